@@ -1,0 +1,24 @@
+# Everything comes from Debian 12; the README's first command installs the packages.
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(yaml-cpp REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(Boost REQUIRED)
+find_package(hwy CONFIG QUIET)
+find_package(Protobuf REQUIRED)  # must precede ONNX, whose targets refer to it
+find_package(ONNX REQUIRED)
+# oneDNN's own package file insists on OpenCL's development files, which only its GPU half needs.
+find_path(DNNL_INCLUDE_DIR dnnl.hpp REQUIRED)
+find_library(DNNL_LIBRARY dnnl REQUIRED)
+add_library(DNNL::dnnl UNKNOWN IMPORTED GLOBAL)
+set_target_properties(DNNL::dnnl PROPERTIES IMPORTED_LOCATION ${DNNL_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${DNNL_INCLUDE_DIR})
+find_package(GTest REQUIRED)
+find_package(benchmark REQUIRED)
+find_package(ZLIB REQUIRED)
+find_package(PkgConfig REQUIRED)
+if(NOT TARGET hwy::hwy)
+  pkg_check_modules(hwy REQUIRED IMPORTED_TARGET GLOBAL libhwy)
+  add_library(hwy::hwy ALIAS PkgConfig::hwy)
+endif()
+pkg_check_modules(libzip REQUIRED IMPORTED_TARGET GLOBAL libzip)  # .npz

@@ -1,0 +1,31 @@
+# kodama_library(NAME [PUBLIC lib...] [PRIVATE lib...])
+#   One static library kodama_NAME from every *.cpp of the calling folder but the *_test.cpp and
+#   *_bench.cpp, and, where there are *_test.cpp, one test program kodama_NAME_test.
+#   Headers are included as "folder/header.h" from the root of the project.
+add_library(kodama_options INTERFACE)
+target_include_directories(kodama_options INTERFACE ${PROJECT_SOURCE_DIR})
+target_compile_options(kodama_options INTERFACE -Wall -Wextra -Werror)
+target_compile_definitions(kodama_options INTERFACE
+    KODAMA_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
+    $<$<BOOL:${KODAMA_ASSERTIONS}>:_GLIBCXX_ASSERTIONS>)
+if(KODAMA_SANITIZE)
+  target_compile_options(kodama_options INTERFACE
+      -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+  target_link_options(kodama_options INTERFACE -fsanitize=address,undefined)
+endif()
+
+function(kodama_library name)
+  cmake_parse_arguments(ARG "" "" "PUBLIC;PRIVATE" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  set(tests ${sources})
+  set(benches ${sources})
+  list(FILTER sources EXCLUDE REGEX "_(test|bench)\\.cpp$")
+  list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
+  add_library(kodama_${name} STATIC ${sources})
+  target_link_libraries(kodama_${name} PUBLIC kodama_options ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
+  if(tests)
+    add_executable(kodama_${name}_test ${tests})
+    target_link_libraries(kodama_${name}_test PRIVATE kodama_${name} ${ARG_PRIVATE} GTest::gmock GTest::gtest_main)
+    add_test(NAME unit.${name} COMMAND kodama_${name}_test)
+  endif()
+endfunction()

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "compiler/layers/layer_graph.h"
+#include "compiler/tile/tile_program.h"
+#include "isa/chip.h"
+#include "layout/layout.h"
+#include "layout/transport.h"
+
+/// Kernels: implementations of layers, each with a contract that the planner sees.
+///
+/// A kernel lists candidates for a layer on a chip. A candidate says, for every operand and for the
+/// result, where each element of the layer's iteration space is in the per-PE streams, and how many
+/// cycles it will take; it can then emit its tile program. There is always one candidate that is correct
+/// for any shape.
+namespace kodama::compiler {
+
+/// Where the elements of one operand (or the result) are in the streams of the PEs.
+///
+/// The layer's iteration dims are grouped into the layout's axes: axis k runs over the dims
+/// axis_dims[k] in row-major order (the last varies fastest). The layout's address is the stream number, its
+/// word the 32-bit half of the long word. A place that no element maps to holds the layout's padding.
+/// Example, the vector operand of a gfloat matrix product, K = 200 split over PEs and words, N over MABs:
+/// axes {K dims}, {N dims}, layout ((25:4, 4_PE:1, 2_W:1), (16_MAB:1, 4:1))@LM1.
+struct StreamPlacement {
+  std::string name;  ///< "a", "b", "x0", "y", …
+  bool is_output = false;
+  TensorAccess access;  ///< for the output: tensor and the map from iteration point to output index
+  Shape extents;        ///< the iteration space the axis_dims refer to
+  std::vector<std::vector<int>> axis_dims;
+  layout::Layout layout;
+  layout::Transport transport;
+  int64_t length_lw = 0;  ///< stream numbers per PE, a multiple of the transport's granule
+};
+
+struct KernelOptions {
+  MatrixPrecision precision = MatrixPrecision::kGFloat;
+};
+
+struct Candidate {
+  std::string kernel;                       ///< registered name
+  std::string description;                  ///< tiling in words, for the report
+  std::vector<StreamPlacement> placements;  ///< streams of the tile program, in this order; outputs last
+  int64_t predicted_cycles = 0;             ///< steps * 4 plus transfers that are waited for
+  /// Tile program with its streams at the given DRAM addresses (one per placement, LW).
+  std::function<TileProgram(const std::vector<int64_t>& dram_addresses)> emit;
+};
+
+/// One implementation, registered by name.
+struct Kernel {
+  std::string name;
+  std::string description;
+  LayerKind kind = LayerKind::kMap;
+  /// Empty when the kernel can't do this layer.
+  std::function<std::vector<Candidate>(const Layer&, const LayerGraph&, const isa::Chip&,
+                                       const KernelOptions&)>
+      candidates;
+};
+const std::vector<Kernel>& kernels();
+void register_kernel(Kernel kernel);
+
+/// All candidates of all kernels for a layer, cheapest predicted first. Empty for Move and Host layers.
+std::vector<Candidate> layer_candidates(const Layer& layer, const LayerGraph& graph, const isa::Chip& chip,
+                                        const KernelOptions& options);
+
+}  // namespace kodama::compiler

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/tile/tile_program.h"
+#include "isa/chip.h"
+#include "isa/instruction.h"
+#include "scheduler/machine_program.h"
+
+/// From tile operations to machine operations. One lower_* function per tile operation, each in its own
+/// file; they write through a MachineBuilder.
+namespace kodama::compiler {
+
+/// Builds a machine program in order, keeping the loop nest.
+///
+///     builder.begin_loop(8);                         // counter at depth builder.depth() - 1
+///     builder.emit(op(Opcode::kVmul, Precision::kFloat,
+///                     {builder.at(x, index, 0)...}
+///     builder.end_loop();
+///
+/// Operations go to the current block; begin_loop/end_loop/begin_region/end_region end it.
+class MachineBuilder {
+ public:
+  MachineBuilder(const isa::Chip& chip, std::string name);
+
+  const isa::Chip& chip() const { return chip_; }
+  /// Number of open loops; the innermost counter has index depth() - 1 in loop_strides.
+  int depth() const { return depth_; }
+
+  /// New virtual value.
+  int value(std::string name, int64_t size_words, scheduler::HomeSet homes, int64_t alignment_words = 2);
+  /// Virtual operand: words [base, …) of `value` with per-cycle stride in words and loop strides in words.
+  static isa::Operand operand(int value, int64_t base_words = 0, int32_t stride_words = 2,
+                              isa::Width width = isa::Width::kLong, std::vector<int64_t> loop_strides = {});
+  /// Operand at a TileIndex (LW) of a value, plus `extra_words` and the strides (in words) of machine
+  /// loops opened inside the tile operation (`inner_strides`, outermost first, aligned to the end of the
+  /// current loop nest).
+  isa::Operand operand_at(int value, const TileIndex& at, int64_t extra_words = 0, int32_t stride_words = 2,
+                          isa::Width width = isa::Width::kLong,
+                          const std::vector<int64_t>& inner_strides = {}) const;
+  /// Loop strides in `unit` words or LW of a TileIndex, extended by inner strides as above.
+  std::vector<int64_t> loop_strides(const TileIndex& at, int64_t unit,
+                                    const std::vector<int64_t>& inner_strides = {}) const;
+
+  void emit(isa::Instruction instruction, std::string origin = "");
+  /// opcode, precision, sources -> destinations.
+  void emit(isa::Opcode opcode, isa::Precision precision, std::vector<isa::Operand> sources,
+            std::vector<isa::Operand> destinations, std::string origin = "");
+  /// A value of one LW holding `constant` in every float (shared between equal constants of a program,
+  /// materialized with imm at its start). Read it with stride 0.
+  int constant_float(float constant);
+  int constant_bits(uint32_t payload);
+
+  void begin_loop(int64_t count);
+  void end_loop();
+  void begin_region(const std::string& name);
+  void end_region();
+
+  scheduler::MachineProgram finish();
+
+ private:
+  std::vector<scheduler::Node>& open_body();
+  scheduler::Block& open_block();
+
+  const isa::Chip& chip_;
+  scheduler::MachineProgram program_;
+  int depth_ = 0;
+  std::vector<std::vector<scheduler::Node>*> open_;
+  std::vector<std::pair<uint32_t, int>> constants_;
+};
+
+/// State shared by the lower_* functions of one tile program.
+struct TileLoweringContext {
+  MachineBuilder& builder;
+  const TileProgram& program;
+  std::vector<int> buffer_values;  ///< machine value of each tile buffer
+};
+
+// transfer_lowering.cpp: staging through L2BM and L1BM, MV tags and waits.
+void lower_load(TileLoweringContext& context, const LoadTile& op);
+void lower_store(TileLoweringContext& context, const StoreTile& op);
+// contract_lowering.cpp
+void lower_fill(TileLoweringContext& context, const FillTile& op);
+void lower_normalize(TileLoweringContext& context, const NormalizeTile& op);
+void lower_product(TileLoweringContext& context, const ProductTile& op);
+// map_lowering.cpp
+void lower_map(TileLoweringContext& context, const MapTile& op);
+void lower_reduce(TileLoweringContext& context, const ReduceTile& op);
+
+/// scalar_lowering.cpp: emits `expr` for one vector (4 LW per PE: 8 floats). `inputs` are readable
+/// operands for 4 cycles, long width. Returns the virtual value (8 words, stride 2) or operand that holds the
+/// result; if `destination` is given the final operation writes there.
+isa::Operand lower_scalar(MachineBuilder& builder, const ScalarExpr& expr,
+                          const std::vector<isa::Operand>& inputs,
+                          const std::optional<isa::Operand>& destination = std::nullopt);
+
+/// The whole tile program as a machine program, one region per program.
+scheduler::MachineProgram lower_tile_program(const TileProgram& program, const isa::Chip& chip);
+
+}  // namespace kodama::compiler

@@ -1,0 +1,156 @@
+#pragma once
+
+#include <onnx/onnx_pb.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "compiler/layers/affine_map.h"
+#include "compiler/layers/scalar_expr.h"
+#include "compiler/tensor/tensor.h"
+
+/// The layer graph (l3): few kinds of layers, many ONNX operators.
+///
+/// Every layer computes one tensor (Host layers: several) from tensors that earlier layers, graph inputs
+/// or constants provide. Loop extents are explicit and operand accesses are affine, so that one Contract
+/// describes MatMul, Gemm and Conv of any rank alike. Example, Conv 3x3, stride 2, pad 1, of
+/// X [1,8,28,28] with W [16,8,3,3]:
+///
+///     Contract  dims  oc:16 (M)  b:1 oh:14 ow:14 (N)  ic:8 kh:3 kw:3 (K)
+///               a = W(oc, ic, kh, kw)
+///               b = X(b, ic, 2*oh + kh - 1, 2*ow + kw - 1), fill 0
+///               out = Y(b, oc, oh, ow)
+namespace kodama::compiler {
+
+using TensorId = int;
+
+struct LayerTensor {
+  std::string name;  ///< of the ONNX value where there is one
+  DataType type = onnx::TensorProto_DataType_FLOAT;
+  Shape shape;
+  std::optional<Tensor> constant;
+  /// The tensor whose row-major elements this one shares (Reshape, Squeeze, …); -1 = its own.
+  TensorId alias_of = -1;
+};
+
+/// How a layer reads one operand over its iteration space.
+struct TensorAccess {
+  TensorId tensor = -1;
+  AffineMap map;    ///< iteration point -> tensor index
+  double fill = 0;  ///< read outside the tensor (may be an infinity)
+};
+
+/// out[d] = expr(inputs at d) for every point d of `extents`, which is the output's shape.
+struct MapLayer {
+  Shape extents;
+  std::vector<TensorAccess> inputs;
+  ScalarExpr expr;
+};
+
+/// out[d] = epilogue(reduction over r of expr(inputs at (d, r)), epilogue_inputs at d).
+/// The iteration space is output extents followed by reduction extents.
+struct ReduceLayer {
+  enum class Op : uint8_t { kSum, kMax, kMin, kProd };
+  Op op = Op::kSum;
+  Shape output_extents;
+  Shape reduction_extents;
+  std::vector<TensorAccess> inputs;
+  ScalarExpr expr;
+  ScalarExpr epilogue;  ///< input 0 = the reduced value, input 1 + i = epilogue_inputs[i]
+  std::vector<TensorAccess> epilogue_inputs;  ///< over output_extents
+};
+
+/// out[output dims] = epilogue(sum over K dims of a * b, epilogue_inputs). Dims of role kBatch appear in
+/// both operands and the output, kM in a and the output, kN in b and the output, kK only in operands.
+struct ContractLayer {
+  enum class Role : uint8_t { kBatch, kM, kN, kK };
+  struct Dim {
+    std::string name;
+    int64_t extent = 1;
+    Role role = Role::kK;
+  };
+  std::vector<Dim> dims;
+  TensorAccess a, b;  ///< over all dims
+  /// The output's shape: one entry per output axis is an affine combination of dims; for all current
+  /// operators each output axis is covered exactly once. Maps an iteration point to the output index.
+  AffineMap output;
+  Shape output_shape;
+  ScalarExpr epilogue;                        ///< input 0 = the sum, input 1 + i = epilogue_inputs[i]
+  std::vector<TensorAccess> epilogue_inputs;  ///< over all dims (coefficient 0 on K)
+};
+
+/// out = fill everywhere, then for each piece, out[d] = input at d for every d in the piece's box.
+struct MoveLayer {
+  struct Piece {
+    TensorAccess input;          ///< over the output's index space (absolute output index)
+    std::vector<int64_t> begin;  ///< box [begin, end) of output indices
+    std::vector<int64_t> end;
+  };
+  Shape extents;
+  double fill = 0;
+  std::vector<Piece> pieces;
+};
+
+/// ONNX nodes run by the CPU reference.
+struct HostLayer {
+  std::vector<onnx::NodeProto> nodes;
+  std::string reason;  ///< why it is not on the chip
+};
+
+enum class LayerKind : uint8_t { kMap, kReduce, kContract, kMove, kHost };
+std::string layer_kind_name(LayerKind kind);  ///< "Map", …
+
+struct Layer {
+  std::string name;                     ///< unique; of the ONNX node it came from
+  std::vector<std::string> onnx_ops;    ///< operators fused into it, in order: {"Conv", "Relu"}
+  std::vector<std::string> onnx_nodes;  ///< their node names
+  std::variant<MapLayer, ReduceLayer, ContractLayer, MoveLayer, HostLayer> body;
+  std::vector<TensorId> host_inputs;  ///< kHost: inputs in order (-1 = omitted); else empty
+  std::vector<TensorId> outputs;      ///< one; kHost: all
+
+  LayerKind kind() const { return static_cast<LayerKind>(body.index()); }
+};
+
+struct LayerGraph {
+  std::string name;
+  std::vector<LayerTensor> tensors;
+  std::vector<Layer> layers;  ///< in execution order
+  std::vector<TensorId> inputs;
+  std::vector<TensorId> outputs;
+  std::map<std::string, int64_t> opset;  ///< domain -> version, for Host layers
+
+  /// The tensor whose elements `id` really names (follows aliases).
+  TensorId storage(TensorId id) const;
+};
+
+/// Operands a layer reads (aliases not followed), in access order, constants included.
+std::vector<TensorId> layer_inputs(const Layer& layer);
+/// All accesses of a layer (empty for Host), in the order of layer_inputs.
+std::vector<const TensorAccess*> layer_accesses(const Layer& layer);
+
+/// Checks everything the comments above promise; InternalError naming `pass` and the layer.
+void verify_layer_graph(const LayerGraph& graph, const std::string& pass);
+/// Readable and loadable text (JSON) for --dump-after, and a short one-line form per layer.
+std::string to_json(const LayerGraph& graph);
+std::string summary(const Layer& layer, const LayerGraph& graph);
+
+/// ONNX model (after the graph passes) to layers. `options.force_host` sends everything to the host.
+struct LoweringOptions {
+  bool fuse = true;  ///< fuse-maps, fuse-epilogues, fold-moves
+  bool force_host = false;
+};
+LayerGraph lower_to_layers(const onnx::ModelProto& model, const LoweringOptions& options = {},
+                           const std::function<void(const std::string&, const std::string&)>& dump = {});
+/// Operators with a decomposition into layers: expand-functions leaves them alone.
+const std::vector<std::string>& directly_lowered_operators();
+
+/// Host execution of a Move layer: the output from its inputs (by piece). Any element type; aliases
+/// give the tensor another shape, so inputs are passed with the shape of the access' tensor.
+Tensor run_move(const MoveLayer& move, DataType type, const std::vector<const Tensor*>& piece_inputs);
+
+}  // namespace kodama::compiler

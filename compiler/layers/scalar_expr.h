@@ -1,0 +1,80 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+/// Scalar expressions: what a Map computes per element, what a Reduce or Contract applies before or
+/// after. A DAG of primitive operations in single assignment form; node i may only use nodes < i, the
+/// last node is the result. Values are single precision on the chip.
+namespace kodama::compiler {
+
+enum class ScalarOp : uint8_t {
+  kInput,     ///< `input` = operand number
+  kConstant,  ///< `value`
+  kAdd,
+  kSub,
+  kMul,
+  kDiv,
+  kNeg,
+  kAbs,
+  kMax,
+  kMin,
+  kRelu,  ///< max(x, 0)
+  kReciprocal,
+  kSqrt,
+  kExp,
+  kLog,
+  kTanh,
+  kSigmoid,
+  kErf,
+  kFloor,
+  kSelectNotNegative,  ///< args[0] >= 0 ? args[1] : args[2]
+};
+std::string scalar_op_name(ScalarOp op);
+int scalar_op_arity(ScalarOp op);
+
+struct ScalarNode {
+  ScalarOp op = ScalarOp::kInput;
+  std::array<int, 3> args{-1, -1, -1};
+  double value = 0;
+  int input = -1;
+  bool operator==(const ScalarNode&) const = default;
+};
+
+class ScalarExpr {
+ public:
+  /// Each returns the new node's number (equal nodes are shared).
+  int input(int number);
+  int constant(double value);
+  int apply(ScalarOp op, int a, int b = -1, int c = -1);
+
+  const std::vector<ScalarNode>& nodes() const { return nodes_; }
+  int result() const { return static_cast<int>(nodes_.size()) - 1; }
+  /// Makes `node` the result (appends nothing if it is last; otherwise reorders so that it is last and
+  /// drops nodes that the result doesn't use).
+  void set_result(int node);
+  int input_count() const;
+
+  /// The expression with input k replaced by `producer` applied to its own inputs renumbered by
+  /// `producer_inputs` (producer input j becomes input producer_inputs[j] of the result), and this
+  /// expression's other inputs renumbered by `own_inputs`.
+  ScalarExpr substitute(int k, const ScalarExpr& producer, std::span<const int> producer_inputs,
+                        std::span<const int> own_inputs) const;
+
+  /// Double-precision value, for tests and constant folding.
+  double evaluate(std::span<const double> inputs) const;
+  /// "relu(add(mul(x0, 0.5), x1))".
+  std::string to_string() const;
+  bool operator==(const ScalarExpr&) const = default;
+
+  /// input(0), the identity.
+  static ScalarExpr identity();
+
+ private:
+  std::vector<ScalarNode> nodes_;
+};
+
+}  // namespace kodama::compiler

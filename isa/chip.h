@@ -1,0 +1,115 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// The chip description: every count, size, rate and latency that differs between chips of the family.
+///
+/// A chip is a tree, chip > group > L2B > L1B > MAB > PE. What the instruction set itself fixes (four
+/// PEs per MAB, four cycles per step, 64-bit long words, number formats) is a constant below; all else
+/// is read from a YAML file, and every consumer of a number (engine, checker, scheduler, planner) asks
+/// this class or the cost tables of isa/costs.h, which are derived from it.
+namespace kodama::isa {
+
+inline constexpr int kPePerMab = 4;
+inline constexpr int kCyclesPerStep = 4;
+inline constexpr int kWordsPerLong = 2;
+/// Bytes of one machine word of the instruction stream (292 bits).
+inline constexpr int kInstructionBytes = 37;
+
+/// Memory sizes. DRAM, PDM, L2BM and L1BM count long words (LW, 64 bit), PE memories 32-bit words.
+struct MemorySizes {
+  int64_t dram_lw = 0;       ///< per group
+  int64_t pdm_lw = 0;        ///< per group
+  int64_t dar_entries = 0;   ///< per group
+  int64_t l2bm_lw = 0;       ///< per L2B
+  int64_t l1bm_lw = 0;       ///< per L1B
+  int64_t lm_words = 0;      ///< LM0 and LM1, each, per PE
+  int64_t grf_words = 0;     ///< GRF0 and GRF1, each, per PE
+  int64_t mask_entries = 0;  ///< per PE
+};
+
+/// Rates in LW per cycle, latencies in cycles, unless the name says otherwise.
+struct TransferTiming {
+  double dram_lw_per_cycle = 0;        ///< per group, peak
+  double pdm_lw_per_cycle = 0;         ///< per group and port (one read, one write port)
+  double l2bm_mv_lw_per_cycle = 0;     ///< MV port of one L2BM, each direction
+  double group_link_lw_per_cycle = 0;  ///< path between two groups
+  int64_t startup_cycles = 0;          ///< of every MV
+  int64_t group_hop_cycles = 0;        ///< added per group crossed
+  int64_t issue_interval_steps = 0;    ///< one MV may start per this many steps
+  int64_t max_in_flight = 0;           ///< MVs per group
+  int64_t dram_banks = 0;
+  int64_t dram_row_bytes = 0;
+  double dram_row_miss_ns = 0;
+  double dram_refresh_interval_ns = 0;
+  double dram_refresh_ns = 0;
+  double dram_turnaround_ns = 0;
+};
+
+struct HostLink {
+  double bytes_per_second = 0;  ///< each way
+  double latency_seconds = 0;   ///< per data transfer
+  int64_t instruction_buffer_steps = 0;
+};
+
+/// Distances of section 9 of the ISA page. `gap` = number of other steps that must stand between.
+struct HazardGaps {
+  int64_t lm_write_read = 0;
+  int64_t grf_write_read = 0;
+  int64_t t_write_read = 0;
+  int64_t mask_write_use = 0;
+  int64_t forward = 0;
+  int64_t pe_to_l1bm_read = 0;
+  int64_t turnaround = 0;
+  int64_t pe_to_l1bm_l2bm = 0;
+  int64_t l2bm_to_l1bm_pe = 0;
+  int64_t l1bm_to_l2bm_read = 0;
+  int64_t l1bm_to_l2bm_mv = 0;
+  int64_t matrix_write_read = 0;  ///< mwrite to mmul/mfma/mread of the same register
+  int64_t bar_write_use = 0;
+  int64_t l1bm_read_overwrite = 0;       ///< L1BM->PE or ->L2BM, then a write of the same L1BM words
+  int64_t pe_write_complete_cycles = 0;  ///< a PE memory write completes this long after its cycle
+};
+
+struct Chip {
+  std::string name;
+  std::string description;
+  std::string source_file;  ///< where it was read from
+  std::string hash;  ///< 16 hex digits over all values; identifies the chip in binary programs and caches
+
+  int groups = 0;
+  int l2b_per_group = 0;
+  int l1b_per_l2b = 0;
+  int mab_per_l1b = 0;
+  double clock_hz = 0;
+
+  MemorySizes memory;
+  TransferTiming transfer;
+  HostLink host_link;
+  HazardGaps hazard;
+
+  int l2b_count() const { return groups * l2b_per_group; }
+  int l1b_count() const { return l2b_count() * l1b_per_l2b; }
+  int mab_count() const { return l1b_count() * mab_per_l1b; }
+  int pe_count() const { return mab_count() * kPePerMab; }
+  int pe_per_l1b() const { return mab_per_l1b * kPePerMab; }
+  /// LW per cycle on the L1BM side of `l1bmd` (one per PE) and on the L2BM side of `l2bmd`.
+  int l1bmd_lw_per_cycle() const { return pe_per_l1b(); }
+  int l2bmd_lw_per_cycle() const { return 8 * l1b_per_l2b; }
+};
+
+/// Reads and validates a chip file. Every unknown or missing key, wrong type, value out of range and
+/// inconsistent size is a UserError "file:line:column: found …, allowed …".
+Chip load_chip_file(const std::string& path);
+/// The same from text; `file_name` is used in messages.
+Chip parse_chip(std::string_view yaml, const std::string& file_name);
+/// `name_or_file`: a path (contains '/' or ends in .yaml) or the name of a chip in the configs folder,
+/// looked for in $KODAMA_CONFIG_DIR, the installed share folder and the source tree, in this order.
+Chip find_chip(const std::string& name_or_file);
+/// The names of the chips that find_chip knows.
+std::vector<std::string> chip_names();
+
+}  // namespace kodama::isa

@@ -1,0 +1,327 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "isa/chip.h"
+
+/// The instruction set: what an instruction is, in one table.
+///
+/// An instruction is an `Opcode` (one row of the table, e.g. `vfma`), a `Precision` letter, flags of
+/// the mnemonic (`u`, block-float `/k`, zero flush, …), source operands and destination operands. The
+/// row says which precisions and operands are legal, to which issue group the instruction belongs,
+/// and how the mnemonic is spelled. Assembler, printer, checker, engine, documentation and fuzzers read
+/// this table; nobody else knows a mnemonic.
+///
+/// Worked example: `fvfma $lm0v $ln8v4 -$lr0v $ls0v $llr16v/1000` is
+///
+///     opcode       kVfma, precision kFloat
+///     sources      {kLm0, long, base 0, stride 2}, {kLm1, long, base 8, stride 4},
+///                  {kGrf0, long, base 0, stride 2, negate}
+///     destinations {kGrf1, long, base 0, stride 2}, {kGrf0, double long, base 16, stride 4, mask 1000}
+///
+/// Operand addresses may be affine in the counters of the counted loops around a statement (see
+/// isa/program.h); VSM text itself has no loops, so the assembler never makes such an address.
+namespace kodama::isa {
+
+enum class Precision : uint8_t {
+  kNone,
+  kDouble,  ///< d
+  kFloat,   ///< f
+  kGFloat,  ///< g: "pseudo single", matrix operations only
+  kHalf,    ///< h
+  kLong,    ///< l: 64-bit integer
+  kInt,     ///< i: 32-bit integer
+  kShort,   ///< s: 16-bit integer
+};
+inline constexpr int kPrecisionCount = 8;
+char precision_letter(Precision precision);  ///< 0 for kNone
+/// Lanes of a long word (section 1.2 of the ISA page).
+int lanes(Precision precision);
+
+/// Issue groups of section 4, plus the statements that stand alone.
+enum class IssueGroup : uint8_t {
+  kNoForward,
+  kL2bm,
+  kL2bmDarw,
+  kL1bm,
+  kL1bmTurnaround,
+  kMauCalc,
+  kMauMwrite,
+  kMauMread,
+  kAlu,
+  kWait,
+  kMv,
+};
+std::string_view issue_group_name(IssueGroup group);
+
+enum class Space : uint8_t {
+  kNone,
+  kLm0,
+  kLm1,
+  kGrf0,
+  kGrf1,
+  kT,
+  kOmr,      ///< mask register as destination, `base` = entry
+  kBar0,     ///< $mb
+  kBar1,     ///< $nb
+  kNoWrite,  ///< $nowrite
+  kAluf,
+  kMauf,
+  kLbf,
+  kMreadf,
+  kConstant,   ///< $l2bid …; `base` = FixedConstant
+  kImmediate,  ///< payload of imm; `base` = 32-bit payload, `immediate_kind` = how it was written
+  kMatX,       ///< $lx: `base` = row or column
+  kMatY,
+  kL1bm,
+  kTurnaround,  ///< $lbi
+  kL2bm,        ///< `group`, `unit` = @g.l; -1 = not written
+  kDar,
+  kPdm,  ///< `group` = @g; -1 = not written
+  kDram,
+  kDramIndirect,  ///< $di<e>
+  kVirtual,       ///< a value not yet placed (scheduler/machine_program.h); `base` is relative to `value`
+};
+
+enum class FixedConstant : uint8_t { kL2bid, kL1bid, kMabid, kPeid, kSubpeid, kMsb1 };
+inline constexpr int kFixedConstantCount = 6;
+std::string_view fixed_constant_name(FixedConstant constant);  ///< "l2bid", …
+
+enum class Width : uint8_t { kWord = 1, kLong = 2, kDoubleLong = 4 };
+inline constexpr int words(Width width) {
+  return static_cast<int>(width);
+}
+
+/// Mask named by an operand, an opcode (zero flush) or a mask statement.
+struct Mask {
+  enum class Kind : uint8_t {
+    kNone,
+    kPattern,   ///< /1000: `value` = 4 bits, cycle c is bit 3-c
+    kRegister,  ///< /$imr<k>: `value` = entry 0..31
+  };
+  Kind kind = Kind::kNone;
+  uint8_t value = 0;
+  bool double_long = false;  ///< length ll instead of l
+  char length_check = 0;     ///< optional suffix 't' or 'p', kept for printing
+
+  bool operator==(const Mask&) const = default;
+};
+
+/// One operand. Addresses are in the unit of the space (words for PE memories, LW elsewhere).
+struct Operand {
+  Space space = Space::kNone;
+  Width width = Width::kLong;
+  bool flat = false;        ///< `flat_addresses` instead of base + stride * cycle
+  bool t_indirect = false;  ///< $lmt
+  bool negate = false;
+  bool extend = false;  ///< suffix e
+  bool reduce = false;  ///< suffix r
+  int8_t j = -1;        ///< j<k>; -1 = not given
+  int8_t group = -1;
+  int8_t unit = -1;
+  Mask mask;  ///< write mask of a destination
+  /// Words added per cycle (0 without `v`). For kDramIndirect: N of `nd<N>` is in the instruction.
+  int32_t stride = 0;
+  int64_t base = 0;
+  int32_t value = -1;  ///< kVirtual: which value
+  std::array<int32_t, 4> flat_addresses{};
+  /// Added to `base` per iteration of the enclosing loops, outermost first; shorter = zeros.
+  std::vector<int64_t> loop_strides;
+
+  bool operator==(const Operand&) const = default;
+
+  /// Address of cycle 0..3 without loop counters, BAR, T and j.
+  int64_t address(int cycle) const {
+    return flat ? base + flat_addresses[cycle] : base + int64_t{stride} * cycle;
+  }
+};
+
+enum class Opcode : uint16_t {
+  kInvalid,
+  // Synchronization.
+  kNoForward,
+  kWait,
+  // MAU, vector.
+  kVfma,
+  kVmul,
+  kVadd,
+  kVpassa,
+  // MAU, matrix.
+  kMmul,
+  kMfma,
+  kMwrite,
+  kMread,
+  // ALU.
+  kZero,
+  kImm,
+  kMsl,
+  kMsr,
+  kPassa,
+  kInc,
+  kDec,
+  kNot,
+  kLnot,
+  kMax,
+  kMin,
+  kPackbit,
+  kAnd,
+  kOr,
+  kXor,
+  kAdd,
+  kSub,
+  kLsl,
+  kLsr,
+  kBsl,
+  kBsr,
+  kRelu,
+  kRelu1,
+  kRelu2,
+  kRelu3,
+  kLrelud,
+  kLreluo,
+  kIlrelud,
+  kRsqrt,
+  kFloor,
+  kFtoi,
+  kBfn,
+  kBfe,
+  // L1BM <-> PE. Direction follows from the operands.
+  kL1bmp,
+  kL1bmm,
+  kL1bmr,
+  kL1bmrffadd,
+  kL1bmm4,
+  kL1bmr4,
+  kL1bmd,
+  // L2BM <-> L1BM.
+  kL2bmb,
+  kL2bmb2,
+  kL2bmd,
+  kL2bm,
+  kL2bmr,
+  kL2bmr2,
+  kL2bmi,
+  kL2bmdars,
+  kL2bmdarw,
+  // MV.
+  kMvp,
+  kMvb,
+  kMvb2,
+  kMvb4,
+  kMvd,
+  kMvr,
+  kMvr2,
+  kMvr4,
+  kMvnop,
+  kCount,
+};
+inline constexpr int kOpcodeCount = static_cast<int>(Opcode::kCount);
+
+/// Reduction code of l1bmr, l2bmr, mvr (`dfadd`, `imax`, …): operation and precision.
+enum class ReduceOp : uint8_t { kNone, kFadd, kMax, kMin, kIadd, kBand, kAnd, kBor, kOr };
+
+/// How the payload of imm was written, for printing.
+enum class ImmediateKind : uint8_t { kInt, kUnsigned, kShort, kUnsignedShort, kFloat, kHalf, kDouble, kLong };
+
+/// The set of L1Bs of an L2BM instruction: `@k`, `@k/im` or `@[list]`.
+struct L1bSet {
+  enum class Kind : uint8_t { kAll, kOne, kMasked, kList };
+  Kind kind = Kind::kAll;
+  uint8_t k = 0;
+  uint8_t ignore_mask = 0;
+  uint32_t list = 0;  ///< bit b = L1B b
+  bool operator==(const L1bSet&) const = default;
+  /// Whether L1B `b` of `count` belongs to the set.
+  bool contains(int b, int count) const;
+};
+
+/// One instruction with real (or, inside the compiler, virtual) operands.
+struct Instruction {
+  Opcode opcode = Opcode::kInvalid;
+  Precision precision = Precision::kNone;
+  bool unsigned_op = false;   ///< prefix u (ALU), e.g. ulsr; also immu
+  bool round_output = false;  ///< opcode suffix r (MAU)
+  char half_select = 0;       ///< 'u' or 'd' of double MAU operations, else 0
+  int8_t block_bits = -1;     ///< k of hbfn/k, hbfe/k; -1 = not given
+  Mask zero_flush;
+  ReduceOp reduce_op = ReduceOp::kNone;
+  int8_t unit = -1;     ///< @k of l1bmm@k, l1bmm4@k, l2bm@k
+  int8_t rotation = 0;  ///< +1 / -1 of l1bmd+1 / l1bmd-1
+  L1bSet l1b_set;       ///< @set of L2BM instructions
+  ImmediateKind immediate_kind = ImmediateKind::kInt;
+  // MV and wait.
+  int64_t size_lw = 0;     ///< /n<size>
+  int8_t tag = 0;          ///< i<tag>; 0 = none
+  int8_t priority = 0;     ///< p<0..3>
+  int32_t indirect_n = 1;  ///< nd<N>
+  std::vector<Operand> sources;
+  std::vector<Operand> destinations;
+
+  bool operator==(const Instruction&) const = default;
+};
+
+// ---------------------------------------------------------------------------------------------------
+// The table.
+
+/// What kinds of operand a position accepts; a bit set over Space values.
+using SpaceSet = uint32_t;
+constexpr SpaceSet space_bit(Space space) {
+  return SpaceSet{1} << static_cast<int>(space);
+}
+
+/// Result-to-flag rule of a row (section 5 and 7).
+enum class FlagRule : uint8_t {
+  kNone,
+  kZeroResult,
+  kNotNegative,
+  kNoCarry,
+  kChosen,
+  kTopBitClear,
+  kMsbOfSecond,
+  kBitOfFirst
+};
+
+/// One row. `syntax` and `effect` are what the generated reference prints.
+struct InstructionInfo {
+  Opcode opcode;
+  std::string_view name;  ///< without precision letter and prefixes, e.g. "vfma", "l1bmd"
+  IssueGroup group;
+  std::string_view precisions;  ///< letters allowed, "" = none is written
+  uint8_t source_count;
+  std::array<SpaceSet, 3> sources;
+  SpaceSet destinations;       ///< 0 = no destination
+  bool variadic_destinations;  ///< several destinations allowed
+  bool allows_unsigned;        ///< prefix u
+  bool allows_zero_flush;
+  bool allows_round_output;  ///< suffix r on the opcode
+  bool allows_extend;        ///< e / r / - on sources (MAU)
+  FlagRule flags;
+  std::string_view syntax;
+  std::string_view effect;
+  std::string_view reference;  ///< section of the ISA page and certainty grade
+};
+
+/// Row of an opcode.
+const InstructionInfo& info(Opcode opcode);
+/// All rows, in table order (without kInvalid).
+std::span<const InstructionInfo> instruction_table();
+/// The full mnemonic as written in VSM without mask and operands: "fvfma", "ulsr" is "uilsr" with
+/// precision, "l1bmrffadd" …
+std::string mnemonic(const Instruction& instruction);
+/// The inverse: opcode, precision and flags of the mnemonic's fields, or nothing when unknown.
+/// `text` is the opcode word up to the first blank, '/' suffixes and '@' sets excluded by the caller.
+std::optional<Instruction> parse_mnemonic(std::string_view text);
+
+/// The issue group of an instruction (the turnaround form of an L1BM instruction is its own group).
+IssueGroup issue_group(const Instruction& instruction);
+
+/// Whether a space is a memory of the PE that instructions address in words.
+bool is_pe_memory(Space space);
+
+}  // namespace kodama::isa

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "isa/chip.h"
+#include "isa/program.h"
+
+/// The machine program (l1): VLIW operations on virtual values, in blocks and counted loops.
+///
+/// A kernel writes operations in a natural order, one after the other, as if each saw the results of all
+/// before it. Operands are real (L1BM addresses, forwarding-free memories) or virtual: Space::kVirtual
+/// with `value` = index into MachineProgram::values and `base`/`stride`/`loop_strides` in words relative
+/// to the start of the value. Three passes make a program of it:
+///
+///   1. assign_homes     picks a memory (GRF0, GRF1, LM0, LM1, T) for every value, so that the operands of
+///                       an operation don't collide on a port; inserts copies where they would;
+///   2. allocate         gives every value an address in its memory, by its lifetime;
+///   3. schedule         packs operations into steps, keeping dependences and distances.
+///
+/// Example: y[i] = a * x[i] over 8 vectors of 4 LW per PE
+///
+///     values:  x, y: 64 words in LM0|LM1;  a: 2 words in GRF0|GRF1
+///     Block { imm f"2.5" -> a }
+///     Loop 8 { Block { fvmul %x[0 +8i]v, %a -> %y[0 +8i]v } }
+namespace kodama::scheduler {
+
+/// Set of spaces a value may live in (isa::space_bit).
+using HomeSet = isa::SpaceSet;
+
+/// A virtual register or buffer: a contiguous range of words in one PE memory, the same in every PE.
+struct Value {
+  std::string name;
+  int64_t size_words = 0;
+  int64_t alignment_words = 2;  ///< 2 = LW, 4 = 2LW
+  HomeSet homes = 0;            ///< allowed memories; a set with one member is a demand
+  // Filled by the passes.
+  isa::Space home = isa::Space::kNone;
+  int64_t address = -1;
+};
+
+struct Operation {
+  isa::Instruction instruction;  ///< any group: PE instruction, MV, or wait
+  std::string origin;            ///< what emitted it, for dumps and messages
+};
+
+struct Node;
+
+/// Straight-line code. Blocks are the scheduler's unit: nothing moves across their ends.
+struct Block {
+  std::vector<Operation> operations;
+};
+
+struct CountedLoop {
+  int64_t count = 0;
+  std::vector<Node> body;
+};
+
+struct RegionNode {  ///< named part of the program (a layer); kept as marks in the program
+  std::string name;
+  std::vector<Node> body;
+};
+
+struct Node {
+  std::variant<Block, CountedLoop, RegionNode> kind;
+};
+
+struct MachineProgram {
+  std::string name;
+  std::vector<Value> values;
+  std::vector<Node> body;
+};
+
+/// Text form for --dump-after: values, then operations with virtual operands and loops.
+std::string to_string(const MachineProgram& program);
+
+}  // namespace kodama::scheduler

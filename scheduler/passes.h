@@ -1,0 +1,75 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "isa/chip.h"
+#include "isa/program.h"
+#include "scheduler/machine_program.h"
+
+/// The passes from machine program to program, registered by name, and the independent verifiers.
+namespace kodama::scheduler {
+
+/// Options given as NAME=VALUE on the command line; a pass declares what it knows.
+using PassOptions = std::map<std::string, std::string>;
+struct PassOptionInfo {
+  std::string name;
+  std::string default_value;
+  std::string description;
+};
+
+/// Chooses a home for every value and inserts copies where an operation's operands collide: several
+/// reads of one space with different addresses, LM read and write with different addresses, an operand
+/// position that the space can't feed. Throws InternalError if some operation can't be made legal.
+struct HomeAssigner {
+  std::string name;
+  std::string description;
+  std::vector<PassOptionInfo> options;
+  std::function<void(MachineProgram&, const isa::Chip&, const PassOptions&)> run;
+};
+/// Gives every value an address. Values whose lifetimes don't overlap may share words. Throws
+/// UnsupportedError naming memory, need and size when they don't fit.
+struct Allocator {
+  std::string name;
+  std::string description;
+  std::vector<PassOptionInfo> options;
+  std::function<void(MachineProgram&, const isa::Chip&, const PassOptions&)> run;
+};
+/// Packs operations into steps. All values have addresses.
+struct InstructionScheduler {
+  std::string name;
+  std::string description;
+  std::vector<PassOptionInfo> options;
+  std::function<isa::Program(const MachineProgram&, const isa::Chip&, const PassOptions&)> run;
+};
+
+/// Registries. The first entry is the default. Registering a name twice is an InternalError.
+const std::vector<HomeAssigner>& home_assigners();
+const std::vector<Allocator>& allocators();
+const std::vector<InstructionScheduler>& instruction_schedulers();
+void register_pass(HomeAssigner pass);
+void register_pass(Allocator pass);
+void register_pass(InstructionScheduler pass);
+
+/// Names of the passes to use; empty = default.
+struct PipelineChoice {
+  std::string home_assigner, allocator, scheduler;
+  PassOptions options;
+};
+/// Runs the three passes with a verifier after each. `dump(pass name, text)` is called after each pass
+/// if set.
+isa::Program build_program(MachineProgram program, const isa::Chip& chip, const PipelineChoice& choice = {},
+                           const std::function<void(const std::string&, const std::string&)>& dump = {});
+
+/// Verifiers; they share no code with the passes and throw InternalError with the violated rule.
+/// Every operation is legal with its homes.
+void verify_homes(const MachineProgram& program, const isa::Chip& chip);
+/// No two values that are live together overlap; all addresses are in range and aligned.
+void verify_allocation(const MachineProgram& program, const isa::Chip& chip);
+/// The schedule keeps every dependence of the sequential order with its distance, and every step obeys
+/// the issue rules; loops are checked across their back edges too.
+void verify_schedule(const MachineProgram& program, const isa::Program& schedule, const isa::Chip& chip);
+
+}  // namespace kodama::scheduler

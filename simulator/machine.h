@@ -1,0 +1,95 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "isa/chip.h"
+#include "isa/program.h"
+
+/// The simulated chip: all its memories at their real size, and an engine that runs programs on them.
+///
+///     Machine machine(chip);
+///     machine.write_dram(0, 0, image);
+///     RunResult result = machine.run(program);
+///     machine.read_dram(0, 4096, result_image);
+///
+/// Functional rule (ISA page 1.4): within a step all operands of all cycles are read first, then
+/// everything is written; an MV completes when issued; results are visible to the next statement.
+/// Cycles are counted beside it from the cost tables: four per step, MVs queue per group and run beside
+/// the steps, `wait` stalls until the tag's MV is done. Results and cycles depend on program, chip and
+/// memory contents alone, never on the number of threads or the host's vector width.
+namespace kodama::simulator {
+
+/// Coordinates inside the tree; fields beyond the memory's level are ignored.
+struct Place {
+  int group = 0;
+  int l2b = 0;  ///< inside the group
+  int l1b = 0;  ///< inside the L2B
+  int mab = 0;  ///< inside the L1B
+  int pe = 0;   ///< inside the MAB
+};
+
+struct MachineOptions {
+  int threads = 0;                                             ///< 0 = all cores
+  enum class Memory { kZero, kDirty } memory = Memory::kZero;  ///< kDirty: pseudo-random from `seed`
+  uint64_t seed = 1;
+};
+
+/// What one run did. Cycle counts include waiting for MVs.
+struct RunStats {
+  int64_t steps = 0;
+  int64_t nops = 0;
+  int64_t mvs = 0;
+  int64_t mv_lw = 0;  ///< LW moved on the wide side
+  int64_t cycles = 0;
+  int64_t wait_cycles = 0;  ///< part of cycles: stalled in `wait` or because an MV could not be queued
+  int64_t alu_ops = 0;      ///< steps whose slot was used
+  int64_t mau_ops = 0;
+  int64_t l1bm_ops = 0;
+  int64_t l2bm_ops = 0;
+  RunStats& operator+=(const RunStats& other);
+};
+
+struct RunOptions {
+  /// Receives each line that `d get` prints, without newline.
+  std::function<void(const std::string&)> dump;
+  /// Called now and then with the number of steps done.
+  std::function<void(int64_t)> progress;
+};
+
+class Machine {
+ public:
+  explicit Machine(const isa::Chip& chip, const MachineOptions& options = {});
+  ~Machine();
+  Machine(Machine&&) noexcept;
+  Machine& operator=(Machine&&) noexcept;
+
+  const isa::Chip& chip() const;
+
+  /// Runs a program to its end. UserError (with the program's source line) for an access that only shows
+  /// at run time, such as an MV beyond the end of DRAM; UnsupportedError for an instruction the engine
+  /// does not implement.
+  RunStats run(const isa::Program& program, const RunOptions& options = {});
+
+  /// Host access, in LW; `group` selects the DRAM or PDM. UserError outside the memory.
+  void write_dram(int group, int64_t address, std::span<const uint64_t> data);
+  void read_dram(int group, int64_t address, std::span<uint64_t> data) const;
+  void write_pdm(int group, int64_t address, std::span<const uint64_t> data);
+  void read_pdm(int group, int64_t address, std::span<uint64_t> data) const;
+
+  /// One LW of any memory, for debug statements and tests. `address` in the memory's own unit (words for
+  /// LM and GRF, even; LW for the others; kT: cycle c's upper LW is c, lower LW 4 + c; matrix registers:
+  /// 4 * row + LW of the PE; kOmr: entry * 4 + cycle, four bits in the low end).
+  uint64_t read(isa::Space space, const Place& place, int64_t address) const;
+  void write(isa::Space space, const Place& place, int64_t address, uint64_t value);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kodama::simulator
