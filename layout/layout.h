@@ -28,7 +28,8 @@
 ///
 /// L2B counts over the whole chip. A level that no factor names holds the tensor at coordinate 0 only;
 /// `x [16_MAB, 8_L1B:1]` after the brackets replicates it over digits of those levels (stride 1 unless
-/// written). An axis whose length is less than the product of its factors is padded at the end.
+/// written). An axis whose length is less than the product of its factors is padded at the end; padded
+/// places hold zero unless the notation ends in ` pad undefined|-inf|+inf|one`.
 namespace kodama::layout {
 
 enum class Level : uint8_t { kL2b, kL1b, kMab, kPe, kAddress, kWord };
@@ -40,6 +41,7 @@ std::string_view memory_name(Memory memory);
 
 /// What padded places hold.
 enum class Padding : uint8_t { kUndefined, kZero, kMinusInfinity, kPlusInfinity, kOne };
+std::string_view padding_name(Padding padding);  ///< "undefined", "zero", "-inf", "+inf", "one"
 
 struct Factor {
   int64_t size = 1;
@@ -90,7 +92,7 @@ class Layout {
 
   /// The same mapping with factors of size 1 dropped and adjacent factors merged where possible.
   Layout normalized() const;
-  /// Same mapping (not merely same text).
+  /// Same mapping (not merely same text), memory and padding, so that no conversion is needed.
   bool equivalent(const Layout& other) const;
   bool operator==(const Layout&) const = default;
 
