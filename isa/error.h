@@ -55,10 +55,11 @@ class InternalError : public Error {
 
 /// Checks an invariant of ours in every build; `part` names the pass or module.
 template <typename... Args>
-void check_internal(bool condition, std::string_view part, fmt::format_string<Args...> format, Args&&... args) {
+void check_internal(bool condition, std::string_view part, fmt::format_string<Args...> format,
+                    Args&&... args) {
   if (!condition) {
-    throw InternalError(fmt::format("internal error in {}: {}", part,
-                                    fmt::format(format, std::forward<Args>(args)...)));
+    throw InternalError(
+        fmt::format("internal error in {}: {}", part, fmt::format(format, std::forward<Args>(args)...)));
   }
 }
 

@@ -41,6 +41,7 @@ enum class Precision : uint8_t {
 };
 inline constexpr int kPrecisionCount = 8;
 char precision_letter(Precision precision);  ///< 0 for kNone
+Precision precision_of_letter(char letter);  ///< kNone for any other character
 /// Lanes of a long word (section 1.2 of the ISA page).
 int lanes(Precision precision);
 
@@ -195,7 +196,7 @@ enum class Opcode : uint16_t {
   kL1bmp,
   kL1bmm,
   kL1bmr,
-  kL1bmrffadd,
+  kL1bmrffadd,  ///< l1bmrffaddr (precision f) and l1bmrhfadd (precision h)
   kL1bmm4,
   kL1bmr4,
   kL1bmd,
@@ -223,8 +224,13 @@ enum class Opcode : uint16_t {
 };
 inline constexpr int kOpcodeCount = static_cast<int>(Opcode::kCount);
 
-/// Reduction code of l1bmr, l2bmr, mvr (`dfadd`, `imax`, …): operation and precision.
+/// Operation of a reduction code of l1bmr, l2bmr, mvr; the precision letter before it is the precision of
+/// the instruction: `dfadd` (floats), `fmax`, `hmin` (floats), `liadd`, `iband`, `sor` (integers).
 enum class ReduceOp : uint8_t { kNone, kFadd, kMax, kMin, kIadd, kBand, kAnd, kBor, kOr };
+inline constexpr int kReduceOpCount = 9;
+std::string_view reduce_op_name(ReduceOp op);  ///< "fadd", …; "" for kNone
+/// Whether the reduction exists in this precision (fadd, max, min: d f h; the others: l i s).
+bool reduce_op_allows(ReduceOp op, Precision precision);
 
 /// How the payload of imm was written, for printing.
 enum class ImmediateKind : uint8_t { kInt, kUnsigned, kShort, kUnsignedShort, kFloat, kHalf, kDouble, kLong };
@@ -248,7 +254,7 @@ struct Instruction {
   bool unsigned_op = false;   ///< prefix u (ALU), e.g. ulsr; also immu
   bool round_output = false;  ///< opcode suffix r (MAU)
   char half_select = 0;       ///< 'u' or 'd' of double MAU operations, else 0
-  int8_t block_bits = -1;     ///< k of hbfn/k, hbfe/k; -1 = not given
+  int8_t block_bits = -1;     ///< k of hbfn/k, hbfe/k (6..9); -1 = not given
   Mask zero_flush;
   ReduceOp reduce_op = ReduceOp::kNone;
   int8_t unit = -1;     ///< @k of l1bmm@k, l1bmm4@k, l2bm@k
@@ -275,53 +281,88 @@ constexpr SpaceSet space_bit(Space space) {
   return SpaceSet{1} << static_cast<int>(space);
 }
 
-/// Result-to-flag rule of a row (section 5 and 7).
+/// Result-to-flag rule of a row (section 5 and 7): when the flag of a lane is 1.
 enum class FlagRule : uint8_t {
-  kNone,
-  kZeroResult,
-  kNotNegative,
-  kNoCarry,
-  kChosen,
-  kTopBitClear,
-  kMsbOfSecond,
-  kBitOfFirst
+  kNone,         ///< no flags (written as 0)
+  kZeroResult,   ///< the result is 0
+  kNotNegative,  ///< the sign bit of the result is 0
+  kNoCarry,      ///< no carry (inc, add) or borrow (dec, sub): the unsigned form of kNotNegative
+  kChosen,       ///< x was chosen, or x == y
+  kTopBitClear,  ///< the top bit of x is 0
+  kMsbOfSecond,  ///< the top bit of y is 0
+  kBitOfFirst    ///< the tested bit of x is 0
 };
 
-/// One row. `syntax` and `effect` are what the generated reference prints.
+/// One way to give operands to a mnemonic. Most rows have one; transfers that exist in two directions
+/// have one per direction. All forms of a row have the same number of sources.
+struct OperandForm {
+  std::array<SpaceSet, 3> sources{};
+  SpaceSet destinations = 0;
+};
+
+/// One row. `syntax` and `effect` are what the generated reference prints. In effects, c = cycle,
+/// m = MAB of the L1B, p = PE of the MAB, b = L1B of the L2B, q = L2B of the chip, g h = group; B = L1BM,
+/// C = L2BM; M = MABs per L1B, N = L1Bs per L2B, L = L2Bs of the chip, G = groups; v.h, v.l = upper and lower
+/// LW of the PE operand; amounts are in LW.
 struct InstructionInfo {
-  Opcode opcode;
-  std::string_view name;  ///< without precision letter and prefixes, e.g. "vfma", "l1bmd"
-  IssueGroup group;
-  std::string_view precisions;  ///< letters allowed, "" = none is written
-  uint8_t source_count;
-  std::array<SpaceSet, 3> sources;
-  SpaceSet destinations;       ///< 0 = no destination
-  bool variadic_destinations;  ///< several destinations allowed
-  bool allows_unsigned;        ///< prefix u
-  bool allows_zero_flush;
-  bool allows_round_output;  ///< suffix r on the opcode
-  bool allows_extend;        ///< e / r / - on sources (MAU)
-  FlagRule flags;
-  std::string_view syntax;
-  std::string_view effect;
-  std::string_view reference;  ///< section of the ISA page and certainty grade
+  Opcode opcode = Opcode::kInvalid;
+  std::string_view name = {};  ///< without precision letter and prefixes, e.g. "vfma", "l1bmd"
+  IssueGroup group = IssueGroup::kAlu;
+  std::string_view precisions = {};           ///< letters allowed, "" = none is written
+  std::string_view unsigned_precisions = {};  ///< letters that allow the prefix u
+  bool half_select = false;                   ///< in double precision the suffix u or d is required
+  bool reduces = false;                       ///< the name is followed by a reduction code
+  bool rotates = false;                       ///< "+1" or "-1" may follow
+  std::vector<OperandForm> forms = {};
+  uint8_t source_count = 0;
+  std::array<SpaceSet, 3> sources{};   ///< union over the forms
+  SpaceSet destinations = 0;           ///< union over the forms; 0 = no destination
+  bool variadic_destinations = false;  ///< several PE destinations allowed
+  bool allows_unsigned = false;        ///< prefix u, in some precision
+  bool allows_zero_flush = false;      ///< for L1BM transfers: only towards the PE
+  bool allows_round_output = false;    ///< suffix r on the opcode
+  bool allows_extend = false;          ///< e / r / - on sources (MAU)
+  FlagRule flags = FlagRule::kNone;
+  std::string_view syntax = {};
+  std::string_view effect = {};
+  std::string_view reference = {};  ///< section of the ISA page and certainty grade
 };
 
 /// Row of an opcode.
 const InstructionInfo& info(Opcode opcode);
 /// All rows, in table order (without kInvalid).
 std::span<const InstructionInfo> instruction_table();
-/// The full mnemonic as written in VSM without mask and operands: "fvfma", "ulsr" is "uilsr" with
-/// precision, "l1bmrffadd" …
+/// The mnemonic as written in VSM, without what follows a '/' or '@' and without operands: "fvfma", "uilsr",
+/// "dvmulu", "l1bmrdfadd", "l1bmd+1", "mvrfmax".
 std::string mnemonic(const Instruction& instruction);
-/// The inverse: opcode, precision and flags of the mnemonic's fields, or nothing when unknown.
-/// `text` is the opcode word up to the first blank, '/' suffixes and '@' sets excluded by the caller.
+/// The inverse: opcode, precision, u, r, half select, reduction code and rotation of the mnemonic, or nothing
+/// when there is no such mnemonic. `text` is the opcode word up to the first blank, '/' suffixes and '@'
+/// sets excluded by the caller. parse_mnemonic(mnemonic(i)) has the same such fields as i.
+/// Aliases: relu0 = relu.
 std::optional<Instruction> parse_mnemonic(std::string_view text);
+/// One instruction without operands per legal mnemonic, in table order: for documentation and fuzzers.
+std::span<const Instruction> all_mnemonics();
 
-/// The issue group of an instruction (the turnaround form of an L1BM instruction is its own group).
+/// What is wrong with number and kinds of the operands, their suffixes (-, e, r) and masks, by the table;
+/// empty when nothing is. Addresses and alignment are not looked at. kVirtual is accepted wherever
+/// a PE memory is.
+std::string operand_error(const Instruction& instruction);
+
+/// The issue group of an instruction. An L1BM -> PE transfer that reads the turnaround register is in a
+/// group of its own, so it may stand beside a PE -> L1BM transfer.
 IssueGroup issue_group(const Instruction& instruction);
+/// The flag rule with the prefix u taken into account.
+FlagRule flag_rule(const Instruction& instruction);
+
+/// Directions of the transfers that exist in two (false for all other instructions).
+bool is_l1bm_to_pe(const Instruction& instruction);
+bool is_pe_to_l1bm(const Instruction& instruction);
+bool is_l2bm_to_l1bm(const Instruction& instruction);
+bool is_l1bm_to_l2bm(const Instruction& instruction);
 
 /// Whether a space is a memory of the PE that instructions address in words.
 bool is_pe_memory(Space space);
+/// The space as messages name it: "$m (LM0)", "$lc (L2BM)", "$aluf".
+std::string_view space_name(Space space);
 
 }  // namespace kodama::isa

@@ -1,0 +1,60 @@
+#include "isa/program.h"
+
+#include <gtest/gtest.h>
+
+namespace kodama::isa {
+namespace {
+
+Program sample() {
+  Instruction pass;
+  pass.opcode = Opcode::kPassa;
+  Instruction copy;
+  copy.opcode = Opcode::kMvp;
+  Loop inner{3, {Statement{Step{{pass, pass}}}, Statement{Nop{2, 0}}}};
+  Loop outer{4, {Statement{Mv{copy}}, Statement{inner}, Statement{RegionMark{}}}};
+  Program program;
+  program.statements = {Statement{Step{{pass}}}, Statement{outer}, Statement{Nop{1, 5}}};
+  return program;
+}
+
+TEST(ProgramCounts, MultiplyThroughLoops) {
+  const ProgramCounts counts = count(sample());
+  EXPECT_EQ(counts.steps, 1 + 4 * 3 * 3 + 1);
+  EXPECT_EQ(counts.nops, 4 * 3 * 2 + 1);
+  EXPECT_EQ(counts.mvs, 4);
+  EXPECT_EQ(counts.instructions, 1 + 4 * (1 + 3 * 2) + 1);
+}
+
+TEST(ProgramCounts, HugeLoopsCostNothing) {
+  Program program;
+  program.statements = {Statement{Loop{1'000'000, {Statement{Loop{1'000'000, {Statement{Nop{1, 0}}}}}}}}};
+  EXPECT_EQ(count(program).steps, 1'000'000'000'000);
+}
+
+TEST(Execution, VisitsInOrderWithCounters) {
+  Operand operand;
+  operand.base = 100;
+  operand.loop_strides = {10, 1};
+  std::vector<int64_t> bases;
+  std::vector<int64_t> counters;
+  const bool finished =
+      for_each_executed(sample().statements, counters, [&](const Statement& s, const auto& c) {
+        if (std::holds_alternative<Step>(s.kind)) bases.push_back(resolved_base(operand, c));
+        return bases.size() < 9;
+      });
+  EXPECT_FALSE(finished);
+  EXPECT_TRUE(counters.empty());
+  EXPECT_EQ(bases, (std::vector<int64_t>{100, 100, 101, 102, 110, 111, 112, 120, 121}));
+}
+
+TEST(Statements, CompareWithoutLines) {
+  Program a = sample();
+  Program b = sample();
+  b.statements[0].line = 7;
+  EXPECT_EQ(a, b);
+  std::get<Loop>(b.statements[1].kind).count = 5;
+  EXPECT_FALSE(a == b);
+}
+
+}  // namespace
+}  // namespace kodama::isa
