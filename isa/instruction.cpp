@@ -644,7 +644,10 @@ bool is_l1bm_to_l2bm(const Instruction& instruction) {
          any_operand(instruction.destinations, space_bit(Space::kL2bm));
 }
 
-std::string operand_error(const Instruction& instruction) {
+std::string operand_error(const Instruction& instruction, int* culprit) {
+  int unused = -1;
+  int& at_fault = culprit != nullptr ? *culprit : unused;
+  at_fault = -1;
   const InstructionInfo& row = info(instruction.opcode);
   const std::string name = mnemonic(instruction);
   const auto& sources = instruction.sources;
@@ -671,14 +674,17 @@ std::string operand_error(const Instruction& instruction) {
   if (form == nullptr) {
     for (size_t i = 0; i < sources.size(); ++i) {
       if (!fits(sources[i], row.sources[i])) {
+        at_fault = static_cast<int>(i);
         return fmt::format("source {} of '{}' can't be {}; allowed: {}", i + 1, name,
                            space_name(sources[i].space), list_spaces(row.sources[i]));
       }
     }
     return fmt::format("'{}' can't combine these sources (syntax: {})", name, row.syntax);
   }
-  for (const Operand& destination : destinations) {
+  for (size_t i = 0; i < destinations.size(); ++i) {
+    const Operand& destination = destinations[i];
     if (!fits(destination, form->destinations)) {
+      at_fault = static_cast<int>(sources.size() + i);
       return fmt::format("destination of '{}' can't be {}; allowed here: {}", name,
                          space_name(destination.space), list_spaces(form->destinations));
     }
@@ -716,7 +722,9 @@ std::string operand_error(const Instruction& instruction) {
     }
   }
 
-  for (const Operand& destination : destinations) {
+  for (size_t i = 0; i < destinations.size(); ++i) {
+    const Operand& destination = destinations[i];
+    at_fault = static_cast<int>(sources.size() + i);
     if (destination.negate || destination.extend || destination.reduce) {
       return fmt::format("a destination of '{}' takes no '-', 'e' or 'r'", name);
     }
@@ -727,6 +735,7 @@ std::string operand_error(const Instruction& instruction) {
   }
   for (size_t i = 0; i < sources.size(); ++i) {
     const Operand& source = sources[i];
+    at_fault = static_cast<int>(i);
     const bool is_pe_side = fits(source, kFirstAlu);
     if (source.mask.kind != Mask::Kind::kNone) return fmt::format("a source of '{}' takes no mask", name);
     if (source.negate && !(row.allows_extend && is_pe_side)) {
@@ -757,6 +766,7 @@ std::string operand_error(const Instruction& instruction) {
     if (source.extend && source.reduce)
       return fmt::format("source {} of '{}' has both 'e' and 'r'", i + 1, name);
   }
+  at_fault = -1;
   return {};
 }
 

@@ -345,8 +345,9 @@ std::span<const Instruction> all_mnemonics();
 
 /// What is wrong with number and kinds of the operands, their suffixes (-, e, r) and masks, by the table;
 /// empty when nothing is. Addresses and alignment are not looked at. kVirtual is accepted wherever
-/// a PE memory is.
-std::string operand_error(const Instruction& instruction);
+/// a PE memory is. `culprit`, when given, receives the index of the operand at fault, counted over sources,
+/// then destinations; -1 = the instruction as a whole.
+std::string operand_error(const Instruction& instruction, int* culprit = nullptr);
 
 /// The issue group of an instruction. An L1BM -> PE transfer that reads the turnaround register is in a
 /// group of its own, so it may stand beside a PE -> L1BM transfer.
