@@ -55,23 +55,31 @@ struct HostLink {
   int64_t instruction_buffer_steps = 0;
 };
 
-/// Distances of section 9 of the ISA page. `gap` = number of other steps that must stand between.
+/// Distances of section 9 of the ISA page. A gap is the number of other steps that must stand between two
+/// steps; 0 = the next step. The distances of PE memories all follow from one number.
 struct HazardGaps {
-  int64_t lm_write_read = 0;
-  int64_t grf_write_read = 0;
-  int64_t t_write_read = 0;
-  int64_t mask_write_use = 0;
-  int64_t forward = 0;
-  int64_t pe_to_l1bm_read = 0;
-  int64_t turnaround = 0;
-  int64_t pe_to_l1bm_l2bm = 0;
-  int64_t l2bm_to_l1bm_pe = 0;
-  int64_t l1bm_to_l2bm_read = 0;
-  int64_t l1bm_to_l2bm_mv = 0;
+  /// A write to LM, GRF or T in cycle i of a step is complete when this many cycles have passed between it
+  /// and the read.
+  int64_t pe_write_complete_cycles = 0;
+  int64_t mask_write_use = 0;  ///< write of a mask register, use as mask
+  int64_t bar_write_use = 0;   ///< write of a BAR, use of its LM
+  int64_t forward = 0;         ///< result of a unit, use of its forwarding register
   int64_t matrix_write_read = 0;  ///< mwrite to mmul/mfma/mread of the same register
-  int64_t bar_write_use = 0;
-  int64_t l1bm_read_overwrite = 0;       ///< L1BM->PE or ->L2BM, then a write of the same L1BM words
-  int64_t pe_write_complete_cycles = 0;  ///< a PE memory write completes this long after its cycle
+  int64_t pe_to_l1bm_read = 0;    ///< PE->L1BM, then L1BM->PE
+  int64_t turnaround = 0;         ///< PE->L1BM, then $lbi as a source
+  int64_t pe_to_l1bm_l2bm = 0;    ///< PE->L1BM, then L1BM->L2BM or l2bmi
+  int64_t l2bm_to_l1bm_pe = 0;    ///< L2BM->L1BM or l2bmi, then L1BM->PE
+  int64_t l2bm_to_l1bm_l2bm = 0;  ///< L2BM->L1BM or l2bmi, then L1BM->L2BM or l2bmi
+  int64_t l1bm_to_l2bm_read = 0;  ///< L1BM->L2BM, then L2BM->L1BM
+  int64_t l1bm_to_l2bm_mv = 0;    ///< L1BM->L2BM, then an MV that reads L2BM
+  int64_t l1bm_read_overwrite = 0;  ///< a read of L1BM, then a write of the same words
+
+  /// Gap between a PE memory write in `write_cycle` of its step and a read in `read_cycle` of a later step.
+  int64_t pe_gap(int write_cycle, int read_cycle) const {
+    const int64_t distance = pe_write_complete_cycles + 1 + write_cycle - read_cycle;
+    const int64_t steps = (distance + kCyclesPerStep - 1) / kCyclesPerStep;
+    return steps < 1 ? 0 : steps - 1;
+  }
 };
 
 struct Chip {
@@ -108,8 +116,19 @@ Chip load_chip_file(const std::string& path);
 Chip parse_chip(std::string_view yaml, const std::string& file_name);
 /// `name_or_file`: a path (contains '/' or ends in .yaml) or the name of a chip in the configs folder,
 /// looked for in $KODAMA_CONFIG_DIR, the installed share folder and the source tree, in this order.
+/// UserError, with the names there are, when nothing is found.
 Chip find_chip(const std::string& name_or_file);
 /// The names of the chips that find_chip knows.
 std::vector<std::string> chip_names();
+
+/// One key of a chip file, for documentation.
+struct ChipKey {
+  std::string path;     ///< "memory.dram_lw"
+  std::string type;     ///< "text", "integer" or "number"
+  std::string unit;     ///< "LW per group"; "" for none
+  std::string allowed;  ///< "power of two from 1 to 16"
+  std::string meaning;
+};
+std::vector<ChipKey> describe_chip_keys();
 
 }  // namespace kodama::isa

@@ -52,17 +52,26 @@ double to_double(uint64_t bits, FloatFormat format);
 /// Nearest even at the format's precision, then overflow to infinity and underflow to +0. NaN becomes
 /// infinity with its sign, as the chip would read its pattern.
 uint64_t from_double(double value, FloatFormat format);
-/// Rounds sign * significand * 2^exponent (significand any 128-bit integer, `sticky` = something nonzero
-/// below it) to the format.
+/// Rounds (-1)^sign * significand * 2^exponent to the format: nearest even at the format's full precision,
+/// then overflow to infinity and underflow to +0. `sticky` says that the magnitude is larger than given by
+/// something less than one unit of the significand; the significand must then have at least one bit more than
+/// the format keeps (mantissa_bits + 2 bits), or the rounding isn't known (InternalError).
 uint64_t round_to_format(bool sign, unsigned __int128 significand, int exponent, bool sticky,
                          FloatFormat format);
-/// Conversion between formats: exact when widening.
+/// Conversion between formats: exact when widening, one rounding when narrowing. Infinities keep their
+/// sign, every zero becomes +0.
 uint64_t convert(uint64_t bits, FloatFormat from, FloatFormat to);
 
+/// Exponent distance of the extended range of `bfe`: exponent 0 in a block with exponent E means E - 6.
+inline constexpr int kBlockExtension = 6;
+
 /// Block-float normalisation (`bfn`, and `bfe` with `extended`) of one block in place. `mantissa_bits_cut`
-/// is b = 9 - k of `hbfn/k`, else 0.
-void block_normalize(std::span<uint64_t> block, FloatFormat format, int mantissa_bits_cut, bool extended);
-/// The value of one block-float element as a double (exact).
-double block_float_to_double(uint64_t bits, FloatFormat format);
+/// is b = 9 - k of `hbfn/k`, else 0. Returns the exponent E of the block (0 when all elements are zero,
+/// max_exponent() when it is infinite).
+int block_normalize(std::span<uint64_t> block, FloatFormat format, int mantissa_bits_cut, bool extended);
+/// The value of one block-float element as a double (exact; infinity for exponent all ones). An element with
+/// exponent 0 is 0, unless the exponent E of its block is given and its mantissa field M isn't 0: then it is
+/// an element of the extended range, M at exponent E - 6.
+double block_float_to_double(uint64_t bits, FloatFormat format, int block_exponent = 0);
 
 }  // namespace kodama::isa
