@@ -52,6 +52,8 @@ class MachineBuilder {
   /// materialized with imm at its start). Read it with stride 0.
   int constant_float(float constant);
   int constant_bits(uint32_t payload);
+  /// 0 … 14 in turn: which variable mask register the next comparison may use (entry 1 + the result).
+  int next_mask_entry() { return next_mask_entry_ = (next_mask_entry_ + 1) % 15; }
 
   void begin_loop(int64_t count);
   void end_loop();
@@ -69,6 +71,7 @@ class MachineBuilder {
   int depth_ = 0;
   std::vector<std::vector<scheduler::Node>*> open_;
   std::vector<std::pair<uint32_t, int>> constants_;
+  int next_mask_entry_ = 0;
 };
 
 /// State shared by the lower_* functions of one tile program.
@@ -81,6 +84,10 @@ struct TileLoweringContext {
 // transfer_lowering.cpp: staging through L2BM and L1BM, MV tags and waits.
 void lower_load(TileLoweringContext& context, const LoadTile& op);
 void lower_store(TileLoweringContext& context, const StoreTile& op);
+/// Predicted cycles of loading or storing `numbers` stream numbers from one address on, transfers waited
+/// for, on an otherwise idle chip.
+int64_t load_cycles(const layout::Transport& transport, int64_t numbers, const isa::Chip& chip);
+int64_t store_cycles(const layout::Transport& transport, int64_t numbers, const isa::Chip& chip);
 // contract_lowering.cpp
 void lower_fill(TileLoweringContext& context, const FillTile& op);
 void lower_normalize(TileLoweringContext& context, const NormalizeTile& op);

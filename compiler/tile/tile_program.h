@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -47,15 +48,21 @@ struct TileStream {
   int64_t dram_address = 0;  ///< LW, the same in every group
 };
 
-/// buffer[at ...) = stream[from ... from + count)
+/// buffer[at ...) = stream[from ... from + count). `from` is a multiple of the transport's granule.
+///
+/// With `normalize` the floats become block floats on the way, as NormalizeTile would make them, but for
+/// kHalf packed: two stream LW (four floats) become one LW of four halves in the buffer, so that the range
+/// there is count / 2 LW and count is a multiple of 8.
 struct LoadTile {
   int stream = -1;
   TileIndex from;
   int buffer = -1;
   TileIndex at;
   int64_t count = 0;
+  std::optional<MatrixPrecision> normalize = std::nullopt;
 };
-/// stream[to ...) = buffer[at ...)
+/// stream[to ...) = buffer[at ...). `to` is a multiple of the transport's granule; where `count` is not, the
+/// rest of the last granule in the stream becomes undefined.
 struct StoreTile {
   int buffer = -1;
   TileIndex at;
@@ -78,17 +85,33 @@ struct NormalizeTile {
   int64_t count = 0;
   MatrixPrecision precision = MatrixPrecision::kGFloat;
 };
-/// c += A * B on the matrix unit with operands that NormalizeTile made. Sizes in matrix blocks of the
-/// precision (rows R x inner J: gfloat 8x8, float 8x4, half 16x16), `c_lw` = LW of a result vector
-/// (gfloat, float 1; half 2), units of a and b in stored LW as the precision's operand form has them.
+/// c += A * B on the matrix unit with operands that LoadTile normalized. An operand's LW holds, over the
+/// MAB's four PEs, `inner_per_lw` values of the inner dimension (see MatrixForm):
+///
+///     a  [row_blocks][inner_lw][R rows]                LW
+///     b  [inner_lw][columns]                           LW
+///     c  [row_blocks][columns][result_lw]              LW: R sums over the four PEs
 struct ProductTile {
   MatrixPrecision precision = MatrixPrecision::kGFloat;
   int a = -1, b = -1, c = -1;
   TileIndex a_at, b_at, c_at;
-  int64_t row_blocks = 0;    ///< blocks of R rows of A
-  int64_t inner_blocks = 0;  ///< blocks of J
-  int64_t columns = 0;       ///< vectors of B, a multiple of 4
+  int64_t row_blocks = 0;  ///< blocks of R rows of A
+  int64_t inner_lw = 0;    ///< LW of the inner dimension
+  int64_t columns = 0;     ///< vectors of B, a multiple of 4
 };
+/// Shapes of the matrix unit's operands and results in a precision, and where elements are in them.
+struct MatrixForm {
+  int64_t rows = 0;          ///< R: rows of a block, sums of a result
+  int64_t inner_per_lw = 0;  ///< values of the inner dimension in one LW over four PEs
+  int64_t stream_lw = 1;     ///< LW of floats in a stream that make one operand LW
+  int64_t result_lw = 1;     ///< LW of a result vector
+  int64_t products = 1;      ///< matrix operations per operand LW (float has one per word)
+  int64_t write_steps = 0;   ///< mwrite steps of one matrix block
+  /// Factors (PE, address, word; most significant first) of an index 0 .. inner_per_lw - 1 of the inner
+  /// dimension in stream LW, and of a row 0 .. rows - 1 in a result.
+  std::vector<layout::Factor> inner_factors, row_factors;
+};
+const MatrixForm& matrix_form(MatrixPrecision precision);
 /// out[i] = expr(inputs[k][i]) for every LW (two floats) of the range.
 struct MapTile {
   ScalarExpr expr;

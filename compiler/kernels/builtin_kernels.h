@@ -1,0 +1,12 @@
+#pragma once
+
+#include "compiler/kernels/kernel.h"
+
+/// The kernels that come with Kodama, each made in its own file; kernels() starts with these.
+namespace kodama::compiler {
+
+Kernel contract_mau_kernel();  ///< contract_kernel.cpp: "contract-mau"
+Kernel map_kernel();           ///< map_kernel.cpp
+Kernel reduce_kernel();        ///< reduce_kernel.cpp
+
+}  // namespace kodama::compiler

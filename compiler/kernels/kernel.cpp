@@ -1,0 +1,48 @@
+#include "compiler/kernels/kernel.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "compiler/kernels/builtin_kernels.h"
+#include "isa/error.h"
+
+namespace kodama::compiler {
+
+namespace {
+
+std::vector<Kernel>& registry() {
+  static std::vector<Kernel> kernels = {contract_mau_kernel(), map_kernel(), reduce_kernel()};
+  return kernels;
+}
+
+}  // namespace
+
+const std::vector<Kernel>& kernels() {
+  return registry();
+}
+
+void register_kernel(Kernel kernel) {
+  for (const Kernel& other : registry()) {
+    isa::check_internal(other.name != kernel.name, "kernel registry", "two kernels are named '{}'",
+                        kernel.name);
+  }
+  registry().push_back(std::move(kernel));
+}
+
+std::vector<Candidate> layer_candidates(const Layer& layer, const LayerGraph& graph, const isa::Chip& chip,
+                                        const KernelOptions& options) {
+  std::vector<Candidate> all;
+  if (layer.kind() == LayerKind::kMove || layer.kind() == LayerKind::kHost) return all;
+  for (const Kernel& kernel : kernels()) {
+    if (kernel.kind != layer.kind()) continue;
+    std::vector<Candidate> candidates = kernel.candidates(layer, graph, chip, options);
+    std::move(candidates.begin(), candidates.end(), std::back_inserter(all));
+  }
+  std::stable_sort(all.begin(), all.end(), [](const Candidate& first, const Candidate& second) {
+    return first.predicted_cycles < second.predicted_cycles;
+  });
+  return all;
+}
+
+}  // namespace kodama::compiler

@@ -1,0 +1,62 @@
+#include "compiler/kernels/lowering.h"
+
+#include <type_traits>
+
+#include "isa/error.h"
+
+namespace kodama::compiler {
+
+namespace {
+
+void lower_nodes(TileLoweringContext& context, const std::vector<TileNode>& nodes);
+
+void lower_node(TileLoweringContext& context, const TileNode& node) {
+  std::visit(
+      [&](const auto& op) {
+        using Op = std::decay_t<decltype(op)>;
+        if constexpr (std::is_same_v<Op, LoadTile>) {
+          lower_load(context, op);
+        } else if constexpr (std::is_same_v<Op, StoreTile>) {
+          lower_store(context, op);
+        } else if constexpr (std::is_same_v<Op, FillTile>) {
+          lower_fill(context, op);
+        } else if constexpr (std::is_same_v<Op, NormalizeTile>) {
+          lower_normalize(context, op);
+        } else if constexpr (std::is_same_v<Op, ProductTile>) {
+          lower_product(context, op);
+        } else if constexpr (std::is_same_v<Op, MapTile>) {
+          lower_map(context, op);
+        } else if constexpr (std::is_same_v<Op, ReduceTile>) {
+          lower_reduce(context, op);
+        } else {
+          static_assert(std::is_same_v<Op, TileLoop>);
+          if (op.count == 0) return;
+          context.builder.begin_loop(op.count);
+          lower_nodes(context, op.body);
+          context.builder.end_loop();
+        }
+      },
+      node.kind);
+}
+
+void lower_nodes(TileLoweringContext& context, const std::vector<TileNode>& nodes) {
+  for (const TileNode& node : nodes) lower_node(context, node);
+}
+
+}  // namespace
+
+scheduler::MachineProgram lower_tile_program(const TileProgram& program, const isa::Chip& chip) {
+  verify_tile_program(program, chip);
+  MachineBuilder builder(chip, program.name);
+  TileLoweringContext context{builder, program, {}};
+  for (const TileBuffer& buffer : program.buffers) {
+    context.buffer_values.push_back(builder.value(buffer.name, buffer.size_lw * isa::kWordsPerLong,
+                                                  buffer.homes, isa::words(isa::Width::kDoubleLong)));
+  }
+  builder.begin_region(program.name);
+  lower_nodes(context, program.body);
+  builder.end_region();
+  return builder.finish();
+}
+
+}  // namespace kodama::compiler

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "compiler/kernels/kernel.h"
+#include "compiler/tensor/tensor.h"
+#include "isa/chip.h"
+
+/// Between tensors on the host and streams in the groups' DRAM, as StreamPlacement describes them.
+namespace kodama::compiler {
+
+/// The DRAM contents of one stream: per group the LW from the stream's base address on, all of the same
+/// length; a group that holds no part (broadcast from group 0) has an empty vector.
+struct StreamImage {
+  std::vector<std::vector<uint64_t>> groups;
+};
+
+/// LW of DRAM that a stream takes in every group it uses.
+int64_t stream_group_lw(const StreamPlacement& placement);
+
+/// The stream of `tensor` (an operand): each element at all its places, `access.fill` where the access
+/// leaves the tensor, the layout's padding elsewhere. Elements of any numeric type are converted to
+/// float. InternalError if the tensor's shape has another rank than the access.
+StreamImage pack_stream(const StreamPlacement& placement, const Tensor& tensor, const isa::Chip& chip);
+/// An image of the right size with undefined (zero) contents, to read an output stream into.
+StreamImage empty_stream(const StreamPlacement& placement, const isa::Chip& chip);
+/// Writes the stream's elements to `out` at the indices that `access.map` gives, converting from float
+/// to the tensor's type; elements of `out` that no iteration point names stay as they are.
+void unpack_stream(const StreamPlacement& placement, const StreamImage& image, Tensor& out,
+                   const isa::Chip& chip);
+
+}  // namespace kodama::compiler

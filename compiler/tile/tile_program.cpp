@@ -1,0 +1,335 @@
+#include "compiler/tile/tile_program.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <type_traits>
+
+#include "isa/error.h"
+
+namespace kodama::compiler {
+
+using layout::Factor;
+using layout::Level;
+
+namespace {
+
+constexpr std::array<std::string_view, 3> kPrecisionNames = {"gfloat", "float", "half"};
+
+constexpr const char* reduce_name(ReduceLayer::Op op) {
+  switch (op) {
+    case ReduceLayer::Op::kSum:
+      return "sum";
+    case ReduceLayer::Op::kMax:
+      return "max";
+    case ReduceLayer::Op::kMin:
+      return "min";
+    case ReduceLayer::Op::kProd:
+      return "prod";
+  }
+  return "?";
+}
+
+/// Walks the loop nest and hands every range that an operation touches to `buffer_range` or `stream_range`
+/// of the visitor, with the enclosing loops' counts.
+class Verifier {
+ public:
+  Verifier(const TileProgram& program, const isa::Chip& chip) : program_(program), chip_(chip) {}
+
+  void run() {
+    for (const TileBuffer& buffer : program_.buffers) {
+      require(buffer.size_lw > 0 && buffer.homes != 0, "buffer '{}' has {} LW and homes {:#x}", buffer.name,
+              buffer.size_lw, buffer.homes);
+    }
+    for (const TileStream& stream : program_.streams) {
+      require(stream.length_lw > 0 && stream.dram_address >= 0, "stream '{}' has {} LW at {}", stream.name,
+              stream.length_lw, stream.dram_address);
+      const int64_t size = stream.transport.part_lw(stream.length_lw) * stream.transport.parts_per_group();
+      require(stream.dram_address + size <= chip_.memory.dram_lw,
+              "stream '{}' takes {} LW at {}, beyond the {} LW of DRAM", stream.name, size,
+              stream.dram_address, chip_.memory.dram_lw);
+    }
+    nodes(program_.body);
+  }
+
+ private:
+  template <typename... Args>
+  void require(bool condition, fmt::format_string<Args...> format, Args&&... args) const {
+    isa::check_internal(condition, "verify_tile_program", "{}: {}", program_.name,
+                        condition ? std::string() : fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  /// Smallest and largest value of an index over all iterations.
+  std::pair<int64_t, int64_t> span(const TileIndex& index) const {
+    require(index.strides.size() <= counts_.size(), "index with {} strides in {} loops", index.strides.size(),
+            counts_.size());
+    int64_t low = index.base;
+    int64_t high = index.base;
+    for (size_t d = 0; d < index.strides.size(); ++d) {
+      const int64_t reach = index.strides[d] * (counts_[d] - 1);
+      (reach < 0 ? low : high) += reach;
+    }
+    return {low, high};
+  }
+
+  void buffer_range(std::string_view what, int buffer, const TileIndex& at, int64_t count) const {
+    require(buffer >= 0 && buffer < static_cast<int>(program_.buffers.size()), "{}: no buffer {}", what,
+            buffer);
+    const TileBuffer& target = program_.buffers[static_cast<size_t>(buffer)];
+    const auto [low, high] = span(at);
+    require(count > 0 && low >= 0 && high + count <= target.size_lw,
+            "{}: range [{}, {}) leaves buffer '{}' of {} LW", what, low, high + count, target.name,
+            target.size_lw);
+  }
+
+  void multiple_of_step(std::string_view what, int64_t count) const {
+    require(count % isa::kCyclesPerStep == 0, "{}: {} LW is not a multiple of {}", what, count,
+            isa::kCyclesPerStep);
+  }
+
+  void stream_range(std::string_view what, int stream, const TileIndex& from, int64_t count) const {
+    require(stream >= 0 && stream < static_cast<int>(program_.streams.size()), "{}: no stream {}", what,
+            stream);
+    const TileStream& target = program_.streams[static_cast<size_t>(stream)];
+    const int64_t granule = target.transport.granule();
+    const auto [low, high] = span(from);
+    require(low >= 0 && high + count <= target.length_lw, "{}: range [{}, {}) leaves stream '{}' of {} LW",
+            what, low, high + count, target.name, target.length_lw);
+    bool aligned = from.base % granule == 0;
+    for (int64_t stride : from.strides) aligned = aligned && stride % granule == 0;
+    require(aligned, "{}: position {} + {} in stream '{}' is not a multiple of the granule {}", what,
+            from.base, fmt::join(from.strides, ", "), target.name, granule);
+  }
+
+  void inputs(std::string_view what, const std::vector<MapTile::Input>& list, const ScalarExpr& expr,
+              int64_t count) const {
+    require(expr.input_count() <= static_cast<int>(list.size()), "{}: {} inputs for {}", what, list.size(),
+            expr.to_string());
+    for (const MapTile::Input& input : list) buffer_range(what, input.buffer, input.at, count);
+  }
+
+  void nodes(const std::vector<TileNode>& list) {
+    for (const TileNode& item : list) {
+      std::visit([this](const auto& op) { node(op); }, item.kind);
+    }
+  }
+
+  void node(const LoadTile& op) const {
+    const int64_t shrink = op.normalize ? matrix_form(*op.normalize).stream_lw : 1;
+    multiple_of_step("load", op.count);
+    require(op.count % (shrink * isa::kCyclesPerStep) == 0, "load: {} LW can't be normalized", op.count);
+    stream_range("load", op.stream, op.from, op.count);
+    buffer_range("load", op.buffer, op.at, op.count / shrink);
+  }
+  void node(const StoreTile& op) const {
+    multiple_of_step("store", op.count);
+    stream_range("store", op.stream, op.to, op.count);
+    buffer_range("store", op.buffer, op.at, op.count);
+  }
+  void node(const FillTile& op) const {
+    multiple_of_step("fill", op.count);
+    buffer_range("fill", op.buffer, op.at, op.count);
+  }
+  void node(const NormalizeTile& op) const {
+    multiple_of_step("normalize", op.count);
+    require(op.count % (matrix_form(op.precision).stream_lw * isa::kCyclesPerStep) == 0,
+            "normalize: {} LW can't be normalized", op.count);
+    buffer_range("normalize", op.buffer, op.at, op.count);
+  }
+  void node(const ProductTile& op) const {
+    const MatrixForm& form = matrix_form(op.precision);
+    multiple_of_step("product columns", op.columns);
+    require(op.row_blocks > 0 && op.inner_lw > 0, "product of {} row blocks and {} inner LW", op.row_blocks,
+            op.inner_lw);
+    buffer_range("product a", op.a, op.a_at, op.row_blocks * op.inner_lw * form.rows);
+    buffer_range("product b", op.b, op.b_at, op.inner_lw * op.columns);
+    buffer_range("product c", op.c, op.c_at, op.row_blocks * op.columns * form.result_lw);
+  }
+  void node(const MapTile& op) const {
+    multiple_of_step("map", op.count);
+    inputs("map", op.inputs, op.expr, op.count);
+    buffer_range("map", op.out, op.out_at, op.count);
+  }
+  void node(const ReduceTile& op) const {
+    multiple_of_step("reduce", op.count);
+    require(op.repeats > 0, "reduce: {} repeats", op.repeats);
+    inputs("reduce", op.inputs, op.expr, op.count * op.repeats);
+    buffer_range("reduce", op.accumulator, op.accumulator_at, op.count);
+  }
+  void node(const TileLoop& loop) {
+    require(loop.count >= 0, "loop '{}' of {} iterations", loop.name, loop.count);
+    if (loop.count == 0) return;
+    counts_.push_back(loop.count);
+    nodes(loop.body);
+    counts_.pop_back();
+  }
+
+  const TileProgram& program_;
+  const isa::Chip& chip_;
+  std::vector<int64_t> counts_;
+};
+
+class Printer {
+ public:
+  explicit Printer(const TileProgram& program) : program_(program) {}
+
+  std::string run() {
+    line("tile program {}", program_.name);
+    ++depth_;
+    for (const TileBuffer& buffer : program_.buffers) {
+      std::string homes;
+      constexpr std::array<std::pair<isa::Space, std::string_view>, 5> kSpaces = {
+          {{isa::Space::kLm0, "LM0"},
+           {isa::Space::kLm1, "LM1"},
+           {isa::Space::kGrf0, "GRF0"},
+           {isa::Space::kGrf1, "GRF1"},
+           {isa::Space::kT, "T"}}};
+      for (const auto& [space, name] : kSpaces) {
+        if ((buffer.homes & isa::space_bit(space)) != 0)
+          homes += (homes.empty() ? "" : "|") + std::string(name);
+      }
+      line("buffer {}: {} LW @{}", buffer.name, buffer.size_lw, homes);
+    }
+    for (const TileStream& stream : program_.streams) {
+      line("stream {}: {} LW per PE, DRAM {}, {}", stream.name, stream.length_lw, stream.dram_address,
+           stream.transport.to_string());
+    }
+    nodes(program_.body);
+    return std::move(text_);
+  }
+
+ private:
+  template <typename... Args>
+  void line(fmt::format_string<Args...> format, Args&&... args) {
+    text_.append(static_cast<size_t>(2 * depth_), ' ');
+    fmt::format_to(std::back_inserter(text_), format, std::forward<Args>(args)...);
+    text_ += '\n';
+  }
+
+  std::string index(const TileIndex& at) const {
+    std::string text = std::to_string(at.base);
+    for (size_t d = 0; d < at.strides.size(); ++d) {
+      if (at.strides[d] == 0) continue;
+      const std::string name = d < loops_.size() ? loops_[d] : fmt::format("loop{}", d);
+      text += fmt::format(" + {} {}", at.strides[d], name);
+    }
+    return text;
+  }
+  std::string buffer(int number, const TileIndex& at) const {
+    const bool known = number >= 0 && number < static_cast<int>(program_.buffers.size());
+    return fmt::format("{}[{}]", known ? program_.buffers[static_cast<size_t>(number)].name : "?", index(at));
+  }
+  std::string stream(int number, const TileIndex& at) const {
+    const bool known = number >= 0 && number < static_cast<int>(program_.streams.size());
+    return fmt::format("{}[{}]", known ? program_.streams[static_cast<size_t>(number)].name : "?", index(at));
+  }
+  std::string inputs(const std::vector<MapTile::Input>& list) const {
+    std::string text;
+    for (size_t k = 0; k < list.size(); ++k) {
+      text += fmt::format("{}x{} = {}", k == 0 ? "" : ", ", k, buffer(list[k].buffer, list[k].at));
+    }
+    return text;
+  }
+
+  void nodes(const std::vector<TileNode>& list) {
+    for (const TileNode& item : list) {
+      std::visit([this](const auto& op) { node(op); }, item.kind);
+    }
+  }
+  void node(const LoadTile& op) {
+    line("load {} <- {}, {} LW{}", buffer(op.buffer, op.at), stream(op.stream, op.from), op.count,
+         op.normalize ? ", to block floats of " + matrix_precision_name(*op.normalize) : "");
+  }
+  void node(const StoreTile& op) {
+    line("store {} <- {}, {} LW", stream(op.stream, op.to), buffer(op.buffer, op.at), op.count);
+  }
+  void node(const FillTile& op) { line("fill {} = {}, {} LW", buffer(op.buffer, op.at), op.value, op.count); }
+  void node(const NormalizeTile& op) {
+    line("normalize {} to {}, {} LW", buffer(op.buffer, op.at), matrix_precision_name(op.precision),
+         op.count);
+  }
+  void node(const ProductTile& op) {
+    line("product {} += {} * {} ({}: {} row blocks, {} inner LW, {} columns)", buffer(op.c, op.c_at),
+         buffer(op.a, op.a_at), buffer(op.b, op.b_at), matrix_precision_name(op.precision), op.row_blocks,
+         op.inner_lw, op.columns);
+  }
+  void node(const MapTile& op) {
+    line("map {} = {}, {}, {} LW", buffer(op.out, op.out_at), op.expr.to_string(), inputs(op.inputs),
+         op.count);
+  }
+  void node(const ReduceTile& op) {
+    line("reduce {} {}= {}, {}, {} LW, {} times", buffer(op.accumulator, op.accumulator_at),
+         reduce_name(op.op), op.expr.to_string(), inputs(op.inputs), op.count, op.repeats);
+  }
+  void node(const TileLoop& loop) {
+    line("loop {} < {}", loop.name, loop.count);
+    loops_.push_back(loop.name);
+    ++depth_;
+    nodes(loop.body);
+    --depth_;
+    loops_.pop_back();
+  }
+
+  const TileProgram& program_;
+  std::vector<std::string> loops_;
+  int depth_ = 0;
+  std::string text_;
+};
+
+}  // namespace
+
+std::string matrix_precision_name(MatrixPrecision precision) {
+  return std::string(kPrecisionNames.at(static_cast<size_t>(precision)));
+}
+
+MatrixPrecision parse_matrix_precision(const std::string& name) {
+  for (size_t k = 0; k < kPrecisionNames.size(); ++k) {
+    if (kPrecisionNames[k] == name) return static_cast<MatrixPrecision>(k);
+  }
+  throw isa::UserError(
+      fmt::format("precision '{}' is unknown, allowed: {}", name, fmt::join(kPrecisionNames, ", ")));
+}
+
+const MatrixForm& matrix_form(MatrixPrecision precision) {
+  // Element orders of sections 8.3 and 8.4 of the ISA page: float and gfloat results i = 2p + w; gfloat
+  // operands j = 2p + w; float operands one value per word, j = p; half operands and results 4p + k.
+  static const std::array<MatrixForm, 3> kForms = {
+      MatrixForm{.rows = 8,
+                 .inner_per_lw = 8,
+                 .stream_lw = 1,
+                 .result_lw = 1,
+                 .products = 1,
+                 .write_steps = 2,
+                 .inner_factors = {{4, Level::kPe, 1}, {2, Level::kWord, 1}},
+                 .row_factors = {{4, Level::kPe, 1}, {2, Level::kWord, 1}}},
+      MatrixForm{.rows = 8,
+                 .inner_per_lw = 8,
+                 .stream_lw = 1,
+                 .result_lw = 1,
+                 .products = 2,
+                 .write_steps = 2,
+                 .inner_factors = {{2, Level::kWord, 1}, {4, Level::kPe, 1}},
+                 .row_factors = {{4, Level::kPe, 1}, {2, Level::kWord, 1}}},
+      MatrixForm{.rows = 16,
+                 .inner_per_lw = 16,
+                 .stream_lw = 2,
+                 .result_lw = 2,
+                 .products = 1,
+                 .write_steps = 2,
+                 .inner_factors = {{4, Level::kPe, 1}, {2, Level::kAddress, 1}, {2, Level::kWord, 1}},
+                 .row_factors = {{4, Level::kPe, 1}, {2, Level::kAddress, 1}, {2, Level::kWord, 1}}},
+  };
+  return kForms.at(static_cast<size_t>(precision));
+}
+
+std::string to_string(const TileProgram& program) {
+  return Printer(program).run();
+}
+
+void verify_tile_program(const TileProgram& program, const isa::Chip& chip) {
+  Verifier(program, chip).run();
+}
+
+}  // namespace kodama::compiler
