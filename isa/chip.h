@@ -61,17 +61,17 @@ struct HazardGaps {
   /// A write to LM, GRF or T in cycle i of a step is complete when this many cycles have passed between it
   /// and the read.
   int64_t pe_write_complete_cycles = 0;
-  int64_t mask_write_use = 0;  ///< write of a mask register, use as mask
-  int64_t bar_write_use = 0;   ///< write of a BAR, use of its LM
-  int64_t forward = 0;         ///< result of a unit, use of its forwarding register
-  int64_t matrix_write_read = 0;  ///< mwrite to mmul/mfma/mread of the same register
-  int64_t pe_to_l1bm_read = 0;    ///< PE->L1BM, then L1BM->PE
-  int64_t turnaround = 0;         ///< PE->L1BM, then $lbi as a source
-  int64_t pe_to_l1bm_l2bm = 0;    ///< PE->L1BM, then L1BM->L2BM or l2bmi
-  int64_t l2bm_to_l1bm_pe = 0;    ///< L2BM->L1BM or l2bmi, then L1BM->PE
-  int64_t l2bm_to_l1bm_l2bm = 0;  ///< L2BM->L1BM or l2bmi, then L1BM->L2BM or l2bmi
-  int64_t l1bm_to_l2bm_read = 0;  ///< L1BM->L2BM, then L2BM->L1BM
-  int64_t l1bm_to_l2bm_mv = 0;    ///< L1BM->L2BM, then an MV that reads L2BM
+  int64_t mask_write_use = 0;       ///< write of a mask register, use as mask
+  int64_t bar_write_use = 0;        ///< write of a BAR, use of its LM
+  int64_t forward = 0;              ///< result of a unit, use of its forwarding register
+  int64_t matrix_write_read = 0;    ///< mwrite to mmul/mfma/mread of the same register
+  int64_t pe_to_l1bm_read = 0;      ///< PE->L1BM, then L1BM->PE
+  int64_t turnaround = 0;           ///< PE->L1BM, then $lbi as a source
+  int64_t pe_to_l1bm_l2bm = 0;      ///< PE->L1BM, then L1BM->L2BM or l2bmi
+  int64_t l2bm_to_l1bm_pe = 0;      ///< L2BM->L1BM or l2bmi, then L1BM->PE
+  int64_t l2bm_to_l1bm_l2bm = 0;    ///< L2BM->L1BM or l2bmi, then L1BM->L2BM or l2bmi
+  int64_t l1bm_to_l2bm_read = 0;    ///< L1BM->L2BM, then L2BM->L1BM
+  int64_t l1bm_to_l2bm_mv = 0;      ///< L1BM->L2BM, then an MV that reads L2BM
   int64_t l1bm_read_overwrite = 0;  ///< a read of L1BM, then a write of the same words
 
   /// Gap between a PE memory write in `write_cycle` of its step and a read in `read_cycle` of a later step.

@@ -1,0 +1,468 @@
+#include "isa/chip.h"
+
+#include <fmt/format.h>
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <set>
+#include <sstream>
+#include <variant>
+
+#include "isa/error.h"
+
+namespace kodama::isa {
+namespace {
+
+namespace fs = std::filesystem;
+
+// ---- the keys ------------------------------------------------------------------------------------------
+
+using TextMember = std::string& (*)(Chip&);
+using IntMember = int& (*)(Chip&);
+using LongMember = int64_t& (*)(Chip&);
+using NumberMember = double& (*)(Chip&);
+using Member = std::variant<TextMember, IntMember, LongMember, NumberMember>;
+
+struct Key {
+  std::string_view path;  ///< section.key, or a key of the top level
+  Member member;
+  std::string_view unit;
+  double minimum = 0;  ///< of a number; unused for text
+  double maximum = 0;
+  enum class Rule { kAny, kPowerOfTwo, kMultipleOf64 } rule = Rule::kAny;
+  std::string_view meaning;
+
+  bool is_text() const { return std::holds_alternative<TextMember>(member); }
+  bool is_number() const { return std::holds_alternative<NumberMember>(member); }
+  std::string_view type() const { return is_text() ? "text" : is_number() ? "number" : "integer"; }
+  std::string allowed() const;
+};
+
+std::string Key::allowed() const {
+  if (is_text()) return "text that isn't empty";
+  const auto range = is_number() ? fmt::format("from {} to {}", minimum, maximum)
+                                 : fmt::format("from {} to {}", static_cast<int64_t>(minimum),
+                                               static_cast<int64_t>(maximum));
+  if (minimum == maximum) return fmt::format("exactly {}", static_cast<int64_t>(minimum));
+  switch (rule) {
+    case Rule::kPowerOfTwo:
+      return "a power of two " + range;
+    case Rule::kMultipleOf64:
+      return "a multiple of 64 " + range;
+    case Rule::kAny:
+      break;
+  }
+  return fmt::format("{} {}", is_number() ? "a number" : "an integer", range);
+}
+
+// The only place that knows the keys of a chip file. Upper limits of counts and sizes are what the fields of
+// instructions can address; other limits keep figures physically sensible.
+const std::vector<Key>& keys() {
+  using enum Key::Rule;
+  constexpr double kMaxSteps = 64;
+  static const std::vector<Key> table = {
+      {"name", TextMember([](Chip& c) -> std::string& { return c.name; }), "", 0, 0, kAny,
+       "name of the chip in reports"},
+      {"description", TextMember([](Chip& c) -> std::string& { return c.description; }), "", 0, 0, kAny,
+       "one line for people"},
+      {"counts.groups", IntMember([](Chip& c) -> int& { return c.groups; }), "groups", 1, 16, kPowerOfTwo,
+       "number of groups of the chip"},
+      {"counts.l2b_per_group", IntMember([](Chip& c) -> int& { return c.l2b_per_group; }), "L2Bs per group",
+       1, 8, kPowerOfTwo, "number of L2Bs in a group"},
+      {"counts.l1b_per_l2b", IntMember([](Chip& c) -> int& { return c.l1b_per_l2b; }), "L1Bs per L2B", 2, 8,
+       kPowerOfTwo, "number of L1Bs in an L2B; instructions name an L1B in 3 bits and work on pairs"},
+      {"counts.mab_per_l1b", IntMember([](Chip& c) -> int& { return c.mab_per_l1b; }), "MABs per L1B", 4, 16,
+       kPowerOfTwo, "number of MABs in an L1B; instructions name a MAB in 4 bits and work on quads"},
+      {"clock_hz", NumberMember([](Chip& c) -> double& { return c.clock_hz; }), "Hz", 1e6, 1e11, kAny,
+       "clock"},
+
+      {"memory.dram_lw", LongMember([](Chip& c) -> int64_t& { return c.memory.dram_lw; }), "LW per group",
+       4096, 68719476736.0, kMultipleOf64, "size of the DRAM"},
+      {"memory.pdm_lw", LongMember([](Chip& c) -> int64_t& { return c.memory.pdm_lw; }), "LW per group", 1024,
+       16777216, kMultipleOf64, "size of the PDM"},
+      {"memory.dar_entries", LongMember([](Chip& c) -> int64_t& { return c.memory.dar_entries; }),
+       "entries per group", 128, 65536, kPowerOfTwo, "number of DRAM address registers"},
+      {"memory.l2bm_lw", LongMember([](Chip& c) -> int64_t& { return c.memory.l2bm_lw; }), "LW per L2B", 256,
+       1048576, kPowerOfTwo, "size of an L2BM"},
+      {"memory.l1bm_lw", LongMember([](Chip& c) -> int64_t& { return c.memory.l1bm_lw; }), "LW per L1B", 64,
+       8192, kPowerOfTwo, "size of an L1BM, addressed in 13 bits"},
+      {"memory.lm_words", LongMember([](Chip& c) -> int64_t& { return c.memory.lm_words; }), "words per PE",
+       64, 4096, kPowerOfTwo, "size of LM0 and of LM1, addressed in 12 bits"},
+      {"memory.grf_words", LongMember([](Chip& c) -> int64_t& { return c.memory.grf_words; }), "words per PE",
+       16, 512, kPowerOfTwo, "size of GRF0 and of GRF1, addressed in 9 bits"},
+      {"memory.mask_entries", LongMember([](Chip& c) -> int64_t& { return c.memory.mask_entries; }),
+       "entries per PE", 32, 32, kAny, "number of mask registers: 0 all ones, 1-15 variable, 16-31 constant"},
+
+      {"transfer.dram_lw_per_cycle",
+       NumberMember([](Chip& c) -> double& { return c.transfer.dram_lw_per_cycle; }), "LW per cycle", 1e-3,
+       1e6, kAny, "peak rate of the DRAM of a group"},
+      {"transfer.pdm_lw_per_cycle",
+       NumberMember([](Chip& c) -> double& { return c.transfer.pdm_lw_per_cycle; }), "LW per cycle", 1e-3,
+       1e6, kAny, "rate of the read port and of the write port of a PDM, each"},
+      {"transfer.l2bm_mv_lw_per_cycle",
+       NumberMember([](Chip& c) -> double& { return c.transfer.l2bm_mv_lw_per_cycle; }), "LW per cycle", 1e-3,
+       1e6, kAny, "rate of the MV port of an L2BM, each direction"},
+      {"transfer.group_link_lw_per_cycle",
+       NumberMember([](Chip& c) -> double& { return c.transfer.group_link_lw_per_cycle; }), "LW per cycle",
+       1e-3, 1e6, kAny, "rate of the path from one group to another"},
+      {"transfer.startup_cycles", LongMember([](Chip& c) -> int64_t& { return c.transfer.startup_cycles; }),
+       "cycles", 0, 1e6, kAny, "start-up time of every MV"},
+      {"transfer.group_hop_cycles",
+       LongMember([](Chip& c) -> int64_t& { return c.transfer.group_hop_cycles; }), "cycles", 0, 1e6, kAny,
+       "added per group crossed"},
+      {"transfer.issue_interval_steps",
+       LongMember([](Chip& c) -> int64_t& { return c.transfer.issue_interval_steps; }), "steps", 1, 1024,
+       kAny, "one MV may start per this many steps"},
+      {"transfer.max_in_flight", LongMember([](Chip& c) -> int64_t& { return c.transfer.max_in_flight; }),
+       "MVs per group", 1, 63, kAny, "MVs that can run at a time; tags go up to 63"},
+      {"transfer.dram_banks", LongMember([](Chip& c) -> int64_t& { return c.transfer.dram_banks; }),
+       "banks per group", 1, 1024, kPowerOfTwo, "number of DRAM banks"},
+      {"transfer.dram_row_bytes", LongMember([](Chip& c) -> int64_t& { return c.transfer.dram_row_bytes; }),
+       "bytes", 128, 65536, kPowerOfTwo, "size of a DRAM row"},
+      {"transfer.dram_row_miss_ns",
+       NumberMember([](Chip& c) -> double& { return c.transfer.dram_row_miss_ns; }), "ns", 0, 1e6, kAny,
+       "time to open another row"},
+      {"transfer.dram_refresh_interval_ns",
+       NumberMember([](Chip& c) -> double& { return c.transfer.dram_refresh_interval_ns; }), "ns", 1, 1e9,
+       kAny, "time between refreshes"},
+      {"transfer.dram_refresh_ns",
+       NumberMember([](Chip& c) -> double& { return c.transfer.dram_refresh_ns; }), "ns", 0, 1e9, kAny,
+       "time of a refresh"},
+      {"transfer.dram_turnaround_ns",
+       NumberMember([](Chip& c) -> double& { return c.transfer.dram_turnaround_ns; }), "ns", 0, 1e6, kAny,
+       "time between a read and a write"},
+
+      {"host_link.bytes_per_second",
+       NumberMember([](Chip& c) -> double& { return c.host_link.bytes_per_second; }), "bytes per second", 1e3,
+       1e15, kAny, "rate of the host link, each way"},
+      {"host_link.latency_seconds",
+       NumberMember([](Chip& c) -> double& { return c.host_link.latency_seconds; }), "seconds", 0, 1, kAny,
+       "latency of a data transfer"},
+      {"host_link.instruction_buffer_steps",
+       LongMember([](Chip& c) -> int64_t& { return c.host_link.instruction_buffer_steps; }), "steps", 1, 1e12,
+       kAny, "instructions that wait on the chip"},
+
+      {"hazard.pe_write_complete_cycles",
+       LongMember([](Chip& c) -> int64_t& { return c.hazard.pe_write_complete_cycles; }), "cycles", 0,
+       kMaxSteps, kAny, "cycles between a write to LM, GRF or T and a read of it"},
+      {"hazard.mask_write_use", LongMember([](Chip& c) -> int64_t& { return c.hazard.mask_write_use; }),
+       "steps", 0, kMaxSteps, kAny, "between the write of a mask register and its use"},
+      {"hazard.bar_write_use", LongMember([](Chip& c) -> int64_t& { return c.hazard.bar_write_use; }),
+       "steps", 0, kMaxSteps, kAny, "between the write of a base register and a use of its LM"},
+      {"hazard.forward", LongMember([](Chip& c) -> int64_t& { return c.hazard.forward; }), "steps", 0,
+       kMaxSteps, kAny, "between a result and its use through a forwarding register"},
+      {"hazard.matrix_write_read", LongMember([](Chip& c) -> int64_t& { return c.hazard.matrix_write_read; }),
+       "steps", 0, kMaxSteps, kAny, "between mwrite and a use of the matrix register"},
+      {"hazard.pe_to_l1bm_read", LongMember([](Chip& c) -> int64_t& { return c.hazard.pe_to_l1bm_read; }),
+       "steps", 0, kMaxSteps, kAny, "between PE -> L1BM and L1BM -> PE"},
+      {"hazard.turnaround", LongMember([](Chip& c) -> int64_t& { return c.hazard.turnaround; }), "steps", 0,
+       kMaxSteps, kAny, "between PE -> L1BM and a use of the turnaround register"},
+      {"hazard.pe_to_l1bm_l2bm", LongMember([](Chip& c) -> int64_t& { return c.hazard.pe_to_l1bm_l2bm; }),
+       "steps", 0, kMaxSteps, kAny, "between PE -> L1BM and L1BM -> L2BM or l2bmi"},
+      {"hazard.l2bm_to_l1bm_pe", LongMember([](Chip& c) -> int64_t& { return c.hazard.l2bm_to_l1bm_pe; }),
+       "steps", 0, kMaxSteps, kAny, "between L2BM -> L1BM or l2bmi and L1BM -> PE"},
+      {"hazard.l2bm_to_l1bm_l2bm", LongMember([](Chip& c) -> int64_t& { return c.hazard.l2bm_to_l1bm_l2bm; }),
+       "steps", 0, kMaxSteps, kAny, "between L2BM -> L1BM or l2bmi and L1BM -> L2BM or l2bmi"},
+      {"hazard.l1bm_to_l2bm_read", LongMember([](Chip& c) -> int64_t& { return c.hazard.l1bm_to_l2bm_read; }),
+       "steps", 0, kMaxSteps, kAny, "between L1BM -> L2BM and L2BM -> L1BM"},
+      {"hazard.l1bm_to_l2bm_mv", LongMember([](Chip& c) -> int64_t& { return c.hazard.l1bm_to_l2bm_mv; }),
+       "steps", 0, kMaxSteps, kAny, "between L1BM -> L2BM and an MV that reads L2BM"},
+      {"hazard.l1bm_read_overwrite",
+       LongMember([](Chip& c) -> int64_t& { return c.hazard.l1bm_read_overwrite; }), "steps", 0, kMaxSteps,
+       kAny, "between a read of L1BM and a write of the same words"},
+  };
+  return table;
+}
+
+// ---- reading -------------------------------------------------------------------------------------------
+
+/// Reads one chip file: walks the YAML tree along the key table.
+class ChipReader {
+ public:
+  explicit ChipReader(std::string file) : file_(std::move(file)) {}
+
+  Chip read(std::string_view yaml) {
+    std::vector<YAML::Node> documents;
+    try {
+      documents = YAML::LoadAll(std::string(yaml));
+    } catch (const YAML::Exception& e) {
+      throw UserError(location(e.mark), fmt::format("not valid YAML: {}", e.msg));
+    }
+    if (documents.size() > 1) {
+      throw UserError(location(documents[1].Mark()), "found a second YAML document; a chip file holds one");
+    }
+    if (documents.empty()) documents.emplace_back(YAML::NodeType::Null);
+    marks_[""] = documents[0].Mark();
+    read_section(documents[0], "");
+    check_consistency();
+    chip_.source_file = file_;
+    chip_.hash = hash();
+    return chip_;
+  }
+
+ private:
+  SourceLocation location(const YAML::Mark& mark) const {
+    if (mark.is_null()) return {file_, 1, 1};
+    return {file_, mark.line + 1, mark.column + 1};
+  }
+
+  static std::string describe(const YAML::Node& node) {
+    switch (node.Type()) {
+      case YAML::NodeType::Scalar:
+        return node.Tag() == "!" ? fmt::format("the quoted text \"{}\"", node.Scalar())
+                                 : fmt::format("'{}'", node.Scalar());
+      case YAML::NodeType::Sequence:
+        return "a list";
+      case YAML::NodeType::Map:
+        return "a section";
+      default:
+        return "nothing";
+    }
+  }
+
+  /// Names directly below a section, in table order.
+  static std::vector<std::string> names_in(std::string_view section) {
+    std::vector<std::string> names;
+    for (const Key& key : keys()) {
+      std::string_view rest = key.path;
+      if (!section.empty()) {
+        if (!rest.starts_with(section) || rest.size() <= section.size() || rest[section.size()] != '.')
+          continue;
+        rest.remove_prefix(section.size() + 1);
+      }
+      const std::string name(rest.substr(0, rest.find('.')));
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    }
+    return names;
+  }
+
+  void read_section(const YAML::Node& node, const std::string& section) {
+    const std::vector<std::string> names = names_in(section);
+    const std::string where = section.empty() ? "a chip file" : fmt::format("section '{}'", section);
+    if (!node.IsMap()) {
+      throw UserError(location(marks_[section]), fmt::format("found {}, but {} is a section with the keys {}",
+                                                             describe(node), where, fmt::join(names, ", ")));
+    }
+    std::map<std::string, int> first_line;
+    for (const auto& entry : node) {
+      const YAML::Mark mark = entry.first.Mark();
+      if (!entry.first.IsScalar()) {
+        throw UserError(location(mark), fmt::format("found {} as a key of {}; a key is one of {}",
+                                                    describe(entry.first), where, fmt::join(names, ", ")));
+      }
+      const std::string& name = entry.first.Scalar();
+      if (std::find(names.begin(), names.end(), name) == names.end()) {
+        throw UserError(location(mark), fmt::format("unknown key '{}' in {}; allowed: {}", name, where,
+                                                    fmt::join(names, ", ")));
+      }
+      const auto [earlier, is_new] = first_line.emplace(name, mark.line + 1);
+      if (!is_new) {
+        throw UserError(location(mark), fmt::format("duplicate key '{}' in {}; first given in line {}", name,
+                                                    where, earlier->second));
+      }
+      const std::string path = section.empty() ? name : section + "." + name;
+      // An empty value has the mark of whatever follows it.
+      marks_[path] = entry.second.IsNull() ? mark : entry.second.Mark();
+      const auto key =
+          std::find_if(keys().begin(), keys().end(), [&](const Key& k) { return k.path == path; });
+      if (key == keys().end()) {
+        read_section(entry.second, path);
+      } else {
+        read_value(entry.second, *key);
+      }
+    }
+    for (const std::string& name : names) {
+      if (first_line.contains(name)) continue;
+      const std::string path = section.empty() ? name : section + "." + name;
+      const auto key =
+          std::find_if(keys().begin(), keys().end(), [&](const Key& k) { return k.path == path; });
+      throw UserError(
+          location(marks_[section]),
+          key == keys().end()
+              ? fmt::format("missing section '{}' with the keys {}", name, fmt::join(names_in(path), ", "))
+              : fmt::format("missing key '{}' in {}: {}{}{}; allowed: {}", name, where, key->meaning,
+                            key->unit.empty() ? "" : ", in ", key->unit, key->allowed()));
+    }
+  }
+
+  [[noreturn]] void fail(const Key& key, std::string_view found) const {
+    throw UserError(location(marks_.at(std::string(key.path))),
+                    fmt::format("'{}' is {}; allowed: {}{}{}", key.path, found, key.allowed(),
+                                key.unit.empty() ? "" : ", in ", key.unit));
+  }
+
+  template <typename T>
+  T parse_number(const YAML::Node& node, const Key& key) const {
+    if (!node.IsScalar() || node.Tag() == "!") fail(key, describe(node));
+    const std::string& text = node.Scalar();
+    T value{};
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error == std::errc::result_out_of_range) fail(key, fmt::format("{}, out of range", text));
+    if (error != std::errc{} || end != text.data() + text.size()) fail(key, describe(node));
+    if constexpr (std::is_floating_point_v<T>) {
+      if (!std::isfinite(value)) fail(key, describe(node));
+    }
+    if (static_cast<double>(value) < key.minimum || static_cast<double>(value) > key.maximum) {
+      fail(key, text);
+    }
+    if constexpr (std::is_integral_v<T>) {
+      const bool wrong =
+          (key.rule == Key::Rule::kPowerOfTwo && !std::has_single_bit(static_cast<uint64_t>(value))) ||
+          (key.rule == Key::Rule::kMultipleOf64 && value % 64 != 0);
+      if (wrong) fail(key, text);
+    }
+    return value;
+  }
+
+  void read_value(const YAML::Node& node, const Key& key) {
+    if (const auto* text = std::get_if<TextMember>(&key.member)) {
+      if (!node.IsScalar() || node.Scalar().empty()) fail(key, describe(node));
+      (*text)(chip_) = node.Scalar();
+    } else if (const auto* small = std::get_if<IntMember>(&key.member)) {
+      (*small)(chip_) = parse_number<int>(node, key);
+    } else if (const auto* large = std::get_if<LongMember>(&key.member)) {
+      (*large)(chip_) = parse_number<int64_t>(node, key);
+    } else {
+      std::get<NumberMember>(key.member)(chip_) = parse_number<double>(node, key);
+    }
+  }
+
+  void require(bool condition, const std::string& path, const std::string& message) const {
+    if (!condition) throw UserError(location(marks_.at(path)), message);
+  }
+
+  /// What no single key shows: a memory must hold the largest transfer that one instruction makes with it.
+  void check_consistency() {
+    const Chip& c = chip_;
+    const int64_t l1bm_unit = std::max<int64_t>({64, int64_t{kCyclesPerStep} * c.l1bmd_lw_per_cycle()});
+    require(
+        c.memory.l1bm_lw >= l1bm_unit, "memory.l1bm_lw",
+        fmt::format(
+            "'memory.l1bm_lw' is {}, but with {} MABs per L1B one l1bmd moves {} LW; allowed: at least {}",
+            c.memory.l1bm_lw, c.mab_per_l1b, l1bm_unit, l1bm_unit));
+    const int64_t l2bm_unit =
+        std::max<int64_t>({64, int64_t{kCyclesPerStep} * c.l2bmd_lw_per_cycle(), int64_t{16} * c.groups});
+    require(c.memory.l2bm_lw >= l2bm_unit, "memory.l2bm_lw",
+            fmt::format("'memory.l2bm_lw' is {}, but one instruction moves {} LW of it; allowed: at least {}",
+                        c.memory.l2bm_lw, l2bm_unit, l2bm_unit));
+    const int64_t pdm_unit = int64_t{16} * c.l2b_count();
+    require(
+        c.memory.pdm_lw % pdm_unit == 0, "memory.pdm_lw",
+        fmt::format(
+            "'memory.pdm_lw' is {}, but mvd spreads it over {} L2Bs in units of 16 LW; allowed: a multiple "
+            "of {}",
+            c.memory.pdm_lw, c.l2b_count(), pdm_unit));
+    const int64_t row_set = c.transfer.dram_row_bytes / 8 * c.transfer.dram_banks;
+    require(
+        c.memory.dram_lw % row_set == 0, "memory.dram_lw",
+        fmt::format(
+            "'memory.dram_lw' is {}, but {} banks with rows of {} bytes make {} LW; allowed: a multiple of "
+            "that",
+            c.memory.dram_lw, c.transfer.dram_banks, c.transfer.dram_row_bytes, row_set));
+    require(c.transfer.dram_refresh_ns < c.transfer.dram_refresh_interval_ns, "transfer.dram_refresh_ns",
+            fmt::format(
+                "'transfer.dram_refresh_ns' is {}; allowed: less than 'transfer.dram_refresh_interval_ns', "
+                "which is {}",
+                c.transfer.dram_refresh_ns, c.transfer.dram_refresh_interval_ns));
+  }
+
+  /// FNV-1a over all values that describe hardware; name and description don't.
+  std::string hash() {
+    uint64_t state = 0xcbf29ce484222325;
+    for (const Key& key : keys()) {
+      if (key.is_text()) continue;
+      std::string text = fmt::format("{}=", key.path);
+      if (const auto* small = std::get_if<IntMember>(&key.member))
+        text += fmt::format("{}\n", (*small)(chip_));
+      if (const auto* large = std::get_if<LongMember>(&key.member))
+        text += fmt::format("{}\n", (*large)(chip_));
+      if (const auto* number = std::get_if<NumberMember>(&key.member))
+        text += fmt::format("{}\n", (*number)(chip_));
+      for (const char character : text) {
+        state = (state ^ static_cast<unsigned char>(character)) * 0x100000001b3;
+      }
+    }
+    return fmt::format("{:016x}", state);
+  }
+
+  std::string file_;
+  Chip chip_;
+  std::map<std::string, YAML::Mark> marks_;  ///< of values and sections, for messages about them
+};
+
+/// Folders with chip files, first one first.
+std::vector<fs::path> config_folders() {
+  std::vector<fs::path> folders;
+  if (const char* folder = std::getenv("KODAMA_CONFIG_DIR"); folder != nullptr && *folder != 0) {
+    folders.emplace_back(folder);
+  }
+#ifdef KODAMA_INSTALL_CONFIG_DIR
+  folders.emplace_back(KODAMA_INSTALL_CONFIG_DIR);
+#endif
+#ifdef KODAMA_SOURCE_DIR
+  folders.emplace_back(fs::path(KODAMA_SOURCE_DIR) / "configs");
+#endif
+  return folders;
+}
+
+}  // namespace
+
+Chip parse_chip(std::string_view yaml, const std::string& file_name) {
+  return ChipReader(file_name).read(yaml);
+}
+
+Chip load_chip_file(const std::string& path) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) throw UserError({path}, "found a folder; expected a chip file (YAML)");
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) throw UserError({path}, fmt::format("can't read the chip file: {}", std::strerror(errno)));
+  std::ostringstream text;
+  text << stream.rdbuf();
+  if (stream.bad()) throw UserError({path}, "can't read the chip file: reading failed");
+  return parse_chip(text.str(), path);
+}
+
+Chip find_chip(const std::string& name_or_file) {
+  if (name_or_file.find('/') != std::string::npos || name_or_file.ends_with(".yaml")) {
+    return load_chip_file(name_or_file);
+  }
+  std::error_code error;
+  for (const fs::path& folder : config_folders()) {
+    const fs::path file = folder / (name_or_file + ".yaml");
+    if (!name_or_file.empty() && fs::exists(file, error)) return load_chip_file(file.string());
+  }
+  throw UserError(fmt::format("no chip is named '{}'; allowed: {}, or the path of a chip file (*.yaml)",
+                              name_or_file, fmt::join(chip_names(), ", ")));
+}
+
+std::vector<std::string> chip_names() {
+  std::set<std::string> names;
+  std::error_code error;
+  for (const fs::path& folder : config_folders()) {
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+      if (entry.path().extension() == ".yaml") names.insert(entry.path().stem().string());
+    }
+  }
+  return {names.begin(), names.end()};
+}
+
+std::vector<ChipKey> describe_chip_keys() {
+  std::vector<ChipKey> described;
+  for (const Key& key : keys()) {
+    described.push_back({std::string(key.path), std::string(key.type()), std::string(key.unit), key.allowed(),
+                         std::string(key.meaning)});
+  }
+  return described;
+}
+
+}  // namespace kodama::isa
