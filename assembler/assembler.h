@@ -13,7 +13,10 @@
 ///     isa::Program program = assemble(text, "a.vsm", chip);   // UserError with file:line:column
 ///     std::string again = print(program);                      // loops unrolled
 ///
-/// assemble(print(p)) == p for every program without loops that passes the checks.
+/// assemble(print(p)) == p for every program without loops that passes the checks and is canonical: a field
+/// that its operand or instruction has no use for is at its default (`width` of $aluf, `stride` of a flat
+/// address, …), `base` of a flat address is 0, and DebugGet::text is debug_get_text() or the statement as
+/// the user wrote it.
 namespace kodama::assembler {
 
 struct AssembleOptions {
@@ -38,6 +41,9 @@ std::string print_statement(const isa::Statement& statement);
 /// The program as text, loops unrolled, piece by piece (programs can be long).
 void print(const isa::Program& program, const std::function<void(std::string_view)>& sink);
 std::string print(const isa::Program& program);
+
+/// The text of a `d get` statement in normal form, which is what DebugGet::text holds for it.
+std::string debug_get_text(const isa::DebugGet& get);
 
 /// The static checks of one statement with concrete operands; throws UserError at `where`.
 void check_statement(const isa::Statement& statement, const isa::Chip& chip,

@@ -1,0 +1,142 @@
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+
+#include "assembler/assembler.h"
+#include "assembler/random_program.h"
+#include "isa/error.h"
+
+namespace kodama::assembler {
+namespace {
+
+const isa::Chip& chip(const std::string& name) {
+  static std::map<std::string, isa::Chip> chips;
+  const auto found = chips.find(name);
+  return found != chips.end() ? found->second : chips.emplace(name, isa::find_chip(name)).first->second;
+}
+
+class RoundTrip : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Chips, RoundTrip, ::testing::Values("mncore2", "mncore1", "tiny"));
+
+TEST_P(RoundTrip, EveryMnemonicInManyForms) {
+  RandomProgram random(chip(GetParam()), 1);
+  for (const isa::Instruction& form : isa::all_mnemonics()) {
+    if (form.opcode == isa::Opcode::kWait) continue;
+    const bool transfer = isa::info(form.opcode).group == isa::IssueGroup::kMv;
+    for (int i = 0; i < 20; ++i) {
+      const isa::Instruction instruction = random.instruction(form);
+      isa::Program program;
+      if (transfer) {
+        program.statements.push_back({isa::Mv{instruction}});
+      } else {
+        program.statements.push_back({isa::Step{{instruction}}});
+      }
+      const std::string text = print(program);
+      ASSERT_EQ(assemble(text, "t", chip(GetParam())), program) << text;
+    }
+  }
+}
+
+TEST_P(RoundTrip, RandomPrograms) {
+  size_t widest = 0;
+  std::set<size_t> kinds;
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    RandomProgram random(chip(GetParam()), seed);
+    const isa::Program program = random.program(500);
+    const std::string text = print(program);
+    const isa::Program again = assemble(text, "t", chip(GetParam()));
+    ASSERT_EQ(again.statements.size(), program.statements.size());
+    for (size_t i = 0; i < program.statements.size(); ++i) {
+      ASSERT_EQ(again.statements[i], program.statements[i]) << print_statement(program.statements[i]);
+      ASSERT_NO_THROW(check_statement(program.statements[i], chip(GetParam()), {}));
+      kinds.insert(program.statements[i].kind.index());
+      if (const auto* step = std::get_if<isa::Step>(&program.statements[i].kind)) {
+        widest = std::max(widest, step->instructions.size());
+      }
+    }
+    ASSERT_EQ(print(again), text);
+  }
+  EXPECT_GE(widest, 4u);
+  // All kinds but Quit and Loop.
+  EXPECT_EQ(kinds.size(), std::variant_size_v<decltype(isa::Statement::kind)> - 2);
+}
+
+TEST(RandomPrograms, AreReproducible) {
+  EXPECT_EQ(RandomProgram(chip("tiny"), 7).program(100), RandomProgram(chip("tiny"), 7).program(100));
+  EXPECT_FALSE(RandomProgram(chip("tiny"), 7).program(100) == RandomProgram(chip("tiny"), 8).program(100));
+}
+
+TEST(RandomPrograms, ObeyTheirFilter) {
+  RandomOptions options;
+  options.accept = [](const isa::Instruction& i) { return isa::issue_group(i) == isa::IssueGroup::kAlu; };
+  options.transfers = options.mask_statements = options.debug_statements = options.other_statements = false;
+  RandomProgram random(chip("tiny"), 3, options);
+  for (const isa::Statement& statement : random.program(200).statements) {
+    if (const auto* step = std::get_if<isa::Step>(&statement.kind)) {
+      EXPECT_EQ(isa::issue_group(step->instructions[0]), isa::IssueGroup::kAlu);
+    } else {
+      EXPECT_TRUE(std::holds_alternative<isa::Nop>(statement.kind));
+    }
+  }
+}
+
+/// Assembles text that may be anything: it must give a program or an Error, and a program that was accepted
+/// must survive a trip through its normal form.
+void expect_error_or_round_trip(const std::string& text, int& accepted) {
+  isa::Program program;
+  try {
+    program = assemble(text, "fuzz", chip("mncore2"));
+  } catch (const isa::Error&) {
+    return;
+  }
+  ++accepted;
+  const std::string normal = print(program);
+  ASSERT_EQ(assemble(normal, "fuzz", chip("mncore2")), program) << text << "\n-> " << normal;
+}
+
+TEST(Fuzz, RandomBytes) {
+  std::mt19937_64 engine(11);
+  const std::string alphabet = "$lmnrstjvexybcdpi0123456789[],;/@.-+ \t\n#\"fhadulwik\0\r\xc3";
+  int accepted = 0;
+  for (int i = 0; i < 20000; ++i) {
+    std::string text(engine() % 64, ' ');
+    const bool any_byte = engine() % 4 == 0;
+    for (char& c : text) c = any_byte ? static_cast<char>(engine()) : alphabet[engine() % alphabet.size()];
+    expect_error_or_round_trip(text, accepted);
+  }
+}
+
+TEST(Fuzz, MutatedPrograms) {
+  RandomProgram random(chip("mncore2"), 5);
+  std::mt19937_64 engine(12);
+  const std::string inserts = "$lmnrstjv0123456789[],;/@.-e#\"xi \n";
+  int accepted = 0;
+  for (int i = 0; i < 40000; ++i) {
+    std::string text = print_statement(random.statement());
+    for (uint64_t edits = 1 + engine() % 3; edits > 0; --edits) {
+      const size_t at = engine() % (text.size() + 1);
+      switch (engine() % 4) {
+        case 0:
+          if (at < text.size()) text.erase(at, 1 + engine() % 3);
+          break;
+        case 1:
+          text.insert(at, 1, inserts[engine() % inserts.size()]);
+          break;
+        case 2:
+          if (at < text.size()) text[at] = inserts[engine() % inserts.size()];
+          break;
+        default:
+          text.insert(at, text.substr(engine() % (text.size() + 1), engine() % 8));
+          break;
+      }
+    }
+    expect_error_or_round_trip(text, accepted);
+  }
+  EXPECT_GT(accepted, 1000);
+}
+
+}  // namespace
+}  // namespace kodama::assembler
