@@ -89,6 +89,11 @@ void lower_store(TileLoweringContext& context, const StoreTile& op);
 int64_t load_cycles(const layout::Transport& transport, int64_t numbers, const isa::Chip& chip);
 int64_t store_cycles(const layout::Transport& transport, int64_t numbers, const isa::Chip& chip);
 // contract_lowering.cpp
+/// The precision letter of matrix instructions and bfn.
+isa::Precision matrix_instruction_precision(MatrixPrecision precision);
+/// One bfn: 4 operand LW `to` from the floats at `from` (4 LW, for kHalf 8 consecutive ones).
+void emit_normalize(MachineBuilder& builder, MatrixPrecision precision, isa::Operand from, isa::Operand to,
+                    const std::string& origin);
 void lower_fill(TileLoweringContext& context, const FillTile& op);
 void lower_normalize(TileLoweringContext& context, const NormalizeTile& op);
 void lower_product(TileLoweringContext& context, const ProductTile& op);

@@ -1,0 +1,676 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <memory>
+#include <tuple>
+#include <utility>
+
+#include "compiler/kernels/builtin_kernels.h"
+#include "compiler/kernels/lowering.h"
+#include "compiler/kernels/predict.h"
+#include "isa/error.h"
+
+/// "contract-mau": any Contract layer on the matrix units.
+///
+/// The layer's dims are grouped by role into batch, rows (of the matrix in the matrix registers), columns
+/// (vectors streamed past it) and K; M may be the rows and N the columns or the other way round. Batch,
+/// row blocks and columns are split over the levels of the tree; what a PE array does then is
+///
+///     for batch, for row tiles, for column tiles:
+///       c = 0
+///       for K tiles: load a, load b, c += a * b
+///       c = epilogue(c, …); store c
+///
+/// with a in LM0, b in LM1 and c in GRF0 (a local memory can't accumulate: it needs two steps between a
+/// write and a read). An operand that doesn't depend on what a level splits is broadcast there.
+namespace kodama::compiler {
+
+using isa::Space;
+using layout::Factor;
+using layout::Layout;
+using layout::Level;
+using layout::Transport;
+
+namespace {
+
+constexpr const char* kName = "contract-mau";
+constexpr size_t kCandidatesKept = 4;
+
+int64_t ceil_div(int64_t value, int64_t by) {
+  return (value + by - 1) / by;
+}
+int64_t round_up(int64_t value, int64_t unit) {
+  return ceil_div(value, unit) * unit;
+}
+
+/// What is split: batch, rows, columns.
+enum Axis : uint8_t { kBatchAxis, kRowAxis, kColumnAxis, kAxisCount };
+using AxisSet = std::array<bool, kAxisCount>;
+/// How many ways each axis is split on one level.
+using Split = std::array<int64_t, kAxisCount>;
+
+/// Levels of the tree that the work is split over, outermost first.
+enum TreeLevel : uint8_t { kGroupLevel, kL2bLevel, kL1bLevel, kMabLevel, kTreeLevels };
+using Splits = std::array<Split, kTreeLevels>;
+
+/// The layer, seen as rows and columns.
+struct Problem {
+  const ContractLayer* contract = nullptr;
+  bool swapped = false;  ///< rows = N
+  std::array<std::vector<int>, kAxisCount> dims;
+  std::vector<int> k_dims;
+  std::array<int64_t, kAxisCount> extents{};
+  int64_t k = 1;
+  Shape all_extents;
+  TensorId output = -1;
+
+  const TensorAccess& row_operand() const { return swapped ? contract->b : contract->a; }
+  const TensorAccess& column_operand() const { return swapped ? contract->a : contract->b; }
+};
+
+Problem make_problem(const ContractLayer& contract, TensorId output, bool swapped) {
+  using Role = ContractLayer::Role;
+  Problem problem;
+  problem.contract = &contract;
+  problem.swapped = swapped;
+  problem.output = output;
+  problem.extents.fill(1);
+  for (size_t d = 0; d < contract.dims.size(); ++d) {
+    const ContractLayer::Dim& dim = contract.dims[d];
+    problem.all_extents.push_back(dim.extent);
+    const auto index = static_cast<int>(d);
+    if (dim.role == Role::kK) {
+      problem.k_dims.push_back(index);
+      problem.k *= dim.extent;
+      continue;
+    }
+    const Axis axis = dim.role == Role::kBatch             ? kBatchAxis
+                      : (dim.role == Role::kM) == !swapped ? kRowAxis
+                                                           : kColumnAxis;
+    problem.dims[axis].push_back(index);
+    problem.extents[axis] *= dim.extent;
+  }
+  return problem;
+}
+
+/// Which axes an access really depends on.
+AxisSet dependence(const TensorAccess& access, const Problem& problem) {
+  AxisSet depends{};
+  for (size_t axis = 0; axis < kAxisCount; ++axis) {
+    for (int dim : problem.dims[axis]) {
+      for (size_t a = 0; a < access.map.axes(); ++a) {
+        depends[axis] = depends[axis] || access.map.coefficient(a, static_cast<size_t>(dim)) != 0;
+      }
+    }
+  }
+  return depends;
+}
+
+/// Everything that a candidate decides.
+struct Plan {
+  Splits splits{};
+  int64_t batches = 1;                    ///< per worker
+  int64_t row_blocks = 1, row_tiles = 1;  ///< blocks of R rows per tile, tiles per worker
+  int64_t columns = 4, column_tiles = 1;  ///< columns per tile, tiles per worker
+  int64_t inner_lw = 1, inner_tiles = 1;  ///< LW of the inner dimension per tile, tiles
+  int64_t cycles = 0;
+};
+
+/// The mode of each level for data that depends on `depends`.
+Transport transport_for(const Splits& splits, const AxisSet& depends, const isa::Chip& chip) {
+  const auto differs = [&](TreeLevel level) {
+    bool result = false;
+    for (size_t axis = 0; axis < kAxisCount; ++axis) {
+      result = result || (depends[axis] && splits[level][axis] > 1);
+    }
+    return result;
+  };
+  const auto l2b = differs(kL2bLevel)     ? layout::L2bMode::kDistribute
+                   : differs(kGroupLevel) ? layout::L2bMode::kBroadcastInGroup
+                                          : layout::L2bMode::kBroadcast;
+  return {chip, l2b, differs(kL1bLevel) ? layout::L1bMode::kDistribute : layout::L1bMode::kBroadcast,
+          differs(kMabLevel) ? layout::MabMode::kDistribute : layout::MabMode::kBroadcastMab};
+}
+
+/// load_cycles and store_cycles, remembered: the search asks for few different ones many times.
+class CostTable {
+ public:
+  explicit CostTable(const isa::Chip& chip) : chip_(chip) {}
+  int64_t load(const Transport& transport, int64_t numbers) { return get(transport, numbers, true); }
+  int64_t store(const Transport& transport, int64_t numbers) { return get(transport, numbers, false); }
+
+ private:
+  int64_t get(const Transport& transport, int64_t numbers, bool to_chip) {
+    const auto key =
+        std::make_tuple(transport.l2b_mode(), transport.l1b_mode(), transport.mab_mode(), to_chip, numbers);
+    const auto found = known_.find(key);
+    if (found != known_.end()) return found->second;
+    const int64_t cycles =
+        to_chip ? load_cycles(transport, numbers, chip_) : store_cycles(transport, numbers, chip_);
+    known_.emplace(key, cycles);
+    return cycles;
+  }
+  const isa::Chip& chip_;
+  std::map<std::tuple<layout::L2bMode, layout::L1bMode, layout::MabMode, bool, int64_t>, int64_t> known_;
+};
+
+/// Steps of one ProductTile: per block the products or the write of the next block, whichever is longer.
+int64_t product_steps(const Plan& plan, const MatrixForm& form) {
+  const int64_t groups = plan.columns / isa::kCyclesPerStep;
+  const int64_t blocks = plan.row_blocks * plan.inner_lw * form.products;
+  constexpr int64_t kFill = 8;
+  return blocks * std::max(groups, form.write_steps) +
+         kFill * std::min(plan.row_blocks, plan.inner_lw * form.products);
+}
+
+bool has_epilogue(const ContractLayer& contract) {
+  return contract.epilogue.nodes().size() > 1 || !contract.epilogue_inputs.empty();
+}
+
+/// One problem on one chip in one precision: tilings, costs, layouts and tile programs.
+class Planner {
+ public:
+  Planner(const Problem& problem, const isa::Chip& chip, MatrixPrecision precision, CostTable& costs)
+      : problem_(problem), chip_(chip), precision_(precision), form_(matrix_form(precision)), costs_(costs) {
+    row_depends_ = dependence(problem.row_operand(), problem);
+    column_depends_ = dependence(problem.column_operand(), problem);
+    for (const TensorAccess& access : problem.contract->epilogue_inputs) {
+      epilogue_depends_.push_back(dependence(access, problem));
+    }
+    // A quarter of GRF0 stays for constants and temporaries; so does a little of the local memories.
+    accumulator_lw_ = chip.memory.grf_words / isa::kWordsPerLong * 3 / 4;
+    const auto inputs = static_cast<int64_t>(epilogue_depends_.size());
+    const int64_t reserve = 64 + ceil_div(inputs, 2) * accumulator_lw_;
+    const int64_t local_lw = chip.memory.lm_words / isa::kWordsPerLong;
+    // With very many epilogue inputs the accumulators shrink instead.
+    if (reserve > local_lw / 2 && inputs > 0) {
+      accumulator_lw_ = std::max<int64_t>(local_lw / 2 / ceil_div(inputs, 2), 4 * form_.result_lw);
+    }
+    operand_lw_ = local_lw - std::min(reserve, local_lw / 2);
+  }
+
+  /// All plans worth considering.
+  std::vector<Plan> plans() {
+    Splits splits;
+    const std::array<int64_t, kAxisCount> needs = {
+        problem_.extents[kBatchAxis], ceil_div(problem_.extents[kRowAxis], form_.rows),
+        ceil_div(problem_.extents[kColumnAxis], isa::kCyclesPerStep)};
+    split_level(0, splits, needs);
+    return std::move(plans_);
+  }
+
+  std::vector<StreamPlacement> placements(const Plan& plan) const;
+  TileProgram program(const Plan& plan, const std::string& name,
+                      const std::vector<StreamPlacement>& placements,
+                      const std::vector<int64_t>& dram_addresses) const;
+  std::string describe(const Plan& plan) const;
+
+ private:
+  static constexpr std::array<Level, kTreeLevels> kLevels = {Level::kL2b, Level::kL2b, Level::kL1b,
+                                                             Level::kMab};
+
+  int64_t level_count(size_t level) const {
+    const std::array<int64_t, kTreeLevels> counts = {chip_.groups, chip_.l2b_per_group, chip_.l1b_per_l2b,
+                                                     chip_.mab_per_l1b};
+    return counts.at(level);
+  }
+  /// Stride of a level's coordinate in its Level.
+  int64_t level_unit(size_t level) const { return level == kGroupLevel ? chip_.l2b_per_group : 1; }
+
+  /// Enumerates the splits of `level` and of those inside it; `needs` is what is left to split.
+  void split_level(size_t level, Splits& splits, const std::array<int64_t, kAxisCount>& needs) {
+    if (level == kTreeLevels) {
+      tile(splits);
+      return;
+    }
+    const int64_t count = level_count(level);
+    const auto descend = [&](const Split& split) {
+      splits[level] = split;
+      std::array<int64_t, kAxisCount> left = needs;
+      for (size_t axis = 0; axis < kAxisCount; ++axis) left[axis] = ceil_div(needs[axis], split[axis]);
+      split_level(level + 1, splits, left);
+    };
+    // Everyone does the same work: good when transfers cost more than products.
+    descend({1, 1, 1});
+    if (count == 1) return;
+    for (int64_t batch = 1; batch <= count; ++batch) {
+      if (count % batch != 0 || (batch > 1 && needs[kBatchAxis] == 1)) continue;
+      for (int64_t row = 1; row <= count / batch; ++row) {
+        if (count / batch % row != 0 || (row > 1 && needs[kRowAxis] == 1)) continue;
+        const int64_t column = count / batch / row;
+        if (column > 1 && needs[kColumnAxis] == 1) continue;
+        descend({batch, row, column});
+      }
+    }
+  }
+
+  /// Enumerates tile sizes for given splits.
+  void tile(const Splits& splits) {
+    std::array<int64_t, kAxisCount> workers;
+    workers.fill(1);
+    for (const Split& split : splits) {
+      for (size_t axis = 0; axis < kAxisCount; ++axis) workers[axis] *= split[axis];
+    }
+    Plan plan;
+    plan.splits = splits;
+    plan.batches = ceil_div(problem_.extents[kBatchAxis], workers[kBatchAxis]);
+    const int64_t row_blocks = ceil_div(ceil_div(problem_.extents[kRowAxis], form_.rows), workers[kRowAxis]);
+    const int64_t columns =
+        round_up(ceil_div(problem_.extents[kColumnAxis], workers[kColumnAxis]), isa::kCyclesPerStep);
+    const int64_t inner = ceil_div(problem_.k, form_.inner_per_lw);
+    int64_t last_columns = 0;
+    for (int64_t wanted = isa::kCyclesPerStep;; wanted *= 2) {
+      const int64_t most = accumulator_lw_ / form_.result_lw / isa::kCyclesPerStep * isa::kCyclesPerStep;
+      plan.column_tiles = ceil_div(columns, std::min({wanted, columns, most}));
+      plan.columns = round_up(ceil_div(columns, plan.column_tiles), isa::kCyclesPerStep);
+      if (plan.columns != last_columns) {
+        last_columns = plan.columns;
+        int64_t blocks = std::min(row_blocks, accumulator_lw_ / (plan.columns * form_.result_lw));
+        blocks = std::min(blocks, operand_lw_ / form_.rows);
+        if (blocks > 0 && plan.columns <= operand_lw_) {
+          plan.row_tiles = ceil_div(row_blocks, blocks);
+          plan.row_blocks = ceil_div(row_blocks, plan.row_tiles);
+          const int64_t fits =
+              std::min({inner, operand_lw_ / (plan.row_blocks * form_.rows), operand_lw_ / plan.columns});
+          plan.inner_tiles = ceil_div(inner, fits);
+          plan.inner_lw = ceil_div(inner, plan.inner_tiles);
+          plan.cycles = cost(plan);
+          plans_.push_back(plan);
+        }
+      }
+      if (wanted >= std::min(columns, most)) break;
+    }
+  }
+
+  int64_t row_tile_lw(const Plan& plan) const {
+    return plan.row_blocks * plan.inner_lw * form_.rows * form_.stream_lw;
+  }
+  int64_t column_tile_lw(const Plan& plan) const { return plan.inner_lw * plan.columns * form_.stream_lw; }
+  int64_t result_tile_lw(const Plan& plan) const { return plan.row_blocks * plan.columns * form_.result_lw; }
+
+  Transport row_transport(const Plan& plan) const { return transport_for(plan.splits, row_depends_, chip_); }
+  Transport column_transport(const Plan& plan) const {
+    return transport_for(plan.splits, column_depends_, chip_);
+  }
+  /// Results differ wherever something is split.
+  Transport result_transport(const Plan& plan) const {
+    return transport_for(plan.splits, {true, true, true}, chip_);
+  }
+
+  /// Where a load stands in the nest batch > row tiles > column tiles > K tiles.
+  enum class Nest : uint8_t { kBatch, kRows, kColumns, kInner };
+  static Nest row_load_at(const Plan& plan) { return plan.inner_tiles > 1 ? Nest::kInner : Nest::kRows; }
+  static Nest column_load_at(const Plan& plan) {
+    if (plan.inner_tiles > 1) return Nest::kInner;
+    return plan.column_tiles > 1 ? Nest::kColumns : Nest::kBatch;
+  }
+  static int64_t iterations(const Plan& plan, Nest nest) {
+    int64_t count = plan.batches;
+    if (nest >= Nest::kRows) count *= plan.row_tiles;
+    if (nest >= Nest::kColumns) count *= plan.column_tiles;
+    if (nest >= Nest::kInner) count *= plan.inner_tiles;
+    return count;
+  }
+
+  int64_t cost(const Plan& plan) {
+    const int64_t tiles = iterations(plan, Nest::kColumns);
+    int64_t cycles =
+        iterations(plan, row_load_at(plan)) * costs_.load(row_transport(plan), row_tile_lw(plan)) +
+        iterations(plan, column_load_at(plan)) * costs_.load(column_transport(plan), column_tile_lw(plan)) +
+        tiles * costs_.store(result_transport(plan), result_tile_lw(plan));
+    for (const AxisSet& depends : epilogue_depends_) {
+      cycles += tiles * costs_.load(transport_for(plan.splits, depends, chip_), result_tile_lw(plan));
+    }
+    int64_t steps = tiles * plan.inner_tiles * product_steps(plan, form_);
+    const int64_t vectors = result_tile_lw(plan) / isa::kCyclesPerStep;
+    steps += tiles * vectors;  // the fill
+    if (has_epilogue(*problem_.contract)) {
+      cycles += tiles * vectors * predicted_scalar_cycles(problem_.contract->epilogue);
+    }
+    return cycles + steps * isa::kCyclesPerStep;
+  }
+
+  /// Factors of an axis' digits on the levels of the tree.
+  std::vector<Factor> split_factors(const Plan& plan, Axis axis) const {
+    std::vector<Factor> factors;
+    for (size_t level = 0; level < kTreeLevels; ++level) {
+      const Split& split = plan.splits[level];
+      int64_t stride = level_unit(level);
+      for (size_t inner = axis + 1; inner < kAxisCount; ++inner) stride *= split[inner];
+      if (split[axis] > 1) factors.push_back({split[axis], kLevels.at(level), stride});
+    }
+    return factors;
+  }
+  /// Copies over the levels that an operand without `axis` needs, and over those that nothing splits.
+  void replicate(const Plan& plan, Axis axis, std::vector<Factor>& replication) const {
+    const std::vector<Factor> factors = split_factors(plan, axis);
+    replication.insert(replication.end(), factors.begin(), factors.end());
+  }
+  std::vector<Factor> unsplit_levels(const Plan& plan) const {
+    std::vector<Factor> factors;
+    for (size_t level = 0; level < kTreeLevels; ++level) {
+      if (plan.splits[level] == Split{1, 1, 1} && level_count(level) > 1) {
+        factors.push_back({level_count(level), kLevels.at(level), level_unit(level)});
+      }
+    }
+    return factors;
+  }
+
+  const Problem& problem_;
+  const isa::Chip& chip_;
+  MatrixPrecision precision_;
+  const MatrixForm& form_;
+  CostTable& costs_;
+  AxisSet row_depends_{}, column_depends_{};
+  std::vector<AxisSet> epilogue_depends_;
+  int64_t accumulator_lw_ = 0;
+  int64_t operand_lw_ = 0;
+  std::vector<Plan> plans_;
+};
+
+Factor address(int64_t size, int64_t stride) {
+  return {size, Level::kAddress, stride};
+}
+void append(std::vector<Factor>& factors, const std::vector<Factor>& more) {
+  factors.insert(factors.end(), more.begin(), more.end());
+}
+
+/// Numbers from one tile of a stream to the next.
+int64_t tile_pitch(int64_t tile_lw, const Transport& transport) {
+  return round_up(tile_lw, transport.granule());
+}
+
+/// Placements in the order contract a, contract b, epilogue inputs, output.
+std::vector<StreamPlacement> Planner::placements(const Plan& plan) const {
+  const int64_t stream_lw = form_.stream_lw;
+  const auto make = [&](std::string name, const TensorAccess& access, const Transport& transport,
+                        int64_t length) {
+    StreamPlacement placement;
+    placement.name = std::move(name);
+    placement.access = access;
+    placement.extents = problem_.all_extents;
+    placement.transport = transport;
+    placement.length_lw = length;
+    return placement;
+  };
+
+  const Transport row_road = row_transport(plan);
+  const int64_t row_pitch = tile_pitch(row_tile_lw(plan), row_road);
+  const int64_t row_length = plan.row_tiles * plan.inner_tiles * row_pitch;
+  StreamPlacement row_stream =
+      make(problem_.swapped ? "b" : "a", problem_.row_operand(), row_road, plan.batches * row_length);
+  {
+    std::vector<Factor> batch = split_factors(plan, kBatchAxis);
+    append(batch, {address(plan.batches, row_length)});
+    std::vector<Factor> rows = split_factors(plan, kRowAxis);
+    append(rows, {address(plan.row_tiles, plan.inner_tiles * row_pitch),
+                  address(plan.row_blocks, plan.inner_lw * form_.rows * stream_lw),
+                  address(form_.rows, stream_lw)});
+    std::vector<Factor> inner = {address(plan.inner_tiles, row_pitch),
+                                 address(plan.inner_lw, form_.rows * stream_lw)};
+    append(inner, form_.inner_factors);
+    std::vector<Factor> replication = unsplit_levels(plan);
+    replicate(plan, kColumnAxis, replication);
+    row_stream.axis_dims = {problem_.dims[kBatchAxis], problem_.dims[kRowAxis], problem_.k_dims};
+    row_stream.layout = Layout({batch, rows, inner}, layout::Memory::kLm0, replication);
+  }
+
+  const Transport column_road = column_transport(plan);
+  const int64_t column_pitch = tile_pitch(column_tile_lw(plan), column_road);
+  const int64_t column_length = plan.column_tiles * plan.inner_tiles * column_pitch;
+  StreamPlacement column_stream = make(problem_.swapped ? "a" : "b", problem_.column_operand(), column_road,
+                                       plan.batches * column_length);
+  {
+    std::vector<Factor> batch = split_factors(plan, kBatchAxis);
+    append(batch, {address(plan.batches, column_length)});
+    std::vector<Factor> columns = split_factors(plan, kColumnAxis);
+    append(columns,
+           {address(plan.column_tiles, plan.inner_tiles * column_pitch), address(plan.columns, stream_lw)});
+    std::vector<Factor> inner = {address(plan.inner_tiles, column_pitch),
+                                 address(plan.inner_lw, plan.columns * stream_lw)};
+    append(inner, form_.inner_factors);
+    std::vector<Factor> replication = unsplit_levels(plan);
+    replicate(plan, kRowAxis, replication);
+    column_stream.axis_dims = {problem_.dims[kBatchAxis], problem_.dims[kColumnAxis], problem_.k_dims};
+    column_stream.layout = Layout({batch, columns, inner}, layout::Memory::kLm1, replication);
+  }
+
+  std::vector<StreamPlacement> list;
+  list.push_back(problem_.swapped ? column_stream : row_stream);
+  list.push_back(problem_.swapped ? row_stream : column_stream);
+
+  // The result, and what the epilogue reads beside it, in the order of the accumulators.
+  const auto accumulator_stream = [&](std::string name, const TensorAccess& access,
+                                      const Transport& transport, layout::Memory memory) {
+    const int64_t pitch = tile_pitch(result_tile_lw(plan), transport);
+    const int64_t length = plan.row_tiles * plan.column_tiles * pitch;
+    StreamPlacement stream = make(std::move(name), access, transport, plan.batches * length);
+    std::vector<Factor> batch = split_factors(plan, kBatchAxis);
+    append(batch, {address(plan.batches, length)});
+    std::vector<Factor> rows = split_factors(plan, kRowAxis);
+    append(rows, {address(plan.row_tiles, plan.column_tiles * pitch),
+                  address(plan.row_blocks, plan.columns * form_.result_lw)});
+    append(rows, form_.row_factors);
+    std::vector<Factor> columns = split_factors(plan, kColumnAxis);
+    append(columns, {address(plan.column_tiles, pitch), address(plan.columns, form_.result_lw)});
+    stream.axis_dims = {problem_.dims[kBatchAxis], problem_.dims[kRowAxis], problem_.dims[kColumnAxis]};
+    stream.layout = Layout({batch, rows, columns}, memory, unsplit_levels(plan));
+    return stream;
+  };
+  for (size_t k = 0; k < epilogue_depends_.size(); ++k) {
+    list.push_back(accumulator_stream(fmt::format("x{}", k), problem_.contract->epilogue_inputs[k],
+                                      transport_for(plan.splits, epilogue_depends_[k], chip_),
+                                      layout::Memory::kLm0));
+  }
+  TensorAccess output;
+  output.tensor = problem_.output;
+  output.map = problem_.contract->output;
+  StreamPlacement result = accumulator_stream("y", output, result_transport(plan), layout::Memory::kGrf0);
+  result.is_output = true;
+  result.layout.set_padding(layout::Padding::kUndefined);
+  list.push_back(std::move(result));
+  return list;
+}
+
+TileProgram Planner::program(const Plan& plan, const std::string& name,
+                             const std::vector<StreamPlacement>& placements,
+                             const std::vector<int64_t>& dram_addresses) const {
+  isa::check_internal(placements.size() == dram_addresses.size(), kName, "{} addresses for {} streams",
+                      dram_addresses.size(), placements.size());
+  TileProgram program;
+  program.name = name;
+  for (size_t k = 0; k < placements.size(); ++k) {
+    program.streams.push_back(
+        {placements[k].name, placements[k].transport, placements[k].length_lw, dram_addresses[k]});
+  }
+  const int row_stream = problem_.swapped ? 1 : 0;
+  const int column_stream = 1 - row_stream;
+  const int result_stream = static_cast<int>(placements.size()) - 1;
+  const auto pitch = [&](int stream, int64_t tile_lw) {
+    return tile_pitch(tile_lw, program.streams[static_cast<size_t>(stream)].transport);
+  };
+
+  const auto buffer = [&](std::string buffer_name, int64_t lw, scheduler::HomeSet homes) {
+    program.buffers.push_back({std::move(buffer_name), lw, homes});
+    return static_cast<int>(program.buffers.size()) - 1;
+  };
+  const int row_buffer = buffer(placements[static_cast<size_t>(row_stream)].name,
+                                row_tile_lw(plan) / form_.stream_lw, isa::space_bit(Space::kLm0));
+  const int column_buffer = buffer(placements[static_cast<size_t>(column_stream)].name,
+                                   column_tile_lw(plan) / form_.stream_lw, isa::space_bit(Space::kLm1));
+  const int64_t result_lw = result_tile_lw(plan);
+  const int accumulator = buffer("sum", result_lw, isa::space_bit(Space::kGrf0));
+
+  // Strides in the order batch, row tile, column tile, K tile; loops of one iteration are left out.
+  const std::array<int64_t, 4> counts = {plan.batches, plan.row_tiles, plan.column_tiles, plan.inner_tiles};
+  const auto index = [&](Nest nest, const std::array<int64_t, 4>& strides) {
+    TileIndex at;
+    for (size_t loop = 0; loop <= static_cast<size_t>(nest); ++loop) {
+      if (counts.at(loop) > 1) at.strides.push_back(strides.at(loop));
+    }
+    return at;
+  };
+  std::array<std::vector<TileNode>, 4> bodies;
+  const auto add = [&](Nest nest, auto op) {
+    bodies.at(static_cast<size_t>(nest)).push_back({std::move(op)});
+  };
+  const auto wrap = [&](Nest nest, const std::string& loop_name) {
+    const auto at = static_cast<size_t>(nest);
+    std::vector<TileNode>& outer = bodies.at(at - 1);
+    if (counts.at(at) > 1) {
+      outer.push_back({TileLoop{loop_name, counts.at(at), std::move(bodies.at(at))}});
+    } else {
+      for (TileNode& node : bodies.at(at)) outer.push_back(std::move(node));
+    }
+  };
+
+  // Operands: each load as far out as it may be.
+  const int64_t row_pitch = pitch(row_stream, row_tile_lw(plan));
+  const Nest row_nest = row_load_at(plan);
+  LoadTile load_row{row_stream,
+                    index(row_nest, {plan.row_tiles * plan.inner_tiles * row_pitch,
+                                     plan.inner_tiles * row_pitch, 0, row_pitch}),
+                    row_buffer,
+                    {},
+                    row_tile_lw(plan),
+                    precision_};
+  const int64_t column_pitch = pitch(column_stream, column_tile_lw(plan));
+  const Nest column_nest = column_load_at(plan);
+  LoadTile load_column{column_stream,
+                       index(column_nest, {plan.column_tiles * plan.inner_tiles * column_pitch, 0,
+                                           plan.inner_tiles * column_pitch, column_pitch}),
+                       column_buffer,
+                       {},
+                       column_tile_lw(plan),
+                       precision_};
+  add(Nest::kColumns, FillTile{accumulator, {}, result_lw, 0});
+  add(row_nest, std::move(load_row));
+  add(column_nest, std::move(load_column));
+
+  ProductTile product;
+  product.precision = precision_;
+  product.a = row_buffer;
+  product.b = column_buffer;
+  product.c = accumulator;
+  product.row_blocks = plan.row_blocks;
+  product.inner_lw = plan.inner_lw;
+  product.columns = plan.columns;
+  add(Nest::kInner, std::move(product));
+  wrap(Nest::kInner, "k");
+
+  const auto result_index = [&](int stream) {
+    const int64_t result_pitch = pitch(stream, result_lw);
+    return index(Nest::kColumns, {plan.row_tiles * plan.column_tiles * result_pitch,
+                                  plan.column_tiles * result_pitch, result_pitch, 0});
+  };
+  if (has_epilogue(*problem_.contract)) {
+    MapTile map;
+    map.expr = problem_.contract->epilogue;
+    map.inputs.push_back({accumulator, {}});
+    for (size_t k = 0; k < epilogue_depends_.size(); ++k) {
+      const int stream = 2 + static_cast<int>(k);
+      const int input = buffer(program.streams[static_cast<size_t>(stream)].name, result_lw,
+                               isa::space_bit(Space::kLm0) | isa::space_bit(Space::kLm1));
+      add(Nest::kColumns, LoadTile{stream, result_index(stream), input, {}, result_lw});
+      map.inputs.push_back({input, {}});
+    }
+    map.out = accumulator;
+    map.count = result_lw;
+    add(Nest::kColumns, std::move(map));
+  }
+  add(Nest::kColumns, StoreTile{accumulator, {}, result_stream, result_index(result_stream), result_lw});
+  wrap(Nest::kColumns, "column");
+  wrap(Nest::kRows, "row");
+  if (plan.batches > 1) {
+    program.body.push_back({TileLoop{"batch", plan.batches, std::move(bodies[0])}});
+  } else {
+    program.body = std::move(bodies[0]);
+  }
+  return program;
+}
+
+std::string Planner::describe(const Plan& plan) const {
+  constexpr std::array<std::string_view, kTreeLevels> kNames = {"group", "L2B", "L1B", "MAB"};
+  std::string text = fmt::format(
+      "rows {}, {} x ({} batches, {} of {} row blocks, {} of {} columns, {} of {} K LW)",
+      problem_.swapped ? "N" : "M", matrix_precision_name(precision_), plan.batches, plan.row_tiles,
+      plan.row_blocks, plan.column_tiles, plan.columns, plan.inner_tiles, plan.inner_lw);
+  for (size_t level = 0; level < kTreeLevels; ++level) {
+    if (level_count(level) == 1) continue;
+    const Split& split = plan.splits[level];
+    text += fmt::format("; {} {} x {} x {}", kNames.at(level), split[kBatchAxis], split[kRowAxis],
+                        split[kColumnAxis]);
+  }
+  return text;
+}
+
+/// A planner with the problem it refers to, kept alive by the candidates' emit functions.
+struct Workbench {
+  Workbench(const ContractLayer& layer, TensorId output, bool swapped, const isa::Chip& chip_used,
+            MatrixPrecision precision)
+      : contract(layer),
+        chip(chip_used),
+        problem(make_problem(contract, output, swapped)),
+        costs(chip),
+        planner(problem, chip, precision, costs) {}
+  Workbench(const Workbench&) = delete;
+  Workbench& operator=(const Workbench&) = delete;
+  ContractLayer contract;
+  isa::Chip chip;
+  Problem problem;
+  CostTable costs;
+  Planner planner;
+};
+
+std::vector<Candidate> contract_candidates(const Layer& layer, const LayerGraph& /*graph*/,
+                                           const isa::Chip& chip, const KernelOptions& options) {
+  const auto& contract = std::get<ContractLayer>(layer.body);
+  struct Choice {
+    std::shared_ptr<Workbench> bench;
+    Plan plan;
+  };
+  std::vector<Choice> choices;
+  for (bool swapped : {false, true}) {
+    auto bench = std::make_shared<Workbench>(contract, layer.outputs.at(0), swapped, chip, options.precision);
+    for (Plan& plan : bench->planner.plans()) choices.push_back({bench, plan});
+  }
+  std::stable_sort(choices.begin(), choices.end(), [](const Choice& first, const Choice& second) {
+    return first.plan.cycles < second.plan.cycles;
+  });
+
+  std::vector<Candidate> candidates;
+  for (const Choice& choice : choices) {
+    if (candidates.size() == kCandidatesKept) break;
+    Candidate candidate;
+    candidate.kernel = kName;
+    candidate.placements = choice.bench->planner.placements(choice.plan);
+    int64_t dram = 0;
+    for (const StreamPlacement& placement : candidate.placements) {
+      dram += placement.transport.part_lw(placement.length_lw) * placement.transport.parts_per_group();
+    }
+    if (dram > chip.memory.dram_lw) continue;
+    candidate.description = choice.bench->planner.describe(choice.plan);
+    candidate.predicted_cycles = choice.plan.cycles;
+    candidate.emit = [choice, name = layer.name,
+                      placements = candidate.placements](const std::vector<int64_t>& dram_addresses) {
+      return choice.bench->planner.program(choice.plan, name, placements, dram_addresses);
+    };
+    candidates.push_back(std::move(candidate));
+  }
+  return candidates;
+}
+
+}  // namespace
+
+Kernel contract_mau_kernel() {
+  Kernel kernel;
+  kernel.name = kName;
+  kernel.description = "sums of products on the matrix units, split over batch, rows and columns";
+  kernel.kind = LayerKind::kContract;
+  kernel.candidates = contract_candidates;
+  return kernel;
+}
+
+}  // namespace kodama::compiler

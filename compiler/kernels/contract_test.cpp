@@ -1,0 +1,412 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <string>
+
+#include "compiler/kernels/kernel.h"
+#include "compiler/kernels/lowering.h"
+#include "compiler/kernels/stream_image.h"
+#include "isa/error.h"
+#include "scheduler/passes.h"
+#include "simulator/machine.h"
+
+namespace kodama::compiler {
+namespace {
+
+using Role = ContractLayer::Role;
+
+const isa::Chip& tiny() {
+  static const isa::Chip chip = isa::find_chip("tiny");
+  return chip;
+}
+
+Tensor random_tensor(const Shape& shape, std::mt19937& random) {
+  Tensor tensor(onnx::TensorProto_DataType_FLOAT, shape);
+  std::normal_distribution<float> normal;
+  for (float& value : tensor.data<float>()) value = normal(random);
+  return tensor;
+}
+
+/// A graph of one Contract layer; tensors 0 and 1 are a and b, then the epilogue's inputs, then the output.
+struct Case {
+  LayerGraph graph;
+  ContractLayer& contract() { return std::get<ContractLayer>(graph.layers[0].body); }
+  const ContractLayer& contract() const { return std::get<ContractLayer>(graph.layers[0].body); }
+};
+
+Case make_case(ContractLayer contract, const Shape& a, const Shape& b,
+               const std::vector<Shape>& others = {}) {
+  Case result;
+  const auto add = [&](const std::string& name, const Shape& shape) {
+    LayerTensor tensor;
+    tensor.name = name;
+    tensor.shape = shape;
+    result.graph.tensors.push_back(tensor);
+    return static_cast<TensorId>(result.graph.tensors.size()) - 1;
+  };
+  contract.a.tensor = add("a", a);
+  contract.b.tensor = add("b", b);
+  for (size_t k = 0; k < others.size(); ++k) {
+    contract.epilogue_inputs[k].tensor = add("x" + std::to_string(k), others[k]);
+  }
+  if (contract.epilogue.nodes().empty()) contract.epilogue = ScalarExpr::identity();
+  Layer layer;
+  layer.name = "contract";
+  layer.outputs = {add("y", contract.output_shape)};
+  layer.body = std::move(contract);
+  result.graph.layers.push_back(std::move(layer));
+  return result;
+}
+
+/// y[b, m, n] = sum over k of a[b, m, k] * w[b, k, n]; batch 0 = no batch dim.
+Case matmul(int64_t batch, int64_t m, int64_t k, int64_t n) {
+  ContractLayer contract;
+  const size_t first = batch > 0 ? 1 : 0;
+  if (batch > 0) contract.dims.push_back({"b", batch, Role::kBatch});
+  contract.dims.push_back({"m", m, Role::kM});
+  contract.dims.push_back({"n", n, Role::kN});
+  contract.dims.push_back({"k", k, Role::kK});
+  const size_t dims = contract.dims.size();
+  contract.a.map = AffineMap(first + 2, dims);
+  contract.b.map = AffineMap(first + 2, dims);
+  contract.output = AffineMap(first + 2, dims);
+  Shape a, b;
+  if (batch > 0) {
+    contract.a.map.set(0, 0, 1);
+    contract.b.map.set(0, 0, 1);
+    contract.output.set(0, 0, 1);
+    a = b = contract.output_shape = {batch};
+  }
+  contract.a.map.set(first, first, 1).set(first + 1, first + 2, 1);
+  contract.b.map.set(first, first + 2, 1).set(first + 1, first + 1, 1);
+  contract.output.set(first, first, 1).set(first + 1, first + 1, 1);
+  a.insert(a.end(), {m, k});
+  b.insert(b.end(), {k, n});
+  contract.output_shape.insert(contract.output_shape.end(), {m, n});
+  return make_case(std::move(contract), a, b);
+}
+
+struct ConvSizes {
+  int64_t batch, group, in, out, height, width, kernel, stride, dilation, pad;
+};
+
+/// Grouped two-dimensional convolution, relu(conv + bias).
+Case conv(const ConvSizes& s) {
+  const auto extent = [&](int64_t size) {
+    return (size + 2 * s.pad - s.dilation * (s.kernel - 1) - 1) / s.stride + 1;
+  };
+  const int64_t oh = extent(s.height);
+  const int64_t ow = extent(s.width);
+  ContractLayer contract;
+  enum Dim : uint8_t { kG, kOc, kB, kOh, kOw, kIc, kKh, kKw, kDims };
+  contract.dims = {{"g", s.group, Role::kBatch}, {"oc", s.out, Role::kM},   {"b", s.batch, Role::kN},
+                   {"oh", oh, Role::kN},         {"ow", ow, Role::kN},      {"ic", s.in, Role::kK},
+                   {"kh", s.kernel, Role::kK},   {"kw", s.kernel, Role::kK}};
+  contract.a.map = AffineMap(4, kDims);
+  contract.a.map.set(0, kG, s.out).set(0, kOc, 1).set(1, kIc, 1).set(2, kKh, 1).set(3, kKw, 1);
+  contract.b.map = AffineMap(4, kDims);
+  contract.b.map.set(0, kB, 1).set(1, kG, s.in).set(1, kIc, 1);
+  contract.b.map.set(2, kOh, s.stride).set(2, kKh, s.dilation).set_offset(2, -s.pad);
+  contract.b.map.set(3, kOw, s.stride).set(3, kKw, s.dilation).set_offset(3, -s.pad);
+  contract.output = AffineMap(4, kDims);
+  contract.output.set(0, kB, 1).set(1, kG, s.out).set(1, kOc, 1).set(2, kOh, 1).set(3, kOw, 1);
+  contract.output_shape = {s.batch, s.group * s.out, oh, ow};
+  TensorAccess bias;
+  bias.map = AffineMap(1, kDims);
+  bias.map.set(0, kG, s.out).set(0, kOc, 1);
+  contract.epilogue_inputs = {bias};
+  const int sum =
+      contract.epilogue.apply(ScalarOp::kAdd, contract.epilogue.input(0), contract.epilogue.input(1));
+  contract.epilogue.apply(ScalarOp::kRelu, sum);
+  return make_case(std::move(contract), {s.group * s.out, s.in, s.kernel, s.kernel},
+                   {s.batch, s.group * s.in, s.height, s.width}, {{s.group * s.out}});
+}
+
+/// The element an access reads, in double.
+double element(const TensorAccess& access, const Tensor& tensor, const std::vector<int64_t>& point) {
+  const std::vector<int64_t> index = access.map.apply(point);
+  int64_t offset = 0;
+  for (size_t a = 0; a < index.size(); ++a) {
+    if (index[a] < 0 || index[a] >= tensor.shape()[a]) return access.fill;
+    offset = offset * tensor.shape()[a] + index[a];
+  }
+  return tensor.data<float>()[static_cast<size_t>(offset)];
+}
+
+/// Value and error bound of every output element, by a plain loop over the iteration space.
+struct Expected {
+  std::vector<double> sum, bound, value;
+};
+Expected expected(const Case& layer, const std::vector<Tensor>& tensors, MatrixPrecision precision) {
+  const ContractLayer& contract = layer.contract();
+  const double epsilon = precision == MatrixPrecision::kGFloat  ? std::ldexp(1.0, -17)
+                         : precision == MatrixPrecision::kFloat ? std::ldexp(1.0, -21)
+                                                                : std::ldexp(1.0, -8);
+  // A block float is as exact as the largest value of its block, so the bound is against the largest.
+  double largest_a = 0;
+  double largest_b = 0;
+  for (float value : tensors[0].data<float>()) largest_a = std::max<double>(largest_a, std::abs(value));
+  for (float value : tensors[1].data<float>()) largest_b = std::max<double>(largest_b, std::abs(value));
+  const auto size = static_cast<size_t>(element_count(contract.output_shape));
+  Expected result{std::vector<double>(size), std::vector<double>(size), std::vector<double>(size)};
+  std::vector<std::vector<double>> others(size);
+  std::vector<int64_t> point(contract.dims.size(), 0);
+  for (;;) {
+    const double a = element(contract.a, tensors[0], point);
+    const double b = element(contract.b, tensors[1], point);
+    int64_t offset = 0;
+    const std::vector<int64_t> index = contract.output.apply(point);
+    for (size_t k = 0; k < index.size(); ++k) offset = offset * contract.output_shape[k] + index[k];
+    const auto at = static_cast<size_t>(offset);
+    result.sum[at] += a * b;
+    result.bound[at] += epsilon * (std::abs(a) * largest_b + largest_a * std::abs(b));
+    if (others[at].empty()) {
+      for (size_t k = 0; k < contract.epilogue_inputs.size(); ++k) {
+        others[at].push_back(element(contract.epilogue_inputs[k], tensors[2 + k], point));
+      }
+    }
+    size_t d = point.size();
+    while (d > 0 && ++point[d - 1] == contract.dims[d - 1].extent) point[--d] = 0;
+    if (d == 0) break;
+  }
+  for (size_t i = 0; i < size; ++i) {
+    std::vector<double> inputs = {result.sum[i]};
+    inputs.insert(inputs.end(), others[i].begin(), others[i].end());
+    result.value[i] = contract.epilogue.evaluate(inputs);
+    // bias and relu don't enlarge an absolute error, but round.
+    result.bound[i] += std::ldexp(std::abs(result.value[i]) + 1e-30, -20);
+  }
+  return result;
+}
+
+/// Runs one candidate on the simulator and returns its output.
+Tensor run_candidate(const Candidate& candidate, const Case& layer, const std::vector<Tensor>& tensors,
+                     simulator::Machine& machine, simulator::RunStats* stats = nullptr) {
+  const isa::Chip& chip = machine.chip();
+  std::vector<int64_t> addresses;
+  int64_t next = 64;
+  for (const StreamPlacement& placement : candidate.placements) {
+    placement.layout.validate(chip, 32);
+    addresses.push_back(next);
+    next += stream_group_lw(placement) + 64;
+  }
+  for (size_t k = 0; k < candidate.placements.size(); ++k) {
+    const StreamPlacement& placement = candidate.placements[k];
+    if (placement.is_output) continue;
+    const StreamImage image =
+        pack_stream(placement, tensors[static_cast<size_t>(placement.access.tensor)], chip);
+    for (int g = 0; g < chip.groups; ++g) {
+      const std::vector<uint64_t>& group = image.groups[static_cast<size_t>(g)];
+      if (!group.empty()) machine.write_dram(g, addresses[k], group);
+    }
+  }
+  const TileProgram tile = candidate.emit(addresses);
+  SCOPED_TRACE(to_string(tile));
+  const isa::Program program = scheduler::build_program(lower_tile_program(tile, chip), chip);
+  const simulator::RunStats run = machine.run(program);
+  if (stats != nullptr) *stats = run;
+
+  const StreamPlacement& output = candidate.placements.back();
+  StreamImage image = empty_stream(output, chip);
+  for (int g = 0; g < chip.groups; ++g) {
+    std::vector<uint64_t>& group = image.groups[static_cast<size_t>(g)];
+    if (!group.empty()) machine.read_dram(g, addresses.back(), group);
+  }
+  Tensor result(onnx::TensorProto_DataType_FLOAT, layer.contract().output_shape);
+  unpack_stream(output, image, result, chip);
+  return result;
+}
+
+/// All candidates of a layer in a precision against the plain loop.
+void check(const Case& layer, MatrixPrecision precision, uint32_t seed, size_t most_candidates = 2) {
+  std::mt19937 random(seed);
+  std::vector<Tensor> tensors;
+  for (const LayerTensor& tensor : layer.graph.tensors)
+    tensors.push_back(random_tensor(tensor.shape, random));
+  const Expected want = expected(layer, tensors, precision);
+  KernelOptions options;
+  options.precision = precision;
+  const std::vector<Candidate> candidates =
+      layer_candidates(layer.graph.layers[0], layer.graph, tiny(), options);
+  ASSERT_FALSE(candidates.empty());
+  for (size_t k = 0; k < std::min(most_candidates, candidates.size()); ++k) {
+    SCOPED_TRACE(candidates[k].description);
+    simulator::MachineOptions machine_options;
+    machine_options.memory = simulator::MachineOptions::Memory::kDirty;
+    machine_options.seed = seed;
+    simulator::Machine machine(tiny(), machine_options);
+    const Tensor got = run_candidate(candidates[k], layer, tensors, machine);
+    const auto values = got.data<float>();
+    for (size_t i = 0; i < values.size(); ++i) {
+      ASSERT_NEAR(values[i], want.value[i], want.bound[i])
+          << "element " << i << " of " << shape_to_string(got.shape());
+    }
+  }
+}
+
+class Contract : public testing::TestWithParam<MatrixPrecision> {};
+INSTANTIATE_TEST_SUITE_P(Precisions, Contract,
+                         testing::Values(MatrixPrecision::kGFloat, MatrixPrecision::kFloat,
+                                         MatrixPrecision::kHalf),
+                         [](const auto& info) { return matrix_precision_name(info.param); });
+
+TEST_P(Contract, SmallestMatmul) {
+  check(matmul(0, 1, 1, 1), GetParam(), 1);
+}
+TEST_P(Contract, OneBlock) {
+  check(matmul(0, 8, 8, 4), GetParam(), 2);
+}
+TEST_P(Contract, Matmul) {
+  check(matmul(0, 37, 53, 29), GetParam(), 3);
+}
+TEST_P(Contract, LargerMatmul) {
+  check(matmul(0, 130, 300, 210), GetParam(), 4);
+}
+TEST_P(Contract, LongInner) {
+  check(matmul(0, 3, 20000, 2), GetParam(), 5);
+}
+TEST_P(Contract, VectorTimesMatrix) {
+  check(matmul(0, 1, 200, 1000), GetParam(), 6);
+}
+TEST_P(Contract, BatchedMatmul) {
+  check(matmul(13, 17, 5, 9), GetParam(), 7);
+}
+TEST_P(Contract, Convolution) {
+  check(conv({2, 1, 3, 10, 9, 11, 3, 2, 1, 1}), GetParam(), 8);
+}
+TEST_P(Contract, GroupedDilatedConvolution) {
+  check(conv({1, 3, 2, 5, 12, 8, 3, 1, 2, 2}), GetParam(), 9);
+}
+TEST_P(Contract, RandomLayers) {
+  std::mt19937 random(99);
+  const auto between = [&](int64_t low, int64_t high) {
+    return std::uniform_int_distribution<int64_t>(low, high)(random);
+  };
+  for (uint32_t round = 0; round < 6; ++round) {
+    SCOPED_TRACE(round);
+    if (round % 2 == 0) {
+      check(matmul(between(0, 4), between(1, 70), between(1, 70), between(1, 70)), GetParam(), round, 4);
+    } else {
+      check(conv({between(1, 2), between(1, 3), between(1, 4), between(1, 9), between(5, 9), between(5, 9),
+                  between(1, 3), between(1, 2), between(1, 2), between(0, 2)}),
+            GetParam(), round, 4);
+    }
+  }
+}
+
+TEST(Contract, PredictionIsNearTheSimulatedTime) {
+  const Case layer = matmul(0, 128, 256, 192);
+  std::mt19937 random(3);
+  std::vector<Tensor> tensors;
+  for (const LayerTensor& tensor : layer.graph.tensors)
+    tensors.push_back(random_tensor(tensor.shape, random));
+  for (const Candidate& candidate : layer_candidates(layer.graph.layers[0], layer.graph, tiny(), {})) {
+    SCOPED_TRACE(candidate.description);
+    simulator::Machine machine(tiny());
+    simulator::RunStats stats;
+    run_candidate(candidate, layer, tensors, machine, &stats);
+    RecordProperty("predicted", static_cast<int>(candidate.predicted_cycles));
+    RecordProperty("simulated", static_cast<int>(stats.cycles));
+    EXPECT_LT(stats.cycles, 2 * candidate.predicted_cycles) << stats.steps << " steps";
+    EXPECT_GT(stats.cycles, candidate.predicted_cycles / 2) << stats.steps << " steps";
+  }
+}
+
+TEST(StreamImage, EveryElementIsWhereTheTransportSays) {
+  std::mt19937 random(5);
+  const Case layer = conv({2, 1, 3, 10, 9, 11, 3, 2, 1, 1});
+  for (const Candidate& candidate : layer_candidates(layer.graph.layers[0], layer.graph, tiny(), {})) {
+    for (const StreamPlacement& placement : candidate.placements) {
+      if (placement.is_output) continue;
+      const Tensor tensor =
+          random_tensor(layer.graph.tensors[static_cast<size_t>(placement.access.tensor)].shape, random);
+      const StreamImage image = pack_stream(placement, tensor, tiny());
+      std::vector<int64_t> point(placement.extents.size(), 0);
+      for (;;) {
+        std::vector<int64_t> index;
+        for (const std::vector<int>& dims : placement.axis_dims) {
+          int64_t flat = 0;
+          for (int dim : dims)
+            flat = flat * placement.extents[static_cast<size_t>(dim)] + point[static_cast<size_t>(dim)];
+          index.push_back(flat);
+        }
+        const layout::Coordinates first = placement.layout.place(index);
+        for (const layout::Coordinates& offset : placement.layout.replica_offsets()) {
+          layout::Coordinates at = first;
+          for (size_t level = 0; level < layout::kLevelCount; ++level) at.at[level] += offset.at[level];
+          const auto place = placement.transport.dram_place(at, placement.length_lw);
+          const uint64_t lw =
+              image.groups[static_cast<size_t>(place.group)][static_cast<size_t>(place.address)];
+          const auto bits = static_cast<uint32_t>(at[layout::Level::kWord] == 0 ? lw >> 32 : lw);
+          ASSERT_EQ(std::bit_cast<float>(bits), static_cast<float>(element(placement.access, tensor, point)))
+              << placement.name << " " << placement.layout.to_string();
+        }
+        size_t d = point.size();
+        while (d > 0 && ++point[d - 1] == placement.extents[d - 1]) point[--d] = 0;
+        if (d == 0) break;
+      }
+    }
+  }
+}
+
+TEST(StreamImage, ConvertsElementTypes) {
+  StreamPlacement placement;
+  placement.extents = {5};
+  placement.access.map = AffineMap::identity(1);
+  placement.axis_dims = {{0}};
+  placement.layout = layout::Layout::parse("((4_PE:1, 2_W:1))@LM0");
+  placement.layout.set_padding(layout::Padding::kMinusInfinity);
+  placement.transport = {tiny(), layout::L2bMode::kBroadcast, layout::L1bMode::kBroadcast,
+                         layout::MabMode::kBroadcastMab};
+  placement.length_lw = placement.transport.granule();
+  Tensor halves(onnx::TensorProto_DataType_FLOAT16, {5});
+  for (size_t i = 0; i < 5; ++i) halves.data<uint16_t>()[i] = float_to_half(static_cast<float>(i) - 1.5F);
+  const StreamImage image = pack_stream(placement, halves, tiny());
+  EXPECT_EQ(image.groups[0][2], 0x40200000'ff800000U);  // 2.5, then padding
+  EXPECT_TRUE(image.groups[1].empty());
+  Tensor back(onnx::TensorProto_DataType_FLOAT16, {5});
+  unpack_stream(placement, image, back, tiny());
+  EXPECT_EQ(back, halves);
+}
+
+TEST(MachineBuilder, SharesConstantsAndChecksNesting) {
+  MachineBuilder builder(tiny(), "p");
+  builder.begin_region("layer");
+  builder.begin_loop(3);
+  EXPECT_EQ(builder.depth(), 1);
+  const int one = builder.constant_float(1.0F);
+  EXPECT_EQ(builder.constant_float(1.0F), one);
+  EXPECT_NE(builder.constant_float(2.0F), one);
+  TileIndex at;
+  at.strides = {2};
+  builder.begin_loop(2);
+  EXPECT_THAT(builder.loop_strides(at, 2, {8}), testing::ElementsAre(4, 8));
+  EXPECT_THROW(builder.loop_strides({0, {1, 1}}, 2, {8}), isa::InternalError);
+  builder.end_loop();
+  EXPECT_THROW(builder.finish(), isa::InternalError);
+  builder.end_loop();
+  builder.end_region();
+  const scheduler::MachineProgram program = builder.finish();
+  const auto& region = std::get<scheduler::RegionNode>(program.body.at(0).kind);
+  EXPECT_EQ(std::get<scheduler::Block>(region.body.at(0).kind).operations.size(), 2U);
+}
+
+TEST(TileProgram, VerifyNamesTheRange) {
+  const Case layer = matmul(0, 8, 8, 8);
+  const std::vector<Candidate> candidates = layer_candidates(layer.graph.layers[0], layer.graph, tiny(), {});
+  ASSERT_FALSE(candidates.empty());
+  TileProgram program = candidates[0].emit({0, 4096, 8192});
+  EXPECT_NO_THROW(verify_tile_program(program, tiny()));
+  program.buffers[0].size_lw = 4;
+  try {
+    verify_tile_program(program, tiny());
+    FAIL();
+  } catch (const isa::InternalError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("leaves buffer 'a'"));
+  }
+}
+
+}  // namespace
+}  // namespace kodama::compiler

@@ -1,0 +1,367 @@
+#include "compiler/kernels/stream_image.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <set>
+#include <span>
+#include <utility>
+
+#include "isa/error.h"
+
+namespace kodama::compiler {
+
+using layout::Coordinates;
+using layout::Level;
+
+namespace {
+
+constexpr const char* kPart = "stream image";
+
+/// Numbers after which DRAM addresses repeat up to a constant: the L2BM order deals runs of 8 LW.
+constexpr int64_t kPeriod = 8;
+
+/// Where a (place code, stream number) is in an image. A place code is a linear function of the coordinates
+/// on the levels, so that the contributions of a layout's axes add up, as the numbers do; the transport's
+/// own address function is asked once per place and number of a period.
+class PlaceTable {
+ public:
+  PlaceTable(const StreamPlacement& placement, const isa::Chip& chip)
+      : pes_(chip.pe_per_l1b()), l1bs_(chip.l1b_per_l2b) {
+    codes_ = int64_t{chip.l2b_count()} * l1bs_ * pes_;
+    const layout::Transport& transport = placement.transport;
+    entries_.resize(static_cast<size_t>(kPeriod * codes_));
+    for (int64_t number = 0; number < kPeriod; ++number) {
+      for (int64_t place = 0; place < codes_; ++place) {
+        Coordinates at;
+        at[Level::kAddress] = number;
+        at[Level::kPe] = place % isa::kPePerMab;
+        at[Level::kMab] = place % pes_ / isa::kPePerMab;
+        at[Level::kL1b] = place / pes_ % l1bs_;
+        at[Level::kL2b] = place / pes_ / l1bs_;
+        // Places beyond a short stream are never asked for, but have an address all the same.
+        const auto dram = transport.dram_place(at, std::max(placement.length_lw, number + 1));
+        entries_[static_cast<size_t>(number * codes_ + place)] = {dram.group, dram.address};
+      }
+    }
+    Coordinates origin;
+    Coordinates next;
+    next[Level::kAddress] = kPeriod;
+    period_lw_ =
+        transport.dram_place(next, kPeriod + 1).address - transport.dram_place(origin, kPeriod + 1).address;
+  }
+
+  int64_t code(const Coordinates& at) const {
+    return (at[Level::kL2b] * l1bs_ + at[Level::kL1b]) * pes_ + at[Level::kMab] * isa::kPePerMab +
+           at[Level::kPe];
+  }
+  /// Pointers into `image` for every entry, and the LW per period.
+  template <typename Word>
+  std::vector<Word*> bind(const std::vector<std::span<Word>>& groups) const {
+    std::vector<Word*> pointers;
+    pointers.reserve(entries_.size());
+    for (const Entry& entry : entries_) {
+      const std::span<Word> group = groups[static_cast<size_t>(entry.group)];
+      // A place outside the image belongs to numbers past the end of a short stream.
+      pointers.push_back(entry.address < static_cast<int64_t>(group.size()) ? group.data() + entry.address
+                                                                            : nullptr);
+    }
+    return pointers;
+  }
+  int64_t codes() const { return codes_; }
+  int64_t period_lw() const { return period_lw_; }
+
+ private:
+  struct Entry {
+    int group = 0;
+    int64_t address = 0;
+  };
+  int64_t pes_;
+  int64_t l1bs_;
+  int64_t codes_ = 0;
+  int64_t period_lw_ = 0;
+  std::vector<Entry> entries_;
+};
+
+/// What index i along one axis of the layout adds to everything.
+struct AxisTable {
+  std::vector<int64_t> code;
+  std::vector<int64_t> number;
+  std::vector<int64_t> word;
+  std::vector<int64_t> offset;                ///< of the tensor's element
+  std::vector<std::vector<int64_t>> checked;  ///< tensor index on each axis that may leave the tensor
+  int64_t size() const { return static_cast<int64_t>(code.size()); }
+};
+
+/// Calls `visit(offset or -1, code, number, word)` for every iteration point.
+class PointWalk {
+ public:
+  PointWalk(const StreamPlacement& placement, const Shape& tensor_shape, const PlaceTable& places) {
+    const AffineMap& map = placement.access.map;
+    isa::check_internal(map.axes() == tensor_shape.size(), kPart,
+                        "stream '{}': access of rank {} to shape {}", placement.name, map.axes(),
+                        shape_to_string(tensor_shape));
+    isa::check_internal(placement.layout.axes().size() == placement.axis_dims.size(), kPart,
+                        "stream '{}': {} layout axes for {} groups of dims", placement.name,
+                        placement.layout.axes().size(), placement.axis_dims.size());
+    std::vector<int64_t> tensor_strides(tensor_shape.size(), 1);
+    for (size_t a = tensor_shape.size(); a-- > 1;)
+      tensor_strides[a - 1] = tensor_strides[a] * tensor_shape[a];
+
+    std::vector<bool> covered(placement.extents.size(), false);
+    for (const std::vector<int>& dims : placement.axis_dims) {
+      for (int dim : dims) covered[static_cast<size_t>(dim)] = true;
+    }
+    for (size_t dim = 0; dim < covered.size(); ++dim) {
+      for (size_t a = 0; a < map.axes() && !covered[dim]; ++a) {
+        isa::check_internal(map.coefficient(a, dim) == 0, kPart,
+                            "stream '{}' depends on dim {}, which its layout leaves out", placement.name,
+                            dim);
+      }
+    }
+
+    std::vector<size_t> checked_axes;
+    for (size_t a = 0; a < map.axes(); ++a) {
+      const auto [low, high] = map.range(a, placement.extents);
+      if (low < 0 || high >= tensor_shape[a]) {
+        checked_axes.push_back(a);
+        checked_extent_.push_back(static_cast<uint64_t>(tensor_shape[a]));
+        checked_base_.push_back(map.offset(a));
+      }
+      base_offset_ += map.offset(a) * tensor_strides[a];
+    }
+
+    for (size_t k = 0; k < placement.axis_dims.size(); ++k) {
+      const std::vector<int>& dims = placement.axis_dims[k];
+      int64_t size = 1;
+      for (int dim : dims) size *= placement.extents[static_cast<size_t>(dim)];
+      isa::check_internal(size <= placement.layout.extent(k), kPart, "stream '{}': axis {} of {} in {}",
+                          placement.name, k, size, placement.layout.to_string());
+      AxisTable table;
+      table.checked.resize(checked_axes.size());
+      std::vector<int64_t> index(map.axes());
+      for (int64_t i = 0; i < size; ++i) {
+        std::fill(index.begin(), index.end(), 0);
+        int64_t rest = i;
+        for (size_t d = dims.size(); d-- > 0;) {
+          const auto dim = static_cast<size_t>(dims[d]);
+          const int64_t digit = rest % placement.extents[dim];
+          rest /= placement.extents[dim];
+          for (size_t a = 0; a < map.axes(); ++a) index[a] += map.coefficient(a, dim) * digit;
+        }
+        const Coordinates at = placement.layout.contribution(k, i);
+        table.code.push_back(places.code(at));
+        table.number.push_back(at[Level::kAddress]);
+        table.word.push_back(at[Level::kWord]);
+        int64_t offset = 0;
+        for (size_t a = 0; a < map.axes(); ++a) offset += index[a] * tensor_strides[a];
+        table.offset.push_back(offset);
+        for (size_t c = 0; c < checked_axes.size(); ++c) table.checked[c].push_back(index[checked_axes[c]]);
+      }
+      axes_.push_back(std::move(table));
+    }
+    // The longest axis innermost, where a point costs least.
+    const auto longest =
+        std::max_element(axes_.begin(), axes_.end(),
+                         [](const AxisTable& x, const AxisTable& y) { return x.size() < y.size(); });
+    if (longest != axes_.end()) std::rotate(longest, longest + 1, axes_.end());
+    if (axes_.empty())
+      axes_.push_back({{0}, {0}, {0}, {0}, std::vector<std::vector<int64_t>>(checked_axes.size(), {0})});
+  }
+
+  template <typename Visit>
+  void run(Visit&& visit) const {
+    State state{.code = 0, .number = 0, .word = 0, .offset = base_offset_, .checked = checked_base_};
+    axis(0, state, visit);
+  }
+
+ private:
+  struct State {
+    int64_t code = 0;
+    int64_t number = 0;
+    int64_t word = 0;
+    int64_t offset = 0;
+    std::vector<int64_t> checked;
+  };
+
+  template <typename Visit>
+  void axis(size_t k, const State& outer, Visit&& visit) const {
+    const AxisTable& table = axes_[k];
+    const auto size = static_cast<size_t>(table.size());
+    if (k + 1 < axes_.size()) {
+      State state = outer;
+      for (size_t i = 0; i < size; ++i) {
+        state.code = outer.code + table.code[i];
+        state.number = outer.number + table.number[i];
+        state.word = outer.word + table.word[i];
+        state.offset = outer.offset + table.offset[i];
+        for (size_t c = 0; c < state.checked.size(); ++c)
+          state.checked[c] = outer.checked[c] + table.checked[c][i];
+        axis(k + 1, state, visit);
+      }
+      return;
+    }
+    for (size_t i = 0; i < size; ++i) {
+      bool inside = true;
+      for (size_t c = 0; c < outer.checked.size(); ++c) {
+        inside &= static_cast<uint64_t>(outer.checked[c] + table.checked[c][i]) < checked_extent_[c];
+      }
+      visit(inside ? outer.offset + table.offset[i] : -1, outer.code + table.code[i],
+            outer.number + table.number[i], outer.word + table.word[i]);
+    }
+  }
+
+  std::vector<AxisTable> axes_;
+  std::vector<uint64_t> checked_extent_;
+  std::vector<int64_t> checked_base_;
+  int64_t base_offset_ = 0;
+};
+
+uint32_t padding_bits(layout::Padding padding) {
+  switch (padding) {
+    case layout::Padding::kUndefined:
+    case layout::Padding::kZero:
+      return 0;
+    case layout::Padding::kMinusInfinity:
+      return std::bit_cast<uint32_t>(-std::numeric_limits<float>::infinity());
+    case layout::Padding::kPlusInfinity:
+      return std::bit_cast<uint32_t>(std::numeric_limits<float>::infinity());
+    case layout::Padding::kOne:
+      return std::bit_cast<uint32_t>(1.0F);
+  }
+  return 0;
+}
+
+/// The tensor's elements as floats: its own memory where it has floats, else converted into `storage`.
+std::span<const float> as_floats(const Tensor& tensor, std::vector<float>& storage) {
+  if (tensor.type() == onnx::TensorProto_DataType_FLOAT) return tensor.data<float>();
+  storage.resize(static_cast<size_t>(tensor.size()));
+  switch (tensor.type()) {
+    case onnx::TensorProto_DataType_FLOAT16:
+      std::ranges::transform(tensor.data<uint16_t>(), storage.begin(), half_to_float);
+      break;
+    case onnx::TensorProto_DataType_BFLOAT16:
+      std::ranges::transform(tensor.data<uint16_t>(), storage.begin(), bfloat16_to_float);
+      break;
+    default:
+      for (int64_t i = 0; i < tensor.size(); ++i) {
+        storage[static_cast<size_t>(i)] = static_cast<float>(element_as_double(tensor, i));
+      }
+  }
+  return storage;
+}
+
+/// Word 0 of a LW is its upper half.
+int word_shift(int64_t word) {
+  return word == 0 ? 32 : 0;
+}
+
+/// Hands `run` a function that writes element `index` of `out` from a float.
+template <typename Run>
+void with_writer(Tensor& out, Run&& run) {
+  switch (out.type()) {
+    case onnx::TensorProto_DataType_FLOAT:
+      return run(
+          [data = out.data<float>()](int64_t i, float value) { data[static_cast<size_t>(i)] = value; });
+    case onnx::TensorProto_DataType_DOUBLE:
+      return run(
+          [data = out.data<double>()](int64_t i, float value) { data[static_cast<size_t>(i)] = value; });
+    case onnx::TensorProto_DataType_FLOAT16:
+      return run([data = out.data<uint16_t>()](int64_t i, float value) {
+        data[static_cast<size_t>(i)] = float_to_half(value);
+      });
+    case onnx::TensorProto_DataType_BFLOAT16:
+      return run([data = out.data<uint16_t>()](int64_t i, float value) {
+        data[static_cast<size_t>(i)] = float_to_bfloat16(value);
+      });
+    default:
+      throw isa::InternalError(fmt::format("internal error in {}: a stream can't be unpacked to {}", kPart,
+                                           data_type_name(out.type())));
+  }
+}
+
+}  // namespace
+
+int64_t stream_group_lw(const StreamPlacement& placement) {
+  return placement.transport.part_lw(placement.length_lw) * placement.transport.parts_per_group();
+}
+
+StreamImage empty_stream(const StreamPlacement& placement, const isa::Chip& chip) {
+  StreamImage image;
+  image.groups.resize(static_cast<size_t>(chip.groups));
+  for (int g = 0; g < placement.transport.groups_used(); ++g) {
+    image.groups[static_cast<size_t>(g)].resize(static_cast<size_t>(stream_group_lw(placement)));
+  }
+  return image;
+}
+
+StreamImage pack_stream(const StreamPlacement& placement, const Tensor& tensor, const isa::Chip& chip) {
+  StreamImage image = empty_stream(placement, chip);
+  const uint64_t padding = padding_bits(placement.layout.padding());
+  if (padding != 0) {
+    for (std::vector<uint64_t>& group : image.groups) std::ranges::fill(group, padding << 32 | padding);
+  }
+  if (element_count(placement.extents) == 0) return image;
+
+  const PlaceTable places(placement, chip);
+  const PointWalk walk(placement, tensor.shape(), places);
+  std::vector<std::span<uint64_t>> groups(image.groups.begin(), image.groups.end());
+  const std::vector<uint64_t*> pointers = places.bind<uint64_t>(groups);
+  const int64_t codes = places.codes();
+  const int64_t period_lw = places.period_lw();
+
+  // Replicas on levels that the transport broadcasts are one copy in DRAM.
+  struct Replica {
+    int64_t code, number, word;
+  };
+  std::vector<Replica> replicas;
+  std::set<std::tuple<int, int64_t, int64_t>> seen;
+  for (const Coordinates& offset : placement.layout.replica_offsets()) {
+    const auto place = placement.transport.dram_place(offset, placement.length_lw);
+    if (seen.insert({place.group, place.address, offset[Level::kWord]}).second) {
+      replicas.push_back({places.code(offset), offset[Level::kAddress], offset[Level::kWord]});
+    }
+  }
+
+  std::vector<float> storage;
+  const std::span<const float> elements = as_floats(tensor, storage);
+  const auto fill = static_cast<float>(placement.access.fill);
+  walk.run([&](int64_t offset, int64_t code, int64_t number, int64_t word) {
+    const float value = offset >= 0 ? elements[static_cast<size_t>(offset)] : fill;
+    const uint64_t bits = std::bit_cast<uint32_t>(value);
+    for (const Replica& replica : replicas) {
+      const int64_t at = number + replica.number;
+      uint64_t& lw =
+          pointers[static_cast<size_t>(at % kPeriod * codes + code + replica.code)][at / kPeriod * period_lw];
+      const int shift = word_shift(word + replica.word);
+      lw = (lw & ~(uint64_t{0xffffffff} << shift)) | bits << shift;
+    }
+  });
+  return image;
+}
+
+void unpack_stream(const StreamPlacement& placement, const StreamImage& image, Tensor& out,
+                   const isa::Chip& chip) {
+  if (element_count(placement.extents) == 0) return;
+  for (int g = 0; g < placement.transport.groups_used(); ++g) {
+    isa::check_internal(
+        static_cast<int64_t>(image.groups.at(static_cast<size_t>(g)).size()) == stream_group_lw(placement),
+        kPart, "stream '{}': image of group {} has another size", placement.name, g);
+  }
+  const PlaceTable places(placement, chip);
+  const PointWalk walk(placement, out.shape(), places);
+  std::vector<std::span<const uint64_t>> groups(image.groups.begin(), image.groups.end());
+  const std::vector<const uint64_t*> pointers = places.bind<const uint64_t>(groups);
+  const int64_t codes = places.codes();
+  const int64_t period_lw = places.period_lw();
+  with_writer(out, [&](const auto& write) {
+    walk.run([&](int64_t offset, int64_t code, int64_t number, int64_t word) {
+      if (offset < 0) return;
+      const uint64_t lw =
+          pointers[static_cast<size_t>(number % kPeriod * codes + code)][number / kPeriod * period_lw];
+      write(offset, std::bit_cast<float>(static_cast<uint32_t>(lw >> word_shift(word))));
+    });
+  });
+}
+
+}  // namespace kodama::compiler
