@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -12,7 +13,7 @@
 /// planner, checker and simulator ask here, so that there is one model of time.
 namespace kodama::isa {
 
-/// A resource that a hazard is about. PE memories are addressed; others are one thing each.
+/// A resource that a hazard is about. Memories are addressed; others are one thing each.
 enum class HazardResource : uint8_t {
   kLm0,
   kLm1,
@@ -35,47 +36,96 @@ enum class HazardResource : uint8_t {
   kLbForward,
   kMreadForward,
 };
-/// Who touches it: the distance depends on the pair (section 9 of the ISA page).
+/// Who touches it: the distance depends on the pair (section 9 of the ISA page). l2bmi reads L1BM as
+/// kL1bmToL2bm and writes it as kL2bmToL1bm.
 enum class Agent : uint8_t { kPe, kL1bmToPe, kPeToL1bm, kL1bmToL2bm, kL2bmToL1bm, kMv };
 
-/// One access of an instruction. [begin, end) are words of PE memories, LW of L1BM/L2BM/DRAM/PDM, rows
-/// or columns of matrix registers, entries of masks, and empty where the address is not known before
-/// run time (T-indirect): `whole` is then true and the access may be anywhere.
+/// One access of an instruction. Addresses are words of PE memories, LW of L1BM/L2BM/DRAM/PDM, cycles of T,
+/// entries of masks, rows of matrix registers. They leave out BAR, and count loop counters as 0.
 struct Access {
   HazardResource resource;
   Agent agent;
   bool write = false;
+  /// The address isn't known before run time (T-indirect, DAR) or covers everything (a matrix product
+  /// reads the whole register): the access may be anywhere in the resource.
   bool whole = false;
-  /// Word ranges per cycle for PE memories (4 entries: begin of cycle c, all of `length` words); for
-  /// others only [0] is used.
+  /// Starts of ranges of `length` units. PE memories and T have one per cycle of the step (`cycles` = 4),
+  /// others use only [0] (`cycles` = 1).
   std::array<int64_t, 4> begin{};
-  int64_t length = 0;
-  int cycles = 4;                     ///< how many entries of `begin` are used
-  std::vector<int64_t> loop_strides;  ///< of the operand
-  int32_t value = -1;                 ///< kVirtual operands: the value (resource is then meaningless)
-  bool may_not_write = false;         ///< under a run-time mask
+  int64_t length = 1;
+  int cycles = 1;
+  /// Bit c: the access happens in cycle c. Cycles that a constant write mask excludes are 0; a
+  /// write excluded in all four isn't listed at all.
+  uint8_t active_cycles = 0b1111;
+  /// DRAM, PDM, DAR: group; L2BM: L2B, counted over the chip. -1 = all.
+  int32_t place = -1;
+  std::vector<int64_t> loop_strides = {};  ///< of the operand, without trailing zeros
+  /// kVirtual operands: the value, and addresses relative to it. The value may end in any PE memory, so
+  /// `resource` is then the one with the longest distances (kLm0); who knows the memory may overwrite it.
+  int32_t value = -1;
+  bool may_not_write = false;  ///< under a run-time mask, or only in some L1Bs: not all old data is replaced
 };
 
-/// All accesses of an instruction, forwarding registers included (a MAU calc writes kMauForward, …).
+/// All accesses of an instruction: operands, masks, BARs of LM operands, T of indirect addresses, and the
+/// forwarding register that the unit writes (a MAU calculation writes kMauForward, …). A scheduler for
+/// which only operations that are read through forwarding matter should drop forwarding writes that
+/// nobody reads, since they order all operations of a unit. Masks set by mask statements aren't known here.
 std::vector<Access> accesses(const Instruction& instruction, const Chip& chip);
 
-/// Number of other steps that must stand between `first` and `second` (accesses to the same resource
-/// whose addresses overlap, or that conflict whatever the address), -1 when they may issue in the same
-/// step in any order, i.e. there is no dependence. A write after a read returns 0 where both may share a
-/// step without changing what is read (-1 is "no constraint", kSameStep is "same step or later").
+/// How far apart two accesses must issue, `first` being earlier in program order:
+///
+///   kNoConstraint  independent: they may issue in any order (whether in one step, issue_conflict says)
+///   kSameStep      `second` in the same step as `first` or later
+///   g >= 0         g other steps between them: issue(second) >= issue(first) + 1 + g
+///
+/// So, but for kNoConstraint, issue(second) >= issue(first) + 1 + required_gap(first, second).
+///
+/// Two accesses depend on each other when one writes, both mean the same resource (or value) and place,
+/// and their addresses overlap. Addresses with equal loop strides are compared within one iteration; with
+/// different strides they count as overlapping. LM has one port, whose use by a write lasts longer than a
+/// step: there a write and a read keep their order whatever the addresses. An MV takes no step; what reads
+/// its result, or overwrites its source, must also be behind a `wait` for its tag, which this function
+/// doesn't express.
 inline constexpr int64_t kNoConstraint = -2;
 inline constexpr int64_t kSameStep = -1;
 int64_t required_gap(const Access& first, const Access& second, const Chip& chip);
 
-/// Whether instructions may issue in one step (section 4); empty when yes, otherwise the rule broken,
-/// in words that name both.
+/// Whether instructions may issue in one step (section 4); empty when yes, otherwise the rule broken, in
+/// words that name the instructions. Rules about a space don't apply to kVirtual operands, which have none
+/// yet.
 std::string issue_conflict(const std::vector<Instruction>& step, const Chip& chip);
 
-/// Cycles from issue to completion of an MV transfer on an otherwise idle chip.
+/// What an MV occupies, and how much.
+enum class TransferPort : uint8_t {
+  kDram,       ///< of a group, reads and writes together
+  kPdmRead,    ///< of a group
+  kPdmWrite,   ///< of a group
+  kL2bmRead,   ///< of an L2B, counted over the chip
+  kL2bmWrite,  ///< of an L2B
+  kGroupPath,  ///< from one group to another
+};
+struct TransferUse {
+  TransferPort port;
+  int32_t index = 0;  ///< group, or L2B over the chip; of kGroupPath: the group data comes from
+  int32_t to = -1;    ///< of kGroupPath: the group data goes to
+  int64_t lw = 0;
+};
+struct TransferLoad {
+  int64_t group_hops = 0;  ///< largest distance between groups; groups stand in a row
+  std::vector<TransferUse> uses;
+};
+/// `mv` must be an MV instruction (InternalError). An omitted group means all groups where the transfer works
+/// inside groups (mvp without groups, mvb2, mvr2), group 0 for the one end of a transfer that spans groups.
+TransferLoad transfer_load(const Instruction& mv, const Chip& chip);
+/// LW per cycle.
+double transfer_rate(TransferPort port, const Chip& chip);
+/// Cycles from issue to completion of an MV transfer on an otherwise idle chip: start-up, hops, and
+/// the longest time that any port is busy.
 int64_t transfer_cycles(const Instruction& mv, const Chip& chip);
 /// Cycles of moving `bytes` over the host link, one way, latency included.
 int64_t host_link_cycles(int64_t bytes, const Chip& chip);
-/// Peak multiply-adds per cycle of the whole chip for matrix (`matrix`) or vector operations.
+/// Peak multiply-adds per cycle of the whole chip for matrix (`matrix`) or vector operations; 0 where the
+/// precision has none.
 double peak_macs_per_cycle(Precision precision, bool matrix, const Chip& chip);
 
 }  // namespace kodama::isa
