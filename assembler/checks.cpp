@@ -488,8 +488,16 @@ Check check_step(const isa::Step& step, const Chip& chip) {
   }
   if (only_wait) return whole("wait never stands alone; write nop; wait i<tag>");
   std::string conflict = isa::issue_conflict(step.instructions, chip);
-  if (!conflict.empty()) return whole(std::move(conflict));
-  return std::nullopt;
+  if (conflict.empty()) return std::nullopt;
+  // The instruction to point at is the one that brings the conflict about.
+  std::vector<isa::Instruction> first;
+  for (size_t i = 0; i < step.instructions.size(); ++i) {
+    first.push_back(step.instructions[i]);
+    if (isa::issue_conflict(first, chip) == conflict) {
+      return Violation{static_cast<int>(i), -1, std::move(conflict)};
+    }
+  }
+  return whole(std::move(conflict));
 }
 
 /// How many of the five levels n c b m p a memory has.

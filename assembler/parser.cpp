@@ -72,18 +72,22 @@ size_t edit_distance(std::string_view a, std::string_view b, size_t limit) {
   return row[b.size()];
 }
 
-/// "; did you mean 'x'?" for a word close to a mnemonic, else empty.
+/// "; did you mean 'x'?" for a word close to a mnemonic, else empty. Among equally close ones the one with
+/// the longest common beginning is meant.
 std::string suggestion(std::string_view word) {
   constexpr size_t kLongestWord = 24;
-  constexpr size_t kFarthest = 3;
+  constexpr size_t kFarthest = 2;
   if (word.size() > kLongestWord) return {};
   std::string best;
-  size_t distance = kFarthest;
+  std::pair<size_t, size_t> best_score{kFarthest + 1, 0};
   for (const Instruction& candidate : isa::all_mnemonics()) {
     const std::string name = isa::mnemonic(candidate);
-    const size_t d = edit_distance(word, name, distance);
-    if (d < distance && d < name.size()) {
-      distance = d;
+    const size_t distance = edit_distance(word, name, best_score.first + 1);
+    const auto common =
+        std::mismatch(word.begin(), word.end(), name.begin(), name.end()).first - word.begin();
+    const std::pair<size_t, size_t> score{distance, word.size() - static_cast<size_t>(common)};
+    if (distance < name.size() && distance <= kFarthest && score < best_score) {
+      best_score = score;
       best = name;
     }
   }
@@ -103,6 +107,8 @@ class Parser {
   isa::Program run() {
     isa::Program program;
     program.source_name = file_name_;
+    const size_t lines = static_cast<size_t>(std::count(text_.begin(), text_.end(), '\n')) + 1;
+    program.statements.reserve(std::min(lines, text_.size() / kBytesPerStatement + 1));
     size_t begin = 0;
     while (begin < text_.size()) {
       size_t end = text_.find('\n', begin);
@@ -125,6 +131,8 @@ class Parser {
   static constexpr size_t kRecentLines = size_t{1} << 14;
   /// Short texts get a short table.
   static constexpr size_t kBytesPerRecent = 16;
+  /// Room is made in advance for one statement per line, but not for lines shorter than this.
+  static constexpr size_t kBytesPerStatement = 16;
   struct Recent {
     std::string_view line;
     size_t statement = 0;
@@ -175,7 +183,7 @@ class Parser {
       expect_end(in);
       statement.kind = isa::Quit{};
     } else if (word == "d") {
-      parse_debug(in, statement);
+      begin = parse_debug(in, statement);
     } else if (word == "r") {
       parse_preload(in, statement);
     } else if (word.starts_with("mask")) {
@@ -225,7 +233,11 @@ class Parser {
     if (status == NumberStatus::kMissing) {
       fail(begin, fmt::format("expected {}, found {}", what, found(in)));
     }
+    if (status == NumberStatus::kOverflow && largest == std::numeric_limits<int64_t>::max()) {
+      fail(begin, fmt::format("the number {} is too large", excerpt(in.since(begin))));
+    }
     if (status == NumberStatus::kOverflow || value > largest) {
+      what.remove_prefix(what.find(' ') + 1);  // the article
       fail(begin,
            fmt::format("{} {} is too large; allowed: at most {}", what, excerpt(in.since(begin)), largest));
     }
@@ -239,6 +251,7 @@ class Parser {
 
   static std::string found(const Cursor& in) {
     if (in.at_end()) return "the end of the line";
+    if (is_blank(in.peek())) return "a blank";
     const std::string_view word = peek_word(in);
     return fmt::format("'{}'", excerpt(word.empty() ? in.rest().substr(0, 1) : word));
   }
@@ -375,11 +388,13 @@ class Parser {
     return payload;
   }
 
-  void parse_debug(Cursor& in, isa::Statement& statement) const {
+  /// Returns where the place stands, for messages about it.
+  const char* parse_debug(Cursor& in, isa::Statement& statement) const {
     in.accept('d');
     in.skip_blanks();
     const char* begin = in.position;
     const std::string_view verb = peek_word(in);
+    if (verb.empty()) fail(begin, fmt::format("expected get or set after d, found {}", found(in)));
     in.position += verb.size();
     in.skip_blanks();
     const char* place_begin = in.position;
@@ -396,7 +411,7 @@ class Parser {
         fail(in.position, fmt::format("unexpected '{}' after the count", excerpt(in.rest())));
       set.payload = parse_payload_words(in, count, count_place);
       statement.kind = std::move(set);
-      return;
+      return place_begin;
     }
     constexpr std::string_view kTypes[] = {"get", "getd", "getf", "geth", "getbd", "getbf", "getbg", "getbh"};
     constexpr char kTypeLetters[] = {0, 'd', 'f', 'h', 'D', 'F', 'G', 'H'};
@@ -420,6 +435,7 @@ class Parser {
     if (short_t) place_text.remove_prefix(2);
     get.text = fmt::format("d {} {}{} {}", verb, short_t ? "$lt" : "", place_text, get.count);
     statement.kind = std::move(get);
+    return place_begin;
   }
 
   int64_t hex_number(Cursor& in, std::string_view what, int max_digits) const {
@@ -453,6 +469,7 @@ class Parser {
 
   void parse_instructions(Cursor& in, isa::Statement& statement) {
     isa::Step step;
+    step.instructions.reserve(1 + static_cast<size_t>(std::count(in.position, in.end, ';')));
     int64_t nop_count = 0;
     const char* nop_place = nullptr;
     const char* begin = in.position;
@@ -720,11 +737,13 @@ class Parser {
       }
       return true;
     }
-    if (in.rest().starts_with("omr") && is_digit(in.peek(3))) return simple(Space::kOmr, 3, "a mask entry");
-    if (in.rest().starts_with("dar") && is_digit(in.peek(3))) return simple(Space::kDar, 3, "an entry");
-    if (in.rest().starts_with("di") && is_digit(in.peek(2)))
-      return simple(Space::kDramIndirect, 2, "an entry");
-    if (!has_address) return false;
+    if (!has_address) {
+      const std::string_view rest = in.rest();
+      if (rest.starts_with("omr") && is_digit(in.peek(3))) return simple(Space::kOmr, 3, "a mask entry");
+      if (rest.starts_with("dar") && is_digit(in.peek(3))) return simple(Space::kDar, 3, "an entry");
+      if (rest.starts_with("di") && is_digit(in.peek(2))) return simple(Space::kDramIndirect, 2, "an entry");
+      return false;
+    }
     switch (bank) {
       case 'm':
         return pe_memory(Space::kLm0);

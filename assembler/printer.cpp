@@ -30,7 +30,8 @@ void append(Buffer& out, char c) {
   out.push_back(c);
 }
 void append_number(Buffer& out, int64_t value) {
-  append(out, std::string_view(fmt::format_int(value).c_str()));
+  const fmt::format_int digits(value);
+  append(out, std::string_view(digits.data(), digits.size()));
 }
 template <typename... Args>
 void append_format(Buffer& out, fmt::format_string<Args...> format, Args&&... args) {

@@ -114,7 +114,7 @@ TEST(Fuzz, MutatedPrograms) {
   std::mt19937_64 engine(12);
   const std::string inserts = "$lmnrstjv0123456789[],;/@.-e#\"xi \n";
   int accepted = 0;
-  for (int i = 0; i < 40000; ++i) {
+  for (int i = 0; i < 20000; ++i) {
     std::string text = print_statement(random.statement());
     for (uint64_t edits = 1 + engine() % 3; edits > 0; --edits) {
       const size_t at = engine() % (text.size() + 1);
