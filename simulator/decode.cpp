@@ -1,0 +1,284 @@
+#include "simulator/decode.h"
+
+#include <algorithm>
+
+#include "isa/costs.h"
+#include "isa/error.h"
+
+namespace kodama::simulator {
+namespace {
+
+using isa::Opcode;
+using isa::Precision;
+using isa::Space;
+
+class Decoder {
+ public:
+  Decoder(const isa::Program& program, const isa::Chip& chip, const KernelTable& kernels)
+      : program_(program), chip_(chip), kernels_(kernels) {}
+
+  std::vector<Node> decode_body(const std::vector<isa::Statement>& statements, int depth) {
+    if (depth > isa::kMaxLoopDepth) {
+      throw isa::UnsupportedError(
+          fmt::format("{}: loops nested deeper than {}", place(), isa::kMaxLoopDepth));
+    }
+    std::vector<Node> nodes;
+    for (const isa::Statement& statement : statements) {
+      line_ = statement.line;
+      Node node;
+      node.line = statement.line;
+      std::visit([&](const auto& kind) { decode_kind(kind, node, depth); }, statement.kind);
+      if (std::holds_alternative<isa::RegionMark>(statement.kind)) continue;
+      nodes.push_back(std::move(node));
+      if (nodes.back().kind == Node::Kind::kQuit) break;
+    }
+    return nodes;
+  }
+
+ private:
+  std::string place() const {
+    return isa::SourceLocation{program_.source_name.empty() ? "program" : program_.source_name, line_, 0}
+        .to_string();
+  }
+  [[noreturn]] void unsupported(const isa::Instruction& instruction, std::string_view why) const {
+    throw isa::UnsupportedError(fmt::format("{}: the simulator does not implement '{}' ({})", place(),
+                                            isa::mnemonic(instruction), why));
+  }
+
+  MicroOperand operand(const isa::Operand& from) const {
+    if (from.space == Space::kVirtual) {
+      throw isa::InternalError(fmt::format("internal error in simulator: {}: virtual operand", place()));
+    }
+    if (from.loop_strides.size() > isa::kMaxLoopDepth) {
+      throw isa::UnsupportedError(
+          fmt::format("{}: an operand with more than {} loop strides", place(), isa::kMaxLoopDepth));
+    }
+    MicroOperand to;
+    to.space = from.space;
+    to.width = from.width;
+    to.t_indirect = from.t_indirect;
+    to.negate = from.negate;
+    to.extend = from.extend;
+    to.reduce = from.reduce;
+    to.j = from.j;
+    to.group = from.group;
+    to.unit = from.unit;
+    to.mask = from.mask;
+    to.base = from.base;
+    for (int c = 0; c < 4; ++c) to.offset[c] = static_cast<int32_t>(from.address(c) - from.base);
+    to.loop_depth = static_cast<uint8_t>(from.loop_strides.size());
+    std::copy(from.loop_strides.begin(), from.loop_strides.end(), to.loop_strides.begin());
+    return to;
+  }
+
+  void check_mask(const isa::Mask& mask) const {
+    if (mask.kind == isa::Mask::Kind::kRegister && mask.value >= chip_.memory.mask_entries) {
+      throw isa::UserError(fmt::format("{}: mask entry {}; allowed are 0 to {}", place(), mask.value,
+                                       chip_.memory.mask_entries - 1));
+    }
+  }
+
+  void decode_kind(const isa::Step& step, Node& node, int) {
+    node.kind = Node::Kind::kStep;
+    node.stats.steps = 1;
+    for (const isa::Instruction& instruction : step.instructions) decode_instruction(instruction, node);
+  }
+  void decode_kind(const isa::Nop& nop, Node& node, int) {
+    node.kind = nop.wait_tag > 0 ? Node::Kind::kWait : Node::Kind::kNop;
+    node.count = nop.count;
+    node.wait_tag = nop.wait_tag;
+    node.stats.steps = nop.count;
+    node.stats.nops = nop.count;
+    if (nop.wait_tag > 0) node.reach = Reach::kGlobal;
+  }
+  void decode_kind(const isa::Mv& mv, Node& node, int) {
+    node.kind = Node::Kind::kMv;
+    node.reach = Reach::kGlobal;
+    node.mv = &mv.instruction;
+    node.mv_cycles = isa::transfer_cycles(mv.instruction, chip_);
+    if (mv.instruction.opcode == Opcode::kMvnop) return;
+    if (mv.instruction.sources.size() != 1 || mv.instruction.destinations.size() != 1) {
+      unsupported(mv.instruction, "a transfer has one source and one destination");
+    }
+    node.mv_source = operand(mv.instruction.sources[0]);
+    node.mv_destination = operand(mv.instruction.destinations[0]);
+    for (const MicroOperand* side : {&node.mv_source, &node.mv_destination}) {
+      if (side->group >= chip_.groups || side->unit >= chip_.l2b_per_group) {
+        throw isa::UserError(
+            fmt::format("{}: group {} or L2B {} does not exist; the chip has {} groups of {} L2Bs", place(),
+                        side->group, side->unit, chip_.groups, chip_.l2b_per_group));
+      }
+    }
+  }
+  void decode_kind(const isa::MaskControl& mask, Node& node, int) {
+    node.kind = Node::Kind::kMask;
+    node.mask = &mask;
+    check_mask({isa::Mask::Kind::kRegister, mask.entry, mask.double_long, 0});
+  }
+  void decode_kind(const isa::DebugGet& get, Node& node, int) {
+    node.kind = Node::Kind::kGet;
+    node.reach = Reach::kGlobal;
+    node.get = &get;
+  }
+  void decode_kind(const isa::DebugSet& set, Node& node, int) {
+    node.kind = Node::Kind::kSet;
+    node.reach = Reach::kGlobal;
+    node.set = &set;
+  }
+  void decode_kind(const isa::DramPreload& preload, Node& node, int) {
+    node.kind = Node::Kind::kPreload;
+    node.reach = Reach::kGlobal;
+    node.preload = &preload;
+  }
+  void decode_kind(const isa::RegionMark&, Node&, int) {}
+  void decode_kind(const isa::Quit&, Node& node, int) {
+    node.kind = Node::Kind::kQuit;
+    node.reach = Reach::kGlobal;
+  }
+  void decode_kind(const isa::Loop& loop, Node& node, int depth) {
+    node.kind = Node::Kind::kLoop;
+    node.count = loop.count;
+    node.body = decode_body(loop.body, depth + 1);
+    for (const Node& inner : node.body) {
+      node.reach = std::max(node.reach, inner.reach);
+      node.stats += inner.stats;
+    }
+    const int64_t n = std::max<int64_t>(loop.count, 0);
+    node.stats.steps *= n;
+    node.stats.nops *= n;
+    node.stats.alu_ops *= n;
+    node.stats.mau_ops *= n;
+    node.stats.l1bm_ops *= n;
+    node.stats.l2bm_ops *= n;
+  }
+
+  void decode_instruction(const isa::Instruction& instruction, Node& node) {
+    const isa::IssueGroup group = isa::issue_group(instruction);
+    if (group == isa::IssueGroup::kNoForward) {
+      node.no_forward = true;
+      return;
+    }
+    MicroOp op;
+    op.opcode = instruction.opcode;
+    op.precision = instruction.precision;
+    op.round_output = instruction.round_output;
+    op.unsigned_op = instruction.unsigned_op;
+    op.half_select = instruction.half_select;
+    op.unit_number = instruction.unit;
+    op.rotation = instruction.rotation;
+    op.reduce_op = instruction.reduce_op;
+    op.l1b_set = instruction.l1b_set;
+    op.zero_flush = instruction.zero_flush;
+    check_mask(op.zero_flush);
+    for (const isa::Operand& source : instruction.sources) op.sources.push_back(operand(source));
+    for (const isa::Operand& destination : instruction.destinations) {
+      op.destinations.push_back(operand(destination));
+      check_mask(destination.mask);
+      if (destination.mask.kind != isa::Mask::Kind::kNone) node.own_masks = true;
+      if (destination.space == Space::kOmr) {
+        op.wants_flags = true;
+        if (destination.base < 1 || destination.base > 15 || destination.base >= chip_.memory.mask_entries) {
+          throw isa::UserError(fmt::format("{}: mask entry {} as a destination; allowed are 1 to 15", place(),
+                                           destination.base));
+        }
+      }
+    }
+    if (op.sources.size() < isa::info(op.opcode).source_count)
+      unsupported(instruction, "an operand is missing");
+    switch (group) {
+      case isa::IssueGroup::kAlu:
+        op.unit = Unit::kAlu;
+        node.stats.alu_ops = 1;
+        decode_alu(instruction, op);
+        break;
+      case isa::IssueGroup::kMauCalc:
+        op.unit = Unit::kMau;
+        node.stats.mau_ops = 1;
+        decode_mau(instruction, op);
+        break;
+      case isa::IssueGroup::kMauMread:
+        op.unit = Unit::kMread;
+        node.stats.mau_ops = 1;
+        break;
+      case isa::IssueGroup::kMauMwrite:
+        op.unit = Unit::kMwrite;
+        node.stats.mau_ops = 1;
+        break;
+      case isa::IssueGroup::kL1bm:
+      case isa::IssueGroup::kL1bmTurnaround:
+        op.unit = group == isa::IssueGroup::kL1bm ? Unit::kL1bm : Unit::kTurnaround;
+        node.stats.l1bm_ops = 1;
+        decode_l1bm(instruction, op);
+        break;
+      case isa::IssueGroup::kL2bm:
+      case isa::IssueGroup::kL2bmDarw:
+        node.stats.l2bm_ops = 1;
+        // The DAR belongs to the group, so these two are no matter of one L2B.
+        node.reach = std::max(node.reach, op.opcode == Opcode::kL2bmdars || op.opcode == Opcode::kL2bmdarw
+                                              ? Reach::kGlobal
+                                              : Reach::kL2b);
+        decode_l2bm(instruction, op);
+        node.l2b_ops.push_back(std::move(op));
+        return;
+      default:
+        unsupported(instruction, "it can't stand in a step");
+    }
+    node.ops.push_back(std::move(op));
+  }
+
+  void decode_alu(const isa::Instruction& instruction, MicroOp& op) const {
+    if (op.opcode == Opcode::kImm) {
+      op.writes_l = true;
+      return;
+    }
+    op.alu = kernels_.alu[static_cast<int>(op.opcode)][static_cast<int>(op.precision)][op.unsigned_op];
+    if (op.alu == nullptr) unsupported(instruction, "there is no such ALU instruction");
+    op.writes_l = op.opcode == Opcode::kZero || ((op.opcode == Opcode::kBfn || op.opcode == Opcode::kBfe) &&
+                                                 op.precision == Precision::kHalf);
+    if (op.opcode == Opcode::kBfn || op.opcode == Opcode::kBfe) {
+      op.parameter = instruction.block_bits < 0 ? 0 : static_cast<int8_t>(9 - instruction.block_bits);
+    }
+  }
+
+  void decode_mau(const isa::Instruction& instruction, const MicroOp& op) const {
+    const bool product = op.opcode != Opcode::kVadd && op.opcode != Opcode::kVpassa;
+    if (op.precision == Precision::kDouble && product && op.half_select != 'u' && op.half_select != 'd') {
+      unsupported(instruction, "double products need suffix u or d");
+    }
+  }
+
+  void decode_l1bm(const isa::Instruction& instruction, const MicroOp& op) const {
+    if (op.sources.size() != 1 || op.destinations.empty()) unsupported(instruction, "operands are missing");
+    const bool needs_unit = op.opcode == Opcode::kL1bmm || op.opcode == Opcode::kL1bmm4;
+    const bool to_l1bm =
+        op.destinations[0].space == Space::kL1bm || op.destinations[0].space == Space::kTurnaround;
+    const int units = op.opcode == Opcode::kL1bmm4 ? std::min(4, chip_.mab_per_l1b) : chip_.mab_per_l1b;
+    if (to_l1bm && needs_unit && (op.unit_number < 0 || op.unit_number >= units)) {
+      throw isa::UserError(fmt::format("{}: '@{}' of '{}'; allowed are 0 to {}", place(), op.unit_number,
+                                       isa::mnemonic(instruction), units - 1));
+    }
+  }
+
+  void decode_l2bm(const isa::Instruction& instruction, const MicroOp& op) const {
+    if (op.opcode == Opcode::kL2bmdarw) return;
+    if (op.sources.size() != 1 || op.destinations.size() != 1)
+      unsupported(instruction, "operands are missing");
+    if (op.opcode == Opcode::kL2bm && (op.unit_number < 0 || op.unit_number >= chip_.l1b_per_l2b)) {
+      throw isa::UserError(fmt::format("{}: '@{}' of 'l2bm'; allowed are 0 to {}", place(), op.unit_number,
+                                       chip_.l1b_per_l2b - 1));
+    }
+  }
+
+  const isa::Program& program_;
+  const isa::Chip& chip_;
+  const KernelTable& kernels_;
+  int32_t line_ = 0;
+};
+
+}  // namespace
+
+std::vector<Node> decode(const isa::Program& program, const isa::Chip& chip, const KernelTable& kernels) {
+  return Decoder(program, chip, kernels).decode_body(program.statements, 0);
+}
+
+}  // namespace kodama::simulator

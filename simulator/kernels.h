@@ -1,0 +1,93 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "isa/instruction.h"
+
+/// The vector kernels of the engine. They work on *rows*: a row holds one 32-bit word of every PE of an
+/// L1B, ordered PE number first, MAB second, so that the MABs of one PE number are neighbours and neither
+/// lane arithmetic nor matrix products need shuffles. A row has `4 * stride` words; `stride` is the number
+/// of MABs rounded up to kRowGranule, so every row is a whole number of vectors on every target. What the
+/// padding holds is never visible.
+///
+/// The kernels are compiled for each Highway target; all targets give identical bits, because every
+/// floating-point operation in them is either exact or a single correctly rounded one.
+namespace kodama::simulator {
+
+inline constexpr int kRowGranule = 16;
+
+struct RowShape {
+  int stride = 0;  ///< words per PE number
+  int words() const { return 4 * stride; }
+};
+
+/// The words {h, l} of one operand in one cycle, most significant first.
+struct Rows {
+  std::array<const uint32_t*, 4> word{};
+};
+
+/// Where a kernel leaves its result. `flags`: one byte per PE, four flag bits in the low end; null when
+/// nobody asks. Kernels of the ALU write words 0 and 1 unless their description says otherwise.
+struct Results {
+  std::array<uint32_t*, 4> word{};
+  uint8_t* flags = nullptr;
+};
+
+/// One ALU instruction in one cycle. `parameter` is b of bfn/bfe.
+using AluKernel = void (*)(const RowShape&, const Rows& x, const Rows& y, const Results& out, int parameter);
+
+/// x*y + z on the float or half lanes of a row; absent operands (null first word) are y = 1 and z = 0.
+/// The float kernel writes words 0 and 1, the half kernel 0..3; rounding to halves writes word 0 (float)
+/// or words 0 and 1 (half).
+using VectorMauKernel = void (*)(const RowShape&, const Rows& x, const Rows& y, const Rows& z,
+                                 const Results& out);
+
+/// What the fast matrix kernels must know of a matrix row or a vector.
+enum BlockKind : uint32_t {
+  kBlockUniform = 0,
+  kBlockExtended = 1,   ///< half elements with the extended exponent
+  kBlockIrregular = 2,  ///< exponents differ inside a block, or infinity: exact scalar arithmetic
+};
+
+/// Turns one row of a matrix register (two rows of words: `raw`, `raw + words()`) into the kernel's own
+/// form, at `decoded` (the start of the whole matrix). Returns the OR of BlockKinds over the MABs.
+using MatrixDecodeKernel = uint32_t (*)(const RowShape&, const uint32_t* raw, int row, void* decoded);
+
+/// y = A*v (+ z) in one cycle. Returns the BlockKind of the vector; when it is irregular nothing was
+/// written. `matrix_kind` is kBlockUniform or kBlockExtended.
+using MatrixKernel = uint32_t (*)(const RowShape&, const void* decoded, uint32_t matrix_kind, const Rows& v,
+                                  const Rows& z, const Results& out);
+
+struct KernelTable {
+  const char* target = "";
+  /// [opcode][precision][unsigned]; null where the ISA has no such instruction.
+  AluKernel alu[isa::kOpcodeCount][isa::kPrecisionCount][2] = {};
+  VectorMauKernel vector_float[2] = {};  ///< [rounded to half]
+  VectorMauKernel vector_half[2] = {};
+  MatrixDecodeKernel decode_float = nullptr;
+  MatrixDecodeKernel decode_gfloat = nullptr;
+  MatrixDecodeKernel decode_half = nullptr;
+  MatrixKernel matrix_float[2] = {};  ///< [rounded to half]
+  MatrixKernel matrix_gfloat[2] = {};
+  MatrixKernel matrix_half[2] = {};
+  /// Flags of a MAU result of `lanes` lanes: 1 (words 0-1), 2 (words 0, 1), 4 (words 0..3) or -4 (four
+  /// halves in words 0, 1), -2 (two halves in word 0).
+  void (*sign_flags)(const RowShape&, const Rows& result, int lanes, uint8_t* flags) = nullptr;
+  /// out = in ^ pattern.
+  void (*flip)(const RowShape&, const uint32_t* in, uint32_t pattern, uint32_t* out) = nullptr;
+  /// Halves of `in` (upper half first) to floats.
+  void (*widen_half)(const RowShape&, const uint32_t* in, uint32_t* upper, uint32_t* lower) = nullptr;
+  /// Two rows of floats to one row of halves.
+  void (*narrow_float)(const RowShape&, const uint32_t* upper, const uint32_t* lower,
+                       uint32_t* out) = nullptr;
+  /// Copies the half words that the mask allows: bit `high` of a PE's four mask bits governs the upper
+  /// half word, bit `low` the lower one. `flush`: writes zero where the mask forbids.
+  void (*masked_copy)(const RowShape&, const uint32_t* in, const uint8_t* mask, int high, int low, bool flush,
+                      uint32_t* out) = nullptr;
+};
+
+/// The table of the best target that the host supports (and that hwy::SetSupportedTargetsForTest allows).
+const KernelTable& best_kernels();
+
+}  // namespace kodama::simulator

@@ -1,0 +1,157 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "isa/chip.h"
+#include "simulator/decode.h"
+#include "simulator/kernels.h"
+#include "simulator/machine.h"
+#include "simulator/mapped_memory.h"
+#include "simulator/scalar_arithmetic.h"
+
+/// One L1B with its MABs and PEs: the state, and the execution of steps on it.
+namespace kodama::simulator {
+
+/// address modulo size, never negative.
+inline int64_t wrap(int64_t address, int64_t size) {
+  if (address >= 0 && address < size) return address;
+  const int64_t rest = address % size;
+  return rest < 0 ? rest + size : rest;
+}
+
+/// Working memory of one thread.
+class Scratch {
+ public:
+  explicit Scratch(const RowShape& shape, int mabs);
+  void reset() { used_ = 0; }
+  /// 16 rows: words 0..3 of cycles 0..3.
+  uint32_t* rows() { return rows_.data() + static_cast<size_t>(used_++ % kSlots) * 16 * row_words_; }
+  uint8_t* flags() { return flags_.data(); }
+  uint64_t* l1bm_data(int index) { return l1bm_data_[index].data(); }
+  uint64_t* l1bm_window() { return l1bm_window_.data(); }
+
+ private:
+  /// Six instructions of a step with at most three operands each, and conversions of each.
+  static constexpr size_t kSlots = 36;
+  size_t row_words_;
+  size_t used_ = 0;
+  std::vector<uint32_t> rows_;
+  std::vector<uint8_t> flags_;
+  std::array<std::vector<uint64_t>, 2> l1bm_data_;
+  std::vector<uint64_t> l1bm_window_;
+};
+
+/// The words of an operand or result in all cycles.
+using CycleRows = std::array<Rows, 4>;
+
+class L1b {
+ public:
+  /// `l2b`: number in the whole chip, `l1b`: number in the L2B.
+  L1b(const isa::Chip& chip, const KernelTable& kernels, int l2b, int l1b);
+  L1b(L1b&&) noexcept = default;
+
+  void run_step(const Node& node, const Counters& counters, Scratch& scratch);
+  void set_block_mask(const isa::MaskControl& control);
+  void clear_block_mask() { block_masks_ = {}; }
+
+  /// One LW of a PE memory, matrix register, mask or L1BM; `place` as Machine::read.
+  uint64_t read(isa::Space space, int mab, int pe, int64_t address) const;
+  void write(isa::Space space, int mab, int pe, int64_t address, uint64_t value);
+  void fill_pseudo_random(uint64_t seed);
+
+  uint64_t* l1bm() { return l1bm_; }
+
+  static RowShape row_shape(const isa::Chip& chip);
+  /// LW of the largest area that one L1BM instruction touches.
+  static int64_t window_lw(const isa::Chip& chip);
+
+ private:
+  struct Matrix {
+    uint32_t* raw = nullptr;  ///< [row][word of the LW][PE][MAB]
+    void* decoded = nullptr;
+    isa::Precision precision = isa::Precision::kNone;  ///< of `decoded`
+    uint32_t valid = 0;                                ///< rows of `decoded` that are up to date
+    std::array<uint32_t, 16> kind{};                   ///< BlockKinds of each row
+  };
+  /// A result waiting to be written at the end of the step.
+  struct PendingWrite {
+    const MicroOp* op;
+    const CycleRows* result;
+    const uint8_t* flags;
+  };
+  struct PendingL1bm {
+    const MicroOp* op;
+    const uint64_t* data;
+    int64_t count;
+  };
+  struct CycleMask {
+    enum class Kind : uint8_t { kAll, kNone, kLanes } kind = Kind::kAll;
+    bool double_long = false;
+    const uint8_t* lanes = nullptr;
+  };
+
+  uint32_t* memory_of(isa::Space space) const;
+  int64_t size_of(isa::Space space) const;
+  bool has_plain_addresses(const MicroOperand& operand) const;
+  int64_t lane_address(const MicroOperand& operand, int64_t base, int cycle, int lane) const;
+  void fetch(const MicroOperand& operand, isa::Precision precision, const Counters& counters,
+             Scratch& scratch, CycleRows& value) const;
+  void fetch_constant(const MicroOperand& operand, isa::Precision precision, Scratch& scratch,
+                      CycleRows& value) const;
+  /// Fetches and applies the conversions e, r and -. `addend`: the z of a MAU operation.
+  void fetch_converted(const MicroOperand& operand, isa::Precision precision, bool addend,
+                       const Counters& counters, Scratch& scratch, CycleRows& value) const;
+  CycleMask cycle_mask(const isa::Mask& mask, int cycle) const;
+  uint32_t* result_rows(Unit unit) const;
+
+  void run_alu(const MicroOp& op, const Counters& counters, Scratch& scratch, CycleRows& result,
+               uint8_t* flags);
+  void run_mau(const MicroOp& op, const Counters& counters, Scratch& scratch, CycleRows& result,
+               uint8_t* flags);
+  void run_double_vector(const CycleRows& x, const CycleRows* y, const CycleRows* z, const MicroOp& op,
+                         CycleRows& result) const;
+  void run_matrix(const MicroOp& op, const CycleRows& v, const CycleRows* z, CycleRows& result,
+                  uint32_t* rows);
+  void scalar_matrix_cycle(const MicroOp& op, const Matrix& matrix, const Rows& v, const Rows& z,
+                           const std::array<uint32_t*, 4>& out) const;
+  void run_mread(const MicroOp& op, const Counters& counters, CycleRows& result) const;
+  void commit_mwrite(const MicroOp& op, const CycleRows& source, const Counters& counters);
+  void run_l1bm_to_pe(const MicroOp& op, const Counters& counters, Scratch& scratch, CycleRows& result) const;
+  int64_t run_pe_to_l1bm(const MicroOp& op, const CycleRows& source, uint64_t* data) const;
+  void zero_flush(const MicroOp& op, CycleRows& result) const;
+  void commit(const PendingWrite& write, const Node& node, const Counters& counters, bool late);
+  void commit_memory(const MicroOperand& destination, const isa::Mask& mask, const CycleRows& result,
+                     const Counters& counters);
+  void copy_masked(uint32_t* to, const uint32_t* from, int word, const CycleMask& mask) const;
+
+  uint32_t* row(uint32_t* memory, int64_t index) const { return memory + index * words_; }
+
+  const isa::Chip* chip_;
+  const KernelTable* kernels_;
+  RowShape shape_;
+  int words_;  ///< of a row
+  int mabs_;
+  int l2b_number_;
+  int l1b_number_;
+  MappedMemory storage_;
+  std::array<uint32_t*, 2> lm_{};
+  std::array<uint32_t*, 2> grf_{};
+  uint32_t* t_ = nullptr;     ///< [cycle][word]
+  uint8_t* masks_ = nullptr;  ///< [entry][cycle]
+  std::array<uint32_t*, 2> bar_{};
+  std::array<bool, 2> bar_used_{};  ///< some PE's is not zero
+  std::array<Matrix, 2> matrix_{};
+  uint64_t* l1bm_ = nullptr;
+  uint64_t* turnaround_ = nullptr;
+  uint32_t* zero_row_ = nullptr;
+  /// Results of each unit: the one under construction and the one that the forwarding registers show.
+  std::array<std::array<uint32_t*, 2>, kResultUnits> results_{};
+  std::array<uint8_t, kResultUnits> next_result_{};
+  /// Forwarding registers: ALU, MAU, L1BM to PE, matrix read.
+  std::array<CycleRows, 4> forward_{};
+  std::array<isa::Mask, 6> block_masks_{};  ///< r s t m n k
+};
+
+}  // namespace kodama::simulator

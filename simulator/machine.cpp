@@ -1,0 +1,722 @@
+#include "simulator/machine.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <thread>
+
+#include "isa/error.h"
+#include "simulator/debug_text.h"
+#include "simulator/decode.h"
+#include "simulator/l1b.h"
+#include "simulator/mapped_memory.h"
+#include "simulator/thread_pool.h"
+
+namespace kodama::simulator {
+namespace {
+
+using isa::Opcode;
+using isa::Space;
+
+/// Unit in which MV instructions distribute LWs over L2Bs and groups.
+constexpr int64_t kMvUnit = 16;
+constexpr int kDarStageEntries = 128;
+
+}  // namespace
+
+RunStats& RunStats::operator+=(const RunStats& other) {
+  steps += other.steps;
+  nops += other.nops;
+  mvs += other.mvs;
+  mv_lw += other.mv_lw;
+  cycles += other.cycles;
+  wait_cycles += other.wait_cycles;
+  alu_ops += other.alu_ops;
+  mau_ops += other.mau_ops;
+  l1bm_ops += other.l1bm_ops;
+  l2bm_ops += other.l2bm_ops;
+  return *this;
+}
+
+class Machine::Impl {
+ public:
+  Impl(const isa::Chip& chip, const MachineOptions& options)
+      : chip_(chip),
+        kernels_(&best_kernels()),
+        pool_(options.threads > 0 ? options.threads
+                                  : std::max(1, static_cast<int>(std::thread::hardware_concurrency()))) {
+    if (chip_.mab_per_l1b > 64 || chip_.l1b_per_l2b > 64 || chip_.l2b_count() > 64) {
+      throw isa::UnsupportedError(fmt::format(
+          "the simulator handles up to 64 MABs per L1B, L1Bs per L2B and L2Bs; chip '{}' has {}, {} and {}",
+          chip_.name, chip_.mab_per_l1b, chip_.l1b_per_l2b, chip_.l2b_count()));
+    }
+    for (int g = 0; g < chip_.groups; ++g) {
+      dram_.emplace_back(static_cast<size_t>(chip_.memory.dram_lw) * 8);
+      pdm_.emplace_back(static_cast<size_t>(chip_.memory.pdm_lw) * 8);
+      dar_.emplace_back(static_cast<size_t>(chip_.memory.dar_entries));
+      dar_stage_.emplace_back();
+    }
+    for (int l2b = 0; l2b < chip_.l2b_count(); ++l2b) {
+      l2bm_.emplace_back(static_cast<size_t>(chip_.memory.l2bm_lw) * 8);
+      for (int l1b = 0; l1b < chip_.l1b_per_l2b; ++l1b) l1bs_.emplace_back(chip_, *kernels_, l2b, l1b);
+    }
+    for (int i = 0; i < pool_.threads(); ++i) scratch_.emplace_back(L1b::row_shape(chip_), chip_.mab_per_l1b);
+    if (options.memory == MachineOptions::Memory::kDirty) fill_pseudo_random(options.seed);
+  }
+
+  const isa::Chip& chip() const { return chip_; }
+
+  RunStats run(const isa::Program& program, const RunOptions& options) {
+    const std::vector<Node> nodes = decode(program, chip_, *kernels_);
+    program_ = &program;
+    options_ = &options;
+    stats_ = {};
+    now_ = 0;
+    group_free_.assign(chip_.groups, 0);
+    tag_done_.clear();
+    for (L1b& l1b : l1bs_) l1b.clear_block_mask();
+    Counters counters{};
+    run_global(nodes, 0, counters);
+    // The program ends when its last transfer does.
+    const int64_t end = std::max(now_, *std::max_element(group_free_.begin(), group_free_.end()));
+    stats_.wait_cycles += end - now_;
+    stats_.cycles = end;
+    return stats_;
+  }
+
+  uint64_t read(Space space, const Place& place, int64_t address) const {
+    check_place(space, place, address, chip_);
+    switch (space) {
+      case Space::kDram:
+        return dram_[place.group].longs()[address];
+      case Space::kPdm:
+        return pdm_[place.group].longs()[address];
+      case Space::kDar:
+        return dar_[place.group][address];
+      case Space::kL2bm:
+        return l2bm_[l2b_number(place)].longs()[address];
+      default:
+        return l1bs_[l2b_number(place) * chip_.l1b_per_l2b + place.l1b].read(space, place.mab, place.pe,
+                                                                             address);
+    }
+  }
+
+  void write(Space space, const Place& place, int64_t address, uint64_t value) {
+    check_place(space, place, address, chip_);
+    switch (space) {
+      case Space::kDram:
+        dram_[place.group].longs()[address] = value;
+        break;
+      case Space::kPdm:
+        pdm_[place.group].longs()[address] = value;
+        break;
+      case Space::kDar:
+        dar_[place.group][address] = static_cast<uint32_t>(value);
+        break;
+      case Space::kL2bm:
+        l2bm_[l2b_number(place)].longs()[address] = value;
+        break;
+      default:
+        l1bs_[l2b_number(place) * chip_.l1b_per_l2b + place.l1b].write(space, place.mab, place.pe, address,
+                                                                       value);
+    }
+  }
+
+  uint64_t* host_range(Space space, int group, int64_t address, size_t count) const {
+    const int64_t size = space_size(space, chip_);
+    const char* name = space == Space::kDram ? "DRAM" : "PDM";
+    if (group < 0 || group >= chip_.groups) {
+      throw isa::UserError(fmt::format("{} of group {}; allowed are 0 to {}", name, group, chip_.groups - 1));
+    }
+    if (address < 0 || address > size || static_cast<int64_t>(count) > size - address) {
+      throw isa::UserError(fmt::format("{} addresses {} to {}; allowed are 0 to {}", name, address,
+                                       address + static_cast<int64_t>(count) - 1, size - 1));
+    }
+    return (space == Space::kDram ? dram_ : pdm_)[group].longs() + address;
+  }
+
+ private:
+  int l2b_number(const Place& place) const { return place.group * chip_.l2b_per_group + place.l2b; }
+
+  std::string place_of(const Node& node) const {
+    return isa::SourceLocation{program_->source_name.empty() ? "program" : program_->source_name, node.line,
+                               0}
+        .to_string();
+  }
+
+  void fill_pseudo_random(uint64_t seed) {
+    pool_.run(static_cast<int>(l1bs_.size()), [&](int i, int) { l1bs_[i].fill_pseudo_random(seed); });
+    uint64_t state = seed;
+    auto fill = [&state](const MappedMemory& memory) {
+      for (size_t i = 0; i < memory.bytes() / 8; ++i) {
+        state = state * 6364136223846793005ull + 1442695040888963407ull;
+        memory.longs()[i] = state ^ (state >> 29);
+      }
+    };
+    for (const MappedMemory& memory : l2bm_) fill(memory);
+    for (const MappedMemory& memory : pdm_) fill(memory);
+  }
+
+  // -------------------------------------------------------------------------------------------------
+  // Execution. Consecutive nodes that reach no further than an L2B form a stretch, which runs L2B by L2B
+  // (or L1B by L1B) on all threads, so that the memories of an L1B stay in the cache of one core.
+
+  void run_global(const std::vector<Node>& nodes, int depth, Counters& counters) {
+    size_t i = 0;
+    while (i < nodes.size() && !stopped_) {
+      size_t end = i;
+      Reach reach = Reach::kL1b;
+      RunStats stretch;
+      while (end < nodes.size() && nodes[end].reach != Reach::kGlobal) {
+        reach = std::max(reach, nodes[end].reach);
+        stretch += nodes[end].stats;
+        ++end;
+      }
+      if (end > i) {
+        run_stretch({nodes.data() + i, end - i}, reach, stretch, depth, counters);
+        i = end;
+        continue;
+      }
+      run_global_node(nodes[i], depth, counters);
+      ++i;
+    }
+    if (depth == 0) stopped_ = false;
+  }
+
+  void run_stretch(std::span<const Node> nodes, Reach reach, const RunStats& stretch, int depth,
+                   const Counters& counters) {
+    stats_ += stretch;
+    now_ += stretch.steps * isa::kCyclesPerStep;
+    const bool has_work = std::any_of(nodes.begin(), nodes.end(),
+                                      [](const Node& node) { return node.kind != Node::Kind::kNop; });
+    if (has_work) {
+      // A thread hand-over costs as much as a few steps of an L1B.
+      constexpr int64_t kWorthThreads = 16;
+      const int units = reach == Reach::kL1b ? static_cast<int>(l1bs_.size()) : chip_.l2b_count();
+      auto task = [&](int unit, int thread) {
+        Counters own = counters;
+        if (reach == Reach::kL1b) {
+          run_in_l1b(nodes, l1bs_[unit], depth, own, scratch_[thread]);
+        } else {
+          run_in_l2b(nodes, unit, depth, own, scratch_[thread]);
+        }
+      };
+      if ((stretch.steps - stretch.nops) * static_cast<int64_t>(l1bs_.size()) < kWorthThreads) {
+        for (int unit = 0; unit < units; ++unit) task(unit, 0);
+      } else {
+        pool_.run(units, task);
+      }
+    }
+    if (options_->progress) options_->progress(stats_.steps);
+  }
+
+  static void run_in_l1b(std::span<const Node> nodes, L1b& l1b, int depth, Counters& counters,
+                         Scratch& scratch) {
+    for (const Node& node : nodes) {
+      switch (node.kind) {
+        case Node::Kind::kStep:
+          l1b.run_step(node, counters, scratch);
+          break;
+        case Node::Kind::kLoop:
+          for (int64_t k = 0; k < node.count; ++k) {
+            counters[depth] = k;
+            run_in_l1b(node.body, l1b, depth + 1, counters, scratch);
+          }
+          break;
+        case Node::Kind::kMask:
+          l1b.set_block_mask(*node.mask);
+          break;
+        default:
+          break;
+      }
+    }
+  }
+
+  void run_in_l2b(std::span<const Node> nodes, int l2b, int depth, Counters& counters, Scratch& scratch) {
+    const std::span<L1b> l1bs(l1bs_.data() + static_cast<ptrdiff_t>(l2b) * chip_.l1b_per_l2b,
+                              static_cast<size_t>(chip_.l1b_per_l2b));
+    size_t i = 0;
+    while (i < nodes.size()) {
+      size_t end = i;
+      while (end < nodes.size() && nodes[end].reach == Reach::kL1b) ++end;
+      if (end > i) {
+        for (L1b& l1b : l1bs) run_in_l1b(nodes.subspan(i, end - i), l1b, depth, counters, scratch);
+        i = end;
+        continue;
+      }
+      const Node& node = nodes[i++];
+      if (node.kind == Node::Kind::kLoop) {
+        for (int64_t k = 0; k < node.count; ++k) {
+          counters[depth] = k;
+          run_in_l2b(node.body, l2b, depth + 1, counters, scratch);
+        }
+      } else {
+        run_step_in_l2b(node, l2b, l1bs, counters, scratch);
+      }
+    }
+  }
+
+  /// What an L2BM instruction read, waiting for the rest of the step.
+  struct L2bWrite {
+    uint64_t* memory;
+    int64_t size;
+    int64_t address;
+    std::vector<uint64_t> data;
+  };
+
+  void run_step_in_l2b(const Node& node, int l2b, std::span<L1b> l1bs, const Counters& counters,
+                       Scratch& scratch) {
+    std::vector<L2bWrite> writes;
+    for (const MicroOp& op : node.l2b_ops) read_l2b_operation(op, l2b, l1bs, counters, writes);
+    for (L1b& l1b : l1bs) l1b.run_step(node, counters, scratch);
+    for (const L2bWrite& write : writes) {
+      for (size_t i = 0; i < write.data.size(); ++i) {
+        write.memory[wrap(write.address + static_cast<int64_t>(i), write.size)] = write.data[i];
+      }
+    }
+  }
+
+  void read_l2b_operation(const MicroOp& op, int l2b, std::span<L1b> l1bs, const Counters& counters,
+                          std::vector<L2bWrite>& writes) const {
+    if (op.opcode == Opcode::kL2bmdars || op.opcode == Opcode::kL2bmdarw) return;
+    const int count = chip_.l1b_per_l2b;
+    const int64_t stride = chip_.l2bmd_lw_per_cycle();  // of a cycle in the L2BM, where L1Bs differ
+    const int64_t from = op.sources[0].resolve(counters);
+    const int64_t to = op.destinations[0].resolve(counters);
+    uint64_t* l2bm = l2bm_[l2b].longs();
+    auto l2bm_at = [&](int64_t address) { return l2bm[wrap(address, chip_.memory.l2bm_lw)]; };
+    auto l1bm_at = [&](int b, int64_t address) {
+      return l1bs[b].l1bm()[wrap(address, chip_.memory.l1bm_lw)];
+    };
+    auto write_l1bm = [&](int b, int64_t address, std::vector<uint64_t> data) {
+      writes.push_back({l1bs[b].l1bm(), chip_.memory.l1bm_lw, address, std::move(data)});
+    };
+    auto write_l2bm = [&](int64_t address, std::vector<uint64_t> data) {
+      writes.push_back({l2bm, chip_.memory.l2bm_lw, address, std::move(data)});
+    };
+    switch (op.opcode) {
+      case Opcode::kL2bmb:
+      case Opcode::kL2bmb2:
+        for (int b = 0; b < count; ++b) {
+          if (!op.l1b_set.contains(b, count)) continue;
+          std::vector<uint64_t> data(64);
+          for (int64_t i = 0; i < 64; ++i) {
+            const int64_t offset =
+                op.opcode == Opcode::kL2bmb ? i : stride * (i / 16) + 16 * (b >> 1) + i % 16;
+            data[i] = l2bm_at(from + offset);
+          }
+          write_l1bm(b, to, std::move(data));
+        }
+        break;
+      case Opcode::kL2bmd:
+        if (op.sources[0].space == Space::kL2bm) {
+          for (int b = 0; b < count; ++b) {
+            if (!op.l1b_set.contains(b, count)) continue;
+            std::vector<uint64_t> data(32);
+            for (int64_t i = 0; i < 32; ++i) data[i] = l2bm_at(from + stride * (i / 8) + 8 * b + i % 8);
+            write_l1bm(b, to, std::move(data));
+          }
+        } else {
+          std::vector<uint64_t> data(4 * stride);
+          for (int64_t c = 0; c < 4; ++c) {
+            for (int b = 0; b < count; ++b) {
+              for (int64_t i = 0; i < 8; ++i) data[stride * c + 8 * b + i] = l1bm_at(b, from + 8 * c + i);
+            }
+          }
+          write_l2bm(to, std::move(data));
+        }
+        break;
+      case Opcode::kL2bm: {
+        std::vector<uint64_t> data(64);
+        for (int64_t i = 0; i < 64; ++i) data[i] = l1bm_at(op.unit_number, from + i);
+        write_l2bm(to, std::move(data));
+        break;
+      }
+      case Opcode::kL2bmr: {
+        std::vector<uint64_t> data(64);
+        std::array<uint64_t, 64> values;
+        for (int64_t i = 0; i < 64; ++i) {
+          size_t used = 0;
+          for (int b = 0; b < count; ++b) {
+            if (op.l1b_set.contains(b, count)) values[used++] = l1bm_at(b, from + i);
+          }
+          if (used > 0) data[i] = reduce_long({values.data(), used}, op.reduce_op, op.precision);
+        }
+        write_l2bm(to, std::move(data));
+        break;
+      }
+      case Opcode::kL2bmr2:
+        for (int64_t c = 0; c < 4; ++c) {
+          std::vector<uint64_t> data(16 * (count / 2));
+          for (int q = 0; q < count / 2; ++q) {
+            for (int64_t i = 0; i < 16; ++i) {
+              const std::array<uint64_t, 2> pair{l1bm_at(2 * q, from + 16 * c + i),
+                                                 l1bm_at(2 * q + 1, from + 16 * c + i)};
+              data[16 * q + i] = reduce_long(pair, op.reduce_op, op.precision);
+            }
+          }
+          write_l2bm(to + stride * c, std::move(data));
+        }
+        break;
+      case Opcode::kL2bmi: {
+        const int ignore = op.l1b_set.ignore_mask;
+        for (int s = 0; s < count; ++s) {
+          if (!op.l1b_set.contains(s, count)) continue;
+          std::vector<uint64_t> data(64);
+          for (int64_t i = 0; i < 64; ++i) data[i] = l1bm_at(s, from + i);
+          for (int d = 0; d < count; ++d) {
+            if ((d & ignore) == (s & ignore)) write_l1bm(d, to, data);
+          }
+        }
+        break;
+      }
+      default:
+        throw isa::InternalError("internal error in simulator: not an L2BM instruction");
+    }
+  }
+
+  void run_global_node(const Node& node, int depth, Counters& counters) {
+    switch (node.kind) {
+      case Node::Kind::kLoop:
+        for (int64_t k = 0; k < node.count && !stopped_; ++k) {
+          counters[depth] = k;
+          run_global(node.body, depth + 1, counters);
+        }
+        break;
+      case Node::Kind::kStep:
+        run_dar_operations(node, counters);
+        run_stretch_of_one(node, depth, counters);
+        break;
+      case Node::Kind::kWait:
+        wait(node.wait_tag);
+        stats_ += node.stats;
+        now_ += isa::kCyclesPerStep;
+        break;
+      case Node::Kind::kMv:
+        run_mv(node, counters);
+        break;
+      case Node::Kind::kGet:
+        if (options_->dump) {
+          debug_get(
+              *node.get, chip_,
+              [this](Space space, const Place& place, int64_t address) {
+                return read(space, place, address);
+              },
+              options_->dump);
+        }
+        break;
+      case Node::Kind::kSet:
+        debug_set(*node.set, chip_, [this](Space space, const Place& place, int64_t address, uint64_t value) {
+          write(space, place, address, value);
+        });
+        break;
+      case Node::Kind::kPreload: {
+        const isa::DramPreload& preload = *node.preload;
+        std::copy(preload.payload.begin(), preload.payload.end(),
+                  host_range(Space::kDram, preload.group, preload.address, preload.payload.size()));
+        break;
+      }
+      case Node::Kind::kQuit:
+        stopped_ = true;
+        break;
+      default:
+        break;
+    }
+  }
+
+  void run_stretch_of_one(const Node& node, int depth, const Counters& counters) {
+    run_stretch({&node, 1}, Reach::kL2b, node.stats, depth, counters);
+  }
+
+  // -------------------------------------------------------------------------------------------------
+  // DAR.
+
+  struct DarStage {
+    std::array<uint32_t, kDarStageEntries> entries{};
+    int64_t destination = 0;
+    int position = kDarStageEntries;  ///< of the next entry to write
+  };
+
+  void run_dar_operations(const Node& node, const Counters& counters) {
+    // The writer sees the stage as it was before this step.
+    for (const MicroOp& op : node.l2b_ops) {
+      if (op.opcode != Opcode::kL2bmdarw) continue;
+      for (int g = 0; g < chip_.groups; ++g) {
+        DarStage& stage = dar_stage_[g];
+        for (int c = 0; c < isa::kCyclesPerStep && stage.position < kDarStageEntries; ++c, ++stage.position) {
+          dar_[g][wrap(stage.destination + stage.position, chip_.memory.dar_entries)] =
+              stage.entries[stage.position];
+        }
+      }
+    }
+    for (const MicroOp& op : node.l2b_ops) {
+      if (op.opcode != Opcode::kL2bmdars) continue;
+      const int64_t from = op.sources[0].resolve(counters);
+      const int l = std::max<int>(op.sources[0].unit, 0);
+      for (int g = 0; g < chip_.groups; ++g) {
+        const uint64_t* l2bm = l2bm_[g * chip_.l2b_per_group + l].longs();
+        DarStage& stage = dar_stage_[g];
+        for (int i = 0; i < kDarStageEntries / 2; ++i) {
+          const uint64_t value = l2bm[wrap(from + i, chip_.memory.l2bm_lw)];
+          stage.entries[2 * i] = static_cast<uint32_t>(value >> 32);
+          stage.entries[2 * i + 1] = static_cast<uint32_t>(value);
+        }
+        stage.destination = op.destinations[0].resolve(counters);
+        stage.position = 0;
+      }
+    }
+  }
+
+  // -------------------------------------------------------------------------------------------------
+  // Time and MV.
+
+  void wait(int tag) {
+    const auto done = tag_done_.find(tag);
+    if (done == tag_done_.end() || done->second <= now_) return;
+    stats_.wait_cycles += done->second - now_;
+    now_ = done->second;
+  }
+
+  void account_mv(const Node& node) {
+    const isa::Instruction& mv = *node.mv;
+    ++stats_.mvs;
+    stats_.mv_lw += mv.size_lw;
+    std::vector<bool> used(chip_.groups, false);
+    bool any = false;
+    for (const MicroOperand* side : {&node.mv_source, &node.mv_destination}) {
+      if (side->group >= 0) used[side->group] = any = true;
+    }
+    int64_t start = now_;
+    for (int g = 0; g < chip_.groups; ++g) {
+      if (!any || used[g]) start = std::max(start, group_free_[g]);
+    }
+    const int64_t end = start + node.mv_cycles;
+    for (int g = 0; g < chip_.groups; ++g) {
+      if (!any || used[g]) group_free_[g] = end;
+    }
+    if (mv.tag > 0) tag_done_[mv.tag] = end;
+  }
+
+  /// One side of a transfer: 16 LW of memory at the i-th LW of the side.
+  uint64_t* mv_chunk(const Node& node, const MicroOperand& side, int group, int l2b, int64_t base,
+                     int64_t i) const {
+    const MappedMemory* memory = nullptr;
+    int64_t size = 0;
+    int64_t address = base + i;
+    switch (side.space) {
+      case Space::kPdm:
+        memory = &pdm_[group];
+        size = chip_.memory.pdm_lw;
+        break;
+      case Space::kL2bm:
+        memory = &l2bm_[group * chip_.l2b_per_group + l2b];
+        size = chip_.memory.l2bm_lw;
+        break;
+      case Space::kDramIndirect: {
+        const int64_t n = std::max(node.mv->indirect_n, 1);
+        const int64_t block = i / kMvUnit;
+        const int64_t entry = dar_[group][wrap(base + block / n, chip_.memory.dar_entries)];
+        address = kMvUnit * entry + (block % n) * kMvUnit + i % kMvUnit;
+        memory = &dram_[group];
+        size = chip_.memory.dram_lw;
+        break;
+      }
+      case Space::kDram:
+        memory = &dram_[group];
+        size = chip_.memory.dram_lw;
+        break;
+      default:
+        throw isa::InternalError("internal error in simulator: not a side of an MV");
+    }
+    if (address < 0 || address + kMvUnit > size) {
+      throw isa::UserError(fmt::format("{}: '{}' touches LW {} to {} of {} of group {}; allowed are 0 to {}",
+                                       place_of(node), isa::mnemonic(*node.mv), address,
+                                       address + kMvUnit - 1,
+                                       side.space == Space::kPdm    ? "the PDM"
+                                       : side.space == Space::kL2bm ? "an L2BM"
+                                                                    : "the DRAM",
+                                       group, size - 1));
+    }
+    return memory->longs() + address;
+  }
+
+  void run_mv(const Node& node, const Counters& counters) {
+    account_mv(node);
+    const isa::Instruction& mv = *node.mv;
+    if (mv.opcode == Opcode::kMvnop) return;
+    if (mv.size_lw <= 0 || mv.size_lw % kMvUnit != 0) {
+      throw isa::UserError(fmt::format("{}: '{}' of {} LW; allowed are multiples of 64", place_of(node),
+                                       isa::mnemonic(mv), mv.size_lw));
+    }
+    const MicroOperand& source = node.mv_source;
+    const MicroOperand& destination = node.mv_destination;
+    const int64_t from = source.resolve(counters);
+    const int64_t to = destination.resolve(counters);
+    const int64_t n = mv.size_lw;
+    const int groups = chip_.groups;
+    const int per_group = chip_.l2b_per_group;
+    const int l2bs = chip_.l2b_count();
+    const int source_group = std::max<int>(source.group, 0);
+    const int destination_group = std::max<int>(destination.group, 0);
+    const int source_l2b = std::max<int>(source.unit, 0);
+    const int destination_l2b = std::max<int>(destination.unit, 0);
+    auto in = [&](int group, int l2b, int64_t i) { return mv_chunk(node, source, group, l2b, from, i); };
+    auto out = [&](int group, int l2b, int64_t i) { return mv_chunk(node, destination, group, l2b, to, i); };
+    auto copy = [](uint64_t* target, const uint64_t* data) { std::memmove(target, data, kMvUnit * 8); };
+
+    switch (mv.opcode) {
+      case Opcode::kMvp: {
+        const bool everywhere = source.group < 0 && destination.group < 0;
+        // Source and destination may overlap: read all, then write.
+        std::vector<uint64_t> data(static_cast<size_t>(n));
+        for (int g = 0; g < (everywhere ? groups : 1); ++g) {
+          for (int64_t i = 0; i < n; i += kMvUnit) {
+            copy(data.data() + i, in(everywhere ? g : source_group, source_l2b, i));
+          }
+          for (int64_t i = 0; i < n; i += kMvUnit) {
+            copy(out(everywhere ? g : destination_group, destination_l2b, i), data.data() + i);
+          }
+        }
+        break;
+      }
+      case Opcode::kMvb:
+        for (int64_t i = 0; i < n; i += kMvUnit) {
+          const uint64_t* data = in(source_group, 0, i);
+          for (int q = 0; q < l2bs; ++q) copy(out(q / per_group, q % per_group, i), data);
+        }
+        break;
+      case Opcode::kMvb2:
+        for (int64_t i = 0; i < n; i += kMvUnit) {
+          for (int q = 0; q < l2bs; ++q) copy(out(q / per_group, q % per_group, i), in(q / per_group, 0, i));
+        }
+        break;
+      case Opcode::kMvb4:
+        for (int64_t i = 0; i < n; i += kMvUnit) {
+          const int64_t unit = i / kMvUnit;
+          const uint64_t* data = in(static_cast<int>(unit % groups), 0, unit / groups * kMvUnit);
+          for (int q = 0; q < l2bs; ++q) copy(out(q / per_group, q % per_group, i), data);
+        }
+        break;
+      case Opcode::kMvd: {
+        // The PDM side is linear; units go round over the groups (DRAM) or the L2Bs.
+        const bool gathers = destination.space == Space::kPdm;
+        const bool over_l2bs = (gathers ? source : destination).space == Space::kL2bm;
+        const int parts = over_l2bs ? l2bs : groups;
+        for (int64_t i = 0; i < n; i += kMvUnit) {
+          const int64_t unit = i / kMvUnit;
+          const int part = static_cast<int>(unit % parts);
+          const int group = over_l2bs ? part / per_group : part;
+          const int l2b = over_l2bs ? part % per_group : 0;
+          const int64_t narrow = unit / parts * kMvUnit;
+          if (gathers) {
+            copy(out(destination_group, 0, i), in(group, l2b, narrow));
+          } else {
+            copy(out(group, l2b, narrow), in(source_group, 0, i));
+          }
+        }
+        break;
+      }
+      case Opcode::kMvr:
+        for (int64_t i = 0; i < n; i += kMvUnit) {
+          std::vector<const uint64_t*> values;
+          for (int q = 0; q < l2bs; ++q) values.push_back(in(q / per_group, q % per_group, i));
+          reduce_chunk(mv, values, per_group, out(destination_group, 0, i));
+        }
+        break;
+      case Opcode::kMvr2:
+        for (int g = 0; g < groups; ++g) {
+          for (int64_t i = 0; i < n; i += kMvUnit) {
+            std::vector<const uint64_t*> values;
+            for (int l = 0; l < per_group; ++l) values.push_back(in(g, l, i));
+            reduce_chunk(mv, values, per_group, out(g, 0, i));
+          }
+        }
+        break;
+      case Opcode::kMvr4:
+        for (int64_t i = 0; i < n; i += kMvUnit) {
+          const int64_t unit = i / kMvUnit;
+          std::vector<const uint64_t*> values;
+          for (int g = 0; g < groups; ++g) values.push_back(in(g, 0, i));
+          reduce_chunk(mv, values, 1, out(static_cast<int>(unit % groups), 0, unit / groups * kMvUnit));
+        }
+        break;
+      default:
+        throw isa::InternalError("internal error in simulator: not an MV");
+    }
+  }
+
+  /// Reduces within each group first (`per_group` neighbours), then over the groups.
+  static void reduce_chunk(const isa::Instruction& mv, const std::vector<const uint64_t*>& values,
+                           int per_group, uint64_t* out) {
+    std::array<uint64_t, 64> stage;
+    std::array<uint64_t, 64> members;
+    std::array<uint64_t, kMvUnit> result;
+    for (int64_t i = 0; i < kMvUnit; ++i) {
+      size_t count = 0;
+      for (size_t first = 0; first < values.size(); first += static_cast<size_t>(per_group)) {
+        for (int k = 0; k < per_group; ++k) members[k] = values[first + k][i];
+        stage[count++] =
+            reduce_long({members.data(), static_cast<size_t>(per_group)}, mv.reduce_op, mv.precision);
+      }
+      result[i] = count == 1 ? stage[0] : reduce_long({stage.data(), count}, mv.reduce_op, mv.precision);
+    }
+    std::copy(result.begin(), result.end(), out);
+  }
+
+  isa::Chip chip_;
+  const KernelTable* kernels_;
+  ThreadPool pool_;
+  std::vector<MappedMemory> dram_;  ///< per group
+  std::vector<MappedMemory> pdm_;
+  std::vector<std::vector<uint32_t>> dar_;
+  std::vector<DarStage> dar_stage_;
+  std::vector<MappedMemory> l2bm_;  ///< per L2B
+  std::vector<L1b> l1bs_;           ///< L2B by L2B
+  std::vector<Scratch> scratch_;    ///< per thread
+  // Of the present run.
+  const isa::Program* program_ = nullptr;
+  const RunOptions* options_ = nullptr;
+  RunStats stats_;
+  int64_t now_ = 0;  ///< cycles
+  std::vector<int64_t> group_free_;
+  std::map<int, int64_t> tag_done_;
+  bool stopped_ = false;  ///< by quit
+};
+
+Machine::Machine(const isa::Chip& chip, const MachineOptions& options)
+    : impl_(std::make_unique<Impl>(chip, options)) {}
+Machine::~Machine() = default;
+Machine::Machine(Machine&&) noexcept = default;
+Machine& Machine::operator=(Machine&&) noexcept = default;
+
+const isa::Chip& Machine::chip() const {
+  return impl_->chip();
+}
+
+RunStats Machine::run(const isa::Program& program, const RunOptions& options) {
+  return impl_->run(program, options);
+}
+
+void Machine::write_dram(int group, int64_t address, std::span<const uint64_t> data) {
+  std::copy(data.begin(), data.end(), impl_->host_range(Space::kDram, group, address, data.size()));
+}
+void Machine::read_dram(int group, int64_t address, std::span<uint64_t> data) const {
+  const uint64_t* from = impl_->host_range(Space::kDram, group, address, data.size());
+  std::copy(from, from + data.size(), data.begin());
+}
+void Machine::write_pdm(int group, int64_t address, std::span<const uint64_t> data) {
+  std::copy(data.begin(), data.end(), impl_->host_range(Space::kPdm, group, address, data.size()));
+}
+void Machine::read_pdm(int group, int64_t address, std::span<uint64_t> data) const {
+  const uint64_t* from = impl_->host_range(Space::kPdm, group, address, data.size());
+  std::copy(from, from + data.size(), data.begin());
+}
+
+uint64_t Machine::read(isa::Space space, const Place& place, int64_t address) const {
+  return impl_->read(space, place, address);
+}
+void Machine::write(isa::Space space, const Place& place, int64_t address, uint64_t value) {
+  impl_->write(space, place, address, value);
+}
+
+}  // namespace kodama::simulator

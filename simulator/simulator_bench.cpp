@@ -1,0 +1,171 @@
+#include <benchmark/benchmark.h>
+
+#include <string>
+
+#include "isa/chip.h"
+#include "isa/program.h"
+#include "simulator/machine.h"
+
+/// Steps per second of the engine on the whole mncore2 chip. The argument is the number of threads.
+namespace kodama::simulator {
+namespace {
+
+using isa::Instruction;
+using isa::Opcode;
+using isa::Operand;
+using isa::Precision;
+using isa::Space;
+using isa::Width;
+
+Operand memory(Space space, Width width, int64_t base, std::vector<int64_t> strides = {}) {
+  Operand operand;
+  operand.space = space;
+  operand.width = width;
+  operand.base = base;
+  operand.stride = isa::words(width);
+  operand.loop_strides = std::move(strides);
+  return operand;
+}
+
+Instruction instruction(Opcode opcode, Precision precision, std::vector<Operand> sources,
+                        std::vector<Operand> destinations) {
+  Instruction result;
+  result.opcode = opcode;
+  result.precision = precision;
+  result.sources = std::move(sources);
+  result.destinations = std::move(destinations);
+  return result;
+}
+
+isa::Statement step(std::vector<Instruction> instructions) {
+  return {isa::Step{std::move(instructions)}, 0};
+}
+
+constexpr int64_t kSteps = 512;
+
+isa::Program looped(std::vector<Instruction> instructions) {
+  isa::Program program;
+  isa::Loop loop;
+  loop.count = kSteps;
+  loop.body.push_back(step(std::move(instructions)));
+  program.statements.push_back({std::move(loop), 0});
+  return program;
+}
+
+/// Fills LM0, LM1 and the register files with ordinary numbers and block floats of `precision`.
+void prepare(Machine& machine, Precision precision) {
+  const isa::Chip& chip = machine.chip();
+  uint64_t state = 1;
+  auto number = [&](int bits) {
+    state = state * 6364136223846793005ull + 1442695040888963407ull;
+    const uint64_t random = state >> 20;
+    if (bits == 16) return (random & 0x81ff) | 31ull << 9;
+    return (random & 0x807fffff) | 127ull << 23;
+  };
+  auto set = [&](Space space, int64_t words, int bits) {
+    isa::Program program;
+    for (int64_t address = 0; address < words; address += 2) {
+      isa::DebugSet statement;
+      statement.space = space;
+      statement.address = address;
+      statement.payload.push_back(bits == 16
+                                      ? number(16) << 48 | number(16) << 32 | number(16) << 16 | number(16)
+                                      : number(32) << 32 | number(32));
+      program.statements.push_back({statement, 0});
+    }
+    machine.run(program);
+  };
+  const int bits = precision == Precision::kHalf ? 16 : 32;
+  set(Space::kLm0, 1024, bits);
+  set(Space::kLm1, 1024, bits);
+  set(Space::kGrf0, chip.memory.grf_words, 32);
+  set(Space::kGrf1, chip.memory.grf_words, bits);
+  // Normalize LM0 in place, then fill the matrix register.
+  if (precision == Precision::kNone) return;
+  isa::Program program;
+  isa::Loop loop;
+  loop.count = 128;
+  const Operand block = memory(Space::kLm0, Width::kLong, 0, {8});
+  loop.body.push_back(step({instruction(Opcode::kBfn, precision, {block}, {block})}));
+  program.statements.push_back({std::move(loop), 0});
+  for (int64_t row = 0; row < 16; row += 4) {
+    if (row == 8 && precision != Precision::kHalf) break;
+    Operand matrix;
+    matrix.space = Space::kMatX;
+    matrix.base = row;
+    program.statements.push_back(step(
+        {instruction(Opcode::kMwrite, precision, {memory(Space::kLm0, Width::kLong, 2 * row)}, {matrix})}));
+  }
+  machine.run(program);
+}
+
+void measure(benchmark::State& state, Precision prepared, const isa::Program& program) {
+  MachineOptions options;
+  options.threads = static_cast<int>(state.range(0));
+  Machine machine(isa::find_chip("mncore2"), options);
+  prepare(machine, prepared);
+  machine.run(program);
+  int64_t steps = 0;
+  for (auto _ : state) steps += machine.run(program).steps;
+  state.counters["steps/s"] = benchmark::Counter(static_cast<double>(steps), benchmark::Counter::kIsRate);
+}
+
+void dense_matrix(benchmark::State& state, Precision precision) {
+  Operand matrix;
+  matrix.space = Space::kMatX;
+  const Width out = precision == Precision::kHalf ? Width::kDoubleLong : Width::kLong;
+  Operand accumulator = memory(Space::kGrf0, out, 0);
+  measure(
+      state, precision,
+      looped({instruction(Opcode::kMfma, precision,
+                          {matrix, memory(Space::kLm0, Width::kLong, 0, {2}), accumulator}, {accumulator})}));
+}
+void gmfma(benchmark::State& state) {
+  dense_matrix(state, Precision::kGFloat);
+}
+void hmfma(benchmark::State& state) {
+  dense_matrix(state, Precision::kHalf);
+}
+void fmfma(benchmark::State& state) {
+  dense_matrix(state, Precision::kFloat);
+}
+
+void fvfma(benchmark::State& state) {
+  const Operand accumulator = memory(Space::kGrf0, Width::kLong, 0);
+  measure(state, Precision::kNone,
+          looped({instruction(Opcode::kVfma, Precision::kFloat,
+                              {memory(Space::kLm0, Width::kLong, 0, {2}),
+                               memory(Space::kLm1, Width::kLong, 0, {2}), accumulator},
+                              {accumulator})}));
+}
+
+void alu_and_l1bm(benchmark::State& state) {
+  Operand source;
+  source.space = Space::kL1bm;
+  source.loop_strides = {8};
+  measure(
+      state, Precision::kNone,
+      looped({instruction(Opcode::kAdd, Precision::kInt,
+                          {memory(Space::kLm0, Width::kLong, 0, {2}), memory(Space::kGrf0, Width::kLong, 8)},
+                          {memory(Space::kGrf1, Width::kLong, 0)}),
+              instruction(Opcode::kL1bmd, Precision::kNone, {source},
+                          {memory(Space::kLm1, Width::kLong, 0, {2})})}));
+}
+
+void nop(benchmark::State& state) {
+  isa::Program program;
+  for (int64_t i = 0; i < kSteps; ++i) program.statements.push_back({isa::Nop{}, 0});
+  measure(state, Precision::kNone, program);
+}
+
+BENCHMARK(gmfma)->Arg(1)->Arg(2)->UseRealTime();
+BENCHMARK(hmfma)->Arg(1)->Arg(2)->UseRealTime();
+BENCHMARK(fmfma)->Arg(1)->Arg(2)->UseRealTime();
+BENCHMARK(fvfma)->Arg(1)->Arg(2)->UseRealTime();
+BENCHMARK(alu_and_l1bm)->Arg(1)->Arg(2)->UseRealTime();
+BENCHMARK(nop)->Arg(1)->UseRealTime();
+
+}  // namespace
+}  // namespace kodama::simulator
+
+BENCHMARK_MAIN();
