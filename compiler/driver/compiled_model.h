@@ -1,0 +1,105 @@
+#pragma once
+
+#include <onnx/onnx_pb.h>
+
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "compiler/kernels/kernel.h"
+#include "compiler/kernels/stream_image.h"
+#include "compiler/layers/layer_graph.h"
+#include "isa/chip.h"
+#include "isa/program.h"
+#include "scheduler/passes.h"
+
+/// A compiled model: what `kodama compile` writes and `kodama sim` and `kodama run` execute.
+///
+/// The model is a sequence of stages over tensors in the host's memory. A chip stage sends operands (each in
+/// its layout, to its address in DRAM), runs one program and fetches the result. Move stages permute on the
+/// host, Host stages run ONNX nodes on the CPU reference. Constant operands are in DRAM before the first
+/// stage runs.
+namespace kodama::compiler {
+
+/// A stream of a chip stage and where it is in every group's DRAM.
+struct StreamBinding {
+  StreamPlacement placement;  ///< placement.access.tensor names the tensor
+  int64_t dram_address = 0;   ///< LW
+  bool preloaded = false;     ///< constant: in the image, not sent
+};
+
+struct ChipStage {
+  std::string kernel;
+  std::string description;
+  int64_t predicted_cycles = 0;
+  std::vector<StreamBinding> operands;
+  StreamBinding result;
+  isa::Program program;
+};
+struct MoveStage {
+  MoveLayer move;
+};
+struct HostStage {
+  std::vector<onnx::NodeProto> nodes;
+  std::string reason;
+};
+
+struct Stage {
+  std::string name;
+  LayerKind kind = LayerKind::kHost;
+  std::vector<std::string> onnx_ops;
+  std::vector<std::string> onnx_nodes;
+  std::vector<TensorId> inputs;  ///< Move: one per piece; Host: of all nodes by name; -1 = omitted
+  std::vector<TensorId> outputs;
+  std::string operation;  ///< one line: what it computes
+  std::variant<ChipStage, MoveStage, HostStage> body;
+
+  bool on_chip() const { return std::holds_alternative<ChipStage>(body); }
+};
+
+struct CompiledModel {
+  std::string name;
+  isa::Chip chip;
+  MatrixPrecision precision = MatrixPrecision::kGFloat;
+  std::map<std::string, int64_t> opset;
+  /// Types, shapes, aliases and constants (those that some stage reads on the host).
+  std::vector<LayerTensor> tensors;
+  std::vector<TensorId> inputs;
+  std::vector<TensorId> outputs;
+  std::vector<Stage> stages;
+  /// Contents of DRAM that are written once, before the first stage.
+  struct Preload {
+    std::string name;
+    int64_t dram_address = 0;
+    StreamImage image;
+  };
+  std::vector<Preload> preloads;
+
+  TensorId storage(TensorId id) const;
+};
+
+struct CompileOptions {
+  MatrixPrecision precision = MatrixPrecision::kGFloat;
+  scheduler::PipelineChoice passes;
+  LoweringOptions lowering;
+  /// Names of graph passes, layer passes, "plan", "tile", "machine", or scheduler passes whose result
+  /// `dump` receives; "all" = every one.
+  std::set<std::string> dump_after;
+  /// (pass, what: layer or model name, extension, text or bytes).
+  std::function<void(const std::string&, const std::string&, const std::string&, const std::string&)> dump;
+  /// (done, total, what) while compiling.
+  std::function<void(int64_t, int64_t, const std::string&)> progress;
+};
+
+/// Compiles a model that import_model has made. `prepared`, if not null, receives the model after the graph
+/// passes, whose value names the layers' tensors carry.
+CompiledModel compile_model(const onnx::ModelProto& model, const isa::Chip& chip,
+                            const CompileOptions& options, onnx::ModelProto* prepared = nullptr);
+
+/// Names that dump_after understands, in pipeline order.
+std::vector<std::string> dump_points();
+
+}  // namespace kodama::compiler

@@ -1,0 +1,198 @@
+#include "compiler/driver/node_tests.h"
+
+#include <fmt/format.h>
+#include <fmt/ostream.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <ostream>
+#include <regex>
+
+#include "compiler/driver/progress.h"
+#include "compiler/reference/onnx_backend_test.h"
+
+namespace kodama::compiler {
+namespace {
+
+bool is_float_type(DataType type) {
+  return type == onnx::TensorProto_DataType_FLOAT || type == onnx::TensorProto_DataType_DOUBLE ||
+         type == onnx::TensorProto_DataType_FLOAT16 || type == onnx::TensorProto_DataType_BFLOAT16;
+}
+
+/// A number that the chip's single precision does not have.
+bool chip_lacks(double value) {
+  return std::isnan(value) ||
+         (value != 0 && std::abs(value) < static_cast<double>(std::numeric_limits<float>::min()));
+}
+
+bool holds_lacking_number(const Tensor& tensor) {
+  if (!is_float_type(tensor.type())) return false;
+  for (int64_t k = 0; k < tensor.size(); ++k) {
+    if (chip_lacks(element_as_double(tensor, k))) return true;
+  }
+  return false;
+}
+
+/// Whether all differences are explained by numbers that the chip lacks: each differing element expects
+/// one, or an input holds one.
+bool explained_by_number_format(const TensorMap& actual, const BackendTestData& data,
+                                const BackendTestTolerance& tolerance) {
+  for (const auto& [name, tensor] : data.inputs) {
+    if (holds_lacking_number(tensor)) return true;
+  }
+  for (const auto& [name, expected] : data.outputs) {
+    const auto found = actual.find(name);
+    if (found == actual.end() || found->second.type() != expected.type() ||
+        found->second.shape() != expected.shape() || !is_float_type(expected.type())) {
+      return false;
+    }
+    for (int64_t k = 0; k < expected.size(); ++k) {
+      const double e = element_as_double(expected, k);
+      const double a = element_as_double(found->second, k);
+      const bool close = a == e || std::abs(a - e) <= tolerance.absolute + tolerance.relative * std::abs(e);
+      if (!close && !chip_lacks(e)) return false;
+    }
+  }
+  return true;
+}
+
+void run_reference(const BackendTestCase& test, NodeTestResult& result) {
+  try {
+    for (const BackendTestData& data : test.data_sets) {
+      const std::string difference = compare_with_expected(run_graph(test.model, data.inputs), data.outputs);
+      if (!difference.empty()) {
+        result.reference = NodeTestStatus::kFailed;
+        result.reference_reason = difference;
+        return;
+      }
+    }
+    result.reference = NodeTestStatus::kPassed;
+  } catch (const isa::UnsupportedError& error) {
+    result.reference_reason = error.what();
+  } catch (const isa::Error& error) {
+    result.reference = NodeTestStatus::kFailed;
+    result.reference_reason = error.what();
+  }
+}
+
+void run_chip(const BackendTestCase& test, const isa::Chip& chip, const NodeTestRequest& request,
+              NodeTestResult& result) {
+  try {
+    const onnx::ModelProto imported = import_model(test.model, {}, test.name);
+    CompileOptions options;
+    options.precision = parse_matrix_precision(request.precision);
+    const CompiledModel model = compile_model(imported, chip, options);
+    RunnerOptions runner_options;
+    runner_options.machine.threads = request.threads;
+    ModelRunner runner(model, runner_options);
+    for (const BackendTestData& data : test.data_sets) {
+      const TensorMap actual = runner.run(data.inputs).outputs;
+      const std::string difference = compare_with_expected(actual, data.outputs);
+      if (difference.empty()) continue;
+      const bool limited = explained_by_number_format(actual, data, {});
+      result.chip = limited ? NodeTestStatus::kLimited : NodeTestStatus::kFailed;
+      result.chip_reason = limited ? "the chip has no NaN and no subnormals: " + difference : difference;
+      return;
+    }
+    result.chip = NodeTestStatus::kPassed;
+    std::vector<std::string> reasons;
+    bool uses_chip = false;
+    for (const Stage& stage : model.stages) {
+      uses_chip |= stage.kind != LayerKind::kHost;
+      if (const auto* host = std::get_if<HostStage>(&stage.body)) {
+        reasons.push_back(fmt::format("{}: {}", fmt::join(stage.onnx_ops, "+"), host->reason));
+      }
+    }
+    if (!reasons.empty()) result.chip = NodeTestStatus::kHost;
+    result.chip_reason = fmt::format("{}{}", fmt::join(reasons, "; "),
+                                     !reasons.empty() && uses_chip ? " (rest on the chip)" : "");
+  } catch (const isa::UnsupportedError& error) {
+    result.chip_reason = error.what();
+  } catch (const isa::Error& error) {
+    result.chip = NodeTestStatus::kFailed;
+    result.chip_reason = error.what();
+  }
+}
+
+}  // namespace
+
+std::string node_test_status_name(NodeTestStatus status) {
+  constexpr std::array<const char*, 5> kNames = {"passed", "host", "limited", "failed", "skipped"};
+  return kNames[static_cast<size_t>(status)];
+}
+
+std::vector<NodeTestResult> run_node_tests(const NodeTestRequest& request) {
+  std::filesystem::path root = request.directory;
+  if (root.empty()) {
+    const auto found = find_onnx_node_tests();
+    if (!found)
+      throw isa::UserError(
+          "ONNX's node tests are not installed; install libonnx-testdata or give --directory");
+    root = *found;
+  }
+  std::regex filter;
+  try {
+    filter = std::regex(request.filter);
+  } catch (const std::regex_error& error) {
+    throw isa::UserError("--filter " + request.filter + ": is not a regular expression: " + error.what());
+  }
+  const isa::Chip chip = isa::find_chip(request.chip);
+  const std::vector<std::filesystem::path> directories = list_backend_tests(root);
+  if (directories.empty()) throw isa::UserError(root.string() + ": holds no tests");
+  ProgressBar bar("node tests");
+  std::vector<NodeTestResult> results;
+  for (size_t k = 0; k < directories.size(); ++k) {
+    NodeTestResult result;
+    result.name = directories[k].filename().string();
+    bar.update(static_cast<int64_t>(k), static_cast<int64_t>(directories.size()), result.name);
+    if (!request.filter.empty() && !std::regex_search(result.name, filter)) continue;
+    const BackendTestCase test = load_backend_test(directories[k]);
+    for (const onnx::NodeProto& node : test.model.graph().node()) result.operators.push_back(node.op_type());
+    if (!test.skip_reason.empty()) {
+      result.chip_reason = result.reference_reason = test.skip_reason;
+    } else {
+      run_reference(test, result);
+      run_chip(test, chip, request, result);
+    }
+    results.push_back(std::move(result));
+  }
+  return results;
+}
+
+int node_tests_command(const NodeTestRequest& request, std::ostream& out) {
+  const std::vector<NodeTestResult> results = run_node_tests(request);
+  std::array<int, 5> chip{};
+  std::array<int, 5> reference{};
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (const NodeTestResult& result : results) {
+    ++chip[static_cast<size_t>(result.chip)];
+    ++reference[static_cast<size_t>(result.reference)];
+    if (request.verbose || result.chip != NodeTestStatus::kPassed ||
+        result.reference == NodeTestStatus::kFailed) {
+      fmt::print(out, "{:<8} {}{}\n", node_test_status_name(result.chip), result.name,
+                 result.chip_reason.empty() ? "" : ": " + result.chip_reason);
+    }
+    if (result.reference == NodeTestStatus::kFailed) {
+      fmt::print(out, "         {} on the reference: failed: {}\n", result.name, result.reference_reason);
+    }
+    json.push_back({{"name", result.name},
+                    {"operators", result.operators},
+                    {"chip", node_test_status_name(result.chip)},
+                    {"chip_reason", result.chip_reason},
+                    {"reference", node_test_status_name(result.reference)},
+                    {"reference_reason", result.reference_reason}});
+  }
+  const auto print_totals = [&](const char* path, const std::array<int, 5>& counts) {
+    fmt::print(out, "{}: {} passed, {} host, {} limited, {} failed, {} skipped of {}\n", path, counts[0],
+               counts[1], counts[2], counts[3], counts[4], results.size());
+  };
+  print_totals(fmt::format("chip path ({}, {})", request.chip, request.precision).c_str(), chip);
+  print_totals("reference path", reference);
+  if (!request.json_file.empty()) write_file_atomically(request.json_file, json.dump(1) + "\n");
+  return chip[3] + reference[3] == 0 ? kExitOk : kExitOutOfTolerance;
+}
+
+}  // namespace kodama::compiler

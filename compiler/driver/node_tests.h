@@ -1,0 +1,46 @@
+#pragma once
+
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "compiler/driver/session.h"
+
+/// ONNX's own node tests on the chip path and on the reference path.
+namespace kodama::compiler {
+
+enum class NodeTestStatus : uint8_t {
+  kPassed,   ///< computed on the chip (Moves by host permutation included), within ONNX's tolerances
+  kHost,     ///< right, but computed on the host by the CPU reference; the reason names operator and type
+  kLimited,  ///< differs only where the chip has no such number: NaN, or a subnormal
+  kFailed,
+  kSkipped,  ///< not run; the reason says why
+};
+std::string node_test_status_name(NodeTestStatus status);
+
+struct NodeTestResult {
+  std::string name;
+  std::vector<std::string> operators;
+  NodeTestStatus chip = NodeTestStatus::kSkipped;
+  std::string chip_reason;
+  NodeTestStatus reference = NodeTestStatus::kSkipped;  ///< kPassed, kFailed or kSkipped
+  std::string reference_reason;
+};
+
+struct NodeTestRequest {
+  std::string chip = "tiny";
+  std::string precision = "float";
+  std::string directory;  ///< empty: where Debian's libonnx-testdata puts them
+  std::string filter;     ///< regular expression on the test's name; empty = all
+  bool verbose = false;   ///< a line per test, not only per test that did not pass
+  int threads = 0;
+  std::string json_file;
+};
+
+/// Runs the tests in order of their names. UserError if there are none.
+std::vector<NodeTestResult> run_node_tests(const NodeTestRequest& request);
+
+/// Prints results and totals; exit code 1 if any test failed on either path.
+int node_tests_command(const NodeTestRequest& request, std::ostream& out);
+
+}  // namespace kodama::compiler

@@ -1,0 +1,249 @@
+#include "compiler/driver/report.h"
+
+#include <fmt/format.h>
+#include <fmt/ostream.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <ostream>
+
+namespace kodama::compiler {
+namespace {
+
+/// Columns as wide as their widest cell; numbers right aligned.
+class Table {
+ public:
+  explicit Table(std::vector<std::string> header) : rows_{std::move(header)} {}
+  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  void rule() { rules_.push_back(rows_.size()); }
+
+  void print(std::ostream& out, size_t left_columns) const {
+    std::vector<size_t> widths(rows_[0].size(), 0);
+    for (const auto& row : rows_) {
+      for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
+    }
+    size_t total = 0;
+    for (size_t width : widths) total += width + 2;
+    const std::string line(total - 2, '-');
+    for (size_t r = 0; r < rows_.size(); ++r) {
+      if (r == 1 || std::find(rules_.begin(), rules_.end(), r) != rules_.end()) fmt::print(out, "{}\n", line);
+      std::string text;
+      for (size_t c = 0; c < rows_[r].size(); ++c) {
+        if (c > 0) text += "  ";
+        text += c < left_columns ? fmt::format("{:<{}}", rows_[r][c], widths[c])
+                                 : fmt::format("{:>{}}", rows_[r][c], widths[c]);
+      }
+      text.erase(text.find_last_not_of(' ') + 1);
+      fmt::print(out, "{}\n", text);
+    }
+  }
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+  std::vector<size_t> rules_;
+};
+
+std::string shorten(const std::string& text, size_t width) {
+  return text.size() <= width ? text : text.substr(0, width - 2) + "..";
+}
+
+std::string bytes_text(int64_t bytes) {
+  if (bytes < 10'000) return fmt::format("{} B", bytes);
+  if (bytes < 10'000'000) return fmt::format("{:.1f} kB", static_cast<double>(bytes) / 1e3);
+  return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
+}
+
+std::string error_text(double value) {
+  return value == 0 ? "0" : fmt::format("{:.1e}", value);
+}
+
+const Comparison* find_comparison(const Stage& stage, const CompiledModel& model,
+                                  const Comparisons& comparisons) {
+  for (TensorId id : stage.outputs) {
+    if (id < 0) continue;
+    const auto found = comparisons.find(model.tensors[static_cast<size_t>(id)].name);
+    if (found != comparisons.end()) return &found->second;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+void print_layer_table(const CompiledModel& model, const RunOutcome& outcome, const Comparisons& comparisons,
+                       std::ostream& out) {
+  Table table({"#", "layer", "operators", "kind", "output", "where", "steps", "cycles", "link cycles",
+               "host moves", "max abs", "max rel"});
+  for (size_t k = 0; k < model.stages.size(); ++k) {
+    const Stage& stage = model.stages[k];
+    const StageStats& stats = outcome.stages[k];
+    const Comparison* comparison = find_comparison(stage, model, comparisons);
+    const LayerTensor* output = nullptr;
+    for (TensorId id : stage.outputs) {
+      if (id >= 0 && output == nullptr) output = &model.tensors[static_cast<size_t>(id)];
+    }
+    table.add({std::to_string(k), shorten(stage.name, 28),
+               shorten(fmt::format("{}", fmt::join(stage.onnx_ops, "+")), 32), layer_kind_name(stage.kind),
+               output != nullptr ? shape_to_string(output->shape) : "-", stage.on_chip() ? "chip" : "host",
+               stage.on_chip() ? std::to_string(stats.chip.steps) : "-",
+               stage.on_chip() ? std::to_string(stats.chip.cycles) : "-", std::to_string(stats.link_cycles),
+               stats.host_moves == 0
+                   ? "-"
+                   : fmt::format("{} ({})", stats.host_moves, bytes_text(stats.bytes_permuted)),
+               comparison == nullptr     ? "-"
+               : comparison->unequal > 0 ? fmt::format("{} differ", comparison->unequal)
+                                         : error_text(comparison->max_absolute),
+               comparison == nullptr ? "-" : error_text(comparison->max_relative)});
+  }
+  table.rule();
+  table.add({"", "total", "", "", "", "", std::to_string(outcome.total.chip.steps),
+             std::to_string(outcome.total.chip.cycles), std::to_string(outcome.total.link_cycles),
+             fmt::format("{} ({})", outcome.total.host_moves, bytes_text(outcome.total.bytes_permuted)), "",
+             ""});
+  table.print(out, 6);
+  const double seconds =
+      static_cast<double>(outcome.total.chip.cycles + outcome.total.link_cycles) / model.chip.clock_hz;
+  fmt::print(
+      out,
+      "chip {}, {} precision: {} steps, {} chip cycles of which {} wait for transfers, {} host link cycles: "
+      "{:.3f} ms at {:.0f} MHz; constants {} sent once ({} link cycles)\n",
+      model.chip.name, matrix_precision_name(model.precision), outcome.total.chip.steps,
+      outcome.total.chip.cycles, outcome.total.chip.wait_cycles, outcome.total.link_cycles, seconds * 1e3,
+      model.chip.clock_hz / 1e6, bytes_text(outcome.preload_bytes), outcome.preload_link_cycles);
+}
+
+void print_host_layers(const CompiledModel& model, std::ostream& out) {
+  bool first = true;
+  for (const Stage& stage : model.stages) {
+    const auto* host = std::get_if<HostStage>(&stage.body);
+    if (host == nullptr) continue;
+    if (first) fmt::print(out, "computed on the host by the CPU reference:\n");
+    first = false;
+    for (const onnx::NodeProto& node : host->nodes) {
+      fmt::print(out, "  {} '{}': {}\n", node.op_type(), node.name(), host->reason);
+    }
+  }
+}
+
+void print_tensor(const std::string& name, const Tensor& tensor, int64_t limit, std::ostream& out) {
+  fmt::print(out, "{} {} {}:", name, data_type_name(tensor.type()), shape_to_string(tensor.shape()));
+  const int64_t count = std::min(limit, tensor.size());
+  for (int64_t k = 0; k < count; ++k) {
+    if (tensor.type() == onnx::TensorProto_DataType_STRING) {
+      fmt::print(out, " \"{}\"", tensor.strings()[static_cast<size_t>(k)]);
+    } else {
+      fmt::print(out, " {:.6g}", element_as_double(tensor, k));
+    }
+  }
+  fmt::print(out, "{}\n", count < tensor.size() ? " ..." : "");
+}
+
+bool print_text_art(const std::string& name, const Tensor& tensor, std::ostream& out) {
+  const Shape& shape = tensor.shape();
+  if (shape.size() < 2 || shape.size() > 4 || tensor.type() == onnx::TensorProto_DataType_STRING)
+    return false;
+  const int64_t height = shape[shape.size() - 2];
+  const int64_t width = shape[shape.size() - 1];
+  // One picture, large enough to be one and small enough for a terminal.
+  if (height * width != tensor.size() || height < 8 || width < 8 || height > 64 || width > 64) return false;
+  constexpr std::string_view kShades = " .:-=+*#%@";
+  double low = std::numeric_limits<double>::infinity();
+  double high = -low;
+  for (int64_t k = 0; k < tensor.size(); ++k) {
+    low = std::min(low, element_as_double(tensor, k));
+    high = std::max(high, element_as_double(tensor, k));
+  }
+  fmt::print(out, "{} {}:\n", name, shape_to_string(shape));
+  for (int64_t row = 0; row < height; ++row) {
+    std::string line;
+    for (int64_t column = 0; column < width; ++column) {
+      const double value = element_as_double(tensor, row * width + column);
+      const double share = high > low && std::isfinite(value) ? (value - low) / (high - low) : 0;
+      const char shade =
+          kShades[static_cast<size_t>(std::lround(share * static_cast<double>(kShades.size() - 1)))];
+      line.append(2, shade);  // characters are about twice as high as wide
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    fmt::print(out, "{}\n", line);
+  }
+  return true;
+}
+
+std::vector<int64_t> largest_per_row(const Tensor& tensor) {
+  const int64_t columns = tensor.rank() == 0 ? 1 : tensor.shape().back();
+  std::vector<int64_t> result;
+  if (columns == 0) return result;
+  for (int64_t row = 0; row < tensor.size() / columns; ++row) {
+    int64_t best = 0;
+    for (int64_t c = 1; c < columns; ++c) {
+      if (element_as_double(tensor, row * columns + c) > element_as_double(tensor, row * columns + best))
+        best = c;
+    }
+    result.push_back(best);
+  }
+  return result;
+}
+
+nlohmann::ordered_json run_to_json(const CompiledModel& model, const RunOutcome& outcome,
+                                   const Comparisons& comparisons, const Comparisons& outputs) {
+  using nlohmann::ordered_json;
+  const auto error_to_json = [](const Comparison& comparison) {
+    return ordered_json{{"max_absolute", comparison.max_absolute},
+                        {"max_relative", comparison.max_relative},
+                        {"unequal", comparison.unequal}};
+  };
+  const auto stats_to_json = [](const StageStats& stats) {
+    return ordered_json{{"steps", stats.chip.steps},
+                        {"nops", stats.chip.nops},
+                        {"mvs", stats.chip.mvs},
+                        {"cycles", stats.chip.cycles},
+                        {"wait_cycles", stats.chip.wait_cycles},
+                        {"link_cycles", stats.link_cycles},
+                        {"bytes_to_chip", stats.bytes_to_chip},
+                        {"bytes_from_chip", stats.bytes_from_chip},
+                        {"host_moves", stats.host_moves},
+                        {"bytes_permuted", stats.bytes_permuted},
+                        {"wall_seconds", stats.wall_seconds}};
+  };
+  ordered_json stages = ordered_json::array();
+  for (size_t k = 0; k < model.stages.size(); ++k) {
+    const Stage& stage = model.stages[k];
+    ordered_json j = {{"name", stage.name},
+                      {"operators", stage.onnx_ops},
+                      {"nodes", stage.onnx_nodes},
+                      {"kind", layer_kind_name(stage.kind)},
+                      {"where", stage.on_chip() ? "chip" : "host"},
+                      {"operation", stage.operation}};
+    if (const auto* chip = std::get_if<ChipStage>(&stage.body)) {
+      j["kernel"] = chip->kernel;
+      j["tiling"] = chip->description;
+      j["predicted_cycles"] = chip->predicted_cycles;
+    } else if (const auto* host = std::get_if<HostStage>(&stage.body)) {
+      j["reason"] = host->reason;
+    }
+    ordered_json shapes = ordered_json::array();
+    for (TensorId id : stage.outputs) {
+      if (id >= 0) shapes.push_back(model.tensors[static_cast<size_t>(id)].shape);
+    }
+    j["shapes"] = shapes;
+    j["stats"] = stats_to_json(outcome.stages[k]);
+    if (const Comparison* comparison = find_comparison(stage, model, comparisons))
+      j["error"] = error_to_json(*comparison);
+    stages.push_back(j);
+  }
+  ordered_json result = {{"model", model.name},
+                         {"chip", model.chip.name},
+                         {"chip_hash", model.chip.hash},
+                         {"precision", matrix_precision_name(model.precision)},
+                         {"stages", stages},
+                         {"total", stats_to_json(outcome.total)},
+                         {"constant_bytes", outcome.preload_bytes},
+                         {"constant_link_cycles", outcome.preload_link_cycles}};
+  ordered_json errors = ordered_json::object();
+  for (const auto& [name, comparison] : outputs) errors[name] = error_to_json(comparison);
+  result["outputs"] = errors;
+  return result;
+}
+
+}  // namespace kodama::compiler

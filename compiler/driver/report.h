@@ -1,0 +1,35 @@
+#pragma once
+
+#include <iosfwd>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/driver/comparison.h"
+#include "compiler/driver/compiled_model.h"
+#include "compiler/driver/runner.h"
+
+/// What a run prints: the layer table, totals, outputs; and the same as JSON.
+namespace kodama::compiler {
+
+/// Errors by tensor name.
+using Comparisons = std::map<std::string, Comparison>;
+
+/// One row per stage: operators, kind, shape, where, steps, cycles, host moves, errors; then the totals.
+void print_layer_table(const CompiledModel& model, const RunOutcome& outcome, const Comparisons& comparisons,
+                       std::ostream& out);
+/// Host layers with operator, node and reason; nothing if there are none.
+void print_host_layers(const CompiledModel& model, std::ostream& out);
+/// The first `limit` elements, or all of a small tensor.
+void print_tensor(const std::string& name, const Tensor& tensor, int64_t limit, std::ostream& out);
+/// A picture of a [1, 1, H, W], [1, H, W] or [H, W] tensor, dark to light as characters; false if it is none.
+bool print_text_art(const std::string& name, const Tensor& tensor, std::ostream& out);
+/// Index of the largest element of each row (all elements of a row: the last axis).
+std::vector<int64_t> largest_per_row(const Tensor& tensor);
+
+nlohmann::ordered_json run_to_json(const CompiledModel& model, const RunOutcome& outcome,
+                                   const Comparisons& comparisons, const Comparisons& outputs);
+
+}  // namespace kodama::compiler

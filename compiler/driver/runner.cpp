@@ -1,0 +1,259 @@
+#include "compiler/driver/runner.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <chrono>
+#include <cmath>
+#include <random>
+#include <set>
+
+#include "isa/costs.h"
+
+namespace kodama::compiler {
+namespace {
+
+int64_t image_bytes(const StreamImage& image) {
+  int64_t bytes = 0;
+  for (const auto& group : image.groups) bytes += static_cast<int64_t>(group.size() * sizeof(uint64_t));
+  return bytes;
+}
+
+}  // namespace
+
+StageStats& StageStats::operator+=(const StageStats& other) {
+  chip += other.chip;
+  bytes_to_chip += other.bytes_to_chip;
+  bytes_from_chip += other.bytes_from_chip;
+  bytes_permuted += other.bytes_permuted;
+  host_moves += other.host_moves;
+  link_cycles += other.link_cycles;
+  wall_seconds += other.wall_seconds;
+  return *this;
+}
+
+ModelRunner::ModelRunner(const CompiledModel& model, const RunnerOptions& options)
+    : model_(model), options_(options), machine_(model.chip, options.machine) {
+  for (const CompiledModel::Preload& preload : model_.preloads) {
+    write_image(preload.image, preload.dram_address);
+    preload_bytes_ += image_bytes(preload.image);
+  }
+}
+
+void ModelRunner::write_image(const StreamImage& image, int64_t address) {
+  for (size_t group = 0; group < image.groups.size(); ++group) {
+    if (!image.groups[group].empty())
+      machine_.write_dram(static_cast<int>(group), address, image.groups[group]);
+  }
+}
+
+const Tensor& ModelRunner::value(TensorId id) const {
+  const auto found = values_.find(id);
+  isa::check_internal(found != values_.end(), "ModelRunner", "tensor '{}' is read before it is made",
+                      model_.tensors[static_cast<size_t>(id)].name);
+  return found->second;
+}
+
+void ModelRunner::set_value(TensorId id, Tensor tensor) {
+  if (options_.observe) options_.observe(model_.tensors[static_cast<size_t>(id)].name, tensor);
+  // Aliases are other shapes of the same elements; make those that exist now, so that value() stays a
+  // look-up.
+  const TensorId storage = model_.storage(id);
+  for (size_t other = 0; other < model_.tensors.size(); ++other) {
+    const auto other_id = static_cast<TensorId>(other);
+    if (other_id == id || model_.storage(other_id) != storage) continue;
+    Tensor view = tensor.reshaped(model_.tensors[other].shape);
+    if (options_.observe) options_.observe(model_.tensors[other].name, view);
+    values_[other_id] = std::move(view);
+  }
+  values_[id] = std::move(tensor);
+}
+
+RunOutcome ModelRunner::run(const TensorMap& inputs) {
+  check_inputs(model_, inputs);
+  values_.clear();
+  for (size_t id = 0; id < model_.tensors.size(); ++id) {
+    if (model_.tensors[id].constant) set_value(static_cast<TensorId>(id), *model_.tensors[id].constant);
+  }
+  for (TensorId id : model_.inputs) set_value(id, inputs.at(model_.tensors[static_cast<size_t>(id)].name));
+
+  RunOutcome outcome;
+  outcome.preload_bytes = preload_bytes_;
+  outcome.preload_link_cycles = preload_bytes_ > 0 ? isa::host_link_cycles(preload_bytes_, model_.chip) : 0;
+  const auto count = static_cast<int64_t>(model_.stages.size());
+  for (int64_t index = 0; index < count; ++index) {
+    const Stage& stage = model_.stages[static_cast<size_t>(index)];
+    if (options_.progress) options_.progress(index, count, stage.name);
+    const auto start = std::chrono::steady_clock::now();
+    StageStats stats;
+    if (const auto* chip = std::get_if<ChipStage>(&stage.body)) {
+      run_chip_stage(stage, *chip, stats);
+    } else if (const auto* move = std::get_if<MoveStage>(&stage.body)) {
+      run_move_stage(stage, *move, stats);
+    } else {
+      run_host_stage(stage, std::get<HostStage>(stage.body));
+    }
+    stats.wall_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    outcome.total += stats;
+    outcome.stages.push_back(stats);
+  }
+  if (options_.progress) options_.progress(count, count, "");
+  for (TensorId id : model_.outputs)
+    outcome.outputs[model_.tensors[static_cast<size_t>(id)].name] = value(id);
+  return outcome;
+}
+
+void ModelRunner::run_chip_stage(const Stage& stage, const ChipStage& chip, StageStats& stats) {
+  for (const StreamBinding& operand : chip.operands) {
+    if (operand.preloaded) continue;
+    const StreamImage image =
+        pack_stream(operand.placement, value(operand.placement.access.tensor), model_.chip);
+    write_image(image, operand.dram_address);
+    const int64_t bytes = image_bytes(image);
+    stats.bytes_to_chip += bytes;
+    stats.bytes_permuted += bytes;
+    stats.link_cycles += isa::host_link_cycles(bytes, model_.chip);
+    ++stats.host_moves;
+  }
+  stats.chip = machine_.run(chip.program);
+
+  StreamImage image = empty_stream(chip.result.placement, model_.chip);
+  for (size_t group = 0; group < image.groups.size(); ++group) {
+    if (!image.groups[group].empty()) {
+      machine_.read_dram(static_cast<int>(group), chip.result.dram_address, image.groups[group]);
+    }
+  }
+  const int64_t bytes = image_bytes(image);
+  stats.bytes_from_chip += bytes;
+  stats.bytes_permuted += bytes;
+  stats.link_cycles += isa::host_link_cycles(bytes, model_.chip);
+  ++stats.host_moves;
+  const TensorId id = stage.outputs.at(0);
+  const LayerTensor& info = model_.tensors[static_cast<size_t>(id)];
+  Tensor result(info.type, info.shape);
+  unpack_stream(chip.result.placement, image, result, model_.chip);
+  set_value(id, std::move(result));
+}
+
+void ModelRunner::run_move_stage(const Stage& stage, const MoveStage& move, StageStats& stats) {
+  std::vector<const Tensor*> pieces;
+  for (TensorId id : stage.inputs) pieces.push_back(&value(id));
+  const TensorId id = stage.outputs.at(0);
+  Tensor result = run_move(move.move, model_.tensors[static_cast<size_t>(id)].type, pieces);
+  stats.bytes_permuted += static_cast<int64_t>(result.byte_size());
+  ++stats.host_moves;
+  set_value(id, std::move(result));
+}
+
+void ModelRunner::run_host_stage(const Stage& stage, const HostStage& host) {
+  OperatorSets operators(model_.opset.contains("") ? model_.opset.at("") : 17);
+  std::map<std::string, const Tensor*> known;
+  for (TensorId id : stage.inputs) {
+    if (id >= 0) known[model_.tensors[static_cast<size_t>(id)].name] = &value(id);
+  }
+  std::map<std::string, Tensor> made;
+  for (const onnx::NodeProto& node : host.nodes) {
+    std::vector<const Tensor*> inputs;
+    for (const std::string& name : node.input()) {
+      if (name.empty()) {
+        inputs.push_back(nullptr);
+        continue;
+      }
+      const auto found = known.find(name);
+      isa::check_internal(found != known.end(), "ModelRunner", "Host layer '{}' reads unknown value '{}'",
+                          stage.name, name);
+      inputs.push_back(found->second);
+    }
+    std::vector<Tensor> outputs = run_node(node, inputs, operators);
+    for (int k = 0; k < node.output_size() && k < static_cast<int>(outputs.size()); ++k) {
+      if (node.output(k).empty()) continue;
+      made[node.output(k)] = std::move(outputs[static_cast<size_t>(k)]);
+      known[node.output(k)] = &made[node.output(k)];
+    }
+  }
+  for (TensorId id : stage.outputs) {
+    if (id >= 0) set_value(id, *known.at(model_.tensors[static_cast<size_t>(id)].name));
+  }
+}
+
+void check_inputs(const CompiledModel& model, const TensorMap& inputs) {
+  std::vector<std::string> names;
+  for (TensorId id : model.inputs) names.push_back(model.tensors[static_cast<size_t>(id)].name);
+  for (const auto& [name, tensor] : inputs) {
+    const auto found = std::find(names.begin(), names.end(), name);
+    if (found == names.end()) {
+      throw isa::UserError(fmt::format("model '{}' has no input '{}'; its inputs are: {}", model.name, name,
+                                       names.empty() ? "(none)" : fmt::format("{}", fmt::join(names, ", "))));
+    }
+    const LayerTensor& info =
+        model.tensors[static_cast<size_t>(model.inputs[static_cast<size_t>(found - names.begin())])];
+    if (tensor.type() != info.type) {
+      throw isa::UserError(fmt::format("input '{}' of model '{}': found type {}, allowed is {}", name,
+                                       model.name, data_type_name(tensor.type()), data_type_name(info.type)));
+    }
+    if (tensor.shape() != info.shape) {
+      throw isa::UserError(fmt::format("input '{}' of model '{}': found shape {}, allowed is {}", name,
+                                       model.name, shape_to_string(tensor.shape()),
+                                       shape_to_string(info.shape)));
+    }
+  }
+  for (const std::string& name : names) {
+    if (!inputs.contains(name))
+      throw isa::UserError(fmt::format("model '{}': input '{}' is not given", model.name, name));
+  }
+}
+
+Tensor random_input(const std::string& name, DataType type, const Shape& shape, uint64_t seed) {
+  // FNV-1a of the name: std::hash may differ between libraries.
+  uint64_t hash = 14695981039346656037ULL;
+  for (char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
+  std::mt19937_64 engine(seed ^ hash);
+  // The standard's distributions are implementation defined; Box-Muller on raw bits is not.
+  const auto uniform = [&engine] { return (static_cast<double>(engine() >> 11) + 0.5) * 0x1.0p-53; };
+  const auto normal = [&] { return std::sqrt(-2 * std::log(uniform())) * std::cos(2 * M_PI * uniform()); };
+  Tensor tensor(type, shape);
+  const auto fill = [&](auto example, auto make) {
+    for (auto& element : tensor.data<decltype(example)>()) element = static_cast<decltype(example)>(make());
+  };
+  const auto small = [&] { return engine() % 10; };
+  switch (type) {
+    case onnx::TensorProto_DataType_FLOAT:
+      fill(float{}, normal);
+      break;
+    case onnx::TensorProto_DataType_DOUBLE:
+      fill(double{}, normal);
+      break;
+    case onnx::TensorProto_DataType_FLOAT16:
+      fill(uint16_t{}, [&] { return float_to_half(static_cast<float>(normal())); });
+      break;
+    case onnx::TensorProto_DataType_BFLOAT16:
+      fill(uint16_t{}, [&] { return float_to_bfloat16(static_cast<float>(normal())); });
+      break;
+    case onnx::TensorProto_DataType_BOOL:
+      fill(uint8_t{}, [&] { return engine() & 1; });
+      break;
+    case onnx::TensorProto_DataType_INT8:
+    case onnx::TensorProto_DataType_UINT8:
+      fill(uint8_t{}, small);
+      break;
+    case onnx::TensorProto_DataType_INT16:
+    case onnx::TensorProto_DataType_UINT16:
+      fill(uint16_t{}, small);
+      break;
+    case onnx::TensorProto_DataType_INT32:
+    case onnx::TensorProto_DataType_UINT32:
+      fill(uint32_t{}, small);
+      break;
+    case onnx::TensorProto_DataType_INT64:
+    case onnx::TensorProto_DataType_UINT64:
+      fill(uint64_t{}, small);
+      break;
+    default:
+      throw isa::UserError(
+          fmt::format("input '{}' has type {}, for which there are no random values; give it with --input",
+                      name, data_type_name(type)));
+  }
+  return tensor;
+}
+
+}  // namespace kodama::compiler

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "compiler/driver/compiled_model.h"
+#include "compiler/reference/executor.h"
+#include "simulator/machine.h"
+
+/// Runs compiled models on the simulated chip.
+namespace kodama::compiler {
+
+struct StageStats {
+  simulator::RunStats chip;     ///< zero for Move and Host stages
+  int64_t bytes_to_chip = 0;    ///< operands sent over the host link
+  int64_t bytes_from_chip = 0;  ///< result fetched
+  int64_t bytes_permuted =
+      0;                    ///< by the host: operands put into their layout, results taken out, Move stages
+  int64_t host_moves = 0;   ///< layout changes by host permutation
+  int64_t link_cycles = 0;  ///< chip cycles that the transfers take on the host link
+  double wall_seconds = 0;
+  StageStats& operator+=(const StageStats& other);
+};
+
+struct RunOutcome {
+  TensorMap outputs;
+  std::vector<StageStats> stages;
+  StageStats total;
+  int64_t preload_bytes = 0;  ///< constants, sent once
+  int64_t preload_link_cycles = 0;
+};
+
+struct RunnerOptions {
+  simulator::MachineOptions machine;
+  /// (stages done, stages in total, name of the next)
+  std::function<void(int64_t, int64_t, const std::string&)> progress;
+  /// Receives every tensor a stage made.
+  std::function<void(const std::string& name, const Tensor&)> observe;
+};
+
+/// A chip with a model's constants loaded; run() may be called any number of times.
+class ModelRunner {
+ public:
+  explicit ModelRunner(const CompiledModel& model, const RunnerOptions& options = {});
+
+  /// `inputs` by name; UserError if one is missing, unknown, or has the wrong type or shape.
+  RunOutcome run(const TensorMap& inputs);
+
+ private:
+  void run_chip_stage(const Stage& stage, const ChipStage& chip, StageStats& stats);
+  void run_move_stage(const Stage& stage, const MoveStage& move, StageStats& stats);
+  void run_host_stage(const Stage& stage, const HostStage& host);
+  const Tensor& value(TensorId id) const;
+  void set_value(TensorId id, Tensor tensor);
+  void write_image(const StreamImage& image, int64_t address);
+
+  const CompiledModel& model_;
+  RunnerOptions options_;
+  simulator::Machine machine_;
+  int64_t preload_bytes_ = 0;
+  std::map<TensorId, Tensor> values_;  ///< by tensor, aliases with their own shape made on demand
+};
+
+/// Checks inputs against what the model wants (see ModelRunner::run).
+void check_inputs(const CompiledModel& model, const TensorMap& inputs);
+
+/// Values for inputs that are not given: normally distributed floats, small integers; a function of the seed,
+/// the input's name, type and shape alone.
+Tensor random_input(const std::string& name, DataType type, const Shape& shape, uint64_t seed);
+
+}  // namespace kodama::compiler

@@ -1,0 +1,276 @@
+#include "compiler/driver/session.h"
+
+#include <fmt/format.h>
+#include <fmt/ostream.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <ostream>
+
+#include "compiler/driver/comparison.h"
+#include "compiler/driver/package.h"
+#include "compiler/driver/progress.h"
+#include "compiler/driver/report.h"
+#include "compiler/reference/onnx_backend_test.h"
+
+namespace kodama::compiler {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kPrintedElements = 10;
+
+/// Characters of a dump's file name that are safe everywhere.
+std::string file_stem(const std::string& name) {
+  std::string stem;
+  for (char c : name) stem += std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '.' ? c : '_';
+  return stem.substr(0, 60);
+}
+
+void check_dump_points(const std::set<std::string>& names) {
+  const std::vector<std::string> known = dump_points();
+  for (const std::string& name : names) {
+    if (name != "all" && std::find(known.begin(), known.end(), name) == known.end()) {
+      throw isa::UserError(fmt::format("--dump-after {}: there is no such pass; allowed are all, {}", name,
+                                       fmt::join(known, ", ")));
+    }
+  }
+}
+
+struct Compiled {
+  onnx::ModelProto imported;  ///< before the graph passes: the reference of the outputs
+  onnx::ModelProto prepared;  ///< after them: the reference of the layers
+  CompiledModel model;
+};
+
+Compiled compile_file(const SessionOptions& options, const std::string& file, std::ostream& out) {
+  check_dump_points(options.dump_after);
+  const isa::Chip chip = isa::find_chip(options.chip);
+  Compiled result;
+  result.imported = import_model(file, {options.dims});
+
+  CompileOptions compile;
+  compile.precision = parse_matrix_precision(options.precision);
+  compile.passes = options.passes;
+  compile.lowering.fuse = options.fuse;
+  compile.dump_after = options.dump_after;
+  int dump_number = 0;
+  if (!options.dump_after.empty()) {
+    compile.dump = [&](const std::string& pass, const std::string& what, const std::string& extension,
+                       const std::string& text) {
+      std::error_code error;
+      fs::create_directories(options.dump_directory, error);
+      const std::string path = fmt::format("{}/{:03}.{}.{}.{}", options.dump_directory, dump_number++, pass,
+                                           file_stem(what), extension);
+      write_file_atomically(path, text);
+      fmt::print(out, "wrote {}\n", path);
+    };
+  }
+  ProgressBar bar("compiling");
+  compile.progress = [&](int64_t done, int64_t total, const std::string& what) {
+    bar.update(done, total, what);
+  };
+  result.model = compile_model(result.imported, chip, compile, &result.prepared);
+  return result;
+}
+
+void write_outputs(const std::string& directory, const TensorMap& outputs) {
+  if (directory.empty()) return;
+  std::error_code error;
+  fs::create_directories(directory, error);
+  if (error) throw isa::UserError(directory + ": can't be created: " + error.message());
+  for (const auto& [name, tensor] : outputs) {
+    write_tensor_file((fs::path(directory) / (file_stem(name) + ".pb")).string(), tensor, name);
+  }
+}
+
+void print_outputs(const TensorMap& outputs, bool classes, std::ostream& out) {
+  for (const auto& [name, tensor] : outputs) {
+    print_tensor(name, tensor, kPrintedElements, out);
+    if (classes) {
+      const std::vector<int64_t> rows = largest_per_row(tensor);
+      fmt::print(out, "class found: {}\n", fmt::join(rows, " "));
+    }
+  }
+}
+
+std::string verdict(const Comparison& comparison, double tolerance) {
+  if (!comparison.problem.empty()) return comparison.problem + ": FAILED";
+  return fmt::format(
+      "max abs {:.2e}, over largest magnitude {:.2e}{} (allowed {:.0e}): {}", comparison.max_absolute,
+      comparison.max_relative,
+      comparison.unequal > 0 ? fmt::format(", {} elements not comparable", comparison.unequal) : "",
+      tolerance, within(comparison, tolerance) ? "ok" : "FAILED");
+}
+
+}  // namespace
+
+TensorMap gather_inputs(const CompiledModel& model, const std::vector<std::string>& specifications,
+                        uint64_t seed) {
+  TensorMap inputs;
+  for (const std::string& specification : specifications) {
+    const size_t equals = specification.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      throw isa::UserError("--input " + specification + ": allowed is NAME=FILE or NAME=FILE.npz:MEMBER");
+    }
+    const std::string name = specification.substr(0, equals);
+    std::string file = specification.substr(equals + 1);
+    std::string member;
+    if (const size_t colon = file.rfind(".npz:"); colon != std::string::npos) {
+      member = file.substr(colon + 5);
+      file = file.substr(0, colon + 4);
+    }
+    if (inputs.contains(name)) throw isa::UserError("--input " + name + ": given twice");
+    inputs[name] = read_tensor_file(file, member);
+  }
+  for (TensorId id : model.inputs) {
+    const LayerTensor& info = model.tensors[static_cast<size_t>(id)];
+    if (!inputs.contains(info.name)) inputs[info.name] = random_input(info.name, info.type, info.shape, seed);
+  }
+  check_inputs(model, inputs);
+  return inputs;
+}
+
+int run_command(const RunRequest& request, std::ostream& out) {
+  const SessionOptions& options = request.common;
+  const auto start = std::chrono::steady_clock::now();
+  const Compiled compiled = compile_file(options, request.model_file, out);
+  const CompiledModel& model = compiled.model;
+  const double compile_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double tolerance = request.tolerance > 0 ? request.tolerance : default_tolerance(model.precision);
+
+  struct DataSet {
+    std::string name;
+    TensorMap inputs;
+    TensorMap expected;
+  };
+  std::vector<DataSet> sets;
+  if (!request.test_data.empty()) {
+    for (BackendTestData& data : load_backend_test(request.test_data).data_sets) {
+      sets.push_back({data.name, std::move(data.inputs), std::move(data.outputs)});
+      check_inputs(model, sets.back().inputs);
+    }
+  } else {
+    sets.push_back({"", gather_inputs(model, options.inputs, options.seed), {}});
+  }
+
+  TensorMap observed;
+  ProgressBar bar("running");
+  RunnerOptions runner_options;
+  runner_options.machine.threads = options.threads;
+  runner_options.progress = [&](int64_t done, int64_t total, const std::string& what) {
+    bar.update(done, total, what);
+  };
+  if (request.compare) {
+    runner_options.observe = [&](const std::string& name, const Tensor& tensor) { observed[name] = tensor; };
+  }
+  ModelRunner runner(model, runner_options);
+  bool passed = true;
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (const DataSet& set : sets) {
+    observed.clear();
+    const auto run_start = std::chrono::steady_clock::now();
+    const RunOutcome outcome = runner.run(set.inputs);
+    bar.finish();
+    const double run_seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - run_start).count();
+
+    if (!set.name.empty()) fmt::print(out, "=== {} ===\n", set.name);
+    if (request.show_images) {
+      for (const auto& [name, tensor] : set.inputs) print_text_art(name, tensor, out);
+    }
+    Comparisons layers;
+    Comparisons outputs;
+    if (request.compare) {
+      const TensorMap reference = run_graph(compiled.prepared, set.inputs, {.keep_intermediates = true});
+      for (const auto& [name, tensor] : observed) {
+        const auto found = reference.find(name);
+        if (found != reference.end()) layers[name] = compare_tensors(tensor, found->second);
+      }
+      const TensorMap expected = run_graph(compiled.imported, set.inputs);
+      for (const auto& [name, tensor] : outcome.outputs)
+        outputs[name] = compare_tensors(tensor, expected.at(name));
+    }
+    print_layer_table(model, outcome, layers, out);
+    print_host_layers(model, out);
+    print_outputs(outcome.outputs, request.show_classes, out);
+    for (const auto& [name, comparison] : outputs) {
+      fmt::print(out, "{} against the CPU reference: {}\n", name, verdict(comparison, tolerance));
+      passed &= within(comparison, tolerance);
+    }
+    for (const auto& [name, tensor] : set.expected) {
+      const Comparison comparison = compare_tensors(outcome.outputs.at(name), tensor);
+      fmt::print(out, "{} against the recorded output: {}\n", name, verdict(comparison, tolerance));
+      passed &= within(comparison, tolerance);
+    }
+    fmt::print(out, "wall time: compile {:.2f} s, run {:.2f} s\n", compile_seconds, run_seconds);
+    write_outputs(set.name.empty() || options.output_directory.empty()
+                      ? options.output_directory
+                      : options.output_directory + "/" + set.name,
+                  outcome.outputs);
+    if (!options.json_file.empty()) {
+      auto entry = run_to_json(model, outcome, layers, outputs);
+      entry["data_set"] = set.name;
+      entry["compile_seconds"] = compile_seconds;
+      entry["run_seconds"] = run_seconds;
+      json.push_back(entry);
+    }
+  }
+  if (!options.json_file.empty()) {
+    write_file_atomically(options.json_file, (json.size() == 1 ? json[0] : json).dump(1) + "\n");
+  }
+  return passed ? kExitOk : kExitOutOfTolerance;
+}
+
+int compile_command(const CompileRequest& request, std::ostream& out) {
+  const Compiled compiled = compile_file(request.common, request.model_file, out);
+  ProgressBar bar("writing");
+  save_package(compiled.model, request.directory,
+               [&](int64_t done, int64_t total, const std::string& what) { bar.update(done, total, what); });
+  bar.finish();
+  int64_t steps = 0;
+  int64_t mvs = 0;
+  for (const Stage& stage : compiled.model.stages) {
+    if (const auto* chip = std::get_if<ChipStage>(&stage.body)) {
+      const isa::ProgramCounts counts = isa::count(chip->program);
+      steps += counts.steps;
+      mvs += counts.mvs;
+    }
+  }
+  fmt::print(out, "{}: {} stages, {} steps, {} MV transfers, for chip {} at {} precision\n",
+             request.directory, compiled.model.stages.size(), steps, mvs, compiled.model.chip.name,
+             matrix_precision_name(compiled.model.precision));
+  print_host_layers(compiled.model, out);
+  return kExitOk;
+}
+
+int simulate_package_command(const SimulateRequest& request, std::ostream& out) {
+  ProgressBar bar("loading");
+  const CompiledModel model = load_package(
+      request.directory, request.common.chip,
+      [&](int64_t done, int64_t total, const std::string& what) { bar.update(done, total, what); });
+  bar.finish();
+  const TensorMap inputs = gather_inputs(model, request.common.inputs, request.common.seed);
+  ProgressBar run_bar("running");
+  RunnerOptions options;
+  options.machine.threads = request.common.threads;
+  options.progress = [&](int64_t done, int64_t total, const std::string& what) {
+    run_bar.update(done, total, what);
+  };
+  ModelRunner runner(model, options);
+  const RunOutcome outcome = runner.run(inputs);
+  run_bar.finish();
+  print_layer_table(model, outcome, {}, out);
+  print_host_layers(model, out);
+  print_outputs(outcome.outputs, false, out);
+  write_outputs(request.common.output_directory, outcome.outputs);
+  if (!request.common.json_file.empty()) {
+    write_file_atomically(request.common.json_file, run_to_json(model, outcome, {}, {}).dump(1) + "\n");
+  }
+  return kExitOk;
+}
+
+}  // namespace kodama::compiler

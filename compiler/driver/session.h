@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "compiler/driver/compiled_model.h"
+#include "compiler/driver/runner.h"
+#include "compiler/graph/import.h"
+
+/// The commands `kodama run`, `kodama compile` and `kodama sim DIR`, as functions of what the user asked for.
+namespace kodama::compiler {
+
+/// Exit codes of the command line.
+enum ExitCode : int {
+  kExitOk = 0,
+  kExitOutOfTolerance = 1,
+  kExitUserError = 2,
+  kExitUnsupported = 3,
+  kExitInternalError = 70,
+};
+
+/// What the three commands share.
+struct SessionOptions {
+  std::string chip = "mncore2";
+  std::string precision = "gfloat";
+  std::map<std::string, int64_t> dims;  ///< --dim
+  std::vector<std::string> inputs;      ///< --input NAME=FILE[:MEMBER]
+  uint64_t seed = 1;                    ///< of random inputs
+  int threads = 0;
+  std::string output_directory;  ///< where outputs are written as .pb; empty = nowhere
+  std::set<std::string> dump_after;
+  std::string dump_directory = "kodama-dump";
+  scheduler::PipelineChoice passes;
+  bool fuse = true;
+  std::string json_file;
+};
+
+struct RunRequest {
+  SessionOptions common;
+  std::string model_file;
+  std::string test_data;      ///< directory with test_data_set_N: run each set and compare with its outputs
+  bool show_images = false;   ///< print inputs of shape [1, 1, H, W] as text art
+  bool show_classes = false;  ///< print the index of the largest output per row
+  double tolerance = 0;       ///< largest error over largest magnitude; 0 = by precision
+  bool compare = true;        ///< against the CPU reference
+};
+/// Compiles and runs a model, prints the layer table. Returns an exit code (tolerance); throws isa::Error.
+int run_command(const RunRequest& request, std::ostream& out);
+
+struct CompileRequest {
+  SessionOptions common;
+  std::string model_file;
+  std::string directory;
+};
+int compile_command(const CompileRequest& request, std::ostream& out);
+
+struct SimulateRequest {
+  SessionOptions common;  ///< chip empty = the manifest's
+  std::string directory;
+};
+int simulate_package_command(const SimulateRequest& request, std::ostream& out);
+
+/// Tensors for all inputs of a model: from "NAME=FILE[:MEMBER]", else random. UserError for a wrong name,
+/// file, type or shape.
+TensorMap gather_inputs(const CompiledModel& model, const std::vector<std::string>& specifications,
+                        uint64_t seed);
+
+}  // namespace kodama::compiler

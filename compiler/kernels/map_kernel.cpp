@@ -1,0 +1,103 @@
+/// `map-flat`: every PE computes a contiguous range of the flattened output.
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include "compiler/kernels/builtin_kernels.h"
+#include "compiler/kernels/lowering.h"
+#include "compiler/kernels/predict.h"
+#include "compiler/kernels/spread.h"
+
+namespace kodama::compiler {
+namespace {
+
+using layout::Factor;
+using layout::Layout;
+using layout::Level;
+
+std::vector<Candidate> map_candidates(const Layer& layer, const LayerGraph&, const isa::Chip& chip,
+                                      const KernelOptions&) {
+  const auto& map = std::get<MapLayer>(layer.body);
+  const int64_t elements = element_count(map.extents);
+  if (elements == 0) return {};
+  const Spread spread = choose_spread(elements, chip);
+  const int64_t granule = std::lcm(spread.load.granule(), spread.store.granule());
+  const auto inputs = static_cast<int64_t>(map.inputs.size());
+
+  const int64_t lanes = spread.place_count * 2;
+  const int64_t needed = (elements + lanes - 1) / lanes;
+  const int64_t capacity = tile_capacity_lw(inputs + 1, granule, chip);
+  const int64_t tiles = (needed + capacity - 1) / capacity;
+  const int64_t tile = ((needed + tiles - 1) / tiles + granule - 1) / granule * granule;
+  const int64_t length = tile * tiles;
+
+  Candidate candidate;
+  candidate.kernel = "map-flat";
+  candidate.description = fmt::format("{} PEs, {} tiles of {} LW", spread.place_count, tiles, tile);
+
+  std::vector<int> all_dims(map.extents.size());
+  std::iota(all_dims.begin(), all_dims.end(), 0);
+  const Layout layout({spread.axis({{length, Level::kAddress, 1}})}, layout::Memory::kLm0);
+  const auto place = [&](std::string name, const TensorAccess& access, bool is_output) {
+    StreamPlacement placement;
+    placement.name = std::move(name);
+    placement.is_output = is_output;
+    placement.access = access;
+    placement.extents = map.extents;
+    placement.axis_dims = {all_dims};
+    placement.layout = layout;
+    placement.transport = is_output ? spread.store : spread.load;
+    placement.length_lw = length;
+    candidate.placements.push_back(std::move(placement));
+  };
+  for (size_t k = 0; k < map.inputs.size(); ++k) place(fmt::format("x{}", k), map.inputs[k], false);
+  TensorAccess result;
+  result.tensor = layer.outputs.at(0);
+  result.map = AffineMap::identity(map.extents.size());
+  place("y", result, true);
+
+  candidate.predicted_cycles = tiles * (inputs * predicted_transfer_cycles(spread.load, tile, chip) +
+                                        predicted_transfer_cycles(spread.store, tile, chip) +
+                                        predicted_scalar_cycles(map.expr) * (tile / 4));
+
+  candidate.emit = [expr = map.expr, placements = candidate.placements, tile, tiles,
+                    name = layer.name](const std::vector<int64_t>& addresses) {
+    TileProgram program;
+    program.name = name;
+    TileLoop loop{"tile", tiles, {}};
+    const TileIndex in_tile{0, {}};
+    const TileIndex in_stream{0, {tile}};
+    MapTile compute;
+    compute.expr = expr;
+    compute.count = tile;
+    StoreTile store;
+    for (size_t k = 0; k < placements.size(); ++k) {
+      const int id = static_cast<int>(k);
+      program.buffers.push_back({placements[k].name, tile, alternate_home(k)});
+      program.streams.push_back(
+          {placements[k].name, placements[k].transport, placements[k].length_lw, addresses[k]});
+      if (placements[k].is_output) {
+        compute.out = id;
+        compute.out_at = in_tile;
+        store = {id, in_tile, id, in_stream, tile};
+      } else {
+        loop.body.push_back({LoadTile{id, in_stream, id, in_tile, tile}});
+        compute.inputs.push_back({id, in_tile});
+      }
+    }
+    loop.body.push_back({compute});
+    loop.body.push_back({store});
+    program.body.push_back({loop});
+    return program;
+  };
+  return {candidate};
+}
+
+}  // namespace
+
+Kernel map_kernel() {
+  return {"map-flat", "element-wise expressions; each PE takes a contiguous range of the output",
+          LayerKind::kMap, map_candidates};
+}
+
+}  // namespace kodama::compiler

@@ -1,0 +1,136 @@
+#include <algorithm>
+
+#include "compiler/kernels/lowering.h"
+#include "compiler/kernels/predict.h"
+#include "isa/error.h"
+
+namespace kodama::compiler {
+namespace {
+
+constexpr int64_t kLwPerVector = 4;  ///< one step computes 4 LW per PE
+constexpr int64_t kWordsPerVector = 8;
+
+/// Vectors computed side by side, so that one fills the distances of the others. Long expressions have
+/// enough independent operations of their own and need the registers.
+int64_t unroll_factor(const ScalarExpr& expr) {
+  int64_t work = 0;
+  for (const ScalarNode& node : expr.nodes()) work += machine_operations(node.op);
+  if (work <= 4) return 8;
+  return work <= 16 ? 4 : 2;
+}
+
+/// Calls body(offset in words, strides of loops opened here) so that all `vectors` are covered.
+template <typename Body>
+void for_each_vector(MachineBuilder& builder, int64_t vectors, int64_t unroll, Body&& body) {
+  const int64_t rounds = vectors / unroll;
+  if (rounds == 1) {
+    body(int64_t{0}, unroll, std::vector<int64_t>{});
+  } else if (rounds > 1) {
+    builder.begin_loop(rounds);
+    body(int64_t{0}, unroll, std::vector<int64_t>{unroll * kWordsPerVector});
+    builder.end_loop();
+  }
+  if (const int64_t rest = vectors - rounds * unroll; rest > 0) {
+    body(rounds * unroll * kWordsPerVector, rest, std::vector<int64_t>{});
+  }
+}
+
+void check_count(const char* name, int64_t count) {
+  isa::check_internal(count > 0 && count % kLwPerVector == 0, name, "{} LW is not a positive multiple of 4",
+                      count);
+}
+
+}  // namespace
+
+void lower_map(TileLoweringContext& context, const MapTile& op) {
+  check_count("lower_map", op.count);
+  MachineBuilder& builder = context.builder;
+  const int out = context.buffer_values[static_cast<size_t>(op.out)];
+  bool in_place = false;
+  for (const MapTile::Input& input : op.inputs) in_place |= input.buffer == op.out;
+
+  for_each_vector(
+      builder, op.count / kLwPerVector, unroll_factor(op.expr),
+      [&](int64_t offset, int64_t vectors, const std::vector<int64_t>& strides) {
+        for (int64_t v = 0; v < vectors; ++v) {
+          const int64_t at = offset + v * kWordsPerVector;
+          std::vector<isa::Operand> inputs;
+          for (const MapTile::Input& input : op.inputs) {
+            inputs.push_back(builder.operand_at(context.buffer_values[static_cast<size_t>(input.buffer)],
+                                                input.at, at, 2, isa::Width::kLong, strides));
+          }
+          const isa::Operand target = builder.operand_at(out, op.out_at, at, 2, isa::Width::kLong, strides);
+          if (in_place) {
+            // A recipe may write its destination before it has read all inputs for the last time.
+            const isa::Operand result = lower_scalar(builder, op.expr, inputs);
+            builder.emit(isa::Opcode::kPassa, isa::Precision::kLong, {result}, {target}, "map");
+          } else {
+            lower_scalar(builder, op.expr, inputs, target);
+          }
+        }
+      });
+}
+
+void lower_reduce(TileLoweringContext& context, const ReduceTile& op) {
+  check_count("lower_reduce", op.count);
+  MachineBuilder& builder = context.builder;
+  const int accumulator = context.buffer_values[static_cast<size_t>(op.accumulator)];
+
+  // combined(inputs…, accumulator) = op(accumulator, expr(inputs)): a sum of products becomes multiply-adds.
+  ScalarExpr combined = op.expr;
+  const int value = combined.result();
+  const int old = combined.input(static_cast<int>(op.inputs.size()));
+  ScalarOp combine = ScalarOp::kAdd;
+  switch (op.op) {
+    case ReduceLayer::Op::kSum:
+      combine = ScalarOp::kAdd;
+      break;
+    case ReduceLayer::Op::kMax:
+      combine = ScalarOp::kMax;
+      break;
+    case ReduceLayer::Op::kMin:
+      combine = ScalarOp::kMin;
+      break;
+    case ReduceLayer::Op::kProd:
+      combine = ScalarOp::kMul;
+      break;
+  }
+  combined.set_result(combined.apply(combine, old, value));
+
+  for_each_vector(
+      builder, op.count / kLwPerVector, unroll_factor(combined),
+      [&](int64_t offset, int64_t vectors, const std::vector<int64_t>& strides) {
+        const auto stored = [&](int64_t v) {
+          return builder.operand_at(accumulator, op.accumulator_at, offset + v * kWordsPerVector, 2,
+                                    isa::Width::kLong, strides);
+        };
+        // The running values stay in registers over the inner loop.
+        std::vector<isa::Operand> running;
+        for (int64_t v = 0; v < vectors; ++v) {
+          const int id = builder.value("running", kWordsPerVector,
+                                       isa::space_bit(isa::Space::kGrf0) | isa::space_bit(isa::Space::kGrf1));
+          running.push_back(MachineBuilder::operand(id));
+          builder.emit(isa::Opcode::kPassa, isa::Precision::kLong, {stored(v)}, {running.back()}, "reduce");
+        }
+        std::vector<int64_t> inner = strides;
+        inner.push_back(op.count * 2);
+        builder.begin_loop(op.repeats);
+        for (int64_t v = 0; v < vectors; ++v) {
+          std::vector<isa::Operand> inputs;
+          for (const MapTile::Input& input : op.inputs) {
+            inputs.push_back(builder.operand_at(context.buffer_values[static_cast<size_t>(input.buffer)],
+                                                input.at, offset + v * kWordsPerVector, 2, isa::Width::kLong,
+                                                inner));
+          }
+          inputs.push_back(running[static_cast<size_t>(v)]);
+          lower_scalar(builder, combined, inputs, running[static_cast<size_t>(v)]);
+        }
+        builder.end_loop();
+        for (int64_t v = 0; v < vectors; ++v) {
+          builder.emit(isa::Opcode::kPassa, isa::Precision::kLong, {running[static_cast<size_t>(v)]},
+                       {stored(v)}, "reduce");
+        }
+      });
+}
+
+}  // namespace kodama::compiler

@@ -1,0 +1,358 @@
+/// Map and Reduce kernels end to end on the simulator, against double-precision evaluation.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "compiler/kernels/kernel.h"
+#include "compiler/kernels/lowering.h"
+#include "compiler/kernels/split_reductions.h"
+#include "compiler/kernels/stream_image.h"
+#include "scheduler/passes.h"
+#include "simulator/machine.h"
+
+namespace kodama::compiler {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+const isa::Chip& tiny() {
+  static const isa::Chip chip = isa::find_chip("tiny");
+  return chip;
+}
+
+/// Runs one layer's cheapest candidate; `values` by tensor id.
+Tensor run_layer(const Layer& layer, const LayerGraph& graph, const std::vector<Tensor>& values) {
+  const std::vector<Candidate> candidates = layer_candidates(layer, graph, tiny(), {});
+  EXPECT_FALSE(candidates.empty());
+  const Candidate& candidate = candidates.at(0);
+  std::vector<int64_t> addresses;
+  int64_t next = 0;
+  for (const StreamPlacement& placement : candidate.placements) {
+    addresses.push_back(next);
+    next += (stream_group_lw(placement) + 63) / 64 * 64;
+  }
+  const isa::Program program =
+      scheduler::build_program(lower_tile_program(candidate.emit(addresses), tiny()), tiny());
+  simulator::Machine machine(tiny());
+  for (size_t k = 0; k + 1 < candidate.placements.size(); ++k) {
+    const StreamPlacement& placement = candidate.placements[k];
+    const StreamImage image =
+        pack_stream(placement, values[static_cast<size_t>(placement.access.tensor)], tiny());
+    for (size_t group = 0; group < image.groups.size(); ++group) {
+      if (!image.groups[group].empty())
+        machine.write_dram(static_cast<int>(group), addresses[k], image.groups[group]);
+    }
+  }
+  machine.run(program);
+  const StreamPlacement& result = candidate.placements.back();
+  StreamImage image = empty_stream(result, tiny());
+  for (size_t group = 0; group < image.groups.size(); ++group) {
+    if (!image.groups[group].empty())
+      machine.read_dram(static_cast<int>(group), addresses.back(), image.groups[group]);
+  }
+  Tensor out(onnx::TensorProto_DataType_FLOAT, graph.tensors[static_cast<size_t>(layer.outputs[0])].shape);
+  unpack_stream(result, image, out, tiny());
+  return out;
+}
+
+Tensor float_tensor(const Shape& shape, const std::vector<float>& values) {
+  return Tensor::from_values<float>(onnx::TensorProto_DataType_FLOAT, shape, values);
+}
+
+/// expr over vectors of equal length.
+std::vector<float> run_map(const ScalarExpr& expr, const std::vector<std::vector<float>>& inputs) {
+  const auto count = static_cast<int64_t>(inputs.at(0).size());
+  LayerGraph graph;
+  MapLayer map;
+  map.extents = {count};
+  map.expr = expr;
+  std::vector<Tensor> values;
+  for (const std::vector<float>& input : inputs) {
+    map.inputs.push_back({static_cast<TensorId>(graph.tensors.size()), AffineMap::identity(1), 0});
+    LayerTensor tensor;
+    tensor.name = fmt::format("x{}", graph.tensors.size());
+    tensor.shape = {count};
+    graph.tensors.push_back(tensor);
+    values.push_back(float_tensor({count}, input));
+  }
+  LayerTensor y;
+  y.name = "y";
+  y.shape = {count};
+  graph.tensors.push_back(y);
+  Layer layer;
+  layer.name = "map";
+  layer.outputs = {static_cast<TensorId>(graph.tensors.size()) - 1};
+  layer.body = map;
+  graph.layers.push_back(layer);
+  const Tensor out = run_layer(layer, graph, values);
+  return {out.data<float>().begin(), out.data<float>().end()};
+}
+
+ScalarExpr unary(ScalarOp op) {
+  ScalarExpr expr;
+  expr.apply(op, expr.input(0));
+  return expr;
+}
+ScalarExpr binary(ScalarOp op) {
+  ScalarExpr expr;
+  const int a = expr.input(0);
+  expr.apply(op, a, expr.input(1));
+  return expr;
+}
+
+/// Random normal floats over the exponents [low, high] with random signs, and ordinary values.
+std::vector<float> spread_values(size_t count, int low, int high, bool negative, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<float> values(count);
+  for (float& value : values) {
+    const int exponent = low + static_cast<int>(random() % static_cast<uint32_t>(high - low + 1));
+    value = std::ldexp(1.0f + static_cast<float>(random() >> 8) * 0x1p-24f, exponent);
+    if (negative && (random() & 1) != 0) value = -value;
+  }
+  return values;
+}
+
+/// Distance in units of the last place of the correctly rounded result.
+double ulps(float actual, double expected) {
+  if (std::isnan(expected)) return 0;
+  const auto rounded = static_cast<float>(expected);
+  if (std::abs(expected) < std::numeric_limits<float>::min())
+    return std::abs(actual) <= std::numeric_limits<float>::min() ? 0 : 1e9;
+  if (std::isinf(rounded)) return actual == rounded ? 0 : 1e9;
+  const double unit = std::ldexp(1.0, std::ilogb(rounded) - 23);
+  return std::abs(static_cast<double>(actual) - expected) / unit;
+}
+
+void expect_close(const ScalarExpr& expr, const std::vector<std::vector<float>>& inputs,
+                  double allowed_ulps) {
+  const std::vector<float> actual = run_map(expr, inputs);
+  double worst = 0;
+  for (size_t k = 0; k < actual.size(); ++k) {
+    std::vector<double> arguments;
+    for (const auto& input : inputs) arguments.push_back(input[k]);
+    const double expected = expr.evaluate(arguments);
+    const double distance = ulps(actual[k], expected);
+    worst = std::max(worst, distance);
+    ASSERT_LE(distance, allowed_ulps) << expr.to_string() << " of " << inputs[0][k]
+                                      << (inputs.size() > 1 ? fmt::format(", {}", inputs[1][k]) : "") << ": "
+                                      << actual[k] << " instead of " << expected;
+  }
+  fmt::print("{}: {:.2f} ulp\n", expr.to_string(), worst);
+}
+
+TEST(ScalarLowering, ArithmeticIsExactlyRounded) {
+  const auto a = spread_values(500, -20, 20, true, 1);
+  const auto b = spread_values(500, -20, 20, true, 2);
+  for (ScalarOp op : {ScalarOp::kAdd, ScalarOp::kSub, ScalarOp::kMax, ScalarOp::kMin})
+    expect_close(binary(op), {a, b}, 0.5);
+  // The multiplier drops low partial products: 2^-38 of the product at most, seen only at ties.
+  expect_close(binary(ScalarOp::kMul), {a, b}, 0.51);
+  for (ScalarOp op : {ScalarOp::kNeg, ScalarOp::kAbs, ScalarOp::kRelu, ScalarOp::kFloor})
+    expect_close(unary(op), {a}, 0);
+}
+
+TEST(ScalarLowering, DivisionOverTheWholeRange) {
+  expect_close(binary(ScalarOp::kDiv),
+               {spread_values(2000, -126, 127, true, 3), spread_values(2000, -126, 127, true, 4)}, 1.0);
+  expect_close(binary(ScalarOp::kDiv),
+               {spread_values(2000, -3, 3, true, 5), spread_values(2000, -3, 3, true, 6)}, 1.0);
+  expect_close(unary(ScalarOp::kReciprocal), {spread_values(2000, -125, 125, true, 7)}, 1.0);
+}
+
+TEST(ScalarLowering, DivisionOfSmallIntegersIsExact) {
+  std::vector<float> a, b;
+  for (int x = -20; x <= 20; ++x) {
+    for (int y = 1; y <= 20; ++y) {
+      a.push_back(static_cast<float>(x * y));
+      b.push_back(static_cast<float>(y));
+    }
+  }
+  expect_close(binary(ScalarOp::kDiv), {a, b}, 0);
+}
+
+TEST(ScalarLowering, Transcendentals) {
+  std::vector<float> line;
+  for (int k = -4000; k <= 4000; ++k) line.push_back(static_cast<float>(k) * 0.022f);
+  auto small = spread_values(1000, -60, 1, true, 8);
+  const auto positive = spread_values(3000, -126, 127, false, 9);
+  auto near_one = spread_values(1000, -1, 0, false, 10);
+  expect_close(unary(ScalarOp::kExp), {line}, 2);
+  expect_close(unary(ScalarOp::kExp), {small}, 2);
+  expect_close(unary(ScalarOp::kLog), {positive}, 2);
+  expect_close(unary(ScalarOp::kLog), {near_one}, 3);
+  expect_close(unary(ScalarOp::kSqrt), {positive}, 1);
+  expect_close(unary(ScalarOp::kTanh), {line}, 4);
+  expect_close(unary(ScalarOp::kTanh), {small}, 4);
+  expect_close(unary(ScalarOp::kSigmoid), {line}, 4);
+  expect_close(unary(ScalarOp::kErf), {line}, 6);
+  expect_close(unary(ScalarOp::kErf), {small}, 6);
+}
+
+TEST(ScalarLowering, SpecialValues) {
+  const auto at = [](ScalarOp op, float x) { return run_map(unary(op), {{x}})[0]; };
+  EXPECT_EQ(at(ScalarOp::kExp, kInf), kInf);
+  EXPECT_EQ(at(ScalarOp::kExp, 100), kInf);
+  EXPECT_EQ(at(ScalarOp::kExp, -kInf), 0);
+  EXPECT_EQ(at(ScalarOp::kExp, 0), 1);
+  EXPECT_EQ(at(ScalarOp::kLog, 0), -kInf);
+  EXPECT_EQ(at(ScalarOp::kLog, kInf), kInf);
+  EXPECT_EQ(at(ScalarOp::kLog, 1), 0);
+  EXPECT_EQ(at(ScalarOp::kSqrt, 0), 0);
+  EXPECT_EQ(at(ScalarOp::kSqrt, kInf), kInf);
+  EXPECT_EQ(at(ScalarOp::kTanh, kInf), 1);
+  EXPECT_EQ(at(ScalarOp::kTanh, -kInf), -1);
+  EXPECT_EQ(at(ScalarOp::kSigmoid, -kInf), 0);
+  EXPECT_EQ(at(ScalarOp::kSigmoid, kInf), 1);
+  EXPECT_EQ(at(ScalarOp::kErf, kInf), 1);
+  const auto divide = [](float a, float b) { return run_map(binary(ScalarOp::kDiv), {{a}, {b}})[0]; };
+  EXPECT_EQ(divide(1, 0), kInf);
+  EXPECT_EQ(divide(-1, 0), -kInf);
+  EXPECT_EQ(divide(1, kInf), 0);
+  EXPECT_EQ(divide(kInf, 4), kInf);
+  EXPECT_EQ(divide(kInf, -0.25f), -kInf);
+  EXPECT_EQ(divide(0, 5), 0);
+}
+
+TEST(ScalarLowering, SelectAndFusedProducts) {
+  ScalarExpr select;
+  const int x = select.input(0);
+  const int y = select.input(1);
+  select.apply(ScalarOp::kSelectNotNegative, x, y, select.constant(7));
+  EXPECT_EQ(run_map(select, {{1, -1, 0, -0.0f}, {2, 3, 4, 5}}), (std::vector<float>{2, 7, 4, 5}));
+
+  ScalarExpr fma;  // x0 - x1 * x2
+  const int a = fma.input(0);
+  const int product = fma.apply(ScalarOp::kMul, fma.input(1), fma.input(2));
+  fma.apply(ScalarOp::kSub, a, product);
+  EXPECT_EQ(run_map(fma, {{10, 1}, {2, 3}, {3, 4}}), (std::vector<float>{4, -11}));
+  ScalarExpr identity = ScalarExpr::identity();
+  EXPECT_EQ(run_map(identity, {{10, 1}}), (std::vector<float>{10, 1}));
+  ScalarExpr constant;
+  constant.constant(3.5);
+  EXPECT_EQ(run_map(constant, {{10, 1}}), (std::vector<float>{3.5, 3.5}));
+}
+
+TEST(Map, AllSizes) {
+  for (size_t count : {1, 2, 7, 8, 31, 32, 33, 128, 1000, 1024, 4097, 100000}) {
+    SCOPED_TRACE(count);
+    const auto a = spread_values(count, -3, 3, true, 11);
+    const auto b = spread_values(count, -3, 3, true, 12);
+    const auto actual = run_map(binary(ScalarOp::kAdd), {a, b});
+    for (size_t k = 0; k < count; ++k) ASSERT_EQ(actual[k], a[k] + b[k]) << k;
+  }
+}
+
+/// Reduction of the last axis of [outputs, elements].
+struct ReduceCase {
+  LayerGraph graph;
+  std::vector<Tensor> values;
+};
+ReduceCase make_reduce(ReduceLayer::Op op, int64_t outputs, int64_t elements, const ScalarExpr& expr,
+                       uint32_t seed) {
+  ReduceCase result;
+  LayerTensor x;
+  x.name = "x";
+  x.shape = {outputs, elements};
+  LayerTensor y;
+  y.name = "y";
+  y.shape = {outputs};
+  result.graph.tensors = {x, y};
+  ReduceLayer reduce;
+  reduce.op = op;
+  reduce.output_extents = {outputs};
+  reduce.reduction_extents = {elements};
+  reduce.inputs = {{0, AffineMap::identity(2), 0}};
+  reduce.expr = expr;
+  reduce.epilogue = ScalarExpr::identity();
+  Layer layer;
+  layer.name = "reduce";
+  layer.outputs = {1};
+  layer.body = reduce;
+  result.graph.layers = {layer};
+  result.graph.inputs = {0};
+  result.graph.outputs = {1};
+  result.values = {float_tensor({outputs, elements},
+                                spread_values(static_cast<size_t>(outputs * elements), -2, 2, true, seed))};
+  return result;
+}
+
+void check_reduce(ReduceCase& test, ReduceLayer::Op op, const ScalarExpr& expr, int64_t outputs,
+                  int64_t elements, bool split) {
+  if (split) split_reductions(test.graph, tiny());
+  std::vector<Tensor> values = test.values;
+  values.resize(test.graph.tensors.size());
+  for (size_t id = 0; id < test.graph.tensors.size(); ++id) {
+    if (test.graph.tensors[id].constant) values[id] = *test.graph.tensors[id].constant;
+  }
+  for (const Layer& layer : test.graph.layers)
+    values[static_cast<size_t>(layer.outputs[0])] = run_layer(layer, test.graph, values);
+  const Tensor& actual = values[1];
+  for (int64_t o = 0; o < outputs; ++o) {
+    double expected = op == ReduceLayer::Op::kSum    ? 0
+                      : op == ReduceLayer::Op::kProd ? 1
+                      : op == ReduceLayer::Op::kMax  ? -kInf
+                                                     : kInf;
+    double magnitude = 0;
+    for (int64_t k = 0; k < elements; ++k) {
+      const double x = test.values[0].data<float>()[static_cast<size_t>(o * elements + k)];
+      const double value = expr.evaluate(std::vector<double>{x});
+      magnitude += std::abs(value);
+      switch (op) {
+        case ReduceLayer::Op::kSum:
+          expected += value;
+          break;
+        case ReduceLayer::Op::kProd:
+          expected *= value;
+          break;
+        case ReduceLayer::Op::kMax:
+          expected = std::max(expected, value);
+          break;
+        case ReduceLayer::Op::kMin:
+          expected = std::min(expected, value);
+          break;
+      }
+    }
+    const double bound = op == ReduceLayer::Op::kSum    ? magnitude * 1e-5
+                         : op == ReduceLayer::Op::kProd ? std::abs(expected) * 1e-5
+                                                        : std::abs(expected) * 1e-6;
+    ASSERT_NEAR(actual.data<float>()[static_cast<size_t>(o)], expected, bound)
+        << o << " of " << outputs << " x " << elements;
+  }
+}
+
+TEST(Reduce, SizesAndOperations) {
+  for (auto op :
+       {ReduceLayer::Op::kSum, ReduceLayer::Op::kMax, ReduceLayer::Op::kMin, ReduceLayer::Op::kProd}) {
+    for (auto [outputs, elements] :
+         {std::pair<int64_t, int64_t>{1, 1}, {1, 17}, {3, 40}, {33, 5}, {500, 9}, {2000, 3}}) {
+      SCOPED_TRACE(fmt::format("op {} {} x {}", static_cast<int>(op), outputs, elements));
+      ReduceCase test = make_reduce(op, outputs, elements, ScalarExpr::identity(), 21);
+      check_reduce(test, op, ScalarExpr::identity(), outputs, elements, false);
+    }
+  }
+}
+
+TEST(Reduce, LongListsAreSplit) {
+  const ScalarExpr exp = unary(ScalarOp::kExp);
+  for (auto [outputs, elements] : {std::pair<int64_t, int64_t>{1, 1000}, {1, 1009}, {2, 4999}, {1, 100003}}) {
+    SCOPED_TRACE(fmt::format("{} x {}", outputs, elements));
+    for (auto op : {ReduceLayer::Op::kSum, ReduceLayer::Op::kMax}) {
+      ReduceCase test = make_reduce(op, outputs, elements, exp, 22);
+      check_reduce(test, op, exp, outputs, elements, true);
+      EXPECT_GT(test.graph.layers.size(), 1U);
+    }
+  }
+}
+
+TEST(Reduce, TilesOfManyElements) {
+  // More elements per output than the local memories hold.
+  ReduceCase test = make_reduce(ReduceLayer::Op::kSum, 200, 3000, ScalarExpr::identity(), 23);
+  check_reduce(test, ReduceLayer::Op::kSum, ScalarExpr::identity(), 200, 3000, false);
+}
+
+}  // namespace
+}  // namespace kodama::compiler

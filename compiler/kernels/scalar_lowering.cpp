@@ -1,0 +1,418 @@
+/// Scalar expressions as PE operations, one vector of 4 LW (8 floats) per PE at a time.
+///
+/// The PEs have multiply-add, min/max, integer and shift operations, a coarse table of 1/sqrt(x) (about 4
+/// bits) and floor; everything else is made of those. The recipes below keep intermediate results inside the
+/// range of single precision, so that their results are within a few units in the last place over the whole
+/// range, zeros and infinities included. Polynomial coefficients are minimax fits on the stated interval
+/// (iteratively reweighted least squares in double precision, rounded to single).
+#include <array>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "compiler/kernels/lowering.h"
+#include "isa/error.h"
+
+namespace kodama::compiler {
+namespace {
+
+using isa::Opcode;
+using isa::Operand;
+using isa::Precision;
+
+constexpr uint32_t kInfinityBits = 0x7f800000;
+constexpr uint32_t kAbsMask = 0x7fffffff;
+constexpr uint32_t kSignMask = 0x80000000;
+constexpr uint32_t kMantissaMask = 0x007fffff;
+
+// expm1(r) / r on |r| <= 0.35, relative error 2.5e-10.
+constexpr std::array<float, 7> kExpm1OverR = {1.0f,
+                                              0.5f,
+                                              0.1666666716337204f,
+                                              0.041666340082883835f,
+                                              0.008333265781402588f,
+                                              0.0013942162040621042f,
+                                              0.00019917367899324745f};
+// (log(1 + f) - f + f^2/2) / f^3 on [sqrt(1/2) - 1, sqrt(2) - 1], error 5.9e-9 relative to f.
+constexpr std::array<float, 8> kLogTail = {
+    0.33333316445350647f, -0.25000810623168945f, 0.2000228613615036f,  -0.16624552011489868f,
+    0.14181196689605713f, -0.13128773868083954f, 0.12881618738174438f, -0.07859524339437485f};
+// erf(x) = x * P(x^2) / Q(x^2) on |x| <= 4, relative error 2.5e-8.
+constexpr std::array<float, 6> kErfNumerator = {1.1283791065216064f,     0.19353999197483063f,
+                                                0.053101036697626114f,   0.0038831180427223444f,
+                                                0.00028455944266170263f, 1.986802544706734e-06f};
+constexpr std::array<float, 6> kErfDenominator = {1.0f,
+                                                  0.5048528909683228f,
+                                                  0.11534786969423294f,
+                                                  0.015206797048449516f,
+                                                  0.001185513916425407f,
+                                                  3.742004628293216e-05f};
+constexpr float kLog2E = 1.44269504f;
+// ln 2 split so that n * kLn2High is exact for |n| < 2^9.
+constexpr float kLn2High = 0.693359375f;
+constexpr float kLn2Low = -2.12194440e-4f;
+
+class ScalarLowering {
+ public:
+  ScalarLowering(MachineBuilder& builder, const ScalarExpr& expr, const std::vector<Operand>& inputs,
+                 const std::optional<Operand>& destination)
+      : builder_(builder), expr_(expr), inputs_(inputs), destination_(destination) {}
+
+  Operand run() {
+    const auto& nodes = expr_.nodes();
+    isa::check_internal(!nodes.empty(), "lower_scalar", "empty expression");
+    count_uses();
+    values_.resize(nodes.size());
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      node_ = static_cast<int>(i);
+      if (!fused_into_fma_[i]) values_[i] = lower(nodes[i]);
+    }
+    const Operand& result = values_.back();
+    if (destination_ && !(result == *destination_)) {
+      // The result is an input, a constant or shared: it still has to go where the caller wants it.
+      Operand target = *destination_;
+      emit(Opcode::kPassa, Precision::kLong, {result}, {target});
+      return target;
+    }
+    return result;
+  }
+
+ private:
+  // --- emission helpers -------------------------------------------------------------------------------
+
+  void emit(Opcode opcode, Precision precision, std::vector<Operand> sources,
+            std::vector<Operand> destinations) {
+    builder_.emit(opcode, precision, std::move(sources), std::move(destinations),
+                  scalar_op_name(current().op));
+  }
+  const ScalarNode& current() const { return expr_.nodes()[static_cast<size_t>(node_)]; }
+
+  /// Where the next operation's result goes: the caller's destination for the last operation of the last
+  /// node, else a fresh value.
+  Operand fresh() {
+    const int id = builder_.value(scalar_op_name(current().op), 8, kAnyPeMemory);
+    return MachineBuilder::operand(id);
+  }
+  Operand final_target() {
+    if (destination_ && node_ == expr_.result()) return *destination_;
+    return fresh();
+  }
+  Operand constant(float value) { return MachineBuilder::operand(builder_.constant_float(value), 0, 0); }
+  Operand bits(uint32_t payload) { return MachineBuilder::operand(builder_.constant_bits(payload), 0, 0); }
+  static Operand minus(Operand operand) {
+    operand.negate = !operand.negate;
+    return operand;
+  }
+
+  Operand binary(Opcode opcode, Precision precision, const Operand& a, const Operand& b, const Operand& to) {
+    emit(opcode, precision, {a, b}, {to});
+    return to;
+  }
+  Operand mul(const Operand& a, const Operand& b) {
+    return binary(Opcode::kVmul, Precision::kFloat, a, b, fresh());
+  }
+  Operand add(const Operand& a, const Operand& b) {
+    return binary(Opcode::kVadd, Precision::kFloat, a, b, fresh());
+  }
+  Operand fma(const Operand& a, const Operand& b, const Operand& c, const Operand& to) {
+    emit(Opcode::kVfma, Precision::kFloat, {a, b, c}, {to});
+    return to;
+  }
+  Operand fma(const Operand& a, const Operand& b, const Operand& c) { return fma(a, b, c, fresh()); }
+  Operand alu(Opcode opcode, Precision precision, const Operand& a, const Operand& b) {
+    return binary(opcode, precision, a, b, fresh());
+  }
+  Operand alu(Opcode opcode, Precision precision, const Operand& a) {
+    Operand to = fresh();
+    emit(opcode, precision, {a}, {to});
+    return to;
+  }
+  Operand abs_bits(const Operand& a) { return alu(Opcode::kAnd, Precision::kInt, a, bits(kAbsMask)); }
+
+  /// A mask register entry for a comparison that is used at once; entries rotate so that neighbours can
+  /// overlap.
+  Operand next_mask() {
+    Operand omr;
+    omr.space = isa::Space::kOmr;
+    omr.base = 1 + builder_.next_mask_entry();
+    return omr;
+  }
+  static Operand under(Operand destination, const Operand& omr) {
+    destination.mask.kind = isa::Mask::Kind::kRegister;
+    destination.mask.value = static_cast<uint8_t>(omr.base);
+    return destination;
+  }
+  /// to = condition ? `when` : `otherwise`, where the mask holds the condition's lanes.
+  Operand select(const Operand& omr, const Operand& when, const Operand& otherwise, const Operand& to) {
+    emit(Opcode::kPassa, Precision::kLong, {otherwise}, {to});
+    emit(Opcode::kPassa, Precision::kLong, {when}, {under(to, omr)});
+    return to;
+  }
+  /// Mask: the lane is a finite number.
+  Operand finite_mask(const Operand& a) {
+    Operand omr = next_mask();
+    Operand magnitude = abs_bits(a);
+    // kInfinity - 1 - |a| is not negative exactly for finite patterns.
+    emit(Opcode::kSub, Precision::kInt, {bits(kInfinityBits - 1), magnitude}, {omr});
+    return omr;
+  }
+
+  template <size_t N>
+  Operand polynomial(const std::array<float, N>& coefficients, const Operand& x) {
+    Operand value = fma(x, constant(coefficients[N - 1]), constant(coefficients[N - 2]));
+    for (size_t k = N - 2; k-- > 0;) value = fma(value, x, constant(coefficients[k]));
+    return value;
+  }
+
+  // --- recipes ----------------------------------------------------------------------------------------
+
+  /// 1/sqrt|x|: table (relative error below 2^-3.5), then three Newton steps r += r/2 (1 - |x| r^2), which
+  /// leave it below 2^-23. x r is formed first, so nothing overflows. 0 -> inf, inf -> 0.
+  Operand reciprocal_sqrt(const Operand& magnitude) {
+    Operand r = alu(Opcode::kRsqrt, Precision::kFloat, magnitude);
+    for (int iteration = 0; iteration < 3; ++iteration) {
+      Operand xr = mul(magnitude, r);
+      Operand error = fma(minus(xr), r, constant(1.0f));
+      Operand half = mul(r, constant(0.5f));
+      r = fma(half, error, r);
+    }
+    return r;
+  }
+
+  /// a / b = ((a r) r) with r = 1/sqrt|b|, one residual correction where the quotient is finite, b's
+  /// sign put in at the end. a/0 is infinity of a's and b's signs, 0/0 is 0 (the chip has no NaN).
+  Operand divide(const Operand& a, const Operand& b, const Operand& to) {
+    Operand magnitude = abs_bits(b);
+    Operand r = reciprocal_sqrt(magnitude);
+    Operand quotient = mul(mul(a, r), r);
+    Operand finite = finite_mask(quotient);
+    Operand remainder = fma(minus(quotient), magnitude, a);
+    Operand correction = mul(mul(remainder, r), r);
+    Operand corrected = fresh();
+    emit(Opcode::kPassa, Precision::kLong, {quotient}, {corrected});
+    emit(Opcode::kVadd, Precision::kFloat, {quotient, correction}, {under(corrected, finite)});
+    Operand sign = alu(Opcode::kAnd, Precision::kInt, b, bits(kSignMask));
+    return binary(Opcode::kXor, Precision::kInt, corrected, sign, to);
+  }
+
+  struct ExpParts {
+    Operand expm1;  ///< e^r - 1, |r| <= ln2/2
+    Operand power;  ///< n as an integer
+  };
+  /// x = n ln2 + r for x already clamped to where n fits.
+  ExpParts exp_parts(const Operand& x) {
+    Operand shifted = fma(x, constant(kLog2E), constant(0.5f));
+    Operand n = alu(Opcode::kFloor, Precision::kFloat, shifted);
+    Operand r = fma(minus(n), constant(kLn2High), x);
+    r = fma(minus(n), constant(kLn2Low), r);
+    Operand ratio = polynomial(kExpm1OverR, r);
+    return {mul(ratio, r), alu(Opcode::kFtoi, Precision::kFloat, n)};
+  }
+
+  /// e^x. The result's exponent is built by an integer addition: below 2^-126 it becomes exponent 0, which is
+  /// zero, above the largest float exponent 255, which is infinity; the last operation normalizes both.
+  Operand exp(const Operand& x, const Operand& to) {
+    Operand clamped = alu(Opcode::kMax, Precision::kFloat, x, constant(-87.5f));
+    clamped = alu(Opcode::kMin, Precision::kFloat, clamped, constant(89.0f));
+    ExpParts parts = exp_parts(clamped);
+    Operand mantissa = add(parts.expm1, constant(1.0f));
+    Operand exponent = alu(Opcode::kLsl, Precision::kInt, parts.power, bits(23));
+    Operand scaled = alu(Opcode::kAdd, Precision::kInt, mantissa, exponent);
+    emit(Opcode::kVpassa, Precision::kFloat, {scaled}, {to});
+    return to;
+  }
+
+  /// tanh x = m / (m + 2), m = e^2x - 1 = 2^n (e^r - 1) + (2^n - 1): no cancellation near zero. tanh of |x|
+  /// >= 10 is 1.
+  Operand tanh(const Operand& x, const Operand& to) {
+    Operand clamped = alu(Opcode::kMax, Precision::kFloat, x, constant(-10.0f));
+    clamped = alu(Opcode::kMin, Precision::kFloat, clamped, constant(10.0f));
+    ExpParts parts = exp_parts(add(clamped, clamped));
+    Operand biased = alu(Opcode::kAdd, Precision::kInt, parts.power, bits(127));
+    Operand scale = alu(Opcode::kLsl, Precision::kInt, biased, bits(23));
+    Operand m = fma(scale, parts.expm1, add(scale, constant(-1.0f)));
+    return divide(m, add(m, constant(2.0f)), to);
+  }
+
+  Operand sigmoid(const Operand& x, const Operand& to) {
+    Operand decay = exp(negated(x), fresh());
+    // 1 / (1 + inf) is 0, as it should be.
+    return divide(constant(1.0f), add(decay, constant(1.0f)), to);
+  }
+
+  /// log x: x = 2^e (1 + f) with 1 + f in [sqrt 1/2, sqrt 2), found by integer arithmetic on the pattern.
+  /// log 0 = -inf; log of a negative number is -inf too (the chip has no NaN); log inf = inf.
+  Operand log(const Operand& x, const Operand& to) {
+    constexpr uint32_t kSqrtHalfBits = 0x3f3504f3;
+    Operand offset = alu(Opcode::kSub, Precision::kInt, x, bits(kSqrtHalfBits));
+    Operand exponent = alu(Opcode::kLsr, Precision::kInt, offset, bits(23));
+    Operand mantissa = alu(Opcode::kAnd, Precision::kInt, offset, bits(kMantissaMask));
+    Operand f = add(alu(Opcode::kAdd, Precision::kInt, mantissa, bits(kSqrtHalfBits)), constant(-1.0f));
+    // There is no integer-to-float: e added to the pattern of 1.5 * 2^23 is the float 1.5 * 2^23 + e.
+    Operand e = add(alu(Opcode::kAdd, Precision::kInt, exponent, bits(0x4b400000)), constant(-12582912.0f));
+    Operand square = mul(f, f);
+    Operand tail = mul(mul(polynomial(kLogTail, f), f), square);
+    tail = fma(e, constant(kLn2Low), tail);
+    tail = fma(minus(square), constant(0.5f), tail);
+    Operand result = fma(e, constant(kLn2High), add(f, tail));
+    // Patterns from the smallest normal number to the largest finite one, read as integers, are logarithm's
+    // domain.
+    Operand positive = next_mask();
+    emit(Opcode::kSub, Precision::kInt, {x, bits(0x00800000)}, {positive});
+    Operand with_zero = select(positive, result, constant(-std::numeric_limits<float>::infinity()), fresh());
+    Operand below_infinity = next_mask();
+    emit(Opcode::kSub, Precision::kInt, {bits(kInfinityBits - 1), x}, {below_infinity});
+    return select(below_infinity, with_zero, constant(std::numeric_limits<float>::infinity()), to);
+  }
+
+  /// sqrt x = x r with one correction; infinity passes. Negative numbers give -sqrt|x| (no NaN).
+  Operand sqrt(const Operand& x, const Operand& to) {
+    Operand r = reciprocal_sqrt(abs_bits(x));
+    Operand root = mul(x, r);
+    Operand residual = fma(minus(root), root, x);
+    Operand half = mul(r, constant(0.5f));
+    // r is infinite at zero, where the residual is zero; 0 * inf = 0 on this chip.
+    Operand corrected = fma(residual, half, root);
+    Operand finite = finite_mask(x);
+    return select(finite, corrected, x, to);
+  }
+
+  Operand erf(const Operand& x, const Operand& to) {
+    Operand clamped = alu(Opcode::kMax, Precision::kFloat, x, constant(-4.0f));
+    clamped = alu(Opcode::kMin, Precision::kFloat, clamped, constant(4.0f));
+    Operand square = mul(clamped, clamped);
+    Operand numerator = mul(polynomial(kErfNumerator, square), clamped);
+    return divide(numerator, polynomial(kErfDenominator, square), to);
+  }
+
+  Operand negated(const Operand& x) {
+    Operand to = fresh();
+    emit(Opcode::kVpassa, Precision::kFloat, {minus(x)}, {to});
+    return to;
+  }
+
+  // --- nodes ------------------------------------------------------------------------------------------
+
+  void count_uses() {
+    const auto& nodes = expr_.nodes();
+    uses_.assign(nodes.size(), 0);
+    fused_into_fma_.assign(nodes.size(), false);
+    for (const ScalarNode& node : nodes) {
+      for (int k = 0; k < scalar_op_arity(node.op); ++k)
+        ++uses_[static_cast<size_t>(node.args[static_cast<size_t>(k)])];
+    }
+    // A product whose only use is a sum becomes part of one multiply-add.
+    for (const ScalarNode& node : nodes) {
+      if (node.op != ScalarOp::kAdd && node.op != ScalarOp::kSub) continue;
+      if (int k = product_argument(node); k >= 0)
+        fused_into_fma_[static_cast<size_t>(node.args[static_cast<size_t>(k)])] = true;
+    }
+  }
+  /// Which argument of a sum is a product used nowhere else; -1 = none.
+  int product_argument(const ScalarNode& sum) const {
+    if (sum.args[0] == sum.args[1]) return -1;
+    for (int k = 0; k < 2; ++k) {
+      const auto argument = static_cast<size_t>(sum.args[static_cast<size_t>(k)]);
+      if (expr_.nodes()[argument].op == ScalarOp::kMul && uses_[argument] == 1) return k;
+    }
+    return -1;
+  }
+
+  const Operand& argument(int k) const {
+    return values_[static_cast<size_t>(current().args[static_cast<size_t>(k)])];
+  }
+
+  Operand lower_sum(const ScalarNode& node) {
+    const bool subtract = node.op == ScalarOp::kSub;
+    const int k = product_argument(node);
+    if (k < 0) {
+      return binary(Opcode::kVadd, Precision::kFloat, argument(0),
+                    subtract ? minus(argument(1)) : argument(1), final_target());
+    }
+    const ScalarNode& product = expr_.nodes()[static_cast<size_t>(node.args[static_cast<size_t>(k)])];
+    Operand x = values_[static_cast<size_t>(product.args[0])];
+    Operand z = argument(1 - k);
+    if (subtract) (k == 1 ? x : z).negate ^= true;
+    return fma(x, values_[static_cast<size_t>(product.args[1])], z, final_target());
+  }
+
+  Operand lower(const ScalarNode& node) {
+    switch (node.op) {
+      case ScalarOp::kInput:
+        isa::check_internal(node.input >= 0 && static_cast<size_t>(node.input) < inputs_.size(),
+                            "lower_scalar", "input {} of {}", node.input, inputs_.size());
+        return inputs_[static_cast<size_t>(node.input)];
+      case ScalarOp::kConstant:
+        return constant(static_cast<float>(node.value));
+      case ScalarOp::kAdd:
+      case ScalarOp::kSub:
+        return lower_sum(node);
+      case ScalarOp::kMul:
+        return binary(Opcode::kVmul, Precision::kFloat, argument(0), argument(1), final_target());
+      case ScalarOp::kDiv:
+        return divide(argument(0), argument(1), final_target());
+      case ScalarOp::kReciprocal:
+        return divide(constant(1.0f), argument(0), final_target());
+      case ScalarOp::kNeg: {
+        Operand to = final_target();
+        emit(Opcode::kVpassa, Precision::kFloat, {minus(argument(0))}, {to});
+        return to;
+      }
+      case ScalarOp::kAbs:
+        return binary(Opcode::kAnd, Precision::kInt, argument(0), bits(kAbsMask), final_target());
+      case ScalarOp::kMax:
+        return binary(Opcode::kMax, Precision::kFloat, argument(0), argument(1), final_target());
+      case ScalarOp::kMin:
+        return binary(Opcode::kMin, Precision::kFloat, argument(0), argument(1), final_target());
+      case ScalarOp::kRelu:
+        // max with +0 rather than the relu operation, which makes -0 of negative numbers.
+        return binary(Opcode::kMax, Precision::kFloat, argument(0), constant(0.0f), final_target());
+      case ScalarOp::kSqrt:
+        return sqrt(argument(0), final_target());
+      case ScalarOp::kExp:
+        return exp(argument(0), final_target());
+      case ScalarOp::kLog:
+        return log(argument(0), final_target());
+      case ScalarOp::kTanh:
+        return tanh(argument(0), final_target());
+      case ScalarOp::kSigmoid:
+        return sigmoid(argument(0), final_target());
+      case ScalarOp::kErf:
+        return erf(argument(0), final_target());
+      case ScalarOp::kFloor: {
+        Operand to = final_target();
+        emit(Opcode::kFloor, Precision::kFloat, {argument(0)}, {to});
+        return to;
+      }
+      case ScalarOp::kSelectNotNegative: {
+        Operand omr = next_mask();
+        // The flag of a MAU result is "sign bit clear", after -0 has become +0.
+        emit(Opcode::kVpassa, Precision::kFloat, {argument(0)}, {omr});
+        return select(omr, argument(1), argument(2), final_target());
+      }
+    }
+    throw isa::InternalError("internal error in lower_scalar: operation without a recipe");
+  }
+
+  static constexpr scheduler::HomeSet kAnyPeMemory =
+      isa::space_bit(isa::Space::kGrf0) | isa::space_bit(isa::Space::kGrf1) |
+      isa::space_bit(isa::Space::kLm0) | isa::space_bit(isa::Space::kLm1);
+
+  MachineBuilder& builder_;
+  const ScalarExpr& expr_;
+  const std::vector<Operand>& inputs_;
+  const std::optional<Operand>& destination_;
+  std::vector<Operand> values_;
+  std::vector<int> uses_;
+  std::vector<bool> fused_into_fma_;
+  int node_ = 0;
+};
+
+}  // namespace
+
+Operand lower_scalar(MachineBuilder& builder, const ScalarExpr& expr, const std::vector<Operand>& inputs,
+                     const std::optional<Operand>& destination) {
+  return ScalarLowering(builder, expr, inputs, destination).run();
+}
+
+}  // namespace kodama::compiler

@@ -1,0 +1,56 @@
+#!/usr/bin/python3
+"""Writes the small models that the golden tests use (needs python3-onnx and python3-numpy).
+
+The models are part of the repository; this script says how they were made.
+"""
+import os
+import sys
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+OUT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "models")
+
+
+def value(name, shape, kind=TensorProto.FLOAT):
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+def save(name, nodes, inputs, outputs, initializers=(), opset=17, ir=8):
+    graph = helper.make_graph(nodes, name, inputs, outputs, list(initializers))
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], producer_name="kodama")
+    model.ir_version = ir
+    with open(os.path.join(OUT, name + ".onnx"), "wb") as file:
+        file.write(model.SerializeToString())
+
+
+def main():
+    os.makedirs(OUT, exist_ok=True)
+    rng = np.random.default_rng(1)
+    weights = numpy_helper.from_array(rng.standard_normal((8, 4)).astype(np.float32), "w")
+    linear = [helper.make_node("MatMul", ["x", "w"], ["xw"], name="product"),
+              helper.make_node("Relu", ["xw"], ["y"], name="activation")]
+    save("linear", linear, [value("x", [2, 8])], [value("y", [2, 4])], [weights])
+    save("symbolic", linear, [value("x", ["batch", 8])], [value("y", ["batch", 4])], [weights])
+    save("opset18", linear, [value("x", [2, 8])], [value("y", [2, 4])], [weights], opset=18)
+    save("unknown_operator", [helper.make_node("Frobnicate", ["x"], ["y"], name="odd one")],
+         [value("x", [2, 8])], [value("y", [2, 8])])
+    save("host", [helper.make_node("Add", ["i", "i"], ["twice"], name="integer sum"),
+                  helper.make_node("Cast", ["twice"], ["f"], name="to float", to=TensorProto.FLOAT),
+                  helper.make_node("Mul", ["f", "f"], ["y"], name="square")],
+         [value("i", [3], TensorProto.INT64)], [value("y", [3])])
+    bad = numpy_helper.from_array(np.array([[1, np.inf], [np.nan, 2]], np.float32), "w")
+    save("nan_weights", [helper.make_node("Mul", ["x", "w"], ["y"], name="scale")],
+         [value("x", [2, 2])], [value("y", [2, 2])], [bad])
+    for name, array in (("x.npy", rng.standard_normal((2, 8)).astype(np.float32)),
+                        ("x_double.npy", rng.standard_normal((2, 8))),
+                        ("x_shape.npy", np.zeros((3, 8), np.float32)),
+                        ("ones22.npy", np.ones((2, 2), np.float32)),
+                        ("i.npy", np.array([1, -2, 3], np.int64))):
+        np.save(os.path.join(OUT, name), array)
+    np.savez(os.path.join(OUT, "two.npz"), a=rng.standard_normal((2, 8)).astype(np.float32), b=np.zeros(3, np.float32))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

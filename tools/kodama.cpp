@@ -1,0 +1,259 @@
+/// The `kodama` command: one thin function per subcommand.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+
+#include "assembler/assembler.h"
+#include "compiler/driver/compiled_model.h"
+#include "compiler/driver/node_tests.h"
+#include "compiler/driver/package.h"
+#include "compiler/driver/progress.h"
+#include "compiler/driver/session.h"
+#include "compiler/graph/passes.h"
+#include "isa/chip.h"
+#include "simulator/machine.h"
+
+namespace kodama::tools {
+namespace {
+
+using compiler::SessionOptions;
+
+/// `--dim NAME=N`.
+void parse_dims(const std::vector<std::string>& specifications, SessionOptions& options) {
+  for (const std::string& specification : specifications) {
+    const size_t equals = specification.rfind('=');
+    int64_t value = 0;
+    if (equals == std::string::npos || equals == 0 ||
+        !CLI::detail::lexical_cast(specification.substr(equals + 1), value) || value <= 0) {
+      throw isa::UserError("--dim " + specification +
+                           ": allowed is NAME=N with N at least 1, for example --dim batch=4");
+    }
+    options.dims[specification.substr(0, equals)] = value;
+  }
+}
+
+/// Options of every command that compiles or runs models. Strings that need more parsing are in `raw`.
+struct RawOptions {
+  std::vector<std::string> dims;
+  std::vector<std::string> dump_after;
+};
+void add_input_options(CLI::App& app, SessionOptions& options) {
+  app.add_option("--input", options.inputs,
+                 "NAME=FILE: .pb (TensorProto), .npy, or .npz[:MEMBER]; inputs not given are random");
+  app.add_option("--seed", options.seed, "seed of random inputs")->capture_default_str();
+  app.add_option("--threads", options.threads, "threads of the simulator; 0 = all cores")
+      ->capture_default_str();
+  app.add_option("--output-dir", options.output_directory, "write every output as DIR/NAME.pb");
+  app.add_option("--json", options.json_file, "write the layer table and totals as JSON");
+}
+void add_compile_options(CLI::App& app, SessionOptions& options, RawOptions& raw) {
+  app.add_option("--chip", options.chip, "name of a chip, or a chip file")->capture_default_str();
+  app.add_option("--precision", options.precision, "of matrix products: gfloat, float or half")
+      ->capture_default_str();
+  app.add_option("--dim", raw.dims, "NAME=N: extent of a symbolic dimension; INPUT:AXIS=N by position");
+  app.add_option("--dump-after", raw.dump_after,
+                 "write the result of a pass (or all) to the dump directory; 'kodama passes' lists them");
+  app.add_option("--dump-dir", options.dump_directory, "directory of dumps")->capture_default_str();
+  app.add_option("--scheduler", options.passes.scheduler, "instruction scheduler");
+  app.add_option("--allocator", options.passes.allocator, "address allocator");
+  app.add_option("--home-assigner", options.passes.home_assigner, "pass that chooses memories for values");
+  app.add_flag("!--no-fuse", options.fuse, "keep every operator a layer of its own");
+}
+void finish_options(const RawOptions& raw, SessionOptions& options) {
+  parse_dims(raw.dims, options);
+  options.dump_after.insert(raw.dump_after.begin(), raw.dump_after.end());
+}
+
+int simulate_program(const std::string& file, const std::string& chip_name, const std::string& dump_file,
+                     const simulator::MachineOptions& machine_options) {
+  const isa::Chip chip = isa::find_chip(chip_name);
+  const isa::Program program = assembler::assemble_file(file, chip);
+  const isa::ProgramCounts counts = isa::count(program);
+  simulator::Machine machine(chip, machine_options);
+  simulator::RunOptions options;
+  std::string dump;
+  options.dump = [&](const std::string& line) {
+    if (dump_file.empty()) {
+      std::cout << line << '\n';
+    } else {
+      dump += line + '\n';
+    }
+  };
+  compiler::ProgressBar bar("running");
+  options.progress = [&](int64_t steps) { bar.update(steps, counts.steps, ""); };
+  const simulator::RunStats stats = machine.run(program, options);
+  bar.finish();
+  if (!dump_file.empty()) compiler::write_file_atomically(dump_file, dump);
+  fmt::print(stderr, "{} steps ({} nop), {} MV transfers, {} cycles ({} waiting)\n", stats.steps, stats.nops,
+             stats.mvs, stats.cycles, stats.wait_cycles);
+  return compiler::kExitOk;
+}
+
+void print_passes() {
+  fmt::print("graph passes, in the order of the pipeline ({}):\n",
+             fmt::join(compiler::graph_pipeline(), ", "));
+  for (const auto& pass : compiler::graph_passes()) fmt::print("  {:<24} {}\n", pass.name, pass.description);
+  const auto print_all = [](const char* title, const auto& passes) {
+    fmt::print("{} (the first is the default):\n", title);
+    for (const auto& pass : passes) {
+      fmt::print("  {:<24} {}\n", pass.name, pass.description);
+      for (const auto& option : pass.options) {
+        fmt::print("    {}={}  {}\n", option.name, option.default_value, option.description);
+      }
+    }
+  };
+  print_all("home assigners, --home-assigner", scheduler::home_assigners());
+  print_all("allocators, --allocator", scheduler::allocators());
+  print_all("instruction schedulers, --scheduler", scheduler::instruction_schedulers());
+  fmt::print("kernels:\n");
+  for (const auto& kernel : compiler::kernels()) {
+    fmt::print("  {:<24} {}: {}\n", kernel.name, compiler::layer_kind_name(kernel.kind), kernel.description);
+  }
+  fmt::print("names for --dump-after: all, {}\n", fmt::join(compiler::dump_points(), ", "));
+}
+
+void print_chips() {
+  for (const std::string& name : isa::chip_names()) {
+    const isa::Chip chip = isa::find_chip(name);
+    fmt::print("{:<10} {} groups x {} L2B x {} L1B x {} MAB x {} PE = {} PEs, {:.0f} MHz: {}\n", name,
+               chip.groups, chip.l2b_per_group, chip.l1b_per_l2b, chip.mab_per_l1b, isa::kPePerMab,
+               chip.pe_count(), chip.clock_hz / 1e6, chip.description);
+  }
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Kodama: simulator, assembler and compiler for MN-Core-like chips");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", "kodama 0.1.0");
+  int code = compiler::kExitOk;
+
+  compiler::RunRequest run_request;
+  RawOptions run_raw;
+  CLI::App* run = app.add_subcommand(
+      "run", "compile an ONNX model, run it on the simulated chip, compare with the CPU reference");
+  run->add_option("model", run_request.model_file, "model.onnx")->required();
+  add_compile_options(*run, run_request.common, run_raw);
+  add_input_options(*run, run_request.common);
+  run->add_option("--test-data", run_request.test_data,
+                  "directory with test_data_set_N: run each set, compare with its outputs");
+  run->add_option(
+      "--tolerance", run_request.tolerance,
+      "largest error over largest magnitude; default by precision: gfloat 1e-3, float 1e-5, half 5e-2");
+  run->add_flag("--show-images", run_request.show_images, "print picture-like inputs as text art");
+  run->add_flag("--classes", run_request.show_classes, "print the index of the largest output of each row");
+  run->add_flag("!--no-compare", run_request.compare, "don't run the CPU reference");
+  run->callback([&] {
+    finish_options(run_raw, run_request.common);
+    code = compiler::run_command(run_request, std::cout);
+  });
+
+  compiler::CompileRequest compile_request;
+  RawOptions compile_raw;
+  CLI::App* compile = app.add_subcommand(
+      "compile", "compile an ONNX model to a directory of VSM programs, images and a manifest");
+  compile->add_option("model", compile_request.model_file, "model.onnx")->required();
+  compile->add_option("-o,--output", compile_request.directory, "directory to write")->required();
+  add_compile_options(*compile, compile_request.common, compile_raw);
+  compile->callback([&] {
+    finish_options(compile_raw, compile_request.common);
+    code = compiler::compile_command(compile_request, std::cout);
+  });
+
+  compiler::SimulateRequest sim_request;
+  sim_request.common.chip.clear();
+  std::string dump_file;
+  std::string memory = "zero";
+  CLI::App* sim = app.add_subcommand("sim", "run a compiled model's directory, or one VSM program");
+  sim->add_option("program", sim_request.directory, "directory of 'kodama compile', or program.vsm")
+      ->required();
+  sim->add_option("--chip", sim_request.common.chip, "chip; default: the manifest's, mncore2 for a program");
+  sim->add_option("-d,--dump", dump_file,
+                  "file for the output of d get statements (default: standard output)");
+  sim->add_option("--memory", memory, "initial contents for a program: zero or dirty")
+      ->check(CLI::IsMember({"zero", "dirty"}))
+      ->capture_default_str();
+  add_input_options(*sim, sim_request.common);
+  sim->callback([&] {
+    if (compiler::is_package(sim_request.directory)) {
+      code = compiler::simulate_package_command(sim_request, std::cout);
+      return;
+    }
+    simulator::MachineOptions options;
+    options.threads = sim_request.common.threads;
+    options.memory = memory == "dirty" ? simulator::MachineOptions::Memory::kDirty
+                                       : simulator::MachineOptions::Memory::kZero;
+    options.seed = sim_request.common.seed;
+    const std::string chip = sim_request.common.chip.empty() ? "mncore2" : sim_request.common.chip;
+    code = simulate_program(sim_request.directory, chip, dump_file, options);
+  });
+
+  std::string asm_file;
+  std::string asm_output;
+  std::string asm_chip = "mncore2";
+  CLI::App* assemble = app.add_subcommand("asm", "check a VSM program and print it in normal form");
+  assemble->add_option("program", asm_file, "program.vsm")->required();
+  assemble->add_option("-o,--output", asm_output, "file to write (default: standard output)");
+  assemble->add_option("--chip", asm_chip, "name of a chip, or a chip file")->capture_default_str();
+  assemble->callback([&] {
+    const std::string text = assembler::print(assembler::assemble_file(asm_file, isa::find_chip(asm_chip)));
+    if (asm_output.empty()) {
+      std::cout << text;
+    } else {
+      compiler::write_file_atomically(asm_output, text);
+    }
+  });
+
+  compiler::NodeTestRequest node_request;
+  CLI::App* node_tests =
+      app.add_subcommand("onnx-tests", "run ONNX's node tests on the chip path and on the reference path");
+  node_tests->add_option("--chip", node_request.chip, "name of a chip, or a chip file")
+      ->capture_default_str();
+  node_tests->add_option("--precision", node_request.precision, "of matrix products")->capture_default_str();
+  node_tests->add_option("--directory", node_request.directory,
+                         "where the tests are (default: libonnx-testdata's)");
+  node_tests->add_option("--filter", node_request.filter, "regular expression on the test's name");
+  node_tests->add_flag("--verbose", node_request.verbose, "a line for tests that passed, too");
+  node_tests->add_option("--threads", node_request.threads, "threads of the simulator; 0 = all cores")
+      ->capture_default_str();
+  node_tests->add_option("--json", node_request.json_file, "write all results as JSON");
+  node_tests->callback([&] { code = compiler::node_tests_command(node_request, std::cout); });
+
+  app.add_subcommand("passes", "list passes, kernels and dump points")->callback(print_passes);
+  app.add_subcommand("chips", "list the known chips")->callback(print_chips);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const int cli_code = app.exit(error, std::cout, std::cerr);
+    return cli_code == 0 ? compiler::kExitOk : compiler::kExitUserError;
+  }
+  return code;
+}
+
+}  // namespace
+}  // namespace kodama::tools
+
+int main(int argc, char** argv) {
+  // oneDNN's OpenMP threads must not spin while the simulator's threads work.
+  ::setenv("OMP_WAIT_POLICY", "PASSIVE", 0);
+  using namespace kodama;
+  try {
+    return tools::run(argc, argv);
+  } catch (const isa::UserError& error) {
+    fmt::print(stderr, "kodama: error: {}\n", error.what());
+    return compiler::kExitUserError;
+  } catch (const isa::UnsupportedError& error) {
+    fmt::print(stderr, "kodama: not supported: {}\n", error.what());
+    return compiler::kExitUnsupported;
+  } catch (const std::exception& error) {
+    std::string command;
+    for (int k = 0; k < argc; ++k) command += std::string(k > 0 ? " " : "") + argv[k];
+    fmt::print(stderr, "kodama: {}\nThis is a bug in kodama; it is reproduced by: {}\n", error.what(),
+               command);
+    return compiler::kExitInternalError;
+  }
+}
