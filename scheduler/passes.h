@@ -55,8 +55,10 @@ void register_pass(InstructionScheduler pass);
 
 /// Names of the passes to use; empty = default.
 struct PipelineChoice {
-  std::string home_assigner, allocator, scheduler;
-  PassOptions options;
+  std::string home_assigner = {};
+  std::string allocator = {};
+  std::string scheduler = {};
+  PassOptions options = {};
 };
 /// Runs the three passes with a verifier after each. `dump(pass name, text)` is called after each pass
 /// if set.

@@ -1,0 +1,110 @@
+#include "scheduler/passes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "isa/error.h"
+#include "scheduler/builtin_passes.h"
+
+namespace kodama::scheduler {
+namespace {
+
+/// Function-local statics, so that a pass may register itself during static initialization of any file.
+std::vector<HomeAssigner>& home_assigner_list() {
+  static std::vector<HomeAssigner> list = {bank_coloring_pass()};
+  return list;
+}
+std::vector<Allocator>& allocator_list() {
+  static std::vector<Allocator> list = {linear_scan_pass(), first_fit_pass()};
+  return list;
+}
+std::vector<InstructionScheduler>& scheduler_list() {
+  static std::vector<InstructionScheduler> list = {list_scheduling_pass(), sequential_pass()};
+  return list;
+}
+
+template <typename Pass>
+void add_pass(std::vector<Pass>& list, Pass pass, std::string_view kind) {
+  isa::check_internal(!pass.name.empty() && pass.run != nullptr, "pass registry",
+                      "a {} without name or function", kind);
+  const bool taken =
+      std::any_of(list.begin(), list.end(), [&](const Pass& p) { return p.name == pass.name; });
+  isa::check_internal(!taken, "pass registry", "{} '{}' is registered twice", kind, pass.name);
+  list.push_back(std::move(pass));
+}
+
+template <typename Pass>
+const Pass& find_pass(const std::vector<Pass>& list, const std::string& name, std::string_view kind) {
+  if (name.empty()) return list.front();
+  std::string names;
+  for (const Pass& pass : list) {
+    if (pass.name == name) return pass;
+    names += (names.empty() ? "" : ", ") + pass.name;
+  }
+  throw isa::UserError(fmt::format("found {} '{}', allowed: {}", kind, name, names));
+}
+
+void check_options(const PassOptions& options, const std::vector<const std::vector<PassOptionInfo>*>& known) {
+  std::set<std::string> names;
+  for (const auto* list : known) {
+    for (const PassOptionInfo& info : *list) names.insert(info.name);
+  }
+  for (const auto& [name, value] : options) {
+    if (names.count(name) == 0) {
+      throw isa::UserError(fmt::format("found pass option '{}', allowed for the chosen passes: {}", name,
+                                       names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
+    }
+  }
+}
+
+std::string describe(const isa::Program& schedule) {
+  const isa::ProgramCounts counts = isa::count(schedule);
+  return fmt::format("{} steps, {} of them nops, {} MVs, {} instructions\n", counts.steps, counts.nops,
+                     counts.mvs, counts.instructions);
+}
+
+}  // namespace
+
+const std::vector<HomeAssigner>& home_assigners() {
+  return home_assigner_list();
+}
+const std::vector<Allocator>& allocators() {
+  return allocator_list();
+}
+const std::vector<InstructionScheduler>& instruction_schedulers() {
+  return scheduler_list();
+}
+void register_pass(HomeAssigner pass) {
+  add_pass(home_assigner_list(), std::move(pass), "home assigner");
+}
+void register_pass(Allocator pass) {
+  add_pass(allocator_list(), std::move(pass), "allocator");
+}
+void register_pass(InstructionScheduler pass) {
+  add_pass(scheduler_list(), std::move(pass), "scheduler");
+}
+
+isa::Program build_program(MachineProgram program, const isa::Chip& chip, const PipelineChoice& choice,
+                           const std::function<void(const std::string&, const std::string&)>& dump) {
+  const HomeAssigner& homes = find_pass(home_assigners(), choice.home_assigner, "home assigner");
+  const Allocator& allocator = find_pass(allocators(), choice.allocator, "allocator");
+  const InstructionScheduler& scheduler = find_pass(instruction_schedulers(), choice.scheduler, "scheduler");
+  check_options(choice.options, {&homes.options, &allocator.options, &scheduler.options});
+
+  homes.run(program, chip, choice.options);
+  if (dump) dump(homes.name, to_string(program));
+  verify_homes(program, chip);
+
+  allocator.run(program, chip, choice.options);
+  if (dump) dump(allocator.name, to_string(program));
+  verify_allocation(program, chip);
+
+  isa::Program schedule = scheduler.run(program, chip, choice.options);
+  if (dump) dump(scheduler.name, describe(schedule));
+  verify_schedule(program, schedule, chip);
+  return schedule;
+}
+
+}  // namespace kodama::scheduler

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "isa/chip.h"
+#include "scheduler/machine_program.h"
+
+/// What the passes (not the verifiers) share: the linear order of a machine program, lifetimes of values,
+/// and the step from virtual to real operands. Internal to scheduler/.
+namespace kodama::scheduler {
+
+/// A counted loop of the program; [begin, end) are the positions of the operations inside.
+struct LoopSite {
+  int64_t count = 0;
+  int parent = -1;
+  int depth = 0;  ///< index of its counter in loop_strides
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+struct OperationSite {
+  const Operation* operation = nullptr;
+  int loop = -1;      ///< innermost loop, -1 = none
+  double weight = 1;  ///< how often it runs
+};
+
+/// Operations in sequential order; an operation's position is its index in `sites`.
+struct ProgramIndex {
+  std::vector<OperationSite> sites;
+  std::vector<LoopSite> loops;
+};
+ProgramIndex index_program(const MachineProgram& program);
+
+/// Half-open interval of moments; the operation at position p reads at moment 2p and writes at 2p + 1.
+/// Empty (begin == end) for values that nothing touches.
+struct Lifetime {
+  int64_t begin = 0;
+  int64_t end = 0;
+  bool empty() const { return begin == end; }
+  bool overlaps(const Lifetime& other) const { return begin < other.end && other.begin < end; }
+};
+
+/// A value that is fully written, unmasked, before it is read in every iteration of the innermost loop that
+/// holds all its accesses lives inside the body only; in all other cases a loop that touches a value keeps
+/// it for the whole loop.
+std::vector<Lifetime> compute_lifetimes(const MachineProgram& program, const ProgramIndex& index);
+
+/// Alignment of a value: its own, and that of the widest operand on it.
+std::vector<int64_t> compute_alignments(const MachineProgram& program, const ProgramIndex& index);
+
+/// Words of a PE memory that operations name directly; values stay away from them.
+std::vector<bool> reserved_words(const ProgramIndex& index, isa::Space space, int64_t size);
+
+/// Size in words of a memory that may be a home (16 for T: 2LW in each of 4 cycles), 0 for other spaces.
+int64_t home_size(isa::Space space, const isa::Chip& chip);
+std::string_view home_name(isa::Space space);
+
+/// `operand` with the value's home and address put in; real operands are returned unchanged.
+isa::Operand resolve(const isa::Operand& operand, const MachineProgram& program);
+isa::Instruction resolve(const isa::Instruction& instruction, const MachineProgram& program);
+
+/// One line, virtual operands as %name.
+std::string to_string(const Operation& operation, const MachineProgram& program);
+
+}  // namespace kodama::scheduler
