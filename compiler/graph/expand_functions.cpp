@@ -1,0 +1,317 @@
+#include "compiler/graph/expand_functions.h"
+
+#include <onnx/defs/function.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "compiler/graph/fold_constants.h"
+#include "compiler/graph/onnx_model.h"
+#include "compiler/graph/upgrade.h"
+
+namespace kodama::compiler {
+
+namespace {
+
+/// Nested calls multiply; beyond this a model is a mistake or an attack.
+constexpr int kMaxNodes = 1 << 20;
+
+/// A call's callee, and the values of its attributes where the caller gives none.
+struct Callee {
+  onnx::FunctionProto function;
+  std::map<std::string, onnx::AttributeProto> defaults = {};
+};
+
+using Nodes = google::protobuf::RepeatedPtrField<onnx::NodeProto>;
+
+class FunctionExpander {
+ public:
+  FunctionExpander(onnx::ModelProto& model, std::string where)
+      : model_(model), where_(std::move(where)), names_(model.graph()) {}
+
+  /// Replaces every node for which `find` returns a callee. Returns whether there was one.
+  bool expand_calls(const std::function<std::optional<Callee>(const onnx::NodeProto&)>& find) {
+    bool any = false;
+    types_.clear();
+    Nodes result;
+    for (auto& node : *model_.mutable_graph()->mutable_node()) {
+      if (auto callee = find(node)) {
+        any = true;
+        for (auto& inner : instantiate(node, std::move(*callee))) *result.Add() = std::move(inner);
+      } else {
+        *result.Add() = std::move(node);
+      }
+      if (result.size() > kMaxNodes) {
+        throw isa::UserError(
+            fmt::format("{}: expanding the model's functions gives more than {} nodes", where_, kMaxNodes));
+      }
+    }
+    *model_.mutable_graph()->mutable_node() = std::move(result);
+    return any;
+  }
+
+  const TypeMap& types() {
+    if (types_.empty()) types_ = collect_types(model_.graph());
+    return types_;
+  }
+
+ private:
+  std::string describe(const onnx::NodeProto& node) const { return where_ + ": " + describe_node(node); }
+
+  Nodes instantiate(const onnx::NodeProto& call, Callee callee) {
+    onnx::FunctionProto& function = callee.function;
+    if (call.input_size() > function.input_size() || call.output_size() > function.output_size()) {
+      throw isa::UserError(fmt::format("{}: {} inputs and {} outputs; the function has {} and {}",
+                                       describe(call), call.input_size(), call.output_size(),
+                                       function.input_size(), function.output_size()));
+    }
+    bind_attributes(call, callee);
+    drop_missing_inputs(call, function);
+    fit_opset(call, function);
+
+    // Formal names to names in the caller's graph.
+    std::unordered_map<std::string, std::string> actual{{"", ""}};
+    const auto prefix = (call.name().empty() ? call.op_type() : call.name()) + "/";
+    for (int i = 0; i < call.input_size(); ++i) actual[function.input(i)] = call.input(i);
+    Nodes nodes;
+    std::unordered_set<std::string> made;
+    for (const auto& node : function.node()) made.insert(node.output().begin(), node.output().end());
+    for (int i = 0; i < function.output_size(); ++i) {
+      const std::string& formal = function.output(i);
+      const bool wanted = i < call.output_size() && !call.output(i).empty();
+      if (!wanted) continue;
+      if (made.contains(formal) && !actual.contains(formal)) {
+        actual[formal] = call.output(i);
+        continue;
+      }
+      // The output is an input of the function, or the same value as an output before.
+      if (!actual.contains(formal)) {
+        throw isa::UserError(
+            fmt::format("{}: nothing in the function makes its output '{}'", describe(call), formal));
+      }
+      onnx::NodeProto& identity = *nodes.Add();
+      identity.set_op_type("Identity");
+      identity.set_name(names_.make_unique(prefix + formal));
+      identity.add_input(actual.at(formal));
+      identity.add_output(call.output(i));
+    }
+    const int identities = nodes.size();
+    for (auto& node : *function.mutable_node()) {
+      for (auto& input : *node.mutable_input()) {
+        const auto it = actual.find(input);
+        if (it == actual.end()) {
+          throw isa::UserError(fmt::format("{}: in the function, {} reads '{}' before it is made",
+                                           describe(call), describe_node(node), input));
+        }
+        input = it->second;
+      }
+      for (auto& output : *node.mutable_output()) {
+        auto [it, is_new] = actual.try_emplace(output);
+        if (is_new) it->second = names_.make_unique(prefix + output);
+        output = it->second;
+      }
+      while (node.input_size() > 0 && node.input(node.input_size() - 1).empty()) {
+        node.mutable_input()->RemoveLast();
+      }
+      node.set_name(names_.make_unique(prefix + (node.name().empty() ? node.op_type() : node.name())));
+      *nodes.Add() = std::move(node);
+    }
+    std::rotate(nodes.pointer_begin(), nodes.pointer_begin() + identities,
+                nodes.pointer_end());  // they read what the rest makes
+    return nodes;
+  }
+
+  /// Attributes of the body that refer to the call's.
+  void bind_attributes(const onnx::NodeProto& call, Callee& callee) {
+    for (auto& node : *callee.function.mutable_node()) {
+      auto& attributes = *node.mutable_attribute();
+      for (int i = attributes.size() - 1; i >= 0; --i) {
+        auto& attribute = attributes[i];
+        if (attribute.ref_attr_name().empty()) continue;
+        const onnx::AttributeProto* value = find_attribute(call, attribute.ref_attr_name());
+        if (!value) {
+          const auto it = callee.defaults.find(attribute.ref_attr_name());
+          if (it != callee.defaults.end()) value = &it->second;
+        }
+        if (value) {
+          const std::string name = attribute.name();
+          attribute = *value;
+          attribute.set_name(name);
+          attribute.clear_ref_attr_name();
+        } else {
+          attributes.DeleteSubrange(i, 1);  // optional, and absent in the call
+        }
+      }
+    }
+  }
+
+  static void drop_missing_inputs(const onnx::NodeProto& call, onnx::FunctionProto& function) {
+    std::unordered_set<std::string> missing;
+    for (int i = 0; i < function.input_size(); ++i) {
+      if (i >= call.input_size() || call.input(i).empty()) missing.insert(function.input(i));
+    }
+    for (auto& node : *function.mutable_node()) {
+      for (auto& input : *node.mutable_input()) {
+        if (missing.contains(input)) input.clear();
+      }
+    }
+  }
+
+  /// Brings the body to the model's versions of all operator sets.
+  void fit_opset(const onnx::NodeProto& call, onnx::FunctionProto& function) {
+    for (const auto& import : function.opset_import()) {
+      const int64_t version = opset_version(model_, import.domain());
+      if (version == 0) {
+        auto& added = *model_.add_opset_import();
+        added.set_domain(import.domain());
+        added.set_version(import.version());
+      } else if (version != import.version() && import.domain().empty()) {
+        if (needs_upgrade(function.node(), import.version(), version)) {
+          convert(call, function, import.version(), version);
+        }
+      } else if (version != import.version()) {
+        throw isa::UnsupportedError(
+            fmt::format("{}: the function imports version {} of the operator set '{}', the "
+                        "model version {}; they must be the same",
+                        describe(call), import.version(), import.domain(), version));
+      }
+    }
+  }
+
+  void convert(const onnx::NodeProto& call, onnx::FunctionProto& function, int64_t from, int64_t to) {
+    if (from > to) {
+      throw isa::UnsupportedError(fmt::format(
+          "{}: the function is written in opset {}, the model in opset {}", describe(call), from, to));
+    }
+    onnx::ModelProto body;
+    body.set_ir_version(kIrVersion);
+    *body.mutable_opset_import() = function.opset_import();
+    auto& graph = *body.mutable_graph();
+    graph.set_name(function.name());
+    *graph.mutable_node() = function.node();
+    for (int i = 0; i < call.input_size(); ++i) {
+      if (call.input(i).empty()) continue;
+      auto& input = *graph.add_input();
+      input.set_name(function.input(i));
+      const auto type = types().find(call.input(i));
+      if (type != types().end()) *input.mutable_type() = type->second;
+    }
+    // A body made for its node may leave out optional outputs; libonnx's converter crashes on an output
+    // that nothing makes.
+    std::unordered_set<std::string> made;
+    for (const auto& node : function.node()) made.insert(node.output().begin(), node.output().end());
+    for (const auto& output : function.output()) {
+      if (made.contains(output)) graph.add_output()->set_name(output);
+    }
+    // Adapters that don't find the shapes that they need say so.
+    infer_types(body);
+    upgrade_opset(body, to, describe(call));
+    Nodes nodes;
+    for (auto& tensor : *graph.mutable_initializer()) {
+      onnx::NodeProto& constant = *nodes.Add();
+      constant.set_op_type("Constant");
+      constant.add_output(tensor.name());
+      *set_attribute(constant, "value", onnx::AttributeProto_AttributeType_TENSOR).mutable_t() =
+          std::move(tensor);
+    }
+    for (auto& node : *graph.mutable_node()) *nodes.Add() = std::move(node);
+    *function.mutable_node() = std::move(nodes);
+  }
+
+  onnx::ModelProto& model_;
+  std::string where_;
+  NameTable names_;
+  TypeMap types_;
+};
+
+using FunctionKey = std::pair<std::string, std::string>;  // domain, name
+
+/// A function must not reach itself.
+void check_recursion(const onnx::ModelProto& model, const std::string& where) {
+  std::map<FunctionKey, const onnx::FunctionProto*> functions;
+  for (const auto& function : model.functions()) functions[{function.domain(), function.name()}] = &function;
+  enum class State { kOpen, kClosed };
+  std::map<FunctionKey, State> states;
+  std::function<void(const onnx::FunctionProto&)> visit = [&](const onnx::FunctionProto& function) {
+    const FunctionKey key{function.domain(), function.name()};
+    const auto [it, is_new] = states.try_emplace(key, State::kOpen);
+    if (!is_new) {
+      if (it->second == State::kClosed) return;
+      throw isa::UserError(
+          fmt::format("{}: function '{}.{}' calls itself", where, function.domain(), function.name()));
+    }
+    for (const auto& node : function.node()) {
+      const auto callee = functions.find({node.domain(), node.op_type()});
+      if (callee != functions.end()) visit(*callee->second);
+    }
+    states[key] = State::kClosed;
+  };
+  for (const auto& function : model.functions()) visit(function);
+}
+
+}  // namespace
+
+void expand_local_functions(onnx::ModelProto& model, const std::string& where) {
+  if (model.functions_size() == 0) return;
+  check_recursion(model, where);
+  name_nodes(*model.mutable_graph());
+  const auto find_function = [&](const onnx::NodeProto& node) -> std::optional<Callee> {
+    for (const auto& function : model.functions()) {
+      if (function.name() == node.op_type() && function.domain() == node.domain()) return Callee{function};
+    }
+    return std::nullopt;
+  };
+  for (;;) {
+    // The types matter only to a body in another opset; what can't be inferred is reported there.
+    infer_types(model);
+    if (!FunctionExpander(model, where).expand_calls(find_function)) break;
+  }
+  model.clear_functions();
+  // The domains of the functions mean nothing any more.
+  std::unordered_set<std::string> used{""};
+  for (const auto& node : model.graph().node()) used.insert(node.domain());
+  auto& imports = *model.mutable_opset_import();
+  imports.erase(std::remove_if(imports.begin(), imports.end(),
+                               [&](const auto& import) { return !used.contains(import.domain()); }),
+                imports.end());
+}
+
+void expand_schema_functions(onnx::ModelProto& model,
+                             const std::function<bool(const onnx::NodeProto&)>& keep) {
+  for (;;) {
+    FunctionExpander expander(model, "model");
+    const auto find_function = [&](const onnx::NodeProto& node) -> std::optional<Callee> {
+      const onnx::OpSchema* schema = find_schema(model, node);
+      if (!schema || !(schema->HasFunction() || schema->HasContextDependentFunction()) || keep(node)) {
+        return std::nullopt;
+      }
+      Callee callee;
+      if (schema->HasFunction()) {
+        callee.function = *schema->GetFunction();
+      } else {
+        std::vector<onnx::TypeProto> input_types;
+        for (const std::string& input : node.input()) {
+          const auto type = expander.types().find(input);
+          input_types.push_back(type == expander.types().end() ? onnx::TypeProto() : type->second);
+        }
+        const onnx::FunctionBodyBuildContextImpl context(node, input_types);
+        if (!schema->BuildContextDependentFunction(context, callee.function)) return std::nullopt;
+      }
+      if (std::any_of(callee.function.node().begin(), callee.function.node().end(), has_subgraph)) {
+        return std::nullopt;
+      }
+      for (const auto& [name, attribute] : schema->attributes()) {
+        if (attribute.default_value.type() != onnx::AttributeProto_AttributeType_UNDEFINED) {
+          callee.defaults[name] = attribute.default_value;
+        }
+      }
+      return callee;
+    };
+    if (!expander.expand_calls(find_function)) return;
+    const std::string message = settle_types(model);
+    isa::check_internal(message.empty(), "graph pass expand-functions", "types after expansion: {}", message);
+  }
+}
+
+}  // namespace kodama::compiler

@@ -1,0 +1,327 @@
+#include "compiler/graph/fold_constants.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "compiler/graph/onnx_model.h"
+#include "compiler/reference/executor.h"
+
+namespace kodama::compiler {
+
+namespace {
+
+bool is_random(const onnx::NodeProto& node) {
+  static const std::set<std::string> kRandom = {"Bernoulli",        "Multinomial",   "RandomNormal",
+                                                "RandomNormalLike", "RandomUniform", "RandomUniformLike"};
+  if (!node.domain().empty()) return false;
+  // Dropout is random in training only, but then its mask is no less than its output.
+  return kRandom.contains(node.op_type()) || (node.op_type() == "Dropout" && node.input_size() > 2);
+}
+
+int64_t byte_count(DataType type, const Shape& shape) {
+  // Strings have no fixed size; what matters is the order of magnitude.
+  const int64_t element = std::max<int64_t>(1, static_cast<int64_t>(element_size(type)));
+  int64_t bytes = element;
+  for (int64_t extent : shape) {
+    if (__builtin_mul_overflow(bytes, extent, &bytes)) return std::numeric_limits<int64_t>::max();
+  }
+  return bytes;
+}
+
+class ConstantFolder {
+ public:
+  ConstantFolder(onnx::ModelProto& model, int64_t limit)
+      : model_(model),
+        graph_(*model.mutable_graph()),
+        limit_(limit),
+        operators_(model),
+        types_(collect_types(model.graph())),
+        names_(model.graph()) {
+    std::unordered_set<std::string> inputs;
+    for (const auto& input : graph_.input()) inputs.insert(input.name());
+    for (int i = 0; i < graph_.initializer_size(); ++i) {
+      // An initializer that is an input as well is only a default.
+      if (!inputs.contains(graph_.initializer(i).name())) initializers_[graph_.initializer(i).name()] = i;
+    }
+    for (const auto& output : graph_.output()) outputs_.insert(output.name());
+  }
+
+  bool run() {
+    std::vector<bool> dead(graph_.node_size(), false);
+    bool any = false;
+    for (int i = 0; i < graph_.node_size(); ++i) {
+      onnx::NodeProto& node = *graph_.mutable_node(i);
+      if (is_constant_output(node)) continue;
+      std::vector<Tensor> results;
+      if (!fold_shape(node, results) && !evaluate(node, results)) continue;
+      any = true;
+      dead[i] = true;
+      for (int k = 0; k < node.output_size(); ++k) {
+        if (!node.output(k).empty()) add_constant(node.output(k), std::move(results[k]));
+      }
+    }
+    remove_nodes(graph_, [&](int i) { return dead[i]; });
+    // First in the graph: nodes that read such an output come after it.
+    const int kept = graph_.node_size();
+    for (auto& node : identities_) *graph_.add_node() = std::move(node);
+    auto& nodes = *graph_.mutable_node();
+    std::rotate(nodes.pointer_begin(), nodes.pointer_begin() + kept, nodes.pointer_end());
+    return any;
+  }
+
+ private:
+  /// The Identity that stands for a constant graph output.
+  bool is_constant_output(const onnx::NodeProto& node) const {
+    return node.op_type() == "Identity" && node.domain().empty() && outputs_.contains(node.output(0)) &&
+           initializers_.contains(node.input(0));
+  }
+
+  std::shared_ptr<const Tensor> constant(const std::string& name) {
+    const auto cached = cache_.find(name);
+    if (cached != cache_.end()) return cached->second;
+    const auto it = initializers_.find(name);
+    if (it == initializers_.end()) return nullptr;
+    auto tensor = std::make_shared<const Tensor>(
+        tensor_from_proto(graph_.initializer(it->second), "initializer '" + name + "'"));
+    cache_[name] = tensor;
+    return tensor;
+  }
+
+  bool is_constant(const std::string& name) const {
+    return cache_.contains(name) || initializers_.contains(name);
+  }
+
+  bool fold_shape(const onnx::NodeProto& node, std::vector<Tensor>& results) {
+    if (!node.domain().empty() || (node.op_type() != "Shape" && node.op_type() != "Size")) return false;
+    const auto type = types_.find(node.input(0));
+    if (type == types_.end()) return false;
+    const auto shape = static_shape(type->second);
+    if (!shape) return false;
+    if (node.op_type() == "Size") {
+      results.push_back(
+          Tensor::from_values<int64_t>(onnx::TensorProto_DataType_INT64, {}, {element_count(*shape)}));
+      return true;
+    }
+    const auto rank = static_cast<int64_t>(shape->size());
+    const auto bound = [&](const char* name, int64_t absent) {
+      const auto* attribute = find_attribute(node, name);
+      int64_t value = attribute ? attribute->i() : absent;
+      if (value < 0) value += rank;
+      return std::clamp<int64_t>(value, 0, rank);
+    };
+    const int64_t start = bound("start", 0);
+    const int64_t end = std::max(start, bound("end", rank));
+    results.push_back(
+        Tensor::from_values<int64_t>(onnx::TensorProto_DataType_INT64, {end - start},
+                                     std::vector<int64_t>(shape->begin() + start, shape->begin() + end)));
+    return true;
+  }
+
+  bool evaluate(const onnx::NodeProto& node, std::vector<Tensor>& results) {
+    if (is_random(node) || has_subgraph(node)) return false;
+    const bool all_constant =
+        std::all_of(node.input().begin(), node.input().end(),
+                    [&](const std::string& name) { return name.empty() || is_constant(name); });
+    if (!all_constant) return false;
+    std::vector<onnx::TypeProto> input_types;
+    int64_t allowed = 0;
+    for (const std::string& input : node.input()) {
+      const auto type = types_.find(input);
+      input_types.push_back(type == types_.end() ? onnx::TypeProto() : type->second);
+      if (type == types_.end()) continue;
+      if (const auto shape = static_shape(type->second)) {
+        allowed += byte_count(static_cast<DataType>(type->second.tensor_type().elem_type()), *shape);
+      }
+    }
+    // A Constant node is in the model already.
+    allowed = node.op_type() == "Constant" ? std::numeric_limits<int64_t>::max() : std::max(allowed, limit_);
+    for (const std::string& output : node.output()) {
+      const auto type = types_.find(output);
+      if (type == types_.end()) continue;
+      const auto shape = static_shape(type->second);
+      if (shape &&
+          byte_count(static_cast<DataType>(type->second.tensor_type().elem_type()), *shape) > allowed) {
+        return false;
+      }
+    }
+    if (!has_reference(node, operators_, nullptr, input_types)) return false;
+    std::vector<std::shared_ptr<const Tensor>> tensors;
+    std::vector<const Tensor*> inputs;
+    for (const std::string& input : node.input()) {
+      tensors.push_back(input.empty() ? nullptr : constant(input));
+      inputs.push_back(tensors.back().get());
+    }
+    try {
+      results = run_node(node, inputs, operators_);
+    } catch (const isa::UserError&) {
+      return false;
+    } catch (const isa::UnsupportedError&) {
+      return false;
+    }
+    // Only now is known what no type inference could tell.
+    return std::all_of(results.begin(), results.end(), [&](const Tensor& tensor) {
+      return byte_count(tensor.type(), tensor.shape()) <= allowed;
+    });
+  }
+
+  void add_constant(const std::string& name, Tensor tensor) {
+    std::string stored = name;
+    if (outputs_.contains(name)) {
+      stored = names_.make_unique(name + "_constant");
+      onnx::NodeProto identity;
+      identity.set_op_type("Identity");
+      identity.set_name(names_.make_unique(name + "_output"));
+      identity.add_input(stored);
+      identity.add_output(name);
+      identities_.push_back(std::move(identity));
+    }
+    initializers_[stored] = graph_.initializer_size();
+    *graph_.add_initializer() = tensor_to_proto(tensor, stored);
+    types_[name] = types_[stored] = make_tensor_type(tensor.type(), tensor.shape());
+    // Nodes that read a graph output find it under its own name.
+    cache_[name] = std::make_shared<const Tensor>(std::move(tensor));
+  }
+
+  onnx::ModelProto& model_;
+  onnx::GraphProto& graph_;
+  const int64_t limit_;
+  OperatorSets operators_;
+  TypeMap types_;
+  NameTable names_;
+  std::unordered_map<std::string, int> initializers_;
+  std::unordered_map<std::string, std::shared_ptr<const Tensor>> cache_;
+  std::unordered_set<std::string> outputs_;
+  std::vector<onnx::NodeProto> identities_;
+};
+
+class NoOpRemover {
+ public:
+  explicit NoOpRemover(onnx::ModelProto& model)
+      : graph_(*model.mutable_graph()), types_(collect_types(model.graph())) {
+    for (int i = 0; i < graph_.initializer_size(); ++i) initializers_[graph_.initializer(i).name()] = i;
+    for (const auto& output : graph_.output()) outputs_.insert(output.name());
+    for (const auto& node : graph_.node()) {
+      made_.insert(node.output().begin(), node.output().end());
+      used_.insert(node.input().begin(), node.input().end());
+    }
+  }
+
+  bool run() {
+    std::vector<bool> dead(graph_.node_size(), false);
+    bool any = false;
+    for (int i = 0; i < graph_.node_size(); ++i) {
+      onnx::NodeProto& node = *graph_.mutable_node(i);
+      for (auto& input : *node.mutable_input()) {
+        const auto alias = aliases_.find(input);
+        if (alias != aliases_.end()) input = alias->second;
+      }
+      if (!is_no_op(node)) continue;
+      const std::string source = node.input(0);
+      const std::string result = node.output(0);
+      if (!outputs_.contains(result)) {
+        aliases_[result] = source;
+        dead[i] = any = true;
+      } else if (made_.contains(source) && !outputs_.contains(source) && !renames_.contains(source)) {
+        renames_[source] = result;
+        dead[i] = any = true;
+      } else if (node.op_type() != "Identity") {
+        node.set_op_type("Identity");
+        node.clear_attribute();
+        node.mutable_input()->DeleteSubrange(1, node.input_size() - 1);
+        any = true;
+      }
+    }
+    remove_nodes(graph_, [&](int i) { return dead[i]; });
+    if (renames_.empty()) return any;
+    for (auto& node : *graph_.mutable_node()) {
+      for (auto* names : {node.mutable_input(), node.mutable_output()}) {
+        for (auto& name : *names) {
+          const auto rename = renames_.find(name);
+          if (rename != renames_.end()) name = rename->second;
+        }
+      }
+    }
+    return any;
+  }
+
+ private:
+  bool has_same_type(const onnx::NodeProto& node) const {
+    const auto in = types_.find(node.input(0));
+    const auto out = types_.find(node.output(0));
+    if (in == types_.end() || out == types_.end()) return false;
+    const auto in_shape = static_shape(in->second);
+    return in_shape && in_shape == static_shape(out->second) &&
+           in->second.tensor_type().elem_type() == out->second.tensor_type().elem_type();
+  }
+
+  const onnx::TensorProto* constant(const std::string& name) const {
+    const auto it = initializers_.find(name);
+    return it == initializers_.end() ? nullptr : &graph_.initializer(it->second);
+  }
+
+  bool is_no_op(const onnx::NodeProto& node) const {
+    if (!node.domain().empty() || node.input_size() == 0 || node.input(0).empty()) return false;
+    const std::string& op = node.op_type();
+    if (op == "Identity") return true;
+    if (op == "Dropout") {
+      for (int i = 1; i < node.output_size(); ++i) {
+        if (used_.contains(node.output(i)) || outputs_.contains(node.output(i))) return false;
+      }
+      if (node.input_size() < 3 || node.input(2).empty()) return true;
+      const auto* training = constant(node.input(2));
+      return training && element_as_double(tensor_from_proto(*training, describe_node(node)), 0) == 0;
+    }
+    if (!has_same_type(node)) return false;
+    if (op == "Cast" || op == "CastLike" || op == "Reshape" || op == "Flatten" || op == "Squeeze" ||
+        op == "Unsqueeze" || op == "Expand" || op == "Tile") {
+      return true;
+    }
+    if (op == "Concat" || op == "Sum" || op == "Max" || op == "Min" || op == "Mean")
+      return node.input_size() == 1;
+    if (op == "Transpose") {
+      const auto* perm = find_attribute(node, "perm");
+      if (!perm) return static_shape(types_.at(node.input(0)))->size() < 2;
+      return std::is_sorted(perm->ints().begin(), perm->ints().end());
+    }
+    if (op == "Slice") {  // the same extents forward are everything; backward they are the reverse
+      if (node.input_size() < 5 || node.input(4).empty()) return true;
+      const auto* steps = constant(node.input(4));
+      if (!steps) return false;
+      const Tensor values = tensor_from_proto(*steps, describe_node(node));
+      for (int64_t i = 0; i < values.size(); ++i) {
+        if (element_as_double(values, i) < 0) return false;
+      }
+      return true;
+    }
+    return false;
+  }
+
+  onnx::GraphProto& graph_;
+  TypeMap types_;
+  std::unordered_map<std::string, int> initializers_;
+  std::unordered_set<std::string> outputs_;
+  std::unordered_set<std::string> made_;
+  std::unordered_set<std::string> used_;
+  std::unordered_map<std::string, std::string> aliases_;
+  std::unordered_map<std::string, std::string> renames_;
+};
+
+}  // namespace
+
+bool fold_constants(onnx::ModelProto& model, int64_t limit) {
+  return ConstantFolder(model, limit).run();
+}
+
+std::string settle_types(onnx::ModelProto& model) {
+  for (;;) {
+    std::string message = infer_types(model);
+    if (!message.empty() || !find_untyped_value(model.graph()) || !fold_constants(model)) return message;
+    prune_value_info(*model.mutable_graph());
+  }
+}
+
+bool remove_no_ops(onnx::ModelProto& model) {
+  return NoOpRemover(model).run();
+}
+
+}  // namespace kodama::compiler

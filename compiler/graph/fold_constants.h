@@ -1,0 +1,33 @@
+#pragma once
+
+#include <onnx/onnx_pb.h>
+
+#include <cstdint>
+#include <string>
+
+namespace kodama::compiler {
+
+/// How many bytes a folded output may have if it is larger than the constants it is computed from: folding
+/// may move work from run time to compile time, but must not turn a small model into a large one (a
+/// ConstantOfShape or Expand of a few bytes may make gigabytes). 1 MiB.
+inline constexpr int64_t kDefaultFoldLimit = 1 << 20;
+
+/// Evaluates with the CPU reference every node whose inputs are all constant, and Shape and Size of static
+/// shapes, and makes their outputs initializers. Left alone are random operators, nodes that the reference
+/// can't run or that fail in it (the failure is then the run's), and outputs beyond the limit: bytes larger
+/// than both `limit` and the sum of the node's constant inputs. A graph output that becomes constant is made
+/// by an Identity of an initializer. Works on any opset, and where types are only partly known.
+/// Returns whether anything changed; value_info may then name values that are initializers.
+bool fold_constants(onnx::ModelProto& model, int64_t limit = kDefaultFoldLimit);
+
+/// Infers the types of all values, folding constants where a shape depends on one, until every type is known
+/// or nothing changes any more. Returns libonnx's message on a contradiction, else an empty string.
+std::string settle_types(onnx::ModelProto& model);
+
+/// Removes nodes that pass their input on unchanged: Identity, Dropout in inference, Cast to the same type,
+/// Transpose that permutes nothing, and Reshape, Flatten, Squeeze, Unsqueeze, Expand, Tile and forward Slice
+/// that keep the shape, Concat and sums of one input. Types must be inferred. Names of graph outputs are kept
+/// (where nothing else can carry the name, an Identity stays). Opset 17 only.
+bool remove_no_ops(onnx::ModelProto& model);
+
+}  // namespace kodama::compiler

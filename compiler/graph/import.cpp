@@ -1,0 +1,436 @@
+#include "compiler/graph/import.h"
+
+#include <fmt/ranges.h>
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+#include "compiler/graph/expand_functions.h"
+#include "compiler/graph/fold_constants.h"
+#include "compiler/graph/onnx_model.h"
+#include "compiler/graph/upgrade.h"
+
+namespace kodama::compiler {
+
+namespace {
+
+template <typename... Args>
+[[noreturn]] void user_error(const std::string& where, fmt::format_string<Args...> format, Args&&... args) {
+  throw isa::UserError(where + ": " + fmt::format(format, std::forward<Args>(args)...));
+}
+
+template <typename... Args>
+[[noreturn]] void unsupported(const std::string& where, fmt::format_string<Args...> format, Args&&... args) {
+  throw isa::UnsupportedError(where + ": " + fmt::format(format, std::forward<Args>(args)...));
+}
+
+void check_versions(const onnx::ModelProto& model, const std::string& where) {
+  if (!model.has_ir_version() || !model.has_graph()) {
+    user_error(where, "not an ONNX model: it has no {}", model.has_graph() ? "ir_version" : "graph");
+  }
+  if (model.ir_version() < kOldestIrVersion || model.ir_version() > kIrVersion) {
+    user_error(where, "IR version {} of ONNX; versions {} to {} are allowed", model.ir_version(),
+               kOldestIrVersion, kIrVersion);
+  }
+  if (model.opset_import_size() == 0) {
+    user_error(where, "not a complete ONNX model: it imports no operator set (opset_import is empty)");
+  }
+  std::set<std::string> domains;
+  for (const auto& import : model.opset_import()) {
+    if (!domains.insert(import.domain()).second) {
+      user_error(where, "the operator set '{}' is imported twice",
+                 import.domain().empty() ? "ai.onnx" : import.domain());
+    }
+    const auto& ranges = onnx::OpSchemaRegistry::DomainToVersionRange::Instance().Map();
+    const auto range = ranges.find(import.domain());
+    if (range == ranges.end()) continue;  // matters only if a node uses it
+    const int64_t newest = import.domain().empty() ? kOpsetVersion : range->second.second;
+    if (import.version() < 1 || import.version() > newest) {
+      user_error(where, "opset {} of {}; versions 1 to {} are allowed", import.version(),
+                 import.domain().empty() ? "ai.onnx" : import.domain(), newest);
+    }
+  }
+}
+
+/// "" and "ai.onnx" mean the same; ONNX's own library looks for "" only.
+void normalize_domains(onnx::ModelProto& model) {
+  const auto normalize = [](auto& message) {
+    if (message.domain() == "ai.onnx") message.set_domain("");
+  };
+  for (auto& import : *model.mutable_opset_import()) normalize(import);
+  for (auto& node : *model.mutable_graph()->mutable_node()) normalize(node);
+  for (auto& function : *model.mutable_functions()) {
+    for (auto& import : *function.mutable_opset_import()) normalize(import);
+    for (auto& node : *function.mutable_node()) normalize(node);
+  }
+}
+
+/// Trailing empty names of optional inputs and outputs say nothing, but make a node look as if it had them.
+void trim_nodes(onnx::GraphProto& graph) {
+  for (auto& node : *graph.mutable_node()) {
+    while (node.input_size() > 0 && node.input(node.input_size() - 1).empty()) {
+      node.mutable_input()->RemoveLast();
+    }
+    while (node.output_size() > 1 && node.output(node.output_size() - 1).empty()) {
+      node.mutable_output()->RemoveLast();
+    }
+  }
+}
+
+using Imports = google::protobuf::RepeatedPtrField<onnx::OperatorSetIdProto>;
+
+/// Operators must be known, before libonnx is asked anything: its messages don't name the node's place.
+void check_operators(const onnx::ModelProto& model,
+                     const google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes, const Imports& imports,
+                     const std::string& where) {
+  const auto is_local_function = [&](const onnx::NodeProto& node) {
+    return std::any_of(model.functions().begin(), model.functions().end(), [&](const auto& function) {
+      return function.name() == node.op_type() && function.domain() == node.domain();
+    });
+  };
+  for (const auto& node : nodes) {
+    if (is_local_function(node)) continue;
+    const auto import = std::find_if(imports.begin(), imports.end(),
+                                     [&](const auto& set) { return set.domain() == node.domain(); });
+    const std::string domain = node.domain().empty() ? "ai.onnx" : node.domain();
+    if (import == imports.end()) {
+      user_error(where, "{}: the model doesn't import the operator set '{}'", describe_node(node), domain);
+    }
+    const auto* schema =
+        onnx::OpSchemaRegistry::Schema(node.op_type(), static_cast<int>(import->version()), node.domain());
+    if (!schema) {
+      const auto* any = onnx::OpSchemaRegistry::Schema(node.op_type(), node.domain());
+      if (any) {
+        user_error(where, "{}: unknown operator '{}' of {} in opset {} (it exists since opset {})",
+                   describe_node(node), node.op_type(), domain, import->version(), any->since_version());
+      }
+      user_error(
+          where,
+          "{}: unknown operator '{}' of {} (opset {}); allowed are ONNX's operators and functions that "
+          "the model defines",
+          describe_node(node), node.op_type(), domain, import->version());
+    }
+    if (schema->deprecated()) {
+      user_error(where, "{}: operator '{}' doesn't exist any more in opset {} of {}", describe_node(node),
+                 node.op_type(), import->version(), domain);
+    }
+    if (has_subgraph(node)) {
+      unsupported(where,
+                  "{}: control flow (operators with graphs inside) isn't supported; export the model with "
+                  "its branches and loops resolved",
+                  describe_node(node));
+    }
+  }
+}
+
+void check_external_data(const onnx::TensorProto& tensor, const std::string& where, const std::string& what) {
+  if (tensor.data_location() == onnx::TensorProto_DataLocation_EXTERNAL || tensor.external_data_size() > 0) {
+    std::string file = "another file";
+    for (const auto& entry : tensor.external_data()) {
+      if (entry.key() == "location") file = "'" + entry.value() + "'";
+    }
+    user_error(where,
+               "{} keeps its data in {}: external data isn't read; save the model with all tensors inside it",
+               what, file);
+  }
+}
+
+/// Everything that is wrong with a tensor (sizes, storage) is found by decoding it.
+void check_tensors(const onnx::ModelProto& model, const std::string& where) {
+  const auto check = [&](const onnx::TensorProto& tensor, const std::string& what) {
+    check_external_data(tensor, where, what);
+    (void)tensor_from_proto(tensor, where + ": " + what);
+  };
+  const auto check_nodes = [&](const auto& nodes) {
+    for (const auto& node : nodes) {
+      for (const auto& attribute : node.attribute()) {
+        const std::string what = fmt::format("{}, attribute '{}'", describe_node(node), attribute.name());
+        if (attribute.has_t()) check(attribute.t(), what);
+        for (const auto& tensor : attribute.tensors()) check(tensor, what);
+      }
+    }
+  };
+  const auto& graph = model.graph();
+  for (const auto& tensor : graph.initializer()) {
+    check(tensor, fmt::format("initializer '{}'", tensor.name()));
+  }
+  if (graph.sparse_initializer_size() > 0) {
+    unsupported(where, "initializer '{}' is sparse; only dense tensors are supported",
+                graph.sparse_initializer(0).values().name());
+  }
+  check_nodes(graph.node());
+  for (const auto& function : model.functions()) check_nodes(function.node());
+}
+
+/// The checker asks every graph output for a shape, which many exporters leave out where it isn't known.
+void check_with_onnx(onnx::ModelProto& model, const std::string& where) {
+  std::vector<onnx::TypeProto_Tensor*> without_shape;
+  for (auto& output : *model.mutable_graph()->mutable_output()) {
+    if (output.type().has_tensor_type() && !output.type().tensor_type().has_shape()) {
+      without_shape.push_back(output.mutable_type()->mutable_tensor_type());
+      without_shape.back()->mutable_shape();
+    }
+  }
+  const std::string message = check_onnx(model);
+  for (auto* type : without_shape) type->clear_shape();
+  if (!message.empty()) user_error(where, "not a valid ONNX model: {}", message);
+}
+
+/// What neither the ONNX checker nor its type inference look at.
+void check_graph(const onnx::GraphProto& graph, const std::string& where) {
+  std::unordered_set<std::string> made;
+  for (const auto& tensor : graph.initializer()) made.insert(tensor.name());
+  for (const auto& input : graph.input()) {
+    made.insert(input.name());
+    if (!input.type().has_tensor_type()) {
+      unsupported(where, "input '{}' is {}; only tensors are supported", input.name(),
+                  type_to_string(input.type()));
+    }
+  }
+  for (const auto& node : graph.node()) made.insert(node.output().begin(), node.output().end());
+  if (graph.output_size() == 0) user_error(where, "the graph has no outputs");
+  std::unordered_set<std::string> outputs;
+  for (const auto& output : graph.output()) {
+    if (!made.contains(output.name())) {
+      user_error(where, "graph output '{}' is made by no node", output.name());
+    }
+    if (!outputs.insert(output.name()).second) {
+      user_error(where, "graph output '{}' is listed twice", output.name());
+    }
+    if (output.has_type() && output.type().value_case() != onnx::TypeProto::VALUE_NOT_SET &&
+        !output.type().has_tensor_type()) {
+      unsupported(where, "output '{}' is {}; only tensors are supported", output.name(),
+                  type_to_string(output.type()));
+    }
+  }
+}
+
+/// Until IR version 4 every initializer had to be listed as an input, too. It is a weight, not something
+/// that the user gives.
+void separate_initializers(onnx::GraphProto& graph) {
+  std::unordered_set<std::string> initializers;
+  for (const auto& tensor : graph.initializer()) initializers.insert(tensor.name());
+  auto& inputs = *graph.mutable_input();
+  inputs.erase(std::remove_if(inputs.begin(), inputs.end(),
+                              [&](const auto& input) { return initializers.contains(input.name()); }),
+               inputs.end());
+}
+
+/// Puts the given extents into the types of inputs and outputs; all inputs are static afterwards.
+class DimensionSetter {
+ public:
+  DimensionSetter(onnx::GraphProto& graph, const ImportOptions& options, const std::string& where)
+      : graph_(graph), options_(options), where_(where) {}
+
+  void run() {
+    for (const auto& [key, value] : options_.dims) {
+      if (value < 1) user_error(where_, "--dim {}={}: a dimension must be at least 1", key, value);
+      // A dimension's own name comes first: both may contain a colon.
+      if (set_by_name(key, value)) continue;
+      if (!set_by_axis(key, value)) unknown_key(key);
+    }
+    check_inputs();
+  }
+
+ private:
+  using Dim = onnx::TensorShapeProto_Dimension;
+
+  static bool is_open(const Dim& dim) { return !dim.has_dim_value() || dim.dim_value() < 0; }
+
+  bool set_by_name(const std::string& name, int64_t value) {
+    bool found = false;
+    for (auto* values : {graph_.mutable_input(), graph_.mutable_output()}) {
+      for (auto& info : *values) {
+        if (!info.type().has_tensor_type() || !info.type().tensor_type().has_shape()) continue;
+        for (auto& dim : *info.mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim()) {
+          if (dim.has_dim_param() && dim.dim_param() == name) {
+            names_set_[name] = value;
+            dim.set_dim_value(value);
+            found = true;
+          }
+        }
+      }
+    }
+    return found;
+  }
+
+  bool set_by_axis(const std::string& key, int64_t value) {
+    const size_t colon = key.rfind(':');
+    if (colon == std::string::npos) return false;
+    const std::string name = key.substr(0, colon);
+    const std::string axis_text = key.substr(colon + 1);
+    const auto input = std::find_if(graph_.mutable_input()->begin(), graph_.mutable_input()->end(),
+                                    [&](const auto& info) { return info.name() == name; });
+    if (input == graph_.mutable_input()->end()) return false;
+    auto& dims = *input->mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim();
+    const bool is_number =
+        !axis_text.empty() && axis_text.size() < 6 &&
+        std::all_of(axis_text.begin(), axis_text.end(), [](char c) { return c >= '0' && c <= '9'; });
+    if (!is_number || std::stoi(axis_text) >= dims.size()) {
+      user_error(where_, "--dim {}={}: input '{}' is {}; an axis from 0 to {} is allowed", key, value, name,
+                 type_to_string(input->type()), dims.size() - 1);
+    }
+    Dim& dim = dims[std::stoi(axis_text)];
+    if (!is_open(dim) && dim.dim_value() != value) {
+      user_error(where_, "--dim {}={}: the dimension is {} already (input '{}' is {})", key, value,
+                 dim.dim_value(), name, type_to_string(input->type()));
+    }
+    if (dim.has_dim_param() && !dim.dim_param().empty()) {
+      const std::string shared = dim.dim_param();  // the same name is the same extent everywhere
+      set_by_name(shared, value);
+    }
+    dim.set_dim_value(value);
+    return true;
+  }
+
+  /// How the user may call each open dimension: by its name, or by input and axis.
+  std::vector<std::string> open_dimensions() const {
+    std::vector<std::string> keys;
+    const auto add = [&](const std::string& key) {
+      if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
+    };
+    for (const auto& input : graph_.input()) {
+      const auto& shape = input.type().tensor_type().shape();
+      for (int axis = 0; axis < shape.dim_size(); ++axis) {
+        if (!is_open(shape.dim(axis))) continue;
+        const std::string& name = shape.dim(axis).dim_param();
+        add(name.empty() ? fmt::format("{}:{}", input.name(), axis) : name);
+      }
+    }
+    return keys;
+  }
+
+  [[noreturn]] void unknown_key(const std::string& key) {
+    std::vector<std::string> names = open_dimensions();
+    for (const auto& [name, value] : names_set_) names.push_back(name);
+    std::sort(names.begin(), names.end());
+    if (names.empty()) {
+      user_error(where_, "--dim {}: the model has no such dimension; all dimensions of its inputs are fixed",
+                 key);
+    }
+    user_error(where_, "--dim {}: the model has no such dimension; it has: {}", key, fmt::join(names, ", "));
+  }
+
+  void check_inputs() {
+    const std::vector<std::string> open = open_dimensions();
+    if (open.empty()) return;
+    std::vector<std::string> inputs;
+    for (const auto& input : graph_.input()) {
+      if (!static_shape(input.type())) {
+        inputs.push_back(fmt::format("input '{}' is {}", input.name(), type_to_string(input.type())));
+      }
+    }
+    std::string flags;
+    for (const std::string& key : open) flags += fmt::format(" --dim {}=4", key);
+    user_error(where_, "{}: the symbolic dimension{} {} must be set, for example:{}", fmt::join(inputs, ", "),
+               open.size() > 1 ? "s" : "", fmt::join(open, ", "), flags);
+  }
+
+  onnx::GraphProto& graph_;
+  const ImportOptions& options_;
+  const std::string& where_;
+  std::map<std::string, int64_t> names_set_;
+};
+
+void infer_all(onnx::ModelProto& model, const std::string& where) {
+  const std::string message = settle_types(model);
+  if (!message.empty()) user_error(where, "{}", message);
+}
+
+void check_types(const onnx::ModelProto& model, const std::string& where) {
+  for (const auto& [name, type] : collect_types(model.graph())) {
+    if (type.value_case() == onnx::TypeProto::VALUE_NOT_SET || type.has_tensor_type()) continue;
+    for (const auto& node : model.graph().node()) {
+      if (std::find(node.output().begin(), node.output().end(), name) != node.output().end()) {
+        unsupported(where, "{}: its output '{}' is {}; only tensors are supported", describe_node(node), name,
+                    type_to_string(type));
+      }
+    }
+  }
+  if (const auto untyped = find_untyped_value(model.graph())) {
+    const std::string maker = untyped->node ? describe_node(*untyped->node) : "the graph's inputs";
+    unsupported(where,
+                "{}: the shape of its output '{}' depends on data ({}); Kodama needs every shape before the "
+                "model runs",
+                maker, untyped->name, untyped->type);
+  }
+}
+
+}  // namespace
+
+onnx::ModelProto read_model(const std::string& path) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  if (status.type() == std::filesystem::file_type::not_found) user_error(path, "no such file");
+  if (status.type() == std::filesystem::file_type::directory) {
+    user_error(path, "is a directory; an ONNX model is one file");
+  }
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) user_error(path, "can't be opened: {}", std::strerror(errno));
+  std::string bytes((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
+  if (stream.bad()) user_error(path, "can't be read: {}", std::strerror(errno));
+  if (bytes.empty()) user_error(path, "the file is empty; an ONNX model is expected");
+  if (bytes.size() > static_cast<size_t>(std::numeric_limits<int>::max())) {
+    user_error(path, "{} bytes; a protobuf file, and so an ONNX model, has at most 2 GiB", bytes.size());
+  }
+  onnx::ModelProto model;
+  if (!model.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    user_error(path, "not an ONNX model, or truncated: its {} bytes aren't a complete protobuf message",
+               bytes.size());
+  }
+  if (!model.has_graph() || !model.has_ir_version()) {
+    user_error(path, "not an ONNX model, or truncated: its {} bytes hold no {}", bytes.size(),
+               model.has_graph() ? "ir_version" : "graph");
+  }
+  return model;
+}
+
+onnx::ModelProto import_model(const std::string& path, const ImportOptions& options) {
+  return import_model(read_model(path), options, path);
+}
+
+onnx::ModelProto import_model(onnx::ModelProto model, const ImportOptions& options,
+                              const std::string& where) {
+  normalize_domains(model);
+  check_versions(model, where);
+  auto& graph = *model.mutable_graph();
+  check_operators(model, graph.node(), model.opset_import(), where);
+  for (const auto& function : model.functions()) {
+    check_operators(model, function.node(), function.opset_import(), where);
+  }
+  check_tensors(model, where);
+  check_with_onnx(model, where);
+  check_graph(graph, where);
+
+  separate_initializers(graph);
+  model.set_ir_version(kIrVersion);
+  // Types of intermediate values are inferred anew: exporters write those of the example they traced.
+  graph.clear_value_info();
+  DimensionSetter(graph, options, where).run();
+  expand_local_functions(model, where);
+  trim_nodes(graph);
+  name_nodes(graph);
+
+  if (opset_version(model) == 0) {  // all nodes were of other domains
+    auto& import = *model.add_opset_import();
+    import.set_domain("");
+    import.set_version(kOpsetVersion);
+  }
+  if (opset_version(model) != kOpsetVersion) {
+    infer_all(model, where);
+    upgrade_opset(model, kOpsetVersion, where);
+    name_nodes(graph);
+  }
+  infer_all(model, where);
+  check_types(model, where);
+  reestablish(model, "import");
+  return model;
+}
+
+}  // namespace kodama::compiler

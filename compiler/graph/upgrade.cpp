@@ -1,0 +1,237 @@
+#include "compiler/graph/upgrade.h"
+
+#include <onnx/version_converter/convert.h>
+
+#include <limits>
+#include <memory>
+
+#include "compiler/graph/onnx_model.h"
+
+namespace kodama::compiler {
+
+namespace {
+
+namespace conversion = onnx::version_conversion;
+using IrGraph = std::shared_ptr<onnx::Graph>;
+
+std::string describe_ir_node(onnx::Node* node) {
+  const std::string type = node->kind().toString();
+  std::string name = node->name();
+  if (name.empty() && !node->outputs().empty()) name = node->outputs()[0]->uniqueName();
+  return fmt::format("node '{}' ({})", name, type);
+}
+
+/// Inserts a Constant before `node` and appends its value to the node's inputs.
+void append_constant(const IrGraph& graph, onnx::Node* node, onnx::Tensor tensor) {
+  onnx::Node* constant = graph->create(onnx::kConstant);
+  constant->insertBefore(node);
+  constant->t_(onnx::kvalue, std::move(tensor));
+  node->addInput(constant->output());
+}
+
+/// A scalar of the floating type of `like`: operators whose attribute became an input ask for the type of
+/// their data, and libonnx's adapters always write float32.
+onnx::Tensor scalar_like(const onnx::Value* like, float value) {
+  onnx::Tensor tensor;
+  const auto type = static_cast<DataType>(like->elemType());
+  tensor.elem_type() = type;
+  switch (type) {
+    case onnx::TensorProto_DataType_DOUBLE:
+      tensor.doubles().push_back(value);
+      break;
+    case onnx::TensorProto_DataType_FLOAT16:
+      tensor.int32s().push_back(float_to_half(value));
+      break;
+    case onnx::TensorProto_DataType_BFLOAT16:
+      tensor.int32s().push_back(float_to_bfloat16(value));
+      break;
+    case onnx::TensorProto_DataType_FLOAT:
+      tensor.floats().push_back(value);
+      break;
+    default:
+      throw isa::UnsupportedError(
+          fmt::format("data of type {}, where the operator takes floating point", data_type_name(type)));
+  }
+  return tensor;
+}
+
+/// Clip's bounds became optional inputs in opset 11, when an absent bound came to mean "none"; before, it
+/// meant the largest finite float.
+onnx::Node* adapt_clip(const IrGraph& graph, onnx::Node* node) {
+  const onnx::Value* data = node->inputs()[0];
+  const auto take = [&](onnx::BuiltinSymbol name, float absent) {
+    const bool present = node->hasAttribute(name);
+    append_constant(graph, node, scalar_like(data, present ? static_cast<float>(node->f(name)) : absent));
+    if (present) node->removeAttribute(name);
+  };
+  take(onnx::kmin, std::numeric_limits<float>::lowest());
+  take(onnx::kmax, std::numeric_limits<float>::max());
+  return node;
+}
+
+/// Pad's amounts and value became inputs in opset 11; libonnx's adapter fails where the value is left to
+/// its default.
+onnx::Node* adapt_pad(const IrGraph& graph, onnx::Node* node) {
+  onnx::Tensor pads;
+  pads.elem_type() = onnx::TensorProto_DataType_INT64;
+  pads.int64s() = node->is(onnx::kpads);
+  pads.sizes() = {static_cast<int64_t>(pads.int64s().size())};
+  const float value = node->hasAttribute(onnx::kvalue) ? static_cast<float>(node->f(onnx::kvalue)) : 0.0F;
+  const onnx::Value* data = node->inputs()[0];
+  append_constant(graph, node, std::move(pads));
+  node->removeAttribute(onnx::kpads);
+  if (!node->hasAttribute(onnx::kmode) || node->s(onnx::kmode) == "constant") {
+    append_constant(graph, node, scalar_like(data, value));
+  }
+  if (node->hasAttribute(onnx::kvalue)) node->removeAttribute(onnx::kvalue);
+  return node;
+}
+
+/// Before opset 11, Resize (and Upsample, which became Resize) mapped coordinates by division alone and
+/// took the nearest lower element; since then the defaults are half_pixel and round_prefer_floor, which
+/// libonnx's adapter silently switches to.
+onnx::Node* adapt_resize(const IrGraph& graph, onnx::Node* node) {
+  onnx::Value* scales = node->inputs()[1];
+  onnx::Tensor roi;  // only read in the mode tf_crop_and_resize, but not optional before opset 13
+  roi.elem_type() = onnx::TensorProto_DataType_FLOAT;
+  roi.sizes() = {0};
+  onnx::Node* constant = graph->create(onnx::kConstant);
+  constant->insertBefore(node);
+  constant->t_(onnx::kvalue, std::move(roi));
+  node->replaceInput(1, constant->output());
+  node->addInput(scales);
+  node->s_(onnx::Symbol("coordinate_transformation_mode"), "asymmetric");
+  if (!node->hasAttribute(onnx::kmode) || node->s(onnx::kmode) == "nearest") {
+    node->s_(onnx::Symbol("nearest_mode"), "floor");
+  }
+  return node;
+}
+
+/// Statistics as outputs were how training was told from inference before opset 14.
+onnx::Node* adapt_batch_normalization(const IrGraph&, onnx::Node* node) {
+  if (node->outputs().size() > 1) {
+    throw isa::UnsupportedError("BatchNormalization in training mode (with more than one output)");
+  }
+  return node;
+}
+
+/// Says which node an adapter failed on.
+class NamingAdapter final : public conversion::Adapter {
+ public:
+  explicit NamingAdapter(std::unique_ptr<conversion::Adapter> adapter)
+      : Adapter(adapter->name(), adapter->initial_version(), adapter->target_version()),
+        adapter_(std::move(adapter)) {}
+
+  onnx::Node* adapt(IrGraph graph, onnx::Node* node) const override {
+    const std::string name = describe_ir_node(node);  // an adapter may destroy the node
+    try {
+      return adapter_->adapt(std::move(graph), node);
+    } catch (const std::exception& error) {
+      throw isa::UnsupportedError(fmt::format("{} can't be converted from opset {} to {}: {}", name,
+                                              initial_version().version(), target_version().version(),
+                                              clean_onnx_message(error.what())));
+    }
+  }
+
+ private:
+  std::unique_ptr<conversion::Adapter> adapter_;
+};
+
+class OpsetUpgrader final : public conversion::DefaultVersionConverter {
+ public:
+  OpsetUpgrader() {
+    registerAdapter("Clip", 10, 11, adapt_clip);
+    registerAdapter("Pad", 10, 11, adapt_pad);
+    registerAdapter("Resize", 10, 11, adapt_resize);
+    for (int version : {8, 13}) {
+      wrap_before("BatchNormalization", version, adapt_batch_normalization);
+    }
+    // Like Softmax, Hardmax worked on a flattened matrix before opset 13; libonnx calls it compatible.
+    registerAdapter(std::make_unique<conversion::Softmax_12_13>("Hardmax"));
+    for (auto& [op, by_origin] : adapters) {
+      for (auto& [origin, by_target] : by_origin) {
+        for (auto& [target, adapter] : by_target) {
+          adapter = std::make_unique<NamingAdapter>(std::move(adapter));
+        }
+      }
+    }
+    register_missing();
+  }
+
+ private:
+  /// Runs `check` before the adapter that libonnx has for op from `version` to the next.
+  void wrap_before(const char* op, int version, const conversion::NodeTransformerFunction& check) {
+    auto& adapter = adapters[op][onnx::OpSetID(version).toString()][onnx::OpSetID(version + 1).toString()];
+    if (!adapter) return;
+    std::shared_ptr<conversion::Adapter> original = std::move(adapter);
+    registerAdapter(op, version, version + 1, [check, original](IrGraph graph, onnx::Node* node) {
+      return original->adapt(graph, check(graph, node));
+    });
+  }
+
+  /// Where an operator changed and libonnx has no adapter, says so by name. (Only the keys of all_schemas
+  /// may be used: its pointers are to schemas that no longer exist.)
+  void register_missing() {
+    for (const auto& [op, by_domain] : all_schemas) {
+      const auto versions = by_domain.find("");
+      if (versions == by_domain.end()) continue;
+      for (auto it = versions->second.begin(); it != versions->second.end(); ++it) {
+        const int64_t version = it->first;
+        if (it == versions->second.begin() || version > kOpsetVersion) continue;
+        const auto& by_origin = adapters[op];
+        const auto origin = by_origin.find(onnx::OpSetID(version - 1).toString());
+        if (origin != by_origin.end() && origin->second.contains(onnx::OpSetID(version).toString())) continue;
+        registerAdapter(
+            op.c_str(), version - 1, version, [version](const IrGraph&, onnx::Node* node) -> onnx::Node* {
+              throw isa::UnsupportedError(
+                  fmt::format("{} can't be converted from opset {} to {}: libonnx has no adapter for it; "
+                              "export the model with opset 7 or newer",
+                              describe_ir_node(node), version - 1, version));
+            });
+      }
+    }
+  }
+};
+
+}  // namespace
+
+bool needs_upgrade(const google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes, int64_t from,
+                   int64_t to) {
+  if (from == to) return false;
+  for (const auto& node : nodes) {
+    if (!node.domain().empty() && node.domain() != "ai.onnx") continue;
+    const auto* before = onnx::OpSchemaRegistry::Schema(node.op_type(), static_cast<int>(from), "");
+    const auto* after = onnx::OpSchemaRegistry::Schema(node.op_type(), static_cast<int>(to), "");
+    if (!before || !after || before->since_version() != after->since_version()) return true;
+  }
+  return false;
+}
+
+void upgrade_opset(onnx::ModelProto& model, int64_t target, const std::string& where) {
+  const int64_t version = opset_version(model);
+  if (version == target) return;
+  static const OpsetUpgrader upgrader;
+  onnx::ModelProto upgraded;
+  try {
+    upgraded = upgrader.convert_version(model, onnx::OpSetID(version), onnx::OpSetID(target));
+  } catch (const isa::Error& error) {
+    throw isa::UnsupportedError(fmt::format("{}: {}", where, error.what()));
+  } catch (const std::exception& error) {
+    throw isa::UnsupportedError(fmt::format("{}: the model can't be converted from opset {} to {}: {}", where,
+                                            version, target, clean_onnx_message(error.what())));
+  }
+  auto& graph = *model.mutable_graph();
+  // Only the nodes and what the converter added: its intermediate form loses part of everything else.
+  *graph.mutable_node() = std::move(*upgraded.mutable_graph()->mutable_node());
+  std::unordered_set<std::string> known;
+  for (const auto& tensor : graph.initializer()) known.insert(tensor.name());
+  for (auto& tensor : *upgraded.mutable_graph()->mutable_initializer()) {
+    if (!known.contains(tensor.name())) *graph.add_initializer() = std::move(tensor);
+  }
+  graph.clear_value_info();
+  for (auto& import : *model.mutable_opset_import()) {
+    if (import.domain().empty()) import.set_version(target);
+  }
+}
+
+}  // namespace kodama::compiler
