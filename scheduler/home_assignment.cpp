@@ -487,6 +487,11 @@ class BankColoring {
     if (legal(slots, is_imm)) return;
 
     // All combinations; few operations get here and few operands have choices.
+    std::array<int64_t, kHomes.size()> move_cost{};
+    for (const Space bank : kBanks) {
+      const auto [full, used] = bank_rank(bank);
+      move_cost[home_index(bank)] = (int64_t{1} << 32) + (full ? int64_t{1} << 28 : 0) + used;
+    }
     std::vector<size_t> digit(slots.size(), 0);
     std::optional<std::pair<int64_t, std::vector<Space>>> best;
     for (;;) {
@@ -494,8 +499,7 @@ class BankColoring {
       for (size_t k = 0; k < slots.size(); ++k) {
         slots[k].choice = slots[k].choices[digit[k]];
         if (slots[k].choice == Space::kNone) continue;
-        const auto [full, used] = bank_rank(slots[k].choice);
-        cost += (int64_t{1} << 32) + (full ? int64_t{1} << 28 : 0) + used;
+        cost += move_cost[home_index(slots[k].choice)];
       }
       if ((!best || cost < best->first) && legal(slots, is_imm)) {
         best.emplace(cost, std::vector<Space>());

@@ -110,7 +110,8 @@ TimedAccess at_iteration(TimedAccess timed, size_t depth, int64_t counter) {
 /// not depend on the addresses.
 class Distances {
  public:
-  explicit Distances(const isa::Chip& chip) : chip_(chip) {
+  explicit Distances(const isa::Chip& chip)
+      : chip_(chip), disjoint_(size_t{kResourceCount} * 4 * kAgentCount * kAgentCount, kUnknown) {
     const isa::HazardGaps& h = chip.hazard;
     longest_ =
         std::max({h.pe_gap(isa::kCyclesPerStep - 1, 0), h.mask_write_use, h.bar_write_use, h.forward,
@@ -127,10 +128,17 @@ class Distances {
   int64_t longest() const { return longest_; }
 
  private:
+  static constexpr int64_t kUnknown = -100;
+  static constexpr int kAgentCount = static_cast<int>(Agent::kMv) + 1;
+  static size_t disjoint_index(const Access& first, const Access& second) {
+    const auto who = [](const Access& a) { return 2 * static_cast<int>(a.agent) + (a.write ? 1 : 0); };
+    return (static_cast<size_t>(first.resource) * 2 * kAgentCount + who(first)) * 2 * kAgentCount +
+           who(second);
+  }
+
   int64_t disjoint_gap(const Access& first, const Access& second) const {
-    const auto key = std::tuple(first.resource, first.agent, first.write, second.agent, second.write);
-    const auto found = disjoint_.find(key);
-    if (found != disjoint_.end()) return found->second;
+    int64_t& known = disjoint_[disjoint_index(first, second)];
+    if (known != kUnknown) return known;
     const auto far_access = [](const Access& like, int64_t begin) {
       Access access = like;
       access.whole = false;
@@ -141,14 +149,13 @@ class Distances {
       access.loop_strides.clear();
       return access;
     };
-    const int64_t gap = isa::required_gap(far_access(first, 0), far_access(second, 64), chip_);
-    disjoint_.emplace(key, gap);
-    return gap;
+    known = isa::required_gap(far_access(first, 0), far_access(second, 64), chip_);
+    return known;
   }
 
   const isa::Chip& chip_;
   int64_t longest_ = 0;
-  mutable std::map<std::tuple<HazardResource, Agent, bool, Agent, bool>, int64_t> disjoint_;
+  mutable std::vector<int64_t> disjoint_;  ///< by disjoint_index
 };
 
 /// Something issued: a step's instruction at `time`, or an MV just before the step at `time`.
