@@ -92,7 +92,7 @@ TEST(Upgrade, Pad) {
 TEST(Upgrade, UpsampleAndResizeKeepTheirCoordinates) {
   for (const std::string& mode : {std::string("nearest"), std::string("linear")}) {
     SCOPED_TRACE(mode);
-    const auto upsample = parse_model(
+    onnx::ModelProto upsample = parse_model(
         "g (float[1,1,3,4] x) => (float[1,1,6,8] y) { y = Upsample<scales=[1.0,1.0,2.0,2.0], mode=\"" + mode +
             "\">(x) }",
         7);
