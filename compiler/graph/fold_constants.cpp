@@ -31,8 +31,7 @@ int64_t byte_count(DataType type, const Shape& shape) {
 class ConstantFolder {
  public:
   ConstantFolder(onnx::ModelProto& model, int64_t limit)
-      : model_(model),
-        graph_(*model.mutable_graph()),
+      : graph_(*model.mutable_graph()),
         limit_(limit),
         operators_(model),
         types_(collect_types(model.graph())),
@@ -182,7 +181,6 @@ class ConstantFolder {
     cache_[name] = std::make_shared<const Tensor>(std::move(tensor));
   }
 
-  onnx::ModelProto& model_;
   onnx::GraphProto& graph_;
   const int64_t limit_;
   OperatorSets operators_;
