@@ -158,6 +158,11 @@ class Decoder {
       node.no_forward = true;
       return;
     }
+    if (group == isa::IssueGroup::kWait) {
+      node.wait_tag = instruction.tag;
+      node.reach = Reach::kGlobal;
+      return;
+    }
     MicroOp op;
     op.opcode = instruction.opcode;
     op.precision = instruction.precision;

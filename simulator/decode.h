@@ -78,8 +78,8 @@ struct Node {
   // kNop, kLoop
   int64_t count = 1;
   std::vector<Node> body;
-  // kWait
-  int wait_tag = 0;
+  // kWait, kStep
+  int wait_tag = 0;  ///< 0 = none
   // Others
   const isa::MaskControl* mask = nullptr;
   const isa::Instruction* mv = nullptr;

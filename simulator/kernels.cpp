@@ -1,6 +1,7 @@
 #include "simulator/kernels.h"
 
 #include <cmath>
+#include <cstring>
 #include <type_traits>
 
 // SVE vectors can't be kept in arrays; the others of this list only repeat a neighbour for our purposes.
@@ -484,7 +485,22 @@ HWY_INLINE VU32h to_float(V64 value) {
   // from there on as the full precision would.
   const V64 least = hn::Set(d, 0x1p-126 - 0x1p-151);
   const V64 kept = hn::IfThenElseZero(hn::Ge(hn::Abs(value), least), value);
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+  // There, DemoteTo saturates at the largest finite float.
+  double in[kRowGranule];
+  uint32_t out[kRowGranule];
+  hn::StoreU(kept, d, in);
+  for (size_t i = 0; i < hn::Lanes(d); ++i) {
+    // Halfway between the largest float and the next power of two.
+    const bool infinite = std::abs(in[i]) >= 0x1p128 - 0x1p103;
+    const float narrow = infinite ? std::copysign(HUGE_VALF, static_cast<float>(in[i] > 0 ? 1 : -1))
+                                  : static_cast<float>(in[i]);
+    std::memcpy(&out[i], &narrow, sizeof(narrow));
+  }
+  return hn::LoadU(DU32h(), out);
+#else
   return hn::BitCast(DU32h(), hn::DemoteTo(DF32h(), kept));
+#endif
 }
 
 /// Rounds to a half in the low 16 bits.

@@ -384,6 +384,7 @@ class Machine::Impl {
         }
         break;
       case Node::Kind::kStep:
+        if (node.wait_tag > 0) wait(node.wait_tag);
         run_dar_operations(node, counters);
         run_stretch_of_one(node, depth, counters);
         break;
@@ -548,6 +549,13 @@ class Machine::Impl {
       throw isa::UserError(fmt::format("{}: '{}' of {} LW; allowed are multiples of 64", place_of(node),
                                        isa::mnemonic(mv), mv.size_lw));
     }
+    // The first pass only finds every address, so that a refused transfer leaves all memories as they were.
+    transfer(node, counters, true);
+    transfer(node, counters, false);
+  }
+
+  void transfer(const Node& node, const Counters& counters, bool check_only) {
+    const isa::Instruction& mv = *node.mv;
     const MicroOperand& source = node.mv_source;
     const MicroOperand& destination = node.mv_destination;
     const int64_t from = source.resolve(counters);
@@ -562,7 +570,12 @@ class Machine::Impl {
     const int destination_l2b = std::max<int>(destination.unit, 0);
     auto in = [&](int group, int l2b, int64_t i) { return mv_chunk(node, source, group, l2b, from, i); };
     auto out = [&](int group, int l2b, int64_t i) { return mv_chunk(node, destination, group, l2b, to, i); };
-    auto copy = [](uint64_t* target, const uint64_t* data) { std::memmove(target, data, kMvUnit * 8); };
+    auto copy = [check_only](uint64_t* target, const uint64_t* data) {
+      if (!check_only) std::memmove(target, data, kMvUnit * 8);
+    };
+    auto reduce = [&](const std::vector<const uint64_t*>& values, int stage, uint64_t* target) {
+      if (!check_only) reduce_chunk(mv, values, stage, target);
+    };
 
     switch (mv.opcode) {
       case Opcode::kMvp: {
@@ -620,7 +633,7 @@ class Machine::Impl {
         for (int64_t i = 0; i < n; i += kMvUnit) {
           std::vector<const uint64_t*> values;
           for (int q = 0; q < l2bs; ++q) values.push_back(in(q / per_group, q % per_group, i));
-          reduce_chunk(mv, values, per_group, out(destination_group, 0, i));
+          reduce(values, per_group, out(destination_group, 0, i));
         }
         break;
       case Opcode::kMvr2:
@@ -628,7 +641,7 @@ class Machine::Impl {
           for (int64_t i = 0; i < n; i += kMvUnit) {
             std::vector<const uint64_t*> values;
             for (int l = 0; l < per_group; ++l) values.push_back(in(g, l, i));
-            reduce_chunk(mv, values, per_group, out(g, 0, i));
+            reduce(values, per_group, out(g, 0, i));
           }
         }
         break;
@@ -637,7 +650,7 @@ class Machine::Impl {
           const int64_t unit = i / kMvUnit;
           std::vector<const uint64_t*> values;
           for (int g = 0; g < groups; ++g) values.push_back(in(g, 0, i));
-          reduce_chunk(mv, values, 1, out(static_cast<int>(unit % groups), 0, unit / groups * kMvUnit));
+          reduce(values, groups, out(static_cast<int>(unit % groups), 0, unit / groups * kMvUnit));
         }
         break;
       default:
@@ -645,7 +658,7 @@ class Machine::Impl {
     }
   }
 
-  /// Reduces within each group first (`per_group` neighbours), then over the groups.
+  /// Reduces `per_group` neighbours first, then the results.
   static void reduce_chunk(const isa::Instruction& mv, const std::vector<const uint64_t*>& values,
                            int per_group, uint64_t* out) {
     std::array<uint64_t, 64> stage;
