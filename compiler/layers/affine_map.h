@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "compiler/tensor/tensor.h"
@@ -23,9 +24,11 @@ class AffineMap {
   AffineMap() = default;
   /// All offsets and coefficients zero.
   AffineMap(size_t axes, size_t dims)
-      : offsets_(axes, 0), coefficients_(axes, std::vector<int64_t>(dims, 0)) {}
+      : dims_(dims), offsets_(axes, 0), coefficients_(axes, std::vector<int64_t>(dims, 0)) {}
 
   size_t axes() const { return offsets_.size(); }
+  /// Rank of the iteration space (kept even if the tensor has no axes).
+  size_t dims() const { return dims_; }
   int64_t offset(size_t axis) const { return offsets_[axis]; }
   int64_t coefficient(size_t axis, size_t dim) const { return coefficients_[axis][dim]; }
   AffineMap& set_offset(size_t axis, int64_t value);
@@ -40,8 +43,13 @@ class AffineMap {
   std::vector<int64_t> apply(const std::vector<int64_t>& point) const;
   /// Smallest and largest index on `axis` over the iteration space `extents` (0-extent spaces: {0, -1}).
   std::pair<int64_t, int64_t> range(size_t axis, const Shape& extents) const;
+  /// The same over the box [begin, end) of the iteration space.
+  std::pair<int64_t, int64_t> range(size_t axis, const std::vector<int64_t>& begin,
+                                    const std::vector<int64_t>& end) const;
   /// Whether every point of the iteration space stays inside `tensor_shape`.
   bool stays_inside(const Shape& extents, const Shape& tensor_shape) const;
+  bool stays_inside(const std::vector<int64_t>& begin, const std::vector<int64_t>& end,
+                    const Shape& tensor_shape) const;
   /// This map after `inner`: point -> this(inner(point)); inner.axes() == dims of this.
   AffineMap after(const AffineMap& inner) const;
   /// "(d0, 2*d1 + d3 - 1)".
@@ -49,6 +57,7 @@ class AffineMap {
   bool operator==(const AffineMap&) const = default;
 
  private:
+  size_t dims_ = 0;
   std::vector<int64_t> offsets_;
   std::vector<std::vector<int64_t>> coefficients_;
 };

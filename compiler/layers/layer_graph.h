@@ -43,6 +43,7 @@ struct TensorAccess {
   TensorId tensor = -1;
   AffineMap map;    ///< iteration point -> tensor index
   double fill = 0;  ///< read outside the tensor (may be an infinity)
+  bool operator==(const TensorAccess&) const = default;
 };
 
 /// out[d] = expr(inputs at d) for every point d of `extents`, which is the output's shape.
@@ -98,8 +99,8 @@ struct MoveLayer {
 
 /// ONNX nodes run by the CPU reference.
 struct HostLayer {
-  std::vector<onnx::NodeProto> nodes;
-  std::string reason;  ///< why it is not on the chip
+  std::vector<onnx::NodeProto> nodes;  ///< exactly one for now: fusing them saves nothing
+  std::string reason;                  ///< why it is not on the chip
 };
 
 enum class LayerKind : uint8_t { kMap, kReduce, kContract, kMove, kHost };
@@ -110,8 +111,8 @@ struct Layer {
   std::vector<std::string> onnx_ops;    ///< operators fused into it, in order: {"Conv", "Relu"}
   std::vector<std::string> onnx_nodes;  ///< their node names
   std::variant<MapLayer, ReduceLayer, ContractLayer, MoveLayer, HostLayer> body;
-  std::vector<TensorId> host_inputs;  ///< kHost: inputs in order (-1 = omitted); else empty
-  std::vector<TensorId> outputs;      ///< one; kHost: all
+  std::vector<TensorId> host_inputs;  ///< kHost: the node's inputs in order (-1 = omitted); else empty
+  std::vector<TensorId> outputs;      ///< one; kHost: the node's outputs in order (-1 = omitted)
 
   LayerKind kind() const { return static_cast<LayerKind>(body.index()); }
 };
@@ -122,7 +123,7 @@ struct LayerGraph {
   std::vector<Layer> layers;  ///< in execution order
   std::vector<TensorId> inputs;
   std::vector<TensorId> outputs;
-  std::map<std::string, int64_t> opset;  ///< domain -> version, for Host layers
+  std::map<std::string, int64_t> opset;  ///< domain ("" = ai.onnx) -> version, for Host layers
 
   /// The tensor whose elements `id` really names (follows aliases).
   TensorId storage(TensorId id) const;
@@ -132,14 +133,36 @@ struct LayerGraph {
 std::vector<TensorId> layer_inputs(const Layer& layer);
 /// All accesses of a layer (empty for Host), in the order of layer_inputs.
 std::vector<const TensorAccess*> layer_accesses(const Layer& layer);
+std::vector<TensorAccess*> layer_accesses(Layer& layer);
+
+/// The points [begin, end) at which an access is read.
+struct AccessBox {
+  std::vector<int64_t> begin;
+  std::vector<int64_t> end;
+};
+/// One per access, in the order of layer_accesses: the whole iteration space, or a Move's piece.
+std::vector<AccessBox> layer_access_boxes(const Layer& layer);
+/// Extents of a Contract's dims.
+Shape contract_extents(const ContractLayer& contract);
+std::string role_name(ContractLayer::Role role);  ///< "batch", "M", "N", "K"
+std::string reduce_op_name(ReduceLayer::Op op);   ///< "sum", …
+
+/// Whether Map, Reduce and Contract layers compute on elements of this type: the chip's kernels work in
+/// single precision, so 16-bit floats are computed wider and rounded once, when the layer's result is stored.
+bool has_chip_arithmetic(DataType type);
 
 /// Checks everything the comments above promise; InternalError naming `pass` and the layer.
 void verify_layer_graph(const LayerGraph& graph, const std::string& pass);
-/// Readable and loadable text (JSON) for --dump-after, and a short one-line form per layer.
+/// Readable and machine-readable text (JSON; infinities and NaN as strings, large constants without their
+/// elements) for --dump-after, and a short one-line form per layer.
 std::string to_json(const LayerGraph& graph);
 std::string summary(const Layer& layer, const LayerGraph& graph);
 
-/// ONNX model (after the graph passes) to layers. `options.force_host` sends everything to the host.
+/// ONNX model (after the graph passes) to layers. `options.force_host` sends everything to the host. `dump`
+/// is called after each pass (layer_pass_names) with its name and to_json of the verified graph.
+/// UnsupportedError naming node and operator where neither the chip nor the CPU reference has an operator.
+/// "lower", "fuse-maps", "fuse-epilogues", "fold-moves": in the order in which they run.
+const std::vector<std::string>& layer_pass_names();
 struct LoweringOptions {
   bool fuse = true;  ///< fuse-maps, fuse-epilogues, fold-moves
   bool force_host = false;
@@ -150,7 +173,8 @@ LayerGraph lower_to_layers(const onnx::ModelProto& model, const LoweringOptions&
 const std::vector<std::string>& directly_lowered_operators();
 
 /// Host execution of a Move layer: the output from its inputs (by piece). Any element type; aliases
-/// give the tensor another shape, so inputs are passed with the shape of the access' tensor.
+/// give the tensor another shape, so inputs are passed with the shape of the access' tensor. The result has
+/// `type`, which all inputs have, and the shape `move.extents`.
 Tensor run_move(const MoveLayer& move, DataType type, const std::vector<const Tensor*>& piece_inputs);
 
 }  // namespace kodama::compiler

@@ -8,7 +8,7 @@
 
 /// Scalar expressions: what a Map computes per element, what a Reduce or Contract applies before or
 /// after. A DAG of primitive operations in single assignment form; node i may only use nodes < i, the
-/// last node is the result. Values are single precision on the chip.
+/// last node is the result. Values are single precision on the chip, which has neither NaN nor subnormals.
 namespace kodama::compiler {
 
 enum class ScalarOp : uint8_t {
@@ -64,9 +64,12 @@ class ScalarExpr {
   ScalarExpr substitute(int k, const ScalarExpr& producer, std::span<const int> producer_inputs,
                         std::span<const int> own_inputs) const;
 
+  /// The expression with input k renumbered to inputs[k] (two inputs may become one).
+  ScalarExpr renumbered(std::span<const int> inputs) const;
+
   /// Double-precision value, for tests and constant folding.
   double evaluate(std::span<const double> inputs) const;
-  /// "relu(add(mul(x0, 0.5), x1))".
+  /// "relu(add(mul(x0, 0.5), x1))"; with common terms "t1 = exp(x0); div(t1, add(t1, 1))".
   std::string to_string() const;
   bool operator==(const ScalarExpr&) const = default;
 

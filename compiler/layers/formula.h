@@ -1,0 +1,107 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "compiler/layers/scalar_expr.h"
+
+/// Scalar expressions written as formulas:
+///
+///     Formula f;
+///     ScalarExpr expr = f.result(relu(f.x(0) * 0.5 + f.x(1)));
+namespace kodama::compiler {
+
+/// A node of an expression under construction.
+struct Term {
+  ScalarExpr* expr;
+  int node;
+  Term apply(ScalarOp op) const { return {expr, expr->apply(op, node)}; }
+  Term apply(ScalarOp op, Term b) const { return {expr, expr->apply(op, node, b.node)}; }
+  Term constant(double value) const { return {expr, expr->constant(value)}; }
+};
+
+inline Term operator+(Term a, Term b) {
+  return a.apply(ScalarOp::kAdd, b);
+}
+inline Term operator-(Term a, Term b) {
+  return a.apply(ScalarOp::kSub, b);
+}
+inline Term operator*(Term a, Term b) {
+  return a.apply(ScalarOp::kMul, b);
+}
+inline Term operator/(Term a, Term b) {
+  return a.apply(ScalarOp::kDiv, b);
+}
+inline Term operator+(Term a, double b) {
+  return a + a.constant(b);
+}
+inline Term operator-(Term a, double b) {
+  return a - a.constant(b);
+}
+inline Term operator*(Term a, double b) {
+  return a * a.constant(b);
+}
+inline Term operator-(double a, Term b) {
+  return b.constant(a) - b;
+}
+inline Term operator-(Term a) {
+  return a.apply(ScalarOp::kNeg);
+}
+inline Term max(Term a, Term b) {
+  return a.apply(ScalarOp::kMax, b);
+}
+inline Term min(Term a, Term b) {
+  return a.apply(ScalarOp::kMin, b);
+}
+inline Term max(Term a, double b) {
+  return max(a, a.constant(b));
+}
+inline Term min(Term a, double b) {
+  return min(a, a.constant(b));
+}
+inline Term relu(Term a) {
+  return a.apply(ScalarOp::kRelu);
+}
+inline Term abs(Term a) {
+  return a.apply(ScalarOp::kAbs);
+}
+inline Term reciprocal(Term a) {
+  return a.apply(ScalarOp::kReciprocal);
+}
+inline Term sqrt(Term a) {
+  return a.apply(ScalarOp::kSqrt);
+}
+inline Term exp(Term a) {
+  return a.apply(ScalarOp::kExp);
+}
+inline Term log(Term a) {
+  return a.apply(ScalarOp::kLog);
+}
+inline Term floor(Term a) {
+  return a.apply(ScalarOp::kFloor);
+}
+/// condition >= 0 ? yes : no
+inline Term select(Term condition, Term yes, Term no) {
+  return {condition.expr,
+          condition.expr->apply(ScalarOp::kSelectNotNegative, condition.node, yes.node, no.node)};
+}
+
+class Formula {
+ public:
+  Formula() = default;
+  Formula(const Formula&) = delete;  // terms point into it
+  Formula& operator=(const Formula&) = delete;
+
+  Term x(int number) { return {&expr_, expr_.input(number)}; }
+  Term constant(double value) { return {&expr_, expr_.constant(value)}; }
+  ScalarExpr result(Term term) {
+    ScalarExpr expr = expr_;
+    expr.set_result(term.node);
+    return expr;
+  }
+
+ private:
+  ScalarExpr expr_;
+};
+
+}  // namespace kodama::compiler

@@ -1,0 +1,414 @@
+#include "compiler/layers/fusion.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "compiler/layers/node_lowering.h"
+
+namespace kodama::compiler {
+
+namespace {
+
+/// Nodes of a fused expression: each may need a temporary in the PE's registers.
+constexpr size_t kMaxExprNodes = 48;
+
+/// Who makes and who reads each storage.
+class Uses {
+ public:
+  explicit Uses(const LayerGraph& graph)
+      : graph_(graph),
+        producer_(graph.tensors.size(), -1),
+        readers_(graph.tensors.size()),
+        is_output_(graph.tensors.size(), false) {
+    for (size_t i = 0; i < graph.layers.size(); ++i) {
+      for (TensorId id : graph.layers[i].outputs) {
+        if (id >= 0) producer_[id] = static_cast<int>(i);
+      }
+      for (TensorId id : layer_inputs(graph.layers[i])) {
+        auto& readers = readers_[graph.storage(id)];
+        if (readers.empty() || readers.back() != static_cast<int>(i)) readers.push_back(static_cast<int>(i));
+      }
+    }
+    for (TensorId id : graph.outputs) is_output_[graph.storage(id)] = true;
+  }
+
+  /// The layer that writes `id` itself (not what it is an alias of); -1 if none does.
+  int producer(TensorId id) const { return producer_[id]; }
+  /// The layers that read the storage, each once.
+  const std::vector<int>& readers(TensorId id) const { return readers_[graph_.storage(id)]; }
+  bool is_output(TensorId id) const { return is_output_[graph_.storage(id)]; }
+
+ private:
+  const LayerGraph& graph_;
+  std::vector<int> producer_;
+  std::vector<std::vector<int>> readers_;
+  std::vector<bool> is_output_;
+};
+
+/// Whether `map`, over the whole space `extents`, reads the tensor of the same shape point by point. (Axes
+/// of extent 1 may be written with any coefficient.)
+bool is_pointwise(const AffineMap& map, const Shape& extents, const Shape& tensor_shape) {
+  if (extents != tensor_shape) return false;
+  for (size_t axis = 0; axis < map.axes(); ++axis) {
+    if (map.offset(axis) != 0) return false;
+    for (size_t dim = 0; dim < map.dims(); ++dim) {
+      if (extents[dim] != 1 && map.coefficient(axis, dim) != (axis == dim ? 1 : 0)) return false;
+    }
+  }
+  return true;
+}
+
+/// A value that would have been rounded to a narrower type than the result has must be: Cast to float16 and
+/// back is not the identity.
+bool loses_rounding(const LayerGraph& graph, TensorId between, TensorId result) {
+  return graph.tensors[between].type != onnx::TensorProto_DataType_FLOAT &&
+         graph.tensors[between].type != graph.tensors[result].type;
+}
+
+void join_origins(Layer& into, const Layer& first) {
+  into.onnx_ops.insert(into.onnx_ops.begin(), first.onnx_ops.begin(), first.onnx_ops.end());
+  into.onnx_nodes.insert(into.onnx_nodes.begin(), first.onnx_nodes.begin(), first.onnx_nodes.end());
+}
+
+/// `expr` over `inputs` with every read of `producer_output` replaced by `producer` over its inputs.
+/// `first`: the number of inputs[0] in `expr` (1 for an epilogue).
+struct Substituted {
+  ScalarExpr expr;
+  std::vector<TensorAccess> inputs;
+};
+Substituted substitute_map(const ScalarExpr& expr, const std::vector<TensorAccess>& inputs, int first,
+                           TensorId producer_output, const MapLayer& producer) {
+  Substituted result{expr, inputs};
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].tensor != producer_output) continue;
+    // Operands of the producer are appended; the replaced one is no longer used and goes at the end.
+    std::vector<int> producer_numbers;
+    for (const TensorAccess& access : producer.inputs) {
+      producer_numbers.push_back(first + static_cast<int>(result.inputs.size()));
+      result.inputs.push_back({access.tensor, access.map.after(inputs[i].map), access.fill});
+    }
+    std::vector<int> own_numbers(first + result.inputs.size());
+    for (size_t k = 0; k < own_numbers.size(); ++k) own_numbers[k] = static_cast<int>(k);
+    result.expr =
+        result.expr.substitute(first + static_cast<int>(i), producer.expr, producer_numbers, own_numbers);
+  }
+  tidy_inputs(result.expr, result.inputs, first);
+  return result;
+}
+
+/// Tries to make the Map `producer` part of `consumer`, which alone reads it.
+bool fuse_map_into(LayerGraph& graph, const Layer& producer, Layer& consumer) {
+  const auto& map = std::get<MapLayer>(producer.body);
+  const TensorId between = producer.outputs[0];
+  if (loses_rounding(graph, between, consumer.outputs[0])) return false;
+  std::vector<TensorAccess>* inputs = nullptr;
+  ScalarExpr* expr = nullptr;
+  if (auto* next = std::get_if<MapLayer>(&consumer.body)) {
+    inputs = &next->inputs;
+    expr = &next->expr;
+  } else if (auto* reduce = std::get_if<ReduceLayer>(&consumer.body)) {
+    for (const auto& access : reduce->epilogue_inputs) {
+      if (graph.storage(access.tensor) == between) return false;
+    }
+    inputs = &reduce->inputs;
+    expr = &reduce->expr;
+  } else {
+    return false;
+  }
+  const auto accesses = layer_accesses(std::as_const(consumer));
+  const auto boxes = layer_access_boxes(consumer);
+  for (size_t i = 0; i < inputs->size(); ++i) {
+    const TensorAccess& access = *accesses[i];
+    if (graph.storage(access.tensor) != between) continue;
+    if (access.tensor != between) return false;  // as another shape
+    const Shape& points = boxes[i].end;
+    if (consumer.kind() == LayerKind::kMap ? !is_pointwise(access.map, points, map.extents)
+                                           // A window that overlaps would compute values again.
+                                           : !access.map.stays_inside(points, map.extents) ||
+                                                 element_count(points) > element_count(map.extents)) {
+      return false;
+    }
+  }
+  Substituted fused = substitute_map(*expr, *inputs, 0, between, map);
+  if (fused.inputs.empty() || fused.inputs.size() > kMaxLayerInputs ||
+      fused.expr.nodes().size() > kMaxExprNodes) {
+    return false;
+  }
+  *expr = std::move(fused.expr);
+  *inputs = std::move(fused.inputs);
+  join_origins(consumer, producer);
+  return true;
+}
+
+/// Tries to make the Map `consumer` the epilogue of `producer`; the fused layer takes the Map's place in the
+/// order, where all operands of both are there.
+bool fuse_epilogue_into(LayerGraph& graph, const Layer& producer, Layer& consumer) {
+  const auto& map = std::get<MapLayer>(consumer.body);
+  const TensorId between = producer.outputs[0];
+  if (loses_rounding(graph, between, consumer.outputs[0])) return false;
+  Layer fused = producer;
+  ScalarExpr* epilogue = nullptr;
+  std::vector<TensorAccess>* epilogue_inputs = nullptr;
+  AffineMap to_output;  // iteration point of the epilogue's inputs -> output index
+  if (auto* contract = std::get_if<ContractLayer>(&fused.body)) {
+    epilogue = &contract->epilogue;
+    epilogue_inputs = &contract->epilogue_inputs;
+    to_output = contract->output;
+  } else if (auto* reduce = std::get_if<ReduceLayer>(&fused.body)) {
+    epilogue = &reduce->epilogue;
+    epilogue_inputs = &reduce->epilogue_inputs;
+    to_output = AffineMap::identity(reduce->output_extents.size());
+  } else {
+    return false;
+  }
+  for (const TensorAccess& access : map.inputs) {
+    if (graph.storage(access.tensor) != between) continue;
+    if (access.tensor != between || !is_pointwise(access.map, map.extents, graph.tensors[between].shape)) {
+      return false;
+    }
+  }
+  // Epilogue input 0 is the layer's own value; its other inputs, then the Map's.
+  std::vector<TensorAccess> inputs = *epilogue_inputs;
+  std::vector<int> map_numbers;
+  int replaced = -1;
+  for (size_t i = 0; i < map.inputs.size(); ++i) {
+    const TensorAccess& access = map.inputs[i];
+    if (access.tensor == between) {
+      // Equal accesses are one input, but an axis of extent 1 can be written in two ways.
+      if (replaced >= 0) return false;
+      replaced = static_cast<int>(i);
+      map_numbers.push_back(-1);
+      continue;
+    }
+    map_numbers.push_back(1 + static_cast<int>(inputs.size()));
+    inputs.push_back({access.tensor, access.map.after(to_output), access.fill});
+  }
+  std::vector<int> epilogue_numbers(1 + epilogue_inputs->size());
+  for (size_t k = 0; k < epilogue_numbers.size(); ++k) epilogue_numbers[k] = static_cast<int>(k);
+  ScalarExpr expr = map.expr.substitute(replaced, *epilogue, epilogue_numbers, map_numbers);
+  tidy_inputs(expr, inputs, 1);
+  if (inputs.size() > kMaxLayerInputs || expr.nodes().size() > kMaxExprNodes) return false;
+  *epilogue = std::move(expr);
+  *epilogue_inputs = std::move(inputs);
+  fused.outputs = consumer.outputs;
+  fused.onnx_ops.insert(fused.onnx_ops.end(), consumer.onnx_ops.begin(), consumer.onnx_ops.end());
+  fused.onnx_nodes.insert(fused.onnx_nodes.end(), consumer.onnx_nodes.begin(), consumer.onnx_nodes.end());
+  consumer = std::move(fused);
+  return true;
+}
+
+/// Calls try_fuse(producer, consumer) for layers of which `consumer` alone reads what `producer` makes, in
+/// execution order and until nothing changes; where it says true, the producer is gone.
+template <typename CanProduce, typename CanConsume, typename TryFuse>
+void fuse_pairs(LayerGraph& graph, CanProduce&& can_produce, CanConsume&& can_consume, TryFuse&& try_fuse) {
+  const Uses uses(graph);
+  std::vector<bool> gone(graph.layers.size(), false);
+  // The uses are those before the pass: what a fused layer read, the layer that it is in reads now.
+  std::vector<int> now_in(graph.layers.size());
+  std::iota(now_in.begin(), now_in.end(), 0);
+  const auto reader_now = [&](int layer) {
+    while (now_in[layer] != layer) layer = now_in[layer];
+    return layer;
+  };
+  for (size_t i = 0; i < graph.layers.size(); ++i) {
+    if (!can_consume(graph.layers[i])) continue;
+    // What was fused into this layer brings its own operands, whose producers come next.
+    for (bool changed = true; changed;) {
+      changed = false;
+      const auto inputs = layer_inputs(graph.layers[i]);
+      // The last one first: its value is the youngest, so it needs to live the shortest.
+      std::vector<int> producers;
+      for (TensorId id : inputs) producers.push_back(uses.producer(id));
+      std::sort(producers.rbegin(), producers.rend());
+      producers.erase(std::unique(producers.begin(), producers.end()), producers.end());
+      for (int producer : producers) {
+        if (producer < 0 || gone[producer] || !can_produce(graph.layers[producer])) continue;
+        const TensorId between = graph.layers[producer].outputs[0];
+        const auto& readers = uses.readers(between);
+        const bool alone = !uses.is_output(between) &&
+                           std::all_of(readers.begin(), readers.end(),
+                                       [&](int reader) { return reader_now(reader) == static_cast<int>(i); });
+        if (!alone || !try_fuse(graph.layers[producer], graph.layers[i])) continue;
+        gone[producer] = true;
+        now_in[producer] = static_cast<int>(i);
+        changed = can_consume(graph.layers[i]);
+        break;
+      }
+    }
+  }
+  std::vector<Layer> kept;
+  for (size_t i = 0; i < graph.layers.size(); ++i) {
+    if (!gone[i]) kept.push_back(std::move(graph.layers[i]));
+  }
+  graph.layers = std::move(kept);
+}
+
+bool is_map(const Layer& layer) {
+  return layer.kind() == LayerKind::kMap;
+}
+
+/// What a Move with one piece does to those who read it.
+struct SimpleMove {
+  TensorAccess source;  ///< over the Move's output indices
+  Shape extents;
+  double fill = 0;         ///< outside the piece
+  bool fills_all = false;  ///< the piece is the whole output and stays inside its source
+  /// Each output axis is the source axis of the same number, shifted, and the piece is all of the source: so
+  /// what is outside the source is exactly what is outside the piece.
+  bool is_padding = false;
+};
+
+std::optional<SimpleMove> simple_move(const LayerGraph& graph, const Layer& layer) {
+  const auto* move = std::get_if<MoveLayer>(&layer.body);
+  if (move == nullptr || move->pieces.size() != 1) return std::nullopt;
+  const auto& piece = move->pieces[0];
+  const Shape& source = graph.tensors[piece.input.tensor].shape;
+  const size_t rank = move->extents.size();
+  SimpleMove simple{piece.input, move->extents, move->fill, false, source.size() == rank};
+  simple.fills_all = piece.begin == std::vector<int64_t>(rank, 0) && piece.end == move->extents &&
+                     piece.input.map.stays_inside(move->extents, source);
+  for (size_t axis = 0; axis < rank && simple.is_padding; ++axis) {
+    const AffineMap& map = piece.input.map;
+    for (size_t dim = 0; dim < rank; ++dim) {
+      if (map.coefficient(axis, dim) != (axis == dim ? 1 : 0)) simple.is_padding = false;
+    }
+    if (piece.begin[axis] != -map.offset(axis) || piece.end[axis] != source[axis] - map.offset(axis)) {
+      simple.is_padding = false;
+    }
+  }
+  if (!simple.fills_all && !simple.is_padding) return std::nullopt;
+  return simple;
+}
+
+/// The access to the Move's source that reads what `access` (at the points of `box`) reads from the Move;
+/// nullopt if there is none.
+std::optional<TensorAccess> through_move(const SimpleMove& move, const TensorAccess& access,
+                                         const AccessBox& box) {
+  TensorAccess composed{move.source.tensor, move.source.map.after(access.map), access.fill};
+  const bool inside = access.map.stays_inside(box.begin, box.end, move.extents);
+  if (move.fills_all) {
+    if (inside) return composed;
+    return std::nullopt;
+  }
+  // Outside the source lies the padding, and outside of that whatever the reader fills with.
+  if (!inside && access.fill != move.fill) return std::nullopt;
+  composed.fill = move.fill;
+  return composed;
+}
+
+/// After an operand of a Contract changed, dims may have become another's: what was batch in an expanded
+/// operand is now M or N. False if a dim fits no role any more.
+bool assign_roles(ContractLayer& contract) {
+  using Role = ContractLayer::Role;
+  const auto reads = [](const AffineMap& map, size_t dim) {
+    for (size_t axis = 0; axis < map.axes(); ++axis) {
+      if (map.coefficient(axis, dim) != 0) return true;
+    }
+    return false;
+  };
+  for (size_t dim = 0; dim < contract.dims.size(); ++dim) {
+    auto& [name, extent, role] = contract.dims[dim];
+    const bool in_a = reads(contract.a.map, dim);
+    const bool in_b = reads(contract.b.map, dim);
+    if (extent == 1) continue;
+    if (!in_a && !in_b) return false;
+    if (role == Role::kK) continue;
+    role = in_a && in_b ? Role::kBatch : in_a ? Role::kM : Role::kN;
+  }
+  return true;
+}
+
+}  // namespace
+
+void fuse_maps(LayerGraph& graph) {
+  fuse_pairs(
+      graph, is_map, [](const Layer& layer) { return is_map(layer) || layer.kind() == LayerKind::kReduce; },
+      [&](const Layer& producer, Layer& consumer) { return fuse_map_into(graph, producer, consumer); });
+}
+
+void fuse_epilogues(LayerGraph& graph) {
+  fuse_pairs(
+      graph,
+      [](const Layer& layer) {
+        return layer.kind() == LayerKind::kContract || layer.kind() == LayerKind::kReduce;
+      },
+      is_map,
+      [&](const Layer& producer, Layer& consumer) { return fuse_epilogue_into(graph, producer, consumer); });
+}
+
+void fold_moves(LayerGraph& graph) {
+  const Uses uses(graph);
+  // In execution order: a Move's own source has been folded before those who read the Move ask for it.
+  for (Layer& layer : graph.layers) {
+    const auto accesses = layer_accesses(layer);
+    const auto boxes = layer_access_boxes(layer);
+    for (size_t i = 0; i < accesses.size(); ++i) {
+      const int producer = uses.producer(accesses[i]->tensor);
+      if (producer < 0) continue;
+      const auto move = simple_move(graph, graph.layers[producer]);
+      if (!move) continue;
+      const auto composed = through_move(*move, *accesses[i], boxes[i]);
+      if (!composed) continue;
+      const TensorAccess before = *accesses[i];
+      *accesses[i] = *composed;
+      auto* contract = std::get_if<ContractLayer>(&layer.body);
+      if (contract != nullptr && i < 2) {
+        const auto dims = contract->dims;
+        if (!assign_roles(*contract)) {
+          *accesses[i] = before;
+          contract->dims = dims;
+        }
+      }
+    }
+  }
+  // Backwards, so that a chain of Moves goes at once.
+  std::vector<int> reads(graph.tensors.size(), 0);
+  for (TensorId id : graph.outputs) ++reads[graph.storage(id)];
+  for (const Layer& layer : graph.layers) {
+    for (TensorId id : layer_inputs(layer)) ++reads[graph.storage(id)];
+  }
+  std::vector<Layer> kept;
+  for (auto layer = graph.layers.rbegin(); layer != graph.layers.rend(); ++layer) {
+    if (layer->kind() == LayerKind::kMove && reads[layer->outputs[0]] == 0) {
+      for (TensorId id : layer_inputs(*layer)) --reads[graph.storage(id)];
+    } else {
+      kept.push_back(std::move(*layer));
+    }
+  }
+  std::reverse(kept.begin(), kept.end());
+  graph.layers = std::move(kept);
+}
+
+void drop_unused_tensors(LayerGraph& graph) {
+  std::vector<bool> used(graph.tensors.size(), false);
+  const auto use = [&](TensorId id) {
+    for (; id >= 0; id = graph.tensors[id].alias_of) used[id] = true;
+  };
+  for (TensorId id : graph.inputs) use(id);
+  for (TensorId id : graph.outputs) use(id);
+  for (const Layer& layer : graph.layers) {
+    for (TensorId id : layer_inputs(layer)) use(id);
+    for (TensorId id : layer.outputs) use(id);
+  }
+  std::vector<TensorId> numbers(graph.tensors.size(), -1);
+  std::vector<LayerTensor> kept;
+  for (size_t i = 0; i < graph.tensors.size(); ++i) {
+    if (!used[i]) continue;
+    numbers[i] = static_cast<TensorId>(kept.size());
+    kept.push_back(std::move(graph.tensors[i]));
+  }
+  const auto renumber = [&](TensorId& id) {
+    if (id >= 0) id = numbers[id];
+  };
+  for (LayerTensor& tensor : kept) renumber(tensor.alias_of);
+  for (TensorId& id : graph.inputs) renumber(id);
+  for (TensorId& id : graph.outputs) renumber(id);
+  for (Layer& layer : graph.layers) {
+    for (TensorAccess* access : layer_accesses(layer)) renumber(access->tensor);
+    for (TensorId& id : layer.host_inputs) renumber(id);
+    for (TensorId& id : layer.outputs) renumber(id);
+  }
+  graph.tensors = std::move(kept);
+}
+
+}  // namespace kodama::compiler

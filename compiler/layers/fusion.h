@@ -1,0 +1,20 @@
+#pragma once
+
+#include "compiler/layers/layer_graph.h"
+
+/// Passes over the layer graph. Each leaves a graph that computes the same outputs. Private to
+/// compiler/layers; lower_to_layers runs them.
+namespace kodama::compiler {
+
+/// A Map whose result only one Map or Reduce reads, at the same points, becomes part of that layer's
+/// expression. Bounded, so that a layer's operands and temporaries still fit a PE.
+void fuse_maps(LayerGraph& graph);
+/// A Map that alone reads the result of a Contract or Reduce, at the same points, becomes its epilogue.
+void fuse_epilogues(LayerGraph& graph);
+/// Who reads the result of a Move with one piece reads the Move's source instead, where the composed access
+/// is still affine; Moves that nobody reads any more go.
+void fold_moves(LayerGraph& graph);
+/// Removes tensors that no layer, input, output or used alias refers to; renumbers the rest.
+void drop_unused_tensors(LayerGraph& graph);
+
+}  // namespace kodama::compiler

@@ -1,0 +1,503 @@
+#include "compiler/layers/layer_graph.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+
+namespace kodama::compiler {
+
+namespace {
+
+template <typename LayerType, typename Access>
+std::vector<Access*> collect_accesses(LayerType& layer) {
+  std::vector<Access*> accesses;
+  const auto add_all = [&](auto& list) {
+    for (auto& access : list) accesses.push_back(&access);
+  };
+  std::visit(
+      [&](auto& body) {
+        using Body = std::remove_cvref_t<decltype(body)>;
+        if constexpr (std::is_same_v<Body, MapLayer>) {
+          add_all(body.inputs);
+        } else if constexpr (std::is_same_v<Body, ReduceLayer>) {
+          add_all(body.inputs);
+          add_all(body.epilogue_inputs);
+        } else if constexpr (std::is_same_v<Body, ContractLayer>) {
+          accesses = {&body.a, &body.b};
+          add_all(body.epilogue_inputs);
+        } else if constexpr (std::is_same_v<Body, MoveLayer>) {
+          for (auto& piece : body.pieces) accesses.push_back(&piece.input);
+        }
+      },
+      layer.body);
+  return accesses;
+}
+
+Shape concatenate(const Shape& a, const Shape& b) {
+  Shape joined = a;
+  joined.insert(joined.end(), b.begin(), b.end());
+  return joined;
+}
+
+}  // namespace
+
+std::string layer_kind_name(LayerKind kind) {
+  constexpr const char* kNames[] = {"Map", "Reduce", "Contract", "Move", "Host"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+std::string role_name(ContractLayer::Role role) {
+  constexpr const char* kNames[] = {"batch", "M", "N", "K"};
+  return kNames[static_cast<size_t>(role)];
+}
+
+std::string reduce_op_name(ReduceLayer::Op op) {
+  constexpr const char* kNames[] = {"sum", "max", "min", "prod"};
+  return kNames[static_cast<size_t>(op)];
+}
+
+bool has_chip_arithmetic(DataType type) {
+  return type == onnx::TensorProto_DataType_FLOAT || type == onnx::TensorProto_DataType_FLOAT16 ||
+         type == onnx::TensorProto_DataType_BFLOAT16;
+}
+
+TensorId LayerGraph::storage(TensorId id) const {
+  while (tensors.at(id).alias_of >= 0) id = tensors[id].alias_of;
+  return id;
+}
+
+std::vector<const TensorAccess*> layer_accesses(const Layer& layer) {
+  return collect_accesses<const Layer, const TensorAccess>(layer);
+}
+std::vector<TensorAccess*> layer_accesses(Layer& layer) {
+  return collect_accesses<Layer, TensorAccess>(layer);
+}
+
+std::vector<TensorId> layer_inputs(const Layer& layer) {
+  if (layer.kind() == LayerKind::kHost) {
+    std::vector<TensorId> inputs;
+    for (TensorId id : layer.host_inputs) {
+      if (id >= 0) inputs.push_back(id);
+    }
+    return inputs;
+  }
+  std::vector<TensorId> inputs;
+  for (const TensorAccess* access : layer_accesses(layer)) inputs.push_back(access->tensor);
+  return inputs;
+}
+
+Shape contract_extents(const ContractLayer& contract) {
+  Shape extents;
+  for (const auto& dim : contract.dims) extents.push_back(dim.extent);
+  return extents;
+}
+
+std::vector<AccessBox> layer_access_boxes(const Layer& layer) {
+  std::vector<AccessBox> boxes;
+  const auto whole = [&](const Shape& extents, size_t count) {
+    boxes.insert(boxes.end(), count, AccessBox{std::vector<int64_t>(extents.size(), 0), extents});
+  };
+  if (const auto* map = std::get_if<MapLayer>(&layer.body)) {
+    whole(map->extents, map->inputs.size());
+  } else if (const auto* reduce = std::get_if<ReduceLayer>(&layer.body)) {
+    whole(concatenate(reduce->output_extents, reduce->reduction_extents), reduce->inputs.size());
+    whole(reduce->output_extents, reduce->epilogue_inputs.size());
+  } else if (const auto* contract = std::get_if<ContractLayer>(&layer.body)) {
+    whole(contract_extents(*contract), 2 + contract->epilogue_inputs.size());
+  } else if (const auto* move = std::get_if<MoveLayer>(&layer.body)) {
+    for (const auto& piece : move->pieces) boxes.push_back({piece.begin, piece.end});
+  }
+  return boxes;
+}
+
+// ---------------------------------------------------------------------------------------------- verify
+
+namespace {
+
+class Verifier {
+ public:
+  Verifier(const LayerGraph& graph, const std::string& pass)
+      : graph_(graph), pass_(pass), available_(graph.tensors.size(), false) {}
+
+  void run() {
+    check_tensors();
+    for (size_t i = 0; i < graph_.tensors.size(); ++i) available_[i] = graph_.tensors[i].constant.has_value();
+    for (TensorId id : graph_.inputs) {
+      require(is_id(id) && graph_.tensors[id].alias_of < 0 && !available_[id],
+              "graph input {} is a constant, an alias, or listed twice", id);
+      available_[id] = true;
+    }
+    std::set<std::string> names;
+    for (const Layer& layer : graph_.layers) {
+      where_ = fmt::format("layer '{}' ({}): ", layer.name, layer_kind_name(layer.kind()));
+      require(names.insert(layer.name).second, "the name isn't unique");
+      require(layer.onnx_ops.size() == layer.onnx_nodes.size() && !layer.onnx_ops.empty(),
+              "{} operators, {} nodes", layer.onnx_ops.size(), layer.onnx_nodes.size());
+      check_inputs(layer);
+      check_outputs(layer);
+      std::visit([&](const auto& body) { check(layer, body); }, layer.body);
+    }
+    where_ = "";
+    for (TensorId id : graph_.outputs) {
+      require(is_id(id), "graph output {} doesn't exist", id);
+      require(available_[graph_.storage(id)], "graph output '{}' is computed by no layer",
+              graph_.tensors[id].name);
+    }
+  }
+
+ private:
+  template <typename... Args>
+  void require(bool condition, fmt::format_string<Args...> format, Args&&... args) const {
+    if (condition) return;
+    isa::check_internal(false, "layer pass " + pass_, "{}{}", where_,
+                        fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  bool is_id(TensorId id) const { return id >= 0 && static_cast<size_t>(id) < graph_.tensors.size(); }
+  const LayerTensor& tensor(TensorId id) const { return graph_.tensors[id]; }
+
+  void check_tensors() {
+    for (size_t i = 0; i < graph_.tensors.size(); ++i) {
+      const LayerTensor& tensor = graph_.tensors[i];
+      where_ = fmt::format("tensor {} '{}': ", i, tensor.name);
+      if (tensor.constant) {
+        require(tensor.constant->type() == tensor.type && tensor.constant->shape() == tensor.shape,
+                "its constant is {} {}, it is {} {}", data_type_name(tensor.constant->type()),
+                shape_to_string(tensor.constant->shape()), data_type_name(tensor.type),
+                shape_to_string(tensor.shape));
+        require(tensor.alias_of < 0, "a constant is an alias");
+      }
+      if (tensor.alias_of < 0) continue;
+      // Aliases of earlier tensors only: no cycles.
+      require(is_id(tensor.alias_of) && static_cast<size_t>(tensor.alias_of) < i, "alias of tensor {}",
+              tensor.alias_of);
+      const LayerTensor& other = graph_.tensors[tensor.alias_of];
+      require(other.type == tensor.type && element_count(other.shape) == element_count(tensor.shape),
+              "{} {} is an alias of {} {}", data_type_name(tensor.type), shape_to_string(tensor.shape),
+              data_type_name(other.type), shape_to_string(other.shape));
+    }
+  }
+
+  void check_inputs(const Layer& layer) const {
+    for (TensorId id : layer_inputs(layer)) {
+      require(is_id(id), "reads tensor {}, which doesn't exist", id);
+      require(available_[graph_.storage(id)], "reads '{}' before it is computed", tensor(id).name);
+    }
+    const auto accesses = layer_accesses(layer);
+    const auto boxes = layer_access_boxes(layer);
+    for (size_t i = 0; i < accesses.size(); ++i) {
+      const TensorAccess& access = *accesses[i];
+      require(access.map.axes() == tensor(access.tensor).shape.size() &&
+                  access.map.dims() == boxes[i].begin.size(),
+              "access {} of '{}' {} has {} axes and {} dims where the iteration space has {}",
+              access.map.to_string(), tensor(access.tensor).name,
+              shape_to_string(tensor(access.tensor).shape), access.map.axes(), access.map.dims(),
+              boxes[i].begin.size());
+    }
+  }
+
+  void check_outputs(const Layer& layer) {
+    require(layer.kind() == LayerKind::kHost ? !layer.outputs.empty() : layer.outputs.size() == 1,
+            "{} outputs", layer.outputs.size());
+    require(layer.kind() == LayerKind::kHost || layer.host_inputs.empty(),
+            "host inputs in a layer of the chip");
+    for (TensorId id : layer.outputs) {
+      if (id == -1 && layer.kind() == LayerKind::kHost) continue;
+      require(is_id(id), "writes tensor {}, which doesn't exist", id);
+      require(tensor(id).alias_of < 0 && !available_[id],
+              "writes '{}', which is a constant, an alias, a graph input or written before", tensor(id).name);
+      available_[id] = true;
+    }
+  }
+
+  void check_arithmetic(const Layer& layer) const {
+    for (TensorId id : layer_inputs(layer)) {
+      require(has_chip_arithmetic(tensor(id).type), "computes on '{}' of type {}", tensor(id).name,
+              data_type_name(tensor(id).type));
+    }
+    const LayerTensor& output = tensor(layer.outputs[0]);
+    require(has_chip_arithmetic(output.type), "computes '{}' of type {}", output.name,
+            data_type_name(output.type));
+  }
+
+  void check_output_shape(const Layer& layer, const Shape& extents) const {
+    const LayerTensor& output = tensor(layer.outputs[0]);
+    require(output.shape == extents, "computes {}, its output '{}' is {}", shape_to_string(extents),
+            output.name, shape_to_string(output.shape));
+  }
+
+  void check_expr(const ScalarExpr& expr, size_t inputs, const char* what) const {
+    require(!expr.nodes().empty(), "its {} is empty", what);
+    require(static_cast<size_t>(expr.input_count()) <= inputs, "its {} {} has {} inputs", what,
+            expr.to_string(), inputs);
+  }
+
+  void check(const Layer& layer, const MapLayer& map) const {
+    check_arithmetic(layer);
+    check_output_shape(layer, map.extents);
+    check_expr(map.expr, map.inputs.size(), "expression");
+    require(!map.inputs.empty(), "no inputs: it is a constant");
+  }
+
+  void check(const Layer& layer, const ReduceLayer& reduce) const {
+    check_arithmetic(layer);
+    check_output_shape(layer, reduce.output_extents);
+    check_expr(reduce.expr, reduce.inputs.size(), "expression");
+    check_expr(reduce.epilogue, 1 + reduce.epilogue_inputs.size(), "epilogue");
+    require(!reduce.inputs.empty(), "no inputs: it is a constant");
+    require(element_count(reduce.reduction_extents) > 0, "nothing to reduce: {}",
+            shape_to_string(reduce.reduction_extents));
+  }
+
+  void check(const Layer& layer, const ContractLayer& contract) const {
+    using Role = ContractLayer::Role;
+    check_arithmetic(layer);
+    check_output_shape(layer, contract.output_shape);
+    check_expr(contract.epilogue, 1 + contract.epilogue_inputs.size(), "epilogue");
+    require(contract.output.axes() == contract.output_shape.size() &&
+                contract.output.dims() == contract.dims.size(),
+            "the output's map is {}", contract.output.to_string());
+    const auto reads = [](const AffineMap& map, size_t dim) {
+      for (size_t axis = 0; axis < map.axes(); ++axis) {
+        if (map.coefficient(axis, dim) != 0) return true;
+      }
+      return false;
+    };
+    for (size_t dim = 0; dim < contract.dims.size(); ++dim) {
+      const auto& [name, extent, role] = contract.dims[dim];
+      require(extent >= 1, "dim {} has extent {}", name, extent);
+      const bool in_output = reads(contract.output, dim);
+      if (role == Role::kK) {
+        require(!in_output, "dim {} is summed over and in the output", name);
+        for (const auto& access : contract.epilogue_inputs) {
+          require(!reads(access.map, dim), "the epilogue reads '{}' over the summed dim {}",
+                  tensor(access.tensor).name, name);
+        }
+      }
+      if (extent == 1) continue;  // its only index is 0, wherever it appears or doesn't
+      const bool in_a = reads(contract.a.map, dim);
+      const bool in_b = reads(contract.b.map, dim);
+      const bool fits = role == Role::kK       ? in_a || in_b
+                        : role == Role::kBatch ? in_a && in_b && in_output
+                        : role == Role::kM     ? in_a && !in_b && in_output
+                                               : !in_a && in_b && in_output;
+      require(fits, "dim {} has role {}, but is {} a, {} b and {} the output", name, role_name(role),
+              in_a ? "in" : "not in", in_b ? "in" : "not in", in_output ? "in" : "not in");
+    }
+    check_coverage(contract);
+  }
+
+  /// Every output element is computed exactly once: the dims of an axis are the digits of its index.
+  void check_coverage(const ContractLayer& contract) const {
+    std::vector<int> axes_of_dim(contract.dims.size(), 0);
+    for (size_t axis = 0; axis < contract.output_shape.size(); ++axis) {
+      std::vector<std::pair<int64_t, int64_t>> digits;  // stride, extent
+      for (size_t dim = 0; dim < contract.dims.size(); ++dim) {
+        const int64_t stride = contract.output.coefficient(axis, dim);
+        if (stride == 0 || contract.dims[dim].extent == 1) continue;
+        ++axes_of_dim[dim];
+        digits.emplace_back(stride, contract.dims[dim].extent);
+      }
+      std::sort(digits.begin(), digits.end());
+      int64_t covered = 1;
+      bool exact = contract.output.offset(axis) == 0;
+      for (const auto& [stride, extent] : digits) {
+        exact = exact && stride == covered;
+        covered *= extent;
+      }
+      require(exact && covered == contract.output_shape[axis], "axis {} of the output {} isn't covered by {}",
+              axis, shape_to_string(contract.output_shape), contract.output.to_string());
+    }
+    for (size_t dim = 0; dim < contract.dims.size(); ++dim) {
+      require(axes_of_dim[dim] <= 1, "dim {} is in several axes of the output", contract.dims[dim].name);
+    }
+  }
+
+  void check(const Layer& layer, const MoveLayer& move) const {
+    check_output_shape(layer, move.extents);
+    for (const auto& piece : move.pieces) {
+      require(piece.begin.size() == move.extents.size() && piece.end.size() == move.extents.size(),
+              "a piece of rank {} and {}", piece.begin.size(), piece.end.size());
+      for (size_t axis = 0; axis < move.extents.size(); ++axis) {
+        require(0 <= piece.begin[axis] && piece.begin[axis] <= piece.end[axis] &&
+                    piece.end[axis] <= move.extents[axis],
+                "the piece [{}] to [{}] isn't inside {}", fmt::join(piece.begin, ", "),
+                fmt::join(piece.end, ", "), shape_to_string(move.extents));
+      }
+      require(tensor(piece.input.tensor).type == tensor(layer.outputs[0]).type, "moves {} into {}",
+              data_type_name(tensor(piece.input.tensor).type), data_type_name(tensor(layer.outputs[0]).type));
+    }
+  }
+
+  void check(const Layer& layer, const HostLayer& host) const {
+    require(host.nodes.size() == 1, "{} nodes", host.nodes.size());
+    require(layer.host_inputs.size() == static_cast<size_t>(host.nodes[0].input_size()) &&
+                layer.outputs.size() == static_cast<size_t>(host.nodes[0].output_size()),
+            "{} inputs and {} outputs for a node with {} and {}", layer.host_inputs.size(),
+            layer.outputs.size(), host.nodes[0].input_size(), host.nodes[0].output_size());
+    require(!host.reason.empty(), "no reason is given");
+  }
+
+  const LayerGraph& graph_;
+  const std::string& pass_;
+  std::vector<bool> available_;  ///< by storage
+  std::string where_;
+};
+
+}  // namespace
+
+void verify_layer_graph(const LayerGraph& graph, const std::string& pass) {
+  Verifier(graph, pass).run();
+}
+
+// ------------------------------------------------------------------------------------------------ text
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Constants up to this many elements are written out.
+constexpr int64_t kMaxPrintedElements = 16;
+
+/// JSON has no infinities.
+Json number_json(double value) {
+  return std::isfinite(value) ? Json(value) : Json(fmt::format("{}", value));
+}
+
+std::string tensor_label(const LayerGraph& graph, TensorId id) {
+  return id < 0 ? "" : fmt::format("{} {}", graph.tensors[id].name, shape_to_string(graph.tensors[id].shape));
+}
+
+Json access_json(const LayerGraph& graph, const TensorAccess& access) {
+  return {{"tensor", access.tensor},
+          {"name", graph.tensors[access.tensor].name},
+          {"map", access.map.to_string()},
+          {"fill", number_json(access.fill)}};
+}
+
+Json accesses_json(const LayerGraph& graph, const std::vector<TensorAccess>& accesses) {
+  Json list = Json::array();
+  for (const auto& access : accesses) list.push_back(access_json(graph, access));
+  return list;
+}
+
+Json body_json(const LayerGraph& graph, const MapLayer& map) {
+  return {
+      {"extents", map.extents}, {"inputs", accesses_json(graph, map.inputs)}, {"expr", map.expr.to_string()}};
+}
+Json body_json(const LayerGraph& graph, const ReduceLayer& reduce) {
+  return {{"op", reduce_op_name(reduce.op)},
+          {"output_extents", reduce.output_extents},
+          {"reduction_extents", reduce.reduction_extents},
+          {"inputs", accesses_json(graph, reduce.inputs)},
+          {"expr", reduce.expr.to_string()},
+          {"epilogue", reduce.epilogue.to_string()},
+          {"epilogue_inputs", accesses_json(graph, reduce.epilogue_inputs)}};
+}
+Json body_json(const LayerGraph& graph, const ContractLayer& contract) {
+  Json dims = Json::array();
+  for (const auto& dim : contract.dims) {
+    dims.push_back({{"name", dim.name}, {"extent", dim.extent}, {"role", role_name(dim.role)}});
+  }
+  return {{"dims", dims},
+          {"a", access_json(graph, contract.a)},
+          {"b", access_json(graph, contract.b)},
+          {"output", contract.output.to_string()},
+          {"output_shape", contract.output_shape},
+          {"epilogue", contract.epilogue.to_string()},
+          {"epilogue_inputs", accesses_json(graph, contract.epilogue_inputs)}};
+}
+Json body_json(const LayerGraph& graph, const MoveLayer& move) {
+  Json pieces = Json::array();
+  for (const auto& piece : move.pieces) {
+    pieces.push_back(
+        {{"input", access_json(graph, piece.input)}, {"begin", piece.begin}, {"end", piece.end}});
+  }
+  return {{"extents", move.extents}, {"fill", number_json(move.fill)}, {"pieces", pieces}};
+}
+Json body_json(const LayerGraph&, const HostLayer& host) {
+  Json nodes = Json::array();
+  for (const auto& node : host.nodes) nodes.push_back({{"name", node.name()}, {"operator", node.op_type()}});
+  return {{"nodes", nodes}, {"reason", host.reason}};
+}
+
+std::string body_summary(const MapLayer& map) {
+  return fmt::format("{} over {}", map.expr.to_string(), shape_to_string(map.extents));
+}
+std::string body_summary(const ReduceLayer& reduce) {
+  std::string text =
+      fmt::format("{} of {} over {} x {}", reduce_op_name(reduce.op), reduce.expr.to_string(),
+                  shape_to_string(reduce.output_extents), shape_to_string(reduce.reduction_extents));
+  if (reduce.epilogue != ScalarExpr::identity()) text += ", then " + reduce.epilogue.to_string();
+  return text;
+}
+std::string body_summary(const ContractLayer& contract) {
+  std::string text;
+  for (const auto& dim : contract.dims) {
+    text += fmt::format("{}{}:{} ({})", text.empty() ? "" : " ", dim.name, dim.extent, role_name(dim.role));
+  }
+  if (contract.epilogue != ScalarExpr::identity()) text += ", then " + contract.epilogue.to_string();
+  return text;
+}
+std::string body_summary(const MoveLayer& move) {
+  if (move.pieces.size() != 1) return fmt::format("{} pieces", move.pieces.size());
+  return "1 piece " + move.pieces[0].input.map.to_string();
+}
+std::string body_summary(const HostLayer& host) {
+  return host.reason;
+}
+
+}  // namespace
+
+std::string to_json(const LayerGraph& graph) {
+  Json tensors = Json::array();
+  for (size_t i = 0; i < graph.tensors.size(); ++i) {
+    const LayerTensor& tensor = graph.tensors[i];
+    Json entry = {
+        {"id", i}, {"name", tensor.name}, {"type", data_type_name(tensor.type)}, {"shape", tensor.shape}};
+    if (tensor.alias_of >= 0) entry["alias_of"] = tensor.alias_of;
+    if (tensor.constant) {
+      entry["constant"] = true;
+      if (tensor.constant->size() <= kMaxPrintedElements && element_size(tensor.type) > 0) {
+        Json elements = Json::array();
+        for (int64_t k = 0; k < tensor.constant->size(); ++k) {
+          elements.push_back(number_json(element_as_double(*tensor.constant, k)));
+        }
+        entry["elements"] = elements;
+      }
+    }
+    tensors.push_back(entry);
+  }
+  Json layers = Json::array();
+  for (const Layer& layer : graph.layers) {
+    Json entry = {{"name", layer.name},
+                  {"kind", layer_kind_name(layer.kind())},
+                  {"onnx_ops", layer.onnx_ops},
+                  {"onnx_nodes", layer.onnx_nodes},
+                  {"inputs", layer.kind() == LayerKind::kHost ? layer.host_inputs : layer_inputs(layer)},
+                  {"outputs", layer.outputs},
+                  {"summary", summary(layer, graph)}};
+    entry["body"] = std::visit([&](const auto& body) { return body_json(graph, body); }, layer.body);
+    layers.push_back(entry);
+  }
+  Json json = {{"name", graph.name},       {"opset", graph.opset}, {"inputs", graph.inputs},
+               {"outputs", graph.outputs}, {"tensors", tensors},   {"layers", layers}};
+  // Names in a model may hold any bytes.
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string summary(const Layer& layer, const LayerGraph& graph) {
+  std::vector<std::string> inputs;
+  for (TensorId id : layer_inputs(layer)) inputs.push_back(tensor_label(graph, id));
+  std::vector<std::string> outputs;
+  for (TensorId id : layer.outputs) outputs.push_back(tensor_label(graph, id));
+  return fmt::format("{} {} [{}]: {} <- {}: {}", layer_kind_name(layer.kind()), layer.name,
+                     fmt::join(layer.onnx_ops, "+"), fmt::join(outputs, ", "), fmt::join(inputs, ", "),
+                     std::visit([](const auto& body) { return body_summary(body); }, layer.body));
+}
+
+}  // namespace kodama::compiler

@@ -1,0 +1,233 @@
+#include <algorithm>
+
+#include "compiler/layers/fusion.h"
+#include "compiler/layers/interpreter.h"
+#include "compiler/layers/node_lowering.h"
+#include "compiler/reference/executor.h"
+
+namespace kodama::compiler {
+
+namespace {
+
+const OperatorTable& operator_table() {
+  static const OperatorTable table = [] {
+    OperatorTable rows;
+    register_elementwise(rows);
+    register_reduce(rows);
+    register_contract(rows);
+    register_movement(rows);
+    register_normalization(rows);
+    register_pool(rows);
+    return rows;
+  }();
+  return table;
+}
+
+const OperatorRow* find_operator(const onnx::NodeProto& node) {
+  if (!node.domain().empty() && node.domain() != "ai.onnx") return nullptr;
+  for (const OperatorRow& row : operator_table()) {
+    if (node.op_type() == row.name) return &row;
+  }
+  return nullptr;
+}
+
+bool is_float(DataType type) {
+  return has_chip_arithmetic(type) || type == onnx::TensorProto_DataType_DOUBLE;
+}
+
+class GraphLowering {
+ public:
+  GraphLowering(const onnx::ModelProto& model, const LoweringOptions& options)
+      : view_(model), options_(options), operators_(model) {
+    graph_.name = model.graph().name();
+    for (const auto& import : model.opset_import()) {
+      graph_.opset[import.domain() == "ai.onnx" ? "" : import.domain()] = import.version();
+    }
+  }
+
+  LayerGraph run() {
+    for (const auto& input : view_.graph().input()) {
+      graph_.inputs.push_back(add_value(input.name()));
+    }
+    for (const auto& node : view_.nodes()) lower(node);
+    for (const auto& output : view_.graph().output()) {
+      const auto known = values_.find(output.name());
+      if (known != values_.end()) {
+        graph_.outputs.push_back(known->second);
+        continue;
+      }
+      const Tensor* constant = view_.constant(output.name());
+      isa::check_internal(constant != nullptr, "lower", "nothing makes the graph output '{}'", output.name());
+      graph_.outputs.push_back(add_value(output.name()));
+      graph_.tensors.back().constant = *constant;
+    }
+    return std::move(graph_);
+  }
+
+ private:
+  TensorId add_value(const std::string& name) {
+    const auto& [type, shape] = view_.value(name);
+    graph_.tensors.push_back({name, type, shape, std::nullopt, -1});
+    return values_[name] = static_cast<TensorId>(graph_.tensors.size()) - 1;
+  }
+
+  void lower(const onnx::NodeProto& node) {
+    if (lower_to_constants(node)) return;
+    const size_t tensors = graph_.tensors.size();
+    const size_t layers = graph_.layers.size();
+    const HostReason reason = try_lower(node);
+    if (!reason) return;
+    for (size_t i = layers; i < graph_.layers.size(); ++i) layer_names_.erase(graph_.layers[i].name);
+    graph_.layers.resize(layers);
+    graph_.tensors.resize(tensors);
+    std::erase_if(values_, [&](const auto& value) { return static_cast<size_t>(value.second) >= tensors; });
+    lower_to_host(node, *reason);
+  }
+
+  /// Constants that aren't initializers yet, and values without elements, which nobody has to compute.
+  bool lower_to_constants(const onnx::NodeProto& node) {
+    std::vector<Tensor> results;
+    if (node.op_type() == "Constant" && node.domain().empty()) {
+      results = run_node(node, {}, operators_);
+    } else {
+      for (int i = 0; i < node.output_size(); ++i) {
+        if (!GraphView::has_output(node, i)) {
+          results.emplace_back();
+          continue;
+        }
+        const auto& [type, shape] = view_.value(node.output(i));
+        if (element_count(shape) != 0) return false;
+        results.emplace_back(type, shape);
+      }
+    }
+    for (int i = 0; i < node.output_size(); ++i) {
+      if (!GraphView::has_output(node, i)) continue;
+      const TensorId id = add_value(node.output(i));
+      graph_.tensors[id].constant = std::move(results[i]);
+    }
+    return true;
+  }
+
+  HostReason try_lower(const onnx::NodeProto& node) {
+    if (options_.force_host) return "everything is sent to the host";
+    const OperatorRow* row = find_operator(node);
+    if (row == nullptr) return "the operator has no decomposition into layers of the chip";
+    for (int i = 0; i < node.input_size(); ++i) {
+      if (!GraphView::has_input(node, i)) continue;
+      const auto& [type, shape] = view_.value(node.input(i));
+      // Integer operands after the first are axes, shapes and the like.
+      if (row->types == ElementTypes::kChipFloats && (i == 0 || is_float(type))) {
+        if (auto reason = arithmetic_reason(type)) return reason;
+      }
+      if (i == 0 && element_count(shape) == 0) return "the input has no elements";
+    }
+    if (row->types == ElementTypes::kChipFloats) {
+      if (auto reason = arithmetic_reason(view_.type(node.output(0)))) return reason;
+    }
+    for (int i = 1; i < node.input_size(); ++i) {
+      // Of a data operand, as in Concat; an empty list of axes means something.
+      if (GraphView::has_input(node, i) && element_count(view_.shape(node.input(i))) == 0 &&
+          view_.type(node.input(i)) == view_.type(node.input(0))) {
+        return "an input has no elements";
+      }
+    }
+    NodeLowering lowering(view_, node, graph_, values_, layer_names_);
+    return row->decompose(lowering);
+  }
+
+  static HostReason arithmetic_reason(DataType type) {
+    if (has_chip_arithmetic(type)) return kLowered;
+    if (type == onnx::TensorProto_DataType_DOUBLE) return "double precision Map kernels are not there yet";
+    return fmt::format("{} has no arithmetic on the chip's Map kernels", data_type_name(type));
+  }
+
+  void lower_to_host(const onnx::NodeProto& node, const std::string& reason) {
+    NodeLowering lowering(view_, node, graph_, values_, layer_names_);
+    std::vector<TensorId> inputs;
+    std::vector<onnx::TypeProto> types;
+    for (int i = 0; i < node.input_size(); ++i) {
+      types.emplace_back();
+      inputs.push_back(-1);
+      if (!GraphView::has_input(node, i)) continue;
+      inputs.back() = lowering.input(i);
+      types.back() = onnx_type(node.input(i));
+    }
+    std::string missing;
+    if (!has_reference(node, operators_, &missing, types)) {
+      throw isa::UnsupportedError(
+          fmt::format("{}: neither the chip ({}) nor the CPU reference ({}) can compute it",
+                      view_.describe(node), reason, missing));
+    }
+    std::vector<TensorId> outputs;
+    for (int i = 0; i < node.output_size(); ++i) {
+      outputs.push_back(GraphView::has_output(node, i) ? lowering.output(i) : -1);
+    }
+    isa::check_internal(!outputs.empty(), "lower", "{} has no outputs", view_.describe(node));
+    lowering.add_layer("", HostLayer{{node}, reason}, outputs[0]);
+    graph_.layers.back().host_inputs = std::move(inputs);
+    graph_.layers.back().outputs = std::move(outputs);
+  }
+
+  onnx::TypeProto onnx_type(const std::string& name) const {
+    const auto& [type, shape] = view_.value(name);
+    onnx::TypeProto proto;
+    proto.mutable_tensor_type()->set_elem_type(type);
+    auto& dims = *proto.mutable_tensor_type()->mutable_shape();
+    for (int64_t extent : shape) dims.add_dim()->set_dim_value(extent);
+    return proto;
+  }
+
+  GraphView view_;
+  const LoweringOptions& options_;
+  OperatorSets operators_;
+  LayerGraph graph_;
+  ValueTable values_;
+  std::unordered_set<std::string> layer_names_;
+};
+
+struct LayerPass {
+  const char* name;
+  void (*run)(LayerGraph&);
+};
+constexpr LayerPass kFusions[] = {
+    {"fuse-maps", fuse_maps}, {"fuse-epilogues", fuse_epilogues}, {"fold-moves", fold_moves}};
+
+}  // namespace
+
+const std::vector<std::string>& directly_lowered_operators() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> list;
+    for (const OperatorRow& row : operator_table()) list.emplace_back(row.name);
+    return list;
+  }();
+  return names;
+}
+
+const std::vector<std::string>& layer_pass_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> list = {"lower"};
+    for (const LayerPass& pass : kFusions) list.emplace_back(pass.name);
+    return list;
+  }();
+  return names;
+}
+
+LayerGraph lower_to_layers(const onnx::ModelProto& model, const LoweringOptions& options,
+                           const std::function<void(const std::string&, const std::string&)>& dump) {
+  LayerGraph graph = GraphLowering(model, options).run();
+  const auto finish_pass = [&](const std::string& name) {
+    drop_unused_tensors(graph);
+    verify_layer_graph(graph, name);
+    if (dump) dump(name, to_json(graph));
+  };
+  finish_pass("lower");
+  if (options.fuse) {
+    for (const LayerPass& pass : kFusions) {
+      pass.run(graph);
+      finish_pass(pass.name);
+    }
+  }
+  return graph;
+}
+
+}  // namespace kodama::compiler

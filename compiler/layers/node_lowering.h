@@ -1,0 +1,168 @@
+#pragma once
+
+#include <fmt/format.h>
+#include <onnx/onnx_pb.h>
+
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "compiler/graph/graph_view.h"
+#include "compiler/layers/formula.h"
+#include "compiler/layers/layer_graph.h"
+
+/// How operators are decomposed into layers. Private to compiler/layers.
+///
+/// A decomposition is a function of a NodeLowering: it reads the node's operands and attributes and adds
+/// layers that compute its outputs. It is registered with one line in its family's register_ function.
+namespace kodama::compiler {
+
+/// What a decomposition returns: why the node has to stay on the host, or kLowered. What it has added before
+/// it gives up is taken back.
+using HostReason = std::optional<std::string>;
+inline constexpr std::nullopt_t kLowered = std::nullopt;
+
+/// A Map, Reduce or Contract with more operands than this gets expensive in local memory.
+inline constexpr size_t kMaxLayerInputs = 6;
+
+/// The tensors that the model's values have become.
+using ValueTable = std::unordered_map<std::string, TensorId>;
+
+class NodeLowering {
+ public:
+  NodeLowering(const GraphView& view, const onnx::NodeProto& node, LayerGraph& graph, ValueTable& values,
+               std::unordered_set<std::string>& layer_names)
+      : view_(view), node_(node), graph_(graph), values_(values), layer_names_(layer_names) {}
+
+  const onnx::NodeProto& node() const { return node_; }
+  /// "node 'conv1' (Conv)"
+  std::string where() const { return view_.describe(node_); }
+  template <typename... Args>
+  void require(bool condition, fmt::format_string<Args...> format, Args&&... args) const {
+    if (!condition) throw isa::UserError(where() + ": " + fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  int input_count() const { return node_.input_size(); }
+  bool has_input(int index) const { return GraphView::has_input(node_, index); }
+  bool has_output(int index) const { return GraphView::has_output(node_, index); }
+  /// The tensor of an operand; constants get theirs at their first use.
+  TensorId input(int index);
+  const Shape& input_shape(int index) const { return view_.shape(node_.input(index)); }
+  DataType input_type(int index) const { return view_.type(node_.input(index)); }
+  const Shape& output_shape(int index = 0) const { return view_.shape(node_.output(index)); }
+  DataType output_type(int index = 0) const { return view_.type(node_.output(index)); }
+
+  /// The elements of an operand that is constant (and not omitted), else nullptr.
+  const Tensor* constant_input(int index) const;
+  /// The only value in a constant operand, however often it is there.
+  std::optional<double> uniform_constant(int index) const;
+  /// The elements of a constant integer operand.
+  std::optional<std::vector<int64_t>> constant_integers(int index) const;
+
+  int64_t int_attribute(const char* name) const { return view_.get_int(node_, name); }
+  int64_t int_attribute(const char* name, int64_t absent) const { return view_.get_int(node_, name, absent); }
+  float float_attribute(const char* name) const { return view_.get_float(node_, name); }
+  std::string string_attribute(const char* name) const { return view_.get_string(node_, name); }
+  std::optional<std::vector<int64_t>> ints_attribute(const char* name) const {
+    return view_.find_ints(node_, name);
+  }
+  /// An axis from [-rank, rank) counted from the front.
+  size_t axis(int64_t axis, size_t rank) const {
+    return static_cast<size_t>(view_.normalize_axis(node_, axis, static_cast<int64_t>(rank)));
+  }
+  /// A flag per axis.
+  std::vector<bool> axis_flags(const std::vector<int64_t>& axes, size_t rank) const;
+
+  const LayerTensor& tensor(TensorId id) const { return graph_.tensors[id]; }
+  /// New tensors. Their names begin with the node's.
+  TensorId add_tensor(const std::string& suffix, DataType type, Shape shape);
+  TensorId add_constant(const std::string& suffix, Tensor value);
+  TensorId add_alias(const std::string& suffix, TensorId source, Shape shape);
+  /// The tensor of an output, to be written by a layer.
+  TensorId output(int index = 0);
+  /// An output that has the elements of `source`, in the same order.
+  void bind_output(TensorId source, int index = 0);
+  void add_layer(const std::string& suffix, decltype(Layer::body) body, TensorId output);
+
+  /// Reads a tensor with the broadcast that numpy (ONNX) would apply to reach `to`.
+  TensorAccess broadcast(TensorId id, const Shape& to) const {
+    return {id, AffineMap::broadcast(tensor(id).shape, to), 0};
+  }
+
+ private:
+  std::string inner_name(const std::string& suffix) const;
+
+  const GraphView& view_;
+  const onnx::NodeProto& node_;
+  LayerGraph& graph_;
+  ValueTable& values_;
+  std::unordered_set<std::string>& layer_names_;
+};
+
+/// Collects the operands of a Map over `extents` and writes its formula.
+class MapBuilder {
+ public:
+  MapBuilder(NodeLowering& lowering, Shape extents) : lowering_(lowering), extents_(std::move(extents)) {}
+
+  /// A tensor, broadcast to the extents; a constant with one element becomes part of the formula.
+  Term operand(TensorId id);
+  Term operand_of_input(int index) { return operand(lowering_.input(index)); }
+  size_t input_count() const { return inputs_.size(); }
+  /// Adds the layer that computes `result` into `output`.
+  void finish(const std::string& suffix, Term result, TensorId output);
+
+ private:
+  NodeLowering& lowering_;
+  Shape extents_;
+  Formula formula_;
+  std::vector<TensorAccess> inputs_;
+};
+
+/// Removes inputs that `expr` doesn't use and makes one of equal ones; numbers before `first` aren't in
+/// `inputs` and stay (an epilogue's input 0).
+void tidy_inputs(ScalarExpr& expr, std::vector<TensorAccess>& inputs, int first = 0);
+
+using Decomposition = HostReason (*)(NodeLowering&);
+
+/// What a decomposition can take; everything else goes to the host before it is asked.
+enum class ElementTypes : uint8_t {
+  kChipFloats,  ///< floats that Map, Reduce and Contract compute on
+  kAny,         ///< it only moves elements
+};
+
+struct OperatorRow {
+  const char* name;
+  Decomposition decompose;
+  ElementTypes types;
+};
+using OperatorTable = std::vector<OperatorRow>;
+
+// The families, a file each.
+void register_elementwise(OperatorTable& table);
+void register_reduce(OperatorTable& table);
+void register_contract(OperatorTable& table);
+void register_movement(OperatorTable& table);
+void register_normalization(OperatorTable& table);
+void register_pool(OperatorTable& table);
+
+/// The sliding window of Conv and the pools over the spatial axes.
+struct Window {
+  Shape kernel;
+  std::vector<int64_t> stride, dilation, pad_begin, pad_end;
+
+  /// Index read on spatial axis `axis` at output position `o`, kernel position `k`: into `map`'s row `row`.
+  void read(AffineMap& map, size_t row, size_t axis, size_t output_dim, size_t kernel_dim) const {
+    map.set(row, output_dim, stride[axis])
+        .set(row, kernel_dim, dilation[axis])
+        .set_offset(row, -pad_begin[axis]);
+  }
+};
+/// From attributes (strides, dilations where the operator has them, pads, auto_pad) with their defaults.
+/// UserError if they contradict each other.
+Window window_of(const NodeLowering& lowering, const Shape& kernel, const Shape& spatial_input,
+                 const Shape& spatial_output, bool has_dilations = true);
+
+}  // namespace kodama::compiler

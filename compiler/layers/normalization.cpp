@@ -1,0 +1,120 @@
+#include <cmath>
+
+#include "compiler/layers/node_lowering.h"
+
+/// Normalizations.
+namespace kodama::compiler {
+
+namespace {
+
+/// y = (x - mean) / sqrt(variance + epsilon) * scale + bias per channel, with the statistics given.
+HostReason lower_batch_normalization(NodeLowering& lowering) {
+  if (lowering.int_attribute("training_mode") != 0 || lowering.has_output(1)) {
+    return "training mode: statistics are computed and returned";
+  }
+  const Shape& shape = lowering.input_shape(0);
+  if (shape.size() < 2) return "the input has no channel axis";
+  const int64_t channels = shape[1];
+  for (int i = 1; i < 5; ++i) {
+    lowering.require(lowering.input_shape(i) == Shape{channels}, "input {} is {}; [{}] is needed", i,
+                     shape_to_string(lowering.input_shape(i)), channels);
+  }
+  // As a tensor of shape [C, 1, ...] a vector is broadcast over all axes but the channels.
+  Shape per_channel(shape.size() - 1, 1);
+  per_channel[0] = channels;
+  const double epsilon = lowering.float_attribute("epsilon");
+  MapBuilder map(lowering, lowering.output_shape());
+  const Term x = map.operand_of_input(0);
+  const Tensor* scale = lowering.constant_input(1);
+  const Tensor* bias = lowering.constant_input(2);
+  const Tensor* mean = lowering.constant_input(3);
+  const Tensor* variance = lowering.constant_input(4);
+  if (scale && bias && mean && variance) {
+    Tensor factor(onnx::TensorProto_DataType_FLOAT, per_channel);
+    Tensor shift(onnx::TensorProto_DataType_FLOAT, per_channel);
+    for (int64_t c = 0; c < channels; ++c) {
+      const double value =
+          element_as_double(*scale, c) / std::sqrt(element_as_double(*variance, c) + epsilon);
+      factor.data<float>()[c] = static_cast<float>(value);
+      shift.data<float>()[c] =
+          static_cast<float>(element_as_double(*bias, c) - element_as_double(*mean, c) * value);
+    }
+    const Term a = map.operand(lowering.add_constant("scale", std::move(factor)));
+    const Term b = map.operand(lowering.add_constant("shift", std::move(shift)));
+    map.finish("", x * a + b, lowering.output());
+    return kLowered;
+  }
+  const auto channel_operand = [&](const char* suffix, int index) {
+    return map.operand(lowering.add_alias(suffix, lowering.input(index), per_channel));
+  };
+  const Term scale_term = channel_operand("scale", 1);
+  const Term bias_term = channel_operand("bias", 2);
+  const Term mean_term = channel_operand("mean", 3);
+  const Term variance_term = channel_operand("variance", 4);
+  const Term factor = scale_term / sqrt(variance_term + epsilon);
+  map.finish("", (x - mean_term) * factor + bias_term, lowering.output());
+  return kLowered;
+}
+
+/// The same with the mean and variance of each channel of each picture.
+HostReason lower_instance_normalization(NodeLowering& lowering) {
+  const Shape& shape = lowering.input_shape(0);
+  lowering.require(shape.size() >= 3 && lowering.input_shape(1) == Shape{shape[1]} &&
+                       lowering.input_shape(2) == Shape{shape[1]},
+                   "input is {}, scale {}, B {}; [N, C, ...], [C] and [C] are needed", shape_to_string(shape),
+                   shape_to_string(lowering.input_shape(1)), shape_to_string(lowering.input_shape(2)));
+  const size_t rank = shape.size();
+  Shape statistics(rank, 1);
+  statistics[0] = shape[0];
+  statistics[1] = shape[1];
+  const Shape window(shape.begin() + 2, shape.end());
+  AffineMap x_map(rank, rank + window.size());
+  AffineMap mean_map(rank, rank + window.size());
+  for (size_t axis = 0; axis < rank; ++axis) x_map.set(axis, axis < 2 ? axis : rank + axis - 2, 1);
+  mean_map.set(0, 0, 1).set(1, 1, 1);
+  const TensorAccess x{lowering.input(0), x_map, 0};
+  const double scale = 1.0 / static_cast<double>(element_count(window));
+
+  const TensorId mean = lowering.add_tensor("mean", onnx::TensorProto_DataType_FLOAT, statistics);
+  Formula average;
+  lowering.add_layer("mean",
+                     ReduceLayer{ReduceLayer::Op::kSum,
+                                 statistics,
+                                 window,
+                                 {x},
+                                 ScalarExpr::identity(),
+                                 average.result(average.x(0) * scale),
+                                 {}},
+                     mean);
+  const TensorId factor = lowering.add_tensor("factor", onnx::TensorProto_DataType_FLOAT, statistics);
+  Formula deviation;
+  const Term difference = deviation.x(0) - deviation.x(1);
+  Formula inverse;
+  const double epsilon = lowering.float_attribute("epsilon");
+  lowering.add_layer("variance",
+                     ReduceLayer{ReduceLayer::Op::kSum,
+                                 statistics,
+                                 window,
+                                 {x, {mean, mean_map, 0}},
+                                 deviation.result(difference * difference),
+                                 inverse.result(reciprocal(sqrt(inverse.x(0) * scale + epsilon))),
+                                 {}},
+                     factor);
+  Shape per_channel(rank - 1, 1);
+  per_channel[0] = shape[1];
+  MapBuilder map(lowering, shape);
+  const Term normalized = (map.operand_of_input(0) - map.operand(mean)) * map.operand(factor);
+  const Term scaled = normalized * map.operand(lowering.add_alias("scale", lowering.input(1), per_channel));
+  const Term shift = map.operand(lowering.add_alias("bias", lowering.input(2), per_channel));
+  map.finish("", scaled + shift, lowering.output());
+  return kLowered;
+}
+
+}  // namespace
+
+void register_normalization(OperatorTable& table) {
+  table.push_back({"BatchNormalization", lower_batch_normalization, ElementTypes::kChipFloats});
+  table.push_back({"InstanceNormalization", lower_instance_normalization, ElementTypes::kChipFloats});
+}
+
+}  // namespace kodama::compiler

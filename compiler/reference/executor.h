@@ -1,0 +1,75 @@
+#pragma once
+
+#include <onnx/onnx_pb.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "compiler/tensor/tensor.h"
+
+/// The CPU reference: executes ONNX graphs as the ONNX specification says, for opsets 1 to 17.
+///
+/// Numerics: integers wrap as in two's complement; float and double operators compute in their own type,
+/// sums and dot products of float accumulate in double; float16 and bfloat16 compute in float and round
+/// once per operator. Convolutions, matrix products and pooling of float that are worth it run on oneDNN,
+/// which accumulates in float.
+///
+/// Errors: UserError for a node or a value that contradicts the specification (the message begins with the
+/// node's name and operator), UnsupportedError for what has no reference. Nothing here crashes on a malformed
+/// node or model.
+namespace kodama::compiler {
+
+using TensorMap = std::map<std::string, Tensor>;
+
+/// What an operator's name means: the version of each imported operator set, and the functions that the
+/// model itself defines. Functions are referred to, not copied: the model must outlive this.
+class OperatorSets {
+ public:
+  /// ONNX's own operator set at `version`, nothing else.
+  OperatorSets(int64_t version) : versions_{{"", version}} {}  // NOLINT: a version is a set of operators
+  /// The imports and functions of a model. UserError if a domain is imported twice with different versions.
+  explicit OperatorSets(const onnx::ModelProto& model);
+
+  /// The imports of a function, which sees the same functions as its caller.
+  OperatorSets with_imports_of(const onnx::FunctionProto& function) const;
+
+  /// Version of `domain` ("" and "ai.onnx" are the same); 0 if it isn't imported.
+  int64_t version(const std::string& domain) const;
+  /// The model-local function that `node` calls; nullptr if it calls none.
+  const onnx::FunctionProto* function(const onnx::NodeProto& node) const;
+
+ private:
+  OperatorSets() = default;
+
+  std::map<std::string, int64_t> versions_;
+  std::map<std::pair<std::string, std::string>, const onnx::FunctionProto*> functions_;
+};
+
+/// Whether run_node can execute `node`: it has a kernel, is a model-local function, or has a function body
+/// of ONNX in which everything can be executed. If not, `reason` (unless null) says why in a sentence fit
+/// for a report. `input_types` (of the node's inputs, as far as known) is needed for function bodies that
+/// depend on them.
+bool has_reference(const onnx::NodeProto& node, const OperatorSets& operators, std::string* reason = nullptr,
+                   const std::vector<onnx::TypeProto>& input_types = {});
+
+/// Executes one node. `inputs` holds one pointer per input of the node, nullptr for an omitted optional
+/// one. Returns one tensor per output of the node, in order; an output whose name is empty gets an
+/// unspecified tensor.
+std::vector<Tensor> run_node(const onnx::NodeProto& node, const std::vector<const Tensor*>& inputs,
+                             const OperatorSets& operators);
+
+struct RunOptions {
+  /// Return every value of the main graph (inputs, initializers, intermediate values), not just its outputs.
+  bool keep_intermediates = false;
+  /// Called before each node of the main graph.
+  std::function<void(const onnx::NodeProto&)> before_node = {};
+};
+
+/// Executes the whole model: `inputs` gives a value to every graph input that has no initializer (and may
+/// override those that have). Returns all graph outputs.
+TensorMap run_graph(const onnx::ModelProto& model, const TensorMap& inputs, const RunOptions& options = {});
+
+}  // namespace kodama::compiler

@@ -1,0 +1,193 @@
+#include "compiler/reference/kernel.h"
+
+#include <algorithm>
+
+#include "compiler/reference/strided.h"
+
+namespace kodama::compiler::reference {
+
+using onnx::TensorProto;
+
+NodeContext::NodeContext(const onnx::NodeProto& node, const onnx::OpSchema& schema, int64_t opset,
+                         const std::vector<const Tensor*>& inputs, SubgraphRunner run_subgraph)
+    : node_(node), schema_(schema), opset_(opset), inputs_(inputs), run_subgraph_(std::move(run_subgraph)) {}
+
+const Tensor& NodeContext::input(size_t index) const {
+  if (!has_input(index)) fail("input {} is missing", index);
+  return *inputs_[index];
+}
+
+std::vector<const Tensor*> NodeContext::inputs() const {
+  std::vector<const Tensor*> tensors;
+  for (size_t i = 0; i < inputs_.size(); ++i) tensors.push_back(&input(i));
+  return tensors;
+}
+
+std::vector<int64_t> NodeContext::integers(size_t index) const {
+  const Tensor& tensor = input(index);
+  require(tensor.rank() <= 1, "input {} has shape {}; allowed is rank 0 or 1", index,
+          shape_to_string(tensor.shape()));
+  if (tensor.type() == TensorProto::INT32) {
+    const auto data = tensor.data<int32_t>();
+    return {data.begin(), data.end()};
+  }
+  require(tensor.type() == TensorProto::INT64, "input {} is {}; allowed are int32 and int64", index,
+          data_type_name(tensor.type()));
+  const auto data = tensor.data<int64_t>();
+  return {data.begin(), data.end()};
+}
+
+double NodeContext::scalar(size_t index) const {
+  const Tensor& tensor = input(index);
+  require(tensor.size() == 1, "input {} has shape {}; allowed is one element", index,
+          shape_to_string(tensor.shape()));
+  if (!visit_number_or_bool_type(tensor.type(), [](auto) {})) fail_unsupported_type(tensor.type());
+  return element_as_double(tensor, 0);
+}
+
+int64_t NodeContext::integer_scalar(size_t index) const {
+  const std::vector<int64_t> values = integers(index);
+  require(values.size() == 1, "input {} has {} elements; allowed is one", index, values.size());
+  return values[0];
+}
+
+bool NodeContext::has_output(size_t index) const {
+  return index < output_count() && !node_.output(static_cast<int>(index)).empty();
+}
+
+const onnx::AttributeProto* NodeContext::find_attribute(const std::string& name) const {
+  for (const onnx::AttributeProto& attribute : node_.attribute()) {
+    if (attribute.name() == name) return &attribute;
+  }
+  const auto found = schema_.attributes().find(name);
+  if (found == schema_.attributes().end() || !found->second.default_value.has_name()) return nullptr;
+  return &found->second.default_value;
+}
+
+const onnx::AttributeProto& NodeContext::attribute(const std::string& name) const {
+  const onnx::AttributeProto* const found = find_attribute(name);
+  if (found == nullptr) fail("attribute '{}' is missing", name);
+  return *found;
+}
+
+int64_t NodeContext::int_attribute(const std::string& name, int64_t otherwise) const {
+  const onnx::AttributeProto* const found = find_attribute(name);
+  return found != nullptr ? found->i() : otherwise;
+}
+
+float NodeContext::float_attribute(const std::string& name, float otherwise) const {
+  const onnx::AttributeProto* const found = find_attribute(name);
+  return found != nullptr ? found->f() : otherwise;
+}
+
+std::vector<int64_t> NodeContext::ints_attribute(const std::string& name) const {
+  const onnx::AttributeProto& found = attribute(name);
+  return {found.ints().begin(), found.ints().end()};
+}
+
+std::optional<std::vector<int64_t>> NodeContext::ints_attribute_if_present(const std::string& name) const {
+  if (!has_attribute(name)) return std::nullopt;
+  return ints_attribute(name);
+}
+
+std::vector<std::string> NodeContext::strings_attribute(const std::string& name) const {
+  const onnx::AttributeProto& found = attribute(name);
+  return {found.strings().begin(), found.strings().end()};
+}
+
+std::vector<float> NodeContext::floats_attribute(const std::string& name) const {
+  const onnx::AttributeProto& found = attribute(name);
+  return {found.floats().begin(), found.floats().end()};
+}
+
+std::vector<Tensor> NodeContext::run_subgraph(const onnx::GraphProto& graph,
+                                              const std::vector<Tensor>& inputs) const {
+  isa::check_internal(run_subgraph_ != nullptr, "reference", "{} has nobody to run its graph", where());
+  return run_subgraph_(graph, inputs);
+}
+
+std::string place_of(const onnx::NodeProto& node) {
+  if (node.name().empty() && node.output_size() > 0) {
+    return fmt::format("node '-> {}' ({})", node.output(0), node.op_type());
+  }
+  return fmt::format("node '{}' ({})", node.name(), node.op_type());
+}
+
+void NodeContext::fail_unsupported_type(DataType type) const {
+  fail("{} elements are not allowed here", data_type_name(type));
+}
+
+size_t NodeContext::axis(int64_t axis, int64_t rank) const {
+  require(axis >= -rank && axis < rank, "axis {} is out of range; allowed is {} to {}", axis, -rank,
+          rank - 1);
+  return static_cast<size_t>(axis < 0 ? axis + rank : axis);
+}
+
+std::vector<bool> NodeContext::axis_flags(const std::vector<int64_t>& axes, int64_t rank) const {
+  std::vector<bool> flags(static_cast<size_t>(rank), false);
+  for (const int64_t given : axes) {
+    const size_t normalized = axis(given, rank);
+    require(!flags[normalized], "axis {} is named twice", given);
+    flags[normalized] = true;
+  }
+  return flags;
+}
+
+Shape NodeContext::broadcast_shape(const std::vector<const Tensor*>& tensors) const {
+  Shape result;
+  for (const Tensor* tensor : tensors) {
+    const Shape& shape = tensor->shape();
+    if (shape.size() > result.size()) result.insert(result.begin(), shape.size() - result.size(), 1);
+    const size_t missing = result.size() - shape.size();
+    for (size_t axis = 0; axis < shape.size(); ++axis) {
+      int64_t& extent = result[missing + axis];
+      if (extent == 1) {
+        extent = shape[axis];
+      } else if (shape[axis] != 1 && shape[axis] != extent) {
+        std::string shapes;
+        for (const Tensor* each : tensors) shapes += fmt::format(" {}", shape_to_string(each->shape()));
+        fail("shapes{} can't be broadcast together", shapes);
+      }
+    }
+  }
+  return result;
+}
+
+void NodeContext::require_same_type(const Tensor& a, const Tensor& b) const {
+  require(a.type() == b.type(), "the inputs are {} and {}; they must have the same type",
+          data_type_name(a.type()), data_type_name(b.type()));
+}
+
+const KernelRegistry& KernelRegistry::instance() {
+  static const KernelRegistry registry = [] {
+    KernelRegistry filled;
+    register_arithmetic(filled);
+    register_unary(filled);
+    register_logic(filled);
+    register_reduce(filled);
+    register_convolution(filled);
+    register_pool(filled);
+    register_matmul(filled);
+    register_normalization(filled);
+    register_movement(filled);
+    register_indexing(filled);
+    register_cast(filled);
+    register_generator(filled);
+    register_control_flow(filled);
+    register_quantize(filled);
+    return filled;
+  }();
+  return registry;
+}
+
+void KernelRegistry::add(const std::string& domain, const std::string& op_type, Kernel kernel) {
+  const bool added = kernels_.emplace(std::pair(domain, op_type), std::move(kernel)).second;
+  isa::check_internal(added, "KernelRegistry", "{} has two kernels", op_type);
+}
+
+const Kernel* KernelRegistry::find(const std::string& domain, const std::string& op_type) const {
+  const auto found = kernels_.find({domain, op_type});
+  return found != kernels_.end() ? &found->second : nullptr;
+}
+
+}  // namespace kodama::compiler::reference

@@ -1,0 +1,154 @@
+#pragma once
+
+#include <fmt/format.h>
+#include <onnx/defs/schema.h>
+#include <onnx/onnx_pb.h>
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/reference/element_types.h"
+#include "compiler/tensor/tensor.h"
+
+/// What an operator's implementation sees of its node, and the table of implementations. Private to
+/// compiler/reference.
+namespace kodama::compiler::reference {
+
+/// "node 'conv1' (Conv)": how a message about a node begins. A node without a name is called by its first
+/// output.
+std::string place_of(const onnx::NodeProto& node);
+
+/// Executes a graph attribute (of If, Loop, Scan) with values for its inputs; names from the surrounding
+/// graph are visible. Returns the graph's outputs in order.
+using SubgraphRunner =
+    std::function<std::vector<Tensor>(const onnx::GraphProto&, const std::vector<Tensor>& inputs)>;
+
+/// One execution of one node. Before a kernel sees it, the node has been checked against its ONNX schema
+/// (number of inputs, their types, attribute names and types); shapes and values are the kernel's to check.
+class NodeContext {
+ public:
+  NodeContext(const onnx::NodeProto& node, const onnx::OpSchema& schema, int64_t opset,
+              const std::vector<const Tensor*>& inputs, SubgraphRunner run_subgraph = nullptr);
+
+  const onnx::NodeProto& node() const { return node_; }
+  /// Version of the operator's definition: the opset in which it last changed, as far as the model's opset
+  /// goes.
+  int since_version() const { return schema_.since_version(); }
+  int64_t opset() const { return opset_; }
+
+  size_t input_count() const { return inputs_.size(); }
+  bool has_input(size_t index) const { return index < inputs_.size() && inputs_[index] != nullptr; }
+  /// UserError if it is omitted.
+  const Tensor& input(size_t index) const;
+  const Tensor* optional_input(size_t index) const { return has_input(index) ? inputs_[index] : nullptr; }
+  /// All inputs of a variadic operator.
+  std::vector<const Tensor*> inputs() const;
+  /// The elements of an integer input (int32 or int64) of rank 0 or 1.
+  std::vector<int64_t> integers(size_t index) const;
+  /// The only element of an input as a number; UserError if there isn't exactly one.
+  double scalar(size_t index) const;
+  int64_t integer_scalar(size_t index) const;
+
+  size_t output_count() const { return static_cast<size_t>(node_.output_size()); }
+  bool has_output(size_t index) const;
+
+  /// Attributes: the node's, else the schema's default, else nullopt (UserError without _if_present).
+  bool has_attribute(const std::string& name) const { return find_attribute(name) != nullptr; }
+  const onnx::AttributeProto& attribute(const std::string& name) const;
+  int64_t int_attribute(const std::string& name) const { return attribute(name).i(); }
+  int64_t int_attribute(const std::string& name, int64_t otherwise) const;
+  float float_attribute(const std::string& name) const { return attribute(name).f(); }
+  float float_attribute(const std::string& name, float otherwise) const;
+  std::string string_attribute(const std::string& name) const { return attribute(name).s(); }
+  std::vector<int64_t> ints_attribute(const std::string& name) const;
+  std::optional<std::vector<int64_t>> ints_attribute_if_present(const std::string& name) const;
+  std::vector<std::string> strings_attribute(const std::string& name) const;
+  std::vector<float> floats_attribute(const std::string& name) const;
+
+  std::vector<Tensor> run_subgraph(const onnx::GraphProto& graph, const std::vector<Tensor>& inputs) const;
+
+  std::string where() const { return place_of(node_); }
+  template <typename... Args>
+  [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) const {
+    throw isa::UserError(where() + ": " + fmt::format(format, std::forward<Args>(args)...));
+  }
+  template <typename... Args>
+  void require(bool condition, fmt::format_string<Args...> format, Args&&... args) const {
+    if (!condition) fail(format, std::forward<Args>(args)...);
+  }
+  [[noreturn]] void fail_unsupported_type(DataType type) const;
+
+  /// `axis` counted from the front; UserError outside [-rank, rank).
+  size_t axis(int64_t axis, int64_t rank) const;
+  /// Normalized axes as a flag per axis; UserError out of range or twice.
+  std::vector<bool> axis_flags(const std::vector<int64_t>& axes, int64_t rank) const;
+  /// The common shape of numpy's broadcasting; UserError if there is none.
+  Shape broadcast_shape(const std::vector<const Tensor*>& tensors) const;
+  void require_same_type(const Tensor& a, const Tensor& b) const;
+
+ private:
+  const onnx::AttributeProto* find_attribute(const std::string& name) const;
+
+  const onnx::NodeProto& node_;
+  const onnx::OpSchema& schema_;
+  int64_t opset_;
+  const std::vector<const Tensor*>& inputs_;
+  SubgraphRunner run_subgraph_;
+};
+
+using Kernel = std::function<std::vector<Tensor>(const NodeContext&)>;
+
+/// One kernel for all versions of an operator; what differs between versions the kernel asks its context.
+class KernelRegistry {
+ public:
+  /// The registry of all kernels.
+  static const KernelRegistry& instance();
+
+  void add(const std::string& op_type, Kernel kernel) { add("", op_type, std::move(kernel)); }
+  void add(const std::string& domain, const std::string& op_type, Kernel kernel);
+  /// nullptr if there is none.
+  const Kernel* find(const std::string& domain, const std::string& op_type) const;
+
+ private:
+  std::map<std::pair<std::string, std::string>, Kernel> kernels_;
+};
+
+/// The families, a file each.
+void register_arithmetic(KernelRegistry& registry);
+void register_unary(KernelRegistry& registry);
+void register_logic(KernelRegistry& registry);
+void register_reduce(KernelRegistry& registry);
+void register_convolution(KernelRegistry& registry);
+void register_pool(KernelRegistry& registry);
+void register_matmul(KernelRegistry& registry);
+void register_normalization(KernelRegistry& registry);
+void register_movement(KernelRegistry& registry);
+void register_indexing(KernelRegistry& registry);
+void register_cast(KernelRegistry& registry);
+void register_generator(KernelRegistry& registry);
+void register_control_flow(KernelRegistry& registry);
+void register_quantize(KernelRegistry& registry);
+
+/// Calls f(TypeTag<T>) for the element type; UserError if it isn't one of the family.
+template <typename F>
+void for_float_type(const NodeContext& context, DataType type, F&& f) {
+  if (!visit_float_type(type, f)) context.fail_unsupported_type(type);
+}
+template <typename F>
+void for_integer_type(const NodeContext& context, DataType type, F&& f) {
+  if (!visit_integer_type(type, f)) context.fail_unsupported_type(type);
+}
+template <typename F>
+void for_number_type(const NodeContext& context, DataType type, F&& f) {
+  if (!visit_number_type(type, f)) context.fail_unsupported_type(type);
+}
+template <typename F>
+void for_number_or_bool_type(const NodeContext& context, DataType type, F&& f) {
+  if (!visit_number_or_bool_type(type, f)) context.fail_unsupported_type(type);
+}
+
+}  // namespace kodama::compiler::reference

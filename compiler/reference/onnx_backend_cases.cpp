@@ -1,0 +1,212 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <limits>
+
+#include "compiler/reference/onnx_backend_test.h"
+
+namespace kodama::compiler {
+
+using isa::UserError;
+using onnx::TensorProto;
+
+namespace {
+
+constexpr const char* kDebianPlace = "/usr/lib/python3/dist-packages/onnx/backend/test/data/node";
+
+template <typename Message>
+Message read_message(const std::filesystem::path& path, const char* kind) {
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) throw UserError(fmt::format("{}: can't be read", path.string()));
+  const std::string bytes((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
+  Message message;
+  if (bytes.size() > static_cast<size_t>(std::numeric_limits<int>::max()) ||
+      !message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    throw UserError(fmt::format("{}: not a {}, or truncated", path.string(), kind));
+  }
+  return message;
+}
+
+/// The reason why a graph's input or output can't be read; empty for tensors.
+std::string not_a_tensor(const char* role, const onnx::ValueInfoProto& value) {
+  const char* kind = nullptr;
+  switch (value.type().value_case()) {
+    case onnx::TypeProto::kTensorType:
+      return "";
+    case onnx::TypeProto::kSequenceType:
+      kind = "a sequence";
+      break;
+    case onnx::TypeProto::kOptionalType:
+      kind = "an optional";
+      break;
+    case onnx::TypeProto::kMapType:
+      kind = "a map";
+      break;
+    case onnx::TypeProto::kSparseTensorType:
+      kind = "a sparse tensor";
+      break;
+    default:
+      kind = "without a type";
+  }
+  return fmt::format("{} '{}' is {}", role, value.name(), kind);
+}
+
+/// ONNX's generator stores bfloat16 data as uint16, since numpy has no such type; the graph says what it is.
+Tensor as_declared(const Tensor& stored, const onnx::ValueInfoProto& declared) {
+  if (stored.type() != TensorProto::UINT16 ||
+      declared.type().tensor_type().elem_type() != TensorProto::BFLOAT16) {
+    return stored;
+  }
+  Tensor tensor(TensorProto::BFLOAT16, stored.shape());
+  std::ranges::copy(stored.bytes(), tensor.bytes().begin());
+  return tensor;
+}
+
+/// input_0.pb, input_1.pb, …: the values of the first inputs of the graph, in its order.
+template <typename Values>
+TensorMap load_tensors(const std::filesystem::path& directory, const char* role, const Values& declared) {
+  TensorMap tensors;
+  for (int i = 0; i < declared.size(); ++i) {
+    const std::filesystem::path path = directory / fmt::format("{}_{}.pb", role, i);
+    if (!std::filesystem::exists(path)) break;
+    const Tensor stored = tensor_from_proto(read_message<TensorProto>(path, "TensorProto"), path.string());
+    tensors.emplace(declared.Get(i).name(), as_declared(stored, declared.Get(i)));
+  }
+  return tensors;
+}
+
+/// The reason why test data contradicts its model's declarations; empty if it doesn't.
+template <typename Values>
+std::string contradiction(const TensorMap& tensors, const Values& declared) {
+  for (const onnx::ValueInfoProto& value : declared) {
+    const auto found = tensors.find(value.name());
+    const auto& type = value.type().tensor_type();
+    if (found == tensors.end() || !type.has_shape()) continue;
+    Shape shape;
+    bool fits = type.shape().dim_size() == found->second.rank();
+    for (int axis = 0; axis < type.shape().dim_size(); ++axis) {
+      const auto& dim = type.shape().dim(axis);
+      shape.push_back(dim.has_dim_value() ? dim.dim_value() : -1);
+      fits = fits &&
+             (!dim.has_dim_value() || dim.dim_value() == found->second.shape()[static_cast<size_t>(axis)]);
+    }
+    if (!fits) {
+      return fmt::format("the data of '{}' has shape {}, its model declares {}", value.name(),
+                         shape_to_string(found->second.shape()), shape_to_string(shape));
+    }
+  }
+  return "";
+}
+
+std::string describe(const Tensor& tensor) {
+  return fmt::format("{} {}", data_type_name(tensor.type()), shape_to_string(tensor.shape()));
+}
+
+bool is_floating_point(DataType type) {
+  return type == TensorProto::FLOAT || type == TensorProto::DOUBLE || type == TensorProto::FLOAT16 ||
+         type == TensorProto::BFLOAT16;
+}
+
+/// A bfloat16 may be off by one in its last place: ONNX's data was made by cutting off bits, while we round
+/// to nearest (Cast leaves it open), and 1e-3 is less than its precision anyway.
+constexpr double kBfloat16Step = 0x1p-7;
+
+std::string compare(const Tensor& actual, const Tensor& expected, const BackendTestTolerance& tolerance) {
+  if (actual.type() != expected.type() || actual.shape() != expected.shape()) {
+    return fmt::format("is {}, expected is {}", describe(actual), describe(expected));
+  }
+  if (expected.type() == TensorProto::STRING) {
+    const auto [a, e] =
+        std::mismatch(actual.strings().begin(), actual.strings().end(), expected.strings().begin());
+    if (a == actual.strings().end()) return "";
+    return fmt::format("element {} is '{}', expected is '{}'", a - actual.strings().begin(), *a, *e);
+  }
+  if (actual == expected) return "";
+  const bool is_complex =
+      expected.type() == TensorProto::COMPLEX64 || expected.type() == TensorProto::COMPLEX128;
+  if (is_complex) return "complex elements differ";
+  const double relative = expected.type() == TensorProto::BFLOAT16
+                              ? std::max(tolerance.relative, kBfloat16Step)
+                              : tolerance.relative;
+  for (int64_t i = 0; i < expected.size(); ++i) {
+    const double a = element_as_double(actual, i);
+    const double e = element_as_double(expected, i);
+    if (is_floating_point(expected.type())) {
+      if (a == e || (std::isnan(a) && std::isnan(e))) continue;
+      if (std::isfinite(a) && std::isfinite(e) &&
+          std::fabs(a - e) <= tolerance.absolute + relative * std::fabs(e)) {
+        continue;
+      }
+    } else {  // as bytes: a double can't tell all 64-bit integers apart
+      const size_t width = element_size(expected.type());
+      const auto at = static_cast<size_t>(i) * width;
+      if (std::ranges::equal(actual.bytes().subspan(at, width), expected.bytes().subspan(at, width)))
+        continue;
+    }
+    return fmt::format("element {} is {}, expected is {}", i, a, e);
+  }
+  return "";
+}
+
+}  // namespace
+
+std::optional<std::filesystem::path> find_onnx_node_tests() {
+  const char* const given = std::getenv("KODAMA_ONNX_NODE_TESTS");
+  std::filesystem::path place = given != nullptr ? given : kDebianPlace;
+  std::error_code error;
+  if (!std::filesystem::is_directory(place, error)) return std::nullopt;
+  return place;
+}
+
+std::vector<std::filesystem::path> list_backend_tests(const std::filesystem::path& root) {
+  std::vector<std::filesystem::path> directories;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(root, error)) {
+    if (std::filesystem::exists(entry.path() / "model.onnx")) directories.push_back(entry.path());
+  }
+  if (error) throw UserError(fmt::format("{}: can't be listed ({})", root.string(), error.message()));
+  std::sort(directories.begin(), directories.end());
+  return directories;
+}
+
+BackendTestCase load_backend_test(const std::filesystem::path& directory) {
+  BackendTestCase test;
+  test.name = directory.filename().string();
+  test.model = read_message<onnx::ModelProto>(directory / "model.onnx", "model");
+  const onnx::GraphProto& graph = test.model.graph();
+  for (const onnx::ValueInfoProto& input : graph.input()) {
+    if (test.skip_reason.empty()) test.skip_reason = not_a_tensor("input", input);
+  }
+  for (const onnx::ValueInfoProto& output : graph.output()) {
+    if (test.skip_reason.empty()) test.skip_reason = not_a_tensor("output", output);
+  }
+  if (!test.skip_reason.empty()) return test;
+  for (int i = 0;; ++i) {
+    BackendTestData data;
+    data.name = fmt::format("test_data_set_{}", i);
+    if (!std::filesystem::is_directory(directory / data.name)) break;
+    data.inputs = load_tensors(directory / data.name, "input", graph.input());
+    data.outputs = load_tensors(directory / data.name, "output", graph.output());
+    if (test.skip_reason.empty()) test.skip_reason = contradiction(data.inputs, graph.input());
+    test.data_sets.push_back(std::move(data));
+  }
+  if (test.data_sets.empty()) test.skip_reason = "there is no test_data_set_0";
+  return test;
+}
+
+std::string compare_with_expected(const TensorMap& actual, const TensorMap& expected,
+                                  const BackendTestTolerance& tolerance) {
+  for (const auto& [name, tensor] : expected) {
+    const auto found = actual.find(name);
+    if (found == actual.end()) return fmt::format("output '{}' is missing", name);
+    const std::string difference = compare(found->second, tensor, tolerance);
+    if (!difference.empty()) return fmt::format("output '{}': {}", name, difference);
+  }
+  return "";
+}
+
+}  // namespace kodama::compiler
