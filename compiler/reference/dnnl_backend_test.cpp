@@ -32,9 +32,9 @@ Tensor to_double(const Tensor& tensor) {
 onnx::NodeProto make_node(const std::string& op_type, int inputs) {
   onnx::NodeProto node;
   node.set_op_type(op_type);
-  node.set_name("n");
-  for (int i = 0; i < inputs; ++i) node.add_input("x" + std::to_string(i));
-  node.add_output("y");
+  node.set_name(std::string("n"));
+  for (int i = 0; i < inputs; ++i) node.add_input(fmt::format("x{}", i));
+  node.add_output(std::string("y"));
   return node;
 }
 
