@@ -19,6 +19,29 @@ if(KODAMA_SANITIZE)
   target_link_options(kodama_options INTERFACE -fsanitize=address,undefined)
 endif()
 
+# Most of the time of a build is reading the same headers again: two precompiled sets, one for the parts
+# below the compiler and one for those that see ONNX.
+file(WRITE ${CMAKE_BINARY_DIR}/precompiled.cpp "// Carries precompiled headers.\n")
+add_library(kodama_pch_base OBJECT ${CMAKE_BINARY_DIR}/precompiled.cpp)
+target_link_libraries(kodama_pch_base PRIVATE kodama_options fmt::fmt)
+target_precompile_headers(kodama_pch_base PRIVATE
+    <algorithm> <array> <cstdint> <functional> <map> <memory> <optional> <span> <string> <string_view> <variant> <vector>
+    <fmt/format.h> <gtest/gtest.h>)
+add_library(kodama_pch_onnx OBJECT ${CMAKE_BINARY_DIR}/precompiled.cpp)
+target_link_libraries(kodama_pch_onnx PRIVATE kodama_options fmt::fmt onnx onnx_proto)
+target_precompile_headers(kodama_pch_onnx PRIVATE
+    <algorithm> <array> <cstdint> <functional> <map> <memory> <optional> <set> <span> <string> <string_view> <variant> <vector>
+    <fmt/format.h> <gtest/gtest.h> <nlohmann/json.hpp> <onnx/onnx_pb.h>)
+
+# Uses the precompiled headers that fit the part's name.
+function(kodama_precompile target name)
+  if(name MATCHES "^compiler_")
+    target_precompile_headers(${target} REUSE_FROM kodama_pch_onnx)
+  else()
+    target_precompile_headers(${target} REUSE_FROM kodama_pch_base)
+  endif()
+endfunction()
+
 function(kodama_library name)
   cmake_parse_arguments(ARG "" "" "PUBLIC;PRIVATE" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
@@ -28,9 +51,11 @@ function(kodama_library name)
   list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
   add_library(kodama_${name} STATIC ${sources})
   target_link_libraries(kodama_${name} PUBLIC kodama_options ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
+  kodama_precompile(kodama_${name} ${name})
   if(tests)
     add_executable(kodama_${name}_test ${tests})
     target_link_libraries(kodama_${name}_test PRIVATE kodama_${name} ${ARG_PRIVATE} GTest::gmock GTest::gtest_main)
+    kodama_precompile(kodama_${name}_test ${name})
     add_test(NAME unit.${name} COMMAND kodama_${name}_test)
   endif()
 endfunction()

@@ -55,6 +55,7 @@ void add_compile_options(CLI::App& app, SessionOptions& options, RawOptions& raw
   app.add_option("--precision", options.precision, "of matrix products: gfloat, float or half")
       ->capture_default_str();
   app.add_option("--dim", raw.dims, "NAME=N: extent of a symbolic dimension; INPUT:AXIS=N by position");
+  app.add_option("--bind", options.bind, "NAME=FILE: fix an input (axes, pads, shapes) before compilation");
   app.add_option("--dump-after", raw.dump_after,
                  "write the result of a pass (or all) to the dump directory; 'kodama passes' lists them");
   app.add_option("--dump-dir", options.dump_directory, "directory of dumps")->capture_default_str();

@@ -39,6 +39,28 @@ void check_dump_points(const std::set<std::string>& names) {
   }
 }
 
+/// Tensors of NAME=FILE[:MEMBER] specifications.
+TensorMap read_named_tensors(const char* option, const std::vector<std::string>& specifications) {
+  TensorMap tensors;
+  for (const std::string& specification : specifications) {
+    const size_t equals = specification.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      throw isa::UserError(
+          fmt::format("{} {}: allowed is NAME=FILE or NAME=FILE.npz:MEMBER", option, specification));
+    }
+    const std::string name = specification.substr(0, equals);
+    std::string file = specification.substr(equals + 1);
+    std::string member;
+    if (const size_t colon = file.rfind(".npz:"); colon != std::string::npos) {
+      member = file.substr(colon + 5);
+      file = file.substr(0, colon + 4);
+    }
+    if (tensors.contains(name)) throw isa::UserError(fmt::format("{} {}: given twice", option, name));
+    tensors[name] = read_tensor_file(file, member);
+  }
+  return tensors;
+}
+
 struct Compiled {
   onnx::ModelProto imported;  ///< before the graph passes: the reference of the outputs
   onnx::ModelProto prepared;  ///< after them: the reference of the layers
@@ -49,7 +71,7 @@ Compiled compile_file(const SessionOptions& options, const std::string& file, st
   check_dump_points(options.dump_after);
   const isa::Chip chip = isa::find_chip(options.chip);
   Compiled result;
-  result.imported = import_model(file, {options.dims});
+  result.imported = import_model(file, {options.dims, read_named_tensors("--bind", options.bind)});
 
   CompileOptions compile;
   compile.precision = parse_matrix_precision(options.precision);
@@ -109,22 +131,7 @@ std::string verdict(const Comparison& comparison, double tolerance) {
 
 TensorMap gather_inputs(const CompiledModel& model, const std::vector<std::string>& specifications,
                         uint64_t seed) {
-  TensorMap inputs;
-  for (const std::string& specification : specifications) {
-    const size_t equals = specification.find('=');
-    if (equals == std::string::npos || equals == 0) {
-      throw isa::UserError("--input " + specification + ": allowed is NAME=FILE or NAME=FILE.npz:MEMBER");
-    }
-    const std::string name = specification.substr(0, equals);
-    std::string file = specification.substr(equals + 1);
-    std::string member;
-    if (const size_t colon = file.rfind(".npz:"); colon != std::string::npos) {
-      member = file.substr(colon + 5);
-      file = file.substr(0, colon + 4);
-    }
-    if (inputs.contains(name)) throw isa::UserError("--input " + name + ": given twice");
-    inputs[name] = read_tensor_file(file, member);
-  }
+  TensorMap inputs = read_named_tensors("--input", specifications);
   for (TensorId id : model.inputs) {
     const LayerTensor& info = model.tensors[static_cast<size_t>(id)];
     if (!inputs.contains(info.name)) inputs[info.name] = random_input(info.name, info.type, info.shape, seed);

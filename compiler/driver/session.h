@@ -28,6 +28,7 @@ struct SessionOptions {
   std::string chip = "mncore2";
   std::string precision = "gfloat";
   std::map<std::string, int64_t> dims;  ///< --dim
+  std::vector<std::string> bind;        ///< --bind NAME=FILE[:MEMBER]: inputs fixed before compilation
   std::vector<std::string> inputs;      ///< --input NAME=FILE[:MEMBER]
   uint64_t seed = 1;                    ///< of random inputs
   int threads = 0;

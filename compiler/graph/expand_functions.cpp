@@ -298,7 +298,10 @@ void expand_schema_functions(onnx::ModelProto& model,
         const onnx::FunctionBodyBuildContextImpl context(node, input_types);
         if (!schema->BuildContextDependentFunction(context, callee.function)) return std::nullopt;
       }
-      if (std::any_of(callee.function.node().begin(), callee.function.node().end(), has_subgraph)) {
+      // Control flow can't be expanded, and a Range would have a length that depends on data: such a node
+      // is left whole for the reference.
+      if (std::any_of(callee.function.node().begin(), callee.function.node().end(),
+                      [](const auto& inner) { return has_subgraph(inner) || inner.op_type() == "Range"; })) {
         return std::nullopt;
       }
       for (const auto& [name, attribute] : schema->attributes()) {

@@ -222,6 +222,29 @@ void separate_initializers(onnx::GraphProto& graph) {
                inputs.end());
 }
 
+/// Inputs with a given value become initializers.
+void bind_inputs(onnx::GraphProto& graph, const ImportOptions& options, const std::string& where) {
+  auto& inputs = *graph.mutable_input();
+  for (const auto& [name, tensor] : options.bind) {
+    const auto input =
+        std::find_if(inputs.begin(), inputs.end(), [&](const auto& info) { return info.name() == name; });
+    if (input == inputs.end()) user_error(where, "--bind {}: the model has no such input", name);
+    const auto& type = input->type().tensor_type();
+    bool fits =
+        type.elem_type() == tensor.type() && (!type.has_shape() || type.shape().dim_size() == tensor.rank());
+    for (int axis = 0; fits && type.has_shape() && axis < type.shape().dim_size(); ++axis) {
+      const auto& dim = type.shape().dim(axis);
+      fits = !dim.has_dim_value() || dim.dim_value() == tensor.shape()[static_cast<size_t>(axis)];
+    }
+    if (!fits) {
+      user_error(where, "--bind {}: found {} {}, the input is {}", name, data_type_name(tensor.type()),
+                 shape_to_string(tensor.shape()), type_to_string(input->type()));
+    }
+    *graph.add_initializer() = tensor_to_proto(tensor, name);
+    inputs.erase(input);
+  }
+}
+
 /// Puts the given extents into the types of inputs and outputs; all inputs are static afterwards.
 class DimensionSetter {
  public:
@@ -277,16 +300,23 @@ class DimensionSetter {
                  type_to_string(input->type()), dims.size() - 1);
     }
     Dim& dim = dims[std::stoi(axis_text)];
-    if (!is_open(dim) && dim.dim_value() != value) {
-      user_error(where_, "--dim {}={}: the dimension is {} already (input '{}' is {})", key, value,
-                 dim.dim_value(), name, type_to_string(input->type()));
-    }
+    // A model exported with another extent (batch 1, usually) is changed; what follows from it is inferred
+    // anew.
+    if (!is_open(dim) && dim.dim_value() != value) forget_output_shapes();
     if (dim.has_dim_param() && !dim.dim_param().empty()) {
       const std::string shared = dim.dim_param();  // the same name is the same extent everywhere
       set_by_name(shared, value);
     }
     dim.set_dim_value(value);
     return true;
+  }
+
+  void forget_output_shapes() {
+    for (auto& output : *graph_.mutable_output()) {
+      if (!output.type().has_tensor_type() || !output.type().tensor_type().has_shape()) continue;
+      for (auto& dim : *output.mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim())
+        dim.Clear();
+    }
   }
 
   /// How the user may call each open dimension: by its name, or by input and axis.
@@ -409,6 +439,7 @@ onnx::ModelProto import_model(onnx::ModelProto model, const ImportOptions& optio
   check_graph(graph, where);
 
   separate_initializers(graph);
+  bind_inputs(graph, options, where);
   model.set_ir_version(kIrVersion);
   // Types of intermediate values are inferred anew: exporters write those of the example they traced.
   graph.clear_value_info();

@@ -6,13 +6,19 @@
 #include <map>
 #include <string>
 
+#include "compiler/tensor/tensor.h"
+
 /// The way of a model into the compiler.
 namespace kodama::compiler {
 
 struct ImportOptions {
   /// Extents for dimensions that the model leaves open. A key is the dimension's name in the model
   /// ("batch"), or the name of an input and an axis ("x:0") for a dimension without a name.
+  /// The latter form may also change a fixed extent, such as the batch of a model exported with batch 1.
   std::map<std::string, int64_t> dims = {};
+  /// Inputs that are fixed to a value before compilation, by name: axes, pads, shapes and other operands that
+  /// must be known for static shapes.
+  std::map<std::string, Tensor> bind = {};
 };
 
 /// Reads an ONNX model and brings it into the one form that all passes work on:

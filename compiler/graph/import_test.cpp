@@ -210,11 +210,28 @@ TEST(Import, UnnamedDimensionsAreSetByInputAndAxis) {
   }
   EXPECT_THAT(import_error(model), AllOf(HasSubstr("--dim x:0=4"), HasSubstr("[?, 3]")));
   EXPECT_THAT(import_error(model, {{{"x:9", 1}}}), HasSubstr("an axis from 0 to 1"));
-  EXPECT_THAT(import_error(model, {{{"x:1", 1}}}), HasSubstr("is 3 already"));
+  // A fixed extent may be changed so, too.
+  EXPECT_EQ(static_shape(import_model(model, {{{"x:0", 6}, {"x:1", 2}}}, "m").graph().output(0).type()),
+            (Shape{6, 2}));
   EXPECT_EQ(static_shape(import_model(model, {{{"x:0", 6}}}, "m").graph().output(0).type()), (Shape{6, 3}));
   // A named dimension can be set so as well, and then is set wherever it occurs.
   const auto named = parse_model("g (float[n,3] x, float[n] z) => (float[n,3] y) { y = Relu(x) }");
   EXPECT_EQ(static_shape(import_model(named, {{{"z:0", 2}}}, "m").graph().output(0).type()), (Shape{2, 3}));
+}
+
+TEST(Import, BoundInputsAreConstants) {
+  const auto model =
+      parse_model("g (float[2,3] x, int64[2] shape) => (float[n,m] y) { y = Reshape(x, shape) }");
+  const Tensor shape = Tensor::from_values<int64_t>(onnx::TensorProto_DataType_INT64, {2}, {3, 2});
+  ImportOptions options;
+  options.bind = {{"shape", shape}};
+  const auto imported = import_model(model, options, "m");
+  EXPECT_EQ(imported.graph().input_size(), 1);
+  EXPECT_EQ(static_shape(imported.graph().output(0).type()), (Shape{3, 2}));
+  options.bind = {{"form", shape}};
+  EXPECT_THAT(import_error(model, options), HasSubstr("no such input"));
+  options.bind = {{"x", shape}};
+  EXPECT_THAT(import_error(model, options), HasSubstr("float32 [2, 3]"));
 }
 
 TEST(Import, InitializersAreNotInputs) {
