@@ -6,38 +6,85 @@ Bad input: a message with the place, exit code 2, nothing half written.
 A missing file, a directory, a file that is no model, an empty and a truncated one:
 
   $ kodama run no_such_model.onnx
+  kodama: error: no_such_model.onnx: no such file
+  [2]
   $ kodama run .
+  kodama: error: .: is a directory; an ONNX model is one file
+  [2]
   $ echo "not a model" > text.onnx; kodama run text.onnx
+  kodama: error: text.onnx: not an ONNX model, or truncated: its 12 bytes aren't a complete protobuf message
+  [2]
   $ : > empty.onnx; kodama run empty.onnx
+  kodama: error: empty.onnx: the file is empty; an ONNX model is expected
+  [2]
   $ head -c 5000 mnist.onnx > cut.onnx; kodama run cut.onnx
+  kodama: error: cut.onnx: not an ONNX model, or truncated: its 5000 bytes aren't a complete protobuf message
+  [2]
 
 An opset above 17, an operator that nobody knows, a dimension that nobody set:
 
   $ kodama run models/opset18.onnx
+  kodama: error: models/opset18.onnx: opset 18 of ai.onnx; versions 1 to 17 are allowed
+  [2]
   $ kodama run models/unknown_operator.onnx
+  kodama: error: models/unknown_operator.onnx: node 'odd one' (Frobnicate): unknown operator 'Frobnicate' of ai.onnx (opset 17); allowed are ONNX's operators and functions that the model defines
+  [2]
   $ kodama run models/symbolic.onnx
+  kodama: error: models/symbolic.onnx: input 'x' is float32 [batch, 8]: the symbolic dimension batch must be set, for example: --dim batch=4
+  [2]
   $ kodama run models/symbolic.onnx --dim bach=4
+  kodama: error: models/symbolic.onnx: --dim bach: the model has no such dimension; it has: batch
+  [2]
   $ kodama run models/symbolic.onnx --dim batch=0
+  kodama: error: --dim batch=0: allowed is NAME=N with N at least 1, for example --dim batch=4
+  [2]
 
 Inputs with a wrong name, type, shape; files that are none:
 
   $ kodama run models/linear.onnx --chip tiny --input z=models/x.npy
+  kodama: error: model 'linear' has no input 'z'; its inputs are: x
+  [2]
   $ kodama run models/linear.onnx --chip tiny --input x=models/x_double.npy
+  kodama: error: input 'x' of model 'linear': found type float64, allowed is float32
+  [2]
   $ kodama run models/linear.onnx --chip tiny --input x=models/x_shape.npy
+  kodama: error: input 'x' of model 'linear': found shape [3, 8], allowed is [2, 8]
+  [2]
   $ kodama run models/linear.onnx --chip tiny --input x=missing.npy
+  kodama: error: missing.npy: there is no such file
+  [2]
   $ kodama run models/linear.onnx --chip tiny --input x=models/two.npz
+  kodama: error: models/two.npz: the archive holds 2 arrays (a, b); say which one
+  [2]
   $ head -c 100 models/x.npy > cut.npy; kodama run models/linear.onnx --chip tiny --input x=cut.npy
+  kodama: error: cut.npy: the .npy file is truncated inside its header
+  [2]
   $ kodama run models/linear.onnx --chip tiny --input x
+  kodama: error: --input x: allowed is NAME=FILE or NAME=FILE.npz:MEMBER
+  [2]
 
 Options:
 
   $ kodama run models/linear.onnx --precision quarter
+  kodama: error: precision 'quarter' is unknown, allowed: gfloat, float, half
+  [2]
   $ kodama run models/linear.onnx --chip huge
+  kodama: error: no chip is named 'huge'; allowed: mncore1, mncore2, tiny, or the path of a chip file (*.yaml)
+  [2]
   $ kodama run models/linear.onnx --dump-after nothing
+  kodama: error: --dump-after nothing: there is no such pass; allowed are all, canonicalize, fold-constants, expand-functions, fold-batch-normalization, eliminate-dead, lower, fold-moves, fuse-maps, fuse-epilogues, split-reductions, plan, tile, machine, bank-coloring, linear-scan, first-fit, list, sequential
+  [2]
 
 A failed compilation leaves nothing behind:
 
   $ kodama compile models/symbolic.onnx -o out
+  kodama: error: models/symbolic.onnx: input 'x' is float32 [batch, 8]: the symbolic dimension batch must be set, for example: --dim batch=4
+  [2]
   $ ls out
+  ls: cannot access 'out': No such file or directory
+  [2]
   $ mkdir mine; touch mine/precious; kodama compile models/linear.onnx --chip tiny -o mine
+  kodama: error: mine: exists and is not a kodama package; choose another directory
+  [2]
   $ ls -A mine
+  precious
