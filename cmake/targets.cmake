@@ -19,26 +19,32 @@ if(KODAMA_SANITIZE)
   target_link_options(kodama_options INTERFACE -fsanitize=address,undefined)
 endif()
 
-# Most of the time of a build is reading the same headers again: two precompiled sets, one for the parts
-# below the compiler and one for those that see ONNX.
+# Most of the time of a build is reading the same headers again. Four precompiled sets: for the parts below the
+# compiler and for those that see ONNX, each for libraries and for tests (which are not optimized: they
+# check, the libraries compute).
 file(WRITE ${CMAKE_BINARY_DIR}/precompiled.cpp "// Carries precompiled headers.\n")
-add_library(kodama_pch_base OBJECT ${CMAKE_BINARY_DIR}/precompiled.cpp)
-target_link_libraries(kodama_pch_base PRIVATE kodama_options fmt::fmt)
-target_precompile_headers(kodama_pch_base PRIVATE
-    <algorithm> <array> <cstdint> <functional> <map> <memory> <optional> <span> <string> <string_view> <variant> <vector>
-    <fmt/format.h> <gtest/gtest.h>)
-add_library(kodama_pch_onnx OBJECT ${CMAKE_BINARY_DIR}/precompiled.cpp)
-target_link_libraries(kodama_pch_onnx PRIVATE kodama_options fmt::fmt onnx onnx_proto)
-target_precompile_headers(kodama_pch_onnx PRIVATE
-    <algorithm> <array> <cstdint> <functional> <map> <memory> <optional> <set> <span> <string> <string_view> <variant> <vector>
-    <fmt/format.h> <gtest/gtest.h> <nlohmann/json.hpp> <onnx/onnx_pb.h>)
+set(kodama_test_options $<$<CONFIG:Release>:-O0>)
+function(kodama_precompiled_set name)
+  cmake_parse_arguments(ARG "" "" "LINK;HEADERS" ${ARGN})
+  foreach(kind library test)
+    add_library(kodama_pch_${name}_${kind} OBJECT ${CMAKE_BINARY_DIR}/precompiled.cpp)
+    target_link_libraries(kodama_pch_${name}_${kind} PRIVATE kodama_options fmt::fmt ${ARG_LINK})
+    target_precompile_headers(kodama_pch_${name}_${kind} PRIVATE <algorithm> <array> <cstdint> <functional> <map>
+        <memory> <optional> <span> <string> <string_view> <variant> <vector> <fmt/format.h> ${ARG_HEADERS})
+  endforeach()
+  target_link_libraries(kodama_pch_${name}_test PRIVATE GTest::gtest)
+  target_compile_options(kodama_pch_${name}_test PRIVATE ${kodama_test_options})
+  target_precompile_headers(kodama_pch_${name}_test PRIVATE <gtest/gtest.h>)
+endfunction()
+kodama_precompiled_set(base)
+kodama_precompiled_set(onnx LINK onnx onnx_proto HEADERS <nlohmann/json.hpp> <onnx/onnx_pb.h>)
 
-# Uses the precompiled headers that fit the part's name.
-function(kodama_precompile target name)
+# kodama_precompile(TARGET NAME library|test): the set that fits the part NAME.
+function(kodama_precompile target name kind)
   if(name MATCHES "^compiler_")
-    target_precompile_headers(${target} REUSE_FROM kodama_pch_onnx)
+    target_precompile_headers(${target} REUSE_FROM kodama_pch_onnx_${kind})
   else()
-    target_precompile_headers(${target} REUSE_FROM kodama_pch_base)
+    target_precompile_headers(${target} REUSE_FROM kodama_pch_base_${kind})
   endif()
 endfunction()
 
@@ -51,11 +57,12 @@ function(kodama_library name)
   list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
   add_library(kodama_${name} STATIC ${sources})
   target_link_libraries(kodama_${name} PUBLIC kodama_options ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
-  kodama_precompile(kodama_${name} ${name})
+  kodama_precompile(kodama_${name} ${name} library)
   if(tests)
     add_executable(kodama_${name}_test ${tests})
     target_link_libraries(kodama_${name}_test PRIVATE kodama_${name} ${ARG_PRIVATE} GTest::gmock GTest::gtest_main)
-    kodama_precompile(kodama_${name}_test ${name})
+    target_compile_options(kodama_${name}_test PRIVATE ${kodama_test_options})
+    kodama_precompile(kodama_${name}_test ${name} test)
     add_test(NAME unit.${name} COMMAND kodama_${name}_test)
   endif()
 endfunction()
