@@ -65,6 +65,10 @@ bool has_chip_arithmetic(DataType type) {
          type == onnx::TensorProto_DataType_BFLOAT16;
 }
 
+bool has_chip_form(DataType type) {
+  return has_chip_arithmetic(type) || type == onnx::TensorProto_DataType_DOUBLE;
+}
+
 TensorId LayerGraph::storage(TensorId id) const {
   while (tensors.at(id).alias_of >= 0) id = tensors[id].alias_of;
   return id;
@@ -216,12 +220,11 @@ class Verifier {
 
   void check_arithmetic(const Layer& layer) const {
     for (TensorId id : layer_inputs(layer)) {
-      require(has_chip_arithmetic(tensor(id).type), "computes on '{}' of type {}", tensor(id).name,
+      require(has_chip_form(tensor(id).type), "computes on '{}' of type {}", tensor(id).name,
               data_type_name(tensor(id).type));
     }
     const LayerTensor& output = tensor(layer.outputs[0]);
-    require(has_chip_arithmetic(output.type), "computes '{}' of type {}", output.name,
-            data_type_name(output.type));
+    require(has_chip_form(output.type), "computes '{}' of type {}", output.name, data_type_name(output.type));
   }
 
   void check_output_shape(const Layer& layer, const Shape& extents) const {

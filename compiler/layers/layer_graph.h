@@ -150,6 +150,9 @@ std::string reduce_op_name(ReduceLayer::Op op);   ///< "sum", …
 /// Whether Map, Reduce and Contract layers compute on elements of this type: the chip's kernels work in
 /// single precision, so 16-bit floats are computed wider and rounded once, when the layer's result is stored.
 bool has_chip_arithmetic(DataType type);
+/// Whether tensors of this type may be operands and results of chip layers: those above, and double, which is
+/// rounded to single on the way to the chip. Only Cast makes layers with double operands.
+bool has_chip_form(DataType type);
 
 /// Checks everything the comments above promise; InternalError naming `pass` and the layer.
 void verify_layer_graph(const LayerGraph& graph, const std::string& pass);

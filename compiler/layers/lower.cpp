@@ -31,10 +31,6 @@ const OperatorRow* find_operator(const onnx::NodeProto& node) {
   return nullptr;
 }
 
-bool is_float(DataType type) {
-  return has_chip_arithmetic(type) || type == onnx::TensorProto_DataType_DOUBLE;
-}
-
 class GraphLowering {
  public:
   GraphLowering(const onnx::ModelProto& model, const LoweringOptions& options)
@@ -116,7 +112,7 @@ class GraphLowering {
       if (!GraphView::has_input(node, i)) continue;
       const auto& [type, shape] = view_.value(node.input(i));
       // Integer operands after the first are axes, shapes and the like.
-      if (row->types == ElementTypes::kChipFloats && (i == 0 || is_float(type))) {
+      if (row->types == ElementTypes::kChipFloats && (i == 0 || has_chip_form(type))) {
         if (auto reason = arithmetic_reason(type)) return reason;
       }
       if (i == 0 && element_count(shape) == 0) return "the input has no elements";
