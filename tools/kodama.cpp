@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
-#include <cstdlib>
 #include <fstream>
 #include <iostream>
 
@@ -239,8 +238,6 @@ int run(int argc, char** argv) {
 }  // namespace kodama::tools
 
 int main(int argc, char** argv) {
-  // oneDNN's OpenMP threads must not spin while the simulator's threads work.
-  ::setenv("OMP_WAIT_POLICY", "PASSIVE", 0);
   using namespace kodama;
   try {
     return tools::run(argc, argv);

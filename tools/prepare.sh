@@ -4,6 +4,9 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 
+# oneDNN's OpenMP threads must not spin while the simulator's threads work; libgomp reads this before main().
+export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-PASSIVE}
+
 say() { printf '\n== %s\n' "$*"; }
 
 install_packages() {
