@@ -56,9 +56,9 @@ std::vector<Candidate> map_candidates(const Layer& layer, const LayerGraph&, con
   result.map = AffineMap::identity(map.extents.size());
   place("y", result, true);
 
-  candidate.predicted_cycles = tiles * (inputs * predicted_transfer_cycles(spread.load, tile, chip) +
-                                        predicted_transfer_cycles(spread.store, tile, chip) +
-                                        predicted_scalar_cycles(map.expr) * (tile / 4));
+  candidate.predicted_cycles =
+      tiles * (inputs * load_cycles(spread.load, tile, chip) + store_cycles(spread.store, tile, chip) +
+               predicted_scalar_cycles(map.expr) * (tile / 4));
 
   candidate.emit = [expr = map.expr, placements = candidate.placements, tile, tiles,
                     name = layer.name](const std::vector<int64_t>& addresses) {

@@ -2,28 +2,9 @@
 
 #include <algorithm>
 
-#include "isa/costs.h"
+#include "isa/chip.h"
 
 namespace kodama::compiler {
-
-int64_t predicted_transfer_cycles(const layout::Transport& transport, int64_t count, const isa::Chip& chip) {
-  isa::Instruction mv;
-  mv.opcode = transport.l2b_mode() == layout::L2bMode::kBroadcast ? isa::Opcode::kMvb : isa::Opcode::kMvp;
-  mv.size_lw = transport.part_lw(count);
-  isa::Operand dram;
-  dram.space = isa::Space::kDram;
-  isa::Operand l2bm;
-  l2bm.space = isa::Space::kL2bm;
-  if (mv.opcode == isa::Opcode::kMvb) dram.group = 0;
-  mv.sources = {dram};
-  mv.destinations = {l2bm};
-  const int64_t mv_cycles = isa::transfer_cycles(mv, chip) * transport.parts_per_group();
-
-  const int64_t l1bm_lw = count * transport.l1bm_lw_per_number();
-  const int64_t per_step = transport.l1b_mode() == layout::L1bMode::kDistribute ? 32 : 64;
-  const int64_t steps = (l1bm_lw + per_step - 1) / per_step + (count + 3) / 4;
-  return mv_cycles + steps * isa::kCyclesPerStep;
-}
 
 int64_t machine_operations(ScalarOp op) {
   switch (op) {

@@ -136,11 +136,11 @@ std::vector<Candidate> reduce_candidates(const Layer& layer, const LayerGraph&, 
   const int64_t tile_lw = tiling.chunk * tiling.block_lw;
   const int64_t tiles = tiling.chunks + (tiling.rest > 0 ? 1 : 0);
   candidate.predicted_cycles =
-      tiling.blocks * (tiles * inputs * predicted_transfer_cycles(spread.load, tile_lw, chip) +
+      tiling.blocks * (tiles * inputs * load_cycles(spread.load, tile_lw, chip) +
                        elements * (tiling.block_lw / 4) * predicted_scalar_cycles(reduce.expr) +
-                       epilogue_inputs * predicted_transfer_cycles(spread.load, tiling.block_lw, chip) +
+                       epilogue_inputs * load_cycles(spread.load, tiling.block_lw, chip) +
                        predicted_scalar_cycles(reduce.epilogue) * (tiling.block_lw / 4) +
-                       predicted_transfer_cycles(spread.store, tiling.block_lw, chip));
+                       store_cycles(spread.store, tiling.block_lw, chip));
 
   candidate.emit = [reduce, tiling, has_epilogue, placements = candidate.placements,
                     name = layer.name](const std::vector<int64_t>& addresses) {

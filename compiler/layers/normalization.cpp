@@ -1,4 +1,5 @@
 #include <cmath>
+#include <tuple>
 
 #include "compiler/layers/node_lowering.h"
 
@@ -7,11 +8,74 @@ namespace kodama::compiler {
 
 namespace {
 
+/// Training: the statistics are the batch's own, over all axes but the channels', and are mixed into the
+/// running ones, which are returned.
+HostReason lower_training_batch_normalization(NodeLowering& lowering) {
+  const Shape& shape = lowering.input_shape(0);
+  const size_t rank = shape.size();
+  const Shape channels = {shape[1]};
+  Shape others = shape;
+  others.erase(others.begin() + 1);
+  AffineMap x_map(rank, rank);
+  x_map.set(1, 0, 1).set(0, 1, 1);
+  for (size_t axis = 2; axis < rank; ++axis) x_map.set(axis, axis, 1);
+  AffineMap channel_map(1, rank);
+  channel_map.set(0, 0, 1);
+  const TensorAccess x{lowering.input(0), x_map, 0};
+  const double share = 1.0 / static_cast<double>(element_count(others));
+
+  const TensorId mean = lowering.add_tensor("mean", onnx::TensorProto_DataType_FLOAT, channels);
+  Formula average;
+  lowering.add_layer("mean",
+                     ReduceLayer{ReduceLayer::Op::kSum,
+                                 channels,
+                                 others,
+                                 {x},
+                                 ScalarExpr::identity(),
+                                 average.result(average.x(0) * share),
+                                 {}},
+                     mean);
+  const TensorId variance = lowering.add_tensor("variance", onnx::TensorProto_DataType_FLOAT, channels);
+  Formula deviation;
+  const Term difference = deviation.x(0) - deviation.x(1);
+  Formula spread;
+  lowering.add_layer("variance",
+                     ReduceLayer{ReduceLayer::Op::kSum,
+                                 channels,
+                                 others,
+                                 {x, {mean, channel_map, 0}},
+                                 deviation.result(difference * difference),
+                                 spread.result(spread.x(0) * share),
+                                 {}},
+                     variance);
+
+  Shape per_channel(rank - 1, 1);
+  per_channel[0] = shape[1];
+  const auto as_channels = [&](const char* suffix, TensorId id) {
+    return lowering.add_alias(suffix, id, per_channel);
+  };
+  MapBuilder map(lowering, shape);
+  const Term centered = map.operand_of_input(0) - map.operand(as_channels("mean1", mean));
+  const Term scale = map.operand(as_channels("scale", lowering.input(1)));
+  const Term bias = map.operand(as_channels("bias", lowering.input(2)));
+  const Term deviations =
+      sqrt(map.operand(as_channels("variance1", variance)) + lowering.float_attribute("epsilon"));
+  map.finish("", centered * (scale / deviations) + bias, lowering.output());
+
+  const double momentum = lowering.float_attribute("momentum");
+  for (const auto& [output, statistic, suffix] :
+       {std::tuple{1, mean, "running mean"}, std::tuple{2, variance, "running variance"}}) {
+    if (!lowering.has_output(output)) continue;
+    MapBuilder running(lowering, channels);
+    const Term old = running.operand_of_input(output + 2);
+    running.finish(suffix, old * momentum + running.operand(statistic) * (1 - momentum),
+                   lowering.output(output));
+  }
+  return kLowered;
+}
+
 /// y = (x - mean) / sqrt(variance + epsilon) * scale + bias per channel, with the statistics given.
 HostReason lower_batch_normalization(NodeLowering& lowering) {
-  if (lowering.int_attribute("training_mode") != 0 || lowering.has_output(1)) {
-    return "training mode: statistics are computed and returned";
-  }
   const Shape& shape = lowering.input_shape(0);
   if (shape.size() < 2) return "the input has no channel axis";
   const int64_t channels = shape[1];
@@ -19,6 +83,7 @@ HostReason lower_batch_normalization(NodeLowering& lowering) {
     lowering.require(lowering.input_shape(i) == Shape{channels}, "input {} is {}; [{}] is needed", i,
                      shape_to_string(lowering.input_shape(i)), channels);
   }
+  if (lowering.int_attribute("training_mode") != 0) return lower_training_batch_normalization(lowering);
   // As a tensor of shape [C, 1, ...] a vector is broadcast over all axes but the channels.
   Shape per_channel(shape.size() - 1, 1);
   per_channel[0] = channels;
