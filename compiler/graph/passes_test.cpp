@@ -177,7 +177,6 @@ TEST(ExpandFunctions, EverySchemaFunction) {
        1e-5},
       {"g (float[2,3] x, double[1] t) => (double[2,3] y) { y = CastLike(x, t) }", 0},
       {"g (float[4,9] x) => (uint8[4,9] y, float s, uint8 z) { y, s, z = DynamicQuantizeLinear(x) }", 0},
-      {"g () => (float[8] y) { n = Constant<value_int=8>() y = HannWindow(n) }", 1e-6},
   };
   for (const auto& test : kCases) {
     SCOPED_TRACE(test.graph);

@@ -179,20 +179,22 @@ class ScalarLowering {
     return r;
   }
 
-  /// a / b = ((a r) r) with r = 1/sqrt|b|, one residual correction where the quotient is finite, b's
-  /// sign put in at the end. a/0 is infinity of a's and b's signs, 0/0 is 0 (the chip has no NaN).
+  /// a / b = ((a r) r) with r = 1/sqrt|b|, one residual correction where dividend and quotient are finite,
+  /// b's sign put in at the end. Elsewhere the result is a times infinity: an infinite operand behaves as the
+  /// number 2^128 on this chip, so a product with it need not be infinite. a/0 is infinity of a's and b's
+  /// signs, 0/0 and a/inf are 0 (there is no NaN).
   Operand divide(const Operand& a, const Operand& b, const Operand& to) {
     Operand magnitude = abs_bits(b);
     Operand r = reciprocal_sqrt(magnitude);
     Operand quotient = mul(mul(a, r), r);
-    Operand finite = finite_mask(quotient);
+    Operand finite = finite_mask(alu(Opcode::kMax, Precision::kInt, abs_bits(a), abs_bits(quotient)));
     Operand remainder = fma(minus(quotient), magnitude, a);
     Operand correction = mul(mul(remainder, r), r);
-    Operand corrected = fresh();
-    emit(Opcode::kPassa, Precision::kLong, {quotient}, {corrected});
-    emit(Opcode::kVadd, Precision::kFloat, {quotient, correction}, {under(corrected, finite)});
+    Operand result = fresh();
+    emit(Opcode::kVmul, Precision::kFloat, {a, constant(std::numeric_limits<float>::infinity())}, {result});
+    emit(Opcode::kVadd, Precision::kFloat, {quotient, correction}, {under(result, finite)});
     Operand sign = alu(Opcode::kAnd, Precision::kInt, b, bits(kSignMask));
-    return binary(Opcode::kXor, Precision::kInt, corrected, sign, to);
+    return binary(Opcode::kXor, Precision::kInt, result, sign, to);
   }
 
   struct ExpParts {

@@ -84,6 +84,9 @@ Tensor round_to(DataType type, const Shape& shape, const std::vector<double>& va
       case onnx::TensorProto_DataType_FLOAT:
         tensor.data<float>()[i] = value;
         break;
+      case onnx::TensorProto_DataType_DOUBLE:
+        tensor.data<double>()[i] = value;
+        break;
       case onnx::TensorProto_DataType_FLOAT16:
         tensor.data<uint16_t>()[i] = float_to_half(value);
         break;
