@@ -527,19 +527,23 @@ void L1b::run_double_vector(const CycleRows& x, const CycleRows* y, const CycleR
 void L1b::scalar_matrix_cycle(const MicroOp& op, const Matrix& matrix, const Rows& v, const Rows& z,
                               const std::array<uint32_t*, 4>& out) const {
   const int stride = shape_.stride;
-  // Element j of a row or vector whose LW is in two rows of words.
+  // Element j of a row or vector whose LW is in two rows of words. (`words` is a variable of its own because
+  // g++ 12 under UBSan miscompiles `(condition ? upper : lower)[index]`.)
   auto element = [&](const uint32_t* upper, const uint32_t* lower, int j, int mab) -> uint64_t {
     switch (op.precision) {
       case Precision::kDouble:
         return long_at(upper, lower, j * stride + mab);
       case Precision::kHalf: {
-        const uint32_t word = ((j >> 1 & 1) == 0 ? upper : lower)[(j >> 2) * stride + mab];
+        const uint32_t* words = (j >> 1 & 1) == 0 ? upper : lower;
+        const uint32_t word = words[(j >> 2) * stride + mab];
         return (j & 1) == 0 ? word >> 16 : word & 0xffff;
       }
       case Precision::kFloat:  // upper words only
         return upper[j * stride + mab];
-      default:
-        return ((j & 1) == 0 ? upper : lower)[(j >> 1) * stride + mab];
+      default: {
+        const uint32_t* words = (j & 1) == 0 ? upper : lower;
+        return words[(j >> 1) * stride + mab];
+      }
     }
   };
   const bool is_double = op.precision == Precision::kDouble;

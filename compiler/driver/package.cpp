@@ -96,7 +96,8 @@ ordered_json placement_to_json(const StreamPlacement& placement) {
           {"l2b", kL2bModes[static_cast<size_t>(placement.transport.l2b_mode())]},
           {"l1b", kL1bModes[static_cast<size_t>(placement.transport.l1b_mode())]},
           {"mab", kMabModes[static_cast<size_t>(placement.transport.mab_mode())]},
-          {"length_lw", placement.length_lw}};
+          {"length_lw", placement.length_lw},
+          {"round_to_odd", placement.round_to_odd}};
 }
 StreamPlacement placement_from_json(const ordered_json& j, const isa::Chip& chip, bool is_output) {
   StreamPlacement placement;
@@ -111,6 +112,7 @@ StreamPlacement placement_from_json(const ordered_json& j, const isa::Chip& chip
                                           enum_from_json<layout::L1bMode>(j.at("l1b"), kL1bModes),
                                           enum_from_json<layout::MabMode>(j.at("mab"), kMabModes));
   placement.length_lw = j.at("length_lw").get<int64_t>();
+  placement.round_to_odd = j.at("round_to_odd").get<bool>();
   return placement;
 }
 
@@ -388,7 +390,7 @@ class PackageReader {
                                          path.string(), bytes.size()));
       }
       std::vector<uint64_t> group(lw);
-      std::memcpy(group.data(), bytes.data() + at, lw * sizeof(uint64_t));
+      if (lw > 0) std::memcpy(group.data(), bytes.data() + at, lw * sizeof(uint64_t));
       at += lw * sizeof(uint64_t);
       preload.image.groups.push_back(std::move(group));
     }

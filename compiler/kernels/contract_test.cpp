@@ -368,6 +368,14 @@ TEST(StreamImage, ConvertsElementTypes) {
   Tensor back(onnx::TensorProto_DataType_FLOAT16, {5});
   unpack_stream(placement, image, back, tiny());
   EXPECT_EQ(back, halves);
+
+  // Just above the middle of two halves: rounded to single first, it would be the middle, and go down.
+  const auto doubles = Tensor::from_values<double>(onnx::TensorProto_DataType_DOUBLE, {5},
+                                                   {1 + 0x1p-11 + 0x1p-40, 1 + 0x1p-11, 0, 0, 0});
+  placement.round_to_odd = true;
+  unpack_stream(placement, pack_stream(placement, doubles, tiny()), back, tiny());
+  EXPECT_EQ(half_to_float(back.data<uint16_t>()[0]), 1 + 0x1p-10F);
+  EXPECT_EQ(back.data<uint16_t>()[1], float_to_half(1));
 }
 
 TEST(MachineBuilder, SharesConstantsAndChecksNesting) {

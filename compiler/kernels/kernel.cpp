@@ -34,10 +34,15 @@ std::vector<Candidate> layer_candidates(const Layer& layer, const LayerGraph& gr
                                         const KernelOptions& options) {
   std::vector<Candidate> all;
   if (layer.kind() == LayerKind::kMove || layer.kind() == LayerKind::kHost) return all;
+  const DataType result = graph.tensors[static_cast<size_t>(layer.outputs.at(0))].type;
+  const bool rounds_again = element_size(result) < sizeof(float);
   for (const Kernel& kernel : kernels()) {
     if (kernel.kind != layer.kind()) continue;
     std::vector<Candidate> candidates = kernel.candidates(layer, graph, chip, options);
-    std::move(candidates.begin(), candidates.end(), std::back_inserter(all));
+    for (Candidate& candidate : candidates) {
+      for (StreamPlacement& placement : candidate.placements) placement.round_to_odd = rounds_again;
+      all.push_back(std::move(candidate));
+    }
   }
   std::stable_sort(all.begin(), all.end(), [](const Candidate& first, const Candidate& second) {
     return first.predicted_cycles < second.predicted_cycles;

@@ -35,6 +35,9 @@ struct StreamPlacement {
   layout::Layout layout;
   layout::Transport transport;
   int64_t length_lw = 0;  ///< stream numbers per PE, a multiple of the transport's granule
+  /// Operand: doubles become floats by rounding to odd, because the layer's result will be rounded again, to
+  /// 16 bits.
+  bool round_to_odd = false;
 };
 
 struct KernelOptions {

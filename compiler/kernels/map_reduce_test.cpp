@@ -222,6 +222,14 @@ TEST(ScalarLowering, SpecialValues) {
   EXPECT_EQ(divide(0, 5), 0);
 }
 
+TEST(ScalarLowering, EqualityIsExact) {
+  const float least = std::numeric_limits<float>::min();
+  const float next = std::nextafter(least, 1.0F);
+  EXPECT_EQ(run_map(binary(ScalarOp::kEqual), {{1, 1, least, least, 0, -0.0F, kInf, kInf, -1, -kInf},
+                                               {1, 2, next, least, -0.0F, -0.0F, kInf, -kInf, 1, -kInf}}),
+            (std::vector<float>{1, 0, 0, 1, 1, 1, 1, 0, 0, 1}));
+}
+
 TEST(ScalarLowering, SelectAndFusedProducts) {
   ScalarExpr select;
   const int x = select.input(0);

@@ -13,6 +13,8 @@ int64_t machine_operations(ScalarOp op) {
       return 0;
     case ScalarOp::kSelectNotNegative:
       return 3;
+    case ScalarOp::kEqual:
+      return 7;
     case ScalarOp::kSqrt:
       return 21;
     case ScalarOp::kDiv:

@@ -287,6 +287,17 @@ class ScalarLowering {
     return divide(numerator, polynomial(kErfDenominator, square), to);
   }
 
+  /// Equal numbers have equal patterns once zeros have lost their signs. A subtraction in floating point
+  /// would not do: differences below 2^-126 are zero.
+  Operand equal(const Operand& a, const Operand& b, const Operand& to) {
+    Operand difference = alu(Opcode::kXor, Precision::kInt, add(a, constant(0.0f)), add(b, constant(0.0f)));
+    Operand opposite = alu(Opcode::kSub, Precision::kInt, bits(0), difference);
+    // Either a number other than 0 is negative, or its opposite is.
+    Operand differs_not = next_mask();
+    emit(Opcode::kOr, Precision::kInt, {difference, opposite}, {differs_not});
+    return select(differs_not, constant(1.0f), constant(0.0f), to);
+  }
+
   Operand negated(const Operand& x) {
     Operand to = fresh();
     emit(Opcode::kVpassa, Precision::kFloat, {minus(x)}, {to});
@@ -386,6 +397,8 @@ class ScalarLowering {
         emit(Opcode::kFloor, Precision::kFloat, {argument(0)}, {to});
         return to;
       }
+      case ScalarOp::kEqual:
+        return equal(argument(0), argument(1), final_target());
       case ScalarOp::kSelectNotNegative: {
         Operand omr = next_mask();
         // The flag of a MAU result is "sign bit clear", after -0 has become +0.

@@ -233,7 +233,7 @@ uint32_t padding_bits(layout::Padding padding) {
 }
 
 /// The tensor's elements as floats: its own memory where it has floats, else converted into `storage`.
-std::span<const float> as_floats(const Tensor& tensor, std::vector<float>& storage) {
+std::span<const float> as_floats(const Tensor& tensor, bool to_odd, std::vector<float>& storage) {
   if (tensor.type() == onnx::TensorProto_DataType_FLOAT) return tensor.data<float>();
   storage.resize(static_cast<size_t>(tensor.size()));
   switch (tensor.type()) {
@@ -245,7 +245,8 @@ std::span<const float> as_floats(const Tensor& tensor, std::vector<float>& stora
       break;
     default:
       for (int64_t i = 0; i < tensor.size(); ++i) {
-        storage[static_cast<size_t>(i)] = static_cast<float>(element_as_double(tensor, i));
+        const double value = element_as_double(tensor, i);
+        storage[static_cast<size_t>(i)] = to_odd ? round_to_odd(value) : static_cast<float>(value);
       }
   }
   return storage;
@@ -266,6 +267,10 @@ void with_writer(Tensor& out, Run&& run) {
     case onnx::TensorProto_DataType_DOUBLE:
       return run(
           [data = out.data<double>()](int64_t i, float value) { data[static_cast<size_t>(i)] = value; });
+    case onnx::TensorProto_DataType_INT64:
+      return run([data = out.data<int64_t>()](int64_t i, float value) {
+        data[static_cast<size_t>(i)] = static_cast<int64_t>(value);
+      });
     case onnx::TensorProto_DataType_FLOAT16:
       return run([data = out.data<uint16_t>()](int64_t i, float value) {
         data[static_cast<size_t>(i)] = float_to_half(value);
@@ -324,7 +329,7 @@ StreamImage pack_stream(const StreamPlacement& placement, const Tensor& tensor, 
   }
 
   std::vector<float> storage;
-  const std::span<const float> elements = as_floats(tensor, storage);
+  const std::span<const float> elements = as_floats(tensor, placement.round_to_odd, storage);
   const auto fill = static_cast<float>(placement.access.fill);
   walk.run([&](int64_t offset, int64_t code, int64_t number, int64_t word) {
     const float value = offset >= 0 ? elements[static_cast<size_t>(offset)] : fill;

@@ -190,13 +190,9 @@ HostReason lower_cast(NodeLowering& lowering) {
     lowering.bind_output(lowering.input(0));
     return kLowered;
   }
-  // Between double and single the conversion is the operand's or the result's own: a double is rounded once
-  // on its way to the chip, or widened on its way back.
-  constexpr DataType kDouble = onnx::TensorProto_DataType_DOUBLE;
-  constexpr DataType kSingle = onnx::TensorProto_DataType_FLOAT;
-  const bool is_rounding = from == kDouble && to == kSingle;
-  const bool is_widening = has_chip_arithmetic(from) && to == kDouble;
-  if (!is_rounding && !is_widening && (!has_chip_arithmetic(from) || !has_chip_arithmetic(to))) {
+  // The conversion is the operand's or the result's own: a double is narrowed on its way to the chip (so that
+  // nothing is rounded twice), or widened on its way back.
+  if (!has_chip_form(from) || !has_chip_form(to)) {
     return fmt::format("no conversion from {} to {} on the chip", data_type_name(from), data_type_name(to));
   }
   return lower_unary(lowering, [](NodeLowering&, Term x) { return x; });

@@ -80,6 +80,10 @@ inline Term log(Term a) {
 inline Term floor(Term a) {
   return a.apply(ScalarOp::kFloor);
 }
+/// a == b ? 1 : 0
+inline Term equal(Term a, Term b) {
+  return a.apply(ScalarOp::kEqual, b);
+}
 /// condition >= 0 ? yes : no
 inline Term select(Term condition, Term yes, Term no) {
   return {condition.expr,

@@ -79,19 +79,21 @@ class Reader {
 Tensor round_to(DataType type, const Shape& shape, const std::vector<double>& values) {
   Tensor tensor(type, shape);
   for (size_t i = 0; i < values.size(); ++i) {
-    const auto value = static_cast<float>(values[i]);
     switch (type) {
       case onnx::TensorProto_DataType_FLOAT:
-        tensor.data<float>()[i] = value;
+        tensor.data<float>()[i] = static_cast<float>(values[i]);
         break;
       case onnx::TensorProto_DataType_DOUBLE:
-        tensor.data<double>()[i] = value;
+        tensor.data<double>()[i] = static_cast<float>(values[i]);
+        break;
+      case onnx::TensorProto_DataType_INT64:
+        tensor.data<int64_t>()[i] = static_cast<int64_t>(values[i]);
         break;
       case onnx::TensorProto_DataType_FLOAT16:
-        tensor.data<uint16_t>()[i] = float_to_half(value);
+        tensor.data<uint16_t>()[i] = float_to_half(round_to_odd(values[i]));
         break;
       case onnx::TensorProto_DataType_BFLOAT16:
-        tensor.data<uint16_t>()[i] = float_to_bfloat16(value);
+        tensor.data<uint16_t>()[i] = float_to_bfloat16(round_to_odd(values[i]));
         break;
       default:
         throw isa::InternalError(fmt::format("internal error in the layer interpreter: a result of type {}",

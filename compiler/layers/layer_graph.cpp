@@ -224,7 +224,8 @@ class Verifier {
               data_type_name(tensor(id).type));
     }
     const LayerTensor& output = tensor(layer.outputs[0]);
-    require(has_chip_form(output.type), "computes '{}' of type {}", output.name, data_type_name(output.type));
+    require(has_chip_form(output.type) || output.type == onnx::TensorProto_DataType_INT64,
+            "computes '{}' of type {}", output.name, data_type_name(output.type));
   }
 
   void check_output_shape(const Layer& layer, const Shape& extents) const {

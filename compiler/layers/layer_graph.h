@@ -151,7 +151,8 @@ std::string reduce_op_name(ReduceLayer::Op op);   ///< "sum", …
 /// single precision, so 16-bit floats are computed wider and rounded once, when the layer's result is stored.
 bool has_chip_arithmetic(DataType type);
 /// Whether tensors of this type may be operands and results of chip layers: those above, and double, which is
-/// rounded to single on the way to the chip. Only Cast makes layers with double operands.
+/// rounded to single on the way to the chip. Only Cast makes layers with double operands. A result may be an
+/// int64, too: indices, which are whole numbers below 2^24.
 bool has_chip_form(DataType type);
 
 /// Checks everything the comments above promise; InternalError naming `pass` and the layer.

@@ -112,6 +112,7 @@ TEST(LowerElementwise, ShortFloatsAreComputedWiderAndCastsRound) {
   // The rounding in the middle must happen.
   EXPECT_EQ(check_text("g (float[9] x) => (float[9] y) { a = Cast <to = 10> (x) y = Cast <to = 1> (a) }"),
             "Map Map");
+  EXPECT_EQ(check_text("g (double[9] x) => (float16[9] y) { y = Cast <to = 10> (x) }", 0), "Map");
   EXPECT_EQ(check_text("g (float[9] x) => (int64[9] y) { a = Exp(x) y = Cast <to = 7> (a) }"), "Map Host");
 }
 
@@ -243,9 +244,28 @@ TEST(LowerPool, MaxAndAverage) {
   EXPECT_EQ(check_text("g (float[1,1,7,7] x) => (float[1,1,3,3] y) "
                        "{ y = MaxPool <kernel_shape = [3, 3], dilations = [2, 2]> (x) }"),
             "Reduce");
+}
+
+TEST(LowerPool, IndicesOfTheMaximum) {
   EXPECT_EQ(check_text("g (float[1,1,4] x) => (float[1,1,3] y, int64[1,1,3] i) "
                        "{ y, i = MaxPool <kernel_shape = [2]> (x) }"),
-            "Host");
+            "Reduce Reduce");
+  // Floor makes ties, of which the first element counts.
+  for (const char* attributes :
+       {"", ", storage_order = 1", ", pads = [1, 2, 1, 0], strides = [2, 1]",
+        ", dilations = [2, 1], storage_order = 1, ceil_mode = 1, strides = [2, 2]"}) {
+    SCOPED_TRACE(attributes);
+    auto model =
+        parse_model(fmt::format("g (float[2,3,7,6] x) => (float[] y, int64[] i) {{ f = Floor(x) "
+                                "y, i = MaxPool <kernel_shape = [3, 2]{}> (f) }}",
+                                attributes));
+    EXPECT_EQ(check_model(model), "Map Reduce Reduce");
+  }
+  // Numbers above 2^24 are not in single precision.
+  const auto large =
+      lower(parse_model("g (float[1,17,1000,1000] x) => (float[] y, int64[] i) "
+                        "{ y, i = MaxPool <kernel_shape = [2, 2]> (x) }"));
+  EXPECT_EQ(large.layers[0].kind(), LayerKind::kHost);
 }
 
 TEST(LowerNormalization, BatchNormalization) {

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "compiler/layers/node_lowering.h"
 
@@ -35,13 +36,78 @@ Pool pool_of(NodeLowering& lowering, bool has_dilations) {
   return pool;
 }
 
+/// Row-major number of a spatial position, a whole number below 2^21, to its number when the first spatial
+/// axis is the fastest. The half keeps the quotient's rounding error from reaching the next whole number.
+Term column_major(Term number, const Shape& spatial) {
+  int64_t stride = element_count(spatial);
+  Term rest = number;
+  Term result = number.constant(0);
+  for (size_t axis = spatial.size(); axis-- > 0;) {
+    stride /= spatial[axis];
+    const auto extent = static_cast<double>(spatial[axis]);
+    const Term quotient = floor((rest + 0.5) * (1 / extent));
+    result = result + (rest - quotient * extent) * static_cast<double>(stride);
+    rest = quotient;
+  }
+  return result;
+}
+
+/// The output Indices: the first input element of the window that equals its maximum, numbered through the
+/// whole tensor; -1 for a window without elements. Within one channel it is the minimum of a Reduce; what
+/// comes before the channel is added in its epilogue.
+HostReason lower_indices(NodeLowering& lowering, ReduceLayer pool, TensorId maximum) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const Shape& input = lowering.input_shape(0);
+  const Shape& output = lowering.output_shape();
+  const Shape spatial(input.begin() + 2, input.end());
+  const int64_t channel_size = element_count(spatial);
+  const bool by_columns = lowering.int_attribute("storage_order", 0) != 0;
+  constexpr int64_t kLargestNumber = int64_t{1} << 24;
+  if (element_count(input) > kLargestNumber || (by_columns && channel_size > kLargestNumber / 8)) {
+    return "its Indices are too large to be exact in single precision";
+  }
+  std::vector<float> numbers(static_cast<size_t>(channel_size));
+  std::iota(numbers.begin(), numbers.end(), 0.0F);
+  std::vector<float> channels;
+  for (int64_t i = 0; i < input[0] * input[1]; ++i) channels.push_back(static_cast<float>(i * channel_size));
+  Shape channel_shape(output.size(), 1);
+  std::copy_n(input.begin(), 2, channel_shape.begin());
+  constexpr DataType kFloat = onnx::TensorProto_DataType_FLOAT;
+  const TensorId number_id = lowering.add_constant("numbers", Tensor::from_values(kFloat, spatial, numbers));
+  const TensorId channel_id =
+      lowering.add_constant("channels", Tensor::from_values(kFloat, channel_shape, channels));
+
+  const AffineMap& read = pool.inputs[0].map;
+  AffineMap number_map(spatial.size(), read.dims());
+  for (size_t axis = 0; axis < spatial.size(); ++axis) {
+    for (size_t dim = 0; dim < read.dims(); ++dim) number_map.set(axis, dim, read.coefficient(2 + axis, dim));
+    number_map.set_offset(axis, read.offset(2 + axis));
+  }
+  AffineMap maximum_map(output.size(), read.dims());
+  for (size_t axis = 0; axis < output.size(); ++axis) maximum_map.set(axis, axis, 1);
+  pool.op = ReduceLayer::Op::kMin;
+  pool.inputs.push_back({maximum, maximum_map, 0});
+  pool.inputs.push_back({number_id, number_map, kInfinity});
+  Formula candidate;
+  const Term is_maximum = equal(candidate.x(0), candidate.x(1));
+  pool.expr = candidate.result(select(is_maximum - 1, candidate.x(2), candidate.constant(kInfinity)));
+  Formula epilogue;
+  const Term first = epilogue.x(0);
+  const Term in_channel = by_columns ? column_major(first, spatial) : first;
+  pool.epilogue = epilogue.result(
+      select(static_cast<double>(kLargestNumber) - first, in_channel + epilogue.x(1), epilogue.constant(-1)));
+  pool.epilogue_inputs = {lowering.broadcast(channel_id, output)};
+  lowering.add_layer("indices", std::move(pool), lowering.output(1));
+  return kLowered;
+}
+
 HostReason lower_max_pool(NodeLowering& lowering) {
-  if (lowering.has_output(1)) return "the output Indices is asked for";
   Pool pool = pool_of(lowering, true);
   pool.layer.op = ReduceLayer::Op::kMax;
   pool.layer.inputs[0].fill = -std::numeric_limits<double>::infinity();
-  lowering.add_layer("", std::move(pool.layer), lowering.output());
-  return kLowered;
+  const TensorId maximum = lowering.output();
+  lowering.add_layer("", pool.layer, maximum);
+  return lowering.has_output(1) ? lower_indices(lowering, std::move(pool.layer), maximum) : kLowered;
 }
 
 /// Per output position of one axis, how many of the kernel's positions count.

@@ -18,10 +18,13 @@ struct OpRow {
 
 /// Indexed by ScalarOp.
 constexpr OpRow kOps[] = {
-    {"input", 0}, {"constant", 0},   {"add", 2},  {"sub", 2},   {"mul", 2},
-    {"div", 2},   {"neg", 1},        {"abs", 1},  {"max", 2},   {"min", 2},
-    {"relu", 1},  {"reciprocal", 1}, {"sqrt", 1}, {"exp", 1},   {"log", 1},
-    {"tanh", 1},  {"sigmoid", 1},    {"erf", 1},  {"floor", 1}, {"select_not_negative", 3},
+    {"input", 0}, {"constant", 0}, {"add", 2},
+    {"sub", 2},   {"mul", 2},      {"div", 2},
+    {"neg", 1},   {"abs", 1},      {"max", 2},
+    {"min", 2},   {"relu", 1},     {"reciprocal", 1},
+    {"sqrt", 1},  {"exp", 1},      {"log", 1},
+    {"tanh", 1},  {"sigmoid", 1},  {"erf", 1},
+    {"floor", 1}, {"equal", 2},    {"select_not_negative", 3},
 };
 static_assert(std::size(kOps) == static_cast<size_t>(ScalarOp::kSelectNotNegative) + 1);
 
@@ -61,6 +64,8 @@ double evaluate_op(ScalarOp op, double a, double b, double c) {
       return std::erf(a);
     case ScalarOp::kFloor:
       return std::floor(a);
+    case ScalarOp::kEqual:
+      return a == b ? 1 : 0;
     case ScalarOp::kSelectNotNegative:
       return a >= 0 ? b : c;
     case ScalarOp::kInput:

@@ -31,6 +31,7 @@ enum class ScalarOp : uint8_t {
   kSigmoid,
   kErf,
   kFloor,
+  kEqual,              ///< args[0] == args[1] ? 1 : 0
   kSelectNotNegative,  ///< args[0] >= 0 ? args[1] : args[2]
 };
 std::string scalar_op_name(ScalarOp op);

@@ -41,16 +41,6 @@ using Compute = std::conditional_t<kIsSmallFloat<T>, float, T>;
 template <typename T>
 using Accumulator = std::conditional_t<kIsFloat<T>, double, uint64_t>;
 
-/// Rounds to float so that rounding the result again, to a format with at least two bits less, is as if
-/// `value` itself had been rounded: an inexact result has its last bit set.
-inline float round_to_odd(double value) {
-  const auto nearest = static_cast<float>(value);
-  if (std::isnan(value) || static_cast<double>(nearest) == value) return nearest;
-  if ((std::bit_cast<uint32_t>(nearest) & 1u) != 0) return nearest;
-  const float infinity = std::numeric_limits<float>::infinity();
-  return std::nextafter(nearest, value > static_cast<double>(nearest) ? infinity : -infinity);
-}
-
 /// Rounds to T (nearest even for floating point, modulo 2^n for integers).
 template <typename T, typename From>
 T to_element(From value) {

@@ -188,6 +188,14 @@ uint16_t float_to_bfloat16(float value) {
   return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
+float round_to_odd(double value) {
+  const auto nearest = static_cast<float>(value);
+  if (std::isnan(value) || static_cast<double>(nearest) == value) return nearest;
+  if ((std::bit_cast<uint32_t>(nearest) & 1u) != 0) return nearest;
+  const float infinity = std::numeric_limits<float>::infinity();
+  return std::nextafter(nearest, value > static_cast<double>(nearest) ? infinity : -infinity);
+}
+
 double element_as_double(const Tensor& tensor, int64_t index) {
   isa::check_internal(index >= 0 && index < tensor.size(), "element_as_double", "index {} of shape {}", index,
                       shape_to_string(tensor.shape()));

@@ -102,6 +102,9 @@ float half_to_float(uint16_t bits);
 uint16_t float_to_half(float value);
 float bfloat16_to_float(uint16_t bits);
 uint16_t float_to_bfloat16(float value);
+/// Rounds to float so that rounding the result again, to a format with at least two bits less, is as if
+/// `value` itself had been rounded: an inexact result has its last bit set.
+float round_to_odd(double value);
 
 /// Reads a tensor from FILE by its extension: `.pb` (TensorProto), `.npy`, or `.npz` (then `member`
 /// names the array; with one array it may be empty). UserError with the file's name otherwise.
