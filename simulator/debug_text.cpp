@@ -11,43 +11,6 @@ namespace {
 using isa::FloatFormat;
 using isa::Space;
 
-const char* dump_name(Space space) {
-  switch (space) {
-    case Space::kLm0:
-      return "LM0";
-    case Space::kLm1:
-      return "LM1";
-    case Space::kGrf0:
-      return "GREG0";
-    case Space::kGrf1:
-      return "GREG1";
-    case Space::kT:
-      return "TREG";
-    case Space::kOmr:
-      return "OMR";
-    case Space::kMatX:
-      return "MATX";
-    case Space::kMatY:
-      return "MATY";
-    case Space::kL1bm:
-      return "L1BM";
-    case Space::kL2bm:
-      return "L2BM";
-    case Space::kDram:
-      return "DRAM";
-    case Space::kPdm:
-      return "PDM";
-    case Space::kDar:
-      return "DAR";
-    case Space::kBar0:
-      return "BAR0";
-    case Space::kBar1:
-      return "BAR1";
-    default:
-      throw isa::UserError("d get / d set: a memory was expected");
-  }
-}
-
 std::string number(double value) {
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
   return fmt::format("{:g}", value);
@@ -113,6 +76,43 @@ std::string place_text(Space space, const Place& place) {
 
 }  // namespace
 
+const char* dump_name(Space space) {
+  switch (space) {
+    case Space::kLm0:
+      return "LM0";
+    case Space::kLm1:
+      return "LM1";
+    case Space::kGrf0:
+      return "GREG0";
+    case Space::kGrf1:
+      return "GREG1";
+    case Space::kT:
+      return "TREG";
+    case Space::kOmr:
+      return "OMR";
+    case Space::kMatX:
+      return "MATX";
+    case Space::kMatY:
+      return "MATY";
+    case Space::kL1bm:
+      return "L1BM";
+    case Space::kL2bm:
+      return "L2BM";
+    case Space::kDram:
+      return "DRAM";
+    case Space::kPdm:
+      return "PDM";
+    case Space::kDar:
+      return "DAR";
+    case Space::kBar0:
+      return "BAR0";
+    case Space::kBar1:
+      return "BAR1";
+    default:
+      throw isa::UserError("d get / d set: a memory was expected");
+  }
+}
+
 int64_t space_size(Space space, const isa::Chip& chip) {
   switch (space) {
     case Space::kLm0:
@@ -168,7 +168,8 @@ void check_place(Space space, const Place& place, int64_t address, const isa::Ch
   const std::array<int, 5> counts{chip.groups, chip.l2b_per_group, chip.l1b_per_l2b, chip.mab_per_l1b,
                                   isa::kPePerMab};
   const std::array<int, 5> at{place.group, place.l2b, place.l1b, place.mab, place.pe};
-  for (int level = 0; level < space_levels(space); ++level) {
+  const int levels = space_levels(space);
+  for (int level = 0; level < levels; ++level) {
     if (at[level] < 0 || at[level] >= counts[level]) {
       throw isa::UserError(fmt::format("{}: {}{} does not exist; allowed are 0 to {}", dump_name(space),
                                        "ncbmp"[level], at[level], counts[level] - 1));

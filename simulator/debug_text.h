@@ -24,6 +24,8 @@ void debug_get(const isa::DebugGet& get, const isa::Chip& chip, const ReadLong& 
                const std::function<void(const std::string&)>& line);
 void debug_set(const isa::DebugSet& set, const isa::Chip& chip, const WriteLong& write);
 
+/// A memory as the output of d get calls it: "LM0", …
+const char* dump_name(isa::Space space);
 /// Number of LW addresses of a memory as `d get` counts them (words for LM and GRF), and how many levels
 /// of the tree its place has (1 = group … 5 = PE).
 int64_t space_size(isa::Space space, const isa::Chip& chip);

@@ -971,11 +971,22 @@ void L1b::commit_memory(const MicroOperand& destination, const isa::Mask& mask, 
   }
 }
 
-void L1b::commit(const PendingWrite& write, const Node& node, const Counters& counters, bool late) {
+L1b::CommitPhase L1b::phase_of(Space destination) {
+  switch (destination) {
+    case Space::kOmr:
+      return CommitPhase::kMasks;
+    case Space::kT:
+    case Space::kBar0:
+    case Space::kBar1:
+      return CommitPhase::kAddresses;
+    default:
+      return CommitPhase::kMemories;
+  }
+}
+
+void L1b::commit(const PendingWrite& write, const Node& node, const Counters& counters, CommitPhase phase) {
   for (const MicroOperand& destination : write.op->destinations) {
-    // T and BARs take part in addresses, masks govern other writes: they change last.
-    const bool is_late = memory_of(destination.space) == nullptr;
-    if (is_late != late) continue;
+    if (phase_of(destination.space) != phase) continue;
     const isa::Mask& mask = node.own_masks ? destination.mask : block_masks_[mask_space(destination.space)];
     const CycleRows& result = *write.result;
     switch (destination.space) {
@@ -1089,8 +1100,8 @@ void L1b::run_step(const Node& node, const Counters& counters, Scratch& scratch)
     std::memcpy(l1bm_ + base, write.data, static_cast<size_t>(first) * 8);
     for (int64_t k = first; k < write.count; ++k) l1bm_[wrap(base + k, size)] = write.data[k];
   }
-  for (const bool late : {false, true}) {
-    for (int i = 0; i < write_count; ++i) commit(writes[i], node, counters, late);
+  for (const CommitPhase phase : {CommitPhase::kMemories, CommitPhase::kAddresses, CommitPhase::kMasks}) {
+    for (int i = 0; i < write_count; ++i) commit(writes[i], node, counters, phase);
   }
   if (!node.no_forward) {
     for (int i = 0; i < write_count; ++i) {

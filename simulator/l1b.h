@@ -121,7 +121,10 @@ class L1b {
   void run_l1bm_to_pe(const MicroOp& op, const Counters& counters, Scratch& scratch, CycleRows& result) const;
   int64_t run_pe_to_l1bm(const MicroOp& op, const CycleRows& source, uint64_t* data) const;
   void zero_flush(const MicroOp& op, CycleRows& result) const;
-  void commit(const PendingWrite& write, const Node& node, const Counters& counters, bool late);
+  /// T and BARs take part in addresses, masks govern all writes: what others still need changes after them.
+  enum class CommitPhase : uint8_t { kMemories, kAddresses, kMasks };
+  static CommitPhase phase_of(isa::Space destination);
+  void commit(const PendingWrite& write, const Node& node, const Counters& counters, CommitPhase phase);
   void commit_memory(const MicroOperand& destination, const isa::Mask& mask, const CycleRows& result,
                      const Counters& counters);
   void copy_masked(uint32_t* to, const uint32_t* from, int word, const CycleMask& mask) const;

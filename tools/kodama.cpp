@@ -14,6 +14,7 @@
 #include "compiler/driver/session.h"
 #include "compiler/graph/passes.h"
 #include "isa/chip.h"
+#include "simulator/golden/differential.h"
 #include "simulator/machine.h"
 
 namespace kodama::tools {
@@ -91,6 +92,21 @@ int simulate_program(const std::string& file, const std::string& chip_name, cons
   fmt::print(stderr, "{} steps ({} nop), {} MV transfers, {} cycles ({} waiting)\n", stats.steps, stats.nops,
              stats.mvs, stats.cycles, stats.wait_cycles);
   return compiler::kExitOk;
+}
+
+int fuzz_simulator(const std::string& chip, simulator::golden::FuzzOptions options) {
+  options.chip = simulator::golden::small_memories(isa::find_chip(chip));
+  compiler::ProgressBar bar("fuzzing");
+  options.progress = [&](int64_t steps) { bar.update(steps, options.steps, ""); };
+  const simulator::golden::FuzzResult result = simulator::golden::fuzz(options);
+  bar.finish();
+  for (const auto& failure : result.failures) {
+    fmt::print("{}reproduced by: kodama fuzz --chip {} --seed {} --steps 1\n\n", failure.text, chip,
+               failure.seed);
+  }
+  fmt::print("{} steps on {} from seed {}: {} differences\n", result.steps, chip, options.seed,
+             result.failures.size());
+  return result.failures.empty() ? compiler::kExitOk : compiler::kExitInternalError;
 }
 
 void print_passes() {
@@ -221,6 +237,19 @@ int run(int argc, char** argv) {
       ->capture_default_str();
   node_tests->add_option("--json", node_request.json_file, "write all results as JSON");
   node_tests->callback([&] { code = compiler::node_tests_command(node_request, std::cout); });
+
+  simulator::golden::FuzzOptions fuzz_options;
+  std::string fuzz_chip = "tiny";
+  CLI::App* fuzz = app.add_subcommand(
+      "fuzz", "run random programs on the simulator's engine and on its golden model, compare all memories");
+  fuzz->add_option("--chip", fuzz_chip, "chip whose tree is used, with small memories")
+      ->capture_default_str();
+  fuzz->add_option("--seed", fuzz_options.seed, "of the first round")->capture_default_str();
+  fuzz->add_option("--steps", fuzz_options.steps, "steps and transfers to run")->capture_default_str();
+  fuzz->add_option("--seconds", fuzz_options.seconds, "stop after this time; 0 = no limit")
+      ->capture_default_str();
+  fuzz->add_option("--jobs", fuzz_options.threads, "rounds at a time")->capture_default_str();
+  fuzz->callback([&] { code = fuzz_simulator(fuzz_chip, fuzz_options); });
 
   app.add_subcommand("passes", "list passes, kernels and dump points")->callback(print_passes);
   app.add_subcommand("chips", "list the known chips")->callback(print_chips);
