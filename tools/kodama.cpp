@@ -15,6 +15,7 @@
 #include "compiler/graph/passes.h"
 #include "isa/chip.h"
 #include "simulator/golden/differential.h"
+#include "simulator/judge.h"
 #include "simulator/machine.h"
 
 namespace kodama::tools {
@@ -107,6 +108,26 @@ int fuzz_simulator(const std::string& chip, simulator::golden::FuzzOptions optio
   fmt::print("{} steps on {} from seed {}: {} differences\n", result.steps, chip, options.seed,
              result.failures.size());
   return result.failures.empty() ? compiler::kExitOk : compiler::kExitInternalError;
+}
+
+struct JudgeRequest {
+  std::string test_case;
+  std::string answer;
+  std::string directory;
+  simulator::JudgeOptions options;
+};
+int judge_answers(const JudgeRequest& request) {
+  if (request.directory.empty()) {
+    if (request.answer.empty()) throw isa::UserError("judge: allowed are TESTCASE ANSWER, or --dir DIR");
+    const auto verdict = simulator::judge_files(request.test_case, request.answer, request.options);
+    std::cout << simulator::verdict_text(verdict);
+    return verdict.accepted ? compiler::kExitOk : compiler::kExitOutOfTolerance;
+  }
+  const auto results = simulator::judge_tree(request.directory, request.options);
+  std::cout << simulator::judge_table(results);
+  const bool passed = std::ranges::all_of(
+      results, [](const auto& result) { return !result.error && result.passed == result.tests; });
+  return passed ? compiler::kExitOk : compiler::kExitOutOfTolerance;
 }
 
 void print_passes() {
@@ -237,6 +258,18 @@ int run(int argc, char** argv) {
       ->capture_default_str();
   node_tests->add_option("--json", node_request.json_file, "write all results as JSON");
   node_tests->callback([&] { code = compiler::node_tests_command(node_request, std::cout); });
+
+  JudgeRequest judge_request;
+  CLI::App* judge = app.add_subcommand("judge", "run an answer on a test case, compare what it must print");
+  judge->add_option("testcase", judge_request.test_case, "testcase.vsm");
+  judge->add_option("answer", judge_request.answer, "answer.vsm");
+  judge->add_option("--dir", judge_request.directory,
+                    "judge a tree of problems: directories with answer.vsm and test cases");
+  judge->add_option("--chip", judge_request.options.chip, "chip of test cases that name none")
+      ->capture_default_str();
+  judge->add_option("--threads", judge_request.options.machine.threads, "of the simulator; 0 = all cores")
+      ->capture_default_str();
+  judge->callback([&] { code = judge_answers(judge_request); });
 
   simulator::golden::FuzzOptions fuzz_options;
   std::string fuzz_chip = "tiny";
