@@ -226,8 +226,8 @@ void separate_initializers(onnx::GraphProto& graph) {
 void bind_inputs(onnx::GraphProto& graph, const ImportOptions& options, const std::string& where) {
   auto& inputs = *graph.mutable_input();
   for (const auto& [name, tensor] : options.bind) {
-    const auto input =
-        std::find_if(inputs.begin(), inputs.end(), [&](const auto& info) { return info.name() == name; });
+    const auto input = std::find_if(inputs.begin(), inputs.end(),
+                                    [&wanted = name](const auto& info) { return info.name() == wanted; });
     if (input == inputs.end()) user_error(where, "--bind {}: the model has no such input", name);
     const auto& type = input->type().tensor_type();
     bool fits =
@@ -289,7 +289,7 @@ class DimensionSetter {
     const std::string name = key.substr(0, colon);
     const std::string axis_text = key.substr(colon + 1);
     const auto input = std::find_if(graph_.mutable_input()->begin(), graph_.mutable_input()->end(),
-                                    [&](const auto& info) { return info.name() == name; });
+                                    [&wanted = name](const auto& info) { return info.name() == wanted; });
     if (input == graph_.mutable_input()->end()) return false;
     auto& dims = *input->mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim();
     const bool is_number =

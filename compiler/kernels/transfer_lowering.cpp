@@ -152,7 +152,6 @@ class Mover {
         stream_at_(stream_at),
         buffer_(context.buffer_values[static_cast<size_t>(buffer)]),
         buffer_at_(buffer_at),
-        count_(count),
         to_chip_(to_chip),
         normalize_(normalize),
         shrink_(normalize ? matrix_form(*normalize).stream_lw : 1),
@@ -388,7 +387,6 @@ class Mover {
   const TileIndex& stream_at_;
   int buffer_;
   const TileIndex& buffer_at_;
-  int64_t count_;
   bool to_chip_;
   std::optional<MatrixPrecision> normalize_;
   int64_t shrink_;  ///< stream numbers per LW of the buffer
