@@ -482,14 +482,14 @@ std::vector<ProblemResult> judge_tree(const std::string& directory, const JudgeO
         result.lines = verdict.lines();
         if (verdict.accepted) {
           ++result.passed;
-        } else if (result.message.empty()) {
-          result.message = fmt::format("{}: {}", test.string(), verdict_text(verdict, 3));
+        } else {
+          result.message += fmt::format("{}: {}", test.string(), verdict_text(verdict, 3));
         }
       } catch (const isa::InternalError&) {
         throw;
       } catch (const isa::Error& problem_error) {
         result.error = true;
-        if (result.message.empty()) result.message = problem_error.what();
+        result.message += fmt::format("{}\n", problem_error.what());
       }
     }
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;

@@ -76,7 +76,7 @@ struct ProblemResult {
   int passed = 0;
   int64_t lines = 0;  ///< the answer's score
   double seconds = 0;
-  std::string message;  ///< of the first test that failed or went wrong
+  std::string message;  ///< of the tests that failed or went wrong
   bool error = false;   ///< a file is wrong
 };
 /// All problems below a directory, in the order of their names. UserError when there are none.
