@@ -142,46 +142,15 @@ Reaction react(AnyMachine& machine, const isa::Program& program) {
   return reaction;
 }
 
-/// One round: a few programs of one statement, or, one time in four, a single program of several, in which
-/// block masks, forwarding and stretches of steps matter and memories are compared at the end.
-class Round {
+/// Both machines, with the same contents.
+class Pair {
  public:
-  Round(const isa::Chip& chip, uint64_t seed)
-      : chip_(chip), seed_(seed), machine_(chip, machine_options(seed)), golden_(chip) {}
-
-  /// The description of what went wrong; empty when nothing did. `steps` is the number of steps run.
-  std::string run(int64_t& steps) {
-    fill_with_edge_values(chip_, seed_, machine_, golden_);
-    const bool stepwise = seed_ % 4 != 0;
-    assembler::RandomOptions options;
-    options.address_window = 32;
-    options.mask_statements = !stepwise;
-    assembler::RandomProgram random(chip_, seed_, options);
-    isa::Program program = random.program(kRoundLength);
-    steps = std::ranges::count_if(program.statements, [](const isa::Statement& statement) {
-      return std::holds_alternative<isa::Step>(statement.kind) ||
-             std::holds_alternative<isa::Mv>(statement.kind);
-    });
-    if (!stepwise) return compare(program);
-    isa::Program so_far;
-    for (isa::Statement& statement : program.statements) {
-      isa::Program one;
-      one.statements.push_back(std::move(statement));
-      const std::string found = compare(one);
-      so_far.statements.push_back(std::move(one.statements[0]));
-      if (!found.empty()) return assembler::print(so_far) + found;
-      if (refused_) break;  // a refused transfer may have done a part
-    }
-    return "";
+  Pair(const isa::Chip& chip, uint64_t seed)
+      : chip_(chip), machine_(chip, machine_options(seed)), golden_(chip) {
+    fill_with_edge_values(chip_, seed, machine_, golden_);
   }
 
- private:
-  static MachineOptions machine_options(uint64_t seed) {
-    MachineOptions options;
-    options.threads = seed % 8 == 1 ? 3 : 1;
-    return options;
-  }
-
+  /// Runs a program on both; says what differs afterwards.
   std::string compare(const isa::Program& program) {
     const Reaction engine = react(machine_, program);
     const Reaction expected = react(golden_, program);
@@ -193,17 +162,42 @@ class Round {
       return fmt::format("engine prints:\n{}\ngolden model prints:\n{}\n", fmt::join(engine.lines, "\n"),
                          fmt::join(expected.lines, "\n"));
     }
-    if (refused_) return "";
-    const std::string found = memory_difference(chip_, machine_, golden_);
-    return found.empty() || program.statements.size() == 1 ? found : assembler::print(program) + found;
+    return refused_ ? "" : memory_difference(chip_, machine_, golden_);
+  }
+  /// Both refused the latest program, which may have done a part before.
+  bool refused() const { return refused_; }
+
+ private:
+  static MachineOptions machine_options(uint64_t seed) {
+    MachineOptions options;
+    options.threads = seed % 8 == 1 ? 3 : 1;
+    return options;
   }
 
   const isa::Chip& chip_;
-  uint64_t seed_;
   Machine machine_;
   GoldenMachine golden_;
   bool refused_ = false;
 };
+
+/// One round: a few programs of one statement, or, one time in four, a single program of several, in which
+/// block masks, forwarding and stretches of steps matter and memories are compared at the end. Returns the
+/// description of what went wrong, empty when nothing did; `steps` is the number of steps run.
+std::string run_round(const isa::Chip& chip, uint64_t seed, int64_t& steps) {
+  const bool stepwise = seed % 4 != 0;
+  assembler::RandomOptions options;
+  options.address_window = 32;
+  options.mask_statements = !stepwise;
+  assembler::RandomProgram random(chip, seed, options);
+  const isa::Program program = random.program(kRoundLength);
+  steps = std::ranges::count_if(program.statements, [](const isa::Statement& statement) {
+    return std::holds_alternative<isa::Step>(statement.kind) ||
+           std::holds_alternative<isa::Mv>(statement.kind);
+  });
+  if (stepwise) return program_difference(chip, seed, program);
+  const std::string found = Pair(chip, seed).compare(program);
+  return found.empty() ? "" : assembler::print(program) + found;
+}
 
 }  // namespace
 
@@ -251,6 +245,18 @@ std::string memory_difference(const isa::Chip& chip, const Machine& machine, con
   return found;
 }
 
+std::string program_difference(const isa::Chip& chip, uint64_t seed, const isa::Program& program) {
+  Pair pair(chip, seed);
+  isa::Program so_far;
+  for (const isa::Statement& statement : program.statements) {
+    const std::string found = pair.compare({.source_name = program.source_name, .statements = {statement}});
+    so_far.statements.push_back(statement);
+    if (!found.empty()) return assembler::print(so_far) + found;
+    if (pair.refused()) break;
+  }
+  return "";
+}
+
 FuzzResult fuzz(const FuzzOptions& options) {
   FuzzResult result;
   std::mutex mutex;
@@ -262,7 +268,7 @@ FuzzResult fuzz(const FuzzOptions& options) {
     while (!stop) {
       const uint64_t seed = options.seed + next++;
       int64_t steps = 0;
-      std::string found = Round(options.chip, seed).run(steps);
+      std::string found = run_round(options.chip, seed, steps);
       const std::lock_guard lock(mutex);
       result.steps += steps;
       if (!found.empty()) result.failures.push_back({seed, std::move(found)});

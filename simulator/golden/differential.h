@@ -31,6 +31,11 @@ void fill_with_edge_values(const isa::Chip& chip, uint64_t seed, Machine& machin
 /// The first place where the memories differ; empty when all agree.
 std::string memory_difference(const isa::Chip& chip, const Machine& machine, const GoldenMachine& golden);
 
+/// Runs `program` on both machines from the contents that `seed` gives, statement by statement, each a
+/// program of its own, and compares all memories after each. Empty when nothing differs; else the statements
+/// up to the one that does, and the difference.
+std::string program_difference(const isa::Chip& chip, uint64_t seed, const isa::Program& program);
+
 struct FuzzOptions {
   isa::Chip chip;
   uint64_t seed = 1;

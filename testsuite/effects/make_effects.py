@@ -367,7 +367,8 @@ test.write()
 # --- block floats (8.5) -------------------------------------------------------------------------------------------
 
 
-def normalize(fmt, block, b=0):
+def normalize(fmt, block, b=0, extended=False):
+    """bfn; extended: bfe, which stores small elements with exponent 0, meaning six less than the block's."""
     parts = [fmt.unpack(x) for x in block]
     emax = max(e for _, e, _ in parts)
     if emax == 0:
@@ -380,14 +381,21 @@ def normalize(fmt, block, b=0):
     result = []
     for s, e, mantissa in parts:
         m = 0
+        field = common
         if e > 0:
             shift = common - e + 1
+            ones = mantissa >> b == (1 << kept) - 1
+            if extended and (common - e > 6 + b or (common - e == 6 + b and not ones)):
+                shift -= 6
+                field = 0
             full = 1 << fmt.m | mantissa
             m, rest = full >> shift, full & ((1 << shift) - 1)
             half = 1 << (shift - 1)
             if rest > half or (rest == half and m & 1):
                 m += 1
-        result.append(fmt.pack(s, common, m))
+        if extended and m == 0:
+            field = 0
+        result.append(fmt.pack(s, field, m))
     return result
 
 
@@ -418,10 +426,13 @@ def moderate(generator, fmt, spread=3):
 for prec in "dfgh":
     fmt = FORMATS[prec]
     width = WIDTHS[prec]
-    for k in [None] + ([6, 7, 8, 9] if prec == "h" else []):
-        name = f"{prec}bfn" + (f"/{k}" if k else "")
-        test = Test(f"alu_{prec}bfn{k or ''}", f"{name}: one exponent for the elements of each block of the MAB.")
-        words = [[join([moderate(test.random, fmt, 12 if prec != "h" else 5) for _ in range(64 // width)], width)
+    forms = [("bfn", None)]
+    if prec == "h":
+        forms += [(operation, k) for operation in ("bfn", "bfe") for k in (6, 7, 8, 9)]
+    for operation, k in forms:
+        name = f"{prec}{operation}" + (f"/{k}" if k else "")
+        test = Test(f"alu_{prec}{operation}{k or ''}", f"{name}: one exponent for the elements of each block of the MAB.")
+        words = [[join([moderate(test.random, fmt, 12 if prec != "h" else 5 if operation == "bfn" else 9) for _ in range(64 // width)], width)
                   for _ in range(8)] for _ in range(PES)]
         words[0][0] = join([fmt.pack(0, fmt.top - 1, (1 << fmt.m) - 1)] * (64 // width), width)  # overflows
         for p in range(PES):
@@ -430,7 +441,7 @@ for prec in "dfgh":
         test.run(f"{name} $lm0v $lr0v", f"{name} $lm8v $lr8v")
         expected = [[] for _ in range(PES)]
         for c in range(8):
-            blocks = [normalize(fmt, block, 9 - k if k else 0) for block in blocks_of(prec, [words[p][c] for p in range(PES)])]
+            blocks = [normalize(fmt, block, 9 - k if k else 0, operation == "bfe") for block in blocks_of(prec, [words[p][c] for p in range(PES)])]
             for p, word in enumerate(words_of(prec, blocks)):
                 expected[p].append(word)
         for p in range(PES):
@@ -914,7 +925,7 @@ pdm = mv_data(test.random, 128)
 for g in range(GROUPS):
     test.preload(g, 0, dram[g])
 test.set("$p0n2", pdm)
-test.run("mvb/n128i01 $p0@2 $lc0", "mvb/n64i02 $d0@3 $lc128", "mvb2/n64i03 $d0 $lc192", "mvb4/n64i04 $d0 $lc256", "nop; wait i04")
+test.run("mvb/n128i01 $p0@2 $lc0", "mvb/n64i02 $d0@3 $lc128", "mvb2/n64i03 $d0 $lc192", "mvb4/n64i04 $d0 $lc256", "mvnop", "nop; wait i04")
 for g, c in CHIP:
     test.expect(f"$lc0n{g}c{c}", pdm)
     test.expect(f"$lc128n{g}c{c}", dram[3][:32])
