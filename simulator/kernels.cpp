@@ -465,17 +465,33 @@ HWY_INLINE V64 half_to_double(VU32h half) {
 }
 
 /// a + b with rounding to odd: the last bit is sticky, so that a later rounding to a shorter format is the
-/// only rounding.
-HWY_INLINE V64 add_to_odd(V64 a, V64 b) {
+/// only rounding. `sum` is a + b.
+HWY_INLINE V64 to_odd(V64 a, V64 b, V64 sum) {
   const D64 d;
   const DU64 du;
-  const V64 sum = hn::Add(a, b);
   const V64 b_part = hn::Sub(sum, a);
   const V64 error = hn::Add(hn::Sub(a, hn::Sub(sum, b_part)), hn::Sub(b, b_part));
   const auto bits = hn::BitCast(du, sum);
   const auto opposite = hn::ShiftRight<63>(hn::Xor(bits, hn::BitCast(du, error)));
   const auto odd = hn::Or(hn::Sub(bits, opposite), hn::Set(du, 1));
   return hn::IfThenElse(hn::Eq(error, hn::Zero(d)), sum, hn::BitCast(d, odd));
+}
+
+/// a[k] + b[k] for a later rounding to floats, or halves (kToHalf), that has to be the only rounding. The
+/// double nearest to a sum may be rounded again unless it lies half way between two results, which is rare;
+/// then it is rounded to odd instead.
+template <bool kToHalf>
+HWY_INLINE void add_for_rounding(const V64 (&a)[2], const V64 (&b)[2], V64 (&sum)[2]) {
+  const DU64 du;
+  constexpr int kDropped = kToHalf ? 43 : 29;
+  const auto dropped = hn::Set(du, (uint64_t{1} << kDropped) - 1);
+  const auto half = hn::Set(du, uint64_t{1} << (kDropped - 1));
+  sum[0] = hn::Add(a[0], b[0]);
+  sum[1] = hn::Add(a[1], b[1]);
+  const auto half_way = hn::Or(hn::Eq(hn::And(hn::BitCast(du, sum[0]), dropped), half),
+                               hn::Eq(hn::And(hn::BitCast(du, sum[1]), dropped), half));
+  if (HWY_LIKELY(hn::AllFalse(du, half_way))) return;
+  for (int k = 0; k < 2; ++k) sum[k] = to_odd(a[k], b[k], sum[k]);
 }
 
 /// Rounds to a float: nearest even at full precision, then overflow to infinity, underflow to +0.
@@ -558,30 +574,94 @@ HWY_INLINE V64 load_factor(const Rows& rows, int lane, int i) {
   }
 }
 
-template <bool kHalf, bool kRound, bool kMul, bool kAdd>
-HWY_INLINE void vector_loop(const RowShape& shape, const Rows& x, const Rows& y, const Rows& z,
-                            const Results& out) {
+/// Rounds two results of a lane pair and stores them: `lane` and `lane` + 1 of the operation.
+template <bool kRound>
+HWY_INLINE void store_pair(const V64 (&value)[2], const Results& out, int lane, int i) {
   const DU32h d;
-  const int step = static_cast<int>(hn::Lanes(d));
+  if constexpr (kRound) {
+    hn::StoreU(hn::Or(hn::ShiftLeft<16>(to_half(value[0])), to_half(value[1])), d, out.word[lane >> 1] + i);
+  } else {
+    hn::StoreU(to_float(value[0]), d, out.word[lane] + i);
+    hn::StoreU(to_float(value[1]), d, out.word[lane + 1] + i);
+  }
+}
+
+template <bool kHalf, bool kRound, bool kMul, bool kAdd>
+HWY_INLINE void vector_loop(int begin, int end, const Rows& x, const Rows& y, const Rows& z,
+                            const Results& out) {
+  const int step = static_cast<int>(hn::Lanes(D64()));
   constexpr int kLanes = kHalf ? 4 : 2;
   for (int lane = 0; lane < kLanes; lane += 2) {
-    for (int i = 0; i < shape.words(); i += step) {
-      V64 sum[2];
+    for (int i = begin; i < end; i += step) {
+      V64 product[2];
       for (int k = 0; k < 2; ++k) {
-        V64 product = load_factor<kHalf>(x, lane + k, i);
+        product[k] = load_factor<kHalf>(x, lane + k, i);
         if constexpr (kMul) {
           const V64 factor = load_factor<kHalf>(y, lane + k, i);
-          product = kHalf ? hn::Mul(product, factor) : truncated_product(split(product), split(factor));
+          product[k] =
+              kHalf ? hn::Mul(product[k], factor) : truncated_product(split(product[k]), split(factor));
         }
-        sum[k] = product;
-        if constexpr (kAdd) sum[k] = add_to_odd(product, load_factor<false>(z, lane + k, i));
       }
-      if constexpr (kRound) {
-        hn::StoreU(hn::Or(hn::ShiftLeft<16>(to_half(sum[0])), to_half(sum[1])), d, out.word[lane >> 1] + i);
+      if constexpr (kAdd) {
+        const V64 addend[2] = {load_factor<false>(z, lane, i), load_factor<false>(z, lane + 1, i)};
+        V64 sum[2];
+        add_for_rounding<kRound>(product, addend, sum);
+        store_pair<kRound>(sum, out, lane, i);
       } else {
-        hn::StoreU(to_float(sum[0]), d, out.word[lane] + i);
-        hn::StoreU(to_float(sum[1]), d, out.word[lane + 1] + i);
+        store_pair<kRound>(product, out, lane, i);
       }
+    }
+  }
+}
+
+/// A piece of a row of floats with zeros for exponent 0. Returns whether an exponent is all ones: such
+/// numbers are no doubles, and the caller has to take another way.
+HWY_INLINE bool flush_floats(const uint32_t* HWY_RESTRICT from, float* HWY_RESTRICT to) {
+  using DI = hn::CappedTag<int32_t, kRowGranule>;
+  const DI d;
+  const hn::Rebind<float, DI> df;
+  auto largest = hn::Zero(d);
+  for (int i = 0; i < kRowGranule; i += static_cast<int>(hn::Lanes(d))) {
+    const auto bits = hn::LoadU(d, reinterpret_cast<const int32_t*>(from) + i);
+    const auto magnitude = hn::And(bits, hn::Set(d, 0x7fffffff));
+    largest = hn::Max(largest, magnitude);
+    const auto number = hn::Gt(magnitude, hn::Set(d, 0x007fffff));
+    hn::StoreU(hn::BitCast(df, hn::IfThenElseZero(number, bits)), df, to + i);
+  }
+  return !hn::AllFalse(d, hn::Gt(largest, hn::Set(d, 0x7f7fffff)));
+}
+
+/// The multiply-add of floats, the most used of the vector operations: as vector_loop, but operands without
+/// infinities become doubles by the machine's own conversion.
+template <bool kRound>
+HWY_INLINE void multiply_add_floats(const RowShape& shape, const Rows& x, const Rows& y, const Rows& z,
+                                    const Results& out) {
+  const D64 d;
+  const DF32h df;
+  alignas(64) float flushed[3][2][kRowGranule];
+  for (int begin = 0; begin < shape.words(); begin += kRowGranule) {
+    bool infinite = false;
+    for (int k = 0; k < 2; ++k) {
+      infinite |= flush_floats(x.word[k] + begin, flushed[0][k]);
+      infinite |= flush_floats(y.word[k] + begin, flushed[1][k]);
+      infinite |= flush_floats(z.word[k] + begin, flushed[2][k]);
+    }
+    if (HWY_UNLIKELY(infinite)) {
+      vector_loop<false, kRound, true, true>(begin, begin + kRowGranule, x, y, z, out);
+      continue;
+    }
+    for (int i = 0; i < kRowGranule; i += static_cast<int>(hn::Lanes(d))) {
+      V64 product[2];
+      V64 addend[2];
+      V64 sum[2];
+      for (int k = 0; k < 2; ++k) {
+        const V64 factor = hn::PromoteTo(d, hn::Load(df, flushed[0][k] + i));
+        const V64 other = hn::PromoteTo(d, hn::Load(df, flushed[1][k] + i));
+        addend[k] = hn::PromoteTo(d, hn::Load(df, flushed[2][k] + i));
+        product[k] = truncated_product(split(factor), split(other));
+      }
+      add_for_rounding<kRound>(product, addend, sum);
+      store_pair<kRound>(sum, out, 0, begin + i);
     }
   }
 }
@@ -590,14 +670,16 @@ template <bool kHalf, bool kRound>
 void vector_mau(const RowShape& shape, const Rows& x, const Rows& y, const Rows& z, const Results& out) {
   const bool mul = y.word[0] != nullptr;
   const bool add = z.word[0] != nullptr;
-  if (mul && add) {
-    vector_loop<kHalf, kRound, true, true>(shape, x, y, z, out);
+  if (!kHalf && mul && add) {
+    multiply_add_floats<kRound>(shape, x, y, z, out);
+  } else if (mul && add) {
+    vector_loop<kHalf, kRound, true, true>(0, shape.words(), x, y, z, out);
   } else if (mul) {
-    vector_loop<kHalf, kRound, true, false>(shape, x, y, z, out);
+    vector_loop<kHalf, kRound, true, false>(0, shape.words(), x, y, z, out);
   } else if (add) {
-    vector_loop<kHalf, kRound, false, true>(shape, x, y, z, out);
+    vector_loop<kHalf, kRound, false, true>(0, shape.words(), x, y, z, out);
   } else {
-    vector_loop<kHalf, kRound, false, false>(shape, x, y, z, out);
+    vector_loop<kHalf, kRound, false, false>(0, shape.words(), x, y, z, out);
   }
 }
 
@@ -713,10 +795,17 @@ uint32_t decode_float(const RowShape& shape, const uint32_t* raw, int row, void*
   return check_floats<1, 4>(shape, &raw);
 }
 
-/// Adds z to y of output word `lane` of PE p (or nothing) and keeps the sum.
-HWY_INLINE V64 add_z(V64 y, const Rows& z, int lane, int i) {
-  if (z.word[0] == nullptr) return y;
-  return add_to_odd(y, load_factor<false>(z, lane, i));
+/// Adds z, if there is one, to the outputs `lane` and `lane` + 1, rounds and stores them.
+template <bool kRound>
+HWY_INLINE void finish_pair(const V64 (&y)[2], const Rows& z, const Results& out, int lane, int i) {
+  if (z.word[0] == nullptr) {
+    store_pair<kRound>(y, out, lane, i);
+    return;
+  }
+  const V64 addend[2] = {load_factor<false>(z, lane, i), load_factor<false>(z, lane + 1, i)};
+  V64 sum[2];
+  add_for_rounding<kRound>(y, addend, sum);
+  store_pair<kRound>(sum, out, lane, i);
 }
 
 template <bool kRound>
@@ -735,21 +824,12 @@ uint32_t matrix_gfloat(const RowShape& shape, const void* decoded, uint32_t, con
     }
     for (int p = 0; p < 4; ++p) {
       const double* row = a + p * 16 * stride + m;
-      V64 y0 = hn::Mul(hn::LoadU(d, row), x[0]);
-      V64 y1 = hn::Mul(hn::LoadU(d, row + 8 * stride), x[0]);
+      V64 y[2] = {hn::Mul(hn::LoadU(d, row), x[0]), hn::Mul(hn::LoadU(d, row + 8 * stride), x[0])};
       for (int j = 1; j < 8; ++j) {
-        y0 = hn::MulAdd(hn::LoadU(d, row + j * stride), x[j], y0);
-        y1 = hn::MulAdd(hn::LoadU(d, row + (8 + j) * stride), x[j], y1);
+        y[0] = hn::MulAdd(hn::LoadU(d, row + j * stride), x[j], y[0]);
+        y[1] = hn::MulAdd(hn::LoadU(d, row + (8 + j) * stride), x[j], y[1]);
       }
-      const int i = p * stride + m;
-      y0 = add_z(y0, z, 0, i);
-      y1 = add_z(y1, z, 1, i);
-      if constexpr (kRound) {
-        hn::StoreU(hn::Or(hn::ShiftLeft<16>(to_half(y0)), to_half(y1)), d32, out.word[0] + i);
-      } else {
-        hn::StoreU(to_float(y0), d32, out.word[0] + i);
-        hn::StoreU(to_float(y1), d32, out.word[1] + i);
-      }
+      finish_pair<kRound>(y, z, out, 0, p * stride + m);
     }
   }
   return kBlockUniform;
@@ -780,15 +860,9 @@ uint32_t matrix_float(const RowShape& shape, const void* decoded, uint32_t, cons
           // Units are one in the last place: 2^(2k-2) = 256 of them.
           sum = hn::MulAdd(hn::Mul(hn::LoadU(d, element + 2 * part), hn::Set(d, 256.0)), x[j].unit, sum);
         }
-        y[w] = add_z(sum, z, w, p * stride + m);
+        y[w] = sum;
       }
-      const int i = p * stride + m;
-      if constexpr (kRound) {
-        hn::StoreU(hn::Or(hn::ShiftLeft<16>(to_half(y[0])), to_half(y[1])), d32, out.word[0] + i);
-      } else {
-        hn::StoreU(to_float(y[0]), d32, out.word[0] + i);
-        hn::StoreU(to_float(y[1]), d32, out.word[1] + i);
-      }
+      finish_pair<kRound>(y, z, out, 0, p * stride + m);
     }
   }
   return kBlockUniform;
@@ -888,19 +962,11 @@ uint32_t matrix_half(const RowShape& shape, const void* decoded, uint32_t matrix
     const DU32h dh;
     for (int m = 0; m < stride; m += static_cast<int>(hn::Lanes(dh))) {
       for (int p = 0; p < 4; ++p) {
-        V64 y[4];
-        for (int k = 0; k < 4; ++k) {
-          y[k] = add_z(half_row_in_double(a + (4 * p + k) * 16 * stride + m, x + m, stride), z, k,
-                       p * stride + m);
-        }
-        const int i = p * stride + m;
         for (int k = 0; k < 4; k += 2) {
-          if constexpr (kRound) {
-            hn::StoreU(hn::Or(hn::ShiftLeft<16>(to_half(y[k])), to_half(y[k + 1])), dh, out.word[k >> 1] + i);
-          } else {
-            hn::StoreU(to_float(y[k]), dh, out.word[k] + i);
-            hn::StoreU(to_float(y[k + 1]), dh, out.word[k + 1] + i);
-          }
+          const float* row = a + (4 * p + k) * 16 * stride + m;
+          const V64 y[2] = {half_row_in_double(row, x + m, stride),
+                            half_row_in_double(row + 16 * stride, x + m, stride)};
+          finish_pair<kRound>(y, z, out, k, p * stride + m);
         }
       }
     }
