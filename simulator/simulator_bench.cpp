@@ -1,10 +1,15 @@
 #include <benchmark/benchmark.h>
 
 #include <string>
+#include <vector>
 
 #include "isa/chip.h"
 #include "isa/program.h"
 #include "simulator/machine.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 /// Steps per second of the engine on the whole mncore2 chip. The argument is the number of threads.
 namespace kodama::simulator {
@@ -158,6 +163,36 @@ void nop(benchmark::State& state) {
   measure(state, Precision::kNone, program);
 }
 
+/// What the host does at best: fused multiply-adds of floats in the first-level cache, one thread.
+constexpr int kNativeCount = 2048;
+#if defined(__x86_64__)
+__attribute__((target("avx2,fma"))) void multiply_add_avx2(const float* x, const float* y, float* z) {
+  for (int i = 0; i < kNativeCount; i += 8) {
+    const __m256 sum =
+        _mm256_fmadd_ps(_mm256_loadu_ps(x + i), _mm256_loadu_ps(y + i), _mm256_loadu_ps(z + i));
+    _mm256_storeu_ps(z + i, sum);
+  }
+}
+#endif
+void multiply_add(const float* x, const float* y, float* z) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return multiply_add_avx2(x, y, z);
+#endif
+  for (int i = 0; i < kNativeCount; ++i) z[i] = __builtin_fmaf(x[i], y[i], z[i]);
+}
+
+void native_float_fma(benchmark::State& state) {
+  std::vector<float> x(kNativeCount, 0.5F), y(kNativeCount, 0.25F), z(kNativeCount, 0.125F);
+  for (auto _ : state) {
+    multiply_add(x.data(), y.data(), z.data());
+    benchmark::DoNotOptimize(z.data());
+    benchmark::ClobberMemory();
+  }
+  state.counters["fma/s"] =
+      benchmark::Counter(static_cast<double>(state.iterations()) * kNativeCount, benchmark::Counter::kIsRate);
+}
+
+BENCHMARK(native_float_fma);
 BENCHMARK(gmfma)->Arg(1)->Arg(2)->UseRealTime();
 BENCHMARK(hmfma)->Arg(1)->Arg(2)->UseRealTime();
 BENCHMARK(fmfma)->Arg(1)->Arg(2)->UseRealTime();
