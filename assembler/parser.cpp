@@ -859,7 +859,7 @@ isa::Program assemble(std::string_view text, const std::string& file_name, const
   return Parser(text, file_name, chip, options).run();
 }
 
-isa::Program assemble_file(const std::string& path, const isa::Chip& chip, const AssembleOptions& options) {
+std::string read_file(const std::string& path) {
   std::string text;
   errno = 0;
   std::ifstream file(path, std::ios::binary);
@@ -871,7 +871,11 @@ isa::Program assemble_file(const std::string& path, const isa::Chip& chip, const
     throw isa::UserError(
         fmt::format("{}: can't be read: {}", path, errno != 0 ? std::strerror(errno) : "input error"));
   }
-  return assemble(text, path, chip, options);
+  return text;
+}
+
+isa::Program assemble_file(const std::string& path, const isa::Chip& chip, const AssembleOptions& options) {
+  return assemble(read_file(path), path, chip, options);
 }
 
 }  // namespace kodama::assembler

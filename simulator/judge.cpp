@@ -5,11 +5,9 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <optional>
 #include <set>
-#include <sstream>
 
 #include "assembler/assembler.h"
 #include "isa/error.h"
@@ -23,8 +21,6 @@ namespace fs = std::filesystem;
 using isa::UserError;
 
 constexpr std::string_view kMarker = "YOUR VSM WILL BE INSERTED HERE";
-/// A file larger than this is no test case.
-constexpr uintmax_t kMaxFileBytes = uintmax_t{1} << 30;
 
 // ---------------------------------------------------------------------------------------------------
 // Element types.
@@ -315,18 +311,6 @@ isa::Program without_debug_statements(isa::Program program, int64_t& dropped) {
   return program;
 }
 
-std::string read_file(const std::string& path) {
-  std::error_code error;
-  const uintmax_t size = fs::file_size(path, error);
-  if (error) throw UserError(fmt::format("{}: can't be read: {}", path, error.message()));
-  if (size > kMaxFileBytes) throw UserError(fmt::format("{}: has {} bytes; allowed are 2^30", path, size));
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  if (!in) throw UserError(path + ": can't be read");
-  return text.str();
-}
-
 /// The long words that one `d get` prints, and how it calls their places.
 struct Printed {
   std::vector<uint64_t> values;
@@ -428,7 +412,7 @@ Verdict judge(std::string_view test_case, const std::string& test_name, std::str
 }
 
 Verdict judge_files(const std::string& test_case, const std::string& answer, const JudgeOptions& options) {
-  return judge(read_file(test_case), test_case, read_file(answer), answer, options);
+  return judge(assembler::read_file(test_case), test_case, assembler::read_file(answer), answer, options);
 }
 
 std::string verdict_text(const Verdict& verdict, size_t max_differences) {

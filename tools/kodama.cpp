@@ -7,6 +7,8 @@
 #include <iostream>
 
 #include "assembler/assembler.h"
+#include "assembler/machine_words.h"
+#include "assembler/program_file.h"
 #include "compiler/driver/compiled_model.h"
 #include "compiler/driver/node_tests.h"
 #include "compiler/driver/package.h"
@@ -73,7 +75,7 @@ void finish_options(const RawOptions& raw, SessionOptions& options) {
 int simulate_program(const std::string& file, const std::string& chip_name, const std::string& dump_file,
                      const simulator::MachineOptions& machine_options) {
   const isa::Chip chip = isa::find_chip(chip_name);
-  const isa::Program program = assembler::assemble_file(file, chip);
+  const isa::Program program = assembler::read_program(file, chip);
   const isa::ProgramCounts counts = isa::count(program);
   simulator::Machine machine(chip, machine_options);
   simulator::RunOptions options;
@@ -108,6 +110,26 @@ int fuzz_simulator(const std::string& chip, simulator::golden::FuzzOptions optio
   fmt::print("{} steps on {} from seed {}: {} differences\n", result.steps, chip, options.seed,
              result.failures.size());
   return result.failures.empty() ? compiler::kExitOk : compiler::kExitInternalError;
+}
+
+struct AssembleRequest {
+  std::string file;
+  std::string output;
+  std::string chip = "mncore2";
+  std::string format = "text";
+  assembler::WordOptions words;
+};
+void assemble_program(const AssembleRequest& request) {
+  const isa::Chip chip = isa::find_chip(request.chip);
+  const isa::Program program = assembler::read_program(request.file, chip);
+  const std::string result = request.format == "words"    ? assembler::to_words(program, request.words)
+                             : request.format == "binary" ? assembler::save_program(program, chip)
+                                                          : assembler::print(program);
+  if (request.output.empty()) {
+    std::cout << result;
+  } else {
+    compiler::write_file_atomically(request.output, result);
+  }
 }
 
 struct JudgeRequest {
@@ -228,21 +250,28 @@ int run(int argc, char** argv) {
     code = simulate_program(sim_request.directory, chip, dump_file, options);
   });
 
-  std::string asm_file;
-  std::string asm_output;
-  std::string asm_chip = "mncore2";
-  CLI::App* assemble = app.add_subcommand("asm", "check a VSM program and print it in normal form");
-  assemble->add_option("program", asm_file, "program.vsm")->required();
-  assemble->add_option("-o,--output", asm_output, "file to write (default: standard output)");
-  assemble->add_option("--chip", asm_chip, "name of a chip, or a chip file")->capture_default_str();
-  assemble->callback([&] {
-    const std::string text = assembler::print(assembler::assemble_file(asm_file, isa::find_chip(asm_chip)));
-    if (asm_output.empty()) {
-      std::cout << text;
-    } else {
-      compiler::write_file_atomically(asm_output, text);
-    }
-  });
+  AssembleRequest asm_request;
+  CLI::App* assemble = app.add_subcommand("asm", "check a VSM program and write it in another form");
+  assemble->add_option("program", asm_request.file, "program.vsm")->required();
+  assemble->add_option("-o,--output", asm_request.output, "file to write (default: standard output)");
+  assemble->add_option("--chip", asm_request.chip, "name of a chip, or a chip file")->capture_default_str();
+  assemble
+      ->add_option("--format", asm_request.format,
+                   "text (normal form), words (the vendor's 'i' lines) or binary (a complete program file)")
+      ->check(CLI::IsMember({"text", "words", "binary"}))
+      ->capture_default_str();
+  assemble->add_flag("--allow-inferred", asm_request.words.allow_inferred,
+                     "words: also fields whose meaning is inferred, not seen");
+  assemble->callback([&] { assemble_program(asm_request); });
+
+  AssembleRequest dis_request;
+  CLI::App* disassemble =
+      app.add_subcommand("dis", "print a program of machine words or a binary program file as VSM");
+  disassemble->add_option("program", dis_request.file, "program file")->required();
+  disassemble->add_option("-o,--output", dis_request.output, "file to write (default: standard output)");
+  disassemble->add_option("--chip", dis_request.chip, "name of a chip, or a chip file")
+      ->capture_default_str();
+  disassemble->callback([&] { assemble_program(dis_request); });
 
   compiler::NodeTestRequest node_request;
   CLI::App* node_tests =

@@ -1,0 +1,844 @@
+#include "assembler/machine_words.h"
+
+#include <algorithm>
+#include <map>
+
+#include "assembler/assembler.h"
+#include "assembler/checks.h"
+#include "isa/error.h"
+
+namespace kodama::assembler {
+namespace {
+
+using isa::Instruction;
+using isa::Opcode;
+using isa::Operand;
+using isa::Precision;
+using isa::Space;
+using isa::Width;
+
+constexpr auto kC = Grade::kCertain;
+constexpr auto kI = Grade::kInferred;
+constexpr auto kU = Grade::kUnknown;
+
+// clang-format off
+constexpr WordField kFields[] = {
+    {"ll.b0", 0, 1, 0, kU},       {"ll.fwd", 1, 1, 0, kC},
+    {"mrc.imr", 2, 5, 0, kC},     {"mrc.wl", 7, 1, 0, kI},
+    {"mrc.en_r", 8, 1, 0, kC},    {"mrc.en_s", 9, 1, 0, kC},    {"mrc.en_t", 10, 1, 0, kI},
+    {"mrc.en_m", 11, 1, 0, kC},   {"mrc.en_n", 12, 1, 0, kI},   {"mrc.en_k", 13, 1, 0, kI},
+    {"mrc.rest", 14, 8, 0, kU},
+    {"trc.we", 22, 1, 0, kC},     {"trc.isel", 23, 2, 0, kC},
+    {"rfc0.we", 25, 1, 0, kC},    {"rfc0.isel", 26, 2, 0, kC},  {"rfc0.waddr", 28, 9, 0, kC},
+    {"rfc0.winc", 37, 8, 0, kC},  {"rfc0.wlen", 45, 2, 1, kC},  {"rfc0.raddr", 47, 9, 0, kC},
+    {"rfc0.rinc", 56, 8, 0, kC},  {"rfc0.rlen", 64, 2, 1, kC},
+    {"rfc1.we", 66, 1, 0, kC},    {"rfc1.isel", 67, 2, 0, kC},  {"rfc1.waddr", 69, 9, 0, kC},
+    {"rfc1.winc", 78, 8, 0, kC},  {"rfc1.wlen", 86, 2, 1, kC},  {"rfc1.raddr", 88, 9, 0, kC},
+    {"rfc1.rinc", 97, 8, 0, kC},  {"rfc1.rlen", 105, 2, 0, kC},
+    {"lm0.we", 107, 1, 0, kC},    {"lm0.isel", 108, 2, 0, kC},  {"lm0.addr", 110, 12, 0, kC},
+    {"lm0.inc", 122, 11, 0, kC},  {"lm0.mod", 133, 4, 0, kI},   {"lm0.len", 137, 2, 0, kC},
+    {"lm1.we", 139, 1, 0, kC},    {"lm1.isel", 140, 2, 0, kC},  {"lm1.addr", 142, 12, 0, kC},
+    {"lm1.inc", 154, 11, 0, kC},  {"lm1.mod", 165, 3, 0, kI},   {"lm1.len", 168, 2, 0, kC},
+    {"mauc.prec", 170, 2, 0, kC}, {"mauc.calc", 172, 1, 0, kC}, {"mauc.matrix", 173, 1, 0, kC},
+    {"mauc.b174", 174, 1, 0, kI}, {"mauc.mwrite", 175, 1, 0, kC}, {"mauc.maddr", 176, 4, 0, kC},
+    {"mauc.half", 180, 1, 0, kC}, {"mauc.mswap", 181, 1, 0, kC},
+    {"mauc.neg0", 182, 1, 0, kC}, {"mauc.neg1", 183, 1, 0, kC}, {"mauc.neg2", 184, 1, 0, kC},
+    {"mauc.cvt0", 185, 1, 0, kI}, {"mauc.cvt1", 186, 1, 0, kC}, {"mauc.cvt2", 187, 1, 0, kI},
+    {"mauc.op", 188, 2, 0, kC},   {"mauc.src0", 190, 3, 7, kC}, {"mauc.src1", 193, 3, 7, kC},
+    {"mauc.src2", 196, 3, 7, kC},
+    {"aluc.prec", 199, 2, 3, kC}, {"aluc.op", 201, 5, 0, kC},   {"aluc.u", 206, 1, 0, kC},
+    {"aluc.cvt0", 207, 1, 0, kC}, {"aluc.cvt1", 208, 1, 0, kI}, {"aluc.src0", 209, 4, 8, kC},
+    {"aluc.src1", 213, 3, 7, kC},
+    {"l1bm.b216", 216, 1, 0, kU}, {"l1bm.op", 217, 4, 0, kC},   {"l1bm.addr", 221, 13, 0, kC},
+    {"l1bm.rest0", 234, 7, 0, kU}, {"l1bm.src", 241, 3, 7, kC}, {"l1bm.rest1", 244, 12, 0, kU},
+    {"l2bm.rest0", 256, 20, 0, kU}, {"l2bm.b276", 276, 2, 3, kU}, {"l2bm.rest1", 278, 5, 0, kU},
+    {"l2bm.darwrite", 283, 1, 0, kI},
+    {"wd", 284, 8, 0, kI},
+};
+// clang-format on
+
+const WordField& field(std::string_view name) {
+  const auto found = std::ranges::find(kFields, name, &WordField::name);
+  isa::check_internal(found != std::end(kFields), "machine words", "no field '{}'", name);
+  return *found;
+}
+
+int get(const MachineWord& word, const WordField& f) {
+  int value = 0;
+  for (int i = 0; i < f.width; ++i)
+    value = value << 1 | static_cast<int>(word[static_cast<size_t>(f.first + i)]);
+  return value;
+}
+void put(MachineWord& word, const WordField& f, int value) {
+  for (int i = 0; i < f.width; ++i)
+    word[static_cast<size_t>(f.first + i)] = (value >> (f.width - 1 - i) & 1) != 0;
+}
+
+// Numbers inside fields.
+
+constexpr int kUnitMau = 0;
+constexpr int kUnitAlu = 1;
+
+/// mauc.src0-2 and l1bm.src.
+constexpr std::pair<Space, int> kSelectors[] = {{Space::kGrf0, 0}, {Space::kGrf1, 1}, {Space::kT, 2},
+                                                {Space::kLm0, 3},  {Space::kLm1, 4},  {Space::kMauf, 5},
+                                                {Space::kAluf, 6}};
+struct AluSource {
+  Space space;
+  int value;
+  Grade grade;
+};
+constexpr AluSource kAluSources[] = {{Space::kGrf0, 0, kC},  {Space::kGrf1, 1, kI}, {Space::kT, 2, kI},
+                                     {Space::kLm0, 3, kC},   {Space::kLm1, 4, kI},  {Space::kMauf, 11, kI},
+                                     {Space::kAluf, 12, kC}, {Space::kLbf, 13, kI}, {Space::kMreadf, 14, kC}};
+struct AluOpcode {
+  Opcode opcode;
+  int value;
+};
+constexpr AluOpcode kAluOpcodes[] = {
+    {Opcode::kPassa, 10}, {Opcode::kRsqrt, 16}, {Opcode::kBfe, 29}, {Opcode::kBfn, 30}, {Opcode::kImm, 31}};
+struct PrecisionCode {
+  Precision precision;
+  int value;
+  Grade grade;
+};
+constexpr PrecisionCode kMauPrecisions[] = {{Precision::kDouble, 0, kC},
+                                            {Precision::kFloat, 1, kC},
+                                            {Precision::kHalf, 2, kC},
+                                            {Precision::kGFloat, 3, kC}};
+/// Long shares its number with double: which letter was written doesn't show, and makes no difference to
+/// passa.
+constexpr PrecisionCode kAluPrecisions[] = {{Precision::kDouble, 0, kC}, {Precision::kFloat, 1, kC},
+                                            {Precision::kHalf, 2, kC},   {Precision::kGFloat, 3, kC},
+                                            {Precision::kLong, 0, kC},   {Precision::kInt, 1, kI},
+                                            {Precision::kShort, 2, kI}};
+constexpr int kL1bmStore = 0b1101;   ///< l1bmm@0 towards L1BM
+constexpr int kL1bmReduce = 0b1111;  ///< l1bmrdfadd
+
+struct MemoryFields {
+  Space space;
+  std::string_view group;
+  bool is_grf;
+};
+constexpr MemoryFields kMemories[] = {{Space::kGrf0, "rfc0", true},
+                                      {Space::kGrf1, "rfc1", true},
+                                      {Space::kLm0, "lm0", false},
+                                      {Space::kLm1, "lm1", false}};
+const MemoryFields* memory_fields(Space space) {
+  const auto found = std::ranges::find(kMemories, space, &MemoryFields::space);
+  return found == std::end(kMemories) ? nullptr : &*found;
+}
+std::string in(const MemoryFields& memory, const char* name) {
+  return fmt::format("{}.{}", memory.group, name);
+}
+
+/// Lengths that were seen: the ports' own.
+Grade length_grade(Space space, Width width) {
+  if (width == Width::kLong) return kC;
+  return width == Width::kDoubleLong && space != Space::kGrf0 ? kC : kI;
+}
+Grade increment_grade(Space space, bool is_write, int increment) {
+  if (increment <= 1) return kC;
+  const bool seen_two = (space == Space::kGrf1 && !is_write) || space == Space::kLm1;
+  return increment == 2 && seen_two ? kC : kI;
+}
+int length_code(Width width) {
+  return width == Width::kWord ? 0 : width == Width::kLong ? 1 : 2;
+}
+
+class Encoder {
+ public:
+  Encoder(const isa::SourceLocation& where, const WordOptions& options) : where_(where), options_(options) {
+    for (const WordField& f : kFields) put(word_, f, f.idle);
+    put(word_, field("ll.fwd"), 1);
+  }
+
+  MachineWord run(const isa::Step& step) {
+    for (const Instruction& instruction : step.instructions) {
+      current_ = &instruction;
+      encode(instruction);
+    }
+    return word_;
+  }
+
+ private:
+  [[noreturn]] void refuse(std::string_view field_name, const std::string& why) const {
+    throw isa::UnsupportedError(
+        fmt::format("{}: '{}' needs the field {} of the machine word, {}; write the program as text or in "
+                    "the binary format",
+                    where_.to_string(), print_instruction(*current_), field_name, why));
+  }
+  void require(Grade grade, std::string_view field_name, const std::string& what) const {
+    if (grade == kC || (grade == kI && options_.allow_inferred)) return;
+    refuse(field_name, grade == kI
+                           ? fmt::format("of which {} is inferred only (--allow-inferred admits it)", what)
+                           : fmt::format("of which {} is not known", what));
+  }
+  void set(std::string_view name, int value, Grade value_grade = kC) {
+    const WordField& f = field(name);
+    // What an idle field holds says nothing new.
+    if (value != f.idle) {
+      require(f.grade, name, "the meaning");
+      require(value_grade, name, fmt::format("the value {}", value));
+    }
+    if (value < 0 || value >= 1 << f.width)
+      refuse(name, fmt::format("which holds 0 to {}; found {}", (1 << f.width) - 1, value));
+    const auto [earlier, is_new] = set_.try_emplace(f.name, value);
+    if (!is_new && earlier->second != value) {
+      refuse(name,
+             fmt::format("in which it clashes with another operand: {} and {}", earlier->second, value));
+    }
+    put(word_, f, value);
+  }
+
+  void encode(const Instruction& i) {
+    switch (isa::info(i.opcode).group) {
+      case isa::IssueGroup::kNoForward:
+        require(kI, "ll.fwd", "the value 0");
+        put(word_, field("ll.fwd"), 0);
+        return;
+      case isa::IssueGroup::kWait:
+        set("wd", i.tag);
+        return;
+      case isa::IssueGroup::kMauCalc:
+      case isa::IssueGroup::kMauMwrite:
+      case isa::IssueGroup::kMauMread:
+        encode_mau(i);
+        return;
+      case isa::IssueGroup::kAlu:
+        encode_alu(i);
+        return;
+      case isa::IssueGroup::kL1bm:
+      case isa::IssueGroup::kL1bmTurnaround:
+        encode_l1bm(i);
+        return;
+      case isa::IssueGroup::kL2bmDarw:
+        set("l2bm.darwrite", 1);
+        return;
+      default:
+        refuse("l2bm.rest0", "of which nothing is known");
+    }
+  }
+
+  void length_and_increment(const Operand& operand, const char* inc, const char* len, bool is_write) {
+    const MemoryFields& memory = *memory_fields(operand.space);
+    const int unit = words(operand.width);
+    if (operand.stride < 0 || operand.stride % unit != 0) {
+      refuse(in(memory, inc),
+             fmt::format("which counts whole operands; found a stride of {} words", operand.stride));
+    }
+    const int increment = operand.stride / unit;
+    set(in(memory, inc), increment, increment_grade(operand.space, is_write, increment));
+    require(length_grade(operand.space, operand.width), in(memory, len), "the value for this length");
+    set(in(memory, len), length_code(operand.width));
+  }
+  void address(const Operand& operand, bool is_write) {
+    const MemoryFields& memory = *memory_fields(operand.space);
+    if (operand.flat)
+      refuse(in(memory, memory.is_grf ? "raddr" : "addr"), "which has no known form for four addresses");
+    if (operand.t_indirect || operand.j >= 0)
+      refuse(in(memory, "mod"), "of which the order of the bits is not known");
+    if (memory.is_grf) {
+      set(in(memory, is_write ? "waddr" : "raddr"), static_cast<int>(operand.base));
+      length_and_increment(operand, is_write ? "winc" : "rinc", is_write ? "wlen" : "rlen", is_write);
+    } else {
+      set(in(memory, "addr"), static_cast<int>(operand.base));
+      length_and_increment(operand, "inc", "len", is_write);
+    }
+  }
+  int selector(const Operand& operand, std::string_view name) {
+    const auto found = std::ranges::find(kSelectors, operand.space, &std::pair<Space, int>::first);
+    if (found == std::end(kSelectors))
+      refuse(name, fmt::format("of which the value for {} is not known", print_operand(operand)));
+    if (memory_fields(operand.space) != nullptr) address(operand, false);
+    return found->second;
+  }
+  template <size_t N>
+  int precision(const PrecisionCode (&codes)[N], Precision wanted, std::string_view name) {
+    const auto found = std::ranges::find(codes, wanted, &PrecisionCode::precision);
+    isa::check_internal(found != std::end(codes), "machine words", "precision of '{}'",
+                        print_instruction(*current_));
+    require(found->grade, name, fmt::format("the value {}", found->value));
+    return found->value;
+  }
+
+  void destinations(const Instruction& i, int unit) {
+    for (const Operand& destination : i.destinations) {
+      switch (destination.space) {
+        case Space::kNoWrite:
+          continue;
+        case Space::kT:
+          set("trc.we", 1);
+          set("trc.isel", unit);
+          mask(destination, "mrc.en_t");
+          continue;
+        case Space::kGrf0:
+        case Space::kGrf1:
+        case Space::kLm0:
+        case Space::kLm1: {
+          const MemoryFields& memory = *memory_fields(destination.space);
+          set(in(memory, "we"), 1);
+          set(in(memory, "isel"), unit);
+          address(destination, true);
+          static constexpr std::pair<Space, const char*> kEnables[] = {{Space::kGrf0, "mrc.en_r"},
+                                                                       {Space::kGrf1, "mrc.en_s"},
+                                                                       {Space::kLm0, "mrc.en_m"},
+                                                                       {Space::kLm1, "mrc.en_n"}};
+          mask(destination,
+               std::ranges::find(kEnables, destination.space, &std::pair<Space, const char*>::first)->second);
+          continue;
+        }
+        default:
+          refuse("mrc.rest",
+                 fmt::format("of which the value for {} is not known", print_operand(destination, true)));
+      }
+    }
+  }
+  void mask(const Operand& destination, std::string_view enable) {
+    const isa::Mask& mask = destination.mask;
+    if (mask.kind == isa::Mask::Kind::kNone) return;
+    set(enable, 1);
+    const bool is_pattern = mask.kind == isa::Mask::Kind::kPattern;
+    const int entry = is_pattern ? 16 + mask.value : mask.value;
+    set("mrc.imr", entry, entry == 24 ? kC : kI);
+    if (mask.double_long) set("mrc.wl", 1);
+  }
+
+  void encode_mau(const Instruction& i) {
+    if (i.zero_flush.kind != isa::Mask::Kind::kNone) refuse("mrc.rest", "of which nothing is known");
+    if (i.round_output) refuse("mauc.b174", "of which the meaning is not known");
+    set("mauc.prec", precision(kMauPrecisions, i.precision, "mauc.prec"));
+    const isa::IssueGroup group = isa::info(i.opcode).group;
+    if (group == isa::IssueGroup::kMauMwrite) {
+      const Operand& target = i.destinations.at(0);
+      set("mauc.mwrite", 1);
+      set("mauc.maddr", static_cast<int>(target.base), target.base % 4 == 0 ? kC : kI);
+      set("mauc.mswap", target.space == Space::kMatX);
+      // 2LW means two rows a cycle.
+      if (i.precision == Precision::kHalf) set("mauc.half", target.width == Width::kDoubleLong);
+      source(i.sources.at(0), 1);
+      return;
+    }
+    if (group == isa::IssueGroup::kMauMread) {
+      const Operand& from = i.sources.at(0);
+      set("mauc.maddr", static_cast<int>(from.base), from.base % 4 == 0 ? kC : kI);
+      set("mauc.mswap", from.space == Space::kMatX, from.space == Space::kMatX ? kI : kC);
+      for (const Operand& destination : i.destinations) {
+        if (destination.space != Space::kNoWrite)
+          refuse("trc.isel", "of which the value for a matrix read is not known");
+      }
+      return;
+    }
+    const bool is_matrix = i.opcode == Opcode::kMmul || i.opcode == Opcode::kMfma;
+    set("mauc.calc", 1);
+    set("mauc.matrix", is_matrix);
+    if (i.half_select != 0)
+      set("mauc.half", i.half_select == 'd', i.half_select == 'u' || is_matrix ? kC : kI);
+    if (is_matrix)
+      set("mauc.mswap", i.sources.at(0).space == Space::kMatY,
+          i.sources.at(0).space == Space::kMatY ? kI : kC);
+    const size_t first = is_matrix ? 1 : 0;
+    switch (i.opcode) {
+      case Opcode::kVfma:
+      case Opcode::kMfma:
+        set("mauc.op", 0);
+        break;
+      case Opcode::kVmul:
+      case Opcode::kMmul:
+        set("mauc.op", 1);
+        break;
+      case Opcode::kVadd:
+        set("mauc.op", 2);
+        break;
+      default:
+        set("mauc.op", 3);
+        break;
+    }
+    source(i.sources.at(first), 0);
+    if (i.opcode == Opcode::kVfma || i.opcode == Opcode::kVmul) source(i.sources.at(1), 1);
+    if (i.opcode == Opcode::kVfma || i.opcode == Opcode::kMfma || i.opcode == Opcode::kVadd)
+      source(i.sources.back(), 2);
+    destinations(i, kUnitMau);
+  }
+  void source(const Operand& operand, int port) {
+    const std::string name = fmt::format("mauc.src{}", port);
+    set(name, selector(operand, name));
+    set(fmt::format("mauc.neg{}", port), operand.negate);
+    const std::string convert = fmt::format("mauc.cvt{}", port);
+    if (operand.extend) refuse(convert, "of which the value for 'e' is not known");
+    set(convert, operand.reduce);
+  }
+
+  void encode_alu(const Instruction& i) {
+    if (i.zero_flush.kind != isa::Mask::Kind::kNone) refuse("mrc.rest", "of which nothing is known");
+    const auto opcode = std::ranges::find(kAluOpcodes, i.opcode, &AluOpcode::opcode);
+    if (opcode == std::end(kAluOpcodes))
+      refuse("aluc.op", "of which the value for this instruction is not known");
+    set("aluc.op", opcode->value);
+    if (i.unsigned_op) set("aluc.u", 1, i.opcode == Opcode::kImm ? kC : kI);
+    if (i.opcode == Opcode::kImm) {
+      payload(static_cast<uint32_t>(i.sources.at(0).base));
+      destinations(i, kUnitAlu);
+      return;
+    }
+    if (i.opcode == Opcode::kPassa && i.precision != Precision::kLong)
+      require(kI, "aluc.op", "the value for this precision");
+    if ((i.opcode == Opcode::kBfn && (i.precision == Precision::kFloat || i.precision == Precision::kHalf)) ||
+        (i.opcode == Opcode::kRsqrt && i.precision == Precision::kHalf)) {
+      require(kI, "aluc.op", "the value for this precision");
+    }
+    set("aluc.prec", precision(kAluPrecisions, i.precision, "aluc.prec"));
+    const Operand& x = i.sources.at(0);
+    const auto from = std::ranges::find(kAluSources, x.space, &AluSource::space);
+    if (from == std::end(kAluSources))
+      refuse("aluc.src0", fmt::format("of which the value for {} is not known", print_operand(x)));
+    set("aluc.src0", from->value, from->grade);
+    if (memory_fields(x.space) != nullptr) address(x, false);
+    if (x.reduce) set("aluc.cvt0", 1);
+    if (i.opcode == Opcode::kBfn || i.opcode == Opcode::kBfe) {
+      const int shift = i.block_bits < 0 ? 0 : 9 - i.block_bits;
+      set("aluc.src1", shift, shift == 0 ? kC : kI);
+    }
+    destinations(i, kUnitAlu);
+  }
+  void payload(uint32_t value) {
+    // 32 bits in fields that an imm has no use for, LM0's among them.
+    set("aluc.prec", static_cast<int>(value >> 30));
+    set("aluc.cvt0", static_cast<int>(value >> 29 & 1));
+    put(word_, field("aluc.cvt1"), static_cast<int>(value >> 28 & 1));
+    set("aluc.src0", static_cast<int>(value >> 24 & 15));
+    set("aluc.src1", static_cast<int>(value >> 21 & 7));
+    set("lm0.we", static_cast<int>(value >> 20 & 1));
+    set("lm0.isel", static_cast<int>(value >> 18 & 3));
+    put(word_, field("lm0.mod"), static_cast<int>(value >> 14 & 15));
+    set("lm0.len", static_cast<int>(value >> 12 & 3));
+    set("lm0.addr", static_cast<int>(value & 0xfff));
+  }
+
+  void encode_l1bm(const Instruction& i) {
+    const bool is_store = i.opcode == Opcode::kL1bmm && isa::is_pe_to_l1bm(i) && i.unit == 0;
+    const bool is_sum = i.opcode == Opcode::kL1bmr && i.precision == Precision::kDouble &&
+                        i.reduce_op == isa::ReduceOp::kFadd;
+    if (!is_store && !is_sum) refuse("l1bm.op", "of which the value for this instruction is not known");
+    const Operand& to = i.destinations.at(0);
+    if (to.space != Space::kL1bm || to.width == Width::kDoubleLong)
+      refuse("l1bm.rest0", "of which the value for this operand is not known");
+    const Operand& from = i.sources.at(0);
+    if (from.extend || from.negate || from.reduce) refuse("l1bm.rest1", "of which nothing is known");
+    set("l1bm.op", is_store ? kL1bmStore : kL1bmReduce);
+    set("l1bm.addr", static_cast<int>(to.base), to.base % 4 == 0 && to.base < 512 ? kC : kI);
+    const int value = selector(from, "l1bm.src");
+    set("l1bm.src", value,
+        from.space == Space::kLm0 || from.space == Space::kLm1 || from.space == Space::kMauf ? kC : kI);
+  }
+
+  const isa::SourceLocation& where_;
+  const WordOptions& options_;
+  MachineWord word_;
+  const Instruction* current_ = nullptr;
+  std::map<std::string_view, int> set_;
+};
+
+class Decoder {
+ public:
+  Decoder(const MachineWord& word, const isa::SourceLocation& where) : word_(word), where_(where) {}
+
+  isa::Statement run() {
+    isa::Statement result;
+    MachineWord without_wait = word_;
+    put(without_wait, field("wd"), 0);
+    if (without_wait == encode_nop()) {
+      result.kind = isa::Nop{1, static_cast<int8_t>(at("wd"))};
+      return result;
+    }
+    isa::Step step;
+    if (at("ll.fwd") == 0) step.instructions.push_back(only(Opcode::kNoForward));
+    if (at("aluc.op") != 0) step.instructions.push_back(alu());
+    if (at("mauc.calc") != 0) step.instructions.push_back(calculation());
+    if (at("mauc.mwrite") != 0) step.instructions.push_back(matrix_write());
+    const bool other_mau = at("mauc.calc") != 0 || at("mauc.mwrite") != 0;
+    if (!other_mau && (at("mauc.prec") != 0 || at("mauc.maddr") != 0 || at("mauc.mswap") != 0))
+      step.instructions.push_back(matrix_read());
+    if (at("l1bm.op") != 0) step.instructions.push_back(transfer());
+    if (at("l2bm.darwrite") != 0) step.instructions.push_back(only(Opcode::kL2bmdarw));
+    // A matrix read of $ly0 in double precision sets no field at all.
+    if (step.instructions.empty()) step.instructions.push_back(matrix_read());
+    if (at("wd") != 0) {
+      Instruction wait = only(Opcode::kWait);
+      wait.tag = static_cast<int8_t>(at("wd"));
+      step.instructions.push_back(wait);
+    }
+    explain_all(step);
+    result.kind = std::move(step);
+    return result;
+  }
+
+ private:
+  int at(std::string_view name) const { return get(word_, field(name)); }
+  [[noreturn]] void fail(std::string_view name) const {
+    const WordField& f = field(name);
+    isa::SourceLocation where = where_;
+    where.column = f.first + 3;  // behind "i "
+    throw isa::UserError(
+        where, fmt::format("field {} (bits {} to {}) holds {}, which no known instruction explains", name,
+                           f.first, f.first + f.width - 1, at(name)));
+  }
+  static Instruction only(Opcode opcode) {
+    Instruction result;
+    result.opcode = opcode;
+    return result;
+  }
+  template <size_t N>
+  Precision precision(const PrecisionCode (&codes)[N], std::string_view name) const {
+    return std::ranges::find(codes, at(name), &PrecisionCode::value)->precision;
+  }
+  Operand memory(Space space, bool is_write) const {
+    const MemoryFields& fields = *memory_fields(space);
+    const auto name = [&](const char* grf, const char* lm) { return in(fields, fields.is_grf ? grf : lm); };
+    Operand result;
+    result.space = space;
+    const std::string len = is_write ? name("wlen", "len") : name("rlen", "len");
+    switch (at(len)) {
+      case 0:
+        result.width = Width::kWord;
+        break;
+      case 1:
+        result.width = Width::kLong;
+        break;
+      case 2:
+        result.width = Width::kDoubleLong;
+        break;
+      default:
+        fail(len);
+    }
+    result.base = at(is_write ? name("waddr", "addr") : name("raddr", "addr"));
+    result.stride = at(is_write ? name("winc", "inc") : name("rinc", "inc")) * words(result.width);
+    return result;
+  }
+  Operand source_of(Space space) const {
+    if (memory_fields(space) != nullptr) return memory(space, false);
+    Operand result;
+    result.space = space;
+    return result;
+  }
+  Operand selected(std::string_view name) const {
+    const auto found = std::ranges::find(kSelectors, at(name), &std::pair<Space, int>::second);
+    if (found == std::end(kSelectors)) fail(name);
+    return source_of(found->first);
+  }
+  Operand mau_source(int port) const {
+    Operand result = selected(fmt::format("mauc.src{}", port));
+    result.negate = at(fmt::format("mauc.neg{}", port)) != 0;
+    result.reduce = at(fmt::format("mauc.cvt{}", port)) != 0;
+    return result;
+  }
+  void mask(Operand& destination, std::string_view enable) const {
+    if (at(enable) == 0) return;
+    const int entry = at("mrc.imr");
+    destination.mask.kind = entry >= 16 ? isa::Mask::Kind::kPattern : isa::Mask::Kind::kRegister;
+    destination.mask.value = static_cast<uint8_t>(entry >= 16 ? entry - 16 : entry);
+    destination.mask.double_long = at("mrc.wl") != 0;
+  }
+  std::vector<Operand> destinations(int unit, bool is_imm) const {
+    std::vector<Operand> result;
+    const auto add = [&](Operand operand, std::string_view enable) {
+      mask(operand, enable);
+      result.push_back(operand);
+    };
+    static constexpr std::pair<Space, std::string_view> kOrder[] = {{Space::kGrf0, "mrc.en_r"},
+                                                                    {Space::kGrf1, "mrc.en_s"},
+                                                                    {Space::kLm0, "mrc.en_m"},
+                                                                    {Space::kLm1, "mrc.en_n"}};
+    for (const auto& [space, enable] : kOrder) {
+      if (space == Space::kLm0 && (is_imm || at("aluc.op") == 31)) continue;  // payload
+      const MemoryFields& fields = *memory_fields(space);
+      if (at(in(fields, "we")) != 0 && at(in(fields, "isel")) == unit) add(memory(space, true), enable);
+    }
+    if (at("trc.we") != 0 && at("trc.isel") == unit) {
+      Operand t;
+      t.space = Space::kT;
+      add(t, "mrc.en_t");
+    }
+    if (result.empty()) {
+      Operand none;
+      none.space = Space::kNoWrite;
+      result.push_back(none);
+    }
+    return result;
+  }
+
+  Instruction alu() const {
+    const auto opcode = std::ranges::find(kAluOpcodes, at("aluc.op"), &AluOpcode::value);
+    if (opcode == std::end(kAluOpcodes)) fail("aluc.op");
+    Instruction result = only(opcode->opcode);
+    result.unsigned_op = at("aluc.u") != 0;
+    if (result.opcode == Opcode::kImm) {
+      Operand value;
+      value.space = Space::kImmediate;
+      value.base = static_cast<int64_t>(
+          static_cast<uint32_t>(at("aluc.prec")) << 30 | static_cast<uint32_t>(at("aluc.cvt0")) << 29 |
+          static_cast<uint32_t>(at("aluc.cvt1")) << 28 | static_cast<uint32_t>(at("aluc.src0")) << 24 |
+          static_cast<uint32_t>(at("aluc.src1")) << 21 | static_cast<uint32_t>(at("lm0.we")) << 20 |
+          static_cast<uint32_t>(at("lm0.isel")) << 18 | static_cast<uint32_t>(at("lm0.mod")) << 14 |
+          static_cast<uint32_t>(at("lm0.len")) << 12 | static_cast<uint32_t>(at("lm0.addr")));
+      result.immediate_kind = isa::ImmediateKind::kUnsigned;
+      result.sources = {value};
+    } else {
+      result.precision = precision(kAluPrecisions, "aluc.prec");
+      if (result.opcode == Opcode::kPassa && result.precision == Precision::kDouble)
+        result.precision = Precision::kLong;
+      const auto from = std::ranges::find(kAluSources, at("aluc.src0"), &AluSource::value);
+      if (from == std::end(kAluSources)) fail("aluc.src0");
+      result.sources = {source_of(from->space)};
+      result.sources[0].reduce = at("aluc.cvt0") != 0;
+      const bool extends = result.opcode == Opcode::kBfe;
+      if (extends || (result.opcode == Opcode::kBfn && at("aluc.src1") != 0)) {
+        if (at("aluc.src1") > 3) fail("aluc.src1");
+        result.block_bits = static_cast<int8_t>(9 - at("aluc.src1"));
+      }
+    }
+    result.destinations = destinations(kUnitAlu, result.opcode == Opcode::kImm);
+    return result;
+  }
+  Operand matrix(bool is_x) const {
+    Operand result;
+    result.space = is_x ? Space::kMatX : Space::kMatY;
+    return result;
+  }
+  Instruction calculation() const {
+    const bool is_matrix = at("mauc.matrix") != 0;
+    static constexpr Opcode kVector[] = {Opcode::kVfma, Opcode::kVmul, Opcode::kVadd, Opcode::kVpassa};
+    const int op = at("mauc.op");
+    if (is_matrix && op > 1) fail("mauc.op");
+    Instruction result = only(!is_matrix ? kVector[op] : op == 0 ? Opcode::kMfma : Opcode::kMmul);
+    result.precision = precision(kMauPrecisions, "mauc.prec");
+    if (isa::info(result.opcode).half_select && result.precision == Precision::kDouble)
+      result.half_select = at("mauc.half") != 0 ? 'd' : 'u';
+    if (is_matrix) result.sources.push_back(matrix(at("mauc.mswap") == 0));
+    result.sources.push_back(mau_source(0));
+    if (!is_matrix && op <= 1) result.sources.push_back(mau_source(1));
+    if (op == 0 || op == 2) result.sources.push_back(mau_source(2));
+    result.destinations = destinations(kUnitMau, false);
+    return result;
+  }
+  Instruction matrix_write() const {
+    Instruction result = only(Opcode::kMwrite);
+    result.precision = precision(kMauPrecisions, "mauc.prec");
+    result.sources = {mau_source(1)};
+    Operand target = matrix(at("mauc.mswap") != 0);
+    target.base = at("mauc.maddr");
+    if (result.precision == Precision::kHalf && at("mauc.half") != 0) target.width = Width::kDoubleLong;
+    result.destinations = {target};
+    return result;
+  }
+  Instruction matrix_read() const {
+    Instruction result = only(Opcode::kMread);
+    result.precision = precision(kMauPrecisions, "mauc.prec");
+    Operand from = matrix(at("mauc.mswap") != 0);
+    from.base = at("mauc.maddr");
+    if (result.precision == Precision::kHalf) from.width = Width::kDoubleLong;
+    Operand none;
+    none.space = Space::kNoWrite;
+    result.sources = {from};
+    result.destinations = {none};
+    return result;
+  }
+  Instruction transfer() const {
+    Instruction result;
+    if (at("l1bm.op") == kL1bmStore) {
+      result.opcode = Opcode::kL1bmm;
+      result.unit = 0;
+    } else if (at("l1bm.op") == kL1bmReduce) {
+      result.opcode = Opcode::kL1bmr;
+      result.precision = Precision::kDouble;
+      result.reduce_op = isa::ReduceOp::kFadd;
+    } else {
+      fail("l1bm.op");
+    }
+    Operand to;
+    to.space = Space::kL1bm;
+    to.base = at("l1bm.addr");
+    result.sources = {selected("l1bm.src")};
+    result.destinations = {to};
+    return result;
+  }
+
+  /// The instructions must need exactly the fields that are set.
+  void explain_all(const isa::Step& step) const {
+    MachineWord again;
+    try {
+      again = encode_step(step, where_, {.allow_inferred = true});
+    } catch (const isa::UnsupportedError& error) {
+      throw isa::UserError(error.what());
+    }
+    for (const WordField& f : kFields) {
+      if (get(again, f) != get(word_, f)) fail(f.name);
+    }
+  }
+
+  const MachineWord& word_;
+  const isa::SourceLocation& where_;
+};
+
+std::string word_text(const MachineWord& word) {
+  std::string text(kWordBits + 3, '0');
+  text[0] = 'i';
+  text[1] = ' ';
+  for (size_t i = 0; i < kWordBits; ++i) text[i + 2] = word[i] ? '1' : '0';
+  text.back() = '\n';
+  return text;
+}
+
+/// The operands' addresses with the loops' counters in.
+isa::Step resolved(isa::Step step, const std::vector<int64_t>& counters) {
+  for (Instruction& instruction : step.instructions) {
+    for (std::vector<Operand>* operands : {&instruction.sources, &instruction.destinations}) {
+      for (Operand& operand : *operands) {
+        operand.base = isa::resolved_base(operand, counters);
+        operand.loop_strides.clear();
+      }
+    }
+  }
+  return step;
+}
+
+}  // namespace
+
+std::vector<WordField> word_fields() {
+  return {std::begin(kFields), std::end(kFields)};
+}
+
+MachineWord encode_nop() {
+  MachineWord word;
+  for (const WordField& f : kFields) put(word, f, f.idle);
+  return word;
+}
+
+MachineWord encode_step(const isa::Step& step, const isa::SourceLocation& where, const WordOptions& options) {
+  return Encoder(where, options).run(step);
+}
+
+isa::Statement decode_word(const MachineWord& word, const isa::SourceLocation& where) {
+  return Decoder(word, where).run();
+}
+
+void to_words(const isa::Program& program, const std::function<void(std::string_view)>& sink,
+              const WordOptions& options) {
+  const std::string nop = word_text(encode_nop());
+  std::vector<int64_t> counters;
+  isa::for_each_executed(program.statements, counters, [&](const isa::Statement& statement, const auto& at) {
+    const isa::SourceLocation where{program.source_name, statement.line, 0};
+    const auto refuse = [&](const char* what) {
+      throw isa::UnsupportedError(fmt::format(
+          "{}: the machine form of {} is not known; write the program as text or in the binary format",
+          where.to_string(), what));
+    };
+    if (const auto* step = std::get_if<isa::Step>(&statement.kind)) {
+      sink(word_text(encode_step(resolved(*step, at), where, options)));
+    } else if (const auto* nops = std::get_if<isa::Nop>(&statement.kind)) {
+      if (nops->wait_tag != 0) {
+        if (!options.allow_inferred) {
+          throw isa::UnsupportedError(
+              fmt::format("{}: 'wait' needs the field wd of the machine word, of which the meaning "
+                          "is inferred only (--allow-inferred admits it); write the program as "
+                          "text or in the binary format",
+                          where.to_string()));
+        }
+        MachineWord word = encode_nop();
+        put(word, field("wd"), nops->wait_tag);
+        sink(word_text(word));
+        return true;
+      }
+      for (int64_t i = 0; i < nops->count; ++i) sink(nop);
+    } else if (std::holds_alternative<isa::Mv>(statement.kind)) {
+      refuse("a transfer");
+    } else if (std::holds_alternative<isa::MaskControl>(statement.kind)) {
+      refuse("a mask statement");
+    } else if (std::holds_alternative<isa::Quit>(statement.kind)) {
+      return false;
+    } else if (!std::holds_alternative<isa::RegionMark>(statement.kind)) {
+      sink(print_statement(statement) + "\n");
+    }
+    return true;
+  });
+}
+
+std::string to_words(const isa::Program& program, const WordOptions& options) {
+  std::string text;
+  to_words(
+      program, [&](std::string_view piece) { text += piece; }, options);
+  return text;
+}
+
+isa::Program from_words(std::string_view text, const std::string& file_name, const isa::Chip& chip) {
+  isa::Program program;
+  program.source_name = file_name;
+  isa::SourceLocation where{file_name, 0, 0};
+  while (!text.empty()) {
+    const size_t length = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, length);
+    text.remove_prefix(std::min(length + 1, text.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    ++where.line;
+    if (line.find_first_not_of(" \t") == std::string_view::npos) continue;
+    if (!line.starts_with("i ")) {
+      if (!line.starts_with("d ") && !line.starts_with("r ")) {
+        throw isa::UserError(
+            isa::SourceLocation{file_name, where.line, 1},
+            "not a line of an assembled program; allowed are 'i' lines with 292 binary digits, 'd get', 'd "
+            "set' and 'r' lines");
+      }
+      // Empty lines in front keep the number of the line right in messages.
+      const std::string padded = std::string(static_cast<size_t>(where.line - 1), '\n') + std::string(line);
+      isa::Program one =
+          where.line <= 1000 ? assemble(padded, file_name, chip) : assemble(line, file_name, chip);
+      for (isa::Statement& statement : one.statements) {
+        statement.line = where.line;
+        program.statements.push_back(std::move(statement));
+      }
+      continue;
+    }
+    const std::string_view digits = line.substr(2);
+    if (digits.size() != kWordBits) {
+      throw isa::UserError(isa::SourceLocation{file_name, where.line, 3},
+                           fmt::format("a machine word of {} characters; allowed are {} binary digits",
+                                       digits.size(), kWordBits));
+    }
+    MachineWord word;
+    for (size_t i = 0; i < kWordBits; ++i) {
+      if (digits[i] != '0' && digits[i] != '1') {
+        throw isa::UserError(isa::SourceLocation{file_name, where.line, static_cast<int>(i) + 3},
+                             "a machine word consists of the digits 0 and 1");
+      }
+      word[i] = digits[i] == '1';
+    }
+    isa::Statement statement = decode_word(word, where);
+    statement.line = where.line;
+    check_statement(statement, chip, where);
+    // Neighbouring nops are one statement.
+    if (const auto* nop = std::get_if<isa::Nop>(&statement.kind);
+        nop != nullptr && nop->wait_tag == 0 && !program.statements.empty()) {
+      auto* before = std::get_if<isa::Nop>(&program.statements.back().kind);
+      if (before != nullptr && before->wait_tag == 0) {
+        ++before->count;
+        continue;
+      }
+    }
+    program.statements.push_back(std::move(statement));
+  }
+  return program;
+}
+
+bool looks_like_words(std::string_view text) {
+  // Debug statements look the same in both forms, so they are passed over.
+  while (!text.empty()) {
+    const size_t length = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, length);
+    text.remove_prefix(std::min(length + 1, text.size()));
+    if (line.starts_with("i 0") || line.starts_with("i 1")) return true;
+    if (!line.empty() && !line.starts_with("d ") && !line.starts_with("r ")) return false;
+  }
+  return false;
+}
+
+}  // namespace kodama::assembler
