@@ -689,19 +689,6 @@ std::string word_text(const MachineWord& word) {
   return text;
 }
 
-/// The operands' addresses with the loops' counters in.
-isa::Step resolved(isa::Step step, const std::vector<int64_t>& counters) {
-  for (Instruction& instruction : step.instructions) {
-    for (std::vector<Operand>* operands : {&instruction.sources, &instruction.destinations}) {
-      for (Operand& operand : *operands) {
-        operand.base = isa::resolved_base(operand, counters);
-        operand.loop_strides.clear();
-      }
-    }
-  }
-  return step;
-}
-
 }  // namespace
 
 std::vector<WordField> word_fields() {
@@ -733,8 +720,9 @@ void to_words(const isa::Program& program, const std::function<void(std::string_
           "{}: the machine form of {} is not known; write the program as text or in the binary format",
           where.to_string(), what));
     };
-    if (const auto* step = std::get_if<isa::Step>(&statement.kind)) {
-      sink(word_text(encode_step(resolved(*step, at), where, options)));
+    if (std::holds_alternative<isa::Step>(statement.kind)) {
+      const isa::Statement step = isa::resolved(statement, at);
+      sink(word_text(encode_step(std::get<isa::Step>(step.kind), where, options)));
     } else if (const auto* nops = std::get_if<isa::Nop>(&statement.kind)) {
       if (nops->wait_tag != 0) {
         if (!options.allow_inferred) {

@@ -30,6 +30,23 @@ void add(const std::vector<Statement>& statements, int64_t times, ProgramCounts&
 
 }  // namespace
 
+Statement resolved(Statement statement, const std::vector<int64_t>& counters) {
+  const auto resolve = [&](Instruction& instruction) {
+    for (std::vector<Operand>* operands : {&instruction.sources, &instruction.destinations}) {
+      for (Operand& operand : *operands) {
+        operand.base = resolved_base(operand, counters);
+        operand.loop_strides.clear();
+      }
+    }
+  };
+  if (auto* step = std::get_if<Step>(&statement.kind)) {
+    for (Instruction& instruction : step->instructions) resolve(instruction);
+  } else if (auto* mv = std::get_if<Mv>(&statement.kind)) {
+    resolve(mv->instruction);
+  }
+  return statement;
+}
+
 ProgramCounts count(const Program& program) {
   ProgramCounts counts;
   add(program.statements, 1, counts);

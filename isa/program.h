@@ -152,4 +152,7 @@ inline int64_t resolved_base(const Operand& operand, const std::vector<int64_t>&
   return base;
 }
 
+/// The statement (no loop) with the counters in its operands' addresses, and without loop strides.
+Statement resolved(Statement statement, const std::vector<int64_t>& counters);
+
 }  // namespace kodama::isa

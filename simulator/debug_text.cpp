@@ -38,42 +38,6 @@ bool is_word_addressed(Space space) {
   return space == Space::kLm0 || space == Space::kLm1 || space == Space::kGrf0 || space == Space::kGrf1;
 }
 
-/// Calls visit(place) for every place that `wanted` selects, in the order n, c, b, m, p.
-template <typename Visit>
-void for_each_place(Space space, const std::array<int16_t, 5>& wanted, const isa::Chip& chip, Visit&& visit) {
-  const std::array<int, 5> counts{chip.groups, chip.l2b_per_group, chip.l1b_per_l2b, chip.mab_per_l1b,
-                                  isa::kPePerMab};
-  const int levels = space_levels(space);
-  std::array<int, 5> begin{};
-  std::array<int, 5> end{1, 1, 1, 1, 1};
-  for (int level = 0; level < levels; ++level) {
-    if (wanted[level] >= counts[level]) {
-      throw isa::UserError(fmt::format("d get / d set of {}: {}{} does not exist; allowed are 0 to {}",
-                                       dump_name(space), "ncbmp"[level], wanted[level], counts[level] - 1));
-    }
-    begin[level] = wanted[level] < 0 ? 0 : wanted[level];
-    end[level] = wanted[level] < 0 ? counts[level] : wanted[level] + 1;
-  }
-  Place place;
-  for (place.group = begin[0]; place.group < end[0]; ++place.group) {
-    for (place.l2b = begin[1]; place.l2b < end[1]; ++place.l2b) {
-      for (place.l1b = begin[2]; place.l1b < end[2]; ++place.l1b) {
-        for (place.mab = begin[3]; place.mab < end[3]; ++place.mab) {
-          for (place.pe = begin[4]; place.pe < end[4]; ++place.pe) visit(place);
-        }
-      }
-    }
-  }
-}
-
-std::string place_text(Space space, const Place& place) {
-  const std::array<int, 5> at{place.group, place.l2b, place.l1b, place.mab, place.pe};
-  std::string text;
-  for (int level = 0; level < space_levels(space); ++level)
-    text += fmt::format("{}{}", "ncbmp"[level], at[level]);
-  return text;
-}
-
 }  // namespace
 
 const char* dump_name(Space space) {
@@ -108,9 +72,54 @@ const char* dump_name(Space space) {
       return "BAR0";
     case Space::kBar1:
       return "BAR1";
+    case Space::kAluf:
+      return "ALUF";
+    case Space::kMauf:
+      return "MAUF";
+    case Space::kLbf:
+      return "LBF";
+    case Space::kMreadf:
+      return "MREADF";
+    case Space::kTurnaround:
+      return "LBI";
     default:
       throw isa::UserError("d get / d set: a memory was expected");
   }
+}
+
+void for_each_place(Space space, const std::array<int16_t, 5>& wanted, const isa::Chip& chip,
+                    const std::function<void(const Place&)>& visit) {
+  const std::array<int, 5> counts{chip.groups, chip.l2b_per_group, chip.l1b_per_l2b, chip.mab_per_l1b,
+                                  isa::kPePerMab};
+  const int levels = space_levels(space);
+  std::array<int, 5> begin{};
+  std::array<int, 5> end{1, 1, 1, 1, 1};
+  for (int level = 0; level < levels; ++level) {
+    if (wanted[level] >= counts[level]) {
+      throw isa::UserError(fmt::format("d get / d set of {}: {}{} does not exist; allowed are 0 to {}",
+                                       dump_name(space), "ncbmp"[level], wanted[level], counts[level] - 1));
+    }
+    begin[level] = wanted[level] < 0 ? 0 : wanted[level];
+    end[level] = wanted[level] < 0 ? counts[level] : wanted[level] + 1;
+  }
+  Place place;
+  for (place.group = begin[0]; place.group < end[0]; ++place.group) {
+    for (place.l2b = begin[1]; place.l2b < end[1]; ++place.l2b) {
+      for (place.l1b = begin[2]; place.l1b < end[2]; ++place.l1b) {
+        for (place.mab = begin[3]; place.mab < end[3]; ++place.mab) {
+          for (place.pe = begin[4]; place.pe < end[4]; ++place.pe) visit(place);
+        }
+      }
+    }
+  }
+}
+
+std::string place_text(Space space, const Place& place) {
+  const std::array<int, 5> at{place.group, place.l2b, place.l1b, place.mab, place.pe};
+  std::string text;
+  for (int level = 0; level < space_levels(space); ++level)
+    text += fmt::format("{}{}", "ncbmp"[level], at[level]);
+  return text;
 }
 
 int64_t space_size(Space space, const isa::Chip& chip) {
@@ -122,7 +131,13 @@ int64_t space_size(Space space, const isa::Chip& chip) {
     case Space::kGrf1:
       return chip.memory.grf_words;
     case Space::kT:
+    case Space::kAluf:
+    case Space::kMauf:
+    case Space::kLbf:
+    case Space::kMreadf:
       return 8;
+    case Space::kTurnaround:
+      return int64_t{isa::kCyclesPerStep} * chip.pe_per_l1b();
     case Space::kOmr:
       return chip.memory.mask_entries * 4;
     case Space::kMatX:
@@ -155,6 +170,7 @@ int space_levels(Space space) {
     case Space::kL2bm:
       return 2;
     case Space::kL1bm:
+    case Space::kTurnaround:
       return 3;
     case Space::kMatX:
     case Space::kMatY:

@@ -19,6 +19,13 @@ using WriteLong = std::function<void(isa::Space, const Place&, int64_t address, 
 /// `(<x>, <y>) (0x…, 0x…)` of type 'f' and so on; type 0 is the untyped form.
 std::string debug_value(uint64_t value, char type);
 
+/// Every place that a debug statement's indices select (-1 = all), in the order n, c, b, m, p. UserError for
+/// an index that does not exist.
+void for_each_place(isa::Space space, const std::array<int16_t, 5>& wanted, const isa::Chip& chip,
+                    const std::function<void(const Place&)>& visit);
+/// "n0c1b2m3p0", as far as the memory has these levels.
+std::string place_text(isa::Space space, const Place& place);
+
 /// All lines of one statement, in order.
 void debug_get(const isa::DebugGet& get, const isa::Chip& chip, const ReadLong& read,
                const std::function<void(const std::string&)>& line);

@@ -169,6 +169,20 @@ uint64_t L1b::read(Space space, int mab, int pe, int64_t address) const {
       const uint32_t* rows = t_ + ((address & 3) * 4 + (address >> 2) * 2) * words_;
       return long_at(rows, rows + words_, lane);
     }
+    case Space::kAluf:
+    case Space::kMauf:
+    case Space::kLbf:
+    case Space::kMreadf: {
+      const size_t which = space == Space::kAluf   ? 0
+                           : space == Space::kMauf ? 1
+                           : space == Space::kLbf  ? 2
+                                                   : 3;
+      const Rows& rows = forward_[which][static_cast<size_t>(address & 3)];
+      const auto first = static_cast<size_t>(address >> 2) * 2;
+      return long_at(rows.word[first], rows.word[first + 1], lane);
+    }
+    case Space::kTurnaround:
+      return turnaround_[address];
     case Space::kOmr:
       return masks_[address * words_ + lane];
     case Space::kBar0:
@@ -273,6 +287,15 @@ int64_t L1b::lane_address(const MicroOperand& operand, int64_t base, int cycle, 
   const int width = isa::words(operand.width);
   if (operand.j >= 0 && lane / shape_.stride <= operand.j) address += width;
   return wrap(address, size_of(operand.space)) & ~int64_t{width - 1};
+}
+
+int64_t L1b::operand_address(const isa::Operand& operand, int mab, int pe, int cycle) const {
+  MicroOperand micro;
+  micro.space = operand.space;
+  micro.width = operand.width;
+  micro.t_indirect = operand.t_indirect;
+  micro.j = operand.j;
+  return lane_address(micro, operand.address(cycle), cycle, pe * shape_.stride + mab);
 }
 
 void L1b::fetch_constant(const MicroOperand& operand, Precision precision, Scratch& scratch,

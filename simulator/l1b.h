@@ -63,6 +63,9 @@ class L1b {
 
   uint64_t* l1bm() { return l1bm_; }
 
+  /// The word address that an operand in a PE memory has in one cycle, with BAR, T and j.
+  int64_t operand_address(const isa::Operand& operand, int mab, int pe, int cycle) const;
+
   static RowShape row_shape(const isa::Chip& chip);
   /// LW of the largest area that one L1BM instruction touches.
   static int64_t window_lw(const isa::Chip& chip);

@@ -67,7 +67,7 @@ class Machine::Impl {
   const isa::Chip& chip() const { return chip_; }
 
   RunStats run(const isa::Program& program, const RunOptions& options) {
-    const std::vector<Node> nodes = decode(program, chip_, *kernels_);
+    std::vector<Node> nodes = decode(program, chip_, *kernels_);  // refuses what can't run
     program_ = &program;
     options_ = &options;
     stats_ = {};
@@ -76,12 +76,32 @@ class Machine::Impl {
     tag_done_.clear();
     for (L1b& l1b : l1bs_) l1b.clear_block_mask();
     Counters counters{};
-    run_global(nodes, 0, counters);
+    if (options.before_statement) {
+      run_one_by_one(program);
+    } else {
+      run_global(nodes, 0, counters);
+    }
     // The program ends when its last transfer does.
     const int64_t end = std::max(now_, *std::max_element(group_free_.begin(), group_free_.end()));
     stats_.wait_cycles += end - now_;
     stats_.cycles = end;
     return stats_;
+  }
+
+  void run_one_by_one(const isa::Program& program) {
+    isa::Program one;
+    one.source_name = program.source_name;
+    program_ = &one;
+    std::vector<int64_t> loop_counters;
+    isa::for_each_executed(program.statements, loop_counters,
+                           [&](const isa::Statement& next, const auto& at) {
+                             one.statements = {isa::resolved(next, at)};
+                             if (!options_->before_statement(one.statements[0])) return false;
+                             Counters counters{};
+                             run_global(decode(one, chip_, *kernels_), 0, counters);
+                             return !std::holds_alternative<isa::Quit>(next.kind);
+                           });
+    program_ = &program;
   }
 
   uint64_t read(Space space, const Place& place, int64_t address) const {
@@ -99,6 +119,11 @@ class Machine::Impl {
         return l1bs_[l2b_number(place) * chip_.l1b_per_l2b + place.l1b].read(space, place.mab, place.pe,
                                                                              address);
     }
+  }
+
+  int64_t operand_address(const isa::Operand& operand, const Place& place, int cycle) const {
+    return l1bs_[l2b_number(place) * chip_.l1b_per_l2b + place.l1b].operand_address(operand, place.mab,
+                                                                                    place.pe, cycle);
   }
 
   void write(Space space, const Place& place, int64_t address, uint64_t value) {
@@ -155,6 +180,16 @@ class Machine::Impl {
     };
     for (const MappedMemory& memory : l2bm_) fill(memory);
     for (const MappedMemory& memory : pdm_) fill(memory);
+    // DRAM is too large to be written; it shows one pattern again and again.
+    PatternFile pattern(size_t{1} << 24);
+    fill(pattern.memory());
+    for (MappedMemory& memory : dram_) memory.show(pattern);
+    for (std::vector<uint32_t>& entries : dar_) {
+      for (uint32_t& entry : entries) {
+        state = state * 6364136223846793005ull + 1442695040888963407ull;
+        entry = static_cast<uint32_t>(state >> 32);
+      }
+    }
   }
 
   // -------------------------------------------------------------------------------------------------
@@ -704,6 +739,10 @@ Machine& Machine::operator=(Machine&&) noexcept = default;
 
 const isa::Chip& Machine::chip() const {
   return impl_->chip();
+}
+
+int64_t Machine::operand_address(const isa::Operand& operand, const Place& place, int cycle) const {
+  return impl_->operand_address(operand, place, cycle);
 }
 
 RunStats Machine::run(const isa::Program& program, const RunOptions& options) {

@@ -59,6 +59,9 @@ struct RunOptions {
   std::function<void(const std::string&)> dump;
   /// Called now and then with the number of steps done.
   std::function<void(int64_t)> progress;
+  /// Called before each executed statement, loops unrolled and the counters in the addresses; false ends the
+  /// run. Memories may be read and written in it. Statements then run one at a time, which is slow.
+  std::function<bool(const isa::Statement&)> before_statement;
 };
 
 class Machine {
@@ -83,9 +86,14 @@ class Machine {
 
   /// One LW of any memory, for debug statements and tests. `address` in the memory's own unit (words for
   /// LM and GRF, even; LW for the others; kT: cycle c's upper LW is c, lower LW 4 + c; matrix registers:
-  /// 4 * row + LW of the PE; kOmr: entry * 4 + cycle, four bits in the low end).
+  /// 4 * row + LW of the PE; kOmr: entry * 4 + cycle, four bits in the low end). The forwarding registers
+  /// (as kT) and the turnaround register can be read only.
   uint64_t read(isa::Space space, const Place& place, int64_t address) const;
   void write(isa::Space space, const Place& place, int64_t address, uint64_t value);
+
+  /// The word address of an operand in a PE memory (without loop strides) in one cycle, with the present
+  /// contents of BAR and T.
+  int64_t operand_address(const isa::Operand& operand, const Place& place, int cycle) const;
 
  private:
   class Impl;

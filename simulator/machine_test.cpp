@@ -195,5 +195,20 @@ TEST(Machine, WholeChipHasItsRealMemory) {
   EXPECT_THROW(machine.read_dram(0, chip.memory.dram_lw - 2, back), isa::UserError);
 }
 
+TEST(Machine, DirtyMemoryIsDirtyEverywhere) {
+  const isa::Chip chip = isa::find_chip("mncore2");
+  Machine machine(chip, {.memory = MachineOptions::Memory::kDirty, .seed = 3});
+  for (const Space space : {Space::kLm0, Space::kGrf1, Space::kL1bm, Space::kL2bm, Space::kPdm, Space::kDram}) {
+    EXPECT_NE(machine.read(space, {3, 1, 7, 15, 3}, 2), machine.read(space, {3, 1, 7, 15, 3}, 4));
+  }
+  EXPECT_NE(machine.read(Space::kDram, {2}, chip.memory.dram_lw - 1), 0U);
+  // What is written stays where it was written.
+  const uint64_t next = machine.read(Space::kDram, {1}, 8);
+  machine.write(Space::kDram, {1}, 7, 42);
+  EXPECT_EQ(machine.read(Space::kDram, {1}, 7), 42U);
+  EXPECT_EQ(machine.read(Space::kDram, {1}, 8), next);
+  EXPECT_NE(machine.read(Space::kDram, {2}, 7), 42U);
+}
+
 }  // namespace
 }  // namespace kodama::simulator

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -9,6 +11,8 @@
 #include "isa/error.h"
 
 namespace kodama::simulator {
+
+class PatternFile;
 
 /// Zero pages of the operating system: address space of any size, memory only where it was written.
 class MappedMemory {
@@ -34,6 +38,10 @@ class MappedMemory {
     return *this;
   }
 
+  /// Makes the contents those of the pattern, repeated; memory is still taken only where something is
+  /// written.
+  inline void show(const PatternFile& pattern);
+
   void* data() const { return data_; }
   uint64_t* longs() const { return static_cast<uint64_t*>(data_); }
   size_t bytes() const { return bytes_; }
@@ -42,5 +50,45 @@ class MappedMemory {
   void* data_ = nullptr;
   size_t bytes_ = 0;
 };
+
+/// Contents that many memories can show without holding them.
+class PatternFile {
+ public:
+  /// A power of two, of a page at least.
+  explicit PatternFile(size_t bytes) : bytes_(bytes), file_(memfd_create("kodama", MFD_CLOEXEC)) {
+    if (file_ < 0 || ftruncate(file_, static_cast<off_t>(bytes)) != 0) fail();
+    memory_ = MappedMemory(bytes);
+    if (mmap(memory_.data(), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file_, 0) == MAP_FAILED)
+      fail();
+  }
+  ~PatternFile() {
+    if (file_ >= 0) close(file_);
+  }
+  PatternFile(const PatternFile&) = delete;
+  PatternFile& operator=(const PatternFile&) = delete;
+
+  const MappedMemory& memory() const { return memory_; }
+  size_t bytes() const { return bytes_; }
+  int file() const { return file_; }
+  [[noreturn]] static void fail() {
+    throw isa::UserError("the host can't provide pseudo-random memory contents");
+  }
+
+ private:
+  size_t bytes_;
+  int file_;
+  MappedMemory memory_;
+};
+
+void MappedMemory::show(const PatternFile& pattern) {
+  for (size_t at = 0; at < bytes_; at += pattern.bytes()) {
+    const size_t length = std::min(pattern.bytes(), bytes_ - at);
+    void* where = static_cast<char*>(data_) + at;
+    if (mmap(where, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, pattern.file(),
+             0) == MAP_FAILED) {
+      PatternFile::fail();
+    }
+  }
+}
 
 }  // namespace kodama::simulator

@@ -1,6 +1,7 @@
 /// The `kodama` command: one thin function per subcommand.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <fstream>
@@ -16,9 +17,11 @@
 #include "compiler/driver/session.h"
 #include "compiler/graph/passes.h"
 #include "isa/chip.h"
+#include "simulator/debugger.h"
 #include "simulator/golden/differential.h"
 #include "simulator/judge.h"
 #include "simulator/machine.h"
+#include "simulator/uninitialized.h"
 
 namespace kodama::tools {
 namespace {
@@ -72,8 +75,17 @@ void finish_options(const RawOptions& raw, SessionOptions& options) {
   options.dump_after.insert(raw.dump_after.begin(), raw.dump_after.end());
 }
 
+int debug_program(const std::string& file, const std::string& chip_name, simulator::DebuggerOptions options) {
+  const isa::Chip chip = isa::find_chip(chip_name);
+  const isa::Program program = assembler::read_program(file, chip);
+  options.source = assembler::read_file(file);
+  options.prompt = isatty(STDIN_FILENO) != 0;
+  simulator::debug_program(program, chip, options, std::cin, std::cout);
+  return compiler::kExitOk;
+}
+
 int simulate_program(const std::string& file, const std::string& chip_name, const std::string& dump_file,
-                     const simulator::MachineOptions& machine_options) {
+                     const simulator::MachineOptions& machine_options, bool check_uninitialized) {
   const isa::Chip chip = isa::find_chip(chip_name);
   const isa::Program program = assembler::read_program(file, chip);
   const isa::ProgramCounts counts = isa::count(program);
@@ -89,12 +101,21 @@ int simulate_program(const std::string& file, const std::string& chip_name, cons
   };
   compiler::ProgressBar bar("running");
   options.progress = [&](int64_t steps) { bar.update(steps, counts.steps, ""); };
+  simulator::InitializationTracker tracker(machine);
+  if (check_uninitialized) {
+    options.before_statement = [&](const isa::Statement& statement) {
+      tracker.before(statement);
+      return true;
+    };
+  }
   const simulator::RunStats stats = machine.run(program, options);
   bar.finish();
   if (!dump_file.empty()) compiler::write_file_atomically(dump_file, dump);
   fmt::print(stderr, "{} steps ({} nop), {} MV transfers, {} cycles ({} waiting)\n", stats.steps, stats.nops,
              stats.mvs, stats.cycles, stats.wait_cycles);
-  return compiler::kExitOk;
+  const std::vector<std::string> reports = tracker.reports();
+  for (const std::string& report : reports) fmt::print(stderr, "{}: {}\n", file, report);
+  return reports.empty() ? compiler::kExitOk : compiler::kExitOutOfTolerance;
 }
 
 int fuzz_simulator(const std::string& chip, simulator::golden::FuzzOptions options) {
@@ -235,6 +256,15 @@ int run(int argc, char** argv) {
   sim->add_option("--memory", memory, "initial contents for a program: zero or dirty")
       ->check(CLI::IsMember({"zero", "dirty"}))
       ->capture_default_str();
+  simulator::DebuggerOptions debugger;
+  debugger.stop_at_start = false;
+  sim->add_flag("--step", debugger.stop_at_start, "debug a program: stop before its first statement");
+  sim->add_option("--break", debugger.breakpoints, "debug a program: stop before a line");
+  sim->add_option("--watch", debugger.watches,
+                  "debug a program: stop when a long word changes, '$lm0n0c0b0m0p0'");
+  bool check_uninitialized = false;
+  sim->add_flag("--check-uninitialized", check_uninitialized,
+                "report reads of memory that a program has not written (slow)");
   add_input_options(*sim, sim_request.common);
   sim->callback([&] {
     if (compiler::is_package(sim_request.directory)) {
@@ -247,7 +277,12 @@ int run(int argc, char** argv) {
                                        : simulator::MachineOptions::Memory::kZero;
     options.seed = sim_request.common.seed;
     const std::string chip = sim_request.common.chip.empty() ? "mncore2" : sim_request.common.chip;
-    code = simulate_program(sim_request.directory, chip, dump_file, options);
+    if (debugger.stop_at_start || !debugger.breakpoints.empty() || !debugger.watches.empty()) {
+      debugger.machine = options;
+      code = debug_program(sim_request.directory, chip, debugger);
+    } else {
+      code = simulate_program(sim_request.directory, chip, dump_file, options, check_uninitialized);
+    }
   });
 
   AssembleRequest asm_request;
