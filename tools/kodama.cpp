@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 
@@ -17,6 +18,7 @@
 #include "compiler/driver/session.h"
 #include "compiler/graph/passes.h"
 #include "isa/chip.h"
+#include "isa/reference.h"
 #include "simulator/debugger.h"
 #include "simulator/golden/differential.h"
 #include "simulator/judge.h"
@@ -347,6 +349,16 @@ int run(int argc, char** argv) {
       ->capture_default_str();
   fuzz->add_option("--jobs", fuzz_options.threads, "rounds at a time")->capture_default_str();
   fuzz->callback([&] { code = fuzz_simulator(fuzz_chip, fuzz_options); });
+
+  std::string reference_directory = "docs/isa";
+  CLI::App* reference =
+      app.add_subcommand("isa", "write the reference of the instruction set as Markdown pages");
+  reference->add_option("-o,--output", reference_directory, "directory to write")->capture_default_str();
+  reference->callback([&] {
+    std::filesystem::create_directories(reference_directory);
+    for (const auto& [name, text] : isa::reference_pages(isa::find_chip("mncore2")))
+      compiler::write_file_atomically(fmt::format("{}/{}", reference_directory, name), text);
+  });
 
   app.add_subcommand("passes", "list passes, kernels and dump points")->callback(print_passes);
   app.add_subcommand("chips", "list the known chips")->callback(print_chips);
