@@ -22,6 +22,8 @@ namespace kodama::assembler {
 struct AssembleOptions {
   /// Check parallel issue rules, alignment and ranges (always on for users; off only to build tests).
   bool check = true;
+  /// Number of the text's first line, for texts that are part of a file.
+  int32_t first_line = 1;
 };
 
 /// Parses and checks a whole file. Throws UserError at the first violation, UnsupportedError for a

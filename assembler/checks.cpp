@@ -587,7 +587,9 @@ struct StatementCheck {
 
   Check operator()(const isa::Step& step) const { return check_step(step, chip); }
   Check operator()(const isa::Nop& nop) const {
-    if (nop.count < 1) return whole(fmt::format("nop/{}: a number of steps is at least 1", nop.count));
+    if (nop.count < 1 || nop.count > isa::kMaxNopCount) {
+      return whole(fmt::format("nop/{}: a number of steps is 1 to {}", nop.count, isa::kMaxNopCount));
+    }
     if (nop.wait_tag < 0 || nop.wait_tag > kMaxTag) {
       return whole(fmt::format("wait tag {:x} is out of range; allowed: 01..3f (hexadecimal)", nop.wait_tag));
     }

@@ -56,6 +56,7 @@ TEST(SyntaxErrors, SayWhereAndWhatIsAllowed) {
       {"linc;; nop", "1:6: expected an instruction, found ';'"},
       {"; nop", "1:1: expected an instruction, found ';'"},
       {"nop/0", "1:1: nop/0: a number of steps is at least 1"},
+      {"nop/4294967297", "1:1: nop/4294967297: a number of steps is 1 to 4294967296"},
       {"nop/x", "1:5: expected a number of steps, found 'x'"},
       {"nop/99999999999999999999", "1:5: the number 99999999999999999999 is too large"},
       {"nop; nop", "1:6: nop is given twice; write nop/N for N steps"},

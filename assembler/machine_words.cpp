@@ -1,7 +1,7 @@
 #include "assembler/machine_words.h"
 
 #include <algorithm>
-#include <map>
+#include <array>
 
 #include "assembler/assembler.h"
 #include "assembler/checks.h"
@@ -17,51 +17,104 @@ using isa::Precision;
 using isa::Space;
 using isa::Width;
 
+/// The text goes to the output in pieces of about this size.
+constexpr size_t kPieceBytes = 1 << 16;
+
 constexpr auto kC = Grade::kCertain;
 constexpr auto kI = Grade::kInferred;
 constexpr auto kU = Grade::kUnknown;
 
+/// The last column of the table.
+constexpr uint32_t seen(std::initializer_list<int> values) {
+  uint32_t set = 0;
+  for (const int value : values) set |= uint32_t{1} << value;
+  return set;
+}
+
 // clang-format off
 constexpr WordField kFields[] = {
-    {"ll.b0", 0, 1, 0, kU},       {"ll.fwd", 1, 1, 0, kC},
-    {"mrc.imr", 2, 5, 0, kC},     {"mrc.wl", 7, 1, 0, kI},
-    {"mrc.en_r", 8, 1, 0, kC},    {"mrc.en_s", 9, 1, 0, kC},    {"mrc.en_t", 10, 1, 0, kI},
-    {"mrc.en_m", 11, 1, 0, kC},   {"mrc.en_n", 12, 1, 0, kI},   {"mrc.en_k", 13, 1, 0, kI},
+    {"ll.b0", 0, 1, 0, kU},
+    {"ll.fwd", 1, 1, 0, kC, seen({1})},  // 0 outside of nop: noforward, inferred
+    {"mrc.imr", 2, 5, 0, kC, seen({24})},
+    {"mrc.wl", 7, 1, 0, kI},
+    {"mrc.en_r", 8, 1, 0, kC}, {"mrc.en_s", 9, 1, 0, kC}, {"mrc.en_t", 10, 1, 0, kI},
+    {"mrc.en_m", 11, 1, 0, kC}, {"mrc.en_n", 12, 1, 0, kI}, {"mrc.en_k", 13, 1, 0, kI},
     {"mrc.rest", 14, 8, 0, kU},
-    {"trc.we", 22, 1, 0, kC},     {"trc.isel", 23, 2, 0, kC},
-    {"rfc0.we", 25, 1, 0, kC},    {"rfc0.isel", 26, 2, 0, kC},  {"rfc0.waddr", 28, 9, 0, kC},
-    {"rfc0.winc", 37, 8, 0, kC},  {"rfc0.wlen", 45, 2, 1, kC},  {"rfc0.raddr", 47, 9, 0, kC},
-    {"rfc0.rinc", 56, 8, 0, kC},  {"rfc0.rlen", 64, 2, 1, kC},
-    {"rfc1.we", 66, 1, 0, kC},    {"rfc1.isel", 67, 2, 0, kC},  {"rfc1.waddr", 69, 9, 0, kC},
-    {"rfc1.winc", 78, 8, 0, kC},  {"rfc1.wlen", 86, 2, 1, kC},  {"rfc1.raddr", 88, 9, 0, kC},
-    {"rfc1.rinc", 97, 8, 0, kC},  {"rfc1.rlen", 105, 2, 0, kC},
-    {"lm0.we", 107, 1, 0, kC},    {"lm0.isel", 108, 2, 0, kC},  {"lm0.addr", 110, 12, 0, kC},
-    {"lm0.inc", 122, 11, 0, kC},  {"lm0.mod", 133, 4, 0, kI},   {"lm0.len", 137, 2, 0, kC},
-    {"lm1.we", 139, 1, 0, kC},    {"lm1.isel", 140, 2, 0, kC},  {"lm1.addr", 142, 12, 0, kC},
-    {"lm1.inc", 154, 11, 0, kC},  {"lm1.mod", 165, 3, 0, kI},   {"lm1.len", 168, 2, 0, kC},
-    {"mauc.prec", 170, 2, 0, kC}, {"mauc.calc", 172, 1, 0, kC}, {"mauc.matrix", 173, 1, 0, kC},
-    {"mauc.b174", 174, 1, 0, kI}, {"mauc.mwrite", 175, 1, 0, kC}, {"mauc.maddr", 176, 4, 0, kC},
-    {"mauc.half", 180, 1, 0, kC}, {"mauc.mswap", 181, 1, 0, kC},
+    {"trc.we", 22, 1, 0, kC},
+    {"trc.isel", 23, 2, 0, kC, seen({0, 1})},
+    {"rfc0.we", 25, 1, 0, kC},
+    {"rfc0.isel", 26, 2, 0, kC, seen({0, 1})},
+    {"rfc0.waddr", 28, 9, 0, kC},
+    {"rfc0.winc", 37, 8, 0, kC, seen({0, 1})},
+    {"rfc0.wlen", 45, 2, 1, kC, seen({1})},
+    {"rfc0.raddr", 47, 9, 0, kC},
+    {"rfc0.rinc", 56, 8, 0, kC, seen({0, 1})},
+    {"rfc0.rlen", 64, 2, 1, kC, seen({1})},
+    {"rfc1.we", 66, 1, 0, kC},
+    {"rfc1.isel", 67, 2, 0, kC, seen({0, 1})},
+    {"rfc1.waddr", 69, 9, 0, kC},
+    {"rfc1.winc", 78, 8, 0, kC, seen({0, 1})},
+    {"rfc1.wlen", 86, 2, 1, kC, seen({1, 2})},
+    {"rfc1.raddr", 88, 9, 0, kC},
+    {"rfc1.rinc", 97, 8, 0, kC, seen({0, 1, 2})},
+    {"rfc1.rlen", 105, 2, 0, kC, seen({1, 2})},
+    {"lm0.we", 107, 1, 0, kC},
+    {"lm0.isel", 108, 2, 0, kC, seen({0, 1})},
+    {"lm0.addr", 110, 12, 0, kC},
+    {"lm0.inc", 122, 11, 0, kC, seen({0, 1})},
+    {"lm0.mod", 133, 4, 0, kI},  // the order of its flags is not known
+    {"lm0.len", 137, 2, 0, kC, seen({1, 2})},
+    {"lm1.we", 139, 1, 0, kC},
+    {"lm1.isel", 140, 2, 0, kC, seen({0, 1})},
+    {"lm1.addr", 142, 12, 0, kC},
+    {"lm1.inc", 154, 11, 0, kC, seen({0, 1, 2})},
+    {"lm1.mod", 165, 3, 0, kI},
+    {"lm1.len", 168, 2, 0, kC, seen({1, 2})},
+    {"mauc.prec", 170, 2, 0, kC},
+    {"mauc.calc", 172, 1, 0, kC},
+    {"mauc.matrix", 173, 1, 0, kC},
+    {"mauc.b174", 174, 1, 0, kI},  // perhaps the suffix r of the opcode: never set
+    {"mauc.mwrite", 175, 1, 0, kC},
+    {"mauc.maddr", 176, 4, 0, kC, seen({0, 4, 8, 12})},
+    {"mauc.half", 180, 1, 0, kC},
+    {"mauc.mswap", 181, 1, 0, kC},
     {"mauc.neg0", 182, 1, 0, kC}, {"mauc.neg1", 183, 1, 0, kC}, {"mauc.neg2", 184, 1, 0, kC},
     {"mauc.cvt0", 185, 1, 0, kI}, {"mauc.cvt1", 186, 1, 0, kC}, {"mauc.cvt2", 187, 1, 0, kI},
-    {"mauc.op", 188, 2, 0, kC},   {"mauc.src0", 190, 3, 7, kC}, {"mauc.src1", 193, 3, 7, kC},
-    {"mauc.src2", 196, 3, 7, kC},
-    {"aluc.prec", 199, 2, 3, kC}, {"aluc.op", 201, 5, 0, kC},   {"aluc.u", 206, 1, 0, kC},
-    {"aluc.cvt0", 207, 1, 0, kC}, {"aluc.cvt1", 208, 1, 0, kI}, {"aluc.src0", 209, 4, 8, kC},
-    {"aluc.src1", 213, 3, 7, kC},
-    {"l1bm.b216", 216, 1, 0, kU}, {"l1bm.op", 217, 4, 0, kC},   {"l1bm.addr", 221, 13, 0, kC},
-    {"l1bm.rest0", 234, 7, 0, kU}, {"l1bm.src", 241, 3, 7, kC}, {"l1bm.rest1", 244, 12, 0, kU},
+    {"mauc.op", 188, 2, 0, kC},
+    {"mauc.src0", 190, 3, 7, kC}, {"mauc.src1", 193, 3, 7, kC}, {"mauc.src2", 196, 3, 7, kC},
+    {"aluc.prec", 199, 2, 3, kC},
+    {"aluc.op", 201, 5, 0, kC, seen({10, 16, 29, 30, 31})},
+    {"aluc.u", 206, 1, 0, kC},
+    {"aluc.cvt0", 207, 1, 0, kC}, {"aluc.cvt1", 208, 1, 0, kI},
+    {"aluc.src0", 209, 4, 8, kC, seen({0, 3, 12, 14})},
+    {"aluc.src1", 213, 3, 7, kC, seen({0})},
+    {"l1bm.b216", 216, 1, 0, kU},
+    {"l1bm.op", 217, 4, 0, kC, seen({13, 15})},
+    {"l1bm.addr", 221, 13, 0, kC},
+    {"l1bm.rest0", 234, 7, 0, kU},
+    {"l1bm.src", 241, 3, 7, kC, seen({3, 4, 5})},
+    {"l1bm.rest1", 244, 12, 0, kU},
     {"l2bm.rest0", 256, 20, 0, kU}, {"l2bm.b276", 276, 2, 3, kU}, {"l2bm.rest1", 278, 5, 0, kU},
     {"l2bm.darwrite", 283, 1, 0, kI},
     {"wd", 284, 8, 0, kI},
 };
 // clang-format on
+constexpr size_t kFieldCount = std::size(kFields);
 
-const WordField& field(std::string_view name) {
-  const auto found = std::ranges::find(kFields, name, &WordField::name);
-  isa::check_internal(found != std::end(kFields), "machine words", "no field '{}'", name);
-  return *found;
-}
+/// A field by its name, found when this file is compiled.
+struct FieldName {
+  consteval FieldName(const char* name) : index(kFieldCount) {
+    for (size_t i = 0; i < kFieldCount; ++i) {
+      if (kFields[i].name == std::string_view(name)) index = i;
+    }
+    if (index == kFieldCount) throw "no such field";
+  }
+  constexpr explicit FieldName(size_t i) : index(i) {}
+  constexpr const WordField& operator*() const { return kFields[index]; }
+  constexpr const WordField* operator->() const { return &kFields[index]; }
+
+  size_t index;
+};
 
 int get(const MachineWord& word, const WordField& f) {
   int value = 0;
@@ -86,17 +139,20 @@ constexpr std::pair<Space, int> kSelectors[] = {{Space::kGrf0, 0}, {Space::kGrf1
 struct AluSource {
   Space space;
   int value;
-  Grade grade;
 };
-constexpr AluSource kAluSources[] = {{Space::kGrf0, 0, kC},  {Space::kGrf1, 1, kI}, {Space::kT, 2, kI},
-                                     {Space::kLm0, 3, kC},   {Space::kLm1, 4, kI},  {Space::kMauf, 11, kI},
-                                     {Space::kAluf, 12, kC}, {Space::kLbf, 13, kI}, {Space::kMreadf, 14, kC}};
+constexpr AluSource kAluSources[] = {{Space::kGrf0, 0},  {Space::kGrf1, 1}, {Space::kT, 2},
+                                     {Space::kLm0, 3},   {Space::kLm1, 4},  {Space::kMauf, 11},
+                                     {Space::kAluf, 12}, {Space::kLbf, 13}, {Space::kMreadf, 14}};
 struct AluOpcode {
   Opcode opcode;
   int value;
 };
-constexpr AluOpcode kAluOpcodes[] = {
-    {Opcode::kPassa, 10}, {Opcode::kRsqrt, 16}, {Opcode::kBfe, 29}, {Opcode::kBfn, 30}, {Opcode::kImm, 31}};
+constexpr int kImmediateOpcode = 31;
+constexpr AluOpcode kAluOpcodes[] = {{Opcode::kPassa, 10},
+                                     {Opcode::kRsqrt, 16},
+                                     {Opcode::kBfe, 29},
+                                     {Opcode::kBfn, 30},
+                                     {Opcode::kImm, kImmediateOpcode}};
 struct PrecisionCode {
   Precision precision;
   int value;
@@ -115,33 +171,83 @@ constexpr PrecisionCode kAluPrecisions[] = {{Precision::kDouble, 0, kC}, {Precis
 constexpr int kL1bmStore = 0b1101;   ///< l1bmm@0 towards L1BM
 constexpr int kL1bmReduce = 0b1111;  ///< l1bmrdfadd
 
+/// The largest L1BM address of which all bits were seen, and what it is a multiple of.
+constexpr int kL1bmAddressSeen = 508;
+constexpr int kL1bmAddressStep = 4;
+
+/// The fields of one PE memory. A GRF has a port to read and one to write; an LM has one for both.
 struct MemoryFields {
   Space space;
-  std::string_view group;
-  bool is_grf;
+  FieldName we, isel, enable;
+  struct Port {
+    FieldName address, increment, length;
+  } read, write;
+  FieldName modifier;  ///< refused with for T-indirect and j addresses
 };
-constexpr MemoryFields kMemories[] = {{Space::kGrf0, "rfc0", true},
-                                      {Space::kGrf1, "rfc1", true},
-                                      {Space::kLm0, "lm0", false},
-                                      {Space::kLm1, "lm1", false}};
+constexpr MemoryFields kMemories[] = {
+    {Space::kGrf0,
+     "rfc0.we",
+     "rfc0.isel",
+     "mrc.en_r",
+     {"rfc0.raddr", "rfc0.rinc", "rfc0.rlen"},
+     {"rfc0.waddr", "rfc0.winc", "rfc0.wlen"},
+     "rfc0.raddr"},
+    {Space::kGrf1,
+     "rfc1.we",
+     "rfc1.isel",
+     "mrc.en_s",
+     {"rfc1.raddr", "rfc1.rinc", "rfc1.rlen"},
+     {"rfc1.waddr", "rfc1.winc", "rfc1.wlen"},
+     "rfc1.raddr"},
+    {Space::kLm0,
+     "lm0.we",
+     "lm0.isel",
+     "mrc.en_m",
+     {"lm0.addr", "lm0.inc", "lm0.len"},
+     {"lm0.addr", "lm0.inc", "lm0.len"},
+     "lm0.mod"},
+    {Space::kLm1,
+     "lm1.we",
+     "lm1.isel",
+     "mrc.en_n",
+     {"lm1.addr", "lm1.inc", "lm1.len"},
+     {"lm1.addr", "lm1.inc", "lm1.len"},
+     "lm1.mod"},
+};
 const MemoryFields* memory_fields(Space space) {
   const auto found = std::ranges::find(kMemories, space, &MemoryFields::space);
   return found == std::end(kMemories) ? nullptr : &*found;
 }
-std::string in(const MemoryFields& memory, const char* name) {
-  return fmt::format("{}.{}", memory.group, name);
+
+/// The inputs of the MAU.
+struct MauInput {
+  FieldName source, negate, convert;
+};
+constexpr MauInput kMauInputs[] = {{"mauc.src0", "mauc.neg0", "mauc.cvt0"},
+                                   {"mauc.src1", "mauc.neg1", "mauc.cvt1"},
+                                   {"mauc.src2", "mauc.neg2", "mauc.cvt2"}};
+
+/// Where the 32 bits of an immediate go, upper bits first: fields that imm has no other use for.
+constexpr FieldName kPayload[] = {"aluc.prec", "aluc.cvt0", "aluc.cvt1", "aluc.src0", "aluc.src1",
+                                  "lm0.we",    "lm0.isel",  "lm0.mod",   "lm0.len",   "lm0.addr"};
+
+/// A matrix read has no bit of its own, only the MAU's precision, the matrix address and mswap. This is
+/// whether a word shows one; where it doesn't, a word with the read is the word without it.
+bool shows_matrix_read(const MachineWord& word) {
+  const auto at = [&](FieldName f) { return get(word, *f); };
+  if (at("mauc.mwrite") != 0) return false;  // which has the same fields
+  if (at("mauc.maddr") != 0) return true;
+  if (at("mauc.mswap") != 0 && at("mauc.matrix") == 0) return true;
+  if (at("mauc.calc") != 0) return false;
+  if (at("mauc.prec") != 0) return true;
+  // A word in which nothing happens, and which is no nop.
+  MachineWord rest = word;
+  put(rest, *FieldName("wd"), 0);
+  MachineWord nothing = encode_nop();
+  put(nothing, *FieldName("ll.fwd"), 1);
+  return rest == nothing;
 }
 
-/// Lengths that were seen: the ports' own.
-Grade length_grade(Space space, Width width) {
-  if (width == Width::kLong) return kC;
-  return width == Width::kDoubleLong && space != Space::kGrf0 ? kC : kI;
-}
-Grade increment_grade(Space space, bool is_write, int increment) {
-  if (increment <= 1) return kC;
-  const bool seen_two = (space == Space::kGrf1 && !is_write) || space == Space::kLm1;
-  return increment == 2 && seen_two ? kC : kI;
-}
 int length_code(Width width) {
   return width == Width::kWord ? 0 : width == Width::kLong ? 1 : 2;
 }
@@ -150,7 +256,7 @@ class Encoder {
  public:
   Encoder(const isa::SourceLocation& where, const WordOptions& options) : where_(where), options_(options) {
     for (const WordField& f : kFields) put(word_, f, f.idle);
-    put(word_, field("ll.fwd"), 1);
+    put(word_, *FieldName("ll.fwd"), 1);
   }
 
   MachineWord run(const isa::Step& step) {
@@ -158,44 +264,56 @@ class Encoder {
       current_ = &instruction;
       encode(instruction);
     }
+    for (const Instruction& instruction : step.instructions) {
+      current_ = &instruction;
+      if (instruction.opcode == Opcode::kMread && !shows_matrix_read(word_)) {
+        refuse("mauc.maddr", "which is the same with and without it here: no field enables a matrix read");
+      }
+    }
     return word_;
   }
 
  private:
-  [[noreturn]] void refuse(std::string_view field_name, const std::string& why) const {
+  [[noreturn]] void refuse(FieldName f, const std::string& why) const {
     throw isa::UnsupportedError(
         fmt::format("{}: '{}' needs the field {} of the machine word, {}; write the program as text or in "
                     "the binary format",
-                    where_.to_string(), print_instruction(*current_), field_name, why));
+                    where_.to_string(), print_instruction(*current_), f->name, why));
   }
-  void require(Grade grade, std::string_view field_name, const std::string& what) const {
+  void require(Grade grade, FieldName f, const std::string& what) const {
     if (grade == kC || (grade == kI && options_.allow_inferred)) return;
-    refuse(field_name, grade == kI
-                           ? fmt::format("of which {} is inferred only (--allow-inferred admits it)", what)
-                           : fmt::format("of which {} is not known", what));
+    refuse(f, grade == kI ? fmt::format("of which {} is inferred only (--allow-inferred admits it)", what)
+                          : fmt::format("of which {} is not known", what));
   }
-  void set(std::string_view name, int value, Grade value_grade = kC) {
-    const WordField& f = field(name);
-    // What an idle field holds says nothing new.
-    if (value != f.idle) {
-      require(f.grade, name, "the meaning");
-      require(value_grade, name, fmt::format("the value {}", value));
+  /// `value_grade` is for what the table can't say: a value that is certain for some instructions only.
+  void set(FieldName f, int value, Grade value_grade = kC) {
+    if (value < 0 || value >= 1 << f->width)
+      refuse(f, fmt::format("which holds 0 to {}; found {}", (1 << f->width) - 1, value));
+    // That a field is idle says nothing new about it, unless only other values were seen in use.
+    if (value != f->idle || f->seen != 0) {
+      if (value != f->idle) require(f->grade, f, "the meaning");
+      const bool is_seen = f->seen == 0 || (value < 32 && (f->seen >> value & 1) != 0);
+      require(is_seen ? value_grade : std::max(value_grade, kI), f, fmt::format("the value {}", value));
     }
-    if (value < 0 || value >= 1 << f.width)
-      refuse(name, fmt::format("which holds 0 to {}; found {}", (1 << f.width) - 1, value));
-    const auto [earlier, is_new] = set_.try_emplace(f.name, value);
-    if (!is_new && earlier->second != value) {
-      refuse(name,
-             fmt::format("in which it clashes with another operand: {} and {}", earlier->second, value));
+    write(f, value);
+  }
+  void write(FieldName f, int value) {
+    Writer& writer = writers_[f.index];
+    if (writer.instruction != nullptr && writer.value != value) {
+      throw isa::UnsupportedError(fmt::format(
+          "{}: '{}' and '{}' need different values of the field {} of the machine word: {} and {}; "
+          "put them into two steps",
+          where_.to_string(), print_instruction(*writer.instruction), print_instruction(*current_), f->name,
+          writer.value, value));
     }
-    put(word_, f, value);
+    writer = {current_, value};
+    put(word_, *f, value);
   }
 
   void encode(const Instruction& i) {
     switch (isa::info(i.opcode).group) {
       case isa::IssueGroup::kNoForward:
-        require(kI, "ll.fwd", "the value 0");
-        put(word_, field("ll.fwd"), 0);
+        set("ll.fwd", 0);
         return;
       case isa::IssueGroup::kWait:
         set("wd", i.tag);
@@ -220,33 +338,26 @@ class Encoder {
     }
   }
 
-  void length_and_increment(const Operand& operand, const char* inc, const char* len, bool is_write) {
-    const MemoryFields& memory = *memory_fields(operand.space);
-    const int unit = words(operand.width);
-    if (operand.stride < 0 || operand.stride % unit != 0) {
-      refuse(in(memory, inc),
-             fmt::format("which counts whole operands; found a stride of {} words", operand.stride));
-    }
-    const int increment = operand.stride / unit;
-    set(in(memory, inc), increment, increment_grade(operand.space, is_write, increment));
-    require(length_grade(operand.space, operand.width), in(memory, len), "the value for this length");
-    set(in(memory, len), length_code(operand.width));
-  }
   void address(const Operand& operand, bool is_write) {
     const MemoryFields& memory = *memory_fields(operand.space);
-    if (operand.flat)
-      refuse(in(memory, memory.is_grf ? "raddr" : "addr"), "which has no known form for four addresses");
+    const MemoryFields::Port& port = is_write ? memory.write : memory.read;
+    if (operand.flat) refuse(port.address, "which has no known form for four addresses");
     if (operand.t_indirect || operand.j >= 0)
-      refuse(in(memory, "mod"), "of which the order of the bits is not known");
-    if (memory.is_grf) {
-      set(in(memory, is_write ? "waddr" : "raddr"), static_cast<int>(operand.base));
-      length_and_increment(operand, is_write ? "winc" : "rinc", is_write ? "wlen" : "rlen", is_write);
-    } else {
-      set(in(memory, "addr"), static_cast<int>(operand.base));
-      length_and_increment(operand, "inc", "len", is_write);
+      refuse(memory.modifier, "of which the order of the bits is not known");
+    if (operand.base < 0 || operand.base >= 1 << port.address->width) {
+      refuse(port.address,
+             fmt::format("which holds 0 to {}; found {}", (1 << port.address->width) - 1, operand.base));
     }
+    const int unit = words(operand.width);
+    if (operand.stride < 0 || operand.stride % unit != 0) {
+      refuse(port.increment,
+             fmt::format("which counts whole operands; found a stride of {} words", operand.stride));
+    }
+    set(port.address, static_cast<int>(operand.base));
+    set(port.increment, operand.stride / unit);
+    set(port.length, length_code(operand.width));
   }
-  int selector(const Operand& operand, std::string_view name) {
+  int selector(const Operand& operand, FieldName name) {
     const auto found = std::ranges::find(kSelectors, operand.space, &std::pair<Space, int>::first);
     if (found == std::end(kSelectors))
       refuse(name, fmt::format("of which the value for {} is not known", print_operand(operand)));
@@ -254,7 +365,7 @@ class Encoder {
     return found->second;
   }
   template <size_t N>
-  int precision(const PrecisionCode (&codes)[N], Precision wanted, std::string_view name) {
+  int precision(const PrecisionCode (&codes)[N], Precision wanted, FieldName name) {
     const auto found = std::ranges::find(codes, wanted, &PrecisionCode::precision);
     isa::check_internal(found != std::end(codes), "machine words", "precision of '{}'",
                         print_instruction(*current_));
@@ -277,15 +388,10 @@ class Encoder {
         case Space::kLm0:
         case Space::kLm1: {
           const MemoryFields& memory = *memory_fields(destination.space);
-          set(in(memory, "we"), 1);
-          set(in(memory, "isel"), unit);
+          set(memory.we, 1);
+          set(memory.isel, unit);
           address(destination, true);
-          static constexpr std::pair<Space, const char*> kEnables[] = {{Space::kGrf0, "mrc.en_r"},
-                                                                       {Space::kGrf1, "mrc.en_s"},
-                                                                       {Space::kLm0, "mrc.en_m"},
-                                                                       {Space::kLm1, "mrc.en_n"}};
-          mask(destination,
-               std::ranges::find(kEnables, destination.space, &std::pair<Space, const char*>::first)->second);
+          mask(destination, memory.enable);
           continue;
         }
         default:
@@ -294,13 +400,13 @@ class Encoder {
       }
     }
   }
-  void mask(const Operand& destination, std::string_view enable) {
+  void mask(const Operand& destination, FieldName enable) {
     const isa::Mask& mask = destination.mask;
     if (mask.kind == isa::Mask::Kind::kNone) return;
     set(enable, 1);
     const bool is_pattern = mask.kind == isa::Mask::Kind::kPattern;
     const int entry = is_pattern ? 16 + mask.value : mask.value;
-    set("mrc.imr", entry, entry == 24 ? kC : kI);
+    set("mrc.imr", entry);
     if (mask.double_long) set("mrc.wl", 1);
   }
 
@@ -312,7 +418,7 @@ class Encoder {
     if (group == isa::IssueGroup::kMauMwrite) {
       const Operand& target = i.destinations.at(0);
       set("mauc.mwrite", 1);
-      set("mauc.maddr", static_cast<int>(target.base), target.base % 4 == 0 ? kC : kI);
+      set("mauc.maddr", static_cast<int>(target.base));
       set("mauc.mswap", target.space == Space::kMatX);
       // 2LW means two rows a cycle.
       if (i.precision == Precision::kHalf) set("mauc.half", target.width == Width::kDoubleLong);
@@ -321,7 +427,7 @@ class Encoder {
     }
     if (group == isa::IssueGroup::kMauMread) {
       const Operand& from = i.sources.at(0);
-      set("mauc.maddr", static_cast<int>(from.base), from.base % 4 == 0 ? kC : kI);
+      set("mauc.maddr", static_cast<int>(from.base));
       set("mauc.mswap", from.space == Space::kMatX, from.space == Space::kMatX ? kI : kC);
       for (const Operand& destination : i.destinations) {
         if (destination.space != Space::kNoWrite)
@@ -360,13 +466,12 @@ class Encoder {
       source(i.sources.back(), 2);
     destinations(i, kUnitMau);
   }
-  void source(const Operand& operand, int port) {
-    const std::string name = fmt::format("mauc.src{}", port);
-    set(name, selector(operand, name));
-    set(fmt::format("mauc.neg{}", port), operand.negate);
-    const std::string convert = fmt::format("mauc.cvt{}", port);
-    if (operand.extend) refuse(convert, "of which the value for 'e' is not known");
-    set(convert, operand.reduce);
+  void source(const Operand& operand, size_t input) {
+    const MauInput& fields = kMauInputs[input];
+    set(fields.source, selector(operand, fields.source));
+    set(fields.negate, operand.negate ? 1 : 0);
+    if (operand.extend) refuse(fields.convert, "of which the value for 'e' is not known");
+    set(fields.convert, operand.reduce ? 1 : 0);
   }
 
   void encode_alu(const Instruction& i) {
@@ -392,27 +497,20 @@ class Encoder {
     const auto from = std::ranges::find(kAluSources, x.space, &AluSource::space);
     if (from == std::end(kAluSources))
       refuse("aluc.src0", fmt::format("of which the value for {} is not known", print_operand(x)));
-    set("aluc.src0", from->value, from->grade);
+    set("aluc.src0", from->value);
     if (memory_fields(x.space) != nullptr) address(x, false);
     if (x.reduce) set("aluc.cvt0", 1);
     if (i.opcode == Opcode::kBfn || i.opcode == Opcode::kBfe) {
-      const int shift = i.block_bits < 0 ? 0 : 9 - i.block_bits;
-      set("aluc.src1", shift, shift == 0 ? kC : kI);
+      set("aluc.src1", i.block_bits < 0 ? 0 : 9 - i.block_bits);
     }
     destinations(i, kUnitAlu);
   }
   void payload(uint32_t value) {
-    // 32 bits in fields that an imm has no use for, LM0's among them.
-    set("aluc.prec", static_cast<int>(value >> 30));
-    set("aluc.cvt0", static_cast<int>(value >> 29 & 1));
-    put(word_, field("aluc.cvt1"), static_cast<int>(value >> 28 & 1));
-    set("aluc.src0", static_cast<int>(value >> 24 & 15));
-    set("aluc.src1", static_cast<int>(value >> 21 & 7));
-    set("lm0.we", static_cast<int>(value >> 20 & 1));
-    set("lm0.isel", static_cast<int>(value >> 18 & 3));
-    put(word_, field("lm0.mod"), static_cast<int>(value >> 14 & 15));
-    set("lm0.len", static_cast<int>(value >> 12 & 3));
-    set("lm0.addr", static_cast<int>(value & 0xfff));
+    int shift = 32;
+    for (const FieldName f : kPayload) {
+      shift -= f->width;
+      write(f, static_cast<int>(value >> shift & ((uint32_t{1} << f->width) - 1)));
+    }
   }
 
   void encode_l1bm(const Instruction& i) {
@@ -426,17 +524,22 @@ class Encoder {
     const Operand& from = i.sources.at(0);
     if (from.extend || from.negate || from.reduce) refuse("l1bm.rest1", "of which nothing is known");
     set("l1bm.op", is_store ? kL1bmStore : kL1bmReduce);
-    set("l1bm.addr", static_cast<int>(to.base), to.base % 4 == 0 && to.base < 512 ? kC : kI);
-    const int value = selector(from, "l1bm.src");
-    set("l1bm.src", value,
-        from.space == Space::kLm0 || from.space == Space::kLm1 || from.space == Space::kMauf ? kC : kI);
+    const bool is_seen = to.base % kL1bmAddressStep == 0 && to.base <= kL1bmAddressSeen;
+    set("l1bm.addr", static_cast<int>(to.base), is_seen ? kC : kI);
+    set("l1bm.src", selector(from, "l1bm.src"));
   }
+
+  /// Which instruction set a field, for messages about clashes.
+  struct Writer {
+    const Instruction* instruction = nullptr;
+    int value = 0;
+  };
 
   const isa::SourceLocation& where_;
   const WordOptions& options_;
   MachineWord word_;
   const Instruction* current_ = nullptr;
-  std::map<std::string_view, int> set_;
+  std::array<Writer, kFieldCount> writers_{};
 };
 
 class Decoder {
@@ -446,7 +549,7 @@ class Decoder {
   isa::Statement run() {
     isa::Statement result;
     MachineWord without_wait = word_;
-    put(without_wait, field("wd"), 0);
+    put(without_wait, *FieldName("wd"), 0);
     if (without_wait == encode_nop()) {
       result.kind = isa::Nop{1, static_cast<int8_t>(at("wd"))};
       return result;
@@ -456,13 +559,9 @@ class Decoder {
     if (at("aluc.op") != 0) step.instructions.push_back(alu());
     if (at("mauc.calc") != 0) step.instructions.push_back(calculation());
     if (at("mauc.mwrite") != 0) step.instructions.push_back(matrix_write());
-    const bool other_mau = at("mauc.calc") != 0 || at("mauc.mwrite") != 0;
-    if (!other_mau && (at("mauc.prec") != 0 || at("mauc.maddr") != 0 || at("mauc.mswap") != 0))
-      step.instructions.push_back(matrix_read());
+    if (shows_matrix_read(word_)) step.instructions.push_back(matrix_read());
     if (at("l1bm.op") != 0) step.instructions.push_back(transfer());
     if (at("l2bm.darwrite") != 0) step.instructions.push_back(only(Opcode::kL2bmdarw));
-    // A matrix read of $ly0 in double precision sets no field at all.
-    if (step.instructions.empty()) step.instructions.push_back(matrix_read());
     if (at("wd") != 0) {
       Instruction wait = only(Opcode::kWait);
       wait.tag = static_cast<int8_t>(at("wd"));
@@ -474,13 +573,13 @@ class Decoder {
   }
 
  private:
-  int at(std::string_view name) const { return get(word_, field(name)); }
-  [[noreturn]] void fail(std::string_view name) const {
-    const WordField& f = field(name);
+  int at(FieldName f) const { return get(word_, *f); }
+  [[noreturn]] void fail(FieldName name) const {
+    const WordField& f = *name;
     isa::SourceLocation where = where_;
     where.column = f.first + 3;  // behind "i "
     throw isa::UserError(
-        where, fmt::format("field {} (bits {} to {}) holds {}, which no known instruction explains", name,
+        where, fmt::format("field {} (bits {} to {}) holds {}, which no known instruction explains", f.name,
                            f.first, f.first + f.width - 1, at(name)));
   }
   static Instruction only(Opcode opcode) {
@@ -489,16 +588,15 @@ class Decoder {
     return result;
   }
   template <size_t N>
-  Precision precision(const PrecisionCode (&codes)[N], std::string_view name) const {
+  Precision precision(const PrecisionCode (&codes)[N], FieldName name) const {
     return std::ranges::find(codes, at(name), &PrecisionCode::value)->precision;
   }
   Operand memory(Space space, bool is_write) const {
     const MemoryFields& fields = *memory_fields(space);
-    const auto name = [&](const char* grf, const char* lm) { return in(fields, fields.is_grf ? grf : lm); };
+    const MemoryFields::Port& port = is_write ? fields.write : fields.read;
     Operand result;
     result.space = space;
-    const std::string len = is_write ? name("wlen", "len") : name("rlen", "len");
-    switch (at(len)) {
+    switch (at(port.length)) {
       case 0:
         result.width = Width::kWord;
         break;
@@ -509,10 +607,10 @@ class Decoder {
         result.width = Width::kDoubleLong;
         break;
       default:
-        fail(len);
+        fail(port.length);
     }
-    result.base = at(is_write ? name("waddr", "addr") : name("raddr", "addr"));
-    result.stride = at(is_write ? name("winc", "inc") : name("rinc", "inc")) * words(result.width);
+    result.base = at(port.address);
+    result.stride = at(port.increment) * words(result.width);
     return result;
   }
   Operand source_of(Space space) const {
@@ -521,38 +619,35 @@ class Decoder {
     result.space = space;
     return result;
   }
-  Operand selected(std::string_view name) const {
+  Operand selected(FieldName name) const {
     const auto found = std::ranges::find(kSelectors, at(name), &std::pair<Space, int>::second);
     if (found == std::end(kSelectors)) fail(name);
     return source_of(found->first);
   }
-  Operand mau_source(int port) const {
-    Operand result = selected(fmt::format("mauc.src{}", port));
-    result.negate = at(fmt::format("mauc.neg{}", port)) != 0;
-    result.reduce = at(fmt::format("mauc.cvt{}", port)) != 0;
+  Operand mau_source(size_t input) const {
+    const MauInput& fields = kMauInputs[input];
+    Operand result = selected(fields.source);
+    result.negate = at(fields.negate) != 0;
+    result.reduce = at(fields.convert) != 0;
     return result;
   }
-  void mask(Operand& destination, std::string_view enable) const {
+  void mask(Operand& destination, FieldName enable) const {
     if (at(enable) == 0) return;
     const int entry = at("mrc.imr");
     destination.mask.kind = entry >= 16 ? isa::Mask::Kind::kPattern : isa::Mask::Kind::kRegister;
     destination.mask.value = static_cast<uint8_t>(entry >= 16 ? entry - 16 : entry);
     destination.mask.double_long = at("mrc.wl") != 0;
   }
-  std::vector<Operand> destinations(int unit, bool is_imm) const {
+  std::vector<Operand> destinations(int unit) const {
     std::vector<Operand> result;
-    const auto add = [&](Operand operand, std::string_view enable) {
+    const auto add = [&](Operand operand, FieldName enable) {
       mask(operand, enable);
       result.push_back(operand);
     };
-    static constexpr std::pair<Space, std::string_view> kOrder[] = {{Space::kGrf0, "mrc.en_r"},
-                                                                    {Space::kGrf1, "mrc.en_s"},
-                                                                    {Space::kLm0, "mrc.en_m"},
-                                                                    {Space::kLm1, "mrc.en_n"}};
-    for (const auto& [space, enable] : kOrder) {
-      if (space == Space::kLm0 && (is_imm || at("aluc.op") == 31)) continue;  // payload
-      const MemoryFields& fields = *memory_fields(space);
-      if (at(in(fields, "we")) != 0 && at(in(fields, "isel")) == unit) add(memory(space, true), enable);
+    const bool is_imm = at("aluc.op") == kImmediateOpcode;  // whose payload is in the fields of LM0
+    for (const MemoryFields& fields : kMemories) {
+      if (fields.space == Space::kLm0 && is_imm) continue;
+      if (at(fields.we) != 0 && at(fields.isel) == unit) add(memory(fields.space, true), fields.enable);
     }
     if (at("trc.we") != 0 && at("trc.isel") == unit) {
       Operand t;
@@ -575,12 +670,7 @@ class Decoder {
     if (result.opcode == Opcode::kImm) {
       Operand value;
       value.space = Space::kImmediate;
-      value.base = static_cast<int64_t>(
-          static_cast<uint32_t>(at("aluc.prec")) << 30 | static_cast<uint32_t>(at("aluc.cvt0")) << 29 |
-          static_cast<uint32_t>(at("aluc.cvt1")) << 28 | static_cast<uint32_t>(at("aluc.src0")) << 24 |
-          static_cast<uint32_t>(at("aluc.src1")) << 21 | static_cast<uint32_t>(at("lm0.we")) << 20 |
-          static_cast<uint32_t>(at("lm0.isel")) << 18 | static_cast<uint32_t>(at("lm0.mod")) << 14 |
-          static_cast<uint32_t>(at("lm0.len")) << 12 | static_cast<uint32_t>(at("lm0.addr")));
+      for (const FieldName f : kPayload) value.base = value.base << f->width | at(f);
       result.immediate_kind = isa::ImmediateKind::kUnsigned;
       result.sources = {value};
     } else {
@@ -597,7 +687,7 @@ class Decoder {
         result.block_bits = static_cast<int8_t>(9 - at("aluc.src1"));
       }
     }
-    result.destinations = destinations(kUnitAlu, result.opcode == Opcode::kImm);
+    result.destinations = destinations(kUnitAlu);
     return result;
   }
   Operand matrix(bool is_x) const {
@@ -618,7 +708,7 @@ class Decoder {
     result.sources.push_back(mau_source(0));
     if (!is_matrix && op <= 1) result.sources.push_back(mau_source(1));
     if (op == 0 || op == 2) result.sources.push_back(mau_source(2));
-    result.destinations = destinations(kUnitMau, false);
+    result.destinations = destinations(kUnitMau);
     return result;
   }
   Instruction matrix_write() const {
@@ -671,8 +761,9 @@ class Decoder {
     } catch (const isa::UnsupportedError& error) {
       throw isa::UserError(error.what());
     }
-    for (const WordField& f : kFields) {
-      if (get(again, f) != get(word_, f)) fail(f.name);
+    if (again == word_) return;
+    for (size_t i = 0; i < kFieldCount; ++i) {
+      if (get(again, kFields[i]) != get(word_, kFields[i])) fail(FieldName(i));
     }
   }
 
@@ -709,8 +800,22 @@ isa::Statement decode_word(const MachineWord& word, const isa::SourceLocation& w
   return Decoder(word, where).run();
 }
 
-void to_words(const isa::Program& program, const std::function<void(std::string_view)>& sink,
+void to_words(const isa::Program& program, const std::function<void(std::string_view)>& output,
               const WordOptions& options) {
+  const isa::ProgramCounts counts = isa::count(program);
+  if (counts.steps > kMaxWordLines || counts.statements > kMaxWordLines) {
+    throw isa::UnsupportedError(fmt::format(
+        "{}: a program of {} steps and {} statements is too long for a line per step; allowed: at "
+        "most {} of each; write it in the binary format, which keeps loops and nop/N",
+        program.source_name, counts.steps, counts.statements, kMaxWordLines));
+  }
+  std::string piece;
+  const auto sink = [&](std::string_view line) {
+    piece += line;
+    if (piece.size() < kPieceBytes) return;
+    output(piece);
+    piece.clear();
+  };
   const std::string nop = word_text(encode_nop());
   std::vector<int64_t> counters;
   isa::for_each_executed(program.statements, counters, [&](const isa::Statement& statement, const auto& at) {
@@ -733,7 +838,7 @@ void to_words(const isa::Program& program, const std::function<void(std::string_
                           where.to_string()));
         }
         MachineWord word = encode_nop();
-        put(word, field("wd"), nops->wait_tag);
+        put(word, *FieldName("wd"), nops->wait_tag);
         sink(word_text(word));
         return true;
       }
@@ -749,6 +854,7 @@ void to_words(const isa::Program& program, const std::function<void(std::string_
     }
     return true;
   });
+  if (!piece.empty()) output(piece);
 }
 
 std::string to_words(const isa::Program& program, const WordOptions& options) {
@@ -770,20 +876,18 @@ isa::Program from_words(std::string_view text, const std::string& file_name, con
     ++where.line;
     if (line.find_first_not_of(" \t") == std::string_view::npos) continue;
     if (!line.starts_with("i ")) {
+      if (line.starts_with("c ") || line == "c") continue;  // for the host's program
       if (!line.starts_with("d ") && !line.starts_with("r ")) {
-        throw isa::UserError(
-            isa::SourceLocation{file_name, where.line, 1},
-            "not a line of an assembled program; allowed are 'i' lines with 292 binary digits, 'd get', 'd "
-            "set' and 'r' lines");
+        throw isa::UserError(isa::SourceLocation{file_name, where.line, 1},
+                             line.starts_with("m ")
+                                 ? "the bits of a transfer ('m' line) are not known, so it can't be read"
+                                 : "not a line of an assembled program; allowed are 'i' lines with 292 "
+                                   "binary digits, 'd get', 'd set', 'r' and 'c' lines");
       }
-      // Empty lines in front keep the number of the line right in messages.
-      const std::string padded = std::string(static_cast<size_t>(where.line - 1), '\n') + std::string(line);
-      isa::Program one =
-          where.line <= 1000 ? assemble(padded, file_name, chip) : assemble(line, file_name, chip);
-      for (isa::Statement& statement : one.statements) {
-        statement.line = where.line;
-        program.statements.push_back(std::move(statement));
-      }
+      AssembleOptions at_line;
+      at_line.first_line = where.line;
+      isa::Program one = assemble(line, file_name, chip, at_line);
+      std::ranges::move(one.statements, std::back_inserter(program.statements));
       continue;
     }
     const std::string_view digits = line.substr(2);

@@ -102,6 +102,7 @@ class Parser {
         file_name_(file_name),
         chip_(chip),
         options_(options),
+        line_(options.first_line - 1),
         recent_(std::clamp(text.size() / kBytesPerRecent, size_t{1}, kRecentLines)) {}
 
   isa::Program run() {
@@ -844,7 +845,7 @@ class Parser {
   const std::string& file_name_;
   const isa::Chip& chip_;
   const AssembleOptions& options_;
-  int32_t line_ = 0;
+  int32_t line_;
   const char* line_begin_ = nullptr;
   std::vector<Recent> recent_;
   /// Of the current line, for messages.

@@ -225,7 +225,7 @@ TEST(Transfers, AreReadInEveryForm) {
 TEST(Statements, AreOfEveryKind) {
   EXPECT_EQ(statement("nop"), isa::Statement{isa::Nop{}});
   EXPECT_EQ(statement("nop/0x10;"), (isa::Statement{isa::Nop{16, 0}}));
-  EXPECT_EQ(statement("nop/9000000000000000000"), (isa::Statement{isa::Nop{9000000000000000000, 0}}));
+  EXPECT_EQ(statement("nop/4294967296"), (isa::Statement{isa::Nop{4294967296, 0}}));
   EXPECT_EQ(statement("nop; wait i3f"), (isa::Statement{isa::Nop{1, 0x3f}}));
   EXPECT_EQ(statement("wait i1; nop"), (isa::Statement{isa::Nop{1, 1}}));
   EXPECT_EQ(statement("mask 0"), isa::Statement{isa::MaskControl{}});

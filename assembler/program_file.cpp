@@ -1,9 +1,10 @@
 #include "assembler/program_file.h"
 
+#include <algorithm>
 #include <boost/crc.hpp>
 
 #include "assembler/assembler.h"
-#include "assembler/machine_words.h"
+#include "assembler/lexer.h"
 #include "isa/error.h"
 
 namespace kodama::assembler {
@@ -40,7 +41,7 @@ class Fields {
   template <typename M>
   void mask(M& mask) {
     enumeration(mask.kind, isa::Mask::Kind::kRegister);
-    integer(mask.value, 0, 31);
+    integer(mask.value);
     archive_.boolean(mask.double_long);
     integer(mask.length_check, 0, 127);
   }
@@ -112,8 +113,8 @@ class Fields {
     } else if constexpr (std::is_same_v<Kind, isa::MaskControl>) {
       archive_.boolean(kind.double_long);
       archive_.boolean(kind.explicit_length);
-      integer(kind.spaces, 0, 63);
-      integer(kind.entry, 0, 31);
+      integer(kind.spaces);
+      integer(kind.entry);
     } else if constexpr (std::is_same_v<Kind, isa::DebugGet>) {
       archive_.text(kind.text);
       integer(kind.type, 0, 127);
@@ -211,7 +212,10 @@ class Reader {
       const uint8_t part = byte();
       if (shift == 63 && part > 1) fail("a number has more than 64 bits");
       value |= uint64_t{part & 0x7fu} << shift;
-      if ((part & 0x80) == 0) return value;
+      if ((part & 0x80) != 0) continue;
+      // One number, one spelling: then one program is one sequence of bytes.
+      if (part == 0 && shift > 0) fail("a number is longer than it need be");
+      return value;
     }
     fail("a number has more than 64 bits");
   }
@@ -257,9 +261,6 @@ class Reader {
     if (size > bytes_.size() - at_) fail(fmt::format("a text of {} bytes ends too early", size));
     value = bytes_.substr(at_, size);
     at_ += size;
-    for (const char c : value) {
-      if (static_cast<unsigned char>(c) < 0x20) fail("a text holds control characters");
-    }
   }
   template <typename List, typename Visit>
   void list(List& values, Visit&& visit) {
@@ -292,14 +293,17 @@ class Reader {
   size_t at_ = 0;
 };
 
+constexpr size_t kSumBytes = sizeof(uint32_t);
 uint32_t checksum(std::string_view bytes) {
   boost::crc_32_type crc;
   crc.process_bytes(bytes.data(), bytes.size());
   return crc.checksum();
 }
 
-/// The static checks of statements inside loops: with all counters at zero, with each at one (so that strides
-/// keep alignments), and with all at their largest.
+/// What a program must be beyond its form: statements that the assembler could have made and that pass its
+/// checks wherever the loops around them lead. Addresses are affine in the counters, so it is enough to look
+/// at the first iteration, at one more of each loop (then alignments hold in all, and operands that agree do
+/// so in all), and at the two ends of every operand's addresses.
 class Checker {
  public:
   Checker(const isa::Chip& chip, const std::string& file) : chip_(chip), file_(file) {}
@@ -317,31 +321,54 @@ class Checker {
   }
 
  private:
+  using Counters = std::vector<int64_t>;
+
   void check(const Statement& statement) {
-    std::vector<int64_t> counters(counts_.size(), 0);
-    check_at(statement, counters);
-    if (counts_.empty()) return;
+    check_is_text(check_at(statement, Counters(counts_.size(), 0)));
+    const bool runs = std::ranges::all_of(counts_, [](int64_t count) { return count > 0; });
+    if (!runs) return;
     for (size_t d = 0; d < counts_.size(); ++d) {
       if (counts_[d] < 2) continue;
-      counters[d] = 1;
-      check_at(statement, counters);
-      counters[d] = 0;
+      Counters second(counts_.size(), 0);
+      second[d] = 1;
+      check_at(statement, second);
     }
-    for (size_t d = 0; d < counts_.size(); ++d) counters[d] = std::max<int64_t>(counts_[d] - 1, 0);
-    check_at(statement, counters);
+    const auto check_ends = [&](const Instruction& instruction) {
+      for (const std::vector<Operand>* operands : {&instruction.sources, &instruction.destinations}) {
+        for (const Operand& operand : *operands) {
+          if (operand.loop_strides.empty()) continue;
+          Counters least(counts_.size(), 0);
+          Counters most(counts_.size(), 0);
+          for (size_t d = 0; d < operand.loop_strides.size(); ++d) {
+            (operand.loop_strides[d] < 0 ? least : most)[d] = counts_[d] - 1;
+          }
+          check_at(statement, least);
+          check_at(statement, most);
+        }
+      }
+    };
+    if (const auto* step = std::get_if<isa::Step>(&statement.kind)) {
+      for (const Instruction& instruction : step->instructions) check_ends(instruction);
+    } else if (const auto* mv = std::get_if<isa::Mv>(&statement.kind)) {
+      check_ends(mv->instruction);
+    }
   }
-  void check_at(Statement statement, const std::vector<int64_t>& counters) {
-    const isa::SourceLocation where{file_, statement.line, 0};
+
+  isa::SourceLocation where(const Statement& statement) const { return {file_, statement.line, 0}; }
+
+  /// Returns the statement with the counters in its addresses.
+  Statement check_at(Statement statement, const Counters& counters) const {
     const auto resolve = [&](Instruction& instruction) {
       for (std::vector<Operand>* operands : {&instruction.sources, &instruction.destinations}) {
         for (Operand& operand : *operands) {
           if (operand.loop_strides.size() > counters.size())
-            throw isa::UserError(where, "an operand has strides for more loops than there are around it");
+            throw isa::UserError(where(statement),
+                                 "an operand has strides for more loops than there are around it");
           for (size_t d = 0; d < operand.loop_strides.size(); ++d) {
             int64_t moved = 0;
             if (__builtin_mul_overflow(operand.loop_strides[d], counters[d], &moved) ||
                 __builtin_add_overflow(operand.base, moved, &operand.base)) {
-              throw isa::UserError(where, "an address leaves the range of 64 bits");
+              throw isa::UserError(where(statement), "an address leaves the range of 64 bits");
             }
           }
           operand.loop_strides.clear();
@@ -353,13 +380,43 @@ class Checker {
     } else if (auto* mv = std::get_if<isa::Mv>(&statement.kind)) {
       resolve(mv->instruction);
     }
-    check_statement(statement, chip_, where);
+    check_statement(statement, chip_, where(statement));
+    return statement;
+  }
+
+  /// Fields that a statement's text doesn't show are at rest, and the text of a `d get` is that of the `d
+  /// get`. So what is run is what `kodama dis` shows.
+  void check_is_text(const Statement& statement) const {
+    const std::string text = print_statement(statement);
+    AssembleOptions options;
+    options.first_line = std::max(statement.line, 1);
+    const isa::Program again = assemble(text, file_, chip_, options);
+    if (again.statements.size() == 1) {
+      if (again.statements[0] == statement) return;
+      // A text that nobody wrote is the normal one.
+      const auto* get = std::get_if<isa::DebugGet>(&statement.kind);
+      auto* get_again = std::get_if<isa::DebugGet>(&again.statements[0].kind);
+      if (get != nullptr && get_again != nullptr && get->text.empty()) {
+        isa::DebugGet with_text = *get;
+        with_text.text = get_again->text;
+        if (*get_again == with_text) return;
+      }
+    }
+    throw isa::UserError(where(statement),
+                         fmt::format("holds more than its text '{}' says; no assembler made it", text));
   }
 
   const isa::Chip& chip_;
   const std::string& file_;
-  std::vector<int64_t> counts_;
+  Counters counts_;
 };
+
+/// A name without control characters, which don't belong into messages.
+std::string printable(std::string name) {
+  std::ranges::replace_if(
+      name, [](unsigned char c) { return c < 0x20; }, '?');
+  return name;
+}
 
 }  // namespace
 
@@ -373,8 +430,15 @@ std::string save_program(const isa::Program& program, const isa::Chip& chip) {
   writer.fixed(kProgramVersion);
   writer.text(chip.name);
   writer.text(chip.hash);
-  writer.text(program.source_name);
+  writer.text(printable(program.source_name));
   Fields<Writer>(writer).statements(program.statements, 0);
+  return sealed_program(std::move(writer.bytes()) + std::string(kSumBytes, '\0'));
+}
+
+std::string sealed_program(std::string_view bytes) {
+  if (bytes.size() < kSumBytes) return std::string(bytes);
+  Writer writer;
+  writer.bytes() = bytes.substr(0, bytes.size() - kSumBytes);
   writer.fixed(checksum(writer.bytes()));
   return std::move(writer.bytes());
 }
@@ -384,9 +448,10 @@ isa::Program load_program(std::string_view bytes, const std::string& file_name, 
     throw isa::UserError(fmt::format("{}: {}", file_name, what));
   };
   if (!looks_like_program_file(bytes)) refuse("not a program of Kodama: it begins with other bytes");
-  constexpr size_t kSum = sizeof(uint32_t);
-  if (bytes.size() < kProgramMagic.size() + 2 * kSum) refuse("not a program of Kodama: it ends too early");
-  const std::string_view body = bytes.substr(0, bytes.size() - kSum);
+  if (bytes.size() < kProgramMagic.size() + sizeof(uint32_t) + kSumBytes) {
+    refuse("not a program of Kodama: it ends too early");
+  }
+  const std::string_view body = bytes.substr(0, bytes.size() - kSumBytes);
   Reader sum(bytes.substr(body.size()), file_name);
   const bool intact = sum.fixed() == checksum(body);
   Reader reader(body.substr(kProgramMagic.size()), file_name);
@@ -399,13 +464,20 @@ isa::Program load_program(std::string_view bytes, const std::string& file_name, 
   reader.text(name);
   reader.text(hash);
   if (hash != chip.hash) {
-    refuse(fmt::format("a program for the chip '{}' (hash {}); found '{}' (hash {})", name, hash, chip.name,
-                       chip.hash));
+    refuse(fmt::format("a program for the chip '{}' (hash {}); found '{}' (hash {})", excerpt(name),
+                       excerpt(hash), chip.name, chip.hash));
   }
   isa::Program program;
   reader.text(program.source_name);
+  if (program.source_name != printable(program.source_name)) {
+    reader.fail("the name of the source holds control characters");
+  }
   Fields<Reader>(reader).statements(program.statements, 0);
   if (!reader.at_end()) reader.fail("bytes follow behind the last statement");
+  const isa::ProgramCounts counts = isa::count(program);
+  if (counts.steps > isa::kMaxProgramSteps || counts.statements > isa::kMaxProgramSteps) {
+    refuse(fmt::format("its loops make more than {} steps or statements", isa::kMaxProgramSteps));
+  }
   Checker(chip, file_name).check(program.statements);
   return program;
 }
@@ -415,6 +487,32 @@ isa::Program read_program(const std::string& path, const isa::Chip& chip) {
   if (looks_like_program_file(bytes)) return load_program(bytes, path, chip);
   if (looks_like_words(bytes)) return from_words(bytes, path, chip);
   return assemble(bytes, path, chip);
+}
+
+isa::Program read_assembled(const std::string& path, const isa::Chip& chip) {
+  const std::string bytes = read_file(path);
+  return looks_like_program_file(bytes) ? load_program(bytes, path, chip) : from_words(bytes, path, chip);
+}
+
+void write_program(const isa::Program& program, ProgramForm form, const isa::Chip& chip,
+                   const WordOptions& options, const std::function<void(std::string_view)>& output) {
+  switch (form) {
+    case ProgramForm::kBinary:
+      output(save_program(program, chip));
+      return;
+    case ProgramForm::kWords:
+      to_words(program, output, options);
+      return;
+    case ProgramForm::kText:
+      if (const int64_t lines = isa::count(program).statements; lines > kMaxTextLines) {
+        throw isa::UnsupportedError(
+            fmt::format("{}: a program of {} lines is too long as text, which has no loops; allowed: at most "
+                        "{}; keep it in the binary format",
+                        program.source_name, lines, kMaxTextLines));
+      }
+      print(program, output);
+      return;
+  }
 }
 
 }  // namespace kodama::assembler

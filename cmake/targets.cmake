@@ -13,10 +13,13 @@ endif()
 target_compile_definitions(kodama_options INTERFACE
     KODAMA_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
     $<$<BOOL:${KODAMA_ASSERTIONS}>:_GLIBCXX_ASSERTIONS>)
-if(KODAMA_SANITIZE)
+if(KODAMA_SANITIZE OR KODAMA_FUZZ)
   target_compile_options(kodama_options INTERFACE
       -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
   target_link_options(kodama_options INTERFACE -fsanitize=address,undefined)
+endif()
+if(KODAMA_FUZZ)
+  target_compile_options(kodama_options INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
 # Most of the time of a build is reading the same headers again. Four precompiled sets: for the parts below the

@@ -1,34 +1,49 @@
 #include "isa/program.h"
 
-#include <type_traits>
+#include <algorithm>
+#include <limits>
 
 namespace kodama::isa {
 namespace {
 
+int64_t saturating_product(int64_t a, int64_t b) {
+  int64_t result = 0;
+  return __builtin_mul_overflow(a, b, &result) ? std::numeric_limits<int64_t>::max() : result;
+}
+void add(int64_t& sum, int64_t value) {
+  if (__builtin_add_overflow(sum, value, &sum)) sum = std::numeric_limits<int64_t>::max();
+}
+
 void add(const std::vector<Statement>& statements, int64_t times, ProgramCounts& counts) {
   for (const Statement& statement : statements) {
-    std::visit(
-        [&](const auto& kind) {
-          using Kind = std::decay_t<decltype(kind)>;
-          if constexpr (std::is_same_v<Kind, Step>) {
-            counts.steps += times;
-            counts.instructions += times * static_cast<int64_t>(kind.instructions.size());
-          } else if constexpr (std::is_same_v<Kind, Nop>) {
-            counts.steps += times * kind.count;
-            counts.nops += times * kind.count;
-            if (kind.wait_tag > 0) counts.instructions += times;
-          } else if constexpr (std::is_same_v<Kind, Mv>) {
-            counts.mvs += times;
-            counts.instructions += times;
-          } else if constexpr (std::is_same_v<Kind, Loop>) {
-            add(kind.body, times * kind.count, counts);
-          }
-        },
-        statement.kind);
+    if (const Loop* loop = std::get_if<Loop>(&statement.kind)) {
+      if (loop->count > 0) add(loop->body, saturating_product(times, loop->count), counts);
+      continue;
+    }
+    add(counts.statements, times);
+    if (const Step* step = std::get_if<Step>(&statement.kind)) {
+      add(counts.steps, times);
+      add(counts.instructions, saturating_product(times, static_cast<int64_t>(step->instructions.size())));
+    } else if (const Nop* nop = std::get_if<Nop>(&statement.kind)) {
+      const int64_t steps = saturating_product(times, nop->count);
+      add(counts.steps, steps);
+      add(counts.nops, steps);
+      if (nop->wait_tag > 0) add(counts.instructions, times);
+    } else if (std::holds_alternative<Mv>(statement.kind)) {
+      add(counts.mvs, times);
+      add(counts.instructions, times);
+    }
   }
 }
 
 }  // namespace
+
+bool is_idle(const Loop& loop) {
+  return loop.count <= 0 || std::ranges::all_of(loop.body, [](const Statement& statement) {
+           const Loop* inner = std::get_if<Loop>(&statement.kind);
+           return inner != nullptr && is_idle(*inner);
+         });
+}
 
 Statement resolved(Statement statement, const std::vector<int64_t>& counters) {
   const auto resolve = [&](Instruction& instruction) {

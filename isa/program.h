@@ -110,15 +110,24 @@ struct Program {
 };
 
 inline constexpr int kMaxLoopDepth = 8;
+/// Largest N of nop/N, and of steps and statements of a program that was not checked line by line: cycle
+/// counts, which are a small multiple, then stay far inside 64 bits.
+inline constexpr int64_t kMaxNopCount = int64_t{1} << 32;
+inline constexpr int64_t kMaxProgramSteps = int64_t{1} << 56;
 
-/// Steps of a program with loops unrolled (nop/N counts N), MV statements, and total instructions.
+/// Steps of a program with loops unrolled (nop/N counts N), MV statements, total instructions, and statements
+/// (nop/N counts 1), which are the lines of its text. A number beyond 64 bits is INT64_MAX.
 struct ProgramCounts {
   int64_t steps = 0;
   int64_t nops = 0;  ///< part of steps
   int64_t mvs = 0;
   int64_t instructions = 0;
+  int64_t statements = 0;
 };
 ProgramCounts count(const Program& program);
+
+/// Whether nothing in the loop is ever executed, so that its iterations need not be counted out.
+bool is_idle(const Loop& loop);
 
 /// Calls `visit(statement, counters)` for every executed statement but loops, in execution order;
 /// `counters[d]` is the counter of the d-th enclosing loop. Stops when visit returns false.
@@ -127,6 +136,7 @@ bool for_each_executed(const std::vector<Statement>& statements, std::vector<int
                        Visit&& visit) {
   for (const Statement& statement : statements) {
     if (const Loop* loop = std::get_if<Loop>(&statement.kind)) {
+      if (is_idle(*loop)) continue;
       counters.push_back(0);
       for (int64_t i = 0; i < loop->count; ++i) {
         counters.back() = i;

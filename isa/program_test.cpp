@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace kodama::isa {
 namespace {
 
@@ -23,12 +25,21 @@ TEST(ProgramCounts, MultiplyThroughLoops) {
   EXPECT_EQ(counts.nops, 4 * 3 * 2 + 1);
   EXPECT_EQ(counts.mvs, 4);
   EXPECT_EQ(counts.instructions, 1 + 4 * (1 + 3 * 2) + 1);
+  EXPECT_EQ(counts.statements, 1 + 4 * (1 + 3 * 2 + 1) + 1);
 }
 
 TEST(ProgramCounts, HugeLoopsCostNothing) {
   Program program;
   program.statements = {Statement{Loop{1'000'000, {Statement{Loop{1'000'000, {Statement{Nop{1, 0}}}}}}}}};
   EXPECT_EQ(count(program).steps, 1'000'000'000'000);
+}
+
+TEST(ProgramCounts, Saturate) {
+  constexpr int64_t kHuge = int64_t{1} << 62;
+  Program program;
+  program.statements = {Statement{Loop{kHuge, {Statement{Loop{kHuge, {Statement{Nop{kHuge, 0}}}}}}}}};
+  EXPECT_EQ(count(program).steps, std::numeric_limits<int64_t>::max());
+  EXPECT_EQ(count(program).statements, std::numeric_limits<int64_t>::max());
 }
 
 TEST(Execution, VisitsInOrderWithCounters) {
@@ -45,6 +56,16 @@ TEST(Execution, VisitsInOrderWithCounters) {
   EXPECT_FALSE(finished);
   EXPECT_TRUE(counters.empty());
   EXPECT_EQ(bases, (std::vector<int64_t>{100, 100, 101, 102, 110, 111, 112, 120, 121}));
+}
+
+TEST(Execution, IdleLoopsTakeNoTime) {
+  constexpr int64_t kHuge = int64_t{1} << 62;
+  const Loop idle{kHuge, {Statement{Loop{kHuge, {}}}, Statement{Loop{0, {Statement{Nop{}}}}}}};
+  EXPECT_TRUE(is_idle(idle));
+  EXPECT_FALSE(is_idle(Loop{1, {Statement{idle}, Statement{Nop{}}}}));
+  std::vector<int64_t> counters;
+  EXPECT_TRUE(
+      for_each_executed({Statement{idle}}, counters, [](const Statement&, const auto&) { return false; }));
 }
 
 TEST(Statements, CompareWithoutLines) {

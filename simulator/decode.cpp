@@ -29,6 +29,8 @@ class Decoder {
       node.line = statement.line;
       std::visit([&](const auto& kind) { decode_kind(kind, node, depth); }, statement.kind);
       if (std::holds_alternative<isa::RegionMark>(statement.kind)) continue;
+      const auto* loop = std::get_if<isa::Loop>(&statement.kind);
+      if (loop != nullptr && (loop->count <= 0 || node.body.empty())) continue;  // nothing to run
       nodes.push_back(std::move(node));
       if (nodes.back().kind == Node::Kind::kQuit) break;
     }

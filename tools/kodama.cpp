@@ -18,6 +18,7 @@
 #include "compiler/driver/session.h"
 #include "compiler/graph/passes.h"
 #include "isa/chip.h"
+#include "isa/file.h"
 #include "isa/reference.h"
 #include "simulator/debugger.h"
 #include "simulator/golden/differential.h"
@@ -139,20 +140,26 @@ struct AssembleRequest {
   std::string file;
   std::string output;
   std::string chip = "mncore2";
-  std::string format = "text";
+  assembler::ProgramForm form = assembler::ProgramForm::kText;
   assembler::WordOptions words;
 };
+void write_program(const AssembleRequest& request, const isa::Program& program, const isa::Chip& chip) {
+  const auto write = [&](const isa::Output& output) {
+    assembler::write_program(program, request.form, chip, request.words, output);
+  };
+  if (request.output.empty()) {
+    write([](std::string_view piece) { std::cout << piece; });
+  } else {
+    isa::write_file_atomically(request.output, write);
+  }
+}
 void assemble_program(const AssembleRequest& request) {
   const isa::Chip chip = isa::find_chip(request.chip);
-  const isa::Program program = assembler::read_program(request.file, chip);
-  const std::string result = request.format == "words"    ? assembler::to_words(program, request.words)
-                             : request.format == "binary" ? assembler::save_program(program, chip)
-                                                          : assembler::print(program);
-  if (request.output.empty()) {
-    std::cout << result;
-  } else {
-    compiler::write_file_atomically(request.output, result);
-  }
+  write_program(request, assembler::read_program(request.file, chip), chip);
+}
+void disassemble_program(const AssembleRequest& request) {
+  const isa::Chip chip = isa::find_chip(request.chip);
+  write_program(request, assembler::read_assembled(request.file, chip), chip);
 }
 
 struct JudgeRequest {
@@ -292,11 +299,15 @@ int run(int argc, char** argv) {
   assemble->add_option("program", asm_request.file, "program.vsm")->required();
   assemble->add_option("-o,--output", asm_request.output, "file to write (default: standard output)");
   assemble->add_option("--chip", asm_request.chip, "name of a chip, or a chip file")->capture_default_str();
+  static const std::map<std::string, assembler::ProgramForm> kForms{
+      {"text", assembler::ProgramForm::kText},
+      {"words", assembler::ProgramForm::kWords},
+      {"binary", assembler::ProgramForm::kBinary}};
   assemble
-      ->add_option("--format", asm_request.format,
+      ->add_option("--format", asm_request.form,
                    "text (normal form), words (the vendor's 'i' lines) or binary (a complete program file)")
-      ->check(CLI::IsMember({"text", "words", "binary"}))
-      ->capture_default_str();
+      ->transform(CLI::CheckedTransformer(kForms, CLI::ignore_case).description("{text,words,binary}"))
+      ->default_str("text");
   assemble->add_flag("--allow-inferred", asm_request.words.allow_inferred,
                      "words: also fields whose meaning is inferred, not seen");
   assemble->callback([&] { assemble_program(asm_request); });
@@ -308,7 +319,7 @@ int run(int argc, char** argv) {
   disassemble->add_option("-o,--output", dis_request.output, "file to write (default: standard output)");
   disassemble->add_option("--chip", dis_request.chip, "name of a chip, or a chip file")
       ->capture_default_str();
-  disassemble->callback([&] { assemble_program(dis_request); });
+  disassemble->callback([&] { disassemble_program(dis_request); });
 
   compiler::NodeTestRequest node_request;
   CLI::App* node_tests =

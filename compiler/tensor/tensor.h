@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "isa/error.h"
+#include "isa/file.h"
 
 /// Tensors in the host's memory: dense, row major, owning. The CPU reference computes on them, the
 /// driver sends them to the chip.
@@ -112,8 +113,6 @@ Tensor read_tensor_file(const std::string& path, const std::string& member = "")
 /// Writes `.pb` or `.npy`, to a temporary name that is then renamed.
 void write_tensor_file(const std::string& path, const Tensor& tensor, const std::string& name);
 
-/// Writes bytes to `path` through a temporary file and a rename, so that a reader never sees half of it.
-void write_file_atomically(const std::string& path, std::span<const std::byte> bytes);
-void write_file_atomically(const std::string& path, const std::string& text);
+using isa::write_file_atomically;
 
 }  // namespace kodama::compiler

@@ -1,5 +1,4 @@
 #include <fmt/ranges.h>
-#include <unistd.h>
 #include <zip.h>
 
 #include <array>
@@ -377,31 +376,6 @@ void write_tensor_file(const std::string& path, const Tensor& tensor, const std:
     throw UserError(
         fmt::format("{}: unknown kind of tensor file '{}'; allowed are .pb and .npy", path, extension));
   }
-}
-
-void write_file_atomically(const std::string& path, std::span<const std::byte> bytes) {
-  const std::string temporary = fmt::format("{}.{}.tmp", path, getpid());
-  std::error_code ignored;
-  std::ofstream stream(temporary, std::ios::binary | std::ios::trunc);
-  if (stream) {
-    stream.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-    stream.close();
-  }
-  if (!stream) {
-    const int reason = errno;
-    std::filesystem::remove(temporary, ignored);
-    throw UserError(fmt::format("{}: can't be written ({})", path, std::strerror(reason)));
-  }
-  std::error_code error;
-  std::filesystem::rename(temporary, path, error);
-  if (error) {
-    std::filesystem::remove(temporary, ignored);
-    throw UserError(fmt::format("{}: can't be written ({})", path, error.message()));
-  }
-}
-
-void write_file_atomically(const std::string& path, const std::string& text) {
-  write_file_atomically(path, std::as_bytes(std::span(text.data(), text.size())));
 }
 
 }  // namespace kodama::compiler

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace kodama::isa {
+
+/// Writes a file under a temporary name beside `path` and renames it, so that `path` is never half written:
+/// not when writing fails (UserError), and not when `write` throws.
+void write_file_atomically(const std::string& path, std::span<const std::byte> bytes);
+void write_file_atomically(const std::string& path, const std::string& text);
+/// `write` is called once, with a function to give the contents to, piece by piece.
+using Output = std::function<void(std::string_view)>;
+void write_file_atomically(const std::string& path, const std::function<void(const Output&)>& write);
+
+}  // namespace kodama::isa

@@ -1,0 +1,31 @@
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+
+#include "testsuite/fuzz/fuzz_target.h"
+
+namespace kodama::fuzz {
+
+const isa::Chip& chip() {
+  static const isa::Chip tiny = isa::find_chip("tiny");
+  return tiny;
+}
+
+void require(bool holds, std::string_view what, std::string_view details) {
+  if (holds) return;
+  fmt::print(stderr, "property broken: {}\n{}\n", what, details);
+  std::fflush(stderr);
+  std::abort();
+}
+
+}  // namespace kodama::fuzz
+
+/// What libFuzzer calls, and the program that runs seeds.
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  kodama::fuzz::succeeds(
+      [&] { kodama::fuzz::fuzz_one(std::string_view(reinterpret_cast<const char*>(data), size)); });
+  return 0;
+}
