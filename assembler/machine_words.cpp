@@ -407,7 +407,7 @@ class Encoder {
     const bool is_pattern = mask.kind == isa::Mask::Kind::kPattern;
     const int entry = is_pattern ? 16 + mask.value : mask.value;
     set("mrc.imr", entry);
-    if (mask.double_long) set("mrc.wl", 1);
+    set("mrc.wl", mask.double_long ? 1 : 0);
   }
 
   void encode_mau(const Instruction& i) {

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <boost/crc.hpp>
 #include <random>
 
 #include "assembler/assembler.h"
@@ -44,15 +43,6 @@ std::string error_of(std::string_view bytes, const isa::Chip& chip = tiny()) {
   }
   return "";
 }
-/// With the checksum made right again.
-std::string resealed(std::string bytes) {
-  bytes.resize(bytes.size() - 4);
-  boost::crc_32_type crc;
-  crc.process_bytes(bytes.data(), bytes.size());
-  for (int shift = 0; shift < 32; shift += 8) bytes += static_cast<char>(crc.checksum() >> shift);
-  return bytes;
-}
-
 TEST(ProgramFile, ProgramsComeBackEqual) {
   for (uint64_t seed = 1; seed <= 50; ++seed) {
     const isa::Program program = program_with_loops(seed, 100);
@@ -78,8 +68,109 @@ TEST(ProgramFile, ForeignFilesAreRefused) {
             "a.kprog: a program for the chip 'tiny' (");
   std::string newer = bytes;
   newer[8] = 2;
-  EXPECT_EQ(error_of(resealed(newer)), "a.kprog: a program file of version 2; allowed is 1");
+  EXPECT_EQ(error_of(sealed_program(newer)), "a.kprog: a program file of version 2; allowed is 1");
   EXPECT_EQ(error_of(bytes + "x"), "a.kprog: the checksum is wrong: the file is cut off or has been changed");
+}
+
+std::string refusal(const isa::Program& program) {
+  return error_of(save_program(program, tiny()));
+}
+isa::Program looped(const std::string& text, const std::vector<int64_t>& counts,
+                    const std::vector<int64_t>& source_strides) {
+  isa::Program program = assemble(text, "a.vsm", tiny());
+  if (auto* step = std::get_if<isa::Step>(&program.statements[0].kind)) {
+    step->instructions[0].sources[0].loop_strides = source_strides;
+  }
+  for (size_t d = counts.size(); d-- > 0;) {
+    isa::Loop loop{counts[d], std::move(program.statements)};
+    program.statements = {{std::move(loop), 0}};
+  }
+  return program;
+}
+
+TEST(ProgramFile, AddressesAreCheckedInEveryIteration) {
+  EXPECT_EQ(refusal(looped("lpassa $lm8 $lr0\n", {10, 4}, {8, -2})), "");
+  // The lowest and the highest address are neither in the first nor in the last iteration.
+  EXPECT_EQ(refusal(looped("lpassa $lm8 $lr0\n", {10, 4}, {8, -4})),
+            "a.kprog:1: address -4 is out of range; allowed: 0..4095 (words)");
+  EXPECT_EQ(refusal(looped("lpassa $lm4000 $lr0\n", {2, 1000}, {96, -4})),
+            "a.kprog:1: address 4096 is out of range; allowed: 0..4095 (words)");
+  EXPECT_EQ(refusal(looped("lpassa $lm0 $lr0\n", {3}, {1})).substr(0, 22), "a.kprog:1: address 1 o");
+  EXPECT_EQ(refusal(looped("lpassa $lm0 $lr0\n", {1}, {1})), "");
+  EXPECT_EQ(refusal(looped("lpassa $lm0 $lr0\n", {0}, {-8})), "");
+  EXPECT_EQ(refusal(looped("lpassa $lm0 $lr0\n", {2, 2}, {8, 0, 0})),
+            "a.kprog:1: an operand has strides for more loops than there are around it");
+  EXPECT_EQ(refusal(looped("lpassa $lm0 $lr0\n", {3}, {int64_t{1} << 62})).substr(0, 20),
+            "a.kprog:1: address 4");
+  // Reads that agree in the first iteration only.
+  isa::Program program = looped("fvadd $lm0 $lm0 $lr0\n", {2}, {2});
+  EXPECT_NE(refusal(program).find("two reads of $m (LM0) with different addresses"), std::string::npos);
+}
+
+TEST(ProgramFile, NumbersOfStepsAreBounded) {
+  constexpr int64_t kHuge = int64_t{1} << 62;
+  EXPECT_EQ(refusal(looped("nop\n", {kHuge, kHuge, kHuge}, {})),
+            "a.kprog: its loops make more than 72057594037927936 steps or statements");
+  EXPECT_EQ(refusal(looped("nop/1000\n", {1000, 1000, 1000}, {})), "");
+  isa::Program idle;
+  idle.statements = {{isa::Loop{kHuge, {{isa::Loop{kHuge, {}}}}}}};
+  EXPECT_EQ(refusal(idle), "");
+  EXPECT_EQ(print(idle), "");
+  isa::Program deep = looped("nop\n", std::vector<int64_t>(isa::kMaxLoopDepth, 1), {});
+  EXPECT_EQ(refusal(deep), "");
+  deep.statements = {{isa::Loop{1, deep.statements}}};
+  EXPECT_THROW(save_program(deep, tiny()), isa::InternalError);
+}
+
+/// What runs is what its text says.
+TEST(ProgramFile, StatementsThatNoTextSaysAreRefused) {
+  isa::Program program = assemble("d get $lm0n0c0b0m0p0 1\n", "a.vsm", tiny());
+  auto& get = std::get<isa::DebugGet>(program.statements[0].kind);
+  get.text.clear();
+  EXPECT_EQ(refusal(program), "");
+  get.text = "d get $lm2n0c0b0m0p0 1";
+  EXPECT_EQ(refusal(program),
+            "a.kprog:1: holds more than its text 'd get $lm2n0c0b0m0p0 1' says; no assembler made it");
+  get.text = "nop";
+  EXPECT_NE(refusal(program), "");
+  get.text = "";
+  program = assemble("lpassa $aluf $lr0\n", "a.vsm", tiny());
+  std::get<isa::Step>(program.statements[0].kind).instructions[0].sources[0].width = isa::Width::kWord;
+  EXPECT_EQ(refusal(program),
+            "a.kprog:1: holds more than its text 'lpassa $aluf $lr0' says; no assembler made it");
+}
+
+TEST(ProgramFile, NamesMayBeOfAnyCharacters) {
+  const isa::Program program = assemble("# region a\tb\nnop\n# endregion\n", "a\tb\n.vsm", tiny());
+  const isa::Program again = load_program(save_program(program, tiny()), "a.kprog", tiny());
+  EXPECT_EQ(again, program);
+  EXPECT_EQ(again.source_name, "a?b?.vsm");
+}
+
+TEST(ProgramFile, ANumberHasOneSpelling) {
+  const std::string bytes = save_program(assemble("nop\n", "a", tiny()), tiny());
+  std::string longer = bytes;
+  // The count of a nop, 1, in two bytes.
+  longer.replace(bytes.size() - 6, 1, std::string("\x82\x00", 2));
+  EXPECT_NE(error_of(sealed_program(longer)).find("a number is longer than it need be"), std::string::npos);
+  EXPECT_EQ(sealed_program("abc"), "abc");
+}
+
+TEST(ProgramFile, EveryFormIsWritten) {
+  const isa::Program program = assemble("# region r\nnop/2\n# endregion\n", "a.vsm", tiny());
+  const auto written = [&](const isa::Program& p, ProgramForm form) {
+    std::string text;
+    write_program(p, form, tiny(), {}, [&](std::string_view piece) { text += piece; });
+    return text;
+  };
+  EXPECT_EQ(written(program, ProgramForm::kText), print(program));
+  EXPECT_EQ(written(program, ProgramForm::kWords), to_words(program));
+  EXPECT_EQ(written(program, ProgramForm::kBinary), save_program(program, tiny()));
+  // A small file may unroll to any length.
+  const isa::Program many = looped("nop\n", {1 << 20, 1 << 20}, {});
+  EXPECT_THROW(written(many, ProgramForm::kText), isa::UnsupportedError);
+  EXPECT_THROW(written(many, ProgramForm::kWords), isa::UnsupportedError);
+  EXPECT_EQ(load_program(written(many, ProgramForm::kBinary), "a.kprog", tiny()), many);
 }
 
 TEST(ProgramFile, EveryCutAndEveryFlippedBitIsSeen) {
@@ -102,7 +193,7 @@ TEST(ProgramFile, ChangedBytesWithARightChecksumDoNoHarm) {
     std::string changed = bytes;
     for (uint32_t k = 1 + random() % 3; k > 0; --k)
       changed[12 + random() % (changed.size() - 16)] = static_cast<char>(random());
-    changed = resealed(changed);
+    changed = sealed_program(changed);
     try {
       const isa::Program program = load_program(changed, "a.kprog", tiny());
       EXPECT_EQ(load_program(save_program(program, tiny()), "a.kprog", tiny()), program);

@@ -626,7 +626,9 @@ struct Use {
 };
 
 bool same_addresses(const Operand& a, const Operand& b) {
-  if (a.width != b.width || a.t_indirect != b.t_indirect || a.j != b.j) return false;
+  // $t, $lt and $llt are one operand.
+  const bool same_width = a.width == b.width || (a.space == Space::kT && b.space == Space::kT);
+  if (!same_width || a.t_indirect != b.t_indirect || a.j != b.j) return false;
   if (without_trailing_zeros(a.loop_strides) != without_trailing_zeros(b.loop_strides)) return false;
   for (int c = 0; c < kCyclesPerStep; ++c) {
     if (a.address(c) != b.address(c)) return false;

@@ -263,6 +263,11 @@ TEST(Issue, EveryRuleHasAMessage) {
   EXPECT_THAT(conflict({make("fvmul", {at(kGrf0), at(kGrf1)}, {at(kT)}),
                         make("fmwrite", {at(kGrf0)}, {at(Space::kMatX)})}),
               HasSubstr("the second input of 'fvmul' must be the source of 'fmwrite'"));
+  Operand wide_t = at(kT);
+  wide_t.width = Width::kDoubleLong;
+  EXPECT_EQ(
+      conflict({make("fvmul", {at(kGrf0), at(kT)}, {at(kT)}), make("fmwrite", {wide_t}, {at(Space::kMatX)})}),
+      "");
   EXPECT_THAT(conflict({make("gmmul", {at(Space::kMatX), at(kGrf0)}, {at(kT)}),
                         make("gmwrite", {at(kGrf0)}, {at(Space::kMatX)})}),
               HasSubstr("same matrix register $lx"));

@@ -111,6 +111,21 @@ TEST(Judge, WrongTestCases) {
   EXPECT_NE(message(kTest, "ladd $lm0\n").find("a.vsm:1:"), std::string::npos);
 }
 
+TEST(Judge, TestCasesNameChipsAndNotFiles) {
+  for (const char* file : {"/dev/zero", "../configs/tiny.yaml", "tiny.yaml"}) {
+    EXPECT_EQ(message(fmt::format("nop\n  # chip={}\n{}", file, with_output("nop"))).substr(0, 45),
+              "t.vsm:2:5: 'chip=' takes the name of a chip, ")
+        << file;
+  }
+}
+
+/// Of what a statement prints, only what is expected is kept.
+TEST(Judge, WholeMemoriesMayBePrinted) {
+  EXPECT_TRUE(run(with_output("d get $p0n0 65536 # expect=[0, 0, 0] / Int"), "nop\n").accepted);
+  EXPECT_EQ(message(with_output("d get $p0n0 2 # expect=[0, 0, 0, 0, 0] / Int")),
+            "t.vsm:3: 5 values are expected, but the statement prints 4 of type Int");
+}
+
 TEST(Judge, SurvivesBrokenTestCases) {
   std::mt19937 random(1);
   for (int i = 0; i < 2000; ++i) {

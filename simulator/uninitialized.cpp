@@ -214,9 +214,10 @@ class InitializationTracker::Impl {
             std::min<int64_t>(operand.base + (operand.width == isa::Width::kDoubleLong ? 8 : 4), 16)};
   }
   void matrix(const Instruction& i, const Operand& operand, bool is_write, const std::string& reader) {
-    const auto [first, end] = matrix_rows(i, operand, is_write);
+    // Not a structured binding: clang 14 can't capture one.
+    const auto rows = matrix_rows(i, operand, is_write);
     for_each_place(operand.space, {-1, -1, -1, -1, -1}, chip_, [&](const Place& place) {
-      for (int64_t row = first; row < end; ++row) {
+      for (int64_t row = rows.first; row < rows.second; ++row) {
         if (is_write) {
           write(operand.space, place, row);
         } else {

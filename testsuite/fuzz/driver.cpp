@@ -21,6 +21,13 @@ void require(bool holds, std::string_view what, std::string_view details) {
   std::abort();
 }
 
+std::pair<std::string_view, std::string_view> halves(std::string_view input) {
+  constexpr std::string_view kBetween = "\n=\n";
+  const size_t at = input.find(kBetween);
+  if (at == std::string_view::npos) return {input, {}};
+  return {input.substr(0, at + 1), input.substr(at + kBetween.size())};
+}
+
 }  // namespace kodama::fuzz
 
 /// What libFuzzer calls, and the program that runs seeds.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string_view>
+#include <utility>
 
 #include "isa/chip.h"
 #include "isa/error.h"
@@ -19,6 +20,9 @@ const isa::Chip& chip();
 
 /// Ends the process with `what` and `details` unless `holds`: a property that every input must have.
 void require(bool holds, std::string_view what, std::string_view details = {});
+
+/// What stands before and behind the first line `=`; the second is empty when there is none.
+std::pair<std::string_view, std::string_view> halves(std::string_view input);
 
 /// Whether `action` comes to its end rather than to a UserError or UnsupportedError.
 template <typename Action>
