@@ -198,7 +198,8 @@ TEST(Machine, WholeChipHasItsRealMemory) {
 TEST(Machine, DirtyMemoryIsDirtyEverywhere) {
   const isa::Chip chip = isa::find_chip("mncore2");
   Machine machine(chip, {.memory = MachineOptions::Memory::kDirty, .seed = 3});
-  for (const Space space : {Space::kLm0, Space::kGrf1, Space::kL1bm, Space::kL2bm, Space::kPdm, Space::kDram}) {
+  for (const Space space :
+       {Space::kLm0, Space::kGrf1, Space::kL1bm, Space::kL2bm, Space::kPdm, Space::kDram}) {
     EXPECT_NE(machine.read(space, {3, 1, 7, 15, 3}, 2), machine.read(space, {3, 1, 7, 15, 3}, 4));
   }
   EXPECT_NE(machine.read(Space::kDram, {2}, chip.memory.dram_lw - 1), 0U);

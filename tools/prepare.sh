@@ -9,11 +9,12 @@ export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-PASSIVE}
 
 say() { printf '\n== %s\n' "$*"; }
 
+# install_packages [LIST...]: the packages of the lists (default: packages.txt).
 install_packages() {
-  local missing=() package
+  local lists=("${@:-tools/packages.txt}") missing=() package
   while read -r package; do
     dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q '^install ok installed' || missing+=("$package")
-  done < <(sed 's/#.*//' tools/packages.txt | grep -v '^[[:space:]]*$')
+  done < <(sed 's/#.*//' "${lists[@]}" | grep -v '^[[:space:]]*$')
   if [ ${#missing[@]} -eq 0 ]; then
     say "packages: all installed"
     return
