@@ -254,8 +254,8 @@ int length_code(Width width) {
 
 class Encoder {
  public:
-  Encoder(const isa::SourceLocation& where, const WordOptions& options) : where_(where), options_(options) {
-    for (const WordField& f : kFields) put(word_, f, f.idle);
+  Encoder(const isa::SourceLocation& where, const WordOptions& options)
+      : where_(where), options_(options), word_(encode_nop()) {
     put(word_, *FieldName("ll.fwd"), 1);
   }
 
@@ -280,8 +280,9 @@ class Encoder {
                     "the binary format",
                     where_.to_string(), print_instruction(*current_), f->name, why));
   }
-  void require(Grade grade, FieldName f, const std::string& what) const {
-    if (grade == kC || (grade == kI && options_.allow_inferred)) return;
+  bool admits(Grade grade) const { return grade == kC || (grade == kI && options_.allow_inferred); }
+  void require(Grade grade, FieldName f, std::string_view what) const {
+    if (admits(grade)) return;
     refuse(f, grade == kI ? fmt::format("of which {} is inferred only (--allow-inferred admits it)", what)
                           : fmt::format("of which {} is not known", what));
   }
@@ -293,7 +294,8 @@ class Encoder {
     if (value != f->idle || f->seen != 0) {
       if (value != f->idle) require(f->grade, f, "the meaning");
       const bool is_seen = f->seen == 0 || (value < 32 && (f->seen >> value & 1) != 0);
-      require(is_seen ? value_grade : std::max(value_grade, kI), f, fmt::format("the value {}", value));
+      const Grade grade = is_seen ? value_grade : std::max(value_grade, kI);
+      if (!admits(grade)) require(grade, f, fmt::format("the value {}", value));
     }
     write(f, value);
   }
@@ -367,9 +369,9 @@ class Encoder {
   template <size_t N>
   int precision(const PrecisionCode (&codes)[N], Precision wanted, FieldName name) {
     const auto found = std::ranges::find(codes, wanted, &PrecisionCode::precision);
-    isa::check_internal(found != std::end(codes), "machine words", "precision of '{}'",
-                        print_instruction(*current_));
-    require(found->grade, name, fmt::format("the value {}", found->value));
+    isa::check_internal(found != std::end(codes), "machine words", "no number for precision {}",
+                        static_cast<int>(wanted));
+    if (!admits(found->grade)) require(found->grade, name, fmt::format("the value {}", found->value));
     return found->value;
   }
 
@@ -787,9 +789,12 @@ std::vector<WordField> word_fields() {
 }
 
 MachineWord encode_nop() {
-  MachineWord word;
-  for (const WordField& f : kFields) put(word, f, f.idle);
-  return word;
+  static const MachineWord kNop = [] {
+    MachineWord word;
+    for (const WordField& f : kFields) put(word, f, f.idle);
+    return word;
+  }();
+  return kNop;
 }
 
 MachineWord encode_step(const isa::Step& step, const isa::SourceLocation& where, const WordOptions& options) {

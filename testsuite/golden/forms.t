@@ -48,6 +48,31 @@ What the machine word of an instruction is, is not always known.
   kodama: not supported: d.vsm:1: the machine form of a transfer is not known; write the program as text or in the binary format
   [3]
 
+Two instructions may want different values of one field, and a word may not show all that a step does.
+
+  $ printf 'nop\ngmwrite $lr0v $lx0; gmread $ly0 $nowrite\n' > e.vsm
+  $ kodama asm e.vsm --format=words
+  kodama: not supported: e.vsm:2: 'gmwrite $lr0v $lx0' and 'gmread $ly0 $nowrite' need different values of the field mauc.mswap of the machine word: 1 and 0; put them into two steps
+  [3]
+  $ printf 'gmmul $lx $lr0v $nowrite; gmread $ly0 $nowrite\n' > f.vsm
+  $ kodama asm f.vsm --format=words
+  kodama: not supported: f.vsm:1: 'gmread $ly0 $nowrite' needs the field mauc.maddr of the machine word, which is the same with and without it here: no field enables a matrix read; write the program as text or in the binary format
+  [3]
+
+A line per step has its limits; the binary format keeps nop/N and loops.
+
+  $ printf 'nop/100000000\n' > g.vsm
+  $ kodama asm g.vsm --format=words
+  kodama: not supported: g.vsm: a program of 100000000 steps and 1 statements is too long for a line per step; allowed: at most 16777216 of each; write it in the binary format, which keeps loops and nop/N
+  [3]
+  $ kodama asm g.vsm --format=binary -o g.kprog
+  $ kodama dis g.kprog
+  nop/100000000
+  $ printf 'nop/10000000000\n' > h.vsm
+  $ kodama asm h.vsm
+  kodama: error: h.vsm:1:1: nop/10000000000: a number of steps is 1 to 4294967296
+  [2]
+
 Nothing is left of an output that failed.
 
   $ kodama asm b.vsm --format=words -o b.asm
@@ -73,4 +98,19 @@ Files that are no programs.
   $ sed 's/^i 01/i 11/' a.asm > changed.asm
   $ kodama dis changed.asm
   kodama: error: changed.asm:1:3: field ll.b0 (bits 0 to 0) holds 1, which no known instruction explains
+  [2]
+  $ kodama dis a.vsm
+  kodama: error: a.vsm:1:1: not a line of an assembled program; allowed are 'i' lines with 292 binary digits, 'd get', 'd set', 'r' and 'c' lines
+  [2]
+  $ printf 'c for the host\nm 0101\n' > transfer.asm
+  $ kodama dis transfer.asm
+  kodama: error: transfer.asm:2:1: the bits of a transfer ('m' line) are not known, so it can't be read
+  [2]
+  $ printf 'KODAMAP\n' > empty.kprog
+  $ kodama sim empty.kprog
+  kodama: error: empty.kprog: not a program of Kodama: it ends too early
+  [2]
+  $ kodama asm a.vsm --format=hex
+  --format: .* (re)
+  Run with --help for more information.
   [2]
