@@ -304,6 +304,16 @@ TEST(MachineWords, ClashesNameBothInstructions) {
             "mauc.mswap of the machine word: 1 and 0; put them into two steps");
 }
 
+TEST(MachineWords, LoopsAreUnrolled) {
+  isa::Program program = parse("lpassa $lm8v $ls2v\n");
+  auto& step = std::get<isa::Step>(program.statements[0].kind).instructions[0];
+  step.sources[0].loop_strides = {16, -8};
+  step.destinations[0].loop_strides = {0, 8};
+  program.statements = {{isa::Loop{2, {{isa::Loop{2, program.statements}}, {isa::Nop{2, 0}}}}}};
+  EXPECT_EQ(to_words(program), to_words(parse("lpassa $lm8v $ls2v\nlpassa $lm0v $ls10v\nnop/2\n"
+                                              "lpassa $lm24v $ls2v\nlpassa $lm16v $ls10v\nnop/2\n")));
+}
+
 TEST(MachineWords, ProgramsTooLongForALinePerStepAreRefused) {
   EXPECT_NE(refusal("nop/16777217\n").find("allowed: at most 16777216"), std::string::npos);
   isa::Program program;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "assembler/assembler.h"
+#include "assembler/program_file.h"
 #include "assembler/random_program.h"
 #include "isa/error.h"
 
@@ -84,7 +85,7 @@ TEST(RandomPrograms, ObeyTheirFilter) {
 }
 
 /// Assembles text that may be anything: it must give a program or an Error, and a program that was accepted
-/// must survive a trip through its normal form.
+/// must survive a trip through each of its forms.
 void expect_error_or_round_trip(const std::string& text, int& accepted) {
   isa::Program program;
   try {
@@ -95,6 +96,21 @@ void expect_error_or_round_trip(const std::string& text, int& accepted) {
   ++accepted;
   const std::string normal = print(program);
   ASSERT_EQ(assemble(normal, "fuzz", chip("mncore2")), program) << text << "\n-> " << normal;
+  const std::string bytes = save_program(program, chip("mncore2"));
+  const isa::Program loaded = load_program(bytes, "fuzz", chip("mncore2"));
+  ASSERT_EQ(loaded, program) << normal;
+  ASSERT_EQ(save_program(loaded, chip("mncore2")), bytes) << normal;
+  const WordOptions inferred{.allow_inferred = true};
+  std::string words;
+  if (isa::count(program).steps > 1000) return;
+  try {
+    words = to_words(program, inferred);
+  } catch (const isa::UnsupportedError&) {
+    return;
+  }
+  const isa::Program read = from_words(words, "fuzz", chip("mncore2"));
+  ASSERT_EQ(to_words(read, inferred), words) << normal;
+  ASSERT_EQ(assemble(print(read), "fuzz", chip("mncore2")), read) << normal;
 }
 
 TEST(Fuzz, RandomBytes) {
