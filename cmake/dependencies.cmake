@@ -22,3 +22,4 @@ if(NOT TARGET hwy::hwy)
   add_library(hwy::hwy ALIAS PkgConfig::hwy)
 endif()
 pkg_check_modules(libzip REQUIRED IMPORTED_TARGET GLOBAL libzip)  # .npz
+pkg_check_modules(systemc REQUIRED IMPORTED_TARGET GLOBAL systemc)

@@ -110,6 +110,16 @@ struct TransferUse {
   int32_t to = -1;    ///< of kGroupPath: the group data goes to
   int64_t lw = 0;
 };
+/// One end of a transfer, or one path between groups that it takes, with the addresses it touches there.
+struct TransferPart {
+  TransferPort port;
+  int32_t index = 0;  ///< as TransferUse
+  int32_t to = -1;
+  int64_t lw = 0;
+  int64_t address = 0;    ///< LW; of an indirect DRAM operand: the DAR entry. Not of kGroupPath
+  bool write = false;     ///< of kDram
+  bool indirect = false;  ///< through the DAR
+};
 struct TransferLoad {
   int64_t group_hops = 0;  ///< largest distance between groups; groups stand in a row
   std::vector<TransferUse> uses;
@@ -117,6 +127,10 @@ struct TransferLoad {
 /// `mv` must be an MV instruction (InternalError). An omitted group means all groups where the transfer works
 /// inside groups (mvp without groups, mvb2, mvr2), group 0 for the one end of a transfer that spans groups.
 TransferLoad transfer_load(const Instruction& mv, const Chip& chip);
+/// The same, end by end: a copy inside one memory has a part for each of its two ends.
+std::vector<TransferPart> transfer_parts(const Instruction& mv, const Chip& chip);
+/// Cycles from issue until the first LW moves: start-up, and the way between the groups.
+int64_t transfer_latency(const std::vector<TransferPart>& parts, const Chip& chip);
 /// LW per cycle.
 double transfer_rate(TransferPort port, const Chip& chip);
 /// Cycles from issue to completion of an MV transfer on an otherwise idle chip: start-up, hops, and

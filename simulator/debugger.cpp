@@ -87,7 +87,7 @@ class Session {
     current_ = nullptr;
     report_watches();
     if (!ended_)
-      out_ << fmt::format("the program has ended: {} steps, {} cycles\n", stats.steps, stats.cycles);
+      out_ << fmt::format("the program has ended: {} steps, {} cycles\n", stats.steps, stats.cycles());
     ended_ = true;
     read_commands();
   }

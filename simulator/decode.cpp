@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "isa/costs.h"
 #include "isa/error.h"
 
 namespace kodama::simulator {
@@ -17,6 +16,12 @@ class Decoder {
   Decoder(const isa::Program& program, const isa::Chip& chip, const KernelTable& kernels)
       : program_(program), chip_(chip), kernels_(kernels) {}
 
+  Decoded decode() {
+    decoded_.nodes = decode_body(program_.statements, 0);
+    return std::move(decoded_);
+  }
+
+ private:
   std::vector<Node> decode_body(const std::vector<isa::Statement>& statements, int depth) {
     if (depth > isa::kMaxLoopDepth) {
       throw isa::UnsupportedError(
@@ -27,6 +32,9 @@ class Decoder {
       line_ = statement.line;
       Node node;
       node.line = statement.line;
+      node.id = decoded_.node_count++;
+      node.region = region_;
+      node.statement = &statement;
       std::visit([&](const auto& kind) { decode_kind(kind, node, depth); }, statement.kind);
       if (std::holds_alternative<isa::RegionMark>(statement.kind)) continue;
       const auto* loop = std::get_if<isa::Loop>(&statement.kind);
@@ -37,7 +45,6 @@ class Decoder {
     return nodes;
   }
 
- private:
   std::string place() const {
     return isa::SourceLocation{program_.source_name.empty() ? "program" : program_.source_name, line_, 0}
         .to_string();
@@ -97,7 +104,6 @@ class Decoder {
     node.kind = Node::Kind::kMv;
     node.reach = Reach::kGlobal;
     node.mv = &mv.instruction;
-    node.mv_cycles = isa::transfer_cycles(mv.instruction, chip_);
     if (mv.instruction.opcode == Opcode::kMvnop) return;
     if (mv.instruction.sources.size() != 1 || mv.instruction.destinations.size() != 1) {
       unsupported(mv.instruction, "a transfer has one source and one destination");
@@ -132,7 +138,18 @@ class Decoder {
     node.reach = Reach::kGlobal;
     node.preload = &preload;
   }
-  void decode_kind(const isa::RegionMark&, Node&, int) {}
+  void decode_kind(const isa::RegionMark& mark, Node&, int) {
+    std::vector<Region>& regions = decoded_.regions;
+    if (!mark.begin) {
+      if (region_ >= 0) region_ = regions[static_cast<size_t>(region_)].parent;
+      return;
+    }
+    const auto same = std::ranges::find_if(
+        regions, [&](const Region& region) { return region.parent == region_ && region.name == mark.name; });
+    const auto number = static_cast<int32_t>(same - regions.begin());
+    if (same == regions.end()) regions.push_back({mark.name, region_});
+    region_ = number;
+  }
   void decode_kind(const isa::Quit&, Node& node, int) {
     node.kind = Node::Kind::kQuit;
     node.reach = Reach::kGlobal;
@@ -279,13 +296,15 @@ class Decoder {
   const isa::Program& program_;
   const isa::Chip& chip_;
   const KernelTable& kernels_;
+  Decoded decoded_;
+  int32_t region_ = -1;
   int32_t line_ = 0;
 };
 
 }  // namespace
 
-std::vector<Node> decode(const isa::Program& program, const isa::Chip& chip, const KernelTable& kernels) {
-  return Decoder(program, chip, kernels).decode_body(program.statements, 0);
+Decoded decode(const isa::Program& program, const isa::Chip& chip, const KernelTable& kernels) {
+  return Decoder(program, chip, kernels).decode();
 }
 
 }  // namespace kodama::simulator

@@ -70,6 +70,9 @@ struct Node {
   Kind kind = Kind::kNop;
   Reach reach = Reach::kL1b;
   int32_t line = 0;
+  int32_t id = 0;       ///< 0, 1, 2, … in the order of the program
+  int32_t region = -1;  ///< in Decoded::regions
+  const isa::Statement* statement = nullptr;
   // kStep
   std::vector<MicroOp> ops;      ///< of PEs, MABs and L1Bs
   std::vector<MicroOp> l2b_ops;  ///< of L2Bs
@@ -83,7 +86,6 @@ struct Node {
   // Others
   const isa::MaskControl* mask = nullptr;
   const isa::Instruction* mv = nullptr;
-  int64_t mv_cycles = 0;
   MicroOperand mv_source;
   MicroOperand mv_destination;
   const isa::DebugGet* get = nullptr;
@@ -94,8 +96,14 @@ struct Node {
   RunStats stats;
 };
 
+struct Decoded {
+  std::vector<Node> nodes;  ///< they point into the program
+  std::vector<Region> regions;
+  int32_t node_count = 0;  ///< with the nodes of loops
+};
+
 /// Checks everything that can be known before running: UnsupportedError for what the engine can't do,
-/// UserError for what no chip can, InternalError for virtual operands. The nodes point into `program`.
-std::vector<Node> decode(const isa::Program& program, const isa::Chip& chip, const KernelTable& kernels);
+/// UserError for what no chip can, InternalError for virtual operands.
+Decoded decode(const isa::Program& program, const isa::Chip& chip, const KernelTable& kernels);
 
 }  // namespace kodama::simulator

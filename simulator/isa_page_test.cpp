@@ -154,7 +154,7 @@ TEST_F(IsaPage, Section2Statements) {
   const isa::Program program = assembler::assemble(
       "# comment\nnop/7\nlinc $lr0 $lr0;\nc for the host\nquit\nthis is not read\n", "test.vsm", chip_);
   EXPECT_EQ(isa::count(program).steps, 8);
-  EXPECT_EQ(machine_.run(program).cycles, 8 * 4);
+  EXPECT_EQ(machine_.run(program).cycles(), 8 * 4);
   EXPECT_EQ(read(Space::kGrf0, 0), 1u);
 }
 

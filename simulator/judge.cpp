@@ -388,8 +388,10 @@ Verdict judge(std::string_view test_case, const std::string& test_name, std::str
   verdict.transfers = counts.mvs;
 
   Machine machine(chip, options.machine);
-  machine.run(before);
-  machine.run(solution);
+  RunOptions untimed;
+  untimed.timing = false;
+  machine.run(before, untimed);
+  machine.run(solution, untimed);
   // Statements between two `d get` run together; a block mask, of which there is one at a time, goes on.
   std::set<int> answered;
   isa::Program stretch;
@@ -397,7 +399,7 @@ Verdict judge(std::string_view test_case, const std::string& test_name, std::str
   std::optional<isa::Statement> mask;
   const auto run_stretch = [&] {
     if (stretch.statements.empty()) return;
-    machine.run(stretch);
+    machine.run(stretch, untimed);
     stretch.statements.clear();
   };
   for (isa::Statement& statement : after.statements) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <thread>
 
 #include "isa/error.h"
@@ -11,6 +10,7 @@
 #include "simulator/l1b.h"
 #include "simulator/mapped_memory.h"
 #include "simulator/thread_pool.h"
+#include "simulator/timing/chip_timing.h"
 
 namespace kodama::simulator {
 namespace {
@@ -29,8 +29,7 @@ RunStats& RunStats::operator+=(const RunStats& other) {
   nops += other.nops;
   mvs += other.mvs;
   mv_lw += other.mv_lw;
-  cycles += other.cycles;
-  wait_cycles += other.wait_cycles;
+  causes += other.causes;
   alu_ops += other.alu_ops;
   mau_ops += other.mau_ops;
   l1bm_ops += other.l1bm_ops;
@@ -67,24 +66,31 @@ class Machine::Impl {
   const isa::Chip& chip() const { return chip_; }
 
   RunStats run(const isa::Program& program, const RunOptions& options) {
-    std::vector<Node> nodes = decode(program, chip_, *kernels_);  // refuses what can't run
+    isa::check_internal(options.timing || (options.profile == nullptr && options.timeline == nullptr),
+                        "simulator", "a profile or timeline needs timing");
+    isa::check_internal(
+        !options.before_statement || (options.profile == nullptr && options.timeline == nullptr), "simulator",
+        "a profile or timeline of statements run one at a time");
+    const Decoded decoded = decode(program, chip_, *kernels_);  // refuses what can't run
     program_ = &program;
     options_ = &options;
     stats_ = {};
-    now_ = 0;
-    group_free_.assign(chip_.groups, 0);
-    tag_done_.clear();
     for (L1b& l1b : l1bs_) l1b.clear_block_mask();
+    // SystemC's context must be given back whatever happens.
+    const std::unique_ptr<Impl, void (*)(Impl*)> end_of_timing(this, [](Impl* self) {
+      self->timing_.reset();
+      self->profile_ = nullptr;
+      self->timeline_ = nullptr;
+      self->stopped_ = false;
+    });
+    if (options.timing) start_timing(decoded);
     Counters counters{};
     if (options.before_statement) {
       run_one_by_one(program);
     } else {
-      run_global(nodes, 0, counters);
+      run_global(decoded.nodes, 0, counters);
     }
-    // The program ends when its last transfer does.
-    const int64_t end = std::max(now_, *std::max_element(group_free_.begin(), group_free_.end()));
-    stats_.wait_cycles += end - now_;
-    stats_.cycles = end;
+    if (timing_) finish_timing();
     return stats_;
   }
 
@@ -98,7 +104,7 @@ class Machine::Impl {
                              one.statements = {isa::resolved(next, at)};
                              if (!options_->before_statement(one.statements[0])) return false;
                              Counters counters{};
-                             run_global(decode(one, chip_, *kernels_), 0, counters);
+                             run_global(decode(one, chip_, *kernels_).nodes, 0, counters);
                              return !std::holds_alternative<isa::Quit>(next.kind);
                            });
     program_ = &program;
@@ -221,7 +227,7 @@ class Machine::Impl {
   void run_stretch(std::span<const Node> nodes, Reach reach, const RunStats& stretch, int depth,
                    const Counters& counters) {
     stats_ += stretch;
-    now_ += stretch.steps * isa::kCyclesPerStep;
+    if (timing_) time_stretch(nodes, stretch.steps);
     const bool has_work = std::any_of(nodes.begin(), nodes.end(),
                                       [](const Node& node) { return node.kind != Node::Kind::kNop; });
     if (has_work) {
@@ -419,14 +425,16 @@ class Machine::Impl {
         }
         break;
       case Node::Kind::kStep:
-        if (node.wait_tag > 0) wait(node.wait_tag);
+        if (timing_ && node.wait_tag > 0) time_wait(node);
         run_dar_operations(node, counters);
         run_stretch_of_one(node, depth, counters);
         break;
       case Node::Kind::kWait:
-        wait(node.wait_tag);
+        if (timing_) {
+          time_wait(node);
+          time_stretch({&node, 1}, 1);
+        }
         stats_ += node.stats;
-        now_ += isa::kCyclesPerStep;
         break;
       case Node::Kind::kMv:
         run_mv(node, counters);
@@ -504,34 +512,147 @@ class Machine::Impl {
   }
 
   // -------------------------------------------------------------------------------------------------
-  // Time and MV.
+  // Time.
 
-  void wait(int tag) {
-    const auto done = tag_done_.find(tag);
-    if (done == tag_done_.end() || done->second <= now_) return;
-    stats_.wait_cycles += done->second - now_;
-    now_ = done->second;
+  void start_timing(const Decoded& decoded) {
+    timing_ = std::make_unique<ChipTiming>(chip_);
+    profile_ = options_->profile;
+    timeline_ = options_->timeline;
+    if (profile_ != nullptr) {
+      *profile_ = {};
+      profile_->regions = decoded.regions;
+      profile_->entries.resize(static_cast<size_t>(decoded.node_count));
+    }
+    if (timeline_ != nullptr) {
+      timeline_->begin_program(options_->name, decoded.regions);
+      timing_->on_transfer([this](const isa::TransferRecord& record) { timeline_->transfer(record); });
+    }
+    for (const int64_t bytes : options_->host_input) {
+      const int64_t cycles = sequencer().host_data(bytes, true);
+      show_stall("host data to the chip", 0, cycles);
+    }
   }
 
-  void account_mv(const Node& node) {
-    const isa::Instruction& mv = *node.mv;
-    ++stats_.mvs;
-    stats_.mv_lw += mv.size_lw;
-    std::vector<bool> used(chip_.groups, false);
-    bool any = false;
-    for (const MicroOperand* side : {&node.mv_source, &node.mv_destination}) {
-      if (side->group >= 0) used[side->group] = any = true;
+  void finish_timing() {
+    const int64_t drain = sequencer().finish();
+    show_stall("last transfers", 0, drain);
+    for (const int64_t bytes : options_->host_output) {
+      const int64_t cycles = sequencer().host_data(bytes, false);
+      show_stall("host data from the chip", 0, cycles);
     }
-    int64_t start = now_;
-    for (int g = 0; g < chip_.groups; ++g) {
-      if (!any || used[g]) start = std::max(start, group_free_[g]);
+    stats_.causes = sequencer().causes();
+    if (timeline_ != nullptr) timeline_->end_program(sequencer().now());
+    if (profile_ != nullptr) {
+      profile_->cycles = stats_.causes;
+      const int ports = isa::TransferPorts(chip_).count();
+      for (int port = 0; port < ports; ++port)
+        profile_->ports.push_back({timing_->busy_cycles(port), timing_->moved_lw(port)});
+      for (int g = 0; g < chip_.groups; ++g) {
+        profile_->dram_row_hits += timing_->dram(g).row_hits();
+        profile_->dram_row_misses += timing_->dram(g).row_misses();
+        profile_->dram_turnarounds += timing_->dram(g).turnarounds();
+      }
+      for (const int64_t bytes : options_->host_input) profile_->host_input_bytes += bytes;
+      for (const int64_t bytes : options_->host_output) profile_->host_output_bytes += bytes;
+      std::erase_if(profile_->entries, [](const Profile::Entry& entry) { return entry.count == 0; });
     }
-    const int64_t end = start + node.mv_cycles;
-    for (int g = 0; g < chip_.groups; ++g) {
-      if (!any || used[g]) group_free_[g] = end;
-    }
-    if (mv.tag > 0) tag_done_[mv.tag] = end;
   }
+
+  isa::Sequencer& sequencer() { return timing_->sequencer(); }
+
+  Profile::Entry& entry_of(const Node& node) {
+    Profile::Entry& entry = profile_->entries[static_cast<size_t>(node.id)];
+    entry.statement = node.statement;
+    entry.region = node.region;
+    return entry;
+  }
+
+  /// A stall that ends now.
+  void show_stall(const char* cause, int32_t line, int64_t cycles) {
+    if (timeline_ != nullptr && cycles > 0)
+      timeline_->stall(cause, line, sequencer().now() - cycles, sequencer().now());
+  }
+
+  void count_steps(const std::vector<Node>& nodes, int64_t times) {
+    for (const Node& node : nodes) count_steps(node, times);
+  }
+  void count_steps(const Node& node, int64_t times) {
+    if (node.kind == Node::Kind::kLoop) {
+      count_steps(node.body, times * node.count);
+      return;
+    }
+    Profile::Entry& entry = entry_of(node);
+    entry.count += times;
+    entry.cycles.steps += node.stats.steps * times * isa::kCyclesPerStep;
+  }
+
+  /// The steps of a stretch, in bulk, or, while someone watches, one by one.
+  void time_stretch(std::span<const Node> nodes, int64_t steps) {
+    if (timeline_ != nullptr && !timeline_->is_over(sequencer().now())) {
+      for (const Node& node : nodes) time_watched(node);
+    } else {
+      const int64_t stall = sequencer().steps(steps);
+      if (profile_ != nullptr && stall > 0) entry_of(nodes.front()).cycles.host_link += stall;
+    }
+    if (profile_ != nullptr) {
+      for (const Node& node : nodes) count_steps(node, 1);
+    }
+  }
+
+  void time_watched(const Node& node) {
+    if (node.kind == Node::Kind::kLoop) {
+      for (int64_t k = 0; k < node.count; ++k) {
+        for (const Node& inner : node.body) time_watched(inner);
+      }
+      return;
+    }
+    if (node.stats.steps == 0) return;
+    timeline_->enter(node.region, sequencer().now());
+    const int64_t stall = sequencer().steps(node.stats.steps);
+    const int64_t begin = sequencer().now() - node.stats.steps * isa::kCyclesPerStep;
+    if (stall > 0) timeline_->stall("instructions from the host", node.line, begin - stall, begin);
+    if (profile_ != nullptr) entry_of(node).cycles.host_link += stall;
+    timeline_->step(*node.statement, begin, sequencer().now());
+  }
+
+  void time_wait(const Node& node) {
+    if (timeline_ != nullptr) timeline_->enter(node.region, sequencer().now());
+    const int64_t stall = sequencer().wait(node.wait_tag);
+    show_stall("wait", node.line, stall);
+    if (profile_ != nullptr) entry_of(node).cycles.wait += stall;
+  }
+
+  void time_mv(const Node& node, const Counters& counters) {
+    isa::TransferRequest request{.mv = *node.mv, .line = node.line, .region = node.region, .blocks = {}};
+    if (node.mv->opcode != Opcode::kMvnop) {
+      isa::Operand& source = request.mv.sources[0];
+      isa::Operand& destination = request.mv.destinations[0];
+      for (const auto& [operand, side] :
+           {std::pair(&source, &node.mv_source), std::pair(&destination, &node.mv_destination)}) {
+        operand->base = side->resolve(counters);
+        operand->loop_strides.clear();
+        if (side->space != Space::kDramIndirect) continue;
+        const int64_t n = std::max(node.mv->indirect_n, 1);
+        for (int g = 0; g < chip_.groups; ++g) {
+          std::vector<int64_t>& blocks = request.blocks[g];
+          for (int64_t block = 0; block * n * kMvUnit < node.mv->size_lw; ++block)
+            blocks.push_back(kMvUnit * dar_[g][wrap(operand->base + block, chip_.memory.dar_entries)]);
+        }
+      }
+    }
+    if (timeline_ != nullptr) timeline_->enter(node.region, sequencer().now());
+    const isa::CycleCauses before = sequencer().causes();
+    const int64_t stall = sequencer().mv(std::move(request));
+    show_stall("room for a transfer", node.line, stall);
+    if (profile_ == nullptr) return;
+    Profile::Entry& entry = entry_of(node);
+    ++entry.count;
+    entry.cycles.mv_queue += sequencer().causes().mv_queue - before.mv_queue;
+    entry.cycles.host_link += sequencer().causes().host_link - before.host_link;
+  }
+
+  // -------------------------------------------------------------------------------------------------
+  // MV.
 
   /// One side of a transfer: 16 LW of memory at the i-th LW of the side.
   uint64_t* mv_chunk(const Node& node, const MicroOperand& side, int group, int l2b, int64_t base,
@@ -577,15 +698,20 @@ class Machine::Impl {
   }
 
   void run_mv(const Node& node, const Counters& counters) {
-    account_mv(node);
     const isa::Instruction& mv = *node.mv;
-    if (mv.opcode == Opcode::kMvnop) return;
+    ++stats_.mvs;
+    stats_.mv_lw += mv.size_lw;
+    if (mv.opcode == Opcode::kMvnop) {
+      if (timing_) time_mv(node, counters);
+      return;
+    }
     if (mv.size_lw <= 0 || mv.size_lw % kMvUnit != 0) {
       throw isa::UserError(fmt::format("{}: '{}' of {} LW; allowed are multiples of 64", place_of(node),
                                        isa::mnemonic(mv), mv.size_lw));
     }
     // The first pass only finds every address, so that a refused transfer leaves all memories as they were.
     transfer(node, counters, true);
+    if (timing_) time_mv(node, counters);
     transfer(node, counters, false);
   }
 
@@ -725,9 +851,9 @@ class Machine::Impl {
   const isa::Program* program_ = nullptr;
   const RunOptions* options_ = nullptr;
   RunStats stats_;
-  int64_t now_ = 0;  ///< cycles
-  std::vector<int64_t> group_free_;
-  std::map<int, int64_t> tag_done_;
+  std::unique_ptr<ChipTiming> timing_;
+  Profile* profile_ = nullptr;
+  Timeline* timeline_ = nullptr;
   bool stopped_ = false;  ///< by quit
 };
 

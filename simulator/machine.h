@@ -9,6 +9,9 @@
 
 #include "isa/chip.h"
 #include "isa/program.h"
+#include "isa/sequencer.h"
+#include "simulator/profile.h"
+#include "simulator/timeline.h"
 
 /// The simulated chip: all its memories at their real size, and an engine that runs programs on them.
 ///
@@ -19,9 +22,9 @@
 ///
 /// Functional rule (ISA page 1.4): within a step all operands of all cycles are read first, then
 /// everything is written; an MV completes when issued; results are visible to the next statement.
-/// Cycles are counted beside it from the cost tables: four per step, MVs queue per group and run beside
-/// the steps, `wait` stalls until the tag's MV is done. Results and cycles depend on program, chip and
-/// memory contents alone, never on the number of threads or the host's vector width.
+/// (Hazards::kStale shows what hardware does to programs that break the rules of section 9.) Cycles are
+/// counted beside it by the timing model, simulator/timing/chip_timing.h. Results and cycles depend on
+/// program, chip and memory contents alone, never on the number of threads or the host's vector width.
 namespace kodama::simulator {
 
 /// Coordinates inside the tree; fields beyond the memory's level are ignored.
@@ -39,18 +42,18 @@ struct MachineOptions {
   uint64_t seed = 1;
 };
 
-/// What one run did. Cycle counts include waiting for MVs.
+/// What one run did.
 struct RunStats {
   int64_t steps = 0;
   int64_t nops = 0;
   int64_t mvs = 0;
-  int64_t mv_lw = 0;  ///< LW moved on the wide side
-  int64_t cycles = 0;
-  int64_t wait_cycles = 0;  ///< part of cycles: stalled in `wait` or because an MV could not be queued
+  int64_t mv_lw = 0;        ///< LW moved on the wide side
+  isa::CycleCauses causes;  ///< all zero without timing
   int64_t alu_ops = 0;      ///< steps whose slot was used
   int64_t mau_ops = 0;
   int64_t l1bm_ops = 0;
   int64_t l2bm_ops = 0;
+  int64_t cycles() const { return causes.total(); }
   RunStats& operator+=(const RunStats& other);
 };
 
@@ -62,6 +65,15 @@ struct RunOptions {
   /// Called before each executed statement, loops unrolled and the counters in the addresses; false ends the
   /// run. Memories may be read and written in it. Statements then run one at a time, which is slow.
   std::function<bool(const isa::Statement&)> before_statement;
+  /// Count cycles. Timed runs of a process take turns (see ChipTiming).
+  bool timing = true;
+  /// Sent over the host link before the program and fetched after it, in bytes, one transfer each. Only their
+  /// time is counted.
+  std::vector<int64_t> host_input;
+  std::vector<int64_t> host_output;
+  Profile* profile = nullptr;    ///< filled in; needs timing, not with before_statement
+  Timeline* timeline = nullptr;  ///< the same
+  std::string name;              ///< of the program in the timeline
 };
 
 class Machine {

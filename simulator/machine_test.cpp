@@ -157,8 +157,11 @@ TEST(Machine, WaitAccountsForTheTransfer) {
       assembler::assemble("mvp/n64i01 $d0 $p0\nnop\nnop; wait i01\n", "test.vsm", machine.chip()));
   EXPECT_EQ(stats.steps, 2);
   EXPECT_EQ(stats.mvs, 1);
-  EXPECT_GT(stats.wait_cycles, 0);
-  EXPECT_EQ(stats.cycles, 8 + stats.wait_cycles);
+  // The word of the first nop comes 1.11 cycles after the MV's; 64 LW at 16 per cycle after the start-up.
+  EXPECT_EQ(stats.causes.host_link, 2);
+  EXPECT_EQ(stats.causes.wait, 64 + 4 - 2 - 4);
+  EXPECT_EQ(stats.causes.drain, 0);
+  EXPECT_EQ(stats.cycles(), 8 + 2 + 62);
 }
 
 TEST(Machine, TransfersBeyondTheMemoryAreRefused) {

@@ -24,6 +24,7 @@
 #include "simulator/golden/differential.h"
 #include "simulator/judge.h"
 #include "simulator/machine.h"
+#include "simulator/run_report.h"
 #include "simulator/uninitialized.h"
 
 namespace kodama::tools {
@@ -59,6 +60,33 @@ void add_input_options(CLI::App& app, SessionOptions& options) {
   app.add_option("--output-dir", options.output_directory, "write every output as DIR/NAME.pb");
   app.add_option("--json", options.json_file, "write the layer table and totals as JSON");
 }
+void add_report_options(CLI::App& app, simulator::ReportOptions& report, bool& timing) {
+  app.add_flag("--stats{text}", report.statistics,
+               "print where every cycle and byte went: text, json or csv (per region and source line)")
+      ->check(CLI::IsMember({"text", "json", "csv"}));
+  app.add_option("--stats-file", report.statistics_file, "write the statistics to a file");
+  app.add_option("--trace", report.trace_file, "write a Chrome trace (opens in Perfetto)");
+  app.add_option("--vcd", report.vcd_file, "write a VCD (opens in GTKWave)");
+  app.add_option("--trace-from", report.timeline.from, "first cycle of trace and VCD")->capture_default_str();
+  app.add_option("--trace-to", report.timeline.to, "cycle before which trace and VCD end")
+      ->default_str("the end");
+  app.add_option("--trace-limit", report.timeline.limit, "largest number of spans in trace and VCD")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
+      ->capture_default_str();
+  app.add_flag("!--no-timing", timing, "don't count cycles");
+}
+/// What can't be given together.
+void check_report_options(const simulator::ReportOptions& report, bool timing) {
+  if (!timing && report.any())
+    throw isa::UserError("--no-timing: allowed only without --stats, --trace and --vcd, which show time");
+  if (report.statistics.empty() && !report.statistics_file.empty())
+    throw isa::UserError("--stats-file: allowed only with --stats");
+  if (report.timeline.from < 0 || report.timeline.to <= report.timeline.from) {
+    throw isa::UserError(fmt::format(
+        "--trace-from {} --trace-to {}: allowed are cycles from 0 on, the first before the second",
+        report.timeline.from, report.timeline.to));
+  }
+}
 void add_compile_options(CLI::App& app, SessionOptions& options, RawOptions& raw) {
   app.add_option("--chip", options.chip, "name of a chip, or a chip file")->capture_default_str();
   app.add_option("--precision", options.precision, "of matrix products: gfloat, float or half")
@@ -87,13 +115,28 @@ int debug_program(const std::string& file, const std::string& chip_name, simulat
   return compiler::kExitOk;
 }
 
-int simulate_program(const std::string& file, const std::string& chip_name, const std::string& dump_file,
-                     const simulator::MachineOptions& machine_options, bool check_uninitialized) {
-  const isa::Chip chip = isa::find_chip(chip_name);
+struct SimulateRequest {
+  std::string file;
+  std::string chip;
+  std::string dump_file;
+  simulator::MachineOptions machine;
+  bool check_uninitialized = false;
+  bool timing = true;
+  simulator::ReportOptions report;
+};
+int simulate_program(const SimulateRequest& request) {
+  const std::string& file = request.file;
+  const std::string& dump_file = request.dump_file;
+  if (request.check_uninitialized && request.report.any())
+    throw isa::UserError("--check-uninitialized: allowed only without --stats, --trace and --vcd");
+  const isa::Chip chip = isa::find_chip(request.chip);
   const isa::Program program = assembler::read_program(file, chip);
   const isa::ProgramCounts counts = isa::count(program);
-  simulator::Machine machine(chip, machine_options);
+  simulator::Machine machine(chip, request.machine);
   simulator::RunOptions options;
+  options.timing = request.timing;
+  simulator::RunReport report(chip, request.report);
+  if (request.report.any()) report.attach("", options);
   std::string dump;
   options.dump = [&](const std::string& line) {
     if (dump_file.empty()) {
@@ -105,7 +148,7 @@ int simulate_program(const std::string& file, const std::string& chip_name, cons
   compiler::ProgressBar bar("running");
   options.progress = [&](int64_t steps) { bar.update(steps, counts.steps, ""); };
   simulator::InitializationTracker tracker(machine);
-  if (check_uninitialized) {
+  if (request.check_uninitialized) {
     options.before_statement = [&](const isa::Statement& statement) {
       tracker.before(statement);
       return true;
@@ -114,8 +157,12 @@ int simulate_program(const std::string& file, const std::string& chip_name, cons
   const simulator::RunStats stats = machine.run(program, options);
   bar.finish();
   if (!dump_file.empty()) compiler::write_file_atomically(dump_file, dump);
-  fmt::print(stderr, "{} steps ({} nop), {} MV transfers, {} cycles ({} waiting)\n", stats.steps, stats.nops,
-             stats.mvs, stats.cycles, stats.wait_cycles);
+  const isa::CycleCauses& causes = stats.causes;
+  fmt::print(stderr, "{} steps ({} nop), {} MV transfers{}\n", stats.steps, stats.nops, stats.mvs,
+             request.timing ? fmt::format(", {} cycles ({} waiting)", causes.total(),
+                                          causes.wait + causes.mv_queue + causes.drain)
+                            : "");
+  report.finish(std::cout);
   const std::vector<std::string> reports = tracker.reports();
   for (const std::string& report : reports) fmt::print(stderr, "{}: {}\n", file, report);
   return reports.empty() ? compiler::kExitOk : compiler::kExitOutOfTolerance;
@@ -227,6 +274,7 @@ int run(int argc, char** argv) {
   run->add_option("model", run_request.model_file, "model.onnx")->required();
   add_compile_options(*run, run_request.common, run_raw);
   add_input_options(*run, run_request.common);
+  add_report_options(*run, run_request.common.report, run_request.common.timing);
   run->add_option("--test-data", run_request.test_data,
                   "directory with test_data_set_N: run each set, compare with its outputs");
   run->add_option(
@@ -237,6 +285,7 @@ int run(int argc, char** argv) {
   run->add_flag("!--no-compare", run_request.compare, "don't run the CPU reference");
   run->callback([&] {
     finish_options(run_raw, run_request.common);
+    check_report_options(run_request.common.report, run_request.common.timing);
     code = compiler::run_command(run_request, std::cout);
   });
 
@@ -275,7 +324,9 @@ int run(int argc, char** argv) {
   sim->add_flag("--check-uninitialized", check_uninitialized,
                 "report reads of memory that a program has not written (slow)");
   add_input_options(*sim, sim_request.common);
+  add_report_options(*sim, sim_request.common.report, sim_request.common.timing);
   sim->callback([&] {
+    check_report_options(sim_request.common.report, sim_request.common.timing);
     if (compiler::is_package(sim_request.directory)) {
       code = compiler::simulate_package_command(sim_request, std::cout);
       return;
@@ -290,7 +341,13 @@ int run(int argc, char** argv) {
       debugger.machine = options;
       code = debug_program(sim_request.directory, chip, debugger);
     } else {
-      code = simulate_program(sim_request.directory, chip, dump_file, options, check_uninitialized);
+      code = simulate_program({.file = sim_request.directory,
+                               .chip = chip,
+                               .dump_file = dump_file,
+                               .machine = options,
+                               .check_uninitialized = check_uninitialized,
+                               .timing = sim_request.common.timing,
+                               .report = sim_request.common.report});
     }
   });
 
@@ -374,8 +431,17 @@ int run(int argc, char** argv) {
   app.add_subcommand("passes", "list passes, kernels and dump points")->callback(print_passes);
   app.add_subcommand("chips", "list the known chips")->callback(print_chips);
 
+  // `--stats` takes its form as the next word, if that is one; CLI11's flags take it after '=' only.
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  for (size_t k = 0; k + 1 < arguments.size(); ++k) {
+    const std::string& form = arguments[k + 1];
+    if (arguments[k] != "--stats" || (form != "text" && form != "json" && form != "csv")) continue;
+    arguments[k] += "=" + form;
+    arguments.erase(arguments.begin() + static_cast<ptrdiff_t>(k) + 1);
+  }
+  std::ranges::reverse(arguments);  // as CLI11 wants them
   try {
-    app.parse(argc, argv);
+    app.parse(arguments);
   } catch (const CLI::ParseError& error) {
     const int cli_code = app.exit(error, std::cout, std::cerr);
     return cli_code == 0 ? compiler::kExitOk : compiler::kExitUserError;

@@ -112,6 +112,7 @@ void run_chip(const BackendTestCase& test, const isa::Chip& chip, const NodeTest
         }
       }
       RunnerOptions runner_options;
+      runner_options.timing = false;
       runner_options.machine.threads = request.threads;
       TensorMap inputs = data.inputs;
       for (const auto& [name, tensor] : bound) inputs.erase(name);

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <ostream>
@@ -55,6 +56,17 @@ std::string bytes_text(int64_t bytes) {
   return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
 }
 
+/// Causes of a program's cycles, as the table's columns name them.
+struct Cause {
+  const char* name;
+  int64_t isa::CycleCauses::*cycles;
+};
+constexpr std::array<Cause, 5> kCauses{{{"step cycles", &isa::CycleCauses::steps},
+                                        {"wait", &isa::CycleCauses::wait},
+                                        {"MV queue", &isa::CycleCauses::mv_queue},
+                                        {"fetch", &isa::CycleCauses::host_link},
+                                        {"drain", &isa::CycleCauses::drain}}};
+
 std::string error_text(double value) {
   return value == 0 ? "0" : fmt::format("{:.1e}", value);
 }
@@ -73,44 +85,69 @@ const Comparison* find_comparison(const Stage& stage, const CompiledModel& model
 
 void print_layer_table(const CompiledModel& model, const RunOutcome& outcome, const Comparisons& comparisons,
                        std::ostream& out) {
-  Table table({"#", "layer", "operators", "kind", "output", "where", "steps", "cycles", "link cycles",
-               "host moves", "max abs", "max rel"});
+  // Causes that no stage has are left out.
+  std::vector<const Cause*> causes;
+  for (const Cause& cause : kCauses) {
+    if (outcome.total.chip.causes.*cause.cycles > 0) causes.push_back(&cause);
+  }
+  std::vector<std::string> header{"#", "layer", "operators", "kind", "output", "where", "steps", "cycles"};
+  for (const Cause* cause : causes) header.emplace_back(cause->name);
+  for (const char* name : {"of roofline", "link cycles", "host moves", "max abs", "max rel"})
+    header.emplace_back(name);
+  Table table(header);
+  const auto numbers = [&](const StageStats& stats, bool on_chip) {
+    std::vector<std::string> cells;
+    const auto cell = [&](int64_t number) { cells.push_back(on_chip ? std::to_string(number) : "-"); };
+    cell(stats.chip.steps);
+    cell(stats.chip_cycles());
+    for (const Cause* cause : causes) cell(stats.chip.causes.*cause->cycles);
+    const simulator::Roofline least = simulator::roofline(stats.usage, model.chip);
+    cells.push_back(least.cycles > 0
+                        ? fmt::format("{:.1f}x {}", static_cast<double>(stats.chip_cycles()) / least.cycles,
+                                      least.resource)
+                        : "-");
+    cells.push_back(std::to_string(stats.link_cycles));
+    cells.push_back(stats.host_moves == 0
+                        ? "-"
+                        : fmt::format("{} ({})", stats.host_moves, bytes_text(stats.bytes_permuted)));
+    return cells;
+  };
   for (size_t k = 0; k < model.stages.size(); ++k) {
     const Stage& stage = model.stages[k];
-    const StageStats& stats = outcome.stages[k];
     const Comparison* comparison = find_comparison(stage, model, comparisons);
     const LayerTensor* output = nullptr;
     for (TensorId id : stage.outputs) {
       if (id >= 0 && output == nullptr) output = &model.tensors[static_cast<size_t>(id)];
     }
-    table.add({std::to_string(k), shorten(stage.name, 28),
-               shorten(fmt::format("{}", fmt::join(stage.onnx_ops, "+")), 32), layer_kind_name(stage.kind),
-               output != nullptr ? shape_to_string(output->shape) : "-", stage.on_chip() ? "chip" : "host",
-               stage.on_chip() ? std::to_string(stats.chip.steps) : "-",
-               stage.on_chip() ? std::to_string(stats.chip.cycles) : "-", std::to_string(stats.link_cycles),
-               stats.host_moves == 0
-                   ? "-"
-                   : fmt::format("{} ({})", stats.host_moves, bytes_text(stats.bytes_permuted)),
-               comparison == nullptr     ? "-"
-               : comparison->unequal > 0 ? fmt::format("{} differ", comparison->unequal)
-                                         : error_text(comparison->max_absolute),
-               comparison == nullptr ? "-" : error_text(comparison->max_relative)});
+    std::vector<std::string> row{std::to_string(k),
+                                 shorten(stage.name, 28),
+                                 shorten(fmt::format("{}", fmt::join(stage.onnx_ops, "+")), 32),
+                                 layer_kind_name(stage.kind),
+                                 output != nullptr ? shape_to_string(output->shape) : "-",
+                                 stage.on_chip() ? "chip" : "host"};
+    for (std::string& cell : numbers(outcome.stages[k], stage.on_chip())) row.push_back(std::move(cell));
+    row.push_back(comparison == nullptr     ? "-"
+                  : comparison->unequal > 0 ? fmt::format("{} differ", comparison->unequal)
+                                            : error_text(comparison->max_absolute));
+    row.push_back(comparison == nullptr ? "-" : error_text(comparison->max_relative));
+    table.add(std::move(row));
   }
   table.rule();
-  table.add({"", "total", "", "", "", "", std::to_string(outcome.total.chip.steps),
-             std::to_string(outcome.total.chip.cycles), std::to_string(outcome.total.link_cycles),
-             fmt::format("{} ({})", outcome.total.host_moves, bytes_text(outcome.total.bytes_permuted)), "",
-             ""});
+  std::vector<std::string> total{"", "total", "", "", "", ""};
+  for (std::string& cell : numbers(outcome.total, true)) total.push_back(std::move(cell));
+  total.insert(total.end(), {"", ""});
+  table.add(std::move(total));
   table.print(out, 6);
-  const double seconds =
-      static_cast<double>(outcome.total.chip.cycles + outcome.total.link_cycles) / model.chip.clock_hz;
+  const isa::CycleCauses& spent = outcome.total.chip.causes;
+  const double seconds = static_cast<double>(spent.total()) / model.chip.clock_hz;
   fmt::print(
       out,
       "chip {}, {} precision: {} steps, {} chip cycles of which {} wait for transfers, {} host link cycles: "
       "{:.3f} ms at {:.0f} MHz; constants {} sent once ({} link cycles)\n",
       model.chip.name, matrix_precision_name(model.precision), outcome.total.chip.steps,
-      outcome.total.chip.cycles, outcome.total.chip.wait_cycles, outcome.total.link_cycles, seconds * 1e3,
-      model.chip.clock_hz / 1e6, bytes_text(outcome.preload_bytes), outcome.preload_link_cycles);
+      outcome.total.chip_cycles(), spent.wait + spent.mv_queue + spent.drain, outcome.total.link_cycles,
+      seconds * 1e3, model.chip.clock_hz / 1e6, bytes_text(outcome.preload_bytes),
+      outcome.preload_link_cycles);
 }
 
 void print_host_layers(const CompiledModel& model, std::ostream& out) {
@@ -193,12 +230,25 @@ nlohmann::ordered_json run_to_json(const CompiledModel& model, const RunOutcome&
                         {"max_relative", comparison.max_relative},
                         {"unequal", comparison.unequal}};
   };
-  const auto stats_to_json = [](const StageStats& stats) {
+  const auto stats_to_json = [&](const StageStats& stats) {
+    const isa::CycleCauses& causes = stats.chip.causes;
+    const simulator::Roofline least = simulator::roofline(stats.usage, model.chip);
     return ordered_json{{"steps", stats.chip.steps},
                         {"nops", stats.chip.nops},
                         {"mvs", stats.chip.mvs},
-                        {"cycles", stats.chip.cycles},
-                        {"wait_cycles", stats.chip.wait_cycles},
+                        {"cycles", stats.chip_cycles()},
+                        {"wait_cycles", causes.wait},
+                        {"cycles_by_cause",
+                         {{"steps", causes.steps},
+                          {"wait", causes.wait},
+                          {"mv_queue", causes.mv_queue},
+                          {"host_link", causes.host_link},
+                          {"drain", causes.drain},
+                          {"host_input", causes.host_input},
+                          {"host_output", causes.host_output}}},
+                        {"total_cycles", causes.total()},
+                        {"roofline_cycles", least.cycles},
+                        {"roofline_resource", least.resource},
                         {"link_cycles", stats.link_cycles},
                         {"bytes_to_chip", stats.bytes_to_chip},
                         {"bytes_from_chip", stats.bytes_from_chip},

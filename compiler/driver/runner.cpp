@@ -28,6 +28,7 @@ StageStats& StageStats::operator+=(const StageStats& other) {
   bytes_permuted += other.bytes_permuted;
   host_moves += other.host_moves;
   link_cycles += other.link_cycles;
+  usage += other.usage;
   wall_seconds += other.wall_seconds;
   return *this;
 }
@@ -104,20 +105,28 @@ RunOutcome ModelRunner::run(const TensorMap& inputs) {
 }
 
 void ModelRunner::run_chip_stage(const Stage& stage, const ChipStage& chip, StageStats& stats) {
+  simulator::RunOptions run;
+  run.timing = options_.timing;
   for (const StreamBinding& operand : chip.operands) {
     if (operand.preloaded) continue;
     const StreamImage image =
         pack_stream(operand.placement, value(operand.placement.access.tensor), model_.chip);
     write_image(image, operand.dram_address);
     const int64_t bytes = image_bytes(image);
+    run.host_input.push_back(bytes);
     stats.bytes_to_chip += bytes;
     stats.bytes_permuted += bytes;
-    stats.link_cycles += isa::host_link_cycles(bytes, model_.chip);
     ++stats.host_moves;
   }
-  stats.chip = machine_.run(chip.program);
-
   StreamImage image = empty_stream(chip.result.placement, model_.chip);
+  run.host_output.push_back(image_bytes(image));
+  simulator::Profile own_profile;
+  if (options_.report != nullptr) options_.report->attach(stage.name, run);
+  if (run.timing && run.profile == nullptr) run.profile = &own_profile;
+  stats.chip = machine_.run(chip.program, run);
+  stats.link_cycles = stats.chip.causes.host_input + stats.chip.causes.host_output;
+  if (run.timing) stats.usage = simulator::statistics(*run.profile, model_.chip).total;
+
   for (size_t group = 0; group < image.groups.size(); ++group) {
     if (!image.groups[group].empty()) {
       machine_.read_dram(static_cast<int>(group), chip.result.dram_address, image.groups[group]);
@@ -126,7 +135,6 @@ void ModelRunner::run_chip_stage(const Stage& stage, const ChipStage& chip, Stag
   const int64_t bytes = image_bytes(image);
   stats.bytes_from_chip += bytes;
   stats.bytes_permuted += bytes;
-  stats.link_cycles += isa::host_link_cycles(bytes, model_.chip);
   ++stats.host_moves;
   const TensorId id = stage.outputs.at(0);
   const LayerTensor& info = model_.tensors[static_cast<size_t>(id)];

@@ -10,6 +10,8 @@
 #include "compiler/driver/compiled_model.h"
 #include "compiler/reference/executor.h"
 #include "simulator/machine.h"
+#include "simulator/run_report.h"
+#include "simulator/statistics.h"
 
 /// Runs compiled models on the simulated chip.
 namespace kodama::compiler {
@@ -21,8 +23,11 @@ struct StageStats {
   int64_t bytes_permuted =
       0;                    ///< by the host: operands put into their layout, results taken out, Move stages
   int64_t host_moves = 0;   ///< layout changes by host permutation
-  int64_t link_cycles = 0;  ///< chip cycles that the transfers take on the host link
+  int64_t link_cycles = 0;  ///< chip cycles that the transfers take on the host link; part of chip.cycles()
+  simulator::Usage usage;   ///< without timing empty
   double wall_seconds = 0;
+  /// Cycles of the program alone.
+  int64_t chip_cycles() const { return chip.cycles() - chip.causes.host_input - chip.causes.host_output; }
   StageStats& operator+=(const StageStats& other);
 };
 
@@ -36,6 +41,8 @@ struct RunOutcome {
 
 struct RunnerOptions {
   simulator::MachineOptions machine;
+  bool timing = true;
+  simulator::RunReport* report = nullptr;  ///< of the chip stages, under their names; needs timing
   /// (stages done, stages in total, name of the next)
   std::function<void(int64_t, int64_t, const std::string&)> progress;
   /// Receives every tensor a stage made.

@@ -174,6 +174,9 @@ int run_command(const RunRequest& request, std::ostream& out) {
   if (request.compare) {
     runner_options.observe = [&](const std::string& name, const Tensor& tensor) { observed[name] = tensor; };
   }
+  simulator::RunReport report(model.chip, options.report);
+  runner_options.timing = options.timing;
+  if (options.report.any()) runner_options.report = &report;
   ModelRunner runner(model, runner_options);
   bool passed = true;
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
@@ -226,6 +229,7 @@ int run_command(const RunRequest& request, std::ostream& out) {
       json.push_back(entry);
     }
   }
+  report.finish(out);
   if (!options.json_file.empty()) {
     write_file_atomically(options.json_file, (json.size() == 1 ? json[0] : json).dump(1) + "\n");
   }
@@ -267,12 +271,16 @@ int simulate_package_command(const SimulateRequest& request, std::ostream& out) 
   options.progress = [&](int64_t done, int64_t total, const std::string& what) {
     run_bar.update(done, total, what);
   };
+  simulator::RunReport report(model.chip, request.common.report);
+  options.timing = request.common.timing;
+  if (request.common.report.any()) options.report = &report;
   ModelRunner runner(model, options);
   const RunOutcome outcome = runner.run(inputs);
   run_bar.finish();
   print_layer_table(model, outcome, {}, out);
   print_host_layers(model, out);
   print_outputs(outcome.outputs, false, out);
+  report.finish(out);
   write_outputs(request.common.output_directory, outcome.outputs);
   if (!request.common.json_file.empty()) {
     write_file_atomically(request.common.json_file, run_to_json(model, outcome, {}, {}).dump(1) + "\n");

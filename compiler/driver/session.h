@@ -38,6 +38,8 @@ struct SessionOptions {
   scheduler::PipelineChoice passes;
   bool fuse = true;
   std::string json_file;
+  bool timing = true;
+  simulator::ReportOptions report;  ///< --stats, --trace, --vcd
 };
 
 struct RunRequest {

@@ -133,6 +133,7 @@ template <typename AnyMachine>
 Reaction react(AnyMachine& machine, const isa::Program& program) {
   Reaction reaction;
   RunOptions options;
+  options.timing = false;
   options.dump = [&](const std::string& line) { reaction.lines.push_back(line); };
   try {
     machine.run(program, options);

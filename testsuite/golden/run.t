@@ -2,12 +2,12 @@ A small network on the small chip: inputs from files, a table, JSON, dumps.
 
   $ cp -r "$TESTDIR/models" .
   $ kodama run models/linear.onnx --chip tiny --input x=models/x.npy --json run.json --output-dir out | sed 's/wall time.*/wall time/'
-  #  layer    operators    kind      output  where  steps  cycles  link cycles  host moves  max abs  max rel
-  ----------------------------------------------------------------------------------------------------------
-  0  product  MatMul+Relu  Contract  [2, 4]  chip      29     372         1532  2 (1024 B)  5.0e-05  3.9e-05
-  ----------------------------------------------------------------------------------------------------------
-     total                                             29     372         1532  2 (1024 B)
-  chip tiny, gfloat precision: 29 steps, 372 chip cycles of which 256 wait for transfers, 1532 host link cycles: 0.003 ms at 750 MHz; constants 512 B sent once (766 link cycles)
+  #  layer    operators    kind      output  where  steps  cycles  step cycles  wait           of roofline  link cycles  host moves  max abs  max rel
+  ---------------------------------------------------------------------------------------------------------------------------------------------------
+  0  product  MatMul+Relu  Contract  [2, 4]  chip      29     380          116   264  31.7x L2BM, L1B side         1532  2 (1024 B)  5.0e-05  3.9e-05
+  ---------------------------------------------------------------------------------------------------------------------------------------------------
+     total                                             29     380          116   264  31.7x L2BM, L1B side         1532  2 (1024 B)
+  chip tiny, gfloat precision: 29 steps, 380 chip cycles of which 264 wait for transfers, 1532 host link cycles: 0.003 ms at 750 MHz; constants 512 B sent once (766 link cycles)
   y float32 [2, 4]: 1.00187 0.995693 0 0.710895 0 0 0 1.26663
   y against the CPU reference: max abs 4.99e-05, over largest magnitude 3.94e-05 (allowed 1e-03): ok
   wall time

@@ -70,7 +70,7 @@ void run_and_compare(const fs::path& file, MatrixPrecision precision) {
   for (const auto& [name, tensor] : outcome.outputs) {
     const Comparison comparison = compare_tensors(tensor, expected.at(name));
     fmt::print("{} {}: {} steps, {} cycles, error over magnitude {:.1e}\n", file.filename().string(),
-               matrix_precision_name(precision), outcome.total.chip.steps, outcome.total.chip.cycles,
+               matrix_precision_name(precision), outcome.total.chip.steps, outcome.total.chip.cycles(),
                comparison.max_relative);
     EXPECT_TRUE(within(comparison, default_tolerance(precision)))
         << name << ": " << comparison.max_relative << comparison.problem;
@@ -120,7 +120,7 @@ int lenet_agreements(MatrixPrecision precision) {
   }
   fmt::print("lenet {}: {} of {} as the reference, {} right; {} steps and {} cycles per batch of {}\n",
              matrix_precision_name(precision), agreements, kImages, correct, outcome.total.chip.steps,
-             outcome.total.chip.cycles, kBatch);
+             outcome.total.chip.cycles(), kBatch);
   return agreements;
 }
 
@@ -201,7 +201,7 @@ TEST(Gcn, CoraAccuracy) {
     correct += found[static_cast<size_t>(node)] == labels.classes[static_cast<size_t>(node)];
   const double accuracy = static_cast<double>(correct) / static_cast<double>(labels.test_nodes.size());
   fmt::print("gcn cora: {:.1f} % of {} test nodes, {} steps, {} cycles, error over magnitude {:.1e}\n",
-             accuracy * 100, labels.test_nodes.size(), outcome.total.chip.steps, outcome.total.chip.cycles,
+             accuracy * 100, labels.test_nodes.size(), outcome.total.chip.steps, outcome.total.chip.cycles(),
              comparison.max_relative);
   EXPECT_GE(accuracy, 0.82);
   EXPECT_TRUE(within(comparison, default_tolerance(MatrixPrecision::kGFloat))) << comparison.max_relative;

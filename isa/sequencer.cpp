@@ -1,0 +1,214 @@
+#include "isa/sequencer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "isa/error.h"
+
+namespace kodama::isa {
+
+CycleCauses& CycleCauses::operator+=(const CycleCauses& other) {
+  steps += other.steps;
+  wait += other.wait;
+  mv_queue += other.mv_queue;
+  host_link += other.host_link;
+  drain += other.drain;
+  host_input += other.host_input;
+  host_output += other.host_output;
+  return *this;
+}
+
+// ---- instruction words -----------------------------------------------------------------------------------
+
+InstructionFeed::InstructionFeed(const Chip& chip)
+    : cycles_per_word_(kInstructionBytes / chip.host_link.bytes_per_second * chip.clock_hz),
+      buffer_words_(chip.host_link.instruction_buffer_steps) {}
+
+int64_t InstructionFeed::take_steps(int64_t cycle, int64_t count) {
+  const auto there = [&](int64_t word) {
+    if (word <= sent_) return int64_t{0};
+    return static_cast<int64_t>(
+        std::ceil(anchor_ + static_cast<double>(word - sent_) * cycles_per_word_ - 1e-6));
+  };
+  // Both the wish and the link are linear, so the first or the last word decides.
+  const int64_t steps = kCyclesPerStep * (count - 1);
+  const int64_t last = std::max({cycle + steps, there(taken_ + 1) + steps, there(taken_ + count)});
+  taken_ += count;
+  // With the buffer full, the link waits until a word is taken.
+  const double ahead = (static_cast<double>(last) - anchor_) / cycles_per_word_;
+  if (static_cast<double>(sent_) + ahead >= static_cast<double>(taken_ + buffer_words_)) {
+    anchor_ = static_cast<double>(last);
+    sent_ = taken_ + buffer_words_ - 1;
+  }
+  return last;
+}
+
+void InstructionFeed::occupy_until(int64_t cycle) {
+  anchor_ = std::max(anchor_, static_cast<double>(cycle));
+}
+
+// ---- sequencer -------------------------------------------------------------------------------------------
+
+int64_t Sequencer::steps(int64_t count) {
+  if (count <= 0) return 0;
+  const int64_t last = ports_.take_words(now_, count);
+  const int64_t stall = last - now_ - kCyclesPerStep * (count - 1);
+  causes_.host_link += stall;
+  causes_.steps += kCyclesPerStep * count;
+  now_ = last + kCyclesPerStep;
+  return stall;
+}
+
+int64_t Sequencer::mv(TransferRequest request) {
+  const int64_t before = now_;
+  const int64_t there = ports_.take_words(now_, 1);
+  causes_.host_link += there - now_;
+  now_ = ports_.issue(std::move(request), there);
+  causes_.mv_queue += now_ - there;
+  return now_ - before;
+}
+
+int64_t Sequencer::wait(int tag) {
+  const int64_t before = now_;
+  now_ = ports_.wait(tag, now_);
+  causes_.wait += now_ - before;
+  return now_ - before;
+}
+
+int64_t Sequencer::finish() {
+  const int64_t before = now_;
+  now_ = ports_.wait(-1, now_);
+  causes_.drain += now_ - before;
+  return now_ - before;
+}
+
+int64_t Sequencer::host_data(int64_t bytes, bool to_chip) {
+  const int64_t before = now_;
+  now_ = ports_.host_data(bytes, to_chip, now_);
+  (to_chip ? causes_.host_input : causes_.host_output) += now_ - before;
+  return now_ - before;
+}
+
+// ---- prediction ------------------------------------------------------------------------------------------
+
+namespace {
+
+class TablePorts : public SequencerPorts {
+ public:
+  explicit TablePorts(const Chip& chip)
+      : chip_(chip), feed_(chip), timeline_(chip, TransferTimeline::standard_service(chip)) {}
+
+  int64_t take_words(int64_t cycle, int64_t count) override { return feed_.take_steps(cycle, count); }
+  int64_t host_data(int64_t bytes, bool /*to_chip*/, int64_t cycle) override {
+    cycle += host_link_cycles(bytes, chip_);
+    feed_.occupy_until(cycle);
+    return cycle;
+  }
+
+  int64_t issue(TransferRequest request, int64_t cycle) override {
+    std::vector<TransferPart> parts = transfer_parts(request.mv, chip_);
+    timeline_.advance(static_cast<double>(cycle));
+    while (!timeline_.has_slot(parts)) {
+      timeline_.advance(timeline_.next_event());
+      cycle = std::max(cycle, timeline_.last_done(-1));
+    }
+    timeline_.issue(std::move(request), std::move(parts), cycle);
+    return cycle;
+  }
+  int64_t wait(int tag, int64_t cycle) override {
+    while (timeline_.in_flight(tag) > 0) timeline_.advance(timeline_.next_event());
+    return std::max(cycle, timeline_.last_done(tag));
+  }
+
+ private:
+  Chip chip_;
+  InstructionFeed feed_;
+  TransferTimeline timeline_;
+};
+
+class Predictor {
+ public:
+  explicit Predictor(const Chip& chip) : ports_(chip), sequencer_(ports_) {}
+
+  CycleCauses run(const Program& program) {
+    std::vector<int64_t> counters;
+    walk(program.statements, counters);
+    sequencer_.finish();
+    return sequencer_.causes();
+  }
+
+ private:
+  /// Steps of a body that holds nothing but steps; -1 when there is more.
+  static int64_t plain_steps(const std::vector<Statement>& body) {
+    int64_t steps = 0;
+    for (const Statement& statement : body) {
+      if (const Loop* loop = std::get_if<Loop>(&statement.kind)) {
+        const int64_t inner = plain_steps(loop->body);
+        if (inner < 0) return -1;
+        steps += inner * std::max<int64_t>(loop->count, 0);
+      } else if (const Nop* nop = std::get_if<Nop>(&statement.kind)) {
+        if (nop->wait_tag > 0) return -1;
+        steps += nop->count;
+      } else if (const Step* step = std::get_if<Step>(&statement.kind)) {
+        if (wait_tag(*step) > 0) return -1;
+        ++steps;
+      } else if (std::holds_alternative<Mv>(statement.kind) || std::holds_alternative<Quit>(statement.kind)) {
+        return -1;
+      }
+    }
+    return steps;
+  }
+  static int wait_tag(const Step& step) {
+    for (const Instruction& instruction : step.instructions) {
+      if (instruction.opcode == Opcode::kWait) return instruction.tag;
+    }
+    return 0;
+  }
+
+  void walk(const std::vector<Statement>& statements, std::vector<int64_t>& counters) {
+    for (const Statement& statement : statements) {
+      if (stopped_) return;
+      if (const Loop* loop = std::get_if<Loop>(&statement.kind)) {
+        if (is_idle(*loop)) continue;
+        const int64_t steps = plain_steps(loop->body);
+        if (steps >= 0) {
+          sequencer_.steps(steps * loop->count);
+          continue;
+        }
+        counters.push_back(0);
+        for (counters.back() = 0; counters.back() < loop->count && !stopped_; ++counters.back())
+          walk(loop->body, counters);
+        counters.pop_back();
+      } else if (const Nop* nop = std::get_if<Nop>(&statement.kind)) {
+        if (nop->wait_tag > 0) sequencer_.wait(nop->wait_tag);
+        sequencer_.steps(nop->count);
+      } else if (const Step* step = std::get_if<Step>(&statement.kind)) {
+        if (const int tag = wait_tag(*step)) sequencer_.wait(tag);
+        sequencer_.steps(1);
+      } else if (std::holds_alternative<Mv>(statement.kind)) {
+        const Statement now = resolved(statement, counters);
+        TransferRequest request;
+        request.mv = std::get<Mv>(now.kind).instruction;
+        sequencer_.mv(std::move(request));
+      } else if (std::holds_alternative<Quit>(statement.kind)) {
+        stopped_ = true;
+      }
+    }
+  }
+
+  TablePorts ports_;
+  Sequencer sequencer_;
+  bool stopped_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<SequencerPorts> make_table_ports(const Chip& chip) {
+  return std::make_unique<TablePorts>(chip);
+}
+
+CycleCauses predict_cycles(const Program& program, const Chip& chip) {
+  return Predictor(chip).run(program);
+}
+
+}  // namespace kodama::isa

@@ -1,0 +1,111 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "isa/chip.h"
+#include "isa/program.h"
+#include "isa/transfer_timeline.h"
+
+/// When each step issues: the rules of the sequencer, and the prediction of a program's time.
+///
+/// A step takes 4 cycles and issues as soon as
+///   - the step before it is over,
+///   - its instruction word has come over the host link,
+///   - the transfers of the tag that it waits for are done.
+/// An MV takes no cycle of its own, but a word of the link; it is held while a group that it uses has as many
+/// transfers under way as the chip allows. Cycle 0 is when the first word is there. A program ends when its
+/// last step is over and its last transfer is done.
+///
+/// Worked example (mncore2): `mvp/n1024i01 $p0@0 $d0@0`, `nop/10`, `nop; wait i01`, `nop`
+///
+///     cycle   0  the MV issues; it moves 1024 LW at 16 per cycle from cycle 64 to 128
+///             2  ten steps, until 42: a word comes every 1.11 cycles, so the second is there at cycle 2
+///            42  the wait holds its step until 128: 86 cycles of stall
+///           128  the step of the wait, then one more: the program ends at 136 = 12 steps * 4 + 2 + 86
+namespace kodama::isa {
+
+/// Where the cycles of a program went. They add up to total().
+struct CycleCauses {
+  int64_t steps = 0;        ///< 4 per step
+  int64_t wait = 0;         ///< held by `wait`
+  int64_t mv_queue = 0;     ///< held by an MV for which a group had no room
+  int64_t host_link = 0;    ///< held because an instruction had not come yet
+  int64_t drain = 0;        ///< after the last step, until the last transfer is done
+  int64_t host_input = 0;   ///< data sent over the host link before the program
+  int64_t host_output = 0;  ///< data fetched after it
+  int64_t total() const { return steps + wait + mv_queue + host_link + drain + host_input + host_output; }
+  CycleCauses& operator+=(const CycleCauses& other);
+  bool operator==(const CycleCauses&) const = default;
+};
+
+/// Instruction words from the host. The link sends words as long as the buffer has room.
+class InstructionFeed {
+ public:
+  explicit InstructionFeed(const Chip& chip);
+
+  /// The cycle at which the next word can be used if it is wanted at `cycle`; takes it.
+  int64_t take(int64_t cycle) { return take_steps(cycle, 1); }
+  /// The same for `count` >= 1 words wanted at `cycle`, `cycle` + 4, …: the cycle at which the last one is
+  /// used.
+  int64_t take_steps(int64_t cycle, int64_t count);
+  /// The link is busy with data until `cycle`.
+  void occupy_until(int64_t cycle);
+
+ private:
+  double cycles_per_word_;
+  int64_t buffer_words_;
+  int64_t taken_ = 0;
+  // Word number `sent_` (counted from 1) is there at `anchor_`, the following ones every cycles_per_word_.
+  double anchor_ = 0;
+  int64_t sent_ = 1;
+};
+
+/// What the sequencer talks to: the cost tables (make_table_ports), or the simulator's SystemC modules.
+class SequencerPorts {
+ public:
+  virtual ~SequencerPorts() = default;
+  /// InstructionFeed::take_steps.
+  virtual int64_t take_words(int64_t cycle, int64_t count) = 0;
+  /// Sends data over the host link from `cycle` on, alone; returns the cycle at which it is over.
+  virtual int64_t host_data(int64_t bytes, bool to_chip, int64_t cycle) = 0;
+  /// Takes an MV wanted at `cycle`; returns the cycle at which there was room for it.
+  virtual int64_t issue(TransferRequest request, int64_t cycle) = 0;
+  /// The first cycle from `cycle` on at which no transfer of the tag is under way; tag -1: none at all.
+  virtual int64_t wait(int tag, int64_t cycle) = 0;
+};
+
+class Sequencer {
+ public:
+  /// `ports` must outlive the sequencer.
+  explicit Sequencer(SequencerPorts& ports) : ports_(ports) {}
+
+  /// Each returns the cycles of stall; now() is then the cycle after it.
+  int64_t steps(int64_t count);
+  int64_t mv(TransferRequest request);
+  /// The wait of a tag, without the step that it stands beside.
+  int64_t wait(int tag);
+  int64_t finish();
+  /// Data over the host link, one transfer each, while nothing else runs.
+  int64_t host_data(int64_t bytes, bool to_chip);
+
+  int64_t now() const { return now_; }
+  const CycleCauses& causes() const { return causes_; }
+
+ private:
+  SequencerPorts& ports_;
+  int64_t now_ = 0;
+  CycleCauses causes_;
+};
+
+/// Ports that need no simulator.
+std::unique_ptr<SequencerPorts> make_table_ports(const Chip& chip);
+
+/// The cycles that a program will take, by cause, from the cost tables alone. Exact for programs without MVs;
+/// with MVs it is what the simulator computes, unless an address is known at run time only (DAR-indirect
+/// transfers count as one row miss per block). Loops of steps cost nothing to predict; loops with MVs or
+/// waits are gone through.
+CycleCauses predict_cycles(const Program& program, const Chip& chip);
+
+}  // namespace kodama::isa

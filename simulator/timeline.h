@@ -1,0 +1,89 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "isa/chip.h"
+#include "isa/program.h"
+#include "isa/transfer_timeline.h"
+#include "simulator/profile.h"
+
+/// What a chip did when, for viewers: a span per instruction and slot, per stall, per transfer, per region.
+///
+/// As a Chrome trace (`chrome_json`) it opens in Perfetto and chrome://tracing; one microsecond of the viewer
+/// is one cycle. Tracks: regions (nested), the sequencer's stalls, the slots L2BM, L1BM, MAU and ALU, and for
+/// every group as many lanes of its transfer engine as transfers were under way at a time. Spans of a track
+/// nest or follow each other, they never overlap. As a VCD (`vcd`) it opens in GTKWave; one nanosecond is one
+/// cycle.
+///
+/// Size is bounded: spans outside the window, and those beyond the limit, are not kept; the file says so.
+namespace kodama::simulator {
+
+struct TimelineOptions {
+  int64_t from = 0;  ///< first cycle
+  int64_t to = std::numeric_limits<int64_t>::max();
+  int64_t limit = 1000000;  ///< spans
+};
+
+class Timeline {
+ public:
+  Timeline(const isa::Chip& chip, const TimelineOptions& options);
+
+  /// A program begins: its cycle 0 is the cycle at which the last one ended, its regions are `regions` inside
+  /// the region `name` (none when empty).
+  void begin_program(const std::string& name, std::vector<Region> regions);
+  /// Its end.
+  void end_program(int64_t cycle);
+
+  /// Whether nothing from this cycle of the program on will be kept.
+  bool is_over(int64_t cycle) const;
+
+  /// Cycles below are the program's.
+  void step(const isa::Statement& statement, int64_t begin, int64_t end);
+  void stall(const std::string& cause, int32_t line, int64_t begin, int64_t end);
+  /// The region of what follows.
+  void enter(int32_t region, int64_t cycle);
+  void transfer(const isa::TransferRecord& record);
+
+  std::string chrome_json() const;
+  std::string vcd() const;
+  int64_t dropped() const { return dropped_; }
+
+ private:
+  enum Track : int32_t { kRegions, kSequencer, kL2bm, kL1bm, kMau, kAlu, kFirstEngine };
+  struct Span {
+    int32_t track;
+    int32_t line;
+    int64_t begin;
+    int64_t end;
+    std::string name;
+  };
+  struct OpenRegion {
+    int32_t region;
+    int64_t begin;
+  };
+  static constexpr int32_t kProgram = -2;  ///< as a region: the program as a whole
+
+  void add(Span span);
+  std::string region_name(int32_t region) const;
+  int32_t parent(int32_t region) const;
+  /// The region, or kProgram where the region is the program.
+  int32_t known(int32_t region) const;
+  /// Spans with transfers dealt to lanes; names of the tracks from kFirstEngine on.
+  std::vector<Span> with_lanes(std::vector<std::string>* tracks) const;
+
+  isa::Chip chip_;
+  TimelineOptions options_;
+  int64_t origin_ = 0;
+  std::string program_;
+  std::vector<Region> regions_;
+  std::vector<OpenRegion> open_;
+  std::vector<Span> spans_;
+  std::vector<Span> transfers_;  ///< track = kFirstEngine + group
+  int64_t dropped_ = 0;
+};
+
+}  // namespace kodama::simulator

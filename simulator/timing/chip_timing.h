@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "isa/chip.h"
+#include "isa/sequencer.h"
+#include "isa/transfer_timeline.h"
+
+/// The timing model: SystemC modules that talk over TLM-2.0 sockets, behind an interface without SystemC.
+///
+///                      words                    commands
+///     HostLink <------------------ PeArray ------------------> TransferEngine
+///        ^ data                                                     | one socket per port
+///                                                     +-------------+------------+-----------+
+///                                                   Dram (group)  Pdm (group)  L2bmPort   GroupPath
+///
+/// The PE array is temporally decoupled: its local time runs ahead in bulk, and the kernel is run only when
+/// it needs an answer (a `wait`, an MV that may find its groups full, the end of the program). MVs are
+/// approximately-timed transactions: BEGIN_REQ when the MV issues, END_REQ when there is room for it,
+/// BEGIN_RESP when it is done. Chunks of a transfer are blocking transactions to the modules at its two ends
+/// and between, which answer how long they are occupied; isa/transfer_timeline.h shares the ports out between
+/// transfers.
+///
+/// One nanosecond of SystemC time is one cycle of the chip, in steps of a picosecond.
+///
+/// SystemC has one simulation context per process: a ChipTiming holds it from construction to destruction,
+/// others wait for it. A thread that already holds one gets an InternalError.
+namespace kodama::simulator {
+
+class ChipTiming {
+ public:
+  explicit ChipTiming(const isa::Chip& chip);
+  ~ChipTiming();
+
+  /// Steps, MVs, waits and host data go here.
+  isa::Sequencer& sequencer();
+
+  /// Receives each transfer when it is done.
+  void on_transfer(std::function<void(const isa::TransferRecord&)> receive);
+
+  /// Of the transfers that are done, by port number (isa::TransferPorts).
+  double busy_cycles(int port) const;
+  int64_t moved_lw(int port) const;
+  /// Of the DRAM of a group.
+  const isa::DramTiming& dram(int group) const;
+  /// Times that the SystemC kernel was started, for tests and benchmarks.
+  int64_t kernel_starts() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kodama::simulator

@@ -1,0 +1,307 @@
+#include "simulator/timing/modules.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "isa/error.h"
+
+namespace kodama::simulator::timing {
+namespace {
+
+constexpr double kTicksPerCycle = 1000;
+constexpr int kTags = 64;
+
+std::string port_name(const isa::TransferPart& part) {
+  switch (part.port) {
+    case isa::TransferPort::kDram:
+      return fmt::format("dram_{}", part.index);
+    case isa::TransferPort::kPdmRead:
+      return fmt::format("pdm_read_{}", part.index);
+    case isa::TransferPort::kPdmWrite:
+      return fmt::format("pdm_write_{}", part.index);
+    case isa::TransferPort::kL2bmRead:
+      return fmt::format("l2bm_read_{}", part.index);
+    case isa::TransferPort::kL2bmWrite:
+      return fmt::format("l2bm_write_{}", part.index);
+    case isa::TransferPort::kGroupPath:
+      return fmt::format("path_{}_{}", part.index, part.to);
+  }
+  return "port";
+}
+
+}  // namespace
+
+sc_core::sc_time at_least(double cycles) {
+  return sc_core::sc_time::from_value(static_cast<sc_dt::uint64>(std::floor(cycles * kTicksPerCycle)) + 1);
+}
+sc_core::sc_time exactly(int64_t cycles) {
+  return sc_core::sc_time::from_value(static_cast<sc_dt::uint64>(cycles) *
+                                      static_cast<sc_dt::uint64>(kTicksPerCycle));
+}
+double cycles_of(const sc_core::sc_time& time) {
+  return static_cast<double>(time.value()) / kTicksPerCycle;
+}
+
+// ---- host link -------------------------------------------------------------------------------------------
+
+HostLink::HostLink(sc_core::sc_module_name name, const isa::Chip& chip)
+    : sc_module(name), chip_(chip), feed_(chip) {
+  instructions.register_b_transport(this, &HostLink::fetch);
+  data.register_b_transport(this, &HostLink::move_data);
+}
+
+void HostLink::fetch(tlm::tlm_generic_payload& payload, sc_core::sc_time& delay) {
+  const int64_t wanted = static_cast<int64_t>(cycles_of(sc_core::sc_time_stamp() + delay));
+  const int64_t last = feed_.take_steps(wanted, payload.get_extension<LinkExtension>()->amount);
+  delay += exactly(last - wanted);
+  payload.set_response_status(tlm::TLM_OK_RESPONSE);
+}
+
+void HostLink::move_data(tlm::tlm_generic_payload& payload, sc_core::sc_time& delay) {
+  const int64_t bytes = payload.get_extension<LinkExtension>()->amount;
+  delay += exactly(isa::host_link_cycles(bytes, chip_));
+  feed_.occupy_until(static_cast<int64_t>(cycles_of(sc_core::sc_time_stamp() + delay)));
+  payload.set_response_status(tlm::TLM_OK_RESPONSE);
+}
+
+// ---- ports -----------------------------------------------------------------------------------------------
+
+RatePort::RatePort(sc_core::sc_module_name name, double lw_per_cycle)
+    : sc_module(name), lw_per_cycle_(lw_per_cycle) {
+  socket.register_b_transport(this, &RatePort::occupy);
+}
+
+void RatePort::occupy(tlm::tlm_generic_payload& payload, sc_core::sc_time& /*delay*/) {
+  auto* extension = payload.get_extension<ChunkExtension>();
+  extension->cycles = static_cast<double>(extension->chunk->lw) / lw_per_cycle_;
+  payload.set_response_status(tlm::TLM_OK_RESPONSE);
+}
+
+Dram::Dram(sc_core::sc_module_name name, const isa::Chip& chip)
+    : sc_module(name), chip_(chip), timing_(chip) {
+  socket.register_b_transport(this, &Dram::occupy);
+}
+
+void Dram::occupy(tlm::tlm_generic_payload& payload, sc_core::sc_time& /*delay*/) {
+  auto* extension = payload.get_extension<ChunkExtension>();
+  extension->cycles = isa::occupy_dram(timing_, *extension->chunk, chip_);
+  payload.set_response_status(tlm::TLM_OK_RESPONSE);
+}
+
+// ---- transfer engine -------------------------------------------------------------------------------------
+
+TransferEngine::TransferEngine(sc_core::sc_module_name name, const isa::Chip& chip)
+    : sc_module(name),
+      ports("ports"),
+      numbers_(chip),
+      timeline_(chip, [this](const isa::TransferChunk& chunk) { return ask_port(chunk); }) {
+  ports.init(static_cast<size_t>(numbers_.count()), [this](const char* /*name*/, size_t number) {
+    return new tlm_utils::simple_initiator_socket<TransferEngine>(
+        port_name(numbers_.part(static_cast<int>(number))).c_str());
+  });
+  commands.register_nb_transport_fw(this, &TransferEngine::receive);
+  timeline_.on_done = [this](const isa::TransferRecord& record) { transfer_done(record); };
+  chunk_payload_.set_extension(&chunk_extension_);
+  SC_HAS_PROCESS(TransferEngine);
+  SC_METHOD(handle_events);
+  sensitive << wake_;
+  dont_initialize();
+}
+
+TransferEngine::~TransferEngine() {
+  chunk_payload_.clear_extension(&chunk_extension_);  // a payload frees what it carries
+}
+
+double TransferEngine::ask_port(const isa::TransferChunk& chunk) {
+  chunk_payload_.set_command(chunk.part->write ? tlm::TLM_WRITE_COMMAND : tlm::TLM_READ_COMMAND);
+  chunk_payload_.set_address(static_cast<sc_dt::uint64>(chunk.part->address + chunk.offset) * 8);
+  chunk_payload_.set_data_length(static_cast<unsigned>(chunk.lw * 8));
+  chunk_extension_.chunk = &chunk;
+  sc_core::sc_time delay = sc_core::SC_ZERO_TIME;
+  ports[static_cast<size_t>(numbers_.number(*chunk.part))]->b_transport(chunk_payload_, delay);
+  return chunk_extension_.cycles;
+}
+
+void TransferEngine::take(tlm::tlm_generic_payload& payload, int64_t cycle) {
+  auto* mv = payload.get_extension<MvExtension>();
+  const int64_t id = timeline_.issue(mv->request, mv->parts, cycle);
+  under_way_[id] = &payload;
+  notify();
+}
+
+tlm::tlm_sync_enum TransferEngine::receive(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
+                                           sc_core::sc_time& delay) {
+  isa::check_internal(phase == tlm::BEGIN_REQ && held_ == nullptr, "TransferEngine", "unexpected phase");
+  const auto cycle = static_cast<int64_t>(cycles_of(sc_core::sc_time_stamp() + delay));
+  if (!timeline_.has_slot(payload.get_extension<MvExtension>()->parts)) {
+    held_ = &payload;
+    held_cycle_ = cycle;
+    return tlm::TLM_ACCEPTED;
+  }
+  take(payload, cycle);
+  phase = tlm::END_REQ;
+  return tlm::TLM_UPDATED;
+}
+
+void TransferEngine::notify() {
+  const double next = timeline_.next_event();
+  if (next == isa::TransferTimeline::kNever) return;
+  const sc_core::sc_time time = at_least(next);
+  const sc_core::sc_time now = sc_core::sc_time_stamp();
+  wake_.cancel();
+  wake_.notify(time > now ? time - now : sc_core::SC_ZERO_TIME);
+}
+
+void TransferEngine::handle_events() {
+  timeline_.advance(cycles_of(sc_core::sc_time_stamp()));
+  if (held_ != nullptr && timeline_.has_slot(held_->get_extension<MvExtension>()->parts)) {
+    tlm::tlm_generic_payload& payload = *held_;
+    held_ = nullptr;
+    const int64_t cycle = std::max(held_cycle_, timeline_.last_done(-1));
+    take(payload, cycle);
+    tlm::tlm_phase phase = tlm::END_REQ;
+    sc_core::sc_time delay = exactly(cycle) > sc_core::sc_time_stamp()
+                                 ? exactly(cycle) - sc_core::sc_time_stamp()
+                                 : sc_core::SC_ZERO_TIME;
+    payload.get_extension<MvExtension>()->done = cycle;
+    commands->nb_transport_bw(payload, phase, delay);
+  }
+  notify();
+}
+
+void TransferEngine::transfer_done(const isa::TransferRecord& record) {
+  const auto found = under_way_.find(record.id);
+  tlm::tlm_generic_payload& payload = *found->second;
+  under_way_.erase(found);
+  payload.get_extension<MvExtension>()->done = record.done;
+  tlm::tlm_phase phase = tlm::BEGIN_RESP;
+  sc_core::sc_time delay = sc_core::SC_ZERO_TIME;
+  if (on_transfer) on_transfer(record);
+  commands->nb_transport_bw(payload, phase, delay);
+}
+
+// ---- PE array --------------------------------------------------------------------------------------------
+
+PeArray::PeArray(sc_core::sc_module_name name, const isa::Chip& chip)
+    : sc_module(name), chip_(chip), in_flight_(kTags), last_done_(kTags) {
+  commands.register_nb_transport_bw(this, &PeArray::answer);
+  link_payload_.set_extension(&link_extension_);
+}
+
+PeArray::~PeArray() {
+  link_payload_.clear_extension(&link_extension_);
+}
+
+sc_core::sc_time PeArray::local_time(int64_t cycle) const {
+  // Far beyond any program that someone waits for, and far below what SystemC's 64-bit time holds.
+  constexpr int64_t kLastCycle = int64_t{1} << 53;
+  if (cycle > kLastCycle) {
+    throw isa::UnsupportedError(
+        fmt::format("a program of more than {} cycles can't be timed; run it without timing", kLastCycle));
+  }
+  // The kernel may be a fraction of a cycle ahead of the step that it let go.
+  const sc_core::sc_time now = sc_core::sc_time_stamp();
+  const sc_core::sc_time time = exactly(cycle);
+  return time > now ? time - now : sc_core::SC_ZERO_TIME;
+}
+
+int64_t PeArray::take_words(int64_t cycle, int64_t count) {
+  local_time(cycle + count);  // refuses what is too long
+  link_extension_.amount = count;
+  sc_core::sc_time delay = local_time(cycle);
+  link_payload_.set_command(tlm::TLM_READ_COMMAND);
+  words->b_transport(link_payload_, delay);
+  return static_cast<int64_t>(cycles_of(sc_core::sc_time_stamp() + delay));
+}
+
+int64_t PeArray::host_data(int64_t bytes, bool to_chip, int64_t cycle) {
+  link_extension_.amount = bytes;
+  sc_core::sc_time delay = local_time(cycle);
+  link_payload_.set_command(to_chip ? tlm::TLM_WRITE_COMMAND : tlm::TLM_READ_COMMAND);
+  data->b_transport(link_payload_, delay);
+  return static_cast<int64_t>(cycles_of(sc_core::sc_time_stamp() + delay));
+}
+
+tlm::tlm_generic_payload& PeArray::new_payload() {
+  if (free_payloads_.empty()) {
+    payloads_.push_back(
+        std::make_unique<tlm::tlm_generic_payload>(static_cast<tlm::tlm_mm_interface*>(this)));
+    payloads_.back()->set_extension(new MvExtension);
+    free_payloads_.push_back(payloads_.back().get());
+  }
+  tlm::tlm_generic_payload* payload = free_payloads_.back();
+  free_payloads_.pop_back();
+  payload->acquire();
+  return *payload;
+}
+
+void PeArray::free(tlm::tlm_generic_payload* payload) {
+  free_payloads_.push_back(payload);
+}
+
+int64_t PeArray::in_flight(int tag) const {
+  return tag < 0 ? all_in_flight_ : in_flight_[static_cast<size_t>(tag)];
+}
+
+void PeArray::run_kernel() {
+  ++kernel_starts_;
+  sc_core::sc_start();
+}
+
+void PeArray::run_kernel_until(int64_t cycle) {
+  const sc_core::sc_time ahead = local_time(cycle);
+  if (ahead == sc_core::SC_ZERO_TIME) return;
+  ++kernel_starts_;
+  sc_core::sc_start(ahead, sc_core::SC_RUN_TO_TIME);
+}
+
+int64_t PeArray::issue(isa::TransferRequest request, int64_t cycle) {
+  // Before it can be full, nobody needs to know how far the others are.
+  if (all_in_flight_ >= chip_.transfer.max_in_flight) run_kernel_until(cycle);
+  tlm::tlm_generic_payload& payload = new_payload();
+  auto* mv = payload.get_extension<MvExtension>();
+  mv->parts = isa::transfer_parts(request.mv, chip_);
+  mv->request = std::move(request);
+  const auto tag = static_cast<size_t>(mv->request.mv.tag);
+  ++in_flight_[tag];
+  ++all_in_flight_;
+  tlm::tlm_phase phase = tlm::BEGIN_REQ;
+  sc_core::sc_time delay = local_time(cycle);
+  if (commands->nb_transport_fw(payload, phase, delay) == tlm::TLM_UPDATED) return cycle;
+  awaiting_ = Awaiting::kRoom;
+  accepted_ = false;
+  while (!accepted_) run_kernel();
+  awaiting_ = Awaiting::kNothing;
+  return std::max(cycle, accepted_cycle_);
+}
+
+int64_t PeArray::wait(int tag, int64_t cycle) {
+  awaiting_ = Awaiting::kTag;
+  awaited_tag_ = tag;
+  while (in_flight(tag) > 0) run_kernel();
+  awaiting_ = Awaiting::kNothing;
+  return std::max(cycle, tag < 0 ? any_last_done_ : last_done_[static_cast<size_t>(tag)]);
+}
+
+tlm::tlm_sync_enum PeArray::answer(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
+                                   sc_core::sc_time& /*delay*/) {
+  const auto* mv = payload.get_extension<MvExtension>();
+  if (phase == tlm::END_REQ) {
+    accepted_ = true;
+    accepted_cycle_ = mv->done;
+    sc_core::sc_pause();
+    return tlm::TLM_ACCEPTED;
+  }
+  const auto tag = static_cast<size_t>(mv->request.mv.tag);
+  --in_flight_[tag];
+  --all_in_flight_;
+  last_done_[tag] = std::max(last_done_[tag], mv->done);
+  any_last_done_ = std::max(any_last_done_, mv->done);
+  payload.release();
+  if (awaiting_ == Awaiting::kTag && in_flight(awaited_tag_) == 0) sc_core::sc_pause();
+  return tlm::TLM_COMPLETED;
+}
+
+}  // namespace kodama::simulator::timing

@@ -1,0 +1,173 @@
+#pragma once
+
+#include <tlm.h>
+#include <tlm_utils/simple_initiator_socket.h>
+#include <tlm_utils/simple_target_socket.h>
+
+#include <map>
+#include <memory>
+#include <systemc>
+#include <vector>
+
+#include "isa/chip.h"
+#include "isa/costs.h"
+#include "isa/sequencer.h"
+#include "isa/transfer_timeline.h"
+
+/// The SystemC modules of the timing model; simulator/timing/chip_timing.h has the picture.
+namespace kodama::simulator::timing {
+
+/// Cycles as SystemC time, rounded up to a picosecond, and back.
+sc_core::sc_time at_least(double cycles);
+sc_core::sc_time exactly(int64_t cycles);
+double cycles_of(const sc_core::sc_time& time);
+
+/// What an MV carries beside the generic payload.
+struct MvExtension : tlm::tlm_extension<MvExtension> {
+  isa::TransferRequest request;
+  std::vector<isa::TransferPart> parts;
+  int64_t done = 0;  ///< cycle
+
+  tlm::tlm_extension_base* clone() const override { return new MvExtension(*this); }
+  void copy_from(const tlm::tlm_extension_base& other) override {
+    *this = static_cast<const MvExtension&>(other);
+  }
+};
+
+/// What a chunk of a transfer carries.
+struct ChunkExtension : tlm::tlm_extension<ChunkExtension> {
+  const isa::TransferChunk* chunk = nullptr;
+  double cycles = 0;  ///< answer: how long the port is occupied
+
+  tlm::tlm_extension_base* clone() const override { return new ChunkExtension(*this); }
+  void copy_from(const tlm::tlm_extension_base& other) override {
+    *this = static_cast<const ChunkExtension&>(other);
+  }
+};
+
+/// What goes over the host link: instruction words wanted one per step, or bytes of data.
+struct LinkExtension : tlm::tlm_extension<LinkExtension> {
+  int64_t amount = 0;
+
+  tlm::tlm_extension_base* clone() const override { return new LinkExtension(*this); }
+  void copy_from(const tlm::tlm_extension_base& other) override {
+    *this = static_cast<const LinkExtension&>(other);
+  }
+};
+
+/// The host's side: the instruction stream and data, both ways, on one link.
+class HostLink : public sc_core::sc_module {
+ public:
+  HostLink(sc_core::sc_module_name name, const isa::Chip& chip);
+  tlm_utils::simple_target_socket<HostLink> instructions{"instructions"};
+  tlm_utils::simple_target_socket<HostLink> data{"data"};
+
+ private:
+  /// The delay becomes the time at which the last word can be used.
+  void fetch(tlm::tlm_generic_payload& payload, sc_core::sc_time& delay);
+  void move_data(tlm::tlm_generic_payload& payload, sc_core::sc_time& delay);
+
+  isa::Chip chip_;
+  isa::InstructionFeed feed_;
+};
+
+/// A port whose time is LW over rate: PDMs, MV ports of L2BMs, paths between groups.
+class RatePort : public sc_core::sc_module {
+ public:
+  RatePort(sc_core::sc_module_name name, double lw_per_cycle);
+  tlm_utils::simple_target_socket<RatePort> socket{"socket"};
+
+ private:
+  void occupy(tlm::tlm_generic_payload& payload, sc_core::sc_time& delay);
+  double lw_per_cycle_;
+};
+
+/// The DRAM of a group.
+class Dram : public sc_core::sc_module {
+ public:
+  Dram(sc_core::sc_module_name name, const isa::Chip& chip);
+  tlm_utils::simple_target_socket<Dram> socket{"socket"};
+  const isa::DramTiming& timing() const { return timing_; }
+
+ private:
+  void occupy(tlm::tlm_generic_payload& payload, sc_core::sc_time& delay);
+  isa::Chip chip_;
+  isa::DramTiming timing_;
+};
+
+/// Carries out the MVs.
+class TransferEngine : public sc_core::sc_module {
+ public:
+  TransferEngine(sc_core::sc_module_name name, const isa::Chip& chip);
+  ~TransferEngine() override;
+  tlm_utils::simple_target_socket<TransferEngine> commands{"commands"};
+  /// By port number (isa::TransferPorts).
+  sc_core::sc_vector<tlm_utils::simple_initiator_socket<TransferEngine>> ports;
+  isa::TransferTimeline& timeline() { return timeline_; }
+  const isa::TransferTimeline& timeline() const { return timeline_; }
+
+  std::function<void(const isa::TransferRecord&)> on_transfer;
+
+ private:
+  tlm::tlm_sync_enum receive(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
+                             sc_core::sc_time& delay);
+  double ask_port(const isa::TransferChunk& chunk);
+  void take(tlm::tlm_generic_payload& payload, int64_t cycle);
+  void handle_events();
+  void notify();
+  void transfer_done(const isa::TransferRecord& record);
+
+  isa::TransferPorts numbers_;
+  isa::TransferTimeline timeline_;
+  sc_core::sc_event wake_;
+  tlm::tlm_generic_payload chunk_payload_;
+  ChunkExtension chunk_extension_;
+  std::map<int64_t, tlm::tlm_generic_payload*> under_way_;  ///< by the timeline's number
+  tlm::tlm_generic_payload* held_ = nullptr;                ///< for which there is no room yet
+  int64_t held_cycle_ = 0;                                  ///< when it was wanted
+};
+
+/// The sequencer with the PEs behind it. Runs the kernel when it must know something.
+class PeArray : public sc_core::sc_module, public isa::SequencerPorts, private tlm::tlm_mm_interface {
+ public:
+  PeArray(sc_core::sc_module_name name, const isa::Chip& chip);
+  ~PeArray() override;
+  tlm_utils::simple_initiator_socket<PeArray> words{"words"};
+  tlm_utils::simple_initiator_socket<PeArray> data{"data"};
+  tlm_utils::simple_initiator_socket<PeArray> commands{"commands"};
+
+  int64_t take_words(int64_t cycle, int64_t count) override;
+  int64_t host_data(int64_t bytes, bool to_chip, int64_t cycle) override;
+  int64_t issue(isa::TransferRequest request, int64_t cycle) override;
+  int64_t wait(int tag, int64_t cycle) override;
+
+  int64_t kernel_starts() const { return kernel_starts_; }
+
+ private:
+  tlm::tlm_sync_enum answer(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
+                            sc_core::sc_time& delay);
+  tlm::tlm_generic_payload& new_payload();
+  void free(tlm::tlm_generic_payload* payload) override;
+  /// A cycle as an offset from the kernel's time.
+  sc_core::sc_time local_time(int64_t cycle) const;
+  void run_kernel();
+  void run_kernel_until(int64_t cycle);
+  int64_t in_flight(int tag) const;
+
+  isa::Chip chip_;
+  tlm::tlm_generic_payload link_payload_;
+  LinkExtension link_extension_;
+  std::vector<std::unique_ptr<tlm::tlm_generic_payload>> payloads_;
+  std::vector<tlm::tlm_generic_payload*> free_payloads_;
+  std::vector<int64_t> in_flight_;  ///< by tag
+  int64_t all_in_flight_ = 0;
+  std::vector<int64_t> last_done_;
+  int64_t any_last_done_ = 0;
+  bool accepted_ = false;
+  int64_t accepted_cycle_ = 0;
+  enum class Awaiting { kNothing, kRoom, kTag } awaiting_ = Awaiting::kNothing;
+  int awaited_tag_ = -1;
+  int64_t kernel_starts_ = 0;
+};
+
+}  // namespace kodama::simulator::timing
