@@ -52,6 +52,10 @@ int forward_of(Unit unit) {
   }
 }
 
+bool is_local_memory(Space space) {
+  return space == Space::kLm0 || space == Space::kLm1;
+}
+
 bool is_l1bm_side(Space space) {
   return space == Space::kL1bm || space == Space::kTurnaround;
 }
@@ -283,7 +287,8 @@ int64_t L1b::lane_address(const MicroOperand& operand, int64_t base, int cycle, 
   int64_t address = base + operand.offset[cycle];
   if (operand.space == Space::kLm0) address += bar_[0][lane];
   if (operand.space == Space::kLm1) address += bar_[1][lane];
-  if (operand.t_indirect) address += t_[(cycle * 4 + 1) * words_ + lane] & 0xfff;
+  const uint32_t* t = stale_ ? stale_t_.data() : t_;
+  if (operand.t_indirect) address += t[(cycle * 4 + 1) * words_ + lane] & 0xfff;
   const int width = isa::words(operand.width);
   if (operand.j >= 0 && lane / shape_.stride <= operand.j) address += width;
   return wrap(address, size_of(operand.space)) & ~int64_t{width - 1};
@@ -353,6 +358,22 @@ void L1b::fetch(const MicroOperand& operand, Precision precision, const Counters
       const uint32_t* memory = memory_of(operand.space);
       const int width = isa::words(operand.width);
       const int64_t base = operand.resolve(counters);
+      if (stale_ && stale_->has_recent(operand.space)) {
+        uint32_t* rows = scratch.rows();
+        std::vector<int64_t> addresses(static_cast<size_t>(words_));
+        for (int c = 0; c < 4; ++c) {
+          for (int w = 0; w < width; ++w) {
+            uint32_t* out = rows + (c * 4 + w) * words_;
+            for (int lane = 0; lane < words_; ++lane) {
+              addresses[lane] = lane_address(operand, base, c, lane) + w;
+              out[lane] = memory[addresses[lane] * words_ + lane];
+            }
+            stale_->look(operand.space, is_local_memory(operand.space) ? 0 : c, addresses, out);
+          }
+          for (int w = 0; w < 4; ++w) value[c].word[w] = w < width ? rows + (c * 4 + w) * words_ : zero_row_;
+        }
+        return;
+      }
       if (has_plain_addresses(operand)) {
         const int64_t size = size_of(operand.space);
         for (int c = 0; c < 4; ++c) {
@@ -376,7 +397,8 @@ void L1b::fetch(const MicroOperand& operand, Precision precision, const Counters
     }
     case Space::kT:
       for (int c = 0; c < 4; ++c) {
-        for (int w = 0; w < 4; ++w) value[c].word[w] = t_ + (c * 4 + w) * words_;
+        const uint32_t* t = stale_ ? stale_t_.data() : t_;
+        for (int w = 0; w < 4; ++w) value[c].word[w] = t + (c * 4 + w) * words_;
       }
       return;
     case Space::kAluf:
@@ -756,9 +778,27 @@ void L1b::run_mread(const MicroOp& op, const Counters& counters, CycleRows& resu
 
 void L1b::commit_mwrite(const MicroOp& op, const CycleRows& source, const Counters& counters) {
   const MicroOperand& destination = op.destinations[0];
-  Matrix& matrix = matrix_[destination.space == Space::kMatY];
   const bool wide = op.precision == Precision::kHalf && destination.width == Width::kDoubleLong;
   const int64_t base = destination.resolve(counters);
+  if (!stale_ || chip_->hazard.matrix_write_read == 0) {
+    write_matrix(destination, wide, base, source);
+    return;
+  }
+  std::vector<uint32_t> rows;
+  for (const Rows& cycle : source) {
+    for (const uint32_t* word : cycle.word) rows.insert(rows.end(), word, word + words_);
+  }
+  stale_->later(chip_->hazard.matrix_write_read, [this, destination, wide, base, rows = std::move(rows)] {
+    CycleRows data;
+    for (int c = 0; c < 4; ++c) {
+      for (int w = 0; w < 4; ++w) data[c].word[w] = rows.data() + (c * 4 + w) * words_;
+    }
+    write_matrix(destination, wide, base, data);
+  });
+}
+
+void L1b::write_matrix(const MicroOperand& destination, bool wide, int64_t base, const CycleRows& source) {
+  Matrix& matrix = matrix_[destination.space == Space::kMatY];
   for (int c = 0; c < 4; ++c) {
     for (int half = 0; half < (wide ? 2 : 1); ++half) {
       const int64_t index = wrap(base + (wide ? 2 * c + half : c), 16);
@@ -781,9 +821,12 @@ void L1b::run_l1bm_to_pe(const MicroOp& op, const Counters& counters, Scratch& s
     const int64_t size = chip_->memory.l1bm_lw;
     const int64_t base = wrap(source.resolve(counters), size);
     area = l1bm_ + base;
-    if (base + window > size) {
+    if (base + window > size || stale_) {
       uint64_t* copy = scratch.l1bm_window();
-      for (int64_t i = 0; i < window; ++i) copy[i] = l1bm_[wrap(base + i, size)];
+      for (int64_t i = 0; i < window; ++i) {
+        const int64_t address = wrap(base + i, size);
+        copy[i] = stale_ ? stale_->look_l1bm(isa::Agent::kL1bmToPe, address, l1bm_[address]) : l1bm_[address];
+      }
       area = copy;
     }
   }
@@ -967,12 +1010,33 @@ void L1b::commit_memory(const MicroOperand& destination, const isa::Mask& mask, 
   const int64_t base = destination.resolve(counters);
   const bool plain = has_plain_addresses(destination);
   const int64_t size = size_of(destination.space);
+  // An LM's one port is taken until the last of the step's writes is through.
+  int last_cycle = 0;
+  for (int c = 0; c < 4; ++c) {
+    if (cycle_mask(mask, c).kind != CycleMask::Kind::kNone) last_cycle = c;
+  }
   for (int c = 0; c < 4; ++c) {
     const CycleMask cycle = cycle_mask(mask, c);
+    const int seen_after = is_local_memory(destination.space) ? last_cycle : c;
     if (plain) {
       const int64_t address = wrap(base + destination.offset[c], size) & ~int64_t{width - 1};
-      for (int w = 0; w < width; ++w) copy_masked(row(memory, address + w), result[c].word[w], w, cycle);
+      for (int w = 0; w < width; ++w) {
+        if (stale_)
+          stale_->before_write(destination.space, seen_after, address + w, row(memory, address + w));
+        copy_masked(row(memory, address + w), result[c].word[w], w, cycle);
+      }
       continue;
+    }
+    if (stale_) {
+      for (int w = 0; w < width; ++w) {
+        std::vector<int64_t> addresses(static_cast<size_t>(words_));
+        std::vector<uint32_t> old(static_cast<size_t>(words_));
+        for (int lane = 0; lane < words_; ++lane) {
+          addresses[lane] = lane_address(destination, base, c, lane) + w;
+          old[lane] = memory[addresses[lane] * words_ + lane];
+        }
+        stale_->before_write(destination.space, seen_after, std::move(addresses), std::move(old));
+      }
     }
     for (int lane = 0; lane < words_; ++lane) {
       const int64_t address = lane_address(destination, base, c, lane);
@@ -1018,26 +1082,37 @@ void L1b::commit(const PendingWrite& write, const Node& node, const Counters& co
       case Space::kT:
         for (int c = 0; c < 4; ++c) {
           const CycleMask cycle = cycle_mask(mask, c);
-          for (int w = 0; w < 4; ++w) copy_masked(t_ + (c * 4 + w) * words_, result[c].word[w], w, cycle);
-        }
-        break;
-      case Space::kOmr:
-        for (int c = 0; c < 4; ++c) {
-          const CycleMask cycle = cycle_mask(mask, c);
-          uint8_t* to = masks_ + (destination.base * 4 + c) * words_;
-          const uint8_t* flags = write.flags + c * words_;
-          if (cycle.kind == CycleMask::Kind::kLanes) {
-            for (int i = 0; i < words_; ++i) to[i] = static_cast<uint8_t>(flags[i] & cycle.lanes[i]);
-          } else if (cycle.kind == CycleMask::Kind::kAll) {
-            std::memcpy(to, flags, words_);
-          } else {
-            std::memset(to, 0, words_);
+          for (int w = 0; w < 4; ++w) {
+            if (stale_) stale_->before_write(Space::kT, c, c * 4 + w, t_ + (c * 4 + w) * words_);
+            copy_masked(t_ + (c * 4 + w) * words_, result[c].word[w], w, cycle);
           }
         }
         break;
+      case Space::kOmr: {
+        std::vector<uint8_t> entry(static_cast<size_t>(4 * words_));
+        for (int c = 0; c < 4; ++c) {
+          const CycleMask cycle = cycle_mask(mask, c);
+          const uint8_t* flags = write.flags + c * words_;
+          for (int i = 0; i < words_; ++i) {
+            const int bits = cycle.kind == CycleMask::Kind::kLanes ? cycle.lanes[i]
+                             : cycle.kind == CycleMask::Kind::kAll ? 15
+                                                                   : 0;
+            entry[c * words_ + i] = static_cast<uint8_t>(flags[i] & bits);
+          }
+        }
+        uint8_t* to = masks_ + destination.base * 4 * words_;
+        if (stale_) {
+          stale_->later(chip_->hazard.mask_write_use,
+                        [to, entry = std::move(entry)] { std::memcpy(to, entry.data(), entry.size()); });
+        } else {
+          std::memcpy(to, entry.data(), entry.size());
+        }
+        break;
+      }
       case Space::kBar0:
       case Space::kBar1: {
         const int which = destination.space == Space::kBar1 ? 1 : 0;
+        std::vector<std::pair<uint32_t, bool>> written(static_cast<size_t>(words_));
         for (int c = 0; c < 4; ++c) {
           const CycleMask cycle = cycle_mask(mask, c);
           for (int i = 0; i < words_; ++i) {
@@ -1045,11 +1120,15 @@ void L1b::commit(const PendingWrite& write, const Node& node, const Counters& co
                              : cycle.kind == CycleMask::Kind::kNone ? 0
                                                                     : cycle.lanes[i];
             // The 12 bits lie in the lower half of the upper word.
-            if ((bits >> (cycle.double_long ? 3 : 2) & 1) != 0) bar_[which][i] = result[c].word[0][i] & 0xfff;
+            if ((bits >> (cycle.double_long ? 3 : 2) & 1) != 0)
+              written[i] = {result[c].word[0][i] & 0xfff, true};
           }
         }
-        bar_used_[which] =
-            std::any_of(bar_[which], bar_[which] + words_, [](uint32_t bar) { return bar != 0; });
+        if (stale_) {
+          stale_->later(chip_->hazard.bar_write_use, [this, which, written] { write_bar(which, written); });
+        } else {
+          write_bar(which, written);
+        }
         break;
       }
       default:
@@ -1059,8 +1138,58 @@ void L1b::commit(const PendingWrite& write, const Node& node, const Counters& co
   }
 }
 
+void L1b::write_bar(int which, const std::vector<std::pair<uint32_t, bool>>& written) {
+  for (int i = 0; i < words_; ++i) {
+    if (written[i].second) bar_[which][i] = written[i].first;
+  }
+  bar_used_[which] = std::any_of(bar_[which], bar_[which] + words_, [](uint32_t bar) { return bar != 0; });
+}
+
+void L1b::put_turnaround(const uint64_t* data, int64_t count) {
+  if (!stale_) {
+    std::memcpy(turnaround_, data, static_cast<size_t>(count) * 8);
+    return;
+  }
+  stale_->later(chip_->hazard.turnaround,
+                [to = turnaround_, copy = std::vector<uint64_t>(data, data + count)] {
+                  std::memcpy(to, copy.data(), copy.size() * 8);
+                });
+}
+
+void L1b::put_forward(size_t index, const CycleRows& result) {
+  if (!stale_ || chip_->hazard.forward == 0) {
+    forward_[index] = result;
+    return;
+  }
+  std::vector<uint32_t> rows;
+  for (const Rows& cycle : result) {
+    for (const uint32_t* word : cycle.word) rows.insert(rows.end(), word, word + words_);
+  }
+  stale_->later(chip_->hazard.forward, [this, index, rows = std::move(rows)] {
+    stale_forward_[index] = rows;
+    for (int c = 0; c < 4; ++c) {
+      for (int w = 0; w < 4; ++w)
+        forward_[index][c].word[w] = stale_forward_[index].data() + (c * 4 + w) * words_;
+    }
+  });
+}
+
+void L1b::show_stale(bool stale) {
+  if (stale_) stale_->finish();
+  stale_ = stale ? std::make_unique<StaleView>(*chip_, words_) : nullptr;
+  stale_t_.resize(stale ? static_cast<size_t>(16 * words_) : 0);
+}
+
+void L1b::refresh_stale_addresses() {
+  std::copy_n(t_, 16 * words_, stale_t_.data());
+  for (int c = 0; c < 4; ++c) {
+    for (int w = 0; w < 4; ++w) stale_->look(Space::kT, c, c * 4 + w, stale_t_.data() + (c * 4 + w) * words_);
+  }
+}
+
 void L1b::run_step(const Node& node, const Counters& counters, Scratch& scratch) {
   scratch.reset();
+  if (stale_) refresh_stale_addresses();
   std::array<CycleRows, kResultUnits> results;
   std::array<PendingWrite, kResultUnits> writes;
   int write_count = 0;
@@ -1115,11 +1244,16 @@ void L1b::run_step(const Node& node, const Counters& counters, Scratch& scratch)
   for (int i = 0; i < l1bm_count; ++i) {
     const PendingL1bm& write = l1bm_writes[i];
     const MicroOperand& destination = write.op->destinations[0];
-    std::memcpy(turnaround_, write.data, static_cast<size_t>(write.count) * 8);
+    put_turnaround(write.data, write.count);
     if (destination.space != Space::kL1bm) continue;
     const int64_t size = chip_->memory.l1bm_lw;
     const int64_t base = wrap(destination.resolve(counters), size);
     const int64_t first = std::min(write.count, size - base);
+    if (stale_) {
+      std::vector<uint64_t> old(static_cast<size_t>(write.count));
+      for (int64_t k = 0; k < write.count; ++k) old[k] = l1bm_[wrap(base + k, size)];
+      stale_->before_l1bm_write(isa::Agent::kPeToL1bm, base, std::move(old));
+    }
     std::memcpy(l1bm_ + base, write.data, static_cast<size_t>(first) * 8);
     for (int64_t k = first; k < write.count; ++k) l1bm_[wrap(base + k, size)] = write.data[k];
   }
@@ -1129,7 +1263,7 @@ void L1b::run_step(const Node& node, const Counters& counters, Scratch& scratch)
   if (!node.no_forward) {
     for (int i = 0; i < write_count; ++i) {
       const Unit unit = writes[i].op->unit;
-      forward_[forward_of(unit)] = *writes[i].result;
+      put_forward(static_cast<size_t>(forward_of(unit)), *writes[i].result);
       // The rows shown by the forwarding register must not be the next target.
       next_result_[static_cast<size_t>(unit)] ^= 1;
     }

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "isa/chip.h"
@@ -10,6 +11,7 @@
 #include "simulator/machine.h"
 #include "simulator/mapped_memory.h"
 #include "simulator/scalar_arithmetic.h"
+#include "simulator/stale_view.h"
 
 /// One L1B with its MABs and PEs: the state, and the execution of steps on it.
 namespace kodama::simulator {
@@ -63,6 +65,10 @@ class L1b {
 
   uint64_t* l1bm() { return l1bm_; }
 
+  /// From now on readers that come too early see what was there before; see StaleView. Null = no longer.
+  void show_stale(bool stale);
+  StaleView* stale() const { return stale_.get(); }
+
   /// The word address that an operand in a PE memory has in one cycle, with BAR, T and j.
   int64_t operand_address(const isa::Operand& operand, int mab, int pe, int cycle) const;
 
@@ -95,6 +101,11 @@ class L1b {
     const uint8_t* lanes = nullptr;
   };
 
+  /// T as this step sees it.
+  void refresh_stale_addresses();
+  void write_bar(int which, const std::vector<std::pair<uint32_t, bool>>& written);  ///< lanes that are
+  void put_turnaround(const uint64_t* data, int64_t count);
+  void put_forward(size_t index, const CycleRows& result);
   uint32_t* memory_of(isa::Space space) const;
   int64_t size_of(isa::Space space) const;
   bool has_plain_addresses(const MicroOperand& operand) const;
@@ -121,6 +132,7 @@ class L1b {
                            const std::array<uint32_t*, 4>& out) const;
   void run_mread(const MicroOp& op, const Counters& counters, CycleRows& result) const;
   void commit_mwrite(const MicroOp& op, const CycleRows& source, const Counters& counters);
+  void write_matrix(const MicroOperand& destination, bool wide, int64_t base, const CycleRows& source);
   void run_l1bm_to_pe(const MicroOp& op, const Counters& counters, Scratch& scratch, CycleRows& result) const;
   int64_t run_pe_to_l1bm(const MicroOp& op, const CycleRows& source, uint64_t* data) const;
   void zero_flush(const MicroOp& op, CycleRows& result) const;
@@ -158,6 +170,9 @@ class L1b {
   /// Forwarding registers: ALU, MAU, L1BM to PE, matrix read.
   std::array<CycleRows, 4> forward_{};
   std::array<isa::Mask, 6> block_masks_{};  ///< r s t m n k
+  std::unique_ptr<StaleView> stale_;
+  std::vector<uint32_t> stale_t_;                       ///< [cycle][word]
+  std::array<std::vector<uint32_t>, 4> stale_forward_;  ///< rows of late forwarding registers
 };
 
 }  // namespace kodama::simulator

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <thread>
 
 #include "isa/error.h"
+#include "isa/hazards.h"
 #include "simulator/debug_text.h"
 #include "simulator/decode.h"
 #include "simulator/l1b.h"
@@ -82,7 +84,10 @@ class Machine::Impl {
       self->profile_ = nullptr;
       self->timeline_ = nullptr;
       self->stopped_ = false;
+      if (self->stale_) self->end_stale();
     });
+    if (options.hazards == Hazards::kError) refuse_hazards(program);
+    if (options.hazards == Hazards::kStale) start_stale();
     if (options.timing) start_timing(decoded);
     Counters counters{};
     if (options.before_statement) {
@@ -230,7 +235,7 @@ class Machine::Impl {
     if (timing_) time_stretch(nodes, stretch.steps);
     const bool has_work = std::any_of(nodes.begin(), nodes.end(),
                                       [](const Node& node) { return node.kind != Node::Kind::kNop; });
-    if (has_work) {
+    if (has_work || stale_) {
       // A thread hand-over costs as much as a few steps of an L1B.
       constexpr int64_t kWorthThreads = 16;
       const int units = reach == Reach::kL1b ? static_cast<int>(l1bs_.size()) : chip_.l2b_count();
@@ -257,6 +262,10 @@ class Machine::Impl {
       switch (node.kind) {
         case Node::Kind::kStep:
           l1b.run_step(node, counters, scratch);
+          if (l1b.stale() != nullptr) l1b.stale()->end_steps(1);
+          break;
+        case Node::Kind::kNop:
+          if (l1b.stale() != nullptr) l1b.stale()->end_steps(node.count);
           break;
         case Node::Kind::kLoop:
           for (int64_t k = 0; k < node.count; ++k) {
@@ -299,6 +308,7 @@ class Machine::Impl {
 
   /// What an L2BM instruction read, waiting for the rest of the step.
   struct L2bWrite {
+    L1b* l1b;  ///< whose L1BM it is; null = the L2BM
     uint64_t* memory;
     int64_t size;
     int64_t address;
@@ -311,10 +321,89 @@ class Machine::Impl {
     for (const MicroOp& op : node.l2b_ops) read_l2b_operation(op, l2b, l1bs, counters, writes);
     for (L1b& l1b : l1bs) l1b.run_step(node, counters, scratch);
     for (const L2bWrite& write : writes) {
+      if (stale_) keep_old(write, l2b, l1bs[0].stale()->step());
       for (size_t i = 0; i < write.data.size(); ++i) {
         write.memory[wrap(write.address + static_cast<int64_t>(i), write.size)] = write.data[i];
       }
     }
+    if (!stale_) return;
+    for (L1b& l1b : l1bs) l1b.stale()->end_steps(1);
+    std::deque<OldL2bm>& old = old_l2bm_[static_cast<size_t>(l2b)];
+    const int64_t window = 1 + std::max(chip_.hazard.l1bm_to_l2bm_read, chip_.hazard.l1bm_to_l2bm_mv);
+    while (!old.empty() && l1bs[0].stale()->step() - old.front().step > window) old.pop_front();
+  }
+
+  // -------------------------------------------------------------------------------------------------
+  // Stale data.
+
+  struct OldL2bm {
+    int64_t step;
+    int64_t base;
+    std::vector<uint64_t> words;
+  };
+  /// 16 LW that a transfer will write.
+  struct LateWrite {
+    int tag;
+    uint64_t* target;
+    std::array<uint64_t, kMvUnit> data;
+  };
+
+  void start_stale() {
+    stale_ = true;
+    for (L1b& l1b : l1bs_) l1b.show_stale(true);
+    old_l2bm_.assign(l2bm_.size(), {});
+  }
+  void end_stale() {
+    for (L1b& l1b : l1bs_) l1b.show_stale(false);
+    finish_transfers(-1);
+    old_l2bm_.clear();
+    stale_ = false;
+  }
+  void finish_transfers(int tag) {
+    for (const LateWrite& write : late_writes_) {
+      if (tag < 0 || write.tag == tag) std::copy(write.data.begin(), write.data.end(), write.target);
+    }
+    std::erase_if(late_writes_, [tag](const LateWrite& write) { return tag < 0 || write.tag == tag; });
+  }
+  void keep_old(const L2bWrite& write, int l2b, int64_t step) {
+    std::vector<uint64_t> old(write.data.size());
+    for (size_t i = 0; i < old.size(); ++i)
+      old[i] = write.memory[wrap(write.address + static_cast<int64_t>(i), write.size)];
+    if (write.l1b != nullptr) {
+      write.l1b->stale()->before_l1bm_write(isa::Agent::kL2bmToL1bm, write.address, std::move(old));
+    } else {
+      old_l2bm_[static_cast<size_t>(l2b)].push_back({step, write.address, std::move(old)});
+    }
+  }
+  /// What a reader of an L2BM sees that needs `gap` steps after a write from below.
+  uint64_t l2bm_seen(int l2b, int64_t address, int64_t gap) const {
+    const int64_t size = chip_.memory.l2bm_lw;
+    address = wrap(address, size);
+    uint64_t value = l2bm_[l2b].longs()[address];
+    if (!stale_) return value;
+    const int64_t step = l1bs_[static_cast<size_t>(l2b * chip_.l1b_per_l2b)].stale()->step();
+    const std::deque<OldL2bm>& old = old_l2bm_[static_cast<size_t>(l2b)];
+    for (auto write = old.rbegin(); write != old.rend(); ++write) {
+      if (step - write->step > gap) break;
+      const int64_t offset = wrap(address - write->base, size);
+      if (offset < static_cast<int64_t>(write->words.size()))
+        value = write->words[static_cast<size_t>(offset)];
+    }
+    return value;
+  }
+
+  void refuse_hazards(const isa::Program& program) const {
+    constexpr size_t kShown = 20;
+    const std::vector<isa::HazardViolation> found = isa::find_hazards(program, chip_);
+    if (found.empty()) return;
+    std::string text =
+        fmt::format("{} hazard{}; 'kodama check' lists them all", found.size(), found.size() == 1 ? "" : "s");
+    const std::string name = program.source_name.empty() ? "program" : program.source_name;
+    for (size_t k = 0; k < std::min(kShown, found.size()); ++k) {
+      text += fmt::format("\n{}: {}", isa::SourceLocation{name, found[k].second_line, 0}.to_string(),
+                          found[k].text);
+    }
+    throw isa::UserError(text);
   }
 
   void read_l2b_operation(const MicroOp& op, int l2b, std::span<L1b> l1bs, const Counters& counters,
@@ -325,15 +414,20 @@ class Machine::Impl {
     const int64_t from = op.sources[0].resolve(counters);
     const int64_t to = op.destinations[0].resolve(counters);
     uint64_t* l2bm = l2bm_[l2b].longs();
-    auto l2bm_at = [&](int64_t address) { return l2bm[wrap(address, chip_.memory.l2bm_lw)]; };
+    auto l2bm_at = [&](int64_t address) {
+      return stale_ ? l2bm_seen(l2b, address, chip_.hazard.l1bm_to_l2bm_read)
+                    : l2bm[wrap(address, chip_.memory.l2bm_lw)];
+    };
     auto l1bm_at = [&](int b, int64_t address) {
-      return l1bs[b].l1bm()[wrap(address, chip_.memory.l1bm_lw)];
+      address = wrap(address, chip_.memory.l1bm_lw);
+      const uint64_t value = l1bs[b].l1bm()[address];
+      return stale_ ? l1bs[b].stale()->look_l1bm(isa::Agent::kL1bmToL2bm, address, value) : value;
     };
     auto write_l1bm = [&](int b, int64_t address, std::vector<uint64_t> data) {
-      writes.push_back({l1bs[b].l1bm(), chip_.memory.l1bm_lw, address, std::move(data)});
+      writes.push_back({&l1bs[b], l1bs[b].l1bm(), chip_.memory.l1bm_lw, address, std::move(data)});
     };
     auto write_l2bm = [&](int64_t address, std::vector<uint64_t> data) {
-      writes.push_back({l2bm, chip_.memory.l2bm_lw, address, std::move(data)});
+      writes.push_back({nullptr, l2bm, chip_.memory.l2bm_lw, address, std::move(data)});
     };
     switch (op.opcode) {
       case Opcode::kL2bmb:
@@ -425,14 +519,15 @@ class Machine::Impl {
         }
         break;
       case Node::Kind::kStep:
-        if (timing_ && node.wait_tag > 0) time_wait(node);
+        if (node.wait_tag > 0) wait(node);
         run_dar_operations(node, counters);
         run_stretch_of_one(node, depth, counters);
         break;
       case Node::Kind::kWait:
-        if (timing_) {
-          time_wait(node);
-          time_stretch({&node, 1}, 1);
+        wait(node);
+        if (timing_) time_stretch({&node, 1}, 1);
+        if (stale_) {
+          for (L1b& l1b : l1bs_) l1b.stale()->end_steps(1);
         }
         stats_ += node.stats;
         break;
@@ -501,7 +596,9 @@ class Machine::Impl {
         const uint64_t* l2bm = l2bm_[g * chip_.l2b_per_group + l].longs();
         DarStage& stage = dar_stage_[g];
         for (int i = 0; i < kDarStageEntries / 2; ++i) {
-          const uint64_t value = l2bm[wrap(from + i, chip_.memory.l2bm_lw)];
+          const uint64_t value =
+              stale_ ? l2bm_seen(g * chip_.l2b_per_group + l, from + i, chip_.hazard.l1bm_to_l2bm_read)
+                     : l2bm[wrap(from + i, chip_.memory.l2bm_lw)];
           stage.entries[2 * i] = static_cast<uint32_t>(value >> 32);
           stage.entries[2 * i + 1] = static_cast<uint32_t>(value);
         }
@@ -613,6 +710,11 @@ class Machine::Impl {
     if (stall > 0) timeline_->stall("instructions from the host", node.line, begin - stall, begin);
     if (profile_ != nullptr) entry_of(node).cycles.host_link += stall;
     timeline_->step(*node.statement, begin, sequencer().now());
+  }
+
+  void wait(const Node& node) {
+    if (timing_) time_wait(node);
+    if (stale_) finish_transfers(node.wait_tag);
   }
 
   void time_wait(const Node& node) {
@@ -729,13 +831,25 @@ class Machine::Impl {
     const int destination_group = std::max<int>(destination.group, 0);
     const int source_l2b = std::max<int>(source.unit, 0);
     const int destination_l2b = std::max<int>(destination.unit, 0);
-    auto in = [&](int group, int l2b, int64_t i) { return mv_chunk(node, source, group, l2b, from, i); };
+    std::deque<std::array<uint64_t, kMvUnit>> seen;  // of stale L2BMs
+    auto in = [&](int group, int l2b, int64_t i) -> const uint64_t* {
+      const uint64_t* chunk = mv_chunk(node, source, group, l2b, from, i);
+      if (!stale_ || check_only || source.space != Space::kL2bm) return chunk;
+      std::array<uint64_t, kMvUnit>& copy = seen.emplace_back();
+      for (int64_t k = 0; k < kMvUnit; ++k)
+        copy[static_cast<size_t>(k)] =
+            l2bm_seen(group * per_group + l2b, from + i + k, chip_.hazard.l1bm_to_l2bm_mv);
+      return copy.data();
+    };
     auto out = [&](int group, int l2b, int64_t i) { return mv_chunk(node, destination, group, l2b, to, i); };
-    auto copy = [check_only](uint64_t* target, const uint64_t* data) {
-      if (!check_only) std::memmove(target, data, kMvUnit * 8);
+    auto late = [&](uint64_t* target) {
+      return late_writes_.emplace_back(LateWrite{mv.tag, target, {}}).data.data();
+    };
+    auto copy = [&](uint64_t* target, const uint64_t* data) {
+      if (!check_only) std::memmove(stale_ ? late(target) : target, data, kMvUnit * 8);
     };
     auto reduce = [&](const std::vector<const uint64_t*>& values, int stage, uint64_t* target) {
-      if (!check_only) reduce_chunk(mv, values, stage, target);
+      if (!check_only) reduce_chunk(mv, values, stage, stale_ ? late(target) : target);
     };
 
     switch (mv.opcode) {
@@ -745,7 +859,8 @@ class Machine::Impl {
         std::vector<uint64_t> data(static_cast<size_t>(n));
         for (int g = 0; g < (everywhere ? groups : 1); ++g) {
           for (int64_t i = 0; i < n; i += kMvUnit) {
-            copy(data.data() + i, in(everywhere ? g : source_group, source_l2b, i));
+            const uint64_t* chunk = in(everywhere ? g : source_group, source_l2b, i);
+            if (!check_only) std::memcpy(data.data() + i, chunk, kMvUnit * 8);
           }
           for (int64_t i = 0; i < n; i += kMvUnit) {
             copy(out(everywhere ? g : destination_group, destination_l2b, i), data.data() + i);
@@ -855,6 +970,10 @@ class Machine::Impl {
   Profile* profile_ = nullptr;
   Timeline* timeline_ = nullptr;
   bool stopped_ = false;  ///< by quit
+  // With Hazards::kStale.
+  bool stale_ = false;
+  std::vector<std::deque<OldL2bm>> old_l2bm_;  ///< by L2B: what writes of the last steps replaced
+  std::vector<LateWrite> late_writes_;
 };
 
 Machine::Machine(const isa::Chip& chip, const MachineOptions& options)

@@ -57,6 +57,16 @@ struct RunStats {
   RunStats& operator+=(const RunStats& other);
 };
 
+/// What to do about programs that break the rules of section 9 of the ISA page (isa/hazards.h).
+enum class Hazards : uint8_t {
+  kIgnore,  ///< as the vendor's emulator: every write is visible to the next statement, an MV completes at
+            ///< once
+  kError,   ///< refuse the program: UserError
+  /// As the hardware: who reads too early gets what was there before (StaleView). What a transfer writes
+  /// appears when a `wait` for its tag is passed, or at the end: before, its time is nobody's business. Slow.
+  kStale,
+};
+
 struct RunOptions {
   /// Receives each line that `d get` prints, without newline.
   std::function<void(const std::string&)> dump;
@@ -65,6 +75,7 @@ struct RunOptions {
   /// Called before each executed statement, loops unrolled and the counters in the addresses; false ends the
   /// run. Memories may be read and written in it. Statements then run one at a time, which is slow.
   std::function<bool(const isa::Statement&)> before_statement;
+  Hazards hazards = Hazards::kIgnore;
   /// Count cycles. Timed runs of a process take turns (see ChipTiming).
   bool timing = true;
   /// Sent over the host link before the program and fetched after it, in bytes, one transfer each. Only their

@@ -19,6 +19,7 @@
 #include "compiler/graph/passes.h"
 #include "isa/chip.h"
 #include "isa/file.h"
+#include "isa/hazards.h"
 #include "isa/reference.h"
 #include "simulator/debugger.h"
 #include "simulator/golden/differential.h"
@@ -75,6 +76,17 @@ void add_report_options(CLI::App& app, simulator::ReportOptions& report, bool& t
       ->capture_default_str();
   app.add_flag("!--no-timing", timing, "don't count cycles");
 }
+void add_hazards_option(CLI::App& app, simulator::Hazards& hazards) {
+  static const std::map<std::string, simulator::Hazards> kModes{{"ignore", simulator::Hazards::kIgnore},
+                                                                {"error", simulator::Hazards::kError},
+                                                                {"stale", simulator::Hazards::kStale}};
+  app.add_option(
+         "--hazards", hazards,
+         "reads too soon after a write: ignore (as the vendor's emulator, written at once), error (refuse "
+         "the program), or stale (as the hardware: the old value)")
+      ->transform(CLI::CheckedTransformer(kModes, CLI::ignore_case).description("{ignore,error,stale}"))
+      ->default_str("ignore");
+}
 /// What can't be given together.
 void check_report_options(const simulator::ReportOptions& report, bool timing) {
   if (!timing && report.any())
@@ -122,6 +134,7 @@ struct SimulateRequest {
   simulator::MachineOptions machine;
   bool check_uninitialized = false;
   bool timing = true;
+  simulator::Hazards hazards = simulator::Hazards::kIgnore;
   simulator::ReportOptions report;
 };
 int simulate_program(const SimulateRequest& request) {
@@ -135,6 +148,7 @@ int simulate_program(const SimulateRequest& request) {
   simulator::Machine machine(chip, request.machine);
   simulator::RunOptions options;
   options.timing = request.timing;
+  options.hazards = request.hazards;
   simulator::RunReport report(chip, request.report);
   if (request.report.any()) report.attach("", options);
   std::string dump;
@@ -166,6 +180,36 @@ int simulate_program(const SimulateRequest& request) {
   const std::vector<std::string> reports = tracker.reports();
   for (const std::string& report : reports) fmt::print(stderr, "{}: {}\n", file, report);
   return reports.empty() ? compiler::kExitOk : compiler::kExitOutOfTolerance;
+}
+
+/// Prints the hazards of one program; whether there are any.
+bool print_hazards(const isa::Program& program, const std::string& name, const isa::Chip& chip) {
+  const std::vector<isa::HazardViolation> found = isa::find_hazards(program, chip);
+  for (const isa::HazardViolation& each : found) {
+    fmt::print("{}: {}{}\n", isa::SourceLocation{name, each.second_line, 0}.to_string(), each.text,
+               each.count > 1 ? fmt::format(" ({} times)", each.count) : "");
+  }
+  return !found.empty();
+}
+int check_program(const std::string& path, const std::string& chip_name) {
+  size_t programs = 1;
+  size_t bad = 0;
+  if (compiler::is_package(path)) {
+    const compiler::CompiledModel model = compiler::load_package(path, chip_name);
+    programs = 0;
+    for (const compiler::Stage& stage : model.stages) {
+      const auto* chip_stage = std::get_if<compiler::ChipStage>(&stage.body);
+      if (chip_stage == nullptr) continue;
+      ++programs;
+      bad += print_hazards(chip_stage->program, path + "/" + stage.name, model.chip) ? 1 : 0;
+    }
+  } else {
+    const isa::Chip chip = isa::find_chip(chip_name.empty() ? "mncore2" : chip_name);
+    bad = print_hazards(assembler::read_program(path, chip), path, chip) ? 1 : 0;
+  }
+  if (programs > 1) fmt::print("{} of {} programs have hazards\n", bad, programs);
+  if (bad == 0) fmt::print("{}: no hazards\n", path);
+  return bad == 0 ? compiler::kExitOk : compiler::kExitOutOfTolerance;
 }
 
 int fuzz_simulator(const std::string& chip, simulator::golden::FuzzOptions options) {
@@ -275,6 +319,7 @@ int run(int argc, char** argv) {
   add_compile_options(*run, run_request.common, run_raw);
   add_input_options(*run, run_request.common);
   add_report_options(*run, run_request.common.report, run_request.common.timing);
+  add_hazards_option(*run, run_request.common.hazards);
   run->add_option("--test-data", run_request.test_data,
                   "directory with test_data_set_N: run each set, compare with its outputs");
   run->add_option(
@@ -325,6 +370,7 @@ int run(int argc, char** argv) {
                 "report reads of memory that a program has not written (slow)");
   add_input_options(*sim, sim_request.common);
   add_report_options(*sim, sim_request.common.report, sim_request.common.timing);
+  add_hazards_option(*sim, sim_request.common.hazards);
   sim->callback([&] {
     check_report_options(sim_request.common.report, sim_request.common.timing);
     if (compiler::is_package(sim_request.directory)) {
@@ -347,9 +393,18 @@ int run(int argc, char** argv) {
                                .machine = options,
                                .check_uninitialized = check_uninitialized,
                                .timing = sim_request.common.timing,
+                               .hazards = sim_request.common.hazards,
                                .report = sim_request.common.report});
     }
   });
+
+  std::string check_path;
+  std::string check_chip;
+  CLI::App* check = app.add_subcommand(
+      "check", "find hazards: reads too soon after a write, transfers that nobody waits for, wrong tags");
+  check->add_option("program", check_path, "program.vsm, or directory of 'kodama compile'")->required();
+  check->add_option("--chip", check_chip, "chip; default: the manifest's, mncore2 for a program");
+  check->callback([&] { code = check_program(check_path, check_chip); });
 
   AssembleRequest asm_request;
   CLI::App* assemble = app.add_subcommand("asm", "check a VSM program and write it in another form");

@@ -107,6 +107,7 @@ RunOutcome ModelRunner::run(const TensorMap& inputs) {
 void ModelRunner::run_chip_stage(const Stage& stage, const ChipStage& chip, StageStats& stats) {
   simulator::RunOptions run;
   run.timing = options_.timing;
+  run.hazards = options_.hazards;
   for (const StreamBinding& operand : chip.operands) {
     if (operand.preloaded) continue;
     const StreamImage image =

@@ -42,6 +42,7 @@ struct RunOutcome {
 struct RunnerOptions {
   simulator::MachineOptions machine;
   bool timing = true;
+  simulator::Hazards hazards = simulator::Hazards::kIgnore;
   simulator::RunReport* report = nullptr;  ///< of the chip stages, under their names; needs timing
   /// (stages done, stages in total, name of the next)
   std::function<void(int64_t, int64_t, const std::string&)> progress;

@@ -176,6 +176,7 @@ int run_command(const RunRequest& request, std::ostream& out) {
   }
   simulator::RunReport report(model.chip, options.report);
   runner_options.timing = options.timing;
+  runner_options.hazards = options.hazards;
   if (options.report.any()) runner_options.report = &report;
   ModelRunner runner(model, runner_options);
   bool passed = true;
@@ -273,6 +274,7 @@ int simulate_package_command(const SimulateRequest& request, std::ostream& out) 
   };
   simulator::RunReport report(model.chip, request.common.report);
   options.timing = request.common.timing;
+  options.hazards = request.common.hazards;
   if (request.common.report.any()) options.report = &report;
   ModelRunner runner(model, options);
   const RunOutcome outcome = runner.run(inputs);

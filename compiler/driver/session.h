@@ -39,6 +39,7 @@ struct SessionOptions {
   bool fuse = true;
   std::string json_file;
   bool timing = true;
+  simulator::Hazards hazards = simulator::Hazards::kIgnore;
   simulator::ReportOptions report;  ///< --stats, --trace, --vcd
 };
 
