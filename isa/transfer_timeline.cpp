@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <set>
 
 #include "isa/error.h"
 
@@ -149,21 +148,29 @@ double occupy_dram(DramTiming& dram, const TransferChunk& chunk, const Chip& chi
   return cycles;
 }
 
-std::vector<int32_t> TransferTimeline::groups_of(const std::vector<TransferPart>& parts) const {
-  std::set<int32_t> groups;
+uint64_t TransferTimeline::groups_of(const std::vector<TransferPart>& parts) const {
+  uint64_t groups = 0;
   for (const TransferPart& part : parts) {
     const bool is_l2bm = part.port == TransferPort::kL2bmRead || part.port == TransferPort::kL2bmWrite;
-    groups.insert(is_l2bm ? part.index / chip_.l2b_per_group : part.index);
-    if (part.port == TransferPort::kGroupPath) groups.insert(part.to);
+    groups |= uint64_t{1} << (is_l2bm ? part.index / chip_.l2b_per_group : part.index);
+    if (part.port == TransferPort::kGroupPath) groups |= uint64_t{1} << part.to;
   }
-  return {groups.begin(), groups.end()};
+  return groups;
 }
 
 bool TransferTimeline::has_slot(const std::vector<TransferPart>& parts) const {
-  const std::vector<int32_t> groups = groups_of(parts);
-  return std::all_of(groups.begin(), groups.end(), [&](int32_t group) {
-    return in_flight_[static_cast<size_t>(group)] < chip_.transfer.max_in_flight;
-  });
+  const uint64_t groups = groups_of(parts);
+  for (int g = 0; g < chip_.groups; ++g) {
+    if ((groups >> g & 1) != 0 && in_flight_[static_cast<size_t>(g)] >= chip_.transfer.max_in_flight)
+      return false;
+  }
+  return true;
+}
+
+void TransferTimeline::count_in_flight(uint64_t groups, int64_t change) {
+  for (int g = 0; g < chip_.groups; ++g) {
+    if ((groups >> g & 1) != 0) in_flight_[static_cast<size_t>(g)] += change;
+  }
 }
 
 int64_t TransferTimeline::issue(TransferRequest request, std::vector<TransferPart> parts, int64_t cycle) {
@@ -173,7 +180,8 @@ int64_t TransferTimeline::issue(TransferRequest request, std::vector<TransferPar
   last_start_ = std::max(cycle, last_start_ + chip_.transfer.issue_interval_steps * kCyclesPerStep);
   transfer.record.started = last_start_;
   transfer.record.moving = static_cast<double>(last_start_ + transfer_latency(parts, chip_));
-  for (const int32_t group : groups_of(parts)) ++in_flight_[static_cast<size_t>(group)];
+  transfer.groups = groups_of(parts);
+  count_in_flight(transfer.groups, 1);
   ++tag_in_flight_[request.mv.tag];
   transfer.record.request = std::move(request);
   transfer.record.parts = std::move(parts);
@@ -231,14 +239,24 @@ void TransferTimeline::start_chunk(Active& active, double time) {
       chunk.blocks = blocks == active.record.request.blocks.end() ? nullptr : &blocks->second;
       chunk.block_lw = int64_t{16} * std::max(active.record.request.mv.indirect_n, 1);
     }
-    active.demands.push_back({ports_.number(part), service_(chunk), chunk.lw});
+    const int port = ports_.number(part);
+    const double cycles = service_(chunk);
+    // A copy inside one DRAM asks the same port twice.
+    const auto same =
+        std::ranges::find_if(active.demands, [&](const Demand& other) { return other.port == port; });
+    if (same != active.demands.end()) {
+      same->cycles += cycles;
+      same->lw += chunk.lw;
+    } else {
+      active.demands.push_back({port, cycles, chunk.lw});
+    }
   }
 }
 
 void TransferTimeline::finish(Active& active, double time) {
   TransferRecord& record = active.record;
   record.done = static_cast<int64_t>(std::ceil(time - kSameTime));
-  for (const int32_t group : groups_of(record.parts)) --in_flight_[static_cast<size_t>(group)];
+  count_in_flight(active.groups, -1);
   const int tag = record.request.mv.tag;
   --tag_in_flight_[tag];
   tag_done_[tag] = std::max(tag_done_[tag], record.done);
@@ -284,15 +302,11 @@ void TransferTimeline::share_ports(double time) {
   if (refresh) std::fill_n(capacity_.begin(), chip_.groups, 0.0);
   refresh_event_ = kNever;
   for (Active& active : active_) {
-    // A copy inside one DRAM asks the same port twice: the demands add up.
     active.rate = kNever;
-    for (size_t i = 0; i < active.demands.size(); ++i) {
-      const Demand& demand = active.demands[i];
+    for (const Demand& demand : active.demands) {
       if (demand.port < chip_.groups) refresh_event_ = boundary;
-      double cycles = 0;
-      for (const Demand& other : active.demands) cycles += other.port == demand.port ? other.cycles : 0;
-      if (cycles > 0)
-        active.rate = std::min(active.rate, capacity_[static_cast<size_t>(demand.port)] / cycles);
+      if (demand.cycles > 0)
+        active.rate = std::min(active.rate, capacity_[static_cast<size_t>(demand.port)] / demand.cycles);
     }
     if (active.rate == kNever) {
       active.end = time;

@@ -167,6 +167,7 @@ class TransferTimeline {
   };
   struct Active {
     TransferRecord record;
+    uint64_t groups = 0;
     int64_t position = 0;  ///< LW of the wide side before the present chunk
     int64_t length = 0;    ///< of the present chunk
     std::vector<Demand> demands;
@@ -181,7 +182,9 @@ class TransferTimeline {
   void share_ports(double time);
   /// The refresh that holds at `time`, if any, and the time of its end or of the next one's beginning.
   bool refreshing(double time, double* boundary) const;
-  std::vector<int32_t> groups_of(const std::vector<TransferPart>& parts) const;
+  /// Bit g: the transfer uses group g.
+  uint64_t groups_of(const std::vector<TransferPart>& parts) const;
+  void count_in_flight(uint64_t groups, int64_t change);
 
   Chip chip_;
   TransferPorts ports_;

@@ -98,6 +98,7 @@ class Decoder {
     node.wait_tag = nop.wait_tag;
     node.stats.steps = nop.count;
     node.stats.nops = nop.count;
+    node.idle = nop.wait_tag == 0;
     if (nop.wait_tag > 0) node.reach = Reach::kGlobal;
   }
   void decode_kind(const isa::Mv& mv, Node& node, int) {
@@ -158,6 +159,7 @@ class Decoder {
     node.kind = Node::Kind::kLoop;
     node.count = loop.count;
     node.body = decode_body(loop.body, depth + 1);
+    node.idle = std::ranges::all_of(node.body, [](const Node& inner) { return inner.idle; });
     for (const Node& inner : node.body) {
       node.reach = std::max(node.reach, inner.reach);
       node.stats += inner.stats;

@@ -81,6 +81,7 @@ struct Node {
   // kNop, kLoop
   int64_t count = 1;
   std::vector<Node> body;
+  bool idle = false;  ///< nothing but nops: only time passes
   // kWait, kStep
   int wait_tag = 0;  ///< 0 = none
   // Others

@@ -233,8 +233,8 @@ class Machine::Impl {
                    const Counters& counters) {
     stats_ += stretch;
     if (timing_) time_stretch(nodes, stretch.steps);
-    const bool has_work = std::any_of(nodes.begin(), nodes.end(),
-                                      [](const Node& node) { return node.kind != Node::Kind::kNop; });
+    const bool has_work =
+        std::any_of(nodes.begin(), nodes.end(), [](const Node& node) { return !node.idle; });
     if (has_work || stale_) {
       // A thread hand-over costs as much as a few steps of an L1B.
       constexpr int64_t kWorthThreads = 16;

@@ -1,5 +1,7 @@
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -163,26 +165,116 @@ void nop(benchmark::State& state) {
   measure(state, Precision::kNone, program);
 }
 
-/// What the host does at best: fused multiply-adds of floats in the first-level cache, one thread.
-constexpr int kNativeCount = 2048;
+// ---- what timing costs
+
+/// Runs the program without and with timing, in turns; the counters are medians over the pairs.
+void timing_cost(benchmark::State& state, Precision prepared, const isa::Program& program) {
+  MachineOptions options;
+  options.threads = 2;
+  Machine machine(isa::find_chip("mncore2"), options);
+  prepare(machine, prepared);
+  RunOptions timed;
+  RunOptions untimed;
+  untimed.timing = false;
+  const auto seconds = [&](const RunOptions& run) {
+    const auto start = std::chrono::steady_clock::now();
+    machine.run(program, run);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  seconds(timed);
+  std::vector<double> ratios;
+  for (auto _ : state) {
+    // Whoever comes second has the warmer cache.
+    const bool timed_first = ratios.size() % 2 == 0;
+    const double first = seconds(timed_first ? timed : untimed);
+    const double second = seconds(timed_first ? untimed : timed);
+    ratios.push_back(timed_first ? first / second : second / first);
+  }
+  const auto middle = ratios.begin() + static_cast<ptrdiff_t>(ratios.size() / 2);
+  std::nth_element(ratios.begin(), middle, ratios.end());
+  state.counters["timed/untimed"] = *middle;
+}
+
+void timing_of_compute(benchmark::State& state) {
+  Operand matrix;
+  matrix.space = Space::kMatX;
+  const Operand accumulator = memory(Space::kGrf0, Width::kLong, 0);
+  timing_cost(
+      state, Precision::kGFloat,
+      looped({instruction(Opcode::kMfma, Precision::kGFloat,
+                          {matrix, memory(Space::kLm0, Width::kLong, 0, {2}), accumulator}, {accumulator})}));
+}
+
+/// DRAM to all L2BMs in two buffers, one transfer under way while the other one is waited for.
+void timing_of_transfers(benchmark::State& state) {
+  isa::Loop loop;
+  loop.count = 64;
+  for (int8_t tag = 1; tag <= 2; ++tag) {
+    isa::Nop wait;
+    wait.wait_tag = tag;
+    loop.body.push_back({wait, 0});
+    Instruction transfer;
+    transfer.opcode = Opcode::kMvb2;
+    transfer.size_lw = 2048;
+    transfer.tag = tag;
+    transfer.sources.resize(1);
+    transfer.sources[0].space = Space::kDram;
+    transfer.sources[0].base = tag * 2048;
+    transfer.sources[0].loop_strides = {4096};
+    transfer.destinations.resize(1);
+    transfer.destinations[0].space = Space::kL2bm;
+    transfer.destinations[0].base = tag * 2048;
+    loop.body.push_back({isa::Mv{transfer}, 0});
+  }
+  isa::Program program;
+  program.statements.push_back({std::move(loop), 0});
+  timing_cost(state, Precision::kNone, program);
+}
+
+/// 10^8 steps, a `nop` each, in statements of a thousand lines.
+void hundred_million_nops(benchmark::State& state) {
+  isa::Program program;
+  isa::Loop loop;
+  loop.count = 100000;
+  for (int k = 0; k < 1000; ++k) loop.body.push_back({isa::Nop{}, 0});
+  program.statements.push_back({std::move(loop), 0});
+  Machine machine(isa::find_chip("mncore2"));
+  int64_t steps = 0;
+  for (auto _ : state) steps += machine.run(program).steps;
+  state.counters["steps/s"] = benchmark::Counter(static_cast<double>(steps), benchmark::Counter::kIsRate);
+}
+
+// ---- what the host does at best: fused multiply-adds of floats in registers, one thread
+
+/// Independent sums, enough to hide the latency of an addition.
+constexpr int kNativeSums = 12;
+constexpr int kNativeLanes = 8;
+constexpr int kNativeRounds = 1024;
+constexpr int kNativeCount = kNativeSums * kNativeLanes * kNativeRounds;
 #if defined(__x86_64__)
 __attribute__((target("avx2,fma"))) void multiply_add_avx2(const float* x, const float* y, float* z) {
-  for (int i = 0; i < kNativeCount; i += 8) {
-    const __m256 sum =
-        _mm256_fmadd_ps(_mm256_loadu_ps(x + i), _mm256_loadu_ps(y + i), _mm256_loadu_ps(z + i));
-    _mm256_storeu_ps(z + i, sum);
+  __m256 sums[kNativeSums];
+  for (int i = 0; i < kNativeSums; ++i) sums[i] = _mm256_loadu_ps(z + i * kNativeLanes);
+  const __m256 a = _mm256_loadu_ps(x);
+  const __m256 b = _mm256_loadu_ps(y);
+  for (int round = 0; round < kNativeRounds; ++round) {
+    for (__m256& sum : sums) sum = _mm256_fmadd_ps(a, b, sum);
   }
+  for (int i = 0; i < kNativeSums; ++i) _mm256_storeu_ps(z + i * kNativeLanes, sums[i]);
 }
 #endif
 void multiply_add(const float* x, const float* y, float* z) {
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return multiply_add_avx2(x, y, z);
 #endif
-  for (int i = 0; i < kNativeCount; ++i) z[i] = __builtin_fmaf(x[i], y[i], z[i]);
+  for (int round = 0; round < kNativeRounds; ++round) {
+    for (int i = 0; i < kNativeSums * kNativeLanes; ++i)
+      z[i] = __builtin_fmaf(x[i % kNativeLanes], y[i % kNativeLanes], z[i]);
+  }
 }
 
 void native_float_fma(benchmark::State& state) {
-  std::vector<float> x(kNativeCount, 0.5F), y(kNativeCount, 0.25F), z(kNativeCount, 0.125F);
+  std::vector<float> x(kNativeLanes, 0.5F), y(kNativeLanes, 0.25F), z(kNativeSums * kNativeLanes, 0.125F);
   for (auto _ : state) {
     multiply_add(x.data(), y.data(), z.data());
     benchmark::DoNotOptimize(z.data());
@@ -199,6 +291,9 @@ BENCHMARK(fmfma)->Arg(1)->Arg(2)->UseRealTime();
 BENCHMARK(fvfma)->Arg(1)->Arg(2)->UseRealTime();
 BENCHMARK(alu_and_l1bm)->Arg(1)->Arg(2)->UseRealTime();
 BENCHMARK(nop)->Arg(1)->UseRealTime();
+BENCHMARK(timing_of_compute)->UseRealTime();
+BENCHMARK(timing_of_transfers)->UseRealTime();
+BENCHMARK(hundred_million_nops)->UseRealTime()->Iterations(1);
 
 }  // namespace
 }  // namespace kodama::simulator

@@ -30,9 +30,14 @@ void Timeline::end_program(int64_t cycle) {
   origin_ += cycle;
 }
 
-bool Timeline::is_over(int64_t cycle) const {
-  return origin_ + cycle >= options_.to ||
-         static_cast<int64_t>(spans_.size() + transfers_.size()) >= options_.limit;
+bool Timeline::is_over(int64_t cycle) {
+  if (origin_ + cycle >= options_.to) return true;
+  truncated_ |= is_full();
+  return truncated_;
+}
+
+bool Timeline::is_full() const {
+  return static_cast<int64_t>(spans_.size() + transfers_.size()) >= options_.limit;
 }
 
 std::string Timeline::region_name(int32_t region) const {
@@ -55,10 +60,8 @@ void Timeline::add(Span span) {
   span.begin += origin_;
   span.end += origin_;
   if (span.end <= options_.from || span.begin >= options_.to || span.end <= span.begin) return;
-  if (static_cast<int64_t>(spans_.size() + transfers_.size()) >= options_.limit) {
-    ++dropped_;
-    return;
-  }
+  truncated_ |= is_full();
+  if (truncated_) return;
   (span.track >= kFirstEngine ? transfers_ : spans_).push_back(std::move(span));
 }
 
@@ -195,7 +198,7 @@ std::string Timeline::chrome_json() const {
                                   {{"chip", chip_.name},
                                    {"clock_hz", chip_.clock_hz},
                                    {"unit", "1 us = 1 cycle"},
-                                   {"spans_dropped", dropped_}}}};
+                                   {"truncated", truncated_}}}};
   return file.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -219,10 +222,10 @@ std::string Timeline::vcd() const {
     return text;
   };
   std::string out = fmt::format(
-      "$comment kodama, chip {}: 1 ns = 1 cycle; {} spans dropped $end\n$timescale 1 ns $end\n$scope module "
+      "$comment kodama, chip {}: 1 ns = 1 cycle{} $end\n$timescale 1 ns $end\n$scope module "
       "{} "
       "$end\n",
-      chip_.name, dropped_, chip_.name);
+      chip_.name, truncated_ ? "; spans beyond the limit are missing" : "", chip_.name);
   for (size_t track = 0; track < tracks.size(); ++track) {
     out += fmt::format("$var wire 1 {} {} $end\n", code(2 * track), tracks[track]);
     out += fmt::format("$var string 1 {} {}_name $end\n", code(2 * track + 1), tracks[track]);

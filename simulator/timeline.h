@@ -39,7 +39,7 @@ class Timeline {
   void end_program(int64_t cycle);
 
   /// Whether nothing from this cycle of the program on will be kept.
-  bool is_over(int64_t cycle) const;
+  bool is_over(int64_t cycle);
 
   /// Cycles below are the program's.
   void step(const isa::Statement& statement, int64_t begin, int64_t end);
@@ -50,7 +50,8 @@ class Timeline {
 
   std::string chrome_json() const;
   std::string vcd() const;
-  int64_t dropped() const { return dropped_; }
+  /// Whether spans inside the window are missing because of the limit.
+  bool truncated() const { return truncated_; }
 
  private:
   enum Track : int32_t { kRegions, kSequencer, kL2bm, kL1bm, kMau, kAlu, kFirstEngine };
@@ -68,6 +69,7 @@ class Timeline {
   static constexpr int32_t kProgram = -2;  ///< as a region: the program as a whole
 
   void add(Span span);
+  bool is_full() const;
   std::string region_name(int32_t region) const;
   int32_t parent(int32_t region) const;
   /// The region, or kProgram where the region is the program.
@@ -83,7 +85,7 @@ class Timeline {
   std::vector<OpenRegion> open_;
   std::vector<Span> spans_;
   std::vector<Span> transfers_;  ///< track = kFirstEngine + group
-  int64_t dropped_ = 0;
+  bool truncated_ = false;
 };
 
 }  // namespace kodama::simulator

@@ -3,6 +3,7 @@
 #include <random>
 
 #include "assembler/assembler.h"
+#include "assembler/program_file.h"
 #include "isa/costs.h"
 #include "isa/sequencer.h"
 #include "simulator/machine.h"
@@ -149,6 +150,20 @@ TEST(Timing, AFullGroupHoldsTheNextTransfer) {
   EXPECT_GT(causes.mv_queue, 0);
   // 20 * 4096 LW at 16 per cycle, a refresh of 210 cycles every 2925.
   EXPECT_EQ(causes.total(), 64 + 20 * 256 + 210);
+}
+
+TEST(Timing, TheScheduleOnPaper) {
+  // docs/timing.md computes it.
+  const isa::Chip chip = chip_with_small_memories();
+  const isa::CycleCauses causes =
+      simulated(assembler::assemble(assembler::read_file(KODAMA_SOURCE_DIR "/testsuite/timing/overlap.vsm"),
+                                    "overlap.vsm", chip),
+                chip);
+  EXPECT_EQ(causes.steps, 37 * 4);
+  EXPECT_EQ(causes.host_link, 3);
+  EXPECT_EQ(causes.wait, 109 + 20);
+  EXPECT_EQ(causes.drain, 128);
+  EXPECT_EQ(causes.total(), 408);
 }
 
 TEST(Timing, HostDataIsCharged) {

@@ -21,6 +21,7 @@
 #include "isa/file.h"
 #include "isa/hazards.h"
 #include "isa/reference.h"
+#include "simulator/bandwidth.h"
 #include "simulator/debugger.h"
 #include "simulator/golden/differential.h"
 #include "simulator/judge.h"
@@ -481,6 +482,16 @@ int run(int argc, char** argv) {
     std::filesystem::create_directories(reference_directory);
     for (const auto& [name, text] : isa::reference_pages(isa::find_chip("mncore2")))
       compiler::write_file_atomically(fmt::format("{}/{}", reference_directory, name), text);
+  });
+
+  std::string bench_chip = "mncore2";
+  CLI::App* bench = app.add_subcommand("bench", "measure the simulated chip");
+  bench->require_subcommand(1);
+  CLI::App* bandwidth =
+      bench->add_subcommand("bandwidth", "the rate of every kind of transfer, beside that of the chip file");
+  bandwidth->add_option("--chip", bench_chip, "name of a chip, or a chip file")->capture_default_str();
+  bandwidth->callback([&] {
+    std::cout << simulator::bandwidth_table(simulator::measure_bandwidths(isa::find_chip(bench_chip)));
   });
 
   app.add_subcommand("passes", "list passes, kernels and dump points")->callback(print_passes);

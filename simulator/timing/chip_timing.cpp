@@ -59,20 +59,18 @@ class ChipTiming::Impl {
     pe_array_.words.bind(link_.instructions);
     pe_array_.data.bind(link_.data);
     pe_array_.commands.bind(engine_.commands);
-    const isa::TransferPorts numbers(chip);
-    for (int number = 0; number < numbers.count(); ++number) {
-      auto& socket = engine_.ports[static_cast<size_t>(number)];
-      const isa::TransferPart part = numbers.part(number);
-      const std::string name = fmt::format("port_{}", number);
-      if (part.port == isa::TransferPort::kDram) {
-        drams_.push_back(std::make_unique<timing::Dram>(name.c_str(), chip));
-        socket.bind(drams_.back()->socket);
-      } else {
-        rate_ports_.push_back(
-            std::make_unique<timing::RatePort>(name.c_str(), isa::transfer_rate(part.port, chip)));
-        socket.bind(rate_ports_.back()->socket);
-      }
+    size_t socket = 0;
+    for (int g = 0; g < chip.groups; ++g) {
+      drams_.push_back(std::make_unique<timing::Dram>(fmt::format("dram_{}", g).c_str(), chip));
+      engine_.ports[socket++].bind(drams_.back()->socket);
     }
+    const auto add = [&](const std::string& name, isa::TransferPort port) {
+      rate_ports_.push_back(std::make_unique<timing::RatePort>(name.c_str(), isa::transfer_rate(port, chip)));
+      engine_.ports[socket++].bind(rate_ports_.back()->socket);
+    };
+    for (int g = 0; g < chip.groups; ++g) add(fmt::format("pdm_{}", g), isa::TransferPort::kPdmRead);
+    for (int q = 0; q < chip.l2b_count(); ++q) add(fmt::format("l2bm_{}", q), isa::TransferPort::kL2bmRead);
+    add("group_paths", isa::TransferPort::kGroupPath);
     sc_core::sc_start(sc_core::SC_ZERO_TIME);
   }
 

@@ -13,9 +13,9 @@
 ///
 ///                      words                    commands
 ///     HostLink <------------------ PeArray ------------------> TransferEngine
-///        ^ data                                                     | one socket per port
-///                                                     +-------------+------------+-----------+
-///                                                   Dram (group)  Pdm (group)  L2bmPort   GroupPath
+///        ^ data                                                     |
+///                                            +--------------+--------+-------+------------+
+///                                       dram (group)    pdm (group)    l2bm (L2B)   group_paths
 ///
 /// The PE array is temporally decoupled: its local time runs ahead in bulk, and the kernel is run only when
 /// it needs an answer (a `wait`, an MV that may find its groups full, the end of the program). MVs are

@@ -13,24 +13,6 @@ namespace {
 constexpr double kTicksPerCycle = 1000;
 constexpr int kTags = 64;
 
-std::string port_name(const isa::TransferPart& part) {
-  switch (part.port) {
-    case isa::TransferPort::kDram:
-      return fmt::format("dram_{}", part.index);
-    case isa::TransferPort::kPdmRead:
-      return fmt::format("pdm_read_{}", part.index);
-    case isa::TransferPort::kPdmWrite:
-      return fmt::format("pdm_write_{}", part.index);
-    case isa::TransferPort::kL2bmRead:
-      return fmt::format("l2bm_read_{}", part.index);
-    case isa::TransferPort::kL2bmWrite:
-      return fmt::format("l2bm_write_{}", part.index);
-    case isa::TransferPort::kGroupPath:
-      return fmt::format("path_{}_{}", part.index, part.to);
-  }
-  return "port";
-}
-
 }  // namespace
 
 sc_core::sc_time at_least(double cycles) {
@@ -94,13 +76,9 @@ void Dram::occupy(tlm::tlm_generic_payload& payload, sc_core::sc_time& /*delay*/
 
 TransferEngine::TransferEngine(sc_core::sc_module_name name, const isa::Chip& chip)
     : sc_module(name),
-      ports("ports"),
-      numbers_(chip),
+      ports("ports", static_cast<size_t>(2 * chip.groups + chip.l2b_count() + 1)),
+      chip_(chip),
       timeline_(chip, [this](const isa::TransferChunk& chunk) { return ask_port(chunk); }) {
-  ports.init(static_cast<size_t>(numbers_.count()), [this](const char* /*name*/, size_t number) {
-    return new tlm_utils::simple_initiator_socket<TransferEngine>(
-        port_name(numbers_.part(static_cast<int>(number))).c_str());
-  });
   commands.register_nb_transport_fw(this, &TransferEngine::receive);
   timeline_.on_done = [this](const isa::TransferRecord& record) { transfer_done(record); };
   chunk_payload_.set_extension(&chunk_extension_);
@@ -120,8 +98,24 @@ double TransferEngine::ask_port(const isa::TransferChunk& chunk) {
   chunk_payload_.set_data_length(static_cast<unsigned>(chunk.lw * 8));
   chunk_extension_.chunk = &chunk;
   sc_core::sc_time delay = sc_core::SC_ZERO_TIME;
-  ports[static_cast<size_t>(numbers_.number(*chunk.part))]->b_transport(chunk_payload_, delay);
+  ports[socket_of(*chunk.part)]->b_transport(chunk_payload_, delay);
   return chunk_extension_.cycles;
+}
+
+size_t TransferEngine::socket_of(const isa::TransferPart& part) const {
+  switch (part.port) {
+    case isa::TransferPort::kDram:
+      return static_cast<size_t>(part.index);
+    case isa::TransferPort::kPdmRead:
+    case isa::TransferPort::kPdmWrite:
+      return static_cast<size_t>(chip_.groups + part.index);
+    case isa::TransferPort::kL2bmRead:
+    case isa::TransferPort::kL2bmWrite:
+      return static_cast<size_t>(2 * chip_.groups + part.index);
+    case isa::TransferPort::kGroupPath:
+      break;
+  }
+  return ports.size() - 1;
 }
 
 void TransferEngine::take(tlm::tlm_generic_payload& payload, int64_t cycle) {

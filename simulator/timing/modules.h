@@ -71,7 +71,7 @@ class HostLink : public sc_core::sc_module {
   isa::InstructionFeed feed_;
 };
 
-/// A port whose time is LW over rate: PDMs, MV ports of L2BMs, paths between groups.
+/// Ports whose time is LW over rate: those of a PDM, the MV ports of an L2BM, the paths between groups.
 class RatePort : public sc_core::sc_module {
  public:
   RatePort(sc_core::sc_module_name name, double lw_per_cycle);
@@ -101,7 +101,7 @@ class TransferEngine : public sc_core::sc_module {
   TransferEngine(sc_core::sc_module_name name, const isa::Chip& chip);
   ~TransferEngine() override;
   tlm_utils::simple_target_socket<TransferEngine> commands{"commands"};
-  /// By port number (isa::TransferPorts).
+  /// One per DRAM, PDM and L2BM, in this order, and one for the paths between groups.
   sc_core::sc_vector<tlm_utils::simple_initiator_socket<TransferEngine>> ports;
   isa::TransferTimeline& timeline() { return timeline_; }
   const isa::TransferTimeline& timeline() const { return timeline_; }
@@ -117,7 +117,9 @@ class TransferEngine : public sc_core::sc_module {
   void notify();
   void transfer_done(const isa::TransferRecord& record);
 
-  isa::TransferPorts numbers_;
+  size_t socket_of(const isa::TransferPart& part) const;
+
+  isa::Chip chip_;
   isa::TransferTimeline timeline_;
   sc_core::sc_event wake_;
   tlm::tlm_generic_payload chunk_payload_;
