@@ -79,8 +79,9 @@ class Machine::Impl {
     stats_ = {};
     for (L1b& l1b : l1bs_) l1b.clear_block_mask();
     // SystemC's context must be given back whatever happens.
-    const std::unique_ptr<Impl, void (*)(Impl*)> end_of_timing(this, [](Impl* self) {
-      self->timing_.reset();
+    const std::unique_ptr<Impl, void (*)(Impl*)> end_of_run(this, [](Impl* self) {
+      if (self->timing_) self->timing_model_.reset();  // the run didn't come to its end
+      self->timing_ = nullptr;
       self->profile_ = nullptr;
       self->timeline_ = nullptr;
       self->stopped_ = false;
@@ -95,7 +96,7 @@ class Machine::Impl {
     } else {
       run_global(decoded.nodes, 0, counters);
     }
-    if (timing_) finish_timing();
+    if (timing_ != nullptr) finish_timing();
     return stats_;
   }
 
@@ -612,7 +613,9 @@ class Machine::Impl {
   // Time.
 
   void start_timing(const Decoded& decoded) {
-    timing_ = std::make_unique<ChipTiming>(chip_);
+    if (!timing_model_) timing_model_ = std::make_unique<ChipTiming>(chip_);
+    timing_model_->begin();
+    timing_ = timing_model_.get();
     profile_ = options_->profile;
     timeline_ = options_->timeline;
     if (profile_ != nullptr) {
@@ -653,6 +656,8 @@ class Machine::Impl {
       for (const int64_t bytes : options_->host_output) profile_->host_output_bytes += bytes;
       std::erase_if(profile_->entries, [](const Profile::Entry& entry) { return entry.count == 0; });
     }
+    timing_->end();
+    timing_ = nullptr;
   }
 
   isa::Sequencer& sequencer() { return timing_->sequencer(); }
@@ -954,6 +959,7 @@ class Machine::Impl {
 
   isa::Chip chip_;
   const KernelTable* kernels_;
+  std::unique_ptr<ChipTiming> timing_model_;  ///< made for the first timed run
   ThreadPool pool_;
   std::vector<MappedMemory> dram_;  ///< per group
   std::vector<MappedMemory> pdm_;
@@ -966,7 +972,7 @@ class Machine::Impl {
   const isa::Program* program_ = nullptr;
   const RunOptions* options_ = nullptr;
   RunStats stats_;
-  std::unique_ptr<ChipTiming> timing_;
+  ChipTiming* timing_ = nullptr;  ///< null without timing
   Profile* profile_ = nullptr;
   Timeline* timeline_ = nullptr;
   bool stopped_ = false;  ///< by quit

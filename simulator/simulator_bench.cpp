@@ -246,21 +246,37 @@ void hundred_million_nops(benchmark::State& state) {
 
 // ---- what the host does at best: fused multiply-adds of floats in registers, one thread
 
-/// Independent sums, enough to hide the latency of an addition.
-constexpr int kNativeSums = 12;
+/// Independent sums, enough to hide the latency of an addition; each a variable, so that all stay in
+/// registers.
+constexpr int kNativeSums = 8;
 constexpr int kNativeLanes = 8;
 constexpr int kNativeRounds = 1024;
 constexpr int kNativeCount = kNativeSums * kNativeLanes * kNativeRounds;
 #if defined(__x86_64__)
 __attribute__((target("avx2,fma"))) void multiply_add_avx2(const float* x, const float* y, float* z) {
-  __m256 sums[kNativeSums];
-  for (int i = 0; i < kNativeSums; ++i) sums[i] = _mm256_loadu_ps(z + i * kNativeLanes);
   const __m256 a = _mm256_loadu_ps(x);
   const __m256 b = _mm256_loadu_ps(y);
+  __m256 s0 = _mm256_loadu_ps(z), s1 = _mm256_loadu_ps(z + 8), s2 = _mm256_loadu_ps(z + 16);
+  __m256 s3 = _mm256_loadu_ps(z + 24), s4 = _mm256_loadu_ps(z + 32), s5 = _mm256_loadu_ps(z + 40);
+  __m256 s6 = _mm256_loadu_ps(z + 48), s7 = _mm256_loadu_ps(z + 56);
   for (int round = 0; round < kNativeRounds; ++round) {
-    for (__m256& sum : sums) sum = _mm256_fmadd_ps(a, b, sum);
+    s0 = _mm256_fmadd_ps(a, b, s0);
+    s1 = _mm256_fmadd_ps(a, b, s1);
+    s2 = _mm256_fmadd_ps(a, b, s2);
+    s3 = _mm256_fmadd_ps(a, b, s3);
+    s4 = _mm256_fmadd_ps(a, b, s4);
+    s5 = _mm256_fmadd_ps(a, b, s5);
+    s6 = _mm256_fmadd_ps(a, b, s6);
+    s7 = _mm256_fmadd_ps(a, b, s7);
   }
-  for (int i = 0; i < kNativeSums; ++i) _mm256_storeu_ps(z + i * kNativeLanes, sums[i]);
+  _mm256_storeu_ps(z + 0, s0);
+  _mm256_storeu_ps(z + 8, s1);
+  _mm256_storeu_ps(z + 16, s2);
+  _mm256_storeu_ps(z + 24, s3);
+  _mm256_storeu_ps(z + 32, s4);
+  _mm256_storeu_ps(z + 40, s5);
+  _mm256_storeu_ps(z + 48, s6);
+  _mm256_storeu_ps(z + 56, s7);
 }
 #endif
 void multiply_add(const float* x, const float* y, float* z) {

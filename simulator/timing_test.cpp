@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <random>
+#include <thread>
 
 #include "assembler/assembler.h"
 #include "assembler/program_file.h"
@@ -192,9 +194,37 @@ TEST(Timing, WithoutTimingNothingIsCounted) {
 
 TEST(Timing, NothingHappensNothingIsComputed) {
   ChipTiming timing(isa::find_chip("tiny"));
+  timing.begin();
   for (int k = 0; k < 1000; ++k) timing.sequencer().steps(1000000);
   EXPECT_EQ(timing.kernel_starts(), 0);
   EXPECT_EQ(timing.sequencer().now(), 4000000000);
+  timing.end();
+}
+
+TEST(Timing, EveryRunBeginsAnew) {
+  std::mt19937 random(4);
+  const isa::Chip chip = chip_with_small_memories("tiny");
+  const isa::Program program = assembler::assemble(random_text(random, 200, true), "random.vsm", chip);
+  Machine one(chip);
+  Machine other(chip);
+  const isa::CycleCauses first = one.run(program).causes;
+  for (Machine* machine : {&one, &other, &one, &other, &one}) EXPECT_EQ(machine->run(program).causes, first);
+}
+
+TEST(Timing, ThreadsTakeTurns) {
+  std::mt19937 random(5);
+  const isa::Chip chip = chip_with_small_memories("tiny");
+  const isa::Program program = assembler::assemble(random_text(random, 200, true), "random.vsm", chip);
+  const isa::CycleCauses expected = isa::predict_cycles(program, chip);
+  std::vector<std::thread> threads;
+  std::atomic<int> right = 0;
+  for (int k = 0; k < 4; ++k) {
+    threads.emplace_back([&] {
+      for (int round = 0; round < 5; ++round) right += simulated(program, chip) == expected;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(right, 20);
 }
 
 TEST(Timing, ErrorsGiveTheContextBack) {

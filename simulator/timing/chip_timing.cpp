@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "isa/error.h"
@@ -18,55 +19,65 @@ int sc_main(int /*argc*/, char** /*argv*/) {
 namespace kodama::simulator {
 namespace {
 
-/// SystemC's state is global: one simulation at a time.
+/// SystemC's state is global: one simulation at a time. The context is current while the lock is held.
 class SystemCContext {
  public:
   SystemCContext() {
-    if (holder_ == std::this_thread::get_id())
-      throw isa::InternalError("internal error in timing: two timed runs at a time in one thread");
-    lock_ = std::unique_lock(mutex_);
-    holder_ = std::this_thread::get_id();
     setenv("SYSTEMC_DISABLE_COPYRIGHT_MESSAGE", "1", 0);
     // Elaboration runs the kernel once without events.
     sc_core::sc_report_handler::set_actions(sc_core::SC_ID_NO_SC_START_ACTIVITY_, sc_core::SC_DO_NOTHING);
-    outer_ = sc_core::sc_curr_simcontext;
-    context_ = std::make_unique<sc_core::sc_simcontext>();
-    sc_core::sc_curr_simcontext = sc_core::sc_default_global_context = context_.get();
+    const Current current(*this);
     sc_core::sc_set_time_resolution(1, sc_core::SC_PS);
-  }
-  ~SystemCContext() {
-    context_.reset();
-    sc_core::sc_curr_simcontext = sc_core::sc_default_global_context = outer_;
-    holder_ = std::thread::id();
   }
   SystemCContext(const SystemCContext&) = delete;
   SystemCContext& operator=(const SystemCContext&) = delete;
 
+  /// Makes the context the current one for as long as it lives.
+  class Current {
+   public:
+    explicit Current(SystemCContext& context) {
+      if (holder_ == std::this_thread::get_id())
+        throw isa::InternalError("internal error in timing: two timed runs at a time in one thread");
+      lock_ = std::unique_lock(mutex_);
+      holder_ = std::this_thread::get_id();
+      outer_ = sc_core::sc_curr_simcontext;
+      sc_core::sc_curr_simcontext = sc_core::sc_default_global_context = &context.context_;
+    }
+    ~Current() {
+      sc_core::sc_curr_simcontext = sc_core::sc_default_global_context = outer_;
+      holder_ = std::thread::id();
+    }
+    Current(const Current&) = delete;
+    Current& operator=(const Current&) = delete;
+
+   private:
+    inline static std::mutex mutex_;
+    inline static std::atomic<std::thread::id> holder_;
+    std::unique_lock<std::mutex> lock_;
+    sc_core::sc_simcontext* outer_ = nullptr;
+  };
+
  private:
-  inline static std::mutex mutex_;
-  inline static std::atomic<std::thread::id> holder_;
-  std::unique_lock<std::mutex> lock_;
-  sc_core::sc_simcontext* outer_ = nullptr;
-  std::unique_ptr<sc_core::sc_simcontext> context_;
+  sc_core::sc_simcontext context_;
 };
 
-}  // namespace
-
-class ChipTiming::Impl {
- public:
-  explicit Impl(const isa::Chip& chip)
-      : link_("host_link", chip), engine_("transfer_engine", chip), pe_array_("pe_array", chip) {
-    pe_array_.words.bind(link_.instructions);
-    pe_array_.data.bind(link_.data);
-    pe_array_.commands.bind(engine_.commands);
+/// The chip's modules.
+struct Model {
+  explicit Model(const isa::Chip& chip)
+      : link("host_link", chip, clock),
+        engine("transfer_engine", chip, clock),
+        pe_array("pe_array", chip, clock) {
+    pe_array.words.bind(link.instructions);
+    pe_array.data.bind(link.data);
+    pe_array.commands.bind(engine.commands);
     size_t socket = 0;
     for (int g = 0; g < chip.groups; ++g) {
-      drams_.push_back(std::make_unique<timing::Dram>(fmt::format("dram_{}", g).c_str(), chip));
-      engine_.ports[socket++].bind(drams_.back()->socket);
+      drams.push_back(std::make_unique<timing::Dram>(fmt::format("dram_{}", g).c_str(), chip));
+      engine.ports[socket++].bind(drams.back()->socket);
     }
     const auto add = [&](const std::string& name, isa::TransferPort port) {
-      rate_ports_.push_back(std::make_unique<timing::RatePort>(name.c_str(), isa::transfer_rate(port, chip)));
-      engine_.ports[socket++].bind(rate_ports_.back()->socket);
+      rate_ports.push_back(std::make_unique<timing::RatePort>(name.c_str(), isa::transfer_rate(port, chip)));
+      engine.ports[socket++].bind(rate_ports.back()->socket);
     };
     for (int g = 0; g < chip.groups; ++g) add(fmt::format("pdm_{}", g), isa::TransferPort::kPdmRead);
     for (int q = 0; q < chip.l2b_count(); ++q) add(fmt::format("l2bm_{}", q), isa::TransferPort::kL2bmRead);
@@ -74,35 +85,87 @@ class ChipTiming::Impl {
     sc_core::sc_start(sc_core::SC_ZERO_TIME);
   }
 
-  SystemCContext context_;  // first in, last out
-  timing::HostLink link_;
-  timing::TransferEngine engine_;
-  timing::PeArray pe_array_;
-  std::vector<std::unique_ptr<timing::Dram>> drams_;  ///< by group
-  std::vector<std::unique_ptr<timing::RatePort>> rate_ports_;
-  isa::Sequencer sequencer_{pe_array_};
+  timing::Clock clock;
+  timing::HostLink link;
+  timing::TransferEngine engine;
+  timing::PeArray pe_array;
+  std::vector<std::unique_ptr<timing::Dram>> drams;  ///< by group
+  std::vector<std::unique_ptr<timing::RatePort>> rate_ports;
+};
+
+}  // namespace
+
+class ChipTiming::Impl {
+ public:
+  explicit Impl(const isa::Chip& chip) : chip_(chip) { make_model(); }
+  ~Impl() {
+    current_.reset();
+    drop_model();
+  }
+
+  void begin() {
+    // SystemC's time never goes back, and is to last for the longest run.
+    constexpr sc_dt::uint64 kLastOrigin = sc_dt::uint64{1} << 62;
+    current_.emplace(*context_);
+    if (sc_core::sc_time_stamp().value() > kLastOrigin) {
+      current_.reset();
+      drop_model();
+      make_model();
+      current_.emplace(*context_);
+    }
+    model_->clock.origin = sc_core::sc_time_stamp();
+    model_->link.reset();
+    model_->engine.reset();
+    model_->pe_array.reset();
+    for (const auto& dram : model_->drams) dram->reset();
+    sequencer_.emplace(model_->pe_array);
+  }
+  void end() { current_.reset(); }
+
+  void make_model() {
+    context_ = std::make_unique<SystemCContext>();
+    const SystemCContext::Current current(*context_);
+    model_ = std::make_unique<Model>(chip_);
+  }
+  void drop_model() {
+    const SystemCContext::Current current(*context_);
+    sequencer_.reset();
+    model_.reset();
+  }
+
+  isa::Chip chip_;
+  std::unique_ptr<SystemCContext> context_;
+  std::unique_ptr<Model> model_;
+  std::optional<SystemCContext::Current> current_;
+  std::optional<isa::Sequencer> sequencer_;
 };
 
 ChipTiming::ChipTiming(const isa::Chip& chip) : impl_(std::make_unique<Impl>(chip)) {}
 ChipTiming::~ChipTiming() = default;
 
+void ChipTiming::begin() {
+  impl_->begin();
+}
+void ChipTiming::end() {
+  impl_->end();
+}
 isa::Sequencer& ChipTiming::sequencer() {
-  return impl_->sequencer_;
+  return *impl_->sequencer_;
 }
 void ChipTiming::on_transfer(std::function<void(const isa::TransferRecord&)> receive) {
-  impl_->engine_.on_transfer = std::move(receive);
+  impl_->model_->engine.on_transfer = std::move(receive);
 }
 double ChipTiming::busy_cycles(int port) const {
-  return impl_->engine_.timeline().busy(port);
+  return impl_->model_->engine.timeline().busy(port);
 }
 int64_t ChipTiming::moved_lw(int port) const {
-  return impl_->engine_.timeline().moved_lw(port);
+  return impl_->model_->engine.timeline().moved_lw(port);
 }
 const isa::DramTiming& ChipTiming::dram(int group) const {
-  return impl_->drams_[static_cast<size_t>(group)]->timing();
+  return impl_->model_->drams[static_cast<size_t>(group)]->timing();
 }
 int64_t ChipTiming::kernel_starts() const {
-  return impl_->pe_array_.kernel_starts();
+  return impl_->model_->pe_array.kernel_starts();
 }
 
 }  // namespace kodama::simulator

@@ -26,14 +26,21 @@
 ///
 /// One nanosecond of SystemC time is one cycle of the chip, in steps of a picosecond.
 ///
-/// SystemC has one simulation context per process: a ChipTiming holds it from construction to destruction,
-/// others wait for it. A thread that already holds one gets an InternalError.
+/// SystemC has one simulation context per process that is current. A ChipTiming has its own, made once, and
+/// makes it the current one from begin() to end(); others wait at their begin(). A thread that already has
+/// one gets an InternalError.
 namespace kodama::simulator {
 
 class ChipTiming {
  public:
   explicit ChipTiming(const isa::Chip& chip);
   ~ChipTiming();
+
+  /// A run begins, at cycle 0.
+  void begin();
+  /// It is over; the sequencer has finished. A run that doesn't come to its end leaves the object fit for
+  /// destruction only.
+  void end();
 
   /// Steps, MVs, waits and host data go here.
   isa::Sequencer& sequencer();

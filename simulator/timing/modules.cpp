@@ -28,14 +28,14 @@ double cycles_of(const sc_core::sc_time& time) {
 
 // ---- host link -------------------------------------------------------------------------------------------
 
-HostLink::HostLink(sc_core::sc_module_name name, const isa::Chip& chip)
-    : sc_module(name), chip_(chip), feed_(chip) {
+HostLink::HostLink(sc_core::sc_module_name name, const isa::Chip& chip, const Clock& clock)
+    : sc_module(name), chip_(chip), clock_(clock), feed_(chip) {
   instructions.register_b_transport(this, &HostLink::fetch);
   data.register_b_transport(this, &HostLink::move_data);
 }
 
 void HostLink::fetch(tlm::tlm_generic_payload& payload, sc_core::sc_time& delay) {
-  const int64_t wanted = static_cast<int64_t>(cycles_of(sc_core::sc_time_stamp() + delay));
+  const int64_t wanted = static_cast<int64_t>(cycles_of(clock_.now() + delay));
   const int64_t last = feed_.take_steps(wanted, payload.get_extension<LinkExtension>()->amount);
   delay += exactly(last - wanted);
   payload.set_response_status(tlm::TLM_OK_RESPONSE);
@@ -44,7 +44,7 @@ void HostLink::fetch(tlm::tlm_generic_payload& payload, sc_core::sc_time& delay)
 void HostLink::move_data(tlm::tlm_generic_payload& payload, sc_core::sc_time& delay) {
   const int64_t bytes = payload.get_extension<LinkExtension>()->amount;
   delay += exactly(isa::host_link_cycles(bytes, chip_));
-  feed_.occupy_until(static_cast<int64_t>(cycles_of(sc_core::sc_time_stamp() + delay)));
+  feed_.occupy_until(static_cast<int64_t>(cycles_of(clock_.now() + delay)));
   payload.set_response_status(tlm::TLM_OK_RESPONSE);
 }
 
@@ -74,18 +74,26 @@ void Dram::occupy(tlm::tlm_generic_payload& payload, sc_core::sc_time& /*delay*/
 
 // ---- transfer engine -------------------------------------------------------------------------------------
 
-TransferEngine::TransferEngine(sc_core::sc_module_name name, const isa::Chip& chip)
+TransferEngine::TransferEngine(sc_core::sc_module_name name, const isa::Chip& chip, const Clock& clock)
     : sc_module(name),
       ports("ports", static_cast<size_t>(2 * chip.groups + chip.l2b_count() + 1)),
       chip_(chip),
+      clock_(clock),
       timeline_(chip, [this](const isa::TransferChunk& chunk) { return ask_port(chunk); }) {
   commands.register_nb_transport_fw(this, &TransferEngine::receive);
-  timeline_.on_done = [this](const isa::TransferRecord& record) { transfer_done(record); };
+  reset();
   chunk_payload_.set_extension(&chunk_extension_);
   SC_HAS_PROCESS(TransferEngine);
   SC_METHOD(handle_events);
   sensitive << wake_;
   dont_initialize();
+}
+
+void TransferEngine::reset() {
+  timeline_ =
+      isa::TransferTimeline(chip_, [this](const isa::TransferChunk& chunk) { return ask_port(chunk); });
+  timeline_.on_done = [this](const isa::TransferRecord& record) { transfer_done(record); };
+  on_transfer = {};
 }
 
 TransferEngine::~TransferEngine() {
@@ -128,7 +136,7 @@ void TransferEngine::take(tlm::tlm_generic_payload& payload, int64_t cycle) {
 tlm::tlm_sync_enum TransferEngine::receive(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
                                            sc_core::sc_time& delay) {
   isa::check_internal(phase == tlm::BEGIN_REQ && held_ == nullptr, "TransferEngine", "unexpected phase");
-  const auto cycle = static_cast<int64_t>(cycles_of(sc_core::sc_time_stamp() + delay));
+  const auto cycle = static_cast<int64_t>(cycles_of(clock_.now() + delay));
   if (!timeline_.has_slot(payload.get_extension<MvExtension>()->parts)) {
     held_ = &payload;
     held_cycle_ = cycle;
@@ -143,22 +151,21 @@ void TransferEngine::notify() {
   const double next = timeline_.next_event();
   if (next == isa::TransferTimeline::kNever) return;
   const sc_core::sc_time time = at_least(next);
-  const sc_core::sc_time now = sc_core::sc_time_stamp();
+  const sc_core::sc_time now = clock_.now();
   wake_.cancel();
   wake_.notify(time > now ? time - now : sc_core::SC_ZERO_TIME);
 }
 
 void TransferEngine::handle_events() {
-  timeline_.advance(cycles_of(sc_core::sc_time_stamp()));
+  timeline_.advance(cycles_of(clock_.now()));
   if (held_ != nullptr && timeline_.has_slot(held_->get_extension<MvExtension>()->parts)) {
     tlm::tlm_generic_payload& payload = *held_;
     held_ = nullptr;
     const int64_t cycle = std::max(held_cycle_, timeline_.last_done(-1));
     take(payload, cycle);
     tlm::tlm_phase phase = tlm::END_REQ;
-    sc_core::sc_time delay = exactly(cycle) > sc_core::sc_time_stamp()
-                                 ? exactly(cycle) - sc_core::sc_time_stamp()
-                                 : sc_core::SC_ZERO_TIME;
+    sc_core::sc_time delay =
+        exactly(cycle) > clock_.now() ? exactly(cycle) - clock_.now() : sc_core::SC_ZERO_TIME;
     payload.get_extension<MvExtension>()->done = cycle;
     commands->nb_transport_bw(payload, phase, delay);
   }
@@ -178,10 +185,17 @@ void TransferEngine::transfer_done(const isa::TransferRecord& record) {
 
 // ---- PE array --------------------------------------------------------------------------------------------
 
-PeArray::PeArray(sc_core::sc_module_name name, const isa::Chip& chip)
-    : sc_module(name), chip_(chip), in_flight_(kTags), last_done_(kTags) {
+PeArray::PeArray(sc_core::sc_module_name name, const isa::Chip& chip, const Clock& clock)
+    : sc_module(name), chip_(chip), clock_(clock), in_flight_(kTags), last_done_(kTags) {
   commands.register_nb_transport_bw(this, &PeArray::answer);
   link_payload_.set_extension(&link_extension_);
+}
+
+void PeArray::reset() {
+  isa::check_internal(all_in_flight_ == 0, "PeArray", "{} transfers left from the last run", all_in_flight_);
+  std::fill(last_done_.begin(), last_done_.end(), 0);
+  any_last_done_ = 0;
+  kernel_starts_ = 0;
 }
 
 PeArray::~PeArray() {
@@ -196,7 +210,7 @@ sc_core::sc_time PeArray::local_time(int64_t cycle) const {
         fmt::format("a program of more than {} cycles can't be timed; run it without timing", kLastCycle));
   }
   // The kernel may be a fraction of a cycle ahead of the step that it let go.
-  const sc_core::sc_time now = sc_core::sc_time_stamp();
+  const sc_core::sc_time now = clock_.now();
   const sc_core::sc_time time = exactly(cycle);
   return time > now ? time - now : sc_core::SC_ZERO_TIME;
 }
@@ -207,7 +221,7 @@ int64_t PeArray::take_words(int64_t cycle, int64_t count) {
   sc_core::sc_time delay = local_time(cycle);
   link_payload_.set_command(tlm::TLM_READ_COMMAND);
   words->b_transport(link_payload_, delay);
-  return static_cast<int64_t>(cycles_of(sc_core::sc_time_stamp() + delay));
+  return static_cast<int64_t>(cycles_of(clock_.now() + delay));
 }
 
 int64_t PeArray::host_data(int64_t bytes, bool to_chip, int64_t cycle) {
@@ -215,7 +229,7 @@ int64_t PeArray::host_data(int64_t bytes, bool to_chip, int64_t cycle) {
   sc_core::sc_time delay = local_time(cycle);
   link_payload_.set_command(to_chip ? tlm::TLM_WRITE_COMMAND : tlm::TLM_READ_COMMAND);
   data->b_transport(link_payload_, delay);
-  return static_cast<int64_t>(cycles_of(sc_core::sc_time_stamp() + delay));
+  return static_cast<int64_t>(cycles_of(clock_.now() + delay));
 }
 
 tlm::tlm_generic_payload& PeArray::new_payload() {

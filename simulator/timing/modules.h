@@ -22,6 +22,12 @@ sc_core::sc_time at_least(double cycles);
 sc_core::sc_time exactly(int64_t cycles);
 double cycles_of(const sc_core::sc_time& time);
 
+/// The chip's time: SystemC's, less that of the runs before.
+struct Clock {
+  sc_core::sc_time origin = sc_core::SC_ZERO_TIME;
+  sc_core::sc_time now() const { return sc_core::sc_time_stamp() - origin; }
+};
+
 /// What an MV carries beside the generic payload.
 struct MvExtension : tlm::tlm_extension<MvExtension> {
   isa::TransferRequest request;
@@ -58,7 +64,8 @@ struct LinkExtension : tlm::tlm_extension<LinkExtension> {
 /// The host's side: the instruction stream and data, both ways, on one link.
 class HostLink : public sc_core::sc_module {
  public:
-  HostLink(sc_core::sc_module_name name, const isa::Chip& chip);
+  HostLink(sc_core::sc_module_name name, const isa::Chip& chip, const Clock& clock);
+  void reset() { feed_ = isa::InstructionFeed(chip_); }
   tlm_utils::simple_target_socket<HostLink> instructions{"instructions"};
   tlm_utils::simple_target_socket<HostLink> data{"data"};
 
@@ -68,6 +75,7 @@ class HostLink : public sc_core::sc_module {
   void move_data(tlm::tlm_generic_payload& payload, sc_core::sc_time& delay);
 
   isa::Chip chip_;
+  const Clock& clock_;
   isa::InstructionFeed feed_;
 };
 
@@ -86,6 +94,7 @@ class RatePort : public sc_core::sc_module {
 class Dram : public sc_core::sc_module {
  public:
   Dram(sc_core::sc_module_name name, const isa::Chip& chip);
+  void reset() { timing_ = isa::DramTiming(chip_); }
   tlm_utils::simple_target_socket<Dram> socket{"socket"};
   const isa::DramTiming& timing() const { return timing_; }
 
@@ -98,7 +107,8 @@ class Dram : public sc_core::sc_module {
 /// Carries out the MVs.
 class TransferEngine : public sc_core::sc_module {
  public:
-  TransferEngine(sc_core::sc_module_name name, const isa::Chip& chip);
+  TransferEngine(sc_core::sc_module_name name, const isa::Chip& chip, const Clock& clock);
+  void reset();
   ~TransferEngine() override;
   tlm_utils::simple_target_socket<TransferEngine> commands{"commands"};
   /// One per DRAM, PDM and L2BM, in this order, and one for the paths between groups.
@@ -120,6 +130,7 @@ class TransferEngine : public sc_core::sc_module {
   size_t socket_of(const isa::TransferPart& part) const;
 
   isa::Chip chip_;
+  const Clock& clock_;
   isa::TransferTimeline timeline_;
   sc_core::sc_event wake_;
   tlm::tlm_generic_payload chunk_payload_;
@@ -132,7 +143,9 @@ class TransferEngine : public sc_core::sc_module {
 /// The sequencer with the PEs behind it. Runs the kernel when it must know something.
 class PeArray : public sc_core::sc_module, public isa::SequencerPorts, private tlm::tlm_mm_interface {
  public:
-  PeArray(sc_core::sc_module_name name, const isa::Chip& chip);
+  PeArray(sc_core::sc_module_name name, const isa::Chip& chip, const Clock& clock);
+  /// Nothing may be under way.
+  void reset();
   ~PeArray() override;
   tlm_utils::simple_initiator_socket<PeArray> words{"words"};
   tlm_utils::simple_initiator_socket<PeArray> data{"data"};
@@ -157,6 +170,7 @@ class PeArray : public sc_core::sc_module, public isa::SequencerPorts, private t
   int64_t in_flight(int tag) const;
 
   isa::Chip chip_;
+  const Clock& clock_;
   tlm::tlm_generic_payload link_payload_;
   LinkExtension link_extension_;
   std::vector<std::unique_ptr<tlm::tlm_generic_payload>> payloads_;
