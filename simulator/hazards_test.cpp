@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include "assembler/assembler.h"
+#include "assembler/random_program.h"
 #include "isa/costs.h"
+#include "simulator/golden/differential.h"
+#include "simulator/golden/golden_machine.h"
 #include "simulator/machine.h"
 #include "simulator/test_chip.h"
 
@@ -288,6 +291,46 @@ TEST(Hazards, WhatATransferWritesIsThereAfterItsWait) {
     EXPECT_EQ(machine.read(Space::kL1bm, {}, 0), waits ? 9U : 0U);
     EXPECT_EQ(machine.read(Space::kL2bm, {}, 0), 9U);
   }
+}
+
+/// The program with nops wherever the checker wants some, and nowhere else.
+isa::Program spaced_out(isa::Program program, const isa::Chip& chip) {
+  for (;;) {
+    for (size_t k = 0; k < program.statements.size(); ++k)
+      program.statements[k].line = static_cast<int32_t>(k + 1);
+    const auto found = isa::find_hazards(program, chip);
+    const auto distance = std::ranges::find_if(
+        found, [](const HazardViolation& each) { return each.kind == HazardViolation::Kind::kDistance; });
+    if (distance == found.end()) return program;
+    program.statements.insert(program.statements.begin() + distance->second_line - 1,
+                              isa::Statement{isa::Nop{distance->needed - distance->found, 0}, 0});
+  }
+}
+
+TEST(Hazards, CleanProgramsComputeTheSameOnTheHardware) {
+  const isa::Chip chip = golden::small_memories(isa::find_chip("tiny"));
+  assembler::RandomOptions options;
+  options.address_window = 16;
+  options.transfers = false;
+  options.debug_statements = false;
+  options.other_statements = false;
+  int early = 0;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    assembler::RandomProgram random(chip, seed, options);
+    const isa::Program program = random.program(12);
+    const isa::Program clean = spaced_out(program, chip);
+    early += clean.statements.size() > program.statements.size();
+    Machine machine(chip);
+    golden::GoldenMachine golden(chip);
+    golden::fill_with_edge_values(chip, seed, machine, golden);
+    RunOptions stale;
+    stale.hazards = Hazards::kStale;
+    machine.run(clean, stale);
+    golden.run(clean);
+    EXPECT_EQ(golden::memory_difference(chip, machine, golden), "") << "seed " << seed << "\n"
+                                                                    << assembler::print(clean);
+  }
+  EXPECT_GT(early, 40);  // most needed nops
 }
 
 TEST(Hazards, LoopsAreUnrolled) {

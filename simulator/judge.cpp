@@ -391,7 +391,9 @@ Verdict judge(std::string_view test_case, const std::string& test_name, std::str
   RunOptions untimed;
   untimed.timing = false;
   machine.run(before, untimed);
-  machine.run(solution, untimed);
+  RunOptions of_answer = untimed;
+  of_answer.hazards = options.hazards;
+  machine.run(solution, of_answer);
   // Statements between two `d get` run together; a block mask, of which there is one at a time, goes on.
   std::set<int> answered;
   isa::Program stretch;

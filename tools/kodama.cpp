@@ -459,6 +459,7 @@ int run(int argc, char** argv) {
       ->capture_default_str();
   judge->add_option("--threads", judge_request.options.machine.threads, "of the simulator; 0 = all cores")
       ->capture_default_str();
+  add_hazards_option(*judge, judge_request.options.hazards);
   judge->callback([&] { code = judge_answers(judge_request); });
 
   simulator::golden::FuzzOptions fuzz_options;

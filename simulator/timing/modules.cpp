@@ -216,7 +216,7 @@ sc_core::sc_time PeArray::local_time(int64_t cycle) const {
 }
 
 int64_t PeArray::take_words(int64_t cycle, int64_t count) {
-  local_time(cycle + count);  // refuses what is too long
+  local_time(cycle + isa::kCyclesPerStep * count);  // refuses what is too long
   link_extension_.amount = count;
   sc_core::sc_time delay = local_time(cycle);
   link_payload_.set_command(tlm::TLM_READ_COMMAND);

@@ -191,6 +191,7 @@ p.get(f"$ln0{PE0}", [min(max(v, -1.0), 1.0) for v in x], "Float", "f")
 p.answer("""
     imm f"-1.0" $ls0
     imm f"1.0" $lr0
+    nop
     fmax $lm0v $ls0 $nowrite
     fmin $aluf $lr0 $ln0v
 """)
@@ -202,7 +203,7 @@ p.get(f"$ln0{PE0}", [abs(v) for v in x], "Half", "h")
 p.answer("""
     immu us"0x7fff" $ls0
     imm ui"0x7fff7fff" $ls0
-    nop
+    nop/2
     sand $lm0v $ls0 $ln0v
 """)
 
@@ -214,14 +215,17 @@ p.get(f"$ls0{PE0}", [x.index(max(x))], "Int")
 p.answer("""
     lpassa $lm0 $lr0
     zero $ls0
+    nop
     lsub $lm2 $lr0 $nowrite
     ldec $aluf $omr1
     lpassa $lm2 $lr0/$imr1
     imm i"1" $ls0/$imr1
+    nop
     lsub $lm4 $lr0 $nowrite
     ldec $aluf $omr1
     lpassa $lm4 $lr0/$imr1
     imm i"2" $ls0/$imr1
+    nop
     lsub $lm6 $lr0 $nowrite
     ldec $aluf $omr1
     lpassa $lm6 $lr0/$imr1
@@ -290,7 +294,7 @@ p.answer("\n".join(["lpassa $lm0v $lr0v $ls0v", "nop"] + [f"""lmin $lr{2 * i} $l
     lmax $lr{2 * i} $ls{2 * j} $lr{2 * j} $ls{2 * j}
     nop
     lpassa $ln0 $lr{2 * i} $ls{2 * i}
-    nop""" for i, j in ((0, 1), (2, 3), (0, 2), (1, 3), (1, 2))]))
+    nop/2""" for i, j in ((0, 1), (2, 3), (0, 2), (1, 3), (1, 2))]))
 
 p = Problem("pe_select", "Four longs: LM1[i] = GRF0[i] where LM0[i] >= 0, else GRF1[i].")
 x = [5, -1, 0, -(2**63)]
@@ -302,7 +306,7 @@ p.set(f"$ls0{PE0}", v)
 p.get(f"$ln0{PE0}", [i if c >= 0 else j for c, i, j in zip(x, u, v)], "ULong")
 p.answer("""
     zero $lr8
-    nop
+    nop/2
     ladd $lm0v $lr8 $omr1
     lpassa $ls0v $ln0v
     lpassa $lr0v $ln0v/$imr1
@@ -417,7 +421,7 @@ p = Problem("pe_fibonacci", "The Fibonacci numbers F(1) to F(8) (1, 1, 2, 3, ...
 p.set(f"$lm0{PE0}", longs([1]))
 p.get(f"$ln0{PE0}", [1, 1, 2, 3, 5, 8, 13, 21], "Long")
 p.answer("lpassa $lm0 $lr0 $ln0\nlpassa $lm0 $ls0 $ln2\n" + "".join(
-    f"nop\nladd $lr0 $ls0 ${'lr' if k % 2 else 'ls'}0 $ln{2 * (k + 1)}\n" for k in range(1, 7)))
+    f"nop/2\nladd $lr0 $ls0 ${'lr' if k % 2 else 'ls'}0 $ln{2 * (k + 1)}\n" for k in range(1, 7)))
 
 p = Problem("pe_prefix_sum", "The running sums of four longs in LM0, into GRF0 words 8 to 15.")
 x = [p.random.randint(-(10**12), 10**12) for _ in range(4)]
@@ -486,7 +490,7 @@ p = Problem("pe_signs", "The signs of four longs in LM0, the first on top, as th
 x = [-3, 4, -1, 0]
 p.set(f"$lm0{PE0}", longs(x))
 p.get(f"$lr0{PE0}", [0b1010], "Long")
-p.answer("zero $lr0\nnop\n" + "\nnop\n".join(f"lpackbit $lr0 $lm{2 * k} $lr0" for k in range(4)))
+p.answer("zero $lr0\nnop/2\n" + "\nnop/2\n".join(f"lpackbit $lr0 $lm{2 * k} $lr0" for k in range(4)))
 
 p = Problem("pe_half_to_float", "Eight halves in LM0 as eight floats in LM1, and their sums with 0.5 as halves in GRF0.")
 x = [p.random.randint(-100, 100) / 16 for _ in range(8)]
@@ -521,7 +525,7 @@ p.set(f"$ln0{PE0}", longs([1, 2, 3, 4]))
 p.get(f"$ln0{PE0}", [max(v, 0) for v in x], "Long")
 p.answer("""
     zero $lr0
-    nop
+    nop/2
     ladd $lm0v $lr0 $omr3
     lpassa/$imr3 $lm0v $ln0v
 """)
@@ -560,8 +564,9 @@ p.answer("""
     msl $lr0 $nowrite
     lmax $aluf $lr0 $ls4
     lpassa $ls2 $lr0/$imr{low}
-    lpassa $ls4 $lr0/$imr{high}
     nop
+    lpassa $ls4 $lr0/$imr{high}
+    nop/2
 """ for low, high in (EVEN, ODD, EVEN, ODD)))
 
 p = Problem("mab_transpose", "In MAB 0: long word c of GRF0 of PE p = long word p of LM0 of PE c.")
@@ -594,9 +599,10 @@ for pe in range(4):
 p.answer("""
     imm f"-2.0" $ls0
     msl $lm0 $lr0
-    nop
+    nop/2
     fvfma $lm0 $ls0 $lr0 $lr2
     msr $lm0 $nowrite
+    nop
     fvadd $aluf $lr2 $ln0
 """)
 
@@ -620,7 +626,7 @@ p.answer("""
     nop
     dmwrite $lr8v $lx0
     dbfn $ln0 $ls0
-    nop
+    nop/2
     dmmulu $lx $ls0 $nowrite
     dmfmad $lx $ls0 $mauf $lr0
 """)
@@ -637,7 +643,7 @@ p.answer("""
     fmwrite $lr8v $lx0
     fmwrite $lr16v $lx4
     fbfn $ln0 $ls0
-    nop
+    nop/2
     fmmul $lx $ls0 $lr0
 """)
 
@@ -654,7 +660,7 @@ p.answer("""
     gmwrite $lr8v $ly0
     gmwrite $lr16v $ly4
     gbfn $ln0 $ls0
-    nop
+    nop/2
     gmfma $ly $ls0 $ln2 $lr0
 """)
 
@@ -672,7 +678,7 @@ p.answer("".join(f"""
     hmwrite $lr{8 * (k + 1)}v $lx{4 * k}
 """ for k in range(4)) + """
     hbfn $ln0 $ls0
-    nop
+    nop/2
     hmmul $lx $ls0 $llr0
 """)
 
@@ -772,6 +778,7 @@ p.answer("""
     nop
     iadd $aluf $lm0 $lr4
     ilsl $lr0 $ls4 $nowrite
+    nop
     iadd $aluf $lr4 $lm4
     ipassa $peid $lr2
     nop/2
@@ -786,7 +793,7 @@ for pe in range(4):
 p.answer("""
     imm i"1" $ls0
     ipassa $subpeid $lr2
-    nop
+    nop/2
     ilsl $lr2 $ls0 $lmb
     nop/2
     lpassa $lm0 $lr0
@@ -848,7 +855,7 @@ p.get("$p0n0", [4096], "Long")
 p.answer("""
     zero $lr0
     imm i"1" $r1
-    nop
+    nop/2
     l1bmrliadd $lr0 $lb0
     nop/2
     l1bmp $lb0 $lr8v $ls8v
@@ -877,6 +884,7 @@ p.answer("""
     ipassa $peid $lr4
     ilsl $lr0 $ls0 $lr6
     ilsl $lr2 $ls2 $nowrite
+    nop
     iadd $aluf $lr6 $nowrite
     iadd $aluf $lr4 $ln0
 """)
