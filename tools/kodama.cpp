@@ -81,11 +81,11 @@ void add_hazards_option(CLI::App& app, simulator::Hazards& hazards) {
   static const std::map<std::string, simulator::Hazards> kModes{{"ignore", simulator::Hazards::kIgnore},
                                                                 {"error", simulator::Hazards::kError},
                                                                 {"stale", simulator::Hazards::kStale}};
-  app.add_option(
-         "--hazards", hazards,
+  app.add_option_function<std::string>(
+         "--hazards", [&hazards](const std::string& mode) { hazards = kModes.at(mode); },
          "reads too soon after a write: ignore (as the vendor's emulator, written at once), error (refuse "
          "the program), or stale (as the hardware: the old value)")
-      ->transform(CLI::CheckedTransformer(kModes, CLI::ignore_case).description("{ignore,error,stale}"))
+      ->check(CLI::IsMember({"ignore", "error", "stale"}))
       ->default_str("ignore");
 }
 /// What can't be given together.

@@ -66,7 +66,7 @@ A compiled model keeps the rules:
   package: no hazards
 
   $ kodama sim early.vsm --hazards=never
-  --hazards: Check never value in {error->\x01,ignore-> (esc)
+  --hazards: never not in {ignore,error,stale}
   Run with --help for more information.
   [2]
 
