@@ -125,8 +125,10 @@ const std::vector<Key>& keys() {
        kAny, "one MV may start per this many steps"},
       {"transfer.max_in_flight", LongMember([](Chip& c) -> int64_t& { return c.transfer.max_in_flight; }),
        "MVs per group", 1, 63, kAny, "MVs that can run at a time; tags go up to 63"},
+      {"transfer.dram_channels", LongMember([](Chip& c) -> int64_t& { return c.transfer.dram_channels; }),
+       "channels per group", 1, 64, kPowerOfTwo, "number of DRAM channels, which share the rate"},
       {"transfer.dram_banks", LongMember([](Chip& c) -> int64_t& { return c.transfer.dram_banks; }),
-       "banks per group", 1, 1024, kPowerOfTwo, "number of DRAM banks"},
+       "banks per channel", 1, 1024, kPowerOfTwo, "number of DRAM banks"},
       {"transfer.dram_row_bytes", LongMember([](Chip& c) -> int64_t& { return c.transfer.dram_row_bytes; }),
        "bytes", 128, 65536, kPowerOfTwo, "size of a DRAM row"},
       {"transfer.dram_row_miss_ns",
@@ -362,13 +364,13 @@ class ChipReader {
             "'memory.pdm_lw' is {}, but mvd spreads it over {} L2Bs in units of 16 LW; allowed: a multiple "
             "of {}",
             c.memory.pdm_lw, c.l2b_count(), pdm_unit));
-    const int64_t row_set = c.transfer.dram_row_bytes / 8 * c.transfer.dram_banks;
-    require(
-        c.memory.dram_lw % row_set == 0, "memory.dram_lw",
-        fmt::format(
-            "'memory.dram_lw' is {}, but {} banks with rows of {} bytes make {} LW; allowed: a multiple of "
-            "that",
-            c.memory.dram_lw, c.transfer.dram_banks, c.transfer.dram_row_bytes, row_set));
+    const int64_t row_set = c.transfer.dram_row_bytes / 8 * c.transfer.dram_banks * c.transfer.dram_channels;
+    require(c.memory.dram_lw % row_set == 0, "memory.dram_lw",
+            fmt::format("'memory.dram_lw' is {}, but {} channels of {} banks with rows of {} bytes make {} "
+                        "LW; allowed: a "
+                        "multiple of that",
+                        c.memory.dram_lw, c.transfer.dram_channels, c.transfer.dram_banks,
+                        c.transfer.dram_row_bytes, row_set));
     require(c.transfer.dram_refresh_ns < c.transfer.dram_refresh_interval_ns, "transfer.dram_refresh_ns",
             fmt::format(
                 "'transfer.dram_refresh_ns' is {}; allowed: less than 'transfer.dram_refresh_interval_ns', "

@@ -41,7 +41,8 @@ struct TransferTiming {
   int64_t group_hop_cycles = 0;        ///< added per group crossed
   int64_t issue_interval_steps = 0;    ///< one MV may start per this many steps
   int64_t max_in_flight = 0;           ///< MVs per group
-  int64_t dram_banks = 0;
+  int64_t dram_channels = 0;           ///< per group; the rate is theirs together
+  int64_t dram_banks = 0;              ///< per channel
   int64_t dram_row_bytes = 0;
   double dram_row_miss_ns = 0;
   double dram_refresh_interval_ns = 0;

@@ -568,6 +568,11 @@ int64_t l2bm_read_gap(Agent writer, Agent reader, const HazardGaps& hazard) {
 
 }  // namespace
 
+bool is_forwarding_register(HazardResource resource) {
+  return resource == HazardResource::kAluForward || resource == HazardResource::kMauForward ||
+         resource == HazardResource::kLbForward || resource == HazardResource::kMreadForward;
+}
+
 std::vector<Access> accesses(const Instruction& instruction, const Chip& chip) {
   return AccessLister(instruction, chip).list();
 }
@@ -614,6 +619,16 @@ int64_t required_gap(const Access& first, const Access& second, const Chip& chip
     default:
       return 0;
   }
+}
+
+int64_t required_gap(const Instruction& first, const Instruction& second, const Chip& chip) {
+  int64_t gap = kNoConstraint;
+  const std::vector<Access> later = accesses(second, chip);
+  for (const Access& a : accesses(first, chip)) {
+    if (is_forwarding_register(a.resource)) continue;
+    for (const Access& b : later) gap = std::max(gap, required_gap(a, b, chip));
+  }
+  return gap;
 }
 
 // ---- parallel issue ------------------------------------------------------------------------------------
@@ -915,6 +930,11 @@ int64_t transfer_cycles(const Instruction& mv, const Chip& chip) {
   }
   return chip.transfer.startup_cycles + load.group_hops * chip.transfer.group_hop_cycles +
          static_cast<int64_t>(std::ceil(busiest));
+}
+
+int64_t instruction_cycles(const Instruction& instruction, const Chip& chip) {
+  return info(instruction.opcode).group == IssueGroup::kMv ? transfer_cycles(instruction, chip)
+                                                           : kCyclesPerStep;
 }
 
 int64_t host_link_cycles(int64_t bytes, const Chip& chip) {

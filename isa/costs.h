@@ -36,6 +36,7 @@ enum class HazardResource : uint8_t {
   kLbForward,
   kMreadForward,
 };
+bool is_forwarding_register(HazardResource resource);
 /// Who touches it: the distance depends on the pair (section 9 of the ISA page). l2bmi reads L1BM as
 /// kL1bmToL2bm and writes it as kL2bmToL1bm.
 enum class Agent : uint8_t { kPe, kL1bmToPe, kPeToL1bm, kL1bmToL2bm, kL2bmToL1bm, kMv };
@@ -90,6 +91,10 @@ inline constexpr int64_t kNoConstraint = -2;
 inline constexpr int64_t kSameStep = -1;
 int64_t required_gap(const Access& first, const Access& second, const Chip& chip);
 
+/// The same for two instructions: the largest gap of any pair of their accesses, forwarding registers left
+/// out (who reads one wants the latest result, whoever it is of).
+int64_t required_gap(const Instruction& first, const Instruction& second, const Chip& chip);
+
 /// Whether instructions may issue in one step (section 4); empty when yes, otherwise the rule broken, in
 /// words that name the instructions. Rules about a space don't apply to kVirtual operands, which have none
 /// yet.
@@ -136,6 +141,8 @@ double transfer_rate(TransferPort port, const Chip& chip);
 /// Cycles from issue to completion of an MV transfer on an otherwise idle chip: start-up, hops, and
 /// the longest time that any port is busy.
 int64_t transfer_cycles(const Instruction& mv, const Chip& chip);
+/// Cycles of an instruction alone: a step, or an MV's transfer_cycles.
+int64_t instruction_cycles(const Instruction& instruction, const Chip& chip);
 /// Cycles of moving `bytes` over the host link, one way, latency included.
 int64_t host_link_cycles(int64_t bytes, const Chip& chip);
 /// Peak multiply-adds per cycle of the whole chip for matrix (`matrix`) or vector operations; 0 where the

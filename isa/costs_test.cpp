@@ -379,5 +379,17 @@ TEST(Coverage, AllMnemonicsWithAllForms) {
   }
 }
 
+TEST(Distances, OfInstructions) {
+  const auto write = make("lpassa", {at(kT)}, {at(Space::kLm0, 0, 2)});
+  const auto read = make("lpassa", {at(Space::kLm0, 0, 2)}, {at(Space::kGrf0, 0, 2)});
+  EXPECT_EQ(required_gap(write, read, chip()), 2);
+  EXPECT_EQ(required_gap(read, write, chip()), kSameStep);
+  EXPECT_EQ(required_gap(make("lpassa", {at(Space::kGrf0)}, {at(Space::kGrf1)}), write, chip()),
+            kNoConstraint);
+  EXPECT_EQ(instruction_cycles(write, chip()), 4);
+  const auto transfer = mv("mvp", 1600, in_group(at(Space::kPdm), 0), in_group(at(Space::kL2bm), 0, 0));
+  EXPECT_EQ(instruction_cycles(transfer, chip()), transfer_cycles(transfer, chip()));
+}
+
 }  // namespace
 }  // namespace kodama::isa

@@ -54,11 +54,6 @@ std::string_view unit_text(HazardResource resource) {
   }
 }
 
-bool is_forward(HazardResource resource) {
-  return resource == HazardResource::kAluForward || resource == HazardResource::kMauForward ||
-         resource == HazardResource::kLbForward || resource == HazardResource::kMreadForward;
-}
-
 bool is_local_memory(HazardResource resource) {
   return resource == HazardResource::kLm0 || resource == HazardResource::kLm1;
 }
@@ -116,7 +111,7 @@ int mask_bit(Space space) {
 
 class HazardChecker::Impl {
  public:
-  explicit Impl(const Chip& chip) : chip_(chip) {
+  Impl(const Chip& chip, bool stalls) : chip_(chip), stalls_(stalls) {
     const HazardGaps& hazard = chip.hazard;
     window_ =
         1 + std::max({hazard.pe_gap(kCyclesPerStep - 1, 0), hazard.mask_write_use, hazard.bar_write_use,
@@ -125,8 +120,9 @@ class HazardChecker::Impl {
                       hazard.l1bm_to_l2bm_read, hazard.l1bm_to_l2bm_mv, hazard.l1bm_read_overwrite});
   }
 
-  void next(const Statement& statement, const std::vector<int64_t>& counters) {
+  int64_t next(const Statement& statement, const std::vector<int64_t>& counters) {
     statement_ = &statement;
+    held_ = 0;
     if (const auto* step = std::get_if<Step>(&statement.kind)) {
       for (const Instruction& instruction : step->instructions) {
         if (instruction.opcode == Opcode::kWait) wait(instruction.tag);
@@ -141,6 +137,7 @@ class HazardChecker::Impl {
       block_ = *mask;
       cache_.clear();
     }
+    return held_;
   }
 
   std::vector<HazardViolation> violations() const {
@@ -235,13 +232,14 @@ class HazardChecker::Impl {
     const bool no_forward = std::ranges::any_of(step.instructions, [](const Instruction& instruction) {
       return instruction.opcode == Opcode::kNoForward;
     });
+    if (stalls_) hold(*touched);
     for (const Named& named : *touched) {
-      if (is_forward(named.access.resource) && !named.access.write) check_forward(named);
+      if (is_forwarding_register(named.access.resource) && !named.access.write) check_forward(named);
       check_distance(named);
       check_transfers(named);
     }
     for (const Named& named : *touched) {
-      if (is_forward(named.access.resource) && named.access.write && no_forward) continue;
+      if (is_forwarding_register(named.access.resource) && named.access.write && no_forward) continue;
       recent_[static_cast<size_t>(named.access.resource)].push_back(
           {named.access, step_, statement_, named.mnemonic});
     }
@@ -279,6 +277,19 @@ class HazardChecker::Impl {
     }
   }
 
+  /// Waits until no distance is too short.
+  void hold(const std::vector<Named>& touched) {
+    int64_t missing = 0;
+    for (const Named& named : touched) {
+      for (const Earlier& first : recent_[static_cast<size_t>(named.access.resource)]) {
+        const int64_t needed = required_gap(first.access, named.access, chip_);
+        if (needed >= 0) missing = std::max(missing, needed - (step_ - first.step - 1));
+      }
+    }
+    step_ += missing;
+    held_ += missing;
+  }
+
   void check_distance(const Named& named) {
     std::deque<Earlier>& earlier = recent_[static_cast<size_t>(named.access.resource)];
     while (!earlier.empty() && step_ - earlier.front().step > window_) earlier.pop_front();
@@ -314,6 +325,11 @@ class HazardChecker::Impl {
                         transfer.mnemonic, mv.tag, same->mnemonic, line_text(same->statement->line)));
       }
       used_tags_[static_cast<size_t>(mv.tag)] = true;
+    }
+    if (stalls_) {
+      std::vector<Named> touched;
+      for (const Access& access : transfer.accesses) touched.push_back({access, transfer.mnemonic});
+      hold(touched);
     }
     for (const Access& access : transfer.accesses) {
       const Named named{access, transfer.mnemonic};
@@ -372,8 +388,10 @@ class HazardChecker::Impl {
   }
 
   Chip chip_;
+  bool stalls_;
   int64_t window_ = 0;
   int64_t step_ = 0;
+  int64_t held_ = 0;  ///< steps that the present statement is held
   const Statement* statement_ = nullptr;
   MaskControl block_;
   std::unordered_map<const Statement*, std::vector<Named>> cache_;
@@ -385,10 +403,10 @@ class HazardChecker::Impl {
       violations_;
 };
 
-HazardChecker::HazardChecker(const Chip& chip) : impl_(std::make_unique<Impl>(chip)) {}
+HazardChecker::HazardChecker(const Chip& chip, bool stalls) : impl_(std::make_unique<Impl>(chip, stalls)) {}
 HazardChecker::~HazardChecker() = default;
-void HazardChecker::statement(const Statement& statement, const std::vector<int64_t>& counters) {
-  impl_->next(statement, counters);
+int64_t HazardChecker::statement(const Statement& statement, const std::vector<int64_t>& counters) {
+  return impl_->next(statement, counters);
 }
 std::vector<HazardViolation> HazardChecker::violations() const {
   return impl_->violations();

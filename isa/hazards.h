@@ -54,11 +54,13 @@ struct HazardViolation {
 
 class HazardChecker {
  public:
-  explicit HazardChecker(const Chip& chip);
+  /// `stalls`: as on a chip that holds a statement until the distances to those before it are long enough.
+  explicit HazardChecker(const Chip& chip, bool stalls = false);
   ~HazardChecker();
 
-  /// The next statement that is executed (no loop), with the counters of the loops around it.
-  void statement(const Statement& statement, const std::vector<int64_t>& counters);
+  /// The next statement that is executed (no loop), with the counters of the loops around it. The object must
+  /// live as long as the checker. Returns the steps that it is held; 0 unless the checker stalls.
+  int64_t statement(const Statement& statement, const std::vector<int64_t>& counters);
 
   /// By the line of the later statement.
   std::vector<HazardViolation> violations() const;

@@ -12,6 +12,7 @@ CycleCauses& CycleCauses::operator+=(const CycleCauses& other) {
   wait += other.wait;
   mv_queue += other.mv_queue;
   host_link += other.host_link;
+  hazard += other.hazard;
   drain += other.drain;
   host_input += other.host_input;
   host_output += other.host_output;
@@ -73,6 +74,13 @@ int64_t Sequencer::wait(int tag) {
   now_ = ports_.wait(tag, now_);
   causes_.wait += now_ - before;
   return now_ - before;
+}
+
+int64_t Sequencer::hold(int64_t steps) {
+  const int64_t cycles = kCyclesPerStep * steps;
+  causes_.hazard += cycles;
+  now_ += cycles;
+  return cycles;
 }
 
 int64_t Sequencer::finish() {

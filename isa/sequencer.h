@@ -32,10 +32,13 @@ struct CycleCauses {
   int64_t wait = 0;         ///< held by `wait`
   int64_t mv_queue = 0;     ///< held by an MV for which a group had no room
   int64_t host_link = 0;    ///< held because an instruction had not come yet
+  int64_t hazard = 0;       ///< held by a chip that stalls for hazards (Sequencer::hold)
   int64_t drain = 0;        ///< after the last step, until the last transfer is done
   int64_t host_input = 0;   ///< data sent over the host link before the program
   int64_t host_output = 0;  ///< data fetched after it
-  int64_t total() const { return steps + wait + mv_queue + host_link + drain + host_input + host_output; }
+  int64_t total() const {
+    return steps + wait + mv_queue + host_link + hazard + drain + host_input + host_output;
+  }
   CycleCauses& operator+=(const CycleCauses& other);
   bool operator==(const CycleCauses&) const = default;
 };
@@ -86,6 +89,8 @@ class Sequencer {
   int64_t mv(TransferRequest request);
   /// The wait of a tag, without the step that it stands beside.
   int64_t wait(int tag);
+  /// Nothing issues for so many steps.
+  int64_t hold(int64_t steps);
   int64_t finish();
   /// Data over the host link, one transfer each, while nothing else runs.
   int64_t host_data(int64_t bytes, bool to_chip);

@@ -21,13 +21,16 @@ double cycles_of_ns(double ns, const Chip& chip) {
 // ---- DRAM ------------------------------------------------------------------------------------------------
 
 DramTiming::DramTiming(const Chip& chip)
-    : lw_per_cycle_(chip.transfer.dram_lw_per_cycle),
+    : channel_lw_per_cycle_(chip.transfer.dram_lw_per_cycle /
+                            static_cast<double>(chip.transfer.dram_channels)),
       row_lw_(chip.transfer.dram_row_bytes / 8),
+      banks_per_channel_(chip.transfer.dram_banks),
       row_miss_(cycles_of_ns(chip.transfer.dram_row_miss_ns, chip)),
       turnaround_(cycles_of_ns(chip.transfer.dram_turnaround_ns, chip)),
       refresh_interval_(cycles_of_ns(chip.transfer.dram_refresh_interval_ns, chip)),
       refresh_(cycles_of_ns(chip.transfer.dram_refresh_ns, chip)),
-      banks_(static_cast<size_t>(chip.transfer.dram_banks)) {}
+      banks_(static_cast<size_t>(chip.transfer.dram_banks * chip.transfer.dram_channels)),
+      clocks_(static_cast<size_t>(chip.transfer.dram_channels)) {}
 
 void DramTiming::refresh_before(double time) {
   if (refresh_ <= 0) return;
@@ -42,16 +45,22 @@ void DramTiming::refresh_before(double time) {
 double DramTiming::occupy(int64_t address, int64_t lw, bool write, double time) {
   refresh_before(time);
   const double start = std::max(time, busy_until_);
-  double clock = start;
+  double begin = start;
   if (writing_ && *writing_ != write) {
-    clock += turnaround_;
+    begin += turnaround_;
     ++turnarounds_;
   }
   writing_ = write;
+  std::fill(clocks_.begin(), clocks_.end(), begin);
+  const auto channels = static_cast<int64_t>(clocks_.size());
   while (lw > 0) {
     const int64_t piece = std::min(lw, row_lw_ - address % row_lw_);
-    const int64_t row = address / row_lw_ / static_cast<int64_t>(banks_.size());
-    Bank& bank = banks_[static_cast<size_t>(address / row_lw_) % banks_.size()];
+    const int64_t row_number = address / row_lw_;
+    const int64_t channel = row_number % channels;
+    const int64_t bank_number = row_number / channels % banks_per_channel_;
+    const int64_t row = row_number / channels / banks_per_channel_;
+    Bank& bank = banks_[static_cast<size_t>(channel * banks_per_channel_ + bank_number)];
+    double& clock = clocks_[static_cast<size_t>(channel)];
     if (bank.row == row) {
       ++row_hits_;
     } else {
@@ -59,13 +68,13 @@ double DramTiming::occupy(int64_t address, int64_t lw, bool write, double time) 
       bank.row = row;
       clock = std::max(clock, bank.end + row_miss_);
     }
-    clock += static_cast<double>(piece) / lw_per_cycle_;
+    clock += static_cast<double>(piece) / channel_lw_per_cycle_;
     bank.end = clock;
     address += piece;
     lw -= piece;
   }
-  busy_until_ = clock;
-  return clock - start;
+  busy_until_ = *std::max_element(clocks_.begin(), clocks_.end());
+  return busy_until_ - start;
 }
 
 // ---- ports -----------------------------------------------------------------------------------------------
@@ -138,7 +147,8 @@ double occupy_dram(DramTiming& dram, const TransferChunk& chunk, const Chip& chi
     const int64_t at = chunk.offset + done;
     const int64_t block = at / chunk.block_lw;
     const int64_t lw = std::min(chunk.lw - done, chunk.block_lw - at % chunk.block_lw);
-    const int64_t row_set = chip.transfer.dram_row_bytes / 8 * chip.transfer.dram_banks;
+    const int64_t row_set =
+        chip.transfer.dram_row_bytes / 8 * chip.transfer.dram_banks * chip.transfer.dram_channels;
     const bool known = chunk.blocks != nullptr && block < static_cast<int64_t>(chunk.blocks->size());
     const int64_t address =
         known ? (*chunk.blocks)[static_cast<size_t>(block)] : (block + 1) * row_set % chip.memory.dram_lw;

@@ -36,11 +36,12 @@ namespace kodama::isa {
 /// DRAM of one group, as far as it can be said without simulating a DRAM controller: banks with one open row
 /// each, in-order data, activation of rows announced ahead.
 ///
-/// Addresses go through the columns of a row, then the banks, then the rows. A row that is not open must be
-/// activated, which takes `dram_row_miss_ns` after the last use of its bank; activations of other banks
-/// overlap with data, so streams hide them and accesses to many rows of one bank show every one. A refresh
-/// closes all rows; while it lasts (TransferTimeline's business) nothing moves. A change between reading and
-/// writing costs `dram_turnaround_ns`.
+/// Addresses go through the columns of a row, then the channels, the banks, and the rows. Channels work
+/// beside each other, each at its part of the rate. A row that is not open must be activated, which takes
+/// `dram_row_miss_ns` after the last use of its bank; activations of other banks overlap with data, so
+/// streams hide them and accesses to many rows of one bank show every one. A refresh closes all rows; while
+/// it lasts (TransferTimeline's business) nothing moves. A change between reading and writing costs
+/// `dram_turnaround_ns`.
 class DramTiming {
  public:
   explicit DramTiming(const Chip& chip);
@@ -59,13 +60,15 @@ class DramTiming {
   };
   void refresh_before(double time);
 
-  double lw_per_cycle_;
+  double channel_lw_per_cycle_;
   int64_t row_lw_;
+  int64_t banks_per_channel_;
   double row_miss_;
   double turnaround_;
   double refresh_interval_;
   double refresh_;
-  std::vector<Bank> banks_;
+  std::vector<Bank> banks_;     ///< channel by channel
+  std::vector<double> clocks_;  ///< of the channels, in one request
   double busy_until_ = 0;
   int64_t refreshes_ = 0;
   std::optional<bool> writing_;

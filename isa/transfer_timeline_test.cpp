@@ -145,6 +145,17 @@ TEST(DramTiming, StreamsHideRowMissesAndOneBankShowsThem) {
   EXPECT_NEAR(cycles, 10 * 16 / rate + 9 * turnaround, 1e-6);
 }
 
+TEST(DramTiming, ChannelsShareTheRate) {
+  Chip chip = calm_chip();
+  chip.transfer.dram_channels = 4;
+  DramTiming dram(chip);
+  const int64_t row_lw = chip.transfer.dram_row_bytes / 8;
+  // A stream keeps all four busy, a row only one.
+  EXPECT_NEAR(dram.occupy(0, 64 * row_lw, false, 1000), 64 * row_lw / chip.transfer.dram_lw_per_cycle, 1e-6);
+  EXPECT_NEAR(dram.occupy(0, row_lw, false, 100000), 4 * row_lw / chip.transfer.dram_lw_per_cycle, 1e-6);
+  EXPECT_EQ(dram.row_misses(), 64);
+}
+
 TEST(InstructionFeed, AFastLinkIsNeverWaitedFor) {
   const Chip chip = find_chip("mncore2");
   InstructionFeed feed(chip);

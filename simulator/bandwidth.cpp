@@ -119,10 +119,12 @@ class Measurement {
   /// DRAM in blocks of 16 LW through the DAR.
   void random_access() {
     const int64_t row_lw = chip_.transfer.dram_row_bytes / 8;
-    const int64_t banks = chip_.transfer.dram_banks;
+    const int64_t banks = chip_.transfer.dram_banks * chip_.transfer.dram_channels;
     const int64_t blocks = std::min<int64_t>(1024, chip_.memory.dar_entries);
     const int64_t rows = std::min<int64_t>(4096, chip_.memory.dram_lw / row_lw);
-    const double data = 16 / chip_.transfer.dram_lw_per_cycle;
+    // One block after the other, so that only one channel has data.
+    const double data =
+        16 * static_cast<double>(chip_.transfer.dram_channels) / chip_.transfer.dram_lw_per_cycle;
     const double miss = chip_.transfer.dram_row_miss_ns * 1e-9 * chip_.clock_hz;
     std::mt19937 random(1);
     const auto measure = [&](const std::string& name, auto row_of, double cycles_per_block) {

@@ -293,6 +293,23 @@ TEST(Hazards, WhatATransferWritesIsThereAfterItsWait) {
   }
 }
 
+TEST(Hazards, AChipThatStallsTakesTheCyclesOfTheMissingSteps) {
+  for (const Rule& rule : rules()) {
+    SCOPED_TRACE(rule.name);
+    const isa::Chip chip = chip_of(rule);
+    RunOptions stall;
+    stall.hazards = Hazards::kStall;
+    for (int64_t between = 0; between <= rule.steps; ++between) {
+      Machine machine(chip);
+      const Case each = make_case(rule, between, chip);
+      const RunStats stats = machine.run(each.program, stall);
+      EXPECT_EQ(stats.causes.hazard, 4 * (rule.steps - between));
+      EXPECT_EQ(stats.causes.steps, 4 * stats.steps);
+      EXPECT_EQ(machine.read(rule.space, {}, rule.address), rule.new_value);
+    }
+  }
+}
+
 /// The program with nops wherever the checker wants some, and nowhere else.
 isa::Program spaced_out(isa::Program program, const isa::Chip& chip) {
   for (;;) {

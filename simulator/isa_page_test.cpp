@@ -534,7 +534,7 @@ TEST_F(IsaPage, Section14Timing) {
               0.5e12);
   // The assumptions.
   EXPECT_NEAR(chip_.transfer.dram_lw_per_cycle * 8 * chip_.clock_hz, 102.4e9, 1e6);
-  EXPECT_EQ(chip_.transfer.dram_banks, 16);
+  EXPECT_EQ(chip_.transfer.dram_channels * chip_.transfer.dram_banks, 16);
   EXPECT_EQ(chip_.transfer.dram_row_bytes, 2048);
   EXPECT_EQ(chip_.transfer.dram_row_miss_ns, 30);
   EXPECT_EQ(chip_.transfer.dram_refresh_interval_ns, 3900);

@@ -393,6 +393,7 @@ Verdict judge(std::string_view test_case, const std::string& test_name, std::str
   machine.run(before, untimed);
   RunOptions of_answer = untimed;
   of_answer.hazards = options.hazards;
+  of_answer.timing = options.hazards == Hazards::kStall;
   machine.run(solution, of_answer);
   // Statements between two `d get` run together; a block mask, of which there is one at a time, goes on.
   std::set<int> answered;

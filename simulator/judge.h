@@ -39,7 +39,7 @@ namespace kodama::simulator {
 
 struct JudgeOptions {
   Hazards hazards = Hazards::kIgnore;  ///< of the answer
-  std::string chip = "mncore2";  ///< where the test case names none
+  std::string chip = "mncore2";        ///< where the test case names none
   MachineOptions machine;
 };
 

@@ -87,6 +87,10 @@ class Machine::Impl {
       self->stopped_ = false;
       if (self->stale_) self->end_stale();
     });
+    isa::check_internal(options.hazards != Hazards::kStall || (options.timing && !options.before_statement),
+                        "simulator", "stalls for hazards need timing, and statements that run together");
+    stalls_.reset();
+    if (options.hazards == Hazards::kStall) stalls_ = std::make_unique<isa::HazardChecker>(chip_, true);
     if (options.hazards == Hazards::kError) refuse_hazards(program);
     if (options.hazards == Hazards::kStale) start_stale();
     if (options.timing) start_timing(decoded);
@@ -233,7 +237,7 @@ class Machine::Impl {
   void run_stretch(std::span<const Node> nodes, Reach reach, const RunStats& stretch, int depth,
                    const Counters& counters) {
     stats_ += stretch;
-    if (timing_) time_stretch(nodes, stretch.steps);
+    if (timing_) time_stretch(nodes, stretch.steps, depth, counters);
     const bool has_work =
         std::any_of(nodes.begin(), nodes.end(), [](const Node& node) { return !node.idle; });
     if (has_work || stale_) {
@@ -526,14 +530,14 @@ class Machine::Impl {
         break;
       case Node::Kind::kWait:
         wait(node);
-        if (timing_) time_stretch({&node, 1}, 1);
+        if (timing_) time_stretch({&node, 1}, 1, depth, counters);
         if (stale_) {
           for (L1b& l1b : l1bs_) l1b.stale()->end_steps(1);
         }
         stats_ += node.stats;
         break;
       case Node::Kind::kMv:
-        run_mv(node, counters);
+        run_mv(node, depth, counters);
         break;
       case Node::Kind::kGet:
         if (options_->dump) {
@@ -688,10 +692,11 @@ class Machine::Impl {
     entry.cycles.steps += node.stats.steps * times * isa::kCyclesPerStep;
   }
 
-  /// The steps of a stretch, in bulk, or, while someone watches, one by one.
-  void time_stretch(std::span<const Node> nodes, int64_t steps) {
-    if (timeline_ != nullptr && !timeline_->is_over(sequencer().now())) {
-      for (const Node& node : nodes) time_watched(node);
+  /// The steps of a stretch, in bulk, or, while each one matters, one by one.
+  void time_stretch(std::span<const Node> nodes, int64_t steps, int depth, const Counters& counters) {
+    if (stalls_ || (timeline_ != nullptr && !timeline_->is_over(sequencer().now()))) {
+      std::vector<int64_t> inner(counters.begin(), counters.begin() + depth);
+      for (const Node& node : nodes) time_one(node, inner);
     } else {
       const int64_t stall = sequencer().steps(steps);
       if (profile_ != nullptr && stall > 0) entry_of(nodes.front()).cycles.host_link += stall;
@@ -701,20 +706,34 @@ class Machine::Impl {
     }
   }
 
-  void time_watched(const Node& node) {
+  void time_one(const Node& node, std::vector<int64_t>& counters) {
     if (node.kind == Node::Kind::kLoop) {
-      for (int64_t k = 0; k < node.count; ++k) {
-        for (const Node& inner : node.body) time_watched(inner);
+      counters.push_back(0);
+      for (counters.back() = 0; counters.back() < node.count; ++counters.back()) {
+        for (const Node& inner : node.body) time_one(inner, counters);
       }
+      counters.pop_back();
       return;
     }
+    hold_for_hazards(node, counters);
     if (node.stats.steps == 0) return;
-    timeline_->enter(node.region, sequencer().now());
+    if (timeline_ != nullptr) timeline_->enter(node.region, sequencer().now());
     const int64_t stall = sequencer().steps(node.stats.steps);
     const int64_t begin = sequencer().now() - node.stats.steps * isa::kCyclesPerStep;
-    if (stall > 0) timeline_->stall("instructions from the host", node.line, begin - stall, begin);
     if (profile_ != nullptr) entry_of(node).cycles.host_link += stall;
+    if (timeline_ == nullptr) return;
+    if (stall > 0) timeline_->stall("instructions from the host", node.line, begin - stall, begin);
     timeline_->step(*node.statement, begin, sequencer().now());
+  }
+
+  void hold_for_hazards(const Node& node, const std::vector<int64_t>& counters) {
+    if (!stalls_) return;
+    const int64_t steps = stalls_->statement(*node.statement, counters);
+    if (steps == 0) return;
+    if (timeline_ != nullptr) timeline_->enter(node.region, sequencer().now());
+    const int64_t stall = sequencer().hold(steps);
+    show_stall("hazard", node.line, stall);
+    if (profile_ != nullptr) entry_of(node).cycles.hazard += stall;
   }
 
   void wait(const Node& node) {
@@ -729,7 +748,8 @@ class Machine::Impl {
     if (profile_ != nullptr) entry_of(node).cycles.wait += stall;
   }
 
-  void time_mv(const Node& node, const Counters& counters) {
+  void time_mv(const Node& node, int depth, const Counters& counters) {
+    hold_for_hazards(node, {counters.begin(), counters.begin() + depth});
     isa::TransferRequest request{.mv = *node.mv, .line = node.line, .region = node.region, .blocks = {}};
     if (node.mv->opcode != Opcode::kMvnop) {
       isa::Operand& source = request.mv.sources[0];
@@ -804,12 +824,12 @@ class Machine::Impl {
     return memory->longs() + address;
   }
 
-  void run_mv(const Node& node, const Counters& counters) {
+  void run_mv(const Node& node, int depth, const Counters& counters) {
     const isa::Instruction& mv = *node.mv;
     ++stats_.mvs;
     stats_.mv_lw += mv.size_lw;
     if (mv.opcode == Opcode::kMvnop) {
-      if (timing_) time_mv(node, counters);
+      if (timing_) time_mv(node, depth, counters);
       return;
     }
     if (mv.size_lw <= 0 || mv.size_lw % kMvUnit != 0) {
@@ -818,7 +838,7 @@ class Machine::Impl {
     }
     // The first pass only finds every address, so that a refused transfer leaves all memories as they were.
     transfer(node, counters, true);
-    if (timing_) time_mv(node, counters);
+    if (timing_) time_mv(node, depth, counters);
     transfer(node, counters, false);
   }
 
@@ -973,6 +993,7 @@ class Machine::Impl {
   const RunOptions* options_ = nullptr;
   RunStats stats_;
   ChipTiming* timing_ = nullptr;  ///< null without timing
+  std::unique_ptr<isa::HazardChecker> stalls_;
   Profile* profile_ = nullptr;
   Timeline* timeline_ = nullptr;
   bool stopped_ = false;  ///< by quit

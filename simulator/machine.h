@@ -65,6 +65,9 @@ enum class Hazards : uint8_t {
   /// As the hardware: who reads too early gets what was there before (StaleView). What a transfer writes
   /// appears when a `wait` for its tag is passed, or at the end: before, its time is nobody's business. Slow.
   kStale,
+  /// As a chip that holds a step until its operands are there: results as with kIgnore, the stalls are
+  /// counted. Needs timing, not with before_statement.
+  kStall,
 };
 
 struct RunOptions {

@@ -25,11 +25,12 @@ struct Cause {
   const char* text;
   int64_t isa::CycleCauses::*cycles;
 };
-constexpr std::array<Cause, 7> kCauses{{
+constexpr std::array<Cause, 8> kCauses{{
     {"steps", "steps", &isa::CycleCauses::steps},
     {"wait", "waiting for transfers", &isa::CycleCauses::wait},
     {"mv_queue", "no room for a transfer", &isa::CycleCauses::mv_queue},
     {"host_link", "instructions not there yet", &isa::CycleCauses::host_link},
+    {"hazard", "stalled for hazards", &isa::CycleCauses::hazard},
     {"drain", "last transfers", &isa::CycleCauses::drain},
     {"host_input", "data from the host", &isa::CycleCauses::host_input},
     {"host_output", "data to the host", &isa::CycleCauses::host_output},

@@ -17,6 +17,7 @@ Timeline::Timeline(const isa::Chip& chip, const TimelineOptions& options) : chip
 
 void Timeline::begin_program(const std::string& name, std::vector<Region> regions) {
   program_ = name;
+  present_ = name;
   regions_ = std::move(regions);
   open_.clear();
   if (!name.empty()) open_.push_back({kProgram, 0});
@@ -24,7 +25,7 @@ void Timeline::begin_program(const std::string& name, std::vector<Region> region
 
 void Timeline::end_program(int64_t cycle) {
   while (!open_.empty()) {
-    add({kRegions, 0, open_.back().begin, cycle, region_name(open_.back().region)});
+    add({kRegions, 0, open_.back().begin, cycle, region_name(open_.back().region), ""});
     open_.pop_back();
   }
   origin_ += cycle;
@@ -42,6 +43,13 @@ bool Timeline::is_full() const {
 
 std::string Timeline::region_name(int32_t region) const {
   return region == kProgram ? program_ : regions_[static_cast<size_t>(region)].name;
+}
+
+std::string Timeline::region_path(int32_t region) const {
+  std::string path;
+  for (int32_t at = known(region); at != -1; at = parent(at))
+    path = path.empty() ? region_name(at) : region_name(at) + "/" + path;
+  return path;
 }
 
 int32_t Timeline::parent(int32_t region) const {
@@ -99,13 +107,13 @@ void Timeline::step(const isa::Statement& statement, int64_t begin, int64_t end)
       spans_.back().name += " + " + isa::mnemonic(instruction);
       continue;
     }
-    add({track, statement.line, begin, end, isa::mnemonic(instruction)});
+    add({track, statement.line, begin, end, isa::mnemonic(instruction), present_});
   }
-  if (!mau.empty()) add({kMau, statement.line, begin, end, std::move(mau)});
+  if (!mau.empty()) add({kMau, statement.line, begin, end, std::move(mau), present_});
 }
 
 void Timeline::stall(const std::string& cause, int32_t line, int64_t begin, int64_t end) {
-  add({kSequencer, line, begin, end, cause});
+  add({kSequencer, line, begin, end, cause, present_});
 }
 
 void Timeline::enter(int32_t region, int64_t cycle) {
@@ -115,11 +123,12 @@ void Timeline::enter(int32_t region, int64_t cycle) {
   for (int32_t at = region; at != -1; at = parent(at)) path.push_back(at);
   const auto inside = [&](int32_t open) { return std::ranges::find(path, open) != path.end(); };
   while (!open_.empty() && !inside(open_.back().region)) {
-    add({kRegions, 0, open_.back().begin, cycle, region_name(open_.back().region)});
+    add({kRegions, 0, open_.back().begin, cycle, region_name(open_.back().region), ""});
     open_.pop_back();
   }
   for (size_t depth = open_.size(); depth < path.size(); ++depth)
     open_.push_back({path[path.size() - 1 - depth], cycle});
+  present_ = region_path(region);
 }
 
 void Timeline::transfer(const isa::TransferRecord& record) {
@@ -133,7 +142,8 @@ void Timeline::transfer(const isa::TransferRecord& record) {
     const isa::Instruction& mv = record.request.mv;
     std::string name = fmt::format("{}/n{}", isa::mnemonic(mv), mv.size_lw);
     if (mv.tag > 0) name += fmt::format("i{:02x}", mv.tag);
-    add({kFirstEngine + group, record.request.line, record.issued, record.done, std::move(name)});
+    add({kFirstEngine + group, record.request.line, record.issued, record.done, std::move(name),
+         region_path(record.request.region)});
   }
 }
 
@@ -190,7 +200,8 @@ std::string Timeline::chrome_json() const {
                                     {"dur", span.end - span.begin},
                                     {"pid", 1},
                                     {"tid", span.track}};
-    if (span.line > 0) event["args"] = {{"line", span.line}};
+    if (span.line > 0) event["args"]["line"] = span.line;
+    if (!span.region.empty()) event["args"]["region"] = span.region;
     events.push_back(std::move(event));
   }
   nlohmann::ordered_json file = {{"traceEvents", std::move(events)},

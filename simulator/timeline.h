@@ -61,6 +61,7 @@ class Timeline {
     int64_t begin;
     int64_t end;
     std::string name;
+    std::string region;  ///< that it belongs to
   };
   struct OpenRegion {
     int32_t region;
@@ -71,6 +72,8 @@ class Timeline {
   void add(Span span);
   bool is_full() const;
   std::string region_name(int32_t region) const;
+  /// "conv1/load": the region and those around it; empty for none.
+  std::string region_path(int32_t region) const;
   int32_t parent(int32_t region) const;
   /// The region, or kProgram where the region is the program.
   int32_t known(int32_t region) const;
@@ -83,6 +86,7 @@ class Timeline {
   std::string program_;
   std::vector<Region> regions_;
   std::vector<OpenRegion> open_;
+  std::string present_;  ///< path of the innermost open region
   std::vector<Span> spans_;
   std::vector<Span> transfers_;  ///< track = kFirstEngine + group
   bool truncated_ = false;

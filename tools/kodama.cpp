@@ -80,12 +80,13 @@ void add_report_options(CLI::App& app, simulator::ReportOptions& report, bool& t
 void add_hazards_option(CLI::App& app, simulator::Hazards& hazards) {
   static const std::map<std::string, simulator::Hazards> kModes{{"ignore", simulator::Hazards::kIgnore},
                                                                 {"error", simulator::Hazards::kError},
-                                                                {"stale", simulator::Hazards::kStale}};
+                                                                {"stale", simulator::Hazards::kStale},
+                                                                {"stall", simulator::Hazards::kStall}};
   app.add_option_function<std::string>(
          "--hazards", [&hazards](const std::string& mode) { hazards = kModes.at(mode); },
          "reads too soon after a write: ignore (as the vendor's emulator, written at once), error (refuse "
-         "the program), or stale (as the hardware: the old value)")
-      ->check(CLI::IsMember({"ignore", "error", "stale"}))
+         "the program), stale (as the hardware: the old value), or stall (as a chip that waits: the cycles)")
+      ->check(CLI::IsMember({"ignore", "error", "stale", "stall"}))
       ->default_str("ignore");
 }
 /// What can't be given together.
@@ -141,6 +142,8 @@ struct SimulateRequest {
 int simulate_program(const SimulateRequest& request) {
   const std::string& file = request.file;
   const std::string& dump_file = request.dump_file;
+  if (request.hazards == simulator::Hazards::kStall && (request.check_uninitialized || !request.timing))
+    throw isa::UserError("--hazards=stall: allowed only with timing, and without --check-uninitialized");
   if (request.check_uninitialized && request.report.any())
     throw isa::UserError("--check-uninitialized: allowed only without --stats, --trace and --vcd");
   const isa::Chip chip = isa::find_chip(request.chip);

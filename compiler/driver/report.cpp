@@ -61,10 +61,11 @@ struct Cause {
   const char* name;
   int64_t isa::CycleCauses::*cycles;
 };
-constexpr std::array<Cause, 5> kCauses{{{"step cycles", &isa::CycleCauses::steps},
+constexpr std::array<Cause, 6> kCauses{{{"step cycles", &isa::CycleCauses::steps},
                                         {"wait", &isa::CycleCauses::wait},
                                         {"MV queue", &isa::CycleCauses::mv_queue},
                                         {"fetch", &isa::CycleCauses::host_link},
+                                        {"hazard", &isa::CycleCauses::hazard},
                                         {"drain", &isa::CycleCauses::drain}}};
 
 std::string error_text(double value) {
@@ -243,6 +244,7 @@ nlohmann::ordered_json run_to_json(const CompiledModel& model, const RunOutcome&
                           {"wait", causes.wait},
                           {"mv_queue", causes.mv_queue},
                           {"host_link", causes.host_link},
+                          {"hazard", causes.hazard},
                           {"drain", causes.drain},
                           {"host_input", causes.host_input},
                           {"host_output", causes.host_output}}},

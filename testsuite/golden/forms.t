@@ -89,7 +89,7 @@ Files that are no programs.
   kodama: error: cut.kprog: the checksum is wrong: the file is cut off or has been changed
   [2]
   $ kodama dis a.kprog --chip mncore2
-  kodama: error: a.kprog: a program for the chip 'tiny' (hash caa2df5f7b4c428c); found 'mncore2' (hash 98c0eb5024ad2da1)
+  kodama: error: a.kprog: a program for the chip 'tiny' (hash 3340c567e7198d94); found 'mncore2' (hash b2488b7467fa6363)
   [2]
   $ printf 'i 0101\n' > short.asm
   $ kodama dis short.asm

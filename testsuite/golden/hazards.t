@@ -66,7 +66,7 @@ A compiled model keeps the rules:
   package: no hazards
 
   $ kodama sim early.vsm --hazards=never
-  --hazards: never not in {ignore,error,stale}
+  --hazards: never not in {ignore,error,stale,stall}
   Run with --help for more information.
   [2]
 

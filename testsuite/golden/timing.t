@@ -52,8 +52,8 @@ Where the cycles of the schedule in docs/timing.md went:
 
   $ kodama sim overlap.vsm --stats csv | cut -d, -f1-10
   37 steps (34 nop), 3 MV transfers, 408 cycles (257 waiting)
-  scope,name,cycles,cycles_steps,cycles_wait,cycles_mv_queue,cycles_host_link,cycles_drain,cycles_host_input,cycles_host_output
-  total,"",408,148,129,0,3,128,0,0
+  scope,name,cycles,cycles_steps,cycles_wait,cycles_mv_queue,cycles_host_link,cycles_hazard,cycles_drain,cycles_host_input
+  total,"",408,148,129,0,3,0,128,0
   region,"load",196,84,109,0,3,0,0,0
   region,"compute",64,44,20,0,0,0,0,0
   region,"store",20,20,0,0,0,0,0,0
