@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "assembler/assembler.h"
 #include "assembler/machine_words.h"
@@ -21,6 +22,7 @@
 #include "isa/file.h"
 #include "isa/hazards.h"
 #include "isa/reference.h"
+#include "layout/drawing.h"
 #include "simulator/bandwidth.h"
 #include "simulator/debugger.h"
 #include "simulator/golden/differential.h"
@@ -277,6 +279,51 @@ int judge_answers(const JudgeRequest& request) {
   return passed ? compiler::kExitOk : compiler::kExitOutOfTolerance;
 }
 
+struct LayoutRequest {
+  std::string layout;
+  std::string shape;
+  std::string type = "float";
+  std::string chip = "mncore2";
+  layout::DrawingLimits limits;
+  bool json = false;
+};
+/// "4,6" or "4x6".
+layout::Lengths parse_shape(const std::string& text) {
+  layout::Lengths lengths;
+  std::string number;
+  for (const char c : text + ",") {
+    if (c != ',' && c != 'x') {
+      number += c;
+      continue;
+    }
+    int64_t length = 0;
+    if (!CLI::detail::lexical_cast(number, length) || length < 1)
+      throw isa::UserError(
+          fmt::format("--shape {}: found '{}', allowed: positive lengths, as 4,6", text, number));
+    lengths.push_back(length);
+    number.clear();
+  }
+  return lengths;
+}
+void show_layout(const LayoutRequest& request) {
+  const layout::Layout layout = layout::Layout::parse(request.layout);
+  const int bits = request.type == "half" || request.type == "short"    ? 16
+                   : request.type == "double" || request.type == "long" ? 64
+                                                                        : 32;
+  layout.validate(isa::find_chip(request.chip), bits);
+  layout::Lengths lengths;
+  if (request.shape.empty()) {
+    for (size_t axis = 0; axis < layout.axes().size(); ++axis) lengths.push_back(layout.extent(axis));
+  } else {
+    lengths = parse_shape(request.shape);
+  }
+  if (request.json) {
+    std::cout << layout::places_json(layout, lengths, bits).dump(1) << '\n';
+  } else {
+    std::cout << layout::draw(layout, lengths, bits, request.limits);
+  }
+}
+
 void print_passes() {
   fmt::print("graph passes, in the order of the pipeline ({}):\n",
              fmt::join(compiler::graph_pipeline(), ", "));
@@ -487,6 +534,27 @@ int run(int argc, char** argv) {
     for (const auto& [name, text] : isa::reference_pages(isa::find_chip("mncore2")))
       compiler::write_file_atomically(fmt::format("{}/{}", reference_directory, name), text);
   });
+
+  LayoutRequest layout_request;
+  CLI::App* layout = app.add_subcommand("layout", "where the elements of a tensor live");
+  layout->require_subcommand(1);
+  CLI::App* show = layout->add_subcommand("show", "draw a layout: the memories and the elements in them");
+  show->add_option("layout", layout_request.layout, "for example '((4_PE:1), (6:1))@LM0'")->required();
+  show->add_option("--shape", layout_request.shape,
+                   "lengths of the axes, as 4,6; default: the layout's extents");
+  show->add_option("--type", layout_request.type, "of the elements")
+      ->check(CLI::IsMember({"half", "short", "float", "int", "double", "long"}))
+      ->capture_default_str();
+  show->add_option("--chip", layout_request.chip, "chip that the layout must fit")->capture_default_str();
+  show->add_option("--instances", layout_request.limits.instances,
+                   "largest number of memories drawn per level")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  show->add_option("--long-words", layout_request.limits.long_words, "largest number of long words drawn")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  show->add_flag("--json", layout_request.json, "every place with its element, as JSON");
+  show->callback([&] { show_layout(layout_request); });
 
   std::string bench_chip = "mncore2";
   CLI::App* bench = app.add_subcommand("bench", "measure the simulated chip");
