@@ -87,7 +87,7 @@ class Drawing {
     int64_t done = 0;
     for (const int64_t coordinate : used) {
       if (done == limits_.instances) {
-        table_.push_back({blanks + fmt::format("… {} more", static_cast<int64_t>(used.size()) - done)});
+        table_.push_back({blanks + fmt::format("... {} more", static_cast<int64_t>(used.size()) - done)});
         break;
       }
       ++done;

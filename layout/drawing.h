@@ -15,7 +15,7 @@
 ///             LW 0  1    2    3    4    5                LW 0  1    2    3    4    5
 ///     PE 0    0,0  0,1  0,2  0,3  0,4  0,5       PE 0    0,0  0,1  0,2  1,0  1,1  1,2
 ///     PE 1    1,0  1,1  1,2  1,3  1,4  1,5       PE 1    0,3  0,4  0,5  1,3  1,4  1,5
-///     …                                          …
+///     ...                                        ...
 ///
 /// `.` is padding, `-` a place that holds nothing of the tensor.
 namespace kodama::layout {
