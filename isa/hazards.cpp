@@ -222,7 +222,8 @@ class HazardChecker::Impl {
   void step(const Step& step, const std::vector<int64_t>& counters) {
     std::vector<Named> own;
     const std::vector<Named>* touched = &own;
-    if (moves_with_loops(step)) {
+    // What a loop repeats is worth remembering; of straight-line code there may be millions of statements.
+    if (counters.empty() || moves_with_loops(step)) {
       own = accesses_of(step, counters);
     } else {
       const auto [known, is_new] = cache_.try_emplace(statement_);

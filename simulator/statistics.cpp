@@ -353,9 +353,9 @@ Statistics statistics(const std::vector<std::pair<std::string, const Profile*>>&
       }
       if (entry.statement->line > 0) {
         Statistics::LineUsage& line = lines[entry.statement->line];
-        line.line = entry.statement->line;
-        if (line.text.empty()) line.text = assembler::print_statement(*entry.statement);
-        line.usage += usage;
+        line.statement = entry.statement;
+        line.count += entry.count;
+        line.cycles += entry.cycles;
       }
     }
     run.cycles = profile->cycles;
@@ -372,7 +372,7 @@ Statistics statistics(const std::vector<std::pair<std::string, const Profile*>>&
   }
   // Lines of different programs have nothing in common.
   if (runs.size() == 1) {
-    for (auto& [number, line] : lines) result.lines.push_back(std::move(line));
+    for (const auto& [number, line] : lines) result.lines.push_back(line);
   }
   for (size_t port = 0; port < ports.size(); ++port) {
     if (ports[port].lw == 0) continue;
@@ -383,6 +383,17 @@ Statistics statistics(const std::vector<std::pair<std::string, const Profile*>>&
   }
   result.bound = bound_of(result);
   return result;
+}
+
+std::string Statistics::LineUsage::text() const {
+  return assembler::print_statement(*statement);
+}
+
+Usage Statistics::LineUsage::usage(const isa::Chip& chip) const {
+  Usage usage;
+  usage.cycles = cycles;
+  Counter(chip, count, usage).add(*statement);
+  return usage;
 }
 
 // ---- printing --------------------------------------------------------------------------------------------
@@ -405,11 +416,31 @@ std::string stalls_text(const isa::CycleCauses& cycles) {
   return text.empty() ? "-" : text;
 }
 
+nlohmann::ordered_json causes_json(const isa::CycleCauses& cycles) {
+  nlohmann::ordered_json causes;
+  for (const Cause& cause : kCauses) causes[cause.name] = cycles.*cause.cycles;
+  return causes;
+}
+
+/// The lines with most cycles, in that order.
+std::vector<const Statistics::LineUsage*> by_cycles(const Statistics& statistics, size_t most) {
+  std::vector<const Statistics::LineUsage*> order;
+  for (const Statistics::LineUsage& line : statistics.lines) order.push_back(&line);
+  std::ranges::stable_sort(
+      order, [](const auto* a, const auto* b) { return a->cycles.total() > b->cycles.total(); });
+  order.resize(std::min(most, order.size()));
+  return order;
+}
+/// Those that are reported, in the order of the program.
+std::vector<const Statistics::LineUsage*> reported_lines(const Statistics& statistics) {
+  std::vector<const Statistics::LineUsage*> lines = by_cycles(statistics, kReportedLines);
+  std::ranges::sort(lines, [](const auto* a, const auto* b) { return a->line() < b->line(); });
+  return lines;
+}
+
 nlohmann::ordered_json usage_json(const Usage& usage, const isa::Chip& chip) {
   using nlohmann::ordered_json;
   const auto cycles = static_cast<double>(usage.cycles.total());
-  ordered_json causes;
-  for (const Cause& cause : kCauses) causes[cause.name] = usage.cycles.*cause.cycles;
   ordered_json calculations = ordered_json::array();
   for (const auto& [name, each] : usage.calculations) {
     calculations.push_back({{"precision", name},
@@ -430,7 +461,7 @@ nlohmann::ordered_json usage_json(const Usage& usage, const isa::Chip& chip) {
   }
   const Roofline bound = roofline(usage, chip);
   return {{"cycles", usage.cycles.total()},
-          {"cycles_by_cause", causes},
+          {"cycles_by_cause", causes_json(usage.cycles)},
           {"steps", usage.steps},
           {"transfers", usage.mvs},
           {"steps_by_slot",
@@ -510,21 +541,16 @@ std::string statistics_text(const Statistics& statistics, size_t lines) {
     }
   }
   if (!statistics.lines.empty() && lines > 0) {
-    std::vector<const Statistics::LineUsage*> order;
-    for (const Statistics::LineUsage& line : statistics.lines) order.push_back(&line);
-    std::ranges::stable_sort(order, [](const auto* a, const auto* b) {
-      return a->usage.cycles.total() > b->usage.cycles.total();
-    });
-    const size_t shown = std::min(lines, order.size());
-    text +=
-        fmt::format("line        cycles  share  the {} lines of {} with most cycles\n", shown, order.size());
-    for (size_t k = 0; k < shown; ++k) {
-      const Statistics::LineUsage& line = *order[k];
-      const auto own = static_cast<double>(line.usage.cycles.total());
-      const std::string source = line.text.size() <= 60 ? line.text : line.text.substr(0, 58) + "..";
-      text += fmt::format("{:>6}{:>12}  {:4.1f} %  {}", line.line, line.usage.cycles.total(),
+    const std::vector<const Statistics::LineUsage*> order = by_cycles(statistics, lines);
+    text += fmt::format("line        cycles  share  the {} lines of {} with most cycles\n", order.size(),
+                        statistics.lines.size());
+    for (const Statistics::LineUsage* line : order) {
+      const auto own = static_cast<double>(line->cycles.total());
+      std::string source = line->text();
+      if (source.size() > 60) source = source.substr(0, 58) + "..";
+      text += fmt::format("{:>6}{:>12}  {:4.1f} %  {}", line->line(), line->cycles.total(),
                           percent(own, cycles), source);
-      if (const std::string stalls = stalls_text(line.usage.cycles); stalls != "-")
+      if (const std::string stalls = stalls_text(line->cycles); stalls != "-")
         text += fmt::format("  ({})", stalls);
       text += '\n';
     }
@@ -562,12 +588,17 @@ nlohmann::ordered_json statistics_json(const Statistics& statistics) {
   }
   result["regions"] = regions;
   ordered_json lines = ordered_json::array();
-  for (const Statistics::LineUsage& line : statistics.lines) {
-    ordered_json each = usage_json(line.usage, statistics.chip);
-    each["line"] = line.line;
-    each["text"] = line.text;
-    lines.push_back(std::move(each));
+  for (const Statistics::LineUsage* line : reported_lines(statistics)) {
+    const Usage usage = line->usage(statistics.chip);
+    lines.push_back({{"line", line->line()},
+                     {"text", line->text()},
+                     {"count", line->count},
+                     {"cycles", line->cycles.total()},
+                     {"cycles_by_cause", causes_json(line->cycles)},
+                     {"steps", usage.steps},
+                     {"transfers", usage.mvs}});
   }
+  result["lines_left_out"] = statistics.lines.size() - lines.size();
   result["lines"] = lines;
   return result;
 }
@@ -597,8 +628,8 @@ std::string statistics_csv(const Statistics& statistics) {
   };
   row("total", "", statistics.total);
   for (const Statistics::RegionUsage& region : statistics.regions) row("region", region.path, region.usage);
-  for (const Statistics::LineUsage& line : statistics.lines)
-    row("line", fmt::format("{}: {}", line.line, line.text), line.usage);
+  for (const Statistics::LineUsage* line : reported_lines(statistics))
+    row("line", fmt::format("{}: {}", line->line(), line->text()), line->usage(statistics.chip));
   return text;
 }
 

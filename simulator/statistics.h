@@ -82,12 +82,17 @@ struct Statistics {
     Usage usage;       ///< with the regions inside it
   };
   std::vector<RegionUsage> regions;
+  /// Of programs read from text: a line is one statement. There may be millions, so what they did is computed
+  /// when it is asked for.
   struct LineUsage {
-    int32_t line = 0;
-    std::string text;  ///< of the statement
-    Usage usage;
+    const isa::Statement* statement = nullptr;
+    int64_t count = 0;  ///< executions
+    isa::CycleCauses cycles;
+    int32_t line() const { return statement->line; }
+    std::string text() const;
+    Usage usage(const isa::Chip& chip) const;
   };
-  std::vector<LineUsage> lines;  ///< of programs read from text
+  std::vector<LineUsage> lines;
   struct PortUsage {
     std::string name;
     double busy_cycles = 0;
@@ -111,9 +116,10 @@ Statistics statistics(const std::vector<std::pair<std::string, const Profile*>>&
 
 /// For people. `lines`: at most so many source lines, those with most cycles.
 std::string statistics_text(const Statistics& statistics, size_t lines = 10);
-/// Everything.
+/// Everything; of lines at most kReportedLines, those with most cycles.
+inline constexpr size_t kReportedLines = 100000;
 nlohmann::ordered_json statistics_json(const Statistics& statistics);
-/// A row for the total, for every region and for every line.
+/// A row for the total, for every region and for every reported line.
 std::string statistics_csv(const Statistics& statistics);
 
 }  // namespace kodama::simulator

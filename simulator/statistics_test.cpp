@@ -79,7 +79,7 @@ TEST(Statistics, RegionsNestAndLinesAddUp) {
   EXPECT_GT(all.regions[1].usage.cycles.wait, 0);
   EXPECT_EQ(all.regions[1].usage.cycles.wait, all.total.cycles.wait);
   isa::CycleCauses sum;
-  for (const auto& line : all.lines) sum += line.usage.cycles;
+  for (const auto& line : all.lines) sum += line.cycles;
   EXPECT_EQ(sum.total(), all.total.cycles.total());
   EXPECT_EQ(all.total.cycles.total(), done->stats.cycles());
 

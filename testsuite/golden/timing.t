@@ -74,7 +74,7 @@ Where the cycles of the schedule in docs/timing.md went:
   $ kodama sim overlap.vsm --stats=json --stats-file stats.json
   37 steps (34 nop), 3 MV transfers, 408 cycles (257 waiting)
   $ grep -c roofline stats.json
-  34
+  8
 
 Without timing there are no cycles:
 

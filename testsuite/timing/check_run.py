@@ -33,7 +33,9 @@ def check_statistics(statistics):
     for region in statistics["regions"]:
         check_usage(region, region["name"])
     for line in statistics["lines"]:
-        check_usage(line, f"line {line['line']}")
+        assert sum(line["cycles_by_cause"].values()) == line["cycles"], f"line {line['line']}"
+        assert line["cycles_by_cause"]["steps"] == 4 * line["steps"], f"line {line['line']}"
+    assert statistics["lines_left_out"] == 0
     nobodys = ("drain", "host_input", "host_output")
     for parts in ([r for r in statistics["regions"] if "/" not in r["name"]], statistics["lines"]):
         if not parts:
