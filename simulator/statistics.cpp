@@ -346,9 +346,13 @@ Statistics statistics(const std::vector<std::pair<std::string, const Profile*>>&
       usage.cycles = entry.cycles;
       Counter(chip, entry.count, usage).add(*entry.statement);
       run += usage;
+      std::vector<int32_t> around;  // the innermost region first
       for (int32_t region = entry.region; region >= 0;
            region = profile->regions[static_cast<size_t>(region)].parent) {
-        const std::string& path = paths[static_cast<size_t>(region)];
+        around.push_back(region);
+      }
+      for (auto region = around.rbegin(); region != around.rend(); ++region) {
+        const std::string& path = paths[static_cast<size_t>(*region)];
         if (path != name) region_usage(path) += usage;
       }
       if (entry.statement->line > 0) {

@@ -92,7 +92,9 @@ void add_hazards_option(CLI::App& app, simulator::Hazards& hazards) {
       ->default_str("ignore");
 }
 /// What can't be given together.
-void check_report_options(const simulator::ReportOptions& report, bool timing) {
+void check_report_options(const simulator::ReportOptions& report, bool timing, simulator::Hazards hazards) {
+  if (!timing && hazards == simulator::Hazards::kStall)
+    throw isa::UserError("--no-timing: allowed only without --hazards=stall, which shows in the time");
   if (!timing && report.any())
     throw isa::UserError("--no-timing: allowed only without --stats, --trace and --vcd, which show time");
   if (report.statistics.empty() && !report.statistics_file.empty())
@@ -144,8 +146,8 @@ struct SimulateRequest {
 int simulate_program(const SimulateRequest& request) {
   const std::string& file = request.file;
   const std::string& dump_file = request.dump_file;
-  if (request.hazards == simulator::Hazards::kStall && (request.check_uninitialized || !request.timing))
-    throw isa::UserError("--hazards=stall: allowed only with timing, and without --check-uninitialized");
+  if (request.hazards == simulator::Hazards::kStall && request.check_uninitialized)
+    throw isa::UserError("--hazards=stall: allowed only without --check-uninitialized");
   if (request.check_uninitialized && request.report.any())
     throw isa::UserError("--check-uninitialized: allowed only without --stats, --trace and --vcd");
   const isa::Chip chip = isa::find_chip(request.chip);
@@ -381,7 +383,7 @@ int run(int argc, char** argv) {
   run->add_flag("!--no-compare", run_request.compare, "don't run the CPU reference");
   run->callback([&] {
     finish_options(run_raw, run_request.common);
-    check_report_options(run_request.common.report, run_request.common.timing);
+    check_report_options(run_request.common.report, run_request.common.timing, run_request.common.hazards);
     code = compiler::run_command(run_request, std::cout);
   });
 
@@ -423,7 +425,7 @@ int run(int argc, char** argv) {
   add_report_options(*sim, sim_request.common.report, sim_request.common.timing);
   add_hazards_option(*sim, sim_request.common.hazards);
   sim->callback([&] {
-    check_report_options(sim_request.common.report, sim_request.common.timing);
+    check_report_options(sim_request.common.report, sim_request.common.timing, sim_request.common.hazards);
     if (compiler::is_package(sim_request.directory)) {
       code = compiler::simulate_package_command(sim_request, std::cout);
       return;
