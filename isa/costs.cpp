@@ -555,18 +555,42 @@ int64_t local_memory_gap(const Access& first, const Access& second, int64_t wrap
   return any_address || overlap(first, second, wrap) ? 0 : kNoConstraint;
 }
 
-int64_t l1bm_read_gap(Agent writer, Agent reader, const HazardGaps& hazard) {
-  const bool to_l2bm = reader == Agent::kL1bmToL2bm;
-  if (writer == Agent::kPeToL1bm) return to_l2bm ? hazard.pe_to_l1bm_l2bm : hazard.pe_to_l1bm_read;
-  return to_l2bm ? hazard.l2bm_to_l1bm_l2bm : hazard.l2bm_to_l1bm_pe;
-}
-
 int64_t l2bm_read_gap(Agent writer, Agent reader, const HazardGaps& hazard) {
   if (writer == Agent::kMv) return 0;  // the wait decides
   return reader == Agent::kMv ? hazard.l1bm_to_l2bm_mv : hazard.l1bm_to_l2bm_read;
 }
 
 }  // namespace
+
+int64_t l1bm_read_gap(Agent writer, Agent reader, const HazardGaps& hazard) {
+  const bool to_l2bm = reader == Agent::kL1bmToL2bm;
+  if (writer == Agent::kPeToL1bm) return to_l2bm ? hazard.pe_to_l1bm_l2bm : hazard.pe_to_l1bm_read;
+  return to_l2bm ? hazard.l2bm_to_l1bm_l2bm : hazard.l2bm_to_l1bm_pe;
+}
+
+std::string_view hazard_resource_name(HazardResource resource) {
+  constexpr std::array<std::string_view, 20> kNames{"LM0",
+                                                    "LM1",
+                                                    "GRF0",
+                                                    "GRF1",
+                                                    "T",
+                                                    "mask register",
+                                                    "matrix register x",
+                                                    "matrix register y",
+                                                    "BAR of LM0",
+                                                    "BAR of LM1",
+                                                    "L1BM",
+                                                    "turnaround register",
+                                                    "L2BM",
+                                                    "DAR",
+                                                    "DRAM",
+                                                    "PDM",
+                                                    "$aluf",
+                                                    "$mauf",
+                                                    "$lbf",
+                                                    "$mreadf"};
+  return kNames[static_cast<size_t>(resource)];
+}
 
 bool is_forwarding_register(HazardResource resource) {
   return resource == HazardResource::kAluForward || resource == HazardResource::kMauForward ||

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "isa/chip.h"
@@ -37,6 +38,7 @@ enum class HazardResource : uint8_t {
   kMreadForward,
 };
 bool is_forwarding_register(HazardResource resource);
+std::string_view hazard_resource_name(HazardResource resource);  ///< "LM0", "mask register", "$aluf", …
 /// Who touches it: the distance depends on the pair (section 9 of the ISA page). l2bmi reads L1BM as
 /// kL1bmToL2bm and writes it as kL2bmToL1bm.
 enum class Agent : uint8_t { kPe, kL1bmToPe, kPeToL1bm, kL1bmToL2bm, kL2bmToL1bm, kMv };
@@ -91,6 +93,8 @@ inline constexpr int64_t kNoConstraint = -2;
 inline constexpr int64_t kSameStep = -1;
 int64_t required_gap(const Access& first, const Access& second, const Chip& chip);
 
+/// Steps that must stand between a write of L1BM by one side and a read by one side.
+int64_t l1bm_read_gap(Agent writer, Agent reader, const HazardGaps& hazard);
 /// The same for two instructions: the largest gap of any pair of their accesses, forwarding registers left
 /// out (who reads one wants the latest result, whoever it is of).
 int64_t required_gap(const Instruction& first, const Instruction& second, const Chip& chip);

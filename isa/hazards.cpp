@@ -17,30 +17,6 @@ constexpr int kResources = static_cast<int>(HazardResource::kMreadForward) + 1;
 /// Transfers that the checker remembers while nobody waits for them; more are never under way.
 constexpr size_t kRememberedTransfers = 1024;
 
-std::string_view resource_text(HazardResource resource) {
-  constexpr std::array<std::string_view, kResources> kNames{"LM0",
-                                                            "LM1",
-                                                            "GRF0",
-                                                            "GRF1",
-                                                            "T",
-                                                            "mask register",
-                                                            "matrix register x",
-                                                            "matrix register y",
-                                                            "the BAR of LM0",
-                                                            "the BAR of LM1",
-                                                            "L1BM",
-                                                            "the turnaround register",
-                                                            "L2BM",
-                                                            "DAR",
-                                                            "DRAM",
-                                                            "PDM",
-                                                            "$aluf",
-                                                            "$mauf",
-                                                            "$lbf",
-                                                            "$mreadf"};
-  return kNames[static_cast<size_t>(resource)];
-}
-
 std::string_view unit_text(HazardResource resource) {
   switch (resource) {
     case HazardResource::kAluForward:
@@ -60,7 +36,7 @@ bool is_local_memory(HazardResource resource) {
 
 /// "LM0 word 4", "L1BM LW 0 to 63", "mask register 3", "$aluf".
 std::string place_text(const Access& access) {
-  const std::string name(resource_text(access.resource));
+  const std::string name(hazard_resource_name(access.resource));
   switch (access.resource) {
     case HazardResource::kLm0:
     case HazardResource::kLm1:
@@ -76,6 +52,10 @@ std::string place_text(const Access& access) {
       return access.whole
                  ? name + " (address from the DAR)"
                  : fmt::format("{} LW {} to {}", name, access.begin[0], access.begin[0] + access.length - 1);
+    case HazardResource::kBar0:
+    case HazardResource::kBar1:
+    case HazardResource::kTurnaround:
+      return "the " + name;
     default:
       return name;
   }
@@ -83,28 +63,6 @@ std::string place_text(const Access& access) {
 
 std::string line_text(int32_t line) {
   return line > 0 ? fmt::format("line {}", line) : "an earlier statement";
-}
-
-/// Bit of the space in a mask statement (r s t m n k); -1 = not governed.
-int mask_bit(Space space) {
-  switch (space) {
-    case Space::kGrf0:
-      return 0;
-    case Space::kGrf1:
-      return 1;
-    case Space::kT:
-      return 2;
-    case Space::kLm0:
-    case Space::kBar0:
-      return 3;
-    case Space::kLm1:
-    case Space::kBar1:
-      return 4;
-    case Space::kOmr:
-      return 5;
-    default:
-      return -1;
-  }
 }
 
 }  // namespace
@@ -178,7 +136,7 @@ class HazardChecker::Impl {
   Instruction with_block_mask(Instruction instruction, bool step_has_masks) const {
     if (block_.spaces == 0 || block_.entry == 0 || step_has_masks) return instruction;
     for (Operand& destination : instruction.destinations) {
-      const int bit = mask_bit(destination.space);
+      const int bit = mask_statement_bit(destination.space);
       if (bit < 0 || (block_.spaces >> bit & 1) == 0) continue;
       destination.mask = {Mask::Kind::kRegister, block_.entry, block_.double_long, 0};
     }
@@ -265,7 +223,7 @@ class HazardChecker::Impl {
 
   void check_forward(const Named& read) {
     const Forward& forward = forwards_[static_cast<size_t>(read.access.resource)];
-    const std::string_view name = resource_text(read.access.resource);
+    const std::string_view name = hazard_resource_name(read.access.resource);
     const std::string_view unit = unit_text(read.access.resource);
     if (forward.writer == nullptr) {
       report(HazardViolation::Kind::kForward, nullptr, 0, 0,

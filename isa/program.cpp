@@ -68,4 +68,25 @@ ProgramCounts count(const Program& program) {
   return counts;
 }
 
+int mask_statement_bit(Space space) {
+  switch (space) {
+    case Space::kGrf0:
+      return 0;
+    case Space::kGrf1:
+      return 1;
+    case Space::kT:
+      return 2;
+    case Space::kLm0:
+    case Space::kBar0:
+      return 3;
+    case Space::kLm1:
+    case Space::kBar1:
+      return 4;
+    case Space::kOmr:
+      return 5;
+    default:
+      return -1;
+  }
+}
+
 }  // namespace kodama::isa

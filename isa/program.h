@@ -54,6 +54,9 @@ struct MaskControl {
   bool operator==(const MaskControl&) const = default;
 };
 
+/// The bit of MaskControl::spaces that governs writes to a space; -1 = none does.
+int mask_statement_bit(Space space);
+
 /// `d get…` and `d set …`: host access between steps, by physical address.
 struct DebugGet {
   std::string text;  ///< the statement as written, normalized

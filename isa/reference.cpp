@@ -35,29 +35,6 @@ std::string flag_text(FlagRule rule) {
   return "";
 }
 
-const char* resource_name(HazardResource resource) {
-  constexpr const char* kNames[] = {"LM0",
-                                    "LM1",
-                                    "GRF0",
-                                    "GRF1",
-                                    "T",
-                                    "mask registers",
-                                    "matrix register x",
-                                    "matrix register y",
-                                    "BAR of LM0",
-                                    "BAR of LM1",
-                                    "L1BM",
-                                    "turnaround register",
-                                    "L2BM",
-                                    "DAR",
-                                    "DRAM",
-                                    "PDM",
-                                    "$aluf",
-                                    "$mauf",
-                                    "$lbf",
-                                    "$mreadf"};
-  return kNames[static_cast<size_t>(resource)];
-}
 const char* agent_name(Agent agent) {
   constexpr const char* kNames[] = {"PE", "L1BM to PE", "PE to L1BM", "L1BM to L2BM", "L2BM to L1BM", "MV"};
   return kNames[static_cast<size_t>(agent)];
@@ -114,7 +91,7 @@ std::string touched(const Instruction& instruction, const Chip& chip) {
                        access.resource == HazardResource::kBar0 || access.resource == HazardResource::kBar1;
     if (of_pe) continue;
     std::string line = fmt::format("* {} {}, as \"{}\"", access.write ? "writes" : "reads",
-                                   resource_name(access.resource), agent_name(access.agent));
+                                   hazard_resource_name(access.resource), agent_name(access.agent));
     const bool counted = access.resource == HazardResource::kL1bm || access.resource == HazardResource::kL2bm;
     if (counted && access.agent != Agent::kMv)
       line += fmt::format(": {} LW, {} per cycle", access.length, access.length / kCyclesPerStep);
@@ -283,7 +260,7 @@ std::string hazards_page(const Chip& chip) {
   for (const Row& row : kRows) {
     const int64_t gap =
         required_gap(probe(row.resource, row.writer, true), probe(row.resource, row.reader, false), chip);
-    text += fmt::format("| {} | {} | {} | {} |\n", resource_name(row.resource), agent_name(row.writer),
+    text += fmt::format("| {} | {} | {} | {} |\n", hazard_resource_name(row.resource), agent_name(row.writer),
                         agent_name(row.reader), gap);
   }
   return text;

@@ -286,19 +286,6 @@ int64_t value_at(const std::vector<Digit>& digits, int64_t index) {
   return value;
 }
 
-std::set<int64_t> sums(const std::vector<Factor>& factors, Level level) {
-  std::set<int64_t> values{0};
-  for (const Factor& factor : factors) {
-    if (factor.level != level) continue;
-    std::set<int64_t> next;
-    for (const int64_t value : values) {
-      for (int64_t digit = 0; digit < factor.size; ++digit) next.insert(value + digit * factor.stride);
-    }
-    values = std::move(next);
-  }
-  return values;
-}
-
 /// Axes whose factors differ are compared index by index up to here; beyond, they count as different.
 constexpr int64_t kComparedIndices = int64_t{1} << 22;
 
@@ -343,8 +330,8 @@ std::string why_incompatible(const Layout& left, const Layout& right) {
         return fmt::format("axis {}: different factors, which agree on {} in the first {} indices", axis,
                            shown_name(level), kComparedIndices);
     }
-    const std::set<int64_t> a = sums(left_spread, level);
-    const std::set<int64_t> b = sums(right_spread, level);
+    const std::set<int64_t> a = digit_sums(left_spread, level);
+    const std::set<int64_t> b = digit_sums(right_spread, level);
     for (const int64_t value : a) {
       if (!b.contains(value)) {
         return fmt::format("the left has copies or elements at {} {} of which the right has none",
@@ -387,9 +374,7 @@ Footprint footprint(const Layout& layout, int element_bits) {
   for (size_t axis = 0; axis < layout.axes().size(); ++axis) result.elements *= layout.extent(axis);
   for (const Factor& factor : layout.replication()) result.elements *= factor.size;
   result.long_words = layout.level_extent(Level::kAddress);
-  std::vector<Factor> all = layout.replication();
-  for (const auto& factors : layout.axes()) all.insert(all.end(), factors.begin(), factors.end());
-  const auto used = [&](Level level) { return static_cast<int64_t>(sums(all, level).size()); };
+  const auto used = [&](Level level) { return static_cast<int64_t>(layout.coordinates(level).size()); };
   result.l2bs = used(Level::kL2b);
   result.l1bs = used(Level::kL1b);
   result.mabs = used(Level::kMab);

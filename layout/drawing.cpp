@@ -14,24 +14,6 @@ namespace {
 
 constexpr std::array<Level, 4> kTree{Level::kL2b, Level::kL1b, Level::kMab, Level::kPe};
 
-/// Coordinates of a level that hold something.
-std::set<int64_t> used_coordinates(const Layout& layout, Level level) {
-  std::set<int64_t> values{0};
-  const auto add = [&](const std::vector<Factor>& factors) {
-    for (const Factor& factor : factors) {
-      if (factor.level != level) continue;
-      std::set<int64_t> next;
-      for (const int64_t value : values) {
-        for (int64_t digit = 0; digit < factor.size; ++digit) next.insert(value + digit * factor.stride);
-      }
-      values = std::move(next);
-    }
-  };
-  for (const auto& factors : layout.axes()) add(factors);
-  add(layout.replication());
-  return values;
-}
-
 class Drawing {
  public:
   Drawing(const Layout& layout, const Lengths& lengths, int element_bits, const DrawingLimits& limits)
@@ -48,7 +30,7 @@ class Drawing {
   std::string text() {
     std::string fixed;
     for (const Level level : kTree) {
-      const std::set<int64_t> used = used_coordinates(layout_, level);
+      const std::set<int64_t> used = layout_.coordinates(level);
       if (used.size() > 1) shown_.push_back(level);
     }
     rows(0, Coordinates{}, 0);
@@ -83,7 +65,7 @@ class Drawing {
       return;
     }
     const Level level = shown_[depth];
-    const std::set<int64_t> used = used_coordinates(layout_, level);
+    const std::set<int64_t> used = layout_.coordinates(level);
     int64_t done = 0;
     for (const int64_t coordinate : used) {
       if (done == limits_.instances) {

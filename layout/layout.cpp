@@ -305,6 +305,19 @@ int64_t level_size(Level level, Memory memory, const isa::Chip& chip, int elemen
 
 }  // namespace
 
+std::set<int64_t> digit_sums(const std::vector<Factor>& factors, Level level) {
+  std::set<int64_t> values{0};
+  for (const Factor& factor : factors) {
+    if (factor.level != level) continue;
+    std::set<int64_t> next;
+    for (const int64_t value : values) {
+      for (int64_t digit = 0; digit < factor.size; ++digit) next.insert(value + digit * factor.stride);
+    }
+    values = std::move(next);
+  }
+  return values;
+}
+
 std::string_view level_name(Level level) {
   return kLevels[static_cast<int>(level)].name;
 }
@@ -425,6 +438,12 @@ std::optional<std::vector<int64_t>> Layout::element(const Coordinates& place) co
     }
   }
   return index;
+}
+
+std::set<int64_t> Layout::coordinates(Level level) const {
+  std::vector<Factor> all = replication_;
+  for (const auto& factors : axes_) all.insert(all.end(), factors.begin(), factors.end());
+  return digit_sums(all, level);
 }
 
 int64_t Layout::level_extent(Level level) const {

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -58,6 +59,9 @@ struct Coordinates {
   bool operator==(const Coordinates&) const = default;
 };
 
+/// The sums that the digits of the factors of one level can have.
+std::set<int64_t> digit_sums(const std::vector<Factor>& factors, Level level);
+
 class Layout {
  public:
   Layout() = default;
@@ -87,6 +91,9 @@ class Layout {
 
   /// Number of distinct coordinates needed on a level (largest coordinate + 1), replicas included.
   int64_t level_extent(Level level) const;
+  /// The coordinates of a level at which something is, padding and replicas included. For levels of the tree;
+  /// the addresses of a large tensor are many.
+  std::set<int64_t> coordinates(Level level) const;
   /// UserError if coordinates exceed the chip, two elements share a place, or a factor is not positive.
   void validate(const isa::Chip& chip, int element_bits) const;
 

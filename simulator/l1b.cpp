@@ -18,26 +18,6 @@ constexpr int kUnitCount = kResultUnits;
 /// Rows of a result: four words of four cycles, and as many again for what zero flush leaves of them.
 constexpr int kResultRows = 32;
 
-/// Index in the order r s t m n k of mask statements.
-int mask_space(Space space) {
-  switch (space) {
-    case Space::kGrf0:
-      return 0;
-    case Space::kGrf1:
-      return 1;
-    case Space::kT:
-      return 2;
-    case Space::kLm0:
-    case Space::kBar0:
-      return 3;
-    case Space::kLm1:
-    case Space::kBar1:
-      return 4;
-    default:
-      return 5;
-  }
-}
-
 int forward_of(Unit unit) {
   switch (unit) {
     case Unit::kAlu:
@@ -1074,7 +1054,9 @@ L1b::CommitPhase L1b::phase_of(Space destination) {
 void L1b::commit(const PendingWrite& write, const Node& node, const Counters& counters, CommitPhase phase) {
   for (const MicroOperand& destination : write.op->destinations) {
     if (phase_of(destination.space) != phase) continue;
-    const isa::Mask& mask = node.own_masks ? destination.mask : block_masks_[mask_space(destination.space)];
+    const isa::Mask& mask =
+        node.own_masks ? destination.mask
+                       : block_masks_[static_cast<size_t>(isa::mask_statement_bit(destination.space))];
     const CycleRows& result = *write.result;
     switch (destination.space) {
       case Space::kNoWrite:

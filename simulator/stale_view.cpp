@@ -7,12 +7,6 @@ namespace kodama::simulator {
 using isa::Agent;
 using isa::Space;
 
-int64_t l1bm_gap(Agent writer, Agent reader, const isa::HazardGaps& hazard) {
-  const bool to_l2bm = reader == Agent::kL1bmToL2bm;
-  if (writer == Agent::kPeToL1bm) return to_l2bm ? hazard.pe_to_l1bm_l2bm : hazard.pe_to_l1bm_read;
-  return to_l2bm ? hazard.l2bm_to_l1bm_l2bm : hazard.l2bm_to_l1bm_pe;
-}
-
 StaleView::StaleView(const isa::Chip& chip, int lanes)
     : hazard_(chip.hazard), l1bm_lw_(chip.memory.l1bm_lw), lanes_(lanes) {
   window_ = 1 + std::max({hazard_.pe_gap(isa::kCyclesPerStep - 1, 0), hazard_.pe_to_l1bm_read,
@@ -82,7 +76,8 @@ uint64_t StaleView::look_l1bm(Agent reader, int64_t address, uint64_t value) con
     if (write->step == step_) continue;
     const int64_t offset = ((address - write->base) % l1bm_lw_ + l1bm_lw_) % l1bm_lw_;
     if (offset >= static_cast<int64_t>(write->words.size())) continue;
-    if (step_ - write->step > l1bm_gap(write->writer, reader, hazard_)) break;  // this write is what it sees
+    if (step_ - write->step > isa::l1bm_read_gap(write->writer, reader, hazard_))
+      break;  // this write is what it sees
     value = write->words[static_cast<size_t>(offset)];
   }
   return value;

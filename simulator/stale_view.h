@@ -83,7 +83,4 @@ class StaleView {
   std::deque<std::pair<int64_t, std::function<void()>>> later_;  ///< step from which on it is visible
 };
 
-/// Steps that must lie between a write of L1BM by one side and a read by one side.
-int64_t l1bm_gap(isa::Agent writer, isa::Agent reader, const isa::HazardGaps& hazard);
-
 }  // namespace kodama::simulator

@@ -46,23 +46,23 @@ NCHWc, c over PEs and words, C over L2Bs and L1Bs:
     L1B 0
       PE 0        0,0,0,0,0|0,0,0,0,1  0,0,0,1,0|0,0,0,1,1  0,0,0,2,0|0,0,0,2,1
       PE 1        0,0,0,0,2|0,0,0,0,3  0,0,0,1,2|0,0,0,1,3  0,0,0,2,2|0,0,0,2,3
-      \xe2\x80\xa6 2 more (esc)
+      ... 2 more
     L1B 1
       PE 0        0,1,0,0,0|0,1,0,0,1  0,1,0,1,0|0,1,0,1,1  0,1,0,2,0|0,1,0,2,1
       PE 1        0,1,0,0,2|0,1,0,0,3  0,1,0,1,2|0,1,0,1,3  0,1,0,2,2|0,1,0,2,3
-      \xe2\x80\xa6 2 more (esc)
-    \xe2\x80\xa6 6 more (esc)
+      ... 2 more
+    ... 6 more
   L2B 1
     L1B 0
       PE 0        0,8,0,0,0|0,8,0,0,1  0,8,0,1,0|0,8,0,1,1  0,8,0,2,0|0,8,0,2,1
       PE 1        0,8,0,0,2|0,8,0,0,3  0,8,0,1,2|0,8,0,1,3  0,8,0,2,2|0,8,0,2,3
-      \xe2\x80\xa6 2 more (esc)
+      ... 2 more
     L1B 1
       PE 0        0,9,0,0,0|0,9,0,0,1  0,9,0,1,0|0,9,0,1,1  0,9,0,2,0|0,9,0,2,1
       PE 1        0,9,0,0,2|0,9,0,0,3  0,9,0,1,2|0,9,0,1,3  0,9,0,2,2|0,9,0,2,3
-      \xe2\x80\xa6 2 more (esc)
-    \xe2\x80\xa6 6 more (esc)
-  \xe2\x80\xa6 6 more (esc)
+      ... 2 more
+    ... 6 more
+  ... 6 more
   and 781 more long words
 
 Rows of a matrix operand, copied to all MABs; padding:
@@ -73,8 +73,8 @@ Rows of a matrix operand, copied to all MABs; padding:
                 LW 0     1        2        3        4        5        6        7
   MAB 0
     PE 0        0,0|0,1  1,0|1,1  2,0|2,1  3,0|3,1  4,0|4,1  5,0|5,1  6,0|6,1  .|.
-    \xe2\x80\xa6 3 more (esc)
-  \xe2\x80\xa6 15 more (esc)
+    ... 3 more
+  ... 15 more
   $ kodama layout show '((2:3, 2_W:1))@PDM' --type int --shape 3
   ((2:3, 2_W:1))@PDM, shape (3), 32 bits
   4 places, 4 long words of PDM, 50 % full
