@@ -165,7 +165,7 @@ TEST(Pbqp, EqualsAnIntegerProgramSolver) {
   for (int round = 0; round < 200; ++round) {
     // Up to 12 nodes of up to 6 candidates, from sparse to dense.
     const Pbqp problem = random_problem(random, 2 + static_cast<int>(random() % 11), 6,
-                                        0.15 + 0.05 * static_cast<double>(random() % 6), round % 3 == 0);
+                                        0.1 + 0.05 * static_cast<double>(random() % 5), round % 3 == 0);
     const Pbqp::Solution solution = problem.solve();
     ASSERT_TRUE(solution.proven);
     const double expected = by_cbc(problem, folder);
