@@ -22,6 +22,7 @@
 #include "isa/file.h"
 #include "isa/hazards.h"
 #include "isa/reference.h"
+#include "layout/bound.h"
 #include "layout/drawing.h"
 #include "simulator/bandwidth.h"
 #include "simulator/debugger.h"
@@ -283,6 +284,7 @@ int judge_answers(const JudgeRequest& request) {
 
 struct LayoutRequest {
   std::string layout;
+  std::string to;
   std::string shape;
   std::string type = "float";
   std::string chip = "mncore2";
@@ -307,11 +309,13 @@ layout::Lengths parse_shape(const std::string& text) {
   }
   return lengths;
 }
+int bits_of(const LayoutRequest& request) {
+  if (request.type == "half" || request.type == "short") return 16;
+  return request.type == "double" || request.type == "long" ? 64 : 32;
+}
 void show_layout(const LayoutRequest& request) {
   const layout::Layout layout = layout::Layout::parse(request.layout);
-  const int bits = request.type == "half" || request.type == "short"    ? 16
-                   : request.type == "double" || request.type == "long" ? 64
-                                                                        : 32;
+  const int bits = bits_of(request);
   layout.validate(isa::find_chip(request.chip), bits);
   layout::Lengths lengths;
   if (request.shape.empty()) {
@@ -324,6 +328,17 @@ void show_layout(const LayoutRequest& request) {
   } else {
     std::cout << layout::draw(layout, lengths, bits, request.limits);
   }
+}
+
+void print_conversion_bound(const LayoutRequest& request) {
+  const layout::ConversionBound bound =
+      layout::conversion_bound(layout::Layout::parse(request.layout), layout::Layout::parse(request.to),
+                               parse_shape(request.shape), bits_of(request), isa::find_chip(request.chip));
+  for (const layout::LevelBound& level : bound.levels) {
+    fmt::print("{:<20}{:>12.0f} B at {:>6.1f} B/cycle {:>12.1f} cycles{}\n", level.name, level.bytes,
+               level.bytes_per_cycle, level.cycles(), level.name == bound.name() ? "  <- the bound" : "");
+  }
+  if (bound.levels.empty()) fmt::print("nothing has to move\n");
 }
 
 void print_passes() {
@@ -557,6 +572,17 @@ int run(int argc, char** argv) {
       ->capture_default_str();
   show->add_flag("--json", layout_request.json, "every place with its element, as JSON");
   show->callback([&] { show_layout(layout_request); });
+
+  CLI::App* layout_bound = layout->add_subcommand(
+      "bound", "the least cycles that a conversion between two layouts can take, level by level");
+  layout_bound->add_option("from", layout_request.layout, "layout")->required();
+  layout_bound->add_option("to", layout_request.to, "layout")->required();
+  layout_bound->add_option("--shape", layout_request.shape, "lengths of the axes, as 4,6")->required();
+  layout_bound->add_option("--type", layout_request.type, "of the elements")
+      ->check(CLI::IsMember({"half", "short", "float", "int", "double", "long"}))
+      ->capture_default_str();
+  layout_bound->add_option("--chip", layout_request.chip, "chip")->capture_default_str();
+  layout_bound->callback([&] { print_conversion_bound(layout_request); });
 
   std::string bench_chip = "mncore2";
   CLI::App* bench = app.add_subcommand("bench", "measure the simulated chip");

@@ -103,3 +103,20 @@ Wrong layouts and shapes:
   $ kodama layout show '((4_W:1))@LM0' --type double
   kodama: error: layout ((4_W:1))@LM0 on chip mncore2: found W coordinates up to 3, allowed: 0 to 0 for LM0 elements of 64 bits
   [2]
+
+The least cycles of a conversion:
+
+  $ kodama layout bound '((8_L2B:1, 8_L1B:1), (16_MAB:1, 4_PE:1))@LM0' '((16_MAB:1, 4_PE:1), (8_L2B:1, 8_L1B:1))@LM0' --shape 64,64 --type double
+  out of the L2Bs             3584 B at  128.0 B/cycle         28.0 cycles  <- the bound
+  into the L2Bs               3584 B at  128.0 B/cycle         28.0 cycles
+  out of the L1Bs              504 B at  128.0 B/cycle          3.9 cycles
+  into the L1Bs                504 B at  128.0 B/cycle          3.9 cycles
+  out of the MABs               32 B at   64.0 B/cycle          0.5 cycles
+  into the MABs                 32 B at   64.0 B/cycle          0.5 cycles
+  PEs reading                    8 B at   16.0 B/cycle          0.5 cycles
+  PEs writing                    8 B at   16.0 B/cycle          0.5 cycles
+  $ kodama layout bound '((4_PE:1, 3:1))@LM0' '((4_PE:1, 3:1))@LM0' --shape 12
+  nothing has to move
+  $ kodama layout bound '((4_PE:1, 3:1))@LM0' '((4_PE:1, 2:1))@LM0' --shape 12
+  kodama: error: layout ((4_PE:1, 2:1))@LM0: axis 0 of shape (12) has length 12, allowed: 1 to 8, the product of its factors
+  [2]
