@@ -13,6 +13,7 @@
 #include "assembler/machine_words.h"
 #include "assembler/program_file.h"
 #include "compiler/driver/compiled_model.h"
+#include "compiler/driver/layout_check.h"
 #include "compiler/driver/node_tests.h"
 #include "compiler/driver/package.h"
 #include "compiler/driver/progress.h"
@@ -23,6 +24,7 @@
 #include "isa/hazards.h"
 #include "isa/reference.h"
 #include "layout/bound.h"
+#include "layout/conversion.h"
 #include "layout/drawing.h"
 #include "simulator/bandwidth.h"
 #include "simulator/debugger.h"
@@ -290,6 +292,9 @@ struct LayoutRequest {
   std::string chip = "mncore2";
   layout::DrawingLimits limits;
   bool json = false;
+  std::string emit;
+  bool run = true;
+  uint64_t seed = 1;
 };
 /// "4,6" or "4x6".
 layout::Lengths parse_shape(const std::string& text) {
@@ -330,15 +335,43 @@ void show_layout(const LayoutRequest& request) {
   }
 }
 
-void print_conversion_bound(const LayoutRequest& request) {
-  const layout::ConversionBound bound =
-      layout::conversion_bound(layout::Layout::parse(request.layout), layout::Layout::parse(request.to),
-                               parse_shape(request.shape), bits_of(request), isa::find_chip(request.chip));
+void print_bound(const layout::ConversionBound& bound) {
   for (const layout::LevelBound& level : bound.levels) {
     fmt::print("{:<20}{:>12.0f} B at {:>6.1f} B/cycle {:>12.1f} cycles{}\n", level.name, level.bytes,
                level.bytes_per_cycle, level.cycles(), level.name == bound.name() ? "  <- the bound" : "");
   }
   if (bound.levels.empty()) fmt::print("nothing has to move\n");
+}
+void print_conversion_bound(const LayoutRequest& request) {
+  print_bound(layout::conversion_bound(layout::Layout::parse(request.layout),
+                                       layout::Layout::parse(request.to), parse_shape(request.shape),
+                                       bits_of(request), isa::find_chip(request.chip)));
+}
+
+int convert_layout(const LayoutRequest& request) {
+  const isa::Chip chip = isa::find_chip(request.chip);
+  const layout::ConversionProblem problem{layout::Layout::parse(request.layout),
+                                          layout::Layout::parse(request.to), parse_shape(request.shape),
+                                          bits_of(request)};
+  const layout::Conversion conversion = layout::convert(problem, chip);
+  fmt::print("{}\n", conversion.path.empty() ? "nothing to do"
+                                             : fmt::format("path: {}", fmt::join(conversion.path, ", ")));
+  fmt::print("{} steps, {} cycles\n", conversion.steps, conversion.cycles());
+  print_bound(conversion.bound);
+  if (conversion.bound.cycles() > 0) {
+    fmt::print("{:.2f} times the bound\n",
+               static_cast<double>(conversion.cycles()) / conversion.bound.cycles());
+  }
+  for (const layout::ScratchRange& range : conversion.scratch) {
+    fmt::print("scratch: {} long words {} to {}, in every PE\n", layout::memory_name(range.memory),
+               range.begin, range.end - 1);
+  }
+  if (!request.emit.empty()) isa::write_file_atomically(request.emit, assembler::print(conversion.program));
+  if (!request.run) return compiler::kExitOk;
+  const std::string difference = compiler::conversion_difference(problem, conversion, chip, request.seed);
+  fmt::print("simulated: {}\n",
+             difference.empty() ? "every element is in its place, nothing else has changed" : difference);
+  return difference.empty() ? compiler::kExitOk : compiler::kExitInternalError;
 }
 
 void print_passes() {
@@ -583,6 +616,21 @@ int run(int argc, char** argv) {
       ->capture_default_str();
   layout_bound->add_option("--chip", layout_request.chip, "chip")->capture_default_str();
   layout_bound->callback([&] { print_conversion_bound(layout_request); });
+  CLI::App* layout_convert = layout->add_subcommand(
+      "convert",
+      "make a program that brings a tensor from one layout into another, run it and check every element");
+  layout_convert->add_option("from", layout_request.layout, "layout")->required();
+  layout_convert->add_option("to", layout_request.to, "layout")->required();
+  layout_convert->add_option("--shape", layout_request.shape, "lengths of the axes, as 4,6")->required();
+  layout_convert->add_option("--type", layout_request.type, "of the elements")
+      ->check(CLI::IsMember({"half", "short", "float", "int", "double", "long"}))
+      ->capture_default_str();
+  layout_convert->add_option("--chip", layout_request.chip, "chip")->capture_default_str();
+  layout_convert->add_option("--emit", layout_request.emit, "write the program as VSM");
+  layout_convert->add_option("--seed", layout_request.seed, "of the elements and of what is in memory before")
+      ->capture_default_str();
+  layout_convert->add_flag("!--no-run", layout_request.run, "don't simulate it");
+  layout_convert->callback([&] { code = convert_layout(layout_request); });
 
   std::string bench_chip = "mncore2";
   CLI::App* bench = app.add_subcommand("bench", "measure the simulated chip");

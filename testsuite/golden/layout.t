@@ -120,3 +120,31 @@ The least cycles of a conversion:
   $ kodama layout bound '((4_PE:1, 3:1))@LM0' '((4_PE:1, 2:1))@LM0' --shape 12
   kodama: error: layout ((4_PE:1, 2:1))@LM0: axis 0 of shape (12) has length 12, allowed: 1 to 8, the product of its factors
   [2]
+
+A conversion, run and checked:
+
+  $ kodama layout convert '((4_PE:1), (8:8), (8:1))@LM0' '((4_PE:1), (8:1), (8:8))@LM1' --shape 4,8,8 --type double --chip tiny --emit turn.vsm
+  path: copy
+  16 steps, 64 cycles
+  PEs reading                  512 B at   16.0 B/cycle         32.0 cycles  <- the bound
+  PEs writing                  512 B at   16.0 B/cycle         32.0 cycles
+  2.00 times the bound
+  scratch: LM1 long words 0 to 63, in every PE
+  simulated: every element is in its place, nothing else has changed
+  $ head -3 turn.vsm
+  lpassa $lm0v16 $ln0v
+  lpassa $lm64v16 $ln8v
+  lpassa $lm2v16 $ln16v
+  $ kodama check turn.vsm
+  turn.vsm: no hazards
+  $ kodama layout convert '((4_PE:1, 3:1))@LM0' '((3:1, 4_PE:1))@LM0' --shape 12 --chip tiny
+  kodama: not supported: conversion from ((4_PE:1, 3:1))@LM0 to ((3:1, 4_PE:1))@LM0: element (1) goes from PE 0 to PE 1; supported so far: changes of address and memory inside the PEs. What goes further must be sent through the host
+  [3]
+  $ kodama layout convert '((5:3))@LM0' '((8:1))@GRF1 pad -inf' --shape 5 --type float --chip tiny
+  path: copy
+  5 steps, 20 cycles
+  PEs reading                   20 B at   16.0 B/cycle          1.2 cycles  <- the bound
+  PEs writing                   20 B at   16.0 B/cycle          1.2 cycles
+  16.00 times the bound
+  scratch: GRF1 long words 0 to 7, in every PE
+  simulated: every element is in its place, nothing else has changed
