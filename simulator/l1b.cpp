@@ -1053,14 +1053,12 @@ L1b::CommitPhase L1b::phase_of(Space destination) {
 
 void L1b::commit(const PendingWrite& write, const Node& node, const Counters& counters, CommitPhase phase) {
   for (const MicroOperand& destination : write.op->destinations) {
-    if (phase_of(destination.space) != phase) continue;
+    if (destination.space == Space::kNoWrite || phase_of(destination.space) != phase) continue;
     const isa::Mask& mask =
         node.own_masks ? destination.mask
                        : block_masks_[static_cast<size_t>(isa::mask_statement_bit(destination.space))];
     const CycleRows& result = *write.result;
     switch (destination.space) {
-      case Space::kNoWrite:
-        break;
       case Space::kT:
         for (int c = 0; c < 4; ++c) {
           const CycleMask cycle = cycle_mask(mask, c);
