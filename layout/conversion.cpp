@@ -1,30 +1,32 @@
 #include "layout/conversion.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <optional>
+#include <set>
 
+#include "isa/costs.h"
 #include "isa/error.h"
+#include "isa/sequencer.h"
+#include "layout/bits.h"
+#include "layout/element_router.h"
+#include "layout/gateway.h"
+#include "layout/masked_writes.h"
+#include "layout/move_code.h"
+#include "layout/move_primitives.h"
+#include "layout/path_search.h"
 
 namespace kodama::layout {
 namespace {
 
-using isa::Space;
-using isa::UnsupportedError;
-using isa::Width;
-
-constexpr std::array<Level, 5> kPosition{Level::kL2b, Level::kL1b, Level::kMab, Level::kPe, Level::kWord};
-
 bool in_pe(Memory memory) {
   return memory <= Memory::kGrf1;
 }
-
-Space space_of(Memory memory) {
-  constexpr std::array<Space, 4> kSpaces{Space::kLm0, Space::kLm1, Space::kGrf0, Space::kGrf1};
-  return kSpaces[static_cast<size_t>(memory)];
+bool is_power(int64_t value) {
+  return value > 0 && std::has_single_bit(static_cast<uint64_t>(value));
 }
 
 /// Calls visit(index, is_padding) for every place of a layout.
@@ -46,273 +48,558 @@ Coordinates plus(Coordinates a, const Coordinates& b) {
   return a;
 }
 
-/// The 32-bit pattern, in both halves of a long word, that padding of this type is; nothing where it may be
-/// anything.
-std::optional<uint64_t> padding_pattern(Padding padding, int element_bits) {
-  if (padding == Padding::kUndefined) return std::nullopt;
-  if (padding == Padding::kZero) return 0;
-  // 1, 6 and 9 bits for halves, IEEE layouts above.
-  const bool negative = padding == Padding::kMinusInfinity;
-  const auto repeated = [&](uint64_t one, uint64_t infinity, uint64_t sign) {
-    const uint64_t value = padding == Padding::kOne ? one : infinity | (negative ? sign : 0);
-    uint64_t word = 0;
-    for (int bit = 0; bit < 64; bit += element_bits) word |= value << bit;
-    return word;
-  };
-  if (element_bits == 64) return repeated(0x3ff0000000000000, 0x7ff0000000000000, uint64_t{1} << 63);
-  if (element_bits == 32) return repeated(0x3f800000, 0x7f800000, 0x80000000);
-  return repeated(0x3e00, 0x7e00, 0x8000);
-}
+/// Everything about one way to do it: memory to work in and the code so far.
+struct Workshop {
+  Workshop(const ConversionProblem& problem, const isa::Chip& chip) : scratch(chip), code(chip, scratch) {
+    const auto keep = [&](const Layout& layout) {
+      scratch.reserve({layout.memory(), 0, layout.level_extent(Level::kAddress)});
+    };
+    keep(problem.from);
+    keep(problem.to);
+  }
+  ScratchSpace scratch;
+  Code code;
+  std::vector<std::string> path;
+};
 
-/// The primitive `copy`.
-class Copy {
+/// Where the tensor is between two moves.
+struct Stop {
+  Placement at;
+  bool is_region = false;  ///< memory of ours, which a move may work in
+  Region region;
+};
+
+/// Addresses and code for a path through the PEs.
+class Walker {
  public:
-  Copy(const ConversionProblem& problem, const isa::Chip& chip) : problem_(problem), chip_(chip) {}
+  Walker(const BitView& view, const ConversionProblem& problem, Workshop& shop)
+      : view_(view), problem_(problem), shop_(shop), chip_(shop.code.chip()) {}
 
-  Conversion run() {
-    if (!in_pe(problem_.from.memory()) || !in_pe(problem_.to.memory()))
-      refuse(fmt::format("it moves from {} to {}", memory_name(problem_.from.memory()),
-                         memory_name(problem_.to.memory())));
-    map_elements();
-    map_padding();
-    check_words();
-    Conversion result;
-    if (sources_.empty() && fills_.empty()) return result;
-    const Memory from = problem_.from.memory();
-    const Memory to = problem_.to.memory();
-    const int64_t end = problem_.to.level_extent(Level::kAddress);
-    result.scratch.push_back({to, 0, end});
-    if (from == to) {
-      const Memory through = from == Memory::kLm0    ? Memory::kLm1
-                             : from == Memory::kLm1  ? Memory::kLm0
-                             : from == Memory::kGrf0 ? Memory::kGrf1
-                                                     : Memory::kGrf0;
-      result.scratch.push_back({through, 0, end});
-      std::map<int64_t, int64_t> in_place;
-      for (const auto& [target, source] : sources_) in_place[target] = target;
-      emit_copies(sources_, from, through, result.program);
-      result.program.statements.push_back({isa::Nop{chip_.hazard.pe_gap(isa::kCyclesPerStep - 1, 0), 0}, 0});
-      emit_copies(in_place, through, to, result.program);
-      result.path = {"copy", "copy"};
-    } else {
-      emit_copies(sources_, from, to, result.program);
-      result.path = {"copy"};
+  /// From `start` along the moves; the last stop is `end` if there is one, else a region.
+  Stop walk(Stop start, const std::vector<Move>& moves, const std::optional<Placement>& end) {
+    Stop here = std::move(start);
+    for (size_t k = 0; k < moves.size(); ++k) {
+      const Move& move = moves[k];
+      const bool is_last = k + 1 == moves.size();
+      const MoveNeeds needs = needs_of(view_, move);
+      here = prepared(std::move(here), needs, move);
+      if (needs.in_place) {
+        MoveAddresses at{here.at, here.at, 1, 1};
+        const int in = move.after[static_cast<size_t>(move.slot)];
+        const int out = move.before[static_cast<size_t>(move.slot)];
+        at.swap_stride = here.at.stride[static_cast<size_t>(in)];
+        at.after.slots = move.after;
+        at.after.stride[static_cast<size_t>(in)] = 0;
+        if (out >= 0) at.after.stride[static_cast<size_t>(out)] = at.swap_stride;
+        emit(move, at);
+        here.at = at.after;
+        continue;
+      }
+      MoveAddresses at{here.at, {}, 1, 1};
+      if (is_last && end && can_end(needs, here, *end)) {
+        at.after = *end;
+        at.after.slots = move.after;
+        set_run(needs, at);
+        emit(move, at);
+        release(here);
+        here = {*end, false, {}};
+        continue;
+      }
+      const MoveNeeds next = is_last ? MoveNeeds{} : needs_of(view_, moves[k + 1]);
+      Stop there = new_region(move.after, &needs, &next, here.at.memory, end);
+      at.after = there.at;
+      set_run(needs, at);
+      emit(move, at);
+      release(here);
+      here = std::move(there);
     }
-    emit_fills(to, result.program);
+    if (!end) return here.is_region ? here : copied(std::move(here), std::nullopt);
+    if (same_addresses(here.at, *end)) return here;
+    // One copy if the memories differ, two through another one.
+    if (here.at.memory == end->memory) here = copied(std::move(here), std::nullopt);
+    return copied(std::move(here), end);
+  }
+
+  Stop new_region(const SlotState& slots, const MoveNeeds* writes, const MoveNeeds* reads, Memory other_than,
+                  const std::optional<Placement>& end) {
+    std::vector<int> order = address_order(slots, writes, reads, end);
+    Memory memory = other_than == Memory::kLm0 ? Memory::kLm1 : Memory::kLm0;
+    const bool reads_lm0 = reads != nullptr && (reads->source_lm0 || reads->in_place);
+    if (reads_lm0 && !(writes != nullptr && writes->other_memory && other_than == Memory::kLm0))
+      memory = Memory::kLm0;
+    if (writes != nullptr && writes->target_lm0) memory = Memory::kLm0;
+    const int64_t size = int64_t{1} << order.size();
+    Stop stop;
+    stop.is_region = true;
+    const bool fixed = memory == Memory::kLm0 && ((writes != nullptr && writes->target_lm0) || reads_lm0);
+    auto region = shop_.scratch.try_take(memory, size);
+    if (!region && !fixed) {
+      const Memory second = memory == Memory::kLm0 ? Memory::kLm1 : Memory::kLm0;
+      for (const Memory each : {second, Memory::kGrf0, Memory::kGrf1}) {
+        if (!region && (each != other_than || writes == nullptr || !writes->other_memory))
+          region = shop_.scratch.try_take(each, size);
+      }
+    }
+    stop.region = region ? *region : shop_.scratch.take(memory, size);
+    stop.at.memory = stop.region.memory;
+    stop.at.slots = slots;
+    stop.at.base = stop.region.base;
+    stop.at.stride.assign(view_.bits.size(), 0);
+    for (size_t k = 0; k < order.size(); ++k) {
+      if (order[k] >= 0) stop.at.stride[static_cast<size_t>(order[k])] = int64_t{1} << k;
+    }
+    order_ = std::move(order);
+    return stop;
+  }
+
+  void release(const Stop& stop) {
+    if (stop.is_region) shop_.scratch.give_back(stop.region);
+  }
+
+ private:
+  void emit(const Move& move, const MoveAddresses& at) {
+    shop_.path.emplace_back(move_name(move.kind));
+    emit_move(view_, move, at, shop_.code);
+  }
+
+  /// Bits of the address from stride 1 up: as the next move reads them, as this one writes them, and the
+  /// others as the target has them.
+  std::vector<int> address_order(const SlotState& slots, const MoveNeeds* writes, const MoveNeeds* reads,
+                                 const std::optional<Placement>& end) const {
+    const BitMask lines = view_.address_bits(slots);
+    std::vector<int> order;
+    const auto has = [&](int bit) { return bit >= 0 && std::ranges::find(order, bit) != order.end(); };
+    if (reads != nullptr) order = reads->source_low;
+    if (writes != nullptr && writes->target_has_one && (order.empty() || order[0] != writes->target_one ||
+                                                         writes->target_one < 0)) {
+      // In front if the next move doesn't mind, and else the next move is given a copy.
+      std::erase(order, writes->target_one);
+      order.insert(order.begin(), writes->target_one);
+    }
+    if (writes != nullptr && !writes->target_run.empty()) {
+      const std::vector<int>& run = writes->target_run;
+      const auto inside = std::ranges::search(order, run);
+      const bool there = !inside.empty() && std::ranges::all_of(run, [](int bit) { return bit >= 0; });
+      if (!there) {
+        if (std::ranges::any_of(run, has)) order.clear();
+        order.insert(order.end(), run.begin(), run.end());
+      }
+    }
+    std::vector<int> rest;
+    for (int bit = 0; bit < view_.bit_count(); ++bit) {
+      if ((lines >> bit & 1) != 0 && !has(bit)) rest.push_back(bit);
+    }
+    if (end) {
+      std::ranges::stable_sort(rest, {}, [&](int bit) {
+        const int64_t stride = end->stride[static_cast<size_t>(bit)];
+        return stride == 0 ? INT64_MAX : stride;
+      });
+    }
+    order.insert(order.end(), rest.begin(), rest.end());
+    return order;
+  }
+
+  void set_run(const MoveNeeds& needs, MoveAddresses& at) const {
+    if (needs.target_run.empty()) return;
+    for (size_t k = 0; k < needs.target_run.size(); ++k) {
+      if (needs.target_run[k] < 0) continue;
+      at.run_stride = at.after.stride[static_cast<size_t>(needs.target_run[k])] >> k;
+      return;
+    }
+    // Nothing but places left free: they are where the order has them.
+    const auto inside = std::ranges::search(order_, needs.target_run);
+    at.run_stride = int64_t{1} << (inside.begin() - order_.begin());
+  }
+
+  bool run_fits(const MoveNeeds& needs, const Placement& at) const {
+    int64_t stride = 0;
+    for (size_t k = 0; k < needs.target_run.size(); ++k) {
+      if (needs.target_run[k] < 0) return false;
+      const int64_t own = at.stride[static_cast<size_t>(needs.target_run[k])];
+      if (k > 0 && own != 2 * stride) return false;
+      if (!is_power(own)) return false;
+      stride = own;
+    }
+    return true;
+  }
+
+  bool can_end(const MoveNeeds& needs, const Stop& here, const Placement& end) const {
+    if (!here.is_region && here.at.memory == end.memory) return false;  // the source itself
+    if (needs.target_lm0 && end.memory != Memory::kLm0) return false;
+    if (needs.other_memory && end.memory == here.at.memory) return false;
+    if (!needs.target_run.empty()) {
+      if (!run_fits(needs, end)) return false;
+      // A digit whose size is no power of two has values with no place in the user's layout.
+      if (has_gaps(needs.target_run)) return false;
+    }
+    if (needs.target_has_one &&
+        (needs.target_one < 0 || has_gaps({needs.target_one}) || 
+         end.stride[static_cast<size_t>(needs.target_one)] != 1 || end.base % 2 != 0))
+      return false;
+    return true;
+  }
+  /// Whether a value of these bits may have no place in the target.
+  bool has_gaps(const std::vector<int>& bits) const {
+    return std::ranges::any_of(bits, [&](int bit) {
+      if (bit < 0) return false;
+      const Digit& digit =
+          view_.digits[static_cast<size_t>(view_.bits[static_cast<size_t>(bit)].digit)];
+      int64_t product = 1;
+      for (const Digit& each : view_.digits) product *= each.axis == digit.axis ? each.size : 1;
+      return !is_power(digit.size) || product > view_.extents[static_cast<size_t>(digit.axis)];
+    });
+  }
+
+  /// Whether bits lie at strides 1, 2, 4, … and the other address bits above them without gaps.
+  bool is_low(const std::vector<int>& low, const Placement& at) const {
+    for (size_t k = 0; k < low.size(); ++k) {
+      if (low[k] >= 0 && at.stride[static_cast<size_t>(low[k])] != int64_t{1} << k) return false;
+    }
+    std::vector<int64_t> others;
+    for (int bit = 0; bit < view_.bit_count(); ++bit) {
+      if ((view_.address_bits(at.slots) >> bit & 1) == 0 || std::ranges::find(low, bit) != low.end()) continue;
+      others.push_back(at.stride[static_cast<size_t>(bit)]);
+    }
+    std::ranges::sort(others);
+    for (size_t k = 0; k < others.size(); ++k) {
+      if (others[k] != int64_t{1} << (low.size() + k)) return false;
+    }
+    return true;
+  }
+
+  bool fits(const Stop& here, const MoveNeeds& needs, const Move& move) const {
+    if ((needs.source_lm0 || needs.in_place) && here.at.memory != Memory::kLm0) return false;
+    if (needs.in_place && !here.is_region) return false;
+    if (needs.in_place && !is_power(here.at.stride[static_cast<size_t>(
+                              move.after[static_cast<size_t>(move.slot)])]))
+      return false;
+    if (needs.powers) {
+      return std::ranges::all_of(needs.source_low, [&](int bit) {
+        return bit < 0 || is_power(here.at.stride[static_cast<size_t>(bit)]);
+      });
+    }
+    return is_low(needs.source_low, here.at) || needs.source_low.empty();
+  }
+
+  /// The tensor where the move can take it, by copies if need be.
+  Stop prepared(Stop here, const MoveNeeds& needs, const Move& move) {
+    if (fits(here, needs, move)) return here;
+    if (here.at.memory == Memory::kLm0) {
+      // From LM0 to LM0 there is a stop between.
+      Stop between = new_region(here.at.slots, nullptr, nullptr, Memory::kLm0, std::nullopt);
+      here = copy_to(std::move(here), std::move(between));
+    }
+    Stop there = new_region(here.at.slots, nullptr, &needs, here.at.memory, std::nullopt);
+    return copy_to(std::move(here), std::move(there));
+  }
+
+  Stop copy_to(Stop here, Stop there) {
+    emit({MoveKind::kCopy, here.at.slots, here.at.slots, 0, {}, 0}, {here.at, there.at, 1, 1});
+    release(here);
+    return there;
+  }
+  Stop copied(Stop here, const std::optional<Placement>& end) {
+    Stop there;
+    if (end) {
+      there.at = *end;
+      there.at.slots = here.at.slots;
+    } else {
+      there = new_region(here.at.slots, nullptr, nullptr, here.at.memory, std::nullopt);
+    }
+    return copy_to(std::move(here), std::move(there));
+  }
+
+  bool same_addresses(const Placement& a, const Placement& b) const {
+    return a.memory == b.memory && a.base == b.base && a.stride == b.stride;
+  }
+
+  const BitView& view_;
+  const ConversionProblem& problem_;
+  Workshop& shop_;
+  const isa::Chip& chip_;
+  std::vector<int> order_;  ///< of the latest region
+};
+
+/// All padded places of a layout, and all places of elements.
+struct Places {
+  std::vector<PePlace> padding;
+  std::vector<PePlace> elements;
+};
+
+/// The way through bits and primitives.
+class BitConversion {
+ public:
+  BitConversion(const BitView& view, const ConversionProblem& problem, const isa::Chip& chip)
+      : view_(view), problem_(problem), chip_(chip), shop_(problem, chip) {}
+
+  /// Nothing, and why, when it can't be done so.
+  std::optional<Conversion> run(std::string* why) {
+    const bool enters = !in_pe(view_.from.memory);
+    const bool leaves = !in_pe(view_.to.memory);
+    std::optional<Gateway> in;
+    std::optional<Gateway> out;
+    if (enters) {
+      in = gateway(view_, view_.from, view_.to.slots, chip_, false, why);
+      if (!in) return std::nullopt;
+    }
+    const SlotState start = enters ? in->slots : view_.from.slots;
+    if (leaves) {
+      out = gateway(view_, view_.to, start, chip_, true, why);
+      if (!out) return std::nullopt;
+      shop_.scratch.reserve({view_.to.memory, 0, upper_end(view_, *out, chip_)});
+      if (upper_end(view_, *out, chip_) > memory_lw(view_.to.memory, chip_) ||
+          (view_.from.memory == view_.to.memory)) {
+        // Whole lines would go beyond the memory, or over the source.
+        if (upper_end(view_, *out, chip_) > memory_lw(view_.to.memory, chip_)) {
+          *why = "lines that go beyond the memory";
+          return std::nullopt;
+        }
+      }
+    }
+    SlotState goal = leaves ? out->slots : view_.to.slots;
+    const Path path = find_path(view_, start, goal);
+    if (!path.found) {
+      *why = "no sequence of primitives found";
+      return std::nullopt;
+    }
+    Walker walker(view_, problem_, shop_);
+    Stop here;
+    if (enters) {
+      const MoveNeeds first = path.moves.empty() ? MoveNeeds{} : needs_of(view_, path.moves[0]);
+      const bool straight = path.moves.empty() && !leaves;
+      if (straight) {
+        here.at = view_.to;
+        here.at.slots = start;
+      } else {
+        here = walker.new_region(start, nullptr, &first, Memory::kLm1, std::nullopt);
+      }
+      shop_.path.push_back(fmt::format("from {}", memory_name(view_.from.memory)));
+      emit_entry(view_, *in, here.at, shop_.code);
+    } else {
+      here.at = view_.from;
+    }
+    std::optional<Placement> end;
+    if (!leaves) end = view_.to;
+    if (leaves && path.moves.empty()) {
+      // Straight up.
+    } else if (!(enters && path.moves.empty() && !leaves)) {
+      here = walker.walk(std::move(here), path.moves, end);
+    }
+    if (!view_.padding_goes_along) {
+      if (leaves && !here.is_region) here = walker.walk(std::move(here), {}, std::nullopt);
+      fill(here.at);
+    }
+    if (leaves) {
+      shop_.path.push_back(fmt::format("to {}", memory_name(view_.to.memory)));
+      emit_exit(view_, *out, here.at, shop_.code);
+    }
+    shop_.code.wait_all();
+    Conversion result;
+    result.path = shop_.path;
+    result.program = shop_.code.pack();
+    result.scratch = shop_.scratch.ranges();
+    result.scratch.push_back({view_.to.memory, 0,
+                              leaves ? upper_end(view_, *out, chip_)
+                                     : problem_.to.level_extent(Level::kAddress)});
+    result.states = path.states;
+    result.proven = path.proven;
     return result;
   }
 
  private:
-  [[noreturn]] void refuse(const std::string& why) const {
-    throw UnsupportedError(
-        fmt::format("conversion from {} to {}: {}; supported so far: changes of address and memory inside "
-                    "the PEs. What goes "
-                    "further must be sent through the host",
-                    problem_.from.to_string(), problem_.to.to_string(), why));
+  /// Padding that doesn't come along.
+  void fill(const Placement& at) {
+    const auto pattern = padding_pattern(problem_.to.padding(), problem_.element_bits);
+    if (!pattern) return;
+    Places places;
+    for_each_place(problem_.to, problem_.lengths, [&](const std::vector<int64_t>& index, bool padding) {
+      BitMask value = 0;
+      for (size_t k = 0; k < view_.bits.size(); ++k) {
+        const Digit& digit = view_.digits[static_cast<size_t>(view_.bits[k].digit)];
+        // The last digit of an axis has no limit of its own.
+        int64_t number = index[static_cast<size_t>(digit.axis)] / digit.weight;
+        if (!is_last_digit(view_.bits[k].digit)) number %= digit.size;
+        if ((number >> view_.bits[k].power & 1) != 0) value |= BitMask{1} << k;
+      }
+      add_places(at, value, padding ? places.padding : places.elements);
+    });
+    if (places.padding.empty()) return;
+    shop_.path.emplace_back("pad");
+    MaskedWrites(shop_.code, problem_.element_bits).fill(places.padding, places.elements, at.memory, *pattern);
+  }
+  bool is_last_digit(int digit) const {
+    return static_cast<size_t>(digit) + 1 == view_.digits.size() ||
+           view_.digits[static_cast<size_t>(digit) + 1].axis != view_.digits[static_cast<size_t>(digit)].axis;
   }
 
-  /// For every address of the target, the address of the source that its long word comes from.
-  void map_elements() {
+  /// The places of a value in the PEs: one for each combination of coordinates that hold the same.
+  void add_places(const Placement& at, BitMask value, std::vector<PePlace>& list) const {
+    std::vector<Coordinates> all(1);
+    for (int slot = 0; slot < view_.shape.count(); ++slot) {
+      const int bit = at.slots[static_cast<size_t>(slot)];
+      const Level level = view_.shape.level(slot);
+      const int64_t step = int64_t{1} << view_.shape.power(slot);
+      if (bit >= 0 && (value >> bit & 1) != 0) {
+        for (Coordinates& each : all) each[level] += step;
+      } else if (bit == kEverywhere) {
+        const size_t size = all.size();
+        for (size_t k = 0; k < size; ++k) {
+          all.push_back(all[k]);
+          all.back()[level] += step;
+        }
+      }
+    }
+    for (Coordinates& each : all) {
+      each[Level::kAddress] = address(at, value & view_.address_bits(at.slots));
+      list.push_back(pe_place(each, chip_));
+    }
+  }
+
+  const BitView& view_;
+  const ConversionProblem& problem_;
+  const isa::Chip& chip_;
+  Workshop shop_;
+};
+
+/// The way through everywhere.
+class ElementConversion {
+ public:
+  ElementConversion(const ConversionProblem& problem, const isa::Chip& chip)
+      : problem_(problem), chip_(chip), shop_(problem, chip) {}
+
+  Conversion run() {
+    constexpr double kMostElements = 1 << 20;
+    double count = 1;
+    for (const int64_t length : problem_.lengths) count *= static_cast<double>(length);
+    if (count * static_cast<double>(problem_.to.replica_offsets().size()) > kMostElements) {
+      throw isa::UnsupportedError(fmt::format(
+          "conversion from {} to {}: digits of the two layouts cross, and element by element it would be "
+          "more than {:.0f} copies: choose layouts whose factors divide each other",
+          problem_.from.to_string(), problem_.to.to_string(), kMostElements));
+    }
+    const Memory from = problem_.from.memory();
+    const Memory to = problem_.to.memory();
+    Memory from_pe = from;
+    int64_t from_base = 0;
+    int64_t to_end = problem_.to.level_extent(Level::kAddress);
+    const int64_t to_lines = in_pe(to) ? to_end : staged_lines(to, to_end, chip_);
+    if (!in_pe(to)) {
+      to_end = staged_end(to, to_lines, chip_);
+      if (to_end > memory_lw(to, chip_))
+        throw isa::UnsupportedError(fmt::format("{}: whole lines would go beyond the end of {}",
+                                                problem_.to.to_string(), memory_name(to)));
+      shop_.scratch.reserve({to, 0, to_end});
+    }
+    if (!in_pe(from)) {
+      const int64_t lines = staged_lines(from, problem_.from.level_extent(Level::kAddress), chip_);
+      const Region staging = take_pe(lines, to);
+      from_pe = staging.memory;
+      from_base = staging.base;
+      shop_.path.push_back(fmt::format("from {}", memory_name(from)));
+      emit_staging(from, lines, from_pe, from_base, true, shop_.code);
+    }
+    // Within one memory the elements are put together elsewhere.
+    const bool apart = !in_pe(to) || from == to;
+    Region staging{to, 0, to_lines};
+    if (apart) staging = take_pe(to_lines, in_pe(to) ? to : from_pe);
+
+    std::vector<ElementMove> moves;
+    Places places;
     const std::vector<Coordinates> from_copies = problem_.from.replica_offsets();
     const std::vector<Coordinates> to_copies = problem_.to.replica_offsets();
+    const auto from_place = [&](const Coordinates& at) {
+      PePlace place = in_pe(from) ? pe_place(at, chip_) : staged_place(from, at, chip_);
+      place.address += from_base;
+      return place;
+    };
     for_each_place(problem_.to, problem_.lengths, [&](const std::vector<int64_t>& index, bool padding) {
-      if (padding) return;
-      const Coordinates source = problem_.from.place(index);
-      for (const Coordinates& to_offset : to_copies) {
-        const Coordinates target = plus(problem_.to.place(index), to_offset);
-        // The copy of the source in the same place of the tree, if there is one.
-        const auto here = std::ranges::find_if(from_copies, [&](const Coordinates& offset) {
-          const Coordinates copy = plus(source, offset);
-          return std::ranges::all_of(kPosition, [&](Level level) { return copy[level] == target[level]; });
-        });
-        if (here == from_copies.end()) refuse(moved(index, source, target));
-        const int64_t from_address = plus(source, *here)[Level::kAddress];
-        const int64_t to_address = target[Level::kAddress];
-        const auto [known, is_new] = sources_.try_emplace(to_address, from_address);
-        if (!is_new && known->second != from_address) {
-          refuse(fmt::format("long word {} of the target takes elements from long words {} and {}",
-                             to_address, known->second, from_address));
-        }
+      for (const Coordinates& offset : to_copies) {
+        const Coordinates at = plus(problem_.to.place(index), offset);
+        PePlace place = in_pe(to) ? pe_place(at, chip_) : staged_place(to, at, chip_);
+        place.address += staging.base;
+        (padding ? places.padding : places.elements).push_back(place);
+        if (!padding) moves.push_back({from_place(plus(problem_.from.place(index), from_copies[0])), place});
       }
     });
-    // What is there already.
-    if (problem_.from.memory() == problem_.to.memory() &&
-        std::ranges::all_of(sources_, [](const auto& pair) { return pair.first == pair.second; })) {
-      stays_ = true;
+    shop_.path.emplace_back("elements");
+    emit_routes(moves, from_pe, staging.memory, problem_.element_bits, shop_.code);
+    const auto pattern = padding_pattern(problem_.to.padding(), problem_.element_bits);
+    if (pattern && !places.padding.empty()) {
+      shop_.path.emplace_back("pad");
+      MaskedWrites(shop_.code, problem_.element_bits)
+          .fill(places.padding, places.elements, staging.memory, *pattern);
     }
-  }
-
-  std::string moved(const std::vector<int64_t>& index, const Coordinates& source,
-                    const Coordinates& target) const {
-    for (const Level level : kPosition) {
-      if (source[level] != target[level]) {
-        const std::string_view name = level == Level::kWord ? "word" : level_name(level);
-        return fmt::format("element ({}) goes from {} {} to {} {}", fmt::join(index, ", "), name,
-                           source[level], name, target[level]);
-      }
+    if (apart && in_pe(to)) {
+      std::vector<std::pair<int64_t, int64_t>> pairs;
+      for (int64_t k = 0; k < to_lines; ++k) pairs.emplace_back(k, staging.base + k);
+      shop_.path.emplace_back("copy");
+      shop_.code.copies(std::move(pairs), staging.memory, to);
+    } else if (apart) {
+      shop_.path.push_back(fmt::format("to {}", memory_name(to)));
+      emit_staging(to, to_lines, staging.memory, staging.base, false, shop_.code);
     }
-    return fmt::format("element ({}) is replicated", fmt::join(index, ", "));
-  }
-
-  /// Padding of the target: copied with its long word from padding of the same kind, or written.
-  void map_padding() {
-    if (problem_.to.padding() == Padding::kUndefined) return drop_what_stays();
-    const bool same_kind = problem_.from.padding() == problem_.to.padding();
-    bool all_there = true;
-    for_each_place(problem_.to, problem_.lengths, [&](const std::vector<int64_t>& index, bool padding) {
-      if (!padding) return;
-      for (const Coordinates& offset : problem_.to.replica_offsets()) {
-        const Coordinates target = plus(problem_.to.place(index), offset);
-        const auto source = sources_.find(target[Level::kAddress]);
-        if (source == sources_.end()) {
-          fills_.push_back(target[Level::kAddress]);
-          all_there = false;
-          continue;
-        }
-        Coordinates from = target;
-        from[Level::kAddress] = source->second;
-        const auto found = problem_.from.element(from);
-        bool is_padding = found.has_value() && same_kind;
-        if (is_padding) {
-          is_padding = false;
-          for (size_t axis = 0; axis < found->size(); ++axis)
-            is_padding = is_padding || (*found)[axis] >= problem_.lengths[axis];
-        }
-        if (!is_padding) {
-          refuse(fmt::format(
-              "long word {} of the target has elements in some PEs or words and padding in others",
-              target[Level::kAddress]));
-        }
-      }
-    });
-    std::ranges::sort(fills_);
-    fills_.erase(std::unique(fills_.begin(), fills_.end()), fills_.end());
-    if (all_there) drop_what_stays();
-  }
-  void drop_what_stays() {
-    if (stays_) sources_.clear();
-  }
-
-  /// Which words of a long word belong to the target: all, or the upper one alone. The others must not
-  /// change.
-  void check_words() {
-    const int64_t words = problem_.to.level_extent(Level::kWord) * problem_.element_bits;
-    if (words == 64) {
-      width_ = Width::kLong;
-    } else if (words == 32) {
-      width_ = Width::kWord;
-    } else {
-      refuse("the elements fill a quarter of their long words");
-    }
-  }
-
-  isa::Operand operand(Memory memory, Width width, const std::array<int64_t, 4>& long_words) const {
-    isa::Operand result;
-    result.space = space_of(memory);
-    result.width = width;
-    const int64_t step = long_words[1] - long_words[0];
-    const bool even =
-        long_words[2] - long_words[1] == step && long_words[3] - long_words[2] == step && step > 0;
-    result.base = even ? 2 * long_words[0] : 0;
-    if (even) {
-      result.stride = static_cast<int32_t>(2 * step);
-    } else {
-      result.flat = true;
-      for (size_t c = 0; c < 4; ++c) result.flat_addresses[c] = static_cast<int32_t>(2 * long_words[c]);
-    }
+    shop_.code.wait_all();
+    Conversion result;
+    result.path = shop_.path;
+    result.program = shop_.code.pack();
+    result.scratch = shop_.scratch.ranges();
+    result.scratch.push_back({to, 0, to_end});
     return result;
   }
 
-  void emit(Memory from, Memory to, Width width, std::vector<std::pair<int64_t, int64_t>>& pairs,
-            isa::Program& program) const {
-    for (size_t k = 0; k < pairs.size(); k += 4) {
-      std::array<int64_t, 4> targets{};
-      std::array<int64_t, 4> sources{};
-      for (size_t c = 0; c < 4; ++c) {
-        // A last group that isn't full repeats its last copy.
-        const auto& [target, source] = pairs[std::min(k + c, pairs.size() - 1)];
-        targets[c] = target;
-        sources[c] = source;
-      }
-      isa::Instruction copy;
-      copy.opcode = isa::Opcode::kPassa;
-      copy.precision = width == Width::kWord ? isa::Precision::kInt : isa::Precision::kLong;
-      copy.sources = {operand(from, width, sources)};
-      copy.destinations = {operand(to, width, targets)};
-      program.statements.push_back({isa::Step{{std::move(copy)}}, 0});
+ private:
+  Region take_pe(int64_t size, Memory other_than) {
+    for (const Memory memory : {Memory::kLm1, Memory::kLm0, Memory::kGrf1, Memory::kGrf0}) {
+      if (memory == other_than) continue;
+      if (const auto region = shop_.scratch.try_take(memory, size)) return *region;
     }
-    pairs.clear();
-  }
-
-  void emit_copies(const std::map<int64_t, int64_t>& sources, Memory from, Memory to,
-                   isa::Program& program) const {
-    std::vector<std::pair<int64_t, int64_t>> wide;
-    std::vector<std::pair<int64_t, int64_t>> narrow;
-    for (auto pair = sources.begin(); pair != sources.end(); ++pair) {
-      const auto next = std::next(pair);
-      const auto& [target, source] = *pair;
-      if (width_ == Width::kLong && target % 2 == 0 && source % 2 == 0 && next != sources.end() &&
-          next->first == target + 1 && next->second == source + 1) {
-        wide.push_back(*pair);
-        ++pair;
-      } else {
-        narrow.push_back(*pair);
-      }
-    }
-    emit(from, to, Width::kDoubleLong, wide, program);
-    emit(from, to, width_, narrow, program);
-  }
-
-  /// Padding by way of T, which any of the memories takes.
-  void emit_fills(Memory to, isa::Program& program) const {
-    if (fills_.empty()) return;
-    const uint64_t pattern = *padding_pattern(problem_.to.padding(), problem_.element_bits);
-    isa::Operand value;
-    value.space = Space::kImmediate;
-    isa::Instruction load;
-    load.opcode = isa::Opcode::kImm;
-    // immu leaves the lower words 0, as the long words of doubles have them; imm fills all.
-    load.unsigned_op = problem_.element_bits == 64;
-    value.base = static_cast<int64_t>(pattern >> 32);
-    load.immediate_kind = isa::ImmediateKind::kUnsigned;
-    isa::Operand t;
-    t.space = Space::kT;
-    load.sources = {value};
-    load.destinations = {t};
-    program.statements.push_back({isa::Step{{std::move(load)}}, 0});
-    program.statements.push_back({isa::Nop{chip_.hazard.pe_gap(0, 0), 0}, 0});
-    for (size_t k = 0; k < fills_.size(); k += 4) {
-      std::array<int64_t, 4> targets{};
-      for (size_t c = 0; c < 4; ++c) targets[c] = fills_[std::min(k + c, fills_.size() - 1)];
-      isa::Instruction fill;
-      fill.opcode = isa::Opcode::kPassa;
-      fill.precision = width_ == Width::kWord ? isa::Precision::kInt : isa::Precision::kLong;
-      fill.sources = {t};
-      fill.destinations = {operand(to, width_, targets)};
-      program.statements.push_back({isa::Step{{std::move(fill)}}, 0});
-    }
+    return shop_.scratch.take(Memory::kLm1, size);
   }
 
   const ConversionProblem& problem_;
   const isa::Chip& chip_;
-  std::map<int64_t, int64_t> sources_;  ///< by target address
-  std::vector<int64_t> fills_;          ///< target addresses that are padding everywhere
-  bool stays_ = false;
-  Width width_ = Width::kLong;
+  Workshop shop_;
 };
 
-}  // namespace
-
-std::vector<MovePrimitive> move_primitives() {
-  return {{"copy", "addresses and memory inside the PEs, one or two long words per cycle"}};
+/// Whether the target is where the source is, padding included.
+bool is_there(const ConversionProblem& problem) {
+  const bool padded = [&] {
+    for (size_t axis = 0; axis < problem.lengths.size(); ++axis) {
+      if (problem.to.extent(axis) > problem.lengths[axis]) return true;
+    }
+    return false;
+  }();
+  if (padded && problem.to.padding() != Padding::kUndefined) return problem.from.equivalent(problem.to);
+  if (problem.from.memory() != problem.to.memory()) return false;
+  Layout from = problem.from;
+  Layout to = problem.to;
+  from.set_padding(Padding::kUndefined);
+  to.set_padding(Padding::kUndefined);
+  return from.equivalent(to);
 }
+
+}  // namespace
 
 Conversion convert(const ConversionProblem& problem, const isa::Chip& chip) {
   ConversionBound bound =
       conversion_bound(problem.from, problem.to, problem.lengths, problem.element_bits, chip);
-  Conversion result = Copy(problem, chip).run();
+  Conversion result;
+  if (!is_there(problem)) {
+    std::string why;
+    std::optional<Conversion> found;
+    if (const auto view =
+            bit_view(problem.from, problem.to, problem.lengths, problem.element_bits, chip, &why)) {
+      try {
+        found = BitConversion(*view, problem, chip).run(&why);
+      } catch (const isa::UnsupportedError& error) {
+        why = error.what();  // no room: the other way needs less
+      }
+    }
+    result = found ? std::move(*found) : ElementConversion(problem, chip).run();
+  }
   result.bound = std::move(bound);
   result.steps = isa::count(result.program).steps;
+  result.cycles = predict_cycles(result.program, chip).total();
   return result;
 }
 

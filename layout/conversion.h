@@ -11,21 +11,25 @@
 #include "layout/bound.h"
 #include "layout/layout.h"
 
-/// Programs that bring a tensor from one layout into another.
+/// Programs that bring a tensor from one layout into another, without leaving the chip.
 ///
-/// A *move primitive* is something that the hardware can do to a layout: a precondition, the exact effect,
-/// the cost, and the code. The table has one so far:
+/// Three ways, of which the first that applies is taken:
 ///
-///     copy   every element stays in its PE and in its word; the addresses, and the memory among LM0, LM1,
-///     GRF0 and
-///            GRF1, change in any way. One LW per cycle, or 2LW where neighbours stay neighbours; a change
-///            inside one LM goes through the other one.
+///   1. Both layouts are the same mapping: nothing to do.
+///   2. Both can be written in the bits of the indices (layout/bits.h). A search over the move primitives
+///      (layout/move_primitives.h) finds the cheapest sequence; memories above the PEs are entered and left
+///      through gateways (layout/gateway.h).
+///   3. Digits cross: element by element (layout/element_router.h).
 ///
-/// Example: a square of 8 x 8 long words per PE transposed, ((4_PE:1), (8:8), (8:1))@LM0 to ((4_PE:1), (8:1),
-/// (8:8))@LM1, is 16 steps `lpassa $lm[0,16,32,48] $ln[0,2,4,6]`, …: one LW per cycle, twice the bound.
+/// Code generation writes one instruction after the other; the step packer (layout/step_packer.h) overlaps
+/// them. Padding that the source doesn't have is written at the end (layout/masked_writes.h).
+///
+/// Example: a (64, 64) tensor of doubles, rows over the L1Bs to columns over the L1Bs; see layout/bits.h for
+/// its bits and `kodama layout convert` for the path.
 ///
 /// All PEs execute a program, so those that hold nothing of the tensor are written, too: the target's
-/// addresses are scratch everywhere else.
+/// addresses, from 0 to the last (in memories above the PEs to the end of a line of all PEs), are scratch
+/// wherever no element is. The source is left as it is where the target doesn't overlap it.
 namespace kodama::layout {
 
 struct ConversionProblem {
@@ -44,21 +48,18 @@ struct ScratchRange {
 
 struct Conversion {
   std::vector<std::string> path;  ///< the primitives, in order; empty when nothing has to be done
-  isa::Program program;           ///< steps alone; runs by itself
+  isa::Program program;           ///< runs by itself
   std::vector<ScratchRange> scratch;
   int64_t steps = 0;
+  int64_t cycles = 0;  ///< predicted, which is what the simulator counts
   ConversionBound bound;
-  int64_t cycles() const { return steps * isa::kCyclesPerStep; }
+  int64_t states = 0;   ///< that the search looked at
+  bool proven = false;  ///< the search found no cheaper sequence of primitives, and looked at all that could be
+  double ratio() const { return bound.cycles() > 0 ? static_cast<double>(cycles) / bound.cycles() : 1; }
 };
 
-/// UserError for layouts that don't fit the shape or the chip; UnsupportedError, naming an element that no
-/// primitive can bring to its place, when there is no way yet.
+/// UserError for layouts that don't fit the shape or the chip; UnsupportedError when the memories have no
+/// room to work in.
 Conversion convert(const ConversionProblem& problem, const isa::Chip& chip);
-
-struct MovePrimitive {
-  std::string_view name;
-  std::string_view description;
-};
-std::vector<MovePrimitive> move_primitives();
 
 }  // namespace kodama::layout

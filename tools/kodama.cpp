@@ -26,6 +26,7 @@
 #include "layout/bound.h"
 #include "layout/conversion.h"
 #include "layout/drawing.h"
+#include "layout/random_problem.h"
 #include "simulator/bandwidth.h"
 #include "simulator/debugger.h"
 #include "simulator/golden/differential.h"
@@ -356,11 +357,11 @@ int convert_layout(const LayoutRequest& request) {
   const layout::Conversion conversion = layout::convert(problem, chip);
   fmt::print("{}\n", conversion.path.empty() ? "nothing to do"
                                              : fmt::format("path: {}", fmt::join(conversion.path, ", ")));
-  fmt::print("{} steps, {} cycles\n", conversion.steps, conversion.cycles());
+  fmt::print("{} steps, {} cycles\n", conversion.steps, conversion.cycles);
   print_bound(conversion.bound);
   if (conversion.bound.cycles() > 0) {
     fmt::print("{:.2f} times the bound\n",
-               static_cast<double>(conversion.cycles()) / conversion.bound.cycles());
+               static_cast<double>(conversion.cycles) / conversion.bound.cycles());
   }
   for (const layout::ScratchRange& range : conversion.scratch) {
     fmt::print("scratch: {} long words {} to {}, in every PE\n", layout::memory_name(range.memory),
@@ -372,6 +373,45 @@ int convert_layout(const LayoutRequest& request) {
   fmt::print("simulated: {}\n",
              difference.empty() ? "every element is in its place, nothing else has changed" : difference);
   return difference.empty() ? compiler::kExitOk : compiler::kExitInternalError;
+}
+
+struct LayoutFuzzRequest {
+  std::string chip = "tiny";
+  uint64_t seed = 1;
+  int64_t count = 1000;
+  int64_t elements = 512;
+};
+/// Random conversions, run and checked.
+int fuzz_layouts(const LayoutFuzzRequest& request) {
+  const isa::Chip chip = isa::find_chip(request.chip);
+  int64_t by_elements = 0;
+  int64_t no_room = 0;
+  for (int64_t k = 0; k < request.count; ++k) {
+    const uint64_t seed = request.seed + static_cast<uint64_t>(k);
+    const layout::ConversionProblem problem = layout::random_problem(seed, chip, request.elements);
+    std::string difference;
+    try {
+      const layout::Conversion conversion = layout::convert(problem, chip);
+      by_elements += std::ranges::find(conversion.path, "elements") != conversion.path.end() ? 1 : 0;
+      difference = compiler::conversion_difference(problem, conversion, chip, seed);
+    } catch (const isa::UnsupportedError&) {
+      ++no_room;
+    } catch (const isa::InternalError& error) {
+      difference = error.what();
+    }
+    if (difference.empty()) continue;
+    fmt::print("seed {}: {}\nkodama layout convert '{}' '{}' --shape {} --type {} --chip {}\n", seed, difference,
+               problem.from.to_string(), problem.to.to_string(), fmt::join(problem.lengths, ","),
+               problem.element_bits == 64   ? "double"
+               : problem.element_bits == 32 ? "float"
+                                            : "half",
+               request.chip);
+    return compiler::kExitInternalError;
+  }
+  fmt::print("{} random conversions on {}, seeds {} to {}: every element is right; {} element by element, {} refused for want of room\n",
+             request.count, chip.name, request.seed, request.seed + static_cast<uint64_t>(request.count) - 1,
+             by_elements, no_room);
+  return compiler::kExitOk;
 }
 
 void print_passes() {
@@ -631,6 +671,16 @@ int run(int argc, char** argv) {
       ->capture_default_str();
   layout_convert->add_flag("!--no-run", layout_request.run, "don't simulate it");
   layout_convert->callback([&] { code = convert_layout(layout_request); });
+
+  LayoutFuzzRequest layout_fuzz_request;
+  CLI::App* layout_fuzz =
+      layout->add_subcommand("fuzz", "random conversions, run and checked; a failure is printed with its command");
+  layout_fuzz->add_option("--chip", layout_fuzz_request.chip, "chip")->capture_default_str();
+  layout_fuzz->add_option("--seed", layout_fuzz_request.seed, "of the first one")->capture_default_str();
+  layout_fuzz->add_option("--count", layout_fuzz_request.count, "how many")->capture_default_str();
+  layout_fuzz->add_option("--elements", layout_fuzz_request.elements, "of a tensor, at most")
+      ->capture_default_str();
+  layout_fuzz->callback([&] { code = fuzz_layouts(layout_fuzz_request); });
 
   std::string bench_chip = "mncore2";
   CLI::App* bench = app.add_subcommand("bench", "measure the simulated chip");

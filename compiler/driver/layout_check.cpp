@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <span>
 #include <vector>
 
 #include "isa/hazards.h"
+#include "layout/move_code.h"
 #include "simulator/machine.h"
 
 namespace kodama::compiler {
@@ -19,11 +22,32 @@ using layout::Memory;
 using simulator::Machine;
 using simulator::Place;
 
-constexpr std::array<Memory, 4> kPeMemories{Memory::kLm0, Memory::kLm1, Memory::kGrf0, Memory::kGrf1};
+constexpr std::array<Memory, 8> kMemories{Memory::kLm0,  Memory::kLm1,  Memory::kGrf0, Memory::kGrf1,
+                                          Memory::kL1bm, Memory::kL2bm, Memory::kPdm,  Memory::kDram};
 
 Space space_of(Memory memory) {
-  constexpr std::array<Space, 4> kSpaces{Space::kLm0, Space::kLm1, Space::kGrf0, Space::kGrf1};
+  constexpr std::array<Space, 8> kSpaces{Space::kLm0,  Space::kLm1,  Space::kGrf0, Space::kGrf1,
+                                         Space::kL1bm, Space::kL2bm, Space::kPdm,  Space::kDram};
   return kSpaces[static_cast<size_t>(memory)];
+}
+/// Addresses of PE memories count words.
+int64_t unit_address(Memory memory, int64_t long_word) {
+  return memory <= Memory::kGrf1 ? 2 * long_word : long_word;
+}
+/// A chip with no more DRAM than the conversion can touch: noise for 4 GiB takes a while.
+isa::Chip with_little_dram(isa::Chip chip, const layout::ConversionProblem& problem,
+                           const layout::Conversion& conversion) {
+  int64_t end = 1 << 12;
+  for (const Layout* layout : {&problem.from, &problem.to}) {
+    if (layout->memory() == Memory::kDram) end = std::max(end, layout->level_extent(Level::kAddress));
+  }
+  for (const layout::ScratchRange& range : conversion.scratch) {
+    if (range.memory == Memory::kDram) end = std::max(end, range.end);
+  }
+  // Rows of DRAM stay whole.
+  end = (end + (1 << 16)) >> 16 << 16;
+  chip.memory.dram_lw = std::min(chip.memory.dram_lw, end);
+  return chip;
 }
 Place place_of(const Coordinates& at, const isa::Chip& chip) {
   return {static_cast<int>(at[Level::kL2b]) / chip.l2b_per_group,
@@ -56,8 +80,12 @@ uint64_t padding_bits(layout::Padding padding, int bits) {
 
 class Check {
  public:
-  Check(const layout::ConversionProblem& problem, const isa::Chip& chip, uint64_t seed)
-      : problem_(problem), chip_(chip), seed_(seed), machine_(chip, options(seed)) {}
+  Check(const layout::ConversionProblem& problem, const layout::Conversion& conversion, const isa::Chip& chip,
+        uint64_t seed)
+      : problem_(problem),
+        chip_(with_little_dram(chip, problem, conversion)),
+        seed_(seed),
+        machine_(chip_, options(seed)) {}
 
   std::string run(const layout::Conversion& conversion, int64_t* cycles) {
     const auto hazards = isa::find_hazards(conversion.program, chip_);
@@ -130,45 +158,56 @@ class Check {
     return problem_.element_bits == 64 ? ~uint64_t{0} : (uint64_t{1} << problem_.element_bits) - 1;
   }
   void put(Memory memory, const Coordinates& at, uint64_t value) {
-    const uint64_t old = machine_.read(space_of(memory), place_of(at, chip_), 2 * at[Level::kAddress]);
-    machine_.write(space_of(memory), place_of(at, chip_), 2 * at[Level::kAddress],
+    const int64_t address = unit_address(memory, at[Level::kAddress]);
+    const uint64_t old = machine_.read(space_of(memory), place_of(at, chip_), address);
+    machine_.write(space_of(memory), place_of(at, chip_), address,
                    (old & ~(mask() << shift(at))) | value << shift(at));
   }
   uint64_t get(Memory memory, const Coordinates& at) const {
-    return machine_.read(space_of(memory), place_of(at, chip_), 2 * at[Level::kAddress]) >> shift(at) &
+    return machine_.read(space_of(memory), place_of(at, chip_), unit_address(memory, at[Level::kAddress])) >>
+               shift(at) &
            mask();
   }
 
-  int64_t size_lw(Memory memory) const {
-    return (memory == Memory::kLm0 || memory == Memory::kLm1 ? chip_.memory.lm_words
-                                                             : chip_.memory.grf_words) /
-           2;
-  }
-
-  /// Calls visit(place, memory, address) for every long word of every PE.
+  /// Calls visit(memory, place, begin, end) for every instance of every memory, LW by LW in ranges.
   template <typename Visit>
-  void for_each_long_word(Visit&& visit) const {
-    for (int pe = 0; pe < chip_.pe_count(); ++pe) {
-      Place place;
-      int rest = pe;
-      place.pe = rest % isa::kPePerMab;
-      rest /= isa::kPePerMab;
-      place.mab = rest % chip_.mab_per_l1b;
-      rest /= chip_.mab_per_l1b;
-      place.l1b = rest % chip_.l1b_per_l2b;
-      rest /= chip_.l1b_per_l2b;
-      place.l2b = rest % chip_.l2b_per_group;
-      place.group = rest / chip_.l2b_per_group;
-      for (const Memory memory : kPeMemories) {
-        for (int64_t address = 0; address < size_lw(memory); ++address) visit(place, memory, address);
+  void for_each_memory(Visit&& visit) const {
+    for (const Memory memory : kMemories) {
+      for (int l2b = 0; l2b < chip_.l2b_count(); ++l2b) {
+        Place place{l2b / chip_.l2b_per_group, l2b % chip_.l2b_per_group, 0, 0, 0};
+        if (memory == Memory::kDram || memory == Memory::kPdm) {
+          if (place.l2b == 0) visit(memory, place);
+          continue;
+        }
+        if (memory == Memory::kL2bm) {
+          visit(memory, place);
+          continue;
+        }
+        for (place.l1b = 0; place.l1b < chip_.l1b_per_l2b; ++place.l1b) {
+          if (memory == Memory::kL1bm) {
+            visit(memory, place);
+            continue;
+          }
+          for (place.mab = 0; place.mab < chip_.mab_per_l1b; ++place.mab) {
+            for (place.pe = 0; place.pe < isa::kPePerMab; ++place.pe) visit(memory, place);
+          }
+          place.mab = place.pe = 0;
+        }
       }
     }
   }
 
   std::vector<uint64_t> snapshot() const {
     std::vector<uint64_t> all;
-    for_each_long_word([&](const Place& place, Memory memory, int64_t address) {
-      all.push_back(machine_.read(space_of(memory), place, 2 * address));
+    for_each_memory([&](Memory memory, const Place& place) {
+      const int64_t size = layout::memory_lw(memory, chip_);
+      const size_t old = all.size();
+      all.resize(old + static_cast<size_t>(size));
+      const std::span<uint64_t> own(all.data() + old, static_cast<size_t>(size));
+      if (memory == Memory::kDram) return machine_.read_dram(place.group, 0, own);
+      if (memory == Memory::kPdm) return machine_.read_pdm(place.group, 0, own);
+      for (int64_t k = 0; k < size; ++k)
+        own[static_cast<size_t>(k)] = machine_.read(space_of(memory), place, unit_address(memory, k));
     });
     return all;
   }
@@ -177,22 +216,24 @@ class Check {
                                 const std::vector<uint64_t>& after) const {
     std::string found;
     size_t at = 0;
-    for_each_long_word([&](const Place& place, Memory memory, int64_t address) {
-      const bool changed = before[at] != after[at];
-      ++at;
-      if (!changed || !found.empty()) return;
-      for (const layout::ScratchRange& range : conversion.scratch) {
-        if (range.memory == memory && address >= range.begin && address < range.end) return;
+    for_each_memory([&](Memory memory, const Place& place) {
+      const int64_t size = layout::memory_lw(memory, chip_);
+      for (int64_t address = 0; address < size; ++address, ++at) {
+        if (before[at] == after[at] || !found.empty()) continue;
+        const bool may = std::ranges::any_of(conversion.scratch, [&](const layout::ScratchRange& range) {
+          return range.memory == memory && address >= range.begin && address < range.end;
+        });
+        if (may) continue;
+        found =
+            fmt::format("{} of group {} L2B {} L1B {} MAB {} PE {}, address {}, has changed",
+                        memory_name(memory), place.group, place.l2b, place.l1b, place.mab, place.pe, address);
       }
-      found =
-          fmt::format("{} of group {} L2B {} L1B {} MAB {} PE {}, address {}, has changed",
-                      memory_name(memory), place.group, place.l2b, place.l1b, place.mab, place.pe, address);
     });
     return found;
   }
 
   const layout::ConversionProblem& problem_;
-  const isa::Chip& chip_;
+  isa::Chip chip_;
   uint64_t seed_;
   Machine machine_;
 };
@@ -202,7 +243,7 @@ class Check {
 std::string conversion_difference(const layout::ConversionProblem& problem,
                                   const layout::Conversion& conversion, const isa::Chip& chip, uint64_t seed,
                                   int64_t* cycles) {
-  return Check(problem, chip, seed).run(conversion, cycles);
+  return Check(problem, conversion, chip, seed).run(conversion, cycles);
 }
 
 }  // namespace kodama::compiler

@@ -33,7 +33,7 @@ Conversion checked(const ConversionProblem& each) {
   const Conversion conversion = convert(each, chip());
   int64_t cycles = -1;
   EXPECT_EQ(conversion_difference(each, conversion, chip(), 1, &cycles), "");
-  EXPECT_EQ(cycles, conversion.cycles());
+  EXPECT_EQ(cycles, conversion.cycles);
   EXPECT_GE(static_cast<double>(cycles), conversion.bound.cycles());
   return conversion;
 }

@@ -1,0 +1,328 @@
+#include "layout/move_code.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "isa/error.h"
+
+namespace kodama::layout {
+namespace {
+
+using isa::Instruction;
+using isa::Opcode;
+using isa::Operand;
+using isa::Precision;
+using isa::Space;
+using isa::Width;
+
+constexpr int8_t kLastTag = 0x3f;
+constexpr int kLastVariableMask = 15;
+
+Instruction make(Opcode opcode, Precision precision, std::vector<Operand> sources,
+                 std::vector<Operand> destinations) {
+  Instruction instruction;
+  instruction.opcode = opcode;
+  instruction.precision = precision;
+  instruction.sources = std::move(sources);
+  instruction.destinations = std::move(destinations);
+  return instruction;
+}
+
+}  // namespace
+
+int64_t memory_lw(Memory memory, const isa::Chip& chip) {
+  switch (memory) {
+    case Memory::kLm0:
+    case Memory::kLm1:
+      return chip.memory.lm_words / 2;
+    case Memory::kGrf0:
+    case Memory::kGrf1:
+      return chip.memory.grf_words / 2;
+    case Memory::kL1bm:
+      return chip.memory.l1bm_lw;
+    case Memory::kL2bm:
+      return chip.memory.l2bm_lw;
+    case Memory::kPdm:
+      return chip.memory.pdm_lw;
+    case Memory::kDram:
+      return chip.memory.dram_lw;
+  }
+  return 0;
+}
+
+Space pe_space(Memory memory) {
+  constexpr std::array<Space, 4> kSpaces{Space::kLm0, Space::kLm1, Space::kGrf0, Space::kGrf1};
+  return kSpaces[static_cast<size_t>(memory)];
+}
+
+std::optional<Region> ScratchSpace::try_take(Memory memory, int64_t size, int64_t alignment) {
+  // From the end, where programs of people rarely have anything.
+  int64_t base = (memory_lw(memory, chip_) - size) / alignment * alignment;
+  while (base >= 0) {
+    const auto clash = std::ranges::find_if(used_, [&](const Region& region) {
+      return region.memory == memory && base < region.base + region.size && region.base < base + size;
+    });
+    if (clash == used_.end()) {
+      const Region region{memory, base, size};
+      used_.push_back(region);
+      taken_.push_back(region);
+      return region;
+    }
+    const int64_t below = clash->base - size;
+    if (below < 0) break;
+    base = below / alignment * alignment;
+  }
+  return std::nullopt;
+}
+
+Region ScratchSpace::take(Memory memory, int64_t size, int64_t alignment) {
+  if (const auto region = try_take(memory, size, alignment)) return *region;
+  throw isa::UnsupportedError(
+      fmt::format("no room for {} long words to work in {}: convert the tensor in parts, or keep less in {}",
+                  size, memory_name(memory), memory_name(memory)));
+}
+
+void ScratchSpace::give_back(const Region& region) {
+  const auto found = std::ranges::find_if(used_, [&](const Region& other) {
+    return other.memory == region.memory && other.base == region.base && other.size == region.size;
+  });
+  if (found != used_.end()) used_.erase(found);
+}
+
+std::vector<ScratchRange> ScratchSpace::ranges() const {
+  std::vector<ScratchRange> sorted;
+  for (const Region& region : taken_)
+    sorted.push_back({region.memory, region.base, region.base + region.size});
+  std::ranges::sort(sorted, {}, [](const ScratchRange& range) {
+    return std::pair{static_cast<int>(range.memory), range.begin};
+  });
+  std::vector<ScratchRange> merged;
+  for (const ScratchRange& range : sorted) {
+    if (!merged.empty() && merged.back().memory == range.memory && range.begin <= merged.back().end) {
+      merged.back().end = std::max(merged.back().end, range.end);
+    } else {
+      merged.push_back(range);
+    }
+  }
+  return merged;
+}
+
+// ---- operands
+
+Operand Code::pe(Memory memory, const std::array<int64_t, 4>& long_words, Width width, const isa::Chip& chip,
+                 bool t_indirect) {
+  Operand result;
+  result.space = pe_space(memory);
+  result.width = width;
+  result.t_indirect = t_indirect;
+  const int64_t words = 2 * memory_lw(memory, chip);
+  std::array<int64_t, 4> at{};
+  for (size_t c = 0; c < 4; ++c) at[c] = ((2 * long_words[c]) % words + words) % words;
+  const int64_t step = at[1] - at[0];
+  if (at[2] - at[1] == step && at[3] - at[2] == step && step >= 0) {
+    result.base = at[0];
+    result.stride = static_cast<int32_t>(step);
+  } else {
+    result.flat = true;
+    for (size_t c = 0; c < 4; ++c) result.flat_addresses[c] = static_cast<int32_t>(at[c]);
+  }
+  return result;
+}
+
+Operand Code::t() {
+  Operand result;
+  result.space = Space::kT;
+  return result;
+}
+Operand Code::constant(isa::FixedConstant constant) {
+  Operand result;
+  result.space = Space::kConstant;
+  result.base = static_cast<int64_t>(constant);
+  return result;
+}
+Operand Code::l1bm(int64_t address, bool wide) {
+  Operand result;
+  result.space = Space::kL1bm;
+  result.base = address;
+  result.width = wide ? Width::kDoubleLong : Width::kLong;
+  return result;
+}
+Operand Code::l2bm(int64_t address, int group, int unit) {
+  Operand result;
+  result.space = Space::kL2bm;
+  result.base = address;
+  result.group = static_cast<int8_t>(group);
+  result.unit = static_cast<int8_t>(unit);
+  return result;
+}
+
+// ---- transfers
+
+int8_t Code::transfer(Instruction mv) {
+  const int8_t tag = next_tag_;
+  next_tag_ = tag == kLastTag ? int8_t{1} : static_cast<int8_t>(tag + 1);
+  wait(tag);
+  mv.tag = tag;
+  under_way_.insert(tag);
+  items_.emplace_back(std::move(mv));
+  return tag;
+}
+void Code::wait(int8_t tag) {
+  if (under_way_.erase(tag) > 0) items_.emplace_back(WaitFor{tag});
+}
+void Code::wait_all() {
+  while (!under_way_.empty()) wait(*under_way_.begin());
+}
+
+// ---- ALU
+
+void Code::alu(Opcode opcode, const Operand& x, const Operand& y, const Operand& destination) {
+  add(make(opcode, Precision::kInt, {x, y}, {destination}));
+}
+void Code::load(uint32_t number, const Operand& destination) {
+  Operand value;
+  value.space = Space::kImmediate;
+  value.base = number;
+  Instruction imm = make(Opcode::kImm, Precision::kNone, {value}, {destination});
+  imm.immediate_kind = isa::ImmediateKind::kUnsigned;
+  add(std::move(imm));
+}
+Operand Code::new_register(Memory memory) {
+  // One LW: the value is the same in all cycles.
+  const Region region = scratch_.take(memory, 2);
+  return pe(memory, {region.base, region.base, region.base, region.base}, Width::kLong, chip_);
+}
+
+Operand Code::field_sum(const std::vector<Field>& fields) {
+  Operand sum;
+  for (const Field& field : fields) {
+    const Operand value = new_register(Memory::kGrf0);
+    load(((uint32_t{1} << field.count) - 1) << field.low, t());
+    alu(Opcode::kAnd, constant(field.constant), t(), value);
+    const int shift = field.shift - field.low;
+    Operand shifted = value;
+    if (shift != 0) {
+      const Operand amount = new_register(Memory::kGrf1);
+      shifted = new_register(Memory::kGrf0);
+      load(static_cast<uint32_t>(std::abs(shift)), amount);
+      alu(shift > 0 ? Opcode::kLsl : Opcode::kLsr, value, amount, shifted);
+    }
+    if (sum.space == Space::kNone) {
+      sum = shifted;
+    } else {
+      // Two registers of GRF0 can't be read in one step.
+      const Operand other = new_register(Memory::kGrf1);
+      const Operand total = new_register(Memory::kGrf0);
+      add(make(Opcode::kPassa, Precision::kInt, {shifted}, {other}));
+      alu(Opcode::kOr, sum, other, total);
+      sum = total;
+    }
+  }
+  return sum;
+}
+
+int Code::new_mask() {
+  if (next_mask_ > kLastVariableMask) {
+    next_mask_ = 1;
+    bit_masks_.clear();
+  }
+  return next_mask_++;
+}
+
+int Code::mask_of_bit(isa::FixedConstant which, int bit, bool value) {
+  const std::array<int, 3> key{static_cast<int>(which), bit, value ? 1 : 0};
+  if (const auto known = bit_masks_.find(key); known != bit_masks_.end()) return known->second;
+  const int mask = new_mask();
+  Operand flag;
+  flag.space = Space::kOmr;
+  flag.base = mask;
+  load(uint32_t{1} << bit, t());
+  if (value) {
+    // The flag of `and` is set where the result is 0: of the inverted bit.
+    const Operand inverted = new_register(Memory::kGrf0);
+    add(make(Opcode::kNot, Precision::kInt, {constant(which)}, {inverted}));
+    alu(Opcode::kAnd, inverted, t(), flag);
+  } else {
+    alu(Opcode::kAnd, constant(which), t(), flag);
+  }
+  bit_masks_[key] = mask;
+  return mask;
+}
+
+// ---- lines
+
+void Code::lines_up(std::vector<LineCopy> lines, Memory memory, int64_t base_lw, bool t_indirect) {
+  std::ranges::sort(lines, {}, &LineCopy::line);
+  for (size_t k = 0; k < lines.size();) {
+    const int64_t group = lines[k].line / 4;
+    std::array<int64_t, 4> addresses;
+    addresses.fill(lines[k].pe_address);
+    for (; k < lines.size() && lines[k].line / 4 == group; ++k)
+      addresses[static_cast<size_t>(lines[k].line % 4)] = lines[k].pe_address;
+    add(make(Opcode::kL1bmd, Precision::kNone, {pe(memory, addresses, Width::kLong, chip_, t_indirect)},
+             {l1bm(base_lw + 4 * group * lanes())}));
+  }
+}
+
+void Code::lines_down(std::vector<LineCopy> lines, Memory memory, int64_t base_lw, int64_t offset, int mask,
+                      bool t_indirect) {
+  std::ranges::sort(lines, {}, &LineCopy::line);
+  for (size_t k = 0; k < lines.size();) {
+    const int64_t first = lines[k].line;
+    size_t end = k;
+    while (end < lines.size() && lines[end].line < first + 4) ++end;
+    // The last line that is wanted comes in the last cycle; a line that nobody wants is overwritten by the
+    // one after it.
+    const int64_t start = lines[end - 1].line - 3;
+    std::array<int64_t, 4> addresses{};
+    size_t next = k;
+    for (int64_t c = 0; c < 4; ++c) {
+      while (lines[next].line < start + c) ++next;
+      addresses[static_cast<size_t>(c)] = lines[next].pe_address;
+    }
+    Operand destination = pe(memory, addresses, Width::kLong, chip_, t_indirect);
+    if (mask != 0) {
+      destination.mask.kind = isa::Mask::Kind::kRegister;
+      destination.mask.value = static_cast<uint8_t>(mask);
+    }
+    const int64_t size = chip_.memory.l1bm_lw;
+    add(make(Opcode::kL1bmd, Precision::kNone,
+             {l1bm(((base_lw + start * lanes() + offset) % size + size) % size)}, {destination}));
+    k = end;
+  }
+}
+
+void Code::copies(std::vector<std::pair<int64_t, int64_t>> pairs, Memory from, Memory to, bool t_indirect) {
+  std::ranges::sort(pairs);
+  const auto emit = [&](std::vector<std::pair<int64_t, int64_t>>& list, Width width) {
+    for (size_t k = 0; k < list.size(); k += 4) {
+      std::array<int64_t, 4> targets{};
+      std::array<int64_t, 4> sources{};
+      for (size_t c = 0; c < 4; ++c) {
+        // A last group that isn't full repeats its last copy.
+        const auto& [target, source] = list[std::min(k + c, list.size() - 1)];
+        targets[c] = target;
+        sources[c] = source;
+      }
+      add(make(Opcode::kPassa, Precision::kLong, {pe(from, sources, width, chip_, t_indirect)},
+               {pe(to, targets, width, chip_)}));
+    }
+  };
+  std::vector<std::pair<int64_t, int64_t>> wide;
+  std::vector<std::pair<int64_t, int64_t>> narrow;
+  for (size_t k = 0; k < pairs.size(); ++k) {
+    const auto& [target, source] = pairs[k];
+    if (!t_indirect && target % 2 == 0 && source % 2 == 0 && k + 1 < pairs.size() &&
+        pairs[k + 1] == std::pair{target + 1, source + 1}) {
+      wide.push_back(pairs[k]);
+      ++k;
+    } else {
+      narrow.push_back(pairs[k]);
+    }
+  }
+  emit(wide, Width::kDoubleLong);
+  emit(narrow, Width::kLong);
+}
+
+}  // namespace kodama::layout

@@ -1,0 +1,125 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "isa/chip.h"
+#include "isa/program.h"
+#include "layout/conversion.h"
+#include "layout/layout.h"
+#include "layout/step_packer.h"
+
+/// Writing the code of move primitives: memory to work in, and the instructions that all of them use.
+namespace kodama::layout {
+
+/// Long words [base, base + size) of every instance of a memory.
+struct Region {
+  Memory memory = Memory::kLm0;
+  int64_t base = 0;
+  int64_t size = 0;
+};
+
+/// Gives out memory that neither source nor target of a conversion uses.
+class ScratchSpace {
+ public:
+  explicit ScratchSpace(const isa::Chip& chip) : chip_(chip) {}
+  /// Never given out.
+  void reserve(const Region& region) { used_.push_back(region); }
+  /// UnsupportedError when there is no room. `alignment` in LW.
+  Region take(Memory memory, int64_t size, int64_t alignment = 2);
+  /// Nothing when there is no room.
+  std::optional<Region> try_take(Memory memory, int64_t size, int64_t alignment = 2);
+  void give_back(const Region& region);
+  /// Everything that has ever been given out.
+  std::vector<ScratchRange> ranges() const;
+
+ private:
+  const isa::Chip& chip_;
+  std::vector<Region> used_;
+  std::vector<Region> taken_;  ///< ever
+};
+
+int64_t memory_lw(Memory memory, const isa::Chip& chip);
+isa::Space pe_space(Memory memory);
+
+/// A line of L1BM: one LW per PE of the L1B, PE number 4 * MAB + PE.
+struct LineCopy {
+  int64_t line = 0;        ///< L1BM address over PEs per L1B
+  int64_t pe_address = 0;  ///< LW
+};
+
+/// Collects instructions.
+class Code {
+ public:
+  Code(const isa::Chip& chip, ScratchSpace& scratch) : chip_(chip), scratch_(scratch) {}
+
+  const isa::Chip& chip() const { return chip_; }
+  ScratchSpace& scratch() { return scratch_; }
+  int64_t lanes() const { return int64_t{isa::kPePerMab} * chip_.mab_per_l1b; }
+
+  void add(isa::Instruction instruction) { items_.emplace_back(std::move(instruction)); }
+  /// One MV; returns its tag.
+  int8_t transfer(isa::Instruction mv);
+  void wait(int8_t tag);
+  void wait_all();
+  isa::Program pack() const { return pack_steps(items_, chip_); }
+
+  // ---- operands
+
+  /// Four LW addresses of a PE memory, or their upper words; `wide`: 2LW.
+  static isa::Operand pe(Memory memory, const std::array<int64_t, 4>& long_words, isa::Width width,
+                         const isa::Chip& chip, bool t_indirect = false);
+  static isa::Operand t();
+  static isa::Operand constant(isa::FixedConstant constant);
+  static isa::Operand l1bm(int64_t address, bool wide = false);
+  static isa::Operand l2bm(int64_t address, int group = -1, int unit = -1);
+
+  // ---- ALU
+
+  /// dst = op(x[, y]) in 32-bit lanes.
+  void alu(isa::Opcode opcode, const isa::Operand& x, const isa::Operand& y, const isa::Operand& destination);
+  /// T or a register = a 32-bit number in all words.
+  void load(uint32_t number, const isa::Operand& destination);
+  /// A register (of all cycles) in a memory that nothing else uses.
+  isa::Operand new_register(Memory memory);
+  /// sum over `fields` of (bits [low, low + count) of the constant) << shift, in a new register of GRF0.
+  struct Field {
+    isa::FixedConstant constant = isa::FixedConstant::kPeid;
+    int low = 0;
+    int count = 1;
+    int shift = 0;
+  };
+  isa::Operand field_sum(const std::vector<Field>& fields);
+  /// A mask register that is set where (constant >> bit & 1) == value.
+  int mask_of_bit(isa::FixedConstant constant, int bit, bool value);
+  int new_mask();
+
+  // ---- transfers of lines
+
+  /// l1bmd: PEs to L1BM; lines are counted from `base_lw`, a multiple of four lines. Lines of a group of four
+  /// that aren't wanted are written all the same.
+  void lines_up(std::vector<LineCopy> lines, Memory memory, int64_t base_lw, bool t_indirect = false);
+  /// l1bmd: L1BM to PEs; `offset` LW are added to the address of every line. Up to three lines before
+  /// the first one are read.
+  void lines_down(std::vector<LineCopy> lines, Memory memory, int64_t base_lw, int64_t offset = 0,
+                  int mask = 0, bool t_indirect = false);
+  /// Copies inside the PEs, by target address: source address.
+  void copies(std::vector<std::pair<int64_t, int64_t>> target_and_source, Memory from, Memory to,
+              bool t_indirect = false);
+
+ private:
+  const isa::Chip& chip_;
+  ScratchSpace& scratch_;
+  std::vector<PackedItem> items_;
+  std::set<int8_t> under_way_;
+  int8_t next_tag_ = 1;
+  int next_mask_ = 1;
+  std::map<std::array<int, 3>, int> bit_masks_;
+};
+
+}  // namespace kodama::layout

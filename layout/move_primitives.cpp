@@ -1,0 +1,1381 @@
+#include "layout/move_primitives.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "isa/error.h"
+
+namespace kodama::layout {
+namespace {
+
+using isa::FixedConstant;
+using isa::Instruction;
+using isa::Opcode;
+using isa::Operand;
+using isa::Precision;
+using isa::Space;
+using isa::Width;
+
+constexpr int kLineGroup = 4;  ///< lines that one step moves
+constexpr int64_t kChunk = 64; ///< LW that l2bm, l2bmb and l2bmi move, and the granule of MVs
+
+BitMask mask_of(int bit) {
+  return bit >= 0 ? BitMask{1} << bit : 0;
+}
+BitMask mask_of(const std::vector<int>& bits) {
+  BitMask mask = 0;
+  for (const int bit : bits) mask |= mask_of(bit);
+  return mask;
+}
+
+/// The value whose k-th binary digit is bit bits[k] of `value`.
+int64_t gather_bits(BitMask value, const std::vector<int>& bits) {
+  int64_t number = 0;
+  for (size_t k = 0; k < bits.size(); ++k) {
+    if (bits[k] >= 0 && (value >> bits[k] & 1) != 0) number |= int64_t{1} << k;
+  }
+  return number;
+}
+/// The inverse; nothing when a place that holds no bit would have to be 1.
+std::optional<BitMask> spread_bits(int64_t number, const std::vector<int>& bits) {
+  BitMask value = 0;
+  for (size_t k = 0; k < bits.size(); ++k) {
+    if ((number >> k & 1) == 0) continue;
+    if (bits[k] < 0) return std::nullopt;
+    value |= BitMask{1} << bits[k];
+  }
+  return value;
+}
+
+/// What the slots of a range hold; -1 for what is no bit.
+std::vector<int> contents(const SlotState& slots, int first, int count) {
+  std::vector<int> result;
+  for (int slot = first; slot < first + count; ++slot)
+    result.push_back(std::max<int>(slots[static_cast<size_t>(slot)], -1));
+  return result;
+}
+
+std::vector<int> bits_of(BitMask mask) {
+  std::vector<int> bits;
+  for (; mask != 0; mask &= mask - 1) bits.push_back(std::countr_zero(mask));
+  return bits;
+}
+
+Instruction make(Opcode opcode, Precision precision, Operand source, Operand destination) {
+  Instruction instruction;
+  instruction.opcode = opcode;
+  instruction.precision = precision;
+  instruction.sources = {std::move(source)};
+  instruction.destinations = {std::move(destination)};
+  return instruction;
+}
+
+/// Emission of one move.
+class Emitter {
+ public:
+  Emitter(const BitView& view, const Move& move, const MoveAddresses& at, Code& code)
+      : view_(view), move_(move), at_(at), code_(code), chip_(code.chip()), shape_(view.shape) {}
+
+  void run() {
+    switch (move_.kind) {
+      case MoveKind::kCopy:
+        return copy();
+      case MoveKind::kMatrix:
+      case MoveKind::kMatrixWords:
+        return matrix();
+      case MoveKind::kSkew:
+        return skew();
+      case MoveKind::kGatherMab:
+      case MoveKind::kGatherPe:
+        return gather_lanes();
+      case MoveKind::kSpreadMab:
+        return spread_mab();
+      case MoveKind::kSelect:
+        return select();
+      case MoveKind::kSwapL1b:
+        return swap_l1b();
+      case MoveKind::kShuffleL1b:
+        return shuffle_l1b();
+      case MoveKind::kGatherL1b:
+        return gather_l1b();
+      case MoveKind::kSpreadL1b:
+        return spread_l1b();
+      case MoveKind::kExchangeL2b:
+      case MoveKind::kGatherL2b:
+      case MoveKind::kSpreadL2b:
+        return through_transfers();
+    }
+  }
+
+ private:
+  int64_t lanes() const { return code_.lanes(); }
+  BitMask before_bits() const { return view_.address_bits(move_.before); }
+  bool is_valid(BitMask value, BitMask of) const { return view_.is_valid(value, of); }
+
+  // ---- inside the PEs
+
+  void copy() {
+    std::vector<std::pair<int64_t, int64_t>> pairs;
+    for (const BitMask value : view_.values(before_bits()))
+      pairs.emplace_back(address(at_.after, value), address(at_.before, value));
+    code_.copies(std::move(pairs), at_.before.memory, at_.after.memory);
+  }
+
+  void matrix() {
+    const bool with_words = move_.kind == MoveKind::kMatrixWords;
+    const int word_bits = with_words ? shape_.word : 0;
+    const int first = with_words ? 0 : shape_.first(Level::kPe);
+    const int count = word_bits + SlotShape::kPeBits;
+    const std::vector<int> out = contents(move_.before, first, count);
+    const std::vector<int> in = contents(move_.after, first, count);
+    const int rows = 1 << count;
+    const Precision precision = word_bits == 0   ? Precision::kDouble
+                                : word_bits == 1 ? Precision::kGFloat
+                                                 : Precision::kHalf;
+    bool use_y = false;
+    for (const BitMask outer : view_.values(before_bits() & ~mask_of(in))) {
+      Operand matrix_register;
+      matrix_register.space = use_y ? Space::kMatY : Space::kMatX;
+      use_y = !use_y;
+      for (int row = 0; row < rows; row += isa::kCyclesPerStep) {
+        std::array<int64_t, 4> addresses{};
+        for (int c = 0; c < isa::kCyclesPerStep; ++c) {
+          // A row that holds nothing can be any.
+          const BitMask value = spread_bits(row + c, in).value_or(0);
+          addresses[static_cast<size_t>(c)] = address(at_.before, outer | value);
+        }
+        matrix_register.base = row;
+        code_.add(make(Opcode::kMwrite, precision,
+                       Code::pe(at_.before.memory, addresses, Width::kLong, chip_), matrix_register));
+      }
+      // Halves are read two columns at a time.
+      const int columns = word_bits == 2 ? 2 * isa::kCyclesPerStep : isa::kCyclesPerStep;
+      for (int column = 0; column < rows; column += columns) {
+        std::array<int64_t, 4> addresses{};
+        uint8_t cycles = 0;
+        for (int c = 0; c < isa::kCyclesPerStep; ++c) {
+          const auto value = spread_bits(column + c * (columns / isa::kCyclesPerStep), out);
+          if (!value || !is_valid(outer | *value, (before_bits() & ~mask_of(in)) | mask_of(out))) continue;
+          addresses[static_cast<size_t>(c)] = address(at_.after, outer | *value);
+          cycles |= static_cast<uint8_t>(8 >> c);
+        }
+        if (cycles == 0) continue;
+        matrix_register.base = column;
+        matrix_register.width = word_bits == 2 ? Width::kDoubleLong : Width::kLong;
+        code_.add(make(Opcode::kMread, precision == Precision::kGFloat ? Precision::kFloat : precision,
+                       matrix_register,
+                       written(at_.after.memory, addresses, cycles,
+                               word_bits == 2 ? Width::kDoubleLong : Width::kLong)));
+        matrix_register.width = Width::kLong;
+      }
+    }
+  }
+
+  /// A destination in some cycles only; the addresses of the others are replaced.
+  Operand written(Memory memory, std::array<int64_t, 4> addresses, uint8_t cycles, Width width) const {
+    int64_t valid = 0;
+    for (size_t c = 0; c < 4; ++c) {
+      if ((cycles >> (3 - c) & 1) != 0) valid = addresses[c];
+    }
+    for (size_t c = 0; c < 4; ++c) {
+      if ((cycles >> (3 - c) & 1) == 0) addresses[c] = valid;
+    }
+    Operand destination = Code::pe(memory, addresses, width, chip_);
+    if (cycles != 0b1111) {
+      destination.mask.kind = isa::Mask::Kind::kPattern;
+      destination.mask.value = cycles;
+      destination.mask.double_long = width == Width::kDoubleLong;
+    }
+    return destination;
+  }
+
+  void select() {
+    std::vector<Code::Field> fields;
+    BitMask chosen = 0;
+    for (int slot = 0; slot < shape_.count(); ++slot) {
+      const int bit = move_.after[static_cast<size_t>(slot)];
+      if (bit < 0 || move_.before[static_cast<size_t>(slot)] != kEverywhere) continue;
+      chosen |= mask_of(bit);
+      const int64_t words = 2 * at_.before.stride[static_cast<size_t>(bit)];
+      const int shift = std::countr_zero(static_cast<uint64_t>(words));
+      const Level level = shape_.level(slot);
+      const FixedConstant constant = level == Level::kL1b   ? FixedConstant::kL1bid
+                                     : level == Level::kL2b ? FixedConstant::kL2bid
+                                                            : FixedConstant::kPeid;
+      const int low = shape_.power(slot) + (level == Level::kMab ? SlotShape::kPeBits : 0);
+      if (!fields.empty() && fields.back().constant == constant &&
+          fields.back().low + fields.back().count == low &&
+          fields.back().shift + fields.back().count == shift) {
+        ++fields.back().count;
+      } else {
+        fields.push_back({constant, low, 1, shift});
+      }
+    }
+    set_t(code_.field_sum(fields));
+    std::vector<std::pair<int64_t, int64_t>> pairs;
+    for (const BitMask value : view_.values(before_bits() & ~chosen))
+      pairs.emplace_back(address(at_.after, value), address(at_.before, value));
+    code_.copies(std::move(pairs), at_.before.memory, at_.after.memory, true);
+  }
+
+  void set_t(const Operand& value) { code_.add(make(Opcode::kPassa, Precision::kInt, value, Code::t())); }
+
+  // ---- L1BM
+
+  /// Room for lines in L1BM, with three lines in front that a group may read.
+  struct LineBuffer {
+    Region region;
+    int64_t base = 0;
+  };
+  LineBuffer line_buffer(int64_t lines) {
+    const int64_t whole = (lines + kLineGroup - 1) / kLineGroup * kLineGroup;
+    const int64_t align = std::max<int64_t>(kLineGroup * lanes(), kChunk);
+    const Region region =
+        code_.scratch().take(Memory::kL1bm, (whole + kLineGroup) * lanes() + align, align);
+    return {region, (region.base + kLineGroup * lanes() + align - 1) / align * align};
+  }
+  void give_back(const LineBuffer& buffer) { code_.scratch().give_back(buffer.region); }
+  /// Lines that fit, when `parts` buffers of them are wanted at a time.
+  int64_t most_lines(int parts) const {
+    const int64_t all = chip_.memory.l1bm_lw / lanes();
+    return std::max<int64_t>(std::bit_floor(static_cast<uint64_t>(all / parts - 2 * kLineGroup)), 1);
+  }
+
+  /// Parts of the address bits: the inner ones are numbered by lines, the outer ones are done one after the
+  /// other. `first` must be inner ones, as bits or -1.
+  struct Chunks {
+    std::vector<int> inner;
+    std::vector<BitMask> outer;
+  };
+  Chunks chunks(const std::vector<int>& first, BitMask rest, int64_t most) const {
+    Chunks result;
+    result.inner = first;
+    BitMask outer = 0;
+    for (const int bit : bits_of(rest)) {
+      if (int64_t{1} << (result.inner.size() + 1) <= most) {
+        result.inner.push_back(bit);
+      } else {
+        outer |= mask_of(bit);
+      }
+    }
+    result.outer = view_.values(outer);
+    // Digits that are cut between inner and outer ones have values that neither half excludes.
+    return result;
+  }
+
+  /// Round d: PE s sends to PE s + d. Sending reads address s + d + R * o for all o, without a look at the
+  /// wrap: PEs that it carries beyond R send the element of the next o, which is what the ones that read
+  /// the line before theirs need.
+  void skew() {
+    const int low = move_.slot - shape_.first(Level::kPe);
+    const int count = shape_.lane_bits() - low;
+    const std::vector<int> in = contents(move_.after, move_.slot, count);
+    const std::vector<int> out = contents(move_.before, move_.slot, count);
+    const int64_t rounds = int64_t{1} << count;
+    // The others, in the order of their strides: number o is at address base + R * o.
+    std::vector<int> outer_bits = bits_of(before_bits() & ~mask_of(in));
+    std::ranges::sort(outer_bits, {}, [&](int bit) { return at_.before.stride[static_cast<size_t>(bit)]; });
+    std::vector<std::pair<int64_t, BitMask>> outers;
+    int64_t outer_count = 1;
+    for (const BitMask value : view_.values(mask_of(outer_bits))) {
+      const int64_t o = (address(at_.before, value) - at_.before.base) / rounds;
+      outers.emplace_back(o, value);
+      outer_count = std::max(outer_count, o + 1);
+    }
+
+    const Operand sender = code_.field_sum({{FixedConstant::kPeid, low, count, 1}});
+    const int shift = std::countr_zero(static_cast<uint64_t>(2 * at_.run_stride));
+    const Operand receiver = code_.field_sum({{FixedConstant::kPeid, low, count, shift}});
+    const Operand wrap = code_.new_register(Memory::kGrf1);
+    code_.load(static_cast<uint32_t>((rounds - 1) << shift), wrap);
+    const Operand one = code_.new_register(Memory::kGrf1);
+    code_.load(uint32_t{1} << shift, one);
+
+    // Rounds per buffer; two buffers, so that one is read while the other is written.
+    const int64_t lines_per_round = outer_count + 1;
+    const int64_t rounds_at_once =
+        std::clamp<int64_t>(most_lines(2) / lines_per_round, 1, rounds);
+    std::array<LineBuffer, 2> buffers{line_buffer(rounds_at_once * lines_per_round),
+                                      rounds_at_once < rounds ? line_buffer(rounds_at_once * lines_per_round)
+                                                              : LineBuffer{}};
+    for (int64_t first = 0; first < rounds; first += rounds_at_once) {
+      const int64_t last = std::min(first + rounds_at_once, rounds);
+      const LineBuffer& buffer = buffers[static_cast<size_t>(first / rounds_at_once % 2)];
+      set_t(sender);
+      std::vector<LineCopy> up;
+      for (int64_t d = first; d < last; ++d) {
+        for (int64_t o = -1; o < outer_count; ++o)
+          up.push_back({(d - first) * lines_per_round + o + 1, at_.before.base + d + rounds * o});
+      }
+      code_.lines_up(std::move(up), at_.before.memory, buffer.base, true);
+      for (int64_t d = first; d < last; ++d) {
+        if (d == 0) {
+          set_t(receiver);
+        } else {
+          code_.alu(Opcode::kSub, receiver, one, receiver);
+          code_.alu(Opcode::kAnd, receiver, wrap, Code::t());
+        }
+        std::vector<LineCopy> down;
+        for (const auto& [o, value] : outers)
+          down.push_back({(d - first) * lines_per_round + o + 1, address(at_.after, value)});
+        code_.lines_down(std::move(down), at_.after.memory, buffer.base, -(d << low), 0, true);
+      }
+    }
+    for (const LineBuffer& buffer : buffers) give_back(buffer);
+  }
+
+  void gather_lanes() {
+    const bool all = move_.kind == MoveKind::kGatherPe;
+    const std::vector<int> lane_bits = contents(move_.before, shape_.first(Level::kPe), shape_.lane_bits());
+    const BitMask kept = all ? 0 : mask_of(lane_bits[0]) | mask_of(lane_bits[1]);
+    const int m0 = lane_bits[SlotShape::kPeBits];
+    const bool wide =
+        m0 >= 0 && at_.after.stride[static_cast<size_t>(m0)] == 1 && at_.after.base % 2 == 0;
+    const Chunks parts = chunks({}, before_bits(), most_lines(2));
+    const std::array<LineBuffer, 2> buffers{line_buffer(int64_t{1} << parts.inner.size()),
+                                            line_buffer(int64_t{1} << parts.inner.size())};
+    size_t turn = 0;
+    const BitMask of_after = before_bits() | (mask_of(lane_bits) & ~kept);
+    for (const BitMask outer : parts.outer) {
+      const LineBuffer& buffer = buffers[turn++ % 2];
+      std::vector<std::pair<int64_t, BitMask>> lines;
+      std::vector<LineCopy> up;
+      for (const BitMask inner : view_.values(mask_of(parts.inner))) {
+        const BitMask value = inner | outer;
+        if (!is_valid(value, before_bits())) continue;
+        lines.emplace_back(gather_bits(inner, parts.inner), value);
+        up.push_back({lines.back().first, address(at_.before, value)});
+      }
+      code_.lines_up(std::move(up), at_.before.memory, buffer.base);
+      for (const auto& [line, value] : lines) {
+        // Lanes that a step reads: with l1bmm PE p reads those that are p mod 4.
+        const int64_t unit = all ? 1 : isa::kPePerMab;
+        const int64_t step = unit * isa::kCyclesPerStep * (wide ? 2 : 1);
+        for (int64_t lane = 0; lane < lanes(); lane += step) {
+          std::array<int64_t, 4> addresses{};
+          uint8_t cycles = 0;
+          for (int64_t c = 0; c < isa::kCyclesPerStep; ++c) {
+            // h of cycle c; l is four lanes further on.
+            const int64_t at = lane + (all ? c : (wide ? 8 : 4) * c);
+            if (at >= lanes()) continue;  // of an L1B with few MABs
+            const auto lane_value = spread_bits(all ? at : at & ~int64_t{3}, lane_bits);
+            if (!lane_value || !is_valid(value | *lane_value, of_after)) continue;
+            addresses[static_cast<size_t>(c)] = address(at_.after, value | *lane_value);
+            cycles |= static_cast<uint8_t>(8 >> c);
+          }
+          if (cycles == 0) continue;
+          code_.add(make(all ? Opcode::kL1bmp : Opcode::kL1bmm, Precision::kNone,
+                         Code::l1bm(buffer.base + line * lanes() + lane, wide),
+                         written(at_.after.memory, addresses, cycles,
+                                 wide ? Width::kDoubleLong : Width::kLong)));
+        }
+      }
+    }
+    for (const LineBuffer& buffer : buffers) give_back(buffer);
+  }
+
+  void spread_mab() {
+    const LineBuffer buffer = line_buffer(most_lines(2));
+    const int64_t room = most_lines(2) * lanes() / (isa::kPePerMab * isa::kCyclesPerStep);
+    int64_t next = 0;
+    std::vector<std::pair<int64_t, int64_t>> pairs;
+    for (const BitMask value : view_.values(before_bits()))
+      pairs.emplace_back(address(at_.before, value), address(at_.after, value));
+    for (size_t k = 0; k < pairs.size(); k += isa::kCyclesPerStep) {
+      std::array<int64_t, 4> sources{};
+      std::array<int64_t, 4> targets{};
+      for (size_t c = 0; c < 4; ++c)
+        std::tie(sources[c], targets[c]) = pairs[std::min(k + c, pairs.size() - 1)];
+      const Operand place = Code::l1bm(buffer.base + next % room * isa::kPePerMab * isa::kCyclesPerStep);
+      ++next;
+      Instruction up = make(Opcode::kL1bmm, Precision::kNone,
+                            Code::pe(at_.before.memory, sources, Width::kLong, chip_), place);
+      up.unit = 0;
+      code_.add(std::move(up));
+      code_.add(make(Opcode::kL1bmm, Precision::kNone, place,
+                     Code::pe(at_.after.memory, targets, Width::kLong, chip_)));
+    }
+    give_back(buffer);
+  }
+
+  // ---- L2BM
+
+  int l1b_bits() const { return shape_.l1b; }
+
+  void swap_l1b() {
+    const int power = shape_.power(move_.slot);
+    const int in = move_.after[static_cast<size_t>(move_.slot)];
+    // L1Bs with a 0 send what is at 1 of the address bit, and the other way round.
+    const int mask_of_one = code_.mask_of_bit(FixedConstant::kL1bid, power, true);
+    const int mask_of_zero = code_.mask_of_bit(FixedConstant::kL1bid, power, false);
+    const Operand inverted = code_.new_register(Memory::kGrf0);
+    code_.add(make(Opcode::kNot, Precision::kInt, Code::constant(FixedConstant::kL1bid), inverted));
+    code_.load(uint32_t{1} << power, Code::t());
+    const Operand own = code_.new_register(Memory::kGrf0);
+    code_.alu(Opcode::kAnd, inverted, Code::t(), own);
+    const int shift = std::countr_zero(static_cast<uint64_t>(2 * at_.swap_stride)) - power;
+    const Operand amount = code_.new_register(Memory::kGrf1);
+    code_.load(static_cast<uint32_t>(std::abs(shift)), amount);
+    code_.alu(shift >= 0 ? Opcode::kLsl : Opcode::kLsr, own, amount, Code::t());
+
+    const BitMask rest = before_bits() & ~mask_of(in);
+    const Chunks parts = chunks({}, rest, most_lines(6));
+    std::array<std::array<LineBuffer, 3>, 2> sets;
+    const size_t turns = parts.outer.size() > 1 ? 2 : 1;
+    for (size_t turn = 0; turn < turns; ++turn) {
+      for (LineBuffer& buffer : sets[turn]) buffer = line_buffer(int64_t{1} << parts.inner.size());
+    }
+    size_t turn = 0;
+    for (const BitMask outer : parts.outer) {
+      const auto& [sent, from_zero, from_one] = sets[turn++ % turns];
+      std::vector<LineCopy> lines;
+      std::set<int64_t> blocks;
+      for (const BitMask inner : view_.values(mask_of(parts.inner))) {
+        if (!is_valid(inner | outer, rest)) continue;
+        lines.push_back({gather_bits(inner, parts.inner), address(at_.before, inner | outer)});
+        blocks.insert(lines.back().line * lanes() / kChunk);
+      }
+      code_.lines_up(lines, at_.before.memory, sent.base, true);
+      for (const int64_t block : blocks) {
+        for (const int value : {0, 1}) {
+          Instruction pass = make(Opcode::kL2bmi, Precision::kNone, Code::l1bm(sent.base + block * kChunk),
+                                  Code::l1bm((value == 0 ? from_zero : from_one).base + block * kChunk));
+          const int ignored = (chip_.l1b_per_l2b - 1) & ~(1 << power);
+          pass.l1b_set.kind = ignored == 0 ? isa::L1bSet::Kind::kOne : isa::L1bSet::Kind::kMasked;
+          pass.l1b_set.k = static_cast<uint8_t>(value << power);
+          pass.l1b_set.ignore_mask = static_cast<uint8_t>(ignored);
+          code_.add(std::move(pass));
+        }
+      }
+      code_.lines_down(lines, at_.after.memory, from_zero.base, 0, mask_of_one, true);
+      code_.lines_down(lines, at_.after.memory, from_one.base, 0, mask_of_zero, true);
+    }
+    for (size_t k = 0; k < turns; ++k) {
+      for (const LineBuffer& buffer : sets[k]) give_back(buffer);
+    }
+  }
+
+  /// Sends lines up with l1bmd, L1B after L1B to L2BM with l2bm, and down with l2bmd. In L1BM the address
+  /// is written in the bits `up`: lanes, then lines. L2BM has the six lowest of them, then `rest`: what was
+  /// the L1B, and the other lines. l2bmd gives bits 3 and up to the L1Bs; what is left, `down`, is the
+  /// address in L1BM.
+  void shuffle_l1b() {
+    const std::vector<int> lane_bits = contents(move_.before, shape_.first(Level::kPe), shape_.lane_bits());
+    const std::vector<int> l1b_before = contents(move_.before, shape_.first(Level::kL1b), l1b_bits());
+    const ShuffleBits bits = shuffle_bits(view_, move_.before, move_.order);
+    // Lines behind those that the order names are chunks when there are too many.
+    const int64_t most = std::min(most_lines(4), chip_.memory.l2bm_lw / lanes() / chip_.l1b_per_l2b / 4);
+    const auto lane_count = static_cast<size_t>(shape_.lane_bits());
+    // Inner bits: those of the named order that are no L1B, and as many others as fit.
+    std::vector<int> inner_lines(bits.up.begin() + static_cast<int64_t>(lane_count), bits.up.end());
+    BitMask outer_mask = 0;
+    const auto named = [&](int bit) { return std::ranges::find(move_.order, bit) != move_.order.end(); };
+    while (int64_t{1} << inner_lines.size() > most && !inner_lines.empty() && inner_lines.back() >= 0 &&
+           !named(inner_lines.back())) {
+      outer_mask |= mask_of(inner_lines.back());
+      inner_lines.pop_back();
+    }
+    const auto without_outer = [&](std::vector<int> list) {
+      std::erase_if(list, [&](int bit) { return bit >= 0 && (outer_mask >> bit & 1) != 0; });
+      return list;
+    };
+    const std::vector<int> up_bits = without_outer(bits.up);
+    const std::vector<int> l2_rest = without_outer(bits.rest);
+    const std::vector<int> down_bits = without_outer(bits.down);
+    const int64_t up_lines = int64_t{1} << (up_bits.size() - lane_count);
+    const int64_t down_lines = int64_t{1} << (down_bits.size() - lane_count);
+    const int64_t l2_size = kChunk << l2_rest.size();
+
+    const std::vector<BitMask> outers = view_.values(outer_mask);
+    const size_t turns = outers.size() > 1 ? 2 : 1;
+    std::array<LineBuffer, 2> ups;
+    std::array<LineBuffer, 2> downs;
+    std::array<Region, 2> l2s;
+    for (size_t k = 0; k < turns; ++k) {
+      ups[k] = line_buffer(up_lines);
+      downs[k] = line_buffer(down_lines);
+      l2s[k] = code_.scratch().take(Memory::kL2bm, std::max(l2_size, 32 * int64_t{chip_.l1b_per_l2b}), 64);
+    }
+    size_t turn = 0;
+    const BitMask line_before = before_bits() & ~outer_mask;
+    const BitMask after_bits = view_.address_bits(move_.after);
+    for (const BitMask outer : outers) {
+      const size_t k = turn++ % turns;
+      std::vector<LineCopy> lines;
+      std::set<int64_t> chunk_numbers;
+      const std::vector<int> line_bits(up_bits.begin() + static_cast<int64_t>(lane_count), up_bits.end());
+      for (const BitMask inner : view_.values(line_before)) {
+        if (!is_valid(inner | outer, before_bits())) continue;
+        lines.push_back({gather_bits(inner, line_bits), address(at_.before, inner | outer)});
+        chunk_numbers.insert(lines.back().line * lanes() / kChunk);
+      }
+      code_.lines_up(lines, at_.before.memory, ups[k].base);
+      // The bits of an L1BM address above the chunk of 64, and of the L1B, in L2BM.
+      const std::vector<int> above(up_bits.begin() + std::min<int64_t>(6, static_cast<int64_t>(up_bits.size())),
+                                   up_bits.end());
+      std::set<int64_t> filled;
+      for (int l1b = 0; l1b < chip_.l1b_per_l2b; ++l1b) {
+        const auto l1b_value = spread_bits(l1b, l1b_before);
+        if (!l1b_value) continue;
+        for (const int64_t chunk : chunk_numbers) {
+          const auto chunk_value = spread_bits(chunk, above);
+          if (!chunk_value) continue;
+          const int64_t to = gather_bits(*l1b_value | *chunk_value, l2_rest);
+          filled.insert(to);
+          Instruction pass = make(Opcode::kL2bm, Precision::kNone, Code::l1bm(ups[k].base + chunk * kChunk),
+                                  Code::l2bm(l2s[k].base + to * kChunk));
+          pass.unit = static_cast<int8_t>(l1b);
+          code_.add(std::move(pass));
+        }
+      }
+      const int64_t step_lw = 32 * int64_t{chip_.l1b_per_l2b};
+      std::set<int64_t> groups;
+      for (const int64_t chunk : filled) groups.insert(chunk * kChunk / step_lw);
+      for (const int64_t group : groups) {
+        code_.add(make(Opcode::kL2bmd, Precision::kNone, Code::l2bm(l2s[k].base + group * step_lw),
+                       Code::l1bm(downs[k].base + group * 32)));
+      }
+      std::vector<LineCopy> down;
+      const std::vector<int> down_line_bits(down_bits.begin() + static_cast<int64_t>(lane_count),
+                                            down_bits.end());
+      for (const BitMask inner : view_.values(after_bits & ~outer_mask)) {
+        if (!is_valid(inner | outer, after_bits)) continue;
+        down.push_back({gather_bits(inner, down_line_bits), address(at_.after, inner | outer)});
+      }
+      code_.lines_down(down, at_.after.memory, downs[k].base);
+    }
+    for (size_t k = 0; k < turns; ++k) {
+      give_back(ups[k]);
+      give_back(downs[k]);
+      code_.scratch().give_back(l2s[k]);
+    }
+  }
+
+ public:
+  struct ShuffleBits {
+    std::vector<int> up;
+    std::vector<int> rest;
+    std::vector<int> down;
+  };
+  /// `order` names the bits (or -1) that follow the six lowest in L2BM, or that are lines in front, first.
+  static ShuffleBits shuffle_bits(const BitView& view, const SlotState& before, const std::vector<int>& order) {
+    const SlotShape& shape = view.shape;
+    ShuffleBits bits;
+    bits.up = contents(before, shape.first(Level::kPe), shape.lane_bits());
+    const std::vector<int> l1b = contents(before, shape.first(Level::kL1b), shape.l1b);
+    const auto is_l1b = [&](int bit) { return bit >= 0 && std::ranges::find(l1b, bit) != l1b.end(); };
+    const BitMask lines = view.address_bits(before);
+    for (const int bit : order) {
+      if (!is_l1b(bit)) bits.up.push_back(bit);
+    }
+    for (const int bit : bits_of(lines & ~mask_of(order))) bits.up.push_back(bit);
+    while (bits.up.size() < 6) bits.up.push_back(-1);
+    const std::set<int> low(bits.up.begin(), bits.up.begin() + 6);
+    for (const int bit : order) {
+      if (is_l1b(bit) || bit < 0 || !low.contains(bit)) bits.rest.push_back(bit);
+    }
+    for (const int bit : l1b) {
+      if (bit < 0 || std::ranges::find(bits.rest, bit) == bits.rest.end()) bits.rest.push_back(bit);
+    }
+    for (size_t k = 6; k < bits.up.size(); ++k) {
+      if (std::ranges::find(bits.rest, bits.up[k]) == bits.rest.end()) bits.rest.push_back(bits.up[k]);
+    }
+    bits.down.assign(bits.up.begin(), bits.up.begin() + 3);
+    bits.down.insert(bits.down.end(), bits.up.begin() + 3 + shape.l1b, bits.up.begin() + 6);
+    bits.down.insert(bits.down.end(), bits.rest.begin(), bits.rest.end());
+    while (static_cast<int>(bits.down.size()) < shape.lane_bits()) bits.down.push_back(-1);
+    return bits;
+  }
+
+ private:
+  /// The bits of an L2BM address behind l2bmd: three of the L1BM address, the L1B, the others.
+  std::vector<int> dealt(const std::vector<int>& l1bm_bits) const {
+    const std::vector<int> l1b = contents(move_.before, shape_.first(Level::kL1b), l1b_bits());
+    std::vector<int> result(l1bm_bits.begin(), l1bm_bits.begin() + 3);
+    result.insert(result.end(), l1b.begin(), l1b.end());
+    result.insert(result.end(), l1bm_bits.begin() + 3, l1bm_bits.end());
+    return result;
+  }
+
+  void gather_l1b() {
+    const auto lane_count = static_cast<int64_t>(shape_.lane_bits());
+    std::vector<int> lane_bits = contents(move_.before, shape_.first(Level::kPe), shape_.lane_bits());
+    const int64_t l1bs = chip_.l1b_per_l2b;
+    const int64_t most = std::min(most_lines(2) / (l1bs + 1), chip_.memory.l2bm_lw / lanes() / l1bs / 2);
+    const Chunks parts = chunks({}, before_bits(), std::max<int64_t>(most, 1));
+    std::vector<int> up_bits = lane_bits;
+    up_bits.insert(up_bits.end(), parts.inner.begin(), parts.inner.end());
+    const std::vector<int> down_bits = dealt(up_bits);
+    const int64_t up_lines = int64_t{1} << parts.inner.size();
+    const size_t turns = parts.outer.size() > 1 ? 2 : 1;
+    std::array<LineBuffer, 2> ups;
+    std::array<LineBuffer, 2> downs;
+    std::array<Region, 2> l2s;
+    const int64_t group_lw = 32 * l1bs;
+    const int64_t l2_size = (up_lines * lanes() + 31) / 32 * group_lw;
+    for (size_t k = 0; k < turns; ++k) {
+      ups[k] = line_buffer(up_lines);
+      downs[k] = line_buffer((l2_size + lanes() - 1) / lanes());
+      l2s[k] = code_.scratch().take(Memory::kL2bm, l2_size, kChunk);
+    }
+    size_t turn = 0;
+    const BitMask after_bits = view_.address_bits(move_.after);
+    const std::vector<int> down_line_bits(down_bits.begin() + lane_count, down_bits.end());
+    for (const BitMask outer : parts.outer) {
+      const size_t k = turn++ % turns;
+      up_to_l2bm(parts, outer, ups[k], l2s[k]);
+      std::vector<LineCopy> down;
+      std::set<int64_t> blocks;
+      BitMask outer_mask = 0;
+      for (const BitMask each : parts.outer) outer_mask |= each;
+      for (const BitMask inner : view_.values(after_bits & ~outer_mask)) {
+        if (!is_valid(inner | outer, after_bits)) continue;
+        down.push_back({gather_bits(inner, down_line_bits), address(at_.after, inner | outer)});
+        blocks.insert(down.back().line * lanes() / kChunk);
+      }
+      for (const int64_t block : blocks) {
+        code_.add(make(Opcode::kL2bmb, Precision::kNone, Code::l2bm(l2s[k].base + block * kChunk),
+                       Code::l1bm(downs[k].base + block * kChunk)));
+      }
+      code_.lines_down(std::move(down), at_.after.memory, downs[k].base);
+    }
+    for (size_t k = 0; k < turns; ++k) {
+      give_back(ups[k]);
+      give_back(downs[k]);
+      code_.scratch().give_back(l2s[k]);
+    }
+  }
+
+  /// Lines of one chunk to L1BM and, dealt over the L1Bs, to L2BM.
+  void up_to_l2bm(const Chunks& parts, BitMask outer, const LineBuffer& up, const Region& l2) {
+    std::vector<LineCopy> lines;
+    std::set<int64_t> groups;
+    for (const BitMask inner : view_.values(mask_of(parts.inner))) {
+      if (!is_valid(inner | outer, before_bits())) continue;
+      lines.push_back({gather_bits(inner, parts.inner), address(at_.before, inner | outer)});
+      const int64_t first = lines.back().line * lanes();
+      for (int64_t at = first / 32; at <= (first + lanes() - 1) / 32; ++at) groups.insert(at);
+    }
+    code_.lines_up(std::move(lines), at_.before.memory, up.base);
+    const int64_t group_lw = 32 * int64_t{chip_.l1b_per_l2b};
+    for (const int64_t group : groups) {
+      code_.add(make(Opcode::kL2bmd, Precision::kNone, Code::l1bm(up.base + group * 32),
+                     Code::l2bm(l2.base + group * group_lw)));
+    }
+  }
+
+  void spread_l1b() {
+    const Chunks parts = chunks({}, before_bits(), most_lines(4));
+    const int64_t lines_at_once = int64_t{1} << parts.inner.size();
+    const size_t turns = parts.outer.size() > 1 ? 2 : 1;
+    std::array<LineBuffer, 2> ups;
+    std::array<LineBuffer, 2> downs;
+    std::array<Region, 2> l2s;
+    for (size_t k = 0; k < turns; ++k) {
+      ups[k] = line_buffer(lines_at_once);
+      downs[k] = line_buffer(lines_at_once);
+      l2s[k] = code_.scratch().take(Memory::kL2bm, std::max(lines_at_once * lanes(), kChunk), kChunk);
+    }
+    size_t turn = 0;
+    for (const BitMask outer : parts.outer) {
+      const size_t k = turn++ % turns;
+      std::vector<LineCopy> up;
+      std::vector<LineCopy> down;
+      std::set<int64_t> blocks;
+      for (const BitMask inner : view_.values(mask_of(parts.inner))) {
+        if (!is_valid(inner | outer, before_bits())) continue;
+        const int64_t line = gather_bits(inner, parts.inner);
+        up.push_back({line, address(at_.before, inner | outer)});
+        down.push_back({line, address(at_.after, inner | outer)});
+        blocks.insert(line * lanes() / kChunk);
+      }
+      code_.lines_up(std::move(up), at_.before.memory, ups[k].base);
+      for (const int64_t block : blocks) {
+        Instruction pass = make(Opcode::kL2bm, Precision::kNone, Code::l1bm(ups[k].base + block * kChunk),
+                                Code::l2bm(l2s[k].base + block * kChunk));
+        pass.unit = 0;
+        code_.add(std::move(pass));
+        code_.add(make(Opcode::kL2bmb, Precision::kNone, Code::l2bm(l2s[k].base + block * kChunk),
+                       Code::l1bm(downs[k].base + block * kChunk)));
+      }
+      code_.lines_down(std::move(down), at_.after.memory, downs[k].base);
+    }
+    for (size_t k = 0; k < turns; ++k) {
+      give_back(ups[k]);
+      give_back(downs[k]);
+      code_.scratch().give_back(l2s[k]);
+    }
+  }
+
+  // ---- transfers
+
+  Instruction mvp(int64_t lw, Operand source, Operand destination) const {
+    Instruction mv = make(Opcode::kMvp, Precision::kNone, std::move(source), std::move(destination));
+    mv.size_lw = lw;
+    return mv;
+  }
+  Operand l2bm_of(int64_t at, int64_t l2b) const {
+    return Code::l2bm(at, static_cast<int>(l2b / chip_.l2b_per_group),
+                      static_cast<int>(l2b % chip_.l2b_per_group));
+  }
+
+  /// Up to L2BM, between the L2Bs, down. The lines are numbered: bits that stay, then those that go to
+  /// L2Bs (what was the L2B comes to their places), so that a transfer is one run.
+  void through_transfers() {
+    const std::vector<int> l2b_before = contents(move_.before, shape_.first(Level::kL2b), shape_.l2b);
+    const std::vector<int> l2b_after = contents(move_.after, shape_.first(Level::kL2b), shape_.l2b);
+    const bool exchange = move_.kind == MoveKind::kExchangeL2b;
+    // Slots that change, what comes and what goes.
+    std::vector<int> slots;
+    std::vector<int> in;
+    std::vector<int> out;
+    for (int k = 0; k < shape_.l2b; ++k) {
+      const auto slot = static_cast<size_t>(shape_.first(Level::kL2b) + k);
+      if (move_.before[slot] == move_.after[slot]) continue;
+      slots.push_back(k);
+      in.push_back(exchange ? l2b_after[static_cast<size_t>(k)] : -1);
+      out.push_back(l2b_before[static_cast<size_t>(k)]);
+    }
+    const bool spread = move_.kind == MoveKind::kSpreadL2b;
+    const BitMask stay = before_bits() & ~mask_of(in);
+    const int64_t l1bs = chip_.l1b_per_l2b;
+    const int64_t line_lw = lanes() * l1bs;
+    const auto moved = static_cast<int64_t>(slots.size());
+    // Room: up, and down; a gather brings all L2Bs' lines together.
+    const int64_t most_l2 = chip_.memory.l2bm_lw / line_lw;
+    const int64_t spread_out = exchange ? int64_t{1} << moved : 1;
+    const int64_t gathered = exchange || spread ? 1 : int64_t{1} << moved;
+    int64_t most = std::min(most_l2 / (exchange ? 2 : 1 + gathered), most_lines(2)) / spread_out;
+    most = std::min(most, most_lines(2) / std::max(gathered, spread_out));
+    most = std::max<int64_t>(most, 1);
+    std::vector<int> first;
+    while (line_lw << first.size() < kChunk) first.push_back(-1);
+    Chunks parts = chunks(first, stay, std::max(most, int64_t{1} << first.size()));
+    const int64_t run = line_lw << parts.inner.size();
+    const int64_t up_size = run * spread_out;
+    const int64_t down_size = exchange ? up_size : run * gathered;
+    // A second set of buffers when there is room and something to do meanwhile.
+    const size_t turns = parts.outer.size() > 1 && 2 * (up_size + down_size) <= chip_.memory.l2bm_lw ? 2 : 1;
+
+    std::vector<int> numbered = parts.inner;
+    numbered.insert(numbered.end(), in.begin(), in.end());
+    std::vector<int> numbered_after = parts.inner;
+    numbered_after.insert(numbered_after.end(), out.begin(), out.end());
+
+    const int64_t up_lines = up_size / line_lw;
+    const int64_t down_lines = down_size / line_lw;
+    std::array<LineBuffer, 2> ups;
+    std::array<LineBuffer, 2> downs;
+    std::array<Region, 2> up_l2;
+    std::array<Region, 2> down_l2;
+    std::array<Region, 2> pdm;
+    const int64_t group_lw = 32 * l1bs;
+    for (size_t k = 0; k < turns; ++k) {
+      ups[k] = line_buffer(up_lines);
+      downs[k] = line_buffer(down_lines);
+      up_l2[k] = code_.scratch().take(Memory::kL2bm, std::max(up_size, group_lw), kChunk);
+      down_l2[k] = code_.scratch().take(Memory::kL2bm, std::max(down_size, group_lw), kChunk);
+      if (!exchange)
+        pdm[k] = code_.scratch().take(Memory::kPdm, run * std::max<int64_t>(chip_.l2b_per_group, 1), kChunk);
+    }
+
+    struct Pending {
+      size_t turn = 0;
+      BitMask outer = 0;
+      std::vector<int8_t> tags;
+    };
+    std::vector<Pending> pending;
+    const BitMask after_bits = view_.address_bits(move_.after);
+    BitMask outer_mask = 0;
+    for (const BitMask each : parts.outer) outer_mask |= each;
+    const auto bring_down = [&](const Pending& each) {
+      for (const int8_t tag : each.tags) code_.wait(tag);
+      std::vector<LineCopy> lines;
+      std::set<int64_t> groups;
+      for (const BitMask inner : view_.values(after_bits & ~outer_mask)) {
+        if (!is_valid(inner | each.outer, after_bits)) continue;
+        lines.push_back(
+            {gather_bits(inner, numbered_after), address(at_.after, inner | each.outer)});
+        const int64_t at = lines.back().line * lanes();
+        for (int64_t group = at / 32; group <= (at + lanes() - 1) / 32; ++group) groups.insert(group);
+      }
+      for (const int64_t group : groups) {
+        code_.add(make(Opcode::kL2bmd, Precision::kNone, Code::l2bm(down_l2[each.turn].base + group * group_lw),
+                       Code::l1bm(downs[each.turn].base + group * 32)));
+      }
+      code_.lines_down(std::move(lines), at_.after.memory, downs[each.turn].base);
+    };
+
+    size_t turn = 0;
+    for (const BitMask outer : parts.outer) {
+      const size_t k = turn++ % turns;
+      // The set of buffers must be free again.
+      while (pending.size() >= turns) {
+        bring_down(pending.front());
+        pending.erase(pending.begin());
+      }
+      Chunks sent = parts;
+      sent.inner = numbered;
+      up_to_l2bm_of(sent, outer, ups[k], up_l2[k]);
+      Pending now{k, outer, {}};
+      if (exchange) {
+        exchange_between(slots, in, out, run, up_l2[k].base, down_l2[k].base, now.tags);
+      } else {
+        collect_everywhere(slots, out, run, up_l2[k].base, down_l2[k].base, pdm[k].base, now.tags);
+      }
+      pending.push_back(std::move(now));
+    }
+    for (const Pending& each : pending) bring_down(each);
+    for (size_t k = 0; k < turns; ++k) {
+      give_back(ups[k]);
+      give_back(downs[k]);
+      code_.scratch().give_back(up_l2[k]);
+      code_.scratch().give_back(down_l2[k]);
+      if (!exchange) code_.scratch().give_back(pdm[k]);
+    }
+  }
+  void up_to_l2bm_of(const Chunks& parts, BitMask outer, const LineBuffer& up, const Region& l2) {
+    up_to_l2bm(parts, outer, up, l2);
+  }
+
+  /// The L2B `l2b` with its moving bits set to those of `value`.
+  static int64_t with_slots(int64_t l2b, const std::vector<int>& slots, int64_t value) {
+    for (size_t k = 0; k < slots.size(); ++k) {
+      l2b &= ~(int64_t{1} << slots[k]);
+      l2b |= (value >> k & 1) << slots[k];
+    }
+    return l2b;
+  }
+  static int64_t slots_of(int64_t l2b, const std::vector<int>& slots) {
+    int64_t value = 0;
+    for (size_t k = 0; k < slots.size(); ++k) value |= (l2b >> slots[k] & 1) << k;
+    return value;
+  }
+  /// Whether L2B `l2b` holds anything before the move.
+  bool holds(int64_t l2b) const {
+    for (int k = 0; k < shape_.l2b; ++k) {
+      if (move_.before[static_cast<size_t>(shape_.first(Level::kL2b) + k)] == kNothing && (l2b >> k & 1) != 0)
+        return false;
+    }
+    return true;
+  }
+
+  void exchange_between(const std::vector<int>& slots, const std::vector<int>& in, const std::vector<int>& out,
+                        int64_t run, int64_t up, int64_t down, std::vector<int8_t>& tags) {
+    const int64_t values = int64_t{1} << slots.size();
+    // By the difference of the two, so that every port has something to do at any time.
+    for (int64_t difference = 0; difference < values; ++difference) {
+      for (int64_t source = 0; source < chip_.l2b_count(); ++source) {
+        if (!holds(source)) continue;
+        const int64_t own = slots_of(source, slots);
+        const int64_t value = own ^ difference;
+        const auto wanted = spread_bits(value, in);
+        if (!wanted || !is_valid(*wanted, mask_of(in))) continue;
+        // Where the source has the same everywhere, everyone takes his own.
+        int64_t place = own;
+        bool leaves = true;
+        for (size_t k = 0; k < slots.size(); ++k) {
+          const auto slot = static_cast<size_t>(shape_.first(Level::kL2b) + slots[k]);
+          if (move_.before[slot] != kEverywhere) continue;
+          leaves = leaves && (difference >> k & 1) == 0;
+          place &= ~(int64_t{1} << k);
+        }
+        if (!leaves || !spread_bits(place, out)) continue;
+        const int64_t target = with_slots(source, slots, value);
+        tags.push_back(code_.transfer(
+            mvp(run, l2bm_of(up + value * run, source), l2bm_of(down + place * run, target))));
+      }
+    }
+  }
+
+  /// Everything to a PDM, and from there to all L2Bs.
+  void collect_everywhere(const std::vector<int>& slots, const std::vector<int>& out, int64_t run, int64_t up,
+                          int64_t down, int64_t pdm, std::vector<int8_t>& tags) {
+    std::vector<std::pair<int64_t, int8_t>> collected;
+    for (int64_t source = 0; source < chip_.l2b_count(); ++source) {
+      // One of those that hold the same.
+      bool first = holds(source);
+      for (int k = 0; k < shape_.l2b; ++k) {
+        if (move_.before[static_cast<size_t>(shape_.first(Level::kL2b) + k)] == kEverywhere)
+          first = first && (source >> k & 1) == 0;
+      }
+      if (!first) continue;
+      Operand place;
+      place.space = Space::kPdm;
+      place.base = pdm + source % chip_.l2b_per_group * run;
+      place.group = static_cast<int8_t>(source / chip_.l2b_per_group);
+      collected.emplace_back(source, code_.transfer(mvp(run, l2bm_of(up, source), place)));
+    }
+    for (const auto& [source, tag] : collected) {
+      code_.wait(tag);
+      Operand place;
+      place.space = Space::kPdm;
+      place.base = pdm + source % chip_.l2b_per_group * run;
+      place.group = static_cast<int8_t>(source / chip_.l2b_per_group);
+      Instruction mv = make(Opcode::kMvb, Precision::kNone, place,
+                            Code::l2bm(down + gather_place(source, slots, out) * run));
+      mv.size_lw = run;
+      tags.push_back(code_.transfer(std::move(mv)));
+    }
+  }
+  int64_t gather_place(int64_t source, const std::vector<int>& slots, const std::vector<int>& out) const {
+    int64_t place = 0;
+    const int64_t own = slots_of(source, slots);
+    for (size_t k = 0; k < slots.size(); ++k) {
+      if (out[k] >= 0) place |= (own >> k & 1) << k;
+    }
+    return place;
+  }
+
+  const BitView& view_;
+  const Move& move_;
+  const MoveAddresses& at_;
+  Code& code_;
+  const isa::Chip& chip_;
+  const SlotShape& shape_;
+};
+
+}  // namespace
+
+// ---- the table -----------------------------------------------------------------------------------------
+
+const std::vector<MovePrimitive>& move_primitives() {
+  static const std::vector<MovePrimitive> kTable{
+      {MoveKind::kCopy, "copy", "addresses in any order; LM0, LM1, GRF0, GRF1", "two different memories",
+       "n/4; n/8 where neighbours stay neighbours"},
+      {MoveKind::kMatrix, "matrix", "PE bits <-> two address bits, through the matrix registers", "", "n/4"},
+      {MoveKind::kMatrixWords, "matrix-words", "word and PE bits <-> as many address bits",
+       "elements of 16 or 32 bits", "n/4 (16 bits: 3n/8)"},
+      {MoveKind::kSkew, "skew",
+       "the upper k lane bits (PE, then MAB bits) <-> k address bits, in 2^k rotations",
+       "LM0 through T on both sides; the address bits lowest, the others without gaps",
+       "n/4 + (n + 2^k)/4 + setting T, 2 steps a round at least"},
+      {MoveKind::kGatherMab, "gather-mab", "MAB bits -> address; every MAB gets all", "",
+       "n/4 + lanes * n / 32"},
+      {MoveKind::kGatherPe, "gather-pe", "PE and MAB bits -> address; every PE gets all", "",
+       "n/4 + lanes * n / 8"},
+      {MoveKind::kSpreadMab, "spread-mab", "what MAB 0 has goes to every MAB", "nothing in the other MABs",
+       "n/2"},
+      {MoveKind::kSelect, "select", "address bits -> slots whose coordinates hold the same", "LM0, through T",
+       "n/4"},
+      {MoveKind::kSwapL1b, "swap-l1b", "an L1B bit <-> an address bit, by l2bmi between pairs of L1Bs",
+       "in place in LM0, through T", "3n/8 + lanes * n / 64"},
+      {MoveKind::kShuffleL1b, "shuffle-l1b",
+       "upper lane bits -> L1B bits; L1B bits and address bits -> upper lane bits, address",
+       "lanes and L1Bs as in mncore2 or fewer", "n/2 + lanes * n / 64 * (L1Bs + 2)"},
+      {MoveKind::kGatherL1b, "gather-l1b", "L1B bits -> lanes, lanes -> address; every L1B gets all", "",
+       "n/4 + lanes * n / 32 + L1Bs * (lanes * n / 64 + n / 4)"},
+      {MoveKind::kSpreadL1b, "spread-l1b", "what L1B 0 has goes to every L1B", "nothing in the other L1Bs",
+       "n/2 + lanes * n / 32"},
+      {MoveKind::kExchangeL2b, "exchange-l2b", "any L2B bits <-> as many address bits, by transfers", "",
+       "n/2 + lanes * n / 16, or the transfers"},
+      {MoveKind::kGatherL2b, "gather-l2b", "L2B bits -> address; every L2B gets all", "", "the transfers"},
+      {MoveKind::kSpreadL2b, "spread-l2b", "what L2B 0 has goes to every L2B", "nothing in the other L2Bs",
+       "the transfers"},
+  };
+  return kTable;
+}
+
+std::string_view move_name(MoveKind kind) {
+  return move_primitives()[static_cast<size_t>(kind)].name;
+}
+
+void emit_move(const BitView& view, const Move& move, const MoveAddresses& at, Code& code) {
+  Emitter(view, move, at, code).run();
+}
+
+MoveNeeds needs_of(const BitView& view, const Move& move) {
+  const SlotShape& shape = view.shape;
+  MoveNeeds needs;
+  switch (move.kind) {
+    case MoveKind::kCopy:
+      needs.other_memory = true;
+      break;
+    case MoveKind::kMatrix:
+      needs.other_memory = true;
+      break;
+    case MoveKind::kMatrixWords:
+      needs.other_memory = true;
+      if (shape.word == 2) {
+        needs.target_has_one = true;
+        needs.target_one = std::max<int>(move.before[0], -1);
+      }
+      break;
+    case MoveKind::kSkew: {
+      const int count = shape.first(Level::kPe) + shape.lane_bits() - move.slot;
+      needs.source_lm0 = needs.target_lm0 = true;
+      needs.source_low = contents(move.after, move.slot, count);
+      needs.target_run = contents(move.before, move.slot, count);
+      break;
+    }
+    case MoveKind::kGatherMab:
+    case MoveKind::kGatherPe: {
+      const int m0 = move.before[static_cast<size_t>(shape.first(Level::kMab))];
+      if (m0 >= 0) {
+        needs.target_has_one = true;
+        needs.target_one = m0;
+      }
+      break;
+    }
+    case MoveKind::kSelect:
+      needs.source_lm0 = true;
+      needs.other_memory = true;
+      needs.powers = true;
+      for (size_t slot = 0; slot < move.after.size(); ++slot) {
+        if (move.before[slot] == kEverywhere && move.after[slot] >= 0)
+          needs.source_low.push_back(move.after[slot]);
+      }
+      break;
+    case MoveKind::kSwapL1b:
+      needs.source_lm0 = needs.target_lm0 = true;
+      needs.in_place = true;
+      break;
+    default:
+      break;
+  }
+  return needs;
+}
+
+// ---- what can be done next -----------------------------------------------------------------------------
+
+namespace {
+
+/// Steps before anything else can happen: setting up T and masks, distances.
+constexpr double kSetUp = 8;
+
+class Generator {
+ public:
+  Generator(const BitView& view, const SlotState& state, const SlotState& goal)
+      : view_(view),
+        state_(state),
+        goal_(goal),
+        shape_(view.shape),
+        lines_(view.address_bits(state)),
+        n_(static_cast<double>(view.value_count(lines_))) {
+    wanted_at_.assign(view.bits.size(), -1);
+    for (size_t slot = 0; slot < goal.size(); ++slot) {
+      if (goal[slot] >= 0) wanted_at_[static_cast<size_t>(goal[slot])] = static_cast<int>(slot);
+    }
+    lanes_ = static_cast<double>(int64_t{1} << shape_.lane_bits());
+    l1bs_ = static_cast<double>(int64_t{1} << shape_.l1b);
+    l2bs_ = static_cast<double>(int64_t{1} << shape_.l2b);
+  }
+
+  std::vector<Move> run() {
+    matrix(shape_.first(Level::kPe), SlotShape::kPeBits, MoveKind::kMatrix);
+    if (shape_.word > 0) matrix(0, shape_.word + SlotShape::kPeBits, MoveKind::kMatrixWords);
+    const int end = shape_.first(Level::kPe) + shape_.lane_bits();
+    for (int low = shape_.first(Level::kPe); low < end; ++low) skew(low, end - low);
+    gather(MoveKind::kGatherMab, shape_.first(Level::kMab), shape_.mab);
+    gather(MoveKind::kGatherPe, shape_.first(Level::kPe), shape_.lane_bits());
+    spread(MoveKind::kSpreadMab, Level::kMab, n_ / 2);
+    select();
+    for (int slot = shape_.first(Level::kL1b); slot < shape_.first(Level::kL2b); ++slot) swap_l1b(slot);
+    shuffle_l1b();
+    gather_l1b();
+    spread(MoveKind::kSpreadL1b, Level::kL1b, n_ / 2 + lanes_ * n_ / 32);
+    l2bs();
+    return std::move(moves_);
+  }
+
+ private:
+  bool is_line(int bit) const { return bit >= 0 && (lines_ >> bit & 1) != 0; }
+
+  void add(MoveKind kind, SlotState after, double steps, int slot = 0, std::vector<int> order = {}) {
+    if (after == state_) return;
+    moves_.push_back({kind, state_, std::move(after), slot, std::move(order), steps + kSetUp});
+  }
+
+  /// What may come into these slots: the bit that belongs there, if it is in the address; then bits that
+  /// belong into the address anyhow (they have to make room, and nothing is lost by it); then bits that
+  /// belong elsewhere; then nothing. With `ahead`, bits that belong into the slots of another level and
+  /// get there from here come first.
+  std::vector<int> incoming(int first, int count, const std::vector<int>& ahead = {}) const {
+    std::vector<int> chosen(static_cast<size_t>(count), -1);
+    BitMask used = 0;
+    for (int k = 0; k < count; ++k) {
+      const auto at = static_cast<size_t>(k);
+      int bit = at < ahead.size() ? ahead[at] : -1;
+      if (!is_line(bit)) bit = goal_[static_cast<size_t>(first + k)];
+      if (is_line(bit) && (used >> bit & 1) == 0) {
+        chosen[at] = bit;
+        used |= mask_of(bit);
+      }
+    }
+    std::vector<int> fill;
+    for (const bool elsewhere : {false, true}) {
+      for (const int bit : bits_of(lines_ & ~used)) {
+        if ((wanted_at_[static_cast<size_t>(bit)] >= 0) == elsewhere) fill.push_back(bit);
+      }
+    }
+    size_t next = 0;
+    for (int k = 0; k < count; ++k) {
+      auto& bit = chosen[static_cast<size_t>(k)];
+      if (bit >= 0 || next >= fill.size()) continue;
+      // What has to go away entirely makes room for nothing.
+      if (goal_[static_cast<size_t>(first + k)] == kNothing && state_[static_cast<size_t>(first + k)] < 0)
+        continue;
+      bit = fill[next++];
+    }
+    return chosen;
+  }
+
+  SlotState with(int first, const std::vector<int>& bits) const {
+    SlotState after = state_;
+    for (size_t k = 0; k < bits.size(); ++k)
+      after[static_cast<size_t>(first) + k] = static_cast<int8_t>(bits[k] >= 0 ? bits[k] : kNothing);
+    return after;
+  }
+  double values(const SlotState& state) const {
+    return static_cast<double>(view_.value_count(view_.address_bits(state)));
+  }
+  double larger(const SlotState& after) const { return std::max(n_, values(after)); }
+
+  void matrix(int first, int count, MoveKind kind) {
+    const SlotState after = with(first, incoming(first, count));
+    const double factor = kind == MoveKind::kMatrixWords && shape_.word == 2 ? 3.0 / 8 : 1.0 / 4;
+    // Blocks are read and written whole.
+    add(kind, after, std::max(larger(after), std::exp2(count)) * factor);
+  }
+
+  void skew(int first, int count) {
+    for (const bool ahead : {false, true}) {
+      std::vector<int> early;
+      if (ahead) {
+        // shuffle-l1b sends lanes 3 and up to the L1Bs.
+        early.assign(static_cast<size_t>(count), -1);
+        const int lane = shape_.first(Level::kPe) + 3;
+        for (int k = 0; k < shape_.l1b; ++k) {
+          if (lane + k >= first && lane + k < first + count)
+            early[static_cast<size_t>(lane + k - first)] =
+                std::max<int>(goal_[static_cast<size_t>(shape_.first(Level::kL1b) + k)], -1);
+        }
+        if (std::ranges::none_of(early, [&](int bit) { return is_line(bit); })) continue;
+      }
+      const SlotState after = with(first, incoming(first, count, early));
+      const double rounds = std::exp2(count);
+      const double n = std::max(larger(after), rounds);
+      const double outer = std::max(1.0, n / rounds);
+      add(MoveKind::kSkew, after,
+          rounds * (outer + 1) / 4 + rounds * std::max(2.0, std::ceil(outer / 4)) + kSetUp, first);
+    }
+  }
+
+  void gather(MoveKind kind, int first, int count) {
+    SlotState after = state_;
+    bool any = false;
+    for (int slot = first; slot < first + count; ++slot) {
+      any = any || after[static_cast<size_t>(slot)] != kEverywhere;
+      after[static_cast<size_t>(slot)] = kEverywhere;
+    }
+    if (!any) return;
+    const bool pairs = state_[static_cast<size_t>(shape_.first(Level::kMab))] >= 0;
+    const double n = values(after);
+    const double per_step = pairs ? 8 : 4;
+    const double taken = kind == MoveKind::kGatherPe ? std::max(n, n_ * 4) / per_step : n / per_step;
+    if (n <= 2048) add(kind, after, n_ / 4 + taken);
+  }
+
+  void spread(MoveKind kind, Level level, double steps) {
+    SlotState after = state_;
+    for (int slot = shape_.first(level); slot < shape_.first(level) + shape_.count(level); ++slot) {
+      if (state_[static_cast<size_t>(slot)] != kNothing) return;
+      after[static_cast<size_t>(slot)] = kEverywhere;
+    }
+    add(kind, after, steps);
+  }
+
+  void select() {
+    SlotState after = state_;
+    bool any = false;
+    for (size_t slot = static_cast<size_t>(shape_.word); slot < after.size(); ++slot) {
+      if (state_[slot] != kEverywhere || !is_line(goal_[slot])) continue;
+      after[slot] = goal_[slot];
+      any = true;
+    }
+    if (any) add(MoveKind::kSelect, after, values(after) / 4 + kSetUp);
+  }
+
+  void swap_l1b(int slot) {
+    const int first = slot;
+    const std::vector<int> in = incoming(first, 1);
+    const SlotState after = with(first, in);
+    const double n = larger(after);
+    add(MoveKind::kSwapL1b, after, 3 * n / 8 + lanes_ * n / kChunk + 2 * kSetUp, slot);
+  }
+
+  void shuffle_l1b() {
+    const int nb = shape_.l1b;
+    if (nb == 0 || nb > 3 || shape_.lane_bits() > 6 || shape_.lane_bits() < 3 + nb) return;
+    const int k = shape_.lane_bits();
+    const int lane = shape_.first(Level::kPe);
+    const std::vector<int> l1b = contents(state_, shape_.first(Level::kL1b), nb);
+    // The new upper lanes: some come from the lines in front (few lanes), the others are free.
+    std::vector<int> order;
+    BitMask used = 0;
+    const auto pick = [&](int slot, bool from_lines) {
+      const int bit = goal_[static_cast<size_t>(slot)];
+      const bool there = is_line(bit) || (!from_lines && std::ranges::find(l1b, bit) != l1b.end());
+      if (bit >= 0 && there && (used >> bit & 1) == 0) {
+        used |= mask_of(bit);
+        return bit;
+      }
+      if (!from_lines) {
+        // What was the L1B fills up; it belongs to the lanes or has to pass them.
+        for (const int other : l1b) {
+          if (other >= 0 && (used >> other & 1) == 0) {
+            used |= mask_of(other);
+            return other;
+          }
+        }
+      }
+      for (const bool elsewhere : {false, true}) {
+        for (const int other : bits_of(lines_ & ~used)) {
+          if ((wanted_at_[static_cast<size_t>(other)] >= 0) != elsewhere) continue;
+          used |= mask_of(other);
+          return other;
+        }
+      }
+      return -1;
+    };
+    // Lanes 3 … of the result are: lanes 3 + nb … and lines in front, up to six bits in all, then free ones.
+    const int kept_lanes = std::max(0, std::min(k, 6) - 3 - nb);
+    int slot = lane + 3 + kept_lanes;
+    for (int position = k; position < 6; ++position, ++slot)
+      order.push_back(pick(std::min(slot, lane + k - 1), true));
+    for (; slot < lane + k; ++slot) order.push_back(pick(slot, false));
+    const Emitter::ShuffleBits bits = Emitter::shuffle_bits(view_, state_, order);
+    SlotState after = state_;
+    for (int j = 0; j < nb; ++j) {
+      const int bit = bits.up[static_cast<size_t>(3 + j)];
+      after[static_cast<size_t>(shape_.first(Level::kL1b) + j)] =
+          static_cast<int8_t>(bit >= 0 ? bit : kNothing);
+    }
+    for (int j = 0; j < k; ++j) {
+      const int bit = bits.down[static_cast<size_t>(j)];
+      after[static_cast<size_t>(lane + j)] = static_cast<int8_t>(bit >= 0 ? bit : kNothing);
+    }
+    const double n = larger(after);
+    double full = 1;
+    for (const int bit : l1b) full *= bit >= 0 ? 2 : 1;
+    add(MoveKind::kShuffleL1b, after,
+        n_ / 4 + values(after) / 4 + std::max(1.0, lanes_ * n_ / kChunk) * full +
+            std::max(1.0, lanes_ * n / 32),
+        0, order);
+  }
+
+  void gather_l1b() {
+    const int nb = shape_.l1b;
+    const int k = shape_.lane_bits();
+    if (nb == 0 || k < 3) return;
+    SlotState after = state_;
+    const std::vector<int> l1b = contents(state_, shape_.first(Level::kL1b), nb);
+    const std::vector<int> lane_bits = contents(state_, shape_.first(Level::kPe), k);
+    std::vector<int> dealt(lane_bits.begin(), lane_bits.begin() + 3);
+    dealt.insert(dealt.end(), l1b.begin(), l1b.end());
+    dealt.insert(dealt.end(), lane_bits.begin() + 3, lane_bits.end());
+    bool any = false;
+    for (int j = 0; j < nb; ++j) {
+      int8_t& slot = after[static_cast<size_t>(shape_.first(Level::kL1b) + j)];
+      any = any || slot >= 0;
+      slot = kEverywhere;
+    }
+    if (!any) return;
+    for (int j = 0; j < k; ++j) {
+      const int bit = dealt[static_cast<size_t>(j)];
+      after[static_cast<size_t>(shape_.first(Level::kPe) + j)] =
+          static_cast<int8_t>(bit >= 0 ? bit : kNothing);
+    }
+    const double n = values(after);
+    if (n <= 2048)
+      add(MoveKind::kGatherL1b, after, n_ / 4 + lanes_ * n_ / 32 + l1bs_ * lanes_ * n_ / kChunk + n / 4);
+  }
+
+  void l2bs() {
+    const int first = shape_.first(Level::kL2b);
+    if (shape_.l2b == 0) return;
+    // All slots that aren't right, and each alone.
+    std::vector<std::vector<int>> choices;
+    std::vector<int> wrong;
+    for (int k = 0; k < shape_.l2b; ++k) {
+      const auto slot = static_cast<size_t>(first + k);
+      if (state_[slot] != goal_[slot]) wrong.push_back(k);
+    }
+    if (!wrong.empty()) choices.push_back(wrong);
+    for (const auto& slots : choices) {
+      SlotState after = state_;
+      BitMask used = 0;
+      std::vector<int> open;
+      for (const int k : slots) {
+        const auto slot = static_cast<size_t>(first + k);
+        const int bit = goal_[slot];
+        if (is_line(bit)) {
+          after[slot] = static_cast<int8_t>(bit);
+          used |= mask_of(bit);
+        } else {
+          open.push_back(k);
+        }
+      }
+      std::vector<int> fill;
+      for (const bool elsewhere : {false, true}) {
+        for (const int bit : bits_of(lines_ & ~used)) {
+          if ((wanted_at_[static_cast<size_t>(bit)] >= 0) == elsewhere) fill.push_back(bit);
+        }
+      }
+      size_t next = 0;
+      int changed = static_cast<int>(slots.size() - open.size());
+      for (const int k : open) {
+        const auto slot = static_cast<size_t>(first + k);
+        if (state_[slot] < 0 && goal_[slot] < 0) continue;
+        const bool leave_empty = goal_[slot] == kNothing || next >= fill.size();
+        after[slot] = static_cast<int8_t>(leave_empty ? kNothing : fill[next++]);
+        ++changed;
+      }
+      if (changed == 0) continue;
+      const double n = larger(after);
+      const double line_lw = lanes_ * l1bs_;
+      const double transfers = std::exp2(changed) * l2bs_;
+      add(MoveKind::kExchangeL2b, after,
+          n / 2 + line_lw * n / 16 / 4 + std::max(2 * lanes_ * n / 32, 4 * transfers) + 50);
+    }
+    SlotState all = state_;
+    double copies = 1;
+    bool any = false;
+    for (int k = 0; k < shape_.l2b; ++k) {
+      int8_t& slot = all[static_cast<size_t>(first + k)];
+      if (slot >= 0) copies *= 2;
+      any = any || slot != kEverywhere;
+      slot = kEverywhere;
+    }
+    const double n = values(all);
+    if (any && n <= 2048 && copies > 1) {
+      add(MoveKind::kGatherL2b, all,
+          n_ / 4 + n / 4 + lanes_ * (n_ + n) / 32 + lanes_ * l1bs_ * n / 16 / 4 + 90);
+    }
+    spread(MoveKind::kSpreadL2b, Level::kL2b, n_ / 2 + lanes_ * n_ / 16 + lanes_ * l1bs_ * n_ / 16 / 2 + 90);
+  }
+
+  const BitView& view_;
+  const SlotState& state_;
+  const SlotState& goal_;
+  const SlotShape& shape_;
+  BitMask lines_;
+  double n_;
+  double lanes_ = 0;
+  double l1bs_ = 0;
+  double l2bs_ = 0;
+  std::vector<int> wanted_at_;
+  std::vector<Move> moves_;
+};
+
+}  // namespace
+
+std::vector<Move> moves_from(const BitView& view, const SlotState& state, const SlotState& goal) {
+  return Generator(view, state, goal).run();
+}
+
+}  // namespace kodama::layout

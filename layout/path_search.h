@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "layout/bits.h"
+#include "layout/move_primitives.h"
+
+/// The cheapest sequence of move primitives between two states: A* over the slots (layout/bits.h).
+///
+/// A state is what every slot holds; the order of address bits costs nothing, since every primitive that
+/// reads or writes addresses can do so in any order. Edges are the moves of moves_from with their steps. The
+/// estimate of what is still to come is the least that any move costs which changes a level that is wrong.
+/// The graph is made as it is walked; equal costs are taken in the order in which they were found, so the
+/// same problem always gives the same path.
+namespace kodama::layout {
+
+struct Path {
+  std::vector<Move> moves;
+  double steps = 0;     ///< sum of the moves' estimates
+  int64_t states = 0;   ///< that were looked at
+  bool proven = false;  ///< no sequence of moves is cheaper, by the estimates
+  bool found = false;
+};
+
+/// Stops after `most_states`, with the best path to the goal seen so far, if any.
+Path find_path(const BitView& view, const SlotState& from, const SlotState& goal, int64_t most_states = 6000);
+
+/// Whether a tensor in `state` is in `goal`: slots where nothing is wanted may hold copies.
+bool is_goal(const SlotState& state, const SlotState& goal);
+
+}  // namespace kodama::layout

@@ -1,0 +1,305 @@
+#include "layout/step_packer.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+
+#include "isa/costs.h"
+#include "isa/error.h"
+
+namespace kodama::layout {
+namespace {
+
+using isa::Access;
+using isa::HazardResource;
+using isa::Instruction;
+
+constexpr int kResources = static_cast<int>(HazardResource::kMreadForward) + 1;
+
+/// Instructions between L2BM and L1BM work on blocks of 16 LW; one entry per block is exact.
+constexpr int64_t kL2bmBlock = 16;
+
+class Packer {
+ public:
+  explicit Packer(const isa::Chip& chip) : chip_(chip) {
+    units(HazardResource::kGrf0, chip.memory.grf_words);
+    units(HazardResource::kGrf1, chip.memory.grf_words);
+    units(HazardResource::kT, isa::kCyclesPerStep);
+    units(HazardResource::kMask, chip.memory.mask_entries);
+    units(HazardResource::kMatX, 16);
+    units(HazardResource::kMatY, 16);
+    units(HazardResource::kBar0, 1);
+    units(HazardResource::kBar1, 1);
+    units(HazardResource::kL1bm, chip.memory.l1bm_lw);
+    units(HazardResource::kTurnaround, 1);
+    units(HazardResource::kL2bm, chip.l2b_count() * (chip.memory.l2bm_lw / kL2bmBlock));
+  }
+
+  isa::Program run(const std::vector<PackedItem>& items) {
+    for (const PackedItem& item : items) {
+      if (const WaitFor* wait = std::get_if<WaitFor>(&item)) {
+        place_wait(wait->tag);
+      } else {
+        place(std::get<Instruction>(item));
+      }
+    }
+    return program();
+  }
+
+ private:
+  /// One access of a placed instruction.
+  struct Record {
+    Access access;
+    int64_t issue = 0;
+    int8_t tag = 0;  ///< of a transfer: what follows must wait, then `issue` is the step of the wait
+    bool waited = false;
+  };
+  /// Of one unit of a memory: the last write, and the latest reads since. -1 = none.
+  struct Unit {
+    int32_t write = -1;
+    int32_t read = -1;
+    int32_t transfer_read = -1;
+  };
+  struct PackedStep {
+    std::vector<Instruction> instructions;
+    int8_t wait = 0;
+  };
+
+  void units(HazardResource resource, int64_t count) {
+    units_[static_cast<size_t>(resource)].resize(static_cast<size_t>(count));
+  }
+
+  static bool is_local_memory(HazardResource resource) {
+    return resource == HazardResource::kLm0 || resource == HazardResource::kLm1;
+  }
+  static bool is_listed(HazardResource resource) {
+    return is_local_memory(resource) || resource == HazardResource::kDram ||
+           resource == HazardResource::kPdm || resource == HazardResource::kDar;
+  }
+
+  /// Calls visit(unit) for every unit that an access touches.
+  template <typename Visit>
+  void for_each_unit(const Access& access, Visit&& visit) {
+    std::vector<Unit>& all = units_[static_cast<size_t>(access.resource)];
+    if (access.whole) {
+      for (Unit& unit : all) visit(unit);
+      return;
+    }
+    if (access.resource == HazardResource::kL2bm) {
+      const int64_t per_l2b = chip_.memory.l2bm_lw / kL2bmBlock;
+      const int64_t first = access.begin[0] / kL2bmBlock;
+      const int64_t last = (access.begin[0] + access.length - 1) / kL2bmBlock;
+      for (int64_t l2b = 0; l2b < chip_.l2b_count(); ++l2b) {
+        if (access.place >= 0 && access.place != l2b) continue;
+        for (int64_t block = first; block <= last; ++block)
+          visit(all[static_cast<size_t>(l2b * per_l2b + block % per_l2b)]);
+      }
+      return;
+    }
+    const auto size = static_cast<int64_t>(all.size());
+    for (int cycle = 0; cycle < access.cycles; ++cycle) {
+      for (int64_t k = 0; k < access.length; ++k)
+        visit(all[static_cast<size_t>((access.begin[static_cast<size_t>(cycle)] + k) % size)]);
+    }
+  }
+
+  /// The first step that an access can be in because of one before it.
+  int64_t after(const Record& first, const Access& second) const {
+    const int64_t gap = required_gap(first.access, second, chip_);
+    if (gap == isa::kNoConstraint) return 0;
+    if (first.tag != 0) {
+      isa::check_internal(first.waited, "step packer", "a transfer with tag {} that nobody has waited for",
+                          first.tag);
+      // A step may be the one that waits; a transfer stands in front of a step.
+      return first.issue + (second.agent == isa::Agent::kMv ? 1 : 0);
+    }
+    return first.issue + 1 + gap;
+  }
+
+  int64_t earliest(const std::vector<Access>& touched) {
+    int64_t step = 0;
+    for (const Access& access : touched) {
+      const auto resource = static_cast<size_t>(access.resource);
+      if (is_listed(access.resource)) {
+        for (const Record& record : lists_[resource]) {
+          step = std::max(step, after(record, access));
+          // Of older writes nothing is known any more.
+          if (is_local_memory(access.resource) && access.write && record.access.write)
+            step = std::max(step, record.issue + 1);
+        }
+        continue;
+      }
+      int32_t last_write = -1;
+      int32_t last_read = -1;
+      int32_t last_transfer = -1;
+      for_each_unit(access, [&](const Unit& unit) {
+        if (unit.write != last_write && unit.write >= 0) {
+          last_write = unit.write;
+          step = std::max(step, after(records_[static_cast<size_t>(unit.write)], access));
+        }
+        if (access.write && unit.read != last_read && unit.read >= 0) {
+          last_read = unit.read;
+          step = std::max(step, after(records_[static_cast<size_t>(unit.read)], access));
+        }
+        if (access.write && unit.transfer_read != last_transfer && unit.transfer_read >= 0) {
+          last_transfer = unit.transfer_read;
+          step = std::max(step, after(records_[static_cast<size_t>(unit.transfer_read)], access));
+        }
+      });
+    }
+    return step;
+  }
+
+  void remember(const std::vector<Access>& touched, int64_t issue, int8_t tag) {
+    for (const Access& access : touched) {
+      const auto resource = static_cast<size_t>(access.resource);
+      if (is_listed(access.resource)) {
+        std::vector<Record>& list = lists_[resource];
+        if (is_local_memory(access.resource)) {
+          // Later accesses come behind the latest write and the latest read; a few before them can still be
+          // nearer in cycles.
+          constexpr int64_t kWindow = 4;
+          int64_t latest = issue;
+          for (const Record& record : list) latest = std::max(latest, record.issue);
+          std::erase_if(list, [&](const Record& record) {
+            return record.access.write == access.write && record.issue + kWindow < latest;
+          });
+        }
+        list.push_back({access, issue, tag, false});
+        continue;
+      }
+      const auto id = static_cast<int32_t>(records_.size());
+      records_.push_back({access, issue, tag, false});
+      if (tag != 0) by_tag_[tag].push_back(id);
+      for_each_unit(access, [&](Unit& unit) {
+        if (access.write) {
+          unit = {id, -1, -1};
+        } else if (tag != 0) {
+          unit.transfer_read = id;
+        } else if (unit.read < 0 || records_[static_cast<size_t>(unit.read)].issue <= issue) {
+          unit.read = id;
+        }
+      });
+    }
+  }
+
+  static std::vector<Access> relevant(const Instruction& instruction, const isa::Chip& chip) {
+    std::vector<Access> touched = accesses(instruction, chip);
+    std::erase_if(touched, [](const Access& access) {
+      return is_forwarding_register(access.resource) && access.write;
+    });
+    return touched;
+  }
+
+  void place(const Instruction& instruction) {
+    const std::vector<Access> touched = relevant(instruction, chip_);
+    int64_t step = earliest(touched);
+    if (info(instruction.opcode).group == isa::IssueGroup::kMv) {
+      // In the order in which they were written.
+      step = std::max(step, last_mv_);
+      last_mv_ = step;
+      mvs_.push_back({step, instruction});
+      remember(touched, step, instruction.tag);
+      return;
+    }
+    const auto group = static_cast<size_t>(issue_group(instruction));
+    for (;; ++step) {
+      if (step >= static_cast<int64_t>(steps_.size())) steps_.resize(static_cast<size_t>(step) + 1);
+      if (step >= static_cast<int64_t>(taken_.size())) taken_.resize(static_cast<size_t>(step) + 1, 0);
+      if ((taken_[static_cast<size_t>(step)] >> group & 1) != 0) continue;
+      std::vector<Instruction>& own = steps_[static_cast<size_t>(step)].instructions;
+      own.push_back(instruction);
+      if (own.size() == 1 || issue_conflict(own, chip_).empty()) break;
+      own.pop_back();
+    }
+    taken_[static_cast<size_t>(step)] |= 1U << group;
+    remember(touched, step, 0);
+  }
+
+  void place_wait(int8_t tag) {
+    auto step = static_cast<int64_t>(steps_.size());
+    step = std::max(step, last_mv_);
+    // Beside the last step's instructions, when it is free to wait and the transfer has started before it.
+    if (step == static_cast<int64_t>(steps_.size())) steps_.emplace_back();
+    if (step >= static_cast<int64_t>(steps_.size())) steps_.resize(static_cast<size_t>(step) + 1);
+    steps_[static_cast<size_t>(step)].wait = tag;
+    for (const int32_t id : by_tag_[tag]) {
+      records_[static_cast<size_t>(id)].issue = step;
+      records_[static_cast<size_t>(id)].waited = true;
+      // Only overlapping later accesses look at it, and they now come behind the wait.
+    }
+    by_tag_[tag].clear();
+    for (std::vector<Record>& list : lists_) {
+      for (Record& record : list) {
+        if (record.tag == tag && !record.waited) {
+          record.issue = step;
+          record.waited = true;
+        }
+      }
+    }
+  }
+
+  isa::Program program() const {
+    isa::Program program;
+    size_t mv = 0;
+    const auto add_mvs = [&](int64_t step) {
+      for (; mv < mvs_.size() && mvs_[mv].first <= step; ++mv)
+        program.statements.push_back({isa::Mv{mvs_[mv].second}, 0});
+    };
+    int64_t nops = 0;
+    const auto flush = [&] {
+      if (nops > 0) program.statements.push_back({isa::Nop{nops, 0}, 0});
+      nops = 0;
+    };
+    for (size_t k = 0; k < steps_.size(); ++k) {
+      if (mv < mvs_.size() && mvs_[mv].first <= static_cast<int64_t>(k)) {
+        flush();
+        add_mvs(static_cast<int64_t>(k));
+      }
+      const PackedStep& step = steps_[k];
+      if (step.instructions.empty() && step.wait == 0) {
+        ++nops;
+        continue;
+      }
+      flush();
+      if (step.instructions.empty()) {
+        program.statements.push_back({isa::Nop{1, step.wait}, 0});
+        continue;
+      }
+      isa::Step out{step.instructions};
+      if (step.wait != 0) {
+        Instruction wait;
+        wait.opcode = isa::Opcode::kWait;
+        wait.tag = step.wait;
+        out.instructions.push_back(std::move(wait));
+      }
+      program.statements.push_back({std::move(out), 0});
+    }
+    flush();
+    if (mv < mvs_.size()) {
+      const int64_t missing = mvs_[mv].first - static_cast<int64_t>(steps_.size());
+      if (missing > 0) program.statements.push_back({isa::Nop{missing, 0}, 0});
+      add_mvs(INT64_MAX);
+    }
+    return program;
+  }
+
+  const isa::Chip& chip_;
+  std::array<std::vector<Unit>, kResources> units_;
+  std::array<std::vector<Record>, kResources> lists_;
+  std::vector<Record> records_;
+  std::map<int8_t, std::vector<int32_t>> by_tag_;
+  std::vector<PackedStep> steps_;
+  std::vector<uint32_t> taken_;
+  std::vector<std::pair<int64_t, Instruction>> mvs_;
+  int64_t last_mv_ = 0;
+};
+
+}  // namespace
+
+isa::Program pack_steps(const std::vector<PackedItem>& items, const isa::Chip& chip) {
+  return Packer(chip).run(items);
+}
+
+}  // namespace kodama::layout
