@@ -267,7 +267,17 @@ void Code::lines_up(std::vector<LineCopy> lines, Memory memory, int64_t base_lw,
 
 void Code::lines_down(std::vector<LineCopy> lines, Memory memory, int64_t base_lw, int64_t offset, int mask,
                       bool t_indirect) {
-  std::ranges::sort(lines, {}, &LineCopy::line);
+  std::ranges::stable_sort(lines, {}, &LineCopy::line);
+  // A line that is wanted at several addresses is read as often.
+  std::vector<LineCopy> again;
+  for (size_t k = 1; k < lines.size(); ++k) {
+    if (lines[k].line == lines[k - 1].line) again.push_back(lines[k]);
+  }
+  if (!again.empty()) {
+    const auto repeated = std::ranges::unique(lines, {}, &LineCopy::line);
+    lines.erase(repeated.begin(), repeated.end());
+    lines_down(std::move(again), memory, base_lw, offset, mask, t_indirect);
+  }
   for (size_t k = 0; k < lines.size();) {
     const int64_t first = lines[k].line;
     size_t end = k;
