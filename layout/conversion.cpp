@@ -67,6 +67,7 @@ struct Stop {
   Placement at;
   bool is_region = false;  ///< memory of ours, which a move may work in
   Region region;
+  int64_t spread = 0;  ///< pieces of `region.size` LW this far apart; 0 = one piece
 };
 
 /// Addresses and code for a path through the PEs.
@@ -131,6 +132,8 @@ class Walker {
     const int64_t size = int64_t{1} << order.size();
     Stop stop;
     stop.is_region = true;
+    if (writes != nullptr && !writes->target_run.empty() && spread_region(slots, *writes, reads, end, stop))
+      return stop;
     const bool fixed = memory == Memory::kLm0 && ((writes != nullptr && writes->target_lm0) || reads_lm0);
     auto region = shop_.scratch.try_take(memory, size);
     if (!region && !fixed) {
@@ -149,14 +152,60 @@ class Walker {
       if (order[k] >= 0) stop.at.stride[static_cast<size_t>(order[k])] = int64_t{1} << k;
     }
     order_ = std::move(order);
+    run_stride_ = 0;
     return stop;
   }
 
   void release(const Stop& stop) {
-    if (stop.is_region) shop_.scratch.give_back(stop.region);
+    if (!stop.is_region) return;
+    if (stop.spread == 0) {
+      shop_.scratch.give_back(stop.region);
+    } else {
+      shop_.scratch.give_back_spread(stop.region.memory, stop.region.base, stop.region.size, stop.spread,
+                                     memory_lw(stop.region.memory, chip_) / stop.spread);
+    }
   }
 
  private:
+  /// A region for a skew with few long words per round: the targets of the rounds are as far apart as wraps
+  /// around LM0, if the next move doesn't mind and there is room between what is there.
+  bool spread_region(const SlotState& slots, const MoveNeeds& writes, const MoveNeeds* reads,
+                     const std::optional<Placement>& end, Stop& stop) {
+    constexpr int64_t kFew = 16;
+    if (reads != nullptr && (!reads->source_low.empty() && !reads->powers)) return false;
+    std::vector<int> outer;
+    for (int bit = 0; bit < view_.bit_count(); ++bit) {
+      if ((view_.address_bits(slots) >> bit & 1) != 0 &&
+          std::ranges::find(writes.target_run, bit) == writes.target_run.end())
+        outer.push_back(bit);
+    }
+    if (end) {
+      std::ranges::stable_sort(outer, {}, [&](int bit) {
+        const int64_t stride = end->stride[static_cast<size_t>(bit)];
+        return stride == 0 ? INT64_MAX : stride;
+      });
+    }
+    const int64_t size = int64_t{1} << outer.size();
+    const int64_t pieces = int64_t{1} << writes.target_run.size();
+    const int64_t distance = memory_lw(Memory::kLm0, chip_) / pieces;
+    if (size > kFew || size > distance) return false;
+    const auto base = shop_.scratch.try_take_spread(Memory::kLm0, size, distance, pieces);
+    if (!base) return false;
+    stop.spread = distance;
+    stop.region = {Memory::kLm0, *base, size};
+    stop.at.memory = Memory::kLm0;
+    stop.at.slots = slots;
+    stop.at.base = *base;
+    stop.at.stride.assign(view_.bits.size(), 0);
+    for (size_t k = 0; k < outer.size(); ++k) stop.at.stride[static_cast<size_t>(outer[k])] = int64_t{1} << k;
+    for (size_t k = 0; k < writes.target_run.size(); ++k) {
+      if (writes.target_run[k] >= 0)
+        stop.at.stride[static_cast<size_t>(writes.target_run[k])] = distance << k;
+    }
+    run_stride_ = distance;
+    return true;
+  }
+
   void emit(const Move& move, const MoveAddresses& at) {
     shop_.path.emplace_back(move_name(move.kind));
     emit_move(view_, move, at, shop_.code);
@@ -207,6 +256,10 @@ class Walker {
       return;
     }
     // Nothing but places left free: they are where the order has them.
+    if (run_stride_ > 0) {
+      at.run_stride = run_stride_;
+      return;
+    }
     const auto inside = std::ranges::search(order_, needs.target_run);
     at.run_stride = int64_t{1} << (inside.begin() - order_.begin());
   }
@@ -317,7 +370,8 @@ class Walker {
   const ConversionProblem& problem_;
   Workshop& shop_;
   const isa::Chip& chip_;
-  std::vector<int> order_;  ///< of the latest region
+  std::vector<int> order_;   ///< of the latest region
+  int64_t run_stride_ = 0;   ///< of the latest region, if it is spread
 };
 
 /// All padded places of a layout, and all places of elements.
@@ -333,7 +387,7 @@ class BitConversion {
       : view_(view), problem_(problem), chip_(chip), shop_(problem, chip) {}
 
   /// Nothing, and why, when it can't be done so.
-  std::optional<Conversion> run(std::string* why) {
+  std::optional<Conversion> run(int64_t most_lw, std::string* why) {
     const bool enters = !in_pe(view_.from.memory);
     const bool leaves = !in_pe(view_.to.memory);
     std::optional<Gateway> in;
@@ -357,7 +411,7 @@ class BitConversion {
       }
     }
     SlotState goal = leaves ? out->slots : view_.to.slots;
-    const Path path = find_path(view_, start, goal);
+    const Path path = find_path(view_, start, goal, most_lw);
     if (!path.found) {
       *why = "no sequence of primitives found";
       return std::nullopt;
@@ -589,13 +643,18 @@ Conversion convert(const ConversionProblem& problem, const isa::Chip& chip) {
     std::optional<Conversion> found;
     if (const auto view =
             bit_view(problem.from, problem.to, problem.lengths, problem.element_bits, chip, &why)) {
-      try {
-        found = BitConversion(*view, problem, chip).run(&why);
-      } catch (const isa::UnsupportedError& error) {
-        why = error.what();  // no room: the other way needs less
+      // When there is no room, ways that need less; then element by element.
+      for (int64_t most_lw = memory_lw(Memory::kLm0, chip) / 2; !found && most_lw >= 1; most_lw /= 2) {
+        try {
+          found = BitConversion(*view, problem, chip).run(most_lw, &why);
+          if (!found) break;
+        } catch (const isa::UnsupportedError& error) {
+          why = error.what();
+        }
       }
     }
     result = found ? std::move(*found) : ElementConversion(problem, chip).run();
+    if (!found) result.why_by_elements = why;
   }
   result.bound = std::move(bound);
   result.steps = isa::count(result.program).steps;

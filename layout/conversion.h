@@ -55,6 +55,7 @@ struct Conversion {
   ConversionBound bound;
   int64_t states = 0;   ///< that the search looked at
   bool proven = false;  ///< the search found no cheaper sequence of primitives, and looked at all that could be
+  std::string why_by_elements;  ///< why it isn't done by primitives; empty when it is
   double ratio() const { return bound.cycles() > 0 ? static_cast<double>(cycles) / bound.cycles() : 1; }
 };
 

@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "isa/error.h"
 
 namespace kodama::layout {
 namespace {
 
+using isa::FixedConstant;
 using isa::Instruction;
 using isa::Opcode;
 using isa::Operand;
@@ -88,6 +90,47 @@ void ScratchSpace::give_back(const Region& region) {
     return other.memory == region.memory && other.base == region.base && other.size == region.size;
   });
   if (found != used_.end()) used_.erase(found);
+}
+
+std::optional<int64_t> ScratchSpace::try_take_spread(Memory memory, int64_t size, int64_t distance,
+                                                     int64_t count) {
+  const int64_t all = memory_lw(memory, chip_);
+  const auto is_free = [&](int64_t at) {
+    return std::ranges::none_of(used_, [&](const Region& region) {
+      if (region.memory != memory) return false;
+      // Pieces may lie across the end of the memory.
+      for (const int64_t begin : {at, at - all}) {
+        if (begin < region.base + region.size && region.base < begin + size) return true;
+      }
+      return false;
+    });
+  };
+  for (int64_t base = distance - 2; base >= 0; base -= 2) {
+    bool fits = true;
+    for (int64_t k = 0; k < count && fits; ++k) fits = is_free((base + k * distance) % all);
+    if (!fits) continue;
+    for (int64_t k = 0; k < count; ++k) {
+      const int64_t at = (base + k * distance) % all;
+      const Region piece{memory, at, std::min(size, all - at)};
+      used_.push_back(piece);
+      taken_.push_back(piece);
+      if (piece.size == size) continue;
+      const Region rest{memory, 0, size - piece.size};
+      used_.push_back(rest);
+      taken_.push_back(rest);
+    }
+    return base;
+  }
+  return std::nullopt;
+}
+void ScratchSpace::give_back_spread(Memory memory, int64_t base, int64_t size, int64_t distance,
+                                    int64_t count) {
+  const int64_t all = memory_lw(memory, chip_);
+  for (int64_t k = 0; k < count; ++k) {
+    const int64_t at = (base + k * distance) % all;
+    give_back({memory, at, std::min(size, all - at)});
+    if (at + size > all) give_back({memory, 0, at + size - all});
+  }
 }
 
 std::vector<ScratchRange> ScratchSpace::ranges() const {
@@ -195,31 +238,63 @@ Operand Code::new_register(Memory memory) {
 }
 
 Operand Code::field_sum(const std::vector<Field>& fields) {
+  const Operand sum = new_register(Memory::kGrf0);
+  sum_fields(fields, sum);
+  return sum;
+}
+void Code::field_sum_to_t(const std::vector<Field>& fields) {
+  sum_fields(fields, t());
+}
+
+void Code::sum_fields(const std::vector<Field>& fields, const Operand& destination) {
+  const int lane_bits = std::countr_zero(static_cast<uint64_t>(lanes()));
   Operand sum;
-  for (const Field& field : fields) {
-    const Operand value = new_register(Memory::kGrf0);
-    load(((uint32_t{1} << field.count) - 1) << field.low, t());
-    alu(Opcode::kAnd, constant(field.constant), t(), value);
+  for (size_t k = 0; k < fields.size(); ++k) {
+    Field field = fields[k];
+    const bool is_last = k + 1 == fields.size();
+    // All bits of the MAB have a constant of their own.
+    if (field.constant == FixedConstant::kPeid && field.low == 2 && field.low + field.count == lane_bits) {
+      field.constant = FixedConstant::kMabid;
+      field.low = 0;
+    }
+    const int width = field.constant == FixedConstant::kPeid    ? lane_bits
+                      : field.constant == FixedConstant::kMabid ? lane_bits - 2
+                      : field.constant == FixedConstant::kL1bid
+                          ? std::bit_width(static_cast<uint64_t>(chip_.l1b_per_l2b - 1))
+                          : std::bit_width(static_cast<uint64_t>(chip_.l2b_count() - 1));
+    const bool whole = field.low == 0 && field.count == width;
     const int shift = field.shift - field.low;
-    Operand shifted = value;
+    const bool alone = is_last && k == 0;
+    const auto place = [&](bool done) { return done && alone ? destination : new_register(Memory::kGrf0); };
+    Operand value = constant(field.constant);
+    if (!whole) {
+      const Operand bits = place(shift == 0);
+      load(((uint32_t{1} << field.count) - 1) << field.low, t());
+      alu(Opcode::kAnd, value, t(), bits);
+      value = bits;
+    }
     if (shift != 0) {
       const Operand amount = new_register(Memory::kGrf1);
-      shifted = new_register(Memory::kGrf0);
       load(static_cast<uint32_t>(std::abs(shift)), amount);
+      const Operand shifted = place(true);
       alu(shift > 0 ? Opcode::kLsl : Opcode::kLsr, value, amount, shifted);
+      value = shifted;
+    } else if (whole) {
+      const Operand copy = place(true);
+      add(make(Opcode::kPassa, Precision::kInt, {value}, {copy}));
+      value = copy;
     }
-    if (sum.space == Space::kNone) {
-      sum = shifted;
-    } else {
-      // Two registers of GRF0 can't be read in one step.
-      const Operand other = new_register(Memory::kGrf1);
-      const Operand total = new_register(Memory::kGrf0);
-      add(make(Opcode::kPassa, Precision::kInt, {shifted}, {other}));
-      alu(Opcode::kOr, sum, other, total);
-      sum = total;
+    if (k == 0) {
+      sum = value;
+      continue;
     }
+    // Two registers of GRF0 can't be read in one step.
+    const Operand other = new_register(Memory::kGrf1);
+    const Operand total = is_last ? destination : new_register(Memory::kGrf0);
+    add(make(Opcode::kPassa, Precision::kInt, {value}, {other}));
+    alu(Opcode::kOr, sum, other, total);
+    sum = total;
   }
-  return sum;
 }
 
 int Code::new_mask() {

@@ -35,6 +35,10 @@ class ScratchSpace {
   /// Nothing when there is no room.
   std::optional<Region> try_take(Memory memory, int64_t size, int64_t alignment = 2);
   void give_back(const Region& region);
+  /// `count` pieces of `size` LW, `distance` apart from each other, wrapping at the end of the memory, that fit
+  /// between what is used: the base of the first. Nothing when they don't.
+  std::optional<int64_t> try_take_spread(Memory memory, int64_t size, int64_t distance, int64_t count);
+  void give_back_spread(Memory memory, int64_t base, int64_t size, int64_t distance, int64_t count);
   /// Everything that has ever been given out.
   std::vector<ScratchRange> ranges() const;
 
@@ -95,6 +99,8 @@ class Code {
     int shift = 0;
   };
   isa::Operand field_sum(const std::vector<Field>& fields);
+  /// The same, into T.
+  void field_sum_to_t(const std::vector<Field>& fields);
   /// A mask register that is set where (constant >> bit & 1) == value.
   int mask_of_bit(isa::FixedConstant constant, int bit, bool value);
   int new_mask();
@@ -113,6 +119,9 @@ class Code {
               bool t_indirect = false);
 
  private:
+  /// The last instruction writes to `destination`.
+  void sum_fields(const std::vector<Field>& fields, const isa::Operand& destination);
+
   const isa::Chip& chip_;
   ScratchSpace& scratch_;
   std::vector<PackedItem> items_;

@@ -215,7 +215,7 @@ class Emitter {
         fields.push_back({constant, low, 1, shift});
       }
     }
-    set_t(code_.field_sum(fields));
+    code_.field_sum_to_t(fields);
     std::vector<std::pair<int64_t, int64_t>> pairs;
     for (const BitMask value : view_.values(before_bits() & ~chosen))
       pairs.emplace_back(address(at_.after, value), address(at_.before, value));
@@ -287,13 +287,21 @@ class Emitter {
       outer_count = std::max(outer_count, o + 1);
     }
 
-    const Operand sender = code_.field_sum({{FixedConstant::kPeid, low, count, 1}});
     const int shift = std::countr_zero(static_cast<uint64_t>(2 * at_.run_stride));
-    const Operand receiver = code_.field_sum({{FixedConstant::kPeid, low, count, shift}});
-    const Operand wrap = code_.new_register(Memory::kGrf1);
-    code_.load(static_cast<uint32_t>((rounds - 1) << shift), wrap);
-    const Operand one = code_.new_register(Memory::kGrf1);
-    code_.load(uint32_t{1} << shift, one);
+    // When the targets wrap around the whole memory, T is the same in all rounds.
+    const bool wraps = at_.run_stride * rounds == memory_lw(at_.after.memory, chip_);
+    const std::vector<Code::Field> sender{{FixedConstant::kPeid, low, count, 1}};
+    const std::vector<Code::Field> receiver_fields{{FixedConstant::kPeid, low, count, shift}};
+    Operand receiver;
+    Operand wrap;
+    Operand one;
+    if (!wraps) {
+      receiver = code_.field_sum(receiver_fields);
+      wrap = code_.new_register(Memory::kGrf1);
+      code_.load(static_cast<uint32_t>((rounds - 1) << shift), wrap);
+      one = code_.new_register(Memory::kGrf1);
+      code_.load(uint32_t{1} << shift, one);
+    }
 
     // Rounds per buffer; two buffers, so that one is read while the other is written.
     const int64_t lines_per_round = outer_count + 1;
@@ -305,15 +313,18 @@ class Emitter {
     for (int64_t first = 0; first < rounds; first += rounds_at_once) {
       const int64_t last = std::min(first + rounds_at_once, rounds);
       const LineBuffer& buffer = buffers[static_cast<size_t>(first / rounds_at_once % 2)];
-      set_t(sender);
+      code_.field_sum_to_t(sender);
       std::vector<LineCopy> up;
       for (int64_t d = first; d < last; ++d) {
         for (int64_t o = -1; o < outer_count; ++o)
           up.push_back({(d - first) * lines_per_round + o + 1, at_.before.base + d + rounds * o});
       }
       code_.lines_up(std::move(up), at_.before.memory, buffer.base, true);
+      if (wraps) code_.field_sum_to_t(receiver_fields);
       for (int64_t d = first; d < last; ++d) {
-        if (d == 0) {
+        if (wraps) {
+          // The address of the round below takes care of the difference.
+        } else if (d == 0) {
           set_t(receiver);
         } else {
           code_.alu(Opcode::kSub, receiver, one, receiver);
@@ -321,7 +332,8 @@ class Emitter {
         }
         std::vector<LineCopy> down;
         for (const auto& [o, value] : outers)
-          down.push_back({(d - first) * lines_per_round + o + 1, address(at_.after, value)});
+          down.push_back({(d - first) * lines_per_round + o + 1,
+                          address(at_.after, value) - (wraps ? d * at_.run_stride : 0)});
         code_.lines_down(std::move(down), at_.after.memory, buffer.base, -(d << low), 0, true);
       }
     }
@@ -1086,8 +1098,24 @@ class Generator {
   bool is_line(int bit) const { return bit >= 0 && (lines_ >> bit & 1) != 0; }
 
   void add(MoveKind kind, SlotState after, double steps, int slot = 0, std::vector<int> order = {}) {
-    if (after == state_) return;
+    if (after == state_ || !is_useful(after)) return;
     moves_.push_back({kind, state_, std::move(after), slot, std::move(order), steps + kSetUp});
+  }
+
+  /// Whether a slot becomes right, or a bit that belongs into another slot is free to go there.
+  bool is_useful(const SlotState& after) const {
+    for (size_t slot = 0; slot < after.size(); ++slot) {
+      if (after[slot] == state_[slot]) continue;
+      if (after[slot] == goal_[slot] || after[slot] == kEverywhere) return true;
+      const int left = state_[slot];
+      if (left >= 0 && wanted_at_[static_cast<size_t>(left)] != static_cast<int>(slot) &&
+          (wanted_at_[static_cast<size_t>(left)] >= 0 || goal_[slot] != kNothing || after[slot] == kNothing))
+        return true;
+      // On its way through the lanes to an L1B.
+      if (after[slot] >= 0 && wanted_at_[static_cast<size_t>(after[slot])] >= shape_.first(Level::kL1b))
+        return true;
+    }
+    return false;
   }
 
   /// What may come into these slots: the bit that belongs there, if it is in the address; then bits that
@@ -1160,8 +1188,7 @@ class Generator {
       const double rounds = std::exp2(count);
       const double n = std::max(larger(after), rounds);
       const double outer = std::max(1.0, n / rounds);
-      add(MoveKind::kSkew, after,
-          rounds * (outer + 1) / 4 + rounds * std::max(2.0, std::ceil(outer / 4)) + kSetUp, first);
+      add(MoveKind::kSkew, after, rounds * (outer + 1) / 4 + rounds * std::ceil(outer / 4), first);
     }
   }
 

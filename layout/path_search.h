@@ -23,8 +23,10 @@ struct Path {
   bool found = false;
 };
 
-/// Stops after `most_states`, with the best path to the goal seen so far, if any.
-Path find_path(const BitView& view, const SlotState& from, const SlotState& goal, int64_t most_states = 6000);
+/// Looks at `most_states` states at most, and at none with more than `most_lw` long words per PE, but for the
+/// two ends.
+Path find_path(const BitView& view, const SlotState& from, const SlotState& goal, int64_t most_lw,
+               int64_t most_states = 8000);
 
 /// Whether a tensor in `state` is in `goal`: slots where nothing is wanted may hold copies.
 bool is_goal(const SlotState& state, const SlotState& goal);

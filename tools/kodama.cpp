@@ -13,6 +13,7 @@
 #include "assembler/machine_words.h"
 #include "assembler/program_file.h"
 #include "compiler/driver/compiled_model.h"
+#include "compiler/driver/layout_suite.h"
 #include "compiler/driver/layout_check.h"
 #include "compiler/driver/node_tests.h"
 #include "compiler/driver/package.h"
@@ -357,6 +358,8 @@ int convert_layout(const LayoutRequest& request) {
   const layout::Conversion conversion = layout::convert(problem, chip);
   fmt::print("{}\n", conversion.path.empty() ? "nothing to do"
                                              : fmt::format("path: {}", fmt::join(conversion.path, ", ")));
+  if (!conversion.why_by_elements.empty())
+    fmt::print("element by element: {}\n", conversion.why_by_elements);
   fmt::print("{} steps, {} cycles\n", conversion.steps, conversion.cycles);
   print_bound(conversion.bound);
   if (conversion.bound.cycles() > 0) {
@@ -681,6 +684,23 @@ int run(int argc, char** argv) {
   layout_fuzz->add_option("--elements", layout_fuzz_request.elements, "of a tensor, at most")
       ->capture_default_str();
   layout_fuzz->callback([&] { code = fuzz_layouts(layout_fuzz_request); });
+
+  compiler::LayoutBenchOptions layout_bench_options;
+  layout_bench_options.suite = KODAMA_SOURCE_DIR "/testsuite/layout/suite.txt";
+  std::string layout_bench_chip = "mncore2";
+  CLI::App* layout_bench =
+      layout->add_subcommand("bench", "the suite of conversions: path, cycles, bound, and their ratio");
+  layout_bench->add_option("--suite", layout_bench_options.suite, "its file")->capture_default_str();
+  layout_bench->add_option("--kind", layout_bench_options.kind, "only conversions of this kind");
+  layout_bench->add_option("--chip", layout_bench_chip, "chip")->capture_default_str();
+  layout_bench->add_flag("--check", layout_bench_options.check, "simulate each one and check every element");
+  layout_bench->add_flag("--markdown", layout_bench_options.markdown, "print the table of docs/layouts.md");
+  layout_bench->callback([&] {
+    const auto result =
+        compiler::run_layout_bench(layout_bench_options, isa::find_chip(layout_bench_chip));
+    fmt::print("{}", result.table);
+    if (result.failures > 0) code = compiler::kExitInternalError;
+  });
 
   std::string bench_chip = "mncore2";
   CLI::App* bench = app.add_subcommand("bench", "measure the simulated chip");
