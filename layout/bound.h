@@ -12,23 +12,31 @@
 /// bound`.
 ///
 /// Data that is wanted somewhere and not there must come in, through every port on its way, and data that is
-/// wanted elsewhere must go out once. For each level of the tree: the bytes that must pass its ports, over
-/// the bytes that the ports pass per cycle. Levels work at a time, so the largest of these times is the
-/// bound, not their sum. What a bound doesn't know: the alignment of addresses, the orders in which the
-/// instructions deal data out, start-up.
+/// wanted elsewhere must go out. For each port of the tree: the bytes that must pass it at the instance that
+/// has most, over the bytes that it passes per cycle; before the first byte can pass, the way from the source
+/// to the port takes its time, and after the last one the way to the target (distances of the hazard tables,
+/// start-up of transfers). Ports work at a time, so the largest of these times is the bound, not their sum.
+///
+/// Ports: the MV port of an L2BM, in and out. The port between L2BM and its L1Bs, which moves what goes up,
+/// what comes down, and what l2bmi passes from one L1B to another. The port between L1BM and its PEs, which
+/// moves what goes up and what comes down; only what goes to the next MAB can be read in the step in which
+/// something else is written (l1bmd+1 and l1bmd-1 of the turnaround register) and counts once. The MABs, the
+/// PEs' memories, DRAM and PDM. What a bound doesn't know: the alignment of addresses, and the orders in
+/// which the instructions deal data out.
 ///
 /// Example (mncore2): a (64, 64) tensor of doubles from rows over the L1Bs, ((8_L2B:1, 8_L1B:1), (16_MAB:1,
 /// 4_PE:1))@LM0, to columns over them, the axes exchanged. An element stays in its L2B when row / 8 = column
-/// / 8: 448 of the 512 that an L2B is to hold come from elsewhere, 3584 bytes at 128 per cycle, 28 cycles. An
-/// L1B takes in 63 of its 64 elements, 504 bytes at 128 per cycle, 4 cycles. A PE writes one element. So no
-/// program does it in less than 28 cycles.
+/// / 8: 448 of the 512 that an L2B is to hold come from elsewhere, 3584 bytes at 128 per cycle, 28 cycles.
+/// Before, a step to L1BM, two steps of distance, a step to L2BM, one step of distance, and 64 cycles until a
+/// transfer has started; after, a step to L1BM, a step of distance and a step to the PEs: 124 cycles in all.
 namespace kodama::layout {
 
 struct LevelBound {
   std::string name;  ///< "into the L2Bs", …
   double bytes = 0;  ///< at the instance that has most
   double bytes_per_cycle = 0;
-  double cycles() const { return bytes / bytes_per_cycle; }
+  double way = 0;  ///< cycles before the first byte and after the last one
+  double cycles() const { return way + bytes / bytes_per_cycle; }
 };
 
 struct ConversionBound {

@@ -339,8 +339,9 @@ void show_layout(const LayoutRequest& request) {
 
 void print_bound(const layout::ConversionBound& bound) {
   for (const layout::LevelBound& level : bound.levels) {
-    fmt::print("{:<20}{:>12.0f} B at {:>6.1f} B/cycle {:>12.1f} cycles{}\n", level.name, level.bytes,
-               level.bytes_per_cycle, level.cycles(), level.name == bound.name() ? "  <- the bound" : "");
+    fmt::print("{:<20}{:>12.0f} B at {:>6.1f} B/cycle, {:>3.0f} on the way {:>10.1f} cycles{}\n", level.name,
+               level.bytes, level.bytes_per_cycle, level.way, level.cycles(),
+               level.name == bound.name() ? "  <- the bound" : "");
   }
   if (bound.levels.empty()) fmt::print("nothing has to move\n");
 }
