@@ -83,20 +83,8 @@ class Walker {
       const Move& move = moves[k];
       const bool is_last = k + 1 == moves.size();
       const MoveNeeds needs = needs_of(view_, move);
-      here = prepared(std::move(here), needs, move);
-      if (needs.in_place) {
-        MoveAddresses at{here.at, here.at, 1, 1};
-        const int in = move.after[static_cast<size_t>(move.slot)];
-        const int out = move.before[static_cast<size_t>(move.slot)];
-        at.swap_stride = here.at.stride[static_cast<size_t>(in)];
-        at.after.slots = move.after;
-        at.after.stride[static_cast<size_t>(in)] = 0;
-        if (out >= 0) at.after.stride[static_cast<size_t>(out)] = at.swap_stride;
-        emit(move, at);
-        here.at = at.after;
-        continue;
-      }
-      MoveAddresses at{here.at, {}, 1, 1};
+      here = prepared(std::move(here), needs);
+      MoveAddresses at{here.at, {}, 1};
       if (is_last && end && can_end(needs, here, *end)) {
         at.after = *end;
         at.after.slots = move.after;
@@ -125,7 +113,7 @@ class Walker {
                   const std::optional<Placement>& end) {
     std::vector<int> order = address_order(slots, writes, reads, end);
     Memory memory = other_than == Memory::kLm0 ? Memory::kLm1 : Memory::kLm0;
-    const bool reads_lm0 = reads != nullptr && (reads->source_lm0 || reads->in_place);
+    const bool reads_lm0 = reads != nullptr && reads->source_lm0;
     if (reads_lm0 && !(writes != nullptr && writes->other_memory && other_than == Memory::kLm0))
       memory = Memory::kLm0;
     if (writes != nullptr && writes->target_lm0) memory = Memory::kLm0;
@@ -134,11 +122,13 @@ class Walker {
     stop.is_region = true;
     if (writes != nullptr && !writes->target_run.empty() && spread_region(slots, *writes, reads, end, stop))
       return stop;
+    const bool local = reads != nullptr && reads->source_lm;
     const bool fixed = memory == Memory::kLm0 && ((writes != nullptr && writes->target_lm0) || reads_lm0);
     auto region = shop_.scratch.try_take(memory, size);
     if (!region && !fixed) {
       const Memory second = memory == Memory::kLm0 ? Memory::kLm1 : Memory::kLm0;
       for (const Memory each : {second, Memory::kGrf0, Memory::kGrf1}) {
+        if (local && each != second) break;
         if (!region && (each != other_than || writes == nullptr || !writes->other_memory))
           region = shop_.scratch.try_take(each, size);
       }
@@ -320,12 +310,9 @@ class Walker {
     return true;
   }
 
-  bool fits(const Stop& here, const MoveNeeds& needs, const Move& move) const {
-    if ((needs.source_lm0 || needs.in_place) && here.at.memory != Memory::kLm0) return false;
-    if (needs.in_place && !here.is_region) return false;
-    if (needs.in_place && !is_power(here.at.stride[static_cast<size_t>(
-                              move.after[static_cast<size_t>(move.slot)])]))
-      return false;
+  bool fits(const Stop& here, const MoveNeeds& needs) const {
+    if (needs.source_lm0 && here.at.memory != Memory::kLm0) return false;
+    if (needs.source_lm && here.at.memory != Memory::kLm0 && here.at.memory != Memory::kLm1) return false;
     if (needs.powers) {
       return std::ranges::all_of(needs.source_low, [&](int bit) {
         return bit < 0 || is_power(here.at.stride[static_cast<size_t>(bit)]);
@@ -335,9 +322,9 @@ class Walker {
   }
 
   /// The tensor where the move can take it, by copies if need be.
-  Stop prepared(Stop here, const MoveNeeds& needs, const Move& move) {
-    if (fits(here, needs, move)) return here;
-    if (here.at.memory == Memory::kLm0) {
+  Stop prepared(Stop here, const MoveNeeds& needs) {
+    if (fits(here, needs)) return here;
+    if (here.at.memory == Memory::kLm0 && needs.source_lm0) {
       // From LM0 to LM0 there is a stop between.
       Stop between = new_region(here.at.slots, nullptr, nullptr, Memory::kLm0, std::nullopt);
       here = copy_to(std::move(here), std::move(between));
@@ -347,7 +334,7 @@ class Walker {
   }
 
   Stop copy_to(Stop here, Stop there) {
-    emit({MoveKind::kCopy, here.at.slots, here.at.slots, 0, {}, 0}, {here.at, there.at, 1, 1});
+    emit({MoveKind::kCopy, here.at.slots, here.at.slots, 0, {}, 0}, {here.at, there.at, 1});
     release(here);
     return there;
   }

@@ -378,7 +378,8 @@ void Code::lines_down(std::vector<LineCopy> lines, Memory memory, int64_t base_l
   }
 }
 
-void Code::copies(std::vector<std::pair<int64_t, int64_t>> pairs, Memory from, Memory to, bool t_indirect) {
+void Code::copies(std::vector<std::pair<int64_t, int64_t>> pairs, Memory from, Memory to, bool t_indirect,
+                  int mask) {
   std::ranges::sort(pairs);
   const auto emit = [&](std::vector<std::pair<int64_t, int64_t>>& list, Width width) {
     for (size_t k = 0; k < list.size(); k += 4) {
@@ -390,8 +391,14 @@ void Code::copies(std::vector<std::pair<int64_t, int64_t>> pairs, Memory from, M
         targets[c] = target;
         sources[c] = source;
       }
+      Operand destination = pe(to, targets, width, chip_);
+      if (mask != 0) {
+        destination.mask.kind = isa::Mask::Kind::kRegister;
+        destination.mask.value = static_cast<uint8_t>(mask);
+        destination.mask.double_long = width == Width::kDoubleLong;
+      }
       add(make(Opcode::kPassa, Precision::kLong, {pe(from, sources, width, chip_, t_indirect)},
-               {pe(to, targets, width, chip_)}));
+               {std::move(destination)}));
     }
   };
   std::vector<std::pair<int64_t, int64_t>> wide;

@@ -116,7 +116,7 @@ class Code {
                   int mask = 0, bool t_indirect = false);
   /// Copies inside the PEs, by target address: source address.
   void copies(std::vector<std::pair<int64_t, int64_t>> target_and_source, Memory from, Memory to,
-              bool t_indirect = false);
+              bool t_indirect = false, int mask = 0);
 
  private:
   /// The last instruction writes to `destination`.

@@ -303,6 +303,12 @@ class Emitter {
       code_.load(uint32_t{1} << shift, one);
     }
 
+    // LM1 has no addresses through T; its base register does as well.
+    const bool from_lm0 = at_.before.memory == Memory::kLm0;
+    Operand base_register;
+    base_register.space = Space::kBar1;
+    if (!from_lm0) code_.add(make(Opcode::kPassa, Precision::kInt, code_.field_sum(sender), base_register));
+
     // Rounds per buffer; two buffers, so that one is read while the other is written.
     const int64_t lines_per_round = outer_count + 1;
     const int64_t rounds_at_once =
@@ -313,14 +319,14 @@ class Emitter {
     for (int64_t first = 0; first < rounds; first += rounds_at_once) {
       const int64_t last = std::min(first + rounds_at_once, rounds);
       const LineBuffer& buffer = buffers[static_cast<size_t>(first / rounds_at_once % 2)];
-      code_.field_sum_to_t(sender);
+      if (from_lm0) code_.field_sum_to_t(sender);
       std::vector<LineCopy> up;
       for (int64_t d = first; d < last; ++d) {
         for (int64_t o = -1; o < outer_count; ++o)
           up.push_back({(d - first) * lines_per_round + o + 1, at_.before.base + d + rounds * o});
       }
-      code_.lines_up(std::move(up), at_.before.memory, buffer.base, true);
-      if (wraps) code_.field_sum_to_t(receiver_fields);
+      code_.lines_up(std::move(up), at_.before.memory, buffer.base, from_lm0);
+      if (wraps && (from_lm0 || first == 0)) code_.field_sum_to_t(receiver_fields);
       for (int64_t d = first; d < last; ++d) {
         if (wraps) {
           // The address of the round below takes care of the difference.
@@ -336,6 +342,12 @@ class Emitter {
                           address(at_.after, value) - (wraps ? d * at_.run_stride : 0)});
         code_.lines_down(std::move(down), at_.after.memory, buffer.base, -(d << low), 0, true);
       }
+    }
+    if (!from_lm0) {
+      Instruction reset;
+      reset.opcode = Opcode::kZero;
+      reset.destinations = {base_register};
+      code_.add(std::move(reset));
     }
     for (const LineBuffer& buffer : buffers) give_back(buffer);
   }
@@ -418,53 +430,69 @@ class Emitter {
 
   int l1b_bits() const { return shape_.l1b; }
 
+  /// What is at 1 of the address bit goes from the L1Bs with a 0 to those with a 1, what is at 0 the other
+  /// way; the rest stays, and is copied in the PEs meanwhile.
   void swap_l1b() {
     const int power = shape_.power(move_.slot);
     const int in = move_.after[static_cast<size_t>(move_.slot)];
-    // L1Bs with a 0 send what is at 1 of the address bit, and the other way round.
+    const int out = std::max<int>(move_.before[static_cast<size_t>(move_.slot)], -1);
     const int mask_of_one = code_.mask_of_bit(FixedConstant::kL1bid, power, true);
     const int mask_of_zero = code_.mask_of_bit(FixedConstant::kL1bid, power, false);
-    const Operand inverted = code_.new_register(Memory::kGrf0);
-    code_.add(make(Opcode::kNot, Precision::kInt, Code::constant(FixedConstant::kL1bid), inverted));
-    code_.load(uint32_t{1} << power, Code::t());
-    const Operand own = code_.new_register(Memory::kGrf0);
-    code_.alu(Opcode::kAnd, inverted, Code::t(), own);
-    const int shift = std::countr_zero(static_cast<uint64_t>(2 * at_.swap_stride)) - power;
-    const Operand amount = code_.new_register(Memory::kGrf1);
-    code_.load(static_cast<uint32_t>(std::abs(shift)), amount);
-    code_.alu(shift >= 0 ? Opcode::kLsl : Opcode::kLsr, own, amount, Code::t());
-
     const BitMask rest = before_bits() & ~mask_of(in);
-    const Chunks parts = chunks({}, rest, most_lines(6));
-    std::array<std::array<LineBuffer, 3>, 2> sets;
+    const BitMask after_bits = view_.address_bits(move_.after);
+    const Chunks parts = chunks({}, rest, std::min<int64_t>(most_lines(8), 8));
+    std::array<std::array<LineBuffer, 4>, 2> sets;
     const size_t turns = parts.outer.size() > 1 ? 2 : 1;
     for (size_t turn = 0; turn < turns; ++turn) {
       for (LineBuffer& buffer : sets[turn]) buffer = line_buffer(int64_t{1} << parts.inner.size());
     }
     size_t turn = 0;
     for (const BitMask outer : parts.outer) {
-      const auto& [sent, from_zero, from_one] = sets[turn++ % turns];
-      std::vector<LineCopy> lines;
-      std::set<int64_t> blocks;
-      for (const BitMask inner : view_.values(mask_of(parts.inner))) {
-        if (!is_valid(inner | outer, rest)) continue;
-        lines.push_back({gather_bits(inner, parts.inner), address(at_.before, inner | outer)});
-        blocks.insert(lines.back().line * lanes() / kChunk);
-      }
-      code_.lines_up(lines, at_.before.memory, sent.base, true);
-      for (const int64_t block : blocks) {
-        for (const int value : {0, 1}) {
+      const std::array<LineBuffer, 4>& set = sets[turn++ % turns];
+      for (const int value : {0, 1}) {
+        // L1Bs with `value` send; the others take it, to the address of `value`.
+        const LineBuffer& sent = set[static_cast<size_t>(value)];
+        const LineBuffer& received = set[static_cast<size_t>(2 + value)];
+        if (value == 1 && out < 0) continue;  // L1Bs with a 1 have nothing
+        const BitMask at_in = value == 0 ? mask_of(in) : 0;
+        const BitMask at_out = value == 1 ? mask_of(out) : 0;
+        std::vector<LineCopy> up;
+        std::vector<LineCopy> down;
+        std::set<int64_t> blocks;
+        for (const BitMask inner : view_.values(mask_of(parts.inner))) {
+          const BitMask each = inner | outer;
+          if (!is_valid(each | at_in, before_bits()) || !is_valid(each | at_out, after_bits)) continue;
+          const int64_t line = gather_bits(inner, parts.inner);
+          up.push_back({line, address(at_.before, each | at_in)});
+          down.push_back({line, address(at_.after, each | at_out)});
+          blocks.insert(line * lanes() / kChunk);
+        }
+        code_.lines_up(std::move(up), at_.before.memory, sent.base);
+        for (const int64_t block : blocks) {
           Instruction pass = make(Opcode::kL2bmi, Precision::kNone, Code::l1bm(sent.base + block * kChunk),
-                                  Code::l1bm((value == 0 ? from_zero : from_one).base + block * kChunk));
+                                  Code::l1bm(received.base + block * kChunk));
           const int ignored = (chip_.l1b_per_l2b - 1) & ~(1 << power);
           pass.l1b_set.kind = ignored == 0 ? isa::L1bSet::Kind::kOne : isa::L1bSet::Kind::kMasked;
           pass.l1b_set.k = static_cast<uint8_t>(value << power);
           pass.l1b_set.ignore_mask = static_cast<uint8_t>(ignored);
           code_.add(std::move(pass));
         }
+        code_.lines_down(std::move(down), at_.after.memory, received.base, 0,
+                         value == 0 ? mask_of_one : mask_of_zero);
       }
-      code_.lines_down(lines, at_.after.memory, from_zero.base, 0, mask_of_one, true);
-      code_.lines_down(lines, at_.after.memory, from_one.base, 0, mask_of_zero, true);
+      for (const int value : {0, 1}) {
+        if (value == 1 && out < 0) continue;
+        const BitMask at_in = value == 1 ? mask_of(in) : 0;
+        const BitMask at_out = value == 1 ? mask_of(out) : 0;
+        std::vector<std::pair<int64_t, int64_t>> kept;
+        for (const BitMask inner : view_.values(mask_of(parts.inner))) {
+          const BitMask each = inner | outer;
+          if (!is_valid(each | at_in, before_bits()) || !is_valid(each | at_out, after_bits)) continue;
+          kept.emplace_back(address(at_.after, each | at_out), address(at_.before, each | at_in));
+        }
+        code_.copies(std::move(kept), at_.before.memory, at_.after.memory, false,
+                     value == 0 ? mask_of_zero : mask_of_one);
+      }
     }
     for (size_t k = 0; k < turns; ++k) {
       for (const LineBuffer& buffer : sets[k]) give_back(buffer);
@@ -884,7 +912,14 @@ class Emitter {
       for (int64_t source = 0; source < chip_.l2b_count(); ++source) {
         if (!holds(source)) continue;
         const int64_t own = slots_of(source, slots);
-        const int64_t value = own ^ difference;
+        // The L2Bs of a group send to different groups at a time: a path between groups is as wide as one port.
+        int64_t turned = difference;
+        for (size_t k = 0; k < slots.size(); ++k) {
+          if ((int64_t{1} << slots[k]) < chip_.l2b_per_group) continue;
+          turned ^= (source % chip_.l2b_per_group & 1) << k;
+          break;
+        }
+        const int64_t value = own ^ turned;
         const auto wanted = spread_bits(value, in);
         if (!wanted || !is_valid(*wanted, mask_of(in))) continue;
         // Where the source has the same everywhere, everyone takes his own.
@@ -893,7 +928,7 @@ class Emitter {
         for (size_t k = 0; k < slots.size(); ++k) {
           const auto slot = static_cast<size_t>(shape_.first(Level::kL2b) + slots[k]);
           if (move_.before[slot] != kEverywhere) continue;
-          leaves = leaves && (difference >> k & 1) == 0;
+          leaves = leaves && (turned >> k & 1) == 0;
           place &= ~(int64_t{1} << k);
         }
         if (!leaves || !spread_bits(place, out)) continue;
@@ -975,7 +1010,7 @@ const std::vector<MovePrimitive>& move_primitives() {
       {MoveKind::kSelect, "select", "address bits -> slots whose coordinates hold the same", "LM0, through T",
        "n/4"},
       {MoveKind::kSwapL1b, "swap-l1b", "an L1B bit <-> an address bit, by l2bmi between pairs of L1Bs",
-       "in place in LM0, through T", "3n/8 + lanes * n / 64"},
+       "two different memories", "n + n/2, at a time: lanes * n / 64 of l2bmi"},
       {MoveKind::kShuffleL1b, "shuffle-l1b",
        "upper lane bits -> L1B bits; L1B bits and address bits -> upper lane bits, address",
        "lanes and L1Bs as in mncore2 or fewer", "n/2 + lanes * n / 64 * (L1Bs + 2)"},
@@ -1019,7 +1054,7 @@ MoveNeeds needs_of(const BitView& view, const Move& move) {
       break;
     case MoveKind::kSkew: {
       const int count = shape.first(Level::kPe) + shape.lane_bits() - move.slot;
-      needs.source_lm0 = needs.target_lm0 = true;
+      needs.source_lm = needs.target_lm0 = true;
       needs.source_low = contents(move.after, move.slot, count);
       needs.target_run = contents(move.before, move.slot, count);
       break;
@@ -1043,8 +1078,7 @@ MoveNeeds needs_of(const BitView& view, const Move& move) {
       }
       break;
     case MoveKind::kSwapL1b:
-      needs.source_lm0 = needs.target_lm0 = true;
-      needs.in_place = true;
+      needs.other_memory = true;
       break;
     default:
       break;
@@ -1232,7 +1266,7 @@ class Generator {
     const std::vector<int> in = incoming(first, 1);
     const SlotState after = with(first, in);
     const double n = larger(after);
-    add(MoveKind::kSwapL1b, after, 3 * n / 8 + lanes_ * n / kChunk + 2 * kSetUp, slot);
+    add(MoveKind::kSwapL1b, after, std::max(n / 2, lanes_ * n / kChunk) + kSetUp, slot);
   }
 
   void shuffle_l1b() {

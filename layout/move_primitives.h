@@ -66,9 +66,9 @@ std::vector<Move> moves_from(const BitView& view, const SlotState& state, const 
 /// What a primitive asks of the addresses of its source and target. A number is a bit of the tensor; -1 is a
 /// place that is left free, for what a slot holds that is no bit.
 struct MoveNeeds {
-  bool source_lm0 = false;  ///< addresses that differ from PE to PE
+  bool source_lm0 = false;  ///< addresses that differ from PE to PE, through T
+  bool source_lm = false;   ///< the same, through T or the base register of LM1
   bool target_lm0 = false;
-  bool in_place = false;         ///< works inside its source, which can't be the user's then
   bool powers = false;           ///< the strides of the bits that move are powers of two
   std::vector<int> source_low;   ///< these at strides 1, 2, 4, …, the others above them without gaps
   std::vector<int> target_run;   ///< these at strides that double
@@ -81,8 +81,7 @@ MoveNeeds needs_of(const BitView& view, const Move& move);
 struct MoveAddresses {
   Placement before;
   Placement after;
-  int64_t run_stride = 1;   ///< of the first of target_run
-  int64_t swap_stride = 1;  ///< kSwapL1b: of the address bit
+  int64_t run_stride = 1;  ///< of the first of target_run
 };
 void emit_move(const BitView& view, const Move& move, const MoveAddresses& at, Code& code);
 

@@ -56,12 +56,10 @@ struct Search {
   bool complete = false;  ///< nothing is left that could be cheaper
 };
 
-/// A*; with the rough estimate it only looks for some way.
+/// A*; paths of `limit` steps or more aren't followed.
 Search search(const BitView& view, const SlotState& from, const SlotState& goal, int64_t most_lw,
-              int64_t most_states, bool rough, double limit) {
-  const auto left = [&](const SlotState& state) {
-    return rough ? rough_estimate(view, state, goal) : estimate(view, state, goal);
-  };
+              int64_t most_states, double limit) {
+  const auto left = [&](const SlotState& state) { return estimate(view, state, goal); };
   std::vector<Node> nodes;
   std::map<SlotState, int64_t> known;
   using Entry = std::pair<double, int64_t>;  // cost and estimate; node
@@ -87,7 +85,7 @@ Search search(const BitView& view, const SlotState& from, const SlotState& goal,
     const double cost = node.cost;
     for (Move& move : moves_from(view, state, goal)) {
       const double next_cost = cost + move.steps;
-      if (!rough && next_cost + left(move.after) >= limit) continue;
+      if (next_cost + left(move.after) >= limit) continue;
       if (view.value_count(view.address_bits(move.after)) > most_lw && !is_goal(move.after, goal)) continue;
       const auto [entry, is_new] = known.try_emplace(move.after, static_cast<int64_t>(nodes.size()));
       if (is_new) {
@@ -114,6 +112,50 @@ Search search(const BitView& view, const SlotState& from, const SlotState& goal,
   return result;
 }
 
+/// Some way to the goal: of every number of moves, only the states that look nearest are gone on from.
+Path beam(const BitView& view, const SlotState& from, const SlotState& goal, int64_t most_lw) {
+  constexpr size_t kWidth = 60;
+  constexpr int kMostMoves = 16;
+  struct Candidate {
+    double rank = 0;
+    double cost = 0;
+    SlotState state;
+    std::vector<Move> moves;
+  };
+  Path best;
+  std::vector<Candidate> front{{0, 0, from, {}}};
+  std::map<SlotState, double> seen;
+  seen[from] = 0;
+  for (int depth = 0; depth < kMostMoves && !front.empty(); ++depth) {
+    std::vector<Candidate> next;
+    for (const Candidate& each : front) {
+      ++best.states;
+      for (Move& move : moves_from(view, each.state, goal)) {
+        const double cost = each.cost + move.steps;
+        if (best.found && cost >= best.steps) continue;
+        const bool there = is_goal(move.after, goal);
+        if (!there && view.value_count(view.address_bits(move.after)) > most_lw) continue;
+        const auto [known, is_new] = seen.try_emplace(move.after, cost);
+        if (!is_new && known->second <= cost) continue;
+        known->second = cost;
+        Candidate candidate{cost + rough_estimate(view, move.after, goal), cost, move.after, each.moves};
+        candidate.moves.push_back(std::move(move));
+        if (there) {
+          best.found = true;
+          best.steps = cost;
+          best.moves = candidate.moves;
+        } else {
+          next.push_back(std::move(candidate));
+        }
+      }
+    }
+    std::ranges::stable_sort(next, {}, &Candidate::rank);
+    if (next.size() > kWidth) next.resize(kWidth);
+    front = std::move(next);
+  }
+  return best;
+}
+
 }  // namespace
 
 bool is_goal(const SlotState& state, const SlotState& goal) {
@@ -126,11 +168,11 @@ bool is_goal(const SlotState& state, const SlotState& goal) {
 Path find_path(const BitView& view, const SlotState& from, const SlotState& goal, int64_t most_lw,
                int64_t most_states) {
   // Some way first, then everything that could be cheaper.
-  const Search some = search(view, from, goal, most_lw, most_states, true, 0);
-  const double limit = some.path.found ? some.path.steps : std::numeric_limits<double>::infinity();
-  const Search best = search(view, from, goal, most_lw, most_states, false, limit);
-  Path path = best.path.found ? best.path : some.path;
-  path.states = some.path.states + best.path.states;
+  const Path some = is_goal(from, goal) ? Path{} : beam(view, from, goal, most_lw);
+  const double limit = some.found ? some.steps : std::numeric_limits<double>::infinity();
+  const Search best = search(view, from, goal, most_lw, most_states, limit);
+  Path path = best.path.found ? best.path : some;
+  path.states = some.states + best.path.states;
   path.proven = best.complete;
   return path;
 }

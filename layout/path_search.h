@@ -26,7 +26,7 @@ struct Path {
 /// Looks at `most_states` states at most, and at none with more than `most_lw` long words per PE, but for the
 /// two ends.
 Path find_path(const BitView& view, const SlotState& from, const SlotState& goal, int64_t most_lw,
-               int64_t most_states = 8000);
+               int64_t most_states = 4000);
 
 /// Whether a tensor in `state` is in `goal`: slots where nothing is wanted may hold copies.
 bool is_goal(const SlotState& state, const SlotState& goal);
