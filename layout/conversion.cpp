@@ -29,6 +29,8 @@ bool is_power(int64_t value) {
   return value > 0 && std::has_single_bit(static_cast<uint64_t>(value));
 }
 
+constexpr std::string_view kNoPath = "no sequence of primitives found";
+
 /// Calls visit(index, is_padding) for every place of a layout.
 template <typename Visit>
 void for_each_place(const Layout& layout, const Lengths& lengths, Visit&& visit) {
@@ -400,7 +402,7 @@ class BitConversion {
     SlotState goal = leaves ? out->slots : view_.to.slots;
     const Path path = find_path(view_, start, goal, most_lw);
     if (!path.found) {
-      *why = "no sequence of primitives found";
+      *why = kNoPath;
       return std::nullopt;
     }
     Walker walker(view_, problem_, shop_);
@@ -632,12 +634,14 @@ Conversion convert(const ConversionProblem& problem, const isa::Chip& chip) {
             bit_view(problem.from, problem.to, problem.lengths, problem.element_bits, chip, &why)) {
       // When there is no room, ways that need less; then element by element.
       for (int64_t most_lw = memory_lw(Memory::kLm0, chip) / 2; !found && most_lw >= 1; most_lw /= 2) {
+        std::string here;
         try {
-          found = BitConversion(*view, problem, chip).run(most_lw, &why);
-          if (!found) break;
+          found = BitConversion(*view, problem, chip).run(most_lw, &here);
         } catch (const isa::UnsupportedError& error) {
-          why = error.what();
+          here = error.what();
         }
+        if (why.empty()) why = here;
+        if (here == kNoPath) break;
       }
     }
     result = found ? std::move(*found) : ElementConversion(problem, chip).run();

@@ -309,38 +309,46 @@ class Emitter {
     base_register.space = Space::kBar1;
     if (!from_lm0) code_.add(make(Opcode::kPassa, Precision::kInt, code_.field_sum(sender), base_register));
 
-    // Rounds per buffer; two buffers, so that one is read while the other is written.
-    const int64_t lines_per_round = outer_count + 1;
-    const int64_t rounds_at_once =
-        std::clamp<int64_t>(most_lines(2) / lines_per_round, 1, rounds);
+    // Rounds per buffer, and if one is too many, a part of it; two buffers, so that one is read while the
+    // other is written.
+    const int64_t outers_at_once = std::min(outer_count, most_lines(2) - 1);
+    const int64_t lines_per_round = outers_at_once + 1;
+    const int64_t rounds_at_once = std::clamp<int64_t>(most_lines(2) / lines_per_round, 1, rounds);
+    const bool twice = rounds_at_once < rounds || outers_at_once < outer_count;
     std::array<LineBuffer, 2> buffers{line_buffer(rounds_at_once * lines_per_round),
-                                      rounds_at_once < rounds ? line_buffer(rounds_at_once * lines_per_round)
-                                                              : LineBuffer{}};
-    for (int64_t first = 0; first < rounds; first += rounds_at_once) {
-      const int64_t last = std::min(first + rounds_at_once, rounds);
-      const LineBuffer& buffer = buffers[static_cast<size_t>(first / rounds_at_once % 2)];
-      if (from_lm0) code_.field_sum_to_t(sender);
-      std::vector<LineCopy> up;
-      for (int64_t d = first; d < last; ++d) {
-        for (int64_t o = -1; o < outer_count; ++o)
-          up.push_back({(d - first) * lines_per_round + o + 1, at_.before.base + d + rounds * o});
-      }
-      code_.lines_up(std::move(up), at_.before.memory, buffer.base, from_lm0);
-      if (wraps && (from_lm0 || first == 0)) code_.field_sum_to_t(receiver_fields);
-      for (int64_t d = first; d < last; ++d) {
-        if (wraps) {
-          // The address of the round below takes care of the difference.
-        } else if (d == 0) {
-          set_t(receiver);
-        } else {
-          code_.alu(Opcode::kSub, receiver, one, receiver);
-          code_.alu(Opcode::kAnd, receiver, wrap, Code::t());
+                                      twice ? line_buffer(rounds_at_once * lines_per_round) : LineBuffer{}};
+    size_t turn = 0;
+    for (int64_t begin = 0; begin < outer_count; begin += outers_at_once) {
+      const int64_t end = std::min(begin + outers_at_once, outer_count);
+      for (int64_t first = 0; first < rounds; first += rounds_at_once) {
+        const int64_t last = std::min(first + rounds_at_once, rounds);
+        const LineBuffer& buffer = buffers[twice ? turn++ % 2 : 0];
+        if (from_lm0) code_.field_sum_to_t(sender);
+        std::vector<LineCopy> up;
+        for (int64_t d = first; d < last; ++d) {
+          for (int64_t o = begin - 1; o < end; ++o) {
+            up.push_back({(d - first) * lines_per_round + o - begin + 1, at_.before.base + d + rounds * o});
+          }
         }
-        std::vector<LineCopy> down;
-        for (const auto& [o, value] : outers)
-          down.push_back({(d - first) * lines_per_round + o + 1,
-                          address(at_.after, value) - (wraps ? d * at_.run_stride : 0)});
-        code_.lines_down(std::move(down), at_.after.memory, buffer.base, -(d << low), 0, true);
+        code_.lines_up(std::move(up), at_.before.memory, buffer.base, from_lm0);
+        if (wraps && (from_lm0 || turn <= 1)) code_.field_sum_to_t(receiver_fields);
+        for (int64_t d = first; d < last; ++d) {
+          if (wraps) {
+            // The address of the round below takes care of the difference.
+          } else if (d == 0 && begin == 0) {
+            set_t(receiver);
+          } else {
+            code_.alu(Opcode::kSub, receiver, one, receiver);
+            code_.alu(Opcode::kAnd, receiver, wrap, Code::t());
+          }
+          std::vector<LineCopy> down;
+          for (const auto& [o, value] : outers) {
+            if (o < begin || o >= end) continue;
+            down.push_back({(d - first) * lines_per_round + o - begin + 1,
+                            address(at_.after, value) - (wraps ? d * at_.run_stride : 0)});
+          }
+          code_.lines_down(std::move(down), at_.after.memory, buffer.base, -(d << low), 0, true);
+        }
       }
     }
     if (!from_lm0) {
