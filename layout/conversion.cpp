@@ -272,6 +272,12 @@ class Walker {
     if (!here.is_region && here.at.memory == end.memory) return false;  // the source itself
     if (needs.target_lm0 && end.memory != Memory::kLm0) return false;
     if (needs.other_memory && end.memory == here.at.memory) return false;
+    if (needs.target_powers && !std::ranges::all_of(needs.target_powers_of, [&](int bit) {
+          return is_power(end.stride[static_cast<size_t>(bit)]);
+        }))
+      return false;
+    // A digit with values that have no place: through T they would be written all the same.
+    if (needs.target_powers && has_gaps(needs.target_powers_of)) return false;
     if (!needs.target_run.empty()) {
       if (!run_fits(needs, end)) return false;
       // A digit whose size is no power of two has values with no place in the user's layout.

@@ -208,7 +208,7 @@ class Emitter {
       each.line_base = (each.l1bm.base + align + align - 1) / align * align;
       if (staged)
         each.l2bm = code_.scratch().take(
-            Memory::kL2bm, std::max<int64_t>(window * line_lw, 32 * int64_t{chip_.l1b_per_l2b}), kRun);
+            Memory::kL2bm, std::max<int64_t>({window * line_lw, 32 * int64_t{chip_.l1b_per_l2b}, kRun}), kRun);
       buffers.push_back(each);
     }
     std::vector<std::vector<int8_t>> tags(static_cast<size_t>(turns));
@@ -287,7 +287,8 @@ class Emitter {
       // The bits above each shared one move up.
       int64_t upper = at;
       for (const int64_t stride : shared) upper = upper / stride * stride * 2 + upper % stride;
-      const int64_t size = std::min(run, (end - at + kRun - 1) / kRun * kRun);
+      // Transfers move whole granules; what is behind the tensor is scratch.
+      const int64_t size = (std::min(run, end - at) + kRun - 1) / kRun * kRun;
       for (int64_t l2b = 0; l2b < chip_.l2b_count(); ++l2b) {
         int64_t group = 0;
         int64_t extra = 0;

@@ -71,6 +71,8 @@ struct MoveNeeds {
   bool target_lm0 = false;
   bool powers = false;           ///< the strides of the bits that move are powers of two
   std::vector<int> source_low;   ///< these at strides 1, 2, 4, …, the others above them without gaps
+  bool target_powers = false;    ///< the same of `target_powers_of` in the target
+  std::vector<int> target_powers_of;
   std::vector<int> target_run;   ///< these at strides that double
   bool target_has_one = false;   ///< `target_one` has stride 1, at an even base
   int target_one = -1;

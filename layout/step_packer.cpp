@@ -198,6 +198,9 @@ class Packer {
     if (info(instruction.opcode).group == isa::IssueGroup::kMv) {
       // In the order in which they were written.
       step = std::max(step, last_mv_);
+      // A tag is free from the step behind the one that waits for it.
+      const auto waited = last_wait_.find(instruction.tag);
+      if (waited != last_wait_.end()) step = std::max(step, waited->second + 1);
       last_mv_ = step;
       mvs_.push_back({step, instruction});
       remember(touched, step, instruction.tag);
@@ -230,6 +233,7 @@ class Packer {
       // Only overlapping later accesses look at it, and they now come behind the wait.
     }
     by_tag_[tag].clear();
+    last_wait_[tag] = step;
     for (std::vector<Record>& list : lists_) {
       for (Record& record : list) {
         if (record.tag == tag && !record.waited) {
@@ -290,6 +294,7 @@ class Packer {
   std::array<std::vector<Record>, kResources> lists_;
   std::vector<Record> records_;
   std::map<int8_t, std::vector<int32_t>> by_tag_;
+  std::map<int8_t, int64_t> last_wait_;
   std::vector<PackedStep> steps_;
   std::vector<uint32_t> taken_;
   std::vector<std::pair<int64_t, Instruction>> mvs_;
