@@ -222,6 +222,14 @@ std::vector<BitMask> BitView::values(BitMask of) const {
   return all;
 }
 
+bool BitView::has_gaps(int bit) const {
+  const Digit& digit = digits[static_cast<size_t>(bits[static_cast<size_t>(bit)].digit)];
+  int64_t product = 1;
+  for (const Digit& each : digits) product *= each.axis == digit.axis ? each.size : 1;
+  return !std::has_single_bit(static_cast<uint64_t>(digit.size)) ||
+         product > extents[static_cast<size_t>(digit.axis)];
+}
+
 bool BitView::is_valid(BitMask value, BitMask of) const {
   value &= of;
   size_t bit = 0;

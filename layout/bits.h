@@ -89,6 +89,8 @@ struct BitView {
   BitMask address_bits(const SlotState& slots) const;
   /// All values of these bits that can mean something, the others 0.
   std::vector<BitMask> values(BitMask of) const;
+  /// Whether a value of this bit, with others of its axis, may have no place in the target.
+  bool has_gaps(int bit) const;
   /// Whether values(of) has it.
   bool is_valid(BitMask value, BitMask of) const;
   /// The largest sum of numbers[bit] over the bits of one of values(of).

@@ -119,7 +119,36 @@ class Walker {
     if (reads_lm0 && !(writes != nullptr && writes->other_memory && other_than == Memory::kLm0))
       memory = Memory::kLm0;
     if (writes != nullptr && writes->target_lm0) memory = Memory::kLm0;
-    const int64_t size = int64_t{1} << order.size();
+    // A digit that lies in the address as a whole takes no more room than it has values.
+    std::vector<int64_t> strides;
+    int64_t size = 1;
+    for (size_t k = 0; k < order.size();) {
+      size_t count = 1;
+      int64_t room = 2;
+      const auto fixed_place = [&](int bit) {
+        // Bits whose strides must double.
+        return (reads != nullptr && std::ranges::find(reads->source_low, bit) != reads->source_low.end()) ||
+               (writes != nullptr && writes->target_has_one && writes->target_one == bit) ||
+               (writes != nullptr &&
+                (std::ranges::find(writes->target_run, bit) != writes->target_run.end() ||
+                 std::ranges::find(writes->target_powers_of, bit) != writes->target_powers_of.end()));
+      };
+      if (order[k] >= 0 && !fixed_place(order[k]) && view_.bits[static_cast<size_t>(order[k])].power == 0) {
+        const int digit = view_.bits[static_cast<size_t>(order[k])].digit;
+        size_t all = 1;
+        while (k + all < order.size() && !fixed_place(order[k + all]) && order[k + all] == order[k] + static_cast<int>(all) &&
+               view_.bits[static_cast<size_t>(order[k + all])].digit == digit)
+          ++all;
+        const int64_t values = view_.digits[static_cast<size_t>(digit)].size;
+        if (int64_t{1} << all >= values) {
+          count = all;
+          room = values;
+        }
+      }
+      for (size_t j = 0; j < count; ++j) strides.push_back(size << j);
+      size *= room;
+      k += count;
+    }
     Stop stop;
     stop.is_region = true;
     if (writes != nullptr && !writes->target_run.empty() && spread_region(slots, *writes, reads, end, stop))
@@ -141,8 +170,9 @@ class Walker {
     stop.at.base = stop.region.base;
     stop.at.stride.assign(view_.bits.size(), 0);
     for (size_t k = 0; k < order.size(); ++k) {
-      if (order[k] >= 0) stop.at.stride[static_cast<size_t>(order[k])] = int64_t{1} << k;
+      if (order[k] >= 0) stop.at.stride[static_cast<size_t>(order[k])] = strides[k];
     }
+    strides_ = strides;
     order_ = std::move(order);
     run_stride_ = 0;
     return stop;
@@ -226,6 +256,11 @@ class Walker {
         order.insert(order.end(), run.begin(), run.end());
       }
     }
+    if (writes != nullptr) {
+      for (const int bit : writes->target_powers_of) {
+        if (!has(bit)) order.push_back(bit);
+      }
+    }
     std::vector<int> rest;
     for (int bit = 0; bit < view_.bit_count(); ++bit) {
       if ((lines >> bit & 1) != 0 && !has(bit)) rest.push_back(bit);
@@ -253,7 +288,7 @@ class Walker {
       return;
     }
     const auto inside = std::ranges::search(order_, needs.target_run);
-    at.run_stride = int64_t{1} << (inside.begin() - order_.begin());
+    at.run_stride = strides_[static_cast<size_t>(inside.begin() - order_.begin())];
   }
 
   bool run_fits(const MoveNeeds& needs, const Placement& at) const {
@@ -283,37 +318,24 @@ class Walker {
       // A digit whose size is no power of two has values with no place in the user's layout.
       if (has_gaps(needs.target_run)) return false;
     }
-    if (needs.target_has_one &&
+    if (needs.target_one_required &&
         (needs.target_one < 0 || has_gaps({needs.target_one}) || 
          end.stride[static_cast<size_t>(needs.target_one)] != 1 || end.base % 2 != 0))
       return false;
     return true;
   }
-  /// Whether a value of these bits may have no place in the target.
   bool has_gaps(const std::vector<int>& bits) const {
-    return std::ranges::any_of(bits, [&](int bit) {
-      if (bit < 0) return false;
-      const Digit& digit =
-          view_.digits[static_cast<size_t>(view_.bits[static_cast<size_t>(bit)].digit)];
-      int64_t product = 1;
-      for (const Digit& each : view_.digits) product *= each.axis == digit.axis ? each.size : 1;
-      return !is_power(digit.size) || product > view_.extents[static_cast<size_t>(digit.axis)];
-    });
+    return std::ranges::any_of(bits, [&](int bit) { return bit >= 0 && view_.has_gaps(bit); });
   }
 
-  /// Whether bits lie at strides 1, 2, 4, … and the other address bits above them without gaps.
+  /// Whether bits lie at strides 1, 2, 4, … and the other address bits at multiples of what they take up.
   bool is_low(const std::vector<int>& low, const Placement& at) const {
     for (size_t k = 0; k < low.size(); ++k) {
       if (low[k] >= 0 && at.stride[static_cast<size_t>(low[k])] != int64_t{1} << k) return false;
     }
-    std::vector<int64_t> others;
     for (int bit = 0; bit < view_.bit_count(); ++bit) {
       if ((view_.address_bits(at.slots) >> bit & 1) == 0 || std::ranges::find(low, bit) != low.end()) continue;
-      others.push_back(at.stride[static_cast<size_t>(bit)]);
-    }
-    std::ranges::sort(others);
-    for (size_t k = 0; k < others.size(); ++k) {
-      if (others[k] != int64_t{1} << (low.size() + k)) return false;
+      if (at.stride[static_cast<size_t>(bit)] % (int64_t{1} << low.size()) != 0) return false;
     }
     return true;
   }
@@ -366,7 +388,8 @@ class Walker {
   Workshop& shop_;
   const isa::Chip& chip_;
   std::vector<int> order_;   ///< of the latest region
-  int64_t run_stride_ = 0;   ///< of the latest region, if it is spread
+  std::vector<int64_t> strides_;
+  int64_t run_stride_ = 0;  ///< of the latest region, if it is spread
 };
 
 /// All padded places of a layout, and all places of elements.

@@ -85,6 +85,21 @@ Region ScratchSpace::take(Memory memory, int64_t size, int64_t alignment) {
                   size, memory_name(memory), memory_name(memory)));
 }
 
+int64_t ScratchSpace::largest_free(Memory memory) const {
+  std::vector<std::pair<int64_t, int64_t>> used;
+  for (const Region& region : used_) {
+    if (region.memory == memory) used.emplace_back(region.base, region.base + region.size);
+  }
+  std::ranges::sort(used);
+  int64_t largest = 0;
+  int64_t end = 0;
+  for (const auto& [first, last] : used) {
+    largest = std::max(largest, first - end);
+    end = std::max(end, last);
+  }
+  return std::max(largest, memory_lw(memory, chip_) - end);
+}
+
 void ScratchSpace::give_back(const Region& region) {
   const auto found = std::ranges::find_if(used_, [&](const Region& other) {
     return other.memory == region.memory && other.base == region.base && other.size == region.size;

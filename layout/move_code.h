@@ -35,6 +35,8 @@ class ScratchSpace {
   /// Nothing when there is no room.
   std::optional<Region> try_take(Memory memory, int64_t size, int64_t alignment = 2);
   void give_back(const Region& region);
+  /// Size of the largest piece that is free.
+  int64_t largest_free(Memory memory) const;
   /// `count` pieces of `size` LW, `distance` apart from each other, wrapping at the end of the memory, that fit
   /// between what is used: the base of the first. Nothing when they don't.
   std::optional<int64_t> try_take_spread(Memory memory, int64_t size, int64_t distance, int64_t count);

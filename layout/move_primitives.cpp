@@ -94,6 +94,10 @@ class Emitter {
         return gather_lanes();
       case MoveKind::kSpreadMab:
         return spread_mab();
+      case MoveKind::kWords:
+        return words();
+      case MoveKind::kDealMab:
+        return deal_mab();
       case MoveKind::kSelect:
         return select();
       case MoveKind::kSwapL1b:
@@ -242,7 +246,7 @@ class Emitter {
   void give_back(const LineBuffer& buffer) { code_.scratch().give_back(buffer.region); }
   /// Lines that fit, when `parts` buffers of them are wanted at a time.
   int64_t most_lines(int parts) const {
-    const int64_t all = chip_.memory.l1bm_lw / lanes();
+    const int64_t all = code_.scratch().largest_free(Memory::kL1bm) / lanes();
     return std::max<int64_t>(std::bit_floor(static_cast<uint64_t>(all / parts - 2 * kLineGroup)), 1);
   }
 
@@ -367,7 +371,8 @@ class Emitter {
     const BitMask kept = all ? 0 : mask_of(lane_bits[0]) | mask_of(lane_bits[1]);
     const int m0 = lane_bits[SlotShape::kPeBits];
     const bool wide =
-        m0 >= 0 && at_.after.stride[static_cast<size_t>(m0)] == 1 && at_.after.base % 2 == 0;
+        m0 >= 0 && at_.after.stride[static_cast<size_t>(m0)] == 1 && at_.after.base % 2 == 0 &&
+        (!view_.has_gaps(m0) || at_.after.base > 0);  // a layout of the user has base 0
     const Chunks parts = chunks({}, before_bits(), most_lines(2));
     const std::array<LineBuffer, 2> buffers{line_buffer(int64_t{1} << parts.inner.size()),
                                             line_buffer(int64_t{1} << parts.inner.size())};
@@ -433,6 +438,76 @@ class Emitter {
                      Code::pe(at_.after.memory, targets, Width::kLong, chip_)));
     }
     give_back(buffer);
+  }
+
+  /// MAB 0 sends 16 LW a step; l1bmd gives every MAB four of them.
+  void deal_mab() {
+    const std::vector<int> in = contents(move_.after, shape_.first(Level::kMab), shape_.mab);
+    const Chunks parts = chunks(in, before_bits() & ~mask_of(in),
+                                std::max(most_lines(3) << shape_.mab, int64_t{1} << shape_.mab));
+    const int64_t lines = std::max<int64_t>(int64_t{1} << parts.inner.size() >> shape_.mab, 1);
+    const size_t turns = parts.outer.size() > 1 ? 2 : 1;
+    std::array<LineBuffer, 2> buffers;
+    for (size_t k = 0; k < turns; ++k) buffers[k] = line_buffer(lines);
+    size_t turn = 0;
+    for (const BitMask outer : parts.outer) {
+      const LineBuffer& buffer = buffers[turn++ % turns];
+      // Four numbers that follow each other go together.
+      std::map<int64_t, std::array<int64_t, 4>> fours;
+      for (const BitMask inner : view_.values(mask_of(parts.inner))) {
+        if (!is_valid(inner | outer, before_bits())) continue;
+        const int64_t number = gather_bits(inner, parts.inner);
+        const int64_t at = address(at_.before, inner | outer);
+        auto [four, is_new] = fours.try_emplace(number / 4);
+        if (is_new) four->second.fill(at);
+        four->second[static_cast<size_t>(number % 4)] = at;
+      }
+      for (const auto& [number, addresses] : fours) {
+        Instruction up = make(Opcode::kL1bmm, Precision::kNone,
+                              Code::pe(at_.before.memory, addresses, Width::kLong, chip_),
+                              Code::l1bm(buffer.base + number * 4 * isa::kPePerMab));
+        up.unit = 0;
+        code_.add(std::move(up));
+      }
+      std::vector<LineCopy> down;
+      const std::vector<int> line_bits(parts.inner.begin() + shape_.mab, parts.inner.end());
+      for (const BitMask inner : view_.values(mask_of(line_bits))) {
+        if (!is_valid(inner | outer, view_.address_bits(move_.after))) continue;
+        down.push_back({gather_bits(inner, line_bits), address(at_.after, inner | outer)});
+      }
+      code_.lines_down(std::move(down), at_.after.memory, buffer.base);
+    }
+    for (size_t k = 0; k < turns; ++k) give_back(buffers[k]);
+  }
+
+  /// 32-bit words one by one: the word bit and an address bit change places.
+  void words() {
+    const int in = move_.after[0];
+    const int out = std::max<int>(move_.before[0], -1);
+    std::vector<std::pair<int64_t, int64_t>> pairs;
+    for (const BitMask value : view_.values(before_bits() | mask_of(out))) {
+      const bool word_before = out >= 0 && (value >> out & 1) != 0;
+      const bool word_after = in >= 0 && (value >> in & 1) != 0;
+      const int64_t source = address(at_.before, value & before_bits());
+      const int64_t target = address(at_.after, value & view_.address_bits(move_.after));
+      pairs.emplace_back(2 * target + (word_after ? 1 : 0), 2 * source + (word_before ? 1 : 0));
+    }
+    std::ranges::sort(pairs);
+    const auto operand = [&](Memory memory, const std::array<int64_t, 4>& at) {
+      Operand result;
+      result.space = pe_space(memory);
+      result.width = Width::kWord;
+      result.flat = true;
+      for (size_t c = 0; c < 4; ++c) result.flat_addresses[c] = static_cast<int32_t>(at[c]);
+      return result;
+    };
+    for (size_t k = 0; k < pairs.size(); k += isa::kCyclesPerStep) {
+      std::array<int64_t, 4> targets{};
+      std::array<int64_t, 4> sources{};
+      for (size_t c = 0; c < 4; ++c) std::tie(targets[c], sources[c]) = pairs[std::min(k + c, pairs.size() - 1)];
+      code_.add(make(Opcode::kPassa, Precision::kInt, operand(at_.before.memory, sources),
+                     operand(at_.after.memory, targets)));
+    }
   }
 
   // ---- L2BM
@@ -1284,6 +1359,10 @@ const std::vector<MovePrimitive>& move_primitives() {
        "the upper k lane bits (PE, then MAB bits) <-> k address bits, in 2^k rotations",
        "LM0 through T on both sides; the address bits lowest, the others without gaps",
        "n/4 + (n + 2^k)/4 + setting T, 2 steps a round at least"},
+      {MoveKind::kWords, "words", "the word bit <-> an address bit, word by word",
+       "elements of 32 bits; two different memories", "n/2"},
+      {MoveKind::kDealMab, "deal-mab", "address bits -> all MAB bits, from MAB 0 by l1bmm and l1bmd",
+       "nothing in the other MABs", "n/4 + n / 4 MABs"},
       {MoveKind::kGatherMab, "gather-mab", "MAB bits -> address; every MAB gets all", "",
        "n/4 + lanes * n / 32"},
       {MoveKind::kGatherPe, "gather-pe", "PE and MAB bits -> address; every PE gets all", "",
@@ -1325,13 +1404,14 @@ MoveNeeds needs_of(const BitView& view, const Move& move) {
     case MoveKind::kCopy:
       needs.other_memory = true;
       break;
+    case MoveKind::kWords:
     case MoveKind::kMatrix:
       needs.other_memory = true;
       break;
     case MoveKind::kMatrixWords:
       needs.other_memory = true;
       if (shape.word == 2) {
-        needs.target_has_one = true;
+        needs.target_has_one = needs.target_one_required = true;
         needs.target_one = std::max<int>(move.before[0], -1);
       }
       break;
@@ -1409,6 +1489,11 @@ class Generator {
     if (shape_.word > 0) matrix(0, shape_.word + SlotShape::kPeBits, MoveKind::kMatrixWords);
     const int end = shape_.first(Level::kPe) + shape_.lane_bits();
     for (int low = shape_.first(Level::kPe); low < end; ++low) skew(low, end - low);
+    if (shape_.word == 1) {
+      const std::vector<int> in = incoming(0, 1);
+      if (in[0] >= 0) add(MoveKind::kWords, with(0, in), larger(with(0, in)) / 2);
+    }
+    deal_mab();
     gather(MoveKind::kGatherMab, shape_.first(Level::kMab), shape_.mab);
     gather(MoveKind::kGatherPe, shape_.first(Level::kPe), shape_.lane_bits());
     spread(MoveKind::kSpreadMab, Level::kMab, n_ / 2);
@@ -1438,6 +1523,9 @@ class Generator {
       if (left >= 0 && wanted_at_[static_cast<size_t>(left)] != static_cast<int>(slot) &&
           (wanted_at_[static_cast<size_t>(left)] >= 0 || goal_[slot] != kNothing || after[slot] == kNothing))
         return true;
+      // Where nothing is yet: less for everything that follows.
+      if (after[slot] >= 0 && state_[slot] == kNothing && shape_.level(static_cast<int>(slot)) == Level::kMab)
+        return true;
       // On its way through the lanes to an L1B.
       if (after[slot] >= 0 && wanted_at_[static_cast<size_t>(after[slot])] >= shape_.first(Level::kL1b))
         return true;
@@ -1445,11 +1533,28 @@ class Generator {
     return false;
   }
 
+  /// Address bits that may fill up slots: those that belong into the address before those that belong
+  /// elsewhere, and last those of digits that have fewer values than their bits.
+  std::vector<int> fillers(BitMask used) const {
+    std::vector<int> fill;
+    for (const bool uneven : {false, true}) {
+      for (const bool elsewhere : {false, true}) {
+        for (const int bit : bits_of(lines_ & ~used)) {
+          const auto at = static_cast<size_t>(bit);
+          const int64_t size = view_.digits[static_cast<size_t>(view_.bits[at].digit)].size;
+          if ((wanted_at_[at] >= 0) == elsewhere && ((size & (size - 1)) != 0) == uneven) fill.push_back(bit);
+        }
+      }
+    }
+    return fill;
+  }
+
   /// What may come into these slots: the bit that belongs there, if it is in the address; then bits that
   /// belong into the address anyhow (they have to make room, and nothing is lost by it); then bits that
   /// belong elsewhere; then nothing. With `ahead`, bits that belong into the slots of another level and
   /// get there from here come first.
-  std::vector<int> incoming(int first, int count, const std::vector<int>& ahead = {}) const {
+  std::vector<int> incoming(int first, int count, const std::vector<int>& ahead = {},
+                            bool empty = false) const {
     std::vector<int> chosen(static_cast<size_t>(count), -1);
     BitMask used = 0;
     for (int k = 0; k < count; ++k) {
@@ -1461,18 +1566,14 @@ class Generator {
         used |= mask_of(bit);
       }
     }
-    std::vector<int> fill;
-    for (const bool elsewhere : {false, true}) {
-      for (const int bit : bits_of(lines_ & ~used)) {
-        if ((wanted_at_[static_cast<size_t>(bit)] >= 0) == elsewhere) fill.push_back(bit);
-      }
-    }
+    const std::vector<int> fill = fillers(used);
     size_t next = 0;
     for (int k = 0; k < count; ++k) {
       auto& bit = chosen[static_cast<size_t>(k)];
       if (bit >= 0 || next >= fill.size()) continue;
       // What has to go away entirely makes room for nothing.
-      if (goal_[static_cast<size_t>(first + k)] == kNothing && state_[static_cast<size_t>(first + k)] < 0)
+      if (goal_[static_cast<size_t>(first + k)] == kNothing &&
+          (empty || state_[static_cast<size_t>(first + k)] < 0))
         continue;
       bit = fill[next++];
     }
@@ -1490,11 +1591,22 @@ class Generator {
   }
   double larger(const SlotState& after) const { return std::max(n_, values(after)); }
 
+  /// Whether a slot of the range holds a bit and should hold nothing.
+  bool must_empty(int first, int count) const {
+    for (int slot = first; slot < first + count; ++slot) {
+      if (goal_[static_cast<size_t>(slot)] == kNothing && state_[static_cast<size_t>(slot)] >= 0) return true;
+    }
+    return false;
+  }
+
   void matrix(int first, int count, MoveKind kind) {
-    const SlotState after = with(first, incoming(first, count));
-    const double factor = kind == MoveKind::kMatrixWords && shape_.word == 2 ? 3.0 / 8 : 1.0 / 4;
-    // Blocks are read and written whole.
-    add(kind, after, std::max(larger(after), std::exp2(count)) * factor);
+    for (const bool empty : {false, true}) {
+      if (empty && !must_empty(first, count)) continue;
+      const SlotState after = with(first, incoming(first, count, {}, empty));
+      const double factor = kind == MoveKind::kMatrixWords && shape_.word == 2 ? 3.0 / 8 : 1.0 / 4;
+      // Blocks are read and written whole.
+      add(kind, after, std::max(larger(after), std::exp2(count)) * factor);
+    }
   }
 
   void skew(int first, int count) {
@@ -1511,11 +1623,14 @@ class Generator {
         }
         if (std::ranges::none_of(early, [&](int bit) { return is_line(bit); })) continue;
       }
-      const SlotState after = with(first, incoming(first, count, early));
-      const double rounds = std::exp2(count);
-      const double n = std::max(larger(after), rounds);
-      const double outer = std::max(1.0, n / rounds);
-      add(MoveKind::kSkew, after, rounds * (outer + 1) / 4 + rounds * std::ceil(outer / 4), first);
+      for (const bool empty : {false, true}) {
+        if (empty && !must_empty(first, count)) continue;
+        const SlotState after = with(first, incoming(first, count, early, empty));
+        const double rounds = std::exp2(count);
+        const double n = std::max(larger(after), rounds);
+        const double outer = std::max(1.0, n / rounds);
+        add(MoveKind::kSkew, after, rounds * (outer + 1) / 4 + rounds * std::ceil(outer / 4), first);
+      }
     }
   }
 
@@ -1532,6 +1647,26 @@ class Generator {
     const double per_step = pairs ? 8 : 4;
     const double taken = kind == MoveKind::kGatherPe ? std::max(n, n_ * 4) / per_step : n / per_step;
     if (n <= 2048) add(kind, after, n_ / 4 + taken);
+  }
+
+  void deal_mab() {
+    const int first = shape_.first(Level::kMab);
+    for (int slot = first; slot < first + shape_.mab; ++slot) {
+      if (state_[static_cast<size_t>(slot)] != kNothing) return;
+    }
+    std::vector<int> in = incoming(first, shape_.mab);
+    // Bits that could stay in the address go along: the MABs are there.
+    BitMask used = mask_of(in);
+    for (int& bit : in) {
+      if (bit >= 0) continue;
+      for (const int other : bits_of(lines_ & ~used)) {
+        bit = other;
+        used |= mask_of(other);
+        break;
+      }
+    }
+    const SlotState after = with(first, in);
+    add(MoveKind::kDealMab, after, larger(after) / 4 + values(after) / 4);
   }
 
   void spread(MoveKind kind, Level level, double steps) {
@@ -1660,6 +1795,10 @@ class Generator {
       if (state_[slot] != goal_[slot]) wrong.push_back(k);
     }
     if (!wrong.empty()) choices.push_back(wrong);
+    // Bit by bit: few transfers, each with its start-up.
+    if (wrong.size() > 1 && n_ <= 64) {
+      for (const int k : wrong) choices.push_back({k});
+    }
     for (const auto& slots : choices) {
       SlotState after = state_;
       BitMask used = 0;
@@ -1674,12 +1813,7 @@ class Generator {
           open.push_back(k);
         }
       }
-      std::vector<int> fill;
-      for (const bool elsewhere : {false, true}) {
-        for (const int bit : bits_of(lines_ & ~used)) {
-          if ((wanted_at_[static_cast<size_t>(bit)] >= 0) == elsewhere) fill.push_back(bit);
-        }
-      }
+      const std::vector<int> fill = fillers(used);
       size_t next = 0;
       int changed = static_cast<int>(slots.size() - open.size());
       for (const int k : open) {

@@ -26,6 +26,8 @@ enum class MoveKind : uint8_t {
   kMatrix,
   kMatrixWords,
   kSkew,
+  kWords,
+  kDealMab,
   kGatherMab,
   kGatherPe,
   kSpreadMab,
@@ -75,6 +77,7 @@ struct MoveNeeds {
   std::vector<int> target_powers_of;
   std::vector<int> target_run;   ///< these at strides that double
   bool target_has_one = false;   ///< `target_one` has stride 1, at an even base
+  bool target_one_required = false;  ///< or else it is slower
   int target_one = -1;
   bool other_memory = false;  ///< can't work inside one memory, or only slowly
 };

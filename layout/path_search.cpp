@@ -113,8 +113,7 @@ Search search(const BitView& view, const SlotState& from, const SlotState& goal,
 }
 
 /// Some way to the goal: of every number of moves, only the states that look nearest are gone on from.
-Path beam(const BitView& view, const SlotState& from, const SlotState& goal, int64_t most_lw) {
-  constexpr size_t kWidth = 60;
+Path beam(const BitView& view, const SlotState& from, const SlotState& goal, int64_t most_lw, size_t width) {
   constexpr int kMostMoves = 16;
   struct Candidate {
     double rank = 0;
@@ -150,7 +149,7 @@ Path beam(const BitView& view, const SlotState& from, const SlotState& goal, int
       }
     }
     std::ranges::stable_sort(next, {}, &Candidate::rank);
-    if (next.size() > kWidth) next.resize(kWidth);
+    if (next.size() > width) next.resize(width);
     front = std::move(next);
   }
   return best;
@@ -168,7 +167,10 @@ bool is_goal(const SlotState& state, const SlotState& goal) {
 Path find_path(const BitView& view, const SlotState& from, const SlotState& goal, int64_t most_lw,
                int64_t most_states) {
   // Some way first, then everything that could be cheaper.
-  const Path some = is_goal(from, goal) ? Path{} : beam(view, from, goal, most_lw);
+  constexpr size_t kWidth = 60;
+  constexpr size_t kLargeWidth = 600;
+  Path some = is_goal(from, goal) ? Path{} : beam(view, from, goal, most_lw, kWidth);
+  if (!some.found && !is_goal(from, goal)) some = beam(view, from, goal, most_lw, kLargeWidth);
   const double limit = some.found ? some.steps : std::numeric_limits<double>::infinity();
   const Search best = search(view, from, goal, most_lw, most_states, limit);
   Path path = best.path.found ? best.path : some;
