@@ -108,8 +108,7 @@ class Builder {
         continue;
       }
       const int power = log2_exact(stride);
-      if (power < 0)
-        return fmt::format("{} counts in steps of {}", level_name(factor->level), stride);
+      if (power < 0) return fmt::format("{} counts in steps of {}", level_name(factor->level), stride);
       if (power >= view_.shape.count(factor->level)) return "a digit that is larger than its level";
       int8_t& slot = placement.slots[static_cast<size_t>(view_.shape.first(factor->level) + power)];
       if (slot != kNothing) return "two digits in one bit of a coordinate";
@@ -278,7 +277,8 @@ int64_t BitView::value_count(BitMask of) const {
   for (size_t axis = 0; axis < extents.size(); ++axis) {
     BitMask own = 0;
     for (size_t bit = 0; bit < bits.size(); ++bit) {
-      if (digits[static_cast<size_t>(bits[bit].digit)].axis == static_cast<int>(axis)) own |= BitMask{1} << bit;
+      if (digits[static_cast<size_t>(bits[bit].digit)].axis == static_cast<int>(axis))
+        own |= BitMask{1} << bit;
     }
     // The other axes have one value then.
     count *= static_cast<int64_t>(values(own & of).size());

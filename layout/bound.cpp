@@ -99,8 +99,8 @@ class Ways {
     if (from_ == kGroup) cycles += static_cast<double>(chip_.transfer.startup_cycles);
     if (to_ >= kMab) steps += static_cast<double>(gaps.l2bm_to_l1bm_pe + 1);
     if (to_ == kGroup)
-      cycles += static_cast<double>(chip_.transfer.startup_cycles +
-                                    gaps.l1bm_to_l2bm_mv * isa::kCyclesPerStep);
+      cycles +=
+          static_cast<double>(chip_.transfer.startup_cycles + gaps.l1bm_to_l2bm_mv * isa::kCyclesPerStep);
     return steps * isa::kCyclesPerStep + cycles;
   }
   /// Of the port between L1BM and PEs.
@@ -112,8 +112,8 @@ class Ways {
     if (from_ == kGroup) cycles += static_cast<double>(chip_.transfer.startup_cycles);
     if (to_ <= kL2b) steps += static_cast<double>(gaps.pe_to_l1bm_l2bm + 1);
     if (to_ == kGroup)
-      cycles += static_cast<double>(chip_.transfer.startup_cycles +
-                                    gaps.l1bm_to_l2bm_mv * isa::kCyclesPerStep);
+      cycles +=
+          static_cast<double>(chip_.transfer.startup_cycles + gaps.l1bm_to_l2bm_mv * isa::kCyclesPerStep);
     return steps * isa::kCyclesPerStep + cycles;
   }
 
@@ -130,9 +130,7 @@ class Few {
   void insert(int64_t number) {
     if (!contains(number)) numbers_.push_back(number);
   }
-  bool contains(int64_t number) const {
-    return std::ranges::find(numbers_, number) != numbers_.end();
-  }
+  bool contains(int64_t number) const { return std::ranges::find(numbers_, number) != numbers_.end(); }
   const std::vector<int64_t>& all() const { return numbers_; }
 
  private:

@@ -136,7 +136,8 @@ class Walker {
       if (order[k] >= 0 && !fixed_place(order[k]) && view_.bits[static_cast<size_t>(order[k])].power == 0) {
         const int digit = view_.bits[static_cast<size_t>(order[k])].digit;
         size_t all = 1;
-        while (k + all < order.size() && !fixed_place(order[k + all]) && order[k + all] == order[k] + static_cast<int>(all) &&
+        while (k + all < order.size() && !fixed_place(order[k + all]) &&
+               order[k + all] == order[k] + static_cast<int>(all) &&
                view_.bits[static_cast<size_t>(order[k + all])].digit == digit)
           ++all;
         const int64_t values = view_.digits[static_cast<size_t>(digit)].size;
@@ -241,8 +242,8 @@ class Walker {
     std::vector<int> order;
     const auto has = [&](int bit) { return bit >= 0 && std::ranges::find(order, bit) != order.end(); };
     if (reads != nullptr) order = reads->source_low;
-    if (writes != nullptr && writes->target_has_one && (order.empty() || order[0] != writes->target_one ||
-                                                         writes->target_one < 0)) {
+    if (writes != nullptr && writes->target_has_one &&
+        (order.empty() || order[0] != writes->target_one || writes->target_one < 0)) {
       // In front if the next move doesn't mind, and else the next move is given a copy.
       std::erase(order, writes->target_one);
       order.insert(order.begin(), writes->target_one);
@@ -305,6 +306,7 @@ class Walker {
 
   bool can_end(const MoveNeeds& needs, const Stop& here, const Placement& end) const {
     if (!here.is_region && here.at.memory == end.memory) return false;  // the source itself
+    if (here.is_region && here.region.base == 0 && here.at.memory == end.memory) return false;  // the same
     if (needs.target_lm0 && end.memory != Memory::kLm0) return false;
     if (needs.other_memory && end.memory == here.at.memory) return false;
     if (needs.target_powers && !std::ranges::all_of(needs.target_powers_of, [&](int bit) {
@@ -319,7 +321,7 @@ class Walker {
       if (has_gaps(needs.target_run)) return false;
     }
     if (needs.target_one_required &&
-        (needs.target_one < 0 || has_gaps({needs.target_one}) || 
+        (needs.target_one < 0 || has_gaps({needs.target_one}) ||
          end.stride[static_cast<size_t>(needs.target_one)] != 1 || end.base % 2 != 0))
       return false;
     return true;
@@ -334,7 +336,8 @@ class Walker {
       if (low[k] >= 0 && at.stride[static_cast<size_t>(low[k])] != int64_t{1} << k) return false;
     }
     for (int bit = 0; bit < view_.bit_count(); ++bit) {
-      if ((view_.address_bits(at.slots) >> bit & 1) == 0 || std::ranges::find(low, bit) != low.end()) continue;
+      if ((view_.address_bits(at.slots) >> bit & 1) == 0 || std::ranges::find(low, bit) != low.end())
+        continue;
       if (at.stride[static_cast<size_t>(bit)] % (int64_t{1} << low.size()) != 0) return false;
     }
     return true;
@@ -387,7 +390,7 @@ class Walker {
   const ConversionProblem& problem_;
   Workshop& shop_;
   const isa::Chip& chip_;
-  std::vector<int> order_;   ///< of the latest region
+  std::vector<int> order_;  ///< of the latest region
   std::vector<int64_t> strides_;
   int64_t run_stride_ = 0;  ///< of the latest region, if it is spread
 };
@@ -401,8 +404,9 @@ struct Places {
 /// The way through bits and primitives.
 class BitConversion {
  public:
-  BitConversion(const BitView& view, const ConversionProblem& problem, const isa::Chip& chip)
-      : view_(view), problem_(problem), chip_(chip), shop_(problem, chip) {}
+  BitConversion(const BitView& view, const ConversionProblem& problem, const isa::Chip& chip,
+                bool keeps_source)
+      : view_(view), problem_(problem), chip_(chip), shop_(problem, chip), keeps_source_(keeps_source) {}
 
   /// Nothing, and why, when it can't be done so.
   std::optional<Conversion> run(int64_t most_lw, std::string* why) {
@@ -436,6 +440,12 @@ class BitConversion {
     }
     Walker walker(view_, problem_, shop_);
     Stop here;
+    if (!keeps_source_ && !enters) {
+      // The source's own memory is given back when it has been read.
+      here.is_region = true;
+      here.region = {problem_.from.memory(), 0, problem_.from.level_extent(Level::kAddress)};
+      result_scratch_.push_back({here.region.memory, 0, here.region.size});
+    }
     if (enters) {
       const MoveNeeds first = path.moves.empty() ? MoveNeeds{} : needs_of(view_, path.moves[0]);
       const bool straight = path.moves.empty() && !leaves;
@@ -470,9 +480,11 @@ class BitConversion {
     result.path = shop_.path;
     result.program = shop_.code.pack();
     result.scratch = shop_.scratch.ranges();
-    result.scratch.push_back({view_.to.memory, 0,
-                              leaves ? upper_end(view_, *out, chip_)
-                                     : problem_.to.level_extent(Level::kAddress)});
+    result.scratch.insert(result.scratch.end(), result_scratch_.begin(), result_scratch_.end());
+    result.keeps_source = result_scratch_.empty();
+    result.scratch.push_back(
+        {view_.to.memory, 0,
+         leaves ? upper_end(view_, *out, chip_) : problem_.to.level_extent(Level::kAddress)});
     result.states = path.states;
     result.proven = path.proven;
     return result;
@@ -497,7 +509,8 @@ class BitConversion {
     });
     if (places.padding.empty()) return;
     shop_.path.emplace_back("pad");
-    MaskedWrites(shop_.code, problem_.element_bits).fill(places.padding, places.elements, at.memory, *pattern);
+    MaskedWrites(shop_.code, problem_.element_bits)
+        .fill(places.padding, places.elements, at.memory, *pattern);
   }
   bool is_last_digit(int digit) const {
     return static_cast<size_t>(digit) + 1 == view_.digits.size() ||
@@ -531,6 +544,8 @@ class BitConversion {
   const ConversionProblem& problem_;
   const isa::Chip& chip_;
   Workshop shop_;
+  bool keeps_source_;
+  std::vector<ScratchRange> result_scratch_;
 };
 
 /// The way through everywhere.
@@ -539,15 +554,17 @@ class ElementConversion {
   ElementConversion(const ConversionProblem& problem, const isa::Chip& chip)
       : problem_(problem), chip_(chip), shop_(problem, chip) {}
 
-  Conversion run() {
+  /// `why`: the reason not to use primitives.
+  Conversion run(const std::string& why) {
     constexpr double kMostElements = 1 << 20;
     double count = 1;
     for (const int64_t length : problem_.lengths) count *= static_cast<double>(length);
     if (count * static_cast<double>(problem_.to.replica_offsets().size()) > kMostElements) {
-      throw isa::UnsupportedError(fmt::format(
-          "conversion from {} to {}: digits of the two layouts cross, and element by element it would be "
-          "more than {:.0f} copies: choose layouts whose factors divide each other",
-          problem_.from.to_string(), problem_.to.to_string(), kMostElements));
+      throw isa::UnsupportedError(
+          fmt::format("conversion from {} to {}: {}; element by element it would be more than {:.0f} copies: "
+                      "choose layouts "
+                      "whose factors divide each other, or convert the tensor in parts",
+                      problem_.from.to_string(), problem_.to.to_string(), why, kMostElements));
     }
     const Memory from = problem_.from.memory();
     const Memory to = problem_.to.memory();
@@ -662,18 +679,20 @@ Conversion convert(const ConversionProblem& problem, const isa::Chip& chip) {
     if (const auto view =
             bit_view(problem.from, problem.to, problem.lengths, problem.element_bits, chip, &why)) {
       // When there is no room, ways that need less; then element by element.
-      for (int64_t most_lw = memory_lw(Memory::kLm0, chip) / 2; !found && most_lw >= 1; most_lw /= 2) {
-        std::string here;
-        try {
-          found = BitConversion(*view, problem, chip).run(most_lw, &here);
-        } catch (const isa::UnsupportedError& error) {
-          here = error.what();
+      for (const bool keeps_source : {true, false}) {
+        for (int64_t most_lw = memory_lw(Memory::kLm0, chip) / 2; !found && most_lw >= 1; most_lw /= 2) {
+          std::string here;
+          try {
+            found = BitConversion(*view, problem, chip, keeps_source).run(most_lw, &here);
+          } catch (const isa::UnsupportedError& error) {
+            here = error.what();
+          }
+          if (why.empty()) why = here;
+          if (here == kNoPath) break;
         }
-        if (why.empty()) why = here;
-        if (here == kNoPath) break;
       }
     }
-    result = found ? std::move(*found) : ElementConversion(problem, chip).run();
+    result = found ? std::move(*found) : ElementConversion(problem, chip).run(why);
     if (!found) result.why_by_elements = why;
   }
   result.bound = std::move(bound);

@@ -29,7 +29,8 @@
 ///
 /// All PEs execute a program, so those that hold nothing of the tensor are written, too: the target's
 /// addresses, from 0 to the last (in memories above the PEs to the end of a line of all PEs), are scratch
-/// wherever no element is. The source is left as it is where the target doesn't overlap it.
+/// wherever no element is. The source is left as it is where the target doesn't overlap it, unless there is
+/// no other room to work in.
 namespace kodama::layout {
 
 struct ConversionProblem {
@@ -53,8 +54,11 @@ struct Conversion {
   int64_t steps = 0;
   int64_t cycles = 0;  ///< predicted, which is what the simulator counts
   ConversionBound bound;
-  int64_t states = 0;   ///< that the search looked at
-  bool proven = false;  ///< the search found no cheaper sequence of primitives, and looked at all that could be
+  bool keeps_source =
+      true;            ///< the source is still there afterwards; else there was no other room to work in
+  int64_t states = 0;  ///< that the search looked at
+  bool proven =
+      false;  ///< the search found no cheaper sequence of primitives, and looked at all that could be
   std::string why_by_elements;  ///< why it isn't done by primitives; empty when it is
   double ratio() const { return bound.cycles() > 0 ? static_cast<double>(cycles) / bound.cycles() : 1; }
 };

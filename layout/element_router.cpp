@@ -58,11 +58,37 @@ void emit_routes(const std::vector<ElementMove>& moves, Memory from, Memory to, 
     wanted[move.from.address][l2b][lane / 8 * 8 * l1bs + 8 * l1b + lane % 8].push_back(move);
   }
 
-  const Region up = code.scratch().take(Memory::kL1bm, std::max<int64_t>(4 * lanes, kChunk), 4 * std::max<int64_t>(lanes, 32));
+  // How far the elements go decides how far up their long words have to.
+  bool leaves_l1b = false;
+  bool leaves_l2b = false;
+  for (const ElementMove& move : moves) {
+    leaves_l1b = leaves_l1b || move.from.pe / lanes != move.to.pe / lanes;
+    leaves_l2b = leaves_l2b || move.from.pe / lanes / l1bs != move.to.pe / lanes / l1bs;
+  }
+  if (!leaves_l1b) {
+    // Every L1B reads its own: the number of the long word is the lane, and L1Bs don't matter.
+    decltype(wanted) own;
+    for (const ElementMove& move : moves) own[move.from.address][0][move.from.pe % lanes].push_back(move);
+    wanted = std::move(own);
+  } else if (!leaves_l2b) {
+    decltype(wanted) own;
+    for (auto& [address, l2bs] : wanted) {
+      for (auto& [l2b, long_words] : l2bs) {
+        for (auto& [at, list] : long_words) {
+          std::vector<ElementMove>& all = own[address][0][at];
+          all.insert(all.end(), list.begin(), list.end());
+        }
+      }
+    }
+    wanted = std::move(own);
+  }
+
+  const Region up = code.scratch().take(Memory::kL1bm, std::max<int64_t>(4 * lanes, kChunk),
+                                        4 * std::max<int64_t>(lanes, 32));
   const Region down = code.scratch().take(Memory::kL1bm, kChunk, kChunk);
   const Region above = code.scratch().take(Memory::kL2bm, l2_size, kChunk);
-  const Region everywhere = code.scratch().take(Memory::kL2bm, l2_size, kChunk);
-  const Region outside = code.scratch().take(Memory::kPdm, l2_size, kChunk);
+  const Region everywhere = leaves_l2b ? code.scratch().take(Memory::kL2bm, l2_size, kChunk) : above;
+  const Region outside = leaves_l2b ? code.scratch().take(Memory::kPdm, l2_size, kChunk) : Region{};
   std::array<Region, 2> values{code.scratch().take(Memory::kGrf0, 4), code.scratch().take(Memory::kGrf0, 4)};
   std::vector<Operand> turned;
   std::map<int, Operand> amounts;
@@ -74,24 +100,26 @@ void emit_routes(const std::vector<ElementMove>& moves, Memory from, Memory to, 
 
   for (const auto& [pe_address, l2bs] : wanted) {
     code.lines_up({{0, pe_address}}, from, up.base);
-    for (int64_t k = 0; 32 * k < lanes; ++k)
+    for (int64_t k = 0; leaves_l1b && 32 * k < lanes; ++k)
       code.add(make(Opcode::kL2bmd, {Code::l1bm(up.base + 32 * k)}, Code::l2bm(above.base + k * group_lw)));
     for (const auto& [l2b, long_words] : l2bs) {
       const int64_t group = l2b / chip.l2b_per_group;
-      Instruction out = make(
-          Opcode::kMvp,
-          {Code::l2bm(above.base, static_cast<int>(group), static_cast<int>(l2b % chip.l2b_per_group))},
-          pdm(outside.base, group));
-      out.size_lw = l2_size;
-      code.wait(code.transfer(std::move(out)));
-      Instruction back = make(Opcode::kMvb, {pdm(outside.base, group)}, Code::l2bm(everywhere.base));
-      back.size_lw = l2_size;
-      code.wait(code.transfer(std::move(back)));
+      if (leaves_l2b) {
+        Instruction out = make(
+            Opcode::kMvp,
+            {Code::l2bm(above.base, static_cast<int>(group), static_cast<int>(l2b % chip.l2b_per_group))},
+            pdm(outside.base, group));
+        out.size_lw = l2_size;
+        code.wait(code.transfer(std::move(out)));
+        Instruction back = make(Opcode::kMvb, {pdm(outside.base, group)}, Code::l2bm(everywhere.base));
+        back.size_lw = l2_size;
+        code.wait(code.transfer(std::move(back)));
+      }
       int64_t chunk_there = -1;
       int64_t four_there = -1;
       Region value = values[0];
       for (const auto& [at, list] : long_words) {
-        if (at / kChunk != chunk_there) {
+        if (leaves_l1b && at / kChunk != chunk_there) {
           chunk_there = at / kChunk;
           code.add(make(Opcode::kL2bmb, {Code::l2bm(everywhere.base + chunk_there * kChunk)},
                         Code::l1bm(down.base)));
@@ -100,7 +128,8 @@ void emit_routes(const std::vector<ElementMove>& moves, Memory from, Memory to, 
         if (at / 4 != four_there) {
           four_there = at / 4;
           value = values[next_value++ % values.size()];
-          code.add(make(Opcode::kL1bmp, {Code::l1bm(down.base + at % kChunk / 4 * 4)},
+          code.add(make(Opcode::kL1bmp,
+                        {Code::l1bm(leaves_l1b ? down.base + at % kChunk / 4 * 4 : up.base + at / 4 * 4)},
                         Code::pe(Memory::kGrf0, {value.base, value.base + 1, value.base + 2, value.base + 3},
                                  Width::kLong, chip)));
         }
@@ -121,8 +150,8 @@ void emit_routes(const std::vector<ElementMove>& moves, Memory from, Memory to, 
           }
           const int64_t lane = move.to.pe % lanes;
           const int64_t l1b = move.to.pe / lanes;
-          const int64_t number = (l1b / l1bs << (bits_for(lanes) + bits_for(l1bs))) |
-                                 (l1b % l1bs << bits_for(lanes)) | lane;
+          const int64_t number =
+              (l1b / l1bs << (bits_for(lanes) + bits_for(l1bs))) | (l1b % l1bs << bits_for(lanes)) | lane;
           const int mask = writes.mask(number, everything, 1U << move.to.word);
           const int64_t to_address = move.to.address;
           writes.write(source, to, {to_address, to_address, to_address, to_address}, mask);

@@ -87,12 +87,14 @@ class Builder {
       if (std::ranges::find(gateway_.l2b_bits, bit) != gateway_.l2b_bits.end()) continue;
       for (const int64_t each : shared) at >>= each < stride(bit) ? 1 : 0;
       if (at < line_lw) {
-        if (!is_power(at)) return fmt::format("{} addresses count in steps of {}",
-                                              memory_name(gateway_.upper.memory), stride(bit));
+        if (!is_power(at))
+          return fmt::format("{} addresses count in steps of {}", memory_name(gateway_.upper.memory),
+                             stride(bit));
         const int power = power_of(at);
-        int8_t& slot = power < 3        ? lane(power)
-                       : power < 3 + nb ? gateway_.slots[static_cast<size_t>(shape_.first(Level::kL1b) + power - 3)]
-                                        : lane(power - nb);
+        int8_t& slot = power < 3 ? lane(power)
+                       : power < 3 + nb
+                           ? gateway_.slots[static_cast<size_t>(shape_.first(Level::kL1b) + power - 3)]
+                           : lane(power - nb);
         if (slot != kNothing) return "two digits in one address bit";
         slot = static_cast<int8_t>(bit);
         continue;
@@ -109,8 +111,7 @@ class Builder {
     const int unit_bits = power_of(chip_.l2b_per_group);
     for (int k = 0; k < unit_bits; ++k) {
       if (gateway_.slots[static_cast<size_t>(shape_.first(Level::kL2b) + k)] >= 0)
-        return fmt::format("{} has digits over the L2Bs of a group",
-                           memory_name(gateway_.upper.memory));
+        return fmt::format("{} has digits over the L2Bs of a group", memory_name(gateway_.upper.memory));
       gateway_.slots[static_cast<size_t>(shape_.first(Level::kL2b) + k)] = kNothing;
     }
     std::vector<int64_t> shared;
@@ -188,7 +189,8 @@ class Emitter {
     Region l2bm;
   };
 
-  /// The lines in pieces that fit into L1BM (and L2BM); transfers of one piece run beside the steps of another.
+  /// The lines in pieces that fit into L1BM (and L2BM); transfers of one piece run beside the steps of
+  /// another.
   void windows(bool is_exit) {
     const bool staged = gateway_.upper.memory != Memory::kL2bm;
     const int64_t lanes = code_.lanes();
@@ -208,7 +210,8 @@ class Emitter {
       each.line_base = (each.l1bm.base + align + align - 1) / align * align;
       if (staged)
         each.l2bm = code_.scratch().take(
-            Memory::kL2bm, std::max<int64_t>({window * line_lw, 32 * int64_t{chip_.l1b_per_l2b}, kRun}), kRun);
+            Memory::kL2bm, std::max<int64_t>({window * line_lw, 32 * int64_t{chip_.l1b_per_l2b}, kRun}),
+            kRun);
       buffers.push_back(each);
     }
     std::vector<std::vector<int8_t>> tags(static_cast<size_t>(turns));
@@ -270,7 +273,8 @@ class Emitter {
   }
 
   /// Between DRAM or PDM and the L2BMs.
-  void transfers(const Buffers& buffer, int64_t first, int64_t last, bool is_exit, std::vector<int8_t>& tags) {
+  void transfers(const Buffers& buffer, int64_t first, int64_t last, bool is_exit,
+                 std::vector<int8_t>& tags) {
     const int64_t line_lw = code_.lanes() * chip_.l1b_per_l2b;
     // L2BM address of the window: without the bits that the L2Bs share out.
     std::vector<int64_t> shared;
@@ -280,7 +284,8 @@ class Emitter {
     std::ranges::sort(shared);
     // A run is as long as no shared bit is in it.
     const int64_t begin = first * line_lw;
-    const int64_t run = shared.empty() ? (last - first) * line_lw : std::min(shared.front(), (last - first) * line_lw);
+    const int64_t run =
+        shared.empty() ? (last - first) * line_lw : std::min(shared.front(), (last - first) * line_lw);
     const int64_t end = std::min(last * line_lw, l2_end());
     const int unit_bits = power_of(chip_.l2b_per_group);
     for (int64_t at = begin; at < end; at += run) {
@@ -370,8 +375,7 @@ void emit_exit(const BitView& view, const Gateway& gateway, const Placement& pe,
 }
 
 int64_t upper_end(const BitView& view, const Gateway& gateway, const isa::Chip& chip) {
-  const int64_t end =
-      view.largest_sum(view.address_bits(gateway.upper.slots), gateway.upper.stride) + 1;
+  const int64_t end = view.largest_sum(view.address_bits(gateway.upper.slots), gateway.upper.stride) + 1;
   const int64_t lanes = int64_t{isa::kPePerMab} * chip.mab_per_l1b;
   const int64_t granule = gateway.upper.memory == Memory::kL1bm   ? 4 * lanes
                           : gateway.upper.memory == Memory::kL2bm ? 32 * int64_t{chip.l1b_per_l2b}

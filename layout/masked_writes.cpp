@@ -126,8 +126,7 @@ int MaskedWrites::mask(int64_t value, int64_t care, uint32_t words) {
   const int first = code_.new_mask();
   const uint32_t all_words = (1U << (64 / element_bits_)) - 1;
   const NumberBits bits(code_.chip());
-  const int64_t everything =
-      (int64_t{1} << (bits.lane + bits.l1b + bits_for(code_.chip().l2b_count()))) - 1;
+  const int64_t everything = (int64_t{1} << (bits.lane + bits.l1b + bits_for(code_.chip().l2b_count()))) - 1;
   const Operand selector = words == all_words ? Operand{} : word_selector(words);
   const Operand id = number();
   code_.load(static_cast<uint32_t>(value), Code::t());
@@ -146,7 +145,8 @@ int MaskedWrites::mask(int64_t value, int64_t care, uint32_t words) {
   const int second = code_.new_mask();
   Operand flags = mask_destination(second);
   flags.mask = mask_use(first);
-  code_.add(make(Opcode::kPassa, element_bits_ == 16 ? Precision::kShort : Precision::kInt, {selector}, flags));
+  code_.add(
+      make(Opcode::kPassa, element_bits_ == 16 ? Precision::kShort : Precision::kInt, {selector}, flags));
   return second;
 }
 

@@ -37,8 +37,8 @@ class ScratchSpace {
   void give_back(const Region& region);
   /// Size of the largest piece that is free.
   int64_t largest_free(Memory memory) const;
-  /// `count` pieces of `size` LW, `distance` apart from each other, wrapping at the end of the memory, that fit
-  /// between what is used: the base of the first. Nothing when they don't.
+  /// `count` pieces of `size` LW, `distance` apart from each other, wrapping at the end of the memory, that
+  /// fit between what is used: the base of the first. Nothing when they don't.
   std::optional<int64_t> try_take_spread(Memory memory, int64_t size, int64_t distance, int64_t count);
   void give_back_spread(Memory memory, int64_t base, int64_t size, int64_t distance, int64_t count);
   /// Everything that has ever been given out.

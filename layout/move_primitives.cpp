@@ -20,8 +20,8 @@ using isa::Precision;
 using isa::Space;
 using isa::Width;
 
-constexpr int kLineGroup = 4;  ///< lines that one step moves
-constexpr int64_t kChunk = 64; ///< LW that l2bm, l2bmb and l2bmi move, and the granule of MVs
+constexpr int kLineGroup = 4;   ///< lines that one step moves
+constexpr int64_t kChunk = 64;  ///< LW that l2bm, l2bmb and l2bmi move, and the granule of MVs
 
 BitMask mask_of(int bit) {
   return bit >= 0 ? BitMask{1} << bit : 0;
@@ -239,8 +239,7 @@ class Emitter {
   LineBuffer line_buffer(int64_t lines) {
     const int64_t whole = (lines + kLineGroup - 1) / kLineGroup * kLineGroup;
     const int64_t align = std::max<int64_t>(kLineGroup * lanes(), kChunk);
-    const Region region =
-        code_.scratch().take(Memory::kL1bm, (whole + kLineGroup) * lanes() + align, align);
+    const Region region = code_.scratch().take(Memory::kL1bm, (whole + kLineGroup) * lanes() + align, align);
     return {region, (region.base + kLineGroup * lanes() + align - 1) / align * align};
   }
   void give_back(const LineBuffer& buffer) { code_.scratch().give_back(buffer.region); }
@@ -370,9 +369,8 @@ class Emitter {
     const std::vector<int> lane_bits = contents(move_.before, shape_.first(Level::kPe), shape_.lane_bits());
     const BitMask kept = all ? 0 : mask_of(lane_bits[0]) | mask_of(lane_bits[1]);
     const int m0 = lane_bits[SlotShape::kPeBits];
-    const bool wide =
-        m0 >= 0 && at_.after.stride[static_cast<size_t>(m0)] == 1 && at_.after.base % 2 == 0 &&
-        (!view_.has_gaps(m0) || at_.after.base > 0);  // a layout of the user has base 0
+    const bool wide = m0 >= 0 && at_.after.stride[static_cast<size_t>(m0)] == 1 && at_.after.base % 2 == 0 &&
+                      (!view_.has_gaps(m0) || at_.after.base > 0);  // a layout of the user has base 0
     const Chunks parts = chunks({}, before_bits(), most_lines(2));
     const std::array<LineBuffer, 2> buffers{line_buffer(int64_t{1} << parts.inner.size()),
                                             line_buffer(int64_t{1} << parts.inner.size())};
@@ -406,10 +404,10 @@ class Emitter {
             cycles |= static_cast<uint8_t>(8 >> c);
           }
           if (cycles == 0) continue;
-          code_.add(make(all ? Opcode::kL1bmp : Opcode::kL1bmm, Precision::kNone,
-                         Code::l1bm(buffer.base + line * lanes() + lane, wide),
-                         written(at_.after.memory, addresses, cycles,
-                                 wide ? Width::kDoubleLong : Width::kLong)));
+          code_.add(
+              make(all ? Opcode::kL1bmp : Opcode::kL1bmm, Precision::kNone,
+                   Code::l1bm(buffer.base + line * lanes() + lane, wide),
+                   written(at_.after.memory, addresses, cycles, wide ? Width::kDoubleLong : Width::kLong)));
         }
       }
     }
@@ -504,7 +502,8 @@ class Emitter {
     for (size_t k = 0; k < pairs.size(); k += isa::kCyclesPerStep) {
       std::array<int64_t, 4> targets{};
       std::array<int64_t, 4> sources{};
-      for (size_t c = 0; c < 4; ++c) std::tie(targets[c], sources[c]) = pairs[std::min(k + c, pairs.size() - 1)];
+      for (size_t c = 0; c < 4; ++c)
+        std::tie(targets[c], sources[c]) = pairs[std::min(k + c, pairs.size() - 1)];
       code_.add(make(Opcode::kPassa, Precision::kInt, operand(at_.before.memory, sources),
                      operand(at_.after.memory, targets)));
     }
@@ -639,8 +638,8 @@ class Emitter {
       }
       code_.lines_up(lines, at_.before.memory, ups[k].base);
       // The bits of an L1BM address above the chunk of 64, and of the L1B, in L2BM.
-      const std::vector<int> above(up_bits.begin() + std::min<int64_t>(6, static_cast<int64_t>(up_bits.size())),
-                                   up_bits.end());
+      const std::vector<int> above(
+          up_bits.begin() + std::min<int64_t>(6, static_cast<int64_t>(up_bits.size())), up_bits.end());
       std::set<int64_t> filled;
       for (int l1b = 0; l1b < chip_.l1b_per_l2b; ++l1b) {
         const auto l1b_value = spread_bits(l1b, l1b_before);
@@ -686,7 +685,8 @@ class Emitter {
     std::vector<int> down;
   };
   /// `order` names the bits (or -1) that follow the six lowest in L2BM, or that are lines in front, first.
-  static ShuffleBits shuffle_bits(const BitView& view, const SlotState& before, const std::vector<int>& order) {
+  static ShuffleBits shuffle_bits(const BitView& view, const SlotState& before,
+                                  const std::vector<int>& order) {
     const SlotShape& shape = view.shape;
     ShuffleBits bits;
     bits.up = contents(before, shape.first(Level::kPe), shape.lane_bits());
@@ -852,8 +852,9 @@ class Emitter {
   /// group send to different groups at a time, since a path between groups is as wide as one port.
   ///
   /// The PEs read through T, which is turned(q) ^ r written into the strides of the bits that go, and write
-  /// what comes from L2B turned(q ^ r) through T again: a block of L2BM belongs to one round, in all L2Bs, and
-  /// is free when its round is over. While the transfers of some blocks are under way, others go up and down.
+  /// what comes from L2B turned(q ^ r) through T again: a block of L2BM belongs to one round, in all L2Bs,
+  /// and is free when its round is over. While the transfers of some blocks are under way, others go up and
+  /// down.
   void exchange_l2b() {
     std::vector<int> slots;
     std::vector<int> in;
@@ -946,9 +947,10 @@ class Emitter {
     };
     const int64_t rounds = int64_t{1} << slots.size();
     const int64_t items = static_cast<int64_t>(parts.outer.size()) * rounds;
-    const int64_t room = std::min(chip_.memory.l2bm_lw / (2 * run), (chip_.memory.l1bm_lw / lanes()) /
-                                                                        (2 * (run_lines + 3 * kLineGroup)));
-    std::vector<Buffers> buffers(static_cast<size_t>(std::clamp<int64_t>(std::min<int64_t>(room, 6), 1, std::max<int64_t>(items, 1))));
+    const int64_t room = std::min(chip_.memory.l2bm_lw / (2 * run),
+                                  (chip_.memory.l1bm_lw / lanes()) / (2 * (run_lines + 3 * kLineGroup)));
+    std::vector<Buffers> buffers(
+        static_cast<size_t>(std::clamp<int64_t>(std::min<int64_t>(room, 6), 1, std::max<int64_t>(items, 1))));
     for (Buffers& each : buffers) {
       each.up = line_buffer(run_lines);
       each.down = line_buffer(run_lines);
@@ -982,7 +984,8 @@ class Emitter {
                        Code::l1bm(own.down.base + group * 32)));
       }
       set_round(receives, turned_difference(item.round, slots), out, at_.after);
-      code_.lines_down(std::move(lines), at_.after.memory, own.down.base, 0, receivers(slots, item.round), true);
+      code_.lines_down(std::move(lines), at_.after.memory, own.down.base, 0, receivers(slots, item.round),
+                       true);
     };
 
     // What stays where it is only changes its addresses, by way of L1BM. With turns it is of several rounds.
@@ -999,9 +1002,8 @@ class Emitter {
     constexpr size_t kUnderWay = 3;
     for (const BitMask outer : parts.outer) {
       for (int64_t round = turns_.empty() ? 1 : 0; round < rounds; ++round) {
-        const std::vector<Instruction> mvs =
-            round_transfers(slots, in, out, round, run, buffers[next_buffer].up_l2.base,
-                            buffers[next_buffer].down_l2.base);
+        const std::vector<Instruction> mvs = round_transfers(
+            slots, in, out, round, run, buffers[next_buffer].up_l2.base, buffers[next_buffer].down_l2.base);
         if (mvs.empty()) continue;
         while (pending.size() >= std::min(buffers.size(), kUnderWay)) {
           bring_down(pending.front());
@@ -1082,8 +1084,8 @@ class Emitter {
 
   /// The transfers of a round: one per L2B, or one per L2B of a group where all groups do the same.
   std::vector<Instruction> round_transfers(const std::vector<int>& slots, const std::vector<int>& in,
-                                           const std::vector<int>& out, int64_t round, int64_t run, int64_t up,
-                                           int64_t down) const {
+                                           const std::vector<int>& out, int64_t round, int64_t run,
+                                           int64_t up, int64_t down) const {
     std::vector<std::pair<int64_t, int64_t>> pairs;
     for (int64_t source = 0; source < chip_.l2b_count(); ++source) {
       if (!holds(source)) continue;
@@ -1192,13 +1194,13 @@ class Emitter {
       std::set<int64_t> groups;
       for (const BitMask inner : view_.values(after_bits & ~outer_mask)) {
         if (!is_valid(inner | each.outer, after_bits)) continue;
-        lines.push_back(
-            {gather_bits(inner, numbered_after), address(at_.after, inner | each.outer)});
+        lines.push_back({gather_bits(inner, numbered_after), address(at_.after, inner | each.outer)});
         const int64_t at = lines.back().line * lanes();
         for (int64_t group = at / 32; group <= (at + lanes() - 1) / 32; ++group) groups.insert(group);
       }
       for (const int64_t group : groups) {
-        code_.add(make(Opcode::kL2bmd, Precision::kNone, Code::l2bm(down_l2[each.turn].base + group * group_lw),
+        code_.add(make(Opcode::kL2bmd, Precision::kNone,
+                       Code::l2bm(down_l2[each.turn].base + group * group_lw),
                        Code::l1bm(downs[each.turn].base + group * 32)));
       }
       code_.lines_down(std::move(lines), at_.after.memory, downs[each.turn].base);
@@ -1258,15 +1260,17 @@ class Emitter {
     return true;
   }
 
-  void exchange_between(const std::vector<int>& slots, const std::vector<int>& in, const std::vector<int>& out,
-                        int64_t run, int64_t up, int64_t down, std::vector<int8_t>& tags) {
+  void exchange_between(const std::vector<int>& slots, const std::vector<int>& in,
+                        const std::vector<int>& out, int64_t run, int64_t up, int64_t down,
+                        std::vector<int8_t>& tags) {
     const int64_t values = int64_t{1} << slots.size();
     // By the difference of the two, so that every port has something to do at any time.
     for (int64_t difference = 0; difference < values; ++difference) {
       for (int64_t source = 0; source < chip_.l2b_count(); ++source) {
         if (!holds(source)) continue;
         const int64_t own = slots_of(source, slots);
-        // The L2Bs of a group send to different groups at a time: a path between groups is as wide as one port.
+        // The L2Bs of a group send to different groups at a time: a path between groups is as wide as one
+        // port.
         int64_t turned = difference;
         for (size_t k = 0; k < slots.size(); ++k) {
           if ((int64_t{1} << slots[k]) < chip_.l2b_per_group) continue;
@@ -1287,8 +1291,8 @@ class Emitter {
         }
         if (!leaves || !spread_bits(place, out)) continue;
         const int64_t target = with_slots(source, slots, value);
-        tags.push_back(code_.transfer(
-            mvp(run, l2bm_of(up + value * run, source), l2bm_of(down + place * run, target))));
+        tags.push_back(
+            code_.transfer(mvp(run, l2bm_of(up + value * run, source), l2bm_of(down + place * run, target))));
       }
     }
   }
@@ -1829,7 +1833,8 @@ class Generator {
       const double transfers = std::exp2(changed) * l2bs_;
       const double rounds = 1 - 1 / std::exp2(changed);
       add(MoveKind::kExchangeL2b, after,
-          n / 4 + std::max({rounds * line_lw * n / 16 / 4, 2 * lanes_ * n / 32, 4 * rounds * transfers}) + 60);
+          n / 4 + std::max({rounds * line_lw * n / 16 / 4, 2 * lanes_ * n / 32, 4 * rounds * transfers}) +
+              60);
     }
     SlotState all = state_;
     double copies = 1;

@@ -11,8 +11,9 @@
 
 /// What the hardware can do to a layout, as moves of bits between slots and address (layout/bits.h).
 ///
-/// Every primitive takes a tensor in the PEs and leaves it in the PEs. A row of the table says what it does to
-/// the slots, when, and what it costs; `moves_from` lists its uses in a state, `emit_move` writes the code.
+/// Every primitive takes a tensor in the PEs and leaves it in the PEs. A row of the table says what it does
+/// to the slots, when, and what it costs; `moves_from` lists its uses in a state, `emit_move` writes the
+/// code.
 ///
 /// Worked example, `skew` of the 4 MAB bits of mncore2, 16 MABs and 16 long words per PE: in round d = 0..15
 /// PE q of MAB s sends the element at address s + d, read through T = s, to L1BM with `l1bmd`; all PEs
@@ -71,12 +72,12 @@ struct MoveNeeds {
   bool source_lm0 = false;  ///< addresses that differ from PE to PE, through T
   bool source_lm = false;   ///< the same, through T or the base register of LM1
   bool target_lm0 = false;
-  bool powers = false;           ///< the strides of the bits that move are powers of two
-  std::vector<int> source_low;   ///< these at strides 1, 2, 4, …, the others above them without gaps
-  bool target_powers = false;    ///< the same of `target_powers_of` in the target
+  bool powers = false;          ///< the strides of the bits that move are powers of two
+  std::vector<int> source_low;  ///< these at strides 1, 2, 4, …, the others above them without gaps
+  bool target_powers = false;   ///< the same of `target_powers_of` in the target
   std::vector<int> target_powers_of;
-  std::vector<int> target_run;   ///< these at strides that double
-  bool target_has_one = false;   ///< `target_one` has stride 1, at an even base
+  std::vector<int> target_run;       ///< these at strides that double
+  bool target_has_one = false;       ///< `target_one` has stride 1, at an even base
   bool target_one_required = false;  ///< or else it is slower
   int target_one = -1;
   bool other_memory = false;  ///< can't work inside one memory, or only slowly

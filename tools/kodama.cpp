@@ -13,8 +13,8 @@
 #include "assembler/machine_words.h"
 #include "assembler/program_file.h"
 #include "compiler/driver/compiled_model.h"
-#include "compiler/driver/layout_suite.h"
 #include "compiler/driver/layout_check.h"
+#include "compiler/driver/layout_suite.h"
 #include "compiler/driver/node_tests.h"
 #include "compiler/driver/package.h"
 #include "compiler/driver/progress.h"
@@ -359,8 +359,7 @@ int convert_layout(const LayoutRequest& request) {
   const layout::Conversion conversion = layout::convert(problem, chip);
   fmt::print("{}\n", conversion.path.empty() ? "nothing to do"
                                              : fmt::format("path: {}", fmt::join(conversion.path, ", ")));
-  if (!conversion.why_by_elements.empty())
-    fmt::print("element by element: {}\n", conversion.why_by_elements);
+  if (!conversion.why_by_elements.empty()) fmt::print("element by element: {}\n", conversion.why_by_elements);
   fmt::print("{} steps, {} cycles\n", conversion.steps, conversion.cycles);
   print_bound(conversion.bound);
   if (conversion.bound.cycles() > 0) {
@@ -404,17 +403,19 @@ int fuzz_layouts(const LayoutFuzzRequest& request) {
       difference = error.what();
     }
     if (difference.empty()) continue;
-    fmt::print("seed {}: {}\nkodama layout convert '{}' '{}' --shape {} --type {} --chip {}\n", seed, difference,
-               problem.from.to_string(), problem.to.to_string(), fmt::join(problem.lengths, ","),
+    fmt::print("seed {}: {}\nkodama layout convert '{}' '{}' --shape {} --type {} --chip {}\n", seed,
+               difference, problem.from.to_string(), problem.to.to_string(), fmt::join(problem.lengths, ","),
                problem.element_bits == 64   ? "double"
                : problem.element_bits == 32 ? "float"
                                             : "half",
                request.chip);
     return compiler::kExitInternalError;
   }
-  fmt::print("{} random conversions on {}, seeds {} to {}: every element is right; {} element by element, {} refused for want of room\n",
-             request.count, chip.name, request.seed, request.seed + static_cast<uint64_t>(request.count) - 1,
-             by_elements, no_room);
+  fmt::print(
+      "{} random conversions on {}, seeds {} to {}: every element is right; {} element by element, {} "
+      "refused for want of room\n",
+      request.count, chip.name, request.seed, request.seed + static_cast<uint64_t>(request.count) - 1,
+      by_elements, no_room);
   return compiler::kExitOk;
 }
 
@@ -677,8 +678,8 @@ int run(int argc, char** argv) {
   layout_convert->callback([&] { code = convert_layout(layout_request); });
 
   LayoutFuzzRequest layout_fuzz_request;
-  CLI::App* layout_fuzz =
-      layout->add_subcommand("fuzz", "random conversions, run and checked; a failure is printed with its command");
+  CLI::App* layout_fuzz = layout->add_subcommand(
+      "fuzz", "random conversions, run and checked; a failure is printed with its command");
   layout_fuzz->add_option("--chip", layout_fuzz_request.chip, "chip")->capture_default_str();
   layout_fuzz->add_option("--seed", layout_fuzz_request.seed, "of the first one")->capture_default_str();
   layout_fuzz->add_option("--count", layout_fuzz_request.count, "how many")->capture_default_str();
@@ -697,8 +698,7 @@ int run(int argc, char** argv) {
   layout_bench->add_flag("--check", layout_bench_options.check, "simulate each one and check every element");
   layout_bench->add_flag("--markdown", layout_bench_options.markdown, "print the table of docs/layouts.md");
   layout_bench->callback([&] {
-    const auto result =
-        compiler::run_layout_bench(layout_bench_options, isa::find_chip(layout_bench_chip));
+    const auto result = compiler::run_layout_bench(layout_bench_options, isa::find_chip(layout_bench_chip));
     fmt::print("{}", result.table);
     if (result.failures > 0) code = compiler::kExitInternalError;
   });

@@ -63,8 +63,8 @@ std::vector<LayoutSuiteEntry> read_layout_suite(const std::string& file) {
     }
     try {
       if (fields.size() != 6)
-        throw isa::UserError(fmt::format("{} fields, allowed: kind | what | from | to | shape | type",
-                                         fields.size()));
+        throw isa::UserError(
+            fmt::format("{} fields, allowed: kind | what | from | to | shape | type", fields.size()));
       LayoutSuiteEntry entry;
       entry.kind = fields[0];
       entry.what = fields[1];
