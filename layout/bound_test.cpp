@@ -26,9 +26,12 @@ TEST(Bound, TheExampleOfTheHeader) {
                                        "((16_MAB:1, 4_PE:1), (8_L2B:1, 8_L1B:1))@LM0", {64, 64}, 64);
   EXPECT_EQ(bytes(result, "into the L2Bs"), 448 * 8);
   EXPECT_EQ(bytes(result, "out of the L2Bs"), 448 * 8);
-  EXPECT_EQ(bytes(result, "into the L1Bs"), 63 * 8);
+  // 448 elements up, and 504 down: those of 7 other L2Bs, and of the L2B's own 7 other L1Bs.
+  EXPECT_EQ(bytes(result, "L2BM and L1BMs"), (448 + 504) * 8);
+  // 63 of an L1B's 64 elements leave it and are replaced.
+  EXPECT_EQ(bytes(result, "L1BM and PEs"), (63 + 63) * 8);
   EXPECT_EQ(bytes(result, "PEs writing"), 8);
-  EXPECT_DOUBLE_EQ(result.cycles(), 28);
+  EXPECT_DOUBLE_EQ(result.cycles(), (1 + 2 + 1 + 1) * 4 + 64 + 28 + (1 + 1 + 1) * 4);
   EXPECT_EQ(result.name(), "out of the L2Bs");
 }
 
@@ -40,7 +43,7 @@ TEST(Bound, NothingMovesWhenTheLayoutsAreOne) {
 
 TEST(Bound, InsideAPeOnlyItsPortsCount) {
   const ConversionBound result = bound("((4_PE:1, 64:1))@LM0", "((4_PE:1, 8:1, 8:8))@LM1", {256}, 64);
-  ASSERT_EQ(result.levels.size(), 2U);
+  ASSERT_EQ(result.levels.size(), 3U);  // reading, writing, and a step at least
   EXPECT_DOUBLE_EQ(result.cycles(), 64 * 8 / 16.0);
   // Addresses 0, 9, 18, … of a transposed square stay where they are.
   EXPECT_DOUBLE_EQ(bound("((64:1))@LM0", "((8:1, 8:8))@LM0", {64}, 64).cycles(), 56 * 8 / 16.0);
@@ -71,11 +74,22 @@ TEST(Bound, DramToPesPassesEveryLevel) {
       bound("((65536:1))@DRAM", "((8_L2B:1, 8_L1B:1, 16_MAB:1, 4_PE:1, 16:1))@LM0", {65536}, 64);
   EXPECT_EQ(bytes(result, "out of the DRAMs"), 65536 * 8);
   EXPECT_EQ(bytes(result, "into the L2Bs"), 65536);
-  EXPECT_EQ(bytes(result, "into the L1Bs"), 8192);
+  EXPECT_EQ(bytes(result, "L2BM and L1BMs"), 65536);
   EXPECT_EQ(bytes(result, "into the MABs"), 512);
   EXPECT_EQ(bytes(result, "PEs writing"), 128);
-  EXPECT_NEAR(result.cycles(), 65536 / chip().transfer.dram_lw_per_cycle, 1e-9);
+  // Start-up, and after the last long word a step to L1BM, one between, and one to the PEs.
+  EXPECT_NEAR(result.cycles(), 65536 / chip().transfer.dram_lw_per_cycle + 64 + 12, 1e-9);
   EXPECT_EQ(result.name(), "out of the DRAMs");
+}
+
+TEST(Bound, TheNextMabIsNearerThanTheOthers) {
+  // By the turnaround register what goes to the next MAB passes L1BM's port once, all else twice.
+  const ConversionBound next = bound("((2_MAB:1), (64:1))@LM0", "((2_MAB:1), (64:1))@LM1", {2, 64}, 64);
+  EXPECT_EQ(bytes(next, "L1BM and PEs"), 0);
+  EXPECT_EQ(bytes(bound("((2_MAB:1), (2:1))@LM0", "((2:1), (2_MAB:1))@LM1", {2, 2}, 64), "L1BM and PEs"),
+            2 * 8);
+  EXPECT_EQ(bytes(bound("((2_MAB:2), (2:1))@LM0", "((2:1), (2_MAB:2))@LM1", {2, 2}, 64), "L1BM and PEs"),
+            4 * 8);
 }
 
 TEST(Bound, WrongQuestionsAreRefused) {
