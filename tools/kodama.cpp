@@ -27,6 +27,7 @@
 #include "layout/bound.h"
 #include "layout/conversion.h"
 #include "layout/drawing.h"
+#include "layout/move_primitives.h"
 #include "layout/random_problem.h"
 #include "simulator/bandwidth.h"
 #include "simulator/debugger.h"
@@ -339,8 +340,11 @@ void show_layout(const LayoutRequest& request) {
 
 void print_bound(const layout::ConversionBound& bound) {
   for (const layout::LevelBound& level : bound.levels) {
-    fmt::print("{:<20}{:>12.0f} B at {:>6.1f} B/cycle, {:>3.0f} on the way {:>10.1f} cycles{}\n", level.name,
-               level.bytes, level.bytes_per_cycle, level.way, level.cycles(),
+    const std::string traffic = level.bytes == 0
+                                    ? ""
+                                    : fmt::format("{:.0f} B at {:6.1f} B/cycle, {:3.0f} on the way",
+                                                  level.bytes, level.bytes_per_cycle, level.way);
+    fmt::print("{:<20}{:>48} {:>10.1f} cycles{}\n", level.name, traffic, level.cycles(),
                level.name == bound.name() ? "  <- the bound" : "");
   }
   if (bound.levels.empty()) fmt::print("nothing has to move\n");
@@ -366,9 +370,13 @@ int convert_layout(const LayoutRequest& request) {
     fmt::print("{:.2f} times the bound\n",
                static_cast<double>(conversion.cycles) / conversion.bound.cycles());
   }
+  if (conversion.states > 0) {
+    fmt::print("search: {} states, {}\n", conversion.states,
+               conversion.proven ? "no sequence of primitives is cheaper" : "not all that could be cheaper");
+  }
   for (const layout::ScratchRange& range : conversion.scratch) {
-    fmt::print("scratch: {} long words {} to {}, in every PE\n", layout::memory_name(range.memory),
-               range.begin, range.end - 1);
+    fmt::print("scratch: {} long words {} to {}\n", layout::memory_name(range.memory), range.begin,
+               range.end - 1);
   }
   if (!request.emit.empty()) isa::write_file_atomically(request.emit, assembler::print(conversion.program));
   if (!request.run) return compiler::kExitOk;
@@ -676,6 +684,14 @@ int run(int argc, char** argv) {
       ->capture_default_str();
   layout_convert->add_flag("!--no-run", layout_request.run, "don't simulate it");
   layout_convert->callback([&] { code = convert_layout(layout_request); });
+
+  CLI::App* layout_primitives =
+      layout->add_subcommand("primitives", "what the hardware can do to a layout: effect, precondition, cost");
+  layout_primitives->callback([] {
+    fmt::print("| primitive | effect | asks for | steps; n = long words per PE |\n| --- | --- | --- | --- |\n");
+    for (const layout::MovePrimitive& each : layout::move_primitives())
+      fmt::print("| `{}` | {} | {} | {} |\n", each.name, each.effect, each.precondition, each.cost);
+  });
 
   LayoutFuzzRequest layout_fuzz_request;
   CLI::App* layout_fuzz = layout->add_subcommand(
