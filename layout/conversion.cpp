@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <map>
 #include <optional>
 #include <set>
@@ -433,7 +434,9 @@ class BitConversion {
       }
     }
     SlotState goal = leaves ? out->slots : view_.to.slots;
+    const auto begin = std::chrono::steady_clock::now();
     const Path path = find_path(view_, start, goal, most_lw);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     if (!path.found) {
       *why = kNoPath;
       return std::nullopt;
@@ -485,6 +488,7 @@ class BitConversion {
     result.scratch.push_back(
         {view_.to.memory, 0,
          leaves ? upper_end(view_, *out, chip_) : problem_.to.level_extent(Level::kAddress)});
+    result.search_seconds = took.count();
     result.states = path.states;
     result.proven = path.proven;
     return result;

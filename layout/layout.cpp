@@ -357,8 +357,8 @@ int64_t Layout::extent(size_t axis) const {
 }
 
 Coordinates Layout::contribution(size_t axis, int64_t index) const {
-  isa::check_internal(index >= 0 && index < extent(axis), "layout", "index {} on axis {} of {}", index, axis,
-                      to_string());
+  if (index < 0 || index >= extent(axis))
+    isa::check_internal(false, "layout", "index {} on axis {} of {}", index, axis, to_string());
   Coordinates place;
   const std::vector<Factor>& factors = axes_[axis];
   for (auto factor = factors.rbegin(); factor != factors.rend(); ++factor) {
@@ -369,8 +369,8 @@ Coordinates Layout::contribution(size_t axis, int64_t index) const {
 }
 
 Coordinates Layout::place(const std::vector<int64_t>& index) const {
-  isa::check_internal(index.size() == axes_.size(), "layout", "{} indices for the axes of {}", index.size(),
-                      to_string());
+  if (index.size() != axes_.size())
+    isa::check_internal(false, "layout", "{} indices for the axes of {}", index.size(), to_string());
   Coordinates place;
   for (size_t axis = 0; axis < axes_.size(); ++axis) {
     const Coordinates part = contribution(axis, index[axis]);

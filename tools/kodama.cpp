@@ -685,10 +685,11 @@ int run(int argc, char** argv) {
   layout_convert->add_flag("!--no-run", layout_request.run, "don't simulate it");
   layout_convert->callback([&] { code = convert_layout(layout_request); });
 
-  CLI::App* layout_primitives =
-      layout->add_subcommand("primitives", "what the hardware can do to a layout: effect, precondition, cost");
+  CLI::App* layout_primitives = layout->add_subcommand(
+      "primitives", "what the hardware can do to a layout: effect, precondition, cost");
   layout_primitives->callback([] {
-    fmt::print("| primitive | effect | asks for | steps; n = long words per PE |\n| --- | --- | --- | --- |\n");
+    fmt::print(
+        "| primitive | effect | asks for | steps; n = long words per PE |\n| --- | --- | --- | --- |\n");
     for (const layout::MovePrimitive& each : layout::move_primitives())
       fmt::print("| `{}` | {} | {} | {} |\n", each.name, each.effect, each.precondition, each.cost);
   });
