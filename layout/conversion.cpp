@@ -76,8 +76,7 @@ struct Stop {
 /// Addresses and code for a path through the PEs.
 class Walker {
  public:
-  Walker(const BitView& view, const ConversionProblem& problem, Workshop& shop)
-      : view_(view), problem_(problem), shop_(shop), chip_(shop.code.chip()) {}
+  Walker(const BitView& view, Workshop& shop) : view_(view), shop_(shop), chip_(shop.code.chip()) {}
 
   /// From `start` along the moves; the last stop is `end` if there is one, else a region.
   Stop walk(Stop start, const std::vector<Move>& moves, const std::optional<Placement>& end) {
@@ -251,8 +250,8 @@ class Walker {
     }
     if (writes != nullptr && !writes->target_run.empty()) {
       const std::vector<int>& run = writes->target_run;
-      const auto inside = std::ranges::search(order, run);
-      const bool there = !inside.empty() && std::ranges::all_of(run, [](int bit) { return bit >= 0; });
+      const auto inside = std::search(order.begin(), order.end(), run.begin(), run.end());
+      const bool there = inside != order.end() && std::ranges::all_of(run, [](int bit) { return bit >= 0; });
       if (!there) {
         if (std::ranges::any_of(run, has)) order.clear();
         order.insert(order.end(), run.begin(), run.end());
@@ -289,8 +288,9 @@ class Walker {
       at.run_stride = run_stride_;
       return;
     }
-    const auto inside = std::ranges::search(order_, needs.target_run);
-    at.run_stride = strides_[static_cast<size_t>(inside.begin() - order_.begin())];
+    const auto inside =
+        std::search(order_.begin(), order_.end(), needs.target_run.begin(), needs.target_run.end());
+    at.run_stride = strides_[static_cast<size_t>(inside - order_.begin())];
   }
 
   bool run_fits(const MoveNeeds& needs, const Placement& at) const {
@@ -388,7 +388,6 @@ class Walker {
   }
 
   const BitView& view_;
-  const ConversionProblem& problem_;
   Workshop& shop_;
   const isa::Chip& chip_;
   std::vector<int> order_;  ///< of the latest region
@@ -441,7 +440,7 @@ class BitConversion {
       *why = kNoPath;
       return std::nullopt;
     }
-    Walker walker(view_, problem_, shop_);
+    Walker walker(view_, shop_);
     Stop here;
     if (!keeps_source_ && !enters) {
       // The source's own memory is given back when it has been read.

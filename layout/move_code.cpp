@@ -364,8 +364,8 @@ void Code::lines_down(std::vector<LineCopy> lines, Memory memory, int64_t base_l
     if (lines[k].line == lines[k - 1].line) again.push_back(lines[k]);
   }
   if (!again.empty()) {
-    const auto repeated = std::ranges::unique(lines, {}, &LineCopy::line);
-    lines.erase(repeated.begin(), repeated.end());
+    const auto same = [](const LineCopy& x, const LineCopy& y) { return x.line == y.line; };
+    lines.erase(std::unique(lines.begin(), lines.end(), same), lines.end());
     lines_down(std::move(again), memory, base_lw, offset, mask, t_indirect);
   }
   for (size_t k = 0; k < lines.size();) {
