@@ -118,7 +118,9 @@ class Walker {
     const bool reads_lm0 = reads != nullptr && reads->source_lm0;
     if (reads_lm0 && !(writes != nullptr && writes->other_memory && other_than == Memory::kLm0))
       memory = Memory::kLm0;
-    if (writes != nullptr && writes->target_lm0) memory = Memory::kLm0;
+    const bool to_lm1 = writes != nullptr && writes->target_lm1 && other_than == Memory::kLm0 && !reads_lm0 &&
+                        fills_rounds(*writes, slots);
+    if (writes != nullptr && writes->target_lm0) memory = to_lm1 ? Memory::kLm1 : Memory::kLm0;
     // A digit that lies in the address as a whole takes no more room than it has values.
     std::vector<int64_t> strides;
     int64_t size = 1;
@@ -155,7 +157,8 @@ class Walker {
     if (writes != nullptr && !writes->target_run.empty() && spread_region(slots, *writes, reads, end, stop))
       return stop;
     const bool local = reads != nullptr && reads->source_lm;
-    const bool fixed = memory == Memory::kLm0 && ((writes != nullptr && writes->target_lm0) || reads_lm0);
+    const bool fixed =
+        to_lm1 || (memory == Memory::kLm0 && ((writes != nullptr && writes->target_lm0) || reads_lm0));
     auto region = shop_.scratch.try_take(memory, size);
     if (!region && !fixed) {
       const Memory second = memory == Memory::kLm0 ? Memory::kLm1 : Memory::kLm0;
@@ -305,10 +308,19 @@ class Walker {
     return true;
   }
 
+  /// Whether a skew has enough to do in a round for the base register, which takes three steps to change.
+  bool fills_rounds(const MoveNeeds& needs, const SlotState& slots) const {
+    constexpr int64_t kLines = 8;
+    return view_.value_count(view_.address_bits(slots)) >> needs.target_run.size() >= kLines;
+  }
+
   bool can_end(const MoveNeeds& needs, const Stop& here, const Placement& end) const {
     if (!here.is_region && here.at.memory == end.memory) return false;  // the source itself
     if (here.is_region && here.region.base == 0 && here.at.memory == end.memory) return false;  // the same
-    if (needs.target_lm0 && end.memory != Memory::kLm0) return false;
+    if (needs.target_lm0 && end.memory != Memory::kLm0) {
+      if (!needs.target_lm1 || end.memory != Memory::kLm1 || here.at.memory != Memory::kLm0) return false;
+      if (!fills_rounds(needs, here.at.slots)) return false;
+    }
     if (needs.other_memory && end.memory == here.at.memory) return false;
     if (needs.target_powers && !std::ranges::all_of(needs.target_powers_of, [&](int bit) {
           return is_power(end.stride[static_cast<size_t>(bit)]);

@@ -59,7 +59,7 @@ struct Conversion {
   int64_t states = 0;  ///< that the search looked at
   bool proven =
       false;  ///< the search found no cheaper sequence of primitives, and looked at all that could be
-  double search_seconds = 0;  ///< that the search for a path took, on this machine
+  double search_seconds = 0;    ///< that the search for a path took, on this machine
   std::string why_by_elements;  ///< why it isn't done by primitives; empty when it is
   double ratio() const { return bound.cycles() > 0 ? static_cast<double>(cycles) / bound.cycles() : 1; }
 };

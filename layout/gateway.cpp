@@ -377,9 +377,10 @@ void emit_exit(const BitView& view, const Gateway& gateway, const Placement& pe,
 int64_t upper_end(const BitView& view, const Gateway& gateway, const isa::Chip& chip) {
   const int64_t end = view.largest_sum(view.address_bits(gateway.upper.slots), gateway.upper.stride) + 1;
   const int64_t lanes = int64_t{isa::kPePerMab} * chip.mab_per_l1b;
-  const int64_t granule = gateway.upper.memory == Memory::kL1bm   ? 4 * lanes
-                          : gateway.upper.memory == Memory::kL2bm ? 32 * int64_t{chip.l1b_per_l2b}
-                                                                  : kRun;
+  const int64_t granule = gateway.upper.memory == Memory::kL1bm ? 4 * lanes
+                          : gateway.upper.memory == Memory::kL2bm
+                              ? std::max<int64_t>(lanes, 32) * chip.l1b_per_l2b
+                              : kRun;
   return (end + granule - 1) / granule * granule;
 }
 

@@ -309,6 +309,7 @@ class Emitter {
 
     // LM1 has no addresses through T; its base register does as well.
     const bool from_lm0 = at_.before.memory == Memory::kLm0;
+    const bool to_lm0 = at_.after.memory == Memory::kLm0;
     Operand base_register;
     base_register.space = Space::kBar1;
     if (!from_lm0) code_.add(make(Opcode::kPassa, Precision::kInt, code_.field_sum(sender), base_register));
@@ -322,12 +323,14 @@ class Emitter {
     std::array<LineBuffer, 2> buffers{line_buffer(rounds_at_once * lines_per_round),
                                       twice ? line_buffer(rounds_at_once * lines_per_round) : LineBuffer{}};
     size_t turn = 0;
+    bool t_is_set = false;
     for (int64_t begin = 0; begin < outer_count; begin += outers_at_once) {
       const int64_t end = std::min(begin + outers_at_once, outer_count);
       for (int64_t first = 0; first < rounds; first += rounds_at_once) {
         const int64_t last = std::min(first + rounds_at_once, rounds);
         const LineBuffer& buffer = buffers[twice ? turn++ % 2 : 0];
-        if (from_lm0) code_.field_sum_to_t(sender);
+        // T is the sender's and then the receiver's, unless one of them goes by the base register.
+        if (from_lm0 && (to_lm0 || !t_is_set)) code_.field_sum_to_t(sender);
         std::vector<LineCopy> up;
         for (int64_t d = first; d < last; ++d) {
           for (int64_t o = begin - 1; o < end; ++o) {
@@ -335,15 +338,16 @@ class Emitter {
           }
         }
         code_.lines_up(std::move(up), at_.before.memory, buffer.base, from_lm0);
-        if (wraps && (from_lm0 || turn <= 1)) code_.field_sum_to_t(receiver_fields);
+        if (wraps && (from_lm0 || !t_is_set)) code_.field_sum_to_t(receiver_fields);
+        t_is_set = true;
         for (int64_t d = first; d < last; ++d) {
           if (wraps) {
             // The address of the round below takes care of the difference.
           } else if (d == 0 && begin == 0) {
-            set_t(receiver);
+            code_.add(make(Opcode::kPassa, Precision::kInt, receiver, to_lm0 ? Code::t() : base_register));
           } else {
             code_.alu(Opcode::kSub, receiver, one, receiver);
-            code_.alu(Opcode::kAnd, receiver, wrap, Code::t());
+            code_.alu(Opcode::kAnd, receiver, wrap, to_lm0 ? Code::t() : base_register);
           }
           std::vector<LineCopy> down;
           for (const auto& [o, value] : outers) {
@@ -351,11 +355,11 @@ class Emitter {
             down.push_back({(d - first) * lines_per_round + o - begin + 1,
                             address(at_.after, value) - (wraps ? d * at_.run_stride : 0)});
           }
-          code_.lines_down(std::move(down), at_.after.memory, buffer.base, -(d << low), 0, true);
+          code_.lines_down(std::move(down), at_.after.memory, buffer.base, -(d << low), 0, to_lm0);
         }
       }
     }
-    if (!from_lm0) {
+    if (!from_lm0 || !to_lm0) {
       Instruction reset;
       reset.opcode = Opcode::kZero;
       reset.destinations = {base_register};
@@ -1421,7 +1425,7 @@ MoveNeeds needs_of(const BitView& view, const Move& move) {
       break;
     case MoveKind::kSkew: {
       const int count = shape.first(Level::kPe) + shape.lane_bits() - move.slot;
-      needs.source_lm = needs.target_lm0 = true;
+      needs.source_lm = needs.target_lm0 = needs.target_lm1 = true;
       needs.source_low = contents(move.after, move.slot, count);
       needs.target_run = contents(move.before, move.slot, count);
       break;

@@ -72,6 +72,7 @@ struct MoveNeeds {
   bool source_lm0 = false;  ///< addresses that differ from PE to PE, through T
   bool source_lm = false;   ///< the same, through T or the base register of LM1
   bool target_lm0 = false;
+  bool target_lm1 = false;      ///< instead, if the source is in LM0
   bool powers = false;          ///< the strides of the bits that move are powers of two
   std::vector<int> source_low;  ///< these at strides 1, 2, 4, …, the others above them without gaps
   bool target_powers = false;   ///< the same of `target_powers_of` in the target
