@@ -1473,6 +1473,9 @@ MoveNeeds needs_of(const BitView& view, const Move& move) {
 
 namespace {
 
+/// Long words of a region beyond which no LM has room for it and anything else.
+constexpr double kMostRegion = 1536;
+
 /// Steps before anything else can happen: setting up T and masks, distances.
 constexpr double kSetUp = 8;
 
@@ -1612,10 +1615,11 @@ class Generator {
   void matrix(int first, int count, MoveKind kind) {
     for (const bool empty : {false, true}) {
       if (empty && !must_empty(first, count)) continue;
-      const SlotState after = with(first, incoming(first, count, {}, empty));
+      const std::vector<int> in = incoming(first, count, {}, empty);
       const double factor = kind == MoveKind::kMatrixWords && shape_.word == 2 ? 3.0 / 8 : 1.0 / 4;
       // Blocks are read and written whole.
-      add(kind, after, std::max(larger(after), std::exp2(count)) * factor);
+      const double blocks = static_cast<double>(view_.value_count(lines_ & ~mask_of(in)));
+      add(kind, with(first, in), std::max(std::exp2(count) * blocks, larger(with(first, in))) * factor);
     }
   }
 
@@ -1635,11 +1639,13 @@ class Generator {
       }
       for (const bool empty : {false, true}) {
         if (empty && !must_empty(first, count)) continue;
-        const SlotState after = with(first, incoming(first, count, early, empty));
+        const std::vector<int> in = incoming(first, count, early, empty);
         const double rounds = std::exp2(count);
-        const double n = std::max(larger(after), rounds);
-        const double outer = std::max(1.0, n / rounds);
-        add(MoveKind::kSkew, after, rounds * (outer + 1) / 4 + rounds * std::ceil(outer / 4), first);
+        // Places that hold nothing take part in the rounds, too.
+        const double outer = static_cast<double>(view_.value_count(lines_ & ~mask_of(in)));
+        if (rounds * outer > kMostRegion) continue;
+        add(MoveKind::kSkew, with(first, in), rounds * (outer + 1) / 4 + rounds * std::ceil(outer / 4),
+            first);
       }
     }
   }
