@@ -884,7 +884,12 @@ class Emitter {
     turns_.clear();
     const bool all_move = std::ranges::none_of(in, [](int bit) { return bit < 0; }) &&
                           std::ranges::none_of(out, [](int bit) { return bit < 0; });
-    for (size_t k = 0, unit = 0; all_move && k < slots.size(); ++k) {
+    // Short runs are over before the next round's transfers have started: then fewer transfers are better.
+    const double path_cycles = 2 * static_cast<double>(run) / chip_.transfer.group_link_lw_per_cycle;
+    const auto issue_cycles =
+        static_cast<double>(chip_.l2b_count() * chip_.transfer.issue_interval_steps * isa::kCyclesPerStep);
+    const bool turns_pay = all_move && path_cycles > issue_cycles;
+    for (size_t k = 0, unit = 0; turns_pay && k < slots.size(); ++k) {
       if ((int64_t{1} << slots[k]) < chip_.l2b_per_group) continue;
       if ((int64_t{1} << unit) >= chip_.l2b_per_group) break;
       turns_.push_back({static_cast<int>(unit++), k});
