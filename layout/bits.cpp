@@ -9,13 +9,9 @@
 namespace kodama::layout {
 namespace {
 
+/// -1 if it is no power of two.
 int log2_exact(int64_t value) {
-  return value > 0 && std::has_single_bit(static_cast<uint64_t>(value))
-             ? std::countr_zero(static_cast<uint64_t>(value))
-             : -1;
-}
-int bits_for(int64_t size) {
-  return size <= 1 ? 0 : std::bit_width(static_cast<uint64_t>(size - 1));
+  return is_power_of_two(value) ? std::countr_zero(static_cast<uint64_t>(value)) : -1;
 }
 
 class Builder {
@@ -140,6 +136,10 @@ class Builder {
 
 }  // namespace
 
+int bits_for(int64_t size) {
+  return size <= 1 ? 0 : std::bit_width(static_cast<uint64_t>(size - 1));
+}
+
 int SlotShape::first(Level level) const {
   switch (level) {
     case Level::kWord:
@@ -225,8 +225,7 @@ bool BitView::has_gaps(int bit) const {
   const Digit& digit = digits[static_cast<size_t>(bits[static_cast<size_t>(bit)].digit)];
   int64_t product = 1;
   for (const Digit& each : digits) product *= each.axis == digit.axis ? each.size : 1;
-  return !std::has_single_bit(static_cast<uint64_t>(digit.size)) ||
-         product > extents[static_cast<size_t>(digit.axis)];
+  return !is_power_of_two(digit.size) || product > extents[static_cast<size_t>(digit.axis)];
 }
 
 bool BitView::is_valid(BitMask value, BitMask of) const {

@@ -28,6 +28,12 @@
 /// address they are left out, and elsewhere they are carried along as garbage.
 namespace kodama::layout {
 
+constexpr bool is_power_of_two(int64_t value) {
+  return value > 0 && (value & (value - 1)) == 0;
+}
+/// Bits that the numbers below `size` have.
+int bits_for(int64_t size);
+
 /// index of an axis = sum of value * weight over its digits; 0 <= value < size.
 struct Digit {
   int axis = 0;

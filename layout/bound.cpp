@@ -60,11 +60,6 @@ class Traffic {
   std::vector<int64_t> bits_;
 };
 
-Coordinates plus(Coordinates a, const Coordinates& b) {
-  for (size_t level = 0; level < kLevelCount; ++level) a.at[level] += b.at[level];
-  return a;
-}
-
 /// Places by axis and index, summed up on the way.
 std::vector<std::vector<Coordinates>> contributions(const Layout& layout, const Lengths& lengths) {
   std::vector<std::vector<Coordinates>> all;
@@ -191,13 +186,13 @@ ConversionBound conversion_bound(const Layout& from, const Layout& to, const Len
     Coordinates source{};
     Coordinates target{};
     for (size_t axis = 0; axis < index.size(); ++axis) {
-      source = plus(source, from_parts[axis][static_cast<size_t>(index[axis])]);
-      target = plus(target, to_parts[axis][static_cast<size_t>(index[axis])]);
+      source = source + from_parts[axis][static_cast<size_t>(index[axis])];
+      target = target + to_parts[axis][static_cast<size_t>(index[axis])];
     }
     sources.clear();
     targets.clear();
-    for (const Coordinates& offset : from_copies) sources.push_back(plus(source, offset));
-    for (const Coordinates& offset : to_copies) targets.push_back(plus(target, offset));
+    for (const Coordinates& offset : from_copies) sources.push_back(source + offset);
+    for (const Coordinates& offset : to_copies) targets.push_back(target + offset);
     // Copies that are where they are wanted stay.
     std::erase_if(targets, [&](const Coordinates& place) {
       return same_memory && std::ranges::find(sources, place) != sources.end();

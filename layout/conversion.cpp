@@ -23,13 +23,6 @@
 namespace kodama::layout {
 namespace {
 
-bool in_pe(Memory memory) {
-  return memory <= Memory::kGrf1;
-}
-bool is_power(int64_t value) {
-  return value > 0 && std::has_single_bit(static_cast<uint64_t>(value));
-}
-
 constexpr std::string_view kNoPath = "no sequence of primitives found";
 
 /// Calls visit(index, is_padding) for every place of a layout.
@@ -44,11 +37,6 @@ void for_each_place(const Layout& layout, const Lengths& lengths, Visit&& visit)
     while (axis > 0 && ++index[axis - 1] == layout.extent(axis - 1)) index[--axis] = 0;
     if (axis == 0) return;
   }
-}
-
-Coordinates plus(Coordinates a, const Coordinates& b) {
-  for (size_t level = 0; level < kLevelCount; ++level) a.at[level] += b.at[level];
-  return a;
 }
 
 /// Everything about one way to do it: memory to work in and the code so far.
@@ -188,7 +176,7 @@ class Walker {
       shop_.scratch.give_back(stop.region);
     } else {
       shop_.scratch.give_back_spread(stop.region.memory, stop.region.base, stop.region.size, stop.spread,
-                                     memory_lw(stop.region.memory, chip_) / stop.spread);
+                                     memory_size_lw(stop.region.memory, chip_) / stop.spread);
     }
   }
 
@@ -213,7 +201,7 @@ class Walker {
     }
     const int64_t size = int64_t{1} << outer.size();
     const int64_t pieces = int64_t{1} << writes.target_run.size();
-    const int64_t distance = memory_lw(Memory::kLm0, chip_) / pieces;
+    const int64_t distance = memory_size_lw(Memory::kLm0, chip_) / pieces;
     if (size > kFew || size > distance) return false;
     const auto base = shop_.scratch.try_take_spread(Memory::kLm0, size, distance, pieces);
     if (!base) return false;
@@ -302,7 +290,7 @@ class Walker {
       if (needs.target_run[k] < 0) return false;
       const int64_t own = at.stride[static_cast<size_t>(needs.target_run[k])];
       if (k > 0 && own != 2 * stride) return false;
-      if (!is_power(own)) return false;
+      if (!is_power_of_two(own)) return false;
       stride = own;
     }
     return true;
@@ -323,7 +311,7 @@ class Walker {
     }
     if (needs.other_memory && end.memory == here.at.memory) return false;
     if (needs.target_powers && !std::ranges::all_of(needs.target_powers_of, [&](int bit) {
-          return is_power(end.stride[static_cast<size_t>(bit)]);
+          return is_power_of_two(end.stride[static_cast<size_t>(bit)]);
         }))
       return false;
     // A digit with values that have no place: through T they would be written all the same.
@@ -361,7 +349,7 @@ class Walker {
     if (needs.source_lm && here.at.memory != Memory::kLm0 && here.at.memory != Memory::kLm1) return false;
     if (needs.powers) {
       return std::ranges::all_of(needs.source_low, [&](int bit) {
-        return bit < 0 || is_power(here.at.stride[static_cast<size_t>(bit)]);
+        return bit < 0 || is_power_of_two(here.at.stride[static_cast<size_t>(bit)]);
       });
     }
     return is_low(needs.source_low, here.at) || needs.source_low.empty();
@@ -422,8 +410,8 @@ class BitConversion {
 
   /// Nothing, and why, when it can't be done so.
   std::optional<Conversion> run(int64_t most_lw, std::string* why) {
-    const bool enters = !in_pe(view_.from.memory);
-    const bool leaves = !in_pe(view_.to.memory);
+    const bool enters = !is_pe_memory(view_.from.memory);
+    const bool leaves = !is_pe_memory(view_.to.memory);
     std::optional<Gateway> in;
     std::optional<Gateway> out;
     if (enters) {
@@ -435,10 +423,10 @@ class BitConversion {
       out = gateway(view_, view_.to, start, chip_, true, why);
       if (!out) return std::nullopt;
       shop_.scratch.reserve({view_.to.memory, 0, upper_end(view_, *out, chip_)});
-      if (upper_end(view_, *out, chip_) > memory_lw(view_.to.memory, chip_) ||
+      if (upper_end(view_, *out, chip_) > memory_size_lw(view_.to.memory, chip_) ||
           (view_.from.memory == view_.to.memory)) {
         // Whole lines would go beyond the memory, or over the source.
-        if (upper_end(view_, *out, chip_) > memory_lw(view_.to.memory, chip_)) {
+        if (upper_end(view_, *out, chip_) > memory_size_lw(view_.to.memory, chip_)) {
           *why = "lines that go beyond the memory";
           return std::nullopt;
         }
@@ -586,15 +574,15 @@ class ElementConversion {
     Memory from_pe = from;
     int64_t from_base = 0;
     int64_t to_end = problem_.to.level_extent(Level::kAddress);
-    const int64_t to_lines = in_pe(to) ? to_end : staged_lines(to, to_end, chip_);
-    if (!in_pe(to)) {
+    const int64_t to_lines = is_pe_memory(to) ? to_end : staged_lines(to, to_end, chip_);
+    if (!is_pe_memory(to)) {
       to_end = staged_end(to, to_lines, chip_);
-      if (to_end > memory_lw(to, chip_))
+      if (to_end > memory_size_lw(to, chip_))
         throw isa::UnsupportedError(fmt::format("{}: whole lines would go beyond the end of {}",
                                                 problem_.to.to_string(), memory_name(to)));
       shop_.scratch.reserve({to, 0, to_end});
     }
-    if (!in_pe(from)) {
+    if (!is_pe_memory(from)) {
       const int64_t lines = staged_lines(from, problem_.from.level_extent(Level::kAddress), chip_);
       const Region staging = take_pe(lines, to);
       from_pe = staging.memory;
@@ -603,26 +591,26 @@ class ElementConversion {
       emit_staging(from, lines, from_pe, from_base, true, shop_.code);
     }
     // Within one memory the elements are put together elsewhere.
-    const bool apart = !in_pe(to) || from == to;
+    const bool apart = !is_pe_memory(to) || from == to;
     Region staging{to, 0, to_lines};
-    if (apart) staging = take_pe(to_lines, in_pe(to) ? to : from_pe);
+    if (apart) staging = take_pe(to_lines, is_pe_memory(to) ? to : from_pe);
 
     std::vector<ElementMove> moves;
     Places places;
     const std::vector<Coordinates> from_copies = problem_.from.replica_offsets();
     const std::vector<Coordinates> to_copies = problem_.to.replica_offsets();
     const auto from_place = [&](const Coordinates& at) {
-      PePlace place = in_pe(from) ? pe_place(at, chip_) : staged_place(from, at, chip_);
+      PePlace place = is_pe_memory(from) ? pe_place(at, chip_) : staged_place(from, at, chip_);
       place.address += from_base;
       return place;
     };
     for_each_place(problem_.to, problem_.lengths, [&](const std::vector<int64_t>& index, bool padding) {
       for (const Coordinates& offset : to_copies) {
-        const Coordinates at = plus(problem_.to.place(index), offset);
-        PePlace place = in_pe(to) ? pe_place(at, chip_) : staged_place(to, at, chip_);
+        const Coordinates at = problem_.to.place(index) + offset;
+        PePlace place = is_pe_memory(to) ? pe_place(at, chip_) : staged_place(to, at, chip_);
         place.address += staging.base;
         (padding ? places.padding : places.elements).push_back(place);
-        if (!padding) moves.push_back({from_place(plus(problem_.from.place(index), from_copies[0])), place});
+        if (!padding) moves.push_back({from_place(problem_.from.place(index) + from_copies[0]), place});
       }
     });
     shop_.path.emplace_back("elements");
@@ -633,7 +621,7 @@ class ElementConversion {
       MaskedWrites(shop_.code, problem_.element_bits)
           .fill(places.padding, places.elements, staging.memory, *pattern);
     }
-    if (apart && in_pe(to)) {
+    if (apart && is_pe_memory(to)) {
       std::vector<std::pair<int64_t, int64_t>> pairs;
       for (int64_t k = 0; k < to_lines; ++k) pairs.emplace_back(k, staging.base + k);
       shop_.path.emplace_back("copy");
@@ -695,7 +683,7 @@ Conversion convert(const ConversionProblem& problem, const isa::Chip& chip) {
             bit_view(problem.from, problem.to, problem.lengths, problem.element_bits, chip, &why)) {
       // When there is no room, ways that need less; then element by element.
       for (const bool keeps_source : {true, false}) {
-        for (int64_t most_lw = memory_lw(Memory::kLm0, chip) / 2; !found && most_lw >= 1; most_lw /= 2) {
+        for (int64_t most_lw = memory_size_lw(Memory::kLm0, chip) / 2; !found && most_lw >= 1; most_lw /= 2) {
           std::string here;
           try {
             found = BitConversion(*view, problem, chip, keeps_source).run(most_lw, &here);

@@ -17,26 +17,6 @@ using isa::Precision;
 using isa::Space;
 using isa::Width;
 
-constexpr int64_t kChunk = 64;
-
-Instruction make(Opcode opcode, std::vector<Operand> sources, Operand destination) {
-  Instruction instruction;
-  instruction.opcode = opcode;
-  instruction.sources = std::move(sources);
-  instruction.destinations = {std::move(destination)};
-  return instruction;
-}
-Operand pdm(int64_t at, int64_t group) {
-  Operand place;
-  place.space = Space::kPdm;
-  place.base = at;
-  place.group = static_cast<int8_t>(group);
-  return place;
-}
-int bits_for(int64_t count) {
-  return count <= 1 ? 0 : std::bit_width(static_cast<uint64_t>(count - 1));
-}
-
 }  // namespace
 
 void emit_routes(const std::vector<ElementMove>& moves, Memory from, Memory to, int element_bits,
@@ -45,8 +25,7 @@ void emit_routes(const std::vector<ElementMove>& moves, Memory from, Memory to, 
   const int64_t lanes = code.lanes();
   const int64_t l1bs = chip.l1b_per_l2b;
   const int64_t line_lw = lanes * l1bs;
-  const int64_t group_lw = 32 * l1bs;
-  const int64_t l2_size = (line_lw + group_lw - 1) / group_lw * group_lw;
+  const int64_t l2_size = std::max(line_lw, l2bmd_lw(chip));
   MaskedWrites writes(code, element_bits);
 
   // By address, L2B, and place among the L2B's long words: what is wanted of it.
@@ -83,12 +62,11 @@ void emit_routes(const std::vector<ElementMove>& moves, Memory from, Memory to, 
     wanted = std::move(own);
   }
 
-  const Region up = code.scratch().take(Memory::kL1bm, std::max<int64_t>(4 * lanes, kChunk),
-                                        4 * std::max<int64_t>(lanes, 32));
-  const Region down = code.scratch().take(Memory::kL1bm, kChunk, kChunk);
-  const Region above = code.scratch().take(Memory::kL2bm, l2_size, kChunk);
-  const Region everywhere = leaves_l2b ? code.scratch().take(Memory::kL2bm, l2_size, kChunk) : above;
-  const Region outside = leaves_l2b ? code.scratch().take(Memory::kPdm, l2_size, kChunk) : Region{};
+  const LineBuffer up = code.line_buffer(1);
+  const Region down = code.scratch().take(Memory::kL1bm, kBlockLw, kBlockLw);
+  const Region above = code.scratch().take(Memory::kL2bm, l2_size, kBlockLw);
+  const Region everywhere = leaves_l2b ? code.scratch().take(Memory::kL2bm, l2_size, kBlockLw) : above;
+  const Region outside = leaves_l2b ? code.scratch().take(Memory::kPdm, l2_size, kBlockLw) : Region{};
   std::array<Region, 2> values{code.scratch().take(Memory::kGrf0, 4), code.scratch().take(Memory::kGrf0, 4)};
   std::vector<Operand> turned;
   std::map<int, Operand> amounts;
@@ -100,18 +78,19 @@ void emit_routes(const std::vector<ElementMove>& moves, Memory from, Memory to, 
 
   for (const auto& [pe_address, l2bs] : wanted) {
     code.lines_up({{0, pe_address}}, from, up.base);
-    for (int64_t k = 0; leaves_l1b && 32 * k < lanes; ++k)
-      code.add(make(Opcode::kL2bmd, {Code::l1bm(up.base + 32 * k)}, Code::l2bm(above.base + k * group_lw)));
+    if (leaves_l1b) code.deal_up({{0, pe_address}}, up.base, above.base);
     for (const auto& [l2b, long_words] : l2bs) {
       const int64_t group = l2b / chip.l2b_per_group;
       if (leaves_l2b) {
-        Instruction out = make(
-            Opcode::kMvp,
-            {Code::l2bm(above.base, static_cast<int>(group), static_cast<int>(l2b % chip.l2b_per_group))},
-            pdm(outside.base, group));
+        Instruction out = make_instruction(
+            Opcode::kMvp, Precision::kNone,
+            Code::l2bm(above.base, static_cast<int>(group), static_cast<int>(l2b % chip.l2b_per_group)),
+            Code::outside(Memory::kPdm, outside.base, group));
         out.size_lw = l2_size;
         code.wait(code.transfer(std::move(out)));
-        Instruction back = make(Opcode::kMvb, {pdm(outside.base, group)}, Code::l2bm(everywhere.base));
+        Instruction back =
+            make_instruction(Opcode::kMvb, Precision::kNone, Code::outside(Memory::kPdm, outside.base, group),
+                             Code::l2bm(everywhere.base));
         back.size_lw = l2_size;
         code.wait(code.transfer(std::move(back)));
       }
@@ -119,19 +98,21 @@ void emit_routes(const std::vector<ElementMove>& moves, Memory from, Memory to, 
       int64_t four_there = -1;
       Region value = values[0];
       for (const auto& [at, list] : long_words) {
-        if (leaves_l1b && at / kChunk != chunk_there) {
-          chunk_there = at / kChunk;
-          code.add(make(Opcode::kL2bmb, {Code::l2bm(everywhere.base + chunk_there * kChunk)},
-                        Code::l1bm(down.base)));
+        if (leaves_l1b && at / kBlockLw != chunk_there) {
+          chunk_there = at / kBlockLw;
+          code.add(make_instruction(Opcode::kL2bmb, Precision::kNone,
+                                    Code::l2bm(everywhere.base + chunk_there * kBlockLw),
+                                    Code::l1bm(down.base)));
           four_there = -1;
         }
         if (at / 4 != four_there) {
           four_there = at / 4;
           value = values[next_value++ % values.size()];
-          code.add(make(Opcode::kL1bmp,
-                        {Code::l1bm(leaves_l1b ? down.base + at % kChunk / 4 * 4 : up.base + at / 4 * 4)},
-                        Code::pe(Memory::kGrf0, {value.base, value.base + 1, value.base + 2, value.base + 3},
-                                 Width::kLong, chip)));
+          code.add(make_instruction(
+              Opcode::kL1bmp, Precision::kNone,
+              Code::l1bm(leaves_l1b ? down.base + at % kBlockLw / 4 * 4 : up.base + at / 4 * 4),
+              Code::pe(Memory::kGrf0, {value.base, value.base + 1, value.base + 2, value.base + 3},
+                       Width::kLong, chip)));
         }
         const int64_t own = value.base + at % 4;
         const Operand here = Code::pe(Memory::kGrf0, {own, own, own, own}, Width::kLong, chip);
@@ -144,7 +125,8 @@ void emit_routes(const std::vector<ElementMove>& moves, Memory from, Memory to, 
               code.load(static_cast<uint32_t>(turn), amounts[turn]);
             }
             source = turned[next_turned++ % turned.size()];
-            Instruction rotate = make(Opcode::kBsl, {here, amounts[turn]}, source);
+            Instruction rotate =
+                make_instruction(Opcode::kBsl, Precision::kNone, {here, amounts[turn]}, source);
             rotate.precision = Precision::kLong;
             code.add(std::move(rotate));
           }
@@ -183,10 +165,9 @@ int64_t staged_lines(Memory memory, int64_t upper_lw, const isa::Chip& chip) {
 
 int64_t staged_end(Memory memory, int64_t lines, const isa::Chip& chip) {
   const int64_t lanes = int64_t{isa::kPePerMab} * chip.mab_per_l1b;
-  if (memory == Memory::kL1bm) return (lines + 3) / 4 * 4 * lanes;
-  const int64_t group_lw = 32 * int64_t{chip.l1b_per_l2b};
+  if (memory == Memory::kL1bm) return (lines + kLineGroup - 1) / kLineGroup * kLineGroup * lanes;
   const int64_t end = lines * lanes * chip.l1b_per_l2b;
-  return (end + group_lw - 1) / group_lw * group_lw;
+  return (end + l2bmd_lw(chip) - 1) / l2bmd_lw(chip) * l2bmd_lw(chip);
 }
 
 void emit_staging(Memory upper, int64_t lines, Memory pe_memory, int64_t pe_base, bool down, Code& code) {
@@ -202,29 +183,23 @@ void emit_staging(Memory upper, int64_t lines, Memory pe_memory, int64_t pe_base
     }
     return;
   }
-  const int64_t l1bs = chip.l1b_per_l2b;
-  const int64_t line_lw = lanes * l1bs;
-  const int64_t group_lw = 32 * l1bs;
+  const int64_t line_lw = lanes * chip.l1b_per_l2b;
   const bool outside = upper != Memory::kL2bm;
   // A few lines at a time.
-  const int64_t window = std::max<int64_t>(8, 32 / lanes);
-  const int64_t align = 4 * std::max<int64_t>(lanes, 32);
-  const Region l1 = code.scratch().take(Memory::kL1bm, window * lanes + 2 * align, align);
-  const int64_t line_base = l1.base + align;
+  const int64_t window = std::max<int64_t>(8, kDealLw / lanes);
+  const LineBuffer l1 = code.line_buffer(window);
   Region l2;
-  if (outside) l2 = code.scratch().take(Memory::kL2bm, window * line_lw + group_lw, kChunk);
+  if (outside) l2 = code.scratch().take(Memory::kL2bm, window * line_lw + l2bmd_lw(chip), kBlockLw);
   for (int64_t first = 0; first < lines; first += window) {
     const int64_t last = std::min(first + window, lines);
     const int64_t base = outside ? l2.base : first * line_lw;
-    const int64_t size = ((last - first) * line_lw + group_lw - 1) / group_lw * group_lw;
+    const int64_t size = staged_end(upper, last - first, chip);
     const auto move_outside = [&] {
       for (int64_t group = 0; group < chip.groups; ++group) {
-        Operand place;
-        place.space = upper == Memory::kDram ? Space::kDram : Space::kPdm;
-        place.base = first * line_lw;
-        place.group = static_cast<int8_t>(group);
+        const Operand place = Code::outside(upper, first * line_lw, group);
         const Operand inside = Code::l2bm(base, static_cast<int>(group), 0);
-        Instruction mv = down ? make(Opcode::kMvp, {place}, inside) : make(Opcode::kMvp, {inside}, place);
+        Instruction mv =
+            make_instruction(Opcode::kMvp, Precision::kNone, down ? place : inside, down ? inside : place);
         mv.size_lw = size;
         code.transfer(std::move(mv));
       }
@@ -232,17 +207,17 @@ void emit_staging(Memory upper, int64_t lines, Memory pe_memory, int64_t pe_base
     };
     std::vector<LineCopy> copies;
     for (int64_t line = first; line < last; ++line) copies.push_back({line - first, pe_base + line});
-    if (down && outside) move_outside();
-    if (!down) code.lines_up(copies, pe_memory, line_base);
-    for (int64_t group = 0; group * group_lw < size; ++group) {
-      const Operand in_l2bm = Code::l2bm(base + group * group_lw);
-      const Operand in_l1bm = Code::l1bm(line_base + group * 32);
-      code.add(down ? make(Opcode::kL2bmd, {in_l2bm}, in_l1bm) : make(Opcode::kL2bmd, {in_l1bm}, in_l2bm));
+    if (down) {
+      if (outside) move_outside();
+      code.deal_down(copies, base, l1.base);
+      code.lines_down(copies, pe_memory, l1.base);
+    } else {
+      code.lines_up(copies, pe_memory, l1.base);
+      code.deal_up(copies, l1.base, base);
+      if (outside) move_outside();
     }
-    if (down) code.lines_down(copies, pe_memory, line_base);
-    if (!down && outside) move_outside();
   }
-  code.scratch().give_back(l1);
+  code.give_back(l1);
   if (outside) code.scratch().give_back(l2);
 }
 

@@ -16,13 +16,7 @@ using isa::Instruction;
 using isa::Opcode;
 using isa::Operand;
 using isa::Precision;
-using isa::Space;
 
-constexpr int64_t kRun = 64;  ///< LW: transfers move multiples of it
-
-bool is_power(int64_t value) {
-  return value > 0 && std::has_single_bit(static_cast<uint64_t>(value));
-}
 int power_of(int64_t value) {
   return std::countr_zero(static_cast<uint64_t>(value));
 }
@@ -66,7 +60,7 @@ class Builder {
 
   std::string from_l1bm() {
     for (const int bit : address_) {
-      if (is_power(stride(bit)) && stride(bit) < lanes() && lane(power_of(stride(bit))) == kNothing) {
+      if (is_power_of_two(stride(bit)) && stride(bit) < lanes() && lane(power_of(stride(bit))) == kNothing) {
         lane(power_of(stride(bit))) = static_cast<int8_t>(bit);
         continue;
       }
@@ -87,7 +81,7 @@ class Builder {
       if (std::ranges::find(gateway_.l2b_bits, bit) != gateway_.l2b_bits.end()) continue;
       for (const int64_t each : shared) at >>= each < stride(bit) ? 1 : 0;
       if (at < line_lw) {
-        if (!is_power(at))
+        if (!is_power_of_two(at))
           return fmt::format("{} addresses count in steps of {}", memory_name(gateway_.upper.memory),
                              stride(bit));
         const int power = power_of(at);
@@ -115,12 +109,12 @@ class Builder {
       gateway_.slots[static_cast<size_t>(shape_.first(Level::kL2b) + k)] = kNothing;
     }
     std::vector<int64_t> shared;
-    const bool powers = std::ranges::all_of(address_, [&](int bit) { return is_power(stride(bit)); });
+    const bool powers = std::ranges::all_of(address_, [&](int bit) { return is_power_of_two(stride(bit)); });
     for (int k = 0; k < shape_.l2b; ++k) {
       const auto slot = static_cast<size_t>(shape_.first(Level::kL2b) + k);
       const int bit = others_[slot];
       if (!powers || bit < 0 || gateway_.slots[slot] != kNothing) continue;
-      if (std::ranges::find(address_, bit) == address_.end() || stride(bit) < kRun) continue;
+      if (std::ranges::find(address_, bit) == address_.end() || stride(bit) < kBlockLw) continue;
       gateway_.slots[slot] = static_cast<int8_t>(bit);
       gateway_.l2b_bits[static_cast<size_t>(k)] = bit;
       shared.push_back(stride(bit));
@@ -136,14 +130,6 @@ class Builder {
   std::vector<int> address_;
   Gateway gateway_;
 };
-
-Instruction make(Opcode opcode, Operand source, Operand destination) {
-  Instruction instruction;
-  instruction.opcode = opcode;
-  instruction.sources = {std::move(source)};
-  instruction.destinations = {std::move(destination)};
-  return instruction;
-}
 
 class Emitter {
  public:
@@ -184,8 +170,7 @@ class Emitter {
   }
 
   struct Buffers {
-    Region l1bm;
-    int64_t line_base = 0;
+    LineBuffer l1bm;
     Region l2bm;
   };
 
@@ -199,19 +184,18 @@ class Emitter {
     if (staged) most = std::min(most, chip_.memory.l2bm_lw / line_lw / 4);
     const int64_t all = lines_.back().line + 1;
     // Fewer lines at a time than there are: the first transfer is over sooner.
-    int64_t window = std::clamp<int64_t>(std::bit_ceil(static_cast<uint64_t>((all + 3) / 4)), 1, most);
-    window = std::max<int64_t>(window, std::min<int64_t>(most, (32 + lanes - 1) / lanes));
+    int64_t window = std::clamp<int64_t>(
+        std::bit_ceil(static_cast<uint64_t>((all + kLineGroup - 1) / kLineGroup)), 1, most);
+    window = std::max<int64_t>(window, std::min<int64_t>(most, (kDealLw + lanes - 1) / lanes));
     const int64_t turns = all > window ? 2 : 1;
     std::vector<Buffers> buffers;
     for (int64_t k = 0; k < turns; ++k) {
       Buffers each;
-      const int64_t align = 4 * std::max<int64_t>(lanes, 32);
-      each.l1bm = code_.scratch().take(Memory::kL1bm, window * lanes + 3 * align, align);
-      each.line_base = (each.l1bm.base + align + align - 1) / align * align;
-      if (staged)
-        each.l2bm = code_.scratch().take(
-            Memory::kL2bm, std::max<int64_t>({window * line_lw, 32 * int64_t{chip_.l1b_per_l2b}, kRun}),
-            kRun);
+      each.l1bm = code_.line_buffer(window);
+      if (staged) {
+        each.l2bm = code_.scratch().take(Memory::kL2bm,
+                                         std::max({window * line_lw, l2bmd_lw(chip_), kBlockLw}), kBlockLw);
+      }
       buffers.push_back(each);
     }
     std::vector<std::vector<int8_t>> tags(static_cast<size_t>(turns));
@@ -244,7 +228,7 @@ class Emitter {
     while (!loaded.empty()) bring_down();
     code_.wait_all();
     for (const Buffers& each : buffers) {
-      code_.scratch().give_back(each.l1bm);
+      code_.give_back(each.l1bm);
       if (staged) code_.scratch().give_back(each.l2bm);
     }
   }
@@ -252,24 +236,18 @@ class Emitter {
   /// Between L2BM and the PEs.
   void steps(const Buffers& buffer, int64_t first, int64_t last, bool is_exit) {
     const bool staged = gateway_.upper.memory != Memory::kL2bm;
-    const int64_t lanes = code_.lanes();
-    const int64_t group_lw = 32 * int64_t{chip_.l1b_per_l2b};
     std::vector<LineCopy> own;
-    std::set<int64_t> groups;
     for (const LineCopy& line : lines_) {
-      if (line.line < first || line.line >= last) continue;
-      own.push_back({line.line - first, line.pe_address});
-      const int64_t at = own.back().line * lanes;
-      for (int64_t group = at / 32; group <= (at + lanes - 1) / 32; ++group) groups.insert(group);
+      if (line.line >= first && line.line < last) own.push_back({line.line - first, line.pe_address});
     }
-    const int64_t l2_base = staged ? buffer.l2bm.base : first * lanes * chip_.l1b_per_l2b;
-    if (is_exit) code_.lines_up(own, pe_.memory, buffer.line_base);
-    for (const int64_t group : groups) {
-      const Operand above = Code::l2bm(l2_base + group * group_lw);
-      const Operand below = Code::l1bm(buffer.line_base + group * 32);
-      code_.add(is_exit ? make(Opcode::kL2bmd, below, above) : make(Opcode::kL2bmd, above, below));
+    const int64_t l2_base = staged ? buffer.l2bm.base : first * code_.lanes() * chip_.l1b_per_l2b;
+    if (is_exit) {
+      code_.lines_up(own, pe_.memory, buffer.l1bm.base);
+      code_.deal_up(own, buffer.l1bm.base, l2_base);
+    } else {
+      code_.deal_down(own, l2_base, buffer.l1bm.base);
+      code_.lines_down(own, pe_.memory, buffer.l1bm.base);
     }
-    if (!is_exit) code_.lines_down(own, pe_.memory, buffer.line_base);
   }
 
   /// Between DRAM or PDM and the L2BMs.
@@ -293,7 +271,7 @@ class Emitter {
       int64_t upper = at;
       for (const int64_t stride : shared) upper = upper / stride * stride * 2 + upper % stride;
       // Transfers move whole granules; what is behind the tensor is scratch.
-      const int64_t size = (std::min(run, end - at) + kRun - 1) / kRun * kRun;
+      const int64_t size = (std::min(run, end - at) + kBlockLw - 1) / kBlockLw * kBlockLw;
       for (int64_t l2b = 0; l2b < chip_.l2b_count(); ++l2b) {
         int64_t group = 0;
         int64_t extra = 0;
@@ -317,14 +295,12 @@ class Emitter {
         BitMask shared_mask = 0;
         for (const int bit : gateway_.l2b_bits) shared_mask |= bit >= 0 ? BitMask{1} << bit : 0;
         if (!takes_part || !view_.is_valid(value, shared_mask)) continue;
-        Operand outside;
-        outside.space = gateway_.upper.memory == Memory::kDram ? Space::kDram : Space::kPdm;
-        outside.base = upper + extra;
-        outside.group = static_cast<int8_t>(group);
+        const Operand outside = Code::outside(gateway_.upper.memory, upper + extra, group);
         const Operand inside =
             Code::l2bm(buffer.l2bm.base + at - begin, static_cast<int>(l2b / chip_.l2b_per_group),
                        static_cast<int>(l2b % chip_.l2b_per_group));
-        Instruction mv = is_exit ? make(Opcode::kMvp, inside, outside) : make(Opcode::kMvp, outside, inside);
+        Instruction mv = make_instruction(Opcode::kMvp, Precision::kNone, is_exit ? inside : outside,
+                                          is_exit ? outside : inside);
         mv.size_lw = size;
         tags.push_back(code_.transfer(std::move(mv)));
       }
@@ -379,8 +355,8 @@ int64_t upper_end(const BitView& view, const Gateway& gateway, const isa::Chip& 
   const int64_t lanes = int64_t{isa::kPePerMab} * chip.mab_per_l1b;
   const int64_t granule = gateway.upper.memory == Memory::kL1bm ? 4 * lanes
                           : gateway.upper.memory == Memory::kL2bm
-                              ? std::max<int64_t>(lanes, 32) * chip.l1b_per_l2b
-                              : kRun;
+                              ? std::max(lanes, kDealLw) * chip.l1b_per_l2b
+                              : kBlockLw;
   return (end + granule - 1) / granule * granule;
 }
 

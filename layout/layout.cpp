@@ -263,29 +263,9 @@ std::optional<int64_t> shared_sum(std::vector<Factor> factors) {
   }
 }
 
-int64_t memory_size_lw(Memory memory, const isa::Chip& chip) {
-  switch (memory) {
-    case Memory::kLm0:
-    case Memory::kLm1:
-      return chip.memory.lm_words / isa::kWordsPerLong;
-    case Memory::kGrf0:
-    case Memory::kGrf1:
-      return chip.memory.grf_words / isa::kWordsPerLong;
-    case Memory::kL1bm:
-      return chip.memory.l1bm_lw;
-    case Memory::kL2bm:
-      return chip.memory.l2bm_lw;
-    case Memory::kPdm:
-      return chip.memory.pdm_lw;
-    case Memory::kDram:
-      return chip.memory.dram_lw;
-  }
-  return 0;
-}
-
 /// Number of units of `level` in which `memory` has copies of its own.
 int64_t level_size(Level level, Memory memory, const isa::Chip& chip, int element_bits) {
-  const bool in_pe = memory <= Memory::kGrf1;
+  const bool in_pe = is_pe_memory(memory);
   switch (level) {
     case Level::kL2b:
       return chip.l2b_count();
@@ -356,6 +336,31 @@ int64_t Layout::extent(size_t axis) const {
   return extent;
 }
 
+Coordinates operator+(Coordinates a, const Coordinates& b) {
+  for (size_t level = 0; level < kLevelCount; ++level) a.at[level] += b.at[level];
+  return a;
+}
+
+int64_t memory_size_lw(Memory memory, const isa::Chip& chip) {
+  switch (memory) {
+    case Memory::kLm0:
+    case Memory::kLm1:
+      return chip.memory.lm_words / isa::kWordsPerLong;
+    case Memory::kGrf0:
+    case Memory::kGrf1:
+      return chip.memory.grf_words / isa::kWordsPerLong;
+    case Memory::kL1bm:
+      return chip.memory.l1bm_lw;
+    case Memory::kL2bm:
+      return chip.memory.l2bm_lw;
+    case Memory::kPdm:
+      return chip.memory.pdm_lw;
+    case Memory::kDram:
+      return chip.memory.dram_lw;
+  }
+  return 0;
+}
+
 Coordinates Layout::contribution(size_t axis, int64_t index) const {
   if (index < 0 || index >= extent(axis))
     isa::check_internal(false, "layout", "index {} on axis {} of {}", index, axis, to_string());
@@ -372,10 +377,7 @@ Coordinates Layout::place(const std::vector<int64_t>& index) const {
   if (index.size() != axes_.size())
     isa::check_internal(false, "layout", "{} indices for the axes of {}", index.size(), to_string());
   Coordinates place;
-  for (size_t axis = 0; axis < axes_.size(); ++axis) {
-    const Coordinates part = contribution(axis, index[axis]);
-    for (int level = 0; level < kLevelCount; ++level) place.at[level] += part.at[level];
-  }
+  for (size_t axis = 0; axis < axes_.size(); ++axis) place = place + contribution(axis, index[axis]);
   return place;
 }
 

@@ -40,6 +40,13 @@ std::string_view level_name(Level level);  ///< "L2B", …; "" for the address
 enum class Memory : uint8_t { kLm0, kLm1, kGrf0, kGrf1, kL1bm, kL2bm, kPdm, kDram };
 std::string_view memory_name(Memory memory);
 
+/// Whether every PE has one of its own.
+constexpr bool is_pe_memory(Memory memory) {
+  return memory <= Memory::kGrf1;
+}
+/// Long words of one instance.
+int64_t memory_size_lw(Memory memory, const isa::Chip& chip);
+
 /// What padded places hold.
 enum class Padding : uint8_t { kUndefined, kZero, kMinusInfinity, kPlusInfinity, kOne };
 std::string_view padding_name(Padding padding);  ///< "undefined", "zero", "-inf", "+inf", "one"
@@ -58,6 +65,7 @@ struct Coordinates {
   int64_t operator[](Level level) const { return at[static_cast<int>(level)]; }
   bool operator==(const Coordinates&) const = default;
 };
+Coordinates operator+(Coordinates a, const Coordinates& b);
 
 /// The sums that the digits of the factors of one level can have.
 std::set<int64_t> digit_sums(const std::vector<Factor>& factors, Level level);

@@ -16,18 +16,6 @@ using isa::Precision;
 using isa::Space;
 using isa::Width;
 
-int bits_for(int64_t count) {
-  return count <= 1 ? 0 : std::bit_width(static_cast<uint64_t>(count - 1));
-}
-
-Instruction make(Opcode opcode, Precision precision, std::vector<Operand> sources, Operand destination) {
-  Instruction instruction;
-  instruction.opcode = opcode;
-  instruction.precision = precision;
-  instruction.sources = std::move(sources);
-  instruction.destinations = {std::move(destination)};
-  return instruction;
-}
 Operand mask_destination(int mask) {
   Operand flag;
   flag.space = Space::kOmr;
@@ -108,7 +96,7 @@ Operand MaskedWrites::word_selector(uint32_t words) {
     Operand immediate;
     immediate.space = Space::kImmediate;
     immediate.base = number;
-    Instruction load = make(Opcode::kImm, Precision::kNone, {immediate}, destination);
+    Instruction load = make_instruction(Opcode::kImm, Precision::kNone, immediate, destination);
     load.unsigned_op = true;
     load.immediate_kind = isa::ImmediateKind::kUnsigned;
     code_.add(std::move(load));
@@ -116,8 +104,8 @@ Operand MaskedWrites::word_selector(uint32_t words) {
   load_upper(static_cast<uint32_t>(value >> 32), upper);
   load_upper(static_cast<uint32_t>(value), lower);
   code_.load(32, half);
-  code_.add(make(Opcode::kBsl, Precision::kLong, {lower, half}, shifted));
-  code_.add(make(Opcode::kOr, Precision::kLong, {upper, shifted}, result));
+  code_.add(make_instruction(Opcode::kBsl, Precision::kLong, {lower, half}, shifted));
+  code_.add(make_instruction(Opcode::kOr, Precision::kLong, {upper, shifted}, result));
   selectors_[words] = result;
   return result;
 }
@@ -145,8 +133,8 @@ int MaskedWrites::mask(int64_t value, int64_t care, uint32_t words) {
   const int second = code_.new_mask();
   Operand flags = mask_destination(second);
   flags.mask = mask_use(first);
-  code_.add(
-      make(Opcode::kPassa, element_bits_ == 16 ? Precision::kShort : Precision::kInt, {selector}, flags));
+  code_.add(make_instruction(Opcode::kPassa, element_bits_ == 16 ? Precision::kShort : Precision::kInt,
+                             selector, flags));
   return second;
 }
 
@@ -154,7 +142,7 @@ void MaskedWrites::write(const Operand& source, Memory memory, const std::array<
                          int mask) {
   Operand destination = Code::pe(memory, addresses, Width::kLong, code_.chip());
   if (mask != 0) destination.mask = mask_use(mask);
-  code_.add(make(Opcode::kPassa, Precision::kLong, {source}, destination));
+  code_.add(make_instruction(Opcode::kPassa, Precision::kLong, source, destination));
 }
 
 void MaskedWrites::fill(const std::vector<PePlace>& places, const std::vector<PePlace>& elements,
@@ -188,7 +176,7 @@ void MaskedWrites::fill(const std::vector<PePlace>& places, const std::vector<Pe
     Operand immediate;
     immediate.space = Space::kImmediate;
     immediate.base = static_cast<int64_t>(pattern >> 32);
-    Instruction load = make(Opcode::kImm, Precision::kNone, {immediate}, value);
+    Instruction load = make_instruction(Opcode::kImm, Precision::kNone, immediate, value);
     load.unsigned_op = element_bits_ == 64;
     load.immediate_kind = isa::ImmediateKind::kUnsigned;
     code_.add(std::move(load));

@@ -21,36 +21,20 @@ using isa::Width;
 constexpr int8_t kLastTag = 0x3f;
 constexpr int kLastVariableMask = 15;
 
-Instruction make(Opcode opcode, Precision precision, std::vector<Operand> sources,
-                 std::vector<Operand> destinations) {
+}  // namespace
+
+Instruction make_instruction(Opcode opcode, Precision precision, std::vector<Operand> sources,
+                             Operand destination) {
   Instruction instruction;
   instruction.opcode = opcode;
   instruction.precision = precision;
   instruction.sources = std::move(sources);
-  instruction.destinations = std::move(destinations);
+  instruction.destinations = {std::move(destination)};
   return instruction;
 }
 
-}  // namespace
-
-int64_t memory_lw(Memory memory, const isa::Chip& chip) {
-  switch (memory) {
-    case Memory::kLm0:
-    case Memory::kLm1:
-      return chip.memory.lm_words / 2;
-    case Memory::kGrf0:
-    case Memory::kGrf1:
-      return chip.memory.grf_words / 2;
-    case Memory::kL1bm:
-      return chip.memory.l1bm_lw;
-    case Memory::kL2bm:
-      return chip.memory.l2bm_lw;
-    case Memory::kPdm:
-      return chip.memory.pdm_lw;
-    case Memory::kDram:
-      return chip.memory.dram_lw;
-  }
-  return 0;
+int64_t l2bmd_lw(const isa::Chip& chip) {
+  return kDealLw * chip.l1b_per_l2b;
 }
 
 Space pe_space(Memory memory) {
@@ -60,7 +44,7 @@ Space pe_space(Memory memory) {
 
 std::optional<Region> ScratchSpace::try_take(Memory memory, int64_t size, int64_t alignment) {
   // From the end, where programs of people rarely have anything.
-  int64_t base = (memory_lw(memory, chip_) - size) / alignment * alignment;
+  int64_t base = (memory_size_lw(memory, chip_) - size) / alignment * alignment;
   while (base >= 0) {
     const auto clash = std::ranges::find_if(used_, [&](const Region& region) {
       return region.memory == memory && base < region.base + region.size && region.base < base + size;
@@ -97,7 +81,7 @@ int64_t ScratchSpace::largest_free(Memory memory) const {
     largest = std::max(largest, first - end);
     end = std::max(end, last);
   }
-  return std::max(largest, memory_lw(memory, chip_) - end);
+  return std::max(largest, memory_size_lw(memory, chip_) - end);
 }
 
 void ScratchSpace::give_back(const Region& region) {
@@ -109,7 +93,7 @@ void ScratchSpace::give_back(const Region& region) {
 
 std::optional<int64_t> ScratchSpace::try_take_spread(Memory memory, int64_t size, int64_t distance,
                                                      int64_t count) {
-  const int64_t all = memory_lw(memory, chip_);
+  const int64_t all = memory_size_lw(memory, chip_);
   const auto is_free = [&](int64_t at) {
     return std::ranges::none_of(used_, [&](const Region& region) {
       if (region.memory != memory) return false;
@@ -140,7 +124,7 @@ std::optional<int64_t> ScratchSpace::try_take_spread(Memory memory, int64_t size
 }
 void ScratchSpace::give_back_spread(Memory memory, int64_t base, int64_t size, int64_t distance,
                                     int64_t count) {
-  const int64_t all = memory_lw(memory, chip_);
+  const int64_t all = memory_size_lw(memory, chip_);
   for (int64_t k = 0; k < count; ++k) {
     const int64_t at = (base + k * distance) % all;
     give_back({memory, at, std::min(size, all - at)});
@@ -174,7 +158,7 @@ Operand Code::pe(Memory memory, const std::array<int64_t, 4>& long_words, Width 
   result.space = pe_space(memory);
   result.width = width;
   result.t_indirect = t_indirect;
-  const int64_t words = 2 * memory_lw(memory, chip);
+  const int64_t words = 2 * memory_size_lw(memory, chip);
   std::array<int64_t, 4> at{};
   for (size_t c = 0; c < 4; ++c) at[c] = ((2 * long_words[c]) % words + words) % words;
   const int64_t step = at[1] - at[0];
@@ -236,13 +220,13 @@ void Code::wait_all() {
 // ---- ALU
 
 void Code::alu(Opcode opcode, const Operand& x, const Operand& y, const Operand& destination) {
-  add(make(opcode, Precision::kInt, {x, y}, {destination}));
+  add(make_instruction(opcode, Precision::kInt, {x, y}, destination));
 }
 void Code::load(uint32_t number, const Operand& destination) {
   Operand value;
   value.space = Space::kImmediate;
   value.base = number;
-  Instruction imm = make(Opcode::kImm, Precision::kNone, {value}, {destination});
+  Instruction imm = make_instruction(Opcode::kImm, Precision::kNone, value, destination);
   imm.immediate_kind = isa::ImmediateKind::kUnsigned;
   add(std::move(imm));
 }
@@ -296,7 +280,7 @@ void Code::sum_fields(const std::vector<Field>& fields, const Operand& destinati
       value = shifted;
     } else if (whole) {
       const Operand copy = place(true);
-      add(make(Opcode::kPassa, Precision::kInt, {value}, {copy}));
+      add(make_instruction(Opcode::kPassa, Precision::kInt, value, copy));
       value = copy;
     }
     if (k == 0) {
@@ -306,7 +290,7 @@ void Code::sum_fields(const std::vector<Field>& fields, const Operand& destinati
     // Two registers of GRF0 can't be read in one step.
     const Operand other = new_register(Memory::kGrf1);
     const Operand total = is_last ? destination : new_register(Memory::kGrf0);
-    add(make(Opcode::kPassa, Precision::kInt, {value}, {other}));
+    add(make_instruction(Opcode::kPassa, Precision::kInt, value, other));
     alu(Opcode::kOr, sum, other, total);
     sum = total;
   }
@@ -331,7 +315,7 @@ int Code::mask_of_bit(isa::FixedConstant which, int bit, bool value) {
   if (value) {
     // The flag of `and` is set where the result is 0: of the inverted bit.
     const Operand inverted = new_register(Memory::kGrf0);
-    add(make(Opcode::kNot, Precision::kInt, {constant(which)}, {inverted}));
+    add(make_instruction(Opcode::kNot, Precision::kInt, constant(which), inverted));
     alu(Opcode::kAnd, inverted, t(), flag);
   } else {
     alu(Opcode::kAnd, constant(which), t(), flag);
@@ -340,18 +324,56 @@ int Code::mask_of_bit(isa::FixedConstant which, int bit, bool value) {
   return mask;
 }
 
+Operand Code::outside(Memory memory, int64_t address, int64_t group) {
+  Operand result;
+  result.space = memory == Memory::kDram ? Space::kDram : Space::kPdm;
+  result.base = address;
+  result.group = static_cast<int8_t>(group);
+  return result;
+}
+
 // ---- lines
+
+LineBuffer Code::line_buffer(int64_t lines) {
+  const int64_t whole = (lines + kLineGroup - 1) / kLineGroup * kLineGroup;
+  const int64_t align = std::max<int64_t>(kLineGroup * lanes(), kBlockLw);
+  const Region region = scratch_.take(Memory::kL1bm, (whole + kLineGroup) * lanes() + align, align);
+  return {region, (region.base + kLineGroup * lanes() + align - 1) / align * align};
+}
+
+std::set<int64_t> Code::deals(const std::vector<LineCopy>& lines) const {
+  std::set<int64_t> numbers;
+  for (const LineCopy& line : lines) {
+    const int64_t first = line.line * lanes();
+    for (int64_t number = first / kDealLw; number <= (first + lanes() - 1) / kDealLw; ++number)
+      numbers.insert(number);
+  }
+  return numbers;
+}
+void Code::deal_up(const std::vector<LineCopy>& lines, int64_t l1bm_base, int64_t l2bm_base) {
+  for (const int64_t number : deals(lines)) {
+    add(make_instruction(Opcode::kL2bmd, Precision::kNone, l1bm(l1bm_base + number * kDealLw),
+                         l2bm(l2bm_base + number * l2bmd_lw(chip_))));
+  }
+}
+void Code::deal_down(const std::vector<LineCopy>& lines, int64_t l2bm_base, int64_t l1bm_base) {
+  for (const int64_t number : deals(lines)) {
+    add(make_instruction(Opcode::kL2bmd, Precision::kNone, l2bm(l2bm_base + number * l2bmd_lw(chip_)),
+                         l1bm(l1bm_base + number * kDealLw)));
+  }
+}
 
 void Code::lines_up(std::vector<LineCopy> lines, Memory memory, int64_t base_lw, bool t_indirect) {
   std::ranges::sort(lines, {}, &LineCopy::line);
   for (size_t k = 0; k < lines.size();) {
-    const int64_t group = lines[k].line / 4;
+    const int64_t group = lines[k].line / kLineGroup;
     std::array<int64_t, 4> addresses;
     addresses.fill(lines[k].pe_address);
-    for (; k < lines.size() && lines[k].line / 4 == group; ++k)
-      addresses[static_cast<size_t>(lines[k].line % 4)] = lines[k].pe_address;
-    add(make(Opcode::kL1bmd, Precision::kNone, {pe(memory, addresses, Width::kLong, chip_, t_indirect)},
-             {l1bm(base_lw + 4 * group * lanes())}));
+    for (; k < lines.size() && lines[k].line / kLineGroup == group; ++k)
+      addresses[static_cast<size_t>(lines[k].line % kLineGroup)] = lines[k].pe_address;
+    add(make_instruction(Opcode::kL1bmd, Precision::kNone,
+                         pe(memory, addresses, Width::kLong, chip_, t_indirect),
+                         l1bm(base_lw + kLineGroup * group * lanes())));
   }
 }
 
@@ -387,8 +409,8 @@ void Code::lines_down(std::vector<LineCopy> lines, Memory memory, int64_t base_l
       destination.mask.value = static_cast<uint8_t>(mask);
     }
     const int64_t size = chip_.memory.l1bm_lw;
-    add(make(Opcode::kL1bmd, Precision::kNone,
-             {l1bm(((base_lw + start * lanes() + offset) % size + size) % size)}, {destination}));
+    add(make_instruction(Opcode::kL1bmd, Precision::kNone,
+                         l1bm(((base_lw + start * lanes() + offset) % size + size) % size), destination));
     k = end;
   }
 }
@@ -412,8 +434,8 @@ void Code::copies(std::vector<std::pair<int64_t, int64_t>> pairs, Memory from, M
         destination.mask.value = static_cast<uint8_t>(mask);
         destination.mask.double_long = width == Width::kDoubleLong;
       }
-      add(make(Opcode::kPassa, Precision::kLong, {pe(from, sources, width, chip_, t_indirect)},
-               {std::move(destination)}));
+      add(make_instruction(Opcode::kPassa, Precision::kLong, pe(from, sources, width, chip_, t_indirect),
+                           std::move(destination)));
     }
   };
   std::vector<std::pair<int64_t, int64_t>> wide;

@@ -10,6 +10,7 @@
 
 #include "isa/chip.h"
 #include "isa/program.h"
+#include "layout/bits.h"
 #include "layout/conversion.h"
 #include "layout/layout.h"
 #include "layout/step_packer.h"
@@ -50,13 +51,34 @@ class ScratchSpace {
   std::vector<Region> taken_;  ///< ever
 };
 
-int64_t memory_lw(Memory memory, const isa::Chip& chip);
 isa::Space pe_space(Memory memory);
+
+/// What l2bm, l2bmb and l2bmi move; MVs move multiples of it.
+inline constexpr int64_t kBlockLw = 64;
+/// What l2bmd moves of one L1BM.
+inline constexpr int64_t kDealLw = 32;
+/// What l2bmd moves of an L2BM: kDealLw for each L1B, eight of one after eight of the other.
+int64_t l2bmd_lw(const isa::Chip& chip);
+/// What one step of l1bmd moves.
+inline constexpr int64_t kLineGroup = 4;
+
+isa::Instruction make_instruction(isa::Opcode opcode, isa::Precision precision,
+                                  std::vector<isa::Operand> sources, isa::Operand destination);
+inline isa::Instruction make_instruction(isa::Opcode opcode, isa::Precision precision, isa::Operand source,
+                                         isa::Operand destination) {
+  return make_instruction(opcode, precision, std::vector{std::move(source)}, std::move(destination));
+}
 
 /// A line of L1BM: one LW per PE of the L1B, PE number 4 * MAB + PE.
 struct LineCopy {
   int64_t line = 0;        ///< L1BM address over PEs per L1B
   int64_t pe_address = 0;  ///< LW
+};
+
+/// Room for lines in L1BM, with some in front that lines_down may read.
+struct LineBuffer {
+  Region region;
+  int64_t base = 0;  ///< of line 0
 };
 
 /// Collects instructions.
@@ -84,6 +106,8 @@ class Code {
   static isa::Operand constant(isa::FixedConstant constant);
   static isa::Operand l1bm(int64_t address, bool wide = false);
   static isa::Operand l2bm(int64_t address, int group = -1, int unit = -1);
+  /// DRAM or PDM of a group.
+  static isa::Operand outside(Memory memory, int64_t address, int64_t group);
 
   // ---- ALU
 
@@ -109,6 +133,11 @@ class Code {
 
   // ---- transfers of lines
 
+  LineBuffer line_buffer(int64_t lines);
+  void give_back(const LineBuffer& buffer) { scratch_.give_back(buffer.region); }
+  /// l2bmd for all groups that lines touch, which have the same numbers in L1BM and L2BM.
+  void deal_up(const std::vector<LineCopy>& lines, int64_t l1bm_base, int64_t l2bm_base);
+  void deal_down(const std::vector<LineCopy>& lines, int64_t l2bm_base, int64_t l1bm_base);
   /// l1bmd: PEs to L1BM; lines are counted from `base_lw`, a multiple of four lines. Lines of a group of four
   /// that aren't wanted are written all the same.
   void lines_up(std::vector<LineCopy> lines, Memory memory, int64_t base_lw, bool t_indirect = false);
@@ -121,6 +150,7 @@ class Code {
               bool t_indirect = false, int mask = 0);
 
  private:
+  std::set<int64_t> deals(const std::vector<LineCopy>& lines) const;
   /// The last instruction writes to `destination`.
   void sum_fields(const std::vector<Field>& fields, const isa::Operand& destination);
 

@@ -20,8 +20,7 @@ using isa::Precision;
 using isa::Space;
 using isa::Width;
 
-constexpr int kLineGroup = 4;   ///< lines that one step moves
-constexpr int64_t kChunk = 64;  ///< LW that l2bm, l2bmb and l2bmi move, and the granule of MVs
+constexpr int kLineGroup = 4;  ///< lines that one step moves
 
 BitMask mask_of(int bit) {
   return bit >= 0 ? BitMask{1} << bit : 0;
@@ -65,15 +64,6 @@ std::vector<int> bits_of(BitMask mask) {
   return bits;
 }
 
-Instruction make(Opcode opcode, Precision precision, Operand source, Operand destination) {
-  Instruction instruction;
-  instruction.opcode = opcode;
-  instruction.precision = precision;
-  instruction.sources = {std::move(source)};
-  instruction.destinations = {std::move(destination)};
-  return instruction;
-}
-
 /// Emission of one move.
 class Emitter {
  public:
@@ -112,7 +102,7 @@ class Emitter {
         return exchange_l2b();
       case MoveKind::kGatherL2b:
       case MoveKind::kSpreadL2b:
-        return through_transfers();
+        return to_every_l2b();
     }
   }
 
@@ -154,8 +144,9 @@ class Emitter {
           addresses[static_cast<size_t>(c)] = address(at_.before, outer | value);
         }
         matrix_register.base = row;
-        code_.add(make(Opcode::kMwrite, precision,
-                       Code::pe(at_.before.memory, addresses, Width::kLong, chip_), matrix_register));
+        code_.add(make_instruction(Opcode::kMwrite, precision,
+                                   Code::pe(at_.before.memory, addresses, Width::kLong, chip_),
+                                   matrix_register));
       }
       // Halves are read two columns at a time.
       const int columns = word_bits == 2 ? 2 * isa::kCyclesPerStep : isa::kCyclesPerStep;
@@ -171,10 +162,10 @@ class Emitter {
         if (cycles == 0) continue;
         matrix_register.base = column;
         matrix_register.width = word_bits == 2 ? Width::kDoubleLong : Width::kLong;
-        code_.add(make(Opcode::kMread, precision == Precision::kGFloat ? Precision::kFloat : precision,
-                       matrix_register,
-                       written(at_.after.memory, addresses, cycles,
-                               word_bits == 2 ? Width::kDoubleLong : Width::kLong)));
+        code_.add(make_instruction(
+            Opcode::kMread, precision == Precision::kGFloat ? Precision::kFloat : precision, matrix_register,
+            written(at_.after.memory, addresses, cycles,
+                    word_bits == 2 ? Width::kDoubleLong : Width::kLong)));
         matrix_register.width = Width::kLong;
       }
     }
@@ -227,22 +218,14 @@ class Emitter {
     code_.copies(std::move(pairs), at_.before.memory, at_.after.memory, true);
   }
 
-  void set_t(const Operand& value) { code_.add(make(Opcode::kPassa, Precision::kInt, value, Code::t())); }
+  void set_t(const Operand& value) {
+    code_.add(make_instruction(Opcode::kPassa, Precision::kInt, value, Code::t()));
+  }
 
   // ---- L1BM
 
-  /// Room for lines in L1BM, with three lines in front that a group may read.
-  struct LineBuffer {
-    Region region;
-    int64_t base = 0;
-  };
-  LineBuffer line_buffer(int64_t lines) {
-    const int64_t whole = (lines + kLineGroup - 1) / kLineGroup * kLineGroup;
-    const int64_t align = std::max<int64_t>(kLineGroup * lanes(), kChunk);
-    const Region region = code_.scratch().take(Memory::kL1bm, (whole + kLineGroup) * lanes() + align, align);
-    return {region, (region.base + kLineGroup * lanes() + align - 1) / align * align};
-  }
-  void give_back(const LineBuffer& buffer) { code_.scratch().give_back(buffer.region); }
+  LineBuffer line_buffer(int64_t lines) { return code_.line_buffer(lines); }
+  void give_back(const LineBuffer& buffer) { code_.give_back(buffer); }
   /// Lines that fit, when `parts` buffers of them are wanted at a time.
   int64_t most_lines(int parts) const {
     const int64_t all = code_.scratch().largest_free(Memory::kL1bm) / lanes();
@@ -293,7 +276,7 @@ class Emitter {
 
     const int shift = std::countr_zero(static_cast<uint64_t>(2 * at_.run_stride));
     // When the targets wrap around the whole memory, T is the same in all rounds.
-    const bool wraps = at_.run_stride * rounds == memory_lw(at_.after.memory, chip_);
+    const bool wraps = at_.run_stride * rounds == memory_size_lw(at_.after.memory, chip_);
     const std::vector<Code::Field> sender{{FixedConstant::kPeid, low, count, 1}};
     const std::vector<Code::Field> receiver_fields{{FixedConstant::kPeid, low, count, shift}};
     Operand receiver;
@@ -312,7 +295,8 @@ class Emitter {
     const bool to_lm0 = at_.after.memory == Memory::kLm0;
     Operand base_register;
     base_register.space = Space::kBar1;
-    if (!from_lm0) code_.add(make(Opcode::kPassa, Precision::kInt, code_.field_sum(sender), base_register));
+    if (!from_lm0)
+      code_.add(make_instruction(Opcode::kPassa, Precision::kInt, code_.field_sum(sender), base_register));
 
     // Rounds per buffer, and if one is too many, a part of it; two buffers, so that one is read while the
     // other is written.
@@ -344,7 +328,8 @@ class Emitter {
           if (wraps) {
             // The address of the round below takes care of the difference.
           } else if (d == 0 && begin == 0) {
-            code_.add(make(Opcode::kPassa, Precision::kInt, receiver, to_lm0 ? Code::t() : base_register));
+            code_.add(make_instruction(Opcode::kPassa, Precision::kInt, receiver,
+                                       to_lm0 ? Code::t() : base_register));
           } else {
             code_.alu(Opcode::kSub, receiver, one, receiver);
             code_.alu(Opcode::kAnd, receiver, wrap, to_lm0 ? Code::t() : base_register);
@@ -408,10 +393,10 @@ class Emitter {
             cycles |= static_cast<uint8_t>(8 >> c);
           }
           if (cycles == 0) continue;
-          code_.add(
-              make(all ? Opcode::kL1bmp : Opcode::kL1bmm, Precision::kNone,
-                   Code::l1bm(buffer.base + line * lanes() + lane, wide),
-                   written(at_.after.memory, addresses, cycles, wide ? Width::kDoubleLong : Width::kLong)));
+          code_.add(make_instruction(
+              all ? Opcode::kL1bmp : Opcode::kL1bmm, Precision::kNone,
+              Code::l1bm(buffer.base + line * lanes() + lane, wide),
+              written(at_.after.memory, addresses, cycles, wide ? Width::kDoubleLong : Width::kLong)));
         }
       }
     }
@@ -432,12 +417,12 @@ class Emitter {
         std::tie(sources[c], targets[c]) = pairs[std::min(k + c, pairs.size() - 1)];
       const Operand place = Code::l1bm(buffer.base + next % room * isa::kPePerMab * isa::kCyclesPerStep);
       ++next;
-      Instruction up = make(Opcode::kL1bmm, Precision::kNone,
-                            Code::pe(at_.before.memory, sources, Width::kLong, chip_), place);
+      Instruction up = make_instruction(Opcode::kL1bmm, Precision::kNone,
+                                        Code::pe(at_.before.memory, sources, Width::kLong, chip_), place);
       up.unit = 0;
       code_.add(std::move(up));
-      code_.add(make(Opcode::kL1bmm, Precision::kNone, place,
-                     Code::pe(at_.after.memory, targets, Width::kLong, chip_)));
+      code_.add(make_instruction(Opcode::kL1bmm, Precision::kNone, place,
+                                 Code::pe(at_.after.memory, targets, Width::kLong, chip_)));
     }
     give_back(buffer);
   }
@@ -465,9 +450,9 @@ class Emitter {
         four->second[static_cast<size_t>(number % 4)] = at;
       }
       for (const auto& [number, addresses] : fours) {
-        Instruction up = make(Opcode::kL1bmm, Precision::kNone,
-                              Code::pe(at_.before.memory, addresses, Width::kLong, chip_),
-                              Code::l1bm(buffer.base + number * 4 * isa::kPePerMab));
+        Instruction up = make_instruction(Opcode::kL1bmm, Precision::kNone,
+                                          Code::pe(at_.before.memory, addresses, Width::kLong, chip_),
+                                          Code::l1bm(buffer.base + number * 4 * isa::kPePerMab));
         up.unit = 0;
         code_.add(std::move(up));
       }
@@ -508,8 +493,8 @@ class Emitter {
       std::array<int64_t, 4> sources{};
       for (size_t c = 0; c < 4; ++c)
         std::tie(targets[c], sources[c]) = pairs[std::min(k + c, pairs.size() - 1)];
-      code_.add(make(Opcode::kPassa, Precision::kInt, operand(at_.before.memory, sources),
-                     operand(at_.after.memory, targets)));
+      code_.add(make_instruction(Opcode::kPassa, Precision::kInt, operand(at_.before.memory, sources),
+                                 operand(at_.after.memory, targets)));
     }
   }
 
@@ -552,12 +537,13 @@ class Emitter {
           const int64_t line = gather_bits(inner, parts.inner);
           up.push_back({line, address(at_.before, each | at_in)});
           down.push_back({line, address(at_.after, each | at_out)});
-          blocks.insert(line * lanes() / kChunk);
+          blocks.insert(line * lanes() / kBlockLw);
         }
         code_.lines_up(std::move(up), at_.before.memory, sent.base);
         for (const int64_t block : blocks) {
-          Instruction pass = make(Opcode::kL2bmi, Precision::kNone, Code::l1bm(sent.base + block * kChunk),
-                                  Code::l1bm(received.base + block * kChunk));
+          Instruction pass =
+              make_instruction(Opcode::kL2bmi, Precision::kNone, Code::l1bm(sent.base + block * kBlockLw),
+                               Code::l1bm(received.base + block * kBlockLw));
           const int ignored = (chip_.l1b_per_l2b - 1) & ~(1 << power);
           pass.l1b_set.kind = ignored == 0 ? isa::L1bSet::Kind::kOne : isa::L1bSet::Kind::kMasked;
           pass.l1b_set.k = static_cast<uint8_t>(value << power);
@@ -615,7 +601,7 @@ class Emitter {
     const std::vector<int> down_bits = without_outer(bits.down);
     const int64_t up_lines = int64_t{1} << (up_bits.size() - lane_count);
     const int64_t down_lines = int64_t{1} << (down_bits.size() - lane_count);
-    const int64_t l2_size = kChunk << l2_rest.size();
+    const int64_t l2_size = kBlockLw << l2_rest.size();
 
     const std::vector<BitMask> outers = view_.values(outer_mask);
     const size_t turns = outers.size() > 1 ? 2 : 1;
@@ -625,7 +611,7 @@ class Emitter {
     for (size_t k = 0; k < turns; ++k) {
       ups[k] = line_buffer(up_lines);
       downs[k] = line_buffer(down_lines);
-      l2s[k] = code_.scratch().take(Memory::kL2bm, std::max(l2_size, 32 * int64_t{chip_.l1b_per_l2b}), 64);
+      l2s[k] = code_.scratch().take(Memory::kL2bm, std::max(l2_size, l2bmd_lw(chip_)), kBlockLw);
     }
     size_t turn = 0;
     const BitMask line_before = before_bits() & ~outer_mask;
@@ -638,7 +624,7 @@ class Emitter {
       for (const BitMask inner : view_.values(line_before)) {
         if (!is_valid(inner | outer, before_bits())) continue;
         lines.push_back({gather_bits(inner, line_bits), address(at_.before, inner | outer)});
-        chunk_numbers.insert(lines.back().line * lanes() / kChunk);
+        chunk_numbers.insert(lines.back().line * lanes() / kBlockLw);
       }
       code_.lines_up(lines, at_.before.memory, ups[k].base);
       // The bits of an L1BM address above the chunk of 64, and of the L1B, in L2BM.
@@ -653,18 +639,19 @@ class Emitter {
           if (!chunk_value) continue;
           const int64_t to = gather_bits(*l1b_value | *chunk_value, l2_rest);
           filled.insert(to);
-          Instruction pass = make(Opcode::kL2bm, Precision::kNone, Code::l1bm(ups[k].base + chunk * kChunk),
-                                  Code::l2bm(l2s[k].base + to * kChunk));
+          Instruction pass =
+              make_instruction(Opcode::kL2bm, Precision::kNone, Code::l1bm(ups[k].base + chunk * kBlockLw),
+                               Code::l2bm(l2s[k].base + to * kBlockLw));
           pass.unit = static_cast<int8_t>(l1b);
           code_.add(std::move(pass));
         }
       }
-      const int64_t step_lw = 32 * int64_t{chip_.l1b_per_l2b};
       std::set<int64_t> groups;
-      for (const int64_t chunk : filled) groups.insert(chunk * kChunk / step_lw);
+      for (const int64_t chunk : filled) groups.insert(chunk * kBlockLw / l2bmd_lw(chip_));
       for (const int64_t group : groups) {
-        code_.add(make(Opcode::kL2bmd, Precision::kNone, Code::l2bm(l2s[k].base + group * step_lw),
-                       Code::l1bm(downs[k].base + group * 32)));
+        code_.add(make_instruction(Opcode::kL2bmd, Precision::kNone,
+                                   Code::l2bm(l2s[k].base + group * l2bmd_lw(chip_)),
+                                   Code::l1bm(downs[k].base + group * kDealLw)));
       }
       std::vector<LineCopy> down;
       const std::vector<int> down_line_bits(down_bits.begin() + static_cast<int64_t>(lane_count),
@@ -743,12 +730,11 @@ class Emitter {
     std::array<LineBuffer, 2> ups;
     std::array<LineBuffer, 2> downs;
     std::array<Region, 2> l2s;
-    const int64_t group_lw = 32 * l1bs;
-    const int64_t l2_size = (up_lines * lanes() + 31) / 32 * group_lw;
+    const int64_t l2_size = (up_lines * lanes() + kDealLw - 1) / kDealLw * l2bmd_lw(chip_);
     for (size_t k = 0; k < turns; ++k) {
       ups[k] = line_buffer(up_lines);
       downs[k] = line_buffer((l2_size + lanes() - 1) / lanes());
-      l2s[k] = code_.scratch().take(Memory::kL2bm, l2_size, kChunk);
+      l2s[k] = code_.scratch().take(Memory::kL2bm, l2_size, kBlockLw);
     }
     size_t turn = 0;
     const BitMask after_bits = view_.address_bits(move_.after);
@@ -763,11 +749,12 @@ class Emitter {
       for (const BitMask inner : view_.values(after_bits & ~outer_mask)) {
         if (!is_valid(inner | outer, after_bits)) continue;
         down.push_back({gather_bits(inner, down_line_bits), address(at_.after, inner | outer)});
-        blocks.insert(down.back().line * lanes() / kChunk);
+        blocks.insert(down.back().line * lanes() / kBlockLw);
       }
       for (const int64_t block : blocks) {
-        code_.add(make(Opcode::kL2bmb, Precision::kNone, Code::l2bm(l2s[k].base + block * kChunk),
-                       Code::l1bm(downs[k].base + block * kChunk)));
+        code_.add(make_instruction(Opcode::kL2bmb, Precision::kNone,
+                                   Code::l2bm(l2s[k].base + block * kBlockLw),
+                                   Code::l1bm(downs[k].base + block * kBlockLw)));
       }
       code_.lines_down(std::move(down), at_.after.memory, downs[k].base);
     }
@@ -781,19 +768,12 @@ class Emitter {
   /// Lines of one chunk to L1BM and, dealt over the L1Bs, to L2BM.
   void up_to_l2bm(const Chunks& parts, BitMask outer, const LineBuffer& up, const Region& l2) {
     std::vector<LineCopy> lines;
-    std::set<int64_t> groups;
     for (const BitMask inner : view_.values(mask_of(parts.inner))) {
       if (!is_valid(inner | outer, before_bits())) continue;
       lines.push_back({gather_bits(inner, parts.inner), address(at_.before, inner | outer)});
-      const int64_t first = lines.back().line * lanes();
-      for (int64_t at = first / 32; at <= (first + lanes() - 1) / 32; ++at) groups.insert(at);
     }
-    code_.lines_up(std::move(lines), at_.before.memory, up.base);
-    const int64_t group_lw = 32 * int64_t{chip_.l1b_per_l2b};
-    for (const int64_t group : groups) {
-      code_.add(make(Opcode::kL2bmd, Precision::kNone, Code::l1bm(up.base + group * 32),
-                     Code::l2bm(l2.base + group * group_lw)));
-    }
+    code_.lines_up(lines, at_.before.memory, up.base);
+    code_.deal_up(lines, up.base, l2.base);
   }
 
   void spread_l1b() {
@@ -806,7 +786,7 @@ class Emitter {
     for (size_t k = 0; k < turns; ++k) {
       ups[k] = line_buffer(lines_at_once);
       downs[k] = line_buffer(lines_at_once);
-      l2s[k] = code_.scratch().take(Memory::kL2bm, std::max(lines_at_once * lanes(), kChunk), kChunk);
+      l2s[k] = code_.scratch().take(Memory::kL2bm, std::max(lines_at_once * lanes(), kBlockLw), kBlockLw);
     }
     size_t turn = 0;
     for (const BitMask outer : parts.outer) {
@@ -819,16 +799,18 @@ class Emitter {
         const int64_t line = gather_bits(inner, parts.inner);
         up.push_back({line, address(at_.before, inner | outer)});
         down.push_back({line, address(at_.after, inner | outer)});
-        blocks.insert(line * lanes() / kChunk);
+        blocks.insert(line * lanes() / kBlockLw);
       }
       code_.lines_up(std::move(up), at_.before.memory, ups[k].base);
       for (const int64_t block : blocks) {
-        Instruction pass = make(Opcode::kL2bm, Precision::kNone, Code::l1bm(ups[k].base + block * kChunk),
-                                Code::l2bm(l2s[k].base + block * kChunk));
+        Instruction pass =
+            make_instruction(Opcode::kL2bm, Precision::kNone, Code::l1bm(ups[k].base + block * kBlockLw),
+                             Code::l2bm(l2s[k].base + block * kBlockLw));
         pass.unit = 0;
         code_.add(std::move(pass));
-        code_.add(make(Opcode::kL2bmb, Precision::kNone, Code::l2bm(l2s[k].base + block * kChunk),
-                       Code::l1bm(downs[k].base + block * kChunk)));
+        code_.add(make_instruction(Opcode::kL2bmb, Precision::kNone,
+                                   Code::l2bm(l2s[k].base + block * kBlockLw),
+                                   Code::l1bm(downs[k].base + block * kBlockLw)));
       }
       code_.lines_down(std::move(down), at_.after.memory, downs[k].base);
     }
@@ -842,7 +824,8 @@ class Emitter {
   // ---- transfers
 
   Instruction mvp(int64_t lw, Operand source, Operand destination) const {
-    Instruction mv = make(Opcode::kMvp, Precision::kNone, std::move(source), std::move(destination));
+    Instruction mv =
+        make_instruction(Opcode::kMvp, Precision::kNone, std::move(source), std::move(destination));
     mv.size_lw = lw;
     return mv;
   }
@@ -872,13 +855,14 @@ class Emitter {
     }
     const BitMask stay = before_bits() & ~mask_of(in);
     const int64_t line_lw = lanes() * chip_.l1b_per_l2b;
-    const int64_t group_lw = 32 * int64_t{chip_.l1b_per_l2b};
     std::vector<int> first;
-    while (line_lw << first.size() < kChunk) first.push_back(-1);
-    // Four lines of mncore2 are 128 cycles of a port, as long as eight transfers take to be issued.
-    constexpr int64_t kRunLw = 2048;
-    const Chunks parts = chunks(first, stay, std::max<int64_t>(kRunLw / line_lw, int64_t{1} << first.size()));
-    const int64_t run = std::max(line_lw << parts.inner.size(), group_lw);
+    while (line_lw << first.size() < kBlockLw) first.push_back(-1);
+    // A transfer of an L2B takes as long as those of all L2Bs take to be issued: four lines on mncore2.
+    const auto issue_cycles =
+        static_cast<double>(chip_.l2b_count() * chip_.transfer.issue_interval_steps * isa::kCyclesPerStep);
+    const auto run_lw = static_cast<int64_t>(issue_cycles * chip_.transfer.l2bm_mv_lw_per_cycle);
+    const Chunks parts = chunks(first, stay, std::max<int64_t>(run_lw / line_lw, int64_t{1} << first.size()));
+    const int64_t run = std::max(line_lw << parts.inner.size(), l2bmd_lw(chip_));
     const int64_t run_lines = std::max<int64_t>(run / line_lw, 1);
 
     turns_.clear();
@@ -886,8 +870,6 @@ class Emitter {
                           std::ranges::none_of(out, [](int bit) { return bit < 0; });
     // Short runs are over before the next round's transfers have started: then fewer transfers are better.
     const double path_cycles = 2 * static_cast<double>(run) / chip_.transfer.group_link_lw_per_cycle;
-    const auto issue_cycles =
-        static_cast<double>(chip_.l2b_count() * chip_.transfer.issue_interval_steps * isa::kCyclesPerStep);
     const bool turns_pay = all_move && path_cycles > issue_cycles;
     for (size_t k = 0, unit = 0; turns_pay && k < slots.size(); ++k) {
       if ((int64_t{1} << slots[k]) < chip_.l2b_per_group) continue;
@@ -916,7 +898,7 @@ class Emitter {
             {{FixedConstant::kL2bid, unit, 1, std::countr_zero(static_cast<uint64_t>(words))}});
         // Two registers of GRF0 can't be read in one step.
         const Operand other = code_.new_register(Memory::kGrf1);
-        code_.add(make(Opcode::kPassa, Precision::kInt, turn, other));
+        code_.add(make_instruction(Opcode::kPassa, Precision::kInt, turn, other));
         const Operand turned = code_.new_register(Memory::kGrf0);
         code_.alu(Opcode::kXor, sum, other, turned);
         sum = turned;
@@ -963,8 +945,8 @@ class Emitter {
     for (Buffers& each : buffers) {
       each.up = line_buffer(run_lines);
       each.down = line_buffer(run_lines);
-      each.up_l2 = code_.scratch().take(Memory::kL2bm, run, kChunk);
-      each.down_l2 = code_.scratch().take(Memory::kL2bm, run, kChunk);
+      each.up_l2 = code_.scratch().take(Memory::kL2bm, run, kBlockLw);
+      each.down_l2 = code_.scratch().take(Memory::kL2bm, run, kBlockLw);
     }
 
     // The lines of one block; `value` of the bits that move is in T.
@@ -976,22 +958,11 @@ class Emitter {
       }
       return lines;
     };
-    const auto groups_of = [&](const std::vector<LineCopy>& lines) {
-      std::set<int64_t> groups;
-      for (const LineCopy& line : lines) {
-        const int64_t at = line.line * lanes();
-        for (int64_t group = at / 32; group <= (at + lanes() - 1) / 32; ++group) groups.insert(group);
-      }
-      return groups;
-    };
     const auto bring_down = [&](const Item& item) {
       for (const int8_t tag : item.tags) code_.wait(tag);
       const Buffers& own = buffers[item.buffer];
       std::vector<LineCopy> lines = lines_of(at_.after, item.outer);
-      for (const int64_t group : groups_of(lines)) {
-        code_.add(make(Opcode::kL2bmd, Precision::kNone, Code::l2bm(own.down_l2.base + group * group_lw),
-                       Code::l1bm(own.down.base + group * 32)));
-      }
+      code_.deal_down(lines, own.down_l2.base, own.down.base);
       set_round(receives, turned_difference(item.round, slots), out, at_.after);
       code_.lines_down(std::move(lines), at_.after.memory, own.down.base, 0, receivers(slots, item.round),
                        true);
@@ -1019,14 +990,10 @@ class Emitter {
           pending.erase(pending.begin());
         }
         const Buffers& own = buffers[next_buffer];
-        std::vector<LineCopy> lines = lines_of(at_.before, outer);
-        const std::set<int64_t> groups = groups_of(lines);
+        const std::vector<LineCopy> lines = lines_of(at_.before, outer);
         set_round(sends, round, in, at_.before);
-        code_.lines_up(std::move(lines), at_.before.memory, own.up.base, true);
-        for (const int64_t group : groups) {
-          code_.add(make(Opcode::kL2bmd, Precision::kNone, Code::l1bm(own.up.base + group * 32),
-                         Code::l2bm(own.up_l2.base + group * group_lw)));
-        }
+        code_.lines_up(lines, at_.before.memory, own.up.base, true);
+        code_.deal_up(lines, own.up.base, own.up_l2.base);
         Item item{outer, round, next_buffer, {}};
         for (const Instruction& mv : mvs) item.tags.push_back(code_.transfer(mv));
         pending.push_back(std::move(item));
@@ -1128,66 +1095,47 @@ class Emitter {
     return mvs;
   }
 
-  /// Up to L2BM, between the L2Bs, down. The lines are numbered: bits that stay, then those that go to
-  /// L2Bs (what was the L2B comes to their places), so that a transfer is one run.
-  void through_transfers() {
-    const std::vector<int> l2b_before = contents(move_.before, shape_.first(Level::kL2b), shape_.l2b);
-    const std::vector<int> l2b_after = contents(move_.after, shape_.first(Level::kL2b), shape_.l2b);
-    const bool exchange = move_.kind == MoveKind::kExchangeL2b;
-    // Slots that change, what comes and what goes.
+  /// Up to L2BM, through the PDMs to all L2Bs, and down. In L2BM what was the L2B is above the lines that go
+  /// together, so that a transfer is one run.
+  void to_every_l2b() {
     std::vector<int> slots;
-    std::vector<int> in;
     std::vector<int> out;
     for (int k = 0; k < shape_.l2b; ++k) {
       const auto slot = static_cast<size_t>(shape_.first(Level::kL2b) + k);
       if (move_.before[slot] == move_.after[slot]) continue;
       slots.push_back(k);
-      in.push_back(exchange ? l2b_after[static_cast<size_t>(k)] : -1);
-      out.push_back(l2b_before[static_cast<size_t>(k)]);
+      out.push_back(std::max<int>(move_.before[slot], -1));
     }
-    const bool spread = move_.kind == MoveKind::kSpreadL2b;
-    const BitMask stay = before_bits() & ~mask_of(in);
-    const int64_t l1bs = chip_.l1b_per_l2b;
-    const int64_t line_lw = lanes() * l1bs;
-    const auto moved = static_cast<int64_t>(slots.size());
-    // Room: up, and down; a gather brings all L2Bs' lines together.
-    const int64_t most_l2 = chip_.memory.l2bm_lw / line_lw;
-    const int64_t spread_out = exchange ? int64_t{1} << moved : 1;
-    const int64_t gathered = exchange || spread ? 1 : int64_t{1} << moved;
-    int64_t most = std::min(most_l2 / (exchange ? 2 : 1 + gathered), most_lines(2)) / spread_out;
-    most = std::min(most, most_lines(2) / std::max(gathered, spread_out));
-    most = std::max<int64_t>(most, 1);
+    const int64_t line_lw = lanes() * chip_.l1b_per_l2b;
+    // Room: what goes up, and the same of every L2B that comes down.
+    const bool gathers = move_.kind == MoveKind::kGatherL2b;
+    const int64_t copies = gathers ? int64_t{1} << slots.size() : 1;
+    const int64_t most =
+        std::max<int64_t>(std::min(chip_.memory.l2bm_lw / line_lw / (1 + copies), most_lines(2) / copies), 1);
     std::vector<int> first;
-    while (line_lw << first.size() < kChunk) first.push_back(-1);
-    Chunks parts = chunks(first, stay, std::max(most, int64_t{1} << first.size()));
+    while (line_lw << first.size() < kBlockLw) first.push_back(-1);
+    const Chunks parts = chunks(first, before_bits(), std::max(most, int64_t{1} << first.size()));
     const int64_t run = line_lw << parts.inner.size();
-    const int64_t up_size = run * spread_out;
-    const int64_t down_size = exchange ? up_size : run * gathered;
-    // A second set of buffers when there is room and something to do meanwhile.
-    const size_t turns = parts.outer.size() > 1 && 2 * (up_size + down_size) <= chip_.memory.l2bm_lw ? 2 : 1;
-
-    std::vector<int> numbered = parts.inner;
-    numbered.insert(numbered.end(), in.begin(), in.end());
     std::vector<int> numbered_after = parts.inner;
-    numbered_after.insert(numbered_after.end(), out.begin(), out.end());
+    if (gathers) numbered_after.insert(numbered_after.end(), out.begin(), out.end());
 
-    const int64_t up_lines = up_size / line_lw;
-    const int64_t down_lines = down_size / line_lw;
-    std::array<LineBuffer, 2> ups;
-    std::array<LineBuffer, 2> downs;
-    std::array<Region, 2> up_l2;
-    std::array<Region, 2> down_l2;
-    std::array<Region, 2> pdm;
-    const int64_t group_lw = 32 * l1bs;
-    for (size_t k = 0; k < turns; ++k) {
-      ups[k] = line_buffer(up_lines);
-      downs[k] = line_buffer(down_lines);
-      up_l2[k] = code_.scratch().take(Memory::kL2bm, std::max(up_size, group_lw), kChunk);
-      down_l2[k] = code_.scratch().take(Memory::kL2bm, std::max(down_size, group_lw), kChunk);
-      if (!exchange)
-        pdm[k] = code_.scratch().take(Memory::kPdm, run * std::max<int64_t>(chip_.l2b_per_group, 1), kChunk);
+    struct Buffers {
+      LineBuffer up;
+      LineBuffer down;
+      Region up_l2;
+      Region down_l2;
+      Region pdm;
+    };
+    // A second set when there is room and something to do meanwhile.
+    const size_t turns = parts.outer.size() > 1 && 2 * run * (1 + copies) <= chip_.memory.l2bm_lw ? 2 : 1;
+    std::vector<Buffers> buffers(turns);
+    for (Buffers& each : buffers) {
+      each.up = line_buffer(run / line_lw);
+      each.down = line_buffer(run * copies / line_lw);
+      each.up_l2 = code_.scratch().take(Memory::kL2bm, std::max(run, l2bmd_lw(chip_)), kBlockLw);
+      each.down_l2 = code_.scratch().take(Memory::kL2bm, std::max(run * copies, l2bmd_lw(chip_)), kBlockLw);
+      each.pdm = code_.scratch().take(Memory::kPdm, run * chip_.l2b_per_group, kBlockLw);
     }
-
     struct Pending {
       size_t turn = 0;
       BitMask outer = 0;
@@ -1197,54 +1145,33 @@ class Emitter {
     const BitMask after_bits = view_.address_bits(move_.after);
     BitMask outer_mask = 0;
     for (const BitMask each : parts.outer) outer_mask |= each;
-    const auto bring_down = [&](const Pending& each) {
+    const auto bring_down = [&] {
+      const Pending each = std::move(pending.front());
+      pending.erase(pending.begin());
       for (const int8_t tag : each.tags) code_.wait(tag);
       std::vector<LineCopy> lines;
-      std::set<int64_t> groups;
       for (const BitMask inner : view_.values(after_bits & ~outer_mask)) {
         if (!is_valid(inner | each.outer, after_bits)) continue;
         lines.push_back({gather_bits(inner, numbered_after), address(at_.after, inner | each.outer)});
-        const int64_t at = lines.back().line * lanes();
-        for (int64_t group = at / 32; group <= (at + lanes() - 1) / 32; ++group) groups.insert(group);
       }
-      for (const int64_t group : groups) {
-        code_.add(make(Opcode::kL2bmd, Precision::kNone,
-                       Code::l2bm(down_l2[each.turn].base + group * group_lw),
-                       Code::l1bm(downs[each.turn].base + group * 32)));
-      }
-      code_.lines_down(std::move(lines), at_.after.memory, downs[each.turn].base);
+      code_.deal_down(lines, buffers[each.turn].down_l2.base, buffers[each.turn].down.base);
+      code_.lines_down(std::move(lines), at_.after.memory, buffers[each.turn].down.base);
     };
-
     size_t turn = 0;
     for (const BitMask outer : parts.outer) {
-      const size_t k = turn++ % turns;
-      // The set of buffers must be free again.
-      while (pending.size() >= turns) {
-        bring_down(pending.front());
-        pending.erase(pending.begin());
-      }
-      Chunks sent = parts;
-      sent.inner = numbered;
-      up_to_l2bm_of(sent, outer, ups[k], up_l2[k]);
-      Pending now{k, outer, {}};
-      if (exchange) {
-        exchange_between(slots, in, out, run, up_l2[k].base, down_l2[k].base, now.tags);
-      } else {
-        collect_everywhere(slots, out, run, up_l2[k].base, down_l2[k].base, pdm[k].base, now.tags);
-      }
-      pending.push_back(std::move(now));
+      while (pending.size() >= turns) bring_down();
+      const Buffers& own = buffers[turn % turns];
+      up_to_l2bm(parts, outer, own.up, own.up_l2);
+      pending.push_back(
+          {turn++ % turns, outer,
+           collect_everywhere(slots, out, run, own.up_l2.base, own.down_l2.base, own.pdm.base)});
     }
-    for (const Pending& each : pending) bring_down(each);
-    for (size_t k = 0; k < turns; ++k) {
-      give_back(ups[k]);
-      give_back(downs[k]);
-      code_.scratch().give_back(up_l2[k]);
-      code_.scratch().give_back(down_l2[k]);
-      if (!exchange) code_.scratch().give_back(pdm[k]);
+    while (!pending.empty()) bring_down();
+    for (const Buffers& each : buffers) {
+      give_back(each.up);
+      give_back(each.down);
+      for (const Region& region : {each.up_l2, each.down_l2, each.pdm}) code_.scratch().give_back(region);
     }
-  }
-  void up_to_l2bm_of(const Chunks& parts, BitMask outer, const LineBuffer& up, const Region& l2) {
-    up_to_l2bm(parts, outer, up, l2);
   }
 
   /// The L2B `l2b` with its moving bits set to those of `value`.
@@ -1269,47 +1196,15 @@ class Emitter {
     return true;
   }
 
-  void exchange_between(const std::vector<int>& slots, const std::vector<int>& in,
-                        const std::vector<int>& out, int64_t run, int64_t up, int64_t down,
-                        std::vector<int8_t>& tags) {
-    const int64_t values = int64_t{1} << slots.size();
-    // By the difference of the two, so that every port has something to do at any time.
-    for (int64_t difference = 0; difference < values; ++difference) {
-      for (int64_t source = 0; source < chip_.l2b_count(); ++source) {
-        if (!holds(source)) continue;
-        const int64_t own = slots_of(source, slots);
-        // The L2Bs of a group send to different groups at a time: a path between groups is as wide as one
-        // port.
-        int64_t turned = difference;
-        for (size_t k = 0; k < slots.size(); ++k) {
-          if ((int64_t{1} << slots[k]) < chip_.l2b_per_group) continue;
-          turned ^= (source % chip_.l2b_per_group & 1) << k;
-          break;
-        }
-        const int64_t value = own ^ turned;
-        const auto wanted = spread_bits(value, in);
-        if (!wanted || !is_valid(*wanted, mask_of(in))) continue;
-        // Where the source has the same everywhere, everyone takes his own.
-        int64_t place = own;
-        bool leaves = true;
-        for (size_t k = 0; k < slots.size(); ++k) {
-          const auto slot = static_cast<size_t>(shape_.first(Level::kL2b) + slots[k]);
-          if (move_.before[slot] != kEverywhere) continue;
-          leaves = leaves && (turned >> k & 1) == 0;
-          place &= ~(int64_t{1} << k);
-        }
-        if (!leaves || !spread_bits(place, out)) continue;
-        const int64_t target = with_slots(source, slots, value);
-        tags.push_back(
-            code_.transfer(mvp(run, l2bm_of(up + value * run, source), l2bm_of(down + place * run, target))));
-      }
-    }
-  }
-
-  /// Everything to a PDM, and from there to all L2Bs.
-  void collect_everywhere(const std::vector<int>& slots, const std::vector<int>& out, int64_t run, int64_t up,
-                          int64_t down, int64_t pdm, std::vector<int8_t>& tags) {
-    std::vector<std::pair<int64_t, int8_t>> collected;
+  /// Everything to a PDM, and from there to all L2Bs; the tags of the last transfers.
+  std::vector<int8_t> collect_everywhere(const std::vector<int>& slots, const std::vector<int>& out,
+                                         int64_t run, int64_t up, int64_t down, int64_t pdm) {
+    struct Collected {
+      int64_t source = 0;
+      Operand place;
+      int8_t tag = 0;
+    };
+    std::vector<Collected> collected;
     for (int64_t source = 0; source < chip_.l2b_count(); ++source) {
       // One of those that hold the same.
       bool first = holds(source);
@@ -1318,31 +1213,23 @@ class Emitter {
           first = first && (source >> k & 1) == 0;
       }
       if (!first) continue;
-      Operand place;
-      place.space = Space::kPdm;
-      place.base = pdm + source % chip_.l2b_per_group * run;
-      place.group = static_cast<int8_t>(source / chip_.l2b_per_group);
-      collected.emplace_back(source, code_.transfer(mvp(run, l2bm_of(up, source), place)));
+      const Operand place =
+          Code::outside(Memory::kPdm, pdm + source % chip_.l2b_per_group * run, source / chip_.l2b_per_group);
+      collected.push_back({source, place, code_.transfer(mvp(run, l2bm_of(up, source), place))});
     }
-    for (const auto& [source, tag] : collected) {
-      code_.wait(tag);
-      Operand place;
-      place.space = Space::kPdm;
-      place.base = pdm + source % chip_.l2b_per_group * run;
-      place.group = static_cast<int8_t>(source / chip_.l2b_per_group);
-      Instruction mv = make(Opcode::kMvb, Precision::kNone, place,
-                            Code::l2bm(down + gather_place(source, slots, out) * run));
+    std::vector<int8_t> tags;
+    for (const Collected& each : collected) {
+      code_.wait(each.tag);
+      int64_t place = slots_of(each.source, slots);
+      for (size_t k = 0; k < out.size(); ++k) {
+        if (out[k] < 0) place &= ~(int64_t{1} << k);
+      }
+      Instruction mv =
+          make_instruction(Opcode::kMvb, Precision::kNone, each.place, Code::l2bm(down + place * run));
       mv.size_lw = run;
       tags.push_back(code_.transfer(std::move(mv)));
     }
-  }
-  int64_t gather_place(int64_t source, const std::vector<int>& slots, const std::vector<int>& out) const {
-    int64_t place = 0;
-    const int64_t own = slots_of(source, slots);
-    for (size_t k = 0; k < slots.size(); ++k) {
-      if (out[k] >= 0) place |= (own >> k & 1) << k;
-    }
-    return place;
+    return tags;
   }
 
   const BitView& view_;
@@ -1715,7 +1602,7 @@ class Generator {
     const std::vector<int> in = incoming(first, 1);
     const SlotState after = with(first, in);
     const double n = larger(after);
-    add(MoveKind::kSwapL1b, after, std::max(n / 2, lanes_ * n / kChunk) + kSetUp, slot);
+    add(MoveKind::kSwapL1b, after, std::max(n / 2, lanes_ * n / kBlockLw) + kSetUp, slot);
   }
 
   void shuffle_l1b() {
@@ -1773,7 +1660,7 @@ class Generator {
     double full = 1;
     for (const int bit : l1b) full *= bit >= 0 ? 2 : 1;
     add(MoveKind::kShuffleL1b, after,
-        n_ / 4 + values(after) / 4 + std::max(1.0, lanes_ * n_ / kChunk) * full +
+        n_ / 4 + values(after) / 4 + std::max(1.0, lanes_ * n_ / kBlockLw) * full +
             std::max(1.0, lanes_ * n / 32),
         0, order);
   }
@@ -1802,7 +1689,7 @@ class Generator {
     }
     const double n = values(after);
     if (n <= 2048)
-      add(MoveKind::kGatherL1b, after, n_ / 4 + lanes_ * n_ / 32 + l1bs_ * lanes_ * n_ / kChunk + n / 4);
+      add(MoveKind::kGatherL1b, after, n_ / 4 + lanes_ * n_ / 32 + l1bs_ * lanes_ * n_ / kBlockLw + n / 4);
   }
 
   void l2bs() {

@@ -17,14 +17,6 @@ const isa::Chip& chip() {
   static const isa::Chip mncore2 = isa::find_chip("mncore2");
   return mncore2;
 }
-Instruction make(Opcode opcode, Precision precision, isa::Operand source, isa::Operand destination) {
-  Instruction instruction;
-  instruction.opcode = opcode;
-  instruction.precision = precision;
-  instruction.sources = {std::move(source)};
-  instruction.destinations = {std::move(destination)};
-  return instruction;
-}
 isa::Operand pe(Memory memory, int64_t base) {
   return Code::pe(memory, {base, base + 1, base + 2, base + 3}, isa::Width::kLong, chip());
 }
@@ -42,10 +34,11 @@ isa::Program packed(const std::vector<PackedItem>& items) {
 TEST(StepPacker, TheExampleOfTheHeader) {
   const isa::Operand x = matrix(isa::Space::kMatX);
   const isa::Operand y = matrix(isa::Space::kMatY);
-  const isa::Program program = packed({make(Opcode::kMwrite, Precision::kDouble, pe(Memory::kLm0, 0), x),
-                                       make(Opcode::kMread, Precision::kDouble, x, pe(Memory::kLm1, 0)),
-                                       make(Opcode::kMwrite, Precision::kDouble, pe(Memory::kLm0, 4), y),
-                                       make(Opcode::kMread, Precision::kDouble, y, pe(Memory::kLm1, 4))});
+  const isa::Program program =
+      packed({make_instruction(Opcode::kMwrite, Precision::kDouble, pe(Memory::kLm0, 0), x),
+              make_instruction(Opcode::kMread, Precision::kDouble, x, pe(Memory::kLm1, 0)),
+              make_instruction(Opcode::kMwrite, Precision::kDouble, pe(Memory::kLm0, 4), y),
+              make_instruction(Opcode::kMread, Precision::kDouble, y, pe(Memory::kLm1, 4))});
   EXPECT_EQ(isa::count(program).steps, 3);
   EXPECT_EQ(isa::count(program).nops, 0);
 }
@@ -53,27 +46,31 @@ TEST(StepPacker, TheExampleOfTheHeader) {
 TEST(StepPacker, DistancesAreKept) {
   // LM0 to L1BM, two steps, L1BM to LM1, two steps, LM1 to LM0.
   const isa::Program program =
-      packed({make(Opcode::kL1bmd, Precision::kNone, pe(Memory::kLm0, 0), Code::l1bm(0)),
-              make(Opcode::kL1bmd, Precision::kNone, Code::l1bm(64), pe(Memory::kLm1, 0)),
-              make(Opcode::kPassa, Precision::kLong, pe(Memory::kLm1, 0), pe(Memory::kLm0, 8))});
+      packed({make_instruction(Opcode::kL1bmd, Precision::kNone, pe(Memory::kLm0, 0), Code::l1bm(0)),
+              make_instruction(Opcode::kL1bmd, Precision::kNone, Code::l1bm(64), pe(Memory::kLm1, 0)),
+              make_instruction(Opcode::kPassa, Precision::kLong, pe(Memory::kLm1, 0), pe(Memory::kLm0, 8))});
   EXPECT_EQ(isa::count(program).steps, 3 + 4);
 }
 
 TEST(StepPacker, WhatDoesNotDependFillsTheGaps) {
-  std::vector<PackedItem> items{make(Opcode::kL1bmd, Precision::kNone, pe(Memory::kLm0, 0), Code::l1bm(0)),
-                                make(Opcode::kL1bmd, Precision::kNone, Code::l1bm(0), pe(Memory::kLm1, 0))};
+  std::vector<PackedItem> items{
+      make_instruction(Opcode::kL1bmd, Precision::kNone, pe(Memory::kLm0, 0), Code::l1bm(0)),
+      make_instruction(Opcode::kL1bmd, Precision::kNone, Code::l1bm(0), pe(Memory::kLm1, 0))};
   for (int64_t k = 0; k < 2; ++k)
-    items.emplace_back(
-        make(Opcode::kPassa, Precision::kLong, pe(Memory::kGrf0, 4 * k), pe(Memory::kGrf1, 4 * k)));
+    items.emplace_back(make_instruction(Opcode::kPassa, Precision::kLong, pe(Memory::kGrf0, 4 * k),
+                                        pe(Memory::kGrf1, 4 * k)));
   EXPECT_EQ(isa::count(packed(items)).steps, 4);
 }
 
 TEST(StepPacker, TransfersAreWaitedFor) {
-  Instruction mv = make(Opcode::kMvp, Precision::kNone, Code::l2bm(0, 0, 0), Code::l2bm(4096, 0, 1));
+  Instruction mv =
+      make_instruction(Opcode::kMvp, Precision::kNone, Code::l2bm(0, 0, 0), Code::l2bm(4096, 0, 1));
   mv.size_lw = 256;
   mv.tag = 1;
-  const Instruction down = make(Opcode::kL2bmd, Precision::kNone, Code::l2bm(4096), Code::l1bm(0));
-  packed({make(Opcode::kL2bmd, Precision::kNone, Code::l1bm(0), Code::l2bm(0)), mv, WaitFor{1}, down});
+  const Instruction down =
+      make_instruction(Opcode::kL2bmd, Precision::kNone, Code::l2bm(4096), Code::l1bm(0));
+  packed({make_instruction(Opcode::kL2bmd, Precision::kNone, Code::l1bm(0), Code::l2bm(0)), mv, WaitFor{1},
+          down});
   EXPECT_THROW(pack_steps({mv, down}, chip()), isa::InternalError);
   // A tag is used again behind its wait.
   packed({mv, WaitFor{1}, mv, WaitFor{1}});

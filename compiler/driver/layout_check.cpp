@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "isa/hazards.h"
-#include "layout/move_code.h"
 #include "simulator/machine.h"
 
 namespace kodama::compiler {
@@ -32,7 +31,7 @@ Space space_of(Memory memory) {
 }
 /// Addresses of PE memories count words.
 int64_t unit_address(Memory memory, int64_t long_word) {
-  return memory <= Memory::kGrf1 ? 2 * long_word : long_word;
+  return layout::is_pe_memory(memory) ? 2 * long_word : long_word;
 }
 /// A chip with no more DRAM than the conversion can touch: noise for 4 GiB takes a while.
 isa::Chip with_little_dram(isa::Chip chip, const layout::ConversionProblem& problem,
@@ -132,9 +131,7 @@ class Check {
         padding = padding || index[axis] >= problem_.lengths[axis];
       const Coordinates first = layout.place(index);
       for (const Coordinates& copy : copies) {
-        Coordinates at = first;
-        for (size_t level = 0; level < layout::kLevelCount; ++level) at.at[level] += copy.at[level];
-        visit(index, padding, at);
+        visit(index, padding, first + copy);
       }
       size_t axis = index.size();
       while (axis > 0 && ++index[axis - 1] == layout.extent(axis - 1)) index[--axis] = 0;
@@ -200,7 +197,7 @@ class Check {
   std::vector<uint64_t> snapshot() const {
     std::vector<uint64_t> all;
     for_each_memory([&](Memory memory, const Place& place) {
-      const int64_t size = layout::memory_lw(memory, chip_);
+      const int64_t size = layout::memory_size_lw(memory, chip_);
       const size_t old = all.size();
       all.resize(old + static_cast<size_t>(size));
       const std::span<uint64_t> own(all.data() + old, static_cast<size_t>(size));
@@ -217,7 +214,7 @@ class Check {
     std::string found;
     size_t at = 0;
     for_each_memory([&](Memory memory, const Place& place) {
-      const int64_t size = layout::memory_lw(memory, chip_);
+      const int64_t size = layout::memory_size_lw(memory, chip_);
       for (int64_t address = 0; address < size; ++address, ++at) {
         if (before[at] == after[at] || !found.empty()) continue;
         const bool may = std::ranges::any_of(conversion.scratch, [&](const layout::ScratchRange& range) {

@@ -169,7 +169,7 @@ A conversion, run and checked:
   scratch: LM1 long words 2044 to 2046
   scratch: GRF0 long words 230 to 255
   scratch: GRF1 long words 248 to 255
-  scratch: L1BM long words 8064 to 8191
+  scratch: L1BM long words 7936 to 8191
   scratch: L2BM long words 32704 to 32767
   scratch: LM0 long words 0 to 2
   simulated: every element is in its place, nothing else has changed
