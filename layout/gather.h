@@ -1,0 +1,119 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "isa/chip.h"
+#include "isa/program.h"
+
+/// Gathers: DRAM to DRAM, every word from anywhere.
+///
+/// Conversions (layout/conversion.h) move whole digits of an index and need both sides to be layouts. What a
+/// convolution reads is not one: its windows overlap, its border is padding, and 5 x 5 windows of 28 x 28
+/// pixels share no digit with the order in which the layer before wrote them. A gather makes any image of
+/// words from words that are in DRAM already, and constants:
+///
+///     tables      one index of 16 bits per word of the image, made by the host with the program
+///     windows     the words that are wanted, as many as LM0 holds, are broadcast to all PEs
+///     picking     every PE sets T from its table and reads LM0 through it, four words per step
+///
+/// A PE makes what its place in the image asks for. A word whose source is in another window is zero there,
+/// and the windows' results are joined by `or`, which is exact for any bits.
+///
+/// Example, image {w7, w2, 0.0, w3} of four words by one PE, the window has w0 .. w7 at LM0 words 16 .. 23
+/// and zero at word 0: the table's LW is 23 | 18 << 16 | 0 << 32 | 19 << 48, and
+///
+///     l1bmd $lb0 $lt $ls0v;  passa $mt $n0 …;  lsr $ls0v 16 -> T;  passa $mt $n1 …;  …
+///
+/// The image's rows of `4 * PEs per L1B * L1Bs` LW are dealt to the L2Bs of their group in turn; a row is one
+/// *vector* of four LW in every PE, what l1bmd and l2bmd bring up in the order of DRAM.
+///
+/// What it costs: DRAM is read once per window and table, and the broadcast of 2 LW per cycle is what takes
+/// longest. So it pays for images of up to some hundred thousand words, or whose order has nothing in common.
+namespace kodama::layout {
+
+/// Where a word of an image comes from: a 32-bit word of a group's DRAM, or a constant of the problem.
+class GatherSource {
+ public:
+  GatherSource() = default;
+  /// `word` = 2 * address in LW, plus 1 for the lower half.
+  static GatherSource dram(int group, int64_t word) { return GatherSource((int64_t{group} << 48) | word); }
+  static GatherSource constant(int64_t index) { return GatherSource(-1 - index); }
+
+  bool is_constant() const { return code_ < 0; }
+  int64_t constant_index() const { return -1 - code_; }
+  int group() const { return static_cast<int>(code_ >> 48); }
+  int64_t word() const { return code_ & ((int64_t{1} << 48) - 1); }
+  /// The eight LW of DRAM it is in: they are broadcast together.
+  int64_t octet() const { return code_ >> 4; }
+  bool operator==(const GatherSource&) const = default;
+
+ private:
+  explicit GatherSource(int64_t code) : code_(code) {}
+  int64_t code_ = -1;
+};
+
+struct GatherProblem {
+  int64_t address = 0;  ///< of the image, LW, the same in every group; a multiple of 64
+  int64_t size_lw = 0;  ///< of the image in one group, a multiple of 64
+  /// Two words per LW for every group that has a part of the image; empty for the others.
+  std::vector<std::vector<GatherSource>> words;
+  /// Bits of constants; the first is zero, and words that nobody reads have it.
+  std::vector<uint32_t> constants{0};
+};
+
+struct GatherCode {
+  isa::Program program;
+  /// What must be in every group's DRAM before it runs, from the address that `emit` was given.
+  std::vector<std::vector<uint64_t>> tables;
+  int64_t cycles = 0;  ///< predicted, which is what the simulator counts
+};
+
+/// A gather that has been cut into windows.
+class Gather {
+ public:
+  /// UnsupportedError when the constants don't fit beside a window.
+  Gather(const GatherProblem& problem, const isa::Chip& chip);
+
+  /// Cycles, without making the program: within a third of what `emit` finds for all networks measured.
+  int64_t estimated_cycles() const;
+  /// LW of DRAM that cross its port in the busiest group, over the port's rate: each word that is wanted
+  /// once, and the image.
+  int64_t bound_cycles() const;
+  /// LW that the tables take in each group's DRAM.
+  int64_t tables_lw() const;
+  GatherCode emit(int64_t tables_address) const;
+
+ private:
+  class Emitter;
+
+  /// What LM0 holds at a time.
+  struct Window {
+    std::vector<int64_t> octets;   ///< sorted
+    std::vector<int32_t> vectors;  ///< that find words here, in order
+    int64_t first_table = 0;       ///< one table serves two vectors
+    int64_t table_count() const { return (static_cast<int64_t>(vectors.size()) + 1) / 2; }
+  };
+  /// Vectors whose results LM1 holds at a time.
+  struct Tile {
+    int32_t first_vector = 0;
+    int32_t vector_count = 0;
+    std::vector<Window> windows;
+    std::vector<int32_t> first_window, last_window;  ///< of each vector
+  };
+  void cut(Tile& tile);
+  template <typename Visit>
+  void for_each_word(const Tile& tile, Visit&& visit) const;
+  std::vector<std::vector<uint64_t>> make_tables() const;
+
+  const GatherProblem& problem_;
+  const isa::Chip& chip_;
+  int64_t row_lw_ = 0;  ///< of one vector of all PEs of an L2B
+  int64_t constant_octets_ = 0;
+  int64_t window_octets_ = 0;
+  int32_t vectors_ = 0;
+  int64_t tables_ = 0;
+  std::vector<Tile> tiles_;
+};
+
+}  // namespace kodama::layout
