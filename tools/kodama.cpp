@@ -120,6 +120,10 @@ void add_compile_options(CLI::App& app, SessionOptions& options, RawOptions& raw
   app.add_option("--dump-after", raw.dump_after,
                  "write the result of a pass (or all) to the dump directory; 'kodama passes' lists them");
   app.add_option("--dump-dir", options.dump_directory, "directory of dumps")->capture_default_str();
+  app.add_option(
+         "--planner", options.planner,
+         "chooses kernels and layouts: pbqp (least in all), greedy, first; host: all Moves by the host")
+      ->capture_default_str();
   app.add_option("--scheduler", options.passes.scheduler, "instruction scheduler");
   app.add_option("--allocator", options.passes.allocator, "address allocator");
   app.add_option("--home-assigner", options.passes.home_assigner, "pass that chooses memories for values");
@@ -443,6 +447,8 @@ void print_passes() {
   print_all("home assigners, --home-assigner", scheduler::home_assigners());
   print_all("allocators, --allocator", scheduler::allocators());
   print_all("instruction schedulers, --scheduler", scheduler::instruction_schedulers());
+  fmt::print("planners, --planner (the first is the default): {}\n",
+             fmt::join(compiler::ModelPlanner::planner_names(), ", "));
   fmt::print("kernels:\n");
   for (const auto& kernel : compiler::kernels()) {
     fmt::print("  {:<24} {}: {}\n", kernel.name, compiler::layer_kind_name(kernel.kind), kernel.description);
@@ -498,6 +504,17 @@ int run(int argc, char** argv) {
   compile->callback([&] {
     finish_options(compile_raw, compile_request.common);
     code = compiler::compile_command(compile_request, std::cout);
+  });
+
+  compiler::PlanRequest plan_request;
+  RawOptions plan_raw;
+  CLI::App* plan = app.add_subcommand(
+      "plan", "choose kernels and layouts of a model with every planner; compare the cycles of the Moves");
+  plan->add_option("model", plan_request.model_file, "model.onnx")->required();
+  add_compile_options(*plan, plan_request.common, plan_raw);
+  plan->callback([&] {
+    finish_options(plan_raw, plan_request.common);
+    code = compiler::plan_command(plan_request, std::cout);
   });
 
   compiler::SimulateRequest sim_request;

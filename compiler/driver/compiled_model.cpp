@@ -26,13 +26,18 @@ class ModelCompiler {
     graph_ = std::move(graph);
     result_.name = graph_.name;
     result_.opset = graph_.opset;
-    const auto last = static_cast<int64_t>(graph_.layers.size());
+    ModelPlanner planner(graph_, chip_, {options_.precision});
+    plan_ = planner.plan(options_.planner);
+    result_.plan = plan_.summary;
+    place_images();
+    const auto last = static_cast<int64_t>(plan_.stages.size());
     for (int64_t index = 0; index < last; ++index) {
-      const Layer& layer = graph_.layers[static_cast<size_t>(index)];
-      if (options_.progress) options_.progress(index, last, layer.name);
-      add_stage(layer, index);
+      const PlannedStage& stage = plan_.stages[static_cast<size_t>(index)];
+      if (options_.progress) options_.progress(index, last, layer_of(stage).name);
+      result_.stages.push_back(make_stage(planner, stage, static_cast<int>(index)));
     }
     if (options_.progress) options_.progress(last, last, "");
+    find_host_moves();
     result_.tensors = graph_.tensors;
     result_.inputs = graph_.inputs;
     result_.outputs = graph_.outputs;
@@ -46,8 +51,33 @@ class ModelCompiler {
   void dump(const std::string& point, const std::string& what, const std::string& text) const {
     if (wants_dump(point)) options_.dump(point, what, "txt", text);
   }
+  const Layer& layer_of(const PlannedStage& stage) const {
+    return graph_.layers[static_cast<size_t>(stage.layer)];
+  }
+  int last_stage() const { return static_cast<int>(plan_.stages.size()) - 1; }
 
-  void add_stage(const Layer& layer, int64_t index) {
+  void place_images() {
+    addresses_.assign(plan_.images.size(), 0);
+    for (size_t k = 0; k < plan_.images.size(); ++k) {
+      const PlannedImage& image = plan_.images[k];
+      const StreamPlacement& placement = image.placement;
+      const bool constant = image.kind == PlannedImage::Kind::kConstant;
+      const LayerTensor& tensor = graph_.tensors[static_cast<size_t>(placement.access.tensor)];
+      const std::string& reader = layer_of(plan_.stages[static_cast<size_t>(image.first_stage)]).name;
+      addresses_[k] =
+          dram_.place(stream_group_lw(placement), constant ? 0 : image.first_stage,
+                      constant ? last_stage() : image.last_stage,
+                      fmt::format("tensor '{}' ({}) of layer '{}'", tensor.name, placement.name, reader));
+      if (!constant) continue;
+      const LayerTensor& storage =
+          graph_.tensors[static_cast<size_t>(graph_.storage(placement.access.tensor))];
+      result_.preloads.push_back({fmt::format("{}/{}", reader, placement.name), addresses_[k],
+                                  pack_stream(placement, storage.constant->reshaped(tensor.shape), chip_)});
+    }
+  }
+
+  Stage make_stage(ModelPlanner& planner, const PlannedStage& planned, int index) {
+    const Layer& layer = layer_of(planned);
     Stage stage;
     stage.name = layer.name;
     stage.kind = layer.kind();
@@ -55,29 +85,58 @@ class ModelCompiler {
     stage.onnx_nodes = layer.onnx_nodes;
     stage.outputs = layer.outputs;
     stage.operation = summary(layer, graph_);
-    if (const auto* move = std::get_if<MoveLayer>(&layer.body)) {
-      for (const MoveLayer::Piece& piece : move->pieces) stage.inputs.push_back(piece.input.tensor);
-      stage.body = MoveStage{*move};
-    } else if (const auto* host = std::get_if<HostLayer>(&layer.body)) {
-      stage.inputs = layer.host_inputs;
-      stage.body = HostStage{host->nodes, host->reason};
-    } else {
-      stage.inputs = layer_inputs(layer);
-      stage.body = chip_stage(layer, index);
+    switch (planned.kind) {
+      case PlannedStage::Kind::kHostMove: {
+        const auto& move = std::get<MoveLayer>(layer.body);
+        for (const MoveLayer::Piece& piece : move.pieces) stage.inputs.push_back(piece.input.tensor);
+        stage.body = MoveStage{move};
+        break;
+      }
+      case PlannedStage::Kind::kHost: {
+        const auto& host = std::get<HostLayer>(layer.body);
+        stage.inputs = layer.host_inputs;
+        stage.body = HostStage{host.nodes, host.reason};
+        break;
+      }
+      case PlannedStage::Kind::kKernel:
+        stage.inputs = layer_inputs(layer);
+        stage.body = kernel_stage(planner, planned, index);
+        break;
+      case PlannedStage::Kind::kMove:
+        make_move(planner, planned, index, stage);
+        break;
     }
-    result_.stages.push_back(std::move(stage));
+    return stage;
   }
 
-  ChipStage chip_stage(const Layer& layer, int64_t index) {
-    const std::vector<Candidate> candidates = layer_candidates(layer, graph_, chip_, {options_.precision});
-    isa::check_internal(!candidates.empty(), "planner", "no kernel for layer '{}' ({})", layer.name,
-                        summary(layer, graph_));
-    // The planner of this version takes the fastest candidate of each layer; layouts meet on the host.
-    const Candidate& candidate = candidates.front();
+  /// The part of a chip stage that the plan knows.
+  ChipStage planned_part(const PlannedStage& planned, int index) const {
+    ChipStage stage;
+    for (const int image : planned.operands) stage.operands.push_back(binding(image, index));
+    stage.result = binding(planned.result, index);
+    stage.fetch = planned.fetch;
+    return stage;
+  }
+  StreamBinding binding(int number, int index) const {
+    const PlannedImage& image = plan_.images[static_cast<size_t>(number)];
+    StreamBinding binding;
+    binding.placement = image.placement;
+    binding.dram_address = addresses_[static_cast<size_t>(number)];
+    using Origin = StreamBinding::Origin;
+    if (image.kind == PlannedImage::Kind::kConstant) binding.origin = Origin::kPreloaded;
+    if (image.kind == PlannedImage::Kind::kSent && image.first_stage == index) binding.origin = Origin::kSent;
+    return binding;
+  }
+
+  ChipStage kernel_stage(const ModelPlanner& planner, const PlannedStage& planned, int index) {
+    const Layer& layer = layer_of(planned);
+    const Candidate& candidate = planned.candidate;
     if (wants_dump("plan")) {
+      const std::vector<Candidate>& candidates = planner.candidates(planned.layer);
       std::string text = fmt::format("layer {}: {} candidates\n", layer.name, candidates.size());
       for (const Candidate& each : candidates) {
-        text += fmt::format("{} {}: {} cycles predicted, {}\n", &each == &candidate ? '*' : ' ', each.kernel,
+        const bool chosen = each.description == candidate.description && each.kernel == candidate.kernel;
+        text += fmt::format("{} {}: {} cycles predicted, {}\n", chosen ? '*' : ' ', each.kernel,
                             each.predicted_cycles, each.description);
         for (const StreamPlacement& placement : each.placements) {
           text += fmt::format("    {} {} {}, {} LW per PE\n", placement.name, placement.layout.to_string(),
@@ -87,20 +146,14 @@ class ModelCompiler {
       dump("plan", layer.name, text);
     }
 
-    ChipStage stage;
+    ChipStage stage = planned_part(planned, index);
     stage.kernel = candidate.kernel;
     stage.description = candidate.description;
     stage.predicted_cycles = candidate.predicted_cycles;
     std::vector<int64_t> addresses;
-    for (const StreamPlacement& placement : candidate.placements) {
-      StreamBinding binding = bind(placement, layer, index);
-      addresses.push_back(binding.dram_address);
-      if (placement.is_output) {
-        stage.result = std::move(binding);
-      } else {
-        stage.operands.push_back(std::move(binding));
-      }
-    }
+    auto operand = stage.operands.begin();
+    for (const StreamPlacement& placement : candidate.placements)
+      addresses.push_back(placement.is_output ? stage.result.dram_address : (operand++)->dram_address);
     const TileProgram tiles = candidate.emit(addresses);
     if (wants_dump("tile")) dump("tile", layer.name, to_string(tiles));
     scheduler::MachineProgram machine = lower_tile_program(tiles, chip_);
@@ -112,24 +165,68 @@ class ModelCompiler {
     return stage;
   }
 
-  StreamBinding bind(const StreamPlacement& placement, const Layer& layer, int64_t index) {
-    StreamBinding binding;
-    binding.placement = placement;
-    const std::string what = fmt::format("operand {} of layer '{}'", placement.name, layer.name);
-    const int64_t size = stream_group_lw(placement);
-    const LayerTensor& storage = graph_.tensors[static_cast<size_t>(graph_.storage(placement.access.tensor))];
-    const std::optional<Tensor>& constant = storage.constant;
-    if (!placement.is_output && constant) {
-      // Constants stay for the whole run.
-      binding.dram_address = dram_.place(size, 0, static_cast<int64_t>(graph_.layers.size()), what);
-      binding.preloaded = true;
-      const Shape& shape = graph_.tensors[static_cast<size_t>(placement.access.tensor)].shape;
-      result_.preloads.push_back({fmt::format("{}/{}", layer.name, placement.name), binding.dram_address,
-                                  pack_stream(placement, constant->reshaped(shape), chip_)});
-    } else {
-      binding.dram_address = dram_.place(size, index, index, what);
+  void make_move(ModelPlanner& planner, const PlannedStage& planned, int index, Stage& stage) {
+    const Layer& layer = layer_of(planned);
+    const StreamPlacement& to = plan_.images[static_cast<size_t>(planned.result)].placement;
+    const bool for_a_kernel = layer.kind() != LayerKind::kMove;
+    if (for_a_kernel) {
+      stage.name = fmt::format("{}.{}", layer.name, to.name);
+      stage.outputs.clear();
     }
-    return binding;
+    stage.kind = LayerKind::kMove;
+    stage.onnx_ops.clear();
+    stage.onnx_nodes.clear();
+    for (const int through : planned.move_layers) {
+      const Layer& move = graph_.layers[static_cast<size_t>(through)];
+      stage.onnx_ops.insert(stage.onnx_ops.end(), move.onnx_ops.begin(), move.onnx_ops.end());
+      stage.onnx_nodes.insert(stage.onnx_nodes.end(), move.onnx_nodes.begin(), move.onnx_nodes.end());
+    }
+    stage.inputs = planned.roots;
+    ChipStage chip = planned_part(planned, index);
+    stage.operation = fmt::format("Move to {} {}", to.layout.to_string(), to.transport.to_string());
+    chip.kernel = "gather";
+    const layout::GatherProblem problem = planner.gather(plan_, planned, addresses_);
+    const layout::Gather gather(problem, chip_);
+    const int64_t tables_at =
+        dram_.place(gather.tables_lw(), 0, last_stage(), fmt::format("tables of '{}'", stage.name));
+    layout::GatherCode code = gather.emit(tables_at);
+    chip.description = fmt::format("{} LW of tables per group", gather.tables_lw());
+    chip.predicted_cycles = code.cycles;
+    chip.bound_cycles = gather.bound_cycles();
+    chip.program = std::move(code.program);
+    chip.program.source_name = stage.name;
+    result_.preloads.push_back({stage.name + "/tables", tables_at, {std::move(code.tables)}});
+    stage.body = std::move(chip);
+  }
+
+  /// Marks what the host sends and fetches only to change a layout.
+  void find_host_moves() {
+    std::set<TensorId> of_host;  // it needs them anyway
+    for (const TensorId id : graph_.inputs) of_host.insert(graph_.storage(id));
+    for (const TensorId id : graph_.outputs) of_host.insert(graph_.storage(id));
+    for (const Stage& stage : result_.stages) {
+      if (!std::holds_alternative<HostStage>(stage.body)) continue;
+      for (const std::vector<TensorId>& ids : {stage.inputs, stage.outputs}) {
+        for (const TensorId id : ids) {
+          if (id >= 0) of_host.insert(graph_.storage(id));
+        }
+      }
+    }
+    std::set<TensorId> sent;
+    std::set<TensorId> made;
+    for (Stage& stage : result_.stages) {
+      auto* chip = std::get_if<ChipStage>(&stage.body);
+      if (chip == nullptr) continue;
+      for (StreamBinding& operand : chip->operands) {
+        if (operand.origin != StreamBinding::Origin::kSent) continue;
+        const TensorId storage = graph_.storage(operand.placement.access.tensor);
+        // What a kernel made, or what was sent already in another layout.
+        operand.host_move = made.contains(storage) || !sent.insert(storage).second;
+      }
+      const TensorId result = graph_.storage(chip->result.placement.access.tensor);
+      chip->result.host_move = chip->fetch && !of_host.contains(result);
+      made.insert(result);
+    }
   }
 
   /// Constants that only chip stages read are in the preloads already.
@@ -152,6 +249,8 @@ class ModelCompiler {
   CompiledModel& result_;
   LayerGraph graph_;
   DramPlanner dram_;
+  ModelPlan plan_;
+  std::vector<int64_t> addresses_;  ///< of the plan's images
 };
 
 }  // namespace
@@ -161,8 +260,8 @@ TensorId CompiledModel::storage(TensorId id) const {
   return id;
 }
 
-CompiledModel compile_model(const onnx::ModelProto& model, const isa::Chip& chip,
-                            const CompileOptions& options, onnx::ModelProto* prepared) {
+LayerGraph layers_of(const onnx::ModelProto& model, const isa::Chip& chip, const CompileOptions& options,
+                     onnx::ModelProto* prepared) {
   const auto wants = [&](const std::string& point) {
     return options.dump && (options.dump_after.contains(point) || options.dump_after.contains("all"));
   };
@@ -183,12 +282,16 @@ CompiledModel compile_model(const onnx::ModelProto& model, const isa::Chip& chip
   if (wants("split-reductions")) {
     options.dump("split-reductions", graph_model.graph().name(), "json", to_json(layers));
   }
+  if (prepared != nullptr) *prepared = std::move(graph_model);
+  return layers;
+}
 
+CompiledModel compile_model(const onnx::ModelProto& model, const isa::Chip& chip,
+                            const CompileOptions& options, onnx::ModelProto* prepared) {
   CompiledModel result;
   result.chip = chip;
   result.precision = options.precision;
-  ModelCompiler(chip, options, result).run(std::move(layers));
-  if (prepared != nullptr) *prepared = std::move(graph_model);
+  ModelCompiler(chip, options, result).run(layers_of(model, chip, options, prepared));
   return result;
 }
 

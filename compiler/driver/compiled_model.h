@@ -12,33 +12,45 @@
 #include "compiler/kernels/kernel.h"
 #include "compiler/kernels/stream_image.h"
 #include "compiler/layers/layer_graph.h"
+#include "compiler/plan/model_plan.h"
 #include "isa/chip.h"
 #include "isa/program.h"
 #include "scheduler/passes.h"
 
 /// A compiled model: what `kodama compile` writes and `kodama sim` and `kodama run` execute.
 ///
-/// The model is a sequence of stages over tensors in the host's memory. A chip stage sends operands (each in
-/// its layout, to its address in DRAM), runs one program and fetches the result. Move stages permute on the
-/// host, Host stages run ONNX nodes on the CPU reference. Constant operands are in DRAM before the first
-/// stage runs.
+/// The model is a sequence of stages. A chip stage runs one program, a kernel's or a Move's, that makes one
+/// image in DRAM from others. Constant operands are in DRAM before the first stage runs; what comes from the
+/// host is sent before the first stage that reads it; what the host reads is fetched from the stage that
+/// makes it. Host stages run ONNX nodes on the CPU reference. Moves of types that the chip doesn't keep
+/// (compiler/plan/model_plan.h) permute on the host.
 namespace kodama::compiler {
 
 /// A stream of a chip stage and where it is in every group's DRAM.
 struct StreamBinding {
+  enum class Origin : uint8_t {
+    kPreloaded,  ///< constant
+    kSent,       ///< by the host, before this stage
+    kOnChip,     ///< since an earlier stage
+  };
   StreamPlacement placement;  ///< placement.access.tensor names the tensor
   int64_t dram_address = 0;   ///< LW
-  bool preloaded = false;     ///< constant: in the image, not sent
+  Origin origin = Origin::kOnChip;
+  /// The host changes the layout of a tensor between layers: it sends what it has fetched, or the reverse.
+  bool host_move = false;
 };
 
 struct ChipStage {
   std::string kernel;
   std::string description;
   int64_t predicted_cycles = 0;
+  int64_t bound_cycles = 0;  ///< of Moves
   std::vector<StreamBinding> operands;
   StreamBinding result;
+  bool fetch = false;  ///< the host reads the result
   isa::Program program;
 };
+/// On the host.
 struct MoveStage {
   MoveLayer move;
 };
@@ -70,6 +82,7 @@ struct CompiledModel {
   std::vector<TensorId> inputs;
   std::vector<TensorId> outputs;
   std::vector<Stage> stages;
+  PlanSummary plan;
   /// Contents of DRAM that are written once, before the first stage.
   struct Preload {
     std::string name;
@@ -83,6 +96,7 @@ struct CompiledModel {
 
 struct CompileOptions {
   MatrixPrecision precision = MatrixPrecision::kGFloat;
+  std::string planner = "pbqp";  ///< of ModelPlanner::planner_names()
   scheduler::PipelineChoice passes;
   LoweringOptions lowering;
   /// Names of graph passes, layer passes, "plan", "tile", "machine", or scheduler passes whose result
@@ -98,6 +112,10 @@ struct CompileOptions {
 /// passes, whose value names the layers' tensors carry.
 CompiledModel compile_model(const onnx::ModelProto& model, const isa::Chip& chip,
                             const CompileOptions& options, onnx::ModelProto* prepared = nullptr);
+
+/// The layers of a model, as compile_model plans and compiles them.
+LayerGraph layers_of(const onnx::ModelProto& model, const isa::Chip& chip, const CompileOptions& options,
+                     onnx::ModelProto* prepared = nullptr);
 
 /// Names that dump_after understands, in pipeline order.
 std::vector<std::string> dump_points();

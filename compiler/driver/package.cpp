@@ -75,6 +75,7 @@ constexpr std::array<const char*, 3> kL2bModes = {"distribute", "broadcast in gr
 constexpr std::array<const char*, 2> kL1bModes = {"distribute", "broadcast"};
 constexpr std::array<const char*, 3> kMabModes = {"distribute", "broadcast MABs", "broadcast PEs"};
 constexpr std::array<const char*, 5> kPaddings = {"undefined", "zero", "-inf", "+inf", "one"};
+constexpr std::array<const char*, 3> kOrigins = {"preloaded", "sent", "on chip"};
 constexpr std::array<const char*, 5> kKinds = {"Map", "Reduce", "Contract", "Move", "Host"};
 
 template <typename Enum, size_t N>
@@ -258,6 +259,8 @@ class PackageWriter {
       j["operands"] = ordered_json::array();
       for (const StreamBinding& operand : chip->operands) j["operands"].push_back(binding_to_json(operand));
       j["result"] = binding_to_json(chip->result);
+      j["bound_cycles"] = chip->bound_cycles;
+      j["fetch"] = chip->fetch;
     } else if (const auto* move = std::get_if<MoveStage>(&stage.body)) {
       j["move"] = move_to_json(move->move);
     } else {
@@ -273,7 +276,8 @@ class PackageWriter {
   static ordered_json binding_to_json(const StreamBinding& binding) {
     ordered_json j = placement_to_json(binding.placement);
     j["dram_address"] = binding.dram_address;
-    j["preloaded"] = binding.preloaded;
+    j["origin"] = kOrigins[static_cast<size_t>(binding.origin)];
+    j["host_move"] = binding.host_move;
     return j;
   }
 
@@ -406,7 +410,8 @@ class PackageReader {
     binding.placement = placement_from_json(j, model_.chip, is_output);
     check_id(binding.placement.access.tensor);
     binding.dram_address = j.at("dram_address").get<int64_t>();
-    binding.preloaded = j.at("preloaded").get<bool>();
+    binding.origin = enum_from_json<StreamBinding::Origin>(j.at("origin"), kOrigins);
+    binding.host_move = j.at("host_move").get<bool>();
     return binding;
   }
 
@@ -425,7 +430,10 @@ class PackageReader {
     for (TensorId id : stage.outputs) {
       if (id != -1) check_id(id);
     }
-    if (stage.outputs.empty()) throw isa::UserError("stage '" + stage.name + "' has no output");
+    const bool needs_output =
+        stage.kind != LayerKind::kMove || !j.contains("program") || j.value("fetch", false);
+    if (needs_output && stage.outputs.empty())
+      throw isa::UserError("stage '" + stage.name + "' has no output");
     if (j.contains("program")) {
       ChipStage chip;
       chip.kernel = j.at("kernel").get<std::string>();
@@ -433,6 +441,8 @@ class PackageReader {
       chip.predicted_cycles = j.at("predicted_cycles").get<int64_t>();
       for (const ordered_json& operand : j.at("operands")) chip.operands.push_back(binding(operand, false));
       chip.result = binding(j.at("result"), true);
+      chip.bound_cycles = j.at("bound_cycles").get<int64_t>();
+      chip.fetch = j.at("fetch").get<bool>();
       chip.program = assembler::assemble_file(file(j.at("program")).string(), model_.chip);
       stage.body = std::move(chip);
     } else if (j.contains("move")) {

@@ -17,7 +17,7 @@
 namespace kodama::compiler {
 
 /// Version of the format; a package of another version is refused.
-inline constexpr int kPackageVersion = 1;
+inline constexpr int kPackageVersion = 2;
 
 /// Writes `model` to `directory`, which must not exist, be empty, or hold an earlier package (UserError).
 void save_package(const CompiledModel& model, const std::string& directory,

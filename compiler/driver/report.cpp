@@ -151,6 +151,63 @@ void print_layer_table(const CompiledModel& model, const RunOutcome& outcome, co
       outcome.preload_link_cycles);
 }
 
+void print_moves(const CompiledModel& model, const RunOutcome& outcome, std::ostream& out) {
+  Table table({"move", "from", "to", "cycles", "bound", "ratio"});
+  int64_t cycles = 0;
+  int64_t moves = 0;
+  for (size_t k = 0; k < model.stages.size(); ++k) {
+    const auto* chip = std::get_if<ChipStage>(&model.stages[k].body);
+    if (chip == nullptr || model.stages[k].kind != LayerKind::kMove) continue;
+    std::vector<std::string> from;
+    for (const StreamBinding& operand : chip->operands) from.push_back(operand.placement.layout.to_string());
+    const int64_t own = outcome.stages[k].chip_cycles();
+    table.add({model.stages[k].name, fmt::format("{}", fmt::join(from, " + ")),
+               chip->result.placement.layout.to_string(), std::to_string(own),
+               std::to_string(chip->bound_cycles),
+               chip->bound_cycles > 0
+                   ? fmt::format("{:.1f}", static_cast<double>(own) / static_cast<double>(chip->bound_cycles))
+                   : "-"});
+    cycles += own;
+    ++moves;
+  }
+  if (moves > 0) table.print(out, 3);
+  const std::string planner =
+      model.plan.planner.empty() ? "" : fmt::format("planner {}: ", model.plan.planner);
+  const int64_t all = outcome.total.chip_cycles();
+  fmt::print(out,
+             "{}{} Moves on the chip take {} of {} chip cycles ({:.0f} %), {} layout changes by the host\n",
+             planner, moves, cycles, all,
+             all > 0 ? 100.0 * static_cast<double>(cycles) / static_cast<double>(all) : 0.0,
+             outcome.total.host_moves);
+}
+
+void print_plans(const std::vector<PlanSummary>& plans, std::ostream& out) {
+  Table table({"planner", "moves", "move cycles", "kernel cycles", "link cycles", "total", "bound"});
+  for (const PlanSummary& plan : plans) {
+    table.add({plan.planner, std::to_string(plan.moves), std::to_string(plan.move_cycles),
+               std::to_string(plan.kernel_cycles), std::to_string(plan.link_cycles),
+               std::to_string(plan.total()),
+               plan.proven      ? "optimal"
+               : plan.bound > 0 ? fmt::format("{:.0f}", plan.bound)
+                                : "-"});
+  }
+  table.print(out, 1);
+}
+
+nlohmann::ordered_json plans_to_json(const std::vector<PlanSummary>& plans) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const PlanSummary& plan : plans) {
+    list.push_back({{"planner", plan.planner},
+                    {"moves", plan.moves},
+                    {"move_cycles", plan.move_cycles},
+                    {"kernel_cycles", plan.kernel_cycles},
+                    {"link_cycles", plan.link_cycles},
+                    {"total", plan.total()},
+                    {"proven", plan.proven}});
+  }
+  return list;
+}
+
 void print_host_layers(const CompiledModel& model, std::ostream& out) {
   bool first = true;
   for (const Stage& stage : model.stages) {

@@ -20,6 +20,11 @@ using Comparisons = std::map<std::string, Comparison>;
 /// One row per stage: operators, kind, shape, where, steps, cycles, host moves, errors; then the totals.
 void print_layer_table(const CompiledModel& model, const RunOutcome& outcome, const Comparisons& comparisons,
                        std::ostream& out);
+/// The Moves on the chip: from which layouts to which, cycles, bound, and what they take of all cycles.
+void print_moves(const CompiledModel& model, const RunOutcome& outcome, std::ostream& out);
+/// One row per planner.
+void print_plans(const std::vector<PlanSummary>& plans, std::ostream& out);
+nlohmann::ordered_json plans_to_json(const std::vector<PlanSummary>& plans);
 /// Host layers with operator, node and reason; nothing if there are none.
 void print_host_layers(const CompiledModel& model, std::ostream& out);
 /// The first `limit` elements, or all of a small tensor.

@@ -109,18 +109,20 @@ void ModelRunner::run_chip_stage(const Stage& stage, const ChipStage& chip, Stag
   run.timing = options_.timing;
   run.hazards = options_.hazards;
   for (const StreamBinding& operand : chip.operands) {
-    if (operand.preloaded) continue;
+    if (operand.origin != StreamBinding::Origin::kSent) continue;
     const StreamImage image =
         pack_stream(operand.placement, value(operand.placement.access.tensor), model_.chip);
     write_image(image, operand.dram_address);
     const int64_t bytes = image_bytes(image);
     run.host_input.push_back(bytes);
     stats.bytes_to_chip += bytes;
-    stats.bytes_permuted += bytes;
-    ++stats.host_moves;
+    if (operand.host_move) {
+      stats.bytes_permuted += bytes;
+      ++stats.host_moves;
+    }
   }
   StreamImage image = empty_stream(chip.result.placement, model_.chip);
-  run.host_output.push_back(image_bytes(image));
+  if (chip.fetch) run.host_output.push_back(image_bytes(image));
   simulator::Profile own_profile;
   if (options_.report != nullptr) options_.report->attach(stage.name, run);
   if (run.timing && run.profile == nullptr) run.profile = &own_profile;
@@ -128,15 +130,21 @@ void ModelRunner::run_chip_stage(const Stage& stage, const ChipStage& chip, Stag
   stats.link_cycles = stats.chip.causes.host_input + stats.chip.causes.host_output;
   if (run.timing) stats.usage = simulator::statistics(*run.profile, model_.chip).total;
 
+  // Watching a tensor costs the model nothing.
+  if (stage.outputs.empty() || (!chip.fetch && !options_.observe)) return;
   for (size_t group = 0; group < image.groups.size(); ++group) {
     if (!image.groups[group].empty()) {
       machine_.read_dram(static_cast<int>(group), chip.result.dram_address, image.groups[group]);
     }
   }
-  const int64_t bytes = image_bytes(image);
-  stats.bytes_from_chip += bytes;
-  stats.bytes_permuted += bytes;
-  ++stats.host_moves;
+  if (chip.fetch) {
+    const int64_t bytes = image_bytes(image);
+    stats.bytes_from_chip += bytes;
+    if (chip.result.host_move) {
+      stats.bytes_permuted += bytes;
+      ++stats.host_moves;
+    }
+  }
   const TensorId id = stage.outputs.at(0);
   const LayerTensor& info = model_.tensors[static_cast<size_t>(id)];
   Tensor result(info.type, info.shape);

@@ -20,9 +20,8 @@ struct StageStats {
   simulator::RunStats chip;     ///< zero for Move and Host stages
   int64_t bytes_to_chip = 0;    ///< operands sent over the host link
   int64_t bytes_from_chip = 0;  ///< result fetched
-  int64_t bytes_permuted =
-      0;                    ///< by the host: operands put into their layout, results taken out, Move stages
-  int64_t host_moves = 0;   ///< layout changes by host permutation
+  int64_t bytes_permuted = 0;   ///< by the host in its moves
+  int64_t host_moves = 0;       ///< layout changes between layers that the host makes
   int64_t link_cycles = 0;  ///< chip cycles that the transfers take on the host link; part of chip.cycles()
   simulator::Usage usage;   ///< without timing empty
   double wall_seconds = 0;

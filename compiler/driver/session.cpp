@@ -61,6 +61,17 @@ TensorMap read_named_tensors(const char* option, const std::vector<std::string>&
   return tensors;
 }
 
+/// Options of the compiler, without dumps.
+CompileOptions compile_options(const SessionOptions& options) {
+  CompileOptions compile;
+  compile.precision = parse_matrix_precision(options.precision);
+  compile.passes = options.passes;
+  compile.planner = options.planner;
+  compile.lowering.fuse = options.fuse;
+  compile.dump_after = options.dump_after;
+  return compile;
+}
+
 struct Compiled {
   onnx::ModelProto imported;  ///< before the graph passes: the reference of the outputs
   onnx::ModelProto prepared;  ///< after them: the reference of the layers
@@ -73,11 +84,7 @@ Compiled compile_file(const SessionOptions& options, const std::string& file, st
   Compiled result;
   result.imported = import_model(file, {options.dims, read_named_tensors("--bind", options.bind)});
 
-  CompileOptions compile;
-  compile.precision = parse_matrix_precision(options.precision);
-  compile.passes = options.passes;
-  compile.lowering.fuse = options.fuse;
-  compile.dump_after = options.dump_after;
+  CompileOptions compile = compile_options(options);
   int dump_number = 0;
   if (!options.dump_after.empty()) {
     compile.dump = [&](const std::string& pass, const std::string& what, const std::string& extension,
@@ -206,6 +213,7 @@ int run_command(const RunRequest& request, std::ostream& out) {
         outputs[name] = compare_tensors(tensor, expected.at(name));
     }
     print_layer_table(model, outcome, layers, out);
+    print_moves(model, outcome, out);
     print_host_layers(model, out);
     print_outputs(outcome.outputs, request.show_classes, out);
     for (const auto& [name, comparison] : outputs) {
@@ -259,6 +267,28 @@ int compile_command(const CompileRequest& request, std::ostream& out) {
   return kExitOk;
 }
 
+int plan_command(const PlanRequest& request, std::ostream& out) {
+  const SessionOptions& options = request.common;
+  const isa::Chip chip = isa::find_chip(options.chip);
+  const CompileOptions compile = compile_options(options);
+  const onnx::ModelProto model =
+      import_model(request.model_file, {options.dims, read_named_tensors("--bind", options.bind)});
+  const LayerGraph graph = layers_of(model, chip, compile);
+  ModelPlanner planner(graph, chip, {compile.precision});
+  std::vector<PlanSummary> summaries;
+  ProgressBar bar("planning");
+  const std::vector<std::string> names = ModelPlanner::planner_names();
+  for (const std::string& name : names) {
+    bar.update(static_cast<int64_t>(summaries.size()), static_cast<int64_t>(names.size()), name);
+    summaries.push_back(planner.plan(name).summary);
+  }
+  bar.finish();
+  print_plans(summaries, out);
+  if (!options.json_file.empty())
+    write_file_atomically(options.json_file, plans_to_json(summaries).dump(1) + "\n");
+  return kExitOk;
+}
+
 int simulate_package_command(const SimulateRequest& request, std::ostream& out) {
   ProgressBar bar("loading");
   const CompiledModel model = load_package(
@@ -280,6 +310,7 @@ int simulate_package_command(const SimulateRequest& request, std::ostream& out) 
   const RunOutcome outcome = runner.run(inputs);
   run_bar.finish();
   print_layer_table(model, outcome, {}, out);
+  print_moves(model, outcome, out);
   print_host_layers(model, out);
   print_outputs(outcome.outputs, false, out);
   report.finish(out);

@@ -35,6 +35,7 @@ struct SessionOptions {
   std::string output_directory;  ///< where outputs are written as .pb; empty = nowhere
   std::set<std::string> dump_after;
   std::string dump_directory = "kodama-dump";
+  std::string planner = "pbqp";
   scheduler::PipelineChoice passes;
   bool fuse = true;
   std::string json_file;
@@ -61,6 +62,13 @@ struct CompileRequest {
   std::string directory;
 };
 int compile_command(const CompileRequest& request, std::ostream& out);
+
+struct PlanRequest {
+  SessionOptions common;
+  std::string model_file;
+};
+/// Plans a model with every planner and prints what each finds; makes no programs.
+int plan_command(const PlanRequest& request, std::ostream& out);
 
 struct SimulateRequest {
   SessionOptions common;  ///< chip empty = the manifest's

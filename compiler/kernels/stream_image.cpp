@@ -217,21 +217,6 @@ class PointWalk {
   int64_t base_offset_ = 0;
 };
 
-uint32_t padding_bits(layout::Padding padding) {
-  switch (padding) {
-    case layout::Padding::kUndefined:
-    case layout::Padding::kZero:
-      return 0;
-    case layout::Padding::kMinusInfinity:
-      return std::bit_cast<uint32_t>(-std::numeric_limits<float>::infinity());
-    case layout::Padding::kPlusInfinity:
-      return std::bit_cast<uint32_t>(std::numeric_limits<float>::infinity());
-    case layout::Padding::kOne:
-      return std::bit_cast<uint32_t>(1.0F);
-  }
-  return 0;
-}
-
 /// The tensor's elements as floats: its own memory where it has floats, else converted into `storage`.
 std::span<const float> as_floats(const Tensor& tensor, bool to_odd, std::vector<float>& storage) {
   if (tensor.type() == onnx::TensorProto_DataType_FLOAT) return tensor.data<float>();
@@ -287,6 +272,21 @@ void with_writer(Tensor& out, Run&& run) {
 
 }  // namespace
 
+uint32_t stream_padding_bits(layout::Padding padding) {
+  switch (padding) {
+    case layout::Padding::kUndefined:
+    case layout::Padding::kZero:
+      return 0;
+    case layout::Padding::kMinusInfinity:
+      return std::bit_cast<uint32_t>(-std::numeric_limits<float>::infinity());
+    case layout::Padding::kPlusInfinity:
+      return std::bit_cast<uint32_t>(std::numeric_limits<float>::infinity());
+    case layout::Padding::kOne:
+      return std::bit_cast<uint32_t>(1.0F);
+  }
+  return 0;
+}
+
 int64_t stream_group_lw(const StreamPlacement& placement) {
   return placement.transport.part_lw(placement.length_lw) * placement.transport.parts_per_group();
 }
@@ -300,18 +300,17 @@ StreamImage empty_stream(const StreamPlacement& placement, const isa::Chip& chip
   return image;
 }
 
-StreamImage pack_stream(const StreamPlacement& placement, const Tensor& tensor, const isa::Chip& chip) {
-  StreamImage image = empty_stream(placement, chip);
-  const uint64_t padding = padding_bits(placement.layout.padding());
-  if (padding != 0) {
-    for (std::vector<uint64_t>& group : image.groups) std::ranges::fill(group, padding << 32 | padding);
-  }
-  if (element_count(placement.extents) == 0) return image;
+namespace {
 
+/// Calls put(cell, word, offset or -1) for every place of every element of the stream. `groups` hold one cell
+/// per LW. Without `all_replicas`, an element that is kept several times has one place.
+template <typename Cell, typename Put>
+void for_each_place(const StreamPlacement& placement, const Shape& tensor_shape, const isa::Chip& chip,
+                    const std::vector<std::span<Cell>>& groups, bool all_replicas, Put&& put) {
+  if (element_count(placement.extents) == 0) return;
   const PlaceTable places(placement, chip);
-  const PointWalk walk(placement, tensor.shape(), places);
-  std::vector<std::span<uint64_t>> groups(image.groups.begin(), image.groups.end());
-  const std::vector<uint64_t*> pointers = places.bind<uint64_t>(groups);
+  const PointWalk walk(placement, tensor_shape, places);
+  const std::vector<Cell*> pointers = places.bind<Cell>(groups);
   const int64_t codes = places.codes();
   const int64_t period_lw = places.period_lw();
 
@@ -327,22 +326,79 @@ StreamImage pack_stream(const StreamPlacement& placement, const Tensor& tensor, 
       replicas.push_back({places.code(offset), offset[Level::kAddress], offset[Level::kWord]});
     }
   }
+  if (!all_replicas) replicas = {{0, 0, 0}};
 
+  walk.run([&](int64_t offset, int64_t code, int64_t number, int64_t word) {
+    for (const Replica& replica : replicas) {
+      const int64_t at = number + replica.number;
+      put(pointers[static_cast<size_t>(at % kPeriod * codes + code + replica.code)][at / kPeriod * period_lw],
+          word + replica.word, offset);
+    }
+  });
+}
+
+}  // namespace
+
+StreamImage pack_stream(const StreamPlacement& placement, const Tensor& tensor, const isa::Chip& chip) {
+  StreamImage image = empty_stream(placement, chip);
+  const uint64_t padding = stream_padding_bits(placement.layout.padding());
+  if (padding != 0) {
+    for (std::vector<uint64_t>& group : image.groups) std::ranges::fill(group, padding << 32 | padding);
+  }
   std::vector<float> storage;
   const std::span<const float> elements = as_floats(tensor, placement.round_to_odd, storage);
   const auto fill = static_cast<float>(placement.access.fill);
-  walk.run([&](int64_t offset, int64_t code, int64_t number, int64_t word) {
-    const float value = offset >= 0 ? elements[static_cast<size_t>(offset)] : fill;
-    const uint64_t bits = std::bit_cast<uint32_t>(value);
-    for (const Replica& replica : replicas) {
-      const int64_t at = number + replica.number;
-      uint64_t& lw =
-          pointers[static_cast<size_t>(at % kPeriod * codes + code + replica.code)][at / kPeriod * period_lw];
-      const int shift = word_shift(word + replica.word);
-      lw = (lw & ~(uint64_t{0xffffffff} << shift)) | bits << shift;
-    }
-  });
+  const std::vector<std::span<uint64_t>> groups(image.groups.begin(), image.groups.end());
+  for_each_place(
+      placement, tensor.shape(), chip, groups, true, [&](uint64_t& lw, int64_t word, int64_t offset) {
+        const float value = offset >= 0 ? elements[static_cast<size_t>(offset)] : fill;
+        const int shift = word_shift(word);
+        lw = (lw & ~(uint64_t{0xffffffff} << shift)) | uint64_t{std::bit_cast<uint32_t>(value)} << shift;
+      });
   return image;
+}
+
+std::vector<std::vector<int64_t>> stream_elements(const StreamPlacement& placement, const Shape& tensor_shape,
+                                                  const isa::Chip& chip) {
+  struct Cell {
+    std::array<int64_t, 2> words{kStreamPadding, kStreamPadding};
+  };
+  std::vector<std::vector<Cell>> cells(static_cast<size_t>(chip.groups));
+  for (int g = 0; g < placement.transport.groups_used(); ++g)
+    cells[static_cast<size_t>(g)].resize(static_cast<size_t>(stream_group_lw(placement)));
+  const std::vector<std::span<Cell>> groups(cells.begin(), cells.end());
+  for_each_place(placement, tensor_shape, chip, groups, true, [](Cell& cell, int64_t word, int64_t offset) {
+    cell.words[static_cast<size_t>(word)] = offset >= 0 ? offset : kStreamFill;
+  });
+  std::vector<std::vector<int64_t>> result(cells.size());
+  for (size_t g = 0; g < cells.size(); ++g) {
+    result[g].reserve(2 * cells[g].size());
+    for (const Cell& cell : cells[g]) result[g].insert(result[g].end(), cell.words.begin(), cell.words.end());
+  }
+  return result;
+}
+
+std::vector<StreamWord> stream_places(const StreamPlacement& placement, const Shape& tensor_shape,
+                                      const isa::Chip& chip) {
+  /// The cells are the places themselves.
+  struct Cell {
+    StreamWord place;
+  };
+  std::vector<std::vector<Cell>> cells(static_cast<size_t>(chip.groups));
+  for (int g = 0; g < placement.transport.groups_used(); ++g) {
+    cells[static_cast<size_t>(g)].resize(static_cast<size_t>(stream_group_lw(placement)));
+    for (size_t k = 0; k < cells[static_cast<size_t>(g)].size(); ++k)
+      cells[static_cast<size_t>(g)][k].place = {g, 2 * static_cast<int64_t>(k)};
+  }
+  const std::vector<std::span<Cell>> groups(cells.begin(), cells.end());
+  std::vector<StreamWord> result(static_cast<size_t>(element_count(tensor_shape)));
+  for_each_place(placement, tensor_shape, chip, groups, false,
+                 [&](const Cell& cell, int64_t word, int64_t offset) {
+                   if (offset < 0) return;
+                   StreamWord& place = result[static_cast<size_t>(offset)];
+                   if (place.group < 0) place = {cell.place.group, cell.place.word + word};
+                 });
+  return result;
 }
 
 void unpack_stream(const StreamPlacement& placement, const StreamImage& image, Tensor& out,

@@ -1,0 +1,174 @@
+#include "compiler/plan/element_origins.h"
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+
+#include "isa/error.h"
+
+namespace kodama::compiler {
+namespace {
+
+constexpr const char* kPart = "element origins";
+/// Codes of origins in an int64 tensor: root and offset, or -1 - number of a constant.
+constexpr int kRootShift = 40;
+
+int64_t code_of(TensorId root, int64_t offset) {
+  return int64_t{root} << kRootShift | offset;
+}
+
+}  // namespace
+
+int64_t ElementOrigins::constant(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  const auto [found, is_new] = numbers_.try_emplace(bits, static_cast<int64_t>(constants_.size()));
+  if (is_new) constants_.push_back(bits);
+  return found->second;
+}
+
+const Tensor& ElementOrigins::codes(TensorId storage) {
+  if (const auto known = codes_.find(storage); known != codes_.end()) return known->second;
+  const auto makes_it = [&](const Layer& layer) {
+    return layer.kind() == LayerKind::kMove && graph_.storage(layer.outputs[0]) == storage;
+  };
+  const auto layer = std::ranges::find_if(graph_.layers, makes_it);
+  isa::check_internal(layer != graph_.layers.end(), kPart, "no Move makes tensor '{}'",
+                      graph_.tensors[static_cast<size_t>(storage)].name);
+  // The Move itself, run on codes instead of elements.
+  MoveLayer move = std::get<MoveLayer>(layer->body);
+  const auto fill_code = [&](double fill) {
+    return static_cast<double>(-1 - constant(static_cast<float>(fill)));
+  };
+  move.fill = fill_code(move.fill);
+  std::vector<Tensor> inputs;
+  inputs.reserve(move.pieces.size());
+  for (MoveLayer::Piece& piece : move.pieces) {
+    piece.input.fill = fill_code(piece.input.fill);
+    const TensorId from = graph_.storage(piece.input.tensor);
+    Tensor input(onnx::TensorProto_DataType_INT64,
+                 graph_.tensors[static_cast<size_t>(piece.input.tensor)].shape);
+    const auto elements = input.data<int64_t>();
+    if (through_.contains(from)) {
+      std::ranges::copy(codes(from).data<int64_t>(), elements.begin());
+    } else {
+      std::iota(elements.begin(), elements.end(), code_of(from, 0));
+    }
+    inputs.push_back(std::move(input));
+  }
+  std::vector<const Tensor*> pieces;
+  for (const Tensor& input : inputs) pieces.push_back(&input);
+  return codes_.emplace(storage, run_move(move, onnx::TensorProto_DataType_INT64, pieces)).first->second;
+}
+
+std::vector<TensorId> ElementOrigins::roots(TensorId tensor) {
+  const TensorId storage = graph_.storage(tensor);
+  if (!through_.contains(storage)) return {storage};
+  std::set<TensorId> found;
+  for (const int64_t code : codes(storage).data<int64_t>()) {
+    if (code >= 0) found.insert(static_cast<TensorId>(code >> kRootShift));
+  }
+  return {found.begin(), found.end()};
+}
+
+ElementOrigin ElementOrigins::origin(TensorId tensor, int64_t offset) {
+  const TensorId storage = graph_.storage(tensor);
+  if (!through_.contains(storage)) return {storage, offset};
+  const int64_t code = codes(storage).data<int64_t>()[static_cast<size_t>(offset)];
+  if (code < 0) return {-1, -1 - code};
+  return {static_cast<TensorId>(code >> kRootShift), code & ((int64_t{1} << kRootShift) - 1)};
+}
+
+std::vector<int> ElementOrigins::move_layers(TensorId tensor) const {
+  const TensorId storage = graph_.storage(tensor);
+  if (!through_.contains(storage)) return {};
+  std::set<int> layers;
+  for (size_t k = 0; k < graph_.layers.size(); ++k) {
+    const auto* move = std::get_if<MoveLayer>(&graph_.layers[k].body);
+    if (move == nullptr || graph_.storage(graph_.layers[k].outputs[0]) != storage) continue;
+    layers.insert(static_cast<int>(k));
+    for (const MoveLayer::Piece& piece : move->pieces)
+      layers.merge([&] {
+        const std::vector<int> before = move_layers(piece.input.tensor);
+        return std::set<int>(before.begin(), before.end());
+      }());
+  }
+  return {layers.begin(), layers.end()};
+}
+
+std::optional<layout::GatherProblem> gather_problem(const StreamPlacement& target, int64_t address,
+                                                    const std::map<TensorId, RootImage>& images,
+                                                    ElementOrigins& origins, const LayerGraph& graph,
+                                                    const isa::Chip& chip) {
+  using layout::GatherSource;
+  const TensorId tensor = target.access.tensor;
+  const auto elements = stream_elements(target, graph.tensors[static_cast<size_t>(tensor)].shape, chip);
+  const auto constant = [&](uint32_t bits) {
+    return GatherSource::constant(origins.constant(std::bit_cast<float>(bits)));
+  };
+  const GatherSource fill = constant(std::bit_cast<uint32_t>(static_cast<float>(target.access.fill)));
+  const GatherSource padding = constant(stream_padding_bits(target.layout.padding()));
+  layout::GatherProblem problem;
+  problem.address = address;
+  problem.size_lw = stream_group_lw(target);
+  problem.words.resize(elements.size());
+  for (size_t g = 0; g < elements.size(); ++g) {
+    problem.words[g].reserve(elements[g].size());
+    for (const int64_t element : elements[g]) {
+      if (element < 0) {
+        problem.words[g].push_back(element == kStreamFill ? fill : padding);
+        continue;
+      }
+      const ElementOrigin origin = origins.origin(tensor, element);
+      const auto image = origin.root < 0 ? images.end() : images.find(origin.root);
+      if (image == images.end()) {
+        problem.words[g].push_back(GatherSource::constant(origin.root < 0 ? origin.offset : 0));
+        continue;
+      }
+      const StreamWord& place = (*image->second.places)[static_cast<size_t>(origin.offset)];
+      if (place.group < 0) return std::nullopt;
+      problem.words[g].push_back(GatherSource::dram(place.group, 2 * image->second.address + place.word));
+    }
+  }
+  problem.constants = origins.constants();
+  return problem;
+}
+
+bool is_same_image(const StreamPlacement& target, TensorId root, const std::vector<StreamWord>& places,
+                   int64_t image_lw, ElementOrigins& origins, const LayerGraph& graph,
+                   const isa::Chip& chip) {
+  if (stream_group_lw(target) > image_lw) return false;
+  const TensorId tensor = target.access.tensor;
+  const auto elements = stream_elements(target, graph.tensors[static_cast<size_t>(tensor)].shape, chip);
+  const bool padding_matters = target.layout.padding() != layout::Padding::kUndefined;
+  for (size_t g = 0; g < elements.size(); ++g) {
+    for (size_t k = 0; k < elements[g].size(); ++k) {
+      const int64_t element = elements[g][k];
+      if (element == kStreamPadding && !padding_matters) continue;
+      if (element < 0) return false;
+      const ElementOrigin origin = origins.origin(tensor, element);
+      if (origin.root != root) return false;
+      const StreamWord& place = places[static_cast<size_t>(origin.offset)];
+      if (place.group != static_cast<int>(g) || place.word != static_cast<int64_t>(k)) return false;
+    }
+  }
+  return true;
+}
+
+StreamPlacement natural_placement(TensorId tensor, const Shape& shape, const isa::Chip& chip) {
+  using layout::Level;
+  StreamPlacement placement;
+  placement.name = "natural";
+  placement.access.tensor = tensor;
+  placement.access.map = AffineMap::identity(shape.size());
+  placement.extents = shape;
+  placement.axis_dims.emplace_back(shape.size());
+  std::iota(placement.axis_dims[0].begin(), placement.axis_dims[0].end(), 0);
+  placement.length_lw = std::max<int64_t>(1, (element_count(shape) + 1) / 2);
+  placement.layout = layout::Layout({{{placement.length_lw, Level::kAddress, 1}, {2, Level::kWord, 1}}},
+                                    layout::Memory::kLm0);
+  placement.transport = layout::Transport(chip, layout::L2bMode::kBroadcast, layout::L1bMode::kBroadcast,
+                                          layout::MabMode::kBroadcastPe);
+  return placement;
+}
+
+}  // namespace kodama::compiler

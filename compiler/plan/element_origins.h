@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "compiler/kernels/stream_image.h"
+#include "compiler/layers/layer_graph.h"
+#include "isa/chip.h"
+#include "layout/gather.h"
+
+/// Where the elements of a tensor come from, through the Move layers before it.
+///
+/// A Move computes nothing: each element of its output is an element of an input, or a fill. So it needs no
+/// memory of its own; who reads its output reads through it. An *origin* is an element of a tensor that is
+/// really somewhere (a *root*: made by a kernel, sent by the host, or a constant), or a constant number.
+///
+/// Example, Pad(Transpose(X)) of X [2, 3] with one column of zeros in front: the origins of the result
+/// [3, 3] are
+///
+///     0    X[0,0]  X[1,0]
+///     0    X[0,1]  X[1,1]
+///     0    X[0,2]  X[1,2]
+namespace kodama::compiler {
+
+struct ElementOrigin {
+  TensorId root = -1;  ///< -1: `offset` is the number of a constant
+  int64_t offset = 0;  ///< row-major
+};
+
+class ElementOrigins {
+ public:
+  /// `through`: outputs (storage) of the Move layers that are read through.
+  ElementOrigins(const LayerGraph& graph, std::set<TensorId> through)
+      : graph_(graph), through_(std::move(through)) {}
+
+  bool reads_through(TensorId tensor) const { return through_.contains(graph_.storage(tensor)); }
+  /// Roots of a tensor, in ascending order: itself, or those of the Move that makes it.
+  std::vector<TensorId> roots(TensorId tensor);
+  /// The origin of the element of `tensor` at a row-major offset.
+  ElementOrigin origin(TensorId tensor, int64_t offset);
+  /// The number of a constant; zero is number 0.
+  int64_t constant(float value);
+  /// Bits of all constants, for layout::GatherProblem.
+  const std::vector<uint32_t>& constants() const { return constants_; }
+  /// The Move layers between a tensor and its roots.
+  std::vector<int> move_layers(TensorId tensor) const;
+
+ private:
+  const Tensor& codes(TensorId storage);
+
+  const LayerGraph& graph_;
+  std::set<TensorId> through_;
+  std::map<TensorId, Tensor> codes_;
+  std::vector<uint32_t> constants_{0};
+  std::map<uint32_t, int64_t> numbers_{{0, 0}};
+};
+
+/// An image of a root's elements in DRAM.
+struct RootImage {
+  const std::vector<StreamWord>* places = nullptr;  ///< stream_places of its placement
+  int64_t address = 0;                              ///< LW
+};
+
+/// The gather that makes the stream `target` of its access' tensor from images of the tensor's roots. A root
+/// that `images` leaves out counts as constant zero. Nothing when an image lacks an element that is wanted.
+std::optional<layout::GatherProblem> gather_problem(const StreamPlacement& target, int64_t address,
+                                                    const std::map<TensorId, RootImage>& images,
+                                                    ElementOrigins& origins, const LayerGraph& graph,
+                                                    const isa::Chip& chip);
+/// Whether the image of the only root can be used as the stream `target`: every word of the stream that
+/// matters is there, at its place.
+bool is_same_image(const StreamPlacement& target, TensorId root, const std::vector<StreamWord>& places,
+                   int64_t image_lw, ElementOrigins& origins, const LayerGraph& graph, const isa::Chip& chip);
+
+/// All elements in row-major order in the DRAM of group 0, two to the LW: what the host sends when no
+/// kernel's layout is worth it, and fetches from a Move.
+StreamPlacement natural_placement(TensorId tensor, const Shape& shape, const isa::Chip& chip);
+
+}  // namespace kodama::compiler

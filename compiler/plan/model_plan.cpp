@@ -1,0 +1,451 @@
+#include "compiler/plan/model_plan.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <deque>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+
+#include "isa/costs.h"
+#include "isa/error.h"
+#include "layout/planner.h"
+
+namespace kodama::compiler {
+namespace {
+
+constexpr const char* kPart = "model planner";
+constexpr const char* kHostPlanner = "host";
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+/// Two placements with one key are the same words of the same tensor at the same places.
+std::string key_of(const StreamPlacement& placement) {
+  std::string map;
+  for (size_t axis = 0; axis < placement.access.map.axes(); ++axis) {
+    map += fmt::format("{};", placement.access.map.offset(axis));
+    for (size_t dim = 0; dim < placement.extents.size(); ++dim)
+      map += fmt::format("{},", placement.access.map.coefficient(axis, dim));
+  }
+  return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", placement.access.tensor, map, placement.access.fill,
+                     placement.extents, placement.axis_dims, placement.layout.to_string(),
+                     static_cast<int>(placement.layout.padding()), placement.transport.to_string(),
+                     placement.length_lw, placement.round_to_odd);
+}
+
+}  // namespace
+
+class ModelPlanner::Impl {
+ public:
+  Impl(const LayerGraph& graph, const isa::Chip& chip, const KernelOptions& options)
+      : graph_(graph), chip_(chip), origins_(graph, moves_read_through()) {
+    for (const Layer& layer : graph.layers) {
+      candidates_.emplace_back();
+      if (layer.kind() == LayerKind::kMove || layer.kind() == LayerKind::kHost) continue;
+      candidates_.back() = layer_candidates(layer, graph, chip, options);
+      isa::check_internal(!candidates_.back().empty(), kPart, "no kernel for layer '{}' ({})", layer.name,
+                          summary(layer, graph));
+    }
+  }
+
+  ModelPlan run(const std::string& planner) {
+    on_host_ = planner == kHostPlanner;
+    if (on_host_) {
+      choice_.assign(graph_.layers.size(), 0);
+      sent_.clear();
+    } else {
+      choose(planner);
+    }
+    return stages(planner);
+  }
+
+  const std::vector<Candidate>& candidates(int layer) const {
+    return candidates_[static_cast<size_t>(layer)];
+  }
+
+  layout::GatherProblem gather(const ModelPlan& plan, const PlannedStage& stage,
+                               const std::vector<int64_t>& addresses) {
+    std::map<TensorId, RootImage> images;
+    for (size_t k = 0; k < stage.operands.size(); ++k) {
+      const int image = stage.operands[k];
+      const int id = layout_id(plan.images[static_cast<size_t>(image)].placement);
+      images[stage.roots[k]] = {&places(id), addresses[static_cast<size_t>(image)]};
+    }
+    auto problem =
+        gather_problem(plan.images[static_cast<size_t>(stage.result)].placement,
+                       addresses[static_cast<size_t>(stage.result)], images, origins_, graph_, chip_);
+    isa::check_internal(problem.has_value(), kPart, "an image lacks an element");
+    return std::move(*problem);
+  }
+
+ private:
+  // ---- what kinds of tensors there are
+
+  bool is_float(TensorId tensor) const {
+    return graph_.tensors[static_cast<size_t>(tensor)].type == onnx::TensorProto_DataType_FLOAT;
+  }
+  bool is_constant(TensorId tensor) const {
+    return graph_.tensors[static_cast<size_t>(graph_.storage(tensor))].constant.has_value();
+  }
+  /// Whether a tensor stays on the chip between layers.
+  bool is_kept(TensorId tensor) const { return !on_host_ && is_float(tensor); }
+  bool reads_through(TensorId tensor) const { return !on_host_ && origins_.reads_through(tensor); }
+
+  /// Outputs of the Moves of floats.
+  std::set<TensorId> moves_read_through() const {
+    std::set<TensorId> tensors;
+    for (const Layer& layer : graph_.layers) {
+      if (layer.kind() == LayerKind::kMove && is_float(layer.outputs[0]))
+        tensors.insert(graph_.storage(layer.outputs[0]));
+    }
+    return tensors;
+  }
+  /// Tensors (storage) that the host reads: outputs of the model, operands of Host layers and of its Moves.
+  std::set<TensorId> read_by_host() const {
+    std::set<TensorId> tensors;
+    for (const TensorId id : graph_.outputs) tensors.insert(graph_.storage(id));
+    for (const Layer& layer : graph_.layers) {
+      const bool host_move = layer.kind() == LayerKind::kMove && !reads_through(layer.outputs[0]);
+      if (layer.kind() != LayerKind::kHost && !host_move) continue;
+      const std::vector<TensorId> inputs =
+          layer.kind() == LayerKind::kHost ? layer.host_inputs : layer_inputs(layer);
+      for (const TensorId id : inputs) {
+        if (id >= 0) tensors.insert(graph_.storage(id));
+      }
+    }
+    return tensors;
+  }
+  static bool is_kernel(const Layer& layer) {
+    return layer.kind() != LayerKind::kMove && layer.kind() != LayerKind::kHost;
+  }
+  /// Roots of an operand that images are made of.
+  std::vector<TensorId> image_roots(TensorId tensor) {
+    if (!reads_through(tensor)) return {graph_.storage(tensor)};
+    return origins_.roots(tensor);
+  }
+
+  // ---- layouts by number
+
+  int layout_id(const StreamPlacement& placement) {
+    const auto [found, is_new] = ids_.try_emplace(key_of(placement), static_cast<int>(placements_.size()));
+    if (is_new) placements_.push_back(placement);
+    return found->second;
+  }
+  const StreamPlacement& placement(int id) const { return placements_[static_cast<size_t>(id)]; }
+  const Shape& shape_of(const StreamPlacement& placement) const {
+    return graph_.tensors[static_cast<size_t>(placement.access.tensor)].shape;
+  }
+  const std::vector<StreamWord>& places(int id) {
+    const auto [found, is_new] = places_.try_emplace(id);
+    if (is_new) found->second = stream_places(placement(id), shape_of(placement(id)), chip_);
+    return found->second;
+  }
+  int natural(TensorId storage) {
+    return layout_id(natural_placement(storage, graph_.tensors[static_cast<size_t>(storage)].shape, chip_));
+  }
+
+  // ---- costs
+
+  /// Cycles of making image `to` of the elements that come from `root`, which is there as image `from`.
+  double conversion(TensorId root, int from, int to) {
+    const auto [found, is_new] = conversions_.try_emplace({root, from, to}, 0);
+    if (!is_new) return found->second;
+    double cost = 0;
+    if (!is_same(root, from, to)) {
+      const auto problem =
+          gather_problem(placement(to), 0, {{root, {&places(from), 0}}}, origins_, graph_, chip_);
+      cost = problem ? static_cast<double>(layout::Gather(*problem, chip_).estimated_cycles()) : kNever;
+    }
+    return conversions_[{root, from, to}] = cost;
+  }
+  bool is_same(TensorId root, int from, int to) {
+    if (from == to) return true;
+    const auto [found, is_new] = same_.try_emplace({root, from, to}, false);
+    if (is_new) {
+      found->second = is_same_image(placement(to), root, places(from), stream_group_lw(placement(from)),
+                                    origins_, graph_, chip_);
+    }
+    return found->second;
+  }
+  int64_t link_cycles(const StreamPlacement& placement) const {
+    const int64_t bytes = stream_group_lw(placement) * placement.transport.groups_used() *
+                          static_cast<int64_t>(sizeof(uint64_t));
+    return isa::host_link_cycles(bytes, chip_);
+  }
+
+  static const StreamPlacement& result_of(const Candidate& candidate) {
+    const auto found = std::ranges::find_if(candidate.placements, &StreamPlacement::is_output);
+    return *found;
+  }
+
+  // ---- the problem
+
+  void choose(const std::string& planner) {
+    layout::PlanProblem problem;
+    const std::set<TensorId> fetched = read_by_host();
+    std::map<TensorId, int> tensor_number;  // by root
+    std::map<int, int> node_of_layer;
+    const auto add_tensor = [&](TensorId root, int node, int operand) {
+      layout::PlanProblem::Tensor tensor;
+      tensor.name = graph_.tensors[static_cast<size_t>(root)].name;
+      tensor.maker = {node, operand};
+      tensor.conversion = [this, root](int from, int to) { return conversion(root, from, to); };
+      tensor_number[root] = static_cast<int>(problem.tensors.size());
+      problem.tensors.push_back(std::move(tensor));
+    };
+    for (size_t k = 0; k < graph_.layers.size(); ++k) {
+      const Layer& layer = graph_.layers[k];
+      if (!is_kernel(layer)) continue;
+      layout::PlanProblem::Node node;
+      node.name = layer.name;
+      const TensorId result = graph_.storage(layer.outputs[0]);
+      for (const Candidate& candidate : candidates_[k]) {
+        layout::PlanProblem::Candidate choice;
+        choice.name = candidate.kernel;
+        choice.cost = static_cast<double>(candidate.predicted_cycles);
+        if (fetched.contains(result) || !is_kept(result))
+          choice.cost += static_cast<double>(link_cycles(result_of(candidate)));
+        for (const StreamPlacement& operand : candidate.placements)
+          choice.layouts.push_back(layout_id(operand));
+        node.candidates.push_back(std::move(choice));
+      }
+      node_of_layer[static_cast<int>(k)] = static_cast<int>(problem.nodes.size());
+      if (is_kept(result)) {
+        const auto& placements = candidates_[k].front().placements;
+        const auto at = std::ranges::find_if(placements, &StreamPlacement::is_output) - placements.begin();
+        add_tensor(result, static_cast<int>(problem.nodes.size()), static_cast<int>(at));
+      }
+      problem.nodes.push_back(std::move(node));
+    }
+    // Tensors from the host, as soon as a kernel reads them.
+    std::map<TensorId, int> sender;
+    for (const auto& [k, node] : node_of_layer) {
+      const std::vector<Candidate>& candidates = candidates_[static_cast<size_t>(k)];
+      for (size_t operand = 0; operand < candidates.front().placements.size(); ++operand) {
+        const StreamPlacement& first = candidates.front().placements[operand];
+        if (first.is_output || is_constant(first.access.tensor) || !is_kept(first.access.tensor)) continue;
+        for (const TensorId root : image_roots(first.access.tensor)) {
+          if (is_constant(root)) continue;
+          if (!tensor_number.contains(root)) {
+            layout::PlanProblem::Node source;
+            source.name = graph_.tensors[static_cast<size_t>(root)].name;
+            source.candidates.push_back(sending(natural(root)));
+            sender[root] = static_cast<int>(problem.nodes.size());
+            problem.nodes.push_back(std::move(source));
+            add_tensor(root, sender[root], 0);
+          }
+          problem.tensors[static_cast<size_t>(tensor_number[root])].readers.push_back(
+              {node, static_cast<int>(operand)});
+          const auto from_host = sender.find(root);
+          if (from_host == sender.end() || reads_through(first.access.tensor)) continue;
+          for (const Candidate& candidate : candidates) {
+            problem.nodes[static_cast<size_t>(from_host->second)].candidates.push_back(
+                sending(layout_id(candidate.placements[operand])));
+          }
+        }
+      }
+    }
+    drop_unread(problem);
+    const layout::Plan found = layout::plan(problem, planner);
+    choice_.assign(graph_.layers.size(), 0);
+    for (const auto& [k, node] : node_of_layer)
+      choice_[static_cast<size_t>(k)] = found.choice[static_cast<size_t>(node)];
+    sent_.clear();
+    for (const auto& [root, node] : sender) {
+      sent_[root] = problem.nodes[static_cast<size_t>(node)]
+                        .candidates[static_cast<size_t>(found.choice[static_cast<size_t>(node)])]
+                        .layouts[0];
+    }
+    bound_ = found.bound;
+    proven_ = found.proven;
+  }
+  layout::PlanProblem::Candidate sending(int id) const {
+    return {static_cast<double>(link_cycles(placement(id))), {id}, "sent"};
+  }
+  static void drop_unread(layout::PlanProblem& problem) {
+    std::erase_if(problem.tensors, [](const auto& tensor) { return tensor.readers.empty(); });
+  }
+
+  // ---- the stages
+
+  ModelPlan stages(const std::string& planner) {
+    ModelPlan plan;
+    std::map<std::pair<TensorId, int>, int> made;  // image by root (or tensor) and layout
+    std::map<TensorId, int> home;                  // the image that a kernel made or the host sends
+    const std::set<TensorId> fetched = read_by_host();
+    plan.summary.planner = planner;
+    plan.summary.bound = on_host_ ? 0 : bound_;
+    plan.summary.proven = !on_host_ && proven_;
+
+    const auto add_image = [&](PlannedImage::Kind kind, const StreamPlacement& placement) {
+      plan.images.push_back({kind, placement, -1, -1});
+      return static_cast<int>(plan.images.size() - 1);
+    };
+    const auto add_stage = [&](PlannedStage stage) {
+      const auto number = static_cast<int>(plan.stages.size());
+      const auto touch = [&](int image) {
+        PlannedImage& used = plan.images[static_cast<size_t>(image)];
+        if (used.first_stage < 0) used.first_stage = number;
+        used.last_stage = number;
+      };
+      for (const int image : stage.operands) touch(image);
+      if (stage.result >= 0) touch(stage.result);
+      plan.stages.push_back(std::move(stage));
+    };
+    const auto send = [&](const StreamPlacement& placement) {
+      plan.summary.link_cycles += link_cycles(placement);
+      return add_image(PlannedImage::Kind::kSent, placement);
+    };
+    // The image that has a root's elements.
+    const auto home_of = [&](TensorId root) {
+      const auto found = home.find(root);
+      if (found != home.end()) return found->second;
+      int image = -1;
+      if (is_constant(root)) {
+        image = add_image(PlannedImage::Kind::kConstant, placement(natural(root)));
+      } else {
+        const auto chosen = sent_.find(root);
+        image = send(placement(chosen != sent_.end() ? chosen->second : natural(root)));
+      }
+      return home[root] = image;
+    };
+    // A Move on the chip to an image of `tensor`.
+    const auto move = [&](int layer, TensorId tensor, const StreamPlacement& to, bool fetch) {
+      PlannedStage stage;
+      stage.kind = PlannedStage::Kind::kMove;
+      stage.layer = layer;
+      stage.fetch = fetch;
+      stage.move_layers = origins_.move_layers(tensor);
+      for (const TensorId root : image_roots(tensor)) {
+        stage.roots.push_back(root);
+        stage.operands.push_back(home_of(root));
+      }
+      stage.result = add_image(PlannedImage::Kind::kMoved, to);
+      // Addresses don't matter for the estimate, as long as images don't overlap.
+      std::vector<int64_t> addresses;
+      int64_t at = 0;
+      for (const PlannedImage& image : plan.images) {
+        addresses.push_back(at);
+        at += (stream_group_lw(image.placement) + 255) / 256 * 256;
+      }
+      const layout::GatherProblem problem = gather(plan, stage, addresses);
+      stage.estimated_cycles = layout::Gather(problem, chip_).estimated_cycles();
+      plan.summary.move_cycles += stage.estimated_cycles;
+      ++plan.summary.moves;
+      const int image = stage.result;
+      add_stage(std::move(stage));
+      return image;
+    };
+
+    for (size_t k = 0; k < graph_.layers.size(); ++k) {
+      const Layer& layer = graph_.layers[k];
+      const auto number = static_cast<int>(k);
+      if (layer.kind() == LayerKind::kMove && reads_through(layer.outputs[0])) {
+        const TensorId result = layer.outputs[0];
+        if (!fetched.contains(graph_.storage(result))) continue;
+        const StreamPlacement to =
+            natural_placement(result, graph_.tensors[static_cast<size_t>(result)].shape, chip_);
+        move(number, result, to, true);
+        plan.summary.link_cycles += link_cycles(to);
+        continue;
+      }
+      PlannedStage stage;
+      stage.layer = number;
+      if (!is_kernel(layer)) {
+        stage.kind =
+            layer.kind() == LayerKind::kMove ? PlannedStage::Kind::kHostMove : PlannedStage::Kind::kHost;
+        add_stage(std::move(stage));
+        continue;
+      }
+      stage.kind = PlannedStage::Kind::kKernel;
+      stage.candidate = candidates_[k][static_cast<size_t>(choice_[k])];
+      stage.estimated_cycles = stage.candidate.predicted_cycles;
+      plan.summary.kernel_cycles += stage.estimated_cycles;
+      for (const StreamPlacement& operand : stage.candidate.placements) {
+        const TensorId tensor = operand.access.tensor;
+        if (operand.is_output) {
+          stage.result = add_image(PlannedImage::Kind::kMade, operand);
+          const TensorId storage = graph_.storage(tensor);
+          stage.fetch = fetched.contains(storage) || !is_kept(tensor);
+          if (stage.fetch) plan.summary.link_cycles += link_cycles(operand);
+          if (is_kept(tensor)) home[storage] = stage.result;
+        } else if (is_constant(tensor)) {
+          stage.operands.push_back(add_image(PlannedImage::Kind::kConstant, operand));
+        } else if (!is_kept(tensor)) {
+          stage.operands.push_back(send(operand));
+        } else {
+          const int id = layout_id(operand);
+          const auto known = made.find({graph_.storage(tensor), id});
+          int image = -1;
+          if (known != made.end()) {
+            image = known->second;
+          } else {
+            const std::vector<TensorId> roots = image_roots(tensor);
+            if (roots.size() == 1 && !is_constant(roots[0])) {
+              const int there = home_of(roots[0]);
+              const int from = layout_id(plan.images[static_cast<size_t>(there)].placement);
+              if (is_same(roots[0], from, id)) image = there;
+            }
+            if (image < 0) image = move(number, tensor, operand, false);
+            made[{graph_.storage(tensor), id}] = image;
+          }
+          stage.operands.push_back(image);
+        }
+      }
+      add_stage(std::move(stage));
+    }
+    return plan;
+  }
+
+  const LayerGraph& graph_;
+  const isa::Chip& chip_;
+  ElementOrigins origins_;
+  std::vector<std::vector<Candidate>> candidates_;
+  bool on_host_ = false;
+
+  std::map<std::string, int> ids_;
+  std::deque<StreamPlacement> placements_;  // references stay valid
+  std::map<int, std::vector<StreamWord>> places_;
+  std::map<std::tuple<TensorId, int, int>, double> conversions_;
+  std::map<std::tuple<TensorId, int, int>, bool> same_;
+
+  // Of the plan being made.
+  std::vector<int> choice_;
+  std::map<TensorId, int> sent_;
+  double bound_ = 0;
+  bool proven_ = false;
+};
+
+ModelPlanner::ModelPlanner(const LayerGraph& graph, const isa::Chip& chip, const KernelOptions& options)
+    : impl_(std::make_unique<Impl>(graph, chip, options)) {}
+ModelPlanner::~ModelPlanner() = default;
+
+std::vector<std::string> ModelPlanner::planner_names() {
+  std::vector<std::string> names;
+  for (const std::string_view name : layout::planner_names()) names.emplace_back(name);
+  names.emplace_back(kHostPlanner);
+  return names;
+}
+
+ModelPlan ModelPlanner::plan(const std::string& planner) {
+  const std::vector<std::string> names = planner_names();
+  if (std::ranges::find(names, planner) == names.end()) {
+    throw isa::UserError(
+        fmt::format("there is no planner '{}'; allowed are {}", planner, fmt::join(names, ", ")));
+  }
+  return impl_->run(planner);
+}
+
+const std::vector<Candidate>& ModelPlanner::candidates(int layer) const {
+  return impl_->candidates(layer);
+}
+
+layout::GatherProblem ModelPlanner::gather(const ModelPlan& plan, const PlannedStage& stage,
+                                           const std::vector<int64_t>& addresses) {
+  return impl_->gather(plan, stage, addresses);
+}
+
+}  // namespace kodama::compiler

@@ -1,0 +1,106 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/kernels/kernel.h"
+#include "compiler/layers/layer_graph.h"
+#include "compiler/plan/element_origins.h"
+#include "isa/chip.h"
+
+/// The plan of a model: one kernel candidate per layer, and the images of tensors that DRAM holds.
+///
+/// Between kernels, tensors stay in DRAM. A kernel writes its result as an image (a StreamPlacement at an
+/// address) and reads its operands as images. Where the image that is there is not the one a kernel wants, a
+/// Move on the chip makes it (layout/gather.h). The planner (layout/planner.h) chooses the candidates so that
+/// kernels and Moves together take least:
+///
+///   - node per kernel layer: its candidates, cost = predicted cycles, and those of the host link where the
+///     host fetches the result;
+///   - node per tensor that comes from the host: row-major, or as any operand image that a kernel could want;
+///     cost = cycles of sending it, once;
+///   - a conversion between two images costs what the gather is estimated to take, 0 if they are the same.
+///
+/// Move layers have no node: who reads their output reads through it (element_origins.h).
+///
+/// Tensors of other types than float are not kept on the chip between layers: 16-bit floats are rounded when
+/// the host fetches them, int64 and double exist in the chip's 32-bit words only inside a layer. Their
+/// layouts are changed by the host.
+namespace kodama::compiler {
+
+struct PlannedImage {
+  enum class Kind : uint8_t {
+    kConstant,  ///< sent before the first stage
+    kSent,      ///< by the host, before the first stage that reads it
+    kMade,      ///< a kernel's result
+    kMoved,     ///< a Move's
+  };
+  Kind kind = Kind::kConstant;
+  StreamPlacement placement;
+  int first_stage = -1;  ///< that writes or, for kSent and kConstant, reads it
+  int last_stage = -1;
+};
+
+struct PlannedStage {
+  enum class Kind : uint8_t {
+    kKernel,
+    kMove,      ///< on the chip
+    kHostMove,  ///< of a type that the chip doesn't keep
+    kHost,
+  };
+  Kind kind = Kind::kHost;
+  int layer = -1;                ///< of the graph; kMove: whose operand it makes, or the Move layer
+  std::vector<int> operands;     ///< images: of a kernel's operands in their order, or of a Move's sources
+  int result = -1;               ///< image
+  bool fetch = false;            ///< the host reads the result
+  Candidate candidate;           ///< kKernel
+  std::vector<int> move_layers;  ///< kMove: the Move layers it does on its way
+  std::vector<TensorId> roots;   ///< kMove: the tensor of each operand
+  int64_t estimated_cycles = 0;  ///< of a kernel or Move
+};
+
+/// What the planner found.
+struct PlanSummary {
+  std::string planner;
+  int64_t kernel_cycles = 0;
+  int64_t link_cycles = 0;  ///< of what is sent and fetched by the planner's choice
+  int64_t move_cycles = 0;  ///< estimated
+  int64_t moves = 0;
+  int64_t total() const { return kernel_cycles + link_cycles + move_cycles; }
+  double bound = 0;  ///< no plan is cheaper; pbqp only
+  bool proven = false;
+};
+
+struct ModelPlan {
+  std::vector<PlannedImage> images;
+  std::vector<PlannedStage> stages;
+  PlanSummary summary;
+};
+
+class ModelPlanner {
+ public:
+  /// UserError when a kernel is missing for a layer that must be on the chip. `graph` must outlive the
+  /// planner.
+  ModelPlanner(const LayerGraph& graph, const isa::Chip& chip, const KernelOptions& options);
+  ~ModelPlanner();
+
+  /// "host", and those of layout::planner_names(). The first takes each layer's fastest candidate and leaves
+  /// every layout to the host: what there was before planners, to compare with.
+  static std::vector<std::string> planner_names();
+  /// UserError for another name. May be called several times: costs are remembered.
+  ModelPlan plan(const std::string& planner);
+
+  const std::vector<Candidate>& candidates(int layer) const;
+  /// The gather of a kMove stage, with images at these addresses (one per image of the plan, LW).
+  layout::GatherProblem gather(const ModelPlan& plan, const PlannedStage& stage,
+                               const std::vector<int64_t>& addresses);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kodama::compiler
