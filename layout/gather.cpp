@@ -4,7 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
+#include <bit>
+#include <utility>
 
 #include "isa/costs.h"
 #include "isa/error.h"
@@ -24,6 +25,8 @@ using isa::Width;
 constexpr int64_t kOctetLw = 8;
 constexpr int64_t kOctetsPerBlock = kBlockLw / kOctetLw;
 constexpr int64_t kWordsPerOctet = kOctetLw * isa::kWordsPerLong;
+/// Blocks of a group's DRAM in GatherSource::block, which counts through the groups.
+constexpr int64_t kBlocksPerGroup = int64_t{1} << 41;
 /// Words of an index; a table's LW holds as many as fit, two for each of two vectors.
 constexpr int kIndexBits = 16;
 /// Bringing a block that nobody asked for costs no more than the start of another transfer.
@@ -95,7 +98,7 @@ Gather::Gather(const GatherProblem& problem, const isa::Chip& chip) : problem_(p
   }
 }
 
-/// Calls visit(group, vector of the tile, LW of the image, half, source).
+/// Calls visit(L2B, vector of the tile, LW of the image, half, source).
 template <typename Visit>
 void Gather::for_each_word(const Tile& tile, Visit&& visit) const {
   const int64_t per_vector = row_lw_ * chip_.l2b_per_group;
@@ -104,50 +107,63 @@ void Gather::for_each_word(const Tile& tile, Visit&& visit) const {
   for (size_t group = 0; group < problem_.words.size(); ++group) {
     const std::vector<GatherSource>& words = problem_.words[group];
     if (words.empty()) continue;
-    for (int64_t lw = begin; lw < end; ++lw) {
-      const auto vector = static_cast<int32_t>(lw / per_vector) - tile.first_vector;
-      for (int half = 0; half < 2; ++half)
-        visit(static_cast<int>(group), vector, lw, half, words[static_cast<size_t>(2 * lw + half)]);
+    for (int64_t row = begin; row < end; row += row_lw_) {
+      const auto vector = static_cast<int32_t>(row / per_vector) - tile.first_vector;
+      const auto l2b = static_cast<int>(static_cast<int64_t>(group) * chip_.l2b_per_group +
+                                        row / row_lw_ % chip_.l2b_per_group);
+      for (int64_t lw = row; lw < std::min(row + row_lw_, end); ++lw) {
+        for (int half = 0; half < 2; ++half)
+          visit(l2b, vector, lw, half, words[static_cast<size_t>(2 * lw + half)]);
+      }
     }
   }
 }
 
-void Gather::cut(Tile& tile) {
-  std::vector<int64_t> octets;
-  int64_t last = -1;
-  for_each_word(tile, [&](int, int32_t, int64_t, int, const GatherSource& source) {
-    if (source.is_constant() || source.octet() == last) return;
-    last = source.octet();
-    octets.push_back(last);
-  });
-  std::ranges::sort(octets);
-  octets.erase(std::unique(octets.begin(), octets.end()), octets.end());
+Gather::Home Gather::home(const Tile& tile, int l2b, const GatherSource& source) {
+  const std::vector<int64_t>& blocks = tile.blocks[static_cast<size_t>(l2b)];
+  const auto number = std::ranges::lower_bound(blocks, source.block()) - blocks.begin();
+  const Slot& slot = tile.slots[static_cast<size_t>(number)];
+  const int64_t octet = source.word() / kWordsPerOctet % kOctetsPerBlock;
+  const auto before = static_cast<uint8_t>(slot.octets & ((1U << octet) - 1));
+  return {slot.window, lm_word(slot.in_window + std::popcount(before), source.word() % kWordsPerOctet)};
+}
 
-  const Rooms rooms(chip_, row_lw_);
-  std::vector<int32_t> window_of(octets.size());
-  int64_t blocks = 0;
-  for (size_t k = 0; k < octets.size(); ++k) {
-    // Gaps that a transfer may bring along take room, too.
-    const int64_t more = k == 0 ? 1
-                                : std::min(octets[k] / kOctetsPerBlock - octets[k - 1] / kOctetsPerBlock,
-                                           kLargestGapBlocks + 1);
-    if (tile.windows.empty() || static_cast<int64_t>(tile.windows.back().octets.size()) == window_octets_ ||
-        (blocks + more) * kBlockLw > rooms.source_half) {
-      tile.windows.emplace_back();
-      blocks = 0;
+void Gather::cut(Tile& tile) {
+  // By L2B, blocks and which octets of them are wanted.
+  std::vector<std::vector<std::pair<int64_t, uint8_t>>> wanted(static_cast<size_t>(chip_.l2b_count()));
+  for_each_word(tile, [&](int l2b, int32_t, int64_t, int, const GatherSource& source) {
+    if (source.is_constant()) return;
+    auto& list = wanted[static_cast<size_t>(l2b)];
+    const auto bit = static_cast<uint8_t>(1U << (source.word() / kWordsPerOctet % kOctetsPerBlock));
+    if (!list.empty() && list.back().first == source.block()) {
+      list.back().second |= bit;
+    } else {
+      list.emplace_back(source.block(), bit);
     }
-    blocks += blocks == 0 ? 1 : more;
-    tile.windows.back().octets.push_back(octets[k]);
-    window_of[k] = static_cast<int32_t>(tile.windows.size() - 1);
+  });
+  tile.blocks.resize(wanted.size());
+  for (size_t l2b = 0; l2b < wanted.size(); ++l2b) {
+    auto& list = wanted[l2b];
+    std::ranges::sort(list);
+    std::vector<int64_t>& blocks = tile.blocks[l2b];
+    for (const auto& [block, octets] : list) {
+      // Blocks of one transfer: small gaps come along.
+      if (!blocks.empty() && block <= blocks.back() + 1 + kLargestGapBlocks) {
+        while (blocks.back() < block) blocks.push_back(blocks.back() + 1);
+      } else {
+        blocks.push_back(block);
+      }
+      if (blocks.size() > tile.slots.size()) tile.slots.resize(blocks.size());
+      tile.slots[blocks.size() - 1].octets |= octets;
+    }
   }
-  if (tile.windows.empty()) tile.windows.emplace_back();  // of constants alone
+  cut_windows(tile);
 
   std::vector<std::vector<bool>> present(tile.windows.size(),
                                          std::vector<bool>(static_cast<size_t>(tile.vector_count)));
-  for_each_word(tile, [&](int, int32_t vector, int64_t, int, const GatherSource& source) {
+  for_each_word(tile, [&](int l2b, int32_t vector, int64_t, int, const GatherSource& source) {
     if (source.is_constant()) return;
-    const auto at = std::ranges::lower_bound(octets, source.octet()) - octets.begin();
-    present[static_cast<size_t>(window_of[static_cast<size_t>(at)])][static_cast<size_t>(vector)] = true;
+    present[static_cast<size_t>(home(tile, l2b, source).window)][static_cast<size_t>(vector)] = true;
   });
   tile.first_window.assign(static_cast<size_t>(tile.vector_count), -1);
   tile.last_window.assign(static_cast<size_t>(tile.vector_count), 0);
@@ -175,6 +191,24 @@ void Gather::cut(Tile& tile) {
   }
 }
 
+void Gather::cut_windows(Tile& tile) {
+  const int64_t most_slots = Rooms(chip_, row_lw_).source_half / kBlockLw;
+  int64_t octets = 0;
+  tile.windows.emplace_back();  // there is one even if all is constant
+  for (size_t k = 0; k < tile.slots.size(); ++k) {
+    Slot& slot = tile.slots[k];
+    const int count = std::popcount(slot.octets);
+    if (octets + count > window_octets_ || tile.windows.back().slot_count == most_slots) {
+      tile.windows.push_back({.first_slot = static_cast<int64_t>(k), .slot_count = 0, .vectors = {}});
+      octets = 0;
+    }
+    slot.window = static_cast<int32_t>(tile.windows.size() - 1);
+    slot.in_window = constant_octets_ + octets;
+    octets += count;
+    ++tile.windows.back().slot_count;
+  }
+}
+
 int64_t Gather::tables_lw() const {
   return tables_ * row_lw_ * chip_.l2b_per_group + round_up(constant_octets_ * kOctetLw, kBlockLw);
 }
@@ -188,14 +222,6 @@ std::vector<std::vector<uint64_t>> Gather::make_tables() const {
                                                             << (k % 2 == 0 ? 32 : 0);
   }
   for (const Tile& tile : tiles_) {
-    std::vector<int64_t> octets;
-    std::vector<std::pair<int32_t, int64_t>> home;  // window and slot
-    for (size_t w = 0; w < tile.windows.size(); ++w) {
-      const Window& window = tile.windows[w];
-      for (size_t k = 0; k < window.octets.size(); ++k)
-        home.emplace_back(static_cast<int32_t>(w), constant_octets_ + static_cast<int64_t>(k));
-      octets.insert(octets.end(), window.octets.begin(), window.octets.end());
-    }
     // By window and vector, its number among the window's vectors.
     std::vector<std::vector<int32_t>> number(
         tile.windows.size(), std::vector<int32_t>(static_cast<size_t>(tile.vector_count), -1));
@@ -203,24 +229,21 @@ std::vector<std::vector<uint64_t>> Gather::make_tables() const {
       for (size_t k = 0; k < tile.windows[w].vectors.size(); ++k)
         number[w][static_cast<size_t>(tile.windows[w].vectors[k])] = static_cast<int32_t>(k);
     }
-    for_each_word(tile, [&](int group, int32_t vector, int64_t lw, int half, const GatherSource& source) {
-      int32_t window = tile.first_window[static_cast<size_t>(vector)];
-      int64_t index = 0;
+    for_each_word(tile, [&](int l2b, int32_t vector, int64_t lw, int half, const GatherSource& source) {
+      Home at{tile.first_window[static_cast<size_t>(vector)], 0};
       if (source.is_constant()) {
         const int64_t k = source.constant_index();
         if (k == 0) return;
-        index = lm_word(k / kWordsPerOctet, k % kWordsPerOctet);
+        at.word = lm_word(k / kWordsPerOctet, k % kWordsPerOctet);
       } else {
-        const auto at = std::ranges::lower_bound(octets, source.octet()) - octets.begin();
-        window = home[static_cast<size_t>(at)].first;
-        index = lm_word(home[static_cast<size_t>(at)].second, source.word() % kWordsPerOctet);
+        at = home(tile, l2b, source);
       }
-      const int32_t k = number[static_cast<size_t>(window)][static_cast<size_t>(vector)];
-      const int64_t table = tile.windows[static_cast<size_t>(window)].first_table + k / 2;
-      const int64_t l2b = lw / row_lw_ % chip_.l2b_per_group;
-      tables[static_cast<size_t>(group)]
-            [static_cast<size_t>((l2b * tables_ + table) * row_lw_ + lw % row_lw_)] |=
-          static_cast<uint64_t>(index) << (kIndexBits * (2 * (k % 2) + half));
+      const int32_t k = number[static_cast<size_t>(at.window)][static_cast<size_t>(vector)];
+      const int64_t table = tile.windows[static_cast<size_t>(at.window)].first_table + k / 2;
+      const int64_t part = l2b % chip_.l2b_per_group * tables_ + table;
+      tables[static_cast<size_t>(l2b / chip_.l2b_per_group)]
+            [static_cast<size_t>(part * row_lw_ + lw % row_lw_)] |=
+          static_cast<uint64_t>(at.word) << (kIndexBits * (2 * (k % 2) + half));
     });
   }
   return tables;
@@ -232,17 +255,11 @@ int64_t Gather::estimated_cycles() const {
   int64_t octets = 0;
   int64_t blocks = 0;
   for (const Tile& tile : tiles_) {
-    for (const Window& window : tile.windows) {
-      octets += static_cast<int64_t>(window.octets.size());
-      int64_t last = -1;
-      for (const int64_t octet : window.octets) {
-        blocks += octet / kOctetsPerBlock != last ? 1 : 0;
-        last = octet / kOctetsPerBlock;
-      }
-    }
+    for (const Slot& slot : tile.slots) octets += std::popcount(slot.octets);
+    blocks += static_cast<int64_t>(tile.slots.size());
   }
   const double steps = static_cast<double>(kStartSteps + octets + kStepsPerTable * tables_);
-  const double dram = static_cast<double>((tables_ + vectors_) * row_lw_ * chip_.l2b_per_group) /
+  const double dram = static_cast<double>(tables_ * row_lw_ * chip_.l2b_per_group + problem_.size_lw) /
                           chip_.transfer.dram_lw_per_cycle +
                       static_cast<double>(blocks * kBlockLw) / chip_.transfer.l2bm_mv_lw_per_cycle;
   return static_cast<int64_t>(steps * isa::kCyclesPerStep + dram);
@@ -291,16 +308,15 @@ class Gather::Emitter {
     for (size_t t = 0; t < gather_.tiles_.size(); ++t) {
       const Tile& tile = gather_.tiles_[t];
       for (size_t w = 0; w < tile.windows.size(); ++w) {
-        if (t == 0 && w == 0) bring_window(tile.windows[0]);
-        Half& half = halves_[static_cast<size_t>(window_number_ % 2)];
-        ++window_number_;
+        if (t == 0 && w == 0) bring_window(tile, tile.windows[0]);
+        const int64_t half = window_number_++ % 2;
         // The next window comes while this one is used.
         if (w + 1 < tile.windows.size()) {
-          bring_window(tile.windows[w + 1]);
+          bring_window(tile, tile.windows[w + 1]);
         } else if (t + 1 < gather_.tiles_.size()) {
-          bring_window(gather_.tiles_[t + 1].windows[0]);
+          bring_window(gather_.tiles_[t + 1], gather_.tiles_[t + 1].windows[0]);
         }
-        load_window(half);
+        load_window(tile, tile.windows[w], half);
         pick(tile, w);
         for (int32_t v = 0; v < tile.vector_count; ++v) {
           if (tile.last_window[static_cast<size_t>(v)] == static_cast<int32_t>(w))
@@ -315,21 +331,6 @@ class Gather::Emitter {
  private:
   /// Room for table LW, so that one is read while the next arrives.
   static constexpr int64_t kSpares = 4;
-
-  /// Consecutive blocks of a group's DRAM.
-  struct Run {
-    int group = 0;
-    int64_t first_block = 0;
-    int64_t blocks = 0;
-    int64_t l2bm = 0;
-    int8_t tag = 0;
-    std::vector<int64_t> octets;
-  };
-  struct Half {
-    std::vector<Run> runs;
-  };
-
-  static int64_t block_of(int64_t octet) { return octet / kOctetsPerBlock; }
 
   Instruction mv(Opcode opcode, int64_t size_lw, const Operand& from, const Operand& to) const {
     Instruction result = make_instruction(opcode, Precision::kNone, from, to);
@@ -365,53 +366,67 @@ class Gather::Emitter {
     }
   }
 
-  /// Transfers of a window to the half of L2BM whose turn it is.
-  void bring_window(const Window& window) {
-    Half& half = halves_[static_cast<size_t>(windows_brought_ % 2)];
-    int64_t l2bm = windows_brought_ % 2 * rooms_.source_half;
-    ++windows_brought_;
-    half.runs.clear();
-    // An octet's number has the group in its upper bits, so runs never cross groups.
-    for (const int64_t octet : window.octets) {
-      const int64_t block = block_of(octet);
-      if (half.runs.empty() ||
-          block > half.runs.back().first_block + half.runs.back().blocks + kLargestGapBlocks) {
-        Run run;
-        run.first_block = block;
-        half.runs.push_back(run);
+  /// Consecutive blocks of a group's DRAM that go to an L2B.
+  struct Run {
+    int64_t first_slot = 0;
+    int64_t first_block = 0;
+    int64_t blocks = 0;
+    bool operator==(const Run&) const = default;
+  };
+  static std::vector<Run> runs_of(const std::vector<int64_t>& blocks, const Window& window) {
+    std::vector<Run> runs;
+    const int64_t end = std::min(window.first_slot + window.slot_count, static_cast<int64_t>(blocks.size()));
+    for (int64_t slot = window.first_slot; slot < end; ++slot) {
+      // A block's number has the group in its upper bits, so runs never cross groups.
+      const int64_t block = blocks[static_cast<size_t>(slot)];
+      if (!runs.empty() && block == runs.back().first_block + runs.back().blocks) {
+        ++runs.back().blocks;
+      } else {
+        runs.push_back({slot, block, 1});
       }
-      Run& run = half.runs.back();
-      run.blocks = block - run.first_block + 1;
-      run.octets.push_back(octet);
     }
-    for (Run& run : half.runs) {
-      const GatherSource source = first_word(run.first_block * kOctetsPerBlock);
-      run.l2bm = l2bm;
-      l2bm += run.blocks * kBlockLw;
-      run.tag = code_.transfer(mv(Opcode::kMvb, run.blocks * kBlockLw,
-                                  Code::outside(Memory::kDram, source.word() / 2, source.group()),
-                                  Code::l2bm(run.l2bm)));
-    }
-  }
-  static GatherSource first_word(int64_t octet) {
-    constexpr int kGroupShift = 44;
-    return GatherSource::dram(static_cast<int>(octet >> kGroupShift),
-                              (octet & ((int64_t{1} << kGroupShift) - 1)) * kWordsPerOctet);
+    return runs;
   }
 
-  void load_window(const Half& half) {
-    int64_t slot = gather_.constant_octets_;
-    for (const Run& run : half.runs) {
-      code_.wait(run.tag);
-      int64_t block = -1;
-      int64_t l1bm = 0;
-      for (const int64_t octet : run.octets) {
-        if (block_of(octet) != block) {
-          block = block_of(octet);
-          l1bm = next_block();
-          block_to_l1bm(run.l2bm + (block - run.first_block) * kBlockLw, l1bm);
-        }
-        octet_to_pes(l1bm + octet % kOctetsPerBlock * kOctetLw, slot++);
+  /// Transfers of a window to the half of L2BM whose turn it is.
+  void bring_window(const Tile& tile, const Window& window) {
+    const int64_t half = windows_brought_++ % 2;
+    std::vector<int8_t>& tags = window_tags_[static_cast<size_t>(half)];
+    const auto bring = [&](const Run& run, Opcode opcode, int group, int l2b) {
+      const int64_t to = half * rooms_.source_half + (run.first_slot - window.first_slot) * kBlockLw;
+      const int64_t from = run.first_block % kBlocksPerGroup * kBlockLw;
+      tags.push_back(code_.transfer(mv(opcode, run.blocks * kBlockLw,
+                                       Code::outside(Memory::kDram, from, run.first_block / kBlocksPerGroup),
+                                       Code::l2bm(to, group, l2b))));
+    };
+    std::vector<std::vector<Run>> runs;
+    for (const std::vector<int64_t>& blocks : tile.blocks) {
+      // L2Bs that make nothing take what the others get.
+      if (!blocks.empty()) runs.push_back(runs_of(blocks, window));
+    }
+    if (std::ranges::all_of(runs, [&](const auto& each) { return each == runs.front(); })) {
+      if (runs.empty()) return;
+      for (const Run& run : runs.front()) bring(run, Opcode::kMvb, -1, -1);
+      return;
+    }
+    for (size_t l2b = 0; l2b < tile.blocks.size(); ++l2b) {
+      for (const Run& run : runs_of(tile.blocks[l2b], window)) {
+        bring(run, Opcode::kMvp, static_cast<int>(l2b) / chip_.l2b_per_group,
+              static_cast<int>(l2b) % chip_.l2b_per_group);
+      }
+    }
+  }
+
+  void load_window(const Tile& tile, const Window& window, int64_t half) {
+    for (const int8_t tag : std::exchange(window_tags_[static_cast<size_t>(half)], {})) code_.wait(tag);
+    for (int64_t k = 0; k < window.slot_count; ++k) {
+      const Slot& slot = tile.slots[static_cast<size_t>(window.first_slot + k)];
+      if (slot.octets == 0) continue;
+      const int64_t l1bm = next_block();
+      block_to_l1bm(half * rooms_.source_half + k * kBlockLw, l1bm);
+      int64_t to = slot.in_window;
+      for (int64_t octet = 0; octet < kOctetsPerBlock; ++octet) {
+        if ((slot.octets >> octet & 1) != 0) octet_to_pes(l1bm + octet * kOctetLw, to++);
       }
     }
   }
@@ -532,7 +547,7 @@ class Gather::Emitter {
   Code code_;
   std::array<Operand, 4> shifts_;
   Region spare_;
-  std::array<Half, 2> halves_;
+  std::array<std::vector<int8_t>, 2> window_tags_;
   int64_t windows_brought_ = 0;
   int64_t window_number_ = 0;
   int64_t blocks_brought_ = 0;

@@ -14,7 +14,9 @@
 /// words from words that are in DRAM already, and constants:
 ///
 ///     tables      one index of 16 bits per word of the image, made by the host with the program
-///     windows     the words that are wanted, as many as LM0 holds, are broadcast to all PEs
+///     windows     the words that the PEs of an L2B want, as many as LM0 holds, are broadcast to all of them;
+///                 every L2B has its own, in lock step: block number k of one comes with block k of the
+///                 others
 ///     picking     every PE sets T from its table and reads LM0 through it, four words per step
 ///
 /// A PE makes what its place in the image asks for. A word whose source is in another window is zero there,
@@ -28,8 +30,9 @@
 /// The image's rows of `4 * PEs per L1B * L1Bs` LW are dealt to the L2Bs of their group in turn; a row is one
 /// *vector* of four LW in every PE, what l1bmd and l2bmd bring up in the order of DRAM.
 ///
-/// What it costs: DRAM is read once per window and table, and the broadcast of 2 LW per cycle is what takes
-/// longest. So it pays for images of up to some hundred thousand words, or whose order has nothing in common.
+/// What it costs: the broadcast of 2 LW per cycle is what takes longest. So a gather is as fast as its image
+/// is local: where an L2B makes the part of the image that comes from an eighth of the source, an eighth is
+/// broadcast to it.
 namespace kodama::layout {
 
 /// Where a word of an image comes from: a 32-bit word of a group's DRAM, or a constant of the problem.
@@ -44,8 +47,8 @@ class GatherSource {
   int64_t constant_index() const { return -1 - code_; }
   int group() const { return static_cast<int>(code_ >> 48); }
   int64_t word() const { return code_ & ((int64_t{1} << 48) - 1); }
-  /// The eight LW of DRAM it is in: they are broadcast together.
-  int64_t octet() const { return code_ >> 4; }
+  /// The 64 LW of DRAM it is in, groups one after the other.
+  int64_t block() const { return code_ >> 7; }
   bool operator==(const GatherSource&) const = default;
 
  private:
@@ -87,21 +90,37 @@ class Gather {
  private:
   class Emitter;
 
-  /// What LM0 holds at a time.
+  /// What LM0 holds at a time: a range of slots. A slot is one block of 64 LW in each L2B.
   struct Window {
-    std::vector<int64_t> octets;   ///< sorted
+    int64_t first_slot = 0;
+    int64_t slot_count = 0;
     std::vector<int32_t> vectors;  ///< that find words here, in order
     int64_t first_table = 0;       ///< one table serves two vectors
     int64_t table_count() const { return (static_cast<int64_t>(vectors.size()) + 1) / 2; }
+  };
+  struct Slot {
+    uint8_t octets = 0;  ///< bit k: some L2B wants LW 8 k .. 8 k + 7
+    int32_t window = 0;
+    int64_t in_window = 0;  ///< the LM0 octet of the first of them
   };
   /// Vectors whose results LM1 holds at a time.
   struct Tile {
     int32_t first_vector = 0;
     int32_t vector_count = 0;
+    std::vector<std::vector<int64_t>> blocks;  ///< by L2B, sorted: number k is in slot k
+    std::vector<Slot> slots;
     std::vector<Window> windows;
     std::vector<int32_t> first_window, last_window;  ///< of each vector
   };
+  /// Where a word of DRAM is when an L2B has it in LM0.
+  struct Home {
+    int32_t window = 0;
+    int64_t word = 0;
+  };
+  static Home home(const Tile& tile, int l2b, const GatherSource& source);
+
   void cut(Tile& tile);
+  void cut_windows(Tile& tile);
   template <typename Visit>
   void for_each_word(const Tile& tile, Visit&& visit) const;
   std::vector<std::vector<uint64_t>> make_tables() const;

@@ -37,7 +37,8 @@ std::vector<Candidate> map_candidates(const Layer& layer, const LayerGraph&, con
 
   std::vector<int> all_dims(map.extents.size());
   std::iota(all_dims.begin(), all_dims.end(), 0);
-  const Layout layout({spread.axis({{length, Level::kAddress, 1}})}, layout::Memory::kLm0);
+  const Layout layout({spread.axis({{length, Level::kAddress, 1}})}, layout::Memory::kLm0, {},
+                      layout::Padding::kUndefined);
   const auto place = [&](std::string name, const TensorAccess& access, bool is_output) {
     StreamPlacement placement;
     placement.name = std::move(name);
@@ -90,7 +91,9 @@ std::vector<Candidate> map_candidates(const Layer& layer, const LayerGraph&, con
     program.body.push_back({loop});
     return program;
   };
-  return {candidate};
+  std::vector<Candidate> candidates{candidate};
+  if (const auto turned = with_channels_last(candidate)) candidates.push_back(*turned);
+  return candidates;
 }
 
 }  // namespace

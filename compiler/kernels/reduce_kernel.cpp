@@ -99,8 +99,9 @@ std::vector<Candidate> reduce_candidates(const Layer& layer, const LayerGraph&, 
   const Layout input_layout({spread.axis({{tiling.blocks, Level::kAddress, tiling.pitch_lw},
                                           {tiling.block_lw, Level::kAddress, 1}}),
                              {{elements, Level::kAddress, tiling.block_lw}}},
-                            layout::Memory::kLm0);
-  const Layout output_layout({spread.axis({{output_length, Level::kAddress, 1}})}, layout::Memory::kLm0);
+                            layout::Memory::kLm0, {}, layout::Padding::kUndefined);
+  const Layout output_layout({spread.axis({{output_length, Level::kAddress, 1}})}, layout::Memory::kLm0, {},
+                             layout::Padding::kUndefined);
 
   for (size_t k = 0; k < reduce.inputs.size(); ++k) {
     StreamPlacement placement;
@@ -206,7 +207,9 @@ std::vector<Candidate> reduce_candidates(const Layer& layer, const LayerGraph&, 
     program.body.push_back({blocks});
     return program;
   };
-  return {candidate};
+  std::vector<Candidate> candidates{candidate};
+  if (const auto turned = with_channels_last(candidate)) candidates.push_back(*turned);
+  return candidates;
 }
 
 }  // namespace

@@ -37,6 +37,17 @@ Spread choose_spread(int64_t floats, const isa::Chip& chip) {
   return spread;
 }
 
+std::optional<Candidate> with_channels_last(const Candidate& candidate) {
+  Candidate turned = candidate;
+  for (StreamPlacement& placement : turned.placements) {
+    std::vector<int>& results = placement.axis_dims.front();
+    if (results.size() < 3) return std::nullopt;
+    std::rotate(results.begin() + 1, results.begin() + 2, results.end());
+  }
+  turned.description += ", channels last";
+  return turned;
+}
+
 int64_t tile_capacity_lw(int64_t buffers, int64_t granule, const isa::Chip& chip) {
   // A quarter of each local memory is left for values that don't fit the register files.
   const int64_t budget = chip.memory.lm_words / 2 * 3 / 4;

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "compiler/kernels/kernel.h"
 #include "isa/chip.h"
 #include "isa/instruction.h"
 #include "layout/layout.h"
@@ -31,6 +33,11 @@ struct Spread {
 
 /// The spread for `floats` results: the fewest levels on which one vector per PE is enough, else all.
 Spread choose_spread(int64_t floats, const isa::Chip& chip);
+
+/// A kernel whose PEs take ranges of the flattened results may flatten them in any order. This is the
+/// candidate with dim 1 (the channels) as the fastest, which is how matrix products make images; or nothing
+/// when there are fewer than three dims.
+std::optional<Candidate> with_channels_last(const Candidate& candidate);
 
 /// LW that one tile of a buffer may have when `buffers` tiles share LM0 and LM1 in turn; a multiple of
 /// `granule`, at least one granule.

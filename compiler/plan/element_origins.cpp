@@ -133,22 +133,37 @@ std::optional<layout::GatherProblem> gather_problem(const StreamPlacement& targe
   return problem;
 }
 
-bool is_same_image(const StreamPlacement& target, TensorId root, const std::vector<StreamWord>& places,
-                   int64_t image_lw, ElementOrigins& origins, const LayerGraph& graph,
-                   const isa::Chip& chip) {
-  if (stream_group_lw(target) > image_lw) return false;
-  const TensorId tensor = target.access.tensor;
-  const auto elements = stream_elements(target, graph.tensors[static_cast<size_t>(tensor)].shape, chip);
-  const bool padding_matters = target.layout.padding() != layout::Padding::kUndefined;
-  for (size_t g = 0; g < elements.size(); ++g) {
-    for (size_t k = 0; k < elements[g].size(); ++k) {
-      const int64_t element = elements[g][k];
-      if (element == kStreamPadding && !padding_matters) continue;
-      if (element < 0) return false;
-      const ElementOrigin origin = origins.origin(tensor, element);
-      if (origin.root != root) return false;
-      const StreamWord& place = places[static_cast<size_t>(origin.offset)];
-      if (place.group != static_cast<int>(g) || place.word != static_cast<int64_t>(k)) return false;
+bool is_same_image(const StreamPlacement& target, TensorId root, const StreamPlacement& image,
+                   ElementOrigins& origins, const LayerGraph& graph, const isa::Chip& chip) {
+  if (stream_group_lw(target) > stream_group_lw(image) ||
+      target.transport.groups_used() > image.transport.groups_used()) {
+    return false;
+  }
+  const auto shape_of = [&](const StreamPlacement& stream) {
+    return graph.tensors[static_cast<size_t>(stream.access.tensor)].shape;
+  };
+  const auto wanted = stream_elements(target, shape_of(target), chip);
+  const auto there = stream_elements(image, shape_of(image), chip);
+  const auto constant = [](const StreamPlacement& stream, int64_t element) {
+    return element == kStreamFill ? std::bit_cast<uint32_t>(static_cast<float>(stream.access.fill))
+                                  : stream_padding_bits(stream.layout.padding());
+  };
+  for (size_t g = 0; g < wanted.size(); ++g) {
+    for (size_t k = 0; k < wanted[g].size(); ++k) {
+      const int64_t element = wanted[g][k];
+      const int64_t found = there[g][k];
+      if (element == kStreamPadding && target.layout.padding() == layout::Padding::kUndefined) continue;
+      ElementOrigin origin{-1, 0};
+      uint32_t bits = 0;
+      if (element >= 0) {
+        origin = origins.origin(target.access.tensor, element);
+        if (origin.root < 0) bits = origins.constants()[static_cast<size_t>(origin.offset)];
+      } else {
+        bits = constant(target, element);
+      }
+      const bool same = origin.root >= 0 ? origin.root == root && origin.offset == found
+                                         : found < 0 && !image.is_output && constant(image, found) == bits;
+      if (!same) return false;
     }
   }
   return true;

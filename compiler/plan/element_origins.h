@@ -71,10 +71,11 @@ std::optional<layout::GatherProblem> gather_problem(const StreamPlacement& targe
                                                     const std::map<TensorId, RootImage>& images,
                                                     ElementOrigins& origins, const LayerGraph& graph,
                                                     const isa::Chip& chip);
-/// Whether the image of the only root can be used as the stream `target`: every word of the stream that
-/// matters is there, at its place.
-bool is_same_image(const StreamPlacement& target, TensorId root, const std::vector<StreamWord>& places,
-                   int64_t image_lw, ElementOrigins& origins, const LayerGraph& graph, const isa::Chip& chip);
+/// Whether an image of a root's elements can be used as the stream `target`: every word of the stream that
+/// matters is there, at its place. Around the elements, a kernel's result holds nothing that can be relied
+/// on; what the host or a Move has made holds the padding of its layout.
+bool is_same_image(const StreamPlacement& target, TensorId root, const StreamPlacement& image,
+                   ElementOrigins& origins, const LayerGraph& graph, const isa::Chip& chip);
 
 /// All elements in row-major order in the DRAM of group 0, two to the LW: what the host sends when no
 /// kernel's layout is worth it, and fetches from a Move.

@@ -165,8 +165,7 @@ class ModelPlanner::Impl {
     if (from == to) return true;
     const auto [found, is_new] = same_.try_emplace({root, from, to}, false);
     if (is_new) {
-      found->second = is_same_image(placement(to), root, places(from), stream_group_lw(placement(from)),
-                                    origins_, graph_, chip_);
+      found->second = is_same_image(placement(to), root, placement(from), origins_, graph_, chip_);
     }
     return found->second;
   }
