@@ -13,14 +13,15 @@
 namespace kodama::compiler {
 namespace {
 
-/// Columns as wide as their widest cell; numbers right aligned.
+/// Columns as wide as their widest cell; numbers, which stand between `left_columns` and `numbers_end`, are
+/// right aligned.
 class Table {
  public:
   explicit Table(std::vector<std::string> header) : rows_{std::move(header)} {}
   void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
   void rule() { rules_.push_back(rows_.size()); }
 
-  void print(std::ostream& out, size_t left_columns) const {
+  void print(std::ostream& out, size_t left_columns, size_t numbers_end = SIZE_MAX) const {
     std::vector<size_t> widths(rows_[0].size(), 0);
     for (const auto& row : rows_) {
       for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
@@ -33,8 +34,8 @@ class Table {
       std::string text;
       for (size_t c = 0; c < rows_[r].size(); ++c) {
         if (c > 0) text += "  ";
-        text += c < left_columns ? fmt::format("{:<{}}", rows_[r][c], widths[c])
-                                 : fmt::format("{:>{}}", rows_[r][c], widths[c]);
+        text += c < left_columns || c >= numbers_end ? fmt::format("{:<{}}", rows_[r][c], widths[c])
+                                                     : fmt::format("{:>{}}", rows_[r][c], widths[c]);
       }
       text.erase(text.find_last_not_of(' ') + 1);
       fmt::print(out, "{}\n", text);
@@ -152,7 +153,7 @@ void print_layer_table(const CompiledModel& model, const RunOutcome& outcome, co
 }
 
 void print_moves(const CompiledModel& model, const RunOutcome& outcome, std::ostream& out) {
-  Table table({"move", "from", "to", "cycles", "bound", "ratio"});
+  Table table({"move", "cycles", "bound", "ratio", "from", "to"});
   int64_t cycles = 0;
   int64_t moves = 0;
   for (size_t k = 0; k < model.stages.size(); ++k) {
@@ -161,16 +162,15 @@ void print_moves(const CompiledModel& model, const RunOutcome& outcome, std::ost
     std::vector<std::string> from;
     for (const StreamBinding& operand : chip->operands) from.push_back(operand.placement.layout.to_string());
     const int64_t own = outcome.stages[k].chip_cycles();
-    table.add({model.stages[k].name, fmt::format("{}", fmt::join(from, " + ")),
-               chip->result.placement.layout.to_string(), std::to_string(own),
-               std::to_string(chip->bound_cycles),
+    table.add({model.stages[k].name, std::to_string(own), std::to_string(chip->bound_cycles),
                chip->bound_cycles > 0
                    ? fmt::format("{:.1f}", static_cast<double>(own) / static_cast<double>(chip->bound_cycles))
-                   : "-"});
+                   : "-",
+               fmt::format("{}", fmt::join(from, " + ")), chip->result.placement.layout.to_string()});
     cycles += own;
     ++moves;
   }
-  if (moves > 0) table.print(out, 3);
+  if (moves > 0) table.print(out, 1, 4);
   const std::string planner =
       model.plan.planner.empty() ? "" : fmt::format("planner {}: ", model.plan.planner);
   const int64_t all = outcome.total.chip_cycles();
@@ -179,6 +179,21 @@ void print_moves(const CompiledModel& model, const RunOutcome& outcome, std::ost
              planner, moves, cycles, all,
              all > 0 ? 100.0 * static_cast<double>(cycles) / static_cast<double>(all) : 0.0,
              outcome.total.host_moves);
+}
+
+void print_planned_moves(const ModelPlan& plan, const LayerGraph& graph, std::ostream& out) {
+  Table table({"move", "estimated cycles", "from", "to"});
+  for (const PlannedStage& stage : plan.stages) {
+    if (stage.kind != PlannedStage::Kind::kMove) continue;
+    std::vector<std::string> from;
+    for (const int image : stage.operands)
+      from.push_back(plan.images[static_cast<size_t>(image)].placement.layout.to_string());
+    const StreamPlacement& to = plan.images[static_cast<size_t>(stage.result)].placement;
+    table.add({fmt::format("{}.{}", graph.layers[static_cast<size_t>(stage.layer)].name, to.name),
+               std::to_string(stage.estimated_cycles), fmt::format("{}", fmt::join(from, " + ")),
+               to.layout.to_string()});
+  }
+  table.print(out, 1, 2);
 }
 
 void print_plans(const std::vector<PlanSummary>& plans, std::ostream& out) {

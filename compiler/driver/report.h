@@ -22,6 +22,8 @@ void print_layer_table(const CompiledModel& model, const RunOutcome& outcome, co
                        std::ostream& out);
 /// The Moves on the chip: from which layouts to which, cycles, bound, and what they take of all cycles.
 void print_moves(const CompiledModel& model, const RunOutcome& outcome, std::ostream& out);
+/// The Moves of a plan that is not compiled: the same with estimated cycles.
+void print_planned_moves(const ModelPlan& plan, const LayerGraph& graph, std::ostream& out);
 /// One row per planner.
 void print_plans(const std::vector<PlanSummary>& plans, std::ostream& out);
 nlohmann::ordered_json plans_to_json(const std::vector<PlanSummary>& plans);

@@ -277,12 +277,14 @@ int plan_command(const PlanRequest& request, std::ostream& out) {
   ModelPlanner planner(graph, chip, {compile.precision});
   std::vector<PlanSummary> summaries;
   ProgressBar bar("planning");
+  const ModelPlan chosen = planner.plan(options.planner);
   const std::vector<std::string> names = ModelPlanner::planner_names();
   for (const std::string& name : names) {
     bar.update(static_cast<int64_t>(summaries.size()), static_cast<int64_t>(names.size()), name);
     summaries.push_back(planner.plan(name).summary);
   }
   bar.finish();
+  print_planned_moves(chosen, graph, out);
   print_plans(summaries, out);
   if (!options.json_file.empty())
     write_file_atomically(options.json_file, plans_to_json(summaries).dump(1) + "\n");

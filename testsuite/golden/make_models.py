@@ -43,6 +43,20 @@ def main():
     bad = numpy_helper.from_array(np.array([[1, np.inf], [np.nan, 2]], np.float32), "w")
     save("nan_weights", [helper.make_node("Mul", ["x", "w"], ["y"], name="scale")],
          [value("x", [2, 2])], [value("y", [2, 2])], [bad])
+    # Every kind of Move: a window, a border, a transposition, two inputs joined. Generators of their own, so that
+    # the models above stay as they are.
+    own = np.random.default_rng(2)
+    kernel = numpy_helper.from_array(own.standard_normal((4, 2, 3, 3)).astype(np.float32), "k")
+    table = numpy_helper.from_array(own.standard_normal((8, 3)).astype(np.float32), "t")
+    save("moves", [helper.make_node("Conv", ["x", "k"], ["c"], name="conv", pads=[1, 1, 1, 1]),
+                   helper.make_node("MaxPool", ["c"], ["p"], name="pool", kernel_shape=[2, 2], strides=[2, 2]),
+                   helper.make_node("Concat", ["p", "p"], ["twice"], name="twice", axis=1),
+                   helper.make_node("Transpose", ["twice"], ["last"], name="turn", perm=[0, 2, 3, 1]),
+                   helper.make_node("MatMul", ["last", "t"], ["y"], name="product"),
+                   helper.make_node("Slice", ["last", "begin", "end"], ["part"], name="part")],
+         [value("x", [1, 2, 6, 6])], [value("y", [1, 3, 3, 3]), value("part", [1, 2, 3, 8])],
+         [kernel, table, numpy_helper.from_array(np.array([0, 1, 0, 0], np.int64), "begin"),
+          numpy_helper.from_array(np.array([1, 3, 3, 8], np.int64), "end")])
     for name, array in (("x.npy", rng.standard_normal((2, 8)).astype(np.float32)),
                         ("x_double.npy", rng.standard_normal((2, 8))),
                         ("x_shape.npy", np.zeros((3, 8), np.float32)),

@@ -4,10 +4,11 @@ A small network on the small chip: inputs from files, a table, JSON, dumps.
   $ kodama run models/linear.onnx --chip tiny --input x=models/x.npy --json run.json --output-dir out | sed 's/wall time.*/wall time/'
   #  layer    operators    kind      output  where  steps  cycles  step cycles  wait           of roofline  link cycles  host moves  max abs  max rel
   ---------------------------------------------------------------------------------------------------------------------------------------------------
-  0  product  MatMul+Relu  Contract  [2, 4]  chip      29     380          116   264  31.7x L2BM, L1B side         1532  2 (1024 B)  5.0e-05  3.9e-05
+  0  product  MatMul+Relu  Contract  [2, 4]  chip      29     380          116   264  31.7x L2BM, L1B side         1532           -  5.0e-05  3.9e-05
   ---------------------------------------------------------------------------------------------------------------------------------------------------
-     total                                             29     380          116   264  31.7x L2BM, L1B side         1532  2 (1024 B)
+     total                                             29     380          116   264  31.7x L2BM, L1B side         1532           -
   chip tiny, gfloat precision: 29 steps, 380 chip cycles of which 264 wait for transfers, 1532 host link cycles: 0.003 ms at 750 MHz; constants 512 B sent once (766 link cycles)
+  planner pbqp: 0 Moves on the chip take 0 of 380 chip cycles (0 %), 0 layout changes by the host
   y float32 [2, 4]: 1.00187 0.995693 0 0.710895 0 0 0 1.26663
   y against the CPU reference: max abs 4.99e-05, over largest magnitude 3.94e-05 (allowed 1e-03): ok
   wall time
@@ -53,3 +54,52 @@ Dumps are files:
   $ kodama run models/linear.onnx --chip tiny --dump-after tile --dump-after lower > /dev/null; ls kodama-dump | sed 's/^[0-9]*//'
   .lower.linear.json
   .tile.product.txt
+
+Between kernels, tensors stay on the chip. Moves change their layouts there; the host sends and fetches:
+
+  $ kodama run models/moves.onnx --chip tiny --no-compare | grep -v 'wall time'
+  #  layer      operators     kind      output        where  steps  cycles  step cycles  wait  fetch           of roofline  link cycles  host moves  max abs  max rel
+  -------------------------------------------------------------------------------------------------------------------------------------------------------------------
+  0  conv       Conv          Contract  [1, 4, 6, 6]  chip      34     380          136   244      0  11.9x L2BM, L1B side          935           -        -        -
+  1  pool.x0                  Move      -             chip      41     396          164   225      7            13.2x DRAM            0           -        -        -
+  2  pool       MaxPool       Reduce    [1, 4, 3, 3]  chip      29     312          116   196      0  13.0x L2BM, L1B side            0           -        -        -
+  3  product.a  Concat        Move      -             chip      31     336          124   206      6  12.0x L2BM, L1B side            0           -        -        -
+  4  product    MatMul        Contract  [1, 3, 3, 3]  chip      24     328           96   232      0  27.3x L2BM, L1B side          781           -        -        -
+  5  part       Concat+Slice  Move      [1, 2, 3, 8]  chip      30     324          120   199      5  11.6x L2BM, L1B side          766           -        -        -
+  -------------------------------------------------------------------------------------------------------------------------------------------------------------------
+     total                                                     189    2076          756  1302     18  13.7x L2BM, L1B side         2482           -
+  chip tiny, gfloat precision: 189 steps, 2076 chip cycles of which 1302 wait for transfers, 2482 host link cycles: 0.006 ms at 750 MHz; constants 16.4 kB sent once (1242 link cycles)
+  move       cycles  bound  ratio  from                                                                                                      to
+  --------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------
+  pool.x0       396     18   22.0  ((1:4), (2_L2B:2, 4_MAB:1, 1:4, 1:4, 4_PE:1, 2_W:1), (1:4, 4:1)) x [2_L2B:1, 2_L1B:1]@GRF0 pad undefined  ((4_MAB:1, 4_PE:1, 1:16, 4:1, 2_W:1), (4:4))@LM0 pad undefined
+  product.a     336      4   84.0  ((4_MAB:1, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((1:16), (2_L2B:2, 1:16, 1:8, 8:1), (1:16, 1:8, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1]@LM0
+  part          324      4   81.0  ((4_MAB:1, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
+  planner pbqp: 3 Moves on the chip take 1056 of 2076 chip cycles (51 %), 0 layout changes by the host
+  part float32 [1, 2, 3, 8]: 5.28688 10.2241 3.66886 0.445417 5.28688 10.2241 3.66886 0.445417 6.84871 2.59294 ...
+  y float32 [1, 3, 3, 3]: -10.68 8.02538 -4.40544 -9.2224 5.69597 3.00346 -8.00294 3.27275 -0.443362 -12.9553 ...
+  $ kodama run models/moves.onnx --chip tiny --planner host --no-compare | grep -E 'Moves on|^y|^part'
+  planner host: 0 Moves on the chip take 0 of 1020 chip cycles (0 %), 5 layout changes by the host
+  part float32 [1, 2, 3, 8]: 5.28688 10.2241 3.66886 0.445417 5.28688 10.2241 3.66886 0.445417 6.84871 2.59294 ...
+  y float32 [1, 3, 3, 3]: -10.68 8.02538 -4.40544 -9.2224 5.69597 3.00346 -8.00294 3.27275 -0.443362 -12.9553 ...
+  $ kodama plan models/moves.onnx --chip tiny
+  move          estimated cycles  from                                                                                                      to
+  -------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------
+  pool.x0                    374  ((1:4), (2_L2B:2, 4_MAB:1, 1:4, 1:4, 4_PE:1, 2_W:1), (1:4, 4:1)) x [2_L2B:1, 2_L1B:1]@GRF0 pad undefined  ((4_MAB:1, 4_PE:1, 1:16, 4:1, 2_W:1), (4:4))@LM0 pad undefined
+  product.a                  330  ((4_MAB:1, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((1:16), (2_L2B:2, 1:16, 1:8, 8:1), (1:16, 1:8, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1]@LM0
+  part.natural               330  ((4_MAB:1, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
+  planner  moves  move cycles  kernel cycles  link cycles  total    bound
+  -----------------------------------------------------------------------
+  pbqp         3         1034           1080         2482   4596  optimal
+  greedy       3         1034           1080         2482   4596        -
+  first        4         1383           1080         2313   4776        -
+  host         0            0           1080         4963   6043        -
+  $ kodama run models/moves.onnx --chip tiny --planner best
+  kodama: error: there is no planner 'best'; allowed are pbqp, greedy, first, host
+  [2]
+  $ kodama compile models/moves.onnx --chip tiny -o moved
+  moved: 6 stages, 189 steps, 28 MV transfers, for chip tiny at gfloat precision
+  $ kodama sim moved --json sim.json > sim.txt; grep -E 'Moves on|^y|^part' sim.txt
+  part          324      4   81.0  ((4_MAB:1, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
+  3 Moves on the chip take 1056 of 2076 chip cycles (51 %), 0 layout changes by the host
+  part float32 [1, 2, 3, 8]: 5.28688 10.2241 3.66886 0.445417 5.28688 10.2241 3.66886 0.445417 6.84871 2.59294 ...
+  y float32 [1, 3, 3, 3]: -10.68 8.02538 -4.40544 -9.2224 5.69597 3.00346 -8.00294 3.27275 -0.443362 -12.9553 ...

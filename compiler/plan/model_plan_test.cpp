@@ -1,0 +1,194 @@
+#include "compiler/plan/model_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "compiler/layers/layer_test_util.h"
+#include "isa/error.h"
+
+namespace kodama::compiler {
+namespace {
+
+using ::testing::ElementsAre;
+
+const isa::Chip& tiny() {
+  static const isa::Chip chip = isa::find_chip("tiny");
+  return chip;
+}
+LayerGraph graph_of(const std::string& text) {
+  return testing::lower(testing::parse_model(text));
+}
+TensorId tensor_named(const LayerGraph& graph, const std::string& name) {
+  const auto found = std::ranges::find(graph.tensors, name, &LayerTensor::name);
+  EXPECT_NE(found, graph.tensors.end()) << name;
+  return static_cast<TensorId>(found - graph.tensors.begin());
+}
+/// Outputs of all Moves, as the planner reads through them.
+std::set<TensorId> all_moves(const LayerGraph& graph) {
+  std::set<TensorId> through;
+  for (const Layer& layer : graph.layers) {
+    if (layer.kind() == LayerKind::kMove) through.insert(graph.storage(layer.outputs[0]));
+  }
+  return through;
+}
+
+TEST(ElementOrigins, TheExampleOfTheHeader) {
+  const LayerGraph graph = graph_of(
+      "agraph (float[2,3] x) => (float[3,3] y) <int64[4] pads = {0, 1, 0, 0}>"
+      "{ t = Transpose<perm = [1, 0]>(x) y = Pad(t, pads) }");
+  const TensorId x = tensor_named(graph, "x");
+  ElementOrigins origins(graph, all_moves(graph));
+  const TensorId y = graph.outputs[0];
+  EXPECT_THAT(origins.roots(y), ElementsAre(x));
+  for (int64_t row = 0; row < 3; ++row) {
+    EXPECT_EQ(origins.origin(y, 3 * row).root, -1);
+    EXPECT_EQ(origins.origin(y, 3 * row).offset, 0);  // zero
+    for (int64_t column = 0; column < 2; ++column) {
+      EXPECT_EQ(origins.origin(y, 3 * row + 1 + column).root, x);
+      EXPECT_EQ(origins.origin(y, 3 * row + 1 + column).offset, 3 * column + row);
+    }
+  }
+}
+
+TEST(ElementOrigins, AgreeWithRunningTheMoves) {
+  const std::string text =
+      "agraph (float[2,3,4] x, float[2,2,4] z) => (float[5,2,3] y) <int64[6] pads = {0, 1, 0, 0, 0, 1}, "
+      "float "
+      "seven = {7.0}, int64[1] from = {2}, int64[1] to = {7}, int64[1] axis = {1}, int64[1] by = {1}>"
+      "{ c = Concat<axis = 1>(x, z) s = Slice(c, from, to, axis, by) t = Transpose<perm = [1, 2, 0]>(s)"
+      "  u = Slice(t, from, to, axis, by) p = Pad(u, pads, seven) w = Transpose<perm = [0, 2, 1]>(p)"
+      "  y = Slice(w, from, to, axis, by) }";
+  onnx::ModelProto model = testing::parse_model(text);
+  model.mutable_graph()->mutable_output(0)->mutable_type()->mutable_tensor_type()->clear_shape();
+  const LayerGraph graph = testing::lower(model, false);
+  ElementOrigins origins(graph, all_moves(graph));
+  const TensorMap inputs{{"x", testing::random_tensor(onnx::TensorProto_DataType_FLOAT, {2, 3, 4}, 1)},
+                         {"z", testing::random_tensor(onnx::TensorProto_DataType_FLOAT, {2, 2, 4}, 2)}};
+  const TensorMap outputs = interpret_layer_graph(graph, inputs);
+  const TensorId y = graph.outputs[0];
+  const Tensor& expected = outputs.at(graph.tensors[static_cast<size_t>(y)].name);
+  ASSERT_GT(expected.size(), 0);
+  for (int64_t k = 0; k < expected.size(); ++k) {
+    const ElementOrigin origin = origins.origin(y, k);
+    const float value = origin.root < 0
+                            ? std::bit_cast<float>(origins.constants()[static_cast<size_t>(origin.offset)])
+                            : inputs.at(graph.tensors[static_cast<size_t>(origin.root)].name)
+                                  .data<float>()[static_cast<size_t>(origin.offset)];
+    EXPECT_EQ(value, expected.data<float>()[static_cast<size_t>(k)]) << k;
+  }
+}
+
+/// What every plan must keep, without looking at how it was found.
+void check_plan(const ModelPlan& plan, const LayerGraph& graph) {
+  std::set<int> there;
+  std::map<TensorId, int> sent;
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const PlannedStage& stage = plan.stages[s];
+    for (const int image : stage.operands) {
+      const PlannedImage& operand = plan.images[static_cast<size_t>(image)];
+      const bool made =
+          operand.kind == PlannedImage::Kind::kMade || operand.kind == PlannedImage::Kind::kMoved;
+      EXPECT_TRUE(!made || there.contains(image)) << "image " << image << " is read before it is made";
+      EXPECT_LE(operand.first_stage, static_cast<int>(s));
+      EXPECT_GE(operand.last_stage, static_cast<int>(s));
+      if (operand.kind == PlannedImage::Kind::kSent && there.insert(image).second)
+        ++sent[graph.storage(operand.placement.access.tensor)];
+    }
+    if (stage.result >= 0) there.insert(stage.result);
+  }
+  if (plan.summary.planner == "host") return;
+  for (const auto& [tensor, count] : sent)
+    EXPECT_EQ(count, 1) << graph.tensors[static_cast<size_t>(tensor)].name << " is sent more than once";
+}
+
+std::map<std::string, ModelPlan> plans_of(const LayerGraph& graph, const isa::Chip& chip) {
+  ModelPlanner planner(graph, chip, {});
+  std::map<std::string, ModelPlan> plans;
+  for (const std::string& name : ModelPlanner::planner_names()) {
+    plans[name] = planner.plan(name);
+    check_plan(plans[name], graph);
+  }
+  return plans;
+}
+
+TEST(ModelPlan, TheBestPlanIsNeverDearer) {
+  const char* texts[] = {
+      "agraph (float[1,2,8,8] x, float[4,2,3,3] w) => (float[1,4,4,4] y)"
+      "{ c = Conv<pads = [1, 1, 1, 1]>(x, w) r = Relu(c) y = MaxPool<kernel_shape = [2, 2], strides = [2, "
+      "2]>(r) }",
+      "agraph (float[40,24] a, float[24,8] b, float[8,24] c) => (float[40,24] y)"
+      "{ d = MatMul(a, b) e = MatMul(d, c) s = Softmax(e) y = Add(s, a) }",
+      "agraph (float[6,10] x) => (float[10,6] y) { y = Transpose<perm = [1, 0]>(x) }",
+  };
+  for (const char* text : texts) {
+    const LayerGraph graph = graph_of(text);
+    const auto plans = plans_of(graph, tiny());
+    const PlanSummary& best = plans.at("pbqp").summary;
+    EXPECT_TRUE(best.proven);
+    for (const char* other : {"first", "greedy"})
+      EXPECT_LE(best.total(), plans.at(other).summary.total()) << other << ": " << text;
+    EXPECT_EQ(plans.at("host").summary.moves, 0);
+  }
+}
+
+TEST(ModelPlan, AMoveIsReadThrough) {
+  // The transposition costs no Move of its own: it is part of the one in front of the product.
+  const LayerGraph graph = graph_of(
+      "agraph (float[24,40] x, float[24,8] b) => (float[40,8] y) { t = Transpose<perm = [1, 0]>(x) y = "
+      "MatMul(t, b) }");
+  const ModelPlan plan = plans_of(graph, tiny()).at("first");
+  for (const PlannedStage& stage : plan.stages) EXPECT_NE(stage.kind, PlannedStage::Kind::kHostMove);
+}
+
+TEST(ModelPlan, TwoReadersOfOneLayoutShareAnImage) {
+  const LayerGraph graph = graph_of(
+      "agraph (float[40,40] a, float[40,8] b) => (float[40,8] y) { c = MatMul(a, b) y = MatMul(a, c) }");
+  const ModelPlan plan = plans_of(graph, tiny()).at("pbqp");
+  std::set<int> images_of_a;
+  for (const PlannedStage& stage : plan.stages) {
+    if (stage.kind == PlannedStage::Kind::kKernel) images_of_a.insert(stage.operands[0]);
+  }
+  EXPECT_EQ(images_of_a.size(), 1U);
+}
+
+TEST(ModelPlan, OtherTypesGoByTheHost) {
+  const LayerGraph graph =
+      graph_of("agraph (int64[2,3] x) => (int64[3,2] y) { y = Transpose<perm = [1, 0]>(x) }");
+  const ModelPlan plan = plans_of(graph, tiny()).at("pbqp");
+  ASSERT_EQ(plan.stages.size(), 1U);
+  EXPECT_EQ(plan.stages[0].kind, PlannedStage::Kind::kHostMove);
+}
+
+TEST(ModelPlan, UnknownPlanner) {
+  const LayerGraph graph = graph_of("agraph (float[2] x) => (float[2] y) { y = Relu(x) }");
+  EXPECT_THROW(ModelPlanner(graph, tiny(), {}).plan("best"), isa::UserError);
+}
+
+TEST(SameImage, PaddingDecides) {
+  const isa::Chip& chip = tiny();
+  LayerGraph graph;
+  for (const char* name : {"x", "y"}) {
+    LayerTensor tensor;
+    tensor.name = name;
+    tensor.shape = {7};
+    graph.tensors.push_back(tensor);
+  }
+  ElementOrigins origins(graph, {});
+  // Seven elements in four long words: one word is padding.
+  const StreamPlacement sent = natural_placement(0, {7}, chip);
+  StreamPlacement wanted = sent;
+  EXPECT_TRUE(is_same_image(wanted, 0, sent, origins, graph, chip));
+  StreamPlacement made = sent;
+  made.is_output = true;
+  EXPECT_FALSE(is_same_image(wanted, 0, made, origins, graph, chip));
+  wanted.layout.set_padding(layout::Padding::kUndefined);
+  EXPECT_TRUE(is_same_image(wanted, 0, made, origins, graph, chip));
+  wanted.layout.set_padding(layout::Padding::kOne);
+  EXPECT_FALSE(is_same_image(wanted, 0, sent, origins, graph, chip));
+  EXPECT_FALSE(is_same_image(sent, 1, sent, origins, graph, chip));
+}
+
+}  // namespace
+}  // namespace kodama::compiler
