@@ -91,9 +91,7 @@ std::vector<Candidate> map_candidates(const Layer& layer, const LayerGraph&, con
     program.body.push_back({loop});
     return program;
   };
-  std::vector<Candidate> candidates{candidate};
-  if (const auto turned = with_channels_last(candidate)) candidates.push_back(*turned);
-  return candidates;
+  return with_other_orders(candidate);
 }
 
 }  // namespace

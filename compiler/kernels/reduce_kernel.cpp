@@ -207,9 +207,7 @@ std::vector<Candidate> reduce_candidates(const Layer& layer, const LayerGraph&, 
     program.body.push_back({blocks});
     return program;
   };
-  std::vector<Candidate> candidates{candidate};
-  if (const auto turned = with_channels_last(candidate)) candidates.push_back(*turned);
-  return candidates;
+  return with_other_orders(candidate);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "compiler/kernels/spread.h"
 
 #include <algorithm>
+#include <array>
 
 namespace kodama::compiler {
 
@@ -37,15 +38,33 @@ Spread choose_spread(int64_t floats, const isa::Chip& chip) {
   return spread;
 }
 
-std::optional<Candidate> with_channels_last(const Candidate& candidate) {
+std::vector<Candidate> with_other_orders(const Candidate& candidate) {
+  std::vector<Candidate> candidates{candidate};
   Candidate turned = candidate;
+  turned.description += ", channels last";
+  const size_t dims = candidate.placements.front().axis_dims.front().size();
   for (StreamPlacement& placement : turned.placements) {
     std::vector<int>& results = placement.axis_dims.front();
-    if (results.size() < 3) return std::nullopt;
-    std::rotate(results.begin() + 1, results.begin() + 2, results.end());
+    if (dims >= 3) std::rotate(results.begin() + 1, results.begin() + 2, results.end());
   }
-  turned.description += ", channels last";
-  return turned;
+  if (dims >= 3) candidates.push_back(std::move(turned));
+  const auto order = [](const Factor& factor) {
+    constexpr std::array<Level, 3> kOutermost{Level::kL2b, Level::kL1b, Level::kAddress};
+    const auto at = std::ranges::find(kOutermost, factor.level) - kOutermost.begin();
+    return factor.level == Level::kWord ? at + 1 : at;
+  };
+  for (size_t k = 0, count = candidates.size(); k < count; ++k) {
+    Candidate dealt = candidates[k];
+    dealt.description += ", dealt";
+    for (StreamPlacement& placement : dealt.placements) {
+      std::vector<std::vector<Factor>> axes = placement.layout.axes();
+      std::ranges::stable_sort(axes.front(), {}, order);
+      placement.layout = layout::Layout(std::move(axes), placement.layout.memory(),
+                                        placement.layout.replication(), placement.layout.padding());
+    }
+    candidates.push_back(std::move(dealt));
+  }
+  return candidates;
 }
 
 int64_t tile_capacity_lw(int64_t buffers, int64_t granule, const isa::Chip& chip) {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "compiler/kernels/kernel.h"
@@ -34,10 +33,15 @@ struct Spread {
 /// The spread for `floats` results: the fewest levels on which one vector per PE is enough, else all.
 Spread choose_spread(int64_t floats, const isa::Chip& chip);
 
-/// A kernel whose PEs take ranges of the flattened results may flatten them in any order. This is the
-/// candidate with dim 1 (the channels) as the fastest, which is how matrix products make images; or nothing
-/// when there are fewer than three dims.
-std::optional<Candidate> with_channels_last(const Candidate& candidate);
+/// A kernel whose PEs work independently may give them any of the flattened results. The candidate, whose PEs
+/// take ranges, and others that differ in their layouts only:
+///
+///   channels last   dim 1 is the fastest of the flattened results, as in the images that matrix products
+///   make;
+///                   for three dims or more
+///   dealt           an L2B takes a range, and deals it to its PEs: what they want at a time is close
+///   together
+std::vector<Candidate> with_other_orders(const Candidate& candidate);
 
 /// LW that one tile of a buffer may have when `buffers` tiles share LM0 and LM1 in turn; a multiple of
 /// `granule`, at least one granule.
