@@ -402,11 +402,19 @@ struct Places {
 };
 
 /// The way through bits and primitives.
+/// Counts up when the primitives or their costs change, so that old paths are forgotten.
+constexpr int kPathVersion = 1;
+
 class BitConversion {
  public:
   BitConversion(const BitView& view, const ConversionProblem& problem, const isa::Chip& chip,
-                bool keeps_source)
-      : view_(view), problem_(problem), chip_(chip), shop_(problem, chip), keeps_source_(keeps_source) {}
+                bool keeps_source, SolutionCache* cache)
+      : view_(view),
+        problem_(problem),
+        chip_(chip),
+        shop_(problem, chip),
+        keeps_source_(keeps_source),
+        cache_(cache) {}
 
   /// Nothing, and why, when it can't be done so.
   std::optional<Conversion> run(int64_t most_lw, std::string* why) {
@@ -434,7 +442,7 @@ class BitConversion {
     }
     SlotState goal = leaves ? out->slots : view_.to.slots;
     const auto begin = std::chrono::steady_clock::now();
-    const Path path = find_path(view_, start, goal, most_lw);
+    const Path path = find_or_remember(start, goal, most_lw);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     if (!path.found) {
       *why = kNoPath;
@@ -494,6 +502,20 @@ class BitConversion {
   }
 
  private:
+  Path find_or_remember(const SlotState& start, const SlotState& goal, int64_t most_lw) const {
+    if (cache_ == nullptr) return find_path(view_, start, goal, most_lw);
+    const std::string key = fmt::format(
+        "path {}\nchip {}\n{}\n{}\nshape {}\nbits {}\nfrom {}\ngoal {}\nroom {}\n", kPathVersion, chip_.hash,
+        problem_.from.to_string(), problem_.to.to_string(), fmt::join(problem_.lengths, " "),
+        problem_.element_bits, fmt::join(start, " "), fmt::join(goal, " "), most_lw);
+    if (const auto text = cache_->find(key)) {
+      if (auto path = path_from_text(view_, start, goal, *text)) return std::move(*path);
+    }
+    Path path = find_path(view_, start, goal, most_lw);
+    if (path.found) cache_->store(key, path_to_text(view_, start, goal, path));
+    return path;
+  }
+
   /// Padding that doesn't come along.
   void fill(const Placement& at) {
     const auto pattern = padding_pattern(problem_.to.padding(), problem_.element_bits);
@@ -548,6 +570,7 @@ class BitConversion {
   const isa::Chip& chip_;
   Workshop shop_;
   bool keeps_source_;
+  SolutionCache* cache_;
   std::vector<ScratchRange> result_scratch_;
 };
 
@@ -672,7 +695,7 @@ bool is_there(const ConversionProblem& problem) {
 
 }  // namespace
 
-Conversion convert(const ConversionProblem& problem, const isa::Chip& chip) {
+Conversion convert(const ConversionProblem& problem, const isa::Chip& chip, SolutionCache* cache) {
   ConversionBound bound =
       conversion_bound(problem.from, problem.to, problem.lengths, problem.element_bits, chip);
   Conversion result;
@@ -686,7 +709,7 @@ Conversion convert(const ConversionProblem& problem, const isa::Chip& chip) {
         for (int64_t most_lw = memory_size_lw(Memory::kLm0, chip) / 2; !found && most_lw >= 1; most_lw /= 2) {
           std::string here;
           try {
-            found = BitConversion(*view, problem, chip, keeps_source).run(most_lw, &here);
+            found = BitConversion(*view, problem, chip, keeps_source, cache).run(most_lw, &here);
           } catch (const isa::UnsupportedError& error) {
             here = error.what();
           }

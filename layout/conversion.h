@@ -10,6 +10,7 @@
 #include "layout/algebra.h"
 #include "layout/bound.h"
 #include "layout/layout.h"
+#include "layout/solution_cache.h"
 
 /// Programs that bring a tensor from one layout into another, without leaving the chip.
 ///
@@ -65,7 +66,7 @@ struct Conversion {
 };
 
 /// UserError for layouts that don't fit the shape or the chip; UnsupportedError when the memories have no
-/// room to work in.
-Conversion convert(const ConversionProblem& problem, const isa::Chip& chip);
+/// room to work in. `cache` keeps the paths that were found.
+Conversion convert(const ConversionProblem& problem, const isa::Chip& chip, SolutionCache* cache = nullptr);
 
 }  // namespace kodama::layout

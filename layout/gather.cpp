@@ -52,16 +52,16 @@ struct Rooms {
   int64_t l1bm_ring = 0;  ///< of L1BM, one each for sources, tables, image
 
   Rooms(const isa::Chip& chip, int64_t row_lw) {
-    const int64_t quarter = chip.memory.l2bm_lw / 4 / kBlockLw * kBlockLw;
-    source_half = quarter;
-    table_base = 2 * quarter;
-    table_slots = quarter / row_lw / 2 * 2;
-    image_base = 3 * quarter;
-    image_slots = quarter / row_lw;
+    const int64_t eighth = chip.memory.l2bm_lw / 8 / kBlockLw * kBlockLw;
+    source_half = 3 * eighth;
+    table_base = 6 * eighth;
+    table_slots = eighth / row_lw / 2 * 2;
+    image_base = 7 * eighth;
+    image_slots = eighth / row_lw;
     l1bm_ring = chip.memory.l1bm_lw / 4 / kBlockLw * kBlockLw;
     if (table_slots < 2 || image_slots < 1) {
       throw isa::UnsupportedError(fmt::format("chip {}: a gather needs L2BM of at least {} LW, found {}",
-                                              chip.name, 8 * row_lw, chip.memory.l2bm_lw));
+                                              chip.name, 16 * row_lw, chip.memory.l2bm_lw));
     }
   }
 };
@@ -120,41 +120,50 @@ void Gather::for_each_word(const Tile& tile, Visit&& visit) const {
 }
 
 Gather::Home Gather::home(const Tile& tile, int l2b, const GatherSource& source) {
-  const std::vector<int64_t>& blocks = tile.blocks[static_cast<size_t>(l2b)];
-  const auto number = std::ranges::lower_bound(blocks, source.block()) - blocks.begin();
-  const Slot& slot = tile.slots[static_cast<size_t>(number)];
+  const std::vector<int64_t>& addresses = tile.addresses[static_cast<size_t>(l2b)];
+  const auto number = std::ranges::lower_bound(addresses, source.block()) - addresses.begin();
+  const Slot& slot = tile.slots[static_cast<size_t>(tile.blocks[static_cast<size_t>(number)].slot)];
   const int64_t octet = source.word() / kWordsPerOctet % kOctetsPerBlock;
   const auto before = static_cast<uint8_t>(slot.octets & ((1U << octet) - 1));
   return {slot.window, lm_word(slot.in_window + std::popcount(before), source.word() % kWordsPerOctet)};
 }
 
 void Gather::cut(Tile& tile) {
-  // By L2B, blocks and which octets of them are wanted.
-  std::vector<std::vector<std::pair<int64_t, uint8_t>>> wanted(static_cast<size_t>(chip_.l2b_count()));
-  for_each_word(tile, [&](int l2b, int32_t, int64_t, int, const GatherSource& source) {
+  // By L2B, what is wanted of which block by whom.
+  struct Wanted {
+    int64_t address;
+    uint8_t octets;
+    uint32_t l1bs;
+  };
+  std::vector<std::vector<Wanted>> wanted(static_cast<size_t>(chip_.l2b_count()));
+  for_each_word(tile, [&](int l2b, int32_t, int64_t lw, int, const GatherSource& source) {
     if (source.is_constant()) return;
     auto& list = wanted[static_cast<size_t>(l2b)];
-    const auto bit = static_cast<uint8_t>(1U << (source.word() / kWordsPerOctet % kOctetsPerBlock));
-    if (!list.empty() && list.back().first == source.block()) {
-      list.back().second |= bit;
+    const auto octet = static_cast<uint8_t>(1U << (source.word() / kWordsPerOctet % kOctetsPerBlock));
+    // l2bmd deals eight LW to each L1B.
+    const uint32_t l1b = uint32_t{1} << (lw / kOctetLw % chip_.l1b_per_l2b);
+    if (!list.empty() && list.back().address == source.block()) {
+      list.back().octets |= octet;
+      list.back().l1bs |= l1b;
     } else {
-      list.emplace_back(source.block(), bit);
+      list.push_back({source.block(), octet, l1b});
     }
   });
-  tile.blocks.resize(wanted.size());
+  tile.addresses.resize(wanted.size());
   for (size_t l2b = 0; l2b < wanted.size(); ++l2b) {
-    auto& list = wanted[l2b];
-    std::ranges::sort(list);
-    std::vector<int64_t>& blocks = tile.blocks[l2b];
-    for (const auto& [block, octets] : list) {
+    std::ranges::sort(wanted[l2b], {}, &Wanted::address);
+    std::vector<int64_t>& addresses = tile.addresses[l2b];
+    for (const Wanted& each : wanted[l2b]) {
       // Blocks of one transfer: small gaps come along.
-      if (!blocks.empty() && block <= blocks.back() + 1 + kLargestGapBlocks) {
-        while (blocks.back() < block) blocks.push_back(blocks.back() + 1);
+      if (!addresses.empty() && each.address <= addresses.back() + 1 + kLargestGapBlocks) {
+        while (addresses.back() < each.address) addresses.push_back(addresses.back() + 1);
       } else {
-        blocks.push_back(block);
+        addresses.push_back(each.address);
       }
-      if (blocks.size() > tile.slots.size()) tile.slots.resize(blocks.size());
-      tile.slots[blocks.size() - 1].octets |= octets;
+      if (addresses.size() > tile.blocks.size()) tile.blocks.resize(addresses.size());
+      Block& block = tile.blocks[addresses.size() - 1];
+      block.octets |= each.octets;
+      block.l1bs |= each.l1bs;
     }
   }
   cut_windows(tile);
@@ -192,21 +201,55 @@ void Gather::cut(Tile& tile) {
 }
 
 void Gather::cut_windows(Tile& tile) {
-  const int64_t most_slots = Rooms(chip_, row_lw_).source_half / kBlockLw;
+  const int64_t most_blocks = Rooms(chip_, row_lw_).source_half / kBlockLw;
   int64_t octets = 0;
-  tile.windows.emplace_back();  // there is one even if all is constant
-  for (size_t k = 0; k < tile.slots.size(); ++k) {
-    Slot& slot = tile.slots[k];
-    const int count = std::popcount(slot.octets);
-    if (octets + count > window_octets_ || tile.windows.back().slot_count == most_slots) {
-      tile.windows.push_back({.first_slot = static_cast<int64_t>(k), .slot_count = 0, .vectors = {}});
-      octets = 0;
+  const auto close = [&] {
+    Window& window = tile.windows.back();
+    window.slot_count = static_cast<int64_t>(tile.slots.size()) - window.first_slot;
+    int64_t at = constant_octets_;
+    for (int64_t k = 0; k < window.slot_count; ++k) {
+      Slot& slot = tile.slots[static_cast<size_t>(window.first_slot + k)];
+      slot.window = static_cast<int32_t>(tile.windows.size() - 1);
+      slot.in_window = at;
+      at += std::popcount(slot.octets);
     }
-    slot.window = static_cast<int32_t>(tile.windows.size() - 1);
-    slot.in_window = constant_octets_ + octets;
-    octets += count;
-    ++tile.windows.back().slot_count;
+    octets = 0;
+  };
+  const auto open = [&](int64_t block) {
+    Window window;
+    window.first_block = block;
+    window.first_slot = static_cast<int64_t>(tile.slots.size());
+    tile.windows.push_back(std::move(window));
+  };
+  open(0);  // there is one even if all is constant
+  for (size_t k = 0; k < tile.blocks.size(); ++k) {
+    Block& block = tile.blocks[k];
+    // A slot of the window whose L1Bs don't want this block, else a new one.
+    const auto find_slot = [&] {
+      const auto first = tile.slots.begin() + static_cast<ptrdiff_t>(tile.windows.back().first_slot);
+      return std::find_if(first, tile.slots.end(),
+                          [&](const Slot& slot) { return (slot.l1bs & block.l1bs) == 0; });
+    };
+    const auto more_octets = [&](auto slot) {
+      const uint8_t before = slot == tile.slots.end() ? uint8_t{0} : slot->octets;
+      return std::popcount(static_cast<uint8_t>(block.octets & ~before));
+    };
+    auto slot = find_slot();
+    if (octets + more_octets(slot) > window_octets_ || tile.windows.back().block_count == most_blocks) {
+      close();
+      open(static_cast<int64_t>(k));
+      slot = tile.slots.end();
+    }
+    ++tile.windows.back().block_count;
+    if (block.octets == 0) continue;
+    octets += more_octets(slot);
+    if (slot == tile.slots.end()) slot = tile.slots.emplace(slot);
+    slot->octets |= block.octets;
+    slot->l1bs |= block.l1bs;
+    slot->blocks.push_back(static_cast<int32_t>(k));
+    block.slot = static_cast<int32_t>(slot - tile.slots.begin());
   }
+  close();
 }
 
 int64_t Gather::tables_lw() const {
@@ -256,7 +299,7 @@ int64_t Gather::estimated_cycles() const {
   int64_t blocks = 0;
   for (const Tile& tile : tiles_) {
     for (const Slot& slot : tile.slots) octets += std::popcount(slot.octets);
-    blocks += static_cast<int64_t>(tile.slots.size());
+    blocks += static_cast<int64_t>(tile.blocks.size());
   }
   const double steps = static_cast<double>(kStartSteps + octets + kStepsPerTable * tables_);
   const double dram = static_cast<double>(tables_ * row_lw_ * chip_.l2b_per_group + problem_.size_lw) /
@@ -338,9 +381,15 @@ class Gather::Emitter {
     return result;
   }
 
-  void block_to_l1bm(int64_t l2bm, int64_t l1bm) {
-    code_.add(make_instruction(Opcode::kL2bmb, Precision::kNone, Code::l2bm(l2bm), Code::l1bm(l1bm)));
+  void block_to_l1bm(int64_t l2bm, int64_t l1bm, uint32_t l1bs) {
+    Instruction move = make_instruction(Opcode::kL2bmb, Precision::kNone, Code::l2bm(l2bm), Code::l1bm(l1bm));
+    if (l1bs != all_l1bs()) {
+      move.l1b_set.kind = isa::L1bSet::Kind::kList;
+      move.l1b_set.list = l1bs;
+    }
+    code_.add(std::move(move));
   }
+  uint32_t all_l1bs() const { return (uint32_t{1} << chip_.l1b_per_l2b) - 1; }
   void octet_to_pes(int64_t l1bm, int64_t slot) {
     const int64_t lw = slot * kOctetLw;
     code_.add(
@@ -358,7 +407,7 @@ class Gather::Emitter {
         mv(Opcode::kMvb, size, Code::outside(Memory::kDram, from, 0), Code::l2bm(rooms_.source_half))));
     for (int64_t at = 0; at < size; at += kBlockLw) {
       const int64_t l1bm = next_block();
-      block_to_l1bm(rooms_.source_half + at, l1bm);
+      block_to_l1bm(rooms_.source_half + at, l1bm, all_l1bs());
       for (int64_t octet = 0; octet < kOctetsPerBlock; ++octet) {
         const int64_t slot = at / kOctetLw + octet;
         if (slot < gather_.constant_octets_) octet_to_pes(l1bm + octet * kOctetLw, slot);
@@ -368,21 +417,22 @@ class Gather::Emitter {
 
   /// Consecutive blocks of a group's DRAM that go to an L2B.
   struct Run {
-    int64_t first_slot = 0;
     int64_t first_block = 0;
+    int64_t address = 0;
     int64_t blocks = 0;
     bool operator==(const Run&) const = default;
   };
-  static std::vector<Run> runs_of(const std::vector<int64_t>& blocks, const Window& window) {
+  static std::vector<Run> runs_of(const std::vector<int64_t>& addresses, const Window& window) {
     std::vector<Run> runs;
-    const int64_t end = std::min(window.first_slot + window.slot_count, static_cast<int64_t>(blocks.size()));
-    for (int64_t slot = window.first_slot; slot < end; ++slot) {
-      // A block's number has the group in its upper bits, so runs never cross groups.
-      const int64_t block = blocks[static_cast<size_t>(slot)];
-      if (!runs.empty() && block == runs.back().first_block + runs.back().blocks) {
+    const int64_t end =
+        std::min(window.first_block + window.block_count, static_cast<int64_t>(addresses.size()));
+    for (int64_t block = window.first_block; block < end; ++block) {
+      // A block's address has the group in its upper bits, so runs never cross groups.
+      const int64_t address = addresses[static_cast<size_t>(block)];
+      if (!runs.empty() && address == runs.back().address + runs.back().blocks) {
         ++runs.back().blocks;
       } else {
-        runs.push_back({slot, block, 1});
+        runs.push_back({block, address, 1});
       }
     }
     return runs;
@@ -393,24 +443,24 @@ class Gather::Emitter {
     const int64_t half = windows_brought_++ % 2;
     std::vector<int8_t>& tags = window_tags_[static_cast<size_t>(half)];
     const auto bring = [&](const Run& run, Opcode opcode, int group, int l2b) {
-      const int64_t to = half * rooms_.source_half + (run.first_slot - window.first_slot) * kBlockLw;
-      const int64_t from = run.first_block % kBlocksPerGroup * kBlockLw;
+      const int64_t to = half * rooms_.source_half + (run.first_block - window.first_block) * kBlockLw;
+      const int64_t from = run.address % kBlocksPerGroup * kBlockLw;
       tags.push_back(code_.transfer(mv(opcode, run.blocks * kBlockLw,
-                                       Code::outside(Memory::kDram, from, run.first_block / kBlocksPerGroup),
+                                       Code::outside(Memory::kDram, from, run.address / kBlocksPerGroup),
                                        Code::l2bm(to, group, l2b))));
     };
     std::vector<std::vector<Run>> runs;
-    for (const std::vector<int64_t>& blocks : tile.blocks) {
+    for (const std::vector<int64_t>& addresses : tile.addresses) {
       // L2Bs that make nothing take what the others get.
-      if (!blocks.empty()) runs.push_back(runs_of(blocks, window));
+      if (!addresses.empty()) runs.push_back(runs_of(addresses, window));
     }
     if (std::ranges::all_of(runs, [&](const auto& each) { return each == runs.front(); })) {
       if (runs.empty()) return;
       for (const Run& run : runs.front()) bring(run, Opcode::kMvb, -1, -1);
       return;
     }
-    for (size_t l2b = 0; l2b < tile.blocks.size(); ++l2b) {
-      for (const Run& run : runs_of(tile.blocks[l2b], window)) {
+    for (size_t l2b = 0; l2b < tile.addresses.size(); ++l2b) {
+      for (const Run& run : runs_of(tile.addresses[l2b], window)) {
         bring(run, Opcode::kMvp, static_cast<int>(l2b) / chip_.l2b_per_group,
               static_cast<int>(l2b) % chip_.l2b_per_group);
       }
@@ -421,9 +471,11 @@ class Gather::Emitter {
     for (const int8_t tag : std::exchange(window_tags_[static_cast<size_t>(half)], {})) code_.wait(tag);
     for (int64_t k = 0; k < window.slot_count; ++k) {
       const Slot& slot = tile.slots[static_cast<size_t>(window.first_slot + k)];
-      if (slot.octets == 0) continue;
       const int64_t l1bm = next_block();
-      block_to_l1bm(half * rooms_.source_half + k * kBlockLw, l1bm);
+      for (const int32_t block : slot.blocks) {
+        const int64_t l2bm = half * rooms_.source_half + (block - window.first_block) * kBlockLw;
+        block_to_l1bm(l2bm, l1bm, tile.blocks[static_cast<size_t>(block)].l1bs);
+      }
       int64_t to = slot.in_window;
       for (int64_t octet = 0; octet < kOctetsPerBlock; ++octet) {
         if ((slot.octets >> octet & 1) != 0) octet_to_pes(l1bm + octet * kOctetLw, to++);

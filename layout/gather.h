@@ -14,9 +14,7 @@
 /// words from words that are in DRAM already, and constants:
 ///
 ///     tables      one index of 16 bits per word of the image, made by the host with the program
-///     windows     the words that the PEs of an L2B want, as many as LM0 holds, are broadcast to all of them;
-///                 every L2B has its own, in lock step: block number k of one comes with block k of the
-///                 others
+///     windows     the words that the PEs of an L1B want, as many as LM0 holds, are broadcast to all of them
 ///     picking     every PE sets T from its table and reads LM0 through it, four words per step
 ///
 /// A PE makes what its place in the image asks for. A word whose source is in another window is zero there,
@@ -27,12 +25,16 @@
 ///
 ///     l1bmd $lb0 $lt $ls0v;  passa $mt $n0 …;  lsr $ls0v 16 -> T;  passa $mt $n1 …;  …
 ///
+/// Everything is in lock step, so L1Bs and L2Bs take turns without losing time: block number k of one L2B
+/// comes with block k of the others, and blocks that different L1Bs want share a *slot*, one after the other
+/// from L2BM, but with one broadcast and one place in LM0.
+///
 /// The image's rows of `4 * PEs per L1B * L1Bs` LW are dealt to the L2Bs of their group in turn; a row is one
 /// *vector* of four LW in every PE, what l1bmd and l2bmd bring up in the order of DRAM.
 ///
-/// What it costs: the broadcast of 2 LW per cycle is what takes longest. So a gather is as fast as its image
-/// is local: where an L2B makes the part of the image that comes from an eighth of the source, an eighth is
-/// broadcast to it.
+/// What it costs: the broadcast of 2 LW per cycle and the tables take longest, so a gather is as fast as its
+/// image is local: where an L1B makes a part of the image that comes from a part of the source, only that
+/// part is broadcast to it.
 namespace kodama::layout {
 
 /// Where a word of an image comes from: a 32-bit word of a group's DRAM, or a constant of the problem.
@@ -90,24 +92,34 @@ class Gather {
  private:
   class Emitter;
 
-  /// What LM0 holds at a time: a range of slots. A slot is one block of 64 LW in each L2B.
+  /// A block of 64 LW in every L2B, the k-th that it wants.
+  struct Block {
+    uint8_t octets = 0;  ///< bit k: some L2B wants LW 8 k .. 8 k + 7
+    uint32_t l1bs = 0;   ///< bit b: L1B b of some L2B wants it
+    int32_t slot = -1;   ///< -1: it only came along
+  };
+  /// Blocks of different L1Bs at one place of LM0.
+  struct Slot {
+    uint8_t octets = 0;
+    uint32_t l1bs = 0;
+    int32_t window = 0;
+    int64_t in_window = 0;  ///< its first octet in LM0
+    std::vector<int32_t> blocks;
+  };
+  /// What LM0 holds at a time.
   struct Window {
-    int64_t first_slot = 0;
-    int64_t slot_count = 0;
+    int64_t first_block = 0, block_count = 0;  ///< that the transfers bring
+    int64_t first_slot = 0, slot_count = 0;
     std::vector<int32_t> vectors;  ///< that find words here, in order
     int64_t first_table = 0;       ///< one table serves two vectors
     int64_t table_count() const { return (static_cast<int64_t>(vectors.size()) + 1) / 2; }
-  };
-  struct Slot {
-    uint8_t octets = 0;  ///< bit k: some L2B wants LW 8 k .. 8 k + 7
-    int32_t window = 0;
-    int64_t in_window = 0;  ///< the LM0 octet of the first of them
   };
   /// Vectors whose results LM1 holds at a time.
   struct Tile {
     int32_t first_vector = 0;
     int32_t vector_count = 0;
-    std::vector<std::vector<int64_t>> blocks;  ///< by L2B, sorted: number k is in slot k
+    std::vector<std::vector<int64_t>> addresses;  ///< by L2B, sorted: where its block k is, in blocks
+    std::vector<Block> blocks;
     std::vector<Slot> slots;
     std::vector<Window> windows;
     std::vector<int32_t> first_window, last_window;  ///< of each vector

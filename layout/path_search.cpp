@@ -1,9 +1,14 @@
 #include "layout/path_search.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <map>
 #include <queue>
+#include <sstream>
+
+#include "isa/error.h"
 
 namespace kodama::layout {
 namespace {
@@ -156,6 +161,44 @@ Path beam(const BitView& view, const SlotState& from, const SlotState& goal, int
 }
 
 }  // namespace
+
+std::string path_to_text(const BitView& view, const SlotState& from, const SlotState& goal,
+                         const Path& path) {
+  std::string text = fmt::format("{} {} {}", path.states, path.proven ? 1 : 0, path.moves.size());
+  SlotState state = from;
+  for (const Move& move : path.moves) {
+    const std::vector<Move> moves = moves_from(view, state, goal);
+    const auto found = std::ranges::find_if(moves, [&](const Move& each) {
+      return each.after == move.after && each.steps == move.steps && each.kind == move.kind;
+    });
+    isa::check_internal(found != moves.end(), "path search", "a move that isn't there");
+    text += fmt::format(" {}", found - moves.begin());
+    state = move.after;
+  }
+  return text;
+}
+
+std::optional<Path> path_from_text(const BitView& view, const SlotState& from, const SlotState& goal,
+                                   const std::string& text) {
+  std::istringstream in(text);
+  Path path;
+  int proven = 0;
+  size_t count = 0;
+  if (!(in >> path.states >> proven >> count)) return std::nullopt;
+  path.proven = proven != 0;
+  SlotState state = from;
+  for (size_t k = 0; k < count; ++k) {
+    size_t number = 0;
+    std::vector<Move> moves = moves_from(view, state, goal);
+    if (!(in >> number) || number >= moves.size()) return std::nullopt;
+    path.steps += moves[number].steps;
+    state = moves[number].after;
+    path.moves.push_back(std::move(moves[number]));
+  }
+  path.found = is_goal(state, goal);
+  if (!path.found) return std::nullopt;
+  return path;
+}
 
 bool is_goal(const SlotState& state, const SlotState& goal) {
   for (size_t slot = 0; slot < state.size(); ++slot) {

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "layout/bits.h"
@@ -27,6 +29,12 @@ struct Path {
 /// two ends.
 Path find_path(const BitView& view, const SlotState& from, const SlotState& goal, int64_t most_lw,
                int64_t most_states = 4000);
+
+/// A path as text that `path_from_text` reads back: which of moves_from's moves each one is.
+std::string path_to_text(const BitView& view, const SlotState& from, const SlotState& goal, const Path& path);
+/// Nothing when the text isn't a path between these states.
+std::optional<Path> path_from_text(const BitView& view, const SlotState& from, const SlotState& goal,
+                                   const std::string& text);
 
 /// Whether a tensor in `state` is in `goal`: slots where nothing is wanted may hold copies.
 bool is_goal(const SlotState& state, const SlotState& goal);

@@ -124,6 +124,10 @@ void add_compile_options(CLI::App& app, SessionOptions& options, RawOptions& raw
          "--planner", options.planner,
          "chooses kernels and layouts: pbqp (least in all), greedy, first; host: all Moves by the host")
       ->capture_default_str();
+  app.add_option("--cache", options.cache,
+                 "directory that keeps what conversions cost; default KODAMA_CACHE, or kodama in ~/.cache");
+  app.add_flag_callback(
+      "--no-cache", [&options] { options.cache.clear(); }, "keep nothing between runs");
   app.add_option("--scheduler", options.passes.scheduler, "instruction scheduler");
   app.add_option("--allocator", options.passes.allocator, "address allocator");
   app.add_option("--home-assigner", options.passes.home_assigner, "pass that chooses memories for values");
@@ -364,7 +368,9 @@ int convert_layout(const LayoutRequest& request) {
   const layout::ConversionProblem problem{layout::Layout::parse(request.layout),
                                           layout::Layout::parse(request.to), parse_shape(request.shape),
                                           bits_of(request)};
-  const layout::Conversion conversion = layout::convert(problem, chip);
+  const std::optional<std::string> directory = layout::SolutionCache::default_directory();
+  layout::SolutionCache cache(directory.value_or(""));
+  const layout::Conversion conversion = layout::convert(problem, chip, directory ? &cache : nullptr);
   fmt::print("{}\n", conversion.path.empty() ? "nothing to do"
                                              : fmt::format("path: {}", fmt::join(conversion.path, ", ")));
   if (!conversion.why_by_elements.empty()) fmt::print("element by element: {}\n", conversion.why_by_elements);
@@ -512,6 +518,7 @@ int run(int argc, char** argv) {
       "plan", "choose kernels and layouts of a model with every planner; compare the cycles of the Moves");
   plan->add_option("model", plan_request.model_file, "model.onnx")->required();
   add_compile_options(*plan, plan_request.common, plan_raw);
+  plan->add_option("--json", plan_request.common.json_file, "write what every planner finds as JSON");
   plan->callback([&] {
     finish_options(plan_raw, plan_request.common);
     code = compiler::plan_command(plan_request, std::cout);

@@ -26,7 +26,7 @@ class ModelCompiler {
     graph_ = std::move(graph);
     result_.name = graph_.name;
     result_.opset = graph_.opset;
-    ModelPlanner planner(graph_, chip_, {options_.precision});
+    ModelPlanner planner(graph_, chip_, {options_.precision}, options_.cache);
     plan_ = planner.plan(options_.planner);
     result_.plan = plan_.summary;
     place_images();

@@ -96,7 +96,8 @@ struct CompiledModel {
 
 struct CompileOptions {
   MatrixPrecision precision = MatrixPrecision::kGFloat;
-  std::string planner = "pbqp";  ///< of ModelPlanner::planner_names()
+  std::string planner = "pbqp";            ///< of ModelPlanner::planner_names()
+  layout::SolutionCache* cache = nullptr;  ///< of solved conversions
   scheduler::PipelineChoice passes;
   LoweringOptions lowering;
   /// Names of graph passes, layer passes, "plan", "tile", "machine", or scheduler passes whose result

@@ -85,6 +85,8 @@ Compiled compile_file(const SessionOptions& options, const std::string& file, st
   result.imported = import_model(file, {options.dims, read_named_tensors("--bind", options.bind)});
 
   CompileOptions compile = compile_options(options);
+  layout::SolutionCache cache(options.cache);
+  if (!options.cache.empty()) compile.cache = &cache;
   int dump_number = 0;
   if (!options.dump_after.empty()) {
     compile.dump = [&](const std::string& pass, const std::string& what, const std::string& extension,
@@ -274,7 +276,8 @@ int plan_command(const PlanRequest& request, std::ostream& out) {
   const onnx::ModelProto model =
       import_model(request.model_file, {options.dims, read_named_tensors("--bind", options.bind)});
   const LayerGraph graph = layers_of(model, chip, compile);
-  ModelPlanner planner(graph, chip, {compile.precision});
+  layout::SolutionCache cache(options.cache);
+  ModelPlanner planner(graph, chip, {compile.precision}, options.cache.empty() ? nullptr : &cache);
   std::vector<PlanSummary> summaries;
   ProgressBar bar("planning");
   const ModelPlan chosen = planner.plan(options.planner);

@@ -36,6 +36,8 @@ struct SessionOptions {
   std::set<std::string> dump_after;
   std::string dump_directory = "kodama-dump";
   std::string planner = "pbqp";
+  /// Directory of solved conversions; empty = none.
+  std::string cache = layout::SolutionCache::default_directory().value_or("");
   scheduler::PipelineChoice passes;
   bool fuse = true;
   std::string json_file;

@@ -1,5 +1,8 @@
 #include "compiler/plan/element_origins.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <bit>
 #include <numeric>
@@ -76,6 +79,24 @@ ElementOrigin ElementOrigins::origin(TensorId tensor, int64_t offset) {
   const int64_t code = codes(storage).data<int64_t>()[static_cast<size_t>(offset)];
   if (code < 0) return {-1, -1 - code};
   return {static_cast<TensorId>(code >> kRootShift), code & ((int64_t{1} << kRootShift) - 1)};
+}
+
+std::string ElementOrigins::describe(TensorId tensor, TensorId root) {
+  const TensorId storage = graph_.storage(tensor);
+  if (!through_.contains(storage)) return storage == root ? "root" : "other";
+  std::string text;
+  for (const Layer& layer : graph_.layers) {
+    const auto* move = std::get_if<MoveLayer>(&layer.body);
+    if (move == nullptr || graph_.storage(layer.outputs[0]) != storage) continue;
+    text = fmt::format("move {} fill {}", shape_to_string(move->extents), move->fill);
+    for (const MoveLayer::Piece& piece : move->pieces) {
+      text += fmt::format(" ({} of {} by {} fill {} from {} to {})", describe(piece.input.tensor, root),
+                          shape_to_string(graph_.tensors[static_cast<size_t>(piece.input.tensor)].shape),
+                          piece.input.map.to_string(), piece.input.fill, fmt::join(piece.begin, ","),
+                          fmt::join(piece.end, ","));
+    }
+  }
+  return text;
 }
 
 std::vector<int> ElementOrigins::move_layers(TensorId tensor) const {

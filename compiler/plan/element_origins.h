@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -46,6 +47,8 @@ class ElementOrigins {
   int64_t constant(float value);
   /// Bits of all constants, for layout::GatherProblem.
   const std::vector<uint32_t>& constants() const { return constants_; }
+  /// All that the origins of a tensor's elements in `root` depend on, without names and numbers of tensors.
+  std::string describe(TensorId tensor, TensorId root);
   /// The Move layers between a tensor and its roots.
   std::vector<int> move_layers(TensorId tensor) const;
 

@@ -4,11 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <deque>
 #include <limits>
 #include <map>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <tuple>
 
 #include "isa/costs.h"
@@ -22,7 +24,10 @@ constexpr const char* kPart = "model planner";
 constexpr const char* kHostPlanner = "host";
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-/// Two placements with one key are the same words of the same tensor at the same places.
+/// Counts up when gathers change, so that old costs are forgotten.
+constexpr int kGatherVersion = 1;
+
+/// Two placements of a tensor with one key are the same words at the same places.
 std::string key_of(const StreamPlacement& placement) {
   std::string map;
   for (size_t axis = 0; axis < placement.access.map.axes(); ++axis) {
@@ -30,18 +35,19 @@ std::string key_of(const StreamPlacement& placement) {
     for (size_t dim = 0; dim < placement.extents.size(); ++dim)
       map += fmt::format("{},", placement.access.map.coefficient(axis, dim));
   }
-  return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", placement.access.tensor, map, placement.access.fill,
-                     placement.extents, placement.axis_dims, placement.layout.to_string(),
+  return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", map, placement.access.fill, placement.extents,
+                     placement.axis_dims, placement.layout.to_string(),
                      static_cast<int>(placement.layout.padding()), placement.transport.to_string(),
-                     placement.length_lw, placement.round_to_odd);
+                     placement.length_lw, placement.round_to_odd, placement.is_output);
 }
 
 }  // namespace
 
 class ModelPlanner::Impl {
  public:
-  Impl(const LayerGraph& graph, const isa::Chip& chip, const KernelOptions& options)
-      : graph_(graph), chip_(chip), origins_(graph, moves_read_through()) {
+  Impl(const LayerGraph& graph, const isa::Chip& chip, const KernelOptions& options,
+       layout::SolutionCache* cache)
+      : graph_(graph), chip_(chip), cache_(cache), origins_(graph, moves_read_through()) {
     for (const Layer& layer : graph.layers) {
       candidates_.emplace_back();
       if (layer.kind() == LayerKind::kMove || layer.kind() == LayerKind::kHost) continue;
@@ -130,7 +136,8 @@ class ModelPlanner::Impl {
   // ---- layouts by number
 
   int layout_id(const StreamPlacement& placement) {
-    const auto [found, is_new] = ids_.try_emplace(key_of(placement), static_cast<int>(placements_.size()));
+    const auto [found, is_new] =
+        ids_.try_emplace({placement.access.tensor, key_of(placement)}, static_cast<int>(placements_.size()));
     if (is_new) placements_.push_back(placement);
     return found->second;
   }
@@ -153,14 +160,61 @@ class ModelPlanner::Impl {
   double conversion(TensorId root, int from, int to) {
     const auto [found, is_new] = conversions_.try_emplace({root, from, to}, 0);
     if (!is_new) return found->second;
+    KnownCosts& known = known_costs(root, to);
+    const std::string key = key_of(placement(from));
+    const auto remembered = known.costs.find(key);
     double cost = 0;
-    if (!is_same(root, from, to)) {
-      const auto problem =
-          gather_problem(placement(to), 0, {{root, {&places(from), 0}}}, origins_, graph_, chip_);
-      cost = problem ? static_cast<double>(layout::Gather(*problem, chip_).estimated_cycles()) : kNever;
+    if (remembered != known.costs.end()) {
+      cost = remembered->second;
+    } else {
+      if (!is_same(root, from, to)) {
+        const auto problem =
+            gather_problem(placement(to), 0, {{root, {&places(from), 0}}}, origins_, graph_, chip_);
+        cost = problem ? static_cast<double>(layout::Gather(*problem, chip_).estimated_cycles()) : kNever;
+      }
+      known.costs[key] = cost;
+      known.has_new = true;
     }
     return conversions_[{root, from, to}] = cost;
   }
+
+  /// What is known of the ways to an image, by the key of where they start: one entry of the cache.
+  struct KnownCosts {
+    std::string key;
+    std::map<std::string, double> costs;
+    bool has_new = false;
+  };
+  KnownCosts& known_costs(TensorId root, int to) {
+    const auto [found, is_new] = known_.try_emplace({root, to});
+    KnownCosts& known = found->second;
+    if (!is_new || cache_ == nullptr) return known;
+    const StreamPlacement& target = placement(to);
+    known.key = fmt::format("gather {}\nchip {}\nroot {}\nelements {}\ntensor {}\n{}\n", kGatherVersion,
+                            chip_.hash, shape_to_string(graph_.tensors[static_cast<size_t>(root)].shape),
+                            origins_.describe(target.access.tensor, root), shape_to_string(shape_of(target)),
+                            key_of(target));
+    if (const auto text = cache_->find(known.key)) {
+      std::istringstream lines(*text);
+      for (std::string line; std::getline(lines, line);) {
+        // The cost, a blank, the key; a key has no line ends.
+        const size_t blank = line.find(' ');
+        if (blank != std::string::npos)
+          known.costs[line.substr(blank + 1)] = std::strtod(line.c_str(), nullptr);
+      }
+    }
+    return known;
+  }
+  void remember_costs() {
+    if (cache_ == nullptr) return;
+    for (auto& [ends, known] : known_) {
+      if (!known.has_new) continue;
+      std::string text;
+      for (const auto& [key, cost] : known.costs) text += fmt::format("{} {}\n", cost, key);
+      cache_->store(known.key, text);
+      known.has_new = false;
+    }
+  }
+
   bool is_same(TensorId root, int from, int to) {
     if (from == to) return true;
     const auto [found, is_new] = same_.try_emplace({root, from, to}, false);
@@ -249,6 +303,7 @@ class ModelPlanner::Impl {
     }
     drop_unread(problem);
     const layout::Plan found = layout::plan(problem, planner);
+    remember_costs();
     choice_.assign(graph_.layers.size(), 0);
     for (const auto& [k, node] : node_of_layer)
       choice_[static_cast<size_t>(k)] = found.choice[static_cast<size_t>(node)];
@@ -401,15 +456,17 @@ class ModelPlanner::Impl {
 
   const LayerGraph& graph_;
   const isa::Chip& chip_;
+  layout::SolutionCache* cache_;
   ElementOrigins origins_;
   std::vector<std::vector<Candidate>> candidates_;
   bool on_host_ = false;
 
-  std::map<std::string, int> ids_;
+  std::map<std::pair<TensorId, std::string>, int> ids_;
   std::deque<StreamPlacement> placements_;  // references stay valid
   std::map<int, std::vector<StreamWord>> places_;
   std::map<std::tuple<TensorId, int, int>, double> conversions_;
   std::map<std::tuple<TensorId, int, int>, bool> same_;
+  std::map<std::pair<TensorId, int>, KnownCosts> known_;
 
   // Of the plan being made.
   std::vector<int> choice_;
@@ -418,8 +475,9 @@ class ModelPlanner::Impl {
   bool proven_ = false;
 };
 
-ModelPlanner::ModelPlanner(const LayerGraph& graph, const isa::Chip& chip, const KernelOptions& options)
-    : impl_(std::make_unique<Impl>(graph, chip, options)) {}
+ModelPlanner::ModelPlanner(const LayerGraph& graph, const isa::Chip& chip, const KernelOptions& options,
+                           layout::SolutionCache* cache)
+    : impl_(std::make_unique<Impl>(graph, chip, options, cache)) {}
 ModelPlanner::~ModelPlanner() = default;
 
 std::vector<std::string> ModelPlanner::planner_names() {

@@ -10,6 +10,7 @@
 #include "compiler/layers/layer_graph.h"
 #include "compiler/plan/element_origins.h"
 #include "isa/chip.h"
+#include "layout/solution_cache.h"
 
 /// The plan of a model: one kernel candidate per layer, and the images of tensors that DRAM holds.
 ///
@@ -82,9 +83,9 @@ struct ModelPlan {
 
 class ModelPlanner {
  public:
-  /// UserError when a kernel is missing for a layer that must be on the chip. `graph` must outlive the
-  /// planner.
-  ModelPlanner(const LayerGraph& graph, const isa::Chip& chip, const KernelOptions& options);
+  /// `graph` must outlive the planner. `cache`, if not null, keeps what conversions cost.
+  ModelPlanner(const LayerGraph& graph, const isa::Chip& chip, const KernelOptions& options,
+               layout::SolutionCache* cache = nullptr);
   ~ModelPlanner();
 
   /// "host", and those of layout::planner_names(). The first takes each layer's fastest candidate and leaves

@@ -90,6 +90,51 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Combine(testing::Values("onnx_mlir_mnist/mnist.onnx", "models/mlp.onnx", "models/lenet.onnx"),
                      testing::Values(MatrixPrecision::kGFloat, MatrixPrecision::kFloat)));
 
+/// No layout is changed by the host, and the planner that minimizes is never worse than the others: in all,
+/// and in the Moves alone.
+void check_plans(const fs::path& file) {
+  const isa::Chip chip = isa::find_chip("mncore2");
+  const LayerGraph graph = layers_of(import_model(file.string(), {}), chip, {});
+  ModelPlanner planner(graph, chip, {});
+  const ModelPlan best = planner.plan("pbqp");
+  for (const PlannedStage& stage : best.stages) EXPECT_NE(stage.kind, PlannedStage::Kind::kHostMove);
+  for (const char* other : {"greedy", "first", "host"}) {
+    const PlanSummary summary = planner.plan(other).summary;
+    fmt::print("{}: {} {} cycles, {} of them in {} Moves; pbqp {}, {} in {}\n", file.filename().string(),
+               other, summary.total(), summary.move_cycles, summary.moves, best.summary.total(),
+               best.summary.move_cycles, best.summary.moves);
+    EXPECT_LE(best.summary.total(), summary.total());
+    if (summary.planner == "host") continue;
+    EXPECT_LE(best.summary.move_cycles, summary.move_cycles);
+  }
+  EXPECT_TRUE(best.summary.proven);
+}
+
+class Plans : public testing::TestWithParam<const char*> {};
+
+TEST_P(Plans, TheBestIsNeverWorse) {
+  REQUIRE_DATA(GetParam());
+  check_plans(kData / GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(Small, Plans,
+                         testing::Values("mnist8/model.onnx", "trained/lenet_mnist_trained.onnx",
+                                         "onnx_mlir_mnist/mnist.onnx", "models/mlp.onnx",
+                                         "models/lenet.onnx"));
+INSTANTIATE_TEST_SUITE_P(Large, Plans,
+                         testing::Values("trained/gcn_cora_trained.onnx", "models/squeezenet1_1.onnx",
+                                         "models/resnet18.onnx"));
+
+class LargeModel : public testing::TestWithParam<const char*> {};
+
+TEST_P(LargeModel, AgreesWithReference) {
+  REQUIRE_DATA(GetParam());
+  run_and_compare(kData / GetParam(), MatrixPrecision::kGFloat);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, LargeModel,
+                         testing::Values("models/squeezenet1_1.onnx", "models/resnet18.onnx"));
+
 /// Classes of the first 256 MNIST test images in batches of 32: chip against reference.
 int lenet_agreements(MatrixPrecision precision) {
   constexpr int64_t kImages = 256;
