@@ -36,6 +36,12 @@ class Builder {
     shape.l2b = log2_exact(chip_.l2b_count());
     if (shape.mab < 1 || shape.l1b < 0 || shape.l2b < 0 || log2_exact(chip_.l2b_per_group) < 0)
       return "a count of the chip is no power of two";
+    const auto& transfer = chip_.transfer;
+    view_.transfer = {.start = static_cast<double>(transfer.startup_cycles + transfer.group_hop_cycles) /
+                               isa::kCyclesPerStep,
+                      .issue = static_cast<double>(transfer.issue_interval_steps),
+                      .lw_per_step = isa::kCyclesPerStep * std::min(transfer.l2bm_mv_lw_per_cycle,
+                                                                    transfer.group_link_lw_per_cycle)};
     for (size_t axis = 0; axis < lengths_.size(); ++axis) {
       view_.extents.push_back(to_.extent(axis));
       std::string reason = cut(axis);

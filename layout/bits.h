@@ -78,11 +78,19 @@ struct Placement {
   std::vector<int64_t> stride;  ///< by bit: LW; 0 where the bit is in a slot
 };
 
+/// What transfers between L2Bs cost on a chip, in steps.
+struct TransferSteps {
+  double start = 0;        ///< of one, to another group
+  double issue = 0;        ///< from one to the next
+  double lw_per_step = 1;  ///< through the narrowest port on the way
+};
+
 /// Both layouts of a conversion in bits.
 struct BitView {
   std::vector<Digit> digits;
   std::vector<Bit> bits;
   SlotShape shape;
+  TransferSteps transfer;
   Placement from;
   Placement to;
   /// By axis: indices from here on have no place in the target.

@@ -31,7 +31,6 @@ enum class MoveKind : uint8_t {
   kDealMab,
   kGatherMab,
   kGatherPe,
-  kSpreadMab,
   kSelect,
   kSwapL1b,
   kShuffleL1b,
@@ -42,13 +41,18 @@ enum class MoveKind : uint8_t {
   kSpreadL2b,
 };
 
+struct Move;
+struct MoveAddresses;
+
 struct MovePrimitive {
   MoveKind kind;
   std::string_view name;
   std::string_view effect;
   std::string_view precondition;
   std::string_view cost;  ///< steps; n = long words per PE
+  void (*emit)(const BitView& view, const Move& move, const MoveAddresses& at, Code& code);
 };
+/// By MoveKind.
 const std::vector<MovePrimitive>& move_primitives();
 std::string_view move_name(MoveKind kind);
 
@@ -58,7 +62,7 @@ struct Move {
   SlotState before;
   SlotState after;
   int slot = 0;            ///< kSwapL1b: of the bit; kSkew: the lowest lane that changes
-  std::vector<int> order;  ///< kShuffleL1b: the first bits behind the lanes and L1Bs; see emit_shuffle_l1b
+  std::vector<int> order;  ///< kShuffleL1b: the first bits behind the lanes and L1Bs; see shuffle_bits
   double steps = 0;        ///< about
 };
 

@@ -13,9 +13,11 @@
 namespace kodama::layout {
 namespace {
 
-/// What a move costs at least: of the L2Bs, a transfer's start-up.
+/// What a move costs at least; one between L2Bs, two transfers' start-up besides.
 constexpr double kLeastMove = 8;
-constexpr double kLeastTransfer = 50;
+double least_transfer(const BitView& view) {
+  return 2 * view.transfer.start;
+}
 
 double estimate(const BitView& view, const SlotState& state, const SlotState& goal) {
   double least = 0;
@@ -24,7 +26,7 @@ double estimate(const BitView& view, const SlotState& state, const SlotState& go
     const auto at = static_cast<size_t>(slot);
     if (state[at] == goal[at] || (goal[at] == kNothing && state[at] == kEverywhere)) continue;
     if (view.shape.level(slot) == Level::kL2b) {
-      transfer = state[at] == kEverywhere ? transfer : kLeastTransfer;
+      transfer = state[at] == kEverywhere ? transfer : least_transfer(view);
       if (state[at] == kEverywhere) least = kLeastMove;
     } else {
       least = kLeastMove;
@@ -49,7 +51,7 @@ double rough_estimate(const BitView& view, const SlotState& state, const SlotSta
     const auto at = static_cast<size_t>(slot);
     if (state[at] == goal[at] || (goal[at] == kNothing && state[at] == kEverywhere)) continue;
     const Level level = view.shape.level(slot);
-    sum += level == Level::kL2b   ? kLeastTransfer + 8 * n
+    sum += level == Level::kL2b   ? least_transfer(view) + 8 * n
            : level == Level::kL1b ? 3 * (kLeastMove + n / 2)
                                   : 2 * kLeastMove + n / 2;
   }

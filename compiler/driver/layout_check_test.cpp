@@ -92,12 +92,13 @@ TEST(Conversion, EveryPrimitiveIsTaken) {
   EXPECT_THAT(path("((4_MAB:1, 8:1))@LM0", "((32:1)) x [4_MAB]@LM1", {32}), HasSubstr("gather-mab"));
   EXPECT_THAT(path("((4_MAB:1, 4_PE:1, 8:1))@LM0", "((128:1)) x [4_MAB, 4_PE]@LM1", {128}),
               HasSubstr("gather-pe"));
-  // With few MABs they are as quick as each other.
-  EXPECT_THAT(path("((32:1))@LM0", "((32:1)) x [4_MAB]@LM1", {32}), HasSubstr("-mab"));
   EXPECT_EQ(path("((32:1)) x [4_MAB]@LM0", "((8:1, 4_MAB:1))@LM1", {32}), "select");
   EXPECT_THAT(
       path("((2_L1B:1, 16:1), (4_MAB:1, 4_PE:1))@LM0", "((16:1, 2_L1B:1), (4_MAB:1, 4_PE:1))@LM1", {32, 16}),
       HasSubstr("swap-l1b"));
+  EXPECT_THAT(path("((2_L1B:1, 2_MAB:2, 2_MAB:1, 4_PE:1), (16:1))@LM0",
+                   "((2_MAB:2, 2_L1B:1, 2_MAB:1, 4_PE:1), (16:1))@LM1", {32, 16}),
+              HasSubstr("shuffle-l1b"));
   EXPECT_THAT(path("((2_L1B:1, 16:1))@LM0", "((32:1)) x [2_L1B]@LM1", {32}), HasSubstr("gather-l1b"));
   EXPECT_EQ(path("((4_MAB:1, 4_PE:1))@LM0", "((4_MAB:1, 4_PE:1)) x [2_L1B]@LM1", {16}), "spread-l1b");
   EXPECT_THAT(path("((4_L2B:1, 16:1), (2_L1B:1, 4_MAB:1, 4_PE:1))@LM0",

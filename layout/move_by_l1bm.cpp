@@ -1,0 +1,264 @@
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <map>
+#include <numeric>
+#include <set>
+#include <tuple>
+
+#include "isa/error.h"
+#include "layout/move_emission.h"
+
+namespace kodama::layout {
+namespace {
+
+using isa::FixedConstant;
+using isa::Instruction;
+using isa::Opcode;
+using isa::Operand;
+using isa::Precision;
+using isa::Space;
+using isa::Width;
+
+/// Primitives between the PEs of an L1B.
+class ByL1bm : public MoveEmission {
+ public:
+  using MoveEmission::MoveEmission;
+
+  /// Round d: PE s sends to PE s + d. Sending reads address s + d + R * o for all o, without a look at the
+  /// wrap: PEs that it carries beyond R send the element of the next o, which is what the ones that read
+  /// the line before theirs need.
+  void skew() {
+    const int low = move_.slot - shape_.first(Level::kPe);
+    const int count = shape_.lane_bits() - low;
+    const std::vector<int> in = contents(move_.after, move_.slot, count);
+    const std::vector<int> out = contents(move_.before, move_.slot, count);
+    const int64_t rounds = int64_t{1} << count;
+    // The others, in the order of their strides: number o is at address base + R * o.
+    std::vector<int> outer_bits = bits_of(before_bits() & ~mask_of(in));
+    std::ranges::sort(outer_bits, {}, [&](int bit) { return at_.before.stride[static_cast<size_t>(bit)]; });
+    std::vector<std::pair<int64_t, BitMask>> outers;
+    int64_t outer_count = 1;
+    for (const BitMask value : view_.values(mask_of(outer_bits))) {
+      const int64_t o = (address(at_.before, value) - at_.before.base) / rounds;
+      outers.emplace_back(o, value);
+      outer_count = std::max(outer_count, o + 1);
+    }
+
+    const int shift = std::countr_zero(static_cast<uint64_t>(2 * at_.run_stride));
+    // When the targets wrap around the whole memory, T is the same in all rounds.
+    const bool wraps = at_.run_stride * rounds == memory_size_lw(at_.after.memory, chip_);
+    const std::vector<Code::Field> sender{{FixedConstant::kPeid, low, count, 1}};
+    const std::vector<Code::Field> receiver_fields{{FixedConstant::kPeid, low, count, shift}};
+    Operand receiver;
+    Operand wrap;
+    Operand one;
+    if (!wraps) {
+      receiver = code_.field_sum(receiver_fields);
+      wrap = code_.new_register(Memory::kGrf1);
+      code_.load(static_cast<uint32_t>((rounds - 1) << shift), wrap);
+      one = code_.new_register(Memory::kGrf1);
+      code_.load(uint32_t{1} << shift, one);
+    }
+
+    // LM1 has no addresses through T; its base register does as well.
+    const bool from_lm0 = at_.before.memory == Memory::kLm0;
+    const bool to_lm0 = at_.after.memory == Memory::kLm0;
+    Operand base_register;
+    base_register.space = Space::kBar1;
+    if (!from_lm0)
+      code_.add(make_instruction(Opcode::kPassa, Precision::kInt, code_.field_sum(sender), base_register));
+
+    // Rounds per buffer, and if one is too many, a part of it; two buffers, so that one is read while the
+    // other is written.
+    const int64_t outers_at_once = std::min(outer_count, most_lines(2) - 1);
+    const int64_t lines_per_round = outers_at_once + 1;
+    const int64_t rounds_at_once = std::clamp<int64_t>(most_lines(2) / lines_per_round, 1, rounds);
+    const bool twice = rounds_at_once < rounds || outers_at_once < outer_count;
+    std::array<LineBuffer, 2> buffers{line_buffer(rounds_at_once * lines_per_round),
+                                      twice ? line_buffer(rounds_at_once * lines_per_round) : LineBuffer{}};
+    size_t turn = 0;
+    bool t_is_set = false;
+    for (int64_t begin = 0; begin < outer_count; begin += outers_at_once) {
+      const int64_t end = std::min(begin + outers_at_once, outer_count);
+      for (int64_t first = 0; first < rounds; first += rounds_at_once) {
+        const int64_t last = std::min(first + rounds_at_once, rounds);
+        const LineBuffer& buffer = buffers[twice ? turn++ % 2 : 0];
+        // T is the sender's and then the receiver's, unless one of them goes by the base register.
+        if (from_lm0 && (to_lm0 || !t_is_set)) code_.field_sum_to_t(sender);
+        std::vector<LineCopy> up;
+        for (int64_t d = first; d < last; ++d) {
+          for (int64_t o = begin - 1; o < end; ++o) {
+            up.push_back({(d - first) * lines_per_round + o - begin + 1, at_.before.base + d + rounds * o});
+          }
+        }
+        code_.lines_up(std::move(up), at_.before.memory, buffer.base, from_lm0);
+        if (wraps && (from_lm0 || !t_is_set)) code_.field_sum_to_t(receiver_fields);
+        t_is_set = true;
+        for (int64_t d = first; d < last; ++d) {
+          if (wraps) {
+            // The address of the round below takes care of the difference.
+          } else if (d == 0 && begin == 0) {
+            code_.add(make_instruction(Opcode::kPassa, Precision::kInt, receiver,
+                                       to_lm0 ? Code::t() : base_register));
+          } else {
+            code_.alu(Opcode::kSub, receiver, one, receiver);
+            code_.alu(Opcode::kAnd, receiver, wrap, to_lm0 ? Code::t() : base_register);
+          }
+          std::vector<LineCopy> down;
+          for (const auto& [o, value] : outers) {
+            if (o < begin || o >= end) continue;
+            down.push_back({(d - first) * lines_per_round + o - begin + 1,
+                            address(at_.after, value) - (wraps ? d * at_.run_stride : 0)});
+          }
+          code_.lines_down(std::move(down), at_.after.memory, buffer.base, -(d << low), 0, to_lm0);
+        }
+      }
+    }
+    if (!from_lm0 || !to_lm0) {
+      Instruction reset;
+      reset.opcode = Opcode::kZero;
+      reset.destinations = {base_register};
+      code_.add(std::move(reset));
+    }
+    for (const LineBuffer& buffer : buffers) give_back(buffer);
+  }
+
+  void gather_lanes() {
+    const bool all = move_.kind == MoveKind::kGatherPe;
+    const std::vector<int> lane_bits = contents(move_.before, shape_.first(Level::kPe), shape_.lane_bits());
+    const BitMask kept = all ? 0 : mask_of(lane_bits[0]) | mask_of(lane_bits[1]);
+    const int m0 = lane_bits[SlotShape::kPeBits];
+    const bool wide = m0 >= 0 && at_.after.stride[static_cast<size_t>(m0)] == 1 && at_.after.base % 2 == 0 &&
+                      (!view_.has_gaps(m0) || at_.after.base > 0);  // a layout of the user has base 0
+    const Chunks parts = chunks({}, before_bits(), most_lines(2));
+    const std::array<LineBuffer, 2> buffers{line_buffer(int64_t{1} << parts.inner.size()),
+                                            line_buffer(int64_t{1} << parts.inner.size())};
+    size_t turn = 0;
+    const BitMask of_after = before_bits() | (mask_of(lane_bits) & ~kept);
+    for (const BitMask outer : parts.outer) {
+      const LineBuffer& buffer = buffers[turn++ % 2];
+      std::vector<std::pair<int64_t, BitMask>> lines;
+      std::vector<LineCopy> up;
+      for (const BitMask inner : view_.values(mask_of(parts.inner))) {
+        const BitMask value = inner | outer;
+        if (!is_valid(value, before_bits())) continue;
+        lines.emplace_back(gather_bits(inner, parts.inner), value);
+        up.push_back({lines.back().first, address(at_.before, value)});
+      }
+      code_.lines_up(std::move(up), at_.before.memory, buffer.base);
+      for (const auto& [line, value] : lines) {
+        // Lanes that a step reads: with l1bmm PE p reads those that are p mod 4.
+        const int64_t unit = all ? 1 : isa::kPePerMab;
+        const int64_t step = unit * isa::kCyclesPerStep * (wide ? 2 : 1);
+        for (int64_t lane = 0; lane < lanes(); lane += step) {
+          std::array<int64_t, 4> addresses{};
+          uint8_t cycles = 0;
+          for (int64_t c = 0; c < isa::kCyclesPerStep; ++c) {
+            // h of cycle c; l is four lanes further on.
+            const int64_t at = lane + (all ? c : (wide ? 8 : 4) * c);
+            if (at >= lanes()) continue;  // of an L1B with few MABs
+            const auto lane_value = spread_bits(all ? at : at & ~int64_t{3}, lane_bits);
+            if (!lane_value || !is_valid(value | *lane_value, of_after)) continue;
+            addresses[static_cast<size_t>(c)] = address(at_.after, value | *lane_value);
+            cycles |= static_cast<uint8_t>(8 >> c);
+          }
+          if (cycles == 0) continue;
+          code_.add(make_instruction(
+              all ? Opcode::kL1bmp : Opcode::kL1bmm, Precision::kNone,
+              Code::l1bm(buffer.base + line * lanes() + lane, wide),
+              written(at_.after.memory, addresses, cycles, wide ? Width::kDoubleLong : Width::kLong)));
+        }
+      }
+    }
+    for (const LineBuffer& buffer : buffers) give_back(buffer);
+  }
+
+  /// MAB 0 sends 16 LW a step; l1bmd gives every MAB four of them.
+  void deal_mab() {
+    const std::vector<int> in = contents(move_.after, shape_.first(Level::kMab), shape_.mab);
+    const Chunks parts = chunks(in, before_bits() & ~mask_of(in),
+                                std::max(most_lines(3) << shape_.mab, int64_t{1} << shape_.mab));
+    const int64_t lines = std::max<int64_t>(int64_t{1} << parts.inner.size() >> shape_.mab, 1);
+    const size_t turns = parts.outer.size() > 1 ? 2 : 1;
+    std::array<LineBuffer, 2> buffers;
+    for (size_t k = 0; k < turns; ++k) buffers[k] = line_buffer(lines);
+    size_t turn = 0;
+    for (const BitMask outer : parts.outer) {
+      const LineBuffer& buffer = buffers[turn++ % turns];
+      // Four numbers that follow each other go together.
+      std::map<int64_t, std::array<int64_t, 4>> fours;
+      for (const BitMask inner : view_.values(mask_of(parts.inner))) {
+        if (!is_valid(inner | outer, before_bits())) continue;
+        const int64_t number = gather_bits(inner, parts.inner);
+        const int64_t at = address(at_.before, inner | outer);
+        auto [four, is_new] = fours.try_emplace(number / 4);
+        if (is_new) four->second.fill(at);
+        four->second[static_cast<size_t>(number % 4)] = at;
+      }
+      for (const auto& [number, addresses] : fours) {
+        Instruction up = make_instruction(Opcode::kL1bmm, Precision::kNone,
+                                          Code::pe(at_.before.memory, addresses, Width::kLong, chip_),
+                                          Code::l1bm(buffer.base + number * 4 * isa::kPePerMab));
+        up.unit = 0;
+        code_.add(std::move(up));
+      }
+      std::vector<LineCopy> down;
+      const std::vector<int> line_bits(parts.inner.begin() + shape_.mab, parts.inner.end());
+      for (const BitMask inner : view_.values(mask_of(line_bits))) {
+        if (!is_valid(inner | outer, view_.address_bits(move_.after))) continue;
+        down.push_back({gather_bits(inner, line_bits), address(at_.after, inner | outer)});
+      }
+      code_.lines_down(std::move(down), at_.after.memory, buffer.base);
+    }
+    for (size_t k = 0; k < turns; ++k) give_back(buffers[k]);
+  }
+
+  /// 32-bit words one by one: the word bit and an address bit change places.
+  void words() {
+    const int in = move_.after[0];
+    const int out = std::max<int>(move_.before[0], -1);
+    std::vector<std::pair<int64_t, int64_t>> pairs;
+    for (const BitMask value : view_.values(before_bits() | mask_of(out))) {
+      const bool word_before = out >= 0 && (value >> out & 1) != 0;
+      const bool word_after = in >= 0 && (value >> in & 1) != 0;
+      const int64_t source = address(at_.before, value & before_bits());
+      const int64_t target = address(at_.after, value & view_.address_bits(move_.after));
+      pairs.emplace_back(2 * target + (word_after ? 1 : 0), 2 * source + (word_before ? 1 : 0));
+    }
+    std::ranges::sort(pairs);
+    const auto operand = [&](Memory memory, const std::array<int64_t, 4>& at) {
+      Operand result;
+      result.space = pe_space(memory);
+      result.width = Width::kWord;
+      result.flat = true;
+      for (size_t c = 0; c < 4; ++c) result.flat_addresses[c] = static_cast<int32_t>(at[c]);
+      return result;
+    };
+    for (size_t k = 0; k < pairs.size(); k += isa::kCyclesPerStep) {
+      std::array<int64_t, 4> targets{};
+      std::array<int64_t, 4> sources{};
+      for (size_t c = 0; c < 4; ++c)
+        std::tie(targets[c], sources[c]) = pairs[std::min(k + c, pairs.size() - 1)];
+      code_.add(make_instruction(Opcode::kPassa, Precision::kInt, operand(at_.before.memory, sources),
+                                 operand(at_.after.memory, targets)));
+    }
+  }
+};
+
+}  // namespace
+
+void emit_skew(const BitView& view, const Move& move, const MoveAddresses& at, Code& code) {
+  ByL1bm(view, move, at, code).skew();
+}
+void emit_gather_lanes(const BitView& view, const Move& move, const MoveAddresses& at, Code& code) {
+  ByL1bm(view, move, at, code).gather_lanes();
+}
+void emit_deal_mab(const BitView& view, const Move& move, const MoveAddresses& at, Code& code) {
+  ByL1bm(view, move, at, code).deal_mab();
+}
+void emit_words(const BitView& view, const Move& move, const MoveAddresses& at, Code& code) {
+  ByL1bm(view, move, at, code).words();
+}
+
+}  // namespace kodama::layout

@@ -1,0 +1,169 @@
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "layout/move_primitives.h"
+
+/// What the code of all move primitives shares. A file per level holds the primitives themselves:
+///
+///     move_in_pe.cpp      copy, matrix, matrix-words, select: nothing leaves the MAB
+///     move_by_l1bm.cpp    skew, gather-mab, gather-pe, deal-mab, words
+///     move_by_l2bm.cpp    swap-l1b, shuffle-l1b, gather-l1b, spread-l1b
+///     move_by_mv.cpp      exchange-l2b, gather-l2b, spread-l2b
+namespace kodama::layout {
+
+inline BitMask mask_of(int bit) {
+  return bit >= 0 ? BitMask{1} << bit : 0;
+}
+inline BitMask mask_of(const std::vector<int>& bits) {
+  BitMask mask = 0;
+  for (const int bit : bits) mask |= mask_of(bit);
+  return mask;
+}
+
+/// The value whose k-th binary digit is bit bits[k] of `value`.
+inline int64_t gather_bits(BitMask value, const std::vector<int>& bits) {
+  int64_t number = 0;
+  for (size_t k = 0; k < bits.size(); ++k) {
+    if (bits[k] >= 0 && (value >> bits[k] & 1) != 0) number |= int64_t{1} << k;
+  }
+  return number;
+}
+/// The inverse; nothing when a place that holds no bit would have to be 1.
+inline std::optional<BitMask> spread_bits(int64_t number, const std::vector<int>& bits) {
+  BitMask value = 0;
+  for (size_t k = 0; k < bits.size(); ++k) {
+    if ((number >> k & 1) == 0) continue;
+    if (bits[k] < 0) return std::nullopt;
+    value |= BitMask{1} << bits[k];
+  }
+  return value;
+}
+
+/// What the slots of a range hold; -1 for what is no bit.
+inline std::vector<int> contents(const SlotState& slots, int first, int count) {
+  std::vector<int> result;
+  for (int slot = first; slot < first + count; ++slot)
+    result.push_back(std::max<int>(slots[static_cast<size_t>(slot)], -1));
+  return result;
+}
+
+inline std::vector<int> bits_of(BitMask mask) {
+  std::vector<int> bits;
+  for (; mask != 0; mask &= mask - 1) bits.push_back(std::countr_zero(mask));
+  return bits;
+}
+
+/// How shuffle-l1b numbers what it moves: bits of the L1BM address going up, of the L2BM address behind the
+/// L1Bs, and of the L1BM address coming down.
+struct ShuffleBits {
+  std::vector<int> up;
+  std::vector<int> rest;
+  std::vector<int> down;
+};
+/// `order` names the bits (or -1) that follow the six lowest in L2BM, or that are lines in front, first.
+ShuffleBits shuffle_bits(const BitView& view, const SlotState& before, const std::vector<int>& order);
+
+/// One move being written.
+class MoveEmission {
+ public:
+  MoveEmission(const BitView& view, const Move& move, const MoveAddresses& at, Code& code)
+      : view_(view), move_(move), at_(at), code_(code), chip_(code.chip()), shape_(view.shape) {}
+
+ protected:
+  int64_t lanes() const { return code_.lanes(); }
+  BitMask before_bits() const { return view_.address_bits(move_.before); }
+  bool is_valid(BitMask value, BitMask of) const { return view_.is_valid(value, of); }
+
+  /// A destination in some cycles only; the addresses of the others are replaced.
+  isa::Operand written(Memory memory, std::array<int64_t, 4> addresses, uint8_t cycles,
+                       isa::Width width) const {
+    int64_t valid = 0;
+    for (size_t c = 0; c < 4; ++c) {
+      if ((cycles >> (3 - c) & 1) != 0) valid = addresses[c];
+    }
+    for (size_t c = 0; c < 4; ++c) {
+      if ((cycles >> (3 - c) & 1) == 0) addresses[c] = valid;
+    }
+    isa::Operand destination = Code::pe(memory, addresses, width, chip_);
+    if (cycles != 0b1111) {
+      destination.mask.kind = isa::Mask::Kind::kPattern;
+      destination.mask.value = cycles;
+      destination.mask.double_long = width == isa::Width::kDoubleLong;
+    }
+    return destination;
+  }
+
+  void set_t(const isa::Operand& value) {
+    code_.add(make_instruction(isa::Opcode::kPassa, isa::Precision::kInt, value, Code::t()));
+  }
+
+  LineBuffer line_buffer(int64_t lines) { return code_.line_buffer(lines); }
+  void give_back(const LineBuffer& buffer) { code_.give_back(buffer); }
+  /// Lines that fit, when `parts` buffers of them are wanted at a time.
+  int64_t most_lines(int parts) const {
+    const int64_t all = code_.scratch().largest_free(Memory::kL1bm) / lanes();
+    return std::max<int64_t>(std::bit_floor(static_cast<uint64_t>(all / parts - 2 * kLineGroup)), 1);
+  }
+
+  /// Parts of the address bits: the inner ones are numbered by lines, the outer ones are done one after the
+  /// other. `first` must be inner ones, as bits or -1.
+  struct Chunks {
+    std::vector<int> inner;
+    std::vector<BitMask> outer;
+  };
+  Chunks chunks(const std::vector<int>& first, BitMask rest, int64_t most) const {
+    Chunks result;
+    result.inner = first;
+    BitMask outer = 0;
+    for (const int bit : bits_of(rest)) {
+      if (int64_t{1} << (result.inner.size() + 1) <= most) {
+        result.inner.push_back(bit);
+      } else {
+        outer |= mask_of(bit);
+      }
+    }
+    result.outer = view_.values(outer);
+    // Digits that are cut between inner and outer ones have values that neither half excludes.
+    return result;
+  }
+
+  /// Lines of one chunk to L1BM and, dealt over the L1Bs, to L2BM.
+  void up_to_l2bm(const Chunks& parts, BitMask outer, const LineBuffer& up, const Region& l2) {
+    std::vector<LineCopy> lines;
+    for (const BitMask inner : view_.values(mask_of(parts.inner))) {
+      if (!is_valid(inner | outer, before_bits())) continue;
+      lines.push_back({gather_bits(inner, parts.inner), address(at_.before, inner | outer)});
+    }
+    code_.lines_up(lines, at_.before.memory, up.base);
+    code_.deal_up(lines, up.base, l2.base);
+  }
+
+  const BitView& view_;
+  const Move& move_;
+  const MoveAddresses& at_;
+  Code& code_;
+  const isa::Chip& chip_;
+  const SlotShape& shape_;
+};
+
+// What the table's rows name.
+void emit_copy(const BitView& view, const Move& move, const MoveAddresses& at, Code& code);
+void emit_matrix(const BitView& view, const Move& move, const MoveAddresses& at, Code& code);
+void emit_select(const BitView& view, const Move& move, const MoveAddresses& at, Code& code);
+void emit_skew(const BitView& view, const Move& move, const MoveAddresses& at, Code& code);
+void emit_gather_lanes(const BitView& view, const Move& move, const MoveAddresses& at, Code& code);
+void emit_deal_mab(const BitView& view, const Move& move, const MoveAddresses& at, Code& code);
+void emit_words(const BitView& view, const Move& move, const MoveAddresses& at, Code& code);
+void emit_swap_l1b(const BitView& view, const Move& move, const MoveAddresses& at, Code& code);
+void emit_shuffle_l1b(const BitView& view, const Move& move, const MoveAddresses& at, Code& code);
+void emit_gather_l1b(const BitView& view, const Move& move, const MoveAddresses& at, Code& code);
+void emit_spread_l1b(const BitView& view, const Move& move, const MoveAddresses& at, Code& code);
+void emit_exchange_l2b(const BitView& view, const Move& move, const MoveAddresses& at, Code& code);
+void emit_to_every_l2b(const BitView& view, const Move& move, const MoveAddresses& at, Code& code);
+
+}  // namespace kodama::layout
