@@ -27,8 +27,15 @@ constexpr int64_t kOctetsPerBlock = kBlockLw / kOctetLw;
 constexpr int64_t kWordsPerOctet = kOctetLw * isa::kWordsPerLong;
 /// Blocks of a group's DRAM in GatherSource::block, which counts through the groups.
 constexpr int64_t kBlocksPerGroup = int64_t{1} << 41;
-/// Words of an index; a table's LW holds as many as fit, two for each of two vectors.
-constexpr int kIndexBits = 16;
+/// Of an entry of a table; its LW holds two for each of two vectors.
+constexpr int kEntryBits = 16;
+/// T reads addresses of so many bits; the rest of an entry is its window.
+constexpr int kAddressBits = 12;
+constexpr int64_t kWindowsPerRound = int64_t{1} << (kEntryBits - kAddressBits);
+/// The same 16 bits in both halves of a word.
+constexpr uint32_t twice(int64_t half) {
+  return static_cast<uint32_t>(half << kEntryBits | half);
+}
 /// Bringing a block that nobody asked for costs no more than the start of another transfer.
 constexpr int64_t kLargestGapBlocks = 3;
 
@@ -78,7 +85,8 @@ Gather::Gather(const GatherProblem& problem, const isa::Chip& chip) : problem_(p
                       problem.words.size());
   row_lw_ = kLineGroup * isa::kPePerMab * chip.mab_per_l1b * chip.l1b_per_l2b;
   const Rooms rooms(chip, row_lw_);
-  const int64_t lm_octets = memory_size_lw(Memory::kLm0, chip) / kOctetLw;
+  const int64_t lm_octets =
+      std::min(memory_size_lw(Memory::kLm0, chip) / kOctetLw, (int64_t{1} << kAddressBits) / kWordsPerOctet);
   constant_octets_ =
       round_up(static_cast<int64_t>(problem.constants.size()), kWordsPerOctet) / kWordsPerOctet;
   window_octets_ = lm_octets - constant_octets_;
@@ -88,7 +96,8 @@ Gather::Gather(const GatherProblem& problem, const isa::Chip& chip) : problem_(p
   }
   const int64_t rows = (problem.size_lw + row_lw_ - 1) / row_lw_;
   vectors_ = static_cast<int32_t>((rows + chip.l2b_per_group - 1) / chip.l2b_per_group);
-  const auto tile_vectors = static_cast<int32_t>(memory_size_lw(Memory::kLm1, chip) / kLineGroup);
+  // LM1 holds the results and, two vectors in one, the tables.
+  const auto tile_vectors = static_cast<int32_t>(memory_size_lw(Memory::kLm1, chip) / (3 * kLineGroup) * 2);
   for (int32_t first = 0; first < vectors_; first += tile_vectors) {
     Tile tile;
     tile.first_vector = first;
@@ -191,12 +200,28 @@ void Gather::cut(Tile& tile) {
     present[0][static_cast<size_t>(v)] = true;
   }
   for (size_t w = 0; w < tile.windows.size(); ++w) {
-    Window& window = tile.windows[w];
     for (int32_t v = 0; v < tile.vector_count; ++v) {
-      if (present[w][static_cast<size_t>(v)]) window.vectors.push_back(v);
+      if (present[w][static_cast<size_t>(v)]) tile.windows[w].vectors.push_back(v);
     }
-    window.first_table = tables_;
-    tables_ += window.table_count();
+  }
+  number_tables(tile);
+}
+
+void Gather::number_tables(Tile& tile) {
+  for (size_t w = 0; w < tile.windows.size(); ++w) {
+    if (static_cast<int64_t>(w) % kWindowsPerRound == 0) {
+      tile.rounds.push_back(
+          {tables_, std::vector<int32_t>(static_cast<size_t>(tile.vector_count + 1) / 2, -1)});
+    }
+    Round& round = tile.rounds.back();
+    int32_t last_pair = -1;
+    for (const int32_t vector : tile.windows[w].vectors) {
+      if (vector / 2 == last_pair) continue;
+      last_pair = vector / 2;
+      ++picks_;
+      int32_t& table = round.table_of_pair[static_cast<size_t>(last_pair)];
+      if (table < 0) table = static_cast<int32_t>(tables_++ - round.first_table);
+    }
   }
 }
 
@@ -265,13 +290,6 @@ std::vector<std::vector<uint64_t>> Gather::make_tables() const {
                                                             << (k % 2 == 0 ? 32 : 0);
   }
   for (const Tile& tile : tiles_) {
-    // By window and vector, its number among the window's vectors.
-    std::vector<std::vector<int32_t>> number(
-        tile.windows.size(), std::vector<int32_t>(static_cast<size_t>(tile.vector_count), -1));
-    for (size_t w = 0; w < tile.windows.size(); ++w) {
-      for (size_t k = 0; k < tile.windows[w].vectors.size(); ++k)
-        number[w][static_cast<size_t>(tile.windows[w].vectors[k])] = static_cast<int32_t>(k);
-    }
     for_each_word(tile, [&](int l2b, int32_t vector, int64_t lw, int half, const GatherSource& source) {
       Home at{tile.first_window[static_cast<size_t>(vector)], 0};
       if (source.is_constant()) {
@@ -281,27 +299,41 @@ std::vector<std::vector<uint64_t>> Gather::make_tables() const {
       } else {
         at = home(tile, l2b, source);
       }
-      const int32_t k = number[static_cast<size_t>(at.window)][static_cast<size_t>(vector)];
-      const int64_t table = tile.windows[static_cast<size_t>(at.window)].first_table + k / 2;
+      const Round& round = tile.rounds[static_cast<size_t>(at.window / kWindowsPerRound)];
+      const int64_t table = round.first_table + round.table_of_pair[static_cast<size_t>(vector / 2)];
       const int64_t part = l2b % chip_.l2b_per_group * tables_ + table;
+      const int64_t entry = at.window % kWindowsPerRound << kAddressBits | at.word;
       tables[static_cast<size_t>(l2b / chip_.l2b_per_group)]
             [static_cast<size_t>(part * row_lw_ + lw % row_lw_)] |=
-          static_cast<uint64_t>(at.word) << (kIndexBits * (2 * (k % 2) + half));
+          static_cast<uint64_t>(entry) << (kEntryBits * (2 * (vector % 2) + half));
     });
   }
   return tables;
 }
 
+std::string Gather::describe() const {
+  size_t windows = 0;
+  size_t blocks = 0;
+  int64_t octets = 0;
+  for (const Tile& tile : tiles_) {
+    windows += tile.windows.size();
+    blocks += tile.blocks.size();
+    for (const Slot& slot : tile.slots) octets += std::popcount(slot.octets);
+  }
+  return fmt::format("{} vectors, {} tables, {} windows, {} blocks to an L2B, {} LW to a PE", vectors_,
+                     tables_, windows, blocks, octets * kOctetLw);
+}
+
 int64_t Gather::estimated_cycles() const {
   constexpr int64_t kStartSteps = 60;
-  constexpr int64_t kStepsPerTable = 12;  // four times: set T, wait for it, read through it
+  constexpr int64_t kStepsPerPick = 15;  // the window's addresses; four times: set T, wait for it, read
   int64_t octets = 0;
   int64_t blocks = 0;
   for (const Tile& tile : tiles_) {
     for (const Slot& slot : tile.slots) octets += std::popcount(slot.octets);
     blocks += static_cast<int64_t>(tile.blocks.size());
   }
-  const double steps = static_cast<double>(kStartSteps + octets + kStepsPerTable * tables_);
+  const double steps = static_cast<double>(kStartSteps + octets + kStepsPerPick * picks_);
   const double dram = static_cast<double>(tables_ * row_lw_ * chip_.l2b_per_group + problem_.size_lw) /
                           chip_.transfer.dram_lw_per_cycle +
                       static_cast<double>(blocks * kBlockLw) / chip_.transfer.l2bm_mv_lw_per_cycle;
@@ -342,9 +374,12 @@ class Gather::Emitter {
   isa::Program run() {
     for (int k = 1; k < 4; ++k) {
       shifts_[static_cast<size_t>(k)] = code_.new_register(Memory::kGrf0);
-      code_.load(static_cast<uint32_t>(k * kIndexBits), shifts_[static_cast<size_t>(k)]);
+      code_.load(static_cast<uint32_t>(k * kEntryBits), shifts_[static_cast<size_t>(k)]);
     }
-    spare_ = scratch_.take(Memory::kGrf1, kSpares * kLineGroup);
+    window_ = code_.new_register(Memory::kGrf0);
+    elsewhere_ = code_.new_register(Memory::kGrf0);
+    code_.load(twice(int64_t{1} << kAddressBits), elsewhere_);
+    spare_ = scratch_.take(Memory::kGrf1, 2 * kSpares * kLineGroup);
     constants();
     bring_tables(0);
     image_tags_.assign(static_cast<size_t>(rooms_.image_slots), {});
@@ -505,37 +540,57 @@ class Gather::Emitter {
   }
 
   void pick(const Tile& tile, size_t w) {
-    const Window& window = tile.windows[w];
-    for (int64_t k = 0; k < window.table_count(); ++k) {
-      const int64_t table = window.first_table + k;
-      if (table % tables_per_half() == 0) {
-        for (const int8_t tag : std::exchange(table_tags_, {})) code_.wait(tag);
-        bring_tables(table / tables_per_half() + 1);
-      }
-      const int64_t l2bm = rooms_.table_base + table % rooms_.table_slots * gather_.row_lw_;
-      const int64_t l1bm = line_slot(table, 1);
-      for (int64_t deal = 0; deal * kDealLw < line_group_lw_; ++deal) {
-        code_.add(make_instruction(Opcode::kL2bmd, Precision::kNone,
-                                   Code::l2bm(l2bm + deal * l2bmd_lw(chip_)),
-                                   Code::l1bm(l1bm + deal * kDealLw)));
-      }
-      const int64_t at = spare_.base + table % kSpares * kLineGroup;
-      const Operand spare = Code::pe(Memory::kGrf1, {at, at + 1, at + 2, at + 3}, Width::kLong, chip_);
-      Instruction down = make_instruction(Opcode::kL1bmd, Precision::kNone, Code::l1bm(l1bm), spare);
-      down.destinations.push_back(Code::t());
-      code_.add(std::move(down));
-      for (int64_t index = 0; index < 4; ++index) {
-        const auto number = static_cast<size_t>(2 * k + index / 2);
-        if (number >= window.vectors.size()) break;
-        if (index > 0) {
-          code_.add(make_instruction(Opcode::kLsr, Precision::kLong,
-                                     {spare, shifts_[static_cast<size_t>(index)]}, Code::t()));
+    const auto window = static_cast<int64_t>(w);
+    const Round& round = tile.rounds[static_cast<size_t>(window / kWindowsPerRound)];
+    code_.load(twice(window % kWindowsPerRound << kAddressBits), window_);
+    const std::vector<int32_t>& vectors = tile.windows[w].vectors;
+    for (size_t k = 0; k < vectors.size();) {
+      const int32_t pair = vectors[k] / 2;
+      const int64_t table = round.first_table + round.table_of_pair[static_cast<size_t>(pair)];
+      const Operand entries = lines(Memory::kLm1, (tile.vector_count + pair) * kLineGroup);
+      if (table == tables_used_) bring_table(entries);
+      // What is in the window, as addresses; 0 for what isn't.
+      const int64_t spare = spare_.base + picked_++ % kSpares * 2 * kLineGroup;
+      const Operand distance = lines(Memory::kGrf1, spare);
+      const Operand addresses = lines(Memory::kGrf1, spare + kLineGroup);
+      code_.add(make_instruction(Opcode::kSub, Precision::kShort, {entries, window_}, distance));
+      Instruction least =
+          make_instruction(Opcode::kMin, Precision::kShort, {distance, elsewhere_}, addresses);
+      least.unsigned_op = true;
+      least.destinations.push_back(Code::t());
+      code_.add(std::move(least));
+      for (; k < vectors.size() && vectors[k] / 2 == pair; ++k) {
+        const int32_t vector = vectors[k];
+        for (int64_t half = 0; half < 2; ++half) {
+          const int64_t entry = vector % 2 * 2 + half;
+          if (entry > 0) {
+            code_.add(make_instruction(Opcode::kLsr, Precision::kLong,
+                                       {addresses, shifts_[static_cast<size_t>(entry)]}, Code::t()));
+          }
+          pick_words(vector, half, tile.first_window[static_cast<size_t>(vector)] == window);
         }
-        const int32_t vector = window.vectors[number];
-        const bool is_first = tile.first_window[static_cast<size_t>(vector)] == static_cast<int32_t>(w);
-        pick_words(vector, index % 2, is_first);
       }
     }
+  }
+
+  Operand lines(Memory memory, int64_t lw) const {
+    return Code::pe(memory, {lw, lw + 1, lw + 2, lw + 3}, Width::kLong, chip_);
+  }
+
+  /// The next table from L2BM to where it stays for the round.
+  void bring_table(const Operand& to) {
+    const int64_t table = tables_used_++;
+    if (table % tables_per_half() == 0) {
+      for (const int8_t tag : std::exchange(table_tags_, {})) code_.wait(tag);
+      bring_tables(table / tables_per_half() + 1);
+    }
+    const int64_t l2bm = rooms_.table_base + table % rooms_.table_slots * gather_.row_lw_;
+    const int64_t l1bm = line_slot(table, 1);
+    for (int64_t deal = 0; deal * kDealLw < line_group_lw_; ++deal) {
+      code_.add(make_instruction(Opcode::kL2bmd, Precision::kNone, Code::l2bm(l2bm + deal * l2bmd_lw(chip_)),
+                                 Code::l1bm(l1bm + deal * kDealLw)));
+    }
+    code_.add(make_instruction(Opcode::kL1bmd, Precision::kNone, Code::l1bm(l1bm), to));
   }
 
   /// Four upper or lower words of a vector.
@@ -598,11 +653,15 @@ class Gather::Emitter {
   ScratchSpace scratch_;
   Code code_;
   std::array<Operand, 4> shifts_;
+  Operand window_;     ///< its number, where the entries have it
+  Operand elsewhere_;  ///< what T reads as 0
   Region spare_;
   std::array<std::vector<int8_t>, 2> window_tags_;
   int64_t windows_brought_ = 0;
   int64_t window_number_ = 0;
   int64_t blocks_brought_ = 0;
+  int64_t tables_used_ = 0;
+  int64_t picked_ = 0;
   int64_t stored_ = 0;
   std::vector<int8_t> table_tags_;
   std::vector<std::vector<int8_t>> image_tags_;

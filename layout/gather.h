@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "isa/chip.h"
@@ -13,17 +14,20 @@
 /// pixels share no digit with the order in which the layer before wrote them. A gather makes any image of
 /// words from words that are in DRAM already, and constants:
 ///
-///     tables      one index of 16 bits per word of the image, made by the host with the program
+///     tables      an entry of 16 bits per word of the image, made by the host with the program: in which
+///     window
+///                 the word comes (4 bits), and where it is then in LM0 (12 bits)
 ///     windows     the words that the PEs of an L1B want, as many as LM0 holds, are broadcast to all of them
 ///     picking     every PE sets T from its table and reads LM0 through it, four words per step
 ///
-/// A PE makes what its place in the image asks for. A word whose source is in another window is zero there,
-/// and the windows' results are joined by `or`, which is exact for any bits.
+/// A PE makes what its place in the image asks for. In window w it takes min(entry - w * 4096, 4096) as the
+/// address, which T reads modulo 4096: that of a word that is in the window, and 0, where LM0 holds zero, for
+/// all others. The windows' results are joined by `or`, which is exact for any bits.
 ///
-/// Example, image {w7, w2, 0.0, w3} of four words by one PE, the window has w0 .. w7 at LM0 words 16 .. 23
-/// and zero at word 0: the table's LW is 23 | 18 << 16 | 0 << 32 | 19 << 48, and
+/// Example, image {w7, w2, 0.0, w3} of four words by one PE, window 1 has w0 .. w7 at LM0 words 16 .. 23: the
+/// table's LW holds 0x1017, 0x1012, 0x1000, 0x1013 from its lower end up, and
 ///
-///     l1bmd $lb0 $lt $ls0v;  passa $mt $n0 …;  lsr $ls0v 16 -> T;  passa $mt $n1 …;  …
+///     sub $n… $r… $s0v;  umin $s0v 4096 $t $s8v;  passa $mt $n0 …;  lsr $s8v 16 $t;  passa $mt $n1 …;  …
 ///
 /// Everything is in lock step, so L1Bs and L2Bs take turns without losing time: block number k of one L2B
 /// comes with block k of the others, and blocks that different L1Bs want share a *slot*, one after the other
@@ -85,6 +89,8 @@ class Gather {
   /// LW of DRAM that cross its port in the busiest group, over the port's rate: each word that is wanted
   /// once, and the image.
   int64_t bound_cycles() const;
+  /// How it was cut, in words.
+  std::string describe() const;
   /// LW that the tables take in each group's DRAM.
   int64_t tables_lw() const;
   GatherCode emit(int64_t tables_address) const;
@@ -111,8 +117,12 @@ class Gather {
     int64_t first_block = 0, block_count = 0;  ///< that the transfers bring
     int64_t first_slot = 0, slot_count = 0;
     std::vector<int32_t> vectors;  ///< that find words here, in order
-    int64_t first_table = 0;       ///< one table serves two vectors
-    int64_t table_count() const { return (static_cast<int64_t>(vectors.size()) + 1) / 2; }
+  };
+  /// As many windows as an entry of a table can tell apart. Two vectors share a table, which is brought when
+  /// the first of the windows needs it.
+  struct Round {
+    int64_t first_table = 0;
+    std::vector<int32_t> table_of_pair;  ///< counted from first_table; -1: no word comes in these windows
   };
   /// Vectors whose results LM1 holds at a time.
   struct Tile {
@@ -122,6 +132,7 @@ class Gather {
     std::vector<Block> blocks;
     std::vector<Slot> slots;
     std::vector<Window> windows;
+    std::vector<Round> rounds;
     std::vector<int32_t> first_window, last_window;  ///< of each vector
   };
   /// Where a word of DRAM is when an L2B has it in LM0.
@@ -133,6 +144,7 @@ class Gather {
 
   void cut(Tile& tile);
   void cut_windows(Tile& tile);
+  void number_tables(Tile& tile);
   template <typename Visit>
   void for_each_word(const Tile& tile, Visit&& visit) const;
   std::vector<std::vector<uint64_t>> make_tables() const;
@@ -144,6 +156,7 @@ class Gather {
   int64_t window_octets_ = 0;
   int32_t vectors_ = 0;
   int64_t tables_ = 0;
+  int64_t picks_ = 0;  ///< tables times windows that look at them
   std::vector<Tile> tiles_;
 };
 

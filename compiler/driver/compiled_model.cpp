@@ -190,7 +190,7 @@ class ModelCompiler {
     const int64_t tables_at =
         dram_.place(gather.tables_lw(), 0, last_stage(), fmt::format("tables of '{}'", stage.name));
     layout::GatherCode code = gather.emit(tables_at);
-    chip.description = fmt::format("{} LW of tables per group", gather.tables_lw());
+    chip.description = gather.describe();
     chip.predicted_cycles = code.cycles;
     chip.bound_cycles = gather.bound_cycles();
     chip.program = std::move(code.program);
