@@ -311,12 +311,16 @@ std::vector<std::vector<uint64_t>> Gather::make_tables() const {
   return tables;
 }
 
-std::string Gather::describe() const {
+size_t Gather::window_count() const {
   size_t windows = 0;
+  for (const Tile& tile : tiles_) windows += tile.windows.size();
+  return windows;
+}
+
+std::string Gather::describe() const {
   size_t blocks = 0;
   int64_t octets = 0;
   for (const Tile& tile : tiles_) {
-    windows += tile.windows.size();
     blocks += tile.blocks.size();
     for (const Slot& slot : tile.slots) octets += std::popcount(slot.octets);
   }

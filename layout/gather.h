@@ -89,6 +89,7 @@ class Gather {
   /// LW of DRAM that cross its port in the busiest group, over the port's rate: each word that is wanted
   /// once, and the image.
   int64_t bound_cycles() const;
+  size_t window_count() const;
   /// How it was cut, in words.
   std::string describe() const;
   /// LW that the tables take in each group's DRAM.

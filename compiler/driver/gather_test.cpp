@@ -148,6 +148,21 @@ TEST(Gather, NoHazardsAndTheEstimateIsNear) {
   }
 }
 
+TEST(Gather, MoreWindowsThanATableTellsApart) {
+  const isa::Chip chip = small_dram("tiny");
+  Case each;
+  each.source_lw = 64 * 1000;
+  each.problem.address = kSourceAt + each.source_lw;
+  each.problem.size_lw = 4096;
+  each.problem.words.resize(static_cast<size_t>(chip.groups));
+  for (int64_t k = 0; k < 2 * each.problem.size_lw; ++k) {
+    each.problem.words[1].push_back(
+        GatherSource::dram(static_cast<int>(k % 2), 2 * kSourceAt + k * 997 % (2 * each.source_lw)));
+  }
+  EXPECT_GT(Gather(each.problem, chip).window_count(), 16U);
+  EXPECT_EQ(difference(each, chip, 1), "");
+}
+
 TEST(Gather, ConstantsAlone) {
   const isa::Chip chip = small_dram("tiny");
   Case each;
