@@ -325,7 +325,7 @@ std::string Gather::describe() const {
     for (const Slot& slot : tile.slots) octets += std::popcount(slot.octets);
   }
   return fmt::format("{} vectors, {} tables, {} windows, {} blocks to an L2B, {} LW to a PE", vectors_,
-                     tables_, windows, blocks, octets * kOctetLw);
+                     tables_, window_count(), blocks, octets * kOctetLw);
 }
 
 int64_t Gather::estimated_cycles() const {
