@@ -114,15 +114,15 @@ std::map<std::string, ModelPlan> plans_of(const LayerGraph& graph, const isa::Ch
 }
 
 TEST(ModelPlan, TheBestPlanIsNeverDearer) {
-  const char* texts[] = {
+  const char* const convolution =
       "agraph (float[1,2,8,8] x, float[4,2,3,3] w) => (float[1,4,4,4] y)"
-      "{ c = Conv<pads = [1, 1, 1, 1]>(x, w) r = Relu(c) y = MaxPool<kernel_shape = [2, 2], strides = [2, "
-      "2]>(r) }",
+      "{ c = Conv<pads = [1, 1, 1, 1]>(x, w) r = Relu(c)"
+      "  y = MaxPool<kernel_shape = [2, 2], strides = [2, 2]>(r) }";
+  const char* const products =
       "agraph (float[40,24] a, float[24,8] b, float[8,24] c) => (float[40,24] y)"
-      "{ d = MatMul(a, b) e = MatMul(d, c) s = Softmax(e) y = Add(s, a) }",
-      "agraph (float[6,10] x) => (float[10,6] y) { y = Transpose<perm = [1, 0]>(x) }",
-  };
-  for (const char* text : texts) {
+      "{ d = MatMul(a, b) e = MatMul(d, c) s = Softmax(e) y = Add(s, a) }";
+  const char* const move = "agraph (float[6,10] x) => (float[10,6] y) { y = Transpose<perm = [1, 0]>(x) }";
+  for (const char* text : {convolution, products, move}) {
     const LayerGraph graph = graph_of(text);
     const auto plans = plans_of(graph, tiny());
     const PlanSummary& best = plans.at("pbqp").summary;
