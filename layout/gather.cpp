@@ -23,7 +23,7 @@ Gather::Gather(const GatherProblem& problem, const isa::Chip& chip) : problem_(p
   constant_octets_ =
       round_up(static_cast<int64_t>(problem.constants.size()), kWordsPerOctet) / kWordsPerOctet;
   window_octets_ = lm_octets - constant_octets_;
-  if (window_octets_ < kOctetsPerBlock || constant_octets_ * kOctetLw > rooms.source_half) {
+  if (window_octets_ < kOctetsPerBlock || constant_octets_ * kOctetLw > rooms.image_slots * row_lw_) {
     throw isa::UnsupportedError(fmt::format("a gather with {} different constants: LM0 holds {} words",
                                             problem.constants.size(), chip.memory.lm_words));
   }
@@ -262,7 +262,7 @@ std::string Gather::describe() const {
 }
 
 int64_t Gather::estimated_cycles() const {
-  constexpr int64_t kStartSteps = 60;
+  constexpr int64_t kStartSteps = 50;
   constexpr int64_t kStepsPerPick = 15;  // the window's addresses; four times: set T, wait for it, read
   int64_t octets = 0;
   int64_t blocks = 0;

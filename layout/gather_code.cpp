@@ -26,6 +26,7 @@ class Gather::Emitter {
         code_(chip_, scratch_) {}
 
   isa::Program run() {
+    if (gather_.tiles_.empty()) return {};  // of nothing
     for (int k = 1; k < 4; ++k) {
       shifts_[static_cast<size_t>(k)] = code_.new_register(Memory::kGrf0);
       code_.load(static_cast<uint32_t>(k * kEntryBits), shifts_[static_cast<size_t>(k)]);
@@ -34,13 +35,14 @@ class Gather::Emitter {
     elsewhere_ = code_.new_register(Memory::kGrf0);
     code_.load(twice(int64_t{1} << kAddressBits), elsewhere_);
     spare_ = scratch_.take(Memory::kGrf1, 2 * kSpares * kLineGroup);
-    constants();
+    const int8_t constants = bring_constants();
+    bring_window(gather_.tiles_[0], gather_.tiles_[0].windows[0]);
     bring_tables(0);
+    load_constants(constants);
     image_tags_.assign(static_cast<size_t>(rooms_.image_slots), {});
     for (size_t t = 0; t < gather_.tiles_.size(); ++t) {
       const Tile& tile = gather_.tiles_[t];
       for (size_t w = 0; w < tile.windows.size(); ++w) {
-        if (t == 0 && w == 0) bring_window(tile, tile.windows[0]);
         const int64_t half = window_number_++ % 2;
         // The next window comes while this one is used.
         if (w + 1 < tile.windows.size()) {
@@ -88,15 +90,18 @@ class Gather::Emitter {
   /// The place in L1BM where the next block goes.
   int64_t next_block() { return blocks_brought_++ * kBlockLw % rooms_.l1bm_ring; }
 
-  void constants() {
-    const int64_t size = round_up(gather_.constant_octets_ * kOctetLw, kBlockLw);
+  int64_t constants_lw() const { return round_up(gather_.constant_octets_ * kOctetLw, kBlockLw); }
+  /// To where the image will be later.
+  int8_t bring_constants() {
     const int64_t from = tables_address_ + gather_.tables_ * gather_.row_lw_ * chip_.l2b_per_group;
-    // Where the second window will be.
-    code_.wait(code_.transfer(
-        mv(Opcode::kMvb, size, Code::outside(Memory::kDram, from, 0), Code::l2bm(rooms_.source_half))));
-    for (int64_t at = 0; at < size; at += kBlockLw) {
+    return code_.transfer(mv(Opcode::kMvb, constants_lw(), Code::outside(Memory::kDram, from, 0),
+                             Code::l2bm(rooms_.image_base)));
+  }
+  void load_constants(int8_t tag) {
+    code_.wait(tag);
+    for (int64_t at = 0; at < constants_lw(); at += kBlockLw) {
       const int64_t l1bm = next_block();
-      block_to_l1bm(rooms_.source_half + at, l1bm, all_l1bs());
+      block_to_l1bm(rooms_.image_base + at, l1bm, all_l1bs());
       for (int64_t octet = 0; octet < kOctetsPerBlock; ++octet) {
         const int64_t slot = at / kOctetLw + octet;
         if (slot < gather_.constant_octets_) octet_to_pes(l1bm + octet * kOctetLw, slot);

@@ -163,6 +163,13 @@ TEST(Gather, MoreWindowsThanATableTellsApart) {
   EXPECT_EQ(difference(each, chip, 1), "");
 }
 
+TEST(Gather, OfNothing) {
+  const isa::Chip chip = small_dram("tiny");
+  Case each;
+  each.problem.words.resize(static_cast<size_t>(chip.groups));
+  EXPECT_EQ(difference(each, chip, 1), "");
+}
+
 TEST(Gather, ConstantsAlone) {
   const isa::Chip chip = small_dram("tiny");
   Case each;

@@ -25,7 +25,7 @@ constexpr const char* kHostPlanner = "host";
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 /// Counts up when gathers change, so that old costs are forgotten.
-constexpr int kGatherVersion = 2;
+constexpr int kGatherVersion = 3;
 
 /// Two placements of a tensor with one key are the same words at the same places.
 std::string key_of(const StreamPlacement& placement) {

@@ -61,20 +61,20 @@ Between kernels, tensors stay on the chip. Moves change their layouts there; the
   #  layer      operators     kind      output        where  steps  cycles  step cycles  wait  fetch           of roofline  link cycles  host moves  max abs  max rel
   -------------------------------------------------------------------------------------------------------------------------------------------------------------------
   0  conv       Conv          Contract  [1, 4, 6, 6]  chip      34     380          136   244      0  11.9x L2BM, L1B side          935           -        -        -
-  1  pool.x0                  Move      -             chip      47     416          188   221      7              13.4x LM            0           -        -        -
+  1  pool.x0                  Move      -             chip      47     384          188   189      7              12.4x LM            0           -        -        -
   2  pool       MaxPool       Reduce    [1, 4, 3, 3]  chip      29     312          116   196      0  13.0x L2BM, L1B side            0           -        -        -
-  3  product.a  Concat        Move      -             chip      35     336          140   191      5  14.0x L2BM, L1B side            0           -        -        -
+  3  product.a  Concat        Move      -             chip      35     304          140   159      5  12.7x L2BM, L1B side            0           -        -        -
   4  product    MatMul        Contract  [1, 3, 3, 3]  chip      24     328           96   232      0  27.3x L2BM, L1B side          781           -        -        -
-  5  part       Concat+Slice  Move      [1, 2, 3, 8]  chip      35     336          140   191      5  14.0x L2BM, L1B side          766           -        -        -
+  5  part       Concat+Slice  Move      [1, 2, 3, 8]  chip      35     304          140   159      5  12.7x L2BM, L1B side          766           -        -        -
   -------------------------------------------------------------------------------------------------------------------------------------------------------------------
-     total                                                     204    2108          816  1275     17  14.6x L2BM, L1B side         2482           -
-  chip tiny, gfloat precision: 204 steps, 2108 chip cycles of which 1275 wait for transfers, 2482 host link cycles: 0.006 ms at 750 MHz; constants 16.4 kB sent once (1242 link cycles)
+     total                                                     204    2012          816  1179     17  14.0x L2BM, L1B side         2482           -
+  chip tiny, gfloat precision: 204 steps, 2012 chip cycles of which 1179 wait for transfers, 2482 host link cycles: 0.006 ms at 750 MHz; constants 16.4 kB sent once (1242 link cycles)
   move       cycles  bound  ratio  from                                                                                                      to
   --------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------
-  pool.x0       416     18   23.1  ((1:4), (2_L2B:2, 4_MAB:1, 1:4, 1:4, 4_PE:1, 2_W:1), (1:4, 4:1)) x [2_L2B:1, 2_L1B:1]@GRF0 pad undefined  ((1:16, 4:1, 4_MAB:1, 4_PE:1, 2_W:1), (4:4))@LM0 pad undefined
-  product.a     336      4   84.0  ((4:1, 4_MAB:1, 4_PE:1, 2_W:1))@LM0 pad undefined                                                         ((1:16), (2_L2B:2, 1:16, 1:8, 8:1), (1:16, 1:8, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1]@LM0
-  part          336      4   84.0  ((4:1, 4_MAB:1, 4_PE:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
-  planner pbqp: 3 Moves on the chip take 1088 of 2108 chip cycles (52 %), 0 layout changes by the host
+  pool.x0       384     18   21.3  ((1:4), (2_L2B:2, 4_MAB:1, 1:4, 1:4, 4_PE:1, 2_W:1), (1:4, 4:1)) x [2_L2B:1, 2_L1B:1]@GRF0 pad undefined  ((1:16, 4:1, 4_MAB:1, 4_PE:1, 2_W:1), (4:4))@LM0 pad undefined
+  product.a     304      4   76.0  ((4:1, 4_MAB:1, 4_PE:1, 2_W:1))@LM0 pad undefined                                                         ((1:16), (2_L2B:2, 1:16, 1:8, 8:1), (1:16, 1:8, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1]@LM0
+  part          304      4   76.0  ((4:1, 4_MAB:1, 4_PE:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
+  planner pbqp: 3 Moves on the chip take 992 of 2012 chip cycles (49 %), 0 layout changes by the host
   part float32 [1, 2, 3, 8]: 5.28688 10.2241 3.66886 0.445417 5.28688 10.2241 3.66886 0.445417 6.84871 2.59294 ...
   y float32 [1, 3, 3, 3]: -10.68 8.02538 -4.40544 -9.2224 5.69597 3.00346 -8.00294 3.27275 -0.443362 -12.9553 ...
   $ kodama run models/moves.onnx --chip tiny --planner host --no-compare | grep -E 'Moves on|^y|^part'
@@ -84,14 +84,14 @@ Between kernels, tensors stay on the chip. Moves change their layouts there; the
   $ kodama plan models/moves.onnx --chip tiny
   move          estimated cycles  from                                                                                                      to
   -------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------
-  pool.x0                    386  ((1:4), (2_L2B:2, 4_MAB:1, 1:4, 1:4, 4_PE:1, 2_W:1), (1:4, 4:1)) x [2_L2B:1, 2_L1B:1]@GRF0 pad undefined  ((1:16, 4:1, 4_MAB:1, 4_PE:1, 2_W:1), (4:4))@LM0 pad undefined
-  product.a                  334  ((4:1, 4_MAB:1, 4_PE:1, 2_W:1))@LM0 pad undefined                                                         ((1:16), (2_L2B:2, 1:16, 1:8, 8:1), (1:16, 1:8, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1]@LM0
-  part.natural               334  ((4:1, 4_MAB:1, 4_PE:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
+  pool.x0                    346  ((1:4), (2_L2B:2, 4_MAB:1, 1:4, 1:4, 4_PE:1, 2_W:1), (1:4, 4:1)) x [2_L2B:1, 2_L1B:1]@GRF0 pad undefined  ((1:16, 4:1, 4_MAB:1, 4_PE:1, 2_W:1), (4:4))@LM0 pad undefined
+  product.a                  294  ((4:1, 4_MAB:1, 4_PE:1, 2_W:1))@LM0 pad undefined                                                         ((1:16), (2_L2B:2, 1:16, 1:8, 8:1), (1:16, 1:8, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1]@LM0
+  part.natural               294  ((4:1, 4_MAB:1, 4_PE:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
   planner  moves  move cycles  kernel cycles  link cycles  total    bound
   -----------------------------------------------------------------------
-  pbqp         3         1054           1080         2482   4616  optimal
-  greedy       3         1070           1080         2482   4632        -
-  first        4         1431           1080         2313   4824        -
+  pbqp         3          934           1080         2482   4496  optimal
+  greedy       3          950           1080         2482   4512        -
+  first        4         1271           1080         2313   4664        -
   host         0            0           1080         4963   6043        -
   $ kodama run models/moves.onnx --chip tiny --planner best
   kodama: error: there is no planner 'best'; allowed are pbqp, greedy, first, host
@@ -99,8 +99,8 @@ Between kernels, tensors stay on the chip. Moves change their layouts there; the
   $ kodama compile models/moves.onnx --chip tiny -o moved
   moved: 6 stages, 204 steps, 27 MV transfers, for chip tiny at gfloat precision
   $ kodama sim moved --json sim.json > sim.txt; grep -E 'Moves on|^y|^part' sim.txt
-  part          336      4   84.0  ((4:1, 4_MAB:1, 4_PE:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
-  3 Moves on the chip take 1088 of 2108 chip cycles (52 %), 0 layout changes by the host
+  part          304      4   76.0  ((4:1, 4_MAB:1, 4_PE:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
+  3 Moves on the chip take 992 of 2012 chip cycles (49 %), 0 layout changes by the host
   part float32 [1, 2, 3, 8]: 5.28688 10.2241 3.66886 0.445417 5.28688 10.2241 3.66886 0.445417 6.84871 2.59294 ...
   y float32 [1, 3, 3, 3]: -10.68 8.02538 -4.40544 -9.2224 5.69597 3.00346 -8.00294 3.27275 -0.443362 -12.9553 ...
 
