@@ -28,6 +28,7 @@ class ModelCompiler {
     result_.opset = graph_.opset;
     ModelPlanner planner(graph_, chip_, {options_.precision}, options_.cache);
     plan_ = planner.plan(options_.planner);
+    verify_model_plan(plan_, graph_);
     result_.plan = plan_.summary;
     place_images();
     const auto last = static_cast<int64_t>(plan_.stages.size());

@@ -81,6 +81,10 @@ struct ModelPlan {
   PlanSummary summary;
 };
 
+/// InternalError when a layer has no stage or two, an image is read before it is made or while DRAM doesn't
+/// hold it, is made twice, or is smaller than the stream that a kernel reads.
+void verify_model_plan(const ModelPlan& plan, const LayerGraph& graph);
+
 class ModelPlanner {
  public:
   /// `graph` must outlive the planner. `cache`, if not null, keeps what conversions cost.
