@@ -113,7 +113,14 @@ class ModelCompiler {
   /// The part of a chip stage that the plan knows.
   ChipStage planned_part(const PlannedStage& planned, int index) const {
     ChipStage stage;
-    for (const int image : planned.operands) stage.operands.push_back(binding(image, index));
+    std::set<int> seen;
+    for (const int image : planned.operands) {
+      stage.operands.push_back(binding(image, index));
+      // Two operands may share an image, which comes once.
+      StreamBinding& operand = stage.operands.back();
+      if (!seen.insert(image).second && operand.origin == StreamBinding::Origin::kSent)
+        operand.origin = StreamBinding::Origin::kOnChip;
+    }
     stage.result = binding(planned.result, index);
     stage.fetch = planned.fetch;
     return stage;

@@ -137,6 +137,15 @@ class ModelPlanner::Impl {
     return origins_.roots(tensor);
   }
 
+  /// Whether the host reads the output of a Move that is otherwise read through.
+  bool is_fetched_move(const Layer& move, const std::set<TensorId>& fetched) const {
+    return reads_through(move.outputs[0]) && fetched.contains(graph_.storage(move.outputs[0]));
+  }
+  StreamPlacement fetched_placement(const Layer& move) const {
+    const TensorId result = move.outputs[0];
+    return natural_placement(result, graph_.tensors[static_cast<size_t>(result)].shape, chip_);
+  }
+
   // ---- layouts by number
 
   int layout_id(const StreamPlacement& placement) {
@@ -277,31 +286,53 @@ class ModelPlanner::Impl {
       }
       problem.nodes.push_back(std::move(node));
     }
-    // Tensors from the host, as soon as a kernel reads them.
-    std::map<TensorId, int> sender;
+    // What reads tensors: operands of kernels, each with its candidates' placements, and Moves whose result
+    // the host fetches.
+    struct Reader {
+      int node = 0;
+      int operand = 0;
+      std::vector<StreamPlacement> placements;
+    };
+    std::vector<Reader> readers;
     for (const auto& [k, node] : node_of_layer) {
       const std::vector<Candidate>& candidates = candidates_[static_cast<size_t>(k)];
       for (size_t operand = 0; operand < candidates.front().placements.size(); ++operand) {
         const StreamPlacement& first = candidates.front().placements[operand];
         if (first.is_output || is_constant(first.access.tensor) || !is_kept(first.access.tensor)) continue;
-        for (const TensorId root : image_roots(first.access.tensor)) {
-          if (is_constant(root)) continue;
-          if (!tensor_number.contains(root)) {
-            layout::PlanProblem::Node source;
-            source.name = graph_.tensors[static_cast<size_t>(root)].name;
-            source.candidates.push_back(sending(natural(root)));
-            sender[root] = static_cast<int>(problem.nodes.size());
-            problem.nodes.push_back(std::move(source));
-            add_tensor(root, sender[root], 0);
-          }
-          problem.tensors[static_cast<size_t>(tensor_number[root])].readers.push_back(
-              {node, static_cast<int>(operand)});
-          const auto from_host = sender.find(root);
-          if (from_host == sender.end() || reads_through(first.access.tensor)) continue;
-          for (const Candidate& candidate : candidates) {
-            problem.nodes[static_cast<size_t>(from_host->second)].candidates.push_back(
-                sending(layout_id(candidate.placements[operand])));
-          }
+        Reader reader{node, static_cast<int>(operand), {}};
+        for (const Candidate& candidate : candidates)
+          reader.placements.push_back(candidate.placements[operand]);
+        readers.push_back(std::move(reader));
+      }
+    }
+    for (const Layer& layer : graph_.layers) {
+      if (layer.kind() != LayerKind::kMove || !is_fetched_move(layer, fetched)) continue;
+      const StreamPlacement to = fetched_placement(layer);
+      readers.push_back({static_cast<int>(problem.nodes.size()), 0, {to}});
+      problem.nodes.push_back(
+          {layer.name, {{static_cast<double>(link_cycles(to)), {layout_id(to)}, "fetched"}}});
+    }
+    // Tensors from the host, as soon as something reads them.
+    std::map<TensorId, int> sender;
+    for (const Reader& reader : readers) {
+      const TensorId tensor = reader.placements.front().access.tensor;
+      for (const TensorId root : image_roots(tensor)) {
+        if (is_constant(root)) continue;
+        if (!tensor_number.contains(root)) {
+          layout::PlanProblem::Node source;
+          source.name = graph_.tensors[static_cast<size_t>(root)].name;
+          source.candidates.push_back(sending(natural(root)));
+          sender[root] = static_cast<int>(problem.nodes.size());
+          problem.nodes.push_back(std::move(source));
+          add_tensor(root, sender[root], 0);
+        }
+        problem.tensors[static_cast<size_t>(tensor_number[root])].readers.push_back(
+            {reader.node, reader.operand});
+        const auto from_host = sender.find(root);
+        if (from_host == sender.end() || reads_through(tensor)) continue;
+        for (const StreamPlacement& placement : reader.placements) {
+          problem.nodes[static_cast<size_t>(from_host->second)].candidates.push_back(
+              sending(layout_id(placement)));
         }
       }
     }
@@ -402,11 +433,9 @@ class ModelPlanner::Impl {
       const Layer& layer = graph_.layers[k];
       const auto number = static_cast<int>(k);
       if (layer.kind() == LayerKind::kMove && reads_through(layer.outputs[0])) {
-        const TensorId result = layer.outputs[0];
-        if (!fetched.contains(graph_.storage(result))) continue;
-        const StreamPlacement to =
-            natural_placement(result, graph_.tensors[static_cast<size_t>(result)].shape, chip_);
-        move(number, result, to, true);
+        if (!is_fetched_move(layer, fetched)) continue;
+        const StreamPlacement to = fetched_placement(layer);
+        move(number, layer.outputs[0], to, true);
         plan.summary.link_cycles += link_cycles(to);
         continue;
       }

@@ -141,6 +141,17 @@ TEST(ModelPlan, TwoReadersOfOneLayoutShareAnImage) {
   EXPECT_EQ(images_of_a.size(), 1U);
 }
 
+TEST(ModelPlan, AMoveToTheHostNeedsAllElements) {
+  // The strided convolution alone would have x sent without every second row and column.
+  const LayerGraph graph = graph_of(
+      "agraph (float[1,2,9,9] x, float[4,2,1,1] w) => (float[1,4,5,5] y, float[9,9,2,1] z)"
+      "{ y = Conv<strides = [2, 2]>(x, w) z = Transpose<perm = [2, 3, 1, 0]>(x) }");
+  for (const auto& [name, plan] : plans_of(graph, tiny())) {
+    if (name == "host") continue;
+    EXPECT_GT(plan.summary.moves, 0) << name;
+  }
+}
+
 TEST(ModelPlan, OtherTypesGoByTheHost) {
   const LayerGraph graph =
       graph_of("agraph (int64[2,3] x) => (int64[3,2] y) { y = Transpose<perm = [1, 0]>(x) }");
