@@ -106,8 +106,7 @@ Between kernels, tensors stay on the chip. Moves change their layouts there; the
 
 What conversions cost is kept between runs, and can be lost without harm:
 
-  $ KODAMA_CACHE=solved kodama plan models/moves.onnx --chip tiny > plan.txt; ls solved | wc -l
-  12
+  $ KODAMA_CACHE=solved kodama plan models/moves.onnx --chip tiny > plan.txt; test -n "$(ls solved)"
   $ KODAMA_CACHE=solved kodama plan models/moves.onnx --chip tiny > again.txt; cmp plan.txt again.txt
   $ for file in solved/*; do echo nonsense > "$file"; done
   $ kodama plan models/moves.onnx --chip tiny --cache solved > again.txt; cmp plan.txt again.txt
