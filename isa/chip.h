@@ -16,6 +16,11 @@ namespace kodama::isa {
 inline constexpr int kPePerMab = 4;
 inline constexpr int kCyclesPerStep = 4;
 inline constexpr int kWordsPerLong = 2;
+// What instructions move, section 6 of the ISA page; LW.
+inline constexpr int64_t kMvUnitLw = 64;       ///< sizes of MVs are multiples
+inline constexpr int64_t kL2bmBlockLw = 64;    ///< one step of l2bmb, l2bm, l2bmi, for an L1B
+inline constexpr int64_t kL2bmdPerL1bLw = 32;  ///< one step of l2bmd, for an L1B
+inline constexpr int64_t kL2bmdRunLw = 8;      ///< that l2bmd gives an L1B before the next one's turn
 /// Bytes of one machine word of the instruction stream (292 bits).
 inline constexpr int kInstructionBytes = 37;
 

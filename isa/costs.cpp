@@ -15,8 +15,7 @@
 namespace kodama::isa {
 namespace {
 
-/// LW that an L2BM instruction moves per L1B with a broadcast, and the unit in which MVs spread data.
-constexpr int64_t kL2bmBurst = 64;
+/// LW in which MVs spread data.
 constexpr int64_t kSpreadUnit = 16;
 
 // ---- masks ---------------------------------------------------------------------------------------------
@@ -421,8 +420,8 @@ class AccessLister {
     const Operand& src = instruction_.sources.at(0);
     const Operand& dst = instruction_.destinations.at(0);
     const int64_t halves = int64_t{kCyclesPerStep} * kSpreadUnit * (chip_.l1b_per_l2b / 2);
-    int64_t l2bm = kL2bmBurst;
-    int64_t l1bm = kL2bmBurst;
+    int64_t l2bm = kL2bmBlockLw;
+    int64_t l1bm = kL2bmBlockLw;
     switch (instruction_.opcode) {
       case Opcode::kL2bmb2:
       case Opcode::kL2bmr2:

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "isa/arithmetic.h"
 #include "isa/error.h"
 #include "layout/gather_parts.h"
 
@@ -20,15 +21,13 @@ Gather::Gather(const GatherProblem& problem, const isa::Chip& chip) : problem_(p
   const GatherRooms rooms(chip, row_lw_);
   const int64_t lm_octets =
       std::min(memory_size_lw(Memory::kLm0, chip) / kOctetLw, (int64_t{1} << kAddressBits) / kWordsPerOctet);
-  constant_octets_ =
-      round_up(static_cast<int64_t>(problem.constants.size()), kWordsPerOctet) / kWordsPerOctet;
+  constant_octets_ = isa::ceil_div(static_cast<int64_t>(problem.constants.size()), kWordsPerOctet);
   window_octets_ = lm_octets - constant_octets_;
   if (window_octets_ < kOctetsPerBlock || constant_octets_ * kOctetLw > rooms.image_slots * row_lw_) {
     throw isa::UnsupportedError(fmt::format("a gather with {} different constants: LM0 holds {} words",
                                             problem.constants.size(), chip.memory.lm_words));
   }
-  const int64_t rows = (problem.size_lw + row_lw_ - 1) / row_lw_;
-  vectors_ = static_cast<int32_t>((rows + chip.l2b_per_group - 1) / chip.l2b_per_group);
+  vectors_ = static_cast<int32_t>(isa::ceil_div(problem.size_lw, row_lw_ * chip.l2b_per_group));
   // LM1 holds the results and, two vectors in one, the tables.
   const auto tile_vectors = static_cast<int32_t>(memory_size_lw(Memory::kLm1, chip) / (3 * kLineGroup) * 2);
   for (int32_t first = 0; first < vectors_; first += tile_vectors) {
@@ -82,8 +81,7 @@ void Gather::cut(Tile& tile) {
     if (source.is_constant()) return;
     auto& list = wanted[static_cast<size_t>(l2b)];
     const auto octet = static_cast<uint8_t>(1U << (source.word() / kWordsPerOctet % kOctetsPerBlock));
-    // l2bmd deals eight LW to each L1B.
-    const uint32_t l1b = uint32_t{1} << (lw / kOctetLw % chip_.l1b_per_l2b);
+    const uint32_t l1b = uint32_t{1} << (lw / isa::kL2bmdRunLw % chip_.l1b_per_l2b);
     if (!list.empty() && list.back().address == source.block()) {
       list.back().octets |= octet;
       list.back().l1bs |= l1b;
@@ -211,7 +209,7 @@ void Gather::cut_windows(Tile& tile) {
 }
 
 int64_t Gather::tables_lw() const {
-  return tables_ * row_lw_ * chip_.l2b_per_group + round_up(constant_octets_ * kOctetLw, kBlockLw);
+  return tables_ * row_lw_ * chip_.l2b_per_group + isa::round_up(constant_octets_ * kOctetLw, kBlockLw);
 }
 
 std::vector<std::vector<uint64_t>> Gather::make_tables() const {
@@ -250,36 +248,76 @@ size_t Gather::window_count() const {
   return windows;
 }
 
+int64_t Gather::octets() const {
+  int64_t sum = 0;
+  for (const Tile& tile : tiles_) {
+    for (const Slot& slot : tile.slots) sum += std::popcount(slot.octets);
+  }
+  return sum;
+}
+
 std::string Gather::describe() const {
   size_t blocks = 0;
-  int64_t octets = 0;
-  for (const Tile& tile : tiles_) {
-    blocks += tile.blocks.size();
-    for (const Slot& slot : tile.slots) octets += std::popcount(slot.octets);
-  }
+  for (const Tile& tile : tiles_) blocks += tile.blocks.size();
   return fmt::format("{} vectors, {} tables, {} windows, {} blocks to an L2B, {} LW to a PE", vectors_,
-                     tables_, window_count(), blocks, octets * kOctetLw);
+                     tables_, window_count(), blocks, octets() * kOctetLw);
+}
+
+std::vector<Gather::Run> Gather::runs(const Tile& tile, const Window& window) const {
+  std::vector<std::vector<Run>> runs;  // of each L2B that makes anything
+  for (size_t l2b = 0; l2b < tile.addresses.size(); ++l2b) {
+    const std::vector<int64_t>& addresses = tile.addresses[l2b];
+    if (addresses.empty()) continue;
+    std::vector<Run>& own = runs.emplace_back();
+    const int64_t end =
+        std::min(window.first_block + window.block_count, static_cast<int64_t>(addresses.size()));
+    for (int64_t block = window.first_block; block < end; ++block) {
+      // A block's address has the group in its upper bits, so runs never cross groups.
+      const int64_t address = addresses[static_cast<size_t>(block)];
+      if (!own.empty() && address == own.back().address + own.back().blocks) {
+        ++own.back().blocks;
+      } else {
+        own.push_back({static_cast<int>(l2b), block, address, 1});
+      }
+    }
+  }
+  if (runs.empty()) return {};
+  const auto same_blocks = [](const Run& a, const Run& b) {
+    return a.first_block == b.first_block && a.address == b.address && a.blocks == b.blocks;
+  };
+  const bool all_the_same = std::ranges::all_of(
+      runs, [&](const std::vector<Run>& own) { return std::ranges::equal(own, runs[0], same_blocks); });
+  if (all_the_same) {
+    // L2Bs that make nothing may get what the others get.
+    for (Run& run : runs[0]) run.l2b = -1;
+    return runs[0];
+  }
+  std::vector<Run> all;
+  for (const std::vector<Run>& own : runs) all.insert(all.end(), own.begin(), own.end());
+  return all;
 }
 
 int64_t Gather::estimated_cycles() const {
   constexpr int64_t kStartSteps = 50;
   constexpr int64_t kStepsPerPick = 15;  // the window's addresses; four times: set T, wait for it, read
-  int64_t octets = 0;
-  int64_t blocks = 0;
+  double sources = 0;
   for (const Tile& tile : tiles_) {
-    for (const Slot& slot : tile.slots) octets += std::popcount(slot.octets);
-    blocks += static_cast<int64_t>(tile.blocks.size());
+    for (const Window& window : tile.windows) {
+      const double arrival =
+          static_cast<double>(window.block_count * kBlockLw) / chip_.transfer.l2bm_mv_lw_per_cycle;
+      const auto starts = static_cast<double>(static_cast<int64_t>(runs(tile, window).size()) *
+                                              chip_.transfer.issue_interval_steps * isa::kCyclesPerStep);
+      sources += std::max(arrival, starts);
+    }
   }
-  const double steps = static_cast<double>(kStartSteps + octets + kStepsPerPick * picks_);
+  const double steps = static_cast<double>(kStartSteps + octets() + kStepsPerPick * picks_);
   const double dram = static_cast<double>(tables_ * row_lw_ * chip_.l2b_per_group + problem_.size_lw) /
-                          chip_.transfer.dram_lw_per_cycle +
-                      static_cast<double>(blocks * kBlockLw) / chip_.transfer.l2bm_mv_lw_per_cycle;
-  return static_cast<int64_t>(steps * isa::kCyclesPerStep + dram);
+                      chip_.transfer.dram_lw_per_cycle;
+  return static_cast<int64_t>(steps * isa::kCyclesPerStep + sources + dram);
 }
 
 int64_t Gather::bound_cycles() const {
   std::vector<std::vector<int64_t>> read(problem_.words.size());
-  std::vector<int64_t> lw(problem_.words.size(), 0);
   for (const Tile& tile : tiles_) {
     for_each_word(tile, [&](int, int32_t, int64_t, int, const GatherSource& source) {
       if (!source.is_constant()) read[static_cast<size_t>(source.group())].push_back(source.word() / 2);

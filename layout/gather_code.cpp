@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <array>
+#include <map>
 #include <utility>
 
+#include "isa/arithmetic.h"
 #include "isa/error.h"
 #include "isa/sequencer.h"
 #include "layout/gather_parts.h"
@@ -65,6 +67,8 @@ class Gather::Emitter {
  private:
   /// Room for table LW, so that one is read while the next arrives.
   static constexpr int64_t kSpares = 4;
+  /// The lines of one vector.
+  inline static const std::vector<LineCopy> kRow{{0, 0}, {1, 0}, {2, 0}, {3, 0}};
 
   Instruction mv(Opcode opcode, int64_t size_lw, const Operand& from, const Operand& to) const {
     Instruction result = make_instruction(opcode, Precision::kNone, from, to);
@@ -90,7 +94,7 @@ class Gather::Emitter {
   /// The place in L1BM where the next block goes.
   int64_t next_block() { return blocks_brought_++ * kBlockLw % rooms_.l1bm_ring; }
 
-  int64_t constants_lw() const { return round_up(gather_.constant_octets_ * kOctetLw, kBlockLw); }
+  int64_t constants_lw() const { return isa::round_up(gather_.constant_octets_ * kOctetLw, kBlockLw); }
   /// To where the image will be later.
   int8_t bring_constants() {
     const int64_t from = tables_address_ + gather_.tables_ * gather_.row_lw_ * chip_.l2b_per_group;
@@ -109,55 +113,19 @@ class Gather::Emitter {
     }
   }
 
-  /// Consecutive blocks of a group's DRAM that go to an L2B.
-  struct Run {
-    int64_t first_block = 0;
-    int64_t address = 0;
-    int64_t blocks = 0;
-    bool operator==(const Run&) const = default;
-  };
-  static std::vector<Run> runs_of(const std::vector<int64_t>& addresses, const Window& window) {
-    std::vector<Run> runs;
-    const int64_t end =
-        std::min(window.first_block + window.block_count, static_cast<int64_t>(addresses.size()));
-    for (int64_t block = window.first_block; block < end; ++block) {
-      // A block's address has the group in its upper bits, so runs never cross groups.
-      const int64_t address = addresses[static_cast<size_t>(block)];
-      if (!runs.empty() && address == runs.back().address + runs.back().blocks) {
-        ++runs.back().blocks;
-      } else {
-        runs.push_back({block, address, 1});
-      }
-    }
-    return runs;
-  }
-
   /// Transfers of a window to the half of L2BM whose turn it is.
   void bring_window(const Tile& tile, const Window& window) {
     const int64_t half = windows_brought_++ % 2;
     std::vector<int8_t>& tags = window_tags_[static_cast<size_t>(half)];
-    const auto bring = [&](const Run& run, Opcode opcode, int group, int l2b) {
+    for (const Gather::Run& run : gather_.runs(tile, window)) {
       const int64_t to = half * rooms_.source_half + (run.first_block - window.first_block) * kBlockLw;
       const int64_t from = run.address % kBlocksPerGroup * kBlockLw;
-      tags.push_back(code_.transfer(mv(opcode, run.blocks * kBlockLw,
-                                       Code::outside(Memory::kDram, from, run.address / kBlocksPerGroup),
-                                       Code::l2bm(to, group, l2b))));
-    };
-    std::vector<std::vector<Run>> runs;
-    for (const std::vector<int64_t>& addresses : tile.addresses) {
-      // L2Bs that make nothing take what the others get.
-      if (!addresses.empty()) runs.push_back(runs_of(addresses, window));
-    }
-    if (std::ranges::all_of(runs, [&](const auto& each) { return each == runs.front(); })) {
-      if (runs.empty()) return;
-      for (const Run& run : runs.front()) bring(run, Opcode::kMvb, -1, -1);
-      return;
-    }
-    for (size_t l2b = 0; l2b < tile.addresses.size(); ++l2b) {
-      for (const Run& run : runs_of(tile.addresses[l2b], window)) {
-        bring(run, Opcode::kMvp, static_cast<int>(l2b) / chip_.l2b_per_group,
-              static_cast<int>(l2b) % chip_.l2b_per_group);
-      }
+      const bool to_all = run.l2b < 0;
+      tags.push_back(code_.transfer(
+          mv(to_all ? Opcode::kMvb : Opcode::kMvp, run.blocks * kBlockLw,
+             Code::outside(Memory::kDram, from, run.address / kBlocksPerGroup),
+             to_all ? Code::l2bm(to)
+                    : Code::l2bm(to, run.l2b / chip_.l2b_per_group, run.l2b % chip_.l2b_per_group))));
     }
   }
 
@@ -245,10 +213,7 @@ class Gather::Emitter {
     }
     const int64_t l2bm = rooms_.table_base + table % rooms_.table_slots * gather_.row_lw_;
     const int64_t l1bm = line_slot(table, 1);
-    for (int64_t deal = 0; deal * kDealLw < line_group_lw_; ++deal) {
-      code_.add(make_instruction(Opcode::kL2bmd, Precision::kNone, Code::l2bm(l2bm + deal * l2bmd_lw(chip_)),
-                                 Code::l1bm(l1bm + deal * kDealLw)));
-    }
+    code_.deal_down(kRow, l2bm, l1bm);
     code_.add(make_instruction(Opcode::kL1bmd, Precision::kNone, Code::l1bm(l1bm), to));
   }
 
@@ -276,14 +241,9 @@ class Gather::Emitter {
     const auto slot = static_cast<size_t>(stored_ % rooms_.image_slots);
     const int64_t l2bm = rooms_.image_base + static_cast<int64_t>(slot) * gather_.row_lw_;
     ++stored_;
-    code_.add(make_instruction(Opcode::kL1bmd, Precision::kNone,
-                               Code::pe(Memory::kLm1, {lw, lw + 1, lw + 2, lw + 3}, Width::kLong, chip_),
-                               Code::l1bm(l1bm)));
+    code_.add(make_instruction(Opcode::kL1bmd, Precision::kNone, lines(Memory::kLm1, lw), Code::l1bm(l1bm)));
     for (const int8_t tag : std::exchange(image_tags_[slot], {})) code_.wait(tag);
-    for (int64_t deal = 0; deal * kDealLw < line_group_lw_; ++deal) {
-      code_.add(make_instruction(Opcode::kL2bmd, Precision::kNone, Code::l1bm(l1bm + deal * kDealLw),
-                                 Code::l2bm(l2bm + deal * l2bmd_lw(chip_))));
-    }
+    code_.deal_up(kRow, l1bm, l2bm);
     const auto has_image = [](const std::vector<GatherSource>& words) { return !words.empty(); };
     const bool everywhere = std::ranges::all_of(gather_.problem_.words, has_image);
     for (int l2b = 0; l2b < chip_.l2b_per_group; ++l2b) {

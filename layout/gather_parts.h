@@ -17,7 +17,7 @@ inline constexpr int64_t kOctetLw = 8;
 inline constexpr int64_t kOctetsPerBlock = kBlockLw / kOctetLw;
 inline constexpr int64_t kWordsPerOctet = kOctetLw * isa::kWordsPerLong;
 /// Blocks of a group's DRAM in GatherSource::block, which counts through the groups.
-inline constexpr int64_t kBlocksPerGroup = int64_t{1} << 41;
+inline constexpr int64_t kBlocksPerGroup = GatherSource::kWordsPerGroup / GatherSource::kWordsPerBlock;
 /// Of an entry of a table; its LW holds two for each of two vectors.
 inline constexpr int kEntryBits = 16;
 /// T reads addresses of so many bits; the rest of an entry is its window.
@@ -29,10 +29,6 @@ inline constexpr uint32_t twice(int64_t half) {
 }
 /// Bringing a block that nobody asked for costs no more than the start of another transfer.
 inline constexpr int64_t kLargestGapBlocks = 3;
-
-inline int64_t round_up(int64_t value, int64_t unit) {
-  return (value + unit - 1) / unit * unit;
-}
 
 /// The LM0 word of a word of an octet in a window: the wide l1bmp puts LW c and 4 + c side by side.
 inline int64_t lm_word(int64_t octet_slot, int64_t word_in_octet) {

@@ -248,17 +248,9 @@ class ByL1bm : public MoveEmission {
 
 }  // namespace
 
-void emit_skew(const BitView& view, const Move& move, const MoveAddresses& at, Code& code) {
-  ByL1bm(view, move, at, code).skew();
-}
-void emit_gather_lanes(const BitView& view, const Move& move, const MoveAddresses& at, Code& code) {
-  ByL1bm(view, move, at, code).gather_lanes();
-}
-void emit_deal_mab(const BitView& view, const Move& move, const MoveAddresses& at, Code& code) {
-  ByL1bm(view, move, at, code).deal_mab();
-}
-void emit_words(const BitView& view, const Move& move, const MoveAddresses& at, Code& code) {
-  ByL1bm(view, move, at, code).words();
-}
+const EmitMove emit_skew = emit_with<ByL1bm, &ByL1bm::skew>;
+const EmitMove emit_gather_lanes = emit_with<ByL1bm, &ByL1bm::gather_lanes>;
+const EmitMove emit_deal_mab = emit_with<ByL1bm, &ByL1bm::deal_mab>;
+const EmitMove emit_words = emit_with<ByL1bm, &ByL1bm::words>;
 
 }  // namespace kodama::layout

@@ -6,6 +6,7 @@
 #include <set>
 #include <tuple>
 
+#include "isa/arithmetic.h"
 #include "isa/error.h"
 #include "layout/move_emission.h"
 
@@ -159,20 +160,14 @@ class ByL2bm : public MoveEmission {
     const int64_t l2_size = kBlockLw << l2_rest.size();
 
     const std::vector<BitMask> outers = view_.values(outer_mask);
-    const size_t turns = outers.size() > 1 ? 2 : 1;
-    std::array<LineBuffer, 2> ups;
-    std::array<LineBuffer, 2> downs;
-    std::array<Region, 2> l2s;
-    for (size_t k = 0; k < turns; ++k) {
-      ups[k] = line_buffer(up_lines);
-      downs[k] = line_buffer(down_lines);
-      l2s[k] = code_.scratch().take(Memory::kL2bm, std::max(l2_size, l2bmd_lw(chip_)), kBlockLw);
-    }
+    const auto buffers = take_chunk_buffers(
+        outers.size() > 1 ? 2 : 1,
+        {.up_lines = up_lines, .down_lines = down_lines, .up_l2_lw = std::max(l2_size, l2bmd_lw(chip_))});
     size_t turn = 0;
     const BitMask line_before = before_bits() & ~outer_mask;
     const BitMask after_bits = view_.address_bits(move_.after);
     for (const BitMask outer : outers) {
-      const size_t k = turn++ % turns;
+      const ChunkBuffer& own = buffers[turn++ % buffers.size()];
       std::vector<LineCopy> lines;
       std::set<int64_t> chunk_numbers;
       const std::vector<int> line_bits(up_bits.begin() + static_cast<int64_t>(lane_count), up_bits.end());
@@ -181,7 +176,7 @@ class ByL2bm : public MoveEmission {
         lines.push_back({gather_bits(inner, line_bits), address(at_.before, inner | outer)});
         chunk_numbers.insert(lines.back().line * lanes() / kBlockLw);
       }
-      code_.lines_up(lines, at_.before.memory, ups[k].base);
+      code_.lines_up(lines, at_.before.memory, own.up.base);
       // The bits of an L1BM address above the chunk of 64, and of the L1B, in L2BM.
       const std::vector<int> above(
           up_bits.begin() + std::min<int64_t>(6, static_cast<int64_t>(up_bits.size())), up_bits.end());
@@ -195,8 +190,8 @@ class ByL2bm : public MoveEmission {
           const int64_t to = gather_bits(*l1b_value | *chunk_value, l2_rest);
           filled.insert(to);
           Instruction pass =
-              make_instruction(Opcode::kL2bm, Precision::kNone, Code::l1bm(ups[k].base + chunk * kBlockLw),
-                               Code::l2bm(l2s[k].base + to * kBlockLw));
+              make_instruction(Opcode::kL2bm, Precision::kNone, Code::l1bm(own.up.base + chunk * kBlockLw),
+                               Code::l2bm(own.up_l2.base + to * kBlockLw));
           pass.unit = static_cast<int8_t>(l1b);
           code_.add(std::move(pass));
         }
@@ -205,8 +200,8 @@ class ByL2bm : public MoveEmission {
       for (const int64_t chunk : filled) groups.insert(chunk * kBlockLw / l2bmd_lw(chip_));
       for (const int64_t group : groups) {
         code_.add(make_instruction(Opcode::kL2bmd, Precision::kNone,
-                                   Code::l2bm(l2s[k].base + group * l2bmd_lw(chip_)),
-                                   Code::l1bm(downs[k].base + group * kDealLw)));
+                                   Code::l2bm(own.up_l2.base + group * l2bmd_lw(chip_)),
+                                   Code::l1bm(own.down.base + group * kDealLw)));
       }
       std::vector<LineCopy> down;
       const std::vector<int> down_line_bits(down_bits.begin() + static_cast<int64_t>(lane_count),
@@ -215,13 +210,9 @@ class ByL2bm : public MoveEmission {
         if (!is_valid(inner | outer, after_bits)) continue;
         down.push_back({gather_bits(inner, down_line_bits), address(at_.after, inner | outer)});
       }
-      code_.lines_down(down, at_.after.memory, downs[k].base);
+      code_.lines_down(down, at_.after.memory, own.down.base);
     }
-    for (size_t k = 0; k < turns; ++k) {
-      give_back(ups[k]);
-      give_back(downs[k]);
-      code_.scratch().give_back(l2s[k]);
-    }
+    give_back(buffers);
   }
 
   /// The bits of an L2BM address behind l2bmd: three of the L1BM address, the L1B, the others.
@@ -243,22 +234,16 @@ class ByL2bm : public MoveEmission {
     up_bits.insert(up_bits.end(), parts.inner.begin(), parts.inner.end());
     const std::vector<int> down_bits = dealt(up_bits);
     const int64_t up_lines = int64_t{1} << parts.inner.size();
-    const size_t turns = parts.outer.size() > 1 ? 2 : 1;
-    std::array<LineBuffer, 2> ups;
-    std::array<LineBuffer, 2> downs;
-    std::array<Region, 2> l2s;
-    const int64_t l2_size = (up_lines * lanes() + kDealLw - 1) / kDealLw * l2bmd_lw(chip_);
-    for (size_t k = 0; k < turns; ++k) {
-      ups[k] = line_buffer(up_lines);
-      downs[k] = line_buffer((l2_size + lanes() - 1) / lanes());
-      l2s[k] = code_.scratch().take(Memory::kL2bm, l2_size, kBlockLw);
-    }
+    const int64_t l2_size = isa::ceil_div(up_lines * lanes(), kDealLw) * l2bmd_lw(chip_);
+    const auto buffers = take_chunk_buffers(
+        parts.outer.size() > 1 ? 2 : 1,
+        {.up_lines = up_lines, .down_lines = isa::ceil_div(l2_size, lanes()), .up_l2_lw = l2_size});
     size_t turn = 0;
     const BitMask after_bits = view_.address_bits(move_.after);
     const std::vector<int> down_line_bits(down_bits.begin() + lane_count, down_bits.end());
     for (const BitMask outer : parts.outer) {
-      const size_t k = turn++ % turns;
-      up_to_l2bm(parts, outer, ups[k], l2s[k]);
+      const ChunkBuffer& own = buffers[turn++ % buffers.size()];
+      up_to_l2bm(parts, outer, own.up, own.up_l2);
       std::vector<LineCopy> down;
       std::set<int64_t> blocks;
       BitMask outer_mask = 0;
@@ -270,33 +255,24 @@ class ByL2bm : public MoveEmission {
       }
       for (const int64_t block : blocks) {
         code_.add(make_instruction(Opcode::kL2bmb, Precision::kNone,
-                                   Code::l2bm(l2s[k].base + block * kBlockLw),
-                                   Code::l1bm(downs[k].base + block * kBlockLw)));
+                                   Code::l2bm(own.up_l2.base + block * kBlockLw),
+                                   Code::l1bm(own.down.base + block * kBlockLw)));
       }
-      code_.lines_down(std::move(down), at_.after.memory, downs[k].base);
+      code_.lines_down(std::move(down), at_.after.memory, own.down.base);
     }
-    for (size_t k = 0; k < turns; ++k) {
-      give_back(ups[k]);
-      give_back(downs[k]);
-      code_.scratch().give_back(l2s[k]);
-    }
+    give_back(buffers);
   }
 
   void spread_l1b() {
     const Chunks parts = chunks({}, before_bits(), most_lines(4));
     const int64_t lines_at_once = int64_t{1} << parts.inner.size();
-    const size_t turns = parts.outer.size() > 1 ? 2 : 1;
-    std::array<LineBuffer, 2> ups;
-    std::array<LineBuffer, 2> downs;
-    std::array<Region, 2> l2s;
-    for (size_t k = 0; k < turns; ++k) {
-      ups[k] = line_buffer(lines_at_once);
-      downs[k] = line_buffer(lines_at_once);
-      l2s[k] = code_.scratch().take(Memory::kL2bm, std::max(lines_at_once * lanes(), kBlockLw), kBlockLw);
-    }
+    const auto buffers = take_chunk_buffers(parts.outer.size() > 1 ? 2 : 1,
+                                            {.up_lines = lines_at_once,
+                                             .down_lines = lines_at_once,
+                                             .up_l2_lw = std::max(lines_at_once * lanes(), kBlockLw)});
     size_t turn = 0;
     for (const BitMask outer : parts.outer) {
-      const size_t k = turn++ % turns;
+      const ChunkBuffer& own = buffers[turn++ % buffers.size()];
       std::vector<LineCopy> up;
       std::vector<LineCopy> down;
       std::set<int64_t> blocks;
@@ -307,40 +283,28 @@ class ByL2bm : public MoveEmission {
         down.push_back({line, address(at_.after, inner | outer)});
         blocks.insert(line * lanes() / kBlockLw);
       }
-      code_.lines_up(std::move(up), at_.before.memory, ups[k].base);
+      code_.lines_up(std::move(up), at_.before.memory, own.up.base);
       for (const int64_t block : blocks) {
         Instruction pass =
-            make_instruction(Opcode::kL2bm, Precision::kNone, Code::l1bm(ups[k].base + block * kBlockLw),
-                             Code::l2bm(l2s[k].base + block * kBlockLw));
+            make_instruction(Opcode::kL2bm, Precision::kNone, Code::l1bm(own.up.base + block * kBlockLw),
+                             Code::l2bm(own.up_l2.base + block * kBlockLw));
         pass.unit = 0;
         code_.add(std::move(pass));
         code_.add(make_instruction(Opcode::kL2bmb, Precision::kNone,
-                                   Code::l2bm(l2s[k].base + block * kBlockLw),
-                                   Code::l1bm(downs[k].base + block * kBlockLw)));
+                                   Code::l2bm(own.up_l2.base + block * kBlockLw),
+                                   Code::l1bm(own.down.base + block * kBlockLw)));
       }
-      code_.lines_down(std::move(down), at_.after.memory, downs[k].base);
+      code_.lines_down(std::move(down), at_.after.memory, own.down.base);
     }
-    for (size_t k = 0; k < turns; ++k) {
-      give_back(ups[k]);
-      give_back(downs[k]);
-      code_.scratch().give_back(l2s[k]);
-    }
+    give_back(buffers);
   }
 };
 
 }  // namespace
 
-void emit_swap_l1b(const BitView& view, const Move& move, const MoveAddresses& at, Code& code) {
-  ByL2bm(view, move, at, code).swap_l1b();
-}
-void emit_shuffle_l1b(const BitView& view, const Move& move, const MoveAddresses& at, Code& code) {
-  ByL2bm(view, move, at, code).shuffle_l1b();
-}
-void emit_gather_l1b(const BitView& view, const Move& move, const MoveAddresses& at, Code& code) {
-  ByL2bm(view, move, at, code).gather_l1b();
-}
-void emit_spread_l1b(const BitView& view, const Move& move, const MoveAddresses& at, Code& code) {
-  ByL2bm(view, move, at, code).spread_l1b();
-}
+const EmitMove emit_swap_l1b = emit_with<ByL2bm, &ByL2bm::swap_l1b>;
+const EmitMove emit_shuffle_l1b = emit_with<ByL2bm, &ByL2bm::shuffle_l1b>;
+const EmitMove emit_gather_l1b = emit_with<ByL2bm, &ByL2bm::gather_l1b>;
+const EmitMove emit_spread_l1b = emit_with<ByL2bm, &ByL2bm::spread_l1b>;
 
 }  // namespace kodama::layout

@@ -132,24 +132,13 @@ class ByMv : public MoveEmission {
       size_t buffer = 0;
       std::vector<int8_t> tags;
     };
-    struct Buffers {
-      LineBuffer up;
-      LineBuffer down;
-      Region up_l2;
-      Region down_l2;
-    };
     const int64_t rounds = int64_t{1} << slots.size();
     const int64_t items = static_cast<int64_t>(parts.outer.size()) * rounds;
     const int64_t room = std::min(chip_.memory.l2bm_lw / (2 * run),
                                   (chip_.memory.l1bm_lw / lanes()) / (2 * (run_lines + 3 * kLineGroup)));
-    std::vector<Buffers> buffers(
-        static_cast<size_t>(std::clamp<int64_t>(std::min<int64_t>(room, 6), 1, std::max<int64_t>(items, 1))));
-    for (Buffers& each : buffers) {
-      each.up = line_buffer(run_lines);
-      each.down = line_buffer(run_lines);
-      each.up_l2 = code_.scratch().take(Memory::kL2bm, run, kBlockLw);
-      each.down_l2 = code_.scratch().take(Memory::kL2bm, run, kBlockLw);
-    }
+    const auto buffers = take_chunk_buffers(
+        static_cast<size_t>(std::clamp<int64_t>(std::min<int64_t>(room, 6), 1, std::max<int64_t>(items, 1))),
+        {.up_lines = run_lines, .down_lines = run_lines, .up_l2_lw = run, .down_l2_lw = run});
 
     // The lines of one block; `value` of the bits that move is in T.
     const auto lines_of = [&](const Placement& placement, BitMask outer) {
@@ -162,7 +151,7 @@ class ByMv : public MoveEmission {
     };
     const auto bring_down = [&](const Item& item) {
       for (const int8_t tag : item.tags) code_.wait(tag);
-      const Buffers& own = buffers[item.buffer];
+      const ChunkBuffer& own = buffers[item.buffer];
       std::vector<LineCopy> lines = lines_of(at_.after, item.outer);
       code_.deal_down(lines, own.down_l2.base, own.down.base);
       set_round(receives, turned_difference(item.round, slots), out, at_.after);
@@ -172,7 +161,7 @@ class ByMv : public MoveEmission {
 
     // What stays where it is only changes its addresses, by way of L1BM. With turns it is of several rounds.
     for (size_t k = 0; turns_.empty() && k < parts.outer.size(); ++k) {
-      const Buffers& own = buffers[k % buffers.size()];
+      const ChunkBuffer& own = buffers[k % buffers.size()];
       set_round(sends, 0, in, at_.before);
       code_.lines_up(lines_of(at_.before, parts.outer[k]), at_.before.memory, own.up.base, true);
       set_round(receives, 0, out, at_.after);
@@ -191,7 +180,7 @@ class ByMv : public MoveEmission {
           bring_down(pending.front());
           pending.erase(pending.begin());
         }
-        const Buffers& own = buffers[next_buffer];
+        const ChunkBuffer& own = buffers[next_buffer];
         const std::vector<LineCopy> lines = lines_of(at_.before, outer);
         set_round(sends, round, in, at_.before);
         code_.lines_up(lines, at_.before.memory, own.up.base, true);
@@ -203,12 +192,7 @@ class ByMv : public MoveEmission {
       }
     }
     for (const Item& item : pending) bring_down(item);
-    for (const Buffers& each : buffers) {
-      give_back(each.up);
-      give_back(each.down);
-      code_.scratch().give_back(each.up_l2);
-      code_.scratch().give_back(each.down_l2);
-    }
+    give_back(buffers);
   }
 
   /// A mask of the L2Bs to which something comes in a round, where there are others: 0 = all.
@@ -321,23 +305,13 @@ class ByMv : public MoveEmission {
     std::vector<int> numbered_after = parts.inner;
     if (gathers) numbered_after.insert(numbered_after.end(), out.begin(), out.end());
 
-    struct Buffers {
-      LineBuffer up;
-      LineBuffer down;
-      Region up_l2;
-      Region down_l2;
-      Region pdm;
-    };
     // A second set when there is room and something to do meanwhile.
     const size_t turns = parts.outer.size() > 1 && 2 * run * (1 + copies) <= chip_.memory.l2bm_lw ? 2 : 1;
-    std::vector<Buffers> buffers(turns);
-    for (Buffers& each : buffers) {
-      each.up = line_buffer(run / line_lw);
-      each.down = line_buffer(run * copies / line_lw);
-      each.up_l2 = code_.scratch().take(Memory::kL2bm, std::max(run, l2bmd_lw(chip_)), kBlockLw);
-      each.down_l2 = code_.scratch().take(Memory::kL2bm, std::max(run * copies, l2bmd_lw(chip_)), kBlockLw);
-      each.pdm = code_.scratch().take(Memory::kPdm, run * chip_.l2b_per_group, kBlockLw);
-    }
+    const auto buffers = take_chunk_buffers(turns, {.up_lines = run / line_lw,
+                                                    .down_lines = run * copies / line_lw,
+                                                    .up_l2_lw = std::max(run, l2bmd_lw(chip_)),
+                                                    .down_l2_lw = std::max(run * copies, l2bmd_lw(chip_)),
+                                                    .pdm_lw = run * chip_.l2b_per_group});
     struct Pending {
       size_t turn = 0;
       BitMask outer = 0;
@@ -362,18 +336,14 @@ class ByMv : public MoveEmission {
     size_t turn = 0;
     for (const BitMask outer : parts.outer) {
       while (pending.size() >= turns) bring_down();
-      const Buffers& own = buffers[turn % turns];
+      const ChunkBuffer& own = buffers[turn % turns];
       up_to_l2bm(parts, outer, own.up, own.up_l2);
       pending.push_back(
           {turn++ % turns, outer,
            collect_everywhere(slots, out, run, own.up_l2.base, own.down_l2.base, own.pdm.base)});
     }
     while (!pending.empty()) bring_down();
-    for (const Buffers& each : buffers) {
-      give_back(each.up);
-      give_back(each.down);
-      for (const Region& region : {each.up_l2, each.down_l2, each.pdm}) code_.scratch().give_back(region);
-    }
+    give_back(buffers);
   }
 
   /// The L2B `l2b` with its moving bits set to those of `value`.
@@ -443,11 +413,7 @@ class ByMv : public MoveEmission {
 
 }  // namespace
 
-void emit_exchange_l2b(const BitView& view, const Move& move, const MoveAddresses& at, Code& code) {
-  ByMv(view, move, at, code).exchange_l2b();
-}
-void emit_to_every_l2b(const BitView& view, const Move& move, const MoveAddresses& at, Code& code) {
-  ByMv(view, move, at, code).to_every_l2b();
-}
+const EmitMove emit_exchange_l2b = emit_with<ByMv, &ByMv::exchange_l2b>;
+const EmitMove emit_to_every_l2b = emit_with<ByMv, &ByMv::to_every_l2b>;
 
 }  // namespace kodama::layout

@@ -53,14 +53,12 @@ class ScratchSpace {
 
 isa::Space pe_space(Memory memory);
 
-/// What l2bm, l2bmb and l2bmi move; MVs move multiples of it.
-inline constexpr int64_t kBlockLw = 64;
-/// What l2bmd moves of one L1BM.
-inline constexpr int64_t kDealLw = 32;
+inline constexpr int64_t kBlockLw = isa::kL2bmBlockLw;
+inline constexpr int64_t kDealLw = isa::kL2bmdPerL1bLw;
 /// What l2bmd moves of an L2BM: kDealLw for each L1B, eight of one after eight of the other.
 int64_t l2bmd_lw(const isa::Chip& chip);
-/// What one step of l1bmd moves.
-inline constexpr int64_t kLineGroup = 4;
+/// Lines that one step of l1bmd moves.
+inline constexpr int64_t kLineGroup = isa::kCyclesPerStep;
 
 isa::Instruction make_instruction(isa::Opcode opcode, isa::Precision precision,
                                   std::vector<isa::Operand> sources, isa::Operand destination);

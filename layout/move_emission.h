@@ -132,6 +132,45 @@ class MoveEmission {
     return result;
   }
 
+  /// Room for chunks on their way by L1BM and L2BM, as many as are under way at a time.
+  struct ChunkBuffer {
+    LineBuffer up;
+    LineBuffer down;
+    Region up_l2;
+    Region down_l2;  ///< where L2BM is a station twice
+    Region pdm;
+  };
+  struct ChunkSizes {
+    int64_t up_lines = 0;
+    int64_t down_lines = 0;
+    int64_t up_l2_lw = 0;
+    int64_t down_l2_lw = 0;
+    int64_t pdm_lw = 0;
+  };
+  std::vector<ChunkBuffer> take_chunk_buffers(size_t count, const ChunkSizes& sizes) {
+    std::vector<ChunkBuffer> buffers(count);
+    const auto take = [&](Memory memory, int64_t size) {
+      return size > 0 ? code_.scratch().take(memory, size, kBlockLw) : Region{};
+    };
+    for (ChunkBuffer& each : buffers) {
+      each.up = line_buffer(sizes.up_lines);
+      each.down = line_buffer(sizes.down_lines);
+      each.up_l2 = take(Memory::kL2bm, sizes.up_l2_lw);
+      each.down_l2 = take(Memory::kL2bm, sizes.down_l2_lw);
+      each.pdm = take(Memory::kPdm, sizes.pdm_lw);
+    }
+    return buffers;
+  }
+  void give_back(const std::vector<ChunkBuffer>& buffers) {
+    for (const ChunkBuffer& each : buffers) {
+      give_back(each.up);
+      give_back(each.down);
+      for (const Region& region : {each.up_l2, each.down_l2, each.pdm}) {
+        if (region.size > 0) code_.scratch().give_back(region);
+      }
+    }
+  }
+
   /// Lines of one chunk to L1BM and, dealt over the L1Bs, to L2BM.
   void up_to_l2bm(const Chunks& parts, BitMask outer, const LineBuffer& up, const Region& l2) {
     std::vector<LineCopy> lines;
@@ -151,19 +190,25 @@ class MoveEmission {
   const SlotShape& shape_;
 };
 
+/// The code of a primitive, as a member function of the class that has those of its level.
+template <typename Level, void (Level::*kWrite)()>
+void emit_with(const BitView& view, const Move& move, const MoveAddresses& at, Code& code) {
+  (Level(view, move, at, code).*kWrite)();
+}
+
 // What the table's rows name.
-void emit_copy(const BitView& view, const Move& move, const MoveAddresses& at, Code& code);
-void emit_matrix(const BitView& view, const Move& move, const MoveAddresses& at, Code& code);
-void emit_select(const BitView& view, const Move& move, const MoveAddresses& at, Code& code);
-void emit_skew(const BitView& view, const Move& move, const MoveAddresses& at, Code& code);
-void emit_gather_lanes(const BitView& view, const Move& move, const MoveAddresses& at, Code& code);
-void emit_deal_mab(const BitView& view, const Move& move, const MoveAddresses& at, Code& code);
-void emit_words(const BitView& view, const Move& move, const MoveAddresses& at, Code& code);
-void emit_swap_l1b(const BitView& view, const Move& move, const MoveAddresses& at, Code& code);
-void emit_shuffle_l1b(const BitView& view, const Move& move, const MoveAddresses& at, Code& code);
-void emit_gather_l1b(const BitView& view, const Move& move, const MoveAddresses& at, Code& code);
-void emit_spread_l1b(const BitView& view, const Move& move, const MoveAddresses& at, Code& code);
-void emit_exchange_l2b(const BitView& view, const Move& move, const MoveAddresses& at, Code& code);
-void emit_to_every_l2b(const BitView& view, const Move& move, const MoveAddresses& at, Code& code);
+extern const EmitMove emit_copy;
+extern const EmitMove emit_matrix;
+extern const EmitMove emit_select;
+extern const EmitMove emit_skew;
+extern const EmitMove emit_gather_lanes;
+extern const EmitMove emit_deal_mab;
+extern const EmitMove emit_words;
+extern const EmitMove emit_swap_l1b;
+extern const EmitMove emit_shuffle_l1b;
+extern const EmitMove emit_gather_l1b;
+extern const EmitMove emit_spread_l1b;
+extern const EmitMove emit_exchange_l2b;
+extern const EmitMove emit_to_every_l2b;
 
 }  // namespace kodama::layout

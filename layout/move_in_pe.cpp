@@ -115,14 +115,8 @@ class InPe : public MoveEmission {
 
 }  // namespace
 
-void emit_copy(const BitView& view, const Move& move, const MoveAddresses& at, Code& code) {
-  InPe(view, move, at, code).copy();
-}
-void emit_matrix(const BitView& view, const Move& move, const MoveAddresses& at, Code& code) {
-  InPe(view, move, at, code).matrix();
-}
-void emit_select(const BitView& view, const Move& move, const MoveAddresses& at, Code& code) {
-  InPe(view, move, at, code).select();
-}
+const EmitMove emit_copy = emit_with<InPe, &InPe::copy>;
+const EmitMove emit_matrix = emit_with<InPe, &InPe::matrix>;
+const EmitMove emit_select = emit_with<InPe, &InPe::select>;
 
 }  // namespace kodama::layout

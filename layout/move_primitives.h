@@ -43,6 +43,7 @@ enum class MoveKind : uint8_t {
 
 struct Move;
 struct MoveAddresses;
+using EmitMove = void (*)(const BitView& view, const Move& move, const MoveAddresses& at, Code& code);
 
 struct MovePrimitive {
   MoveKind kind;
@@ -50,7 +51,7 @@ struct MovePrimitive {
   std::string_view effect;
   std::string_view precondition;
   std::string_view cost;  ///< steps; n = long words per PE
-  void (*emit)(const BitView& view, const Move& move, const MoveAddresses& at, Code& code);
+  EmitMove emit;
 };
 /// By MoveKind.
 const std::vector<MovePrimitive>& move_primitives();

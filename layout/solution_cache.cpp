@@ -10,6 +10,7 @@
 #include <system_error>
 #include <vector>
 
+#include "isa/arithmetic.h"
 #include "isa/error.h"
 #include "isa/file.h"
 
@@ -20,17 +21,11 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kMagic = "kodama solution 1\n";
 
-/// FNV-1a: the same on every machine, which std::hash need not be.
-uint64_t hash(std::string_view text, uint64_t start) {
-  uint64_t value = start;
-  for (const char c : text) value = (value ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
-  return value;
-}
-constexpr uint64_t kFirst = 14695981039346656037ULL;
-constexpr uint64_t kSecond = 0x9e3779b97f4a7c15ULL;
+/// A second hash of the same text, for names of 128 bits.
+constexpr uint64_t kOtherStart = 0x9e3779b97f4a7c15ULL;
 
 uint64_t checksum(std::string_view key, std::string_view value) {
-  return hash(value, hash(key, kFirst));
+  return isa::hash(value, isa::hash(key));
 }
 
 std::string entry_text(std::string_view key, std::string_view value) {
@@ -58,7 +53,7 @@ std::optional<std::string> SolutionCache::default_directory() {
 }
 
 std::string SolutionCache::path_of(std::string_view key) const {
-  return fmt::format("{}/{:016x}{:016x}", directory_, hash(key, kFirst), hash(key, kSecond));
+  return fmt::format("{}/{:016x}{:016x}", directory_, isa::hash(key), isa::hash(key, kOtherStart));
 }
 
 std::optional<std::string> SolutionCache::find(std::string_view key) const {

@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "layout/conversion.h"
+
 namespace kodama::layout {
 namespace {
 
@@ -105,6 +107,56 @@ TEST_F(CacheTest, SeveralProcessesAtOnce) {
     int status = 0;
     ::waitpid(child, &status, 0);
     EXPECT_EQ(WEXITSTATUS(status), 0);
+  }
+}
+
+/// Key and value of the only entry.
+std::pair<std::string, std::string> entry_in(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string line;
+  size_t key_bytes = 0;
+  size_t value_bytes = 0;
+  std::getline(file, line);
+  file >> key_bytes >> value_bytes;
+  std::getline(file, line);
+  std::string key(key_bytes, '\0');
+  std::string value(value_bytes, '\0');
+  file.read(key.data(), static_cast<std::streamsize>(key_bytes));
+  file.read(value.data(), static_cast<std::streamsize>(value_bytes));
+  return {key, value};
+}
+
+TEST_F(CacheTest, ConversionsAreSearchedOnce) {
+  const ConversionProblem problem{Layout::parse("((4_PE:1, 4_MAB:1), (64:1))@LM0"),
+                                  Layout::parse("((16:64), (4_MAB:1, 4_PE:1, 4:1))@LM1"),
+                                  {16, 64},
+                                  64};
+  const isa::Chip chip = isa::find_chip("tiny");
+  SolutionCache cache(directory_);
+  const Conversion searched = convert(problem, chip, &cache);
+  ASSERT_GE(searched.path.size(), 2U);
+  ASSERT_EQ(files().size(), 1U);
+  const auto [key, value] = entry_in(files()[0]);
+
+  // An entry starts with the number of states that the search looked at. One that could not be shows where
+  // the path comes from.
+  const size_t number_ends = value.find(' ');
+  cache.store(key, "123456789" + value.substr(number_ends));
+  const Conversion found = convert(problem, chip, &cache);
+  EXPECT_EQ(found.states, 123456789);
+  EXPECT_EQ(found.path, searched.path);
+  EXPECT_EQ(found.cycles, searched.cycles);
+  EXPECT_EQ(found.proven, searched.proven);
+
+  // What isn't a path between these layouts is searched again.
+  for (const std::string& damaged : {std::string(), std::string("path"), value.substr(0, value.rfind(' ')),
+                                     value.substr(0, value.rfind(' ')) + " 1000000", std::string("5 1 0"),
+                                     std::string("5 1 1000000000000")}) {
+    cache.store(key, damaged);
+    const Conversion again = convert(problem, chip, &cache);
+    EXPECT_EQ(again.path, searched.path) << damaged;
+    EXPECT_EQ(again.states, searched.states) << damaged;
+    EXPECT_EQ(entry_in(files()[0]).second, value) << damaged;
   }
 }
 

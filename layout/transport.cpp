@@ -4,16 +4,11 @@
 
 #include <numeric>
 
+#include "isa/arithmetic.h"
 #include "isa/error.h"
 
 namespace kodama::layout {
 namespace {
-
-// What one step or transfer moves at least; fixed by the instruction set (section 6 of the ISA page).
-constexpr int64_t kMvUnitLw = 64;              ///< MV sizes are multiples of this
-constexpr int64_t kL2bmbLwPerStep = 64;        ///< l2bmb: LW into every L1B
-constexpr int64_t kL2bmdLwPerL1bPerStep = 32;  ///< l2bmd: LW into each L1B
-constexpr int64_t kL2bmdRun = 8;               ///< l2bmd: consecutive LW that go to one L1B
 
 /// Smallest n with n * unit divisible by `whole`.
 int64_t multiples_for(int64_t unit, int64_t whole) {
@@ -44,17 +39,17 @@ Transport::Transport(const isa::Chip& chip, L2bMode l2b, L1bMode l1b, MabMode ma
 }
 
 int64_t Transport::granule() const {
-  const int64_t l2bm_step = l1b_ == L1bMode::kDistribute ? kL2bmdLwPerL1bPerStep : kL2bmbLwPerStep;
+  const int64_t l2bm_step = l1b_ == L1bMode::kDistribute ? isa::kL2bmdPerL1bLw : isa::kL2bmBlockLw;
   int64_t numbers = isa::kCyclesPerStep;  // one L1BM -> PE step
   numbers = std::lcm(numbers, multiples_for(fan_in_, l2bm_step));
-  numbers = std::lcm(numbers, multiples_for(l2bm_lw_per_number(), kMvUnitLw));
+  numbers = std::lcm(numbers, multiples_for(l2bm_lw_per_number(), isa::kMvUnitLw));
   return numbers;
 }
 
 int64_t Transport::part_lw(int64_t numbers) const {
   isa::check_internal(numbers >= 0, "transport", "a stream of {} numbers", numbers);
   const int64_t unit = granule();
-  return (numbers + unit - 1) / unit * unit * l2bm_lw_per_number();
+  return isa::round_up(numbers, unit) * l2bm_lw_per_number();
 }
 
 int Transport::parts_per_group() const {
@@ -82,7 +77,8 @@ Transport::DramPlace Transport::dram_place(const Coordinates& place, int64_t str
   const int64_t in_l1bm = number * fan_in_ + rank;
   int64_t in_l2bm = in_l1bm;
   if (l1b_ == L1bMode::kDistribute) {
-    in_l2bm = kL2bmdRun * l1b_count_ * (in_l1bm / kL2bmdRun) + kL2bmdRun * l1b + in_l1bm % kL2bmdRun;
+    in_l2bm = isa::kL2bmdRunLw * l1b_count_ * (in_l1bm / isa::kL2bmdRunLw) + isa::kL2bmdRunLw * l1b +
+              in_l1bm % isa::kL2bmdRunLw;
   }
   DramPlace result;
   result.address = in_l2bm;

@@ -14,13 +14,10 @@
 namespace kodama::compiler {
 namespace {
 
-/// Streams start on a row of DRAM, or at least on an MV unit.
-constexpr int64_t kDramAlignmentLw = 256;
-
 class ModelCompiler {
  public:
   ModelCompiler(const isa::Chip& chip, const CompileOptions& options, CompiledModel& result)
-      : chip_(chip), options_(options), result_(result), dram_(chip.memory.dram_lw, kDramAlignmentLw) {}
+      : chip_(chip), options_(options), result_(result), dram_(chip.memory.dram_lw, kImageAlignmentLw) {}
 
   void run(LayerGraph graph) {
     graph_ = std::move(graph);
@@ -30,6 +27,8 @@ class ModelCompiler {
     plan_ = planner.plan(options_.planner);
     verify_model_plan(plan_, graph_);
     result_.plan = plan_.summary;
+    if (options_.wants_dump("plan"))
+      options_.dump("plan", graph_.name, "json", to_json(plan_, graph_, planner));
     place_images();
     const auto last = static_cast<int64_t>(plan_.stages.size());
     for (int64_t index = 0; index < last; ++index) {
@@ -46,11 +45,8 @@ class ModelCompiler {
   }
 
  private:
-  bool wants_dump(const std::string& point) const {
-    return options_.dump && (options_.dump_after.contains(point) || options_.dump_after.contains("all"));
-  }
   void dump(const std::string& point, const std::string& what, const std::string& text) const {
-    if (wants_dump(point)) options_.dump(point, what, "txt", text);
+    if (options_.wants_dump(point)) options_.dump(point, what, "txt", text);
   }
   const Layer& layer_of(const PlannedStage& stage) const {
     return graph_.layers[static_cast<size_t>(stage.layer)];
@@ -101,7 +97,7 @@ class ModelCompiler {
       }
       case PlannedStage::Kind::kKernel:
         stage.inputs = layer_inputs(layer);
-        stage.body = kernel_stage(planner, planned, index);
+        stage.body = kernel_stage(planned, index);
         break;
       case PlannedStage::Kind::kMove:
         make_move(planner, planned, index, stage);
@@ -136,24 +132,9 @@ class ModelCompiler {
     return binding;
   }
 
-  ChipStage kernel_stage(const ModelPlanner& planner, const PlannedStage& planned, int index) {
+  ChipStage kernel_stage(const PlannedStage& planned, int index) {
     const Layer& layer = layer_of(planned);
     const Candidate& candidate = planned.candidate;
-    if (wants_dump("plan")) {
-      const std::vector<Candidate>& candidates = planner.candidates(planned.layer);
-      std::string text = fmt::format("layer {}: {} candidates\n", layer.name, candidates.size());
-      for (const Candidate& each : candidates) {
-        const bool chosen = each.description == candidate.description && each.kernel == candidate.kernel;
-        text += fmt::format("{} {}: {} cycles predicted, {}\n", chosen ? '*' : ' ', each.kernel,
-                            each.predicted_cycles, each.description);
-        for (const StreamPlacement& placement : each.placements) {
-          text += fmt::format("    {} {} {}, {} LW per PE\n", placement.name, placement.layout.to_string(),
-                              placement.transport.to_string(), placement.length_lw);
-        }
-      }
-      dump("plan", layer.name, text);
-    }
-
     ChipStage stage = planned_part(planned, index);
     stage.kernel = candidate.kernel;
     stage.description = candidate.description;
@@ -163,9 +144,9 @@ class ModelCompiler {
     for (const StreamPlacement& placement : candidate.placements)
       addresses.push_back(placement.is_output ? stage.result.dram_address : (operand++)->dram_address);
     const TileProgram tiles = candidate.emit(addresses);
-    if (wants_dump("tile")) dump("tile", layer.name, to_string(tiles));
+    if (options_.wants_dump("tile")) dump("tile", layer.name, to_string(tiles));
     scheduler::MachineProgram machine = lower_tile_program(tiles, chip_);
-    if (wants_dump("machine")) dump("machine", layer.name, scheduler::to_string(machine));
+    if (options_.wants_dump("machine")) dump("machine", layer.name, scheduler::to_string(machine));
     stage.program = scheduler::build_program(
         std::move(machine), chip_, options_.passes,
         [&](const std::string& pass, const std::string& text) { dump(pass, layer.name, text); });
@@ -270,24 +251,22 @@ TensorId CompiledModel::storage(TensorId id) const {
 
 LayerGraph layers_of(const onnx::ModelProto& model, const isa::Chip& chip, const CompileOptions& options,
                      onnx::ModelProto* prepared) {
-  const auto wants = [&](const std::string& point) {
-    return options.dump && (options.dump_after.contains(point) || options.dump_after.contains("all"));
-  };
   onnx::ModelProto graph_model = model;
   GraphPassOptions pass_options;
   pass_options.direct_operators.insert(directly_lowered_operators().begin(),
                                        directly_lowered_operators().end());
   run_graph_passes(graph_model, pass_options, [&](const GraphPass& pass, const onnx::ModelProto& result) {
-    if (wants(pass.name)) options.dump(pass.name, result.graph().name(), "onnx", result.SerializeAsString());
+    if (options.wants_dump(pass.name))
+      options.dump(pass.name, result.graph().name(), "onnx", result.SerializeAsString());
   });
 
   LayerGraph layers =
       lower_to_layers(graph_model, options.lowering, [&](const std::string& pass, const std::string& text) {
-        if (wants(pass)) options.dump(pass, graph_model.graph().name(), "json", text);
+        if (options.wants_dump(pass)) options.dump(pass, graph_model.graph().name(), "json", text);
       });
   split_reductions(layers, chip);
   verify_layer_graph(layers, "split-reductions");
-  if (wants("split-reductions")) {
+  if (options.wants_dump("split-reductions")) {
     options.dump("split-reductions", graph_model.graph().name(), "json", to_json(layers));
   }
   if (prepared != nullptr) *prepared = std::move(graph_model);

@@ -105,6 +105,9 @@ struct CompileOptions {
   std::set<std::string> dump_after;
   /// (pass, what: layer or model name, extension, text or bytes).
   std::function<void(const std::string&, const std::string&, const std::string&, const std::string&)> dump;
+  bool wants_dump(const std::string& point) const {
+    return dump && (dump_after.contains(point) || dump_after.contains("all"));
+  }
   /// (done, total, what) while compiling.
   std::function<void(int64_t, int64_t, const std::string&)> progress;
 };

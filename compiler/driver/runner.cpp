@@ -8,6 +8,7 @@
 #include <random>
 #include <set>
 
+#include "isa/arithmetic.h"
 #include "isa/costs.h"
 
 namespace kodama::compiler {
@@ -221,10 +222,7 @@ void check_inputs(const CompiledModel& model, const TensorMap& inputs) {
 }
 
 Tensor random_input(const std::string& name, DataType type, const Shape& shape, uint64_t seed) {
-  // FNV-1a of the name: std::hash may differ between libraries.
-  uint64_t hash = 14695981039346656037ULL;
-  for (char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
-  std::mt19937_64 engine(seed ^ hash);
+  std::mt19937_64 engine(seed ^ isa::hash(name));
   // The standard's distributions are implementation defined; Box-Muller on raw bits is not.
   const auto uniform = [&engine] { return (static_cast<double>(engine() >> 11) + 0.5) * 0x1.0p-53; };
   const auto normal = [&] { return std::sqrt(-2 * std::log(uniform())) * std::cos(2 * M_PI * uniform()); };

@@ -61,14 +61,25 @@ TensorMap read_named_tensors(const char* option, const std::vector<std::string>&
   return tensors;
 }
 
-/// Options of the compiler, without dumps.
-CompileOptions compile_options(const SessionOptions& options) {
+/// Options of the compiler. Dumps become files, each named on `out`.
+CompileOptions compile_options(const SessionOptions& options, std::ostream& out) {
+  check_dump_points(options.dump_after);
   CompileOptions compile;
   compile.precision = parse_matrix_precision(options.precision);
   compile.passes = options.passes;
   compile.planner = options.planner;
   compile.lowering.fuse = options.fuse;
   compile.dump_after = options.dump_after;
+  if (options.dump_after.empty()) return compile;
+  compile.dump = [&options, &out, number = 0](const std::string& pass, const std::string& what,
+                                              const std::string& extension, const std::string& text) mutable {
+    std::error_code error;
+    fs::create_directories(options.dump_directory, error);
+    const std::string path =
+        fmt::format("{}/{:03}.{}.{}.{}", options.dump_directory, number++, pass, file_stem(what), extension);
+    write_file_atomically(path, text);
+    fmt::print(out, "wrote {}\n", path);
+  };
   return compile;
 }
 
@@ -79,26 +90,12 @@ struct Compiled {
 };
 
 Compiled compile_file(const SessionOptions& options, const std::string& file, std::ostream& out) {
-  check_dump_points(options.dump_after);
+  CompileOptions compile = compile_options(options, out);
   const isa::Chip chip = isa::find_chip(options.chip);
   Compiled result;
   result.imported = import_model(file, {options.dims, read_named_tensors("--bind", options.bind)});
-
-  CompileOptions compile = compile_options(options);
   layout::SolutionCache cache(options.cache);
   if (!options.cache.empty()) compile.cache = &cache;
-  int dump_number = 0;
-  if (!options.dump_after.empty()) {
-    compile.dump = [&](const std::string& pass, const std::string& what, const std::string& extension,
-                       const std::string& text) {
-      std::error_code error;
-      fs::create_directories(options.dump_directory, error);
-      const std::string path = fmt::format("{}/{:03}.{}.{}.{}", options.dump_directory, dump_number++, pass,
-                                           file_stem(what), extension);
-      write_file_atomically(path, text);
-      fmt::print(out, "wrote {}\n", path);
-    };
-  }
   ProgressBar bar("compiling");
   compile.progress = [&](int64_t done, int64_t total, const std::string& what) {
     bar.update(done, total, what);
@@ -272,7 +269,7 @@ int compile_command(const CompileRequest& request, std::ostream& out) {
 int plan_command(const PlanRequest& request, std::ostream& out) {
   const SessionOptions& options = request.common;
   const isa::Chip chip = isa::find_chip(options.chip);
-  const CompileOptions compile = compile_options(options);
+  const CompileOptions compile = compile_options(options, out);
   const onnx::ModelProto model =
       import_model(request.model_file, {options.dims, read_named_tensors("--bind", options.bind)});
   const LayerGraph graph = layers_of(model, chip, compile);
@@ -281,10 +278,11 @@ int plan_command(const PlanRequest& request, std::ostream& out) {
   std::vector<PlanSummary> summaries;
   ProgressBar bar("planning");
   const ModelPlan chosen = planner.plan(options.planner);
+  if (compile.wants_dump("plan")) compile.dump("plan", graph.name, "json", to_json(chosen, graph, planner));
   const std::vector<std::string> names = ModelPlanner::planner_names();
   for (const std::string& name : names) {
     bar.update(static_cast<int64_t>(summaries.size()), static_cast<int64_t>(names.size()), name);
-    summaries.push_back(planner.plan(name).summary);
+    summaries.push_back(name == options.planner ? chosen.summary : planner.plan(name).summary);
   }
   bar.finish();
   print_planned_moves(chosen, graph, out);

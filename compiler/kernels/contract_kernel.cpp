@@ -10,6 +10,7 @@
 #include "compiler/kernels/builtin_kernels.h"
 #include "compiler/kernels/lowering.h"
 #include "compiler/kernels/predict.h"
+#include "isa/arithmetic.h"
 #include "isa/error.h"
 
 /// "contract-mau": any Contract layer on the matrix units.
@@ -27,6 +28,8 @@
 /// write and a read). An operand that doesn't depend on what a level splits is broadcast there.
 namespace kodama::compiler {
 
+using isa::ceil_div;
+using isa::round_up;
 using isa::Space;
 using layout::Factor;
 using layout::Layout;
@@ -37,13 +40,6 @@ namespace {
 
 constexpr const char* kName = "contract-mau";
 constexpr size_t kCandidatesKept = 4;
-
-int64_t ceil_div(int64_t value, int64_t by) {
-  return (value + by - 1) / by;
-}
-int64_t round_up(int64_t value, int64_t unit) {
-  return ceil_div(value, unit) * unit;
-}
 
 /// What is split: batch, rows, columns.
 enum Axis : uint8_t { kBatchAxis, kRowAxis, kColumnAxis, kAxisCount };

@@ -13,10 +13,12 @@
 #include "compiler/kernels/lowering.h"
 #include "compiler/kernels/predict.h"
 #include "compiler/kernels/spread.h"
+#include "isa/arithmetic.h"
 
 namespace kodama::compiler {
 namespace {
 
+using isa::round_up;
 using layout::Factor;
 using layout::Layout;
 using layout::Level;
@@ -34,10 +36,6 @@ float identity_of(ReduceLayer::Op op) {
       return std::numeric_limits<float>::infinity();
   }
   return 0.0f;
-}
-
-int64_t round_up(int64_t value, int64_t unit) {
-  return (value + unit - 1) / unit * unit;
 }
 
 struct Tiling {

@@ -2,6 +2,7 @@
 #include <numeric>
 
 #include "compiler/kernels/lowering.h"
+#include "isa/arithmetic.h"
 #include "isa/costs.h"
 #include "isa/error.h"
 
@@ -11,6 +12,7 @@ namespace kodama::compiler {
 
 using isa::Opcode;
 using isa::Operand;
+using isa::round_up;
 using isa::Space;
 using isa::Width;
 using layout::L1bMode;
@@ -21,21 +23,15 @@ using layout::Transport;
 namespace {
 
 constexpr const char* kPart = "transfer lowering";
-/// LW on the L1BM side of one l2bmd and one l2bmb (also l2bm@).
-constexpr int64_t kL2bmdStepLw = 32;
-constexpr int64_t kL2bmbStepLw = 64;
 /// Transfers at least this long hide their start-up well enough that cutting them into several chunks pays.
 constexpr int64_t kMinimumOverlapLw = 2048;
 /// Operations of one portion, the unit of a chunk's inner loop: enough to fill the distances between the
 /// levels with each other's steps.
 constexpr int64_t kPortionOperations = 48;
 
-int64_t round_up(int64_t value, int64_t unit) {
-  return (value + unit - 1) / unit * unit;
-}
-
+/// LW on the L1BM side of one l2bmd, or l2bmb and l2bm@.
 int64_t l2bm_step_lw(const Transport& transport) {
-  return transport.l1b_mode() == L1bMode::kDistribute ? kL2bmdStepLw : kL2bmbStepLw;
+  return transport.l1b_mode() == L1bMode::kDistribute ? isa::kL2bmdPerL1bLw : isa::kL2bmBlockLw;
 }
 
 /// How a tile of `count` numbers is cut, the same for both directions.
@@ -50,10 +46,8 @@ struct Cutting {
 
 Cutting cut(const Transport& transport, int64_t count, int64_t numbers_per_group, const isa::Chip& chip) {
   Cutting cutting;
-  // 16 LW is the alignment that every L2BM instruction and the MVs ask for.
-  constexpr int64_t kAlignment = 64;
-  cutting.l2bm_quarter = chip.memory.l2bm_lw / 4 / kAlignment * kAlignment;
-  cutting.l1bm_half = chip.memory.l1bm_lw / 2 / kAlignment * kAlignment;
+  cutting.l2bm_quarter = chip.memory.l2bm_lw / 4 / isa::kL2bmBlockLw * isa::kL2bmBlockLw;
+  cutting.l1bm_half = chip.memory.l1bm_lw / 2 / isa::kL2bmBlockLw * isa::kL2bmBlockLw;
   const int64_t unit = std::lcm(transport.granule(), numbers_per_group);
   const int64_t fits = std::min(cutting.l2bm_quarter / transport.l2bm_lw_per_number(),
                                 cutting.l1bm_half / transport.l1bm_lw_per_number()) /

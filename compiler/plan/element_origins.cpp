@@ -29,16 +29,24 @@ int64_t ElementOrigins::constant(float value) {
   return found->second;
 }
 
-const Tensor& ElementOrigins::codes(TensorId storage) {
-  if (const auto known = codes_.find(storage); known != codes_.end()) return known->second;
+size_t ElementOrigins::maker(TensorId storage) const {
   const auto makes_it = [&](const Layer& layer) {
     return layer.kind() == LayerKind::kMove && graph_.storage(layer.outputs[0]) == storage;
   };
   const auto layer = std::ranges::find_if(graph_.layers, makes_it);
   isa::check_internal(layer != graph_.layers.end(), kPart, "no Move makes tensor '{}'",
                       graph_.tensors[static_cast<size_t>(storage)].name);
+  return static_cast<size_t>(layer - graph_.layers.begin());
+}
+
+const MoveLayer& ElementOrigins::move_of(TensorId storage) const {
+  return std::get<MoveLayer>(graph_.layers[maker(storage)].body);
+}
+
+const Tensor& ElementOrigins::codes(TensorId storage) {
+  if (const auto known = codes_.find(storage); known != codes_.end()) return known->second;
   // The Move itself, run on codes instead of elements.
-  MoveLayer move = std::get<MoveLayer>(layer->body);
+  MoveLayer move = move_of(storage);
   const auto fill_code = [&](double fill) {
     return static_cast<double>(-1 - constant(static_cast<float>(fill)));
   };
@@ -63,14 +71,19 @@ const Tensor& ElementOrigins::codes(TensorId storage) {
   return codes_.emplace(storage, run_move(move, onnx::TensorProto_DataType_INT64, pieces)).first->second;
 }
 
-std::vector<TensorId> ElementOrigins::roots(TensorId tensor) {
+const std::vector<TensorId>& ElementOrigins::roots(TensorId tensor) {
   const TensorId storage = graph_.storage(tensor);
-  if (!through_.contains(storage)) return {storage};
+  const auto [known, is_new] = roots_.try_emplace(storage);
+  if (!is_new) return known->second;
   std::set<TensorId> found;
-  for (const int64_t code : codes(storage).data<int64_t>()) {
-    if (code >= 0) found.insert(static_cast<TensorId>(code >> kRootShift));
+  if (!through_.contains(storage)) {
+    found.insert(storage);
+  } else {
+    for (const int64_t code : codes(storage).data<int64_t>()) {
+      if (code >= 0) found.insert(static_cast<TensorId>(code >> kRootShift));
+    }
   }
-  return {found.begin(), found.end()};
+  return known->second = {found.begin(), found.end()};
 }
 
 ElementOrigin ElementOrigins::origin(TensorId tensor, int64_t offset) {
@@ -81,39 +94,26 @@ ElementOrigin ElementOrigins::origin(TensorId tensor, int64_t offset) {
   return {static_cast<TensorId>(code >> kRootShift), code & ((int64_t{1} << kRootShift) - 1)};
 }
 
-std::string ElementOrigins::describe(TensorId tensor, TensorId root) {
+std::string ElementOrigins::describe(TensorId tensor, TensorId root) const {
   const TensorId storage = graph_.storage(tensor);
   if (!through_.contains(storage)) return storage == root ? "root" : "other";
-  std::string text;
-  for (const Layer& layer : graph_.layers) {
-    const auto* move = std::get_if<MoveLayer>(&layer.body);
-    if (move == nullptr || graph_.storage(layer.outputs[0]) != storage) continue;
-    text = fmt::format("move {} fill {}", shape_to_string(move->extents), move->fill);
-    for (const MoveLayer::Piece& piece : move->pieces) {
-      text += fmt::format(" ({} of {} by {} fill {} from {} to {})", describe(piece.input.tensor, root),
-                          shape_to_string(graph_.tensors[static_cast<size_t>(piece.input.tensor)].shape),
-                          piece.input.map.to_string(), piece.input.fill, fmt::join(piece.begin, ","),
-                          fmt::join(piece.end, ","));
-    }
+  const MoveLayer& move = move_of(storage);
+  std::string text = fmt::format("move {} fill {}", shape_to_string(move.extents), move.fill);
+  for (const MoveLayer::Piece& piece : move.pieces) {
+    text += fmt::format(" ({} of {} by {} fill {} from {} to {})", describe(piece.input.tensor, root),
+                        shape_to_string(graph_.tensors[static_cast<size_t>(piece.input.tensor)].shape),
+                        piece.input.map.to_string(), piece.input.fill, fmt::join(piece.begin, ","),
+                        fmt::join(piece.end, ","));
   }
   return text;
 }
 
-std::vector<int> ElementOrigins::move_layers(TensorId tensor) const {
+std::set<int> ElementOrigins::move_layers(TensorId tensor) const {
   const TensorId storage = graph_.storage(tensor);
   if (!through_.contains(storage)) return {};
-  std::set<int> layers;
-  for (size_t k = 0; k < graph_.layers.size(); ++k) {
-    const auto* move = std::get_if<MoveLayer>(&graph_.layers[k].body);
-    if (move == nullptr || graph_.storage(graph_.layers[k].outputs[0]) != storage) continue;
-    layers.insert(static_cast<int>(k));
-    for (const MoveLayer::Piece& piece : move->pieces)
-      layers.merge([&] {
-        const std::vector<int> before = move_layers(piece.input.tensor);
-        return std::set<int>(before.begin(), before.end());
-      }());
-  }
-  return {layers.begin(), layers.end()};
+  std::set<int> layers{static_cast<int>(maker(storage))};
+  for (const MoveLayer::Piece& piece : move_of(storage).pieces) layers.merge(move_layers(piece.input.tensor));
+  return layers;
 }
 
 std::optional<layout::GatherProblem> gather_problem(const StreamPlacement& target, int64_t address,

@@ -40,7 +40,7 @@ class ElementOrigins {
 
   bool reads_through(TensorId tensor) const { return through_.contains(graph_.storage(tensor)); }
   /// Roots of a tensor, in ascending order: itself, or those of the Move that makes it.
-  std::vector<TensorId> roots(TensorId tensor);
+  const std::vector<TensorId>& roots(TensorId tensor);
   /// The origin of the element of `tensor` at a row-major offset.
   ElementOrigin origin(TensorId tensor, int64_t offset);
   /// The number of a constant; zero is number 0.
@@ -48,16 +48,20 @@ class ElementOrigins {
   /// Bits of all constants, for layout::GatherProblem.
   const std::vector<uint32_t>& constants() const { return constants_; }
   /// All that the origins of a tensor's elements in `root` depend on, without names and numbers of tensors.
-  std::string describe(TensorId tensor, TensorId root);
+  std::string describe(TensorId tensor, TensorId root) const;
   /// The Move layers between a tensor and its roots.
-  std::vector<int> move_layers(TensorId tensor) const;
+  std::set<int> move_layers(TensorId tensor) const;
 
  private:
   const Tensor& codes(TensorId storage);
+  /// The Move that makes a tensor that is read through, and its layer.
+  const MoveLayer& move_of(TensorId storage) const;
+  size_t maker(TensorId storage) const;
 
   const LayerGraph& graph_;
   std::set<TensorId> through_;
   std::map<TensorId, Tensor> codes_;
+  std::map<TensorId, std::vector<TensorId>> roots_;
   std::vector<uint32_t> constants_{0};
   std::map<uint32_t, int64_t> numbers_{{0, 0}};
 };

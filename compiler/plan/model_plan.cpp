@@ -13,6 +13,7 @@
 #include <sstream>
 #include <tuple>
 
+#include "isa/arithmetic.h"
 #include "isa/costs.h"
 #include "isa/error.h"
 #include "layout/planner.h"
@@ -25,7 +26,7 @@ constexpr const char* kHostPlanner = "host";
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 /// Counts up when gathers change, so that old costs are forgotten.
-constexpr int kGatherVersion = 3;
+constexpr int kGatherVersion = 4;
 
 /// Of branch and bound. Most networks are solved after a few; for transformers this takes seconds, and what
 /// forty times as many find in a minute is one percent better.
@@ -336,7 +337,7 @@ class ModelPlanner::Impl {
         }
       }
     }
-    drop_unread(problem);
+    std::erase_if(problem.tensors, [](const auto& tensor) { return tensor.readers.empty(); });
     const layout::Plan found = layout::plan(problem, planner, {.branches = kBranches});
     remember_costs();
     choice_.assign(graph_.layers.size(), 0);
@@ -353,9 +354,6 @@ class ModelPlanner::Impl {
   }
   layout::PlanProblem::Candidate sending(int id) const {
     return {static_cast<double>(link_cycles(placement(id))), {id}, "sent"};
-  }
-  static void drop_unread(layout::PlanProblem& problem) {
-    std::erase_if(problem.tensors, [](const auto& tensor) { return tensor.readers.empty(); });
   }
 
   // ---- the stages
@@ -418,7 +416,7 @@ class ModelPlanner::Impl {
       int64_t at = 0;
       for (const PlannedImage& image : plan.images) {
         addresses.push_back(at);
-        at += (stream_group_lw(image.placement) + 255) / 256 * 256;
+        at += isa::round_up(stream_group_lw(image.placement), kImageAlignmentLw);
       }
       const layout::GatherProblem problem = gather(plan, stage, addresses);
       stage.estimated_cycles = layout::Gather(problem, chip_).estimated_cycles();

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +33,9 @@
 /// layouts are changed by the host.
 namespace kodama::compiler {
 
+/// Images start on a row of DRAM, or at least on an MV unit.
+inline constexpr int64_t kImageAlignmentLw = 256;
+
 struct PlannedImage {
   enum class Kind : uint8_t {
     kConstant,  ///< sent before the first stage
@@ -58,7 +62,7 @@ struct PlannedStage {
   int result = -1;               ///< image
   bool fetch = false;            ///< the host reads the result
   Candidate candidate;           ///< kKernel
-  std::vector<int> move_layers;  ///< kMove: the Move layers it does on its way
+  std::set<int> move_layers;     ///< kMove: the Move layers it does on its way
   std::vector<TensorId> roots;   ///< kMove: the tensor of each operand
   int64_t estimated_cycles = 0;  ///< of a kernel or Move
 };
@@ -107,5 +111,8 @@ class ModelPlanner {
   class Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+/// The plan with the candidates it chose from: images and stages, which name each other by number.
+std::string to_json(const ModelPlan& plan, const LayerGraph& graph, const ModelPlanner& planner);
 
 }  // namespace kodama::compiler

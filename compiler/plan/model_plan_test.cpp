@@ -122,23 +122,39 @@ TEST(ModelPlan, TheBestPlanIsNeverDearer) {
 }
 
 TEST(ModelPlan, AMoveIsReadThrough) {
-  // The transposition costs no Move of its own: it is part of the one in front of the product.
+  // Joining the results costs no Move of its own: it is part of the one in front of the product.
   const LayerGraph graph = graph_of(
-      "agraph (float[24,40] x, float[24,8] b) => (float[40,8] y) { t = Transpose<perm = [1, 0]>(x) y = "
-      "MatMul(t, b) }");
-  const ModelPlan plan = plans_of(graph, tiny()).at("first");
-  for (const PlannedStage& stage : plan.stages) EXPECT_NE(stage.kind, PlannedStage::Kind::kHostMove);
+      "agraph (float[40,24] a, float[24,12] b, float[24,28] c, float[40,8] d) => (float[40,8] y)"
+      "{ e = MatMul(a, b) f = MatMul(a, c) g = Concat<axis = 1>(e, f) y = MatMul(g, d) }");
+  ASSERT_EQ(std::ranges::count(graph.layers, LayerKind::kMove, &Layer::kind), 1);
+  for (const auto& [name, plan] : plans_of(graph, tiny())) {
+    if (name == "host") continue;
+    std::vector<const PlannedStage*> joining;
+    for (const PlannedStage& stage : plan.stages) {
+      EXPECT_NE(stage.kind, PlannedStage::Kind::kHostMove);
+      if (!stage.move_layers.empty()) joining.push_back(&stage);
+    }
+    ASSERT_EQ(joining.size(), 1U) << name;
+    EXPECT_THAT(joining[0]->roots, ElementsAre(tensor_named(graph, "e"), tensor_named(graph, "f")));
+    EXPECT_EQ(graph.layers[static_cast<size_t>(joining[0]->layer)].kind(), LayerKind::kContract);
+  }
 }
 
-TEST(ModelPlan, TwoReadersOfOneLayoutShareAnImage) {
+TEST(ModelPlan, ImagesOfTheSameWordsNeedNoMove) {
+  // One layer writes e in the order in which the other reads it: two streams, one image.
   const LayerGraph graph = graph_of(
-      "agraph (float[40,40] a, float[40,8] b) => (float[40,8] y) { c = MatMul(a, b) y = MatMul(a, c) }");
-  const ModelPlan plan = plans_of(graph, tiny()).at("pbqp");
-  std::set<int> images_of_a;
+      "agraph (float[64,64] a, float[64,64] b, float[64,64] c) => (float[64,64] e, float[64,64] y)"
+      "{ e = Add(a, b) y = Mul(e, c) }");
+  ModelPlanner planner(graph, tiny(), {});
+  const ModelPlan plan = planner.plan("pbqp");
+  verify_model_plan(plan, graph);
+  int read_where_made = 0;
   for (const PlannedStage& stage : plan.stages) {
-    if (stage.kind == PlannedStage::Kind::kKernel) images_of_a.insert(stage.operands[0]);
+    EXPECT_EQ(stage.kind, PlannedStage::Kind::kKernel);
+    for (const int image : stage.operands)
+      read_where_made += plan.images[static_cast<size_t>(image)].kind == PlannedImage::Kind::kMade ? 1 : 0;
   }
-  EXPECT_EQ(images_of_a.size(), 1U);
+  EXPECT_EQ(read_where_made, 1);
 }
 
 TEST(ModelPlan, AMoveToTheHostNeedsAllElements) {
