@@ -16,6 +16,7 @@
 #include "compiler/driver/layout_check.h"
 #include "compiler/driver/layout_suite.h"
 #include "compiler/driver/node_tests.h"
+#include "compiler/driver/optimizer_suite.h"
 #include "compiler/driver/package.h"
 #include "compiler/driver/progress.h"
 #include "compiler/driver/session.h"
@@ -273,6 +274,67 @@ void assemble_program(const AssembleRequest& request) {
 void disassemble_program(const AssembleRequest& request) {
   const isa::Chip chip = isa::find_chip(request.chip);
   write_program(request, assembler::read_assembled(request.file, chip), chip);
+}
+
+struct OptimizeRequest {
+  std::string file;
+  std::string output;
+  std::string chip;
+  std::string live_outs;
+  bool has_live_outs = false;
+  bool plain = false;
+  std::string judge_directory;
+  int64_t fuzz = 0;
+  uint64_t seed = 1;
+  scheduler::OptimizeOptions options;
+};
+int fuzz_optimizer(const OptimizeRequest& request) {
+  compiler::OptimizerFuzzOptions options;
+  const std::string chip = request.chip.empty() ? "tiny" : request.chip;
+  options.chip = simulator::golden::small_memories(isa::find_chip(chip));
+  options.seed = request.seed;
+  options.programs = request.fuzz;
+  compiler::ProgressBar bar("optimizing");
+  options.progress = [&](int64_t done) { bar.update(done, request.fuzz, ""); };
+  const auto result = compiler::fuzz_optimizer(options);
+  bar.finish();
+  fmt::print(
+      "{} programs from seed {} on {}: {} steps, optimized {}; {} reads forwarded, {} operations removed, "
+      "{} values renamed; {} programs refused at run time\n",
+      result.programs, request.seed, chip, result.steps_before, result.steps_after, result.forwarded,
+      result.removed, result.renamed, result.refused);
+  if (result.failure.empty()) return compiler::kExitOk;
+  fmt::print("{}\nreproduced by: kodama opt --fuzz 1 --seed {} --chip {}\n", result.failure,
+             result.failed_seed, chip);
+  return compiler::kExitInternalError;
+}
+int optimize_program(OptimizeRequest request) {
+  if (request.fuzz > 0) return fuzz_optimizer(request);
+  const std::string chip_name = request.chip.empty() ? "mncore2" : request.chip;
+  if (request.has_live_outs) request.options.live_outs = scheduler::parse_live_outs(request.live_outs);
+  if (!request.judge_directory.empty()) {
+    const auto result = compiler::optimize_judge_tree(request.judge_directory, chip_name, request.options);
+    fmt::print("{}", result.table);
+    return result.failures == 0 ? compiler::kExitOk : compiler::kExitOutOfTolerance;
+  }
+  if (request.file.empty() || request.output.empty())
+    throw isa::UserError("opt: allowed are FILE -o OUTPUT, --judge-dir DIR, or --fuzz N");
+  const isa::Chip chip = isa::find_chip(chip_name);
+  const isa::Program program = assembler::read_program(request.file, chip);
+  isa::Program result;
+  if (request.plain) {
+    result = compiler::plain_checked(program, chip, "kodama opt --plain " + request.file);
+    fmt::print("{} steps before, {} in the plain form\n", isa::count(program).steps,
+               isa::count(result).steps);
+  } else {
+    auto optimized = compiler::optimize_checked(program, chip, request.options, "kodama opt " + request.file);
+    fmt::print("{}", compiler::optimizer_report(optimized));
+    result = std::move(optimized.program);
+  }
+  isa::write_file_atomically(request.output, [&](const isa::Output& output) {
+    assembler::print(result, [&](std::string_view piece) { output(piece); });
+  });
+  return compiler::kExitOk;
 }
 
 struct JudgeRequest {
@@ -638,6 +700,35 @@ int run(int argc, char** argv) {
       ->capture_default_str();
   add_hazards_option(*judge, judge_request.options.hazards);
   judge->callback([&] { code = judge_answers(judge_request); });
+
+  OptimizeRequest optimize_request;
+  CLI::App* optimize =
+      app.add_subcommand("opt", "write an equivalent VSM program in fewer steps; docs/optimizer.md");
+  optimize->add_option("file", optimize_request.file, "VSM file");
+  optimize->add_option("-o,--output", optimize_request.output, "file to write");
+  optimize->add_option("--chip", optimize_request.chip,
+                       "name of a chip, or a chip file; default mncore2, with --fuzz tiny");
+  optimize->add_option("--scheduler", optimize_request.options.scheduler,
+                       "an instruction scheduler of 'kodama passes' instead of the optimizer's search");
+  optimize->add_flag("--allow-rename", optimize_request.options.allow_rename,
+                     "values may go through other registers than those written");
+  CLI::Option* live_outs = optimize->add_option("--live-out", optimize_request.live_outs,
+                                                "memories that count after the program, as dram,lm1:0-7; "
+                                                "default: all. Operations that nothing which counts "
+                                                "depends on are removed");
+  optimize->add_option("--effort", optimize_request.options.effort, "bounds the search")
+      ->check(CLI::Range(int64_t{1}, int64_t{100000}))
+      ->capture_default_str();
+  optimize->add_flag("--plain", optimize_request.plain,
+                     "write the plain form instead: one operation per line, with the nops it needs");
+  optimize->add_option("--judge-dir", optimize_request.judge_directory,
+                       "optimize the plain forms of all answers of a tree of judge problems, and judge them");
+  optimize->add_option("--fuzz", optimize_request.fuzz, "optimize this many random programs and compare");
+  optimize->add_option("--seed", optimize_request.seed, "of the first random program")->capture_default_str();
+  optimize->callback([&] {
+    optimize_request.has_live_outs = live_outs->count() > 0;
+    code = optimize_program(optimize_request);
+  });
 
   simulator::golden::FuzzOptions fuzz_options;
   std::string fuzz_chip = "tiny";

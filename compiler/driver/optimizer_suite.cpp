@@ -1,0 +1,376 @@
+#include "compiler/driver/optimizer_suite.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <random>
+#include <set>
+
+#include "assembler/assembler.h"
+#include "assembler/random_program.h"
+#include "isa/error.h"
+#include "isa/hazards.h"
+#include "simulator/equivalence.h"
+#include "simulator/judge.h"
+
+namespace kodama::compiler {
+namespace {
+
+namespace fs = std::filesystem;
+using isa::HazardResource;
+using isa::Space;
+
+/// A place as the simulator counts it, in the terms of live-outs.
+std::pair<HazardResource, int64_t> live_place(Space space, int64_t address) {
+  switch (space) {
+    case Space::kLm0:
+      return {HazardResource::kLm0, address};
+    case Space::kLm1:
+      return {HazardResource::kLm1, address};
+    case Space::kGrf0:
+      return {HazardResource::kGrf0, address};
+    case Space::kGrf1:
+      return {HazardResource::kGrf1, address};
+    case Space::kT:
+      return {HazardResource::kT, address % isa::kCyclesPerStep};
+    case Space::kOmr:
+      return {HazardResource::kMask, address / isa::kCyclesPerStep};
+    case Space::kBar0:
+      return {HazardResource::kBar0, address};
+    case Space::kBar1:
+      return {HazardResource::kBar1, address};
+    case Space::kMatX:
+      return {HazardResource::kMatX, address / isa::kPePerMab};
+    case Space::kMatY:
+      return {HazardResource::kMatY, address / isa::kPePerMab};
+    case Space::kL1bm:
+      return {HazardResource::kL1bm, address};
+    case Space::kL2bm:
+      return {HazardResource::kL2bm, address};
+    case Space::kDar:
+      return {HazardResource::kDar, address};
+    case Space::kPdm:
+      return {HazardResource::kPdm, address};
+    default:
+      return {HazardResource::kDram, address};
+  }
+}
+
+simulator::EquivalenceOptions comparison(const scheduler::OptimizeOptions& options, int seeds) {
+  simulator::EquivalenceOptions result;
+  result.seeds = seeds;
+  if (!options.live_outs) return result;
+  result.counts = [live = *options.live_outs](Space space, int64_t address) {
+    const auto [memory, at] = live_place(space, address);
+    if (memory == HazardResource::kDram || memory == HazardResource::kPdm || memory == HazardResource::kDar)
+      return true;
+    // A long word counts when all of it does.
+    const bool words = isa::is_pe_memory(space);
+    return std::ranges::any_of(live, [&](const scheduler::LiveOut& range) {
+      return range.memory == memory && range.begin <= at &&
+             at + (words ? isa::kWordsPerLong : 1) <= range.end;
+    });
+  };
+  return result;
+}
+
+/// What a program must be besides equal.
+void check_form(const isa::Program& program, const isa::Chip& chip) {
+  try {
+    assembler::assemble(assembler::print(program), "the optimized program", chip);
+  } catch (const isa::UserError& error) {
+    throw isa::InternalError(fmt::format("internal error in optimizer: {}", error.what()));
+  }
+}
+
+void check_equal(const isa::Program& before, const isa::Program& after, const isa::Chip& chip,
+                 const simulator::EquivalenceOptions& options, const std::string& reproduce) {
+  check_form(after, chip);
+  const simulator::EquivalenceResult result = simulator::compare_programs(before, after, chip, options);
+  if (!result.difference.empty()) {
+    throw isa::InternalError(
+        fmt::format("internal error in optimizer: the result does something else: {}; nothing is written. "
+                    "Reproduced by: {}",
+                    result.difference, reproduce));
+  }
+}
+
+}  // namespace
+
+scheduler::Optimized optimize_checked(const isa::Program& program, const isa::Chip& chip,
+                                      const scheduler::OptimizeOptions& options, const std::string& reproduce,
+                                      int seeds) {
+  scheduler::Optimized result = scheduler::optimize(program, chip, options);
+  if (result.is_shorter) check_equal(program, result.program, chip, comparison(options, seeds), reproduce);
+  return result;
+}
+
+isa::Program plain_checked(const isa::Program& program, const isa::Chip& chip, const std::string& reproduce,
+                           int seeds) {
+  isa::Program result = scheduler::plain_form(program, chip);
+  check_equal(program, result, chip, comparison({}, seeds), reproduce);
+  return result;
+}
+
+std::string optimizer_report(const scheduler::Optimized& result) {
+  const auto ratio = [](int64_t a, int64_t b) {
+    return b > 0 ? static_cast<double>(a) / static_cast<double>(b) : 1.0;
+  };
+  const scheduler::StepBounds& bounds = result.bounds;
+  std::string text = fmt::format("{} steps before, {} after: {:.2f} times fewer\n", result.steps_before,
+                                 result.steps_after, ratio(result.steps_before, result.steps_after));
+  text += fmt::format("bounds: longest path {}", bounds.critical_path);
+  if (bounds.unit > 0) text += fmt::format(", busiest unit {} ({})", bounds.unit, bounds.unit_name);
+  if (bounds.port > 0) text += fmt::format(", busiest port {} ({})", bounds.port, bounds.port_name);
+  text +=
+      fmt::format("; {:.2f} times the bound of {}\n", ratio(result.steps_after, bounds.steps), bounds.steps);
+  if (result.is_shorter) {
+    text += fmt::format("{} reads forwarded, {} operations removed, {} values renamed\n", result.forwarded,
+                        result.removed, result.renamed);
+  } else {
+    text += "nothing shorter was found: the program is left as it is\n";
+  }
+  if (result.untouched > 0) text += fmt::format("{} segments were left as they are\n", result.untouched);
+  return text;
+}
+
+OptimizerSuiteResult optimize_judge_tree(const std::string& directory, const std::string& chip_name,
+                                         const scheduler::OptimizeOptions& options) {
+  std::set<fs::path> problems;
+  std::error_code error;
+  for (fs::recursive_directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    if (it->path().filename() == "answer.vsm") problems.insert(it->path().parent_path());
+  }
+  if (error) throw isa::UserError(fmt::format("{}: can't be read: {}", directory, error.message()));
+  if (problems.empty())
+    throw isa::UserError(directory + ": holds no problem, which is a directory with an answer.vsm");
+
+  const isa::Chip chip = isa::find_chip(chip_name);
+  OptimizerSuiteResult result;
+  size_t width = std::string_view("problem").size();
+  for (const fs::path& problem : problems)
+    width = std::max(width, problem.lexically_relative(directory).string().size());
+  result.table = fmt::format("{:<{}} {:>6} {:>6} {:>6} {:>9} {:>6}  {}\n", "problem", width, "answer",
+                             "plain", "bound", "optimized", "ratio", "verdict");
+  double logarithms = 0;
+  double bound_logarithms = 0;
+  for (const fs::path& problem : problems) {
+    const std::string file = (problem / "answer.vsm").string();
+    const isa::Program answer = assembler::assemble_file(file, chip);
+    const isa::Program plain = plain_checked(answer, chip, "kodama opt --plain " + file, 2);
+    const scheduler::Optimized optimized = optimize_checked(plain, chip, options, "kodama opt " + file, 2);
+    const int64_t steps = isa::count(plain).steps;
+    std::string verdict;
+    for (const auto& entry : fs::directory_iterator(problem)) {
+      if (entry.path().extension() != ".vsm" || entry.path().filename() == "answer.vsm") continue;
+      simulator::JudgeOptions judge;
+      judge.chip = chip_name;
+      const std::string test = entry.path().string();
+      const auto found = simulator::judge(assembler::read_file(test), test,
+                                          assembler::print(optimized.program), file, judge);
+      if (!found.accepted) verdict = "WRONG ANSWER";
+    }
+    if (verdict.empty() && optimized.steps_after > steps) verdict = "longer";
+    if (!verdict.empty()) ++result.failures;
+    const auto ratio_to = [&](int64_t after) {
+      return static_cast<double>(std::max<int64_t>(steps, 1)) /
+             static_cast<double>(std::max<int64_t>(after, 1));
+    };
+    logarithms += std::log(ratio_to(optimized.steps_after));
+    bound_logarithms += std::log(ratio_to(optimized.bounds.steps));
+    result.table += fmt::format(
+        "{:<{}} {:>6} {:>6} {:>6} {:>9} {:>6.2f}  {}\n", problem.lexically_relative(directory).string(),
+        width, isa::count(answer).steps, steps, optimized.bounds.steps, optimized.steps_after,
+        ratio_to(optimized.steps_after), verdict.empty() ? "ACCEPTED" : verdict);
+  }
+  const auto count = static_cast<double>(problems.size());
+  result.geometric_mean = std::exp(logarithms / count);
+  result.table += fmt::format(
+      "{} problems, geometric mean of the ratios {:.3f} (at the bounds it would be {:.3f}), {} failures\n",
+      problems.size(), result.geometric_mean, std::exp(bound_logarithms / count), result.failures);
+  return result;
+}
+
+// ---- fuzzing --------------------------------------------------------------------------------------------
+
+namespace {
+
+/// A random program, statement by statement: what would be a hazard is put off by nops, waited for or left
+/// out.
+class SoundProgram {
+ public:
+  SoundProgram(const isa::Chip& chip, uint64_t seed)
+      : chip_(chip), random_(chip, seed, options()), engine_(seed ^ 0x9e3779b97f4a7c15) {
+    program_.source_name = "random";
+  }
+
+  isa::Program run(int statements) {
+    for (int k = 0; k < statements; ++k) {
+      isa::Statement next = random_.statement();
+      if (std::holds_alternative<isa::Nop>(next.kind)) next.kind = isa::Nop{1 + below(3), 0};
+      if (auto* step = std::get_if<isa::Step>(&next.kind)) {
+        std::erase_if(step->instructions, [](const isa::Instruction& instruction) {
+          return instruction.opcode == isa::Opcode::kWait;
+        });
+        connect(*step);
+      }
+      if (auto* mv = std::get_if<isa::Mv>(&next.kind)) {
+        if (mv->instruction.size_lw > 0) mv->instruction.tag = static_cast<int8_t>(1 + below(8));
+      }
+      add(std::move(next));
+    }
+    for (const int tag : std::set<int>(open_)) add_wait(tag);
+    return std::move(program_);
+  }
+
+ private:
+  static assembler::RandomOptions options() {
+    assembler::RandomOptions options;
+    options.address_window = 16;
+    return options;
+  }
+  int64_t below(int64_t limit) { return static_cast<int64_t>(engine_() % static_cast<uint64_t>(limit)); }
+
+  /// Lets sources read what a recent step has written, or the forwarding registers.
+  void connect(isa::Step& step) {
+    for (isa::Instruction& instruction : step.instructions) {
+      for (isa::Operand& source : instruction.sources) {
+        if (!isa::is_pe_memory(source.space) || below(3) != 0) continue;
+        isa::Instruction changed = instruction;
+        isa::Operand& target = changed.sources[static_cast<size_t>(&source - instruction.sources.data())];
+        if (below(3) == 0) {
+          const Space registers[] = {Space::kAluf, Space::kMauf, Space::kLbf, Space::kMreadf};
+          isa::Operand forward;
+          forward.space = registers[below(4)];
+          forward.negate = source.negate;
+          target = forward;
+        } else if (!written_.empty()) {
+          const isa::Operand& recent = written_[written_.size() - 1 -
+                                                static_cast<size_t>(below(std::min<int64_t>(
+                                                    3, static_cast<int64_t>(written_.size()))))];
+          const bool negate = source.negate;
+          target = recent;
+          target.mask = {};
+          target.negate = negate;
+        }
+        isa::Step whole = step;
+        whole.instructions[static_cast<size_t>(&instruction - step.instructions.data())] = changed;
+        if (is_legal({isa::Statement{whole}})) instruction = changed;
+      }
+    }
+  }
+  bool is_legal(const isa::Statement& statement) const {
+    try {
+      assembler::check_statement(statement, chip_, {});
+      return true;
+    } catch (const isa::UserError&) {
+      return false;
+    }
+  }
+
+  bool is_sound() const { return isa::find_hazards(program_, chip_).empty(); }
+  void add_wait(int tag) {
+    program_.statements.push_back({isa::Nop{1, static_cast<int8_t>(tag)}, line()});
+    open_.erase(tag);
+  }
+  int32_t line() const { return static_cast<int32_t>(program_.statements.size()) + 1; }
+
+  void add(isa::Statement next) {
+    const isa::Program before = program_;
+    const std::set<int> open = open_;
+    // Transfers are waited for now and then, or when something needs it.
+    if (const auto* mv = std::get_if<isa::Mv>(&next.kind);
+        mv != nullptr && open_.contains(mv->instruction.tag))
+      add_wait(mv->instruction.tag);
+    for (const bool wait : {false, true}) {
+      if (wait) {
+        for (const int tag : std::set<int>(open_)) add_wait(tag);
+      }
+      for (int nops = 0; nops <= 6; ++nops) {
+        program_.statements.push_back({next.kind, line()});
+        if (is_sound()) {
+          remember(next);
+          return;
+        }
+        program_.statements.back() = {isa::Nop{1, 0}, line() - 1};
+      }
+    }
+    program_ = before;
+    open_ = open;
+  }
+  void remember(const isa::Statement& statement) {
+    if (const auto* mv = std::get_if<isa::Mv>(&statement.kind)) {
+      if (mv->instruction.tag > 0) open_.insert(mv->instruction.tag);
+    }
+    const auto* step = std::get_if<isa::Step>(&statement.kind);
+    if (step == nullptr) return;
+    for (const isa::Instruction& instruction : step->instructions) {
+      for (const isa::Operand& destination : instruction.destinations) {
+        if (isa::is_pe_memory(destination.space) || destination.space == Space::kT)
+          written_.push_back(destination);
+      }
+    }
+  }
+
+  const isa::Chip& chip_;
+  assembler::RandomProgram random_;
+  std::mt19937_64 engine_;
+  isa::Program program_;
+  std::set<int> open_;  ///< tags of transfers that nobody has waited for
+  std::vector<isa::Operand> written_;
+};
+
+}  // namespace
+
+isa::Program random_sound_program(const isa::Chip& chip, uint64_t seed, int statements) {
+  return SoundProgram(chip, seed).run(statements);
+}
+
+OptimizerFuzzResult fuzz_optimizer(const OptimizerFuzzOptions& options) {
+  OptimizerFuzzResult result;
+  for (int64_t k = 0; k < options.programs; ++k) {
+    const uint64_t seed = options.seed + static_cast<uint64_t>(k);
+    const isa::Program program =
+        random_sound_program(options.chip, seed, 8 + static_cast<int>(seed * 7 % 25));
+    scheduler::OptimizeOptions choice;
+    choice.effort = 4;
+    choice.allow_rename = seed % 2 == 0;
+    std::string live = "none";
+    if (seed % 3 == 0) {
+      const char* lists[] = {"lm0,lm1", "grf0:0-7,t,masks", "dram,pdm", "lm1:0-15,l1bm,l2bm,matx"};
+      live = lists[seed / 3 % 4];
+      choice.live_outs = scheduler::parse_live_outs(live);
+    }
+    try {
+      const std::string form = assembler::print(program);
+      const isa::Program plain = scheduler::plain_form(program, options.chip);
+      check_equal(program, plain, options.chip, comparison({}, 1), "");
+      const scheduler::Optimized optimized = scheduler::optimize(program, options.chip, choice);
+      check_form(optimized.program, options.chip);
+      auto equal = comparison(choice, 2);
+      equal.first_seed = seed;
+      const auto compared = simulator::compare_programs(program, optimized.program, options.chip, equal);
+      if (!compared.difference.empty()) {
+        throw isa::InternalError(fmt::format("live-outs {}: {}\n{}\nbecame\n{}", live, compared.difference,
+                                             form, assembler::print(optimized.program)));
+      }
+      if (compared.compared == 0) ++result.refused;
+      if (optimized.steps_after > optimized.steps_before)
+        throw isa::InternalError("longer than before:\n" + form);
+      result.steps_before += optimized.steps_before;
+      result.steps_after += optimized.steps_after;
+      result.forwarded += optimized.forwarded;
+      result.removed += optimized.removed;
+      result.renamed += optimized.renamed;
+    } catch (const isa::Error& error) {
+      result.failed_seed = seed;
+      result.failure = fmt::format("{}\nof the program\n{}", error.what(), assembler::print(program));
+      return result;
+    }
+    ++result.programs;
+    if (options.progress) options.progress(k + 1);
+  }
+  return result;
+}
+
+}  // namespace kodama::compiler
