@@ -253,9 +253,10 @@ class FlowWalk {
     }
   }
 
-  /// Writes with `j`, of which each PE does a part, and masks that don't cover what they write.
+  /// Writes with `j`, of which each PE does a part, masks that don't cover what they write, and the
+  /// turnaround register, where a smaller transfer leaves a part of a larger one.
   static bool goes_beside(const StreamOperation& operation, const Access& access) {
-    return operation.is_masked ||
+    return operation.is_masked || access.resource == HazardResource::kTurnaround ||
            std::ranges::any_of(operation.instruction.destinations, [&](const Operand& destination) {
              return resource_of(destination.space) == access.resource && destination.j >= 0;
            });
@@ -335,6 +336,12 @@ bool lower_matters(const Instruction& instruction, size_t source, bool forward_l
       return instruction.precision == isa::Precision::kHalf && !operand.extend &&
              source + 1 == instruction.sources.size() && instruction.opcode != Opcode::kVmul &&
              instruction.opcode != Opcode::kVpassa && instruction.opcode != Opcode::kMmul;
+    case IssueGroup::kMauMwrite:
+      return instruction.precision == isa::Precision::kHalf &&
+             instruction.destinations[0].width == isa::Width::kDoubleLong;
+    case IssueGroup::kL1bm:
+      return instruction.opcode == Opcode::kL1bmrffadd ||
+             instruction.destinations[0].width == isa::Width::kDoubleLong;
     default:
       return true;
   }

@@ -47,7 +47,12 @@ struct Segment {
   bool has_block_mask() const { return mask.spaces != 0 && mask.entry != 0; }
 };
 
+/// LMs whose base address the program changes. An address is cut to its width after the base is added, so
+/// then accesses of different widths meet where the addresses as written don't.
+using MovingBases = std::array<bool, 2>;
+
 struct Stream {
+  MovingBases moving{};
   std::vector<StreamOperation> operations;
   std::vector<ForwardLink> links;
   std::vector<Segment> segments;
@@ -61,7 +66,8 @@ bool has_destination_mask(const Instruction& instruction) {
 }
 
 /// Fills in what the operation touches.
-void refresh(StreamOperation& operation, const isa::MaskControl& mask, const isa::Chip& chip) {
+void refresh(StreamOperation& operation, const isa::MaskControl& mask, const MovingBases& moving,
+             const isa::Chip& chip) {
   Instruction effective = operation.instruction;
   if (mask.spaces != 0 && mask.entry != 0 && !has_destination_mask(effective) && !operation.shares_masks) {
     for (Operand& destination : effective.destinations) {
@@ -71,11 +77,21 @@ void refresh(StreamOperation& operation, const isa::MaskControl& mask, const isa
     }
   }
   operation.is_masked = has_destination_mask(effective);
+  // A mask of length l doesn't reach the lower LW, which is written in every cycle.
+  for (Operand& destination : effective.destinations) {
+    const bool has_lower = destination.width == isa::Width::kDoubleLong || destination.space == Space::kT;
+    const bool is_constant =
+        destination.mask.kind == isa::Mask::Kind::kPattern ||
+        (destination.mask.kind == isa::Mask::Kind::kRegister && destination.mask.value >= 16);
+    if (has_lower && is_constant && !destination.mask.double_long) destination.mask = {};
+  }
   operation.accesses.clear();
   for (Access& access : isa::accesses(effective, chip)) {
     if (isa::is_forwarding_register(access.resource)) continue;
     const bool matrix = access.resource == HazardResource::kMatX || access.resource == HazardResource::kMatY;
     if (matrix && access.begin[0] + access.length > kRowsOfMatrix) access.whole = true;  // wraps
+    if (access.resource == HazardResource::kLm0 && moving[0]) access.whole = true;
+    if (access.resource == HazardResource::kLm1 && moving[1]) access.whole = true;
     operation.accesses.push_back(std::move(access));
   }
 }
@@ -90,6 +106,17 @@ class Splitter {
   Stream run(const isa::Program& program) {
     stream_.segments.emplace_back();
     std::vector<int64_t> counters;
+    isa::for_each_executed(program.statements, counters, [&](const isa::Statement& statement, const auto&) {
+      const auto* step = std::get_if<isa::Step>(&statement.kind);
+      if (step == nullptr) return true;
+      for (const Instruction& instruction : step->instructions) {
+        for (const Operand& destination : instruction.destinations) {
+          if (destination.space == Space::kBar0) stream_.moving[0] = true;
+          if (destination.space == Space::kBar1) stream_.moving[1] = true;
+        }
+      }
+      return true;
+    });
     isa::for_each_executed(program.statements, counters,
                            [&](const isa::Statement& statement, const auto& at) {
                              isa::Statement one = isa::resolved(statement, at);
@@ -163,7 +190,7 @@ class Splitter {
     const IssueGroup group = isa::issue_group(instruction);
     operation.is_mv = group == IssueGroup::kMv;
     operation.is_wait = group == IssueGroup::kWait;
-    refresh(operation, mask_, chip_);
+    refresh(operation, mask_, stream_.moving, chip_);
     stream_.operations.push_back(std::move(operation));
     segment().end = static_cast<int>(stream_.operations.size());
     return segment().end - 1;
@@ -186,7 +213,7 @@ class Splitter {
         StreamOperation& operation = stream_.operations[static_cast<size_t>(k)];
         if (operation.is_wait) continue;
         operation.shares_masks = true;
-        refresh(operation, mask_, chip_);
+        refresh(operation, mask_, stream_.moving, chip_);
       }
     }
     for (const int k : event.step) {
@@ -347,7 +374,7 @@ class Pruner {
       dead_[static_cast<size_t>(k)] = true;
       return true;
     }
-    if (changed) refresh(operation, segment.mask, chip_);
+    if (changed) refresh(operation, segment.mask, stream_.moving, chip_);
     return changed;
   }
 
@@ -585,6 +612,15 @@ class SegmentSearch {
     return best;
   }
 
+  /// Operands that the changes turn into reads of forwarding registers.
+  int64_t forwarded(const std::vector<bool>& enabled) const {
+    int64_t count = 0;
+    for (size_t c = 0; c < changes_.size(); ++c) {
+      if (enabled[c] && !changes_[c].narrows) count += static_cast<int64_t>(changes_[c].sources.size());
+    }
+    return count;
+  }
+
   StreamSegment build(const std::vector<bool>& enabled) const {
     StreamSegment result;
     result.has_block_mask = segment_.has_block_mask();
@@ -621,7 +657,8 @@ class SegmentSearch {
       if (drop_destinations(result.operations[static_cast<size_t>(p)].instruction, definition.resource))
         changed.insert(p);
     }
-    for (const int k : changed) refresh(result.operations[static_cast<size_t>(k)], segment_.mask, chip_);
+    for (const int k : changed)
+      refresh(result.operations[static_cast<size_t>(k)], segment_.mask, stream_.moving, chip_);
     return result;
   }
 
@@ -986,10 +1023,7 @@ Optimized optimize(const isa::Program& program, const isa::Chip& chip, const Opt
         result.bounds.steps += segment.length;
         emitter.verbatim(stream, segment, segment.original);
       } else {
-        for (const ForwardLink& link : solution.segment.links) {
-          (void)link;
-          ++result.forwarded;
-        }
+        result.forwarded += search.forwarded(solution.enabled);
         const StepBounds& bounds = solution.bounds;
         result.bounds.critical_path += bounds.critical_path;
         result.bounds.steps += bounds.steps;
@@ -1000,7 +1034,6 @@ Optimized optimize(const isa::Program& program, const isa::Chip& chip, const Opt
     }
     if (segment.barrier) emitter.statement(*segment.barrier);
   }
-  result.forwarded -= static_cast<int64_t>(stream.links.size());
   for (const auto& [name, uses] : units) {
     if (uses > result.bounds.unit)
       std::tie(result.bounds.unit, result.bounds.unit_name) = std::tie(uses, name);

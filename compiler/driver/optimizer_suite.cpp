@@ -8,6 +8,7 @@
 
 #include "assembler/assembler.h"
 #include "assembler/random_program.h"
+#include "isa/costs.h"
 #include "isa/error.h"
 #include "isa/hazards.h"
 #include "simulator/equivalence.h"
@@ -215,6 +216,9 @@ class SoundProgram {
         connect(*step);
       }
       if (auto* mv = std::get_if<isa::Mv>(&next.kind)) {
+        for (int tries = 0; tries < 100 && !is_inside(mv->instruction); ++tries)
+          mv->instruction = random_.instruction(true);
+        if (!is_inside(mv->instruction)) continue;
         if (mv->instruction.size_lw > 0) mv->instruction.tag = static_cast<int8_t>(1 + below(8));
       }
       add(std::move(next));
@@ -231,6 +235,24 @@ class SoundProgram {
   }
   int64_t below(int64_t limit) { return static_cast<int64_t>(engine_() % static_cast<uint64_t>(limit)); }
 
+  /// Whether a transfer stays inside its memories, which shows at run time only.
+  bool is_inside(const isa::Instruction& mv) const {
+    return std::ranges::all_of(isa::transfer_parts(mv, chip_), [&](const isa::TransferPart& part) {
+      switch (part.port) {
+        case isa::TransferPort::kDram:
+          return part.indirect || part.address + part.lw <= chip_.memory.dram_lw;
+        case isa::TransferPort::kPdmRead:
+        case isa::TransferPort::kPdmWrite:
+          return part.address + part.lw <= chip_.memory.pdm_lw;
+        case isa::TransferPort::kL2bmRead:
+        case isa::TransferPort::kL2bmWrite:
+          return part.address + part.lw <= chip_.memory.l2bm_lw;
+        case isa::TransferPort::kGroupPath:
+          return true;
+      }
+      return true;
+    });
+  }
   /// Lets sources read what a recent step has written, or the forwarding registers.
   void connect(isa::Step& step) {
     for (isa::Instruction& instruction : step.instructions) {
