@@ -386,21 +386,126 @@ class Pruner {
 
 // ---- what may be changed -------------------------------------------------------------------------------
 
-/// Sources of `consumer` read the forwarding register of `producer`, or `producer` writes in one cycle only
-/// what all four cycles write the same.
 struct Change {
-  bool narrows = false;
+  enum class Kind : uint8_t {
+    kForward,  ///< sources of `consumer` read the forwarding register of `producer`
+    kNarrow,   ///< `producer` writes in one cycle only what all four cycles write the same
+    kRename,   ///< what `producer` writes, and all that read it, goes to another place
+  };
+  Kind kind = Kind::kForward;
   int producer = 0;
   int consumer = -1;
   int definition = -1;
   std::vector<size_t> sources = {};
+  // kRename
+  Space from = Space::kNone;
+  Space to = Space::kNone;
+  int64_t shift = 0;
+};
+
+/// Words of GRFs that hold nothing of use for a while.
+class FreeRegisters {
+ public:
+  FreeRegisters(const Stream& stream, const std::vector<bool>& dead,
+                const std::optional<std::vector<LiveOut>>& live_outs, const isa::Chip& chip)
+      : size_(chip.memory.grf_words) {
+    for (auto& words : words_) words.resize(static_cast<size_t>(size_));
+    if (live_outs) {
+      for (size_t bank = 0; bank < 2; ++bank) {
+        for (Word& word : words_[bank]) word.is_live_at_end = false;
+      }
+      for (const LiveOut& live : *live_outs) {
+        const int bank = bank_of(live.memory);
+        for (int64_t w = live.begin; bank >= 0 && w < std::min(live.end, size_); ++w)
+          words_[static_cast<size_t>(bank)][static_cast<size_t>(w)].is_live_at_end = true;
+      }
+    }
+    // In the order in which a step reads, then writes.
+    event_of_.assign(stream.operations.size(), 0);
+    int now = 0;
+    for (const FlowEvent& event : stream.events) {
+      ++now;
+      for (const int k : event.step) event_of_[static_cast<size_t>(k)] = now;
+      if (event.reads) {
+        const bool grf = event.reads->space == Space::kGrf0 || event.reads->space == Space::kGrf1;
+        if (!grf) continue;
+        for (Word& word : words_[event.reads->space == Space::kGrf0 ? 0 : 1])
+          word.uses.push_back({now, false});
+      }
+      for (const bool writes : {false, true}) {
+        for (const int k : event.step) {
+          if (dead[static_cast<size_t>(k)]) continue;
+          const StreamOperation& operation = stream.operations[static_cast<size_t>(k)];
+          for (const Access& access : operation.accesses) {
+            const int bank = bank_of(access.resource);
+            if (bank < 0 || access.write != writes) continue;
+            const bool replaces = writes && !operation.is_masked && !access.may_not_write && !access.whole;
+            for (int c = 0; c < access.cycles; ++c) {
+              for (int64_t w = 0; w < access.length; ++w) {
+                const int64_t word = access.begin[static_cast<size_t>(c)] + w;
+                words_[static_cast<size_t>(bank)][static_cast<size_t>((word % size_ + size_) % size_)]
+                    .uses.push_back({now, replaces});
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+
+  /// `length` words that nobody uses from the step of operation `first` to that of `last`, and that are
+  /// replaced before they are read again. They are taken for good.
+  std::optional<int64_t> take(Space space, int64_t length, int first, int last) {
+    auto& words = words_[space == Space::kGrf0 ? 0 : 1];
+    constexpr int64_t kAlignment = isa::words(isa::Width::kDoubleLong);
+    for (int64_t begin = 0; begin + length <= size_; begin += kAlignment) {
+      bool is_free = true;
+      for (int64_t w = begin; w < begin + length && is_free; ++w)
+        is_free = words[static_cast<size_t>(w)].is_free(event_of_[static_cast<size_t>(first)],
+                                                        event_of_[static_cast<size_t>(last)]);
+      if (!is_free) continue;
+      for (int64_t w = begin; w < begin + length; ++w) words[static_cast<size_t>(w)].is_taken = true;
+      return begin;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  struct Use {
+    int event = 0;
+    bool replaces = false;
+  };
+  struct Word {
+    std::vector<Use> uses;
+    bool is_live_at_end = true;
+    bool is_taken = false;
+
+    bool is_free(int first, int last) const {
+      if (is_taken) return false;
+      for (const Use& use : uses) {
+        if (use.event < first) continue;
+        if (use.event <= last) return false;
+        return use.replaces;
+      }
+      return !is_live_at_end;
+    }
+  };
+  static int bank_of(HazardResource resource) {
+    if (resource == HazardResource::kGrf0) return 0;
+    return resource == HazardResource::kGrf1 ? 1 : -1;
+  }
+
+  int64_t size_;
+  std::vector<int> event_of_;  ///< by operation
+  std::array<std::vector<Word>, 2> words_;
 };
 
 class ChangeFinder {
  public:
   ChangeFinder(const Stream& stream, const std::vector<bool>& dead, const OperationFlow& flow,
-               const isa::Chip& chip)
+               const OptimizeOptions& options, const isa::Chip& chip)
       : stream_(stream), dead_(dead), flow_(flow), chip_(chip) {
+    if (options.allow_rename) registers_.emplace(stream, dead, options.live_outs, chip);
     const size_t n = stream.operations.size();
     producers_.resize(n);
     consumers_.resize(n);
@@ -429,13 +534,14 @@ class ChangeFinder {
     }
   }
 
-  std::vector<Change> find(const Segment& segment) const {
+  std::vector<Change> find(const Segment& segment) {
     std::vector<Change> changes;
     if (segment.untouchable || segment.has_block_mask()) return changes;
     for (int k = segment.begin; k < segment.end; ++k) {
       if (dead_[static_cast<size_t>(k)]) continue;
       find_forwarding(k, segment, changes);
-      if (can_narrow(k)) changes.push_back({.narrows = true, .producer = k});
+      if (registers_) find_renaming(k, segment, changes);
+      if (can_narrow(k)) changes.push_back({.kind = Change::Kind::kNarrow, .producer = k});
     }
     return changes;
   }
@@ -497,6 +603,48 @@ class ChangeFinder {
     return true;
   }
 
+  void find_renaming(int k, const Segment& segment, std::vector<Change>& changes) {
+    const Instruction& producer = stream_.operations[static_cast<size_t>(k)].instruction;
+    if (stream_.operations[static_cast<size_t>(k)].is_masked) return;
+    for (const int d : flow_.defines[static_cast<size_t>(k)]) {
+      const Definition& definition = flow_.definitions[static_cast<size_t>(d)];
+      if (definition.escapes || definition.uses.empty()) continue;
+      const auto written = std::ranges::find_if(producer.destinations, [&](const Operand& destination) {
+        return isa::is_pe_memory(destination.space) && memory_of(destination.space) == definition.resource;
+      });
+      if (written == producer.destinations.end() || written->t_indirect || written->j >= 0) continue;
+      int last = k;
+      bool known = true;
+      for (const Definition::Use& use : definition.uses) {
+        known = known && use.source >= 0 && use.operation >= segment.begin && use.operation < segment.end;
+        last = std::max(last, use.operation);
+      }
+      if (!known) continue;
+      int64_t low = INT64_MAX;
+      int64_t high = 0;
+      for (int c = 0; c < isa::kCyclesPerStep; ++c) {
+        low = std::min(low, written->address(c));
+        high = std::max(high, written->address(c) + isa::words(written->width));
+      }
+      const bool lm = written->space == Space::kLm0 || written->space == Space::kLm1;
+      if (low < 0 || high > (lm ? chip_.memory.lm_words : chip_.memory.grf_words)) continue;
+      constexpr int64_t kAlignment = isa::words(isa::Width::kDoubleLong);
+      low -= low % kAlignment;
+      for (const Space to : {Space::kGrf0, Space::kGrf1}) {
+        Change change{.kind = Change::Kind::kRename, .producer = k, .definition = d};
+        change.from = written->space;
+        change.to = to;
+        Instruction trial = producer;
+        rename(trial.destinations[static_cast<size_t>(written - producer.destinations.begin())], change);
+        if (!isa::operand_error(trial).empty() || !isa::issue_conflict({trial}, chip_).empty()) continue;
+        const auto begin = registers_->take(to, high - low, k, last);
+        if (!begin) continue;
+        change.shift = *begin - low;
+        changes.push_back(change);
+      }
+    }
+  }
+
   bool can_narrow(int k) const {
     const StreamOperation& operation = stream_.operations[static_cast<size_t>(k)];
     if (!invariant_[static_cast<size_t>(k)] || operation.is_masked) return false;
@@ -524,6 +672,14 @@ class ChangeFinder {
       consumer.sources[s] = operand;
     }
   }
+  static void rename(Operand& operand, const Change& change) {
+    operand.space = change.to;
+    if (operand.flat) {
+      for (int32_t& address : operand.flat_addresses) address += static_cast<int32_t>(change.shift);
+    } else {
+      operand.base += change.shift;
+    }
+  }
   static void narrow(Instruction& producer) {
     bool wide = false;
     for (const Operand& destination : producer.destinations)
@@ -543,6 +699,7 @@ class ChangeFinder {
   std::vector<std::vector<int>> consumers_;
   std::vector<bool> invariant_;
   std::vector<bool> forward_low_;
+  std::optional<FreeRegisters> registers_;
 };
 
 // ---- the search over a segment -------------------------------------------------------------------------
@@ -589,6 +746,10 @@ class SegmentSearch {
     budget_ = std::clamp<int64_t>(options_.effort * 40'000 / cost, 4, 20 * options_.effort);
     const int quick = n <= 200 ? 8 : 2;
     Solution best = evaluate(std::vector<bool>(changes_.size(), false), quick);
+    if (options_.eager) {
+      Solution all = evaluate(as_many_as_help(), quick);
+      return all.length != INT64_MAX ? all : best;
+    }
     if (!changes_.empty() && !is_optimal(best)) {
       Solution all = evaluate(as_many_as_help(), quick);
       if (all.better_than(best)) best = std::move(all);
@@ -616,12 +777,21 @@ class SegmentSearch {
   int64_t forwarded(const std::vector<bool>& enabled) const {
     int64_t count = 0;
     for (size_t c = 0; c < changes_.size(); ++c) {
-      if (enabled[c] && !changes_[c].narrows) count += static_cast<int64_t>(changes_[c].sources.size());
+      if (enabled[c] && changes_[c].kind == Change::Kind::kForward)
+        count += static_cast<int64_t>(changes_[c].sources.size());
     }
     return count;
   }
 
-  StreamSegment build(const std::vector<bool>& enabled) const {
+  int64_t renamed(const std::vector<bool>& enabled) const {
+    int64_t count = 0;
+    for (size_t c = 0; c < changes_.size(); ++c)
+      count += enabled[c] && changes_[c].kind == Change::Kind::kRename ? 1 : 0;
+    return count;
+  }
+
+  /// The operations with these changes; nothing where they don't go together.
+  std::optional<StreamSegment> build(const std::vector<bool>& enabled) const {
     StreamSegment result;
     result.has_block_mask = segment_.has_block_mask();
     for (const int k : alive_) result.operations.push_back(stream_.operations[static_cast<size_t>(k)]);
@@ -632,11 +802,32 @@ class SegmentSearch {
     }
     std::set<int> changed;
     std::map<int, std::set<Definition::Use>> covered;
+    std::map<int, HazardResource> renamed;  // by definition
+    for (size_t c = 0; c < changes_.size(); ++c) {
+      const Change& change = changes_[c];
+      if (!enabled[c] || change.kind != Change::Kind::kRename) continue;
+      renamed[change.definition] = memory_of(change.to);
+      const int p = local(change.producer);
+      for (Operand& destination : result.operations[static_cast<size_t>(p)].instruction.destinations) {
+        if (destination.space != change.from) continue;
+        ChangeFinder::rename(destination, change);
+        break;
+      }
+      changed.insert(p);
+      for (const Definition::Use& use : flow_.definitions[static_cast<size_t>(change.definition)].uses) {
+        const int k = local(use.operation);
+        ChangeFinder::rename(
+            result.operations[static_cast<size_t>(k)].instruction.sources[static_cast<size_t>(use.source)],
+            change);
+        changed.insert(k);
+      }
+    }
     for (size_t c = 0; c < changes_.size(); ++c) {
       if (!enabled[c]) continue;
       const Change& change = changes_[c];
       const int p = local(change.producer);
-      if (change.narrows) {
+      if (change.kind == Change::Kind::kRename) continue;
+      if (change.kind == Change::Kind::kNarrow) {
         ChangeFinder::narrow(result.operations[static_cast<size_t>(p)].instruction);
         changed.insert(p);
         continue;
@@ -654,7 +845,9 @@ class SegmentSearch {
       const Definition& definition = flow_.definitions[static_cast<size_t>(d)];
       if (definition.escapes || uses.size() != definition.uses.size()) continue;
       const int p = local(definition.operation);
-      if (drop_destinations(result.operations[static_cast<size_t>(p)].instruction, definition.resource))
+      const auto elsewhere = renamed.find(d);
+      if (drop_destinations(result.operations[static_cast<size_t>(p)].instruction,
+                            elsewhere == renamed.end() ? definition.resource : elsewhere->second))
         changed.insert(p);
     }
     for (const int k : changed)
@@ -672,7 +865,9 @@ class SegmentSearch {
     --budget_;
     Solution result;
     result.enabled = enabled;
-    result.segment = build(enabled);
+    auto segment = build(enabled);
+    if (!segment) return result;
+    result.segment = std::move(*segment);
     for (const bool keep_distances : {false, true}) {
       const ClusterScheduler scheduler(result.segment, before_, chip_, keep_distances);
       if (!scheduler.is_consistent()) continue;
@@ -699,16 +894,17 @@ class SegmentSearch {
     std::vector<bool> enabled(changes_.size(), false);
     int64_t path = INT64_MAX;
     const auto path_with = [&]() -> int64_t {
-      const StreamSegment segment = build(enabled);
-      const ClusterScheduler scheduler(segment, before_, chip_, false);
+      const auto segment = build(enabled);
+      if (!segment) return INT64_MAX;
+      const ClusterScheduler scheduler(*segment, before_, chip_, false);
       return scheduler.is_consistent() ? scheduler.critical_path() : INT64_MAX;
     };
     path = path_with();
-    for (size_t c = 0; c < changes_.size() && budget_ > 0; ++c) {
+    for (size_t c = 0; c < changes_.size() && (budget_ > 0 || options_.eager); ++c) {
       --budget_;
       enabled[c] = true;
       const int64_t with = path_with();
-      if (with < INT64_MAX && with <= path) {
+      if (with < INT64_MAX && (with <= path || options_.eager)) {
         path = with;
       } else {
         enabled[c] = false;
@@ -959,7 +1155,7 @@ Optimized optimize(const isa::Program& program, const isa::Chip& chip, const Opt
   Optimized result;
   const std::vector<bool> dead = Pruner(stream, options, chip).run(result.removed);
   const OperationFlow flow = analyze_flow(stream.operations, dead, stream.events, options.live_outs, chip);
-  const ChangeFinder finder(stream, dead, flow, chip);
+  ChangeFinder finder(stream, dead, flow, options, chip);
 
   Emitter emitter(program, chip);
   std::map<std::string, int64_t> units;
@@ -1024,6 +1220,7 @@ Optimized optimize(const isa::Program& program, const isa::Chip& chip, const Opt
         emitter.verbatim(stream, segment, segment.original);
       } else {
         result.forwarded += search.forwarded(solution.enabled);
+        result.renamed += search.renamed(solution.enabled);
         const StepBounds& bounds = solution.bounds;
         result.bounds.critical_path += bounds.critical_path;
         result.bounds.steps += bounds.steps;
@@ -1047,7 +1244,7 @@ Optimized optimize(const isa::Program& program, const isa::Chip& chip, const Opt
   result.steps_before = isa::count(program).steps;
   result.steps_after = isa::count(result.program).steps;
   result.is_shorter = result.steps_after < result.steps_before;
-  if (!result.is_shorter) {
+  if (!result.is_shorter && !options.eager) {
     result.program = program;
     result.steps_after = result.steps_before;
     result.removed = result.forwarded = result.renamed = 0;

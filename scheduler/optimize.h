@@ -55,6 +55,9 @@ struct OptimizeOptions {
   bool allow_rename = false;
   /// Memories whose contents after the program matter. Nothing given: all of them do.
   std::optional<std::vector<LiveOut>> live_outs = {};
+  /// Every change that the operations allow is made, whether it helps or not: for tests of the changes. The
+  /// result may be longer than the input.
+  bool eager = false;
   /// Bounds the search: larger finds shorter programs in more time.
   int64_t effort = 100;
 };
