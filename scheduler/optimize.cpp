@@ -770,6 +770,14 @@ class SegmentSearch {
       Solution last = evaluate(best.enabled, n <= 200 ? static_cast<int>(4 * options_.effort) : 8);
       if (last.better_than(best)) best = std::move(last);
     }
+    // What the schedule doesn't need stays as it was written.
+    for (size_t c = changes_.size(); c-- > 0;) {
+      if (best.length == INT64_MAX || !best.enabled[c]) continue;
+      std::vector<bool> enabled = best.enabled;
+      enabled[c] = false;
+      Solution without = evaluate(enabled, quick);
+      if (without.length <= best.length) best = std::move(without);
+    }
     return best;
   }
 

@@ -38,7 +38,8 @@ TEST(Optimize, DropsNopsThatNobodyNeeds) {
 TEST(Optimize, ReadsTheForwardingRegisterInsteadOfARegister) {
   EXPECT_EQ(optimized("linc $lr0v $lr0v\nnop\nlinc $lr0v $lr8v\n"), "linc $lr0v $lr0v\nlinc $aluf $lr8v\n");
   // What is overwritten later need not be written.
-  EXPECT_EQ(optimized("linc $lr0v $lr0v\nnop\nlinc $lr0v $lr0v\n"), "linc $lr0v $nowrite\nlinc $aluf $lr0v\n");
+  EXPECT_EQ(optimized("linc $lr0v $lr0v\nnop\nlinc $lr0v $lr0v\n"),
+            "linc $lr0v $nowrite\nlinc $aluf $lr0v\n");
 }
 
 /// A register written in every cycle holds what the last one wrote.
@@ -53,7 +54,7 @@ TEST(Optimize, ForwardsOnlyWhatIsTheSameInEveryCycle) {
 
 TEST(Optimize, NarrowsWritesOfOneValue) {
   EXPECT_EQ(optimized("imm i\"1\" $lr0\nimm i\"2\" $ls0\nnop/2\nladd $lr0 $ls0 $ln0v\n"),
-            "imm i\"1\" $lr0/1000\nimm i\"2\" $ls0\nladd $lr0 $aluf $ln0v\n");
+            "imm i\"2\" $ls0/1000\nimm i\"1\" $lr0\nladd $aluf $ls0 $ln0v\n");
 }
 
 TEST(Optimize, KeepsEverythingUnlessToldOtherwise) {
@@ -79,7 +80,8 @@ TEST(Optimize, DoesNotLiftABlockMask) {
 
 TEST(Optimize, WaitsStayBetweenTransfersAndTheirUsers) {
   const std::string result = optimized(
-      "mvp/n64i01 $p0@0 $lc0@0.0\nnop/3\nnop; wait i01\nnop\nl2bmb $lc0 $lb0\nnop/3\nl1bmd $lb0 $lr0v\nlinc $ls0v "
+      "mvp/n64i01 $p0@0 $lc0@0.0\nnop/3\nnop; wait i01\nnop\nl2bmb $lc0 $lb0\nnop/3\nl1bmd $lb0 $lr0v\nlinc "
+      "$ls0v "
       "$ls0v\n");
   EXPECT_TRUE(isa::find_hazards(program(result), chip()).empty()) << result;
   EXPECT_EQ(isa::count(program(result)).steps, 3) << result;
@@ -88,7 +90,8 @@ TEST(Optimize, WaitsStayBetweenTransfersAndTheirUsers) {
 TEST(Optimize, RenamesInsideWhatIsDead) {
   // $lm8 is a detour through the port that the loads need.
   const std::string text =
-      "linc $lr0v $lm8v\nnop/2\nlinc $lm8v $ln0v\nlinc $lr8v $lm8v\nnop/2\nlinc $lm8v $ln8v\nlinc $lr16v $lm8v\n";
+      "linc $lr0v $lm8v\nnop/2\nlinc $lm8v $ln0v\nlinc $lr8v $lm8v\nnop/2\nlinc $lm8v $ln8v\nlinc $lr16v "
+      "$lm8v\n";
   OptimizeOptions options;
   options.allow_rename = true;
   options.live_outs = parse_live_outs("lm1,lm0");

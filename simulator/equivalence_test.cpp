@@ -9,7 +9,8 @@ namespace {
 
 using testing::HasSubstr;
 
-EquivalenceResult compare(const std::string& a, const std::string& b, const EquivalenceOptions& options = {}) {
+EquivalenceResult compare(const std::string& a, const std::string& b,
+                          const EquivalenceOptions& options = {}) {
   const isa::Chip chip = isa::find_chip("tiny");
   return compare_programs(assembler::assemble(a, "a.vsm", chip), assembler::assemble(b, "b.vsm", chip), chip,
                           options);
@@ -31,7 +32,8 @@ TEST(Equivalence, NamesThePlace) {
 /// -0 and +0, subnormals: what a copy keeps and an addition doesn't.
 TEST(Equivalence, FindsSpecialValues) {
   EXPECT_NE(compare("lpassa $lr0v $ls0v\n", "fvpassa $lr0v $ls0v\n").difference, "");
-  EXPECT_NE(compare("fmax $lr0v $lr0v $ls0v\n", "imax $lr0v $lr0v $ls0v; fvpassa $lr0v $lm0v\n").difference, "");
+  EXPECT_NE(compare("fmax $lr0v $lr0v $ls0v\n", "imax $lr0v $lr0v $ls0v; fvpassa $lr0v $lm0v\n").difference,
+            "");
 }
 
 TEST(Equivalence, OnlyWhatCounts) {
