@@ -23,14 +23,13 @@
 /// same two of them (a *segment*). Two operations tied by a forwarding register are issued together: the
 /// reader in the step after the writer.
 ///
-/// Example (mncore2), 7 steps become 3:
+/// Example (mncore2), 6 steps become 3; the immediate and the sum go by $aluf:
 ///
-///     imm i"1" $ls0                          imm i"1" $ls0; msl $lm0 ...   no: both are ALU operations
-///     nop/2                                  ...
-///     iadd $lm0v $ls0 $lr0v        ->        imm i"1" $ls0
-///     nop                                    iadd $lm0v $aluf $lr0v
-///     fvadd $lr0v $lr0v $ln0v                nop
-///     l1bmd $lm0v $lb0                       fvadd $lr0v $lr0v $ln0v; l1bmd $lm0v $lb0
+///     imm i"1" $ls0                        imm i"1" $ls0
+///     nop/2                                iadd $lm0v $aluf $lr0v
+///     iadd $lm0v $ls0 $lr0v          ->    fvadd $aluf $aluf $ln0v
+///     nop
+///     fvadd $lr0v $lr0v $ln0v
 namespace kodama::scheduler {
 
 /// What somebody reads after the program: a range of a memory, in its unit (words of PE memories, LW,

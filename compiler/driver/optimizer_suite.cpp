@@ -94,6 +94,10 @@ void check_equal(const isa::Program& before, const isa::Program& after, const is
                     "Reproduced by: {}",
                     result.difference, reproduce));
   }
+  if (result.compared == 0) {
+    throw isa::UserError(
+        fmt::format("the program can't be run to its end, so nothing can be compared: {}", result.refused));
+  }
 }
 
 }  // namespace
@@ -386,7 +390,12 @@ OptimizerFuzzResult fuzz_optimizer(const OptimizerFuzzOptions& options) {
     try {
       const std::string form = assembler::print(program);
       const isa::Program plain = scheduler::plain_form(program, options.chip);
-      check_equal(program, plain, options.chip, comparison({}, 1), "");
+      check_form(plain, options.chip);
+      const auto of_plain = simulator::compare_programs(program, plain, options.chip, comparison({}, 1));
+      if (!of_plain.difference.empty()) {
+        throw isa::InternalError(
+            fmt::format("the plain form: {}\n{}", of_plain.difference, assembler::print(plain)));
+      }
       const scheduler::Optimized optimized = scheduler::optimize(program, options.chip, choice);
       check_form(optimized.program, options.chip);
       auto equal = comparison(choice, 2);

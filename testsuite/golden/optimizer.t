@@ -1,0 +1,88 @@
+The optimizer: forwarding, packing, fewer nops.
+
+  $ cat > in.vsm <<'END'
+  > imm i"1" $ls0
+  > nop/2
+  > iadd $lm0v $ls0 $lr0v
+  > nop
+  > fvadd $lr0v $lr0v $ln0v
+  > END
+  $ kodama opt in.vsm -o out.vsm
+  6 steps before, 3 after: 2.00 times fewer
+  bounds: longest path 3, busiest unit 2 (alu), busiest port 1 (writes of $n (LM1)); 1.00 times the bound of 3
+  3 reads forwarded, 0 operations removed, 0 values renamed
+  $ cat out.vsm
+  imm i"1" $ls0
+  iadd $lm0v $aluf $lr0v
+  fvadd $aluf $aluf $ln0v
+
+Only what counts:
+
+  $ kodama opt in.vsm -o out.vsm --live-out grf0:0-7
+  6 steps before, 2 after: 3.00 times fewer
+  bounds: longest path 2, busiest unit 2 (alu), busiest port 1 (writes of $r (GRF0)); 1.00 times the bound of 2
+  1 reads forwarded, 1 operations removed, 0 values renamed
+  $ cat out.vsm
+  imm i"1" $nowrite
+  iadd $lm0v $aluf $lr0v
+  $ kodama opt in.vsm -o out.vsm --live-out grf2
+  kodama: error: --live-out: found 'grf2', allowed: NAME or NAME:FROM-TO, separated by commas, with NAME one of bar0 bar1 dar dram grf0 grf1 l1bm l2bm lm0 lm1 masks matx maty pdm t turnaround
+  [2]
+
+Nothing to do:
+
+  $ echo 'linc $lr0v $lr0v' > short.vsm
+  $ kodama opt short.vsm -o out.vsm
+  1 steps before, 1 after: 1.00 times fewer
+  bounds: longest path 1, busiest unit 1 (alu), busiest port 1 (writes of $r (GRF0)); 1.00 times the bound of 1
+  nothing shorter was found: the program is left as it is
+  $ cat out.vsm
+  linc $lr0v $lr0v
+
+Another scheduler:
+
+  $ kodama opt in.vsm -o out.vsm --scheduler list
+  6 steps before, 6 after: 1.00 times fewer
+  bounds: longest path 6, busiest unit 2 (alu), busiest port 1 (writes of $n (LM1)); 1.00 times the bound of 6
+  nothing shorter was found: the program is left as it is
+  $ kodama opt in.vsm -o out.vsm --scheduler best
+  kodama: error: --scheduler best: there is no such scheduler; allowed: list, sequential
+  [2]
+
+The plain form:
+
+  $ cat > packed.vsm <<'END'
+  > linc $lr0v $lr0v; fvadd $lr0v $lr0v $lm0v
+  > nop/4
+  > lpassa $lm0v $ls0v; fvpassa $ls0v $lr0v
+  > END
+  $ kodama opt packed.vsm -o out.vsm --plain
+  6 steps before, 4 in the plain form
+  $ cat out.vsm
+  fvadd $lr0v $lr0v $lm0v
+  linc $lr0v $lr0v
+  fvpassa $ls0v $lr0v
+  lpassa $lm0v $ls0v
+
+A program with hazards:
+
+  $ cat > bad.vsm <<'END'
+  > linc $lr0v $lr0v
+  > lpassa $lr0v $ln0v
+  > END
+  $ rm out.vsm
+  $ kodama opt bad.vsm -o out.vsm
+  kodama: error: bad.vsm:2: the program has hazards; it can't be optimized before they are gone
+  bad.vsm:2: 'lpassa' reads GRF0 word 0, which 'linc' of line 1 writes: 0 steps between, 1 needed
+  [2]
+  $ ls out.vsm
+  ls: cannot access 'out.vsm': No such file or directory
+  [2]
+  $ kodama opt in.vsm
+  kodama: error: opt: allowed are FILE -o OUTPUT, --judge-dir DIR, or --fuzz N
+  [2]
+
+Random programs:
+
+  $ kodama opt --fuzz 3 --seed 1 --chip tiny
+  3 programs from seed 1 on tiny: 36 steps, optimized 29; 0 reads forwarded, 7 operations removed, 0 values renamed; 0 programs refused at run time
