@@ -814,7 +814,7 @@ class SegmentSearch {
     for (size_t c = 0; c < changes_.size(); ++c) {
       const Change& change = changes_[c];
       if (!enabled[c] || change.kind != Change::Kind::kRename) continue;
-      renamed[change.definition] = memory_of(change.to);
+      if (!renamed.emplace(change.definition, memory_of(change.to)).second) return std::nullopt;
       const int p = local(change.producer);
       for (Operand& destination : result.operations[static_cast<size_t>(p)].instruction.destinations) {
         if (destination.space != change.from) continue;

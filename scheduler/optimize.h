@@ -40,9 +40,9 @@ struct LiveOut {
   int64_t end = INT64_MAX;
   bool operator==(const LiveOut&) const = default;
 };
-/// Reads `NAME[:FROM-TO],…`, both ends included, as `dram,lm1:0-7`. Names: lm0 lm1 grf0 grf1 t masks bar0
-/// bar1 matx maty l1bm turnaround l2bm dar dram pdm. DRAM and PDM are live in any case. UserError for
-/// anything else.
+/// Reads `NAME[:FROM-TO],…`, both ends included (a range of LM supposes that its BAR begins as 0), as
+/// `dram,lm1:0-7`. Names: lm0 lm1 grf0 grf1 t masks bar0 bar1 matx maty l1bm turnaround l2bm dar dram pdm.
+/// DRAM and PDM are live in any case. UserError for anything else.
 std::vector<LiveOut> parse_live_outs(std::string_view text);
 
 struct OptimizeOptions {

@@ -19,6 +19,8 @@ using isa::Space;
 
 /// LW of a DRAM or PDM above which only what the programs touch is filled and compared.
 constexpr int64_t kSmallMemory = 1 << 14;
+/// Words of all LMs of the chip above which only a part of the L1Bs is looked at.
+constexpr int64_t kSmallChipWords = 1 << 23;
 constexpr int64_t kTableTargetLw = 1 << 12;  ///< DRAM that addresses from the DAR reach
 
 /// What the programs touch.
@@ -210,7 +212,12 @@ class Comparison {
   void for_each(Space space, Visit&& visit) const {
     const bool large = space_size(space, chip_) > kSmallMemory;
     const auto ranges = reach_.ranges.find(space);
-    if (!large || (space != Space::kDram && space != Space::kPdm)) {
+    if (space_levels(space) == 5 && chip_.memory.lm_words * chip_.pe_count() > kSmallChipWords) {
+      for_each_location(chip_, space, [&](const Place& place, int64_t address) {
+        const bool skipped = place.l1b != 0 && place.l1b != chip_.l1b_per_l2b - 1;
+        return skipped || visit(place, address);
+      });
+    } else if (!large || (space != Space::kDram && space != Space::kPdm)) {
       for_each_location(chip_, space, visit);
     } else if (ranges != reach_.ranges.end()) {
       std::set<std::pair<int64_t, int64_t>> distinct(ranges->second.begin(), ranges->second.end());
@@ -239,7 +246,9 @@ class Comparison {
           value %= static_cast<uint64_t>(std::min(chip_.memory.dram_lw, kTableTargetLw)) / 16;
         // A base address moves all accesses of its LM; one that is no multiple of 2LW would let accesses of
         // different widths meet otherwise than they say.
-        if (is_bar) value = plain ? value % static_cast<uint64_t>(chip_.memory.lm_words) / 4 * 4 : 0;
+        if (is_bar)
+          value = plain && !options_.zero_bases ? value % static_cast<uint64_t>(chip_.memory.lm_words) / 4 * 4
+                                                : 0;
         a.write(space, place, address, value);
         b.write(space, place, address, value);
         return true;

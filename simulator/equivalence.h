@@ -24,6 +24,9 @@ struct EquivalenceOptions {
   uint64_t first_seed = 1;
   /// Which places of a memory count after the programs; empty = all.
   std::function<bool(isa::Space, int64_t address)> counts;
+  /// BARs begin as 0, so that addresses mean what they say; otherwise as multiples of 4 words, with every
+  /// other filling.
+  bool zero_bases = false;
   int threads = 1;
 };
 struct EquivalenceResult {

@@ -61,6 +61,10 @@ simulator::EquivalenceOptions comparison(const scheduler::OptimizeOptions& optio
   simulator::EquivalenceOptions result;
   result.seeds = seeds;
   if (!options.live_outs) return result;
+  result.zero_bases = std::ranges::any_of(*options.live_outs, [](const scheduler::LiveOut& live) {
+    const bool lm = live.memory == HazardResource::kLm0 || live.memory == HazardResource::kLm1;
+    return lm && (live.begin > 0 || live.end < INT64_MAX);
+  });
   result.counts = [live = *options.live_outs](Space space, int64_t address) {
     const auto [memory, at] = live_place(space, address);
     if (memory == HazardResource::kDram || memory == HazardResource::kPdm || memory == HazardResource::kDar)
@@ -80,7 +84,8 @@ void check_form(const isa::Program& program, const isa::Chip& chip) {
   try {
     assembler::assemble(assembler::print(program), "the optimized program", chip);
   } catch (const isa::UserError& error) {
-    throw isa::InternalError(fmt::format("internal error in optimizer: {}", error.what()));
+    throw isa::InternalError(
+        fmt::format("internal error in optimizer: {}, in\n{}", error.what(), assembler::print(program)));
   }
 }
 
