@@ -121,9 +121,9 @@ class FlowWalk {
     }
     for (Definition& definition : flow_.definitions) {
       definition.escapes = definition.escapes || always_read(definition.resource);
-      std::ranges::sort(definition.uses, {},
-                        [](const Definition::Use& use) { return std::pair(use.operation, use.source); });
-      definition.uses.erase(std::ranges::unique(definition.uses).begin(), definition.uses.end());
+      std::sort(definition.uses.begin(), definition.uses.end());
+      definition.uses.erase(std::unique(definition.uses.begin(), definition.uses.end()),
+                            definition.uses.end());
     }
     return std::move(flow_);
   }

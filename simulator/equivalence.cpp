@@ -242,8 +242,12 @@ class Comparison {
       const bool is_bar = space == Space::kBar0 || space == Space::kBar1;
       for_each(space, [&](const Place& place, int64_t address) {
         uint64_t value = plain ? values.next_plain() : values.next();
-        if (space == Space::kDar)
-          value %= static_cast<uint64_t>(std::min(chip_.memory.dram_lw, kTableTargetLw)) / 16;
+        // Rows of DRAM that there are, and tables of such rows.
+        const auto rows = static_cast<uint64_t>(
+            std::max<int64_t>(std::min(chip_.memory.dram_lw, kTableTargetLw) / 16 - 16, 1));
+        if (space == Space::kDar) value %= rows;
+        if (space == Space::kL2bm && reach_.indirect_dram)
+          value = (value >> 32) % rows << 32 | (value & 0xffffffff) % rows;
         // A base address moves all accesses of its LM; one that is no multiple of 2LW would let accesses of
         // different widths meet otherwise than they say.
         if (is_bar)

@@ -66,14 +66,14 @@ simulator::EquivalenceOptions comparison(const scheduler::OptimizeOptions& optio
     return lm && (live.begin > 0 || live.end < INT64_MAX);
   });
   result.counts = [live = *options.live_outs](Space space, int64_t address) {
-    const auto [memory, at] = live_place(space, address);
-    if (memory == HazardResource::kDram || memory == HazardResource::kPdm || memory == HazardResource::kDar)
+    const std::pair<HazardResource, int64_t> place = live_place(space, address);
+    if (place.first == HazardResource::kDram || place.first == HazardResource::kPdm ||
+        place.first == HazardResource::kDar)
       return true;
     // A long word counts when all of it does.
-    const bool words = isa::is_pe_memory(space);
+    const int64_t end = place.second + (isa::is_pe_memory(space) ? isa::kWordsPerLong : 1);
     return std::ranges::any_of(live, [&](const scheduler::LiveOut& range) {
-      return range.memory == memory && range.begin <= at &&
-             at + (words ? isa::kWordsPerLong : 1) <= range.end;
+      return range.memory == place.first && range.begin <= place.second && end <= range.end;
     });
   };
   return result;
