@@ -1036,10 +1036,44 @@ class Emitter {
   int64_t reach_ = 0;
 };
 
+/// When the operations of the segment issue in statements made of them.
+ClusterScheduler::Times times_in(const std::vector<isa::Statement>& statements,
+                                 const StreamSegment& segment) {
+  ClusterScheduler::Times times(segment.operations.size(), -1);
+  int64_t now = 0;
+  const auto place = [&](const Instruction& instruction) {
+    for (size_t k = 0; k < times.size(); ++k) {
+      if (times[k] >= 0 || !(segment.operations[k].instruction == instruction)) continue;
+      times[k] = now;
+      return;
+    }
+    throw isa::InternalError("internal error in optimizer: the scheduler made up an operation");
+  };
+  for (const isa::Statement& statement : statements) {
+    if (const auto* mv = std::get_if<isa::Mv>(&statement.kind)) place(mv->instruction);
+    if (const auto* step = std::get_if<isa::Step>(&statement.kind)) {
+      for (const Instruction& instruction : step->instructions) place(instruction);
+      ++now;
+    }
+    if (const auto* nop = std::get_if<isa::Nop>(&statement.kind)) {
+      if (nop->wait_tag > 0) {
+        Instruction wait;
+        wait.opcode = Opcode::kWait;
+        wait.tag = nop->wait_tag;
+        place(wait);
+      }
+      now += nop->count;
+    }
+  }
+  isa::check_internal(std::ranges::find(times, -1) == times.end(), "optimizer",
+                      "the scheduler lost an operation");
+  return times;
+}
+
 /// The segment by one of the compiler's instruction schedulers; nothing where it can't be asked.
-std::optional<std::vector<isa::Statement>> schedule_by_name(const std::string& name,
-                                                            const StreamSegment& segment,
-                                                            const isa::Chip& chip) {
+std::optional<ClusterScheduler::Times> schedule_by_name(const std::string& name, const StreamSegment& segment,
+                                                        const std::vector<RecentOperation>& before,
+                                                        const isa::Chip& chip) {
   if (!segment.links.empty() || segment.has_block_mask) return std::nullopt;
   const ClusterScheduler order(segment, {}, chip, false);
   if (!order.is_consistent()) return std::nullopt;
@@ -1065,7 +1099,18 @@ std::optional<std::vector<isa::Statement>> schedule_by_name(const std::string& n
   program.body.push_back({std::move(block)});
   const auto& schedulers = instruction_schedulers();
   const auto found = std::ranges::find(schedulers, name, &InstructionScheduler::name);
-  return found->run(program, chip, {}).statements;
+  ClusterScheduler::Times result = times_in(found->run(program, chip, {}).statements, segment);
+  int64_t delay = 0;
+  for (size_t k = 0; k < result.size(); ++k) {
+    const StreamOperation& operation = segment.operations[k];
+    for (const RecentOperation& recent : before) {
+      const int64_t difference =
+          least_time_difference(recent.accesses, recent.is_mv, operation.accesses, operation.is_mv, chip);
+      if (difference >= 0) delay = std::max(delay, recent.time + difference - result[k]);
+    }
+  }
+  for (int64_t& time : result) time += delay;
+  return result;
 }
 
 void check_scheduler(const std::string& name) {
@@ -1180,47 +1225,8 @@ Optimized optimize(const isa::Program& program, const isa::Chip& chip, const Opt
                            chip);
       Solution solution = search.run();
       if (by_name && solution.length != INT64_MAX) {
-        if (const auto statements = schedule_by_name(options.scheduler, solution.segment, chip)) {
-          // Its issue times, in the terms of the search.
-          std::vector<bool> placed(solution.times.size(), false);
-          int64_t t = 0;
-          const auto place = [&](const Instruction& instruction) {
-            for (size_t k = 0; k < placed.size(); ++k) {
-              if (placed[k] || !(solution.segment.operations[k].instruction == instruction)) continue;
-              placed[k] = true;
-              solution.times[k] = t;
-              return;
-            }
-            throw isa::InternalError("internal error in optimizer: the scheduler made up an operation");
-          };
-          for (const isa::Statement& statement : *statements) {
-            if (const auto* mv = std::get_if<isa::Mv>(&statement.kind)) place(mv->instruction);
-            if (const auto* step = std::get_if<isa::Step>(&statement.kind)) {
-              for (const Instruction& instruction : step->instructions) place(instruction);
-              ++t;
-            }
-            if (const auto* nop = std::get_if<isa::Nop>(&statement.kind)) {
-              if (nop->wait_tag > 0) {
-                Instruction wait;
-                wait.opcode = Opcode::kWait;
-                wait.tag = nop->wait_tag;
-                place(wait);
-              }
-              t += nop->count;
-            }
-          }
-          int64_t delay = 0;
-          for (size_t k = 0; k < solution.times.size(); ++k) {
-            const StreamOperation& operation = solution.segment.operations[k];
-            for (const RecentOperation& recent : emitter.recent()) {
-              const int64_t difference = least_time_difference(recent.accesses, recent.is_mv,
-                                                               operation.accesses, operation.is_mv, chip);
-              if (difference >= 0) delay = std::max(delay, recent.time + difference - solution.times[k]);
-            }
-          }
-          for (int64_t& time : solution.times) time += delay;
-          solution.length = t + delay;
-        }
+        if (auto times = schedule_by_name(options.scheduler, solution.segment, emitter.recent(), chip))
+          solution.times = std::move(*times);
       }
       if (solution.length == INT64_MAX) {
         ++result.untouched;
