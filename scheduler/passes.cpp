@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <set>
 
 #include "isa/error.h"
 #include "scheduler/builtin_passes.h"
+#include "scheduler/program_scheduling.h"
 
 namespace kodama::scheduler {
 namespace {
@@ -20,8 +22,9 @@ std::vector<Allocator>& allocator_list() {
   static std::vector<Allocator> list = {linear_scan_pass(), first_fit_pass()};
   return list;
 }
-std::vector<InstructionScheduler>& scheduler_list() {
-  static std::vector<InstructionScheduler> list = {list_scheduling_pass(), sequential_pass()};
+std::vector<BlockScheduler>& scheduler_list() {
+  static std::vector<BlockScheduler> list = {list_scheduler(), sequential_scheduler(), exact_scheduler(),
+                                             modulo_scheduler(), acyclic_scheduler()};
   return list;
 }
 
@@ -73,7 +76,7 @@ const std::vector<HomeAssigner>& home_assigners() {
 const std::vector<Allocator>& allocators() {
   return allocator_list();
 }
-const std::vector<InstructionScheduler>& instruction_schedulers() {
+const std::vector<BlockScheduler>& block_schedulers() {
   return scheduler_list();
 }
 void register_pass(HomeAssigner pass) {
@@ -82,16 +85,43 @@ void register_pass(HomeAssigner pass) {
 void register_pass(Allocator pass) {
   add_pass(allocator_list(), std::move(pass), "allocator");
 }
-void register_pass(InstructionScheduler pass) {
+void register_pass(BlockScheduler pass) {
   add_pass(scheduler_list(), std::move(pass), "scheduler");
+}
+
+const BlockScheduler& find_block_scheduler(std::string_view name, bool for_loop) {
+  std::string names;
+  for (const BlockScheduler& pass : scheduler_list()) {
+    if (!(for_loop ? pass.for_loops : pass.for_blocks)) continue;
+    if (name.empty() || pass.name == name) return pass;
+    names += (names.empty() ? "" : ", ") + pass.name;
+  }
+  throw isa::UserError(
+      fmt::format("found {}scheduler '{}', allowed: {}", for_loop ? "loop " : "", name, names));
+}
+
+int64_t positive_option(const PassOptions& options, const PassOptionInfo& info) {
+  const auto given = options.find(info.name);
+  const std::string& text = given == options.end() ? info.default_value : given->second;
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 1)
+    throw isa::UserError(fmt::format("option {}: found '{}', allowed: a positive integer", info.name, text));
+  return value;
+}
+
+void reject_option(const PassOptionInfo& info, const std::string& found) {
+  throw isa::UserError(fmt::format("option {}: found '{}', allowed: {}", info.name, found, info.description));
 }
 
 isa::Program build_program(MachineProgram program, const isa::Chip& chip, const PipelineChoice& choice,
                            const std::function<void(const std::string&, const std::string&)>& dump) {
   const HomeAssigner& homes = find_pass(home_assigners(), choice.home_assigner, "home assigner");
   const Allocator& allocator = find_pass(allocators(), choice.allocator, "allocator");
-  const InstructionScheduler& scheduler = find_pass(instruction_schedulers(), choice.scheduler, "scheduler");
-  check_options(choice.options, {&homes.options, &allocator.options, &scheduler.options});
+  const BlockScheduler& scheduler = find_block_scheduler(choice.scheduler, false);
+  const BlockScheduler& loop_scheduler = find_block_scheduler(choice.loop_scheduler, true);
+  check_options(choice.options,
+                {&homes.options, &allocator.options, &scheduler.options, &loop_scheduler.options});
 
   homes.run(program, chip, choice.options);
   if (dump) dump(homes.name, to_string(program));
@@ -101,7 +131,8 @@ isa::Program build_program(MachineProgram program, const isa::Chip& chip, const 
   if (dump) dump(allocator.name, to_string(program));
   verify_allocation(program, chip);
 
-  isa::Program schedule = scheduler.run(program, chip, choice.options);
+  isa::Program schedule =
+      schedule_program(program, chip, {scheduler.name, loop_scheduler.name, choice.options});
   if (dump) dump(scheduler.name, describe(schedule));
   verify_schedule(program, schedule, chip);
   return schedule;

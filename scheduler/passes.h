@@ -8,17 +8,11 @@
 #include "isa/chip.h"
 #include "isa/program.h"
 #include "scheduler/machine_program.h"
+#include "scheduler/pass_options.h"
+#include "scheduler/schedule_problem.h"
 
 /// The passes from machine program to program, registered by name, and the independent verifiers.
 namespace kodama::scheduler {
-
-/// Options given as NAME=VALUE on the command line; a pass declares what it knows.
-using PassOptions = std::map<std::string, std::string>;
-struct PassOptionInfo {
-  std::string name;
-  std::string default_value;
-  std::string description;
-};
 
 /// Chooses a home for every value and inserts copies where an operation's operands collide: several
 /// reads of one space with different addresses, LM read and write with different addresses, an operand
@@ -37,27 +31,19 @@ struct Allocator {
   std::vector<PassOptionInfo> options;
   std::function<void(MachineProgram&, const isa::Chip&, const PassOptions&)> run;
 };
-/// Packs operations into steps. All values have addresses.
-struct InstructionScheduler {
-  std::string name;
-  std::string description;
-  std::vector<PassOptionInfo> options;
-  std::function<isa::Program(const MachineProgram&, const isa::Chip&, const PassOptions&)> run;
-};
-
-/// Registries. The first entry is the default. Registering a name twice is an InternalError.
+/// Registries, as that of block schedulers (schedule_problem.h). The first entry is the default. Registering
+/// a name twice is an InternalError.
 const std::vector<HomeAssigner>& home_assigners();
 const std::vector<Allocator>& allocators();
-const std::vector<InstructionScheduler>& instruction_schedulers();
 void register_pass(HomeAssigner pass);
 void register_pass(Allocator pass);
-void register_pass(InstructionScheduler pass);
 
 /// Names of the passes to use; empty = default.
 struct PipelineChoice {
   std::string home_assigner = {};
   std::string allocator = {};
-  std::string scheduler = {};
+  std::string scheduler = {};       ///< of blocks
+  std::string loop_scheduler = {};  ///< of loops
   PassOptions options = {};
 };
 /// Runs the three passes with a verifier after each. `dump(pass name, text)` is called after each pass

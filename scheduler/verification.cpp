@@ -10,6 +10,7 @@
 #include "isa/costs.h"
 #include "isa/error.h"
 #include "scheduler/passes.h"
+#include "scheduler/program_scheduling.h"
 
 /// Verifiers. They read only the public structures and the ISA's tables; nothing of the passes is used.
 namespace kodama::scheduler {
@@ -389,8 +390,14 @@ uint64_t mix(uint64_t a, uint64_t b) {
 /// code before the loop, the last ones what precedes the code behind it.
 enum class Sample : uint8_t { kFirst, kLast };
 
-std::vector<int64_t> sampled_iterations(int64_t count, Sample sample) {
+/// `whole`: of a loop without loops inside, whose iterations the schedule may have made to overlap. Of those,
+/// all are run.
+std::vector<int64_t> sampled_iterations(int64_t count, Sample sample, bool whole) {
   std::vector<int64_t> result;
+  if (whole && count <= kMostPipelinedIterations) {
+    for (int64_t i = 0; i < count; ++i) result.push_back(i);
+    return result;
+  }
   const int64_t begin = sample == Sample::kFirst ? 0 : std::max<int64_t>(count - kIterations, 0);
   for (int64_t i = begin; i < std::min(count, begin + kIterations); ++i) result.push_back(i);
   return result;
@@ -637,6 +644,29 @@ void execute(SymbolicMemory& memory,
   }
 }
 
+/// Whether there is anything that runs more than once.
+bool has_loop(const std::vector<isa::Statement>& statements) {
+  return std::ranges::any_of(statements, [](const isa::Statement& statement) {
+    return std::holds_alternative<isa::Loop>(statement.kind);
+  });
+}
+bool has_operations(const std::vector<Node>& nodes) {
+  return std::ranges::any_of(nodes, [](const Node& node) {
+    if (const auto* block = std::get_if<Block>(&node.kind)) return !block->operations.empty();
+    if (const auto* region = std::get_if<RegionNode>(&node.kind)) return has_operations(region->body);
+    const auto& loop = std::get<CountedLoop>(node.kind);
+    return loop.count > 0 && has_operations(loop.body);
+  });
+}
+bool has_loop(const std::vector<Node>& nodes) {
+  return std::ranges::any_of(nodes, [](const Node& node) {
+    if (const auto* region = std::get_if<RegionNode>(&node.kind)) return has_loop(region->body);
+    const auto* loop = std::get_if<CountedLoop>(&node.kind);
+    if (loop == nullptr || loop->count <= 0) return false;
+    return (loop->count > 1 && has_operations(loop->body)) || has_loop(loop->body);
+  });
+}
+
 /// The machine program in its own order.
 class SequentialRun {
  public:
@@ -660,7 +690,7 @@ class SequentialRun {
       } else {
         const auto& loop = std::get<CountedLoop>(node.kind);
         counters_.push_back(0);
-        for (const int64_t i : sampled_iterations(loop.count, sample_)) {
+        for (const int64_t i : sampled_iterations(loop.count, sample_, !has_loop(loop.body))) {
           counters_.back() = i;
           run_nodes(loop.body);
         }
@@ -740,11 +770,12 @@ class ScheduledRun {
   void run_statements(const std::vector<isa::Statement>& statements) {
     for (const isa::Statement& statement : statements) {
       if (const auto* loop = std::get_if<isa::Loop>(&statement.kind)) {
-        const bool cut = loop->count > kIterations;
+        const bool whole = !has_loop(loop->body) && loop->count <= kMostPipelinedIterations;
+        const bool cut = !whole && loop->count > kIterations;
         counters_.push_back(0);
         // Between code and iterations that do not follow each other really, distances mean nothing.
         if (cut && sample_ == Sample::kLast) recent_.clear();
-        for (const int64_t i : sampled_iterations(loop->count, sample_)) {
+        for (const int64_t i : sampled_iterations(loop->count, sample_, whole)) {
           counters_.back() = i;
           run_statements(loop->body);
         }

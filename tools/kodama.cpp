@@ -128,7 +128,8 @@ void add_compile_options(CLI::App& app, SessionOptions& options, RawOptions& raw
                  "directory that keeps what conversions cost; default KODAMA_CACHE, or kodama in ~/.cache");
   app.add_flag_callback(
       "--no-cache", [&options] { options.cache.clear(); }, "keep nothing between runs");
-  app.add_option("--scheduler", options.passes.scheduler, "instruction scheduler");
+  app.add_option("--scheduler", options.passes.scheduler, "instruction scheduler of blocks");
+  app.add_option("--loop-scheduler", options.passes.loop_scheduler, "instruction scheduler of loops");
   app.add_option("--allocator", options.passes.allocator, "address allocator");
   app.add_option("--home-assigner", options.passes.home_assigner, "pass that chooses memories for values");
   app.add_flag("!--no-fuse", options.fuse, "keep every operator a layer of its own");
@@ -452,7 +453,8 @@ void print_passes() {
   };
   print_all("home assigners, --home-assigner", scheduler::home_assigners());
   print_all("allocators, --allocator", scheduler::allocators());
-  print_all("instruction schedulers, --scheduler", scheduler::instruction_schedulers());
+  print_all("instruction schedulers, --scheduler (blocks) and --loop-scheduler (loops)",
+            scheduler::block_schedulers());
   fmt::print("planners, --planner (the first is the default): {}\n",
              fmt::join(compiler::ModelPlanner::planner_names(), ", "));
   fmt::print("kernels:\n");

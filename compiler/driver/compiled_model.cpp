@@ -293,7 +293,7 @@ std::vector<std::string> dump_points() {
   }
   for (const auto& pass : scheduler::home_assigners()) points.push_back(pass.name);
   for (const auto& pass : scheduler::allocators()) points.push_back(pass.name);
-  for (const auto& pass : scheduler::instruction_schedulers()) points.push_back(pass.name);
+  for (const auto& pass : scheduler::block_schedulers()) points.push_back(pass.name);
   return points;
 }
 
