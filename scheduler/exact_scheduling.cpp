@@ -300,9 +300,10 @@ Schedule exact_schedule(const ScheduleProblem& problem, const PassOptions& optio
 }  // namespace
 
 BlockScheduler exact_scheduler() {
-  return {"exact",  "branch and bound: the shortest schedule, proven, of small blocks",
-          {kNodes}, true,
-          false,    exact_schedule};
+  return {"exact",       "branch and bound: the shortest schedule, proven, of small blocks",
+          {kNodes},      true,
+          false,         false,
+          exact_schedule};
 }
 
 }  // namespace kodama::scheduler

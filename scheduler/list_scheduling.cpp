@@ -210,11 +210,13 @@ BlockScheduler list_scheduler() {
           {kPriority, kTries},
           true,
           false,
+          false,
           list_schedule};
 }
 
 BlockScheduler sequential_scheduler() {
-  return {"sequential", "one operation per step, in program order", {}, true, false, sequential_schedule};
+  return {"sequential",       "one operation per step, in program order", {}, true, false, false,
+          sequential_schedule};
 }
 
 }  // namespace kodama::scheduler

@@ -311,17 +311,22 @@ class Numbers {
 /// Uses of the step, and classes of the accesses to LM, whose port a write keeps longer than its step.
 void add_uses(ScheduleProblem& problem, const std::vector<MachineOperation>& operations,
               const Distances& distances, size_t loops) {
-  for (const isa::StepResource& each : isa::step_resources())
-    problem.resources.push_back({each.name, each.capacity});
-  std::vector<Numbers> keys(problem.resources.size());
+  const std::vector<isa::StepResource>& all = isa::step_resources();
+  std::vector<int> numbers(all.size(), -1);  // of those that are used
+  std::vector<Numbers> keys(all.size());
   std::map<std::tuple<HazardResource, bool, uint8_t>, int> classes;
   std::vector<Access> examples;
   for (size_t k = 0; k < operations.size(); ++k) {
     const MachineOperation& operation = operations[k];
     ScheduleProblem::Operation& target = problem.operations[k];
     for (const isa::StepUse& use : isa::step_uses(operation.instruction)) {
-      const int64_t key = use.key.empty() ? -1 : keys[static_cast<size_t>(use.resource)].of(use.key);
-      target.uses.push_back({use.resource, key, key >= 0 && use.is_invariant(loops)});
+      const auto resource = static_cast<size_t>(use.resource);
+      if (numbers[resource] < 0) {
+        numbers[resource] = static_cast<int>(problem.resources.size());
+        problem.resources.push_back({all[resource].name, all[resource].capacity});
+      }
+      const int64_t key = use.key.empty() ? -1 : keys[resource].of(use.key);
+      target.uses.push_back({numbers[resource], key, key >= 0 && use.is_invariant(loops)});
     }
     for (const TimedAccess& timed : operation.accesses) {
       const Access& access = timed.access;

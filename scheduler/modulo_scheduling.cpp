@@ -174,12 +174,18 @@ Schedule modulo_schedule(const ScheduleProblem& problem, const PassOptions& opti
 }  // namespace
 
 BlockScheduler modulo_scheduler() {
-  return {"modulo",       "iterative modulo scheduling: iterations overlap", {kBudget, kOrders}, false, true,
+  return {"modulo",
+          "iterative modulo scheduling: iterations overlap",
+          {kBudget, kOrders},
+          false,
+          true,
+          true,
           modulo_schedule};
 }
 
 BlockScheduler acyclic_scheduler() {
-  return {"acyclic", "the body as a block, one iteration after the other", {}, false, true, acyclic_schedule};
+  return {"acyclic",       "the body as a block, one iteration after the other", {}, false, true, false,
+          acyclic_schedule};
 }
 
 }  // namespace kodama::scheduler

@@ -15,6 +15,9 @@ struct PassOptionInfo {
   std::string description;
 };
 
+/// UserError when an option is given that none of these lists has.
+void check_options(const PassOptions& options, const std::vector<const std::vector<PassOptionInfo>*>& known);
+
 /// The value of an option that is a positive integer, or its default. UserError for anything else.
 int64_t positive_option(const PassOptions& options, const PassOptionInfo& info);
 

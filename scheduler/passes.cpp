@@ -8,6 +8,7 @@
 
 #include "isa/error.h"
 #include "scheduler/builtin_passes.h"
+#include "scheduler/loop_expansion.h"
 #include "scheduler/program_scheduling.h"
 
 namespace kodama::scheduler {
@@ -49,19 +50,6 @@ const Pass& find_pass(const std::vector<Pass>& list, const std::string& name, st
   throw isa::UserError(fmt::format("found {} '{}', allowed: {}", kind, name, names));
 }
 
-void check_options(const PassOptions& options, const std::vector<const std::vector<PassOptionInfo>*>& known) {
-  std::set<std::string> names;
-  for (const auto* list : known) {
-    for (const PassOptionInfo& info : *list) names.insert(info.name);
-  }
-  for (const auto& [name, value] : options) {
-    if (names.count(name) == 0) {
-      throw isa::UserError(fmt::format("found pass option '{}', allowed for the chosen passes: {}", name,
-                                       names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
-    }
-  }
-}
-
 std::string describe(const isa::Program& schedule) {
   const isa::ProgramCounts counts = isa::count(schedule);
   return fmt::format("{} steps, {} of them nops, {} MVs, {} instructions\n", counts.steps, counts.nops,
@@ -100,6 +88,19 @@ const BlockScheduler& find_block_scheduler(std::string_view name, bool for_loop)
       fmt::format("found {}scheduler '{}', allowed: {}", for_loop ? "loop " : "", name, names));
 }
 
+void check_options(const PassOptions& options, const std::vector<const std::vector<PassOptionInfo>*>& known) {
+  std::set<std::string> names;
+  for (const auto* list : known) {
+    for (const PassOptionInfo& info : *list) names.insert(info.name);
+  }
+  for (const auto& [name, value] : options) {
+    if (names.count(name) == 0) {
+      throw isa::UserError(fmt::format("found pass option '{}', allowed for the chosen passes: {}", name,
+                                       names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
+    }
+  }
+}
+
 int64_t positive_option(const PassOptions& options, const PassOptionInfo& info) {
   const auto given = options.find(info.name);
   const std::string& text = given == options.end() ? info.default_value : given->second;
@@ -114,26 +115,52 @@ void reject_option(const PassOptionInfo& info, const std::string& found) {
   throw isa::UserError(fmt::format("option {}: found '{}', allowed: {}", info.name, found, info.description));
 }
 
+const PassOptionInfo kLoopCopies{
+    "loop-copies", "4", "copies of a loop's body, with values of their own, where iterations overlap"};
+
 isa::Program build_program(MachineProgram program, const isa::Chip& chip, const PipelineChoice& choice,
-                           const std::function<void(const std::string&, const std::string&)>& dump) {
+                           const PassDump& dump) {
+  const auto wanted = [&](const std::string& point) { return dump.wants && dump.wants(point); };
   const HomeAssigner& homes = find_pass(home_assigners(), choice.home_assigner, "home assigner");
   const Allocator& allocator = find_pass(allocators(), choice.allocator, "allocator");
   const BlockScheduler& scheduler = find_block_scheduler(choice.scheduler, false);
   const BlockScheduler& loop_scheduler = find_block_scheduler(choice.loop_scheduler, true);
-  check_options(choice.options,
-                {&homes.options, &allocator.options, &scheduler.options, &loop_scheduler.options});
+  static const std::vector<PassOptionInfo> own_options{kLoopCopies};
+  check_options(choice.options, {&homes.options, &allocator.options, &scheduler.options,
+                                 &loop_scheduler.options, &own_options});
+
+  // Copies of loop bodies are for iterations that overlap.
+  if (loop_scheduler.overlaps) {
+    MachineProgram expanded = program;
+    if (expand_loops(expanded, chip, positive_option(choice.options, kLoopCopies))) {
+      if (wanted(kExpansionDump)) dump.write(kExpansionDump, "txt", to_string(expanded));
+      verify_expansion(program, expanded, chip);
+      try {
+        PipelineChoice once = choice;
+        once.options.insert_or_assign(kLoopCopies.name, std::string(1, '1'));
+        return build_program(std::move(expanded), chip, once, dump);
+      } catch (const isa::UnsupportedError&) {
+        // No room for the copies: then without.
+      }
+    }
+  }
 
   homes.run(program, chip, choice.options);
-  if (dump) dump(homes.name, to_string(program));
+  if (wanted(homes.name)) dump.write(homes.name, "txt", to_string(program));
   verify_homes(program, chip);
 
   allocator.run(program, chip, choice.options);
-  if (dump) dump(allocator.name, to_string(program));
+  if (wanted(allocator.name)) dump.write(allocator.name, "txt", to_string(program));
   verify_allocation(program, chip);
 
-  isa::Program schedule =
-      schedule_program(program, chip, {scheduler.name, loop_scheduler.name, choice.options});
-  if (dump) dump(scheduler.name, describe(schedule));
+  SchedulerChoice schedulers{scheduler.name, loop_scheduler.name, choice.options, {}};
+  if (wanted(kProblemDump)) {
+    schedulers.observe = [&](const ScheduleProblem& problem) {
+      dump.write(kProblemDump, "json", to_json(problem));
+    };
+  }
+  isa::Program schedule = schedule_program(program, chip, schedulers);
+  if (wanted(scheduler.name)) dump.write(scheduler.name, "txt", describe(schedule));
   verify_schedule(program, schedule, chip);
   return schedule;
 }

@@ -46,10 +46,19 @@ struct PipelineChoice {
   std::string loop_scheduler = {};  ///< of loops
   PassOptions options = {};
 };
-/// Runs the three passes with a verifier after each. `dump(pass name, text)` is called after each pass
-/// if set.
+/// Who wants to see results: after each pass under its name, and every problem of instruction scheduling as
+/// kProblemDump.
+struct PassDump {
+  std::function<bool(const std::string& point)> wants;
+  std::function<void(const std::string& point, const std::string& extension, const std::string& text)> write;
+};
+inline constexpr const char* kProblemDump = "schedule-problem";
+inline constexpr const char* kExpansionDump = "loop-expansion";
+extern const PassOptionInfo kLoopCopies;
+
+/// Runs the three passes with a verifier after each.
 isa::Program build_program(MachineProgram program, const isa::Chip& chip, const PipelineChoice& choice = {},
-                           const std::function<void(const std::string&, const std::string&)>& dump = {});
+                           const PassDump& dump = {});
 
 /// Verifiers; they share no code with the passes and throw InternalError with the violated rule.
 /// Every operation is legal with its homes.

@@ -295,8 +295,7 @@ class ProgramScheduler {
     if (std::ranges::any_of(operations, [](const auto& each) { return each.is_mv || each.is_wait; }))
       return {};
     const ScheduleProblem problem = loop_problem(program_.name, operations, distances_, ordered, depth);
-    const Schedule schedule = loops_.run(problem, options_of(loops_));
-    check(problem, schedule, loops_);
+    const Schedule schedule = solve(problem, loops_);
     const int64_t interval = schedule.interval;
     const auto stage = [&](size_t k) { return schedule.issue[k] / interval; };
     int64_t stages = 1;
@@ -379,11 +378,13 @@ class ProgramScheduler {
     }
     return own;
   }
-  static void check(const ScheduleProblem& problem, const Schedule& schedule,
-                    const BlockScheduler& scheduler) {
+  Schedule solve(const ScheduleProblem& problem, const BlockScheduler& scheduler) const {
+    if (choice_.observe) choice_.observe(problem);
+    Schedule schedule = scheduler.run(problem, options_of(scheduler));
     const std::string fault = schedule_fault(problem, schedule);
     isa::check_internal(fault.empty(), kPart, "scheduler '{}' on '{}': {}", scheduler.name, problem.name,
                         fault);
+    return schedule;
   }
 
   void schedule_block(const Block& block, const std::vector<Issued>& before, Statements& out) {
@@ -397,8 +398,7 @@ class ProgramScheduler {
             problem.operations[k].earliest, missing_steps(issued, operations[k].accesses, 0, distances_));
       }
     }
-    const Schedule schedule = blocks_.run(problem, options_of(blocks_));
-    check(problem, schedule, blocks_);
+    const Schedule schedule = solve(problem, blocks_);
     emit(operations, schedule, out);
   }
 

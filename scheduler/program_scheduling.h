@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "isa/chip.h"
 #include "isa/program.h"
 #include "scheduler/machine_program.h"
 #include "scheduler/pass_options.h"
+#include "scheduler/schedule_problem.h"
 
 /// From a machine program whose values have addresses to a program: a problem (schedule_problem.h) is made of
 /// every block and given to a scheduler by name. Nothing leaves its block; what issued before a block is part
@@ -25,6 +27,8 @@ struct SchedulerChoice {
   std::string blocks = {};
   std::string loops = {};
   PassOptions options = {};  ///< of both
+  /// Receives every problem before it is solved; may be empty.
+  std::function<void(const ScheduleProblem&)> observe = {};
 };
 
 /// Every schedule is checked against its problem. InternalError when one is wrong.

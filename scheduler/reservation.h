@@ -102,7 +102,7 @@ class Reservation {
   }
   bool same_place(const ScheduleProblem::Use& a, int64_t a_time, const ScheduleProblem::Use& b,
                   int64_t b_time) const {
-    return a.key >= 0 && a.key == b.key && (a.invariant || a_time == b_time);
+    return a.key >= 0 && a.key == b.key && a.invariant == b.invariant && (a.invariant || a_time == b_time);
   }
   bool resources_fit(int operation, int64_t time) const {
     return std::ranges::all_of(of(operation).uses,

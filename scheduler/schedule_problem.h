@@ -118,6 +118,8 @@ struct BlockScheduler {
   std::vector<PassOptionInfo> options;
   bool for_blocks = true;
   bool for_loops = false;  ///< finds an interval, too
+  /// Iterations may overlap: loops get copies of their bodies, each with registers of its own.
+  bool overlaps = false;
   std::function<Schedule(const ScheduleProblem&, const PassOptions&)> run;
 };
 const std::vector<BlockScheduler>& block_schedulers();

@@ -9,6 +9,7 @@
 
 #include "isa/costs.h"
 #include "isa/error.h"
+#include "scheduler/loop_expansion.h"
 #include "scheduler/passes.h"
 #include "scheduler/program_scheduling.h"
 
@@ -892,6 +893,87 @@ void verify_schedule(const MachineProgram& program, const isa::Program& schedule
            fmt::format("program '{}': {} ends with data of other origin than in sequential order",
                        program.name, *place));
     }
+  }
+}
+
+namespace {
+
+/// Values that are touched in one loop without loops inside and nowhere else: nobody sees them afterwards.
+class HiddenValues {
+ public:
+  explicit HiddenValues(const MachineProgram& program) : loop_of_(program.values.size(), kNowhere) {
+    visit(program.body, kOutside);
+  }
+  bool is_hidden(size_t value) const { return loop_of_[value] >= 0; }
+
+ private:
+  static constexpr int kNowhere = -1;
+  static constexpr int kOutside = -2;
+  static constexpr int kSeveral = -3;
+
+  void visit(const std::vector<Node>& nodes, int loop) {
+    for (const Node& node : nodes) {
+      if (const auto* region = std::get_if<RegionNode>(&node.kind)) visit(region->body, loop);
+      if (const auto* counted = std::get_if<CountedLoop>(&node.kind))
+        visit(counted->body, has_loop(counted->body) ? kOutside : next_loop_++);
+      const auto* block = std::get_if<Block>(&node.kind);
+      if (block == nullptr) continue;
+      for (const Operation& operation : block->operations) {
+        for (const auto* operands : {&operation.instruction.sources, &operation.instruction.destinations}) {
+          for (const Operand& operand : *operands) {
+            if (operand.space != Space::kVirtual) continue;
+            int& known = loop_of_.at(static_cast<size_t>(operand.value));
+            known = known == kNowhere || known == loop ? loop : kSeveral;
+          }
+        }
+      }
+    }
+  }
+
+  std::vector<int> loop_of_;
+  int next_loop_ = 0;
+};
+
+}  // namespace
+
+void verify_expansion(const MachineProgram& before, const MachineProgram& after, const isa::Chip& chip) {
+  if (after.values.size() < before.values.size()) fail("verify_expansion", "values are missing");
+  const HiddenValues hidden(before);
+  // Every value at a place of its own, and what is hidden wiped at the end.
+  const auto prepared = [&](MachineProgram program) {
+    program.values = after.values;
+    int64_t address = 0;
+    Block wipe;
+    for (size_t v = 0; v < program.values.size(); ++v) {
+      Value& value = program.values[v];
+      // T finds its words in LM0.
+      value.home = value.homes == isa::space_bit(Space::kLm0) ? Space::kLm0 : Space::kGrf1;
+      value.address = address;
+      if (v >= before.values.size() || hidden.is_hidden(v)) {
+        for (int64_t word = 0; word < value.size_words; word += 2) {
+          Operand target;
+          target.space = Space::kVirtual;
+          target.value = static_cast<int32_t>(v);
+          target.base = word;
+          target.width = isa::Width::kLong;
+          Operation wiping;
+          wiping.instruction.opcode = isa::Opcode::kImm;
+          wiping.instruction.destinations = {target};
+          wipe.operations.push_back(std::move(wiping));
+        }
+      }
+      address += (value.size_words + 3) / 4 * 4;
+    }
+    program.body.push_back({std::move(wipe)});
+    return program;
+  };
+  const MachineProgram left = prepared(before);
+  const MachineProgram right = prepared(after);
+  for (const Sample sample : {Sample::kFirst, Sample::kLast}) {
+    const SymbolicMemory expected = SequentialRun(left, chip).run(sample);
+    if (const auto place = expected.difference(SequentialRun(right, chip).run(sample)))
+      fail("verify_expansion",
+           fmt::format("program '{}': {} ends with data of other origin", before.name, *place));
   }
 }
 

@@ -29,6 +29,8 @@
 #include "layout/drawing.h"
 #include "layout/move_primitives.h"
 #include "layout/random_problem.h"
+#include "scheduler/passes.h"
+#include "scheduler/schedule_suite.h"
 #include "simulator/bandwidth.h"
 #include "simulator/debugger.h"
 #include "simulator/golden/differential.h"
@@ -60,7 +62,21 @@ void parse_dims(const std::vector<std::string>& specifications, SessionOptions& 
 struct RawOptions {
   std::vector<std::string> dims;
   std::vector<std::string> dump_after;
+  std::vector<std::string> pass_options;
 };
+void add_pass_options(CLI::App& app, std::vector<std::string>& raw) {
+  app.add_option("--pass-option", raw, "NAME=VALUE: option of a chosen pass; 'kodama passes' lists them");
+}
+scheduler::PassOptions parse_pass_options(const std::vector<std::string>& raw) {
+  scheduler::PassOptions options;
+  for (const std::string& each : raw) {
+    const size_t equals = each.find('=');
+    if (equals == std::string::npos || equals == 0)
+      throw isa::UserError(fmt::format("--pass-option: found '{}', allowed: NAME=VALUE", each));
+    options[each.substr(0, equals)] = each.substr(equals + 1);
+  }
+  return options;
+}
 void add_input_options(CLI::App& app, SessionOptions& options) {
   app.add_option("--input", options.inputs,
                  "NAME=FILE: .pb (TensorProto), .npy, or .npz[:MEMBER]; inputs not given are random");
@@ -132,11 +148,13 @@ void add_compile_options(CLI::App& app, SessionOptions& options, RawOptions& raw
   app.add_option("--loop-scheduler", options.passes.loop_scheduler, "instruction scheduler of loops");
   app.add_option("--allocator", options.passes.allocator, "address allocator");
   app.add_option("--home-assigner", options.passes.home_assigner, "pass that chooses memories for values");
+  add_pass_options(app, raw.pass_options);
   app.add_flag("!--no-fuse", options.fuse, "keep every operator a layer of its own");
 }
 void finish_options(const RawOptions& raw, SessionOptions& options) {
   parse_dims(raw.dims, options);
   options.dump_after.insert(raw.dump_after.begin(), raw.dump_after.end());
+  options.passes.options = parse_pass_options(raw.pass_options);
 }
 
 int debug_program(const std::string& file, const std::string& chip_name, simulator::DebuggerOptions options) {
@@ -754,6 +772,35 @@ int run(int argc, char** argv) {
   bandwidth->add_option("--chip", bench_chip, "name of a chip, or a chip file")->capture_default_str();
   bandwidth->callback([&] {
     std::cout << simulator::bandwidth_table(simulator::measure_bandwidths(isa::find_chip(bench_chip)));
+  });
+
+  scheduler::ScheduleBenchRequest schedule_bench;
+  schedule_bench.directory = KODAMA_SOURCE_DIR "/testsuite/schedule";
+  std::vector<std::string> schedule_options;
+  CLI::App* bench_schedule =
+      bench->add_subcommand("schedule", "all schedulers on a set of blocks and loops, beside lower bounds");
+  bench_schedule->add_option("--dir", schedule_bench.directory, "JSON problems")->capture_default_str();
+  bench_schedule->add_option("--random", schedule_bench.random_blocks, "random problems besides")
+      ->capture_default_str();
+  bench_schedule->add_option("--scheduler", schedule_bench.schedulers, "only these");
+  bench_schedule->add_flag("--details", schedule_bench.details, "a line per problem and scheduler");
+  add_pass_options(*bench_schedule, schedule_options);
+  bench_schedule->callback([&] {
+    schedule_bench.options = parse_pass_options(schedule_options);
+    code = scheduler::bench_schedules(schedule_bench, std::cout);
+  });
+
+  scheduler::ScheduleFileRequest schedule_request;
+  CLI::App* schedule = app.add_subcommand(
+      "schedule", "schedule a block or loop from a JSON file (--dump-after schedule-problem makes such)");
+  schedule->add_option("problem", schedule_request.file, "problem.json")->required();
+  schedule->add_option("--scheduler", schedule_request.scheduler, "of blocks or loops");
+  schedule->add_option("-o,--output", schedule_request.output, "write the schedule as JSON");
+  schedule->add_option("--check", schedule_request.schedule, "check this schedule (JSON) instead");
+  add_pass_options(*schedule, schedule_options);
+  schedule->callback([&] {
+    schedule_request.options = parse_pass_options(schedule_options);
+    code = scheduler::schedule_file(schedule_request, std::cout);
   });
 
   app.add_subcommand("passes", "list passes, kernels and dump points")->callback(print_passes);
