@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 
 #include "isa/arithmetic.h"
@@ -35,11 +36,48 @@ class LoopExpansion {
           own.push_back(static_cast<int>(v));
       }
     }
+    matrices_stay_in_blocks_ = matrices_stay_in_blocks(program_.body);
     visit(program_.body, 0);
     return changed_;
   }
 
  private:
+  struct MatrixUse {
+    int last_write = -1;
+    int first_read = -1;
+    bool any() const { return last_write >= 0 || first_read >= 0; }
+    /// Nothing of it comes from outside, or from the iteration before.
+    bool is_own() const { return last_write >= 0 && (first_read < 0 || first_read > last_write); }
+  };
+  static MatrixUse matrix_use(const Block& block, Space space) {
+    MatrixUse use;
+    for (size_t k = 0; k < block.operations.size(); ++k) {
+      const isa::Instruction& instruction = block.operations[k].instruction;
+      const auto names = [&](const Operand& operand) { return operand.space == space; };
+      if (std::ranges::any_of(instruction.destinations, names)) use.last_write = static_cast<int>(k);
+      if (use.first_read < 0 && std::ranges::any_of(instruction.sources, names))
+        use.first_read = static_cast<int>(k);
+    }
+    return use;
+  }
+  /// Every block that reads a matrix register has written all that it writes of it before.
+  static bool matrices_stay_in_blocks(const std::vector<Node>& nodes) {
+    return std::ranges::all_of(nodes, [](const Node& node) {
+      if (const auto* region = std::get_if<RegionNode>(&node.kind))
+        return matrices_stay_in_blocks(region->body);
+      if (const auto* loop = std::get_if<CountedLoop>(&node.kind)) return matrices_stay_in_blocks(loop->body);
+      return std::ranges::all_of(std::array{Space::kMatX, Space::kMatY}, [&](Space space) {
+        const MatrixUse use = matrix_use(std::get<Block>(node.kind), space);
+        return use.first_read < 0 || use.is_own();
+      });
+    });
+  }
+  bool alternates_matrices(const Block& block) const {
+    const MatrixUse x = matrix_use(block, Space::kMatX);
+    const MatrixUse y = matrix_use(block, Space::kMatY);
+    return matrices_stay_in_blocks_ && x.any() != y.any() && (x.any() ? x : y).is_own();
+  }
+
   /// Loops are numbered as index_program does: in the order in which they begin.
   void visit(std::vector<Node>& nodes, size_t depth) {
     for (size_t k = 0; k < nodes.size(); ++k) {
@@ -49,8 +87,11 @@ class LoopExpansion {
       const std::vector<int>& own = own_values_[next_loop_++];
       visit(loop->body, depth + 1);
       const Block* block = loop->body.size() == 1 ? std::get_if<Block>(&loop->body[0].kind) : nullptr;
-      if (block == nullptr || own.empty()) continue;
-      const int64_t copies = copies_of(*block, loop->count);
+      if (block == nullptr) continue;
+      alternate_ = alternates_matrices(*block);
+      if (own.empty() && !alternate_) continue;
+      int64_t copies = copies_of(*block, loop->count);
+      if (alternate_) copies = copies / 2 * 2;
       if (copies < 2) continue;
       CountedLoop expanded{loop->count / copies, {Node{Block{}}}};
       auto& operations = std::get<Block>(expanded.body[0].kind).operations;
@@ -78,6 +119,13 @@ class LoopExpansion {
         }
         if (copy > 0 && operand.space == Space::kVirtual && std::ranges::binary_search(own, operand.value))
           operand.value = copy_of(operand.value, copy);
+        if (alternate_ && copy % 2 == 1) {
+          if (operand.space == Space::kMatX) {
+            operand.space = Space::kMatY;
+          } else if (operand.space == Space::kMatY) {
+            operand.space = Space::kMatX;
+          }
+        }
       };
       for (Operand& operand : operation.instruction.sources) change(operand);
       for (Operand& operand : operation.instruction.destinations) change(operand);
@@ -115,7 +163,7 @@ class LoopExpansion {
       interval = std::max(interval, ++busy[isa::issue_group(operation.instruction)]);
     const int64_t path = block_path(operations);
     return std::clamp<int64_t>(
-        isa::ceil_div(path, interval), 1,
+        std::max<int64_t>(isa::ceil_div(path, interval), alternate_ ? 2 : 1), 1,
         std::min({most_copies_, count / 2, static_cast<int64_t>(kMostOperations / operations.size())}));
   }
 
@@ -145,6 +193,8 @@ class LoopExpansion {
   std::vector<std::vector<int>> own_values_;  ///< of each loop, sorted
   size_t next_loop_ = 0;
   std::map<std::pair<int32_t, int64_t>, int32_t> copies_;
+  bool matrices_stay_in_blocks_ = false;
+  bool alternate_ = false;  ///< in the loop at hand
   bool changed_ = false;
 };
 

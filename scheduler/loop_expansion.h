@@ -18,6 +18,9 @@
 ///
 ///     Loop 4 { load %x[16k] -> %t;  add %s, %t -> %s;  load %x[16k+8] -> %t.1;  add %s, %t.1 -> %s }
 ///     load %x[64] -> %t;  add %s, %t -> %s
+///
+/// A matrix register that an iteration writes before it reads is such a value, too: every second copy takes
+/// the other one, where the body leaves it free and no block of the program reads what it didn't write.
 namespace kodama::scheduler {
 
 /// Expands the innermost loops of one block without transfers, as far as iterations have values of their own:
@@ -26,7 +29,7 @@ namespace kodama::scheduler {
 bool expand_loops(MachineProgram& program, const isa::Chip& chip, int64_t most_copies);
 
 /// Shares no code with it: InternalError when the programs don't leave the same in every place but the values
-/// that live in loop bodies only.
+/// that live in loop bodies only, and matrix registers.
 void verify_expansion(const MachineProgram& before, const MachineProgram& after, const isa::Chip& chip);
 
 }  // namespace kodama::scheduler

@@ -574,6 +574,66 @@ class RandomProgram {
   std::vector<int64_t> counts_;
 };
 
+// ---- loops that overlap ----------------------------------------------------------------------------------
+
+const isa::Loop* first_loop(const isa::Program& program) {
+  for (const isa::Statement& statement : program.statements) {
+    if (const auto* found = std::get_if<isa::Loop>(&statement.kind)) return found;
+  }
+  return nullptr;
+}
+
+/// A product of matrices as one would write it down: load the matrix, stream the vectors, accumulate.
+MachineProgram plain_product(isa::Precision precision, int64_t blocks, int vectors) {
+  const bool half = precision == isa::Precision::kHalf;
+  const int64_t matrix_words = 16;  // of a block, per PE
+  const Width matrix_width = half ? Width::kDoubleLong : Width::kLong;
+  const Width sum_width = half ? Width::kDoubleLong : Width::kLong;
+  const int64_t sum_words = half ? 16 : 8;
+  MachineProgram program;
+  program.name = "product";
+  program.values = {value("matrices", matrix_words * (half ? 2 : 1) * blocks, space_bit(Space::kLm0)),
+                    value("vectors", 8 * vectors * blocks, space_bit(Space::kLm1)),
+                    value("sums", sum_words * vectors, space_bit(Space::kGrf0))};
+  std::vector<Operation> body;
+  for (int step = 0; step < 2; ++step) {
+    const int64_t words = half ? 16 : 8;
+    Operand rows = virt(0, words * step, half ? 4 : 2, {2 * words});
+    rows.width = matrix_width;
+    body.push_back(
+        op(Opcode::kMwrite, precision, {rows}, {real(Space::kMatX, step * (half ? 8 : 4), 0, matrix_width)}));
+  }
+  for (int v = 0; v < vectors; ++v) {
+    Operand sum = virt(2, sum_words * v, half ? 4 : 2);
+    sum.width = sum_width;
+    body.push_back(
+        op(Opcode::kMfma, precision, {real(Space::kMatX), virt(1, 8 * v, 2, {8 * vectors}), sum}, {sum}));
+  }
+  program.body = {loop(blocks, {block(body)})};
+  return program;
+}
+
+TEST(Loops, APlainProductKeepsTheMauBusy) {
+  for (const isa::Precision precision : {isa::Precision::kGFloat, isa::Precision::kHalf}) {
+    for (const int vectors : {4, 6, 8}) {
+      SCOPED_TRACE(vectors);
+      const isa::Program schedule = build_program(plain_product(precision, 32, vectors), test_chip());
+      const isa::Loop* steady = first_loop(schedule);
+      ASSERT_NE(steady, nullptr);
+      int64_t busy = 0;
+      for (const isa::Statement& statement : steady->body) {
+        const auto* step = std::get_if<isa::Step>(&statement.kind);
+        if (step == nullptr) continue;
+        for (const Instruction& instruction : step->instructions)
+          busy += instruction.opcode == Opcode::kMfma ? 1 : 0;
+      }
+      EXPECT_GE(static_cast<double>(busy), 0.95 * static_cast<double>(steps({"", steady->body})));
+      // Before and behind the loop, one iteration each at most.
+      EXPECT_LE(steps(schedule), (32 + 2) * vectors + 8);
+    }
+  }
+}
+
 TEST(Property, EveryPipelineKeepsTheMeaning) {
   isa::Chip chip = test_chip();
   chip.mab_per_l1b = 16;  // l1bmd addresses of the interpreter: 64 LW per cycle

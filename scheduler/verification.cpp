@@ -936,6 +936,15 @@ class HiddenValues {
 
 }  // namespace
 
+/// Rows of a matrix register, of any precision.
+constexpr int64_t kMatrixRows = 16;
+Operand zero_of_wipe() {
+  Operand zero;
+  zero.space = Space::kConstant;
+  zero.width = isa::Width::kLong;
+  return zero;
+}
+
 void verify_expansion(const MachineProgram& before, const MachineProgram& after, const isa::Chip& chip) {
   if (after.values.size() < before.values.size()) fail("verify_expansion", "values are missing");
   const HiddenValues hidden(before);
@@ -963,6 +972,21 @@ void verify_expansion(const MachineProgram& before, const MachineProgram& after,
         }
       }
       address += (value.size_words + 3) / 4 * 4;
+    }
+    // Nor does anybody see the matrix registers.
+    for (const Space matrix : {Space::kMatX, Space::kMatY}) {
+      for (int64_t row = 0; row < kMatrixRows; row += isa::kCyclesPerStep) {
+        Operand target;
+        target.space = matrix;
+        target.base = row;
+        target.width = isa::Width::kLong;
+        Operation wiping;
+        wiping.instruction.opcode = isa::Opcode::kMwrite;
+        wiping.instruction.precision = isa::Precision::kGFloat;
+        wiping.instruction.sources = {zero_of_wipe()};
+        wiping.instruction.destinations = {target};
+        wipe.operations.push_back(std::move(wiping));
+      }
     }
     program.body.push_back({std::move(wipe)});
     return program;
