@@ -27,6 +27,17 @@ using Clock = std::chrono::steady_clock;
 
 enum class Outcome { kFound, kFailed, kLimit };
 
+/// Where the search goes on: at the section with the fewest buffers that can come next, with the least room above
+/// the bound, or the least product of both.
+enum class Focus { kOptions, kRoom, kBoth };
+
+/// What one restart does differently from others; any strategy is complete.
+struct Strategy {
+  Focus focus = Focus::kBoth;
+  bool look_ahead = false;  ///< tries each buffer that can come next for one step; the least bounds win
+  std::vector<int> rank;    ///< otherwise, the least rank wins
+};
+
 struct SearchLimits {
   int64_t nodes = 0;
   double seconds = 0;  ///< 0: none
@@ -96,8 +107,10 @@ class Search {
       return std::tie(b.begin, b.end, b.size, b.alignment, b.fixed, b.live);
     };
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return shape(a) < shape(b); });
-    for (int k = 1; k < n; ++k) {
-      if (shape(order[k - 1]) == shape(order[k])) buffers_[order[k]].twin = order[k - 1];
+    for (int k = 0; k < n; ++k) {
+      const bool same = k > 0 && shape(order[k - 1]) == shape(order[k]);
+      buffers_[order[k]].shape = same ? buffers_[order[k - 1]].shape : order[k];
+      if (same) buffers_[order[k]].twin = order[k - 1];
     }
   }
 
@@ -109,10 +122,11 @@ class Search {
     return split(all);
   }
 
-  /// Searches one part; ranks decide between buffers of one key.
-  Outcome run(const std::vector<int>& part, const std::vector<int>& rank, int64_t budget) {
+  /// Searches one part.
+  Outcome run(const std::vector<int>& part, const Strategy& strategy, int64_t budget) {
+    strategy_ = strategy;
     for (const int i : part) {
-      rank_[i] = rank[i];
+      rank_[i] = strategy.rank[i];
       key_[i] = std::max(buffers_[i].fixed, 0);
     }
     trail_.clear();
@@ -135,7 +149,8 @@ class Search {
     int begin = 0, end = 0;                 ///< sections of the lifetime
     std::vector<std::pair<int, int>> live;  ///< sections in which it needs room
     std::vector<int> conflicts;
-    int twin = -1;
+    int shape = -1;  ///< the same for buffers that differ only in name
+    int twin = -1;   ///< the one of the same shape that comes before
   };
 
   void make_sections(const PackingProblem& problem) {
@@ -171,6 +186,7 @@ class Search {
     sections_ = static_cast<int>(starts.size());
     top_.assign(sections_ + 1, 0);
     cover_.assign(sections_ + 1, 0);
+    next_.assign(sections_ + 1, 0);
     for (int i = 0; i < n; ++i) {
       const PackingBuffer& b = problem.buffers[i];
       Item& item = buffers_[i];
@@ -317,30 +333,110 @@ class Search {
       offset_[b] = -1;
       undo(mark);
       if (outcome == Outcome::kLimit) return outcome;
-      if (!lift(b) || !prepare(members)) break;
+      if (!lift_twins(members, b) || !prepare(members)) break;
     }
     if (failed_.size() < kMemory) failed_.insert(state);
     return Outcome::kFailed;
   }
 
-  /// Of the buffers that can start lowest, the first by rank of those live in the section with the least room.
-  int choose(const std::vector<int>& members) const {
+  /// The buffer to place next, of those that can start lowest: one that is live in the section where the search
+  /// goes on (Focus).
+  int choose(const std::vector<int>& members) {
     const int32_t lowest = key_[members.front()];
-    int best = -1;
-    int32_t best_top = -1;
-    for (const int i : members) {
-      if (key_[i] != lowest) break;
-      if (twin_is_left(i)) continue;
-      int32_t top = 0;
-      for (const auto& [from, to] : buffers_[i].live) {
-        for (int s = from; s < to; ++s) top = std::max(top, top_[s]);
-      }
-      if (top > best_top) {
-        best_top = top;
-        best = i;
+    size_t count = 0;
+    int begin = sections_, end = 0;
+    while (count < members.size() && key_[members[count]] == lowest) {
+      begin = std::min(begin, buffers_[members[count]].begin);
+      end = std::max(end, buffers_[members[count]].end);
+      ++count;
+    }
+    std::fill(cover_.begin() + begin, cover_.begin() + end, 0);
+    std::fill(next_.begin() + begin, next_.begin() + end, capacity_);
+    for (size_t k = 0; k < members.size(); ++k) {
+      const int32_t key = key_[members[k]];
+      if (k < count && twin_is_left(members[k])) continue;
+      for (const auto& [from, to] : buffers_[members[k]].live) {
+        if (k < count) {
+          for (int s = from; s < to; ++s) ++cover_[s];
+        } else {
+          for (int s = std::max(from, begin); s < std::min(to, end); ++s) next_[s] = std::min(next_[s], key);
+        }
       }
     }
-    return best;
+    int best = begin;
+    int64_t best_score = std::numeric_limits<int64_t>::max();
+    for (int s = begin; s < end; ++s) {
+      if (cover_[s] == 0) continue;
+      const int64_t room = capacity_ - top_[s];
+      // Where there is room for it, that none of them comes next is one more.
+      const int64_t options = cover_[s] + (room >= next_[s] - lowest ? 1 : 0);
+      int64_t score = 0;
+      switch (strategy_.focus) {
+        case Focus::kOptions:
+          score = options * (int64_t{1} << 32) + room;
+          break;
+        case Focus::kRoom:
+          score = room * 1000 + options;
+          break;
+        case Focus::kBoth:
+          score = (room + capacity_ / 64) * options;
+          break;
+      }
+      if (score < best_score) {
+        best_score = score;
+        best = s;
+      }
+    }
+    options_.clear();
+    for (size_t k = 0; k < count; ++k) {
+      if (twin_is_left(members[k])) continue;
+      for (const auto& [from, to] : buffers_[members[k]].live) {
+        if (from <= best && best < to) options_.push_back(members[k]);
+      }
+    }
+    return strategy_.look_ahead && options_.size() > 1 ? look_ahead(members) : options_.front();
+  }
+
+  /// The option after which the bounds of all sections together are least. One that can't be next at all is taken
+  /// at once: it fails at once, too, and is lifted.
+  int look_ahead(const std::vector<int>& members) {
+    int begin = sections_, end = 0;
+    for (const int i : members) {
+      begin = std::min(begin, buffers_[i].begin);
+      end = std::max(end, buffers_[i].end);
+    }
+    int chosen = -1;
+    int64_t least = 0;
+    for (const int i : options_) {
+      const size_t mark = trail_.size();
+      const int32_t top = key_[i] + buffers_[i].size;
+      offset_[i] = key_[i];
+      bool possible = true;
+      for (size_t k = 0; k < buffers_[i].conflicts.size() && possible; ++k) {
+        const int j = buffers_[i].conflicts[k];
+        possible = offset_[j] >= 0 || raise(j, top);
+      }
+      int64_t sum = 0;
+      if (possible) {
+        rest_.clear();
+        for (const int j : members) {
+          if (j != i) rest_.push_back(j);
+        }
+        possible = prepare(rest_);
+        for (const auto& [from, to] : buffers_[i].live) {
+          for (int s = from; s < to; ++s) top_[s] = std::max(top_[s], top);
+        }
+        for (int s = begin; s < end; ++s) sum += top_[s];
+      }
+      offset_[i] = -1;
+      undo(mark);
+      if (!possible) return i;
+      if (chosen < 0 || sum < least) {
+        chosen = i;
+        least = sum;
+      }
+    }
+    return chosen;
   }
 
   /// Buffer b isn't where its key is; then it lies on another one that is left. False if there is none.
@@ -353,6 +449,16 @@ class Search {
       if (top > key_[b]) support = std::min(support, top);
     }
     return support != std::numeric_limits<int32_t>::max() && raise(b, support);
+  }
+
+  /// What is excluded for b is excluded for those that are the same.
+  bool lift_twins(const std::vector<int>& members, int b) {
+    const int32_t key = key_[b];
+    twins_.clear();
+    for (const int i : members) {
+      if (key_[i] == key && buffers_[i].shape == buffers_[b].shape) twins_.push_back(i);
+    }
+    return std::all_of(twins_.begin(), twins_.end(), [&](int i) { return lift(i); });
   }
 
   bool twin_is_left(int b) const {
@@ -400,6 +506,9 @@ class Search {
   std::vector<int> rank_;
   std::vector<int32_t> top_;
   std::vector<int> cover_;
+  std::vector<int32_t> next_;
+  std::vector<int> options_, rest_, twins_;
+  Strategy strategy_;
   std::vector<std::pair<int, int32_t>> trail_;
   std::unordered_set<StateHash, StateHasher> failed_;
   int64_t nodes_ = 0;
@@ -407,22 +516,24 @@ class Search {
   bool timed_out_ = false;
 };
 
-/// Ranks of the buffers in the r-th restart: the plain orders first, then mixtures of them.
-std::vector<int> restart_rank(const PackingProblem& problem, int restart, uint64_t seed) {
-  static const std::vector<std::string> plain = {"area", "lifetime", "load", "size"};
+/// The first restarts use plain orders, later ones shuffle them a little.
+Strategy strategy_of(const PackingProblem& problem, int restart, uint64_t seed) {
+  static const std::vector<std::string> orders = {"area", "lifetime", "load", "size"};
+  constexpr Focus kFocuses[] = {Focus::kBoth, Focus::kOptions, Focus::kRoom};
   const int n = static_cast<int>(problem.buffers.size());
-  std::vector<int> order =
-      packing_order(problem, plain[static_cast<size_t>(restart) % plain.size()]);
-  if (restart >= static_cast<int>(plain.size())) {
-    // Everyone may move by some places.
+  Strategy strategy;
+  strategy.focus = kFocuses[restart % 3];
+  strategy.look_ahead = restart / 3 % 2 == 1;
+  std::vector<int> order = packing_order(problem, orders[static_cast<size_t>(restart) % orders.size()]);
+  if (restart >= static_cast<int>(orders.size())) {
     PackingRandom random(seed + static_cast<uint64_t>(restart));
     std::vector<double> place(n);
     for (int p = 0; p < n; ++p) place[order[p]] = p + random.unit() * n * 0.25;
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return place[a] < place[b]; });
   }
-  std::vector<int> rank(n);
-  for (int p = 0; p < n; ++p) rank[order[p]] = p;
-  return rank;
+  strategy.rank.resize(n);
+  for (int p = 0; p < n; ++p) strategy.rank[order[p]] = p;
+  return strategy;
 }
 
 PackingSolution solve(const PackingProblem& problem, const SearchLimits& limits, int64_t restarts,
@@ -475,20 +586,20 @@ PackingSolution solve(const PackingProblem& problem, const SearchLimits& limits,
   int64_t budget = first_budget;
   int used = 0;
   for (int restart = 0; restart < restarts && open > 0 && !infeasible && !search.exhausted(); ++restart) {
-    const std::vector<int> rank = restart_rank(problem, restart, seed);
+    const Strategy strategy = strategy_of(problem, restart, seed);
     used = restart + 1;
     for (size_t p = 0; p < parts.size() && !infeasible; ++p) {
       if (done[p]) continue;
       const bool last = restart + 1 == restarts;
       const Outcome outcome =
-          search.run(parts[p], rank, last ? limits.nodes : budget);
+          search.run(parts[p], strategy, last ? limits.nodes : budget);
       if (outcome == Outcome::kFailed) infeasible = true;
       if (outcome != Outcome::kFound) continue;
       done[p] = true;
       --open;
       for (const int i : parts[p]) offsets[i] = static_cast<int64_t>(search.offset(i)) * unit;
     }
-    if (restart % 4 == 3) budget = budget + budget / 2;
+    if (restart % 6 == 5) budget = budget + budget / 2;
   }
   result.nodes = placed + search.nodes();
   if (open == 0) {
@@ -517,7 +628,7 @@ Packer exact_packer() {
   packer.options = {
       {"nodes", "3000000", "limit of the search's nodes"},
       {"restarts", "64", "runs of the search, each by another order"},
-      {"budget", "5000", "nodes of the first runs; later ones have more, the last has what is left"},
+      {"budget", "1500", "nodes of the first runs; later ones have more, the last has what is left"},
       {"seed", "1", "of the random orders"},
       {"improve", "500", "if it gives up: steps of the packer 'improve'"},
       {"seconds", "0", "time limit (0: none); a result that depends on it is always \"gave up\""}};

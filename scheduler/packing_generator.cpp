@@ -11,7 +11,7 @@
 namespace kodama::scheduler {
 namespace {
 
-/// A rectangle of time x addresses, in units.
+/// A rectangle of time (indices of moments) x addresses (units).
 struct Piece {
   int64_t t0, t1;
   int64_t a0, a1;
@@ -45,9 +45,9 @@ std::vector<Piece> cut(PackingRandom& random, const Piece& p, double pinwheels) 
   return {{p.t0, p.t1, p.a0, a}, {p.t0, p.t1, a, p.a1}};
 }
 
-/// Load at every unit of time.
-int64_t highest_load(const std::vector<Piece>& pieces, int64_t units) {
-  std::vector<int64_t> change(units + 1, 0);
+/// Largest load at any moment.
+int64_t highest_load(const std::vector<Piece>& pieces, int64_t moments) {
+  std::vector<int64_t> change(moments + 1, 0);
   for (const Piece& p : pieces) {
     change[p.t0] += p.size();
     change[p.t1] -= p.size();
@@ -57,13 +57,17 @@ int64_t highest_load(const std::vector<Piece>& pieces, int64_t units) {
   return most;
 }
 
+int64_t moments_of(const PackingRequest& request) {
+  return request.moments > 0 ? request.moments : std::max(4, request.buffers / 2);
+}
+
 }  // namespace
 
 GeneratedPacking generate_packing(const PackingRequest& request) {
   const int64_t units = request.unit > 0 ? request.capacity / request.unit : 0;
   if (request.buffers < 1 || units < 1 || request.capacity % request.unit != 0 || request.horizon < units ||
       request.horizon % units != 0 || request.drop < 0 || request.drop > 0.5 || request.shrink < 0 ||
-      request.shrink > 1 || units > (1 << 20) || units * units < 4 * int64_t{request.buffers}) {
+      request.shrink > 1 || units > (1 << 20) || request.moments < 0 || request.moments > units || units < 8 || units * std::min<int64_t>(units, moments_of(request)) < 4 * int64_t{request.buffers}) {
     throw isa::UserError(fmt::format(
         "found {} buffers, capacity {} of units of {}, horizon {}, drop {}, shrink {}; allowed: at least one "
         "buffer, 1 to 2^20 units, 4 squares of units a buffer, a horizon that is a multiple of the number of "
@@ -73,7 +77,17 @@ GeneratedPacking generate_packing(const PackingRequest& request) {
   PackingRandom random(request.seed);
   const int dropped = static_cast<int>(std::lround(request.drop * request.buffers));
   const size_t wanted = static_cast<size_t>(request.buffers + dropped);
-  std::vector<Piece> pieces = {{0, units, 0, units}};
+  // Buffers of a network begin and end with its layers: time is cut at few moments, at unequal distances.
+  const int64_t moments = std::min(units, moments_of(request));
+  std::vector<int64_t> inner(static_cast<size_t>(units - 1));
+  for (size_t i = 0; i < inner.size(); ++i) inner[i] = static_cast<int64_t>(i) + 1;
+  random.shuffle(inner);
+  std::vector<int64_t> time_of(inner.begin(), inner.begin() + (moments - 1));
+  time_of.push_back(0);
+  time_of.push_back(units);
+  std::sort(time_of.begin(), time_of.end());
+
+  std::vector<Piece> pieces = {{0, moments, 0, units}};
   while (pieces.size() < wanted) {
     // Of a few pieces, the one of the largest area is cut.
     size_t chosen = random.below(static_cast<int64_t>(pieces.size()));
@@ -98,7 +112,7 @@ GeneratedPacking generate_packing(const PackingRequest& request) {
   for (size_t i = 0; i < pieces.size() && left > 0;) {
     std::vector<Piece> without = pieces;
     without.erase(without.begin() + static_cast<std::ptrdiff_t>(i));
-    if (highest_load(without, units) < least) {
+    if (highest_load(without, moments) < least) {
       ++i;
       continue;
     }
@@ -110,7 +124,7 @@ GeneratedPacking generate_packing(const PackingRequest& request) {
     if (pieces[i].size() < 4) continue;
     const int64_t before = pieces[i].a1;
     pieces[i].a1 -= random.between(1, pieces[i].size() / 4);
-    if (highest_load(pieces, units) < least) pieces[i].a1 = before;
+    if (highest_load(pieces, moments) < least) pieces[i].a1 = before;
     --shrunk;
   }
   random.shuffle(pieces);
@@ -123,8 +137,8 @@ GeneratedPacking generate_packing(const PackingRequest& request) {
   for (size_t i = 0; i < pieces.size(); ++i) {
     PackingBuffer buffer;
     buffer.name = fmt::format("b{}", i);
-    buffer.lower = pieces[i].t0 * tick;
-    buffer.upper = pieces[i].t1 * tick;
+    buffer.lower = time_of[pieces[i].t0] * tick;
+    buffer.upper = time_of[pieces[i].t1] * tick;
     buffer.size = pieces[i].size() * request.unit;
     result.problem.buffers.push_back(buffer);
     offsets.push_back(pieces[i].a0 * request.unit);

@@ -17,6 +17,7 @@ struct PackingRequest {
   /// Sizes and offsets are multiples of it, and moments are multiples of horizon / (capacity / unit).
   int64_t unit = 1024;
   int64_t horizon = 1 << 20;
+  int moments = 0;         ///< at which buffers begin and end; 0: half as many as buffers
   double drop = 0.02;      ///< share of buffers that are dropped after cutting
   double shrink = 0.03;    ///< share of buffers that lose up to a quarter of their size
   double pinwheels = 0.1;  ///< share of pinwheels among the cuts
