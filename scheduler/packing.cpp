@@ -83,8 +83,8 @@ void check_packing_problem(const PackingProblem& problem) {
     throw isa::UserError(fmt::format("{}: buffer '{}': {}", problem.name, b.name, message));
   };
   if (problem.capacity < 0 || problem.capacity > kMaxBytes) {
-    throw isa::UserError(fmt::format("{}: found capacity {}, allowed: 0 to {}", problem.name,
-                                     problem.capacity, kMaxBytes));
+    throw isa::UserError(
+        fmt::format("{}: found capacity {}, allowed: 0 to {}", problem.name, problem.capacity, kMaxBytes));
   }
   std::set<std::string_view> names;
   for (const PackingBuffer& b : problem.buffers) {
@@ -111,8 +111,8 @@ void check_packing_problem(const PackingProblem& problem) {
                             gap.lower, gap.upper, b.lower, b.upper));
       }
       from = gap.upper;
-      if (gap.has_window && (gap.window_lower < 0 || gap.window_lower > gap.window_upper ||
-                             gap.window_upper > b.size)) {
+      if (gap.has_window &&
+          (gap.window_lower < 0 || gap.window_lower > gap.window_upper || gap.window_upper > b.size)) {
         fail(b, fmt::format("found window [{}, {}), allowed: a part of [0, {})", gap.window_lower,
                             gap.window_upper, b.size));
       }

@@ -42,20 +42,21 @@ class PackingConflicts {
   std::vector<std::vector<Conflict>> conflicts_;
 };
 
-/// Orders of buffers that heuristics try. "size", "area" (size times lifetime), "lifetime", "load" (by the highest
-/// live load in the lifetime, then by area), all falling; "start" (rising).
+/// Orders of buffers that heuristics try. "size", "area" (size times lifetime), "lifetime", "load" (by the
+/// highest live load in the lifetime, then by area), all falling; "start" (rising).
 const std::vector<std::string>& packing_orders();
 std::vector<int> packing_order(const PackingProblem& problem, const std::string& by);
 
-/// Places the buffers one after the other, fixed ones first, each in the lowest (or, `best_fit`, the tightest) hole
-/// that takes it. Empty if fixed offsets contradict each other.
+/// Places the buffers one after the other, fixed ones first, each in the lowest (or, `best_fit`, the
+/// tightest) hole that takes it. Empty if fixed offsets contradict each other.
 std::vector<int64_t> place_in_order(const PackingProblem& problem, const PackingConflicts& conflicts,
                                     const std::vector<int>& order, bool best_fit = false);
 
 /// Next is always the buffer that can start lowest on top of those that are placed. The same condition.
 std::vector<int64_t> place_on_skyline(const PackingProblem& problem, const PackingConflicts& conflicts);
 
-/// Reorders `order` and places anew, `steps` times: what sticks out moves forward. Returns the lowest packing.
+/// Reorders `order` and places anew, `steps` times: what sticks out moves forward. Returns the lowest
+/// packing.
 std::vector<int64_t> improve_order(const PackingProblem& problem, const PackingConflicts& conflicts,
                                    std::vector<int> order, int64_t steps, uint64_t seed,
                                    int64_t* placed = nullptr);

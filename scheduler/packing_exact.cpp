@@ -9,15 +9,19 @@
 #include "isa/error.h"
 #include "scheduler/packing_builtin.h"
 
-/// The search places buffers by rising offset, each on top of what is placed below it in its lifetime. That reaches
-/// every packing in which no buffer can be lowered, hence one if there is any. What is left to do at a node is given
-/// by the buffers that are left and the least offset ("key") of each; two nodes that agree in these are the same.
+/// The search places buffers by rising offset, each on top of what is placed below it in its lifetime. That
+/// reaches every packing in which no buffer can be lowered, hence one if there is any. What is left to do at
+/// a node is given by the buffers that are left and the least offset ("key") of each; two nodes that agree in
+/// these are the same.
 ///
-///  * Bound: at each moment, the buffers left, taken by rising key, are a queue in which each waits for its key and
+///  * Bound: at each moment, the buffers left, taken by rising key, are a queue in which each waits for its
+///  key and
 ///    the one before; where it ends is the least height there.
-///  * Dominance: a buffer whose key is not below key + size of another one left need not come next; the other one
+///  * Dominance: a buffer whose key is not below key + size of another one left need not come next; the other
+///  one
 ///    fits below it.
-///  * Parts: where no buffer left is live at both of two neighbouring moments, what is left falls into parts that
+///  * Parts: where no buffer left is live at both of two neighbouring moments, what is left falls into parts
+///  that
 ///    are searched one after the other; one that fails ends the node.
 ///  * Memory: nodes that were searched in vain are remembered, across restarts too.
 namespace kodama::scheduler {
@@ -27,8 +31,8 @@ using Clock = std::chrono::steady_clock;
 
 enum class Outcome { kFound, kFailed, kLimit };
 
-/// Where the search goes on: at the section with the fewest buffers that can come next, with the least room above
-/// the bound, or the least product of both.
+/// Where the search goes on: at the section with the fewest buffers that can come next, with the least room
+/// above the bound, or the least product of both.
 enum class Focus { kOptions, kRoom, kBoth };
 
 /// What one restart does differently from others; any strategy is complete.
@@ -69,8 +73,8 @@ struct StateHasher {
   size_t operator()(const StateHash& h) const { return h.a; }
 };
 
-/// Buffers as the search sees them: sizes and offsets in units, time as indices of sections (moments between which
-/// the set of live buffers doesn't matter).
+/// Buffers as the search sees them: sizes and offsets in units, time as indices of sections (moments between
+/// which the set of live buffers doesn't matter).
 class Search {
  public:
   Search(const PackingProblem& problem, int64_t unit, const SearchLimits& limits)
@@ -167,8 +171,8 @@ class Search {
       }
     }
     std::sort(events.begin(), events.end());
-    // Only sections between a start and an end matter: the others' live sets are parts of a neighbour's. With gaps,
-    // every moment at which something changes begins one.
+    // Only sections between a start and an end matter: the others' live sets are parts of a neighbour's. With
+    // gaps, every moment at which something changes begins one.
     std::vector<int64_t> starts;
     for (size_t i = 0; i < events.size(); ++i) {
       if (!events[i].second) continue;
@@ -339,8 +343,8 @@ class Search {
     return Outcome::kFailed;
   }
 
-  /// The buffer to place next, of those that can start lowest: one that is live in the section where the search
-  /// goes on (Focus).
+  /// The buffer to place next, of those that can start lowest: one that is live in the section where the
+  /// search goes on (Focus).
   int choose(const std::vector<int>& members) {
     const int32_t lowest = key_[members.front()];
     size_t count = 0;
@@ -397,8 +401,8 @@ class Search {
     return strategy_.look_ahead && options_.size() > 1 ? look_ahead(members) : options_.front();
   }
 
-  /// The option after which the bounds of all sections together are least. One that can't be next at all is taken
-  /// at once: it fails at once, too, and is lifted.
+  /// The option after which the bounds of all sections together are least. One that can't be next at all is
+  /// taken at once: it fails at once, too, and is lifted.
   int look_ahead(const std::vector<int>& members) {
     int begin = sections_, end = 0;
     for (const int i : members) {
@@ -571,10 +575,11 @@ PackingSolution solve(const PackingProblem& problem, const SearchLimits& limits,
       });
   const int64_t unit = gcd_of(problem);
   if (problem.capacity / unit > std::numeric_limits<int32_t>::max() / 4) {
-    throw isa::UnsupportedError(fmt::format(
-        "{}: the exact packer counts up to {} units of {} bytes (the largest divisor of all sizes), the capacity is "
-        "{}; use the packer 'improve'",
-        problem.name, std::numeric_limits<int32_t>::max() / 4, unit, problem.capacity));
+    throw isa::UnsupportedError(
+        fmt::format("{}: the exact packer counts up to {} units of {} bytes (the largest divisor of all "
+                    "sizes), the capacity is "
+                    "{}; use the packer 'improve'",
+                    problem.name, std::numeric_limits<int32_t>::max() / 4, unit, problem.capacity));
   }
 
   Search search(problem, unit, limits);
@@ -591,8 +596,7 @@ PackingSolution solve(const PackingProblem& problem, const SearchLimits& limits,
     for (size_t p = 0; p < parts.size() && !infeasible; ++p) {
       if (done[p]) continue;
       const bool last = restart + 1 == restarts;
-      const Outcome outcome =
-          search.run(parts[p], strategy, last ? limits.nodes : budget);
+      const Outcome outcome = search.run(parts[p], strategy, last ? limits.nodes : budget);
       if (outcome == Outcome::kFailed) infeasible = true;
       if (outcome != Outcome::kFound) continue;
       done[p] = true;

@@ -31,10 +31,14 @@ std::vector<Piece> cut(PackingRandom& random, const Piece& p, double pinwheels) 
     const int64_t t = 1 + random.below(p.time() - 3), u = t + 1 + random.below(p.time() - t - 2);
     const int64_t a = 1 + random.below(p.size() - 3), b = a + 1 + random.below(p.size() - a - 2);
     const int64_t t1 = p.t0 + t, t2 = p.t0 + u, a1 = p.a0 + a, a2 = p.a0 + b;
-    return {{p.t0, t2, p.a0, a1}, {t2, p.t1, p.a0, a2}, {t1, p.t1, a2, p.a1}, {p.t0, t1, a1, p.a1},
+    return {{p.t0, t2, p.a0, a1},
+            {t2, p.t1, p.a0, a2},
+            {t1, p.t1, a2, p.a1},
+            {p.t0, t1, a1, p.a1},
             {t1, t2, a1, a2}};
   }
-  // Along time and along addresses equally often: a long piece of few bytes is as likely as a short one of many.
+  // Along time and along addresses equally often: a long piece of few bytes is as likely as a short one of
+  // many.
   const bool by_time = p.time() >= 2 && (p.size() < 2 || random.below(2) == 0);
   if (by_time) {
     const int64_t t = p.t0 + cut_of(random, p.time());
@@ -67,7 +71,8 @@ GeneratedPacking generate_packing(const PackingRequest& request) {
   const int64_t units = request.unit > 0 ? request.capacity / request.unit : 0;
   if (request.buffers < 1 || units < 1 || request.capacity % request.unit != 0 || request.horizon < units ||
       request.horizon % units != 0 || request.drop < 0 || request.drop > 0.5 || request.shrink < 0 ||
-      request.shrink > 1 || units > (1 << 20) || request.moments < 0 || request.moments > units || units < 8 || units * std::min<int64_t>(units, moments_of(request)) < 4 * int64_t{request.buffers}) {
+      request.shrink > 1 || units > (1 << 20) || request.moments < 0 || request.moments > units ||
+      units < 8 || units * std::min<int64_t>(units, moments_of(request)) < 4 * int64_t{request.buffers}) {
     throw isa::UserError(fmt::format(
         "found {} buffers, capacity {} of units of {}, horizon {}, drop {}, shrink {}; allowed: at least one "
         "buffer, 1 to 2^20 units, 4 squares of units a buffer, a horizon that is a multiple of the number of "
@@ -104,8 +109,8 @@ GeneratedPacking generate_packing(const PackingRequest& request) {
     pieces.insert(pieces.end(), parts.begin() + 1, parts.end());
   }
 
-  // A change that would take the highest load below 0.95 of the capacity is left out, and a smaller piece dropped
-  // in the end, so that the number of buffers is right.
+  // A change that would take the highest load below 0.95 of the capacity is left out, and a smaller piece
+  // dropped in the end, so that the number of buffers is right.
   const int64_t least = (units * 95 + 99) / 100;
   random.shuffle(pieces);
   int left = dropped;

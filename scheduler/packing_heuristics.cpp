@@ -63,9 +63,8 @@ PackingConflicts::PackingConflicts(const PackingProblem& problem) : conflicts_(p
   for (int i = 0; i < n; ++i) all[i] = extents(problem.buffers[i]);
   std::vector<int> by_start(n);
   std::iota(by_start.begin(), by_start.end(), 0);
-  std::stable_sort(by_start.begin(), by_start.end(), [&](int a, int b) {
-    return problem.buffers[a].lower < problem.buffers[b].lower;
-  });
+  std::stable_sort(by_start.begin(), by_start.end(),
+                   [&](int a, int b) { return problem.buffers[a].lower < problem.buffers[b].lower; });
   const auto add = [](std::vector<Conflict>& list, const Conflict& conflict) {
     for (auto it = list.rbegin(); it != list.rend() && it->other == conflict.other; ++it) {
       if (it->above == conflict.above && it->below == conflict.below) return;
@@ -205,9 +204,9 @@ std::vector<int64_t> improve_order(const PackingProblem& problem, const PackingC
     for (int m = 0; m < moves; ++m) {
       int from = sticking[random.below(static_cast<int64_t>(sticking.size()))];
       if (random.below(4) == 0) from = static_cast<int>(random.below(n));
-      const int to =
-          from == 0 ? static_cast<int>(random.below(n))
-                    : static_cast<int>(random.below(4) == 0 ? random.below(n) : random.below(from));
+      const int to = from == 0
+                         ? static_cast<int>(random.below(n))
+                         : static_cast<int>(random.below(4) == 0 ? random.below(n) : random.below(from));
       const int buffer = trial[from];
       trial.erase(trial.begin() + from);
       trial.insert(trial.begin() + to, buffer);
@@ -250,9 +249,9 @@ Packer best_fit_packer() {
   packer.options = {{"order", "size", "size, area, lifetime, load (falling) or start (rising)"}};
   packer.run = [packer](const PackingProblem& problem, const PassOptions& options) {
     const std::string by = choice_option(packer, options, "order", packing_orders());
-    return finish_packing(problem,
-                          place_in_order(problem, PackingConflicts(problem), packing_order(problem, by), true),
-                          static_cast<int64_t>(problem.buffers.size()), "best fit by " + by);
+    return finish_packing(
+        problem, place_in_order(problem, PackingConflicts(problem), packing_order(problem, by), true),
+        static_cast<int64_t>(problem.buffers.size()), "best fit by " + by);
   };
   return packer;
 }
