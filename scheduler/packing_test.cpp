@@ -241,19 +241,14 @@ TEST(Packing, ExactAgreesWithBruteForce) {
 }
 
 TEST(Packing, InfeasibleBySearchAlone) {
-  // Load 4 at every moment, but no packing of height 4: a, b at the ends of c force a hole.
-  int found = 0;
   for (uint64_t seed = 0; seed < 400; ++seed) {
     PackingProblem problem = small_problem(seed, false);
     problem.capacity = packing_lower_bound(problem);
     const PackingSolution solution = pack(problem);
     if (solution.status != PackingStatus::kInfeasible) continue;
-    ++found;
     EXPECT_EQ(solution.message, "searched exhaustively");
     EXPECT_GT(solution.height, problem.capacity);
   }
-  // Six buffers rarely do that; what is found must be right (ExactAgreesWithBruteForce), not frequent.
-  EXPECT_GE(found, 0);
   PackingProblem fixed = read_packing_csv("id,lower,upper,size,offset\na,0,2,2,1\nb,1,3,2,\n", "f.csv", 4);
   const PackingSolution solution = pack(fixed);
   EXPECT_EQ(solution.status, PackingStatus::kInfeasible);
