@@ -630,7 +630,7 @@ Packer exact_packer() {
   packer.name = "exact";
   packer.description = "first fit, then branch and bound with restarts; proves infeasibility";
   packer.options = {
-      {"nodes", "100000", "limit of the search's nodes"},
+      {"nodes", "200000", "limit of the search's nodes"},
       {"restarts", "64", "runs of the search, each by another order"},
       {"budget", "1500", "nodes of the first runs; later ones have more, the last has what is left"},
       {"seed", "1", "of the random orders"},
