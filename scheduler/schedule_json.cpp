@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "isa/error.h"
 #include "scheduler/schedule_problem.h"
@@ -12,8 +13,24 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+/// A line per member, and per element of its lists.
 std::string text_of(const Json& json) {
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  const auto line = [](const Json& each) {
+    return each.dump(-1, ' ', false, Json::error_handler_t::replace);
+  };
+  std::string text = "{";
+  const char* between = "\n";
+  for (const auto& [name, member] : json.items()) {
+    text += fmt::format("{}{}: ", std::exchange(between, ",\n"), line(name));
+    const bool is_list = member.is_array() && !member.empty() && member[0].is_object();
+    if (!is_list) {
+      text += line(member);
+      continue;
+    }
+    for (size_t k = 0; k < member.size(); ++k) text += (k == 0 ? "[\n " : ",\n ") + line(member[k]);
+    text += "]";
+  }
+  return text + "\n}\n";
 }
 
 Json parsed(const std::string& text, const std::string& source) {

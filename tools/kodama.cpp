@@ -29,6 +29,7 @@
 #include "layout/drawing.h"
 #include "layout/move_primitives.h"
 #include "layout/random_problem.h"
+#include "scheduler/packing_suite.h"
 #include "scheduler/passes.h"
 #include "scheduler/schedule_suite.h"
 #include "simulator/bandwidth.h"
@@ -473,6 +474,7 @@ void print_passes() {
   print_all("allocators, --allocator", scheduler::allocators());
   print_all("instruction schedulers, --scheduler (blocks) and --loop-scheduler (loops)",
             scheduler::block_schedulers());
+  print_all("address packers, kodama pack --packer", scheduler::packers());
   fmt::print("planners, --planner (the first is the default): {}\n",
              fmt::join(compiler::ModelPlanner::planner_names(), ", "));
   fmt::print("kernels:\n");
@@ -788,6 +790,39 @@ int run(int argc, char** argv) {
   bench_schedule->callback([&] {
     schedule_bench.options = parse_pass_options(schedule_options);
     code = scheduler::bench_schedules(schedule_bench, std::cout);
+  });
+
+  scheduler::PackingBenchRequest packing_bench;
+  std::vector<std::string> packing_options;
+  int64_t packing_capacity = 0;
+  CLI::App* bench_packing = bench->add_subcommand(
+      "packing", "an address packer on generated problems with known solutions, or on files");
+  bench_packing->add_option("files", packing_bench.files, ".csv (as google/minimalloc) or .json");
+  bench_packing->add_option("--packer", packing_bench.packer, "packer");
+  bench_packing->add_option("--capacity", packing_capacity, "of CSV files whose names don't have it");
+  bench_packing->add_option("--seed", packing_bench.first_seed, "of the first generated problem")
+      ->capture_default_str();
+  bench_packing->add_option("--count", packing_bench.count, "generated problems")->capture_default_str();
+  add_pass_options(*bench_packing, packing_options);
+  bench_packing->callback([&] {
+    packing_bench.options = parse_pass_options(packing_options);
+    if (packing_capacity > 0) packing_bench.capacity = packing_capacity;
+    scheduler::run_packing_bench(packing_bench, std::cout);
+  });
+
+  scheduler::PackFileRequest pack_request;
+  CLI::App* pack =
+      app.add_subcommand("pack", "give the buffers of a file addresses in one memory, by their lifetimes");
+  pack->add_option("file", pack_request.file, ".csv (as google/minimalloc) or .json")->required();
+  pack->add_option("--packer", pack_request.packer, "packer");
+  pack->add_option("--capacity", packing_capacity, "of a CSV file whose name doesn't have it");
+  pack->add_flag("--lowest", pack_request.lowest, "find the least height instead");
+  pack->add_option("-o,--output", pack_request.output, ".csv with offsets, or .json");
+  add_pass_options(*pack, packing_options);
+  pack->callback([&] {
+    pack_request.options = parse_pass_options(packing_options);
+    if (packing_capacity > 0) pack_request.capacity = packing_capacity;
+    code = scheduler::pack_file(pack_request, std::cout);
   });
 
   scheduler::ScheduleFileRequest schedule_request;
