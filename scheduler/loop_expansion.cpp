@@ -18,7 +18,7 @@ using isa::Operand;
 using isa::Space;
 
 /// Bodies beyond this are long enough to fill their steps.
-constexpr size_t kMostOperations = 64;
+constexpr size_t kMostOperations = 240;
 
 class LoopExpansion {
  public:
@@ -164,7 +164,7 @@ class LoopExpansion {
     const int64_t path = block_path(operations);
     return std::clamp<int64_t>(
         std::max<int64_t>(isa::ceil_div(path, interval), alternate_ ? 2 : 1), 1,
-        std::min({most_copies_, count / 2, static_cast<int64_t>(kMostOperations / operations.size())}));
+        std::min({most_copies_, count, static_cast<int64_t>(kMostOperations / operations.size())}));
   }
 
   /// Steps of the longest chain of dependences through one iteration.
