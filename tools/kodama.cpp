@@ -29,6 +29,7 @@
 #include "layout/drawing.h"
 #include "layout/move_primitives.h"
 #include "layout/random_problem.h"
+#include "scheduler/plugin_loading.h"
 #include "simulator/bandwidth.h"
 #include "simulator/debugger.h"
 #include "simulator/golden/differential.h"
@@ -60,7 +61,13 @@ void parse_dims(const std::vector<std::string>& specifications, SessionOptions& 
 struct RawOptions {
   std::vector<std::string> dims;
   std::vector<std::string> dump_after;
+  std::vector<std::string> pass_options;
+  std::vector<std::string> plugins;
 };
+void add_plugin_option(CLI::App& app, std::vector<std::string>& plugins) {
+  app.add_option("--plugin", plugins, "shared library with passes (docs/write-a-pass.md); may be repeated")
+      ->allow_extra_args(false);
+}
 void add_input_options(CLI::App& app, SessionOptions& options) {
   app.add_option("--input", options.inputs,
                  "NAME=FILE: .pb (TensorProto), .npy, or .npz[:MEMBER]; inputs not given are random");
@@ -132,10 +139,25 @@ void add_compile_options(CLI::App& app, SessionOptions& options, RawOptions& raw
   app.add_option("--loop-scheduler", options.passes.loop_scheduler, "instruction scheduler of loops");
   app.add_option("--allocator", options.passes.allocator, "address allocator");
   app.add_option("--home-assigner", options.passes.home_assigner, "pass that chooses memories for values");
+  app.add_option("--pass-option", raw.pass_options,
+                 "NAME=VALUE: option of a scheduler, allocator or home assigner; 'kodama passes' lists them");
+  add_plugin_option(app, raw.plugins);
   app.add_flag("!--no-fuse", options.fuse, "keep every operator a layer of its own");
 }
+void parse_pass_options(const std::vector<std::string>& specifications, SessionOptions& options) {
+  for (const std::string& specification : specifications) {
+    const size_t equals = specification.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      throw isa::UserError("--pass-option " + specification +
+                           ": allowed is NAME=VALUE, for example --pass-option list-tries=4");
+    }
+    options.passes.options[specification.substr(0, equals)] = specification.substr(equals + 1);
+  }
+}
 void finish_options(const RawOptions& raw, SessionOptions& options) {
+  for (const std::string& plugin : raw.plugins) scheduler::load_plugin(plugin);
   parse_dims(raw.dims, options);
+  parse_pass_options(raw.pass_options, options);
   options.dump_after.insert(raw.dump_after.begin(), raw.dump_after.end());
 }
 
@@ -445,7 +467,8 @@ void print_passes() {
   const auto print_all = [](const char* title, const auto& passes) {
     fmt::print("{} (the first is the default):\n", title);
     for (const auto& pass : passes) {
-      fmt::print("  {:<24} {}\n", pass.name, pass.description);
+      fmt::print("  {:<24} {}{}\n", pass.name, pass.description,
+                 pass.plugin.empty() ? "" : fmt::format(" (plugin {})", pass.plugin));
       for (const auto& option : pass.options) {
         fmt::print("    {}={}  {}\n", option.name, option.default_value, option.description);
       }
@@ -756,7 +779,13 @@ int run(int argc, char** argv) {
     std::cout << simulator::bandwidth_table(simulator::measure_bandwidths(isa::find_chip(bench_chip)));
   });
 
-  app.add_subcommand("passes", "list passes, kernels and dump points")->callback(print_passes);
+  std::vector<std::string> listed_plugins;
+  CLI::App* passes = app.add_subcommand("passes", "list passes, kernels and dump points");
+  add_plugin_option(*passes, listed_plugins);
+  passes->callback([&] {
+    for (const std::string& plugin : listed_plugins) scheduler::load_plugin(plugin);
+    print_passes();
+  });
   app.add_subcommand("chips", "list the known chips")->callback(print_chips);
 
   // `--stats` takes its form as the next word, if that is one; CLI11's flags take it after '=' only.
@@ -790,6 +819,9 @@ int main(int argc, char** argv) {
   } catch (const isa::UnsupportedError& error) {
     fmt::print(stderr, "kodama: not supported: {}\n", error.what());
     return compiler::kExitUnsupported;
+  } catch (const isa::PassError& error) {
+    fmt::print(stderr, "kodama: {}\n", error.what());
+    return compiler::kExitInternalError;
   } catch (const std::exception& error) {
     std::string command;
     for (int k = 0; k < argc; ++k) command += std::string(k > 0 ? " " : "") + argv[k];
