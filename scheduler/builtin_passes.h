@@ -1,5 +1,12 @@
 #pragma once
 
+#include <fmt/format.h>
+
+#include <exception>
+#include <string>
+#include <string_view>
+
+#include "isa/error.h"
 #include "scheduler/passes.h"
 #include "scheduler/schedule_problem.h"
 
@@ -15,6 +22,45 @@ BlockScheduler sequential_scheduler();
 BlockScheduler exact_scheduler();
 BlockScheduler modulo_scheduler();
 BlockScheduler acyclic_scheduler();
+
+/// While one exists, passes that are registered are marked as the plugin's.
+class RegisteringPlugin {
+ public:
+  explicit RegisteringPlugin(std::string file);
+  ~RegisteringPlugin();
+  RegisteringPlugin(const RegisteringPlugin&) = delete;
+  RegisteringPlugin& operator=(const RegisteringPlugin&) = delete;
+
+  int passes() const;  ///< registered so far
+};
+
+/// PassError: this pass of a plugin is wrong. `fault` says how.
+template <typename Pass>
+[[noreturn]] void blame(std::string_view kind, const Pass& pass, std::string_view fault) {
+  throw isa::PassError(
+      fmt::format("{} '{}' of plugin {} is at fault: {}", kind, pass.name, pass.plugin, fault));
+}
+/// Runs or checks a pass. Whatever a plugin's pass throws but a UserError or UnsupportedError, and whatever a
+/// check of it finds, is the plugin's fault.
+template <typename Pass, typename Work>
+void run_blaming(std::string_view kind, const Pass& pass, const Work& work) {
+  if (pass.plugin.empty()) return work();
+  try {
+    work();
+  } catch (const isa::UserError&) {
+    throw;
+  } catch (const isa::UnsupportedError&) {
+    throw;
+  } catch (const isa::PassError&) {
+    throw;
+  } catch (const isa::InternalError& error) {  // a verifier's, or of what the pass called
+    blame(kind, pass, error.what());
+  } catch (const std::exception& error) {
+    blame(kind, pass, fmt::format("it throws: {}", error.what()));
+  } catch (...) {
+    blame(kind, pass, "it throws something that is no std::exception");
+  }
+}
 
 /// UserError: the option has another value than its description allows.
 [[noreturn]] void reject_option(const PassOptionInfo& info, const std::string& found);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <set>
+#include <type_traits>
 
 #include "isa/error.h"
 #include "scheduler/builtin_passes.h"
@@ -29,8 +30,39 @@ std::vector<BlockScheduler>& scheduler_list() {
   return list;
 }
 
+/// The plugin that registers passes now; empty = none.
+std::string& plugin_now() {
+  static std::string file;
+  return file;
+}
+int passes_of_plugin = 0;
+
+template <typename Pass>
+void add_plugin_pass(std::vector<Pass>& list, Pass pass, std::string_view kind) {
+  const auto refuse = [&](const std::string& found, const std::string& allowed) {
+    throw isa::UserError(fmt::format("--plugin {}: found {}; allowed: {}", plugin_now(), found, allowed));
+  };
+  if (pass.name.empty()) refuse(fmt::format("a {} without a name", kind), "every pass has one");
+  if (pass.run == nullptr) refuse(fmt::format("{} '{}' without a function", kind, pass.name), "`run` is set");
+  if constexpr (std::is_same_v<Pass, BlockScheduler>) {
+    if (!pass.for_blocks && !pass.for_loops)
+      refuse(fmt::format("scheduler '{}' for neither blocks nor loops", pass.name), "one of them, or both");
+  }
+  for (const Pass& other : list) {
+    if (other.name != pass.name) continue;
+    refuse(fmt::format("a second {} '{}' (the first is {})", kind, pass.name,
+                       other.plugin.empty() ? "Kodama's own" : "of plugin " + other.plugin),
+           "a name that is not taken ('kodama passes' lists those that are), and a plugin given once");
+  }
+  pass.plugin = plugin_now();
+  list.push_back(std::move(pass));
+  ++passes_of_plugin;
+}
+
 template <typename Pass>
 void add_pass(std::vector<Pass>& list, Pass pass, std::string_view kind) {
+  if (!plugin_now().empty()) return add_plugin_pass(list, std::move(pass), kind);
+  pass.plugin.clear();
   isa::check_internal(!pass.name.empty() && pass.run != nullptr, "pass registry",
                       "a {} without name or function", kind);
   const bool taken =
@@ -57,6 +89,17 @@ std::string describe(const isa::Program& schedule) {
 }
 
 }  // namespace
+
+RegisteringPlugin::RegisteringPlugin(std::string file) {
+  plugin_now() = std::move(file);
+  passes_of_plugin = 0;
+}
+RegisteringPlugin::~RegisteringPlugin() {
+  plugin_now().clear();
+}
+int RegisteringPlugin::passes() const {
+  return passes_of_plugin;
+}
 
 const std::vector<HomeAssigner>& home_assigners() {
   return home_assigner_list();
@@ -145,13 +188,13 @@ isa::Program build_program(MachineProgram program, const isa::Chip& chip, const 
     }
   }
 
-  homes.run(program, chip, choice.options);
+  run_blaming("home assigner", homes, [&] { homes.run(program, chip, choice.options); });
   if (wanted(homes.name)) dump.write(homes.name, "txt", to_string(program));
-  verify_homes(program, chip);
+  run_blaming("home assigner", homes, [&] { verify_homes(program, chip); });
 
-  allocator.run(program, chip, choice.options);
+  run_blaming("allocator", allocator, [&] { allocator.run(program, chip, choice.options); });
   if (wanted(allocator.name)) dump.write(allocator.name, "txt", to_string(program));
-  verify_allocation(program, chip);
+  run_blaming("allocator", allocator, [&] { verify_allocation(program, chip); });
 
   SchedulerChoice schedulers{scheduler.name, loop_scheduler.name, choice.options, {}};
   if (wanted(kProblemDump)) {

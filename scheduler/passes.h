@@ -20,19 +20,21 @@ namespace kodama::scheduler {
 struct HomeAssigner {
   std::string name;
   std::string description;
-  std::vector<PassOptionInfo> options;
+  std::vector<PassOptionInfo> options = {};
   std::function<void(MachineProgram&, const isa::Chip&, const PassOptions&)> run;
+  std::string plugin = {};  ///< the file it came from; empty: Kodama's own. Filled by register_pass
 };
 /// Gives every value an address. Values whose lifetimes don't overlap may share words. Throws
 /// UnsupportedError naming memory, need and size when they don't fit.
 struct Allocator {
   std::string name;
   std::string description;
-  std::vector<PassOptionInfo> options;
+  std::vector<PassOptionInfo> options = {};
   std::function<void(MachineProgram&, const isa::Chip&, const PassOptions&)> run;
+  std::string plugin = {};  ///< the file it came from; empty: Kodama's own. Filled by register_pass
 };
 /// Registries, as that of block schedulers (schedule_problem.h). The first entry is the default. Registering
-/// a name twice is an InternalError.
+/// a name twice is an InternalError, from a plugin (plugin.h) a UserError.
 const std::vector<HomeAssigner>& home_assigners();
 const std::vector<Allocator>& allocators();
 void register_pass(HomeAssigner pass);
@@ -56,7 +58,7 @@ inline constexpr const char* kProblemDump = "schedule-problem";
 inline constexpr const char* kExpansionDump = "loop-expansion";
 extern const PassOptionInfo kLoopCopies;
 
-/// Runs the three passes with a verifier after each.
+/// Runs the three passes with a verifier after each. PassError when a plugin's pass is wrong.
 isa::Program build_program(MachineProgram program, const isa::Chip& chip, const PipelineChoice& choice = {},
                            const PassDump& dump = {});
 

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "isa/error.h"
+#include "scheduler/builtin_passes.h"
 #include "scheduler/machine_problem.h"
 #include "scheduler/program_analysis.h"
 
@@ -135,6 +136,31 @@ Instruction shifted(Instruction instruction, size_t depth, int64_t shift, bool l
   for (Operand& operand : instruction.sources) shift_iteration(operand, depth, shift, leaves_loop);
   for (Operand& operand : instruction.destinations) shift_iteration(operand, depth, shift, leaves_loop);
   return instruction;
+}
+
+/// A schedule may be bad, but not so long that its times overflow or its steps fill the memory. Generous: a
+/// hundred times what one operation after the other takes, each as far from the one before as anything asks
+/// for; in a loop, an operation may also wait for its turn for an interval.
+int64_t longest_schedule(const ScheduleProblem& problem) {
+  int64_t earliest = 0;
+  int64_t distance = 1;
+  for (const auto& operation : problem.operations) earliest = std::max(earliest, operation.earliest);
+  for (const auto& edge : problem.dependences) distance = std::max(distance, edge.distance);
+  for (const auto& each : problem.separations) distance = std::max(distance, each.steps + 1);
+  const auto n = static_cast<int64_t>(problem.operations.size());
+  return (earliest + distance * n) * (problem.is_loop ? 100 + n : 100);
+}
+/// Empty when all times are such that one can calculate with them.
+std::string length_fault(const ScheduleProblem& problem, const Schedule& schedule) {
+  const int64_t longest = longest_schedule(problem);
+  for (size_t k = 0; k < schedule.issue.size(); ++k) {
+    if (schedule.issue[k] < 0 || schedule.issue[k] > longest)
+      return fmt::format("range: operation {} in step {}, allowed are steps 0 to {}", k, schedule.issue[k],
+                         longest);
+  }
+  if (problem.is_loop && schedule.interval > longest)
+    return fmt::format("range: interval {}, allowed are 1 to {}", schedule.interval, longest);
+  return {};
 }
 
 class ProgramScheduler {
@@ -380,11 +406,15 @@ class ProgramScheduler {
   }
   Schedule solve(const ScheduleProblem& problem, const BlockScheduler& scheduler) const {
     if (choice_.observe) choice_.observe(problem);
-    Schedule schedule = scheduler.run(problem, options_of(scheduler));
-    const std::string fault = schedule_fault(problem, schedule);
-    isa::check_internal(fault.empty(), kPart, "scheduler '{}' on '{}': {}", scheduler.name, problem.name,
-                        fault);
-    return schedule;
+    Schedule schedule;
+    run_blaming("scheduler", scheduler, [&] { schedule = scheduler.run(problem, options_of(scheduler)); });
+    std::string fault = length_fault(problem, schedule);
+    if (fault.empty()) fault = schedule_fault(problem, schedule);
+    if (fault.empty()) return schedule;
+    fault = fmt::format("its schedule of a {} of '{}' is wrong: {}", problem.is_loop ? "loop" : "block",
+                        problem.name, fault);
+    if (!scheduler.plugin.empty()) blame("scheduler", scheduler, fault);
+    throw isa::InternalError(fmt::format("internal error in scheduler '{}': {}", scheduler.name, fault));
   }
 
   void schedule_block(const Block& block, const std::vector<Issued>& before, Statements& out) {

@@ -115,12 +115,13 @@ std::string schedule_fault(const ScheduleProblem& problem, const Schedule& sched
 struct BlockScheduler {
   std::string name;
   std::string description;
-  std::vector<PassOptionInfo> options;
+  std::vector<PassOptionInfo> options = {};
   bool for_blocks = true;
   bool for_loops = false;  ///< finds an interval, too
   /// Iterations may overlap: loops get copies of their bodies, each with registers of its own.
   bool overlaps = false;
   std::function<Schedule(const ScheduleProblem&, const PassOptions&)> run;
+  std::string plugin = {};  ///< the file it came from; empty: Kodama's own. Filled by register_pass
 };
 const std::vector<BlockScheduler>& block_schedulers();
 void register_pass(BlockScheduler scheduler);

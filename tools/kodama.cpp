@@ -31,6 +31,7 @@
 #include "layout/random_problem.h"
 #include "scheduler/packing_suite.h"
 #include "scheduler/passes.h"
+#include "scheduler/plugin_loading.h"
 #include "scheduler/schedule_suite.h"
 #include "simulator/bandwidth.h"
 #include "simulator/debugger.h"
@@ -64,6 +65,7 @@ struct RawOptions {
   std::vector<std::string> dims;
   std::vector<std::string> dump_after;
   std::vector<std::string> pass_options;
+  std::vector<std::string> plugins;
 };
 void add_pass_options(CLI::App& app, std::vector<std::string>& raw) {
   app.add_option("--pass-option", raw, "NAME=VALUE: option of a chosen pass; 'kodama passes' lists them");
@@ -73,10 +75,15 @@ scheduler::PassOptions parse_pass_options(const std::vector<std::string>& raw) {
   for (const std::string& each : raw) {
     const size_t equals = each.find('=');
     if (equals == std::string::npos || equals == 0)
-      throw isa::UserError(fmt::format("--pass-option: found '{}', allowed: NAME=VALUE", each));
+      throw isa::UserError(fmt::format(
+          "--pass-option {}: allowed is NAME=VALUE, for example --pass-option list-tries=4", each));
     options[each.substr(0, equals)] = each.substr(equals + 1);
   }
   return options;
+}
+void add_plugin_option(CLI::App& app, std::vector<std::string>& plugins) {
+  app.add_option("--plugin", plugins, "shared library with passes (docs/write-a-pass.md); may be repeated")
+      ->allow_extra_args(false);
 }
 void add_input_options(CLI::App& app, SessionOptions& options) {
   app.add_option("--input", options.inputs,
@@ -150,9 +157,11 @@ void add_compile_options(CLI::App& app, SessionOptions& options, RawOptions& raw
   app.add_option("--allocator", options.passes.allocator, "address allocator");
   app.add_option("--home-assigner", options.passes.home_assigner, "pass that chooses memories for values");
   add_pass_options(app, raw.pass_options);
+  add_plugin_option(app, raw.plugins);
   app.add_flag("!--no-fuse", options.fuse, "keep every operator a layer of its own");
 }
 void finish_options(const RawOptions& raw, SessionOptions& options) {
+  for (const std::string& plugin : raw.plugins) scheduler::load_plugin(plugin);
   parse_dims(raw.dims, options);
   options.dump_after.insert(raw.dump_after.begin(), raw.dump_after.end());
   options.passes.options = parse_pass_options(raw.pass_options);
@@ -464,7 +473,8 @@ void print_passes() {
   const auto print_all = [](const char* title, const auto& passes) {
     fmt::print("{} (the first is the default):\n", title);
     for (const auto& pass : passes) {
-      fmt::print("  {:<24} {}\n", pass.name, pass.description);
+      fmt::print("  {:<24} {}{}\n", pass.name, pass.description,
+                 pass.plugin.empty() ? "" : fmt::format(" (plugin {})", pass.plugin));
       for (const auto& option : pass.options) {
         fmt::print("    {}={}  {}\n", option.name, option.default_value, option.description);
       }
@@ -787,7 +797,10 @@ int run(int argc, char** argv) {
   bench_schedule->add_option("--scheduler", schedule_bench.schedulers, "only these");
   bench_schedule->add_flag("--details", schedule_bench.details, "a line per problem and scheduler");
   add_pass_options(*bench_schedule, schedule_options);
+  std::vector<std::string> schedule_plugins;
+  add_plugin_option(*bench_schedule, schedule_plugins);
   bench_schedule->callback([&] {
+    for (const std::string& plugin : schedule_plugins) scheduler::load_plugin(plugin);
     schedule_bench.options = parse_pass_options(schedule_options);
     code = scheduler::bench_schedules(schedule_bench, std::cout);
   });
@@ -833,12 +846,20 @@ int run(int argc, char** argv) {
   schedule->add_option("-o,--output", schedule_request.output, "write the schedule as JSON");
   schedule->add_option("--check", schedule_request.schedule, "check this schedule (JSON) instead");
   add_pass_options(*schedule, schedule_options);
+  add_plugin_option(*schedule, schedule_plugins);
   schedule->callback([&] {
+    for (const std::string& plugin : schedule_plugins) scheduler::load_plugin(plugin);
     schedule_request.options = parse_pass_options(schedule_options);
     code = scheduler::schedule_file(schedule_request, std::cout);
   });
 
-  app.add_subcommand("passes", "list passes, kernels and dump points")->callback(print_passes);
+  std::vector<std::string> listed_plugins;
+  CLI::App* passes = app.add_subcommand("passes", "list passes, kernels and dump points");
+  add_plugin_option(*passes, listed_plugins);
+  passes->callback([&] {
+    for (const std::string& plugin : listed_plugins) scheduler::load_plugin(plugin);
+    print_passes();
+  });
   app.add_subcommand("chips", "list the known chips")->callback(print_chips);
 
   // `--stats` takes its form as the next word, if that is one; CLI11's flags take it after '=' only.
@@ -872,6 +893,9 @@ int main(int argc, char** argv) {
   } catch (const isa::UnsupportedError& error) {
     fmt::print(stderr, "kodama: not supported: {}\n", error.what());
     return compiler::kExitUnsupported;
+  } catch (const isa::PassError& error) {
+    fmt::print(stderr, "kodama: {}\n", error.what());
+    return compiler::kExitInternalError;
   } catch (const std::exception& error) {
     std::string command;
     for (int k = 0; k < argc; ++k) command += std::string(k > 0 ? " " : "") + argv[k];
