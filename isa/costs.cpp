@@ -478,25 +478,6 @@ class AccessLister {
 
 // ---- hazards -------------------------------------------------------------------------------------------
 
-/// Size of an addressed resource, modulo which its addresses count; 0 = addresses don't wrap.
-int64_t wrap_size(const Access& access, const Chip& chip) {
-  if (access.value >= 0) return 0;
-  switch (access.resource) {
-    case HazardResource::kLm0:
-    case HazardResource::kLm1:
-      return chip.memory.lm_words;
-    case HazardResource::kGrf0:
-    case HazardResource::kGrf1:
-      return chip.memory.grf_words;
-    case HazardResource::kL1bm:
-      return chip.memory.l1bm_lw;
-    case HazardResource::kL2bm:
-      return chip.memory.l2bm_lw;
-    default:
-      return 0;
-  }
-}
-
 bool ranges_overlap(int64_t a, int64_t a_length, int64_t b, int64_t b_length, int64_t wrap) {
   if (wrap == 0) return a < b + b_length && b < a + a_length;
   const int64_t distance = ((b - a) % wrap + wrap) % wrap;
@@ -560,6 +541,24 @@ int64_t l2bm_read_gap(Agent writer, Agent reader, const HazardGaps& hazard) {
 }
 
 }  // namespace
+
+int64_t wrap_size(const Access& access, const Chip& chip) {
+  if (access.value >= 0) return 0;
+  switch (access.resource) {
+    case HazardResource::kLm0:
+    case HazardResource::kLm1:
+      return chip.memory.lm_words;
+    case HazardResource::kGrf0:
+    case HazardResource::kGrf1:
+      return chip.memory.grf_words;
+    case HazardResource::kL1bm:
+      return chip.memory.l1bm_lw;
+    case HazardResource::kL2bm:
+      return chip.memory.l2bm_lw;
+    default:
+      return 0;
+  }
+}
 
 int64_t l1bm_read_gap(Agent writer, Agent reader, const HazardGaps& hazard) {
   const bool to_l2bm = reader == Agent::kL1bmToL2bm;
@@ -884,6 +883,120 @@ class IssueCheck {
 
 std::string issue_conflict(const std::vector<Instruction>& step, const Chip& /*chip*/) {
   return IssueCheck(step).run();
+}
+
+namespace {
+
+constexpr int kUnitCount = static_cast<int>(IssueGroup::kMv);
+constexpr std::array kWritten{Space::kLm0, Space::kLm1, Space::kGrf0, Space::kGrf1,
+                              Space::kT,   Space::kOmr, Space::kBar0, Space::kBar1};
+constexpr std::array kRead{Space::kLm0, Space::kLm1, Space::kGrf0, Space::kGrf1};
+
+/// Where the resources of each rule begin in step_resources().
+struct StepResources {
+  std::vector<StepResource> list;
+  int mau = 0, mau_precision = 0, mau_input = 0, masks = 0;
+  std::map<Space, int> matrix, writes, reads, local_memories;
+
+  StepResources() {
+    const auto add = [&](std::string name, int64_t capacity = 1) {
+      list.push_back({std::move(name), capacity});
+      return static_cast<int>(list.size()) - 1;
+    };
+    for (int group = 0; group < kUnitCount; ++group)
+      add(fmt::format("unit {}", issue_group_name(static_cast<IssueGroup>(group))));
+    mau = add("MAU", 2);
+    mau_precision = add("MAU precision");
+    mau_input = add("MAU input 2");
+    for (const Space space : {Space::kMatX, Space::kMatY})
+      matrix[space] = add(fmt::format("matrix register {}", space_name(space)));
+    for (const Space space : kWritten)
+      writes[space] = add(fmt::format("write port of {}", space_name(space)));
+    for (const Space space : kRead) reads[space] = add(fmt::format("read port of {}", space_name(space)));
+    for (const Space space : {Space::kLm0, Space::kLm1})
+      local_memories[space] = add(fmt::format("port of {}", space_name(space)));
+    masks = add("mask");
+  }
+};
+const StepResources& step_resource_table() {
+  static const StepResources table;
+  return table;
+}
+
+/// Equal for operands of one space that same_addresses calls the same.
+std::string address_key(const Operand& operand) {
+  std::string key =
+      fmt::format("{} {} {} {}", operand.space == Space::kT ? 0 : static_cast<int>(operand.width),
+                  operand.t_indirect, operand.j, operand.value);
+  for (int c = 0; c < kCyclesPerStep; ++c) key += fmt::format(" {}", operand.address(c));
+  for (const int64_t stride : without_trailing_zeros(operand.loop_strides))
+    key += fmt::format(" /{}", stride);
+  return key;
+}
+
+}  // namespace
+
+const std::vector<StepResource>& step_resources() {
+  return step_resource_table().list;
+}
+
+std::vector<StepUse> step_uses(const Instruction& instruction) {
+  const StepResources& table = step_resource_table();
+  std::vector<StepUse> uses;
+  const auto use = [&](int resource, std::string key = {}, size_t strides_end = 0) {
+    for (const StepUse& known : uses) {
+      if (known.resource == resource && !key.empty() && known.key == key) return;
+    }
+    uses.push_back({resource, std::move(key), strides_end});
+  };
+  const auto by_address = [&](int resource, const Operand& operand, const std::string& prefix = {}) {
+    use(resource, prefix + address_key(operand), without_trailing_zeros(operand.loop_strides).size());
+  };
+  const IssueGroup group = issue_group(instruction);
+  if (group == IssueGroup::kMv) return uses;
+  use(static_cast<int>(group));  // rules 1 and 2
+  if (group == IssueGroup::kMauCalc || group == IssueGroup::kMauMwrite || group == IssueGroup::kMauMread) {
+    use(table.mau);  // rule 3
+    use(table.mau_precision, fmt::format("{}", static_cast<int>(instruction.precision)));
+  }
+  // Rule 4: both go through the second input of the MAU.
+  const Operand* input = nullptr;
+  if (group == IssueGroup::kMauMwrite && !instruction.sources.empty()) input = instruction.sources.data();
+  if ((instruction.opcode == Opcode::kVfma || instruction.opcode == Opcode::kVmul) &&
+      instruction.sources.size() >= 2)
+    input = &instruction.sources[1];
+  if (input != nullptr) {
+    by_address(table.mau_input, *input,
+               fmt::format("{} {} {} {} ", static_cast<int>(input->space), input->negate, input->extend,
+                           input->reduce));
+  }
+  const auto matrix_register = [&](const Operand& operand) {  // rule 5
+    if (const auto found = table.matrix.find(operand.space); found != table.matrix.end()) use(found->second);
+  };
+  const auto local_memory = [&](const Operand& operand) {  // rule 8
+    if (const auto found = table.local_memories.find(operand.space); found != table.local_memories.end())
+      by_address(found->second, operand);
+  };
+  for (const Operand& source : instruction.sources) {
+    matrix_register(source);
+    local_memory(source);
+    if (const auto found = table.reads.find(source.space); found != table.reads.end())
+      by_address(found->second, source);  // rule 7
+  }
+  for (const Operand& destination : instruction.destinations) {
+    matrix_register(destination);
+    local_memory(destination);
+    if (const auto found = table.writes.find(destination.space); found != table.writes.end())
+      use(found->second);  // rule 6
+  }
+  if (instruction.opcode == Opcode::kImm) use(table.local_memories.at(Space::kLm0));  // rule 9
+  const auto mask = [&](const Mask& each) {                                           // rules 7, 10 and 11
+    if (each.kind == Mask::Kind::kNone) return;
+    use(table.masks, fmt::format("{} {}", mask_entry(each).value_or(-1), each.double_long));
+  };
+  mask(instruction.zero_flush);
+  for (const Operand& destination : instruction.destinations) mask(destination.mask);
+  return uses;
 }
 
 // ---- times ---------------------------------------------------------------------------------------------

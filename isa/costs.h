@@ -104,6 +104,27 @@ int64_t required_gap(const Instruction& first, const Instruction& second, const 
 /// yet.
 std::string issue_conflict(const std::vector<Instruction>& step, const Chip& chip);
 
+/// The same rules as places that instructions take in a step, for schedulers: instructions may issue in one
+/// step when no resource is wanted by more than its capacity. Uses with the same key (not empty) share a
+/// place: reads of one memory at the same addresses, masks of the same entry. Each instruction alone must be
+/// legal; MVs, which stand alone, have no uses.
+struct StepResource {
+  std::string name;
+  int64_t capacity = 1;
+};
+const std::vector<StepResource>& step_resources();
+struct StepUse {
+  int resource = 0;  ///< index of step_resources()
+  std::string key;
+  /// In a loop: means the same in all iterations of the innermost of `loops` loops around.
+  bool is_invariant(size_t loops) const { return strides_end < loops; }
+  size_t strides_end = 0;  ///< loop strides of the key, without trailing zeros
+};
+std::vector<StepUse> step_uses(const Instruction& instruction);
+
+/// Addresses of this access's memory wrap at this size; 0: they don't.
+int64_t wrap_size(const Access& access, const Chip& chip);
+
 /// What an MV occupies, and how much.
 enum class TransferPort : uint8_t {
   kDram,       ///< of a group, reads and writes together

@@ -53,6 +53,13 @@ class InternalError : public Error {
   using Error::Error;
 };
 
+/// An InternalError whose cause is known not to be ours: a pass of a plugin broke its contract. The message
+/// names the pass, its plugin, and the rule.
+class PassError : public InternalError {
+ public:
+  using InternalError::InternalError;
+};
+
 /// Checks an invariant of ours in every build; `part` names the pass or module.
 template <typename... Args>
 void check_internal(bool condition, std::string_view part, fmt::format_string<Args...> format,

@@ -12,6 +12,7 @@
 #include "scheduler/cluster_scheduling.h"
 #include "scheduler/operation_flow.h"
 #include "scheduler/passes.h"
+#include "scheduler/program_scheduling.h"
 
 /// From the program to segments, from them to operations with dependences (cluster_scheduling.h), and back.
 /// What may be changed about the operations (forwarding, narrower writes) is found once (operation_flow.h);
@@ -1097,9 +1098,8 @@ std::optional<ClusterScheduler::Times> schedule_by_name(const std::string& name,
   }
   MachineProgram program;
   program.body.push_back({std::move(block)});
-  const auto& schedulers = instruction_schedulers();
-  const auto found = std::ranges::find(schedulers, name, &InstructionScheduler::name);
-  ClusterScheduler::Times result = times_in(found->run(program, chip, {}).statements, segment);
+  const isa::Program scheduled = schedule_program(program, chip, {name, {}, {}, {}});
+  ClusterScheduler::Times result = times_in(scheduled.statements, segment);
   int64_t delay = 0;
   for (size_t k = 0; k < result.size(); ++k) {
     const StreamOperation& operation = segment.operations[k];
@@ -1116,7 +1116,8 @@ std::optional<ClusterScheduler::Times> schedule_by_name(const std::string& name,
 void check_scheduler(const std::string& name) {
   if (name.empty()) return;
   std::string known;
-  for (const InstructionScheduler& scheduler : instruction_schedulers()) {
+  for (const BlockScheduler& scheduler : block_schedulers()) {
+    if (!scheduler.for_blocks) continue;
     if (scheduler.name == name) return;
     known += (known.empty() ? "" : ", ") + scheduler.name;
   }

@@ -3,10 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <set>
+#include <type_traits>
 
 #include "isa/error.h"
 #include "scheduler/builtin_passes.h"
+#include "scheduler/loop_expansion.h"
+#include "scheduler/program_scheduling.h"
 
 namespace kodama::scheduler {
 namespace {
@@ -20,13 +24,45 @@ std::vector<Allocator>& allocator_list() {
   static std::vector<Allocator> list = {linear_scan_pass(), first_fit_pass()};
   return list;
 }
-std::vector<InstructionScheduler>& scheduler_list() {
-  static std::vector<InstructionScheduler> list = {list_scheduling_pass(), sequential_pass()};
+std::vector<BlockScheduler>& scheduler_list() {
+  static std::vector<BlockScheduler> list = {list_scheduler(), sequential_scheduler(), exact_scheduler(),
+                                             modulo_scheduler(), acyclic_scheduler()};
   return list;
+}
+
+/// The plugin that registers passes now; empty = none.
+std::string& plugin_now() {
+  static std::string file;
+  return file;
+}
+int passes_of_plugin = 0;
+
+template <typename Pass>
+void add_plugin_pass(std::vector<Pass>& list, Pass pass, std::string_view kind) {
+  const auto refuse = [&](const std::string& found, const std::string& allowed) {
+    throw isa::UserError(fmt::format("--plugin {}: found {}; allowed: {}", plugin_now(), found, allowed));
+  };
+  if (pass.name.empty()) refuse(fmt::format("a {} without a name", kind), "every pass has one");
+  if (pass.run == nullptr) refuse(fmt::format("{} '{}' without a function", kind, pass.name), "`run` is set");
+  if constexpr (std::is_same_v<Pass, BlockScheduler>) {
+    if (!pass.for_blocks && !pass.for_loops)
+      refuse(fmt::format("scheduler '{}' for neither blocks nor loops", pass.name), "one of them, or both");
+  }
+  for (const Pass& other : list) {
+    if (other.name != pass.name) continue;
+    refuse(fmt::format("a second {} '{}' (the first is {})", kind, pass.name,
+                       other.plugin.empty() ? "Kodama's own" : "of plugin " + other.plugin),
+           "a name that is not taken ('kodama passes' lists those that are), and a plugin given once");
+  }
+  pass.plugin = plugin_now();
+  list.push_back(std::move(pass));
+  ++passes_of_plugin;
 }
 
 template <typename Pass>
 void add_pass(std::vector<Pass>& list, Pass pass, std::string_view kind) {
+  if (!plugin_now().empty()) return add_plugin_pass(list, std::move(pass), kind);
+  pass.plugin.clear();
   isa::check_internal(!pass.name.empty() && pass.run != nullptr, "pass registry",
                       "a {} without name or function", kind);
   const bool taken =
@@ -46,6 +82,55 @@ const Pass& find_pass(const std::vector<Pass>& list, const std::string& name, st
   throw isa::UserError(fmt::format("found {} '{}', allowed: {}", kind, name, names));
 }
 
+std::string describe(const isa::Program& schedule) {
+  const isa::ProgramCounts counts = isa::count(schedule);
+  return fmt::format("{} steps, {} of them nops, {} MVs, {} instructions\n", counts.steps, counts.nops,
+                     counts.mvs, counts.instructions);
+}
+
+}  // namespace
+
+RegisteringPlugin::RegisteringPlugin(std::string file) {
+  plugin_now() = std::move(file);
+  passes_of_plugin = 0;
+}
+RegisteringPlugin::~RegisteringPlugin() {
+  plugin_now().clear();
+}
+int RegisteringPlugin::passes() const {
+  return passes_of_plugin;
+}
+
+const std::vector<HomeAssigner>& home_assigners() {
+  return home_assigner_list();
+}
+const std::vector<Allocator>& allocators() {
+  return allocator_list();
+}
+const std::vector<BlockScheduler>& block_schedulers() {
+  return scheduler_list();
+}
+void register_pass(HomeAssigner pass) {
+  add_pass(home_assigner_list(), std::move(pass), "home assigner");
+}
+void register_pass(Allocator pass) {
+  add_pass(allocator_list(), std::move(pass), "allocator");
+}
+void register_pass(BlockScheduler pass) {
+  add_pass(scheduler_list(), std::move(pass), "scheduler");
+}
+
+const BlockScheduler& find_block_scheduler(std::string_view name, bool for_loop) {
+  std::string names;
+  for (const BlockScheduler& pass : scheduler_list()) {
+    if (!(for_loop ? pass.for_loops : pass.for_blocks)) continue;
+    if (name.empty() || pass.name == name) return pass;
+    names += (names.empty() ? "" : ", ") + pass.name;
+  }
+  throw isa::UserError(
+      fmt::format("found {}scheduler '{}', allowed: {}", for_loop ? "loop " : "", name, names));
+}
+
 void check_options(const PassOptions& options, const std::vector<const std::vector<PassOptionInfo>*>& known) {
   std::set<std::string> names;
   for (const auto* list : known) {
@@ -59,50 +144,66 @@ void check_options(const PassOptions& options, const std::vector<const std::vect
   }
 }
 
-std::string describe(const isa::Program& schedule) {
-  const isa::ProgramCounts counts = isa::count(schedule);
-  return fmt::format("{} steps, {} of them nops, {} MVs, {} instructions\n", counts.steps, counts.nops,
-                     counts.mvs, counts.instructions);
+int64_t positive_option(const PassOptions& options, const PassOptionInfo& info) {
+  const auto given = options.find(info.name);
+  const std::string& text = given == options.end() ? info.default_value : given->second;
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 1)
+    throw isa::UserError(fmt::format("option {}: found '{}', allowed: a positive integer", info.name, text));
+  return value;
 }
 
-}  // namespace
+void reject_option(const PassOptionInfo& info, const std::string& found) {
+  throw isa::UserError(fmt::format("option {}: found '{}', allowed: {}", info.name, found, info.description));
+}
 
-const std::vector<HomeAssigner>& home_assigners() {
-  return home_assigner_list();
-}
-const std::vector<Allocator>& allocators() {
-  return allocator_list();
-}
-const std::vector<InstructionScheduler>& instruction_schedulers() {
-  return scheduler_list();
-}
-void register_pass(HomeAssigner pass) {
-  add_pass(home_assigner_list(), std::move(pass), "home assigner");
-}
-void register_pass(Allocator pass) {
-  add_pass(allocator_list(), std::move(pass), "allocator");
-}
-void register_pass(InstructionScheduler pass) {
-  add_pass(scheduler_list(), std::move(pass), "scheduler");
-}
+const PassOptionInfo kLoopCopies{
+    "loop-copies", "4", "copies of a loop's body, with values of their own, where iterations overlap"};
 
 isa::Program build_program(MachineProgram program, const isa::Chip& chip, const PipelineChoice& choice,
-                           const std::function<void(const std::string&, const std::string&)>& dump) {
+                           const PassDump& dump) {
+  const auto wanted = [&](const std::string& point) { return dump.wants && dump.wants(point); };
   const HomeAssigner& homes = find_pass(home_assigners(), choice.home_assigner, "home assigner");
   const Allocator& allocator = find_pass(allocators(), choice.allocator, "allocator");
-  const InstructionScheduler& scheduler = find_pass(instruction_schedulers(), choice.scheduler, "scheduler");
-  check_options(choice.options, {&homes.options, &allocator.options, &scheduler.options});
+  const BlockScheduler& scheduler = find_block_scheduler(choice.scheduler, false);
+  const BlockScheduler& loop_scheduler = find_block_scheduler(choice.loop_scheduler, true);
+  static const std::vector<PassOptionInfo> own_options{kLoopCopies};
+  check_options(choice.options, {&homes.options, &allocator.options, &scheduler.options,
+                                 &loop_scheduler.options, &own_options});
 
-  homes.run(program, chip, choice.options);
-  if (dump) dump(homes.name, to_string(program));
-  verify_homes(program, chip);
+  // Copies of loop bodies are for iterations that overlap.
+  if (loop_scheduler.overlaps) {
+    MachineProgram expanded = program;
+    if (expand_loops(expanded, chip, positive_option(choice.options, kLoopCopies))) {
+      if (wanted(kExpansionDump)) dump.write(kExpansionDump, "txt", to_string(expanded));
+      verify_expansion(program, expanded, chip);
+      try {
+        PipelineChoice once = choice;
+        once.options.insert_or_assign(kLoopCopies.name, std::string(1, '1'));
+        return build_program(std::move(expanded), chip, once, dump);
+      } catch (const isa::UnsupportedError&) {
+        // No room for the copies: then without.
+      }
+    }
+  }
 
-  allocator.run(program, chip, choice.options);
-  if (dump) dump(allocator.name, to_string(program));
-  verify_allocation(program, chip);
+  run_blaming("home assigner", homes, [&] { homes.run(program, chip, choice.options); });
+  if (wanted(homes.name)) dump.write(homes.name, "txt", to_string(program));
+  run_blaming("home assigner", homes, [&] { verify_homes(program, chip); });
 
-  isa::Program schedule = scheduler.run(program, chip, choice.options);
-  if (dump) dump(scheduler.name, describe(schedule));
+  run_blaming("allocator", allocator, [&] { allocator.run(program, chip, choice.options); });
+  if (wanted(allocator.name)) dump.write(allocator.name, "txt", to_string(program));
+  run_blaming("allocator", allocator, [&] { verify_allocation(program, chip); });
+
+  SchedulerChoice schedulers{scheduler.name, loop_scheduler.name, choice.options, {}};
+  if (wanted(kProblemDump)) {
+    schedulers.observe = [&](const ScheduleProblem& problem) {
+      dump.write(kProblemDump, "json", to_json(problem));
+    };
+  }
+  isa::Program schedule = schedule_program(program, chip, schedulers);
+  if (wanted(scheduler.name)) dump.write(scheduler.name, "txt", describe(schedule));
   verify_schedule(program, schedule, chip);
   return schedule;
 }

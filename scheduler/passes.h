@@ -8,17 +8,11 @@
 #include "isa/chip.h"
 #include "isa/program.h"
 #include "scheduler/machine_program.h"
+#include "scheduler/pass_options.h"
+#include "scheduler/schedule_problem.h"
 
 /// The passes from machine program to program, registered by name, and the independent verifiers.
 namespace kodama::scheduler {
-
-/// Options given as NAME=VALUE on the command line; a pass declares what it knows.
-using PassOptions = std::map<std::string, std::string>;
-struct PassOptionInfo {
-  std::string name;
-  std::string default_value;
-  std::string description;
-};
 
 /// Chooses a home for every value and inserts copies where an operation's operands collide: several
 /// reads of one space with different addresses, LM read and write with different addresses, an operand
@@ -26,44 +20,47 @@ struct PassOptionInfo {
 struct HomeAssigner {
   std::string name;
   std::string description;
-  std::vector<PassOptionInfo> options;
+  std::vector<PassOptionInfo> options = {};
   std::function<void(MachineProgram&, const isa::Chip&, const PassOptions&)> run;
+  std::string plugin = {};  ///< the file it came from; empty: Kodama's own. Filled by register_pass
 };
 /// Gives every value an address. Values whose lifetimes don't overlap may share words. Throws
 /// UnsupportedError naming memory, need and size when they don't fit.
 struct Allocator {
   std::string name;
   std::string description;
-  std::vector<PassOptionInfo> options;
+  std::vector<PassOptionInfo> options = {};
   std::function<void(MachineProgram&, const isa::Chip&, const PassOptions&)> run;
+  std::string plugin = {};  ///< the file it came from; empty: Kodama's own. Filled by register_pass
 };
-/// Packs operations into steps. All values have addresses.
-struct InstructionScheduler {
-  std::string name;
-  std::string description;
-  std::vector<PassOptionInfo> options;
-  std::function<isa::Program(const MachineProgram&, const isa::Chip&, const PassOptions&)> run;
-};
-
-/// Registries. The first entry is the default. Registering a name twice is an InternalError.
+/// Registries, as that of block schedulers (schedule_problem.h). The first entry is the default. Registering
+/// a name twice is an InternalError, from a plugin (plugin.h) a UserError.
 const std::vector<HomeAssigner>& home_assigners();
 const std::vector<Allocator>& allocators();
-const std::vector<InstructionScheduler>& instruction_schedulers();
 void register_pass(HomeAssigner pass);
 void register_pass(Allocator pass);
-void register_pass(InstructionScheduler pass);
 
 /// Names of the passes to use; empty = default.
 struct PipelineChoice {
   std::string home_assigner = {};
   std::string allocator = {};
-  std::string scheduler = {};
+  std::string scheduler = {};       ///< of blocks
+  std::string loop_scheduler = {};  ///< of loops
   PassOptions options = {};
 };
-/// Runs the three passes with a verifier after each. `dump(pass name, text)` is called after each pass
-/// if set.
+/// Who wants to see results: after each pass under its name, and every problem of instruction scheduling as
+/// kProblemDump.
+struct PassDump {
+  std::function<bool(const std::string& point)> wants;
+  std::function<void(const std::string& point, const std::string& extension, const std::string& text)> write;
+};
+inline constexpr const char* kProblemDump = "schedule-problem";
+inline constexpr const char* kExpansionDump = "loop-expansion";
+extern const PassOptionInfo kLoopCopies;
+
+/// Runs the three passes with a verifier after each. PassError when a plugin's pass is wrong.
 isa::Program build_program(MachineProgram program, const isa::Chip& chip, const PipelineChoice& choice = {},
-                           const std::function<void(const std::string&, const std::string&)>& dump = {});
+                           const PassDump& dump = {});
 
 /// Verifiers; they share no code with the passes and throw InternalError with the violated rule.
 /// Every operation is legal with its homes.

@@ -9,7 +9,9 @@
 
 #include "isa/costs.h"
 #include "isa/error.h"
+#include "scheduler/loop_expansion.h"
 #include "scheduler/passes.h"
+#include "scheduler/program_scheduling.h"
 
 /// Verifiers. They read only the public structures and the ISA's tables; nothing of the passes is used.
 namespace kodama::scheduler {
@@ -389,8 +391,14 @@ uint64_t mix(uint64_t a, uint64_t b) {
 /// code before the loop, the last ones what precedes the code behind it.
 enum class Sample : uint8_t { kFirst, kLast };
 
-std::vector<int64_t> sampled_iterations(int64_t count, Sample sample) {
+/// `whole`: of a loop without loops inside, whose iterations the schedule may have made to overlap. Of those,
+/// all are run.
+std::vector<int64_t> sampled_iterations(int64_t count, Sample sample, bool whole) {
   std::vector<int64_t> result;
+  if (whole && count <= kMostPipelinedIterations) {
+    for (int64_t i = 0; i < count; ++i) result.push_back(i);
+    return result;
+  }
   const int64_t begin = sample == Sample::kFirst ? 0 : std::max<int64_t>(count - kIterations, 0);
   for (int64_t i = begin; i < std::min(count, begin + kIterations); ++i) result.push_back(i);
   return result;
@@ -637,6 +645,29 @@ void execute(SymbolicMemory& memory,
   }
 }
 
+/// Whether there is anything that runs more than once.
+bool has_loop(const std::vector<isa::Statement>& statements) {
+  return std::ranges::any_of(statements, [](const isa::Statement& statement) {
+    return std::holds_alternative<isa::Loop>(statement.kind);
+  });
+}
+bool has_operations(const std::vector<Node>& nodes) {
+  return std::ranges::any_of(nodes, [](const Node& node) {
+    if (const auto* block = std::get_if<Block>(&node.kind)) return !block->operations.empty();
+    if (const auto* region = std::get_if<RegionNode>(&node.kind)) return has_operations(region->body);
+    const auto& loop = std::get<CountedLoop>(node.kind);
+    return loop.count > 0 && has_operations(loop.body);
+  });
+}
+bool has_loop(const std::vector<Node>& nodes) {
+  return std::ranges::any_of(nodes, [](const Node& node) {
+    if (const auto* region = std::get_if<RegionNode>(&node.kind)) return has_loop(region->body);
+    const auto* loop = std::get_if<CountedLoop>(&node.kind);
+    if (loop == nullptr || loop->count <= 0) return false;
+    return (loop->count > 1 && has_operations(loop->body)) || has_loop(loop->body);
+  });
+}
+
 /// The machine program in its own order.
 class SequentialRun {
  public:
@@ -660,7 +691,7 @@ class SequentialRun {
       } else {
         const auto& loop = std::get<CountedLoop>(node.kind);
         counters_.push_back(0);
-        for (const int64_t i : sampled_iterations(loop.count, sample_)) {
+        for (const int64_t i : sampled_iterations(loop.count, sample_, !has_loop(loop.body))) {
           counters_.back() = i;
           run_nodes(loop.body);
         }
@@ -740,11 +771,12 @@ class ScheduledRun {
   void run_statements(const std::vector<isa::Statement>& statements) {
     for (const isa::Statement& statement : statements) {
       if (const auto* loop = std::get_if<isa::Loop>(&statement.kind)) {
-        const bool cut = loop->count > kIterations;
+        const bool whole = !has_loop(loop->body) && loop->count <= kMostPipelinedIterations;
+        const bool cut = !whole && loop->count > kIterations;
         counters_.push_back(0);
         // Between code and iterations that do not follow each other really, distances mean nothing.
         if (cut && sample_ == Sample::kLast) recent_.clear();
-        for (const int64_t i : sampled_iterations(loop->count, sample_)) {
+        for (const int64_t i : sampled_iterations(loop->count, sample_, whole)) {
           counters_.back() = i;
           run_statements(loop->body);
         }
@@ -861,6 +893,111 @@ void verify_schedule(const MachineProgram& program, const isa::Program& schedule
            fmt::format("program '{}': {} ends with data of other origin than in sequential order",
                        program.name, *place));
     }
+  }
+}
+
+namespace {
+
+/// Values that are touched in one loop without loops inside and nowhere else: nobody sees them afterwards.
+class HiddenValues {
+ public:
+  explicit HiddenValues(const MachineProgram& program) : loop_of_(program.values.size(), kNowhere) {
+    visit(program.body, kOutside);
+  }
+  bool is_hidden(size_t value) const { return loop_of_[value] >= 0; }
+
+ private:
+  static constexpr int kNowhere = -1;
+  static constexpr int kOutside = -2;
+  static constexpr int kSeveral = -3;
+
+  void visit(const std::vector<Node>& nodes, int loop) {
+    for (const Node& node : nodes) {
+      if (const auto* region = std::get_if<RegionNode>(&node.kind)) visit(region->body, loop);
+      if (const auto* counted = std::get_if<CountedLoop>(&node.kind))
+        visit(counted->body, has_loop(counted->body) ? kOutside : next_loop_++);
+      const auto* block = std::get_if<Block>(&node.kind);
+      if (block == nullptr) continue;
+      for (const Operation& operation : block->operations) {
+        for (const auto* operands : {&operation.instruction.sources, &operation.instruction.destinations}) {
+          for (const Operand& operand : *operands) {
+            if (operand.space != Space::kVirtual) continue;
+            int& known = loop_of_.at(static_cast<size_t>(operand.value));
+            known = known == kNowhere || known == loop ? loop : kSeveral;
+          }
+        }
+      }
+    }
+  }
+
+  std::vector<int> loop_of_;
+  int next_loop_ = 0;
+};
+
+}  // namespace
+
+/// Rows of a matrix register, of any precision.
+constexpr int64_t kMatrixRows = 16;
+Operand zero_of_wipe() {
+  Operand zero;
+  zero.space = Space::kConstant;
+  zero.width = isa::Width::kLong;
+  return zero;
+}
+
+void verify_expansion(const MachineProgram& before, const MachineProgram& after, const isa::Chip& chip) {
+  if (after.values.size() < before.values.size()) fail("verify_expansion", "values are missing");
+  const HiddenValues hidden(before);
+  // Every value at a place of its own, and what is hidden wiped at the end.
+  const auto prepared = [&](MachineProgram program) {
+    program.values = after.values;
+    int64_t address = 0;
+    Block wipe;
+    for (size_t v = 0; v < program.values.size(); ++v) {
+      Value& value = program.values[v];
+      // T finds its words in LM0.
+      value.home = value.homes == isa::space_bit(Space::kLm0) ? Space::kLm0 : Space::kGrf1;
+      value.address = address;
+      if (v >= before.values.size() || hidden.is_hidden(v)) {
+        for (int64_t word = 0; word < value.size_words; word += 2) {
+          Operand target;
+          target.space = Space::kVirtual;
+          target.value = static_cast<int32_t>(v);
+          target.base = word;
+          target.width = isa::Width::kLong;
+          Operation wiping;
+          wiping.instruction.opcode = isa::Opcode::kImm;
+          wiping.instruction.destinations = {target};
+          wipe.operations.push_back(std::move(wiping));
+        }
+      }
+      address += (value.size_words + 3) / 4 * 4;
+    }
+    // Nor does anybody see the matrix registers.
+    for (const Space matrix : {Space::kMatX, Space::kMatY}) {
+      for (int64_t row = 0; row < kMatrixRows; row += isa::kCyclesPerStep) {
+        Operand target;
+        target.space = matrix;
+        target.base = row;
+        target.width = isa::Width::kLong;
+        Operation wiping;
+        wiping.instruction.opcode = isa::Opcode::kMwrite;
+        wiping.instruction.precision = isa::Precision::kGFloat;
+        wiping.instruction.sources = {zero_of_wipe()};
+        wiping.instruction.destinations = {target};
+        wipe.operations.push_back(std::move(wiping));
+      }
+    }
+    program.body.push_back({std::move(wipe)});
+    return program;
+  };
+  const MachineProgram left = prepared(before);
+  const MachineProgram right = prepared(after);
+  for (const Sample sample : {Sample::kFirst, Sample::kLast}) {
+    const SymbolicMemory expected = SequentialRun(left, chip).run(sample);
+    if (const auto place = expected.difference(SequentialRun(right, chip).run(sample)))
+      fail("verify_expansion",
+           fmt::format("program '{}': {} ends with data of other origin", before.name, *place));
   }
 }
 

@@ -30,6 +30,10 @@
 #include "layout/drawing.h"
 #include "layout/move_primitives.h"
 #include "layout/random_problem.h"
+#include "scheduler/packing_suite.h"
+#include "scheduler/passes.h"
+#include "scheduler/plugin_loading.h"
+#include "scheduler/schedule_suite.h"
 #include "simulator/bandwidth.h"
 #include "simulator/debugger.h"
 #include "simulator/golden/differential.h"
@@ -61,7 +65,27 @@ void parse_dims(const std::vector<std::string>& specifications, SessionOptions& 
 struct RawOptions {
   std::vector<std::string> dims;
   std::vector<std::string> dump_after;
+  std::vector<std::string> pass_options;
+  std::vector<std::string> plugins;
 };
+void add_pass_options(CLI::App& app, std::vector<std::string>& raw) {
+  app.add_option("--pass-option", raw, "NAME=VALUE: option of a chosen pass; 'kodama passes' lists them");
+}
+scheduler::PassOptions parse_pass_options(const std::vector<std::string>& raw) {
+  scheduler::PassOptions options;
+  for (const std::string& each : raw) {
+    const size_t equals = each.find('=');
+    if (equals == std::string::npos || equals == 0)
+      throw isa::UserError(fmt::format(
+          "--pass-option {}: allowed is NAME=VALUE, for example --pass-option list-tries=4", each));
+    options[each.substr(0, equals)] = each.substr(equals + 1);
+  }
+  return options;
+}
+void add_plugin_option(CLI::App& app, std::vector<std::string>& plugins) {
+  app.add_option("--plugin", plugins, "shared library with passes (docs/write-a-pass.md); may be repeated")
+      ->allow_extra_args(false);
+}
 void add_input_options(CLI::App& app, SessionOptions& options) {
   app.add_option("--input", options.inputs,
                  "NAME=FILE: .pb (TensorProto), .npy, or .npz[:MEMBER]; inputs not given are random");
@@ -129,14 +153,19 @@ void add_compile_options(CLI::App& app, SessionOptions& options, RawOptions& raw
                  "directory that keeps what conversions cost; default KODAMA_CACHE, or kodama in ~/.cache");
   app.add_flag_callback(
       "--no-cache", [&options] { options.cache.clear(); }, "keep nothing between runs");
-  app.add_option("--scheduler", options.passes.scheduler, "instruction scheduler");
+  app.add_option("--scheduler", options.passes.scheduler, "instruction scheduler of blocks");
+  app.add_option("--loop-scheduler", options.passes.loop_scheduler, "instruction scheduler of loops");
   app.add_option("--allocator", options.passes.allocator, "address allocator");
   app.add_option("--home-assigner", options.passes.home_assigner, "pass that chooses memories for values");
+  add_pass_options(app, raw.pass_options);
+  add_plugin_option(app, raw.plugins);
   app.add_flag("!--no-fuse", options.fuse, "keep every operator a layer of its own");
 }
 void finish_options(const RawOptions& raw, SessionOptions& options) {
+  for (const std::string& plugin : raw.plugins) scheduler::load_plugin(plugin);
   parse_dims(raw.dims, options);
   options.dump_after.insert(raw.dump_after.begin(), raw.dump_after.end());
+  options.passes.options = parse_pass_options(raw.pass_options);
 }
 
 int debug_program(const std::string& file, const std::string& chip_name, simulator::DebuggerOptions options) {
@@ -506,7 +535,8 @@ void print_passes() {
   const auto print_all = [](const char* title, const auto& passes) {
     fmt::print("{} (the first is the default):\n", title);
     for (const auto& pass : passes) {
-      fmt::print("  {:<24} {}\n", pass.name, pass.description);
+      fmt::print("  {:<24} {}{}\n", pass.name, pass.description,
+                 pass.plugin.empty() ? "" : fmt::format(" (plugin {})", pass.plugin));
       for (const auto& option : pass.options) {
         fmt::print("    {}={}  {}\n", option.name, option.default_value, option.description);
       }
@@ -514,7 +544,9 @@ void print_passes() {
   };
   print_all("home assigners, --home-assigner", scheduler::home_assigners());
   print_all("allocators, --allocator", scheduler::allocators());
-  print_all("instruction schedulers, --scheduler", scheduler::instruction_schedulers());
+  print_all("instruction schedulers, --scheduler (blocks) and --loop-scheduler (loops)",
+            scheduler::block_schedulers());
+  print_all("address packers, kodama pack --packer", scheduler::packers());
   fmt::print("planners, --planner (the first is the default): {}\n",
              fmt::join(compiler::ModelPlanner::planner_names(), ", "));
   fmt::print("kernels:\n");
@@ -845,7 +877,80 @@ int run(int argc, char** argv) {
     std::cout << simulator::bandwidth_table(simulator::measure_bandwidths(isa::find_chip(bench_chip)));
   });
 
-  app.add_subcommand("passes", "list passes, kernels and dump points")->callback(print_passes);
+  scheduler::ScheduleBenchRequest schedule_bench;
+  schedule_bench.directory = KODAMA_SOURCE_DIR "/testsuite/schedule";
+  std::vector<std::string> schedule_options;
+  CLI::App* bench_schedule =
+      bench->add_subcommand("schedule", "all schedulers on a set of blocks and loops, beside lower bounds");
+  bench_schedule->add_option("--dir", schedule_bench.directory, "JSON problems")->capture_default_str();
+  bench_schedule->add_option("--random", schedule_bench.random_blocks, "random problems besides")
+      ->capture_default_str();
+  bench_schedule->add_option("--scheduler", schedule_bench.schedulers, "only these");
+  bench_schedule->add_flag("--details", schedule_bench.details, "a line per problem and scheduler");
+  add_pass_options(*bench_schedule, schedule_options);
+  std::vector<std::string> schedule_plugins;
+  add_plugin_option(*bench_schedule, schedule_plugins);
+  bench_schedule->callback([&] {
+    for (const std::string& plugin : schedule_plugins) scheduler::load_plugin(plugin);
+    schedule_bench.options = parse_pass_options(schedule_options);
+    code = scheduler::bench_schedules(schedule_bench, std::cout);
+  });
+
+  scheduler::PackingBenchRequest packing_bench;
+  std::vector<std::string> packing_options;
+  int64_t packing_capacity = 0;
+  CLI::App* bench_packing = bench->add_subcommand(
+      "packing", "an address packer on generated problems with known solutions, or on files");
+  bench_packing->add_option("files", packing_bench.files, ".csv (as google/minimalloc) or .json");
+  bench_packing->add_option("--packer", packing_bench.packer, "packer");
+  bench_packing->add_option("--capacity", packing_capacity, "of CSV files whose names don't have it");
+  bench_packing->add_option("--seed", packing_bench.first_seed, "of the first generated problem")
+      ->capture_default_str();
+  bench_packing->add_option("--count", packing_bench.count, "generated problems")->capture_default_str();
+  add_pass_options(*bench_packing, packing_options);
+  bench_packing->callback([&] {
+    packing_bench.options = parse_pass_options(packing_options);
+    if (packing_capacity > 0) packing_bench.capacity = packing_capacity;
+    scheduler::run_packing_bench(packing_bench, std::cout);
+  });
+
+  scheduler::PackFileRequest pack_request;
+  CLI::App* pack =
+      app.add_subcommand("pack", "give the buffers of a file addresses in one memory, by their lifetimes");
+  pack->add_option("file", pack_request.file, ".csv (as google/minimalloc) or .json")->required();
+  pack->add_option("--packer", pack_request.packer, "packer");
+  pack->add_option("--capacity", packing_capacity, "of a CSV file whose name doesn't have it");
+  pack->add_flag("--lowest", pack_request.lowest, "find the least height instead");
+  pack->add_option("-o,--output", pack_request.output, ".csv with offsets, or .json");
+  add_pass_options(*pack, packing_options);
+  pack->callback([&] {
+    pack_request.options = parse_pass_options(packing_options);
+    if (packing_capacity > 0) pack_request.capacity = packing_capacity;
+    code = scheduler::pack_file(pack_request, std::cout);
+  });
+
+  scheduler::ScheduleFileRequest schedule_request;
+  CLI::App* schedule = app.add_subcommand(
+      "schedule", "schedule a block or loop from a JSON file (--dump-after schedule-problem makes such)");
+  schedule->add_option("problem", schedule_request.file, "problem.json")->required();
+  schedule->add_option("--scheduler", schedule_request.scheduler, "of blocks or loops");
+  schedule->add_option("-o,--output", schedule_request.output, "write the schedule as JSON");
+  schedule->add_option("--check", schedule_request.schedule, "check this schedule (JSON) instead");
+  add_pass_options(*schedule, schedule_options);
+  add_plugin_option(*schedule, schedule_plugins);
+  schedule->callback([&] {
+    for (const std::string& plugin : schedule_plugins) scheduler::load_plugin(plugin);
+    schedule_request.options = parse_pass_options(schedule_options);
+    code = scheduler::schedule_file(schedule_request, std::cout);
+  });
+
+  std::vector<std::string> listed_plugins;
+  CLI::App* passes = app.add_subcommand("passes", "list passes, kernels and dump points");
+  add_plugin_option(*passes, listed_plugins);
+  passes->callback([&] {
+    for (const std::string& plugin : listed_plugins) scheduler::load_plugin(plugin);
+    print_passes();
+  });
   app.add_subcommand("chips", "list the known chips")->callback(print_chips);
 
   // `--stats` takes its form as the next word, if that is one; CLI11's flags take it after '=' only.
@@ -879,6 +984,9 @@ int main(int argc, char** argv) {
   } catch (const isa::UnsupportedError& error) {
     fmt::print(stderr, "kodama: not supported: {}\n", error.what());
     return compiler::kExitUnsupported;
+  } catch (const isa::PassError& error) {
+    fmt::print(stderr, "kodama: {}\n", error.what());
+    return compiler::kExitInternalError;
   } catch (const std::exception& error) {
     std::string command;
     for (int k = 0; k < argc; ++k) command += std::string(k > 0 ? " " : "") + argv[k];

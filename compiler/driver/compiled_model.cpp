@@ -45,9 +45,6 @@ class ModelCompiler {
   }
 
  private:
-  void dump(const std::string& point, const std::string& what, const std::string& text) const {
-    if (options_.wants_dump(point)) options_.dump(point, what, "txt", text);
-  }
   const Layer& layer_of(const PlannedStage& stage) const {
     return graph_.layers[static_cast<size_t>(stage.layer)];
   }
@@ -144,12 +141,16 @@ class ModelCompiler {
     for (const StreamPlacement& placement : candidate.placements)
       addresses.push_back(placement.is_output ? stage.result.dram_address : (operand++)->dram_address);
     const TileProgram tiles = candidate.emit(addresses);
-    if (options_.wants_dump("tile")) dump("tile", layer.name, to_string(tiles));
+    if (options_.wants_dump("tile")) options_.dump("tile", layer.name, "txt", to_string(tiles));
     scheduler::MachineProgram machine = lower_tile_program(tiles, chip_);
-    if (options_.wants_dump("machine")) dump("machine", layer.name, scheduler::to_string(machine));
+    if (options_.wants_dump("machine"))
+      options_.dump("machine", layer.name, "txt", scheduler::to_string(machine));
     stage.program = scheduler::build_program(
         std::move(machine), chip_, options_.passes,
-        [&](const std::string& pass, const std::string& text) { dump(pass, layer.name, text); });
+        {[&](const std::string& point) { return options_.wants_dump(point); },
+         [&](const std::string& point, const std::string& extension, const std::string& text) {
+           options_.dump(point, layer.name, extension, text);
+         }});
     stage.program.source_name = layer.name;
     return stage;
   }
@@ -288,12 +289,12 @@ std::vector<std::string> dump_points() {
     if (std::find(points.begin(), points.end(), name) == points.end()) points.push_back(name);
   }
   for (const char* name : {"lower", "fold-moves", "fuse-maps", "fuse-epilogues", "split-reductions", "plan",
-                           "tile", "machine"}) {
+                           "tile", "machine", scheduler::kExpansionDump, scheduler::kProblemDump}) {
     points.emplace_back(name);
   }
   for (const auto& pass : scheduler::home_assigners()) points.push_back(pass.name);
   for (const auto& pass : scheduler::allocators()) points.push_back(pass.name);
-  for (const auto& pass : scheduler::instruction_schedulers()) points.push_back(pass.name);
+  for (const auto& pass : scheduler::block_schedulers()) points.push_back(pass.name);
   return points;
 }
 

@@ -1,0 +1,83 @@
+/// Schedulers and allocators decide when and where, never what: every combination of them computes the same
+/// bits.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "compiler/driver/comparison.h"
+#include "compiler/driver/runner.h"
+#include "compiler/graph/import.h"
+#include "scheduler/passes.h"
+
+namespace kodama::compiler {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// All of them, each as a choice; "sequential" and "acyclic" first, which are what to compare with.
+std::vector<scheduler::PipelineChoice> combinations() {
+  std::vector<scheduler::PipelineChoice> all;
+  for (const auto& homes : scheduler::home_assigners()) {
+    for (const auto& allocator : scheduler::allocators()) {
+      for (const auto& loops : scheduler::block_schedulers()) {
+        if (!loops.for_loops) continue;
+        for (const auto& blocks : scheduler::block_schedulers()) {
+          if (!blocks.for_blocks) continue;
+          scheduler::PipelineChoice choice{homes.name, allocator.name, blocks.name, loops.name, {}};
+          // Kernels have blocks that the exact scheduler could look at for hours.
+          if (blocks.name == "exact") choice.options["exact-nodes"] = "2000";
+          all.push_back(std::move(choice));
+        }
+      }
+    }
+  }
+  return all;
+}
+
+void compare_combinations(const fs::path& file, MatrixPrecision precision) {
+  const isa::Chip chip = isa::find_chip("mncore2");
+  const onnx::ModelProto model = import_model(file.string(), {});
+  std::optional<TensorMap> expected;
+  TensorMap inputs;
+  for (const scheduler::PipelineChoice& choice : combinations()) {
+    CompileOptions options;
+    options.precision = precision;
+    options.passes = choice;
+    const CompiledModel compiled = compile_model(model, chip, options);
+    for (const TensorId id : compiled.inputs) {
+      const LayerTensor& info = compiled.tensors[static_cast<size_t>(id)];
+      inputs[info.name] = random_input(info.name, info.type, info.shape, 5);
+    }
+    RunnerOptions run;
+    run.hazards = simulator::Hazards::kError;
+    const RunOutcome outcome = ModelRunner(compiled, run).run(inputs);
+    fmt::print("{} {}: {} {} {} {}: {} steps, {} chip cycles\n", file.stem().string(),
+               matrix_precision_name(precision), choice.home_assigner, choice.allocator, choice.scheduler,
+               choice.loop_scheduler, outcome.total.chip.steps, outcome.total.chip.cycles());
+    if (!expected) expected = outcome.outputs;
+    for (const auto& [name, tensor] : outcome.outputs) {
+      const Comparison comparison = compare_tensors(tensor, expected->at(name));
+      EXPECT_EQ(comparison.max_absolute, 0) << name << comparison.problem;
+      EXPECT_EQ(comparison.problem, "");
+    }
+  }
+}
+
+TEST(PassCombinations, TheDemo) {
+  for (const MatrixPrecision precision : {MatrixPrecision::kGFloat, MatrixPrecision::kHalf})
+    compare_combinations(fs::path(KODAMA_SOURCE_DIR) / "testsuite/models/mnist8/model.onnx", precision);
+}
+
+class SharedModels : public testing::TestWithParam<const char*> {};
+TEST_P(SharedModels, PassCombinations) {
+  const fs::path file = fs::path(KODAMA_SOURCE_DIR) / ".." / "shared" / "data" / GetParam();
+  if (!fs::exists(file)) GTEST_SKIP() << "skipped: " << file.string() << " is absent";
+  compare_combinations(file, MatrixPrecision::kGFloat);
+}
+INSTANTIATE_TEST_SUITE_P(Real, SharedModels,
+                         testing::Values("models/lenet.onnx", "models/mlp.onnx",
+                                         "onnx_mlir_mnist/mnist.onnx"));
+
+}  // namespace
+}  // namespace kodama::compiler

@@ -1,0 +1,281 @@
+#include "scheduler/schedule_suite.h"
+
+#include <fmt/format.h>
+#include <fmt/ostream.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <ostream>
+#include <random>
+#include <sstream>
+
+#include "isa/error.h"
+
+namespace kodama::scheduler {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw isa::UserError(fmt::format("{}: can't be read", path));
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+void write_file(const std::string& path, const std::string& text) {
+  const std::string temporary = path + ".part";
+  {
+    std::ofstream file(temporary, std::ios::binary);
+    file << text;
+    file.flush();
+    if (!file) throw isa::UserError(fmt::format("{}: can't be written", path));
+  }
+  std::error_code error;
+  fs::rename(temporary, path, error);
+  if (error) throw isa::UserError(fmt::format("{}: can't be written: {}", path, error.message()));
+}
+
+int64_t bound_of(const ScheduleProblem& problem) {
+  return problem.is_loop ? interval_bound(problem).interval() : block_bound(problem).steps();
+}
+int64_t length_of(const ScheduleProblem& problem, const Schedule& schedule) {
+  return problem.is_loop ? schedule.interval : schedule_steps(problem, schedule);
+}
+
+void print_schedule(const ScheduleProblem& problem, const Schedule& schedule, std::ostream& out) {
+  std::vector<size_t> order(problem.operations.size());
+  for (size_t k = 0; k < order.size(); ++k) order[k] = k;
+  std::ranges::stable_sort(order, {}, [&](size_t k) { return schedule.issue[k]; });
+  for (const size_t k : order) {
+    const int64_t time = schedule.issue[k];
+    if (problem.is_loop) {
+      fmt::print(out, "{:>5} (slot {:>3}, stage {:>2})  {}\n", time, time % schedule.interval,
+                 time / schedule.interval, problem.operations[k].text);
+    } else {
+      fmt::print(out, "{:>5}  {}\n", time, problem.operations[k].text);
+    }
+  }
+}
+
+/// What a scheduler did on all problems of a kind.
+struct Total {
+  int problems = 0;
+  int at_bound = 0;
+  int proven = 0;
+  double logs = 0;
+  double worst = 1;
+  int64_t steps = 0;
+  double seconds = 0;
+};
+
+}  // namespace
+
+ScheduleProblem random_problem(uint64_t seed, int operations, bool is_loop) {
+  // Only the engine's numbers: distributions differ between libraries.
+  std::mt19937_64 random(seed);
+  const auto pick = [&](int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(random() % static_cast<uint64_t>(high - low + 1));
+  };
+  ScheduleProblem problem;
+  problem.name = fmt::format("random {} {}", is_loop ? "loop" : "block", seed);
+  problem.is_loop = is_loop;
+  problem.resources = {{"unit load", 1},   {"unit product", 1},  {"unit sum", 1},      {"unit store", 1},
+                       {"memory port", 1}, {"register read", 1}, {"register write", 1}};
+  constexpr int kMemory = 4;
+  constexpr int kRead = 5;
+  constexpr int kWrite = 6;
+  problem.classes = {"write", "read"};
+  problem.separations = {{0, 1, pick(1, 2)}};
+  constexpr std::array kLatency{3, 4, 2, 1};
+  for (int k = 0; k < operations; ++k) {
+    const auto unit = static_cast<int>(pick(0, 9) < 3 ? 0 : pick(0, 9) < 5 ? 1 : pick(0, 9) < 8 ? 2 : 3);
+    ScheduleProblem::Operation operation;
+    operation.text = fmt::format("{} {}", problem.resources[static_cast<size_t>(unit)].name.substr(5), k);
+    operation.uses.push_back({unit, -1, false});
+    // One port of the memory for both directions, one for each of the registers. Some addresses are the same
+    // in all iterations.
+    const int64_t place = pick(0, 7);
+    if (place < 2) {
+      const int64_t address = pick(0, 5);
+      operation.uses.push_back({kMemory, address, address % 2 == 0});
+      operation.classes.push_back(static_cast<int>(place));
+    } else if (place < 5) {
+      const int64_t address = pick(0, 5);
+      operation.uses.push_back({kRead, address, address % 2 == 0});
+    }
+    if (place > 3) operation.uses.push_back({kWrite, -1, false});
+    // Short blocks are wide, long ones deep: operands come from the last few operations.
+    const int64_t near = std::max(6, operations / 3);
+    for (int64_t operand = pick(0, 2); operand > 0 && k > 0; --operand) {
+      const auto from = static_cast<int>(pick(std::max<int64_t>(0, k - near), k - 1));
+      const int from_unit = problem.operations[static_cast<size_t>(from)].uses[0].resource;
+      problem.dependences.push_back({from, k, kLatency[static_cast<size_t>(from_unit)], 0});
+    }
+    if (pick(0, 9) == 0 && k > 0) {  // a place that is written again
+      problem.dependences.push_back({static_cast<int>(pick(0, k - 1)), k, 0, 0});
+    }
+    problem.operations.push_back(std::move(operation));
+  }
+  if (is_loop) {
+    for (int64_t recurrence = pick(1, 3); recurrence > 0; --recurrence) {
+      const auto to = static_cast<int>(pick(0, operations - 1));
+      const auto from = static_cast<int>(pick(to, std::min<int64_t>(operations - 1, to + 3)));
+      const int unit = problem.operations[static_cast<size_t>(from)].uses[0].resource;
+      problem.dependences.push_back({from, to, kLatency[static_cast<size_t>(unit)], pick(1, 2)});
+    }
+  }
+  check_problem(problem);
+  return problem;
+}
+
+int schedule_file(const ScheduleFileRequest& request, std::ostream& out) {
+  const ScheduleProblem problem = problem_from_json(read_file(request.file), request.file);
+  Schedule schedule;
+  std::string who = request.schedule;
+  if (request.schedule.empty()) {
+    const BlockScheduler& scheduler = find_block_scheduler(request.scheduler, problem.is_loop);
+    check_options(request.options, {&scheduler.options});
+    schedule = scheduler.run(problem, request.options);
+    who = scheduler.name;
+  } else {
+    schedule = schedule_from_json(problem, read_file(request.schedule), request.schedule);
+  }
+  const std::string fault = schedule_fault(problem, schedule);
+  if (!fault.empty()) {
+    fmt::print(out, "{}: {}: wrong: {}\n", problem.name, who, fault);
+    return 1;
+  }
+  const char* const unit = problem.is_loop ? "interval" : "steps";
+  fmt::print(out, "{}: {} operations, {} dependences\n", problem.name, problem.operations.size(),
+             problem.dependences.size());
+  if (problem.is_loop) {
+    const IntervalBound bound = interval_bound(problem);
+    fmt::print(out, "bound: interval {} (resources {}, recurrences {})\n", bound.interval(), bound.resources,
+               bound.recurrences);
+  } else {
+    const BlockBound bound = block_bound(problem);
+    fmt::print(out, "bound: {} steps (critical path {}, resources {})\n", bound.steps(), bound.critical_path,
+               bound.resources);
+  }
+  fmt::print(out, "{}: {} {}{}\n", who, unit, length_of(problem, schedule),
+             schedule.is_optimal ? ", no schedule is shorter" : "");
+  print_schedule(problem, schedule, out);
+  if (!request.output.empty()) write_file(request.output, to_json(problem, schedule));
+  return 0;
+}
+
+int bench_schedules(const ScheduleBenchRequest& request, std::ostream& out) {
+  std::vector<ScheduleProblem> problems;
+  if (!request.directory.empty()) {
+    std::vector<fs::path> files;
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(request.directory, error)) {
+      if (entry.path().extension() == ".json") files.push_back(entry.path());
+    }
+    if (error) throw isa::UserError(fmt::format("{}: can't be read: {}", request.directory, error.message()));
+    std::ranges::sort(files);
+    for (const fs::path& file : files) {
+      problems.push_back(problem_from_json(read_file(file.string()), file.string()));
+      problems.back().name = file.stem().string();
+    }
+  }
+  constexpr int kSmallest = 6;
+  constexpr int kSizes = 60;
+  for (int seed = 1; seed <= request.random_blocks; ++seed) {
+    const int size = kSmallest + seed * 7 % kSizes;
+    problems.push_back(random_problem(static_cast<uint64_t>(seed), size, seed % 4 == 0));
+  }
+
+  // Blocks of up to this many operations are what the exact scheduler is for.
+  constexpr size_t kSmallBlock = 40;
+  struct Kind {
+    const char* title;
+    bool is_loop;
+    bool only_small;
+  };
+  std::map<std::pair<std::string, int>, Total> totals;
+  constexpr std::array kKinds{Kind{"blocks", false, false},
+                              Kind{"blocks of up to 40 operations", false, true}, Kind{"loops", true, false}};
+  for (const ScheduleProblem& problem : problems) {
+    const int64_t bound = bound_of(problem);
+    int64_t proven_best = -1;
+    int64_t best = INT64_MAX;
+    std::string best_by;
+    for (const BlockScheduler& scheduler : block_schedulers()) {
+      if (!(problem.is_loop ? scheduler.for_loops : scheduler.for_blocks)) continue;
+      if (!request.schedulers.empty() &&
+          std::ranges::find(request.schedulers, scheduler.name) == request.schedulers.end())
+        continue;
+      if (scheduler.name == "exact" && problem.operations.size() > kSmallBlock) continue;
+      PassOptions options;
+      for (const PassOptionInfo& info : scheduler.options) {
+        if (const auto given = request.options.find(info.name); given != request.options.end())
+          options.insert(*given);
+      }
+      const auto start = std::chrono::steady_clock::now();
+      const Schedule schedule = scheduler.run(problem, options);
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+      const std::string fault = schedule_fault(problem, schedule);
+      isa::check_internal(fault.empty(), "schedule suite", "scheduler '{}' on '{}': {}", scheduler.name,
+                          problem.name, fault);
+      const int64_t length = length_of(problem, schedule);
+      if (length < best) {
+        best = length;
+        best_by = scheduler.name;
+      }
+      if (schedule.is_optimal) proven_best = std::max(proven_best, length);
+      if (request.details) {
+        fmt::print(
+            out, "{:<44} {:>4} operations  {:<11} {:>5} bound {:>5} gap {:>5.1f}%{} {:.3f} s\n", problem.name,
+            problem.operations.size(), scheduler.name, length, bound,
+            100.0 * static_cast<double>(length - bound) / static_cast<double>(std::max<int64_t>(bound, 1)),
+            schedule.is_optimal ? " proven" : "       ", took.count());
+      }
+      for (size_t kind = 0; kind < kKinds.size(); ++kind) {
+        if (kKinds[kind].is_loop != problem.is_loop) continue;
+        if (kKinds[kind].only_small && problem.operations.size() > kSmallBlock) continue;
+        Total& total = totals[{scheduler.name, static_cast<int>(kind)}];
+        const double ratio = static_cast<double>(std::max<int64_t>(length, 1)) /
+                             static_cast<double>(std::max<int64_t>(bound, 1));
+        ++total.problems;
+        total.at_bound += length <= bound ? 1 : 0;
+        total.proven += schedule.is_optimal ? 1 : 0;
+        total.logs += std::log(ratio);
+        total.worst = std::max(total.worst, ratio);
+        total.steps += length;
+        total.seconds += took.count();
+      }
+    }
+    isa::check_internal(proven_best <= best || proven_best < 0, "schedule suite",
+                        "'{}': {} steps are proven to be the least, but '{}' needs {}", problem.name,
+                        proven_best, best_by, best);
+  }
+  fmt::print(out, "{} problems\n", problems.size());
+  for (size_t kind = 0; kind < kKinds.size(); ++kind) {
+    bool any = false;
+    for (const BlockScheduler& scheduler : block_schedulers()) {
+      const auto found = totals.find({scheduler.name, static_cast<int>(kind)});
+      if (found == totals.end()) continue;
+      const Total& total = found->second;
+      if (!any) {
+        fmt::print(out, "{}: {}\n  {:<12} {:>8} {:>9} {:>7} {:>9} {:>7} {:>8}\n", kKinds[kind].title,
+                   total.problems, "scheduler", "steps", "over bound", "worst", "at bound", "proven",
+                   "seconds");
+      }
+      any = true;
+      fmt::print(out, "  {:<12} {:>8} {:>9.3f} {:>7.2f} {:>9} {:>7} {:>8.2f}\n", scheduler.name, total.steps,
+                 std::exp(total.logs / total.problems), total.worst, total.at_bound, total.proven,
+                 total.seconds);
+    }
+  }
+  return 0;
+}
+
+}  // namespace kodama::scheduler
