@@ -535,8 +535,11 @@ void print_passes() {
   const auto print_all = [](const char* title, const auto& passes) {
     fmt::print("{} (the first is the default):\n", title);
     for (const auto& pass : passes) {
-      fmt::print("  {:<24} {}{}\n", pass.name, pass.description,
-                 pass.plugin.empty() ? "" : fmt::format(" (plugin {})", pass.plugin));
+      std::string from;
+      if constexpr (requires { pass.plugin; }) {
+        if (!pass.plugin.empty()) from = fmt::format(" (plugin {})", pass.plugin);
+      }
+      fmt::print("  {:<24} {}{}\n", pass.name, pass.description, from);
       for (const auto& option : pass.options) {
         fmt::print("    {}={}  {}\n", option.name, option.default_value, option.description);
       }
