@@ -708,7 +708,7 @@ PackingSolution solve(const PackingProblem& problem, const SearchLimits& limits,
       --open;
       for (const int i : parts[p]) offsets[i] = static_cast<int64_t>(search.offset(i)) * unit;
     }
-    if (restart % 6 == 5) budget += budget / 2;
+    if (restart % 6 == 5) budget += budget / 8;
   }
   result.nodes = placed + search.nodes();
   if (open == 0) {
@@ -735,8 +735,8 @@ Packer exact_packer() {
   packer.name = "exact";
   packer.description = "first fit, then branch and bound with restarts; proves infeasibility";
   packer.options = {
-      {"nodes", "200000", "limit of the search's nodes"},
-      {"restarts", "64", "runs of the search, each by another order"},
+      {"nodes", "500000", "limit of the search's nodes"},
+      {"restarts", "400", "runs of the search, each by another order"},
       {"budget", "100",
        "nodes of the first runs beyond one per buffer; later ones have more, the last has what is left"},
       {"seed", "1", "of the random orders"},
