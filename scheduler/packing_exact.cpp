@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <limits>
 #include <numeric>
 #include <unordered_set>
@@ -15,15 +16,16 @@
 /// these are the same.
 ///
 ///  * Bound: at each moment, the buffers left, taken by rising key, are a queue in which each waits for its
-///  key and
-///    the one before; where it ends is the least height there.
+///    key and the one before; where it ends is the least height there.
 ///  * Dominance: a buffer whose key is not below key + size of another one left need not come next; the other
-///  one
-///    fits below it.
+///    one fits below it.
 ///  * Parts: where no buffer left is live at both of two neighbouring moments, what is left falls into parts
-///  that
-///    are searched one after the other; one that fails ends the node.
+///    that are searched one after the other; one that fails ends the node.
+///  * Reasons: each key has the set of placed buffers that it follows from, whatever the others do. A failure
+///    joins the reasons of the keys that contradict each other, and the search goes back to the last buffer
+///    that is among them: decisions about other times are not tried anew.
 ///  * Memory: nodes that were searched in vain are remembered, across restarts too.
+///  * Restarts: short at first, each by another strategy.
 namespace kodama::scheduler {
 namespace {
 
@@ -73,6 +75,35 @@ struct StateHasher {
   size_t operator()(const StateHash& h) const { return h.a; }
 };
 
+// Sweeps over the sections of a buffer's lifetime take most of the time: four sections at once.
+using Lanes = int32_t __attribute__((vector_size(16)));
+
+/// values[s] = max(values[s], key) + size
+void stack_on(int32_t* values, int from, int to, int32_t key, int32_t size) {
+  int s = from;
+  const Lanes keys = {key, key, key, key};
+  for (; s + 4 <= to; s += 4) {
+    Lanes v;
+    std::memcpy(&v, values + s, sizeof v);
+    v = (v > keys ? v : keys) + size;
+    std::memcpy(values + s, &v, sizeof v);
+  }
+  for (; s < to; ++s) values[s] = std::max(values[s], key) + size;
+}
+
+/// values[s] = min(values[s], value)
+void lower_to(int32_t* values, int from, int to, int32_t value) {
+  int s = from;
+  const Lanes all = {value, value, value, value};
+  for (; s + 4 <= to; s += 4) {
+    Lanes v;
+    std::memcpy(&v, values + s, sizeof v);
+    v = v < all ? v : all;
+    std::memcpy(values + s, &v, sizeof v);
+  }
+  for (; s < to; ++s) values[s] = std::min(values[s], value);
+}
+
 /// Buffers as the search sees them: sizes and offsets in units, time as indices of sections (moments between
 /// which the set of live buffers doesn't matter).
 class Search {
@@ -85,6 +116,9 @@ class Search {
     key_.assign(n, 0);
     offset_.assign(n, -1);
     rank_.assign(n, 0);
+    words_ = static_cast<size_t>(n + 63) / 64;
+    reasons_.assign(words_ * n, 0);
+    why_.assign(words_, 0);
     for (int i = 0; i < n; ++i) {
       const PackingBuffer& b = problem.buffers[i];
       buffers_[i].size = static_cast<int32_t>(b.size / unit);
@@ -130,11 +164,13 @@ class Search {
   Outcome run(const std::vector<int>& part, const Strategy& strategy, int64_t budget) {
     strategy_ = strategy;
     for (const int i : part) {
-      rank_[i] = strategy.rank[i];
+      rank_[i] = strategy_.rank[i];
       key_[i] = std::max(buffers_[i].fixed, 0);
+      std::fill_n(reason(i), words_, 0);
     }
     trail_.clear();
-    budget_ = std::min(limits_.nodes, nodes_ + budget);
+    old_reasons_.clear();
+    budget_ = std::min(limits_.nodes, nodes_ + static_cast<int64_t>(part.size()) + budget);
     std::vector<int> members = part;
     if (!prepare(members)) return Outcome::kFailed;
     return search(std::move(members));
@@ -215,20 +251,47 @@ class Search {
     return a == 1 ? offset : (offset + a - 1) / a * a;
   }
 
-  /// False if the buffer can't be that high.
+  /// The decisions from which it follows that buffer i can't be below its key, one bit for each placed
+  /// buffer.
+  uint64_t* reason(int i) { return reasons_.data() + words_ * static_cast<size_t>(i); }
+  void join(uint64_t* to, const uint64_t* from) const {
+    for (size_t w = 0; w < words_; ++w) to[w] |= from[w];
+  }
+  static void add(uint64_t* to, int decision) { to[decision / 64] |= uint64_t{1} << (decision % 64); }
+  bool blamed(int decision) const { return (why_[decision / 64] >> (decision % 64) & 1) != 0; }
+
+  /// Raises the key; the caller extends the reason. False if the buffer can't be that high.
   bool raise(int i, int32_t offset) {
-    if (offset <= key_[i]) return true;
     const int32_t raised = align_up(i, offset);
     if (buffers_[i].fixed >= 0 || raised + buffers_[i].size > capacity_) return false;
     trail_.emplace_back(i, key_[i]);
+    old_reasons_.insert(old_reasons_.end(), reason(i), reason(i) + words_);
     key_[i] = raised;
     return true;
   }
   void undo(size_t mark) {
     while (trail_.size() > mark) {
-      key_[trail_.back().first] = trail_.back().second;
+      const int i = trail_.back().first;
+      key_[i] = trail_.back().second;
+      std::copy(old_reasons_.end() - static_cast<std::ptrdiff_t>(words_), old_reasons_.end(), reason(i));
+      old_reasons_.resize(old_reasons_.size() - words_);
       trail_.pop_back();
     }
+  }
+
+  /// Raises what conflicts with b, which is placed. False, and why, if something doesn't fit above it.
+  bool push_up(int b) {
+    const int32_t top = offset_[b] + buffers_[b].size;
+    for (const int j : buffers_[b].conflicts) {
+      if (offset_[j] >= 0 || key_[j] >= top) continue;
+      if (!raise(j, top)) {
+        std::copy_n(reason(j), words_, why_.begin());
+        add(why_.data(), b);
+        return false;
+      }
+      add(reason(j), b);
+    }
+    return true;
   }
 
   /// Sorts the members by key and computes the bound. False: no packing.
@@ -252,15 +315,36 @@ class Search {
     for (const int i : members) {
       const int32_t key = key_[i];
       const int32_t size = buffers_[i].size;
-      for (const auto& [from, to] : buffers_[i].live) {
-        int32_t* top = top_.data();
-        for (int s = from; s < to; ++s) top[s] = std::max(top[s], key) + size;
-      }
+      for (const auto& [from, to] : buffers_[i].live) stack_on(top_.data(), from, to, key, size);
     }
+    int worst = begin;
     for (int s = begin; s < end; ++s) {
-      if (top_[s] > capacity_) return false;
+      if (top_[s] > top_[worst]) worst = s;
     }
-    return true;
+    if (top_[worst] <= capacity_) return true;
+    explain(members, worst);
+    return false;
+  }
+
+  /// Why the bound failed at the section: the last buffer that waits for its key and those above it don't
+  /// fit.
+  void explain(const std::vector<int>& members, int section) {
+    if (looking_) return;
+    int32_t top = 0;
+    std::fill(why_.begin(), why_.end(), 0);
+    for (const int i : members) {
+      if (!live_at(i, section)) continue;
+      if (key_[i] >= top) std::fill(why_.begin(), why_.end(), 0);
+      top = std::max(top, key_[i]) + buffers_[i].size;
+      join(why_.data(), reason(i));
+    }
+  }
+
+  bool live_at(int i, int section) const {
+    for (const auto& [from, to] : buffers_[i].live) {
+      if (from <= section && section < to) return true;
+    }
+    return false;
   }
 
   bool before(int a, int b) const { return key_[a] != key_[b] ? key_[a] < key_[b] : rank_[a] < rank_[b]; }
@@ -327,7 +411,11 @@ class Search {
     ++nodes_;
     if (out_of_budget()) return Outcome::kLimit;
     const StateHash state = hash(members);
-    if (failed_.count(state) != 0) return Outcome::kFailed;
+    if (failed_.count(state) != 0) {
+      std::fill(why_.begin(), why_.end(), 0);
+      for (const int i : members) join(why_.data(), reason(i));
+      return Outcome::kFailed;
+    }
     while (true) {
       const int b = choose(members);
       const size_t mark = trail_.size();
@@ -337,6 +425,7 @@ class Search {
       offset_[b] = -1;
       undo(mark);
       if (outcome == Outcome::kLimit) return outcome;
+      if (!blamed(b)) break;  // fails wherever b is
       if (!lift_twins(members, b) || !prepare(members)) break;
     }
     if (failed_.size() < kMemory) failed_.insert(state);
@@ -363,7 +452,7 @@ class Search {
         if (k < count) {
           for (int s = from; s < to; ++s) ++cover_[s];
         } else {
-          for (int s = std::max(from, begin); s < std::min(to, end); ++s) next_[s] = std::min(next_[s], key);
+          lower_to(next_.data(), std::max(from, begin), std::min(to, end), key);
         }
       }
     }
@@ -386,6 +475,7 @@ class Search {
           score = (room + capacity_ / 64) * options;
           break;
       }
+      if (options == 1) score = -1;  // no choice: soonest
       if (score < best_score) {
         best_score = score;
         best = s;
@@ -394,9 +484,7 @@ class Search {
     options_.clear();
     for (size_t k = 0; k < count; ++k) {
       if (twin_is_left(members[k])) continue;
-      for (const auto& [from, to] : buffers_[members[k]].live) {
-        if (from <= best && best < to) options_.push_back(members[k]);
-      }
+      if (live_at(members[k], best)) options_.push_back(members[k]);
     }
     return strategy_.look_ahead && options_.size() > 1 ? look_ahead(members) : options_.front();
   }
@@ -411,15 +499,12 @@ class Search {
     }
     int chosen = -1;
     int64_t least = 0;
+    looking_ = true;
     for (const int i : options_) {
       const size_t mark = trail_.size();
       const int32_t top = key_[i] + buffers_[i].size;
       offset_[i] = key_[i];
-      bool possible = true;
-      for (size_t k = 0; k < buffers_[i].conflicts.size() && possible; ++k) {
-        const int j = buffers_[i].conflicts[k];
-        possible = offset_[j] >= 0 || raise(j, top);
-      }
+      bool possible = push_up(i);
       int64_t sum = 0;
       if (possible) {
         rest_.clear();
@@ -434,25 +519,41 @@ class Search {
       }
       offset_[i] = -1;
       undo(mark);
-      if (!possible) return i;
+      if (!possible) {
+        looking_ = false;
+        return i;
+      }
       if (chosen < 0 || sum < least) {
         chosen = i;
         least = sum;
       }
     }
+    looking_ = false;
     return chosen;
   }
 
-  /// Buffer b isn't where its key is; then it lies on another one that is left. False if there is none.
-  bool lift(int b) {
-    if (buffers_[b].fixed >= 0) return false;
+  /// Buffer b isn't where its key is, because of `excluded`; then it lies on another one that is left. False,
+  /// and why, if there is none.
+  bool lift(int b, const std::vector<uint64_t>& excluded) {
     int32_t support = std::numeric_limits<int32_t>::max();
     for (const int j : buffers_[b].conflicts) {
       if (offset_[j] >= 0) continue;
       const int32_t top = key_[j] + buffers_[j].size;
       if (top > key_[b]) support = std::min(support, top);
     }
-    return support != std::numeric_limits<int32_t>::max() && raise(b, support);
+    std::copy_n(reason(b), words_, why_.begin());
+    join(why_.data(), excluded.data());
+    for (const int j : buffers_[b].conflicts) {
+      if (buffers_[j].size >= support) continue;  // too large to be a lower support, wherever it is
+      if (offset_[j] >= 0) {
+        add(why_.data(), j);
+      } else {
+        join(why_.data(), reason(j));
+      }
+    }
+    if (support == std::numeric_limits<int32_t>::max() || !raise(b, support)) return false;
+    std::copy(why_.begin(), why_.end(), reason(b));
+    return true;
   }
 
   /// What is excluded for b is excluded for those that are the same.
@@ -462,7 +563,9 @@ class Search {
     for (const int i : members) {
       if (key_[i] == key && buffers_[i].shape == buffers_[b].shape) twins_.push_back(i);
     }
-    return std::all_of(twins_.begin(), twins_.end(), [&](int i) { return lift(i); });
+    excluded_ = why_;
+    excluded_[b / 64] &= ~(uint64_t{1} << (b % 64));
+    return std::all_of(twins_.begin(), twins_.end(), [&](int i) { return lift(i, excluded_); });
   }
 
   bool twin_is_left(int b) const {
@@ -471,9 +574,7 @@ class Search {
   }
 
   Outcome place(const std::vector<int>& members, int b) {
-    for (const int j : buffers_[b].conflicts) {
-      if (offset_[j] < 0 && !raise(j, offset_[b] + buffers_[b].size)) return Outcome::kFailed;
-    }
+    if (!push_up(b)) return Outcome::kFailed;
     std::vector<int> rest;
     rest.reserve(members.size());
     for (const int i : members) {
@@ -511,9 +612,13 @@ class Search {
   std::vector<int32_t> top_;
   std::vector<int> cover_;
   std::vector<int32_t> next_;
+  bool looking_ = false;
   std::vector<int> options_, rest_, twins_;
   Strategy strategy_;
   std::vector<std::pair<int, int32_t>> trail_;
+  size_t words_ = 0;
+  std::vector<uint64_t> reasons_, old_reasons_;
+  std::vector<uint64_t> why_, excluded_;  ///< of the last failure
   std::unordered_set<StateHash, StateHasher> failed_;
   int64_t nodes_ = 0;
   int64_t budget_ = 0;
@@ -603,7 +708,7 @@ PackingSolution solve(const PackingProblem& problem, const SearchLimits& limits,
       --open;
       for (const int i : parts[p]) offsets[i] = static_cast<int64_t>(search.offset(i)) * unit;
     }
-    if (restart % 6 == 5) budget = budget + budget / 2;
+    if (restart % 6 == 5) budget += budget / 8;
   }
   result.nodes = placed + search.nodes();
   if (open == 0) {
@@ -630,9 +735,10 @@ Packer exact_packer() {
   packer.name = "exact";
   packer.description = "first fit, then branch and bound with restarts; proves infeasibility";
   packer.options = {
-      {"nodes", "200000", "limit of the search's nodes"},
-      {"restarts", "64", "runs of the search, each by another order"},
-      {"budget", "1500", "nodes of the first runs; later ones have more, the last has what is left"},
+      {"nodes", "500000", "limit of the search's nodes"},
+      {"restarts", "400", "runs of the search, each by another order"},
+      {"budget", "100",
+       "nodes of the first runs beyond one per buffer; later ones have more, the last has what is left"},
       {"seed", "1", "of the random orders"},
       {"improve", "500", "if it gives up: steps of the packer 'improve'"},
       {"seconds", "0", "time limit (0: none); a result that depends on it is always \"gave up\""}};

@@ -19,8 +19,8 @@ struct PackingRequest {
   int64_t unit = 1024;
   int64_t horizon = 1 << 20;
   int moments = 0;          ///< at which buffers begin and end; 0: half as many as buffers
-  double drop = 0.15;       ///< share of buffers that are dropped after cutting
-  double shrink = 0.3;      ///< share of buffers that lose up to a quarter of their size
+  double drop = 0.13;       ///< share of buffers that are dropped after cutting
+  double shrink = 0.27;     ///< share of buffers that lose up to a quarter of their size
   double pinwheels = 0.05;  ///< share of pinwheels among the cuts
   bool operator==(const PackingRequest&) const = default;
 };
