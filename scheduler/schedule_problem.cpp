@@ -249,8 +249,7 @@ std::string schedule_fault(const ScheduleProblem& problem, const Schedule& sched
   for (auto& [at, operations] : users) {
     const int resource = at.second;
     std::ranges::sort(operations);
-    const auto last = std::ranges::unique(operations);
-    operations.erase(last.begin(), last.end());
+    operations.erase(std::unique(operations.begin(), operations.end()), operations.end());
     std::set<std::tuple<int64_t, int64_t>> keys;  // key, and the iteration it belongs to
     int64_t places = 0;
     for (const size_t k : operations) {

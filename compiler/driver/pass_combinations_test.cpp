@@ -52,7 +52,7 @@ void compare_combinations(const fs::path& file, MatrixPrecision precision) {
     RunnerOptions run;
     run.hazards = simulator::Hazards::kError;
     const RunOutcome outcome = ModelRunner(compiled, run).run(inputs);
-    fmt::print("{} {}: {} {} {} {}: {} steps, {} chip cycles\n", file.stem().string(),
+    fmt::print("{} {}: {} {} {} {}: {} steps, {} cycles, host link included\n", file.stem().string(),
                matrix_precision_name(precision), choice.home_assigner, choice.allocator, choice.scheduler,
                choice.loop_scheduler, outcome.total.chip.steps, outcome.total.chip.cycles());
     if (!expected) expected = outcome.outputs;

@@ -46,7 +46,7 @@ Another scheduler:
   bounds: longest path 6, busiest unit 2 (alu), busiest port 1 (writes of $n (LM1)); 1.00 times the bound of 6
   nothing shorter was found: the program is left as it is
   $ kodama opt in.vsm -o out.vsm --scheduler best
-  kodama: error: --scheduler best: there is no such scheduler; allowed: list, sequential
+  kodama: error: --scheduler best: there is no such scheduler; allowed: list, sequential, exact
   [2]
 
 The plain form:
