@@ -161,10 +161,11 @@ class LoopExpansion {
     int64_t interval = 1;
     for (const MachineOperation& operation : operations)
       interval = std::max(interval, ++busy[isa::issue_group(operation.instruction)]);
-    const int64_t path = block_path(operations);
-    return std::clamp<int64_t>(
-        std::max<int64_t>(isa::ceil_div(path, interval), alternate_ ? 2 : 1), 1,
-        std::min({most_copies_, count, static_cast<int64_t>(kMostOperations / operations.size())}));
+    // An iteration lives as long as its longest way, and longer where resources are crowded.
+    const int64_t life = block_path(operations) + interval / 2;
+    const int64_t wanted = std::max<int64_t>(isa::ceil_div(life, interval), alternate_ ? 2 : 1);
+    const auto fitting = static_cast<int64_t>(kMostOperations / operations.size());
+    return std::clamp<int64_t>(wanted, 1, std::min({most_copies_, count, fitting}));
   }
 
   /// Steps of the longest chain of dependences through one iteration.

@@ -21,7 +21,7 @@ using Dependence = ScheduleProblem::Dependence;
 
 const PassOptionInfo kBudget{"modulo-budget", "20",
                              "placements per operation before an interval is given up"};
-const PassOptionInfo kOrders{"modulo-orders", "8", "orders tried per interval"};
+const PassOptionInfo kOrders{"modulo-orders", "32", "orders tried per interval"};
 
 class ModuloScheduler {
  public:
