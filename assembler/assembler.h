@@ -30,8 +30,6 @@ struct AssembleOptions {
 /// legal statement whose instruction is not implemented.
 isa::Program assemble(std::string_view text, const std::string& file_name, const isa::Chip& chip,
                       const AssembleOptions& options = {});
-/// The bytes of a file; UserError when it can't be read.
-std::string read_file(const std::string& path);
 /// Reads the file and assembles it.
 isa::Program assemble_file(const std::string& path, const isa::Chip& chip,
                            const AssembleOptions& options = {});

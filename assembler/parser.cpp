@@ -11,6 +11,7 @@
 #include "assembler/checks.h"
 #include "assembler/lexer.h"
 #include "isa/error.h"
+#include "isa/file.h"
 
 namespace kodama::assembler {
 
@@ -860,23 +861,8 @@ isa::Program assemble(std::string_view text, const std::string& file_name, const
   return Parser(text, file_name, chip, options).run();
 }
 
-std::string read_file(const std::string& path) {
-  std::string text;
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::vector<char> piece(size_t{1} << 16);
-  while (file && (file.read(piece.data(), static_cast<std::streamsize>(piece.size())) || file.gcount() > 0)) {
-    text.append(piece.data(), static_cast<size_t>(file.gcount()));
-  }
-  if (!file.is_open() || file.bad()) {
-    throw isa::UserError(
-        fmt::format("{}: can't be read: {}", path, errno != 0 ? std::strerror(errno) : "input error"));
-  }
-  return text;
-}
-
 isa::Program assemble_file(const std::string& path, const isa::Chip& chip, const AssembleOptions& options) {
-  return assemble(read_file(path), path, chip, options);
+  return assemble(isa::read_file(path), path, chip, options);
 }
 
 }  // namespace kodama::assembler

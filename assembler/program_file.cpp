@@ -6,6 +6,7 @@
 #include "assembler/assembler.h"
 #include "assembler/lexer.h"
 #include "isa/error.h"
+#include "isa/file.h"
 
 namespace kodama::assembler {
 namespace {
@@ -483,14 +484,14 @@ isa::Program load_program(std::string_view bytes, const std::string& file_name, 
 }
 
 isa::Program read_program(const std::string& path, const isa::Chip& chip) {
-  const std::string bytes = read_file(path);
+  const std::string bytes = isa::read_file(path);
   if (looks_like_program_file(bytes)) return load_program(bytes, path, chip);
   if (looks_like_words(bytes)) return from_words(bytes, path, chip);
   return assemble(bytes, path, chip);
 }
 
 isa::Program read_assembled(const std::string& path, const isa::Chip& chip) {
-  const std::string bytes = read_file(path);
+  const std::string bytes = isa::read_file(path);
   return looks_like_program_file(bytes) ? load_program(bytes, path, chip) : from_words(bytes, path, chip);
 }
 

@@ -16,6 +16,8 @@ namespace kodama::isa {
 inline constexpr int kPePerMab = 4;
 inline constexpr int kCyclesPerStep = 4;
 inline constexpr int kWordsPerLong = 2;
+/// Of a matrix register, in half precision; addresses wrap. Other precisions use fewer.
+inline constexpr int kMatrixRows = 16;
 // What instructions move, section 6 of the ISA page; LW.
 inline constexpr int64_t kMvUnitLw = 64;       ///< sizes of MVs are multiples
 inline constexpr int64_t kL2bmBlockLw = 64;    ///< one step of l2bmb, l2bm, l2bmi, for an L1B

@@ -207,6 +207,12 @@ class TransferShaper {
   TransferShape shape_;
 };
 
+/// Of a destination: a mask of length l leaves the lower LW of 2LW alone, which is written all the same.
+uint8_t writing_cycles(const Operand& operand) {
+  const bool has_lower = operand.width == Width::kDoubleLong || operand.space == Space::kT;
+  return has_lower && !operand.mask.double_long ? 0b1111 : writing_cycles(operand.mask);
+}
+
 // ---- accesses ------------------------------------------------------------------------------------------
 
 class AccessLister {
@@ -306,7 +312,7 @@ class AccessLister {
         memory(HazardResource::kLm0, operand, write);
         break;
       case Space::kT:
-        if (writing_cycles(operand.mask) != 0) {
+        if (writing_cycles(operand) != 0) {
           Access& access = single(HazardResource::kT, Agent::kPe, write);
           access.begin = {0, 1, 2, 3};
           access.cycles = kCyclesPerStep;
@@ -354,8 +360,9 @@ class AccessLister {
 
   static void masked(Access& access, const Operand& operand) {
     if (!access.write) return;
-    access.active_cycles = writing_cycles(operand.mask);
-    access.may_not_write = is_run_time_mask(operand.mask);
+    access.active_cycles = writing_cycles(operand);
+    access.may_not_write =
+        is_run_time_mask(operand.mask) || writing_cycles(operand.mask) != writing_cycles(operand);
   }
 
   void memory(HazardResource resource, const Operand& operand, bool write) {
@@ -364,7 +371,7 @@ class AccessLister {
       address.begin = {0, 1, 2, 3};
       address.cycles = kCyclesPerStep;
     }
-    if (write && writing_cycles(operand.mask) == 0) return;
+    if (write && writing_cycles(operand) == 0) return;
     Access access{.resource = resource, .agent = Agent::kPe, .write = write};
     const int width = words(operand.width);
     access.cycles = kCyclesPerStep;
@@ -391,6 +398,7 @@ class AccessLister {
     access.begin[0] = operand.base;
     const bool two_per_cycle = operand.width == Width::kDoubleLong;
     access.length = two_per_cycle ? 2 * kCyclesPerStep : kCyclesPerStep;
+    access.whole = access.whole || access.begin[0] + access.length > kMatrixRows;  // wraps
   }
 
   /// LW of L1BM that one step touches.
@@ -542,9 +550,8 @@ int64_t l2bm_read_gap(Agent writer, Agent reader, const HazardGaps& hazard) {
 
 }  // namespace
 
-int64_t wrap_size(const Access& access, const Chip& chip) {
-  if (access.value >= 0) return 0;
-  switch (access.resource) {
+int64_t wrap_size(HazardResource resource, const Chip& chip) {
+  switch (resource) {
     case HazardResource::kLm0:
     case HazardResource::kLm1:
       return chip.memory.lm_words;
@@ -558,6 +565,40 @@ int64_t wrap_size(const Access& access, const Chip& chip) {
     default:
       return 0;
   }
+}
+
+std::optional<HazardResource> hazard_resource(Space space) {
+  static const std::map<Space, HazardResource> kResources = {
+      {Space::kLm0, HazardResource::kLm0},
+      {Space::kLm1, HazardResource::kLm1},
+      {Space::kGrf0, HazardResource::kGrf0},
+      {Space::kGrf1, HazardResource::kGrf1},
+      {Space::kT, HazardResource::kT},
+      {Space::kOmr, HazardResource::kMask},
+      {Space::kMatX, HazardResource::kMatX},
+      {Space::kMatY, HazardResource::kMatY},
+      {Space::kBar0, HazardResource::kBar0},
+      {Space::kBar1, HazardResource::kBar1},
+      {Space::kL1bm, HazardResource::kL1bm},
+      {Space::kTurnaround, HazardResource::kTurnaround},
+      {Space::kL2bm, HazardResource::kL2bm},
+      {Space::kDar, HazardResource::kDar},
+      {Space::kDram, HazardResource::kDram},
+      {Space::kPdm, HazardResource::kPdm},
+      {Space::kAluf, HazardResource::kAluForward},
+      {Space::kMauf, HazardResource::kMauForward},
+      {Space::kLbf, HazardResource::kLbForward},
+      {Space::kMreadf, HazardResource::kMreadForward}};
+  const auto found = kResources.find(space);
+  if (found == kResources.end()) return std::nullopt;
+  return found->second;
+}
+
+int64_t longest_gap(const Chip& chip) {
+  const HazardGaps& h = chip.hazard;
+  return std::max({h.pe_gap(kCyclesPerStep - 1, 0), h.mask_write_use, h.bar_write_use, h.forward,
+                   h.matrix_write_read, h.pe_to_l1bm_read, h.turnaround, h.pe_to_l1bm_l2bm, h.l2bm_to_l1bm_pe,
+                   h.l2bm_to_l1bm_l2bm, h.l1bm_to_l2bm_read, h.l1bm_to_l2bm_mv, h.l1bm_read_overwrite});
 }
 
 int64_t l1bm_read_gap(Agent writer, Agent reader, const HazardGaps& hazard) {
@@ -595,6 +636,11 @@ bool is_forwarding_register(HazardResource resource) {
          resource == HazardResource::kLbForward || resource == HazardResource::kMreadForward;
 }
 
+bool is_transfer_memory(HazardResource resource) {
+  return resource == HazardResource::kL2bm || resource == HazardResource::kDar ||
+         resource == HazardResource::kDram || resource == HazardResource::kPdm;
+}
+
 std::vector<Access> accesses(const Instruction& instruction, const Chip& chip) {
   return AccessLister(instruction, chip).list();
 }
@@ -605,7 +651,7 @@ int64_t required_gap(const Access& first, const Access& second, const Chip& chip
   if (first.value < 0 && first.resource != second.resource) return kNoConstraint;
   if (first.place >= 0 && second.place >= 0 && first.place != second.place) return kNoConstraint;
 
-  const int64_t wrap = wrap_size(first, chip);
+  const int64_t wrap = first.value >= 0 ? 0 : wrap_size(first.resource, chip);
   const HazardGaps& hazard = chip.hazard;
   if (first.resource == HazardResource::kLm0 || first.resource == HazardResource::kLm1) {
     return local_memory_gap(first, second, wrap, chip);

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,7 +38,14 @@ enum class HazardResource : uint8_t {
   kLbForward,
   kMreadForward,
 };
+inline constexpr int kHazardResourceCount = static_cast<int>(HazardResource::kMreadForward) + 1;
 bool is_forwarding_register(HazardResource resource);
+/// Memories that MVs, too, read and write: L2BM, DAR, DRAM, PDM.
+bool is_transfer_memory(HazardResource resource);
+/// The memory or register that operands of a space name; nothing for constants, immediates and kVirtual.
+std::optional<HazardResource> hazard_resource(Space space);
+/// Addresses wrap at this size; 0: they don't.
+int64_t wrap_size(HazardResource resource, const Chip& chip);
 std::string_view hazard_resource_name(HazardResource resource);  ///< "LM0", "mask register", "$aluf", …
 /// Who touches it: the distance depends on the pair (section 9 of the ISA page). l2bmi reads L1BM as
 /// kL1bmToL2bm and writes it as kL2bmToL1bm.
@@ -57,8 +65,9 @@ struct Access {
   std::array<int64_t, 4> begin{};
   int64_t length = 1;
   int cycles = 1;
-  /// Bit c: the access happens in cycle c. Cycles that a constant write mask excludes are 0; a
-  /// write excluded in all four isn't listed at all.
+  /// Bit c: the access happens in cycle c. Cycles that a constant write mask excludes are 0; a write excluded
+  /// in all four isn't listed at all. A mask of length l doesn't reach the lower LW of 2LW, so that these are
+  /// written in every cycle.
   uint8_t active_cycles = 0b1111;
   /// DRAM, PDM, DAR: group; L2BM: L2B, counted over the chip. -1 = all.
   int32_t place = -1;
@@ -66,7 +75,9 @@ struct Access {
   /// kVirtual operands: the value, and addresses relative to it. The value may end in any PE memory, so
   /// `resource` is then the one with the longest distances (kLm0); who knows the memory may overwrite it.
   int32_t value = -1;
-  bool may_not_write = false;  ///< under a run-time mask, or only in some L1Bs: not all old data is replaced
+  /// Under a run-time mask, or one that reaches only half of the data, or only in some L1Bs: not all old data
+  /// is replaced.
+  bool may_not_write = false;
 };
 
 /// All accesses of an instruction: operands, masks, BARs of LM operands, T of indirect addresses, and the
@@ -92,6 +103,9 @@ std::vector<Access> accesses(const Instruction& instruction, const Chip& chip);
 inline constexpr int64_t kNoConstraint = -2;
 inline constexpr int64_t kSameStep = -1;
 int64_t required_gap(const Access& first, const Access& second, const Chip& chip);
+
+/// No pair of accesses needs more other steps in between.
+int64_t longest_gap(const Chip& chip);
 
 /// Steps that must stand between a write of L1BM by one side and a read by one side.
 int64_t l1bm_read_gap(Agent writer, Agent reader, const HazardGaps& hazard);
@@ -121,9 +135,6 @@ struct StepUse {
   size_t strides_end = 0;  ///< loop strides of the key, without trailing zeros
 };
 std::vector<StepUse> step_uses(const Instruction& instruction);
-
-/// Addresses of this access's memory wrap at this size; 0: they don't.
-int64_t wrap_size(const Access& access, const Chip& chip);
 
 /// What an MV occupies, and how much.
 enum class TransferPort : uint8_t {

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <vector>
 
 #include "isa/error.h"
 
@@ -52,6 +53,21 @@ void write_file_atomically(const std::string& path, const std::function<void(con
   stream.close();
   if (!stream) refuse(std::strerror(errno));
   if (const std::error_code error = temporary.rename_to(path)) refuse(error.message());
+}
+
+std::string read_file(const std::string& path) {
+  std::string text;
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  std::vector<char> piece(size_t{1} << 16);
+  while (file && (file.read(piece.data(), static_cast<std::streamsize>(piece.size())) || file.gcount() > 0)) {
+    text.append(piece.data(), static_cast<size_t>(file.gcount()));
+  }
+  if (!file.is_open() || file.bad()) {
+    throw UserError(
+        fmt::format("{}: can't be read: {}", path, errno != 0 ? std::strerror(errno) : "input error"));
+  }
+  return text;
 }
 
 void write_file_atomically(const std::string& path, std::span<const std::byte> bytes) {

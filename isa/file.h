@@ -8,6 +8,9 @@
 
 namespace kodama::isa {
 
+/// All bytes of a file. UserError when it can't be read.
+std::string read_file(const std::string& path);
+
 /// Writes a file under a temporary name beside `path` and renames it, so that `path` is never half written:
 /// not when writing fails (UserError), and not when `write` throws.
 void write_file_atomically(const std::string& path, std::span<const std::byte> bytes);

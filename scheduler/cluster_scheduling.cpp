@@ -18,10 +18,6 @@ using isa::IssueGroup;
 bool is_local_memory(HazardResource resource) {
   return resource == HazardResource::kLm0 || resource == HazardResource::kLm1;
 }
-bool is_transfer_memory(HazardResource resource) {
-  return resource == HazardResource::kL2bm || resource == HazardResource::kDar ||
-         resource == HazardResource::kDram || resource == HazardResource::kPdm;
-}
 
 /// Whether the addresses meet, other than at the one port of LM.
 bool meet(const Access& a, const Access& b, const isa::Chip& chip) {
@@ -152,7 +148,7 @@ void ClusterScheduler::find_dependences() {
     touches[static_cast<size_t>(k)] =
         operations[static_cast<size_t>(k)].is_mv ||
         std::ranges::any_of(operations[static_cast<size_t>(k)].accesses,
-                            [](const Access& a) { return is_transfer_memory(a.resource); });
+                            [](const Access& a) { return isa::is_transfer_memory(a.resource); });
   }
   for (int j = 0; j < n_; ++j) {
     const StreamOperation& second = operations[static_cast<size_t>(j)];

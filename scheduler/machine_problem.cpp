@@ -22,10 +22,6 @@ using isa::Instruction;
 constexpr int64_t kUnknown = -100;
 constexpr int kAgentCount = static_cast<int>(Agent::kMv) + 1;
 
-bool is_transfer_memory(HazardResource resource) {
-  return resource == HazardResource::kL2bm || resource == HazardResource::kDar ||
-         resource == HazardResource::kDram || resource == HazardResource::kPdm;
-}
 /// Resources of which an access touches few units: indexed unit by unit. The others are lists of ranges.
 bool is_word_indexed(HazardResource resource) {
   switch (resource) {
@@ -68,7 +64,7 @@ TimedAccess make_timed(Access access, const std::vector<int64_t>& loop_counts, c
     (reach < 0 ? timed.low : timed.high) += reach;
   }
   // Addresses that wrap may meet any others.
-  const int64_t wrap = isa::wrap_size(access, chip);
+  const int64_t wrap = access.value >= 0 ? 0 : isa::wrap_size(access.resource, chip);
   if (wrap > 0 && (timed.low < 0 || timed.high > wrap)) timed.everywhere = true;
   timed.access = std::move(access);
   return timed;
@@ -123,7 +119,7 @@ class DependenceFinder {
 
   static bool touches_transfer_memory(const MachineOperation& node) {
     return std::any_of(node.accesses.begin(), node.accesses.end(),
-                       [](const TimedAccess& a) { return is_transfer_memory(a.access.resource); });
+                       [](const TimedAccess& a) { return isa::is_transfer_memory(a.access.resource); });
   }
 
   void add_edge(int i, int j, int64_t latency) {
@@ -253,7 +249,7 @@ class DependenceFinder {
   const Distances& distances_;
   const ForwardOrder& ordered_forward_;
   std::vector<ScheduleProblem::Dependence>& found_;
-  std::array<std::deque<StrideClass>, kHazardResourceCount> classes_;
+  std::array<std::deque<StrideClass>, isa::kHazardResourceCount> classes_;
   std::map<int, int64_t> incoming_;
   std::vector<int> waits_;
   std::optional<int> last_mv_;
@@ -386,13 +382,9 @@ TimedAccess at_iteration(TimedAccess timed, size_t depth, int64_t counter) {
 }
 
 Distances::Distances(const isa::Chip& chip)
-    : chip_(chip), disjoint_(size_t{kHazardResourceCount} * 4 * kAgentCount * kAgentCount, kUnknown) {
-  const isa::HazardGaps& h = chip.hazard;
-  longest_ =
-      std::max({h.pe_gap(isa::kCyclesPerStep - 1, 0), h.mask_write_use, h.bar_write_use, h.forward,
-                h.matrix_write_read, h.pe_to_l1bm_read, h.turnaround, h.pe_to_l1bm_l2bm, h.l2bm_to_l1bm_pe,
-                h.l2bm_to_l1bm_l2bm, h.l1bm_to_l2bm_read, h.l1bm_to_l2bm_mv, h.l1bm_read_overwrite});
-}
+    : chip_(chip),
+      longest_(isa::longest_gap(chip)),
+      disjoint_(size_t{isa::kHazardResourceCount} * 4 * kAgentCount * kAgentCount, kUnknown) {}
 
 int64_t Distances::gap(const TimedAccess& first, const TimedAccess& second) const {
   if (first.access.resource != second.access.resource) return isa::kNoConstraint;

@@ -18,9 +18,8 @@
 /// program (it would hold them up), and every later operation that touches L2BM, PDM or DRAM stays behind it.
 namespace kodama::scheduler {
 
-inline constexpr int kHazardResourceCount = static_cast<int>(isa::HazardResource::kMreadForward) + 1;
 /// By HazardResource: someone reads this forwarding register, so its writers keep their order.
-using ForwardOrder = std::array<bool, kHazardResourceCount>;
+using ForwardOrder = std::array<bool, isa::kHazardResourceCount>;
 
 /// An access with the range of addresses it covers over all iterations of all loops around it.
 struct TimedAccess {
@@ -47,7 +46,6 @@ class Distances {
   explicit Distances(const isa::Chip& chip);
 
   int64_t gap(const TimedAccess& first, const TimedAccess& second) const;
-  /// No pair of accesses needs more other steps in between.
   int64_t longest() const { return longest_; }
   const isa::Chip& chip() const { return chip_; }
 
@@ -55,7 +53,7 @@ class Distances {
   int64_t disjoint_gap(const isa::Access& first, const isa::Access& second) const;
 
   const isa::Chip& chip_;
-  int64_t longest_ = 0;
+  int64_t longest_;
   mutable std::vector<int64_t> disjoint_;  ///< by pair of agents and directions
 };
 

@@ -19,63 +19,6 @@ using isa::Opcode;
 using isa::Operand;
 using isa::Space;
 
-constexpr int kResources = static_cast<int>(HazardResource::kMreadForward) + 1;
-
-std::optional<HazardResource> resource_of(Space space) {
-  switch (space) {
-    case Space::kLm0:
-      return HazardResource::kLm0;
-    case Space::kLm1:
-      return HazardResource::kLm1;
-    case Space::kGrf0:
-      return HazardResource::kGrf0;
-    case Space::kGrf1:
-      return HazardResource::kGrf1;
-    case Space::kT:
-      return HazardResource::kT;
-    case Space::kOmr:
-      return HazardResource::kMask;
-    case Space::kL1bm:
-      return HazardResource::kL1bm;
-    case Space::kL2bm:
-      return HazardResource::kL2bm;
-    case Space::kMatX:
-      return HazardResource::kMatX;
-    case Space::kMatY:
-      return HazardResource::kMatY;
-    case Space::kBar0:
-      return HazardResource::kBar0;
-    case Space::kBar1:
-      return HazardResource::kBar1;
-    case Space::kTurnaround:
-      return HazardResource::kTurnaround;
-    case Space::kDram:
-      return HazardResource::kDram;
-    case Space::kPdm:
-      return HazardResource::kPdm;
-    case Space::kDar:
-      return HazardResource::kDar;
-    default:
-      return std::nullopt;
-  }
-}
-
-int64_t size_of(HazardResource resource, const isa::Chip& chip) {
-  switch (resource) {
-    case HazardResource::kLm0:
-    case HazardResource::kLm1:
-      return chip.memory.lm_words;
-    case HazardResource::kGrf0:
-    case HazardResource::kGrf1:
-      return chip.memory.grf_words;
-    case HazardResource::kL1bm:
-      return chip.memory.l1bm_lw;
-    case HazardResource::kL2bm:
-      return chip.memory.l2bm_lw;
-    default:
-      return 0;
-  }
-}
 /// Memories so large, or so seldom of interest, that all that is written to them counts as read.
 bool always_read(HazardResource resource) {
   return resource == HazardResource::kDram || resource == HazardResource::kPdm ||
@@ -104,7 +47,7 @@ class FlowWalk {
     for (const FlowEvent& event : events) {
       if (event.reads) {
         // By physical address, past the BARs: all of the memory.
-        if (const auto resource = resource_of(event.reads->space)) escape(*resource, 0, INT64_MAX);
+        if (const auto resource = isa::hazard_resource(event.reads->space)) escape(*resource, 0, INT64_MAX);
         continue;
       }
       for (const int k : event.step) {
@@ -117,7 +60,8 @@ class FlowWalk {
     if (live) {
       for (const LiveOut& range : *live) escape(range.memory, range.begin, range.end);
     } else {
-      for (int r = 0; r < kResources; ++r) escape(static_cast<HazardResource>(r), 0, INT64_MAX);
+      for (int r = 0; r < isa::kHazardResourceCount; ++r)
+        escape(static_cast<HazardResource>(r), 0, INT64_MAX);
     }
     for (Definition& definition : flow_.definitions) {
       definition.escapes = definition.escapes || always_read(definition.resource);
@@ -140,7 +84,7 @@ class FlowWalk {
   }
   template <typename Visit>
   void for_each_word(const Access& access, Visit&& visit) const {
-    const int64_t size = size_of(access.resource, chip_);
+    const int64_t size = isa::wrap_size(access.resource, chip_);
     for (int c = 0; c < access.cycles; ++c) {
       if (access.cycles > 1 && (access.active_cycles >> c & 1) == 0) continue;
       for (int64_t w = 0; w < access.length; ++w) {
@@ -154,11 +98,11 @@ class FlowWalk {
   void read(int k) {
     const StreamOperation& operation = operations_[static_cast<size_t>(k)];
     // Memories that the operation reads by operands alone, each with a definition of its own.
-    std::array<bool, kResources> explained{};
+    std::array<bool, isa::kHazardResourceCount> explained{};
     explained.fill(true);
     for (size_t s = 0; s < operation.instruction.sources.size(); ++s) {
       const Operand& operand = operation.instruction.sources[s];
-      const auto resource = resource_of(operand.space);
+      const auto resource = isa::hazard_resource(operand.space);
       if (resource && !read_operand(k, s)) explained[static_cast<size_t>(*resource)] = false;
       if (operand.t_indirect) explained[static_cast<size_t>(HazardResource::kT)] = false;
     }
@@ -198,13 +142,13 @@ class FlowWalk {
     const Operand& operand = operations_[static_cast<size_t>(k)].instruction.sources[s];
     const bool is_t = operand.space == Space::kT;
     if ((!isa::is_pe_memory(operand.space) && !is_t) || operand.t_indirect || operand.j >= 0) return false;
-    const auto resource = resource_of(operand.space);
+    const auto resource = isa::hazard_resource(operand.space);
     if (!resource) return false;
     if ((operand.space == Space::kLm0 && bar_moves_[0]) || (operand.space == Space::kLm1 && bar_moves_[1]))
       return false;
     const Memory& at = memory(*resource);
     if (!at.anywhere.empty()) return false;
-    const int64_t size = size_of(*resource, chip_);
+    const int64_t size = isa::wrap_size(*resource, chip_);
     const int width = is_t ? 1 : isa::words(operand.width);
     int only = -1;
     for (int c = 0; c < isa::kCyclesPerStep; ++c) {
@@ -258,7 +202,7 @@ class FlowWalk {
   static bool goes_beside(const StreamOperation& operation, const Access& access) {
     return operation.is_masked || access.resource == HazardResource::kTurnaround ||
            std::ranges::any_of(operation.instruction.destinations, [&](const Operand& destination) {
-             return resource_of(destination.space) == access.resource && destination.j >= 0;
+             return isa::hazard_resource(destination.space) == access.resource && destination.j >= 0;
            });
   }
   /// Stands for what was in a memory before.
@@ -281,7 +225,7 @@ class FlowWalk {
   const std::vector<bool>& dead_;
   const isa::Chip& chip_;
   std::array<bool, 2> bar_moves_{};
-  std::array<Memory, kResources> memories_;
+  std::array<Memory, isa::kHazardResourceCount> memories_;
   OperationFlow flow_;
 };
 

@@ -32,7 +32,6 @@ using isa::Space;
 constexpr size_t kLongestSegment = 600;
 /// Statements after unrolling.
 constexpr int64_t kLargestProgram = 4'000'000;
-constexpr int64_t kRowsOfMatrix = 16;
 
 // ---- the program as operations -------------------------------------------------------------------------
 
@@ -78,19 +77,9 @@ void refresh(StreamOperation& operation, const isa::MaskControl& mask, const Mov
     }
   }
   operation.is_masked = has_destination_mask(effective);
-  // A mask of length l doesn't reach the lower LW, which is written in every cycle.
-  for (Operand& destination : effective.destinations) {
-    const bool has_lower = destination.width == isa::Width::kDoubleLong || destination.space == Space::kT;
-    const bool is_constant =
-        destination.mask.kind == isa::Mask::Kind::kPattern ||
-        (destination.mask.kind == isa::Mask::Kind::kRegister && destination.mask.value >= 16);
-    if (has_lower && is_constant && !destination.mask.double_long) destination.mask = {};
-  }
   operation.accesses.clear();
   for (Access& access : isa::accesses(effective, chip)) {
     if (isa::is_forwarding_register(access.resource)) continue;
-    const bool matrix = access.resource == HazardResource::kMatX || access.resource == HazardResource::kMatY;
-    if (matrix && access.begin[0] + access.length > kRowsOfMatrix) access.whole = true;  // wraps
     if (access.resource == HazardResource::kLm0 && moving[0]) access.whole = true;
     if (access.resource == HazardResource::kLm1 && moving[1]) access.whole = true;
     operation.accesses.push_back(std::move(access));
@@ -291,34 +280,12 @@ bool may_vanish(const StreamOperation& operation) {
   }
 }
 
-HazardResource memory_of(Space space) {
-  switch (space) {
-    case Space::kLm0:
-      return HazardResource::kLm0;
-    case Space::kLm1:
-      return HazardResource::kLm1;
-    case Space::kGrf0:
-      return HazardResource::kGrf0;
-    case Space::kGrf1:
-      return HazardResource::kGrf1;
-    case Space::kT:
-      return HazardResource::kT;
-    case Space::kOmr:
-      return HazardResource::kMask;
-    case Space::kBar0:
-      return HazardResource::kBar0;
-    case Space::kBar1:
-      return HazardResource::kBar1;
-    default:
-      return HazardResource::kDram;
-  }
-}
-
 /// Takes out the destinations in `memory`; false when the instruction would be illegal without them.
 bool drop_destinations(Instruction& instruction, HazardResource memory) {
   Instruction shorter = instruction;
   const auto removed = std::erase_if(shorter.destinations, [&](const Operand& destination) {
-    return destination.space != Space::kNoWrite && memory_of(destination.space) == memory;
+    // A transfer is what its destination makes it.
+    return destination.space != Space::kL1bm && isa::hazard_resource(destination.space) == memory;
   });
   if (removed == 0) return false;
   if (shorter.destinations.empty()) {
@@ -611,7 +578,8 @@ class ChangeFinder {
       const Definition& definition = flow_.definitions[static_cast<size_t>(d)];
       if (definition.escapes || definition.uses.empty()) continue;
       const auto written = std::ranges::find_if(producer.destinations, [&](const Operand& destination) {
-        return isa::is_pe_memory(destination.space) && memory_of(destination.space) == definition.resource;
+        return isa::is_pe_memory(destination.space) &&
+               isa::hazard_resource(destination.space) == definition.resource;
       });
       if (written == producer.destinations.end() || written->t_indirect || written->j >= 0) continue;
       int last = k;
@@ -815,7 +783,7 @@ class SegmentSearch {
     for (size_t c = 0; c < changes_.size(); ++c) {
       const Change& change = changes_[c];
       if (!enabled[c] || change.kind != Change::Kind::kRename) continue;
-      if (!renamed.emplace(change.definition, memory_of(change.to)).second) return std::nullopt;
+      if (!renamed.emplace(change.definition, *isa::hazard_resource(change.to)).second) return std::nullopt;
       const int p = local(change.producer);
       for (Operand& destination : result.operations[static_cast<size_t>(p)].instruction.destinations) {
         if (destination.space != change.from) continue;
@@ -938,13 +906,9 @@ class SegmentSearch {
 
 class Emitter {
  public:
-  explicit Emitter(const isa::Program& program, const isa::Chip& chip) : chip_(chip) {
+  explicit Emitter(const isa::Program& program, const isa::Chip& chip)
+      : chip_(chip), reach_(isa::longest_gap(chip) + 2) {
     result_.source_name = program.source_name;
-    const isa::HazardGaps& h = chip.hazard;
-    reach_ = 2 + std::max({h.pe_gap(isa::kCyclesPerStep - 1, 0), h.mask_write_use, h.bar_write_use, h.forward,
-                           h.matrix_write_read, h.pe_to_l1bm_read, h.turnaround, h.pe_to_l1bm_l2bm,
-                           h.l2bm_to_l1bm_pe, h.l2bm_to_l1bm_l2bm, h.l1bm_to_l2bm_read, h.l1bm_to_l2bm_mv,
-                           h.l1bm_read_overwrite});
   }
 
   /// What the next segment must keep its distance from.
@@ -1032,9 +996,9 @@ class Emitter {
   }
 
   const isa::Chip& chip_;
+  int64_t reach_;  ///< of hazards, in steps
   isa::Program result_;
   std::vector<RecentOperation> recent_;
-  int64_t reach_ = 0;
 };
 
 /// When the operations of the segment issue in statements made of them.

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "isa/error.h"
+#include "isa/file.h"
 #include "scheduler/packing.h"
 #include "scheduler/packing_builtin.h"
 
@@ -402,13 +403,10 @@ PackingSolution read_packing_solution_json(std::string_view text, const std::str
 }
 
 PackingProblem load_packing(const std::string& path, std::optional<int64_t> capacity) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw isa::UserError(fmt::format("{}: can't be read, allowed: a .csv or .json file", path));
-  std::ostringstream text;
-  text << in.rdbuf();
+  const std::string text = isa::read_file(path);
   const std::filesystem::path name(path);
   if (name.extension() == ".json") {
-    PackingProblem problem = read_packing_json(text.str(), path);
+    PackingProblem problem = read_packing_json(text, path);
     if (capacity) problem.capacity = *capacity;
     return problem;
   }
@@ -427,7 +425,7 @@ PackingProblem load_packing(const std::string& path, std::optional<int64_t> capa
     }
     capacity = value;
   }
-  return read_packing_csv(text.str(), path, *capacity);
+  return read_packing_csv(text, path, *capacity);
 }
 
 }  // namespace kodama::scheduler

@@ -8,39 +8,17 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <ostream>
 #include <random>
-#include <sstream>
 
 #include "isa/error.h"
+#include "isa/file.h"
 
 namespace kodama::scheduler {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw isa::UserError(fmt::format("{}: can't be read", path));
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-void write_file(const std::string& path, const std::string& text) {
-  const std::string temporary = path + ".part";
-  {
-    std::ofstream file(temporary, std::ios::binary);
-    file << text;
-    file.flush();
-    if (!file) throw isa::UserError(fmt::format("{}: can't be written", path));
-  }
-  std::error_code error;
-  fs::rename(temporary, path, error);
-  if (error) throw isa::UserError(fmt::format("{}: can't be written: {}", path, error.message()));
-}
 
 int64_t bound_of(const ScheduleProblem& problem) {
   return problem.is_loop ? interval_bound(problem).interval() : block_bound(problem).steps();
@@ -136,7 +114,7 @@ ScheduleProblem random_problem(uint64_t seed, int operations, bool is_loop) {
 }
 
 int schedule_file(const ScheduleFileRequest& request, std::ostream& out) {
-  const ScheduleProblem problem = problem_from_json(read_file(request.file), request.file);
+  const ScheduleProblem problem = problem_from_json(isa::read_file(request.file), request.file);
   Schedule schedule;
   std::string who = request.schedule;
   if (request.schedule.empty()) {
@@ -145,7 +123,7 @@ int schedule_file(const ScheduleFileRequest& request, std::ostream& out) {
     schedule = scheduler.run(problem, request.options);
     who = scheduler.name;
   } else {
-    schedule = schedule_from_json(problem, read_file(request.schedule), request.schedule);
+    schedule = schedule_from_json(problem, isa::read_file(request.schedule), request.schedule);
   }
   const std::string fault = schedule_fault(problem, schedule);
   if (!fault.empty()) {
@@ -167,7 +145,7 @@ int schedule_file(const ScheduleFileRequest& request, std::ostream& out) {
   fmt::print(out, "{}: {} {}{}\n", who, unit, length_of(problem, schedule),
              schedule.is_optimal ? ", no schedule is shorter" : "");
   print_schedule(problem, schedule, out);
-  if (!request.output.empty()) write_file(request.output, to_json(problem, schedule));
+  if (!request.output.empty()) isa::write_file_atomically(request.output, to_json(problem, schedule));
   return 0;
 }
 
@@ -182,7 +160,7 @@ int bench_schedules(const ScheduleBenchRequest& request, std::ostream& out) {
     if (error) throw isa::UserError(fmt::format("{}: can't be read: {}", request.directory, error.message()));
     std::ranges::sort(files);
     for (const fs::path& file : files) {
-      problems.push_back(problem_from_json(read_file(file.string()), file.string()));
+      problems.push_back(problem_from_json(isa::read_file(file.string()), file.string()));
       problems.back().name = file.stem().string();
     }
   }

@@ -741,14 +741,8 @@ class SequentialRun {
 /// The schedule, with distances and issue rules checked on the way.
 class ScheduledRun {
  public:
-  ScheduledRun(const isa::Program& program, const isa::Chip& chip) : program_(program), chip_(chip) {
-    const isa::HazardGaps& h = chip.hazard;
-    window_ =
-        std::max({h.pe_gap(isa::kCyclesPerStep - 1, 0), h.mask_write_use, h.bar_write_use, h.forward,
-                  h.matrix_write_read, h.pe_to_l1bm_read, h.turnaround, h.pe_to_l1bm_l2bm, h.l2bm_to_l1bm_pe,
-                  h.l2bm_to_l1bm_l2bm, h.l1bm_to_l2bm_read, h.l1bm_to_l2bm_mv, h.l1bm_read_overwrite}) +
-        1;
-  }
+  ScheduledRun(const isa::Program& program, const isa::Chip& chip)
+      : program_(program), chip_(chip), window_(isa::longest_gap(chip) + 1) {}
 
   SymbolicMemory run(Sample sample) {
     memory_ = {};
@@ -869,7 +863,7 @@ class ScheduledRun {
   static constexpr int kIssueRuleVisits = 4;
   const isa::Program& program_;
   const isa::Chip& chip_;
-  int64_t window_ = 0;
+  int64_t window_;
   Sample sample_ = Sample::kFirst;
   std::unordered_map<const Instruction*, Prepared> prepared_;
   std::unordered_map<const isa::Step*, int> visits_;
@@ -936,8 +930,6 @@ class HiddenValues {
 
 }  // namespace
 
-/// Rows of a matrix register, of any precision.
-constexpr int64_t kMatrixRows = 16;
 Operand zero_of_wipe() {
   Operand zero;
   zero.space = Space::kConstant;
@@ -975,7 +967,7 @@ void verify_expansion(const MachineProgram& before, const MachineProgram& after,
     }
     // Nor does anybody see the matrix registers.
     for (const Space matrix : {Space::kMatX, Space::kMatY}) {
-      for (int64_t row = 0; row < kMatrixRows; row += isa::kCyclesPerStep) {
+      for (int64_t row = 0; row < isa::kMatrixRows; row += isa::kCyclesPerStep) {
         Operand target;
         target.space = matrix;
         target.base = row;

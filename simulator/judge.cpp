@@ -13,6 +13,7 @@
 
 #include "assembler/assembler.h"
 #include "isa/error.h"
+#include "isa/file.h"
 #include "isa/number_formats.h"
 #include "simulator/debug_text.h"
 
@@ -434,7 +435,7 @@ Verdict judge(std::string_view test_case, const std::string& test_name, std::str
 }
 
 Verdict judge_files(const std::string& test_case, const std::string& answer, const JudgeOptions& options) {
-  return judge(assembler::read_file(test_case), test_case, assembler::read_file(answer), answer, options);
+  return judge(isa::read_file(test_case), test_case, isa::read_file(answer), answer, options);
 }
 
 std::string verdict_text(const Verdict& verdict, size_t max_differences) {

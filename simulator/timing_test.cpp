@@ -7,6 +7,7 @@
 #include "assembler/assembler.h"
 #include "assembler/program_file.h"
 #include "isa/costs.h"
+#include "isa/file.h"
 #include "isa/sequencer.h"
 #include "simulator/machine.h"
 #include "simulator/timing/chip_timing.h"
@@ -158,7 +159,7 @@ TEST(Timing, TheScheduleOnPaper) {
   // docs/timing.md computes it.
   const isa::Chip chip = chip_with_small_memories();
   const isa::CycleCauses causes =
-      simulated(assembler::assemble(assembler::read_file(KODAMA_SOURCE_DIR "/testsuite/timing/overlap.vsm"),
+      simulated(assembler::assemble(isa::read_file(KODAMA_SOURCE_DIR "/testsuite/timing/overlap.vsm"),
                                     "overlap.vsm", chip),
                 chip);
   EXPECT_EQ(causes.steps, 37 * 4);

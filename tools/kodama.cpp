@@ -171,7 +171,7 @@ void finish_options(const RawOptions& raw, SessionOptions& options) {
 int debug_program(const std::string& file, const std::string& chip_name, simulator::DebuggerOptions options) {
   const isa::Chip chip = isa::find_chip(chip_name);
   const isa::Program program = assembler::read_program(file, chip);
-  options.source = assembler::read_file(file);
+  options.source = isa::read_file(file);
   options.prompt = isatty(STDIN_FILENO) != 0;
   simulator::debug_program(program, chip, options, std::cin, std::cout);
   return compiler::kExitOk;

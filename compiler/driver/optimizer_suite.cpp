@@ -10,6 +10,7 @@
 #include "assembler/random_program.h"
 #include "isa/costs.h"
 #include "isa/error.h"
+#include "isa/file.h"
 #include "isa/hazards.h"
 #include "simulator/equivalence.h"
 #include "simulator/judge.h"
@@ -176,8 +177,8 @@ OptimizerSuiteResult optimize_judge_tree(const std::string& directory, const std
       simulator::JudgeOptions judge;
       judge.chip = chip_name;
       const std::string test = entry.path().string();
-      const auto found = simulator::judge(assembler::read_file(test), test,
-                                          assembler::print(optimized.program), file, judge);
+      const auto found =
+          simulator::judge(isa::read_file(test), test, assembler::print(optimized.program), file, judge);
       if (!found.accepted) verdict = "WRONG ANSWER";
     }
     if (verdict.empty() && optimized.steps_after > steps) verdict = "longer";

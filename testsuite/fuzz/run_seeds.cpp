@@ -7,6 +7,7 @@
 #include <set>
 
 #include "assembler/assembler.h"
+#include "isa/file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
@@ -18,7 +19,7 @@ int main(int argc, char** argv) {
   for (const auto& file : files) {
     fmt::print("{}\n", file.string());
     std::fflush(stdout);  // the last name printed is the one that broke something
-    const std::string bytes = kodama::assembler::read_file(file.string());
+    const std::string bytes = kodama::isa::read_file(file.string());
     LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
   }
   fmt::print("{} seeds\n", files.size());
