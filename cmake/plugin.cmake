@@ -7,7 +7,7 @@ set(kodama_public_headers
     isa/arithmetic.h isa/chip.h isa/costs.h isa/error.h isa/hazards.h isa/instruction.h isa/number_formats.h
     isa/program.h
     scheduler/machine_program.h scheduler/pass_options.h scheduler/passes.h scheduler/plugin.h
-    scheduler/schedule_problem.h)
+    scheduler/schedule_problem.h scheduler/transfer_problem.h)
 set(kodama_include_dir ${CMAKE_INSTALL_INCLUDEDIR}/kodama)
 set(kodama_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/kodama)
 

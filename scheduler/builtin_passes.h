@@ -9,6 +9,7 @@
 #include "isa/error.h"
 #include "scheduler/passes.h"
 #include "scheduler/schedule_problem.h"
+#include "scheduler/transfer_problem.h"
 
 /// The passes that come with Kodama, in the order of registration (the first of a kind is the default).
 /// Internal to scheduler/.
@@ -22,6 +23,9 @@ BlockScheduler sequential_scheduler();
 BlockScheduler exact_scheduler();
 BlockScheduler modulo_scheduler();
 BlockScheduler acyclic_scheduler();
+TransferScheduler keep_transfers();
+TransferScheduler prefetch_transfers();
+TransferScheduler on_demand_transfers();
 
 /// While one exists, passes that are registered are marked as the plugin's.
 class RegisteringPlugin {

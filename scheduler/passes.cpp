@@ -11,6 +11,7 @@
 #include "scheduler/builtin_passes.h"
 #include "scheduler/loop_expansion.h"
 #include "scheduler/program_scheduling.h"
+#include "scheduler/transfer_problem.h"
 
 namespace kodama::scheduler {
 namespace {
@@ -27,6 +28,11 @@ std::vector<Allocator>& allocator_list() {
 std::vector<BlockScheduler>& scheduler_list() {
   static std::vector<BlockScheduler> list = {list_scheduler(), sequential_scheduler(), exact_scheduler(),
                                              modulo_scheduler(), acyclic_scheduler()};
+  return list;
+}
+std::vector<TransferScheduler>& transfer_scheduler_list() {
+  static std::vector<TransferScheduler> list = {keep_transfers(), prefetch_transfers(),
+                                                on_demand_transfers()};
   return list;
 }
 
@@ -116,6 +122,15 @@ void register_pass(HomeAssigner pass) {
 void register_pass(Allocator pass) {
   add_pass(allocator_list(), std::move(pass), "allocator");
 }
+const std::vector<TransferScheduler>& transfer_schedulers() {
+  return transfer_scheduler_list();
+}
+void register_pass(TransferScheduler pass) {
+  add_pass(transfer_scheduler_list(), std::move(pass), "transfer scheduler");
+}
+const TransferScheduler& find_transfer_scheduler(const std::string& name) {
+  return find_pass(transfer_schedulers(), name, "transfer scheduler");
+}
 void register_pass(BlockScheduler pass) {
   add_pass(scheduler_list(), std::move(pass), "scheduler");
 }
@@ -161,6 +176,15 @@ void reject_option(const PassOptionInfo& info, const std::string& found) {
 const PassOptionInfo kLoopCopies{
     "loop-copies", "4", "copies of a loop's body, with values of their own, where iterations overlap"};
 
+void check_options(const PipelineChoice& choice) {
+  static const std::vector<PassOptionInfo> own_options{kLoopCopies};
+  check_options(choice.options, {&find_pass(home_assigners(), choice.home_assigner, "home assigner").options,
+                                 &find_pass(allocators(), choice.allocator, "allocator").options,
+                                 &find_block_scheduler(choice.scheduler, false).options,
+                                 &find_block_scheduler(choice.loop_scheduler, true).options,
+                                 &find_transfer_scheduler(choice.transfers).options, &own_options});
+}
+
 isa::Program build_program(MachineProgram program, const isa::Chip& chip, const PipelineChoice& choice,
                            const PassDump& dump) {
   const auto wanted = [&](const std::string& point) { return dump.wants && dump.wants(point); };
@@ -168,9 +192,7 @@ isa::Program build_program(MachineProgram program, const isa::Chip& chip, const 
   const Allocator& allocator = find_pass(allocators(), choice.allocator, "allocator");
   const BlockScheduler& scheduler = find_block_scheduler(choice.scheduler, false);
   const BlockScheduler& loop_scheduler = find_block_scheduler(choice.loop_scheduler, true);
-  static const std::vector<PassOptionInfo> own_options{kLoopCopies};
-  check_options(choice.options, {&homes.options, &allocator.options, &scheduler.options,
-                                 &loop_scheduler.options, &own_options});
+  check_options(choice);
 
   // Copies of loop bodies are for iterations that overlap.
   if (loop_scheduler.overlaps) {

@@ -46,8 +46,11 @@ struct PipelineChoice {
   std::string allocator = {};
   std::string scheduler = {};       ///< of blocks
   std::string loop_scheduler = {};  ///< of loops
+  std::string transfers = {};       ///< of transfers (transfer_problem.h), over several programs
   PassOptions options = {};
 };
+/// UserError when an option is given that none of the chosen passes has.
+void check_options(const PipelineChoice& choice);
 /// Who wants to see results: after each pass under its name, and every problem of instruction scheduling as
 /// kProblemDump.
 struct PassDump {

@@ -5,6 +5,7 @@
 
 #include "scheduler/passes.h"
 #include "scheduler/schedule_problem.h"
+#include "scheduler/transfer_problem.h"
 
 /// A plugin is a shared library with passes in it; `--plugin FILE` loads it before passes are chosen.
 ///
@@ -24,20 +25,38 @@
 namespace kodama::scheduler {
 
 /// Raised by one whenever a public header changes so that plugins must be built again.
-inline constexpr int kPluginAbi = 1;
+inline constexpr int kPluginAbi = 2;
 
 /// The sizes of what crosses the border between Kodama and a plugin, in one number: it differs where the
 /// headers are the same but the compiler lays things out differently (_GLIBCXX_DEBUG, another standard
 /// library), or where somebody forgot to raise kPluginAbi.
 constexpr int plugin_layout() {
   uint32_t hash = 2166136261U;
-  for (const size_t size :
-       {sizeof(ScheduleProblem), sizeof(ScheduleProblem::Resource), sizeof(ScheduleProblem::Use),
-        sizeof(ScheduleProblem::Operation), sizeof(ScheduleProblem::Dependence),
-        sizeof(ScheduleProblem::Separation), sizeof(Schedule), sizeof(PassOptions), sizeof(PassOptionInfo),
-        sizeof(BlockScheduler), sizeof(HomeAssigner), sizeof(Allocator), sizeof(MachineProgram),
-        sizeof(Value), sizeof(Operation), sizeof(Node), sizeof(isa::Instruction), sizeof(isa::Operand),
-        sizeof(isa::Chip)}) {
+  for (const size_t size : {sizeof(ScheduleProblem),
+                            sizeof(ScheduleProblem::Resource),
+                            sizeof(ScheduleProblem::Use),
+                            sizeof(ScheduleProblem::Operation),
+                            sizeof(ScheduleProblem::Dependence),
+                            sizeof(ScheduleProblem::Separation),
+                            sizeof(Schedule),
+                            sizeof(PassOptions),
+                            sizeof(PassOptionInfo),
+                            sizeof(BlockScheduler),
+                            sizeof(TransferProblem),
+                            sizeof(TransferProblem::Transfer),
+                            sizeof(TransferProblem::Buffer),
+                            sizeof(TransferProblem::Keep),
+                            sizeof(TransferSchedule),
+                            sizeof(TransferScheduler),
+                            sizeof(HomeAssigner),
+                            sizeof(Allocator),
+                            sizeof(MachineProgram),
+                            sizeof(Value),
+                            sizeof(Operation),
+                            sizeof(Node),
+                            sizeof(isa::Instruction),
+                            sizeof(isa::Operand),
+                            sizeof(isa::Chip)}) {
     hash = (hash ^ static_cast<uint32_t>(size)) * 16777619U;
   }
   return static_cast<int>(hash >> 1);

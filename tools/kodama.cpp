@@ -156,6 +156,8 @@ void add_compile_options(CLI::App& app, SessionOptions& options, RawOptions& raw
   app.add_option("--scheduler", options.passes.scheduler, "instruction scheduler of blocks");
   app.add_option("--loop-scheduler", options.passes.loop_scheduler, "instruction scheduler of loops");
   app.add_option("--allocator", options.passes.allocator, "address allocator");
+  app.add_option("--transfers", options.passes.transfers,
+                 "transfer scheduler: when data is fetched, and what stays on chip");
   app.add_option("--home-assigner", options.passes.home_assigner, "pass that chooses memories for values");
   add_pass_options(app, raw.pass_options);
   add_plugin_option(app, raw.plugins);
@@ -249,11 +251,10 @@ int check_program(const std::string& path, const std::string& chip_name) {
   if (compiler::is_package(path)) {
     const compiler::CompiledModel model = compiler::load_package(path, chip_name);
     programs = 0;
-    for (const compiler::Stage& stage : model.stages) {
-      const auto* chip_stage = std::get_if<compiler::ChipStage>(&stage.body);
-      if (chip_stage == nullptr) continue;
+    for (const compiler::Segment& segment : model.segments) {
       ++programs;
-      bad += print_hazards(chip_stage->program, path + "/" + stage.name, model.chip) ? 1 : 0;
+      const std::string& first = model.stages[static_cast<size_t>(segment.first_stage)].name;
+      bad += print_hazards(segment.parts.program, path + "/" + first, model.chip) ? 1 : 0;
     }
   } else {
     const isa::Chip chip = isa::find_chip(chip_name.empty() ? "mncore2" : chip_name);
@@ -549,6 +550,7 @@ void print_passes() {
   print_all("allocators, --allocator", scheduler::allocators());
   print_all("instruction schedulers, --scheduler (blocks) and --loop-scheduler (loops)",
             scheduler::block_schedulers());
+  print_all("transfer schedulers, --transfers", scheduler::transfer_schedulers());
   print_all("address packers, kodama pack --packer", scheduler::packers());
   fmt::print("planners, --planner (the first is the default): {}\n",
              fmt::join(compiler::ModelPlanner::planner_names(), ", "));

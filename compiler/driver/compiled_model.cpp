@@ -29,12 +29,23 @@ class ModelCompiler {
     result_.plan = plan_.summary;
     if (options_.wants_dump("plan"))
       options_.dump("plan", graph_.name, "json", to_json(plan_, graph_, planner));
-    place_images();
+    find_segments();
+    try {
+      place_images();
+    } catch (const isa::UnsupportedError&) {
+      // Images of a segment don't share DRAM; those of stages that run one by one do.
+      for (size_t k = 0; k < segment_end_.size(); ++k)
+        segment_begin_[k] = segment_end_[k] = static_cast<int>(k);
+      dram_ = DramPlanner(chip_.memory.dram_lw, kImageAlignmentLw);
+      result_.preloads.clear();
+      place_images();
+    }
     const auto last = static_cast<int64_t>(plan_.stages.size());
     for (int64_t index = 0; index < last; ++index) {
       const PlannedStage& stage = plan_.stages[static_cast<size_t>(index)];
       if (options_.progress) options_.progress(index, last, layer_of(stage).name);
       result_.stages.push_back(make_stage(planner, stage, static_cast<int>(index)));
+      if (!parts_.empty() && segment_end_[static_cast<size_t>(index)] == index) make_segment(index);
     }
     if (options_.progress) options_.progress(last, last, "");
     find_host_moves();
@@ -50,6 +61,74 @@ class ModelCompiler {
   }
   int last_stage() const { return static_cast<int>(plan_.stages.size()) - 1; }
 
+  /// The first and the last stage of the segment of each stage. What the host sends is there before a segment
+  /// begins, and what it fetches comes after it: a stage that needs back what one before it made begins
+  /// another.
+  void find_segments() {
+    const size_t count = plan_.stages.size();
+    segment_begin_.resize(count);
+    segment_end_.resize(count);
+    std::set<TensorId> made;
+    const auto is_chip = [&](size_t k) {
+      return plan_.stages[k].kind == PlannedStage::Kind::kKernel ||
+             plan_.stages[k].kind == PlannedStage::Kind::kMove;
+    };
+    const auto storage = [&](int image) {
+      return graph_.storage(plan_.images[static_cast<size_t>(image)].placement.access.tensor);
+    };
+    for (size_t k = 0; k < count; ++k) {
+      const PlannedStage& stage = plan_.stages[k];
+      const bool returns = std::ranges::any_of(stage.operands, [&](int number) {
+        const PlannedImage& image = plan_.images[static_cast<size_t>(number)];
+        return image.kind == PlannedImage::Kind::kSent && image.first_stage == static_cast<int>(k) &&
+               made.contains(storage(number));
+      });
+      const bool continues = k > 0 && is_chip(k) && is_chip(k - 1) && !returns;
+      if (!continues) made.clear();
+      segment_begin_[k] = continues ? segment_begin_[k - 1] : static_cast<int>(k);
+      if (is_chip(k)) made.insert(storage(stage.result));
+    }
+    for (size_t k = count; k-- > 0;) {
+      const bool continues = k + 1 < count && segment_begin_[k + 1] == segment_begin_[k];
+      segment_end_[k] = continues ? segment_end_[k + 1] : static_cast<int>(k);
+    }
+  }
+
+  /// The stages' programs as one, their transfers scheduled.
+  void make_segment(int64_t last) {
+    scheduler::TransferChoice choice{options_.passes.transfers, options_.passes.options, {}};
+    const std::string& pass = scheduler::find_transfer_scheduler(options_.passes.transfers).name;
+    if (options_.wants_dump(pass)) {
+      choice.observe = [&](const scheduler::TransferProblem& problem,
+                           const scheduler::TransferSchedule& found) {
+        options_.dump(pass, parts_.front().name, "json", scheduler::to_json(problem, &found));
+      };
+    }
+    Segment segment;
+    segment.first_stage = static_cast<int>(last + 1 - static_cast<int64_t>(parts_.size()));
+    segment.parts = scheduler::schedule_transfers(parts_, chip_, choice);
+    scheduler::verify_transfers(parts_, segment.parts, chip_);
+    segment.parts.program.source_name = graph_.name;
+    result_.segments.push_back(std::move(segment));
+    parts_.clear();
+  }
+  void add_part(const std::string& name, isa::Program program) {
+    std::vector<isa::Statement>& statements = program.statements;
+    const auto is_own_mark = [&](const isa::Statement& statement, bool begin) {
+      return statement.kind == decltype(statement.kind)(isa::RegionMark{begin, name});
+    };
+    if (statements.size() > 1 && is_own_mark(statements.front(), true) &&
+        is_own_mark(statements.back(), false)) {
+      // It becomes a region of this name in any case.
+      statements.pop_back();
+      statements.erase(statements.begin());
+    }
+    // Regions of one name would be one in reports.
+    std::string unique = name;
+    for (int k = 2; !part_names_.insert(unique).second; ++k) unique = fmt::format("{} {}", name, k);
+    parts_.push_back({unique, std::move(program)});
+  }
+
   void place_images() {
     addresses_.assign(plan_.images.size(), 0);
     for (size_t k = 0; k < plan_.images.size(); ++k) {
@@ -59,8 +138,8 @@ class ModelCompiler {
       const LayerTensor& tensor = graph_.tensors[static_cast<size_t>(placement.access.tensor)];
       const std::string& reader = layer_of(plan_.stages[static_cast<size_t>(image.first_stage)]).name;
       addresses_[k] =
-          dram_.place(stream_group_lw(placement), constant ? 0 : image.first_stage,
-                      constant ? last_stage() : image.last_stage,
+          dram_.place(stream_group_lw(placement), constant ? 0 : first_needed(image),
+                      constant ? last_stage() : segment_end_[static_cast<size_t>(image.last_stage)],
                       fmt::format("tensor '{}' ({}) of layer '{}'", tensor.name, placement.name, reader));
       if (!constant) continue;
       const LayerTensor& storage =
@@ -68,6 +147,12 @@ class ModelCompiler {
       result_.preloads.push_back({fmt::format("{}/{}", reader, placement.name), addresses_[k],
                                   pack_stream(placement, storage.constant->reshaped(tensor.shape), chip_)});
     }
+  }
+
+  /// What is sent comes before the segment.
+  int first_needed(const PlannedImage& image) const {
+    return image.kind == PlannedImage::Kind::kSent ? segment_begin_[static_cast<size_t>(image.first_stage)]
+                                                   : image.first_stage;
   }
 
   Stage make_stage(ModelPlanner& planner, const PlannedStage& planned, int index) {
@@ -145,13 +230,13 @@ class ModelCompiler {
     scheduler::MachineProgram machine = lower_tile_program(tiles, chip_);
     if (options_.wants_dump("machine"))
       options_.dump("machine", layer.name, "txt", scheduler::to_string(machine));
-    stage.program = scheduler::build_program(
+    isa::Program program = scheduler::build_program(
         std::move(machine), chip_, options_.passes,
         {[&](const std::string& point) { return options_.wants_dump(point); },
          [&](const std::string& point, const std::string& extension, const std::string& text) {
            options_.dump(point, layer.name, extension, text);
          }});
-    stage.program.source_name = layer.name;
+    add_part(layer.name, std::move(program));
     return stage;
   }
 
@@ -183,8 +268,7 @@ class ModelCompiler {
     chip.description = gather.describe();
     chip.predicted_cycles = code.cycles;
     chip.bound_cycles = gather.bound_cycles();
-    chip.program = std::move(code.program);
-    chip.program.source_name = stage.name;
+    add_part(stage.name, std::move(code.program));
     result_.preloads.push_back({stage.name + "/tables", tables_at, {std::move(code.tables)}});
     stage.body = std::move(chip);
   }
@@ -240,10 +324,22 @@ class ModelCompiler {
   LayerGraph graph_;
   DramPlanner dram_;
   ModelPlan plan_;
-  std::vector<int64_t> addresses_;  ///< of the plan's images
+  std::vector<int64_t> addresses_;             ///< of the plan's images
+  std::vector<int> segment_begin_;             ///< by stage: the first of its segment
+  std::vector<int> segment_end_;               ///< by stage: the last
+  std::vector<scheduler::ProgramPart> parts_;  ///< of the segment that is being made
+  std::set<std::string> part_names_;
 };
 
 }  // namespace
+
+isa::Program Segment::slice(int stage) const {
+  const auto number = static_cast<size_t>(stage - first_stage);
+  const auto at = [&](size_t k) {
+    return parts.program.statements.begin() + static_cast<ptrdiff_t>(parts.begin[k]);
+  };
+  return {parts.program.source_name, {at(number), at(number + 1)}};
+}
 
 TensorId CompiledModel::storage(TensorId id) const {
   while (tensors[static_cast<size_t>(id)].alias_of >= 0) id = tensors[static_cast<size_t>(id)].alias_of;
@@ -295,6 +391,9 @@ std::vector<std::string> dump_points() {
   for (const auto& pass : scheduler::home_assigners()) points.push_back(pass.name);
   for (const auto& pass : scheduler::allocators()) points.push_back(pass.name);
   for (const auto& pass : scheduler::block_schedulers()) points.push_back(pass.name);
+  for (const auto& pass : scheduler::transfer_schedulers()) {
+    if (!pass.leaves_programs) points.push_back(pass.name);
+  }
   return points;
 }
 

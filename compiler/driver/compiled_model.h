@@ -16,21 +16,23 @@
 #include "isa/chip.h"
 #include "isa/program.h"
 #include "scheduler/passes.h"
+#include "scheduler/transfer_scheduling.h"
 
 /// A compiled model: what `kodama compile` writes and `kodama sim` and `kodama run` execute.
 ///
-/// The model is a sequence of stages. A chip stage runs one program, a kernel's or a Move's, that makes one
-/// image in DRAM from others. Constant operands are in DRAM before the first stage runs; what comes from the
-/// host is sent before the first stage that reads it; what the host reads is fetched from the stage that
-/// makes it. Host stages run ONNX nodes on the CPU reference. Moves of types that the chip doesn't keep
-/// (compiler/plan/model_plan.h) permute on the host.
+/// The model is a sequence of stages. A chip stage is a kernel or a Move that makes one image in DRAM from
+/// others. Chip stages with nothing between them that the host must do form a *segment*, which is one
+/// program: its transfers are scheduled over all of them (scheduler/transfer_scheduling.h). Constant operands
+/// are in DRAM before the first stage runs; what comes from the host is sent before the segment that reads
+/// it; what the host reads is fetched behind the segment that makes it. Host stages run ONNX nodes on the CPU
+/// reference. Moves of types that the chip doesn't keep (compiler/plan/model_plan.h) permute on the host.
 namespace kodama::compiler {
 
 /// A stream of a chip stage and where it is in every group's DRAM.
 struct StreamBinding {
   enum class Origin : uint8_t {
     kPreloaded,  ///< constant
-    kSent,       ///< by the host, before this stage
+    kSent,       ///< by the host, before this stage's segment
     kOnChip,     ///< since an earlier stage
   };
   StreamPlacement placement;  ///< placement.access.tensor names the tensor
@@ -48,7 +50,16 @@ struct ChipStage {
   std::vector<StreamBinding> operands;
   StreamBinding result;
   bool fetch = false;  ///< the host reads the result
-  isa::Program program;
+};
+/// Consecutive chip stages: their programs as one.
+struct Segment {
+  int first_stage = 0;
+  scheduler::ScheduledParts parts;  ///< a part per stage
+
+  int stage_count() const { return static_cast<int>(parts.begin.size()) - 1; }
+  int end_stage() const { return first_stage + stage_count(); }
+  /// The statements of a stage. Transfers for it may be in stages before it.
+  isa::Program slice(int stage) const;
 };
 /// On the host.
 struct MoveStage {
@@ -82,6 +93,7 @@ struct CompiledModel {
   std::vector<TensorId> inputs;
   std::vector<TensorId> outputs;
   std::vector<Stage> stages;
+  std::vector<Segment> segments;  ///< of all chip stages, in their order
   PlanSummary plan;
   /// Contents of DRAM that are written once, before the first stage.
   struct Preload {

@@ -251,7 +251,9 @@ class PackageWriter {
                       {"outputs", stage.outputs}};
     if (const auto* chip = std::get_if<ChipStage>(&stage.body)) {
       const std::string file = fmt::format("programs/{:04}_{}.vsm", index, file_stem(stage.name));
-      write_program(chip->program, directory_ / file);
+      const Segment& segment = segment_of(static_cast<int>(index));
+      write_program(segment.slice(static_cast<int>(index)), directory_ / file);
+      j["segment"] = segment.first_stage;
       j["kernel"] = chip->kernel;
       j["description"] = chip->description;
       j["predicted_cycles"] = chip->predicted_cycles;
@@ -271,6 +273,14 @@ class PackageWriter {
       for (const onnx::NodeProto& node : host.nodes) *host_model_.mutable_graph()->add_node() = node;
     }
     return j;
+  }
+
+  const Segment& segment_of(int stage) const {
+    const auto found = std::ranges::find_if(model_.segments, [&](const Segment& segment) {
+      return segment.first_stage <= stage && stage < segment.end_stage();
+    });
+    isa::check_internal(found != model_.segments.end(), "package", "stage {} has no segment", stage);
+    return *found;
   }
 
   static ordered_json binding_to_json(const StreamBinding& binding) {
@@ -415,7 +425,7 @@ class PackageReader {
     return binding;
   }
 
-  Stage stage(const ordered_json& j) const {
+  Stage stage(const ordered_json& j) {
     Stage stage;
     stage.name = j.at("name").get<std::string>();
     stage.kind = enum_from_json<LayerKind>(j.at("kind"), kKinds);
@@ -443,7 +453,8 @@ class PackageReader {
       chip.result = binding(j.at("result"), true);
       chip.bound_cycles = j.at("bound_cycles").get<int64_t>();
       chip.fetch = j.at("fetch").get<bool>();
-      chip.program = assembler::assemble_file(file(j.at("program")).string(), model_.chip);
+      add_to_segment(j.at("segment").get<int>(),
+                     assembler::assemble_file(file(j.at("program")).string(), model_.chip));
       stage.body = std::move(chip);
     } else if (j.contains("move")) {
       stage.body = MoveStage{move_from_json(j.at("move"))};
@@ -459,6 +470,25 @@ class PackageReader {
       stage.body = std::move(host);
     }
     return stage;
+  }
+
+  /// The program of the stage that is being read.
+  void add_to_segment(int first_stage, isa::Program program) {
+    const auto stage = static_cast<int>(model_.stages.size());
+    if (first_stage == stage) {
+      Segment segment;
+      segment.first_stage = stage;
+      segment.parts.begin = {0};
+      segment.parts.program.source_name = model_.name;
+      model_.segments.push_back(std::move(segment));
+    } else if (model_.segments.empty() || model_.segments.back().first_stage != first_stage ||
+               model_.segments.back().end_stage() != stage) {
+      throw isa::UserError(fmt::format("stage {} belongs to a segment from stage {} on, which is not there",
+                                       stage, first_stage));
+    }
+    scheduler::ScheduledParts& parts = model_.segments.back().parts;
+    std::ranges::move(program.statements, std::back_inserter(parts.program.statements));
+    parts.begin.push_back(parts.program.statements.size());
   }
 
   fs::path directory_;

@@ -8,16 +8,15 @@
 /// A compiled model as a directory that runs alone:
 ///
 ///     manifest.json          chip (name and hash), tensors, stages, layouts, files
-///     programs/NNN_NAME.vsm  one VSM program per chip stage, loops unrolled
-///     images/NNN_NAME.bin    constant operands: LW, little endian, group after group
-///     constants/NNN.pb       constants that Host and Move stages read
-///     host.onnx              the nodes of Host stages
+///     programs/NNN_NAME.vsm  VSM per chip stage, loops unrolled; those of a segment are one program, in
+///     parts images/NNN_NAME.bin    constant operands: LW, little endian, group after group constants/NNN.pb
+///     constants that Host and Move stages read host.onnx              the nodes of Host stages
 ///
 /// The directory is written under a temporary name and renamed.
 namespace kodama::compiler {
 
 /// Version of the format; a package of another version is refused.
-inline constexpr int kPackageVersion = 2;
+inline constexpr int kPackageVersion = 3;
 
 /// Writes `model` to `directory`, which must not exist, be empty, or hold an earlier package (UserError).
 void save_package(const CompiledModel& model, const std::string& directory,

@@ -20,6 +20,23 @@ int64_t image_bytes(const StreamImage& image) {
   return bytes;
 }
 
+/// Adds what each stage of a segment used: its region's share.
+void add_usage(const Segment& segment, const simulator::Statistics& found, std::vector<StageStats>& stats) {
+  for (size_t k = 0; k < stats.size(); ++k) {
+    const auto& statement = segment.parts.program.statements[segment.parts.begin[k]];
+    const std::string& name = std::get<isa::RegionMark>(statement.kind).name;
+    for (const auto& region : found.regions) {
+      if (region.path != name) continue;
+      stats[k].usage = region.usage;
+      stats[k].chip.causes += region.usage.cycles;
+      stats[k].chip.alu_ops = region.usage.alu;
+      stats[k].chip.mau_ops = region.usage.mau;
+      stats[k].chip.l1bm_ops = region.usage.l1bm;
+      stats[k].chip.l2bm_ops = region.usage.l2bm;
+    }
+  }
+}
+
 }  // namespace
 
 StageStats& StageStats::operator+=(const StageStats& other) {
@@ -83,21 +100,32 @@ RunOutcome ModelRunner::run(const TensorMap& inputs) {
   outcome.preload_bytes = preload_bytes_;
   outcome.preload_link_cycles = preload_bytes_ > 0 ? isa::host_link_cycles(preload_bytes_, model_.chip) : 0;
   const auto count = static_cast<int64_t>(model_.stages.size());
-  for (int64_t index = 0; index < count; ++index) {
+  auto segment = model_.segments.begin();
+  for (int64_t index = 0; index < count;) {
     const Stage& stage = model_.stages[static_cast<size_t>(index)];
     if (options_.progress) options_.progress(index, count, stage.name);
     const auto start = std::chrono::steady_clock::now();
-    StageStats stats;
-    if (const auto* chip = std::get_if<ChipStage>(&stage.body)) {
-      run_chip_stage(stage, *chip, stats);
+    std::vector<StageStats> stats;
+    if (stage.on_chip()) {
+      isa::check_internal(segment != model_.segments.end() && segment->first_stage == index, "ModelRunner",
+                          "stage {} has no segment", index);
+      stats = run_segment(*segment++);
     } else if (const auto* move = std::get_if<MoveStage>(&stage.body)) {
-      run_move_stage(stage, *move, stats);
+      run_move_stage(stage, *move, stats.emplace_back());
     } else {
+      stats.emplace_back();
       run_host_stage(stage, std::get<HostStage>(stage.body));
     }
-    stats.wall_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    outcome.total += stats;
-    outcome.stages.push_back(stats);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    int64_t steps = 0;
+    for (const StageStats& each : stats) steps += each.chip.steps + 1;
+    for (StageStats& each : stats) {
+      // Of a segment only the whole is measured.
+      each.wall_seconds = seconds * static_cast<double>(each.chip.steps + 1) / static_cast<double>(steps);
+      outcome.total += each;
+      outcome.stages.push_back(std::move(each));
+    }
+    index += static_cast<int64_t>(stats.size());
   }
   if (options_.progress) options_.progress(count, count, "");
   for (TensorId id : model_.outputs)
@@ -105,34 +133,81 @@ RunOutcome ModelRunner::run(const TensorMap& inputs) {
   return outcome;
 }
 
-void ModelRunner::run_chip_stage(const Stage& stage, const ChipStage& chip, StageStats& stats) {
+void ModelRunner::send(const StreamBinding& operand, StageStats& stats) {
+  const StreamImage image =
+      pack_stream(operand.placement, value(operand.placement.access.tensor), model_.chip);
+  write_image(image, operand.dram_address);
+  const int64_t bytes = image_bytes(image);
+  stats.bytes_to_chip += bytes;
+  stats.chip.causes.host_input += isa::host_link_cycles(bytes, model_.chip);
+  if (operand.host_move) {
+    stats.bytes_permuted += bytes;
+    ++stats.host_moves;
+  }
+}
+
+std::vector<StageStats> ModelRunner::run_segment(const Segment& segment) {
+  const auto count = static_cast<size_t>(segment.stage_count());
+  const auto chip_stage = [&](size_t k) -> const ChipStage& {
+    return std::get<ChipStage>(model_.stages[static_cast<size_t>(segment.first_stage) + k].body);
+  };
+  std::vector<StageStats> stats(count);
   simulator::RunOptions run;
   run.timing = options_.timing;
   run.hazards = options_.hazards;
-  for (const StreamBinding& operand : chip.operands) {
-    if (operand.origin != StreamBinding::Origin::kSent) continue;
-    const StreamImage image =
-        pack_stream(operand.placement, value(operand.placement.access.tensor), model_.chip);
-    write_image(image, operand.dram_address);
-    const int64_t bytes = image_bytes(image);
-    run.host_input.push_back(bytes);
-    stats.bytes_to_chip += bytes;
-    if (operand.host_move) {
-      stats.bytes_permuted += bytes;
-      ++stats.host_moves;
+  for (size_t k = 0; k < count; ++k) {
+    for (const StreamBinding& operand : chip_stage(k).operands) {
+      if (operand.origin != StreamBinding::Origin::kSent) continue;
+      const int64_t before = stats[k].bytes_to_chip;
+      send(operand, stats[k]);
+      run.host_input.push_back(stats[k].bytes_to_chip - before);
+    }
+    if (chip_stage(k).fetch) {
+      const int64_t bytes = image_bytes(empty_stream(chip_stage(k).result.placement, model_.chip));
+      run.host_output.push_back(bytes);
+      stats[k].chip.causes.host_output += isa::host_link_cycles(bytes, model_.chip);
     }
   }
-  StreamImage image = empty_stream(chip.result.placement, model_.chip);
-  if (chip.fetch) run.host_output.push_back(image_bytes(image));
+  // What a stage's own statements are; transfers for it may be in those before it.
+  std::vector<int64_t> steps_before{0};
+  for (size_t k = 0; k < count; ++k) {
+    const isa::ProgramCounts counts = isa::count(segment.slice(segment.first_stage + static_cast<int>(k)));
+    stats[k].chip.steps = counts.steps;
+    stats[k].chip.nops = counts.nops;
+    stats[k].chip.mvs = counts.mvs;
+    steps_before.push_back(steps_before.back() + counts.steps);
+  }
+  if (options_.progress) {
+    run.progress = [&](int64_t steps) {
+      const auto behind = std::ranges::upper_bound(steps_before, steps) - steps_before.begin();
+      const int64_t stage =
+          segment.first_stage + std::min<int64_t>(behind - 1, static_cast<int64_t>(count) - 1);
+      options_.progress(stage, static_cast<int64_t>(model_.stages.size()),
+                        model_.stages[static_cast<size_t>(stage)].name);
+    };
+  }
   simulator::Profile own_profile;
-  if (options_.report != nullptr) options_.report->attach(stage.name, run);
+  if (options_.report != nullptr) options_.report->attach("", run);
   if (run.timing && run.profile == nullptr) run.profile = &own_profile;
-  stats.chip = machine_.run(chip.program, run);
-  stats.link_cycles = stats.chip.causes.host_input + stats.chip.causes.host_output;
-  if (run.timing) stats.usage = simulator::statistics(*run.profile, model_.chip).total;
+  const simulator::RunStats total = machine_.run(segment.parts.program, run);
+  if (run.timing) {
+    add_usage(segment, simulator::statistics(*run.profile, model_.chip), stats);
+    // The last transfers belong to no statement.
+    stats.back().chip.causes.drain += total.causes.drain;
+  } else {
+    for (StageStats& each : stats) each.chip.causes = {};
+  }
+  for (size_t k = 0; k < count; ++k) {
+    stats[k].link_cycles = stats[k].chip.causes.host_input + stats[k].chip.causes.host_output;
+    take_result(model_.stages[static_cast<size_t>(segment.first_stage) + k], chip_stage(k), stats[k]);
+  }
+  return stats;
+}
 
+void ModelRunner::take_result(const Stage& stage, const ChipStage& chip, StageStats& stats) {
   // Watching a tensor costs the model nothing.
   if (stage.outputs.empty() || (!chip.fetch && !options_.observe)) return;
+  StreamImage image = empty_stream(chip.result.placement, model_.chip);
   for (size_t group = 0; group < image.groups.size(); ++group) {
     if (!image.groups[group].empty()) {
       machine_.read_dram(static_cast<int>(group), chip.result.dram_address, image.groups[group]);

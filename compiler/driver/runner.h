@@ -58,7 +58,10 @@ class ModelRunner {
   RunOutcome run(const TensorMap& inputs);
 
  private:
-  void run_chip_stage(const Stage& stage, const ChipStage& chip, StageStats& stats);
+  /// The stats of its stages, in their order.
+  std::vector<StageStats> run_segment(const Segment& segment);
+  void send(const StreamBinding& operand, StageStats& stats);
+  void take_result(const Stage& stage, const ChipStage& chip, StageStats& stats);
   void run_move_stage(const Stage& stage, const MoveStage& move, StageStats& stats);
   void run_host_stage(const Stage& stage, const HostStage& host);
   const Tensor& value(TensorId id) const;

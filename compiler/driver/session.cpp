@@ -252,12 +252,10 @@ int compile_command(const CompileRequest& request, std::ostream& out) {
   bar.finish();
   int64_t steps = 0;
   int64_t mvs = 0;
-  for (const Stage& stage : compiled.model.stages) {
-    if (const auto* chip = std::get_if<ChipStage>(&stage.body)) {
-      const isa::ProgramCounts counts = isa::count(chip->program);
-      steps += counts.steps;
-      mvs += counts.mvs;
-    }
+  for (const Segment& segment : compiled.model.segments) {
+    const isa::ProgramCounts counts = isa::count(segment.parts.program);
+    steps += counts.steps;
+    mvs += counts.mvs;
   }
   fmt::print(out, "{}: {} stages, {} steps, {} MV transfers, for chip {} at {} precision\n",
              request.directory, compiled.model.stages.size(), steps, mvs, compiled.model.chip.name,

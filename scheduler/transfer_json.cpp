@@ -1,0 +1,144 @@
+// Transfer problems and their schedules as JSON.
+
+#include "isa/error.h"
+#include "scheduler/json_fields.h"
+#include "scheduler/transfer_problem.h"
+
+namespace kodama::scheduler {
+
+std::string to_json(const TransferProblem& problem, const TransferSchedule* schedule) {
+  Json buffers = Json::array();
+  for (size_t b = 0; b < problem.buffers.size(); ++b) {
+    const auto& buffer = problem.buffers[b];
+    Json entry = {{"id", b}, {"name", buffer.name}, {"size", buffer.size}};
+    if (buffer.alignment > 1) entry["alignment"] = buffer.alignment;
+    if (buffer.phase > 0) entry["phase"] = buffer.phase;
+    if (buffer.fixed_address) entry["fixed_address"] = *buffer.fixed_address;
+    entry["first_task"] = buffer.first_task;
+    entry["last_task"] = buffer.last_task;
+    if (schedule != nullptr) entry["address"] = schedule->address[b];
+    buffers.push_back(entry);
+  }
+  Json transfers = Json::array();
+  for (size_t k = 0; k < problem.transfers.size(); ++k) {
+    const auto& transfer = problem.transfers[k];
+    Json uses = Json::array();
+    for (const auto& use : transfer.uses) uses.push_back({{"port", use.port}, {"cycles", use.cycles}});
+    Json entry = {{"id", k},
+                  {"text", transfer.text},
+                  {"buffer", transfer.buffer},
+                  {"load", transfer.is_load},
+                  {"earliest", transfer.earliest},
+                  {"latest", transfer.latest},
+                  {"latency", transfer.latency},
+                  {"uses", uses}};
+    if (!transfer.after.empty()) entry["after"] = transfer.after;
+    if (schedule != nullptr) entry["issue"] = schedule->issue[k];
+    transfers.push_back(entry);
+  }
+  Json keeps = Json::array();
+  for (size_t k = 0; k < problem.keeps.size(); ++k) {
+    Json members = Json::array();
+    for (const auto& member : problem.keeps[k].members)
+      members.push_back({{"buffer", member.buffer}, {"offset", member.offset}});
+    Json entry = {{"size", problem.keeps[k].size}, {"members", members}, {"saved", problem.keeps[k].saved}};
+    if (schedule != nullptr) entry["kept"] = static_cast<bool>(schedule->kept[k]);
+    keeps.push_back(entry);
+  }
+  Json json = {{"name", problem.name}, {"capacity", problem.capacity}};
+  if (schedule != nullptr) json["estimated_cycles"] = estimated_cycles(problem, *schedule);
+  json["bound"] = transfer_bound(problem).cycles();
+  json["issue_interval"] = problem.issue_interval;
+  json["ports"] = problem.ports;
+  json["task_cycles"] = problem.task_cycles;
+  json["buffers"] = buffers;
+  json["transfers"] = transfers;
+  json["keeps"] = keeps;
+  return text_of(json);
+}
+
+TransferProblem transfer_problem_from_json(const std::string& text, const std::string& source) {
+  const Json json = parsed(text, source);
+  const Fields fields(json, source, "");
+  TransferProblem problem;
+  problem.name = fields.get<std::string>("name", "");
+  problem.capacity = fields.get<int64_t>("capacity");
+  problem.issue_interval = fields.get<int64_t>("issue_interval", 0);
+  problem.ports = fields.get<std::vector<std::string>>("ports", {});
+  problem.task_cycles = fields.get<std::vector<int64_t>>("task_cycles");
+  const auto tasks = problem.task_cycles.size();
+  fields.for_each("buffers", [&](const Fields& each) {
+    TransferProblem::Buffer buffer;
+    buffer.name = each.get<std::string>("name", "");
+    buffer.size = each.get<int64_t>("size");
+    buffer.alignment = each.get<int64_t>("alignment", 1);
+    buffer.phase = each.get<int64_t>("phase", 0);
+    const auto fixed = each.get<int64_t>("fixed_address", -1);
+    if (fixed >= 0) buffer.fixed_address = fixed;
+    buffer.first_task = each.get<int64_t>("first_task");
+    buffer.last_task = each.get<int64_t>("last_task");
+    check_index(source, "'first_task' of a buffer", buffer.first_task, tasks + 1);
+    check_index(source, "'last_task' of a buffer", buffer.last_task, tasks + 1);
+    if (buffer.first_task > buffer.last_task || buffer.size < 1 || buffer.alignment < 1 || buffer.phase < 0 ||
+        buffer.phase >= buffer.alignment)
+      throw isa::UserError(fmt::format(
+          "{}: buffer '{}': allowed are a size and an alignment of 1 and more, a phase below the alignment, "
+          "and tasks in rising order",
+          source, buffer.name));
+    problem.buffers.push_back(std::move(buffer));
+  });
+  fields.for_each("transfers", [&](const Fields& each) {
+    TransferProblem::Transfer transfer;
+    transfer.text = each.get<std::string>("text", "");
+    transfer.buffer = each.get<int>("buffer");
+    transfer.is_load = each.get<bool>("load");
+    transfer.earliest = each.get<int64_t>("earliest");
+    transfer.latest = each.get<int64_t>("latest");
+    transfer.latency = each.get<int64_t>("latency", 0);
+    transfer.after = each.get<std::vector<int>>("after", {});
+    each.for_each("uses", [&](const Fields& use) {
+      transfer.uses.push_back({use.get<int>("port"), use.get<int64_t>("cycles")});
+      check_index(source, "'port' of a transfer", transfer.uses.back().port, problem.ports.size());
+      if (transfer.uses.back().cycles < 0)
+        throw isa::UserError(fmt::format("{}: transfer '{}': found {} cycles, allowed: 0 and more", source,
+                                         transfer.text, transfer.uses.back().cycles));
+    });
+    check_index(source, "'buffer' of a transfer", transfer.buffer, problem.buffers.size());
+    check_index(source, "'earliest' of a transfer", transfer.earliest, tasks + 1);
+    check_index(source, "'latest' of a transfer", transfer.latest, tasks + 1);
+    for (const int other : transfer.after)
+      check_index(source, "'after' of a transfer, which are earlier in the list", other,
+                  problem.transfers.size());
+    if (transfer.earliest > transfer.latest || (!transfer.is_load && transfer.earliest < transfer.latest))
+      throw isa::UserError(
+          fmt::format("{}: transfer '{}': found positions {} to {}, allowed: rising, and equal for a store",
+                      source, transfer.text, transfer.earliest, transfer.latest));
+    problem.transfers.push_back(std::move(transfer));
+  });
+  std::vector<bool> taken(problem.buffers.size(), false);
+  fields.for_each("keeps", [&](const Fields& each) {
+    TransferProblem::Keep keep;
+    keep.size = each.get<int64_t>("size");
+    keep.saved = each.get<std::vector<int>>("saved", {});
+    each.for_each("members", [&](const Fields& member) {
+      keep.members.push_back({member.get<int>("buffer"), member.get<int64_t>("offset", 0)});
+      const auto& found = keep.members.back();
+      check_index(source, "'buffer' of a keep", found.buffer, problem.buffers.size());
+      const auto& buffer = problem.buffers[static_cast<size_t>(found.buffer)];
+      if (found.offset < 0 || found.offset + buffer.size > keep.size ||
+          taken[static_cast<size_t>(found.buffer)])
+        throw isa::UserError(fmt::format(
+            "{}: a keep of {} LW has buffer '{}' at {}; allowed: inside it, and a buffer in one keep only",
+            source, keep.size, buffer.name, found.offset));
+      taken[static_cast<size_t>(found.buffer)] = true;
+    });
+    if (keep.members.empty()) each.fail("members", "a list of buffers", Json::array());
+    for (const int load : keep.saved)
+      check_index(source, "'saved' of a keep", load, problem.transfers.size());
+    problem.keeps.push_back(std::move(keep));
+  });
+  check_problem(problem);
+  return problem;
+}
+
+}  // namespace kodama::scheduler

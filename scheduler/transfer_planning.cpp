@@ -1,0 +1,365 @@
+/// Built-in transfer schedulers.
+#include <algorithm>
+#include <tuple>
+
+#include "isa/arithmetic.h"
+#include "isa/error.h"
+#include "scheduler/builtin_passes.h"
+#include "scheduler/transfer_problem.h"
+
+namespace kodama::scheduler {
+namespace {
+
+using Buffer = TransferProblem::Buffer;
+using Keep = TransferProblem::Keep;
+using Transfer = TransferProblem::Transfer;
+
+const PassOptionInfo kLookahead{
+    "transfer-lookahead", "512",
+    "cycles of work that ports may have ahead of what is needed next; several are "
+    "tried from this one up"};
+
+template <typename Number>
+size_t index(Number value) {
+  return static_cast<size_t>(value);
+}
+
+/// How daring a schedule is.
+struct Attempt {
+  int64_t lookahead = 0;  ///< cycles
+  bool keeps = false;
+  /// Of the memory, for what is there ahead of its time: 1 / divisor; 0: nothing comes ahead.
+  int64_t ahead_divisor = 1;
+};
+
+/// Goes through the tasks in the time that they are estimated to take, waits included, and issues at every
+/// position what is needed there, and ahead of that what ports and memory have room for.
+class Planner {
+ public:
+  Planner(const TransferProblem& problem, const Attempt& attempt)
+      : problem_(problem), attempt_(attempt), clock_(problem) {}
+
+  std::optional<TransferSchedule> run() {
+    schedule_.issue.assign(problem_.transfers.size(), TransferSchedule::kDropped);
+    schedule_.address.assign(problem_.buffers.size(), 0);
+    schedule_.kept.assign(problem_.keeps.size(), false);
+    unit_of_.assign(problem_.buffers.size(), -1);
+    make_units();
+    if (attempt_.keeps) choose_keeps();
+    if (!walk()) return std::nullopt;
+    return std::move(schedule_);
+  }
+
+ private:
+  /// What gets an address: a buffer, or the buffers of a keep.
+  struct Unit {
+    std::vector<Keep::Member> members;
+    int64_t size = 0;
+    int64_t alignment = 1;
+    int64_t phase = 0;
+    std::optional<int64_t> fixed;
+    // Moments: 2 p is position p, 2 t + 1 is during task t.
+    int64_t first = 0;  ///< without loads
+    int64_t last = 0;
+    std::vector<int> loads = {};
+    int64_t address = -1;  ///< -1: has none yet
+  };
+
+  void make_units() {
+    for (size_t b = 0; b < problem_.buffers.size(); ++b) {
+      const Buffer& buffer = problem_.buffers[b];
+      unit_of_[b] = static_cast<int>(units_.size());
+      units_.push_back({{{static_cast<int>(b), 0}},
+                        buffer.size,
+                        buffer.alignment,
+                        buffer.phase,
+                        buffer.fixed_address,
+                        2 * buffer.first_task + 1,
+                        2 * buffer.last_task + 1,
+                        {},
+                        -1});
+    }
+    for (size_t k = 0; k < problem_.transfers.size(); ++k) {
+      const Transfer& transfer = problem_.transfers[k];
+      Unit& unit = units_[index(transfer.buffer)];
+      if (transfer.is_load) {
+        unit.loads.push_back(static_cast<int>(k));
+      } else {
+        unit.first = std::min(unit.first, 2 * transfer.latest);
+        unit.last = std::max(unit.last, 2 * transfer.latest);
+      }
+    }
+  }
+
+  /// The nearest next use first, as long as the memory has room.
+  void choose_keeps() {
+    const size_t moments = 2 * problem_.task_cycles.size() + 2;
+    std::vector<int64_t> load(moments, 0);
+    const auto add = [&](const Unit& unit, int64_t sign) {
+      const auto [first, last] = span(unit);
+      for (int64_t m = first; m <= last; ++m) load[index(m)] += sign * unit.size;
+    };
+    std::vector<std::tuple<int64_t, int64_t, size_t>> order;
+    for (size_t k = 0; k < problem_.keeps.size(); ++k) {
+      const Unit unit = joined(problem_.keeps[k]);
+      order.emplace_back(unit.last - unit.first, -saved_cycles(problem_.keeps[k]), k);
+    }
+    if (order.empty()) return;
+    for (const Unit& unit : units_) add(unit, 1);
+    std::ranges::sort(order);
+    for (const auto& [distance, saving, k] : order) {
+      const Keep& keep = problem_.keeps[k];
+      Unit unit = joined(keep);
+      for (const auto& member : keep.members) add(units_[index(unit_of_[index(member.buffer)])], -1);
+      const auto [first, last] = span(unit);
+      int64_t highest = 0;
+      for (int64_t m = first; m <= last; ++m) highest = std::max(highest, load[index(m)]);
+      // Room that is there may be in pieces.
+      constexpr int64_t kFull = 8;
+      const bool fits = highest + unit.size <= problem_.capacity - problem_.capacity / kFull &&
+                        !std::ranges::any_of(keep.members, [&](const auto& member) {
+                          return problem_.buffers[index(member.buffer)].fixed_address.has_value();
+                        });
+      if (!fits) {
+        for (const auto& member : keep.members) add(units_[index(unit_of_[index(member.buffer)])], 1);
+        continue;
+      }
+      schedule_.kept[k] = true;
+      for (const auto& member : keep.members) {
+        Unit& old = units_[index(unit_of_[index(member.buffer)])];
+        old.members.clear();
+        old.loads.clear();
+        unit_of_[index(member.buffer)] = static_cast<int>(units_.size());
+      }
+      add(unit, 1);
+      units_.push_back(std::move(unit));
+    }
+  }
+  int64_t saved_cycles(const Keep& keep) const {
+    int64_t cycles = 0;
+    for (const int load : keep.saved) cycles += problem_.transfers[index(load)].cycles();
+    return cycles;
+  }
+  Unit joined(const Keep& keep) const {
+    Unit unit;
+    unit.first = INT64_MAX;
+    unit.last = INT64_MIN;
+    unit.size = keep.size;
+    for (const auto& member : keep.members) {
+      const Unit& part = units_[index(unit_of_[index(member.buffer)])];
+      unit.first = std::min(unit.first, span(part).first);
+      unit.last = std::max(unit.last, span(part).second);
+      if (part.alignment >= unit.alignment) {
+        unit.alignment = part.alignment;
+        unit.phase = ((part.phase - member.offset) % unit.alignment + unit.alignment) % unit.alignment;
+      }
+      for (const int load : part.loads) {
+        if (std::ranges::find(keep.saved, load) == keep.saved.end()) unit.loads.push_back(load);
+      }
+    }
+    unit.members = keep.members;
+    return unit;
+  }
+  /// Moments in which a unit lives when its loads are issued as late as possible.
+  std::pair<int64_t, int64_t> span(const Unit& unit) const {
+    int64_t first = unit.first;
+    int64_t last = unit.last;
+    for (const int load : unit.loads) {
+      first = std::min(first, 2 * problem_.transfers[index(load)].latest);
+      last = std::max(last, 2 * problem_.transfers[index(load)].latest);
+    }
+    return {first, last};
+  }
+
+  bool walk() {
+    const auto tasks = static_cast<int64_t>(problem_.task_cycles.size());
+    std::vector<int> stores;
+    for (size_t k = 0; k < problem_.transfers.size(); ++k) {
+      if (!problem_.transfers[k].is_load) stores.push_back(static_cast<int>(k));
+    }
+    std::ranges::stable_sort(stores, {}, [&](int k) { return problem_.transfers[index(k)].latest; });
+    for (const Unit& unit : units_) pending_.insert(pending_.end(), unit.loads.begin(), unit.loads.end());
+    std::ranges::sort(pending_, {}, [&](int k) { return std::pair(problem_.transfers[index(k)].latest, k); });
+    std::vector<int> begins;  // of units that no load begins
+    for (size_t u = 0; u < units_.size(); ++u) {
+      if (units_[u].members.empty()) continue;
+      if (units_[u].fixed) fixed_.push_back(static_cast<int>(u));
+      if (first_moment(units_[u]) >= units_[u].first) begins.push_back(static_cast<int>(u));
+    }
+    std::ranges::sort(begins, {}, [&](int u) { return std::pair(units_[index(u)].first, u); });
+
+    auto store = stores.begin();
+    auto begin = begins.begin();
+    for (int64_t p = 0; p <= tasks; ++p) {
+      std::erase_if(alive_, [&](int u) { return span(units_[index(u)]).second < 2 * p; });
+      for (; begin != begins.end() && units_[index(*begin)].first <= 2 * p + 1; ++begin) {
+        if (!place(*begin, p)) return false;
+      }
+      // As issue_order has it: what is awaited and depends on nothing here, stores, the rest.
+      const auto is_awaited = [&](int k) { return problem_.transfers[index(k)].latest == p; };
+      const auto needs_store_here = [&](int k) {
+        return std::ranges::any_of(problem_.transfers[index(k)].after,
+                                   [&](int other) { return problem_.transfers[index(other)].latest == p; });
+      };
+      std::vector<int> awaited;
+      while (!pending_.empty() && is_awaited(pending_.front())) {
+        awaited.push_back(pending_.front());
+        pending_.erase(pending_.begin());
+      }
+      for (const int k : awaited) {
+        if (!needs_store_here(k) && !issue(k, p)) return false;
+      }
+      for (; store != stores.end() && problem_.transfers[index(*store)].latest == p; ++store) {
+        schedule_.issue[index(*store)] = p;
+        clock_.issue(*store);
+      }
+      for (const int k : awaited) {
+        if (needs_store_here(k) && !issue(k, p)) return false;
+      }
+      issue_ahead(p);
+      clock_.await(p);
+      if (p < tasks) clock_.run(problem_.task_cycles[index(p)]);
+    }
+    return true;
+  }
+
+  bool issue(int k, int64_t position) {
+    const int u = unit_of_[index(problem_.transfers[index(k)].buffer)];
+    if (units_[index(u)].address < 0 && !place(u, position)) return false;
+    schedule_.issue[index(k)] = position;
+    clock_.issue(k);
+    return true;
+  }
+
+  /// The most urgent loads whose sources are there, as far as ports and memory allow.
+  void issue_ahead(int64_t position) {
+    if (attempt_.ahead_divisor == 0) return;
+    constexpr size_t kLooked = 64;
+    const int64_t free_time = clock_.time_after_waits(position);
+    for (size_t n = 0; n < std::min(pending_.size(), kLooked);) {
+      const int k = pending_[n];
+      const Transfer& transfer = problem_.transfers[index(k)];
+      const bool is_ready = transfer.earliest <= position && clock_.is_over(transfer.after);
+      if (!is_ready || clock_.port_time(transfer) > free_time + attempt_.lookahead ||
+          !has_room_ahead(transfer, position) || !issue(k, position)) {
+        ++n;
+        continue;
+      }
+      pending_.erase(pending_.begin() + static_cast<ptrdiff_t>(n));
+    }
+  }
+  bool has_room_ahead(const Transfer& transfer, int64_t position) const {
+    const Unit& unit = units_[index(unit_of_[index(transfer.buffer)])];
+    if (unit.address >= 0) return true;
+    int64_t ahead = unit.size;
+    for (const int other : alive_) {
+      if (span(units_[index(other)]).first > 2 * position) ahead += units_[index(other)].size;
+    }
+    return ahead <= problem_.capacity / attempt_.ahead_divisor;
+  }
+
+  int64_t first_moment(const Unit& unit) const { return span(unit).first; }
+
+  /// The lowest address that is free from here to the end of the unit's life.
+  bool place(int number, int64_t position) {
+    Unit& unit = units_[index(number)];
+    if (unit.address >= 0) return true;
+    const int64_t last = span(unit).second;
+    if (unit.fixed) {
+      unit.address = *unit.fixed;
+    } else {
+      std::vector<std::pair<int64_t, int64_t>> taken;
+      for (const int other : alive_) {
+        const Unit& o = units_[index(other)];
+        taken.emplace_back(o.address, o.address + o.size);
+      }
+      for (const int other : fixed_) {
+        const Unit& o = units_[index(other)];
+        const auto [from, to] = span(o);
+        if (from <= last && 2 * position <= to) taken.emplace_back(*o.fixed, *o.fixed + o.size);
+      }
+      std::ranges::sort(taken);
+      const auto aligned = [&](int64_t address) {
+        return isa::round_up(std::max<int64_t>(address - unit.phase, 0), unit.alignment) + unit.phase;
+      };
+      int64_t at = aligned(0);
+      for (const auto& [begin, end] : taken) {
+        if (at + unit.size <= begin) break;
+        at = std::max(at, aligned(end));
+      }
+      if (at + unit.size > problem_.capacity) return false;
+      unit.address = at;
+    }
+    alive_.push_back(number);
+    for (const auto& member : unit.members)
+      schedule_.address[index(member.buffer)] = unit.address + member.offset;
+    return true;
+  }
+
+  const TransferProblem& problem_;
+  Attempt attempt_;
+  TransferClock clock_;
+  std::vector<Unit> units_;
+  std::vector<int> unit_of_;  ///< by buffer
+  std::vector<int> fixed_;    ///< units with demanded addresses
+  std::vector<int> alive_;
+  std::vector<int> pending_;  ///< loads, the most urgent first
+  TransferSchedule schedule_;
+};
+
+std::optional<TransferSchedule> best_schedule(const TransferProblem& problem, const PassOptions& options,
+                                              bool keeps) {
+  const int64_t lookahead = positive_option(options, kLookahead);
+  std::optional<TransferSchedule> best;
+  int64_t best_cycles = INT64_MAX;
+  for (const bool keep : {true, false}) {
+    if (keep && (!keeps || problem.keeps.empty())) continue;
+    for (const int64_t factor : {1, 4, 16}) {
+      for (const int64_t divisor : {1, 2, 4, 0}) {
+        std::optional<TransferSchedule> found = Planner(problem, {lookahead * factor, keep, divisor}).run();
+        if (!found) continue;
+        const int64_t cycles = estimated_cycles(problem, *found);
+        if (cycles < best_cycles) {
+          best = std::move(found);
+          best_cycles = cycles;
+        }
+        break;  // the boldest that fits
+      }
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+TransferScheduler keep_transfers() {
+  return {
+      "keep",
+      "what is stored and loaded again stays on chip while there is room, the nearest next use first; other "
+      "loads come ahead, just in time",
+      {kLookahead},
+      false,
+      [](const TransferProblem& problem, const PassOptions& options) {
+        return best_schedule(problem, options, true);
+      }};
+}
+
+TransferScheduler prefetch_transfers() {
+  return {"prefetch",
+          "loads come ahead of the tasks that need them",
+          {kLookahead},
+          false,
+          [](const TransferProblem& problem, const PassOptions& options) {
+            return best_schedule(problem, options, false);
+          }};
+}
+
+TransferScheduler on_demand_transfers() {
+  return {"on-demand",
+          "transfers stay where the kernels issue them",
+          {},
+          true,
+          [](const TransferProblem&, const PassOptions&) -> std::optional<TransferSchedule> { return {}; }};
+}
+
+}  // namespace kodama::scheduler

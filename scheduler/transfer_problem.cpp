@@ -1,0 +1,262 @@
+#include "scheduler/transfer_problem.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <tuple>
+
+#include "isa/error.h"
+
+namespace kodama::scheduler {
+namespace {
+
+using Buffer = TransferProblem::Buffer;
+using Keep = TransferProblem::Keep;
+using Transfer = TransferProblem::Transfer;
+
+constexpr const char* kPart = "transfer problem";
+
+template <typename Number>
+size_t index(Number value) {
+  return static_cast<size_t>(value);
+}
+
+}  // namespace
+
+int64_t Transfer::cycles() const {
+  int64_t longest = 0;
+  for (const PortUse& use : uses) longest = std::max(longest, use.cycles);
+  return latency + longest;
+}
+
+std::vector<int> issue_order(const TransferProblem& problem, const TransferSchedule& schedule) {
+  std::vector<std::tuple<int64_t, int, int64_t, int>> keys;
+  for (size_t k = 0; k < problem.transfers.size(); ++k) {
+    const int64_t at = schedule.issue[k];
+    if (at == TransferSchedule::kDropped) continue;
+    const Transfer& transfer = problem.transfers[k];
+    const bool needs_neighbour =
+        std::ranges::any_of(transfer.after, [&](int other) { return schedule.issue[index(other)] == at; });
+    const bool is_awaited = transfer.is_load && transfer.latest == at && !needs_neighbour;
+    const int turn = is_awaited ? 0 : transfer.is_load ? 2 : 1;
+    keys.emplace_back(at, turn, turn == 2 ? transfer.latest : 0, static_cast<int>(k));
+  }
+  std::ranges::sort(keys);
+  std::vector<int> order;
+  for (const auto& key : keys) order.push_back(std::get<3>(key));
+  return order;
+}
+
+TransferClock::TransferClock(const TransferProblem& problem)
+    : problem_(problem),
+      port_free_(problem.ports.size(), 0),
+      done_(problem.transfers.size(), INT64_MAX),
+      awaited_(problem.task_cycles.size() + 1, 0) {}
+
+void TransferClock::issue(int transfer) {
+  const Transfer& t = problem_.transfers[index(transfer)];
+  for (const int other : t.after) time_ = std::max(time_, done_[index(other)]);
+  const int64_t start = std::max(time_, next_start_);
+  next_start_ = start + problem_.issue_interval;
+  int64_t end = start + t.latency;
+  for (const auto& use : t.uses) {
+    int64_t& free = port_free_[index(use.port)];
+    free = std::max(free, start + t.latency) + use.cycles;
+    end = std::max(end, free);
+  }
+  done_[index(transfer)] = end;
+  last_ = std::max(last_, end);
+  if (t.is_load) awaited_[index(t.latest)] = std::max(awaited_[index(t.latest)], end);
+}
+
+void TransferClock::await(int64_t position) {
+  time_ = time_after_waits(position);
+}
+int64_t TransferClock::time_after_waits(int64_t position) const {
+  return std::max(time_, awaited_[index(position)]);
+}
+bool TransferClock::is_over(const std::vector<int>& transfers) const {
+  return std::ranges::all_of(transfers, [&](int k) { return done_[index(k)] <= time_; });
+}
+int64_t TransferClock::port_time(const Transfer& transfer) const {
+  int64_t time = time_;
+  for (const auto& use : transfer.uses) time = std::max(time, port_free_[index(use.port)]);
+  return time;
+}
+
+int64_t estimated_cycles(const TransferProblem& problem, const TransferSchedule& schedule) {
+  const std::vector<int> order = issue_order(problem, schedule);
+  TransferClock clock(problem);
+  auto next = order.begin();
+  const auto tasks = static_cast<int64_t>(problem.task_cycles.size());
+  for (int64_t p = 0; p <= tasks; ++p) {
+    for (; next != order.end() && schedule.issue[index(*next)] == p; ++next) clock.issue(*next);
+    clock.await(p);
+    if (p < tasks) clock.run(problem.task_cycles[index(p)]);
+  }
+  return clock.end();
+}
+
+TransferBound transfer_bound(const TransferProblem& problem) {
+  TransferBound bound;
+  bound.tasks = std::accumulate(problem.task_cycles.begin(), problem.task_cycles.end(), int64_t{0});
+  std::vector<bool> saved(problem.transfers.size(), false);
+  for (const Keep& keep : problem.keeps) {
+    if (keep.size > problem.capacity) continue;
+    for (const int load : keep.saved) saved[index(load)] = true;
+  }
+  std::vector<int64_t> busy(problem.ports.size(), 0);
+  for (size_t k = 0; k < problem.transfers.size(); ++k) {
+    if (saved[k]) continue;
+    for (const auto& use : problem.transfers[k].uses) busy[index(use.port)] += use.cycles;
+  }
+  for (const int64_t cycles : busy) bound.ports = std::max(bound.ports, cycles);
+  return bound;
+}
+
+void check_problem(const TransferProblem& problem) {
+  const auto tasks = static_cast<int64_t>(problem.task_cycles.size());
+  const auto check = [&](bool right, const std::string& what) {
+    isa::check_internal(right, kPart, "'{}': {}", problem.name, what);
+  };
+  for (const Buffer& buffer : problem.buffers) {
+    check(buffer.size > 0 && buffer.alignment > 0 && buffer.phase >= 0 && buffer.phase < buffer.alignment,
+          fmt::format("buffer '{}': size {}, alignment {}, phase {}", buffer.name, buffer.size,
+                      buffer.alignment, buffer.phase));
+    check(0 <= buffer.first_task && buffer.first_task <= buffer.last_task && buffer.last_task <= tasks,
+          fmt::format("buffer '{}': tasks {} to {} of {}", buffer.name, buffer.first_task, buffer.last_task,
+                      tasks));
+  }
+  for (size_t k = 0; k < problem.transfers.size(); ++k) {
+    const Transfer& transfer = problem.transfers[k];
+    check(transfer.buffer >= 0 && index(transfer.buffer) < problem.buffers.size(),
+          fmt::format("'{}': buffer {}", transfer.text, transfer.buffer));
+    check(0 <= transfer.earliest && transfer.earliest <= transfer.latest && transfer.latest <= tasks &&
+              (transfer.is_load || transfer.earliest == transfer.latest),
+          fmt::format("'{}': positions {} to {} of {}", transfer.text, transfer.earliest, transfer.latest,
+                      tasks));
+    for (const int other : transfer.after)
+      check(other >= 0 && index(other) < k, fmt::format("'{}' is after transfer {}", transfer.text, other));
+    for (const auto& use : transfer.uses)
+      check(use.port >= 0 && index(use.port) < problem.ports.size() && use.cycles >= 0,
+            fmt::format("'{}': {} cycles of port {}", transfer.text, use.cycles, use.port));
+  }
+  std::vector<bool> taken(problem.buffers.size(), false);
+  for (const Keep& keep : problem.keeps) {
+    for (const auto& member : keep.members) {
+      check(member.buffer >= 0 && index(member.buffer) < problem.buffers.size() &&
+                !taken[index(member.buffer)] && member.offset >= 0 &&
+                member.offset + problem.buffers[index(member.buffer)].size <= keep.size,
+            fmt::format("a keep of {} LW with buffer {} at {}", keep.size, member.buffer, member.offset));
+      taken[index(member.buffer)] = true;
+    }
+    for (const int load : keep.saved) {
+      check(load >= 0 && index(load) < problem.transfers.size() && problem.transfers[index(load)].is_load &&
+                std::ranges::any_of(keep.members,
+                                    [&](const auto& member) {
+                                      return member.buffer == problem.transfers[index(load)].buffer;
+                                    }),
+            fmt::format("a keep saves transfer {}", load));
+    }
+  }
+}
+
+std::string schedule_fault(const TransferProblem& problem, const TransferSchedule& schedule) {
+  if (schedule.issue.size() != problem.transfers.size() ||
+      schedule.address.size() != problem.buffers.size() || schedule.kept.size() != problem.keeps.size())
+    return fmt::format("{} positions, {} addresses, {} keeps for {} transfers, {} buffers, {} keeps",
+                       schedule.issue.size(), schedule.address.size(), schedule.kept.size(),
+                       problem.transfers.size(), problem.buffers.size(), problem.keeps.size());
+  std::vector<bool> droppable(problem.transfers.size(), false);
+  std::vector<int> keep_of(problem.buffers.size(), -1);
+  for (size_t k = 0; k < problem.keeps.size(); ++k) {
+    if (!schedule.kept[k]) continue;
+    for (const int load : problem.keeps[k].saved) droppable[index(load)] = true;
+    std::optional<int64_t> base;
+    for (const auto& member : problem.keeps[k].members) {
+      keep_of[index(member.buffer)] = static_cast<int>(k);
+      const int64_t lowest = schedule.address[index(member.buffer)] - member.offset;
+      if (base && *base != lowest)
+        return fmt::format("keep {}: buffer '{}' at {} is not at its offset {}", k,
+                           problem.buffers[index(member.buffer)].name, schedule.address[index(member.buffer)],
+                           member.offset);
+      base = lowest;
+    }
+  }
+  // Moments: 2 p is position p, 2 t + 1 is during task t.
+  struct Life {
+    int64_t first;
+    int64_t last;
+  };
+  std::vector<Life> lives;
+  for (const Buffer& buffer : problem.buffers)
+    lives.push_back({2 * buffer.first_task + 1, 2 * buffer.last_task + 1});
+  for (size_t k = 0; k < problem.transfers.size(); ++k) {
+    const Transfer& transfer = problem.transfers[k];
+    const int64_t at = schedule.issue[k];
+    if (at == TransferSchedule::kDropped) {
+      if (!droppable[k]) return fmt::format("'{}' is dropped, but nobody keeps its data", transfer.text);
+      continue;
+    }
+    if (droppable[k]) return fmt::format("'{}' loads what is kept", transfer.text);
+    if (at < transfer.earliest || at > transfer.latest)
+      return fmt::format("'{}' at position {}, allowed are {} to {}", transfer.text, at, transfer.earliest,
+                         transfer.latest);
+    for (const int other : transfer.after) {
+      const int64_t before = schedule.issue[index(other)];
+      if (before == TransferSchedule::kDropped || before > at)
+        return fmt::format("'{}' at position {} comes before '{}', which it needs", transfer.text, at,
+                           problem.transfers[index(other)].text);
+    }
+    Life& life = lives[index(transfer.buffer)];
+    life.first = std::min(life.first, 2 * at);
+    life.last = std::max(life.last, 2 * at);
+  }
+  // One who is kept lives as long as all of them together.
+  std::vector<Life> keep_lives(problem.keeps.size(), Life{INT64_MAX, INT64_MIN});
+  for (size_t b = 0; b < problem.buffers.size(); ++b) {
+    if (keep_of[b] < 0) continue;
+    Life& life = keep_lives[index(keep_of[b])];
+    life = {std::min(life.first, lives[b].first), std::max(life.last, lives[b].last)};
+  }
+  struct Box {
+    int64_t first, last, begin, end;
+    std::string name;
+  };
+  std::vector<Box> boxes;
+  for (size_t b = 0; b < problem.buffers.size(); ++b) {
+    const Buffer& buffer = problem.buffers[b];
+    const int64_t at = schedule.address[b];
+    if (at < 0 || at + buffer.size > problem.capacity)
+      return fmt::format("buffer '{}' at {} to {} of {}", buffer.name, at, at + buffer.size,
+                         problem.capacity);
+    if ((at - buffer.phase) % buffer.alignment != 0)
+      return fmt::format("buffer '{}' at {}, allowed are {} + {} k", buffer.name, at, buffer.phase,
+                         buffer.alignment);
+    if (buffer.fixed_address && *buffer.fixed_address != at)
+      return fmt::format("buffer '{}' at {}, allowed is {}", buffer.name, at, *buffer.fixed_address);
+    if (keep_of[b] < 0) boxes.push_back({lives[b].first, lives[b].last, at, at + buffer.size, buffer.name});
+  }
+  for (size_t k = 0; k < problem.keeps.size(); ++k) {
+    if (!schedule.kept[k]) continue;
+    const auto& member = problem.keeps[k].members.front();
+    const int64_t begin = schedule.address[index(member.buffer)] - member.offset;
+    boxes.push_back({keep_lives[k].first, keep_lives[k].last, begin, begin + problem.keeps[k].size,
+                     fmt::format("of keep {}", k)});
+  }
+  std::ranges::sort(boxes, {}, &Box::first);
+  std::vector<const Box*> alive;
+  for (const Box& box : boxes) {
+    std::erase_if(alive, [&](const Box* other) { return other->last < box.first; });
+    for (const Box* other : alive) {
+      if (other->begin < box.end && box.begin < other->end)
+        return fmt::format("buffers '{}' [{}, {}) and '{}' [{}, {}) overlap at position {}", other->name,
+                           other->begin, other->end, box.name, box.begin, box.end, box.first / 2);
+    }
+    alive.push_back(&box);
+  }
+  return {};
+}
+
+}  // namespace kodama::scheduler
