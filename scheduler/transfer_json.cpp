@@ -49,6 +49,7 @@ std::string to_json(const TransferProblem& problem, const TransferSchedule* sche
   if (schedule != nullptr) json["estimated_cycles"] = estimated_cycles(problem, *schedule);
   json["bound"] = transfer_bound(problem).cycles();
   json["issue_interval"] = problem.issue_interval;
+  json["max_in_flight"] = problem.max_in_flight;
   json["ports"] = problem.ports;
   json["task_cycles"] = problem.task_cycles;
   json["buffers"] = buffers;
@@ -64,6 +65,7 @@ TransferProblem transfer_problem_from_json(const std::string& text, const std::s
   problem.name = fields.get<std::string>("name", "");
   problem.capacity = fields.get<int64_t>("capacity");
   problem.issue_interval = fields.get<int64_t>("issue_interval", 0);
+  problem.max_in_flight = fields.get<int64_t>("max_in_flight", 0);
   problem.ports = fields.get<std::vector<std::string>>("ports", {});
   problem.task_cycles = fields.get<std::vector<int64_t>>("task_cycles");
   const auto tasks = problem.task_cycles.size();

@@ -62,6 +62,7 @@ class Planner {
     int64_t first = 0;  ///< without loads
     int64_t last = 0;
     std::vector<int> loads = {};
+    std::vector<int> stores = {};
     int64_t address = -1;  ///< -1: has none yet
   };
 
@@ -77,6 +78,7 @@ class Planner {
                         2 * buffer.first_task + 1,
                         2 * buffer.last_task + 1,
                         {},
+                        {},
                         -1});
     }
     for (size_t k = 0; k < problem_.transfers.size(); ++k) {
@@ -85,6 +87,7 @@ class Planner {
       if (transfer.is_load) {
         unit.loads.push_back(static_cast<int>(k));
       } else {
+        unit.stores.push_back(static_cast<int>(k));
         unit.first = std::min(unit.first, 2 * transfer.latest);
         unit.last = std::max(unit.last, 2 * transfer.latest);
       }
@@ -156,6 +159,7 @@ class Planner {
       for (const int load : part.loads) {
         if (std::ranges::find(keep.saved, load) == keep.saved.end()) unit.loads.push_back(load);
       }
+      unit.stores.insert(unit.stores.end(), part.stores.begin(), part.stores.end());
     }
     unit.members = keep.members;
     return unit;
@@ -191,7 +195,14 @@ class Planner {
     auto store = stores.begin();
     auto begin = begins.begin();
     for (int64_t p = 0; p <= tasks; ++p) {
-      std::erase_if(alive_, [&](int u) { return span(units_[index(u)]).second < 2 * p; });
+      std::erase_if(alive_, [&](int u) {
+        const Unit& unit = units_[index(u)];
+        if (span(unit).second >= 2 * p) return false;
+        // Who takes the place of what is being stored waits for the store.
+        if (!clock_.is_over(unit.stores)) emptying_.push_back(u);
+        return true;
+      });
+      std::erase_if(emptying_, [&](int u) { return clock_.is_over(units_[index(u)].stores); });
       for (; begin != begins.end() && units_[index(*begin)].first <= 2 * p + 1; ++begin) {
         if (!place(*begin, p)) return false;
       }
@@ -235,11 +246,14 @@ class Planner {
   void issue_ahead(int64_t position) {
     if (attempt_.ahead_divisor == 0) return;
     constexpr size_t kLooked = 64;
+    // Transfers that somebody waits for must not find all places taken.
+    const int64_t places = problem_.max_in_flight == 0 ? INT64_MAX : problem_.max_in_flight * 3 / 4;
     const int64_t free_time = clock_.time_after_waits(position);
     for (size_t n = 0; n < std::min(pending_.size(), kLooked);) {
       const int k = pending_[n];
       const Transfer& transfer = problem_.transfers[index(k)];
       const bool is_ready = transfer.earliest <= position && clock_.is_over(transfer.after);
+      if (clock_.in_flight() >= places) return;
       if (!is_ready || clock_.port_time(transfer) > free_time + attempt_.lookahead ||
           !has_room_ahead(transfer, position) || !issue(k, position)) {
         ++n;
@@ -262,6 +276,9 @@ class Planner {
 
   /// The lowest address that is free from here to the end of the unit's life.
   bool place(int number, int64_t position) {
+    return place(number, position, true) || place(number, position, false);
+  }
+  bool place(int number, int64_t position, bool avoid_emptying) {
     Unit& unit = units_[index(number)];
     if (unit.address >= 0) return true;
     const int64_t last = span(unit).second;
@@ -272,6 +289,12 @@ class Planner {
       for (const int other : alive_) {
         const Unit& o = units_[index(other)];
         taken.emplace_back(o.address, o.address + o.size);
+      }
+      if (avoid_emptying) {
+        for (const int other : emptying_) {
+          const Unit& o = units_[index(other)];
+          taken.emplace_back(o.address, o.address + o.size);
+        }
       }
       for (const int other : fixed_) {
         const Unit& o = units_[index(other)];
@@ -303,7 +326,8 @@ class Planner {
   std::vector<int> unit_of_;  ///< by buffer
   std::vector<int> fixed_;    ///< units with demanded addresses
   std::vector<int> alive_;
-  std::vector<int> pending_;  ///< loads, the most urgent first
+  std::vector<int> emptying_;  ///< their last stores are under way
+  std::vector<int> pending_;   ///< loads, the most urgent first
   TransferSchedule schedule_;
 };
 

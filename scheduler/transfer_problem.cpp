@@ -57,6 +57,12 @@ TransferClock::TransferClock(const TransferProblem& problem)
 void TransferClock::issue(int transfer) {
   const Transfer& t = problem_.transfers[index(transfer)];
   for (const int other : t.after) time_ = std::max(time_, done_[index(other)]);
+  std::erase_if(under_way_, [&](int64_t end) { return end <= time_; });
+  if (problem_.max_in_flight > 0 && std::ssize(under_way_) >= problem_.max_in_flight) {
+    // The tasks are held until there is room.
+    std::ranges::sort(under_way_);
+    time_ = under_way_[under_way_.size() - index(problem_.max_in_flight)];
+  }
   const int64_t start = std::max(time_, next_start_);
   next_start_ = start + problem_.issue_interval;
   int64_t end = start + t.latency;
@@ -66,8 +72,13 @@ void TransferClock::issue(int transfer) {
     end = std::max(end, free);
   }
   done_[index(transfer)] = end;
+  under_way_.push_back(end);
   last_ = std::max(last_, end);
   if (t.is_load) awaited_[index(t.latest)] = std::max(awaited_[index(t.latest)], end);
+}
+
+int64_t TransferClock::in_flight() const {
+  return std::ranges::count_if(under_way_, [&](int64_t end) { return end > time_; });
 }
 
 void TransferClock::await(int64_t position) {

@@ -77,6 +77,7 @@ struct TransferProblem {
   std::string name;
   int64_t capacity = 0;        ///< of the staging memory
   int64_t issue_interval = 0;  ///< cycles from the start of a transfer to that of the next
+  int64_t max_in_flight = 0;   ///< transfers under way at a time; 0 = any number
   std::vector<std::string> ports;
   std::vector<int64_t> task_cycles;
   std::vector<Buffer> buffers;
@@ -109,6 +110,8 @@ class TransferClock {
   void run(int64_t cycles) { time_ += cycles; }
 
   int64_t time() const { return time_; }
+  /// Transfers that are not over.
+  int64_t in_flight() const;
   /// When `await` would be over.
   int64_t time_after_waits(int64_t position) const;
   /// Whether transfers that were issued are over now.
@@ -123,6 +126,7 @@ class TransferClock {
   int64_t time_ = 0;
   int64_t last_ = 0;
   int64_t next_start_ = 0;
+  std::vector<int64_t> under_way_;  ///< when transfers end that were not over at the last look
   std::vector<int64_t> port_free_;
   std::vector<int64_t> done_;     ///< by transfer
   std::vector<int64_t> awaited_;  ///< by position: when its loads are over

@@ -511,6 +511,7 @@ class Formulator {
     TransferProblem& problem = result_.problem;
     problem.name = parts_.empty() ? "" : parts_.front().name;
     problem.capacity = chip_.memory.l2bm_lw;
+    problem.max_in_flight = chip_.transfer.max_in_flight;
     problem.issue_interval = isa::kCyclesPerStep * chip_.transfer.issue_interval_steps;
     for (const Task& task : analysis_.tasks) problem.task_cycles.push_back(task.cycles);
     result_.buffer_of_node.assign(analysis_.nodes.size(), -1);

@@ -9,6 +9,7 @@
 #include "compiler/driver/runner.h"
 #include "compiler/graph/import.h"
 #include "scheduler/passes.h"
+#include "scheduler/transfer_problem.h"
 
 namespace kodama::compiler {
 namespace {
@@ -24,10 +25,13 @@ std::vector<scheduler::PipelineChoice> combinations() {
         if (!loops.for_loops) continue;
         for (const auto& blocks : scheduler::block_schedulers()) {
           if (!blocks.for_blocks) continue;
-          scheduler::PipelineChoice choice{homes.name, allocator.name, blocks.name, loops.name, {}};
-          // Kernels have blocks that the exact scheduler could look at for hours.
-          if (blocks.name == "exact") choice.options["exact-nodes"] = "2000";
-          all.push_back(std::move(choice));
+          for (const auto& transfers : scheduler::transfer_schedulers()) {
+            scheduler::PipelineChoice choice{homes.name, allocator.name, blocks.name,
+                                             loops.name, transfers.name, {}};
+            // Kernels have blocks that the exact scheduler could look at for hours.
+            if (blocks.name == "exact") choice.options["exact-nodes"] = "2000";
+            all.push_back(std::move(choice));
+          }
         }
       }
     }
@@ -52,9 +56,10 @@ void compare_combinations(const fs::path& file, MatrixPrecision precision) {
     RunnerOptions run;
     run.hazards = simulator::Hazards::kError;
     const RunOutcome outcome = ModelRunner(compiled, run).run(inputs);
-    fmt::print("{} {}: {} {} {} {}: {} steps, {} cycles, host link included\n", file.stem().string(),
+    fmt::print("{} {}: {} {} {} {} {}: {} steps, {} cycles, host link included\n", file.stem().string(),
                matrix_precision_name(precision), choice.home_assigner, choice.allocator, choice.scheduler,
-               choice.loop_scheduler, outcome.total.chip.steps, outcome.total.chip.cycles());
+               choice.loop_scheduler, choice.transfers, outcome.total.chip.steps,
+               outcome.total.chip.cycles());
     if (!expected) expected = outcome.outputs;
     for (const auto& [name, tensor] : outcome.outputs) {
       const Comparison comparison = compare_tensors(tensor, expected->at(name));

@@ -1,0 +1,332 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "assembler/assembler.h"
+#include "isa/error.h"
+#include "isa/hazards.h"
+#include "isa/sequencer.h"
+#include "scheduler/transfer_problem.h"
+#include "scheduler/transfer_scheduling.h"
+
+namespace kodama::scheduler {
+namespace {
+
+using Buffer = TransferProblem::Buffer;
+using Transfer = TransferProblem::Transfer;
+
+// ---- problems -----------------------------------------------------------------------------------------
+
+/// The example of transfer_problem.h.
+TransferProblem two_tasks(int64_t capacity) {
+  TransferProblem problem;
+  problem.name = "two tasks";
+  problem.capacity = capacity;
+  problem.ports = {"DRAM"};
+  problem.task_cycles = {100, 100};
+  for (int task = 0; task < 2; ++task) {
+    problem.buffers.push_back({fmt::format("{}", task), 64, 1, 0, {}, task, task});
+    problem.transfers.push_back({fmt::format("load {}", task), task, true, 0, task, 0, {{0, 80}}, {}});
+  }
+  return problem;
+}
+
+TransferSchedule solve(const std::string& scheduler, const TransferProblem& problem) {
+  check_problem(problem);
+  const auto schedule = find_transfer_scheduler(scheduler).run(problem, {});
+  EXPECT_TRUE(schedule.has_value());
+  EXPECT_EQ(schedule_fault(problem, *schedule), "");
+  return *schedule;
+}
+
+TEST(TransferProblem, TheExample) {
+  const TransferProblem wide = two_tasks(128);
+  EXPECT_EQ(estimated_cycles(wide, solve("prefetch", wide)), 280);
+  const TransferProblem narrow = two_tasks(64);
+  EXPECT_EQ(estimated_cycles(narrow, solve("prefetch", narrow)), 360);
+  EXPECT_EQ(transfer_bound(wide).cycles(), 200);
+}
+
+TEST(TransferProblem, WhatIsStoredStays) {
+  TransferProblem problem;
+  problem.capacity = 128;
+  problem.ports = {"DRAM"};
+  problem.task_cycles = {10, 10, 10};
+  problem.buffers = {{"made", 64, 64, 0, {}, 0, 0}, {"read", 64, 64, 0, {}, 2, 2}};
+  problem.transfers = {{"store", 0, false, 1, 1, 0, {{0, 50}}, {}},
+                       {"load", 1, true, 1, 2, 0, {{0, 50}}, {0}}};
+  problem.keeps = {{{{0, 0}, {1, 0}}, {1}, 64}};
+  const TransferSchedule kept = solve("keep", problem);
+  EXPECT_TRUE(kept.kept[0]);
+  EXPECT_EQ(kept.issue[1], TransferSchedule::kDropped);
+  EXPECT_EQ(kept.address[0], kept.address[1]);
+  // The store goes on behind the last task.
+  EXPECT_EQ(estimated_cycles(problem, kept), 60);
+  EXPECT_EQ(estimated_cycles(problem, solve("prefetch", problem)), 10 + 50 + 50 + 10);
+}
+
+TEST(TransferProblem, FaultsAreNamed) {
+  const TransferProblem problem = two_tasks(128);
+  const TransferSchedule right = solve("prefetch", problem);
+  const auto fault = [&](const std::function<void(TransferSchedule&)>& damage) {
+    TransferSchedule wrong = right;
+    damage(wrong);
+    return schedule_fault(problem, wrong);
+  };
+  const auto expect = [](const std::string& found, const std::string& part) {
+    EXPECT_NE(found.find(part), std::string::npos) << found;
+  };
+  expect(fault([](auto& s) { s.issue[1] = 2; }), "allowed are 0 to 1");
+  expect(fault([](auto& s) { s.issue[1] = TransferSchedule::kDropped; }), "nobody keeps");
+  expect(fault([](auto& s) { s.address[1] = s.address[0] + 32; }), "overlap");
+  expect(fault([](auto& s) { s.address[1] = 65; }), "of 128");
+  expect(fault([](auto& s) { s.kept.push_back(true); }), "keeps");
+  TransferProblem fixed = problem;
+  fixed.buffers[1].fixed_address = 64;
+  TransferSchedule moved = right;
+  moved.address = {64, 0};
+  expect(schedule_fault(fixed, moved), "allowed is 64");
+  TransferProblem ordered = problem;
+  ordered.transfers[1].after = {0};
+  ordered.transfers[0].latest = 0;
+  TransferSchedule early = right;
+  early.issue = {0, 0};
+  EXPECT_EQ(schedule_fault(ordered, early), "");
+}
+
+/// Stages that make and read tensors, as networks do.
+TransferProblem random_problem(std::mt19937& random) {
+  const auto below = [&](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); };
+  TransferProblem problem;
+  problem.name = "random";
+  problem.capacity = 64 * (9 + below(12));  // three buffers of 128 LW meet at most
+  problem.ports = {"DRAM", "L2BM"};
+  problem.issue_interval = below(3) * 8;
+  problem.max_in_flight = below(2) * 8;
+  const int64_t tasks = 3 + below(20);
+  for (int64_t t = 0; t < tasks; ++t) problem.task_cycles.push_back(below(200));
+  int last_store = -1;
+  for (int64_t t = 0; t < tasks; ++t) {
+    const int64_t size = 64 * (1 + below(2));
+    const auto transfer = [&](bool is_load, int64_t earliest, int64_t latest, std::vector<int> after) {
+      problem.transfers.push_back({"",
+                                   static_cast<int>(problem.buffers.size()) - 1,
+                                   is_load,
+                                   earliest,
+                                   latest,
+                                   64,
+                                   {{0, size / 16}, {1, size / 16}},
+                                   std::move(after)});
+    };
+    if (below(3) > 0) {  // a constant
+      problem.buffers.push_back({"", size, 64, 0, {}, t, t});
+      transfer(true, below(t + 1), t, {});
+    }
+    if (last_store >= 0 && below(3) > 0) {  // what a task before made
+      const Transfer store = problem.transfers[static_cast<size_t>(last_store)];
+      const auto source = static_cast<size_t>(store.buffer);
+      const auto kept_size = problem.buffers[source].size;
+      problem.buffers.push_back({"", kept_size, 64, 0, {}, t, t});
+      transfer(true, store.latest, t, {last_store});
+      problem.keeps.push_back({{{store.buffer, 0}, {static_cast<int>(problem.buffers.size()) - 1, 0}},
+                               {static_cast<int>(problem.transfers.size()) - 1},
+                               kept_size});
+      last_store = -1;
+    } else if (below(2) > 0) {
+      problem.buffers.push_back({"", size, 64, 0, {}, t, t});
+      transfer(false, t + 1, t + 1, {});
+      last_store = static_cast<int>(problem.transfers.size()) - 1;
+    }
+  }
+  return problem;
+}
+
+TEST(TransferProblem, RandomProblems) {
+  std::mt19937 random(1);
+  int kept = 0;
+  for (int k = 0; k < 500; ++k) {
+    const TransferProblem problem = random_problem(random);
+    SCOPED_TRACE(fmt::format("problem {}: {}", k, to_json(problem)));
+    const TransferSchedule ahead = solve("prefetch", problem);
+    const TransferSchedule keeping = solve("keep", problem);
+    // All loads where they are needed: what programs do without a scheduler.
+    TransferSchedule plain = ahead;
+    for (size_t t = 0; t < problem.transfers.size(); ++t) plain.issue[t] = problem.transfers[t].latest;
+    const int64_t bound = transfer_bound(problem).cycles();
+    EXPECT_LE(estimated_cycles(problem, ahead), estimated_cycles(problem, plain));
+    EXPECT_LE(estimated_cycles(problem, keeping), estimated_cycles(problem, ahead));
+    EXPECT_LE(bound, estimated_cycles(problem, keeping));
+    kept += static_cast<int>(std::ranges::count(keeping.kept, true));
+    const TransferProblem again = transfer_problem_from_json(to_json(problem, &keeping), "test");
+    EXPECT_EQ(to_json(again), to_json(problem));
+  }
+  EXPECT_GT(kept, 500);
+}
+
+TEST(TransferProblem, BadFilesAreRefused) {
+  const auto refuse = [](const std::string& text, const std::string& part) {
+    try {
+      transfer_problem_from_json(text, "file.json");
+      ADD_FAILURE() << "accepted: " << text;
+    } catch (const isa::UserError& error) {
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+    }
+  };
+  refuse("{", "no JSON");
+  refuse("{}", "capacity");
+  refuse(R"({"capacity": 64, "task_cycles": [1], "transfers": [{"buffer": 0, "load": true, "earliest": 0,
+            "latest": 0}]})",
+         "'buffer' of a transfer");
+  refuse(R"({"capacity": 64, "task_cycles": [1], "buffers": [{"size": 0, "first_task": 0, "last_task": 0}]})",
+         "buffer ''");
+}
+
+// ---- programs -----------------------------------------------------------------------------------------
+
+class Programs : public testing::Test {
+ protected:
+  isa::Chip chip = isa::find_chip("mncore2");
+
+  ProgramPart part(const std::string& name, const std::string& text) const {
+    return {name, assembler::assemble(text, name, chip)};
+  }
+  /// Loads 2 x 512 LW, works on them, stores them.
+  ProgramPart stage(const std::string& name, int64_t from, int64_t to) const {
+    return part(name, fmt::format(R"(mvp/n512i01 $d{0} $lc0@.0
+mvp/n512i02 $d{1} $lc0@.1
+nop; wait i01
+nop; wait i02
+l2bmd $lc0 $lb0
+l2bmd $lc256 $lb32
+nop/2
+l1bmd $lb0 $lm0v
+nop/20
+l1bmd $lm0v $lb4096
+nop/3
+l2bmd $lb4096 $lc8192
+l2bmd $lb4128 $lc8448
+nop/2
+mvp/n512i05 $lc8192@.0 $d{2}
+mvp/n512i06 $lc8192@.1 $d{3}
+nop; wait i05
+nop; wait i06
+)",
+                                  from, from + 512, to, to + 512));
+  }
+  std::string text(const ScheduledParts& scheduled) const { return assembler::print(scheduled.program); }
+  int64_t cycles(const ScheduledParts& scheduled) const {
+    return isa::predict_cycles(scheduled.program, chip).total();
+  }
+  ScheduledParts schedule(const std::vector<ProgramPart>& parts, const std::string& scheduler) const {
+    const ScheduledParts scheduled = schedule_transfers(parts, chip, {scheduler, {}, {}});
+    verify_transfers(parts, scheduled, chip);
+    EXPECT_TRUE(isa::find_hazards(scheduled.program, chip).empty()) << text(scheduled);
+    return scheduled;
+  }
+};
+
+TEST_F(Programs, LoadsComeAheadAndDataStays) {
+  // The third reads what the first makes; the second has nothing to do with them.
+  const std::vector<ProgramPart> parts = {stage("a", 0, 4096), stage("b", 8192, 12288), stage("c", 4096, 0)};
+  const ScheduledParts plain = schedule(parts, "on-demand");
+  const ScheduledParts ahead = schedule(parts, "prefetch");
+  const ScheduledParts kept = schedule(parts, "keep");
+  EXPECT_LT(cycles(ahead), cycles(plain));
+  EXPECT_LT(cycles(kept), cycles(ahead));
+  EXPECT_EQ(isa::count(plain.program).mvs, 12);
+  EXPECT_EQ(isa::count(ahead.program).mvs, 12);
+  EXPECT_EQ(isa::count(kept.program).mvs, 10);  // c loads nothing
+  EXPECT_EQ(kept.begin.size(), 4U);
+}
+
+TEST_F(Programs, LoopsWithTransfersKeepTheirWaits) {
+  ProgramPart looped = part("loop", "mvp/n512i01 $d0 $lc0@.0\nl2bmd $lc0 $lb0; wait i01\n");
+  looped.program.statements = {isa::Statement{isa::Loop{3, looped.program.statements}, 0}};
+  const std::vector<ProgramPart> parts = {looped, stage("a", 8192, 12288), looped};
+  for (const char* scheduler : {"on-demand", "prefetch", "keep"}) {
+    const ScheduledParts scheduled = schedule(parts, scheduler);
+    const auto loops = std::ranges::count_if(scheduled.program.statements, [](const isa::Statement& each) {
+      return std::holds_alternative<isa::Loop>(each.kind);
+    });
+    EXPECT_EQ(loops, 2);
+  }
+}
+
+TEST_F(Programs, StatementsOfHandWrittenProgramsAreRefused) {
+  EXPECT_THROW(schedule_transfers({part("d", "d get $lc0n0c0 1\n")}, chip), isa::UnsupportedError);
+}
+
+TEST_F(Programs, TheVerifierFindsDamage) {
+  const std::vector<ProgramPart> parts = {stage("a", 0, 4096), stage("b", 4096, 12288), stage("c", 8192, 0)};
+  const ScheduledParts right = schedule(parts, "prefetch");
+  const auto damaged = [&](const std::function<bool(isa::Statement&)>& damage) {
+    // Each place where it can be done, one after the other.
+    int found = 0;
+    int done = 0;
+    for (size_t k = 0; k < right.program.statements.size(); ++k) {
+      ScheduledParts wrong = right;
+      if (!damage(wrong.program.statements[k])) continue;
+      ++done;
+      try {
+        verify_transfers(parts, wrong, chip);
+      } catch (const isa::InternalError&) {
+        ++found;
+      }
+    }
+    EXPECT_GT(done, 2);
+    return done - found;
+  };
+  const auto mv = [](isa::Statement& statement) -> isa::Instruction* {
+    auto* each = std::get_if<isa::Mv>(&statement.kind);
+    return each == nullptr ? nullptr : &each->instruction;
+  };
+  EXPECT_EQ(damaged([&](isa::Statement& s) {
+              if (mv(s) == nullptr) return false;
+              mv(s)->sources[0].base += 64;
+              return true;
+            }),
+            0);
+  EXPECT_EQ(damaged([&](isa::Statement& s) {
+              if (mv(s) == nullptr) return false;
+              mv(s)->destinations[0].base += 64;
+              return true;
+            }),
+            0);
+  EXPECT_EQ(damaged([&](isa::Statement& s) {
+              if (mv(s) == nullptr) return false;
+              s.kind = isa::RegionMark{true, "gone"};
+              return true;
+            }),
+            0);
+  EXPECT_EQ(damaged([](isa::Statement& s) {  // waits
+              if (auto* nop = std::get_if<isa::Nop>(&s.kind); nop != nullptr && nop->wait_tag > 0) {
+                nop->wait_tag = 0;
+                return true;
+              }
+              auto* step = std::get_if<isa::Step>(&s.kind);
+              return step != nullptr && std::erase_if(step->instructions, [](const isa::Instruction& each) {
+                                          return each.opcode == isa::Opcode::kWait;
+                                        }) > 0;
+            }),
+            0);
+  EXPECT_EQ(damaged([](isa::Statement& s) {  // a step's address in L2BM
+              auto* step = std::get_if<isa::Step>(&s.kind);
+              if (step == nullptr) return false;
+              for (isa::Instruction& each : step->instructions) {
+                for (auto* operands : {&each.sources, &each.destinations}) {
+                  for (isa::Operand& operand : *operands) {
+                    if (operand.space != isa::Space::kL2bm) continue;
+                    operand.base += 64;
+                    return true;
+                  }
+                }
+              }
+              return false;
+            }),
+            0);
+}
+
+}  // namespace
+}  // namespace kodama::scheduler
