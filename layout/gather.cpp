@@ -14,9 +14,11 @@ namespace kodama::layout {
 Gather::Gather(const GatherProblem& problem, const isa::Chip& chip) : problem_(problem), chip_(chip) {
   isa::check_internal(problem.address % kBlockLw == 0 && problem.size_lw % kBlockLw == 0 &&
                           static_cast<int64_t>(problem.words.size()) == chip.groups &&
-                          !problem.constants.empty() && problem.constants[0] == 0,
-                      "gather", "image of {} LW at {} in {} groups", problem.size_lw, problem.address,
-                      problem.words.size());
+                          !problem.constants.empty() && problem.constants[0] == 0 &&
+                          (problem.parts == 1 || problem.parts == chip.l2b_per_group) &&
+                          problem.size_lw / problem.parts % kBlockLw == 0,
+                      "gather", "image of {} LW at {} in {} groups, {} parts", problem.size_lw,
+                      problem.address, problem.words.size(), problem.parts);
   row_lw_ = kLineGroup * isa::kPePerMab * chip.mab_per_l1b * chip.l1b_per_l2b;
   const GatherRooms rooms(chip, row_lw_);
   const int64_t lm_octets =
@@ -27,7 +29,9 @@ Gather::Gather(const GatherProblem& problem, const isa::Chip& chip) : problem_(p
     throw isa::UnsupportedError(fmt::format("a gather with {} different constants: LM0 holds {} words",
                                             problem.constants.size(), chip.memory.lm_words));
   }
-  vectors_ = static_cast<int32_t>(isa::ceil_div(problem.size_lw, row_lw_ * chip.l2b_per_group));
+  vectors_ =
+      static_cast<int32_t>(problem.parts > 1 ? isa::ceil_div(problem.size_lw / problem.parts, row_lw_)
+                                             : isa::ceil_div(problem.size_lw, row_lw_ * chip.l2b_per_group));
   // LM1 holds the results and, two vectors in one, the tables.
   const auto tile_vectors = static_cast<int32_t>(memory_size_lw(Memory::kLm1, chip) / (3 * kLineGroup) * 2);
   for (int32_t first = 0; first < vectors_; first += tile_vectors) {
@@ -39,22 +43,30 @@ Gather::Gather(const GatherProblem& problem, const isa::Chip& chip) : problem_(p
   }
 }
 
-/// Calls visit(L2B, vector of the tile, LW of the image, half, source).
+Gather::Row Gather::row(int64_t vector, int l2b_of_group) const {
+  const int64_t part = problem_.size_lw / problem_.parts;
+  Row row;
+  row.begin = problem_.parts > 1 ? l2b_of_group * part + vector * row_lw_
+                                 : (vector * chip_.l2b_per_group + l2b_of_group) * row_lw_;
+  const int64_t end = problem_.parts > 1 ? (l2b_of_group + 1) * part : problem_.size_lw;
+  row.size = std::clamp<int64_t>(end - row.begin, 0, row_lw_);
+  return row;
+}
+
+/// Calls visit(L2B, vector of the tile, LW of the row, half, source).
 template <typename Visit>
 void Gather::for_each_word(const Tile& tile, Visit&& visit) const {
-  const int64_t per_vector = row_lw_ * chip_.l2b_per_group;
-  const int64_t begin = tile.first_vector * per_vector;
-  const int64_t end = std::min(problem_.size_lw, begin + tile.vector_count * per_vector);
   for (size_t group = 0; group < problem_.words.size(); ++group) {
     const std::vector<GatherSource>& words = problem_.words[group];
     if (words.empty()) continue;
-    for (int64_t row = begin; row < end; row += row_lw_) {
-      const auto vector = static_cast<int32_t>(row / per_vector) - tile.first_vector;
-      const auto l2b = static_cast<int>(static_cast<int64_t>(group) * chip_.l2b_per_group +
-                                        row / row_lw_ % chip_.l2b_per_group);
-      for (int64_t lw = row; lw < std::min(row + row_lw_, end); ++lw) {
-        for (int half = 0; half < 2; ++half)
-          visit(l2b, vector, lw, half, words[static_cast<size_t>(2 * lw + half)]);
+    for (int32_t vector = 0; vector < tile.vector_count; ++vector) {
+      for (int l = 0; l < chip_.l2b_per_group; ++l) {
+        const auto l2b = static_cast<int>(group) * chip_.l2b_per_group + l;
+        const Row own = row(tile.first_vector + vector, l);
+        for (int64_t lw = 0; lw < own.size; ++lw) {
+          for (int half = 0; half < 2; ++half)
+            visit(l2b, vector, lw, half, words[static_cast<size_t>(2 * (own.begin + lw) + half)]);
+        }
       }
     }
   }
@@ -234,8 +246,7 @@ std::vector<std::vector<uint64_t>> Gather::make_tables() const {
       const int64_t table = round.first_table + round.table_of_pair[static_cast<size_t>(vector / 2)];
       const int64_t part = l2b % chip_.l2b_per_group * tables_ + table;
       const int64_t entry = at.window % kWindowsPerRound << kAddressBits | at.word;
-      tables[static_cast<size_t>(l2b / chip_.l2b_per_group)]
-            [static_cast<size_t>(part * row_lw_ + lw % row_lw_)] |=
+      tables[static_cast<size_t>(l2b / chip_.l2b_per_group)][static_cast<size_t>(part * row_lw_ + lw)] |=
           static_cast<uint64_t>(entry) << (kEntryBits * (2 * (vector % 2) + half));
     });
   }
@@ -287,8 +298,8 @@ std::vector<Gather::Run> Gather::runs(const Tile& tile, const Window& window) co
   };
   const bool all_the_same = std::ranges::all_of(
       runs, [&](const std::vector<Run>& own) { return std::ranges::equal(own, runs[0], same_blocks); });
-  if (all_the_same) {
-    // L2Bs that make nothing may get what the others get.
+  if (all_the_same && runs.size() > 1) {
+    // L2Bs that make nothing may get what the others get. For one alone a broadcast is a detour.
     for (Run& run : runs[0]) run.l2b = -1;
     return runs[0];
   }

@@ -32,8 +32,10 @@
 /// comes with block k of the others, and blocks that different L1Bs want share a *slot*, one after the other
 /// from L2BM, but with one broadcast and one place in LM0.
 ///
-/// The image's rows of `4 * PEs per L1B * L1Bs` LW are dealt to the L2Bs of their group in turn; a row is one
-/// *vector* of four LW in every PE, what l1bmd and l2bmd bring up in the order of DRAM.
+/// The image consists of rows of `4 * PEs per L1B * L1Bs` LW; a row is one *vector* of four LW in every PE,
+/// what l1bmd and l2bmd bring up in the order of DRAM. An image in parts, of which each L2B of a group will
+/// read its own, is made by those L2Bs, so that it may stay in their L2BM; the rows of others are dealt to
+/// the L2Bs of their group in turn.
 ///
 /// What it costs: the broadcast of 2 LW per cycle and the tables take longest, so a gather is as fast as its
 /// image is local: where an L1B makes a part of the image that comes from a part of the source, only that
@@ -69,6 +71,7 @@ class GatherSource {
 struct GatherProblem {
   int64_t address = 0;  ///< of the image, LW, the same in every group; a multiple of 64
   int64_t size_lw = 0;  ///< of the image in one group, a multiple of 64
+  int64_t parts = 1;    ///< of equal size: 1, or the number of L2Bs of a group
   /// Two words per LW for every group that has a part of the image; empty for the others.
   std::vector<std::vector<GatherSource>> words;
   /// Bits of constants; the first is zero, and words that nobody reads have it.
@@ -142,6 +145,13 @@ class Gather {
     std::vector<Round> rounds;
     std::vector<int32_t> first_window, last_window;  ///< of each vector
   };
+  /// LW of the image that an L2B of a group makes as a vector; empty: none.
+  struct Row {
+    int64_t begin = 0;
+    int64_t size = 0;
+  };
+  Row row(int64_t vector, int l2b_of_group) const;
+
   /// Where a word of DRAM is when an L2B has it in LM0.
   struct Home {
     int32_t window = 0;

@@ -247,10 +247,9 @@ class Gather::Emitter {
     const auto has_image = [](const std::vector<GatherSource>& words) { return !words.empty(); };
     const bool everywhere = std::ranges::all_of(gather_.problem_.words, has_image);
     for (int l2b = 0; l2b < chip_.l2b_per_group; ++l2b) {
-      const int64_t row = (vector * chip_.l2b_per_group + l2b) * gather_.row_lw_;
-      const int64_t size = std::min(gather_.row_lw_, gather_.problem_.size_lw - row);
-      if (size <= 0) continue;
-      const int64_t address = gather_.problem_.address + row;
+      const auto [begin, size] = gather_.row(vector, l2b);
+      if (size == 0) continue;
+      const int64_t address = gather_.problem_.address + begin;
       if (everywhere) {
         image_tags_[slot].push_back(code_.transfer(
             mv(Opcode::kMvp, size, Code::l2bm(l2bm, -1, l2b), Code::outside(Memory::kDram, address, -1))));

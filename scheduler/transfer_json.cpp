@@ -33,6 +33,7 @@ std::string to_json(const TransferProblem& problem, const TransferSchedule* sche
                   {"latency", transfer.latency},
                   {"uses", uses}};
     if (!transfer.after.empty()) entry["after"] = transfer.after;
+    if (transfer.source >= 0) entry["source"] = transfer.source;
     if (schedule != nullptr) entry["issue"] = schedule->issue[k];
     transfers.push_back(entry);
   }
@@ -97,6 +98,9 @@ TransferProblem transfer_problem_from_json(const std::string& text, const std::s
     transfer.earliest = each.get<int64_t>("earliest");
     transfer.latest = each.get<int64_t>("latest");
     transfer.latency = each.get<int64_t>("latency", 0);
+    transfer.source = each.get<int>("source", -1);
+    if (transfer.source != -1)
+      check_index(source, "'source' of a transfer", transfer.source, problem.buffers.size());
     transfer.after = each.get<std::vector<int>>("after", {});
     each.for_each("uses", [&](const Fields& use) {
       transfer.uses.push_back({use.get<int>("port"), use.get<int64_t>("cycles")});

@@ -84,6 +84,10 @@ class Planner {
     for (size_t k = 0; k < problem_.transfers.size(); ++k) {
       const Transfer& transfer = problem_.transfers[k];
       Unit& unit = units_[index(transfer.buffer)];
+      if (transfer.source >= 0) {
+        Unit& source = units_[index(transfer.source)];
+        source.last = std::max(source.last, 2 * transfer.latest);
+      }
       if (transfer.is_load) {
         unit.loads.push_back(static_cast<int>(k));
       } else {

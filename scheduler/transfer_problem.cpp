@@ -143,6 +143,9 @@ void check_problem(const TransferProblem& problem) {
     const Transfer& transfer = problem.transfers[k];
     check(transfer.buffer >= 0 && index(transfer.buffer) < problem.buffers.size(),
           fmt::format("'{}': buffer {}", transfer.text, transfer.buffer));
+    check(transfer.source >= -1 && transfer.source < static_cast<int>(problem.buffers.size()) &&
+              (transfer.source < 0 || transfer.is_load),
+          fmt::format("'{}': source {}", transfer.text, transfer.source));
     check(0 <= transfer.earliest && transfer.earliest <= transfer.latest && transfer.latest <= tasks &&
               (transfer.is_load || transfer.earliest == transfer.latest),
           fmt::format("'{}': positions {} to {} of {}", transfer.text, transfer.earliest, transfer.latest,
@@ -223,6 +226,10 @@ std::string schedule_fault(const TransferProblem& problem, const TransferSchedul
     Life& life = lives[index(transfer.buffer)];
     life.first = std::min(life.first, 2 * at);
     life.last = std::max(life.last, 2 * at);
+    if (transfer.source >= 0) {
+      Life& source = lives[index(transfer.source)];
+      source.last = std::max(source.last, 2 * at);
+    }
   }
   // One who is kept lives as long as all of them together.
   std::vector<Life> keep_lives(problem.keeps.size(), Life{INT64_MAX, INT64_MIN});

@@ -22,7 +22,8 @@
 ///   - A load may be issued from `earliest` to `latest`, the position of the task that needs it. What it
 ///   reads
 ///     may be written by a store, which must be over by then (`after`).
-///   - A buffer has an address from its first load or task to its last task or store. Buffers that live at
+///   - A buffer has an address from its first load or task to its last task or store, or load that copies it.
+///     Buffers that live at
 ///   the
 ///     same time don't overlap.
 ///   - A *keep* is a set of buffers of the same data: what one task stores and a later one loads. If it is
@@ -52,6 +53,8 @@ struct TransferProblem {
     int64_t latency = 0;  ///< from issue until the ports are occupied
     std::vector<PortUse> uses;
     std::vector<int> after;  ///< transfers that must be over; they come earlier in `transfers`
+    /// A load may come from another buffer, which lives until it is issued; -1: from outside.
+    int source = -1;
     int64_t cycles() const;  ///< on idle ports
   };
   struct Buffer {

@@ -496,16 +496,35 @@ class Analysis {
 
 // ---- the problem ---------------------------------------------------------------------------------------
 
+/// A load of what a store before it takes out may copy it from where the store does.
+struct Detour {
+  int store = -1;      ///< -1: there is none
+  int32_t group = -1;  ///< of the source; -1: each group has its own
+  int32_t unit = 0;
+  int64_t offset = 0;  ///< from the store's address in L2BM
+};
+
 struct Formulation {
   TransferProblem problem;
   std::vector<int> buffer_of_node;  ///< by node; its buffer in the problem
   std::vector<int64_t> lowest;      ///< by buffer: its address in the parts
+  std::vector<Detour> detours;      ///< by transfer
 };
+
+/// Its source in L2BM, whose buffer has moved by `shift`.
+Operand detoured(const Detour& detour, const Move& store, int64_t shift) {
+  Operand source = store.mv->sources[0];
+  source.base += detour.offset + shift;
+  source.group = static_cast<int8_t>(detour.group);
+  source.unit = static_cast<int8_t>(detour.unit);
+  return source;
+}
 
 class Formulator {
  public:
-  Formulator(Analysis& analysis, const std::vector<ProgramPart>& parts, const isa::Chip& chip)
-      : analysis_(analysis), parts_(parts), chip_(chip) {}
+  /// `direct`: loads copy from L2BM what was stored from there.
+  Formulator(Analysis& analysis, const std::vector<ProgramPart>& parts, const isa::Chip& chip, bool direct)
+      : analysis_(analysis), parts_(parts), chip_(chip), direct_(direct) {}
 
   Formulation run() {
     TransferProblem& problem = result_.problem;
@@ -611,17 +630,57 @@ class Formulator {
       transfer.latest = move.is_load ? first_use(move) : move.position;
       transfer.earliest =
           move.is_load && may_move(move) ? std::min(move.earliest, transfer.latest) : move.position;
-      const std::vector<isa::TransferPart> ends = isa::transfer_parts(*move.mv, chip_);
-      transfer.latency = isa::transfer_latency(ends, chip_) + row_miss;
-      for (const isa::TransferUse& use : isa::transfer_load(*move.mv, chip_).uses) {
+      const Detour detour = direct_ && may_move(move) ? detour_of(move) : Detour{};
+      Instruction mv = *move.mv;
+      if (detour.store >= 0) {
+        const Move& store = analysis_.moves[index(detour.store)];
+        transfer.source = result_.buffer_of_node[index(store.node)];
+        mv.sources[0] = detoured(detour, store, 0);
+      } else {
+        transfer.after.assign(move.after.begin(), move.after.end());
+      }
+      result_.detours.push_back(detour);
+      transfer.latency =
+          isa::transfer_latency(isa::transfer_parts(mv, chip_), chip_) + (detour.store >= 0 ? 0 : row_miss);
+      for (const isa::TransferUse& use : isa::transfer_load(mv, chip_).uses) {
         const isa::TransferPart part{use.port, use.index, use.to, use.lw, 0, false, false};
         transfer.uses.push_back(
             {ports.number(part), static_cast<int64_t>(std::ceil(static_cast<double>(use.lw) /
                                                                 isa::transfer_rate(use.port, chip_)))});
       }
-      transfer.after.assign(move.after.begin(), move.after.end());
       problem.transfers.push_back(std::move(transfer));
     }
+  }
+
+  Detour detour_of(const Move& load) const {
+    if (!load.is_load || load.after.size() != 1 || load.mv->opcode != isa::Opcode::kMvp) return {};
+    Detour detour;
+    detour.store = *load.after.begin();
+    const Move& store = analysis_.moves[index(detour.store)];
+    const int buffer = result_.buffer_of_node[index(store.node)];
+    const Operand& from = store.mv->destinations[0];
+    const Operand& wanted = load.mv->sources[0];
+    if (store.mv->opcode != isa::Opcode::kMvp || from.space != wanted.space || wanted.base < from.base ||
+        wanted.base + load.mv->size_lw > from.base + store.mv->size_lw ||
+        result_.problem.buffers[index(buffer)].fixed_address || !is_written_before_stores(buffer) ||
+        has_loads(buffer))
+      return {};
+    // A store in one group has what a load takes from that group, a store in all groups what one takes from
+    // any.
+    const bool one_group = from.group >= 0 || store.mv->sources[0].group >= 0;
+    if (one_group &&
+        (wanted.group < 0 || wanted.group != from.group || store.mv->sources[0].group != from.group))
+      return {};
+    detour.group = wanted.group;
+    detour.unit = std::max<int32_t>(store.mv->sources[0].unit, 0);
+    detour.offset = wanted.base - from.base;
+    return detour;
+  }
+  bool has_loads(int buffer) const {
+    return std::ranges::any_of(members_[index(buffer)], [&](int n) {
+      const int transfer = analysis_.nodes[index(n)].transfer;
+      return transfer >= 0 && analysis_.moves[index(transfer)].is_load;
+    });
   }
 
   /// The first task that reads, or writes, what a load brings.
@@ -826,6 +885,7 @@ class Formulator {
   const std::vector<ProgramPart>& parts_;
   const isa::Chip& chip_;
   Formulation result_;
+  bool direct_;
   std::vector<std::vector<int>> members_;  ///< by buffer: nodes
 };
 
@@ -992,7 +1052,7 @@ class Emitter {
     auto next = order.begin();
     for (size_t t = 0; t < analysis_.tasks.size(); ++t) {
       for (; next != order.end() && schedule_.issue[index(*next)] == static_cast<int64_t>(t); ++next)
-        emit_move(analysis_.moves[index(*next)], is_ahead(*next));
+        emit_move(*next);
       emit_task(analysis_.tasks[t]);
     }
     isa::check_internal(next == order.end(), kPart, "transfers behind the last task");
@@ -1038,20 +1098,25 @@ class Emitter {
   /// wait for what these make.
   bool is_ahead(int transfer) const {
     const TransferProblem::Transfer& each = formulation_.problem.transfers[index(transfer)];
-    return schedule_.issue[index(transfer)] < each.latest && each.after.empty();
+    return schedule_.issue[index(transfer)] < each.latest && each.after.empty() && each.source < 0;
   }
 
-  void emit_move(const Move& move, bool is_ahead) {
+  void emit_move(int number) {
+    const Move& move = analysis_.moves[index(number)];
     Instruction mv = *move.mv;
     Operand& operand = move.is_load ? mv.destinations[0] : mv.sources[0];
     operand.base += shift(move.node);
+    if (const Detour& detour = formulation_.detours[index(number)]; detour.store >= 0) {
+      const Move& store = analysis_.moves[index(detour.store)];
+      mv.sources[0] = detoured(detour, store, shift(store.node));
+    }
     const std::vector<Range> ranges = ranges_of(mv, chip_);
     wait_for(ranges);
     if (free_tags_.empty()) finish_first();
     mv.tag = static_cast<int8_t>(free_tags_.front());
     free_tags_.pop_front();
     // What somebody waits for comes before what is fetched ahead.
-    if (!is_ahead) mv.priority = std::max<int8_t>(mv.priority, 1);
+    if (!is_ahead(number)) mv.priority = std::max<int8_t>(mv.priority, 1);
     in_flight_.push_back({mv.tag, ranges});
     joiner_.add({isa::Mv{std::move(mv)}, move.line});
   }
@@ -1143,23 +1208,29 @@ ScheduledParts schedule_transfers(const std::vector<ProgramPart>& parts, const i
   ScheduledParts plain = as_they_are(parts, chip);
   if (scheduler.leaves_programs) return plain;
   Analysis analysis(parts, chip);
-  const Formulation formulation = Formulator(analysis, parts, chip).run();
-  check_problem(formulation.problem);
-  std::optional<TransferSchedule> schedule;
-  run_blaming("transfer scheduler", scheduler, [&] {
-    schedule = scheduler.run(formulation.problem, choice.options);
-    if (!schedule) return;
-    const std::string fault = schedule_fault(formulation.problem, *schedule);
-    if (!fault.empty())
-      throw isa::InternalError(fmt::format(
-          "internal error found by schedule_fault: transfer scheduler '{}': {}", scheduler.name, fault));
-  });
-  if (!schedule) return plain;
-  if (choice.observe) choice.observe(formulation.problem, *schedule);
-  ScheduledParts result = Emitter(analysis, formulation, *schedule, parts, chip).run();
-  const bool gains =
-      isa::predict_cycles(result.program, chip).total() < isa::predict_cycles(plain.program, chip).total();
-  return gains ? std::move(result) : std::move(plain);
+  ScheduledParts best = std::move(plain);
+  int64_t best_cycles = isa::predict_cycles(best.program, chip).total();
+  for (const bool direct : {true, false}) {
+    const Formulation formulation = Formulator(analysis, parts, chip, direct).run();
+    check_problem(formulation.problem);
+    std::optional<TransferSchedule> schedule;
+    run_blaming("transfer scheduler", scheduler, [&] {
+      schedule = scheduler.run(formulation.problem, choice.options);
+      if (!schedule) return;
+      const std::string fault = schedule_fault(formulation.problem, *schedule);
+      if (!fault.empty())
+        throw isa::InternalError(fmt::format(
+            "internal error found by schedule_fault: transfer scheduler '{}': {}", scheduler.name, fault));
+    });
+    if (!schedule) continue;
+    if (choice.observe) choice.observe(formulation.problem, *schedule);
+    ScheduledParts found = Emitter(analysis, formulation, *schedule, parts, chip).run();
+    const int64_t cycles = isa::predict_cycles(found.program, chip).total();
+    if (cycles >= best_cycles) continue;
+    best = std::move(found);
+    best_cycles = cycles;
+  }
+  return best;
 }
 
 }  // namespace kodama::scheduler

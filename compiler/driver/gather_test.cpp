@@ -32,7 +32,8 @@ Case random_case(std::mt19937_64& engine, const isa::Chip& chip, int64_t most_lw
   result.source_lw = 64 * (1 + below(most_lw / 64));
   GatherProblem& problem = result.problem;
   problem.address = kSourceAt + result.source_lw + 64 * below(3);
-  problem.size_lw = 64 * (1 + below(most_lw / 64));
+  problem.parts = below(2) == 0 ? 1 : chip.l2b_per_group;
+  problem.size_lw = isa::round_up(64 * (1 + below(most_lw / 64)), 64 * problem.parts);
   problem.constants = {0, 0x3f800000, 0xff800000, 0x7f800000};
   problem.words.resize(static_cast<size_t>(chip.groups));
   const int64_t first = everywhere ? 0 : below(chip.groups);

@@ -131,6 +131,7 @@ std::optional<layout::GatherProblem> gather_problem(const StreamPlacement& targe
   layout::GatherProblem problem;
   problem.address = address;
   problem.size_lw = stream_group_lw(target);
+  problem.parts = target.transport.parts_per_group();
   problem.words.resize(elements.size());
   for (size_t g = 0; g < elements.size(); ++g) {
     problem.words[g].reserve(elements[g].size());
