@@ -144,7 +144,7 @@ class CostTable {
     const auto found = known_.find(key);
     if (found != known_.end()) return found->second;
     const int64_t cycles =
-        to_chip ? load_cycles(transport, numbers, chip_) : store_cycles(transport, numbers, chip_);
+        to_chip ? load_cycles(transport, numbers, chip_, true) : store_cycles(transport, numbers, chip_);
     known_.emplace(key, cycles);
     return cycles;
   }

@@ -7,37 +7,35 @@
 #include "compiler/kernels/lowering.h"
 #include "compiler/kernels/predict.h"
 #include "compiler/kernels/spread.h"
+#include "isa/arithmetic.h"
 
 namespace kodama::compiler {
 namespace {
 
-using layout::Factor;
+using isa::ceil_div;
+using isa::round_up;
 using layout::Layout;
 using layout::Level;
 
-std::vector<Candidate> map_candidates(const Layer& layer, const LayerGraph&, const isa::Chip& chip,
-                                      const KernelOptions&) {
+Candidate map_on(const Spread& spread, const Layer& layer, const isa::Chip& chip) {
   const auto& map = std::get<MapLayer>(layer.body);
-  const int64_t elements = element_count(map.extents);
-  if (elements == 0) return {};
-  const Spread spread = choose_spread(elements, chip);
-  const int64_t granule = std::lcm(spread.load.granule(), spread.store.granule());
+  const int64_t granule = spread.transport.granule();
   const auto inputs = static_cast<int64_t>(map.inputs.size());
 
-  const int64_t lanes = spread.place_count * 2;
-  const int64_t needed = (elements + lanes - 1) / lanes;
-  const int64_t capacity = tile_capacity_lw(inputs + 1, granule, chip);
-  const int64_t tiles = (needed + capacity - 1) / capacity;
-  const int64_t tile = ((needed + tiles - 1) / tiles + granule - 1) / granule * granule;
-  const int64_t length = tile * tiles;
+  const int64_t needed = ceil_div(element_count(map.extents), spread.place_count * isa::kWordsPerLong);
+  const int64_t tiles = ceil_div(needed, tile_capacity_lw(inputs + 1, granule, chip));
+  // Tiles start on granules; of a single one, whole vectors are enough.
+  const int64_t tile = round_up(ceil_div(needed, tiles), tiles > 1 ? granule : isa::kCyclesPerStep);
+  const int64_t length = round_up(tile * tiles, granule);
 
   Candidate candidate;
   candidate.kernel = "map-flat";
-  candidate.description = fmt::format("{} PEs, {} tiles of {} LW", spread.place_count, tiles, tile);
+  candidate.description =
+      fmt::format("{} PEs ({}), {} tiles of {} LW", spread.place_count, spread.name, tiles, tile);
 
   std::vector<int> all_dims(map.extents.size());
   std::iota(all_dims.begin(), all_dims.end(), 0);
-  const Layout layout({spread.axis({{length, Level::kAddress, 1}})}, layout::Memory::kLm0, {},
+  const Layout layout({spread.axis({{tile * tiles, Level::kAddress, 1}})}, layout::Memory::kLm0, {},
                       layout::Padding::kUndefined);
   const auto place = [&](std::string name, const TensorAccess& access, bool is_output) {
     StreamPlacement placement;
@@ -47,7 +45,7 @@ std::vector<Candidate> map_candidates(const Layer& layer, const LayerGraph&, con
     placement.extents = map.extents;
     placement.axis_dims = {all_dims};
     placement.layout = layout;
-    placement.transport = is_output ? spread.store : spread.load;
+    placement.transport = spread.transport;
     placement.length_lw = length;
     candidate.placements.push_back(std::move(placement));
   };
@@ -57,17 +55,17 @@ std::vector<Candidate> map_candidates(const Layer& layer, const LayerGraph&, con
   result.map = AffineMap::identity(map.extents.size());
   place("y", result, true);
 
-  candidate.predicted_cycles =
-      tiles * (inputs * load_cycles(spread.load, tile, chip) + store_cycles(spread.store, tile, chip) +
-               predicted_scalar_cycles(map.expr) * (tile / 4));
+  candidate.predicted_cycles = tiles * (inputs * load_cycles(spread.transport, tile, chip) +
+                                        store_cycles(spread.transport, tile, chip) +
+                                        predicted_map_cycles(map.expr, tile / isa::kCyclesPerStep));
 
-  candidate.emit = [expr = map.expr, placements = candidate.placements, tile, tiles,
+  candidate.emit = [expr = map.expr, placements = candidate.placements, tile, tiles, granule,
                     name = layer.name](const std::vector<int64_t>& addresses) {
     TileProgram program;
     program.name = name;
     TileLoop loop{"tile", tiles, {}};
     const TileIndex in_tile{0, {}};
-    const TileIndex in_stream{0, {tile}};
+    const TileIndex in_stream{0, {round_up(tile, granule)}};
     MapTile compute;
     compute.expr = expr;
     compute.count = tile;
@@ -91,7 +89,13 @@ std::vector<Candidate> map_candidates(const Layer& layer, const LayerGraph&, con
     program.body.push_back({loop});
     return program;
   };
-  return with_other_orders(candidate);
+  return candidate;
+}
+
+std::vector<Candidate> map_candidates(const Layer& layer, const LayerGraph&, const isa::Chip& chip,
+                                      const KernelOptions&) {
+  if (element_count(std::get<MapLayer>(layer.body).extents) == 0) return {};
+  return spread_candidates(chip, [&](const Spread& spread) { return map_on(spread, layer, chip); });
 }
 
 }  // namespace

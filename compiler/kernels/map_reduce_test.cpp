@@ -2,14 +2,18 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <optional>
 #include <random>
 
 #include "compiler/kernels/kernel.h"
 #include "compiler/kernels/lowering.h"
 #include "compiler/kernels/split_reductions.h"
+#include "compiler/kernels/spread.h"
 #include "compiler/kernels/stream_image.h"
 #include "scheduler/passes.h"
 #include "simulator/machine.h"
@@ -24,11 +28,13 @@ const isa::Chip& tiny() {
   return chip;
 }
 
-/// Runs one layer's cheapest candidate; `values` by tensor id.
-Tensor run_layer(const Layer& layer, const LayerGraph& graph, const std::vector<Tensor>& values) {
-  const std::vector<Candidate> candidates = layer_candidates(layer, graph, tiny(), {});
-  EXPECT_FALSE(candidates.empty());
-  const Candidate& candidate = candidates.at(0);
+struct Outcome {
+  Tensor result;
+  int64_t cycles = 0;
+};
+/// Runs one candidate of a layer; `values` by tensor id.
+Outcome run_candidate(const Candidate& candidate, const Layer& layer, const LayerGraph& graph,
+                      const std::vector<Tensor>& values, const isa::Chip& chip) {
   std::vector<int64_t> addresses;
   int64_t next = 0;
   for (const StreamPlacement& placement : candidate.placements) {
@@ -36,27 +42,34 @@ Tensor run_layer(const Layer& layer, const LayerGraph& graph, const std::vector<
     next += (stream_group_lw(placement) + 63) / 64 * 64;
   }
   const isa::Program program =
-      scheduler::build_program(lower_tile_program(candidate.emit(addresses), tiny()), tiny());
-  simulator::Machine machine(tiny());
+      scheduler::build_program(lower_tile_program(candidate.emit(addresses), chip), chip);
+  simulator::Machine machine(chip);
   for (size_t k = 0; k + 1 < candidate.placements.size(); ++k) {
     const StreamPlacement& placement = candidate.placements[k];
     const StreamImage image =
-        pack_stream(placement, values[static_cast<size_t>(placement.access.tensor)], tiny());
+        pack_stream(placement, values[static_cast<size_t>(placement.access.tensor)], chip);
     for (size_t group = 0; group < image.groups.size(); ++group) {
       if (!image.groups[group].empty())
         machine.write_dram(static_cast<int>(group), addresses[k], image.groups[group]);
     }
   }
-  machine.run(program);
+  const int64_t cycles = machine.run(program).cycles();
   const StreamPlacement& result = candidate.placements.back();
-  StreamImage image = empty_stream(result, tiny());
+  StreamImage image = empty_stream(result, chip);
   for (size_t group = 0; group < image.groups.size(); ++group) {
     if (!image.groups[group].empty())
       machine.read_dram(static_cast<int>(group), addresses.back(), image.groups[group]);
   }
   Tensor out(onnx::TensorProto_DataType_FLOAT, graph.tensors[static_cast<size_t>(layer.outputs[0])].shape);
-  unpack_stream(result, image, out, tiny());
-  return out;
+  unpack_stream(result, image, out, chip);
+  return {std::move(out), cycles};
+}
+
+/// The cheapest candidate's result.
+Tensor run_layer(const Layer& layer, const LayerGraph& graph, const std::vector<Tensor>& values) {
+  const std::vector<Candidate> candidates = layer_candidates(layer, graph, tiny(), {});
+  EXPECT_FALSE(candidates.empty());
+  return run_candidate(candidates.at(0), layer, graph, values, tiny()).result;
 }
 
 Tensor float_tensor(const Shape& shape, const std::vector<float>& values) {
@@ -365,6 +378,155 @@ TEST(Reduce, TilesOfManyElements) {
   // More elements per output than the local memories hold.
   ReduceCase test = make_reduce(ReduceLayer::Op::kSum, 200, 3000, ScalarExpr::identity(), 23);
   check_reduce(test, ReduceLayer::Op::kSum, ScalarExpr::identity(), 200, 3000, false);
+}
+
+/// A layer over tensors [1, c, h, w], with random values of its operands.
+struct ImageCase {
+  LayerGraph graph;
+  std::vector<Tensor> values;
+};
+void add_tensor(ImageCase& test, const Shape& shape) {
+  LayerTensor tensor;
+  tensor.name = fmt::format("t{}", test.graph.tensors.size());
+  tensor.shape = shape;
+  test.graph.tensors.push_back(tensor);
+  test.values.push_back(float_tensor(shape, spread_values(static_cast<size_t>(element_count(shape)), -2, 2,
+                                                          true, static_cast<uint32_t>(test.values.size()))));
+}
+void add_layer(ImageCase& test, decltype(Layer::body) body) {
+  Layer layer;
+  layer.name = "layer";
+  layer.outputs = {static_cast<TensorId>(test.graph.tensors.size()) - 1};
+  layer.body = std::move(body);
+  test.graph.layers.push_back(std::move(layer));
+}
+/// Windows of 2 x 2 of the operand, one after the other, and a number per channel added.
+ImageCase make_pooling(const Shape& shape) {
+  ImageCase test;
+  add_tensor(test, {shape[0], shape[1], 2 * shape[2], 2 * shape[3]});
+  add_tensor(test, {shape[1]});
+  add_tensor(test, shape);
+  ReduceLayer reduce;
+  reduce.op = ReduceLayer::Op::kMax;
+  reduce.output_extents = shape;
+  reduce.reduction_extents = {2, 2};
+  AffineMap windows(4, 6);
+  windows.set(0, 0, 1).set(1, 1, 1).set(2, 2, 2).set(3, 3, 2).set(2, 4, 1).set(3, 5, 1);
+  AffineMap channels(1, 6);
+  channels.set(0, 1, 1);
+  reduce.inputs = {{0, windows, 0}, {1, channels, 0}};
+  reduce.expr = binary(ScalarOp::kAdd);
+  reduce.epilogue = ScalarExpr::identity();
+  add_layer(test, reduce);
+  return test;
+}
+ImageCase make_scaling(const Shape& shape) {
+  ImageCase test;
+  add_tensor(test, shape);
+  add_tensor(test, {shape[1]});
+  add_tensor(test, shape);
+  MapLayer map;
+  map.extents = shape;
+  AffineMap channels(1, 4);
+  channels.set(0, 1, 1);
+  map.inputs = {{0, AffineMap::identity(4), 0}, {1, channels, 0}};
+  map.expr = binary(ScalarOp::kMul);
+  add_layer(test, map);
+  return test;
+}
+
+void check_candidates(const ImageCase& test, const isa::Chip& chip, size_t at_least) {
+  const Layer& layer = test.graph.layers[0];
+  const std::vector<Candidate> candidates = layer_candidates(layer, test.graph, chip, {});
+  EXPECT_GE(candidates.size(), at_least);
+  std::optional<Tensor> first;
+  for (const Candidate& candidate : candidates) {
+    const Tensor result = run_candidate(candidate, layer, test.graph, test.values, chip).result;
+    if (!first) first = result;
+    ASSERT_TRUE(std::ranges::equal(first->data<float>(), result.data<float>())) << candidate.description;
+  }
+}
+
+TEST(Spread, CandidatesComputeTheSame) {
+  for (const Shape& shape : {Shape{1, 10, 1, 1}, Shape{1, 3, 5, 4}, Shape{1, 8, 7, 7}, Shape{2, 5, 30, 9}}) {
+    SCOPED_TRACE(shape_to_string(shape));
+    check_candidates(make_scaling(shape), tiny(), 2);
+    check_candidates(make_pooling(shape), tiny(), 2);
+  }
+  check_candidates(make_scaling({1, 16, 10, 10}), isa::find_chip("mncore2"), 4);
+  check_candidates(make_pooling({1, 8, 14, 14}), isa::find_chip("mncore2"), 4);
+}
+
+TEST(Spread, EveryOneLoadsAndStores) {
+  for (const isa::Chip& chip : {tiny(), isa::find_chip("mncore2")}) {
+    EXPECT_EQ(all_spreads(chip).size(), 12U);
+    for (const Spread& spread : all_spreads(chip)) {
+      SCOPED_TRACE(fmt::format("{}: {}", chip.name, spread.name));
+      const layout::Transport& transport = spread.transport;
+      const int64_t length = 3 * transport.granule();
+      const int64_t group_lw = transport.part_lw(length) * transport.parts_per_group();
+      TileProgram program;
+      program.name = "copy";
+      program.streams = {{"x", transport, length, 0}, {"y", transport, length, group_lw}};
+      program.buffers = {{"buffer", length, isa::space_bit(isa::Space::kLm0)}};
+      program.body = {{LoadTile{0, {}, 0, {}, length}}, {StoreTile{0, {}, 1, {}, length}}};
+      simulator::Machine machine(chip);
+      std::mt19937_64 random(31);
+      std::vector<std::vector<uint64_t>> images(static_cast<size_t>(transport.groups_used()));
+      for (size_t group = 0; group < images.size(); ++group) {
+        images[group].resize(static_cast<size_t>(group_lw));
+        std::ranges::generate(images[group], std::ref(random));
+        machine.write_dram(static_cast<int>(group), 0, images[group]);
+      }
+      machine.run(scheduler::build_program(lower_tile_program(program, chip), chip));
+      for (size_t group = 0; group < images.size(); ++group) {
+        std::vector<uint64_t> stored(images[group].size());
+        machine.read_dram(static_cast<int>(group), group_lw, stored);
+        EXPECT_EQ(stored, images[group]) << "group " << group;
+      }
+    }
+  }
+}
+
+TEST(Spread, ImagesOfFewFloatsAreSmall) {
+  const isa::Chip chip = isa::find_chip("mncore2");
+  const auto image_lw = [](const StreamPlacement& placement) {
+    return stream_group_lw(placement) * placement.transport.groups_used();
+  };
+  for (const ImageCase& test : {make_scaling({1, 10, 1, 1}), make_pooling({1, 10, 1, 1})}) {
+    int64_t least = std::numeric_limits<int64_t>::max();
+    for (const Candidate& candidate : layer_candidates(test.graph.layers[0], test.graph, chip, {})) {
+      int64_t total = 0;
+      for (const StreamPlacement& placement : candidate.placements) {
+        // 64 LW are the least that a transfer moves; one in each group is the most.
+        EXPECT_LE(image_lw(placement), 64 * chip.groups) << candidate.description;
+        total += image_lw(placement);
+      }
+      least = std::min(least, total);
+    }
+    EXPECT_LE(least, 64 * 3 * chip.groups);
+  }
+}
+
+TEST(Spread, PredictionsAreClose) {
+  // The planner decides by them, also where start-ups are most of the time.
+  const isa::Chip chip = isa::find_chip("mncore2");
+  const auto check = [&](const ImageCase& test) {
+    for (const Candidate& candidate : layer_candidates(test.graph.layers[0], test.graph, chip, {})) {
+      const auto simulated = static_cast<double>(
+          run_candidate(candidate, test.graph.layers[0], test.graph, test.values, chip).cycles);
+      EXPECT_NEAR(static_cast<double>(candidate.predicted_cycles), simulated, 0.2 * simulated)
+          << candidate.description;
+    }
+  };
+  for (const Shape& shape : {Shape{1, 10, 1, 1}, Shape{1, 8, 14, 14}, Shape{1, 6, 28, 28}}) {
+    SCOPED_TRACE(shape_to_string(shape));
+    check(make_scaling(shape));
+    check(make_pooling(shape));
+    ImageCase exp = make_scaling(shape);
+    std::get<MapLayer>(exp.graph.layers[0].body).expr = unary(ScalarOp::kExp);
+    check(exp);
+  }
 }
 
 }  // namespace

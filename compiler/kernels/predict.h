@@ -11,6 +11,12 @@ namespace kodama::compiler {
 /// Cycles of `expr` for one vector (4 LW per PE) when operations issue one per step.
 int64_t predicted_scalar_cycles(const ScalarExpr& expr);
 
+/// Cycles of `expr` for `vectors` vectors, computed side by side: the steps, and once what the longest chain
+/// of operations waits for its own results.
+int64_t predicted_map_cycles(const ScalarExpr& expr, int64_t vectors);
+/// The same for `elements` times as many, which are combined into `vectors` running results.
+int64_t predicted_reduce_cycles(const ScalarExpr& expr, int64_t vectors, int64_t elements);
+
 /// Machine operations that one node of an expression becomes.
 int64_t machine_operations(ScalarOp op);
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <optional>
 
 #include "compiler/kernels/builtin_kernels.h"
 #include "compiler/kernels/lowering.h"
@@ -18,11 +19,15 @@
 namespace kodama::compiler {
 namespace {
 
+using isa::ceil_div;
 using isa::round_up;
-using layout::Factor;
 using layout::Layout;
 using layout::Level;
 using layout::Padding;
+
+/// LW of a result that a PE reduces at a time, where it has as many: enough to fill the distances between
+/// dependent steps.
+constexpr int64_t kBlockLw = 32;
 
 float identity_of(ReduceLayer::Op op) {
   switch (op) {
@@ -47,45 +52,41 @@ struct Tiling {
   int64_t rest = 0;      ///< elements of the last, shorter tile
 };
 
-std::vector<Candidate> reduce_candidates(const Layer& layer, const LayerGraph&, const isa::Chip& chip,
-                                         const KernelOptions&) {
+std::optional<Candidate> reduce_on(const Spread& spread, const Layer& layer, const isa::Chip& chip) {
   const auto& reduce = std::get<ReduceLayer>(layer.body);
   const int64_t outputs = element_count(reduce.output_extents);
   const int64_t elements = element_count(reduce.reduction_extents);
-  if (outputs == 0 || elements == 0) return {};
-  const Spread spread = choose_spread(outputs, chip);
   const auto inputs = static_cast<int64_t>(reduce.inputs.size());
   const auto epilogue_inputs = static_cast<int64_t>(reduce.epilogue_inputs.size());
-  const int64_t load_granule = spread.load.granule();
-  const int64_t store_granule = spread.store.granule();
+  const int64_t granule = spread.transport.granule();
   const bool has_epilogue = !(reduce.epilogue == ScalarExpr::identity());
 
-  // Accumulator, epilogue inputs and result take one block each, the inputs one tile each.
-  const int64_t lanes = spread.place_count * 2;
-  const int64_t needed = round_up((outputs + lanes - 1) / lanes, store_granule);
+  // Accumulator, epilogue inputs and result take one block each, the inputs one tile each. Blocks start on
+  // granules; of a single one, whole vectors are enough.
+  const int64_t lanes = spread.place_count * isa::kWordsPerLong;
+  const int64_t needed = round_up(ceil_div(outputs, lanes), isa::kCyclesPerStep);
   Tiling tiling;
-  tiling.block_lw = std::min<int64_t>(needed, round_up(32, store_granule));
-  if (epilogue_inputs > 0) tiling.block_lw = round_up(tiling.block_lw, load_granule);
-  tiling.blocks = (needed + tiling.block_lw - 1) / tiling.block_lw;
-  const int64_t output_length = tiling.blocks * tiling.block_lw;
+  tiling.block_lw = std::min(needed, round_up(kBlockLw, granule));
+  tiling.blocks = ceil_div(needed, tiling.block_lw);
+  const int64_t output_length = round_up(tiling.blocks * tiling.block_lw, granule);
 
   const int64_t block_buffers = 2 + epilogue_inputs;
   const int64_t reserved = (block_buffers + 1) / 2 * tiling.block_lw;
   const int64_t capacity = tile_capacity_lw(inputs, 1, chip) - reserved;
   // A tile starts on a granule, so it holds a multiple of `unit` reduction elements.
-  const int64_t unit = load_granule / std::gcd(load_granule, tiling.block_lw);
+  const int64_t unit = granule / std::gcd(granule, tiling.block_lw);
   const int64_t fitting = capacity / tiling.block_lw / unit * unit;
-  if (fitting <= 0) return {};
+  if (fitting <= 0) return std::nullopt;
   tiling.chunk = std::min(fitting, round_up(elements, unit));
   tiling.chunks = elements / tiling.chunk;
   tiling.rest = elements - tiling.chunks * tiling.chunk;
-  tiling.pitch_lw = round_up(elements * tiling.block_lw, load_granule);
+  tiling.pitch_lw = round_up(elements * tiling.block_lw, granule);
 
   Candidate candidate;
   candidate.kernel = "reduce-serial";
   candidate.description =
-      fmt::format("{} PEs, {} blocks of {} LW, {} elements in tiles of {}", spread.place_count, tiling.blocks,
-                  tiling.block_lw, elements, tiling.chunk);
+      fmt::format("{} PEs ({}), {} blocks of {} LW, {} elements in tiles of {}", spread.place_count,
+                  spread.name, tiling.blocks, tiling.block_lw, elements, tiling.chunk);
 
   Shape space = reduce.output_extents;
   space.insert(space.end(), reduce.reduction_extents.begin(), reduce.reduction_extents.end());
@@ -98,8 +99,8 @@ std::vector<Candidate> reduce_candidates(const Layer& layer, const LayerGraph&, 
                                           {tiling.block_lw, Level::kAddress, 1}}),
                              {{elements, Level::kAddress, tiling.block_lw}}},
                             layout::Memory::kLm0, {}, layout::Padding::kUndefined);
-  const Layout output_layout({spread.axis({{output_length, Level::kAddress, 1}})}, layout::Memory::kLm0, {},
-                             layout::Padding::kUndefined);
+  const Layout output_layout({spread.axis({{tiling.blocks * tiling.block_lw, Level::kAddress, 1}})},
+                             layout::Memory::kLm0, {}, layout::Padding::kUndefined);
 
   for (size_t k = 0; k < reduce.inputs.size(); ++k) {
     StreamPlacement placement;
@@ -108,7 +109,7 @@ std::vector<Candidate> reduce_candidates(const Layer& layer, const LayerGraph&, 
     placement.extents = space;
     placement.axis_dims = {output_dims, reduction_dims};
     placement.layout = input_layout;
-    placement.transport = spread.load;
+    placement.transport = spread.transport;
     placement.length_lw = tiling.blocks * tiling.pitch_lw;
     candidate.placements.push_back(std::move(placement));
   }
@@ -120,7 +121,7 @@ std::vector<Candidate> reduce_candidates(const Layer& layer, const LayerGraph&, 
     placement.extents = reduce.output_extents;
     placement.axis_dims = {output_dims};
     placement.layout = output_layout;
-    placement.transport = is_output ? spread.store : spread.load;
+    placement.transport = spread.transport;
     placement.length_lw = output_length;
     candidate.placements.push_back(std::move(placement));
   };
@@ -134,14 +135,15 @@ std::vector<Candidate> reduce_candidates(const Layer& layer, const LayerGraph&, 
 
   const int64_t tile_lw = tiling.chunk * tiling.block_lw;
   const int64_t tiles = tiling.chunks + (tiling.rest > 0 ? 1 : 0);
+  const int64_t vectors = tiling.block_lw / isa::kCyclesPerStep;
   candidate.predicted_cycles =
-      tiling.blocks * (tiles * inputs * load_cycles(spread.load, tile_lw, chip) +
-                       elements * (tiling.block_lw / 4) * predicted_scalar_cycles(reduce.expr) +
-                       epilogue_inputs * load_cycles(spread.load, tiling.block_lw, chip) +
-                       predicted_scalar_cycles(reduce.epilogue) * (tiling.block_lw / 4) +
-                       store_cycles(spread.store, tiling.block_lw, chip));
+      tiling.blocks * (tiles * inputs * load_cycles(spread.transport, tile_lw, chip) +
+                       predicted_reduce_cycles(reduce.expr, vectors, elements) +
+                       epilogue_inputs * load_cycles(spread.transport, tiling.block_lw, chip) +
+                       (has_epilogue ? predicted_map_cycles(reduce.epilogue, vectors) : 0) +
+                       store_cycles(spread.transport, tiling.block_lw, chip));
 
-  candidate.emit = [reduce, tiling, has_epilogue, placements = candidate.placements,
+  candidate.emit = [reduce, tiling, has_epilogue, granule, placements = candidate.placements,
                     name = layer.name](const std::vector<int64_t>& addresses) {
     TileProgram program;
     program.name = name;
@@ -184,7 +186,7 @@ std::vector<Candidate> reduce_candidates(const Layer& layer, const LayerGraph&, 
     if (tiling.rest > 0) reduce_tile(blocks.body, tiling.rest, {tiling.chunks * tile_lw, {tiling.pitch_lw}});
 
     int out = accumulator;
-    const TileIndex block_at{0, {tiling.block_lw}};
+    const TileIndex block_at{0, {round_up(tiling.block_lw, granule)}};
     if (has_epilogue) {
       MapTile epilogue;
       epilogue.expr = reduce.epilogue;
@@ -205,7 +207,14 @@ std::vector<Candidate> reduce_candidates(const Layer& layer, const LayerGraph&, 
     program.body.push_back({blocks});
     return program;
   };
-  return with_other_orders(candidate);
+  return candidate;
+}
+
+std::vector<Candidate> reduce_candidates(const Layer& layer, const LayerGraph&, const isa::Chip& chip,
+                                         const KernelOptions&) {
+  const auto& reduce = std::get<ReduceLayer>(layer.body);
+  if (element_count(reduce.output_extents) == 0 || element_count(reduce.reduction_extents) == 0) return {};
+  return spread_candidates(chip, [&](const Spread& spread) { return reduce_on(spread, layer, chip); });
 }
 
 }  // namespace

@@ -395,7 +395,8 @@ class Mover {
 
 /// Cycles of moving `numbers` numbers one way: the larger of the transfers and the steps, plus the first
 /// chunk's share of the other, which nothing hides.
-int64_t move_cycles(const Transport& transport, int64_t numbers, bool to_chip, const isa::Chip& chip) {
+int64_t move_cycles(const Transport& transport, int64_t numbers, bool to_chip, bool normalize,
+                    const isa::Chip& chip) {
   if (numbers == 0) return 0;
   const Cutting cutting = cut(transport, numbers, isa::kCyclesPerStep, chip);
   const auto mv_cycles = [&](int64_t count) {
@@ -410,9 +411,11 @@ int64_t move_cycles(const Transport& transport, int64_t numbers, bool to_chip, c
     return cycles;
   };
   const int64_t l1bm_lw = round_up(numbers, transport.granule()) * transport.l1bm_lw_per_number();
+  // l1bmm takes two numbers per cycle, where they needn't be normalized.
+  const bool twofold = to_chip && !normalize && transport.mab_mode() == MabMode::kBroadcastMab;
   const int64_t step_cycles =
-      isa::kCyclesPerStep *
-      std::max(l1bm_lw / l2bm_step_lw(transport), (numbers + isa::kCyclesPerStep - 1) / isa::kCyclesPerStep);
+      isa::kCyclesPerStep * std::max(l1bm_lw / l2bm_step_lw(transport),
+                                     isa::ceil_div(numbers, isa::kCyclesPerStep * (twofold ? 2 : 1)));
   const int64_t chunk_cycles = mv_cycles(cutting.chunk);
   const int64_t transfer = cutting.whole * chunk_cycles + mv_cycles(cutting.rest);
   const int64_t chunks = cutting.whole + (cutting.rest > 0 ? 1 : 0);
@@ -434,12 +437,12 @@ void lower_store(TileLoweringContext& context, const StoreTile& op) {
       .run();
 }
 
-int64_t load_cycles(const Transport& transport, int64_t numbers, const isa::Chip& chip) {
-  return move_cycles(transport, numbers, true, chip);
+int64_t load_cycles(const Transport& transport, int64_t numbers, const isa::Chip& chip, bool normalize) {
+  return move_cycles(transport, numbers, true, normalize, chip);
 }
 
 int64_t store_cycles(const Transport& transport, int64_t numbers, const isa::Chip& chip) {
-  return move_cycles(transport, numbers, false, chip);
+  return move_cycles(transport, numbers, false, false, chip);
 }
 
 }  // namespace kodama::compiler

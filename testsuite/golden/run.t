@@ -58,11 +58,11 @@ Dumps are files:
 The plan says which images of tensors there are, and which stages make and read them:
 
   $ kodama plan models/moves.onnx --chip tiny --dump-after plan --dump-dir planned > /dev/null; /usr/bin/python3 -c 'import json; plan = json.load(open("planned/000.plan.moves.json")); [print(i["id"], i["kind"], i["tensor"], i["layout"]) for i in plan["images"]]; [print(s["kind"], s["layer"], s["operands"], "->", s["result"], s.get("move_layers", "")) for s in plan["stages"]]'
-  0 constant k ((1:16), (1:16, 4:1), (1:16, 3:4, 4_PE:1, 2_W:1)) x [4_MAB:1, 2_L2B:2, 2_L2B:1, 2_L1B:1]@LM1
-  1 sent x ((1:24), (2_L2B:2, 2_L2B:1, 2_L1B:1, 1:24, 1:24, 8:1), (1:24, 3:8, 4_PE:1, 2_W:1)) x [4_MAB:1]@LM0
-  2 made c ((1:8), (2_L2B:2, 2_L2B:1, 2_L1B:1, 1:8, 1:4, 4_PE:1, 2_W:1), (1:8, 4:1)) x [4_MAB:1]@GRF0 pad undefined
-  3 moved c ((1:16, 4:1, 4_MAB:1, 4_PE:1, 2_W:1), (4:4))@LM0 pad undefined
-  4 made p ((4:1, 4_MAB:1, 4_PE:1, 2_W:1))@LM0 pad undefined
+  0 constant k ((1:16), (1:16, 4:1), (1:16, 3:4, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 2_L2B:2, 4_MAB:1]@LM1
+  1 sent x ((1:24), (2_L2B:2, 4_MAB:1, 1:24, 1:24, 8:1), (1:24, 3:8, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1]@LM0
+  2 made c ((1:4), (2_L2B:2, 4_MAB:1, 1:4, 1:4, 4_PE:1, 2_W:1), (1:4, 4:1)) x [2_L2B:1, 2_L1B:1]@GRF0 pad undefined
+  3 moved c ((2_L2B:2, 4_PE:1, 1:16, 4:1, 2_W:1), (4:4))@LM0 pad undefined
+  4 made p ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined
   5 moved twice ((1:16), (2_L2B:2, 1:16, 1:8, 8:1), (1:16, 1:8, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1]@LM0
   6 constant t ((1:16), (1:16, 4:1), (1:16, 1:4, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1, 2_L2B:2]@LM1
   7 made y ((1:16), (2_L2B:2, 1:16, 1:4, 4_PE:1, 2_W:1), (1:16, 4:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1]@GRF0 pad undefined
@@ -79,47 +79,47 @@ Between kernels, tensors stay on the chip. Moves change their layouts there; the
   $ kodama run models/moves.onnx --chip tiny --no-compare | grep -v 'wall time'
   #  layer      operators     kind      output        where  steps  cycles  step cycles  wait  fetch           of roofline  link cycles  host moves  max abs  max rel
   -------------------------------------------------------------------------------------------------------------------------------------------------------------------
-  0  conv       Conv          Contract  [1, 4, 6, 6]  chip      36     392          144   248      0            12.3x DRAM          935           -        -        -
-  1  pool.x0                  Move      -             chip      45     376          180   189      7            11.1x DRAM            0           -        -        -
-  2  pool       MaxPool       Reduce    [1, 4, 3, 3]  chip      29     312          116   196      0  13.0x L2BM, L1B side            0           -        -        -
-  3  product.a  Concat        Move      -             chip      35     304          140   159      5  12.7x L2BM, L1B side            0           -        -        -
+  0  conv       Conv          Contract  [1, 4, 6, 6]  chip      34     380          136   244      0  11.9x L2BM, L1B side          935           -        -        -
+  1  pool.x0                  Move      -             chip      44     352          176   170      6              11.4x LM            0           -        -        -
+  2  pool       MaxPool       Reduce    [1, 4, 3, 3]  chip      25     244          100   144      0              20.3x LM            0           -        -        -
+  3  product.a  Concat        Move      -             chip      35     300          140   154      6            12.3x DRAM            0           -        -        -
   4  product    MatMul        Contract  [1, 3, 3, 3]  chip      24     328           96   232      0  27.3x L2BM, L1B side          781           -        -        -
-  5  part       Concat+Slice  Move      [1, 2, 3, 8]  chip      35     304          140   159      5  12.7x L2BM, L1B side          766           -        -        -
+  5  part       Concat+Slice  Move      [1, 2, 3, 8]  chip      35     316          140   170      6  11.3x L2BM, L1B side          766           -        -        -
   -------------------------------------------------------------------------------------------------------------------------------------------------------------------
-     total                                                     204    2016          816  1183     17            14.3x DRAM         2482           -
-  chip tiny, gfloat precision: 204 steps, 2016 chip cycles of which 1183 wait for transfers, 2482 host link cycles: 0.006 ms at 750 MHz; constants 16.4 kB sent once (1242 link cycles)
+     total                                                     197    1920          788  1114     18  14.5x L2BM, L1B side         2482           -
+  chip tiny, gfloat precision: 197 steps, 1920 chip cycles of which 1114 wait for transfers, 2482 host link cycles: 0.006 ms at 750 MHz; constants 16.4 kB sent once (1242 link cycles)
   move       cycles  bound  ratio  from                                                                                                      to
   --------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------
-  pool.x0       376     18   20.9  ((1:8), (2_L2B:2, 2_L2B:1, 2_L1B:1, 1:8, 1:4, 4_PE:1, 2_W:1), (1:8, 4:1)) x [4_MAB:1]@GRF0 pad undefined  ((1:16, 4:1, 4_MAB:1, 4_PE:1, 2_W:1), (4:4))@LM0 pad undefined
-  product.a     304      4   76.0  ((4:1, 4_MAB:1, 4_PE:1, 2_W:1))@LM0 pad undefined                                                         ((1:16), (2_L2B:2, 1:16, 1:8, 8:1), (1:16, 1:8, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1]@LM0
-  part          304      4   76.0  ((4:1, 4_MAB:1, 4_PE:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
-  planner pbqp: 3 Moves on the chip take 984 of 2016 chip cycles (49 %), 0 layout changes by the host
+  pool.x0       352      7   50.3  ((1:4), (2_L2B:2, 4_MAB:1, 1:4, 1:4, 4_PE:1, 2_W:1), (1:4, 4:1)) x [2_L2B:1, 2_L1B:1]@GRF0 pad undefined  ((2_L2B:2, 4_PE:1, 1:16, 4:1, 2_W:1), (4:4))@LM0 pad undefined
+  product.a     300      4   75.0  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((1:16), (2_L2B:2, 1:16, 1:8, 8:1), (1:16, 1:8, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1]@LM0
+  part          316      4   79.0  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
+  planner pbqp: 3 Moves on the chip take 968 of 1920 chip cycles (50 %), 0 layout changes by the host
   part float32 [1, 2, 3, 8]: 5.28688 10.2241 3.66886 0.445417 5.28688 10.2241 3.66886 0.445417 6.84871 2.59294 ...
   y float32 [1, 3, 3, 3]: -10.68 8.02538 -4.40544 -9.2224 5.69597 3.00346 -8.00294 3.27275 -0.443362 -12.9553 ...
   $ kodama run models/moves.onnx --chip tiny --planner host --no-compare | grep -E 'Moves on|^y|^part'
-  planner host: 0 Moves on the chip take 0 of 1020 chip cycles (0 %), 5 layout changes by the host
+  planner host: 0 Moves on the chip take 0 of 952 chip cycles (0 %), 5 layout changes by the host
   part float32 [1, 2, 3, 8]: 5.28688 10.2241 3.66886 0.445417 5.28688 10.2241 3.66886 0.445417 6.84871 2.59294 ...
   y float32 [1, 3, 3, 3]: -10.68 8.02538 -4.40544 -9.2224 5.69597 3.00346 -8.00294 3.27275 -0.443362 -12.9553 ...
   $ kodama plan models/moves.onnx --chip tiny
   move          estimated cycles  from                                                                                                      to
   -------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------
-  pool.x0                    378  ((1:8), (2_L2B:2, 2_L2B:1, 2_L1B:1, 1:8, 1:4, 4_PE:1, 2_W:1), (1:8, 4:1)) x [4_MAB:1]@GRF0 pad undefined  ((1:16, 4:1, 4_MAB:1, 4_PE:1, 2_W:1), (4:4))@LM0 pad undefined
-  product.a                  306  ((4:1, 4_MAB:1, 4_PE:1, 2_W:1))@LM0 pad undefined                                                         ((1:16), (2_L2B:2, 1:16, 1:8, 8:1), (1:16, 1:8, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1]@LM0
-  part.natural               306  ((4:1, 4_MAB:1, 4_PE:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
+  pool.x0                    358  ((1:4), (2_L2B:2, 4_MAB:1, 1:4, 1:4, 4_PE:1, 2_W:1), (1:4, 4:1)) x [2_L2B:1, 2_L1B:1]@GRF0 pad undefined  ((2_L2B:2, 4_PE:1, 1:16, 4:1, 2_W:1), (4:4))@LM0 pad undefined
+  product.a                  318  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((1:16), (2_L2B:2, 1:16, 1:8, 8:1), (1:16, 1:8, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1]@LM0
+  part.natural               322  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
   planner  moves  move cycles  kernel cycles  link cycles  total    bound
   -----------------------------------------------------------------------
-  pbqp         3          990           1084         2482   4556  optimal
-  greedy       3         1006           1080         2482   4568        -
-  first        4         1355           1080         2313   4748        -
-  host         0            0           1080         4963   6043        -
+  pbqp         3          998           1024         2482   4504  optimal
+  greedy       3         1002           1024         2482   4508        -
+  first        4         1335           1024         2313   4672        -
+  host         0            0           1024         4840   5864        -
   $ kodama run models/moves.onnx --chip tiny --planner best
   kodama: error: there is no planner 'best'; allowed are pbqp, greedy, first, host
   [2]
   $ kodama compile models/moves.onnx --chip tiny -o moved
-  moved: 6 stages, 204 steps, 29 MV transfers, for chip tiny at gfloat precision
+  moved: 6 stages, 197 steps, 26 MV transfers, for chip tiny at gfloat precision
   $ kodama sim moved --json sim.json > sim.txt; grep -E 'Moves on|^y|^part' sim.txt
-  part          304      4   76.0  ((4:1, 4_MAB:1, 4_PE:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
-  3 Moves on the chip take 984 of 2016 chip cycles (49 %), 0 layout changes by the host
+  part          316      4   79.0  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
+  3 Moves on the chip take 968 of 1920 chip cycles (50 %), 0 layout changes by the host
   part float32 [1, 2, 3, 8]: 5.28688 10.2241 3.66886 0.445417 5.28688 10.2241 3.66886 0.445417 6.84871 2.59294 ...
   y float32 [1, 3, 3, 3]: -10.68 8.02538 -4.40544 -9.2224 5.69597 3.00346 -8.00294 3.27275 -0.443362 -12.9553 ...
 
