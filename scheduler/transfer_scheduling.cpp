@@ -153,6 +153,7 @@ struct Move {
   int node = -1;
   std::vector<Range> outside;  ///< its end in DRAM or PDM
   std::set<int> after;         ///< stores that write what it reads
+  bool after_loop = false;     ///< a loop writes some of it
   int64_t earliest = 0;
 };
 
@@ -447,8 +448,8 @@ class Analysis {
 
   /// What loads depend on outside L2BM.
   void find_sources() {
+    // 0 is nothing; transfers count from 1, the parts of loops downwards from -1.
     using Map = boost::icl::interval_map<int64_t, int>;
-    constexpr int kPinnedPart = -2;  // - part
     std::map<std::pair<HazardResource, int32_t>, Map> writers;
     const auto write = [&](const Range& range, int who) {
       if (range.write)
@@ -461,7 +462,7 @@ class Analysis {
         Move& move = moves[next];
         for (const Range& range : move.outside) {
           if (range.write) {
-            write(range, static_cast<int>(next));
+            write(range, static_cast<int>(next) + 1);
             continue;
           }
           const auto found = writers.find({range.memory, range.place});
@@ -469,12 +470,14 @@ class Analysis {
           const auto [first, last] =
               found->second.equal_range(boost::icl::interval<int64_t>::right_open(range.begin, range.end));
           for (auto each = first; each != last; ++each) {
-            if (each->second >= 0) {
-              move.after.insert(each->second);
-              move.earliest = std::max(move.earliest, moves[index(each->second)].position);
+            if (each->second > 0) {
+              const int store = each->second - 1;
+              move.after.insert(store);
+              move.earliest = std::max(move.earliest, moves[index(store)].position);
             } else {
               // Its waits are behind it, but in its part.
-              const int part = kPinnedPart - each->second;
+              move.after_loop = true;
+              const int part = -1 - each->second;
               move.earliest =
                   std::max(move.earliest, part == move.part ? move.position : part_end[index(part)]);
             }
@@ -482,7 +485,7 @@ class Analysis {
         }
       }
       if (t == tasks.size()) break;
-      for (const Range& range : tasks[t].ranges) write(range, kPinnedPart - tasks[t].part);
+      for (const Range& range : tasks[t].ranges) write(range, -1 - tasks[t].part);
     }
   }
 
@@ -653,7 +656,8 @@ class Formulator {
   }
 
   Detour detour_of(const Move& load) const {
-    if (!load.is_load || load.after.size() != 1 || load.mv->opcode != isa::Opcode::kMvp) return {};
+    if (!load.is_load || load.after.size() != 1 || load.after_loop || load.mv->opcode != isa::Opcode::kMvp)
+      return {};
     Detour detour;
     detour.store = *load.after.begin();
     const Move& store = analysis_.moves[index(detour.store)];
@@ -683,20 +687,21 @@ class Formulator {
     });
   }
 
-  /// The first task that reads, or writes, what a load brings.
+  /// The first task that reads, or writes, what a load brings; or the position of a transfer that does.
   int64_t first_use(const Move& move) const {
     const Node& own = analysis_.nodes[index(move.node)];
+    const auto own_number = static_cast<int>(&move - analysis_.moves.data());
     int64_t first = INT64_MAX;
     for (const int n : members_[index(result_.buffer_of_node[index(move.node)])]) {
       const Node& node = analysis_.nodes[index(n)];
       const int64_t at = node.task >= 0 ? node.task : analysis_.moves[index(node.transfer)].position;
-      if (n == move.node || at < move.position ||
-          (node.task < 0 && analysis_.moves[index(node.transfer)].is_load))
-        continue;
-      if ((node.l2bs & own.l2bs) != 0 && node.low < own.high && own.low < node.high)
-        first = std::min(first, at);
+      const bool is_behind = node.task >= 0 ? at >= move.position : node.transfer > own_number;
+      if (is_behind && meet(node, own)) first = std::min(first, at);
     }
     return first == INT64_MAX ? move.position : first;
+  }
+  static bool meet(const Node& a, const Node& b) {
+    return (a.l2bs & b.l2bs) != 0 && a.low < b.high && b.low < a.high;
   }
   /// Whether nothing that comes before it touches its place in its buffer.
   bool may_move(const Move& move) const {
@@ -707,8 +712,7 @@ class Formulator {
     return std::ranges::none_of(members_[index(buffer)], [&](int n) {
       const Node& node = analysis_.nodes[index(n)];
       const bool is_before = node.task >= 0 ? node.task < move.position : node.transfer < own_number;
-      return n != move.node && is_before && (node.l2bs & own.l2bs) != 0 && node.low < own.high &&
-             own.low < node.high;
+      return n != move.node && is_before && meet(node, own);
     });
   }
 
@@ -756,7 +760,7 @@ class Formulator {
       const Move& store = analysis_.moves[index(other)];
       const std::optional<Copy> from = copy_of(store);
       if (!from || from->memory != to->memory || from->ends != to->ends || to->outside < from->outside ||
-          to->outside + to->lw > from->outside + from->lw || load.after.size() > 1)
+          to->outside + to->lw > from->outside + from->lw || load.after.size() > 1 || load.after_loop)
         continue;
       Link link;
       link.earlier = result_.buffer_of_node[index(store.node)];
@@ -1051,9 +1055,11 @@ class Emitter {
     const std::vector<int> order = issue_order(formulation_.problem, schedule_);
     auto next = order.begin();
     for (size_t t = 0; t < analysis_.tasks.size(); ++t) {
+      // What is fetched before the first part belongs to it.
+      if (t == 0) emit_task(analysis_.tasks[t]);
       for (; next != order.end() && schedule_.issue[index(*next)] == static_cast<int64_t>(t); ++next)
         emit_move(*next);
-      emit_task(analysis_.tasks[t]);
+      if (t > 0) emit_task(analysis_.tasks[t]);
     }
     isa::check_internal(next == order.end(), kPart, "transfers behind the last task");
     result_.begin.push_back(joiner_.statements.size());

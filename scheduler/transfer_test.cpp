@@ -254,6 +254,29 @@ TEST_F(Programs, LoopsWithTransfersKeepTheirWaits) {
   }
 }
 
+TEST_F(Programs, LoadsDontPassStoresThatMakeTheirData) {
+  // The first transfer of all that isn't a loop's is a store.
+  const ProgramPart maker = part("maker", R"(nop/9
+l2bmd $lb4096 $lc8192
+nop/2
+mvp/n64i05 $lc8192@.0 $d0
+nop; wait i05
+)");
+  const ProgramPart reader = part("reader", R"(nop/40
+mvp/n64i01 $d0@0 $lc0@0.1
+nop; wait i01
+l2bmb $lc0 $lb0
+)");
+  const auto count_direct = [](const ScheduledParts& scheduled) {
+    return std::ranges::count_if(scheduled.program.statements, [](const isa::Statement& each) {
+      const auto* mv = std::get_if<isa::Mv>(&each.kind);
+      return mv != nullptr && mv->instruction.sources[0].space == mv->instruction.destinations[0].space;
+    });
+  };
+  EXPECT_EQ(count_direct(schedule({maker, reader}, "on-demand")), 0);
+  EXPECT_EQ(count_direct(schedule({maker, reader}, "keep")), 1);  // from L2BM to L2BM
+}
+
 TEST_F(Programs, StatementsOfHandWrittenProgramsAreRefused) {
   EXPECT_THROW(schedule_transfers({part("d", "d get $lc0n0c0 1\n")}, chip), isa::UnsupportedError);
 }

@@ -123,6 +123,7 @@ class Run {
 
   /// Nothing in L2BM is of use to what follows.
   void begin_part() {
+    ++part_;
     for (Memory& memory : l2bm_) memory.forget();
   }
   void run(const std::vector<Statement>& statements) {
@@ -135,6 +136,11 @@ class Run {
   /// By executed instruction that reads L2BM, in order: the marks it saw, one after the other.
   std::vector<Mark> seen;
   std::vector<size_t> seen_begin;
+  struct Reader {
+    int part = 0;
+    const Instruction* instruction = nullptr;
+  };
+  std::vector<Reader> readers;  ///< the same
   /// Everything but transfers and waits, without addresses in L2BM, in order.
   std::vector<Mark> steps;
 
@@ -202,7 +208,7 @@ class Run {
       for (const Instruction& instruction : step->instructions) {
         if (isa::issue_group(instruction) == isa::IssueGroup::kWait) continue;
         steps.push_back(mark_of(instruction, counters));
-        if (uses_l2bm(instruction)) take(resolve(instruction, counters));
+        if (uses_l2bm(instruction)) take(instruction, counters);
       }
     }
   }
@@ -277,12 +283,16 @@ class Run {
   }
 
   /// An instruction of a step.
-  void take(const Instruction& instruction) {
+  void take(const Instruction& original, const std::vector<int64_t>& counters) {
     ++time_;
+    const Instruction instruction = resolve(original, counters);
     const std::vector<Range> touched = ranges(instruction, chip_);
     check(touched, instruction);
     for (const Range& range : touched) {
-      if (!range.write) seen_begin.push_back(seen.size());
+      if (!range.write) {
+        seen_begin.push_back(seen.size());
+        readers.push_back({part_, &original});
+      }
       for_each_memory(range, [&](Memory& memory) {
         for (int64_t k = 0; k < range.length / cell_lw_; ++k) {
           const int64_t cell = wrapped(range, range.begin / cell_lw_ + k);
@@ -343,6 +353,7 @@ class Run {
 
   const isa::Chip& chip_;
   int64_t cell_lw_;
+  int part_ = -1;
   Mark time_ = 0;
   std::vector<Memory> l2bm_;
   std::vector<Memory> dram_;
@@ -391,7 +402,8 @@ class CellSize {
 
 void verify_transfers(const std::vector<ProgramPart>& parts, const ScheduledParts& scheduled,
                       const isa::Chip& chip) {
-  if (scheduled.begin.size() != parts.size() + 1 ||
+  if (scheduled.begin.size() != parts.size() + 1 || scheduled.begin.front() != 0 ||
+      !std::ranges::is_sorted(scheduled.begin) ||
       scheduled.begin.back() != scheduled.program.statements.size())
     fail("the parts' bounds are wrong");
   CellSize cells(chip);
@@ -413,8 +425,14 @@ void verify_transfers(const std::vector<ProgramPart>& parts, const ScheduledPart
     // What nobody has written may be anything.
     if (expected.seen[k] == kNothing || expected.seen[k] == found.seen[k]) continue;
     const auto behind = std::ranges::upper_bound(expected.seen_begin, k);
-    fail(fmt::format("read number {} of L2BM gets other data than in its part, from cell {} of it on",
-                     behind - expected.seen_begin.begin() - 1, k - *(behind - 1)));
+    const auto number = static_cast<size_t>(behind - expected.seen_begin.begin() - 1);
+    const Run::Reader& reader = expected.readers[number];
+    fail(
+        fmt::format("part '{}': '{}' (read number {} of L2BM, from $lc{} in its part) gets other data, from "
+                    "LW {} of it on",
+                    parts[static_cast<size_t>(reader.part)].name, isa::mnemonic(*reader.instruction), number,
+                    reader.instruction->sources.at(0).base,
+                    static_cast<int64_t>(k - expected.seen_begin[number]) * cells.lw()));
   }
   const std::string difference = expected.difference(found);
   if (!difference.empty()) fail(difference + " ends with data of other origin");
