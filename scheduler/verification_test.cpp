@@ -159,6 +159,7 @@ TEST(DamagedMatrixExpansion, ACopyMultipliesByTheOtherMatrix) {
   MachineProgram before = plain_product(isa::Precision::kGFloat, 8, 4);
   before.body.push_back(
       block({store(virt(2), 0), store(virt(2, 8), 256), store(virt(2, 16), 512), store(virt(2, 24), 768)}));
+  EXPECT_NO_THROW(build_program(before, chip));
   MachineProgram after = before;
   ASSERT_TRUE(expand_loops(after, chip, 2));
   ASSERT_EQ(expansion_fault(before, after, chip), "");
