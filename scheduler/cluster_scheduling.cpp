@@ -113,6 +113,19 @@ int64_t least_time_difference(const std::vector<Access>& first, bool first_is_mv
   return found.gap < 0 ? isa::kNoConstraint : time_difference(found.gap, first_is_mv, second_is_mv);
 }
 
+int64_t delay_behind(const std::vector<RecentOperation>& before,
+                     const std::vector<RecentOperation>& operations, const isa::Chip& chip) {
+  int64_t delay = 0;
+  for (const RecentOperation& operation : operations) {
+    for (const RecentOperation& recent : before) {
+      const int64_t difference =
+          least_time_difference(recent.accesses, recent.is_mv, operation.accesses, operation.is_mv, chip);
+      if (difference >= 0) delay = std::max(delay, recent.time + difference - operation.time);
+    }
+  }
+  return delay;
+}
+
 ClusterScheduler::ClusterScheduler(const StreamSegment& segment, const std::vector<RecentOperation>& before,
                                    const isa::Chip& chip, bool keep_distances)
     : segment_(segment), chip_(chip), n_(static_cast<int>(segment.operations.size())) {

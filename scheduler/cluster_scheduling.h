@@ -45,6 +45,9 @@ struct RecentOperation {
 int64_t least_time_difference(const std::vector<isa::Access>& first, bool first_is_mv,
                               const std::vector<isa::Access>& second, bool second_is_mv,
                               const isa::Chip& chip);
+/// Steps by which all of `operations` must issue later than their times say, because of those before them.
+int64_t delay_behind(const std::vector<RecentOperation>& before,
+                     const std::vector<RecentOperation>& operations, const isa::Chip& chip);
 
 struct StreamSegment {
   std::vector<StreamOperation> operations;  ///< in program order

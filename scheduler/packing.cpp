@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <numeric>
 #include <set>
 
@@ -240,36 +239,6 @@ PackingSolution pack_lowest(const PackingProblem& problem, const PassOptions& ex
 }
 
 // ---- Shared by the packers ----
-
-int64_t integer_option(const Packer& packer, const PassOptions& options, const std::string& name,
-                       int64_t least) {
-  std::string text;
-  for (const PassOptionInfo& info : packer.options) {
-    if (info.name == name) text = info.default_value;
-  }
-  if (const auto it = options.find(name); it != options.end()) text = it->second;
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < least) {
-    throw isa::UserError(fmt::format("found option {}={} of packer '{}', allowed: a whole number from {}",
-                                     name, text, packer.name, least));
-  }
-  return value;
-}
-
-std::string choice_option(const Packer& packer, const PassOptions& options, const std::string& name,
-                          const std::vector<std::string>& allowed) {
-  std::string text;
-  for (const PassOptionInfo& info : packer.options) {
-    if (info.name == name) text = info.default_value;
-  }
-  if (const auto it = options.find(name); it != options.end()) text = it->second;
-  if (std::find(allowed.begin(), allowed.end(), text) == allowed.end()) {
-    throw isa::UserError(fmt::format("found option {}={} of packer '{}', allowed: {}", name, text,
-                                     packer.name, fmt::join(allowed, ", ")));
-  }
-  return text;
-}
 
 int64_t packing_height(const PackingProblem& problem, const std::vector<int64_t>& offsets) {
   int64_t height = 0;

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <random>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,13 +17,6 @@ Packer first_fit_packer();
 Packer best_fit_packer();
 Packer skyline_packer();
 Packer improve_packer();
-
-/// Value of an option, or its declared default. UserError if it isn't a whole number >= least.
-int64_t integer_option(const Packer& packer, const PassOptions& options, const std::string& name,
-                       int64_t least);
-/// UserError if it isn't one of `allowed`.
-std::string choice_option(const Packer& packer, const PassOptions& options, const std::string& name,
-                          const std::vector<std::string>& allowed);
 
 /// Which offsets of one buffer exclude which of another.
 class PackingConflicts {

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <string_view>
 #include <unordered_set>
 
 #include "isa/error.h"
@@ -743,13 +744,14 @@ Packer exact_packer() {
       {"improve", "500", "if it gives up: steps of the packer 'improve'"},
       {"seconds", "0", "time limit (0: none); a result that depends on it is always \"gave up\""}};
   packer.run = [packer](const PackingProblem& problem, const PassOptions& options) {
+    const auto whole = [&](std::string_view name, int64_t least) {
+      return integer_option(options, declared_option(packer.options, name), least);
+    };
     SearchLimits limits;
-    limits.nodes = integer_option(packer, options, "nodes", 0);
-    limits.seconds = static_cast<double>(integer_option(packer, options, "seconds", 0));
-    return solve(problem, limits, integer_option(packer, options, "restarts", 1),
-                 integer_option(packer, options, "budget", 1),
-                 static_cast<uint64_t>(integer_option(packer, options, "seed", 0)),
-                 integer_option(packer, options, "improve", 0));
+    limits.nodes = whole("nodes", 0);
+    limits.seconds = static_cast<double>(whole("seconds", 0));
+    return solve(problem, limits, whole("restarts", 1), whole("budget", 1),
+                 static_cast<uint64_t>(whole("seed", 0)), whole("improve", 0));
   };
   return packer;
 }

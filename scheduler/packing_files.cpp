@@ -3,16 +3,16 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "isa/error.h"
 #include "isa/file.h"
 #include "scheduler/packing.h"
-#include "scheduler/packing_builtin.h"
 
 namespace kodama::scheduler {
 namespace {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <string>
+#include <utility>
 
 #include "scheduler/packing_builtin.h"
 
@@ -228,32 +230,31 @@ std::vector<int64_t> improve_order(const PackingProblem& problem, const PackingC
   return best;
 }
 
-Packer first_fit_packer() {
+namespace {
+
+Packer fit_packer(std::string name, std::string hole, bool best_fit) {
   Packer packer;
-  packer.name = "first-fit";
-  packer.description = "one buffer after the other, each in the lowest hole that takes it";
+  packer.name = std::move(name);
+  packer.description = fmt::format("one buffer after the other, each in the {} hole that takes it", hole);
   packer.options = {{"order", "size", "size, area, lifetime, load (falling) or start (rising)"}};
-  packer.run = [packer](const PackingProblem& problem, const PassOptions& options) {
-    const std::string by = choice_option(packer, options, "order", packing_orders());
-    return finish_packing(problem,
-                          place_in_order(problem, PackingConflicts(problem), packing_order(problem, by)),
-                          static_cast<int64_t>(problem.buffers.size()), "first fit by " + by);
+  packer.run = [packer, best_fit](const PackingProblem& problem, const PassOptions& options) {
+    const std::string& by = choice_option(options, packer.options[0], packing_orders());
+    return finish_packing(
+        problem, place_in_order(problem, PackingConflicts(problem), packing_order(problem, by), best_fit),
+        static_cast<int64_t>(problem.buffers.size()),
+        fmt::format("{} fit by {}", best_fit ? "best" : "first", by));
   };
   return packer;
 }
 
+}  // namespace
+
+Packer first_fit_packer() {
+  return fit_packer("first-fit", "lowest", false);
+}
+
 Packer best_fit_packer() {
-  Packer packer;
-  packer.name = "best-fit";
-  packer.description = "one buffer after the other, each in the tightest hole that takes it";
-  packer.options = {{"order", "size", "size, area, lifetime, load (falling) or start (rising)"}};
-  packer.run = [packer](const PackingProblem& problem, const PassOptions& options) {
-    const std::string by = choice_option(packer, options, "order", packing_orders());
-    return finish_packing(
-        problem, place_in_order(problem, PackingConflicts(problem), packing_order(problem, by), true),
-        static_cast<int64_t>(problem.buffers.size()), "best fit by " + by);
-  };
-  return packer;
+  return fit_packer("best-fit", "tightest", true);
 }
 
 Packer skyline_packer() {
@@ -275,9 +276,9 @@ Packer improve_packer() {
                     {"steps", "2000", "changes of the order"},
                     {"seed", "1", "of the random choices"}};
   packer.run = [packer](const PackingProblem& problem, const PassOptions& options) {
-    const std::string by = choice_option(packer, options, "order", packing_orders());
-    const int64_t steps = integer_option(packer, options, "steps", 0);
-    const int64_t seed = integer_option(packer, options, "seed", 0);
+    const std::string& by = choice_option(options, packer.options[0], packing_orders());
+    const int64_t steps = integer_option(options, packer.options[1], 0);
+    const int64_t seed = integer_option(options, packer.options[2], 0);
     int64_t placed = 0;
     std::vector<int64_t> offsets =
         improve_order(problem, PackingConflicts(problem), packing_order(problem, by), steps,

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <boost/icl/interval_map.hpp>
+#include <boost/icl/interval_set.hpp>
 #include <deque>
 #include <functional>
 #include <map>
@@ -413,7 +414,9 @@ struct Prepared {
 };
 
 uint64_t operand_shape(const Operand& operand) {
-  uint64_t hash = mix(static_cast<uint64_t>(operand.space), words(operand.width));
+  // Copies of a loop's body take turns with the matrix registers: what counts is what a register holds.
+  const Space space = operand.space == Space::kMatY ? Space::kMatX : operand.space;
+  uint64_t hash = mix(static_cast<uint64_t>(space), words(operand.width));
   for (const int64_t part : {int64_t{operand.t_indirect}, int64_t{operand.negate}, int64_t{operand.extend},
                              int64_t{operand.reduce}, int64_t{operand.j}, int64_t{operand.group},
                              int64_t{operand.unit}, int64_t{static_cast<int>(operand.mask.kind)},
@@ -559,17 +562,31 @@ class SymbolicMemory {
   }
 
   /// Hash of what a range holds; with `foreign` only of what is kept under another place than the access'.
+  /// What nobody has written yet is something else at every address.
   uint64_t contents(const Access& access, int64_t begin, int64_t end, bool foreign) const {
     uint64_t hash = 2;
     const auto window = Interval::right_open(begin, end);
+    boost::icl::interval_set<int64_t> written;
     for (auto entry = spaces_.lower_bound({access.resource, -1});
          entry != spaces_.end() && entry->first.first == access.resource; ++entry) {
       const auto& [key, map] = *entry;
       if (!same_resource(key, access) || (foreign && key.second == access.place)) continue;
       for (auto it = map.lower_bound(window); it != map.end() && it->first.lower() < end; ++it) {
-        hash = mix(hash, summary(it->first & window, it->second, begin));
+        const auto part = it->first & window;
+        hash = mix(hash, summary(part, it->second, begin));
+        if (!foreign) written.add(part);
       }
     }
+    if (foreign) return hash;
+    int64_t from = begin;
+    const auto unwritten_to = [&](int64_t to) {
+      if (from < to) hash = mix(mix(hash, static_cast<uint64_t>(from)), static_cast<uint64_t>(to));
+    };
+    for (const auto& part : written) {
+      unwritten_to(part.lower());
+      from = part.upper();
+    }
+    unwritten_to(end);
     return hash;
   }
 

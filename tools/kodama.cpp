@@ -313,6 +313,7 @@ struct OptimizeRequest {
   std::string live_outs;
   bool has_live_outs = false;
   bool plain = false;
+  std::string problems;
   std::string judge_directory;
   int64_t fuzz = 0;
   uint64_t seed = 1;
@@ -347,10 +348,16 @@ int optimize_program(OptimizeRequest request) {
     fmt::print("{}", result.table);
     return result.failures == 0 ? compiler::kExitOk : compiler::kExitOutOfTolerance;
   }
-  if (request.file.empty() || request.output.empty())
-    throw isa::UserError("opt: allowed are FILE -o OUTPUT, --judge-dir DIR, or --fuzz N");
+  if (request.file.empty() || request.output.empty() == request.problems.empty()) {
+    throw isa::UserError(
+        "opt: allowed are FILE -o OUTPUT, FILE --problems DIR, --judge-dir DIR, or --fuzz N");
+  }
   const isa::Chip chip = isa::find_chip(chip_name);
   const isa::Program program = assembler::read_program(request.file, chip);
+  if (!request.problems.empty()) {
+    fmt::print("{}", compiler::write_plain_problems(program, request.file, request.problems, chip));
+    return compiler::kExitOk;
+  }
   isa::Program result;
   if (request.plain) {
     result = compiler::plain_checked(program, chip, "kodama opt --plain " + request.file);
@@ -758,6 +765,9 @@ int run(int argc, char** argv) {
       ->capture_default_str();
   optimize->add_flag("--plain", optimize_request.plain,
                      "write the plain form instead: one operation per line, with the nops it needs");
+  optimize->add_option("--problems", optimize_request.problems,
+                       "write the scheduling problems of the plain form into this directory, as JSON; "
+                       "docs/schedules.md");
   optimize->add_option("--judge-dir", optimize_request.judge_directory,
                        "optimize the plain forms of all answers of a tree of judge problems, and judge them");
   optimize->add_option("--fuzz", optimize_request.fuzz, "optimize this many random programs and compare");

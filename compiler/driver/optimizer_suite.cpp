@@ -12,6 +12,8 @@
 #include "isa/error.h"
 #include "isa/file.h"
 #include "isa/hazards.h"
+#include "scheduler/program_problems.h"
+#include "scheduler/schedule_problem.h"
 #include "simulator/equivalence.h"
 #include "simulator/judge.h"
 
@@ -121,6 +123,25 @@ isa::Program plain_checked(const isa::Program& program, const isa::Chip& chip, c
   isa::Program result = scheduler::plain_form(program, chip);
   check_equal(program, result, chip, comparison({}, seeds), reproduce);
   return result;
+}
+
+std::string write_plain_problems(const isa::Program& program, const std::string& file,
+                                 const std::string& directory, const isa::Chip& chip) {
+  const isa::Program plain = plain_checked(program, chip, "kodama opt --plain " + file);
+  const std::string name = fs::path(file).stem().string();
+  const scheduler::ProgramProblems found = scheduler::program_problems(plain, name, chip);
+  std::error_code error;
+  fs::create_directories(directory, error);
+  if (error) throw isa::UserError(fmt::format("{}: can't be made: {}", directory, error.message()));
+  size_t operations = 0;
+  for (const scheduler::ScheduleProblem& problem : found.problems) {
+    const std::string number = problem.name.substr(name.size() + 1);
+    isa::write_file_atomically((fs::path(directory) / fmt::format("{}_{}.json", name, number)).string(),
+                               scheduler::to_json(problem));
+    operations += problem.operations.size();
+  }
+  return fmt::format("{} problems of {} operations in {}, {} segments skipped\n", found.problems.size(),
+                     operations, directory, found.skipped);
 }
 
 std::string optimizer_report(const scheduler::Optimized& result) {

@@ -20,6 +20,11 @@ scheduler::Optimized optimize_checked(const isa::Program& program, const isa::Ch
 /// The plain form, checked in the same way.
 isa::Program plain_checked(const isa::Program& program, const isa::Chip& chip, const std::string& reproduce,
                            int seeds = 4);
+/// Writes the scheduling problems of the plain form (scheduler/program_problems.h) into a directory, which is
+/// made if need be: NAME_1.json, … with the name of the program's file. Returns what there is to say about
+/// it.
+std::string write_plain_problems(const isa::Program& program, const std::string& file,
+                                 const std::string& directory, const isa::Chip& chip);
 /// "steps 27 -> 18 …" and the bounds.
 std::string optimizer_report(const scheduler::Optimized& result);
 

@@ -79,8 +79,26 @@ A program with hazards:
   ls: cannot access 'out.vsm': No such file or directory
   [2]
   $ kodama opt in.vsm
-  kodama: error: opt: allowed are FILE -o OUTPUT, --judge-dir DIR, or --fuzz N
+  kodama: error: opt: allowed are FILE -o OUTPUT, FILE --problems DIR, --judge-dir DIR, or --fuzz N
   [2]
+
+The scheduling problems of its segments:
+
+  $ cat > segments.vsm <<'END'
+  > ladd $lm0v $ln0v $lr0v
+  > nop
+  > ladd $lr0v $ls0v $lr8v
+  > d get $lr8n0c0b0m0p0 1
+  > linc $ls8v $ls8v; noforward
+  > END
+  $ kodama opt segments.vsm --problems problems
+  1 problems of 2 operations in problems, 1 segments skipped
+  $ kodama schedule problems/segments_1.json --scheduler exact
+  segments 1: 2 operations, 1 dependences
+  bound: 3 steps (critical path 3, resources 3)
+  exact: steps 3, no schedule is shorter
+      0  ladd $lm[0]v $ln[0]v -> $lr[0]v
+      2  ladd $lr[0]v $ls[0]v -> $lr[8]v
 
 Random programs:
 

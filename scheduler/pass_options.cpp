@@ -1,0 +1,47 @@
+#include "scheduler/pass_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "isa/error.h"
+
+namespace kodama::scheduler {
+namespace {
+
+const std::string& option_text(const PassOptions& options, const PassOptionInfo& info) {
+  const auto given = options.find(info.name);
+  return given == options.end() ? info.default_value : given->second;
+}
+
+}  // namespace
+
+const PassOptionInfo& declared_option(const std::vector<PassOptionInfo>& declared, std::string_view name) {
+  const auto found = std::ranges::find(declared, name, &PassOptionInfo::name);
+  isa::check_internal(found != declared.end(), "pass options", "option '{}' is not declared", name);
+  return *found;
+}
+
+int64_t integer_option(const PassOptions& options, const PassOptionInfo& info, int64_t least) {
+  const std::string& text = option_text(options, info);
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < least) {
+    throw isa::UserError(
+        fmt::format("option {}: found '{}', allowed: a whole number from {}", info.name, text, least));
+  }
+  return value;
+}
+
+const std::string& choice_option(const PassOptions& options, const PassOptionInfo& info,
+                                 const std::vector<std::string>& allowed) {
+  const std::string& text = option_text(options, info);
+  if (std::ranges::find(allowed, text) == allowed.end()) {
+    throw isa::UserError(
+        fmt::format("option {}: found '{}', allowed: {}", info.name, text, fmt::join(allowed, ", ")));
+  }
+  return text;
+}
+
+}  // namespace kodama::scheduler
