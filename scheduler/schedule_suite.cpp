@@ -14,6 +14,7 @@
 
 #include "isa/error.h"
 #include "isa/file.h"
+#include "scheduler/transfer_problem.h"
 
 namespace kodama::scheduler {
 namespace {
@@ -113,8 +114,53 @@ ScheduleProblem random_problem(uint64_t seed, int operations, bool is_loop) {
   return problem;
 }
 
+namespace {
+
+int schedule_transfer_file(const ScheduleFileRequest& request, const std::string& text, std::ostream& out) {
+  const TransferProblem problem = transfer_problem_from_json(text, request.file);
+  std::optional<TransferSchedule> schedule;
+  std::string who = request.schedule;
+  if (request.schedule.empty()) {
+    const TransferScheduler& scheduler = find_transfer_scheduler(request.scheduler);
+    check_options(request.options, {&scheduler.options});
+    who = scheduler.name;
+    schedule = scheduler.run(problem, request.options);
+    if (!schedule) {
+      fmt::print(out, "{}: {}: finds none; on-demand leaves programs as they are\n", problem.name, who);
+      return 1;
+    }
+  } else {
+    schedule = transfer_schedule_from_json(problem, isa::read_file(request.schedule), request.schedule);
+  }
+  const std::string fault = schedule_fault(problem, *schedule);
+  if (!fault.empty()) {
+    fmt::print(out, "{}: {}: wrong: {}\n", problem.name, who, fault);
+    return 1;
+  }
+  const TransferBound bound = transfer_bound(problem);
+  int64_t ahead = 0;
+  for (size_t k = 0; k < problem.transfers.size(); ++k) {
+    const auto& transfer = problem.transfers[k];
+    const bool is_issued = schedule->issue[k] != TransferSchedule::kDropped;
+    if (transfer.is_load && is_issued && schedule->issue[k] < transfer.latest) ++ahead;
+  }
+  fmt::print(out, "{}: {} tasks, {} transfers, {} buffers, {} of which may stay\n", problem.name,
+             problem.task_cycles.size(), problem.transfers.size(), problem.buffers.size(),
+             problem.keeps.size());
+  fmt::print(out, "bound: {} cycles (tasks {}, ports {})\n", bound.cycles(), bound.tasks, bound.ports);
+  fmt::print(out, "{}: {} cycles estimated, {} loads ahead, {} dropped\n", who,
+             estimated_cycles(problem, *schedule), ahead,
+             std::ranges::count(schedule->issue, TransferSchedule::kDropped));
+  if (!request.output.empty()) isa::write_file_atomically(request.output, to_json(problem, &*schedule));
+  return 0;
+}
+
+}  // namespace
+
 int schedule_file(const ScheduleFileRequest& request, std::ostream& out) {
-  const ScheduleProblem problem = problem_from_json(isa::read_file(request.file), request.file);
+  const std::string text = isa::read_file(request.file);
+  if (is_transfer_problem(text)) return schedule_transfer_file(request, text, out);
+  const ScheduleProblem problem = problem_from_json(text, request.file);
   Schedule schedule;
   std::string who = request.schedule;
   if (request.schedule.empty()) {

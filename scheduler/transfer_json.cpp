@@ -147,4 +147,28 @@ TransferProblem transfer_problem_from_json(const std::string& text, const std::s
   return problem;
 }
 
+TransferSchedule transfer_schedule_from_json(const TransferProblem& problem, const std::string& text,
+                                             const std::string& source) {
+  const Json json = parsed(text, source);
+  const Fields fields(json, source, "");
+  TransferSchedule schedule;
+  fields.for_each("buffers",
+                  [&](const Fields& each) { schedule.address.push_back(each.get<int64_t>("address")); });
+  fields.for_each("transfers",
+                  [&](const Fields& each) { schedule.issue.push_back(each.get<int64_t>("issue")); });
+  fields.for_each("keeps", [&](const Fields& each) { schedule.kept.push_back(each.get<bool>("kept")); });
+  if (schedule.address.size() != problem.buffers.size() ||
+      schedule.issue.size() != problem.transfers.size() || schedule.kept.size() != problem.keeps.size())
+    throw isa::UserError(fmt::format("{}: found {} buffers, {} transfers, {} keeps, allowed: {}, {}, {}",
+                                     source, schedule.address.size(), schedule.issue.size(),
+                                     schedule.kept.size(), problem.buffers.size(), problem.transfers.size(),
+                                     problem.keeps.size()));
+  return schedule;
+}
+
+bool is_transfer_problem(const std::string& text) {
+  const Json json = Json::parse(text, nullptr, false);
+  return json.is_object() && json.contains("task_cycles");
+}
+
 }  // namespace kodama::scheduler

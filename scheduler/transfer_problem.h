@@ -156,6 +156,11 @@ std::string schedule_fault(const TransferProblem& problem, const TransferSchedul
 /// when the text is no problem.
 std::string to_json(const TransferProblem& problem, const TransferSchedule* schedule = nullptr);
 TransferProblem transfer_problem_from_json(const std::string& text, const std::string& source);
+/// Of what `to_json` has written with a schedule.
+TransferSchedule transfer_schedule_from_json(const TransferProblem& problem, const std::string& text,
+                                             const std::string& source);
+/// Whether a JSON text has the tasks of such a problem.
+bool is_transfer_problem(const std::string& text);
 
 /// A transfer scheduler by name.
 struct TransferScheduler {
