@@ -35,8 +35,9 @@ struct LevelBound {
   std::string name;  ///< "into the L2Bs", …
   double bytes = 0;  ///< at the instance that has most
   double bytes_per_cycle = 0;
-  double way = 0;  ///< cycles before the first byte and after the last one
-  double cycles() const { return way + bytes / bytes_per_cycle; }
+  double way = 0;            ///< cycles before the first byte and after the last one
+  bool whole_steps = false;  ///< only in steps, each with up to four cycles' bytes
+  double cycles() const;
 };
 
 struct ConversionBound {

@@ -223,6 +223,13 @@ class Walker {
   void emit(const Move& move, const MoveAddresses& at) {
     shop_.path.emplace_back(move_name(move.kind));
     emit_move(view_, move, at, shop_.code);
+    if (getenv("KDBG")) {
+      const auto st = isa::count(shop_.code.pack()).steps;
+      fmt::print(stderr, "  {:14} est {:6.1f} cum {:5} n={}->{} {}->{} slots [{}]->[{}]\n",
+                 move_name(move.kind), move.steps, st, view_.value_count(view_.address_bits(move.before)),
+                 view_.value_count(view_.address_bits(move.after)), memory_name(at.before.memory),
+                 memory_name(at.after.memory), fmt::join(move.before, " "), fmt::join(move.after, " "));
+    }
   }
 
   /// Bits of the address from stride 1 up: as the next move reads them, as this one writes them, and the
@@ -724,6 +731,8 @@ Conversion convert(const ConversionProblem& problem, const isa::Chip& chip, Solu
   result.bound = std::move(bound);
   result.steps = isa::count(result.program).steps;
   result.cycles = predict_cycles(result.program, chip).total();
+  isa::check_internal(static_cast<double>(result.cycles) >= result.bound.cycles() - 1e-6, "conversion",
+                      "{} cycles, the bound is {}", result.cycles, result.bound.cycles());
   return result;
 }
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <vector>
 
@@ -55,6 +56,7 @@ class Generator {
     gather_l1b();
     spread(MoveKind::kSpreadL1b, Level::kL1b, n_ / 2 + lanes_ * n_ / kDealLw);
     l2bs();
+    transpose_l2b();
     return std::move(moves_);
   }
 
@@ -409,6 +411,52 @@ class Generator {
     spread(MoveKind::kSpreadL2b, Level::kL2b,
            n_ / 2 + 2 * lanes_ * n_ / kDealLw + 2 * lanes_ * l1bs_ * n_ / transfer.lw_per_step +
                kCollectStarts * transfer.start);
+  }
+
+  /// Through the PDMs: few transfers, which take long for many long words.
+  void transpose_l2b() {
+    constexpr int kMostBits = 13;
+    const int first = shape_.first(Level::kL2b);
+    const int line_bits = std::popcount(lines_);
+    const int all = shape_.lane_bits() + shape_.l1b + line_bits;
+    const int l2b = shape_.l2b;
+    if (l2b == 0 || shape_.lane_bits() < 3 || all > kMostBits || all - l2b < 4) return;
+    if (line_bits < l2b && line_bits + shape_.lane_bits() - 3 < l2b) return;
+    // The uppermost lines choose the L2B.
+    const int chosen = std::min(l2b, line_bits);
+    std::vector<int> upper(static_cast<size_t>(chosen), -1);
+    BitMask used = 0;
+    for (int k = 0; k < chosen; ++k) {
+      const int bit = goal_[static_cast<size_t>(first + l2b - chosen + k)];
+      if (!is_line(bit)) continue;
+      upper[static_cast<size_t>(k)] = bit;
+      used |= mask_of(bit);
+    }
+    const std::vector<int> fill = fillers(used);
+    size_t next = 0;
+    for (int& bit : upper) {
+      if (bit < 0 && next < fill.size()) bit = fill[next++];
+    }
+    std::vector<int> order = bits_of(lines_ & ~mask_of(upper));
+    order.insert(order.end(), upper.begin(), upper.end());
+    const TransposeBits bits = transpose_bits(shape_, state_, order);
+    SlotState after = state_;
+    const auto set = [&](int slot, int bit) {
+      after[static_cast<size_t>(slot)] = static_cast<int8_t>(bit >= 0 ? bit : kNothing);
+    };
+    for (int k = 0; k < l2b; ++k) set(first + k, bits.up[bits.up.size() - static_cast<size_t>(l2b - k)]);
+    for (int k = 0; k < 3; ++k) set(shape_.first(Level::kPe) + k, bits.down[static_cast<size_t>(k)]);
+    for (int k = 0; k < shape_.l1b; ++k)
+      set(shape_.first(Level::kL1b) + k, bits.down[static_cast<size_t>(3 + k)]);
+    for (int k = 3; k < shape_.lane_bits(); ++k)
+      set(shape_.first(Level::kPe) + k, bits.down[static_cast<size_t>(shape_.l1b + k)]);
+    const double groups = std::exp2(view_.transfer.group_bits);
+    const double per_group = l2bs_ / groups;
+    const double through_pdm = std::exp2(all) * per_group / view_.transfer.lw_per_step;
+    add(MoveKind::kTransposeL2b, after,
+        n_ / 4 + values(after) / 4 + 2 * lanes_ * larger(after) / kDealLw + 2 * through_pdm +
+            2 * view_.transfer.start + view_.transfer.issue * (groups + per_group - 2),
+        0, order);
   }
 
   const BitView& view_;

@@ -47,6 +47,10 @@ const std::vector<MovePrimitive>& move_primitives() {
        emit_to_every_l2b},
       {MoveKind::kSpreadL2b, "spread-l2b", "what L2B 0 has goes to every L2B", "nothing in the other L2Bs",
        "the transfers", emit_to_every_l2b},
+      {MoveKind::kTransposeL2b, "transpose-l2b",
+       "all L2B bits <-> upper lane and address bits, L1B bits and lanes between them, through the PDMs",
+       "few long words; two transfers one after the other",
+       "n/2 + lanes * n / 16 of l2bmd, and the transfers", emit_transpose_l2b},
   };
   return kTable;
 }
