@@ -6,7 +6,7 @@
 #include <set>
 #include <tuple>
 
-#include "isa/error.h"
+#include "isa/arithmetic.h"
 #include "layout/move_emission.h"
 
 namespace kodama::layout {
@@ -92,10 +92,20 @@ class ByL1bm : public MoveEmission {
             up.push_back({(d - first) * lines_per_round + o - begin + 1, at_.before.base + d + rounds * o});
           }
         }
-        code_.lines_up(std::move(up), at_.before.memory, buffer.base, from_lm0);
+        // Where T serves one side only, the lines of later rounds go up while earlier ones come down.
+        const bool apart = !from_lm0 || !to_lm0;
+        size_t next_up = 0;
+        const auto bring_up = [&](int64_t lines) {
+          std::vector<LineCopy> some;
+          while (next_up < up.size() && up[next_up].line < isa::round_up(lines, kLineGroup))
+            some.push_back(up[next_up++]);
+          code_.lines_up(std::move(some), at_.before.memory, buffer.base, from_lm0);
+        };
+        if (!apart) bring_up(static_cast<int64_t>(up.size()));
         if (wraps && (from_lm0 || !t_is_set)) code_.field_sum_to_t(receiver_fields);
         t_is_set = true;
         for (int64_t d = first; d < last; ++d) {
+          bring_up((d - first + 1) * lines_per_round);
           if (wraps) {
             // The address of the round below takes care of the difference.
           } else if (d == 0 && begin == 0) {
@@ -120,6 +130,39 @@ class ByL1bm : public MoveEmission {
       reset.opcode = Opcode::kZero;
       reset.destinations = {base_register};
       code_.add(std::move(reset));
+    }
+    for (const LineBuffer& buffer : buffers) give_back(buffer);
+  }
+
+  /// In round d all PEs read d * 2^low lanes further on: those that have 0 in the slots get what d has there.
+  void collect_lanes() {
+    const int low = move_.slot - shape_.first(Level::kPe);
+    const std::vector<int> out = contents(move_.before, move_.slot, move_.slot_count);
+    const Chunks parts = chunks({}, before_bits(), most_lines(2));
+    const std::array<LineBuffer, 2> buffers{line_buffer(int64_t{1} << parts.inner.size()),
+                                            line_buffer(int64_t{1} << parts.inner.size())};
+    const BitMask of_after = view_.address_bits(move_.after);
+    size_t turn = 0;
+    for (const BitMask outer : parts.outer) {
+      const LineBuffer& buffer = buffers[turn++ % 2];
+      std::vector<std::pair<int64_t, BitMask>> lines;
+      std::vector<LineCopy> up;
+      for (const BitMask inner : view_.values(mask_of(parts.inner))) {
+        if (!is_valid(inner | outer, before_bits())) continue;
+        // Without the numbers of lines that hold nothing.
+        lines.emplace_back(static_cast<int64_t>(lines.size()), inner | outer);
+        up.push_back({lines.back().first, address(at_.before, inner | outer)});
+      }
+      code_.lines_up(std::move(up), at_.before.memory, buffer.base);
+      for (int64_t round = 0; round < int64_t{1} << out.size(); ++round) {
+        const auto there = spread_bits(round, out);
+        if (!there) continue;
+        std::vector<LineCopy> down;
+        for (const auto& [line, value] : lines) {
+          if (is_valid(value | *there, of_after)) down.push_back({line, address(at_.after, value | *there)});
+        }
+        code_.lines_down(std::move(down), at_.after.memory, buffer.base, round << low);
+      }
     }
     for (const LineBuffer& buffer : buffers) give_back(buffer);
   }
@@ -249,6 +292,7 @@ class ByL1bm : public MoveEmission {
 }  // namespace
 
 const EmitMove emit_skew = emit_with<ByL1bm, &ByL1bm::skew>;
+const EmitMove emit_collect_lanes = emit_with<ByL1bm, &ByL1bm::collect_lanes>;
 const EmitMove emit_gather_lanes = emit_with<ByL1bm, &ByL1bm::gather_lanes>;
 const EmitMove emit_deal_mab = emit_with<ByL1bm, &ByL1bm::deal_mab>;
 const EmitMove emit_words = emit_with<ByL1bm, &ByL1bm::words>;

@@ -57,6 +57,8 @@ class Generator {
     spread(MoveKind::kSpreadL1b, Level::kL1b, n_ / 2 + lanes_ * n_ / kDealLw);
     l2bs();
     transpose_l2b();
+    collect_lanes();
+    broadcast_l1b();
     return std::move(moves_);
   }
 
@@ -411,6 +413,40 @@ class Generator {
     spread(MoveKind::kSpreadL2b, Level::kL2b,
            n_ / 2 + 2 * lanes_ * n_ / kDealLw + 2 * lanes_ * l1bs_ * n_ / transfer.lw_per_step +
                kCollectStarts * transfer.start);
+  }
+
+  /// Lanes that are to hold nothing, and all upper ones.
+  void collect_lanes() {
+    const int first = shape_.first(Level::kPe);
+    const int end = first + shape_.lane_bits();
+    for (int low = first; low < end; ++low) {
+      SlotState after = state_;
+      bool to_empty = true;
+      for (int high = low; high < end; ++high) {
+        const auto slot = static_cast<size_t>(high);
+        if (state_[slot] == kEverywhere) break;
+        to_empty = to_empty && goal_[slot] == kNothing;
+        after[slot] = kNothing;
+        if (state_[slot] < 0 || (!to_empty && high + 1 < end)) continue;
+        const double n = values(after);
+        if (n > kMostRegion) break;
+        const size_t count = moves_.size();
+        add(MoveKind::kCollectLanes, after, n_ / 4 + n / 4, low);
+        if (moves_.size() > count) moves_.back().slot_count = high + 1 - low;
+      }
+    }
+  }
+
+  void broadcast_l1b() {
+    SlotState after = state_;
+    double copies = 1;
+    for (int slot = shape_.first(Level::kL1b); slot < shape_.first(Level::kL2b); ++slot) {
+      if (state_[static_cast<size_t>(slot)] >= 0) copies *= 2;
+      after[static_cast<size_t>(slot)] = kEverywhere;
+    }
+    const double n = values(after);
+    if (n > 2048) return;
+    add(MoveKind::kBroadcastL1b, after, n_ / 4 + copies * std::max(1.0, lanes_ * n_ / kBlockLw) + n / 4);
   }
 
   /// Through the PDMs: few transfers, which take long for many long words.
