@@ -106,8 +106,8 @@ class Walker {
     const bool reads_lm0 = reads != nullptr && reads->source_lm0;
     if (reads_lm0 && !(writes != nullptr && writes->other_memory && other_than == Memory::kLm0))
       memory = Memory::kLm0;
-    const bool to_lm1 = writes != nullptr && writes->target_lm1 && other_than == Memory::kLm0 && !reads_lm0 &&
-                        fills_rounds(*writes, slots);
+    // Through T on both sides the lines of all rounds in a buffer go up before any comes down.
+    const bool to_lm1 = writes != nullptr && writes->target_lm1 && other_than == Memory::kLm0 && !reads_lm0;
     if (writes != nullptr && writes->target_lm0) memory = to_lm1 ? Memory::kLm1 : Memory::kLm0;
     // A digit that lies in the address as a whole takes no more room than it has values.
     std::vector<int64_t> strides;
@@ -620,11 +620,6 @@ class ElementConversion {
       shop_.path.push_back(fmt::format("from {}", memory_name(from)));
       emit_staging(from, lines, from_pe, from_base, true, shop_.code);
     }
-    // Within one memory the elements are put together elsewhere.
-    const bool apart = !is_pe_memory(to) || from == to;
-    Region staging{to, 0, to_lines};
-    if (apart) staging = take_pe(to_lines, is_pe_memory(to) ? to : from_pe);
-
     std::vector<ElementMove> moves;
     Places places;
     const std::vector<Coordinates> from_copies = problem_.from.replica_offsets();
@@ -637,12 +632,19 @@ class ElementConversion {
     for_each_place(problem_.to, problem_.lengths, [&](const std::vector<int64_t>& index, bool padding) {
       for (const Coordinates& offset : to_copies) {
         const Coordinates at = problem_.to.place(index) + offset;
-        PePlace place = is_pe_memory(to) ? pe_place(at, chip_) : staged_place(to, at, chip_);
-        place.address += staging.base;
+        const PePlace place = is_pe_memory(to) ? pe_place(at, chip_) : staged_place(to, at, chip_);
         (padding ? places.padding : places.elements).push_back(place);
         if (!padding) moves.push_back({from_place(problem_.from.place(index) + from_copies[0]), place});
       }
     });
+    // Within one memory the elements are put together elsewhere, unless all are read first.
+    const bool apart = !is_pe_memory(to) || (from == to && !routes_read_before_they_write(moves, shop_.code));
+    Region staging{to, 0, to_lines};
+    if (apart) staging = take_pe(to_lines, is_pe_memory(to) ? to : from_pe);
+    for (ElementMove& move : moves) move.to.address += staging.base;
+    for (std::vector<PePlace>* list : {&places.padding, &places.elements}) {
+      for (PePlace& place : *list) place.address += staging.base;
+    }
     shop_.path.emplace_back("elements");
     emit_routes(moves, from_pe, staging.memory, problem_.element_bits, shop_.code);
     const auto pattern = padding_pattern(problem_.to.padding(), problem_.element_bits);
@@ -700,6 +702,16 @@ bool is_there(const ConversionProblem& problem) {
   return from.equivalent(to);
 }
 
+/// Elements up to which going one by one is compared with the way that the search finds.
+constexpr double kFewElements = 64;
+
+/// Of the target.
+double place_count(const ConversionProblem& problem) {
+  auto count = static_cast<double>(problem.to.replica_offsets().size());
+  for (const int64_t length : problem.lengths) count *= static_cast<double>(length);
+  return count;
+}
+
 }  // namespace
 
 Conversion convert(const ConversionProblem& problem, const isa::Chip& chip, SolutionCache* cache) {
@@ -724,6 +736,21 @@ Conversion convert(const ConversionProblem& problem, const isa::Chip& chip, Solu
           if (here == kNoPath) break;
         }
       }
+    }
+    // Few elements may be there sooner one by one.
+    std::optional<Conversion> by_elements;
+    if (found && place_count(problem) <= kFewElements) {
+      try {
+        by_elements = ElementConversion(problem, chip).run("");
+      } catch (const isa::UnsupportedError&) {
+        // No room: the way that was found needs less.
+      }
+    }
+    if (by_elements &&
+        predict_cycles(by_elements->program, chip).total() < predict_cycles(found->program, chip).total()) {
+      by_elements->states = found->states;
+      by_elements->search_seconds = found->search_seconds;
+      found = std::move(by_elements);
     }
     result = found ? std::move(*found) : ElementConversion(problem, chip).run(why);
     if (!found) result.why_by_elements = why;

@@ -47,45 +47,61 @@ class ByL1bm : public MoveEmission {
 
     const int shift = std::countr_zero(static_cast<uint64_t>(2 * at_.run_stride));
     // When the targets wrap around the whole memory, T is the same in all rounds.
-    const bool wraps = at_.run_stride * rounds == memory_size_lw(at_.after.memory, chip_);
+    const bool wraps =
+        at_.after.memory == Memory::kLm0 && at_.run_stride * rounds == memory_size_lw(Memory::kLm0, chip_);
     const std::vector<Code::Field> sender{{FixedConstant::kPeid, low, count, 1}};
     const std::vector<Code::Field> receiver_fields{{FixedConstant::kPeid, low, count, shift}};
-    Operand receiver;
-    Operand wrap;
-    Operand one;
-    if (!wraps) {
-      receiver = code_.field_sum(receiver_fields);
-      wrap = code_.new_register(Memory::kGrf1);
-      code_.load(static_cast<uint32_t>((rounds - 1) << shift), wrap);
-      one = code_.new_register(Memory::kGrf1);
-      code_.load(uint32_t{1} << shift, one);
-    }
-
-    // LM1 has no addresses through T; its base register does as well.
+    // What is needed first is set first.
     const bool from_lm0 = at_.before.memory == Memory::kLm0;
     const bool to_lm0 = at_.after.memory == Memory::kLm0;
     Operand base_register;
     base_register.space = Space::kBar1;
-    if (!from_lm0)
-      code_.add(make_instruction(Opcode::kPassa, Precision::kInt, code_.field_sum(sender), base_register));
-
-    // Rounds per buffer, and if one is too many, a part of it; two buffers, so that one is read while the
-    // other is written.
+    Operand sender_value;
     const int64_t outers_at_once = std::min(outer_count, most_lines(2) - 1);
     const int64_t lines_per_round = outers_at_once + 1;
     const int64_t rounds_at_once = std::clamp<int64_t>(most_lines(2) / lines_per_round, 1, rounds);
     const bool twice = rounds_at_once < rounds || outers_at_once < outer_count;
+    if (!from_lm0) {
+      // LM1 has no addresses through T; its base register does as well.
+      code_.add(make_instruction(Opcode::kPassa, Precision::kInt, code_.field_sum(sender), base_register));
+    } else if (to_lm0 && twice) {
+      sender_value = code_.field_sum(sender);
+      set_t(sender_value);
+    } else {
+      code_.field_sum_to_t(sender);
+    }
+    bool t_is_sender = from_lm0;
+
+    // Of even and of odd rounds: each is two rounds old when it is needed again.
+    std::array<Operand, 2> receivers;
+    Operand wrap;
+    Operand two;
+    if (!wraps) {
+      receivers[0] = code_.field_sum(receiver_fields);
+      wrap = code_.new_register(Memory::kGrf1);
+      code_.load(static_cast<uint32_t>((rounds - 1) << shift), wrap);
+      const Operand one = code_.new_register(Memory::kGrf1);
+      code_.load(uint32_t{1} << shift, one);
+      two = code_.new_register(Memory::kGrf1);
+      code_.load(uint32_t{2} << shift, two);
+      receivers[1] = code_.new_register(Memory::kGrf0);
+      code_.alu(Opcode::kSub, receivers[0], one, receivers[1]);
+    }
+    int64_t all_rounds = 0;
+
+    // Rounds per buffer, and if one is too many, a part of it; two buffers, so that one is read while the
+    // other is written.
     std::array<LineBuffer, 2> buffers{line_buffer(rounds_at_once * lines_per_round),
                                       twice ? line_buffer(rounds_at_once * lines_per_round) : LineBuffer{}};
     size_t turn = 0;
-    bool t_is_set = false;
+    bool t_is_receiver = false;
     for (int64_t begin = 0; begin < outer_count; begin += outers_at_once) {
       const int64_t end = std::min(begin + outers_at_once, outer_count);
       for (int64_t first = 0; first < rounds; first += rounds_at_once) {
         const int64_t last = std::min(first + rounds_at_once, rounds);
         const LineBuffer& buffer = buffers[twice ? turn++ % 2 : 0];
         // T is the sender's and then the receiver's, unless one of them goes by the base register.
-        if (from_lm0 && (to_lm0 || !t_is_set)) code_.field_sum_to_t(sender);
+        if (from_lm0 && !t_is_sender) set_t(sender_value);
         std::vector<LineCopy> up;
         for (int64_t d = first; d < last; ++d) {
           for (int64_t o = begin - 1; o < end; ++o) {
@@ -102,19 +118,19 @@ class ByL1bm : public MoveEmission {
           code_.lines_up(std::move(some), at_.before.memory, buffer.base, from_lm0);
         };
         if (!apart) bring_up(static_cast<int64_t>(up.size()));
-        if (wraps && (from_lm0 || !t_is_set)) code_.field_sum_to_t(receiver_fields);
-        t_is_set = true;
+        if (wraps && (from_lm0 || !t_is_receiver)) code_.field_sum_to_t(receiver_fields);
+        t_is_receiver = true;
+        t_is_sender = !to_lm0;
         for (int64_t d = first; d < last; ++d) {
           bring_up((d - first + 1) * lines_per_round);
           if (wraps) {
             // The address of the round below takes care of the difference.
-          } else if (d == 0 && begin == 0) {
-            code_.add(make_instruction(Opcode::kPassa, Precision::kInt, receiver,
-                                       to_lm0 ? Code::t() : base_register));
           } else {
-            code_.alu(Opcode::kSub, receiver, one, receiver);
+            const Operand& receiver = receivers[static_cast<size_t>(all_rounds % 2)];
+            if (all_rounds >= 2) code_.alu(Opcode::kSub, receiver, two, receiver);
             code_.alu(Opcode::kAnd, receiver, wrap, to_lm0 ? Code::t() : base_register);
           }
+          ++all_rounds;
           std::vector<LineCopy> down;
           for (const auto& [o, value] : outers) {
             if (o < begin || o >= end) continue;

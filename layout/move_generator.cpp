@@ -17,6 +17,9 @@ constexpr double kMostRegion = 1536;
 constexpr double kExchangeStarts = 2.5;
 constexpr double kCollectStarts = 3.75;
 
+/// Long words per PE up to which transpose-l2b is worth preparing for.
+constexpr double kMostTransposed = 16;
+
 /// Steps before anything else can happen: setting up T and masks, distances.
 constexpr double kSetUp = 8;
 
@@ -208,12 +211,34 @@ class Generator {
     if (n <= 2048) add(kind, after, n_ / 4 + taken);
   }
 
+  /// What the lanes of a range could hold so that transpose-l2b sends it to the right L2Bs: as much of it as
+  /// is in the address. Nothing to do: empty.
+  std::vector<int> before_transpose(int first, int count) const {
+    const int k = shape_.lane_bits();
+    if (shape_.l2b == 0 || shape_.l2b > k - 3 || n_ > kMostTransposed) return {};
+    std::vector<int> ahead(static_cast<size_t>(count), -1);
+    bool any = false;
+    for (int j = 0; j < shape_.l2b; ++j) {
+      const int bit = goal_[static_cast<size_t>(shape_.first(Level::kL2b) + j)];
+      const int slot = shape_.first(Level::kPe) + k - shape_.l2b + j;
+      if (!is_line(bit) || slot < first || slot >= first + count) continue;
+      ahead[static_cast<size_t>(slot - first)] = bit;
+      any = true;
+    }
+    return any ? ahead : std::vector<int>{};
+  }
+
   void deal_mab() {
     const int first = shape_.first(Level::kMab);
     for (int slot = first; slot < first + shape_.mab; ++slot) {
       if (state_[static_cast<size_t>(slot)] != kNothing) return;
     }
-    std::vector<int> in = incoming(first, shape_.mab);
+    deal_mab(incoming(first, shape_.mab));
+    const std::vector<int> ahead = before_transpose(first, shape_.mab);
+    if (!ahead.empty()) deal_mab(ahead);
+  }
+  void deal_mab(std::vector<int> in) {
+    const int first = shape_.first(Level::kMab);
     // Bits that could stay in the address go along: the MABs are there.
     BitMask used = mask_of(in);
     for (int& bit : in) {
@@ -238,14 +263,29 @@ class Generator {
   }
 
   void select() {
-    SlotState after = state_;
-    bool any = false;
-    for (size_t slot = static_cast<size_t>(shape_.word); slot < after.size(); ++slot) {
-      if (state_[slot] != kEverywhere || !is_line(goal_[slot])) continue;
-      after[slot] = goal_[slot];
-      any = true;
+    for (const bool for_transpose : {false, true}) {
+      const int lane = shape_.first(Level::kPe);
+      const std::vector<int> ahead =
+          for_transpose ? before_transpose(lane, shape_.lane_bits()) : std::vector<int>{};
+      if (for_transpose && ahead.empty()) return;
+      SlotState after = state_;
+      bool any = false;
+      BitMask used = mask_of(ahead);
+      for (int slot = shape_.word; slot < shape_.count(); ++slot) {
+        const auto at = static_cast<size_t>(slot);
+        if (state_[at] != kEverywhere) continue;
+        int bit = goal_[at];
+        if (for_transpose && slot >= lane && slot < lane + shape_.lane_bits()) {
+          bit = ahead[static_cast<size_t>(slot - lane)];
+        } else if (is_line(bit) && (used >> bit & 1) != 0) {
+          continue;
+        }
+        if (!is_line(bit)) continue;
+        after[at] = static_cast<int8_t>(bit);
+        any = true;
+      }
+      if (any) add(MoveKind::kSelect, after, values(after) / 4 + kSetUp);
     }
-    if (any) add(MoveKind::kSelect, after, values(after) / 4 + kSetUp);
   }
 
   void swap_l1b(int slot) {
