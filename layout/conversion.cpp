@@ -223,13 +223,6 @@ class Walker {
   void emit(const Move& move, const MoveAddresses& at) {
     shop_.path.emplace_back(move_name(move.kind));
     emit_move(view_, move, at, shop_.code);
-    if (getenv("KDBG")) {
-      const auto st = isa::count(shop_.code.pack()).steps;
-      fmt::print(stderr, "  {:14} est {:6.1f} cum {:5} n={}->{} {}->{} slots [{}]->[{}]\n",
-                 move_name(move.kind), move.steps, st, view_.value_count(view_.address_bits(move.before)),
-                 view_.value_count(view_.address_bits(move.after)), memory_name(at.before.memory),
-                 memory_name(at.after.memory), fmt::join(move.before, " "), fmt::join(move.after, " "));
-    }
   }
 
   /// Bits of the address from stride 1 up: as the next move reads them, as this one writes them, and the
@@ -410,7 +403,7 @@ struct Places {
 
 /// The way through bits and primitives.
 /// Counts up when the primitives or their costs change, so that old paths are forgotten.
-constexpr int kPathVersion = 1;
+constexpr int kPathVersion = 2;
 
 class BitConversion {
  public:
@@ -470,7 +463,9 @@ class BitConversion {
         here.at = view_.to;
         here.at.slots = start;
       } else {
-        here = walker.new_region(start, nullptr, &first, Memory::kLm1, std::nullopt);
+        // A skew's source is better in LM1, which needs no T.
+        const Memory other = first.source_lm ? Memory::kLm0 : Memory::kLm1;
+        here = walker.new_region(start, nullptr, &first, other, std::nullopt);
       }
       shop_.path.push_back(fmt::format("from {}", memory_name(view_.from.memory)));
       emit_entry(view_, *in, here.at, shop_.code);

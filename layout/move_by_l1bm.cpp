@@ -255,7 +255,25 @@ class ByL1bm : public MoveEmission {
         if (is_new) four->second.fill(at);
         four->second[static_cast<size_t>(number % 4)] = at;
       }
-      for (const auto& [number, addresses] : fours) {
+      for (auto four = fours.begin(); four != fours.end();) {
+        const auto& [number, addresses] = *four++;
+        // Eight in a step where they lie side by side: 2c and 2c + 1 of the eight in cycle c.
+        if (number % 2 == 0 && four != fours.end() && four->first == number + 1) {
+          const std::array<int64_t, 4>& next = four->second;
+          const std::array<int64_t, 4> even{addresses[0], addresses[2], next[0], next[2]};
+          const std::array<int64_t, 4> odd{addresses[1], addresses[3], next[1], next[3]};
+          bool wide = true;
+          for (size_t c = 0; c < 4; ++c) wide = wide && even[c] % 2 == 0 && odd[c] == even[c] + 1;
+          if (wide) {
+            Instruction up = make_instruction(Opcode::kL1bmm, Precision::kNone,
+                                              Code::pe(at_.before.memory, even, Width::kDoubleLong, chip_),
+                                              Code::l1bm(buffer.base + number * 4 * isa::kPePerMab, true));
+            up.unit = 0;
+            code_.add(std::move(up));
+            ++four;
+            continue;
+          }
+        }
         Instruction up = make_instruction(Opcode::kL1bmm, Precision::kNone,
                                           Code::pe(at_.before.memory, addresses, Width::kLong, chip_),
                                           Code::l1bm(buffer.base + number * 4 * isa::kPePerMab));

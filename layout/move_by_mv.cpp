@@ -190,7 +190,7 @@ class ByMv : public MoveEmission {
     }
     std::vector<Item> pending;
     size_t next_buffer = 0;
-    constexpr size_t kUnderWay = 3;
+    constexpr size_t kUnderWay = 4;
     for (const BitMask outer : parts.outer) {
       for (int64_t round = turns_.empty() ? 1 : 0; round < rounds; ++round) {
         const std::vector<Instruction> mvs = round_transfers(
