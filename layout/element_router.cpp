@@ -37,8 +37,11 @@ class NearRoutes {
         writes_(code, element_bits),
         lanes_(code.lanes()),
         l1bs_(code.chip().l1b_per_l2b) {
-    for (const ElementMove& move : moves)
+    for (const ElementMove& move : moves) {
       leaves_l1b_ = leaves_l1b_ || move.from.pe / lanes_ != move.to.pe / lanes_;
+      one_mab_ =
+          one_mab_ && move.from.pe % lanes_ / isa::kPePerMab == moves[0].from.pe % lanes_ / isa::kPePerMab;
+    }
     cut();
   }
   size_t batches() const { return batches_.size(); }
@@ -67,7 +70,8 @@ class NearRoutes {
   /// The number of a long word of line `line`: in L2BM when it goes there, else in L1BM, where those of all
   /// L1Bs are the same.
   int64_t number(int64_t line, int64_t pe) const {
-    const int64_t in_l1b = line * lanes_ + pe % lanes_;
+    const int64_t in_l1b =
+        one_mab_ ? line * isa::kPePerMab + pe % isa::kPePerMab : line * lanes_ + pe % lanes_;
     if (!leaves_l1b_) return in_l1b;
     return in_l1b / 8 * 8 * l1bs_ + 8 * (pe / lanes_ % l1bs_) + in_l1b % 8;
   }
@@ -105,7 +109,14 @@ class NearRoutes {
     std::vector<LineCopy> lines;
     for (const int64_t address : batch.addresses)
       lines.push_back({static_cast<int64_t>(lines.size()), address});
-    code_.lines_up(lines, from_, up.base);
+    if (one_mab_) {
+      up_from_mab(batch.addresses, up.base);
+      // As if they were whole lines.
+      const auto used = static_cast<int64_t>(lines.size()) * isa::kPePerMab;
+      lines.resize(static_cast<size_t>(isa::ceil_div(used, lanes_)));
+    } else {
+      code_.lines_up(lines, from_, up.base);
+    }
     std::set<int64_t> fours;
     for (const auto& [at, list] : batch.at) fours.insert(at / 4);
     if (leaves_l1b_) {
@@ -133,6 +144,29 @@ class NearRoutes {
       held += 4 * step;
     }
     return homes;
+  }
+
+  /// What one MAB holds at these addresses, without gaps: four addresses a step, eight where they are pairs.
+  void up_from_mab(const std::vector<int64_t>& addresses, int64_t base) {
+    const int64_t mab = moves_[0].from.pe % lanes_ / isa::kPePerMab;
+    const auto count = addresses.size();
+    const auto at = [&](size_t k) { return addresses[std::min(k, count - 1)]; };
+    for (size_t k = 0; k < count;) {
+      bool wide = count - k > 4;
+      for (size_t j = k; wide && j < k + 8; j += 2) {
+        // Beyond the end the last address comes again, or the one beside it.
+        wide = at(j) % 2 == 0 ? j + 1 >= count || at(j + 1) == at(j) + 1 : j >= count;
+      }
+      std::array<int64_t, 4> own{};
+      for (size_t c = 0; c < 4; ++c) own[c] = wide ? at(k + 2 * c) / 2 * 2 : at(k + c);
+      Instruction up =
+          make_instruction(Opcode::kL1bmm, Precision::kNone,
+                           Code::pe(from_, own, wide ? Width::kDoubleLong : Width::kLong, code_.chip()),
+                           Code::l1bm(base + static_cast<int64_t>(k) * isa::kPePerMab, wide));
+      up.unit = static_cast<int8_t>(mab);
+      code_.add(std::move(up));
+      k += wide ? 8 : 4;
+    }
   }
 
   void take(const Batch& batch, const std::map<int64_t, int64_t>& homes, bool is_first) {
@@ -191,6 +225,7 @@ class NearRoutes {
   int64_t lanes_;
   int64_t l1bs_;
   bool leaves_l1b_ = false;
+  bool one_mab_ = true;  ///< in which all long words are
   std::vector<Batch> batches_;
   std::map<int64_t, Operand> amounts_;
 };

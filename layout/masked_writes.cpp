@@ -97,7 +97,9 @@ Operand MaskedWrites::number() {
     add(FixedConstant::kPeid, bits.lane, 0);
     add(FixedConstant::kL1bid, bits.l1b, bits.lane);
     add(FixedConstant::kL2bid, bits_for(code_.chip().l2b_count()), bits.lane + bits.l1b);
-    number_ = code_.field_sum(fields);
+    // The constant itself where one is enough.
+    const bool one = fields.size() == 1 && fields[0].shift == 0;
+    number_ = one ? Code::constant(fields[0].constant) : code_.field_sum(fields);
   }
   return *number_;
 }

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "isa/arithmetic.h"
+#include "layout/masked_writes.h"
 #include "layout/move_emission.h"
 
 namespace kodama::layout {
@@ -183,6 +184,46 @@ class ByL1bm : public MoveEmission {
     for (const LineBuffer& buffer : buffers) give_back(buffer);
   }
 
+  /// The inverse: in round d those that have d in the slots take what the others have for them.
+  void deal_lanes() {
+    const int low = move_.slot - shape_.first(Level::kPe);
+    const std::vector<int> in = contents(move_.after, move_.slot, move_.slot_count);
+    const BitMask stay = before_bits() & ~mask_of(in);
+    const int64_t rounds = int64_t{1} << in.size();
+    MaskedWrites writes(code_, 64);
+    writes.tell_apart({0, 1});
+    std::vector<int> masks{0};
+    for (int64_t round = 1; round < rounds; ++round)
+      masks.push_back(spread_bits(round, in) ? writes.mask(round << low, (rounds - 1) << low, 1) : 0);
+    // Chunks of what stays in the address, with everything that goes to lanes.
+    const Chunks parts = chunks({}, stay, std::max<int64_t>(most_lines(2) / rounds, 1));
+    const int64_t part = int64_t{1} << parts.inner.size();
+    const std::array<LineBuffer, 2> buffers{line_buffer(part * rounds), line_buffer(part * rounds)};
+    size_t turn = 0;
+    for (const BitMask outer : parts.outer) {
+      const LineBuffer& buffer = buffers[turn++ % 2];
+      std::vector<LineCopy> up;
+      std::vector<std::vector<LineCopy>> down(static_cast<size_t>(rounds));
+      for (int64_t round = 0; round < rounds; ++round) {
+        const auto here = spread_bits(round, in);
+        if (!here) continue;
+        for (const BitMask inner : view_.values(mask_of(parts.inner))) {
+          const BitMask value = inner | outer;
+          if (!is_valid(value | *here, before_bits()) || !is_valid(value, stay)) continue;
+          const auto line = static_cast<int64_t>(up.size());
+          up.push_back({line, address(at_.before, value | *here)});
+          down[static_cast<size_t>(round)].push_back({line, address(at_.after, value)});
+        }
+      }
+      code_.lines_up(std::move(up), at_.before.memory, buffer.base);
+      for (int64_t round = 0; round < rounds; ++round) {
+        code_.lines_down(std::move(down[static_cast<size_t>(round)]), at_.after.memory, buffer.base,
+                         -(round << low), masks[static_cast<size_t>(round)]);
+      }
+    }
+    for (const LineBuffer& buffer : buffers) give_back(buffer);
+  }
+
   void gather_lanes() {
     const bool all = move_.kind == MoveKind::kGatherPe;
     const std::vector<int> lane_bits = contents(move_.before, shape_.first(Level::kPe), shape_.lane_bits());
@@ -326,6 +367,7 @@ class ByL1bm : public MoveEmission {
 }  // namespace
 
 const EmitMove emit_skew = emit_with<ByL1bm, &ByL1bm::skew>;
+const EmitMove emit_deal_lanes = emit_with<ByL1bm, &ByL1bm::deal_lanes>;
 const EmitMove emit_collect_lanes = emit_with<ByL1bm, &ByL1bm::collect_lanes>;
 const EmitMove emit_gather_lanes = emit_with<ByL1bm, &ByL1bm::gather_lanes>;
 const EmitMove emit_deal_mab = emit_with<ByL1bm, &ByL1bm::deal_mab>;

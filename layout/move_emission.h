@@ -11,7 +11,7 @@
 /// What the code of all move primitives shares. A file per level holds the primitives themselves:
 ///
 ///     move_in_pe.cpp      copy, matrix, matrix-words, select: nothing leaves the MAB
-///     move_by_l1bm.cpp    skew, gather-mab, gather-pe, deal-mab, words, collect
+///     move_by_l1bm.cpp    skew, gather-mab, gather-pe, deal-mab, words, collect, deal
 ///     move_by_l2bm.cpp    swap-l1b, shuffle-l1b, gather-l1b, spread-l1b, broadcast-l1b
 ///     move_by_mv.cpp      exchange-l2b, gather-l2b, spread-l2b, transpose-l2b
 namespace kodama::layout {
@@ -223,6 +223,7 @@ extern const EmitMove emit_exchange_l2b;
 extern const EmitMove emit_to_every_l2b;
 extern const EmitMove emit_transpose_l2b;
 extern const EmitMove emit_collect_lanes;
+extern const EmitMove emit_deal_lanes;
 extern const EmitMove emit_broadcast_l1b;
 
 }  // namespace kodama::layout

@@ -62,6 +62,7 @@ class Generator {
     transpose_l2b();
     collect_lanes();
     broadcast_l1b();
+    deal_lanes();
     return std::move(moves_);
   }
 
@@ -474,6 +475,26 @@ class Generator {
         add(MoveKind::kCollectLanes, after, n_ / 4 + n / 4, low);
         if (moves_.size() > count) moves_.back().slot_count = high + 1 - low;
       }
+    }
+  }
+
+  /// Lanes that hold nothing, each run of them as a whole.
+  void deal_lanes() {
+    constexpr int kMostDealt = 4;
+    const int first = shape_.first(Level::kPe);
+    const int end = first + shape_.lane_bits();
+    for (int low = first; low < end; ++low) {
+      if (state_[static_cast<size_t>(low)] != kNothing) continue;
+      int high = low;
+      while (high < end && high - low < kMostDealt && state_[static_cast<size_t>(high)] == kNothing) ++high;
+      const std::vector<int> in = incoming(low, high - low);
+      if (std::ranges::any_of(in, [](int bit) { return bit < 0; })) continue;
+      const SlotState after = with(low, in);
+      const double rounds = std::exp2(high - low);
+      const size_t count = moves_.size();
+      add(MoveKind::kDealLanes, after, n_ / 4 + rounds * std::ceil(values(after) / 4), low);
+      if (moves_.size() > count) moves_.back().slot_count = high - low;
+      low = high;
     }
   }
 

@@ -55,6 +55,8 @@ const std::vector<MovePrimitive>& move_primitives() {
        "n/4 + n/4 of what is then in the address", emit_collect_lanes},
       {MoveKind::kBroadcastL1b, "broadcast-l1b", "L1B bits -> address; every L1B gets all, by l2bmi", "",
        "n/4 + L1Bs * (lanes * n / 64 + n/4)", emit_broadcast_l1b},
+      {MoveKind::kDealLanes, "deal", "address bits -> lane bits, in rotations under masks",
+       "nothing in these lanes; up to 16 rotations", "n/2 + setting masks", emit_deal_lanes},
   };
   return kTable;
 }
