@@ -68,7 +68,7 @@ class ByL2bm : public MoveEmission {
     const int mask_of_zero = code_.mask_of_bit(FixedConstant::kL1bid, power, false);
     const BitMask rest = before_bits() & ~mask_of(in);
     const BitMask after_bits = view_.address_bits(move_.after);
-    const Chunks parts = chunks({}, rest, std::min<int64_t>(most_lines(8), 8));
+    const Chunks parts = chunks({}, rest, std::min<int64_t>(most_lines(8), 4));
     std::array<std::array<LineBuffer, 4>, 2> sets;
     const size_t turns = parts.outer.size() > 1 ? 2 : 1;
     for (size_t turn = 0; turn < turns; ++turn) {
