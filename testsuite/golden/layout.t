@@ -187,6 +187,28 @@ A conversion, run and checked:
   scratch: GRF1 long words 0 to 7
   simulated: every element is in its place, nothing else has changed
 
+Primitives that the ones above don't use:
+
+  $ convert() { kodama layout convert "$1" "$2" --shape "$3" --type double --chip tiny | grep -E '^path|simulated'; }
+  $ convert '((4_L2B:1), (4:1, 4_PE:1))@LM0' '((4:1), (4_L2B:1, 4_PE:1))@LM1' 4,16
+  path: transpose-l2b, gather-mab
+  simulated: every element is in its place, nothing else has changed
+  $ convert '((2_L1B:1), (4_MAB:1, 4_PE:1))@LM0' '((2:1), (4_MAB:1, 4_PE:1)) x [2_L1B]@LM1' 2,16
+  path: broadcast-l1b
+  simulated: every element is in its place, nothing else has changed
+  $ convert '((2:64, 2_MAB:1, 64:1), (4_PE:1))@LM0' '((2_MAB:2, 2_MAB:1, 64:1), (4_PE:1))@LM1' 256,4
+  path: deal
+  simulated: every element is in its place, nothing else has changed
+  $ convert '((2_MAB:2, 2_MAB:1, 64:1), (4_PE:1))@LM0' '((2:64, 2_MAB:1, 64:1), (4_PE:1))@LM1' 256,4
+  path: collect
+  simulated: every element is in its place, nothing else has changed
+  $ convert '((4_MAB:1, 4_PE:1, 4:1))@LM0' '((64:1)) x [4_MAB, 4_PE]@LM1' 64
+  path: gather-pe
+  simulated: every element is in its place, nothing else has changed
+  $ convert '((4_PE:1), (6:1))@LM0' '((2_PE:2, 2:3), (2_PE:1, 3:1))@LM1' 4,6
+  path: elements
+  simulated: every element is in its place, nothing else has changed
+
 The suite, its file, and random ones:
 
   $ cat > two.txt <<EOF
