@@ -41,7 +41,8 @@ class Builder {
                                isa::kCyclesPerStep,
                       .issue = static_cast<double>(transfer.issue_interval_steps),
                       .lw_per_step = isa::kCyclesPerStep * std::min(transfer.l2bm_mv_lw_per_cycle,
-                                                                    transfer.group_link_lw_per_cycle)};
+                                                                    transfer.group_link_lw_per_cycle),
+                      .group_bits = log2_exact(chip_.groups)};
     for (size_t axis = 0; axis < lengths_.size(); ++axis) {
       view_.extents.push_back(to_.extent(axis));
       std::string reason = cut(axis);

@@ -83,6 +83,7 @@ struct TransferSteps {
   double start = 0;        ///< of one, to another group
   double issue = 0;        ///< from one to the next
   double lw_per_step = 1;  ///< through the narrowest port on the way
+  int group_bits = 0;      ///< of the L2B slots, the upper ones
 };
 
 /// Both layouts of a conversion in bits.

@@ -15,28 +15,57 @@
 /// wanted elsewhere must go out. For each port of the tree: the bytes that must pass it at the instance that
 /// has most, over the bytes that it passes per cycle; before the first byte can pass, the way from the source
 /// to the port takes its time, and after the last one the way to the target (distances of the hazard tables,
-/// start-up of transfers). Ports work at a time, so the largest of these times is the bound, not their sum.
+/// start-up of transfers, groups that they cross). Ports work at a time, so the largest of these times is the
+/// bound, not their sum.
 ///
-/// Ports: the MV port of an L2BM, in and out. The port between L2BM and its L1Bs, which moves what goes up,
-/// what comes down, and what l2bmi passes from one L1B to another. The port between L1BM and its PEs, which
-/// moves what goes up and what comes down; only what goes to the next MAB can be read in the step in which
-/// something else is written (l1bmd+1 and l1bmd-1 of the turnaround register) and counts once. The MABs, the
-/// PEs' memories, DRAM and PDM. What a bound doesn't know: the alignment of addresses, and the orders in
-/// which the instructions deal data out.
+/// Bytes. Ports that steps drive pass what they pass in whole steps. The MV port of an L2BM, in and out; a
+/// transfer has 64 LW at least. The port between L2BM and its L1Bs, which moves what goes up, what comes
+/// down, and what l2bmi passes from one L1B to another. The port between L1BM and its PEs, which moves what
+/// goes up and what comes down; only what goes to the next MAB can be read in the step in which something
+/// else is written (l1bmd+1 and l1bmd-1 of the turnaround register) and counts once. The MABs. The PEs'
+/// memories: a PE reads one double long word per cycle of a memory, whatever instructions want it, and writes
+/// one, so double long words count that hold something that moves. DRAM and PDM.
+///
+/// Ways. Each is a chain of instructions of which every one needs what the one before it made:
+///   - in a MAB: the turns that msl and msr don't do in one step take two;
+///   - to another MAB: up, and down by the turnaround register in the next step, which keeps the PE's number
+///     in its MAB (but for a rounding reduction of halves); to another PE one step more;
+///   - to another L1B: up, the distance, l2bmi, the distance, down;
+///   - to another L2B: up, up, a transfer, down, down. A transfer moves nothing before its start-up, which is
+///     longer the more groups it crosses; groups in a row, so two transfers cross as many as one.
+/// What is nearer may pass a port first. So there is a bound for each distance, of what goes at least as far;
+/// a level names the largest.
+///
+/// Pairs of L2Bs. A transfer from L2BM to L2BM without a stop serves one pair, or in all groups the same pair
+/// inside the group; one may start per issue interval. What stops on its way needs two transfers, the second
+/// started when the first is over. Of the pairs that are at least so many groups apart either every one has a
+/// transfer of its own, and the last starts (pairs - 1) intervals after the first, or one has two start-ups.
+///
+/// Steps. Whatever moves takes one. In one step the ALU alone moves data from PE to PE, or from one address
+/// of a memory to another, and all PEs by the same turn. Addresses that differ from PE to PE need T written,
+/// its distance, and a step that uses it (a base register takes longer); until then each step accesses four
+/// double long words of a memory, and their neighbours, in all PEs.
+///
+/// What a bound doesn't know: the alignment of addresses, and the orders in which the instructions deal data
+/// out.
 ///
 /// Example (mncore2): a (64, 64) tensor of doubles from rows over the L1Bs, ((8_L2B:1, 8_L1B:1), (16_MAB:1,
 /// 4_PE:1))@LM0, to columns over them, the axes exchanged. An element stays in its L2B when row / 8 = column
 /// / 8: 448 of the 512 that an L2B is to hold come from elsewhere, 3584 bytes at 128 per cycle, 28 cycles.
 /// Before, a step to L1BM, two steps of distance, a step to L2BM, one step of distance, and 64 cycles until a
-/// transfer has started; after, a step to L1BM, a step of distance and a step to the PEs: 124 cycles in all.
+/// transfer has started; after, a step to L1BM, a step of distance and a step to the PEs: 124 cycles. The 128
+/// elements that come three groups far to an L2B of group 0 take 96 cycles longer on their way and 8 for
+/// themselves: 200. And there are 8 pairs of L2Bs three groups apart: two start-ups, or the eighth transfer
+/// after 7 * 16 cycles: 264.
 namespace kodama::layout {
 
 struct LevelBound {
   std::string name;  ///< "into the L2Bs", …
-  double bytes = 0;  ///< at the instance that has most
+  double bytes = 0;  ///< at the instance that has most, of what goes as far as the way is long
   double bytes_per_cycle = 0;
-  double way = 0;  ///< cycles before the first byte and after the last one
-  double cycles() const { return way + bytes / bytes_per_cycle; }
+  double way = 0;            ///< cycles before the first byte and after the last one
+  bool whole_steps = false;  ///< only in steps, each with up to four cycles' bytes
+  double cycles() const;
 };
 
 struct ConversionBound {

@@ -106,8 +106,8 @@ class Walker {
     const bool reads_lm0 = reads != nullptr && reads->source_lm0;
     if (reads_lm0 && !(writes != nullptr && writes->other_memory && other_than == Memory::kLm0))
       memory = Memory::kLm0;
-    const bool to_lm1 = writes != nullptr && writes->target_lm1 && other_than == Memory::kLm0 && !reads_lm0 &&
-                        fills_rounds(*writes, slots);
+    // Through T on both sides the lines of all rounds in a buffer go up before any comes down.
+    const bool to_lm1 = writes != nullptr && writes->target_lm1 && other_than == Memory::kLm0 && !reads_lm0;
     if (writes != nullptr && writes->target_lm0) memory = to_lm1 ? Memory::kLm1 : Memory::kLm0;
     // A digit that lies in the address as a whole takes no more room than it has values.
     std::vector<int64_t> strides;
@@ -403,7 +403,7 @@ struct Places {
 
 /// The way through bits and primitives.
 /// Counts up when the primitives or their costs change, so that old paths are forgotten.
-constexpr int kPathVersion = 1;
+constexpr int kPathVersion = 2;
 
 class BitConversion {
  public:
@@ -463,7 +463,9 @@ class BitConversion {
         here.at = view_.to;
         here.at.slots = start;
       } else {
-        here = walker.new_region(start, nullptr, &first, Memory::kLm1, std::nullopt);
+        // A skew's source is better in LM1, which needs no T.
+        const Memory other = first.source_lm ? Memory::kLm0 : Memory::kLm1;
+        here = walker.new_region(start, nullptr, &first, other, std::nullopt);
       }
       shop_.path.push_back(fmt::format("from {}", memory_name(view_.from.memory)));
       emit_entry(view_, *in, here.at, shop_.code);
@@ -613,11 +615,6 @@ class ElementConversion {
       shop_.path.push_back(fmt::format("from {}", memory_name(from)));
       emit_staging(from, lines, from_pe, from_base, true, shop_.code);
     }
-    // Within one memory the elements are put together elsewhere.
-    const bool apart = !is_pe_memory(to) || from == to;
-    Region staging{to, 0, to_lines};
-    if (apart) staging = take_pe(to_lines, is_pe_memory(to) ? to : from_pe);
-
     std::vector<ElementMove> moves;
     Places places;
     const std::vector<Coordinates> from_copies = problem_.from.replica_offsets();
@@ -630,12 +627,19 @@ class ElementConversion {
     for_each_place(problem_.to, problem_.lengths, [&](const std::vector<int64_t>& index, bool padding) {
       for (const Coordinates& offset : to_copies) {
         const Coordinates at = problem_.to.place(index) + offset;
-        PePlace place = is_pe_memory(to) ? pe_place(at, chip_) : staged_place(to, at, chip_);
-        place.address += staging.base;
+        const PePlace place = is_pe_memory(to) ? pe_place(at, chip_) : staged_place(to, at, chip_);
         (padding ? places.padding : places.elements).push_back(place);
         if (!padding) moves.push_back({from_place(problem_.from.place(index) + from_copies[0]), place});
       }
     });
+    // Within one memory the elements are put together elsewhere, unless all are read first.
+    const bool apart = !is_pe_memory(to) || (from == to && !routes_read_before_they_write(moves, shop_.code));
+    Region staging{to, 0, to_lines};
+    if (apart) staging = take_pe(to_lines, is_pe_memory(to) ? to : from_pe);
+    for (ElementMove& move : moves) move.to.address += staging.base;
+    for (std::vector<PePlace>* list : {&places.padding, &places.elements}) {
+      for (PePlace& place : *list) place.address += staging.base;
+    }
     shop_.path.emplace_back("elements");
     emit_routes(moves, from_pe, staging.memory, problem_.element_bits, shop_.code);
     const auto pattern = padding_pattern(problem_.to.padding(), problem_.element_bits);
@@ -693,6 +697,16 @@ bool is_there(const ConversionProblem& problem) {
   return from.equivalent(to);
 }
 
+/// Elements up to which going one by one is compared with the way that the search finds.
+constexpr double kFewElements = 64;
+
+/// Of the target.
+double place_count(const ConversionProblem& problem) {
+  auto count = static_cast<double>(problem.to.replica_offsets().size());
+  for (const int64_t length : problem.lengths) count *= static_cast<double>(length);
+  return count;
+}
+
 }  // namespace
 
 Conversion convert(const ConversionProblem& problem, const isa::Chip& chip, SolutionCache* cache) {
@@ -718,12 +732,29 @@ Conversion convert(const ConversionProblem& problem, const isa::Chip& chip, Solu
         }
       }
     }
+    // Few elements may be there sooner one by one.
+    std::optional<Conversion> by_elements;
+    if (found && place_count(problem) <= kFewElements) {
+      try {
+        by_elements = ElementConversion(problem, chip).run("");
+      } catch (const isa::UnsupportedError&) {
+        // No room: the way that was found needs less.
+      }
+    }
+    if (by_elements &&
+        predict_cycles(by_elements->program, chip).total() < predict_cycles(found->program, chip).total()) {
+      by_elements->states = found->states;
+      by_elements->search_seconds = found->search_seconds;
+      found = std::move(by_elements);
+    }
     result = found ? std::move(*found) : ElementConversion(problem, chip).run(why);
     if (!found) result.why_by_elements = why;
   }
   result.bound = std::move(bound);
   result.steps = isa::count(result.program).steps;
   result.cycles = predict_cycles(result.program, chip).total();
+  isa::check_internal(static_cast<double>(result.cycles) >= result.bound.cycles() - 1e-6, "conversion",
+                      "{} cycles, the bound is {}", result.cycles, result.bound.cycles());
   return result;
 }
 

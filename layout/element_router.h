@@ -10,8 +10,10 @@
 ///
 /// Where the digits of two layouts cross, no permutation of bits describes the conversion. Then every long
 /// word that holds something is brought to all PEs (L1BM, L2BM, PDM, and down again by broadcast), and the
-/// PEs that want an element of it take it under a mask, turned to its place in the long word. About six
-/// steps per element; the search is asked first.
+/// PEs that want an element of it take it under a mask, turned to its place in the long word. Inside an L2B
+/// up to 128 long words come at a time, eight a step, and a PE takes four in a step; a mask takes two.
+/// Between L2Bs it is about six steps per element. The search is asked first, and its way compared where the
+/// elements are few.
 ///
 /// Memories above the PEs are brought into staging lines of the PEs first, and written from such lines.
 namespace kodama::layout {
@@ -23,6 +25,9 @@ struct ElementMove {
 };
 
 void emit_routes(const std::vector<ElementMove>& moves, Memory from, Memory to, int element_bits, Code& code);
+
+/// Whether every long word is read before anything is written, so that source and target may overlap.
+bool routes_read_before_they_write(const std::vector<ElementMove>& moves, Code& code);
 
 /// Where the staging lines hold a place above the PEs: the address counts lines from 0.
 PePlace staged_place(Memory memory, const Coordinates& at, const isa::Chip& chip);

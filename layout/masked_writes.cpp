@@ -67,16 +67,46 @@ std::optional<uint64_t> padding_pattern(Padding padding, int element_bits) {
   return repeated(0x3e00, 0x7e00, 0x8000);
 }
 
+int64_t MaskedWrites::everything() const {
+  const NumberBits bits(code_.chip());
+  return (int64_t{1} << (bits.lane + bits.l1b + bits_for(code_.chip().l2b_count()))) - 1;
+}
+
+void MaskedWrites::tell_apart(const std::vector<int64_t>& pes) {
+  const NumberBits bits(code_.chip());
+  int64_t different = 0;
+  for (const int64_t pe : pes) different |= bits.of(pe, code_.chip()) ^ bits.of(pes[0], code_.chip());
+  parts_ = 0;
+  const int l2b = bits_for(code_.chip().l2b_count());
+  for (const auto& [low, count] :
+       {std::pair{0, bits.lane}, {bits.lane, bits.l1b}, {bits.lane + bits.l1b, l2b}}) {
+    const int64_t part = ((int64_t{1} << count) - 1) << low;
+    if ((different & part) != 0) *parts_ |= part;
+  }
+  if (*parts_ == 0) *parts_ = (int64_t{1} << bits.lane) - 1;
+}
+
 Operand MaskedWrites::number() {
   if (!number_) {
     const NumberBits bits(code_.chip());
-    std::vector<Code::Field> fields{{FixedConstant::kPeid, 0, bits.lane, 0}};
-    if (bits.l1b > 0) fields.push_back({FixedConstant::kL1bid, 0, bits.l1b, bits.lane});
-    const int l2b = bits_for(code_.chip().l2b_count());
-    if (l2b > 0) fields.push_back({FixedConstant::kL2bid, 0, l2b, bits.lane + bits.l1b});
-    number_ = code_.field_sum(fields);
+    const int64_t parts = parts_.value_or(everything());
+    std::vector<Code::Field> fields;
+    const auto add = [&](FixedConstant constant, int count, int low) {
+      if (count > 0 && (parts >> low & 1) != 0) fields.push_back({constant, 0, count, low});
+    };
+    add(FixedConstant::kPeid, bits.lane, 0);
+    add(FixedConstant::kL1bid, bits.l1b, bits.lane);
+    add(FixedConstant::kL2bid, bits_for(code_.chip().l2b_count()), bits.lane + bits.l1b);
+    // The constant itself where one is enough.
+    const bool one = fields.size() == 1 && fields[0].shift == 0;
+    number_ = one ? Code::constant(fields[0].constant) : code_.field_sum(fields);
   }
   return *number_;
+}
+
+int MaskedWrites::mask_of_pe(int64_t pe, uint32_t words) {
+  const int64_t parts = parts_.value_or(everything());
+  return mask(NumberBits(code_.chip()).of(pe, code_.chip()) & parts, parts, words);
 }
 
 /// A long word that is zero in the elements that are wanted, nonzero in the others.
@@ -113,19 +143,22 @@ Operand MaskedWrites::word_selector(uint32_t words) {
 int MaskedWrites::mask(int64_t value, int64_t care, uint32_t words) {
   const int first = code_.new_mask();
   const uint32_t all_words = (1U << (64 / element_bits_)) - 1;
-  const NumberBits bits(code_.chip());
-  const int64_t everything = (int64_t{1} << (bits.lane + bits.l1b + bits_for(code_.chip().l2b_count()))) - 1;
   const Operand selector = words == all_words ? Operand{} : word_selector(words);
   const Operand id = number();
-  code_.load(static_cast<uint32_t>(value), Code::t());
-  if (care == everything) {
-    code_.alu(Opcode::kXor, id, Code::t(), mask_destination(first));
+  // Several, so that one can be made while another is used.
+  if (wanted_.empty()) {
+    for (int k = 0; k < 4; ++k) wanted_.push_back(code_.new_register(Memory::kGrf1));
+  }
+  const Operand& wanted = wanted_[next_wanted_++ % wanted_.size()];
+  code_.load(static_cast<uint32_t>(value), wanted);
+  if (care == parts_.value_or(everything())) {
+    code_.alu(Opcode::kXor, id, wanted, mask_destination(first));
   } else {
     if (pool_.empty()) {
       for (int k = 0; k < 4; ++k) pool_.push_back(code_.new_register(Memory::kGrf0));
     }
     const Operand& difference = pool_[next_++ % pool_.size()];
-    code_.alu(Opcode::kXor, id, Code::t(), difference);
+    code_.alu(Opcode::kXor, id, wanted, difference);
     code_.load(static_cast<uint32_t>(care), Code::t());
     code_.alu(Opcode::kAnd, difference, Code::t(), mask_destination(first));
   }
@@ -143,6 +176,13 @@ void MaskedWrites::write(const Operand& source, Memory memory, const std::array<
   Operand destination = Code::pe(memory, addresses, Width::kLong, code_.chip());
   if (mask != 0) destination.mask = mask_use(mask);
   code_.add(make_instruction(Opcode::kPassa, Precision::kLong, source, destination));
+}
+
+void MaskedWrites::write_turned(const Operand& source, const Operand& amount, Memory memory,
+                                const std::array<int64_t, 4>& addresses, int mask) {
+  Operand destination = Code::pe(memory, addresses, Width::kLong, code_.chip());
+  if (mask != 0) destination.mask = mask_use(mask);
+  code_.add(make_instruction(Opcode::kBsl, Precision::kLong, {source, amount}, destination));
 }
 
 void MaskedWrites::fill(const std::vector<PePlace>& places, const std::vector<PePlace>& elements,

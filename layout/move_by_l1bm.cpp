@@ -6,7 +6,8 @@
 #include <set>
 #include <tuple>
 
-#include "isa/error.h"
+#include "isa/arithmetic.h"
+#include "layout/masked_writes.h"
 #include "layout/move_emission.h"
 
 namespace kodama::layout {
@@ -47,64 +48,90 @@ class ByL1bm : public MoveEmission {
 
     const int shift = std::countr_zero(static_cast<uint64_t>(2 * at_.run_stride));
     // When the targets wrap around the whole memory, T is the same in all rounds.
-    const bool wraps = at_.run_stride * rounds == memory_size_lw(at_.after.memory, chip_);
+    const bool wraps =
+        at_.after.memory == Memory::kLm0 && at_.run_stride * rounds == memory_size_lw(Memory::kLm0, chip_);
     const std::vector<Code::Field> sender{{FixedConstant::kPeid, low, count, 1}};
     const std::vector<Code::Field> receiver_fields{{FixedConstant::kPeid, low, count, shift}};
-    Operand receiver;
-    Operand wrap;
-    Operand one;
-    if (!wraps) {
-      receiver = code_.field_sum(receiver_fields);
-      wrap = code_.new_register(Memory::kGrf1);
-      code_.load(static_cast<uint32_t>((rounds - 1) << shift), wrap);
-      one = code_.new_register(Memory::kGrf1);
-      code_.load(uint32_t{1} << shift, one);
-    }
-
-    // LM1 has no addresses through T; its base register does as well.
+    // What is needed first is set first.
     const bool from_lm0 = at_.before.memory == Memory::kLm0;
     const bool to_lm0 = at_.after.memory == Memory::kLm0;
     Operand base_register;
     base_register.space = Space::kBar1;
-    if (!from_lm0)
-      code_.add(make_instruction(Opcode::kPassa, Precision::kInt, code_.field_sum(sender), base_register));
-
-    // Rounds per buffer, and if one is too many, a part of it; two buffers, so that one is read while the
-    // other is written.
+    Operand sender_value;
     const int64_t outers_at_once = std::min(outer_count, most_lines(2) - 1);
     const int64_t lines_per_round = outers_at_once + 1;
     const int64_t rounds_at_once = std::clamp<int64_t>(most_lines(2) / lines_per_round, 1, rounds);
     const bool twice = rounds_at_once < rounds || outers_at_once < outer_count;
+    if (!from_lm0) {
+      // LM1 has no addresses through T; its base register does as well.
+      code_.add(make_instruction(Opcode::kPassa, Precision::kInt, code_.field_sum(sender), base_register));
+    } else if (to_lm0 && twice) {
+      sender_value = code_.field_sum(sender);
+      set_t(sender_value);
+    } else {
+      code_.field_sum_to_t(sender);
+    }
+    bool t_is_sender = from_lm0;
+
+    // Of even and of odd rounds: each is two rounds old when it is needed again.
+    std::array<Operand, 2> receivers;
+    Operand wrap;
+    Operand two;
+    if (!wraps) {
+      receivers[0] = code_.field_sum(receiver_fields);
+      wrap = code_.new_register(Memory::kGrf1);
+      code_.load(static_cast<uint32_t>((rounds - 1) << shift), wrap);
+      const Operand one = code_.new_register(Memory::kGrf1);
+      code_.load(uint32_t{1} << shift, one);
+      two = code_.new_register(Memory::kGrf1);
+      code_.load(uint32_t{2} << shift, two);
+      receivers[1] = code_.new_register(Memory::kGrf0);
+      code_.alu(Opcode::kSub, receivers[0], one, receivers[1]);
+    }
+    int64_t all_rounds = 0;
+
+    // Rounds per buffer, and if one is too many, a part of it; two buffers, so that one is read while the
+    // other is written.
     std::array<LineBuffer, 2> buffers{line_buffer(rounds_at_once * lines_per_round),
                                       twice ? line_buffer(rounds_at_once * lines_per_round) : LineBuffer{}};
     size_t turn = 0;
-    bool t_is_set = false;
+    bool t_is_receiver = false;
     for (int64_t begin = 0; begin < outer_count; begin += outers_at_once) {
       const int64_t end = std::min(begin + outers_at_once, outer_count);
       for (int64_t first = 0; first < rounds; first += rounds_at_once) {
         const int64_t last = std::min(first + rounds_at_once, rounds);
         const LineBuffer& buffer = buffers[twice ? turn++ % 2 : 0];
         // T is the sender's and then the receiver's, unless one of them goes by the base register.
-        if (from_lm0 && (to_lm0 || !t_is_set)) code_.field_sum_to_t(sender);
+        if (from_lm0 && !t_is_sender) set_t(sender_value);
         std::vector<LineCopy> up;
         for (int64_t d = first; d < last; ++d) {
           for (int64_t o = begin - 1; o < end; ++o) {
             up.push_back({(d - first) * lines_per_round + o - begin + 1, at_.before.base + d + rounds * o});
           }
         }
-        code_.lines_up(std::move(up), at_.before.memory, buffer.base, from_lm0);
-        if (wraps && (from_lm0 || !t_is_set)) code_.field_sum_to_t(receiver_fields);
-        t_is_set = true;
+        // Where T serves one side only, the lines of later rounds go up while earlier ones come down.
+        const bool apart = !from_lm0 || !to_lm0;
+        size_t next_up = 0;
+        const auto bring_up = [&](int64_t lines) {
+          std::vector<LineCopy> some;
+          while (next_up < up.size() && up[next_up].line < isa::round_up(lines, kLineGroup))
+            some.push_back(up[next_up++]);
+          code_.lines_up(std::move(some), at_.before.memory, buffer.base, from_lm0);
+        };
+        if (!apart) bring_up(static_cast<int64_t>(up.size()));
+        if (wraps && (from_lm0 || !t_is_receiver)) code_.field_sum_to_t(receiver_fields);
+        t_is_receiver = true;
+        t_is_sender = !to_lm0;
         for (int64_t d = first; d < last; ++d) {
+          bring_up((d - first + 1) * lines_per_round);
           if (wraps) {
             // The address of the round below takes care of the difference.
-          } else if (d == 0 && begin == 0) {
-            code_.add(make_instruction(Opcode::kPassa, Precision::kInt, receiver,
-                                       to_lm0 ? Code::t() : base_register));
           } else {
-            code_.alu(Opcode::kSub, receiver, one, receiver);
+            const Operand& receiver = receivers[static_cast<size_t>(all_rounds % 2)];
+            if (all_rounds >= 2) code_.alu(Opcode::kSub, receiver, two, receiver);
             code_.alu(Opcode::kAnd, receiver, wrap, to_lm0 ? Code::t() : base_register);
           }
+          ++all_rounds;
           std::vector<LineCopy> down;
           for (const auto& [o, value] : outers) {
             if (o < begin || o >= end) continue;
@@ -124,6 +151,79 @@ class ByL1bm : public MoveEmission {
     for (const LineBuffer& buffer : buffers) give_back(buffer);
   }
 
+  /// In round d all PEs read d * 2^low lanes further on: those that have 0 in the slots get what d has there.
+  void collect_lanes() {
+    const int low = move_.slot - shape_.first(Level::kPe);
+    const std::vector<int> out = contents(move_.before, move_.slot, move_.slot_count);
+    const Chunks parts = chunks({}, before_bits(), most_lines(2));
+    const std::array<LineBuffer, 2> buffers{line_buffer(int64_t{1} << parts.inner.size()),
+                                            line_buffer(int64_t{1} << parts.inner.size())};
+    const BitMask of_after = view_.address_bits(move_.after);
+    size_t turn = 0;
+    for (const BitMask outer : parts.outer) {
+      const LineBuffer& buffer = buffers[turn++ % 2];
+      std::vector<std::pair<int64_t, BitMask>> lines;
+      std::vector<LineCopy> up;
+      for (const BitMask inner : view_.values(mask_of(parts.inner))) {
+        if (!is_valid(inner | outer, before_bits())) continue;
+        // Without the numbers of lines that hold nothing.
+        lines.emplace_back(static_cast<int64_t>(lines.size()), inner | outer);
+        up.push_back({lines.back().first, address(at_.before, inner | outer)});
+      }
+      code_.lines_up(std::move(up), at_.before.memory, buffer.base);
+      for (int64_t round = 0; round < int64_t{1} << out.size(); ++round) {
+        const auto there = spread_bits(round, out);
+        if (!there) continue;
+        std::vector<LineCopy> down;
+        for (const auto& [line, value] : lines) {
+          if (is_valid(value | *there, of_after)) down.push_back({line, address(at_.after, value | *there)});
+        }
+        code_.lines_down(std::move(down), at_.after.memory, buffer.base, round << low);
+      }
+    }
+    for (const LineBuffer& buffer : buffers) give_back(buffer);
+  }
+
+  /// The inverse: in round d those that have d in the slots take what the others have for them.
+  void deal_lanes() {
+    const int low = move_.slot - shape_.first(Level::kPe);
+    const std::vector<int> in = contents(move_.after, move_.slot, move_.slot_count);
+    const BitMask stay = before_bits() & ~mask_of(in);
+    const int64_t rounds = int64_t{1} << in.size();
+    MaskedWrites writes(code_, 64);
+    writes.tell_apart({0, 1});
+    std::vector<int> masks{0};
+    for (int64_t round = 1; round < rounds; ++round)
+      masks.push_back(spread_bits(round, in) ? writes.mask(round << low, (rounds - 1) << low, 1) : 0);
+    // Chunks of what stays in the address, with everything that goes to lanes.
+    const Chunks parts = chunks({}, stay, std::max<int64_t>(most_lines(2) / rounds, 1));
+    const int64_t part = int64_t{1} << parts.inner.size();
+    const std::array<LineBuffer, 2> buffers{line_buffer(part * rounds), line_buffer(part * rounds)};
+    size_t turn = 0;
+    for (const BitMask outer : parts.outer) {
+      const LineBuffer& buffer = buffers[turn++ % 2];
+      std::vector<LineCopy> up;
+      std::vector<std::vector<LineCopy>> down(static_cast<size_t>(rounds));
+      for (int64_t round = 0; round < rounds; ++round) {
+        const auto here = spread_bits(round, in);
+        if (!here) continue;
+        for (const BitMask inner : view_.values(mask_of(parts.inner))) {
+          const BitMask value = inner | outer;
+          if (!is_valid(value | *here, before_bits()) || !is_valid(value, stay)) continue;
+          const auto line = static_cast<int64_t>(up.size());
+          up.push_back({line, address(at_.before, value | *here)});
+          down[static_cast<size_t>(round)].push_back({line, address(at_.after, value)});
+        }
+      }
+      code_.lines_up(std::move(up), at_.before.memory, buffer.base);
+      for (int64_t round = 0; round < rounds; ++round) {
+        code_.lines_down(std::move(down[static_cast<size_t>(round)]), at_.after.memory, buffer.base,
+                         -(round << low), masks[static_cast<size_t>(round)]);
+      }
+    }
+    for (const LineBuffer& buffer : buffers) give_back(buffer);
+  }
+
   void gather_lanes() {
     const bool all = move_.kind == MoveKind::kGatherPe;
     const std::vector<int> lane_bits = contents(move_.before, shape_.first(Level::kPe), shape_.lane_bits());
@@ -131,6 +231,14 @@ class ByL1bm : public MoveEmission {
     const int m0 = lane_bits[SlotShape::kPeBits];
     const bool wide = m0 >= 0 && at_.after.stride[static_cast<size_t>(m0)] == 1 && at_.after.base % 2 == 0 &&
                       (!view_.has_gaps(m0) || at_.after.base > 0);  // a layout of the user has base 0
+    if (all && !wide) {
+      // Pairs of long words of a PE may lie side by side instead.
+      for (const int bit : bits_of(before_bits())) {
+        if (at_.after.stride[static_cast<size_t>(bit)] == 1 && at_.after.base % 2 == 0 &&
+            !view_.has_gaps(bit))
+          return gather_pairs(lane_bits, bit);
+      }
+    }
     const Chunks parts = chunks({}, before_bits(), most_lines(2));
     const std::array<LineBuffer, 2> buffers{line_buffer(int64_t{1} << parts.inner.size()),
                                             line_buffer(int64_t{1} << parts.inner.size())};
@@ -174,6 +282,83 @@ class ByL1bm : public MoveEmission {
     for (const LineBuffer& buffer : buffers) give_back(buffer);
   }
 
+  /// What a MAB has goes up by itself, `pair` being the lowest bit of its number, so that l1bmp brings both
+  /// long words of a pair in a cycle.
+  void gather_pairs(const std::vector<int>& lane_bits, int pair) {
+    constexpr int64_t kEight = 2 * isa::kCyclesPerStep;
+    const Chunks parts =
+        chunks({pair}, before_bits() & ~mask_of(pair), std::max<int64_t>(most_lines(2), kEight));
+    const int64_t count = std::max(int64_t{1} << parts.inner.size(), kEight);
+    const std::array<LineBuffer, 2> buffers{line_buffer(count), line_buffer(count)};
+    const BitMask of_after = before_bits() | mask_of(lane_bits);
+    size_t turn = 0;
+    for (const BitMask outer : parts.outer) {
+      const LineBuffer& buffer = buffers[turn++ % 2];
+      std::map<int64_t, BitMask> values;
+      for (const BitMask inner : view_.values(mask_of(parts.inner))) {
+        if (is_valid(inner | outer, before_bits())) values[gather_bits(inner, parts.inner)] = inner | outer;
+      }
+      const auto source = [&](int64_t number) {
+        const auto known = values.find(number);
+        return known == values.end() ? int64_t{-1} : address(at_.before, known->second);
+      };
+      for (int64_t mab = 0; mab < chip_.mab_per_l1b; ++mab) {
+        if (!spread_bits(mab * isa::kPePerMab, lane_bits)) continue;
+        const int64_t base = buffer.base + mab * count * isa::kPePerMab;
+        for (int64_t first = 0; first < count; first += kEight) send_eight(mab, base, first, source);
+        for (const auto& [number, value] : values) {
+          if (number % 2 != 0) continue;
+          std::array<int64_t, 4> addresses{};
+          uint8_t cycles = 0;
+          for (int64_t pe = 0; pe < isa::kPePerMab; ++pe) {
+            const auto lane = spread_bits(mab * isa::kPePerMab + pe, lane_bits);
+            if (!lane || !is_valid(value | *lane, of_after)) continue;
+            addresses[static_cast<size_t>(pe)] = address(at_.after, value | *lane);
+            cycles |= static_cast<uint8_t>(8 >> pe);
+          }
+          if (cycles == 0) continue;
+          code_.add(make_instruction(Opcode::kL1bmp, Precision::kNone,
+                                     Code::l1bm(base + number * isa::kPePerMab, true),
+                                     written(at_.after.memory, addresses, cycles, Width::kDoubleLong)));
+        }
+      }
+    }
+    for (const LineBuffer& buffer : buffers) give_back(buffer);
+  }
+  /// Eight numbers of a MAB, in one step if they are pairs in its memory, too; source(number) < 0: any.
+  template <typename Source>
+  void send_eight(int64_t mab, int64_t base, int64_t first, const Source& source) {
+    std::array<int64_t, 8> from{};
+    bool wide = true;
+    int64_t some = -1;
+    for (int64_t k = 0; k < 8; ++k) {
+      from[static_cast<size_t>(k)] = source(first + k);
+      some = std::max(some, from[static_cast<size_t>(k)]);
+    }
+    if (some < 0) return;
+    for (size_t k = 0; k < 8; k += 2) {
+      if (from[k] < 0 && from[k + 1] < 0) {
+        from[k] = some / 2 * 2;
+        from[k + 1] = from[k] + 1;
+      }
+      wide = wide && from[k] % 2 == 0 && from[k + 1] == from[k] + 1;
+    }
+    const auto send = [&](std::array<int64_t, 4> addresses, int64_t number) {
+      Instruction up = make_instruction(
+          Opcode::kL1bmm, Precision::kNone,
+          Code::pe(at_.before.memory, addresses, wide ? Width::kDoubleLong : Width::kLong, chip_),
+          Code::l1bm(base + number * isa::kPePerMab, wide));
+      up.unit = static_cast<int8_t>(mab);
+      code_.add(std::move(up));
+    };
+    if (wide) return send({from[0], from[2], from[4], from[6]}, first);
+    for (const size_t k : {size_t{0}, size_t{4}}) {
+      std::array<int64_t, 4> four{};
+      for (size_t c = 0; c < 4; ++c) four[c] = from[k + c] < 0 ? some : from[k + c];
+      send(four, first + static_cast<int64_t>(k));
+    }
+  }
+
   /// MAB 0 sends 16 LW a step; l1bmd gives every MAB four of them.
   void deal_mab() {
     const std::vector<int> in = contents(move_.after, shape_.first(Level::kMab), shape_.mab);
@@ -196,7 +381,25 @@ class ByL1bm : public MoveEmission {
         if (is_new) four->second.fill(at);
         four->second[static_cast<size_t>(number % 4)] = at;
       }
-      for (const auto& [number, addresses] : fours) {
+      for (auto four = fours.begin(); four != fours.end();) {
+        const auto& [number, addresses] = *four++;
+        // Eight in a step where they lie side by side: 2c and 2c + 1 of the eight in cycle c.
+        if (number % 2 == 0 && four != fours.end() && four->first == number + 1) {
+          const std::array<int64_t, 4>& next = four->second;
+          const std::array<int64_t, 4> even{addresses[0], addresses[2], next[0], next[2]};
+          const std::array<int64_t, 4> odd{addresses[1], addresses[3], next[1], next[3]};
+          bool wide = true;
+          for (size_t c = 0; c < 4; ++c) wide = wide && even[c] % 2 == 0 && odd[c] == even[c] + 1;
+          if (wide) {
+            Instruction up = make_instruction(Opcode::kL1bmm, Precision::kNone,
+                                              Code::pe(at_.before.memory, even, Width::kDoubleLong, chip_),
+                                              Code::l1bm(buffer.base + number * 4 * isa::kPePerMab, true));
+            up.unit = 0;
+            code_.add(std::move(up));
+            ++four;
+            continue;
+          }
+        }
         Instruction up = make_instruction(Opcode::kL1bmm, Precision::kNone,
                                           Code::pe(at_.before.memory, addresses, Width::kLong, chip_),
                                           Code::l1bm(buffer.base + number * 4 * isa::kPePerMab));
@@ -249,6 +452,8 @@ class ByL1bm : public MoveEmission {
 }  // namespace
 
 const EmitMove emit_skew = emit_with<ByL1bm, &ByL1bm::skew>;
+const EmitMove emit_deal_lanes = emit_with<ByL1bm, &ByL1bm::deal_lanes>;
+const EmitMove emit_collect_lanes = emit_with<ByL1bm, &ByL1bm::collect_lanes>;
 const EmitMove emit_gather_lanes = emit_with<ByL1bm, &ByL1bm::gather_lanes>;
 const EmitMove emit_deal_mab = emit_with<ByL1bm, &ByL1bm::deal_mab>;
 const EmitMove emit_words = emit_with<ByL1bm, &ByL1bm::words>;

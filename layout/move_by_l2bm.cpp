@@ -68,7 +68,7 @@ class ByL2bm : public MoveEmission {
     const int mask_of_zero = code_.mask_of_bit(FixedConstant::kL1bid, power, false);
     const BitMask rest = before_bits() & ~mask_of(in);
     const BitMask after_bits = view_.address_bits(move_.after);
-    const Chunks parts = chunks({}, rest, std::min<int64_t>(most_lines(8), 8));
+    const Chunks parts = chunks({}, rest, std::min<int64_t>(most_lines(8), 4));
     std::array<std::array<LineBuffer, 4>, 2> sets;
     const size_t turns = parts.outer.size() > 1 ? 2 : 1;
     for (size_t turn = 0; turn < turns; ++turn) {
@@ -263,6 +263,50 @@ class ByL2bm : public MoveEmission {
     give_back(buffers);
   }
 
+  /// l2bmi sends what an L1B has to all.
+  void broadcast_l1b() {
+    const std::vector<int> l1b = contents(move_.before, shape_.first(Level::kL1b), l1b_bits());
+    const int64_t l1bs = chip_.l1b_per_l2b;
+    const Chunks parts = chunks({}, before_bits(), std::max<int64_t>(most_lines(2) / (l1bs + 1), 1));
+    const int64_t most = int64_t{1} << parts.inner.size();
+    const int64_t part_lw = std::max(most * lanes(), kBlockLw);
+    const auto buffers = take_chunk_buffers(parts.outer.size() > 1 ? 2 : 1,
+                                            {.up_lines = most, .down_lines = l1bs * part_lw / lanes()});
+    size_t turn = 0;
+    for (const BitMask outer : parts.outer) {
+      const ChunkBuffer& own = buffers[turn++ % buffers.size()];
+      std::vector<LineCopy> up;
+      std::vector<BitMask> values;
+      for (const BitMask inner : view_.values(mask_of(parts.inner))) {
+        if (!is_valid(inner | outer, before_bits())) continue;
+        up.push_back({static_cast<int64_t>(up.size()), address(at_.before, inner | outer)});
+        values.push_back(inner | outer);
+      }
+      const int64_t used_lw = static_cast<int64_t>(up.size()) * lanes();
+      code_.lines_up(std::move(up), at_.before.memory, own.up.base);
+      std::vector<LineCopy> down;
+      for (int64_t k = 0; k < l1bs; ++k) {
+        const auto there = spread_bits(k, l1b);
+        if (!there) continue;
+        for (int64_t block = 0; block < used_lw; block += kBlockLw) {
+          Instruction pass =
+              make_instruction(Opcode::kL2bmi, Precision::kNone, Code::l1bm(own.up.base + block),
+                               Code::l1bm(own.down.base + k * part_lw + block));
+          pass.l1b_set.kind = isa::L1bSet::Kind::kOne;
+          pass.l1b_set.k = static_cast<uint8_t>(k);
+          code_.add(std::move(pass));
+        }
+        for (size_t line = 0; line < values.size(); ++line) {
+          if (!is_valid(values[line] | *there, view_.address_bits(move_.after))) continue;
+          down.push_back({k * part_lw / lanes() + static_cast<int64_t>(line),
+                          address(at_.after, values[line] | *there)});
+        }
+      }
+      code_.lines_down(std::move(down), at_.after.memory, own.down.base);
+    }
+    give_back(buffers);
+  }
+
   void spread_l1b() {
     const Chunks parts = chunks({}, before_bits(), most_lines(4));
     const int64_t lines_at_once = int64_t{1} << parts.inner.size();
@@ -305,6 +349,7 @@ class ByL2bm : public MoveEmission {
 const EmitMove emit_swap_l1b = emit_with<ByL2bm, &ByL2bm::swap_l1b>;
 const EmitMove emit_shuffle_l1b = emit_with<ByL2bm, &ByL2bm::shuffle_l1b>;
 const EmitMove emit_gather_l1b = emit_with<ByL2bm, &ByL2bm::gather_l1b>;
+const EmitMove emit_broadcast_l1b = emit_with<ByL2bm, &ByL2bm::broadcast_l1b>;
 const EmitMove emit_spread_l1b = emit_with<ByL2bm, &ByL2bm::spread_l1b>;
 
 }  // namespace kodama::layout

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <set>
@@ -10,6 +11,25 @@
 #include "layout/move_emission.h"
 
 namespace kodama::layout {
+
+TransposeBits transpose_bits(const SlotShape& shape, const SlotState& before, const std::vector<int>& order) {
+  constexpr int kDealt = 3;      // l2bmd gives 8 LW to an L1B
+  constexpr int kCollected = 4;  // mvd takes 16 LW from an L2B
+  const std::vector<int> lanes = contents(before, shape.first(Level::kPe), shape.lane_bits());
+  const std::vector<int> l1b = contents(before, shape.first(Level::kL1b), shape.l1b);
+  const std::vector<int> l2b = contents(before, shape.first(Level::kL2b), shape.l2b);
+  TransposeBits bits;
+  bits.up.assign(lanes.begin(), lanes.begin() + kDealt);
+  bits.up.insert(bits.up.end(), l1b.begin(), l1b.end());
+  bits.up.insert(bits.up.end(), lanes.begin() + kDealt, lanes.end());
+  bits.up.insert(bits.up.end(), order.begin(), order.end());
+  bits.down.assign(bits.up.begin(), bits.up.begin() + kCollected);
+  bits.down.insert(bits.down.end(), l2b.begin(), l2b.end());
+  bits.down.insert(bits.down.end(), bits.up.begin() + kCollected, bits.up.end() - shape.l2b);
+  bits.lines_down.assign(bits.down.begin() + shape.lane_bits() + shape.l1b, bits.down.end());
+  return bits;
+}
+
 namespace {
 
 using isa::FixedConstant;
@@ -170,7 +190,7 @@ class ByMv : public MoveEmission {
     }
     std::vector<Item> pending;
     size_t next_buffer = 0;
-    constexpr size_t kUnderWay = 3;
+    constexpr size_t kUnderWay = 4;
     for (const BitMask outer : parts.outer) {
       for (int64_t round = turns_.empty() ? 1 : 0; round < rounds; ++round) {
         const std::vector<Instruction> mvs = round_transfers(
@@ -346,6 +366,53 @@ class ByMv : public MoveEmission {
     give_back(buffers);
   }
 
+  /// Up to L2BM, where the L2B that a long word goes to is the highest part of the address. For each group an
+  /// mvd collects what is for it in its PDM; then all groups copy from PDM to L2BM inside themselves, one
+  /// L2B after the other.
+  void transpose_l2b() {
+    const TransposeBits bits = transpose_bits(shape_, move_.before, move_.order);
+    const int64_t lines = int64_t{1} << move_.order.size();
+    const int64_t size = int64_t{1} << bits.up.size();
+    const auto buffers = take_chunk_buffers(1, {.up_lines = lines,
+                                                .down_lines = lines,
+                                                .up_l2_lw = std::max(size, l2bmd_lw(chip_)),
+                                                .down_l2_lw = std::max(size, l2bmd_lw(chip_)),
+                                                .pdm_lw = size * chip_.l2b_per_group});
+    const ChunkBuffer& own = buffers[0];
+    std::vector<LineCopy> up;
+    for (const BitMask value : view_.values(before_bits()))
+      up.push_back({gather_bits(value, move_.order), address(at_.before, value)});
+    code_.lines_up(up, at_.before.memory, own.up.base);
+    code_.deal_up(up, own.up.base, own.up_l2.base);
+    // Those that have the longest way first.
+    std::vector<int64_t> groups(static_cast<size_t>(chip_.groups));
+    std::iota(groups.begin(), groups.end(), 0);
+    std::ranges::stable_sort(groups, std::greater<>{},
+                             [&](int64_t group) { return std::max(group, chip_.groups - 1 - group); });
+    const int64_t part = size / chip_.groups;
+    std::vector<int8_t> tags;
+    for (const int64_t group : groups) {
+      Instruction mv =
+          make_instruction(Opcode::kMvd, Precision::kNone, Code::l2bm(own.up_l2.base + group * part),
+                           Code::outside(Memory::kPdm, own.pdm.base, group));
+      mv.size_lw = part * chip_.l2b_count();
+      tags.push_back(code_.transfer(std::move(mv)));
+    }
+    for (const int8_t tag : tags) code_.wait(tag);
+    tags.clear();
+    for (int unit = 0; unit < chip_.l2b_per_group; ++unit) {
+      tags.push_back(code_.transfer(mvp(size, Code::outside(Memory::kPdm, own.pdm.base + unit * size, -1),
+                                        Code::l2bm(own.down_l2.base, -1, unit))));
+    }
+    for (const int8_t tag : tags) code_.wait(tag);
+    std::vector<LineCopy> down;
+    for (const BitMask value : view_.values(view_.address_bits(move_.after)))
+      down.push_back({gather_bits(value, bits.lines_down), address(at_.after, value)});
+    code_.deal_down(down, own.down_l2.base, own.down.base);
+    code_.lines_down(std::move(down), at_.after.memory, own.down.base);
+    give_back(buffers);
+  }
+
   /// The L2B `l2b` with its moving bits set to those of `value`.
   static int64_t with_slots(int64_t l2b, const std::vector<int>& slots, int64_t value) {
     for (size_t k = 0; k < slots.size(); ++k) {
@@ -415,5 +482,6 @@ class ByMv : public MoveEmission {
 
 const EmitMove emit_exchange_l2b = emit_with<ByMv, &ByMv::exchange_l2b>;
 const EmitMove emit_to_every_l2b = emit_with<ByMv, &ByMv::to_every_l2b>;
+const EmitMove emit_transpose_l2b = emit_with<ByMv, &ByMv::transpose_l2b>;
 
 }  // namespace kodama::layout

@@ -264,12 +264,16 @@ void Code::sum_fields(const std::vector<Field>& fields, const Operand& destinati
     const bool whole = field.low == 0 && field.count == width;
     const int shift = field.shift - field.low;
     const bool alone = is_last && k == 0;
-    const auto place = [&](bool done) { return done && alone ? destination : new_register(Memory::kGrf0); };
+    // Two registers of GRF0 can't be read in one step: fields after the first end in GRF1.
+    const auto place = [&](bool done) {
+      return done && alone ? destination : new_register(done && k > 0 ? Memory::kGrf1 : Memory::kGrf0);
+    };
     Operand value = constant(field.constant);
     if (!whole) {
       const Operand bits = place(shift == 0);
-      load(((uint32_t{1} << field.count) - 1) << field.low, t());
-      alu(Opcode::kAnd, value, t(), bits);
+      const Operand wanted = new_register(Memory::kGrf1);
+      load(((uint32_t{1} << field.count) - 1) << field.low, wanted);
+      alu(Opcode::kAnd, value, wanted, bits);
       value = bits;
     }
     if (shift != 0) {
@@ -287,11 +291,8 @@ void Code::sum_fields(const std::vector<Field>& fields, const Operand& destinati
       sum = value;
       continue;
     }
-    // Two registers of GRF0 can't be read in one step.
-    const Operand other = new_register(Memory::kGrf1);
     const Operand total = is_last ? destination : new_register(Memory::kGrf0);
-    add(make_instruction(Opcode::kPassa, Precision::kInt, value, other));
-    alu(Opcode::kOr, sum, other, total);
+    alu(Opcode::kOr, sum, value, total);
     sum = total;
   }
 }

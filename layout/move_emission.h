@@ -11,9 +11,9 @@
 /// What the code of all move primitives shares. A file per level holds the primitives themselves:
 ///
 ///     move_in_pe.cpp      copy, matrix, matrix-words, select: nothing leaves the MAB
-///     move_by_l1bm.cpp    skew, gather-mab, gather-pe, deal-mab, words
-///     move_by_l2bm.cpp    swap-l1b, shuffle-l1b, gather-l1b, spread-l1b
-///     move_by_mv.cpp      exchange-l2b, gather-l2b, spread-l2b
+///     move_by_l1bm.cpp    skew, gather-mab, gather-pe, deal-mab, words, collect, deal
+///     move_by_l2bm.cpp    swap-l1b, shuffle-l1b, gather-l1b, spread-l1b, broadcast-l1b
+///     move_by_mv.cpp      exchange-l2b, gather-l2b, spread-l2b, transpose-l2b
 namespace kodama::layout {
 
 inline BitMask mask_of(int bit) {
@@ -67,6 +67,17 @@ struct ShuffleBits {
 };
 /// `order` names the bits (or -1) that follow the six lowest in L2BM, or that are lines in front, first.
 ShuffleBits shuffle_bits(const BitView& view, const SlotState& before, const std::vector<int>& order);
+
+/// How transpose-l2b numbers what it moves. `up`: the bits of the L2BM address behind l2bmd, of which the
+/// uppermost choose the L2B that a long word goes to. An mvd brings what is for a group into its PDM, 16 LW
+/// of L2B after L2B, so that `down`, the address in the L2BM that it comes to, has the number of the L2B that
+/// it comes from as bits 4 and up.
+struct TransposeBits {
+  std::vector<int> up;
+  std::vector<int> down;
+  std::vector<int> lines_down;  ///< bits of `down` that are the line's number
+};
+TransposeBits transpose_bits(const SlotShape& shape, const SlotState& before, const std::vector<int>& order);
 
 /// One move being written.
 class MoveEmission {
@@ -210,5 +221,9 @@ extern const EmitMove emit_gather_l1b;
 extern const EmitMove emit_spread_l1b;
 extern const EmitMove emit_exchange_l2b;
 extern const EmitMove emit_to_every_l2b;
+extern const EmitMove emit_transpose_l2b;
+extern const EmitMove emit_collect_lanes;
+extern const EmitMove emit_deal_lanes;
+extern const EmitMove emit_broadcast_l1b;
 
 }  // namespace kodama::layout

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <vector>
 
@@ -15,6 +16,9 @@ constexpr double kMostRegion = 1536;
 /// through a PDM.
 constexpr double kExchangeStarts = 2.5;
 constexpr double kCollectStarts = 3.75;
+
+/// Long words per PE up to which transpose-l2b is worth preparing for.
+constexpr double kMostTransposed = 16;
 
 /// Steps before anything else can happen: setting up T and masks, distances.
 constexpr double kSetUp = 8;
@@ -55,6 +59,10 @@ class Generator {
     gather_l1b();
     spread(MoveKind::kSpreadL1b, Level::kL1b, n_ / 2 + lanes_ * n_ / kDealLw);
     l2bs();
+    transpose_l2b();
+    collect_lanes();
+    broadcast_l1b();
+    deal_lanes();
     return std::move(moves_);
   }
 
@@ -204,12 +212,34 @@ class Generator {
     if (n <= 2048) add(kind, after, n_ / 4 + taken);
   }
 
+  /// What the lanes of a range could hold so that transpose-l2b sends it to the right L2Bs: as much of it as
+  /// is in the address. Nothing to do: empty.
+  std::vector<int> before_transpose(int first, int count) const {
+    const int k = shape_.lane_bits();
+    if (shape_.l2b == 0 || shape_.l2b > k - 3 || n_ > kMostTransposed) return {};
+    std::vector<int> ahead(static_cast<size_t>(count), -1);
+    bool any = false;
+    for (int j = 0; j < shape_.l2b; ++j) {
+      const int bit = goal_[static_cast<size_t>(shape_.first(Level::kL2b) + j)];
+      const int slot = shape_.first(Level::kPe) + k - shape_.l2b + j;
+      if (!is_line(bit) || slot < first || slot >= first + count) continue;
+      ahead[static_cast<size_t>(slot - first)] = bit;
+      any = true;
+    }
+    return any ? ahead : std::vector<int>{};
+  }
+
   void deal_mab() {
     const int first = shape_.first(Level::kMab);
     for (int slot = first; slot < first + shape_.mab; ++slot) {
       if (state_[static_cast<size_t>(slot)] != kNothing) return;
     }
-    std::vector<int> in = incoming(first, shape_.mab);
+    deal_mab(incoming(first, shape_.mab));
+    const std::vector<int> ahead = before_transpose(first, shape_.mab);
+    if (!ahead.empty()) deal_mab(ahead);
+  }
+  void deal_mab(std::vector<int> in) {
+    const int first = shape_.first(Level::kMab);
     // Bits that could stay in the address go along: the MABs are there.
     BitMask used = mask_of(in);
     for (int& bit : in) {
@@ -234,14 +264,29 @@ class Generator {
   }
 
   void select() {
-    SlotState after = state_;
-    bool any = false;
-    for (size_t slot = static_cast<size_t>(shape_.word); slot < after.size(); ++slot) {
-      if (state_[slot] != kEverywhere || !is_line(goal_[slot])) continue;
-      after[slot] = goal_[slot];
-      any = true;
+    for (const bool for_transpose : {false, true}) {
+      const int lane = shape_.first(Level::kPe);
+      const std::vector<int> ahead =
+          for_transpose ? before_transpose(lane, shape_.lane_bits()) : std::vector<int>{};
+      if (for_transpose && ahead.empty()) return;
+      SlotState after = state_;
+      bool any = false;
+      BitMask used = mask_of(ahead);
+      for (int slot = shape_.word; slot < shape_.count(); ++slot) {
+        const auto at = static_cast<size_t>(slot);
+        if (state_[at] != kEverywhere) continue;
+        int bit = goal_[at];
+        if (for_transpose && slot >= lane && slot < lane + shape_.lane_bits()) {
+          bit = ahead[static_cast<size_t>(slot - lane)];
+        } else if (is_line(bit) && (used >> bit & 1) != 0) {
+          continue;
+        }
+        if (!is_line(bit)) continue;
+        after[at] = static_cast<int8_t>(bit);
+        any = true;
+      }
+      if (any) add(MoveKind::kSelect, after, values(after) / 4 + kSetUp);
     }
-    if (any) add(MoveKind::kSelect, after, values(after) / 4 + kSetUp);
   }
 
   void swap_l1b(int slot) {
@@ -409,6 +454,106 @@ class Generator {
     spread(MoveKind::kSpreadL2b, Level::kL2b,
            n_ / 2 + 2 * lanes_ * n_ / kDealLw + 2 * lanes_ * l1bs_ * n_ / transfer.lw_per_step +
                kCollectStarts * transfer.start);
+  }
+
+  /// Lanes that are to hold nothing, and all upper ones.
+  void collect_lanes() {
+    const int first = shape_.first(Level::kPe);
+    const int end = first + shape_.lane_bits();
+    for (int low = first; low < end; ++low) {
+      SlotState after = state_;
+      bool to_empty = true;
+      for (int high = low; high < end; ++high) {
+        const auto slot = static_cast<size_t>(high);
+        if (state_[slot] == kEverywhere) break;
+        to_empty = to_empty && goal_[slot] == kNothing;
+        after[slot] = kNothing;
+        if (state_[slot] < 0 || (!to_empty && high + 1 < end)) continue;
+        const double n = values(after);
+        if (n > kMostRegion) break;
+        const size_t count = moves_.size();
+        add(MoveKind::kCollectLanes, after, n_ / 4 + n / 4, low);
+        if (moves_.size() > count) moves_.back().slot_count = high + 1 - low;
+      }
+    }
+  }
+
+  /// Lanes that hold nothing, each run of them as a whole.
+  void deal_lanes() {
+    constexpr int kMostDealt = 4;
+    const int first = shape_.first(Level::kPe);
+    const int end = first + shape_.lane_bits();
+    for (int low = first; low < end; ++low) {
+      if (state_[static_cast<size_t>(low)] != kNothing) continue;
+      int high = low;
+      while (high < end && high - low < kMostDealt && state_[static_cast<size_t>(high)] == kNothing) ++high;
+      const std::vector<int> in = incoming(low, high - low);
+      if (std::ranges::any_of(in, [](int bit) { return bit < 0; })) continue;
+      const SlotState after = with(low, in);
+      const double rounds = std::exp2(high - low);
+      const size_t count = moves_.size();
+      add(MoveKind::kDealLanes, after, n_ / 4 + rounds * std::ceil(values(after) / 4), low);
+      if (moves_.size() > count) moves_.back().slot_count = high - low;
+      low = high;
+    }
+  }
+
+  void broadcast_l1b() {
+    SlotState after = state_;
+    double copies = 1;
+    for (int slot = shape_.first(Level::kL1b); slot < shape_.first(Level::kL2b); ++slot) {
+      if (state_[static_cast<size_t>(slot)] >= 0) copies *= 2;
+      after[static_cast<size_t>(slot)] = kEverywhere;
+    }
+    const double n = values(after);
+    if (n > 2048) return;
+    add(MoveKind::kBroadcastL1b, after, n_ / 4 + copies * std::max(1.0, lanes_ * n_ / kBlockLw) + n / 4);
+  }
+
+  /// Through the PDMs: few transfers, which take long for many long words.
+  void transpose_l2b() {
+    constexpr int kMostBits = 13;
+    const int first = shape_.first(Level::kL2b);
+    const int line_bits = std::popcount(lines_);
+    const int all = shape_.lane_bits() + shape_.l1b + line_bits;
+    const int l2b = shape_.l2b;
+    if (l2b == 0 || shape_.lane_bits() < 3 || all > kMostBits || all - l2b < 4) return;
+    if (line_bits < l2b && line_bits + shape_.lane_bits() - 3 < l2b) return;
+    // The uppermost lines choose the L2B.
+    const int chosen = std::min(l2b, line_bits);
+    std::vector<int> upper(static_cast<size_t>(chosen), -1);
+    BitMask used = 0;
+    for (int k = 0; k < chosen; ++k) {
+      const int bit = goal_[static_cast<size_t>(first + l2b - chosen + k)];
+      if (!is_line(bit)) continue;
+      upper[static_cast<size_t>(k)] = bit;
+      used |= mask_of(bit);
+    }
+    const std::vector<int> fill = fillers(used);
+    size_t next = 0;
+    for (int& bit : upper) {
+      if (bit < 0 && next < fill.size()) bit = fill[next++];
+    }
+    std::vector<int> order = bits_of(lines_ & ~mask_of(upper));
+    order.insert(order.end(), upper.begin(), upper.end());
+    const TransposeBits bits = transpose_bits(shape_, state_, order);
+    SlotState after = state_;
+    const auto set = [&](int slot, int bit) {
+      after[static_cast<size_t>(slot)] = static_cast<int8_t>(bit >= 0 ? bit : kNothing);
+    };
+    for (int k = 0; k < l2b; ++k) set(first + k, bits.up[bits.up.size() - static_cast<size_t>(l2b - k)]);
+    for (int k = 0; k < 3; ++k) set(shape_.first(Level::kPe) + k, bits.down[static_cast<size_t>(k)]);
+    for (int k = 0; k < shape_.l1b; ++k)
+      set(shape_.first(Level::kL1b) + k, bits.down[static_cast<size_t>(3 + k)]);
+    for (int k = 3; k < shape_.lane_bits(); ++k)
+      set(shape_.first(Level::kPe) + k, bits.down[static_cast<size_t>(shape_.l1b + k)]);
+    const double groups = std::exp2(view_.transfer.group_bits);
+    const double per_group = l2bs_ / groups;
+    const double through_pdm = std::exp2(all) * per_group / view_.transfer.lw_per_step;
+    add(MoveKind::kTransposeL2b, after,
+        n_ / 4 + values(after) / 4 + 2 * lanes_ * larger(after) / kDealLw + 2 * through_pdm +
+            2 * view_.transfer.start + view_.transfer.issue * (groups + per_group - 2),
+        0, order);
   }
 
   const BitView& view_;

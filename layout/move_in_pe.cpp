@@ -41,7 +41,7 @@ class InPe : public MoveEmission {
     const std::vector<int> in = contents(move_.after, first, count);
     const int rows = 1 << count;
     const Precision precision = word_bits == 0   ? Precision::kDouble
-                                : word_bits == 1 ? Precision::kGFloat
+                                : word_bits == 1 ? Precision::kFloat
                                                  : Precision::kHalf;
     bool use_y = false;
     for (const BitMask outer : view_.values(before_bits() & ~mask_of(in))) {
@@ -74,10 +74,9 @@ class InPe : public MoveEmission {
         if (cycles == 0) continue;
         matrix_register.base = column;
         matrix_register.width = word_bits == 2 ? Width::kDoubleLong : Width::kLong;
-        code_.add(make_instruction(
-            Opcode::kMread, precision == Precision::kGFloat ? Precision::kFloat : precision, matrix_register,
-            written(at_.after.memory, addresses, cycles,
-                    word_bits == 2 ? Width::kDoubleLong : Width::kLong)));
+        code_.add(make_instruction(Opcode::kMread, precision, matrix_register,
+                                   written(at_.after.memory, addresses, cycles,
+                                           word_bits == 2 ? Width::kDoubleLong : Width::kLong)));
         matrix_register.width = Width::kLong;
       }
     }

@@ -47,6 +47,16 @@ const std::vector<MovePrimitive>& move_primitives() {
        emit_to_every_l2b},
       {MoveKind::kSpreadL2b, "spread-l2b", "what L2B 0 has goes to every L2B", "nothing in the other L2Bs",
        "the transfers", emit_to_every_l2b},
+      {MoveKind::kTransposeL2b, "transpose-l2b",
+       "all L2B bits <-> upper lane and address bits, L1B bits and lanes between them, through the PDMs",
+       "few long words; two transfers one after the other",
+       "n/2 + lanes * n / 16 of l2bmd, and the transfers", emit_transpose_l2b},
+      {MoveKind::kCollectLanes, "collect", "lane bits -> address, in rotations", "",
+       "n/4 + n/4 of what is then in the address", emit_collect_lanes},
+      {MoveKind::kBroadcastL1b, "broadcast-l1b", "L1B bits -> address; every L1B gets all, by l2bmi", "",
+       "n/4 + L1Bs * (lanes * n / 64 + n/4)", emit_broadcast_l1b},
+      {MoveKind::kDealLanes, "deal", "address bits -> lane bits, in rotations under masks",
+       "nothing in these lanes; up to 16 rotations", "n/2 + setting masks", emit_deal_lanes},
   };
   return kTable;
 }

@@ -39,6 +39,10 @@ enum class MoveKind : uint8_t {
   kExchangeL2b,
   kGatherL2b,
   kSpreadL2b,
+  kTransposeL2b,
+  kCollectLanes,
+  kBroadcastL1b,
+  kDealLanes,
 };
 
 struct Move;
@@ -62,9 +66,12 @@ struct Move {
   MoveKind kind = MoveKind::kCopy;
   SlotState before;
   SlotState after;
-  int slot = 0;            ///< kSwapL1b: of the bit; kSkew: the lowest lane that changes
-  std::vector<int> order;  ///< kShuffleL1b: the first bits behind the lanes and L1Bs; see shuffle_bits
-  double steps = 0;        ///< about
+  int slot = 0;  ///< kSwapL1b: of the bit; kSkew, kCollectLanes, kDealLanes: the lowest lane that changes
+  /// kShuffleL1b: the first bits behind the lanes and L1Bs; see shuffle_bits. kTransposeL2b: the address bits
+  /// from the lowest line up.
+  std::vector<int> order;
+  double steps = 0;    ///< about
+  int slot_count = 0;  ///< kCollectLanes, kDealLanes
 };
 
 /// What a search can do next on its way to `goal`: the bits that belong into a slot are brought there, others

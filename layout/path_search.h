@@ -28,7 +28,7 @@ struct Path {
 /// Looks at `most_states` states at most, and at none with more than `most_lw` long words per PE, but for the
 /// two ends.
 Path find_path(const BitView& view, const SlotState& from, const SlotState& goal, int64_t most_lw,
-               int64_t most_states = 4000);
+               int64_t most_states = 3000);
 
 /// A path as text that `path_from_text` reads back: which of moves_from's moves each one is.
 std::string path_to_text(const BitView& view, const SlotState& from, const SlotState& goal, const Path& path);

@@ -107,14 +107,17 @@ Wrong layouts and shapes:
 The least cycles of a conversion:
 
   $ kodama layout bound '((8_L2B:1, 8_L1B:1), (16_MAB:1, 4_PE:1))@LM0' '((16_MAB:1, 4_PE:1), (8_L2B:1, 8_L1B:1))@LM0' --shape 64,64 --type double
-  out of the L2Bs             3584 B at  128.0 B/cycle,  96 on the way      124.0 cycles  <- the bound
-  into the L2Bs               3584 B at  128.0 B/cycle,  96 on the way      124.0 cycles
-  L2BM and L1BMs              7616 B at  512.0 B/cycle,  20 on the way       34.9 cycles
-  L1BM and PEs                1008 B at  512.0 B/cycle,   0 on the way        2.0 cycles
-  out of the MABs               32 B at   64.0 B/cycle,   0 on the way        0.5 cycles
-  into the MABs                 32 B at   64.0 B/cycle,   0 on the way        0.5 cycles
-  PEs reading                    8 B at   16.0 B/cycle,   0 on the way        0.5 cycles
-  PEs writing                    8 B at   16.0 B/cycle,   0 on the way        0.5 cycles
+  out of the L2Bs             1024 B at  128.0 B/cycle, 192 on the way      200.0 cycles
+  into the L2Bs               1024 B at  128.0 B/cycle, 192 on the way      200.0 cycles
+  pairs of L2Bs                                                             264.0 cycles  <- the bound
+  L2BM and L1BMs              7616 B at  512.0 B/cycle,  20 on the way       36.0 cycles
+  L1BM and PEs                1008 B at  512.0 B/cycle,   0 on the way        4.0 cycles
+  PEs to L1BM                  128 B at  512.0 B/cycle, 192 on the way      196.0 cycles
+  L1BM to PEs                  128 B at  512.0 B/cycle, 192 on the way      196.0 cycles
+  out of the MABs               32 B at   64.0 B/cycle, 192 on the way      196.0 cycles
+  into the MABs                 32 B at   64.0 B/cycle, 192 on the way      196.0 cycles
+  PEs reading                   16 B at   16.0 B/cycle, 192 on the way      196.0 cycles
+  PEs writing                   16 B at   16.0 B/cycle, 192 on the way      196.0 cycles
   steps                                                                       4.0 cycles
   $ kodama layout bound '((4_PE:1, 3:1))@LM0' '((4_PE:1, 3:1))@LM0' --shape 12
   nothing has to move
@@ -129,7 +132,7 @@ A conversion, run and checked:
   16 steps, 64 cycles
   PEs reading                  512 B at   16.0 B/cycle,   0 on the way       32.0 cycles  <- the bound
   PEs writing                  512 B at   16.0 B/cycle,   0 on the way       32.0 cycles
-  steps                                                                       4.0 cycles
+  steps                                                                      12.0 cycles
   2.00 times the bound
   scratch: LM1 long words 0 to 63
   simulated: every element is in its place, nothing else has changed
@@ -143,11 +146,13 @@ A conversion, run and checked:
   path: skew, copy
   19 steps, 76 cycles
   L1BM and PEs                2048 B at  128.0 B/cycle,   0 on the way       16.0 cycles  <- the bound
-  out of the MABs              384 B at   64.0 B/cycle,   0 on the way        6.0 cycles
-  into the MABs                384 B at   64.0 B/cycle,   0 on the way        6.0 cycles
-  PEs reading                  128 B at   16.0 B/cycle,   0 on the way        8.0 cycles
-  PEs writing                  128 B at   16.0 B/cycle,   0 on the way        8.0 cycles
-  steps                                                                       8.0 cycles
+  PEs to L1BM                 1536 B at  128.0 B/cycle,   4 on the way       16.0 cycles
+  L1BM to PEs                 1536 B at  128.0 B/cycle,   4 on the way       16.0 cycles
+  out of the MABs              384 B at   64.0 B/cycle,   4 on the way       12.0 cycles
+  into the MABs                384 B at   64.0 B/cycle,   4 on the way       12.0 cycles
+  PEs reading                  128 B at   16.0 B/cycle,   4 on the way       12.0 cycles
+  PEs writing                   96 B at   16.0 B/cycle,   4 on the way       12.0 cycles
+  steps                                                                       4.0 cycles
   4.75 times the bound
   search: 5 states, no sequence of primitives is cheaper
   scratch: LM0 long words 508 to 511
@@ -159,29 +164,49 @@ A conversion, run and checked:
   scratch: LM1 long words 0 to 15
   simulated: every element is in its place, nothing else has changed
   $ kodama layout convert '((4_PE:1, 3:1))@LM0' '((3:1, 4_PE:1))@LM0' --shape 12 --type double --chip tiny
-  path: elements, copy
+  path: elements
   element by element: axis 0: the digits of the two layouts cross (3 and 4)
-  66 steps, 264 cycles
-  PEs reading                   24 B at   16.0 B/cycle,   0 on the way        1.5 cycles
-  PEs writing                   24 B at   16.0 B/cycle,   0 on the way        1.5 cycles
-  steps                                                                       4.0 cycles  <- the bound
-  66.00 times the bound
-  scratch: LM1 long words 2044 to 2046
-  scratch: GRF0 long words 230 to 255
+  11 steps, 44 cycles
+  PEs reading                   16 B at   16.0 B/cycle,   4 on the way        8.0 cycles  <- the bound
+  PEs writing                   16 B at   16.0 B/cycle,   4 on the way        8.0 cycles
+  steps                                                                       8.0 cycles
+  5.50 times the bound
+  scratch: GRF0 long words 128 to 255
   scratch: GRF1 long words 248 to 255
   scratch: L1BM long words 7936 to 8191
-  scratch: L2BM long words 32704 to 32767
   scratch: LM0 long words 0 to 2
   simulated: every element is in its place, nothing else has changed
   $ kodama layout convert '((5:3))@LM0' '((8:1))@GRF1 pad -inf' --shape 5 --type float --chip tiny
   path: copy, pad
   6 steps, 24 cycles
-  PEs reading                   20 B at   16.0 B/cycle,   0 on the way        1.2 cycles
-  PEs writing                   20 B at   16.0 B/cycle,   0 on the way        1.2 cycles
-  steps                                                                       4.0 cycles  <- the bound
-  6.00 times the bound
+  PEs reading                   80 B at   16.0 B/cycle,   0 on the way        8.0 cycles  <- the bound
+  PEs writing                   48 B at   16.0 B/cycle,   0 on the way        4.0 cycles
+  steps                                                                       4.0 cycles
+  3.00 times the bound
   scratch: GRF1 long words 254 to 255
   scratch: GRF1 long words 0 to 7
+  simulated: every element is in its place, nothing else has changed
+
+Primitives that the ones above don't use:
+
+  $ convert() { kodama layout convert "$1" "$2" --shape "$3" --type double --chip tiny | grep -E '^path|simulated'; }
+  $ convert '((4_L2B:1), (4:1, 4_PE:1))@LM0' '((4:1), (4_L2B:1, 4_PE:1))@LM1' 4,16
+  path: transpose-l2b, gather-mab
+  simulated: every element is in its place, nothing else has changed
+  $ convert '((2_L1B:1), (4_MAB:1, 4_PE:1))@LM0' '((2:1), (4_MAB:1, 4_PE:1)) x [2_L1B]@LM1' 2,16
+  path: broadcast-l1b
+  simulated: every element is in its place, nothing else has changed
+  $ convert '((2:64, 2_MAB:1, 64:1), (4_PE:1))@LM0' '((2_MAB:2, 2_MAB:1, 64:1), (4_PE:1))@LM1' 256,4
+  path: deal
+  simulated: every element is in its place, nothing else has changed
+  $ convert '((2_MAB:2, 2_MAB:1, 64:1), (4_PE:1))@LM0' '((2:64, 2_MAB:1, 64:1), (4_PE:1))@LM1' 256,4
+  path: collect
+  simulated: every element is in its place, nothing else has changed
+  $ convert '((4_MAB:1, 4_PE:1, 4:1))@LM0' '((64:1)) x [4_MAB, 4_PE]@LM1' 64
+  path: gather-pe
+  simulated: every element is in its place, nothing else has changed
+  $ convert '((4_PE:1), (6:1))@LM0' '((2_PE:2, 2:3), (2_PE:1, 3:1))@LM1' 4,6
+  path: elements
   simulated: every element is in its place, nothing else has changed
 
 The suite, its file, and random ones:
@@ -192,14 +217,14 @@ The suite, its file, and random ones:
   > EOF
   $ kodama layout bench --suite two.txt --chip tiny --check | grep -v search
   MAB     dealt out                                    64x4           64  skew, copy                                                         76        16   4.75
-  PE      the other memory                             16             32  copy                                                                8         4   2.00
-  2 conversions, 84 cycles, 20 bound; cycles over bound: geometric mean 3.08, worst 4.75 (MAB, dealt out (64x4))
+  PE      the other memory                             16             32  copy                                                                8         8   1.00
+  2 conversions, 84 cycles, 24 bound; cycles over bound: geometric mean 2.18, worst 4.75 (MAB, dealt out (64x4))
   $ kodama layout bench --suite two.txt --chip tiny --kind PE --markdown
   | kind | what | shape | bits | path | cycles | bound | ratio |
   | --- | --- | --- | --- | --- | --- | --- | --- |
-  | PE | the other memory | 16 | 32 | copy | 8 | 4 | 2.00 |
+  | PE | the other memory | 16 | 32 | copy | 8 | 8 | 1.00 |
   
-  1 conversions, 8 cycles, 4 bound; cycles over bound: geometric mean 2.00, worst 2.00 (PE, the other memory (16))
+  1 conversions, 8 cycles, 8 bound; cycles over bound: geometric mean 1.00, worst 1.00 (PE, the other memory (16))
   $ echo 'MAB | dealt out | ((4_MAB:1))@LM0' > bad.txt
   $ kodama layout bench --suite bad.txt
   kodama: error: bad.txt:1: 3 fields, allowed: kind | what | from | to | shape | type
