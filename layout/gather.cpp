@@ -32,6 +32,7 @@ Gather::Gather(const GatherProblem& problem, const isa::Chip& chip) : problem_(p
   vectors_ =
       static_cast<int32_t>(problem.parts > 1 ? isa::ceil_div(problem.size_lw / problem.parts, row_lw_)
                                              : isa::ceil_div(problem.size_lw, row_lw_ * chip.l2b_per_group));
+  used_lw_ = std::min(row_lw_, isa::round_up(std::max<int64_t>(row(0, 0).size, 1), row_lw_ / kLineGroup));
   // LM1 holds the results and, two vectors in one, the tables.
   const auto tile_vectors = static_cast<int32_t>(memory_size_lw(Memory::kLm1, chip) / (3 * kLineGroup) * 2);
   for (int32_t first = 0; first < vectors_; first += tile_vectors) {
@@ -221,13 +222,13 @@ void Gather::cut_windows(Tile& tile) {
 }
 
 int64_t Gather::tables_lw() const {
-  return tables_ * row_lw_ * chip_.l2b_per_group + isa::round_up(constant_octets_ * kOctetLw, kBlockLw);
+  return tables_ * used_lw_ * chip_.l2b_per_group + isa::round_up(constant_octets_ * kOctetLw, kBlockLw);
 }
 
 std::vector<std::vector<uint64_t>> Gather::make_tables() const {
   std::vector<std::vector<uint64_t>> tables(static_cast<size_t>(chip_.groups),
                                             std::vector<uint64_t>(static_cast<size_t>(tables_lw())));
-  const int64_t constants_at = tables_ * row_lw_ * chip_.l2b_per_group;
+  const int64_t constants_at = tables_ * used_lw_ * chip_.l2b_per_group;
   for (size_t k = 0; k < problem_.constants.size(); ++k) {
     tables[0][static_cast<size_t>(constants_at) + k / 2] |= uint64_t{problem_.constants[k]}
                                                             << (k % 2 == 0 ? 32 : 0);
@@ -246,7 +247,7 @@ std::vector<std::vector<uint64_t>> Gather::make_tables() const {
       const int64_t table = round.first_table + round.table_of_pair[static_cast<size_t>(vector / 2)];
       const int64_t part = l2b % chip_.l2b_per_group * tables_ + table;
       const int64_t entry = at.window % kWindowsPerRound << kAddressBits | at.word;
-      tables[static_cast<size_t>(l2b / chip_.l2b_per_group)][static_cast<size_t>(part * row_lw_ + lw)] |=
+      tables[static_cast<size_t>(l2b / chip_.l2b_per_group)][static_cast<size_t>(part * used_lw_ + lw)] |=
           static_cast<uint64_t>(entry) << (kEntryBits * (2 * (vector % 2) + half));
     });
   }
@@ -322,7 +323,7 @@ int64_t Gather::estimated_cycles() const {
     }
   }
   const double steps = static_cast<double>(kStartSteps + octets() + kStepsPerPick * picks_);
-  const double dram = static_cast<double>(tables_ * row_lw_ * chip_.l2b_per_group + problem_.size_lw) /
+  const double dram = static_cast<double>(tables_ * used_lw_ * chip_.l2b_per_group + problem_.size_lw) /
                       chip_.transfer.dram_lw_per_cycle;
   return static_cast<int64_t>(steps * isa::kCyclesPerStep + sources + dram);
 }

@@ -179,7 +179,8 @@ class Gather {
 
   const GatherProblem& problem_;
   const isa::Chip& chip_;
-  int64_t row_lw_ = 0;  ///< of one vector of all PEs of an L2B
+  int64_t row_lw_ = 0;   ///< of one vector of all PEs of an L2B
+  int64_t used_lw_ = 0;  ///< of its beginning, whole lines, that images of one row need; else all
   int64_t constant_octets_ = 0;
   int64_t window_octets_ = 0;
   int32_t vectors_ = 0;

@@ -67,8 +67,13 @@ class Gather::Emitter {
  private:
   /// Room for table LW, so that one is read while the next arrives.
   static constexpr int64_t kSpares = 4;
-  /// The lines of one vector.
-  inline static const std::vector<LineCopy> kRow{{0, 0}, {1, 0}, {2, 0}, {3, 0}};
+  /// The lines of one vector that are used.
+  std::vector<LineCopy> row_lines() const {
+    std::vector<LineCopy> used;
+    const int64_t line_lw = gather_.row_lw_ / kLineGroup;
+    for (int64_t line = 0; line * line_lw < gather_.used_lw_; ++line) used.push_back({line, 0});
+    return used;
+  }
 
   Instruction mv(Opcode opcode, int64_t size_lw, const Operand& from, const Operand& to) const {
     Instruction result = make_instruction(opcode, Precision::kNone, from, to);
@@ -97,7 +102,7 @@ class Gather::Emitter {
   int64_t constants_lw() const { return isa::round_up(gather_.constant_octets_ * kOctetLw, kBlockLw); }
   /// To where the image will be later.
   int8_t bring_constants() {
-    const int64_t from = tables_address_ + gather_.tables_ * gather_.row_lw_ * chip_.l2b_per_group;
+    const int64_t from = tables_address_ + gather_.tables_ * gather_.used_lw_ * chip_.l2b_per_group;
     return code_.transfer(mv(Opcode::kMvb, constants_lw(), Code::outside(Memory::kDram, from, 0),
                              Code::l2bm(rooms_.image_base)));
   }
@@ -152,10 +157,10 @@ class Gather::Emitter {
     const int64_t count = std::min(tables_per_half(), gather_.tables_ - first);
     if (count <= 0) return;
     for (int l2b = 0; l2b < chip_.l2b_per_group; ++l2b) {
-      const int64_t from = tables_address_ + (l2b * gather_.tables_ + first) * gather_.row_lw_;
-      const int64_t to = rooms_.table_base + half % 2 * tables_per_half() * gather_.row_lw_;
+      const int64_t from = tables_address_ + (l2b * gather_.tables_ + first) * gather_.used_lw_;
+      const int64_t to = rooms_.table_base + half % 2 * tables_per_half() * gather_.used_lw_;
       table_tags_.push_back(
-          code_.transfer(mv(Opcode::kMvp, count * gather_.row_lw_, Code::outside(Memory::kDram, from, -1),
+          code_.transfer(mv(Opcode::kMvp, count * gather_.used_lw_, Code::outside(Memory::kDram, from, -1),
                             Code::l2bm(to, -1, l2b))));
     }
   }
@@ -211,9 +216,9 @@ class Gather::Emitter {
       for (const int8_t tag : std::exchange(table_tags_, {})) code_.wait(tag);
       bring_tables(table / tables_per_half() + 1);
     }
-    const int64_t l2bm = rooms_.table_base + table % rooms_.table_slots * gather_.row_lw_;
+    const int64_t l2bm = rooms_.table_base + table % rooms_.table_slots * gather_.used_lw_;
     const int64_t l1bm = line_slot(table, 1);
-    code_.deal_down(kRow, l2bm, l1bm);
+    code_.deal_down(row_lines(), l2bm, l1bm);
     code_.add(make_instruction(Opcode::kL1bmd, Precision::kNone, Code::l1bm(l1bm), to));
   }
 
@@ -243,7 +248,7 @@ class Gather::Emitter {
     ++stored_;
     code_.add(make_instruction(Opcode::kL1bmd, Precision::kNone, lines(Memory::kLm1, lw), Code::l1bm(l1bm)));
     for (const int8_t tag : std::exchange(image_tags_[slot], {})) code_.wait(tag);
-    code_.deal_up(kRow, l1bm, l2bm);
+    code_.deal_up(row_lines(), l1bm, l2bm);
     const auto has_image = [](const std::vector<GatherSource>& words) { return !words.empty(); };
     const bool everywhere = std::ranges::all_of(gather_.problem_.words, has_image);
     for (int l2b = 0; l2b < chip_.l2b_per_group; ++l2b) {

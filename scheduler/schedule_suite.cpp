@@ -124,8 +124,10 @@ int schedule_transfer_file(const ScheduleFileRequest& request, const std::string
     const TransferScheduler& scheduler = find_transfer_scheduler(request.scheduler);
     check_options(request.options, {&scheduler.options});
     who = scheduler.name;
-    schedule = scheduler.run(problem, request.options);
-    if (!schedule) {
+    std::vector<TransferSchedule> found = scheduler.run(problem, request.options);
+    if (!found.empty()) {
+      schedule = std::move(found.front());
+    } else {
       fmt::print(out, "{}: {}: finds none; on-demand leaves programs as they are\n", problem.name, who);
       return 1;
     }

@@ -243,19 +243,22 @@ class Emitter {
     Instruction mv = *move.mv;
     Operand& operand = move.is_load ? mv.destinations[0] : mv.sources[0];
     operand.base += shift(move.node);
+    std::vector<Instruction> mvs{mv};
     if (const Detour& detour = formulation_.detours[index(number)]; detour.store >= 0) {
       const Move& store = analysis_.moves[index(detour.store)];
-      mv.sources[0] = detoured(detour, store, shift(store.node));
+      mvs = detoured(detour, mv, store, shift(store.node));
     }
-    const std::vector<Range> ranges = ranges_of(mv, chip_);
-    wait_for(ranges);
-    if (free_tags_.empty()) finish_first();
-    mv.tag = static_cast<int8_t>(free_tags_.front());
-    free_tags_.pop_front();
-    // What somebody waits for comes before what is fetched ahead.
-    if (!is_ahead(number)) mv.priority = std::max<int8_t>(mv.priority, 1);
-    in_flight_.push_back({mv.tag, ranges});
-    joiner_.add({isa::Mv{std::move(mv)}, move.line});
+    for (Instruction& each : mvs) {
+      const std::vector<Range> ranges = ranges_of(each, chip_);
+      wait_for(ranges);
+      if (free_tags_.empty()) finish_first();
+      each.tag = static_cast<int8_t>(free_tags_.front());
+      free_tags_.pop_front();
+      // What somebody waits for comes before what is fetched ahead.
+      if (!is_ahead(number)) each.priority = std::max<int8_t>(each.priority, 1);
+      in_flight_.push_back({each.tag, ranges});
+      joiner_.add({isa::Mv{std::move(each)}, move.line});
+    }
   }
 
   void emit_task(const Task& task) {

@@ -138,29 +138,34 @@ class Formulator {
       transfer.earliest =
           move.is_load && may_move(move) ? std::min(move.earliest, transfer.latest) : move.position;
       const Detour detour = direct_ && may_move(move) ? detour_of(move) : Detour{};
-      Instruction mv = *move.mv;
+      std::vector<Instruction> mvs{*move.mv};
       if (detour.store >= 0) {
         const Move& store = analysis_.moves[index(detour.store)];
         transfer.source = result_.buffer_of_node[index(store.node)];
-        mv.sources[0] = detoured(detour, store, 0);
+        mvs = detoured(detour, *move.mv, store, 0);
       } else {
         transfer.after.assign(move.after.begin(), move.after.end());
       }
       result_.detours.push_back(detour);
-      transfer.latency =
-          isa::transfer_latency(isa::transfer_parts(mv, chip_), chip_) + (detour.store >= 0 ? 0 : row_miss);
-      for (const isa::TransferUse& use : isa::transfer_load(mv, chip_).uses) {
-        const isa::TransferPart part{use.port, use.index, use.to, use.lw, 0, false, false};
-        transfer.uses.push_back(
-            {ports.number(part), static_cast<int64_t>(std::ceil(static_cast<double>(use.lw) /
-                                                                isa::transfer_rate(use.port, chip_)))});
+      transfer.latency = isa::transfer_latency(isa::transfer_parts(mvs.front(), chip_), chip_) +
+                         (detour.store >= 0 ? 0 : row_miss);
+      std::map<int, int64_t> cycles;
+      for (const Instruction& mv : mvs) {
+        for (const isa::TransferUse& use : isa::transfer_load(mv, chip_).uses) {
+          const isa::TransferPart part{use.port, use.index, use.to, use.lw, 0, false, false};
+          cycles[ports.number(part)] += static_cast<int64_t>(
+              std::ceil(static_cast<double>(use.lw) / isa::transfer_rate(use.port, chip_)));
+        }
       }
+      for (const auto& [port, busy] : cycles) transfer.uses.push_back({port, busy});
       problem.transfers.push_back(std::move(transfer));
     }
   }
 
   Detour detour_of(const Move& load) const {
-    if (!load.is_load || load.after.size() != 1 || load.after_loop || load.mv->opcode != isa::Opcode::kMvp)
+    const bool to_group = load.mv->opcode == isa::Opcode::kMvb2;
+    if (!load.is_load || load.after.size() != 1 || load.after_loop ||
+        (load.mv->opcode != isa::Opcode::kMvp && !to_group))
       return {};
     Detour detour;
     detour.store = *load.after.begin();
@@ -179,6 +184,8 @@ class Formulator {
     if (one_group &&
         (wanted.group < 0 || wanted.group != from.group || store.mv->sources[0].group != from.group))
       return {};
+    if (to_group && (one_group || load.mv->destinations[0].group >= 0)) return {};
+    detour.copies = to_group ? chip_.l2b_per_group : 1;
     detour.group = wanted.group;
     detour.unit = std::max<int32_t>(store.mv->sources[0].unit, 0);
     detour.offset = wanted.base - from.base;
@@ -399,12 +406,20 @@ class Formulator {
 
 }  // namespace
 
-Operand detoured(const Detour& detour, const PartTransfer& store, int64_t shift) {
-  Operand source = store.mv->sources[0];
-  source.base += detour.offset + shift;
-  source.group = static_cast<int8_t>(detour.group);
-  source.unit = static_cast<int8_t>(detour.unit);
-  return source;
+std::vector<isa::Instruction> detoured(const Detour& detour, const isa::Instruction& load,
+                                       const PartTransfer& store, int64_t shift) {
+  std::vector<isa::Instruction> mvs;
+  for (int copy = 0; copy < detour.copies; ++copy) {
+    isa::Instruction mv = load;
+    mv.opcode = isa::Opcode::kMvp;
+    mv.sources[0] = store.mv->sources[0];
+    mv.sources[0].base += detour.offset + shift;
+    mv.sources[0].group = static_cast<int8_t>(detour.group);
+    mv.sources[0].unit = static_cast<int8_t>(detour.unit);
+    if (detour.copies > 1) mv.destinations[0].unit = static_cast<int8_t>(copy);
+    mvs.push_back(std::move(mv));
+  }
+  return mvs;
 }
 
 Formulation formulate(const PartsAnalysis& analysis, const std::vector<ProgramPart>& parts,

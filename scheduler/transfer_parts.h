@@ -102,6 +102,7 @@ struct Detour {
   int32_t group = -1;  ///< of the source; -1: each group has its own
   int32_t unit = 0;
   int64_t offset = 0;  ///< from the store's address in L2BM
+  int copies = 1;      ///< a broadcast in the group is one to each of its L2Bs
 };
 
 struct Formulation {
@@ -113,8 +114,10 @@ struct Formulation {
 /// `direct`: loads copy from L2BM what was stored from there.
 Formulation formulate(const PartsAnalysis& analysis, const std::vector<ProgramPart>& parts,
                       const isa::Chip& chip, bool direct);
-/// The source of a load with a detour, whose buffer has moved by `shift`.
-isa::Operand detoured(const Detour& detour, const PartTransfer& store, int64_t shift);
+/// The MVs of a load with a detour. `load` has its own place already; the source's buffer has moved by
+/// `shift`.
+std::vector<isa::Instruction> detoured(const Detour& detour, const isa::Instruction& load,
+                                       const PartTransfer& store, int64_t shift);
 
 /// The program of a schedule.
 ScheduledParts emit_parts(const PartsAnalysis& analysis, const Formulation& formulation,

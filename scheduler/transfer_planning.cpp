@@ -251,7 +251,7 @@ class Planner {
     if (attempt_.ahead_divisor == 0) return;
     constexpr size_t kLooked = 64;
     // Transfers that somebody waits for must not find all places taken.
-    const int64_t places = problem_.max_in_flight == 0 ? INT64_MAX : problem_.max_in_flight * 3 / 4;
+    const int64_t places = problem_.max_in_flight == 0 ? INT64_MAX : problem_.max_in_flight / 2;
     const int64_t free_time = clock_.time_after_waits(position);
     for (size_t n = 0; n < std::min(pending_.size(), kLooked);) {
       const int k = pending_[n];
@@ -335,25 +335,30 @@ class Planner {
   TransferSchedule schedule_;
 };
 
-std::optional<TransferSchedule> best_schedule(const TransferProblem& problem, const PassOptions& options,
-                                              bool keeps) {
+std::vector<TransferSchedule> schedules(const TransferProblem& problem, const PassOptions& options,
+                                        bool keeps) {
   const int64_t lookahead = positive_option(options, kLookahead);
-  std::optional<TransferSchedule> best;
-  int64_t best_cycles = INT64_MAX;
+  std::vector<std::pair<int64_t, TransferSchedule>> found;
   for (const bool keep : {true, false}) {
     if (keep && (!keeps || problem.keeps.empty())) continue;
-    for (const int64_t factor : {1, 4, 16}) {
+    for (const int64_t factor : {1, 4, 16, 64}) {
       for (const int64_t divisor : {1, 2, 4, 0}) {
-        std::optional<TransferSchedule> found = Planner(problem, {lookahead * factor, keep, divisor}).run();
-        if (!found) continue;
-        const int64_t cycles = estimated_cycles(problem, *found);
-        if (cycles < best_cycles) {
-          best = std::move(found);
-          best_cycles = cycles;
-        }
+        std::optional<TransferSchedule> schedule =
+            Planner(problem, {lookahead * factor, keep, divisor}).run();
+        if (!schedule) continue;
+        const int64_t cycles = estimated_cycles(problem, *schedule);
+        found.emplace_back(cycles, std::move(*schedule));
         break;  // the boldest that fits
       }
     }
+    if (!found.empty()) break;
+  }
+  std::ranges::stable_sort(found, {}, [](const auto& each) { return each.first; });
+  std::vector<TransferSchedule> best;
+  for (auto& [cycles, schedule] : found) {
+    const bool is_new = std::ranges::none_of(
+        best, [&](const TransferSchedule& other) { return other.issue == schedule.issue; });
+    if (is_new) best.push_back(std::move(schedule));
   }
   return best;
 }
@@ -368,7 +373,7 @@ TransferScheduler keep_transfers() {
       {kLookahead},
       false,
       [](const TransferProblem& problem, const PassOptions& options) {
-        return best_schedule(problem, options, true);
+        return schedules(problem, options, true);
       }};
 }
 
@@ -378,7 +383,7 @@ TransferScheduler prefetch_transfers() {
           {kLookahead},
           false,
           [](const TransferProblem& problem, const PassOptions& options) {
-            return best_schedule(problem, options, false);
+            return schedules(problem, options, false);
           }};
 }
 
@@ -387,7 +392,7 @@ TransferScheduler on_demand_transfers() {
           "transfers stay where the kernels issue them",
           {},
           true,
-          [](const TransferProblem&, const PassOptions&) -> std::optional<TransferSchedule> { return {}; }};
+          [](const TransferProblem&, const PassOptions&) -> std::vector<TransferSchedule> { return {}; }};
 }
 
 }  // namespace kodama::scheduler

@@ -169,8 +169,9 @@ struct TransferScheduler {
   std::vector<PassOptionInfo> options = {};
   /// Programs stay as they are: no problem is made.
   bool leaves_programs = false;
-  /// Nothing when the buffers don't fit, which fixed addresses can bring about.
-  std::function<std::optional<TransferSchedule>(const TransferProblem&, const PassOptions&)> run;
+  /// Some schedules, the one that is estimated to take least first; of these the one is used with which the
+  /// program is predicted to. None when the buffers don't fit, which fixed addresses can bring about.
+  std::function<std::vector<TransferSchedule>(const TransferProblem&, const PassOptions&)> run;
   std::string plugin = {};  ///< the file it came from; empty: Kodama's own. Filled by register_pass
 };
 const std::vector<TransferScheduler>& transfer_schedulers();

@@ -20,22 +20,28 @@ ScheduledParts schedule_transfers(const std::vector<ProgramPart>& parts, const i
   for (const bool direct : {true, false}) {
     const Formulation formulation = formulate(analysis, parts, chip, direct);
     check_problem(formulation.problem);
-    std::optional<TransferSchedule> schedule;
+    std::vector<TransferSchedule> schedules;
     run_blaming("transfer scheduler", scheduler, [&] {
-      schedule = scheduler.run(formulation.problem, choice.options);
-      if (!schedule) return;
-      const std::string fault = schedule_fault(formulation.problem, *schedule);
-      if (!fault.empty())
-        throw isa::InternalError(fmt::format(
-            "internal error found by schedule_fault: transfer scheduler '{}': {}", scheduler.name, fault));
+      schedules = scheduler.run(formulation.problem, choice.options);
+      for (const TransferSchedule& schedule : schedules) {
+        const std::string fault = schedule_fault(formulation.problem, schedule);
+        if (!fault.empty())
+          throw isa::InternalError(fmt::format(
+              "internal error found by schedule_fault: transfer scheduler '{}': {}", scheduler.name, fault));
+      }
     });
-    if (!schedule) continue;
-    if (choice.observe) choice.observe(formulation.problem, *schedule);
-    ScheduledParts found = emit_parts(analysis, formulation, *schedule, parts, chip);
-    const int64_t cycles = isa::predict_cycles(found.program, chip).total();
-    if (cycles >= best_cycles) continue;
-    best = std::move(found);
-    best_cycles = cycles;
+    const TransferSchedule* chosen = nullptr;
+    for (const TransferSchedule& schedule : schedules) {
+      ScheduledParts found = emit_parts(analysis, formulation, schedule, parts, chip);
+      const int64_t cycles = isa::predict_cycles(found.program, chip).total();
+      if (cycles >= best_cycles) continue;
+      best = std::move(found);
+      best_cycles = cycles;
+      chosen = &schedule;
+    }
+    if (chosen == nullptr) continue;
+    if (choice.observe) choice.observe(formulation.problem, *chosen);
+    break;
   }
   return best;
 }

@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "isa/arithmetic.h"
 #include "isa/hazards.h"
 #include "simulator/machine.h"
 
