@@ -43,6 +43,9 @@ void compare_combinations(const fs::path& file, MatrixPrecision precision) {
   const isa::Chip chip = isa::find_chip("mncore2");
   const onnx::ModelProto model = import_model(file.string(), {});
   std::optional<TensorMap> expected;
+  // What there was first: an operation per step, iterations and transfers one after the other.
+  int64_t simple_cycles = 0;
+  int64_t default_cycles = 0;
   TensorMap inputs;
   for (const scheduler::PipelineChoice& choice : combinations()) {
     CompileOptions options;
@@ -60,12 +63,27 @@ void compare_combinations(const fs::path& file, MatrixPrecision precision) {
                matrix_precision_name(precision), choice.home_assigner, choice.allocator, choice.scheduler,
                choice.loop_scheduler, choice.transfers, outcome.total.chip.steps,
                outcome.total.chip.cycles());
+    const bool is_first = choice.home_assigner == scheduler::home_assigners().front().name &&
+                          choice.allocator == scheduler::allocators().front().name;
+    if (is_first && choice.scheduler == "sequential" && choice.loop_scheduler == "acyclic" &&
+        choice.transfers == "on-demand")
+      simple_cycles = outcome.total.chip.cycles();
+    if (is_first && choice.scheduler == scheduler::find_block_scheduler("", false).name &&
+        choice.loop_scheduler == scheduler::find_block_scheduler("", true).name &&
+        choice.transfers == scheduler::find_transfer_scheduler("").name)
+      default_cycles = outcome.total.chip.cycles();
     if (!expected) expected = outcome.outputs;
     for (const auto& [name, tensor] : outcome.outputs) {
       const Comparison comparison = compare_tensors(tensor, expected->at(name));
       EXPECT_EQ(comparison.max_absolute, 0) << name << comparison.problem;
       EXPECT_EQ(comparison.problem, "");
     }
+  }
+  const double ratio = static_cast<double>(simple_cycles) / static_cast<double>(default_cycles);
+  fmt::print("{} {}: simple {} cycles, default {}, {:.2f} times\n", file.stem().string(),
+             matrix_precision_name(precision), simple_cycles, default_cycles, ratio);
+  if (precision == MatrixPrecision::kGFloat) {
+    EXPECT_GE(ratio, 1.5);
   }
 }
 
