@@ -240,7 +240,7 @@ class ProgramScheduler {
         Statements inner;
         schedule_nodes(region->body, recent(out, before), inner);
         std::move(inner.begin(), inner.end(), std::back_inserter(out));
-        out.push_back({isa::RegionMark{false, region->name}});
+        out.push_back({isa::RegionMark{false, {}}});
       } else {
         schedule_loop(std::get<CountedLoop>(node.kind), recent(out, before), out);
       }

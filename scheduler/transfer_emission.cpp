@@ -37,7 +37,8 @@ class Joiner {
   /// Steps may have come closer to each other here.
   void distrust() { trusted_from_ = time_ + window_; }
 
-  void mark(bool begin, const std::string& name) { statements.push_back({isa::RegionMark{begin, name}, 0}); }
+  void begin_region(const std::string& name) { statements.push_back({isa::RegionMark{true, name}, 0}); }
+  void end_region() { statements.push_back({isa::RegionMark{false, {}}, 0}); }
 
   void add(Statement statement) {
     const bool is_mv = std::holds_alternative<isa::Mv>(statement.kind);
@@ -266,7 +267,7 @@ class Emitter {
     if (task.behind_removed) joiner_.distrust();
     if (task.kind == Task::Kind::kBegin) {
       result_.begin.push_back(joiner_.statements.size());
-      joiner_.mark(true, name);
+      joiner_.begin_region(name);
       joiner_.distrust();
       return;
     }
@@ -274,7 +275,7 @@ class Emitter {
       if (index(task.part) + 1 == parts_.size()) {
         while (!in_flight_.empty()) finish_first();
       }
-      joiner_.mark(false, name);
+      joiner_.end_region();
       return;
     }
     std::vector<Range> ranges = task.ranges;
@@ -337,10 +338,10 @@ ScheduledParts emit_plain(const std::vector<ProgramPart>& parts, const isa::Chip
   ScheduledParts result;
   for (const ProgramPart& part : parts) {
     result.begin.push_back(joiner.statements.size());
-    joiner.mark(true, part.name);
+    joiner.begin_region(part.name);
     joiner.distrust();
     for (const Statement& statement : part.program.statements) joiner.add(statement);
-    joiner.mark(false, part.name);
+    joiner.end_region();
   }
   result.begin.push_back(joiner.statements.size());
   result.program.statements = std::move(joiner.statements);

@@ -114,11 +114,12 @@ class ModelCompiler {
   }
   void add_part(const std::string& name, isa::Program program) {
     std::vector<isa::Statement>& statements = program.statements;
-    const auto is_own_mark = [&](const isa::Statement& statement, bool begin) {
-      return statement.kind == decltype(statement.kind)(isa::RegionMark{begin, name});
+    const auto is_mark = [&](const isa::Statement& statement, const isa::RegionMark& mark) {
+      const auto* found = std::get_if<isa::RegionMark>(&statement.kind);
+      return found != nullptr && *found == mark;
     };
-    if (statements.size() > 1 && is_own_mark(statements.front(), true) &&
-        is_own_mark(statements.back(), false)) {
+    if (statements.size() > 1 && is_mark(statements.front(), {true, name}) &&
+        is_mark(statements.back(), {false, {}})) {
       // It becomes a region of this name in any case.
       statements.pop_back();
       statements.erase(statements.begin());

@@ -194,6 +194,10 @@ std::vector<StageStats> ModelRunner::run_segment(const Segment& segment) {
     add_usage(segment, simulator::statistics(*run.profile, model_.chip), stats);
     // The last transfers belong to no statement.
     stats.back().chip.causes.drain += total.causes.drain;
+    int64_t cycles = 0;
+    for (const StageStats& each : stats) cycles += each.chip.cycles();
+    isa::check_internal(cycles == total.cycles(), "ModelRunner", "the stages of '{}' have {} of {} cycles",
+                        segment.parts.program.source_name, cycles, total.cycles());
   } else {
     for (StageStats& each : stats) each.chip.causes = {};
   }

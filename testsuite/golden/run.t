@@ -2,13 +2,13 @@ A small network on the small chip: inputs from files, a table, JSON, dumps.
 
   $ cp -r "$TESTDIR/models" .
   $ kodama run models/linear.onnx --chip tiny --input x=models/x.npy --json run.json --output-dir out | sed 's/wall time.*/wall time/'
-  #  layer    operators    kind      output  where  steps  cycles  step cycles  wait           of roofline  link cycles  host moves  max abs  max rel
-  ---------------------------------------------------------------------------------------------------------------------------------------------------
-  0  product  MatMul+Relu  Contract  [2, 4]  chip      29     380          116   264  31.7x L2BM, L1B side         1532           -  5.0e-05  3.9e-05
-  ---------------------------------------------------------------------------------------------------------------------------------------------------
-     total                                             29     380          116   264  31.7x L2BM, L1B side         1532           -
-  chip tiny, gfloat precision: 29 steps, 380 chip cycles of which 264 wait for transfers, 1532 host link cycles: 0.003 ms at 750 MHz; constants 512 B sent once (766 link cycles)
-  planner pbqp: 0 Moves on the chip take 0 of 380 chip cycles (0 %), 0 layout changes by the host
+  #  layer    operators    kind      output  where  steps  cycles  step cycles  wait  fetch           of roofline  link cycles  host moves  max abs  max rel
+  ----------------------------------------------------------------------------------------------------------------------------------------------------------
+  0  product  MatMul+Relu  Contract  [2, 4]  chip      29     284          116   165      3  23.7x L2BM, L1B side         1532           -  5.0e-05  3.9e-05
+  ----------------------------------------------------------------------------------------------------------------------------------------------------------
+     total                                             29     284          116   165      3  23.7x L2BM, L1B side         1532           -
+  chip tiny, gfloat precision: 29 steps, 284 chip cycles of which 165 wait for transfers, 1532 host link cycles: 0.002 ms at 750 MHz; constants 512 B sent once (766 link cycles)
+  planner pbqp: 0 Moves on the chip take 0 of 284 chip cycles (0 %), 0 layout changes by the host
   y float32 [2, 4]: 1.00187 0.995693 0 0.710895 0 0 0 1.26663
   y against the CPU reference: max abs 4.99e-05, over largest magnitude 3.94e-05 (allowed 1e-03): ok
   wall time
@@ -79,47 +79,47 @@ Between kernels, tensors stay on the chip. Moves change their layouts there; the
   $ kodama run models/moves.onnx --chip tiny --no-compare | grep -v 'wall time'
   #  layer      operators     kind      output        where  steps  cycles  step cycles  wait  fetch           of roofline  link cycles  host moves  max abs  max rel
   -------------------------------------------------------------------------------------------------------------------------------------------------------------------
-  0  conv       Conv          Contract  [1, 4, 6, 6]  chip      34     380          136   244      0  11.9x L2BM, L1B side          935           -        -        -
-  1  pool.x0                  Move      -             chip      44     352          176   170      6              11.4x LM            0           -        -        -
-  2  pool       MaxPool       Reduce    [1, 4, 3, 3]  chip      25     244          100   144      0              20.3x LM            0           -        -        -
-  3  product.a  Concat        Move      -             chip      35     300          140   154      6            12.3x DRAM            0           -        -        -
-  4  product    MatMul        Contract  [1, 3, 3, 3]  chip      24     328           96   232      0  27.3x L2BM, L1B side          781           -        -        -
-  5  part       Concat+Slice  Move      [1, 2, 3, 8]  chip      35     316          140   170      6  11.3x L2BM, L1B side          766           -        -        -
+  0  conv       Conv          Contract  [1, 4, 6, 6]  chip      33     228          132    87      9             3.9x DRAM          935           -        -        -
+  1  pool.x0                  Move      -             chip      41     336          164   172      0              10.8x LM            0           -        -        -
+  2  pool       MaxPool       Reduce    [1, 4, 3, 3]  chip      24     192           96    96      0              16.0x LM            0           -        -        -
+  3  product.a  Concat        Move      -             chip      31     196          124    72      0  12.2x L2BM, L1B side            0           -        -        -
+  4  product    MatMul        Contract  [1, 3, 3, 3]  chip      23     168           92    76      0  14.0x L2BM, L1B side          781           -        -        -
+  5  part       Concat+Slice  Move      [1, 2, 3, 8]  chip      35     200          140    60      0  10.0x L2BM, L1B side          766           -        -        -
   -------------------------------------------------------------------------------------------------------------------------------------------------------------------
-     total                                                     197    1920          788  1114     18  14.5x L2BM, L1B side         2482           -
-  chip tiny, gfloat precision: 197 steps, 1920 chip cycles of which 1114 wait for transfers, 2482 host link cycles: 0.006 ms at 750 MHz; constants 16.4 kB sent once (1242 link cycles)
+     total                                                     187    1320          748   563      9  12.2x L2BM, L1B side         2482           -
+  chip tiny, gfloat precision: 187 steps, 1320 chip cycles of which 563 wait for transfers, 2482 host link cycles: 0.005 ms at 750 MHz; constants 10.2 kB sent once (1058 link cycles)
   move       cycles  bound  ratio  from                                                                                                      to
   --------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------
-  pool.x0       352      7   50.3  ((1:4), (2_L2B:2, 4_MAB:1, 1:4, 1:4, 4_PE:1, 2_W:1), (1:4, 4:1)) x [2_L2B:1, 2_L1B:1]@GRF0 pad undefined  ((2_L2B:2, 4_PE:1, 1:16, 4:1, 2_W:1), (4:4))@LM0 pad undefined
-  product.a     300      4   75.0  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((1:16), (2_L2B:2, 1:16, 1:8, 8:1), (1:16, 1:8, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1]@LM0
-  part          316      4   79.0  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
-  planner pbqp: 3 Moves on the chip take 968 of 1920 chip cycles (50 %), 0 layout changes by the host
+  pool.x0       336      7   48.0  ((1:4), (2_L2B:2, 4_MAB:1, 1:4, 1:4, 4_PE:1, 2_W:1), (1:4, 4:1)) x [2_L2B:1, 2_L1B:1]@GRF0 pad undefined  ((2_L2B:2, 4_PE:1, 1:16, 4:1, 2_W:1), (4:4))@LM0 pad undefined
+  product.a     196      4   49.0  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((1:16), (2_L2B:2, 1:16, 1:8, 8:1), (1:16, 1:8, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1]@LM0
+  part          200      4   50.0  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
+  planner pbqp: 3 Moves on the chip take 732 of 1320 chip cycles (55 %), 0 layout changes by the host
   part float32 [1, 2, 3, 8]: 5.28688 10.2241 3.66886 0.445417 5.28688 10.2241 3.66886 0.445417 6.84871 2.59294 ...
   y float32 [1, 3, 3, 3]: -10.68 8.02538 -4.40544 -9.2224 5.69597 3.00346 -8.00294 3.27275 -0.443362 -12.9553 ...
   $ kodama run models/moves.onnx --chip tiny --planner host --no-compare | grep -E 'Moves on|^y|^part'
-  planner host: 0 Moves on the chip take 0 of 952 chip cycles (0 %), 5 layout changes by the host
+  planner host: 0 Moves on the chip take 0 of 816 chip cycles (0 %), 5 layout changes by the host
   part float32 [1, 2, 3, 8]: 5.28688 10.2241 3.66886 0.445417 5.28688 10.2241 3.66886 0.445417 6.84871 2.59294 ...
   y float32 [1, 3, 3, 3]: -10.68 8.02538 -4.40544 -9.2224 5.69597 3.00346 -8.00294 3.27275 -0.443362 -12.9553 ...
   $ kodama plan models/moves.onnx --chip tiny
   move          estimated cycles  from                                                                                                      to
   -------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------
-  pool.x0                    358  ((1:4), (2_L2B:2, 4_MAB:1, 1:4, 1:4, 4_PE:1, 2_W:1), (1:4, 4:1)) x [2_L2B:1, 2_L1B:1]@GRF0 pad undefined  ((2_L2B:2, 4_PE:1, 1:16, 4:1, 2_W:1), (4:4))@LM0 pad undefined
-  product.a                  318  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((1:16), (2_L2B:2, 1:16, 1:8, 8:1), (1:16, 1:8, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1]@LM0
-  part.natural               322  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
+  pool.x0                    351  ((1:4), (2_L2B:2, 4_MAB:1, 1:4, 1:4, 4_PE:1, 2_W:1), (1:4, 4:1)) x [2_L2B:1, 2_L1B:1]@GRF0 pad undefined  ((2_L2B:2, 4_PE:1, 1:16, 4:1, 2_W:1), (4:4))@LM0 pad undefined
+  product.a                  311  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((1:16), (2_L2B:2, 1:16, 1:8, 8:1), (1:16, 1:8, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1]@LM0
+  part.natural               315  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
   planner  moves  move cycles  kernel cycles  link cycles  total    bound
   -----------------------------------------------------------------------
-  pbqp         3          998           1024         2482   4504  optimal
-  greedy       3         1002           1024         2482   4508        -
-  first        4         1335           1024         2313   4672        -
+  pbqp         3          977           1024         2482   4483  optimal
+  greedy       3          981           1024         2482   4487        -
+  first        4         1314           1024         2313   4651        -
   host         0            0           1024         4840   5864        -
   $ kodama run models/moves.onnx --chip tiny --planner best
   kodama: error: there is no planner 'best'; allowed are pbqp, greedy, first, host
   [2]
   $ kodama compile models/moves.onnx --chip tiny -o moved
-  moved: 6 stages, 197 steps, 26 MV transfers, for chip tiny at gfloat precision
+  moved: 6 stages, 187 steps, 28 MV transfers, for chip tiny at gfloat precision
   $ kodama sim moved --json sim.json > sim.txt; grep -E 'Moves on|^y|^part' sim.txt
-  part          316      4   79.0  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
-  3 Moves on the chip take 968 of 1920 chip cycles (50 %), 0 layout changes by the host
+  part          200      4   50.0  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
+  3 Moves on the chip take 732 of 1320 chip cycles (55 %), 0 layout changes by the host
   part float32 [1, 2, 3, 8]: 5.28688 10.2241 3.66886 0.445417 5.28688 10.2241 3.66886 0.445417 6.84871 2.59294 ...
   y float32 [1, 3, 3, 3]: -10.68 8.02538 -4.40544 -9.2224 5.69597 3.00346 -8.00294 3.27275 -0.443362 -12.9553 ...
 
