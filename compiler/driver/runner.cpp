@@ -20,6 +20,18 @@ int64_t image_bytes(const StreamImage& image) {
   return bytes;
 }
 
+/// Several transfers over the host link end on whole cycles together, each alone may not: the last has the
+/// rest.
+void settle(int64_t isa::CycleCauses::*cause, const isa::CycleCauses& total, std::vector<StageStats>& stats) {
+  StageStats* last = nullptr;
+  int64_t sum = 0;
+  for (StageStats& each : stats) {
+    sum += each.chip.causes.*cause;
+    if (each.chip.causes.*cause > 0) last = &each;
+  }
+  if (last != nullptr) last->chip.causes.*cause += total.*cause - sum;
+}
+
 /// Adds what each stage of a segment used: its region's share.
 void add_usage(const Segment& segment, const simulator::Statistics& found, std::vector<StageStats>& stats) {
   for (size_t k = 0; k < stats.size(); ++k) {
@@ -194,6 +206,8 @@ std::vector<StageStats> ModelRunner::run_segment(const Segment& segment) {
     add_usage(segment, simulator::statistics(*run.profile, model_.chip), stats);
     // The last transfers belong to no statement.
     stats.back().chip.causes.drain += total.causes.drain;
+    settle(&isa::CycleCauses::host_input, total.causes, stats);
+    settle(&isa::CycleCauses::host_output, total.causes, stats);
     int64_t cycles = 0;
     for (const StageStats& each : stats) cycles += each.chip.cycles();
     isa::check_internal(cycles == total.cycles(), "ModelRunner", "the stages of '{}' have {} of {} cycles",
