@@ -6,12 +6,14 @@
 
 #include "isa/error.h"
 #include "scheduler/builtin_passes.h"
+#include "scheduler/packing.h"
 #include "scheduler/program_analysis.h"
 
-/// Two allocators. "linear-scan" goes through the values by start of lifetime and takes, among the free
+/// Three allocators. "linear-scan" goes through the values by start of lifetime and takes, among the free
 /// places, the one whose last owner died longest ago: reused words order unrelated operations (write after
 /// read), so they are reused as late as possible. If that fragmentation makes a memory overflow, and for
 /// "first-fit" always, values are placed by falling size at the lowest place that is free for their lifetime.
+/// Where that overflows, too, and for "packed" always, a packer (scheduler/packing.h) looks for places.
 namespace kodama::scheduler {
 namespace {
 
@@ -109,6 +111,46 @@ Solution first_fit(const MemoryProblem& problem) {
   return addresses;
 }
 
+/// The memory as a problem of address packing; words that operations name directly are buffers with fixed
+/// offsets, at the end.
+PackingProblem packing_problem(const MachineProgram& program, const MemoryProblem& memory) {
+  PackingProblem problem;
+  problem.name = fmt::format("{} {}", program.name, isa::space_name(memory.space));
+  problem.capacity = memory.size;
+  int64_t begin = std::numeric_limits<int64_t>::max();
+  int64_t end = std::numeric_limits<int64_t>::min();
+  for (const Request& request : memory.requests) {
+    PackingBuffer buffer;
+    buffer.name = fmt::format("{}.{}", request.value, program.values[request.value].name);
+    buffer.lower = request.life.begin;
+    buffer.upper = request.life.end;
+    buffer.size = request.size;
+    buffer.alignment = request.alignment;
+    begin = std::min(begin, buffer.lower);
+    end = std::max(end, buffer.upper);
+    problem.buffers.push_back(std::move(buffer));
+  }
+  for (int64_t word = 0; word < memory.size && !memory.requests.empty(); ++word) {
+    if (!memory.reserved[word]) continue;
+    PackingBuffer buffer;
+    buffer.name = fmt::format("word {}", word);
+    buffer.lower = begin;
+    buffer.upper = end;
+    buffer.fixed_offset = word;
+    for (; word < memory.size && memory.reserved[word]; ++word) ++buffer.size;
+    problem.buffers.push_back(std::move(buffer));
+  }
+  return problem;
+}
+
+Solution packed(const MachineProgram& program, const MemoryProblem& memory, const std::string& packer) {
+  if (memory.requests.empty()) return std::vector<int64_t>{};
+  const PackingSolution found = pack(packing_problem(program, memory), packer);
+  if (found.status != PackingStatus::kSolved) return std::nullopt;
+  return std::vector<int64_t>(found.offsets.begin(),
+                              found.offsets.begin() + static_cast<ptrdiff_t>(memory.requests.size()));
+}
+
 [[noreturn]] void report_overflow(const MachineProgram& program, const MemoryProblem& problem) {
   // The moment at which most words are live says what would have to shrink.
   std::vector<std::pair<int64_t, int64_t>> changes;
@@ -145,29 +187,41 @@ Solution first_fit(const MemoryProblem& problem) {
       reserved > 0 ? fmt::format(" of which {} are used directly", reserved) : "", names));
 }
 
-void allocate(MachineProgram& program, const isa::Chip& chip, bool scan_first) {
+/// What each memory must hold. Values that nobody touches get address 0.
+std::vector<MemoryProblem> memory_problems(const MachineProgram& program, const isa::Chip& chip) {
   const ProgramIndex index = index_program(program);
   const std::vector<Lifetime> lifetimes = compute_lifetimes(program, index);
   const std::vector<int64_t> alignments = compute_alignments(program, index);
+  std::vector<MemoryProblem> problems;
   for (const Space space : kHomes) {
-    MemoryProblem problem;
+    MemoryProblem& problem = problems.emplace_back();
     problem.space = space;
     problem.size = home_size(space, chip);
     problem.reserved = reserved_words(index, space, problem.size);
     for (size_t v = 0; v < program.values.size(); ++v) {
-      Value& value = program.values[v];
+      const Value& value = program.values[v];
       isa::check_internal(value.home != Space::kNone, "allocation", "value %{} has no home", value.name);
-      if (value.home != space) continue;
-      value.address = 0;
-      if (lifetimes[v].empty()) continue;
+      if (value.home != space || lifetimes[v].empty()) continue;
       const bool t = space == Space::kT;
       problem.requests.push_back({static_cast<int>(v), t ? problem.size : value.size_words,
                                   t ? int64_t{1} : alignments[v], lifetimes[v]});
     }
+  }
+  return problems;
+}
+
+enum class Method : uint8_t { kLinearScan, kFirstFit, kPacker };
+
+void allocate(MachineProgram& program, const isa::Chip& chip, Method method,
+              const std::string& packer = "exact") {
+  for (Value& value : program.values) value.address = 0;
+  for (const MemoryProblem& problem : memory_problems(program, chip)) {
     Solution solution;
-    if (scan_first) solution = linear_scan(problem);
+    if (method == Method::kLinearScan) solution = linear_scan(problem);
+    if (method == Method::kPacker) solution = packed(program, problem, packer);
     if (!solution) solution = first_fit(problem);
-    if (!solution && !scan_first) solution = linear_scan(problem);
+    if (!solution && method == Method::kFirstFit) solution = linear_scan(problem);
+    if (!solution && method != Method::kPacker) solution = packed(program, problem, packer);
     if (!solution) report_overflow(program, problem);
     for (size_t k = 0; k < problem.requests.size(); ++k) {
       program.values[problem.requests[k].value].address = (*solution)[k];
@@ -175,14 +229,24 @@ void allocate(MachineProgram& program, const isa::Chip& chip, bool scan_first) {
   }
 }
 
+const PassOptionInfo kPacker{"allocation-packer", "exact", "a packer of 'kodama passes'"};
+
 }  // namespace
+
+std::vector<PackingProblem> allocation_problems(const MachineProgram& program, const isa::Chip& chip) {
+  std::vector<PackingProblem> problems;
+  for (const MemoryProblem& memory : memory_problems(program, chip)) {
+    if (!memory.requests.empty()) problems.push_back(packing_problem(program, memory));
+  }
+  return problems;
+}
 
 Allocator linear_scan_pass() {
   return {"linear-scan",
           "by start of lifetime, into the words that are free longest",
           {},
           [](MachineProgram& program, const isa::Chip& chip, const PassOptions&) {
-            allocate(program, chip, true);
+            allocate(program, chip, Method::kLinearScan);
           }};
 }
 
@@ -191,7 +255,18 @@ Allocator first_fit_pass() {
           "by falling size, at the lowest free address",
           {},
           [](MachineProgram& program, const isa::Chip& chip, const PassOptions&) {
-            allocate(program, chip, false);
+            allocate(program, chip, Method::kFirstFit);
+          }};
+}
+
+Allocator packed_pass() {
+  return {"packed",
+          "every memory is a problem of address packing",
+          {kPacker},
+          [](MachineProgram& program, const isa::Chip& chip, const PassOptions& options) {
+            const auto given = options.find(kPacker.name);
+            allocate(program, chip, Method::kPacker,
+                     find_packer(given == options.end() ? kPacker.default_value : given->second).name);
           }};
 }
 

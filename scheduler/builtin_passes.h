@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "isa/error.h"
+#include "scheduler/packing.h"
 #include "scheduler/passes.h"
 #include "scheduler/schedule_problem.h"
 #include "scheduler/transfer_problem.h"
@@ -18,6 +19,9 @@ namespace kodama::scheduler {
 HomeAssigner bank_coloring_pass();
 Allocator linear_scan_pass();
 Allocator first_fit_pass();
+Allocator packed_pass();
+/// What the allocators solve: a problem of address packing per memory that has values.
+std::vector<PackingProblem> allocation_problems(const MachineProgram& program, const isa::Chip& chip);
 BlockScheduler list_scheduler();
 BlockScheduler sequential_scheduler();
 BlockScheduler exact_scheduler();

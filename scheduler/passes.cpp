@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <type_traits>
 
@@ -22,7 +23,7 @@ std::vector<HomeAssigner>& home_assigner_list() {
   return list;
 }
 std::vector<Allocator>& allocator_list() {
-  static std::vector<Allocator> list = {linear_scan_pass(), first_fit_pass()};
+  static std::vector<Allocator> list = {linear_scan_pass(), first_fit_pass(), packed_pass()};
   return list;
 }
 std::vector<BlockScheduler>& scheduler_list() {
@@ -214,6 +215,10 @@ isa::Program build_program(MachineProgram program, const isa::Chip& chip, const 
   if (wanted(homes.name)) dump.write(homes.name, "txt", to_string(program));
   run_blaming("home assigner", homes, [&] { verify_homes(program, chip); });
 
+  if (wanted(kAllocationDump)) {
+    for (const PackingProblem& problem : allocation_problems(program, chip))
+      dump.write(kAllocationDump, "json", packing_json(problem).dump(1) + "\n");
+  }
   run_blaming("allocator", allocator, [&] { allocator.run(program, chip, choice.options); });
   if (wanted(allocator.name)) dump.write(allocator.name, "txt", to_string(program));
   run_blaming("allocator", allocator, [&] { verify_allocation(program, chip); });

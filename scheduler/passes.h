@@ -51,14 +51,15 @@ struct PipelineChoice {
 };
 /// UserError when an option is given that none of the chosen passes has.
 void check_options(const PipelineChoice& choice);
-/// Who wants to see results: after each pass under its name, and every problem of instruction scheduling as
-/// kProblemDump.
+/// Who wants to see results: after each pass under its name, every problem of instruction scheduling as
+/// kProblemDump, and of address packing in PE memories as kAllocationDump.
 struct PassDump {
   std::function<bool(const std::string& point)> wants;
   std::function<void(const std::string& point, const std::string& extension, const std::string& text)> write;
 };
 inline constexpr const char* kProblemDump = "schedule-problem";
 inline constexpr const char* kExpansionDump = "loop-expansion";
+inline constexpr const char* kAllocationDump = "allocation-problem";
 extern const PassOptionInfo kLoopCopies;
 
 /// Runs the three passes with a verifier after each. PassError when a plugin's pass is wrong.

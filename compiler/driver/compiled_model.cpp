@@ -385,8 +385,9 @@ std::vector<std::string> dump_points() {
   for (const std::string& name : graph_pipeline()) {
     if (std::find(points.begin(), points.end(), name) == points.end()) points.push_back(name);
   }
-  for (const char* name : {"lower", "fold-moves", "fuse-maps", "fuse-epilogues", "split-reductions", "plan",
-                           "tile", "machine", scheduler::kExpansionDump, scheduler::kProblemDump}) {
+  for (const char* name :
+       {"lower", "fold-moves", "fuse-maps", "fuse-epilogues", "split-reductions", "plan", "tile", "machine",
+        scheduler::kExpansionDump, scheduler::kAllocationDump, scheduler::kProblemDump}) {
     points.emplace_back(name);
   }
   for (const auto& pass : scheduler::home_assigners()) points.push_back(pass.name);

@@ -26,6 +26,9 @@ std::vector<scheduler::PipelineChoice> combinations() {
         for (const auto& blocks : scheduler::block_schedulers()) {
           if (!blocks.for_blocks) continue;
           for (const auto& transfers : scheduler::transfer_schedulers()) {
+            // Transfers know nothing of addresses in PE memories.
+            const bool is_first = allocator.name == scheduler::allocators().front().name;
+            if (!is_first && transfers.name != scheduler::find_transfer_scheduler("").name) continue;
             scheduler::PipelineChoice choice{homes.name, allocator.name, blocks.name,
                                              loops.name, transfers.name, {}};
             // Kernels have blocks that the exact scheduler could look at for hours.
