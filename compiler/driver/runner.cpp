@@ -20,16 +20,16 @@ int64_t image_bytes(const StreamImage& image) {
   return bytes;
 }
 
-/// Several transfers over the host link end on whole cycles together, each alone may not: the last has the
-/// rest.
+/// Data over the host link ends on whole cycles together, each transfer alone may not; a word that an MV
+/// waits for belongs to no region. The last stage with such cycles, or the first of all, has what is left.
 void settle(int64_t isa::CycleCauses::*cause, const isa::CycleCauses& total, std::vector<StageStats>& stats) {
-  StageStats* last = nullptr;
+  StageStats* last = &stats.front();
   int64_t sum = 0;
   for (StageStats& each : stats) {
     sum += each.chip.causes.*cause;
     if (each.chip.causes.*cause > 0) last = &each;
   }
-  if (last != nullptr) last->chip.causes.*cause += total.*cause - sum;
+  last->chip.causes.*cause += total.*cause - sum;
 }
 
 /// Adds what each stage of a segment used: its region's share.
@@ -206,8 +206,9 @@ std::vector<StageStats> ModelRunner::run_segment(const Segment& segment) {
     add_usage(segment, simulator::statistics(*run.profile, model_.chip), stats);
     // The last transfers belong to no statement.
     stats.back().chip.causes.drain += total.causes.drain;
-    settle(&isa::CycleCauses::host_input, total.causes, stats);
-    settle(&isa::CycleCauses::host_output, total.causes, stats);
+    using Causes = isa::CycleCauses;
+    for (const auto cause : {&Causes::host_input, &Causes::host_output, &Causes::host_link})
+      settle(cause, total.causes, stats);
     int64_t cycles = 0;
     for (const StageStats& each : stats) cycles += each.chip.cycles();
     isa::check_internal(cycles == total.cycles(), "ModelRunner", "the stages of '{}' have {} of {} cycles",
