@@ -355,7 +355,8 @@ std::vector<TransferSchedule> schedules(const TransferProblem& problem, const Pa
   }
   std::ranges::stable_sort(found, {}, [](const auto& each) { return each.first; });
   std::vector<TransferSchedule> best;
-  for (auto& [cycles, schedule] : found) {
+  for (auto& each : found) {
+    TransferSchedule& schedule = each.second;
     const bool is_new = std::ranges::none_of(
         best, [&](const TransferSchedule& other) { return other.issue == schedule.issue; });
     if (is_new) best.push_back(std::move(schedule));
