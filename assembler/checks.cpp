@@ -26,7 +26,7 @@ namespace {
 constexpr int64_t kBlockAlignment = 16;
 /// Sizes of MV transfers.
 constexpr int64_t kTransferGranule = 64;
-constexpr int kMaxTag = 0x3f;
+constexpr int kMaxTag = isa::kMaxTransferTag;
 constexpr int kMaxPriority = 3;
 constexpr int kLastVariableMask = 15;
 /// Count field of an `r` line: three hex digits.

@@ -124,7 +124,7 @@ const std::vector<Key>& keys() {
        LongMember([](Chip& c) -> int64_t& { return c.transfer.issue_interval_steps; }), "steps", 1, 1024,
        kAny, "one MV may start per this many steps"},
       {"transfer.max_in_flight", LongMember([](Chip& c) -> int64_t& { return c.transfer.max_in_flight; }),
-       "MVs per group", 1, 63, kAny, "MVs that can run at a time; tags go up to 63"},
+       "MVs per group", 1, kMaxTransferTag, kAny, "MVs that can run at a time; tags go up to 63"},
       {"transfer.dram_channels", LongMember([](Chip& c) -> int64_t& { return c.transfer.dram_channels; }),
        "channels per group", 1, 64, kPowerOfTwo, "number of DRAM channels, which share the rate"},
       {"transfer.dram_banks", LongMember([](Chip& c) -> int64_t& { return c.transfer.dram_banks; }),

@@ -264,9 +264,9 @@ Allocator packed_pass() {
           "every memory is a problem of address packing",
           {kPacker},
           [](MachineProgram& program, const isa::Chip& chip, const PassOptions& options) {
-            const auto given = options.find(kPacker.name);
-            allocate(program, chip, Method::kPacker,
-                     find_packer(given == options.end() ? kPacker.default_value : given->second).name);
+            std::vector<std::string> names;
+            for (const Packer& packer : packers()) names.push_back(packer.name);
+            allocate(program, chip, Method::kPacker, choice_option(options, kPacker, names));
           }};
 }
 

@@ -70,7 +70,4 @@ void run_blaming(std::string_view kind, const Pass& pass, const Work& work) {
   }
 }
 
-/// UserError: the option has another value than its description allows.
-[[noreturn]] void reject_option(const PassOptionInfo& info, const std::string& found);
-
 }  // namespace kodama::scheduler

@@ -142,8 +142,8 @@ constexpr size_t kLargeBlock = 600;
 constexpr size_t kMediumBlock = 200;
 
 Schedule list_schedule(const ScheduleProblem& problem, const PassOptions& options) {
-  const auto given = options.find(kPriority.name);
-  const std::string priority = given == options.end() ? kPriority.default_value : given->second;
+  const std::string& priority =
+      choice_option(options, kPriority, {kPriority.default_value, "critical-path", "crowded-path", "source"});
   const ListScheduler scheduler(problem);
   const size_t n = problem.operations.size();
   std::vector<int64_t> by_source(n);
@@ -151,7 +151,6 @@ Schedule list_schedule(const ScheduleProblem& problem, const PassOptions& option
   if (priority == "critical-path") return scheduler.run(scheduler.tails());
   if (priority == "crowded-path") return scheduler.run(scheduler.crowded_tails());
   if (priority == "source") return scheduler.run(by_source);
-  if (priority != kPriority.default_value) reject_option(kPriority, priority);
 
   Schedule best = scheduler.run(scheduler.tails());
   int64_t steps = schedule_steps(problem, best);

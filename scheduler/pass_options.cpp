@@ -34,6 +34,10 @@ int64_t integer_option(const PassOptions& options, const PassOptionInfo& info, i
   return value;
 }
 
+int64_t positive_option(const PassOptions& options, const PassOptionInfo& info) {
+  return integer_option(options, info, 1);
+}
+
 const std::string& choice_option(const PassOptions& options, const PassOptionInfo& info,
                                  const std::vector<std::string>& allowed) {
   const std::string& text = option_text(options, info);

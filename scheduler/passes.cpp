@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <type_traits>
@@ -158,20 +157,6 @@ void check_options(const PassOptions& options, const std::vector<const std::vect
                                        names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
     }
   }
-}
-
-int64_t positive_option(const PassOptions& options, const PassOptionInfo& info) {
-  const auto given = options.find(info.name);
-  const std::string& text = given == options.end() ? info.default_value : given->second;
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 1)
-    throw isa::UserError(fmt::format("option {}: found '{}', allowed: a positive integer", info.name, text));
-  return value;
-}
-
-void reject_option(const PassOptionInfo& info, const std::string& found) {
-  throw isa::UserError(fmt::format("option {}: found '{}', allowed: {}", info.name, found, info.description));
 }
 
 const PassOptionInfo kLoopCopies{

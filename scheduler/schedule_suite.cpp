@@ -128,7 +128,7 @@ int schedule_transfer_file(const ScheduleFileRequest& request, const std::string
     if (!found.empty()) {
       schedule = std::move(found.front());
     } else {
-      fmt::print(out, "{}: {}: finds none; on-demand leaves programs as they are\n", problem.name, who);
+      fmt::print(out, "{}: {}: finds no schedule, the buffers don't fit\n", problem.name, who);
       return 1;
     }
   } else {

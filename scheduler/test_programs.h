@@ -30,8 +30,9 @@ inline constexpr HomeSet kGrfs = space_bit(Space::kGrf0) | space_bit(Space::kGrf
 inline constexpr HomeSet kLms = space_bit(Space::kLm0) | space_bit(Space::kLm1);
 inline constexpr HomeSet kAnywhere = kGrfs | kLms;
 
+/// mncore2 with few instances and small memories.
 inline isa::Chip test_chip() {
-  isa::Chip chip;
+  isa::Chip chip = isa::find_chip("mncore2");
   chip.name = "test";
   chip.groups = 1;
   chip.l2b_per_group = 2;
@@ -45,13 +46,6 @@ inline isa::Chip test_chip() {
                  .lm_words = 4096,
                  .grf_words = 512,
                  .mask_entries = 16};
-  chip.hazard.pe_write_complete_cycles = 6;
-  chip.hazard.pe_to_l1bm_read = 2;
-  chip.hazard.pe_to_l1bm_l2bm = 2;
-  chip.hazard.l2bm_to_l1bm_pe = 1;
-  chip.hazard.l2bm_to_l1bm_l2bm = 1;
-  chip.hazard.l1bm_to_l2bm_read = 3;
-  chip.hazard.l1bm_to_l2bm_mv = 1;
   return chip;
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "isa/error.h"
+#include "scheduler/indexing.h"
 #include "scheduler/transfer_parts.h"
 
 namespace kodama::scheduler {
@@ -17,17 +18,8 @@ using isa::Operand;
 using isa::Space;
 using isa::Statement;
 using Counters = std::vector<int64_t>;
-using Move = PartTransfer;
-using Node = L2bmNode;
-using Range = TransferRange;
-using Task = PartTask;
 
 constexpr const char* kPart = kTransferScheduling;
-
-template <typename Number>
-size_t index(Number value) {
-  return static_cast<size_t>(value);
-}
 
 bool is_mv(const Instruction& instruction) {
   return isa::issue_group(instruction) == isa::IssueGroup::kMv;
@@ -99,10 +91,10 @@ class Analyzer : private PartsAnalysis {
         if (!is_plain(mv->instruction)) kept.insert(mv->instruction.tag);
       }
     }
-    add_task({.kind = Task::Kind::kBegin});
+    add_task({.kind = PartTask::Kind::kBegin});
     bool removed = false;
     for (const Statement& statement : part.program.statements) {
-      Task task{.statement = &statement, .behind_removed = removed};
+      PartTask task{.statement = &statement, .behind_removed = removed};
       if (const auto* loop = std::get_if<isa::Loop>(&statement.kind)) {
         if (isa::is_idle(*loop)) continue;
         std::set<int> tags;
@@ -139,9 +131,9 @@ class Analyzer : private PartsAnalysis {
       const int64_t number_of_task = add_task(std::move(task));
       read_task(tasks[index(number_of_task)], number_of_task);
     }
-    part_end.push_back(add_task({.kind = Task::Kind::kEnd, .behind_removed = removed}));
+    part_end.push_back(add_task({.kind = PartTask::Kind::kEnd, .behind_removed = removed}));
   }
-  int64_t add_task(Task task) {
+  int64_t add_task(PartTask task) {
     task.part = part_;
     tasks.push_back(std::move(task));
     return static_cast<int64_t>(tasks.size()) - 1;
@@ -157,7 +149,7 @@ class Analyzer : private PartsAnalysis {
   }
 
   void add_move(const Instruction& mv, int32_t line) {
-    Move move;
+    PartTransfer move;
     move.part = part_;
     move.mv = &mv;
     move.line = line;
@@ -165,7 +157,7 @@ class Analyzer : private PartsAnalysis {
     move.is_load = is_l2bm(mv.destinations[0]);
     move.node = node(move.is_load ? mv.destinations[0] : mv.sources[0]);
     nodes[index(move.node)].transfer = static_cast<int>(moves.size());
-    for (const Range& range : ranges_of(mv, chip_)) {
+    for (const TransferRange& range : ranges_of(mv, chip_)) {
       if (range.memory == HazardResource::kL2bm) {
         touch(move.node, range.place, range.begin, range.end - range.begin, range.write);
       } else {
@@ -175,7 +167,7 @@ class Analyzer : private PartsAnalysis {
     moves.push_back(std::move(move));
   }
 
-  void read_task(Task& task, int64_t number) {
+  void read_task(PartTask& task, int64_t number) {
     if (task.has_transfers) {
       read_hulls(task, number);
       return;
@@ -190,7 +182,7 @@ class Analyzer : private PartsAnalysis {
     const Operand* operand = nullptr;
     isa::Access access;
   };
-  const L2bmUse& l2bm_use(const Instruction& instruction, Task& task, int64_t number) {
+  const L2bmUse& l2bm_use(const Instruction& instruction, PartTask& task, int64_t number) {
     const auto [known, is_new] = uses_.try_emplace(&instruction);
     if (!is_new) return known->second;
     L2bmUse& use = known->second;
@@ -213,7 +205,7 @@ class Analyzer : private PartsAnalysis {
   }
 
   /// Loops without transfers: all iterations, as far as they touch L2BM.
-  void read_statement(const Statement& statement, Counters& counters, Task& task, int64_t number) {
+  void read_statement(const Statement& statement, Counters& counters, PartTask& task, int64_t number) {
     if (const auto* loop = std::get_if<isa::Loop>(&statement.kind)) {
       if (isa::is_idle(*loop) || !touches_l2bm(*loop)) return;
       counters.push_back(0);
@@ -247,14 +239,14 @@ class Analyzer : private PartsAnalysis {
   }
 
   /// Loops with transfers, and transfers that belong to them: everything they may touch, at any time.
-  void read_hulls(Task& task, int64_t number) {
+  void read_hulls(PartTask& task, int64_t number) {
     struct Hull {
       int node;
-      Range range;
+      TransferRange range;
     };
     std::vector<Hull> hulls;
     Counters counts;
-    const auto reach = [&](const Operand& operand, Range& range) {
+    const auto reach = [&](const Operand& operand, TransferRange& range) {
       for (size_t d = 0; d < std::min(counts.size(), operand.loop_strides.size()); ++d) {
         const int64_t way = operand.loop_strides[d] * (counts[d] - 1);
         (way < 0 ? range.begin : range.end) += way;
@@ -272,13 +264,13 @@ class Analyzer : private PartsAnalysis {
         if (!is_mv(instruction)) {
           const L2bmUse& use = l2bm_use(instruction, task, number);
           if (use.operand == nullptr) return;
-          Range range{HazardResource::kL2bm, use.access.place, use.operand->base,
-                      use.operand->base + use.access.length, use.access.write};
+          TransferRange range{HazardResource::kL2bm, use.access.place, use.operand->base,
+                              use.operand->base + use.access.length, use.access.write};
           reach(*use.operand, range);
           hulls.push_back({use.node, range});
           return;
         }
-        for (Range range : ranges_of(instruction, chip_)) {
+        for (TransferRange range : ranges_of(instruction, chip_)) {
           const Operand& operand = range.write ? instruction.destinations[0] : instruction.sources[0];
           reach(operand, range);
           if (range.memory != HazardResource::kL2bm) {
@@ -308,7 +300,7 @@ class Analyzer : private PartsAnalysis {
   }
 
   void touch(int number, int32_t place, int64_t begin, int64_t length, bool write) {
-    Node& node = nodes[index(number)];
+    L2bmNode& node = nodes[index(number)];
     const int64_t size = chip_.memory.l2bm_lw;
     if (begin < 0 || begin + length > size) {  // wraps
       node.pinned = true;
@@ -341,7 +333,7 @@ class Analyzer : private PartsAnalysis {
     // 0 is nothing; transfers count from 1, the parts of loops downwards from -1.
     using Map = boost::icl::interval_map<int64_t, int>;
     std::map<std::pair<HazardResource, int32_t>, Map> writers;
-    const auto write = [&](const Range& range, int who) {
+    const auto write = [&](const TransferRange& range, int who) {
       if (range.write)
         writers[{range.memory, range.place}].set(
             {boost::icl::interval<int64_t>::right_open(range.begin, range.end), who});
@@ -349,8 +341,8 @@ class Analyzer : private PartsAnalysis {
     size_t next = 0;
     for (size_t t = 0; t <= tasks.size(); ++t) {
       for (; next < moves.size() && moves[next].position == static_cast<int64_t>(t); ++next) {
-        Move& move = moves[next];
-        for (const Range& range : move.outside) {
+        PartTransfer& move = moves[next];
+        for (const TransferRange& range : move.outside) {
           if (range.write) {
             write(range, static_cast<int>(next) + 1);
             continue;
@@ -375,7 +367,7 @@ class Analyzer : private PartsAnalysis {
         }
       }
       if (t == tasks.size()) break;
-      for (const Range& range : tasks[t].ranges) write(range, -1 - tasks[t].part);
+      for (const TransferRange& range : tasks[t].ranges) write(range, -1 - tasks[t].part);
     }
   }
 
@@ -389,15 +381,15 @@ class Analyzer : private PartsAnalysis {
 
 }  // namespace
 
-bool conflict(const Range& a, const Range& b) {
+bool conflict(const TransferRange& a, const TransferRange& b) {
   return (a.write || b.write) && a.memory == b.memory && (a.place < 0 || b.place < 0 || a.place == b.place) &&
          a.begin < b.end && b.begin < a.end;
 }
 
-std::vector<Range> ranges_of(const Instruction& mv, const isa::Chip& chip) {
-  std::vector<Range> ranges;
+std::vector<TransferRange> ranges_of(const Instruction& mv, const isa::Chip& chip) {
+  std::vector<TransferRange> ranges;
   for (const isa::TransferPart& part : isa::transfer_parts(mv, chip)) {
-    Range range{HazardResource::kL2bm, part.index, part.address, part.address + part.lw, part.write};
+    TransferRange range{HazardResource::kL2bm, part.index, part.address, part.address + part.lw, part.write};
     switch (part.port) {
       case isa::TransferPort::kDram:
         range.memory = HazardResource::kDram;

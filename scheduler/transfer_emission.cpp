@@ -4,6 +4,7 @@
 
 #include "isa/costs.h"
 #include "isa/error.h"
+#include "scheduler/indexing.h"
 #include "scheduler/transfer_parts.h"
 
 namespace kodama::scheduler {
@@ -14,18 +15,8 @@ using isa::Instruction;
 using isa::Operand;
 using isa::Statement;
 using Counters = std::vector<int64_t>;
-using Move = PartTransfer;
-using Node = L2bmNode;
-using Range = TransferRange;
-using Task = PartTask;
 
 constexpr const char* kPart = kTransferScheduling;
-constexpr int kTags = 64;  // 0 is none
-
-template <typename Number>
-size_t index(Number value) {
-  return static_cast<size_t>(value);
-}
 
 /// Puts statements one after the other with the distances that they need (isa::required_gap).
 class Joiner {
@@ -175,7 +166,7 @@ class Emitter {
         parts_(parts),
         chip_(chip),
         joiner_(chip) {
-    for (int tag = 1; tag < kTags; ++tag) {
+    for (int tag = 1; tag <= isa::kMaxTransferTag; ++tag) {
       const bool is_kept =
           std::ranges::any_of(analysis.kept_tags, [&](const auto& tags) { return tags.contains(tag); });
       if (!is_kept) free_tags_.push_back(tag);
@@ -187,11 +178,9 @@ class Emitter {
     const std::vector<int> order = issue_order(formulation_.problem, schedule_);
     auto next = order.begin();
     for (size_t t = 0; t < analysis_.tasks.size(); ++t) {
-      // What is fetched before the first part belongs to it.
-      if (t == 0) emit_task(analysis_.tasks[t]);
       for (; next != order.end() && schedule_.issue[index(*next)] == static_cast<int64_t>(t); ++next)
         emit_move(*next);
-      if (t > 0) emit_task(analysis_.tasks[t]);
+      emit_task(analysis_.tasks[t]);
     }
     isa::check_internal(next == order.end(), kPart, "transfers behind the last task");
     result_.begin.push_back(joiner_.statements.size());
@@ -202,7 +191,7 @@ class Emitter {
  private:
   struct InFlight {
     int tag = 0;
-    std::vector<Range> ranges;
+    std::vector<TransferRange> ranges;
   };
 
   int64_t shift(int node) const {
@@ -211,11 +200,11 @@ class Emitter {
   }
 
   /// Waits for the transfers that meet these ranges; with a step, the last wait stands beside it.
-  void wait_for(const std::vector<Range>& ranges, Statement* step = nullptr) {
+  void wait_for(const std::vector<TransferRange>& ranges, Statement* step = nullptr) {
     std::vector<int> tags;
     std::erase_if(in_flight_, [&](const InFlight& transfer) {
-      const bool meets = std::ranges::any_of(transfer.ranges, [&](const Range& a) {
-        return std::ranges::any_of(ranges, [&](const Range& b) { return conflict(a, b); });
+      const bool meets = std::ranges::any_of(transfer.ranges, [&](const TransferRange& a) {
+        return std::ranges::any_of(ranges, [&](const TransferRange& b) { return conflict(a, b); });
       });
       if (meets) tags.push_back(transfer.tag);
       return meets;
@@ -240,17 +229,17 @@ class Emitter {
   }
 
   void emit_move(int number) {
-    const Move& move = analysis_.moves[index(number)];
+    const PartTransfer& move = analysis_.moves[index(number)];
     Instruction mv = *move.mv;
     Operand& operand = move.is_load ? mv.destinations[0] : mv.sources[0];
     operand.base += shift(move.node);
     std::vector<Instruction> mvs{mv};
     if (const Detour& detour = formulation_.detours[index(number)]; detour.store >= 0) {
-      const Move& store = analysis_.moves[index(detour.store)];
+      const PartTransfer& store = analysis_.moves[index(detour.store)];
       mvs = detoured(detour, mv, store, shift(store.node));
     }
     for (Instruction& each : mvs) {
-      const std::vector<Range> ranges = ranges_of(each, chip_);
+      const std::vector<TransferRange> ranges = ranges_of(each, chip_);
       wait_for(ranges);
       if (free_tags_.empty()) finish_first();
       each.tag = static_cast<int8_t>(free_tags_.front());
@@ -262,25 +251,25 @@ class Emitter {
     }
   }
 
-  void emit_task(const Task& task) {
+  void emit_task(const PartTask& task) {
     const std::string& name = parts_[index(task.part)].name;
     if (task.behind_removed) joiner_.distrust();
-    if (task.kind == Task::Kind::kBegin) {
+    if (task.kind == PartTask::Kind::kBegin) {
       result_.begin.push_back(joiner_.statements.size());
       joiner_.begin_region(name);
       joiner_.distrust();
       return;
     }
-    if (task.kind == Task::Kind::kEnd) {
+    if (task.kind == PartTask::Kind::kEnd) {
       if (index(task.part) + 1 == parts_.size()) {
         while (!in_flight_.empty()) finish_first();
       }
       joiner_.end_region();
       return;
     }
-    std::vector<Range> ranges = task.ranges;
+    std::vector<TransferRange> ranges = task.ranges;
     for (const int n : task.nodes) {
-      const Node& node = analysis_.nodes[index(n)];
+      const L2bmNode& node = analysis_.nodes[index(n)];
       ranges.push_back({HazardResource::kL2bm, -1, node.low + shift(n), node.high + shift(n), node.write});
     }
     Statement statement = *task.statement;

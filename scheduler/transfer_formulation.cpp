@@ -8,6 +8,7 @@
 
 #include "isa/costs.h"
 #include "isa/transfer_timeline.h"
+#include "scheduler/indexing.h"
 #include "scheduler/transfer_parts.h"
 
 namespace kodama::scheduler {
@@ -16,15 +17,6 @@ namespace {
 using isa::HazardResource;
 using isa::Instruction;
 using isa::Operand;
-using Move = PartTransfer;
-using Node = L2bmNode;
-using Range = TransferRange;
-using Task = PartTask;
-
-template <typename Number>
-size_t index(Number value) {
-  return static_cast<size_t>(value);
-}
 
 class Formulator {
  public:
@@ -39,7 +31,7 @@ class Formulator {
     problem.capacity = chip_.memory.l2bm_lw;
     problem.max_in_flight = chip_.transfer.max_in_flight;
     problem.issue_interval = isa::kCyclesPerStep * chip_.transfer.issue_interval_steps;
-    for (const Task& task : analysis_.tasks) problem.task_cycles.push_back(task.cycles);
+    for (const PartTask& task : analysis_.tasks) problem.task_cycles.push_back(task.cycles);
     result_.buffer_of_node.assign(analysis_.nodes.size(), -1);
     make_buffers();
     make_transfers();
@@ -89,7 +81,7 @@ class Formulator {
     buffer.last_task = -1;
     const int part = analysis_.nodes[index(members.front())].part;
     for (const int n : members) {
-      const Node& node = analysis_.nodes[index(n)];
+      const L2bmNode& node = analysis_.nodes[index(n)];
       low = std::min(low, node.low);
       high = std::max(high, node.high);
       result_.buffer_of_node[index(n)] = static_cast<int>(problem.buffers.size());
@@ -128,7 +120,7 @@ class Formulator {
     // A row must be opened first, in the worst case.
     const auto row_miss =
         static_cast<int64_t>(std::ceil(chip_.transfer.dram_row_miss_ns * chip_.clock_hz * 1e-9));
-    for (const Move& move : analysis_.moves) {
+    for (const PartTransfer& move : analysis_.moves) {
       TransferProblem::Transfer transfer;
       transfer.buffer = result_.buffer_of_node[index(move.node)];
       transfer.text = fmt::format("{}: {} of {} LW", parts_[index(move.part)].name,
@@ -140,7 +132,7 @@ class Formulator {
       const Detour detour = direct_ && may_move(move) ? detour_of(move) : Detour{};
       std::vector<Instruction> mvs{*move.mv};
       if (detour.store >= 0) {
-        const Move& store = analysis_.moves[index(detour.store)];
+        const PartTransfer& store = analysis_.moves[index(detour.store)];
         transfer.source = result_.buffer_of_node[index(store.node)];
         mvs = detoured(detour, *move.mv, store, 0);
       } else {
@@ -162,14 +154,14 @@ class Formulator {
     }
   }
 
-  Detour detour_of(const Move& load) const {
+  Detour detour_of(const PartTransfer& load) const {
     const bool to_group = load.mv->opcode == isa::Opcode::kMvb2;
     if (!load.is_load || load.after.size() != 1 || load.after_loop ||
         (load.mv->opcode != isa::Opcode::kMvp && !to_group))
       return {};
     Detour detour;
     detour.store = *load.after.begin();
-    const Move& store = analysis_.moves[index(detour.store)];
+    const PartTransfer& store = analysis_.moves[index(detour.store)];
     const int buffer = result_.buffer_of_node[index(store.node)];
     const Operand& from = store.mv->destinations[0];
     const Operand& wanted = load.mv->sources[0];
@@ -199,29 +191,29 @@ class Formulator {
   }
 
   /// The first task that reads, or writes, what a load brings; or the position of a transfer that does.
-  int64_t first_use(const Move& move) const {
-    const Node& own = analysis_.nodes[index(move.node)];
+  int64_t first_use(const PartTransfer& move) const {
+    const L2bmNode& own = analysis_.nodes[index(move.node)];
     const auto own_number = static_cast<int>(&move - analysis_.moves.data());
     int64_t first = INT64_MAX;
     for (const int n : members_[index(result_.buffer_of_node[index(move.node)])]) {
-      const Node& node = analysis_.nodes[index(n)];
+      const L2bmNode& node = analysis_.nodes[index(n)];
       const int64_t at = node.task >= 0 ? node.task : analysis_.moves[index(node.transfer)].position;
       const bool is_behind = node.task >= 0 ? at >= move.position : node.transfer > own_number;
       if (is_behind && meet(node, own)) first = std::min(first, at);
     }
     return first == INT64_MAX ? move.position : first;
   }
-  static bool meet(const Node& a, const Node& b) {
+  static bool meet(const L2bmNode& a, const L2bmNode& b) {
     return (a.l2bs & b.l2bs) != 0 && a.low < b.high && b.low < a.high;
   }
   /// Whether nothing that comes before it touches its place in its buffer.
-  bool may_move(const Move& move) const {
+  bool may_move(const PartTransfer& move) const {
     const int buffer = result_.buffer_of_node[index(move.node)];
     if (result_.problem.buffers[index(buffer)].fixed_address) return false;
     const auto own_number = &move - analysis_.moves.data();
-    const Node& own = analysis_.nodes[index(move.node)];
+    const L2bmNode& own = analysis_.nodes[index(move.node)];
     return std::ranges::none_of(members_[index(buffer)], [&](int n) {
-      const Node& node = analysis_.nodes[index(n)];
+      const L2bmNode& node = analysis_.nodes[index(n)];
       const bool is_before = node.task >= 0 ? node.task < move.position : node.transfer < own_number;
       return n != move.node && is_before && meet(node, own);
     });
@@ -237,14 +229,14 @@ class Formulator {
     std::vector<std::pair<int32_t, int32_t>> ends;  ///< group and L2B
     HazardResource memory = HazardResource::kDram;
   };
-  std::optional<Copy> copy_of(const Move& move) const {
+  std::optional<Copy> copy_of(const PartTransfer& move) const {
     if (move.mv->opcode != isa::Opcode::kMvp) return std::nullopt;
     Copy copy;
     copy.lw = move.mv->size_lw;
-    const std::vector<Range> ends = ranges_of(*move.mv, chip_);  // source and destination in turn
+    const std::vector<TransferRange> ends = ranges_of(*move.mv, chip_);  // source and destination in turn
     for (size_t k = 0; k + 1 < ends.size(); k += 2) {
-      const Range& l2bm = ends[move.is_load ? k + 1 : k];
-      const Range& outside = ends[move.is_load ? k : k + 1];
+      const TransferRange& l2bm = ends[move.is_load ? k + 1 : k];
+      const TransferRange& outside = ends[move.is_load ? k : k + 1];
       copy.l2bm = l2bm.begin;
       copy.outside = outside.begin;
       copy.memory = outside.memory;
@@ -264,11 +256,11 @@ class Formulator {
 
   /// A load of what a store has taken out of the same L2Bs.
   std::optional<Link> link_of(int number) const {
-    const Move& load = analysis_.moves[index(number)];
+    const PartTransfer& load = analysis_.moves[index(number)];
     const std::optional<Copy> to = copy_of(load);
     if (!to) return std::nullopt;
     for (const int other : load.after) {
-      const Move& store = analysis_.moves[index(other)];
+      const PartTransfer& store = analysis_.moves[index(other)];
       const std::optional<Copy> from = copy_of(store);
       if (!from || from->memory != to->memory || from->ends != to->ends || to->outside < from->outside ||
           to->outside + to->lw > from->outside + from->lw || load.after.size() > 1 || load.after_loop)
@@ -294,7 +286,7 @@ class Formulator {
     std::vector<bool> keeps_all(count, true);
     std::vector<Link> links;
     for (size_t k = 0; k < analysis_.moves.size(); ++k) {
-      const Move& move = analysis_.moves[k];
+      const PartTransfer& move = analysis_.moves[k];
       const int buffer = result_.buffer_of_node[index(move.node)];
       if (!move.is_load) continue;
       loads[index(buffer)].push_back(static_cast<int>(k));
@@ -309,7 +301,7 @@ class Formulator {
       if (problem.buffers[b].fixed_address) keeps_all[b] = false;
       if (loads[b].empty()) continue;
       for (const int n : members_[b]) {
-        const Node& node = analysis_.nodes[index(n)];
+        const L2bmNode& node = analysis_.nodes[index(n)];
         if (node.task >= 0 && node.write) keeps_all[b] = false;
       }
     }
@@ -371,10 +363,10 @@ class Formulator {
     int64_t first_store = INT64_MAX;
     int64_t last_write = -1;
     for (const int n : members_[index(buffer)]) {
-      const Node& node = analysis_.nodes[index(n)];
+      const L2bmNode& node = analysis_.nodes[index(n)];
       if (node.task >= 0 && node.write) last_write = std::max(last_write, node.task);
       if (node.task < 0) {
-        const Move& move = analysis_.moves[index(node.transfer)];
+        const PartTransfer& move = analysis_.moves[index(node.transfer)];
         if (!move.is_load) first_store = std::min(first_store, move.position);
       }
     }

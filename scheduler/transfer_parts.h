@@ -81,7 +81,7 @@ struct PartTransfer {
   std::vector<TransferRange> outside;  ///< its end in DRAM or PDM
   std::set<int> after;                 ///< stores that write what it reads
   bool after_loop = false;             ///< a loop writes some of it
-  int64_t earliest = 0;
+  int64_t earliest = 1;                ///< behind the mark of the first part
 };
 struct PartsAnalysis {
   std::vector<PartTask> tasks;

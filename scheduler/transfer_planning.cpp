@@ -5,6 +5,7 @@
 #include "isa/arithmetic.h"
 #include "isa/error.h"
 #include "scheduler/builtin_passes.h"
+#include "scheduler/indexing.h"
 #include "scheduler/transfer_problem.h"
 
 namespace kodama::scheduler {
@@ -18,11 +19,6 @@ const PassOptionInfo kLookahead{
     "transfer-lookahead", "512",
     "cycles of work that ports may have ahead of what is needed next; several are "
     "tried from this one up"};
-
-template <typename Number>
-size_t index(Number value) {
-  return static_cast<size_t>(value);
-}
 
 /// How daring a schedule is.
 struct Attempt {
@@ -393,7 +389,12 @@ TransferScheduler on_demand_transfers() {
           "transfers stay where the kernels issue them",
           {},
           true,
-          [](const TransferProblem&, const PassOptions&) -> std::vector<TransferSchedule> { return {}; }};
+          [](const TransferProblem& problem, const PassOptions&) {
+            std::vector<TransferSchedule> schedules;
+            if (auto schedule = Planner(problem, {0, false, 0}).run())
+              schedules.push_back(std::move(*schedule));
+            return schedules;
+          }};
 }
 
 }  // namespace kodama::scheduler

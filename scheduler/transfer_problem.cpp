@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <tuple>
 
 #include "isa/error.h"
+#include "scheduler/indexing.h"
 
 namespace kodama::scheduler {
 namespace {
@@ -16,11 +16,6 @@ using Keep = TransferProblem::Keep;
 using Transfer = TransferProblem::Transfer;
 
 constexpr const char* kPart = "transfer problem";
-
-template <typename Number>
-size_t index(Number value) {
-  return static_cast<size_t>(value);
-}
 
 }  // namespace
 
@@ -107,23 +102,6 @@ int64_t estimated_cycles(const TransferProblem& problem, const TransferSchedule&
     if (p < tasks) clock.run(problem.task_cycles[index(p)]);
   }
   return clock.end();
-}
-
-TransferBound transfer_bound(const TransferProblem& problem) {
-  TransferBound bound;
-  bound.tasks = std::accumulate(problem.task_cycles.begin(), problem.task_cycles.end(), int64_t{0});
-  std::vector<bool> saved(problem.transfers.size(), false);
-  for (const Keep& keep : problem.keeps) {
-    if (keep.size > problem.capacity) continue;
-    for (const int load : keep.saved) saved[index(load)] = true;
-  }
-  std::vector<int64_t> busy(problem.ports.size(), 0);
-  for (size_t k = 0; k < problem.transfers.size(); ++k) {
-    if (saved[k]) continue;
-    for (const auto& use : problem.transfers[k].uses) busy[index(use.port)] += use.cycles;
-  }
-  for (const int64_t cycles : busy) bound.ports = std::max(bound.ports, cycles);
-  return bound;
 }
 
 void check_problem(const TransferProblem& problem) {

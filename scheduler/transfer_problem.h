@@ -20,12 +20,9 @@
 ///
 ///   - A store is issued at its position, no later and no earlier: the data is there, and somebody waits.
 ///   - A load may be issued from `earliest` to `latest`, the position of the task that needs it. What it
-///   reads
-///     may be written by a store, which must be over by then (`after`).
+///     reads may be written by a store, which must be over by then (`after`).
 ///   - A buffer has an address from its first load or task to its last task or store, or load that copies it.
-///     Buffers that live at
-///   the
-///     same time don't overlap.
+///     Buffers that live at the same time don't overlap.
 ///   - A *keep* is a set of buffers of the same data: what one task stores and a later one loads. If it is
 ///     kept, they become one buffer, which lives from the first to the last of them, and the loads fall away.
 ///
@@ -138,7 +135,10 @@ class TransferClock {
 /// What a schedule is estimated to take by that clock.
 int64_t estimated_cycles(const TransferProblem& problem, const TransferSchedule& schedule);
 
-/// What no schedule can beat: all tasks, or what the busiest port must pass if everything is kept that fits.
+/// What no schedule can beat: all tasks, or what the busiest port must pass if as much is kept as fits. How
+/// much that is says the rule of the furthest next use (Belady): where more waits for its next use than the
+/// memory holds beside the buffers of the task, what is needed last is given up, in parts if that is enough.
+/// No choice loads fewer LW; they count with the fewest cycles that a port takes for so many.
 struct TransferBound {
   int64_t tasks = 0;
   int64_t ports = 0;

@@ -49,6 +49,23 @@ TEST(TransferProblem, TheExample) {
   EXPECT_EQ(transfer_bound(wide).cycles(), 200);
 }
 
+TEST(TransferProblem, StartsAndTransfersUnderWayAreLimited) {
+  TransferProblem problem = two_tasks(128);
+  problem.ports = {"one", "other"};
+  problem.transfers[1].uses = {{1, 80}};
+  const auto time_of_both = [&] {
+    TransferClock clock(problem);
+    clock.issue(0);
+    clock.issue(1);
+    return clock.end();
+  };
+  EXPECT_EQ(time_of_both(), 80);
+  problem.issue_interval = 16;
+  EXPECT_EQ(time_of_both(), 96);
+  problem.max_in_flight = 1;
+  EXPECT_EQ(time_of_both(), 160);
+}
+
 TEST(TransferProblem, WhatIsStoredStays) {
   TransferProblem problem;
   problem.capacity = 128;
@@ -65,6 +82,27 @@ TEST(TransferProblem, WhatIsStoredStays) {
   // The store goes on behind the last task.
   EXPECT_EQ(estimated_cycles(problem, kept), 60);
   EXPECT_EQ(estimated_cycles(problem, solve("prefetch", problem)), 10 + 50 + 50 + 10);
+}
+
+/// Tasks 0 and 1 make 64 LW each, task 2 works on 64 others, task 3 needs what 1 made and task 4 what 0 made.
+TEST(TransferProblem, BoundGivesUpTheFurthestNextUse) {
+  TransferProblem problem;
+  problem.ports = {"DRAM"};
+  problem.task_cycles.assign(5, 1);
+  for (const int64_t task : {0, 1, 2, 3, 4}) problem.buffers.push_back({"", 64, 64, 0, {}, task, task});
+  problem.transfers = {{"store a", 0, false, 1, 1, 0, {{0, 50}}, {}},
+                       {"store b", 1, false, 2, 2, 0, {{0, 50}}, {}},
+                       {"load b", 3, true, 2, 3, 0, {{0, 70}}, {1}},
+                       {"load a", 4, true, 1, 4, 0, {{0, 80}}, {0}}};
+  problem.keeps = {{{{0, 0}, {4, 0}}, {3}, 64}, {{{1, 0}, {3, 0}}, {2}, 64}};
+  const auto bound = [&](int64_t capacity) {
+    problem.capacity = capacity;
+    return transfer_bound(problem).ports;
+  };
+  EXPECT_EQ(bound(192), 100);
+  EXPECT_EQ(bound(128), 170);  // one of them is loaded, at least with 70 cycles
+  EXPECT_EQ(bound(160), 135);  // half of one
+  EXPECT_EQ(bound(64), 250);
 }
 
 TEST(TransferProblem, FaultsAreNamed) {
@@ -158,6 +196,12 @@ TEST(TransferProblem, RandomProblems) {
     EXPECT_LE(estimated_cycles(problem, ahead), estimated_cycles(problem, plain));
     EXPECT_LE(estimated_cycles(problem, keeping), estimated_cycles(problem, ahead));
     EXPECT_LE(bound, estimated_cycles(problem, keeping));
+    std::vector<int64_t> busy(problem.ports.size(), 0);
+    for (size_t t = 0; t < problem.transfers.size(); ++t) {
+      if (keeping.issue[t] == TransferSchedule::kDropped) continue;
+      for (const auto& use : problem.transfers[t].uses) busy[static_cast<size_t>(use.port)] += use.cycles;
+    }
+    EXPECT_LE(transfer_bound(problem).ports, *std::ranges::max_element(busy));
     kept += static_cast<int>(std::ranges::count(keeping.kept, true));
     const TransferProblem again = transfer_problem_from_json(to_json(problem, &keeping), "test");
     EXPECT_EQ(to_json(again), to_json(problem));

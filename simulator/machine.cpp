@@ -692,6 +692,13 @@ class Machine::Impl {
     entry.cycles.steps += node.stats.steps * times * isa::kCyclesPerStep;
   }
 
+  /// Loops have no entries of their own.
+  static const Node& first_statement(std::span<const Node> nodes) {
+    const Node* first = &nodes.front();
+    while (first->kind == Node::Kind::kLoop && !first->body.empty()) first = &first->body.front();
+    return *first;
+  }
+
   /// The steps of a stretch, in bulk, or, while each one matters, one by one.
   void time_stretch(std::span<const Node> nodes, int64_t steps, int depth, const Counters& counters) {
     if (stalls_ || (timeline_ != nullptr && !timeline_->is_over(sequencer().now()))) {
@@ -699,7 +706,7 @@ class Machine::Impl {
       for (const Node& node : nodes) time_one(node, inner);
     } else {
       const int64_t stall = sequencer().steps(steps);
-      if (profile_ != nullptr && stall > 0) entry_of(nodes.front()).cycles.host_link += stall;
+      if (profile_ != nullptr && stall > 0) entry_of(first_statement(nodes)).cycles.host_link += stall;
     }
     if (profile_ != nullptr) {
       for (const Node& node : nodes) count_steps(node, 1);

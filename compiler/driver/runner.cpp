@@ -20,18 +20,6 @@ int64_t image_bytes(const StreamImage& image) {
   return bytes;
 }
 
-/// Data over the host link ends on whole cycles together, each transfer alone may not; a word that an MV
-/// waits for belongs to no region. The last stage with such cycles, or the first of all, has what is left.
-void settle(int64_t isa::CycleCauses::*cause, const isa::CycleCauses& total, std::vector<StageStats>& stats) {
-  StageStats* last = &stats.front();
-  int64_t sum = 0;
-  for (StageStats& each : stats) {
-    sum += each.chip.causes.*cause;
-    if (each.chip.causes.*cause > 0) last = &each;
-  }
-  last->chip.causes.*cause += total.*cause - sum;
-}
-
 /// Adds what each stage of a segment used: its region's share.
 void add_usage(const Segment& segment, const simulator::Statistics& found, std::vector<StageStats>& stats) {
   for (size_t k = 0; k < stats.size(); ++k) {
@@ -206,9 +194,6 @@ std::vector<StageStats> ModelRunner::run_segment(const Segment& segment) {
     add_usage(segment, simulator::statistics(*run.profile, model_.chip), stats);
     // The last transfers belong to no statement.
     stats.back().chip.causes.drain += total.causes.drain;
-    using Causes = isa::CycleCauses;
-    for (const auto cause : {&Causes::host_input, &Causes::host_output, &Causes::host_link})
-      settle(cause, total.causes, stats);
     int64_t cycles = 0;
     for (const StageStats& each : stats) cycles += each.chip.cycles();
     isa::check_internal(cycles == total.cycles(), "ModelRunner", "the stages of '{}' have {} of {} cycles",

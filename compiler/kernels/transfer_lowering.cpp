@@ -128,8 +128,8 @@ std::vector<isa::Instruction> mv_instructions(const Transport& transport, bool t
 /// Tags: loads and stores, two chunks each, one tag per MV of a chunk.
 int tag_of(bool to_chip, int64_t half, const isa::Chip& chip) {
   const int first = 1 + ((to_chip ? 0 : 2) + static_cast<int>(half)) * chip.l2b_per_group;
-  isa::check_internal(first + chip.l2b_per_group <= 64, kPart, "{} L2B per group need more than 63 tags",
-                      chip.l2b_per_group);
+  isa::check_internal(first + chip.l2b_per_group <= isa::kMaxTransferTag + 1, kPart,
+                      "{} L2B per group need more than {} tags", chip.l2b_per_group, isa::kMaxTransferTag);
   return first;
 }
 

@@ -14,8 +14,9 @@ Two tasks of 100 cycles, each with data that takes 80 cycles to load. There is r
   bound: 200 cycles (tasks 200, ports 160)
   keep: 280 cycles estimated, 1 loads ahead, 0 dropped
   $ kodama schedule two.json --scheduler on-demand
-  two tasks: on-demand: finds none; on-demand leaves programs as they are
-  [1]
+  two tasks: 2 tasks, 2 transfers, 2 buffers, 0 of which may stay
+  bound: 200 cycles (tasks 200, ports 160)
+  on-demand: 360 cycles estimated, 0 loads ahead, 0 dropped
 
 Schedules are checked, whoever made them:
 
