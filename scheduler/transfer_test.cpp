@@ -313,6 +313,11 @@ mvp/n64i01 $d0@0 $lc0@0.1
 nop; wait i01
 l2bmb $lc0 $lb0
 )");
+  const ProgramPart group_reader = part("group reader", R"(nop/40
+mvb2/n64i01 $d0 $lc0
+nop; wait i01
+l2bmb $lc0 $lb0
+)");
   const auto count_direct = [](const ScheduledParts& scheduled) {
     return std::ranges::count_if(scheduled.program.statements, [](const isa::Statement& each) {
       const auto* mv = std::get_if<isa::Mv>(&each.kind);
@@ -321,6 +326,9 @@ l2bmb $lc0 $lb0
   };
   EXPECT_EQ(count_direct(schedule({maker, reader}, "on-demand")), 0);
   EXPECT_EQ(count_direct(schedule({maker, reader}, "keep")), 1);  // from L2BM to L2BM
+  // To all L2Bs of a group with one transfer, or from the one that has it with one for each.
+  EXPECT_EQ(count_direct(schedule({maker, group_reader}, "on-demand")), 0);
+  EXPECT_EQ(count_direct(schedule({maker, group_reader}, "keep")), chip.l2b_per_group);
 }
 
 TEST_F(Programs, StatementsOfHandWrittenProgramsAreRefused) {

@@ -106,6 +106,28 @@ TEST(Statistics, LoopsCountEveryIteration) {
   EXPECT_EQ(usage.cycles.steps, 280);
 }
 
+TEST(Statistics, WaitingForInstructionsBelongsToStatements) {
+  // The link is slower than the steps. Loops have no cycles of their own.
+  isa::Chip slow = chip();
+  slow.host_link.bytes_per_second = 0.9e9;
+  slow.host_link.instruction_buffer_steps = 7;
+  isa::Program program =
+      assembler::assemble("nop/40\nmvp/n64i01 $p0@0 $d0@0\nnop; wait i01\n", "t.vsm", slow);
+  const isa::Program body = assembler::assemble("nop/3\nlpassa $lm0v $ln0v\n", "t.vsm", slow);
+  for (const bool behind_mv : {true, false}) {
+    isa::Program looped = program;
+    const isa::Loop nested{5, {{isa::Loop{6, body.statements}, 0}}};
+    looped.statements.insert(looped.statements.begin() + (behind_mv ? 2 : 1), {nested, 0});
+    Machine machine(slow);
+    Profile profile;
+    RunOptions options;
+    options.profile = &profile;
+    const isa::CycleCauses causes = machine.run(looped, options).causes;
+    EXPECT_GT(causes.host_link, 0);
+    EXPECT_EQ(statistics(profile, slow).total.cycles.host_link, causes.host_link);
+  }
+}
+
 TEST(Statistics, FormsSayTheSame) {
   const auto done =
       run("# region \"x\"\nfvfma $lm0v $lm0v $lm0v $ln0v\n# endregion\nmvp/n64 $p0@0 $d0@0\n", chip());

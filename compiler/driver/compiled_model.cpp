@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "compiler/driver/dram_planner.h"
@@ -17,7 +18,7 @@ namespace {
 class ModelCompiler {
  public:
   ModelCompiler(const isa::Chip& chip, const CompileOptions& options, CompiledModel& result)
-      : chip_(chip), options_(options), result_(result), dram_(chip.memory.dram_lw, kImageAlignmentLw) {}
+      : chip_(chip), options_(options), result_(result) {}
 
   void run(LayerGraph graph) {
     graph_ = std::move(graph);
@@ -31,23 +32,13 @@ class ModelCompiler {
       options_.dump("plan", graph_.name, "json", to_json(plan_, graph_, planner));
     find_segments();
     try {
-      place_images();
-    } catch (const isa::UnsupportedError&) {
+      make_stages(planner);
+    } catch (const DramOverflow&) {
       // Images of a segment don't share DRAM; those of stages that run one by one do.
       for (size_t k = 0; k < segment_end_.size(); ++k)
         segment_begin_[k] = segment_end_[k] = static_cast<int>(k);
-      dram_ = DramPlanner(chip_.memory.dram_lw, kImageAlignmentLw);
-      result_.preloads.clear();
-      place_images();
+      make_stages(planner);
     }
-    const auto last = static_cast<int64_t>(plan_.stages.size());
-    for (int64_t index = 0; index < last; ++index) {
-      const PlannedStage& stage = plan_.stages[static_cast<size_t>(index)];
-      if (options_.progress) options_.progress(index, last, layer_of(stage).name);
-      result_.stages.push_back(make_stage(planner, stage, static_cast<int>(index)));
-      if (!parts_.empty() && segment_end_[static_cast<size_t>(index)] == index) make_segment(index);
-    }
-    if (options_.progress) options_.progress(last, last, "");
     find_host_moves();
     result_.tensors = graph_.tensors;
     result_.inputs = graph_.inputs;
@@ -60,6 +51,24 @@ class ModelCompiler {
     return graph_.layers[static_cast<size_t>(stage.layer)];
   }
   int last_stage() const { return static_cast<int>(plan_.stages.size()) - 1; }
+
+  void make_stages(ModelPlanner& planner) {
+    dram_.emplace(chip_.memory.dram_lw, kImageAlignmentLw);
+    result_.preloads.clear();
+    result_.stages.clear();
+    result_.segments.clear();
+    parts_.clear();
+    part_names_.clear();
+    place_images();
+    const auto last = static_cast<int64_t>(plan_.stages.size());
+    for (int64_t index = 0; index < last; ++index) {
+      const PlannedStage& stage = plan_.stages[static_cast<size_t>(index)];
+      if (options_.progress) options_.progress(index, last, layer_of(stage).name);
+      result_.stages.push_back(make_stage(planner, stage, static_cast<int>(index)));
+      if (!parts_.empty() && segment_end_[static_cast<size_t>(index)] == index) make_segment(index);
+    }
+    if (options_.progress) options_.progress(last, last, "");
+  }
 
   /// The first and the last stage of the segment of each stage. What the host sends is there before a segment
   /// begins, and what it fetches comes after it: a stage that needs back what one before it made begins
@@ -139,9 +148,9 @@ class ModelCompiler {
       const LayerTensor& tensor = graph_.tensors[static_cast<size_t>(placement.access.tensor)];
       const std::string& reader = layer_of(plan_.stages[static_cast<size_t>(image.first_stage)]).name;
       addresses_[k] =
-          dram_.place(stream_group_lw(placement), constant ? 0 : first_needed(image),
-                      constant ? last_stage() : segment_end_[static_cast<size_t>(image.last_stage)],
-                      fmt::format("tensor '{}' ({}) of layer '{}'", tensor.name, placement.name, reader));
+          dram_->place(stream_group_lw(placement), constant ? 0 : first_needed(image),
+                       constant ? last_stage() : segment_end_[static_cast<size_t>(image.last_stage)],
+                       fmt::format("tensor '{}' ({}) of layer '{}'", tensor.name, placement.name, reader));
       if (!constant) continue;
       const LayerTensor& storage =
           graph_.tensors[static_cast<size_t>(graph_.storage(placement.access.tensor))];
@@ -264,7 +273,7 @@ class ModelCompiler {
     const layout::GatherProblem problem = planner.gather(plan_, planned, addresses_);
     const layout::Gather gather(problem, chip_);
     const int64_t tables_at =
-        dram_.place(gather.tables_lw(), 0, last_stage(), fmt::format("tables of '{}'", stage.name));
+        dram_->place(gather.tables_lw(), 0, last_stage(), fmt::format("tables of '{}'", stage.name));
     layout::GatherCode code = gather.emit(tables_at);
     chip.description = gather.describe();
     chip.predicted_cycles = code.cycles;
@@ -323,7 +332,7 @@ class ModelCompiler {
   const CompileOptions& options_;
   CompiledModel& result_;
   LayerGraph graph_;
-  DramPlanner dram_;
+  std::optional<DramPlanner> dram_;
   ModelPlan plan_;
   std::vector<int64_t> addresses_;             ///< of the plan's images
   std::vector<int> segment_begin_;             ///< by stage: the first of its segment

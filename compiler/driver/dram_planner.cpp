@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "isa/error.h"
-
 namespace kodama::compiler {
 
 int64_t DramPlanner::place(int64_t size_lw, int64_t first, int64_t last, const std::string& what) {
@@ -17,7 +15,7 @@ int64_t DramPlanner::place(int64_t size_lw, int64_t first, int64_t last, const s
     begin = std::max(begin, align(range.end));
   }
   if (begin + size_lw > capacity_) {
-    throw isa::UnsupportedError(fmt::format(
+    throw DramOverflow(fmt::format(
         "{} needs {} LW of DRAM per group, but only {} of {} are free; use a smaller batch or a chip "
         "with more DRAM (dram_lw)",
         what, size_lw, std::max<int64_t>(capacity_ - begin, 0), capacity_));
@@ -26,7 +24,6 @@ int64_t DramPlanner::place(int64_t size_lw, int64_t first, int64_t last, const s
   ranges_.insert(std::upper_bound(ranges_.begin(), ranges_.end(), range,
                                   [](const Range& a, const Range& b) { return a.begin < b.begin; }),
                  range);
-  high_water_ = std::max(high_water_, range.end);
   return begin;
 }
 

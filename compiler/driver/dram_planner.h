@@ -4,7 +4,14 @@
 #include <string>
 #include <vector>
 
+#include "isa/error.h"
+
 namespace kodama::compiler {
+
+class DramOverflow : public isa::UnsupportedError {
+ public:
+  using UnsupportedError::UnsupportedError;
+};
 
 /// Addresses in DRAM for streams with lifetimes: two streams may share addresses if no stage needs both.
 /// First fit in the order of requests.
@@ -13,11 +20,9 @@ class DramPlanner {
   /// `capacity_lw` per group; streams start on multiples of `alignment_lw`.
   DramPlanner(int64_t capacity_lw, int64_t alignment_lw) : capacity_(capacity_lw), alignment_(alignment_lw) {}
 
-  /// An address for `size_lw` from stage `first` to stage `last` (inclusive). UnsupportedError naming `what`
+  /// An address for `size_lw` from stage `first` to stage `last` (inclusive). DramOverflow naming `what`
   /// if DRAM is too small.
   int64_t place(int64_t size_lw, int64_t first, int64_t last, const std::string& what);
-  /// Highest address in use plus one.
-  int64_t high_water() const { return high_water_; }
 
  private:
   struct Range {
@@ -26,7 +31,6 @@ class DramPlanner {
   };
   int64_t capacity_;
   int64_t alignment_;
-  int64_t high_water_ = 0;
   std::vector<Range> ranges_;  ///< sorted by begin
 };
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <set>
 
 #include "isa/arithmetic.h"
 #include "isa/hazards.h"
@@ -148,6 +149,82 @@ TEST(Gather, NoHazardsAndTheEstimateIsNear) {
     EXPECT_GT(gather.estimated_cycles(), code.cycles * 2 / 3);
     EXPECT_LT(gather.estimated_cycles(), code.cycles * 3 / 2);
   }
+}
+
+/// An image that the first L2Bs of a group could make alone is made by all that read it.
+TEST(Gather, PartsAreMadeWhereTheyAreRead) {
+  const isa::Chip chip = small_dram("tiny");
+  Case each;
+  each.source_lw = 512;
+  GatherProblem& problem = each.problem;
+  problem.address = kSourceAt + each.source_lw;
+  problem.parts = chip.l2b_per_group;
+  problem.size_lw = 64 * problem.parts;
+  for (int g = 0; g < chip.groups; ++g) {
+    problem.words.emplace_back();
+    for (int64_t k = 0; k < 2 * problem.size_lw; ++k)
+      problem.words.back().push_back(GatherSource::dram(g, 2 * kSourceAt + (k ^ 63)));
+  }
+  EXPECT_EQ(difference(each, chip, 1), "");
+  std::set<int> makers;
+  std::vector<int64_t> counters;
+  const isa::Program program = Gather(problem, chip).emit(problem.address + problem.size_lw).program;
+  isa::for_each_executed(program.statements, counters, [&](const isa::Statement& statement, const auto&) {
+    const auto* mv = std::get_if<isa::Mv>(&statement.kind);
+    if (mv == nullptr || mv->instruction.sources[0].space != isa::Space::kL2bm) return true;
+    const int maker = mv->instruction.sources[0].unit;
+    makers.insert(maker);
+    const int64_t begin = mv->instruction.destinations[0].base - problem.address;
+    EXPECT_GE(begin, 64 * maker);
+    EXPECT_LE(begin + mv->instruction.size_lw, 64 * (maker + 1));
+    return true;
+  });
+  EXPECT_EQ(makers.size(), static_cast<size_t>(chip.l2b_per_group));
+}
+
+/// Images of one row have tables of the lines that they fill.
+TEST(Gather, ShortImagesHaveShortTables) {
+  const isa::Chip chip = small_dram("mncore2");
+  const auto tables_lw = [&](int64_t size_lw) {
+    GatherProblem problem;
+    problem.address = 4096;
+    problem.size_lw = size_lw;
+    problem.words.assign(1, std::vector<GatherSource>(static_cast<size_t>(2 * size_lw)));
+    for (size_t k = 0; k < problem.words[0].size(); ++k)
+      problem.words[0][k] = GatherSource::dram(0, static_cast<int64_t>(k ^ 1));
+    problem.words.resize(static_cast<size_t>(chip.groups));
+    return Gather(problem, chip).tables_lw();
+  };
+  const int64_t line = chip.pe_per_l1b() * chip.l1b_per_l2b;
+  EXPECT_EQ(tables_lw(64), tables_lw(line));
+  EXPECT_EQ(tables_lw(2 * line) - tables_lw(line), line * chip.l2b_per_group);
+  EXPECT_EQ(tables_lw(4 * line), tables_lw(3 * line + 64));
+}
+
+/// What only one L2B of each group needs isn't brought to all.
+TEST(Gather, OneL2bsDataComesToItAlone) {
+  const isa::Chip chip = small_dram("tiny");
+  Case each;
+  each.source_lw = 4096;
+  GatherProblem& problem = each.problem;
+  problem.address = kSourceAt + each.source_lw;
+  problem.parts = chip.l2b_per_group;
+  problem.size_lw = 1024 * problem.parts;
+  for (int g = 0; g < chip.groups; ++g) {
+    problem.words.emplace_back();
+    for (int64_t k = 0; k < 2 * problem.size_lw; ++k)
+      problem.words.back().push_back(GatherSource::dram(g, 2 * kSourceAt + (k ^ 63)));
+  }
+  EXPECT_EQ(difference(each, chip, 1), "");
+  const isa::Program program = Gather(problem, chip).emit(problem.address + problem.size_lw).program;
+  int64_t broadcasts = 0;
+  std::vector<int64_t> counters;
+  isa::for_each_executed(program.statements, counters, [&](const isa::Statement& statement, const auto&) {
+    const auto* mv = std::get_if<isa::Mv>(&statement.kind);
+    broadcasts += mv != nullptr && mv->instruction.opcode == isa::Opcode::kMvb;
+    return true;
+  });
+  EXPECT_EQ(broadcasts, 1);  // of the constant
 }
 
 TEST(Gather, MoreWindowsThanATableTellsApart) {

@@ -80,10 +80,10 @@ CONVERSIONS = [
      "((4_PE:1, 16_MAB:1, 64:1), (8_L2B:1, 8_L1B:1))@LM1", "4096,64", "double"),
     ("l1b_deal", "((8_L1B:1, 16:1), (16_MAB:1, 4_PE:1))@LM0", "((16:1, 8_L1B:1), (16_MAB:1, 4_PE:1))@LM1", "128,64",
      "double"),
-    ("l2b_deal", "((8_L2B:1, 16:1), (8_L1B:1, 16_MAB:1, 4_PE:1))@LM0",
-     "((16:1, 8_L2B:1), (8_L1B:1, 16_MAB:1, 4_PE:1))@LM1", "128,512", "double"),
-    ("group_deal", "((2_L2B:1, 64:1), (8_L1B:1, 16_MAB:1, 4_PE:1))@LM0",
-     "((64:1, 2_L2B:1), (8_L1B:1, 16_MAB:1, 4_PE:1))@LM1", "128,512", "double"),
+    ("l2b_deal", "((8_L2B:1, 4:1), (8_L1B:1, 16_MAB:1, 4_PE:1))@LM0",
+     "((4:1, 8_L2B:1), (8_L1B:1, 16_MAB:1, 4_PE:1))@LM1", "32,512", "double"),
+    ("group_deal", "((2_L2B:1, 16:1), (8_L1B:1, 16_MAB:1, 4_PE:1))@LM0",
+     "((16:1, 2_L2B:1), (8_L1B:1, 16_MAB:1, 4_PE:1))@LM1", "32,512", "double"),
 ]  # fmt: skip
 
 # The twelve answers with the longest segments.
