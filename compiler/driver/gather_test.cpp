@@ -105,6 +105,21 @@ std::string difference(const Case& each, const isa::Chip& chip, uint64_t seed) {
   return "";
 }
 
+/// Every row of every group backwards.
+Case rows_backwards(int64_t size_lw, int64_t parts, const isa::Chip& chip) {
+  Case each;
+  GatherProblem& problem = each.problem;
+  problem.parts = parts;
+  problem.size_lw = each.source_lw = size_lw;
+  problem.address = kSourceAt + each.source_lw;
+  for (int g = 0; g < chip.groups; ++g) {
+    problem.words.emplace_back();
+    for (int64_t k = 0; k < 2 * problem.size_lw; ++k)
+      problem.words.back().push_back(GatherSource::dram(g, 2 * kSourceAt + (k ^ 63)));
+  }
+  return each;
+}
+
 isa::Chip small_dram(const char* name) {
   isa::Chip chip = isa::find_chip(name);
   chip.memory.dram_lw = 1 << 20;
@@ -133,16 +148,7 @@ TEST(Gather, RandomImagesOnMncore2) {
 TEST(Gather, NoHazardsAndTheEstimateIsNear) {
   const isa::Chip chip = small_dram("mncore2");
   for (const int64_t size : {64, 2048, 20000}) {
-    Case each;
-    each.source_lw = size / 64 * 64;
-    each.problem.address = kSourceAt + each.source_lw;
-    each.problem.size_lw = each.source_lw;
-    for (int g = 0; g < chip.groups; ++g) {
-      each.problem.words.emplace_back();
-      // Every row backwards.
-      for (int64_t k = 0; k < 2 * each.source_lw; ++k)
-        each.problem.words.back().push_back(GatherSource::dram(g, 2 * kSourceAt + (k ^ 63)));
-    }
+    const Case each = rows_backwards(size / 64 * 64, 1, chip);
     const Gather gather(each.problem, chip);
     const GatherCode code = gather.emit(each.problem.address + each.problem.size_lw);
     EXPECT_TRUE(isa::find_hazards(code.program, chip).empty());
@@ -154,17 +160,8 @@ TEST(Gather, NoHazardsAndTheEstimateIsNear) {
 /// An image that the first L2Bs of a group could make alone is made by all that read it.
 TEST(Gather, PartsAreMadeWhereTheyAreRead) {
   const isa::Chip chip = small_dram("tiny");
-  Case each;
-  each.source_lw = 512;
-  GatherProblem& problem = each.problem;
-  problem.address = kSourceAt + each.source_lw;
-  problem.parts = chip.l2b_per_group;
-  problem.size_lw = 64 * problem.parts;
-  for (int g = 0; g < chip.groups; ++g) {
-    problem.words.emplace_back();
-    for (int64_t k = 0; k < 2 * problem.size_lw; ++k)
-      problem.words.back().push_back(GatherSource::dram(g, 2 * kSourceAt + (k ^ 63)));
-  }
+  const Case each = rows_backwards(64 * chip.l2b_per_group, chip.l2b_per_group, chip);
+  const GatherProblem& problem = each.problem;
   EXPECT_EQ(difference(each, chip, 1), "");
   std::set<int> makers;
   std::vector<int64_t> counters;
@@ -204,17 +201,8 @@ TEST(Gather, ShortImagesHaveShortTables) {
 /// What only one L2B of each group needs isn't brought to all.
 TEST(Gather, OneL2bsDataComesToItAlone) {
   const isa::Chip chip = small_dram("tiny");
-  Case each;
-  each.source_lw = 4096;
-  GatherProblem& problem = each.problem;
-  problem.address = kSourceAt + each.source_lw;
-  problem.parts = chip.l2b_per_group;
-  problem.size_lw = 1024 * problem.parts;
-  for (int g = 0; g < chip.groups; ++g) {
-    problem.words.emplace_back();
-    for (int64_t k = 0; k < 2 * problem.size_lw; ++k)
-      problem.words.back().push_back(GatherSource::dram(g, 2 * kSourceAt + (k ^ 63)));
-  }
+  const Case each = rows_backwards(1024 * chip.l2b_per_group, chip.l2b_per_group, chip);
+  const GatherProblem& problem = each.problem;
   EXPECT_EQ(difference(each, chip, 1), "");
   const isa::Program program = Gather(problem, chip).emit(problem.address + problem.size_lw).program;
   int64_t broadcasts = 0;
