@@ -1114,11 +1114,6 @@ int64_t transfer_cycles(const Instruction& mv, const Chip& chip) {
          static_cast<int64_t>(std::ceil(busiest));
 }
 
-int64_t instruction_cycles(const Instruction& instruction, const Chip& chip) {
-  return info(instruction.opcode).group == IssueGroup::kMv ? transfer_cycles(instruction, chip)
-                                                           : kCyclesPerStep;
-}
-
 int64_t host_link_cycles(int64_t bytes, const Chip& chip) {
   const double seconds =
       chip.host_link.latency_seconds + static_cast<double>(bytes) / chip.host_link.bytes_per_second;

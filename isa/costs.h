@@ -177,8 +177,6 @@ double transfer_rate(TransferPort port, const Chip& chip);
 /// Cycles from issue to completion of an MV transfer on an otherwise idle chip: start-up, hops, and
 /// the longest time that any port is busy.
 int64_t transfer_cycles(const Instruction& mv, const Chip& chip);
-/// Cycles of an instruction alone: a step, or an MV's transfer_cycles.
-int64_t instruction_cycles(const Instruction& instruction, const Chip& chip);
 /// Cycles of moving `bytes` over the host link, one way, latency included.
 int64_t host_link_cycles(int64_t bytes, const Chip& chip);
 /// Peak multiply-adds per cycle of the whole chip for matrix (`matrix`) or vector operations; 0 where the

@@ -386,9 +386,6 @@ TEST(Distances, OfInstructions) {
   EXPECT_EQ(required_gap(read, write, chip()), kSameStep);
   EXPECT_EQ(required_gap(make("lpassa", {at(Space::kGrf0)}, {at(Space::kGrf1)}), write, chip()),
             kNoConstraint);
-  EXPECT_EQ(instruction_cycles(write, chip()), 4);
-  const auto transfer = mv("mvp", 1600, in_group(at(Space::kPdm), 0), in_group(at(Space::kL2bm), 0, 0));
-  EXPECT_EQ(instruction_cycles(transfer, chip()), transfer_cycles(transfer, chip()));
 }
 
 }  // namespace

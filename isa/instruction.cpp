@@ -632,18 +632,6 @@ bool is_pe_to_l1bm(const Instruction& instruction) {
          any_operand(instruction.destinations, kL1bmSide);
 }
 
-bool is_l2bm_to_l1bm(const Instruction& instruction) {
-  return info(instruction.opcode).group == IssueGroup::kL2bm &&
-         any_operand(instruction.sources, space_bit(Space::kL2bm)) &&
-         any_operand(instruction.destinations, space_bit(Space::kL1bm));
-}
-
-bool is_l1bm_to_l2bm(const Instruction& instruction) {
-  return info(instruction.opcode).group == IssueGroup::kL2bm &&
-         any_operand(instruction.sources, space_bit(Space::kL1bm)) &&
-         any_operand(instruction.destinations, space_bit(Space::kL2bm));
-}
-
 std::string operand_error(const Instruction& instruction, int* culprit) {
   int unused = -1;
   int& at_fault = culprit != nullptr ? *culprit : unused;

@@ -358,8 +358,6 @@ FlagRule flag_rule(const Instruction& instruction);
 /// Directions of the transfers that exist in two (false for all other instructions).
 bool is_l1bm_to_pe(const Instruction& instruction);
 bool is_pe_to_l1bm(const Instruction& instruction);
-bool is_l2bm_to_l1bm(const Instruction& instruction);
-bool is_l1bm_to_l2bm(const Instruction& instruction);
 
 /// Whether a space is a memory of the PE that instructions address in words.
 bool is_pe_memory(Space space);

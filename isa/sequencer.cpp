@@ -211,10 +211,6 @@ class Predictor {
 
 }  // namespace
 
-std::unique_ptr<SequencerPorts> make_table_ports(const Chip& chip) {
-  return std::make_unique<TablePorts>(chip);
-}
-
 CycleCauses predict_cycles(const Program& program, const Chip& chip) {
   return Predictor(chip).run(program);
 }

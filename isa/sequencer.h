@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 
 #include "isa/chip.h"
@@ -65,7 +64,7 @@ class InstructionFeed {
   int64_t sent_ = 1;
 };
 
-/// What the sequencer talks to: the cost tables (make_table_ports), or the simulator's SystemC modules.
+/// What the sequencer talks to: the cost tables (predict_cycles), or the simulator's SystemC modules.
 class SequencerPorts {
  public:
   virtual ~SequencerPorts() = default;
@@ -103,9 +102,6 @@ class Sequencer {
   int64_t now_ = 0;
   CycleCauses causes_;
 };
-
-/// Ports that need no simulator.
-std::unique_ptr<SequencerPorts> make_table_ports(const Chip& chip);
 
 /// The cycles that a program will take, by cause, from the cost tables alone. Exact for programs without MVs;
 /// with MVs it is what the simulator computes, unless an address is known at run time only (DAR-indirect

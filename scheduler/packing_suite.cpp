@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <ostream>
 
@@ -15,6 +16,33 @@ namespace {
 
 double ratio(int64_t value, int64_t capacity) {
   return capacity > 0 ? static_cast<double>(value) / static_cast<double>(capacity) : 0;
+}
+
+/// The offsets of an answer, in the order of the problem's buffers.
+PackingSolution read_answer(const std::string& file, const PackingProblem& problem) {
+  if (std::filesystem::path(file).extension() == ".json")
+    return read_packing_solution_json(isa::read_file(file), file, problem);
+  PackingProblem answer = read_packing_csv(isa::read_file(file), file, problem.capacity);
+  PackingSolution given = take_solution(answer);
+  std::map<std::string, int64_t> offsets;
+  for (size_t k = 0; k < answer.buffers.size(); ++k) offsets[answer.buffers[k].name] = given.offsets[k];
+  given.offsets.clear();
+  for (const PackingBuffer& buffer : problem.buffers) {
+    const auto found = offsets.find(buffer.name);
+    if (found == offsets.end())
+      throw isa::UserError(
+          fmt::format("{}: found no buffer '{}', which {} has", file, buffer.name, problem.name));
+    given.offsets.push_back(found->second);
+  }
+  return given;
+}
+
+int check_answer(const PackFileRequest& request, const PackingProblem& problem, std::ostream& out) {
+  const PackingSolution answer = read_answer(request.answer, problem);
+  const std::vector<std::string> violations = packing_violations(problem, answer);
+  for (const std::string& each : violations) out << fmt::format("{}: wrong: {}\n", request.answer, each);
+  if (violations.empty()) out << fmt::format("{}: right, height {}\n", request.answer, answer.height);
+  return violations.empty() ? 0 : 1;
 }
 
 }  // namespace
@@ -69,7 +97,8 @@ int pack_file(const PackFileRequest& request, std::ostream& out) {
     throw isa::UserError(
         fmt::format("found packer '{}', allowed for the least height: exact", request.packer));
   }
-  PackingProblem problem = load_packing(request.file, request.capacity);
+  const PackingProblem problem = load_packing(request.file, request.capacity);
+  if (!request.answer.empty()) return check_answer(request, problem, out);
   const PackingSolution solution =
       request.lowest ? pack_lowest(problem, request.options) : pack(problem, request.packer, request.options);
   out << fmt::format("{}: {} buffers, {} ({})\n", problem.name, problem.buffers.size(),

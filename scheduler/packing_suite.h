@@ -44,11 +44,12 @@ struct PackFileRequest {
   PassOptions options;
   bool lowest = false;  ///< the least height instead of the capacity; `options` are those of "exact"
   std::string output;   ///< .csv (with the column "offset") or .json (the solution); empty: none
+  std::string answer;   ///< such a file, to check instead; empty: none
 };
 
 /// Packs a file, prints status, height, bound and nodes. Returns the exit code: 0 solved, 1 infeasible or
-/// given up. The output is written in any case in which there are offsets, .json always. UserError as
-/// load_packing and pack.
+/// given up, or the answer that is to be checked is wrong. The output is written in any case in which there
+/// are offsets, .json always. UserError as load_packing and pack.
 int pack_file(const PackFileRequest& request, std::ostream& out);
 
 }  // namespace kodama::scheduler

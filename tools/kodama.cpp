@@ -937,6 +937,7 @@ int run(int argc, char** argv) {
   pack->add_option("--capacity", packing_capacity, "of a CSV file whose name doesn't have it");
   pack->add_flag("--lowest", pack_request.lowest, "find the least height instead");
   pack->add_option("-o,--output", pack_request.output, ".csv with offsets, or .json");
+  pack->add_option("--check", pack_request.answer, "check these offsets (.csv or .json) instead");
   add_pass_options(*pack, packing_options);
   pack->callback([&] {
     pack_request.options = parse_pass_options(packing_options);

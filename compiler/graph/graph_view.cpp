@@ -129,26 +129,6 @@ std::optional<std::vector<int64_t>> GraphView::find_ints(const onnx::NodeProto& 
   return std::vector<int64_t>(found->ints().begin(), found->ints().end());
 }
 
-std::optional<std::vector<float>> GraphView::find_floats(const onnx::NodeProto& node,
-                                                         std::string_view name) const {
-  const auto* found = attribute(node, name, onnx::AttributeProto_AttributeType_FLOATS);
-  if (!found) return std::nullopt;
-  return std::vector<float>(found->floats().begin(), found->floats().end());
-}
-
-std::optional<std::vector<std::string>> GraphView::find_strings(const onnx::NodeProto& node,
-                                                                std::string_view name) const {
-  const auto* found = attribute(node, name, onnx::AttributeProto_AttributeType_STRINGS);
-  if (!found) return std::nullopt;
-  return std::vector<std::string>(found->strings().begin(), found->strings().end());
-}
-
-std::optional<Tensor> GraphView::find_tensor(const onnx::NodeProto& node, std::string_view name) const {
-  const auto* found = attribute(node, name, onnx::AttributeProto_AttributeType_TENSOR);
-  if (!found) return std::nullopt;
-  return tensor_from_proto(found->t(), fmt::format("{}, attribute '{}'", describe(node), name));
-}
-
 int64_t GraphView::get_int(const onnx::NodeProto& node, std::string_view name) const {
   const auto found = find_int(node, name);
   if (!found) missing_attribute(node, name);
@@ -169,18 +149,6 @@ std::string GraphView::get_string(const onnx::NodeProto& node, std::string_view 
 
 std::vector<int64_t> GraphView::get_ints(const onnx::NodeProto& node, std::string_view name) const {
   auto found = find_ints(node, name);
-  if (!found) missing_attribute(node, name);
-  return std::move(*found);
-}
-
-std::vector<float> GraphView::get_floats(const onnx::NodeProto& node, std::string_view name) const {
-  auto found = find_floats(node, name);
-  if (!found) missing_attribute(node, name);
-  return std::move(*found);
-}
-
-std::vector<std::string> GraphView::get_strings(const onnx::NodeProto& node, std::string_view name) const {
-  auto found = find_strings(node, name);
   if (!found) missing_attribute(node, name);
   return std::move(*found);
 }

@@ -62,10 +62,6 @@ class GraphView {
   std::optional<float> find_float(const onnx::NodeProto& node, std::string_view name) const;
   std::optional<std::string> find_string(const onnx::NodeProto& node, std::string_view name) const;
   std::optional<std::vector<int64_t>> find_ints(const onnx::NodeProto& node, std::string_view name) const;
-  std::optional<std::vector<float>> find_floats(const onnx::NodeProto& node, std::string_view name) const;
-  std::optional<std::vector<std::string>> find_strings(const onnx::NodeProto& node,
-                                                       std::string_view name) const;
-  std::optional<Tensor> find_tensor(const onnx::NodeProto& node, std::string_view name) const;
 
   /// The same where the attribute must be there (the checker has seen to required ones, the schema to
   /// defaults): InternalError if it isn't.
@@ -73,8 +69,6 @@ class GraphView {
   float get_float(const onnx::NodeProto& node, std::string_view name) const;
   std::string get_string(const onnx::NodeProto& node, std::string_view name) const;
   std::vector<int64_t> get_ints(const onnx::NodeProto& node, std::string_view name) const;
-  std::vector<float> get_floats(const onnx::NodeProto& node, std::string_view name) const;
-  std::vector<std::string> get_strings(const onnx::NodeProto& node, std::string_view name) const;
 
   /// The same with a value for an absent optional attribute.
   int64_t get_int(const onnx::NodeProto& node, std::string_view name, int64_t absent) const;

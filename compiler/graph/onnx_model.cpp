@@ -74,17 +74,9 @@ onnx::AttributeProto& set_attribute(onnx::NodeProto& node, const std::string& na
   return attribute;
 }
 
-void set_int(onnx::NodeProto& node, const std::string& name, int64_t value) {
-  set_attribute(node, name, onnx::AttributeProto_AttributeType_INT).set_i(value);
-}
-
 void set_ints(onnx::NodeProto& node, const std::string& name, const std::vector<int64_t>& values) {
   auto& attribute = set_attribute(node, name, onnx::AttributeProto_AttributeType_INTS);
   for (int64_t value : values) attribute.add_ints(value);
-}
-
-void set_float(onnx::NodeProto& node, const std::string& name, float value) {
-  set_attribute(node, name, onnx::AttributeProto_AttributeType_FLOAT).set_f(value);
 }
 
 bool has_subgraph(const onnx::NodeProto& node) {

@@ -34,9 +34,7 @@ const onnx::AttributeProto* find_attribute(const onnx::NodeProto& node, std::str
 /// The attribute `name`, created if absent, emptied and given `type`.
 onnx::AttributeProto& set_attribute(onnx::NodeProto& node, const std::string& name,
                                     onnx::AttributeProto_AttributeType type);
-void set_int(onnx::NodeProto& node, const std::string& name, int64_t value);
 void set_ints(onnx::NodeProto& node, const std::string& name, const std::vector<int64_t>& values);
-void set_float(onnx::NodeProto& node, const std::string& name, float value);
 void remove_attribute(onnx::NodeProto& node, std::string_view name);
 /// Whether the node carries graphs (If, Loop, Scan, SequenceMap, …).
 bool has_subgraph(const onnx::NodeProto& node);
