@@ -138,13 +138,6 @@ MoveLayer move_from_json(const ordered_json& j) {
   return move;
 }
 
-/// A name that is safe in a file name.
-std::string file_stem(const std::string& name) {
-  std::string stem;
-  for (char c : name) stem += std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' ? c : '_';
-  return stem.substr(0, 60);
-}
-
 std::vector<std::byte> read_bytes(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) throw isa::UserError(path.string() + ": the package's file is missing or can't be read");
@@ -191,10 +184,11 @@ class PackageWriter {
     for (int64_t index = 0; index < count; ++index) {
       const Stage& stage = model_.stages[static_cast<size_t>(index)];
       if (progress) progress(index, count, stage.name);
-      stages.push_back(stage_to_json(stage, index));
+      stages.push_back(stage_to_json(stage));
     }
-    if (progress) progress(count, count, "");
     manifest["stages"] = stages;
+    manifest["segments"] = segments();
+    if (progress) progress(count, count, "");
     write_host_model();
     write_file_atomically((directory_ / "manifest.json").string(), manifest.dump(1) + "\n");
   }
@@ -241,7 +235,7 @@ class PackageWriter {
     return list;
   }
 
-  ordered_json stage_to_json(const Stage& stage, int64_t index) {
+  ordered_json stage_to_json(const Stage& stage) {
     ordered_json j = {{"name", stage.name},
                       {"kind", kKinds[static_cast<size_t>(stage.kind)]},
                       {"operation", stage.operation},
@@ -250,14 +244,9 @@ class PackageWriter {
                       {"inputs", stage.inputs},
                       {"outputs", stage.outputs}};
     if (const auto* chip = std::get_if<ChipStage>(&stage.body)) {
-      const std::string file = fmt::format("programs/{:04}_{}.vsm", index, file_stem(stage.name));
-      const Segment& segment = segment_of(static_cast<int>(index));
-      write_program(segment.slice(static_cast<int>(index)), directory_ / file);
-      j["segment"] = segment.first_stage;
       j["kernel"] = chip->kernel;
       j["description"] = chip->description;
       j["predicted_cycles"] = chip->predicted_cycles;
-      j["program"] = file;
       j["operands"] = ordered_json::array();
       for (const StreamBinding& operand : chip->operands) j["operands"].push_back(binding_to_json(operand));
       j["result"] = binding_to_json(chip->result);
@@ -275,12 +264,17 @@ class PackageWriter {
     return j;
   }
 
-  const Segment& segment_of(int stage) const {
-    const auto found = std::ranges::find_if(model_.segments, [&](const Segment& segment) {
-      return segment.first_stage <= stage && stage < segment.end_stage();
-    });
-    isa::check_internal(found != model_.segments.end(), "package", "stage {} has no segment", stage);
-    return *found;
+  ordered_json segments() const {
+    ordered_json list = ordered_json::array();
+    for (const Segment& segment : model_.segments) {
+      const Stage& first = model_.stages[static_cast<size_t>(segment.first_stage)];
+      const std::string file =
+          fmt::format("programs/{:04}_{}.vsm", segment.first_stage, file_stem(first.name));
+      write_program(segment.parts.program, directory_ / file);
+      list.push_back(
+          {{"first_stage", segment.first_stage}, {"stages", segment.stage_count()}, {"program", file}});
+    }
+    return list;
   }
 
   static ordered_json binding_to_json(const StreamBinding& binding) {
@@ -347,6 +341,8 @@ class PackageReader {
       if (progress) progress(index++, count, j.at("name").get<std::string>());
       model_.stages.push_back(stage(j));
     }
+    for (const ordered_json& j : manifest.at("segments")) model_.segments.push_back(segment(j));
+    check_segments();
     if (progress) progress(count, count, "");
   }
 
@@ -441,10 +437,10 @@ class PackageReader {
       if (id != -1) check_id(id);
     }
     const bool needs_output =
-        stage.kind != LayerKind::kMove || !j.contains("program") || j.value("fetch", false);
+        stage.kind != LayerKind::kMove || !j.contains("kernel") || j.value("fetch", false);
     if (needs_output && stage.outputs.empty())
       throw isa::UserError("stage '" + stage.name + "' has no output");
-    if (j.contains("program")) {
+    if (j.contains("kernel")) {
       ChipStage chip;
       chip.kernel = j.at("kernel").get<std::string>();
       chip.description = j.at("description").get<std::string>();
@@ -453,8 +449,6 @@ class PackageReader {
       chip.result = binding(j.at("result"), true);
       chip.bound_cycles = j.at("bound_cycles").get<int64_t>();
       chip.fetch = j.at("fetch").get<bool>();
-      add_to_segment(j.at("segment").get<int>(),
-                     assembler::assemble_file(file(j.at("program")).string(), model_.chip));
       stage.body = std::move(chip);
     } else if (j.contains("move")) {
       stage.body = MoveStage{move_from_json(j.at("move"))};
@@ -472,23 +466,47 @@ class PackageReader {
     return stage;
   }
 
-  /// The program of the stage that is being read.
-  void add_to_segment(int first_stage, isa::Program program) {
-    const auto stage = static_cast<int>(model_.stages.size());
-    if (first_stage == stage) {
-      Segment segment;
-      segment.first_stage = stage;
-      segment.parts.begin = {0};
-      segment.parts.program.source_name = model_.name;
-      model_.segments.push_back(std::move(segment));
-    } else if (model_.segments.empty() || model_.segments.back().first_stage != first_stage ||
-               model_.segments.back().end_stage() != stage) {
-      throw isa::UserError(fmt::format("stage {} belongs to a segment from stage {} on, which is not there",
-                                       stage, first_stage));
+  /// Each stage is a region of the program.
+  Segment segment(const ordered_json& j) const {
+    Segment segment;
+    segment.first_stage = j.at("first_stage").get<int>();
+    const std::string path = file(j.at("program")).string();
+    isa::Program& program = segment.parts.program;
+    program = assembler::assemble_file(path, model_.chip);
+    int depth = 0;
+    for (size_t k = 0; k < program.statements.size(); ++k) {
+      const auto* mark = std::get_if<isa::RegionMark>(&program.statements[k].kind);
+      if (mark == nullptr) continue;
+      if (mark->begin && depth == 0) segment.parts.begin.push_back(k);
+      depth += mark->begin ? 1 : -1;
     }
-    scheduler::ScheduledParts& parts = model_.segments.back().parts;
-    std::ranges::move(program.statements, std::back_inserter(parts.program.statements));
-    parts.begin.push_back(parts.program.statements.size());
+    const auto found = segment.parts.begin.size();
+    if (found == 0 || found != j.at("stages").get<size_t>() || segment.parts.begin.front() != 0)
+      throw isa::UserError(
+          fmt::format("{}: found {} regions, allowed are those of {} stages, the first in the "
+                      "first line",
+                      path, found, j.at("stages").dump()));
+    segment.parts.begin.push_back(program.statements.size());
+    return segment;
+  }
+  /// Chip stages, and no others, are in segments, which are in order.
+  void check_segments() const {
+    const auto count = static_cast<int>(model_.stages.size());
+    std::vector<bool> covered(model_.stages.size(), false);
+    int next = 0;
+    for (const Segment& segment : model_.segments) {
+      if (segment.first_stage < next || segment.end_stage() > count)
+        throw isa::UserError(fmt::format("found a segment of stages {} to {}, allowed are {} to {}",
+                                         segment.first_stage, segment.end_stage() - 1, next, count - 1));
+      next = segment.end_stage();
+      std::fill(covered.begin() + segment.first_stage, covered.begin() + next, true);
+    }
+    for (size_t k = 0; k < covered.size(); ++k) {
+      if (covered[k] != model_.stages[k].on_chip())
+        throw isa::UserError(fmt::format("stage '{}' runs on the {}, but is in {} segment",
+                                         model_.stages[k].name, covered[k] ? "host" : "chip",
+                                         covered[k] ? "a" : "no"));
+    }
   }
 
   fs::path directory_;
@@ -497,6 +515,12 @@ class PackageReader {
 };
 
 }  // namespace
+
+std::string file_stem(const std::string& name) {
+  std::string stem;
+  for (char c : name) stem += std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '.' ? c : '_';
+  return stem.substr(0, 60);
+}
 
 bool is_package(const std::string& path) {
   return fs::is_directory(path) && fs::exists(fs::path(path) / "manifest.json");

@@ -22,13 +22,6 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kPrintedElements = 10;
 
-/// Characters of a dump's file name that are safe everywhere.
-std::string file_stem(const std::string& name) {
-  std::string stem;
-  for (char c : name) stem += std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '.' ? c : '_';
-  return stem.substr(0, 60);
-}
-
 void check_dump_points(const std::set<std::string>& names) {
   const std::vector<std::string> known = dump_points();
   for (const std::string& name : names) {
