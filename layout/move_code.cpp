@@ -20,6 +20,8 @@ using isa::Width;
 
 constexpr int8_t kLastTag = 0x3f;
 constexpr int kLastVariableMask = 15;
+/// Regions up to this part of a memory are taken where nothing has been before, if there is room.
+constexpr int64_t kFreshShare = 4;
 
 }  // namespace
 
@@ -43,18 +45,30 @@ Space pe_space(Memory memory) {
 }
 
 std::optional<Region> ScratchSpace::try_take(Memory memory, int64_t size, int64_t alignment) {
+  // What was never used depends on nothing that was there before.
+  std::optional<int64_t> base;
+  if (size <= memory_size_lw(memory, chip_) / kFreshShare) {
+    std::vector<Region> ever = used_;
+    ever.insert(ever.end(), taken_.begin(), taken_.end());
+    base = free_base(memory, size, alignment, ever);
+  }
+  if (!base) base = free_base(memory, size, alignment, used_);
+  if (!base) return std::nullopt;
+  const Region region{memory, *base, size};
+  used_.push_back(region);
+  taken_.push_back(region);
+  return region;
+}
+
+std::optional<int64_t> ScratchSpace::free_base(Memory memory, int64_t size, int64_t alignment,
+                                               const std::vector<Region>& used) const {
   // From the end, where programs of people rarely have anything.
   int64_t base = (memory_size_lw(memory, chip_) - size) / alignment * alignment;
   while (base >= 0) {
-    const auto clash = std::ranges::find_if(used_, [&](const Region& region) {
+    const auto clash = std::ranges::find_if(used, [&](const Region& region) {
       return region.memory == memory && base < region.base + region.size && region.base < base + size;
     });
-    if (clash == used_.end()) {
-      const Region region{memory, base, size};
-      used_.push_back(region);
-      taken_.push_back(region);
-      return region;
-    }
+    if (clash == used.end()) return base;
     const int64_t below = clash->base - size;
     if (below < 0) break;
     base = below / alignment * alignment;
@@ -199,6 +213,34 @@ Operand Code::l2bm(int64_t address, int group, int unit) {
   return result;
 }
 
+// ---- items
+
+void Code::add(Instruction instruction) {
+  const auto writes = [&](Space space) {
+    return std::ranges::any_of(instruction.destinations,
+                               [&](const Operand& each) { return each.space == space; });
+  };
+  const bool sets_t = writes(Space::kT);
+  const bool sets_base1 = writes(Space::kBar1);
+  const bool resets = sets_base1 && instruction.opcode == Opcode::kZero;
+  PackedInstruction item(std::move(instruction));
+  item.t = t_;
+  item.has_base1 = has_base1_;
+  item.base1 = base1_;
+  items_.emplace_back(std::move(item));
+  if (sets_t) t_ = nullptr;
+  if (sets_base1) {
+    has_base1_ = !resets;
+    base1_ = nullptr;
+  }
+}
+void Code::t_holds(std::vector<int64_t> longs) {
+  t_ = std::make_shared<const std::vector<int64_t>>(std::move(longs));
+}
+void Code::base1_holds(std::vector<int64_t> longs) {
+  base1_ = std::make_shared<const std::vector<int64_t>>(std::move(longs));
+}
+
 // ---- transfers
 
 int8_t Code::transfer(Instruction mv) {
@@ -312,14 +354,15 @@ int Code::mask_of_bit(isa::FixedConstant which, int bit, bool value) {
   Operand flag;
   flag.space = Space::kOmr;
   flag.base = mask;
-  load(uint32_t{1} << bit, t());
+  const Operand wanted = new_register(Memory::kGrf1);
+  load(uint32_t{1} << bit, wanted);
   if (value) {
     // The flag of `and` is set where the result is 0: of the inverted bit.
     const Operand inverted = new_register(Memory::kGrf0);
     add(make_instruction(Opcode::kNot, Precision::kInt, constant(which), inverted));
-    alu(Opcode::kAnd, inverted, t(), flag);
+    alu(Opcode::kAnd, inverted, wanted, flag);
   } else {
-    alu(Opcode::kAnd, constant(which), t(), flag);
+    alu(Opcode::kAnd, constant(which), wanted, flag);
   }
   bit_masks_[key] = mask;
   return mask;
@@ -338,8 +381,8 @@ Operand Code::outside(Memory memory, int64_t address, int64_t group) {
 LineBuffer Code::line_buffer(int64_t lines) {
   const int64_t whole = (lines + kLineGroup - 1) / kLineGroup * kLineGroup;
   const int64_t align = std::max<int64_t>(kLineGroup * lanes(), kBlockLw);
-  const Region region = scratch_.take(Memory::kL1bm, (whole + kLineGroup) * lanes() + align, align);
-  return {region, (region.base + kLineGroup * lanes() + align - 1) / align * align};
+  const Region region = scratch_.take(Memory::kL1bm, whole * lanes() + align, align);
+  return {region, region.base + align};
 }
 
 std::set<int64_t> Code::deals(const std::vector<LineCopy>& lines) const {

@@ -46,6 +46,10 @@ class ScratchSpace {
   std::vector<ScratchRange> ranges() const;
 
  private:
+  /// The last one; nothing if there is none.
+  std::optional<int64_t> free_base(Memory memory, int64_t size, int64_t alignment,
+                                   const std::vector<Region>& used) const;
+
   const isa::Chip& chip_;
   std::vector<Region> used_;
   std::vector<Region> taken_;  ///< ever
@@ -88,7 +92,11 @@ class Code {
   ScratchSpace& scratch() { return scratch_; }
   int64_t lanes() const { return int64_t{isa::kPePerMab} * chip_.mab_per_l1b; }
 
-  void add(isa::Instruction instruction) { items_.emplace_back(std::move(instruction)); }
+  void add(isa::Instruction instruction);
+  /// What T, or the base register of LM1, holds from here on until it is written: `longs` LW in some PE.
+  /// Before that it may be anything.
+  void t_holds(std::vector<int64_t> longs);
+  void base1_holds(std::vector<int64_t> longs);
   /// One MV; returns its tag.
   int8_t transfer(isa::Instruction mv);
   void wait(int8_t tag);
@@ -155,6 +163,9 @@ class Code {
   const isa::Chip& chip_;
   ScratchSpace& scratch_;
   std::vector<PackedItem> items_;
+  AddressOffsets t_;
+  AddressOffsets base1_;
+  bool has_base1_ = false;
   std::set<int8_t> under_way_;
   int8_t next_tag_ = 1;
   int next_mask_ = 1;
