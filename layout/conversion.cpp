@@ -17,6 +17,7 @@
 #include "layout/gateway.h"
 #include "layout/masked_writes.h"
 #include "layout/move_code.h"
+#include "layout/move_emission.h"
 #include "layout/move_primitives.h"
 #include "layout/path_search.h"
 
@@ -69,6 +70,7 @@ class Walker {
   /// From `start` along the moves; the last stop is `end` if there is one, else a region.
   Stop walk(Stop start, const std::vector<Move>& moves, const std::optional<Placement>& end) {
     Stop here = std::move(start);
+    pace_ = first_pace(here.at.slots, moves);
     for (size_t k = 0; k < moves.size(); ++k) {
       const Move& move = moves[k];
       const bool is_last = k + 1 == moves.size();
@@ -220,9 +222,28 @@ class Walker {
     return true;
   }
 
-  void emit(const Move& move, const MoveAddresses& at) {
+  void emit(const Move& move, MoveAddresses at) {
     shop_.path.emplace_back(move_name(move.kind));
+    at.pace = pace_;
     emit_move(view_, move, at, shop_.code);
+    // What comes into the address is there at once in every chunk.
+    const BitMask before = view_.address_bits(move.before);
+    const BitMask after = view_.address_bits(move.after);
+    std::erase_if(pace_, [&](int bit) { return (after >> bit & 1) == 0; });
+    const std::vector<int> arrived = bits_of(after & ~before);
+    pace_.insert(pace_.begin(), arrived.begin(), arrived.end());
+  }
+
+  /// Bits that leave the address first vary fastest: their moves need both of their values.
+  std::vector<int> first_pace(const SlotState& start, const std::vector<Move>& moves) const {
+    std::vector<int> pace = bits_of(view_.address_bits(start));
+    const auto leaves = [&](int bit) {
+      return std::ranges::find_if(
+                 moves, [&](const Move& move) { return (view_.address_bits(move.after) >> bit & 1) == 0; }) -
+             moves.begin();
+    };
+    std::ranges::stable_sort(pace, {}, leaves);
+    return pace;
   }
 
   /// Bits of the address from stride 1 up: as the next move reads them, as this one writes them, and the
@@ -393,6 +414,7 @@ class Walker {
   std::vector<int> order_;  ///< of the latest region
   std::vector<int64_t> strides_;
   int64_t run_stride_ = 0;  ///< of the latest region, if it is spread
+  std::vector<int> pace_;   ///< MoveAddresses::pace of the next move
 };
 
 /// All padded places of a layout, and all places of elements.

@@ -46,6 +46,12 @@ class ByL1bm : public MoveEmission {
       outer_count = std::max(outer_count, o + 1);
     }
 
+    std::vector<int64_t> sender_offsets;
+    std::vector<int64_t> receiver_offsets;
+    for (int64_t number = 0; number < rounds; ++number) {
+      sender_offsets.push_back(number);
+      receiver_offsets.push_back(number * at_.run_stride);
+    }
     const int shift = std::countr_zero(static_cast<uint64_t>(2 * at_.run_stride));
     // When the targets wrap around the whole memory, T is the same in all rounds.
     const bool wraps =
@@ -70,6 +76,11 @@ class ByL1bm : public MoveEmission {
       set_t(sender_value);
     } else {
       code_.field_sum_to_t(sender);
+    }
+    if (from_lm0) {
+      code_.t_holds(sender_offsets);
+    } else {
+      code_.base1_holds(sender_offsets);
     }
     bool t_is_sender = from_lm0;
 
@@ -102,7 +113,10 @@ class ByL1bm : public MoveEmission {
         const int64_t last = std::min(first + rounds_at_once, rounds);
         const LineBuffer& buffer = buffers[twice ? turn++ % 2 : 0];
         // T is the sender's and then the receiver's, unless one of them goes by the base register.
-        if (from_lm0 && !t_is_sender) set_t(sender_value);
+        if (from_lm0 && !t_is_sender) {
+          set_t(sender_value);
+          code_.t_holds(sender_offsets);
+        }
         std::vector<LineCopy> up;
         for (int64_t d = first; d < last; ++d) {
           for (int64_t o = begin - 1; o < end; ++o) {
@@ -119,7 +133,10 @@ class ByL1bm : public MoveEmission {
           code_.lines_up(std::move(some), at_.before.memory, buffer.base, from_lm0);
         };
         if (!apart) bring_up(static_cast<int64_t>(up.size()));
-        if (wraps && (from_lm0 || !t_is_receiver)) code_.field_sum_to_t(receiver_fields);
+        if (wraps && (from_lm0 || !t_is_receiver)) {
+          code_.field_sum_to_t(receiver_fields);
+          code_.t_holds(receiver_offsets);
+        }
         t_is_receiver = true;
         t_is_sender = !to_lm0;
         for (int64_t d = first; d < last; ++d) {
@@ -130,6 +147,11 @@ class ByL1bm : public MoveEmission {
             const Operand& receiver = receivers[static_cast<size_t>(all_rounds % 2)];
             if (all_rounds >= 2) code_.alu(Opcode::kSub, receiver, two, receiver);
             code_.alu(Opcode::kAnd, receiver, wrap, to_lm0 ? Code::t() : base_register);
+            if (to_lm0) {
+              code_.t_holds(receiver_offsets);
+            } else {
+              code_.base1_holds(receiver_offsets);
+            }
           }
           ++all_rounds;
           std::vector<LineCopy> down;

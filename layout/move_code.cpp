@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "isa/arithmetic.h"
 #include "isa/error.h"
 
 namespace kodama::layout {
@@ -379,10 +380,12 @@ Operand Code::outside(Memory memory, int64_t address, int64_t group) {
 // ---- lines
 
 LineBuffer Code::line_buffer(int64_t lines) {
-  const int64_t whole = (lines + kLineGroup - 1) / kLineGroup * kLineGroup;
   const int64_t align = std::max<int64_t>(kLineGroup * lanes(), kBlockLw);
-  const Region region = scratch_.take(Memory::kL1bm, whole * lanes() + align, align);
-  return {region, region.base + align};
+  const int64_t whole = isa::round_up(lines, kLineGroup);
+  // Groups of four are read without lines in front.
+  const int64_t front = whole == lines ? 0 : align;
+  const Region region = scratch_.take(Memory::kL1bm, whole * lanes() + front, align);
+  return {region, region.base + front};
 }
 
 std::set<int64_t> Code::deals(const std::vector<LineCopy>& lines) const {

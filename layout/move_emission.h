@@ -131,17 +131,38 @@ class MoveEmission {
   Chunks chunks(const std::vector<int>& first, BitMask rest, int64_t most) const {
     Chunks result;
     result.inner = first;
-    BitMask outer = 0;
-    for (const int bit : bits_of(rest)) {
+    std::vector<int> outer;
+    // Bits of digits that would leave gaps come last.
+    std::vector<int> ordered = at_pace(rest);
+    std::ranges::stable_partition(ordered, [&](int bit) {
+      const Bit& own = view_.bits[static_cast<size_t>(bit)];
+      return view_.digits[static_cast<size_t>(own.digit)].size % (int64_t{2} << own.power) == 0;
+    });
+    for (const int bit : ordered) {
       if (int64_t{1} << (result.inner.size() + 1) <= most) {
         result.inner.push_back(bit);
       } else {
-        outer |= mask_of(bit);
+        outer.push_back(bit);
       }
     }
-    result.outer = view_.values(outer);
     // Digits that are cut between inner and outer ones have values that neither half excludes.
+    result.outer = values_at_pace(mask_of(outer));
     return result;
+  }
+  /// Bits, and values of bits, in the order of MoveAddresses::pace.
+  std::vector<int> at_pace(BitMask bits) const {
+    std::vector<int> ordered;
+    for (const int bit : at_.pace) {
+      if ((bits >> bit & 1) != 0) ordered.push_back(bit);
+    }
+    for (const int bit : bits_of(bits & ~mask_of(ordered))) ordered.push_back(bit);
+    return ordered;
+  }
+  std::vector<BitMask> values_at_pace(BitMask bits) const {
+    const std::vector<int> ordered = at_pace(bits);
+    std::vector<BitMask> values = view_.values(bits);
+    std::ranges::sort(values, {}, [&](BitMask value) { return gather_bits(value, ordered); });
+    return values;
   }
 
   /// Room for chunks on their way by L1BM and L2BM, as many as are under way at a time.

@@ -210,7 +210,9 @@ class Packer {
     static const auto kNone = std::make_shared<const std::vector<int64_t>>(1, 0);
     std::vector<Touch> touched;
     for (Access& access : accesses(item.instruction, chip_)) {
+      // Registers that every instruction of a unit writes, and none here reads.
       if (is_forwarding_register(access.resource) && access.write) continue;
+      if (access.resource == HazardResource::kTurnaround && access.write) continue;
       AddressOffsets offsets = access.whole ? nullptr : kNone;
       if (access.whole && is_local_memory(access.resource)) offsets = item.t;
       if (access.resource == HazardResource::kLm1 && item.has_base1) offsets = item.base1;
