@@ -225,6 +225,7 @@ class Walker {
   void emit(const Move& move, MoveAddresses at) {
     shop_.path.emplace_back(move_name(move.kind));
     at.pace = pace_;
+    shop_.code.begin_move();
     emit_move(view_, move, at, shop_.code);
     // What comes into the address is there at once in every chunk.
     const BitMask before = view_.address_bits(move.before);

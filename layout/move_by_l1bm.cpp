@@ -64,18 +64,21 @@ class ByL1bm : public MoveEmission {
     Operand base_register;
     base_register.space = Space::kBar1;
     Operand sender_value;
-    const int64_t outers_at_once = std::min(outer_count, most_lines(2) - 1);
+    // One buffer if everything fits; else two, with some rounds in each, or parts of one.
+    const int64_t room = code_.scratch().largest_free(Memory::kL1bm) / lanes() - 2 * kLineGroup;
+    const bool twice = rounds * (outer_count + 1) > room;
+    const int64_t room_each = twice ? room / 2 : room;
+    const int64_t outers_at_once = std::clamp<int64_t>(room_each - 1, 1, outer_count);
     const int64_t lines_per_round = outers_at_once + 1;
-    const int64_t rounds_at_once = std::clamp<int64_t>(most_lines(2) / lines_per_round, 1, rounds);
-    const bool twice = rounds_at_once < rounds || outers_at_once < outer_count;
+    const int64_t rounds_at_once = std::clamp<int64_t>(room_each / lines_per_round, 1, rounds);
     if (!from_lm0) {
       // LM1 has no addresses through T; its base register does as well.
-      code_.add(make_instruction(Opcode::kPassa, Precision::kInt, code_.field_sum(sender), base_register));
+      code_.field_sum_to(sender, base_register);
     } else if (to_lm0 && twice) {
       sender_value = code_.field_sum(sender);
       set_t(sender_value);
     } else {
-      code_.field_sum_to_t(sender);
+      code_.field_sum_to(sender, Code::t());
     }
     if (from_lm0) {
       code_.t_holds(sender_offsets);
@@ -134,7 +137,7 @@ class ByL1bm : public MoveEmission {
         };
         if (!apart) bring_up(static_cast<int64_t>(up.size()));
         if (wraps && (from_lm0 || !t_is_receiver)) {
-          code_.field_sum_to_t(receiver_fields);
+          code_.field_sum_to(receiver_fields, Code::t());
           code_.t_holds(receiver_offsets);
         }
         t_is_receiver = true;

@@ -46,12 +46,15 @@ Space pe_space(Memory memory) {
 }
 
 std::optional<Region> ScratchSpace::try_take(Memory memory, int64_t size, int64_t alignment) {
-  // What was never used depends on nothing that was there before.
+  // What was used longest ago: the less has to wait for what was there before.
   std::optional<int64_t> base;
   if (size <= memory_size_lw(memory, chip_) / kFreshShare) {
-    std::vector<Region> ever = used_;
-    ever.insert(ever.end(), taken_.begin(), taken_.end());
-    base = free_base(memory, size, alignment, ever);
+    for (size_t oldest = 0; !base && oldest < taken_.size(); ++oldest) {
+      if (taken_[oldest].memory != memory && oldest > 0) continue;
+      std::vector<Region> avoided = used_;
+      avoided.insert(avoided.end(), taken_.begin() + static_cast<int64_t>(oldest), taken_.end());
+      base = free_base(memory, size, alignment, avoided);
+    }
   }
   if (!base) base = free_base(memory, size, alignment, used_);
   if (!base) return std::nullopt;
@@ -279,16 +282,27 @@ Operand Code::new_register(Memory memory) {
   return pe(memory, {region.base, region.base, region.base, region.base}, Width::kLong, chip_);
 }
 
-Operand Code::field_sum(const std::vector<Field>& fields) {
-  const Operand sum = new_register(Memory::kGrf0);
-  sum_fields(fields, sum);
-  return sum;
-}
-void Code::field_sum_to_t(const std::vector<Field>& fields) {
-  sum_fields(fields, t());
+void Code::begin_move() {
+  early_ = here_;
+  here_ = items_.size();
 }
 
-void Code::sum_fields(const std::vector<Field>& fields, const Operand& destination) {
+Operand Code::early_number(uint32_t number) {
+  const Operand place = new_register(Memory::kGrf1);
+  load(number, place);
+  // Nothing else touches the register, so it may be loaded before the move.
+  std::rotate(items_.begin() + static_cast<int64_t>(early_), std::prev(items_.end()), items_.end());
+  ++early_;
+  ++here_;
+  return place;
+}
+
+Operand Code::field_sum(const std::vector<Field>& fields) {
+  const Operand sum = new_register(Memory::kGrf0);
+  field_sum_to(fields, sum);
+  return sum;
+}
+void Code::field_sum_to(const std::vector<Field>& fields, const Operand& destination) {
   const int lane_bits = std::countr_zero(static_cast<uint64_t>(lanes()));
   Operand sum;
   for (size_t k = 0; k < fields.size(); ++k) {
@@ -314,14 +328,12 @@ void Code::sum_fields(const std::vector<Field>& fields, const Operand& destinati
     Operand value = constant(field.constant);
     if (!whole) {
       const Operand bits = place(shift == 0);
-      const Operand wanted = new_register(Memory::kGrf1);
-      load(((uint32_t{1} << field.count) - 1) << field.low, wanted);
+      const Operand wanted = early_number(((uint32_t{1} << field.count) - 1) << field.low);
       alu(Opcode::kAnd, value, wanted, bits);
       value = bits;
     }
     if (shift != 0) {
-      const Operand amount = new_register(Memory::kGrf1);
-      load(static_cast<uint32_t>(std::abs(shift)), amount);
+      const Operand amount = early_number(static_cast<uint32_t>(std::abs(shift)));
       const Operand shifted = place(true);
       alu(shift > 0 ? Opcode::kLsl : Opcode::kLsr, value, amount, shifted);
       value = shifted;

@@ -131,8 +131,11 @@ class Code {
     int shift = 0;
   };
   isa::Operand field_sum(const std::vector<Field>& fields);
-  /// The same, into T.
-  void field_sum_to_t(const std::vector<Field>& fields);
+  /// The same, into T or the base register of LM1.
+  void field_sum_to(const std::vector<Field>& fields, const isa::Operand& destination);
+  /// From here on, numbers that field sums are made with are loaded here: before what is written until the
+  /// next call but one, so that nothing waits for them.
+  void begin_move();
   /// A mask register that is set where (constant >> bit & 1) == value.
   int mask_of_bit(isa::FixedConstant constant, int bit, bool value);
   int new_mask();
@@ -157,12 +160,14 @@ class Code {
 
  private:
   std::set<int64_t> deals(const std::vector<LineCopy>& lines) const;
-  /// The last instruction writes to `destination`.
-  void sum_fields(const std::vector<Field>& fields, const isa::Operand& destination);
+  /// A register with a number, loaded early.
+  isa::Operand early_number(uint32_t number);
 
   const isa::Chip& chip_;
   ScratchSpace& scratch_;
   std::vector<PackedItem> items_;
+  size_t early_ = 0;  ///< where items of the move before begin
+  size_t here_ = 0;   ///< and those of this one
   AddressOffsets t_;
   AddressOffsets base1_;
   bool has_base1_ = false;

@@ -104,7 +104,7 @@ class InPe : public MoveEmission {
         fields.push_back({constant, low, 1, shift});
       }
     }
-    code_.field_sum_to_t(fields);
+    code_.field_sum_to(fields, Code::t());
     std::vector<int64_t> offsets;
     for (const BitMask value : view_.values(chosen))
       offsets.push_back(address(at_.before, value) - at_.before.base);
