@@ -70,8 +70,10 @@ class Walker {
   /// From `start` along the moves; the last stop is `end` if there is one, else a region.
   Stop walk(Stop start, const std::vector<Move>& moves, const std::optional<Placement>& end) {
     Stop here = std::move(start);
-    pace_ = first_pace(here.at.slots, moves);
     for (size_t k = 0; k < moves.size(); ++k) {
+      // A skew brings everything at the end.
+      if (k == 0 || moves[k - 1].kind == MoveKind::kSkew)
+        pace_ = first_pace(here.at.slots, {moves.begin() + static_cast<int64_t>(k), moves.end()});
       const Move& move = moves[k];
       const bool is_last = k + 1 == moves.size();
       const MoveNeeds needs = needs_of(view_, move);
