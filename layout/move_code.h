@@ -101,7 +101,9 @@ class Code {
   int8_t transfer(isa::Instruction mv);
   void wait(int8_t tag);
   void wait_all();
-  isa::Program pack() const { return pack_steps(items_, chip_); }
+  isa::Program pack(WaitPlace waits = WaitPlace::kWhereOver) const {
+    return pack_steps(items_, chip_, waits);
+  }
 
   // ---- operands
 

@@ -25,8 +25,11 @@ constexpr int64_t kWordsPerLw = 2;
 
 class Packer {
  public:
-  explicit Packer(const isa::Chip& chip)
-      : chip_(chip), port_window_(chip.hazard.pe_gap(isa::kCyclesPerStep - 1, 0) + 1), clock_(chip) {
+  Packer(const isa::Chip& chip, WaitPlace waits)
+      : chip_(chip),
+        waits_(waits),
+        port_window_(chip.hazard.pe_gap(isa::kCyclesPerStep - 1, 0) + 1),
+        clock_(chip) {
     units(HazardResource::kLm0, chip.memory.lm_words);
     units(HazardResource::kLm1, chip.memory.lm_words);
     units(HazardResource::kGrf0, chip.memory.grf_words);
@@ -244,9 +247,11 @@ class Packer {
   }
 
   void place_transfer(const Instruction& instruction, const std::vector<Touch>& touched, int64_t step) {
-    // In the order in which they were written, and when it can start: those that are issued before fill up
-    // the queues of groups.
-    step = std::max({step, last_mv_, static_cast<int64_t>(clock_.next_start()) / isa::kCyclesPerStep});
+    // In the order in which they were written.
+    step = std::max(step, last_mv_);
+    // And when it can start: those that are issued before fill up the queues of groups.
+    if (waits_ == WaitPlace::kWhereOver)
+      step = std::max(step, static_cast<int64_t>(clock_.next_start()) / isa::kCyclesPerStep);
     // A tag is free from the step behind the one that waits for it.
     const auto waited = last_wait_.find(instruction.tag);
     if (waited != last_wait_.end()) step = std::max(step, waited->second + 1);
@@ -256,9 +261,11 @@ class Packer {
     remember(touched, step, instruction.tag);
   }
 
-  /// Where the transfers of the tag will be over, beside what is in that step.
   void place_wait(int8_t tag) {
-    auto step = static_cast<int64_t>(std::ceil(over_[tag] / isa::kCyclesPerStep));
+    int64_t step = std::max(static_cast<int64_t>(steps_.size()), last_mv_);
+    // Else beside what is in a step.
+    if (waits_ == WaitPlace::kWhereOver)
+      step = static_cast<int64_t>(std::ceil(over_[tag] / isa::kCyclesPerStep));
     for (;; ++step) {
       if (step >= static_cast<int64_t>(steps_.size())) steps_.resize(static_cast<size_t>(step) + 1);
       if (steps_[static_cast<size_t>(step)].wait == 0) break;
@@ -327,6 +334,7 @@ class Packer {
   }
 
   const isa::Chip& chip_;
+  WaitPlace waits_;
   int64_t port_window_;  ///< steps around one that its use of an LM concerns
   TransferClock clock_;
   std::array<std::vector<Unit>, kResources> units_;
@@ -343,8 +351,8 @@ class Packer {
 
 }  // namespace
 
-isa::Program pack_steps(const std::vector<PackedItem>& items, const isa::Chip& chip) {
-  return Packer(chip).run(items);
+isa::Program pack_steps(const std::vector<PackedItem>& items, const isa::Chip& chip, WaitPlace waits) {
+  return Packer(chip, waits).run(items);
 }
 
 }  // namespace kodama::layout

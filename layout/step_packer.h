@@ -23,8 +23,9 @@
 /// Example: `dmwrite $lm0v $lx0`, `dmread $lx0 $ln0v`, `dmwrite $lm8v $ly0`, `dmread $ly0 $ln8v` become three
 /// steps: the second reads x and writes y.
 ///
-/// A wait holds the whole chip, so it stands where its transfer will be over (layout/transfer_clock.h), and
-/// the steps before it are there for what is written later.
+/// A wait holds the whole chip, so in a program that runs alone it stands where its transfer will be over
+/// (layout/transfer_clock.h), and the steps before it are there for what is written later. Where somebody
+/// else says when transfers start, it stands behind everything written before.
 namespace kodama::layout {
 
 /// Long words that T, or the base register of LM1, may add to an address. Nothing: any number of them.
@@ -45,7 +46,10 @@ struct WaitFor {
 /// An instruction of a step, an MV, or a wait.
 using PackedItem = std::variant<PackedInstruction, WaitFor>;
 
+enum class WaitPlace : uint8_t { kWhereOver, kBehindAll };
+
 /// InternalError if an instruction touches what a transfer touches that nobody has waited for.
-isa::Program pack_steps(const std::vector<PackedItem>& items, const isa::Chip& chip);
+isa::Program pack_steps(const std::vector<PackedItem>& items, const isa::Chip& chip,
+                        WaitPlace waits = WaitPlace::kWhereOver);
 
 }  // namespace kodama::layout
