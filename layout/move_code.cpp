@@ -64,6 +64,14 @@ std::optional<Region> ScratchSpace::try_take(Memory memory, int64_t size, int64_
   return region;
 }
 
+bool ScratchSpace::is_fresh(const Region& region) const {
+  const auto overlaps = [&](const Region& other) {
+    return other.memory == region.memory && other.base < region.base + region.size &&
+           region.base < other.base + other.size;
+  };
+  return std::ranges::count_if(taken_, overlaps) == 1 && std::ranges::none_of(reserved_, overlaps);
+}
+
 std::optional<int64_t> ScratchSpace::free_base(Memory memory, int64_t size, int64_t alignment,
                                                const std::vector<Region>& used) const {
   // From the end, where programs of people rarely have anything.
@@ -276,10 +284,12 @@ void Code::load(uint32_t number, const Operand& destination) {
   imm.immediate_kind = isa::ImmediateKind::kUnsigned;
   add(std::move(imm));
 }
-Operand Code::new_register(Memory memory) {
+Operand Code::register_at(const Region& region) const {
   // One LW: the value is the same in all cycles.
-  const Region region = scratch_.take(memory, 2);
-  return pe(memory, {region.base, region.base, region.base, region.base}, Width::kLong, chip_);
+  return pe(region.memory, {region.base, region.base, region.base, region.base}, Width::kLong, chip_);
+}
+Operand Code::new_register(Memory memory) {
+  return register_at(scratch_.take(memory, 2));
 }
 
 void Code::begin_move() {
@@ -288,9 +298,11 @@ void Code::begin_move() {
 }
 
 Operand Code::early_number(uint32_t number) {
-  const Operand place = new_register(Memory::kGrf1);
+  const Region region = scratch_.take(Memory::kGrf1, 2);
+  const Operand place = register_at(region);
   load(number, place);
-  // Nothing else touches the register, so it may be loaded before the move.
+  // Before the move there may have been something else in the register.
+  if (!scratch_.is_fresh(region)) return place;
   std::rotate(items_.begin() + static_cast<int64_t>(early_), std::prev(items_.end()), items_.end());
   ++early_;
   ++here_;

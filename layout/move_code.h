@@ -30,12 +30,17 @@ class ScratchSpace {
  public:
   explicit ScratchSpace(const isa::Chip& chip) : chip_(chip) {}
   /// Never given out.
-  void reserve(const Region& region) { used_.push_back(region); }
+  void reserve(const Region& region) {
+    used_.push_back(region);
+    reserved_.push_back(region);
+  }
   /// UnsupportedError when there is no room. `alignment` in LW.
   Region take(Memory memory, int64_t size, int64_t alignment = 2);
   /// Nothing when there is no room.
   std::optional<Region> try_take(Memory memory, int64_t size, int64_t alignment = 2);
   void give_back(const Region& region);
+  /// Whether a region that was taken is the first one to be there.
+  bool is_fresh(const Region& region) const;
   /// Size of the largest piece that is free.
   int64_t largest_free(Memory memory) const;
   /// `count` pieces of `size` LW, `distance` apart from each other, wrapping at the end of the memory, that
@@ -53,6 +58,7 @@ class ScratchSpace {
   const isa::Chip& chip_;
   std::vector<Region> used_;
   std::vector<Region> taken_;  ///< ever
+  std::vector<Region> reserved_;
 };
 
 isa::Space pe_space(Memory memory);
@@ -135,8 +141,8 @@ class Code {
   isa::Operand field_sum(const std::vector<Field>& fields);
   /// The same, into T or the base register of LM1.
   void field_sum_to(const std::vector<Field>& fields, const isa::Operand& destination);
-  /// From here on, numbers that field sums are made with are loaded here: before what is written until the
-  /// next call but one, so that nothing waits for them.
+  /// To be called before each move. Numbers that field sums of the next one are made with are loaded before
+  /// this one, so that nothing waits for them.
   void begin_move();
   /// A mask register that is set where (constant >> bit & 1) == value.
   int mask_of_bit(isa::FixedConstant constant, int bit, bool value);
@@ -162,6 +168,7 @@ class Code {
 
  private:
   std::set<int64_t> deals(const std::vector<LineCopy>& lines) const;
+  isa::Operand register_at(const Region& region) const;
   /// A register with a number, loaded early.
   isa::Operand early_number(uint32_t number);
 

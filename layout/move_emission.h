@@ -14,7 +14,7 @@
 ///     move_by_l1bm.cpp    skew, gather-mab, gather-pe, deal-mab, words, collect, deal
 ///     move_by_l2bm.cpp    swap-l1b, shuffle-l1b, gather-l1b, spread-l1b, broadcast-l1b
 ///     move_by_mv.cpp      gather-l2b, spread-l2b, transpose-l2b
-///     move_exchange_l2b.cpp   exchange-l2b
+///     move_exchange_l2b.cpp  exchange-l2b
 namespace kodama::layout {
 
 inline BitMask mask_of(int bit) {
@@ -134,7 +134,7 @@ class MoveEmission {
     std::vector<int> outer;
     // Bits of digits that would leave gaps come last.
     std::vector<int> ordered = at_pace(rest);
-    std::ranges::stable_partition(ordered, [&](int bit) {
+    std::stable_partition(ordered.begin(), ordered.end(), [&](int bit) {
       const Bit& own = view_.bits[static_cast<size_t>(bit)];
       return view_.digits[static_cast<size_t>(own.digit)].size % (int64_t{2} << own.power) == 0;
     });

@@ -170,7 +170,7 @@ class Packer {
         const Access& there = records_[static_cast<size_t>(id)].access;
         if (there.write == access.write) continue;  // in one step: issue_conflict
         // In one step a read comes before a write.
-        const bool is_first = step < other || (step == other && access.write == false);
+        const bool is_first = step < other || (step == other && !access.write);
         const int64_t gap =
             is_first ? required_gap(access, there, chip_) : required_gap(there, access, chip_);
         if (std::abs(other - step) < 1 + gap) return false;
