@@ -206,7 +206,7 @@ Primitives that the ones above don't use:
   path: gather-pe
   simulated: every element is in its place, nothing else has changed
   $ convert '((4_PE:1), (6:1))@LM0' '((2_PE:2, 2:3), (2_PE:1, 3:1))@LM1' 4,6
-  path: elements
+  path: gather-pe, select
   simulated: every element is in its place, nothing else has changed
 
 The suite, its file, and random ones:
