@@ -169,7 +169,7 @@ Path beam(const BitView& view, const SlotState& from, const SlotState& goal, int
 /// Looks for cheaper ways between the states that a path goes through.
 void shorten(const BitView& view, Path& path, int64_t most_lw) {
   constexpr size_t kLongest = 4;
-  constexpr int64_t kMostStates = 100;
+  constexpr int64_t kMostStates = 50;
   for (size_t length = 2; length <= kLongest; ++length) {
     for (size_t first = 0; first + length <= path.moves.size(); ++first) {
       const auto begin = path.moves.begin() + static_cast<int64_t>(first);
