@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <numeric>
 
@@ -280,6 +281,16 @@ class Instances {
   std::vector<int8_t> ways_;
 };
 
+/// Whether an L1B can't have what these L1Bs hold unless it passes the port between L2BM and L1BMs twice:
+/// they are all in its L2B, and the number of each differs from its own in more than one bit.
+bool is_far_l1b(const std::vector<int64_t>& holders, int64_t taker, const isa::Chip& chip) {
+  const int64_t count = chip.l1b_per_l2b;
+  if (holders.empty() || !std::has_single_bit(static_cast<uint64_t>(count))) return false;
+  return std::ranges::all_of(holders, [&](int64_t holder) {
+    return holder / count == taker / count && std::popcount(static_cast<uint64_t>(holder ^ taker)) > 1;
+  });
+}
+
 }  // namespace
 
 double LevelBound::cycles() const {
@@ -346,6 +357,7 @@ ConversionBound conversion_bound(const Layout& from, const Layout& to, const Len
   std::array<Instances, kMab + 1> holders;
   std::array<Instances, kMab + 1> takers;
   Instances down;
+  Instances again;
   std::vector<int> target_ways;
   for (;;) {
     Coordinates source{};
@@ -413,14 +425,21 @@ ConversionBound conversion_bound(const Layout& from, const Layout& to, const Len
       if (leaves[kL2b]) direct.add(holders[kL2b].all()[0], taker);
     }
     if (leaves[kL2b]) out_of_l2b.add(holders[kL2b].all()[0], element_bits, farthest);
-    // L2BM and its L1Bs: once up if it has to leave the L2B (or to be in L2BM), once down or across.
+    // L2BM and its L1Bs: once up if it has to leave the L2B (or to be in L2BM), once down or across, and once
+    // more to an L1B that l2bmi doesn't reach in one step at full width.
     {
       down.clear();
-      for (const int64_t taker : takers[kL1b].all()) down.insert(taker / chip.l1b_per_l2b);
-      for (const int64_t l2b : down.all()) l2bm_port.add(l2b, element_bits);
-      if (holders[kL1b].all().size() == 1 && from_depth >= kL1b &&
-          (leaves[kL2b] || (to_depth <= kL2b && !targets.empty())))
-        l2bm_port.add(holders[kL1b].all()[0] / chip.l1b_per_l2b, element_bits);
+      again.clear();
+      const std::vector<int64_t>& l1bs = holders[kL1b].all();
+      for (const int64_t taker : takers[kL1b].all()) {
+        down.insert(taker / chip.l1b_per_l2b);
+        if (!leaves[kL2b] && is_far_l1b(l1bs, taker, chip)) again.insert(taker / chip.l1b_per_l2b);
+      }
+      for (const Instances* l2bs : {&down, &again}) {
+        for (const int64_t l2b : l2bs->all()) l2bm_port.add(l2b, element_bits);
+      }
+      if (l1bs.size() == 1 && from_depth >= kL1b && (leaves[kL2b] || (to_depth <= kL2b && !targets.empty())))
+        l2bm_port.add(l1bs[0] / chip.l1b_per_l2b, element_bits);
     }
     // L1BM and its PEs.
     {

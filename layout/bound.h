@@ -20,11 +20,11 @@
 ///
 /// Bytes. Ports that steps drive pass what they pass in whole steps. The MV port of an L2BM, in and out; a
 /// transfer has 64 LW at least. The port between L2BM and its L1Bs, which moves what goes up, what comes
-/// down, and what l2bmi passes from one L1B to another. The port between L1BM and its PEs, which moves what
-/// goes up and what comes down; only what goes to the next MAB can be read in the step in which something
-/// else is written (l1bmd+1 and l1bmd-1 of the turnaround register) and counts once. The MABs. The PEs'
-/// memories: a PE reads one double long word per cycle of a memory, whatever instructions want it, and writes
-/// one, so double long words count that hold something that moves. DRAM and PDM.
+/// down, and what l2bmi passes from one L1B to another; see "Hops" below. The port between L1BM and its PEs,
+/// which moves what goes up and what comes down; only what goes to the next MAB can be read in the step in
+/// which something else is written (l1bmd+1 and l1bmd-1 of the turnaround register) and counts once. The
+/// MABs. The PEs' memories: a PE reads one double long word per cycle of a memory, whatever instructions want
+/// it, and writes one, so double long words count that hold something that moves. DRAM and PDM.
 ///
 /// Ways. Each is a chain of instructions of which every one needs what the one before it made:
 ///   - in a MAB: the turns that msl and msr don't do in one step take two;
@@ -40,6 +40,16 @@
 /// inside the group; one may start per issue interval. What stops on its way needs two transfers, the second
 /// started when the first is over. Of the pairs that are at least so many groups apart either every one has a
 /// transfer of its own, and the last starts (pairs - 1) intervals after the first, or one has two start-ups.
+///
+/// Hops. What stays in an L2B and goes to an L1B whose number differs in more than one bit counts twice. Say
+/// that an element still has to go 0, if it is where it is wanted, 1 from L2BM, from another L2B or from an
+/// L1B whose number differs in one bit, and 2 from the others; of its copies the nearest counts. With N L1Bs
+/// no step takes more than 32 N LW off the sum of what is left of all LW. l2bmd and the reductions write 32 N
+/// LW of L2BM and take 1 off each, as l2bmd and l2bmb2 read as many; l2bmb and l2bm do this for 64. l2bmi has
+/// N / 2^k sources, of 64 LW each, where the L1Bs that take them differ in k bits: with k = 1 each LW is 1
+/// nearer, with k = 2 half as many are 2 nearer, and with more still fewer. So N = 8 L1Bs that exchange all
+/// they have pass 3 + 2 * 3 + 2 eighths of it, not 7. This is for numbers of L1Bs that are powers of two, and
+/// for elements that go as they are: sums of elements that are taken apart again at the target are left out.
 ///
 /// Steps. Whatever moves takes one. In one step the ALU alone moves data from PE to PE, or from one address
 /// of a memory to another, and all PEs by the same turn. Addresses that differ from PE to PE need T written,

@@ -28,8 +28,9 @@ TEST(Bound, TheExampleOfTheHeader) {
   // ends.
   EXPECT_EQ(bytes(result, "into the L2Bs"), 128 * 8);
   EXPECT_EQ(bytes(result, "out of the L2Bs"), 128 * 8);
-  // 448 elements up, and 504 down: those of 7 other L2Bs, and of the L2B's own 7 other L1Bs.
-  EXPECT_EQ(bytes(result, "L2BM and L1BMs"), (448 + 504) * 8);
+  // 448 elements up, and 504 down: those of 7 other L2Bs, and of the L2B's own 7 other L1Bs. Of these 56, 32
+  // go to an L1B whose number differs in two or three bits, and pass twice.
+  EXPECT_EQ(bytes(result, "L2BM and L1BMs"), (448 + 504 + 32) * 8);
   // 63 of an L1B's 64 elements leave it and are replaced.
   EXPECT_EQ(bytes(result, "L1BM and PEs"), (63 + 63) * 8);
   // One double long word.
@@ -82,6 +83,23 @@ TEST(Bound, DistancesAreCounted) {
   // Across the chip: three groups further on.
   EXPECT_DOUBLE_EQ(bound("((2_L2B:7, 2:1))@LM0", "((2:1, 2_L2B:7))@LM0", {4}, 64).cycles(),
                    20.0 + 64 + 96 + 4 + 12 + 16);
+}
+
+TEST(Bound, FarL1bsTakeTwoHops) {
+  const auto port = [](const char* from, const char* to, const Lengths& lengths) {
+    return bytes(bound(from, to, lengths, 64), "L2BM and L1BMs");
+  };
+  // One long word to the L1Bs 1, 3 and 7 of its L2B, and there and back.
+  EXPECT_EQ(port("((1:1))@LM0", "((1:1)) x [2_L1B:1]@LM0", {1}), 8);
+  EXPECT_EQ(port("((1:1))@LM0", "((1:1)) x [2_L1B:3]@LM0", {1}), 2 * 8);
+  EXPECT_EQ(port("((2_L1B:7, 2:1))@LM0", "((2:1, 2_L1B:7))@LM0", {4}), 2 * 2 * 8);
+  // To all L1Bs, of which some are far; from L1Bs 0 and 7 none is.
+  EXPECT_EQ(port("((1:1))@LM0", "((1:1)) x [8_L1B:1]@LM0", {1}), 2 * 8);
+  EXPECT_EQ(port("((1:1)) x [2_L1B:7]@LM0", "((1:1)) x [8_L1B:1]@LM0", {1}), 8);
+  // What leaves the L2B is in L2BM anyhow.
+  EXPECT_EQ(port("((1:1))@LM0", "((1:1)) x [2_L2B:1, 2_L1B:7]@LM0", {1}), 2 * 8);
+  // 3 of 8 L1Bs are one hop away, 4 are two.
+  EXPECT_EQ(port("((8_L1B:1, 8:1))@LM0", "((8:1, 8_L1B:1))@LM0", {64}), 8 * (3 + 2 * 4) * 8);
 }
 
 TEST(Bound, BlocksToDealtOutInAMabNeedNoL1bm) {

@@ -17,6 +17,7 @@
 #include "layout/gateway.h"
 #include "layout/masked_writes.h"
 #include "layout/move_code.h"
+#include "layout/move_emission.h"
 #include "layout/move_primitives.h"
 #include "layout/path_search.h"
 
@@ -70,6 +71,9 @@ class Walker {
   Stop walk(Stop start, const std::vector<Move>& moves, const std::optional<Placement>& end) {
     Stop here = std::move(start);
     for (size_t k = 0; k < moves.size(); ++k) {
+      // A skew brings everything at the end.
+      if (k == 0 || moves[k - 1].kind == MoveKind::kSkew)
+        pace_ = first_pace(here.at.slots, {moves.begin() + static_cast<int64_t>(k), moves.end()});
       const Move& move = moves[k];
       const bool is_last = k + 1 == moves.size();
       const MoveNeeds needs = needs_of(view_, move);
@@ -220,9 +224,29 @@ class Walker {
     return true;
   }
 
-  void emit(const Move& move, const MoveAddresses& at) {
+  void emit(const Move& move, MoveAddresses at) {
     shop_.path.emplace_back(move_name(move.kind));
+    at.pace = pace_;
+    shop_.code.begin_move();
     emit_move(view_, move, at, shop_.code);
+    // What comes into the address is there at once in every chunk.
+    const BitMask before = view_.address_bits(move.before);
+    const BitMask after = view_.address_bits(move.after);
+    std::erase_if(pace_, [&](int bit) { return (after >> bit & 1) == 0; });
+    const std::vector<int> arrived = bits_of(after & ~before);
+    pace_.insert(pace_.begin(), arrived.begin(), arrived.end());
+  }
+
+  /// Bits that leave the address first vary fastest: their moves need both of their values.
+  std::vector<int> first_pace(const SlotState& start, const std::vector<Move>& moves) const {
+    std::vector<int> pace = bits_of(view_.address_bits(start));
+    const auto leaves = [&](int bit) {
+      return std::ranges::find_if(
+                 moves, [&](const Move& move) { return (view_.address_bits(move.after) >> bit & 1) == 0; }) -
+             moves.begin();
+    };
+    std::ranges::stable_sort(pace, {}, leaves);
+    return pace;
   }
 
   /// Bits of the address from stride 1 up: as the next move reads them, as this one writes them, and the
@@ -393,6 +417,7 @@ class Walker {
   std::vector<int> order_;  ///< of the latest region
   std::vector<int64_t> strides_;
   int64_t run_stride_ = 0;  ///< of the latest region, if it is spread
+  std::vector<int> pace_;   ///< MoveAddresses::pace of the next move
 };
 
 /// All padded places of a layout, and all places of elements.
@@ -403,44 +428,19 @@ struct Places {
 
 /// The way through bits and primitives.
 /// Counts up when the primitives or their costs change, so that old paths are forgotten.
-constexpr int kPathVersion = 2;
+constexpr int kPathVersion = 4;
 
 class BitConversion {
  public:
   BitConversion(const BitView& view, const ConversionProblem& problem, const isa::Chip& chip,
                 bool keeps_source, SolutionCache* cache)
-      : view_(view),
-        problem_(problem),
-        chip_(chip),
-        shop_(problem, chip),
-        keeps_source_(keeps_source),
-        cache_(cache) {}
+      : view_(view), problem_(problem), chip_(chip), keeps_source_(keeps_source), cache_(cache) {}
 
   /// Nothing, and why, when it can't be done so.
   std::optional<Conversion> run(int64_t most_lw, std::string* why) {
-    const bool enters = !is_pe_memory(view_.from.memory);
-    const bool leaves = !is_pe_memory(view_.to.memory);
-    std::optional<Gateway> in;
-    std::optional<Gateway> out;
-    if (enters) {
-      in = gateway(view_, view_.from, view_.to.slots, chip_, false, why);
-      if (!in) return std::nullopt;
-    }
-    const SlotState start = enters ? in->slots : view_.from.slots;
-    if (leaves) {
-      out = gateway(view_, view_.to, start, chip_, true, why);
-      if (!out) return std::nullopt;
-      shop_.scratch.reserve({view_.to.memory, 0, upper_end(view_, *out, chip_)});
-      if (upper_end(view_, *out, chip_) > memory_size_lw(view_.to.memory, chip_) ||
-          (view_.from.memory == view_.to.memory)) {
-        // Whole lines would go beyond the memory, or over the source.
-        if (upper_end(view_, *out, chip_) > memory_size_lw(view_.to.memory, chip_)) {
-          *why = "lines that go beyond the memory";
-          return std::nullopt;
-        }
-      }
-    }
-    SlotState goal = leaves ? out->slots : view_.to.slots;
+    if (!find_gateways(why)) return std::nullopt;
+    const SlotState start = in_ ? in_->slots : view_.from.slots;
+    const SlotState goal = out_ ? out_->slots : view_.to.slots;
     const auto begin = std::chrono::steady_clock::now();
     const Path path = find_or_remember(start, goal, most_lw);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
@@ -448,55 +448,15 @@ class BitConversion {
       *why = kNoPath;
       return std::nullopt;
     }
-    Walker walker(view_, shop_);
-    Stop here;
-    if (!keeps_source_ && !enters) {
-      // The source's own memory is given back when it has been read.
-      here.is_region = true;
-      here.region = {problem_.from.memory(), 0, problem_.from.level_extent(Level::kAddress)};
-      result_scratch_.push_back({here.region.memory, 0, here.region.size});
-    }
-    if (enters) {
-      const MoveNeeds first = path.moves.empty() ? MoveNeeds{} : needs_of(view_, path.moves[0]);
-      const bool straight = path.moves.empty() && !leaves;
-      if (straight) {
-        here.at = view_.to;
-        here.at.slots = start;
-      } else {
-        // A skew's source is better in LM1, which needs no T.
-        const Memory other = first.source_lm ? Memory::kLm0 : Memory::kLm1;
-        here = walker.new_region(start, nullptr, &first, other, std::nullopt);
+    Conversion result = written(start, path.moves);
+    if (const auto moves = overlapping_order(path.moves)) {
+      try {
+        Conversion other = written(start, *moves);
+        if (other.cycles < result.cycles) result = std::move(other);
+      } catch (const isa::UnsupportedError&) {
+        // No room in this order.
       }
-      shop_.path.push_back(fmt::format("from {}", memory_name(view_.from.memory)));
-      emit_entry(view_, *in, here.at, shop_.code);
-    } else {
-      here.at = view_.from;
     }
-    std::optional<Placement> end;
-    if (!leaves) end = view_.to;
-    if (leaves && path.moves.empty()) {
-      // Straight up.
-    } else if (!(enters && path.moves.empty() && !leaves)) {
-      here = walker.walk(std::move(here), path.moves, end);
-    }
-    if (!view_.padding_goes_along) {
-      if (leaves && !here.is_region) here = walker.walk(std::move(here), {}, std::nullopt);
-      fill(here.at);
-    }
-    if (leaves) {
-      shop_.path.push_back(fmt::format("to {}", memory_name(view_.to.memory)));
-      emit_exit(view_, *out, here.at, shop_.code);
-    }
-    shop_.code.wait_all();
-    Conversion result;
-    result.path = shop_.path;
-    result.program = shop_.code.pack();
-    result.scratch = shop_.scratch.ranges();
-    result.scratch.insert(result.scratch.end(), result_scratch_.begin(), result_scratch_.end());
-    result.keeps_source = result_scratch_.empty();
-    result.scratch.push_back(
-        {view_.to.memory, 0,
-         leaves ? upper_end(view_, *out, chip_) : problem_.to.level_extent(Level::kAddress)});
     result.search_seconds = took.count();
     result.states = path.states;
     result.proven = path.proven;
@@ -504,6 +464,81 @@ class BitConversion {
   }
 
  private:
+  /// Whether the memories above the PEs, if any, can be entered and left; else why not.
+  bool find_gateways(std::string* why) {
+    if (!is_pe_memory(view_.from.memory)) {
+      in_ = gateway(view_, view_.from, view_.to.slots, chip_, false, why);
+      if (!in_) return false;
+    }
+    if (is_pe_memory(view_.to.memory)) return true;
+    out_ = gateway(view_, view_.to, in_ ? in_->slots : view_.from.slots, chip_, true, why);
+    if (!out_) return false;
+    if (upper_end(view_, *out_, chip_) > memory_size_lw(view_.to.memory, chip_)) {
+      *why = "lines that go beyond the memory";
+      return false;
+    }
+    return true;
+  }
+
+  /// The program that makes these moves.
+  Conversion written(const SlotState& start, const std::vector<Move>& moves) {
+    Workshop shop(problem_, chip_);
+    if (out_) shop.scratch.reserve({view_.to.memory, 0, upper_end(view_, *out_, chip_)});
+    Walker walker(view_, shop);
+    Conversion result;
+    Stop here = entered(start, moves, walker, shop, result);
+    if (in_ && moves.empty() && !out_) {
+      // It is there.
+    } else if (!out_) {
+      here = walker.walk(std::move(here), moves, view_.to);
+    } else if (!moves.empty() || (!view_.padding_goes_along && !here.is_region)) {
+      here = walker.walk(std::move(here), moves, std::nullopt);
+    }
+    if (!view_.padding_goes_along) fill(here.at, shop);
+    if (out_) {
+      shop.path.push_back(fmt::format("to {}", memory_name(view_.to.memory)));
+      emit_exit(view_, *out_, here.at, shop.code);
+    }
+    shop.code.wait_all();
+    result.path = shop.path;
+    result.program = shop.code.pack();
+    result.cycles = predict_cycles(result.program, chip_).total();
+    result.keeps_source = result.scratch.empty();
+    const std::vector<ScratchRange> taken = shop.scratch.ranges();
+    result.scratch.insert(result.scratch.begin(), taken.begin(), taken.end());
+    result.scratch.push_back(
+        {view_.to.memory, 0,
+         out_ ? upper_end(view_, *out_, chip_) : problem_.to.level_extent(Level::kAddress)});
+    return result;
+  }
+
+  /// Where the tensor is in the PEs before the first move. A source that isn't kept is scratch.
+  Stop entered(const SlotState& start, const std::vector<Move>& moves, Walker& walker, Workshop& shop,
+               Conversion& result) const {
+    Stop here;
+    if (!in_) {
+      here.at = view_.from;
+      if (keeps_source_) return here;
+      // The source's own memory is given back when it has been read.
+      here.is_region = true;
+      here.region = {problem_.from.memory(), 0, problem_.from.level_extent(Level::kAddress)};
+      result.scratch.push_back({here.region.memory, 0, here.region.size});
+      return here;
+    }
+    if (moves.empty() && !out_) {
+      here.at = view_.to;
+      here.at.slots = start;
+    } else {
+      const MoveNeeds first = moves.empty() ? MoveNeeds{} : needs_of(view_, moves[0]);
+      // A skew's source is better in LM1, which needs no T.
+      const Memory other = first.source_lm ? Memory::kLm0 : Memory::kLm1;
+      here = walker.new_region(start, nullptr, &first, other, std::nullopt);
+    }
+    shop.path.push_back(fmt::format("from {}", memory_name(view_.from.memory)));
+    emit_entry(view_, *in_, here.at, shop.code);
+    return here;
+  }
+
   Path find_or_remember(const SlotState& start, const SlotState& goal, int64_t most_lw) const {
     if (cache_ == nullptr) return find_path(view_, start, goal, most_lw);
     const std::string key = fmt::format(
@@ -511,15 +546,15 @@ class BitConversion {
         problem_.from.to_string(), problem_.to.to_string(), fmt::join(problem_.lengths, " "),
         problem_.element_bits, fmt::join(start, " "), fmt::join(goal, " "), most_lw);
     if (const auto text = cache_->find(key)) {
-      if (auto path = path_from_text(view_, start, goal, *text)) return std::move(*path);
+      if (auto path = path_from_text(start, goal, *text)) return std::move(*path);
     }
     Path path = find_path(view_, start, goal, most_lw);
-    if (path.found) cache_->store(key, path_to_text(view_, start, goal, path));
+    if (path.found) cache_->store(key, path_to_text(path));
     return path;
   }
 
   /// Padding that doesn't come along.
-  void fill(const Placement& at) {
+  void fill(const Placement& at, Workshop& shop) const {
     const auto pattern = padding_pattern(problem_.to.padding(), problem_.element_bits);
     if (!pattern) return;
     Places places;
@@ -535,9 +570,8 @@ class BitConversion {
       add_places(at, value, padding ? places.padding : places.elements);
     });
     if (places.padding.empty()) return;
-    shop_.path.emplace_back("pad");
-    MaskedWrites(shop_.code, problem_.element_bits)
-        .fill(places.padding, places.elements, at.memory, *pattern);
+    shop.path.emplace_back("pad");
+    MaskedWrites(shop.code, problem_.element_bits).fill(places.padding, places.elements, at.memory, *pattern);
   }
   bool is_last_digit(int digit) const {
     return static_cast<size_t>(digit) + 1 == view_.digits.size() ||
@@ -570,10 +604,10 @@ class BitConversion {
   const BitView& view_;
   const ConversionProblem& problem_;
   const isa::Chip& chip_;
-  Workshop shop_;
   bool keeps_source_;
   SolutionCache* cache_;
-  std::vector<ScratchRange> result_scratch_;
+  std::optional<Gateway> in_;
+  std::optional<Gateway> out_;
 };
 
 /// The way through everywhere.

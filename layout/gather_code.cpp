@@ -61,7 +61,8 @@ class Gather::Emitter {
       }
     }
     code_.wait_all();
-    return code_.pack();
+    // The compiler moves transfers to earlier layers.
+    return code_.pack(WaitPlace::kBehindAll);
   }
 
  private:

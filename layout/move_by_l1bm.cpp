@@ -46,6 +46,12 @@ class ByL1bm : public MoveEmission {
       outer_count = std::max(outer_count, o + 1);
     }
 
+    std::vector<int64_t> sender_offsets;
+    std::vector<int64_t> receiver_offsets;
+    for (int64_t number = 0; number < rounds; ++number) {
+      sender_offsets.push_back(number);
+      receiver_offsets.push_back(number * at_.run_stride);
+    }
     const int shift = std::countr_zero(static_cast<uint64_t>(2 * at_.run_stride));
     // When the targets wrap around the whole memory, T is the same in all rounds.
     const bool wraps =
@@ -58,18 +64,26 @@ class ByL1bm : public MoveEmission {
     Operand base_register;
     base_register.space = Space::kBar1;
     Operand sender_value;
-    const int64_t outers_at_once = std::min(outer_count, most_lines(2) - 1);
+    // One buffer if everything fits; else two, with some rounds in each, or parts of one.
+    const int64_t room = code_.scratch().largest_free(Memory::kL1bm) / lanes() - 2 * kLineGroup;
+    const bool twice = rounds * (outer_count + 1) > room;
+    const int64_t room_each = twice ? room / 2 : room;
+    const int64_t outers_at_once = std::clamp<int64_t>(room_each - 1, 1, outer_count);
     const int64_t lines_per_round = outers_at_once + 1;
-    const int64_t rounds_at_once = std::clamp<int64_t>(most_lines(2) / lines_per_round, 1, rounds);
-    const bool twice = rounds_at_once < rounds || outers_at_once < outer_count;
+    const int64_t rounds_at_once = std::clamp<int64_t>(room_each / lines_per_round, 1, rounds);
     if (!from_lm0) {
       // LM1 has no addresses through T; its base register does as well.
-      code_.add(make_instruction(Opcode::kPassa, Precision::kInt, code_.field_sum(sender), base_register));
+      code_.field_sum_to(sender, base_register);
     } else if (to_lm0 && twice) {
       sender_value = code_.field_sum(sender);
       set_t(sender_value);
     } else {
-      code_.field_sum_to_t(sender);
+      code_.field_sum_to(sender, Code::t());
+    }
+    if (from_lm0) {
+      code_.t_holds(sender_offsets);
+    } else {
+      code_.base1_holds(sender_offsets);
     }
     bool t_is_sender = from_lm0;
 
@@ -102,7 +116,10 @@ class ByL1bm : public MoveEmission {
         const int64_t last = std::min(first + rounds_at_once, rounds);
         const LineBuffer& buffer = buffers[twice ? turn++ % 2 : 0];
         // T is the sender's and then the receiver's, unless one of them goes by the base register.
-        if (from_lm0 && !t_is_sender) set_t(sender_value);
+        if (from_lm0 && !t_is_sender) {
+          set_t(sender_value);
+          code_.t_holds(sender_offsets);
+        }
         std::vector<LineCopy> up;
         for (int64_t d = first; d < last; ++d) {
           for (int64_t o = begin - 1; o < end; ++o) {
@@ -119,7 +136,10 @@ class ByL1bm : public MoveEmission {
           code_.lines_up(std::move(some), at_.before.memory, buffer.base, from_lm0);
         };
         if (!apart) bring_up(static_cast<int64_t>(up.size()));
-        if (wraps && (from_lm0 || !t_is_receiver)) code_.field_sum_to_t(receiver_fields);
+        if (wraps && (from_lm0 || !t_is_receiver)) {
+          code_.field_sum_to(receiver_fields, Code::t());
+          code_.t_holds(receiver_offsets);
+        }
         t_is_receiver = true;
         t_is_sender = !to_lm0;
         for (int64_t d = first; d < last; ++d) {
@@ -130,6 +150,11 @@ class ByL1bm : public MoveEmission {
             const Operand& receiver = receivers[static_cast<size_t>(all_rounds % 2)];
             if (all_rounds >= 2) code_.alu(Opcode::kSub, receiver, two, receiver);
             code_.alu(Opcode::kAnd, receiver, wrap, to_lm0 ? Code::t() : base_register);
+            if (to_lm0) {
+              code_.t_holds(receiver_offsets);
+            } else {
+              code_.base1_holds(receiver_offsets);
+            }
           }
           ++all_rounds;
           std::vector<LineCopy> down;

@@ -77,6 +77,7 @@ class ByL2bm : public MoveEmission {
     size_t turn = 0;
     for (const BitMask outer : parts.outer) {
       const std::array<LineBuffer, 4>& set = sets[turn++ % turns];
+      std::array<std::vector<LineCopy>, 2> down;
       for (const int value : {0, 1}) {
         // L1Bs with `value` send; the others take it, to the address of `value`.
         const LineBuffer& sent = set[static_cast<size_t>(value)];
@@ -85,29 +86,18 @@ class ByL2bm : public MoveEmission {
         const BitMask at_in = value == 0 ? mask_of(in) : 0;
         const BitMask at_out = value == 1 ? mask_of(out) : 0;
         std::vector<LineCopy> up;
-        std::vector<LineCopy> down;
         std::set<int64_t> blocks;
         for (const BitMask inner : view_.values(mask_of(parts.inner))) {
           const BitMask each = inner | outer;
           if (!is_valid(each | at_in, before_bits()) || !is_valid(each | at_out, after_bits)) continue;
           const int64_t line = gather_bits(inner, parts.inner);
           up.push_back({line, address(at_.before, each | at_in)});
-          down.push_back({line, address(at_.after, each | at_out)});
+          down[static_cast<size_t>(value)].push_back({line, address(at_.after, each | at_out)});
           blocks.insert(line * lanes() / kBlockLw);
         }
         code_.lines_up(std::move(up), at_.before.memory, sent.base);
-        for (const int64_t block : blocks) {
-          Instruction pass =
-              make_instruction(Opcode::kL2bmi, Precision::kNone, Code::l1bm(sent.base + block * kBlockLw),
-                               Code::l1bm(received.base + block * kBlockLw));
-          const int ignored = (chip_.l1b_per_l2b - 1) & ~(1 << power);
-          pass.l1b_set.kind = ignored == 0 ? isa::L1bSet::Kind::kOne : isa::L1bSet::Kind::kMasked;
-          pass.l1b_set.k = static_cast<uint8_t>(value << power);
-          pass.l1b_set.ignore_mask = static_cast<uint8_t>(ignored);
-          code_.add(std::move(pass));
-        }
-        code_.lines_down(std::move(down), at_.after.memory, received.base, 0,
-                         value == 0 ? mask_of_one : mask_of_zero);
+        for (const int64_t block : blocks)
+          pass_across(power, value, sent.base + block * kBlockLw, received.base + block * kBlockLw);
       }
       for (const int value : {0, 1}) {
         if (value == 1 && out < 0) continue;
@@ -122,10 +112,25 @@ class ByL2bm : public MoveEmission {
         code_.copies(std::move(kept), at_.before.memory, at_.after.memory, false,
                      value == 0 ? mask_of_zero : mask_of_one);
       }
+      for (const int value : {0, 1}) {
+        code_.lines_down(std::move(down[static_cast<size_t>(value)]), at_.after.memory,
+                         set[static_cast<size_t>(2 + value)].base, 0,
+                         value == 0 ? mask_of_one : mask_of_zero);
+      }
     }
     for (size_t k = 0; k < turns; ++k) {
       for (const LineBuffer& buffer : sets[k]) give_back(buffer);
     }
+  }
+
+  /// A block of L1BM from the L1Bs with `value` in a bit of their number to those with the other one.
+  void pass_across(int power, int value, int64_t from, int64_t to) {
+    Instruction pass = make_instruction(Opcode::kL2bmi, Precision::kNone, Code::l1bm(from), Code::l1bm(to));
+    const int ignored = (chip_.l1b_per_l2b - 1) & ~(1 << power);
+    pass.l1b_set.kind = ignored == 0 ? isa::L1bSet::Kind::kOne : isa::L1bSet::Kind::kMasked;
+    pass.l1b_set.k = static_cast<uint8_t>(value << power);
+    pass.l1b_set.ignore_mask = static_cast<uint8_t>(ignored);
+    code_.add(std::move(pass));
   }
 
   /// Sends lines up with l1bmd, L1B after L1B to L2BM with l2bm, and down with l2bmd. In L1BM the address

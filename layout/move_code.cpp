@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "isa/arithmetic.h"
 #include "isa/error.h"
 
 namespace kodama::layout {
@@ -20,6 +21,8 @@ using isa::Width;
 
 constexpr int8_t kLastTag = 0x3f;
 constexpr int kLastVariableMask = 15;
+/// Regions up to this part of a memory are taken where nothing has been before, if there is room.
+constexpr int64_t kFreshShare = 4;
 
 }  // namespace
 
@@ -43,18 +46,41 @@ Space pe_space(Memory memory) {
 }
 
 std::optional<Region> ScratchSpace::try_take(Memory memory, int64_t size, int64_t alignment) {
+  // What was used longest ago: the less has to wait for what was there before.
+  std::optional<int64_t> base;
+  if (size <= memory_size_lw(memory, chip_) / kFreshShare) {
+    for (size_t oldest = 0; !base && oldest < taken_.size(); ++oldest) {
+      if (taken_[oldest].memory != memory && oldest > 0) continue;
+      std::vector<Region> avoided = used_;
+      avoided.insert(avoided.end(), taken_.begin() + static_cast<int64_t>(oldest), taken_.end());
+      base = free_base(memory, size, alignment, avoided);
+    }
+  }
+  if (!base) base = free_base(memory, size, alignment, used_);
+  if (!base) return std::nullopt;
+  const Region region{memory, *base, size};
+  used_.push_back(region);
+  taken_.push_back(region);
+  return region;
+}
+
+bool ScratchSpace::is_fresh(const Region& region) const {
+  const auto overlaps = [&](const Region& other) {
+    return other.memory == region.memory && other.base < region.base + region.size &&
+           region.base < other.base + other.size;
+  };
+  return std::ranges::count_if(taken_, overlaps) == 1 && std::ranges::none_of(reserved_, overlaps);
+}
+
+std::optional<int64_t> ScratchSpace::free_base(Memory memory, int64_t size, int64_t alignment,
+                                               const std::vector<Region>& used) const {
   // From the end, where programs of people rarely have anything.
   int64_t base = (memory_size_lw(memory, chip_) - size) / alignment * alignment;
   while (base >= 0) {
-    const auto clash = std::ranges::find_if(used_, [&](const Region& region) {
+    const auto clash = std::ranges::find_if(used, [&](const Region& region) {
       return region.memory == memory && base < region.base + region.size && region.base < base + size;
     });
-    if (clash == used_.end()) {
-      const Region region{memory, base, size};
-      used_.push_back(region);
-      taken_.push_back(region);
-      return region;
-    }
+    if (clash == used.end()) return base;
     const int64_t below = clash->base - size;
     if (below < 0) break;
     base = below / alignment * alignment;
@@ -199,6 +225,34 @@ Operand Code::l2bm(int64_t address, int group, int unit) {
   return result;
 }
 
+// ---- items
+
+void Code::add(Instruction instruction) {
+  const auto writes = [&](Space space) {
+    return std::ranges::any_of(instruction.destinations,
+                               [&](const Operand& each) { return each.space == space; });
+  };
+  const bool sets_t = writes(Space::kT);
+  const bool sets_base1 = writes(Space::kBar1);
+  const bool resets = sets_base1 && instruction.opcode == Opcode::kZero;
+  PackedInstruction item(std::move(instruction));
+  item.t = t_;
+  item.has_base1 = has_base1_;
+  item.base1 = base1_;
+  items_.emplace_back(std::move(item));
+  if (sets_t) t_ = nullptr;
+  if (sets_base1) {
+    has_base1_ = !resets;
+    base1_ = nullptr;
+  }
+}
+void Code::t_holds(std::vector<int64_t> longs) {
+  t_ = std::make_shared<const std::vector<int64_t>>(std::move(longs));
+}
+void Code::base1_holds(std::vector<int64_t> longs) {
+  base1_ = std::make_shared<const std::vector<int64_t>>(std::move(longs));
+}
+
 // ---- transfers
 
 int8_t Code::transfer(Instruction mv) {
@@ -230,22 +284,37 @@ void Code::load(uint32_t number, const Operand& destination) {
   imm.immediate_kind = isa::ImmediateKind::kUnsigned;
   add(std::move(imm));
 }
-Operand Code::new_register(Memory memory) {
+Operand Code::register_at(const Region& region) const {
   // One LW: the value is the same in all cycles.
-  const Region region = scratch_.take(memory, 2);
-  return pe(memory, {region.base, region.base, region.base, region.base}, Width::kLong, chip_);
+  return pe(region.memory, {region.base, region.base, region.base, region.base}, Width::kLong, chip_);
+}
+Operand Code::new_register(Memory memory) {
+  return register_at(scratch_.take(memory, 2));
+}
+
+void Code::begin_move() {
+  early_ = here_;
+  here_ = items_.size();
+}
+
+Operand Code::early_number(uint32_t number) {
+  const Region region = scratch_.take(Memory::kGrf1, 2);
+  const Operand place = register_at(region);
+  load(number, place);
+  // Before the move there may have been something else in the register.
+  if (!scratch_.is_fresh(region)) return place;
+  std::rotate(items_.begin() + static_cast<int64_t>(early_), std::prev(items_.end()), items_.end());
+  ++early_;
+  ++here_;
+  return place;
 }
 
 Operand Code::field_sum(const std::vector<Field>& fields) {
   const Operand sum = new_register(Memory::kGrf0);
-  sum_fields(fields, sum);
+  field_sum_to(fields, sum);
   return sum;
 }
-void Code::field_sum_to_t(const std::vector<Field>& fields) {
-  sum_fields(fields, t());
-}
-
-void Code::sum_fields(const std::vector<Field>& fields, const Operand& destination) {
+void Code::field_sum_to(const std::vector<Field>& fields, const Operand& destination) {
   const int lane_bits = std::countr_zero(static_cast<uint64_t>(lanes()));
   Operand sum;
   for (size_t k = 0; k < fields.size(); ++k) {
@@ -271,14 +340,12 @@ void Code::sum_fields(const std::vector<Field>& fields, const Operand& destinati
     Operand value = constant(field.constant);
     if (!whole) {
       const Operand bits = place(shift == 0);
-      const Operand wanted = new_register(Memory::kGrf1);
-      load(((uint32_t{1} << field.count) - 1) << field.low, wanted);
+      const Operand wanted = early_number(((uint32_t{1} << field.count) - 1) << field.low);
       alu(Opcode::kAnd, value, wanted, bits);
       value = bits;
     }
     if (shift != 0) {
-      const Operand amount = new_register(Memory::kGrf1);
-      load(static_cast<uint32_t>(std::abs(shift)), amount);
+      const Operand amount = early_number(static_cast<uint32_t>(std::abs(shift)));
       const Operand shifted = place(true);
       alu(shift > 0 ? Opcode::kLsl : Opcode::kLsr, value, amount, shifted);
       value = shifted;
@@ -312,14 +379,15 @@ int Code::mask_of_bit(isa::FixedConstant which, int bit, bool value) {
   Operand flag;
   flag.space = Space::kOmr;
   flag.base = mask;
-  load(uint32_t{1} << bit, t());
+  const Operand wanted = new_register(Memory::kGrf1);
+  load(uint32_t{1} << bit, wanted);
   if (value) {
     // The flag of `and` is set where the result is 0: of the inverted bit.
     const Operand inverted = new_register(Memory::kGrf0);
     add(make_instruction(Opcode::kNot, Precision::kInt, constant(which), inverted));
-    alu(Opcode::kAnd, inverted, t(), flag);
+    alu(Opcode::kAnd, inverted, wanted, flag);
   } else {
-    alu(Opcode::kAnd, constant(which), t(), flag);
+    alu(Opcode::kAnd, constant(which), wanted, flag);
   }
   bit_masks_[key] = mask;
   return mask;
@@ -336,10 +404,12 @@ Operand Code::outside(Memory memory, int64_t address, int64_t group) {
 // ---- lines
 
 LineBuffer Code::line_buffer(int64_t lines) {
-  const int64_t whole = (lines + kLineGroup - 1) / kLineGroup * kLineGroup;
   const int64_t align = std::max<int64_t>(kLineGroup * lanes(), kBlockLw);
-  const Region region = scratch_.take(Memory::kL1bm, (whole + kLineGroup) * lanes() + align, align);
-  return {region, (region.base + kLineGroup * lanes() + align - 1) / align * align};
+  const int64_t whole = isa::round_up(lines, kLineGroup);
+  // Groups of four are read without lines in front.
+  const int64_t front = whole == lines ? 0 : align;
+  const Region region = scratch_.take(Memory::kL1bm, whole * lanes() + front, align);
+  return {region, region.base + front};
 }
 
 std::set<int64_t> Code::deals(const std::vector<LineCopy>& lines) const {

@@ -30,12 +30,17 @@ class ScratchSpace {
  public:
   explicit ScratchSpace(const isa::Chip& chip) : chip_(chip) {}
   /// Never given out.
-  void reserve(const Region& region) { used_.push_back(region); }
+  void reserve(const Region& region) {
+    used_.push_back(region);
+    reserved_.push_back(region);
+  }
   /// UnsupportedError when there is no room. `alignment` in LW.
   Region take(Memory memory, int64_t size, int64_t alignment = 2);
   /// Nothing when there is no room.
   std::optional<Region> try_take(Memory memory, int64_t size, int64_t alignment = 2);
   void give_back(const Region& region);
+  /// Whether a region that was taken is the first one to be there.
+  bool is_fresh(const Region& region) const;
   /// Size of the largest piece that is free.
   int64_t largest_free(Memory memory) const;
   /// `count` pieces of `size` LW, `distance` apart from each other, wrapping at the end of the memory, that
@@ -46,9 +51,14 @@ class ScratchSpace {
   std::vector<ScratchRange> ranges() const;
 
  private:
+  /// The last one; nothing if there is none.
+  std::optional<int64_t> free_base(Memory memory, int64_t size, int64_t alignment,
+                                   const std::vector<Region>& used) const;
+
   const isa::Chip& chip_;
   std::vector<Region> used_;
   std::vector<Region> taken_;  ///< ever
+  std::vector<Region> reserved_;
 };
 
 isa::Space pe_space(Memory memory);
@@ -88,12 +98,18 @@ class Code {
   ScratchSpace& scratch() { return scratch_; }
   int64_t lanes() const { return int64_t{isa::kPePerMab} * chip_.mab_per_l1b; }
 
-  void add(isa::Instruction instruction) { items_.emplace_back(std::move(instruction)); }
+  void add(isa::Instruction instruction);
+  /// What T, or the base register of LM1, holds from here on until it is written: `longs` LW in some PE.
+  /// Before that it may be anything.
+  void t_holds(std::vector<int64_t> longs);
+  void base1_holds(std::vector<int64_t> longs);
   /// One MV; returns its tag.
   int8_t transfer(isa::Instruction mv);
   void wait(int8_t tag);
   void wait_all();
-  isa::Program pack() const { return pack_steps(items_, chip_); }
+  isa::Program pack(WaitPlace waits = WaitPlace::kWhereOver) const {
+    return pack_steps(items_, chip_, waits);
+  }
 
   // ---- operands
 
@@ -123,8 +139,11 @@ class Code {
     int shift = 0;
   };
   isa::Operand field_sum(const std::vector<Field>& fields);
-  /// The same, into T.
-  void field_sum_to_t(const std::vector<Field>& fields);
+  /// The same, into T or the base register of LM1.
+  void field_sum_to(const std::vector<Field>& fields, const isa::Operand& destination);
+  /// To be called before each move. Numbers that field sums of the next one are made with are loaded before
+  /// this one, so that nothing waits for them.
+  void begin_move();
   /// A mask register that is set where (constant >> bit & 1) == value.
   int mask_of_bit(isa::FixedConstant constant, int bit, bool value);
   int new_mask();
@@ -149,12 +168,18 @@ class Code {
 
  private:
   std::set<int64_t> deals(const std::vector<LineCopy>& lines) const;
-  /// The last instruction writes to `destination`.
-  void sum_fields(const std::vector<Field>& fields, const isa::Operand& destination);
+  isa::Operand register_at(const Region& region) const;
+  /// A register with a number, loaded early.
+  isa::Operand early_number(uint32_t number);
 
   const isa::Chip& chip_;
   ScratchSpace& scratch_;
   std::vector<PackedItem> items_;
+  size_t early_ = 0;  ///< where items of the move before begin
+  size_t here_ = 0;   ///< and those of this one
+  AddressOffsets t_;
+  AddressOffsets base1_;
+  bool has_base1_ = false;
   std::set<int8_t> under_way_;
   int8_t next_tag_ = 1;
   int next_mask_ = 1;

@@ -13,7 +13,8 @@
 ///     move_in_pe.cpp      copy, matrix, matrix-words, select: nothing leaves the MAB
 ///     move_by_l1bm.cpp    skew, gather-mab, gather-pe, deal-mab, words, collect, deal
 ///     move_by_l2bm.cpp    swap-l1b, shuffle-l1b, gather-l1b, spread-l1b, broadcast-l1b
-///     move_by_mv.cpp      exchange-l2b, gather-l2b, spread-l2b, transpose-l2b
+///     move_by_mv.cpp      gather-l2b, spread-l2b, transpose-l2b
+///     move_exchange_l2b.cpp  exchange-l2b
 namespace kodama::layout {
 
 inline BitMask mask_of(int bit) {
@@ -130,17 +131,38 @@ class MoveEmission {
   Chunks chunks(const std::vector<int>& first, BitMask rest, int64_t most) const {
     Chunks result;
     result.inner = first;
-    BitMask outer = 0;
-    for (const int bit : bits_of(rest)) {
+    std::vector<int> outer;
+    // Bits of digits that would leave gaps come last.
+    std::vector<int> ordered = at_pace(rest);
+    std::stable_partition(ordered.begin(), ordered.end(), [&](int bit) {
+      const Bit& own = view_.bits[static_cast<size_t>(bit)];
+      return view_.digits[static_cast<size_t>(own.digit)].size % (int64_t{2} << own.power) == 0;
+    });
+    for (const int bit : ordered) {
       if (int64_t{1} << (result.inner.size() + 1) <= most) {
         result.inner.push_back(bit);
       } else {
-        outer |= mask_of(bit);
+        outer.push_back(bit);
       }
     }
-    result.outer = view_.values(outer);
     // Digits that are cut between inner and outer ones have values that neither half excludes.
+    result.outer = values_at_pace(mask_of(outer));
     return result;
+  }
+  /// Bits, and values of bits, in the order of MoveAddresses::pace.
+  std::vector<int> at_pace(BitMask bits) const {
+    std::vector<int> ordered;
+    for (const int bit : at_.pace) {
+      if ((bits >> bit & 1) != 0) ordered.push_back(bit);
+    }
+    for (const int bit : bits_of(bits & ~mask_of(ordered))) ordered.push_back(bit);
+    return ordered;
+  }
+  std::vector<BitMask> values_at_pace(BitMask bits) const {
+    const std::vector<int> ordered = at_pace(bits);
+    std::vector<BitMask> values = view_.values(bits);
+    std::ranges::sort(values, {}, [&](BitMask value) { return gather_bits(value, ordered); });
+    return values;
   }
 
   /// Room for chunks on their way by L1BM and L2BM, as many as are under way at a time.
@@ -191,6 +213,40 @@ class MoveEmission {
     }
     code_.lines_up(lines, at_.before.memory, up.base);
     code_.deal_up(lines, up.base, l2.base);
+  }
+
+  // ---- between L2Bs
+
+  static isa::Instruction make_mvp(int64_t lw, isa::Operand source, isa::Operand destination) {
+    isa::Instruction mv =
+        make_instruction(isa::Opcode::kMvp, isa::Precision::kNone, std::move(source), std::move(destination));
+    mv.size_lw = lw;
+    return mv;
+  }
+  isa::Operand l2bm_of(int64_t at, int64_t l2b) const {
+    return Code::l2bm(at, static_cast<int>(l2b / chip_.l2b_per_group),
+                      static_cast<int>(l2b % chip_.l2b_per_group));
+  }
+  /// The L2B `l2b` with its moving bits set to those of `value`.
+  static int64_t with_slots(int64_t l2b, const std::vector<int>& slots, int64_t value) {
+    for (size_t k = 0; k < slots.size(); ++k) {
+      l2b &= ~(int64_t{1} << slots[k]);
+      l2b |= (value >> k & 1) << slots[k];
+    }
+    return l2b;
+  }
+  static int64_t slots_of(int64_t l2b, const std::vector<int>& slots) {
+    int64_t value = 0;
+    for (size_t k = 0; k < slots.size(); ++k) value |= (l2b >> slots[k] & 1) << k;
+    return value;
+  }
+  /// Whether L2B `l2b` holds anything before the move.
+  bool holds(int64_t l2b) const {
+    for (int k = 0; k < shape_.l2b; ++k) {
+      if (move_.before[static_cast<size_t>(shape_.first(Level::kL2b) + k)] == kNothing && (l2b >> k & 1) != 0)
+        return false;
+    }
+    return true;
   }
 
   const BitView& view_;

@@ -285,7 +285,7 @@ class Generator {
         after[at] = static_cast<int8_t>(bit);
         any = true;
       }
-      if (any) add(MoveKind::kSelect, after, values(after) / 4 + kSetUp);
+      if (any) add(MoveKind::kSelect, after, values(after) / 4);
     }
   }
 
@@ -294,7 +294,7 @@ class Generator {
     const std::vector<int> in = incoming(first, 1);
     const SlotState after = with(first, in);
     const double n = larger(after);
-    add(MoveKind::kSwapL1b, after, std::max(n / 2, lanes_ * n / kBlockLw) + kSetUp, slot);
+    add(MoveKind::kSwapL1b, after, std::max(n / 2, lanes_ * n / kBlockLw) + kSetUp / 2, slot);
   }
 
   void shuffle_l1b() {

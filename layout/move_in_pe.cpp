@@ -44,7 +44,7 @@ class InPe : public MoveEmission {
                                 : word_bits == 1 ? Precision::kFloat
                                                  : Precision::kHalf;
     bool use_y = false;
-    for (const BitMask outer : view_.values(before_bits() & ~mask_of(in))) {
+    for (const BitMask outer : values_at_pace(before_bits() & ~mask_of(in))) {
       Operand matrix_register;
       matrix_register.space = use_y ? Space::kMatY : Space::kMatX;
       use_y = !use_y;
@@ -104,7 +104,11 @@ class InPe : public MoveEmission {
         fields.push_back({constant, low, 1, shift});
       }
     }
-    code_.field_sum_to_t(fields);
+    code_.field_sum_to(fields, Code::t());
+    std::vector<int64_t> offsets;
+    for (const BitMask value : view_.values(chosen))
+      offsets.push_back(address(at_.before, value) - at_.before.base);
+    code_.t_holds(std::move(offsets));
     std::vector<std::pair<int64_t, int64_t>> pairs;
     for (const BitMask value : view_.values(before_bits() & ~chosen))
       pairs.emplace_back(address(at_.after, value), address(at_.before, value));

@@ -101,6 +101,9 @@ struct MoveAddresses {
   Placement before;
   Placement after;
   int64_t run_stride = 1;  ///< of the first of target_run
+  /// Address bits, first those that vary fastest while chunks are worked on one after the other. Moves that
+  /// follow each other have them in the same order, so that one can start before the other is over.
+  std::vector<int> pace = {};
 };
 void emit_move(const BitView& view, const Move& move, const MoveAddresses& at, Code& code);
 

@@ -1,6 +1,7 @@
 #include "layout/path_search.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <limits>
@@ -12,6 +13,9 @@
 
 namespace kodama::layout {
 namespace {
+
+/// Bits that a tensor may have.
+constexpr int kMostBits = 64;
 
 /// What a move costs at least; one between L2Bs, two transfers' start-up besides.
 constexpr double kLeastMove = 8;
@@ -162,26 +166,117 @@ Path beam(const BitView& view, const SlotState& from, const SlotState& goal, int
   return best;
 }
 
+/// Looks for cheaper ways between the states that a path goes through.
+void shorten(const BitView& view, Path& path, int64_t most_lw) {
+  constexpr size_t kLongest = 4;
+  constexpr int64_t kMostStates = 50;
+  for (size_t length = 2; length <= kLongest; ++length) {
+    for (size_t first = 0; first + length <= path.moves.size(); ++first) {
+      const auto begin = path.moves.begin() + static_cast<int64_t>(first);
+      const auto end = begin + static_cast<int64_t>(length);
+      double steps = 0;
+      for (auto move = begin; move != end; ++move) steps += move->steps;
+      const SlotState goal = std::prev(end)->after;
+      Search other = search(view, begin->before, goal, most_lw, kMostStates, steps);
+      path.states += other.path.states;
+      if (!other.path.found || other.path.steps >= steps || other.path.moves.back().after != goal) continue;
+      path.steps += other.path.steps - steps;
+      const auto at = path.moves.erase(begin, end);
+      path.moves.insert(at, other.path.moves.begin(), other.path.moves.end());
+      first = static_cast<size_t>(-1);  // from the start again
+    }
+  }
+}
+
+/// What a move without replication does to the slots.
+struct Change {
+  std::vector<size_t> slots;
+  BitMask in = 0;
+  BitMask out = 0;
+  bool is_plain = true;  ///< a bit for a bit in every slot
+};
+Change change_of(const Move& move) {
+  Change change;
+  for (size_t slot = 0; slot < move.before.size(); ++slot) {
+    if (move.before[slot] == move.after[slot]) continue;
+    change.slots.push_back(slot);
+    change.is_plain = change.is_plain && move.before[slot] >= 0 && move.after[slot] >= 0;
+    if (!change.is_plain) break;
+    change.in |= BitMask{1} << move.after[slot];
+    change.out |= BitMask{1} << move.before[slot];
+  }
+  return change;
+}
+
+/// Whether one of two neighbours could as well be on the other side of the other.
+bool commute(const Move& one, const Move& other) {
+  const Change a = change_of(one);
+  const Change b = change_of(other);
+  return a.is_plain && b.is_plain && (a.in & b.out) == 0 && (a.out & b.in) == 0 &&
+         std::ranges::none_of(a.slots,
+                              [&](size_t slot) { return std::ranges::find(b.slots, slot) != b.slots.end(); });
+}
+bool commutes_with(const Move& move, const std::vector<Move>& all, size_t begin, size_t end) {
+  return std::all_of(all.begin() + static_cast<int64_t>(begin), all.begin() + static_cast<int64_t>(end),
+                     [&](const Move& other) { return commute(move, other); });
+}
+bool goes_without_t(const Move& move) {
+  return move.kind == MoveKind::kSwapL1b || move.kind == MoveKind::kMatrix ||
+         move.kind == MoveKind::kMatrixWords || move.kind == MoveKind::kWords;
+}
+
+void exchange_moves(Move& first, Move& second) {
+  const SlotState end = second.after;
+  const std::vector<size_t> slots = change_of(second).slots;
+  second.before = second.after = first.before;
+  for (const size_t slot : slots) second.after[slot] = end[slot];
+  first.before = second.after;
+  first.after = end;
+  std::swap(first, second);
+}
+
 }  // namespace
 
-std::string path_to_text(const BitView& view, const SlotState& from, const SlotState& goal,
-                         const Path& path) {
+std::optional<std::vector<Move>> overlapping_order(const std::vector<Move>& moves) {
+  std::vector<Move> order = moves;
+  const auto is_exchange = [](const Move& move) { return move.kind == MoveKind::kExchangeL2b; };
+  const auto first = std::ranges::find_if(order, is_exchange);
+  if (first == order.end()) return std::nullopt;
+  const size_t exchange = static_cast<size_t>(first - order.begin());
+  bool changed = false;
+  // Behind the first exchange as early as possible, but not past another one.
+  for (size_t to = exchange + 1; to < order.size(); ++to) {
+    for (size_t k = to; k < order.size() && !is_exchange(order[k]); ++k) {
+      if (!goes_without_t(order[k]) || !commutes_with(order[k], order, to, k)) continue;
+      for (size_t at = k; at > to; --at) exchange_moves(order[at - 1], order[at]);
+      changed = changed || k != to;
+      break;
+    }
+  }
+  // And before it as late as possible.
+  for (size_t to = exchange; to-- > 0;) {
+    for (size_t k = to + 1; k-- > 0;) {
+      if (!goes_without_t(order[k]) || !commutes_with(order[k], order, k + 1, to + 1)) continue;
+      for (size_t at = k; at < to; ++at) exchange_moves(order[at], order[at + 1]);
+      changed = changed || k != to;
+      break;
+    }
+  }
+  if (!changed) return std::nullopt;
+  return order;
+}
+
+std::string path_to_text(const Path& path) {
   std::string text = fmt::format("{} {} {}", path.states, path.proven ? 1 : 0, path.moves.size());
-  SlotState state = from;
   for (const Move& move : path.moves) {
-    const std::vector<Move> moves = moves_from(view, state, goal);
-    const auto found = std::ranges::find_if(moves, [&](const Move& each) {
-      return each.after == move.after && each.steps == move.steps && each.kind == move.kind;
-    });
-    isa::check_internal(found != moves.end(), "path search", "a move that isn't there");
-    text += fmt::format(" {}", found - moves.begin());
-    state = move.after;
+    text += fmt::format(" {} {} {} {} {} {}", static_cast<int>(move.kind), move.slot, move.slot_count,
+                        move.steps, move.order.size(), fmt::join(move.order, " "));
+    text += fmt::format(" {}", fmt::join(move.after, " "));
   }
   return text;
 }
 
-std::optional<Path> path_from_text(const BitView& view, const SlotState& from, const SlotState& goal,
-                                   const std::string& text) {
+std::optional<Path> path_from_text(const SlotState& from, const SlotState& goal, const std::string& text) {
   std::istringstream in(text);
   Path path;
   int proven = 0;
@@ -190,12 +285,24 @@ std::optional<Path> path_from_text(const BitView& view, const SlotState& from, c
   path.proven = proven != 0;
   SlotState state = from;
   for (size_t k = 0; k < count; ++k) {
-    size_t number = 0;
-    std::vector<Move> moves = moves_from(view, state, goal);
-    if (!(in >> number) || number >= moves.size()) return std::nullopt;
-    path.steps += moves[number].steps;
-    state = moves[number].after;
-    path.moves.push_back(std::move(moves[number]));
+    Move move;
+    size_t kind = 0;
+    size_t order_size = 0;
+    if (!(in >> kind >> move.slot >> move.slot_count >> move.steps >> order_size)) return std::nullopt;
+    if (kind >= move_primitives().size() || order_size > static_cast<size_t>(kMostBits)) return std::nullopt;
+    move.kind = static_cast<MoveKind>(kind);
+    move.order.resize(order_size);
+    for (int& bit : move.order) in >> bit;
+    move.before = state;
+    for (size_t slot = 0; slot < state.size(); ++slot) {
+      int content = 0;
+      in >> content;
+      state[slot] = static_cast<int8_t>(content);
+    }
+    if (!in) return std::nullopt;
+    move.after = state;
+    path.steps += move.steps;
+    path.moves.push_back(std::move(move));
   }
   path.found = is_goal(state, goal);
   if (!path.found) return std::nullopt;
@@ -221,6 +328,7 @@ Path find_path(const BitView& view, const SlotState& from, const SlotState& goal
   Path path = best.path.found ? best.path : some;
   path.states = some.states + best.path.states;
   path.proven = best.complete;
+  if (!path.proven) shorten(view, path, most_lw);
   return path;
 }
 

@@ -30,11 +30,15 @@ struct Path {
 Path find_path(const BitView& view, const SlotState& from, const SlotState& goal, int64_t most_lw,
                int64_t most_states = 3000);
 
-/// A path as text that `path_from_text` reads back: which of moves_from's moves each one is.
-std::string path_to_text(const BitView& view, const SlotState& from, const SlotState& goal, const Path& path);
+/// A path as text that `path_from_text` reads back.
+std::string path_to_text(const Path& path);
 /// Nothing when the text isn't a path between these states.
-std::optional<Path> path_from_text(const BitView& view, const SlotState& from, const SlotState& goal,
-                                   const std::string& text);
+std::optional<Path> path_from_text(const SlotState& from, const SlotState& goal, const std::string& text);
+
+/// The same moves in an order in which more of them overlap: an exchange between L2Bs takes turns with what
+/// comes before and after it, unless both need T. So moves without T are brought next to it, past those
+/// with T that move other bits. Nothing if that changes nothing.
+std::optional<std::vector<Move>> overlapping_order(const std::vector<Move>& moves);
 
 /// Whether a tensor in `state` is in `goal`: slots where nothing is wanted may hold copies.
 bool is_goal(const SlotState& state, const SlotState& goal);

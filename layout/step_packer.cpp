@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstdlib>
 #include <map>
-#include <optional>
 
 #include "isa/costs.h"
 #include "isa/error.h"
+#include "layout/transfer_clock.h"
 
 namespace kodama::layout {
 namespace {
@@ -19,10 +21,17 @@ constexpr int kResources = static_cast<int>(HazardResource::kMreadForward) + 1;
 
 /// Instructions between L2BM and L1BM work on blocks of 16 LW; one entry per block is exact.
 constexpr int64_t kL2bmBlock = 16;
+constexpr int64_t kWordsPerLw = 2;
 
 class Packer {
  public:
-  explicit Packer(const isa::Chip& chip) : chip_(chip) {
+  Packer(const isa::Chip& chip, WaitPlace waits)
+      : chip_(chip),
+        waits_(waits),
+        port_window_(chip.hazard.pe_gap(isa::kCyclesPerStep - 1, 0) + 1),
+        clock_(chip) {
+    units(HazardResource::kLm0, chip.memory.lm_words);
+    units(HazardResource::kLm1, chip.memory.lm_words);
     units(HazardResource::kGrf0, chip.memory.grf_words);
     units(HazardResource::kGrf1, chip.memory.grf_words);
     units(HazardResource::kT, isa::kCyclesPerStep);
@@ -41,7 +50,7 @@ class Packer {
       if (const WaitFor* wait = std::get_if<WaitFor>(&item)) {
         place_wait(wait->tag);
       } else {
-        place(std::get<Instruction>(item));
+        place(std::get<PackedInstruction>(item));
       }
     }
     return program();
@@ -61,9 +70,16 @@ class Packer {
     int32_t read = -1;
     int32_t transfer_read = -1;
   };
+  /// An access to be placed. `offsets`: what may be added to its addresses; nothing: it may be anywhere.
+  struct Touch {
+    Access access;
+    AddressOffsets offsets;
+  };
   struct PackedStep {
     std::vector<Instruction> instructions;
     int8_t wait = 0;
+    /// Accesses of LM0 and of LM1.
+    std::array<std::vector<int32_t>, 2> local;
   };
 
   void units(HazardResource resource, int64_t count) {
@@ -74,15 +90,16 @@ class Packer {
     return resource == HazardResource::kLm0 || resource == HazardResource::kLm1;
   }
   static bool is_listed(HazardResource resource) {
-    return is_local_memory(resource) || resource == HazardResource::kDram ||
-           resource == HazardResource::kPdm || resource == HazardResource::kDar;
+    return resource == HazardResource::kDram || resource == HazardResource::kPdm ||
+           resource == HazardResource::kDar;
   }
 
   /// Calls visit(unit) for every unit that an access touches.
   template <typename Visit>
-  void for_each_unit(const Access& access, Visit&& visit) {
+  void for_each_unit(const Touch& touch, Visit&& visit) {
+    const Access& access = touch.access;
     std::vector<Unit>& all = units_[static_cast<size_t>(access.resource)];
-    if (access.whole) {
+    if (!touch.offsets) {
       for (Unit& unit : all) visit(unit);
       return;
     }
@@ -98,9 +115,11 @@ class Packer {
       return;
     }
     const auto size = static_cast<int64_t>(all.size());
-    for (int cycle = 0; cycle < access.cycles; ++cycle) {
-      for (int64_t k = 0; k < access.length; ++k)
-        visit(all[static_cast<size_t>((access.begin[static_cast<size_t>(cycle)] + k) % size)]);
+    for (const int64_t offset : *touch.offsets) {
+      for (int cycle = 0; cycle < access.cycles; ++cycle) {
+        const int64_t begin = access.begin[static_cast<size_t>(cycle)] + kWordsPerLw * offset;
+        for (int64_t k = 0; k < access.length; ++k) visit(all[static_cast<size_t>((begin + k) % size)]);
+      }
     }
   }
 
@@ -117,62 +136,68 @@ class Packer {
     return first.issue + 1 + gap;
   }
 
-  int64_t earliest(const std::vector<Access>& touched) {
+  int64_t earliest(const std::vector<Touch>& touched) {
     int64_t step = 0;
-    for (const Access& access : touched) {
-      const auto resource = static_cast<size_t>(access.resource);
+    for (const Touch& touch : touched) {
+      const Access& access = touch.access;
       if (is_listed(access.resource)) {
-        for (const Record& record : lists_[resource]) {
+        for (const Record& record : lists_[static_cast<size_t>(access.resource)])
           step = std::max(step, after(record, access));
-          // Of older writes nothing is known any more.
-          if (is_local_memory(access.resource) && access.write && record.access.write)
-            step = std::max(step, record.issue + 1);
-        }
         continue;
       }
-      int32_t last_write = -1;
-      int32_t last_read = -1;
-      int32_t last_transfer = -1;
-      for_each_unit(access, [&](const Unit& unit) {
-        if (unit.write != last_write && unit.write >= 0) {
-          last_write = unit.write;
-          step = std::max(step, after(records_[static_cast<size_t>(unit.write)], access));
-        }
-        if (access.write && unit.read != last_read && unit.read >= 0) {
-          last_read = unit.read;
-          step = std::max(step, after(records_[static_cast<size_t>(unit.read)], access));
-        }
-        if (access.write && unit.transfer_read != last_transfer && unit.transfer_read >= 0) {
-          last_transfer = unit.transfer_read;
-          step = std::max(step, after(records_[static_cast<size_t>(unit.transfer_read)], access));
-        }
+      std::array<int32_t, 3> last{-1, -1, -1};
+      const auto behind = [&](int32_t id, int32_t& known) {
+        if (id == known || id < 0) return;
+        known = id;
+        step = std::max(step, after(records_[static_cast<size_t>(id)], access));
+      };
+      for_each_unit(touch, [&](const Unit& unit) {
+        behind(unit.write, last[0]);
+        if (!access.write) return;
+        behind(unit.read, last[1]);
+        behind(unit.transfer_read, last[2]);
       });
     }
     return step;
   }
 
-  void remember(const std::vector<Access>& touched, int64_t issue, int8_t tag) {
-    for (const Access& access : touched) {
+  /// Whether the port of an LM can serve an access in a step, beside those in it and around it.
+  bool port_is_free(const Access& access, int64_t step) const {
+    const auto memory = static_cast<size_t>(access.resource == HazardResource::kLm1);
+    const auto end = std::min(step + port_window_ + 1, static_cast<int64_t>(steps_.size()));
+    for (int64_t other = std::max<int64_t>(step - port_window_, 0); other < end; ++other) {
+      for (const int32_t id : steps_[static_cast<size_t>(other)].local[memory]) {
+        const Access& there = records_[static_cast<size_t>(id)].access;
+        if (there.write == access.write) continue;  // in one step: issue_conflict
+        // In one step a read comes before a write.
+        const bool is_first = step < other || (step == other && !access.write);
+        const int64_t gap =
+            is_first ? required_gap(access, there, chip_) : required_gap(there, access, chip_);
+        if (std::abs(other - step) < 1 + gap) return false;
+      }
+    }
+    return true;
+  }
+  bool ports_are_free(const std::vector<Touch>& touched, int64_t step) const {
+    return std::ranges::all_of(touched, [&](const Touch& touch) {
+      return !is_local_memory(touch.access.resource) || port_is_free(touch.access, step);
+    });
+  }
+
+  void remember(const std::vector<Touch>& touched, int64_t issue, int8_t tag) {
+    for (const Touch& touch : touched) {
+      const Access& access = touch.access;
       const auto resource = static_cast<size_t>(access.resource);
       if (is_listed(access.resource)) {
-        std::vector<Record>& list = lists_[resource];
-        if (is_local_memory(access.resource)) {
-          // Later accesses come behind the latest write and the latest read; a few before them can still be
-          // nearer in cycles.
-          constexpr int64_t kWindow = 4;
-          int64_t latest = issue;
-          for (const Record& record : list) latest = std::max(latest, record.issue);
-          std::erase_if(list, [&](const Record& record) {
-            return record.access.write == access.write && record.issue + kWindow < latest;
-          });
-        }
-        list.push_back({access, issue, tag, false});
+        lists_[resource].push_back({access, issue, tag, false});
         continue;
       }
       const auto id = static_cast<int32_t>(records_.size());
       records_.push_back({access, issue, tag, false});
       if (tag != 0) by_tag_[tag].push_back(id);
-      for_each_unit(access, [&](Unit& unit) {
+      if (is_local_memory(access.resource))
+        steps_[static_cast<size_t>(issue)].local[access.resource == HazardResource::kLm1].push_back(id);
+      for_each_unit(touch, [&](Unit& unit) {
         if (access.write) {
           unit = {id, -1, -1};
         } else if (tag != 0) {
@@ -184,33 +209,34 @@ class Packer {
     }
   }
 
-  static std::vector<Access> relevant(const Instruction& instruction, const isa::Chip& chip) {
-    std::vector<Access> touched = accesses(instruction, chip);
-    std::erase_if(touched, [](const Access& access) {
-      return is_forwarding_register(access.resource) && access.write;
-    });
+  std::vector<Touch> touched_by(const PackedInstruction& item) const {
+    static const auto kNone = std::make_shared<const std::vector<int64_t>>(1, 0);
+    std::vector<Touch> touched;
+    for (Access& access : accesses(item.instruction, chip_)) {
+      // Registers that every instruction of a unit writes, and none here reads.
+      if (is_forwarding_register(access.resource) && access.write) continue;
+      if (access.resource == HazardResource::kTurnaround && access.write) continue;
+      AddressOffsets offsets = access.whole ? nullptr : kNone;
+      if (access.whole && is_local_memory(access.resource)) offsets = item.t;
+      if (access.resource == HazardResource::kLm1 && item.has_base1) offsets = item.base1;
+      touched.push_back({std::move(access), std::move(offsets)});
+    }
     return touched;
   }
 
-  void place(const Instruction& instruction) {
-    const std::vector<Access> touched = relevant(instruction, chip_);
+  void place(const PackedInstruction& item) {
+    const Instruction& instruction = item.instruction;
+    const std::vector<Touch> touched = touched_by(item);
     int64_t step = earliest(touched);
     if (info(instruction.opcode).group == isa::IssueGroup::kMv) {
-      // In the order in which they were written.
-      step = std::max(step, last_mv_);
-      // A tag is free from the step behind the one that waits for it.
-      const auto waited = last_wait_.find(instruction.tag);
-      if (waited != last_wait_.end()) step = std::max(step, waited->second + 1);
-      last_mv_ = step;
-      mvs_.push_back({step, instruction});
-      remember(touched, step, instruction.tag);
+      place_transfer(instruction, touched, step);
       return;
     }
     const auto group = static_cast<size_t>(issue_group(instruction));
     for (;; ++step) {
       if (step >= static_cast<int64_t>(steps_.size())) steps_.resize(static_cast<size_t>(step) + 1);
       if (step >= static_cast<int64_t>(taken_.size())) taken_.resize(static_cast<size_t>(step) + 1, 0);
-      if ((taken_[static_cast<size_t>(step)] >> group & 1) != 0) continue;
+      if ((taken_[static_cast<size_t>(step)] >> group & 1) != 0 || !ports_are_free(touched, step)) continue;
       std::vector<Instruction>& own = steps_[static_cast<size_t>(step)].instructions;
       own.push_back(instruction);
       if (own.size() == 1 || issue_conflict(own, chip_).empty()) break;
@@ -220,12 +246,30 @@ class Packer {
     remember(touched, step, 0);
   }
 
-  void place_wait(int8_t tag) {
-    auto step = static_cast<int64_t>(steps_.size());
+  void place_transfer(const Instruction& instruction, const std::vector<Touch>& touched, int64_t step) {
+    // In the order in which they were written.
     step = std::max(step, last_mv_);
-    // Beside the last step's instructions, when it is free to wait and the transfer has started before it.
-    if (step == static_cast<int64_t>(steps_.size())) steps_.emplace_back();
-    if (step >= static_cast<int64_t>(steps_.size())) steps_.resize(static_cast<size_t>(step) + 1);
+    // And when it can start: those that are issued before fill up the queues of groups.
+    if (waits_ == WaitPlace::kWhereOver)
+      step = std::max(step, static_cast<int64_t>(clock_.next_start()) / isa::kCyclesPerStep);
+    // A tag is free from the step behind the one that waits for it.
+    const auto waited = last_wait_.find(instruction.tag);
+    if (waited != last_wait_.end()) step = std::max(step, waited->second + 1);
+    last_mv_ = step;
+    mvs_.push_back({step, instruction});
+    over_[instruction.tag] = clock_.issue(instruction, static_cast<double>(step * isa::kCyclesPerStep));
+    remember(touched, step, instruction.tag);
+  }
+
+  void place_wait(int8_t tag) {
+    int64_t step = std::max(static_cast<int64_t>(steps_.size()), last_mv_);
+    // Else beside what is in a step.
+    if (waits_ == WaitPlace::kWhereOver)
+      step = static_cast<int64_t>(std::ceil(over_[tag] / isa::kCyclesPerStep));
+    for (;; ++step) {
+      if (step >= static_cast<int64_t>(steps_.size())) steps_.resize(static_cast<size_t>(step) + 1);
+      if (steps_[static_cast<size_t>(step)].wait == 0) break;
+    }
     steps_[static_cast<size_t>(step)].wait = tag;
     for (const int32_t id : by_tag_[tag]) {
       records_[static_cast<size_t>(id)].issue = step;
@@ -290,11 +334,15 @@ class Packer {
   }
 
   const isa::Chip& chip_;
+  WaitPlace waits_;
+  int64_t port_window_;  ///< steps around one that its use of an LM concerns
+  TransferClock clock_;
   std::array<std::vector<Unit>, kResources> units_;
   std::array<std::vector<Record>, kResources> lists_;
   std::vector<Record> records_;
   std::map<int8_t, std::vector<int32_t>> by_tag_;
   std::map<int8_t, int64_t> last_wait_;
+  std::map<int8_t, double> over_;  ///< by tag: the cycle at which its latest transfer will be
   std::vector<PackedStep> steps_;
   std::vector<uint32_t> taken_;
   std::vector<std::pair<int64_t, Instruction>> mvs_;
@@ -303,8 +351,8 @@ class Packer {
 
 }  // namespace
 
-isa::Program pack_steps(const std::vector<PackedItem>& items, const isa::Chip& chip) {
-  return Packer(chip).run(items);
+isa::Program pack_steps(const std::vector<PackedItem>& items, const isa::Chip& chip, WaitPlace waits) {
+  return Packer(chip, waits).run(items);
 }
 
 }  // namespace kodama::layout

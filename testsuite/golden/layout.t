@@ -110,7 +110,7 @@ The least cycles of a conversion:
   out of the L2Bs             1024 B at  128.0 B/cycle, 192 on the way      200.0 cycles
   into the L2Bs               1024 B at  128.0 B/cycle, 192 on the way      200.0 cycles
   pairs of L2Bs                                                             264.0 cycles  <- the bound
-  L2BM and L1BMs              7616 B at  512.0 B/cycle,  20 on the way       36.0 cycles
+  L2BM and L1BMs              7872 B at  512.0 B/cycle,  20 on the way       36.0 cycles
   L1BM and PEs                1008 B at  512.0 B/cycle,   0 on the way        4.0 cycles
   PEs to L1BM                  128 B at  512.0 B/cycle, 192 on the way      196.0 cycles
   L1BM to PEs                  128 B at  512.0 B/cycle, 192 on the way      196.0 cycles
@@ -160,7 +160,7 @@ A conversion, run and checked:
   scratch: LM0 long words 1532 to 1535
   scratch: LM0 long words 2044 to 2047
   scratch: GRF1 long words 252 to 255
-  scratch: L1BM long words 7744 to 8191
+  scratch: L1BM long words 7872 to 8191
   scratch: LM1 long words 0 to 15
   simulated: every element is in its place, nothing else has changed
   $ kodama layout convert '((4_PE:1, 3:1))@LM0' '((3:1, 4_PE:1))@LM0' --shape 12 --type double --chip tiny
@@ -173,7 +173,7 @@ A conversion, run and checked:
   5.50 times the bound
   scratch: GRF0 long words 128 to 255
   scratch: GRF1 long words 248 to 255
-  scratch: L1BM long words 7936 to 8191
+  scratch: L1BM long words 8064 to 8191
   scratch: LM0 long words 0 to 2
   simulated: every element is in its place, nothing else has changed
   $ kodama layout convert '((5:3))@LM0' '((8:1))@GRF1 pad -inf' --shape 5 --type float --chip tiny
@@ -206,7 +206,7 @@ Primitives that the ones above don't use:
   path: gather-pe
   simulated: every element is in its place, nothing else has changed
   $ convert '((4_PE:1), (6:1))@LM0' '((2_PE:2, 2:3), (2_PE:1, 3:1))@LM1' 4,6
-  path: elements
+  path: gather-pe, select
   simulated: every element is in its place, nothing else has changed
 
 The suite, its file, and random ones:

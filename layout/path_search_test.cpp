@@ -1,0 +1,67 @@
+#include "layout/path_search.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace kodama::layout {
+namespace {
+
+const isa::Chip& chip() {
+  static const isa::Chip mncore2 = isa::find_chip("mncore2");
+  return mncore2;
+}
+BitView view_of(const char* from, const char* to, const Lengths& lengths, int bits) {
+  return *bit_view(Layout::parse(from), Layout::parse(to), lengths, bits, chip());
+}
+/// The left operand of a matrix product to the right one.
+BitView operands() {
+  return view_of("((8_L2B:1, 8_L1B:1, 16_MAB:1), (128:1, 4_PE:1, 2_W:1))@LM0",
+                 "((128:1, 4_PE:1, 2_W:1), (8_L2B:1, 8_L1B:1, 16_MAB:1))@LM1", {1024, 1024}, 32);
+}
+void expect_chain(const BitView& view, const std::vector<Move>& moves) {
+  SlotState state = view.from.slots;
+  for (const Move& move : moves) {
+    EXPECT_EQ(move.before, state);
+    state = move.after;
+  }
+  EXPECT_TRUE(is_goal(state, view.to.slots));
+}
+
+TEST(PathSearch, PathsAreReadBack) {
+  const BitView view = operands();
+  const Path path = find_path(view, view.from.slots, view.to.slots, 1024);
+  ASSERT_TRUE(path.found);
+  expect_chain(view, path.moves);
+  const auto again = path_from_text(view.from.slots, view.to.slots, path_to_text(path));
+  ASSERT_TRUE(again.has_value());
+  EXPECT_EQ(path_to_text(*again), path_to_text(path));
+  expect_chain(view, again->moves);
+  EXPECT_FALSE(path_from_text(view.from.slots, view.to.slots, "3 1 0").has_value());
+  EXPECT_FALSE(path_from_text(view.from.slots, view.to.slots, "3 1 1 99").has_value());
+}
+
+TEST(PathSearch, SwapsComeNextToTheExchange) {
+  const BitView view = operands();
+  const Path path = find_path(view, view.from.slots, view.to.slots, 1024);
+  const auto order = overlapping_order(path.moves);
+  ASSERT_TRUE(order.has_value());
+  expect_chain(view, *order);
+  const auto is = [](MoveKind kind) { return [kind](const Move& move) { return move.kind == kind; }; };
+  const auto exchange = std::ranges::find_if(*order, is(MoveKind::kExchangeL2b));
+  const auto skew = std::ranges::find_if(*order, is(MoveKind::kSkew));
+  ASSERT_NE(exchange, order->end());
+  ASSERT_NE(skew, order->end());
+  // Between them, where they were behind the skew.
+  EXPECT_EQ(std::count_if(exchange, skew, is(MoveKind::kSwapL1b)), 3);
+  EXPECT_FALSE(overlapping_order(*order).has_value());
+}
+
+TEST(PathSearch, WithoutAnExchangeNothingIsReordered) {
+  const BitView view = view_of("((8_L1B:1, 16_MAB:1, 64:1), (8_L2B:1, 4_PE:1))@LM0",
+                               "((64:1, 8_L1B:1, 16_MAB:1), (8_L2B:1, 4_PE:1))@LM1", {8192, 32}, 64);
+  EXPECT_FALSE(overlapping_order(find_path(view, view.from.slots, view.to.slots, 1024).moves).has_value());
+}
+
+}  // namespace
+}  // namespace kodama::layout
