@@ -26,7 +26,7 @@ constexpr const char* kHostPlanner = "host";
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 /// Counts up when gathers change, so that old costs are forgotten.
-constexpr int kGatherVersion = 6;
+constexpr int kGatherVersion = 7;
 
 /// Of branch and bound. Most networks are solved after a few; for transformers this takes seconds, and what
 /// forty times as many find in a minute is one percent better.
