@@ -269,6 +269,11 @@ std::string_view home_name(Space space) {
   }
 }
 
+std::vector<int64_t> trimmed(std::vector<int64_t> strides) {
+  while (!strides.empty() && strides.back() == 0) strides.pop_back();
+  return strides;
+}
+
 isa::Operand resolve(const Operand& operand, const MachineProgram& program) {
   if (operand.space != Space::kVirtual) return operand;
   const Value& value = program.values.at(operand.value);

@@ -57,6 +57,9 @@ std::vector<bool> reserved_words(const ProgramIndex& index, isa::Space space, in
 int64_t home_size(isa::Space space, const isa::Chip& chip);
 std::string_view home_name(isa::Space space);
 
+/// Loop strides without zeros at the end.
+std::vector<int64_t> trimmed(std::vector<int64_t> strides);
+
 /// `operand` with the value's home and address put in; real operands are returned unchanged.
 isa::Operand resolve(const isa::Operand& operand, const MachineProgram& program);
 isa::Instruction resolve(const isa::Instruction& instruction, const MachineProgram& program);
