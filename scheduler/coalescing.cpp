@@ -73,15 +73,11 @@ class Coalescing {
     uses_.assign(program_.values.size(), {});
     indirect_.assign(program_.values.size(), false);
     for (size_t p = 0; p < index_.sites.size(); ++p) {
-      const isa::Instruction& instruction = index_.sites[p].operation->instruction;
-      for (const bool written : {false, true}) {
-        for (const Operand& operand : written ? instruction.destinations : instruction.sources) {
-          if (operand.space != Space::kVirtual) continue;
-          const auto v = static_cast<size_t>(operand.value);
-          uses_.at(v).push_back({static_cast<int64_t>(p), written});
-          if (operand.t_indirect) indirect_[v] = true;
-        }
-      }
+      for_each_value_use(index_.sites[p].operation->instruction, [&](const Operand& operand, bool written) {
+        const auto v = static_cast<size_t>(operand.value);
+        uses_.at(v).push_back({static_cast<int64_t>(p), written});
+        if (operand.t_indirect) indirect_[v] = true;
+      });
     }
   }
 

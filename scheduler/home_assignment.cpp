@@ -124,7 +124,12 @@ class BankColoring {
     HomeSet possible = 0;
     for (const Space home : kHomes) possible |= space_bit(home);
     for (size_t v = 0; v < states_.size(); ++v) {
-      const Value& value = program_.values[v];
+      Value& value = program_.values[v];
+      if (value.homes == space_bit(Space::kOmr)) {
+        value.home = Space::kOmr;
+        states_[v].done = true;
+        continue;
+      }
       isa::check_internal((value.homes & possible) != 0, "bank-coloring", "value %{} has no allowed home",
                           value.name);
       isa::check_internal(value.size_words > 0, "bank-coloring", "value %{} has {} words", value.name,
@@ -368,7 +373,8 @@ class BankColoring {
     std::vector<std::vector<Space>> choices(as_is.size(), {Space::kNone});
     for (size_t k = 0; k < as_is.size(); ++k) {
       const Space space = as_is[k].operand->space;
-      if (space == Space::kVirtual || isa::is_pe_memory(space) || space == Space::kT ||
+      const bool is_mask = as_is[k].space == Space::kOmr;
+      if ((space == Space::kVirtual && !is_mask) || isa::is_pe_memory(space) || space == Space::kT ||
           space == Space::kConstant)
         choices[k].insert(choices[k].end(), kBanks.begin(), kBanks.end());
     }
@@ -432,13 +438,14 @@ class BankColoring {
   void move_destination(Operand& destination, Space bank, const Operation& operation,
                         std::vector<Operation>& after) {
     const Instruction& instruction = operation.instruction;
-    if (destination.mask.kind == isa::Mask::Kind::kRegister) {
-      for (const Operand& other : instruction.destinations) {
-        if (other.space == Space::kOmr && other.base == destination.mask.value) {
-          fail(operation,
-               "a masked destination needs a copy, but the operation overwrites its mask register");
-        }
-      }
+    for (const Operand& other : instruction.destinations) {
+      const isa::Mask& mask = destination.mask;
+      const bool is_register =
+          mask.kind == isa::Mask::Kind::kRegister && other.space == Space::kOmr && other.base == mask.value;
+      const bool is_value = mask.kind == isa::Mask::Kind::kVirtual && other.space == Space::kVirtual &&
+                            other.value == mask.virtual_value;
+      if (is_register || is_value)
+        fail(operation, "a masked destination needs a copy, but the operation overwrites its mask register");
     }
     const bool wide = space_of(destination) == Space::kT;
     const Operand temporary = new_temporary(bank, wide ? isa::Width::kDoubleLong : destination.width);

@@ -13,12 +13,15 @@
 /// A kernel writes operations in a natural order, one after the other, as if each saw the results of all
 /// before it. Operands are real (L1BM addresses, forwarding-free memories) or virtual: Space::kVirtual
 /// with `value` = index into MachineProgram::values and `base`/`stride`/`loop_strides` in words relative
-/// to the start of the value. Passes (passes.h) make a program of it:
+/// to the start of the value. A value may also be a mask entry: its one home is then Space::kOmr, its size 1,
+/// an operation writes it as an operand of width kWord, and Mask::Kind::kVirtual names it where it is used.
+/// Passes (passes.h) make a program of it:
 ///
 ///   1. coalesce         makes one value of two where one is a copy of the other;
 ///   2. assign homes     picks a memory (GRF0, GRF1, LM0, LM1, T) for every value, so that the operands of
 ///                       an operation don't collide on a port; inserts copies where they would;
-///   3. spill            where a memory has more to hold than words, moves values out of it while nobody needs
+///   3. spill            where a memory has more to hold than words, moves values out of it while nobody
+///   needs
 ///                       them;
 ///   4. allocate         gives every value an address in its memory, by its lifetime;
 ///   5. schedule         packs operations into steps, keeping dependences and distances.
@@ -33,7 +36,8 @@ namespace kodama::scheduler {
 /// Set of spaces a value may live in (isa::space_bit).
 using HomeSet = isa::SpaceSet;
 
-/// A virtual register or buffer: a contiguous range of words in one PE memory, the same in every PE.
+/// A virtual register or buffer: a contiguous range of words in one PE memory, or a mask entry, the same in
+/// every PE.
 struct Value {
   std::string name;
   int64_t size_words = 0;
@@ -79,7 +83,7 @@ struct RegionNode {  ///< named part of the program (a layer); kept as marks in 
 struct Node {
   std::variant<Block, CountedLoop, RegionNode> kind;
 
-  bool operator==(const Node&) const = default;
+  bool operator==(const Node& other) const { return kind == other.kind; }
 };
 
 inline bool CountedLoop::operator==(const CountedLoop&) const = default;

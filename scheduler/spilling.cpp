@@ -213,12 +213,6 @@ class LifeSplit {
     for (; loop >= 0; loop = site(loop).parent) runs *= site(loop).count;
     return runs;
   }
-  /// The loop directly inside `loop` with this position, or `loop`.
-  int child_loop(int64_t position, int loop) const {
-    int child = now_.index.sites[static_cast<size_t>(position)].loop;
-    while (child != loop && site(child).parent != loop) child = site(child).parent;
-    return child;
-  }
 
   // ---- which pieces ------------------------------------------------------------------------------------
 
@@ -227,7 +221,7 @@ class LifeSplit {
     std::vector<Piece> result;
     for (size_t k = begin; k < end;) {
       size_t next = k;
-      const int child = child_loop(uses_[k].position, loop);
+      const int child = child_loop(now_.index, uses_[k].position, loop);
       std::vector<Piece> item;
       if (child == loop) {
         while (next < end && uses_[next].position == uses_[k].position) ++next;
@@ -300,7 +294,7 @@ class LifeSplit {
   /// Words, copies and cost. False when the uses move differently with the loops around.
   bool measure(Piece& piece) const {
     const size_t depth = depth_in(piece.loop);
-    int64_t unit = isa::kWordsPerLong;
+    int64_t unit = place_.value < 0 ? kStepWords : int64_t{isa::kWordsPerLong};
     for (const size_t k : piece.uses) {
       const Operand& operand = *uses_[k].operand;
       std::vector<int64_t> strides = operand.loop_strides;
@@ -359,7 +353,7 @@ class LifeSplit {
     };
     for (const size_t k : piece.uses) {
       const Use& use = uses_[k];
-      const int child = child_loop(use.position, piece.loop);
+      const int child = child_loop(now_.index, use.position, piece.loop);
       if (child != current) leave_loop();
       current = child;
       if (use.written) {
@@ -674,9 +668,14 @@ class Spilling {
       changed.values.push_back(std::move(far));
       if (accept(now, std::move(changed), v, {static_cast<int>(program_.values.size()), -1})) return true;
     }
-    // A piece is a multiple of what one step moves, so the last one may reach beyond the value.
-    const int64_t rows = size / isa::kWordsPerLong + isa::kCyclesPerStep - 1;
-    const std::optional<int64_t> free = free_l1bm(now.index, rows * chip_.pe_per_l1b());
+    // A piece is a multiple of what one step moves; where it moves by less, it may reach beyond the value.
+    const bool reaches_beyond = std::ranges::any_of(now.uses[static_cast<size_t>(v)], [](const Use& use) {
+      return std::ranges::any_of(use.operand->loop_strides,
+                                 [](int64_t stride) { return stride % kStepWords != 0; });
+    });
+    const int64_t words_there = isa::round_up(size, kStepWords) + (reaches_beyond ? kStepWords : 0);
+    const std::optional<int64_t> free =
+        free_l1bm(now.index, words_there / isa::kWordsPerLong * chip_.pe_per_l1b());
     return free && accept(now, program_, v, {-1, *free});
   }
 

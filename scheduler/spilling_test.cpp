@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -282,6 +283,21 @@ TEST(Spilling, RandomProgramsKeepTheirMeaning) {
   for (const int form :
        {all.to_pe, all.from_pe, all.to_l1bm, all.from_l1bm, all.of_forward, all.in_loops, all.moved_homes})
     EXPECT_GT(form, 0);
+}
+
+TEST(Spilling, ManyValuesInOneBlock) {
+  isa::Chip chip = small_chip(256, 128);
+  chip.memory.l1bm_lw = 1 << 15;
+  MachineProgram program;
+  for (int v = 0; v < 150; ++v) program.values.push_back(value("v" + std::to_string(v), 8, kAnywhere));
+  std::mt19937 random(7);
+  const auto any = [&] { return virt(static_cast<int>(random() % 150)); };
+  std::vector<Operation> operations;
+  for (int v = 0; v < 150; ++v) operations.push_back(imm(v, virt(v)));
+  for (int k = 0; k < 600; ++k) operations.push_back(add(any(), any(), any()));
+  for (int v = 0; v < 150; ++v) operations.push_back(store(virt(v), 16 * v));
+  program.body = {block(operations)};
+  expect_same_results(program, chip, {.scheduler = "sequential", .loop_scheduler = "acyclic"});
 }
 
 // ---- damage ----------------------------------------------------------------------------------------------

@@ -32,6 +32,27 @@ std::string describe(const Instruction& instruction, const std::string& origin) 
   return fmt::format("{}{}", isa::mnemonic(instruction), origin.empty() ? "" : " (" + origin + ")");
 }
 
+/// Calls `visit` for all operands that name values: sources and masks as reads, destinations as writes.
+void for_each_named_value(const Instruction& instruction,
+                          const std::function<void(const Operand&, bool written)>& visit) {
+  const auto visit_mask = [&](const isa::Mask& mask) {
+    if (mask.kind != isa::Mask::Kind::kVirtual) return;
+    Operand entry;
+    entry.space = Space::kVirtual;
+    entry.value = mask.virtual_value;
+    entry.width = isa::Width::kWord;
+    visit(entry, false);
+  };
+  visit_mask(instruction.zero_flush);
+  for (const Operand& operand : instruction.sources) {
+    if (operand.space == Space::kVirtual) visit(operand, false);
+  }
+  for (const Operand& operand : instruction.destinations) visit_mask(operand.mask);
+  for (const Operand& operand : instruction.destinations) {
+    if (operand.space == Space::kVirtual) visit(operand, true);
+  }
+}
+
 /// Visits every operation with the trip counts of the loops around it.
 void for_each_operation(const std::vector<Node>& nodes, std::vector<int64_t>& counts,
                         const std::function<void(const Operation&, const std::vector<int64_t>&)>& visit) {
@@ -88,7 +109,8 @@ bool names_same_words(const Operand& a, const Operand& b) {
 void verify_homes(const MachineProgram& program, const isa::Chip&) {
   constexpr std::string_view kVerifier = "verify_homes";
   for (const Value& value : program.values) {
-    const bool is_home = isa::is_pe_memory(value.home) || value.home == Space::kT;
+    const bool is_home =
+        isa::is_pe_memory(value.home) || value.home == Space::kT || value.home == Space::kOmr;
     if (!is_home || (value.homes & isa::space_bit(value.home)) == 0) {
       fail(kVerifier, fmt::format("value %{} has no home, or one that it does not allow", value.name));
     }
@@ -117,6 +139,16 @@ void verify_homes(const MachineProgram& program, const isa::Chip&) {
           }
           return value.home;
         };
+        const auto check_mask = [&](const isa::Mask& mask) {
+          if (mask.kind != isa::Mask::Kind::kVirtual) return;
+          if (mask.virtual_value < 0 || mask.virtual_value >= static_cast<int32_t>(program.values.size()))
+            report(
+                fmt::format("mask names value {}, there are {}", mask.virtual_value, program.values.size()));
+          const Value& value = program.values[mask.virtual_value];
+          if (value.home != Space::kOmr) report(fmt::format("mask %{} is no mask register", value.name));
+        };
+        check_mask(instruction.zero_flush);
+        for (const Operand& operand : instruction.destinations) check_mask(operand.mask);
         struct Use {
           Space space;
           const Operand* operand;
@@ -196,7 +228,7 @@ class OwnershipRun {
       case Space::kGrf1:
         return chip_.memory.grf_words;
       default:
-        return 16;  // T: 2LW in each of 4 cycles
+        return 16;  // T: 2LW in each of 4 cycles; mask registers: 0 to 15
     }
   }
 
@@ -204,11 +236,18 @@ class OwnershipRun {
     std::map<Space, std::vector<bool>> direct;
     std::vector<int64_t> counts;
     std::vector<bool> used(program_.values.size(), false);
+    const auto take_mask = [&](int64_t entry) {
+      std::vector<bool>& taken = direct[Space::kOmr];
+      taken.resize(size_of(Space::kOmr));
+      if (entry < size_of(Space::kOmr)) taken[entry] = true;
+    };
+    take_mask(0);  // all ones
     const auto check = [&](const Operation& operation, const Operand& operand,
                            const std::vector<int64_t>& trips) {
+      if (operand.mask.kind == isa::Mask::Kind::kRegister) take_mask(operand.mask.value);
+      if (operand.space == Space::kOmr) take_mask(operand.base);
       if (operand.space == Space::kVirtual) {
         const Value& value = program_.values.at(operand.value);
-        used[operand.value] = true;
         if (value.home == Space::kT) return;
         if ((value.address + operand.address(0)) % words(operand.width) != 0 ||
             value.address % std::max<int64_t>(value.alignment_words, 1) != 0) {
@@ -230,13 +269,15 @@ class OwnershipRun {
       for (int64_t word = low; word < std::min(high, low + size); ++word)
         taken[(word % size + size) % size] = true;
     };
-    for_each_operation(program_.body, counts,
-                       [&](const Operation& operation, const std::vector<int64_t>& trips) {
-                         for (const Operand& operand : operation.instruction.sources)
-                           check(operation, operand, trips);
-                         for (const Operand& operand : operation.instruction.destinations)
-                           check(operation, operand, trips);
-                       });
+    for_each_operation(
+        program_.body, counts, [&](const Operation& operation, const std::vector<int64_t>& trips) {
+          const isa::Mask& flush = operation.instruction.zero_flush;
+          if (flush.kind == isa::Mask::Kind::kRegister) take_mask(flush.value);
+          for_each_named_value(operation.instruction,
+                               [&](const Operand& operand, bool) { used.at(operand.value) = true; });
+          for (const Operand& operand : operation.instruction.sources) check(operation, operand, trips);
+          for (const Operand& operand : operation.instruction.destinations) check(operation, operand, trips);
+        });
     for (size_t v = 0; v < program_.values.size(); ++v) {
       const Value& value = program_.values[v];
       if (!used[v]) continue;
@@ -344,13 +385,14 @@ class OwnershipRun {
   }
 
   void step(const Operation& operation) {
-    for (const Operand& operand : operation.instruction.sources) {
-      if (operand.space == Space::kVirtual) check_read(operation, operand);
-    }
+    for_each_named_value(operation.instruction, [&](const Operand& operand, bool written) {
+      if (!written) check_read(operation, operand);
+    });
     for (const Operand& operand : operation.instruction.destinations) {
       if (operand.space != Space::kVirtual) continue;
       // What a run-time mask keeps is read again later, so it must still be there.
-      if (operand.mask.kind == isa::Mask::Kind::kRegister) check_read(operation, operand);
+      if (operand.mask.kind == isa::Mask::Kind::kRegister || operand.mask.kind == isa::Mask::Kind::kVirtual)
+        check_read(operation, operand);
       settle(operand.value);
       const auto [begin, end] = place(operand.value);
       std::vector<int32_t>& list = owners(program_.values[operand.value].home);
@@ -413,14 +455,24 @@ struct Prepared {
   uint64_t shape = 0;  ///< hash of all but memory addresses
 };
 
+/// What a mask register holds counts, not which one it is.
+uint64_t mask_shape(const isa::Mask& mask) {
+  using Kind = isa::Mask::Kind;
+  const bool is_register = mask.kind == Kind::kVirtual || (mask.kind == Kind::kRegister && mask.value > 0 &&
+                                                           mask.value < isa::kMaskRegisters);
+  const uint64_t kind = static_cast<uint64_t>(is_register ? Kind::kRegister : mask.kind);
+  return mix(mix(kind, is_register ? 0 : mask.value), static_cast<uint64_t>(mask.double_long));
+}
+
 uint64_t operand_shape(const Operand& operand) {
   // Copies of a loop's body take turns with the matrix registers: what counts is what a register holds.
   const Space space = operand.space == Space::kMatY ? Space::kMatX : operand.space;
-  uint64_t hash = mix(static_cast<uint64_t>(space), words(operand.width));
-  for (const int64_t part : {int64_t{operand.t_indirect}, int64_t{operand.negate}, int64_t{operand.extend},
-                             int64_t{operand.reduce}, int64_t{operand.j}, int64_t{operand.group},
-                             int64_t{operand.unit}, int64_t{static_cast<int>(operand.mask.kind)},
-                             int64_t{operand.mask.value}, int64_t{operand.mask.double_long}}) {
+  uint64_t hash = mask_shape(operand.mask);
+  hash = mix(hash, static_cast<uint64_t>(space));
+  hash = mix(hash, space == Space::kOmr ? 0 : static_cast<uint64_t>(words(operand.width)));
+  for (const int64_t part :
+       {int64_t{operand.t_indirect}, int64_t{operand.negate}, int64_t{operand.extend},
+        int64_t{operand.reduce}, int64_t{operand.j}, int64_t{operand.group}, int64_t{operand.unit}}) {
     hash = mix(hash, static_cast<uint64_t>(part));
   }
   const bool is_literal = operand.space == Space::kConstant || operand.space == Space::kImmediate;
@@ -434,12 +486,11 @@ Prepared prepare(Instruction instruction, std::string origin, const isa::Chip& c
   for (const int64_t part :
        {int64_t{static_cast<int>(instruction.precision)}, int64_t{instruction.unsigned_op},
         int64_t{instruction.round_output}, int64_t{instruction.half_select}, int64_t{instruction.block_bits},
-        int64_t{static_cast<int>(instruction.zero_flush.kind)}, int64_t{instruction.zero_flush.value},
-        int64_t{instruction.zero_flush.double_long}, int64_t{static_cast<int>(instruction.reduce_op)},
-        int64_t{instruction.unit}, int64_t{instruction.rotation},
-        int64_t{static_cast<int>(instruction.l1b_set.kind)}, int64_t{instruction.l1b_set.k},
-        int64_t{instruction.l1b_set.ignore_mask}, int64_t{instruction.l1b_set.list}, instruction.size_lw,
-        int64_t{instruction.indirect_n}}) {
+        static_cast<int64_t>(mask_shape(instruction.zero_flush)),
+        int64_t{static_cast<int>(instruction.reduce_op)}, int64_t{instruction.unit},
+        int64_t{instruction.rotation}, int64_t{static_cast<int>(instruction.l1b_set.kind)},
+        int64_t{instruction.l1b_set.k}, int64_t{instruction.l1b_set.ignore_mask},
+        int64_t{instruction.l1b_set.list}, instruction.size_lw, int64_t{instruction.indirect_n}}) {
     hash = mix(hash, static_cast<uint64_t>(part));
   }
   for (const Operand& operand : instruction.sources) hash = mix(hash, operand_shape(operand));
@@ -898,7 +949,15 @@ class SequentialRun {
     };
     std::for_each(real.sources.begin(), real.sources.end(), place);
     std::for_each(real.destinations.begin(), real.destinations.end(), place);
-    return prepared_.emplace(&operation, prepare(std::move(real), operation.origin, chip_)).first->second;
+    Prepared result = prepare(std::move(real), operation.origin, chip_);
+    for (Access& access : result.accesses) {
+      if (access.value < 0) continue;  // all but masks that are values
+      const Value& mask = program_.values.at(access.value);
+      access.resource = *isa::hazard_resource(mask.home);
+      access.begin[0] += mask.address;
+      access.value = -1;
+    }
+    return prepared_.emplace(&operation, std::move(result)).first->second;
   }
 
   void step(const Operation& operation) {
@@ -1099,13 +1158,10 @@ class HiddenValues {
       const auto* block = std::get_if<Block>(&node.kind);
       if (block == nullptr) continue;
       for (const Operation& operation : block->operations) {
-        for (const auto* operands : {&operation.instruction.sources, &operation.instruction.destinations}) {
-          for (const Operand& operand : *operands) {
-            if (operand.space != Space::kVirtual) continue;
-            int& known = loop_of_.at(static_cast<size_t>(operand.value));
-            known = known == kNowhere || known == loop ? loop : kSeveral;
-          }
-        }
+        for_each_named_value(operation.instruction, [&](const Operand& operand, bool) {
+          int& known = loop_of_.at(static_cast<size_t>(operand.value));
+          known = known == kNowhere || known == loop ? loop : kSeveral;
+        });
       }
     }
   }
