@@ -10,11 +10,9 @@
 ///
 ///   - the source dies at the copy, and the target is born there: their lives don't meet;
 ///   - or the source is written whole and dies in the block of the copy, and the target is not touched in
-///   between. What
-///     it held then is lost at the copy, whatever holds it before and behind: `t = s + x; s = t` in a loop;
+///     between. What it held then is lost at the copy: `t = s + x; s = t` in a loop;
 ///   - or the target lives in the block of the copy only and is never written otherwise, and the source is
-///   not
-///     written before its last use.
+///     not written before its last use.
 ///
 /// $aluf holds the data after a copy; where somebody reads it there, the copy stays.
 namespace kodama::scheduler {

@@ -13,23 +13,21 @@
 #include "scheduler/operand_copies.h"
 #include "scheduler/program_analysis.h"
 
-/// "furthest-use". Where the values of a memory have more words at some moment than it, one of those that
-/// live then has to be elsewhere, moment after moment in the order of the program. The first that helps is
-/// done, and everything counted anew:
+/// "furthest-use". At the first moment, in the order of the program, at which the values that live in a
+/// memory have more words than it, one of them has to be elsewhere. The first way that helps is taken, and
+/// everything counted anew:
 ///
 ///   1. A value moves to another memory that it allows, with room for its whole life, where each of its
 ///      operations stays legal. That costs nothing.
 ///   2. A value's life is split. Its data live in a place that no operation knows: a value in another PE
-///   memory
-///      with room for them, or else words of L1BM that the program leaves alone. Operations see pieces of it,
-///      short-lived values in the old memory, filled before the first use and, when written, saved behind the
-///      last one. A piece covers as many uses as there are up to the next moment without room, if that
-///      doesn't cost more copies than two pieces; a whole loop, when there is room in it, which has its
-///      copies outside.
+///      memory with room for them, or else words of L1BM that the program leaves alone. Operations see pieces
+///      of it, short-lived values in the old memory, filled before the first use and, when written, saved
+///      behind the last one. A piece goes on to the next moment without room, as long as that costs no more
+///      copies than two pieces. A loop in which there is room has its copies outside, if that is cheaper.
 ///
-/// The value to go is the one whose next use is furthest (Belady's rule), the next use of a value that a loop
-/// carries around being in the next iteration. As the order is the program's and the lengths of loops don't
-/// count, a loop that doesn't use a value is as long as its text.
+/// The value to go is the one whose next use is furthest (Belady's rule); that of a value which a loop
+/// carries around may be in the next iteration. Distances are those of the text: a loop that doesn't use a
+/// value is as long as its body.
 ///
 /// A step is taken only when the words too many, added up over memories and moments, become fewer; so it
 /// ends. What is left must also be packed: when there are words enough and no addresses, all is done again
