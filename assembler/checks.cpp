@@ -147,7 +147,8 @@ Check check_place(int index, const Operand& operand, const Chip& chip) {
 
 /// What concerns an operand by itself, wherever it stands.
 Check check_operand(int index, const Operand& operand, const Chip& chip) {
-  if (operand.space == Space::kVirtual || !operand.loop_strides.empty()) {
+  if (operand.space == Space::kVirtual || operand.mask.kind == isa::Mask::Kind::kVirtual ||
+      !operand.loop_strides.empty()) {
     throw isa::InternalError(
         "internal error in assembler: only operands with concrete addresses can be checked");
   }

@@ -28,14 +28,16 @@ std::optional<int> mask_entry(const Mask& mask) {
     case Mask::Kind::kRegister:
       return mask.value;
     case Mask::Kind::kNone:
+    case Mask::Kind::kVirtual:
       break;
   }
   return std::nullopt;
 }
 
 bool is_run_time_mask(const Mask& mask) {
+  if (mask.kind == Mask::Kind::kVirtual) return true;
   const std::optional<int> entry = mask_entry(mask);
-  return entry && *entry >= 1 && *entry <= 15;
+  return entry && *entry >= 1 && *entry < kMaskRegisters;
 }
 
 /// Bit c: cycle c may write. A pattern's leftmost digit is cycle 0.
@@ -289,6 +291,11 @@ class AccessLister {
   void read_mask(const Mask& mask) {
     Access& access = single(HazardResource::kMask, Agent::kPe, false);
     access.begin[0] = mask.value;
+    if (mask.kind == Mask::Kind::kVirtual) {
+      // As other values that have no place yet.
+      access.resource = HazardResource::kLm0;
+      access.value = mask.virtual_value;
+    }
   }
 
   void pe_operand(const Operand& operand, Agent agent, bool write) {

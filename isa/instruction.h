@@ -99,17 +99,22 @@ inline constexpr int words(Width width) {
   return static_cast<int>(width);
 }
 
+/// Mask entries 1 to this - 1 are registers; 0 is all ones, those from this on are constants.
+inline constexpr int kMaskRegisters = 16;
+
 /// Mask named by an operand, an opcode (zero flush) or a mask statement.
 struct Mask {
   enum class Kind : uint8_t {
     kNone,
     kPattern,   ///< /1000: `value` = 4 bits, cycle c is bit 3-c
     kRegister,  ///< /$imr<k>: `value` = entry 0..31
+    kVirtual,   ///< a mask register not yet chosen; `virtual_value` as `value` of Space::kVirtual
   };
   Kind kind = Kind::kNone;
   uint8_t value = 0;
   bool double_long = false;  ///< length ll instead of l
   char length_check = 0;     ///< optional suffix 't' or 'p', kept for printing
+  int32_t virtual_value = -1;
 
   bool operator==(const Mask&) const = default;
 };

@@ -19,7 +19,8 @@ namespace {
 
 using isa::Space;
 
-constexpr std::array<Space, 5> kHomes = {Space::kGrf0, Space::kGrf1, Space::kLm0, Space::kLm1, Space::kT};
+constexpr std::array<Space, 6> kHomes = {Space::kGrf0, Space::kGrf1, Space::kLm0,
+                                         Space::kLm1,  Space::kT,    Space::kOmr};
 
 struct Request {
   int value = 0;

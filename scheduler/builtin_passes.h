@@ -16,7 +16,11 @@
 /// Internal to scheduler/.
 namespace kodama::scheduler {
 
+Coalescer copy_coalescing_pass();
+Coalescer no_coalescing_pass();
 HomeAssigner bank_coloring_pass();
+Spiller furthest_use_pass();
+Spiller no_spilling_pass();
 Allocator linear_scan_pass();
 Allocator first_fit_pass();
 Allocator packed_pass();

@@ -7,6 +7,7 @@
 
 #include "isa/error.h"
 #include "scheduler/builtin_passes.h"
+#include "scheduler/operand_copies.h"
 #include "scheduler/program_analysis.h"
 
 /// "bank-coloring". Values are coloured with the four banks (and T) greedily, in the order of DSATUR: next
@@ -36,20 +37,6 @@ bool is_lm(Space space) {
 }
 int home_index(Space space) {
   return static_cast<int>(std::find(kHomes.begin(), kHomes.end(), space) - kHomes.begin());
-}
-
-std::vector<int64_t> trimmed(std::vector<int64_t> strides) {
-  while (!strides.empty() && strides.back() == 0) strides.pop_back();
-  return strides;
-}
-
-/// Whether two operands of one memory name identical addresses in all cycles.
-bool same_address(const Operand& a, const Operand& b) {
-  if (a.value != b.value || a.width != b.width || a.j != b.j || a.t_indirect != b.t_indirect) return false;
-  for (int cycle = 0; cycle < isa::kCyclesPerStep; ++cycle) {
-    if (a.address(cycle) != b.address(cycle)) return false;
-  }
-  return trimmed(a.loop_strides) == trimmed(b.loop_strides);
 }
 
 /// Live words of one memory over the moments of the program: add to a range, largest of a range.
@@ -100,7 +87,7 @@ class BankColoring {
     prepare_values();
     build_conflicts();
     color();
-    find_exposed_forward_reads();
+    forward_.emplace(program_);
     int64_t position = 0;
     repair_nodes(program_.body, position);
   }
@@ -137,7 +124,12 @@ class BankColoring {
     HomeSet possible = 0;
     for (const Space home : kHomes) possible |= space_bit(home);
     for (size_t v = 0; v < states_.size(); ++v) {
-      const Value& value = program_.values[v];
+      Value& value = program_.values[v];
+      if (value.homes == space_bit(Space::kOmr)) {
+        value.home = Space::kOmr;
+        states_[v].done = true;
+        continue;
+      }
       isa::check_internal((value.homes & possible) != 0, "bank-coloring", "value %{} has no allowed home",
                           value.name);
       isa::check_internal(value.size_words > 0, "bank-coloring", "value %{} has {} words", value.name,
@@ -309,33 +301,6 @@ class BankColoring {
 
   // ---- repair ------------------------------------------------------------------------------------------
 
-  static bool reads(const Instruction& instruction, Space space) {
-    return std::any_of(instruction.sources.begin(), instruction.sources.end(),
-                       [&](const Operand& operand) { return operand.space == space; });
-  }
-  static bool is_alu(const Instruction& instruction) {
-    return isa::issue_group(instruction) == isa::IssueGroup::kAlu;
-  }
-
-  /// A block that reads $aluf before it writes it takes it from some other block; then $aluf counts as needed
-  /// at the end of every block.
-  void find_exposed_forward_reads() {
-    forward_crosses_blocks_ = false;
-    const auto visit = [&](auto&& self, const std::vector<Node>& nodes) -> void {
-      for (const Node& node : nodes) {
-        if (const auto* loop = std::get_if<CountedLoop>(&node.kind)) self(self, loop->body);
-        if (const auto* region = std::get_if<RegionNode>(&node.kind)) self(self, region->body);
-        const auto* block = std::get_if<Block>(&node.kind);
-        if (block == nullptr) continue;
-        for (const Operation& operation : block->operations) {
-          if (reads(operation.instruction, Space::kAluf)) forward_crosses_blocks_ = true;
-          if (is_alu(operation.instruction)) break;
-        }
-      }
-    };
-    visit(visit, program_.body);
-  }
-
   void repair_nodes(std::vector<Node>& nodes, int64_t& position) {
     for (Node& node : nodes) {
       if (auto* loop = std::get_if<CountedLoop>(&node.kind)) repair_nodes(loop->body, position);
@@ -346,16 +311,7 @@ class BankColoring {
 
   void repair_block(Block& block, int64_t& position) {
     const size_t count = block.operations.size();
-    std::vector<bool> needed_before(count);
-    std::vector<bool> needed_after(count);
-    bool needed = forward_crosses_blocks_;
-    for (size_t k = count; k-- > 0;) {
-      const Instruction& instruction = block.operations[k].instruction;
-      needed_after[k] = needed;
-      if (is_alu(instruction)) needed = false;
-      if (reads(instruction, Space::kAluf)) needed = true;
-      needed_before[k] = needed;
-    }
+    const std::vector<bool> needed = forward_->within(block);
     std::vector<Operation> result;
     result.reserve(count);
     for (size_t k = 0; k < count; ++k, ++position) {
@@ -364,41 +320,20 @@ class BankColoring {
       std::vector<Operation> before;
       std::vector<Operation> after;
       repair(operation, before, after);
-      append_copies(before, needed_before[k], operation.origin, result);
+      add_copies(std::move(before), needed[k], operation.origin, result);
       const std::string origin = operation.origin;
       result.push_back(std::move(operation));
-      append_copies(after, needed_after[k], origin, result);
+      add_copies(std::move(after), needed[k + 1], origin, result);
     }
     block.operations = std::move(result);
   }
 
-  void append_copies(std::vector<Operation>& copies, bool save_forward, const std::string& origin,
-                     std::vector<Operation>& result) {
+  void add_copies(std::vector<Operation> copies, bool save_forward, const std::string& origin,
+                  std::vector<Operation>& result) {
     if (copies.empty()) return;
-    if (!save_forward) {
-      std::move(copies.begin(), copies.end(), std::back_inserter(result));
-      return;
-    }
-    Operand forward;
-    forward.space = Space::kAluf;
-    forward.width = isa::Width::kDoubleLong;
-    Operand nowhere;
-    nowhere.space = Space::kNoWrite;
-    const Operand saved = new_temporary(cheapest_bank(), isa::Width::kDoubleLong);
-    result.push_back(copy(forward, saved, isa::Precision::kLong, origin));
-    std::move(copies.begin(), copies.end(), std::back_inserter(result));
-    result.push_back(copy(saved, nowhere, isa::Precision::kLong, origin));
-  }
-
-  static Operation copy(const Operand& from, const Operand& to, isa::Precision precision,
-                        const std::string& origin) {
-    Operation operation;
-    operation.instruction.opcode = isa::Opcode::kPassa;
-    operation.instruction.precision = precision;
-    operation.instruction.sources = {from};
-    operation.instruction.destinations = {to};
-    operation.origin = origin.empty() ? "copy" : origin + " (copy)";
-    return operation;
+    std::optional<Operand> saved;
+    if (save_forward) saved = new_temporary(cheapest_bank(), isa::Width::kDoubleLong);
+    append_copies(std::move(copies), saved, origin, result);
   }
 
   Space cheapest_bank() const {
@@ -420,11 +355,7 @@ class BankColoring {
     value.homes = space_bit(bank);
     value.home = bank;
     profiles_[home_index(bank)].add(moment_, value.size_words);
-    Operand operand;
-    operand.space = Space::kVirtual;
-    operand.value = static_cast<int32_t>(program_.values.size());
-    operand.width = width;
-    operand.stride = words(width);
+    const Operand operand = value_operand(static_cast<int>(program_.values.size()), 0, width, words(width));
     program_.values.push_back(std::move(value));
     return operand;
   }
@@ -433,58 +364,20 @@ class BankColoring {
     return operand.space == Space::kVirtual ? program_.values[operand.value].home : operand.space;
   }
 
-  /// One operand during the search: where it is, or the bank it moves to.
-  struct Slot {
-    const Operand* operand = nullptr;
-    bool written = false;
-    isa::SpaceSet allowed = 0;
-    std::vector<Space> choices;  ///< kNone = stays
-    Space choice = Space::kNone;
-  };
-
-  bool legal(const std::vector<Slot>& slots, bool is_imm) const {
-    for (size_t a = 0; a < slots.size(); ++a) {
-      const Slot& x = slots[a];
-      const Space space = x.choice != Space::kNone ? x.choice : space_of(*x.operand);
-      if ((x.allowed & space_bit(space)) == 0) return false;
-      if (is_imm && space == Space::kLm0) return false;
-      const bool memory = isa::is_pe_memory(space) || space == Space::kT;
-      if (!memory && !x.written) continue;
-      if (space == Space::kNoWrite) continue;
-      for (size_t b = a + 1; b < slots.size(); ++b) {
-        const Slot& y = slots[b];
-        if ((y.choice != Space::kNone ? y.choice : space_of(*y.operand)) != space) continue;
-        if (x.written && y.written) return false;
-        if (x.written != y.written && !is_lm(space)) continue;
-        if (x.choice != Space::kNone || y.choice != Space::kNone) return false;
-        if (space != Space::kT && !same_address(*x.operand, *y.operand)) return false;
-      }
-    }
-    return true;
-  }
-
   void repair(Operation& operation, std::vector<Operation>& before, std::vector<Operation>& after) {
     Instruction& instruction = operation.instruction;
-    const auto& row = isa::info(instruction.opcode);
     if (isa::issue_group(instruction) == isa::IssueGroup::kMv) return;
-    const auto movable = [](Space space) {
-      return space == Space::kVirtual || isa::is_pe_memory(space) || space == Space::kT ||
-             space == Space::kConstant;
-    };
-    std::vector<Slot> slots;
-    for (size_t k = 0; k < instruction.sources.size(); ++k) {
-      const Operand& operand = instruction.sources[k];
-      Slot slot{&operand, false, row.sources[std::min<size_t>(k, 2)], {Space::kNone}};
-      if (movable(operand.space)) slot.choices.insert(slot.choices.end(), kBanks.begin(), kBanks.end());
-      slots.push_back(std::move(slot));
+    const std::vector<PlacedOperand> as_is = placed_operands(instruction, program_);
+    if (is_legal(as_is, instruction.opcode)) return;
+    // Where each may move; kNone = it stays.
+    std::vector<std::vector<Space>> choices(as_is.size(), {Space::kNone});
+    for (size_t k = 0; k < as_is.size(); ++k) {
+      const Space space = as_is[k].operand->space;
+      const bool is_mask = as_is[k].space == Space::kOmr;
+      if ((space == Space::kVirtual && !is_mask) || isa::is_pe_memory(space) || space == Space::kT ||
+          space == Space::kConstant)
+        choices[k].insert(choices[k].end(), kBanks.begin(), kBanks.end());
     }
-    for (const Operand& operand : instruction.destinations) {
-      Slot slot{&operand, true, row.destinations, {Space::kNone}};
-      if (movable(operand.space)) slot.choices.insert(slot.choices.end(), kBanks.begin(), kBanks.end());
-      slots.push_back(std::move(slot));
-    }
-    const bool is_imm = instruction.opcode == isa::Opcode::kImm;
-    if (legal(slots, is_imm)) return;
 
     // All combinations; few operations get here and few operands have choices.
     std::array<int64_t, kHomes.size()> move_cost{};
@@ -492,27 +385,29 @@ class BankColoring {
       const auto [full, used] = bank_rank(bank);
       move_cost[home_index(bank)] = (int64_t{1} << 32) + (full ? int64_t{1} << 28 : 0) + used;
     }
-    std::vector<size_t> digit(slots.size(), 0);
+    std::vector<size_t> digit(as_is.size(), 0);
     std::optional<std::pair<int64_t, std::vector<Space>>> best;
     for (;;) {
       int64_t cost = 0;
-      for (size_t k = 0; k < slots.size(); ++k) {
-        slots[k].choice = slots[k].choices[digit[k]];
-        if (slots[k].choice == Space::kNone) continue;
-        cost += move_cost[home_index(slots[k].choice)];
+      std::vector<PlacedOperand> moved = as_is;
+      std::vector<Space> chosen(as_is.size(), Space::kNone);
+      for (size_t k = 0; k < as_is.size(); ++k) {
+        chosen[k] = choices[k][digit[k]];
+        if (chosen[k] == Space::kNone) continue;
+        cost += move_cost[home_index(chosen[k])];
+        moved[k].space = chosen[k];
+        moved[k].moved = true;
       }
-      if ((!best || cost < best->first) && legal(slots, is_imm)) {
-        best.emplace(cost, std::vector<Space>());
-        for (const Slot& slot : slots) best->second.push_back(slot.choice);
-      }
+      if ((!best || cost < best->first) && is_legal(moved, instruction.opcode))
+        best.emplace(cost, std::move(chosen));
       size_t k = 0;
-      while (k < slots.size() && ++digit[k] == slots[k].choices.size()) digit[k++] = 0;
-      if (k == slots.size()) break;
+      while (k < as_is.size() && ++digit[k] == choices[k].size()) digit[k++] = 0;
+      if (k == as_is.size()) break;
     }
     if (!best) fail(operation, "no choice of memories makes the operands legal");
 
     const size_t source_count = instruction.sources.size();
-    for (size_t k = 0; k < slots.size(); ++k) {
+    for (size_t k = 0; k < best->second.size(); ++k) {
       const Space bank = best->second[k];
       if (bank == Space::kNone) continue;
       if (k < source_count) {
@@ -530,8 +425,10 @@ class BankColoring {
     Operand temporary = new_temporary(bank, wide ? isa::Width::kDoubleLong : source.width);
     Operand from = source;
     from.negate = from.extend = from.reduce = false;
-    const bool keep_precision = source.space == Space::kConstant && is_alu(user);
-    before.push_back(copy(from, temporary, keep_precision ? user.precision : isa::Precision::kLong, origin));
+    const bool keep_precision =
+        source.space == Space::kConstant && isa::issue_group(user) == isa::IssueGroup::kAlu;
+    before.push_back(
+        copy_operation(from, temporary, keep_precision ? user.precision : isa::Precision::kLong, origin));
     temporary.negate = source.negate;
     temporary.extend = source.extend;
     temporary.reduce = source.reduce;
@@ -541,18 +438,19 @@ class BankColoring {
   void move_destination(Operand& destination, Space bank, const Operation& operation,
                         std::vector<Operation>& after) {
     const Instruction& instruction = operation.instruction;
-    if (destination.mask.kind == isa::Mask::Kind::kRegister) {
-      for (const Operand& other : instruction.destinations) {
-        if (other.space == Space::kOmr && other.base == destination.mask.value) {
-          fail(operation,
-               "a masked destination needs a copy, but the operation overwrites its mask register");
-        }
-      }
+    for (const Operand& other : instruction.destinations) {
+      const isa::Mask& mask = destination.mask;
+      const bool is_register =
+          mask.kind == isa::Mask::Kind::kRegister && other.space == Space::kOmr && other.base == mask.value;
+      const bool is_value = mask.kind == isa::Mask::Kind::kVirtual && other.space == Space::kVirtual &&
+                            other.value == mask.virtual_value;
+      if (is_register || is_value)
+        fail(operation, "a masked destination needs a copy, but the operation overwrites its mask register");
     }
     const bool wide = space_of(destination) == Space::kT;
     const Operand temporary = new_temporary(bank, wide ? isa::Width::kDoubleLong : destination.width);
     // The temporary is written whole and the mask applied by the copy, which keeps what the mask keeps.
-    after.push_back(copy(temporary, destination, isa::Precision::kLong, operation.origin));
+    after.push_back(copy_operation(temporary, destination, isa::Precision::kLong, operation.origin));
     destination = temporary;
   }
 
@@ -563,7 +461,7 @@ class BankColoring {
   std::vector<ValueState> states_;
   std::vector<LiveProfile> profiles_;
   std::array<int64_t, kHomes.size()> capacity_{};
-  bool forward_crosses_blocks_ = false;
+  std::optional<ForwardNeeds> forward_;
   Lifetime moment_;
   int64_t copies_ = 0;
 };

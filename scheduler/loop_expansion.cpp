@@ -112,7 +112,14 @@ class LoopExpansion {
   void append(std::vector<Operation>& operations, const Block& block, const std::vector<int>& own,
               int64_t copy, size_t depth, int64_t copies, int64_t shift) {
     for (Operation operation : block.operations) {
+      const auto change_mask = [&](isa::Mask& mask) {
+        if (copy > 0 && mask.kind == isa::Mask::Kind::kVirtual &&
+            std::ranges::binary_search(own, mask.virtual_value))
+          mask.virtual_value = copy_of(mask.virtual_value, copy);
+      };
+      change_mask(operation.instruction.zero_flush);
       const auto change = [&](Operand& operand) {
+        change_mask(operand.mask);
         if (operand.loop_strides.size() > depth) {
           operand.base += operand.loop_strides[depth] * shift;
           operand.loop_strides[depth] *= copies;

@@ -56,7 +56,7 @@ std::string affine(const Operand& operand) {
   return text;
 }
 
-std::string mask_text(const isa::Mask& mask) {
+std::string mask_text(const isa::Mask& mask, const MachineProgram& program) {
   switch (mask.kind) {
     case isa::Mask::Kind::kNone:
       return "";
@@ -64,6 +64,8 @@ std::string mask_text(const isa::Mask& mask) {
       return fmt::format("/{}{:04b}", mask.double_long ? "ll" : "", mask.value);
     case isa::Mask::Kind::kRegister:
       return fmt::format("/${}imr{}", mask.double_long ? "ll" : "", mask.value);
+    case isa::Mask::Kind::kVirtual:
+      return fmt::format("/{}%{}", mask.double_long ? "ll" : "", program.values.at(mask.virtual_value).name);
   }
   return "";
 }
@@ -129,7 +131,7 @@ std::string operand_text(const Operand& operand, const MachineProgram& program) 
   if (operand.reduce) text += "r";
   if (operand.group >= 0) text += fmt::format("@{}", operand.group);
   if (operand.unit >= 0) text += fmt::format("{}{}", operand.group >= 0 ? "." : "@.", operand.unit);
-  return text + mask_text(operand.mask);
+  return text + mask_text(operand.mask, program);
 }
 
 void print_nodes(const std::vector<Node>& nodes, int indent, const MachineProgram& program,
@@ -165,7 +167,7 @@ std::string homes_text(HomeSet homes) {
 
 std::string to_string(const Operation& operation, const MachineProgram& program) {
   const isa::Instruction& instruction = operation.instruction;
-  std::string text = isa::mnemonic(instruction) + mask_text(instruction.zero_flush);
+  std::string text = isa::mnemonic(instruction) + mask_text(instruction.zero_flush, program);
   if (instruction.unit >= 0) text += fmt::format("@{}", instruction.unit);
   if (instruction.size_lw > 0) text += fmt::format("/n{}", instruction.size_lw);
   if (instruction.tag != 0) text += fmt::format(" i{:02x}", instruction.tag);

@@ -21,6 +21,14 @@ std::vector<HomeAssigner>& home_assigner_list() {
   static std::vector<HomeAssigner> list = {bank_coloring_pass()};
   return list;
 }
+std::vector<Coalescer>& coalescer_list() {
+  static std::vector<Coalescer> list = {copy_coalescing_pass(), no_coalescing_pass()};
+  return list;
+}
+std::vector<Spiller>& spiller_list() {
+  static std::vector<Spiller> list = {furthest_use_pass(), no_spilling_pass()};
+  return list;
+}
 std::vector<Allocator>& allocator_list() {
   static std::vector<Allocator> list = {linear_scan_pass(), first_fit_pass(), packed_pass()};
   return list;
@@ -110,6 +118,12 @@ int RegisteringPlugin::passes() const {
 const std::vector<HomeAssigner>& home_assigners() {
   return home_assigner_list();
 }
+const std::vector<Coalescer>& coalescers() {
+  return coalescer_list();
+}
+const std::vector<Spiller>& spillers() {
+  return spiller_list();
+}
 const std::vector<Allocator>& allocators() {
   return allocator_list();
 }
@@ -118,6 +132,12 @@ const std::vector<BlockScheduler>& block_schedulers() {
 }
 void register_pass(HomeAssigner pass) {
   add_pass(home_assigner_list(), std::move(pass), "home assigner");
+}
+void register_pass(Coalescer pass) {
+  add_pass(coalescer_list(), std::move(pass), "coalescer");
+}
+void register_pass(Spiller pass) {
+  add_pass(spiller_list(), std::move(pass), "spiller");
 }
 void register_pass(Allocator pass) {
   add_pass(allocator_list(), std::move(pass), "allocator");
@@ -164,7 +184,9 @@ const PassOptionInfo kLoopCopies{
 
 void check_options(const PipelineChoice& choice) {
   static const std::vector<PassOptionInfo> own_options{kLoopCopies};
-  check_options(choice.options, {&find_pass(home_assigners(), choice.home_assigner, "home assigner").options,
+  check_options(choice.options, {&find_pass(coalescers(), choice.coalescer, "coalescer").options,
+                                 &find_pass(home_assigners(), choice.home_assigner, "home assigner").options,
+                                 &find_pass(spillers(), choice.spiller, "spiller").options,
                                  &find_pass(allocators(), choice.allocator, "allocator").options,
                                  &find_block_scheduler(choice.scheduler, false).options,
                                  &find_block_scheduler(choice.loop_scheduler, true).options,
@@ -174,12 +196,27 @@ void check_options(const PipelineChoice& choice) {
 isa::Program build_program(MachineProgram program, const isa::Chip& chip, const PipelineChoice& choice,
                            const PassDump& dump) {
   const auto wanted = [&](const std::string& point) { return dump.wants && dump.wants(point); };
+  const Coalescer& coalescer = find_pass(coalescers(), choice.coalescer, "coalescer");
   const HomeAssigner& homes = find_pass(home_assigners(), choice.home_assigner, "home assigner");
+  const Spiller& spiller = find_pass(spillers(), choice.spiller, "spiller");
   const Allocator& allocator = find_pass(allocators(), choice.allocator, "allocator");
   const BlockScheduler& scheduler = find_block_scheduler(choice.scheduler, false);
   const BlockScheduler& loop_scheduler = find_block_scheduler(choice.loop_scheduler, true);
   check_options(choice);
 
+  // A pass that only moves data, and the check that it did no more.
+  const auto run_mover = [&](std::string_view kind, const auto& pass, const auto& check) {
+    const MachineProgram before = program;
+    run_blaming(kind, pass, [&] { pass.run(program, chip, choice.options); });
+    if (wanted(pass.name)) dump.write(pass.name, "txt", to_string(program));
+    if (program == before) return;
+    run_blaming(kind, pass, [&] {
+      check();
+      verify_copies(before, program, chip);
+    });
+  };
+
+  run_mover("coalescer", coalescer, [] {});
   // Copies of loop bodies are for iterations that overlap.
   if (loop_scheduler.overlaps) {
     MachineProgram expanded = program;
@@ -189,6 +226,8 @@ isa::Program build_program(MachineProgram program, const isa::Chip& chip, const 
       try {
         PipelineChoice once = choice;
         once.options.insert_or_assign(kLoopCopies.name, std::string(1, '1'));
+        once.spiller =
+            no_spilling_pass().name;  // copies that don't fit are worth less than one body that does
         return build_program(std::move(expanded), chip, once, dump);
       } catch (const isa::UnsupportedError&) {
         // No room for the copies: then without.
@@ -199,6 +238,8 @@ isa::Program build_program(MachineProgram program, const isa::Chip& chip, const 
   run_blaming("home assigner", homes, [&] { homes.run(program, chip, choice.options); });
   if (wanted(homes.name)) dump.write(homes.name, "txt", to_string(program));
   run_blaming("home assigner", homes, [&] { verify_homes(program, chip); });
+
+  run_mover("spiller", spiller, [&] { verify_homes(program, chip); });
 
   if (wanted(kAllocationDump)) {
     for (const PackingProblem& problem : allocation_problems(program, chip))

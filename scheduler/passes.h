@@ -24,6 +24,34 @@ struct HomeAssigner {
   std::function<void(MachineProgram&, const isa::Chip&, const PassOptions&)> run;
   std::string plugin = {};  ///< the file it came from; empty: Kodama's own. Filled by register_pass
 };
+/// Before homes: makes one value of two where one is a copy of the other and they never have to hold
+/// different data; the copy goes away. Values that nobody names any more may stay in the list.
+struct Coalescer {
+  std::string name;
+  std::string description;
+  std::vector<PassOptionInfo> options = {};
+  std::function<void(MachineProgram&, const isa::Chip&, const PassOptions&)> run;
+  bool leaves_programs = false;  ///< does nothing: there is no dump of it
+  std::string plugin = {};       ///< the file it came from; empty: Kodama's own. Filled by register_pass
+};
+/// Between homes and addresses: where the words that live in a PE memory at one time are more than it has,
+/// values move to other memories, or leave theirs between uses. Adds values and copies, keeps every operation
+/// as it is but for the values it names, and leaves programs that fit alone. Where it can't help, it leaves
+/// the program to the allocator, which says what doesn't fit.
+///
+/// Example: three values of 256 words in 512 words of GRF0. `b` is not used between A and B:
+///
+///     A: ... -> %a, %b, %c        becomes     A: ... -> %a, %b.piece1;  lpassa %b.piece1 -> %b.spilled ...
+///                                             ...  -> %c
+///     B: ... %b ...                           lpassa %b.spilled -> %b.piece2 ...;  B: ... %b.piece2 ...
+struct Spiller {
+  std::string name;
+  std::string description;
+  std::vector<PassOptionInfo> options = {};
+  std::function<void(MachineProgram&, const isa::Chip&, const PassOptions&)> run;
+  bool leaves_programs = false;  ///< does nothing: there is no dump of it
+  std::string plugin = {};       ///< the file it came from; empty: Kodama's own. Filled by register_pass
+};
 /// Gives every value an address. Values whose lifetimes don't overlap may share words. Throws
 /// UnsupportedError naming memory, need and size when they don't fit.
 struct Allocator {
@@ -36,13 +64,19 @@ struct Allocator {
 /// Registries, as that of block schedulers (schedule_problem.h). The first entry is the default. Registering
 /// a name twice is an InternalError, from a plugin (plugin.h) a UserError.
 const std::vector<HomeAssigner>& home_assigners();
+const std::vector<Coalescer>& coalescers();
+const std::vector<Spiller>& spillers();
 const std::vector<Allocator>& allocators();
 void register_pass(HomeAssigner pass);
+void register_pass(Coalescer pass);
+void register_pass(Spiller pass);
 void register_pass(Allocator pass);
 
 /// Names of the passes to use; empty = default.
 struct PipelineChoice {
+  std::string coalescer = {};
   std::string home_assigner = {};
+  std::string spiller = {};
   std::string allocator = {};
   std::string scheduler = {};       ///< of blocks
   std::string loop_scheduler = {};  ///< of loops
@@ -62,13 +96,17 @@ inline constexpr const char* kExpansionDump = "loop-expansion";
 inline constexpr const char* kAllocationDump = "allocation-problem";
 extern const PassOptionInfo kLoopCopies;
 
-/// Runs the three passes with a verifier after each. PassError when a plugin's pass is wrong.
+/// Runs the passes with a verifier after each. PassError when a plugin's pass is wrong.
 isa::Program build_program(MachineProgram program, const isa::Chip& chip, const PipelineChoice& choice = {},
                            const PassDump& dump = {});
 
 /// Verifiers; they share no code with the passes and throw InternalError with the violated rule.
 /// Every operation is legal with its homes.
 void verify_homes(const MachineProgram& program, const isa::Chip& chip);
+/// `after` does what `before` does, with its data in other places: every operation but copies (unmasked
+/// `lpassa` of whole long words, `l1bmd`) gets the same data, and all memories end the same, but for values
+/// and the words of L1BM that `before` touches nowhere.
+void verify_copies(const MachineProgram& before, const MachineProgram& after, const isa::Chip& chip);
 /// No two values that are live together overlap; all addresses are in range and aligned.
 void verify_allocation(const MachineProgram& program, const isa::Chip& chip);
 /// The schedule keeps every dependence of the sequential order with its distance, and every step obeys

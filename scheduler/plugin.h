@@ -25,7 +25,7 @@
 namespace kodama::scheduler {
 
 /// Raised by one whenever a public header changes so that plugins must be built again.
-inline constexpr int kPluginAbi = 2;
+inline constexpr int kPluginAbi = 3;
 
 /// The sizes of what crosses the border between Kodama and a plugin, in one number: it differs where the
 /// headers are the same but the compiler lays things out differently (_GLIBCXX_DEBUG, another standard
@@ -49,6 +49,8 @@ constexpr int plugin_layout() {
                             sizeof(TransferSchedule),
                             sizeof(TransferScheduler),
                             sizeof(HomeAssigner),
+                            sizeof(Coalescer),
+                            sizeof(Spiller),
                             sizeof(Allocator),
                             sizeof(MachineProgram),
                             sizeof(Value),

@@ -30,7 +30,7 @@ void index_nodes(const std::vector<Node>& nodes, int loop, double weight, Progra
 
 struct ValueAccess {
   int64_t position = 0;
-  const Operand* operand = nullptr;
+  Operand operand;
   bool write = false;
 };
 
@@ -45,7 +45,7 @@ class ExposureCheck {
     const size_t outer_depth = loop < 0 ? 0 : index_.loops[loop].depth + 1;
     for (const ValueAccess& access : accesses_) {
       // An address that moves with the loop itself names different words in every iteration.
-      const auto& strides = access.operand->loop_strides;
+      const auto& strides = access.operand.loop_strides;
       for (size_t d = 0; d < std::min(outer_depth, strides.size()); ++d) {
         if (strides[d] != 0) return true;
       }
@@ -57,7 +57,7 @@ class ExposureCheck {
   /// False when a word is exposed or the work gets out of hand.
   bool run(size_t begin, size_t end, int loop) {
     for (size_t k = begin; k < end;) {
-      const int child = child_loop(accesses_[k].position, loop);
+      const int child = child_loop(index_, accesses_[k].position, loop);
       if (child == loop) {
         if (!step(accesses_[k])) return false;
         ++k;
@@ -68,7 +68,7 @@ class ExposureCheck {
       const LoopSite& site = index_.loops[child];
       const size_t depth = site.depth;
       while (next < end && accesses_[next].position < site.end) {
-        const auto& strides = accesses_[next].operand->loop_strides;
+        const auto& strides = accesses_[next].operand.loop_strides;
         varies |= depth < strides.size() && strides[depth] != 0;
         ++next;
       }
@@ -85,20 +85,14 @@ class ExposureCheck {
     return true;
   }
 
-  /// The loop directly inside `loop` that holds `position`, or `loop` itself.
-  int child_loop(int64_t position, int loop) const {
-    int child = index_.sites[position].loop;
-    if (child == loop) return loop;
-    while (index_.loops[child].parent != loop) child = index_.loops[child].parent;
-    return child;
-  }
-
   bool step(const ValueAccess& access) {
     if (++work_ > kWorkLimit) return false;
-    const Operand& operand = *access.operand;
+    const Operand& operand = access.operand;
     if (operand.t_indirect) return access.write || all_written();
     const isa::Mask& mask = operand.mask;
-    if (access.write && (operand.j >= 0 || mask.kind == isa::Mask::Kind::kRegister)) return true;
+    const bool at_run_time =
+        mask.kind == isa::Mask::Kind::kRegister || mask.kind == isa::Mask::Kind::kVirtual;
+    if (access.write && (operand.j >= 0 || at_run_time)) return true;
     int64_t shift = 0;
     for (size_t d = 0; d < std::min(operand.loop_strides.size(), counters_.size()); ++d) {
       shift += operand.loop_strides[d] * counters_[d];
@@ -151,16 +145,18 @@ ProgramIndex index_program(const MachineProgram& program) {
   return index;
 }
 
+int child_loop(const ProgramIndex& index, int64_t position, int loop) {
+  int child = index.sites[position].loop;
+  while (child != loop && index.loops[child].parent != loop) child = index.loops[child].parent;
+  return child;
+}
+
 std::vector<Lifetime> compute_lifetimes(const MachineProgram& program, const ProgramIndex& index) {
   std::vector<std::vector<ValueAccess>> accesses(program.values.size());
   for (size_t p = 0; p < index.sites.size(); ++p) {
-    const isa::Instruction& instruction = index.sites[p].operation->instruction;
-    const auto add = [&](const Operand& operand, bool write) {
-      if (operand.space != Space::kVirtual) return;
-      accesses.at(operand.value).push_back({static_cast<int64_t>(p), &operand, write});
-    };
-    for (const Operand& operand : instruction.sources) add(operand, false);
-    for (const Operand& operand : instruction.destinations) add(operand, true);
+    for_each_value_use(index.sites[p].operation->instruction, [&](const Operand& operand, bool write) {
+      accesses.at(operand.value).push_back({static_cast<int64_t>(p), operand, write});
+    });
   }
   std::vector<Lifetime> lifetimes(program.values.size());
   for (size_t v = 0; v < accesses.size(); ++v) {
@@ -205,6 +201,23 @@ std::vector<int64_t> compute_alignments(const MachineProgram& program, const Pro
 
 std::vector<bool> reserved_words(const ProgramIndex& index, Space space, int64_t size) {
   std::vector<bool> reserved(size, false);
+  if (space == Space::kOmr) {
+    const auto reserve = [&](int64_t entry) {
+      if (entry < size) reserved[static_cast<size_t>(entry)] = true;
+    };
+    const auto reserve_mask = [&](const isa::Mask& mask) {
+      if (mask.kind == isa::Mask::Kind::kRegister) reserve(mask.value);
+    };
+    reserve(0);  // all ones
+    for (const OperationSite& site : index.sites) {
+      reserve_mask(site.operation->instruction.zero_flush);
+      for (const Operand& operand : site.operation->instruction.destinations) {
+        if (operand.space == Space::kOmr) reserve(operand.base);
+        reserve_mask(operand.mask);
+      }
+    }
+    return reserved;
+  }
   for (const OperationSite& site : index.sites) {
     const auto add = [&](const Operand& operand) {
       if (operand.space != space) return;
@@ -247,6 +260,8 @@ int64_t home_size(Space space, const isa::Chip& chip) {
       return chip.memory.grf_words;
     case Space::kT:
       return int64_t{isa::kCyclesPerStep} * words(isa::Width::kDoubleLong);
+    case Space::kOmr:
+      return std::min<int64_t>(chip.memory.mask_entries, isa::kMaskRegisters);
     default:
       return 0;
   }
@@ -264,19 +279,48 @@ std::string_view home_name(Space space) {
       return "GRF1";
     case Space::kT:
       return "T";
+    case Space::kOmr:
+      return "mask registers";
     default:
       return "none";
   }
 }
 
+std::vector<int64_t> trimmed(std::vector<int64_t> strides) {
+  while (!strides.empty() && strides.back() == 0) strides.pop_back();
+  return strides;
+}
+
+namespace {
+
+isa::Mask resolve(const isa::Mask& mask, const MachineProgram& program) {
+  if (mask.kind != isa::Mask::Kind::kVirtual) return mask;
+  const Value& value = program.values.at(mask.virtual_value);
+  isa::check_internal(value.home == Space::kOmr && value.address > 0, "scheduler",
+                      "mask %{} is no mask register yet", value.name);
+  isa::Mask real = mask;
+  real.kind = isa::Mask::Kind::kRegister;
+  real.value = static_cast<uint8_t>(value.address);
+  real.virtual_value = -1;
+  return real;
+}
+
+}  // namespace
+
 isa::Operand resolve(const Operand& operand, const MachineProgram& program) {
-  if (operand.space != Space::kVirtual) return operand;
+  if (operand.space != Space::kVirtual) {
+    isa::Operand real = operand;
+    real.mask = resolve(operand.mask, program);
+    return real;
+  }
   const Value& value = program.values.at(operand.value);
   isa::check_internal(value.home != Space::kNone && value.address >= 0, "scheduler",
                       "value %{} has no {} yet", value.name, value.home == Space::kNone ? "home" : "address");
   Operand real = operand;
   real.space = value.home;
   real.value = -1;
+  real.mask = resolve(operand.mask, program);
+  if (value.home == Space::kOmr) real.width = isa::Width::kLong;  // as the assembler has it
   if (value.home == Space::kT) {
     // T has no addresses: cycle c reads and writes its own 2LW.
     real.base = real.stride = 0;
@@ -291,6 +335,7 @@ isa::Operand resolve(const Operand& operand, const MachineProgram& program) {
 
 isa::Instruction resolve(const isa::Instruction& instruction, const MachineProgram& program) {
   isa::Instruction real = instruction;
+  real.zero_flush = resolve(real.zero_flush, program);
   for (Operand& operand : real.sources) operand = resolve(operand, program);
   for (Operand& operand : real.destinations) operand = resolve(operand, program);
   return real;

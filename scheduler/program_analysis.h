@@ -32,6 +32,29 @@ struct ProgramIndex {
   std::vector<LoopSite> loops;
 };
 ProgramIndex index_program(const MachineProgram& program);
+/// The loop directly inside `loop` (-1: the program) that holds the position, or `loop` itself.
+int child_loop(const ProgramIndex& index, int64_t position, int loop);
+
+/// Calls `visit(operand, written)` for all operands that name values, in the order in which the operation
+/// reads and writes, with masks that are values as operands.
+template <typename Visit>
+void for_each_value_use(const isa::Instruction& instruction, Visit&& visit) {
+  const auto mask = [&](const isa::Mask& named) {
+    if (named.kind != isa::Mask::Kind::kVirtual) return;
+    isa::Operand operand;
+    operand.space = isa::Space::kVirtual;
+    operand.width = isa::Width::kWord;
+    operand.value = named.virtual_value;
+    visit(operand, false);
+  };
+  mask(instruction.zero_flush);
+  for (const isa::Operand& operand : instruction.destinations) mask(operand.mask);
+  for (const bool written : {false, true}) {
+    for (const isa::Operand& operand : written ? instruction.destinations : instruction.sources) {
+      if (operand.space == isa::Space::kVirtual) visit(operand, written);
+    }
+  }
+}
 
 /// Half-open interval of moments; the operation at position p reads at moment 2p and writes at 2p + 1.
 /// Empty (begin == end) for values that nothing touches.
@@ -50,12 +73,16 @@ std::vector<Lifetime> compute_lifetimes(const MachineProgram& program, const Pro
 /// Alignment of a value: its own, and that of the widest operand on it.
 std::vector<int64_t> compute_alignments(const MachineProgram& program, const ProgramIndex& index);
 
-/// Words of a PE memory that operations name directly; values stay away from them.
+/// Words of a PE memory, or mask entries, that operations name directly; values stay away from them.
 std::vector<bool> reserved_words(const ProgramIndex& index, isa::Space space, int64_t size);
 
-/// Size in words of a memory that may be a home (16 for T: 2LW in each of 4 cycles), 0 for other spaces.
+/// Size in words of a memory that may be a home (16 for T: 2LW in each of 4 cycles; of mask entries, those
+/// that are registers), 0 for other spaces.
 int64_t home_size(isa::Space space, const isa::Chip& chip);
 std::string_view home_name(isa::Space space);
+
+/// Loop strides without zeros at the end.
+std::vector<int64_t> trimmed(std::vector<int64_t> strides);
 
 /// `operand` with the value's home and address put in; real operands are returned unchanged.
 isa::Operand resolve(const isa::Operand& operand, const MachineProgram& program);

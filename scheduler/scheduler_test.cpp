@@ -205,114 +205,6 @@ TEST(Passes, NamesAndOptionsAreChecked) {
       isa::InternalError);
 }
 
-// ---- property test: every pipeline keeps the meaning -----------------------------------------------------
-
-class RandomProgram {
- public:
-  explicit RandomProgram(uint32_t seed) : random_(seed) {}
-
-  MachineProgram make() {
-    program_.name = "random";
-    const int values = pick(3, 14);
-    for (int v = 0; v < values; ++v) {
-      const HomeSet sets[] = {
-          kAnywhere, kAnywhere, kGrfs, kLms, space_bit(Space::kLm0), space_bit(Space::kGrf1)};
-      program_.values.push_back(value("v" + std::to_string(v), 8 * pick(1, 4), sets[pick(0, 5)]));
-    }
-    // Reads of values nobody has written yet would show what the allocator put there before.
-    std::vector<Operation> init;
-    for (int v = 0; v < values; ++v) {
-      for (int64_t at = 0; at < program_.values[v].size_words; at += 8)
-        init.push_back(imm(17 * v + at, virt(v, at)));
-    }
-    program_.body.push_back(block(init));
-    make_nodes(program_.body, pick(2, 4));
-    std::vector<Operation> result;
-    for (int v = 0; v < values; ++v) {
-      for (int64_t at = 0; at < program_.values[v].size_words; at += 8)
-        result.push_back(store(virt(v, at), 16 * pick(0, 200)));
-    }
-    program_.body.push_back(block(result));
-    return program_;
-  }
-
- private:
-  int pick(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
-
-  void make_nodes(std::vector<Node>& nodes, int count) {
-    for (int k = 0; k < count; ++k) {
-      const int kind = pick(0, 9);
-      if (kind < 4 && counts_.size() < 3) {
-        counts_.push_back(pick(0, 4) == 4 ? pick(5, 12) : pick(0, 4));
-        CountedLoop inner{counts_.back(), {}};
-        make_nodes(inner.body, pick(1, 2));
-        counts_.pop_back();
-        nodes.push_back({inner});
-      } else if (kind == 4) {
-        RegionNode region{"r", {}};
-        make_nodes(region.body, 1);
-        nodes.push_back({region});
-      } else {
-        Block b;
-        const int size = pick(1, 14);
-        for (int i = 0; i < size; ++i) b.operations.push_back(random_operation(i > 0));
-        nodes.push_back({b});
-      }
-    }
-  }
-
-  Operand operand(bool written) {
-    const int v = pick(0, static_cast<int>(program_.values.size()) - 1);
-    const auto groups = static_cast<int>(program_.values[v].size_words / 8);
-    Operand result = virt(v, 8 * pick(0, groups - 1), written || pick(0, 3) > 0 ? 2 : 0);
-    // A stride in one loop, if the value is large enough for all its iterations.
-    if (!counts_.empty() && pick(0, 1) == 0) {
-      const auto depth = static_cast<size_t>(pick(0, static_cast<int>(counts_.size()) - 1));
-      if (counts_[depth] <= groups) {
-        result.loop_strides.assign(depth + 1, 0);
-        result.loop_strides[depth] = 8;
-        result.base = 0;
-      }
-    }
-    if (written && pick(0, 5) == 0) {
-      result.mask.kind = isa::Mask::Kind::kPattern;
-      result.mask.value = static_cast<uint8_t>(pick(1, 15));
-    }
-    return result;
-  }
-
-  Operation random_operation(bool may_forward) {
-    const auto loops = [&] {
-      return counts_.empty() ? std::vector<int64_t>{} : std::vector<int64_t>(counts_.size(), 16 * pick(0, 2));
-    };
-    switch (pick(0, 7)) {
-      case 0:
-        return imm(pick(0, 1000), operand(true));
-      case 1:
-        return load(16 * pick(0, 100), operand(true), loops());
-      case 2:
-        return store(operand(false), 16 * pick(0, 100), loops());
-      case 3:
-        return copy(operand(false), operand(true));
-      case 4: {
-        Operation both = op(Opcode::kAdd, isa::Precision::kLong, {operand(false), operand(false)},
-                            {operand(true), operand(true)});
-        both.instruction.destinations[1].mask = both.instruction.destinations[0].mask;  // one mask per step
-        return both;
-      }
-      case 5:
-        if (may_forward) return add(real(Space::kAluf), operand(false), operand(true));
-        [[fallthrough]];
-      default:
-        return add(operand(false), operand(false), operand(true));
-    }
-  }
-
-  std::mt19937 random_;
-  MachineProgram program_;
-  std::vector<int64_t> counts_;
-};
-
 // ---- loops that overlap ----------------------------------------------------------------------------------
 
 TEST(Loops, APlainProductKeepsTheMauBusy) {
@@ -335,6 +227,8 @@ TEST(Loops, APlainProductKeepsTheMauBusy) {
     }
   }
 }
+
+// ---- property test: every pipeline keeps the meaning -----------------------------------------------------
 
 TEST(Property, EveryPipelineKeepsTheMeaning) {
   isa::Chip chip = test_chip();

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <random>
+#include <set>
 #include <string>
 #include <utility>
 #include <variant>
@@ -133,42 +135,47 @@ class MiniMachine {
     };
     std::vector<Write> writes;
     for (const Instruction* instruction : step) {
+      const bool is_wide = std::ranges::any_of(
+          instruction->sources, [](const Operand& operand) { return operand.width == Width::kDoubleLong; });
       for (int c = 0; c < 4; ++c) {
-        const auto read = [&](const Operand& operand) -> uint64_t {
-          switch (operand.space) {
-            case Space::kImmediate:
+        for (int half = 0; half < (is_wide ? 2 : 1); ++half) {
+          const auto address = [&](const Operand& operand) {
+            const int64_t base = isa::resolved_base(operand, counters);
+            return operand.space == Space::kL1bm ? base + 64 * c : base + operand.stride * c + 2 * half;
+          };
+          const auto read = [&](const Operand& operand) -> uint64_t {
+            if (operand.space == Space::kImmediate)
               return static_cast<uint64_t>(operand.base) << 32 | static_cast<uint64_t>(operand.base);
-            case Space::kAluf:
-              return forward_[c];
-            case Space::kL1bm:
-              return memory_[{operand.space, isa::resolved_base(operand, counters) + 64 * c}];
-            default:
-              return memory_[{operand.space, isa::resolved_base(operand, counters) + operand.stride * c}];
+            if (operand.space == Space::kAluf) return forward_[c][half];
+            return memory_[{operand.space, address(operand)}];
+          };
+          uint64_t result = read(instruction->sources[0]);
+          if (instruction->opcode == Opcode::kAdd) result += read(instruction->sources[1]);
+          if (isa::issue_group(*instruction) == isa::IssueGroup::kAlu) next_forward_[c][half] = result;
+          for (const Operand& operand : instruction->destinations) {
+            if (operand.space == Space::kNoWrite) continue;
+            if (operand.mask.kind == isa::Mask::Kind::kPattern && (operand.mask.value & (8 >> c)) == 0)
+              continue;
+            writes.push_back({operand.space, address(operand), result});
           }
-        };
-        uint64_t result = read(instruction->sources[0]);
-        if (instruction->opcode == Opcode::kAdd) result += read(instruction->sources[1]);
-        if (isa::issue_group(*instruction) == isa::IssueGroup::kAlu) next_forward_[c] = result;
-        for (const Operand& operand : instruction->destinations) {
-          if (operand.space == Space::kNoWrite) continue;
-          if (operand.mask.kind == isa::Mask::Kind::kPattern && (operand.mask.value & (8 >> c)) == 0)
-            continue;
-          const int64_t base = isa::resolved_base(operand, counters);
-          writes.push_back({operand.space,
-                            operand.space == Space::kL1bm ? base + 64 * c : base + operand.stride * c,
-                            result});
         }
       }
     }
-    for (const Write& write : writes) memory_[{write.space, write.address}] = write.data;
+    for (const Write& write : writes) {
+      memory_[{write.space, write.address}] = write.data;
+      if (write.space == Space::kL1bm) stored_.insert(write.address);
+    }
     forward_ = next_forward_;
   }
   uint64_t l1bm(int64_t address) { return memory_[{Space::kL1bm, address}]; }
   void set_l1bm(int64_t address, uint64_t data) { memory_[{Space::kL1bm, address}] = data; }
+  /// Words of L1BM that have been written.
+  const std::set<int64_t>& stored() const { return stored_; }
 
  private:
   std::map<std::pair<Space, int64_t>, uint64_t> memory_;
-  std::array<uint64_t, 4> forward_{}, next_forward_{};
+  std::set<int64_t> stored_;
+  std::array<std::array<uint64_t, 2>, 4> forward_{}, next_forward_{};
 };
 
 inline constexpr int64_t kL1bmWords = 4096;
@@ -186,7 +193,7 @@ inline std::vector<uint64_t> l1bm_of(MiniMachine& machine) {
 }
 
 /// The machine program in its own order, every value in a memory of its own.
-inline std::vector<uint64_t> run_virtual(const MachineProgram& program) {
+inline MiniMachine machine_after(const MachineProgram& program) {
   MiniMachine machine = initial_machine();
   std::vector<int64_t> counters;
   const auto run = [&](auto&& self, const std::vector<Node>& nodes) -> void {
@@ -215,10 +222,14 @@ inline std::vector<uint64_t> run_virtual(const MachineProgram& program) {
     }
   };
   run(run, program.body);
+  return machine;
+}
+inline std::vector<uint64_t> run_virtual(const MachineProgram& program) {
+  MiniMachine machine = machine_after(program);
   return l1bm_of(machine);
 }
 
-inline std::vector<uint64_t> run_schedule(const isa::Program& program) {
+inline MiniMachine machine_after(const isa::Program& program) {
   MiniMachine machine = initial_machine();
   std::vector<int64_t> counters;
   isa::for_each_executed(program.statements, counters,
@@ -231,6 +242,10 @@ inline std::vector<uint64_t> run_schedule(const isa::Program& program) {
                            }
                            return true;
                          });
+  return machine;
+}
+inline std::vector<uint64_t> run_schedule(const isa::Program& program) {
+  MiniMachine machine = machine_after(program);
   return l1bm_of(machine);
 }
 
@@ -285,6 +300,116 @@ inline const isa::Loop* first_loop(const isa::Program& program) {
   }
   return nullptr;
 }
+
+/// Blocks and loops of imm, lpassa, ladd and l1bmd on values of up to 32 words. All values are written before
+/// and stored behind everything else.
+class RandomProgram {
+ public:
+  /// `groups`: the largest value has so many groups of 8 words.
+  explicit RandomProgram(uint32_t seed, int groups = 4) : random_(seed), most_groups_(groups) {}
+
+  MachineProgram make() {
+    program_.name = "random";
+    const int values = pick(3, 14);
+    for (int v = 0; v < values; ++v) {
+      const HomeSet sets[] = {
+          kAnywhere, kAnywhere, kGrfs, kLms, space_bit(Space::kLm0), space_bit(Space::kGrf1)};
+      program_.values.push_back(value("v" + std::to_string(v), 8 * pick(1, most_groups_), sets[pick(0, 5)]));
+    }
+    // Reads of values nobody has written yet would show what the allocator put there before.
+    std::vector<Operation> init;
+    for (int v = 0; v < values; ++v) {
+      for (int64_t at = 0; at < program_.values[v].size_words; at += 8)
+        init.push_back(imm(17 * v + at, virt(v, at)));
+    }
+    program_.body.push_back(block(init));
+    make_nodes(program_.body, pick(2, 4));
+    std::vector<Operation> result;
+    for (int v = 0; v < values; ++v) {
+      for (int64_t at = 0; at < program_.values[v].size_words; at += 8)
+        result.push_back(store(virt(v, at), 16 * pick(0, 200)));
+    }
+    program_.body.push_back(block(result));
+    return program_;
+  }
+
+ private:
+  int pick(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
+
+  void make_nodes(std::vector<Node>& nodes, int count) {
+    for (int k = 0; k < count; ++k) {
+      const int kind = pick(0, 9);
+      if (kind < 4 && counts_.size() < 3) {
+        counts_.push_back(pick(0, 4) == 4 ? pick(5, 12) : pick(0, 4));
+        CountedLoop inner{counts_.back(), {}};
+        make_nodes(inner.body, pick(1, 2));
+        counts_.pop_back();
+        nodes.push_back({inner});
+      } else if (kind == 4) {
+        RegionNode region{"r", {}};
+        make_nodes(region.body, 1);
+        nodes.push_back({region});
+      } else {
+        Block b;
+        const int size = pick(1, 14);
+        for (int i = 0; i < size; ++i) b.operations.push_back(random_operation(i > 0));
+        nodes.push_back({b});
+      }
+    }
+  }
+
+  Operand operand(bool written) {
+    const int v = pick(0, static_cast<int>(program_.values.size()) - 1);
+    const auto groups = static_cast<int>(program_.values[v].size_words / 8);
+    Operand result = virt(v, 8 * pick(0, groups - 1), written || pick(0, 3) > 0 ? 2 : 0);
+    // A stride in one loop, if the value is large enough for all its iterations.
+    if (!counts_.empty() && pick(0, 1) == 0) {
+      const auto depth = static_cast<size_t>(pick(0, static_cast<int>(counts_.size()) - 1));
+      if (counts_[depth] <= groups) {
+        result.loop_strides.assign(depth + 1, 0);
+        result.loop_strides[depth] = 8;
+        result.base = 0;
+      }
+    }
+    if (written && pick(0, 5) == 0) {
+      result.mask.kind = isa::Mask::Kind::kPattern;
+      result.mask.value = static_cast<uint8_t>(pick(1, 15));
+    }
+    return result;
+  }
+
+  Operation random_operation(bool may_forward) {
+    const auto loops = [&] {
+      return counts_.empty() ? std::vector<int64_t>{} : std::vector<int64_t>(counts_.size(), 16 * pick(0, 2));
+    };
+    switch (pick(0, 7)) {
+      case 0:
+        return imm(pick(0, 1000), operand(true));
+      case 1:
+        return load(16 * pick(0, 100), operand(true), loops());
+      case 2:
+        return store(operand(false), 16 * pick(0, 100), loops());
+      case 3:
+        return copy(operand(false), operand(true));
+      case 4: {
+        Operation both = op(Opcode::kAdd, isa::Precision::kLong, {operand(false), operand(false)},
+                            {operand(true), operand(true)});
+        both.instruction.destinations[1].mask = both.instruction.destinations[0].mask;  // one mask per step
+        return both;
+      }
+      case 5:
+        if (may_forward) return add(real(Space::kAluf), operand(false), operand(true));
+        [[fallthrough]];
+      default:
+        return add(operand(false), operand(false), operand(true));
+    }
+  }
+
+  std::mt19937 random_;
+  int most_groups_;
+  MachineProgram program_;
+  std::vector<int64_t> counts_;
+};
 
 /// A product of matrices as one would write it down: load the matrix, stream the vectors, accumulate.
 inline MachineProgram plain_product(isa::Precision precision, int64_t blocks, int vectors) {

@@ -32,6 +32,27 @@ std::string describe(const Instruction& instruction, const std::string& origin) 
   return fmt::format("{}{}", isa::mnemonic(instruction), origin.empty() ? "" : " (" + origin + ")");
 }
 
+/// Calls `visit` for all operands that name values: sources and masks as reads, destinations as writes.
+void for_each_named_value(const Instruction& instruction,
+                          const std::function<void(const Operand&, bool written)>& visit) {
+  const auto visit_mask = [&](const isa::Mask& mask) {
+    if (mask.kind != isa::Mask::Kind::kVirtual) return;
+    Operand entry;
+    entry.space = Space::kVirtual;
+    entry.value = mask.virtual_value;
+    entry.width = isa::Width::kWord;
+    visit(entry, false);
+  };
+  visit_mask(instruction.zero_flush);
+  for (const Operand& operand : instruction.sources) {
+    if (operand.space == Space::kVirtual) visit(operand, false);
+  }
+  for (const Operand& operand : instruction.destinations) visit_mask(operand.mask);
+  for (const Operand& operand : instruction.destinations) {
+    if (operand.space == Space::kVirtual) visit(operand, true);
+  }
+}
+
 /// Visits every operation with the trip counts of the loops around it.
 void for_each_operation(const std::vector<Node>& nodes, std::vector<int64_t>& counts,
                         const std::function<void(const Operation&, const std::vector<int64_t>&)>& visit) {
@@ -88,7 +109,8 @@ bool names_same_words(const Operand& a, const Operand& b) {
 void verify_homes(const MachineProgram& program, const isa::Chip&) {
   constexpr std::string_view kVerifier = "verify_homes";
   for (const Value& value : program.values) {
-    const bool is_home = isa::is_pe_memory(value.home) || value.home == Space::kT;
+    const bool is_home =
+        isa::is_pe_memory(value.home) || value.home == Space::kT || value.home == Space::kOmr;
     if (!is_home || (value.homes & isa::space_bit(value.home)) == 0) {
       fail(kVerifier, fmt::format("value %{} has no home, or one that it does not allow", value.name));
     }
@@ -117,6 +139,16 @@ void verify_homes(const MachineProgram& program, const isa::Chip&) {
           }
           return value.home;
         };
+        const auto check_mask = [&](const isa::Mask& mask) {
+          if (mask.kind != isa::Mask::Kind::kVirtual) return;
+          if (mask.virtual_value < 0 || mask.virtual_value >= static_cast<int32_t>(program.values.size()))
+            report(
+                fmt::format("mask names value {}, there are {}", mask.virtual_value, program.values.size()));
+          const Value& value = program.values[mask.virtual_value];
+          if (value.home != Space::kOmr) report(fmt::format("mask %{} is no mask register", value.name));
+        };
+        check_mask(instruction.zero_flush);
+        for (const Operand& operand : instruction.destinations) check_mask(operand.mask);
         struct Use {
           Space space;
           const Operand* operand;
@@ -196,7 +228,7 @@ class OwnershipRun {
       case Space::kGrf1:
         return chip_.memory.grf_words;
       default:
-        return 16;  // T: 2LW in each of 4 cycles
+        return 16;  // T: 2LW in each of 4 cycles; mask registers: 0 to 15
     }
   }
 
@@ -204,11 +236,18 @@ class OwnershipRun {
     std::map<Space, std::vector<bool>> direct;
     std::vector<int64_t> counts;
     std::vector<bool> used(program_.values.size(), false);
+    const auto take_mask = [&](int64_t entry) {
+      std::vector<bool>& taken = direct[Space::kOmr];
+      taken.resize(size_of(Space::kOmr));
+      if (entry < size_of(Space::kOmr)) taken[entry] = true;
+    };
+    take_mask(0);  // all ones
     const auto check = [&](const Operation& operation, const Operand& operand,
                            const std::vector<int64_t>& trips) {
+      if (operand.mask.kind == isa::Mask::Kind::kRegister) take_mask(operand.mask.value);
+      if (operand.space == Space::kOmr) take_mask(operand.base);
       if (operand.space == Space::kVirtual) {
         const Value& value = program_.values.at(operand.value);
-        used[operand.value] = true;
         if (value.home == Space::kT) return;
         if ((value.address + operand.address(0)) % words(operand.width) != 0 ||
             value.address % std::max<int64_t>(value.alignment_words, 1) != 0) {
@@ -230,13 +269,15 @@ class OwnershipRun {
       for (int64_t word = low; word < std::min(high, low + size); ++word)
         taken[(word % size + size) % size] = true;
     };
-    for_each_operation(program_.body, counts,
-                       [&](const Operation& operation, const std::vector<int64_t>& trips) {
-                         for (const Operand& operand : operation.instruction.sources)
-                           check(operation, operand, trips);
-                         for (const Operand& operand : operation.instruction.destinations)
-                           check(operation, operand, trips);
-                       });
+    for_each_operation(
+        program_.body, counts, [&](const Operation& operation, const std::vector<int64_t>& trips) {
+          const isa::Mask& flush = operation.instruction.zero_flush;
+          if (flush.kind == isa::Mask::Kind::kRegister) take_mask(flush.value);
+          for_each_named_value(operation.instruction,
+                               [&](const Operand& operand, bool) { used.at(operand.value) = true; });
+          for (const Operand& operand : operation.instruction.sources) check(operation, operand, trips);
+          for (const Operand& operand : operation.instruction.destinations) check(operation, operand, trips);
+        });
     for (size_t v = 0; v < program_.values.size(); ++v) {
       const Value& value = program_.values[v];
       if (!used[v]) continue;
@@ -344,13 +385,14 @@ class OwnershipRun {
   }
 
   void step(const Operation& operation) {
-    for (const Operand& operand : operation.instruction.sources) {
-      if (operand.space == Space::kVirtual) check_read(operation, operand);
-    }
+    for_each_named_value(operation.instruction, [&](const Operand& operand, bool written) {
+      if (!written) check_read(operation, operand);
+    });
     for (const Operand& operand : operation.instruction.destinations) {
       if (operand.space != Space::kVirtual) continue;
       // What a run-time mask keeps is read again later, so it must still be there.
-      if (operand.mask.kind == isa::Mask::Kind::kRegister) check_read(operation, operand);
+      if (operand.mask.kind == isa::Mask::Kind::kRegister || operand.mask.kind == isa::Mask::Kind::kVirtual)
+        check_read(operation, operand);
       settle(operand.value);
       const auto [begin, end] = place(operand.value);
       std::vector<int32_t>& list = owners(program_.values[operand.value].home);
@@ -413,14 +455,24 @@ struct Prepared {
   uint64_t shape = 0;  ///< hash of all but memory addresses
 };
 
+/// What a mask register holds counts, not which one it is.
+uint64_t mask_shape(const isa::Mask& mask) {
+  using Kind = isa::Mask::Kind;
+  const bool is_register = mask.kind == Kind::kVirtual || (mask.kind == Kind::kRegister && mask.value > 0 &&
+                                                           mask.value < isa::kMaskRegisters);
+  const uint64_t kind = static_cast<uint64_t>(is_register ? Kind::kRegister : mask.kind);
+  return mix(mix(kind, is_register ? 0 : mask.value), static_cast<uint64_t>(mask.double_long));
+}
+
 uint64_t operand_shape(const Operand& operand) {
   // Copies of a loop's body take turns with the matrix registers: what counts is what a register holds.
   const Space space = operand.space == Space::kMatY ? Space::kMatX : operand.space;
-  uint64_t hash = mix(static_cast<uint64_t>(space), words(operand.width));
-  for (const int64_t part : {int64_t{operand.t_indirect}, int64_t{operand.negate}, int64_t{operand.extend},
-                             int64_t{operand.reduce}, int64_t{operand.j}, int64_t{operand.group},
-                             int64_t{operand.unit}, int64_t{static_cast<int>(operand.mask.kind)},
-                             int64_t{operand.mask.value}, int64_t{operand.mask.double_long}}) {
+  uint64_t hash = mask_shape(operand.mask);
+  hash = mix(hash, static_cast<uint64_t>(space));
+  hash = mix(hash, space == Space::kOmr ? 0 : static_cast<uint64_t>(words(operand.width)));
+  for (const int64_t part :
+       {int64_t{operand.t_indirect}, int64_t{operand.negate}, int64_t{operand.extend},
+        int64_t{operand.reduce}, int64_t{operand.j}, int64_t{operand.group}, int64_t{operand.unit}}) {
     hash = mix(hash, static_cast<uint64_t>(part));
   }
   const bool is_literal = operand.space == Space::kConstant || operand.space == Space::kImmediate;
@@ -434,12 +486,11 @@ Prepared prepare(Instruction instruction, std::string origin, const isa::Chip& c
   for (const int64_t part :
        {int64_t{static_cast<int>(instruction.precision)}, int64_t{instruction.unsigned_op},
         int64_t{instruction.round_output}, int64_t{instruction.half_select}, int64_t{instruction.block_bits},
-        int64_t{static_cast<int>(instruction.zero_flush.kind)}, int64_t{instruction.zero_flush.value},
-        int64_t{instruction.zero_flush.double_long}, int64_t{static_cast<int>(instruction.reduce_op)},
-        int64_t{instruction.unit}, int64_t{instruction.rotation},
-        int64_t{static_cast<int>(instruction.l1b_set.kind)}, int64_t{instruction.l1b_set.k},
-        int64_t{instruction.l1b_set.ignore_mask}, int64_t{instruction.l1b_set.list}, instruction.size_lw,
-        int64_t{instruction.indirect_n}}) {
+        static_cast<int64_t>(mask_shape(instruction.zero_flush)),
+        int64_t{static_cast<int>(instruction.reduce_op)}, int64_t{instruction.unit},
+        int64_t{instruction.rotation}, int64_t{static_cast<int>(instruction.l1b_set.kind)},
+        int64_t{instruction.l1b_set.k}, int64_t{instruction.l1b_set.ignore_mask},
+        int64_t{instruction.l1b_set.list}, instruction.size_lw, int64_t{instruction.indirect_n}}) {
     hash = mix(hash, static_cast<uint64_t>(part));
   }
   for (const Operand& operand : instruction.sources) hash = mix(hash, operand_shape(operand));
@@ -471,6 +522,19 @@ std::vector<Access> at_counters(const Prepared& prepared, const std::vector<int6
 /// instructions give equal hashes exactly when every instruction sees the same inputs in both.
 class SymbolicMemory {
  public:
+  struct Content {
+    uint64_t hash = 0;
+    int64_t base = 0;  ///< the unit at address a is number a - base of what was written
+    bool operator==(const Content&) const = default;
+  };
+  /// What a range holds, part by part; addresses and bases are relative to its begin.
+  struct Part {
+    int64_t begin = 0;
+    int64_t end = 0;
+    Content content;
+  };
+  using Image = std::vector<Part>;
+
   uint64_t read(const Access& access) const {
     uint64_t hash = 1;
     if (access.whole) {
@@ -502,6 +566,47 @@ class SymbolicMemory {
       spaces_[own].set({Interval::right_open(begin, end), Content{content, begin}});
     });
   }
+
+  /// For copies, which leave data as they are. What nobody has written is its address.
+  Image image(HazardResource resource, int64_t begin, int64_t end) const {
+    Image result;
+    const uint64_t unwritten = mix(kUnwritten, static_cast<uint64_t>(resource));
+    int64_t from = begin;
+    const auto found = spaces_.find({resource, -1});
+    if (found != spaces_.end()) {
+      const auto window = Interval::right_open(begin, end);
+      for (auto it = found->second.lower_bound(window); it != found->second.end() && it->first.lower() < end;
+           ++it) {
+        const auto part = it->first & window;
+        if (from < part.lower()) result.push_back({from - begin, part.lower() - begin, {unwritten, -begin}});
+        result.push_back(
+            {part.lower() - begin, part.upper() - begin, {it->second.hash, it->second.base - begin}});
+        from = part.upper();
+      }
+    }
+    if (from < end) result.push_back({from - begin, end - begin, {unwritten, -begin}});
+    return result;
+  }
+  void put(HazardResource resource, int64_t begin, const Image& image) {
+    Map& map = spaces_[{resource, -1}];
+    for (const Part& part : image) {
+      map.set({Interval::right_open(begin + part.begin, begin + part.end),
+               Content{part.content.hash, begin + part.content.base}});
+    }
+  }
+  void forget(HazardResource resource, int64_t begin, int64_t end) {
+    const auto found = spaces_.find({resource, -1});
+    if (found == spaces_.end()) return;
+    found->second.erase(Interval::right_open(begin, end));
+    if (found->second.empty()) spaces_.erase(found);
+  }
+  /// Data have another form in another kind of memory: `key` there is `image` here.
+  void remember(uint64_t key, Image image) { images_.insert_or_assign(key, std::move(image)); }
+  const Image* remembered(uint64_t key) const {
+    const auto found = images_.find(key);
+    return found == images_.end() ? nullptr : &found->second;
+  }
+  static constexpr int64_t kEnd = int64_t{1} << 40;
 
   /// A place where both differ, or nothing.
   std::optional<std::string> difference(const SymbolicMemory& other) const {
@@ -540,14 +645,9 @@ class SymbolicMemory {
   }
 
  private:
-  struct Content {
-    uint64_t hash = 0;
-    int64_t base = 0;  ///< the unit at address a is number a - base of what was written
-    bool operator==(const Content&) const = default;
-  };
   using Map = boost::icl::interval_map<int64_t, Content, boost::icl::partial_enricher>;
   using Interval = boost::icl::discrete_interval<int64_t>;
-  static constexpr int64_t kEnd = int64_t{1} << 40;
+  static constexpr uint64_t kUnwritten = 3;
 
   static bool same_resource(const std::pair<HazardResource, int32_t>& key, const Access& access) {
     return key.first == access.resource && (key.second < 0 || access.place < 0 || key.second == access.place);
@@ -599,6 +699,7 @@ class SymbolicMemory {
   }
 
   std::map<std::pair<HazardResource, int32_t>, Map> spaces_;
+  std::unordered_map<uint64_t, Image> images_;
 };
 
 /// Transfers that may still be running.
@@ -662,6 +763,122 @@ void execute(SymbolicMemory& memory,
   }
 }
 
+/// Executes operations that only copy as copies of data, not as operations whose results are new: unmasked
+/// `lpassa` of long words, and `l1bmd`. Data in L1BM and in $aluf have another form, from which they come
+/// back as they were.
+class CopyExecution {
+ public:
+  explicit CopyExecution(SymbolicMemory& memory) : memory_(memory) {}
+
+  /// False, and nothing done, when it is no copy.
+  bool execute(const Prepared& prepared, const std::vector<Access>& accesses) {
+    const Instruction& instruction = prepared.instruction;
+    const bool is_passa =
+        instruction.opcode == isa::Opcode::kPassa && instruction.precision == isa::Precision::kLong;
+    const bool is_transfer = instruction.opcode == isa::Opcode::kL1bmd && instruction.rotation == 0;
+    if ((!is_passa && !is_transfer) || instruction.sources.size() != 1 ||
+        instruction.destinations.size() != 1 || instruction.zero_flush.kind != isa::Mask::Kind::kNone)
+      return false;
+    const Operand& from = instruction.sources[0];
+    const Operand& to = instruction.destinations[0];
+    const Access* const source = access_of(accesses, from, false);
+    const Access* const target = access_of(accesses, to, true);
+    if (!is_plain(from) || !is_plain(to) || source == nullptr) return false;
+    const uint64_t data = mix(kCopied, memory_.read(*source));
+    const bool is_wide = from.width == isa::Width::kDoubleLong;
+    if (is_passa && is_pe_memory(from) && is_pe_memory(to)) {
+      if (from.width != to.width || from.width == isa::Width::kWord) return false;
+      std::array<SymbolicMemory::Image, isa::kCyclesPerStep> images;
+      for (size_t c = 0; c < images.size(); ++c)
+        images[c] = memory_.image(source->resource, source->begin[c], source->begin[c] + source->length);
+      for (size_t c = 0; c < images.size(); ++c) memory_.put(target->resource, target->begin[c], images[c]);
+      set_register(accesses, data);
+    } else if (is_passa && from.space == Space::kAluf && is_pe_memory(to)) {
+      if (!is_wide || to.width != from.width) return false;
+      const SymbolicMemory::Image saved = memory_.image(source->resource, 0, 1);
+      for (size_t c = 0; c < isa::kCyclesPerStep; ++c)
+        memory_.put(target->resource, target->begin[c], whole(target->length, mix(data, c)));
+      memory_.remember(mix(kCopied, memory_.read(*target)), saved);
+    } else if (is_passa && is_pe_memory(from) && to.space == Space::kNoWrite) {
+      const SymbolicMemory::Image* const saved = is_wide ? memory_.remembered(data) : nullptr;
+      if (saved != nullptr) {
+        memory_.put(HazardResource::kAluForward, 0, SymbolicMemory::Image(*saved));
+      } else {
+        set_register(accesses, data);
+      }
+    } else if (is_transfer && is_pe_memory(from) && to.space == Space::kL1bm) {
+      if (from.width != isa::Width::kLong) return false;
+      const int64_t row = target->length / isa::kCyclesPerStep;
+      for (int64_t c = 0; c < isa::kCyclesPerStep; ++c) {
+        const int64_t begin = source->begin[static_cast<size_t>(c)];
+        put_row(memory_, target->begin[0] + c * row, row,
+                memory_.image(source->resource, begin, begin + source->length));
+      }
+      set_register(accesses, data);
+    } else if (is_transfer && from.space == Space::kL1bm && is_pe_memory(to)) {
+      if (to.width != isa::Width::kLong) return false;
+      const int64_t row = source->length / isa::kCyclesPerStep;
+      for (int64_t c = 0; c < isa::kCyclesPerStep; ++c) {
+        const int64_t begin = source->begin[0] + c * row;
+        const SymbolicMemory::Image image = memory_.image(HazardResource::kL1bm, begin, begin + row);
+        const bool is_row = image.size() == 1 && image[0].content.base == 0;
+        const SymbolicMemory::Image* const known =
+            is_row ? memory_.remembered(image[0].content.hash) : nullptr;
+        memory_.put(target->resource, target->begin[static_cast<size_t>(c)],
+                    known != nullptr ? SymbolicMemory::Image(*known) : whole(target->length, hash_of(image)));
+      }
+      set_register(accesses, data);
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  /// The form that an LW of a PE memory has in `row` LWs of L1BM, one for each PE.
+  static void put_row(SymbolicMemory& memory, int64_t begin, int64_t row,
+                      const SymbolicMemory::Image& image) {
+    const uint64_t key = mix(kRow, hash_of(image));
+    memory.remember(key, image);
+    memory.put(HazardResource::kL1bm, begin, whole(row, key));
+  }
+  static SymbolicMemory::Image whole(int64_t length, uint64_t hash) { return {{0, length, {hash, 0}}}; }
+
+ private:
+  static constexpr uint64_t kCopied = 5;
+  static constexpr uint64_t kRow = 7;
+
+  static bool is_pe_memory(const Operand& operand) { return isa::is_pe_memory(operand.space); }
+  static bool is_plain(const Operand& operand) {
+    return !operand.negate && !operand.extend && !operand.reduce && !operand.t_indirect && operand.j < 0 &&
+           operand.mask.kind == isa::Mask::Kind::kNone;
+  }
+  static const Access* access_of(const std::vector<Access>& accesses, const Operand& operand, bool write) {
+    const auto resource = isa::hazard_resource(operand.space);
+    const auto found = std::ranges::find_if(
+        accesses, [&](const Access& access) { return access.write == write && access.resource == resource; });
+    return found == accesses.end() || found->whole ? nullptr : &*found;
+  }
+  static uint64_t hash_of(const SymbolicMemory::Image& image) {
+    uint64_t hash = kRow;
+    for (const SymbolicMemory::Part& part : image) {
+      for (const int64_t word : {part.begin, part.end, part.content.base})
+        hash = mix(hash, static_cast<uint64_t>(word));
+      hash = mix(hash, part.content.hash);
+    }
+    return hash;
+  }
+  /// The register that the result passes through: forwarding, or turnaround.
+  void set_register(const std::vector<Access>& accesses, uint64_t data) {
+    for (const Access& access : accesses) {
+      if (access.write &&
+          (isa::is_forwarding_register(access.resource) || access.resource == HazardResource::kTurnaround))
+        memory_.put(access.resource, 0, whole(1, data));
+    }
+  }
+
+  SymbolicMemory& memory_;
+};
+
 /// Whether there is anything that runs more than once.
 bool has_loop(const std::vector<isa::Statement>& statements) {
   return std::ranges::any_of(statements, [](const isa::Statement& statement) {
@@ -688,10 +905,12 @@ bool has_loop(const std::vector<Node>& nodes) {
 /// The machine program in its own order.
 class SequentialRun {
  public:
-  SequentialRun(const MachineProgram& program, const isa::Chip& chip) : program_(program), chip_(chip) {}
+  /// `follow_copies`: what only copies is no operation, it leaves the data that were there before.
+  SequentialRun(const MachineProgram& program, const isa::Chip& chip, bool follow_copies = false)
+      : program_(program), chip_(chip), follow_copies_(follow_copies) {}
 
-  SymbolicMemory run(Sample sample) {
-    memory_ = {};
+  SymbolicMemory run(Sample sample, SymbolicMemory initial = {}) {
+    memory_ = std::move(initial);
     in_flight_ = {};
     sample_ = sample;
     run_nodes(program_.body);
@@ -730,7 +949,15 @@ class SequentialRun {
     };
     std::for_each(real.sources.begin(), real.sources.end(), place);
     std::for_each(real.destinations.begin(), real.destinations.end(), place);
-    return prepared_.emplace(&operation, prepare(std::move(real), operation.origin, chip_)).first->second;
+    Prepared result = prepare(std::move(real), operation.origin, chip_);
+    for (Access& access : result.accesses) {
+      if (access.value < 0) continue;  // all but masks that are values
+      const Value& mask = program_.values.at(access.value);
+      access.resource = *isa::hazard_resource(mask.home);
+      access.begin[0] += mask.address;
+      access.value = -1;
+    }
+    return prepared_.emplace(&operation, std::move(result)).first->second;
   }
 
   void step(const Operation& operation) {
@@ -742,12 +969,13 @@ class SequentialRun {
       return;
     }
     in_flight_.check(accesses, p, false);
-    execute(memory_, {{&p, accesses}});
+    if (!follow_copies_ || !CopyExecution(memory_).execute(p, accesses)) execute(memory_, {{&p, accesses}});
     if (group == isa::IssueGroup::kMv) in_flight_.start(p, accesses);
   }
 
   const MachineProgram& program_;
   const isa::Chip& chip_;
+  bool follow_copies_;
   Sample sample_ = Sample::kFirst;
   std::unordered_map<const Operation*, Prepared> prepared_;
   std::vector<int64_t> counters_;
@@ -930,13 +1158,10 @@ class HiddenValues {
       const auto* block = std::get_if<Block>(&node.kind);
       if (block == nullptr) continue;
       for (const Operation& operation : block->operations) {
-        for (const auto* operands : {&operation.instruction.sources, &operation.instruction.destinations}) {
-          for (const Operand& operand : *operands) {
-            if (operand.space != Space::kVirtual) continue;
-            int& known = loop_of_.at(static_cast<size_t>(operand.value));
-            known = known == kNowhere || known == loop ? loop : kSeveral;
-          }
-        }
+        for_each_named_value(operation.instruction, [&](const Operand& operand, bool) {
+          int& known = loop_of_.at(static_cast<size_t>(operand.value));
+          known = known == kNowhere || known == loop ? loop : kSeveral;
+        });
       }
     }
   }
@@ -1007,6 +1232,95 @@ void verify_expansion(const MachineProgram& before, const MachineProgram& after,
     if (const auto place = expected.difference(SequentialRun(right, chip).run(sample)))
       fail("verify_expansion",
            fmt::format("program '{}': {} ends with data of other origin", before.name, *place));
+  }
+}
+
+// ---- copies
+// ------------------------------------------------------------------------------------------------
+
+namespace {
+
+/// Words of L1BM that a program touches, over all iterations.
+boost::icl::interval_set<int64_t> touched_l1bm(const MachineProgram& program, const isa::Chip& chip) {
+  using Interval = boost::icl::discrete_interval<int64_t>;
+  boost::icl::interval_set<int64_t> touched;
+  std::vector<int64_t> counts;
+  for_each_operation(program.body, counts,
+                     [&](const Operation& operation, const std::vector<int64_t>& trips) {
+                       for (const Access& access : isa::accesses(operation.instruction, chip)) {
+                         if (access.resource != HazardResource::kL1bm) continue;
+                         int64_t low = access.begin[0];
+                         int64_t high = low + access.length;
+                         for (size_t d = 0; d < std::min(trips.size(), access.loop_strides.size()); ++d) {
+                           const int64_t reach = access.loop_strides[d] * std::max<int64_t>(trips[d] - 1, 0);
+                           (reach < 0 ? low : high) += reach;
+                         }
+                         const bool is_inside = !access.whole && low >= 0 && high <= chip.memory.l1bm_lw;
+                         touched.add(is_inside ? Interval::right_open(low, high)
+                                               : Interval::right_open(0, chip.memory.l1bm_lw));
+                       }
+                     });
+  return touched;
+}
+
+}  // namespace
+
+void verify_copies(const MachineProgram& before, const MachineProgram& after, const isa::Chip& chip) {
+  constexpr std::string_view kVerifier = "verify_copies";
+  if (after.values.size() < before.values.size()) fail(kVerifier, "values are missing");
+  // Every value at a place of its own, beyond what operations name directly; T finds its words in LM0.
+  constexpr int64_t kValues = int64_t{1} << 24;
+  std::vector<bool> is_indirect(after.values.size(), false);
+  for (const MachineProgram* program : {&before, &after}) {
+    std::vector<int64_t> counts;
+    for_each_operation(program->body, counts, [&](const Operation& operation, const std::vector<int64_t>&) {
+      for (const auto* operands : {&operation.instruction.sources, &operation.instruction.destinations}) {
+        for (const Operand& operand : *operands) {
+          if (operand.space == Space::kVirtual && operand.t_indirect)
+            is_indirect.at(static_cast<size_t>(operand.value)) = true;
+        }
+      }
+    });
+  }
+  MachineProgram left = before;
+  MachineProgram right = after;
+  SymbolicMemory initial;
+  // What nobody has written is the same everywhere, so that copies of it do no harm.
+  const SymbolicMemory::Image fresh = CopyExecution::whole(isa::kWordsPerLong, mix(0, 0));
+  int64_t address = kValues;
+  for (size_t v = 0; v < after.values.size(); ++v) {
+    if (v < before.values.size() && before.values[v].size_words != after.values[v].size_words)
+      fail(kVerifier, fmt::format("value %{} has another size", before.values[v].name));
+    for (MachineProgram* program : {&left, &right}) {
+      if (v >= program->values.size()) continue;
+      program->values[v].home = is_indirect[v] ? Space::kLm0 : Space::kGrf1;
+      program->values[v].address = address;
+    }
+    const int64_t end = address + (after.values[v].size_words + 3) / 4 * 4;
+    for (; address < end; address += isa::kWordsPerLong)
+      initial.put(is_indirect[v] ? HazardResource::kLm0 : HazardResource::kGrf1, address, fresh);
+  }
+  const boost::icl::interval_set<int64_t> touched = touched_l1bm(before, chip);
+  boost::icl::interval_set<int64_t> untouched;
+  untouched.add(boost::icl::discrete_interval<int64_t>::right_open(0, chip.memory.l1bm_lw));
+  untouched -= touched;
+  const int64_t row = chip.pe_per_l1b();
+  for (int64_t begin = 0; begin + row <= chip.memory.l1bm_lw; begin += row) {
+    if (boost::icl::contains(untouched,
+                             boost::icl::discrete_interval<int64_t>::right_open(begin, begin + row)))
+      CopyExecution::put_row(initial, begin, row, fresh);
+  }
+  const auto result = [&](const MachineProgram& program, Sample sample) {
+    SymbolicMemory memory = SequentialRun(program, chip, true).run(sample, initial);
+    memory.forget(HazardResource::kGrf1, kValues, SymbolicMemory::kEnd);
+    memory.forget(HazardResource::kLm0, kValues, SymbolicMemory::kEnd);
+    memory.forget(HazardResource::kTurnaround, 0, SymbolicMemory::kEnd);
+    for (const auto& part : untouched) memory.forget(HazardResource::kL1bm, part.lower(), part.upper());
+    return memory;
+  };
+  for (const Sample sample : {Sample::kFirst, Sample::kLast}) {
+    if (const auto place = result(left, sample).difference(result(right, sample)))
+      fail(kVerifier, fmt::format("program '{}': {} ends with data of other origin", before.name, *place));
   }
 }
 

@@ -55,7 +55,7 @@ class Decoder {
   }
 
   MicroOperand operand(const isa::Operand& from) const {
-    if (from.space == Space::kVirtual) {
+    if (from.space == Space::kVirtual || from.mask.kind == isa::Mask::Kind::kVirtual) {
       throw isa::InternalError(fmt::format("internal error in simulator: {}: virtual operand", place()));
     }
     if (from.loop_strides.size() > isa::kMaxLoopDepth) {

@@ -155,6 +155,8 @@ void add_compile_options(CLI::App& app, SessionOptions& options, RawOptions& raw
       "--no-cache", [&options] { options.cache.clear(); }, "keep nothing between runs");
   app.add_option("--scheduler", options.passes.scheduler, "instruction scheduler of blocks");
   app.add_option("--loop-scheduler", options.passes.loop_scheduler, "instruction scheduler of loops");
+  app.add_option("--coalescer", options.passes.coalescer, "pass that makes one value of two");
+  app.add_option("--spiller", options.passes.spiller, "pass that makes room where memories overflow");
   app.add_option("--allocator", options.passes.allocator, "address allocator");
   app.add_option("--transfers", options.passes.transfers,
                  "transfer scheduler: when data is fetched, and what stays on chip");
@@ -553,7 +555,9 @@ void print_passes() {
       }
     }
   };
+  print_all("coalescers, --coalescer", scheduler::coalescers());
   print_all("home assigners, --home-assigner", scheduler::home_assigners());
+  print_all("spillers, --spiller", scheduler::spillers());
   print_all("allocators, --allocator", scheduler::allocators());
   print_all("instruction schedulers, --scheduler (blocks) and --loop-scheduler (loops)",
             scheduler::block_schedulers());

@@ -399,7 +399,13 @@ std::vector<std::string> dump_points() {
         scheduler::kExpansionDump, scheduler::kAllocationDump, scheduler::kProblemDump}) {
     points.emplace_back(name);
   }
+  for (const auto& pass : scheduler::coalescers()) {
+    if (!pass.leaves_programs) points.push_back(pass.name);
+  }
   for (const auto& pass : scheduler::home_assigners()) points.push_back(pass.name);
+  for (const auto& pass : scheduler::spillers()) {
+    if (!pass.leaves_programs) points.push_back(pass.name);
+  }
   for (const auto& pass : scheduler::allocators()) points.push_back(pass.name);
   for (const auto& pass : scheduler::block_schedulers()) points.push_back(pass.name);
   for (const auto& pass : scheduler::transfer_schedulers()) {

@@ -29,8 +29,11 @@ std::vector<scheduler::PipelineChoice> combinations() {
             // Transfers know nothing of addresses in PE memories.
             const bool is_first = allocator.name == scheduler::allocators().front().name;
             if (!is_first && transfers.name != scheduler::find_transfer_scheduler("").name) continue;
-            scheduler::PipelineChoice choice{homes.name, allocator.name, blocks.name,
-                                             loops.name, transfers.name, {}};
+            scheduler::PipelineChoice choice{.home_assigner = homes.name,
+                                             .allocator = allocator.name,
+                                             .scheduler = blocks.name,
+                                             .loop_scheduler = loops.name,
+                                             .transfers = transfers.name};
             // Kernels have blocks that the exact scheduler could look at for hours.
             if (blocks.name == "exact") choice.options["exact-nodes"] = "2000";
             all.push_back(std::move(choice));

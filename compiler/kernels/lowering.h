@@ -52,8 +52,6 @@ class MachineBuilder {
   /// materialized with imm at its start). Read it with stride 0.
   int constant_float(float constant);
   int constant_bits(uint32_t payload);
-  /// 0 … 14 in turn: which variable mask register the next comparison may use (entry 1 + the result).
-  int next_mask_entry() { return next_mask_entry_ = (next_mask_entry_ + 1) % 15; }
 
   void begin_loop(int64_t count);
   void end_loop();
@@ -71,7 +69,6 @@ class MachineBuilder {
   int depth_ = 0;
   std::vector<std::vector<scheduler::Node>*> open_;
   std::vector<std::pair<uint32_t, int>> constants_;
-  int next_mask_entry_ = 0;
 };
 
 /// State shared by the lower_* functions of one tile program.

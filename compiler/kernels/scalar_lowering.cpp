@@ -129,17 +129,14 @@ class ScalarLowering {
   }
   Operand abs_bits(const Operand& a) { return alu(Opcode::kAnd, Precision::kInt, a, bits(kAbsMask)); }
 
-  /// A mask register entry for a comparison that is used at once; entries rotate so that neighbours can
-  /// overlap.
+  /// A mask register for a comparison.
   Operand next_mask() {
-    Operand omr;
-    omr.space = isa::Space::kOmr;
-    omr.base = 1 + builder_.next_mask_entry();
-    return omr;
+    const int mask = builder_.value("mask", 1, isa::space_bit(isa::Space::kOmr), 1);
+    return builder_.operand(mask, 0, 0, isa::Width::kWord);
   }
   static Operand under(Operand destination, const Operand& omr) {
-    destination.mask.kind = isa::Mask::Kind::kRegister;
-    destination.mask.value = static_cast<uint8_t>(omr.base);
+    destination.mask.kind = isa::Mask::Kind::kVirtual;
+    destination.mask.virtual_value = omr.value;
     return destination;
   }
   /// to = condition ? `when` : `otherwise`, where the mask holds the condition's lanes.

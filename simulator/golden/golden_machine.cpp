@@ -440,6 +440,7 @@ int GoldenMachine::mask_bits(const isa::Mask& mask, const Pe& pe, int cycle) con
   int pattern = 15;
   switch (mask.kind) {
     case isa::Mask::Kind::kNone:
+    case isa::Mask::Kind::kVirtual:  // of the compiler, in no program
       return 15;
     case isa::Mask::Kind::kPattern:
       pattern = mask.value;

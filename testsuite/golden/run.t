@@ -4,11 +4,11 @@ A small network on the small chip: inputs from files, a table, JSON, dumps.
   $ kodama run models/linear.onnx --chip tiny --input x=models/x.npy --json run.json --output-dir out | sed 's/wall time.*/wall time/'
   #  layer    operators    kind      output  where  steps  cycles  step cycles  wait  fetch           of roofline  link cycles  host moves  max abs  max rel
   ----------------------------------------------------------------------------------------------------------------------------------------------------------
-  0  product  MatMul+Relu  Contract  [2, 4]  chip      29     284          116   165      3  23.7x L2BM, L1B side         1532           -  5.0e-05  3.9e-05
+  0  product  MatMul+Relu  Contract  [2, 4]  chip      27     276          108   165      3  23.0x L2BM, L1B side         1532           -  5.0e-05  3.9e-05
   ----------------------------------------------------------------------------------------------------------------------------------------------------------
-     total                                             29     284          116   165      3  23.7x L2BM, L1B side         1532           -
-  chip tiny, gfloat precision: 29 steps, 284 chip cycles of which 165 wait for transfers, 1532 host link cycles: 0.002 ms at 750 MHz; constants 512 B sent once (766 link cycles)
-  planner pbqp: 0 Moves on the chip take 0 of 284 chip cycles (0 %), 0 layout changes by the host
+     total                                             27     276          108   165      3  23.0x L2BM, L1B side         1532           -
+  chip tiny, gfloat precision: 27 steps, 276 chip cycles of which 165 wait for transfers, 1532 host link cycles: 0.002 ms at 750 MHz; constants 512 B sent once (766 link cycles)
+  planner pbqp: 0 Moves on the chip take 0 of 276 chip cycles (0 %), 0 layout changes by the host
   y float32 [2, 4]: 1.00187 0.995693 0 0.710895 0 0 0 1.26663
   y against the CPU reference: max abs 4.99e-05, over largest magnitude 3.94e-05 (allowed 1e-03): ok
   wall time
@@ -23,7 +23,7 @@ A small network on the small chip: inputs from files, a table, JSON, dumps.
 The compiled package computes the same bits:
 
   $ kodama compile models/linear.onnx --chip tiny -o package
-  package: 1 stages, 29 steps, 3 MV transfers, for chip tiny at gfloat precision
+  package: 1 stages, 27 steps, 3 MV transfers, for chip tiny at gfloat precision
   $ kodama sim package --input x=models/x.npy --output-dir again > /dev/null
   $ cmp out/y.pb again/y.pb
 

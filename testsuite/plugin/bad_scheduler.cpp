@@ -60,6 +60,16 @@ KODAMA_PLUGIN() {
                      .run = [](const ScheduleProblem& problem, const PassOptions&) {
                        return Schedule{std::vector<int64_t>(problem.operations.size(), 0), 1, false};
                      }});
+  register_pass(Coalescer{.name = "bad-coalescer",
+                          .description = "nothing is needed",
+                          .run = [](MachineProgram& program, const kodama::isa::Chip&, const PassOptions&) {
+                            program.body.clear();
+                          }});
+  register_pass(Spiller{.name = "bad-spiller",
+                        .description = "values in memories that they don't allow",
+                        .run = [](MachineProgram& program, const kodama::isa::Chip&, const PassOptions&) {
+                          for (Value& value : program.values) value.home = kodama::isa::Space::kMatX;
+                        }});
   register_pass(Allocator{.name = "bad-allocator",
                           .description = "everything at address 0",
                           .run = [](MachineProgram& program, const kodama::isa::Chip&, const PassOptions&) {

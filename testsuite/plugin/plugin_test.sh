@@ -145,6 +145,11 @@ PYTHON
     expect_exit 70 "$KODAMA" run "$SOURCE/testsuite/models/mnist8/model.onnx" --chip tiny --plugin ./libbad.so \
       --loop-scheduler bad-loop
     expect_text "scheduler 'bad-loop' of plugin ./libbad.so is at fault: its schedule of a loop of "
+    run_tiny 70 --plugin ./libbad.so --coalescer bad-coalescer
+    expect_text "coalescer 'bad-coalescer' of plugin ./libbad.so is at fault: "
+    expect_text "ends with data of other origin"
+    run_tiny 70 --plugin ./libbad.so --spiller bad-spiller
+    expect_text "spiller 'bad-spiller' of plugin ./libbad.so is at fault: "
     run_tiny 70 --plugin ./libbad.so --allocator bad-allocator
     expect_text "allocator 'bad-allocator' of plugin ./libbad.so is at fault: "
     ;;
