@@ -21,8 +21,7 @@
 ///   2. assign homes     picks a memory (GRF0, GRF1, LM0, LM1, T) for every value, so that the operands of
 ///                       an operation don't collide on a port; inserts copies where they would;
 ///   3. spill            where a memory has more to hold than words, moves values out of it while nobody
-///   needs
-///                       them;
+///                       needs them;
 ///   4. allocate         gives every value an address in its memory, by its lifetime;
 ///   5. schedule         packs operations into steps, keeping dependences and distances.
 ///

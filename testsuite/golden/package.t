@@ -2,7 +2,7 @@ A compiled model is a directory. Its stages that run one after the other are one
 
   $ cp -r "$TESTDIR/models" .
   $ kodama compile models/linear.onnx --chip tiny -o package
-  package: 1 stages, 29 steps, 3 MV transfers, for chip tiny at gfloat precision
+  package: 1 stages, 27 steps, 3 MV transfers, for chip tiny at gfloat precision
   $ ls package package/programs
   package:
   constants
@@ -20,7 +20,7 @@ A compiled model is a directory. Its stages that run one after the other are one
   $ kodama sim package | head -3
   #  layer    operators    kind      output  where  steps  cycles  step cycles  wait  fetch           of roofline  link cycles  host moves  max abs  max rel
   ----------------------------------------------------------------------------------------------------------------------------------------------------------
-  0  product  MatMul+Relu  Contract  [2, 4]  chip      29     284          116   165      3  23.7x L2BM, L1B side         1532           -        -        -
+  0  product  MatMul+Relu  Contract  [2, 4]  chip      27     276          108   165      3  23.0x L2BM, L1B side         1532           -        -        -
 
 A damaged package is refused:
 
