@@ -428,7 +428,7 @@ struct Places {
 
 /// The way through bits and primitives.
 /// Counts up when the primitives or their costs change, so that old paths are forgotten.
-constexpr int kPathVersion = 4;
+constexpr int kPathVersion = 5;
 
 class BitConversion {
  public:

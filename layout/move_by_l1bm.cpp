@@ -176,10 +176,17 @@ class ByL1bm : public MoveEmission {
     for (const LineBuffer& buffer : buffers) give_back(buffer);
   }
 
-  /// In round d all PEs read d * 2^low lanes further on: those that have 0 in the slots get what d has there.
+  /// In every round all PEs read some lanes further on: as many as bits of the slots that become empty make,
+  /// so that PEs that have 0 in these slots get what has those bits.
   void collect_lanes() {
-    const int low = move_.slot - shape_.first(Level::kPe);
-    const std::vector<int> out = contents(move_.before, move_.slot, move_.slot_count);
+    std::vector<int> powers;
+    std::vector<int> out;
+    for (int lane = 0; lane < shape_.lane_bits(); ++lane) {
+      const auto slot = static_cast<size_t>(shape_.first(Level::kPe) + lane);
+      if (move_.before[slot] == move_.after[slot]) continue;
+      powers.push_back(lane);
+      out.push_back(move_.before[slot]);
+    }
     const Chunks parts = chunks({}, before_bits(), most_lines(2));
     const std::array<LineBuffer, 2> buffers{line_buffer(int64_t{1} << parts.inner.size()),
                                             line_buffer(int64_t{1} << parts.inner.size())};
@@ -197,13 +204,13 @@ class ByL1bm : public MoveEmission {
       }
       code_.lines_up(std::move(up), at_.before.memory, buffer.base);
       for (int64_t round = 0; round < int64_t{1} << out.size(); ++round) {
-        const auto there = spread_bits(round, out);
-        if (!there) continue;
+        const BitMask there = spread_bits(round, out).value();
+        const auto lane = static_cast<int64_t>(spread_bits(round, powers).value());
         std::vector<LineCopy> down;
         for (const auto& [line, value] : lines) {
-          if (is_valid(value | *there, of_after)) down.push_back({line, address(at_.after, value | *there)});
+          if (is_valid(value | there, of_after)) down.push_back({line, address(at_.after, value | there)});
         }
-        code_.lines_down(std::move(down), at_.after.memory, buffer.base, round << low);
+        code_.lines_down(std::move(down), at_.after.memory, buffer.base, lane);
       }
     }
     for (const LineBuffer& buffer : buffers) give_back(buffer);

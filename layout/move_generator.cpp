@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <set>
 #include <vector>
 
 #include "layout/move_emission.h"
@@ -456,11 +457,15 @@ class Generator {
                kCollectStarts * transfer.start);
   }
 
-  /// Lanes that are to hold nothing, and all upper ones.
+  /// Runs of lanes that are to hold nothing, all of them, and all upper lanes.
   void collect_lanes() {
     const int first = shape_.first(Level::kPe);
     const int end = first + shape_.lane_bits();
+    std::set<SlotState> results;
+    SlotState all = state_;
     for (int low = first; low < end; ++low) {
+      const auto lowest = static_cast<size_t>(low);
+      if (state_[lowest] >= 0 && goal_[lowest] == kNothing) all[lowest] = kNothing;
       SlotState after = state_;
       bool to_empty = true;
       for (int high = low; high < end; ++high) {
@@ -468,13 +473,13 @@ class Generator {
         if (state_[slot] == kEverywhere) break;
         to_empty = to_empty && goal_[slot] == kNothing;
         after[slot] = kNothing;
-        if (state_[slot] < 0 || (!to_empty && high + 1 < end)) continue;
-        const double n = values(after);
-        if (n > kMostRegion) break;
-        const size_t count = moves_.size();
-        add(MoveKind::kCollectLanes, after, n_ / 4 + n / 4, low);
-        if (moves_.size() > count) moves_.back().slot_count = high + 1 - low;
+        if (state_[slot] >= 0 && (to_empty || high + 1 == end)) results.insert(after);
       }
+    }
+    results.insert(all);
+    for (const SlotState& after : results) {
+      const double n = values(after);
+      if (n <= kMostRegion) add(MoveKind::kCollectLanes, after, n_ / 4 + n / 4);
     }
   }
 

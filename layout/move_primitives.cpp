@@ -51,7 +51,7 @@ const std::vector<MovePrimitive>& move_primitives() {
        "all L2B bits <-> upper lane and address bits, L1B bits and lanes between them, through the PDMs",
        "few long words; two transfers one after the other",
        "n/2 + lanes * n / 16 of l2bmd, and the transfers", emit_transpose_l2b},
-      {MoveKind::kCollectLanes, "collect", "lane bits -> address, in rotations", "",
+      {MoveKind::kCollectLanes, "collect", "any lane bits -> address, in rotations", "",
        "n/4 + n/4 of what is then in the address", emit_collect_lanes},
       {MoveKind::kBroadcastL1b, "broadcast-l1b", "L1B bits -> address; every L1B gets all, by l2bmi", "",
        "n/4 + L1Bs * (lanes * n / 64 + n/4)", emit_broadcast_l1b},

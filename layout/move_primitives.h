@@ -66,12 +66,12 @@ struct Move {
   MoveKind kind = MoveKind::kCopy;
   SlotState before;
   SlotState after;
-  int slot = 0;  ///< kSwapL1b: of the bit; kSkew, kCollectLanes, kDealLanes: the lowest lane that changes
+  int slot = 0;  ///< kSwapL1b: of the bit; kSkew, kDealLanes: the lowest lane that changes
   /// kShuffleL1b: the first bits behind the lanes and L1Bs; see shuffle_bits. kTransposeL2b: the address bits
   /// from the lowest line up.
   std::vector<int> order;
   double steps = 0;    ///< about
-  int slot_count = 0;  ///< kCollectLanes, kDealLanes
+  int slot_count = 0;  ///< kDealLanes
 };
 
 /// What a search can do next on its way to `goal`: the bits that belong into a slot are brought there, others

@@ -41,6 +41,16 @@ TEST(PathSearch, PathsAreReadBack) {
   EXPECT_FALSE(path_from_text(view.from.slots, view.to.slots, "3 1 1 99").has_value());
 }
 
+TEST(PathSearch, LanesOnBothSidesOfThoseThatStayAreCollectedAtOnce) {
+  const BitView view =
+      view_of("((4_MAB:4), (4_MAB:1), (4_PE:1))@LM0", "((4:1), (4_MAB:1), (4:4))@LM1", {4, 4, 4}, 64);
+  const Path path = find_path(view, view.from.slots, view.to.slots, 1024);
+  EXPECT_TRUE(path.proven);
+  ASSERT_EQ(path.moves.size(), 1U);
+  EXPECT_EQ(path.moves[0].kind, MoveKind::kCollectLanes);
+  expect_chain(view, path.moves);
+}
+
 TEST(PathSearch, SwapsComeNextToTheExchange) {
   const BitView view = operands();
   const Path path = find_path(view, view.from.slots, view.to.slots, 1024);
