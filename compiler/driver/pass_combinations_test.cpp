@@ -42,7 +42,20 @@ std::vector<scheduler::PipelineChoice> combinations() {
       }
     }
   }
+  // These leave most programs as they are.
+  for (const auto& coalescer : scheduler::coalescers()) all.push_back({.coalescer = coalescer.name});
+  for (const auto& spiller : scheduler::spillers()) all.push_back({.spiller = spiller.name});
   return all;
+}
+
+/// Those that are named.
+std::string passes_of(const scheduler::PipelineChoice& choice) {
+  std::string names;
+  for (const std::string& name : {choice.coalescer, choice.home_assigner, choice.spiller, choice.allocator,
+                                  choice.scheduler, choice.loop_scheduler, choice.transfers}) {
+    if (!name.empty()) names += (names.empty() ? "" : " ") + name;
+  }
+  return names;
 }
 
 void compare_combinations(const fs::path& file, MatrixPrecision precision) {
@@ -65,9 +78,8 @@ void compare_combinations(const fs::path& file, MatrixPrecision precision) {
     RunnerOptions run;
     run.hazards = simulator::Hazards::kError;
     const RunOutcome outcome = ModelRunner(compiled, run).run(inputs);
-    fmt::print("{} {}: {} {} {} {} {}: {} steps, {} cycles, host link included\n", file.stem().string(),
-               matrix_precision_name(precision), choice.home_assigner, choice.allocator, choice.scheduler,
-               choice.loop_scheduler, choice.transfers, outcome.total.chip.steps,
+    fmt::print("{} {}: {}: {} steps, {} cycles, host link included\n", file.stem().string(),
+               matrix_precision_name(precision), passes_of(choice), outcome.total.chip.steps,
                outcome.total.chip.cycles());
     const bool is_first = choice.home_assigner == scheduler::home_assigners().front().name &&
                           choice.allocator == scheduler::allocators().front().name;
