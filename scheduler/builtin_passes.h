@@ -5,6 +5,7 @@
 #include <exception>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "isa/error.h"
 #include "scheduler/packing.h"
@@ -16,11 +17,14 @@
 /// Internal to scheduler/.
 namespace kodama::scheduler {
 
+/// Of a kind of ProgramPass: one that does nothing.
+template <typename Pass>
+Pass idle_pass(std::string name) {
+  return {std::move(name), "leaves programs as they are", {}, [](auto&&...) {}, true};
+}
 Coalescer copy_coalescing_pass();
-Coalescer no_coalescing_pass();
 HomeAssigner bank_coloring_pass();
 Spiller furthest_use_pass();
-Spiller no_spilling_pass();
 Allocator linear_scan_pass();
 Allocator first_fit_pass();
 Allocator packed_pass();

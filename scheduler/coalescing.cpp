@@ -189,12 +189,4 @@ Coalescer copy_coalescing_pass() {
           [](MachineProgram& program, const isa::Chip&, const PassOptions&) { Coalescing(program).run(); }};
 }
 
-Coalescer no_coalescing_pass() {
-  return {"keep-copies",
-          "leaves programs as they are",
-          {},
-          [](MachineProgram&, const isa::Chip&, const PassOptions&) {},
-          true};
-}
-
 }  // namespace kodama::scheduler

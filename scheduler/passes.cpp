@@ -22,11 +22,11 @@ std::vector<HomeAssigner>& home_assigner_list() {
   return list;
 }
 std::vector<Coalescer>& coalescer_list() {
-  static std::vector<Coalescer> list = {copy_coalescing_pass(), no_coalescing_pass()};
+  static std::vector<Coalescer> list = {copy_coalescing_pass(), idle_pass<Coalescer>("keep-copies")};
   return list;
 }
 std::vector<Spiller>& spiller_list() {
-  static std::vector<Spiller> list = {furthest_use_pass(), no_spilling_pass()};
+  static std::vector<Spiller> list = {furthest_use_pass(), idle_pass<Spiller>("none")};
   return list;
 }
 std::vector<Allocator>& allocator_list() {
@@ -193,72 +193,103 @@ void check_options(const PipelineChoice& choice) {
                                  &find_transfer_scheduler(choice.transfers).options, &own_options});
 }
 
-isa::Program build_program(MachineProgram program, const isa::Chip& chip, const PipelineChoice& choice,
-                           const PassDump& dump) {
-  const auto wanted = [&](const std::string& point) { return dump.wants && dump.wants(point); };
-  const Coalescer& coalescer = find_pass(coalescers(), choice.coalescer, "coalescer");
-  const HomeAssigner& homes = find_pass(home_assigners(), choice.home_assigner, "home assigner");
-  const Spiller& spiller = find_pass(spillers(), choice.spiller, "spiller");
-  const Allocator& allocator = find_pass(allocators(), choice.allocator, "allocator");
-  const BlockScheduler& scheduler = find_block_scheduler(choice.scheduler, false);
-  const BlockScheduler& loop_scheduler = find_block_scheduler(choice.loop_scheduler, true);
-  check_options(choice);
+namespace {
 
-  // A pass that only moves data, and the check that it did no more.
-  const auto run_mover = [&](std::string_view kind, const auto& pass, const auto& check) {
+/// The passes of a choice, one after the other.
+class Pipeline {
+ public:
+  Pipeline(const isa::Chip& chip, const PipelineChoice& choice, const PassDump& dump)
+      : chip_(chip),
+        choice_(choice),
+        dump_(dump),
+        coalescer_(find_pass(coalescers(), choice.coalescer, "coalescer")),
+        homes_(find_pass(home_assigners(), choice.home_assigner, "home assigner")),
+        spiller_(find_pass(spillers(), choice.spiller, "spiller")),
+        allocator_(find_pass(allocators(), choice.allocator, "allocator")),
+        scheduler_(find_block_scheduler(choice.scheduler, false)),
+        loop_scheduler_(find_block_scheduler(choice.loop_scheduler, true)) {}
+
+  isa::Program run(MachineProgram program) const {
+    run_mover("coalescer", coalescer_, program, [] {});
+    // Copies of loop bodies are for iterations that overlap.
+    if (loop_scheduler_.overlaps) {
+      MachineProgram expanded = program;
+      if (expand_loops(expanded, chip_, positive_option(choice_.options, kLoopCopies))) {
+        if (wanted(kExpansionDump)) dump_.write(kExpansionDump, "txt", to_string(expanded));
+        verify_expansion(program, expanded, chip_);
+        try {
+          // Copies that don't fit are worth less than one body that does.
+          return placed_and_scheduled(std::move(expanded), false);
+        } catch (const isa::UnsupportedError&) {
+          // No room for the copies: then without.
+        }
+      }
+    }
+    return placed_and_scheduled(std::move(program), true);
+  }
+
+ private:
+  bool wanted(const std::string& point) const { return dump_.wants && dump_.wants(point); }
+
+  /// A pass that only moves data, and the check that it did no more.
+  template <typename Pass, typename Check>
+  void run_mover(std::string_view kind, const Pass& pass, MachineProgram& program, const Check& check) const {
     const MachineProgram before = program;
-    run_blaming(kind, pass, [&] { pass.run(program, chip, choice.options); });
-    if (wanted(pass.name)) dump.write(pass.name, "txt", to_string(program));
+    run_blaming(kind, pass, [&] { pass.run(program, chip_, choice_.options); });
+    if (wanted(pass.name)) dump_.write(pass.name, "txt", to_string(program));
     if (program == before) return;
     run_blaming(kind, pass, [&] {
       check();
-      verify_copies(before, program, chip);
+      verify_copies(before, program, chip_);
     });
-  };
+  }
+  /// A pass that fills something in, and its verifier.
+  template <typename Pass, typename Verify>
+  void run_placer(std::string_view kind, const Pass& pass, MachineProgram& program,
+                  const Verify& verify) const {
+    run_blaming(kind, pass, [&] { pass.run(program, chip_, choice_.options); });
+    if (wanted(pass.name)) dump_.write(pass.name, "txt", to_string(program));
+    run_blaming(kind, pass, [&] { verify(program, chip_); });
+  }
 
-  run_mover("coalescer", coalescer, [] {});
-  // Copies of loop bodies are for iterations that overlap.
-  if (loop_scheduler.overlaps) {
-    MachineProgram expanded = program;
-    if (expand_loops(expanded, chip, positive_option(choice.options, kLoopCopies))) {
-      if (wanted(kExpansionDump)) dump.write(kExpansionDump, "txt", to_string(expanded));
-      verify_expansion(program, expanded, chip);
-      try {
-        PipelineChoice once = choice;
-        once.options.insert_or_assign(kLoopCopies.name, std::string(1, '1'));
-        once.spiller =
-            no_spilling_pass().name;  // copies that don't fit are worth less than one body that does
-        return build_program(std::move(expanded), chip, once, dump);
-      } catch (const isa::UnsupportedError&) {
-        // No room for the copies: then without.
-      }
+  isa::Program placed_and_scheduled(MachineProgram program, bool spills) const {
+    run_placer("home assigner", homes_, program, verify_homes);
+    if (spills) run_mover("spiller", spiller_, program, [&] { verify_homes(program, chip_); });
+    if (wanted(kAllocationDump)) {
+      for (const PackingProblem& problem : allocation_problems(program, chip_))
+        dump_.write(kAllocationDump, "json", packing_json(problem).dump(1) + "\n");
     }
+    run_placer("allocator", allocator_, program, verify_allocation);
+
+    SchedulerChoice schedulers{scheduler_.name, loop_scheduler_.name, choice_.options, {}};
+    if (wanted(kProblemDump)) {
+      schedulers.observe = [&](const ScheduleProblem& problem) {
+        dump_.write(kProblemDump, "json", to_json(problem));
+      };
+    }
+    isa::Program schedule = schedule_program(program, chip_, schedulers);
+    if (wanted(scheduler_.name)) dump_.write(scheduler_.name, "txt", describe(schedule));
+    verify_schedule(program, schedule, chip_);
+    return schedule;
   }
 
-  run_blaming("home assigner", homes, [&] { homes.run(program, chip, choice.options); });
-  if (wanted(homes.name)) dump.write(homes.name, "txt", to_string(program));
-  run_blaming("home assigner", homes, [&] { verify_homes(program, chip); });
+  const isa::Chip& chip_;
+  const PipelineChoice& choice_;
+  const PassDump& dump_;
+  const Coalescer& coalescer_;
+  const HomeAssigner& homes_;
+  const Spiller& spiller_;
+  const Allocator& allocator_;
+  const BlockScheduler& scheduler_;
+  const BlockScheduler& loop_scheduler_;
+};
 
-  run_mover("spiller", spiller, [&] { verify_homes(program, chip); });
+}  // namespace
 
-  if (wanted(kAllocationDump)) {
-    for (const PackingProblem& problem : allocation_problems(program, chip))
-      dump.write(kAllocationDump, "json", packing_json(problem).dump(1) + "\n");
-  }
-  run_blaming("allocator", allocator, [&] { allocator.run(program, chip, choice.options); });
-  if (wanted(allocator.name)) dump.write(allocator.name, "txt", to_string(program));
-  run_blaming("allocator", allocator, [&] { verify_allocation(program, chip); });
-
-  SchedulerChoice schedulers{scheduler.name, loop_scheduler.name, choice.options, {}};
-  if (wanted(kProblemDump)) {
-    schedulers.observe = [&](const ScheduleProblem& problem) {
-      dump.write(kProblemDump, "json", to_json(problem));
-    };
-  }
-  isa::Program schedule = schedule_program(program, chip, schedulers);
-  if (wanted(scheduler.name)) dump.write(scheduler.name, "txt", describe(schedule));
-  verify_schedule(program, schedule, chip);
-  return schedule;
+isa::Program build_program(MachineProgram program, const isa::Chip& chip, const PipelineChoice& choice,
+                           const PassDump& dump) {
+  check_options(choice);
+  return Pipeline(chip, choice, dump).run(std::move(program));
 }
 
 }  // namespace kodama::scheduler

@@ -745,12 +745,4 @@ Spiller furthest_use_pass() {
           [](MachineProgram& program, const isa::Chip& chip, const PassOptions&) { spill(program, chip); }};
 }
 
-Spiller no_spilling_pass() {
-  return {"none",
-          "leaves programs as they are",
-          {},
-          [](MachineProgram&, const isa::Chip&, const PassOptions&) {},
-          true};
-}
-
 }  // namespace kodama::scheduler
