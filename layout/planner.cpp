@@ -63,7 +63,9 @@ Plan plan_greedy(const PlanProblem& problem, const PlanOptions& /*options*/) {
   return evaluate(problem, std::move(choice));
 }
 
-Plan plan_pbqp(const PlanProblem& problem, const PlanOptions& options) {
+}  // namespace
+
+Pbqp as_pbqp(const PlanProblem& problem) {
   Pbqp pbqp;
   for (const PlanProblem::Node& node : problem.nodes) {
     std::vector<double> costs;
@@ -104,7 +106,13 @@ Plan plan_pbqp(const PlanProblem& problem, const PlanOptions& options) {
       }
     }
   }
-  const Pbqp::Solution solution = pbqp.solve({.branches = options.branches});
+  return pbqp;
+}
+
+namespace {
+
+Plan plan_pbqp(const PlanProblem& problem, const PlanOptions& options) {
+  const Pbqp::Solution solution = as_pbqp(problem).solve({.branches = options.branches});
   std::vector<int> choice(solution.choice.begin(),
                           solution.choice.begin() + static_cast<ptrdiff_t>(problem.nodes.size()));
   Plan plan = evaluate(problem, std::move(choice));

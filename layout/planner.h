@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "layout/pbqp.h"
+
 /// The layout planner: one candidate per node of a graph, so that the nodes' costs and the conversions
 /// between them are least in all.
 ///
@@ -80,6 +82,9 @@ struct PlanOptions {
 void check_problem(const PlanProblem& problem);
 /// Cost and conversions of a choice.
 Plan evaluate(const PlanProblem& problem, std::vector<int> choice);
+
+/// The problem as "pbqp" solves it: its nodes, then one for each copy of a tensor, absent or present.
+Pbqp as_pbqp(const PlanProblem& problem);
 
 /// "first", "greedy", "pbqp".
 std::vector<std::string_view> planner_names();

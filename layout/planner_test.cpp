@@ -2,16 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <random>
 
 #include "isa/error.h"
 #include "layout/pbqp.h"
+#include "layout/pbqp_by_cbc.h"
 
 namespace kodama::layout {
 namespace {
@@ -109,58 +106,8 @@ TEST(Pbqp, AnInterruptedSearchSaysHowFarItMayBeOff) {
   EXPECT_EQ(problem.solve({.branches = 200}).choice, some.choice);  // the same on every machine
 }
 
-/// The optimum by coinor-cbc, an integer program solver that knows nothing of us.
-double by_cbc(const Pbqp& problem, const std::filesystem::path& folder) {
-  std::string objective;
-  std::string rows;
-  std::string binaries;
-  std::string bounds;
-  const auto x = [](int node, size_t candidate) { return fmt::format("x_{}_{}", node, candidate); };
-  int row_number = 0;
-  for (int node = 0; node < problem.node_count(); ++node) {
-    std::string one;
-    for (size_t i = 0; i < problem.node_costs(node).size(); ++i) {
-      objective += fmt::format(" + {} {}", problem.node_costs(node)[i], x(node, i));
-      one += fmt::format(" + {}", x(node, i));
-      binaries += " " + x(node, i) + "\n";
-    }
-    rows += fmt::format(" r{}:{} = 1\n", row_number++, one);
-    for (const auto& [other, matrix] : problem.edges(node)) {
-      for (size_t i = 0; i < matrix.size(); ++i) {
-        for (size_t j = 0; j < matrix[i].size(); ++j) {
-          if (matrix[i][j] == kForbidden) {
-            rows += fmt::format(" r{}: {} + {} <= 1\n", row_number++, x(node, i), x(other, j));
-          } else if (matrix[i][j] > 0) {
-            const std::string y = fmt::format("y_{}_{}_{}_{}", node, i, other, j);
-            objective += fmt::format(" + {} {}", matrix[i][j], y);
-            rows += fmt::format(" r{}: {} - {} - {} >= -1\n", row_number++, y, x(node, i), x(other, j));
-            bounds += fmt::format(" 0 <= {} <= 1\n", y);
-          }
-        }
-      }
-    }
-  }
-  const std::string program = (folder / "problem.lp").string();
-  const std::string answer = (folder / "answer.txt").string();
-  std::ofstream(program) << "Minimize\n obj:" << objective << "\nSubject To\n"
-                         << rows << "Bounds\n"
-                         << bounds << "Binaries\n"
-                         << binaries << "End\n";
-  std::filesystem::remove(answer);
-  const std::string command = fmt::format("cbc {} solve solution {} > /dev/null 2>&1", program, answer);
-  if (std::system(command.c_str()) != 0) return NAN;
-  std::string line;
-  std::ifstream in(answer);
-  std::getline(in, line);  // "Optimal - objective value 123.00000000"
-  if (line.starts_with("Infeasible")) return kForbidden;
-  const size_t at = line.rfind(' ');
-  return line.starts_with("Optimal") && at != std::string::npos ? std::stod(line.substr(at)) : NAN;
-}
-
 TEST(Pbqp, EqualsAnIntegerProgramSolver) {
-  if (std::system("command -v cbc > /dev/null") != 0) GTEST_SKIP() << "cbc (package coinor-cbc) is missing";
-  const auto folder = std::filesystem::temp_directory_path() / fmt::format("kodama-pbqp-{}", getpid());
-  std::filesystem::create_directories(folder);
+  if (!has_cbc()) GTEST_SKIP() << "cbc (package coinor-cbc) is missing";
   std::mt19937 random(4);
   for (int round = 0; round < 200; ++round) {
     // Up to 12 nodes of up to 6 candidates, from sparse to dense.
@@ -168,7 +115,7 @@ TEST(Pbqp, EqualsAnIntegerProgramSolver) {
                                         0.1 + 0.05 * static_cast<double>(random() % 5), round % 3 == 0);
     const Pbqp::Solution solution = problem.solve();
     ASSERT_TRUE(solution.proven);
-    const double expected = by_cbc(problem, folder);
+    const double expected = by_cbc(problem);
     ASSERT_FALSE(std::isnan(expected)) << "cbc gave no answer";
     if (expected == kForbidden) {
       ASSERT_EQ(solution.cost, kForbidden);
@@ -176,7 +123,6 @@ TEST(Pbqp, EqualsAnIntegerProgramSolver) {
       ASSERT_NEAR(solution.cost, expected, 1e-4);
     }
   }
-  std::filesystem::remove_all(folder);
 }
 
 // ---- planner

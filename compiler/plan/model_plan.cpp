@@ -62,13 +62,13 @@ class ModelPlanner::Impl {
     }
   }
 
-  ModelPlan run(const std::string& planner) {
+  ModelPlan run(const std::string& planner, const Observer& observe) {
     on_host_ = planner == kHostPlanner;
     if (on_host_) {
       choice_.assign(graph_.layers.size(), 0);
       sent_.clear();
     } else {
-      choose(planner);
+      choose(planner, observe);
     }
     return stages(planner);
   }
@@ -250,7 +250,7 @@ class ModelPlanner::Impl {
 
   // ---- the problem
 
-  void choose(const std::string& planner) {
+  void choose(const std::string& planner, const Observer& observe) {
     layout::PlanProblem problem;
     const std::set<TensorId> fetched = read_by_host();
     std::map<TensorId, int> tensor_number;  // by root
@@ -339,6 +339,7 @@ class ModelPlanner::Impl {
     }
     std::erase_if(problem.tensors, [](const auto& tensor) { return tensor.readers.empty(); });
     const layout::Plan found = layout::plan(problem, planner, {.branches = kBranches});
+    if (observe) observe(problem, found);
     remember_costs();
     choice_.assign(graph_.layers.size(), 0);
     for (const auto& [k, node] : node_of_layer)
@@ -518,13 +519,13 @@ std::vector<std::string> ModelPlanner::planner_names() {
   return names;
 }
 
-ModelPlan ModelPlanner::plan(const std::string& planner) {
+ModelPlan ModelPlanner::plan(const std::string& planner, const Observer& observe) {
   const std::vector<std::string> names = planner_names();
   if (std::ranges::find(names, planner) == names.end()) {
     throw isa::UserError(
         fmt::format("there is no planner '{}'; allowed are {}", planner, fmt::join(names, ", ")));
   }
-  return impl_->run(planner);
+  return impl_->run(planner, observe);
 }
 
 const std::vector<Candidate>& ModelPlanner::candidates(int layer) const {

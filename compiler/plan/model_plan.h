@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -11,6 +12,7 @@
 #include "compiler/layers/layer_graph.h"
 #include "compiler/plan/element_origins.h"
 #include "isa/chip.h"
+#include "layout/planner.h"
 #include "layout/solution_cache.h"
 
 /// The plan of a model: one kernel candidate per layer, and the images of tensors that DRAM holds.
@@ -99,8 +101,10 @@ class ModelPlanner {
   /// "host", and those of layout::planner_names(). The first takes each layer's fastest candidate and leaves
   /// every layout to the host: what there was before planners, to compare with.
   static std::vector<std::string> planner_names();
-  /// UserError for another name. May be called several times: costs are remembered.
-  ModelPlan plan(const std::string& planner);
+  /// UserError for another name. May be called several times: costs are remembered. `observe`, if not empty,
+  /// sees the problem and its solution.
+  using Observer = std::function<void(const layout::PlanProblem&, const layout::Plan&)>;
+  ModelPlan plan(const std::string& planner, const Observer& observe = {});
 
   const std::vector<Candidate>& candidates(int layer) const;
   /// The gather of a kMove stage, with images at these addresses (one per image of the plan, LW).

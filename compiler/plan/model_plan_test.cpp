@@ -3,10 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <map>
 
+#include "compiler/graph/import.h"
 #include "compiler/layers/layer_test_util.h"
 #include "isa/error.h"
+#include "layout/pbqp_by_cbc.h"
 
 namespace kodama::compiler {
 namespace {
@@ -120,6 +123,27 @@ TEST(ModelPlan, TheBestPlanIsNeverDearer) {
     EXPECT_EQ(plans.at("host").summary.moves, 0);
   }
 }
+
+class Networks : public ::testing::TestWithParam<const char*> {};
+TEST_P(Networks, AnIntegerProgramSolverFindsNoBetterPlan) {
+  if (!layout::has_cbc()) GTEST_SKIP() << "cbc (package coinor-cbc) is missing";
+  const std::string file = std::string(KODAMA_SOURCE_DIR) + GetParam();
+  if (!std::filesystem::exists(file)) GTEST_SKIP() << "skipped: " << file << " is absent";
+  const LayerGraph graph = testing::lower(import_model(file, {}));
+  ModelPlanner planner(graph, isa::find_chip("mncore2"), {});
+  int problems = 0;
+  planner.plan("pbqp", [&](const layout::PlanProblem& problem, const layout::Plan& plan) {
+    ++problems;
+    EXPECT_TRUE(plan.proven);
+    EXPECT_NEAR(plan.cost, layout::by_cbc(layout::as_pbqp(problem)), 1e-6 * plan.cost);
+  });
+  EXPECT_EQ(problems, 1);
+}
+INSTANTIATE_TEST_SUITE_P(Samples, Networks,
+                         ::testing::Values("/testsuite/models/mnist8/model.onnx",
+                                           "/../shared/data/models/lenet.onnx",
+                                           "/../shared/data/models/mlp.onnx",
+                                           "/../shared/data/onnx_mlir_mnist/mnist.onnx"));
 
 TEST(ModelPlan, AMoveIsReadThrough) {
   // Joining the results costs no Move of its own: it is part of the one in front of the product.
