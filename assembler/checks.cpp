@@ -26,9 +26,7 @@ namespace {
 constexpr int64_t kBlockAlignment = 16;
 /// Sizes of MV transfers.
 constexpr int64_t kTransferGranule = 64;
-constexpr int kMaxTag = isa::kMaxTransferTag;
 constexpr int kMaxPriority = 3;
-constexpr int kLastVariableMask = 15;
 /// Count field of an `r` line: three hex digits.
 constexpr size_t kMaxPreload = 0xfff;
 /// Address field of an `r` line: nine hex digits.
@@ -158,9 +156,9 @@ Check check_operand(int index, const Operand& operand, const Chip& chip) {
   }
   switch (operand.space) {
     case Space::kOmr:
-      if (operand.base < 1 || operand.base > kLastVariableMask) {
+      if (operand.base < 1 || operand.base >= isa::kMaskRegisters) {
         return fail(index, fmt::format("mask entry {} can't be written; allowed: $omr1..$omr{}", operand.base,
-                                       kLastVariableMask));
+                                       isa::kMaskRegisters - 1));
       }
       break;
     case Space::kConstant:
@@ -357,7 +355,7 @@ Check check_mv(const isa::Instruction& instruction, const isa::InstructionInfo& 
     return fail(-1, fmt::format("size {} of {} is not a positive multiple of {} LW", instruction.size_lw,
                                 name, kTransferGranule));
   }
-  if (instruction.tag < 0 || instruction.tag > kMaxTag) {
+  if (instruction.tag < 0 || instruction.tag > isa::kMaxTransferTag) {
     return fail(-1, fmt::format("tag {:x} is out of range; allowed: 01..3f (hexadecimal)", instruction.tag));
   }
   if (instruction.priority < 0 || instruction.priority > kMaxPriority) {
@@ -440,7 +438,7 @@ Check check_instruction(const isa::Instruction& instruction, const Chip& chip) {
   if (auto violation = check_operands(instruction, chip)) return violation;
   switch (row.group) {
     case IssueGroup::kWait:
-      if (instruction.tag < 1 || instruction.tag > kMaxTag) {
+      if (instruction.tag < 1 || instruction.tag > isa::kMaxTransferTag) {
         return fail(
             -1, fmt::format("wait tag {:x} is out of range; allowed: 01..3f (hexadecimal)", instruction.tag));
       }
@@ -591,7 +589,7 @@ struct StatementCheck {
     if (nop.count < 1 || nop.count > isa::kMaxNopCount) {
       return whole(fmt::format("nop/{}: a number of steps is 1 to {}", nop.count, isa::kMaxNopCount));
     }
-    if (nop.wait_tag < 0 || nop.wait_tag > kMaxTag) {
+    if (nop.wait_tag < 0 || nop.wait_tag > isa::kMaxTransferTag) {
       return whole(fmt::format("wait tag {:x} is out of range; allowed: 01..3f (hexadecimal)", nop.wait_tag));
     }
     if (nop.wait_tag != 0 && nop.count != 1) {

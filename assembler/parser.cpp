@@ -263,7 +263,7 @@ class Parser {
     int value = 0;
     while (hex_digit(in.peek()) >= 0 && in.position - begin < 3)
       value = value * 16 + hex_digit(*in.position++);
-    if (in.position == begin || value < 1 || value > 0x3f) {
+    if (in.position == begin || value < 1 || value > isa::kMaxTransferTag) {
       fail(begin, fmt::format("'{}' is no tag; allowed: 01 to 3f (hexadecimal)",
                               excerpt(in.position == begin ? peek_word(in) : in.since(begin))));
     }

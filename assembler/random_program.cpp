@@ -23,7 +23,6 @@ namespace {
 
 /// Draws until the checks accept; every form is legal for a good part of its draws.
 constexpr int kAttempts = 10000;
-constexpr int kMaxTag = 0x3f;
 
 bool is_local_memory(Space space) {
   return space == Space::kLm0 || space == Space::kLm1;
@@ -232,7 +231,7 @@ bool RandomProgram::draw(Instruction& instruction) {
     case IssueGroup::kMv:
       if (row.opcode == Opcode::kMvnop && one_in(2)) break;
       instruction.size_lw = static_cast<int64_t>(64 * (1 + below(one_in(8) ? 64 : 2)));
-      instruction.tag = static_cast<int8_t>(one_in(2) ? 0 : 1 + below(kMaxTag));
+      instruction.tag = static_cast<int8_t>(one_in(2) ? 0 : 1 + below(isa::kMaxTransferTag));
       instruction.priority = static_cast<int8_t>(one_in(2) ? 0 : below(4));
       if (one_in(2)) instruction.indirect_n = static_cast<int32_t>(1 + below(16));
       break;
@@ -287,7 +286,7 @@ isa::Step RandomProgram::step() {
   if (one_in(16)) {
     Instruction wait;
     wait.opcode = Opcode::kWait;
-    wait.tag = static_cast<int8_t>(1 + below(kMaxTag));
+    wait.tag = static_cast<int8_t>(1 + below(isa::kMaxTransferTag));
     step.instructions.push_back(wait);
   }
   step_operands_.clear();
@@ -364,7 +363,7 @@ isa::Statement RandomProgram::statement() {
       if (one_in(2)) {
         nop.count = 1 + static_cast<int64_t>(below(8));
       } else if (one_in(2)) {
-        nop.wait_tag = static_cast<int8_t>(1 + below(kMaxTag));
+        nop.wait_tag = static_cast<int8_t>(1 + below(isa::kMaxTransferTag));
       }
       result.kind = nop;
       return result;

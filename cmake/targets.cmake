@@ -11,7 +11,6 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(kodama_options INTERFACE -Wno-maybe-uninitialized -Wno-restrict)
 endif()
 target_compile_definitions(kodama_options INTERFACE
-    KODAMA_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
     $<$<BOOL:${KODAMA_ASSERTIONS}>:_GLIBCXX_ASSERTIONS>)
 if(KODAMA_SANITIZE OR KODAMA_FUZZ)
   target_compile_options(kodama_options INTERFACE

@@ -19,6 +19,7 @@
 #include <variant>
 
 #include "isa/error.h"
+#include "isa/file.h"
 
 namespace kodama::isa {
 namespace {
@@ -124,7 +125,7 @@ const std::vector<Key>& keys() {
        LongMember([](Chip& c) -> int64_t& { return c.transfer.issue_interval_steps; }), "steps", 1, 1024,
        kAny, "one MV may start per this many steps"},
       {"transfer.max_in_flight", LongMember([](Chip& c) -> int64_t& { return c.transfer.max_in_flight; }),
-       "MVs per group", 1, kMaxTransferTag, kAny, "MVs that can run at a time; tags go up to 63"},
+       "MVs per group", 1, kMaxTransferTag, kAny, "MVs that can run at a time, no more than there are tags"},
       {"transfer.dram_channels", LongMember([](Chip& c) -> int64_t& { return c.transfer.dram_channels; }),
        "channels per group", 1, 64, kPowerOfTwo, "number of DRAM channels, which share the rate"},
       {"transfer.dram_banks", LongMember([](Chip& c) -> int64_t& { return c.transfer.dram_banks; }),
@@ -411,9 +412,7 @@ std::vector<fs::path> config_folders() {
 #ifdef KODAMA_INSTALL_CONFIG_DIR
   folders.emplace_back(KODAMA_INSTALL_CONFIG_DIR);
 #endif
-#ifdef KODAMA_SOURCE_DIR
-  folders.emplace_back(fs::path(KODAMA_SOURCE_DIR) / "configs");
-#endif
+  folders.emplace_back(source_path("configs"));
   return folders;
 }
 

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "isa/error.h"
+#include "isa/file.h"
 
 namespace kodama::isa {
 namespace {
@@ -20,7 +21,7 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 std::string tiny_text() {
-  std::ifstream stream(KODAMA_SOURCE_DIR "/configs/tiny.yaml");
+  std::ifstream stream(source_path("configs/tiny.yaml"));
   std::ostringstream text;
   text << stream.rdbuf();
   return text.str();

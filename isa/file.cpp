@@ -39,6 +39,10 @@ class TemporaryFile {
 
 }  // namespace
 
+std::string source_path(const std::string& name) {
+  return std::string(KODAMA_SOURCE_DIR "/") + name;
+}
+
 void write_file_atomically(const std::string& path, const std::function<void(const Output&)>& write) {
   const auto refuse = [&](const std::string& reason) {
     throw UserError(fmt::format("{}: can't be written ({})", path, reason));

@@ -8,6 +8,9 @@
 
 namespace kodama::isa {
 
+/// Where a file of the source tree was when Kodama was built: suites, tests, chips that aren't installed.
+std::string source_path(const std::string& name);
+
 /// All bytes of a file. UserError when it can't be read.
 std::string read_file(const std::string& path);
 

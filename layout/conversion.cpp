@@ -546,7 +546,7 @@ class BitConversion {
         problem_.from.to_string(), problem_.to.to_string(), fmt::join(problem_.lengths, " "),
         problem_.element_bits, fmt::join(start, " "), fmt::join(goal, " "), most_lw);
     if (const auto text = cache_->find(key)) {
-      if (auto path = path_from_text(start, goal, *text)) return std::move(*path);
+      if (auto path = path_from_text(view_, start, goal, *text)) return std::move(*path);
     }
     Path path = find_path(view_, start, goal, most_lw);
     if (path.found) cache_->store(key, path_to_text(path));

@@ -6,6 +6,7 @@
 
 #include "isa/chip.h"
 #include "isa/program.h"
+#include "layout/step_packer.h"
 
 /// Gathers: DRAM to DRAM, every word from anywhere.
 ///
@@ -80,6 +81,7 @@ struct GatherProblem {
 
 struct GatherCode {
   isa::Program program;
+  std::vector<PackedItem> items;  ///< what was packed into its steps, in the order in which it was written
   /// What must be in every group's DRAM before it runs, from the address that `emit` was given.
   std::vector<std::vector<uint64_t>> tables;
   int64_t cycles = 0;  ///< predicted, which is what the simulator counts

@@ -27,8 +27,8 @@ class Gather::Emitter {
         scratch_(chip_),
         code_(chip_, scratch_) {}
 
-  isa::Program run() {
-    if (gather_.tiles_.empty()) return {};  // of nothing
+  void run(GatherCode& result) {
+    if (gather_.tiles_.empty()) return;  // of nothing
     for (int k = 1; k < 4; ++k) {
       shifts_[static_cast<size_t>(k)] = code_.new_register(Memory::kGrf0);
       code_.load(static_cast<uint32_t>(k * kEntryBits), shifts_[static_cast<size_t>(k)]);
@@ -62,7 +62,8 @@ class Gather::Emitter {
     }
     code_.wait_all();
     // The compiler moves transfers to earlier layers.
-    return code_.pack(WaitPlace::kBehindAll);
+    result.program = code_.pack(WaitPlace::kBehindAll);
+    result.items = code_.items();
   }
 
  private:
@@ -295,7 +296,7 @@ GatherCode Gather::emit(int64_t tables_address) const {
   isa::check_internal(tables_address % kBlockLw == 0, "gather", "tables at {}", tables_address);
   GatherCode result;
   result.tables = make_tables();
-  result.program = Emitter(*this, tables_address).run();
+  Emitter(*this, tables_address).run(result);
   result.cycles = isa::predict_cycles(result.program, chip_).total();
   return result;
 }

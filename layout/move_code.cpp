@@ -19,8 +19,6 @@ using isa::Precision;
 using isa::Space;
 using isa::Width;
 
-constexpr int8_t kLastTag = 0x3f;
-constexpr int kLastVariableMask = 15;
 /// Regions up to this part of a memory are taken where nothing has been before, if there is room.
 constexpr int64_t kFreshShare = 4;
 
@@ -257,7 +255,7 @@ void Code::base1_holds(std::vector<int64_t> longs) {
 
 int8_t Code::transfer(Instruction mv) {
   const int8_t tag = next_tag_;
-  next_tag_ = tag == kLastTag ? int8_t{1} : static_cast<int8_t>(tag + 1);
+  next_tag_ = tag == isa::kMaxTransferTag ? int8_t{1} : static_cast<int8_t>(tag + 1);
   wait(tag);
   mv.tag = tag;
   under_way_.insert(tag);
@@ -365,7 +363,7 @@ void Code::field_sum_to(const std::vector<Field>& fields, const Operand& destina
 }
 
 int Code::new_mask() {
-  if (next_mask_ > kLastVariableMask) {
+  if (next_mask_ >= isa::kMaskRegisters) {
     next_mask_ = 1;
     bit_masks_.clear();
   }

@@ -107,6 +107,7 @@ class Code {
   int8_t transfer(isa::Instruction mv);
   void wait(int8_t tag);
   void wait_all();
+  const std::vector<PackedItem>& items() const { return items_; }
   isa::Program pack(WaitPlace waits = WaitPlace::kWhereOver) const {
     return pack_steps(items_, chip_, waits);
   }

@@ -276,7 +276,14 @@ std::string path_to_text(const Path& path) {
   return text;
 }
 
-std::optional<Path> path_from_text(const SlotState& from, const SlotState& goal, const std::string& text) {
+std::optional<Path> path_from_text(const BitView& view, const SlotState& from, const SlotState& goal,
+                                   const std::string& text) {
+  // What isn't there would be looked for in the view.
+  const auto slots = static_cast<int>(from.size());
+  const auto bits = static_cast<int>(view.bits.size());
+  const auto is_content = [&](int content) {
+    return content == kNothing || content == kEverywhere || (content >= 0 && content < bits);
+  };
   std::istringstream in(text);
   Path path;
   int proven = 0;
@@ -289,17 +296,20 @@ std::optional<Path> path_from_text(const SlotState& from, const SlotState& goal,
     size_t kind = 0;
     size_t order_size = 0;
     if (!(in >> kind >> move.slot >> move.slot_count >> move.steps >> order_size)) return std::nullopt;
-    if (kind >= move_primitives().size() || order_size > static_cast<size_t>(kMostBits)) return std::nullopt;
+    if (kind >= move_primitives().size() || order_size > static_cast<size_t>(kMostBits) || move.slot < 0 ||
+        move.slot_count < 0 || move.slot >= slots || move.slot_count > slots - move.slot)
+      return std::nullopt;
     move.kind = static_cast<MoveKind>(kind);
     move.order.resize(order_size);
-    for (int& bit : move.order) in >> bit;
+    for (int& bit : move.order) {
+      if (!(in >> bit) || bit < -1 || bit >= bits) return std::nullopt;
+    }
     move.before = state;
     for (size_t slot = 0; slot < state.size(); ++slot) {
       int content = 0;
-      in >> content;
+      if (!(in >> content) || !is_content(content)) return std::nullopt;
       state[slot] = static_cast<int8_t>(content);
     }
-    if (!in) return std::nullopt;
     move.after = state;
     path.steps += move.steps;
     path.moves.push_back(std::move(move));

@@ -32,8 +32,9 @@ Path find_path(const BitView& view, const SlotState& from, const SlotState& goal
 
 /// A path as text that `path_from_text` reads back.
 std::string path_to_text(const Path& path);
-/// Nothing when the text isn't a path between these states.
-std::optional<Path> path_from_text(const SlotState& from, const SlotState& goal, const std::string& text);
+/// Nothing when the text isn't a path between these states, or names what the view doesn't have.
+std::optional<Path> path_from_text(const BitView& view, const SlotState& from, const SlotState& goal,
+                                   const std::string& text);
 
 /// The same moves in an order in which more of them overlap: an exchange between L2Bs takes turns with what
 /// comes before and after it, unless both need T. So moves without T are brought next to it, past those

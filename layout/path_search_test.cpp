@@ -33,12 +33,23 @@ TEST(PathSearch, PathsAreReadBack) {
   const Path path = find_path(view, view.from.slots, view.to.slots, 1024);
   ASSERT_TRUE(path.found);
   expect_chain(view, path.moves);
-  const auto again = path_from_text(view.from.slots, view.to.slots, path_to_text(path));
+  const auto again = path_from_text(view, view.from.slots, view.to.slots, path_to_text(path));
   ASSERT_TRUE(again.has_value());
   EXPECT_EQ(path_to_text(*again), path_to_text(path));
   expect_chain(view, again->moves);
-  EXPECT_FALSE(path_from_text(view.from.slots, view.to.slots, "3 1 0").has_value());
-  EXPECT_FALSE(path_from_text(view.from.slots, view.to.slots, "3 1 1 99").has_value());
+  EXPECT_FALSE(path_from_text(view, view.from.slots, view.to.slots, "3 1 0").has_value());
+  EXPECT_FALSE(path_from_text(view, view.from.slots, view.to.slots, "3 1 1 99").has_value());
+  // A bit that the view doesn't have, in any of the moves.
+  const std::string text = path_to_text(path);
+  for (size_t at = text.find(' '); at != std::string::npos; at = text.find(' ', at + 1)) {
+    std::string wrong = text;
+    wrong.insert(at + 1, "77");
+    const auto found = path_from_text(view, view.from.slots, view.to.slots, wrong);
+    if (!found) continue;
+    for (const Move& move : found->moves)
+      EXPECT_TRUE(std::ranges::all_of(move.after,
+                                      [&](int8_t bit) { return bit < static_cast<int>(view.bits.size()); }));
+  }
 }
 
 TEST(PathSearch, LanesOnBothSidesOfThoseThatStayAreCollectedAtOnce) {

@@ -21,7 +21,6 @@ constexpr int kResources = static_cast<int>(HazardResource::kMreadForward) + 1;
 
 /// Instructions between L2BM and L1BM work on blocks of 16 LW; one entry per block is exact.
 constexpr int64_t kL2bmBlock = 16;
-constexpr int64_t kWordsPerLw = 2;
 
 class Packer {
  public:
@@ -117,7 +116,7 @@ class Packer {
     const auto size = static_cast<int64_t>(all.size());
     for (const int64_t offset : *touch.offsets) {
       for (int cycle = 0; cycle < access.cycles; ++cycle) {
-        const int64_t begin = access.begin[static_cast<size_t>(cycle)] + kWordsPerLw * offset;
+        const int64_t begin = access.begin[static_cast<size_t>(cycle)] + isa::kWordsPerLong * offset;
         for (int64_t k = 0; k < access.length; ++k) visit(all[static_cast<size_t>((begin + k) % size)]);
       }
     }
@@ -213,9 +212,12 @@ class Packer {
     static const auto kNone = std::make_shared<const std::vector<int64_t>>(1, 0);
     std::vector<Touch> touched;
     for (Access& access : accesses(item.instruction, chip_)) {
-      // Registers that every instruction of a unit writes, and none here reads.
-      if (is_forwarding_register(access.resource) && access.write) continue;
-      if (access.resource == HazardResource::kTurnaround && access.write) continue;
+      // Registers that every instruction of a unit writes, so that their order would tie all of these.
+      if (is_forwarding_register(access.resource) || access.resource == HazardResource::kTurnaround) {
+        isa::check_internal(access.write, "step packer", "'{}' reads {}", isa::mnemonic(item.instruction),
+                            isa::hazard_resource_name(access.resource));
+        continue;
+      }
       AddressOffsets offsets = access.whole ? nullptr : kNone;
       if (access.whole && is_local_memory(access.resource)) offsets = item.t;
       if (access.resource == HazardResource::kLm1 && item.has_base1) offsets = item.base1;

@@ -19,9 +19,6 @@ namespace {
 
 using isa::Space;
 
-constexpr std::array<Space, 6> kHomes = {Space::kGrf0, Space::kGrf1, Space::kLm0,
-                                         Space::kLm1,  Space::kT,    Space::kOmr};
-
 struct Request {
   int value = 0;
   int64_t size = 0;
@@ -194,7 +191,9 @@ std::vector<MemoryProblem> memory_problems(const MachineProgram& program, const 
   const std::vector<Lifetime> lifetimes = compute_lifetimes(program, index);
   const std::vector<int64_t> alignments = compute_alignments(program, index);
   std::vector<MemoryProblem> problems;
-  for (const Space space : kHomes) {
+  std::vector<Space> spaces(kPeHomes.begin(), kPeHomes.end());
+  spaces.push_back(Space::kOmr);
+  for (const Space space : spaces) {
     MemoryProblem& problem = problems.emplace_back();
     problem.space = space;
     problem.size = home_size(space, chip);

@@ -10,6 +10,7 @@
 #include "isa/error.h"
 #include "scheduler/passes.h"
 #include "scheduler/test_programs.h"
+#include "scheduler/verify/verify.h"
 
 namespace kodama::scheduler {
 namespace {
@@ -41,7 +42,7 @@ int copies_left(const MachineProgram& before, MachineProgram* result = nullptr) 
   const isa::Chip chip = interpreted_chip();
   MachineProgram after = before;
   coalescers().front().run(after, chip, {});
-  EXPECT_NO_THROW(verify_copies(before, after, chip)) << to_string(before) << to_string(after);
+  EXPECT_NO_THROW(verify::verify_copies(before, after, chip)) << to_string(before) << to_string(after);
   EXPECT_EQ(run_virtual(after), run_virtual(before)) << to_string(before) << to_string(after);
   if (result != nullptr) *result = after;
   return copies_in(after.body);
@@ -172,9 +173,9 @@ TEST(Coalescing, TheVerifierSeesValuesThatMeet) {
   MachineProgram after = before;
   auto& operations = std::get<Block>(after.body[0].kind).operations;
   operations[3].instruction.sources[0].value = 0;
-  EXPECT_THROW(verify_copies(before, after, chip), isa::InternalError);
+  EXPECT_THROW(verify::verify_copies(before, after, chip), isa::InternalError);
   operations.erase(operations.begin() + 1);
-  EXPECT_THROW(verify_copies(before, after, chip), isa::InternalError);
+  EXPECT_THROW(verify::verify_copies(before, after, chip), isa::InternalError);
 }
 
 }  // namespace

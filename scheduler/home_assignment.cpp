@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <queue>
+#include <span>
 
 #include "isa/error.h"
 #include "scheduler/builtin_passes.h"
@@ -29,14 +30,10 @@ using isa::Operand;
 using isa::Space;
 using isa::space_bit;
 
-constexpr std::array<Space, 4> kBanks = {Space::kGrf0, Space::kGrf1, Space::kLm0, Space::kLm1};
-constexpr std::array<Space, 5> kHomes = {Space::kGrf0, Space::kGrf1, Space::kLm0, Space::kLm1, Space::kT};
+constexpr std::span<const Space> kBanks = std::span(kPeHomes).first(kAddressedHomes);
 
 bool is_lm(Space space) {
   return space == Space::kLm0 || space == Space::kLm1;
-}
-int home_index(Space space) {
-  return static_cast<int>(std::find(kHomes.begin(), kHomes.end(), space) - kHomes.begin());
 }
 
 /// Live words of one memory over the moments of the program: add to a range, largest of a range.
@@ -101,7 +98,7 @@ class BankColoring {
   };
   struct ValueState {
     HomeSet allowed = 0;
-    std::array<double, kHomes.size()> cost{};
+    std::array<double, kPeHomes.size()> cost{};
     std::vector<Conflict> conflicts;
     double weight = 0;  ///< runs of its operands
     bool done = false;
@@ -114,15 +111,15 @@ class BankColoring {
 
   void prepare_values() {
     states_.assign(program_.values.size(), {});
-    profiles_.assign(kHomes.size(), LiveProfile(2 * static_cast<int64_t>(index_.sites.size()) + 2));
+    profiles_.assign(kPeHomes.size(), LiveProfile(2 * static_cast<int64_t>(index_.sites.size()) + 2));
     capacity_.fill(0);
-    for (size_t h = 0; h < kHomes.size(); ++h) {
-      const int64_t size = home_size(kHomes[h], chip_);
-      const std::vector<bool> reserved = reserved_words(index_, kHomes[h], size);
+    for (size_t h = 0; h < kPeHomes.size(); ++h) {
+      const int64_t size = home_size(kPeHomes[h], chip_);
+      const std::vector<bool> reserved = reserved_words(index_, kPeHomes[h], size);
       capacity_[h] = size - std::count(reserved.begin(), reserved.end(), true);
     }
     HomeSet possible = 0;
-    for (const Space home : kHomes) possible |= space_bit(home);
+    for (const Space home : kPeHomes) possible |= space_bit(home);
     for (size_t v = 0; v < states_.size(); ++v) {
       Value& value = program_.values[v];
       if (value.homes == space_bit(Space::kOmr)) {
@@ -212,8 +209,8 @@ class BankColoring {
   }
 
   void charge(int value, isa::SpaceSet spaces, double weight) {
-    for (size_t h = 0; h < kHomes.size(); ++h) {
-      if ((spaces & space_bit(kHomes[h])) != 0) states_[value].cost[h] += weight;
+    for (size_t h = 0; h < kPeHomes.size(); ++h) {
+      if ((spaces & space_bit(kPeHomes[h])) != 0) states_[value].cost[h] += weight;
     }
   }
 
@@ -234,7 +231,7 @@ class BankColoring {
       states_[b.value].conflicts.push_back({a.value, kind, weight});
     } else if (a_virtual || b_virtual) {
       const Operand& real = a_virtual ? b : a;
-      if (home_index(real.space) == kHomes.size()) return;
+      if (home_index(real.space) == kPeHomes.size()) return;
       if (kind == ConflictKind::kReadWrite && !is_lm(real.space)) return;
       charge(a_virtual ? a.value : b.value, space_bit(real.space), weight);
     }
@@ -244,7 +241,7 @@ class BankColoring {
     const Lifetime& life = lifetimes_[value];
     if (life.empty()) return true;
     const int64_t used = profiles_[home].largest(life);
-    if (kHomes[home] == Space::kT) return used == 0 && capacity_[home] > 0;
+    if (kPeHomes[home] == Space::kT) return used == 0 && capacity_[home] > 0;
     // A sixteenth stays free for copies and for the holes of the allocation.
     const bool flexible = (states_[value].allowed & (states_[value].allowed - 1)) != 0;
     const int64_t limit = flexible ? capacity_[home] - capacity_[home] / 16 : capacity_[home];
@@ -253,8 +250,8 @@ class BankColoring {
 
   int free_homes(const ValueState& state) const {
     int free = 0;
-    for (size_t h = 0; h < kHomes.size(); ++h) {
-      free += (state.allowed & space_bit(kHomes[h])) != 0 && state.cost[h] == 0;
+    for (size_t h = 0; h < kPeHomes.size(); ++h) {
+      free += (state.allowed & space_bit(kPeHomes[h])) != 0 && state.cost[h] == 0;
     }
     return free;
   }
@@ -264,7 +261,7 @@ class BankColoring {
     std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
     const auto push = [&](int v) { queue.emplace(free_homes(states_[v]), -states_[v].weight, v); };
     for (size_t v = 0; v < states_.size(); ++v) push(static_cast<int>(v));
-    std::array<double, kHomes.size()> port_load{};
+    std::array<double, kPeHomes.size()> port_load{};
     while (!queue.empty()) {
       const auto [free, weight, v] = queue.top();
       queue.pop();
@@ -272,12 +269,12 @@ class BankColoring {
       if (state.done || free != free_homes(state)) continue;  // a newer entry exists
       const size_t home = choose(v, port_load);
       state.done = true;
-      program_.values[v].home = kHomes[home];
+      program_.values[v].home = kPeHomes[home];
       port_load[home] += state.weight;
       if (!lifetimes_[v].empty()) profiles_[home].add(lifetimes_[v], program_.values[v].size_words);
       for (const Conflict& conflict : state.conflicts) {
         ValueState& other = states_[conflict.other];
-        if (other.done || (conflict.kind == ConflictKind::kReadWrite && !is_lm(kHomes[home]))) continue;
+        if (other.done || (conflict.kind == ConflictKind::kReadWrite && !is_lm(kPeHomes[home]))) continue;
         const int before = free_homes(other);
         other.cost[home] += conflict.weight;
         if (free_homes(other) != before) push(conflict.other);
@@ -285,13 +282,13 @@ class BankColoring {
     }
   }
 
-  size_t choose(int v, const std::array<double, kHomes.size()>& port_load) const {
+  size_t choose(int v, const std::array<double, kPeHomes.size()>& port_load) const {
     const ValueState& state = states_[v];
     const bool small = program_.values[v].size_words <= chip_.memory.grf_words / 8;
     std::optional<std::tuple<bool, double, int, double, size_t>> best;
-    for (size_t h = 0; h < kHomes.size(); ++h) {
-      if ((state.allowed & space_bit(kHomes[h])) == 0) continue;
-      const int distance = kHomes[h] == Space::kT ? 2 : is_lm(kHomes[h]) == small ? 1 : 0;
+    for (size_t h = 0; h < kPeHomes.size(); ++h) {
+      if ((state.allowed & space_bit(kPeHomes[h])) == 0) continue;
+      const int distance = kPeHomes[h] == Space::kT ? 2 : is_lm(kPeHomes[h]) == small ? 1 : 0;
       const std::tuple<bool, double, int, double, size_t> rank{!fits(v, h), state.cost[h], distance,
                                                                port_load[h], h};
       if (!best || rank < *best) best = rank;
@@ -380,7 +377,7 @@ class BankColoring {
     }
 
     // All combinations; few operations get here and few operands have choices.
-    std::array<int64_t, kHomes.size()> move_cost{};
+    std::array<int64_t, kPeHomes.size()> move_cost{};
     for (const Space bank : kBanks) {
       const auto [full, used] = bank_rank(bank);
       move_cost[home_index(bank)] = (int64_t{1} << 32) + (full ? int64_t{1} << 28 : 0) + used;
@@ -460,7 +457,7 @@ class BankColoring {
   std::vector<Lifetime> lifetimes_;
   std::vector<ValueState> states_;
   std::vector<LiveProfile> profiles_;
-  std::array<int64_t, kHomes.size()> capacity_{};
+  std::array<int64_t, kPeHomes.size()> capacity_{};
   std::optional<ForwardNeeds> forward_;
   Lifetime moment_;
   int64_t copies_ = 0;

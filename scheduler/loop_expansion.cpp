@@ -152,9 +152,7 @@ class LoopExpansion {
   }
 
   int64_t copies_of(const Block& block, int64_t count) const {
-    if (count < 2 || count > kMostPipelinedIterations || block.operations.empty() ||
-        block.operations.size() > kMostOperations)
-      return 1;
+    if (count < 2 || block.operations.empty() || block.operations.size() > kMostOperations) return 1;
     std::vector<MachineOperation> operations;
     for (const Operation& operation : block.operations) {
       operations.push_back(make_machine_operation(operation.instruction, {}, chip_, {}));

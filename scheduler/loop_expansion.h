@@ -28,8 +28,4 @@ namespace kodama::scheduler {
 /// `most_copies`. Returns whether anything changed.
 bool expand_loops(MachineProgram& program, const isa::Chip& chip, int64_t most_copies);
 
-/// Shares no code with it: InternalError when the programs don't leave the same in every place but the values
-/// that live in loop bodies only, and matrix registers.
-void verify_expansion(const MachineProgram& before, const MachineProgram& after, const isa::Chip& chip);
-
 }  // namespace kodama::scheduler

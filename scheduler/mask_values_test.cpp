@@ -7,8 +7,10 @@
 #include "isa/error.h"
 #include "scheduler/loop_expansion.h"
 #include "scheduler/passes.h"
+#include "scheduler/pipeline/pipeline.h"
 #include "scheduler/program_scheduling.h"
 #include "scheduler/test_programs.h"
+#include "scheduler/verify/verify.h"
 
 /// Values whose home is a mask register.
 namespace kodama::scheduler {
@@ -63,7 +65,7 @@ MachineProgram selections(int count, bool at_once) {
 
 MachineProgram allocated(MachineProgram program, const isa::Chip& chip, const Allocator& allocator) {
   home_assigners().front().run(program, chip, {});
-  verify_homes(program, chip);
+  verify::verify_homes(program, chip);
   allocator.run(program, chip, {});
   return program;
 }
@@ -80,14 +82,14 @@ TEST(MaskValues, LiveInRegistersThatNobodyNames) {
   for (const Allocator& allocator : allocators()) {
     SCOPED_TRACE(allocator.name);
     const MachineProgram placed = allocated(program, chip, allocator);
-    EXPECT_NO_THROW(verify_allocation(placed, chip));
+    EXPECT_NO_THROW(verify::verify_allocation(placed, chip));
     for (size_t v = 3; v < placed.values.size(); ++v) {
       EXPECT_EQ(placed.values[v].home, Space::kOmr);
       EXPECT_GT(placed.values[v].address, 0);
       EXPECT_LT(placed.values[v].address, isa::kMaskRegisters);
       EXPECT_NE(placed.values[v].address, 3);
     }
-    EXPECT_NO_THROW(verify_schedule(placed, schedule_program(placed, chip), chip));
+    EXPECT_NO_THROW(verify::verify_schedule(placed, schedule_program(placed, chip), chip));
   }
   EXPECT_THAT(to_string(program), HasSubstr("/%m0"));
 }
@@ -140,7 +142,7 @@ TEST(MaskValues, CopiesOfLoopBodiesHaveTheirOwn) {
   program.body = {loop(8, {block(body)})};
   MachineProgram expanded = program;
   ASSERT_TRUE(expand_loops(expanded, chip, 4));
-  EXPECT_NO_THROW(verify_expansion(program, expanded, chip));
+  EXPECT_NO_THROW(verify::verify_expansion(program, expanded, chip));
   EXPECT_THAT(to_string(expanded), HasSubstr("/%m0.1"));
   EXPECT_NO_THROW(build_program(program, chip));
   // A copy under the mask of another one.
@@ -149,7 +151,7 @@ TEST(MaskValues, CopiesOfLoopBodiesHaveTheirOwn) {
     isa::Mask& mask = operation.instruction.destinations[0].mask;
     if (mask.kind == isa::Mask::Kind::kVirtual && mask.virtual_value != 3) mask.virtual_value = 3;
   }
-  EXPECT_THROW(verify_expansion(program, expanded, chip), isa::InternalError);
+  EXPECT_THROW(verify::verify_expansion(program, expanded, chip), isa::InternalError);
 }
 
 TEST(MaskValues, VerifiersSeeWrongOnes) {
@@ -160,18 +162,18 @@ TEST(MaskValues, VerifiersSeeWrongOnes) {
   for (const int64_t address : {good.values[4].address, int64_t{0}, int64_t{16}}) {
     MachineProgram damaged = good;
     damaged.values[3].address = address;
-    EXPECT_THROW(verify_allocation(damaged, chip), isa::InternalError) << address;
+    EXPECT_THROW(verify::verify_allocation(damaged, chip), isa::InternalError) << address;
   }
   // The schedule uses another register than the one that holds the comparison.
   MachineProgram other = good;
   std::swap(other.values[3].address, other.values[4].address);
-  EXPECT_THROW(verify_schedule(other, schedule, chip), isa::InternalError);
+  EXPECT_THROW(verify::verify_schedule(other, schedule, chip), isa::InternalError);
   MachineProgram wrong_mask = good;
   operations_of(wrong_mask, 1)[1].instruction.destinations[0].mask.virtual_value = 4;
-  EXPECT_THROW(verify_schedule(wrong_mask, schedule, chip), isa::InternalError);
+  EXPECT_THROW(verify::verify_schedule(wrong_mask, schedule, chip), isa::InternalError);
   MachineProgram not_a_mask = good;
   operations_of(not_a_mask, 1)[1].instruction.destinations[0].mask.virtual_value = 0;
-  EXPECT_THROW(verify_homes(not_a_mask, chip), isa::InternalError);
+  EXPECT_THROW(verify::verify_homes(not_a_mask, chip), isa::InternalError);
 }
 
 }  // namespace

@@ -3,14 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <type_traits>
 
 #include "isa/error.h"
 #include "scheduler/builtin_passes.h"
-#include "scheduler/loop_expansion.h"
-#include "scheduler/program_scheduling.h"
 #include "scheduler/transfer_problem.h"
 
 namespace kodama::scheduler {
@@ -96,12 +93,6 @@ const Pass& find_pass(const std::vector<Pass>& list, const std::string& name, st
   throw isa::UserError(fmt::format("found {} '{}', allowed: {}", kind, name, names));
 }
 
-std::string describe(const isa::Program& schedule) {
-  const isa::ProgramCounts counts = isa::count(schedule);
-  return fmt::format("{} steps, {} of them nops, {} MVs, {} instructions\n", counts.steps, counts.nops,
-                     counts.mvs, counts.instructions);
-}
-
 }  // namespace
 
 RegisteringPlugin::RegisteringPlugin(std::string file) {
@@ -129,6 +120,18 @@ const std::vector<Allocator>& allocators() {
 }
 const std::vector<BlockScheduler>& block_schedulers() {
   return scheduler_list();
+}
+const HomeAssigner& find_home_assigner(const std::string& name) {
+  return find_pass(home_assigners(), name, "home assigner");
+}
+const Coalescer& find_coalescer(const std::string& name) {
+  return find_pass(coalescers(), name, "coalescer");
+}
+const Spiller& find_spiller(const std::string& name) {
+  return find_pass(spillers(), name, "spiller");
+}
+const Allocator& find_allocator(const std::string& name) {
+  return find_pass(allocators(), name, "allocator");
 }
 void register_pass(HomeAssigner pass) {
   add_pass(home_assigner_list(), std::move(pass), "home assigner");
@@ -177,119 +180,6 @@ void check_options(const PassOptions& options, const std::vector<const std::vect
                                        names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
     }
   }
-}
-
-const PassOptionInfo kLoopCopies{
-    "loop-copies", "4", "copies of a loop's body, with values of their own, where iterations overlap"};
-
-void check_options(const PipelineChoice& choice) {
-  static const std::vector<PassOptionInfo> own_options{kLoopCopies};
-  check_options(choice.options, {&find_pass(coalescers(), choice.coalescer, "coalescer").options,
-                                 &find_pass(home_assigners(), choice.home_assigner, "home assigner").options,
-                                 &find_pass(spillers(), choice.spiller, "spiller").options,
-                                 &find_pass(allocators(), choice.allocator, "allocator").options,
-                                 &find_block_scheduler(choice.scheduler, false).options,
-                                 &find_block_scheduler(choice.loop_scheduler, true).options,
-                                 &find_transfer_scheduler(choice.transfers).options, &own_options});
-}
-
-namespace {
-
-/// The passes of a choice, one after the other.
-class Pipeline {
- public:
-  Pipeline(const isa::Chip& chip, const PipelineChoice& choice, const PassDump& dump)
-      : chip_(chip),
-        choice_(choice),
-        dump_(dump),
-        coalescer_(find_pass(coalescers(), choice.coalescer, "coalescer")),
-        homes_(find_pass(home_assigners(), choice.home_assigner, "home assigner")),
-        spiller_(find_pass(spillers(), choice.spiller, "spiller")),
-        allocator_(find_pass(allocators(), choice.allocator, "allocator")),
-        scheduler_(find_block_scheduler(choice.scheduler, false)),
-        loop_scheduler_(find_block_scheduler(choice.loop_scheduler, true)) {}
-
-  isa::Program run(MachineProgram program) const {
-    run_mover("coalescer", coalescer_, program, [] {});
-    // Copies of loop bodies are for iterations that overlap.
-    if (loop_scheduler_.overlaps) {
-      MachineProgram expanded = program;
-      if (expand_loops(expanded, chip_, positive_option(choice_.options, kLoopCopies))) {
-        if (wanted(kExpansionDump)) dump_.write(kExpansionDump, "txt", to_string(expanded));
-        verify_expansion(program, expanded, chip_);
-        try {
-          // Copies that don't fit are worth less than one body that does.
-          return placed_and_scheduled(std::move(expanded), false);
-        } catch (const isa::UnsupportedError&) {
-          // No room for the copies: then without.
-        }
-      }
-    }
-    return placed_and_scheduled(std::move(program), true);
-  }
-
- private:
-  bool wanted(const std::string& point) const { return dump_.wants && dump_.wants(point); }
-
-  /// A pass that only moves data, and the check that it did no more.
-  template <typename Pass, typename Check>
-  void run_mover(std::string_view kind, const Pass& pass, MachineProgram& program, const Check& check) const {
-    const MachineProgram before = program;
-    run_blaming(kind, pass, [&] { pass.run(program, chip_, choice_.options); });
-    if (wanted(pass.name)) dump_.write(pass.name, "txt", to_string(program));
-    if (program == before) return;
-    run_blaming(kind, pass, [&] {
-      check();
-      verify_copies(before, program, chip_);
-    });
-  }
-  /// A pass that fills something in, and its verifier.
-  template <typename Pass, typename Verify>
-  void run_placer(std::string_view kind, const Pass& pass, MachineProgram& program,
-                  const Verify& verify) const {
-    run_blaming(kind, pass, [&] { pass.run(program, chip_, choice_.options); });
-    if (wanted(pass.name)) dump_.write(pass.name, "txt", to_string(program));
-    run_blaming(kind, pass, [&] { verify(program, chip_); });
-  }
-
-  isa::Program placed_and_scheduled(MachineProgram program, bool spills) const {
-    run_placer("home assigner", homes_, program, verify_homes);
-    if (spills) run_mover("spiller", spiller_, program, [&] { verify_homes(program, chip_); });
-    if (wanted(kAllocationDump)) {
-      for (const PackingProblem& problem : allocation_problems(program, chip_))
-        dump_.write(kAllocationDump, "json", packing_json(problem).dump(1) + "\n");
-    }
-    run_placer("allocator", allocator_, program, verify_allocation);
-
-    SchedulerChoice schedulers{scheduler_.name, loop_scheduler_.name, choice_.options, {}};
-    if (wanted(kProblemDump)) {
-      schedulers.observe = [&](const ScheduleProblem& problem) {
-        dump_.write(kProblemDump, "json", to_json(problem));
-      };
-    }
-    isa::Program schedule = schedule_program(program, chip_, schedulers);
-    if (wanted(scheduler_.name)) dump_.write(scheduler_.name, "txt", describe(schedule));
-    verify_schedule(program, schedule, chip_);
-    return schedule;
-  }
-
-  const isa::Chip& chip_;
-  const PipelineChoice& choice_;
-  const PassDump& dump_;
-  const Coalescer& coalescer_;
-  const HomeAssigner& homes_;
-  const Spiller& spiller_;
-  const Allocator& allocator_;
-  const BlockScheduler& scheduler_;
-  const BlockScheduler& loop_scheduler_;
-};
-
-}  // namespace
-
-isa::Program build_program(MachineProgram program, const isa::Chip& chip, const PipelineChoice& choice,
-                           const PassDump& dump) {
-  check_options(choice);
-  return Pipeline(chip, choice, dump).run(std::move(program));
 }
 
 }  // namespace kodama::scheduler

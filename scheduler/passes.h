@@ -12,7 +12,8 @@
 #include "scheduler/pass_options.h"
 #include "scheduler/schedule_problem.h"
 
-/// The passes from machine program to program, registered by name, and the independent verifiers.
+/// The passes from machine program to program, registered by name. pipeline/pipeline.h runs them, with the
+/// verifiers of verify/verify.h behind each.
 namespace kodama::scheduler {
 
 enum class ProgramPassKind : uint8_t { kCoalescer, kHomeAssigner, kSpiller, kAllocator };
@@ -54,50 +55,14 @@ const std::vector<HomeAssigner>& home_assigners();
 const std::vector<Coalescer>& coalescers();
 const std::vector<Spiller>& spillers();
 const std::vector<Allocator>& allocators();
+/// Empty = default. UserError listing the names when there is none.
+const HomeAssigner& find_home_assigner(const std::string& name);
+const Coalescer& find_coalescer(const std::string& name);
+const Spiller& find_spiller(const std::string& name);
+const Allocator& find_allocator(const std::string& name);
 void register_pass(HomeAssigner pass);
 void register_pass(Coalescer pass);
 void register_pass(Spiller pass);
 void register_pass(Allocator pass);
-
-/// Names of the passes to use; empty = default.
-struct PipelineChoice {
-  std::string coalescer = {};
-  std::string home_assigner = {};
-  std::string spiller = {};
-  std::string allocator = {};
-  std::string scheduler = {};       ///< of blocks
-  std::string loop_scheduler = {};  ///< of loops
-  std::string transfers = {};       ///< of transfers (transfer_problem.h), over several programs
-  PassOptions options = {};
-};
-/// UserError when an option is given that none of the chosen passes has.
-void check_options(const PipelineChoice& choice);
-/// Who wants to see results: after each pass under its name, every problem of instruction scheduling as
-/// kProblemDump, and of address packing in PE memories as kAllocationDump.
-struct PassDump {
-  std::function<bool(const std::string& point)> wants;
-  std::function<void(const std::string& point, const std::string& extension, const std::string& text)> write;
-};
-inline constexpr const char* kProblemDump = "schedule-problem";
-inline constexpr const char* kExpansionDump = "loop-expansion";
-inline constexpr const char* kAllocationDump = "allocation-problem";
-extern const PassOptionInfo kLoopCopies;
-
-/// Runs the passes with a verifier after each. PassError when a plugin's pass is wrong.
-isa::Program build_program(MachineProgram program, const isa::Chip& chip, const PipelineChoice& choice = {},
-                           const PassDump& dump = {});
-
-/// Verifiers; they share no code with the passes and throw InternalError with the violated rule.
-/// Every operation is legal with its homes.
-void verify_homes(const MachineProgram& program, const isa::Chip& chip);
-/// `after` does what `before` does, with its data in other places: every operation but copies (unmasked
-/// `lpassa` of whole long words, `l1bmd`) gets the same data, and all memories end the same, but for values
-/// and the words of L1BM that `before` touches nowhere.
-void verify_copies(const MachineProgram& before, const MachineProgram& after, const isa::Chip& chip);
-/// No two values that are live together overlap; all addresses are in range and aligned.
-void verify_allocation(const MachineProgram& program, const isa::Chip& chip);
-/// The schedule keeps every dependence of the sequential order with its distance, and every step obeys
-/// the issue rules; loops are checked across their back edges too.
-void verify_schedule(const MachineProgram& program, const isa::Program& schedule, const isa::Chip& chip);
 
 }  // namespace kodama::scheduler

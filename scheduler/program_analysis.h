@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -75,6 +77,16 @@ std::vector<int64_t> compute_alignments(const MachineProgram& program, const Pro
 
 /// Words of a PE memory, or mask entries, that operations name directly; values stay away from them.
 std::vector<bool> reserved_words(const ProgramIndex& index, isa::Space space, int64_t size);
+
+/// Homes of values that are no masks.
+inline constexpr std::array<isa::Space, 5> kPeHomes = {isa::Space::kGrf0, isa::Space::kGrf1, isa::Space::kLm0,
+                                                       isa::Space::kLm1, isa::Space::kT};
+/// The first of them, which have addresses.
+inline constexpr size_t kAddressedHomes = 4;
+/// The number of a home in kPeHomes; their count for other spaces.
+inline size_t home_index(isa::Space space) {
+  return static_cast<size_t>(std::find(kPeHomes.begin(), kPeHomes.end(), space) - kPeHomes.begin());
+}
 
 /// Size in words of a memory that may be a home (16 for T: 2LW in each of 4 cycles; of mask entries, those
 /// that are registers), 0 for other spaces.

@@ -307,7 +307,6 @@ class ProgramScheduler {
   /// The loop with iterations that overlap: those that begin before the first has ended, then a loop with a
   /// part of several iterations in each of its own, then those that end. Empty when it can't be.
   Statements overlapped(const CountedLoop& loop, size_t depth) {
-    if (loop.count > kMostPipelinedIterations) return {};
     const Block* block = nullptr;
     for (const Node& node : loop.body) {
       const auto* found = std::get_if<Block>(&node.kind);
@@ -343,7 +342,9 @@ class ProgramScheduler {
       return statements;
     };
     const auto at_the_ends = [&](size_t k, int64_t first_step, std::vector<isa::Step>& list) {
-      for (int64_t i = 0; i < loop.count; ++i) {
+      // Of iteration i, which issues i intervals later, those that fall between the two ends of `list`.
+      const int64_t first = std::max<int64_t>((first_step - schedule.issue[k]) / interval, 0);
+      for (int64_t i = first; i < std::min(loop.count, first + stages + 1); ++i) {
         const int64_t step = schedule.issue[k] + i * interval - first_step;
         if (step < 0 || step >= static_cast<int64_t>(list.size())) continue;
         list[static_cast<size_t>(step)].instructions.push_back(

@@ -19,9 +19,6 @@
 /// for iterations that begin, a loop, and code for those that end.
 namespace kodama::scheduler {
 
-/// Loops of more iterations don't overlap: the verifier runs all iterations of those that do.
-inline constexpr int64_t kMostPipelinedIterations = 4096;
-
 /// Names of schedulers; empty = default.
 struct SchedulerChoice {
   std::string blocks = {};

@@ -9,8 +9,10 @@
 #include "isa/error.h"
 #include "scheduler/machine_program.h"
 #include "scheduler/passes.h"
+#include "scheduler/pipeline/pipeline.h"
 #include "scheduler/program_scheduling.h"
 #include "scheduler/test_programs.h"
+#include "scheduler/verify/verify.h"
 
 namespace kodama::scheduler {
 namespace {
@@ -32,7 +34,7 @@ TEST(HomeAssignment, SpreadsTheOperandsOfOneOperation) {
   for (const char* name : {"x", "y", "z", "w"}) program.values.push_back(value(name, 8, kAnywhere));
   program.body = {block({fma(virt(0), virt(1), virt(2), virt(3))})};
   home_assigners().front().run(program, test_chip(), {});
-  EXPECT_NO_THROW(verify_homes(program, test_chip()));
+  EXPECT_NO_THROW(verify::verify_homes(program, test_chip()));
   EXPECT_EQ(std::get<Block>(program.body[0].kind).operations.size(), 1u) << to_string(program);
 }
 
@@ -47,11 +49,11 @@ TEST(HomeAssignment, CopiesWhatIsForcedIntoOneMemory) {
         {
           MachineProgram forced = program;
           for (Value& v : forced.values) v.home = bank;
-          verify_homes(forced, test_chip());
+          verify::verify_homes(forced, test_chip());
         },
         isa::InternalError);
     home_assigners().front().run(program, test_chip(), {});
-    EXPECT_NO_THROW(verify_homes(program, test_chip())) << to_string(program);
+    EXPECT_NO_THROW(verify::verify_homes(program, test_chip())) << to_string(program);
   }
 }
 
@@ -62,7 +64,7 @@ TEST(HomeAssignment, CopiesKeepTheForwardedValue) {
   program.body = {block({add(real(Space::kConstant, 0), real(Space::kT), real(Space::kNoWrite)),
                          fma(real(Space::kAluf), virt(0), virt(1), virt(2))})};
   home_assigners().front().run(program, test_chip(), {});
-  verify_homes(program, test_chip());
+  verify::verify_homes(program, test_chip());
   const auto& operations = std::get<Block>(program.body[0].kind).operations;
   ASSERT_EQ(operations.size(), 5u) << to_string(program);
   EXPECT_EQ(operations[1].instruction.sources[0].space, Space::kAluf);
@@ -84,7 +86,7 @@ TEST(Allocation, SharesWordsOfValuesThatDoNotMeet) {
     MachineProgram copy = program;
     home_assigners().front().run(copy, test_chip(), {});
     allocator.run(copy, test_chip(), {});
-    EXPECT_NO_THROW(verify_allocation(copy, test_chip())) << to_string(copy);
+    EXPECT_NO_THROW(verify::verify_allocation(copy, test_chip())) << to_string(copy);
   }
 }
 
@@ -104,12 +106,12 @@ TEST(Allocation, CarriedValuesLiveForTheWholeLoop) {
   MachineProgram fits = program;
   home_assigners().front().run(fits, test_chip(), {});
   allocators().front().run(fits, test_chip(), {});
-  EXPECT_NO_THROW(verify_allocation(fits, test_chip()));
+  EXPECT_NO_THROW(verify::verify_allocation(fits, test_chip()));
   EXPECT_NE(fits.values[0].address, fits.values[1].address);
 
   // The verifier sees a carried value lose its words.
   fits.values[2].address = fits.values[0].address;
-  EXPECT_THROW(verify_allocation(fits, test_chip()), isa::InternalError);
+  EXPECT_THROW(verify::verify_allocation(fits, test_chip()), isa::InternalError);
 
   program.body[1] = loop(4, {block(body(true))});
   home_assigners().front().run(program, test_chip(), {});
@@ -177,17 +179,17 @@ TEST(Verification, FindsBrokenSchedules) {
   home_assigners().front().run(ready, chip, {});
   allocators().front().run(ready, chip, {});
   const isa::Program good = schedule_program(ready, chip);
-  EXPECT_NO_THROW(verify_schedule(ready, good, chip));
+  EXPECT_NO_THROW(verify::verify_schedule(ready, good, chip));
   isa::Program missing = good;
   missing.statements.pop_back();
-  EXPECT_THROW(verify_schedule(ready, missing, chip), isa::InternalError);
+  EXPECT_THROW(verify::verify_schedule(ready, missing, chip), isa::InternalError);
   isa::Program close = good;
   std::erase_if(close.statements,
                 [](const isa::Statement& s) { return std::holds_alternative<isa::Nop>(s.kind); });
-  EXPECT_THROW(verify_schedule(ready, close, chip), isa::InternalError);
+  EXPECT_THROW(verify::verify_schedule(ready, close, chip), isa::InternalError);
   isa::Program swapped = good;
   std::swap(swapped.statements.front(), swapped.statements.back());
-  EXPECT_THROW(verify_schedule(ready, swapped, chip), isa::InternalError);
+  EXPECT_THROW(verify::verify_schedule(ready, swapped, chip), isa::InternalError);
 }
 
 TEST(Passes, NamesAndOptionsAreChecked) {

@@ -41,15 +41,8 @@ using isa::Space;
 using isa::space_bit;
 using isa::Width;
 
-constexpr std::array<Space, 5> kHomes = {Space::kLm0, Space::kLm1, Space::kGrf0, Space::kGrf1, Space::kT};
-constexpr size_t kAddressedHomes = 4;  ///< those that a place for spilled data may be in
-
 /// What one step of l1bmd moves, per PE.
 constexpr int64_t kStepWords = int64_t{isa::kCyclesPerStep} * isa::kWordsPerLong;
-
-size_t home_index(Space space) {
-  return static_cast<size_t>(std::ranges::find(kHomes, space) - kHomes.begin());
-}
 
 /// An operand that names a value.
 struct Use {
@@ -66,16 +59,16 @@ struct Occupancy {
         lifetimes(compute_lifetimes(program, index)),
         uses(program.values.size()) {
     const size_t moments = 2 * index.sites.size() + 2;
-    for (size_t h = 0; h < kHomes.size(); ++h) {
-      const int64_t size = home_size(kHomes[h], chip);
-      const std::vector<bool> reserved = reserved_words(index, kHomes[h], size);
+    for (size_t h = 0; h < kPeHomes.size(); ++h) {
+      const int64_t size = home_size(kPeHomes[h], chip);
+      const std::vector<bool> reserved = reserved_words(index, kPeHomes[h], size);
       const int64_t taken = std::ranges::count(reserved, true);
-      limit[h] = size - taken - (kHomes[h] == Space::kT ? 0 : size * reserve / kReserveUnits);
+      limit[h] = size - taken - (kPeHomes[h] == Space::kT ? 0 : size * reserve / kReserveUnits);
       live[h].assign(moments, 0);
     }
     for (size_t v = 0; v < program.values.size(); ++v) {
       const size_t h = home_index(program.values[v].home);
-      if (h == kHomes.size()) continue;
+      if (h == kPeHomes.size()) continue;
       live[h][static_cast<size_t>(lifetimes[v].begin)] += words_in(program.values[v], h);
       live[h][static_cast<size_t>(lifetimes[v].end)] -= words_in(program.values[v], h);
     }
@@ -94,8 +87,8 @@ struct Occupancy {
 
   /// A value in T takes all of it.
   static int64_t words_in(const Value& value, size_t home) {
-    return kHomes[home] == Space::kT ? int64_t{isa::kCyclesPerStep} * words(Width::kDoubleLong)
-                                     : value.size_words;
+    return kPeHomes[home] == Space::kT ? int64_t{isa::kCyclesPerStep} * words(Width::kDoubleLong)
+                                       : value.size_words;
   }
   bool is_full(size_t home, int64_t moment) const {
     return live[home][static_cast<size_t>(moment)] > limit[home];
@@ -108,7 +101,7 @@ struct Occupancy {
   /// Words that are too many, over memories and moments.
   int64_t excess() const {
     int64_t sum = 0;
-    for (size_t h = 0; h < kHomes.size(); ++h) {
+    for (size_t h = 0; h < kPeHomes.size(); ++h) {
       for (const int64_t words : live[h]) sum += std::max<int64_t>(words - limit[h], 0);
     }
     return sum;
@@ -116,7 +109,7 @@ struct Occupancy {
   /// The first moment at which a memory has too much.
   std::optional<std::pair<int64_t, size_t>> first_full() const {
     for (size_t m = 0; m < live[0].size(); ++m) {
-      for (size_t h = 0; h < kHomes.size(); ++h) {
+      for (size_t h = 0; h < kPeHomes.size(); ++h) {
         if (is_full(h, static_cast<int64_t>(m))) return std::pair{static_cast<int64_t>(m), h};
       }
     }
@@ -129,8 +122,8 @@ struct Occupancy {
   ProgramIndex index;
   std::vector<Lifetime> lifetimes;
   std::vector<std::vector<Use>> uses;  ///< by value, in program order
-  std::array<int64_t, kHomes.size()> limit{};
-  std::array<std::vector<int64_t>, kHomes.size()> live;
+  std::array<int64_t, kPeHomes.size()> limit{};
+  std::array<std::vector<int64_t>, kPeHomes.size()> live;
 };
 
 /// Where data are while no operation needs them: a value, or words of L1BM.
@@ -499,8 +492,8 @@ class LifeSplit {
       }
       const int value = new_value(fmt::format("forward{}", ++made_),
                                   int64_t{isa::kCyclesPerStep} * words(Width::kDoubleLong));
-      program_.values.back().home = kHomes[best];
-      program_.values.back().homes = space_bit(kHomes[best]);
+      program_.values.back().home = kPeHomes[best];
+      program_.values.back().homes = space_bit(kPeHomes[best]);
       saved = value_operand(value, 0, Width::kDoubleLong, words(Width::kDoubleLong));
     }
     append_copies(copies, saved, copies.front().origin, to);
@@ -609,7 +602,7 @@ class Spilling {
     for (const auto& [distance, size, v] : candidates) {
       if (move_home(now, v)) return true;
     }
-    if (kHomes[home] == Space::kT) return false;
+    if (kPeHomes[home] == Space::kT) return false;
     for (const auto& [distance, size, v] : candidates) {
       if (LifeSplit::possible(now.uses[static_cast<size_t>(v)]) && split(now, v)) return true;
     }
@@ -631,9 +624,9 @@ class Spilling {
     const std::vector<Use>& uses = now.uses[static_cast<size_t>(v)];
     if (std::ranges::any_of(uses, [](const Use& use) { return use.operand->t_indirect; })) return false;
     for (size_t h = 0; h < kAddressedHomes; ++h) {
-      if (kHomes[h] == old || (value.homes & space_bit(kHomes[h])) == 0) continue;
+      if (kPeHomes[h] == old || (value.homes & space_bit(kPeHomes[h])) == 0) continue;
       if (now.room(h, now.lifetimes[static_cast<size_t>(v)]) < value.size_words) continue;
-      value.home = kHomes[h];
+      value.home = kPeHomes[h];
       const bool legal = std::ranges::all_of(uses, [&](const Use& use) {
         const Instruction& instruction =
             now.index.sites[static_cast<size_t>(use.position)].operation->instruction;
@@ -651,7 +644,7 @@ class Spilling {
     // The PE memory with most room, else L1BM.
     std::optional<std::pair<int64_t, size_t>> best;
     for (size_t h = 0; h < kAddressedHomes; ++h) {
-      if (kHomes[h] == value.home) continue;
+      if (kPeHomes[h] == value.home) continue;
       const int64_t room = now.room(h, now.lifetimes[static_cast<size_t>(v)]);
       if (room >= size && (!best || room > best->first)) best = {room, h};
     }
@@ -661,7 +654,7 @@ class Spilling {
       far.name = value.name + ".spilled";
       far.size_words = size;
       far.alignment_words = words(Width::kDoubleLong);
-      far.home = kHomes[best->second];
+      far.home = kPeHomes[best->second];
       far.homes = space_bit(far.home);
       changed.values.push_back(std::move(far));
       if (accept(now, std::move(changed), v, {static_cast<int>(program_.values.size()), -1})) return true;

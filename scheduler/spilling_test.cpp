@@ -9,7 +9,9 @@
 
 #include "isa/error.h"
 #include "scheduler/passes.h"
+#include "scheduler/pipeline/pipeline.h"
 #include "scheduler/test_programs.h"
+#include "scheduler/verify/verify.h"
 
 namespace kodama::scheduler {
 namespace {
@@ -132,8 +134,8 @@ TEST(Spilling, TheFurthestUseGoesToAnotherMemory) {
   const MachineProgram program = with_homes(three_values(), chip);
   EXPECT_THROW(build_program(three_values(), chip, {.spiller = "none"}), isa::UnsupportedError);
   const MachineProgram after = spilled(program, chip);
-  verify_homes(after, chip);
-  verify_copies(program, after, chip);
+  verify::verify_homes(after, chip);
+  verify::verify_copies(program, after, chip);
   ASSERT_THAT(to_string(after), HasSubstr("%b.spilled"));
   EXPECT_EQ(to_string(after).find("%a.spilled"), std::string::npos);
   const Copies copies = count_copies(program, after);
@@ -158,7 +160,7 @@ TEST(Spilling, L1bmIsTheLastResort) {
   isa::Chip chip = small_chip(16, 96);
   const MachineProgram program = with_homes(three_values_and_one(), chip);
   const MachineProgram after = spilled(program, chip);
-  verify_copies(program, after, chip);
+  verify::verify_copies(program, after, chip);
   const Copies copies = count_copies(program, after);
   EXPECT_EQ(copies.to_pe, 0);
   EXPECT_EQ(copies.to_l1bm, 6);  // 8 words in a step
@@ -194,7 +196,7 @@ TEST(Spilling, CopiesStandOutsideLoops) {
   const isa::Chip chip = small_chip(4096, 96);
   const MachineProgram program = with_homes(around_a_loop(false), chip);
   const MachineProgram after = spilled(program, chip);
-  verify_copies(program, after, chip);
+  verify::verify_copies(program, after, chip);
   const Copies copies = count_copies(program, after);
   EXPECT_EQ(copies.to_pe, 3);
   EXPECT_EQ(copies.from_pe, 3);
@@ -206,7 +208,7 @@ TEST(Spilling, WhatALoopWithoutRoomReadsIsLoadedInEveryIteration) {
   const isa::Chip chip = small_chip(4096, 96);
   const MachineProgram program = with_homes(around_a_loop(true), chip);
   const MachineProgram after = spilled(program, chip);
-  verify_copies(program, after, chip);
+  verify::verify_copies(program, after, chip);
   const Copies copies = count_copies(program, after);
   EXPECT_EQ(copies.in_loops, 1);  // 8 of the words, at the place that the iteration needs
   expect_same_results(around_a_loop(true), chip);
@@ -222,7 +224,7 @@ TEST(Spilling, ALoopWithRoomHasItsCopiesOutside) {
   program.body.insert(program.body.begin() + 2, loop(6, {block({use})}));
   const MachineProgram assigned = with_homes(program, chip);
   const MachineProgram after = spilled(assigned, chip);
-  verify_copies(assigned, after, chip);
+  verify::verify_copies(assigned, after, chip);
   const Copies copies = count_copies(assigned, after);
   EXPECT_EQ(copies.in_loops, 0) << to_string(after);
   EXPECT_EQ(copies.from_pe, 3);  // one piece for the loop and what is behind it
@@ -242,8 +244,8 @@ TEST(Spilling, TheForwardingRegisterSurvives) {
   operations.push_back(store(virt(4), 3840));
   const MachineProgram assigned = with_homes(program, chip);
   const MachineProgram after = spilled(assigned, chip);
-  verify_homes(after, chip);
-  verify_copies(assigned, after, chip);
+  verify::verify_homes(after, chip);
+  verify::verify_copies(assigned, after, chip);
   EXPECT_GE(count_copies(assigned, after).of_forward, 2) << to_string(after);
   expect_same_results(program, chip);
 }
@@ -259,8 +261,8 @@ TEST(Spilling, RandomProgramsKeepTheirMeaning) {
     const MachineProgram program = RandomProgram(seed).make();
     const MachineProgram assigned = with_homes(program, chip);
     const MachineProgram after = spilled(assigned, chip);
-    ASSERT_NO_THROW(verify_homes(after, chip)) << to_string(assigned) << to_string(after);
-    ASSERT_NO_THROW(verify_copies(assigned, after, chip)) << to_string(assigned) << to_string(after);
+    ASSERT_NO_THROW(verify::verify_homes(after, chip)) << to_string(assigned) << to_string(after);
+    ASSERT_NO_THROW(verify::verify_copies(assigned, after, chip)) << to_string(assigned) << to_string(after);
     try {
       // Schedulers have tests of their own.
       expect_same_results(program, chip, {.scheduler = "sequential", .loop_scheduler = "acyclic"});
@@ -304,7 +306,7 @@ TEST(Spilling, ManyValuesInOneBlock) {
 
 std::string copies_fault(const MachineProgram& before, const MachineProgram& after, const isa::Chip& chip) {
   try {
-    verify_copies(before, after, chip);
+    verify::verify_copies(before, after, chip);
   } catch (const isa::InternalError& error) {
     return error.what();
   }
@@ -330,7 +332,7 @@ int refused(const MachineProgram& before, const MachineProgram& after, const isa
     is_damaged = damage(*found.first, found.second);
     if (!is_damaged) continue;
     ++count;
-    EXPECT_THAT(copies_fault(before, damaged, chip), HasSubstr("ends with data of other origin"))
+    EXPECT_THAT(copies_fault(before, damaged, chip), HasSubstr("data of other origin"))
         << target << "\n"
         << to_string(after) << to_string(damaged);
   }

@@ -32,13 +32,13 @@ std::vector<Gap> gaps(const TransferProblem& problem) {
     std::vector<int> members;
     for (const auto& member : keep.members) members.push_back(member.buffer);
     std::ranges::sort(members, {}, [&](int b) { return problem.buffers[index(b)].first_task; });
-    int64_t last = INT64_MAX;  // before the first member there is nothing that waits
+    // Before the first member there is nothing that waits.
+    int64_t last = problem.buffers[index(members.front())].first_task - 1;
     for (const int b : members) {
       const Buffer& buffer = problem.buffers[index(b)];
       if (const auto saved = loads.find(b); saved != loads.end())
-        result.push_back({last == INT64_MAX ? buffer.first_task : last + 1, buffer.first_task - 1,
-                          buffer.size, saved->second});
-      last = last == INT64_MAX ? buffer.last_task : std::max(last, buffer.last_task);
+        result.push_back({last + 1, buffer.first_task - 1, buffer.size, saved->second});
+      last = std::max(last, buffer.last_task);
     }
   }
   return result;

@@ -56,10 +56,4 @@ struct TransferChoice {
 ScheduledParts schedule_transfers(const std::vector<ProgramPart>& parts, const isa::Chip& chip,
                                   const TransferChoice& choice = {});
 
-/// Shares no code with the scheduling. Runs the parts and the result with marks for data: every step reads
-/// the same from L2BM, DRAM and PDM hold the same at the end, and nobody touches what a transfer under way
-/// reads or writes. InternalError otherwise.
-void verify_transfers(const std::vector<ProgramPart>& parts, const ScheduledParts& scheduled,
-                      const isa::Chip& chip);
-
 }  // namespace kodama::scheduler

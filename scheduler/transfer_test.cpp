@@ -10,6 +10,7 @@
 #include "isa/sequencer.h"
 #include "scheduler/transfer_problem.h"
 #include "scheduler/transfer_scheduling.h"
+#include "scheduler/verify/verify.h"
 
 namespace kodama::scheduler {
 namespace {
@@ -267,7 +268,7 @@ nop; wait i06
   }
   ScheduledParts schedule(const std::vector<ProgramPart>& parts, const std::string& scheduler) const {
     const ScheduledParts scheduled = schedule_transfers(parts, chip, {scheduler, {}, {}});
-    verify_transfers(parts, scheduled, chip);
+    verify::verify_segment(parts, scheduled, chip);
     EXPECT_TRUE(isa::find_hazards(scheduled.program, chip).empty()) << text(scheduled);
     return scheduled;
   }
@@ -347,7 +348,7 @@ TEST_F(Programs, TheVerifierFindsDamage) {
       if (!damage(wrong.program.statements[k])) continue;
       ++done;
       try {
-        verify_transfers(parts, wrong, chip);
+        verify::verify_segment(parts, wrong, chip);
       } catch (const isa::InternalError&) {
         ++found;
       }

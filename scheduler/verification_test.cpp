@@ -9,8 +9,10 @@
 #include "isa/error.h"
 #include "scheduler/loop_expansion.h"
 #include "scheduler/passes.h"
+#include "scheduler/pipeline/pipeline.h"
 #include "scheduler/program_scheduling.h"
 #include "scheduler/test_programs.h"
+#include "scheduler/verify/verify.h"
 
 /// What a pass has made right is damaged; the verifiers have to see it.
 namespace kodama::scheduler {
@@ -57,7 +59,7 @@ std::vector<Operation>& body_of(MachineProgram& program) {
 std::string expansion_fault(const MachineProgram& before, const MachineProgram& after,
                             const isa::Chip& chip) {
   try {
-    verify_expansion(before, after, chip);
+    verify::verify_expansion(before, after, chip);
   } catch (const isa::InternalError& error) {
     return error.what();
   }
@@ -123,7 +125,7 @@ TEST_F(DamagedExpansion, AnOperationIsMissing) {
 }
 
 TEST_F(DamagedExpansion, CountAndStride) {
-  EXPECT_THAT(fault([](MachineProgram& damaged) { --loop_of(damaged).count; }), HasSubstr("other origin"));
+  EXPECT_THAT(fault([](MachineProgram& damaged) { --loop_of(damaged).count; }), HasSubstr("another address"));
   EXPECT_NE(fault([](MachineProgram& damaged) { ++loop_of(damaged).count; }), "");
   for (size_t k = 0; k < body_of(after_).size(); ++k) {
     const auto change = [&](MachineProgram& damaged, const std::function<void(Operand&)>& how) {
@@ -179,6 +181,53 @@ TEST(DamagedMatrixExpansion, ACopyMultipliesByTheOtherMatrix) {
   EXPECT_EQ(places, 6);  // two parts of the matrix, four vectors
 }
 
+// ---- what shows after some iterations ---------------------------------------------------------------------
+
+/// Values that hand data on, one place per iteration: a, b, c, d.
+MachineProgram shift_register() {
+  MachineProgram program;
+  program.name = "shift register";
+  for (const char* name : {"a", "b", "c", "d"}) program.values.push_back(value(name, 8, kGrfs));
+  std::vector<Operation> start;
+  for (int v = 0; v < 4; ++v) start.push_back(imm(v, virt(v)));
+  program.body = {block(start),
+                  loop(9, {block({store(virt(3), 2048, {256}), copy(virt(2), virt(3)), copy(virt(1), virt(2)),
+                                  copy(virt(0), virt(1)), load(0, virt(0), {16})})})};
+  return program;
+}
+
+TEST(DamagedCopies, ShowAfterSomeIterations) {
+  const isa::Chip chip = interpreted_chip();
+  const MachineProgram before = shift_register();
+  EXPECT_NO_THROW(verify::verify_copies(before, before, chip));
+  MachineProgram late = before;
+  // The new a is handed on, not the old: d sees it in the fourth iteration.
+  std::swap(body_of(late)[3], body_of(late)[4]);
+  EXPECT_THROW(verify::verify_copies(before, late, chip), isa::InternalError);
+  EXPECT_THROW(verify::verify_expansion(before, late, chip), isa::InternalError);
+}
+
+TEST(DamagedAllocation, AWordIsLostSomeIterationsLater) {
+  const isa::Chip chip = interpreted_chip();
+  MachineProgram program;
+  program.name = "delay line";
+  // x[i] is written in iteration i and read in iteration i + 5; y lives in one iteration.
+  program.values = {value("x", 8 * 12, space_bit(Space::kGrf0)), value("y", 8, space_bit(Space::kGrf0))};
+  program.body = {
+      loop(7, {block({load(0, virt(0, 40, 2, {8}), {16}), load(2048, virt(1)), store(virt(1), 1024)})}),
+      loop(7, {block({store(virt(0, 40, 2, {8}), 3072, {16})})})};
+  for (Value& each : program.values) each.home = Space::kGrf0;
+  program.values[0].address = 0;
+  program.values[1].address = 96;
+  EXPECT_NO_THROW(verify::verify_allocation(program, chip));
+  for (const int64_t address : {40, 56, 80}) {
+    program.values[1].address = address;  // on words 0, 2 and 5 of those that are read
+    EXPECT_THROW(verify::verify_allocation(program, chip), isa::InternalError) << address;
+  }
+  program.values[1].address = 0;  // nobody has written these words of x
+  EXPECT_NO_THROW(verify::verify_allocation(program, chip));
+}
+
 // ---- loops that overlap ----------------------------------------------------------------------------------
 
 isa::Loop& steady_loop(isa::Program& schedule) {
@@ -205,7 +254,7 @@ class DamagedLoop : public ::testing::TestWithParam<bool> {
 
   bool is_refused(const isa::Program& schedule) const {
     try {
-      verify_schedule(program_, schedule, chip_);
+      verify::verify_schedule(program_, schedule, chip_);
     } catch (const isa::InternalError&) {
       return true;
     }
@@ -335,6 +384,48 @@ TEST_P(DamagedLoop, AnOperationIsMissing) {
     if (step == nullptr) continue;
     step->instructions.pop_back();
     EXPECT_TRUE(check(damaged, "missing")) << k;
+  }
+}
+
+/// An iteration in the middle, between right ones.
+TEST_P(DamagedLoop, OneIterationInTheMiddle) {
+  const isa::Loop loop = *first_loop(schedule_);
+  const auto at = std::ranges::find_if(schedule_.statements, [](const isa::Statement& statement) {
+    return std::holds_alternative<isa::Loop>(statement.kind);
+  });
+  const auto index = at - schedule_.statements.begin();
+  for (int64_t split = 1; split + 1 < loop.count; ++split) {
+    // Loops before and behind it, addresses shifted.
+    const auto from = [&](int64_t first, int64_t count) {
+      isa::Loop part{count, loop.body};
+      for (isa::Statement& statement : part.body) {
+        if (auto* step = std::get_if<isa::Step>(&statement.kind)) {
+          for (Instruction& instruction : step->instructions) {
+            for (auto* list : {&instruction.sources, &instruction.destinations}) {
+              for (Operand& operand : *list) {
+                if (!operand.loop_strides.empty()) operand.base += operand.loop_strides[0] * first;
+              }
+            }
+          }
+        }
+      }
+      return isa::Statement{part};
+    };
+    isa::Program damaged = schedule_;
+    isa::Statement wrong = from(split, 1);
+    for (isa::Statement& statement : std::get<isa::Loop>(wrong.kind).body) {
+      auto* step = std::get_if<isa::Step>(&statement.kind);
+      if (step == nullptr) continue;
+      for (Instruction& instruction : step->instructions) {
+        for (Operand& operand : instruction.sources) {
+          if (operand.space == Space::kL1bm) operand.base += 64;
+        }
+      }
+    }
+    const std::vector<isa::Statement> three{from(0, split), wrong, from(split + 1, loop.count - split - 1)};
+    damaged.statements.erase(damaged.statements.begin() + index);
+    damaged.statements.insert(damaged.statements.begin() + index, three.begin(), three.end());
+    EXPECT_TRUE(is_refused(damaged)) << split;
   }
 }
 

@@ -9,6 +9,7 @@
 #include "assembler/assembler.h"
 #include "assembler/random_program.h"
 #include "isa/error.h"
+#include "isa/file.h"
 #include "simulator/golden/differential.h"
 #include "simulator/test_chip.h"
 
@@ -97,7 +98,7 @@ void add_allowed_cells(const Instruction& mnemonic, Table& table) {
 
 void cover_by_effects(Table& table) {
   const isa::Chip mncore2 = isa::find_chip("mncore2");
-  const fs::path root = fs::path(KODAMA_SOURCE_DIR) / "testsuite";
+  const fs::path root = isa::source_path("testsuite");
   for (const char* directory : {"effects", "judge"}) {
     for (const auto& entry : fs::recursive_directory_iterator(root / directory)) {
       if (entry.path().extension() != ".vsm") continue;

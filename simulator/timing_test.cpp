@@ -159,7 +159,7 @@ TEST(Timing, TheScheduleOnPaper) {
   // docs/timing.md computes it.
   const isa::Chip chip = chip_with_small_memories();
   const isa::CycleCauses causes =
-      simulated(assembler::assemble(isa::read_file(KODAMA_SOURCE_DIR "/testsuite/timing/overlap.vsm"),
+      simulated(assembler::assemble(isa::read_file(isa::source_path("testsuite/timing/overlap.vsm")),
                                     "overlap.vsm", chip),
                 chip);
   EXPECT_EQ(causes.steps, 37 * 4);

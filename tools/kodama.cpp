@@ -871,7 +871,7 @@ int run(int argc, char** argv) {
   layout_fuzz->callback([&] { code = fuzz_layouts(layout_fuzz_request); });
 
   compiler::LayoutBenchOptions layout_bench_options;
-  layout_bench_options.suite = KODAMA_SOURCE_DIR "/testsuite/layout/suite.txt";
+  layout_bench_options.suite = isa::source_path("testsuite/layout/suite.txt");
   std::string layout_bench_chip = "mncore2";
   CLI::App* layout_bench =
       layout->add_subcommand("bench", "the suite of conversions: path, cycles, bound, and their ratio");
@@ -897,7 +897,7 @@ int run(int argc, char** argv) {
   });
 
   scheduler::ScheduleBenchRequest schedule_bench;
-  schedule_bench.directory = KODAMA_SOURCE_DIR "/testsuite/schedule";
+  schedule_bench.directory = isa::source_path("testsuite/schedule");
   std::vector<std::string> schedule_options;
   CLI::App* bench_schedule =
       bench->add_subcommand("schedule", "all schedulers on a set of blocks and loops, beside lower bounds");

@@ -11,9 +11,28 @@
 #include "compiler/graph/passes.h"
 #include "compiler/kernels/lowering.h"
 #include "compiler/kernels/split_reductions.h"
+#include "scheduler/passes.h"
+#include "scheduler/verify/verify.h"
 
 namespace kodama::compiler {
 namespace {
+
+/// The operations of a Move as they were written, before they were packed into steps.
+scheduler::MachineProgram one_after_the_other(const std::string& name,
+                                              std::vector<layout::PackedItem> items) {
+  scheduler::Block block;
+  for (layout::PackedItem& item : items) {
+    isa::Instruction instruction;
+    if (const auto* wait = std::get_if<layout::WaitFor>(&item)) {
+      instruction.opcode = isa::Opcode::kWait;
+      instruction.tag = wait->tag;
+    } else {
+      instruction = std::move(std::get<layout::PackedInstruction>(item).instruction);
+    }
+    block.operations.push_back({std::move(instruction), "Move"});
+  }
+  return {name, {}, {{std::move(block)}}};
+}
 
 class ModelCompiler {
  public:
@@ -116,7 +135,8 @@ class ModelCompiler {
     Segment segment;
     segment.first_stage = static_cast<int>(last + 1 - static_cast<int64_t>(parts_.size()));
     segment.parts = scheduler::schedule_transfers(parts_, chip_, choice);
-    scheduler::verify_transfers(parts_, segment.parts, chip_);
+    verify::verify_segment(parts_, segment.parts, chip_);
+    if (options_.observe_segment) options_.observe_segment(parts_, segment.parts);
     segment.parts.program.source_name = graph_.name;
     result_.segments.push_back(std::move(segment));
     parts_.clear();
@@ -245,7 +265,8 @@ class ModelCompiler {
         {[&](const std::string& point) { return options_.wants_dump(point); },
          [&](const std::string& point, const std::string& extension, const std::string& text) {
            options_.dump(point, layer.name, extension, text);
-         }});
+         },
+         options_.observe_stage});
     add_part(layer.name, std::move(program));
     return stage;
   }
@@ -278,6 +299,9 @@ class ModelCompiler {
     chip.description = gather.describe();
     chip.predicted_cycles = code.cycles;
     chip.bound_cycles = gather.bound_cycles();
+    const scheduler::MachineProgram operations = one_after_the_other(stage.name, std::move(code.items));
+    verify::verify_schedule(operations, code.program, chip_);
+    if (options_.observe_stage) options_.observe_stage(operations, code.program);
     add_part(stage.name, std::move(code.program));
     result_.preloads.push_back({stage.name + "/tables", tables_at, {std::move(code.tables)}});
     stage.body = std::move(chip);

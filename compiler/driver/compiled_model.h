@@ -15,7 +15,7 @@
 #include "compiler/plan/model_plan.h"
 #include "isa/chip.h"
 #include "isa/program.h"
-#include "scheduler/passes.h"
+#include "scheduler/pipeline/pipeline.h"
 #include "scheduler/transfer_scheduling.h"
 
 /// A compiled model: what `kodama compile` writes and `kodama sim` and `kodama run` execute.
@@ -120,6 +120,12 @@ struct CompileOptions {
   bool wants_dump(const std::string& point) const {
     return dump && (dump_after.contains(point) || dump_after.contains("all"));
   }
+  /// Receive what verifiers have accepted; may be empty. Of a stage: its operations in their order, values
+  /// with addresses, and the program made of them. Of a segment: the programs of its stages, and the one that
+  /// runs.
+  std::function<void(const scheduler::MachineProgram&, const isa::Program&)> observe_stage = {};
+  std::function<void(const std::vector<scheduler::ProgramPart>&, const scheduler::ScheduledParts&)>
+      observe_segment = {};
   /// (done, total, what) while compiling.
   std::function<void(int64_t, int64_t, const std::string&)> progress;
 };

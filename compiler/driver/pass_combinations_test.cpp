@@ -8,7 +8,9 @@
 #include "compiler/driver/comparison.h"
 #include "compiler/driver/runner.h"
 #include "compiler/graph/import.h"
+#include "isa/file.h"
 #include "scheduler/passes.h"
+#include "scheduler/pipeline/pipeline.h"
 #include "scheduler/transfer_problem.h"
 
 namespace kodama::compiler {
@@ -107,12 +109,12 @@ void compare_combinations(const fs::path& file, MatrixPrecision precision) {
 
 TEST(PassCombinations, TheDemo) {
   for (const MatrixPrecision precision : {MatrixPrecision::kGFloat, MatrixPrecision::kHalf})
-    compare_combinations(fs::path(KODAMA_SOURCE_DIR) / "testsuite/models/mnist8/model.onnx", precision);
+    compare_combinations(isa::source_path("testsuite/models/mnist8/model.onnx"), precision);
 }
 
 class SharedModels : public testing::TestWithParam<const char*> {};
 TEST_P(SharedModels, PassCombinations) {
-  const fs::path file = fs::path(KODAMA_SOURCE_DIR) / ".." / "shared" / "data" / GetParam();
+  const fs::path file = fs::path(isa::source_path("../shared/data")) / GetParam();
   if (!fs::exists(file)) GTEST_SKIP() << "skipped: " << file.string() << " is absent";
   compare_combinations(file, MatrixPrecision::kGFloat);
 }

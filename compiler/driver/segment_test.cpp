@@ -5,6 +5,7 @@
 #include "compiler/driver/comparison.h"
 #include "compiler/driver/runner.h"
 #include "compiler/graph/import.h"
+#include "isa/file.h"
 
 namespace kodama::compiler {
 namespace {
@@ -36,7 +37,7 @@ TensorMap run(const CompiledModel& model) {
 /// Images of stages that are one program don't share DRAM. Where it is too small for that, they are several.
 TEST(Segments, ShareDramWhereTheyMust) {
   isa::Chip chip = isa::find_chip("mncore2");
-  const onnx::ModelProto model = import_model(KODAMA_SOURCE_DIR "/testsuite/models/mnist8/model.onnx", {});
+  const onnx::ModelProto model = import_model(isa::source_path("testsuite/models/mnist8/model.onnx"), {});
   const CompiledModel joined = compile_model(model, chip, {});
   ASSERT_EQ(joined.segments.size(), 1U);
   chip.memory.dram_lw = dram_in_use(joined) - 1;

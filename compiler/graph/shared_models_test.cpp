@@ -7,6 +7,7 @@
 #include "compiler/graph/import.h"
 #include "compiler/graph/passes.h"
 #include "compiler/graph/test_models.h"
+#include "isa/file.h"
 
 namespace kodama::compiler {
 namespace {
@@ -14,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 fs::path data_folder() {
-  return fs::path(KODAMA_SOURCE_DIR) / ".." / "shared" / "data";
+  return isa::source_path("../shared/data");
 }
 
 struct SharedModel {

@@ -9,7 +9,7 @@
 #include "compiler/kernels/lowering.h"
 #include "compiler/kernels/stream_image.h"
 #include "isa/error.h"
-#include "scheduler/passes.h"
+#include "scheduler/pipeline/pipeline.h"
 #include "simulator/machine.h"
 
 namespace kodama::compiler {

@@ -15,7 +15,7 @@
 #include "compiler/kernels/split_reductions.h"
 #include "compiler/kernels/spread.h"
 #include "compiler/kernels/stream_image.h"
-#include "scheduler/passes.h"
+#include "scheduler/pipeline/pipeline.h"
 #include "simulator/machine.h"
 
 namespace kodama::compiler {

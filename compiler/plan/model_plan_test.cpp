@@ -9,6 +9,7 @@
 #include "compiler/graph/import.h"
 #include "compiler/layers/layer_test_util.h"
 #include "isa/error.h"
+#include "isa/file.h"
 #include "layout/pbqp_by_cbc.h"
 
 namespace kodama::compiler {
@@ -127,7 +128,7 @@ TEST(ModelPlan, TheBestPlanIsNeverDearer) {
 class Networks : public ::testing::TestWithParam<const char*> {};
 TEST_P(Networks, AnIntegerProgramSolverFindsNoBetterPlan) {
   if (!layout::has_cbc()) GTEST_SKIP() << "cbc (package coinor-cbc) is missing";
-  const std::string file = std::string(KODAMA_SOURCE_DIR) + GetParam();
+  const std::string file = isa::source_path(GetParam());
   if (!std::filesystem::exists(file)) GTEST_SKIP() << "skipped: " << file << " is absent";
   const LayerGraph graph = testing::lower(import_model(file, {}));
   ModelPlanner planner(graph, isa::find_chip("mncore2"), {});
@@ -140,10 +141,10 @@ TEST_P(Networks, AnIntegerProgramSolverFindsNoBetterPlan) {
   EXPECT_EQ(problems, 1);
 }
 INSTANTIATE_TEST_SUITE_P(Samples, Networks,
-                         ::testing::Values("/testsuite/models/mnist8/model.onnx",
-                                           "/../shared/data/models/lenet.onnx",
-                                           "/../shared/data/models/mlp.onnx",
-                                           "/../shared/data/onnx_mlir_mnist/mnist.onnx"));
+                         ::testing::Values("testsuite/models/mnist8/model.onnx",
+                                           "../shared/data/models/lenet.onnx",
+                                           "../shared/data/models/mlp.onnx",
+                                           "../shared/data/onnx_mlir_mnist/mnist.onnx"));
 
 TEST(ModelPlan, AMoveIsReadThrough) {
   // Joining the results costs no Move of its own: it is part of the one in front of the product.

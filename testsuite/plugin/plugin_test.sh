@@ -147,7 +147,7 @@ PYTHON
     expect_text "scheduler 'bad-loop' of plugin ./libbad.so is at fault: its schedule of a loop of "
     run_tiny 70 --plugin ./libbad.so --coalescer bad-coalescer
     expect_text "coalescer 'bad-coalescer' of plugin ./libbad.so is at fault: "
-    expect_text "ends with data of other origin"
+    expect_text "internal error found by verify_copies: program "
     run_tiny 70 --plugin ./libbad.so --spiller bad-spiller
     expect_text "spiller 'bad-spiller' of plugin ./libbad.so is at fault: "
     run_tiny 70 --plugin ./libbad.so --allocator bad-allocator

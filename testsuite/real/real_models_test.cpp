@@ -12,13 +12,14 @@
 #include "compiler/driver/report.h"
 #include "compiler/driver/runner.h"
 #include "compiler/graph/import.h"
+#include "isa/file.h"
 
 namespace kodama::compiler {
 namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kData = fs::path(KODAMA_SOURCE_DIR) / ".." / "shared" / "data";
+const fs::path kData = isa::source_path("../shared/data");
 
 #define REQUIRE_DATA(name)                                                    \
   if (!fs::exists(kData / (name))) {                                          \

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "isa/chip.h"
+#include "isa/program.h"
+#include "scheduler/machine_program.h"
+#include "scheduler/pass_options.h"
+
+/// Runs the passes of scheduler/, with a verifier of scheduler/verify/ behind each. The passes themselves
+/// can't link the verifiers.
+namespace kodama::scheduler {
+
+/// Names of the passes to use; empty = default.
+struct PipelineChoice {
+  std::string coalescer = {};
+  std::string home_assigner = {};
+  std::string spiller = {};
+  std::string allocator = {};
+  std::string scheduler = {};       ///< of blocks
+  std::string loop_scheduler = {};  ///< of loops
+  std::string transfers = {};       ///< of transfers (transfer_problem.h), over several programs
+  PassOptions options = {};
+};
+/// UserError when an option is given that none of the chosen passes has.
+void check_options(const PipelineChoice& choice);
+/// Who wants to see results: after each pass under its name, every problem of instruction scheduling as
+/// kProblemDump, and of address packing in PE memories as kAllocationDump. All may be empty.
+struct PassDump {
+  std::function<bool(const std::string& point)> wants;
+  std::function<void(const std::string& point, const std::string& extension, const std::string& text)> write;
+  /// The machine program whose values have addresses, and the program made of it.
+  std::function<void(const MachineProgram&, const isa::Program&)> observe = {};
+};
+inline constexpr const char* kProblemDump = "schedule-problem";
+inline constexpr const char* kExpansionDump = "loop-expansion";
+inline constexpr const char* kAllocationDump = "allocation-problem";
+
+/// A program of a machine program. PassError when a plugin's pass is wrong, UserError when an option is given
+/// that none of the chosen passes has.
+isa::Program build_program(MachineProgram program, const isa::Chip& chip, const PipelineChoice& choice = {},
+                           const PassDump& dump = {});
+
+}  // namespace kodama::scheduler

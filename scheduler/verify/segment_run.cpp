@@ -1,0 +1,309 @@
+#include "scheduler/verify/segment_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+
+#include "scheduler/verify/findings.h"
+
+namespace kodama::verify {
+
+using isa::HazardResource;
+using isa::Instruction;
+using isa::Operand;
+using isa::Space;
+using isa::Statement;
+
+namespace {
+
+constexpr std::string_view kVerifier = "verify_segment";
+
+CellMark mix(CellMark a, CellMark b) {
+  uint64_t h = (a ^ 0x9e3779b97f4a7c15ULL) * 0xff51afd7ed558ccdULL;
+  h ^= h >> 32;
+  h = (h ^ b) * 0xc4ceb9fe1a85ec53ULL;
+  h ^= h >> 29;
+  return h == kUnwritten ? 1 : h;
+}
+
+bool uses_l2bm(const Instruction& instruction) {
+  bool uses = false;
+  for_each_operand(instruction,
+                   [&](const Operand& operand, bool) { uses = uses || operand.space == Space::kL2bm; });
+  return uses;
+}
+
+Instruction resolve(Instruction instruction, const std::vector<int64_t>& counters) {
+  for_each_operand(instruction, [&](Operand& operand, bool) {
+    operand.base = isa::resolved_base(operand, counters);
+    operand.loop_strides.clear();
+  });
+  return instruction;
+}
+
+class CellSize {
+ public:
+  explicit CellSize(const isa::Chip& chip) : chip_(chip), lw_(chip.memory.l2bm_lw) {}
+  void visit(const std::vector<Statement>& statements) {
+    for (const Statement& statement : statements) {
+      if (const auto* loop = std::get_if<isa::Loop>(&statement.kind)) visit(loop->body);
+      if (const auto* mv = std::get_if<isa::Mv>(&statement.kind)) take(mv->instruction);
+      if (const auto* step = std::get_if<isa::Step>(&statement.kind)) {
+        for (const Instruction& instruction : step->instructions) {
+          if (uses_l2bm(instruction)) take(instruction);
+        }
+      }
+    }
+  }
+  int64_t lw() const { return lw_; }
+
+ private:
+  void take(const Instruction& instruction) {
+    for (const isa::Access& access : isa::accesses(instruction, chip_)) {
+      if (!isa::is_transfer_memory(access.resource) || access.resource == HazardResource::kDar) continue;
+      lw_ = std::gcd(std::gcd(lw_, access.begin[0]), access.length);
+      for (const int64_t stride : access.loop_strides) lw_ = std::gcd(lw_, stride);
+    }
+  }
+  const isa::Chip& chip_;
+  int64_t lw_;
+};
+
+}  // namespace
+
+int64_t common_cell_lw(const std::vector<const isa::Program*>& programs, const isa::Chip& chip) {
+  CellSize size(chip);
+  for (const isa::Program* program : programs) size.visit(program->statements);
+  return size.lw();
+}
+
+// ---- memories --------------------------------------------------------------------------------------------
+
+CellMark MarkMemory::initial(int64_t cell) const {
+  return starts_empty_ ? kUnwritten : mix(name_, static_cast<CellMark>(cell));
+}
+
+CellMark MarkMemory::get(int64_t cell) const {
+  const auto page = pages_.find(cell / kPage);
+  return page != pages_.end() ? page->second[static_cast<size_t>(cell % kPage)] : initial(cell);
+}
+
+void MarkMemory::set(int64_t cell, CellMark mark) {
+  auto [page, is_new] = pages_.try_emplace(cell / kPage);
+  if (is_new) {
+    page->second.resize(kPage);
+    for (int64_t k = 0; k < kPage; ++k)
+      page->second[static_cast<size_t>(k)] = initial(cell / kPage * kPage + k);
+  }
+  page->second[static_cast<size_t>(cell % kPage)] = mark;
+}
+
+int64_t MarkMemory::difference_in(const Pages& pages, const MarkMemory& other) const {
+  for (const auto& [number, cells] : pages) {
+    for (int64_t cell = number * kPage; cell < (number + 1) * kPage; ++cell) {
+      const CellMark mark = get(cell);
+      if (mark != kUnwritten && other.get(cell) != mark) return cell;
+    }
+  }
+  return -1;
+}
+
+int64_t MarkMemory::difference(const MarkMemory& other) const {
+  const int64_t here = difference_in(pages_, other);
+  return here >= 0 ? here : difference_in(other.pages_, other);
+}
+
+// ---- runs ------------------------------------------------------------------------------------------------
+
+SegmentRun::SegmentRun(const isa::Chip& chip, int64_t cell_lw) : chip_(chip), cell_lw_(cell_lw) {
+  for (int l2b = 0; l2b < chip.l2b_count(); ++l2b) l2bm_.emplace_back(0, true);
+  for (int group = 0; group < chip.groups; ++group) {
+    dram_.emplace_back(2 * group + 1, false);
+    pdm_.emplace_back(2 * group + 2, false);
+  }
+}
+
+void SegmentRun::run_parts(const std::vector<scheduler::ProgramPart>& parts) {
+  std::vector<int64_t> counters;
+  for (const scheduler::ProgramPart& part : parts) {
+    part_ = &part.name;
+    for (MarkMemory& memory : l2bm_) memory.forget();
+    for (const Statement& statement : part.program.statements) execute(statement, counters);
+  }
+}
+
+void SegmentRun::run_against(const isa::Program& program, const SegmentRun& expected) {
+  expected_ = &expected;
+  std::vector<int64_t> counters;
+  for (const Statement& statement : program.statements) execute(statement, counters);
+  if (next_reading_ != expected.readings_.size()) fail(kVerifier, "reads of L2BM are missing");
+  check_memories(expected);
+}
+
+void SegmentRun::check_memories(const SegmentRun& expected) const {
+  const auto compare = [&](const MarkMemory& wanted, const MarkMemory& found, std::string_view name,
+                           size_t group) {
+    const int64_t cell = wanted.difference(found);
+    if (cell >= 0)
+      fail(kVerifier,
+           fmt::format("{} of group {}, LW {} ends with data of other origin", name, group, cell * cell_lw_));
+  };
+  for (size_t group = 0; group < dram_.size(); ++group) {
+    compare(expected.dram_[group], dram_[group], "DRAM", group);
+    compare(expected.pdm_[group], pdm_[group], "PDM", group);
+  }
+}
+
+std::vector<SegmentRun::Range> SegmentRun::ranges(const Instruction& instruction) const {
+  std::vector<Range> list;
+  for (const isa::Access& access : isa::accesses(instruction, chip_)) {
+    if (!isa::is_transfer_memory(access.resource) || access.resource == HazardResource::kDar) continue;
+    Range range{access.resource, access.place, access.begin[0], access.length, access.write};
+    if (access.whole) {
+      range.begin = 0;
+      range.length = chip_.memory.dram_lw;
+    }
+    list.push_back(range);
+  }
+  return list;
+}
+
+bool SegmentRun::matters(const isa::Loop& loop) {
+  const auto [known, is_new] = matters_.try_emplace(&loop, false);
+  if (!is_new) return known->second;
+  bool any = false;
+  for (const Statement& statement : loop.body) {
+    if (const auto* inner = std::get_if<isa::Loop>(&statement.kind)) any = matters(*inner) || any;
+    if (std::holds_alternative<isa::Mv>(statement.kind)) any = true;
+    if (const auto* step = std::get_if<isa::Step>(&statement.kind))
+      any = any || std::ranges::any_of(step->instructions, uses_l2bm);
+  }
+  return matters_[&loop] = any;
+}
+
+void SegmentRun::execute(const Statement& statement, std::vector<int64_t>& counters) {
+  if (const auto* loop = std::get_if<isa::Loop>(&statement.kind)) {
+    if (isa::is_idle(*loop) || !matters(*loop)) return;
+    counters.push_back(0);
+    for (int64_t i = 0; i < loop->count; ++i) {
+      counters.back() = i;
+      for (const Statement& inner : loop->body) execute(inner, counters);
+    }
+    counters.pop_back();
+  } else if (const auto* mv = std::get_if<isa::Mv>(&statement.kind)) {
+    transfer(resolve(mv->instruction, counters));
+  } else if (const auto* step = std::get_if<isa::Step>(&statement.kind)) {
+    for (const Instruction& instruction : step->instructions) {
+      if (uses_l2bm(instruction)) take(instruction, counters);
+    }
+  }
+}
+
+template <typename Visit>
+void SegmentRun::for_each_memory(const Range& range, Visit&& visit) {
+  if (range.memory != HazardResource::kL2bm) {
+    visit((range.memory == HazardResource::kDram ? dram_ : pdm_).at(static_cast<size_t>(range.place)));
+    return;
+  }
+  for (size_t l2b = 0; l2b < l2bm_.size(); ++l2b) {
+    if (range.place < 0 || static_cast<size_t>(range.place) == l2b) visit(l2bm_[l2b]);
+  }
+}
+
+int64_t SegmentRun::wrapped(const Range& range, int64_t cell) const {
+  int64_t size = chip_.memory.l2bm_lw;
+  if (range.memory == HazardResource::kDram) size = chip_.memory.dram_lw;
+  if (range.memory == HazardResource::kPdm) size = chip_.memory.pdm_lw;
+  const int64_t cells = size / cell_lw_;
+  if (range.memory != HazardResource::kL2bm && (cell < 0 || cell >= cells))
+    fail(kVerifier, fmt::format("a transfer reaches LW {} of {}, which has {}", cell * cell_lw_,
+                                isa::hazard_resource_name(range.memory), size));
+  return (cell % cells + cells) % cells;
+}
+
+void SegmentRun::take(const Instruction& original, const std::vector<int64_t>& counters) {
+  ++time_;
+  const std::vector<Range> touched = ranges(resolve(original, counters));
+  for (const Range& range : touched) {
+    std::vector<CellMark> found;
+    for_each_memory(range, [&](MarkMemory& memory) {
+      for (int64_t k = 0; k < range.length / cell_lw_; ++k) {
+        const int64_t cell = wrapped(range, range.begin / cell_lw_ + k);
+        if (range.write) {
+          memory.set(cell, mix(time_, static_cast<CellMark>(k)));
+        } else {
+          found.push_back(memory.get(cell));
+        }
+      }
+    });
+    if (!range.write) note({.part = part_, .instruction = &original}, found);
+  }
+}
+
+void SegmentRun::note(Reading reading, const std::vector<CellMark>& found) {
+  for (const CellMark mark : found) reading.all = mix(reading.all, mark);
+  if (expected_ == nullptr) {
+    if (std::ranges::find(found, kUnwritten) != found.end()) reading.with_unwritten = found;
+    readings_.push_back(std::move(reading));
+    return;
+  }
+  const size_t number = next_reading_++;
+  if (number >= expected_->readings_.size())
+    fail(kVerifier, "there are more reads of L2BM than in the parts");
+  const Reading& wanted = expected_->readings_[number];
+  bool is_same = wanted.all == reading.all;
+  if (!wanted.with_unwritten.empty()) {
+    // What nobody has written may be anything.
+    is_same = std::ranges::equal(wanted.with_unwritten, found, [](CellMark expected, CellMark mark) {
+      return expected == kUnwritten || expected == mark;
+    });
+  }
+  if (!is_same)
+    fail(kVerifier,
+         fmt::format("part '{}': '{}' (read number {} of L2BM, from $lc{} in its part) gets other data",
+                     *wanted.part, isa::mnemonic(*wanted.instruction), number,
+                     wanted.instruction->sources.at(0).base));
+}
+
+void SegmentRun::transfer(const Instruction& mv) {
+  const std::vector<Range> touched = ranges(mv);
+  std::vector<Range> from;
+  std::vector<Range> to;
+  for (const Range& range : touched) (range.write ? to : from).push_back(range);
+  // Copies move cells as they are; of what others make only the whole is known.
+  const auto source_of = [&](size_t r) -> std::optional<size_t> {
+    if (mv.opcode == isa::Opcode::kMvp) return r;
+    if (mv.opcode == isa::Opcode::kMvb) return 0;
+    if (mv.opcode != isa::Opcode::kMvb2) return std::nullopt;
+    const int32_t group = to[r].place / chip_.l2b_per_group;
+    for (size_t k = 0; k < from.size(); ++k) {
+      if (from[k].place == group) return k;
+    }
+    return std::nullopt;
+  };
+  CellMark whole = mix(static_cast<CellMark>(mv.opcode), static_cast<CellMark>(mv.reduce_op));
+  std::vector<std::vector<CellMark>> data;
+  for (const Range& range : from) {
+    data.emplace_back();
+    for_each_memory(range, [&](MarkMemory& memory) {
+      for (int64_t k = 0; k < range.length / cell_lw_; ++k) {
+        data.back().push_back(memory.get(wrapped(range, range.begin / cell_lw_ + k)));
+        whole = mix(whole, data.back().back());
+      }
+    });
+  }
+  for (size_t r = 0; r < to.size(); ++r) {
+    const std::optional<size_t> source = source_of(r);
+    for_each_memory(to[r], [&](MarkMemory& memory) {
+      for (int64_t k = 0; k < to[r].length / cell_lw_; ++k) {
+        const CellMark mark = source ? data.at(*source).at(static_cast<size_t>(k))
+                                     : mix(mix(whole, static_cast<CellMark>(r)), static_cast<CellMark>(k));
+        memory.set(wrapped(to[r], to[r].begin / cell_lw_ + k), mark);
+      }
+    });
+  }
+}
+
+}  // namespace kodama::verify
