@@ -12,17 +12,16 @@
 /// not to exist. Four things keep it short:
 ///
 ///   - an operation must issue between the longest way to it and what the longest way behind it leaves. When
-///   a
-///     step is done, windows of what is left are narrowed, and of every resource as many uses as must lie in
-///     the remaining steps must fit there;
+///     a step is done, windows of what is left are narrowed, and of every resource as many uses as must lie
+///     in the remaining steps must fit there. Steps in which nobody can issue are passed over;
 ///   - an operation that could still join a step joins it, unless its place is wanted by another one, or
-///   others
-///     must keep their distance from it: issuing early never hurts anybody else;
+///     others that could come soon must keep their distance from it: issuing early never hurts anybody else;
 ///   - operations that are alike (the same uses, dependences and windows) issue in the order of the program;
-///   - what was shown to fail is remembered: the set of what issued, and how long each of the others must
-///   wait.
+///   - what was shown to fail is remembered: the step, the set of what issued, and the exact step from which
+///     each of the others may issue.
 ///
-/// `exact-nodes` bounds the search; beyond it the best schedule known is returned without a proof.
+/// `exact-nodes` bounds the search; beyond it the best schedule known is returned, with the length up to
+/// which none exists.
 namespace kodama::scheduler {
 namespace {
 
@@ -35,19 +34,20 @@ class ExactSearch {
   ExactSearch(const ScheduleProblem& problem, int64_t nodes)
       : problem_(problem), adjacency_(problem), n_(problem.operations.size()), nodes_left_(nodes) {
     find_twins();
-    separates_.assign(problem.classes.size(), false);
+    separates_.assign(problem.classes.size(), 0);
     for (const auto& each : problem.separations) {
-      separates_[static_cast<size_t>(each.first)] = true;
-      longest_separation_ = std::max(longest_separation_, each.steps);
+      int64_t& longest = separates_[static_cast<size_t>(each.first)];
+      longest = std::max(longest, each.steps);
     }
   }
 
-  bool gave_up() const { return nodes_left_ <= 0; }
+  bool gave_up() const { return gave_up_; }
 
   /// A schedule of at most `length` steps.
   std::optional<Schedule> find(int64_t length) {
     length_ = length;
     failed_.clear();
+    remembered_ = 0;
     issue_.assign(n_, -1);
     earliest_.assign(n_, 0);
     latest_.assign(n_, 0);
@@ -63,7 +63,7 @@ class ExactSearch {
       if (earliest_[k] > latest_[k]) return std::nullopt;
     }
     Reservation taken(problem_);
-    if (!fill(0, taken)) return std::nullopt;
+    if (!fill(0, taken, 0)) return std::nullopt;
     Schedule schedule;
     schedule.issue = issue_;
     return schedule;
@@ -105,11 +105,18 @@ class ExactSearch {
     });
   }
 
+  /// Counts a step of the search; large blocks need more time for each. False: no more of them.
+  bool spend() {
+    nodes_left_ -= 1 + static_cast<int64_t>(n_ / 64);
+    gave_up_ = gave_up_ || nodes_left_ <= 0;
+    return !gave_up_;
+  }
+
   /// Uses of each resource that must lie before each deadline fit between `time` and there.
   bool resources_suffice(int64_t time) const {
     for (size_t r = 0; r < problem_.resources.size(); ++r) {
       if (problem_.resources[r].capacity != 1) continue;
-      demand_.assign(static_cast<size_t>(length_ - time + 1), 0);
+      deadlines_.clear();
       keys_.clear();
       for (size_t k = 0; k < n_; ++k) {
         if (issue_[k] >= 0) continue;
@@ -117,7 +124,7 @@ class ExactSearch {
           if (use.resource != static_cast<int>(r)) continue;
           // Those that share a place count once, with the latest deadline of them.
           if (use.key < 0) {
-            ++demand_[static_cast<size_t>(latest_[k] - time)];
+            deadlines_.push_back(latest_[k]);
           } else {
             const auto known = std::ranges::find(keys_, use.key, &std::pair<int64_t, int64_t>::first);
             if (known == keys_.end()) {
@@ -128,77 +135,98 @@ class ExactSearch {
           }
         }
       }
-      for (const auto& [key, latest] : keys_) ++demand_[static_cast<size_t>(latest - time)];
-      int64_t wanted = 0;
-      for (size_t d = 0; d < demand_.size(); ++d) {
-        wanted += demand_[d];
-        if (wanted > static_cast<int64_t>(d) + 1) return false;
+      for (const auto& [key, latest] : keys_) deadlines_.push_back(latest);
+      std::ranges::sort(deadlines_);
+      for (size_t d = 0; d < deadlines_.size(); ++d) {
+        if (deadlines_[d] < time + static_cast<int64_t>(d)) return false;
       }
     }
     return true;
   }
 
-  /// All that the rest of the search depends on.
+  /// All that the rest of the search depends on, exactly: numbers of any size, seven bits per byte.
   std::string state(int64_t time) const {
     std::string text;
-    text.reserve(2 * n_ + 2 * problem_.classes.size() + 2);
-    const auto put = [&](int64_t value) { text.push_back(static_cast<char>(std::min<int64_t>(value, 127))); };
-    put(time & 127);
-    put(time >> 7);
-    for (size_t k = 0; k < n_; ++k) {
-      if (issue_[k] >= 0) {
-        put(-1);
-        continue;
-      }
-      int64_t wait = earliest_[k] - time;
-      for (const Dependence* edge : adjacency_.in[k]) {
-        const int64_t from = issue_[static_cast<size_t>(edge->from)];
-        if (from >= 0) wait = std::max(wait, from + edge->distance - time);
-      }
-      put(std::max<int64_t>(wait, 0));
-    }
+    text.reserve(2 * n_ + 2 * problem_.classes.size() + 8);
+    const auto put = [&](int64_t value) {
+      auto rest = static_cast<uint64_t>(value);
+      for (; rest >= 128; rest >>= 7) text.push_back(static_cast<char>(rest | 128));
+      text.push_back(static_cast<char>(rest));
+    };
+    put(time);
+    // 0 = it issued; else one more than it must wait. Windows know all that issued (`fill`).
+    for (size_t k = 0; k < n_; ++k) put(issue_[k] >= 0 ? 0 : 1 + std::max<int64_t>(earliest_[k] - time, 0));
     // What keeps others at a distance.
     for (size_t c = 0; c < problem_.classes.size(); ++c) {
-      if (!separates_[c]) continue;
+      if (separates_[c] == 0) continue;
       int64_t last = -1;
       for (size_t k = 0; k < n_; ++k) {
         const auto& classes = problem_.operations[k].classes;
         if (issue_[k] >= 0 && std::ranges::find(classes, static_cast<int>(c)) != classes.end())
           last = std::max(last, issue_[k]);
       }
-      put(last < 0 ? 0 : std::max<int64_t>(longest_separation_ + 1 - (time - last), 0));
+      put(last < 0 ? 0 : std::max<int64_t>(separates_[c] + 1 - (time - last), 0));
     }
     return text;
   }
 
+  /// The first step from `time` on in which somebody may issue whom dependences allow to.
+  int64_t next_event(int64_t time, const Reservation& taken) const {
+    int64_t next = INT64_MAX;
+    for (size_t k = 0; k < n_ && next > time; ++k) {
+      const bool is_free =
+          issue_[k] < 0 && std::ranges::all_of(adjacency_.in[k], [&](const Dependence* edge) {
+            return issue_[static_cast<size_t>(edge->from)] >= 0;
+          });
+      if (!is_free) continue;
+      const std::optional<int64_t> first =
+          taken.first_fit(static_cast<int>(k), std::max(earliest_[k], time), length_ + 1);
+      next = std::min(next, first.value_or(length_ + 1));
+    }
+    return next;
+  }
+
   /// Steps from `time` on; everything before is decided.
-  bool fill(int64_t time, Reservation& taken) {
+  bool fill(int64_t time, Reservation& taken, size_t depth) {
     if (left_ == 0) return true;
-    if (--nodes_left_ <= 0 || time > length_) return false;
+    if (!spend()) return false;
+    if (depth > kDeepest) {
+      gave_up_ = true;
+      return false;
+    }
     // Windows of what is left, with what issued so far.
     std::vector<int64_t> saved = earliest_;
-    bool possible = true;
-    for (size_t k = 0; k < n_ && possible; ++k) {
-      if (issue_[k] >= 0) {
-        for (const Dependence* edge : adjacency_.out[k]) raise(edge->to, issue_[k] + edge->distance);
-        continue;
-      }
-      earliest_[k] = std::max(earliest_[k], time);
-      for (const Dependence* edge : adjacency_.out[k]) raise(edge->to, earliest_[k] + edge->distance);
-      possible = earliest_[k] <= latest_[k];
-    }
     bool found = false;
-    if (possible && resources_suffice(time)) {
-      std::string key = state(time);
-      if (!failed_.contains(key)) {
-        std::vector<size_t> joined;
-        std::vector<size_t> left_out;
-        found = choose(time, taken, joined, left_out);
-        if (!found && nodes_left_ > 0 && failed_.size() < kMostRemembered) failed_.insert(std::move(key));
+    if (narrow(time)) {
+      // Nobody comes in between.
+      const int64_t next = next_event(time, taken);
+      if (next <= length_ && (next == time || narrow(next)) && resources_suffice(next)) {
+        std::string key = state(next);
+        if (!failed_.contains(key)) {
+          std::vector<size_t> left_out;
+          found = choose(next, taken, left_out, depth + 1);
+          if (!found && !gave_up_ && remembered_ + key.size() < kMostRemembered) {
+            remembered_ += key.size() + sizeof(std::string) + 2 * sizeof(void*);
+            failed_.insert(std::move(key));
+          }
+        }
       }
     }
     if (!found) earliest_ = std::move(saved);
     return found;
+  }
+
+  /// Nobody issues before `time` any more; false when somebody then comes too late.
+  bool narrow(int64_t time) {
+    for (size_t k = 0; k < n_; ++k) {
+      if (issue_[k] < 0) {
+        earliest_[k] = std::max(earliest_[k], time);
+        if (earliest_[k] > latest_[k]) return false;
+      }
+      const int64_t from = issue_[k] >= 0 ? issue_[k] : earliest_[k];
+      for (const Dependence* edge : adjacency_.out[k]) raise(edge->to, from + edge->distance);
+    }
+    return true;
   }
 
   /// Whether two operations want one place of a resource in one step.
@@ -211,9 +239,24 @@ class ExactSearch {
     return false;
   }
 
+  /// Whether others that could issue in the steps behind `time` must keep their distance from this one.
+  bool keeps_away(size_t operation, int64_t time) const {
+    const auto& classes = problem_.operations[operation].classes;
+    for (const auto& each : problem_.separations) {
+      if (std::ranges::find(classes, each.first) == classes.end()) continue;
+      for (size_t k = 0; k < n_; ++k) {
+        const auto& others = problem_.operations[k].classes;
+        if (k != operation && issue_[k] < 0 && earliest_[k] <= time + each.steps &&
+            std::ranges::find(others, each.second) != others.end())
+          return true;
+      }
+    }
+    return false;
+  }
+
   /// Adds one operation after the other to the step, or decides to leave it out.
-  bool choose(int64_t time, Reservation& taken, std::vector<size_t>& joined, std::vector<size_t>& left_out) {
-    if (--nodes_left_ <= 0) return false;
+  bool choose(int64_t time, Reservation& taken, std::vector<size_t>& left_out, size_t depth) {
+    if (!spend()) return false;
     // The most urgent that is neither in nor out and could be in.
     size_t next = n_;
     for (size_t k = 0; k < n_; ++k) {
@@ -228,70 +271,71 @@ class ExactSearch {
       // Nobody who could be here, and hinders nobody, waits outside.
       for (const size_t k : left_out) {
         if (latest_[k] == time) return false;
-        const auto& classes = problem_.operations[k].classes;
-        const bool separates =
-            std::ranges::any_of(classes, [&](int c) { return separates_[static_cast<size_t>(c)]; });
-        if (!separates && taken.fits(static_cast<int>(k), time)) return false;
+        if (!keeps_away(k, time) && taken.fits(static_cast<int>(k), time)) return false;
       }
       for (size_t k = 0; k < n_; ++k) {
         if (issue_[k] < 0 && latest_[k] <= time) return false;
       }
-      return fill(time + 1, taken);
+      return fill(time + 1, taken, depth + 1);
     }
     taken.add(static_cast<int>(next), time);
     issue_[next] = time;
     --left_;
-    joined.push_back(next);
-    if (choose(time, taken, joined, left_out)) return true;
-    joined.pop_back();
+    if (choose(time, taken, left_out, depth + 1)) return true;
     ++left_;
     issue_[next] = -1;
     taken.remove(static_cast<int>(next), time);
     if (latest_[next] == time) return false;
     // Leaving it out only helps those who want its place, or must keep their distance.
-    const auto& classes = problem_.operations[next].classes;
-    bool matters = std::ranges::any_of(classes, [&](int c) { return separates_[static_cast<size_t>(c)]; });
-    for (size_t k = 0; k < n_ && !matters; ++k) {
-      if (k == next || issue_[k] >= 0 || earliest_[k] > time || !compete(next, k)) continue;
-      matters = true;
-    }
-    if (!matters) return false;
+    bool is_wanted = false;
+    for (size_t k = 0; k < n_ && !is_wanted; ++k)
+      is_wanted = k != next && issue_[k] < 0 && earliest_[k] <= time && compete(next, k);
+    if (!is_wanted && !keeps_away(next, time)) return false;
     left_out.push_back(next);
-    const bool found = choose(time, taken, joined, left_out);
+    const bool found = choose(time, taken, left_out, depth + 1);
     left_out.pop_back();
     return found;
   }
 
-  static constexpr size_t kMostRemembered = 2'000'000;
+  static constexpr size_t kMostRemembered = size_t{256} << 20;  ///< bytes
+  static constexpr size_t kDeepest = 5000;                      ///< calls within each other
 
   const ScheduleProblem& problem_;
   Adjacency adjacency_;
   size_t n_;
   int64_t nodes_left_;
+  bool gave_up_ = false;
   int64_t length_ = 0;
   size_t left_ = 0;
-  int64_t longest_separation_ = 0;
   std::vector<int> twin_before_;
-  std::vector<bool> separates_;  ///< by class
+  std::vector<int64_t> separates_;  ///< by class: the most steps that others stay away from it
   std::vector<int64_t> issue_, earliest_, latest_;
   std::unordered_set<std::string> failed_;
-  mutable std::vector<int64_t> demand_;
+  size_t remembered_ = 0;  ///< bytes
+  mutable std::vector<int64_t> deadlines_;
   mutable std::vector<std::pair<int64_t, int64_t>> keys_;
 };
 
 Schedule exact_schedule(const ScheduleProblem& problem, const PassOptions& options) {
   Schedule best = list_scheduler().run(problem, {});
   if (best.is_optimal || problem.operations.empty()) return best;
-  int64_t steps = schedule_steps(problem, best);
   ExactSearch search(problem, positive_option(options, kNodes));
-  for (int64_t length = block_bound(problem).steps(); length < steps; ++length) {
+  // Short lengths are the quickest to refute; where there are very many of them, halves.
+  constexpr int kOneByOne = 64;
+  best.shown_bound = block_bound(problem).steps();
+  for (int tried = 0; best.shown_bound < schedule_steps(problem, best); ++tried) {
+    const int64_t span = schedule_steps(problem, best) - best.shown_bound;
+    const int64_t length = best.shown_bound + (tried < kOneByOne ? 0 : span / 2);
     std::optional<Schedule> found = search.find(length);
-    if (found) {
-      best = std::move(*found);
-      best.is_optimal = true;
+    if (search.gave_up()) {
+      best.gave_up = true;
       return best;
     }
-    if (search.gave_up()) return best;
+    if (found) {
+      best.issue = std::move(found->issue);
+    } else {
+      best.shown_bound = length + 1;
+    }
   }
   best.is_optimal = true;
   return best;

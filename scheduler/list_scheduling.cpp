@@ -91,6 +91,7 @@ class ListScheduler {
     Reservation taken(problem_);
     size_t placed = 0;
     for (int64_t time = 0; placed < n;) {
+      const size_t placed_before = placed;
       bool progress = true;
       while (progress) {
         progress = false;
@@ -120,8 +121,14 @@ class ListScheduler {
           }
         }
       }
-      ++time;
-      if (ready.empty() && !later.empty()) time = std::max(time, later.top().first);
+      // Where nothing was placed, nothing changes until a separation ends or somebody becomes ready.
+      int64_t next = placed == placed_before || ready.empty() ? INT64_MAX : time + 1;
+      if (!later.empty()) next = std::min(next, std::max(later.top().first, time + 1));
+      if (placed == placed_before) {
+        for (const auto& [urgency_of_it, k] : ready)
+          next = std::min(next, taken.first_fit(k, time + 1, INT64_MAX).value_or(INT64_MAX));
+      }
+      time = next;
     }
     return schedule;
   }
@@ -193,7 +200,7 @@ Schedule sequential_schedule(const ScheduleProblem& problem, const PassOptions&)
       if (edge->iterations == 0)
         time = std::max(time, schedule.issue[static_cast<size_t>(edge->from)] + edge->distance);
     }
-    while (!taken.fits(static_cast<int>(k), time)) ++time;
+    time = *taken.first_fit(static_cast<int>(k), time, INT64_MAX);
     taken.add(static_cast<int>(k), time);
     schedule.issue.push_back(time);
     if (problem.operations[k].takes_step) ++time;

@@ -3,6 +3,7 @@
 #include <optional>
 #include <random>
 
+#include "isa/arithmetic.h"
 #include "scheduler/builtin_passes.h"
 #include "scheduler/reservation.h"
 
@@ -68,10 +69,7 @@ class ModuloScheduler {
         if (from != kUnplaced && edge->from != edge->to)
           earliest = std::max(earliest, from + edge->distance - interval * edge->iterations);
       }
-      int64_t time = kUnplaced;
-      for (int64_t t = earliest; t < earliest + interval && time == kUnplaced; ++t) {
-        if (taken.fits(static_cast<int>(k), t)) time = t;
-      }
+      int64_t time = taken.first_fit(static_cast<int>(k), earliest, earliest + interval).value_or(kUnplaced);
       if (time == kUnplaced) {
         time = last_forced[k] == kUnplaced ? earliest : std::max(earliest, last_forced[k] + 1);
         last_forced[k] = time;
@@ -137,18 +135,24 @@ Schedule acyclic_schedule(const ScheduleProblem& problem, const PassOptions&) {
     if (edge.iterations == 0) continue;
     const int64_t least = schedule.issue[static_cast<size_t>(edge.from)] + edge.distance -
                           schedule.issue[static_cast<size_t>(edge.to)];
-    while (schedule.interval * edge.iterations < least) ++schedule.interval;
+    if (least > 0) schedule.interval = std::max(schedule.interval, isa::ceil_div(least, edge.iterations));
   }
-  // The body's first steps may come too soon after its last ones.
-  const auto alone = [&] {
-    Reservation taken(problem, schedule.interval);
-    for (size_t k = 0; k < schedule.issue.size(); ++k) {
-      if (!taken.fits(static_cast<int>(k), schedule.issue[k])) return false;
-      taken.add(static_cast<int>(k), schedule.issue[k]);
+  // The body's first steps may come too soon after its last ones: iterations share no step, so only
+  // separations reach from one to the next.
+  std::vector<int64_t> first(problem.classes.size(), INT64_MAX);  // of a class's operations
+  std::vector<int64_t> last(problem.classes.size(), INT64_MIN);
+  for (size_t k = 0; k < problem.operations.size(); ++k) {
+    for (const int c : problem.operations[k].classes) {
+      first[static_cast<size_t>(c)] = std::min(first[static_cast<size_t>(c)], schedule.issue[k]);
+      last[static_cast<size_t>(c)] = std::max(last[static_cast<size_t>(c)], schedule.issue[k]);
     }
-    return true;
-  };
-  while (!alone()) ++schedule.interval;
+  }
+  for (const auto& each : problem.separations) {
+    const int64_t from = last[static_cast<size_t>(each.first)];
+    const int64_t to = first[static_cast<size_t>(each.second)];
+    if (from == INT64_MIN || to == INT64_MAX || from < to || each.steps == 0) continue;
+    schedule.interval = std::max(schedule.interval, each.steps + from - to + 1);
+  }
   return schedule;
 }
 
@@ -159,7 +163,10 @@ Schedule modulo_schedule(const ScheduleProblem& problem, const PassOptions& opti
   const int64_t bound = interval_bound(problem).interval();
   acyclic.is_optimal = acyclic.interval <= bound;
   const ModuloScheduler scheduler(problem);
-  for (int64_t interval = bound; interval < acyclic.interval; ++interval) {
+  // Every interval, and with growing strides where there are very many of them.
+  constexpr int64_t kDense = 512;
+  for (int64_t interval = bound; interval < acyclic.interval;
+       interval += 1 + std::max<int64_t>(interval - bound - kDense, 0) / 64) {
     for (int64_t order = 0; order < orders; ++order) {
       std::optional<Schedule> found = scheduler.run(interval, budget, static_cast<uint32_t>(order));
       if (!found) continue;

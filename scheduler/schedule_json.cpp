@@ -53,9 +53,6 @@ ScheduleProblem problem_from_json(const std::string& text, const std::string& so
   problem.is_loop = fields.get<bool>("loop", false);
   fields.for_each("resources", [&](const Fields& each) {
     problem.resources.push_back({each.get<std::string>("name", ""), each.get<int64_t>("capacity", 1)});
-    if (problem.resources.back().capacity < 1)
-      throw isa::UserError(fmt::format("{}: resource '{}': found capacity {}, allowed: 1 and more", source,
-                                       problem.resources.back().name, problem.resources.back().capacity));
   });
   problem.classes = fields.get<std::vector<std::string>>("classes", {});
   fields.for_each("operations", [&](const Fields& each) {
@@ -67,41 +64,20 @@ ScheduleProblem problem_from_json(const std::string& text, const std::string& so
     each.for_each("uses", [&](const Fields& use) {
       operation.uses.push_back(
           {use.get<int>("resource"), use.get<int64_t>("key", -1), use.get<bool>("invariant", false)});
-      check_index(source, "resource of an operation", operation.uses.back().resource,
-                  problem.resources.size());
     });
-    for (const int c : operation.classes)
-      check_index(source, "class of an operation", c, problem.classes.size());
-    if (operation.earliest < 0)
-      throw isa::UserError(
-          fmt::format("{}: found earliest step {}, allowed: 0 and more", source, operation.earliest));
-    if (!operation.takes_step && !operation.uses.empty())
-      throw isa::UserError(
-          fmt::format("{}: operation '{}' takes no step, so it can't use resources", source, operation.text));
     problem.operations.push_back(std::move(operation));
   });
   fields.for_each("dependences", [&](const Fields& each) {
     const ScheduleProblem::Dependence edge{each.get<int>("from"), each.get<int>("to"),
                                            each.get<int64_t>("distance"), each.get<int64_t>("iterations", 0)};
-    check_index(source, "'from' of a dependence", edge.from, problem.operations.size());
-    check_index(source, "'to' of a dependence", edge.to, problem.operations.size());
-    if (edge.iterations < 0 || (edge.iterations > 0 && !problem.is_loop))
-      throw isa::UserError(fmt::format("{}: found a dependence over {} iterations, allowed: 0{}", source,
-                                       edge.iterations, problem.is_loop ? " and more" : " outside loops"));
-    if (edge.iterations == 0 && edge.from >= edge.to)
-      throw isa::UserError(fmt::format(
-          "{}: found a dependence {} -> {} inside an iteration, allowed: from earlier to later operations",
-          source, edge.from, edge.to));
     problem.dependences.push_back(edge);
   });
   fields.for_each("separations", [&](const Fields& each) {
     problem.separations.push_back(
         {each.get<int>("first"), each.get<int>("second"), each.get<int64_t>("steps")});
-    check_index(source, "'first' of a separation", problem.separations.back().first, problem.classes.size());
-    check_index(source, "'second' of a separation", problem.separations.back().second,
-                problem.classes.size());
   });
-  check_problem(problem);
+  const std::string fault = problem_fault(problem);
+  if (!fault.empty()) throw isa::UserError(fmt::format("{}: {}", source, fault));
   return problem;
 }
 

@@ -18,7 +18,8 @@
 ///   users
 ///     with the same key (>= 0) share a place. A unit is a resource without keys; a read port of a memory one
 ///     whose keys are addresses: operations that read the same may share it;
-///   - dependences: issue(to) >= issue(from) + distance. 0 = the same step or later;
+///   - dependences: issue(to) >= issue(from) + distance. 0 = the same step or later; over iterations (see
+///     below) a distance may be negative;
 ///   - separations: an operation of class `second` doesn't issue in the `steps` steps after one of class
 ///     `first`, whichever of them comes first in the program (the one port of LM: writes last longer than a
 ///     step);
@@ -82,8 +83,11 @@ struct ScheduleProblem {
 struct Schedule {
   std::vector<int64_t> issue;  ///< by operation
   int64_t interval = 0;        ///< loops only
-  /// Nothing is better, and the scheduler has shown it.
+  /// Nothing is better, says who made it. It is believed of Kodama's own schedulers alone (schedule_suite.h).
   bool is_optimal = false;
+  /// Its scheduler has shown that no schedule is shorter than this; 0: it has shown nothing.
+  int64_t shown_bound = 0;
+  bool gave_up = false;  ///< the scheduler's search ended at its limit
 };
 
 /// Steps of a block, or of one iteration: up to the last operation that takes one.
@@ -104,8 +108,14 @@ struct IntervalBound {
 };
 IntervalBound interval_bound(const ScheduleProblem& problem);
 
-/// Checks the problem itself: InternalError naming what is out of range, a negative capacity, or a
-/// dependence that leads backwards in the program over no iterations.
+/// Distances, earliest steps and steps of separations are at most this (distances over iterations: at least
+/// its negative), dependences reach over at most `kMostIterations`: sums of them never overflow.
+inline constexpr int64_t kMostSteps = 1'000'000'000;
+inline constexpr int64_t kMostIterations = 1000;
+/// Empty when the problem is one: numbers in range, every operation fits into a step by itself, dependences
+/// of no iterations lead forward in the program by 0 steps or more. Else what is wrong, and what is allowed.
+std::string problem_fault(const ScheduleProblem& problem);
+/// InternalError with the fault.
 void check_problem(const ScheduleProblem& problem);
 /// Shares no code with the schedulers. Empty when the schedule is right; else the rule that is broken, with
 /// the operations that break it.
