@@ -14,6 +14,7 @@
 
 #include "isa/error.h"
 #include "isa/file.h"
+#include "scheduler/builtin_passes.h"
 #include "scheduler/transfer_problem.h"
 
 namespace kodama::scheduler {
@@ -26,6 +27,29 @@ int64_t bound_of(const ScheduleProblem& problem) {
 }
 int64_t length_of(const ScheduleProblem& problem, const Schedule& schedule) {
   return problem.is_loop ? schedule.interval : schedule_steps(problem, schedule);
+}
+
+/// What is known of a schedule's length.
+struct Verdict {
+  bool is_proven = false;       ///< our bound or our search has shown that no schedule is shorter
+  bool is_claimed = false;      ///< somebody else says so, and nobody has shown it
+  int64_t shorter_exists = -1;  ///< the claim is false: there is a schedule of this length; -1: none is known
+};
+/// `ours`: made by a scheduler of Kodama, whose searches are believed. What a file or plugin says is a claim,
+/// which the exact scheduler looks into.
+Verdict verdict_on(const ScheduleProblem& problem, const Schedule& schedule, bool ours) {
+  Verdict verdict;
+  const int64_t length = length_of(problem, schedule);
+  verdict.is_proven = length <= bound_of(problem) || (ours && schedule.is_optimal);
+  if (verdict.is_proven || !schedule.is_optimal) return verdict;
+  if (!problem.is_loop) {
+    const Schedule exact = find_block_scheduler("exact", false).run(problem, {});
+    const int64_t known = length_of(problem, exact);
+    if (known < length) verdict.shorter_exists = known;
+    verdict.is_proven = exact.is_optimal && known == length;
+  }
+  verdict.is_claimed = !verdict.is_proven && verdict.shorter_exists < 0;
+  return verdict;
 }
 
 void print_schedule(const ScheduleProblem& problem, const Schedule& schedule, std::ostream& out) {
@@ -48,6 +72,7 @@ struct Total {
   int problems = 0;
   int at_bound = 0;
   int proven = 0;
+  int gave_up = 0;
   double logs = 0;
   double worst = 1;
   int64_t steps = 0;
@@ -165,11 +190,13 @@ int schedule_file(const ScheduleFileRequest& request, std::ostream& out) {
   const ScheduleProblem problem = problem_from_json(text, request.file);
   Schedule schedule;
   std::string who = request.schedule;
+  bool ours = false;
   if (request.schedule.empty()) {
     const BlockScheduler& scheduler = find_block_scheduler(request.scheduler, problem.is_loop);
     check_options(request.options, {&scheduler.options});
     schedule = scheduler.run(problem, request.options);
     who = scheduler.name;
+    ours = scheduler.plugin.empty();
   } else {
     schedule = schedule_from_json(problem, isa::read_file(request.schedule), request.schedule);
   }
@@ -179,6 +206,12 @@ int schedule_file(const ScheduleFileRequest& request, std::ostream& out) {
     return 1;
   }
   const char* const unit = problem.is_loop ? "interval" : "steps";
+  const Verdict verdict = verdict_on(problem, schedule, ours);
+  if (verdict.shorter_exists >= 0) {
+    fmt::print(out, "{}: {}: wrong: it says that no schedule is shorter than {} {}, but there is one of {}\n",
+               problem.name, who, length_of(problem, schedule), unit, verdict.shorter_exists);
+    return 1;
+  }
   fmt::print(out, "{}: {} operations, {} dependences\n", problem.name, problem.operations.size(),
              problem.dependences.size());
   if (problem.is_loop) {
@@ -190,8 +223,17 @@ int schedule_file(const ScheduleFileRequest& request, std::ostream& out) {
     fmt::print(out, "bound: {} steps (critical path {}, resources {})\n", bound.steps(), bound.critical_path,
                bound.resources);
   }
-  fmt::print(out, "{}: {} {}{}\n", who, unit, length_of(problem, schedule),
-             schedule.is_optimal ? ", no schedule is shorter" : "");
+  std::string known;
+  if (verdict.is_proven) {
+    known = ", no schedule is shorter";
+  } else if (verdict.is_claimed) {
+    known =
+        fmt::format(", claimed to be the least; not proven: what is shown is {} and more", bound_of(problem));
+  } else if (schedule.gave_up) {
+    known =
+        fmt::format(", not proven: the search gave up; every schedule has {} and more", schedule.shown_bound);
+  }
+  fmt::print(out, "{}: {} {}{}\n", who, unit, length_of(problem, schedule), known);
   print_schedule(problem, schedule, out);
   if (!request.output.empty()) isa::write_file_atomically(request.output, to_json(problem, schedule));
   return 0;
@@ -256,13 +298,22 @@ int bench_schedules(const ScheduleBenchRequest& request, std::ostream& out) {
         best = length;
         best_by = scheduler.name;
       }
-      if (schedule.is_optimal) proven_best = std::max(proven_best, length);
+      const Verdict verdict = verdict_on(problem, schedule, scheduler.plugin.empty());
+      if (verdict.shorter_exists >= 0)
+        blame("scheduler", scheduler,
+              fmt::format("it says that no schedule of '{}' is shorter than {}, but there is one of {}",
+                          problem.name, length, verdict.shorter_exists));
+      if (verdict.is_proven) proven_best = std::max(proven_best, length);
       if (request.details) {
         fmt::print(
             out, "{:<44} {:>4} operations  {:<11} {:>5} bound {:>5} gap {:>5.1f}%{} {:.3f} s\n", problem.name,
             problem.operations.size(), scheduler.name, length, bound,
             100.0 * static_cast<double>(length - bound) / static_cast<double>(std::max<int64_t>(bound, 1)),
-            schedule.is_optimal ? " proven" : "       ", took.count());
+            verdict.is_proven    ? " proven "
+            : verdict.is_claimed ? " claimed"
+            : schedule.gave_up   ? " gave up"
+                                 : "        ",
+            took.count());
       }
       for (size_t kind = 0; kind < kKinds.size(); ++kind) {
         if (kKinds[kind].is_loop != problem.is_loop) continue;
@@ -272,7 +323,8 @@ int bench_schedules(const ScheduleBenchRequest& request, std::ostream& out) {
                              static_cast<double>(std::max<int64_t>(bound, 1));
         ++total.problems;
         total.at_bound += length <= bound ? 1 : 0;
-        total.proven += schedule.is_optimal ? 1 : 0;
+        total.proven += verdict.is_proven ? 1 : 0;
+        total.gave_up += schedule.gave_up ? 1 : 0;
         total.logs += std::log(ratio);
         total.worst = std::max(total.worst, ratio);
         total.steps += length;
@@ -291,14 +343,14 @@ int bench_schedules(const ScheduleBenchRequest& request, std::ostream& out) {
       if (found == totals.end()) continue;
       const Total& total = found->second;
       if (!any) {
-        fmt::print(out, "{}: {}\n  {:<12} {:>8} {:>9} {:>7} {:>9} {:>7} {:>8}\n", kKinds[kind].title,
+        fmt::print(out, "{}: {}\n  {:<12} {:>8} {:>10} {:>7} {:>9} {:>7} {:>8} {:>8}\n", kKinds[kind].title,
                    total.problems, "scheduler", "steps", "over bound", "worst", "at bound", "proven",
-                   "seconds");
+                   "gave up", "seconds");
       }
       any = true;
-      fmt::print(out, "  {:<12} {:>8} {:>9.3f} {:>7.2f} {:>9} {:>7} {:>8.2f}\n", scheduler.name, total.steps,
-                 std::exp(total.logs / total.problems), total.worst, total.at_bound, total.proven,
-                 total.seconds);
+      fmt::print(out, "  {:<12} {:>8} {:>10.3f} {:>7.2f} {:>9} {:>7} {:>8} {:>8.2f}\n", scheduler.name,
+                 total.steps, std::exp(total.logs / total.problems), total.worst, total.at_bound,
+                 total.proven, total.gave_up, total.seconds);
     }
   }
   return 0;

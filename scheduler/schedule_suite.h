@@ -21,7 +21,9 @@ struct ScheduleFileRequest {
   std::string output;    ///< the schedule as JSON; empty: none
   std::string schedule;  ///< checks this schedule instead of making one; empty: none
 };
-/// Solves the problem of a JSON file and prints steps and bounds, and what issues when. The exit code.
+/// Solves the problem of a JSON file and prints steps and bounds, and what issues when. The exit code: 1 when
+/// a schedule is wrong, or is said to be the shortest and isn't. That none is shorter is only printed where
+/// our bound or our search has shown it, whatever a file or plugin says.
 int schedule_file(const ScheduleFileRequest& request, std::ostream& out);
 
 struct ScheduleBenchRequest {

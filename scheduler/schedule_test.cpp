@@ -1,8 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <random>
 #include <set>
+#include <sstream>
 
 #include "isa/error.h"
 #include "scheduler/schedule_problem.h"
@@ -317,6 +319,48 @@ TEST(Schedulers, NobodyBeatsTheBoundOrAProof) {
     const ScheduleProblem loop = random_problem(seed, 5 + static_cast<int>(seed % 40), true);
     EXPECT_GE(length(loop, "modulo"), interval_bound(loop).interval());
   }
+}
+
+/// What `kodama schedule` prints of a problem and a schedule from a file, and its exit code.
+std::pair<int, std::string> check_files(const ScheduleProblem& problem, const std::string& schedule) {
+  const std::string directory = testing::TempDir();
+  const auto write = [&](const std::string& name, const std::string& text) {
+    std::ofstream(directory + name) << text;
+    return directory + name;
+  };
+  std::ostringstream out;
+  const int status = schedule_file(
+      {write("proof_problem.json", to_json(problem)), "", {}, "", write("proof_schedule.json", schedule)},
+      out);
+  return {status, out.str()};
+}
+
+TEST(ScheduleFile, WhatAFileClaimsIsNoProof) {
+  const ScheduleProblem block = example(false);
+  const auto claim = [&](const std::vector<int64_t>& issue) {
+    return to_json(block, Schedule{issue, 0, true});
+  };
+  EXPECT_THAT(check_files(block, claim({0, 1, 4, 7})).second, HasSubstr("steps 8, no schedule is shorter"));
+  const auto [status, text] = check_files(block, claim({0, 1, 4, 9}));
+  EXPECT_EQ(status, 1);
+  EXPECT_THAT(text, HasSubstr("no schedule is shorter than 10 steps, but there is one of 8"));
+  // Without a claim, our bound says it all the same, and a longer one is just that.
+  EXPECT_THAT(check_files(block, to_json(block, Schedule{{0, 1, 4, 7}, 0, false})).second,
+              HasSubstr("steps 8, no schedule is shorter"));
+  EXPECT_THAT(check_files(block, to_json(block, Schedule{{0, 1, 4, 9}, 0, false})).second,
+              HasSubstr("steps 10\n"));
+  // Where neither bound nor search reaches, a claim is called one.
+  ScheduleProblem loop = example(true);
+  EXPECT_THAT(check_files(loop, to_json(loop, Schedule{{0, 1, 4, 7}, 4, true})).second,
+              HasSubstr("interval 4, claimed to be the least; not proven: what is shown is 3 and more"));
+  // Ours gave up.
+  const ScheduleProblem hard = random_problem(123, 27, false);
+  std::ofstream(testing::TempDir() + "proof_hard.json") << to_json(hard);
+  std::ostringstream out;
+  EXPECT_EQ(
+      schedule_file({testing::TempDir() + "proof_hard.json", "exact", {{"exact-nodes", "100"}}, "", ""}, out),
+      0);
+  EXPECT_THAT(out.str(), HasSubstr(", not proven: the search gave up; every schedule has 14 and more"));
 }
 
 TEST(ScheduleFault, NamesTheRule) {

@@ -69,7 +69,6 @@ TransferProblem transfer_problem_from_json(const std::string& text, const std::s
   problem.max_in_flight = fields.get<int64_t>("max_in_flight", 0);
   problem.ports = fields.get<std::vector<std::string>>("ports", {});
   problem.task_cycles = fields.get<std::vector<int64_t>>("task_cycles");
-  const auto tasks = problem.task_cycles.size();
   fields.for_each("buffers", [&](const Fields& each) {
     TransferProblem::Buffer buffer;
     buffer.name = each.get<std::string>("name", "");
@@ -80,14 +79,6 @@ TransferProblem transfer_problem_from_json(const std::string& text, const std::s
     if (fixed >= 0) buffer.fixed_address = fixed;
     buffer.first_task = each.get<int64_t>("first_task");
     buffer.last_task = each.get<int64_t>("last_task");
-    check_index(source, "'first_task' of a buffer", buffer.first_task, tasks + 1);
-    check_index(source, "'last_task' of a buffer", buffer.last_task, tasks + 1);
-    if (buffer.first_task > buffer.last_task || buffer.size < 1 || buffer.alignment < 1 || buffer.phase < 0 ||
-        buffer.phase >= buffer.alignment)
-      throw isa::UserError(fmt::format(
-          "{}: buffer '{}': allowed are a size and an alignment of 1 and more, a phase below the alignment, "
-          "and tasks in rising order",
-          source, buffer.name));
     problem.buffers.push_back(std::move(buffer));
   });
   fields.for_each("transfers", [&](const Fields& each) {
@@ -99,51 +90,23 @@ TransferProblem transfer_problem_from_json(const std::string& text, const std::s
     transfer.latest = each.get<int64_t>("latest");
     transfer.latency = each.get<int64_t>("latency", 0);
     transfer.source = each.get<int>("source", -1);
-    if (transfer.source != -1)
-      check_index(source, "'source' of a transfer", transfer.source, problem.buffers.size());
     transfer.after = each.get<std::vector<int>>("after", {});
     each.for_each("uses", [&](const Fields& use) {
       transfer.uses.push_back({use.get<int>("port"), use.get<int64_t>("cycles")});
-      check_index(source, "'port' of a transfer", transfer.uses.back().port, problem.ports.size());
-      if (transfer.uses.back().cycles < 0)
-        throw isa::UserError(fmt::format("{}: transfer '{}': found {} cycles, allowed: 0 and more", source,
-                                         transfer.text, transfer.uses.back().cycles));
     });
-    check_index(source, "'buffer' of a transfer", transfer.buffer, problem.buffers.size());
-    check_index(source, "'earliest' of a transfer", transfer.earliest, tasks + 1);
-    check_index(source, "'latest' of a transfer", transfer.latest, tasks + 1);
-    for (const int other : transfer.after)
-      check_index(source, "'after' of a transfer, which are earlier in the list", other,
-                  problem.transfers.size());
-    if (transfer.earliest > transfer.latest || (!transfer.is_load && transfer.earliest < transfer.latest))
-      throw isa::UserError(
-          fmt::format("{}: transfer '{}': found positions {} to {}, allowed: rising, and equal for a store",
-                      source, transfer.text, transfer.earliest, transfer.latest));
     problem.transfers.push_back(std::move(transfer));
   });
-  std::vector<bool> taken(problem.buffers.size(), false);
   fields.for_each("keeps", [&](const Fields& each) {
     TransferProblem::Keep keep;
     keep.size = each.get<int64_t>("size");
     keep.saved = each.get<std::vector<int>>("saved", {});
     each.for_each("members", [&](const Fields& member) {
       keep.members.push_back({member.get<int>("buffer"), member.get<int64_t>("offset", 0)});
-      const auto& found = keep.members.back();
-      check_index(source, "'buffer' of a keep", found.buffer, problem.buffers.size());
-      const auto& buffer = problem.buffers[static_cast<size_t>(found.buffer)];
-      if (found.offset < 0 || found.offset + buffer.size > keep.size ||
-          taken[static_cast<size_t>(found.buffer)])
-        throw isa::UserError(fmt::format(
-            "{}: a keep of {} LW has buffer '{}' at {}; allowed: inside it, and a buffer in one keep only",
-            source, keep.size, buffer.name, found.offset));
-      taken[static_cast<size_t>(found.buffer)] = true;
     });
-    if (keep.members.empty()) each.fail("members", "a list of buffers", Json::array());
-    for (const int load : keep.saved)
-      check_index(source, "'saved' of a keep", load, problem.transfers.size());
     problem.keeps.push_back(std::move(keep));
   });
-  check_problem(problem);
+  const std::string fault = problem_fault(problem);
+  if (!fault.empty()) throw isa::UserError(fmt::format("{}: {}", source, fault));
   return problem;
 }
 

@@ -16,6 +16,8 @@ using Keep = TransferProblem::Keep;
 using Transfer = TransferProblem::Transfer;
 
 constexpr const char* kPart = "transfer problem";
+/// Later than any time: not over.
+constexpr int64_t kNotIssued = INT64_MAX;
 
 }  // namespace
 
@@ -38,20 +40,40 @@ std::vector<int> issue_order(const TransferProblem& problem, const TransferSched
     keys.emplace_back(at, turn, turn == 2 ? transfer.latest : 0, static_cast<int>(k));
   }
   std::ranges::sort(keys);
+  // Whatever the turns say, a transfer comes behind those that it needs.
   std::vector<int> order;
-  for (const auto& key : keys) order.push_back(std::get<3>(key));
+  std::vector<bool> is_done(problem.transfers.size(), false);
+  std::vector<int> open;  // each needs those on top of it
+  for (const auto& key : keys) {
+    open.push_back(std::get<3>(key));
+    while (!open.empty()) {
+      const int next = open.back();
+      const auto needed = std::ranges::find_if(problem.transfers[index(next)].after, [&](int other) {
+        return !is_done[index(other)] && schedule.issue[index(other)] == std::get<0>(key);
+      });
+      if (needed != problem.transfers[index(next)].after.end() && !is_done[index(next)]) {
+        open.push_back(*needed);
+        continue;
+      }
+      if (!is_done[index(next)]) order.push_back(next);
+      is_done[index(next)] = true;
+      open.pop_back();
+    }
+  }
   return order;
 }
 
 TransferClock::TransferClock(const TransferProblem& problem)
     : problem_(problem),
       port_free_(problem.ports.size(), 0),
-      done_(problem.transfers.size(), INT64_MAX),
+      done_(problem.transfers.size(), kNotIssued),
       awaited_(problem.task_cycles.size() + 1, 0) {}
 
 void TransferClock::issue(int transfer) {
   const Transfer& t = problem_.transfers[index(transfer)];
-  for (const int other : t.after) time_ = std::max(time_, done_[index(other)]);
+  for (const int other : t.after) {
+    if (done_[index(other)] != kNotIssued) time_ = std::max(time_, done_[index(other)]);
+  }
   std::erase_if(under_way_, [&](int64_t end) { return end <= time_; });
   if (problem_.max_in_flight > 0 && std::ssize(under_way_) >= problem_.max_in_flight) {
     // The tasks are held until there is room.
@@ -104,54 +126,78 @@ int64_t estimated_cycles(const TransferProblem& problem, const TransferSchedule&
   return clock.end();
 }
 
-void check_problem(const TransferProblem& problem) {
+std::string problem_fault(const TransferProblem& problem) {
   const auto tasks = static_cast<int64_t>(problem.task_cycles.size());
-  const auto check = [&](bool right, const std::string& what) {
-    isa::check_internal(right, kPart, "'{}': {}", problem.name, what);
+  std::string fault;
+  const auto require = [&](bool right, fmt::string_view text, const auto&... values) {
+    if (!right && fault.empty()) fault = fmt::vformat(text, fmt::make_format_args(values...));
+    return right;
   };
+  const auto in_range = [&](int64_t value, int64_t least, int64_t most, fmt::string_view what) {
+    return require(value >= least && value <= most, "{}: found {}, allowed: {} to {}", what, value, least,
+                   most);
+  };
+  in_range(problem.capacity, 0, kMostCycles, "capacity");
+  in_range(problem.issue_interval, 0, kMostCycles, "issue_interval");
+  in_range(problem.max_in_flight, 0, kMostCycles, "max_in_flight");
+  for (const int64_t cycles : problem.task_cycles) in_range(cycles, 0, kMostCycles, "cycles of a task");
   for (const Buffer& buffer : problem.buffers) {
-    check(buffer.size > 0 && buffer.alignment > 0 && buffer.phase >= 0 && buffer.phase < buffer.alignment,
-          fmt::format("buffer '{}': size {}, alignment {}, phase {}", buffer.name, buffer.size,
-                      buffer.alignment, buffer.phase));
-    check(0 <= buffer.first_task && buffer.first_task <= buffer.last_task && buffer.last_task <= tasks,
-          fmt::format("buffer '{}': tasks {} to {} of {}", buffer.name, buffer.first_task, buffer.last_task,
-                      tasks));
+    require(buffer.size > 0 && buffer.size <= kMostCycles && buffer.alignment > 0 && buffer.phase >= 0 &&
+                buffer.phase < buffer.alignment,
+            "buffer '{}': found size {}, alignment {}, phase {}, allowed: a size and an alignment of 1 and "
+            "more, a phase below the alignment",
+            buffer.name, buffer.size, buffer.alignment, buffer.phase);
+    require(0 <= buffer.first_task && buffer.first_task <= buffer.last_task && buffer.last_task < tasks,
+            "buffer '{}': found tasks {} to {}, allowed: rising, from 0 to {}", buffer.name,
+            buffer.first_task, buffer.last_task, tasks - 1);
+    if (buffer.fixed_address) in_range(*buffer.fixed_address, 0, kMostCycles, "fixed_address of a buffer");
   }
+  const int64_t last_buffer = std::ssize(problem.buffers) - 1;
   for (size_t k = 0; k < problem.transfers.size(); ++k) {
     const Transfer& transfer = problem.transfers[k];
-    check(transfer.buffer >= 0 && index(transfer.buffer) < problem.buffers.size(),
-          fmt::format("'{}': buffer {}", transfer.text, transfer.buffer));
-    check(transfer.source >= -1 && transfer.source < static_cast<int>(problem.buffers.size()) &&
-              (transfer.source < 0 || transfer.is_load),
-          fmt::format("'{}': source {}", transfer.text, transfer.source));
-    check(0 <= transfer.earliest && transfer.earliest <= transfer.latest && transfer.latest <= tasks &&
-              (transfer.is_load || transfer.earliest == transfer.latest),
-          fmt::format("'{}': positions {} to {} of {}", transfer.text, transfer.earliest, transfer.latest,
-                      tasks));
+    in_range(transfer.buffer, 0, last_buffer, "'buffer' of a transfer");
+    in_range(transfer.source, -1, transfer.is_load ? last_buffer : -1, "'source' of a transfer");
+    require(0 <= transfer.earliest && transfer.earliest <= transfer.latest && transfer.latest <= tasks &&
+                (transfer.is_load || transfer.earliest == transfer.latest),
+            "transfer '{}': found positions {} to {}, allowed: rising, from 0 to {}, and equal for a store",
+            transfer.text, transfer.earliest, transfer.latest, tasks);
+    in_range(transfer.latency, 0, kMostCycles, "latency of a transfer");
     for (const int other : transfer.after)
-      check(other >= 0 && index(other) < k, fmt::format("'{}' is after transfer {}", transfer.text, other));
-    for (const auto& use : transfer.uses)
-      check(use.port >= 0 && index(use.port) < problem.ports.size() && use.cycles >= 0,
-            fmt::format("'{}': {} cycles of port {}", transfer.text, use.cycles, use.port));
+      in_range(other, 0, static_cast<int64_t>(k) - 1, "'after' of a transfer, which are earlier in the list");
+    for (const auto& use : transfer.uses) {
+      in_range(use.port, 0, std::ssize(problem.ports) - 1, "'port' of a transfer");
+      in_range(use.cycles, 0, kMostCycles, "cycles of a port");
+    }
   }
   std::vector<bool> taken(problem.buffers.size(), false);
+  std::vector<bool> saved(problem.transfers.size(), false);
   for (const Keep& keep : problem.keeps) {
+    in_range(keep.size, 0, kMostCycles, "size of a keep");
+    require(!keep.members.empty(), "found a keep without members, allowed: a list of buffers");
     for (const auto& member : keep.members) {
-      check(member.buffer >= 0 && index(member.buffer) < problem.buffers.size() &&
-                !taken[index(member.buffer)] && member.offset >= 0 &&
-                member.offset + problem.buffers[index(member.buffer)].size <= keep.size,
-            fmt::format("a keep of {} LW with buffer {} at {}", keep.size, member.buffer, member.offset));
+      if (!in_range(member.buffer, 0, last_buffer, "'buffer' of a keep")) return fault;
+      require(!taken[index(member.buffer)] && member.offset >= 0 &&
+                  member.offset + problem.buffers[index(member.buffer)].size <= keep.size,
+              "a keep of {} LW has buffer '{}' at {}; allowed: inside it, and a buffer in one keep only",
+              keep.size, problem.buffers[index(member.buffer)].name, member.offset);
       taken[index(member.buffer)] = true;
     }
     for (const int load : keep.saved) {
-      check(load >= 0 && index(load) < problem.transfers.size() && problem.transfers[index(load)].is_load &&
-                std::ranges::any_of(keep.members,
-                                    [&](const auto& member) {
-                                      return member.buffer == problem.transfers[index(load)].buffer;
-                                    }),
-            fmt::format("a keep saves transfer {}", load));
+      if (!in_range(load, 0, std::ssize(problem.transfers) - 1, "'saved' of a keep")) return fault;
+      const Transfer& transfer = problem.transfers[index(load)];
+      require(!saved[index(load)] && transfer.is_load &&
+                  std::ranges::any_of(keep.members,
+                                      [&](const auto& member) { return member.buffer == transfer.buffer; }),
+              "a keep saves transfer {}; allowed: loads of its members, each once", load);
+      saved[index(load)] = true;
     }
   }
+  return fault;
+}
+
+void check_problem(const TransferProblem& problem) {
+  const std::string fault = problem_fault(problem);
+  isa::check_internal(fault.empty(), kPart, "'{}': {}", problem.name, fault);
 }
 
 std::string schedule_fault(const TransferProblem& problem, const TransferSchedule& schedule) {

@@ -135,10 +135,15 @@ class TransferClock {
 /// What a schedule is estimated to take by that clock.
 int64_t estimated_cycles(const TransferProblem& problem, const TransferSchedule& schedule);
 
-/// What no schedule can beat: all tasks, or what the busiest port must pass if as much is kept as fits. How
-/// much that is says the rule of the furthest next use (Belady): where more waits for its next use than the
-/// memory holds beside the buffers of the task, what is needed last is given up, in parts if that is enough.
-/// No choice loads fewer LW; they count with the fewest cycles that a port takes for so many.
+/// What no schedule can beat in the time that is estimated:
+///
+///   - `tasks`: the longest row of tasks and transfers, each of which waits for the one before it;
+///   - `ports`: what the busiest port must pass if as much is kept as fits, behind the tasks and latency that
+///     its first transfer waits for, before the tasks that wait for its last. How much is kept says the rule
+///     of the furthest next use (Belady): where more waits for its next use than the memory holds beside the
+///     buffers that live at that moment, what is needed last is given up, in parts if that is enough. No
+///     choice loads fewer LW; they count with the fewest cycles that a port takes for so many. Starts of
+///     transfers are a port, too.
 struct TransferBound {
   int64_t tasks = 0;
   int64_t ports = 0;
@@ -146,7 +151,11 @@ struct TransferBound {
 };
 TransferBound transfer_bound(const TransferProblem& problem);
 
-/// InternalError naming what is out of range in the problem itself.
+/// Times and sizes are at most this, so that sums of them never overflow.
+inline constexpr int64_t kMostCycles = 1'000'000'000;
+/// Empty when the problem is one; else what is out of range, and what is allowed.
+std::string problem_fault(const TransferProblem& problem);
+/// InternalError with the fault.
 void check_problem(const TransferProblem& problem);
 /// Shares no code with the schedulers. Empty when the schedule is right; else the rule that is broken, and by
 /// whom.

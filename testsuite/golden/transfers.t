@@ -11,18 +11,18 @@ Two tasks of 100 cycles, each with data that takes 80 cycles to load. There is r
   > END
   $ kodama schedule two.json -o solved.json
   two tasks: 2 tasks, 2 transfers, 2 buffers, 0 of which may stay
-  bound: 200 cycles (tasks 200, ports 160)
+  bound: 280 cycles (tasks 280, ports 280)
   keep: 280 cycles estimated, 1 loads ahead, 0 dropped
   $ kodama schedule two.json --scheduler on-demand
   two tasks: 2 tasks, 2 transfers, 2 buffers, 0 of which may stay
-  bound: 200 cycles (tasks 200, ports 160)
+  bound: 280 cycles (tasks 280, ports 280)
   on-demand: 360 cycles estimated, 0 loads ahead, 0 dropped
 
 Schedules are checked, whoever made them:
 
   $ kodama schedule two.json --check solved.json
   two tasks: 2 tasks, 2 transfers, 2 buffers, 0 of which may stay
-  bound: 200 cycles (tasks 200, ports 160)
+  bound: 280 cycles (tasks 280, ports 280)
   solved.json: 280 cycles estimated, 1 loads ahead, 0 dropped
   $ sed 's/"address":64/"address":32/' solved.json > wrong.json
   $ kodama schedule two.json --check wrong.json
