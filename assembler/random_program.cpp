@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 #include <string>
 
 #include "assembler/assembler.h"
@@ -375,11 +376,111 @@ isa::Statement RandomProgram::statement() {
   return result;
 }
 
+namespace {
+
+/// A memory that an operand addresses by a number.
+bool has_address(const Operand& operand) {
+  switch (operand.space) {
+    case Space::kL1bm:
+    case Space::kL2bm:
+    case Space::kDar:
+    case Space::kDramIndirect:
+    case Space::kPdm:
+    case Space::kDram:
+      return true;
+    default:
+      return isa::is_pe_memory(operand.space);
+  }
+}
+
+template <typename Visit>
+void for_each_operand(isa::Statement& statement, Visit&& visit) {
+  const auto visit_all = [&](Instruction& instruction) {
+    for (Operand& operand : instruction.sources) visit(operand);
+    for (Operand& operand : instruction.destinations) visit(operand);
+  };
+  if (auto* step = std::get_if<isa::Step>(&statement.kind)) {
+    for (Instruction& instruction : step->instructions) visit_all(instruction);
+  } else if (auto* mv = std::get_if<isa::Mv>(&statement.kind)) {
+    visit_all(mv->instruction);
+  }
+}
+
+/// Whether a statement is legal at all counters of loops that run so many times.
+bool is_legal_in_loops(const isa::Statement& statement, const std::vector<int64_t>& counts,
+                       const isa::Chip& chip) {
+  std::vector<int64_t> counters(counts.size(), 0);
+  for (;;) {
+    if (find_violation(isa::resolved(statement, counters), chip)) return false;
+    size_t d = 0;
+    while (d < counters.size() && ++counters[d] >= counts[d]) counters[d++] = 0;
+    if (d == counters.size()) return true;
+  }
+}
+
+}  // namespace
+
+/// Gives the addresses in a loop strides that stay legal. `counts` are of the loops around it.
+void RandomProgram::add_strides(isa::Statement& statement, std::vector<int64_t>& counts) {
+  if (auto* loop = std::get_if<isa::Loop>(&statement.kind)) {
+    counts.push_back(loop->count);
+    for (isa::Statement& inner : loop->body) add_strides(inner, counts);
+    counts.pop_back();
+    return;
+  }
+  for (int attempt = 0; attempt < 4; ++attempt) {
+    // Instructions of a step that share a port must read the same address, so a step has the same strides for
+    // all operands of a memory.
+    std::map<Space, std::vector<int64_t>> strides;
+    isa::Statement candidate = statement;
+    for_each_operand(candidate, [&](Operand& operand) {
+      if (!has_address(operand)) return;
+      const auto [own, is_new] = strides.try_emplace(operand.space);
+      if (is_new && !one_in(4)) {
+        own->second.resize(1 + below(counts.size()));
+        for (int64_t& stride : own->second) {
+          const int64_t unit = int64_t{1} << below(isa::is_pe_memory(operand.space) ? 3 : 7);
+          stride = unit * (static_cast<int64_t>(below(5)) - 2);
+        }
+      }
+      operand.loop_strides = own->second;
+    });
+    if (!is_legal_in_loops(candidate, counts, chip_)) continue;
+    statement = std::move(candidate);
+    return;
+  }
+}
+
+/// A loop that is itself run so many times.
+isa::Statement RandomProgram::loop_body(int depth, int64_t times) {
+  constexpr int64_t kMostTimes = 64;  // what is nested multiplies
+  isa::Loop result;
+  result.count = std::min(static_cast<int64_t>(below(5)), kMostTimes / times);
+  const uint64_t length = 1 + below(4);
+  for (uint64_t i = 0; i < length; ++i)
+    result.body.push_back(depth > 1 && one_in(2)
+                              ? loop_body(depth - 1, times * std::max<int64_t>(result.count, 1))
+                              : statement());
+  return {result};
+}
+
+isa::Statement RandomProgram::loop(int depth) {
+  isa::Statement result = loop_body(depth, 1);
+  std::vector<int64_t> counts;
+  add_strides(result, counts);
+  return result;
+}
+
 isa::Program RandomProgram::program(int statements) {
   isa::Program program;
   program.source_name = "random";
   program.statements.reserve(static_cast<size_t>(statements));
-  for (int i = 0; i < statements; ++i) program.statements.push_back(statement());
+  for (int i = 0; i < statements; ++i) {
+    const bool is_loop = options_.loops && one_in(4);
+    // Few go as deep as loops may be nested.
+    const int depth = is_loop ? 1 + static_cast<int>(below(one_in(16) ? isa::kMaxLoopDepth : 3)) : 0;
+    program.statements.push_back(is_loop ? loop(depth) : statement());
+  }
   return program;
 }
 

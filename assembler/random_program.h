@@ -26,6 +26,8 @@ struct RandomOptions {
   bool debug_statements = true;
   /// `r` lines and region marks.
   bool other_statements = true;
+  /// Counted loops, some inside others and some that run not once. Addresses in them depend on the counters.
+  bool loops = false;
   /// Addresses are mostly below this (in the unit of the memory), so that statements meet each other's data;
   /// one in eight ignores it.
   int64_t address_window = 64;
@@ -44,6 +46,8 @@ class RandomProgram {
   isa::Step step();
   /// Any statement but a loop and quit.
   isa::Statement statement();
+  /// A loop, legal in every iteration, whose statements are at most so many loops deep.
+  isa::Statement loop(int depth);
   isa::Program program(int statements);
 
  private:
@@ -55,6 +59,8 @@ class RandomProgram {
   isa::Mask mask();
   bool draw(isa::Instruction& instruction);
   isa::Statement debug_statement();
+  isa::Statement loop_body(int depth, int64_t times);
+  void add_strides(isa::Statement& loop, std::vector<int64_t>& counts);
 
   const isa::Chip& chip_;
   RandomOptions options_;

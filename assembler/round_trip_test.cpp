@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
 #include <random>
 #include <set>
@@ -68,6 +69,40 @@ TEST_P(RoundTrip, RandomPrograms) {
 TEST(RandomPrograms, AreReproducible) {
   EXPECT_EQ(RandomProgram(chip("tiny"), 7).program(100), RandomProgram(chip("tiny"), 7).program(100));
   EXPECT_FALSE(RandomProgram(chip("tiny"), 7).program(100) == RandomProgram(chip("tiny"), 8).program(100));
+}
+
+/// Counts of 0 and 1, loops in loops as deep as they may be, several statements, and addresses that depend on
+/// inner and outer counters. Each iteration is legal, which is what its text is.
+TEST(RandomPrograms, LoopsOfEveryKind) {
+  std::set<int64_t> loop_counts;
+  int deepest = 0;
+  std::set<size_t> strides;
+  const std::function<void(const std::vector<isa::Statement>&, int)> look =
+      [&](const std::vector<isa::Statement>& statements, int depth) {
+        for (const isa::Statement& statement : statements) {
+          if (const auto* loop = std::get_if<isa::Loop>(&statement.kind)) {
+            loop_counts.insert(loop->count);
+            deepest = std::max(deepest, depth + 1);
+            look(loop->body, depth + 1);
+          } else if (const auto* step = std::get_if<isa::Step>(&statement.kind)) {
+            for (const isa::Instruction& instruction : step->instructions) {
+              for (const isa::Operand& source : instruction.sources)
+                strides.insert(source.loop_strides.size());
+            }
+          }
+        }
+      };
+  RandomOptions options;
+  options.loops = true;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    const isa::Program program = RandomProgram(chip("tiny"), seed, options).program(20);
+    look(program.statements, 0);
+    const isa::Program unrolled = assemble(print(program), "random", chip("tiny"));
+    EXPECT_EQ(isa::count(unrolled).steps, isa::count(program).steps);
+  }
+  EXPECT_EQ(loop_counts, (std::set<int64_t>{0, 1, 2, 3, 4}));
+  EXPECT_EQ(deepest, isa::kMaxLoopDepth);
+  EXPECT_TRUE(strides.contains(0) && strides.contains(1) && strides.contains(2) && strides.contains(3));
 }
 
 TEST(RandomPrograms, ObeyTheirFilter) {

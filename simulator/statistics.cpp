@@ -303,6 +303,12 @@ double Usage::mau_cycles() const {
   return sum;
 }
 
+Usage usage_of(const isa::Statement& statement, int64_t count, const isa::Chip& chip) {
+  Usage usage;
+  Counter(chip, count, usage).add(statement);
+  return usage;
+}
+
 Roofline roofline(const Usage& usage, const isa::Chip& chip) {
   Roofline result{usage.mau_cycles(), "MAU"};
   for (int level = 0; level < kLevelCount; ++level) {
@@ -342,9 +348,8 @@ Statistics statistics(const std::vector<std::pair<std::string, const Profile*>>&
     Usage run;
     if (!name.empty()) region_usage(name);  // before those inside it
     for (const Profile::Entry& entry : profile->entries) {
-      Usage usage;
+      Usage usage = usage_of(*entry.statement, entry.count, chip);
       usage.cycles = entry.cycles;
-      Counter(chip, entry.count, usage).add(*entry.statement);
       run += usage;
       std::vector<int32_t> around;  // the innermost region first
       for (int32_t region = entry.region; region >= 0;
@@ -394,9 +399,8 @@ std::string Statistics::LineUsage::text() const {
 }
 
 Usage Statistics::LineUsage::usage(const isa::Chip& chip) const {
-  Usage usage;
+  Usage usage = usage_of(*statement, count, chip);
   usage.cycles = cycles;
-  Counter(chip, count, usage).add(*statement);
   return usage;
 }
 
@@ -533,8 +537,9 @@ std::string statistics_text(const Statistics& statistics, size_t lines) {
   const Roofline least = roofline(total, statistics.chip);
   text += fmt::format("bound: {}\n", statistics.bound);
   if (least.cycles > 0)
-    text += fmt::format("roofline: {:.0f} cycles ({}); {:.2f} times that were taken\n", least.cycles,
-                        least.resource, cycles / least.cycles);
+    text += fmt::format(
+        "roofline: {:.2f} times the bound of {:.0f} cycles ({}: work over peak, host link left out)\n",
+        cycles / least.cycles, least.cycles, least.resource);
   if (!statistics.regions.empty()) {
     text += "region                              steps        cycles  share  MAU    stalls\n";
     for (const Statistics::RegionUsage& region : statistics.regions) {

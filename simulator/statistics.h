@@ -66,8 +66,12 @@ struct Usage {
   double mau_cycles() const;
 };
 
+/// What `count` executions of a statement did; no cycles. A loop by itself does nothing.
+Usage usage_of(const isa::Statement& statement, int64_t count, const isa::Chip& chip);
+
 /// The least cycles that a usage could have taken, and what sets them: the largest, over the MAU and the
-/// levels of memory, of work over peak.
+/// levels of memory, of work over peak. The host link is left out, latencies and distances too. Of a part of
+/// a run it is a bound only without the transfers that outlast the part.
 struct Roofline {
   double cycles = 0;
   std::string resource;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 
 namespace kodama::compiler {
 
@@ -58,6 +59,63 @@ Comparison compare_tensors(const Tensor& actual, const Tensor& expected) {
   }
   result.max_relative = largest > 0 ? result.max_absolute / largest : result.max_absolute;
   return result;
+}
+
+Tensor as_chip_reads(const Tensor& tensor) {
+  Tensor result = tensor;
+  const auto read = [&]<typename Element>(Element, auto&& to_float, auto&& from_float) {
+    for (Element& element : result.data<Element>()) {
+      const float value = to_float(element);
+      if (std::isnan(value)) {
+        element = from_float(std::copysign(std::numeric_limits<float>::infinity(), value));
+      } else if (value != 0 && std::abs(value) < std::numeric_limits<float>::min()) {
+        element = from_float(std::copysign(0.0F, value));
+      }
+    }
+  };
+  switch (tensor.type()) {
+    case onnx::TensorProto_DataType_FLOAT:
+      read(
+          float{}, [](float x) { return x; }, [](float x) { return x; });
+      break;
+    case onnx::TensorProto_DataType_DOUBLE:
+      read(
+          double{},
+          [](double x) {
+            return x != 0 && std::abs(x) < static_cast<double>(std::numeric_limits<float>::min())
+                       ? std::copysign(std::numeric_limits<float>::denorm_min(), static_cast<float>(x))
+                       : static_cast<float>(x);
+          },
+          [](float x) { return static_cast<double>(x); });
+      break;
+    case onnx::TensorProto_DataType_FLOAT16:
+      read(uint16_t{}, half_to_float, float_to_half);
+      break;
+    case onnx::TensorProto_DataType_BFLOAT16:
+      read(uint16_t{}, bfloat16_to_float, float_to_bfloat16);
+      break;
+    default:
+      break;
+  }
+  return result;
+}
+
+bool explained_by_number_format(const Tensor& actual, const Tensor& expected, const Tensor& as_read,
+                                double absolute_tolerance, double relative_tolerance) {
+  for (const Tensor* other : {&expected, &as_read}) {
+    if (actual.type() != other->type() || actual.shape() != other->shape()) return false;
+  }
+  if (actual.type() == onnx::TensorProto_DataType_STRING) return actual == as_read;
+  const auto passes = [&](double a, double e) {
+    if (std::isnan(e)) return true;
+    if (e != 0 && std::abs(e) < static_cast<double>(std::numeric_limits<float>::min()) && a == 0) return true;
+    return a == e || std::abs(a - e) <= absolute_tolerance + relative_tolerance * std::abs(e);
+  };
+  for (int64_t k = 0; k < actual.size(); ++k) {
+    const double a = element_as_double(actual, k);
+    if (!passes(a, element_as_double(expected, k)) && !passes(a, element_as_double(as_read, k))) return false;
+  }
+  return true;
 }
 
 double default_tolerance(MatrixPrecision precision) {

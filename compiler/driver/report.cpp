@@ -94,7 +94,7 @@ void print_layer_table(const CompiledModel& model, const RunOutcome& outcome, co
   }
   std::vector<std::string> header{"#", "layer", "operators", "kind", "output", "where", "steps", "cycles"};
   for (const Cause* cause : causes) header.emplace_back(cause->name);
-  for (const char* name : {"of roofline", "link cycles", "host moves", "max abs", "max rel"})
+  for (const char* name : {"times bound", "link cycles", "host moves", "max abs", "max rel"})
     header.emplace_back(name);
   Table table(header);
   const auto numbers = [&](const StageStats& stats, bool on_chip) {
@@ -103,7 +103,7 @@ void print_layer_table(const CompiledModel& model, const RunOutcome& outcome, co
     cell(stats.chip.steps);
     cell(stats.chip_cycles());
     for (const Cause* cause : causes) cell(stats.chip.causes.*cause->cycles);
-    const simulator::Roofline least = simulator::roofline(stats.usage, model.chip);
+    const simulator::Roofline& least = stats.bound;
     cells.push_back(least.cycles > 0
                         ? fmt::format("{:.1f}x {}", static_cast<double>(stats.chip_cycles()) / least.cycles,
                                       least.resource)
@@ -140,16 +140,31 @@ void print_layer_table(const CompiledModel& model, const RunOutcome& outcome, co
   total.insert(total.end(), {"", ""});
   table.add(std::move(total));
   table.print(out, 6);
-  const isa::CycleCauses& spent = outcome.total.chip.causes;
-  const double seconds = static_cast<double>(spent.total()) / model.chip.clock_hz;
-  fmt::print(
-      out,
-      "chip {}, {} precision: {} steps, {} chip cycles of which {} wait for transfers, {} host link cycles: "
-      "{:.3f} ms at {:.0f} MHz; constants {} sent once ({} link cycles)\n",
-      model.chip.name, matrix_precision_name(model.precision), outcome.total.chip.steps,
-      outcome.total.chip_cycles(), spent.wait + spent.mv_queue + spent.drain, outcome.total.link_cycles,
-      seconds * 1e3, model.chip.clock_hz / 1e6, bytes_text(outcome.preload_bytes),
-      outcome.preload_link_cycles);
+  const StageStats& all = outcome.total;
+  const isa::CycleCauses& spent = all.chip.causes;
+  const auto time = [&](int64_t cycles) {
+    return fmt::format("{} cycles, {:.3f} ms at {:.0f} MHz", cycles,
+                       static_cast<double>(cycles) / model.chip.clock_hz * 1e3, model.chip.clock_hz / 1e6);
+  };
+  fmt::print(out,
+             "times bound: cycles over the least that the work of a row takes at the peaks of MAU and "
+             "memories; transfers that outlast a row count in the total only, the host link nowhere\n");
+  fmt::print(out,
+             "chip {}, {} precision: {} steps, {} chip cycles of which {} wait for transfers, {} host link "
+             "cycles\n",
+             model.chip.name, matrix_precision_name(model.precision), all.chip.steps, all.chip_cycles(),
+             spent.wait + spent.mv_queue + spent.drain, all.link_cycles);
+  fmt::print(out, "a run, constants on the chip:   {}\n", time(all.chip.cycles()));
+  fmt::print(out, "the first, sending constants:   {} ({}, {} link cycles)\n",
+             time(all.chip.cycles() + outcome.preload_link_cycles), bytes_text(outcome.preload_bytes),
+             outcome.preload_link_cycles);
+  if (all.host_layers > 0) {
+    fmt::print(
+        out,
+        "in no cycle count: {} layers on the host, which read and write {} of its memory and took {:.3f} s "
+        "of this machine\n",
+        all.host_layers, bytes_text(all.host_bytes), all.host_seconds);
+  }
 }
 
 void print_moves(const CompiledModel& model, const RunOutcome& outcome, std::ostream& out) {
@@ -197,27 +212,46 @@ void print_planned_moves(const ModelPlan& plan, const LayerGraph& graph, std::os
 }
 
 void print_plans(const std::vector<PlanSummary>& plans, std::ostream& out) {
-  Table table({"planner", "moves", "move cycles", "kernel cycles", "link cycles", "total", "bound"});
+  Table table({"planner", "moves", "move cycles", "kernel cycles", "link cycles", "total", "bound",
+               "constant link cycles", "with constants"});
   for (const PlanSummary& plan : plans) {
+    if (!plan.problem.empty()) {
+      table.add({plan.planner, "-", "-", "-", "-", "-", "-", "-", "-"});
+      continue;
+    }
     table.add({plan.planner, std::to_string(plan.moves), std::to_string(plan.move_cycles),
                std::to_string(plan.kernel_cycles), std::to_string(plan.link_cycles),
                std::to_string(plan.total()),
                plan.proven      ? "optimal"
                : plan.bound > 0 ? fmt::format("{:.0f}", plan.bound)
-                                : "-"});
+                                : "-",
+               std::to_string(plan.constant_cycles), std::to_string(plan.total() + plan.constant_cycles)});
   }
   table.print(out, 1);
+  fmt::print(out,
+             "total: of a run, which planners make least; constants (weights and the tables of Moves) are "
+             "sent once, before the first; layers on the host take no cycles here\n");
+  for (const PlanSummary& plan : plans) {
+    if (!plan.problem.empty()) fmt::print(out, "{}: not possible: {}\n", plan.planner, plan.problem);
+  }
 }
 
 nlohmann::ordered_json plans_to_json(const std::vector<PlanSummary>& plans) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const PlanSummary& plan : plans) {
+    if (!plan.problem.empty()) {
+      list.push_back({{"planner", plan.planner}, {"problem", plan.problem}});
+      continue;
+    }
     list.push_back({{"planner", plan.planner},
                     {"moves", plan.moves},
                     {"move_cycles", plan.move_cycles},
                     {"kernel_cycles", plan.kernel_cycles},
                     {"link_cycles", plan.link_cycles},
                     {"total", plan.total()},
+                    {"constant_bytes", plan.constant_bytes},
+                    {"constant_link_cycles", plan.constant_cycles},
+                    {"total_with_constants", plan.total() + plan.constant_cycles},
                     {"proven", plan.proven}});
   }
   return list;
@@ -305,7 +339,7 @@ nlohmann::ordered_json run_to_json(const CompiledModel& model, const RunOutcome&
   };
   const auto stats_to_json = [&](const StageStats& stats) {
     const isa::CycleCauses& causes = stats.chip.causes;
-    const simulator::Roofline least = simulator::roofline(stats.usage, model.chip);
+    const simulator::Roofline& least = stats.bound;
     return ordered_json{{"steps", stats.chip.steps},
                         {"nops", stats.chip.nops},
                         {"mvs", stats.chip.mvs},
@@ -328,6 +362,9 @@ nlohmann::ordered_json run_to_json(const CompiledModel& model, const RunOutcome&
                         {"bytes_from_chip", stats.bytes_from_chip},
                         {"host_moves", stats.host_moves},
                         {"bytes_permuted", stats.bytes_permuted},
+                        {"host_layers", stats.host_layers},
+                        {"host_bytes", stats.host_bytes},
+                        {"host_seconds", stats.host_seconds},
                         {"wall_seconds", stats.wall_seconds}};
   };
   ordered_json stages = ordered_json::array();
@@ -363,7 +400,8 @@ nlohmann::ordered_json run_to_json(const CompiledModel& model, const RunOutcome&
                          {"stages", stages},
                          {"total", stats_to_json(outcome.total)},
                          {"constant_bytes", outcome.preload_bytes},
-                         {"constant_link_cycles", outcome.preload_link_cycles}};
+                         {"constant_link_cycles", outcome.preload_link_cycles},
+                         {"total_with_constants", outcome.total.chip.cycles() + outcome.preload_link_cycles}};
   ordered_json errors = ordered_json::object();
   for (const auto& [name, comparison] : outputs) errors[name] = error_to_json(comparison);
   result["outputs"] = errors;

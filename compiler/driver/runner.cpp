@@ -6,7 +6,9 @@
 #include <chrono>
 #include <cmath>
 #include <random>
+#include <ranges>
 #include <set>
+#include <span>
 
 #include "isa/arithmetic.h"
 #include "isa/costs.h"
@@ -18,6 +20,52 @@ int64_t image_bytes(const StreamImage& image) {
   int64_t bytes = 0;
   for (const auto& group : image.groups) bytes += static_cast<int64_t>(group.size() * sizeof(uint64_t));
   return bytes;
+}
+
+/// Collects the statements whose work is over when these statements are: all but transfers for which none of
+/// them waits. `waited` has the tags of waits behind them. A wait that comes later in the text comes after
+/// every time the transfer runs, in loops, too.
+void find_finished(std::span<const isa::Statement> statements, std::set<int>& waited,
+                   std::set<const isa::Statement*>& finished) {
+  for (const isa::Statement& statement : statements | std::views::reverse) {
+    if (const auto* loop = std::get_if<isa::Loop>(&statement.kind)) {
+      find_finished(loop->body, waited, finished);
+      continue;
+    }
+    if (const auto* mv = std::get_if<isa::Mv>(&statement.kind)) {
+      if (waited.contains(mv->instruction.tag)) finished.insert(&statement);
+      continue;
+    }
+    if (const auto* nop = std::get_if<isa::Nop>(&statement.kind)) {
+      if (nop->wait_tag > 0) waited.insert(nop->wait_tag);
+    } else if (const auto* step = std::get_if<isa::Step>(&statement.kind)) {
+      for (const isa::Instruction& instruction : step->instructions) {
+        if (instruction.opcode == isa::Opcode::kWait) waited.insert(instruction.tag);
+      }
+    }
+    finished.insert(&statement);
+  }
+}
+
+/// Sets the bound of each stage of a segment but the last, which no transfer outlasts.
+void add_bounds(const Segment& segment, const simulator::Profile& profile, const isa::Chip& chip,
+                std::vector<StageStats>& stats) {
+  const std::span<const isa::Statement> all(segment.parts.program.statements);
+  for (size_t k = 0; k < stats.size(); ++k) {
+    simulator::Usage within = stats[k].usage;
+    if (k + 1 < stats.size()) {
+      std::set<int> waited;
+      std::set<const isa::Statement*> finished;
+      find_finished(all.subspan(segment.parts.begin[k], segment.parts.begin[k + 1] - segment.parts.begin[k]),
+                    waited, finished);
+      within = {};
+      for (const simulator::Profile::Entry& entry : profile.entries) {
+        if (finished.contains(entry.statement))
+          within += simulator::usage_of(*entry.statement, entry.count, chip);
+      }
+    }
+    stats[k].bound = simulator::roofline(within, chip);
+  }
 }
 
 /// Adds what each stage of a segment used: its region's share.
@@ -45,6 +93,9 @@ StageStats& StageStats::operator+=(const StageStats& other) {
   bytes_from_chip += other.bytes_from_chip;
   bytes_permuted += other.bytes_permuted;
   host_moves += other.host_moves;
+  host_layers += other.host_layers;
+  host_bytes += other.host_bytes;
+  host_seconds += other.host_seconds;
   link_cycles += other.link_cycles;
   usage += other.usage;
   wall_seconds += other.wall_seconds;
@@ -117,6 +168,15 @@ RunOutcome ModelRunner::run(const TensorMap& inputs) {
       run_host_stage(stage, std::get<HostStage>(stage.body));
     }
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (!stage.on_chip()) {
+      stats.back().host_layers = 1;
+      stats.back().host_seconds = seconds;
+      for (const std::vector<TensorId>& ids : {stage.inputs, stage.outputs}) {
+        for (const TensorId id : ids) {
+          if (id >= 0) stats.back().host_bytes += static_cast<int64_t>(value(id).byte_size());
+        }
+      }
+    }
     int64_t steps = 0;
     for (const StageStats& each : stats) steps += each.chip.steps + 1;
     for (StageStats& each : stats) {
@@ -127,6 +187,7 @@ RunOutcome ModelRunner::run(const TensorMap& inputs) {
     }
     index += static_cast<int64_t>(stats.size());
   }
+  outcome.total.bound = simulator::roofline(outcome.total.usage, model_.chip);
   if (options_.progress) options_.progress(count, count, "");
   for (TensorId id : model_.outputs)
     outcome.outputs[model_.tensors[static_cast<size_t>(id)].name] = value(id);
@@ -192,6 +253,7 @@ std::vector<StageStats> ModelRunner::run_segment(const Segment& segment) {
   const simulator::RunStats total = machine_.run(segment.parts.program, run);
   if (run.timing) {
     add_usage(segment, simulator::statistics(*run.profile, model_.chip), stats);
+    add_bounds(segment, *run.profile, model_.chip, stats);
     // The last transfers belong to no statement.
     stats.back().chip.causes.drain += total.causes.drain;
     int64_t cycles = 0;

@@ -17,13 +17,19 @@
 namespace kodama::compiler {
 
 struct StageStats {
-  simulator::RunStats chip;     ///< zero for Move and Host stages
+  simulator::RunStats chip;     ///< zero for Move and Host stages: their work is in no cycle count
   int64_t bytes_to_chip = 0;    ///< operands sent over the host link
   int64_t bytes_from_chip = 0;  ///< result fetched
   int64_t bytes_permuted = 0;   ///< by the host in its moves
   int64_t host_moves = 0;       ///< layout changes between layers that the host makes
+  int64_t host_layers = 0;      ///< 1 for a stage that the host computes
+  int64_t host_bytes = 0;       ///< that these read and write in the host's memory
+  double host_seconds = 0;      ///< of this machine, for these
   int64_t link_cycles = 0;  ///< chip cycles that the transfers take on the host link; part of chip.cycles()
   simulator::Usage usage;   ///< without timing empty
+  /// The least cycles that the work which begins and ends in the stage can take: its steps, and the transfers
+  /// that are over before it is. Those that outlast it count in the total only.
+  simulator::Roofline bound;
   double wall_seconds = 0;
   /// Cycles of the program alone.
   int64_t chip_cycles() const { return chip.cycles() - chip.causes.host_input - chip.causes.host_output; }
@@ -34,7 +40,7 @@ struct RunOutcome {
   TensorMap outputs;
   std::vector<StageStats> stages;
   StageStats total;
-  int64_t preload_bytes = 0;  ///< constants, sent once
+  int64_t preload_bytes = 0;  ///< constants, sent once; in no stage and not in the total
   int64_t preload_link_cycles = 0;
 };
 

@@ -14,8 +14,12 @@ namespace kodama::compiler {
 
 namespace {
 
-/// Nested calls multiply; beyond this a model is a mistake or an attack.
-constexpr int kMaxNodes = 1 << 20;
+[[noreturn]] void too_many_nodes(const std::string& where) {
+  throw isa::UnsupportedError(fmt::format(
+      "{}: with its functions expanded, the model has more than {} nodes; call fewer functions, or split the "
+      "model",
+      where, kMaxExpandedNodes));
+}
 
 /// A call's callee, and the values of its attributes where the caller gives none.
 struct Callee {
@@ -42,10 +46,7 @@ class FunctionExpander {
       } else {
         *result.Add() = std::move(node);
       }
-      if (result.size() > kMaxNodes) {
-        throw isa::UserError(
-            fmt::format("{}: expanding the model's functions gives more than {} nodes", where_, kMaxNodes));
-      }
+      if (result.size() > kMaxExpandedNodes) too_many_nodes(where_);
     }
     *model_.mutable_graph()->mutable_node() = std::move(result);
     return any;
@@ -227,34 +228,71 @@ class FunctionExpander {
 
 using FunctionKey = std::pair<std::string, std::string>;  // domain, name
 
-/// A function must not reach itself.
-void check_recursion(const onnx::ModelProto& model, const std::string& where) {
-  std::map<FunctionKey, const onnx::FunctionProto*> functions;
-  for (const auto& function : model.functions()) functions[{function.domain(), function.name()}] = &function;
-  enum class State { kOpen, kClosed };
-  std::map<FunctionKey, State> states;
-  std::function<void(const onnx::FunctionProto&)> visit = [&](const onnx::FunctionProto& function) {
-    const FunctionKey key{function.domain(), function.name()};
-    const auto [it, is_new] = states.try_emplace(key, State::kOpen);
-    if (!is_new) {
-      if (it->second == State::kClosed) return;
-      throw isa::UserError(
-          fmt::format("{}: function '{}.{}' calls itself", where, function.domain(), function.name()));
-    }
-    for (const auto& node : function.node()) {
-      const auto callee = functions.find({node.domain(), node.op_type()});
-      if (callee != functions.end()) visit(*callee->second);
-    }
-    states[key] = State::kClosed;
+/// Measures what calls expand to.
+class CallCounter {
+ public:
+  CallCounter(const onnx::ModelProto& model, const std::string& where) : where_(where) {
+    for (const auto& function : model.functions())
+      functions_[{function.domain(), function.name()}] = &function;
+  }
+
+  void check(const Nodes& nodes) { check(measure(nodes, 0)); }
+  void check(const onnx::FunctionProto& function) { check(measure(function, 0)); }
+
+ private:
+  struct Size {
+    int64_t nodes = 0;  ///< more than kMaxExpandedNodes is one more than that
+    int depth = 0;      ///< of nested calls; -1: is being measured
   };
-  for (const auto& function : model.functions()) visit(function);
-}
+
+  void check(const Size& size) const {
+    if (size.nodes > kMaxExpandedNodes) too_many_nodes(where_);
+    if (size.depth > kMaxCallDepth) too_deep();
+  }
+  [[noreturn]] void too_deep() const {
+    throw isa::UnsupportedError(fmt::format(
+        "{}: calls of the model's functions are nested more than {} deep; put the bodies of some into "
+        "their callers",
+        where_, kMaxCallDepth));
+  }
+  Size measure(const Nodes& nodes, int outer) {
+    if (outer > kMaxCallDepth) too_deep();
+    Size sum;
+    for (const auto& node : nodes) {
+      const auto callee = functions_.find({node.domain(), node.op_type()});
+      const Size own = callee == functions_.end() ? Size{1, 0} : measure(*callee->second, outer);
+      sum = {std::min(sum.nodes + own.nodes, kMaxExpandedNodes + 1), std::max(sum.depth, own.depth)};
+    }
+    return sum;
+  }
+  Size measure(const onnx::FunctionProto& function, int outer) {
+    const auto [known, is_new] = sizes_.try_emplace(&function, Size{0, -1});
+    if (!is_new && known->second.depth < 0) {
+      throw isa::UserError(
+          fmt::format("{}: function '{}.{}' calls itself", where_, function.domain(), function.name()));
+    }
+    if (is_new) {
+      const Size body = measure(function.node(), outer + 1);
+      known->second = {body.nodes, body.depth + 1};
+    }
+    return known->second;
+  }
+
+  const std::string& where_;
+  std::map<FunctionKey, const onnx::FunctionProto*> functions_;
+  std::map<const onnx::FunctionProto*, Size> sizes_;
+};
 
 }  // namespace
 
+void check_local_functions(const onnx::ModelProto& model, const std::string& where) {
+  CallCounter counter(model, where);
+  counter.check(model.graph().node());
+  for (const auto& function : model.functions()) counter.check(function);  // those that nobody calls, too
+}
+
 void expand_local_functions(onnx::ModelProto& model, const std::string& where) {
   if (model.functions_size() == 0) return;
-  check_recursion(model, where);
   name_nodes(*model.mutable_graph());
   const auto find_function = [&](const onnx::NodeProto& node) -> std::optional<Callee> {
     for (const auto& function : model.functions()) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
 
 #include "compiler/graph/onnx_model.h"
 #include "compiler/reference/executor.h"
@@ -30,9 +31,10 @@ int64_t byte_count(DataType type, const Shape& shape) {
 
 class ConstantFolder {
  public:
-  ConstantFolder(onnx::ModelProto& model, int64_t limit)
+  ConstantFolder(onnx::ModelProto& model, int64_t limit, int64_t largest_total)
       : graph_(*model.mutable_graph()),
         limit_(limit),
+        largest_total_(largest_total),
         operators_(model),
         types_(collect_types(model.graph())),
         names_(model.graph()) {
@@ -43,6 +45,10 @@ class ConstantFolder {
       if (!inputs.contains(graph_.initializer(i).name())) initializers_[graph_.initializer(i).name()] = i;
     }
     for (const auto& output : graph_.output()) outputs_.insert(output.name());
+    for (const auto& tensor : graph_.initializer()) total_ += bytes_of(tensor.name());
+    for (const auto& node : graph_.node()) {
+      for (const std::string& input : node.input()) ++readers_[input];
+    }
   }
 
   bool run() {
@@ -58,8 +64,13 @@ class ConstantFolder {
       for (int k = 0; k < node.output_size(); ++k) {
         if (!node.output(k).empty()) add_constant(node.output(k), std::move(results[k]));
       }
+      for (const std::string& input : node.input()) forget_reader(input);
     }
     remove_nodes(graph_, [&](int i) { return dead[i]; });
+    auto& constants = *graph_.mutable_initializer();
+    constants.erase(std::remove_if(constants.begin(), constants.end(),
+                                   [&](const auto& tensor) { return unread_.contains(tensor.name()); }),
+                    constants.end());
     // First in the graph: nodes that read such an output come after it.
     const int kept = graph_.node_size();
     for (auto& node : identities_) *graph_.add_node() = std::move(node);
@@ -84,6 +95,29 @@ class ConstantFolder {
         tensor_from_proto(graph_.initializer(it->second), "initializer '" + name + "'"));
     cache_[name] = tensor;
     return tensor;
+  }
+
+  int64_t bytes_of(const std::string& name) const {
+    const auto type = types_.find(name);
+    if (type == types_.end()) return 0;
+    const auto shape = static_shape(type->second);
+    return shape ? byte_count(static_cast<DataType>(type->second.tensor_type().elem_type()), *shape) : 0;
+  }
+
+  /// A constant that nobody reads any more gives its memory back.
+  void forget_reader(const std::string& name) {
+    const auto readers = readers_.find(name);
+    if (readers == readers_.end() || --readers->second > 0 || outputs_.contains(name)) return;
+    const auto constant = initializers_.find(name);
+    if (constant == initializers_.end()) return;
+    total_ -= bytes_of(name);
+    onnx::TensorProto& tensor = *graph_.mutable_initializer(constant->second);
+    onnx::TensorProto empty;
+    empty.set_name(name);
+    tensor.Swap(&empty);
+    unread_.insert(name);
+    cache_.erase(name);
+    initializers_.erase(constant);
   }
 
   bool is_constant(const std::string& name) const {
@@ -133,16 +167,15 @@ class ConstantFolder {
       }
     }
     // A Constant node is in the model already.
-    allowed = node.op_type() == "Constant" ? std::numeric_limits<int64_t>::max() : std::max(allowed, limit_);
+    const bool is_there = node.op_type() == "Constant";  // in the model already
+    allowed = is_there ? std::numeric_limits<int64_t>::max() : std::max(allowed, limit_);
+    int64_t made = 0;
     for (const std::string& output : node.output()) {
-      const auto type = types_.find(output);
-      if (type == types_.end()) continue;
-      const auto shape = static_shape(type->second);
-      if (shape &&
-          byte_count(static_cast<DataType>(type->second.tensor_type().elem_type()), *shape) > allowed) {
-        return false;
-      }
+      const int64_t bytes = bytes_of(output);
+      if (bytes > allowed) return false;
+      made += bytes;
     }
+    if (!is_there && !may_grow(node, made)) return false;
     if (!has_reference(node, operators_, nullptr, input_types)) return false;
     std::vector<std::shared_ptr<const Tensor>> tensors;
     std::vector<const Tensor*> inputs;
@@ -158,9 +191,26 @@ class ConstantFolder {
       return false;
     }
     // Only now is known what no type inference could tell.
-    return std::all_of(results.begin(), results.end(), [&](const Tensor& tensor) {
-      return byte_count(tensor.type(), tensor.shape()) <= allowed;
-    });
+    made = 0;
+    for (const Tensor& tensor : results) {
+      const int64_t bytes = byte_count(tensor.type(), tensor.shape());
+      if (bytes > allowed) return false;
+      made += bytes;
+    }
+    return is_there || may_grow(node, made);
+  }
+
+  /// Whether there may be `made` bytes of constants more, without what only the node reads.
+  bool may_grow(const onnx::NodeProto& node, int64_t made) const {
+    constexpr int64_t kAlways = 4096;  // shapes and axes
+    if (made <= kAlways) return true;
+    int64_t freed = 0;
+    for (const std::string& input : std::set<std::string>(node.input().begin(), node.input().end())) {
+      const auto uses = std::count(node.input().begin(), node.input().end(), input);
+      if (initializers_.contains(input) && !outputs_.contains(input) && readers_.at(input) == uses)
+        freed += bytes_of(input);
+    }
+    return made <= freed || total_ + made - freed <= largest_total_;
   }
 
   void add_constant(const std::string& name, Tensor tensor) {
@@ -174,6 +224,7 @@ class ConstantFolder {
       identity.add_output(name);
       identities_.push_back(std::move(identity));
     }
+    total_ += byte_count(tensor.type(), tensor.shape());
     initializers_[stored] = graph_.initializer_size();
     *graph_.add_initializer() = tensor_to_proto(tensor, stored);
     types_[name] = types_[stored] = make_tensor_type(tensor.type(), tensor.shape());
@@ -183,6 +234,7 @@ class ConstantFolder {
 
   onnx::GraphProto& graph_;
   const int64_t limit_;
+  const int64_t largest_total_;
   OperatorSets operators_;
   TypeMap types_;
   NameTable names_;
@@ -190,6 +242,9 @@ class ConstantFolder {
   std::unordered_map<std::string, std::shared_ptr<const Tensor>> cache_;
   std::unordered_set<std::string> outputs_;
   std::vector<onnx::NodeProto> identities_;
+  int64_t total_ = 0;                             ///< bytes of all constants that something reads
+  std::unordered_map<std::string, int> readers_;  ///< inputs of nodes, by value
+  std::unordered_set<std::string> unread_;        ///< constants that nobody reads any more
 };
 
 class NoOpRemover {
@@ -306,8 +361,8 @@ class NoOpRemover {
 
 }  // namespace
 
-bool fold_constants(onnx::ModelProto& model, int64_t limit) {
-  return ConstantFolder(model, limit).run();
+bool fold_constants(onnx::ModelProto& model, int64_t limit, int64_t total) {
+  return ConstantFolder(model, limit, total).run();
 }
 
 std::string settle_types(onnx::ModelProto& model) {

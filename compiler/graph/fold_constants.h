@@ -11,14 +11,18 @@ namespace kodama::compiler {
 /// may move work from run time to compile time, but must not turn a small model into a large one (a
 /// ConstantOfShape or Expand of a few bytes may make gigabytes). 1 MiB.
 inline constexpr int64_t kDefaultFoldLimit = 1 << 20;
+/// How many bytes all constants of a model may have for folding to make more of them. A chain of Concats of a
+/// value with itself doubles it every time and never makes an output larger than its inputs.
+inline constexpr int64_t kFoldTotal = int64_t{64} << 20;
 
 /// Evaluates with the CPU reference every node whose inputs are all constant, and Shape and Size of static
 /// shapes, and makes their outputs initializers. Left alone are random operators, nodes that the reference
 /// can't run or that fail in it (the failure is then the run's), and outputs beyond the limit: bytes larger
-/// than both `limit` and the sum of the node's constant inputs. A graph output that becomes constant is made
-/// by an Identity of an initializer. Works on any opset, and where types are only partly known.
-/// Returns whether anything changed; value_info may then name values that are initializers.
-bool fold_constants(onnx::ModelProto& model, int64_t limit = kDefaultFoldLimit);
+/// than both `limit` and the sum of the node's constant inputs, or such that the model's constants, without
+/// those that nobody reads any more, would grow beyond `total`. A graph output that becomes constant is
+/// made by an Identity of an initializer. Works on any opset, and where types are only partly known. Returns
+/// whether anything changed; value_info may then name values that are initializers.
+bool fold_constants(onnx::ModelProto& model, int64_t limit = kDefaultFoldLimit, int64_t total = kFoldTotal);
 
 /// Infers the types of all values, folding constants where a shape depends on one, until every type is known
 /// or nothing changes any more. Returns libonnx's message on a contradiction, else an empty string.

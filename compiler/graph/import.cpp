@@ -168,6 +168,25 @@ void check_tensors(const onnx::ModelProto& model, const std::string& where) {
   for (const auto& function : model.functions()) check_nodes(function.node());
 }
 
+/// Axes that a tensor may have: twice NumPy's 32. What computes places of elements takes memory by their
+/// square.
+constexpr int kMaxRank = 64;
+
+void check_rank(int64_t rank, const std::string& where, const std::string& what) {
+  if (rank > kMaxRank) {
+    unsupported(where, "{} has {} axes; at most {} are supported: join some with Reshape", what, rank,
+                kMaxRank);
+  }
+}
+
+void check_ranks(const onnx::GraphProto& graph, const std::string& where) {
+  for (const auto& tensor : graph.initializer())
+    check_rank(tensor.dims_size(), where, fmt::format("initializer '{}'", tensor.name()));
+  for (const auto& input : graph.input()) {
+    check_rank(input.type().tensor_type().shape().dim_size(), where, fmt::format("input '{}'", input.name()));
+  }
+}
+
 /// The checker asks every graph output for a shape, which many exporters leave out where it isn't known.
 void check_with_onnx(onnx::ModelProto& model, const std::string& where) {
   std::vector<onnx::TypeProto_Tensor*> without_shape;
@@ -375,6 +394,8 @@ void infer_all(onnx::ModelProto& model, const std::string& where) {
 
 void check_types(const onnx::ModelProto& model, const std::string& where) {
   for (const auto& [name, type] : collect_types(model.graph())) {
+    if (type.has_tensor_type())
+      check_rank(type.tensor_type().shape().dim_size(), where, fmt::format("value '{}'", name));
     if (type.value_case() == onnx::TypeProto::VALUE_NOT_SET || type.has_tensor_type()) continue;
     for (const auto& node : model.graph().node()) {
       if (std::find(node.output().begin(), node.output().end(), name) != node.output().end()) {
@@ -434,6 +455,8 @@ onnx::ModelProto import_model(onnx::ModelProto model, const ImportOptions& optio
   for (const auto& function : model.functions()) {
     check_operators(model, function.node(), function.opset_import(), where);
   }
+  check_local_functions(model, where);
+  check_ranks(graph, where);
   check_tensors(model, where);
   check_with_onnx(model, where);
   check_graph(graph, where);

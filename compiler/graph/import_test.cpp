@@ -342,5 +342,67 @@ TEST(Import, RecursiveFunctions) {
   EXPECT_THAT(import_error(model), HasSubstr("calls itself"));
 }
 
+/// Functions that each call the next one twice.
+onnx::ModelProto nested_functions(int count) {
+  std::string text = "g (float[2] x) => (float[2] y) { y = local.f0(x) }";
+  for (int k = 0; k < count; ++k) {
+    const std::string inner = k + 1 < count ? fmt::format("local.f{}", k + 1) : "Neg";
+    text += fmt::format(R"(
+      <opset_import: ["" : 17, "local" : 1], domain: "local"> f{} (p) => (q) {{ t = {}(p) q = {}(t) }})",
+                        k, inner, inner);
+  }
+  return parse_model(text, 17, kImportsLocal);
+}
+
+TEST(Import, FunctionsThatMultiply) {
+  EXPECT_EQ(import_model(nested_functions(6), {}, "m.onnx").graph().node_size(), 64);
+  EXPECT_THAT(import_unsupported(nested_functions(31)),
+              AllOf(HasSubstr("more than 131072 nodes"), HasSubstr("split the model")));
+}
+
+/// Each function calls the next once; what is measured first must not matter.
+TEST(Import, FunctionsThatAreNestedDeep) {
+  for (const bool last_first : {false, true}) {
+    onnx::ModelProto model = nested_functions(120);
+    for (auto& function : *model.mutable_functions()) {
+      function.mutable_node(1)->set_op_type("Neg");
+      function.mutable_node(1)->set_domain("");
+    }
+    for (int k = 119; last_first && k > 0; --k) {
+      auto& call = *model.mutable_graph()->add_node();
+      call.set_op_type(fmt::format("f{}", k));
+      call.set_domain("local");
+      call.add_input("x");
+      call.add_output(fmt::format("unused{}", k));
+    }
+    EXPECT_THAT(import_unsupported(model), HasSubstr("nested more than 100 deep"));
+  }
+}
+
+TEST(Import, RankIsLimited) {
+  const auto shape = [](int rank) {
+    std::string text = "1";
+    for (int k = 1; k < rank; ++k) text += ",1";
+    return text;
+  };
+  EXPECT_EQ(import_model(relu_model(shape(64)), {}, "m.onnx").graph().node_size(), 1);
+  EXPECT_THAT(import_unsupported(relu_model(shape(5000))),
+              AllOf(HasSubstr("input 'x' has 5000 axes"), HasSubstr("at most 64")));
+  onnx::ModelProto model = parse_model("g (float[2] x) => (float[2] y) { y = Add(x, w) }");
+  auto& weights = *model.mutable_graph()->add_initializer();
+  weights.set_name("w");
+  weights.set_data_type(onnx::TensorProto_DataType_FLOAT);
+  for (int k = 0; k < 5000; ++k) weights.add_dims(1);
+  weights.add_float_data(1);
+  EXPECT_THAT(import_unsupported(model), HasSubstr("initializer 'w' has 5000 axes"));
+  // A value that only type inference knows.
+  model = parse_model("g (float[2] x) => (float[2] y) { s = Reshape(x, w) y = Reshape(s, two) }");
+  std::vector<int64_t> extents(65, 1);
+  extents[0] = 2;
+  add_ints(model, "w", extents);
+  add_ints(model, "two", {2});
+  EXPECT_THAT(import_unsupported(model), HasSubstr("value 's' has 65 axes"));
+}
+
 }  // namespace
 }  // namespace kodama::compiler

@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "compiler/graph/fold_constants.h"
 #include "compiler/graph/import.h"
 #include "compiler/graph/test_models.h"
 
@@ -103,6 +104,25 @@ TEST(FoldConstants, SizeLimit) {
   add_random(model, "w", {600, 700});
   model = import(model);
   EXPECT_EQ(count_nodes(after("fold-constants", model), "Transpose"), 0);
+}
+
+/// A Concat of a value with itself doubles it and makes no more than its inputs are.
+TEST(FoldConstants, TotalLimit) {
+  std::string body = "c0 = Concat<axis=0>(w, w) ";
+  for (int k = 1; k < 29; ++k) body += fmt::format("c{} = Concat<axis=0>(c{}, c{}) ", k, k - 1, k - 1);
+  auto model = parse_model(
+      fmt::format("g (float[1] x) => (int64[1] s, float[2] y) {{ {} s = Shape(c28) y = Add(x, c0) }}", body));
+  add_random(model, "w", {1});
+  model = import(model);
+  constexpr int64_t kTotal = 1 << 20;
+  fold_constants(model, kDefaultFoldLimit, kTotal);
+  fold_constants(model, kDefaultFoldLimit, kTotal);  // again and again must not grow either
+  int64_t bytes = 0;
+  for (const auto& tensor : model.graph().initializer())
+    bytes += static_cast<int64_t>(tensor_from_proto(tensor, "constant").byte_size());
+  EXPECT_LE(bytes, kTotal);
+  EXPECT_EQ(count_nodes(model, "Shape"), 0);
+  EXPECT_EQ(count_nodes(model, "Concat"), 29 - 17);  // c16 is half of the total, beside c0
 }
 
 TEST(FoldConstants, LeavesRandomAndFailingNodes) {

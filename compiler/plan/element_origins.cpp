@@ -22,6 +22,15 @@ int64_t code_of(TensorId root, int64_t offset) {
 
 }  // namespace
 
+void check_movable(int64_t elements, const std::string& tensor) {
+  if (elements <= kMostMovedElements) return;
+  throw isa::UnsupportedError(
+      fmt::format("tensor '{}': its layout has to change, and its image has {} elements; on the chip at most "
+                  "{} can be moved. "
+                  "Use a smaller --dim, or --planner host, which moves them on the host",
+                  tensor, elements, kMostMovedElements));
+}
+
 int64_t ElementOrigins::constant(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   const auto [found, is_new] = numbers_.try_emplace(bits, static_cast<int64_t>(constants_.size()));
@@ -47,6 +56,12 @@ const Tensor& ElementOrigins::codes(TensorId storage) {
   if (const auto known = codes_.find(storage); known != codes_.end()) return known->second;
   // The Move itself, run on codes instead of elements.
   MoveLayer move = move_of(storage);
+  const auto check = [&](TensorId id) {
+    const LayerTensor& tensor = graph_.tensors[static_cast<size_t>(id)];
+    check_movable(element_count(tensor.shape), tensor.name);
+  };
+  check(storage);
+  for (const MoveLayer::Piece& piece : move.pieces) check(piece.input.tensor);
   const auto fill_code = [&](double fill) {
     return static_cast<double>(-1 - constant(static_cast<float>(fill)));
   };

@@ -27,6 +27,12 @@
 ///     0    X[0,2]  X[1,2]
 namespace kodama::compiler {
 
+/// Elements of the largest tensor whose elements are moved one by one. Each takes some 58 bytes while its
+/// Move is made.
+inline constexpr int64_t kMostMovedElements = int64_t{1} << 25;
+/// UnsupportedError for a tensor of more.
+void check_movable(int64_t elements, const std::string& tensor);
+
 struct ElementOrigin {
   TensorId root = -1;  ///< -1: `offset` is the number of a constant
   int64_t offset = 0;  ///< row-major

@@ -32,6 +32,10 @@ constexpr int kGatherVersion = 7;
 /// forty times as many find in a minute is one percent better.
 constexpr int64_t kBranches = 5000;
 
+/// Of larger images and tensors the planner doesn't look at every word (58 bytes each while it does), but
+/// counts with the size alone.
+constexpr int64_t kLargeWords = int64_t{1} << 22;
+
 /// Two placements of a tensor with one key are the same words at the same places.
 std::string key_of(const StreamPlacement& placement) {
   std::string map;
@@ -79,6 +83,9 @@ class ModelPlanner::Impl {
 
   layout::GatherProblem gather(const ModelPlan& plan, const PlannedStage& stage,
                                const std::vector<int64_t>& addresses) {
+    const StreamPlacement& target = plan.images[static_cast<size_t>(stage.result)].placement;
+    check_movable(std::max(words(target), element_count(shape_of(target))),
+                  graph_.tensors[static_cast<size_t>(target.access.tensor)].name);
     std::map<TensorId, RootImage> images;
     for (size_t k = 0; k < stage.operands.size(); ++k) {
       const int image = stage.operands[k];
@@ -86,8 +93,7 @@ class ModelPlanner::Impl {
       images[stage.roots[k]] = {&places(id), addresses[static_cast<size_t>(image)]};
     }
     auto problem =
-        gather_problem(plan.images[static_cast<size_t>(stage.result)].placement,
-                       addresses[static_cast<size_t>(stage.result)], images, origins_, graph_, chip_);
+        gather_problem(target, addresses[static_cast<size_t>(stage.result)], images, origins_, graph_, chip_);
     isa::check_internal(problem.has_value(), kPart, "an image lacks an element");
     return std::move(*problem);
   }
@@ -181,7 +187,11 @@ class ModelPlanner::Impl {
     if (remembered != known.costs.end()) {
       cost = remembered->second;
     } else {
-      if (!is_same(root, from, to)) {
+      if (is_same(root, from, to)) {
+        cost = 0;
+      } else if (is_large(from) || is_large(to)) {
+        cost = has_all_elements(from) ? static_cast<double>(rough_cycles(from, to)) : kNever;
+      } else {
         const auto problem =
             gather_problem(placement(to), 0, {{root, {&places(from), 0}}}, origins_, graph_, chip_);
         cost = problem ? static_cast<double>(layout::Gather(*problem, chip_).estimated_cycles()) : kNever;
@@ -229,18 +239,55 @@ class ModelPlanner::Impl {
     }
   }
 
+  bool is_large(int id) const {
+    const StreamPlacement& image = placement(id);
+    return std::max(words(image), element_count(shape_of(image))) > kLargeWords;
+  }
+  static int64_t words(const StreamPlacement& image) {
+    return isa::kWordsPerLong * stream_group_lw(image) * image.transport.groups_used();
+  }
+  /// Whether an image surely has them: it is a kernel's result, or all of the tensor as it is. What an
+  /// operand is sent as may leave some out.
+  bool has_all_elements(int id) const {
+    const StreamPlacement& image = placement(id);
+    return image.is_output ||
+           key_of(image) == key_of(natural_placement(image.access.tensor, shape_of(image), chip_));
+  }
+  /// What a gather takes without regard to its locality: DRAM passes the source, the image and tables of half
+  /// its size, and every L2B broadcasts its share of the source, 2 LW per cycle.
+  int64_t rough_cycles(int from, int to) const {
+    const auto lw = [](int64_t of_words) { return static_cast<double>(of_words) / isa::kWordsPerLong; };
+    const double source = lw(words(placement(from)));
+    const double image = lw(words(placement(to)));
+    const double dram = (source + 1.5 * image) / (chip_.transfer.dram_lw_per_cycle * chip_.groups);
+    return static_cast<int64_t>(std::max(dram, (source + image) / 2 / chip_.l2b_count()));
+  }
+
   bool is_same(TensorId root, int from, int to) {
     if (from == to) return true;
+    if (is_large(from) || is_large(to)) {
+      // The same words in either role; a kernel's result has no padding and no fill that can be relied on.
+      StreamPlacement wanted = placement(to);
+      const StreamPlacement& there = placement(from);
+      const bool is_whole = wanted.layout.padding() == layout::Padding::kUndefined &&
+                            wanted.access.map == AffineMap::identity(shape_of(wanted).size()) &&
+                            wanted.extents == shape_of(wanted);
+      if (there.is_output && !is_whole) return false;
+      wanted.is_output = there.is_output;
+      return graph_.storage(wanted.access.tensor) == root && key_of(wanted) == key_of(there);
+    }
     const auto [found, is_new] = same_.try_emplace({root, from, to}, false);
     if (is_new) {
       found->second = is_same_image(placement(to), root, placement(from), origins_, graph_, chip_);
     }
     return found->second;
   }
+  static int64_t link_bytes(const StreamPlacement& placement) {
+    return stream_group_lw(placement) * placement.transport.groups_used() *
+           static_cast<int64_t>(sizeof(uint64_t));
+  }
   int64_t link_cycles(const StreamPlacement& placement) const {
-    const int64_t bytes = stream_group_lw(placement) * placement.transport.groups_used() *
-                          static_cast<int64_t>(sizeof(uint64_t));
-    return isa::host_link_cycles(bytes, chip_);
+    return isa::host_link_cycles(link_bytes(placement), chip_);
   }
 
   static const StreamPlacement& result_of(const Candidate& candidate) {
@@ -412,6 +459,22 @@ class ModelPlanner::Impl {
         stage.operands.push_back(home_of(root));
       }
       stage.result = add_image(PlannedImage::Kind::kMoved, to);
+      const int target = layout_id(to);
+      const auto is_large_source = [&](int image) {
+        return is_large(layout_id(plan.images[static_cast<size_t>(image)].placement));
+      };
+      if (is_large(target) || std::ranges::any_of(stage.operands, is_large_source)) {
+        for (const int image : stage.operands) {
+          stage.estimated_cycles +=
+              rough_cycles(layout_id(plan.images[static_cast<size_t>(image)].placement), target);
+        }
+        plan.summary.move_cycles += stage.estimated_cycles;
+        ++plan.summary.moves;
+        plan.summary.constant_bytes += link_bytes(to) / 2;
+        const int image = stage.result;
+        add_stage(std::move(stage));
+        return image;
+      }
       // Addresses don't matter for the estimate, as long as images don't overlap.
       std::vector<int64_t> addresses;
       int64_t at = 0;
@@ -420,8 +483,11 @@ class ModelPlanner::Impl {
         at += isa::round_up(stream_group_lw(image.placement), kImageAlignmentLw);
       }
       const layout::GatherProblem problem = gather(plan, stage, addresses);
-      stage.estimated_cycles = layout::Gather(problem, chip_).estimated_cycles();
+      const layout::Gather found(problem, chip_);
+      stage.estimated_cycles = found.estimated_cycles();
       plan.summary.move_cycles += stage.estimated_cycles;
+      plan.summary.constant_bytes +=
+          found.tables_lw() * chip_.groups * static_cast<int64_t>(sizeof(uint64_t));
       ++plan.summary.moves;
       const int image = stage.result;
       add_stage(std::move(stage));
@@ -483,6 +549,12 @@ class ModelPlanner::Impl {
       }
       add_stage(std::move(stage));
     }
+    for (const PlannedImage& image : plan.images) {
+      if (image.kind == PlannedImage::Kind::kConstant)
+        plan.summary.constant_bytes += link_bytes(image.placement);
+    }
+    if (plan.summary.constant_bytes > 0)
+      plan.summary.constant_cycles = isa::host_link_cycles(plan.summary.constant_bytes, chip_);
     return plan;
   }
 

@@ -69,16 +69,20 @@ struct PlannedStage {
   int64_t estimated_cycles = 0;  ///< of a kernel or Move
 };
 
-/// What the planner found.
+/// What the planner found. Planners make `total` least: the cycles of a run. Constants (weights, and the
+/// tables of Moves) are in no plan's objective, since they are sent once and then serve any number of runs.
 struct PlanSummary {
   std::string planner;
   int64_t kernel_cycles = 0;
   int64_t link_cycles = 0;  ///< of what is sent and fetched by the planner's choice
   int64_t move_cycles = 0;  ///< estimated
   int64_t moves = 0;
+  int64_t constant_bytes = 0;   ///< sent before the first run
+  int64_t constant_cycles = 0;  ///< of the host link, for these
   int64_t total() const { return kernel_cycles + link_cycles + move_cycles; }
   double bound = 0;  ///< no plan is cheaper; pbqp only
   bool proven = false;
+  std::string problem = {};  ///< why the planner can't plan the model; then nothing else is set
 };
 
 struct ModelPlan {

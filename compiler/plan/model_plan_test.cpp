@@ -252,5 +252,43 @@ TEST(SameImage, PaddingDecides) {
   EXPECT_FALSE(is_same_image(sent, 1, sent, origins, graph, chip));
 }
 
+/// 2^30 elements one by one would take 20 GB. A plan needs only their number; a program of such a Move can't
+/// be had.
+TEST(ModelPlan, HugeTensors) {
+  const isa::Chip chip = isa::find_chip("mncore2");
+  const LayerGraph graph = graph_of("agraph (float[1073741824] x) => (float[1073741824] y) { y = Relu(x) }");
+  ModelPlanner planner(graph, chip, {});
+  const ModelPlan direct = planner.plan("pbqp");
+  EXPECT_EQ(direct.summary.moves, 0);
+  const ModelPlan plan = planner.plan("first");
+  ASSERT_EQ(plan.stages.size(), 2U);
+  EXPECT_EQ(plan.stages[0].kind, PlannedStage::Kind::kMove);
+  // DRAM passes every element twice, half as much for tables.
+  EXPECT_GE(static_cast<double>(plan.summary.move_cycles),
+            2.5 * (1 << 29) / (chip.transfer.dram_lw_per_cycle * chip.groups));
+  EXPECT_GT(plan.summary.constant_cycles, 0);
+  const std::vector<int64_t> addresses(plan.images.size(), 0);
+  EXPECT_THROW(planner.gather(plan, plan.stages[0], addresses), isa::UnsupportedError);
+
+  const LayerGraph turned =
+      graph_of("agraph (float[32768,32768] x) => (float[32768,32768] y) { y = Transpose(x) }");
+  EXPECT_THROW(ModelPlanner(turned, chip, {}).plan("pbqp"), isa::UnsupportedError);
+  EXPECT_EQ(ModelPlanner(turned, chip, {}).plan("host").stages.size(), 1U);
+}
+
+/// What is planned for large tensors by their size is near what is planned element by element.
+TEST(ModelPlan, RoughCostsAreNearTheEstimates) {
+  const isa::Chip chip = isa::find_chip("mncore2");
+  const auto move_cycles = [&](int64_t elements) {
+    const LayerGraph graph =
+        graph_of(fmt::format("agraph (float[{}] x) => (float[{}] y) {{ y = Relu(x) }}", elements, elements));
+    return static_cast<double>(ModelPlanner(graph, chip, {}).plan("first").summary.move_cycles);
+  };
+  const double per_element = move_cycles(1 << 20) / (1 << 20);
+  const double rough = move_cycles(1 << 23) / (1 << 23);
+  EXPECT_GT(rough, per_element / 4);
+  EXPECT_LT(rough, per_element * 4);
+}
+
 }  // namespace
 }  // namespace kodama::compiler

@@ -102,6 +102,8 @@ std::string to_json(const ModelPlan& plan, const LayerGraph& graph, const ModelP
                      {"kernel_cycles", summary.kernel_cycles},
                      {"link_cycles", summary.link_cycles},
                      {"move_cycles", summary.move_cycles},
+                     {"constant_bytes", summary.constant_bytes},
+                     {"constant_link_cycles", summary.constant_cycles},
                      {"images", images},
                      {"stages", stages}};
   // Names in a model may hold any bytes.

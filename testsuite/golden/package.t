@@ -18,7 +18,7 @@ A compiled model is a directory. Its stages that run one after the other are one
   $ kodama check package/programs/*.vsm --chip tiny
   package/programs/0000_product.vsm: no hazards
   $ kodama sim package | head -3
-  #  layer    operators    kind      output  where  steps  cycles  step cycles  wait  fetch           of roofline  link cycles  host moves  max abs  max rel
+  #  layer    operators    kind      output  where  steps  cycles  step cycles  wait  fetch           times bound  link cycles  host moves  max abs  max rel
   ----------------------------------------------------------------------------------------------------------------------------------------------------------
   0  product  MatMul+Relu  Contract  [2, 4]  chip      27     276          108   165      3  23.0x L2BM, L1B side         1532           -        -        -
 

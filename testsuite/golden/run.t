@@ -2,16 +2,21 @@ A small network on the small chip: inputs from files, a table, JSON, dumps.
 
   $ cp -r "$TESTDIR/models" .
   $ kodama run models/linear.onnx --chip tiny --input x=models/x.npy --json run.json --output-dir out | sed 's/wall time.*/wall time/'
-  #  layer    operators    kind      output  where  steps  cycles  step cycles  wait  fetch           of roofline  link cycles  host moves  max abs  max rel
+  #  layer    operators    kind      output  where  steps  cycles  step cycles  wait  fetch           times bound  link cycles  host moves  max abs  max rel
   ----------------------------------------------------------------------------------------------------------------------------------------------------------
   0  product  MatMul+Relu  Contract  [2, 4]  chip      27     276          108   165      3  23.0x L2BM, L1B side         1532           -  5.0e-05  3.9e-05
   ----------------------------------------------------------------------------------------------------------------------------------------------------------
      total                                             27     276          108   165      3  23.0x L2BM, L1B side         1532           -
-  chip tiny, gfloat precision: 27 steps, 276 chip cycles of which 165 wait for transfers, 1532 host link cycles: 0.002 ms at 750 MHz; constants 512 B sent once (766 link cycles)
+  times bound: cycles over the least that the work of a row takes at the peaks of MAU and memories; transfers that outlast a row count in the total only, the host link nowhere
+  chip tiny, gfloat precision: 27 steps, 276 chip cycles of which 165 wait for transfers, 1532 host link cycles
+  a run, constants on the chip:   1808 cycles, 0.002 ms at 750 MHz
+  the first, sending constants:   2574 cycles, 0.003 ms at 750 MHz (512 B, 766 link cycles)
   planner pbqp: 0 Moves on the chip take 0 of 276 chip cycles (0 %), 0 layout changes by the host
   y float32 [2, 4]: 1.00187 0.995693 0 0.710895 0 0 0 1.26663
   y against the CPU reference: max abs 4.99e-05, over largest magnitude 3.94e-05 (allowed 1e-03): ok
   wall time
+  $ /usr/bin/python3 -c 'import json; run = json.load(open("run.json")); print(run["total"]["total_cycles"], run["constant_link_cycles"], run["total_with_constants"], *run["wall_seconds"])'
+  1808 766 2574 import compile inputs load chip run reference report
   $ ls out
   y.pb
   $ grep -c '"kind"' run.json
@@ -43,6 +48,23 @@ What the chip can't do runs on the host, with the reason:
   computed on the host by the CPU reference:
     Add 'integer sum': int64 has no arithmetic on the chip's Map kernels
     Cast 'to float': no conversion from int64 to float32 on the chip
+
+It is in no cycle count, which the totals say:
+
+  $ kodama run models/host.onnx --chip tiny --input i=models/i.npy | grep -A3 '^a run' | sed 's/took [0-9.]* s/took S s/'
+  a run, constants on the chip:   1762 cycles, 0.002 ms at 750 MHz
+  the first, sending constants:   1762 cycles, 0.002 ms at 750 MHz (0 B, 0 link cycles)
+  in no cycle count: 2 layers on the host, which read and write 108 B of its memory and took S s of this machine
+  planner pbqp: 0 Moves on the chip take 0 of 200 chip cycles (0 %), 0 layout changes by the host
+  $ kodama run models/moves.onnx --chip tiny --planner host --no-compare | grep 'in no cycle count' | sed 's/took [0-9.]* s/took S s/'
+  in no cycle count: 2 layers on the host, which read and write 1056 B of its memory and took S s of this machine
+
+Where the time went, part by part; the parts add up to the whole:
+
+  $ kodama run models/linear.onnx --chip tiny | grep 'wall time' | sed 's/[0-9.]* s/S s/g'
+  wall time: import S s, compile S s, inputs S s, load chip S s, run S s, reference S s, report S s, in all S s
+  $ kodama run models/linear.onnx --chip tiny | grep 'wall time' | tr ',;' '\n\n' | sed 's/in all/-/' | awk '{ if ($(NF-2) == "-") all = $(NF-1); else sum += $(NF-1) } END { print (sum - all < 0.001 && all - sum < 0.001) ? "they do" : sum " is not " all }'
+  they do
 
 Weights with NaN and infinity are computed as the chip would:
 
@@ -77,9 +99,9 @@ The plan says which images of tensors there are, and which stages make and read 
 Between kernels, tensors stay on the chip. Moves change their layouts there; the host sends and fetches:
 
   $ kodama run models/moves.onnx --chip tiny --no-compare | grep -v 'wall time'
-  #  layer      operators     kind      output        where  steps  cycles  step cycles  wait  fetch           of roofline  link cycles  host moves  max abs  max rel
+  #  layer      operators     kind      output        where  steps  cycles  step cycles  wait  fetch           times bound  link cycles  host moves  max abs  max rel
   -------------------------------------------------------------------------------------------------------------------------------------------------------------------
-  0  conv       Conv          Contract  [1, 4, 6, 6]  chip      33     228          132    87      9             3.9x DRAM          935           -        -        -
+  0  conv       Conv          Contract  [1, 4, 6, 6]  chip      33     228          132    87      9   7.1x L2BM, L1B side          935           -        -        -
   1  pool.x0                  Move      -             chip      41     336          164   172      0              10.8x LM            0           -        -        -
   2  pool       MaxPool       Reduce    [1, 4, 3, 3]  chip      24     192           96    96      0              16.0x LM            0           -        -        -
   3  product.a  Concat        Move      -             chip      31     196          124    72      0  12.2x L2BM, L1B side            0           -        -        -
@@ -87,7 +109,10 @@ Between kernels, tensors stay on the chip. Moves change their layouts there; the
   5  part       Concat+Slice  Move      [1, 2, 3, 8]  chip      35     200          140    60      0  10.0x L2BM, L1B side          766           -        -        -
   -------------------------------------------------------------------------------------------------------------------------------------------------------------------
      total                                                     187    1320          748   563      9  12.2x L2BM, L1B side         2482           -
-  chip tiny, gfloat precision: 187 steps, 1320 chip cycles of which 563 wait for transfers, 2482 host link cycles: 0.005 ms at 750 MHz; constants 10.2 kB sent once (1058 link cycles)
+  times bound: cycles over the least that the work of a row takes at the peaks of MAU and memories; transfers that outlast a row count in the total only, the host link nowhere
+  chip tiny, gfloat precision: 187 steps, 1320 chip cycles of which 563 wait for transfers, 2482 host link cycles
+  a run, constants on the chip:   3802 cycles, 0.005 ms at 750 MHz
+  the first, sending constants:   4860 cycles, 0.006 ms at 750 MHz (10.2 kB, 1058 link cycles)
   move       cycles  bound  ratio  from                                                                                                      to
   --------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------
   pool.x0       336      7   48.0  ((1:4), (2_L2B:2, 4_MAB:1, 1:4, 1:4, 4_PE:1, 2_W:1), (1:4, 4:1)) x [2_L2B:1, 2_L1B:1]@GRF0 pad undefined  ((2_L2B:2, 4_PE:1, 1:16, 4:1, 2_W:1), (4:4))@LM0 pad undefined
@@ -106,12 +131,13 @@ Between kernels, tensors stay on the chip. Moves change their layouts there; the
   pool.x0                    351  ((1:4), (2_L2B:2, 4_MAB:1, 1:4, 1:4, 4_PE:1, 2_W:1), (1:4, 4:1)) x [2_L2B:1, 2_L1B:1]@GRF0 pad undefined  ((2_L2B:2, 4_PE:1, 1:16, 4:1, 2_W:1), (4:4))@LM0 pad undefined
   product.a                  311  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((1:16), (2_L2B:2, 1:16, 1:8, 8:1), (1:16, 1:8, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1]@LM0
   part.natural               315  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
-  planner  moves  move cycles  kernel cycles  link cycles  total    bound
-  -----------------------------------------------------------------------
-  pbqp         3          977           1024         2482   4483  optimal
-  greedy       3          981           1024         2482   4487        -
-  first        4         1314           1024         2313   4651        -
-  host         0            0           1024         4840   5864        -
+  planner  moves  move cycles  kernel cycles  link cycles  total    bound  constant link cycles  with constants
+  -------------------------------------------------------------------------------------------------------------
+  pbqp         3          977           1024         2482   4483  optimal                  1058            5541
+  greedy       3          981           1024         2482   4487        -                  1058            5545
+  first        4         1314           1024         2313   4651        -                  1211            5862
+  host         0            0           1024         4840   5864        -                   781            6645
+  total: of a run, which planners make least; constants (weights and the tables of Moves) are sent once, before the first; layers on the host take no cycles here
   $ kodama run models/moves.onnx --chip tiny --planner best
   kodama: error: there is no planner 'best'; allowed are pbqp, greedy, first, host
   [2]
@@ -122,6 +148,15 @@ Between kernels, tensors stay on the chip. Moves change their layouts there; the
   3 Moves on the chip take 732 of 1320 chip cycles (55 %), 0 layout changes by the host
   part float32 [1, 2, 3, 8]: 5.28688 10.2241 3.66886 0.445417 5.28688 10.2241 3.66886 0.445417 6.84871 2.59294 ...
   y float32 [1, 3, 3, 3]: -10.68 8.02538 -4.40544 -9.2224 5.69597 3.00346 -8.00294 3.27275 -0.443362 -12.9553 ...
+
+No row and no total is faster than its bound, whenever its transfers began; a plan counts the constants that a run sends:
+
+  $ kodama run "$TESTDIR/../models/mnist8/model.onnx" --no-compare --json bounds.json > /dev/null
+  $ /usr/bin/python3 -c 'import json; run = json.load(open("bounds.json")); print([s["name"] for s in run["stages"] + [{"name": "total", "stats": run["total"]}] if s["stats"]["cycles"] < s["stats"]["roofline_cycles"]])'
+  []
+  $ kodama plan models/moves.onnx --chip tiny --json plan.json > /dev/null; kodama run models/moves.onnx --chip tiny --no-compare --json moves.json > /dev/null
+  $ /usr/bin/python3 -c 'import json; plan = json.load(open("plan.json"))[0]; run = json.load(open("moves.json")); print(all(plan[key] == run[key] for key in ("constant_bytes", "constant_link_cycles")), plan["total_with_constants"] - plan["total"])'
+  True 1058
 
 What conversions cost is kept between runs, and can be lost without harm:
 

@@ -33,7 +33,7 @@ Where the cycles of the schedule in docs/timing.md went:
     L2BM 0 of group 0, MV write port           24.6 kB   47.1 %
   DRAM rows: 0 hits, 4 misses, 0 turn-arounds
   bound: PDM of group 0, read port, busy 47.1 % of all cycles; nothing is busy half of the time: steps and transfers wait for each other
-  roofline: 24 cycles (PDM); 17.00 times that were taken
+  roofline: 17.00 times the bound of 24 cycles (PDM: work over peak, host link left out)
   region                              steps        cycles  share  MAU    stalls
     load                                  21           196  48.0 %   0.0 %  109 waiting for transfers, 3 instructions not there yet
     compute                               11            64  15.7 %   6.2 %  20 waiting for transfers
