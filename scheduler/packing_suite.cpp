@@ -10,6 +10,7 @@
 
 #include "isa/error.h"
 #include "isa/file.h"
+#include "isa/output.h"
 
 namespace kodama::scheduler {
 namespace {
@@ -90,8 +91,9 @@ PackingBenchResult run_packing_bench(const PackingBenchRequest& request, std::os
 
 int pack_file(const PackFileRequest& request, std::ostream& out) {
   const std::string ending = std::filesystem::path(request.output).extension().string();
-  if (!request.output.empty() && ending != ".csv" && ending != ".json") {
-    throw isa::UserError(fmt::format("{}: found ending '{}', allowed: .csv, .json", request.output, ending));
+  if (!ending.empty() && ending != ".csv" && ending != ".json") {
+    throw isa::UserError(
+        fmt::format("{}: found ending '{}', allowed: .csv, .json, none", request.output, ending));
   }
   if (request.lowest && !request.packer.empty() && request.packer != "exact") {
     throw isa::UserError(
@@ -106,10 +108,10 @@ int pack_file(const PackFileRequest& request, std::ostream& out) {
   if (!request.lowest) out << fmt::format("capacity    {}\n", problem.capacity);
   out << fmt::format("height      {}\nlower bound {}\nnodes       {}\n", solution.height,
                      solution.lower_bound, solution.nodes);
-  if (ending == ".json") {
-    isa::write_file_atomically(request.output, packing_json(problem, solution).dump(2) + "\n");
-  } else if (ending == ".csv" && !solution.offsets.empty()) {
-    isa::write_file_atomically(request.output, packing_csv(problem, &solution));
+  if (ending == ".csv") {
+    if (!solution.offsets.empty()) isa::write_output(request.output, packing_csv(problem, &solution));
+  } else if (!request.output.empty()) {
+    isa::write_output(request.output, packing_json(problem, solution).dump(2) + "\n");
   }
   return solution.status == PackingStatus::kSolved ? 0 : 1;
 }

@@ -14,6 +14,7 @@
 
 #include "isa/error.h"
 #include "isa/file.h"
+#include "isa/output.h"
 #include "scheduler/builtin_passes.h"
 #include "scheduler/transfer_problem.h"
 
@@ -178,7 +179,7 @@ int schedule_transfer_file(const ScheduleFileRequest& request, const std::string
   fmt::print(out, "{}: {} cycles estimated, {} loads ahead, {} dropped\n", who,
              estimated_cycles(problem, *schedule), ahead,
              std::ranges::count(schedule->issue, TransferSchedule::kDropped));
-  if (!request.output.empty()) isa::write_file_atomically(request.output, to_json(problem, &*schedule));
+  if (!request.output.empty()) isa::write_output(request.output, to_json(problem, &*schedule));
   return 0;
 }
 
@@ -235,7 +236,7 @@ int schedule_file(const ScheduleFileRequest& request, std::ostream& out) {
   }
   fmt::print(out, "{}: {} {}{}\n", who, unit, length_of(problem, schedule), known);
   print_schedule(problem, schedule, out);
-  if (!request.output.empty()) isa::write_file_atomically(request.output, to_json(problem, schedule));
+  if (!request.output.empty()) isa::write_output(request.output, to_json(problem, schedule));
   return 0;
 }
 

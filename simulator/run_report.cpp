@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
-#include "isa/file.h"
+#include "isa/output.h"
 #include "simulator/statistics.h"
 
 namespace kodama::simulator {
@@ -36,11 +36,11 @@ void RunReport::finish(std::ostream& out) {
     if (options_.statistics_file.empty()) {
       out << text;
     } else {
-      isa::write_file_atomically(options_.statistics_file, text);
+      isa::write_output(options_.statistics_file, text);
     }
   }
-  if (!options_.trace_file.empty()) isa::write_file_atomically(options_.trace_file, timeline_->chrome_json());
-  if (!options_.vcd_file.empty()) isa::write_file_atomically(options_.vcd_file, timeline_->vcd());
+  if (!options_.trace_file.empty()) isa::write_output(options_.trace_file, timeline_->chrome_json());
+  if (!options_.vcd_file.empty()) isa::write_output(options_.vcd_file, timeline_->vcd());
 }
 
 }  // namespace kodama::simulator

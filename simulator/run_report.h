@@ -19,6 +19,7 @@ struct ReportOptions {
   std::string trace_file;       ///< Chrome trace
   std::string vcd_file;
   TimelineOptions timeline;
+  std::vector<std::string> files() const { return {statistics_file, trace_file, vcd_file}; }
   bool any() const { return !statistics.empty() || !trace_file.empty() || !vcd_file.empty(); }
 };
 

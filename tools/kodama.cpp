@@ -1,9 +1,11 @@
 /// The `kodama` command: one thin function per subcommand.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -24,7 +26,9 @@
 #include "isa/chip.h"
 #include "isa/file.h"
 #include "isa/hazards.h"
+#include "isa/output.h"
 #include "isa/reference.h"
+#include "isa/temporary.h"
 #include "layout/bound.h"
 #include "layout/conversion.h"
 #include "layout/drawing.h"
@@ -172,6 +176,22 @@ void finish_options(const RawOptions& raw, SessionOptions& options) {
   options.passes.options = parse_pass_options(raw.pass_options);
 }
 
+/// Tries the files that a command will write, before the work. Returns where everything else that it prints
+/// goes: standard error when one of the files is standard output.
+std::FILE* report_file(const std::vector<std::string>& outputs) {
+  return isa::check_outputs(outputs) ? stderr : stdout;
+}
+std::ostream& report_stream(const std::vector<std::string>& outputs) {
+  return report_file(outputs) == stderr ? std::cerr : std::cout;
+}
+std::ostream& session_stream(const SessionOptions& options) {
+  isa::check_output_directory(options.output_directory);
+  if (!options.dump_after.empty()) isa::check_output_directory(options.dump_directory);
+  std::vector<std::string> outputs = options.report.files();
+  outputs.push_back(options.json_file);
+  return report_stream(outputs);
+}
+
 int debug_program(const std::string& file, const std::string& chip_name, simulator::DebuggerOptions options) {
   const isa::Chip chip = isa::find_chip(chip_name);
   const isa::Program program = assembler::read_program(file, chip);
@@ -198,6 +218,9 @@ int simulate_program(const SimulateRequest& request) {
     throw isa::UserError("--hazards=stall: allowed only without --check-uninitialized");
   if (request.check_uninitialized && request.report.any())
     throw isa::UserError("--check-uninitialized: allowed only without --stats, --trace and --vcd");
+  std::vector<std::string> outputs = request.report.files();
+  outputs.push_back(dump_file);
+  std::ostream& out = report_stream(outputs);
   const isa::Chip chip = isa::find_chip(request.chip);
   const isa::Program program = assembler::read_program(file, chip);
   const isa::ProgramCounts counts = isa::count(program);
@@ -209,7 +232,7 @@ int simulate_program(const SimulateRequest& request) {
   if (request.report.any()) report.attach("", options);
   std::string dump;
   options.dump = [&](const std::string& line) {
-    if (dump_file.empty()) {
+    if (dump_file.empty() || dump_file == "-") {
       std::cout << line << '\n';
     } else {
       dump += line + '\n';
@@ -226,13 +249,13 @@ int simulate_program(const SimulateRequest& request) {
   }
   const simulator::RunStats stats = machine.run(program, options);
   bar.finish();
-  if (!dump_file.empty()) compiler::write_file_atomically(dump_file, dump);
+  if (!dump_file.empty() && dump_file != "-") isa::write_output(dump_file, dump);
   const isa::CycleCauses& causes = stats.causes;
   fmt::print(stderr, "{} steps ({} nop), {} MV transfers{}\n", stats.steps, stats.nops, stats.mvs,
              request.timing ? fmt::format(", {} cycles ({} waiting)", causes.total(),
                                           causes.wait + causes.mv_queue + causes.drain)
                             : "");
-  report.finish(std::cout);
+  report.finish(out);
   const std::vector<std::string> reports = tracker.reports();
   for (const std::string& report : reports) fmt::print(stderr, "{}: {}\n", file, report);
   return reports.empty() ? compiler::kExitOk : compiler::kExitOutOfTolerance;
@@ -284,26 +307,23 @@ int fuzz_simulator(const std::string& chip, simulator::golden::FuzzOptions optio
 
 struct AssembleRequest {
   std::string file;
-  std::string output;
+  std::string output = "-";
   std::string chip = "mncore2";
   assembler::ProgramForm form = assembler::ProgramForm::kText;
   assembler::WordOptions words;
 };
 void write_program(const AssembleRequest& request, const isa::Program& program, const isa::Chip& chip) {
-  const auto write = [&](const isa::Output& output) {
+  isa::write_output(request.output, [&](const isa::Output& output) {
     assembler::write_program(program, request.form, chip, request.words, output);
-  };
-  if (request.output.empty()) {
-    write([](std::string_view piece) { std::cout << piece; });
-  } else {
-    isa::write_file_atomically(request.output, write);
-  }
+  });
 }
 void assemble_program(const AssembleRequest& request) {
+  report_file({request.output});
   const isa::Chip chip = isa::find_chip(request.chip);
   write_program(request, assembler::read_program(request.file, chip), chip);
 }
 void disassemble_program(const AssembleRequest& request) {
+  report_file({request.output});
   const isa::Chip chip = isa::find_chip(request.chip);
   write_program(request, assembler::read_assembled(request.file, chip), chip);
 }
@@ -354,6 +374,8 @@ int optimize_program(OptimizeRequest request) {
     throw isa::UserError(
         "opt: allowed are FILE -o OUTPUT, FILE --problems DIR, --judge-dir DIR, or --fuzz N");
   }
+  std::FILE* const out = report_file({request.output});
+  isa::check_output_directory(request.problems);
   const isa::Chip chip = isa::find_chip(chip_name);
   const isa::Program program = assembler::read_program(request.file, chip);
   if (!request.problems.empty()) {
@@ -363,14 +385,14 @@ int optimize_program(OptimizeRequest request) {
   isa::Program result;
   if (request.plain) {
     result = compiler::plain_checked(program, chip, "kodama opt --plain " + request.file);
-    fmt::print("{} steps before, {} in the plain form\n", isa::count(program).steps,
+    fmt::print(out, "{} steps before, {} in the plain form\n", isa::count(program).steps,
                isa::count(result).steps);
   } else {
     auto optimized = compiler::optimize_checked(program, chip, request.options, "kodama opt " + request.file);
-    fmt::print("{}", compiler::optimizer_report(optimized));
+    fmt::print(out, "{}", compiler::optimizer_report(optimized));
     result = std::move(optimized.program);
   }
-  isa::write_file_atomically(request.output, [&](const isa::Output& output) {
+  isa::write_output(request.output, [&](const isa::Output& output) {
     assembler::print(result, [&](std::string_view piece) { output(piece); });
   });
   return compiler::kExitOk;
@@ -447,24 +469,26 @@ void show_layout(const LayoutRequest& request) {
   }
 }
 
-void print_bound(const layout::ConversionBound& bound) {
+void print_bound(const layout::ConversionBound& bound, std::FILE* out) {
   for (const layout::LevelBound& level : bound.levels) {
     const std::string traffic = level.bytes == 0
                                     ? ""
                                     : fmt::format("{:.0f} B at {:6.1f} B/cycle, {:3.0f} on the way",
                                                   level.bytes, level.bytes_per_cycle, level.way);
-    fmt::print("{:<20}{:>48} {:>10.1f} cycles{}\n", level.name, traffic, level.cycles(),
+    fmt::print(out, "{:<20}{:>48} {:>10.1f} cycles{}\n", level.name, traffic, level.cycles(),
                level.name == bound.name() ? "  <- the bound" : "");
   }
-  if (bound.levels.empty()) fmt::print("nothing has to move\n");
+  if (bound.levels.empty()) fmt::print(out, "nothing has to move\n");
 }
 void print_conversion_bound(const LayoutRequest& request) {
-  print_bound(layout::conversion_bound(layout::Layout::parse(request.layout),
-                                       layout::Layout::parse(request.to), parse_shape(request.shape),
-                                       bits_of(request), isa::find_chip(request.chip)));
+  print_bound(
+      layout::conversion_bound(layout::Layout::parse(request.layout), layout::Layout::parse(request.to),
+                               parse_shape(request.shape), bits_of(request), isa::find_chip(request.chip)),
+      stdout);
 }
 
 int convert_layout(const LayoutRequest& request) {
+  std::FILE* const out = report_file({request.emit});
   const isa::Chip chip = isa::find_chip(request.chip);
   const layout::ConversionProblem problem{layout::Layout::parse(request.layout),
                                           layout::Layout::parse(request.to), parse_shape(request.shape),
@@ -472,27 +496,29 @@ int convert_layout(const LayoutRequest& request) {
   const std::optional<std::string> directory = layout::SolutionCache::default_directory();
   layout::SolutionCache cache(directory.value_or(""));
   const layout::Conversion conversion = layout::convert(problem, chip, directory ? &cache : nullptr);
-  fmt::print("{}\n", conversion.path.empty() ? "nothing to do"
-                                             : fmt::format("path: {}", fmt::join(conversion.path, ", ")));
-  if (!conversion.why_by_elements.empty()) fmt::print("element by element: {}\n", conversion.why_by_elements);
-  fmt::print("{} steps, {} cycles\n", conversion.steps, conversion.cycles);
-  print_bound(conversion.bound);
+  fmt::print(
+      out, "{}\n",
+      conversion.path.empty() ? "nothing to do" : fmt::format("path: {}", fmt::join(conversion.path, ", ")));
+  if (!conversion.why_by_elements.empty())
+    fmt::print(out, "element by element: {}\n", conversion.why_by_elements);
+  fmt::print(out, "{} steps, {} cycles\n", conversion.steps, conversion.cycles);
+  print_bound(conversion.bound, out);
   if (conversion.bound.cycles() > 0) {
-    fmt::print("{:.2f} times the bound\n",
+    fmt::print(out, "{:.2f} times the bound\n",
                static_cast<double>(conversion.cycles) / conversion.bound.cycles());
   }
   if (conversion.states > 0) {
-    fmt::print("search: {} states, {}\n", conversion.states,
+    fmt::print(out, "search: {} states, {}\n", conversion.states,
                conversion.proven ? "no sequence of primitives is cheaper" : "not all that could be cheaper");
   }
   for (const layout::ScratchRange& range : conversion.scratch) {
-    fmt::print("scratch: {} long words {} to {}\n", layout::memory_name(range.memory), range.begin,
+    fmt::print(out, "scratch: {} long words {} to {}\n", layout::memory_name(range.memory), range.begin,
                range.end - 1);
   }
-  if (!request.emit.empty()) isa::write_file_atomically(request.emit, assembler::print(conversion.program));
+  if (!request.emit.empty()) isa::write_output(request.emit, assembler::print(conversion.program));
   if (!request.run) return compiler::kExitOk;
   const std::string difference = compiler::conversion_difference(problem, conversion, chip, request.seed);
-  fmt::print("simulated: {}\n",
+  fmt::print(out, "simulated: {}\n",
              difference.empty() ? "every element is in its place, nothing else has changed" : difference);
   return difference.empty() ? compiler::kExitOk : compiler::kExitInternalError;
 }
@@ -607,7 +633,7 @@ int run(int argc, char** argv) {
   run->callback([&] {
     finish_options(run_raw, run_request.common);
     check_report_options(run_request.common.report, run_request.common.timing, run_request.common.hazards);
-    code = compiler::run_command(run_request, std::cout);
+    code = compiler::run_command(run_request, session_stream(run_request.common));
   });
 
   compiler::CompileRequest compile_request;
@@ -619,7 +645,7 @@ int run(int argc, char** argv) {
   add_compile_options(*compile, compile_request.common, compile_raw);
   compile->callback([&] {
     finish_options(compile_raw, compile_request.common);
-    code = compiler::compile_command(compile_request, std::cout);
+    code = compiler::compile_command(compile_request, session_stream(compile_request.common));
   });
 
   compiler::PlanRequest plan_request;
@@ -631,7 +657,7 @@ int run(int argc, char** argv) {
   plan->add_option("--json", plan_request.common.json_file, "write what every planner finds as JSON");
   plan->callback([&] {
     finish_options(plan_raw, plan_request.common);
-    code = compiler::plan_command(plan_request, std::cout);
+    code = compiler::plan_command(plan_request, session_stream(plan_request.common));
   });
 
   compiler::SimulateRequest sim_request;
@@ -662,7 +688,7 @@ int run(int argc, char** argv) {
   sim->callback([&] {
     check_report_options(sim_request.common.report, sim_request.common.timing, sim_request.common.hazards);
     if (compiler::is_package(sim_request.directory)) {
-      code = compiler::simulate_package_command(sim_request, std::cout);
+      code = compiler::simulate_package_command(sim_request, session_stream(sim_request.common));
       return;
     }
     simulator::MachineOptions options;
@@ -734,7 +760,8 @@ int run(int argc, char** argv) {
   node_tests->add_option("--threads", node_request.threads, "threads of the simulator; 0 = all cores")
       ->capture_default_str();
   node_tests->add_option("--json", node_request.json_file, "write all results as JSON");
-  node_tests->callback([&] { code = compiler::node_tests_command(node_request, std::cout); });
+  node_tests->callback(
+      [&] { code = compiler::node_tests_command(node_request, report_stream({node_request.json_file})); });
 
   JudgeRequest judge_request;
   CLI::App* judge = app.add_subcommand("judge", "run an answer on a test case, compare what it must print");
@@ -799,9 +826,10 @@ int run(int argc, char** argv) {
       app.add_subcommand("isa", "write the reference of the instruction set as Markdown pages");
   reference->add_option("-o,--output", reference_directory, "directory to write")->capture_default_str();
   reference->callback([&] {
+    isa::check_output_directory(reference_directory);
     std::filesystem::create_directories(reference_directory);
     for (const auto& [name, text] : isa::reference_pages(isa::find_chip("mncore2")))
-      compiler::write_file_atomically(fmt::format("{}/{}", reference_directory, name), text);
+      isa::write_output(fmt::format("{}/{}", reference_directory, name), text);
   });
 
   LayoutRequest layout_request;
@@ -940,13 +968,13 @@ int run(int argc, char** argv) {
   pack->add_option("--packer", pack_request.packer, "packer");
   pack->add_option("--capacity", packing_capacity, "of a CSV file whose name doesn't have it");
   pack->add_flag("--lowest", pack_request.lowest, "find the least height instead");
-  pack->add_option("-o,--output", pack_request.output, ".csv with offsets, or .json");
+  pack->add_option("-o,--output", pack_request.output, ".csv with offsets, or .json; no ending means JSON");
   pack->add_option("--check", pack_request.answer, "check these offsets (.csv or .json) instead");
   add_pass_options(*pack, packing_options);
   pack->callback([&] {
     pack_request.options = parse_pass_options(packing_options);
     if (packing_capacity > 0) pack_request.capacity = packing_capacity;
-    code = scheduler::pack_file(pack_request, std::cout);
+    code = scheduler::pack_file(pack_request, report_stream({pack_request.output}));
   });
 
   scheduler::ScheduleFileRequest schedule_request;
@@ -961,7 +989,7 @@ int run(int argc, char** argv) {
   schedule->callback([&] {
     for (const std::string& plugin : schedule_plugins) scheduler::load_plugin(plugin);
     schedule_request.options = parse_pass_options(schedule_options);
-    code = scheduler::schedule_file(schedule_request, std::cout);
+    code = scheduler::schedule_file(schedule_request, report_stream({schedule_request.output}));
   });
 
   std::vector<std::string> listed_plugins;
@@ -996,8 +1024,16 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using namespace kodama;
+  // A file that is opened in the place of a closed standard stream would receive what is printed there.
+  for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor) {
+    if (::fcntl(descriptor, F_GETFD) < 0)
+      ::open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+  }
   try {
-    return tools::run(argc, argv);
+    isa::remove_temporaries_on_signals();
+    const int code = tools::run(argc, argv);
+    isa::flush_standard_output();
+    return code;
   } catch (const isa::UserError& error) {
     fmt::print(stderr, "kodama: error: {}\n", error.what());
     return compiler::kExitUserError;

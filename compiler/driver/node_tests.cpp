@@ -14,6 +14,7 @@
 #include "compiler/driver/comparison.h"
 #include "compiler/driver/progress.h"
 #include "compiler/reference/onnx_backend_test.h"
+#include "isa/output.h"
 
 namespace kodama::compiler {
 namespace {
@@ -182,7 +183,7 @@ int node_tests_command(const NodeTestRequest& request, std::ostream& out) {
   };
   print_totals(fmt::format("chip path ({}, {})", request.chip, request.precision).c_str(), chip);
   print_totals("reference path", reference);
-  if (!request.json_file.empty()) write_file_atomically(request.json_file, json.dump(1) + "\n");
+  if (!request.json_file.empty()) isa::write_output(request.json_file, json.dump(1) + "\n");
   return chip[3] + reference[3] == 0 ? kExitOk : kExitOutOfTolerance;
 }
 

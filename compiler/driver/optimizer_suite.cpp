@@ -12,6 +12,7 @@
 #include "isa/error.h"
 #include "isa/file.h"
 #include "isa/hazards.h"
+#include "isa/output.h"
 #include "scheduler/program_problems.h"
 #include "scheduler/schedule_problem.h"
 #include "simulator/equivalence.h"
@@ -136,8 +137,8 @@ std::string write_plain_problems(const isa::Program& program, const std::string&
   size_t operations = 0;
   for (const scheduler::ScheduleProblem& problem : found.problems) {
     const std::string number = problem.name.substr(name.size() + 1);
-    isa::write_file_atomically((fs::path(directory) / fmt::format("{}_{}.json", name, number)).string(),
-                               scheduler::to_json(problem));
+    isa::write_output((fs::path(directory) / fmt::format("{}_{}.json", name, number)).string(),
+                      scheduler::to_json(problem));
     operations += problem.operations.size();
   }
   return fmt::format("{} problems of {} operations in {}, {} segments skipped\n", found.problems.size(),

@@ -1,19 +1,27 @@
 #include "compiler/driver/package.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
+#include <fmt/ranges.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <bit>
-#include <cctype>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
+#include <initializer_list>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
 
 #include "assembler/assembler.h"
+#include "compiler/driver/file_names.h"
+#include "compiler/driver/package_check.h"
 #include "compiler/graph/import.h"
+#include "isa/file.h"
+#include "isa/output.h"
+#include "isa/temporary.h"
 
 namespace kodama::compiler {
 namespace {
@@ -32,14 +40,112 @@ ordered_json number_to_json(double value) {
   if (value == -std::numeric_limits<double>::infinity()) return "-inf";
   return value;
 }
-double number_from_json(const ordered_json& j) {
-  if (j.is_string()) {
-    if (j == "inf") return std::numeric_limits<double>::infinity();
-    if (j == "-inf") return -std::numeric_limits<double>::infinity();
-    throw isa::UserError("a number, \"inf\" or \"-inf\" is allowed, found \"" + j.get<std::string>() + "\"");
+/// A value of the manifest, and where it is there, which is in the message of every error.
+class Value {
+ public:
+  Value(const ordered_json& json, std::string path) : json_(json), path_(std::move(path)) {}
+
+  const std::string& path() const { return path_; }
+  [[noreturn]] void fail(const std::string& wanted) const {
+    std::string found = json_.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+    if (found.size() > 60) found = found.substr(0, 60) + "...";
+    throw isa::UserError(fmt::format("{}: found {}, allowed: {}", path_, found, wanted));
   }
-  return j.get<double>();
-}
+
+  /// Members; this value must be an object. Without `at`, those that may be there are told by has().
+  bool has(const char* name) const { return json_.is_object() && json_.contains(name); }
+  Value at(const char* name) const {
+    if (!has(name)) fail(fmt::format("an object with '{}'", name));
+    return {json_[name], path_of(name)};
+  }
+  /// There are no others.
+  void check_names(std::initializer_list<std::string_view> allowed) const {
+    if (!json_.is_object()) fail("an object");
+    for (const auto& [name, member] : json_.items()) {
+      if (std::ranges::find(allowed, name) == allowed.end())
+        throw isa::UserError(
+            fmt::format("{}: found key '{}', allowed: {}", path_, name, fmt::join(allowed, ", ")));
+    }
+  }
+  template <typename Visit>
+  void for_each_member(Visit&& visit) const {
+    if (!json_.is_object()) fail("an object");
+    for (const auto& [name, member] : json_.items()) visit(name, Value(member, path_of(name)));
+  }
+  std::vector<Value> list() const {
+    if (!json_.is_array()) fail("a list");
+    std::vector<Value> values;
+    for (size_t k = 0; k < json_.size(); ++k) values.emplace_back(json_[k], fmt::format("{}[{}]", path_, k));
+    return values;
+  }
+  template <typename Read>
+  auto list_of(Read&& read) const {
+    std::vector<std::decay_t<decltype(read(*this))>> values;
+    for (const Value& value : list()) values.push_back(read(value));
+    return values;
+  }
+
+  int64_t integer(int64_t low = std::numeric_limits<int64_t>::min(),
+                  int64_t high = std::numeric_limits<int64_t>::max()) const {
+    const bool fits = json_.is_number_integer() &&
+                      (!json_.is_number_unsigned() || json_.get<uint64_t>() <= uint64_t{1} << 62);
+    const int64_t value = fits ? json_.get<int64_t>() : 0;
+    if (!fits || value < low || value > high)
+      fail(low > std::numeric_limits<int64_t>::min() ? fmt::format("integers from {} to {}", low, high)
+                                                     : "integers of 64 bits");
+    return value;
+  }
+  int small_integer() const {
+    return static_cast<int>(integer(std::numeric_limits<int>::min(), std::numeric_limits<int>::max()));
+  }
+  std::string text() const {
+    if (!json_.is_string()) fail("a text");
+    return json_.get<std::string>();
+  }
+  /// What `parse` makes of a text. Its errors don't know where that is from.
+  template <typename Parse>
+  auto parsed(Parse&& parse) const {
+    try {
+      return parse(text());
+    } catch (const isa::UserError& error) {
+      throw isa::UserError(fmt::format("{}: {}", path_, error.what()));
+    }
+  }
+  bool flag() const {
+    if (!json_.is_boolean()) fail("true or false");
+    return json_.get<bool>();
+  }
+  double number() const {
+    if (json_ == "inf") return std::numeric_limits<double>::infinity();
+    if (json_ == "-inf") return -std::numeric_limits<double>::infinity();
+    if (!json_.is_number()) fail("a number, \"inf\" or \"-inf\"");
+    return json_.get<double>();
+  }
+  template <typename Enum, size_t N>
+  Enum one_of(const std::array<const char*, N>& names) const {
+    for (size_t k = 0; k < N; ++k) {
+      if (json_ == names[k]) return static_cast<Enum>(k);
+    }
+    fail(fmt::format("\"{}\"", fmt::join(names, "\", \"")));
+  }
+  std::vector<int64_t> integers() const {
+    return list_of([](const Value& value) { return value.integer(); });
+  }
+  std::vector<int> small_integers() const {
+    return list_of([](const Value& value) { return value.small_integer(); });
+  }
+  std::vector<std::string> texts() const {
+    return list_of([](const Value& value) { return value.text(); });
+  }
+
+ private:
+  std::string path_of(const std::string& name) const {
+    return path_ + (path_.ends_with(": ") ? "" : ".") + name;
+  }
+
+  const ordered_json& json_;
+  std::string path_;  ///< of the whole file: "FILE: "
+};
 
 ordered_json map_to_json(const AffineMap& map, size_t dims) {
   ordered_json j = ordered_json::array();
@@ -50,13 +156,14 @@ ordered_json map_to_json(const AffineMap& map, size_t dims) {
   }
   return j;
 }
-AffineMap map_from_json(const ordered_json& j, size_t dims) {
-  AffineMap map(j.size(), dims);
-  for (size_t axis = 0; axis < j.size(); ++axis) {
-    if (j[axis].size() != dims + 1)
-      throw isa::UserError(fmt::format("an affine map needs {} numbers per axis", dims + 1));
-    map.set_offset(axis, j[axis][0].get<int64_t>());
-    for (size_t d = 0; d < dims; ++d) map.set(axis, d, j[axis][d + 1].get<int64_t>());
+AffineMap read_map(const Value& j, size_t dims) {
+  const std::vector<Value> rows = j.list();
+  AffineMap map(rows.size(), dims);
+  for (size_t axis = 0; axis < rows.size(); ++axis) {
+    const std::vector<int64_t> numbers = rows[axis].integers();
+    if (numbers.size() != dims + 1) rows[axis].fail(fmt::format("{} numbers", dims + 1));
+    map.set_offset(axis, numbers[0]);
+    for (size_t d = 0; d < dims; ++d) map.set(axis, d, numbers[d + 1]);
   }
   return map;
 }
@@ -66,8 +173,9 @@ ordered_json access_to_json(const TensorAccess& access, size_t dims) {
           {"map", map_to_json(access.map, dims)},
           {"fill", number_to_json(access.fill)}};
 }
-TensorAccess access_from_json(const ordered_json& j, size_t dims) {
-  return {j.at("tensor").get<int>(), map_from_json(j.at("map"), dims), number_from_json(j.at("fill"))};
+TensorAccess read_access(const Value& j, size_t dims) {
+  j.check_names({"tensor", "map", "fill"});
+  return {j.at("tensor").small_integer(), read_map(j.at("map"), dims), j.at("fill").number()};
 }
 
 /// Enumerations are written as their numbers' names in this order.
@@ -77,15 +185,6 @@ constexpr std::array<const char*, 3> kMabModes = {"distribute", "broadcast MABs"
 constexpr std::array<const char*, 5> kPaddings = {"undefined", "zero", "-inf", "+inf", "one"};
 constexpr std::array<const char*, 3> kOrigins = {"preloaded", "sent", "on chip"};
 constexpr std::array<const char*, 5> kKinds = {"Map", "Reduce", "Contract", "Move", "Host"};
-
-template <typename Enum, size_t N>
-Enum enum_from_json(const ordered_json& j, const std::array<const char*, N>& names) {
-  const auto text = j.get<std::string>();
-  for (size_t k = 0; k < N; ++k) {
-    if (text == names[k]) return static_cast<Enum>(k);
-  }
-  throw isa::UserError("unknown name \"" + text + "\"");
-}
 
 ordered_json placement_to_json(const StreamPlacement& placement) {
   return {{"name", placement.name},
@@ -100,20 +199,21 @@ ordered_json placement_to_json(const StreamPlacement& placement) {
           {"length_lw", placement.length_lw},
           {"round_to_odd", placement.round_to_odd}};
 }
-StreamPlacement placement_from_json(const ordered_json& j, const isa::Chip& chip, bool is_output) {
+StreamPlacement read_placement(const Value& j, const isa::Chip& chip, bool is_output) {
   StreamPlacement placement;
-  placement.name = j.at("name").get<std::string>();
+  placement.name = j.at("name").text();
   placement.is_output = is_output;
-  placement.extents = j.at("extents").get<Shape>();
-  placement.access = access_from_json(j.at("access"), placement.extents.size());
-  placement.axis_dims = j.at("axes").get<std::vector<std::vector<int>>>();
-  placement.layout = layout::Layout::parse(j.at("layout").get<std::string>());
-  placement.layout.set_padding(enum_from_json<layout::Padding>(j.at("padding"), kPaddings));
-  placement.transport = layout::Transport(chip, enum_from_json<layout::L2bMode>(j.at("l2b"), kL2bModes),
-                                          enum_from_json<layout::L1bMode>(j.at("l1b"), kL1bModes),
-                                          enum_from_json<layout::MabMode>(j.at("mab"), kMabModes));
-  placement.length_lw = j.at("length_lw").get<int64_t>();
-  placement.round_to_odd = j.at("round_to_odd").get<bool>();
+  placement.extents = j.at("extents").integers();
+  placement.access = read_access(j.at("access"), placement.extents.size());
+  placement.axis_dims = j.at("axes").list_of([](const Value& axis) { return axis.small_integers(); });
+  placement.layout =
+      j.at("layout").parsed([](const std::string& text) { return layout::Layout::parse(text); });
+  placement.layout.set_padding(j.at("padding").one_of<layout::Padding>(kPaddings));
+  placement.transport = layout::Transport(chip, j.at("l2b").one_of<layout::L2bMode>(kL2bModes),
+                                          j.at("l1b").one_of<layout::L1bMode>(kL1bModes),
+                                          j.at("mab").one_of<layout::MabMode>(kMabModes));
+  placement.length_lw = j.at("length_lw").integer();
+  placement.round_to_odd = j.at("round_to_odd").flag();
   return placement;
 }
 
@@ -126,37 +226,80 @@ ordered_json move_to_json(const MoveLayer& move) {
   }
   return {{"extents", move.extents}, {"fill", number_to_json(move.fill)}, {"pieces", pieces}};
 }
-MoveLayer move_from_json(const ordered_json& j) {
+MoveLayer read_move(const Value& j) {
+  j.check_names({"extents", "fill", "pieces"});
   MoveLayer move;
-  move.extents = j.at("extents").get<Shape>();
-  move.fill = number_from_json(j.at("fill"));
-  for (const ordered_json& piece : j.at("pieces")) {
-    move.pieces.push_back({access_from_json(piece.at("input"), move.extents.size()),
-                           piece.at("begin").get<std::vector<int64_t>>(),
-                           piece.at("end").get<std::vector<int64_t>>()});
-  }
+  move.extents = j.at("extents").integers();
+  move.fill = j.at("fill").number();
+  move.pieces = j.at("pieces").list_of([&](const Value& piece) -> MoveLayer::Piece {
+    piece.check_names({"input", "begin", "end"});
+    return {read_access(piece.at("input"), move.extents.size()), piece.at("begin").integers(),
+            piece.at("end").integers()};
+  });
   return move;
 }
 
-std::vector<std::byte> read_bytes(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw isa::UserError(path.string() + ": the package's file is missing or can't be read");
-  file.seekg(0, std::ios::end);
-  std::vector<std::byte> bytes(static_cast<size_t>(file.tellg()));
-  file.seekg(0);
-  file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-  if (!file) throw isa::UserError(path.string() + ": the package's file can't be read");
-  return bytes;
+// --- checksums ------------------------------------------------------------------------------------------
+
+constexpr const char* kManifest = "manifest.json";
+constexpr const char* kChecksums = "checksums";
+
+/// Names of files in a package, and the CRC-32 and the size of each.
+struct FileSum {
+  uint32_t crc = 0;
+  size_t bytes = 0;
+  bool operator==(const FileSum&) const = default;
+};
+using FileSums = std::map<std::string, FileSum>;
+
+FileSum sum_of(const std::string& contents) {
+  return {static_cast<uint32_t>(
+              ::crc32_z(0, reinterpret_cast<const unsigned char*>(contents.data()), contents.size())),
+          contents.size()};
 }
 
-void write_program(const isa::Program& program, const fs::path& path) {
-  std::ofstream file(path, std::ios::binary);
-  assembler::print(program, [&](std::string_view text) {
-    file.write(text.data(), static_cast<std::streamsize>(text.size()));
-  });
-  file.flush();
-  if (!file) throw isa::UserError(path.string() + ": can't be written (disk full?)");
+std::string to_string(const FileSums& sums) {
+  std::string text;
+  for (const auto& [name, sum] : sums) text += fmt::format("{:08x} {} {}\n", sum.crc, sum.bytes, name);
+  return text;
 }
+
+/// The files that a package has by its own account. UserError unless that is as it was written, to the byte.
+FileSums read_sums(const fs::path& directory) {
+  const std::string path = (directory / kChecksums).string();
+  if (!fs::exists(path))
+    throw isa::UserError(fmt::format("{}: is missing; the package is of another version or damaged", path));
+  const std::string text = isa::read_file(path);
+  FileSums sums;
+  std::istringstream lines(text);
+  lines.imbue(std::locale::classic());
+  FileSum sum;
+  std::string name;
+  while (lines >> std::hex >> sum.crc >> std::dec >> sum.bytes && lines.get() == ' ' &&
+         std::getline(lines, name)) {
+    const fs::path file = name;
+    if (file.is_absolute() || std::find(file.begin(), file.end(), "..") != file.end())
+      throw isa::UserError(fmt::format("{}: file name \"{}\" leads out of the package", path, name));
+    sums[name] = sum;
+  }
+  if (to_string(sums) != text)
+    throw isa::UserError(fmt::format(
+        "{}: found something else than lines of checksum, size and file; the package is damaged", path));
+  return sums;
+}
+
+void check_sums(const fs::path& directory, const FileSums& sums) {
+  for (const auto& [name, sum] : sums) {
+    const std::string path = (directory / name).string();
+    const FileSum found = sum_of(isa::read_file(path));
+    if (found != sum)
+      throw isa::UserError(fmt::format(
+          "{}: the package is damaged: found {} bytes with checksum {:08x}, written were {} with {:08x}",
+          path, found.bytes, found.crc, sum.bytes, sum.crc));
+  }
+}
+
+constexpr std::array<const char*, 3> kFolders = {"programs", "images", "constants"};
 
 // --- saving ---------------------------------------------------------------------------------------------
 
@@ -166,8 +309,10 @@ class PackageWriter {
       : model_(model), directory_(std::move(directory)) {}
 
   void write(const std::function<void(int64_t, int64_t, const std::string&)>& progress) {
-    for (const char* folder : {"programs", "images", "constants"})
-      fs::create_directories(directory_ / folder);
+    {
+      const auto hold = isa::hold_temporaries();
+      for (const char* folder : kFolders) fs::create_directories(directory_ / folder);
+    }
     ordered_json manifest;
     manifest["format"] = "kodama package";
     manifest["version"] = kPackageVersion;
@@ -190,7 +335,8 @@ class PackageWriter {
     manifest["segments"] = segments();
     if (progress) progress(count, count, "");
     write_host_model();
-    write_file_atomically((directory_ / "manifest.json").string(), manifest.dump(1) + "\n");
+    write_file_atomically((directory_ / kManifest).string(), manifest.dump(1) + "\n");
+    write_checksums(directory_.string());
   }
 
  private:
@@ -219,14 +365,12 @@ class PackageWriter {
     for (const CompiledModel::Preload& preload : model_.preloads) {
       const std::string file = fmt::format("images/{:04}_{}.bin", number++, file_stem(preload.name));
       std::vector<int64_t> sizes;
-      std::ofstream out(directory_ / file, std::ios::binary);
-      for (const auto& group : preload.image.groups) {
-        sizes.push_back(static_cast<int64_t>(group.size()));
-        out.write(reinterpret_cast<const char*>(group.data()),
-                  static_cast<std::streamsize>(group.size() * sizeof(uint64_t)));
-      }
-      out.flush();
-      if (!out) throw isa::UserError((directory_ / file).string() + ": can't be written (disk full?)");
+      write_file_atomically((directory_ / file).string(), [&](const isa::Output& output) {
+        for (const auto& group : preload.image.groups) {
+          sizes.push_back(static_cast<int64_t>(group.size()));
+          output({reinterpret_cast<const char*>(group.data()), group.size() * sizeof(uint64_t)});
+        }
+      });
       list.push_back({{"name", preload.name},
                       {"dram_address", preload.dram_address},
                       {"lw_per_group", sizes},
@@ -270,7 +414,9 @@ class PackageWriter {
       const Stage& first = model_.stages[static_cast<size_t>(segment.first_stage)];
       const std::string file =
           fmt::format("programs/{:04}_{}.vsm", segment.first_stage, file_stem(first.name));
-      write_program(segment.parts.program, directory_ / file);
+      write_file_atomically((directory_ / file).string(), [&](const isa::Output& output) {
+        assembler::print(segment.parts.program, [&](std::string_view piece) { output(piece); });
+      });
       list.push_back(
           {{"first_stage", segment.first_stage}, {"stages", segment.stage_count()}, {"program", file}});
     }
@@ -310,248 +456,268 @@ class PackageReader {
 
   void read(const std::string& chip_name,
             const std::function<void(int64_t, int64_t, const std::string&)>& progress) {
-    const ordered_json manifest = ordered_json::parse(std::ifstream(directory_ / "manifest.json"));
-    if (manifest.at("format") != "kodama package") throw isa::UserError("this is not a kodama package");
-    if (manifest.at("version") != kPackageVersion) {
-      throw isa::UserError(fmt::format("found package version {}, allowed is {}; compile the model again",
-                                       manifest.at("version").dump(), kPackageVersion));
+    const std::string file_name = (directory_ / kManifest).string();
+    sums_ = read_sums(directory_);
+    check_sums(directory_, sums_);
+    if (!sums_.contains(kManifest))
+      throw isa::UserError(fmt::format("{}: has no checksum in '{}'", file_name, kChecksums));
+    const std::string text = isa::read_file(file_name);
+    ordered_json json;
+    try {
+      json = ordered_json::parse(text);
+    } catch (const ordered_json::parse_error& error) {
+      throw isa::UserError(fmt::format("{}: {}", file_name, error.what()));
     }
-    model_.name = manifest.at("model").get<std::string>();
-    const ordered_json& chip = manifest.at("chip");
-    model_.chip = isa::find_chip(chip_name.empty() ? chip.at("name").get<std::string>() : chip_name);
-    if (chip.at("hash") != model_.chip.hash) {
-      throw isa::UserError(
-          fmt::format("compiled for chip '{}' with hash {}, but {} has hash {}; compile the model again",
-                      chip.at("name").get<std::string>(), chip.at("hash").get<std::string>(),
-                      model_.chip.source_file, model_.chip.hash));
+    const Value manifest(json, file_name + ": ");
+    if (!manifest.has("format") || json["format"] != "kodama package")
+      throw isa::UserError(file_name + ": this is not of a kodama package");
+    if (!manifest.has("version") || json["version"] != kPackageVersion) {
+      throw isa::UserError(fmt::format("{}: found package version {}, allowed is {}; compile the model again",
+                                       file_name, json.value("version", ordered_json()).dump(),
+                                       kPackageVersion));
     }
-    model_.precision = parse_matrix_precision(manifest.at("precision").get<std::string>());
-    model_.opset = manifest.at("opset").get<std::map<std::string, int64_t>>();
-    model_.inputs = manifest.at("inputs").get<std::vector<TensorId>>();
-    model_.outputs = manifest.at("outputs").get<std::vector<TensorId>>();
-    for (const ordered_json& j : manifest.at("tensors")) model_.tensors.push_back(tensor(j));
-    for (size_t id = 0; id < model_.tensors.size(); ++id) check_alias(static_cast<TensorId>(id));
-    for (TensorId id : model_.inputs) check_id(id);
-    for (TensorId id : model_.outputs) check_id(id);
-    for (const ordered_json& j : manifest.at("images")) model_.preloads.push_back(image(j));
-    if (fs::exists(directory_ / "host.onnx")) host_model_ = read_model((directory_ / "host.onnx").string());
-    const auto count = static_cast<int64_t>(manifest.at("stages").size());
-    int64_t index = 0;
-    for (const ordered_json& j : manifest.at("stages")) {
-      if (progress) progress(index++, count, j.at("name").get<std::string>());
-      model_.stages.push_back(stage(j));
+    manifest.check_names({"format", "version", "model", "chip", "precision", "opset", "inputs", "outputs",
+                          "tensors", "images", "stages", "segments"});
+    model_.name = manifest.at("model").text();
+    read_chip(manifest.at("chip"), chip_name);
+    model_.precision = manifest.at("precision").parsed(parse_matrix_precision);
+    manifest.at("opset").for_each_member([&](const std::string& domain, const Value& version) {
+      model_.opset[domain] = version.integer(1, 1000);
+    });
+    model_.inputs = manifest.at("inputs").small_integers();
+    model_.outputs = manifest.at("outputs").small_integers();
+    model_.tensors = manifest.at("tensors").list_of([&](const Value& j) { return tensor(j); });
+    model_.preloads = manifest.at("images").list_of([&](const Value& j) { return image(j); });
+    if (sums_.contains("host.onnx")) host_model_ = read_model((directory_ / "host.onnx").string());
+    const std::vector<Value> stages = manifest.at("stages").list();
+    for (size_t k = 0; k < stages.size(); ++k) {
+      model_.stages.push_back(stage(stages[k]));
+      if (progress)
+        progress(static_cast<int64_t>(k), static_cast<int64_t>(stages.size()), model_.stages.back().name);
     }
-    for (const ordered_json& j : manifest.at("segments")) model_.segments.push_back(segment(j));
-    check_segments();
-    if (progress) progress(count, count, "");
+    model_.segments = manifest.at("segments").list_of([&](const Value& j) { return segment(j); });
+    try {
+      check_package_model(model_);
+    } catch (const isa::UserError& error) {
+      throw isa::UserError(fmt::format("{}: {}", file_name, error.what()));
+    }
+    if (progress) progress(static_cast<int64_t>(stages.size()), static_cast<int64_t>(stages.size()), "");
   }
 
  private:
-  /// A file of the package; names can't lead out of it.
-  fs::path file(const ordered_json& j) const {
-    const fs::path name = j.get<std::string>();
-    if (name.is_absolute() || std::find(name.begin(), name.end(), "..") != name.end()) {
-      throw isa::UserError("file name \"" + name.string() + "\" leads out of the package");
-    }
-    return directory_ / name;
-  }
-  TensorId check_id(TensorId id) const {
-    if (id < 0 || static_cast<size_t>(id) >= model_.tensors.size()) {
-      throw isa::UserError(fmt::format("tensor number {} of {}", id, model_.tensors.size()));
-    }
-    return id;
-  }
-  void check_alias(TensorId id) const {
-    const TensorId target = model_.tensors[static_cast<size_t>(id)].alias_of;
-    // Aliases name an earlier or later tensor, but never in a circle.
-    TensorId at = target;
-    for (size_t hops = 0; at >= 0; ++hops) {
-      check_id(at);
-      if (hops > model_.tensors.size())
-        throw isa::UserError(fmt::format("tensor {} is an alias of itself", id));
-      at = model_.tensors[static_cast<size_t>(at)].alias_of;
+  void read_chip(const Value& j, const std::string& chip_name) {
+    j.check_names({"name", "hash"});
+    const std::string name = j.at("name").text();
+    const std::string hash = j.at("hash").text();
+    model_.chip = chip_name.empty() ? j.at("name").parsed(isa::find_chip) : isa::find_chip(chip_name);
+    if (hash != model_.chip.hash) {
+      throw isa::UserError(
+          fmt::format("{}: compiled for chip '{}' with hash {}, but {} has hash {}; compile the model again",
+                      directory_.string(), name, hash, model_.chip.source_file, model_.chip.hash));
     }
   }
 
-  LayerTensor tensor(const ordered_json& j) const {
+  /// A file of the package: its checksum has been checked.
+  std::string file(const Value& j) const {
+    const std::string name = j.text();
+    if (!sums_.contains(name)) j.fail(fmt::format("files of the package, which are in '{}'", kChecksums));
+    return (directory_ / name).string();
+  }
+
+  LayerTensor tensor(const Value& j) const {
+    j.check_names({"name", "type", "type_code", "shape", "alias_of", "constant"});
     LayerTensor tensor;
-    tensor.name = j.at("name").get<std::string>();
-    const int code = j.at("type_code").get<int>();
-    if (!onnx::TensorProto_DataType_IsValid(code))
-      throw isa::UserError(fmt::format("unknown element type {}", code));
+    tensor.name = j.at("name").text();
+    const int code = j.at("type_code").small_integer();
+    if (!onnx::TensorProto_DataType_IsValid(code)) j.at("type_code").fail("an element type of ONNX");
     tensor.type = static_cast<DataType>(code);
-    tensor.shape = j.at("shape").get<Shape>();
-    tensor.alias_of = j.at("alias_of").get<int>();
-    if (j.contains("constant")) tensor.constant = read_tensor_file(file(j.at("constant")).string());
+    if (j.at("type").text() != data_type_name(tensor.type))
+      j.at("type").fail(fmt::format("{}, as type_code says", data_type_name(tensor.type)));
+    tensor.shape = j.at("shape").integers();
+    tensor.alias_of = j.at("alias_of").small_integer();
+    if (j.has("constant")) tensor.constant = read_tensor_file(file(j.at("constant")));
     return tensor;
   }
 
-  CompiledModel::Preload image(const ordered_json& j) const {
+  CompiledModel::Preload image(const Value& j) const {
+    j.check_names({"name", "dram_address", "lw_per_group", "file"});
     CompiledModel::Preload preload;
-    preload.name = j.at("name").get<std::string>();
-    preload.dram_address = j.at("dram_address").get<int64_t>();
-    const fs::path path = file(j.at("file"));
-    const std::vector<std::byte> bytes = read_bytes(path);
+    preload.name = j.at("name").text();
+    preload.dram_address = j.at("dram_address").integer();
+    const std::string path = file(j.at("file"));
+    const std::string bytes = isa::read_file(path);
     size_t at = 0;
-    for (const ordered_json& size : j.at("lw_per_group")) {
-      const auto lw = size.get<uint64_t>();
-      if (lw > (bytes.size() - at) / sizeof(uint64_t)) {
-        throw isa::UserError(fmt::format("{}: found {} bytes, the manifest says more (truncated?)",
-                                         path.string(), bytes.size()));
-      }
+    for (const Value& size : j.at("lw_per_group").list()) {
+      const auto left = static_cast<int64_t>((bytes.size() - at) / sizeof(uint64_t));
+      const auto lw = static_cast<size_t>(size.integer(0, left));
       std::vector<uint64_t> group(lw);
       if (lw > 0) std::memcpy(group.data(), bytes.data() + at, lw * sizeof(uint64_t));
       at += lw * sizeof(uint64_t);
       preload.image.groups.push_back(std::move(group));
     }
-    if (at != bytes.size()) {
-      throw isa::UserError(
-          fmt::format("{}: found {} bytes, the manifest says {}", path.string(), bytes.size(), at));
-    }
+    if (at != bytes.size())
+      j.at("lw_per_group").fail(fmt::format("{} bytes in all, as {} has", bytes.size(), path));
     return preload;
   }
 
-  StreamBinding binding(const ordered_json& j, bool is_output) const {
+  StreamBinding binding(const Value& j, bool is_output) const {
+    j.check_names({"name", "access", "extents", "axes", "layout", "padding", "l2b", "l1b", "mab", "length_lw",
+                   "round_to_odd", "dram_address", "origin", "host_move"});
     StreamBinding binding;
-    binding.placement = placement_from_json(j, model_.chip, is_output);
-    check_id(binding.placement.access.tensor);
-    binding.dram_address = j.at("dram_address").get<int64_t>();
-    binding.origin = enum_from_json<StreamBinding::Origin>(j.at("origin"), kOrigins);
-    binding.host_move = j.at("host_move").get<bool>();
+    binding.placement = read_placement(j, model_.chip, is_output);
+    binding.dram_address = j.at("dram_address").integer();
+    binding.origin = j.at("origin").one_of<StreamBinding::Origin>(kOrigins);
+    binding.host_move = j.at("host_move").flag();
     return binding;
   }
 
-  Stage stage(const ordered_json& j) {
+  Stage stage(const Value& j) const {
     Stage stage;
-    stage.name = j.at("name").get<std::string>();
-    stage.kind = enum_from_json<LayerKind>(j.at("kind"), kKinds);
-    stage.operation = j.at("operation").get<std::string>();
-    stage.onnx_ops = j.at("onnx_ops").get<std::vector<std::string>>();
-    stage.onnx_nodes = j.at("onnx_nodes").get<std::vector<std::string>>();
-    stage.inputs = j.at("inputs").get<std::vector<TensorId>>();
-    stage.outputs = j.at("outputs").get<std::vector<TensorId>>();
-    for (TensorId id : stage.inputs) {
-      if (id != -1) check_id(id);
-    }
-    for (TensorId id : stage.outputs) {
-      if (id != -1) check_id(id);
-    }
-    const bool needs_output =
-        stage.kind != LayerKind::kMove || !j.contains("kernel") || j.value("fetch", false);
-    if (needs_output && stage.outputs.empty())
-      throw isa::UserError("stage '" + stage.name + "' has no output");
-    if (j.contains("kernel")) {
-      ChipStage chip;
-      chip.kernel = j.at("kernel").get<std::string>();
-      chip.description = j.at("description").get<std::string>();
-      chip.predicted_cycles = j.at("predicted_cycles").get<int64_t>();
-      for (const ordered_json& operand : j.at("operands")) chip.operands.push_back(binding(operand, false));
-      chip.result = binding(j.at("result"), true);
-      chip.bound_cycles = j.at("bound_cycles").get<int64_t>();
-      chip.fetch = j.at("fetch").get<bool>();
-      stage.body = std::move(chip);
-    } else if (j.contains("move")) {
-      stage.body = MoveStage{move_from_json(j.at("move"))};
+    stage.name = j.at("name").text();
+    stage.kind = j.at("kind").one_of<LayerKind>(kKinds);
+    stage.operation = j.at("operation").text();
+    stage.onnx_ops = j.at("onnx_ops").texts();
+    stage.onnx_nodes = j.at("onnx_nodes").texts();
+    stage.inputs = j.at("inputs").small_integers();
+    stage.outputs = j.at("outputs").small_integers();
+    if (j.has("kernel")) {
+      stage.body = chip_stage(j);
+    } else if (j.has("move")) {
+      j.check_names({"name", "kind", "operation", "onnx_ops", "onnx_nodes", "inputs", "outputs", "move"});
+      stage.body = MoveStage{read_move(j.at("move"))};
     } else {
-      HostStage host;
-      host.reason = j.at("reason").get<std::string>();
-      const auto first = j.at("first_node").get<int>();
-      const auto count = j.at("node_count").get<int>();
-      if (first < 0 || count < 0 || first > host_model_.graph().node_size() - count) {
-        throw isa::UserError("host.onnx has fewer nodes than the manifest says");
-      }
-      for (int k = 0; k < count; ++k) host.nodes.push_back(host_model_.graph().node(first + k));
-      stage.body = std::move(host);
+      stage.body = host_stage(j);
     }
     return stage;
   }
+  ChipStage chip_stage(const Value& j) const {
+    j.check_names({"name", "kind", "operation", "onnx_ops", "onnx_nodes", "inputs", "outputs", "kernel",
+                   "description", "predicted_cycles", "operands", "result", "bound_cycles", "fetch"});
+    constexpr int64_t kMostCycles = int64_t{1} << 53;
+    ChipStage chip;
+    chip.kernel = j.at("kernel").text();
+    chip.description = j.at("description").text();
+    chip.predicted_cycles = j.at("predicted_cycles").integer(0, kMostCycles);
+    chip.operands = j.at("operands").list_of([&](const Value& operand) { return binding(operand, false); });
+    chip.result = binding(j.at("result"), true);
+    chip.bound_cycles = j.at("bound_cycles").integer(0, kMostCycles);
+    chip.fetch = j.at("fetch").flag();
+    return chip;
+  }
+  HostStage host_stage(const Value& j) const {
+    j.check_names({"name", "kind", "operation", "onnx_ops", "onnx_nodes", "inputs", "outputs", "reason",
+                   "first_node", "node_count"});
+    HostStage host;
+    host.reason = j.at("reason").text();
+    const int64_t nodes = host_model_.graph().node_size();
+    const int64_t first = j.at("first_node").integer(0, nodes);
+    const int64_t count = j.at("node_count").integer(0, nodes - first);
+    for (int64_t k = 0; k < count; ++k)
+      host.nodes.push_back(host_model_.graph().node(static_cast<int>(first + k)));
+    return host;
+  }
 
   /// Each stage is a region of the program.
-  Segment segment(const ordered_json& j) const {
+  Segment segment(const Value& j) const {
+    j.check_names({"first_stage", "stages", "program"});
     Segment segment;
-    segment.first_stage = j.at("first_stage").get<int>();
-    const std::string path = file(j.at("program")).string();
+    segment.first_stage = j.at("first_stage").small_integer();
+    const std::string path = file(j.at("program"));
     isa::Program& program = segment.parts.program;
     program = assembler::assemble_file(path, model_.chip);
+    std::set<std::string> names;
     int depth = 0;
     for (size_t k = 0; k < program.statements.size(); ++k) {
       const auto* mark = std::get_if<isa::RegionMark>(&program.statements[k].kind);
-      if (mark == nullptr) continue;
-      if (mark->begin && depth == 0) segment.parts.begin.push_back(k);
-      depth += mark->begin ? 1 : -1;
+      if (depth == 0) {
+        if (mark == nullptr || !mark->begin)
+          throw isa::UserError(fmt::format("{}:{}: found a statement outside of all regions", path,
+                                           program.statements[k].line));
+        if (!names.insert(mark->name).second)
+          throw isa::UserError(fmt::format("{}: found region '{}' twice", path, mark->name));
+        segment.parts.begin.push_back(k);
+      }
+      if (mark != nullptr) depth += mark->begin ? 1 : -1;
     }
-    const auto found = segment.parts.begin.size();
-    if (found == 0 || found != j.at("stages").get<size_t>() || segment.parts.begin.front() != 0)
-      throw isa::UserError(
-          fmt::format("{}: found {} regions, allowed are those of {} stages, the first in the "
-                      "first line",
-                      path, found, j.at("stages").dump()));
+    if (depth != 0) throw isa::UserError(fmt::format("{}: the last region doesn't end", path));
+    const auto found = static_cast<int64_t>(segment.parts.begin.size());
+    if (found == 0 || found != j.at("stages").integer())
+      throw isa::UserError(fmt::format("{}: found {} regions, allowed: those of {} stages", path, found,
+                                       j.at("stages").integer()));
     segment.parts.begin.push_back(program.statements.size());
     return segment;
-  }
-  /// Chip stages, and no others, are in segments, which are in order.
-  void check_segments() const {
-    const auto count = static_cast<int>(model_.stages.size());
-    std::vector<bool> covered(model_.stages.size(), false);
-    int next = 0;
-    for (const Segment& segment : model_.segments) {
-      if (segment.first_stage < next || segment.end_stage() > count)
-        throw isa::UserError(fmt::format("found a segment of stages {} to {}, allowed are {} to {}",
-                                         segment.first_stage, segment.end_stage() - 1, next, count - 1));
-      next = segment.end_stage();
-      std::fill(covered.begin() + segment.first_stage, covered.begin() + next, true);
-    }
-    for (size_t k = 0; k < covered.size(); ++k) {
-      if (covered[k] != model_.stages[k].on_chip())
-        throw isa::UserError(fmt::format("stage '{}' runs on the {}, but is in {} segment",
-                                         model_.stages[k].name, covered[k] ? "host" : "chip",
-                                         covered[k] ? "a" : "no"));
-    }
   }
 
   fs::path directory_;
   CompiledModel& model_;
   onnx::ModelProto host_model_;
+  FileSums sums_;
 };
+
+/// Where a package goes: a symbolic link to a directory stays one.
+fs::path package_path(const std::string& directory) {
+  const fs::path path = fs::weakly_canonical(fs::absolute(directory));
+  return path.has_filename() ? path : path.parent_path();
+}
 
 }  // namespace
 
-std::string file_stem(const std::string& name) {
-  std::string stem;
-  for (char c : name) stem += std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '.' ? c : '_';
-  return stem.substr(0, 60);
+bool is_package(const std::string& path) {
+  std::error_code error;
+  return fs::is_directory(path, error) && fs::exists(fs::path(path) / kManifest, error);
 }
 
-bool is_package(const std::string& path) {
-  return fs::is_directory(path) && fs::exists(fs::path(path) / "manifest.json");
+void write_checksums(const std::string& directory) {
+  FileSums sums;
+  for (const auto& entry : fs::recursive_directory_iterator(directory)) {
+    const std::string name = entry.path().lexically_relative(directory).generic_string();
+    if (entry.is_regular_file() && name != kChecksums)
+      sums[name] = sum_of(isa::read_file(entry.path().string()));
+  }
+  write_file_atomically((fs::path(directory) / kChecksums).string(), to_string(sums));
+}
+
+void check_package_directory(const std::string& directory) {
+  const fs::path target = package_path(directory);
+  isa::check_output_directory(target.parent_path().string());
+  if (!fs::exists(target)) return;
+  if (!fs::is_directory(target))
+    throw isa::UserError(directory + ": exists and is not a directory; choose another name");
+  if (fs::is_empty(target)) return;
+  if (!is_package(target.string()))
+    throw isa::UserError(directory + ": exists and is not a kodama package; choose another directory");
+  const FileSums own = read_sums(target);
+  for (const auto& entry : fs::recursive_directory_iterator(target)) {
+    const std::string name = entry.path().lexically_relative(target).generic_string();
+    const bool is_own = entry.is_directory() && !entry.is_symlink()
+                            ? std::ranges::find(kFolders, name) != std::end(kFolders)
+                            : name == kChecksums || own.contains(name);
+    if (!is_own)
+      throw isa::UserError(fmt::format(
+          "{}: holds '{}', which is not of the package there; move it, or choose another directory",
+          directory, name));
+  }
 }
 
 void save_package(const CompiledModel& model, const std::string& directory,
                   const std::function<void(int64_t, int64_t, const std::string&)>& progress) {
-  fs::path target = fs::absolute(directory).lexically_normal();
-  if (!target.has_filename()) target = target.parent_path();
-  if (fs::exists(target) && !is_package(target.string()) &&
-      !(fs::is_directory(target) && fs::is_empty(target))) {
-    throw isa::UserError(directory + ": exists and is not a kodama package; choose another directory");
-  }
-  const fs::path temporary =
-      target.parent_path() / fmt::format(".{}.{}.tmp", target.filename().string(), ::getpid());
-  const fs::path old =
-      target.parent_path() / fmt::format(".{}.{}.old", target.filename().string(), ::getpid());
+  const auto refuse = [&](const std::error_code& error) {
+    throw isa::UserError(directory + ": can't be written: " + error.message());
+  };
   try {
-    fs::create_directories(temporary);
-    PackageWriter(model, temporary).write(progress);
-    if (fs::exists(target)) fs::rename(target, old);
-    fs::rename(temporary, target);
-    fs::remove_all(old);
+    check_package_directory(directory);
+    const fs::path target = package_path(directory);
+    fs::create_directories(target.parent_path());
+    std::error_code error;
+    const auto temporary = isa::Temporary::make(isa::Temporary::Kind::kFolder, target.parent_path(), error);
+    if (!temporary) refuse(error);
+    if (fs::exists(target)) fs::permissions(temporary->path(), fs::status(target).permissions());
+    PackageWriter(model, temporary->path()).write(progress);
+    check_package_directory(directory);  // what happened meanwhile
+    error = fs::exists(target) ? temporary->exchange_with(target) : temporary->move_to(target);
+    if (error) refuse(error);
   } catch (const fs::filesystem_error& error) {
-    std::error_code ignored;
-    fs::remove_all(temporary, ignored);
-    throw isa::UserError(directory + ": can't be written: " + error.code().message());
-  } catch (...) {
-    std::error_code ignored;
-    fs::remove_all(temporary, ignored);
-    throw;
+    refuse(error.code());
   }
 }
 
@@ -560,13 +726,7 @@ CompiledModel load_package(const std::string& directory, const std::string& chip
   if (!is_package(directory))
     throw isa::UserError(directory + ": is not a kodama package (no manifest.json)");
   CompiledModel model;
-  try {
-    PackageReader(directory, model).read(chip_name, progress);
-  } catch (const nlohmann::json::exception& error) {
-    throw isa::UserError((fs::path(directory) / "manifest.json").string() + ": " + error.what());
-  } catch (const isa::UserError& error) {
-    throw isa::UserError(directory + ": " + error.what());
-  }
+  PackageReader(directory, model).read(chip_name, progress);
   return model;
 }
 

@@ -12,15 +12,20 @@
 ///   regions, and the program runs alone once its operands are in DRAM;
 /// - `images/NNNN_NAME.bin`: constant operands: LW, little endian, group after group;
 /// - `constants/NNNN.pb`: constants that Host and Move stages read;
-/// - `host.onnx`: the nodes of Host stages.
+/// - `host.onnx`: the nodes of Host stages;
+/// - `checksums`: CRC-32, size and name of every other file, a line each.
 ///
-/// The directory is written under a temporary name and renamed.
+/// The directory is written under a temporary name, and then changes names with what was there, in one step.
 namespace kodama::compiler {
 
 /// Version of the format; a package of another version is refused.
-inline constexpr int kPackageVersion = 4;
+inline constexpr int kPackageVersion = 5;
 
-/// Writes `model` to `directory`, which must not exist, be empty, or hold an earlier package (UserError).
+/// Whether save_package can write there: `directory` must not exist, be empty, or hold an earlier package and
+/// no other file. UserError that names what is in the way.
+void check_package_directory(const std::string& directory);
+
+/// Writes `model` to `directory`, which check_package_directory must accept.
 void save_package(const CompiledModel& model, const std::string& directory,
                   const std::function<void(int64_t, int64_t, const std::string&)>& progress = {});
 
@@ -29,8 +34,8 @@ void save_package(const CompiledModel& model, const std::string& directory,
 CompiledModel load_package(const std::string& directory, const std::string& chip_name = "",
                            const std::function<void(int64_t, int64_t, const std::string&)>& progress = {});
 
-/// Of a layer's or tensor's name what is safe in a file name.
-std::string file_stem(const std::string& name);
+/// Writes `checksums` anew for the files that are there: for tests that damage packages on purpose.
+void write_checksums(const std::string& directory);
 
 /// Whether `path` is a directory with a manifest.
 bool is_package(const std::string& path);

@@ -11,10 +11,12 @@
 #include <ostream>
 
 #include "compiler/driver/comparison.h"
+#include "compiler/driver/file_names.h"
 #include "compiler/driver/package.h"
 #include "compiler/driver/progress.h"
 #include "compiler/driver/report.h"
 #include "compiler/reference/onnx_backend_test.h"
+#include "isa/output.h"
 
 namespace kodama::compiler {
 namespace {
@@ -55,8 +57,8 @@ TensorMap read_named_tensors(const char* option, const std::vector<std::string>&
   return tensors;
 }
 
-/// Options of the compiler. Dumps become files, each named on `out`.
-CompileOptions compile_options(const SessionOptions& options, std::ostream& out) {
+/// Options of the compiler. Dumps become files.
+CompileOptions compile_options(const SessionOptions& options) {
   check_dump_points(options.dump_after);
   CompileOptions compile;
   compile.precision = parse_matrix_precision(options.precision);
@@ -65,14 +67,13 @@ CompileOptions compile_options(const SessionOptions& options, std::ostream& out)
   compile.lowering.fuse = options.fuse;
   compile.dump_after = options.dump_after;
   if (options.dump_after.empty()) return compile;
-  compile.dump = [&options, &out, number = 0](const std::string& pass, const std::string& what,
-                                              const std::string& extension, const std::string& text) mutable {
+  compile.dump = [&options, number = 0](const std::string& pass, const std::string& what,
+                                        const std::string& extension, const std::string& text) mutable {
     std::error_code error;
     fs::create_directories(options.dump_directory, error);
     const std::string path =
         fmt::format("{}/{:03}.{}.{}.{}", options.dump_directory, number++, pass, file_stem(what), extension);
-    write_file_atomically(path, text);
-    fmt::print(out, "wrote {}\n", path);
+    isa::write_output(path, text);
   };
   return compile;
 }
@@ -120,9 +121,8 @@ struct Compiled {
   CompiledModel model;
 };
 
-Compiled compile_file(const SessionOptions& options, const std::string& file, std::ostream& out,
-                      WallTimes& times) {
-  CompileOptions compile = compile_options(options, out);
+Compiled compile_file(const SessionOptions& options, const std::string& file, WallTimes& times) {
+  CompileOptions compile = compile_options(options);
   const isa::Chip chip = isa::find_chip(options.chip);
   Compiled result;
   result.imported = import_model(file, {options.dims, read_named_tensors("--bind", options.bind)});
@@ -138,15 +138,34 @@ Compiled compile_file(const SessionOptions& options, const std::string& file, st
   return result;
 }
 
-void write_outputs(const std::string& directory, const TensorMap& outputs) {
-  if (directory.empty()) return;
-  std::error_code error;
-  fs::create_directories(directory, error);
-  if (error) throw isa::UserError(directory + ": can't be created: " + error.message());
-  for (const auto& [name, tensor] : outputs) {
-    write_tensor_file((fs::path(directory) / (file_stem(name) + ".pb")).string(), tensor, name);
+/// Tensors as .pb files of a directory, by name. They are tried before the run whose outputs they take.
+class OutputFiles {
+ public:
+  OutputFiles(const CompiledModel& model, const std::string& directory) {
+    if (directory.empty()) return;
+    std::error_code error;
+    fs::create_directories(directory, error);
+    if (error) throw isa::UserError(directory + ": can't be created: " + error.message());
+    std::vector<std::string> names;
+    for (TensorId id : model.outputs) names.push_back(model.tensors[static_cast<size_t>(id)].name);
+    std::vector<std::string> paths;
+    const std::vector<std::string> stems = distinct_file_stems(names);
+    for (size_t k = 0; k < names.size(); ++k) {
+      paths.push_back((fs::path(directory) / (stems[k] + ".pb")).string());
+      files_[names[k]] = paths.back();
+    }
+    isa::check_outputs(paths);
   }
-}
+  void write(const TensorMap& outputs) const {
+    for (const auto& [name, path] : files_) {
+      write_tensor_file(path, outputs.at(name), name);
+      isa::say_wrote(path, fmt::format("output '{}'", name));
+    }
+  }
+
+ private:
+  std::map<std::string, std::string> files_;
+};
 
 void print_outputs(const TensorMap& outputs, bool classes, std::ostream& out) {
   for (const auto& [name, tensor] : outputs) {
@@ -183,7 +202,7 @@ TensorMap gather_inputs(const CompiledModel& model, const std::vector<std::strin
 int run_command(const RunRequest& request, std::ostream& out) {
   const SessionOptions& options = request.common;
   WallTimes times;
-  const Compiled compiled = compile_file(options, request.model_file, out, times);
+  const Compiled compiled = compile_file(options, request.model_file, times);
   const CompiledModel& model = compiled.model;
   const double tolerance = request.tolerance > 0 ? request.tolerance : default_tolerance(model.precision);
 
@@ -223,6 +242,9 @@ int run_command(const RunRequest& request, std::ostream& out) {
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
   for (const DataSet& set : sets) {
     observed.clear();
+    const OutputFiles files(model, set.name.empty() || options.output_directory.empty()
+                                       ? options.output_directory
+                                       : options.output_directory + "/" + set.name);
     const RunOutcome outcome = runner.run(set.inputs);
     bar.finish();
     times.end("run");
@@ -257,10 +279,7 @@ int run_command(const RunRequest& request, std::ostream& out) {
       fmt::print(out, "{} against the recorded output: {}\n", name, verdict(comparison, tolerance));
       passed &= within(comparison, tolerance);
     }
-    write_outputs(set.name.empty() || options.output_directory.empty()
-                      ? options.output_directory
-                      : options.output_directory + "/" + set.name,
-                  outcome.outputs);
+    files.write(outcome.outputs);
     if (!options.json_file.empty()) {
       auto entry = run_to_json(model, outcome, layers, outputs);
       entry["data_set"] = set.name;
@@ -272,15 +291,16 @@ int run_command(const RunRequest& request, std::ostream& out) {
   times.end("report");
   for (auto& entry : json) entry["wall_seconds"] = times.to_json();  // of the command, all data sets together
   if (!options.json_file.empty()) {
-    write_file_atomically(options.json_file, (json.size() == 1 ? json[0] : json).dump(1) + "\n");
+    isa::write_output(options.json_file, (json.size() == 1 ? json[0] : json).dump(1) + "\n");
   }
   fmt::print(out, "wall time: {}\n", times.to_string());
   return passed ? kExitOk : kExitOutOfTolerance;
 }
 
 int compile_command(const CompileRequest& request, std::ostream& out) {
+  check_package_directory(request.directory);
   WallTimes times;
-  const Compiled compiled = compile_file(request.common, request.model_file, out, times);
+  const Compiled compiled = compile_file(request.common, request.model_file, times);
   ProgressBar bar("writing");
   save_package(compiled.model, request.directory,
                [&](int64_t done, int64_t total, const std::string& what) { bar.update(done, total, what); });
@@ -302,7 +322,7 @@ int compile_command(const CompileRequest& request, std::ostream& out) {
 int plan_command(const PlanRequest& request, std::ostream& out) {
   const SessionOptions& options = request.common;
   const isa::Chip chip = isa::find_chip(options.chip);
-  const CompileOptions compile = compile_options(options, out);
+  const CompileOptions compile = compile_options(options);
   const onnx::ModelProto model =
       import_model(request.model_file, {options.dims, read_named_tensors("--bind", options.bind)});
   const LayerGraph graph = layers_of(model, chip, compile);
@@ -329,7 +349,7 @@ int plan_command(const PlanRequest& request, std::ostream& out) {
   print_planned_moves(chosen, graph, out);
   print_plans(summaries, out);
   if (!options.json_file.empty())
-    write_file_atomically(options.json_file, plans_to_json(summaries).dump(1) + "\n");
+    isa::write_output(options.json_file, plans_to_json(summaries).dump(1) + "\n");
   return kExitOk;
 }
 
@@ -340,6 +360,7 @@ int simulate_package_command(const SimulateRequest& request, std::ostream& out) 
       [&](int64_t done, int64_t total, const std::string& what) { bar.update(done, total, what); });
   bar.finish();
   const TensorMap inputs = gather_inputs(model, request.common.inputs, request.common.seed);
+  const OutputFiles files(model, request.common.output_directory);
   ProgressBar run_bar("running");
   RunnerOptions options;
   options.machine.threads = request.common.threads;
@@ -358,9 +379,9 @@ int simulate_package_command(const SimulateRequest& request, std::ostream& out) 
   print_host_layers(model, out);
   print_outputs(outcome.outputs, false, out);
   report.finish(out);
-  write_outputs(request.common.output_directory, outcome.outputs);
+  files.write(outcome.outputs);
   if (!request.common.json_file.empty()) {
-    write_file_atomically(request.common.json_file, run_to_json(model, outcome, {}, {}).dump(1) + "\n");
+    isa::write_output(request.common.json_file, run_to_json(model, outcome, {}, {}).dump(1) + "\n");
   }
   return kExitOk;
 }

@@ -8,6 +8,7 @@ A program in its three forms: text, machine words, binary.
   > d get $lm0n0c0b0m0p0 1
   > END
   $ kodama asm a.vsm --chip tiny --format=words -o a.asm
+  wrote a.asm
   $ cut -c1-60 a.asm
   i 0100000000000000000000000000000000000000000000100000000000
   i 0000000000000000000000000000000000000000000000100000000000
@@ -18,6 +19,7 @@ A program in its three forms: text, machine words, binary.
   nop/2
   d get $lm0n0c0b0m0p0 1
   $ kodama asm a.vsm --chip tiny --format=binary -o a.kprog
+  wrote a.kprog
   $ kodama dis a.kprog --chip tiny
   # region product
   fvfma $lr0v $ls0v $ln0v $lm0v
@@ -66,6 +68,7 @@ A line per step has its limits; the binary format keeps nop/N and loops.
   kodama: not supported: g.vsm: a program of 100000000 steps and 1 statements is too long for a line per step; allowed: at most 16777216 of each; write it in the binary format, which keeps loops and nop/N
   [3]
   $ kodama asm g.vsm --format=binary -o g.kprog
+  wrote g.kprog
   $ kodama dis g.kprog
   nop/100000000
   $ printf 'nop/10000000000\n' > h.vsm

@@ -128,6 +128,7 @@ The least cycles of a conversion:
 A conversion, run and checked:
 
   $ kodama layout convert '((4_PE:1), (8:8), (8:1))@LM0' '((4_PE:1), (8:1), (8:8))@LM1' --shape 4,8,8 --type double --chip tiny --emit turn.vsm
+  wrote turn.vsm
   path: copy
   16 steps, 64 cycles
   PEs reading                  512 B at   16.0 B/cycle,   0 on the way       32.0 cycles  <- the bound

@@ -57,6 +57,10 @@ def main():
          [value("x", [1, 2, 6, 6])], [value("y", [1, 3, 3, 3]), value("part", [1, 2, 3, 8])],
          [kernel, table, numpy_helper.from_array(np.array([0, 1, 0, 0], np.int64), "begin"),
           numpy_helper.from_array(np.array([1, 3, 3, 8], np.int64), "end")])
+    # Outputs whose names make the same file name, or are cut.
+    names = ["a/b", "a_b", "long" * 80 + "1", "long" * 80 + "2"]
+    save("alike", [helper.make_node(op, ["x"], [name], name=op) for op, name in zip(["Neg", "Abs", "Relu", "Exp"], names)],
+         [value("x", [2])], [value(name, [2]) for name in names])
     for name, array in (("x.npy", rng.standard_normal((2, 8)).astype(np.float32)),
                         ("x_double.npy", rng.standard_normal((2, 8))),
                         ("x_shape.npy", np.zeros((3, 8), np.float32)),

@@ -8,6 +8,7 @@ The optimizer: forwarding, packing, fewer nops.
   > fvadd $lr0v $lr0v $ln0v
   > END
   $ kodama opt in.vsm -o out.vsm
+  wrote out.vsm
   6 steps before, 3 after: 2.00 times fewer
   bounds: longest path 3, busiest unit 2 (alu), busiest port 1 (writes of $n (LM1)); 1.00 times the bound of 3
   3 reads forwarded, 0 operations removed, 0 values renamed
@@ -19,6 +20,7 @@ The optimizer: forwarding, packing, fewer nops.
 Only what counts:
 
   $ kodama opt in.vsm -o out.vsm --live-out grf0:0-7
+  wrote out.vsm
   6 steps before, 2 after: 3.00 times fewer
   bounds: longest path 2, busiest unit 2 (alu), busiest port 1 (writes of $r (GRF0)); 1.00 times the bound of 2
   1 reads forwarded, 1 operations removed, 0 values renamed
@@ -33,6 +35,7 @@ Nothing to do:
 
   $ echo 'linc $lr0v $lr0v' > short.vsm
   $ kodama opt short.vsm -o out.vsm
+  wrote out.vsm
   1 steps before, 1 after: 1.00 times fewer
   bounds: longest path 1, busiest unit 1 (alu), busiest port 1 (writes of $r (GRF0)); 1.00 times the bound of 1
   nothing shorter was found: the program is left as it is
@@ -42,6 +45,7 @@ Nothing to do:
 Another scheduler:
 
   $ kodama opt in.vsm -o out.vsm --scheduler list
+  wrote out.vsm
   6 steps before, 6 after: 1.00 times fewer
   bounds: longest path 6, busiest unit 2 (alu), busiest port 1 (writes of $n (LM1)); 1.00 times the bound of 6
   nothing shorter was found: the program is left as it is
@@ -57,6 +61,7 @@ The plain form:
   > lpassa $lm0v $ls0v; fvpassa $ls0v $lr0v
   > END
   $ kodama opt packed.vsm -o out.vsm --plain
+  wrote out.vsm
   6 steps before, 4 in the plain form
   $ cat out.vsm
   fvadd $lr0v $lr0v $lm0v
@@ -92,6 +97,7 @@ The scheduling problems of its segments:
   > linc $ls8v $ls8v; noforward
   > END
   $ kodama opt segments.vsm --problems problems
+  wrote problems/segments_1.json
   1 problems of 2 operations in problems, 1 segments skipped
   $ kodama schedule problems/segments_1.json --scheduler exact
   segments 1: 2 operations, 1 dependences

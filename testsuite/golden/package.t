@@ -5,6 +5,7 @@ A compiled model is a directory. Its stages that run one after the other are one
   package: 1 stages, 27 steps, 3 MV transfers, for chip tiny at gfloat precision
   $ ls package package/programs
   package:
+  checksums
   constants
   images
   manifest.json
@@ -22,21 +23,88 @@ A compiled model is a directory. Its stages that run one after the other are one
   ----------------------------------------------------------------------------------------------------------------------------------------------------------
   0  product  MatMul+Relu  Contract  [2, 4]  chip      27     276          108   165      3  23.0x L2BM, L1B side         1532           -        -        -
 
-A damaged package is refused:
+A damaged package is refused, whatever the damage is:
 
-  $ cp package/manifest.json right.json; damage() { sed "$1" right.json > package/manifest.json; kodama sim package; }
-  $ damage 's/"version": 4/"version": 3/'
-  kodama: error: package: found package version 3, allowed is 4; compile the model again
+  $ cp -r package right; damage() { rm -rf package; cp -r right package; sed -i "$@"; kodama sim package; }
+  $ damage 's/"operation": "/&a/' package/manifest.json
+  kodama: error: package/manifest.json: the package is damaged: found 3492 bytes with checksum f0a7a120, written were 3491 with 36881160
   [2]
-  $ damage 's/"first_stage": 0/"first_stage": 1/'
-  kodama: error: package: found a segment of stages 1 to 1, allowed are 0 to 0
+  $ damage 1d package/programs/*.vsm
+  kodama: error: package/programs/0000_product.vsm: the package is damaged: found 460 bytes with checksum 175a04ab, written were 477 with 4b236106
   [2]
-  $ damage 's/"stages": [0-9],/"stages": 9,/'
-  kodama: error: package: package/programs/0000_product.vsm: found 1 regions, allowed are those of 9 stages, the first in the first line
+  $ damage 's/0/1/' package/checksums
+  kodama: error: package/images/1000_product_b.bin: can't be read: No such file or directory
   [2]
-  $ damage 's/"program": "/"program": "..\//'
-  kodama: error: package: file name "../programs/0000_product.vsm" leads out of the package
+  $ damage 's/$/ /' package/checksums
+  kodama: error: package/images/0000_product_b.bin : can't be read: No such file or directory
   [2]
-  $ cp right.json package/manifest.json; sed -i 1d package/programs/*.vsm; kodama sim package
-  kodama: error: package: package/programs/0000_product.vsm: found 0 regions, allowed are those of 1 stages, the first in the first line
+  $ rm -rf package; cp -r right package; rm package/images/*; kodama sim package
+  kodama: error: package/images/0000_product_b.bin: can't be read: No such file or directory
   [2]
+  $ rm -rf package; cp -r right package; rm package/checksums; kodama check package
+  kodama: error: package/checksums: is missing; the package is of another version or damaged
+  [2]
+
+Behind the checksums every value is looked at:
+
+  $ sums() { (cd package; find . -type f ! -name checksums -printf '%P\n' | LC_ALL=C sort | /usr/bin/python3 -c '
+  > import sys, zlib
+  > for name in sys.stdin.read().split():
+  >   data = open(name, "rb").read(); print(f"{zlib.crc32(data):08x} {len(data)} {name}")' > checksums); }
+  $ damage() { rm -rf package; cp -r right package; sed -i "$@"; sums; kodama sim package; }
+  $ damage 's/"version": 5/"version": 4/' package/manifest.json
+  kodama: error: package/manifest.json: found package version 4, allowed is 5; compile the model again
+  [2]
+  $ damage 's/"first_stage": 0/"first_stage": 1/' package/manifest.json
+  kodama: error: package/manifest.json: segments[0]: found stages 1 to 1, allowed: 0 to 0
+  [2]
+  $ damage 's/"stages": [0-9],/"stages": 9,/' package/manifest.json
+  kodama: error: package/programs/0000_product.vsm: found 1 regions, allowed: those of 9 stages
+  [2]
+  $ damage 's/"program": "/"program": "..\//' package/manifest.json
+  kodama: error: package/manifest.json: segments[0].program: found "../programs/0000_product.vsm", allowed: files of the package, which are in 'checksums'
+  [2]
+  $ damage 's/"dram_address": 0/"dram_address": -1/' package/manifest.json
+  kodama: error: package/manifest.json: stages[0].operands[0].dram_address: found 64 long words at -1, allowed: 16777216 of DRAM in all
+  [2]
+  $ damage 's/"length_lw": 8/"length_lw": 1e9/' package/manifest.json
+  kodama: error: package/manifest.json: stages[0].operands[0].length_lw: found 1000000000.0, allowed: integers of 64 bits
+  [2]
+  $ damage 's/"fetch"/"Fetch"/' package/manifest.json
+  kodama: error: package/manifest.json: stages[0]: found key 'Fetch', allowed: name, kind, operation, onnx_ops, onnx_nodes, inputs, outputs, kernel, description, predicted_cycles, operands, result, bound_cycles, fetch
+  [2]
+  $ damage 1d package/programs/*.vsm
+  kodama: error: package/programs/0000_product.vsm:1: found a statement outside of all regions
+  [2]
+  $ damage '$d' package/programs/*.vsm
+  kodama: error: package/programs/0000_product.vsm: the last region doesn't end
+  [2]
+  $ rm -rf package; mv right package
+
+Only a package is replaced, and only if nothing else is in its directory:
+
+  $ kodama compile models/linear.onnx --chip tiny -o package
+  package: 1 stages, 27 steps, 3 MV transfers, for chip tiny at gfloat precision
+  $ touch package/notes.txt; kodama compile models/linear.onnx --chip tiny -o package; ls package
+  kodama: error: package: holds 'notes.txt', which is not of the package there; move it, or choose another directory
+  checksums
+  constants
+  images
+  manifest.json
+  notes.txt
+  programs
+  $ rm package/notes.txt; ln -s package link; kodama compile models/linear.onnx --chip tiny -o link; readlink link; ls -A
+  link: 1 stages, 27 steps, 3 MV transfers, for chip tiny at gfloat precision
+  package
+  link
+  models
+  package
+  $ touch file; kodama compile models/linear.onnx --chip tiny -o file
+  kodama: error: file: exists and is not a directory; choose another name
+  [2]
+  $ kodama compile models/linear.onnx --chip tiny -o new/package > /dev/null; ls new/package
+  checksums
+  constants
+  images
+  manifest.json
+  programs

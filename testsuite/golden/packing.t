@@ -7,6 +7,7 @@ Three buffers, two of which may share their place:
   > c,4,8,8
   > EOF
   $ kodama pack three.12.csv -o out.csv
+  wrote out.csv
   three.12: 3 buffers, solved (first fit by size)
   capacity    12
   height      12
@@ -31,6 +32,7 @@ Answers are checked, whoever made them:
   kodama: error: short.csv: found no buffer 'b', which three.12 has
   [2]
   $ kodama pack three.12.csv -o out.json > /dev/null
+  wrote out.json
   $ kodama pack three.12.csv --check out.json
   out.json: right, height 12
   $ kodama pack three.12.csv --check three.12.csv

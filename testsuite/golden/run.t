@@ -2,6 +2,8 @@ A small network on the small chip: inputs from files, a table, JSON, dumps.
 
   $ cp -r "$TESTDIR/models" .
   $ kodama run models/linear.onnx --chip tiny --input x=models/x.npy --json run.json --output-dir out | sed 's/wall time.*/wall time/'
+  wrote out/y.pb (output 'y')
+  wrote run.json
   #  layer    operators    kind      output  where  steps  cycles  step cycles  wait  fetch           times bound  link cycles  host moves  max abs  max rel
   ----------------------------------------------------------------------------------------------------------------------------------------------------------
   0  product  MatMul+Relu  Contract  [2, 4]  chip      27     276          108   165      3  23.0x L2BM, L1B side         1532           -  5.0e-05  3.9e-05
@@ -30,6 +32,7 @@ The compiled package computes the same bits:
   $ kodama compile models/linear.onnx --chip tiny -o package
   package: 1 stages, 27 steps, 3 MV transfers, for chip tiny at gfloat precision
   $ kodama sim package --input x=models/x.npy --output-dir again > /dev/null
+  wrote again/y.pb (output 'y')
   $ cmp out/y.pb again/y.pb
 
 Compiling again replaces the package:
@@ -74,12 +77,15 @@ Weights with NaN and infinity are computed as the chip would:
 Dumps are files:
 
   $ kodama run models/linear.onnx --chip tiny --dump-after tile --dump-after lower > /dev/null; ls kodama-dump | sed 's/^[0-9]*//'
+  wrote kodama-dump/000.lower.linear.json
+  wrote kodama-dump/001.tile.product.txt
   .lower.linear.json
   .tile.product.txt
 
 The plan says which images of tensors there are, and which stages make and read them:
 
   $ kodama plan models/moves.onnx --chip tiny --dump-after plan --dump-dir planned > /dev/null; /usr/bin/python3 -c 'import json; plan = json.load(open("planned/000.plan.moves.json")); [print(i["id"], i["kind"], i["tensor"], i["layout"]) for i in plan["images"]]; [print(s["kind"], s["layer"], s["operands"], "->", s["result"], s.get("move_layers", "")) for s in plan["stages"]]'
+  wrote planned/000.plan.moves.json
   0 constant k ((1:16), (1:16, 4:1), (1:16, 3:4, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 2_L2B:2, 4_MAB:1]@LM1
   1 sent x ((1:24), (2_L2B:2, 4_MAB:1, 1:24, 1:24, 8:1), (1:24, 3:8, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1]@LM0
   2 made c ((1:4), (2_L2B:2, 4_MAB:1, 1:4, 1:4, 4_PE:1, 2_W:1), (1:4, 4:1)) x [2_L2B:1, 2_L1B:1]@GRF0 pad undefined
@@ -144,6 +150,7 @@ Between kernels, tensors stay on the chip. Moves change their layouts there; the
   $ kodama compile models/moves.onnx --chip tiny -o moved
   moved: 6 stages, 187 steps, 28 MV transfers, for chip tiny at gfloat precision
   $ kodama sim moved --json sim.json > sim.txt; grep -E 'Moves on|^y|^part' sim.txt
+  wrote sim.json
   part          200      4   50.0  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
   3 Moves on the chip take 732 of 1320 chip cycles (55 %), 0 layout changes by the host
   part float32 [1, 2, 3, 8]: 5.28688 10.2241 3.66886 0.445417 5.28688 10.2241 3.66886 0.445417 6.84871 2.59294 ...

@@ -73,6 +73,7 @@ Where the cycles of the schedule in docs/timing.md went:
 
   $ kodama sim overlap.vsm --stats=json --stats-file stats.json
   37 steps (34 nop), 3 MV transfers, 408 cycles (257 waiting)
+  wrote stats.json
   $ grep -c roofline stats.json
   8
 
@@ -88,6 +89,8 @@ Traces of a window:
 
   $ kodama sim overlap.vsm --trace trace.json --vcd trace.vcd --trace-from 196 --trace-to 236
   37 steps (34 nop), 3 MV transfers, 408 cycles (257 waiting)
+  wrote trace.json
+  wrote trace.vcd
   $ grep -o '"name":"[a-z]*","cat":"[A-Z0-9]*"' trace.json
   "name":"fvfma","cat":"MAU"
   $ kodama sim overlap.vsm --trace trace.json --trace-from 10 --trace-to 5
