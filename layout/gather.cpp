@@ -328,7 +328,7 @@ int64_t Gather::estimated_cycles() const {
   return static_cast<int64_t>(steps * isa::kCyclesPerStep + sources + dram);
 }
 
-int64_t Gather::bound_cycles() const {
+int64_t Gather::dram_cycles() const {
   std::vector<std::vector<int64_t>> read(problem_.words.size());
   for (const Tile& tile : tiles_) {
     for_each_word(tile, [&](int, int32_t, int64_t, int, const GatherSource& source) {

@@ -97,9 +97,11 @@ class Gather {
   /// Cycles, without making the program: what a plan counts with. Tests hold it within 2/3 and 3/2 of what
   /// `emit` finds.
   int64_t estimated_cycles() const;
-  /// LW of DRAM that cross its port in the busiest group, over the port's rate: each word that is wanted
-  /// once, and the image.
-  int64_t bound_cycles() const;
+  /// What DRAM alone takes when the gather reads and writes it, and nothing stays on the chip: LW that cross
+  /// its port in the busiest group, over the port's rate; each LW that is wanted once, and the image. No
+  /// program of this kind is faster. It is no bound for others: what a layer before left in L2BM need not be
+  /// read, and padding that nobody reads need not be written.
+  int64_t dram_cycles() const;
   size_t window_count() const;
   /// How it was cut, in words.
   std::string describe() const;

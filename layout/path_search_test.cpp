@@ -1,8 +1,17 @@
 #include "layout/path_search.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "layout/random_problem.h"
 
 namespace kodama::layout {
 namespace {
@@ -76,6 +85,60 @@ TEST(PathSearch, SwapsComeNextToTheExchange) {
   // Between them, where they were behind the skew.
   EXPECT_EQ(std::count_if(exchange, skew, is(MoveKind::kSwapL1b)), 3);
   EXPECT_FALSE(overlapping_order(*order).has_value());
+}
+
+/// The cheapest sum of steps from one state to another, by going through all states in the order of their
+/// cost, without an estimate, a limit, or a path to begin with. Infinity: there is no way; nothing: there are
+/// more states than `most`.
+std::optional<double> cheapest(const BitView& view, int64_t most_lw, size_t most) {
+  std::map<SlotState, double> cost;
+  std::set<std::pair<double, SlotState>> open;
+  cost[view.from.slots] = 0;
+  open.emplace(0, view.from.slots);
+  while (!open.empty()) {
+    const auto [now, state] = *open.begin();
+    open.erase(open.begin());
+    if (is_goal(state, view.to.slots)) return now;
+    for (const Move& move : moves_from(view, state, view.to.slots)) {
+      if (view.value_count(view.address_bits(move.after)) > most_lw && !is_goal(move.after, view.to.slots))
+        continue;
+      const auto [known, is_new] = cost.try_emplace(move.after, now + move.steps);
+      if (!is_new && known->second <= now + move.steps) continue;
+      open.erase({known->second, move.after});
+      known->second = now + move.steps;
+      open.emplace(known->second, move.after);
+      if (cost.size() > most) return std::nullopt;
+    }
+  }
+  return std::numeric_limits<double>::infinity();
+}
+
+TEST(PathSearch, WhatIsProvenIsWhatExhaustiveSearchFinds) {
+  constexpr int64_t kMostLw = 256;
+  constexpr size_t kMostStates = 1500;
+  const isa::Chip tiny = isa::find_chip("tiny");
+  int proven = 0;
+  int long_ones = 0;
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    const isa::Chip& of = seed % 2 == 0 ? chip() : tiny;
+    const ConversionProblem problem = random_problem(seed, of, 64);
+    const auto view = bit_view(problem.from, problem.to, problem.lengths, problem.element_bits, of);
+    if (!view) continue;
+    const std::optional<double> least = cheapest(*view, kMostLw, kMostStates);
+    if (!least) continue;
+    SCOPED_TRACE(fmt::format("seed {}: {} to {}", seed, problem.from.to_string(), problem.to.to_string()));
+    const Path path = find_path(*view, view->from.slots, view->to.slots, kMostLw);
+    EXPECT_EQ(path.found || is_goal(view->from.slots, view->to.slots), std::isfinite(*least));
+    if (!path.found) continue;
+    expect_chain(*view, path.moves);
+    EXPECT_GE(path.steps, *least - 1e-6);
+    if (!path.proven) continue;
+    EXPECT_NEAR(path.steps, *least, 1e-6);
+    ++proven;
+    if (path.moves.size() > 1) ++long_ones;
+  }
+  EXPECT_GT(proven, 60);
+  EXPECT_GT(long_ones, 20);
 }
 
 TEST(PathSearch, WithoutAnExchangeNothingIsReordered) {

@@ -105,9 +105,11 @@ class ExactSearch {
     });
   }
 
-  /// Counts a step of the search; large blocks need more time for each. False: no more of them.
+  /// Counts a step of the search; of large blocks as many as it takes the time of. False: no more of them.
   bool spend() {
-    nodes_left_ -= 1 + static_cast<int64_t>(n_ / 64);
+    constexpr size_t kSmall = 64;
+    constexpr size_t kPerStep = 128;
+    nodes_left_ -= n_ <= kSmall ? 1 : static_cast<int64_t>((n_ + problem_.dependences.size()) / kPerStep) + 1;
     gave_up_ = gave_up_ || nodes_left_ <= 0;
     return !gave_up_;
   }

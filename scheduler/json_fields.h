@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -35,12 +36,30 @@ inline std::string text_of(const Json& json) {
   return text + "\n}\n";
 }
 
+/// Problems are a few levels deep; what is made of a text goes through its levels by recursion.
+inline constexpr int kMostLevels = 32;
+/// Throws the parser's error, or UserError when a text is nested too deeply.
+template <typename Value>
+Value parse_shallow(std::string_view text, const std::string& source) {
+  return Value::parse(text, [&](int depth, typename Value::parse_event_t, Value&) {
+    if (depth <= kMostLevels) return true;
+    throw isa::UserError(fmt::format("{}: found more than {} levels of lists and objects, allowed: as many",
+                                     source, kMostLevels));
+  });
+}
 inline Json parsed(const std::string& text, const std::string& source) {
   try {
-    return Json::parse(text);
+    return parse_shallow<Json>(text, source);
   } catch (const Json::parse_error& error) {
     throw isa::UserError(fmt::format("{}: no JSON at byte {}: {}", source, error.byte, error.what()));
   }
+}
+/// Whether a JSON integer is a number of this type.
+template <typename Number>
+bool is_number_of(const auto& json) {
+  if (!json.is_number_integer()) return false;
+  return json.is_number_unsigned() ? std::in_range<Number>(json.template get<uint64_t>())
+                                   : std::in_range<Number>(json.template get<int64_t>());
 }
 
 /// Reads fields; an error says where in the file.
@@ -89,9 +108,7 @@ class Fields {
       if (!json.is_boolean()) fail(name, "true or false", json);
     } else if constexpr (std::is_integral_v<Value>) {
       if (!json.is_number_integer()) fail(name, "an integer", json);
-      const bool fits = !json.is_number_unsigned() || json.get<uint64_t>() <= INT32_MAX;
-      if (!fits || json.get<int64_t>() > INT32_MAX || json.get<int64_t>() < INT32_MIN)
-        fail(name, "an integer of 32 bits", json);
+      if (!is_number_of<int32_t>(json)) fail(name, "an integer of 32 bits", json);
     } else if constexpr (std::is_same_v<Value, std::string>) {
       if (!json.is_string()) fail(name, "a text", json);
     } else {
@@ -99,8 +116,7 @@ class Fields {
       for (const Json& each : json) {
         if constexpr (std::is_same_v<typename Value::value_type, std::string>) {
           if (!each.is_string()) fail(name, "a list of texts", json);
-        } else if (!each.is_number_integer() || each.get<int64_t>() > INT32_MAX ||
-                   each.get<int64_t>() < INT32_MIN) {
+        } else if (!is_number_of<int32_t>(each)) {
           fail(name, "a list of integers of 32 bits", json);
         }
       }
@@ -112,12 +128,5 @@ class Fields {
   std::string source_;
   std::string path_;
 };
-
-/// UserError when a number in a file names nothing.
-inline void check_index(const std::string& source, const std::string& what, int64_t value, size_t size) {
-  if (value >= 0 && value < static_cast<int64_t>(size)) return;
-  throw isa::UserError(
-      fmt::format("{}: {}: found {}, allowed: 0 to {}", source, what, value, static_cast<int64_t>(size) - 1));
-}
 
 }  // namespace kodama::scheduler

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "isa/error.h"
 #include "isa/hazards.h"
+#include "isa/sequencer.h"
 #include "scheduler/named_scheduling.h"
 #include "scheduler/operation_flow.h"
 #include "scheduler/program_emitter.h"
@@ -46,7 +48,7 @@ Optimized optimize(const isa::Program& program, const isa::Chip& chip, const Opt
   std::map<std::string, int64_t> ports;
   const auto leave = [&](const ProgramSegment& segment) {
     ++result.untouched;
-    result.bounds.steps += segment.length;
+    result.untouched_steps += segment.length;
     emitter.verbatim(stream, segment);
   };
   for (size_t s = 0; s < stream.segments.size(); ++s) {
@@ -87,10 +89,17 @@ Optimized optimize(const isa::Program& program, const isa::Chip& chip, const Opt
   check_result(result.program, chip);
   result.steps_before = isa::count(program).steps;
   result.steps_after = isa::count(result.program).steps;
-  result.is_shorter = result.steps_after < result.steps_before;
-  if (!result.is_shorter && !options.eager) {
+  result.cycles_before = isa::predict_cycles(program, chip).total();
+  result.cycles_after = isa::predict_cycles(result.program, chip).total();
+  const auto rank = [&](int64_t steps, int64_t cycles) {
+    return options.objective == Objective::kCycles ? std::pair(cycles, steps) : std::pair(steps, cycles);
+  };
+  result.is_better =
+      rank(result.steps_after, result.cycles_after) < rank(result.steps_before, result.cycles_before);
+  if (!result.is_better && !options.eager) {
     result.program = program;
     result.steps_after = result.steps_before;
+    result.cycles_after = result.cycles_before;
     result.removed = result.forwarded = result.renamed = 0;
   }
   return result;

@@ -10,7 +10,7 @@
 #include "isa/costs.h"
 #include "isa/program.h"
 
-/// The optimizer of finished programs: VSM in, an equivalent program in fewer steps out.
+/// The optimizer of finished programs: VSM in, an equivalent program in fewer cycles or steps out.
 ///
 ///     isa::Program shorter = optimize(program, chip).program;
 ///
@@ -45,7 +45,13 @@ struct LiveOut {
 /// DRAM and PDM are live in any case. UserError for anything else.
 std::vector<LiveOut> parse_live_outs(std::string_view text);
 
+/// What is to be less. A step takes four cycles, and a wait for a transfer what the transfer takes
+/// (isa::predict_cycles): with fewer steps, waits may become longer by as much.
+enum class Objective : uint8_t { kCycles, kSteps };
+
 struct OptimizeOptions {
+  /// Between programs equal by it, the other one decides.
+  Objective objective = Objective::kCycles;
   /// Name of an instruction scheduler (scheduler/passes.h) that takes the place of the optimizer's own search
   /// where it can: segments without forwarding, block masks and steps that must stay together. Empty: the
   /// search.
@@ -61,7 +67,8 @@ struct OptimizeOptions {
   int64_t effort = 100;
 };
 
-/// What no order of the operations of the optimized program can beat, added up over its segments.
+/// What no order of the operations of the optimized program can beat, added up over its segments but for
+/// those that are left as they are.
 struct StepBounds {
   int64_t critical_path = 0;
   int64_t unit = 0;       ///< operations of the busiest unit
@@ -73,14 +80,17 @@ struct StepBounds {
 
 struct Optimized {
   isa::Program program;
-  bool is_shorter = false;  ///< otherwise `program` is the input
+  bool is_better = false;  ///< by the objective; otherwise `program` is the input
   int64_t steps_before = 0;
   int64_t steps_after = 0;
+  int64_t cycles_before = 0;  ///< predicted
+  int64_t cycles_after = 0;
   StepBounds bounds;
   int64_t forwarded = 0;  ///< reads of a register that became reads of a forwarding register
   int64_t removed = 0;    ///< operations whose results nobody reads
   int64_t renamed = 0;    ///< values in another register
   int64_t untouched = 0;  ///< segments that were left as they are (noforward, forwarding over a statement)
+  int64_t untouched_steps = 0;  ///< theirs, of which nothing is known: no bound counts them
 };
 
 /// UserError naming the lines when the program has hazards (isa/hazards.h): what it computes then is nobody's

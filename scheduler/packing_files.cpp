@@ -12,6 +12,7 @@
 
 #include "isa/error.h"
 #include "isa/file.h"
+#include "scheduler/json_fields.h"
 #include "scheduler/packing.h"
 
 namespace kodama::scheduler {
@@ -192,7 +193,7 @@ class CsvReader {
 
 json parse_json(std::string_view text, const std::string& file) {
   try {
-    return json::parse(text);
+    return parse_shallow<json>(text, file);
   } catch (const json::parse_error& error) {
     isa::SourceLocation where{file, 1, 1};
     for (size_t i = 0; i + 1 < error.byte && i < text.size(); ++i) {
@@ -230,7 +231,8 @@ class JsonReader {
     return value_.at(name);
   }
   int64_t number(const std::string& name) const {
-    if (!at(name).is_number_integer()) fail("/" + name, "found no number, allowed: a whole number");
+    if (!is_number_of<int64_t>(at(name)))
+      fail("/" + name, "found no number, allowed: a whole number of 64 bits");
     return at(name).get<int64_t>();
   }
   std::string text(const std::string& name) const {
@@ -359,7 +361,7 @@ PackingProblem read_packing_json(std::string_view text, const std::string& file)
         gap.upper = period.number("upper");
         if (period.has("window")) {
           const json& window = period.array("window");
-          if (window.size() != 2 || !window[0].is_number_integer() || !window[1].is_number_integer()) {
+          if (window.size() != 2 || !is_number_of<int64_t>(window[0]) || !is_number_of<int64_t>(window[1])) {
             period.fail("/window", "found something else, allowed: [first, last] in bytes");
           }
           gap.has_window = true;

@@ -187,7 +187,7 @@ int schedule_transfer_file(const ScheduleFileRequest& request, const std::string
 
 int schedule_file(const ScheduleFileRequest& request, std::ostream& out) {
   const std::string text = isa::read_file(request.file);
-  if (is_transfer_problem(text)) return schedule_transfer_file(request, text, out);
+  if (is_transfer_problem(text, request.file)) return schedule_transfer_file(request, text, out);
   const ScheduleProblem problem = problem_from_json(text, request.file);
   Schedule schedule;
   std::string who = request.schedule;

@@ -435,6 +435,35 @@ TEST(ScheduleJson, ErrorsNameThePlace) {
   EXPECT_EQ(error("{}"), "nothing");
 }
 
+TEST(ScheduleJson, NumbersAndDepthHaveLimits) {
+  const auto refuse = [](const std::string& text, const char* part) {
+    try {
+      problem_from_json(text, "file.json");
+      ADD_FAILURE() << text;
+    } catch (const isa::UserError& failure) {
+      EXPECT_THAT(failure.what(), HasSubstr(part));
+    }
+  };
+  const auto dependence = [](int64_t distance, int64_t iterations) {
+    return fmt::format(R"({{"loop": true, "operations": [{{}}, {{}}],
+                           "dependences": [{{"from": 0, "to": 1, "distance": {}, "iterations": {}}}]}})",
+                       distance, iterations);
+  };
+  EXPECT_NO_THROW(problem_from_json(dependence(kMostSteps, 0), "file.json"));
+  EXPECT_NO_THROW(problem_from_json(dependence(-kMostSteps, kMostIterations), "file.json"));
+  refuse(dependence(kMostSteps + 1, 0), "distance of a dependence: found 1000000001");
+  refuse(dependence(-1, 0), "distance of a dependence: found -1");
+  refuse(dependence(1, kMostIterations + 1), "over 1001 iterations");
+  refuse(R"({"operations": [{"earliest": 1000000001}]})", "earliest step: found 1000000001");
+  refuse(R"({"classes": ["a"], "separations": [{"first": 0, "second": 0, "steps": -1}]})",
+         "steps of a separation");
+  refuse(R"({"classes": ["a"], "operations": [{"classes": [18446744073709551615]}]})", "integers of 32 bits");
+  // An operation that no step has room for.
+  refuse(R"({"resources": [{"name": "unit"}], "operations": [{"uses": [{"resource": 0}, {"resource": 0}]}]})",
+         "uses 2 places of resource 'unit', which has 1");
+  refuse(std::string(100'000, '['), "levels of lists and objects");
+}
+
 TEST(Schedulers, NamesAreChecked) {
   EXPECT_THROW(find_block_scheduler("modulo", false), isa::UserError);
   EXPECT_THROW(find_block_scheduler("list", true), isa::UserError);

@@ -129,8 +129,8 @@ TransferSchedule transfer_schedule_from_json(const TransferProblem& problem, con
   return schedule;
 }
 
-bool is_transfer_problem(const std::string& text) {
-  const Json json = Json::parse(text, nullptr, false);
+bool is_transfer_problem(const std::string& text, const std::string& source) {
+  const Json json = parsed(text, source);
   return json.is_object() && json.contains("task_cycles");
 }
 

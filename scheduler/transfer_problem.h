@@ -168,8 +168,8 @@ TransferProblem transfer_problem_from_json(const std::string& text, const std::s
 /// Of what `to_json` has written with a schedule.
 TransferSchedule transfer_schedule_from_json(const TransferProblem& problem, const std::string& text,
                                              const std::string& source);
-/// Whether a JSON text has the tasks of such a problem.
-bool is_transfer_problem(const std::string& text);
+/// Whether a JSON text has the tasks of such a problem. UserError when it is no JSON.
+bool is_transfer_problem(const std::string& text, const std::string& source);
 
 /// A transfer scheduler by name.
 struct TransferScheduler {

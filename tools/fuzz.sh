@@ -18,9 +18,12 @@ for target in "${targets[@]}"; do
   mkdir -p "build/fuzz/corpus/$target" build/fuzz/artifacts
   log=build/fuzz/$target.log
   # New inputs go to the first folder. A slow input or one that takes much memory is as bad as a crash.
-  if UBSAN_OPTIONS=print_stacktrace=1 "build/fuzz/testsuite/fuzz/kodama_fuzz_$target" \
+  dictionary=()
+  if [ -e "testsuite/fuzz/$target.dict" ]; then dictionary=("-dict=testsuite/fuzz/$target.dict"); fi
+  # Debian's libraries aren't instrumented: vectors that they fill look overflown.
+  if ASAN_OPTIONS=detect_container_overflow=0 UBSAN_OPTIONS=print_stacktrace=1 "build/fuzz/testsuite/fuzz/kodama_fuzz_$target" \
       -max_total_time="$seconds" -timeout=20 -rss_limit_mb=3000 -max_len=4096 -print_final_stats=1 \
-      -artifact_prefix="build/fuzz/artifacts/$target-" \
+      "${dictionary[@]}" -artifact_prefix="build/fuzz/artifacts/$target-" \
       "build/fuzz/corpus/$target" "testsuite/fuzz/seeds/$target" >"$log" 2>&1; then
     grep -E '^Done|number_of_executed_units|peak_rss_mb' "$log"
   else

@@ -329,6 +329,7 @@ void disassemble_program(const AssembleRequest& request) {
 }
 
 struct OptimizeRequest {
+  std::string objective = "cycles";
   std::string file;
   std::string output;
   std::string chip;
@@ -365,6 +366,10 @@ int optimize_program(OptimizeRequest request) {
   if (request.fuzz > 0) return fuzz_optimizer(request);
   const std::string chip_name = request.chip.empty() ? "mncore2" : request.chip;
   if (request.has_live_outs) request.options.live_outs = scheduler::parse_live_outs(request.live_outs);
+  if (request.objective != "cycles" && request.objective != "steps")
+    throw isa::UserError(fmt::format("--objective: found '{}', allowed: cycles, steps", request.objective));
+  request.options.objective =
+      request.objective == "cycles" ? scheduler::Objective::kCycles : scheduler::Objective::kSteps;
   if (!request.judge_directory.empty()) {
     const auto result = compiler::optimize_judge_tree(request.judge_directory, chip_name, request.options);
     fmt::print("{}", result.table);
@@ -777,14 +782,16 @@ int run(int argc, char** argv) {
   judge->callback([&] { code = judge_answers(judge_request); });
 
   OptimizeRequest optimize_request;
-  CLI::App* optimize =
-      app.add_subcommand("opt", "write an equivalent VSM program in fewer steps; docs/optimizer.md");
+  CLI::App* optimize = app.add_subcommand(
+      "opt", "write an equivalent VSM program in fewer cycles or steps; docs/optimizer.md");
   optimize->add_option("file", optimize_request.file, "VSM file");
   optimize->add_option("-o,--output", optimize_request.output, "file to write");
   optimize->add_option("--chip", optimize_request.chip,
                        "name of a chip, or a chip file; default mncore2, with --fuzz tiny");
   optimize->add_option("--scheduler", optimize_request.options.scheduler,
                        "an instruction scheduler of 'kodama passes' instead of the optimizer's search");
+  optimize->add_option("--objective", optimize_request.objective, "what is to be less: cycles or steps")
+      ->capture_default_str();
   optimize->add_flag("--allow-rename", optimize_request.options.allow_rename,
                      "values may go through other registers than those written");
   CLI::Option* live_outs = optimize->add_option("--live-out", optimize_request.live_outs,

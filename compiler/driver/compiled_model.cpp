@@ -298,7 +298,7 @@ class ModelCompiler {
     layout::GatherCode code = gather.emit(tables_at);
     chip.description = gather.describe();
     chip.predicted_cycles = code.cycles;
-    chip.bound_cycles = gather.bound_cycles();
+    chip.dram_cycles = gather.dram_cycles();
     const scheduler::MachineProgram operations = one_after_the_other(stage.name, std::move(code.items));
     verify::verify_schedule(operations, code.program, chip_);
     if (options_.observe_stage) options_.observe_stage(operations, code.program);

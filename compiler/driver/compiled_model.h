@@ -46,7 +46,7 @@ struct ChipStage {
   std::string kernel;
   std::string description;
   int64_t predicted_cycles = 0;
-  int64_t bound_cycles = 0;  ///< of Moves
+  int64_t dram_cycles = 0;  ///< of Moves: what their DRAM traffic alone takes (layout::Gather)
   std::vector<StreamBinding> operands;
   StreamBinding result;
   bool fetch = false;  ///< the host reads the result

@@ -81,8 +81,8 @@ std::string difference(const Case& each, const isa::Chip& chip, uint64_t seed) {
   const simulator::RunStats stats = machine.run(code.program, options);
   if (stats.cycles() != code.cycles)
     return fmt::format("{} cycles, {} predicted", stats.cycles(), code.cycles);
-  if (stats.cycles() < gather.bound_cycles())
-    return fmt::format("{} cycles, bound {}", stats.cycles(), gather.bound_cycles());
+  if (stats.cycles() < gather.dram_cycles())
+    return fmt::format("{} cycles, {} of DRAM alone", stats.cycles(), gather.dram_cycles());
   for (int g = 0; g < chip.groups; ++g) {
     std::vector<uint64_t> after(static_cast<size_t>(all));
     machine.read_dram(g, 0, after);

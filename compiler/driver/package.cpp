@@ -394,7 +394,7 @@ class PackageWriter {
       j["operands"] = ordered_json::array();
       for (const StreamBinding& operand : chip->operands) j["operands"].push_back(binding_to_json(operand));
       j["result"] = binding_to_json(chip->result);
-      j["bound_cycles"] = chip->bound_cycles;
+      j["dram_cycles"] = chip->dram_cycles;
       j["fetch"] = chip->fetch;
     } else if (const auto* move = std::get_if<MoveStage>(&stage.body)) {
       j["move"] = move_to_json(move->move);
@@ -592,7 +592,7 @@ class PackageReader {
   }
   ChipStage chip_stage(const Value& j) const {
     j.check_names({"name", "kind", "operation", "onnx_ops", "onnx_nodes", "inputs", "outputs", "kernel",
-                   "description", "predicted_cycles", "operands", "result", "bound_cycles", "fetch"});
+                   "description", "predicted_cycles", "operands", "result", "dram_cycles", "fetch"});
     constexpr int64_t kMostCycles = int64_t{1} << 53;
     ChipStage chip;
     chip.kernel = j.at("kernel").text();
@@ -600,7 +600,7 @@ class PackageReader {
     chip.predicted_cycles = j.at("predicted_cycles").integer(0, kMostCycles);
     chip.operands = j.at("operands").list_of([&](const Value& operand) { return binding(operand, false); });
     chip.result = binding(j.at("result"), true);
-    chip.bound_cycles = j.at("bound_cycles").integer(0, kMostCycles);
+    chip.dram_cycles = j.at("dram_cycles").integer(0, kMostCycles);
     chip.fetch = j.at("fetch").flag();
     return chip;
   }

@@ -168,7 +168,7 @@ void print_layer_table(const CompiledModel& model, const RunOutcome& outcome, co
 }
 
 void print_moves(const CompiledModel& model, const RunOutcome& outcome, std::ostream& out) {
-  Table table({"move", "cycles", "bound", "ratio", "from", "to"});
+  Table table({"move", "cycles", "DRAM", "ratio", "from", "to"});
   int64_t cycles = 0;
   int64_t moves = 0;
   for (size_t k = 0; k < model.stages.size(); ++k) {
@@ -177,9 +177,9 @@ void print_moves(const CompiledModel& model, const RunOutcome& outcome, std::ost
     std::vector<std::string> from;
     for (const StreamBinding& operand : chip->operands) from.push_back(operand.placement.layout.to_string());
     const int64_t own = outcome.stages[k].chip_cycles();
-    table.add({model.stages[k].name, std::to_string(own), std::to_string(chip->bound_cycles),
-               chip->bound_cycles > 0
-                   ? fmt::format("{:.1f}", static_cast<double>(own) / static_cast<double>(chip->bound_cycles))
+    table.add({model.stages[k].name, std::to_string(own), std::to_string(chip->dram_cycles),
+               chip->dram_cycles > 0
+                   ? fmt::format("{:.1f}", static_cast<double>(own) / static_cast<double>(chip->dram_cycles))
                    : "-",
                fmt::format("{}", fmt::join(from, " + ")), chip->result.placement.layout.to_string()});
     cycles += own;

@@ -10,7 +10,8 @@ The optimizer: forwarding, packing, fewer nops.
   $ kodama opt in.vsm -o out.vsm
   wrote out.vsm
   6 steps before, 3 after: 2.00 times fewer
-  bounds: longest path 3, busiest unit 2 (alu), busiest port 1 (writes of $n (LM1)); 1.00 times the bound of 3
+  24 cycles before, 12 after: 2.00 times fewer
+  bounds: longest path 3, busiest unit 2 (alu), busiest port 1 (writes of $n (LM1)); 3 steps are 1.00 times the bound of 3
   3 reads forwarded, 0 operations removed, 0 values renamed
   $ cat out.vsm
   imm i"1" $ls0
@@ -22,7 +23,8 @@ Only what counts:
   $ kodama opt in.vsm -o out.vsm --live-out grf0:0-7
   wrote out.vsm
   6 steps before, 2 after: 3.00 times fewer
-  bounds: longest path 2, busiest unit 2 (alu), busiest port 1 (writes of $r (GRF0)); 1.00 times the bound of 2
+  24 cycles before, 8 after: 3.00 times fewer
+  bounds: longest path 2, busiest unit 2 (alu), busiest port 1 (writes of $r (GRF0)); 2 steps are 1.00 times the bound of 2
   1 reads forwarded, 1 operations removed, 0 values renamed
   $ cat out.vsm
   imm i"1" $nowrite
@@ -37,8 +39,9 @@ Nothing to do:
   $ kodama opt short.vsm -o out.vsm
   wrote out.vsm
   1 steps before, 1 after: 1.00 times fewer
-  bounds: longest path 1, busiest unit 1 (alu), busiest port 1 (writes of $r (GRF0)); 1.00 times the bound of 1
-  nothing shorter was found: the program is left as it is
+  4 cycles before, 4 after: 1.00 times fewer
+  bounds: longest path 1, busiest unit 1 (alu), busiest port 1 (writes of $r (GRF0)); 1 steps are 1.00 times the bound of 1
+  nothing better was found: the program is left as it is
   $ cat out.vsm
   linc $lr0v $lr0v
 
@@ -47,8 +50,9 @@ Another scheduler:
   $ kodama opt in.vsm -o out.vsm --scheduler list
   wrote out.vsm
   6 steps before, 6 after: 1.00 times fewer
-  bounds: longest path 6, busiest unit 2 (alu), busiest port 1 (writes of $n (LM1)); 1.00 times the bound of 6
-  nothing shorter was found: the program is left as it is
+  24 cycles before, 24 after: 1.00 times fewer
+  bounds: longest path 6, busiest unit 2 (alu), busiest port 1 (writes of $n (LM1)); 6 steps are 1.00 times the bound of 6
+  nothing better was found: the program is left as it is
   $ kodama opt in.vsm -o out.vsm --scheduler best
   kodama: error: --scheduler best: there is no such scheduler; allowed: list, sequential, exact
   [2]

@@ -119,11 +119,11 @@ Between kernels, tensors stay on the chip. Moves change their layouts there; the
   chip tiny, gfloat precision: 187 steps, 1320 chip cycles of which 563 wait for transfers, 2482 host link cycles
   a run, constants on the chip:   3802 cycles, 0.005 ms at 750 MHz
   the first, sending constants:   4860 cycles, 0.006 ms at 750 MHz (10.2 kB, 1058 link cycles)
-  move       cycles  bound  ratio  from                                                                                                      to
-  --------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------
-  pool.x0       336      7   48.0  ((1:4), (2_L2B:2, 4_MAB:1, 1:4, 1:4, 4_PE:1, 2_W:1), (1:4, 4:1)) x [2_L2B:1, 2_L1B:1]@GRF0 pad undefined  ((2_L2B:2, 4_PE:1, 1:16, 4:1, 2_W:1), (4:4))@LM0 pad undefined
-  product.a     196      4   49.0  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((1:16), (2_L2B:2, 1:16, 1:8, 8:1), (1:16, 1:8, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1]@LM0
-  part          200      4   50.0  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
+  move       cycles  DRAM  ratio  from                                                                                                      to
+  -------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------
+  pool.x0       336     7   48.0  ((1:4), (2_L2B:2, 4_MAB:1, 1:4, 1:4, 4_PE:1, 2_W:1), (1:4, 4:1)) x [2_L2B:1, 2_L1B:1]@GRF0 pad undefined  ((2_L2B:2, 4_PE:1, 1:16, 4:1, 2_W:1), (4:4))@LM0 pad undefined
+  product.a     196     4   49.0  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((1:16), (2_L2B:2, 1:16, 1:8, 8:1), (1:16, 1:8, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1]@LM0
+  part          200     4   50.0  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
   planner pbqp: 3 Moves on the chip take 732 of 1320 chip cycles (55 %), 0 layout changes by the host
   part float32 [1, 2, 3, 8]: 5.28688 10.2241 3.66886 0.445417 5.28688 10.2241 3.66886 0.445417 6.84871 2.59294 ...
   y float32 [1, 3, 3, 3]: -10.68 8.02538 -4.40544 -9.2224 5.69597 3.00346 -8.00294 3.27275 -0.443362 -12.9553 ...
