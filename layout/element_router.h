@@ -24,6 +24,8 @@ struct ElementMove {
   PePlace to;
 };
 
+/// Of other PEs, places at the target addresses may change where elements are long words: what the first PE
+/// takes everyone may write.
 void emit_routes(const std::vector<ElementMove>& moves, Memory from, Memory to, int element_bits, Code& code);
 
 /// Whether every long word is read before anything is written, so that source and target may overlap.

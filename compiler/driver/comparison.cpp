@@ -109,7 +109,8 @@ bool explained_by_number_format(const Tensor& actual, const Tensor& expected, co
   const auto passes = [&](double a, double e) {
     if (std::isnan(e)) return true;
     if (e != 0 && std::abs(e) < static_cast<double>(std::numeric_limits<float>::min()) && a == 0) return true;
-    return a == e || std::abs(a - e) <= absolute_tolerance + relative_tolerance * std::abs(e);
+    if (!std::isfinite(a) || !std::isfinite(e)) return a == e;
+    return std::abs(a - e) <= absolute_tolerance + relative_tolerance * std::abs(e);
   };
   for (int64_t k = 0; k < actual.size(); ++k) {
     const double a = element_as_double(actual, k);
