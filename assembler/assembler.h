@@ -26,8 +26,8 @@ struct AssembleOptions {
   int32_t first_line = 1;
 };
 
-/// Parses and checks a whole file. Throws UserError at the first violation, UnsupportedError for a
-/// legal statement whose instruction is not implemented.
+/// Parses and checks a whole file. Throws UserError for a violation, UserErrors for several, of which each
+/// line can have one; UnsupportedError for a legal statement whose instruction is not implemented.
 isa::Program assemble(std::string_view text, const std::string& file_name, const isa::Chip& chip,
                       const AssembleOptions& options = {});
 /// Reads the file and assembles it.

@@ -577,6 +577,9 @@ Check check_debug_access(Space space, int64_t address, int64_t count_lw, const s
   return std::nullopt;
 }
 
+/// LW of T in one `d get`.
+constexpr int64_t kMostRepeatedT = 1024;
+
 bool has_line_break(std::string_view text) {
   return std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 && c != '\t'; });
 }
@@ -623,7 +626,11 @@ struct StatementCheck {
       return whole("unknown type; allowed: getd getf geth getbd getbf getbg getbh");
     }
     if (has_line_break(get.text)) return whole("a statement is one line");
-    return check_debug_access(get.space, get.address, get.count, get.place, chip);
+    // T repeats.
+    const int64_t limit = get.space == Space::kT ? kMostRepeatedT : get.count;
+    if (get.count > limit) return whole(fmt::format("{} LW of T; allowed: at most {}", get.count, limit));
+    const int64_t count = get.space == Space::kT ? std::min<int64_t>(get.count, 1) : get.count;
+    return check_debug_access(get.space, get.address, count, get.place, chip);
   }
   Check operator()(const isa::DebugSet& set) const {
     if (set.space == Space::kOmr) return whole("d set can't write mask entries");

@@ -5,6 +5,7 @@
 
 #include "assembler/assembler.h"
 #include "isa/error.h"
+#include "isa/user_errors.h"
 
 namespace kodama::assembler {
 namespace {
@@ -307,9 +308,10 @@ TEST(DebugErrors, SayWhereAndWhatIsAllowed) {
       {"d getx $lm0 1",
        "1:3: unknown debug statement 'd getx'; allowed: d set, d get, d getd, d getf, d geth, d getbd, d "
        "getbf, d getbg, d getbh"},
-      {"d get $m0 1",
-       "1:7: expected a place, found '$m0'; allowed: $lm $ln $lr $ls $lt $lb $lc $d $p, for d get also $omr, "
-       "with an address and any of n c b m p"},
+      {"d set $m0 1 0000000000000000",
+       "1:7: expected a place, found '$m0'; allowed: $lm $ln $lr $ls $lt $lb $lc $d $p, for d get also $omr "
+       "$m $n "
+       "$r $s, with an address and any of n c b m p"},
       {"d get $lm 1", "1:10: expected an address, found a blank"},
       {"d get $lm0x1 1", "1:11: unexpected 'x1' in a place; allowed: n c b m p, each with a number"},
       {"d get $lm0n0n1 1", "1:13: level n is given twice"},
@@ -343,6 +345,32 @@ TEST(DebugErrors, SayWhereAndWhatIsAllowed) {
 TEST(Errors, CountLinesAndColumns) {
   EXPECT_EQ(error_of("nop\n\n  linc $lr0 $lr1\n").substr(0, 16), "a.vsm:3:13: addr");
   EXPECT_EQ(error_of("nop; linc").substr(0, 10), "a.vsm:1:6:");
+}
+
+TEST(Errors, AreAllFound) {
+  try {
+    assemble("nop\nfoo\nlinc $lr0 $lr0\n  linc $lr0 $lr1\nmvp/n64\nquit\nbar\n", "a.vsm", chip());
+    FAIL();
+  } catch (const isa::UserErrors& errors) {
+    ASSERT_EQ(errors.messages().size(), 3U);
+    EXPECT_TRUE(errors.messages()[0].starts_with("a.vsm:2:1: "));
+    EXPECT_TRUE(errors.messages()[1].starts_with("a.vsm:4:13: "));
+    EXPECT_TRUE(errors.messages()[2].starts_with("a.vsm:5:1: "));
+  }
+  std::string many;
+  for (int k = 0; k < 5000; ++k) many += "bar\n";
+  try {
+    assemble(many, "a.vsm", chip());
+    FAIL();
+  } catch (const isa::UserErrors& errors) {
+    EXPECT_EQ(errors.messages().back(), "a.vsm: 1000 errors; what follows line 1000 is not read");
+  }
+  EXPECT_EQ(error_of("mvp/n64n64 $d0@0 $p0@0"), "a.vsm:1:8: n is given twice after mvp/");
+  EXPECT_EQ(error_of("mvp/i01 $d0@0 $p0@0"), "a.vsm:1:5: expected the size, e.g. mvp/n64, found 'i01'");
+  EXPECT_EQ(error_of("mvp/n64x $d0@0 $p0@0"),
+            "a.vsm:1:8: expected n, i, nd or p with its number, e.g. mvp/n64i01, found 'x'");
+  EXPECT_EQ(error_of("d set $m0 1 0000000000000000").substr(0, 10), "a.vsm:1:7:");
+  EXPECT_EQ(error_of("d get $t 1025"), "a.vsm:1:7: 1025 LW of T; allowed: at most 1024");
 }
 
 TEST(Errors, StayReadableForHugeInput) {

@@ -12,6 +12,8 @@
 #include "assembler/lexer.h"
 #include "isa/error.h"
 #include "isa/file.h"
+#include "isa/terminal.h"
+#include "isa/user_errors.h"
 
 namespace kodama::assembler {
 
@@ -122,8 +124,10 @@ class Parser {
         throw isa::UserError(fmt::format("{}: more than {} lines", file_name_, line_));
       }
       ++line_;
-      if (!parse_line(line, program.statements)) break;
+      if (!goes_on_after(line, program.statements)) break;
     }
+    if (errors_.size() > 1) throw isa::UserErrors(std::move(errors_));
+    if (!errors_.empty()) throw isa::UserError(errors_.front());
     return program;
   }
 
@@ -135,6 +139,7 @@ class Parser {
   static constexpr size_t kBytesPerRecent = 16;
   /// Room is made in advance for one statement per line, but not for lines shorter than this.
   static constexpr size_t kBytesPerStatement = 16;
+  static constexpr size_t kMostErrors = 1000;
   struct Recent {
     std::string_view line;
     size_t statement = 0;
@@ -148,6 +153,22 @@ class Parser {
   [[noreturn]] void fail(const char* at, const std::string& message) const {
     throw isa::UserError(isa::SourceLocation{file_name_, line_, static_cast<int>(at - line_begin_) + 1},
                          message);
+  }
+
+  /// A line can be wrong without making others wrong, so all errors of a text are found. False after `quit`
+  /// and after too many errors.
+  bool goes_on_after(std::string_view line, std::vector<isa::Statement>& statements) {
+    try {
+      return parse_line(line, statements);
+    } catch (const isa::UserError& error) {
+      errors_.emplace_back(error.what());
+    } catch (const isa::UnsupportedError&) {
+      if (errors_.empty()) throw;
+    }
+    if (errors_.size() < kMostErrors) return true;
+    errors_.push_back(
+        fmt::format("{}: {} errors; what follows line {} is not read", file_name_, kMostErrors, line_));
+    return false;
   }
 
   /// False after `quit`.
@@ -282,10 +303,8 @@ class Parser {
     } else if (rest.starts_with("region ")) {
       rest.remove_prefix(7);
       while (!rest.empty() && is_blank(rest.front())) rest.remove_prefix(1);
-      // Names with control characters couldn't be printed again; such a comment is just a comment.
-      const bool printable =
-          std::all_of(rest.begin(), rest.end(), [](unsigned char c) { return c >= 0x20 || c == '\t'; });
-      if (!rest.empty() && printable) {
+      // Names with control characters belong on no terminal; such a comment is just a comment.
+      if (!rest.empty() && isa::printable(rest) == rest) {
         statements.push_back({isa::RegionMark{true, std::string(rest)}, line_});
       }
     }
@@ -324,35 +343,43 @@ class Parser {
     std::array<int16_t, 5> place{-1, -1, -1, -1, -1};
   };
 
-  DebugPlace parse_debug_place(Cursor& in) const {
+  /// `d get` takes words, too, and shows the long words that they lie in.
+  DebugPlace parse_debug_place(Cursor& in, bool takes_words) const {
     struct Name {
       std::string_view text;
       Space space;
+      bool is_word = false;
     };
     // `$lt` before `$l…`, longer names before their beginnings.
     static constexpr Name kNames[] = {
-        {"$omr", Space::kOmr}, {"$lm", Space::kLm0}, {"$ln", Space::kLm1}, {"$lr", Space::kGrf0},
-        {"$ls", Space::kGrf1}, {"$lt", Space::kT},   {"$t", Space::kT},    {"$lb", Space::kL1bm},
-        {"$lc", Space::kL2bm}, {"$d", Space::kDram}, {"$p", Space::kPdm},
+        {"$omr", Space::kOmr},     {"$lm", Space::kLm0},       {"$ln", Space::kLm1},
+        {"$lr", Space::kGrf0},     {"$ls", Space::kGrf1},      {"$lt", Space::kT},
+        {"$t", Space::kT},         {"$lb", Space::kL1bm},      {"$lc", Space::kL2bm},
+        {"$d", Space::kDram},      {"$p", Space::kPdm},        {"$m", Space::kLm0, true},
+        {"$n", Space::kLm1, true}, {"$r", Space::kGrf0, true}, {"$s", Space::kGrf1, true},
     };
     DebugPlace result;
+    bool is_word = false;
     const char* begin = in.position;
     for (const Name& name : kNames) {
+      if (name.is_word && !takes_words) continue;
       if (in.accept(name.text)) {
         result.space = name.space;
+        is_word = name.is_word;
         break;
       }
     }
     if (result.space == Space::kNone) {
       fail(begin,
            fmt::format("expected a place, found {}; allowed: $lm $ln $lr $ls $lt $lb $lc $d $p, for d get "
-                       "also $omr, with an address and any of n c b m p",
+                       "also $omr $m $n $r $s, with an address and any of n c b m p",
                        found(in)));
     }
     // No 0x or 0b here: `$lm0b1` is address 0 of L1B 1.
     if (result.space != Space::kT || is_digit(in.peek())) {
       result.address = number(in, "an address", std::numeric_limits<int64_t>::max(), Radix::kDecimal);
     }
+    if (is_word) result.address -= result.address % isa::kWordsPerLong;
     constexpr std::string_view kLetters = "ncbmp";
     while (!in.at_boundary()) {
       const char* letter = in.position;
@@ -402,7 +429,7 @@ class Parser {
     const char* place_begin = in.position;
     if (verb == "set") {
       isa::DebugSet set;
-      const DebugPlace place = parse_debug_place(in);
+      const DebugPlace place = parse_debug_place(in, false);
       set.space = place.space;
       set.address = place.address;
       set.place = place.place;
@@ -424,7 +451,7 @@ class Parser {
     }
     isa::DebugGet get;
     get.type = kTypeLetters[type - std::begin(kTypes)];
-    const DebugPlace place = parse_debug_place(in);
+    const DebugPlace place = parse_debug_place(in, true);
     std::string_view place_text = in.since(place_begin);
     get.space = place.space;
     get.address = place.address;
@@ -619,16 +646,38 @@ class Parser {
       if (instruction.opcode == Opcode::kMvnop) return;
       fail(in.position, fmt::format("{0} needs a size in LW, e.g. {0}/n64", isa::mnemonic(instruction)));
     }
-    if (!in.accept('n')) {
-      fail(in.position,
-           fmt::format("expected the size, e.g. {}/n64, found {}", isa::mnemonic(instruction), found(in)));
+    // The options stand in any order, each at most once.
+    std::string given;
+    const char* begin = in.position;
+    while (!in.at_boundary()) {
+      const char* place = in.position;
+      const auto option = [&](std::string_view letters) {
+        if (!in.accept(letters)) return false;
+        const char mark = letters == "nd" ? 'd' : letters[0];
+        if (given.find(mark) != std::string::npos)
+          fail(place, fmt::format("{} is given twice after {}/", letters, isa::mnemonic(instruction)));
+        given += mark;
+        return true;
+      };
+      if (option("nd")) {
+        instruction.indirect_n = static_cast<int32_t>(number(in, "a number after nd", INT32_MAX));
+      } else if (option("n")) {
+        instruction.size_lw = number(in, "a size");
+      } else if (option("i")) {
+        instruction.tag = tag(in);
+      } else if (option("p")) {
+        instruction.priority = static_cast<int8_t>(number(in, "a priority", 3));
+      } else if (given.find('n') == std::string::npos) {
+        break;
+      } else {
+        fail(place, fmt::format("expected n, i, nd or p with its number, e.g. {}/n64i01, found {}",
+                                isa::mnemonic(instruction), found(in)));
+      }
     }
-    instruction.size_lw = number(in, "a size");
-    if (in.accept('i')) instruction.tag = tag(in);
-    if (in.accept("nd")) {
-      instruction.indirect_n = static_cast<int32_t>(number(in, "a number after nd", INT32_MAX));
+    if (given.find('n') == std::string::npos) {
+      fail(begin, fmt::format("expected the size, e.g. {}/n64, found {}", isa::mnemonic(instruction),
+                              found({begin, in.end})));
     }
-    if (in.accept('p')) instruction.priority = static_cast<int8_t>(number(in, "a priority", 3));
   }
 
   void parse_mask(Cursor& in, isa::Mask& mask) const {
@@ -849,6 +898,7 @@ class Parser {
   int32_t line_;
   const char* line_begin_ = nullptr;
   std::vector<Recent> recent_;
+  std::vector<std::string> errors_;
   /// Of the current line, for messages.
   std::vector<Places> places_;
   std::vector<const char*> operand_places_;

@@ -222,6 +222,26 @@ TEST(Transfers, AreReadInEveryForm) {
   }
 }
 
+TEST(Transfers, TakeTheirOptionsInAnyOrder) {
+  EXPECT_EQ(normal("mvp/i02n64 $p0 $lc0@.1"), "mvp/n64i02 $p0 $lc0@.1");
+  EXPECT_EQ(normal("mvp/p3nd4i1fn64 $di5@1 $lc0@2.1"), "mvp/n64i1fnd4p3 $di5@1 $lc0@2.1");
+  EXPECT_EQ(normal("mvp/nd4n64 $di5@1 $lc0@2.1"), "mvp/n64nd4 $di5@1 $lc0@2.1");
+  EXPECT_EQ(normal("mvnop/p1i01n64"), "mvnop/n64i01p1");
+}
+
+TEST(Statements, DebugGetTakesWordsAndShowsTheirLongWords) {
+  EXPECT_EQ(statement("d getf $s269 1"),
+            (isa::Statement{isa::DebugGet{"d getf $s269 1", 'f', Space::kGrf1, 268, 1}}));
+  EXPECT_EQ(statement("d get $m7p1 2"),
+            (isa::Statement{isa::DebugGet{"d get $m7p1 2", 0, Space::kLm0, 6, 2, {-1, -1, -1, -1, 1}}}));
+  EXPECT_EQ(statement("d getd $n0n1 1"),
+            (isa::Statement{isa::DebugGet{"d getd $n0n1 1", 'd', Space::kLm1, 0, 1, {1, -1, -1, -1, -1}}}));
+  EXPECT_EQ(normal("d getf $r3 1"), "d getf $r3 1");
+  EXPECT_EQ(
+      statement("d getf $tn0c0b0m0p0 12"),
+      (isa::Statement{isa::DebugGet{"d getf $ltn0c0b0m0p0 12", 'f', Space::kT, 0, 12, {0, 0, 0, 0, 0}}}));
+}
+
 TEST(Statements, AreOfEveryKind) {
   EXPECT_EQ(statement("nop"), isa::Statement{isa::Nop{}});
   EXPECT_EQ(statement("nop/0x10;"), (isa::Statement{isa::Nop{16, 0}}));

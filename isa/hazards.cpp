@@ -16,6 +16,9 @@ namespace {
 constexpr int kResources = static_cast<int>(HazardResource::kMreadForward) + 1;
 /// Transfers that the checker remembers while nobody waits for them; more are never under way.
 constexpr size_t kRememberedTransfers = 1024;
+/// A transfer that nobody waits for is in the way of all that follows; after this many reports it is
+/// forgotten.
+constexpr int kReportsPerTransfer = 4;
 
 std::string_view unit_text(HazardResource resource) {
   switch (resource) {
@@ -124,6 +127,7 @@ class HazardChecker::Impl {
     const Statement* statement;
     std::string mnemonic;
     std::vector<Access> accesses;
+    int reports = 0;
   };
   struct Forward {
     const Statement* writer = nullptr;
@@ -313,9 +317,12 @@ class HazardChecker::Impl {
         resource != HazardResource::kPdm && resource != HazardResource::kDar) {
       return;
     }
-    for (const Transfer& transfer : transfers_) {
+    bool forgets = false;
+    for (Transfer& transfer : transfers_) {
       for (const Access& access : transfer.accesses) {
+        if (access.resource != resource) continue;
         if (required_gap(access, named.access, chip_) == kNoConstraint) continue;
+        forgets |= ++transfer.reports >= kReportsPerTransfer;
         report(
             HazardViolation::Kind::kNotWaited, transfer.statement, 0, 0,
             fmt::format("'{}' {} {}, which '{}' of {} {}: {}", named.mnemonic,
@@ -326,6 +333,8 @@ class HazardChecker::Impl {
         break;
       }
     }
+    if (forgets)
+      std::erase_if(transfers_, [](const Transfer& other) { return other.reports >= kReportsPerTransfer; });
   }
 
   // ---- reports

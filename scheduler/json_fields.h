@@ -1,13 +1,18 @@
 #pragma once
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "isa/error.h"
 
@@ -38,20 +43,30 @@ inline std::string text_of(const Json& json) {
 
 /// Problems are a few levels deep; what is made of a text goes through its levels by recursion.
 inline constexpr int kMostLevels = 32;
-/// Throws the parser's error, or UserError when a text is nested too deeply.
-template <typename Value>
-Value parse_shallow(std::string_view text, const std::string& source) {
-  return Value::parse(text, [&](int depth, typename Value::parse_event_t, Value&) {
-    if (depth <= kMostLevels) return true;
-    throw isa::UserError(fmt::format("{}: found more than {} levels of lists and objects, allowed: as many",
-                                     source, kMostLevels));
-  });
-}
-inline Json parsed(const std::string& text, const std::string& source) {
+/// Parses a file. UserError when it is no JSON, is nested too deeply, or has a member twice, of which one
+/// would be ignored.
+inline Json parsed(std::string_view text, const std::string& source) {
+  std::vector<std::set<std::string>> members;  // of the objects that are open, the innermost last
+  const auto visit = [&](int depth, Json::parse_event_t event, Json& value) {
+    if (depth > kMostLevels)
+      throw isa::UserError(fmt::format("{}: found more than {} levels of lists and objects, allowed: as many",
+                                       source, kMostLevels));
+    if (event == Json::parse_event_t::object_start) members.emplace_back();
+    if (event == Json::parse_event_t::object_end) members.pop_back();
+    if (event == Json::parse_event_t::key && !members.back().insert(value.get<std::string>()).second)
+      throw isa::UserError(
+          fmt::format("{}: found '{}' twice in one object, allowed: once", source, value.get<std::string>()));
+    return true;
+  };
   try {
-    return parse_shallow<Json>(text, source);
+    return Json::parse(text, visit);
   } catch (const Json::parse_error& error) {
-    throw isa::UserError(fmt::format("{}: no JSON at byte {}: {}", source, error.byte, error.what()));
+    isa::SourceLocation where{source, 1, 1};
+    for (const char c : text.substr(0, error.byte > 0 ? error.byte - 1 : 0)) {
+      where.column = c == '\n' ? 1 : where.column + 1;
+      where.line += c == '\n' ? 1 : 0;
+    }
+    throw isa::UserError(where, "found no valid JSON here");
   }
 }
 /// Whether a JSON integer is a number of this type.
@@ -68,6 +83,20 @@ class Fields {
   Fields(const Json& json, std::string source, std::string path)
       : json_(json), source_(std::move(source)), path_(std::move(path)) {
     if (!json.is_object()) fail("", "an object", json);
+  }
+
+  /// UserError when there is a member that isn't one of these.
+  void allow(std::initializer_list<std::string_view> names) const {
+    for (const auto& [name, value] : json_.items()) {
+      if (std::ranges::find(names, name) != names.end()) continue;
+      throw isa::UserError(fmt::format("{}: {}: found '{}', allowed: {}", source_,
+                                       path_.empty() ? "the file" : path_, name, fmt::join(names, ", ")));
+    }
+  }
+  /// Others name an element of a list by its place, so an "id", if there is one, must be it.
+  void check_id(size_t place) const {
+    if (json_.contains("id") && json_["id"] != place)
+      fail("id", fmt::format("{}, its place in the list", place).c_str(), json_["id"]);
   }
 
   template <typename Value>
@@ -107,7 +136,6 @@ class Fields {
     if constexpr (std::is_same_v<Value, bool>) {
       if (!json.is_boolean()) fail(name, "true or false", json);
     } else if constexpr (std::is_integral_v<Value>) {
-      if (!json.is_number_integer()) fail(name, "an integer", json);
       if (!is_number_of<int32_t>(json)) fail(name, "an integer of 32 bits", json);
     } else if constexpr (std::is_same_v<Value, std::string>) {
       if (!json.is_string()) fail(name, "a text", json);

@@ -204,7 +204,8 @@ PackingSolution pack(const PackingProblem& problem, const std::string& packer, c
     }
   }
   check_packing_problem(problem);
-  PackingSolution solution = chosen.run(problem, options);
+  PackingSolution solution = problem.buffers.empty() ? finish_packing(problem, {}, 0, "nothing to pack")
+                                                     : chosen.run(problem, options);
   verify_packing(problem, solution);
   return solution;
 }

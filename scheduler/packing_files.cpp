@@ -4,7 +4,6 @@
 #include <charconv>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <string_view>
@@ -17,9 +16,6 @@
 
 namespace kodama::scheduler {
 namespace {
-
-using nlohmann::json;
-using nlohmann::ordered_json;
 
 struct Field {
   std::string_view text;
@@ -191,27 +187,10 @@ class CsvReader {
   int64_t inclusive_ = 0;
 };
 
-json parse_json(std::string_view text, const std::string& file) {
-  try {
-    return parse_shallow<json>(text, file);
-  } catch (const json::parse_error& error) {
-    isa::SourceLocation where{file, 1, 1};
-    for (size_t i = 0; i + 1 < error.byte && i < text.size(); ++i) {
-      if (text[i] == '\n') {
-        ++where.line;
-        where.column = 1;
-      } else {
-        ++where.column;
-      }
-    }
-    throw isa::UserError(where, "found no valid JSON here");
-  }
-}
-
 /// Reads members of an object by name; `path` is for messages.
 class JsonReader {
  public:
-  JsonReader(const json& value, std::string file, std::string path)
+  JsonReader(const Json& value, std::string file, std::string path)
       : value_(value), file_(std::move(file)), path_(std::move(path)) {
     if (!value_.is_object()) fail("", "found something else, allowed: an object");
   }
@@ -226,26 +205,27 @@ class JsonReader {
     }
   }
   bool has(const std::string& name) const { return value_.contains(name); }
-  const json& at(const std::string& name) const {
+  const Json& at(const std::string& name) const {
     if (!has(name)) fail("/" + name, "found nothing, allowed: this member");
     return value_.at(name);
   }
-  int64_t number(const std::string& name) const {
-    if (!is_number_of<int64_t>(at(name)))
+  int64_t number(const std::string& name) const { return number(name, at(name)); }
+  int64_t number(const std::string& name, const Json& value) const {
+    if (!is_number_of<int64_t>(value))
       fail("/" + name, "found no number, allowed: a whole number of 64 bits");
-    return at(name).get<int64_t>();
+    return value.get<int64_t>();
   }
   std::string text(const std::string& name) const {
     if (!at(name).is_string()) fail("/" + name, "found no text, allowed: a text");
     return at(name).get<std::string>();
   }
-  const json& array(const std::string& name) const {
+  const Json& array(const std::string& name) const {
     if (!at(name).is_array()) fail("/" + name, "found no list, allowed: a list");
     return at(name);
   }
 
  private:
-  const json& value_;
+  const Json& value_;
   std::string file_, path_;
 };
 
@@ -298,18 +278,18 @@ std::string packing_csv(const PackingProblem& problem, const PackingSolution* so
   return out;
 }
 
-ordered_json packing_json(const PackingProblem& problem) {
-  ordered_json out;
+Json packing_json(const PackingProblem& problem) {
+  Json out;
   out["name"] = problem.name;
   out["capacity"] = problem.capacity;
-  out["buffers"] = ordered_json::array();
+  out["buffers"] = Json::array();
   for (const PackingBuffer& b : problem.buffers) {
-    ordered_json item = {{"name", b.name}, {"lower", b.lower}, {"upper", b.upper}, {"size", b.size}};
+    Json item = {{"name", b.name}, {"lower", b.lower}, {"upper", b.upper}, {"size", b.size}};
     if (b.alignment != 1) item["alignment"] = b.alignment;
     if (b.fixed_offset) item["offset"] = *b.fixed_offset;
     if (b.hint) item["hint"] = *b.hint;
     for (const PackingGap& gap : b.gaps) {
-      ordered_json period = {{"lower", gap.lower}, {"upper", gap.upper}};
+      Json period = {{"lower", gap.lower}, {"upper", gap.upper}};
       if (gap.has_window) period["window"] = {gap.window_lower, gap.window_upper};
       item["gaps"].push_back(period);
     }
@@ -318,28 +298,28 @@ ordered_json packing_json(const PackingProblem& problem) {
   return out;
 }
 
-ordered_json packing_json(const PackingProblem& problem, const PackingSolution& solution) {
-  ordered_json out = {{"problem", problem.name},
-                      {"status", std::string(to_string(solution.status))},
-                      {"height", solution.height},
-                      {"capacity", problem.capacity},
-                      {"lower_bound", solution.lower_bound},
-                      {"nodes", solution.nodes},
-                      {"message", solution.message},
-                      {"offsets", ordered_json::object()}};
+Json packing_json(const PackingProblem& problem, const PackingSolution& solution) {
+  Json out = {{"problem", problem.name},
+              {"status", std::string(to_string(solution.status))},
+              {"height", solution.height},
+              {"capacity", problem.capacity},
+              {"lower_bound", solution.lower_bound},
+              {"nodes", solution.nodes},
+              {"message", solution.message},
+              {"offsets", Json::object()}};
   for (size_t i = 0; i < solution.offsets.size(); ++i)
     out["offsets"][problem.buffers[i].name] = solution.offsets[i];
   return out;
 }
 
 PackingProblem read_packing_json(std::string_view text, const std::string& file) {
-  const json root = parse_json(text, file);
+  const Json root = parsed(text, file);
   const JsonReader reader(root, file, "");
   reader.allow({"name", "capacity", "buffers"});
   PackingProblem problem;
   problem.name = reader.has("name") ? reader.text("name") : std::filesystem::path(file).stem().string();
   problem.capacity = reader.number("capacity");
-  const json& buffers = reader.array("buffers");
+  const Json& buffers = reader.array("buffers");
   for (size_t i = 0; i < buffers.size(); ++i) {
     const JsonReader item(buffers[i], file, fmt::format("/buffers/{}", i));
     item.allow({"name", "lower", "upper", "size", "alignment", "offset", "hint", "gaps"});
@@ -352,7 +332,7 @@ PackingProblem read_packing_json(std::string_view text, const std::string& file)
     if (item.has("offset")) b.fixed_offset = item.number("offset");
     if (item.has("hint")) b.hint = item.number("hint");
     if (item.has("gaps")) {
-      const json& gaps = item.array("gaps");
+      const Json& gaps = item.array("gaps");
       for (size_t g = 0; g < gaps.size(); ++g) {
         const JsonReader period(gaps[g], file, fmt::format("/buffers/{}/gaps/{}", i, g));
         period.allow({"lower", "upper", "window"});
@@ -360,13 +340,12 @@ PackingProblem read_packing_json(std::string_view text, const std::string& file)
         gap.lower = period.number("lower");
         gap.upper = period.number("upper");
         if (period.has("window")) {
-          const json& window = period.array("window");
-          if (window.size() != 2 || !is_number_of<int64_t>(window[0]) || !is_number_of<int64_t>(window[1])) {
+          const Json& window = period.array("window");
+          if (window.size() != 2)
             period.fail("/window", "found something else, allowed: [first, last] in bytes");
-          }
           gap.has_window = true;
-          gap.window_lower = window[0].get<int64_t>();
-          gap.window_upper = window[1].get<int64_t>();
+          gap.window_lower = period.number("window", window[0]);
+          gap.window_upper = period.number("window", window[1]);
         }
         b.gaps.push_back(gap);
       }
@@ -381,8 +360,9 @@ PackingProblem read_packing_json(std::string_view text, const std::string& file)
 
 PackingSolution read_packing_solution_json(std::string_view text, const std::string& file,
                                            const PackingProblem& problem) {
-  const json root = parse_json(text, file);
+  const Json root = parsed(text, file);
   const JsonReader reader(root, file, "");
+  reader.allow({"problem", "status", "height", "capacity", "lower_bound", "nodes", "message", "offsets"});
   PackingSolution solution;
   const std::string status = reader.text("status");
   bool known = false;
@@ -399,6 +379,12 @@ PackingSolution read_packing_solution_json(std::string_view text, const std::str
   if (reader.has("nodes")) solution.nodes = reader.number("nodes");
   if (reader.has("message")) solution.message = reader.text("message");
   const JsonReader offsets(reader.at("offsets"), file, "/offsets");
+  std::set<std::string> names;
+  for (const PackingBuffer& b : problem.buffers) names.insert(b.name);
+  for (const auto& [name, value] : root.at("offsets").items()) {
+    if (!names.contains(name))
+      offsets.fail("/" + name, fmt::format("found no buffer of this name in {}", problem.name));
+  }
   if (root.at("offsets").empty() && solution.status != PackingStatus::kSolved) return solution;
   for (const PackingBuffer& b : problem.buffers) solution.offsets.push_back(offsets.number(b.name));
   return solution;

@@ -48,31 +48,38 @@ std::string to_json(const ScheduleProblem& problem) {
 ScheduleProblem problem_from_json(const std::string& text, const std::string& source) {
   const Json json = parsed(text, source);
   const Fields fields(json, source, "");
+  fields.allow({"name", "loop", "resources", "classes", "operations", "dependences", "separations"});
   ScheduleProblem problem;
   problem.name = fields.get<std::string>("name", "");
   problem.is_loop = fields.get<bool>("loop", false);
   fields.for_each("resources", [&](const Fields& each) {
+    each.allow({"name", "capacity"});
     problem.resources.push_back({each.get<std::string>("name", ""), each.get<int64_t>("capacity", 1)});
   });
   problem.classes = fields.get<std::vector<std::string>>("classes", {});
   fields.for_each("operations", [&](const Fields& each) {
+    each.allow({"id", "text", "earliest", "takes_step", "uses", "classes"});
+    each.check_id(problem.operations.size());
     ScheduleProblem::Operation operation;
     operation.text = each.get<std::string>("text", "");
     operation.earliest = each.get<int64_t>("earliest", 0);
     operation.takes_step = each.get<bool>("takes_step", true);
     operation.classes = each.get<std::vector<int>>("classes", {});
     each.for_each("uses", [&](const Fields& use) {
+      use.allow({"resource", "key", "invariant"});
       operation.uses.push_back(
           {use.get<int>("resource"), use.get<int64_t>("key", -1), use.get<bool>("invariant", false)});
     });
     problem.operations.push_back(std::move(operation));
   });
   fields.for_each("dependences", [&](const Fields& each) {
+    each.allow({"from", "to", "distance", "iterations"});
     const ScheduleProblem::Dependence edge{each.get<int>("from"), each.get<int>("to"),
                                            each.get<int64_t>("distance"), each.get<int64_t>("iterations", 0)};
     problem.dependences.push_back(edge);
   });
   fields.for_each("separations", [&](const Fields& each) {
+    each.allow({"first", "second", "steps"});
     problem.separations.push_back(
         {each.get<int>("first"), each.get<int>("second"), each.get<int64_t>("steps")});
   });
@@ -94,6 +101,7 @@ Schedule schedule_from_json(const ScheduleProblem& problem, const std::string& t
                             const std::string& source) {
   const Json json = parsed(text, source);
   const Fields fields(json, source, "");
+  fields.allow({"name", "interval", "steps", "optimal", "issue"});
   Schedule schedule;
   schedule.issue = fields.get<std::vector<int64_t>>("issue");
   schedule.interval = fields.get<int64_t>("interval", 0);

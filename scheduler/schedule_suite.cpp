@@ -240,7 +240,28 @@ int schedule_file(const ScheduleFileRequest& request, std::ostream& out) {
   return 0;
 }
 
+namespace {
+
+/// UserError for a scheduler or an option that no pass of the request has.
+void check_request(const ScheduleBenchRequest& request) {
+  std::vector<std::string> names;
+  std::vector<const std::vector<PassOptionInfo>*> options;
+  for (const BlockScheduler& scheduler : block_schedulers()) {
+    names.push_back(scheduler.name);
+    if (request.schedulers.empty() || std::ranges::count(request.schedulers, scheduler.name) > 0)
+      options.push_back(&scheduler.options);
+  }
+  for (const std::string& name : request.schedulers) {
+    if (std::ranges::find(names, name) == names.end())
+      throw isa::UserError(fmt::format("found scheduler '{}', allowed: {}", name, fmt::join(names, ", ")));
+  }
+  check_options(request.options, options);
+}
+
+}  // namespace
+
 int bench_schedules(const ScheduleBenchRequest& request, std::ostream& out) {
+  check_request(request);
   std::vector<ScheduleProblem> problems;
   if (!request.directory.empty()) {
     std::vector<fs::path> files;
@@ -261,6 +282,9 @@ int bench_schedules(const ScheduleBenchRequest& request, std::ostream& out) {
     const int size = kSmallest + seed * 7 % kSizes;
     problems.push_back(random_problem(static_cast<uint64_t>(seed), size, seed % 4 == 0));
   }
+  if (problems.empty())
+    throw isa::UserError(fmt::format("{}: no .json file, and no random problems are asked for",
+                                     request.directory.empty() ? "bench schedule" : request.directory));
 
   // Blocks of up to this many operations are what the exact scheduler is for.
   constexpr size_t kSmallBlock = 40;

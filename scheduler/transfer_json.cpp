@@ -59,9 +59,33 @@ std::string to_json(const TransferProblem& problem, const TransferSchedule* sche
   return text_of(json);
 }
 
+namespace {
+
+/// A file holds a problem, and may hold its schedule: these are the members of both.
+void allow_file(const Fields& file) {
+  file.allow({"name", "capacity", "estimated_cycles", "bound", "issue_interval", "max_in_flight", "ports",
+              "task_cycles", "buffers", "transfers", "keeps"});
+}
+void allow_buffer(const Fields& buffer, size_t place) {
+  buffer.allow(
+      {"id", "name", "size", "alignment", "phase", "fixed_address", "first_task", "last_task", "address"});
+  buffer.check_id(place);
+}
+void allow_transfer(const Fields& transfer, size_t place) {
+  transfer.allow(
+      {"id", "text", "buffer", "load", "earliest", "latest", "latency", "uses", "after", "source", "issue"});
+  transfer.check_id(place);
+}
+void allow_keep(const Fields& keep) {
+  keep.allow({"size", "members", "saved", "kept"});
+}
+
+}  // namespace
+
 TransferProblem transfer_problem_from_json(const std::string& text, const std::string& source) {
   const Json json = parsed(text, source);
   const Fields fields(json, source, "");
+  allow_file(fields);
   TransferProblem problem;
   problem.name = fields.get<std::string>("name", "");
   problem.capacity = fields.get<int64_t>("capacity");
@@ -70,6 +94,7 @@ TransferProblem transfer_problem_from_json(const std::string& text, const std::s
   problem.ports = fields.get<std::vector<std::string>>("ports", {});
   problem.task_cycles = fields.get<std::vector<int64_t>>("task_cycles");
   fields.for_each("buffers", [&](const Fields& each) {
+    allow_buffer(each, problem.buffers.size());
     TransferProblem::Buffer buffer;
     buffer.name = each.get<std::string>("name", "");
     buffer.size = each.get<int64_t>("size");
@@ -82,6 +107,7 @@ TransferProblem transfer_problem_from_json(const std::string& text, const std::s
     problem.buffers.push_back(std::move(buffer));
   });
   fields.for_each("transfers", [&](const Fields& each) {
+    allow_transfer(each, problem.transfers.size());
     TransferProblem::Transfer transfer;
     transfer.text = each.get<std::string>("text", "");
     transfer.buffer = each.get<int>("buffer");
@@ -92,15 +118,18 @@ TransferProblem transfer_problem_from_json(const std::string& text, const std::s
     transfer.source = each.get<int>("source", -1);
     transfer.after = each.get<std::vector<int>>("after", {});
     each.for_each("uses", [&](const Fields& use) {
+      use.allow({"port", "cycles"});
       transfer.uses.push_back({use.get<int>("port"), use.get<int64_t>("cycles")});
     });
     problem.transfers.push_back(std::move(transfer));
   });
   fields.for_each("keeps", [&](const Fields& each) {
+    allow_keep(each);
     TransferProblem::Keep keep;
     keep.size = each.get<int64_t>("size");
     keep.saved = each.get<std::vector<int>>("saved", {});
     each.for_each("members", [&](const Fields& member) {
+      member.allow({"buffer", "offset"});
       keep.members.push_back({member.get<int>("buffer"), member.get<int64_t>("offset", 0)});
     });
     problem.keeps.push_back(std::move(keep));
@@ -114,12 +143,20 @@ TransferSchedule transfer_schedule_from_json(const TransferProblem& problem, con
                                              const std::string& source) {
   const Json json = parsed(text, source);
   const Fields fields(json, source, "");
+  allow_file(fields);
   TransferSchedule schedule;
-  fields.for_each("buffers",
-                  [&](const Fields& each) { schedule.address.push_back(each.get<int64_t>("address")); });
-  fields.for_each("transfers",
-                  [&](const Fields& each) { schedule.issue.push_back(each.get<int64_t>("issue")); });
-  fields.for_each("keeps", [&](const Fields& each) { schedule.kept.push_back(each.get<bool>("kept")); });
+  fields.for_each("buffers", [&](const Fields& each) {
+    allow_buffer(each, schedule.address.size());
+    schedule.address.push_back(each.get<int64_t>("address"));
+  });
+  fields.for_each("transfers", [&](const Fields& each) {
+    allow_transfer(each, schedule.issue.size());
+    schedule.issue.push_back(each.get<int64_t>("issue"));
+  });
+  fields.for_each("keeps", [&](const Fields& each) {
+    allow_keep(each);
+    schedule.kept.push_back(each.get<bool>("kept"));
+  });
   if (schedule.address.size() != problem.buffers.size() ||
       schedule.issue.size() != problem.transfers.size() || schedule.kept.size() != problem.keeps.size())
     throw isa::UserError(fmt::format("{}: found {} buffers, {} transfers, {} keeps, allowed: {}, {}, {}",

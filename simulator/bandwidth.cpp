@@ -7,6 +7,7 @@
 
 #include "assembler/assembler.h"
 #include "isa/costs.h"
+#include "isa/error.h"
 #include "isa/transfer_timeline.h"
 #include "simulator/machine.h"
 #include "simulator/statistics.h"
@@ -41,7 +42,19 @@ class Measurement {
     return std::move(results_);
   }
 
+  /// UnsupportedError for a chip whose memories are too small for the transfers that are timed.
+  static void check(const isa::Chip& chip) {
+    const isa::MemorySizes& memory = chip.memory;
+    if (memory.dram_lw < kFarLw + kTransferLw || std::min(memory.pdm_lw, memory.l2bm_lw) < kTransferLw) {
+      throw isa::UnsupportedError(fmt::format(
+          "the rates of a chip with {} LW of DRAM, {} of PDM and {} of L2BM; at least {}, {} and {} are "
+          "needed, so measure a chip with larger memories and the same transfer section",
+          memory.dram_lw, memory.pdm_lw, memory.l2bm_lw, kFarLw + kTransferLw, kTransferLw, kTransferLw));
+    }
+  }
+
  private:
+  static constexpr int64_t kFarLw = 1048576;  ///< where other transfers write
   static constexpr int64_t kTransferLw = 16384;
   static constexpr int kTransfers = 32;
   static constexpr int kSteps = 1000;
@@ -205,6 +218,7 @@ class Measurement {
 }  // namespace
 
 std::vector<Bandwidth> measure_bandwidths(const isa::Chip& chip) {
+  Measurement::check(chip);
   return Measurement(chip).run();
 }
 

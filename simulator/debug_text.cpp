@@ -235,7 +235,8 @@ void debug_get(const isa::DebugGet& get, const isa::Chip& chip, const ReadLong& 
         }
         continue;
       }
-      const int64_t address = get.address + i * (is_word_addressed(get.space) ? 2 : 1);
+      int64_t address = get.address + i * (is_word_addressed(get.space) ? 2 : 1);
+      if (get.space == Space::kT) address %= space_size(get.space, chip);
       line(fmt::format("DEBUG-{}({},{}):{} #{}", dump_name(get.space), place_text(get.space, place), address,
                        debug_value(read(get.space, place, address), get.type), get.text));
     }

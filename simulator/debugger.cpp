@@ -67,6 +67,7 @@ class Session {
       : program_(program), options_(options), in_(in), out_(out), machine_(chip, options.machine) {
     std::istringstream source(options.source);
     for (std::string line; std::getline(source, line);) source_.push_back(line);
+    find_lines(program.statements);
     for (int line : options.breakpoints) add_breakpoint(line);
     for (const std::string& place : options.watches) add_watch(place);
     if (options.stop_at_start) remaining_ = 0;
@@ -189,8 +190,20 @@ class Session {
   }
 
   void add_breakpoint(int line) {
-    if (line < 1) throw UserError(fmt::format("a breakpoint at line {}; lines count from 1", line));
+    if (lines_.empty()) throw UserError("the program has no statements to stop at");
+    const auto next = lines_.lower_bound(line);
+    if (next == lines_.end() || *next != line) {
+      throw UserError(fmt::format("line {} has no statement to stop at; the {} one is in line {}", line,
+                                  next == lines_.end() ? "last" : "next",
+                                  next == lines_.end() ? *lines_.rbegin() : *next));
+    }
     breakpoints_.insert(line);
+  }
+  void find_lines(const std::vector<isa::Statement>& statements) {
+    for (const isa::Statement& statement : statements) {
+      if (statement.line > 0) lines_.insert(statement.line);
+      if (const auto* loop = std::get_if<isa::Loop>(&statement.kind)) find_lines(loop->body);
+    }
   }
   void add_watch(const std::string& place) {
     Watch watch{place, parse_get(place, "", 1), {}};
@@ -355,6 +368,7 @@ class Session {
   std::ostream& out_;
   Machine machine_;
   std::vector<std::string> source_;
+  std::set<int> lines_;  ///< of statements
   std::set<int> breakpoints_;
   std::vector<Watch> watches_;
   const isa::Statement* current_ = nullptr;

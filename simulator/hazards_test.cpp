@@ -275,6 +275,17 @@ TEST(Hazards, TransfersAndTags) {
   EXPECT_THAT(dar[0].text, HasSubstr("DAR"));
 }
 
+TEST(Hazards, ManyTransfersWithoutWaitsTakeLittle) {
+  // All in the way of all others: one finding for each pair would be 200 million.
+  std::string text;
+  constexpr int kTransfers = 20'000;
+  for (int k = 0; k < kTransfers; ++k) text += "mvp/n64 $p0@0 $d0@0\n";
+  const auto found = check(text);
+  EXPECT_GE(found.size(), kTransfers - 1U);
+  EXPECT_LE(found.size(), 8U * kTransfers);
+  EXPECT_EQ(found[0].second_line, 2);
+}
+
 TEST(Hazards, WhatATransferWritesIsThereAfterItsWait) {
   const isa::Chip chip = isa::find_chip("tiny");
   for (const bool waits : {false, true}) {

@@ -349,6 +349,27 @@ Printed printed_by(const isa::DebugGet& get, size_t wanted, const Machine& machi
   return result;
 }
 
+/// What an answer may take.
+class Limits {
+ public:
+  Limits(const JudgeOptions& options, std::string name) : options_(options), name_(std::move(name)) {}
+
+  void check_steps(int64_t found, const char* what) const {
+    if (options_.most_steps > 0 && found > options_.most_steps)
+      throw UserError(fmt::format("{}: {} {}; the limit is {}", name_, found, what, options_.most_steps));
+  }
+  void check_time() const {
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start_;
+    if (options_.most_seconds > 0 && taken.count() > options_.most_seconds)
+      throw UserError(fmt::format("{}: runs for more than {:g} s, the limit", name_, options_.most_seconds));
+  }
+
+ private:
+  const JudgeOptions& options_;
+  std::string name_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
 void compare(const Expectation& expectation, const Printed& printed, int line, const std::string& name,
              Verdict& verdict) {
   const ElementType& type = *expectation.type;
@@ -377,6 +398,9 @@ Verdict judge(std::string_view test_case, const std::string& test_name, std::str
   const TestCase test = parse_test_case(test_case, test_name);
   const isa::Chip chip = isa::find_chip(test.chip.empty() ? options.chip : test.chip);
   const std::string code = without_comments(answer);
+  const Limits limits(options, answer_name);
+  // A statement takes a line at least; what has more lines need not be read.
+  limits.check_steps(std::ranges::count(code, '\n'), "lines");
 
   Verdict verdict;
   verdict.bytes = static_cast<int64_t>(code.size());
@@ -387,14 +411,18 @@ Verdict judge(std::string_view test_case, const std::string& test_name, std::str
   const isa::ProgramCounts counts = isa::count(solution);
   verdict.steps = counts.steps;
   verdict.transfers = counts.mvs;
+  limits.check_steps(verdict.lines(), "steps and transfers");
 
-  Machine machine(chip, options.machine);
+  MachineOptions machine_options = options.machine;
+  machine_options.most_dram_bytes = options.most_bytes;
+  Machine machine(chip, machine_options);
   RunOptions untimed;
   untimed.timing = false;
   machine.run(before, untimed);
   RunOptions of_answer = untimed;
   of_answer.hazards = options.hazards;
   of_answer.timing = options.hazards == Hazards::kStall;
+  of_answer.progress = [&](int64_t) { limits.check_time(); };
   machine.run(solution, of_answer);
   // Statements between two `d get` run together; a block mask, of which there is one at a time, goes on.
   std::set<int> answered;

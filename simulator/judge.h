@@ -41,6 +41,10 @@ struct JudgeOptions {
   Hazards hazards = Hazards::kIgnore;  ///< of the answer
   std::string chip = "mncore2";        ///< where the test case names none
   MachineOptions machine;
+  /// What an answer may take; UserError when it takes more. 0 = no limit.
+  int64_t most_steps = 1'000'000;      ///< steps and transfers
+  double most_seconds = 60;            ///< to run it
+  int64_t most_bytes = 1'000'000'000;  ///< of DRAM, in addition to the other memories of the chip
 };
 
 struct JudgeDifference {

@@ -50,6 +50,30 @@ TEST(Judge, NamesEveryDifference) {
   EXPECT_NE(verdict_text(verdict, 1).find("… and 1 more differences"), std::string::npos);
 }
 
+TEST(Judge, AnswersHaveLimits) {
+  const auto refusal = [](const std::string& answer, const JudgeOptions& options) -> std::string {
+    try {
+      judge(kTest, "t.vsm", answer, "a.vsm", options);
+    } catch (const isa::UserError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  JudgeOptions options;
+  options.most_steps = 10;
+  EXPECT_EQ(refusal("nop/11\n", options), "a.vsm: 11 steps and transfers; the limit is 10");
+  EXPECT_EQ(refusal(std::string(20, '\n'), options), "a.vsm: 20 lines; the limit is 10");
+  EXPECT_EQ(refusal("nop/10\n", options), "");
+  options = {};
+  options.most_seconds = 1e-9;
+  EXPECT_EQ(refusal("nop\n", options), "a.vsm: runs for more than 1e-09 s, the limit");
+  options = {};
+  options.most_bytes = int64_t{3} << 20;
+  EXPECT_EQ(refusal("mvp/n262144 $d0@0 $d262144@0\n", options), "");  // 2 MiB
+  EXPECT_EQ(refusal("mvp/n524288 $d0@0 $d524288@0\n", options),
+            "a.vsm:1: 'mvp' takes more memory than 3 MB, the limit");
+}
+
 TEST(Judge, DropsDebugStatementsAndBlockMasksOfAnswers) {
   const Verdict verdict =
       run(kTest, "d set $ln0 1 4080000040000000\nd get $lm0n0c0b0m0p0 1\nmaskln 24\nnop\n");

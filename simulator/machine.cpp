@@ -5,6 +5,7 @@
 #include <deque>
 #include <thread>
 
+#include "isa/arithmetic.h"
 #include "isa/error.h"
 #include "isa/hazards.h"
 #include "simulator/debug_text.h"
@@ -26,11 +27,15 @@ constexpr int kDarStageEntries = 128;
 
 }  // namespace
 
+void RunStats::add_moved(int64_t lw) {
+  if (__builtin_add_overflow(mv_lw, lw, &mv_lw)) mv_lw = INT64_MAX;
+}
+
 RunStats& RunStats::operator+=(const RunStats& other) {
   steps += other.steps;
   nops += other.nops;
   mvs += other.mvs;
-  mv_lw += other.mv_lw;
+  add_moved(other.mv_lw);
   causes += other.causes;
   alu_ops += other.alu_ops;
   mau_ops += other.mau_ops;
@@ -62,6 +67,8 @@ class Machine::Impl {
       for (int l1b = 0; l1b < chip_.l1b_per_l2b; ++l1b) l1bs_.emplace_back(chip_, *kernels_, l2b, l1b);
     }
     for (int i = 0; i < pool_.threads(); ++i) scratch_.emplace_back(L1b::row_shape(chip_), chip_.mab_per_l1b);
+    limited_.most_blocks = isa::ceil_div(options.most_dram_bytes, kDramBlockLw * 8);
+    limited_.written.resize(static_cast<size_t>(chip_.groups));
     if (options.memory == MachineOptions::Memory::kDirty) fill_pseudo_random(options.seed);
   }
 
@@ -229,6 +236,7 @@ class Machine::Impl {
         continue;
       }
       run_global_node(nodes[i], depth, counters);
+      if (options_->progress) options_->progress(stats_.steps);
       ++i;
     }
     if (depth == 0) stopped_ = false;
@@ -238,6 +246,15 @@ class Machine::Impl {
                    const Counters& counters) {
     stats_ += stretch;
     if (timing_) time_stretch(nodes, stretch.steps, depth, counters);
+    // In pieces, so that who watches the progress of a long program can end it.
+    constexpr size_t kPiece = 4096;
+    for (size_t at = 0; at < nodes.size(); at += kPiece) {
+      run_piece(nodes.subspan(at, std::min(kPiece, nodes.size() - at)), reach, stretch, depth, counters);
+      if (options_->progress) options_->progress(stats_.steps);
+    }
+  }
+  void run_piece(std::span<const Node> nodes, Reach reach, const RunStats& stretch, int depth,
+                 const Counters& counters) {
     const bool has_work =
         std::any_of(nodes.begin(), nodes.end(), [](const Node& node) { return !node.idle; });
     if (has_work || stale_) {
@@ -258,7 +275,6 @@ class Machine::Impl {
         pool_.run(units, task);
       }
     }
-    if (options_->progress) options_->progress(stats_.steps);
   }
 
   static void run_in_l1b(std::span<const Node> nodes, L1b& l1b, int depth, Counters& counters,
@@ -402,7 +418,7 @@ class Machine::Impl {
     const std::vector<isa::HazardViolation> found = isa::find_hazards(program, chip_);
     if (found.empty()) return;
     std::string text =
-        fmt::format("{} hazard{}; 'kodama check' lists them all", found.size(), found.size() == 1 ? "" : "s");
+        fmt::format("{} hazard{}; 'kodama check' lists them", found.size(), found.size() == 1 ? "" : "s");
     const std::string name = program.source_name.empty() ? "program" : program.source_name;
     for (size_t k = 0; k < std::min(kShown, found.size()); ++k) {
       text += fmt::format("\n{}: {}", isa::SourceLocation{name, found[k].second_line, 0}.to_string(),
@@ -834,10 +850,24 @@ class Machine::Impl {
   void run_mv(const Node& node, int depth, const Counters& counters) {
     const isa::Instruction& mv = *node.mv;
     ++stats_.mvs;
-    stats_.mv_lw += mv.size_lw;
+    stats_.add_moved(mv.size_lw);
     if (mv.opcode == Opcode::kMvnop) {
       if (timing_) time_mv(node, depth, counters);
       return;
+    }
+    // Only addresses out of the DAR could have a longer one stay inside the memories.
+    const int64_t most = chip_.memory.dram_lw * chip_.groups;
+    if (mv.size_lw > most) {
+      throw isa::UserError(fmt::format("{}: '{}' of {} LW; the DRAM of the chip has {}", place_of(node),
+                                       isa::mnemonic(mv), mv.size_lw, most));
+    }
+    if (limited_.most_blocks > 0) {
+      // What is kept of a transfer whose addresses are in no order, or that nobody has waited for.
+      const auto late = static_cast<int64_t>(late_writes_.size() * sizeof(LateWrite) / 8);
+      const bool keeps = stale_ || node.mv_source.space == Space::kDramIndirect ||
+                         node.mv_destination.space == Space::kDramIndirect;
+      const int64_t most = limited_.most_blocks * kDramBlockLw;
+      if (keeps && late + mv.size_lw > most) refuse_memory(node);
     }
     if (mv.size_lw <= 0 || mv.size_lw % kMvUnit != 0) {
       throw isa::UserError(fmt::format("{}: '{}' of {} LW; allowed are multiples of 64", place_of(node),
@@ -847,6 +877,22 @@ class Machine::Impl {
     transfer(node, counters, true);
     if (timing_) time_mv(node, depth, counters);
     transfer(node, counters, false);
+  }
+
+  /// Counts the blocks of DRAM that hold something since a transfer wrote them.
+  void limit_dram(const Node& node, Space space, int group, const uint64_t* chunk) {
+    if (space != Space::kDram && space != Space::kDramIndirect) return;
+    const auto block = static_cast<size_t>(chunk - dram_[group].longs()) / kDramBlockLw;
+    std::vector<bool>& written = limited_.written[static_cast<size_t>(group)];
+    if (written.size() <= block) written.resize(block + 1, false);
+    if (written[block]) return;
+    written[block] = true;
+    if (++limited_.blocks > limited_.most_blocks) refuse_memory(node);
+  }
+  [[noreturn]] void refuse_memory(const Node& node) const {
+    throw isa::UserError(fmt::format("{}: '{}' takes more memory than {} MB, the limit", place_of(node),
+                                     isa::mnemonic(*node.mv),
+                                     limited_.most_blocks * kDramBlockLw * 8 / 1'000'000));
   }
 
   void transfer(const Node& node, const Counters& counters, bool check_only) {
@@ -873,7 +919,11 @@ class Machine::Impl {
             l2bm_seen(group * per_group + l2b, from + i + k, chip_.hazard.l1bm_to_l2bm_mv);
       return copy.data();
     };
-    auto out = [&](int group, int l2b, int64_t i) { return mv_chunk(node, destination, group, l2b, to, i); };
+    auto out = [&](int group, int l2b, int64_t i) {
+      uint64_t* const chunk = mv_chunk(node, destination, group, l2b, to, i);
+      if (check_only && limited_.most_blocks > 0) limit_dram(node, destination.space, group, chunk);
+      return chunk;
+    };
     auto late = [&](uint64_t* target) {
       return late_writes_.emplace_back(LateWrite{mv.tag, target, {}}).data.data();
     };
@@ -887,15 +937,24 @@ class Machine::Impl {
     switch (mv.opcode) {
       case Opcode::kMvp: {
         const bool everywhere = source.group < 0 && destination.group < 0;
-        // Source and destination may overlap: read all, then write.
-        std::vector<uint64_t> data(static_cast<size_t>(n));
+        // Source and destination may overlap: what is read must not be written before. Addresses out of the
+        // DAR are in no order: there, all is read first.
+        const bool in_order =
+            source.space != Space::kDramIndirect && destination.space != Space::kDramIndirect;
+        const bool backwards = in_order && from < to && !check_only;
+        std::vector<uint64_t> data;
         for (int g = 0; g < (everywhere ? groups : 1); ++g) {
-          for (int64_t i = 0; i < n; i += kMvUnit) {
-            const uint64_t* chunk = in(everywhere ? g : source_group, source_l2b, i);
-            if (!check_only) std::memcpy(data.data() + i, chunk, kMvUnit * 8);
+          const int into = everywhere ? g : destination_group;
+          if (!check_only && !in_order) {
+            data.resize(static_cast<size_t>(n));
+            for (int64_t i = 0; i < n; i += kMvUnit)
+              std::memcpy(data.data() + i, in(everywhere ? g : source_group, source_l2b, i), kMvUnit * 8);
           }
-          for (int64_t i = 0; i < n; i += kMvUnit) {
-            copy(out(everywhere ? g : destination_group, destination_l2b, i), data.data() + i);
+          for (int64_t k = 0; k < n; k += kMvUnit) {
+            const int64_t i = backwards ? n - kMvUnit - k : k;
+            const uint64_t* chunk =
+                data.empty() ? in(everywhere ? g : source_group, source_l2b, i) : &data[i];
+            copy(out(into, destination_l2b, i), chunk);
           }
         }
         break;
@@ -995,6 +1054,13 @@ class Machine::Impl {
   std::vector<MappedMemory> l2bm_;  ///< per L2B
   std::vector<L1b> l1bs_;           ///< L2B by L2B
   std::vector<Scratch> scratch_;    ///< per thread
+  static constexpr int64_t kDramBlockLw = (1 << 20) / 8;
+  struct LimitedDram {
+    int64_t most_blocks = 0;  ///< 0 = any number
+    int64_t blocks = 0;
+    std::vector<std::vector<bool>> written;  ///< per group and block
+  };
+  LimitedDram limited_;
   // Of the present run.
   const isa::Program* program_ = nullptr;
   const RunOptions* options_ = nullptr;

@@ -40,6 +40,8 @@ struct MachineOptions {
   int threads = 0;                                             ///< 0 = all cores
   enum class Memory { kZero, kDirty } memory = Memory::kZero;  ///< kDirty: pseudo-random from `seed`
   uint64_t seed = 1;
+  /// How much DRAM transfers may write, in blocks of 1 MiB, before a program is refused (UserError); 0 = all.
+  int64_t most_dram_bytes = 0;
 };
 
 /// What one run did.
@@ -54,6 +56,8 @@ struct RunStats {
   int64_t l1bm_ops = 0;
   int64_t l2bm_ops = 0;
   int64_t cycles() const { return causes.total(); }
+  /// Adds to mv_lw; a sum too large for it is the largest number.
+  void add_moved(int64_t lw);
   RunStats& operator+=(const RunStats& other);
 };
 
@@ -73,7 +77,7 @@ enum class Hazards : uint8_t {
 struct RunOptions {
   /// Receives each line that `d get` prints, without newline.
   std::function<void(const std::string&)> dump;
-  /// Called now and then with the number of steps done.
+  /// Called now and then with the number of steps done. What it throws ends the run.
   std::function<void(int64_t)> progress;
   /// Called before each executed statement, loops unrolled and the counters in the addresses; false ends the
   /// run. Memories may be read and written in it. Statements then run one at a time, which is slow.

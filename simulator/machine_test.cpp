@@ -151,6 +151,46 @@ TEST(Machine, DumpLineOfSection102) {
   EXPECT_THAT(lines[1], testing::HasSubstr("i:{{0x3F80,0x0},{0xC020,0x0}}, v:0x3F800000C0200000)"));
 }
 
+TEST(Machine, DumpsOfTRepeat) {
+  Machine machine(small_chip());
+  std::string sets;
+  for (int k = 0; k < 8; ++k) sets += fmt::format("d set $lt{}n0c0b0m0p0 1 {:016X}\n", k, k);
+  const auto lines = run(machine, sets + "d get $tn0c0b0m0p0 12\n");
+  ASSERT_EQ(lines.size(), 12u);
+  for (int k = 0; k < 12; ++k) {
+    EXPECT_THAT(lines[static_cast<size_t>(k)],
+                testing::HasSubstr(
+                    fmt::format("TREG(n0c0b0m0p0,{}):(f:0, i:{{{{0x0,0x0}},{{0x0,0x{:X}}}}}", k % 8, k % 8)));
+  }
+}
+
+TEST(Machine, HugeTransfersAreCountedOrRefused) {
+  Machine machine(small_chip());
+  const auto program = [&](const std::string& text) {
+    return assembler::assemble(text, "test.vsm", machine.chip());
+  };
+  const std::string largest = "mvnop/n9223372036854775807\n";
+  EXPECT_EQ(machine.run(program(largest + largest)).mv_lw, INT64_MAX);
+  for (const char* text :
+       {"mvp/n2305843009213693952 $d0@0 $d64@0\n", "mvp/n1048576000 $d0@0 $d64@0\n",
+        "mvp/n9223372036854775744 $di0@0 $di64@0\n", "mvb/n2305843009213693952 $d0@0 $lc0\n"})
+    EXPECT_THROW(machine.run(program(text)), isa::UserError) << text;
+}
+
+TEST(Machine, OverlappingTransfersReadBeforeTheyWrite) {
+  for (const auto& [from, to] : {std::pair<int, int>{0, 16}, {16, 0}, {32, 32}}) {
+    Machine machine(small_chip());
+    std::vector<uint64_t> data(512);
+    for (size_t k = 0; k < data.size(); ++k) data[k] = k;
+    machine.write_dram(0, 0, data);
+    machine.run(
+        assembler::assemble(fmt::format("mvp/n256 $d{}@0 $d{}@0\n", from, to), "test.vsm", machine.chip()));
+    std::vector<uint64_t> result(256);
+    machine.read_dram(0, to, result);
+    EXPECT_EQ(result, std::vector<uint64_t>(data.begin() + from, data.begin() + from + 256));
+  }
+}
+
 TEST(Machine, WaitAccountsForTheTransfer) {
   Machine machine(small_chip());
   const RunStats stats = machine.run(

@@ -3,6 +3,9 @@
 #include <hwy/base.h>
 #include <hwy/cache_control.h>
 
+#include <algorithm>
+#include <system_error>
+
 namespace kodama::simulator {
 namespace {
 
@@ -12,7 +15,12 @@ constexpr int kSpins = 4000;
 }  // namespace
 
 ThreadPool::ThreadPool(int threads) {
-  for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
+  workers_.reserve(static_cast<size_t>(std::max(threads - 1, 0)));
+  try {
+    for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
+  } catch (const std::system_error&) {
+    // The system has no room for more: those that there are do the work.
+  }
 }
 
 ThreadPool::~ThreadPool() {

@@ -14,7 +14,8 @@ namespace kodama::simulator {
 /// Threads that share the tasks of one parallel loop at a time; the calling thread is one of them.
 class ThreadPool {
  public:
-  /// `threads` >= 1, the caller included.
+  /// `threads` >= 1, the caller included. There may be fewer, down to the caller alone, when the system can't
+  /// give so many; see threads().
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

@@ -1,6 +1,7 @@
 /// The `kodama` command: one thin function per subcommand.
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ostream.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
 
@@ -29,6 +30,8 @@
 #include "isa/output.h"
 #include "isa/reference.h"
 #include "isa/temporary.h"
+#include "isa/terminal.h"
+#include "isa/user_errors.h"
 #include "layout/bound.h"
 #include "layout/conversion.h"
 #include "layout/drawing.h"
@@ -45,6 +48,7 @@
 #include "simulator/machine.h"
 #include "simulator/run_report.h"
 #include "simulator/uninitialized.h"
+#include "tools/options.h"
 
 namespace kodama::tools {
 namespace {
@@ -53,15 +57,13 @@ using compiler::SessionOptions;
 
 /// `--dim NAME=N`.
 void parse_dims(const std::vector<std::string>& specifications, SessionOptions& options) {
+  constexpr const char* kAllowed = "NAME=N with N at least 1, for example --dim batch=4";
   for (const std::string& specification : specifications) {
-    const size_t equals = specification.rfind('=');
-    int64_t value = 0;
-    if (equals == std::string::npos || equals == 0 ||
-        !CLI::detail::lexical_cast(specification.substr(equals + 1), value) || value <= 0) {
-      throw isa::UserError("--dim " + specification +
-                           ": allowed is NAME=N with N at least 1, for example --dim batch=4");
-    }
-    options.dims[specification.substr(0, equals)] = value;
+    const Assignment dim = parse_assignment("--dim", specification, kAllowed);
+    const auto value = parse_number<int64_t>(dim.value, 1, std::numeric_limits<int64_t>::max());
+    if (!value) throw isa::UserError(fmt::format("--dim {}: allowed is {}", specification, kAllowed));
+    if (!options.dims.emplace(dim.name, *value).second)
+      throw isa::UserError(fmt::format("--dim {}: '{}' is given twice", specification, dim.name));
   }
 }
 
@@ -78,11 +80,10 @@ void add_pass_options(CLI::App& app, std::vector<std::string>& raw) {
 scheduler::PassOptions parse_pass_options(const std::vector<std::string>& raw) {
   scheduler::PassOptions options;
   for (const std::string& each : raw) {
-    const size_t equals = each.find('=');
-    if (equals == std::string::npos || equals == 0)
-      throw isa::UserError(fmt::format(
-          "--pass-option {}: allowed is NAME=VALUE, for example --pass-option list-tries=4", each));
-    options[each.substr(0, equals)] = each.substr(equals + 1);
+    const Assignment option =
+        parse_assignment("--pass-option", each, "NAME=VALUE, for example --pass-option list-tries=4");
+    if (!options.emplace(option.name, option.value).second)
+      throw isa::UserError(fmt::format("--pass-option {}: '{}' is given twice", each, option.name));
   }
   return options;
 }
@@ -90,27 +91,36 @@ void add_plugin_option(CLI::App& app, std::vector<std::string>& plugins) {
   app.add_option("--plugin", plugins, "shared library with passes (docs/write-a-pass.md); may be repeated")
       ->allow_extra_args(false);
 }
+/// More threads than this are a mistake.
+constexpr int kMostThreads = 1024;
+void add_seed(CLI::App& app, uint64_t& seed, const std::string& description) {
+  add_number(app, "--seed", seed, description, 0)->capture_default_str();
+}
+void add_threads(CLI::App& app, int& threads) {
+  add_number(app, "--threads", threads, "threads of the simulator; 0 = all cores", 0, kMostThreads)
+      ->capture_default_str();
+}
 void add_input_options(CLI::App& app, SessionOptions& options) {
   app.add_option("--input", options.inputs,
                  "NAME=FILE: .pb (TensorProto), .npy, or .npz[:MEMBER]; inputs not given are random");
-  app.add_option("--seed", options.seed, "seed of random inputs")->capture_default_str();
-  app.add_option("--threads", options.threads, "threads of the simulator; 0 = all cores")
-      ->capture_default_str();
+  add_seed(app, options.seed, "seed of random inputs");
+  add_threads(app, options.threads);
   app.add_option("--output-dir", options.output_directory, "write every output as DIR/NAME.pb");
   app.add_option("--json", options.json_file, "write the layer table and totals as JSON");
 }
 void add_report_options(CLI::App& app, simulator::ReportOptions& report, bool& timing) {
   app.add_flag("--stats{text}", report.statistics,
                "print where every cycle and byte went: text, json or csv (per region and source line)")
-      ->check(CLI::IsMember({"text", "json", "csv"}));
+      ->check(one_of({"text", "json", "csv"}));
   app.add_option("--stats-file", report.statistics_file, "write the statistics to a file");
   app.add_option("--trace", report.trace_file, "write a Chrome trace (opens in Perfetto)");
   app.add_option("--vcd", report.vcd_file, "write a VCD (opens in GTKWave)");
-  app.add_option("--trace-from", report.timeline.from, "first cycle of trace and VCD")->capture_default_str();
-  app.add_option("--trace-to", report.timeline.to, "cycle before which trace and VCD end")
+  add_number(app, "--trace-from", report.timeline.from, "first cycle of trace and VCD", 0)
+      ->capture_default_str();
+  add_number(app, "--trace-to", report.timeline.to, "cycle before which trace and VCD end", 1)
       ->default_str("the end");
-  app.add_option("--trace-limit", report.timeline.limit, "largest number of spans in trace and VCD")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
+  add_number(app, "--trace-limit", report.timeline.limit, "largest number of spans in trace and VCD", 1,
+             int64_t{1} << 40)
       ->capture_default_str();
   app.add_flag("!--no-timing", timing, "don't count cycles");
 }
@@ -123,40 +133,59 @@ void add_hazards_option(CLI::App& app, simulator::Hazards& hazards) {
          "--hazards", [&hazards](const std::string& mode) { hazards = kModes.at(mode); },
          "reads too soon after a write: ignore (as the vendor's emulator, written at once), error (refuse "
          "the program), stale (as the hardware: the old value), or stall (as a chip that waits: the cycles)")
-      ->check(CLI::IsMember({"ignore", "error", "stale", "stall"}))
+      ->check(one_of({"ignore", "error", "stale", "stall"}))
       ->default_str("ignore");
 }
 /// What can't be given together.
-void check_report_options(const simulator::ReportOptions& report, bool timing, simulator::Hazards hazards) {
+void check_report_options(const CLI::App& app, const simulator::ReportOptions& report, bool timing,
+                          simulator::Hazards hazards) {
   if (!timing && hazards == simulator::Hazards::kStall)
     throw isa::UserError("--no-timing: allowed only without --hazards=stall, which shows in the time");
   if (!timing && report.any())
     throw isa::UserError("--no-timing: allowed only without --stats, --trace and --vcd, which show time");
   if (report.statistics.empty() && !report.statistics_file.empty())
     throw isa::UserError("--stats-file: allowed only with --stats");
-  if (report.timeline.from < 0 || report.timeline.to <= report.timeline.from) {
+  if (report.trace_file.empty() && report.vcd_file.empty()) {
+    for (const char* option : {"--trace-from", "--trace-to", "--trace-limit"}) {
+      if (is_given(app, option))
+        throw isa::UserError(fmt::format("{}: no effect without --trace or --vcd", option));
+    }
+  }
+  if (report.timeline.to <= report.timeline.from) {
     throw isa::UserError(fmt::format(
         "--trace-from {} --trace-to {}: allowed are cycles from 0 on, the first before the second",
         report.timeline.from, report.timeline.to));
   }
 }
-void add_compile_options(CLI::App& app, SessionOptions& options, RawOptions& raw) {
+/// What says which model, and how its layers get kernels and layouts.
+void add_model_options(CLI::App& app, SessionOptions& options, RawOptions& raw) {
   app.add_option("--chip", options.chip, "name of a chip, or a chip file")->capture_default_str();
   app.add_option("--precision", options.precision, "of matrix products: gfloat, float or half")
       ->capture_default_str();
   app.add_option("--dim", raw.dims, "NAME=N: extent of a symbolic dimension; INPUT:AXIS=N by position");
   app.add_option("--bind", options.bind, "NAME=FILE: fix an input (axes, pads, shapes) before compilation");
-  app.add_option("--dump-after", raw.dump_after,
-                 "write the result of a pass (or all) to the dump directory; 'kodama passes' lists them");
-  app.add_option("--dump-dir", options.dump_directory, "directory of dumps")->capture_default_str();
+  CLI::Option* dump_after =
+      app.add_option("--dump-after", raw.dump_after,
+                     "write the result of a pass (or all) to the dump directory; 'kodama passes' lists them");
+  app.add_option("--dump-dir", options.dump_directory, "directory of dumps")
+      ->capture_default_str()
+      ->needs(dump_after);
   app.add_option(
          "--planner", options.planner,
          "chooses kernels and layouts: pbqp (least in all), greedy, first; host: all Moves by the host")
       ->capture_default_str();
-  app.add_option("--cache", options.cache,
-                 "directory that keeps what conversions cost; default KODAMA_CACHE, or kodama in ~/.cache");
+  CLI::Option* cache = app.add_option(
+      "--cache", options.cache,
+      "directory that keeps what conversions cost; default KODAMA_CACHE, or kodama in ~/.cache");
   app.add_flag_callback(
-      "--no-cache", [&options] { options.cache.clear(); }, "keep nothing between runs");
+         "--no-cache", [&options] { options.cache.clear(); }, "keep nothing between runs")
+      ->excludes(cache);
+  app.add_flag("!--no-fuse", options.fuse, "keep every operator a layer of its own");
+  add_plugin_option(app, raw.plugins);
+}
+/// The same, and how the layers become programs.
+void add_compile_options(CLI::App& app, SessionOptions& options, RawOptions& raw) {
+  add_model_options(app, options, raw);
   app.add_option("--scheduler", options.passes.scheduler, "instruction scheduler of blocks");
   app.add_option("--loop-scheduler", options.passes.loop_scheduler, "instruction scheduler of loops");
   app.add_option("--coalescer", options.passes.coalescer, "pass that makes one value of two");
@@ -166,8 +195,6 @@ void add_compile_options(CLI::App& app, SessionOptions& options, RawOptions& raw
                  "transfer scheduler: when data is fetched, and what stays on chip");
   app.add_option("--home-assigner", options.passes.home_assigner, "pass that chooses memories for values");
   add_pass_options(app, raw.pass_options);
-  add_plugin_option(app, raw.plugins);
-  app.add_flag("!--no-fuse", options.fuse, "keep every operator a layer of its own");
 }
 void finish_options(const RawOptions& raw, SessionOptions& options) {
   for (const std::string& plugin : raw.plugins) scheduler::load_plugin(plugin);
@@ -257,17 +284,20 @@ int simulate_program(const SimulateRequest& request) {
                             : "");
   report.finish(out);
   const std::vector<std::string> reports = tracker.reports();
-  for (const std::string& report : reports) fmt::print(stderr, "{}: {}\n", file, report);
+  for (const std::string& report : reports) fmt::print(std::cerr, "{}: {}\n", file, report);
   return reports.empty() ? compiler::kExitOk : compiler::kExitOutOfTolerance;
 }
 
 /// Prints the hazards of one program; whether there are any.
 bool print_hazards(const isa::Program& program, const std::string& name, const isa::Chip& chip) {
+  constexpr size_t kMostPrinted = 100;
   const std::vector<isa::HazardViolation> found = isa::find_hazards(program, chip);
-  for (const isa::HazardViolation& each : found) {
-    fmt::print("{}: {}{}\n", isa::SourceLocation{name, each.second_line, 0}.to_string(), each.text,
+  for (const isa::HazardViolation& each : std::span(found).first(std::min(found.size(), kMostPrinted))) {
+    fmt::print(std::cout, "{}: {}{}\n", isa::SourceLocation{name, each.second_line, 0}.to_string(), each.text,
                each.count > 1 ? fmt::format(" ({} times)", each.count) : "");
   }
+  if (found.size() > kMostPrinted)
+    fmt::print(std::cout, "{}: ... and {} more\n", name, found.size() - kMostPrinted);
   return !found.empty();
 }
 int check_program(const std::string& path, const std::string& chip_name) {
@@ -285,8 +315,8 @@ int check_program(const std::string& path, const std::string& chip_name) {
     const isa::Chip chip = isa::find_chip(chip_name.empty() ? "mncore2" : chip_name);
     bad = print_hazards(assembler::read_program(path, chip), path, chip) ? 1 : 0;
   }
-  if (programs > 1) fmt::print("{} of {} programs have hazards\n", bad, programs);
-  if (bad == 0) fmt::print("{}: no hazards\n", path);
+  if (programs > 1) fmt::print(std::cout, "{} of {} programs have hazards\n", bad, programs);
+  if (bad == 0) fmt::print(std::cout, "{}: no hazards\n", path);
   return bad == 0 ? compiler::kExitOk : compiler::kExitOutOfTolerance;
 }
 
@@ -372,7 +402,7 @@ int optimize_program(OptimizeRequest request) {
       request.objective == "cycles" ? scheduler::Objective::kCycles : scheduler::Objective::kSteps;
   if (!request.judge_directory.empty()) {
     const auto result = compiler::optimize_judge_tree(request.judge_directory, chip_name, request.options);
-    fmt::print("{}", result.table);
+    std::cout << result.table;
     return result.failures == 0 ? compiler::kExitOk : compiler::kExitOutOfTolerance;
   }
   if (request.file.empty() || request.output.empty() == request.problems.empty()) {
@@ -444,11 +474,12 @@ layout::Lengths parse_shape(const std::string& text) {
       number += c;
       continue;
     }
-    int64_t length = 0;
-    if (!CLI::detail::lexical_cast(number, length) || length < 1)
+    const auto length = parse_number<int64_t>(number, 1, std::numeric_limits<int64_t>::max());
+    if (!length) {
       throw isa::UserError(
           fmt::format("--shape {}: found '{}', allowed: positive lengths, as 4,6", text, number));
-    lengths.push_back(length);
+    }
+    lengths.push_back(*length);
     number.clear();
   }
   return lengths;
@@ -615,7 +646,7 @@ void print_chips() {
 int run(int argc, char** argv) {
   CLI::App app("Kodama: simulator, assembler and compiler for MN-Core-like chips");
   app.require_subcommand(1);
-  app.set_version_flag("--version", "kodama 0.1.0");
+  app.set_version_flag("--version", "kodama " KODAMA_VERSION);
   int code = compiler::kExitOk;
 
   compiler::RunRequest run_request;
@@ -629,15 +660,22 @@ int run(int argc, char** argv) {
   add_hazards_option(*run, run_request.common.hazards);
   run->add_option("--test-data", run_request.test_data,
                   "directory with test_data_set_N: run each set, compare with its outputs");
-  run->add_option(
-      "--tolerance", run_request.tolerance,
-      "largest error over largest magnitude; default by precision: gfloat 1e-3, float 1e-5, half 5e-2");
+  add_number(*run, "--tolerance", run_request.tolerance,
+             "largest error over largest magnitude; default by precision: gfloat 1e-3, float 1e-5, half 5e-2",
+             0, 1e9);
   run->add_flag("--show-images", run_request.show_images, "print picture-like inputs as text art");
   run->add_flag("--classes", run_request.show_classes, "print the index of the largest output of each row");
   run->add_flag("!--no-compare", run_request.compare, "don't run the CPU reference");
   run->callback([&] {
     finish_options(run_raw, run_request.common);
-    check_report_options(run_request.common.report, run_request.common.timing, run_request.common.hazards);
+    check_report_options(*run, run_request.common.report, run_request.common.timing,
+                         run_request.common.hazards);
+    for (const char* option : {"--input", "--seed"}) {
+      if (!run_request.test_data.empty() && is_given(*run, option))
+        throw isa::UserError(fmt::format("{}: no effect with --test-data, which has the inputs", option));
+    }
+    if (!run_request.compare && run_request.test_data.empty() && is_given(*run, "--tolerance"))
+      throw isa::UserError("--tolerance: no effect with --no-compare");
     code = compiler::run_command(run_request, session_stream(run_request.common));
   });
 
@@ -658,7 +696,7 @@ int run(int argc, char** argv) {
   CLI::App* plan = app.add_subcommand(
       "plan", "choose kernels and layouts of a model with every planner; compare the cycles of the Moves");
   plan->add_option("model", plan_request.model_file, "model.onnx")->required();
-  add_compile_options(*plan, plan_request.common, plan_raw);
+  add_model_options(*plan, plan_request.common, plan_raw);
   plan->add_option("--json", plan_request.common.json_file, "write what every planner finds as JSON");
   plan->callback([&] {
     finish_options(plan_raw, plan_request.common);
@@ -676,12 +714,12 @@ int run(int argc, char** argv) {
   sim->add_option("-d,--dump", dump_file,
                   "file for the output of d get statements (default: standard output)");
   sim->add_option("--memory", memory, "initial contents for a program: zero or dirty")
-      ->check(CLI::IsMember({"zero", "dirty"}))
+      ->check(one_of({"zero", "dirty"}))
       ->capture_default_str();
   simulator::DebuggerOptions debugger;
   debugger.stop_at_start = false;
   sim->add_flag("--step", debugger.stop_at_start, "debug a program: stop before its first statement");
-  sim->add_option("--break", debugger.breakpoints, "debug a program: stop before a line");
+  add_number(*sim, "--break", debugger.breakpoints, "debug a program: stop before a line", 1);
   sim->add_option("--watch", debugger.watches,
                   "debug a program: stop when a long word changes, '$lm0n0c0b0m0p0'");
   bool check_uninitialized = false;
@@ -691,8 +729,20 @@ int run(int argc, char** argv) {
   add_report_options(*sim, sim_request.common.report, sim_request.common.timing);
   add_hazards_option(*sim, sim_request.common.hazards);
   sim->callback([&] {
-    check_report_options(sim_request.common.report, sim_request.common.timing, sim_request.common.hazards);
+    check_report_options(*sim, sim_request.common.report, sim_request.common.timing,
+                         sim_request.common.hazards);
+    std::set<std::string> used = {"program", "--chip", "--threads"};
+    const auto also = [&](std::initializer_list<const char*> more) { used.insert(more.begin(), more.end()); };
+    const bool is_debugged =
+        debugger.stop_at_start || !debugger.breakpoints.empty() || !debugger.watches.empty();
+    const auto also_reports = [&] {
+      also({"--stats", "--stats-file", "--trace", "--vcd", "--trace-from", "--trace-to", "--trace-limit",
+            "--no-timing", "--hazards"});
+    };
     if (compiler::is_package(sim_request.directory)) {
+      also_reports();
+      also({"--input", "--seed", "--output-dir", "--json"});
+      check_mode(*sim, "on the directory of a compiled model", used);
       code = compiler::simulate_package_command(sim_request, session_stream(sim_request.common));
       return;
     }
@@ -702,10 +752,18 @@ int run(int argc, char** argv) {
                                        : simulator::MachineOptions::Memory::kZero;
     options.seed = sim_request.common.seed;
     const std::string chip = sim_request.common.chip.empty() ? "mncore2" : sim_request.common.chip;
-    if (debugger.stop_at_start || !debugger.breakpoints.empty() || !debugger.watches.empty()) {
+    also({"--memory", "--seed"});
+    if (memory != "dirty" && is_given(*sim, "--seed"))
+      throw isa::UserError("--seed: no effect on a program without --memory dirty");
+    if (is_debugged) {
+      also({"--step", "--break", "--watch"});
+      check_mode(*sim, "in the debugger of a program", used);
       debugger.machine = options;
       code = debug_program(sim_request.directory, chip, debugger);
     } else {
+      also_reports();
+      also({"--dump", "--check-uninitialized"});
+      check_mode(*sim, "on a program", used);
       code = simulate_program({.file = sim_request.directory,
                                .chip = chip,
                                .dump_file = dump_file,
@@ -735,13 +793,18 @@ int run(int argc, char** argv) {
       {"words", assembler::ProgramForm::kWords},
       {"binary", assembler::ProgramForm::kBinary}};
   assemble
-      ->add_option("--format", asm_request.form,
-                   "text (normal form), words (the vendor's 'i' lines) or binary (a complete program file)")
-      ->transform(CLI::CheckedTransformer(kForms, CLI::ignore_case).description("{text,words,binary}"))
+      ->add_option_function<std::string>(
+          "--format", [&](const std::string& form) { asm_request.form = kForms.at(form); },
+          "text (normal form), words (the vendor's 'i' lines) or binary (a complete program file)")
+      ->check(one_of({"text", "words", "binary"}))
       ->default_str("text");
   assemble->add_flag("--allow-inferred", asm_request.words.allow_inferred,
                      "words: also fields whose meaning is inferred, not seen");
-  assemble->callback([&] { assemble_program(asm_request); });
+  assemble->callback([&] {
+    if (asm_request.form == assembler::ProgramForm::kText && asm_request.words.allow_inferred)
+      throw isa::UserError("--allow-inferred: no effect with --format text");
+    assemble_program(asm_request);
+  });
 
   AssembleRequest dis_request;
   CLI::App* disassemble =
@@ -762,13 +825,13 @@ int run(int argc, char** argv) {
                          "where the tests are (default: libonnx-testdata's)");
   node_tests->add_option("--filter", node_request.filter, "regular expression on the test's name");
   node_tests->add_flag("--verbose", node_request.verbose, "a line for tests that passed, too");
-  node_tests->add_option("--threads", node_request.threads, "threads of the simulator; 0 = all cores")
-      ->capture_default_str();
+  add_threads(*node_tests, node_request.threads);
   node_tests->add_option("--json", node_request.json_file, "write all results as JSON");
   node_tests->callback(
       [&] { code = compiler::node_tests_command(node_request, report_stream({node_request.json_file})); });
 
   JudgeRequest judge_request;
+  int64_t judge_megabytes = judge_request.options.most_bytes / 1'000'000;
   CLI::App* judge = app.add_subcommand("judge", "run an answer on a test case, compare what it must print");
   judge->add_option("testcase", judge_request.test_case, "testcase.vsm");
   judge->add_option("answer", judge_request.answer, "answer.vsm");
@@ -776,10 +839,26 @@ int run(int argc, char** argv) {
                     "judge a tree of problems: directories with answer.vsm and test cases");
   judge->add_option("--chip", judge_request.options.chip, "chip of test cases that name none")
       ->capture_default_str();
-  judge->add_option("--threads", judge_request.options.machine.threads, "of the simulator; 0 = all cores")
+  add_threads(*judge, judge_request.options.machine.threads);
+  add_number(*judge, "--max-steps", judge_request.options.most_steps,
+             "steps and transfers of an answer, at most; 0 = no limit", 0)
+      ->capture_default_str();
+  add_number(*judge, "--max-seconds", judge_request.options.most_seconds,
+             "time to run an answer, at most; 0 = no limit", 0, 1e9)
+      ->capture_default_str();
+  add_number(*judge, "--max-memory", judge_megabytes,
+             "MB of DRAM that an answer may write, at most; 0 = no limit", 0, 1 << 30)
       ->capture_default_str();
   add_hazards_option(*judge, judge_request.options.hazards);
-  judge->callback([&] { code = judge_answers(judge_request); });
+  judge->callback([&] {
+    if (!judge_request.directory.empty()) {
+      check_mode(
+          *judge, "with --dir",
+          {"--dir", "--chip", "--threads", "--hazards", "--max-steps", "--max-seconds", "--max-memory"});
+    }
+    judge_request.options.most_bytes = judge_megabytes * 1'000'000;
+    code = judge_answers(judge_request);
+  });
 
   OptimizeRequest optimize_request;
   CLI::App* optimize = app.add_subcommand(
@@ -798,8 +877,7 @@ int run(int argc, char** argv) {
                                                 "memories that count after the program, as dram,lm1:0-7; "
                                                 "default: all. Operations that nothing which counts "
                                                 "depends on are removed");
-  optimize->add_option("--effort", optimize_request.options.effort, "bounds the search")
-      ->check(CLI::Range(int64_t{1}, int64_t{100000}))
+  add_number(*optimize, "--effort", optimize_request.options.effort, "bounds the search", 1, 100'000)
       ->capture_default_str();
   optimize->add_flag("--plain", optimize_request.plain,
                      "write the plain form instead: one operation per line, with the nops it needs");
@@ -808,10 +886,27 @@ int run(int argc, char** argv) {
                        "docs/schedules.md");
   optimize->add_option("--judge-dir", optimize_request.judge_directory,
                        "optimize the plain forms of all answers of a tree of judge problems, and judge them");
-  optimize->add_option("--fuzz", optimize_request.fuzz, "optimize this many random programs and compare");
-  optimize->add_option("--seed", optimize_request.seed, "of the first random program")->capture_default_str();
+  add_number(*optimize, "--fuzz", optimize_request.fuzz, "optimize this many random programs and compare", 1);
+  add_seed(*optimize, optimize_request.seed, "of the first random program");
   optimize->callback([&] {
     optimize_request.has_live_outs = live_outs->count() > 0;
+    const std::set<std::string> search = {"--chip", "--scheduler", "--allow-rename", "--live-out",
+                                          "--effort"};
+    const auto with = [](std::set<std::string> options, std::initializer_list<const char*> more) {
+      options.insert(more.begin(), more.end());
+      return options;
+    };
+    if (optimize_request.fuzz > 0) {
+      check_mode(*optimize, "with --fuzz", {"--fuzz", "--seed", "--chip"});
+    } else if (!optimize_request.judge_directory.empty()) {
+      check_mode(*optimize, "with --judge-dir", with(search, {"--judge-dir"}));
+    } else if (!optimize_request.problems.empty()) {
+      check_mode(*optimize, "with --problems", {"file", "--problems", "--chip"});
+    } else if (optimize_request.plain) {
+      check_mode(*optimize, "with --plain", {"file", "--output", "--plain", "--chip"});
+    } else {
+      check_mode(*optimize, "without --fuzz", with(search, {"file", "--output"}));
+    }
     code = optimize_program(optimize_request);
   });
 
@@ -821,11 +916,12 @@ int run(int argc, char** argv) {
       "fuzz", "run random programs on the simulator's engine and on its golden model, compare all memories");
   fuzz->add_option("--chip", fuzz_chip, "chip whose tree is used, with small memories")
       ->capture_default_str();
-  fuzz->add_option("--seed", fuzz_options.seed, "of the first round")->capture_default_str();
-  fuzz->add_option("--steps", fuzz_options.steps, "steps and transfers to run")->capture_default_str();
-  fuzz->add_option("--seconds", fuzz_options.seconds, "stop after this time; 0 = no limit")
+  add_seed(*fuzz, fuzz_options.seed, "of the first round");
+  add_number(*fuzz, "--steps", fuzz_options.steps, "steps and transfers to run", 1)->capture_default_str();
+  add_number(*fuzz, "--seconds", fuzz_options.seconds, "stop after this time; 0 = no limit", 0, 1e9)
       ->capture_default_str();
-  fuzz->add_option("--jobs", fuzz_options.threads, "rounds at a time")->capture_default_str();
+  add_number(*fuzz, "--jobs", fuzz_options.threads, "rounds at a time", 1, kMostThreads)
+      ->capture_default_str();
   fuzz->callback([&] { code = fuzz_simulator(fuzz_chip, fuzz_options); });
 
   std::string reference_directory = "docs/isa";
@@ -847,18 +943,20 @@ int run(int argc, char** argv) {
   show->add_option("--shape", layout_request.shape,
                    "lengths of the axes, as 4,6; default: the layout's extents");
   show->add_option("--type", layout_request.type, "of the elements")
-      ->check(CLI::IsMember({"half", "short", "float", "int", "double", "long"}))
+      ->check(one_of({"half", "short", "float", "int", "double", "long"}))
       ->capture_default_str();
   show->add_option("--chip", layout_request.chip, "chip that the layout must fit")->capture_default_str();
-  show->add_option("--instances", layout_request.limits.instances,
-                   "largest number of memories drawn per level")
-      ->check(CLI::PositiveNumber)
+  add_number(*show, "--instances", layout_request.limits.instances,
+             "largest number of memories drawn per level", 1)
       ->capture_default_str();
-  show->add_option("--long-words", layout_request.limits.long_words, "largest number of long words drawn")
-      ->check(CLI::PositiveNumber)
+  add_number(*show, "--long-words", layout_request.limits.long_words, "largest number of long words drawn", 1)
       ->capture_default_str();
   show->add_flag("--json", layout_request.json, "every place with its element, as JSON");
-  show->callback([&] { show_layout(layout_request); });
+  show->callback([&] {
+    if (layout_request.json)
+      check_mode(*show, "with --json", {"layout", "--shape", "--type", "--chip", "--json"});
+    show_layout(layout_request);
+  });
 
   CLI::App* layout_bound = layout->add_subcommand(
       "bound", "the least cycles that a conversion between two layouts can take, level by level");
@@ -866,7 +964,7 @@ int run(int argc, char** argv) {
   layout_bound->add_option("to", layout_request.to, "layout")->required();
   layout_bound->add_option("--shape", layout_request.shape, "lengths of the axes, as 4,6")->required();
   layout_bound->add_option("--type", layout_request.type, "of the elements")
-      ->check(CLI::IsMember({"half", "short", "float", "int", "double", "long"}))
+      ->check(one_of({"half", "short", "float", "int", "double", "long"}))
       ->capture_default_str();
   layout_bound->add_option("--chip", layout_request.chip, "chip")->capture_default_str();
   layout_bound->callback([&] { print_conversion_bound(layout_request); });
@@ -877,14 +975,17 @@ int run(int argc, char** argv) {
   layout_convert->add_option("to", layout_request.to, "layout")->required();
   layout_convert->add_option("--shape", layout_request.shape, "lengths of the axes, as 4,6")->required();
   layout_convert->add_option("--type", layout_request.type, "of the elements")
-      ->check(CLI::IsMember({"half", "short", "float", "int", "double", "long"}))
+      ->check(one_of({"half", "short", "float", "int", "double", "long"}))
       ->capture_default_str();
   layout_convert->add_option("--chip", layout_request.chip, "chip")->capture_default_str();
   layout_convert->add_option("--emit", layout_request.emit, "write the program as VSM");
-  layout_convert->add_option("--seed", layout_request.seed, "of the elements and of what is in memory before")
-      ->capture_default_str();
+  add_seed(*layout_convert, layout_request.seed, "of the elements and of what is in memory before");
   layout_convert->add_flag("!--no-run", layout_request.run, "don't simulate it");
-  layout_convert->callback([&] { code = convert_layout(layout_request); });
+  layout_convert->callback([&] {
+    if (!layout_request.run && is_given(*layout_convert, "--seed"))
+      throw isa::UserError("--seed: no effect with --no-run");
+    code = convert_layout(layout_request);
+  });
 
   CLI::App* layout_primitives = layout->add_subcommand(
       "primitives", "what the hardware can do to a layout: effect, precondition, cost");
@@ -899,9 +1000,9 @@ int run(int argc, char** argv) {
   CLI::App* layout_fuzz = layout->add_subcommand(
       "fuzz", "random conversions, run and checked; a failure is printed with its command");
   layout_fuzz->add_option("--chip", layout_fuzz_request.chip, "chip")->capture_default_str();
-  layout_fuzz->add_option("--seed", layout_fuzz_request.seed, "of the first one")->capture_default_str();
-  layout_fuzz->add_option("--count", layout_fuzz_request.count, "how many")->capture_default_str();
-  layout_fuzz->add_option("--elements", layout_fuzz_request.elements, "of a tensor, at most")
+  add_seed(*layout_fuzz, layout_fuzz_request.seed, "of the first one");
+  add_number(*layout_fuzz, "--count", layout_fuzz_request.count, "how many", 1)->capture_default_str();
+  add_number(*layout_fuzz, "--elements", layout_fuzz_request.elements, "of a tensor, at most", 1, 1 << 20)
       ->capture_default_str();
   layout_fuzz->callback([&] { code = fuzz_layouts(layout_fuzz_request); });
 
@@ -917,7 +1018,7 @@ int run(int argc, char** argv) {
   layout_bench->add_flag("--markdown", layout_bench_options.markdown, "print the table of docs/layouts.md");
   layout_bench->callback([&] {
     const auto result = compiler::run_layout_bench(layout_bench_options, isa::find_chip(layout_bench_chip));
-    fmt::print("{}", result.table);
+    std::cout << result.table;
     if (result.failures > 0) code = compiler::kExitInternalError;
   });
 
@@ -937,7 +1038,8 @@ int run(int argc, char** argv) {
   CLI::App* bench_schedule =
       bench->add_subcommand("schedule", "all schedulers on a set of blocks and loops, beside lower bounds");
   bench_schedule->add_option("--dir", schedule_bench.directory, "JSON problems")->capture_default_str();
-  bench_schedule->add_option("--random", schedule_bench.random_blocks, "random problems besides")
+  add_number(*bench_schedule, "--random", schedule_bench.random_blocks, "random problems besides", 0,
+             1'000'000)
       ->capture_default_str();
   bench_schedule->add_option("--scheduler", schedule_bench.schedulers, "only these");
   bench_schedule->add_flag("--details", schedule_bench.details, "a line per problem and scheduler");
@@ -952,19 +1054,22 @@ int run(int argc, char** argv) {
 
   scheduler::PackingBenchRequest packing_bench;
   std::vector<std::string> packing_options;
-  int64_t packing_capacity = 0;
   CLI::App* bench_packing = bench->add_subcommand(
       "packing", "an address packer on generated problems with known solutions, or on files");
   bench_packing->add_option("files", packing_bench.files, ".csv (as google/minimalloc) or .json");
   bench_packing->add_option("--packer", packing_bench.packer, "packer");
-  bench_packing->add_option("--capacity", packing_capacity, "of CSV files whose names don't have it");
-  bench_packing->add_option("--seed", packing_bench.first_seed, "of the first generated problem")
-      ->capture_default_str();
-  bench_packing->add_option("--count", packing_bench.count, "generated problems")->capture_default_str();
+  add_number(*bench_packing, "--capacity", packing_bench.capacity, "of CSV files whose names don't have it",
+             0);
+  add_seed(*bench_packing, packing_bench.first_seed, "of the first generated problem");
+  add_number(*bench_packing, "--count", packing_bench.count, "generated problems", 1)->capture_default_str();
   add_pass_options(*bench_packing, packing_options);
   bench_packing->callback([&] {
+    if (packing_bench.files.empty()) {
+      check_mode(*bench_packing, "on generated problems", {"--packer", "--seed", "--count", "--pass-option"});
+    } else {
+      check_mode(*bench_packing, "on files", {"files", "--packer", "--capacity", "--pass-option"});
+    }
     packing_bench.options = parse_pass_options(packing_options);
-    if (packing_capacity > 0) packing_bench.capacity = packing_capacity;
     scheduler::run_packing_bench(packing_bench, std::cout);
   });
 
@@ -973,14 +1078,18 @@ int run(int argc, char** argv) {
       app.add_subcommand("pack", "give the buffers of a file addresses in one memory, by their lifetimes");
   pack->add_option("file", pack_request.file, ".csv (as google/minimalloc) or .json")->required();
   pack->add_option("--packer", pack_request.packer, "packer");
-  pack->add_option("--capacity", packing_capacity, "of a CSV file whose name doesn't have it");
+  add_number(*pack, "--capacity", pack_request.capacity, "of a CSV file whose name doesn't have it", 0);
   pack->add_flag("--lowest", pack_request.lowest, "find the least height instead");
   pack->add_option("-o,--output", pack_request.output, ".csv with offsets, or .json; no ending means JSON");
   pack->add_option("--check", pack_request.answer, "check these offsets (.csv or .json) instead");
   add_pass_options(*pack, packing_options);
   pack->callback([&] {
+    if (!pack_request.answer.empty()) check_mode(*pack, "with --check", {"file", "--capacity", "--check"});
+    if (pack_request.lowest) {
+      check_mode(*pack, "with --lowest",
+                 {"file", "--capacity", "--packer", "--lowest", "--output", "--pass-option"});
+    }
     pack_request.options = parse_pass_options(packing_options);
-    if (packing_capacity > 0) pack_request.capacity = packing_capacity;
     code = scheduler::pack_file(pack_request, report_stream({pack_request.output}));
   });
 
@@ -994,6 +1103,8 @@ int run(int argc, char** argv) {
   add_pass_options(*schedule, schedule_options);
   add_plugin_option(*schedule, schedule_plugins);
   schedule->callback([&] {
+    if (!schedule_request.schedule.empty())
+      check_mode(*schedule, "with --check", {"problem", "--output", "--check"});
     for (const std::string& plugin : schedule_plugins) scheduler::load_plugin(plugin);
     schedule_request.options = parse_pass_options(schedule_options);
     code = scheduler::schedule_file(schedule_request, report_stream({schedule_request.output}));
@@ -1020,8 +1131,11 @@ int run(int argc, char** argv) {
   try {
     app.parse(arguments);
   } catch (const CLI::ParseError& error) {
-    const int cli_code = app.exit(error, std::cout, std::cerr);
-    return cli_code == 0 ? compiler::kExitOk : compiler::kExitUserError;
+    if (error.get_exit_code() == 0) {  // --help, --version
+      app.exit(error, std::cout, std::cerr);
+      return compiler::kExitOk;
+    }
+    throw isa::UserError(fmt::format("{}\nRun with --help for more information.", error.what()));
   }
   return code;
 }
@@ -1036,25 +1150,30 @@ int main(int argc, char** argv) {
     if (::fcntl(descriptor, F_GETFD) < 0)
       ::open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY);
   }
+  const isa::PrintableStream out(std::cout);
+  const isa::PrintableStream errors(std::cerr);
   try {
     isa::remove_temporaries_on_signals();
     const int code = tools::run(argc, argv);
     isa::flush_standard_output();
     return code;
+  } catch (const isa::UserErrors& all) {
+    for (const std::string& error : all.messages()) std::cerr << "kodama: error: " << error << '\n';
+    return compiler::kExitUserError;
   } catch (const isa::UserError& error) {
-    fmt::print(stderr, "kodama: error: {}\n", error.what());
+    std::cerr << "kodama: error: " << error.what() << '\n';
     return compiler::kExitUserError;
   } catch (const isa::UnsupportedError& error) {
-    fmt::print(stderr, "kodama: not supported: {}\n", error.what());
+    std::cerr << "kodama: not supported: " << error.what() << '\n';
     return compiler::kExitUnsupported;
   } catch (const isa::PassError& error) {
-    fmt::print(stderr, "kodama: {}\n", error.what());
+    std::cerr << "kodama: " << error.what() << '\n';
     return compiler::kExitInternalError;
   } catch (const std::exception& error) {
     std::string command;
     for (int k = 0; k < argc; ++k) command += std::string(k > 0 ? " " : "") + argv[k];
-    fmt::print(stderr, "kodama: {}\nThis is a bug in kodama; it is reproduced by: {}\n", error.what(),
-               command);
+    std::cerr << "kodama: " << error.what() << "\nThis is a bug in kodama; it is reproduced by: " << command
+              << '\n';
     return compiler::kExitInternalError;
   }
 }

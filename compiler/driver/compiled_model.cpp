@@ -413,28 +413,46 @@ CompiledModel compile_model(const onnx::ModelProto& model, const isa::Chip& chip
   return result;
 }
 
-std::vector<std::string> dump_points() {
+std::vector<std::string> planning_dump_points() {
   std::vector<std::string> points;
   for (const std::string& name : graph_pipeline()) {
     if (std::find(points.begin(), points.end(), name) == points.end()) points.push_back(name);
   }
+  for (const char* name : {"lower", "fold-moves", "fuse-maps", "fuse-epilogues", "split-reductions", "plan"})
+    points.emplace_back(name);
+  return points;
+}
+
+std::vector<std::string> dump_points(const scheduler::PipelineChoice* choice) {
+  std::vector<std::string> points = planning_dump_points();
   for (const char* name :
-       {"lower", "fold-moves", "fuse-maps", "fuse-epilogues", "split-reductions", "plan", "tile", "machine",
-        scheduler::kExpansionDump, scheduler::kAllocationDump, scheduler::kProblemDump}) {
+       {"tile", "machine", scheduler::kExpansionDump, scheduler::kAllocationDump, scheduler::kProblemDump}) {
     points.emplace_back(name);
   }
-  for (const auto& pass : scheduler::coalescers()) {
-    if (!pass.leaves_programs) points.push_back(pass.name);
+  std::set<std::string> chosen;
+  if (choice != nullptr) {
+    chosen = {scheduler::find_coalescer(choice->coalescer).name,
+              scheduler::find_home_assigner(choice->home_assigner).name,
+              scheduler::find_spiller(choice->spiller).name,
+              scheduler::find_allocator(choice->allocator).name,
+              scheduler::find_block_scheduler(choice->scheduler, false).name,
+              scheduler::find_block_scheduler(choice->loop_scheduler, true).name,
+              scheduler::find_transfer_scheduler(choice->transfers).name};
   }
-  for (const auto& pass : scheduler::home_assigners()) points.push_back(pass.name);
-  for (const auto& pass : scheduler::spillers()) {
-    if (!pass.leaves_programs) points.push_back(pass.name);
-  }
-  for (const auto& pass : scheduler::allocators()) points.push_back(pass.name);
-  for (const auto& pass : scheduler::block_schedulers()) points.push_back(pass.name);
-  for (const auto& pass : scheduler::transfer_schedulers()) {
-    if (!pass.leaves_programs) points.push_back(pass.name);
-  }
+  const auto add = [&](const auto& passes) {
+    for (const auto& pass : passes) {
+      if constexpr (requires { pass.leaves_programs; }) {
+        if (pass.leaves_programs) continue;
+      }
+      if (choice == nullptr || chosen.contains(pass.name)) points.push_back(pass.name);
+    }
+  };
+  add(scheduler::coalescers());
+  add(scheduler::home_assigners());
+  add(scheduler::spillers());
+  add(scheduler::allocators());
+  add(scheduler::block_schedulers());
+  add(scheduler::transfer_schedulers());
   return points;
 }
 

@@ -139,7 +139,9 @@ CompiledModel compile_model(const onnx::ModelProto& model, const isa::Chip& chip
 LayerGraph layers_of(const onnx::ModelProto& model, const isa::Chip& chip, const CompileOptions& options,
                      onnx::ModelProto* prepared = nullptr);
 
-/// Names that dump_after understands, in pipeline order.
-std::vector<std::string> dump_points();
+/// Names that dump_after understands, in pipeline order: with a choice of passes those that run then.
+std::vector<std::string> dump_points(const scheduler::PipelineChoice* choice = nullptr);
+/// Those of them that layers_of and the plan have.
+std::vector<std::string> planning_dump_points();
 
 }  // namespace kodama::compiler

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 #include <fstream>
+#include <set>
 
 #include "compiler/driver/layout_check.h"
 #include "isa/error.h"
@@ -91,7 +92,13 @@ LayoutBenchResult run_layout_bench(const LayoutBenchOptions& options, const isa:
     result.table += "| kind | what | shape | bits | path | cycles | bound | ratio |\n";
     result.table += "| --- | --- | --- | --- | --- | --- | --- | --- |\n";
   }
-  for (const LayoutSuiteEntry& entry : read_layout_suite(options.suite)) {
+  const std::vector<LayoutSuiteEntry> suite = read_layout_suite(options.suite);
+  if (suite.empty()) throw isa::UserError(fmt::format("{}: holds no conversions", options.suite));
+  std::set<std::string> kinds;
+  for (const LayoutSuiteEntry& entry : suite) kinds.insert(entry.kind);
+  if (!options.kind.empty() && !kinds.contains(options.kind))
+    throw isa::UserError(fmt::format("found kind '{}', allowed: {}", options.kind, fmt::join(kinds, ", ")));
+  for (const LayoutSuiteEntry& entry : suite) {
     if (!options.kind.empty() && entry.kind != options.kind) continue;
     const std::string shape = fmt::format("{}", fmt::join(entry.problem.lengths, "x"));
     std::string failure;

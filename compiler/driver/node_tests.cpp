@@ -125,6 +125,11 @@ std::vector<NodeTestResult> run_node_tests(const NodeTestRequest& request) {
           "ONNX's node tests are not installed; install libonnx-testdata or give --directory");
     root = *found;
   }
+  // std::regex recurses for every part of an expression.
+  constexpr size_t kLongestFilter = 1000;
+  if (request.filter.size() > kLongestFilter)
+    throw isa::UserError(fmt::format("--filter: found an expression of {} characters, allowed: up to {}",
+                                     request.filter.size(), kLongestFilter));
   std::regex filter;
   try {
     filter = std::regex(request.filter);
@@ -151,6 +156,9 @@ std::vector<NodeTestResult> run_node_tests(const NodeTestRequest& request) {
     }
     results.push_back(std::move(result));
   }
+  if (results.empty())
+    throw isa::UserError(fmt::format("--filter {}: no test's name matches; the {} tests are in {}",
+                                     request.filter, directories.size(), root.string()));
   return results;
 }
 

@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <utility>
 
+#include "isa/terminal.h"
+
 namespace kodama::compiler {
 
 ProgressBar::ProgressBar(std::string label)
@@ -29,7 +31,8 @@ void ProgressBar::update(int64_t done, int64_t total, const std::string& what) {
   constexpr int64_t kWidth = 30;
   const int64_t filled = std::clamp<int64_t>(done * kWidth / total, 0, kWidth);
   fmt::print(stderr, "\r\033[K{} [{}{}] {}/{} {}", label_, std::string(static_cast<size_t>(filled), '#'),
-             std::string(static_cast<size_t>(kWidth - filled), '.'), done, total, what.substr(0, 30));
+             std::string(static_cast<size_t>(kWidth - filled), '.'), done, total,
+             isa::printable(what.substr(0, 30)));
   std::fflush(stderr);
 }
 

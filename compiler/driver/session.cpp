@@ -25,13 +25,14 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kPrintedElements = 10;
 
-void check_dump_points(const std::set<std::string>& names) {
+void check_dump_points(const std::set<std::string>& names, const std::vector<std::string>& used) {
   const std::vector<std::string> known = dump_points();
   for (const std::string& name : names) {
-    if (name != "all" && std::find(known.begin(), known.end(), name) == known.end()) {
-      throw isa::UserError(fmt::format("--dump-after {}: there is no such pass; allowed are all, {}", name,
-                                       fmt::join(known, ", ")));
-    }
+    if (name == "all" || std::find(used.begin(), used.end(), name) != used.end()) continue;
+    const bool is_known = std::find(known.begin(), known.end(), name) != known.end();
+    throw isa::UserError(fmt::format("--dump-after {}: {}; allowed are all, {}", name,
+                                     is_known ? "this pass does not run here" : "there is no such pass",
+                                     fmt::join(used, ", ")));
   }
 }
 
@@ -57,9 +58,9 @@ TensorMap read_named_tensors(const char* option, const std::vector<std::string>&
   return tensors;
 }
 
-/// Options of the compiler. Dumps become files.
-CompileOptions compile_options(const SessionOptions& options) {
-  check_dump_points(options.dump_after);
+/// Options of the compiler. Dumps of `points` become files.
+CompileOptions compile_options(const SessionOptions& options, const std::vector<std::string>& points) {
+  check_dump_points(options.dump_after, points);
   CompileOptions compile;
   compile.precision = parse_matrix_precision(options.precision);
   compile.passes = options.passes;
@@ -122,7 +123,7 @@ struct Compiled {
 };
 
 Compiled compile_file(const SessionOptions& options, const std::string& file, WallTimes& times) {
-  CompileOptions compile = compile_options(options);
+  CompileOptions compile = compile_options(options, dump_points(&options.passes));
   const isa::Chip chip = isa::find_chip(options.chip);
   Compiled result;
   result.imported = import_model(file, {options.dims, read_named_tensors("--bind", options.bind)});
@@ -204,7 +205,7 @@ int run_command(const RunRequest& request, std::ostream& out) {
   WallTimes times;
   const Compiled compiled = compile_file(options, request.model_file, times);
   const CompiledModel& model = compiled.model;
-  const double tolerance = request.tolerance > 0 ? request.tolerance : default_tolerance(model.precision);
+  const double tolerance = request.tolerance.value_or(default_tolerance(model.precision));
 
   struct DataSet {
     std::string name;
@@ -322,7 +323,7 @@ int compile_command(const CompileRequest& request, std::ostream& out) {
 int plan_command(const PlanRequest& request, std::ostream& out) {
   const SessionOptions& options = request.common;
   const isa::Chip chip = isa::find_chip(options.chip);
-  const CompileOptions compile = compile_options(options);
+  const CompileOptions compile = compile_options(options, planning_dump_points());
   const onnx::ModelProto model =
       import_model(request.model_file, {options.dims, read_named_tensors("--bind", options.bind)});
   const LayerGraph graph = layers_of(model, chip, compile);

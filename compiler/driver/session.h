@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <iosfwd>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -52,8 +53,8 @@ struct RunRequest {
   std::string test_data;      ///< directory with test_data_set_N: run each set and compare with its outputs
   bool show_images = false;   ///< print inputs of shape [1, 1, H, W] as text art
   bool show_classes = false;  ///< print the index of the largest output per row
-  double tolerance = 0;       ///< largest error over largest magnitude; 0 = by precision
-  bool compare = true;        ///< against the CPU reference
+  std::optional<double> tolerance;  ///< largest error over largest magnitude; default by precision
+  bool compare = true;              ///< against the CPU reference
 };
 /// Compiles and runs a model, prints the layer table. Returns an exit code (tolerance); throws isa::Error.
 int run_command(const RunRequest& request, std::ostream& out);

@@ -293,6 +293,7 @@ class DimensionSetter {
         for (auto& dim : *info.mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim()) {
           if (dim.has_dim_param() && dim.dim_param() == name) {
             names_set_[name] = value;
+            set_[&dim] = {name, value};
             dim.set_dim_value(value);
             found = true;
           }
@@ -319,6 +320,11 @@ class DimensionSetter {
                  type_to_string(input->type()), dims.size() - 1);
     }
     Dim& dim = dims[std::stoi(axis_text)];
+    if (const auto set = set_.find(&dim); set != set_.end() && set->second.second != value) {
+      user_error(where_, "--dim {}={}: --dim {}={} sets the same dimension", key, value, set->second.first,
+                 set->second.second);
+    }
+    set_[&dim] = {key, value};
     // A model exported with another extent (batch 1, usually) is changed; what follows from it is inferred
     // anew.
     if (!is_open(dim) && dim.dim_value() != value) forget_output_shapes();
@@ -385,6 +391,8 @@ class DimensionSetter {
   const ImportOptions& options_;
   const std::string& where_;
   std::map<std::string, int64_t> names_set_;
+  /// Dimensions that have their extent, and the option that gave it.
+  std::map<const Dim*, std::pair<std::string, int64_t>> set_;
 };
 
 void infer_all(onnx::ModelProto& model, const std::string& where) {

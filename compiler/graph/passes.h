@@ -28,7 +28,7 @@ struct GraphPass {
   std::function<void(onnx::ModelProto&, const GraphPassOptions&)> run;
 };
 
-/// All passes, by name, in no particular order.
+/// All passes, each once, in the order in which they first run.
 const std::vector<GraphPass>& graph_passes();
 /// UserError that lists the names if there is no such pass.
 const GraphPass& find_graph_pass(std::string_view name);

@@ -2,11 +2,14 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <limits>
+#include <sstream>
 
 #include "compiler/graph/fold_constants.h"
 #include "compiler/graph/import.h"
 #include "compiler/graph/test_models.h"
+#include "isa/file.h"
 
 namespace kodama::compiler {
 namespace {
@@ -41,6 +44,22 @@ TEST(Passes, Registry) {
   for (const auto& pass : graph_passes()) EXPECT_FALSE(pass.description.empty());
   EXPECT_THAT(testing::error_of<isa::UserError>([] { find_graph_pass("polish"); }),
               AllOf(HasSubstr("polish"), HasSubstr("fold-constants")));
+}
+
+TEST(Passes, TheFigureOfTheOverviewHasThePipeline) {
+  // The lines between the first two boxes, without the columns beside the arrows.
+  const std::string page = isa::read_file(isa::source_path("docs/overview.md"));
+  const size_t begin = page.find("    graph (ONNX)\n");
+  const size_t end = page.find("      | lower\n");
+  ASSERT_TRUE(begin < end && end != std::string::npos);
+  std::istringstream words(page.substr(begin, end - begin));
+  std::vector<std::string> names;
+  for (std::string word; words >> word;) {
+    if (word.ends_with(',')) word.pop_back();
+    const bool is_pass = std::ranges::count(graph_passes(), word, &GraphPass::name) > 0;
+    if (is_pass) names.push_back(word);
+  }
+  EXPECT_EQ(names, graph_pipeline());
 }
 
 TEST(Passes, DumpIsCalledAfterEveryPass) {

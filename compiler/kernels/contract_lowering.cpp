@@ -98,26 +98,6 @@ void lower_fill(TileLoweringContext& context, const FillTile& op) {
            });
 }
 
-void lower_normalize(TileLoweringContext& context, const NormalizeTile& op) {
-  MachineBuilder& builder = context.builder;
-  const int buffer = context.buffer_values[static_cast<size_t>(op.buffer)];
-  const int64_t step_lw = isa::kCyclesPerStep * matrix_form(op.precision).stream_lw;
-  const int64_t step_words = step_lw * isa::kWordsPerLong;
-  // In place, each result at the address of what it is made from: that is the one way to read and write a
-  // local memory in the same step.
-  const auto result_stride = static_cast<int32_t>(step_words / isa::kCyclesPerStep);
-  std::vector<int64_t> loops;
-  unrolled(builder, op.count / step_lw, kFillUnroll, loops, [&](int64_t first, int64_t count) {
-    std::vector<int64_t> inner(loops);
-    for (int64_t& stride : inner) stride *= step_words;
-    for (int64_t k = first; k < first + count; ++k) {
-      const Operand place =
-          builder.operand_at(buffer, op.at, k * step_words, result_stride, Width::kLong, inner);
-      emit_normalize(builder, op.precision, place, place, "normalize");
-    }
-  });
-}
-
 namespace {
 
 /// How far something advances per row block, per LW of the inner dimension and per column group: words of an

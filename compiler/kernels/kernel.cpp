@@ -1,7 +1,6 @@
 #include "compiler/kernels/kernel.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "compiler/kernels/builtin_kernels.h"
@@ -9,25 +8,9 @@
 
 namespace kodama::compiler {
 
-namespace {
-
-std::vector<Kernel>& registry() {
-  static std::vector<Kernel> kernels = {contract_mau_kernel(), map_kernel(), reduce_kernel()};
-  return kernels;
-}
-
-}  // namespace
-
 const std::vector<Kernel>& kernels() {
-  return registry();
-}
-
-void register_kernel(Kernel kernel) {
-  for (const Kernel& other : registry()) {
-    isa::check_internal(other.name != kernel.name, "kernel registry", "two kernels are named '{}'",
-                        kernel.name);
-  }
-  registry().push_back(std::move(kernel));
+  static const std::vector<Kernel> kKernels = {contract_mau_kernel(), map_kernel(), reduce_kernel()};
+  return kKernels;
 }
 
 std::vector<Candidate> layer_candidates(const Layer& layer, const LayerGraph& graph, const isa::Chip& chip,

@@ -45,7 +45,7 @@ struct KernelOptions {
 };
 
 struct Candidate {
-  std::string kernel;                       ///< registered name
+  std::string kernel;                       ///< its name
   std::string description;                  ///< tiling in words, for the report
   std::vector<StreamPlacement> placements;  ///< streams of the tile program, in this order; outputs last
   int64_t predicted_cycles = 0;             ///< steps * 4 plus transfers that are waited for
@@ -53,7 +53,7 @@ struct Candidate {
   std::function<TileProgram(const std::vector<int64_t>& dram_addresses)> emit;
 };
 
-/// One implementation, registered by name.
+/// One implementation.
 struct Kernel {
   std::string name;
   std::string description;
@@ -63,8 +63,8 @@ struct Kernel {
                                        const KernelOptions&)>
       candidates;
 };
+/// All there are; a layer takes what is cheapest.
 const std::vector<Kernel>& kernels();
-void register_kernel(Kernel kernel);
 
 /// All candidates of all kernels for a layer, cheapest predicted first. Empty for Move and Host layers.
 std::vector<Candidate> layer_candidates(const Layer& layer, const LayerGraph& graph, const isa::Chip& chip,

@@ -20,8 +20,6 @@ void lower_node(TileLoweringContext& context, const TileNode& node) {
           lower_store(context, op);
         } else if constexpr (std::is_same_v<Op, FillTile>) {
           lower_fill(context, op);
-        } else if constexpr (std::is_same_v<Op, NormalizeTile>) {
-          lower_normalize(context, op);
         } else if constexpr (std::is_same_v<Op, ProductTile>) {
           lower_product(context, op);
         } else if constexpr (std::is_same_v<Op, MapTile>) {

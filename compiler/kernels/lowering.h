@@ -93,7 +93,6 @@ isa::Precision matrix_instruction_precision(MatrixPrecision precision);
 void emit_normalize(MachineBuilder& builder, MatrixPrecision precision, isa::Operand from, isa::Operand to,
                     const std::string& origin);
 void lower_fill(TileLoweringContext& context, const FillTile& op);
-void lower_normalize(TileLoweringContext& context, const NormalizeTile& op);
 void lower_product(TileLoweringContext& context, const ProductTile& op);
 // map_lowering.cpp
 void lower_map(TileLoweringContext& context, const MapTile& op);

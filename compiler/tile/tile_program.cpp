@@ -132,12 +132,6 @@ class Verifier {
     multiple_of_step("fill", op.count);
     buffer_range("fill", op.buffer, op.at, op.count);
   }
-  void node(const NormalizeTile& op) const {
-    multiple_of_step("normalize", op.count);
-    require(op.count % (matrix_form(op.precision).stream_lw * isa::kCyclesPerStep) == 0,
-            "normalize: {} LW can't be normalized", op.count);
-    buffer_range("normalize", op.buffer, op.at, op.count);
-  }
   void node(const ProductTile& op) const {
     const MatrixForm& form = matrix_form(op.precision);
     multiple_of_step("product columns", op.columns);
@@ -246,10 +240,6 @@ class Printer {
     line("store {} <- {}, {} LW", stream(op.stream, op.to), buffer(op.buffer, op.at), op.count);
   }
   void node(const FillTile& op) { line("fill {} = {}, {} LW", buffer(op.buffer, op.at), op.value, op.count); }
-  void node(const NormalizeTile& op) {
-    line("normalize {} to {}, {} LW", buffer(op.buffer, op.at), matrix_precision_name(op.precision),
-         op.count);
-  }
   void node(const ProductTile& op) {
     line("product {} += {} * {} ({}: {} row blocks, {} inner LW, {} columns)", buffer(op.c, op.c_at),
          buffer(op.a, op.a_at), buffer(op.b, op.b_at), matrix_precision_name(op.precision), op.row_blocks,

@@ -50,9 +50,9 @@ struct TileStream {
 
 /// buffer[at ...) = stream[from ... from + count). `from` is a multiple of the transport's granule.
 ///
-/// With `normalize` the floats become block floats on the way, as NormalizeTile would make them, but for
-/// kHalf packed: two stream LW (four floats) become one LW of four halves in the buffer, so that the range
-/// there is count / 2 LW and count is a multiple of 8.
+/// With `normalize` the floats become block floats of that precision on the way, blocks over the MAB's four
+/// PEs as the matrix unit wants them. For kHalf two stream LW (four floats) become one LW of four halves in
+/// the buffer, so that the range there is count / 2 LW and count is a multiple of 8.
 struct LoadTile {
   int stream = -1;
   TileIndex from;
@@ -76,14 +76,6 @@ struct FillTile {
   TileIndex at;
   int64_t count = 0;
   float value = 0;
-};
-/// In place: floats to the block floats of `precision`, blocks over the MAB's four PEs as the matrix
-/// unit wants them. For kHalf the 2LW of four floats becomes one LW of four halves in its first half.
-struct NormalizeTile {
-  int buffer = -1;
-  TileIndex at;
-  int64_t count = 0;
-  MatrixPrecision precision = MatrixPrecision::kGFloat;
 };
 /// c += A * B on the matrix unit with operands that LoadTile normalized. An operand's LW holds, over the
 /// MAB's four PEs, `inner_per_lw` values of the inner dimension (see MatrixForm):
@@ -142,7 +134,7 @@ struct TileLoop {
   std::vector<TileNode> body;
 };
 struct TileNode {
-  std::variant<LoadTile, StoreTile, FillTile, NormalizeTile, ProductTile, MapTile, ReduceTile, TileLoop> kind;
+  std::variant<LoadTile, StoreTile, FillTile, ProductTile, MapTile, ReduceTile, TileLoop> kind;
 };
 
 struct TileProgram {

@@ -224,7 +224,7 @@ RunStats GoldenMachine::run(const isa::Program& program, const RunOptions& optio
         } else if (const auto* mv = std::get_if<isa::Mv>(&statement.kind)) {
           run_mv(mv->instruction, at);
           ++stats.mvs;
-          stats.mv_lw += mv->instruction.size_lw;
+          stats.add_moved(mv->instruction.size_lw);
         } else if (const auto* mask = std::get_if<isa::MaskControl>(&statement.kind)) {
           block_mask_ = *mask;
         } else if (const auto* get = std::get_if<isa::DebugGet>(&statement.kind)) {

@@ -1,17 +1,19 @@
 The session of docs/debugger.md.
 
-  $ cat > sum.vsm <<'END'
-  > d set $lm0n0c0b0m0p0 1 400000003F800000
-  > fvadd $lm0 $lm0 $lr0
-  > nop
-  > fvadd $lr0 $lr0 $ln0
-  > END
+  $ sed -n '/^    \$ cat sum.vsm/,/^    \$ printf/{s/^    \([^$]\)/\1/p}' "$TESTDIR/../../docs/debugger.md" > sum.vsm
+  $ cat sum.vsm
+  d set $lm0n0c0b0m0p0 1 400000003F800000
+  fvadd $lm0 $lm0 $lr0
+  nop/2
+  fvadd $lr0 $lr0 $ln0
+  $ kodama check sum.vsm --chip tiny
+  sum.vsm: no hazards
   $ printf 'print $lr0n0c0b0m0p0 f\nprint $mauf0n0c0b0m0p0 f\nstep\nprint $ln0n0c0b0m0p0 f\n' | kodama sim sum.vsm --chip tiny --break 4
   breakpoint at line 4
   4: fvadd $lr0 $lr0 $ln0
   GREG0(n0c0b0m0p0,0):(4, 2) (0x40800000, 0x40000000)
   MAUF(n0c0b0m0p0,0):(4, 2) (0x40800000, 0x40000000)
-  the program has ended: 3 steps, 12 cycles
+  the program has ended: 4 steps, 16 cycles
   LM1(n0c0b0m0p0,0):(8, 4) (0x41000000, 0x40800000)
   $ printf 'help\n' | kodama sim sum.vsm --chip tiny --step
   1: d set $lm0n0c0b0m0p0 1 400000003F800000
@@ -31,11 +33,11 @@ The session of docs/debugger.md.
   $ printf 'c\nlist\n' | kodama sim sum.vsm --chip tiny --watch '$ln0n0c0b0m0p0'
   changed: LM1(n0c0b0m0p0,0):(f:131072, i:{{0x4100,0x0},{0x4080,0x0}}, v:0x4100000040800000)
       was: LM1(n0c0b0m0p0,0):(f:0, i:{{0x0,0x0},{0x0,0x0}}, v:0x0)
-  the program has ended: 3 steps, 12 cycles
+  the program has ended: 4 steps, 16 cycles
   error: the program has ended
         1  d set $lm0n0c0b0m0p0 1 400000003F800000
         2  fvadd $lm0 $lm0 $lr0
-        3  nop
+        3  nop/2
         4  fvadd $lr0 $lr0 $ln0
   $ kodama sim sum.vsm --chip tiny --watch '$ln1n0c0b0m0p0' < /dev/null
   kodama: error: place:1:7: address 1 is misaligned: a long word starts at an even word
@@ -44,9 +46,9 @@ The session of docs/debugger.md.
 Memory that nobody wrote.
 
   $ kodama sim sum.vsm --chip tiny --check-uninitialized
-  3 steps (1 nop), 0 MV transfers, 12 cycles (0 waiting)
+  4 steps (2 nop), 0 MV transfers, 16 cycles (0 waiting)
   sum.vsm: line 2: fvadd reads $lm0, which nothing has written: LM0(n0c0b0m0p1,0) and 2031 more
   [1]
   $ sed 's/n0c0b0m0p0//' sum.vsm > all.vsm
   $ kodama sim all.vsm --chip tiny --check-uninitialized
-  3 steps (1 nop), 0 MV transfers, 12 cycles (0 waiting)
+  4 steps (2 nop), 0 MV transfers, 16 cycles (0 waiting)

@@ -114,6 +114,6 @@ Files that are no programs.
   kodama: error: empty.kprog: not a program of Kodama: it ends too early
   [2]
   $ kodama asm a.vsm --format=hex
-  --format: .* (re)
+  kodama: error: --format: found 'hex', allowed: text, words, binary
   Run with --help for more information.
   [2]

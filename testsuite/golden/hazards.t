@@ -17,7 +17,7 @@ Hazards are found and named:
   [1]
 
   $ kodama sim bad.vsm --hazards=error
-  kodama: error: 4 hazards; 'kodama check' lists them all
+  kodama: error: 4 hazards; 'kodama check' lists them
   bad.vsm:2: 'lpassa' reads LM0 word 0, which 'linc' of line 1 writes: 0 steps between, 2 needed
   bad.vsm:5: 'l2bmd' writes L2BM LW 0 to 255, which 'mvp' of line 4 reads: no 'wait i01' in between
   bad.vsm:6: 'wait i02', but no transfer before has this tag
@@ -66,7 +66,7 @@ A compiled model keeps the rules:
   package: no hazards
 
   $ kodama sim early.vsm --hazards=never
-  --hazards: never not in {ignore,error,stale,stall}
+  kodama: error: --hazards: found 'never', allowed: ignore, error, stale, stall
   Run with --help for more information.
   [2]
 

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <ostream>
+#include <streambuf>
+#include <string>
+#include <string_view>
+
+/// Text from files on a terminal. Names in models and programs are anybody's; a terminal obeys what is
+/// between the letters.
+namespace kodama::isa {
+
+/// The text with every control character but line ends and tabs, and every character that changes the
+/// direction of writing, as \u001b, and every byte that is no UTF-8 as \x9b.
+std::string printable(std::string_view text);
+
+/// While it lives, all that goes to the stream gets there as printable() text.
+class PrintableStream : public std::streambuf {
+ public:
+  explicit PrintableStream(std::ostream& out) : out_(out), buffer_(out.rdbuf(this)) {}
+  ~PrintableStream() override;
+  PrintableStream(const PrintableStream&) = delete;
+  PrintableStream& operator=(const PrintableStream&) = delete;
+
+ protected:
+  int_type overflow(int_type character) override;
+  std::streamsize xsputn(const char* text, std::streamsize count) override;
+  int sync() override;
+
+ private:
+  bool write(std::string_view text);
+
+  std::ostream& out_;
+  std::streambuf* buffer_;
+  std::string rest_;  ///< the beginning of a character
+};
+
+}  // namespace kodama::isa
