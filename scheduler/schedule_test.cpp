@@ -302,6 +302,45 @@ TEST(BlockBound, IsReachedByAKernelOfTheSuite) {
   EXPECT_EQ(length(problem, "list"), 8 * 10);
 }
 
+/// Whether a loop has a schedule of this interval whose operations are all issued before `end`.
+bool loop_exists(const ScheduleProblem& problem, int64_t end, Schedule& schedule, size_t next = 0) {
+  if (next == problem.operations.size()) return schedule_fault(problem, schedule).empty();
+  const auto breaks = [&](const ScheduleProblem::Dependence& each) {
+    if (std::max(each.from, each.to) != static_cast<int>(next)) return false;
+    const int64_t from = schedule.issue[static_cast<size_t>(each.from)];
+    const int64_t to = schedule.issue[static_cast<size_t>(each.to)];
+    return to + schedule.interval * each.iterations < from + each.distance;
+  };
+  for (int64_t time = 0; time < end; ++time) {
+    schedule.issue[next] = time;
+    if (std::ranges::none_of(problem.dependences, breaks) && loop_exists(problem, end, schedule, next + 1))
+      return true;
+  }
+  return false;
+}
+
+/// Loops of four operations, of which every schedule is tried. Latencies are at most 4, so that the last
+/// operation of an iteration needs to wait no longer than four of them and a round.
+TEST(Schedulers, LoopsAgainstEverySchedule) {
+  int optimal = 0;
+  constexpr int kLoops = 60;
+  for (uint64_t seed = 1; seed <= kLoops; ++seed) {
+    const ScheduleProblem loop = random_problem(seed, 4, true);
+    Schedule schedule;
+    schedule.issue.assign(loop.operations.size(), 0);
+    const int64_t found = length(loop, "modulo");
+    int64_t least = 0;
+    do {
+      schedule.interval = ++least;
+    } while (least < found && !loop_exists(loop, 16 + least, schedule));
+    EXPECT_LE(interval_bound(loop).interval(), least) << seed;
+    EXPECT_GE(length(loop, "acyclic"), least) << seed;
+    optimal += found == least ? 1 : 0;
+    EXPECT_LE(found, least + 1) << seed;
+  }
+  EXPECT_GE(optimal, kLoops * 9 / 10);
+}
+
 TEST(Schedulers, NobodyBeatsTheBoundOrAProof) {
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     const ScheduleProblem block = random_problem(seed, 10 + static_cast<int>(seed % 25), false);
