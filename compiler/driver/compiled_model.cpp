@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "compiler/driver/dram_planner.h"
+#include "compiler/graph/fresh_names.h"
 #include "compiler/graph/passes.h"
 #include "compiler/kernels/lowering.h"
 #include "compiler/kernels/split_reductions.h"
@@ -77,7 +78,7 @@ class ModelCompiler {
     result_.stages.clear();
     result_.segments.clear();
     parts_.clear();
-    part_names_.clear();
+    part_names_ = {};
     place_images();
     const auto last = static_cast<int64_t>(plan_.stages.size());
     for (int64_t index = 0; index < last; ++index) {
@@ -154,9 +155,7 @@ class ModelCompiler {
       statements.erase(statements.begin());
     }
     // Regions of one name would be one in reports.
-    std::string unique = name;
-    for (int k = 2; !part_names_.insert(unique).second; ++k) unique = fmt::format("{} {}", name, k);
-    parts_.push_back({unique, std::move(program)});
+    parts_.push_back({part_names_.make_unique(name), std::move(program)});
   }
 
   void place_images() {
@@ -362,7 +361,7 @@ class ModelCompiler {
   std::vector<int> segment_begin_;             ///< by stage: the first of its segment
   std::vector<int> segment_end_;               ///< by stage: the last
   std::vector<scheduler::ProgramPart> parts_;  ///< of the segment that is being made
-  std::set<std::string> part_names_;
+  FreshNames part_names_;
 };
 
 }  // namespace

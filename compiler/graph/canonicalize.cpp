@@ -72,7 +72,7 @@ void drop_unused_outputs(const onnx::ModelProto& model, const GraphView& view, o
 void separate_constant_outputs(onnx::GraphProto& graph) {
   std::unordered_map<std::string, int> initializers;
   for (int i = 0; i < graph.initializer_size(); ++i) initializers[graph.initializer(i).name()] = i;
-  NameTable names(graph);
+  FreshNames names = names_of(graph);
   std::unordered_map<std::string, std::string> renames;
   for (const auto& output : graph.output()) {
     const auto it = initializers.find(output.name());

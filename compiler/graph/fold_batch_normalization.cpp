@@ -69,7 +69,7 @@ std::optional<ChannelMap> channel_map(const GraphView& view, const onnx::NodePro
 class Folder {
  public:
   explicit Folder(onnx::ModelProto& model)
-      : graph_(*model.mutable_graph()), view_(model), names_(model.graph()) {}
+      : graph_(*model.mutable_graph()), view_(model), names_(names_of(model.graph())) {}
 
   void run() {
     std::unordered_map<const onnx::NodeProto*, int> index;
@@ -177,7 +177,7 @@ class Folder {
 
   onnx::GraphProto& graph_;
   GraphView view_;
-  NameTable names_;
+  FreshNames names_;
   std::vector<onnx::TensorProto> added_;
   std::unordered_set<const onnx::NodeProto*> folded_;
 };

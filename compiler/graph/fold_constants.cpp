@@ -4,20 +4,13 @@
 #include <memory>
 #include <set>
 
+#include "compiler/graph/infer_types.h"
 #include "compiler/graph/onnx_model.h"
 #include "compiler/reference/executor.h"
 
 namespace kodama::compiler {
 
 namespace {
-
-bool is_random(const onnx::NodeProto& node) {
-  static const std::set<std::string> kRandom = {"Bernoulli",        "Multinomial",   "RandomNormal",
-                                                "RandomNormalLike", "RandomUniform", "RandomUniformLike"};
-  if (!node.domain().empty()) return false;
-  // Dropout is random in training only, but then its mask is no less than its output.
-  return kRandom.contains(node.op_type()) || (node.op_type() == "Dropout" && node.input_size() > 2);
-}
 
 int64_t byte_count(DataType type, const Shape& shape) {
   // Strings have no fixed size; what matters is the order of magnitude.
@@ -37,7 +30,7 @@ class ConstantFolder {
         largest_total_(largest_total),
         operators_(model),
         types_(collect_types(model.graph())),
-        names_(model.graph()) {
+        names_(names_of(model.graph())) {
     std::unordered_set<std::string> inputs;
     for (const auto& input : graph_.input()) inputs.insert(input.name());
     for (int i = 0; i < graph_.initializer_size(); ++i) {
@@ -125,28 +118,11 @@ class ConstantFolder {
   }
 
   bool fold_shape(const onnx::NodeProto& node, std::vector<Tensor>& results) {
-    if (!node.domain().empty() || (node.op_type() != "Shape" && node.op_type() != "Size")) return false;
-    const auto type = types_.find(node.input(0));
+    const auto type = node.input_size() == 0 ? types_.end() : types_.find(node.input(0));
     if (type == types_.end()) return false;
-    const auto shape = static_shape(type->second);
-    if (!shape) return false;
-    if (node.op_type() == "Size") {
-      results.push_back(
-          Tensor::from_values<int64_t>(onnx::TensorProto_DataType_INT64, {}, {element_count(*shape)}));
-      return true;
-    }
-    const auto rank = static_cast<int64_t>(shape->size());
-    const auto bound = [&](const char* name, int64_t absent) {
-      const auto* attribute = find_attribute(node, name);
-      int64_t value = attribute ? attribute->i() : absent;
-      if (value < 0) value += rank;
-      return std::clamp<int64_t>(value, 0, rank);
-    };
-    const int64_t start = bound("start", 0);
-    const int64_t end = std::max(start, bound("end", rank));
-    results.push_back(
-        Tensor::from_values<int64_t>(onnx::TensorProto_DataType_INT64, {end - start},
-                                     std::vector<int64_t>(shape->begin() + start, shape->begin() + end)));
+    auto value = value_of_shape(node, type->second);
+    if (!value) return false;
+    results.push_back(std::move(*value));
     return true;
   }
 
@@ -237,7 +213,7 @@ class ConstantFolder {
   const int64_t largest_total_;
   OperatorSets operators_;
   TypeMap types_;
-  NameTable names_;
+  FreshNames names_;
   std::unordered_map<std::string, int> initializers_;
   std::unordered_map<std::string, std::shared_ptr<const Tensor>> cache_;
   std::unordered_set<std::string> outputs_;
@@ -361,14 +337,33 @@ class NoOpRemover {
 
 }  // namespace
 
+std::optional<Tensor> value_of_shape(const onnx::NodeProto& node, const onnx::TypeProto& input) {
+  if (!node.domain().empty() || (node.op_type() != "Shape" && node.op_type() != "Size")) return std::nullopt;
+  const auto shape = static_shape(input);
+  if (!shape) return std::nullopt;
+  constexpr DataType kInt64 = onnx::TensorProto_DataType_INT64;
+  if (node.op_type() == "Size") return Tensor::from_values<int64_t>(kInt64, {}, {element_count(*shape)});
+  const auto rank = static_cast<int64_t>(shape->size());
+  const auto bound = [&](const char* name, int64_t absent) {
+    const auto* attribute = find_attribute(node, name);
+    int64_t value = attribute ? attribute->i() : absent;
+    if (value < 0) value += rank;
+    return std::clamp<int64_t>(value, 0, rank);
+  };
+  const int64_t start = bound("start", 0);
+  const int64_t end = std::max(start, bound("end", rank));
+  return Tensor::from_values<int64_t>(kInt64, {end - start},
+                                      std::vector<int64_t>(shape->begin() + start, shape->begin() + end));
+}
+
 bool fold_constants(onnx::ModelProto& model, int64_t limit, int64_t total) {
   return ConstantFolder(model, limit, total).run();
 }
 
-std::string settle_types(onnx::ModelProto& model) {
+void settle_types(onnx::ModelProto& model) {
   for (;;) {
-    std::string message = infer_types(model);
-    if (!message.empty() || !find_untyped_value(model.graph()) || !fold_constants(model)) return message;
+    infer_types(model);
+    if (!find_untyped_value(model.graph()) || !fold_constants(model)) return;
     prune_value_info(*model.mutable_graph());
   }
 }

@@ -3,7 +3,10 @@
 #include <onnx/onnx_pb.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
+
+#include "compiler/tensor/tensor.h"
 
 namespace kodama::compiler {
 
@@ -24,9 +27,12 @@ inline constexpr int64_t kFoldTotal = int64_t{64} << 20;
 /// whether anything changed; value_info may then name values that are initializers.
 bool fold_constants(onnx::ModelProto& model, int64_t limit = kDefaultFoldLimit, int64_t total = kFoldTotal);
 
+/// The value of a Shape or Size node whose operand has this type; nullopt for other nodes and open types.
+std::optional<Tensor> value_of_shape(const onnx::NodeProto& node, const onnx::TypeProto& input);
+
 /// Infers the types of all values, folding constants where a shape depends on one, until every type is known
-/// or nothing changes any more. Returns libonnx's message on a contradiction, else an empty string.
-std::string settle_types(onnx::ModelProto& model);
+/// or nothing changes any more. Errors are those of infer_types().
+void settle_types(onnx::ModelProto& model);
 
 /// Removes nodes that pass their input on unchanged: Identity, Dropout in inference, Cast to the same type,
 /// Transpose that permutes nothing, and Reshape, Flatten, Squeeze, Unsqueeze, Expand, Tile and forward Slice

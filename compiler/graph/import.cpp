@@ -13,6 +13,7 @@
 
 #include "compiler/graph/expand_functions.h"
 #include "compiler/graph/fold_constants.h"
+#include "compiler/graph/infer_types.h"
 #include "compiler/graph/onnx_model.h"
 #include "compiler/graph/upgrade.h"
 
@@ -35,8 +36,10 @@ void check_versions(const onnx::ModelProto& model, const std::string& where) {
     user_error(where, "not an ONNX model: it has no {}", model.has_graph() ? "ir_version" : "graph");
   }
   if (model.ir_version() < kOldestIrVersion || model.ir_version() > kIrVersion) {
-    user_error(where, "IR version {} of ONNX; versions {} to {} are allowed", model.ir_version(),
-               kOldestIrVersion, kIrVersion);
+    user_error(where,
+               "IR version {} of ONNX; versions {} to {} are allowed: save the model again with a release of "
+               "the onnx package that writes one of them (1.12 writes {})",
+               model.ir_version(), kOldestIrVersion, kIrVersion, kIrVersion);
   }
   if (model.opset_import_size() == 0) {
     user_error(where, "not a complete ONNX model: it imports no operator set (opset_import is empty)");
@@ -52,8 +55,10 @@ void check_versions(const onnx::ModelProto& model, const std::string& where) {
     if (range == ranges.end()) continue;  // matters only if a node uses it
     const int64_t newest = import.domain().empty() ? kOpsetVersion : range->second.second;
     if (import.version() < 1 || import.version() > newest) {
-      user_error(where, "opset {} of {}; versions 1 to {} are allowed", import.version(),
-                 import.domain().empty() ? "ai.onnx" : import.domain(), newest);
+      user_error(where,
+                 "opset {} of {}; versions 1 to {} are allowed: export the model again with one of them (in "
+                 "PyTorch opset_version={}), or convert it with onnx.version_converter",
+                 import.version(), import.domain().empty() ? "ai.onnx" : import.domain(), newest, newest);
     }
   }
 }
@@ -396,28 +401,22 @@ class DimensionSetter {
 };
 
 void infer_all(onnx::ModelProto& model, const std::string& where) {
-  const std::string message = settle_types(model);
-  if (!message.empty()) user_error(where, "{}", message);
+  try {
+    settle_types(model);
+  } catch (const isa::UserError& error) {
+    user_error(where, "{}", error.what());
+  } catch (const isa::UnsupportedError& error) {
+    unsupported(where, "{}", error.what());
+  }
 }
 
 void check_types(const onnx::ModelProto& model, const std::string& where) {
   for (const auto& [name, type] : collect_types(model.graph())) {
     if (type.has_tensor_type())
       check_rank(type.tensor_type().shape().dim_size(), where, fmt::format("value '{}'", name));
-    if (type.value_case() == onnx::TypeProto::VALUE_NOT_SET || type.has_tensor_type()) continue;
-    for (const auto& node : model.graph().node()) {
-      if (std::find(node.output().begin(), node.output().end(), name) != node.output().end()) {
-        unsupported(where, "{}: its output '{}' is {}; only tensors are supported", describe_node(node), name,
-                    type_to_string(type));
-      }
-    }
   }
   if (const auto untyped = find_untyped_value(model.graph())) {
-    const std::string maker = untyped->node ? describe_node(*untyped->node) : "the graph's inputs";
-    unsupported(where,
-                "{}: the shape of its output '{}' depends on data ({}); Kodama needs every shape before the "
-                "model runs",
-                maker, untyped->name, untyped->type);
+    unsupported(where, "{}", explain_open_type(model, untyped->name));
   }
 }
 

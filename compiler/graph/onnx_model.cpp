@@ -1,10 +1,11 @@
 #include "compiler/graph/onnx_model.h"
 
 #include <onnx/checker.h>
-#include <onnx/shape_inference/implementation.h>
 
 #include <algorithm>
 #include <regex>
+
+#include "compiler/graph/infer_types.h"
 
 namespace kodama::compiler {
 
@@ -12,18 +13,6 @@ namespace {
 
 std::string normalized_domain(const std::string& domain) {
   return domain == "ai.onnx" ? "" : domain;
-}
-
-std::string infer_types_once(onnx::ModelProto& model, bool propagate_data) {
-  try {
-    onnx::shape_inference::InferShapes(
-        model, onnx::OpSchemaRegistry::Instance(),
-        onnx::ShapeInferenceOptions(/*check_type=*/true, /*strict_mode=*/1, propagate_data));
-    return "";
-  } catch (const std::exception& error) {
-    std::string message = clean_onnx_message(error.what());
-    return message.empty() ? "type inference failed" : message;
-  }
 }
 
 }  // namespace
@@ -84,6 +73,14 @@ bool has_subgraph(const onnx::NodeProto& node) {
                      [](const auto& attribute) { return attribute.has_g() || attribute.graphs_size() > 0; });
 }
 
+bool is_random(const onnx::NodeProto& node) {
+  static const std::set<std::string> kRandom = {"Bernoulli",        "Multinomial",   "RandomNormal",
+                                                "RandomNormalLike", "RandomUniform", "RandomUniformLike"};
+  if (!node.domain().empty()) return false;
+  // Dropout is random in training only, but then its mask is no less than its output.
+  return kRandom.contains(node.op_type()) || (node.op_type() == "Dropout" && node.input_size() > 2);
+}
+
 onnx::TypeProto make_tensor_type(DataType type, const Shape& shape) {
   onnx::TypeProto result;
   result.mutable_tensor_type()->set_elem_type(type);
@@ -137,27 +134,17 @@ std::string type_to_string(const onnx::TypeProto& type) {
   return text + "]";
 }
 
-NameTable::NameTable(const onnx::GraphProto& graph) {
-  for (const auto& value : graph.input()) used_.insert(value.name());
-  for (const auto& value : graph.output()) used_.insert(value.name());
-  for (const auto& value : graph.value_info()) used_.insert(value.name());
-  for (const auto& tensor : graph.initializer()) used_.insert(tensor.name());
+FreshNames names_of(const onnx::GraphProto& graph) {
+  FreshNames names;
+  for (const auto& value : graph.input()) names.reserve(value.name());
+  for (const auto& value : graph.output()) names.reserve(value.name());
+  for (const auto& value : graph.value_info()) names.reserve(value.name());
+  for (const auto& tensor : graph.initializer()) names.reserve(tensor.name());
   for (const auto& node : graph.node()) {
-    used_.insert(node.name());
-    used_.insert(node.output().begin(), node.output().end());
+    names.reserve(node.name());
+    for (const std::string& output : node.output()) names.reserve(output);
   }
-}
-
-std::string NameTable::make_unique(const std::string& wish) {
-  std::string name = wish;
-  if (name.empty() || used_.contains(name)) {
-    int& suffix = next_suffix_[wish];
-    do {
-      name = fmt::format("{}_{}", wish, ++suffix);
-    } while (used_.contains(name));
-  }
-  used_.insert(name);
-  return name;
+  return names;
 }
 
 TypeMap collect_types(const onnx::GraphProto& graph) {
@@ -174,14 +161,10 @@ TypeMap collect_types(const onnx::GraphProto& graph) {
 
 void name_nodes(onnx::GraphProto& graph) {
   // Nodes and values are different name spaces: an unnamed node may be called like its output.
-  std::unordered_set<std::string> used;
-  std::unordered_map<std::string, int> next_suffix;
+  FreshNames names;
   std::vector<onnx::NodeProto*> unnamed;
   const auto take = [&](onnx::NodeProto& node, const std::string& wish) {
-    std::string name = wish;
-    while (name.empty() || !used.insert(name).second) {
-      name = fmt::format("{}_{}", wish, ++next_suffix[wish]);
-    }
+    const std::string name = names.make_unique(wish);
     if (node.name() != name) node.set_name(name);
   };
   for (auto& node : *graph.mutable_node()) {
@@ -219,25 +202,6 @@ void remove_nodes(onnx::GraphProto& graph, const std::function<bool(int)>& dead)
     ++kept;
   }
   nodes.DeleteSubrange(kept, nodes.size() - kept);
-}
-
-std::string infer_types(onnx::ModelProto& model) {
-  // The weights are by far the largest part; a failed attempt can only have added to the value_info and
-  // refined the outputs.
-  const auto saved_infos = model.graph().value_info();
-  const auto saved_outputs = model.graph().output();
-  std::string message = infer_types_once(model, true);
-  if (message.empty()) return "";
-  const auto restore = [&] {
-    *model.mutable_graph()->mutable_value_info() = saved_infos;
-    *model.mutable_graph()->mutable_output() = saved_outputs;
-  };
-  restore();
-  // libonnx 1.12 propagates the data of some operators wrongly (it forgets the rank of a scalar, for one):
-  // what contradicts only then isn't the model's fault.
-  message = infer_types_once(model, false);
-  if (!message.empty()) restore();
-  return message;
 }
 
 std::optional<UntypedValue> find_untyped_value(const onnx::GraphProto& graph) {
@@ -278,8 +242,13 @@ void reestablish(onnx::ModelProto& model, const std::string& pass) {
   auto& graph = *model.mutable_graph();
   name_nodes(graph);
   prune_value_info(graph);
-  std::string message = infer_types(model);
-  if (message.empty()) message = check_onnx(model);
+  std::string message;
+  try {
+    infer_types(model);
+    message = check_onnx(model);
+  } catch (const isa::Error& error) {
+    message = error.what();
+  }
   isa::check_internal(message.empty(), "graph pass " + pass, "the pass left an invalid model: {}", message);
   if (const auto untyped = find_untyped_value(graph)) {
     throw isa::InternalError(fmt::format(

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "compiler/graph/fresh_names.h"
 #include "compiler/tensor/tensor.h"
 
 /// What every graph pass needs to know about an onnx::ModelProto, and the invariants that passes keep.
@@ -39,6 +40,9 @@ void remove_attribute(onnx::NodeProto& node, std::string_view name);
 /// Whether the node carries graphs (If, Loop, Scan, SequenceMap, …).
 bool has_subgraph(const onnx::NodeProto& node);
 
+/// Whether the node's outputs differ from run to run.
+bool is_random(const onnx::NodeProto& node);
+
 /// The type of a tensor with these extents.
 onnx::TypeProto make_tensor_type(DataType type, const Shape& shape);
 /// The extents of a tensor type; nullopt unless it is a tensor type with every extent known.
@@ -46,18 +50,9 @@ std::optional<Shape> static_shape(const onnx::TypeProto& type);
 /// "float32 [batch, ?, 3]", for messages.
 std::string type_to_string(const onnx::TypeProto& type);
 
-/// Names of every value in a graph (inputs, initializers, outputs of nodes, value_info) and of every node;
-/// invents new ones.
-class NameTable {
- public:
-  explicit NameTable(const onnx::GraphProto& graph);
-  /// `wish` if it is free, else `wish`_1, `wish`_2, …; the result is taken from then on.
-  std::string make_unique(const std::string& wish);
-
- private:
-  std::unordered_set<std::string> used_;
-  std::unordered_map<std::string, int> next_suffix_;
-};
+/// With the names of every value in a graph (inputs, initializers, outputs of nodes, value_info) and of every
+/// node in use.
+FreshNames names_of(const onnx::GraphProto& graph);
 
 /// The declared or inferred types of a graph's values by name: inputs, outputs, value_info, and the
 /// initializers' own.
@@ -73,11 +68,6 @@ void prune_value_info(onnx::GraphProto& graph);
 
 /// Removes the nodes for which `dead(index)` holds, keeping the order of the rest.
 void remove_nodes(onnx::GraphProto& graph, const std::function<bool(int)>& dead);
-
-/// Infers types and shapes of all values into value_info (strict: a contradiction is an error), with data
-/// propagation where libonnx's works. Returns libonnx's message on failure, else an empty string; on
-/// failure the model is as before.
-std::string infer_types(onnx::ModelProto& model);
 
 /// The first value that isn't a tensor with a known element type and static shape, and the node that makes
 /// it; nullopt if there is none.

@@ -374,6 +374,21 @@ TEST(Reduce, LongListsAreSplit) {
   }
 }
 
+TEST(Reduce, LayersOfRepeatedSplitsHaveNamesOfTheirOwn) {
+  ReduceCase test = make_reduce(ReduceLayer::Op::kSum, 1, 1000000, ScalarExpr::identity(), 24);
+  LayerTensor taken;  // a name that a split would wish for
+  taken.name = "y/parts";
+  test.graph.tensors.push_back(taken);
+  split_reductions(test.graph, tiny());
+  EXPECT_GT(test.graph.layers.size(), 2U);
+  std::set<std::string> layers;
+  for (const Layer& layer : test.graph.layers) EXPECT_TRUE(layers.insert(layer.name).second) << layer.name;
+  std::set<std::string> tensors;
+  for (const LayerTensor& tensor : test.graph.tensors) {
+    EXPECT_TRUE(tensors.insert(tensor.name).second) << tensor.name;
+  }
+}
+
 TEST(Reduce, TilesOfManyElements) {
   // More elements per output than the local memories hold.
   ReduceCase test = make_reduce(ReduceLayer::Op::kSum, 200, 3000, ScalarExpr::identity(), 23);

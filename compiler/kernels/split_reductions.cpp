@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "compiler/graph/fresh_names.h"
 #include "compiler/kernels/spread.h"
 
 namespace kodama::compiler {
@@ -87,10 +88,10 @@ AffineMap split_map(const AffineMap& map, size_t output_dims, const std::vector<
 
 /// Replaces elements beyond a dim's extent by the identity: a constant of ones over the extent reads 0
 /// outside.
-void guard_dim(LayerGraph& graph, const std::string& layer, ReduceLayer& first, size_t output_dims, size_t r,
+void guard_dim(LayerGraph& graph, const std::string& name, ReduceLayer& first, size_t output_dims, size_t r,
                size_t dim_count, const DimSplit& split, int64_t extent) {
   LayerTensor ones;
-  ones.name = fmt::format("{}/valid{}", layer, r);
+  ones.name = name;
   ones.shape = {extent};
   ones.constant = Tensor::from_values<float>(onnx::TensorProto_DataType_FLOAT, {extent},
                                              std::vector<float>(static_cast<size_t>(extent), 1.0f));
@@ -109,8 +110,13 @@ void guard_dim(LayerGraph& graph, const std::string& layer, ReduceLayer& first, 
                                          first.expr.constant(identity_of(first.op))));
 }
 
+/// Both halves may be split again, and a model may have a node of any name.
+struct Names {
+  FreshNames layers, tensors;
+};
+
 /// Splits layer `index` if that helps; the second half stands at index + 1 then.
-bool split_layer(LayerGraph& graph, size_t index, const isa::Chip& chip) {
+bool split_layer(LayerGraph& graph, size_t index, const isa::Chip& chip, Names& names) {
   const auto* reduce = std::get_if<ReduceLayer>(&graph.layers[index].body);
   if (reduce == nullptr) return false;
   const std::vector<DimSplit> splits = choose_split(*reduce, chip);
@@ -118,7 +124,7 @@ bool split_layer(LayerGraph& graph, size_t index, const isa::Chip& chip) {
   const size_t output_dims = reduce->output_extents.size();
 
   Layer first_layer;
-  first_layer.name = graph.layers[index].name + "/parts";
+  first_layer.name = names.layers.make_unique(graph.layers[index].name + "/parts");
   first_layer.onnx_ops = graph.layers[index].onnx_ops;
   first_layer.onnx_nodes = graph.layers[index].onnx_nodes;
   ReduceLayer first;
@@ -134,12 +140,14 @@ bool split_layer(LayerGraph& graph, size_t index, const isa::Chip& chip) {
   for (size_t r = 0; r < splits.size(); ++r) {
     const int64_t extent = reduce->reduction_extents[r];
     if (splits[r].outer * splits[r].inner > extent) {
-      guard_dim(graph, first_layer.name, first, output_dims, r, splits.size(), splits[r], extent);
+      const std::string name = names.tensors.make_unique(fmt::format("{}/valid{}", first_layer.name, r));
+      guard_dim(graph, name, first, output_dims, r, splits.size(), splits[r], extent);
     }
   }
 
   LayerTensor parts;
-  parts.name = graph.tensors[static_cast<size_t>(graph.layers[index].outputs[0])].name + "/parts";
+  parts.name = names.tensors.make_unique(
+      graph.tensors[static_cast<size_t>(graph.layers[index].outputs[0])].name + "/parts");
   parts.shape = first.output_extents;
   const auto parts_id = static_cast<TensorId>(graph.tensors.size());
   graph.tensors.push_back(std::move(parts));
@@ -158,9 +166,12 @@ bool split_layer(LayerGraph& graph, size_t index, const isa::Chip& chip) {
 }  // namespace
 
 void split_reductions(LayerGraph& graph, const isa::Chip& chip) {
+  Names names;
+  for (const Layer& layer : graph.layers) names.layers.reserve(layer.name);
+  for (const LayerTensor& tensor : graph.tensors) names.tensors.reserve(tensor.name);
   for (size_t index = 0; index < graph.layers.size();) {
     // Both halves are looked at again.
-    if (!split_layer(graph, index, chip)) ++index;
+    if (!split_layer(graph, index, chip, names)) ++index;
   }
 }
 

@@ -72,12 +72,29 @@ class GraphLowering {
     const size_t tensors = graph_.tensors.size();
     const size_t layers = graph_.layers.size();
     const HostReason reason = try_lower(node);
-    if (!reason) return;
-    for (size_t i = layers; i < graph_.layers.size(); ++i) layer_names_.erase(graph_.layers[i].name);
+    if (!reason) {
+      for (size_t i = layers; i < graph_.layers.size(); ++i) check_points(node, graph_.layers[i]);
+      return;
+    }
+    for (size_t i = layers; i < graph_.layers.size(); ++i) layer_names_.release(graph_.layers[i].name);
     graph_.layers.resize(layers);
     graph_.tensors.resize(tensors);
     std::erase_if(values_, [&](const auto& value) { return static_cast<size_t>(value.second) >= tensors; });
     lower_to_host(node, *reason);
+  }
+
+  /// Numbers of cycles, bytes and words are computed from the points of a layer's iteration space.
+  void check_points(const onnx::NodeProto& node, const Layer& layer) const {
+    constexpr int64_t kMostPoints = int64_t{1} << 48;
+    for (const AccessBox& box : layer_access_boxes(layer)) {
+      int64_t points = 1;
+      for (const int64_t extent : box.end) {
+        if (!__builtin_mul_overflow(points, std::max<int64_t>(extent, 1), &points) && points <= kMostPoints)
+          continue;
+        throw isa::UnsupportedError(fmt::format("{}: {} are more than {} operations; split the node",
+                                                view_.describe(node), shape_to_string(box.end), kMostPoints));
+      }
+    }
   }
 
   /// Constants that aren't initializers yet, and values without elements, which nobody has to compute.
@@ -178,7 +195,7 @@ class GraphLowering {
   OperatorSets operators_;
   LayerGraph graph_;
   ValueTable values_;
-  std::unordered_set<std::string> layer_names_;
+  FreshNames layer_names_;
 };
 
 struct LayerPass {

@@ -115,9 +115,7 @@ void NodeLowering::bind_output(TensorId source, int index) {
 
 void NodeLowering::add_layer(const std::string& suffix, decltype(Layer::body) body, TensorId output) {
   Layer layer;
-  const std::string wish = inner_name(suffix);
-  layer.name = wish;
-  for (int i = 1; !layer_names_.insert(layer.name).second; ++i) layer.name = fmt::format("{}_{}", wish, i);
+  layer.name = layer_names_.make_unique(inner_name(suffix));
   layer.onnx_ops = {node_.op_type()};
   layer.onnx_nodes = {view_.node_name(node_)};
   layer.body = std::move(body);

@@ -6,10 +6,10 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
+#include "compiler/graph/fresh_names.h"
 #include "compiler/graph/graph_view.h"
 #include "compiler/layers/formula.h"
 #include "compiler/layers/layer_graph.h"
@@ -34,7 +34,7 @@ using ValueTable = std::unordered_map<std::string, TensorId>;
 class NodeLowering {
  public:
   NodeLowering(const GraphView& view, const onnx::NodeProto& node, LayerGraph& graph, ValueTable& values,
-               std::unordered_set<std::string>& layer_names)
+               FreshNames& layer_names)
       : view_(view), node_(node), graph_(graph), values_(values), layer_names_(layer_names) {}
 
   const onnx::NodeProto& node() const { return node_; }
@@ -99,7 +99,7 @@ class NodeLowering {
   const onnx::NodeProto& node_;
   LayerGraph& graph_;
   ValueTable& values_;
-  std::unordered_set<std::string>& layer_names_;
+  FreshNames& layer_names_;
 };
 
 /// Collects the operands of a Map over `extents` and writes its formula.

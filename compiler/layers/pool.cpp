@@ -118,12 +118,13 @@ std::vector<int64_t> window_counts(const Window& window, size_t axis, int64_t in
   const int64_t end = include_pad ? input + window.pad_end[axis] : input;
   std::vector<int64_t> counts;
   for (int64_t o = 0; o < output; ++o) {
-    int64_t count = 0;
-    for (int64_t k = 0; k < window.kernel[axis]; ++k) {
-      const int64_t position = o * window.stride[axis] + k * window.dilation[axis] - window.pad_begin[axis];
-      if (position >= begin && position < end) ++count;
-    }
-    counts.push_back(count);
+    // Positions first + k * dilation, for k below the kernel's extent.
+    const int64_t first = o * window.stride[axis] - window.pad_begin[axis];
+    const auto positions_before = [&](int64_t limit) {
+      const int64_t count = (limit - first + window.dilation[axis] - 1) / window.dilation[axis];
+      return limit <= first ? 0 : std::min(count, window.kernel[axis]);
+    };
+    counts.push_back(positions_before(end) - positions_before(begin));
   }
   return counts;
 }

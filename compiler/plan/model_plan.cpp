@@ -61,8 +61,14 @@ class ModelPlanner::Impl {
       candidates_.emplace_back();
       if (layer.kind() == LayerKind::kMove || layer.kind() == LayerKind::kHost) continue;
       candidates_.back() = layer_candidates(layer, graph, chip, options);
-      isa::check_internal(!candidates_.back().empty(), kPart, "no kernel for layer '{}' ({})", layer.name,
-                          summary(layer, graph));
+      if (candidates_.back().empty()) {
+        throw isa::UnsupportedError(
+            fmt::format("layer '{}' of node{} '{}' ({}): no kernel has room for it in the memories of chip "
+                        "'{}'; split the "
+                        "node, or take another chip",
+                        layer.name, layer.onnx_nodes.size() == 1 ? "" : "s",
+                        fmt::join(layer.onnx_nodes, "', '"), summary(layer, graph), chip.name));
+      }
     }
   }
 

@@ -142,12 +142,17 @@ std::vector<Tensor> run_gemm(const NodeContext& context) {
   return {result};
 }
 
-/// The labels of one operand or of the result of an Einsum equation, an axis each. Axes that "..." stands for
-/// are labelled with negative numbers, -1 for the last.
-using Labels = std::vector<int>;
+template <typename... Args>
+void require_einsum(const std::string& equation, bool condition, fmt::format_string<Args...> format,
+                    Args&&... args) {
+  if (condition) return;
+  throw isa::UserError(
+      fmt::format("equation '{}': {}", equation, fmt::format(format, std::forward<Args>(args)...)));
+}
 
-Labels parse_labels(const NodeContext& context, const std::string& term, std::optional<int64_t> rank) {
-  Labels labels;
+/// The labels of one term; `rank` is that of its operand.
+EinsumLabels parse_labels(const std::string& equation, const std::string& term, int64_t rank) {
+  EinsumLabels labels;
   const auto letters =
       static_cast<int64_t>(std::count_if(term.begin(), term.end(), [](char c) { return c != '.'; }));
   for (size_t i = 0; i < term.size(); ++i) {
@@ -155,10 +160,11 @@ Labels parse_labels(const NodeContext& context, const std::string& term, std::op
       labels.push_back(term[i]);
       continue;
     }
-    context.require(term.compare(i, 3, "...") == 0 && term.find('.', i + 3) == std::string::npos &&
-                        rank.has_value() && *rank >= letters,
-                    "'{}' in the equation doesn't fit an operand", term);
-    for (auto k = static_cast<int>(*rank - letters); k > 0; --k) labels.push_back(-k);
+    require_einsum(
+        equation,
+        term.compare(i, 3, "...") == 0 && term.find('.', i + 3) == std::string::npos && rank >= letters,
+        "'{}' doesn't fit an operand of rank {}; letters and one '...' are allowed", term, rank);
+    for (auto k = static_cast<int>(rank - letters); k > 0; --k) labels.push_back(-k);
     i += 2;
   }
   return labels;
@@ -166,58 +172,14 @@ Labels parse_labels(const NodeContext& context, const std::string& term, std::op
 
 /// The sum over all labels that the result doesn't have of the product of the operands' elements.
 std::vector<Tensor> run_einsum(const NodeContext& context) {
-  std::string equation = context.string_attribute("equation");
-  std::erase(equation, ' ');
-  const size_t arrow = equation.find("->");
-  const std::string left = equation.substr(0, arrow);
   const std::vector<const Tensor*> operands = context.inputs();
-  std::vector<Labels> labels;
-  std::map<int, int64_t> extents;
-  std::map<int, int> occurrences;
-  int64_t ellipsis_rank = 0;
-  size_t begin = 0;
-  for (const Tensor* operand : operands) {
-    context.require(begin <= left.size(), "equation '{}' has fewer terms than there are inputs", equation);
-    const size_t end = std::min(left.find(',', begin), left.size());
-    labels.push_back(parse_labels(context, left.substr(begin, end - begin), operand->rank()));
-    begin = end + 1;
-    context.require(static_cast<int64_t>(labels.back().size()) == operand->rank(),
-                    "equation '{}' doesn't fit an input of shape {}", equation,
-                    shape_to_string(operand->shape()));
-    for (size_t axis = 0; axis < labels.back().size(); ++axis) {
-      const int label = labels.back()[axis];
-      const int64_t own = operand->shape()[axis];
-      int64_t& extent = extents.emplace(label, own).first->second;
-      context.require(extent == own || extent == 1 || own == 1,
-                      "equation '{}': an index has extents {} and {}", equation, extent, own);
-      if (extent == 1) extent = own;
-      ++occurrences[label];
-      if (label < 0) ellipsis_rank = std::max<int64_t>(ellipsis_rank, -label);
-    }
-  }
-  context.require(begin > left.size(), "equation '{}' has more terms than there are inputs", equation);
-  Labels result_labels;
-  if (arrow != std::string::npos) {
-    const std::string right = equation.substr(arrow + 2);
-    const auto letters = std::count_if(right.begin(), right.end(), [](char c) { return c != '.'; });
-    result_labels = parse_labels(context, right, ellipsis_rank + letters);
-  } else {  // "..." and then, in alphabetic order, what appears once: the order of a std::map
-    for (const auto& [label, count] : occurrences) {
-      if (label < 0 || count == 1) result_labels.push_back(label);
-    }
-  }
-  Shape shape;
-  Labels summed;
+  std::vector<Shape> shapes;
+  for (const Tensor* operand : operands) shapes.push_back(operand->shape());
+  const EinsumPlan plan = plan_einsum(context.string_attribute("equation"), shapes);
+  EinsumLabels summed;
   Shape summed_shape;
-  for (const int label : result_labels) {
-    context.require(extents.count(label) > 0, "equation '{}': the result has an index that no input has",
-                    equation);
-    context.require(std::count(result_labels.begin(), result_labels.end(), label) == 1,
-                    "equation '{}': the result has an index twice", equation);
-    shape.push_back(extents[label]);
-  }
-  for (const auto& [label, extent] : extents) {
-    if (std::find(result_labels.begin(), result_labels.end(), label) != result_labels.end()) continue;
+  for (const auto& [label, extent] : plan.extents) {
+    if (std::find(plan.result.begin(), plan.result.end(), label) != plan.result.end()) continue;
     summed.push_back(label);
     summed_shape.push_back(extent);
   }
@@ -226,20 +188,20 @@ std::vector<Tensor> run_einsum(const NodeContext& context) {
   std::vector<std::vector<int64_t>> summed_offsets;
   for (size_t k = 0; k < operands.size(); ++k) {
     const Strides own = strides_of(operands[k]->shape());
-    const auto strides_for = [&](const Labels& wanted) {
+    const auto strides_for = [&](const EinsumLabels& wanted) {
       Strides strides;
       for (const int label : wanted) {
         strides.push_back(0);  // a label that is there twice walks the diagonal
         for (size_t axis = 0; axis < own.size(); ++axis) {
-          if (labels[k][axis] == label && operands[k]->shape()[axis] != 1) strides.back() += own[axis];
+          if (plan.operands[k][axis] == label && operands[k]->shape()[axis] != 1) strides.back() += own[axis];
         }
       }
       return strides;
     };
-    result_offsets.push_back(strided_offsets(shape, strides_for(result_labels)));
+    result_offsets.push_back(strided_offsets(plan.result_shape, strides_for(plan.result)));
     summed_offsets.push_back(strided_offsets(summed_shape, strides_for(summed)));
   }
-  Tensor result(operands[0]->type(), shape);
+  Tensor result(operands[0]->type(), plan.result_shape);
   for_number_type(context, result.type(), [&](auto tag) {
     using T = typename decltype(tag)::Type;
     const auto to = result.data<T>();
@@ -260,6 +222,55 @@ std::vector<Tensor> run_einsum(const NodeContext& context) {
 }
 
 }  // namespace
+
+EinsumPlan plan_einsum(std::string equation, const std::vector<Shape>& operands) {
+  std::erase(equation, ' ');
+  const size_t arrow = equation.find("->");
+  const std::string left = equation.substr(0, arrow);
+  EinsumPlan plan;
+  std::map<int, int> occurrences;
+  int64_t ellipsis_rank = 0;
+  size_t begin = 0;
+  for (const Shape& shape : operands) {
+    const auto rank = static_cast<int64_t>(shape.size());
+    require_einsum(equation, begin <= left.size(), "it has fewer terms than there are inputs ({})",
+                   operands.size());
+    const size_t end = std::min(left.find(',', begin), left.size());
+    plan.operands.push_back(parse_labels(equation, left.substr(begin, end - begin), rank));
+    begin = end + 1;
+    const EinsumLabels& labels = plan.operands.back();
+    require_einsum(equation, static_cast<int64_t>(labels.size()) == rank,
+                   "term {} names {} axes, input {} has shape {}", plan.operands.size() - 1, labels.size(),
+                   plan.operands.size() - 1, shape_to_string(shape));
+    for (size_t axis = 0; axis < labels.size(); ++axis) {
+      const int label = labels[axis];
+      int64_t& extent = plan.extents.emplace(label, shape[axis]).first->second;
+      require_einsum(equation, extent == shape[axis] || extent == 1 || shape[axis] == 1,
+                     "an index has extents {} and {}", extent, shape[axis]);
+      if (extent == 1) extent = shape[axis];
+      ++occurrences[label];
+      if (label < 0) ellipsis_rank = std::max<int64_t>(ellipsis_rank, -label);
+    }
+  }
+  require_einsum(equation, begin > left.size(), "it has more terms than there are inputs ({})",
+                 operands.size());
+  if (arrow != std::string::npos) {
+    const std::string right = equation.substr(arrow + 2);
+    const auto letters = std::count_if(right.begin(), right.end(), [](char c) { return c != '.'; });
+    plan.result = parse_labels(equation, right, ellipsis_rank + letters);
+  } else {  // "..." and then, in alphabetic order, what appears once: the order of a std::map
+    for (const auto& [label, count] : occurrences) {
+      if (label < 0 || count == 1) plan.result.push_back(label);
+    }
+  }
+  for (const int label : plan.result) {
+    require_einsum(equation, plan.extents.count(label) > 0, "the result has an index that no input has");
+    require_einsum(equation, std::count(plan.result.begin(), plan.result.end(), label) == 1,
+                   "the result has an index twice");
+    plan.result_shape.push_back(plan.extents[label]);
+  }
+  return plan;
+}
 
 void register_matmul(KernelRegistry& registry) {
   registry.add("MatMul", run_matmul);

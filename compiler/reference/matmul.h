@@ -19,6 +19,20 @@ struct MatmulProblem {
 /// numpy's matmul. UserError if the shapes don't fit.
 MatmulProblem plan_matmul(const NodeContext& context, const Shape& a, const Shape& b);
 
+/// The labels of one operand or of the result of an Einsum equation, an axis each. Axes that "..." stands for
+/// are labelled with negative numbers, -1 for the last.
+using EinsumLabels = std::vector<int>;
+
+struct EinsumPlan {
+  std::vector<EinsumLabels> operands;
+  EinsumLabels result;
+  std::map<int, int64_t> extents;  ///< by label
+  Shape result_shape;
+};
+
+/// What an equation means for operands of these shapes. UserError if it isn't one or doesn't fit.
+EinsumPlan plan_einsum(std::string equation, const std::vector<Shape>& operands);
+
 /// store(result index, Σ a * b) with sums in Acc; a_value and b_value turn an element's index into its value.
 template <typename Acc, typename AValue, typename BValue, typename Store>
 void multiply_matrices(const MatmulProblem& problem, AValue a_value, BValue b_value, Store store) {

@@ -1,0 +1,153 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "compiler/graph/import.h"
+#include "compiler/graph/test_models.h"
+
+namespace kodama::compiler {
+namespace {
+
+using testing::add_ints;
+using testing::add_random;
+using ::testing::AllOf;
+using testing::error_of;
+using ::testing::HasSubstr;
+using testing::parse_model;
+
+/// A graph of one node with the output y, to which operands of these shapes are given by name.
+struct Case {
+  const char* node;  ///< "Conv<strides=[0,1]>(x, w)"
+  std::vector<std::pair<const char*, Shape>> operands;
+  std::vector<const char*> expected;  ///< in the message
+};
+
+onnx::ModelProto model_of(const Case& test, int opset) {
+  onnx::ModelProto model = parse_model(fmt::format("g () => () {{ y = {} }}", test.node), opset);
+  for (const auto& [name, shape] : test.operands) {
+    auto& input = *model.mutable_graph()->add_input();
+    input.set_name(name);
+    *input.mutable_type() = make_tensor_type(onnx::TensorProto_DataType_FLOAT, shape);
+  }
+  auto& output = *model.mutable_graph()->add_output();
+  output.set_name("y");
+  output.mutable_type()->mutable_tensor_type()->set_elem_type(onnx::TensorProto_DataType_FLOAT);
+  model.mutable_graph()->mutable_node(0)->set_name("the_node");
+  return model;
+}
+
+void expect_refused(const Case& test, int opset = 17) {
+  SCOPED_TRACE(test.node);
+  const std::string message =
+      error_of<isa::UserError>([&] { import_model(model_of(test, opset), {}, "m.onnx"); });
+  EXPECT_THAT(message, HasSubstr("node 'the_node'"));
+  for (const char* expected : test.expected) EXPECT_THAT(message, HasSubstr(expected));
+}
+
+const Shape kImage{1, 2, 8, 8};
+const Shape kFilter{4, 2, 3, 3};
+
+TEST(OperatorRules, WindowsOfConvAndPools) {
+  expect_refused({"Conv<strides=[0,1]>(x, w)", {{"x", kImage}, {"w", kFilter}}, {"strides holds 0", "1 to"}});
+  expect_refused({"Conv<strides=[1,-1]>(x, w)", {{"x", kImage}, {"w", kFilter}}, {"strides holds -1"}});
+  expect_refused({"Conv<dilations=[0,1]>(x, w)", {{"x", kImage}, {"w", kFilter}}, {"dilations holds 0"}});
+  expect_refused({"Conv<strides=[1]>(x, w)", {{"x", kImage}, {"w", kFilter}}, {"1 values", "2 are needed"}});
+  expect_refused({"Conv<pads=[-1,0,0,0]>(x, w)", {{"x", kImage}, {"w", kFilter}}, {"pads holds -1"}});
+  expect_refused(
+      {"Conv<auto_pad=\"SOME\">(x, w)", {{"x", kImage}, {"w", kFilter}}, {"'SOME'", "SAME_UPPER"}});
+  expect_refused({"Conv<group=0>(x, w)", {{"x", kImage}, {"w", kFilter}}, {"group is 0"}});
+  expect_refused(
+      {"Conv(x, w)", {{"x", {1, 2, 8}}, {"w", kFilter}}, {"'w' (float32 [4, 2, 3, 3])", "rank 3"}});
+  expect_refused({"Conv(x, w)", {{"x", {1, 3, 8, 8}}, {"w", kFilter}}, {"3 channels"}});
+  expect_refused({"Conv(x, w)", {{"x", {1, 2, 2, 8}}, {"w", kFilter}}, {"reaches over 3 elements"}});
+  expect_refused({"Conv(x, w, b)", {{"x", kImage}, {"w", kFilter}, {"b", {3}}}, {"'b'", "4"}});
+  expect_refused({"ConvTranspose(x, w)", {{"x", kImage}, {"w", {}}}, {"'w'", "rank 0"}});
+  expect_refused({"ConvTranspose(x, w)", {{"x", kImage}, {"w", {2}}}, {"'w'", "rank 1"}});
+  for (const char* pool : {"MaxPool", "AveragePool", "LpPool"}) {
+    for (const auto& [attributes, expected] : std::vector<std::pair<const char*, const char*>>{
+             {"kernel_shape=[3,3], strides=[0,1]", "strides holds 0"},
+             {"kernel_shape=[3,3], strides=[-2,1]", "strides holds -2"},
+             {"kernel_shape=[0,3]", "kernel_shape holds 0"},
+             {"kernel_shape=[3]", "kernel_shape has 1 values"},
+             {"kernel_shape=[9,3]", "reaches over 9 elements"},
+             {"kernel_shape=[3,3], pads=[1,1]", "pads has 2 values"}}) {
+      const std::string node = fmt::format("{}<{}>(x)", pool, attributes);
+      expect_refused({node.c_str(), {{"x", kImage}}, {expected}});
+    }
+  }
+  // Before opset 10 as well.
+  expect_refused({"MaxPool<kernel_shape=[3,3], strides=[0,1]>(x)", {{"x", kImage}}, {"strides holds 0"}}, 8);
+}
+
+TEST(OperatorRules, ShapesOfOperands) {
+  expect_refused({"PRelu(x, w)", {{"x", kImage}, {"w", {3}}}, {"'w' (float32 [3])", "'x'"}});
+  expect_refused({"Clip(x, w)", {{"x", kImage}, {"w", {3}}}, {"'w'", "3 elements; one is allowed"}});
+  expect_refused({"LayerNormalization(x, w)", {{"x", kImage}, {"w", {7}}}, {"'w'", "broadcast"}});
+  expect_refused({"LayerNormalization<axis=4>(x, w)", {{"x", kImage}, {"w", {8}}}, {"axis is 4", "-4 to 3"}});
+  expect_refused({"Add(x, w)", {{"x", kImage}, {"w", {7}}}, {"'x'", "'w'", "broadcast"}});
+  expect_refused({"MatMul(x, w)", {{"x", {2, 3}}, {"w", {4, 5}}}, {"'x'", "'w'"}});
+  expect_refused({"Gemm(x, w)", {{"x", {2, 3, 4}}, {"w", {4, 5}}}, {"rank 3", "rank 2 is allowed"}});
+  expect_refused({"Transpose<perm=[0,0]>(x)", {{"x", {2, 3}}}, {"perm is [0, 0]"}});
+  expect_refused({"Concat<axis=2>(x, w)", {{"x", {2, 3}}, {"w", {2, 3}}}, {"axis is 2"}});
+  expect_refused({"SpaceToDepth<blocksize=0>(x)", {{"x", kImage}}, {"blocksize is 0"}});
+  expect_refused({"BatchNormalization(x, w, w, w, w)", {{"x", kImage}, {"w", {3}}}, {"3 elements; 2"}});
+  expect_refused({"LSTM(x, w, r)",
+                  {{"x", {5, 1, 3}}, {"w", {1, 16, 3}}, {"r", {1, 16, 4}}},
+                  {"hidden_size is missing"}});
+  expect_refused({"Einsum<equation=\"ij,jk->il\">(x, w)", {{"x", {2, 3}}, {"w", {3, 4}}}, {"ij,jk->il"}});
+}
+
+TEST(OperatorRules, ElementsOfOperands) {
+  const auto message = [](const std::string& node, const std::vector<int64_t>& values) {
+    onnx::ModelProto model =
+        parse_model(fmt::format("g (float[2,3] x) => (float[a,b] y) {{ y = {} }}", node));
+    add_ints(model, "v", values);
+    return error_of<isa::UserError>([&] { import_model(model, {}, "m.onnx"); });
+  };
+  EXPECT_THAT(message("Reshape(x, v)", {4, 2}),
+              AllOf(HasSubstr("'x'"), HasSubstr("6 elements"), HasSubstr("[4, 2]")));
+  EXPECT_THAT(message("Reshape(x, v)", {4, -1}), HasSubstr("6 elements"));
+  EXPECT_THAT(message("Reshape(x, v)", {-1, -1}), HasSubstr("more than one -1"));
+  EXPECT_THAT(message("Expand(x, v)", {5, 3}), HasSubstr("[5, 3]"));
+  EXPECT_THAT(message("Tile(x, v)", {1, -1}), HasSubstr("-1"));
+  EXPECT_THAT(message("Pad(x, v)", {0, -9, 0, 0}), HasSubstr("-6 elements"));
+  EXPECT_THAT(message("ReduceSum(x, v)", {2}), AllOf(HasSubstr("'v'"), HasSubstr("-2 to 1")));
+  onnx::ModelProto model =
+      parse_model("g (float[2,3] x) => (float[a,b] y, int64[a,b] i) { y, i = TopK(x, v) }");
+  add_ints(model, "v", {-1});
+  EXPECT_THAT(error_of<isa::UserError>([&] { import_model(model, {}, "m.onnx"); }),
+              AllOf(HasSubstr("(TopK)"), HasSubstr("k = -1"), HasSubstr("0 to 3")));
+}
+
+TEST(OperatorRules, WhatIsNotKnownIsNamed) {
+  const auto message = [](const std::string& graph) {
+    return error_of<isa::UnsupportedError>([&] { import_model(parse_model(graph), {}, "m.onnx"); });
+  };
+  EXPECT_THAT(message("g (string[3] x) => (string[n] y) { y = StringNormalizer(x) }"),
+              AllOf(HasSubstr("(StringNormalizer)"), HasSubstr("no CPU reference")));
+  EXPECT_THAT(message("g (float[6] x, int64[1] s) => (float[a] y) { y = Reshape(x, s) }"),
+              AllOf(HasSubstr("(Reshape)"), HasSubstr("depends on data"), HasSubstr("'s'")));
+  EXPECT_THAT(message("g (float[6] x) => (int64[1,n] y) { y = NonZero(x) }"), HasSubstr("depends on data"));
+  EXPECT_THAT(message("g (float[8000000000] x) => (float[8000000000] y) { y = Cos(x) }"),
+              AllOf(HasSubstr("'x'"), HasSubstr("8000000000"), HasSubstr("2147483647")));
+  EXPECT_THAT(
+      message("g (float[100000] x) => (float[a,b] y) { i = Constant<value=int64[1]{1}>() r = Unsqueeze(x, i) "
+              "y = Add(x, r) }"),
+      AllOf(HasSubstr("(Add)"), HasSubstr("'y'"), HasSubstr("2147483647")));
+}
+
+TEST(OperatorRules, ShapesThatTheLibraryDoesNotInfer) {
+  const auto model = import_model(parse_model("g (float[2,3] x, float[3,4] w) => (float[a,b] y) { e = "
+                                              "Einsum<equation=\"ij,jk\">(x, w) y = Relu(e) }"),
+                                  {}, "m.onnx");
+  EXPECT_EQ(static_shape(model.graph().output(0).type()), (Shape{2, 4}));
+}
+
+TEST(OperatorRules, VersionsHaveARemedy) {
+  onnx::ModelProto model = parse_model("g (float[2] x) => (float[2] y) { y = Relu(x) }", 17);
+  model.mutable_opset_import(0)->set_version(18);
+  EXPECT_THAT(error_of<isa::UserError>([&] { import_model(model, {}, "m.onnx"); }),
+              AllOf(HasSubstr("opset 18"), HasSubstr("1 to 17"), HasSubstr("opset_version=17")));
+}
+
+}  // namespace
+}  // namespace kodama::compiler
