@@ -32,15 +32,12 @@ constexpr size_t kMaxPreload = 0xfff;
 /// Address field of an `r` line: nine hex digits.
 constexpr int64_t kMaxPreloadAddress = 0xfffffffff;
 
-bool is_local_memory(Space space) {
-  return space == Space::kLm0 || space == Space::kLm1;
-}
 bool is_matrix(const Operand& operand) {
   return operand.space == Space::kMatX || operand.space == Space::kMatY;
 }
 
 int64_t pe_memory_words(Space space, const Chip& chip) {
-  return is_local_memory(space) ? chip.memory.lm_words : chip.memory.grf_words;
+  return isa::is_local_memory(space) ? chip.memory.lm_words : chip.memory.grf_words;
 }
 
 /// Number of PE rows or columns per precision that matrix operands count (section 8.3).
@@ -107,7 +104,8 @@ Check check_pe_memory(int index, const Operand& operand, const Chip& chip) {
   }
   if (operand.j >= 0) {
     if (operand.t_indirect) return fail(index, "j and T-indirect addressing exclude each other");
-    if (!is_local_memory(operand.space)) return fail(index, "j applies to local memory only ($m and $n)");
+    if (!isa::is_local_memory(operand.space))
+      return fail(index, "j applies to local memory only ($m and $n)");
     if (operand.j >= isa::kPePerMab) {
       return fail(index, fmt::format("j{} names no PE of a MAB; allowed: j0..j3", operand.j));
     }

@@ -21,7 +21,7 @@ using Buffer = fmt::memory_buffer;
 using Counters = std::vector<int64_t>;
 
 /// The text goes to the sink in pieces of about this size.
-constexpr size_t kPieceBytes = 1 << 16;
+constexpr size_t kPrintedPieceBytes = 1 << 16;
 
 void append(Buffer& out, std::string_view text) {
   out.append(text.data(), text.data() + text.size());
@@ -378,7 +378,7 @@ void append_executed(Buffer& out, const std::vector<isa::Statement>& statements,
   isa::for_each_executed(statements, counters, [&](const isa::Statement& statement, const Counters& now) {
     std::visit(StatementPrinter{out, now}, statement.kind);
     append(out, '\n');
-    if (sink && out.size() >= kPieceBytes) {
+    if (sink && out.size() >= kPrintedPieceBytes) {
       sink({out.data(), out.size()});
       out.clear();
     }

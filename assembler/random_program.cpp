@@ -25,10 +25,6 @@ namespace {
 /// Draws until the checks accept; every form is legal for a good part of its draws.
 constexpr int kAttempts = 10000;
 
-bool is_local_memory(Space space) {
-  return space == Space::kLm0 || space == Space::kLm1;
-}
-
 }  // namespace
 
 RandomProgram::RandomProgram(const isa::Chip& chip, uint64_t seed, RandomOptions options)
@@ -82,7 +78,7 @@ Operand RandomProgram::operand(isa::SpaceSet set, const Instruction& instruction
   result.space = pick_space(set);
   const Width widths[] = {Width::kWord, Width::kLong, Width::kDoubleLong};
   if (isa::is_pe_memory(result.space)) {
-    const int64_t size = is_local_memory(result.space) ? chip_.memory.lm_words : chip_.memory.grf_words;
+    const int64_t size = isa::is_local_memory(result.space) ? chip_.memory.lm_words : chip_.memory.grf_words;
     result.width = widths[below(3)];
     const int64_t width = isa::words(result.width);
     result.t_indirect = result.space == Space::kLm0 && one_in(6);
@@ -103,7 +99,7 @@ Operand RandomProgram::operand(isa::SpaceSet set, const Instruction& instruction
         result.stride = static_cast<int32_t>(address(size, width));
         break;
     }
-    if (is_local_memory(result.space) && !result.t_indirect && one_in(6)) {
+    if (isa::is_local_memory(result.space) && !result.t_indirect && one_in(6)) {
       result.j = static_cast<int8_t>(below(isa::kPePerMab));
     }
   }

@@ -89,6 +89,10 @@ enum class Space : uint8_t {
   kDramIndirect,  ///< $di<e>
   kVirtual,       ///< a value not yet placed (scheduler/machine_program.h); `base` is relative to `value`
 };
+/// LM0 or LM1.
+constexpr bool is_local_memory(Space space) {
+  return space == Space::kLm0 || space == Space::kLm1;
+}
 
 enum class FixedConstant : uint8_t { kL2bid, kL1bid, kMabid, kPeid, kSubpeid, kMsb1 };
 inline constexpr int kFixedConstantCount = 6;

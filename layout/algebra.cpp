@@ -253,18 +253,18 @@ Part slice(const Layout& layout, int axis, int64_t begin, int64_t count, int64_t
 namespace {
 
 /// A digit of an index: (index / weight % size) * stride on one level.
-struct Digit {
+struct IndexDigit {
   int64_t weight;
   int64_t size;
   int64_t stride;
-  bool operator==(const Digit&) const = default;
+  bool operator==(const IndexDigit&) const = default;
 };
 
 /// An axis' contribution to one level, in a form that is equal for equal functions: the digits from the least
 /// significant on, neighbours merged that are one number, the last one without its end (the index doesn't
 /// reach it).
-std::vector<Digit> digits_of(const std::vector<Factor>& factors, Level level) {
-  std::vector<Digit> digits;
+std::vector<IndexDigit> digits_of(const std::vector<Factor>& factors, Level level) {
+  std::vector<IndexDigit> digits;
   int64_t weight = 1;
   for (size_t k = factors.size(); k-- > 0; weight *= factors[k].size) {
     const Factor& factor = factors[k];
@@ -280,9 +280,9 @@ std::vector<Digit> digits_of(const std::vector<Factor>& factors, Level level) {
   return digits;
 }
 
-int64_t value_at(const std::vector<Digit>& digits, int64_t index) {
+int64_t value_at(const std::vector<IndexDigit>& digits, int64_t index) {
   int64_t value = 0;
-  for (const Digit& digit : digits) value += index / digit.weight % digit.size * digit.stride;
+  for (const IndexDigit& digit : digits) value += index / digit.weight % digit.size * digit.stride;
   return value;
 }
 
@@ -313,8 +313,8 @@ std::string why_incompatible(const Layout& left, const Layout& right) {
                     left_is_one ? b.end() : a.end());
         continue;
       }
-      const std::vector<Digit> of_a = digits_of(a, level);
-      const std::vector<Digit> of_b = digits_of(b, level);
+      const std::vector<IndexDigit> of_a = digits_of(a, level);
+      const std::vector<IndexDigit> of_b = digits_of(b, level);
       if (of_a == of_b) continue;
       // Different digits may still be the same function up to the shorter extent.
       const int64_t end = std::min(left.extent(axis), right.extent(axis));

@@ -21,10 +21,10 @@ int power_of(int64_t value) {
   return std::countr_zero(static_cast<uint64_t>(value));
 }
 
-class Builder {
+class GatewayBuilder {
  public:
-  Builder(const BitView& view, const Placement& upper, const SlotState& others, const isa::Chip& chip,
-          bool is_exit)
+  GatewayBuilder(const BitView& view, const Placement& upper, const SlotState& others, const isa::Chip& chip,
+                 bool is_exit)
       : view_(view), shape_(view.shape), others_(others), chip_(chip), is_exit_(is_exit) {
     gateway_.upper = upper;
     gateway_.slots = upper.slots;
@@ -340,7 +340,7 @@ class Emitter {
 
 std::optional<Gateway> gateway(const BitView& view, const Placement& upper, const SlotState& others,
                                const isa::Chip& chip, bool is_exit, std::string* why) {
-  return Builder(view, upper, others, chip, is_exit).run(why);
+  return GatewayBuilder(view, upper, others, chip, is_exit).run(why);
 }
 
 void emit_entry(const BitView& view, const Gateway& gateway, const Placement& pe, Code& code) {

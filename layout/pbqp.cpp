@@ -237,9 +237,9 @@ class Rest {
   std::vector<Step> steps_;
 };
 
-class Search {
+class PbqpSearch {
  public:
-  Search(const Pbqp& problem, const Pbqp::Options& options) : problem_(problem), options_(options) {}
+  PbqpSearch(const Pbqp& problem, const Pbqp::Options& options) : problem_(problem), options_(options) {}
 
   Pbqp::Solution run() {
     Rest rest(problem_);
@@ -350,7 +350,7 @@ double Pbqp::cost(const std::vector<int>& choice) const {
 }
 
 Pbqp::Solution Pbqp::solve(const Options& options) const {
-  return Search(*this, options).run();
+  return PbqpSearch(*this, options).run();
 }
 
 }  // namespace kodama::layout

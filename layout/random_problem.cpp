@@ -9,9 +9,10 @@
 namespace kodama::layout {
 namespace {
 
-class Generator {
+class ProblemGenerator {
  public:
-  Generator(uint64_t seed, const isa::Chip& chip, int64_t most) : random_(seed), chip_(chip), most_(most) {}
+  ProblemGenerator(uint64_t seed, const isa::Chip& chip, int64_t most)
+      : random_(seed), chip_(chip), most_(most) {}
 
   ConversionProblem run() {
     for (;;) {
@@ -123,7 +124,7 @@ class Generator {
 }  // namespace
 
 ConversionProblem random_problem(uint64_t seed, const isa::Chip& chip, int64_t most_elements) {
-  return Generator(seed, chip, most_elements).run();
+  return ProblemGenerator(seed, chip, most_elements).run();
 }
 
 }  // namespace kodama::layout

@@ -119,7 +119,7 @@ class Edges {
 
 // ---- the walk over the program --------------------------------------------------------------------------
 
-constexpr const char* kPart = "scheduler";
+constexpr const char* kSchedulerPart = "scheduler";
 
 /// Loops of more operations are scheduled as blocks: they are long enough to fill their steps.
 constexpr size_t kLongestPipelinedBody = 400;
@@ -258,7 +258,8 @@ class ProgramScheduler {
       return;
     }
     const size_t depth = counts_.size();
-    isa::check_internal(depth < isa::kMaxLoopDepth, kPart, "loops nested deeper than {}", isa::kMaxLoopDepth);
+    isa::check_internal(depth < isa::kMaxLoopDepth, kSchedulerPart, "loops nested deeper than {}",
+                        isa::kMaxLoopDepth);
     counts_.push_back(loop.count);
     Statements found = one_after_the_other(loop, depth);
     if (Statements pipelined = overlapped(loop, depth);

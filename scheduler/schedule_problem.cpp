@@ -14,10 +14,9 @@
 namespace kodama::scheduler {
 namespace {
 
-constexpr const char* kPart = "schedule problem";
+constexpr const char* kProblemPart = "schedule problem";
 
 using Dependence = ScheduleProblem::Dependence;
-using Operation = ScheduleProblem::Operation;
 
 /// Users of a resource; those with one key are one.
 struct UserGroup {
@@ -405,7 +404,7 @@ std::string problem_fault(const ScheduleProblem& problem) {
   for (const auto& resource : problem.resources)
     require(resource.capacity > 0, "resource '{}': found capacity {}, allowed: 1 and more", resource.name,
             resource.capacity);
-  for (const Operation& operation : problem.operations) {
+  for (const ScheduleProblem::Operation& operation : problem.operations) {
     std::map<int, std::pair<int64_t, std::set<std::pair<int64_t, bool>>>>
         places;  // by resource: without key, and keys
     for (const auto& use : operation.uses) {
@@ -450,7 +449,7 @@ std::string problem_fault(const ScheduleProblem& problem) {
 
 void check_problem(const ScheduleProblem& problem) {
   const std::string fault = problem_fault(problem);
-  isa::check_internal(fault.empty(), kPart, "'{}': {}", problem.name, fault);
+  isa::check_internal(fault.empty(), kProblemPart, "'{}': {}", problem.name, fault);
 }
 
 std::string schedule_fault(const ScheduleProblem& problem, const Schedule& schedule) {

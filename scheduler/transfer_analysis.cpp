@@ -19,8 +19,6 @@ using isa::Space;
 using isa::Statement;
 using Counters = std::vector<int64_t>;
 
-constexpr const char* kPart = kTransferScheduling;
-
 bool is_mv(const Instruction& instruction) {
   return isa::issue_group(instruction) == isa::IssueGroup::kMv;
 }
@@ -189,7 +187,7 @@ class Analyzer : private PartsAnalysis {
     for (const auto* operands : {&instruction.sources, &instruction.destinations}) {
       for (const Operand& operand : *operands) {
         if (!is_l2bm(operand)) continue;
-        isa::check_internal(use.operand == nullptr, kPart, "'{}' has two operands in L2BM",
+        isa::check_internal(use.operand == nullptr, kTransferScheduling, "'{}' has two operands in L2BM",
                             isa::mnemonic(instruction));
         use.operand = &operand;
       }

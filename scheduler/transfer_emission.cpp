@@ -16,8 +16,6 @@ using isa::Operand;
 using isa::Statement;
 using Counters = std::vector<int64_t>;
 
-constexpr const char* kPart = kTransferScheduling;
-
 /// Puts statements one after the other with the distances that they need (isa::required_gap).
 class Joiner {
  public:
@@ -174,7 +172,7 @@ class Emitter {
   }
 
   ScheduledParts run() {
-    isa::check_internal(!free_tags_.empty(), kPart, "loops use all tags");
+    isa::check_internal(!free_tags_.empty(), kTransferScheduling, "loops use all tags");
     const std::vector<int> order = issue_order(formulation_.problem, schedule_);
     auto next = order.begin();
     for (size_t t = 0; t < analysis_.tasks.size(); ++t) {
@@ -182,7 +180,7 @@ class Emitter {
         emit_move(*next);
       emit_task(analysis_.tasks[t]);
     }
-    isa::check_internal(next == order.end(), kPart, "transfers behind the last task");
+    isa::check_internal(next == order.end(), kTransferScheduling, "transfers behind the last task");
     result_.begin.push_back(joiner_.statements.size());
     result_.program.statements = std::move(joiner_.statements);
     return std::move(result_);

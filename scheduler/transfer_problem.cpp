@@ -15,7 +15,7 @@ using Buffer = TransferProblem::Buffer;
 using Keep = TransferProblem::Keep;
 using Transfer = TransferProblem::Transfer;
 
-constexpr const char* kPart = "transfer problem";
+constexpr const char* kTransferProblemPart = "transfer problem";
 /// Later than any time: not over.
 constexpr int64_t kNotIssued = INT64_MAX;
 
@@ -197,7 +197,7 @@ std::string problem_fault(const TransferProblem& problem) {
 
 void check_problem(const TransferProblem& problem) {
   const std::string fault = problem_fault(problem);
-  isa::check_internal(fault.empty(), kPart, "'{}': {}", problem.name, fault);
+  isa::check_internal(fault.empty(), kTransferProblemPart, "'{}': {}", problem.name, fault);
 }
 
 std::string schedule_fault(const TransferProblem& problem, const TransferSchedule& schedule) {

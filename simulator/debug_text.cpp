@@ -34,10 +34,6 @@ std::string lanes_text(uint64_t value, FloatFormat format, bool block_float, boo
   return fmt::format("({}) ({})", numbers, patterns);
 }
 
-bool is_word_addressed(Space space) {
-  return space == Space::kLm0 || space == Space::kLm1 || space == Space::kGrf0 || space == Space::kGrf1;
-}
-
 }  // namespace
 
 const char* dump_name(Space space) {
@@ -180,6 +176,11 @@ int space_levels(Space space) {
   }
 }
 
+int address_step(Space space) {
+  return space == Space::kLm0 || space == Space::kLm1 || space == Space::kGrf0 || space == Space::kGrf1 ? 2
+                                                                                                        : 1;
+}
+
 void check_place(Space space, const Place& place, int64_t address, const isa::Chip& chip) {
   const std::array<int, 5> counts{chip.groups, chip.l2b_per_group, chip.l1b_per_l2b, chip.mab_per_l1b,
                                   isa::kPePerMab};
@@ -196,10 +197,16 @@ void check_place(Space space, const Place& place, int64_t address, const isa::Ch
     throw isa::UserError(
         fmt::format("{}: address {}; allowed are 0 to {}", dump_name(space), address, size - 1));
   }
-  if (is_word_addressed(space) && address % 2 != 0) {
+  if (address % address_step(space) != 0) {
     throw isa::UserError(
         fmt::format("{}: address {} of a long word; allowed are even addresses", dump_name(space), address));
   }
+}
+
+void check_range(Space space, const Place& place, int64_t address, size_t count, const isa::Chip& chip) {
+  if (count == 0) return;
+  check_place(space, place, address, chip);
+  check_place(space, place, address + static_cast<int64_t>(count - 1) * address_step(space), chip);
 }
 
 std::string debug_value(uint64_t value, char type) {
@@ -235,7 +242,7 @@ void debug_get(const isa::DebugGet& get, const isa::Chip& chip, const ReadLong& 
         }
         continue;
       }
-      int64_t address = get.address + i * (is_word_addressed(get.space) ? 2 : 1);
+      int64_t address = get.address + i * address_step(get.space);
       if (get.space == Space::kT) address %= space_size(get.space, chip);
       line(fmt::format("DEBUG-{}({},{}):{} #{}", dump_name(get.space), place_text(get.space, place), address,
                        debug_value(read(get.space, place, address), get.type), get.text));
@@ -246,7 +253,7 @@ void debug_get(const isa::DebugGet& get, const isa::Chip& chip, const ReadLong& 
 void debug_set(const isa::DebugSet& set, const isa::Chip& chip, const WriteLong& write) {
   for_each_place(set.space, set.place, chip, [&](const Place& place) {
     for (size_t i = 0; i < set.payload.size(); ++i) {
-      const int64_t address = set.address + static_cast<int64_t>(i) * (is_word_addressed(set.space) ? 2 : 1);
+      const int64_t address = set.address + static_cast<int64_t>(i) * address_step(set.space);
       write(set.space, place, address, set.payload[i]);
     }
   });

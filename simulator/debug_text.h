@@ -37,7 +37,11 @@ const char* dump_name(isa::Space space);
 /// of the tree its place has (1 = group … 5 = PE).
 int64_t space_size(isa::Space space, const isa::Chip& chip);
 int space_levels(isa::Space space);
+/// From one LW to the next: 2 in memories of words, else 1.
+int address_step(isa::Space space);
 /// Throws UserError unless the place and address exist.
 void check_place(isa::Space space, const Place& place, int64_t address, const isa::Chip& chip);
+/// The same for `count` LWs one after the other.
+void check_range(isa::Space space, const Place& place, int64_t address, size_t count, const isa::Chip& chip);
 
 }  // namespace kodama::simulator

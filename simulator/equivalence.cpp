@@ -24,7 +24,7 @@ constexpr int64_t kSmallChipWords = 1 << 23;
 constexpr int64_t kTableTargetLw = 1 << 12;  ///< DRAM that addresses from the DAR reach
 
 /// What the programs touch.
-struct Reach {
+struct ProgramReach {
   std::map<Space, int64_t> end;                                      ///< largest address + 1
   std::map<Space, std::vector<std::pair<int64_t, int64_t>>> ranges;  ///< of DRAM and PDM
   bool any_lm0 = false;                                              ///< addresses known at run time only
@@ -86,7 +86,7 @@ class ReachFinder {
           return !std::holds_alternative<isa::Quit>(statement.kind);
         });
   }
-  Reach take() { return std::move(reach_); }
+  ProgramReach take() { return std::move(reach_); }
 
  private:
   /// Debug statements name places in the whole tree.
@@ -116,16 +116,16 @@ class ReachFinder {
   }
 
   const isa::Chip& chip_;
-  Reach reach_;
+  ProgramReach reach_;
 };
 
-Reach reach_of(const isa::Chip& chip, const std::vector<const isa::Program*>& programs) {
+ProgramReach reach_of(const isa::Chip& chip, const std::vector<const isa::Program*>& programs) {
   ReachFinder finder(chip);
   for (const isa::Program* program : programs) finder.look_at(*program);
   return finder.take();
 }
 
-isa::Chip shrunk(isa::Chip chip, Reach reach) {
+isa::Chip shrunk(isa::Chip chip, ProgramReach reach) {
   const auto fit = [&](int64_t& size, Space space, int64_t least) {
     const auto needed = static_cast<uint64_t>(std::max(reach.end[space], least));
     size = std::min(size, static_cast<int64_t>(std::bit_ceil(needed)));
@@ -151,7 +151,7 @@ isa::Chip shrunk(isa::Chip chip, Reach reach) {
 
 class Comparison {
  public:
-  Comparison(const isa::Chip& chip, const Reach& reach, const EquivalenceOptions& options)
+  Comparison(const isa::Chip& chip, const ProgramReach& reach, const EquivalenceOptions& options)
       : chip_(chip), reach_(reach), options_(options) {}
 
   EquivalenceResult run(const isa::Program& first, const isa::Program& second) {
@@ -281,7 +281,7 @@ class Comparison {
   }
 
   const isa::Chip& chip_;
-  const Reach& reach_;
+  const ProgramReach& reach_;
   const EquivalenceOptions& options_;
 };
 
@@ -293,7 +293,7 @@ isa::Chip comparison_chip(const isa::Chip& chip, const std::vector<const isa::Pr
 
 EquivalenceResult compare_programs(const isa::Program& first, const isa::Program& second,
                                    const isa::Chip& chip, const EquivalenceOptions& options) {
-  const Reach reach = reach_of(chip, {&first, &second});
+  const ProgramReach reach = reach_of(chip, {&first, &second});
   const isa::Chip small = shrunk(chip, reach);
   return Comparison(small, reach, options).run(first, second);
 }

@@ -147,96 +147,121 @@ HWY_INLINE U rsqrt_lane(U x) {
 }
 KODAMA_OP(OpRsqrt, rsqrt_lane<U>(x), (x & L::kSign) == 0)
 
+// The next two are written for the vectorizer, which knows no arithmetic shift, no shift of a constant and no
+// unsigned comparison of long words on AVX2: without branches, exponents signed and as wide as the lane.
+
 template <class U>
 HWY_INLINE U floor_lane(U x) {
   using L = Lane<U>;
-  const int field = static_cast<int>(x >> L::kMantissaBits) & L::kExponentMask;
-  if (field == 0 || field == L::kExponentMask) return x;
-  const int exponent = field - L::kBias;
-  const bool negative = (x & L::kSign) != 0;
-  if (exponent < 0) {
-    return negative ? static_cast<U>(L::kSign | (static_cast<U>(L::kBias) << L::kMantissaBits)) : U{0};
-  }
-  if (exponent >= L::kMantissaBits) return x;
-  const U fraction = static_cast<U>(L::kMantissaMask >> exponent);
-  if ((x & fraction) == 0) return x;
-  const U cut = static_cast<U>(x & static_cast<U>(~fraction));
+  using S = typename L::S;
+  constexpr S kBias = L::kBias;
+  constexpr S kPoint = kBias + L::kMantissaBits;  // the exponent of numbers whose last bit is one
+  const S field = static_cast<S>((x >> L::kMantissaBits) & L::kExponentMask);
+  const U negative = x >> (L::kWidth - 1);
+  const S fraction_bits = field < kPoint ? kPoint - field : S{0};
+  const S shift = field < kBias ? S{0} : fraction_bits;
+  const U cut = x >> shift;
   // The step to the next magnitude may carry into the exponent, which is then right too.
-  return negative ? static_cast<U>(cut + fraction + 1) : cut;
+  const U step = static_cast<U>(cut << shift) == x ? U{0} : negative;
+  const U whole = static_cast<U>(static_cast<U>(cut + step) << shift);
+  const U small =
+      static_cast<U>(-negative) & static_cast<U>(L::kSign | (static_cast<U>(kBias) << L::kMantissaBits));
+  const U result = field < kBias ? small : whole;
+  return field == 0 ? x : result;
 }
 KODAMA_OP(OpFloor, floor_lane<U>(x), false)
 
 template <class U, bool kUnsigned>
 HWY_INLINE U ftoi_lane(U x) {
   using L = Lane<U>;
-  const int exponent = (static_cast<int>(x >> L::kMantissaBits) & L::kExponentMask) - L::kBias;
-  const bool negative = (x & L::kSign) != 0;
-  if (exponent < 0) return 0;
-  const int limit = kUnsigned ? L::kWidth : L::kWidth - 1;
-  if (exponent >= limit) {
-    if (kUnsigned) return static_cast<U>(~U{0});
-    return negative ? L::kSign : static_cast<U>(L::kSign - 1);
+  using S = typename L::S;
+  constexpr S kBias = L::kBias;
+  constexpr S kLimit = kBias + (kUnsigned ? L::kWidth : L::kWidth - 1);
+  constexpr S kPoint = kBias + L::kMantissaBits;
+  const S field = static_cast<S>((x >> L::kMantissaBits) & L::kExponentMask);
+  const U significand = (x & L::kMantissaMask) | static_cast<U>(U{1} << L::kMantissaBits);
+  // Distances beyond the lane's width belong to results that are not taken.
+  const S right = field < kPoint ? kPoint - field : S{0};
+  const S left = field < kPoint ? S{0} : field - kPoint;
+  const U magnitude = static_cast<U>((significand >> (right & (L::kWidth - 1))) << (left & (L::kWidth - 1)));
+  if constexpr (kUnsigned) {
+    const U result = field < kBias ? U{0} : magnitude;
+    const U beyond = field < kLimit ? U{0} : U{1};
+    return result | static_cast<U>(-beyond);
+  } else {
+    const U sign = static_cast<U>(-(x >> (L::kWidth - 1)));  // all ones if negative
+    const U number = static_cast<U>((magnitude ^ sign) - sign);
+    const U largest = (L::kSign - 1) ^ sign;
+    const U result = field >= kLimit ? largest : number;
+    return field < kBias ? U{0} : result;
   }
-  const U significand = static_cast<U>((x & L::kMantissaMask) | (U{1} << L::kMantissaBits));
-  const U magnitude = exponent >= L::kMantissaBits
-                          ? static_cast<U>(significand << (exponent - L::kMantissaBits))
-                          : static_cast<U>(significand >> (L::kMantissaBits - exponent));
-  return !kUnsigned && negative ? static_cast<U>(-magnitude) : magnitude;
 }
 KODAMA_OP(OpFtoi, (ftoi_lane<U, false>(x)), false)
 KODAMA_OP(OpFtoiU, (ftoi_lane<U, true>(x)), false)
 
+/// Words a loop below works on at once: the length of a row is a multiple of it. A constant, so that vector
+/// code needs no remainder.
+constexpr int kPiece = 4 * kRowGranule;
+
+/// One piece of a row of 64-bit lanes, which are pairs of words.
+template <class Op>
+HWY_INLINE void alu_long(const uint32_t* HWY_RESTRICT x0, const uint32_t* HWY_RESTRICT x1,
+                         const uint32_t* HWY_RESTRICT y0, const uint32_t* HWY_RESTRICT y1,
+                         uint32_t* HWY_RESTRICT r0, uint32_t* HWY_RESTRICT r1, uint8_t* HWY_RESTRICT flags) {
+  for (int i = 0; i < kPiece; ++i) {
+    const uint64_t r = Op::value((uint64_t{x0[i]} << 32) | x1[i], (uint64_t{y0[i]} << 32) | y1[i]);
+    r0[i] = static_cast<uint32_t>(r >> 32);
+    r1[i] = static_cast<uint32_t>(r);
+  }
+  if (flags == nullptr) return;
+  for (int i = 0; i < kPiece; ++i) {
+    const uint64_t a = (uint64_t{x0[i]} << 32) | x1[i];
+    const uint64_t b = (uint64_t{y0[i]} << 32) | y1[i];
+    flags[i] = Op::flag(a, b, (uint64_t{r0[i]} << 32) | r1[i]) ? 15 : 0;
+  }
+}
+
+/// One piece of a row of words, with one lane or two in each. The flags of the lanes of word 0 are the upper
+/// two bits of four, those of word 1 the lower two.
+template <class U, class Op>
+HWY_INLINE void alu_word(int word, const uint32_t* HWY_RESTRICT a, const uint32_t* HWY_RESTRICT b,
+                         uint32_t* HWY_RESTRICT r, uint8_t* HWY_RESTRICT flags) {
+  constexpr bool kHalves = sizeof(U) == 2;
+  for (int i = 0; i < kPiece; ++i) {
+    if constexpr (kHalves) {
+      const uint32_t upper = Op::value(static_cast<U>(a[i] >> 16), static_cast<U>(b[i] >> 16));
+      r[i] = (upper << 16) | Op::value(static_cast<U>(a[i]), static_cast<U>(b[i]));
+    } else {
+      r[i] = Op::value(a[i], b[i]);
+    }
+  }
+  if (flags == nullptr) return;
+  const int shift = word == 0 ? 2 : 0;
+  const int kept = word == 0 ? 0 : 12;
+  for (int i = 0; i < kPiece; ++i) {
+    int bits = 0;
+    if constexpr (kHalves) {
+      const bool upper =
+          Op::flag(static_cast<U>(a[i] >> 16), static_cast<U>(b[i] >> 16), static_cast<U>(r[i] >> 16));
+      const bool lower = Op::flag(static_cast<U>(a[i]), static_cast<U>(b[i]), static_cast<U>(r[i]));
+      bits = (upper ? 2 : 0) | (lower ? 1 : 0);
+    } else {
+      bits = Op::flag(a[i], b[i], r[i]) ? 3 : 0;
+    }
+    flags[i] = static_cast<uint8_t>((flags[i] & kept) | (bits << shift));
+  }
+}
+
 template <class U, class Op>
 void alu(const RowShape& shape, const Rows& x, const Rows& y, const Results& out, int) {
-  const int n = shape.words();
-  uint8_t* HWY_RESTRICT flags = out.flags;
-  if constexpr (sizeof(U) == 8) {
-    const uint32_t* HWY_RESTRICT x0 = x.word[0];
-    const uint32_t* HWY_RESTRICT x1 = x.word[1];
-    const uint32_t* HWY_RESTRICT y0 = y.word[0];
-    const uint32_t* HWY_RESTRICT y1 = y.word[1];
-    uint32_t* HWY_RESTRICT r0 = out.word[0];
-    uint32_t* HWY_RESTRICT r1 = out.word[1];
-    for (int i = 0; i < n; ++i) {
-      const uint64_t a = (uint64_t{x0[i]} << 32) | x1[i];
-      const uint64_t b = (uint64_t{y0[i]} << 32) | y1[i];
-      const uint64_t r = Op::value(a, b);
-      r0[i] = static_cast<uint32_t>(r >> 32);
-      r1[i] = static_cast<uint32_t>(r);
-    }
-    if (flags == nullptr) return;
-    for (int i = 0; i < n; ++i) {
-      const uint64_t a = (uint64_t{x0[i]} << 32) | x1[i];
-      const uint64_t b = (uint64_t{y0[i]} << 32) | y1[i];
-      flags[i] = Op::flag(a, b, (uint64_t{r0[i]} << 32) | r1[i]) ? 15 : 0;
-    }
-  } else {
-    for (int w = 0; w < 2; ++w) {
-      const uint32_t* HWY_RESTRICT a = x.word[w];
-      const uint32_t* HWY_RESTRICT b = y.word[w];
-      uint32_t* HWY_RESTRICT r = out.word[w];
-      if constexpr (sizeof(U) == 4) {
-        for (int i = 0; i < n; ++i) r[i] = Op::value(a[i], b[i]);
-        if (flags == nullptr) continue;
-        const uint8_t bits = w == 0 ? 12 : 3;
-        for (int i = 0; i < n; ++i) {
-          const uint8_t earlier = w == 0 ? 0 : flags[i];
-          flags[i] = static_cast<uint8_t>(earlier | (Op::flag(a[i], b[i], r[i]) ? bits : 0));
-        }
-      } else {
-        for (int i = 0; i < n; ++i) {
-          const uint32_t upper = Op::value(static_cast<U>(a[i] >> 16), static_cast<U>(b[i] >> 16));
-          const uint32_t lower = Op::value(static_cast<U>(a[i]), static_cast<U>(b[i]));
-          r[i] = (upper << 16) | lower;
-        }
-        if (flags == nullptr) continue;
-        for (int i = 0; i < n; ++i) {
-          const bool upper =
-              Op::flag(static_cast<U>(a[i] >> 16), static_cast<U>(b[i] >> 16), static_cast<U>(r[i] >> 16));
-          const bool lower = Op::flag(static_cast<U>(a[i]), static_cast<U>(b[i]), static_cast<U>(r[i]));
-          const int bits = ((upper ? 2 : 0) | (lower ? 1 : 0)) << (w == 0 ? 2 : 0);
-          flags[i] = static_cast<uint8_t>((w == 0 ? 0 : flags[i]) | bits);
-        }
+  for (int begin = 0; begin < shape.words(); begin += kPiece) {
+    uint8_t* const flags = out.flags == nullptr ? nullptr : out.flags + begin;
+    if constexpr (sizeof(U) == 8) {
+      alu_long<Op>(x.word[0] + begin, x.word[1] + begin, y.word[0] + begin, y.word[1] + begin,
+                   out.word[0] + begin, out.word[1] + begin, flags);
+    } else {
+      for (int w = 0; w < 2; ++w) {
+        alu_word<U, Op>(w, x.word[w] + begin, y.word[w] + begin, out.word[w] + begin, flags);
       }
     }
   }

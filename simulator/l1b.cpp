@@ -32,10 +32,6 @@ int forward_of(Unit unit) {
   }
 }
 
-bool is_local_memory(Space space) {
-  return space == Space::kLm0 || space == Space::kLm1;
-}
-
 bool is_l1bm_side(Space space) {
   return space == Space::kL1bm || space == Space::kTurnaround;
 }
@@ -348,7 +344,7 @@ void L1b::fetch(const MicroOperand& operand, Precision precision, const Counters
               addresses[lane] = lane_address(operand, base, c, lane) + w;
               out[lane] = memory[addresses[lane] * words_ + lane];
             }
-            stale_->look(operand.space, is_local_memory(operand.space) ? 0 : c, addresses, out);
+            stale_->look(operand.space, isa::is_local_memory(operand.space) ? 0 : c, addresses, out);
           }
           for (int w = 0; w < 4; ++w) value[c].word[w] = w < width ? rows + (c * 4 + w) * words_ : zero_row_;
         }
@@ -997,7 +993,7 @@ void L1b::commit_memory(const MicroOperand& destination, const isa::Mask& mask, 
   }
   for (int c = 0; c < 4; ++c) {
     const CycleMask cycle = cycle_mask(mask, c);
-    const int seen_after = is_local_memory(destination.space) ? last_cycle : c;
+    const int seen_after = isa::is_local_memory(destination.space) ? last_cycle : c;
     if (plain) {
       const int64_t address = wrap(base + destination.offset[c], size) & ~int64_t{width - 1};
       for (int w = 0; w < width; ++w) {

@@ -129,6 +129,31 @@ class Machine::Impl {
 
   uint64_t read(Space space, const Place& place, int64_t address) const {
     check_place(space, place, address, chip_);
+    return long_at(space, place, address);
+  }
+  void write(Space space, const Place& place, int64_t address, uint64_t value) {
+    check_place(space, place, address, chip_);
+    set_long(space, place, address, value);
+  }
+  void read(Space space, const Place& place, int64_t address, std::span<uint64_t> data) const {
+    check_range(space, place, address, data.size(), chip_);
+    const int step = address_step(space);
+    for (uint64_t& value : data) {
+      value = long_at(space, place, address);
+      address += step;
+    }
+  }
+  void write(Space space, const Place& place, int64_t address, std::span<const uint64_t> data) {
+    check_range(space, place, address, data.size(), chip_);
+    const int step = address_step(space);
+    for (const uint64_t value : data) {
+      set_long(space, place, address, value);
+      address += step;
+    }
+  }
+
+  /// The place exists.
+  uint64_t long_at(Space space, const Place& place, int64_t address) const {
     switch (space) {
       case Space::kDram:
         return dram_[place.group].longs()[address];
@@ -149,8 +174,7 @@ class Machine::Impl {
                                                                                     place.pe, cycle);
   }
 
-  void write(Space space, const Place& place, int64_t address, uint64_t value) {
-    check_place(space, place, address, chip_);
+  void set_long(Space space, const Place& place, int64_t address, uint64_t value) {
     switch (space) {
       case Space::kDram:
         dram_[place.group].longs()[address] = value;
@@ -1114,6 +1138,12 @@ uint64_t Machine::read(isa::Space space, const Place& place, int64_t address) co
 }
 void Machine::write(isa::Space space, const Place& place, int64_t address, uint64_t value) {
   impl_->write(space, place, address, value);
+}
+void Machine::read(isa::Space space, const Place& place, int64_t address, std::span<uint64_t> data) const {
+  impl_->read(space, place, address, data);
+}
+void Machine::write(isa::Space space, const Place& place, int64_t address, std::span<const uint64_t> data) {
+  impl_->write(space, place, address, data);
 }
 
 }  // namespace kodama::simulator

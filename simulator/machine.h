@@ -120,6 +120,9 @@ class Machine {
   /// (as kT) and the turnaround register can be read only.
   uint64_t read(isa::Space space, const Place& place, int64_t address) const;
   void write(isa::Space space, const Place& place, int64_t address, uint64_t value);
+  /// The same for LWs one after the other, from `address` on: for whole memories.
+  void read(isa::Space space, const Place& place, int64_t address, std::span<uint64_t> data) const;
+  void write(isa::Space space, const Place& place, int64_t address, std::span<const uint64_t> data);
 
   /// The word address of an operand in a PE memory (without loop strides) in one cycle, with the present
   /// contents of BAR and T.

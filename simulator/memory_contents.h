@@ -17,31 +17,19 @@ inline constexpr std::array<isa::Space, 15> kAllMemories{
     isa::Space::kOmr,  isa::Space::kBar0, isa::Space::kBar1, isa::Space::kMatX, isa::Space::kMatY,
     isa::Space::kL1bm, isa::Space::kL2bm, isa::Space::kDram, isa::Space::kPdm,  isa::Space::kDar};
 
+/// The indices of a debug statement that select every place.
+inline constexpr std::array<int16_t, 5> kEverywhere{-1, -1, -1, -1, -1};
+
 /// Calls visit(place, address) for every LW of a memory until it returns false.
 template <typename Visit>
 bool for_each_location(const isa::Chip& chip, isa::Space space, Visit&& visit) {
-  const std::array<int, 5> counts{chip.groups, chip.l2b_per_group, chip.l1b_per_l2b, chip.mab_per_l1b,
-                                  isa::kPePerMab};
-  const int levels = space_levels(space);
-  const auto count = [&](int level) { return level < levels ? counts[static_cast<size_t>(level)] : 1; };
-  const bool words = space == isa::Space::kLm0 || space == isa::Space::kLm1 || space == isa::Space::kGrf0 ||
-                     space == isa::Space::kGrf1;
   const int64_t size = space_size(space, chip);
-  Place place;
-  for (place.group = 0; place.group < count(0); ++place.group) {
-    for (place.l2b = 0; place.l2b < count(1); ++place.l2b) {
-      for (place.l1b = 0; place.l1b < count(2); ++place.l1b) {
-        for (place.mab = 0; place.mab < count(3); ++place.mab) {
-          for (place.pe = 0; place.pe < count(4); ++place.pe) {
-            for (int64_t address = 0; address < size; address += words ? 2 : 1) {
-              if (!visit(place, address)) return false;
-            }
-          }
-        }
-      }
-    }
-  }
-  return true;
+  const int step = address_step(space);
+  bool go_on = true;
+  for_each_place(space, kEverywhere, chip, [&](const Place& place) {
+    for (int64_t address = 0; go_on && address < size; address += step) go_on = visit(place, address);
+  });
+  return go_on;
 }
 
 /// Numbers that arithmetic stumbles over, in lanes of one width.

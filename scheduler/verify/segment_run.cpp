@@ -18,8 +18,6 @@ using isa::Statement;
 
 namespace {
 
-constexpr std::string_view kVerifier = "verify_segment";
-
 CellMark mix(CellMark a, CellMark b) {
   uint64_t h = (a ^ 0x9e3779b97f4a7c15ULL) * 0xff51afd7ed558ccdULL;
   h ^= h >> 32;
@@ -138,7 +136,7 @@ void SegmentRun::run_against(const isa::Program& program, const SegmentRun& expe
   expected_ = &expected;
   std::vector<int64_t> counters;
   for (const Statement& statement : program.statements) execute(statement, counters);
-  if (next_reading_ != expected.readings_.size()) fail(kVerifier, "reads of L2BM are missing");
+  if (next_reading_ != expected.readings_.size()) fail(kVerifySegment, "reads of L2BM are missing");
   check_memories(expected);
 }
 
@@ -147,7 +145,7 @@ void SegmentRun::check_memories(const SegmentRun& expected) const {
                            size_t group) {
     const int64_t cell = wanted.difference(found);
     if (cell >= 0)
-      fail(kVerifier,
+      fail(kVerifySegment,
            fmt::format("{} of group {}, LW {} ends with data of other origin", name, group, cell * cell_lw_));
   };
   for (size_t group = 0; group < dram_.size(); ++group) {
@@ -218,8 +216,8 @@ int64_t SegmentRun::wrapped(const Range& range, int64_t cell) const {
   if (range.memory == HazardResource::kPdm) size = chip_.memory.pdm_lw;
   const int64_t cells = size / cell_lw_;
   if (range.memory != HazardResource::kL2bm && (cell < 0 || cell >= cells))
-    fail(kVerifier, fmt::format("a transfer reaches LW {} of {}, which has {}", cell * cell_lw_,
-                                isa::hazard_resource_name(range.memory), size));
+    fail(kVerifySegment, fmt::format("a transfer reaches LW {} of {}, which has {}", cell * cell_lw_,
+                                     isa::hazard_resource_name(range.memory), size));
   return (cell % cells + cells) % cells;
 }
 
@@ -251,7 +249,7 @@ void SegmentRun::note(Reading reading, const std::vector<CellMark>& found) {
   }
   const size_t number = next_reading_++;
   if (number >= expected_->readings_.size())
-    fail(kVerifier, "there are more reads of L2BM than in the parts");
+    fail(kVerifySegment, "there are more reads of L2BM than in the parts");
   const Reading& wanted = expected_->readings_[number];
   bool is_same = wanted.all == reading.all;
   if (!wanted.with_unwritten.empty()) {
@@ -261,7 +259,7 @@ void SegmentRun::note(Reading reading, const std::vector<CellMark>& found) {
     });
   }
   if (!is_same)
-    fail(kVerifier,
+    fail(kVerifySegment,
          fmt::format("part '{}': '{}' (read number {} of L2BM, from $lc{} in its part) gets other data",
                      *wanted.part, isa::mnemonic(*wanted.instruction), number,
                      wanted.instruction->sources.at(0).base));

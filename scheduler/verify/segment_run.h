@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -13,6 +14,9 @@
 
 /// Runs the transfers of programs on marks for data. Internal to verify/.
 namespace kodama::verify {
+
+/// As errors of both of its files call the verifier.
+inline constexpr std::string_view kVerifySegment = "verify_segment";
 
 /// What a cell holds, as a mark of where it came from; kNothing: nobody has written it.
 using CellMark = uint64_t;

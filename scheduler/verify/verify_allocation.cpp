@@ -16,7 +16,7 @@ using scheduler::Value;
 
 namespace {
 
-constexpr std::string_view kVerifier = "verify_allocation";
+constexpr std::string_view kVerifyAllocation = "verify_allocation";
 
 /// Addresses: in range, aligned, and not on words that operations name themselves.
 class PlaceCheck {
@@ -76,9 +76,9 @@ class PlaceCheck {
       if (value.home == Space::kT) return;
       if ((value.address + operand.address(0)) % words(operand.width) != 0 ||
           value.address % std::max<int64_t>(value.alignment_words, 1) != 0)
-        fail(kVerifier, fmt::format("{}: value %{} at address {} of {} is not aligned",
-                                    describe(operation.instruction, operation.origin), value.name,
-                                    value.address, isa::space_name(value.home)));
+        fail(kVerifyAllocation, fmt::format("{}: value %{} at address {} of {} is not aligned",
+                                            describe(operation.instruction, operation.origin), value.name,
+                                            value.address, isa::space_name(value.home)));
       return;
     }
     if (!isa::is_pe_memory(operand.space) && operand.space != Space::kT) return;
@@ -97,14 +97,14 @@ class PlaceCheck {
     const int64_t size = size_of(value.home);
     const int64_t end = value.address + value.size_words;
     if (value.address < 0 || end > size)
-      fail(kVerifier, fmt::format("value %{} has words {} to {} of {}, which has {}", value.name,
-                                  value.address, end - 1, isa::space_name(value.home), size));
+      fail(kVerifyAllocation, fmt::format("value %{} has words {} to {} of {}, which has {}", value.name,
+                                          value.address, end - 1, isa::space_name(value.home), size));
     const auto found = direct_.find(value.home);
     if (found == direct_.end()) return;
     for (int64_t word = value.address; word < end; ++word) {
       if (found->second[static_cast<size_t>(word)])
-        fail(kVerifier, fmt::format("value %{} lies on word {} of {}, which operations name directly",
-                                    value.name, word, isa::space_name(value.home)));
+        fail(kVerifyAllocation, fmt::format("value %{} lies on word {} of {}, which operations name directly",
+                                            value.name, word, isa::space_name(value.home)));
     }
   }
 
@@ -118,7 +118,7 @@ class PlaceCheck {
 
 void verify_allocation(const MachineProgram& program, const isa::Chip& chip) {
   PlaceCheck(program, chip).run();
-  run_in_lockstep({.before = program, .after = program, .after_has_places = true}, chip, kVerifier);
+  run_in_lockstep({.before = program, .after = program, .after_has_places = true}, chip, kVerifyAllocation);
 }
 
 }  // namespace kodama::verify

@@ -15,7 +15,7 @@ using scheduler::Value;
 
 namespace {
 
-constexpr std::string_view kVerifier = "verify_homes";
+constexpr std::string_view kVerifyHomes = "verify_homes";
 
 bool equal_strides(const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
   for (size_t d = 0; d < std::max(a.size(), b.size()); ++d) {
@@ -64,7 +64,7 @@ class OperationCheck {
   };
 
   [[noreturn]] void report(const std::string& rule) const {
-    fail(kVerifier, fmt::format("{}: {}", describe(instruction_, operation_.origin), rule));
+    fail(kVerifyHomes, fmt::format("{}: {}", describe(instruction_, operation_.origin), rule));
   }
 
   void check_mask(const isa::Mask& mask) const {
@@ -121,7 +121,7 @@ void verify_homes(const MachineProgram& program, const isa::Chip&) {
     const bool is_home =
         isa::is_pe_memory(value.home) || value.home == Space::kT || value.home == Space::kOmr;
     if (!is_home || (value.homes & isa::space_bit(value.home)) == 0)
-      fail(kVerifier, fmt::format("value %{} has no home, or one that it does not allow", value.name));
+      fail(kVerifyHomes, fmt::format("value %{} has no home, or one that it does not allow", value.name));
   }
   std::vector<int64_t> trips;
   for_each_operation(program.body, trips, [&](const Operation& operation, const auto& counts) {

@@ -23,7 +23,7 @@ using scheduler::RegionNode;
 
 namespace {
 
-constexpr std::string_view kVerifier = "verify_repairs";
+constexpr std::string_view kVerifyRepairs = "verify_repairs";
 
 bool reads_aluf(const Instruction& instruction) {
   return std::ranges::any_of(instruction.sources,
@@ -56,7 +56,7 @@ class RepairMatch {
 
  private:
   [[noreturn]] void fail(const std::string& what) const {
-    verify::fail(kVerifier, fmt::format("program '{}': {}", before_.name, what));
+    verify::fail(kVerifyRepairs, fmt::format("program '{}': {}", before_.name, what));
   }
   [[noreturn]] void fail(const Operation& operation, const std::string& what) const {
     fail(fmt::format("{}: {}", describe(operation.instruction, operation.origin), what));

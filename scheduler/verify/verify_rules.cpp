@@ -32,7 +32,7 @@ using isa::Statement;
 
 namespace {
 
-constexpr std::string_view kVerifier = "verify_rules";
+constexpr std::string_view kVerifyRules = "verify_rules";
 /// Values of unknown counters that are tried for a pair of accesses.
 constexpr int64_t kMostTried = int64_t{1} << 16;
 
@@ -67,7 +67,7 @@ class RuleWalk {
   }
 
  private:
-  [[noreturn]] static void fail(const std::string& what) { verify::fail(kVerifier, what); }
+  [[noreturn]] static void fail(const std::string& what) { verify::fail(kVerifyRules, what); }
 
   void walk(const std::vector<Statement>& statements) {
     for (const Statement& statement : statements) {

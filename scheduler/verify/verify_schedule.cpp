@@ -34,7 +34,7 @@ using scheduler::RegionNode;
 
 namespace {
 
-constexpr std::string_view kVerifier = "verify_schedule";
+constexpr std::string_view kVerifySchedule = "verify_schedule";
 constexpr std::array<HazardResource, 4> kForwards = {HazardResource::kAluForward, HazardResource::kMauForward,
                                                      HazardResource::kLbForward,
                                                      HazardResource::kMreadForward};
@@ -92,7 +92,7 @@ class ScheduleMatch {
   };
 
   [[noreturn]] void fail(const std::string& what) const {
-    verify::fail(kVerifier, fmt::format("program '{}': {}", program_.name, what));
+    verify::fail(kVerifySchedule, fmt::format("program '{}': {}", program_.name, what));
   }
 
   // ---- operations with real operands

@@ -19,8 +19,6 @@ using scheduler::ScheduledParts;
 
 namespace {
 
-constexpr std::string_view kVerifier = "verify_segment";
-
 /// Equal in every field but the addresses in L2BM, whose contents SegmentRun looks at.
 bool is_same_but_l2bm(const Instruction& a, const Instruction& b) {
   if (a == b) return true;
@@ -66,7 +64,7 @@ class StatementMatch {
   }
 
  private:
-  [[noreturn]] static void fail(const std::string& what) { verify::fail(kVerifier, what); }
+  [[noreturn]] static void fail(const std::string& what) { verify::fail(kVerifySegment, what); }
   [[noreturn]] void fail_in(size_t part, const std::string& what) const {
     fail(fmt::format("part '{}': {}", parts_[part].name, what));
   }

@@ -115,12 +115,14 @@ void fill_with_edge_values(const isa::Chip& chip, uint64_t seed, Machine& machin
   for (const Space space : kAllMemories) {
     // Nonzero base addresses would scatter all other accesses; instructions set them.
     if (space == Space::kBar0 || space == Space::kBar1) continue;
-    for_each_location(chip, space, [&](const Place& place, int64_t address) {
-      uint64_t value = plain ? values.next_plain() : values.next();
-      if (space == Space::kDar) value %= static_cast<uint64_t>(chip.memory.dram_lw) / 16;
-      machine.write(space, place, address, value);
-      golden.write(space, place, address, value);
-      return true;
+    std::vector<uint64_t> contents(static_cast<size_t>(space_size(space, chip) / address_step(space)));
+    for_each_place(space, kEverywhere, chip, [&](const Place& place) {
+      for (uint64_t& value : contents) {
+        value = plain ? values.next_plain() : values.next();
+        if (space == Space::kDar) value %= static_cast<uint64_t>(chip.memory.dram_lw) / 16;
+      }
+      machine.write(space, place, 0, contents);
+      golden.write(space, place, 0, contents);
     });
   }
 }
@@ -128,16 +130,20 @@ void fill_with_edge_values(const isa::Chip& chip, uint64_t seed, Machine& machin
 std::string memory_difference(const isa::Chip& chip, const Machine& machine, const GoldenMachine& golden) {
   std::string found;
   for (const Space space : kAllMemories) {
-    const bool equal = for_each_location(chip, space, [&](const Place& place, int64_t address) {
-      const uint64_t engine = machine.read(space, place, address);
-      const uint64_t expected = golden.read(space, place, address);
-      if (engine == expected) return true;
+    const int step = address_step(space);
+    std::vector<uint64_t> engine(static_cast<size_t>(space_size(space, chip) / step));
+    std::vector<uint64_t> expected(engine.size());
+    for_each_place(space, kEverywhere, chip, [&](const Place& place) {
+      if (!found.empty()) return;
+      machine.read(space, place, 0, engine);
+      golden.read(space, place, 0, expected);
+      const auto at = std::ranges::mismatch(engine, expected);
+      if (at.in1 == engine.end()) return;
       found = fmt::format("{} of n{}c{}b{}m{}p{}, address {}: engine {:016x}, golden model {:016x}\n",
-                          dump_name(space), place.group, place.l2b, place.l1b, place.mab, place.pe, address,
-                          engine, expected);
-      return false;
+                          dump_name(space), place.group, place.l2b, place.l1b, place.mab, place.pe,
+                          (at.in1 - engine.begin()) * step, *at.in1, *at.in2);
     });
-    if (!equal) break;
+    if (!found.empty()) break;
   }
   return found;
 }

@@ -111,8 +111,33 @@ GoldenMachine::GoldenMachine(const isa::Chip& chip) : chip_(chip) {
 
 uint64_t GoldenMachine::read(Space space, const Place& place, int64_t address) const {
   check_place(space, place, address, chip_);
+  return long_at(space, place, static_cast<size_t>(address));
+}
+void GoldenMachine::write(Space space, const Place& place, int64_t address, uint64_t value) {
+  check_place(space, place, address, chip_);
+  set_long(space, place, static_cast<size_t>(address), value);
+}
+void GoldenMachine::read(Space space, const Place& place, int64_t address, std::span<uint64_t> data) const {
+  check_range(space, place, address, data.size(), chip_);
+  auto index = static_cast<size_t>(address);
+  const auto step = static_cast<size_t>(address_step(space));
+  for (uint64_t& value : data) {
+    value = long_at(space, place, index);
+    index += step;
+  }
+}
+void GoldenMachine::write(Space space, const Place& place, int64_t address, std::span<const uint64_t> data) {
+  check_range(space, place, address, data.size(), chip_);
+  auto index = static_cast<size_t>(address);
+  const auto step = static_cast<size_t>(address_step(space));
+  for (const uint64_t value : data) {
+    set_long(space, place, index, value);
+    index += step;
+  }
+}
+
+uint64_t GoldenMachine::long_at(Space space, const Place& place, size_t index) const {
   const Group& group = groups_[place.group];
-  const auto index = static_cast<size_t>(address);
   if (space == Space::kDram) return group.dram[index];
   if (space == Space::kPdm) return group.pdm[index];
   if (space == Space::kDar) return group.dar[index];
@@ -145,10 +170,8 @@ uint64_t GoldenMachine::read(Space space, const Place& place, int64_t address) c
   }
 }
 
-void GoldenMachine::write(Space space, const Place& place, int64_t address, uint64_t value) {
-  check_place(space, place, address, chip_);
+void GoldenMachine::set_long(Space space, const Place& place, size_t index, uint64_t value) {
   Group& group = groups_[place.group];
-  const auto index = static_cast<size_t>(address);
   if (space == Space::kDram) {
     group.dram[index] = value;
     return;

@@ -29,6 +29,8 @@ class GoldenMachine {
   /// As the functions of Machine.
   uint64_t read(isa::Space space, const Place& place, int64_t address) const;
   void write(isa::Space space, const Place& place, int64_t address, uint64_t value);
+  void read(isa::Space space, const Place& place, int64_t address, std::span<uint64_t> data) const;
+  void write(isa::Space space, const Place& place, int64_t address, std::span<const uint64_t> data);
 
  private:
   struct Pe {
@@ -80,6 +82,10 @@ class GoldenMachine {
     Mab* mab;
     Pe* pe;
   };
+
+  /// read and write at a place that exists.
+  uint64_t long_at(isa::Space space, const Place& place, size_t index) const;
+  void set_long(isa::Space space, const Place& place, size_t index, uint64_t value);
 
   void for_each_l2b(const std::function<void(L2b&, int number)>& visit);
   void run_step(const isa::Step& step, const std::vector<int64_t>& counters);
