@@ -98,6 +98,9 @@ Destination find_destination(const std::string& name) {
   return found;
 }
 
+/// Of what is read from devices and FIFOs, in bytes.
+constexpr size_t kLongestStream = size_t{1} << 28;
+
 using FileHandle = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
 
 /// Writes all pieces that `write` has.
@@ -244,6 +247,11 @@ std::string read_file(const std::string& path) {
   std::vector<char> piece(size_t{1} << 16);
   while (file && (file.read(piece.data(), static_cast<std::streamsize>(piece.size())) || file.gcount() > 0)) {
     text.append(piece.data(), static_cast<size_t>(file.gcount()));
+    // Devices such as /dev/zero have no end.
+    std::error_code error;
+    if (text.size() > kLongestStream && !fs::is_regular_file(path, error))
+      throw UserError(
+          fmt::format("{}: found more than {} bytes in what is no regular file", path, kLongestStream));
   }
   if (!file.is_open() || file.bad()) {
     throw UserError(

@@ -58,10 +58,11 @@ std::string SolutionCache::path_of(std::string_view key) const {
 
 std::optional<std::string> SolutionCache::find(std::string_view key) const {
   const std::string path = path_of(key);
+  std::error_code ignored;
+  if (!fs::is_regular_file(path, ignored)) return std::nullopt;
   std::ifstream file(path, std::ios::binary);
   if (!file) return std::nullopt;
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  std::error_code ignored;
   // Where the value is follows from the key and from what is left; then everything must be as it was written.
   const size_t header_end = text.find('\n', kMagic.size());
   if (text.starts_with(kMagic) && header_end != std::string::npos &&

@@ -1169,6 +1169,10 @@ int main(int argc, char** argv) {
   } catch (const isa::PassError& error) {
     std::cerr << "kodama: " << error.what() << '\n';
     return compiler::kExitInternalError;
+  } catch (const std::filesystem::filesystem_error& error) {
+    // Whatever we ask the file system, the answer is the user's: no permission, say.
+    fmt::print(stderr, "kodama: error: {}: {}\n", error.path1().string(), error.code().message());
+    return compiler::kExitUserError;
   } catch (const std::exception& error) {
     std::string command;
     for (int k = 0; k < argc; ++k) command += std::string(k > 0 ? " " : "") + argv[k];

@@ -267,7 +267,8 @@ std::string to_string(const FileSums& sums) {
 /// The files that a package has by its own account. UserError unless that is as it was written, to the byte.
 FileSums read_sums(const fs::path& directory) {
   const std::string path = (directory / kChecksums).string();
-  if (!fs::exists(path))
+  std::error_code error;
+  if (fs::status(path, error).type() == fs::file_type::not_found)
     throw isa::UserError(fmt::format("{}: is missing; the package is of another version or damaged", path));
   const std::string text = isa::read_file(path);
   FileSums sums;

@@ -331,7 +331,17 @@ void ModelRunner::run_host_stage(const Stage& stage, const HostStage& host) {
     }
   }
   for (TensorId id : stage.outputs) {
-    if (id >= 0) set_value(id, *known.at(model_.tensors[static_cast<size_t>(id)].name));
+    if (id < 0) continue;
+    const LayerTensor& info = model_.tensors[static_cast<size_t>(id)];
+    const auto found = known.find(info.name);
+    if (found == known.end() || found->second->type() != info.type || found->second->shape() != info.shape)
+      throw isa::UserError(
+          fmt::format("Host layer '{}': found {} for output '{}', allowed: {} of shape {}", stage.name,
+                      found == known.end() ? "nothing"
+                                           : data_type_name(found->second->type()) + " of shape " +
+                                                 shape_to_string(found->second->shape()),
+                      info.name, data_type_name(info.type), shape_to_string(info.shape)));
+    set_value(id, *found->second);
   }
 }
 

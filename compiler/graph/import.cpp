@@ -5,10 +5,7 @@
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 
 #include "compiler/graph/expand_functions.h"
@@ -429,10 +426,7 @@ onnx::ModelProto read_model(const std::string& path) {
   if (status.type() == std::filesystem::file_type::directory) {
     user_error(path, "is a directory; an ONNX model is one file");
   }
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) user_error(path, "can't be opened: {}", std::strerror(errno));
-  std::string bytes((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
-  if (stream.bad()) user_error(path, "can't be read: {}", std::strerror(errno));
+  const std::string bytes = isa::read_file(path);
   if (bytes.empty()) user_error(path, "the file is empty; an ONNX model is expected");
   if (bytes.size() > static_cast<size_t>(std::numeric_limits<int>::max())) {
     user_error(path, "{} bytes; a protobuf file, and so an ONNX model, has at most 2 GiB", bytes.size());

@@ -220,7 +220,12 @@ void swap_bytes(Tensor& tensor) {
   }
 }
 
-Tensor parse_npy(std::string_view file, const std::string& where) {
+struct NpyFile {
+  NpyHeader header;
+  size_t data_begin = 0;
+  uint64_t elements = 0;
+};
+NpyFile parse_npy_header(std::string_view file, const std::string& where) {
   constexpr std::string_view kMagic = "\x93NUMPY";
   const auto byte_at = [&](size_t i) { return static_cast<size_t>(static_cast<unsigned char>(file[i])); };
   if (file.size() < 10 || file.substr(0, kMagic.size()) != kMagic) {
@@ -238,15 +243,27 @@ Tensor parse_npy(std::string_view file, const std::string& where) {
   if (file.size() - header_begin < header_size) {
     throw UserError(fmt::format("{}: the .npy file is truncated inside its header", where));
   }
-  const NpyHeader header = NpyHeaderParser(file.substr(header_begin, header_size), where).parse();
-  const std::string_view data = file.substr(header_begin + header_size);
-  const auto count = [&]() {
-    try {
-      return static_cast<uint64_t>(element_count(header.shape));
-    } catch (const UserError& error) {
-      throw UserError(fmt::format("{}: {}", where, error.what()));
-    }
-  }();
+  NpyFile found{NpyHeaderParser(file.substr(header_begin, header_size), where).parse(),
+                header_begin + header_size, 0};
+  try {
+    found.elements = static_cast<uint64_t>(element_count(found.header.shape));
+  } catch (const UserError& error) {
+    throw UserError(fmt::format("{}: {}", where, error.what()));
+  }
+  return found;
+}
+
+/// Of the whole file, by what its beginning says, which must hold the header.
+uint64_t npy_bytes(std::string_view beginning, const std::string& where) {
+  const NpyFile found = parse_npy_header(beginning, where);
+  const uint64_t width = element_size(found.header.type);
+  const uint64_t most = std::numeric_limits<uint64_t>::max() - found.data_begin;
+  return found.data_begin + (found.elements > most / width ? most : found.elements * width);
+}
+
+Tensor parse_npy(std::string_view file, const std::string& where) {
+  const auto [header, data_begin, count] = parse_npy_header(file, where);
+  const std::string_view data = file.substr(data_begin);
   const size_t width = element_size(header.type);
   if (count > data.size() / width || count * width != data.size()) {
     throw UserError(fmt::format(
@@ -305,6 +322,7 @@ std::string read_zip_entry(zip_t* archive, zip_uint64_t index, const std::string
   if (!entry) throw UserError(fmt::format("{}: can't be unpacked ({})", where, zip_strerror(archive)));
   std::string bytes;
   std::vector<char> chunk(size_t{1} << 20);
+  std::optional<uint64_t> wanted;
   while (true) {
     const zip_int64_t got = zip_fread(entry.get(), chunk.data(), chunk.size());
     if (got < 0) {  // also when the checksum is wrong
@@ -312,6 +330,10 @@ std::string read_zip_entry(zip_t* archive, zip_uint64_t index, const std::string
     }
     if (got == 0) return bytes;
     bytes.append(chunk.data(), static_cast<size_t>(got));
+    // A small archive may hold any number of zeros; its array's header says how many bytes can be of use.
+    if (!wanted) wanted = npy_bytes(bytes, where);
+    if (bytes.size() > *wanted)
+      throw UserError(fmt::format("{}: more than the {} bytes that its header says", where, *wanted));
   }
 }
 

@@ -159,9 +159,12 @@ Between kernels, tensors stay on the chip. Moves change their layouts there; the
 No row and no total is faster than its bound, whenever its transfers began; a plan counts the constants that a run sends:
 
   $ kodama run "$TESTDIR/../models/mnist8/model.onnx" --no-compare --json bounds.json > /dev/null
+  wrote bounds.json
   $ /usr/bin/python3 -c 'import json; run = json.load(open("bounds.json")); print([s["name"] for s in run["stages"] + [{"name": "total", "stats": run["total"]}] if s["stats"]["cycles"] < s["stats"]["roofline_cycles"]])'
   []
   $ kodama plan models/moves.onnx --chip tiny --json plan.json > /dev/null; kodama run models/moves.onnx --chip tiny --no-compare --json moves.json > /dev/null
+  wrote plan.json
+  wrote moves.json
   $ /usr/bin/python3 -c 'import json; plan = json.load(open("plan.json"))[0]; run = json.load(open("moves.json")); print(all(plan[key] == run[key] for key in ("constant_bytes", "constant_link_cycles")), plan["total_with_constants"] - plan["total"])'
   True 1058
 
