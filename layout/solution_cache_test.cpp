@@ -64,6 +64,17 @@ TEST_F(CacheTest, EveryDamageCountsAsNotThere) {
   EXPECT_EQ(cache.find("a key"), "some value");
 }
 
+TEST_F(CacheTest, ADirectoryInThePlaceOfAFileCountsAsNotThere) {
+  SolutionCache cache(directory_);
+  cache.store("a key", "some value");
+  const fs::path path = files().at(0);
+  fs::remove(path);
+  fs::create_directories(path / "within");
+  EXPECT_FALSE(cache.find("a key").has_value());
+  cache.store("a key", "some value");
+  EXPECT_FALSE(cache.find("a key").has_value());
+}
+
 TEST_F(CacheTest, ForgetsWhatWasNotUsedForLongest) {
   constexpr int64_t kMost = 20000;
   SolutionCache cache(directory_, kMost);

@@ -292,6 +292,10 @@ TEST_F(TensorFiles, Npz) {
   EXPECT_THAT([&] { read_tensor_file(both, "three"); }, ThrowsMessage<UserError>(HasSubstr("'three'")));
   EXPECT_EQ(read_tensor_file(npz("single.npz", {{"x.npy", two}})).size(), 1);
 
+  // A few kilobytes that would unpack to much more than their header says.
+  const std::string bomb = npz("bomb.npz", {{"x.npy", one + std::string(size_t{1} << 26, '\0')}});
+  EXPECT_THAT([&] { read_tensor_file(bomb); }, ThrowsMessage<UserError>(HasSubstr("more than the 4")));
+
   const std::string archive = read(both);
   for (size_t length = 0; length < archive.size(); length += 7) {
     EXPECT_THROW(read_tensor_file(write("cut.npz", archive.substr(0, length)), "one"), UserError) << length;
