@@ -71,7 +71,7 @@ class ScheduleMatch {
       : program_(program), schedule_(schedule), chip_(chip), longest_gap_(isa::longest_gap(chip)) {}
 
   void run() {
-    find_transfers(program_.body);
+    survey(program_.body);
     Position at{schedule_.statements};
     match_nodes(program_.body, at);
     skip_nops(at);
@@ -137,6 +137,11 @@ class ScheduleMatch {
     result.is_mv = is_mv(real);
     result.is_wait = is_wait(real);
     result.accesses = looped_accesses(real, counts_, chip_);
+    if (!reads_turnaround_) {
+      std::erase_if(result.accesses, [](const LoopedAccess& each) {
+        return each.access.resource == HazardResource::kTurnaround;
+      });
+    }
     for (const isa::Access& access : isa::accesses(real, chip_)) {
       const auto found = std::ranges::find(kForwards, access.resource);
       if (found == kForwards.end()) continue;
@@ -166,18 +171,21 @@ class ScheduleMatch {
     return result;
   }
 
-  /// What the transfers of each tag touch, anywhere in the program: their waits protect it.
-  void find_transfers(const std::vector<Node>& nodes) {
+  /// What the transfers of each tag touch, anywhere in the program: their waits protect it. And whether
+  /// anybody reads the turnaround register, which every transport to L1BM leaves its data in.
+  void survey(const std::vector<Node>& nodes) {
     for (const Node& node : nodes) {
-      if (const auto* region = std::get_if<RegionNode>(&node.kind)) find_transfers(region->body);
+      if (const auto* region = std::get_if<RegionNode>(&node.kind)) survey(region->body);
       if (const auto* loop = std::get_if<CountedLoop>(&node.kind)) {
         enter(loop->count);
-        find_transfers(loop->body);
+        survey(loop->body);
         leave(loop->count);
       }
       const auto* block = std::get_if<Block>(&node.kind);
       if (block == nullptr) continue;
       for (const scheduler::Operation& operation : block->operations) {
+        for (const Operand& source : operation.instruction.sources)
+          reads_turnaround_ = reads_turnaround_ || source.space == Space::kTurnaround;
         if (!is_mv(operation.instruction)) continue;
         std::vector<LoopedAccess>& touched = transfers_[operation.instruction.tag];
         for (LoopedAccess& access : placed(operation).accesses) touched.push_back(std::move(access));
@@ -610,7 +618,8 @@ class ScheduleMatch {
   std::vector<bool> is_loop_;    ///< by depth in the program: whether the schedule has a counter for it
   std::vector<int64_t> counts_;  ///< of those
   std::map<int8_t, std::vector<LoopedAccess>> transfers_;  ///< by tag
-  std::array<bool, kForwards.size()> crosses_blocks_{};    ///< somebody reads what a block before left
+  bool reads_turnaround_ = false;
+  std::array<bool, kForwards.size()> crosses_blocks_{};  ///< somebody reads what a block before left
   std::array<bool, kForwards.size()> same_at_ends_{true, true, true, true};
 };
 
