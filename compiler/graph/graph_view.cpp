@@ -8,7 +8,7 @@ namespace kodama::compiler {
 
 namespace {
 
-constexpr const char* kPart = "graph view";
+constexpr const char* kGraphViewPart = "graph view";
 
 }  // namespace
 
@@ -16,7 +16,7 @@ GraphView::GraphView(const onnx::ModelProto& model) : model_(model) {
   const auto& graph = model.graph();
   for (const auto& [name, type] : collect_types(graph)) {
     const auto shape = static_shape(type);
-    isa::check_internal(shape.has_value(), kPart, "value '{}' has no static shape ({})", name,
+    isa::check_internal(shape.has_value(), kGraphViewPart, "value '{}' has no static shape ({})", name,
                         type_to_string(type));
     values_[name] = {static_cast<DataType>(type.tensor_type().elem_type()), *shape};
   }
@@ -52,7 +52,7 @@ GraphView::GraphView(const onnx::ModelProto& model) : model_(model) {
 
 const ValueInfo& GraphView::value(const std::string& name) const {
   const auto it = values_.find(name);
-  isa::check_internal(it != values_.end(), kPart, "the graph has no value '{}'", name);
+  isa::check_internal(it != values_.end(), kGraphViewPart, "the graph has no value '{}'", name);
   return it->second;
 }
 
@@ -90,21 +90,21 @@ const onnx::AttributeProto* GraphView::attribute(const onnx::NodeProto& node, st
     const onnx::OpSchema* schema = find_schema(model_, node);
     if (!schema) return nullptr;
     const auto it = schema->attributes().find(std::string(name));
-    isa::check_internal(it != schema->attributes().end(), kPart, "{} has no attribute '{}'", describe(node),
-                        name);
+    isa::check_internal(it != schema->attributes().end(), kGraphViewPart, "{} has no attribute '{}'",
+                        describe(node), name);
     if (it->second.default_value.type() == onnx::AttributeProto_AttributeType_UNDEFINED) return nullptr;
     found = &it->second.default_value;
   }
-  isa::check_internal(found->type() == type, kPart, "attribute '{}' of {} has the type {}, not {}", name,
-                      describe(node), onnx::AttributeProto_AttributeType_Name(found->type()),
+  isa::check_internal(found->type() == type, kGraphViewPart, "attribute '{}' of {} has the type {}, not {}",
+                      name, describe(node), onnx::AttributeProto_AttributeType_Name(found->type()),
                       onnx::AttributeProto_AttributeType_Name(type));
   return found;
 }
 
 void GraphView::missing_attribute(const onnx::NodeProto& node, std::string_view name) const {
   throw isa::InternalError(
-      fmt::format("internal error in {}: {} has no attribute '{}', nor has its schema a default", kPart,
-                  describe(node), name));
+      fmt::format("internal error in {}: {} has no attribute '{}', nor has its schema a default",
+                  kGraphViewPart, describe(node), name));
 }
 
 std::optional<int64_t> GraphView::find_int(const onnx::NodeProto& node, std::string_view name) const {
@@ -181,7 +181,7 @@ int64_t GraphView::normalize_axis(const onnx::NodeProto& node, int64_t axis, int
 
 const std::string& GraphView::node_name(const onnx::NodeProto& node) const {
   const auto it = node_names_.find(&node);
-  isa::check_internal(it != node_names_.end(), kPart, "{} isn't of this graph", describe_node(node));
+  isa::check_internal(it != node_names_.end(), kGraphViewPart, "{} isn't of this graph", describe_node(node));
   return it->second;
 }
 

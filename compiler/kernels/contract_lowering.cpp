@@ -17,7 +17,7 @@ using isa::Width;
 
 namespace {
 
-constexpr const char* kPart = "contract lowering";
+constexpr const char* kContractLoweringPart = "contract lowering";
 /// Operations that one iteration of a fill has.
 constexpr int64_t kFillUnroll = 4;
 /// Column groups (matrix operations on one block) of one iteration at most, and matrix operations that an
@@ -273,9 +273,9 @@ class ProductLowering {
 }  // namespace
 
 void lower_product(TileLoweringContext& context, const ProductTile& op) {
-  isa::check_internal(op.columns % isa::kCyclesPerStep == 0 && op.row_blocks > 0 && op.inner_lw > 0, kPart,
-                      "product of {} row blocks, {} inner LW, {} columns", op.row_blocks, op.inner_lw,
-                      op.columns);
+  isa::check_internal(op.columns % isa::kCyclesPerStep == 0 && op.row_blocks > 0 && op.inner_lw > 0,
+                      kContractLoweringPart, "product of {} row blocks, {} inner LW, {} columns",
+                      op.row_blocks, op.inner_lw, op.columns);
   ProductLowering(context, op).run();
 }
 

@@ -9,7 +9,7 @@ namespace kodama::compiler {
 using isa::check_internal;
 
 namespace {
-constexpr const char* kPart = "machine builder";
+constexpr const char* kMachineBuilderPart = "machine builder";
 }  // namespace
 
 MachineBuilder::MachineBuilder(const isa::Chip& chip, std::string name) : chip_(chip) {
@@ -19,8 +19,8 @@ MachineBuilder::MachineBuilder(const isa::Chip& chip, std::string name) : chip_(
 
 int MachineBuilder::value(std::string name, int64_t size_words, scheduler::HomeSet homes,
                           int64_t alignment_words) {
-  check_internal(size_words > 0 && homes != 0, kPart, "value '{}' has {} words and homes {:#x}", name,
-                 size_words, homes);
+  check_internal(size_words > 0 && homes != 0, kMachineBuilderPart, "value '{}' has {} words and homes {:#x}",
+                 name, size_words, homes);
   scheduler::Value value;
   value.name = std::move(name);
   value.size_words = size_words;
@@ -45,9 +45,9 @@ isa::Operand MachineBuilder::operand(int value, int64_t base_words, int32_t stri
 std::vector<int64_t> MachineBuilder::loop_strides(const TileIndex& at, int64_t unit,
                                                   const std::vector<int64_t>& inner_strides) const {
   const size_t outer = static_cast<size_t>(depth_) - inner_strides.size();
-  check_internal(inner_strides.size() <= static_cast<size_t>(depth_) && at.strides.size() <= outer, kPart,
-                 "{} index strides and {} inner strides in {} loops", at.strides.size(), inner_strides.size(),
-                 depth_);
+  check_internal(inner_strides.size() <= static_cast<size_t>(depth_) && at.strides.size() <= outer,
+                 kMachineBuilderPart, "{} index strides and {} inner strides in {} loops", at.strides.size(),
+                 inner_strides.size(), depth_);
   std::vector<int64_t> strides(static_cast<size_t>(depth_), 0);
   for (size_t d = 0; d < at.strides.size(); ++d) strides[d] = at.strides[d] * unit;
   for (size_t d = 0; d < inner_strides.size(); ++d) strides[outer + d] = inner_strides[d];
@@ -92,9 +92,9 @@ int MachineBuilder::constant_bits(uint32_t payload) {
 }
 
 void MachineBuilder::begin_loop(int64_t count) {
-  check_internal(count > 0, kPart, "loop of {} iterations in {}", count, program_.name);
-  check_internal(depth_ < isa::kMaxLoopDepth, kPart, "{} needs more than {} nested loops", program_.name,
-                 isa::kMaxLoopDepth);
+  check_internal(count > 0, kMachineBuilderPart, "loop of {} iterations in {}", count, program_.name);
+  check_internal(depth_ < isa::kMaxLoopDepth, kMachineBuilderPart, "{} needs more than {} nested loops",
+                 program_.name, isa::kMaxLoopDepth);
   scheduler::CountedLoop loop;
   loop.count = count;
   open_body().push_back({std::move(loop)});
@@ -103,7 +103,8 @@ void MachineBuilder::begin_loop(int64_t count) {
 }
 
 void MachineBuilder::end_loop() {
-  check_internal(depth_ > 0 && open_.size() > 1, kPart, "end_loop without a loop in {}", program_.name);
+  check_internal(depth_ > 0 && open_.size() > 1, kMachineBuilderPart, "end_loop without a loop in {}",
+                 program_.name);
   open_.pop_back();
   --depth_;
 }
@@ -116,12 +117,12 @@ void MachineBuilder::begin_region(const std::string& name) {
 }
 
 void MachineBuilder::end_region() {
-  check_internal(open_.size() > 1, kPart, "end_region without a region in {}", program_.name);
+  check_internal(open_.size() > 1, kMachineBuilderPart, "end_region without a region in {}", program_.name);
   open_.pop_back();
 }
 
 scheduler::MachineProgram MachineBuilder::finish() {
-  check_internal(open_.size() == 1, kPart, "{} ends inside {} loops or regions", program_.name,
+  check_internal(open_.size() == 1, kMachineBuilderPart, "{} ends inside {} loops or regions", program_.name,
                  open_.size() - 1);
   if (!constants_.empty()) {
     scheduler::Block prologue;
@@ -148,7 +149,7 @@ scheduler::MachineProgram MachineBuilder::finish() {
 }
 
 std::vector<scheduler::Node>& MachineBuilder::open_body() {
-  check_internal(!open_.empty(), kPart, "builder of {} used after finish", program_.name);
+  check_internal(!open_.empty(), kMachineBuilderPart, "builder of {} used after finish", program_.name);
   return *open_.back();
 }
 

@@ -15,7 +15,7 @@ namespace {
 /// Below this many elements per output a split costs more than it saves.
 constexpr int64_t kShortList = 64;
 
-double identity_of(ReduceLayer::Op op) {
+double exact_identity_of(ReduceLayer::Op op) {
   switch (op) {
     case ReduceLayer::Op::kSum:
       return 0;
@@ -107,7 +107,7 @@ void guard_dim(LayerGraph& graph, const std::string& name, ReduceLayer& first, s
   const int valid = first.expr.input(number);
   const int sign = first.expr.apply(ScalarOp::kSub, valid, first.expr.constant(0.5));
   first.expr.set_result(first.expr.apply(ScalarOp::kSelectNotNegative, sign, value,
-                                         first.expr.constant(identity_of(first.op))));
+                                         first.expr.constant(exact_identity_of(first.op))));
 }
 
 /// Both halves may be split again, and a model may have a node of any name.

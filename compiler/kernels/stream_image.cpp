@@ -16,7 +16,7 @@ using layout::Level;
 
 namespace {
 
-constexpr const char* kPart = "stream image";
+constexpr const char* kStreamImagePart = "stream image";
 
 /// Numbers after which DRAM addresses repeat up to a constant: the L2BM order deals runs of 8 LW.
 constexpr int64_t kPeriod = 8;
@@ -98,10 +98,10 @@ class PointWalk {
  public:
   PointWalk(const StreamPlacement& placement, const Shape& tensor_shape, const PlaceTable& places) {
     const AffineMap& map = placement.access.map;
-    isa::check_internal(map.axes() == tensor_shape.size(), kPart,
+    isa::check_internal(map.axes() == tensor_shape.size(), kStreamImagePart,
                         "stream '{}': access of rank {} to shape {}", placement.name, map.axes(),
                         shape_to_string(tensor_shape));
-    isa::check_internal(placement.layout.axes().size() == placement.axis_dims.size(), kPart,
+    isa::check_internal(placement.layout.axes().size() == placement.axis_dims.size(), kStreamImagePart,
                         "stream '{}': {} layout axes for {} groups of dims", placement.name,
                         placement.layout.axes().size(), placement.axis_dims.size());
     std::vector<int64_t> tensor_strides(tensor_shape.size(), 1);
@@ -114,7 +114,7 @@ class PointWalk {
     }
     for (size_t dim = 0; dim < covered.size(); ++dim) {
       for (size_t a = 0; a < map.axes() && !covered[dim]; ++a) {
-        isa::check_internal(map.coefficient(a, dim) == 0, kPart,
+        isa::check_internal(map.coefficient(a, dim) == 0, kStreamImagePart,
                             "stream '{}' depends on dim {}, which its layout leaves out", placement.name,
                             dim);
       }
@@ -135,8 +135,9 @@ class PointWalk {
       const std::vector<int>& dims = placement.axis_dims[k];
       int64_t size = 1;
       for (int dim : dims) size *= placement.extents[static_cast<size_t>(dim)];
-      isa::check_internal(size <= placement.layout.extent(k), kPart, "stream '{}': axis {} of {} in {}",
-                          placement.name, k, size, placement.layout.to_string());
+      isa::check_internal(size <= placement.layout.extent(k), kStreamImagePart,
+                          "stream '{}': axis {} of {} in {}", placement.name, k, size,
+                          placement.layout.to_string());
       AxisTable table;
       table.checked.resize(checked_axes.size());
       std::vector<int64_t> index(map.axes());
@@ -265,8 +266,8 @@ void with_writer(Tensor& out, Run&& run) {
         data[static_cast<size_t>(i)] = float_to_bfloat16(value);
       });
     default:
-      throw isa::InternalError(fmt::format("internal error in {}: a stream can't be unpacked to {}", kPart,
-                                           data_type_name(out.type())));
+      throw isa::InternalError(fmt::format("internal error in {}: a stream can't be unpacked to {}",
+                                           kStreamImagePart, data_type_name(out.type())));
   }
 }
 
@@ -407,7 +408,7 @@ void unpack_stream(const StreamPlacement& placement, const StreamImage& image, T
   for (int g = 0; g < placement.transport.groups_used(); ++g) {
     isa::check_internal(
         static_cast<int64_t>(image.groups.at(static_cast<size_t>(g)).size()) == stream_group_lw(placement),
-        kPart, "stream '{}': image of group {} has another size", placement.name, g);
+        kStreamImagePart, "stream '{}': image of group {} has another size", placement.name, g);
   }
   const PlaceTable places(placement, chip);
   const PointWalk walk(placement, out.shape(), places);

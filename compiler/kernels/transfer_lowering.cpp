@@ -22,7 +22,7 @@ using layout::Transport;
 
 namespace {
 
-constexpr const char* kPart = "transfer lowering";
+constexpr const char* kTransferLoweringPart = "transfer lowering";
 /// Transfers at least this long hide their start-up well enough that cutting them into several chunks pays.
 constexpr int64_t kMinimumOverlapLw = 2048;
 /// Operations of one portion, the unit of a chunk's inner loop: enough to fill the distances between the
@@ -128,7 +128,7 @@ std::vector<isa::Instruction> mv_instructions(const Transport& transport, bool t
 /// Tags: loads and stores, two chunks each, one tag per MV of a chunk.
 int tag_of(bool to_chip, int64_t half, const isa::Chip& chip) {
   const int first = 1 + ((to_chip ? 0 : 2) + static_cast<int>(half)) * chip.l2b_per_group;
-  isa::check_internal(first + chip.l2b_per_group <= isa::kMaxTransferTag + 1, kPart,
+  isa::check_internal(first + chip.l2b_per_group <= isa::kMaxTransferTag + 1, kTransferLoweringPart,
                       "{} L2B per group need more than {} tags", chip.l2b_per_group, isa::kMaxTransferTag);
   return first;
 }
@@ -265,8 +265,8 @@ class Mover {
     const int64_t l1bm_unit = transport_.l1bm_lw_per_number();
     const int64_t l2bm_unit = transport_.l2bm_lw_per_number();
     const int64_t widen = l2bm_unit / l1bm_unit;
-    isa::check_internal(numbers * l1bm_unit % step == 0, kPart, "{} numbers of {} LW in steps of {}", numbers,
-                        l1bm_unit, step);
+    isa::check_internal(numbers * l1bm_unit % step == 0, kTransferLoweringPart,
+                        "{} numbers of {} LW in steps of {}", numbers, l1bm_unit, step);
     for (int64_t at = 0; at < numbers * l1bm_unit; at += step) {
       const Operand l2bm = space_operand(Space::kL2bm, l2bm_base(half) + first * l2bm_unit + at * widen,
                                          staging_strides(l2bm_unit));

@@ -12,7 +12,7 @@
 namespace kodama::compiler {
 namespace {
 
-constexpr const char* kPart = "element origins";
+constexpr const char* kElementOriginsPart = "element origins";
 /// Codes of origins in an int64 tensor: root and offset, or -1 - number of a constant.
 constexpr int kRootShift = 40;
 
@@ -43,7 +43,7 @@ size_t ElementOrigins::maker(TensorId storage) const {
     return layer.kind() == LayerKind::kMove && graph_.storage(layer.outputs[0]) == storage;
   };
   const auto layer = std::ranges::find_if(graph_.layers, makes_it);
-  isa::check_internal(layer != graph_.layers.end(), kPart, "no Move makes tensor '{}'",
+  isa::check_internal(layer != graph_.layers.end(), kElementOriginsPart, "no Move makes tensor '{}'",
                       graph_.tensors[static_cast<size_t>(storage)].name);
   return static_cast<size_t>(layer - graph_.layers.begin());
 }

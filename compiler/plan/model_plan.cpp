@@ -21,7 +21,7 @@
 namespace kodama::compiler {
 namespace {
 
-constexpr const char* kPart = "model planner";
+constexpr const char* kModelPlanPart = "model planner";
 constexpr const char* kHostPlanner = "host";
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
@@ -100,7 +100,7 @@ class ModelPlanner::Impl {
     }
     auto problem =
         gather_problem(target, addresses[static_cast<size_t>(stage.result)], images, origins_, graph_, chip_);
-    isa::check_internal(problem.has_value(), kPart, "an image lacks an element");
+    isa::check_internal(problem.has_value(), kModelPlanPart, "an image lacks an element");
     return std::move(*problem);
   }
 
