@@ -185,6 +185,7 @@ Schedule files:
   kodama: error: s.json: operations[0].earliest: found 18446744073709551615, allowed: an integer of 32 bits
   [2]
   $ problem '{"id": 0, "text": "a", "uses": [{"resource": 0}]}'; kodama schedule s.json -o out.json
+  wrote out.json
   : 1 operations, 0 dependences
   bound: 1 steps (critical path 1, resources 1)
   list: steps 1, no schedule is shorter
