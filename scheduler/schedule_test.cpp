@@ -344,7 +344,7 @@ TEST(Schedulers, LoopsAgainstEverySchedule) {
 TEST(Schedulers, NobodyBeatsTheBoundOrAProof) {
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     const ScheduleProblem block = random_problem(seed, 10 + static_cast<int>(seed % 25), false);
-    const Schedule exact = find_block_scheduler("exact", false).run(block, {});
+    const Schedule exact = find_block_scheduler("exact", false).run(block, {{"exact-nodes", "200000"}});
     EXPECT_EQ(schedule_fault(block, exact), "");
     const int64_t steps = schedule_steps(block, exact);
     EXPECT_GE(steps, block_bound(block).steps());

@@ -453,7 +453,7 @@ TEST(TransferProblem, RandomProblems) {
   int kept = 0;
   for (int k = 0; k < 500; ++k) {
     const TransferProblem problem = random_problem(random);
-    SCOPED_TRACE(fmt::format("problem {}: {}", k, to_json(problem)));
+    SCOPED_TRACE(k);
     const TransferSchedule ahead = solve("prefetch", problem);
     const TransferSchedule keeping = solve("keep", problem);
     // All loads where they are needed: what programs do without a scheduler.

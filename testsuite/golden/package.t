@@ -27,7 +27,7 @@ A damaged package is refused, whatever the damage is:
 
   $ cp -r package right; damage() { rm -rf package; cp -r right package; sed -i "$@"; kodama sim package; }
   $ damage 's/"operation": "/&a/' package/manifest.json
-  kodama: error: package/manifest.json: the package is damaged: found 3492 bytes with checksum f0a7a120, written were 3491 with 36881160
+  kodama: error: package/manifest.json: the package is damaged: found 3491 bytes with checksum 3a70d49e, written were 3490 with 191926a4
   [2]
   $ damage 1d package/programs/*.vsm
   kodama: error: package/programs/0000_product.vsm: the package is damaged: found 460 bytes with checksum 175a04ab, written were 477 with 4b236106
