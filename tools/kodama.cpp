@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <new>
 #include <nlohmann/json.hpp>
 
 #include "assembler/assembler.h"
@@ -1173,6 +1174,9 @@ int main(int argc, char** argv) {
     // Whatever we ask the file system, the answer is the user's: no permission, say.
     fmt::print(stderr, "kodama: error: {}: {}\n", error.path1().string(), error.code().message());
     return compiler::kExitUserError;
+  } catch (const std::bad_alloc&) {
+    std::cerr << "kodama: not supported: this needs more memory than the process may have\n";
+    return compiler::kExitUnsupported;
   } catch (const std::exception& error) {
     std::string command;
     for (int k = 0; k < argc; ++k) command += std::string(k > 0 ? " " : "") + argv[k];

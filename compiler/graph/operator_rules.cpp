@@ -1111,6 +1111,7 @@ void check_against_schema(const NodeOperands& o, const onnx::OpSchema& schema) {
     o.require(false, "{}", clean_onnx_message(error.what()));
   }
   const auto& formals = schema.inputs();
+  std::map<std::string, int> of_variable;  // the first operand of each of the schema's type variables
   for (int i = 0; i < o.input_count(); ++i) {
     const auto type = o.type(i);
     if (!type || formals.empty()) continue;
@@ -1118,11 +1119,16 @@ void check_against_schema(const NodeOperands& o, const onnx::OpSchema& schema) {
     onnx::TypeProto proto;
     proto.mutable_tensor_type()->set_elem_type(*type);
     const auto* text = onnx::Utils::DataTypeUtils::ToType(proto);
-    if (formal.GetTypes().contains(text)) continue;
-    std::set<std::string> allowed;
-    for (const auto* each : formal.GetTypes()) allowed.insert(*each);
-    o.require(false, "{} is {}; allowed are {}", o.describe(i), data_type_name(*type),
-              fmt::join(allowed, ", "));
+    if (!formal.GetTypes().contains(text)) {
+      std::set<std::string> allowed;
+      for (const auto* each : formal.GetTypes()) allowed.insert(*each);
+      o.require(false, "{} is {}; allowed are {}", o.describe(i), data_type_name(*type),
+                fmt::join(allowed, ", "));
+    }
+    if (formal.GetOption() == onnx::OpSchema::Variadic && !formal.GetIsHomogeneous()) continue;
+    const auto [first, is_new] = of_variable.emplace(formal.GetTypeStr(), i);
+    o.require(is_new || o.type(first->second) == type, "{} and {} must have the same element type",
+              o.describe(first->second), o.describe(i));
   }
 }
 

@@ -135,6 +135,17 @@ TEST(OperatorRules, WhatIsNotKnownIsNamed) {
       AllOf(HasSubstr("(Add)"), HasSubstr("'y'"), HasSubstr("2147483647")));
 }
 
+TEST(OperatorRules, TypesOfOperands) {
+  const auto message = [](const std::string& graph) {
+    return error_of<isa::UserError>([&] { import_model(parse_model(graph), {}, "m.onnx"); });
+  };
+  EXPECT_THAT(
+      message("g (float[2] x, int32[2] w) => (float[4] y) { y = Concat<axis=0>(x, w) }"),
+      AllOf(HasSubstr("'x' (float32 [2])"), HasSubstr("'w' (int32 [2])"), HasSubstr("same element type")));
+  EXPECT_THAT(message("g (int32[1,1,4,4] x, int32[1,1,2,2] w) => (int32[1,1,3,3] y) { y = Conv(x, w) }"),
+              AllOf(HasSubstr("'x'"), HasSubstr("tensor(float)")));
+}
+
 TEST(OperatorRules, ShapesThatTheLibraryDoesNotInfer) {
   const auto model = import_model(parse_model("g (float[2,3] x, float[3,4] w) => (float[a,b] y) { e = "
                                               "Einsum<equation=\"ij,jk\">(x, w) y = Relu(e) }"),
