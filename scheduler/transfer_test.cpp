@@ -483,7 +483,7 @@ TEST(TransferProblem, BadFilesAreRefused) {
       EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
     }
   };
-  refuse("{", "no JSON");
+  refuse("{", "no valid JSON");
   refuse("{}", "capacity");
   refuse(R"({"capacity": 64, "task_cycles": [1], "transfers": [{"buffer": 0, "load": true, "earliest": 0,
             "latest": 0}]})",

@@ -3,7 +3,7 @@
 # fuzz.sh [SECONDS [TARGET...]] (default: 60, all). Fails when an input breaks something; the input is then in
 # build/fuzz/artifacts, and belongs into testsuite/fuzz/seeds/TARGET once it is understood.
 source "$(dirname "${BASH_SOURCE[0]}")/prepare.sh"
-install_packages tools/packages.txt tools/packages-fuzz.txt
+install_packages tools/packages.txt tools/packages-clang.txt
 seconds=${1:-60}
 shift || true
 build fuzz
