@@ -214,7 +214,7 @@ TEST(MachineWords, GoldenWordsOfEveryCertainInstruction) {
 
 std::string refusal(const std::string& text, bool allow_inferred = false) {
   try {
-    to_words(parse(text), {.allow_inferred = allow_inferred});
+    to_words(parse(text), WordOptions{.allow_inferred = allow_inferred});
   } catch (const isa::UnsupportedError& error) {
     return error.what();
   }
