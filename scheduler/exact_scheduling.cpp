@@ -27,7 +27,7 @@ namespace {
 
 using Dependence = ScheduleProblem::Dependence;
 
-const PassOptionInfo kNodes{"exact-nodes", "3000000", "steps tried before the search gives up"};
+const PassOptionInfo kNodes{"exact-nodes", "500000", "steps tried before the search gives up"};
 
 class ExactSearch {
  public:
