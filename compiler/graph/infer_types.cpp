@@ -30,17 +30,17 @@ class TypeInference {
  public:
   explicit TypeInference(onnx::ModelProto& model)
       : model_(model), graph_(*model.mutable_graph()), operators_(model) {
-    for (const auto& input : graph_.input()) check_size("input '" + input.name() + "'", input.type());
+    for (const auto& input : graph_.input()) check_tensor("input '" + input.name() + "'", input.type());
     for (auto* values : {graph_.mutable_value_info(), graph_.mutable_output(), graph_.mutable_input()}) {
       for (auto& value : *values) {
-        check_size("value '" + value.name() + "'", value.type());
+        check_tensor("value '" + value.name() + "'", value.type());
         types_[value.name()] = value.mutable_type();
       }
     }
     for (const auto& tensor : graph_.initializer()) {
       const onnx::TypeProto type = make_tensor_type(static_cast<DataType>(tensor.data_type()),
                                                     Shape(tensor.dims().begin(), tensor.dims().end()));
-      check_size("initializer '" + tensor.name() + "'", type);
+      check_tensor("initializer '" + tensor.name() + "'", type);
       types_[tensor.name()] = &own_types_.emplace_back(type);
       if (is_small(tensor)) initializers_[tensor.name()] = &tensor;
     }
@@ -77,8 +77,12 @@ class TypeInference {
   }
 
  private:
-  static void check_size(const std::string& what, const onnx::TypeProto& type) {
+  static void check_tensor(const std::string& what, const onnx::TypeProto& type) {
     if (!type.has_tensor_type()) return;
+    if (!onnx::TensorProto_DataType_IsValid(type.tensor_type().elem_type())) {
+      throw isa::UserError(fmt::format("{} has the element type {}, which IR version {} of ONNX doesn't have",
+                                       what, type.tensor_type().elem_type(), kIrVersion));
+    }
     int64_t count = 1;
     for (const auto& dim : type.tensor_type().shape().dim()) {
       // An extent of 0 doesn't excuse the others: they are multiplied in strides.
@@ -223,7 +227,7 @@ class TypeInference {
       throw isa::UserError(fmt::format("{} is {}, but the model says {}: they differ in {}", what(),
                                        type_to_string(inferred), type_to_string(*known), conflict));
     }
-    check_size(what(), *known);
+    check_tensor(what(), *known);
   }
 
   /// Returns in what they differ.

@@ -136,6 +136,10 @@ TEST(OperatorRules, WhatIsNotKnownIsNamed) {
 }
 
 TEST(OperatorRules, TypesOfOperands) {
+  onnx::ModelProto unknown = parse_model("g (float[2] x) => (float[2] y) { y = Relu(x) }");
+  unknown.mutable_graph()->mutable_input(0)->mutable_type()->mutable_tensor_type()->set_elem_type(17);
+  EXPECT_THAT(error_of<isa::UserError>([&] { import_model(unknown, {}, "m.onnx"); }),
+              AllOf(HasSubstr("'x'"), HasSubstr("element type 17")));
   const auto message = [](const std::string& graph) {
     return error_of<isa::UserError>([&] { import_model(parse_model(graph), {}, "m.onnx"); });
   };
