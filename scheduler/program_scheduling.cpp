@@ -179,6 +179,7 @@ class ProgramScheduler {
     isa::Program result;
     result.source_name = program_.name;
     schedule_nodes(program_.body, {}, result.statements);
+    if (choice_.conclude) choice_.conclude(proofs_);
     return result;
   }
 
@@ -261,10 +262,14 @@ class ProgramScheduler {
     isa::check_internal(depth < isa::kMaxLoopDepth, kSchedulerPart, "loops nested deeper than {}",
                         isa::kMaxLoopDepth);
     counts_.push_back(loop.count);
+    const ScheduleProofs proofs_before = proofs_;
     Statements found = one_after_the_other(loop, depth);
-    if (Statements pipelined = overlapped(loop, depth);
-        !pipelined.empty() && step_count(pipelined) < step_count(found))
+    ScheduleProofs proofs_overlapped = proofs_before;
+    if (Statements pipelined = overlapped(loop, depth, proofs_overlapped);
+        !pipelined.empty() && step_count(pipelined) < step_count(found)) {
       found = std::move(pipelined);
+      proofs_ = proofs_overlapped;
+    }
     counts_.pop_back();
     kept_.pop_back();
     // What the code before the loop leaves pending is waited for before it, not in every iteration.
@@ -307,7 +312,7 @@ class ProgramScheduler {
 
   /// The loop with iterations that overlap: those that begin before the first has ended, then a loop with a
   /// part of several iterations in each of its own, then those that end. Empty when it can't be.
-  Statements overlapped(const CountedLoop& loop, size_t depth) {
+  Statements overlapped(const CountedLoop& loop, size_t depth, ScheduleProofs& proofs) {
     const Block* block = nullptr;
     for (const Node& node : loop.body) {
       const auto* found = std::get_if<Block>(&node.kind);
@@ -322,6 +327,7 @@ class ProgramScheduler {
       return {};
     const ScheduleProblem problem = loop_problem(program_.name, operations, distances_, ordered, depth);
     const Schedule schedule = solve(problem, loops_);
+    proofs += proofs_of(problem, schedule, loops_);
     const int64_t interval = schedule.interval;
     const auto stage = [&](size_t k) { return schedule.issue[k] / interval; };
     int64_t stages = 1;
@@ -406,6 +412,21 @@ class ProgramScheduler {
     }
     return own;
   }
+  /// What a plugin says of its schedules isn't believed.
+  static ScheduleProofs proofs_of(const ScheduleProblem& problem, const Schedule& schedule,
+                                  const BlockScheduler& scheduler) {
+    const bool ours = scheduler.plugin.empty();
+    ScheduleProofs proofs;
+    proofs.schedules = 1;
+    proofs.proven = ours && schedule.is_optimal ? 1 : 0;
+    if (!schedule.gave_up) return proofs;
+    proofs.gave_up = 1;
+    proofs.gave_up_steps = problem.is_loop ? schedule.interval : schedule_steps(problem, schedule);
+    proofs.gave_up_bound = ours              ? schedule.shown_bound
+                           : problem.is_loop ? interval_bound(problem).interval()
+                                             : block_bound(problem).steps();
+    return proofs;
+  }
   Schedule solve(const ScheduleProblem& problem, const BlockScheduler& scheduler) const {
     if (choice_.observe) choice_.observe(problem);
     Schedule schedule;
@@ -431,6 +452,7 @@ class ProgramScheduler {
       }
     }
     const Schedule schedule = solve(problem, blocks_);
+    proofs_ += proofs_of(problem, schedule, blocks_);
     emit(operations, schedule, out);
   }
 
@@ -467,12 +489,22 @@ class ProgramScheduler {
   const SchedulerChoice& choice_;
   Distances distances_;
   Edges edges_;
+  ScheduleProofs proofs_;
   std::vector<int64_t> counts_;  ///< of the kept loops around
   std::vector<bool> kept_;       ///< by source depth: not flattened
   ForwardOrder forward_crosses_blocks_{};
 };
 
 }  // namespace
+
+ScheduleProofs& ScheduleProofs::operator+=(const ScheduleProofs& other) {
+  schedules += other.schedules;
+  proven += other.proven;
+  gave_up += other.gave_up;
+  gave_up_steps += other.gave_up_steps;
+  gave_up_bound += other.gave_up_bound;
+  return *this;
+}
 
 isa::Program schedule_program(const MachineProgram& program, const isa::Chip& chip,
                               const SchedulerChoice& choice) {

@@ -19,6 +19,19 @@
 /// for iterations that begin, a loop, and code for those that end.
 namespace kodama::scheduler {
 
+/// What is known of the schedules that a program is made of. Each block counts once, however often it runs; a
+/// loop whose iterations overlap counts as one.
+struct ScheduleProofs {
+  int64_t schedules = 0;
+  int64_t proven = 0;         ///< one of Kodama's own schedulers has shown that none is shorter
+  int64_t gave_up = 0;        ///< the scheduler's search ended at its limit
+  int64_t gave_up_steps = 0;  ///< steps (loops: intervals) of those where it gave up, added up
+  int64_t gave_up_bound = 0;  ///< as many of them are shown to be needed
+
+  ScheduleProofs& operator+=(const ScheduleProofs& other);
+  bool operator==(const ScheduleProofs&) const = default;
+};
+
 /// Names of schedulers; empty = default.
 struct SchedulerChoice {
   std::string blocks = {};
@@ -26,6 +39,8 @@ struct SchedulerChoice {
   PassOptions options = {};  ///< of both
   /// Receives every problem before it is solved; may be empty.
   std::function<void(const ScheduleProblem&)> observe = {};
+  /// Receives, at the end, what is known of the schedules that the program is made of; may be empty.
+  std::function<void(const ScheduleProofs&)> conclude = {};
 };
 
 /// Every schedule is checked against its problem. InternalError when one is wrong.

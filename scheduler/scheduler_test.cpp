@@ -139,6 +139,36 @@ TEST(Scheduling, PacksIndependentUnitsAndKeepsDistances) {
   EXPECT_EQ(steps(sequential), 4);
 }
 
+TEST(Scheduling, SaysWhatIsKnownOfItsSchedules) {
+  const auto proofs_by = [&](const MachineProgram& program, const PipelineChoice& choice) {
+    std::vector<ScheduleProofs> found;
+    PassDump dump;
+    dump.conclude = [&](const ScheduleProofs& proofs) { found.push_back(proofs); };
+    build_program(program, test_chip(), choice, dump);
+    EXPECT_EQ(found.size(), 1U);
+    return found.at(0);
+  };
+  const PipelineChoice few_nodes{.scheduler = "exact", .options = {{"exact-nodes", "1"}}};
+  ScheduleProofs all;
+  for (uint32_t seed = 0; seed < 20; ++seed) {
+    const MachineProgram program = RandomProgram(seed).make();
+    const ScheduleProofs exact = proofs_by(program, few_nodes);
+    EXPECT_LE(exact.proven + exact.gave_up, exact.schedules);
+    EXPECT_EQ(exact.gave_up_bound<exact.gave_up_steps, exact.gave_up> 0);
+    all += exact;
+    const ScheduleProofs listed = proofs_by(program, {});
+    EXPECT_GT(listed.schedules, 0);
+    EXPECT_EQ(listed.gave_up, 0);
+    // These show nothing.
+    EXPECT_EQ(proofs_by(program, {.scheduler = "sequential", .loop_scheduler = "acyclic"}).proven, 0);
+  }
+  EXPECT_GT(all.gave_up, 0);
+  EXPECT_GE(all.gave_up_bound, all.gave_up);
+  // A loop whose iterations overlap is one schedule: its body as a block counts no more.
+  const MachineProgram product = plain_product(isa::Precision::kFloat, 32, 4);
+  EXPECT_EQ(proofs_by(product, {}).schedules, 1);
+}
+
 TEST(Scheduling, LoopsAreDroppedFlattenedAndDrained) {
   MachineProgram program;
   program.values = {value("sum", 8, space_bit(Space::kGrf0))};

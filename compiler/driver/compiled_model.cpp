@@ -265,7 +265,7 @@ class ModelCompiler {
          [&](const std::string& point, const std::string& extension, const std::string& text) {
            options_.dump(point, layer.name, extension, text);
          },
-         options_.observe_stage});
+         options_.observe_stage, [&](const scheduler::ScheduleProofs& proofs) { stage.proofs = proofs; }});
     add_part(layer.name, std::move(program));
     return stage;
   }

@@ -50,6 +50,8 @@ struct ChipStage {
   std::vector<StreamBinding> operands;
   StreamBinding result;
   bool fetch = false;  ///< the host reads the result
+  /// Of kernels. Not in packages: what a file claims is no proof.
+  scheduler::ScheduleProofs proofs = {};
 };
 /// Consecutive chip stages: their programs as one.
 struct Segment {

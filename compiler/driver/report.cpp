@@ -270,6 +270,19 @@ void print_host_layers(const CompiledModel& model, std::ostream& out) {
   }
 }
 
+void print_schedules_given_up(const CompiledModel& model, std::ostream& out) {
+  scheduler::ScheduleProofs all;
+  for (const Stage& stage : model.stages) {
+    if (const auto* chip = std::get_if<ChipStage>(&stage.body)) all += chip->proofs;
+  }
+  if (all.gave_up == 0) return;
+  fmt::print(
+      out,
+      "schedules of {} blocks: {} proven, none is shorter; of {} the search gave up: they have {} steps, "
+      "and at least {} are needed\n",
+      all.schedules, all.proven, all.gave_up, all.gave_up_steps, all.gave_up_bound);
+}
+
 void print_tensor(const std::string& name, const Tensor& tensor, int64_t limit, std::ostream& out) {
   fmt::print(out, "{} {} {}:", name, data_type_name(tensor.type()), shape_to_string(tensor.shape()));
   const int64_t count = std::min(limit, tensor.size());
@@ -380,6 +393,14 @@ nlohmann::ordered_json run_to_json(const CompiledModel& model, const RunOutcome&
       j["kernel"] = chip->kernel;
       j["tiling"] = chip->description;
       j["predicted_cycles"] = chip->predicted_cycles;
+      const scheduler::ScheduleProofs& proofs = chip->proofs;
+      if (proofs.schedules > 0) {
+        j["schedules"] = {{"blocks", proofs.schedules},
+                          {"proven", proofs.proven},
+                          {"gave_up", proofs.gave_up},
+                          {"gave_up_steps", proofs.gave_up_steps},
+                          {"gave_up_bound", proofs.gave_up_bound}};
+      }
     } else if (const auto* host = std::get_if<HostStage>(&stage.body)) {
       j["reason"] = host->reason;
     }

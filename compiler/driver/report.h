@@ -29,6 +29,9 @@ void print_plans(const std::vector<PlanSummary>& plans, std::ostream& out);
 nlohmann::ordered_json plans_to_json(const std::vector<PlanSummary>& plans);
 /// Host layers with operator, node and reason; nothing if there are none.
 void print_host_layers(const CompiledModel& model, std::ostream& out);
+/// One line if the search of a scheduler of blocks gave up somewhere: where nothing shorter is known, but
+/// might exist. Nothing otherwise.
+void print_schedules_given_up(const CompiledModel& model, std::ostream& out);
 /// The first `limit` elements, or all of a small tensor.
 void print_tensor(const std::string& name, const Tensor& tensor, int64_t limit, std::ostream& out);
 /// A picture of a [1, 1, H, W], [1, H, W] or [H, W] tensor, dark to light as characters; false if it is none.

@@ -269,6 +269,7 @@ int run_command(const RunRequest& request, std::ostream& out) {
     }
     print_layer_table(model, outcome, layers, out);
     print_moves(model, outcome, out);
+    print_schedules_given_up(model, out);
     print_host_layers(model, out);
     print_outputs(outcome.outputs, request.show_classes, out);
     for (const auto& [name, comparison] : outputs) {
@@ -316,6 +317,7 @@ int compile_command(const CompileRequest& request, std::ostream& out) {
   fmt::print(out, "{}: {} stages, {} steps, {} MV transfers, for chip {} at {} precision\n",
              request.directory, compiled.model.stages.size(), steps, mvs, compiled.model.chip.name,
              matrix_precision_name(compiled.model.precision));
+  print_schedules_given_up(compiled.model, out);
   print_host_layers(compiled.model, out);
   return kExitOk;
 }

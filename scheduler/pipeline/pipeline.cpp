@@ -103,7 +103,7 @@ class Pipeline {
     run_pass("allocator", allocator_, program,
              [&](const MachineProgram&) { verify::verify_allocation(program, chip_); });
 
-    SchedulerChoice schedulers{scheduler_.name, loop_scheduler_.name, choice_.options, {}};
+    SchedulerChoice schedulers{scheduler_.name, loop_scheduler_.name, choice_.options, {}, dump_.conclude};
     if (wanted(kProblemDump)) {
       schedulers.observe = [&](const ScheduleProblem& problem) {
         dump_.write(kProblemDump, "json", to_json(problem));

@@ -7,6 +7,7 @@
 #include "isa/program.h"
 #include "scheduler/machine_program.h"
 #include "scheduler/pass_options.h"
+#include "scheduler/program_scheduling.h"
 
 /// Runs the passes of scheduler/, with a verifier of scheduler/verify/ behind each. The passes themselves
 /// can't link the verifiers.
@@ -32,6 +33,8 @@ struct PassDump {
   std::function<void(const std::string& point, const std::string& extension, const std::string& text)> write;
   /// The machine program whose values have addresses, and the program made of it.
   std::function<void(const MachineProgram&, const isa::Program&)> observe = {};
+  /// What is known of the program's schedules.
+  std::function<void(const ScheduleProofs&)> conclude = {};
 };
 inline constexpr const char* kProblemDump = "schedule-problem";
 inline constexpr const char* kExpansionDump = "loop-expansion";

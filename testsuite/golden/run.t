@@ -74,6 +74,20 @@ Weights with NaN and infinity are computed as the chip would:
   $ kodama run models/nan_weights.onnx --chip tiny --input x=models/ones22.npy --no-compare | grep '^y'
   y float32 [2, 2]: 1 inf inf 2
 
+Where the search for the shortest schedule gave up, it is said, with what is known:
+
+  $ kodama run models/moves.onnx --chip tiny --no-compare --scheduler exact --pass-option exact-nodes=1 --json run.json | grep schedules
+  wrote run.json
+  schedules of 7 blocks: 5 proven, none is shorter; of 2 the search gave up: they have 58 steps, and at least 52 are needed
+  $ /usr/bin/python3 -c 'import json; [print(s["name"], s["schedules"]) for s in json.load(open("run.json"))["stages"] if "schedules" in s]'
+  conv {'blocks': 1, 'proven': 0, 'gave_up': 1, 'gave_up_steps': 34, 'gave_up_bound': 29}
+  pool {'blocks': 5, 'proven': 5, 'gave_up': 0, 'gave_up_steps': 0, 'gave_up_bound': 0}
+  product {'blocks': 1, 'proven': 0, 'gave_up': 1, 'gave_up_steps': 24, 'gave_up_bound': 23}
+  $ kodama compile models/moves.onnx --chip tiny --scheduler exact --pass-option exact-nodes=1 -o given_up | grep schedules
+  schedules of 7 blocks: 5 proven, none is shorter; of 2 the search gave up: they have 58 steps, and at least 52 are needed
+  $ kodama run models/moves.onnx --chip tiny --no-compare --scheduler exact | grep schedules
+  [1]
+
 Dumps are files:
 
   $ kodama run models/linear.onnx --chip tiny --dump-after tile --dump-after lower > /dev/null; ls kodama-dump | sed 's/^[0-9]*//'
