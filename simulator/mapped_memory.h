@@ -23,8 +23,11 @@ class MappedMemory {
     data_ = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (data_ == MAP_FAILED) {
       data_ = nullptr;
-      throw isa::UserError(
-          fmt::format("the host can't provide {} bytes of address space for the chip's memory", bytes));
+      throw isa::UnsupportedError(
+          fmt::format("the host can't provide {} bytes of address space for the chip's memory; raise the "
+                      "process's limit, or "
+                      "take a chip with less DRAM (dram_lw)",
+                      bytes));
     }
   }
   ~MappedMemory() {

@@ -85,6 +85,14 @@ void add_usage(const Segment& segment, const simulator::Statistics& found, std::
   }
 }
 
+/// `what` it is for: a tensor, a layer.
+[[noreturn]] void throw_no_memory(const std::string& what) {
+  throw isa::UnsupportedError(
+      fmt::format("{}: this needs more memory than the process may have; set smaller dimensions (--dim), or "
+                  "raise the limit",
+                  what));
+}
+
 }  // namespace
 
 StageStats& StageStats::operator+=(const StageStats& other) {
@@ -157,15 +165,19 @@ RunOutcome ModelRunner::run(const TensorMap& inputs) {
     if (options_.progress) options_.progress(index, count, stage.name);
     const auto start = std::chrono::steady_clock::now();
     std::vector<StageStats> stats;
-    if (stage.on_chip()) {
-      isa::check_internal(segment != model_.segments.end() && segment->first_stage == index, "ModelRunner",
-                          "stage {} has no segment", index);
-      stats = run_segment(*segment++);
-    } else if (const auto* move = std::get_if<MoveStage>(&stage.body)) {
-      run_move_stage(stage, *move, stats.emplace_back());
-    } else {
-      stats.emplace_back();
-      run_host_stage(stage, std::get<HostStage>(stage.body));
+    try {
+      if (stage.on_chip()) {
+        isa::check_internal(segment != model_.segments.end() && segment->first_stage == index, "ModelRunner",
+                            "stage {} has no segment", index);
+        stats = run_segment(*segment++);
+      } else if (const auto* move = std::get_if<MoveStage>(&stage.body)) {
+        run_move_stage(stage, *move, stats.emplace_back());
+      } else {
+        stats.emplace_back();
+        run_host_stage(stage, std::get<HostStage>(stage.body));
+      }
+    } catch (const std::bad_alloc&) {
+      throw_no_memory(fmt::format("layer '{}' of model '{}'", stage.name, model_.name));
     }
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (!stage.on_chip()) {
@@ -377,7 +389,12 @@ Tensor random_input(const std::string& name, DataType type, const Shape& shape, 
   // The standard's distributions are implementation defined; Box-Muller on raw bits is not.
   const auto uniform = [&engine] { return (static_cast<double>(engine() >> 11) + 0.5) * 0x1.0p-53; };
   const auto normal = [&] { return std::sqrt(-2 * std::log(uniform())) * std::cos(2 * M_PI * uniform()); };
-  Tensor tensor(type, shape);
+  Tensor tensor;
+  try {
+    tensor = Tensor(type, shape);
+  } catch (const std::bad_alloc&) {
+    throw_no_memory(fmt::format("input '{}' ({} {})", name, data_type_name(type), shape_to_string(shape)));
+  }
   const auto fill = [&](auto example, auto make) {
     for (auto& element : tensor.data<decltype(example)>()) element = static_cast<decltype(example)>(make());
   };

@@ -88,8 +88,10 @@ class TypeInference {
       // An extent of 0 doesn't excuse the others: they are multiplied in strides.
       if (!dim.has_dim_value() || dim.dim_value() <= 1) continue;
       if (__builtin_mul_overflow(count, dim.dim_value(), &count) || count > kMaxTensorElements) {
-        throw isa::UnsupportedError(fmt::format("{} is {}; a tensor of at most {} elements is supported",
-                                                what, type_to_string(type), kMaxTensorElements));
+        throw isa::UnsupportedError(
+            fmt::format("{} is {}; a tensor of at most {} elements is supported: set smaller "
+                        "dimensions (--dim), or split it",
+                        what, type_to_string(type), kMaxTensorElements));
       }
     }
   }

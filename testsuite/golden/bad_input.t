@@ -39,6 +39,27 @@ An opset above 17, an operator that nobody knows, a dimension that nobody set:
   kodama: error: --dim batch=0: allowed is NAME=N with N at least 1, for example --dim batch=4
   [2]
 
+What is too large for a kernel, to be moved, or to count, is not supported, and says what to do:
+
+  $ kodama run models/huge.onnx --dim m=1 --dim n=1 --dim k=1073741824
+  kodama: not supported: layer 'product' of node 'product' (Contract product [MatMul]: y [1, 1] <- a [1, 1073741824], b [1073741824, 1]: m:1 (M) n:1 (N) k:1073741824 (K)): no kernel has room for it in the memories of chip 'mncore2'; split the node, or take another chip
+  [3]
+  $ kodama compile models/huge.onnx --dim m=32768 --dim n=32768 --dim k=32768 -o out
+  kodama: not supported: layer 'product' of node 'product' (Contract product [MatMul]: y [32768, 32768] <- a [32768, 32768], b [32768, 32768]: m:32768 (M) n:32768 (N) k:32768 (K)): no kernel has room for it in the memories of chip 'mncore2'; split the node, or take another chip
+  [3]
+  $ kodama run models/huge.onnx --dim m=16384 --dim n=16384 --dim k=16384
+  kodama: not supported: tensor 'b': its layout has to change, and its image has 1108377600 elements; on the chip at most 33554432 can be moved. Use a smaller --dim, or --planner host, which moves them on the host
+  [3]
+  $ kodama run models/huge.onnx --dim m=1048576 --dim n=1048576 --dim k=1
+  kodama: not supported: models/huge.onnx: value 'y' is float32 [1048576, 1048576]; a tensor of at most 2147483647 elements is supported: set smaller dimensions (--dim), or split it
+  [3]
+  $ kodama run models/huge.onnx --dim m=1 --dim n=1 --dim k=4611686018427387904
+  kodama: not supported: models/huge.onnx: input 'a' is float32 [1, 4611686018427387904]; a tensor of at most 2147483647 elements is supported: set smaller dimensions (--dim), or split it
+  [3]
+  $ kodama run models/huge.onnx --dim m=1 --dim n=1 --dim k=99999999999999999999
+  kodama: error: --dim k=99999999999999999999: allowed is NAME=N with N at least 1, for example --dim batch=4
+  [2]
+
 Inputs with a wrong name, type, shape; files that are none:
 
   $ kodama run models/linear.onnx --chip tiny --input z=models/x.npy

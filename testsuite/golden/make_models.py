@@ -61,6 +61,11 @@ def main():
     names = ["a/b", "a_b", "long" * 80 + "1", "long" * 80 + "2"]
     save("alike", [helper.make_node(op, ["x"], [name], name=op) for op, name in zip(["Neg", "Abs", "Relu", "Exp"], names)],
          [value("x", [2])], [value(name, [2]) for name in names])
+    # Dimensions that --dim makes as large as one likes.
+    save("huge", [helper.make_node("MatMul", ["a", "b"], ["y"], name="product")],
+         [value("a", ["m", "k"]), value("b", ["k", "n"])], [value("y", ["m", "n"])])
+    save("huge_host", [helper.make_node("Neg", ["i"], ["y"], name="negative")],
+         [value("i", ["n"], TensorProto.INT64)], [value("y", ["n"], TensorProto.INT64)])
     for name, array in (("x.npy", rng.standard_normal((2, 8)).astype(np.float32)),
                         ("x_double.npy", rng.standard_normal((2, 8))),
                         ("x_shape.npy", np.zeros((3, 8), np.float32)),
