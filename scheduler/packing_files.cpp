@@ -187,48 +187,6 @@ class CsvReader {
   int64_t inclusive_ = 0;
 };
 
-/// Reads members of an object by name; `path` is for messages.
-class JsonReader {
- public:
-  JsonReader(const Json& value, std::string file, std::string path)
-      : value_(value), file_(std::move(file)), path_(std::move(path)) {
-    if (!value_.is_object()) fail("", "found something else, allowed: an object");
-  }
-  [[noreturn]] void fail(const std::string& member, const std::string& message) const {
-    throw isa::UserError(fmt::format("{}: {}{}: {}", file_, path_, member, message));
-  }
-  void allow(const std::set<std::string>& names) const {
-    for (const auto& [name, value] : value_.items()) {
-      if (names.count(name) == 0) {
-        fail("/" + name, fmt::format("found this member, allowed: {}", fmt::join(names, ", ")));
-      }
-    }
-  }
-  bool has(const std::string& name) const { return value_.contains(name); }
-  const Json& at(const std::string& name) const {
-    if (!has(name)) fail("/" + name, "found nothing, allowed: this member");
-    return value_.at(name);
-  }
-  int64_t number(const std::string& name) const { return number(name, at(name)); }
-  int64_t number(const std::string& name, const Json& value) const {
-    if (!is_number_of<int64_t>(value))
-      fail("/" + name, "found no number, allowed: a whole number of 64 bits");
-    return value.get<int64_t>();
-  }
-  std::string text(const std::string& name) const {
-    if (!at(name).is_string()) fail("/" + name, "found no text, allowed: a text");
-    return at(name).get<std::string>();
-  }
-  const Json& array(const std::string& name) const {
-    if (!at(name).is_array()) fail("/" + name, "found no list, allowed: a list");
-    return at(name);
-  }
-
- private:
-  const Json& value_;
-  std::string file_, path_;
-};
-
 }  // namespace
 
 PackingProblem read_packing_csv(std::string_view text, const std::string& file, int64_t capacity) {
@@ -313,43 +271,36 @@ Json packing_json(const PackingProblem& problem, const PackingSolution& solution
 }
 
 PackingProblem read_packing_json(std::string_view text, const std::string& file) {
-  const Json root = parsed(text, file);
-  const JsonReader reader(root, file, "");
-  reader.allow({"name", "capacity", "buffers"});
+  const Json json = isa::parse_json(text, file);
+  const JsonValue root(json, file);
+  root.allow({"name", "capacity", "buffers"});
   PackingProblem problem;
-  problem.name = reader.has("name") ? reader.text("name") : std::filesystem::path(file).stem().string();
-  problem.capacity = reader.number("capacity");
-  const Json& buffers = reader.array("buffers");
-  for (size_t i = 0; i < buffers.size(); ++i) {
-    const JsonReader item(buffers[i], file, fmt::format("/buffers/{}", i));
+  problem.name = root.has("name") ? root.at("name").text() : std::filesystem::path(file).stem().string();
+  problem.capacity = root.at("capacity").integer();
+  for (const JsonValue& item : root.at("buffers").list()) {
     item.allow({"name", "lower", "upper", "size", "alignment", "offset", "hint", "gaps"});
     PackingBuffer b;
-    b.name = item.text("name");
-    b.lower = item.number("lower");
-    b.upper = item.number("upper");
-    b.size = item.number("size");
-    if (item.has("alignment")) b.alignment = item.number("alignment");
-    if (item.has("offset")) b.fixed_offset = item.number("offset");
-    if (item.has("hint")) b.hint = item.number("hint");
-    if (item.has("gaps")) {
-      const Json& gaps = item.array("gaps");
-      for (size_t g = 0; g < gaps.size(); ++g) {
-        const JsonReader period(gaps[g], file, fmt::format("/buffers/{}/gaps/{}", i, g));
-        period.allow({"lower", "upper", "window"});
-        PackingGap gap;
-        gap.lower = period.number("lower");
-        gap.upper = period.number("upper");
-        if (period.has("window")) {
-          const Json& window = period.array("window");
-          if (window.size() != 2)
-            period.fail("/window", "found something else, allowed: [first, last] in bytes");
-          gap.has_window = true;
-          gap.window_lower = period.number("window", window[0]);
-          gap.window_upper = period.number("window", window[1]);
-        }
-        b.gaps.push_back(gap);
+    b.name = item.at("name").text();
+    b.lower = item.at("lower").integer();
+    b.upper = item.at("upper").integer();
+    b.size = item.at("size").integer();
+    if (item.has("alignment")) b.alignment = item.at("alignment").integer();
+    if (item.has("offset")) b.fixed_offset = item.at("offset").integer();
+    if (item.has("hint")) b.hint = item.at("hint").integer();
+    item.for_each("gaps", [&](const JsonValue& period) {
+      period.allow({"lower", "upper", "window"});
+      PackingGap gap;
+      gap.lower = period.at("lower").integer();
+      gap.upper = period.at("upper").integer();
+      if (period.has("window")) {
+        const auto window = period.at("window").integers();
+        if (window.size() != 2) period.at("window").fail("[first, last] in bytes");
+        gap.has_window = true;
+        gap.window_lower = window[0];
+        gap.window_upper = window[1];
       }
-    }
+      b.gaps.push_back(gap);
+    });
     problem.buffers.push_back(std::move(b));
   }
   PackingProblem named = problem;
@@ -360,33 +311,35 @@ PackingProblem read_packing_json(std::string_view text, const std::string& file)
 
 PackingSolution read_packing_solution_json(std::string_view text, const std::string& file,
                                            const PackingProblem& problem) {
-  const Json root = parsed(text, file);
-  const JsonReader reader(root, file, "");
-  reader.allow({"problem", "status", "height", "capacity", "lower_bound", "nodes", "message", "offsets"});
+  const Json json = isa::parse_json(text, file);
+  const JsonValue root(json, file);
+  root.allow({"problem", "status", "height", "capacity", "lower_bound", "nodes", "message", "offsets"});
   PackingSolution solution;
-  const std::string status = reader.text("status");
+  const std::string status = root.at("status").text();
   bool known = false;
   for (const PackingStatus s : {PackingStatus::kSolved, PackingStatus::kInfeasible, PackingStatus::kGaveUp}) {
     if (status != to_string(s)) continue;
     known = true;
     solution.status = s;
   }
-  if (!known) {
-    reader.fail("/status", fmt::format("found '{}', allowed: solved, infeasible, gave up", status));
-  }
-  solution.height = reader.number("height");
-  solution.lower_bound = reader.number("lower_bound");
-  if (reader.has("nodes")) solution.nodes = reader.number("nodes");
-  if (reader.has("message")) solution.message = reader.text("message");
-  const JsonReader offsets(reader.at("offsets"), file, "/offsets");
+  if (!known) root.at("status").fail("solved, infeasible, gave up");
+  solution.height = root.at("height").integer();
+  solution.lower_bound = root.at("lower_bound").integer();
+  if (root.has("nodes")) solution.nodes = root.at("nodes").integer();
+  if (root.has("message")) solution.message = root.at("message").text();
+  const JsonValue offsets = root.at("offsets");
   std::set<std::string> names;
   for (const PackingBuffer& b : problem.buffers) names.insert(b.name);
-  for (const auto& [name, value] : root.at("offsets").items()) {
-    if (!names.contains(name))
-      offsets.fail("/" + name, fmt::format("found no buffer of this name in {}", problem.name));
-  }
-  if (root.at("offsets").empty() && solution.status != PackingStatus::kSolved) return solution;
-  for (const PackingBuffer& b : problem.buffers) solution.offsets.push_back(offsets.number(b.name));
+  bool any = false;
+  offsets.for_each_member([&](const std::string& name, const JsonValue& value) {
+    any = true;
+    if (!names.contains(name)) {
+      throw isa::UserError(
+          fmt::format("{}: found no buffer of this name in {}", value.where(), problem.name));
+    }
+  });
+  if (!any && solution.status != PackingStatus::kSolved) return solution;
+  for (const PackingBuffer& b : problem.buffers) solution.offsets.push_back(offsets.at(b.name).integer());
   return solution;
 }
 

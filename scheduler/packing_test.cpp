@@ -160,9 +160,10 @@ TEST(Packing, JsonRoundTripAndErrors) {
     return error_of([&] { read_packing_json(text, "f.json"); });
   };
   EXPECT_THAT(error("{\n \"name\": }"), HasSubstr("f.json:2:10"));
-  EXPECT_THAT(error("[]"), HasSubstr("f.json: : found something else"));
-  EXPECT_THAT(error(R"({"capacity": 1, "buffers": [{"name": 1}]})"), HasSubstr("f.json: /buffers/0/name"));
-  EXPECT_THAT(error(R"({"capacity": 1, "buffers": [], "x": 1})"), HasSubstr("f.json: /x: found this member"));
+  EXPECT_THAT(error("[]"), HasSubstr("f.json: found [], allowed: an object"));
+  EXPECT_THAT(error(R"({"capacity": 1, "buffers": [{"name": 1}]})"), HasSubstr("f.json: buffers[0].name"));
+  EXPECT_THAT(error(R"({"capacity": 1, "buffers": [], "x": 1})"),
+              HasSubstr("f.json: the file: found 'x', allowed: "));
 }
 
 TEST(Packing, CheckerFindsEachKindOfDamage) {

@@ -46,42 +46,43 @@ std::string to_json(const ScheduleProblem& problem) {
 }
 
 ScheduleProblem problem_from_json(const std::string& text, const std::string& source) {
-  const Json json = parsed(text, source);
-  const Fields fields(json, source, "");
+  const Json json = isa::parse_json(text, source);
+  const JsonValue fields(json, source);
   fields.allow({"name", "loop", "resources", "classes", "operations", "dependences", "separations"});
   ScheduleProblem problem;
-  problem.name = fields.get<std::string>("name", "");
-  problem.is_loop = fields.get<bool>("loop", false);
-  fields.for_each("resources", [&](const Fields& each) {
+  problem.name = text_or_empty(fields, "name");
+  problem.is_loop = flag_or(fields, "loop", false);
+  fields.for_each("resources", [&](const JsonValue& each) {
     each.allow({"name", "capacity"});
-    problem.resources.push_back({each.get<std::string>("name", ""), each.get<int64_t>("capacity", 1)});
+    problem.resources.push_back({text_or_empty(each, "name"), integer_or(each, "capacity", 1)});
   });
-  problem.classes = fields.get<std::vector<std::string>>("classes", {});
-  fields.for_each("operations", [&](const Fields& each) {
+  problem.classes = texts_or_none(fields, "classes");
+  fields.for_each("operations", [&](const JsonValue& each) {
     each.allow({"id", "text", "earliest", "takes_step", "uses", "classes"});
-    each.check_id(problem.operations.size());
+    check_id(each, problem.operations.size());
     ScheduleProblem::Operation operation;
-    operation.text = each.get<std::string>("text", "");
-    operation.earliest = each.get<int64_t>("earliest", 0);
-    operation.takes_step = each.get<bool>("takes_step", true);
-    operation.classes = each.get<std::vector<int>>("classes", {});
-    each.for_each("uses", [&](const Fields& use) {
+    operation.text = text_or_empty(each, "text");
+    operation.earliest = integer_or(each, "earliest", 0);
+    operation.takes_step = flag_or(each, "takes_step", true);
+    operation.classes = integers_or_none(each, "classes");
+    each.for_each("uses", [&](const JsonValue& use) {
       use.allow({"resource", "key", "invariant"});
       operation.uses.push_back(
-          {use.get<int>("resource"), use.get<int64_t>("key", -1), use.get<bool>("invariant", false)});
+          {use.at("resource").small_integer(), integer_or(use, "key", -1), flag_or(use, "invariant", false)});
     });
     problem.operations.push_back(std::move(operation));
   });
-  fields.for_each("dependences", [&](const Fields& each) {
+  fields.for_each("dependences", [&](const JsonValue& each) {
     each.allow({"from", "to", "distance", "iterations"});
-    const ScheduleProblem::Dependence edge{each.get<int>("from"), each.get<int>("to"),
-                                           each.get<int64_t>("distance"), each.get<int64_t>("iterations", 0)};
+    const ScheduleProblem::Dependence edge{each.at("from").small_integer(), each.at("to").small_integer(),
+                                           each.at("distance").small_integer(),
+                                           integer_or(each, "iterations", 0)};
     problem.dependences.push_back(edge);
   });
-  fields.for_each("separations", [&](const Fields& each) {
+  fields.for_each("separations", [&](const JsonValue& each) {
     each.allow({"first", "second", "steps"});
-    problem.separations.push_back(
-        {each.get<int>("first"), each.get<int>("second"), each.get<int64_t>("steps")});
+    problem.separations.push_back({each.at("first").small_integer(), each.at("second").small_integer(),
+                                   each.at("steps").small_integer()});
   });
   const std::string fault = problem_fault(problem);
   if (!fault.empty()) throw isa::UserError(fmt::format("{}: {}", source, fault));
@@ -99,13 +100,14 @@ std::string to_json(const ScheduleProblem& problem, const Schedule& schedule) {
 
 Schedule schedule_from_json(const ScheduleProblem& problem, const std::string& text,
                             const std::string& source) {
-  const Json json = parsed(text, source);
-  const Fields fields(json, source, "");
+  const Json json = isa::parse_json(text, source);
+  const JsonValue fields(json, source);
   fields.allow({"name", "interval", "steps", "optimal", "issue"});
   Schedule schedule;
-  schedule.issue = fields.get<std::vector<int64_t>>("issue");
-  schedule.interval = fields.get<int64_t>("interval", 0);
-  schedule.is_optimal = fields.get<bool>("optimal", false);
+  const std::vector<int> issue = fields.at("issue").small_integers();
+  schedule.issue.assign(issue.begin(), issue.end());
+  schedule.interval = integer_or(fields, "interval", 0);
+  schedule.is_optimal = flag_or(fields, "optimal", false);
   if (schedule.issue.size() != problem.operations.size())
     throw isa::UserError(fmt::format("{}: found issue steps of {} operations, allowed: of {}", source,
                                      schedule.issue.size(), problem.operations.size()));

@@ -496,7 +496,8 @@ TEST(ScheduleJson, NumbersAndDepthHaveLimits) {
   refuse(R"({"operations": [{"earliest": 1000000001}]})", "earliest step: found 1000000001");
   refuse(R"({"classes": ["a"], "separations": [{"first": 0, "second": 0, "steps": -1}]})",
          "steps of a separation");
-  refuse(R"({"classes": ["a"], "operations": [{"classes": [18446744073709551615]}]})", "integers of 32 bits");
+  refuse(R"({"classes": ["a"], "operations": [{"classes": [18446744073709551615]}]})",
+         "operations[0].classes[0]: found 18446744073709551615, allowed: an integer of 32 bits");
   // An operation that no step has room for.
   refuse(R"({"resources": [{"name": "unit"}], "operations": [{"uses": [{"resource": 0}, {"resource": 0}]}]})",
          "uses 2 places of resource 'unit', which has 1");

@@ -62,75 +62,76 @@ std::string to_json(const TransferProblem& problem, const TransferSchedule* sche
 namespace {
 
 /// A file holds a problem, and may hold its schedule: these are the members of both.
-void allow_file(const Fields& file) {
+void allow_file(const JsonValue& file) {
   file.allow({"name", "capacity", "estimated_cycles", "bound", "issue_interval", "max_in_flight", "ports",
               "task_cycles", "buffers", "transfers", "keeps"});
 }
-void allow_buffer(const Fields& buffer, size_t place) {
+void allow_buffer(const JsonValue& buffer, size_t place) {
   buffer.allow(
       {"id", "name", "size", "alignment", "phase", "fixed_address", "first_task", "last_task", "address"});
-  buffer.check_id(place);
+  check_id(buffer, place);
 }
-void allow_transfer(const Fields& transfer, size_t place) {
+void allow_transfer(const JsonValue& transfer, size_t place) {
   transfer.allow(
       {"id", "text", "buffer", "load", "earliest", "latest", "latency", "uses", "after", "source", "issue"});
-  transfer.check_id(place);
+  check_id(transfer, place);
 }
-void allow_keep(const Fields& keep) {
+void allow_keep(const JsonValue& keep) {
   keep.allow({"size", "members", "saved", "kept"});
 }
 
 }  // namespace
 
 TransferProblem transfer_problem_from_json(const std::string& text, const std::string& source) {
-  const Json json = parsed(text, source);
-  const Fields fields(json, source, "");
+  const Json json = isa::parse_json(text, source);
+  const JsonValue fields(json, source);
   allow_file(fields);
   TransferProblem problem;
-  problem.name = fields.get<std::string>("name", "");
-  problem.capacity = fields.get<int64_t>("capacity");
-  problem.issue_interval = fields.get<int64_t>("issue_interval", 0);
-  problem.max_in_flight = fields.get<int64_t>("max_in_flight", 0);
-  problem.ports = fields.get<std::vector<std::string>>("ports", {});
-  problem.task_cycles = fields.get<std::vector<int64_t>>("task_cycles");
-  fields.for_each("buffers", [&](const Fields& each) {
+  problem.name = text_or_empty(fields, "name");
+  problem.capacity = fields.at("capacity").small_integer();
+  problem.issue_interval = integer_or(fields, "issue_interval", 0);
+  problem.max_in_flight = integer_or(fields, "max_in_flight", 0);
+  problem.ports = texts_or_none(fields, "ports");
+  const std::vector<int> task_cycles = fields.at("task_cycles").small_integers();
+  problem.task_cycles.assign(task_cycles.begin(), task_cycles.end());
+  fields.for_each("buffers", [&](const JsonValue& each) {
     allow_buffer(each, problem.buffers.size());
     TransferProblem::Buffer buffer;
-    buffer.name = each.get<std::string>("name", "");
-    buffer.size = each.get<int64_t>("size");
-    buffer.alignment = each.get<int64_t>("alignment", 1);
-    buffer.phase = each.get<int64_t>("phase", 0);
-    const auto fixed = each.get<int64_t>("fixed_address", -1);
+    buffer.name = text_or_empty(each, "name");
+    buffer.size = each.at("size").small_integer();
+    buffer.alignment = integer_or(each, "alignment", 1);
+    buffer.phase = integer_or(each, "phase", 0);
+    const auto fixed = integer_or(each, "fixed_address", -1);
     if (fixed >= 0) buffer.fixed_address = fixed;
-    buffer.first_task = each.get<int64_t>("first_task");
-    buffer.last_task = each.get<int64_t>("last_task");
+    buffer.first_task = each.at("first_task").small_integer();
+    buffer.last_task = each.at("last_task").small_integer();
     problem.buffers.push_back(std::move(buffer));
   });
-  fields.for_each("transfers", [&](const Fields& each) {
+  fields.for_each("transfers", [&](const JsonValue& each) {
     allow_transfer(each, problem.transfers.size());
     TransferProblem::Transfer transfer;
-    transfer.text = each.get<std::string>("text", "");
-    transfer.buffer = each.get<int>("buffer");
-    transfer.is_load = each.get<bool>("load");
-    transfer.earliest = each.get<int64_t>("earliest");
-    transfer.latest = each.get<int64_t>("latest");
-    transfer.latency = each.get<int64_t>("latency", 0);
-    transfer.source = each.get<int>("source", -1);
-    transfer.after = each.get<std::vector<int>>("after", {});
-    each.for_each("uses", [&](const Fields& use) {
+    transfer.text = text_or_empty(each, "text");
+    transfer.buffer = each.at("buffer").small_integer();
+    transfer.is_load = each.at("load").flag();
+    transfer.earliest = each.at("earliest").small_integer();
+    transfer.latest = each.at("latest").small_integer();
+    transfer.latency = integer_or(each, "latency", 0);
+    transfer.source = integer_or(each, "source", -1);
+    transfer.after = integers_or_none(each, "after");
+    each.for_each("uses", [&](const JsonValue& use) {
       use.allow({"port", "cycles"});
-      transfer.uses.push_back({use.get<int>("port"), use.get<int64_t>("cycles")});
+      transfer.uses.push_back({use.at("port").small_integer(), use.at("cycles").small_integer()});
     });
     problem.transfers.push_back(std::move(transfer));
   });
-  fields.for_each("keeps", [&](const Fields& each) {
+  fields.for_each("keeps", [&](const JsonValue& each) {
     allow_keep(each);
     TransferProblem::Keep keep;
-    keep.size = each.get<int64_t>("size");
-    keep.saved = each.get<std::vector<int>>("saved", {});
-    each.for_each("members", [&](const Fields& member) {
+    keep.size = each.at("size").small_integer();
+    keep.saved = integers_or_none(each, "saved");
+    each.for_each("members", [&](const JsonValue& member) {
       member.allow({"buffer", "offset"});
-      keep.members.push_back({member.get<int>("buffer"), member.get<int64_t>("offset", 0)});
+      keep.members.push_back({member.at("buffer").small_integer(), integer_or(member, "offset", 0)});
     });
     problem.keeps.push_back(std::move(keep));
   });
@@ -141,21 +142,21 @@ TransferProblem transfer_problem_from_json(const std::string& text, const std::s
 
 TransferSchedule transfer_schedule_from_json(const TransferProblem& problem, const std::string& text,
                                              const std::string& source) {
-  const Json json = parsed(text, source);
-  const Fields fields(json, source, "");
+  const Json json = isa::parse_json(text, source);
+  const JsonValue fields(json, source);
   allow_file(fields);
   TransferSchedule schedule;
-  fields.for_each("buffers", [&](const Fields& each) {
+  fields.for_each("buffers", [&](const JsonValue& each) {
     allow_buffer(each, schedule.address.size());
-    schedule.address.push_back(each.get<int64_t>("address"));
+    schedule.address.push_back(each.at("address").small_integer());
   });
-  fields.for_each("transfers", [&](const Fields& each) {
+  fields.for_each("transfers", [&](const JsonValue& each) {
     allow_transfer(each, schedule.issue.size());
-    schedule.issue.push_back(each.get<int64_t>("issue"));
+    schedule.issue.push_back(each.at("issue").small_integer());
   });
-  fields.for_each("keeps", [&](const Fields& each) {
+  fields.for_each("keeps", [&](const JsonValue& each) {
     allow_keep(each);
-    schedule.kept.push_back(each.get<bool>("kept"));
+    schedule.kept.push_back(each.at("kept").flag());
   });
   if (schedule.address.size() != problem.buffers.size() ||
       schedule.issue.size() != problem.transfers.size() || schedule.kept.size() != problem.keeps.size())
@@ -167,7 +168,7 @@ TransferSchedule transfer_schedule_from_json(const TransferProblem& problem, con
 }
 
 bool is_transfer_problem(const std::string& text, const std::string& source) {
-  const Json json = parsed(text, source);
+  const Json json = isa::parse_json(text, source);
   return json.is_object() && json.contains("task_cycles");
 }
 

@@ -20,6 +20,7 @@
 #include "compiler/driver/package_check.h"
 #include "compiler/graph/import.h"
 #include "isa/file.h"
+#include "isa/json_value.h"
 #include "isa/output.h"
 #include "isa/temporary.h"
 
@@ -27,6 +28,7 @@ namespace kodama::compiler {
 namespace {
 
 namespace fs = std::filesystem;
+using isa::JsonValue;
 using nlohmann::json;
 using nlohmann::ordered_json;
 
@@ -40,112 +42,6 @@ ordered_json number_to_json(double value) {
   if (value == -std::numeric_limits<double>::infinity()) return "-inf";
   return value;
 }
-/// A value of the manifest, and where it is there, which is in the message of every error.
-class Value {
- public:
-  Value(const ordered_json& json, std::string path) : json_(json), path_(std::move(path)) {}
-
-  const std::string& path() const { return path_; }
-  [[noreturn]] void fail(const std::string& wanted) const {
-    std::string found = json_.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
-    if (found.size() > 60) found = found.substr(0, 60) + "...";
-    throw isa::UserError(fmt::format("{}: found {}, allowed: {}", path_, found, wanted));
-  }
-
-  /// Members; this value must be an object. Without `at`, those that may be there are told by has().
-  bool has(const char* name) const { return json_.is_object() && json_.contains(name); }
-  Value at(const char* name) const {
-    if (!has(name)) fail(fmt::format("an object with '{}'", name));
-    return {json_[name], path_of(name)};
-  }
-  /// There are no others.
-  void check_names(std::initializer_list<std::string_view> allowed) const {
-    if (!json_.is_object()) fail("an object");
-    for (const auto& [name, member] : json_.items()) {
-      if (std::ranges::find(allowed, name) == allowed.end())
-        throw isa::UserError(
-            fmt::format("{}: found key '{}', allowed: {}", path_, name, fmt::join(allowed, ", ")));
-    }
-  }
-  template <typename Visit>
-  void for_each_member(Visit&& visit) const {
-    if (!json_.is_object()) fail("an object");
-    for (const auto& [name, member] : json_.items()) visit(name, Value(member, path_of(name)));
-  }
-  std::vector<Value> list() const {
-    if (!json_.is_array()) fail("a list");
-    std::vector<Value> values;
-    for (size_t k = 0; k < json_.size(); ++k) values.emplace_back(json_[k], fmt::format("{}[{}]", path_, k));
-    return values;
-  }
-  template <typename Read>
-  auto list_of(Read&& read) const {
-    std::vector<std::decay_t<decltype(read(*this))>> values;
-    for (const Value& value : list()) values.push_back(read(value));
-    return values;
-  }
-
-  int64_t integer(int64_t low = std::numeric_limits<int64_t>::min(),
-                  int64_t high = std::numeric_limits<int64_t>::max()) const {
-    const bool fits = json_.is_number_integer() &&
-                      (!json_.is_number_unsigned() || json_.get<uint64_t>() <= uint64_t{1} << 62);
-    const int64_t value = fits ? json_.get<int64_t>() : 0;
-    if (!fits || value < low || value > high)
-      fail(low > std::numeric_limits<int64_t>::min() ? fmt::format("integers from {} to {}", low, high)
-                                                     : "integers of 64 bits");
-    return value;
-  }
-  int small_integer() const {
-    return static_cast<int>(integer(std::numeric_limits<int>::min(), std::numeric_limits<int>::max()));
-  }
-  std::string text() const {
-    if (!json_.is_string()) fail("a text");
-    return json_.get<std::string>();
-  }
-  /// What `parse` makes of a text. Its errors don't know where that is from.
-  template <typename Parse>
-  auto parsed(Parse&& parse) const {
-    try {
-      return parse(text());
-    } catch (const isa::UserError& error) {
-      throw isa::UserError(fmt::format("{}: {}", path_, error.what()));
-    }
-  }
-  bool flag() const {
-    if (!json_.is_boolean()) fail("true or false");
-    return json_.get<bool>();
-  }
-  double number() const {
-    if (json_ == "inf") return std::numeric_limits<double>::infinity();
-    if (json_ == "-inf") return -std::numeric_limits<double>::infinity();
-    if (!json_.is_number()) fail("a number, \"inf\" or \"-inf\"");
-    return json_.get<double>();
-  }
-  template <typename Enum, size_t N>
-  Enum one_of(const std::array<const char*, N>& names) const {
-    for (size_t k = 0; k < N; ++k) {
-      if (json_ == names[k]) return static_cast<Enum>(k);
-    }
-    fail(fmt::format("\"{}\"", fmt::join(names, "\", \"")));
-  }
-  std::vector<int64_t> integers() const {
-    return list_of([](const Value& value) { return value.integer(); });
-  }
-  std::vector<int> small_integers() const {
-    return list_of([](const Value& value) { return value.small_integer(); });
-  }
-  std::vector<std::string> texts() const {
-    return list_of([](const Value& value) { return value.text(); });
-  }
-
- private:
-  std::string path_of(const std::string& name) const {
-    return path_ + (path_.ends_with(": ") ? "" : ".") + name;
-  }
-
-  const ordered_json& json_;
-  std::string path_;  ///< of the whole file: "FILE: "
-};
 
 ordered_json map_to_json(const AffineMap& map, size_t dims) {
   ordered_json j = ordered_json::array();
@@ -156,8 +52,8 @@ ordered_json map_to_json(const AffineMap& map, size_t dims) {
   }
   return j;
 }
-AffineMap read_map(const Value& j, size_t dims) {
-  const std::vector<Value> rows = j.list();
+AffineMap read_map(const JsonValue& j, size_t dims) {
+  const std::vector<JsonValue> rows = j.list();
   AffineMap map(rows.size(), dims);
   for (size_t axis = 0; axis < rows.size(); ++axis) {
     const std::vector<int64_t> numbers = rows[axis].integers();
@@ -173,8 +69,8 @@ ordered_json access_to_json(const TensorAccess& access, size_t dims) {
           {"map", map_to_json(access.map, dims)},
           {"fill", number_to_json(access.fill)}};
 }
-TensorAccess read_access(const Value& j, size_t dims) {
-  j.check_names({"tensor", "map", "fill"});
+TensorAccess read_access(const JsonValue& j, size_t dims) {
+  j.allow({"tensor", "map", "fill"});
   return {j.at("tensor").small_integer(), read_map(j.at("map"), dims), j.at("fill").number()};
 }
 
@@ -199,13 +95,13 @@ ordered_json placement_to_json(const StreamPlacement& placement) {
           {"length_lw", placement.length_lw},
           {"round_to_odd", placement.round_to_odd}};
 }
-StreamPlacement read_placement(const Value& j, const isa::Chip& chip, bool is_output) {
+StreamPlacement read_placement(const JsonValue& j, const isa::Chip& chip, bool is_output) {
   StreamPlacement placement;
   placement.name = j.at("name").text();
   placement.is_output = is_output;
   placement.extents = j.at("extents").integers();
   placement.access = read_access(j.at("access"), placement.extents.size());
-  placement.axis_dims = j.at("axes").list_of([](const Value& axis) { return axis.small_integers(); });
+  placement.axis_dims = j.at("axes").list_of([](const JsonValue& axis) { return axis.small_integers(); });
   placement.layout =
       j.at("layout").parsed([](const std::string& text) { return layout::Layout::parse(text); });
   placement.layout.set_padding(j.at("padding").one_of<layout::Padding>(kPaddings));
@@ -226,13 +122,13 @@ ordered_json move_to_json(const MoveLayer& move) {
   }
   return {{"extents", move.extents}, {"fill", number_to_json(move.fill)}, {"pieces", pieces}};
 }
-MoveLayer read_move(const Value& j) {
-  j.check_names({"extents", "fill", "pieces"});
+MoveLayer read_move(const JsonValue& j) {
+  j.allow({"extents", "fill", "pieces"});
   MoveLayer move;
   move.extents = j.at("extents").integers();
   move.fill = j.at("fill").number();
-  move.pieces = j.at("pieces").list_of([&](const Value& piece) -> MoveLayer::Piece {
-    piece.check_names({"input", "begin", "end"});
+  move.pieces = j.at("pieces").list_of([&](const JsonValue& piece) -> MoveLayer::Piece {
+    piece.allow({"input", "begin", "end"});
     return {read_access(piece.at("input"), move.extents.size()), piece.at("begin").integers(),
             piece.at("end").integers()};
   });
@@ -463,13 +359,8 @@ class PackageReader {
     if (!sums_.contains(kManifest))
       throw isa::UserError(fmt::format("{}: has no checksum in '{}'", file_name, kChecksums));
     const std::string text = isa::read_file(file_name);
-    ordered_json json;
-    try {
-      json = ordered_json::parse(text);
-    } catch (const ordered_json::parse_error& error) {
-      throw isa::UserError(fmt::format("{}: {}", file_name, error.what()));
-    }
-    const Value manifest(json, file_name + ": ");
+    const ordered_json json = isa::parse_json(text, file_name);
+    const JsonValue manifest(json, file_name);
     if (!manifest.has("format") || json["format"] != "kodama package")
       throw isa::UserError(file_name + ": this is not of a kodama package");
     if (!manifest.has("version") || json["version"] != kPackageVersion) {
@@ -477,26 +368,26 @@ class PackageReader {
                                        file_name, json.value("version", ordered_json()).dump(),
                                        kPackageVersion));
     }
-    manifest.check_names({"format", "version", "model", "chip", "precision", "opset", "inputs", "outputs",
-                          "tensors", "images", "stages", "segments"});
+    manifest.allow({"format", "version", "model", "chip", "precision", "opset", "inputs", "outputs",
+                    "tensors", "images", "stages", "segments"});
     model_.name = manifest.at("model").text();
     read_chip(manifest.at("chip"), chip_name);
     model_.precision = manifest.at("precision").parsed(parse_matrix_precision);
-    manifest.at("opset").for_each_member([&](const std::string& domain, const Value& version) {
+    manifest.at("opset").for_each_member([&](const std::string& domain, const JsonValue& version) {
       model_.opset[domain] = version.integer(1, 1000);
     });
     model_.inputs = manifest.at("inputs").small_integers();
     model_.outputs = manifest.at("outputs").small_integers();
-    model_.tensors = manifest.at("tensors").list_of([&](const Value& j) { return tensor(j); });
-    model_.preloads = manifest.at("images").list_of([&](const Value& j) { return image(j); });
+    model_.tensors = manifest.at("tensors").list_of([&](const JsonValue& j) { return tensor(j); });
+    model_.preloads = manifest.at("images").list_of([&](const JsonValue& j) { return image(j); });
     if (sums_.contains("host.onnx")) host_model_ = read_model((directory_ / "host.onnx").string());
-    const std::vector<Value> stages = manifest.at("stages").list();
+    const std::vector<JsonValue> stages = manifest.at("stages").list();
     for (size_t k = 0; k < stages.size(); ++k) {
       model_.stages.push_back(stage(stages[k]));
       if (progress)
         progress(static_cast<int64_t>(k), static_cast<int64_t>(stages.size()), model_.stages.back().name);
     }
-    model_.segments = manifest.at("segments").list_of([&](const Value& j) { return segment(j); });
+    model_.segments = manifest.at("segments").list_of([&](const JsonValue& j) { return segment(j); });
     try {
       check_package_model(model_);
     } catch (const isa::UserError& error) {
@@ -506,8 +397,8 @@ class PackageReader {
   }
 
  private:
-  void read_chip(const Value& j, const std::string& chip_name) {
-    j.check_names({"name", "hash"});
+  void read_chip(const JsonValue& j, const std::string& chip_name) {
+    j.allow({"name", "hash"});
     const std::string name = j.at("name").text();
     const std::string hash = j.at("hash").text();
     model_.chip = chip_name.empty() ? j.at("name").parsed(isa::find_chip) : isa::find_chip(chip_name);
@@ -519,14 +410,14 @@ class PackageReader {
   }
 
   /// A file of the package: its checksum has been checked.
-  std::string file(const Value& j) const {
+  std::string file(const JsonValue& j) const {
     const std::string name = j.text();
     if (!sums_.contains(name)) j.fail(fmt::format("files of the package, which are in '{}'", kChecksums));
     return (directory_ / name).string();
   }
 
-  LayerTensor tensor(const Value& j) const {
-    j.check_names({"name", "type", "type_code", "shape", "alias_of", "constant"});
+  LayerTensor tensor(const JsonValue& j) const {
+    j.allow({"name", "type", "type_code", "shape", "alias_of", "constant"});
     LayerTensor tensor;
     tensor.name = j.at("name").text();
     const int code = j.at("type_code").small_integer();
@@ -540,15 +431,15 @@ class PackageReader {
     return tensor;
   }
 
-  CompiledModel::Preload image(const Value& j) const {
-    j.check_names({"name", "dram_address", "lw_per_group", "file"});
+  CompiledModel::Preload image(const JsonValue& j) const {
+    j.allow({"name", "dram_address", "lw_per_group", "file"});
     CompiledModel::Preload preload;
     preload.name = j.at("name").text();
     preload.dram_address = j.at("dram_address").integer();
     const std::string path = file(j.at("file"));
     const std::string bytes = isa::read_file(path);
     size_t at = 0;
-    for (const Value& size : j.at("lw_per_group").list()) {
+    for (const JsonValue& size : j.at("lw_per_group").list()) {
       const auto left = static_cast<int64_t>((bytes.size() - at) / sizeof(uint64_t));
       const auto lw = static_cast<size_t>(size.integer(0, left));
       std::vector<uint64_t> group(lw);
@@ -561,9 +452,9 @@ class PackageReader {
     return preload;
   }
 
-  StreamBinding binding(const Value& j, bool is_output) const {
-    j.check_names({"name", "access", "extents", "axes", "layout", "padding", "l2b", "l1b", "mab", "length_lw",
-                   "round_to_odd", "dram_address", "origin", "host_move"});
+  StreamBinding binding(const JsonValue& j, bool is_output) const {
+    j.allow({"name", "access", "extents", "axes", "layout", "padding", "l2b", "l1b", "mab", "length_lw",
+             "round_to_odd", "dram_address", "origin", "host_move"});
     StreamBinding binding;
     binding.placement = read_placement(j, model_.chip, is_output);
     binding.dram_address = j.at("dram_address").integer();
@@ -572,7 +463,7 @@ class PackageReader {
     return binding;
   }
 
-  Stage stage(const Value& j) const {
+  Stage stage(const JsonValue& j) const {
     Stage stage;
     stage.name = j.at("name").text();
     stage.kind = j.at("kind").one_of<LayerKind>(kKinds);
@@ -584,30 +475,31 @@ class PackageReader {
     if (j.has("kernel")) {
       stage.body = chip_stage(j);
     } else if (j.has("move")) {
-      j.check_names({"name", "kind", "operation", "onnx_ops", "onnx_nodes", "inputs", "outputs", "move"});
+      j.allow({"name", "kind", "operation", "onnx_ops", "onnx_nodes", "inputs", "outputs", "move"});
       stage.body = MoveStage{read_move(j.at("move"))};
     } else {
       stage.body = host_stage(j);
     }
     return stage;
   }
-  ChipStage chip_stage(const Value& j) const {
-    j.check_names({"name", "kind", "operation", "onnx_ops", "onnx_nodes", "inputs", "outputs", "kernel",
-                   "description", "predicted_cycles", "operands", "result", "dram_cycles", "fetch"});
+  ChipStage chip_stage(const JsonValue& j) const {
+    j.allow({"name", "kind", "operation", "onnx_ops", "onnx_nodes", "inputs", "outputs", "kernel",
+             "description", "predicted_cycles", "operands", "result", "dram_cycles", "fetch"});
     constexpr int64_t kMostCycles = int64_t{1} << 53;
     ChipStage chip;
     chip.kernel = j.at("kernel").text();
     chip.description = j.at("description").text();
     chip.predicted_cycles = j.at("predicted_cycles").integer(0, kMostCycles);
-    chip.operands = j.at("operands").list_of([&](const Value& operand) { return binding(operand, false); });
+    chip.operands =
+        j.at("operands").list_of([&](const JsonValue& operand) { return binding(operand, false); });
     chip.result = binding(j.at("result"), true);
     chip.dram_cycles = j.at("dram_cycles").integer(0, kMostCycles);
     chip.fetch = j.at("fetch").flag();
     return chip;
   }
-  HostStage host_stage(const Value& j) const {
-    j.check_names({"name", "kind", "operation", "onnx_ops", "onnx_nodes", "inputs", "outputs", "reason",
-                   "first_node", "node_count"});
+  HostStage host_stage(const JsonValue& j) const {
+    j.allow({"name", "kind", "operation", "onnx_ops", "onnx_nodes", "inputs", "outputs", "reason",
+             "first_node", "node_count"});
     HostStage host;
     host.reason = j.at("reason").text();
     const int64_t nodes = host_model_.graph().node_size();
@@ -619,8 +511,8 @@ class PackageReader {
   }
 
   /// Each stage is a region of the program.
-  Segment segment(const Value& j) const {
-    j.check_names({"first_stage", "stages", "program"});
+  Segment segment(const JsonValue& j) const {
+    j.allow({"first_stage", "stages", "program"});
     Segment segment;
     segment.first_stage = j.at("first_stage").small_integer();
     const std::string path = file(j.at("program"));

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 #include <optional>
 
@@ -28,20 +27,6 @@ using layout::Padding;
 /// LW of a result that a PE reduces at a time, where it has as many: enough to fill the distances between
 /// dependent steps.
 constexpr int64_t kBlockLw = 32;
-
-float identity_of(ReduceLayer::Op op) {
-  switch (op) {
-    case ReduceLayer::Op::kSum:
-      return 0.0f;
-    case ReduceLayer::Op::kProd:
-      return 1.0f;
-    case ReduceLayer::Op::kMax:
-      return -std::numeric_limits<float>::infinity();
-    case ReduceLayer::Op::kMin:
-      return std::numeric_limits<float>::infinity();
-  }
-  return 0.0f;
-}
 
 struct Tiling {
   int64_t blocks = 0;  ///< per PE
@@ -162,7 +147,8 @@ std::optional<Candidate> reduce_on(const Spread& spread, const Layer& layer, con
     const int accumulator = buffer("accumulator", tiling.block_lw);
 
     TileLoop blocks{"block", tiling.blocks, {}};
-    blocks.body.push_back({FillTile{accumulator, {}, tiling.block_lw, identity_of(reduce.op)}});
+    blocks.body.push_back(
+        {FillTile{accumulator, {}, tiling.block_lw, static_cast<float>(identity_of(reduce.op))}});
 
     const auto reduce_tile = [&](std::vector<TileNode>& body, int64_t repeats, const TileIndex& from) {
       ReduceTile op;

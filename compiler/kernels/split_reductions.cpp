@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "compiler/graph/fresh_names.h"
 #include "compiler/kernels/spread.h"
@@ -14,20 +13,6 @@ namespace {
 
 /// Below this many elements per output a split costs more than it saves.
 constexpr int64_t kShortList = 64;
-
-double exact_identity_of(ReduceLayer::Op op) {
-  switch (op) {
-    case ReduceLayer::Op::kSum:
-      return 0;
-    case ReduceLayer::Op::kProd:
-      return 1;
-    case ReduceLayer::Op::kMax:
-      return -std::numeric_limits<double>::infinity();
-    case ReduceLayer::Op::kMin:
-      return std::numeric_limits<double>::infinity();
-  }
-  return 0;
-}
 
 /// A reduction dim's extent as outer * inner (outer * inner >= extent).
 struct DimSplit {
@@ -107,7 +92,7 @@ void guard_dim(LayerGraph& graph, const std::string& name, ReduceLayer& first, s
   const int valid = first.expr.input(number);
   const int sign = first.expr.apply(ScalarOp::kSub, valid, first.expr.constant(0.5));
   first.expr.set_result(first.expr.apply(ScalarOp::kSelectNotNegative, sign, value,
-                                         first.expr.constant(exact_identity_of(first.op))));
+                                         first.expr.constant(identity_of(first.op))));
 }
 
 /// Both halves may be split again, and a model may have a node of any name.

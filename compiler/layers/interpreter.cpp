@@ -1,7 +1,6 @@
 #include "compiler/layers/interpreter.h"
 
 #include <cmath>
-#include <limits>
 
 namespace kodama::compiler {
 
@@ -133,7 +132,7 @@ class LayerInterpreter {
     const size_t rank = reduce.output_extents.size();
     const auto reduction_dims = dims_between(rank, extents.size());
     for_each_point(point, extents, dims_between(0, rank), [&] {
-      double value = neutral(reduce.op);
+      double value = identity_of(reduce.op);
       for_each_point(point, extents, reduction_dims, [&] {
         read(readers, point, inputs, 0);
         value = combine(reduce.op, value, reduce.expr.evaluate(inputs));
@@ -193,20 +192,6 @@ class LayerInterpreter {
   static void read(const std::vector<Reader>& readers, const std::vector<int64_t>& point,
                    std::vector<double>& into, size_t first) {
     for (size_t i = 0; i < readers.size(); ++i) into[first + i] = readers[i].at(point);
-  }
-
-  static double neutral(ReduceLayer::Op op) {
-    switch (op) {
-      case ReduceLayer::Op::kSum:
-        return 0;
-      case ReduceLayer::Op::kMax:
-        return -std::numeric_limits<double>::infinity();
-      case ReduceLayer::Op::kMin:
-        return std::numeric_limits<double>::infinity();
-      case ReduceLayer::Op::kProd:
-        return 1;
-    }
-    return 0;
   }
 
   static double combine(ReduceLayer::Op op, double a, double b) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -58,6 +59,20 @@ std::string role_name(ContractLayer::Role role) {
 std::string reduce_op_name(ReduceLayer::Op op) {
   constexpr const char* kNames[] = {"sum", "max", "min", "prod"};
   return kNames[static_cast<size_t>(op)];
+}
+
+double identity_of(ReduceLayer::Op op) {
+  switch (op) {
+    case ReduceLayer::Op::kSum:
+      return 0;
+    case ReduceLayer::Op::kMax:
+      return -std::numeric_limits<double>::infinity();
+    case ReduceLayer::Op::kMin:
+      return std::numeric_limits<double>::infinity();
+    case ReduceLayer::Op::kProd:
+      return 1;
+  }
+  return 0;
 }
 
 bool has_chip_arithmetic(DataType type) {

@@ -146,6 +146,8 @@ std::vector<AccessBox> layer_access_boxes(const Layer& layer);
 Shape contract_extents(const ContractLayer& contract);
 std::string role_name(ContractLayer::Role role);  ///< "batch", "M", "N", "K"
 std::string reduce_op_name(ReduceLayer::Op op);   ///< "sum", …
+/// What a reduction of no elements is.
+double identity_of(ReduceLayer::Op op);
 
 /// Whether Map, Reduce and Contract layers compute on elements of this type: the chip's kernels work in
 /// single precision, so 16-bit floats are computed wider and rounded once, when the layer's result is stored.

@@ -68,10 +68,10 @@ Behind the checksums every value is looked at:
   kodama: error: package/manifest.json: stages[0].operands[0].dram_address: found 64 long words at -1, allowed: 16777216 of DRAM in all
   [2]
   $ damage 's/"length_lw": 8/"length_lw": 1e9/' package/manifest.json
-  kodama: error: package/manifest.json: stages[0].operands[0].length_lw: found 1000000000.0, allowed: integers of 64 bits
+  kodama: error: package/manifest.json: stages[0].operands[0].length_lw: found 1000000000.0, allowed: an integer of 63 bits
   [2]
   $ damage 's/"fetch"/"Fetch"/' package/manifest.json
-  kodama: error: package/manifest.json: stages[0]: found key 'Fetch', allowed: name, kind, operation, onnx_ops, onnx_nodes, inputs, outputs, kernel, description, predicted_cycles, operands, result, dram_cycles, fetch
+  kodama: error: package/manifest.json: stages[0]: found 'Fetch', allowed: name, kind, operation, onnx_ops, onnx_nodes, inputs, outputs, kernel, description, predicted_cycles, operands, result, dram_cycles, fetch
   [2]
   $ damage 1d package/programs/*.vsm
   kodama: error: package/programs/0000_product.vsm:1: found a statement outside of all regions
