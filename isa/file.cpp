@@ -20,6 +20,7 @@
 #include "isa/error.h"
 #include "isa/output.h"
 #include "isa/temporary.h"
+#include "isa/terminal.h"
 
 namespace kodama::isa {
 namespace {
@@ -190,7 +191,7 @@ void write_output(const std::string& path, const std::string& text) {
 }
 
 void say_wrote(const std::string& path, const std::string& what) {
-  fmt::print(stderr, "wrote {}{}\n", path, what.empty() ? "" : fmt::format(" ({})", what));
+  std::cerr << fmt::format("wrote {}{}\n", path, what.empty() ? "" : fmt::format(" ({})", what));
 }
 
 bool check_outputs(std::span<const std::string> paths) {
@@ -237,7 +238,11 @@ void flush_standard_output() {
   errno = 0;
   std::cout.flush();
   const bool failed = std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout;
-  if (failed) refuse("standard output", errno != 0 ? errno : EIO);
+  if (!failed) return;
+  // It may have failed earlier, when what goes to standard error flushed it.
+  const auto* stream = dynamic_cast<const PrintableStream*>(std::cout.rdbuf());
+  const int error = stream != nullptr && stream->error() != 0 ? stream->error() : errno;
+  refuse("standard output", error != 0 ? error : EIO);
 }
 
 std::string read_file(const std::string& path) {

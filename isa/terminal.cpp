@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <utility>
 
@@ -82,17 +83,23 @@ std::streamsize PrintableStream::xsputn(const char* text, std::streamsize count)
 int PrintableStream::sync() {
   std::string text;
   append_printable(text, std::exchange(rest_, {}));
+  return put(text) && note(buffer_->pubsync() == 0) ? 0 : -1;
+}
+
+bool PrintableStream::note(bool done) {
+  if (!done && error_ == 0) error_ = errno;
+  return done;
+}
+
+bool PrintableStream::put(std::string_view text) {
   const auto size = static_cast<std::streamsize>(text.size());
-  return buffer_->sputn(text.data(), size) == size && buffer_->pubsync() == 0 ? 0 : -1;
+  return note(buffer_->sputn(text.data(), size) == size);
 }
 
 bool PrintableStream::write(std::string_view text) {
   const bool is_plain =
       std::ranges::all_of(text, [](char c) { return (c >= 0x20 && c < 0x7f) || c == '\n' || c == '\t'; });
-  if (rest_.empty() && is_plain) {
-    const auto size = static_cast<std::streamsize>(text.size());
-    return buffer_->sputn(text.data(), size) == size;
-  }
+  if (rest_.empty() && is_plain) return put(text);
   std::string all = std::exchange(rest_, {});
   all += text;
   // A character may come in two pieces.
@@ -106,8 +113,7 @@ bool PrintableStream::write(std::string_view text) {
   all.resize(end);
   std::string shown;
   append_printable(shown, all);
-  const auto size = static_cast<std::streamsize>(shown.size());
-  return buffer_->sputn(shown.data(), size) == size;
+  return put(shown);
 }
 
 }  // namespace kodama::isa

@@ -21,6 +21,9 @@ class PrintableStream : public std::streambuf {
   PrintableStream(const PrintableStream&) = delete;
   PrintableStream& operator=(const PrintableStream&) = delete;
 
+  /// The errno of the first write that failed, 0 if none did. Others may have set errno since.
+  int error() const { return error_; }
+
  protected:
   int_type overflow(int_type character) override;
   std::streamsize xsputn(const char* text, std::streamsize count) override;
@@ -28,10 +31,14 @@ class PrintableStream : public std::streambuf {
 
  private:
   bool write(std::string_view text);
+  bool put(std::string_view text);
+  /// Remembers the error unless `done`, which it returns.
+  bool note(bool done);
 
   std::ostream& out_;
   std::streambuf* buffer_;
   std::string rest_;  ///< the beginning of a character
+  int error_ = 0;
 };
 
 }  // namespace kodama::isa

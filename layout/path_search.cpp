@@ -288,7 +288,7 @@ std::optional<Path> path_from_text(const BitView& view, const SlotState& from, c
   Path path;
   int proven = 0;
   size_t count = 0;
-  if (!(in >> path.states >> proven >> count)) return std::nullopt;
+  if (!(in >> path.states >> proven >> count) || proven < 0 || proven > 1) return std::nullopt;
   path.proven = proven != 0;
   SlotState state = from;
   for (size_t k = 0; k < count; ++k) {

@@ -32,7 +32,9 @@ Path find_path(const BitView& view, const SlotState& from, const SlotState& goal
 
 /// A path as text that `path_from_text` reads back.
 std::string path_to_text(const Path& path);
-/// Nothing when the text isn't a path between these states, or names what the view doesn't have.
+/// Nothing when the text isn't a path between these states, or names what the view doesn't have. `proven` and
+/// `states` are believed, as only the search itself could tell: the cache's key names the version of the
+/// search and all that it depends on, and its entries have checksums.
 std::optional<Path> path_from_text(const BitView& view, const SlotState& from, const SlotState& goal,
                                    const std::string& text);
 

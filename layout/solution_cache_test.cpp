@@ -162,6 +162,7 @@ TEST_F(CacheTest, ConversionsAreSearchedOnce) {
   // What isn't a path between these layouts is searched again.
   for (const std::string& damaged : {std::string(), std::string("path"), value.substr(0, value.rfind(' ')),
                                      value.substr(0, value.rfind(' ')) + " 1000000", std::string("5 1 0"),
+                                     value.substr(0, number_ends) + " 2" + value.substr(number_ends + 2),
                                      std::string("5 1 1000000000000")}) {
     cache.store(key, damaged);
     const Conversion again = convert(problem, chip, &cache);

@@ -206,11 +206,8 @@ void finish_options(const RawOptions& raw, SessionOptions& options) {
 
 /// Tries the files that a command will write, before the work. Returns where everything else that it prints
 /// goes: standard error when one of the files is standard output.
-std::FILE* report_file(const std::vector<std::string>& outputs) {
-  return isa::check_outputs(outputs) ? stderr : stdout;
-}
 std::ostream& report_stream(const std::vector<std::string>& outputs) {
-  return report_file(outputs) == stderr ? std::cerr : std::cout;
+  return isa::check_outputs(outputs) ? std::cerr : std::cout;
 }
 std::ostream& session_stream(const SessionOptions& options) {
   isa::check_output_directory(options.output_directory);
@@ -279,7 +276,7 @@ int simulate_program(const SimulateRequest& request) {
   bar.finish();
   if (!dump_file.empty() && dump_file != "-") isa::write_output(dump_file, dump);
   const isa::CycleCauses& causes = stats.causes;
-  fmt::print(stderr, "{} steps ({} nop), {} MV transfers{}\n", stats.steps, stats.nops, stats.mvs,
+  fmt::print(std::cerr, "{} steps ({} nop), {} MV transfers{}\n", stats.steps, stats.nops, stats.mvs,
              request.timing ? fmt::format(", {} cycles ({} waiting)", causes.total(),
                                           causes.wait + causes.mv_queue + causes.drain)
                             : "");
@@ -328,10 +325,10 @@ int fuzz_simulator(const std::string& chip, simulator::golden::FuzzOptions optio
   const simulator::golden::FuzzResult result = simulator::golden::fuzz(options);
   bar.finish();
   for (const auto& failure : result.failures) {
-    fmt::print("{}reproduced by: kodama fuzz --chip {} --seed {} --steps 1\n\n", failure.text, chip,
-               failure.seed);
+    fmt::print(std::cout, "{}reproduced by: kodama fuzz --chip {} --seed {} --steps 1\n\n", failure.text,
+               chip, failure.seed);
   }
-  fmt::print("{} steps on {} from seed {}: {} differences\n", result.steps, chip, options.seed,
+  fmt::print(std::cout, "{} steps on {} from seed {}: {} differences\n", result.steps, chip, options.seed,
              result.failures.size());
   return result.failures.empty() ? compiler::kExitOk : compiler::kExitInternalError;
 }
@@ -349,12 +346,12 @@ void write_program(const AssembleRequest& request, const isa::Program& program, 
   });
 }
 void assemble_program(const AssembleRequest& request) {
-  report_file({request.output});
+  report_stream({request.output});
   const isa::Chip chip = isa::find_chip(request.chip);
   write_program(request, assembler::read_program(request.file, chip), chip);
 }
 void disassemble_program(const AssembleRequest& request) {
-  report_file({request.output});
+  report_stream({request.output});
   const isa::Chip chip = isa::find_chip(request.chip);
   write_program(request, assembler::read_assembled(request.file, chip), chip);
 }
@@ -384,12 +381,13 @@ int fuzz_optimizer(const OptimizeRequest& request) {
   const auto result = compiler::fuzz_optimizer(options);
   bar.finish();
   fmt::print(
+      std::cout,
       "{} programs from seed {} on {}: {} steps, optimized {}; {} reads forwarded, {} operations removed, "
       "{} values renamed; {} programs refused at run time\n",
       result.programs, request.seed, chip, result.steps_before, result.steps_after, result.forwarded,
       result.removed, result.renamed, result.refused);
   if (result.failure.empty()) return compiler::kExitOk;
-  fmt::print("{}\nreproduced by: kodama opt --fuzz 1 --seed {} --chip {}\n", result.failure,
+  fmt::print(std::cout, "{}\nreproduced by: kodama opt --fuzz 1 --seed {} --chip {}\n", result.failure,
              result.failed_seed, chip);
   return compiler::kExitInternalError;
 }
@@ -410,12 +408,13 @@ int optimize_program(OptimizeRequest request) {
     throw isa::UserError(
         "opt: allowed are FILE -o OUTPUT, FILE --problems DIR, --judge-dir DIR, or --fuzz N");
   }
-  std::FILE* const out = report_file({request.output});
+  std::ostream& out = report_stream({request.output});
   isa::check_output_directory(request.problems);
   const isa::Chip chip = isa::find_chip(chip_name);
   const isa::Program program = assembler::read_program(request.file, chip);
   if (!request.problems.empty()) {
-    fmt::print("{}", compiler::write_plain_problems(program, request.file, request.problems, chip));
+    fmt::print(std::cout, "{}",
+               compiler::write_plain_problems(program, request.file, request.problems, chip));
     return compiler::kExitOk;
   }
   isa::Program result;
@@ -506,7 +505,7 @@ void show_layout(const LayoutRequest& request) {
   }
 }
 
-void print_bound(const layout::ConversionBound& bound, std::FILE* out) {
+void print_bound(const layout::ConversionBound& bound, std::ostream& out) {
   for (const layout::LevelBound& level : bound.levels) {
     const std::string traffic = level.bytes == 0
                                     ? ""
@@ -521,11 +520,11 @@ void print_conversion_bound(const LayoutRequest& request) {
   print_bound(
       layout::conversion_bound(layout::Layout::parse(request.layout), layout::Layout::parse(request.to),
                                parse_shape(request.shape), bits_of(request), isa::find_chip(request.chip)),
-      stdout);
+      std::cout);
 }
 
 int convert_layout(const LayoutRequest& request) {
-  std::FILE* const out = report_file({request.emit});
+  std::ostream& out = report_stream({request.emit});
   const isa::Chip chip = isa::find_chip(request.chip);
   const layout::ConversionProblem problem{layout::Layout::parse(request.layout),
                                           layout::Layout::parse(request.to), parse_shape(request.shape),
@@ -585,36 +584,38 @@ int fuzz_layouts(const LayoutFuzzRequest& request) {
       difference = error.what();
     }
     if (difference.empty()) continue;
-    fmt::print("seed {}: {}\nkodama layout convert '{}' '{}' --shape {} --type {} --chip {}\n", seed,
-               difference, problem.from.to_string(), problem.to.to_string(), fmt::join(problem.lengths, ","),
+    fmt::print(std::cout, "seed {}: {}\nkodama layout convert '{}' '{}' --shape {} --type {} --chip {}\n",
+               seed, difference, problem.from.to_string(), problem.to.to_string(),
+               fmt::join(problem.lengths, ","),
                problem.element_bits == 64   ? "double"
                : problem.element_bits == 32 ? "float"
                                             : "half",
                request.chip);
     return compiler::kExitInternalError;
   }
-  fmt::print(
-      "{} random conversions on {}, seeds {} to {}: every element is right; {} element by element, {} "
-      "refused for want of room\n",
-      request.count, chip.name, request.seed, request.seed + static_cast<uint64_t>(request.count) - 1,
-      by_elements, no_room);
+  fmt::print(std::cout,
+             "{} random conversions on {}, seeds {} to {}: every element is right; {} element by element, {} "
+             "refused for want of room\n",
+             request.count, chip.name, request.seed, request.seed + static_cast<uint64_t>(request.count) - 1,
+             by_elements, no_room);
   return compiler::kExitOk;
 }
 
 void print_passes() {
-  fmt::print("graph passes, in the order of the pipeline ({}):\n",
+  fmt::print(std::cout, "graph passes, in the order of the pipeline ({}):\n",
              fmt::join(compiler::graph_pipeline(), ", "));
-  for (const auto& pass : compiler::graph_passes()) fmt::print("  {:<24} {}\n", pass.name, pass.description);
+  for (const auto& pass : compiler::graph_passes())
+    fmt::print(std::cout, "  {:<24} {}\n", pass.name, pass.description);
   const auto print_all = [](const char* title, const auto& passes) {
-    fmt::print("{} (the first is the default):\n", title);
+    fmt::print(std::cout, "{} (the first is the default):\n", title);
     for (const auto& pass : passes) {
       std::string from;
       if constexpr (requires { pass.plugin; }) {
         if (!pass.plugin.empty()) from = fmt::format(" (plugin {})", pass.plugin);
       }
-      fmt::print("  {:<24} {}{}\n", pass.name, pass.description, from);
+      fmt::print(std::cout, "  {:<24} {}{}\n", pass.name, pass.description, from);
       for (const auto& option : pass.options) {
-        fmt::print("    {}={}  {}\n", option.name, option.default_value, option.description);
+        fmt::print(std::cout, "    {}={}  {}\n", option.name, option.default_value, option.description);
       }
     }
   };
@@ -626,20 +627,21 @@ void print_passes() {
             scheduler::block_schedulers());
   print_all("transfer schedulers, --transfers", scheduler::transfer_schedulers());
   print_all("address packers, kodama pack --packer", scheduler::packers());
-  fmt::print("planners, --planner (the first is the default): {}\n",
+  fmt::print(std::cout, "planners, --planner (the first is the default): {}\n",
              fmt::join(compiler::ModelPlanner::planner_names(), ", "));
-  fmt::print("kernels:\n");
+  fmt::print(std::cout, "kernels:\n");
   for (const auto& kernel : compiler::kernels()) {
-    fmt::print("  {:<24} {}: {}\n", kernel.name, compiler::layer_kind_name(kernel.kind), kernel.description);
+    fmt::print(std::cout, "  {:<24} {}: {}\n", kernel.name, compiler::layer_kind_name(kernel.kind),
+               kernel.description);
   }
-  fmt::print("names for --dump-after: all, {}\n", fmt::join(compiler::dump_points(), ", "));
+  fmt::print(std::cout, "names for --dump-after: all, {}\n", fmt::join(compiler::dump_points(), ", "));
 }
 
 void print_chips() {
   for (const std::string& name : isa::chip_names()) {
     const isa::Chip chip = isa::find_chip(name);
-    fmt::print("{:<10} {} groups x {} L2B x {} L1B x {} MAB x {} PE = {} PEs, {:.0f} MHz: {}\n", name,
-               chip.groups, chip.l2b_per_group, chip.l1b_per_l2b, chip.mab_per_l1b, isa::kPePerMab,
+    fmt::print(std::cout, "{:<10} {} groups x {} L2B x {} L1B x {} MAB x {} PE = {} PEs, {:.0f} MHz: {}\n",
+               name, chip.groups, chip.l2b_per_group, chip.l1b_per_l2b, chip.mab_per_l1b, isa::kPePerMab,
                chip.pe_count(), chip.clock_hz / 1e6, chip.description);
   }
 }
@@ -992,9 +994,11 @@ int run(int argc, char** argv) {
       "primitives", "what the hardware can do to a layout: effect, precondition, cost");
   layout_primitives->callback([] {
     fmt::print(
+        std::cout,
         "| primitive | effect | asks for | steps; n = long words per PE |\n| --- | --- | --- | --- |\n");
     for (const layout::MovePrimitive& each : layout::move_primitives())
-      fmt::print("| `{}` | {} | {} | {} |\n", each.name, each.effect, each.precondition, each.cost);
+      fmt::print(std::cout, "| `{}` | {} | {} | {} |\n", each.name, each.effect, each.precondition,
+                 each.cost);
   });
 
   LayoutFuzzRequest layout_fuzz_request;
@@ -1172,7 +1176,7 @@ int main(int argc, char** argv) {
     return compiler::kExitInternalError;
   } catch (const std::filesystem::filesystem_error& error) {
     // Whatever we ask the file system, the answer is the user's: no permission, say.
-    fmt::print(stderr, "kodama: error: {}: {}\n", error.path1().string(), error.code().message());
+    fmt::print(std::cerr, "kodama: error: {}: {}\n", error.path1().string(), error.code().message());
     return compiler::kExitUserError;
   } catch (const std::bad_alloc&) {
     std::cerr << "kodama: not supported: this needs more memory than the process may have\n";

@@ -27,11 +27,11 @@ A program in its three forms: text, machine words, binary.
   # endregion
   d get $lm0n0c0b0m0p0 1
   $ kodama sim a.kprog --chip tiny
-  3 steps (2 nop), 0 MV transfers, 12 cycles (0 waiting)
   DEBUG-LM0(n0c0b0m0p0,0):(f:0, i:{{0x0,0x0},{0x0,0x0}}, v:0x0) #d get $lm0n0c0b0m0p0 1
+  3 steps (2 nop), 0 MV transfers, 12 cycles (0 waiting)
   $ kodama sim a.asm --chip tiny
-  3 steps (2 nop), 0 MV transfers, 12 cycles (0 waiting)
   DEBUG-LM0(n0c0b0m0p0,0):(f:0, i:{{0x0,0x0},{0x0,0x0}}, v:0x0) #d get $lm0n0c0b0m0p0 1
+  3 steps (2 nop), 0 MV transfers, 12 cycles (0 waiting)
 
 What the machine word of an instruction is, is not always known.
 

@@ -128,7 +128,6 @@ The least cycles of a conversion:
 A conversion, run and checked:
 
   $ kodama layout convert '((4_PE:1), (8:8), (8:1))@LM0' '((4_PE:1), (8:1), (8:8))@LM1' --shape 4,8,8 --type double --chip tiny --emit turn.vsm
-  wrote turn.vsm
   path: copy
   16 steps, 64 cycles
   PEs reading                  512 B at   16.0 B/cycle,   0 on the way       32.0 cycles  <- the bound
@@ -136,6 +135,7 @@ A conversion, run and checked:
   steps                                                                      12.0 cycles
   2.00 times the bound
   scratch: LM1 long words 0 to 63
+  wrote turn.vsm
   simulated: every element is in its place, nothing else has changed
   $ head -3 turn.vsm
   lpassa $lm0v16 $ln0v

@@ -8,11 +8,11 @@ The optimizer: forwarding, packing, fewer nops.
   > fvadd $lr0v $lr0v $ln0v
   > END
   $ kodama opt in.vsm -o out.vsm
-  wrote out.vsm
   6 steps before, 3 after: 2.00 times fewer
   24 cycles before, 12 after: 2.00 times fewer
   bounds: longest path 3, busiest unit 2 (alu), busiest port 1 (writes of $n (LM1)); 3 steps are 1.00 times the bound of 3
   3 reads forwarded, 0 operations removed, 0 values renamed
+  wrote out.vsm
   $ cat out.vsm
   imm i"1" $ls0
   iadd $lm0v $aluf $lr0v
@@ -21,11 +21,11 @@ The optimizer: forwarding, packing, fewer nops.
 Only what counts:
 
   $ kodama opt in.vsm -o out.vsm --live-out grf0:0-7
-  wrote out.vsm
   6 steps before, 2 after: 3.00 times fewer
   24 cycles before, 8 after: 3.00 times fewer
   bounds: longest path 2, busiest unit 2 (alu), busiest port 1 (writes of $r (GRF0)); 2 steps are 1.00 times the bound of 2
   1 reads forwarded, 1 operations removed, 0 values renamed
+  wrote out.vsm
   $ cat out.vsm
   imm i"1" $nowrite
   iadd $lm0v $aluf $lr0v
@@ -37,22 +37,22 @@ Nothing to do:
 
   $ echo 'linc $lr0v $lr0v' > short.vsm
   $ kodama opt short.vsm -o out.vsm
-  wrote out.vsm
   1 steps before, 1 after: 1.00 times fewer
   4 cycles before, 4 after: 1.00 times fewer
   bounds: longest path 1, busiest unit 1 (alu), busiest port 1 (writes of $r (GRF0)); 1 steps are 1.00 times the bound of 1
   nothing better was found: the program is left as it is
+  wrote out.vsm
   $ cat out.vsm
   linc $lr0v $lr0v
 
 Another scheduler:
 
   $ kodama opt in.vsm -o out.vsm --scheduler list
-  wrote out.vsm
   6 steps before, 6 after: 1.00 times fewer
   24 cycles before, 24 after: 1.00 times fewer
   bounds: longest path 6, busiest unit 2 (alu), busiest port 1 (writes of $n (LM1)); 6 steps are 1.00 times the bound of 6
   nothing better was found: the program is left as it is
+  wrote out.vsm
   $ kodama opt in.vsm -o out.vsm --scheduler best
   kodama: error: --scheduler best: there is no such scheduler; allowed: list, sequential, exact
   [2]
@@ -65,8 +65,8 @@ The plain form:
   > lpassa $lm0v $ls0v; fvpassa $ls0v $lr0v
   > END
   $ kodama opt packed.vsm -o out.vsm --plain
-  wrote out.vsm
   6 steps before, 4 in the plain form
+  wrote out.vsm
   $ cat out.vsm
   fvadd $lr0v $lr0v $lm0v
   linc $lr0v $lr0v

@@ -185,11 +185,11 @@ Schedule files:
   kodama: error: s.json: operations[0].earliest: found 18446744073709551615, allowed: an integer of 32 bits
   [2]
   $ problem '{"id": 0, "text": "a", "uses": [{"resource": 0}]}'; kodama schedule s.json -o out.json
-  wrote out.json
   : 1 operations, 0 dependences
   bound: 1 steps (critical path 1, resources 1)
   list: steps 1, no schedule is shorter
       0  a
+  wrote out.json
   $ sed -i 's/"steps"/"stops"/' out.json; kodama schedule s.json --check out.json
   kodama: error: out.json: the file: found 'stops', allowed: name, interval, steps, optimal, issue
   [2]
@@ -209,6 +209,8 @@ Names from files don't command the terminal:
   $ kodama run "$(printf 'no\033]0;title\007.onnx')"
   kodama: error: no\u001b]0;title\u0007.onnx: no such file
   [2]
+  $ kodama opt p.vsm -o "$(printf 'q.vsm\033[31m')" > out
+  wrote q.vsm\u001b[31m
   $ printf '{"name": "\\u001b[2J", "resources": [], "operations": [{"text": "\\u009bA"}], "dependences": []}' > s.json
   $ kodama schedule s.json
   \u001b[2J: 1 operations, 0 dependences

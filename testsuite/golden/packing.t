@@ -7,12 +7,12 @@ Three buffers, two of which may share their place:
   > c,4,8,8
   > EOF
   $ kodama pack three.12.csv -o out.csv
-  wrote out.csv
   three.12: 3 buffers, solved (first fit by size)
   capacity    12
   height      12
   lower bound 12
   nodes       3
+  wrote out.csv
   $ cat out.csv
   id,lower,upper,size,offset
   a,0,4,8,0

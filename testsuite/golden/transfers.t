@@ -10,10 +10,10 @@ Two tasks of 100 cycles, each with data that takes 80 cycles to load. There is r
   >                 "uses": [{"port": 0, "cycles": 80}]}]}
   > END
   $ kodama schedule two.json -o solved.json
-  wrote solved.json
   two tasks: 2 tasks, 2 transfers, 2 buffers, 0 of which may stay
   bound: 280 cycles (tasks 280, ports 280)
   keep: 280 cycles estimated, 1 loads ahead, 0 dropped
+  wrote solved.json
   $ kodama schedule two.json --scheduler on-demand
   two tasks: 2 tasks, 2 transfers, 2 buffers, 0 of which may stay
   bound: 280 cycles (tasks 280, ports 280)
