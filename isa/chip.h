@@ -114,6 +114,9 @@ struct Chip {
   int mab_count() const { return l1b_count() * mab_per_l1b; }
   int pe_count() const { return mab_count() * kPePerMab; }
   int pe_per_l1b() const { return mab_per_l1b * kPePerMab; }
+  /// An MV of more long words is refused: as many as the DRAM of all groups has. The page sets no limit, but
+  /// only addresses out of the DAR could keep a longer one inside the memories.
+  int64_t longest_transfer_lw() const { return memory.dram_lw * groups; }
   /// LW per cycle on the L1BM side of `l1bmd` (one per PE) and on the L2BM side of `l2bmd`.
   int l1bmd_lw_per_cycle() const { return pe_per_l1b(); }
   int l2bmd_lw_per_cycle() const { return 8 * l1b_per_l2b; }

@@ -879,11 +879,9 @@ class Machine::Impl {
       if (timing_) time_mv(node, depth, counters);
       return;
     }
-    // Only addresses out of the DAR could have a longer one stay inside the memories.
-    const int64_t most = chip_.memory.dram_lw * chip_.groups;
-    if (mv.size_lw > most) {
+    if (mv.size_lw > chip_.longest_transfer_lw()) {
       throw isa::UserError(fmt::format("{}: '{}' of {} LW; the DRAM of the chip has {}", place_of(node),
-                                       isa::mnemonic(mv), mv.size_lw, most));
+                                       isa::mnemonic(mv), mv.size_lw, chip_.longest_transfer_lw()));
     }
     if (limited_.most_blocks > 0) {
       // What is kept of a transfer whose addresses are in no order, or that nobody has waited for.

@@ -14,6 +14,14 @@
 /// What verifiers have in common: how a finding is said, and who visits operations. Internal to verify/.
 namespace kodama::verify {
 
+using isa::HazardResource;
+using isa::Instruction;
+using isa::Operand;
+using isa::Space;
+using isa::Statement;
+using scheduler::MachineProgram;
+using scheduler::Operation;
+
 [[noreturn]] inline void fail(std::string_view verifier, const std::string& what) {
   throw isa::InternalError(fmt::format("internal error found by {}: {}", verifier, what));
 }

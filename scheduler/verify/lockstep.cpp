@@ -17,14 +17,8 @@
 namespace kodama::verify {
 
 using isa::Access;
-using isa::HazardResource;
-using isa::Instruction;
-using isa::Operand;
-using isa::Space;
 using isa::Width;
-using scheduler::MachineProgram;
 using scheduler::Node;
-using scheduler::Operation;
 
 namespace {
 

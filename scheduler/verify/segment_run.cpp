@@ -10,12 +10,6 @@
 
 namespace kodama::verify {
 
-using isa::HazardResource;
-using isa::Instruction;
-using isa::Operand;
-using isa::Space;
-using isa::Statement;
-
 namespace {
 
 CellMark mix(CellMark a, CellMark b) {

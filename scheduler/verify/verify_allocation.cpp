@@ -8,10 +8,6 @@
 
 namespace kodama::verify {
 
-using isa::Operand;
-using isa::Space;
-using scheduler::MachineProgram;
-using scheduler::Operation;
 using scheduler::Value;
 
 namespace {

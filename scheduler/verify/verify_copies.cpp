@@ -4,8 +4,6 @@
 
 namespace kodama::verify {
 
-using scheduler::MachineProgram;
-
 void verify_copies(const MachineProgram& before, const MachineProgram& after, const isa::Chip& chip) {
   constexpr std::string_view kVerifier = "verify_copies";
   if (after.values.size() < before.values.size()) fail(kVerifier, "values are missing");

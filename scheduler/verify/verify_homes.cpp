@@ -6,11 +6,6 @@
 
 namespace kodama::verify {
 
-using isa::Instruction;
-using isa::Operand;
-using isa::Space;
-using scheduler::MachineProgram;
-using scheduler::Operation;
 using scheduler::Value;
 
 namespace {

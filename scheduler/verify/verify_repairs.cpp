@@ -8,17 +8,12 @@
 
 namespace kodama::verify {
 
-using isa::Instruction;
 using isa::Opcode;
-using isa::Operand;
 using isa::Precision;
-using isa::Space;
 using isa::Width;
 using scheduler::Block;
 using scheduler::CountedLoop;
-using scheduler::MachineProgram;
 using scheduler::Node;
-using scheduler::Operation;
 using scheduler::RegionNode;
 
 namespace {

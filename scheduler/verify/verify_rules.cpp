@@ -26,9 +26,6 @@
 namespace kodama::verify {
 
 using isa::Access;
-using isa::HazardResource;
-using isa::Instruction;
-using isa::Statement;
 
 namespace {
 

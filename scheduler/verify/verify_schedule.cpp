@@ -21,14 +21,8 @@
 /// are a pair for every distance between their iterations at which they could be close.
 namespace kodama::verify {
 
-using isa::HazardResource;
-using isa::Instruction;
-using isa::Operand;
-using isa::Space;
-using isa::Statement;
 using scheduler::Block;
 using scheduler::CountedLoop;
-using scheduler::MachineProgram;
 using scheduler::Node;
 using scheduler::RegionNode;
 

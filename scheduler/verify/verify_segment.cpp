@@ -10,10 +10,6 @@
 
 namespace kodama::verify {
 
-using isa::Instruction;
-using isa::Operand;
-using isa::Space;
-using isa::Statement;
 using scheduler::ProgramPart;
 using scheduler::ScheduledParts;
 

@@ -1024,11 +1024,9 @@ void GoldenMachine::run_mv(const Instruction& mv, const std::vector<int64_t>& co
   const int per_group = chip_.l2b_per_group;
   const int l2bs = chip_.l2b_count();
   const int64_t n = mv.size_lw;
-  // The page sets no limit; both machines do, as only addresses out of the DAR could stay inside the
-  // memories.
-  if (n > chip_.memory.dram_lw * groups)
+  if (n > chip_.longest_transfer_lw())
     throw isa::UserError(fmt::format("'{}' of {} LW; the DRAM of the chip has {}", isa::mnemonic(mv), n,
-                                     chip_.memory.dram_lw * groups));
+                                     chip_.longest_transfer_lw()));
   auto location = [&](const Operand& side, int64_t base, int group, int l2b, int64_t i) -> uint64_t& {
     std::vector<uint64_t>& memory = mv_memory(side.space, group, l2b);
     const int64_t address = mv_address(mv, side, group, base, i);
