@@ -99,11 +99,10 @@ int64_t Sequencer::host_data(int64_t bytes, bool to_chip) {
 
 // ---- prediction ------------------------------------------------------------------------------------------
 
-namespace {
-
-class TablePorts : public SequencerPorts {
+/// The cost tables.
+class CyclePredictor::Ports : public SequencerPorts {
  public:
-  explicit TablePorts(const Chip& chip)
+  explicit Ports(const Chip& chip)
       : chip_(chip), feed_(chip), timeline_(chip, TransferTimeline::standard_service(chip)) {}
 
   int64_t take_words(int64_t cycle, int64_t count) override { return feed_.take_steps(cycle, count); }
@@ -134,15 +133,16 @@ class TablePorts : public SequencerPorts {
   TransferTimeline timeline_;
 };
 
-class Predictor {
+class CyclePredictor::Impl {
  public:
-  explicit Predictor(const Chip& chip) : ports_(chip), sequencer_(ports_) {}
+  explicit Impl(const Chip& chip) : ports_(chip), sequencer_(ports_) {}
+  Impl(const Impl& other)
+      : ports_(other.ports_), sequencer_(other.sequencer_, ports_), stopped_(other.stopped_) {}
 
-  CycleCauses run(const Program& program) {
+  Sequencer& sequencer() { return sequencer_; }
+  void walk(const std::vector<Statement>& statements) {
     std::vector<int64_t> counters;
-    walk(program.statements, counters);
-    sequencer_.finish();
-    return sequencer_.causes();
+    walk(statements, counters);
   }
 
  private:
@@ -204,15 +204,38 @@ class Predictor {
     }
   }
 
-  TablePorts ports_;
+  Ports ports_;
   Sequencer sequencer_;
   bool stopped_ = false;
 };
 
-}  // namespace
+CyclePredictor::CyclePredictor(const Chip& chip) : impl_(std::make_unique<Impl>(chip)) {}
+CyclePredictor::CyclePredictor(const CyclePredictor& other) : impl_(std::make_unique<Impl>(*other.impl_)) {}
+CyclePredictor::~CyclePredictor() = default;
+
+void CyclePredictor::run(const std::vector<Statement>& statements) {
+  impl_->walk(statements);
+}
+void CyclePredictor::steps(int64_t count) {
+  if (count > 0) impl_->sequencer().steps(count);
+}
+void CyclePredictor::mv(const Instruction& instruction) {
+  TransferRequest request;
+  request.mv = instruction;
+  impl_->sequencer().mv(std::move(request));
+}
+void CyclePredictor::wait(int tag) {
+  impl_->sequencer().wait(tag);
+}
+CycleCauses CyclePredictor::finish() {
+  impl_->sequencer().finish();
+  return impl_->sequencer().causes();
+}
 
 CycleCauses predict_cycles(const Program& program, const Chip& chip) {
-  return Predictor(chip).run(program);
+  CyclePredictor predictor(chip);
+  predictor.run(program.statements);
+  return predictor.finish();
 }
 
 }  // namespace kodama::isa

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "isa/chip.h"
 #include "isa/program.h"
@@ -82,6 +84,9 @@ class Sequencer {
  public:
   /// `ports` must outlive the sequencer.
   explicit Sequencer(SequencerPorts& ports) : ports_(ports) {}
+  /// Goes on from where another is, with ports of its own, which must be in the same state.
+  Sequencer(const Sequencer& other, SequencerPorts& ports)
+      : ports_(ports), now_(other.now_), causes_(other.causes_) {}
 
   /// Each returns the cycles of stall; now() is then the cycle after it.
   int64_t steps(int64_t count);
@@ -101,6 +106,29 @@ class Sequencer {
   SequencerPorts& ports_;
   int64_t now_ = 0;
   CycleCauses causes_;
+};
+
+/// Predicts a program piece by piece, as predict_cycles does. A copy goes on by itself from where the
+/// original is, so that continuations of one beginning can be compared.
+class CyclePredictor {
+ public:
+  explicit CyclePredictor(const Chip& chip);
+  CyclePredictor(const CyclePredictor& other);
+  CyclePredictor& operator=(const CyclePredictor& other) = delete;
+  ~CyclePredictor();
+
+  void run(const std::vector<Statement>& statements);
+  void steps(int64_t count);
+  void mv(const Instruction& instruction);
+  /// The wait alone, without the step that it stands beside.
+  void wait(int tag);
+  /// The end: waits for all transfers.
+  CycleCauses finish();
+
+ private:
+  class Ports;
+  class Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 /// The cycles that a program will take, by cause, from the cost tables alone. Exact for programs without MVs;

@@ -130,12 +130,13 @@ TransferTimeline::TransferTimeline(const Chip& chip, Service service)
       capacity_(static_cast<size_t>(ports_.count())) {}
 
 TransferTimeline::Service TransferTimeline::standard_service(const Chip& chip) {
-  auto drams = std::make_shared<std::vector<DramTiming>>(static_cast<size_t>(chip.groups), DramTiming(chip));
-  return [drams, chip](const TransferChunk& chunk) {
+  // Copies of a timeline have DRAMs of their own.
+  std::vector<DramTiming> drams(static_cast<size_t>(chip.groups), DramTiming(chip));
+  return [drams = std::move(drams), chip](const TransferChunk& chunk) mutable {
     const TransferPart& part = *chunk.part;
     if (part.port != TransferPort::kDram)
       return static_cast<double>(chunk.lw) / transfer_rate(part.port, chip);
-    return occupy_dram((*drams)[static_cast<size_t>(part.index)], chunk, chip);
+    return occupy_dram(drams[static_cast<size_t>(part.index)], chunk, chip);
   };
 }
 

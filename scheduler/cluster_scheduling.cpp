@@ -520,7 +520,41 @@ void ClusterScheduler::place(Filling& filling, int c, int64_t start) const {
   }
 }
 
-std::optional<ClusterScheduler::Times> ClusterScheduler::list(int variant, int64_t limit) const {
+std::vector<int> ClusterScheduler::waits_before() const {
+  const size_t count = clusters_.size();
+  // Waits keep their order, so those before a cluster are as many as the last of them has before it.
+  std::vector<int> waits(count, 0);
+  std::vector<int> waiting_for(count, 0);
+  std::vector<bool> is_wait(count);
+  std::vector<size_t> ready;
+  for (size_t k = 0; k < static_cast<size_t>(n_); ++k) {
+    const int c = cluster_of_[k];
+    if (segment_.operations[k].is_wait) is_wait[static_cast<size_t>(c)] = true;
+    for (const Edge& edge : successors_[k]) {
+      const int other = cluster_of_[static_cast<size_t>(edge.to)];
+      if (other != c) ++waiting_for[static_cast<size_t>(other)];
+    }
+  }
+  for (size_t c = 0; c < count; ++c) {
+    if (waiting_for[c] == 0) ready.push_back(c);
+  }
+  for (size_t next = 0; next < ready.size(); ++next) {
+    const size_t c = ready[next];
+    if (is_wait[c]) ++waits[c];
+    for (const int k : clusters_[c].members) {
+      for (const Edge& edge : successors_[static_cast<size_t>(k)]) {
+        const auto other = static_cast<size_t>(cluster_of_[static_cast<size_t>(edge.to)]);
+        if (other == c) continue;
+        waits[other] = std::max(waits[other], waits[c]);
+        if (--waiting_for[other] == 0) ready.push_back(other);
+      }
+    }
+  }
+  return waits;
+}
+
+std::optional<ClusterScheduler::Times> ClusterScheduler::list(int variant, int64_t limit,
+                                                              bool late_waits) const {
   const size_t count = clusters_.size();
   std::vector<double> urgency(count);  // smaller comes first
   std::mt19937_64 random(static_cast<uint64_t>(variant));
@@ -543,6 +577,25 @@ std::optional<ClusterScheduler::Times> ClusterScheduler::list(int variant, int64
   std::vector<size_t> order(count);
   for (size_t c = 0; c < count; ++c) order[c] = c;
   std::ranges::stable_sort(order, {}, [&](size_t c) { return urgency[c]; });
+  // With late waits: undone clusters by the number of waits before them, those of waits by one less.
+  std::vector<int> waits;
+  std::vector<int> free_work;
+  std::vector<bool> holds(count);
+  if (late_waits) {
+    waits = waits_before();
+    free_work.assign(static_cast<size_t>(n_) + 1, 0);
+    for (size_t k = 0; k < static_cast<size_t>(n_); ++k) {
+      if (segment_.operations[k].is_wait) holds[static_cast<size_t>(cluster_of_[k])] = true;
+    }
+    for (size_t c = 0; c < count; ++c) {
+      if (!holds[c]) ++free_work[static_cast<size_t>(waits[c])];
+    }
+  }
+  const auto is_held = [&](size_t c) {
+    if (!holds[c]) return false;
+    const auto before = free_work.begin();
+    return std::any_of(before, before + waits[c], [](int left) { return left > 0; });
+  };
   std::vector<int64_t> start(count, -1);  // known once all predecessors are placed
   size_t left = count;
   std::vector<bool> done(count);
@@ -551,11 +604,12 @@ std::optional<ClusterScheduler::Times> ClusterScheduler::list(int variant, int64
     for (bool progress = true; progress;) {
       progress = false;
       for (size_t& c : order) {
-        if (done[c] || filling.waiting_for[c] > 0) continue;
+        if (done[c] || filling.waiting_for[c] > 0 || is_held(c)) continue;
         if (start[c] < 0) start[c] = earliest_start(filling, clusters_[c]);
         if (start[c] > t || !fits(filling, clusters_[c], t, false)) continue;
         place(filling, static_cast<int>(c), t);
         done[c] = true;
+        if (late_waits && !holds[c]) --free_work[static_cast<size_t>(waits[c])];
         --left;
         progress = true;
       }

@@ -69,7 +69,9 @@ class ClusterScheduler {
   using Times = std::vector<int64_t>;
   /// List scheduling; `variant` 0 goes by the longest path to the end, 1 by program order, others by the
   /// longest path with random changes. Nothing when it needs more than `limit` steps, or doesn't get through.
-  std::optional<Times> list(int variant, int64_t limit) const;
+  /// `late_waits`: a wait issues behind everything that doesn't need it, whose steps go by while the transfer
+  /// is under way.
+  std::optional<Times> list(int variant, int64_t limit, bool late_waits = false) const;
   /// In program order, a cluster at a time.
   std::optional<Times> plain() const;
 
@@ -104,6 +106,8 @@ class ClusterScheduler {
   bool fits(const Filling& filling, const Cluster& cluster, int64_t start, bool alone) const;
   void place(Filling& filling, int cluster, int64_t start) const;
   int64_t earliest_start(const Filling& filling, const Cluster& cluster) const;
+  /// By cluster: how many waits must issue before it; of a wait: itself too.
+  std::vector<int> waits_before() const;
 
   const StreamSegment& segment_;
   const isa::Chip& chip_;

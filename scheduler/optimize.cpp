@@ -29,10 +29,42 @@ void check_result(const isa::Program& result, const isa::Chip& chip) {
                       found.empty() ? "" : found[0].text);
 }
 
-}  // namespace
+bool is_transfer(const isa::Statement& statement) {
+  if (std::holds_alternative<isa::Mv>(statement.kind)) return true;
+  if (const auto* nop = std::get_if<isa::Nop>(&statement.kind)) return nop->wait_tag > 0;
+  const auto* step = std::get_if<isa::Step>(&statement.kind);
+  return step != nullptr && std::ranges::any_of(step->instructions, [](const isa::Instruction& instruction) {
+           return instruction.opcode == isa::Opcode::kWait;
+         });
+}
 
-Optimized optimize(const isa::Program& program, const isa::Chip& chip, const OptimizeOptions& options) {
-  check_scheduler(options.scheduler);
+/// What follows a segment in the input, up to `kLookAhead` transfers and waits.
+std::vector<isa::Statement> following(const ProgramStream& stream, size_t s) {
+  constexpr int kLookAhead = 16;
+  std::vector<isa::Statement> result;
+  int left = kLookAhead;
+  int64_t steps = 0;
+  for (size_t next = s + 1; next < stream.segments.size() && left > 0; ++next) {
+    for (const isa::Statement& statement : stream.segments[next].original) {
+      if (!is_transfer(statement)) {
+        const auto* nop = std::get_if<isa::Nop>(&statement.kind);
+        steps += nop != nullptr ? nop->count : 1;
+        continue;
+      }
+      if (left-- == 0) break;
+      if (steps > 0) result.push_back({isa::Nop{std::exchange(steps, 0), 0}});
+      result.push_back(statement);
+    }
+  }
+  if (steps > 0) result.push_back({isa::Nop{steps, 0}});
+  return result;
+}
+
+std::pair<int64_t, int64_t> rank(const OptimizeOptions& options, int64_t steps, int64_t cycles) {
+  return options.objective == Objective::kCycles ? std::pair(cycles, steps) : std::pair(steps, cycles);
+}
+
+Optimized search(const isa::Program& program, const isa::Chip& chip, const OptimizeOptions& options) {
   ProgramStream stream = split_program(program, chip);
   Optimized result;
   prune_stream(stream, options, chip);
@@ -56,8 +88,9 @@ Optimized optimize(const isa::Program& program, const isa::Chip& chip, const Opt
     if (segment.untouchable) {
       leave(segment);
     } else if (segment.begin < segment.end) {
-      SegmentSolution solution =
-          search_segment(stream, flow, segment, std::move(changes[s]), emitter.recent(), options, chip);
+      const std::vector<isa::Statement> after = following(stream, s);
+      SegmentSolution solution = search_segment(stream, flow, segment, std::move(changes[s]),
+                                                {emitter.recent(), emitter.clock(), after}, options, chip);
       if (by_name && solution.length != INT64_MAX) {
         if (auto times = schedule_by_name(options.scheduler, solution.segment, emitter.recent(), chip))
           solution.times = std::move(*times);
@@ -91,11 +124,26 @@ Optimized optimize(const isa::Program& program, const isa::Chip& chip, const Opt
   result.steps_after = isa::count(result.program).steps;
   result.cycles_before = isa::predict_cycles(program, chip).total();
   result.cycles_after = isa::predict_cycles(result.program, chip).total();
-  const auto rank = [&](int64_t steps, int64_t cycles) {
-    return options.objective == Objective::kCycles ? std::pair(cycles, steps) : std::pair(steps, cycles);
-  };
-  result.is_better =
-      rank(result.steps_after, result.cycles_after) < rank(result.steps_before, result.cycles_before);
+  return result;
+}
+
+}  // namespace
+
+Optimized optimize(const isa::Program& program, const isa::Chip& chip, const OptimizeOptions& options) {
+  check_scheduler(options.scheduler);
+  Optimized result = search(program, chip, options);
+  if (options.objective == Objective::kCycles && isa::count(program).mvs > 0) {
+    // Each segment is the best for what is known before those behind it are searched. All of them with the
+    // fewest steps may be better still.
+    OptimizeOptions by_steps = options;
+    by_steps.objective = Objective::kSteps;
+    Optimized other = search(program, chip, by_steps);
+    if (rank(options, other.steps_after, other.cycles_after) <
+        rank(options, result.steps_after, result.cycles_after))
+      result = std::move(other);
+  }
+  result.is_better = rank(options, result.steps_after, result.cycles_after) <
+                     rank(options, result.steps_before, result.cycles_before);
   if (!result.is_better && !options.eager) {
     result.program = program;
     result.steps_after = result.steps_before;

@@ -46,7 +46,9 @@ struct LiveOut {
 std::vector<LiveOut> parse_live_outs(std::string_view text);
 
 /// What is to be less. A step takes four cycles, and a wait for a transfer what the transfer takes
-/// (isa::predict_cycles): with fewer steps, waits may become longer by as much.
+/// (isa::predict_cycles): with fewer steps, waits may become longer by as much, or more. By kCycles, segments
+/// with transfers are compared by predicted cycles, and the result never takes more of them than that by
+/// kSteps.
 enum class Objective : uint8_t { kCycles, kSteps };
 
 struct OptimizeOptions {

@@ -9,7 +9,7 @@
 namespace kodama::scheduler {
 
 ProgramEmitter::ProgramEmitter(const isa::Program& program, const isa::Chip& chip)
-    : chip_(chip), reach_(isa::longest_gap(chip) + 2) {
+    : chip_(chip), clock_(chip), reach_(isa::longest_gap(chip) + 2) {
   result_.source_name = program.source_name;
 }
 
@@ -25,7 +25,7 @@ void ProgramEmitter::scheduled(const StreamSegment& segment, const ClusterSchedu
     for (const size_t k : at[static_cast<size_t>(t)]) {
       const StreamOperation& operation = segment.operations[k];
       if (operation.is_mv) {
-        result_.statements.push_back({isa::Mv{operation.instruction}, operation.line});
+        statement({isa::Mv{operation.instruction}, operation.line});
         continue;
       }
       step.instructions.push_back(operation.instruction);
@@ -35,9 +35,9 @@ void ProgramEmitter::scheduled(const StreamSegment& segment, const ClusterSchedu
     if (step.instructions.empty()) {
       nops(1);
     } else if (step.instructions.size() == 1 && step.instructions[0].opcode == isa::Opcode::kWait) {
-      result_.statements.push_back({isa::Nop{1, step.instructions[0].tag}, line});
+      statement({isa::Nop{1, step.instructions[0].tag}, line});
     } else {
-      result_.statements.push_back({std::move(step), line});
+      statement({std::move(step), line});
     }
   }
   std::vector<RecentOperation> issued;
@@ -55,7 +55,7 @@ void ProgramEmitter::verbatim(const ProgramStream& stream, const ProgramSegment&
   const int64_t delay = delay_behind(recent_, issued, chip_);
   if (delay > 0) nops(delay);
   for (RecentOperation& recent : recent_) recent.time -= delay;
-  result_.statements.insert(result_.statements.end(), segment.original.begin(), segment.original.end());
+  for (const isa::Statement& original : segment.original) statement(original);
   pass(std::move(issued), segment.length);
 }
 
@@ -69,15 +69,21 @@ isa::Program ProgramEmitter::finish() {
   return std::move(result_);
 }
 
+void ProgramEmitter::statement(const isa::Statement& statement) {
+  clock_.run({statement});
+  result_.statements.push_back(statement);
+}
+
 void ProgramEmitter::nops(int64_t count) {
   if (!result_.statements.empty()) {
     if (auto* nop = std::get_if<isa::Nop>(&result_.statements.back().kind);
         nop != nullptr && nop->wait_tag == 0) {
       nop->count += count;
+      clock_.steps(count);
       return;
     }
   }
-  result_.statements.push_back({isa::Nop{count, 0}, 0});
+  statement({isa::Nop{count, 0}, 0});
 }
 
 void ProgramEmitter::pass(std::vector<RecentOperation> issued, int64_t length) {

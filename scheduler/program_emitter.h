@@ -5,6 +5,7 @@
 
 #include "isa/chip.h"
 #include "isa/program.h"
+#include "isa/sequencer.h"
 #include "scheduler/cluster_scheduling.h"
 #include "scheduler/program_stream.h"
 
@@ -17,12 +18,14 @@ class ProgramEmitter {
 
   /// What the next segment must keep its distance from.
   const std::vector<RecentOperation>& recent() const { return recent_; }
+  /// Where in time the next segment begins.
+  const isa::CyclePredictor& clock() const { return clock_; }
 
   /// The operations at these steps of the segment.
   void scheduled(const StreamSegment& segment, const ClusterScheduler::Times& times);
   /// As in the input, with nops in front as far as what comes before needs them.
   void verbatim(const ProgramStream& stream, const ProgramSegment& segment);
-  void statement(const isa::Statement& statement) { result_.statements.push_back(statement); }
+  void statement(const isa::Statement& statement);
 
   /// The program, once.
   isa::Program finish();
@@ -32,6 +35,7 @@ class ProgramEmitter {
   void pass(std::vector<RecentOperation> issued, int64_t length);
 
   const isa::Chip& chip_;
+  isa::CyclePredictor clock_;
   int64_t reach_;  ///< of hazards, in steps
   isa::Program result_;
   std::vector<RecentOperation> recent_;

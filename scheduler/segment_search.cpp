@@ -17,13 +17,13 @@ using isa::Operand;
 class SegmentSearch {
  public:
   SegmentSearch(const ProgramStream& stream, const OperationFlow& flow, const ProgramSegment& segment,
-                std::vector<StreamChange> changes, const std::vector<RecentOperation>& before,
-                const OptimizeOptions& options, const isa::Chip& chip)
+                std::vector<StreamChange> changes, const Surroundings& around, const OptimizeOptions& options,
+                const isa::Chip& chip)
       : stream_(stream),
         flow_(flow),
         segment_(segment),
         changes_(std::move(changes)),
-        before_(before),
+        around_(around),
         options_(options),
         chip_(chip) {
     local_.assign(static_cast<size_t>(segment.end - segment.begin), -1);
@@ -31,6 +31,8 @@ class SegmentSearch {
       if (stream.dead[static_cast<size_t>(k)]) continue;
       local_[static_cast<size_t>(k - segment.begin)] = static_cast<int>(alive_.size());
       alive_.push_back(k);
+      const StreamOperation& operation = stream.operations[static_cast<size_t>(k)];
+      has_transfers_ = has_transfers_ || operation.is_mv || operation.is_wait;
     }
   }
 
@@ -60,7 +62,7 @@ class SegmentSearch {
     }
     if (!changes_.empty() && !is_optimal(best)) {
       SegmentSolution all = evaluate(as_many_as_help(), quick);
-      if (all.better_than(best)) best = std::move(all);
+      if (is_better(all, best)) best = std::move(all);
       bool progress = true;
       while (progress && !is_optimal(best)) {
         progress = false;
@@ -68,7 +70,7 @@ class SegmentSearch {
           std::vector<bool> enabled = best.enabled;
           enabled[c] = !enabled[c];
           SegmentSolution other = evaluate(enabled, quick);
-          if (!other.better_than(best)) continue;
+          if (!is_better(other, best)) continue;
           best = std::move(other);
           progress = true;
         }
@@ -76,7 +78,7 @@ class SegmentSearch {
     }
     if (best.length != INT64_MAX && !is_optimal(best)) {
       SegmentSolution last = evaluate(best.enabled, n <= 200 ? static_cast<int>(4 * options_.effort) : 8);
-      if (last.better_than(best)) best = std::move(last);
+      if (is_better(last, best)) best = std::move(last);
     }
     // What the schedule doesn't need stays as it was written.
     for (size_t c = changes_.size(); c-- > 0;) {
@@ -84,7 +86,7 @@ class SegmentSearch {
       std::vector<bool> enabled = best.enabled;
       enabled[c] = false;
       SegmentSolution without = evaluate(enabled, quick);
-      if (without.length <= best.length) best = std::move(without);
+      if (without.rank(options_.objective) <= best.rank(options_.objective)) best = std::move(without);
     }
     return best;
   }
@@ -154,8 +156,40 @@ class SegmentSearch {
   }
 
   int local(int k) const { return local_[static_cast<size_t>(k - segment_.begin)]; }
-  static bool is_optimal(const SegmentSolution& solution) {
-    return solution.length <= std::max(solution.bounds.unit, solution.bounds.port);
+  bool by_cycles() const { return has_transfers_ && options_.objective == Objective::kCycles; }
+  /// Of cycles with transfers there is no bound.
+  bool is_optimal(const SegmentSolution& solution) const {
+    return !by_cycles() && solution.length <= std::max(solution.bounds.unit, solution.bounds.port);
+  }
+  bool is_better(const SegmentSolution& one, const SegmentSolution& other) const {
+    return std::pair(one.rank(options_.objective), one.critical_path) <
+           std::pair(other.rank(options_.objective), other.critical_path);
+  }
+
+  /// Predicted cycles up to the end of what is looked at behind the segment.
+  int64_t cycles_of(const StreamSegment& segment, const ClusterScheduler::Times& times,
+                    int64_t length) const {
+    std::vector<size_t> order;
+    for (size_t k = 0; k < times.size(); ++k) {
+      if (segment.operations[k].is_mv || segment.operations[k].is_wait) order.push_back(k);
+    }
+    std::ranges::stable_sort(order, {},
+                             [&](size_t k) { return std::pair(times[k], !segment.operations[k].is_mv); });
+    isa::CyclePredictor clock(around_.clock);
+    int64_t now = 0;
+    for (const size_t k : order) {
+      clock.steps(times[k] - now);
+      now = times[k];
+      const isa::Instruction& instruction = segment.operations[k].instruction;
+      if (segment.operations[k].is_mv) {
+        clock.mv(instruction);
+      } else {
+        clock.wait(instruction.tag);
+      }
+    }
+    clock.steps(length - now);
+    clock.run(around_.after);
+    return clock.finish().total();
   }
 
   SegmentSolution evaluate(const std::vector<bool>& enabled, int tries) {
@@ -166,12 +200,17 @@ class SegmentSearch {
     if (!segment) return result;
     result.segment = std::move(*segment);
     for (const bool keep_distances : {false, true}) {
-      const ClusterScheduler scheduler(result.segment, before_, chip_, keep_distances);
+      const ClusterScheduler scheduler(result.segment, around_.before, chip_, keep_distances);
       if (!scheduler.is_consistent()) continue;
       result.critical_path = scheduler.critical_path();
       result.bounds = scheduler.bounds();
       int64_t limit = 2 * segment_.length + 64;
       for (int variant = 0; variant < tries; ++variant) {
+        if (by_cycles()) {
+          // More steps may be fewer cycles.
+          try_for_cycles(scheduler, variant, limit, result);
+          continue;
+        }
         auto times = scheduler.list(variant, limit);
         if (!times) continue;
         const int64_t length = scheduler.length(*times);
@@ -181,9 +220,26 @@ class SegmentSearch {
         limit = length - 1;
         if (length <= result.bounds.steps) break;
       }
+      if (has_transfers_ && !by_cycles() && result.length != INT64_MAX)
+        result.cycles = cycles_of(result.segment, result.times, result.length);
       if (result.length != INT64_MAX) break;
     }
     return result;
+  }
+
+  void try_for_cycles(const ClusterScheduler& scheduler, int variant, int64_t limit,
+                      SegmentSolution& best) const {
+    for (const bool late_waits : {false, true}) {
+      auto times = scheduler.list(variant, limit, late_waits);
+      if (!times) continue;
+      const int64_t length = scheduler.length(*times);
+      const int64_t cycles = cycles_of(best.segment, *times, length);
+      if (best.length != INT64_MAX && std::pair(cycles, length) >= std::pair(best.cycles, best.length))
+        continue;
+      best.length = length;
+      best.cycles = cycles;
+      best.times = std::move(*times);
+    }
   }
 
   /// Takes every change that doesn't make the longest path longer, in program order.
@@ -193,7 +249,7 @@ class SegmentSearch {
     const auto path_with = [&]() -> int64_t {
       const auto segment = build(enabled);
       if (!segment) return INT64_MAX;
-      const ClusterScheduler scheduler(*segment, before_, chip_, false);
+      const ClusterScheduler scheduler(*segment, around_.before, chip_, false);
       return scheduler.is_consistent() ? scheduler.critical_path() : INT64_MAX;
     };
     path = path_with();
@@ -214,7 +270,8 @@ class SegmentSearch {
   const OperationFlow& flow_;
   const ProgramSegment& segment_;
   std::vector<StreamChange> changes_;
-  const std::vector<RecentOperation>& before_;
+  const Surroundings& around_;
+  bool has_transfers_ = false;
   const OptimizeOptions& options_;
   const isa::Chip& chip_;
   std::vector<int> local_;
@@ -226,9 +283,9 @@ class SegmentSearch {
 
 SegmentSolution search_segment(const ProgramStream& stream, const OperationFlow& flow,
                                const ProgramSegment& segment, std::vector<StreamChange> changes,
-                               const std::vector<RecentOperation>& before, const OptimizeOptions& options,
+                               const Surroundings& around, const OptimizeOptions& options,
                                const isa::Chip& chip) {
-  return SegmentSearch(stream, flow, segment, std::move(changes), before, options, chip).run();
+  return SegmentSearch(stream, flow, segment, std::move(changes), around, options, chip).run();
 }
 
 }  // namespace kodama::scheduler

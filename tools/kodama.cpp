@@ -908,7 +908,7 @@ int run(int argc, char** argv) {
     } else if (optimize_request.plain) {
       check_mode(*optimize, "with --plain", {"file", "--output", "--plain", "--chip"});
     } else {
-      check_mode(*optimize, "without --fuzz", with(search, {"file", "--output"}));
+      check_mode(*optimize, "without --fuzz", with(search, {"file", "--output", "--objective"}));
     }
     code = optimize_program(optimize_request);
   });
