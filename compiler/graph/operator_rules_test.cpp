@@ -46,6 +46,20 @@ void expect_refused(const Case& test, int opset = 17) {
 const Shape kImage{1, 2, 8, 8};
 const Shape kFilter{4, 2, 3, 3};
 
+// ONNX's body of the operator would give other numbers, or no valid graph.
+TEST(OperatorRules, LayerNormalizationNeedsAScaleOfTheNormalizedAxes) {
+  const auto error = [](const char* node, const Shape& data, const Shape& scale) {
+    const Case test{node, {{"x", data}, {"w", scale}}, {}};
+    return error_of<isa::UnsupportedError>([&] { import_model(model_of(test, 17), {}, "m.onnx"); });
+  };
+  EXPECT_THAT(error("LayerNormalization<axis=1>(x, w)", {2, 3, 4}, {3, 1}), HasSubstr("expand it to [3, 4]"));
+  EXPECT_THAT(error("LayerNormalization(x, w)", {2, 4, 4}, {4, 1}), HasSubstr("expand it to [4]"));
+  for (const Shape& scale : {Shape{3, 4}, Shape{1, 3, 4}, Shape{1}, Shape{}}) {
+    const Case test{"LayerNormalization<axis=1>(x, w)", {{"x", {2, 3, 4}}, {"w", scale}}, {}};
+    EXPECT_NO_THROW(import_model(model_of(test, 17), {}, "m.onnx")) << shape_to_string(scale);
+  }
+}
+
 TEST(OperatorRules, WindowsOfConvAndPools) {
   expect_refused({"Conv<strides=[0,1]>(x, w)", {{"x", kImage}, {"w", kFilter}}, {"strides holds 0", "1 to"}});
   expect_refused({"Conv<strides=[1,-1]>(x, w)", {{"x", kImage}, {"w", kFilter}}, {"strides holds -1"}});

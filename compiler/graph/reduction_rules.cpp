@@ -1,3 +1,6 @@
+#include <algorithm>
+
+#include "compiler/graph/onnx_model.h"
 #include "compiler/graph/operator_checks.h"
 
 namespace kodama::compiler::rules {
@@ -28,6 +31,31 @@ void check_loss(const NodeOperands& o) {
   if (rank && o.has(2)) vector_along(2, 0, 1)(o);
 }
 
+/// ONNX's body of the operator flattens Scale and B, so it is right only for those with a number for each
+/// element of the normalized axes, or with one number in all.
+void check_flattened(const NodeOperands& o, int input) {
+  const auto shape = o.shape(input);
+  const auto data = o.shape(0);
+  if (!shape || !data || o.size(input) == 1) return;
+  const int64_t at = o.integer("axis").value_or(-1);
+  const auto without_ones = [](auto from, auto to) {
+    return Shape(std::find_if(from, to, [](int64_t extent) { return extent != 1; }), to);
+  };
+  const Shape normalized = without_ones(data->begin() + (at < 0 ? at + std::ssize(*data) : at), data->end());
+  if (without_ones(shape->begin(), shape->end()) == normalized) return;
+  throw isa::UnsupportedError(
+      fmt::format("{}: {} has no number for each element of the normalized axes; expand it to {}",
+                  describe_node(o.node()), o.describe(input), shape_to_string(normalized)));
+}
+
+void check_layer_normalization(const NodeOperands& o) {
+  axis("axis")(o);
+  for (int input : {1, 2}) {
+    broadcasts_to_input(input, 0)(o);
+    check_flattened(o, input);
+  }
+}
+
 }  // namespace
 
 void add_reduction_rules(RuleTable& rules) {
@@ -44,7 +72,7 @@ void add_reduction_rules(RuleTable& rules) {
   rules["LRN"] = {{rank_at_least(0, 2), positive("size")}};
   rules["BatchNormalization"] = {{check_batch_normalization}};
   rules["InstanceNormalization"] = {{rank_at_least(0, 3), vector_along(1, 0, 1), vector_along(2, 0, 1)}};
-  rules["LayerNormalization"] = {{axis("axis"), broadcasts_to_input(1, 0), broadcasts_to_input(2, 0)}};
+  rules["LayerNormalization"] = {{check_layer_normalization}};
   for (const char* op : {"NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"}) rules[op] = {{check_loss}};
 }
 
