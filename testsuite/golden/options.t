@@ -96,7 +96,7 @@ Options that have no effect in a mode:
   kodama: error: judge testcase: no effect with --dir; what has one: --chip, --dir, --hazards, --max-memory, --max-seconds, --max-steps, --threads
   [2]
   $ kodama opt p.vsm -o q.vsm --seed 3
-  kodama: error: opt --seed: no effect without --fuzz; what has one: --allow-rename, --chip, --effort, --live-out, --output, --scheduler, file
+  kodama: error: opt --seed: no effect without --fuzz; what has one: --allow-rename, --chip, --effort, --live-out, --objective, --output, --scheduler, file
   [2]
   $ kodama opt p.vsm -o q.vsm --plain --effort 3
   kodama: error: opt --effort: no effect with --plain; what has one: --chip, --output, --plain, file
