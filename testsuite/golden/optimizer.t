@@ -58,11 +58,11 @@ Cycles are what counts, unless told otherwise: work goes by while the transfer i
   > linc $lr0v $lr0v
   > END
   $ kodama opt transfer.vsm -o out.vsm --chip tiny
-  wrote out.vsm
   7 steps before, 4 after: 1.75 times fewer
   348 cycles before, 324 after: 1.07 times fewer
   bounds: longest path 4, busiest unit 3 (alu), busiest port 2 (writes of $r (GRF0)); 4 steps are 1.00 times the bound of 4
   1 reads forwarded, 0 operations removed, 0 values renamed
+  wrote out.vsm
   $ cat out.vsm
   mvp/n4096i01 $d0 $lc0@.0
   linc $lr0v $nowrite
@@ -70,11 +70,11 @@ Cycles are what counts, unless told otherwise: work goes by while the transfer i
   nop
   wait i01; l2bmb $lc0 $lb0; linc $lr0v $lr0v
   $ kodama opt transfer.vsm -o out.vsm --chip tiny --objective steps
-  wrote out.vsm
   7 steps before, 3 after: 2.33 times fewer
   348 cycles before, 332 after: 1.05 times fewer
   bounds: longest path 3, busiest unit 3 (alu), busiest port 1 (writes of $r (GRF0)); 3 steps are 1.00 times the bound of 3
   2 reads forwarded, 0 operations removed, 0 values renamed
+  wrote out.vsm
   $ cat out.vsm
   mvp/n4096i01 $d0 $lc0@.0
   wait i01; l2bmb $lc0 $lb0; linc $lr0v $nowrite
