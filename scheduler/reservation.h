@@ -26,6 +26,8 @@ class Reservation {
       after_[static_cast<size_t>(each.first)].push_back({each.second, each.steps});
     }
     of_class_.resize(problem.classes.size());
+    needs_.reserve(problem.operations.size());
+    for (const auto& operation : problem.operations) needs_.push_back(needs_of(operation));
   }
 
   /// Whether the operation may issue at `time` beside those that are there.
@@ -35,10 +37,14 @@ class Reservation {
   /// The first time in [time, end) at which it may.
   std::optional<int64_t> first_fit(int operation, int64_t time, int64_t end) const {
     while (time < end) {
+      if (!resources_fit(operation, time)) {
+        ++time;
+        continue;
+      }
       const int64_t wait = wait_for_separations(operation, time);
-      if (wait == 0 && resources_fit(operation, time)) return time;
+      if (wait == 0) return time;
       if (wait >= end - time) return std::nullopt;
-      time += std::max<int64_t>(wait, 1);
+      time += wait;
     }
     return std::nullopt;
   }
@@ -48,32 +54,38 @@ class Reservation {
     const auto add = [&](int other) {
       if (std::ranges::find(result, other) == result.end()) result.push_back(other);
     };
-    for (size_t use = 0; use < of(operation).uses.size(); ++use) {
-      std::vector<int> users;
-      if (room_for(operation, use, time, &users)) continue;
-      for (const int other : users) add(other);
+    const std::vector<ScheduleProblem::Use>& own = of(operation).uses;
+    for (size_t use = 0; use < own.size(); ++use) {
+      if (room_for(operation, use, time)) continue;
+      for (const Entry& entry : slot_at(time).entries) {
+        if (uses(entry.operation, own[use].resource)) add(entry.operation);
+      }
     }
     for_each_separated(operation, time, [&](int other, int64_t) { add(other); });
     return result;
   }
   void add(int operation, int64_t time) {
-    const int64_t slot = slot_of(time);
-    if (slot >= kDenseSlots) {
-      far_[slot].push_back({operation, time});
-    } else {
-      if (std::ssize(near_) <= slot) near_.resize(static_cast<size_t>(slot) + 1);
-      near_[static_cast<size_t>(slot)].push_back({operation, time});
+    const int64_t number = slot_of(time);
+    if (number < kDenseSlots && std::ssize(near_) <= number) {
+      near_.resize(static_cast<size_t>(number) + 1);
+      full_.resize(near_.size(), 0);
     }
+    Slot& slot = number >= kDenseSlots ? far_[number] : near_[static_cast<size_t>(number)];
+    slot.entries.push_back({operation, time});
+    count(slot, operation);
+    if (number < kDenseSlots) full_[static_cast<size_t>(number)] = slot.full;
     for (const int c : of(operation).classes) {
-      if (is_separated(c)) of_class_[static_cast<size_t>(c)].emplace(slot, operation);
+      if (is_separated(c)) of_class_[static_cast<size_t>(c)].emplace(number, operation);
     }
   }
   void remove(int operation, int64_t time) {
     const int64_t at = slot_of(time);
-    auto& slot = at >= kDenseSlots ? far_[at] : near_[static_cast<size_t>(at)];
-    const auto found = std::ranges::find(slot, operation, &Entry::operation);
-    *found = slot.back();
-    slot.pop_back();
+    Slot& slot = at >= kDenseSlots ? far_[at] : near_[static_cast<size_t>(at)];
+    const auto found = std::ranges::find(slot.entries, operation, &Entry::operation);
+    *found = slot.entries.back();
+    slot.entries.pop_back();
+    count(slot, operation);
+    if (at < kDenseSlots) full_[static_cast<size_t>(at)] = slot.full;
     for (const int c : of(operation).classes) of_class_[static_cast<size_t>(c)].erase({at, operation});
   }
 
@@ -81,6 +93,17 @@ class Reservation {
   struct Entry {
     int operation = 0;
     int64_t time = 0;
+  };
+  struct Slot {
+    std::vector<Entry> entries;
+    std::vector<int64_t> taken;  ///< by resource: places of its users, which may share one; empty: none
+    uint64_t full = 0;           ///< resources, as a mask, without a place left
+  };
+  /// Resources as a mask, the first 64: what most steps are refused or granted by.
+  struct Needs {
+    uint64_t alone = 0;  ///< those of uses that share with nobody
+    uint64_t all = 0;
+    bool is_known = true;  ///< the mask has all of them, each once
   };
   struct Neighbour {
     int other_class = 0;
@@ -97,53 +120,95 @@ class Reservation {
     return !after_[static_cast<size_t>(c)].empty() || !before_[static_cast<size_t>(c)].empty();
   }
   int64_t slot_of(int64_t time) const { return period_ > 0 ? (time % period_ + period_) % period_ : time; }
-  const std::vector<Entry>& entries_at(int64_t time) const {
-    static const std::vector<Entry> kNobody;
+  static uint64_t bit_of(int resource) { return resource < 64 ? uint64_t{1} << resource : 0; }
+  static Needs needs_of(const ScheduleProblem::Operation& operation) {
+    Needs needs;
+    for (const ScheduleProblem::Use& use : operation.uses) {
+      const uint64_t bit = bit_of(use.resource);
+      if (bit == 0 || (needs.all & bit) != 0) needs.is_known = false;
+      needs.all |= bit;
+      if (use.key < 0) needs.alone |= bit;
+    }
+    return needs;
+  }
+  uint64_t full_at(int64_t time) const {
+    const int64_t slot = slot_of(time);
+    if (slot < std::ssize(full_)) return full_[static_cast<size_t>(slot)];
+    return slot < kDenseSlots ? 0 : slot_at(time).full;
+  }
+  const Slot& slot_at(int64_t time) const {
+    static const Slot kNobody;
     const int64_t slot = slot_of(time);
     if (slot < std::ssize(near_)) return near_[static_cast<size_t>(slot)];
     if (slot < kDenseSlots || far_.empty()) return kNobody;
     const auto found = far_.find(slot);
     return found == far_.end() ? kNobody : found->second;
   }
+  bool uses(int operation, int resource) const {
+    return std::ranges::find(of(operation).uses, resource, &ScheduleProblem::Use::resource) !=
+           of(operation).uses.end();
+  }
 
-  /// Whether a use has room beside those that are there and the operation's own before it. `users`, if not
-  /// null, receives who is in the way.
-  bool room_for(int operation, size_t number, int64_t time, std::vector<int>* users) const {
+  /// Counts the places of what an operation uses again: it came or went. Few share a step, so comparing them
+  /// pair by pair is faster than any table.
+  void count(Slot& slot, int operation) const {
+    slot.taken.resize(problem_.resources.size(), 0);
+    for (const ScheduleProblem::Use& changed : of(operation).uses) {
+      int64_t taken = 0;
+      for (size_t k = 0; k < slot.entries.size(); ++k) {
+        for (const ScheduleProblem::Use& use : of(slot.entries[k].operation).uses) {
+          if (use.resource == changed.resource && !shares(slot, k, use)) ++taken;
+        }
+      }
+      const auto resource = static_cast<size_t>(changed.resource);
+      slot.taken[resource] = taken;
+      slot.full &= ~bit_of(changed.resource);
+      if (taken >= problem_.resources[resource].capacity) slot.full |= bit_of(changed.resource);
+    }
+  }
+  /// Whether one of the first `before` users has the place of a use of the next.
+  bool shares(const Slot& slot, size_t before, const ScheduleProblem::Use& use) const {
+    if (use.key < 0) return false;
+    const int64_t time = slot.entries[before].time;
+    for (size_t k = 0; k < before; ++k) {
+      for (const ScheduleProblem::Use& there : of(slot.entries[k].operation).uses) {
+        if (there.resource == use.resource && same_place(use, time, there, slot.entries[k].time)) return true;
+      }
+    }
+    return false;
+  }
+
+  /// Whether a use has room beside those that are there and the operation's own before it.
+  bool room_for(int operation, size_t number, int64_t time) const {
     const std::vector<ScheduleProblem::Use>& own = of(operation).uses;
     const ScheduleProblem::Use& use = own[number];
-    const int64_t capacity = problem_.resources[static_cast<size_t>(use.resource)].capacity;
-    // Few share a step: comparing them pair by pair is faster than any table.
-    int64_t taken = 0;
+    const auto resource = static_cast<size_t>(use.resource);
+    const Slot& slot = slot_at(time);
+    int64_t taken = slot.taken.empty() ? 0 : slot.taken[resource];
     for (size_t k = 0; k < number; ++k) {
       if (own[k].resource != use.resource) continue;
       if (use.key >= 0 && own[k].key == use.key && own[k].invariant == use.invariant) return true;
       ++taken;
     }
-    const std::vector<Entry>& entries = entries_at(time);
-    for (size_t k = 0; k < entries.size(); ++k) {
-      for (const ScheduleProblem::Use& there : of(entries[k].operation).uses) {
-        if (there.resource != use.resource) continue;
-        if (same_place(use, time, there, entries[k].time)) return true;
-        bool counted = false;
-        for (size_t earlier = 0; earlier < k && !counted && there.key >= 0; ++earlier) {
-          for (const ScheduleProblem::Use& known : of(entries[earlier].operation).uses) {
-            counted = counted || (known.resource == use.resource &&
-                                  same_place(there, entries[k].time, known, entries[earlier].time));
-          }
-        }
-        if (!counted) ++taken;
-        if (users != nullptr) users->push_back(entries[k].operation);
-      }
-    }
-    return taken < capacity;
+    if (taken < problem_.resources[resource].capacity) return true;
+    if (use.key < 0) return false;
+    return std::ranges::any_of(slot.entries, [&](const Entry& entry) {
+      return std::ranges::any_of(of(entry.operation).uses, [&](const ScheduleProblem::Use& there) {
+        return there.resource == use.resource && same_place(use, time, there, entry.time);
+      });
+    });
   }
   bool same_place(const ScheduleProblem::Use& a, int64_t a_time, const ScheduleProblem::Use& b,
                   int64_t b_time) const {
     return a.key >= 0 && a.key == b.key && a.invariant == b.invariant && (a.invariant || a_time == b_time);
   }
   bool resources_fit(int operation, int64_t time) const {
+    const Needs& needs = needs_[static_cast<size_t>(operation)];
+    const uint64_t full = full_at(time);
+    if ((needs.alone & full) != 0) return false;
+    if (needs.is_known && (needs.all & full) == 0) return true;
     for (size_t use = 0; use < of(operation).uses.size(); ++use) {
-      if (!room_for(operation, use, time, nullptr)) return false;
+      if (!room_for(operation, use, time)) return false;
     }
     return true;
   }
@@ -212,8 +277,10 @@ class Reservation {
   std::vector<std::vector<Neighbour>> after_;                ///< by first class
   std::vector<std::vector<Neighbour>> before_;               ///< by second class
   std::vector<std::set<std::pair<int64_t, int>>> of_class_;  ///< slot and operation, of separated classes
-  std::vector<std::vector<Entry>> near_;                     ///< by slot
-  std::unordered_map<int64_t, std::vector<Entry>> far_;
+  std::vector<Slot> near_;                                   ///< by slot
+  std::vector<uint64_t> full_;                               ///< of near_: what is looked at most
+  std::vector<Needs> needs_;                                 ///< by operation
+  std::unordered_map<int64_t, Slot> far_;
 };
 
 /// Dependences by operation.

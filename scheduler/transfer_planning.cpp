@@ -1,5 +1,7 @@
 /// Built-in transfer schedulers.
 #include <algorithm>
+#include <functional>
+#include <queue>
 #include <tuple>
 
 #include "isa/arithmetic.h"
@@ -60,6 +62,10 @@ class Planner {
     std::vector<int> loads = {};
     std::vector<int> stores = {};
     int64_t address = -1;  ///< -1: has none yet
+    // Moments in which it lives when its loads are issued as late as possible.
+    int64_t alive_from = 0;
+    int64_t alive_to = 0;
+    int64_t refused_at = -1;  ///< the number of releases when it last found no place
   };
 
   void make_units() {
@@ -74,8 +80,7 @@ class Planner {
                         2 * buffer.first_task + 1,
                         2 * buffer.last_task + 1,
                         {},
-                        {},
-                        -1});
+                        {}});
     }
     for (size_t k = 0; k < problem_.transfers.size(); ++k) {
       const Transfer& transfer = problem_.transfers[k];
@@ -92,6 +97,15 @@ class Planner {
         unit.last = std::max(unit.last, 2 * transfer.latest);
       }
     }
+    for (Unit& unit : units_) set_life(unit);
+  }
+  void set_life(Unit& unit) const {
+    unit.alive_from = unit.first;
+    unit.alive_to = unit.last;
+    for (const int load : unit.loads) {
+      unit.alive_from = std::min(unit.alive_from, 2 * problem_.transfers[index(load)].latest);
+      unit.alive_to = std::max(unit.alive_to, 2 * problem_.transfers[index(load)].latest);
+    }
   }
 
   /// The nearest next use first, as long as the memory has room.
@@ -99,8 +113,7 @@ class Planner {
     const size_t moments = 2 * problem_.task_cycles.size() + 2;
     std::vector<int64_t> load(moments, 0);
     const auto add = [&](const Unit& unit, int64_t sign) {
-      const auto [first, last] = span(unit);
-      for (int64_t m = first; m <= last; ++m) load[index(m)] += sign * unit.size;
+      for (int64_t m = unit.alive_from; m <= unit.alive_to; ++m) load[index(m)] += sign * unit.size;
     };
     std::vector<std::tuple<int64_t, int64_t, size_t>> order;
     for (size_t k = 0; k < problem_.keeps.size(); ++k) {
@@ -114,9 +127,8 @@ class Planner {
       const Keep& keep = problem_.keeps[k];
       Unit unit = joined(keep);
       for (const auto& member : keep.members) add(units_[index(unit_of_[index(member.buffer)])], -1);
-      const auto [first, last] = span(unit);
       int64_t highest = 0;
-      for (int64_t m = first; m <= last; ++m) highest = std::max(highest, load[index(m)]);
+      for (int64_t m = unit.alive_from; m <= unit.alive_to; ++m) highest = std::max(highest, load[index(m)]);
       // Room that is there may be in pieces.
       constexpr int64_t kFull = 8;
       const bool fits = highest + unit.size <= problem_.capacity - problem_.capacity / kFull &&
@@ -150,8 +162,8 @@ class Planner {
     unit.size = keep.size;
     for (const auto& member : keep.members) {
       const Unit& part = units_[index(unit_of_[index(member.buffer)])];
-      unit.first = std::min(unit.first, span(part).first);
-      unit.last = std::max(unit.last, span(part).second);
+      unit.first = std::min(unit.first, part.alive_from);
+      unit.last = std::max(unit.last, part.alive_to);
       if (part.alignment >= unit.alignment) {
         unit.alignment = part.alignment;
         unit.phase = ((part.phase - member.offset) % unit.alignment + unit.alignment) % unit.alignment;
@@ -162,17 +174,8 @@ class Planner {
       unit.stores.insert(unit.stores.end(), part.stores.begin(), part.stores.end());
     }
     unit.members = keep.members;
+    set_life(unit);
     return unit;
-  }
-  /// Moments in which a unit lives when its loads are issued as late as possible.
-  std::pair<int64_t, int64_t> span(const Unit& unit) const {
-    int64_t first = unit.first;
-    int64_t last = unit.last;
-    for (const int load : unit.loads) {
-      first = std::min(first, 2 * problem_.transfers[index(load)].latest);
-      last = std::max(last, 2 * problem_.transfers[index(load)].latest);
-    }
-    return {first, last};
   }
 
   bool walk() {
@@ -183,26 +186,21 @@ class Planner {
     }
     std::ranges::stable_sort(stores, {}, [&](int k) { return problem_.transfers[index(k)].latest; });
     for (const Unit& unit : units_) pending_.insert(pending_.end(), unit.loads.begin(), unit.loads.end());
-    std::ranges::sort(pending_, {}, [&](int k) { return std::pair(problem_.transfers[index(k)].latest, k); });
+    std::ranges::sort(pending_, std::greater{},
+                      [&](int k) { return std::pair(problem_.transfers[index(k)].latest, k); });
     std::vector<int> begins;  // of units that no load begins
     for (size_t u = 0; u < units_.size(); ++u) {
       if (units_[u].members.empty()) continue;
       if (units_[u].fixed) fixed_.push_back(static_cast<int>(u));
-      if (first_moment(units_[u]) >= units_[u].first) begins.push_back(static_cast<int>(u));
+      if (units_[u].alive_from >= units_[u].first) begins.push_back(static_cast<int>(u));
     }
+    std::ranges::sort(fixed_, {}, [&](int u) { return *units_[index(u)].fixed; });
     std::ranges::sort(begins, {}, [&](int u) { return std::pair(units_[index(u)].first, u); });
 
     auto store = stores.begin();
     auto begin = begins.begin();
     for (int64_t p = 0; p <= tasks; ++p) {
-      std::erase_if(alive_, [&](int u) {
-        const Unit& unit = units_[index(u)];
-        if (span(unit).second >= 2 * p) return false;
-        // Who takes the place of what is being stored waits for the store.
-        if (!clock_.is_over(unit.stores)) emptying_.push_back(u);
-        return true;
-      });
-      std::erase_if(emptying_, [&](int u) { return clock_.is_over(units_[index(u)].stores); });
+      release(p);
       for (; begin != begins.end() && units_[index(*begin)].first <= 2 * p + 1; ++begin) {
         if (!place(*begin, p)) return false;
       }
@@ -213,9 +211,8 @@ class Planner {
                                    [&](int other) { return problem_.transfers[index(other)].latest == p; });
       };
       std::vector<int> awaited;
-      while (!pending_.empty() && is_awaited(pending_.front())) {
-        awaited.push_back(pending_.front());
-        pending_.erase(pending_.begin());
+      for (; !pending_.empty() && is_awaited(pending_.back()); pending_.pop_back()) {
+        awaited.push_back(pending_.back());
       }
       for (const int k : awaited) {
         if (!needs_store_here(k) && !issue(k, p)) return false;
@@ -234,6 +231,29 @@ class Planner {
     return true;
   }
 
+  /// What no longer lives at a position, and what is stored by now, has no place.
+  void release(int64_t position) {
+    std::erase_if(emptying_, [&](int u) {
+      if (!clock_.is_over(units_[index(u)].stores)) return false;
+      ++releases_;
+      leave(u);
+      return true;
+    });
+    for (; !ends_.empty() && ends_.top().first < 2 * position; ends_.pop()) {
+      const int u = ends_.top().second;
+      ++releases_;
+      // Who takes the place of what is being stored waits for the store.
+      if (clock_.is_over(units_[index(u)].stores)) {
+        leave(u);
+      } else {
+        emptying_.push_back(u);
+      }
+    }
+    for (; !early_.empty() && early_.top().first <= 2 * position; early_.pop()) {
+      early_size_ -= units_[index(early_.top().second)].size;
+    }
+  }
+
   bool issue(int k, int64_t position) {
     const int u = unit_of_[index(problem_.transfers[index(k)].buffer)];
     if (units_[index(u)].address < 0 && !place(u, position)) return false;
@@ -250,84 +270,106 @@ class Planner {
     const int64_t places = problem_.max_in_flight == 0 ? INT64_MAX : problem_.max_in_flight / 2;
     const int64_t free_time = clock_.time_after_waits(position);
     for (size_t n = 0; n < std::min(pending_.size(), kLooked);) {
-      const int k = pending_[n];
+      const auto nth = pending_.end() - 1 - static_cast<ptrdiff_t>(n);
+      const int k = *nth;
       const Transfer& transfer = problem_.transfers[index(k)];
       const bool is_ready = transfer.earliest <= position && clock_.is_over(transfer.after);
       if (clock_.in_flight() >= places) return;
       if (!is_ready || clock_.port_time(transfer) > free_time + attempt_.lookahead ||
-          !has_room_ahead(transfer, position) || !issue(k, position)) {
+          !has_room_ahead(transfer) || !issue(k, position)) {
         ++n;
         continue;
       }
-      pending_.erase(pending_.begin() + static_cast<ptrdiff_t>(n));
+      pending_.erase(nth);
     }
   }
-  bool has_room_ahead(const Transfer& transfer, int64_t position) const {
+  bool has_room_ahead(const Transfer& transfer) const {
     const Unit& unit = units_[index(unit_of_[index(transfer.buffer)])];
     if (unit.address >= 0) return true;
-    int64_t ahead = unit.size;
-    for (const int other : alive_) {
-      if (span(units_[index(other)]).first > 2 * position) ahead += units_[index(other)].size;
-    }
-    return ahead <= problem_.capacity / attempt_.ahead_divisor;
+    return early_size_ + unit.size <= problem_.capacity / attempt_.ahead_divisor;
   }
-
-  int64_t first_moment(const Unit& unit) const { return span(unit).first; }
 
   /// The lowest address that is free from here to the end of the unit's life.
   bool place(int number, int64_t position) {
-    return place(number, position, true) || place(number, position, false);
+    Unit& unit = units_[index(number)];
+    // Where nothing has become free since, there is still no place.
+    if (unit.refused_at == releases_) return false;
+    if (place(number, position, true) || place(number, position, false)) return true;
+    unit.refused_at = releases_;
+    return false;
   }
   bool place(int number, int64_t position, bool avoid_emptying) {
     Unit& unit = units_[index(number)];
     if (unit.address >= 0) return true;
-    const int64_t last = span(unit).second;
     if (unit.fixed) {
       unit.address = *unit.fixed;
     } else {
-      std::vector<std::pair<int64_t, int64_t>> taken;
-      for (const int other : alive_) {
-        const Unit& o = units_[index(other)];
-        taken.emplace_back(o.address, o.address + o.size);
-      }
-      if (avoid_emptying) {
-        for (const int other : emptying_) {
-          const Unit& o = units_[index(other)];
-          taken.emplace_back(o.address, o.address + o.size);
-        }
-      }
-      for (const int other : fixed_) {
-        const Unit& o = units_[index(other)];
-        const auto [from, to] = span(o);
-        if (from <= last && 2 * position <= to) taken.emplace_back(*o.fixed, *o.fixed + o.size);
-      }
-      std::ranges::sort(taken);
       const auto aligned = [&](int64_t address) {
         return isa::round_up(std::max<int64_t>(address - unit.phase, 0), unit.alignment) + unit.phase;
       };
       int64_t at = aligned(0);
-      for (const auto& [begin, end] : taken) {
-        if (at + unit.size <= begin) break;
+      const auto fits_before = [&](int64_t begin, int64_t end) {
+        if (at + unit.size <= begin) return true;
         at = std::max(at, aligned(end));
+        return false;
+      };
+      // Both lists go up; a place that is demanded later may lie within one that is taken now.
+      auto fixed = fixed_.begin();
+      const auto fits_before_fixed = [&](int64_t limit) {
+        for (; fixed != fixed_.end() && *units_[index(*fixed)].fixed < limit; ++fixed) {
+          const Unit& o = units_[index(*fixed)];
+          if (o.alive_from <= unit.alive_to && 2 * position <= o.alive_to &&
+              fits_before(*o.fixed, *o.fixed + o.size))
+            return true;
+        }
+        return false;
+      };
+      bool fits = false;
+      for (const auto& [begin, u, end] : places_) {
+        if (!avoid_emptying && units_[index(u)].alive_to < 2 * position) continue;
+        fits = fits_before_fixed(begin) || fits_before(begin, end);
+        if (fits) break;
       }
+      if (!fits) fits_before_fixed(INT64_MAX);
       if (at + unit.size > problem_.capacity) return false;
       unit.address = at;
     }
-    alive_.push_back(number);
+    places_.insert(std::ranges::lower_bound(places_, place_of(number)), place_of(number));
+    ends_.emplace(unit.alive_to, number);
+    if (unit.alive_from > 2 * position) {
+      early_.emplace(unit.alive_from, number);
+      early_size_ += unit.size;
+    }
     for (const auto& member : unit.members)
       schedule_.address[index(member.buffer)] = unit.address + member.offset;
     return true;
   }
 
+  /// Where a unit is: its first address, itself, the end.
+  using Place = std::tuple<int64_t, int, int64_t>;
+  Place place_of(int unit) const {
+    const Unit& u = units_[index(unit)];
+    return {u.address, unit, u.address + u.size};
+  }
+  void leave(int unit) { places_.erase(std::ranges::lower_bound(places_, place_of(unit))); }
+
+  /// Units by a moment, the nearest first.
+  using MomentQueue =
+      std::priority_queue<std::pair<int64_t, int>, std::vector<std::pair<int64_t, int>>, std::greater<>>;
+
   const TransferProblem& problem_;
   Attempt attempt_;
   TransferClock clock_;
   std::vector<Unit> units_;
-  std::vector<int> unit_of_;  ///< by buffer
-  std::vector<int> fixed_;    ///< units with demanded addresses
-  std::vector<int> alive_;
-  std::vector<int> emptying_;  ///< their last stores are under way
-  std::vector<int> pending_;   ///< loads, the most urgent first
+  std::vector<int> unit_of_;   ///< by buffer
+  std::vector<int> fixed_;     ///< units with demanded addresses, by address
+  std::vector<Place> places_;  ///< of units that live or are being stored, in order
+  MomentQueue ends_;           ///< of units that live
+  MomentQueue early_;          ///< beginnings of units that have a place ahead of their time
+  int64_t early_size_ = 0;
+  int64_t releases_ = 0;
+  std::vector<int> emptying_;  ///< units that no longer live; their last stores are under way
+  std::vector<int> pending_;   ///< loads, the most urgent last
   TransferSchedule schedule_;
 };
 

@@ -17,8 +17,27 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// All of them, each as a choice; "sequential" and "acyclic" first, which are what to compare with.
-std::vector<scheduler::PipelineChoice> combinations() {
+/// Chooses what a test is to look at.
+enum class Coverage {
+  kEveryPass,         ///< every pass beside the defaults of the others
+  kEveryCombination,  ///< of homes, allocators, schedulers and transfers
+};
+
+/// Whether at most one of the passes is another than the default, or none of the first comparison is.
+bool differs_little(const scheduler::PipelineChoice& choice) {
+  const bool is_simple = choice.scheduler == "sequential" && choice.loop_scheduler == "acyclic" &&
+                         choice.transfers == "on-demand";
+  const int others = int{choice.home_assigner != scheduler::home_assigners().front().name} +
+                     int{choice.allocator != scheduler::allocators().front().name};
+  if (is_simple) return others == 0;
+  return others + int{choice.scheduler != scheduler::find_block_scheduler("", false).name} +
+             int{choice.loop_scheduler != scheduler::find_block_scheduler("", true).name} +
+             int{choice.transfers != scheduler::find_transfer_scheduler("").name} <=
+         1;
+}
+
+/// Each as a choice; "sequential", "acyclic" and "on-demand" first, which are what to compare with.
+std::vector<scheduler::PipelineChoice> combinations(Coverage coverage) {
   std::vector<scheduler::PipelineChoice> all;
   for (const auto& homes : scheduler::home_assigners()) {
     for (const auto& allocator : scheduler::allocators()) {
@@ -37,6 +56,7 @@ std::vector<scheduler::PipelineChoice> combinations() {
                                              .transfers = transfers.name};
             // Kernels have blocks that the exact scheduler could look at for hours.
             if (blocks.name == "exact") choice.options["exact-nodes"] = "2000";
+            if (coverage == Coverage::kEveryPass && !differs_little(choice)) continue;
             all.push_back(std::move(choice));
           }
         }
@@ -59,7 +79,7 @@ std::string passes_of(const scheduler::PipelineChoice& choice) {
   return names;
 }
 
-void compare_combinations(const fs::path& file, MatrixPrecision precision) {
+void compare_combinations(const fs::path& file, MatrixPrecision precision, Coverage coverage) {
   const isa::Chip chip = isa::find_chip("mncore2");
   const onnx::ModelProto model = import_model(file.string(), {});
   std::optional<TensorMap> expected;
@@ -67,7 +87,7 @@ void compare_combinations(const fs::path& file, MatrixPrecision precision) {
   int64_t simple_cycles = 0;
   int64_t default_cycles = 0;
   TensorMap inputs;
-  for (const scheduler::PipelineChoice& choice : combinations()) {
+  for (const scheduler::PipelineChoice& choice : combinations(coverage)) {
     CompileOptions options;
     options.precision = precision;
     options.passes = choice;
@@ -102,16 +122,29 @@ void compare_combinations(const fs::path& file, MatrixPrecision precision) {
   }
 }
 
-TEST(PassCombinations, TheDemo) {
+constexpr const char* kDemo = "testsuite/models/mnist8/model.onnx";
+
+TEST(PassCombinations, EveryPassOfTheDemo) {
   for (const MatrixPrecision precision : {MatrixPrecision::kGFloat, MatrixPrecision::kHalf})
-    compare_combinations(isa::source_path("testsuite/models/mnist8/model.onnx"), precision);
+    compare_combinations(isa::source_path(kDemo), precision, Coverage::kEveryPass);
+}
+TEST(PassCombinations, EveryCombinationForTheDemo) {
+  compare_combinations(isa::source_path(kDemo), MatrixPrecision::kGFloat, Coverage::kEveryCombination);
 }
 
-class SharedModels : public testing::TestWithParam<const char*> {};
-TEST_P(SharedModels, PassCombinations) {
-  const fs::path file = fs::path(isa::source_path("../shared/data")) / GetParam();
-  if (!fs::exists(file)) GTEST_SKIP() << "skipped: " << file.string() << " is absent";
-  compare_combinations(file, MatrixPrecision::kGFloat);
+class SharedModels : public testing::TestWithParam<const char*> {
+ protected:
+  static void compare(Coverage coverage) {
+    const fs::path file = fs::path(isa::source_path("../shared/data")) / GetParam();
+    if (!fs::exists(file)) GTEST_SKIP() << "skipped: " << file.string() << " is absent";
+    compare_combinations(file, MatrixPrecision::kGFloat, coverage);
+  }
+};
+TEST_P(SharedModels, EveryPass) {
+  compare(Coverage::kEveryPass);
+}
+TEST_P(SharedModels, EveryCombination) {
+  compare(Coverage::kEveryCombination);
 }
 INSTANTIATE_TEST_SUITE_P(Real, SharedModels,
                          testing::Values("models/lenet.onnx", "models/mlp.onnx",

@@ -195,19 +195,16 @@ TEST(ScalarLowering, DivisionOfSmallIntegersIsExact) {
 TEST(ScalarLowering, Transcendentals) {
   std::vector<float> line;
   for (int k = -4000; k <= 4000; ++k) line.push_back(static_cast<float>(k) * 0.022f);
-  auto small = spread_values(1000, -60, 1, true, 8);
+  std::ranges::copy(spread_values(1000, -60, 1, true, 8), std::back_inserter(line));
   const auto positive = spread_values(3000, -126, 127, false, 9);
   auto near_one = spread_values(1000, -1, 0, false, 10);
   expect_close(unary(ScalarOp::kExp), {line}, 2);
-  expect_close(unary(ScalarOp::kExp), {small}, 2);
   expect_close(unary(ScalarOp::kLog), {positive}, 2);
   expect_close(unary(ScalarOp::kLog), {near_one}, 3);
   expect_close(unary(ScalarOp::kSqrt), {positive}, 2);
   expect_close(unary(ScalarOp::kTanh), {line}, 4);
-  expect_close(unary(ScalarOp::kTanh), {small}, 4);
   expect_close(unary(ScalarOp::kSigmoid), {line}, 4);
   expect_close(unary(ScalarOp::kErf), {line}, 6);
-  expect_close(unary(ScalarOp::kErf), {small}, 6);
 }
 
 TEST(ScalarLowering, SpecialValues) {

@@ -233,7 +233,7 @@ CoraLabels cora_labels(const fs::path& file) {
 }
 
 /// Accuracy on Cora's 1000 test nodes, two matrix products with a 2708 x 2708 matrix among the layers.
-TEST(Gcn, CoraAccuracy) {
+TEST(LargeGcn, CoraAccuracy) {
   REQUIRE_DATA("cora");
   const Prepared prepared = prepare(kData / "trained/gcn_cora_trained.onnx", MatrixPrecision::kGFloat);
   const TensorMap inputs = cora_inputs(kData / "cora/cora.npz");
