@@ -254,7 +254,12 @@ TEST(Spilling, RandomProgramsKeepTheirMeaning) {
   Copies all;
   int programs = 0;
   int too_large = 0;
-  for (uint32_t seed = 0; seed < 100; ++seed) {
+  const auto rarest = [&] {
+    return std::min(
+        {all.to_pe, all.from_pe, all.to_l1bm, all.from_l1bm, all.of_forward, all.in_loops, all.moved_homes});
+  };
+  // Compilers call the random generator in orders of their own: a form that is rare may take more programs.
+  for (uint32_t seed = 0; seed < 100 || (rarest() == 0 && seed < 400); ++seed) {
     SCOPED_TRACE(seed);
     // From all in PE memories to hardly anything.
     const isa::Chip chip = small_chip(int64_t{1} << (5 + seed % 4), int64_t{1} << (5 + seed % 3));
@@ -282,9 +287,7 @@ TEST(Spilling, RandomProgramsKeepTheirMeaning) {
   }
   EXPECT_GT(programs, 30);
   EXPECT_LT(too_large, 10);
-  for (const int form :
-       {all.to_pe, all.from_pe, all.to_l1bm, all.from_l1bm, all.of_forward, all.in_loops, all.moved_homes})
-    EXPECT_GT(form, 0);
+  EXPECT_GT(rarest(), 0);
 }
 
 TEST(Spilling, ManyValuesInOneBlock) {

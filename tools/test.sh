@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is needed, builds, and passes the tests. test.sh [PRESET...] (default: release); KODAMA_LONG=1 adds
-# the long suite. Presets: release, dev, asan, clang; clang-part, which takes what of the clang preset lies below the
-# compiler, is for CI.
+# the long suite. Presets: release, dev, asan, clang; clang-part, which takes isa and assembler of the clang preset,
+# is for CI.
 source "$(dirname "${BASH_SOURCE[0]}")/prepare.sh"
 presets=("${@:-release}")
 packages=(tools/packages.txt)
