@@ -95,6 +95,7 @@ TEST(SyntaxErrors, SayWhereAndWhatIsAllowed) {
       {R"(imm h"1e30" $lr0)",
        "1:5: 1e30 is outside the range of the format; write inf or 0 if that is meant"},
       {R"(imm f"" $lr0)", R"(1:5: "" is not a number; write e.g. 1.5, -2, 1e-3 or inf)"},
+      {R"(imm f"+-1" $lr0)", R"(1:5: "+-1" is not a number; write e.g. 1.5, -2, 1e-3 or inf)"},
       {R"(imm l"5" $lr0)", "1:5: 5 can't be made by one imm, which gives equal upper and lower words"},
       {R"(immu l"5" $lr0)", "1:6: 5 can't be made by one immu, which gives a lower word of 0"},
       {"l2bmb@[0,0] $lc0 $lb0", "1:10: L1B 0 is listed twice"},
@@ -338,6 +339,7 @@ TEST(DebugErrors, SayWhereAndWhatIsAllowed) {
       {"r 0 1234567890 1 0000000000000000",
        "1:5: expected an address of up to 9 hexadecimal digits, found '1234567890'"},
       {"r 0 zz 1 0000000000000000", "1:5: expected an address of up to 9 hexadecimal digits, found 'zz'"},
+      {"r 1f 1 0000000000000000", "1:4: expected a blank, found 'f'"},
       {"r 0 0 2 0000000000000000", "1:7: the count is 2, but 1 LW follow"},
   });
 }

@@ -486,6 +486,7 @@ class Parser {
     in.skip_blanks();
     isa::DramPreload preload;
     preload.group = static_cast<int>(number(in, "a group", INT16_MAX));
+    if (!is_blank(in.peek())) fail(in.position, fmt::format("expected a blank, found {}", found(in)));
     in.skip_blanks();
     preload.address = hex_number(in, "an address", 9);
     const char* count_place = in.position;

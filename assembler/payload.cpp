@@ -74,7 +74,7 @@ bool read_integer_between(std::string_view text, int64_t low, uint64_t high, uin
 
 template <typename Float>
 bool read_float(std::string_view text, Float& value, std::string& error) {
-  if (text.starts_with('+')) text.remove_prefix(1);
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
   const bool complete = !text.empty() && end == text.data() + text.size();
   if (complete && status == std::errc::result_out_of_range) {

@@ -177,7 +177,7 @@ std::string page(const InstructionInfo& row, const Chip& chip) {
   }
   text +=
       "\nDistances between steps: [hazards](hazards.md). Accesses to LM, GRF and T follow from the "
-      "operands.\n";
+      "operands. How operands, masks and programs are written: [VSM](../vsm.md).\n";
   return text;
 }
 
@@ -191,8 +191,8 @@ std::string index_page() {
       "MABs per L1B, N = "
       "L1Bs per L2B, L = L2Bs of the chip, G = groups; v.h, v.l = upper and lower long word of the PE "
       "operand; amounts are in "
-      "long words (64 bits). Distances between steps: [hazards](hazards.md). What is assumed: [open "
-      "questions](../isa-open-questions.md).\n";
+      "long words (64 bits). The language, with examples: [VSM](../vsm.md). Distances between steps: "
+      "[hazards](hazards.md). What is assumed: [open questions](../isa-open-questions.md).\n";
   std::set<IssueGroup> groups;
   for (const InstructionInfo& row : instruction_table()) {
     if (!groups.insert(row.group).second) continue;

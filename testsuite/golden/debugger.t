@@ -1,11 +1,11 @@
-The session of docs/debugger.md.
+The program of docs/debugger.md, whose session is the test docs.page.debugger.
 
-  $ sed -n '/^    \$ cat sum.vsm/,/^    \$ printf/{s/^    \([^$]\)/\1/p}' "$TESTDIR/../../docs/debugger.md" > sum.vsm
-  $ cat sum.vsm
-  d set $lm0n0c0b0m0p0 1 400000003F800000
-  fvadd $lm0 $lm0 $lr0
-  nop/2
-  fvadd $lr0 $lr0 $ln0
+  $ cat > sum.vsm <<'END'
+  > d set $lm0n0c0b0m0p0 1 400000003F800000
+  > fvadd $lm0 $lm0 $lr0
+  > nop/2
+  > fvadd $lr0 $lr0 $ln0
+  > END
   $ kodama check sum.vsm --chip tiny
   sum.vsm: no hazards
   $ printf 'print $lr0n0c0b0m0p0 f\nprint $mauf0n0c0b0m0p0 f\nstep\nprint $ln0n0c0b0m0p0 f\n' | kodama sim sum.vsm --chip tiny --break 4
