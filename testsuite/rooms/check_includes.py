@@ -1,0 +1,111 @@
+#!/usr/bin/python3
+"""check_includes.py ROOT: holds the direction of #include between the folders, and the length of sources.
+
+Fails on an include that the table doesn't allow, on one that names no file from the root, on a folder with sources
+that is not in the table, on a permission that nobody uses, and on a source that is too long.
+"""
+import collections
+import os
+import pathlib
+import re
+import sys
+
+# Folder: what its sources may include besides it; after '|' what its tests and benchmarks may besides. The order is the
+# direction: a row may name only rows above it, but for tests.
+TABLE = """
+isa:
+assembler: isa
+simulator/timing: isa
+simulator: isa assembler simulator/timing | simulator/golden
+simulator/golden: isa assembler simulator
+layout: isa
+scheduler: isa | assembler scheduler/pipeline scheduler/verify
+scheduler/verify: isa scheduler
+scheduler/pipeline: isa scheduler scheduler/verify
+compiler/tensor: isa
+compiler/reference: compiler/tensor
+compiler/graph: compiler/reference compiler/tensor | isa
+compiler/layers: isa compiler/graph compiler/reference compiler/tensor
+compiler/tile: isa layout scheduler compiler/layers
+compiler/kernels: isa layout scheduler compiler/tensor compiler/graph compiler/layers compiler/tile | scheduler/pipeline simulator
+compiler/plan: isa layout compiler/layers compiler/kernels | compiler/graph
+compiler/driver: isa assembler simulator layout scheduler scheduler/pipeline scheduler/verify compiler/tensor compiler/reference compiler/graph compiler/layers compiler/tile compiler/kernels compiler/plan | simulator/golden
+tools: isa assembler simulator simulator/golden layout scheduler compiler/graph compiler/driver
+docs/examples: isa scheduler
+testsuite/fuzz: isa assembler simulator scheduler compiler/graph compiler/driver
+testsuite/plugin: scheduler
+testsuite/real: | isa compiler/graph compiler/driver
+testsuite/robustness:
+"""
+MOST_LINES = 1300  # to be 1000
+
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
+
+
+def is_test(path):
+    return re.search(r"(_test|_bench)\.cpp$|/(\w+_)?test_\w+\.h$|_test(_util)?\.h$", path) is not None
+
+
+def read_table():
+    allowed = {}
+    for line in TABLE.strip().splitlines():
+        folder, _, rest = line.partition(":")
+        always, _, in_tests = rest.partition("|")
+        for target in always.split():
+            if target not in allowed and target != folder:
+                sys.exit(f"table: {folder} names {target}, which is not above it")
+        allowed[folder] = (set(always.split()), set(in_tests.split()))
+    return allowed
+
+
+def sources(root):
+    for folder, inside, files in os.walk(root):
+        inside[:] = [name for name in inside if not name.startswith((".", "build"))]
+        relative = pathlib.Path(folder).relative_to(root)
+        for name in files:
+            if name.endswith((".h", ".cpp")):
+                yield (relative / name).as_posix()
+
+
+def main():
+    root = pathlib.Path(sys.argv[1])
+    allowed = read_table()
+    used = collections.defaultdict(set)
+    errors = []
+    for name in sorted(sources(root)):
+        folder = name.rpartition("/")[0]
+        text = (root / name).read_text()
+        length = text.count("\n")
+        if length > MOST_LINES:
+            errors.append(f"{name}: {length} lines; allowed are {MOST_LINES}: it has several subjects")
+        if folder not in allowed:
+            errors.append(f"{name}: folder {folder} is not in the table of testsuite/rooms/check_includes.py")
+            continue
+        always, in_tests = allowed[folder]
+        for match in INCLUDE.finditer(text):
+            included = match.group(1)
+            target = included.rpartition("/")[0]
+            line = text.count("\n", 0, match.start()) + 1
+            if not (root / included).is_file():
+                errors.append(f"{name}:{line}: {included} is not a file, seen from the root of the project")
+            elif target == folder:
+                continue
+            elif target in always:
+                used[folder, False].add(target)
+            elif target in in_tests and is_test(name):
+                used[folder, True].add(target)
+            else:
+                may = sorted(always | (in_tests if is_test(name) else set()))
+                errors.append(f"{name}:{line}: {folder} may not include {target}; it may: {', '.join(may) or 'nothing'}")
+    for folder, permissions in allowed.items():
+        if not (root / folder).is_dir():
+            errors.append(f"table: there is no folder {folder}")
+        for tests, targets in enumerate(permissions):
+            for target in sorted(targets - used[folder, bool(tests)]):
+                where = "tests of " if tests else ""
+                errors.append(f"table: {where}{folder} may include {target}, which it doesn't use")
+    print("\n".join(errors) if errors else f"{len(allowed)} folders include in one direction")
+    return 1 if errors else 0
+
+
+sys.exit(main())
