@@ -30,7 +30,8 @@ compiler/tile: isa layout scheduler compiler/layers
 compiler/kernels: isa layout scheduler compiler/tensor compiler/graph compiler/layers compiler/tile | scheduler/pipeline simulator
 compiler/plan: isa layout compiler/layers compiler/kernels | compiler/graph
 compiler/driver: isa assembler simulator layout scheduler scheduler/pipeline scheduler/verify compiler/tensor compiler/reference compiler/graph compiler/layers compiler/tile compiler/kernels compiler/plan | simulator/golden
-tools: isa assembler simulator simulator/golden layout scheduler compiler/graph compiler/driver
+tools: isa scheduler simulator compiler/driver
+tools/commands: isa assembler simulator simulator/golden layout scheduler compiler/graph compiler/driver tools
 docs/examples: isa scheduler
 testsuite/fuzz: isa assembler simulator scheduler compiler/graph compiler/driver
 testsuite/plugin: scheduler

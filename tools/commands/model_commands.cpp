@@ -1,0 +1,92 @@
+#include <fmt/format.h>
+
+#include "compiler/driver/session.h"
+#include "isa/error.h"
+#include "tools/command_groups.h"
+#include "tools/common_options.h"
+#include "tools/options.h"
+
+namespace kodama::tools {
+namespace {
+
+class RunCommand : public Command {
+ public:
+  void declare(CLI::App& app) override {
+    app.add_option("model", request_.model_file, "model.onnx")->required();
+    add_compile_options(app, request_.common, raw_);
+    add_input_options(app, request_.common);
+    add_report_options(app, request_.common.report, request_.common.timing);
+    add_hazards_option(app, request_.common.hazards);
+    app.add_option("--test-data", request_.test_data,
+                   "directory with test_data_set_N: run each set, compare with its outputs");
+    add_number(
+        app, "--tolerance", request_.tolerance,
+        "largest error over largest magnitude; default by precision: gfloat 1e-3, float 1e-5, half 5e-2", 0,
+        1e9);
+    app.add_flag("--show-images", request_.show_images, "print picture-like inputs as text art");
+    app.add_flag("--classes", request_.show_classes, "print the index of the largest output of each row");
+    app.add_flag("!--no-compare", request_.compare, "don't run the CPU reference");
+  }
+  int run(const CLI::App& app) override {
+    finish_options(raw_, request_.common);
+    check_report_options(app, request_.common.report, request_.common.timing, request_.common.hazards);
+    for (const char* option : {"--input", "--seed"}) {
+      if (!request_.test_data.empty() && is_given(app, option))
+        throw isa::UserError(fmt::format("{}: no effect with --test-data, which has the inputs", option));
+    }
+    if (!request_.compare && request_.test_data.empty() && is_given(app, "--tolerance"))
+      throw isa::UserError("--tolerance: no effect with --no-compare");
+    return compiler::run_command(request_, session_stream(request_.common));
+  }
+
+ private:
+  compiler::RunRequest request_;
+  RawOptions raw_;
+};
+
+class CompileCommand : public Command {
+ public:
+  void declare(CLI::App& app) override {
+    app.add_option("model", request_.model_file, "model.onnx")->required();
+    app.add_option("-o,--output", request_.directory, "directory to write")->required();
+    add_compile_options(app, request_.common, raw_);
+  }
+  int run(const CLI::App& /*app*/) override {
+    finish_options(raw_, request_.common);
+    return compiler::compile_command(request_, session_stream(request_.common));
+  }
+
+ private:
+  compiler::CompileRequest request_;
+  RawOptions raw_;
+};
+
+class PlanCommand : public Command {
+ public:
+  void declare(CLI::App& app) override {
+    app.add_option("model", request_.model_file, "model.onnx")->required();
+    add_model_options(app, request_.common, raw_);
+    app.add_option("--json", request_.common.json_file, "write what every planner finds as JSON");
+  }
+  int run(const CLI::App& /*app*/) override {
+    finish_options(raw_, request_.common);
+    return compiler::plan_command(request_, session_stream(request_.common));
+  }
+
+ private:
+  compiler::PlanRequest request_;
+  RawOptions raw_;
+};
+
+}  // namespace
+
+void add_model_commands(CommandLine& line) {
+  line.add<RunCommand>("run",
+                       "compile an ONNX model, run it on the simulated chip, compare with the CPU reference");
+  line.add<CompileCommand>("compile",
+                           "compile an ONNX model to a directory of VSM programs, images and a manifest");
+  line.add<PlanCommand>(
+      "plan", "choose kernels and layouts of a model with every planner; compare the cycles of the Moves");
+}
+
+}  // namespace kodama::tools

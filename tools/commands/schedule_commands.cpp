@@ -1,0 +1,142 @@
+#include <iostream>
+
+#include "compiler/driver/session.h"
+#include "isa/chip.h"
+#include "isa/file.h"
+#include "scheduler/packing_suite.h"
+#include "scheduler/schedule_suite.h"
+#include "simulator/bandwidth.h"
+#include "tools/command_groups.h"
+#include "tools/common_options.h"
+#include "tools/options.h"
+
+namespace kodama::tools {
+namespace {
+
+class BandwidthCommand : public Command {
+ public:
+  void declare(CLI::App& app) override { add_chip(app, chip_); }
+  int run(const CLI::App& /*app*/) override {
+    std::cout << simulator::bandwidth_table(simulator::measure_bandwidths(isa::find_chip(chip_)));
+    return compiler::kExitOk;
+  }
+
+ private:
+  std::string chip_ = "mncore2";
+};
+
+class BenchScheduleCommand : public Command {
+ public:
+  void declare(CLI::App& app) override {
+    request_.directory = isa::source_path("testsuite/schedule");
+    app.add_option("--dir", request_.directory, "JSON problems")->capture_default_str();
+    add_number(app, "--random", request_.random_blocks, "random problems besides", 0, 1'000'000)
+        ->capture_default_str();
+    app.add_option("--scheduler", request_.schedulers, "only these");
+    app.add_flag("--details", request_.details, "a line per problem and scheduler");
+    add_pass_options(app, pass_options_);
+    add_plugin_option(app, plugins_);
+  }
+  int run(const CLI::App& /*app*/) override {
+    load_plugins(plugins_);
+    request_.options = parse_pass_options(pass_options_);
+    return scheduler::bench_schedules(request_, std::cout);
+  }
+
+ private:
+  scheduler::ScheduleBenchRequest request_;
+  std::vector<std::string> pass_options_;
+  std::vector<std::string> plugins_;
+};
+
+class BenchPackingCommand : public Command {
+ public:
+  void declare(CLI::App& app) override {
+    app.add_option("files", request_.files, ".csv (as google/minimalloc) or .json");
+    app.add_option("--packer", request_.packer, "packer");
+    add_number(app, "--capacity", request_.capacity, "of CSV files whose names don't have it", 0);
+    add_seed(app, request_.first_seed, "of the first generated problem");
+    add_number(app, "--count", request_.count, "generated problems", 1)->capture_default_str();
+    add_pass_options(app, pass_options_);
+  }
+  int run(const CLI::App& app) override {
+    if (request_.files.empty()) {
+      check_mode(app, "on generated problems", {"--packer", "--seed", "--count", "--pass-option"});
+    } else {
+      check_mode(app, "on files", {"files", "--packer", "--capacity", "--pass-option"});
+    }
+    request_.options = parse_pass_options(pass_options_);
+    scheduler::run_packing_bench(request_, std::cout);
+    return compiler::kExitOk;
+  }
+
+ private:
+  scheduler::PackingBenchRequest request_;
+  std::vector<std::string> pass_options_;
+};
+
+class PackCommand : public Command {
+ public:
+  void declare(CLI::App& app) override {
+    app.add_option("file", request_.file, ".csv (as google/minimalloc) or .json")->required();
+    app.add_option("--packer", request_.packer, "packer");
+    add_number(app, "--capacity", request_.capacity, "of a CSV file whose name doesn't have it", 0);
+    app.add_flag("--lowest", request_.lowest, "find the least height instead");
+    app.add_option("-o,--output", request_.output, ".csv with offsets, or .json; no ending means JSON");
+    app.add_option("--check", request_.answer, "check these offsets (.csv or .json) instead");
+    add_pass_options(app, pass_options_);
+  }
+  int run(const CLI::App& app) override {
+    if (!request_.answer.empty()) check_mode(app, "with --check", {"file", "--capacity", "--check"});
+    if (request_.lowest) {
+      check_mode(app, "with --lowest",
+                 {"file", "--capacity", "--packer", "--lowest", "--output", "--pass-option"});
+    }
+    request_.options = parse_pass_options(pass_options_);
+    return scheduler::pack_file(request_, report_stream({request_.output}));
+  }
+
+ private:
+  scheduler::PackFileRequest request_;
+  std::vector<std::string> pass_options_;
+};
+
+class ScheduleCommand : public Command {
+ public:
+  void declare(CLI::App& app) override {
+    app.add_option("problem", request_.file, "problem.json")->required();
+    app.add_option("--scheduler", request_.scheduler, "of blocks or loops");
+    app.add_option("-o,--output", request_.output, "write the schedule as JSON");
+    app.add_option("--check", request_.schedule, "check this schedule (JSON) instead");
+    add_pass_options(app, pass_options_);
+    add_plugin_option(app, plugins_);
+  }
+  int run(const CLI::App& app) override {
+    if (!request_.schedule.empty()) check_mode(app, "with --check", {"problem", "--output", "--check"});
+    load_plugins(plugins_);
+    request_.options = parse_pass_options(pass_options_);
+    return scheduler::schedule_file(request_, report_stream({request_.output}));
+  }
+
+ private:
+  scheduler::ScheduleFileRequest request_;
+  std::vector<std::string> pass_options_;
+  std::vector<std::string> plugins_;
+};
+
+}  // namespace
+
+void add_schedule_commands(CommandLine& line) {
+  CLI::App* bench = line.add_family("bench", "measure the simulated chip");
+  line.add<BandwidthCommand>("bandwidth", "the rate of every kind of transfer, beside that of the chip file",
+                             bench);
+  line.add<BenchScheduleCommand>("schedule",
+                                 "all schedulers on a set of blocks and loops, beside lower bounds", bench);
+  line.add<BenchPackingCommand>(
+      "packing", "an address packer on generated problems with known solutions, or on files", bench);
+  line.add<PackCommand>("pack", "give the buffers of a file addresses in one memory, by their lifetimes");
+  line.add<ScheduleCommand>(
+      "schedule", "schedule a block or loop from a JSON file (--dump-after schedule-problem makes such)");
+}
+
+}  // namespace kodama::tools

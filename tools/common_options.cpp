@@ -1,0 +1,204 @@
+#include "tools/common_options.h"
+
+#include <fmt/format.h>
+
+#include <iostream>
+#include <limits>
+#include <map>
+
+#include "isa/error.h"
+#include "isa/output.h"
+#include "scheduler/plugin_loading.h"
+#include "tools/options.h"
+
+namespace kodama::tools {
+namespace {
+
+using compiler::SessionOptions;
+
+/// `--dim NAME=N`.
+void parse_dims(const std::vector<std::string>& specifications, SessionOptions& options) {
+  constexpr const char* kAllowed = "NAME=N with N at least 1, for example --dim batch=4";
+  for (const std::string& specification : specifications) {
+    const Assignment dim = parse_assignment("--dim", specification, kAllowed);
+    const auto value = parse_number<int64_t>(dim.value, 1, std::numeric_limits<int64_t>::max());
+    if (!value) throw isa::UserError(fmt::format("--dim {}: allowed is {}", specification, kAllowed));
+    if (!options.dims.emplace(dim.name, *value).second)
+      throw isa::UserError(fmt::format("--dim {}: '{}' is given twice", specification, dim.name));
+  }
+}
+
+/// More threads than this are a mistake.
+constexpr int kMostThreads = 1024;
+
+}  // namespace
+
+void add_pass_options(CLI::App& app, std::vector<std::string>& raw) {
+  app.add_option("--pass-option", raw, "NAME=VALUE: option of a chosen pass; 'kodama passes' lists them");
+}
+
+scheduler::PassOptions parse_pass_options(const std::vector<std::string>& raw) {
+  scheduler::PassOptions options;
+  for (const std::string& each : raw) {
+    const Assignment option =
+        parse_assignment("--pass-option", each, "NAME=VALUE, for example --pass-option list-tries=4");
+    if (!options.emplace(option.name, option.value).second)
+      throw isa::UserError(fmt::format("--pass-option {}: '{}' is given twice", each, option.name));
+  }
+  return options;
+}
+
+void add_plugin_option(CLI::App& app, std::vector<std::string>& plugins) {
+  app.add_option("--plugin", plugins, "shared library with passes (docs/write-a-pass.md); may be repeated")
+      ->allow_extra_args(false);
+}
+
+void load_plugins(const std::vector<std::string>& plugins) {
+  for (const std::string& plugin : plugins) scheduler::load_plugin(plugin);
+}
+
+CLI::Option* add_chip(CLI::App& app, std::string& chip) {
+  return app.add_option("--chip", chip, "name of a chip, or a chip file")->capture_default_str();
+}
+
+void add_seed(CLI::App& app, uint64_t& seed, const std::string& description) {
+  add_number(app, "--seed", seed, description, 0)->capture_default_str();
+}
+
+void add_thread_count(CLI::App& app, const std::string& name, int& threads, const std::string& description,
+                      int least) {
+  add_number(app, name, threads, description, least, kMostThreads)->capture_default_str();
+}
+void add_threads(CLI::App& app, int& threads) {
+  add_thread_count(app, "--threads", threads, "threads of the simulator; 0 = all cores", 0);
+}
+
+void add_input_options(CLI::App& app, SessionOptions& options) {
+  app.add_option("--input", options.inputs,
+                 "NAME=FILE: .pb (TensorProto), .npy, or .npz[:MEMBER]; inputs not given are random");
+  add_seed(app, options.seed, "seed of random inputs");
+  add_threads(app, options.threads);
+  app.add_option("--output-dir", options.output_directory, "write every output as DIR/NAME.pb");
+  app.add_option("--json", options.json_file, "write the layer table and totals as JSON");
+}
+
+void add_report_options(CLI::App& app, simulator::ReportOptions& report, bool& timing) {
+  app.add_flag("--stats{text}", report.statistics,
+               "print where every cycle and byte went: text, json or csv (per region and source line)")
+      ->check(one_of({"text", "json", "csv"}));
+  app.add_option("--stats-file", report.statistics_file, "write the statistics to a file");
+  app.add_option("--trace", report.trace_file, "write a Chrome trace (opens in Perfetto)");
+  app.add_option("--vcd", report.vcd_file, "write a VCD (opens in GTKWave)");
+  add_number(app, "--trace-from", report.timeline.from, "first cycle of trace and VCD", 0)
+      ->capture_default_str();
+  add_number(app, "--trace-to", report.timeline.to, "cycle before which trace and VCD end", 1)
+      ->default_str("the end");
+  add_number(app, "--trace-limit", report.timeline.limit, "largest number of spans in trace and VCD", 1,
+             int64_t{1} << 40)
+      ->capture_default_str();
+  app.add_flag("!--no-timing", timing, "don't count cycles");
+}
+
+std::vector<std::string> with_joined_forms(std::vector<std::string> arguments) {
+  for (size_t k = 0; k + 1 < arguments.size(); ++k) {
+    const std::string& form = arguments[k + 1];
+    if (arguments[k] != "--stats" || (form != "text" && form != "json" && form != "csv")) continue;
+    arguments[k] += "=" + form;
+    arguments.erase(arguments.begin() + static_cast<ptrdiff_t>(k) + 1);
+  }
+  return arguments;
+}
+
+void add_hazards_option(CLI::App& app, simulator::Hazards& hazards) {
+  static const std::map<std::string, simulator::Hazards> kModes{{"ignore", simulator::Hazards::kIgnore},
+                                                                {"error", simulator::Hazards::kError},
+                                                                {"stale", simulator::Hazards::kStale},
+                                                                {"stall", simulator::Hazards::kStall}};
+  app.add_option_function<std::string>(
+         "--hazards", [&hazards](const std::string& mode) { hazards = kModes.at(mode); },
+         "reads too soon after a write: ignore (as the vendor's emulator, written at once), error (refuse "
+         "the program), stale (as the hardware: the old value), or stall (as a chip that waits: the cycles)")
+      ->check(one_of({"ignore", "error", "stale", "stall"}))
+      ->default_str("ignore");
+}
+
+void check_report_options(const CLI::App& app, const simulator::ReportOptions& report, bool timing,
+                          simulator::Hazards hazards) {
+  if (!timing && hazards == simulator::Hazards::kStall)
+    throw isa::UserError("--no-timing: allowed only without --hazards=stall, which shows in the time");
+  if (!timing && report.any())
+    throw isa::UserError("--no-timing: allowed only without --stats, --trace and --vcd, which show time");
+  if (report.statistics.empty() && !report.statistics_file.empty())
+    throw isa::UserError("--stats-file: allowed only with --stats");
+  if (report.trace_file.empty() && report.vcd_file.empty()) {
+    for (const char* option : {"--trace-from", "--trace-to", "--trace-limit"}) {
+      if (is_given(app, option))
+        throw isa::UserError(fmt::format("{}: no effect without --trace or --vcd", option));
+    }
+  }
+  if (report.timeline.to <= report.timeline.from) {
+    throw isa::UserError(fmt::format(
+        "--trace-from {} --trace-to {}: allowed are cycles from 0 on, the first before the second",
+        report.timeline.from, report.timeline.to));
+  }
+}
+
+void add_model_options(CLI::App& app, SessionOptions& options, RawOptions& raw) {
+  app.add_option("--chip", options.chip, "name of a chip, or a chip file")->capture_default_str();
+  app.add_option("--precision", options.precision, "of matrix products: gfloat, float or half")
+      ->capture_default_str();
+  app.add_option("--dim", raw.dims, "NAME=N: extent of a symbolic dimension; INPUT:AXIS=N by position");
+  app.add_option("--bind", options.bind, "NAME=FILE: fix an input (axes, pads, shapes) before compilation");
+  CLI::Option* dump_after =
+      app.add_option("--dump-after", raw.dump_after,
+                     "write the result of a pass (or all) to the dump directory; 'kodama passes' lists them");
+  app.add_option("--dump-dir", options.dump_directory, "directory of dumps")
+      ->capture_default_str()
+      ->needs(dump_after);
+  app.add_option(
+         "--planner", options.planner,
+         "chooses kernels and layouts: pbqp (least in all), greedy, first; host: all Moves by the host")
+      ->capture_default_str();
+  CLI::Option* cache = app.add_option(
+      "--cache", options.cache,
+      "directory that keeps what conversions cost; default KODAMA_CACHE, or kodama in ~/.cache");
+  app.add_flag_callback(
+         "--no-cache", [&options] { options.cache.clear(); }, "keep nothing between runs")
+      ->excludes(cache);
+  app.add_flag("!--no-fuse", options.fuse, "keep every operator a layer of its own");
+  add_plugin_option(app, raw.plugins);
+}
+
+void add_compile_options(CLI::App& app, SessionOptions& options, RawOptions& raw) {
+  add_model_options(app, options, raw);
+  app.add_option("--scheduler", options.passes.scheduler, "instruction scheduler of blocks");
+  app.add_option("--loop-scheduler", options.passes.loop_scheduler, "instruction scheduler of loops");
+  app.add_option("--coalescer", options.passes.coalescer, "pass that makes one value of two");
+  app.add_option("--spiller", options.passes.spiller, "pass that makes room where memories overflow");
+  app.add_option("--allocator", options.passes.allocator, "address allocator");
+  app.add_option("--transfers", options.passes.transfers,
+                 "transfer scheduler: when data is fetched, and what stays on chip");
+  app.add_option("--home-assigner", options.passes.home_assigner, "pass that chooses memories for values");
+  add_pass_options(app, raw.pass_options);
+}
+
+void finish_options(const RawOptions& raw, SessionOptions& options) {
+  for (const std::string& plugin : raw.plugins) scheduler::load_plugin(plugin);
+  parse_dims(raw.dims, options);
+  options.dump_after.insert(raw.dump_after.begin(), raw.dump_after.end());
+  options.passes.options = parse_pass_options(raw.pass_options);
+}
+
+std::ostream& report_stream(const std::vector<std::string>& outputs) {
+  return isa::check_outputs(outputs) ? std::cerr : std::cout;
+}
+
+std::ostream& session_stream(const SessionOptions& options) {
+  isa::check_output_directory(options.output_directory);
+  if (!options.dump_after.empty()) isa::check_output_directory(options.dump_directory);
+  std::vector<std::string> outputs = options.report.files();
+  outputs.push_back(options.json_file);
+  return report_stream(outputs);
+}
+
+}  // namespace kodama::tools
