@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
 
-#include "simulator/kernels.h"
+#include "simulator/engine/kernels/kernels.h"
 #include "simulator/test_chip.h"
 
 /// A little of what `kodama fuzz` does at length, and on every vector target.

@@ -8,17 +8,12 @@
 
 #include "isa/chip.h"
 #include "isa/program.h"
+#include "simulator/golden/golden_words.h"
 #include "simulator/machine.h"
 
 /// The golden model: the ISA page as a program. One PE, one lane, one number after the other, everything
 /// exact; slow, and meant to be read beside the page. For chips with small memories.
 namespace kodama::simulator::golden {
-
-/// The 2LW that every unit sees: h is the upper (MSB) LW.
-struct Quad {
-  uint64_t h = 0;
-  uint64_t l = 0;
-};
 
 class GoldenMachine {
  public:

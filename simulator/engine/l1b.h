@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "isa/chip.h"
-#include "simulator/decode.h"
-#include "simulator/kernels.h"
+#include "simulator/engine/decode.h"
+#include "simulator/engine/kernels/kernels.h"
+#include "simulator/engine/mapped_memory.h"
+#include "simulator/engine/scalar_arithmetic.h"
+#include "simulator/engine/stale_view.h"
 #include "simulator/machine.h"
-#include "simulator/mapped_memory.h"
-#include "simulator/scalar_arithmetic.h"
-#include "simulator/stale_view.h"
 
 /// One L1B with its MABs and PEs: the state, and the execution of steps on it.
 namespace kodama::simulator {
@@ -21,6 +21,11 @@ inline int64_t wrap(int64_t address, int64_t size) {
   if (address >= 0 && address < size) return address;
   const int64_t rest = address % size;
   return rest < 0 ? rest + size : rest;
+}
+
+/// One LW of two rows, its upper and lower words.
+inline uint64_t long_at(const uint32_t* upper, const uint32_t* lower, int lane) {
+  return (uint64_t{upper[lane]} << 32) | lower[lane];
 }
 
 /// Working memory of one thread.
@@ -99,6 +104,13 @@ class L1b {
     enum class Kind : uint8_t { kAll, kNone, kLanes } kind = Kind::kAll;
     bool double_long = false;
     const uint8_t* lanes = nullptr;
+
+    int bits(int lane) const { return kind == Kind::kLanes ? lanes[lane] : kind == Kind::kAll ? 15 : 0; }
+    /// Under an l mask the LSB LW is written whatever the mask says.
+    bool governs(int word) const { return double_long || word < 2; }
+    /// Which bits govern the upper and the lower half of a word.
+    int high(int word) const { return double_long ? 3 - word : 3 - 2 * word; }
+    int low(int word) const { return double_long ? 3 - word : 2 - 2 * word; }
   };
 
   /// T as this step sees it.
@@ -140,6 +152,7 @@ class L1b {
   enum class CommitPhase : uint8_t { kMemories, kAddresses, kMasks };
   static CommitPhase phase_of(isa::Space destination);
   void commit(const PendingWrite& write, const Node& node, const Counters& counters, CommitPhase phase);
+  void commit_l1bm(const PendingL1bm& write, const Counters& counters);
   void commit_memory(const MicroOperand& destination, const isa::Mask& mask, const CycleRows& result,
                      const Counters& counters);
   void copy_masked(uint32_t* to, const uint32_t* from, int word, const CycleMask& mask) const;

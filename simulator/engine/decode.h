@@ -6,7 +6,7 @@
 
 #include "isa/chip.h"
 #include "isa/program.h"
-#include "simulator/kernels.h"
+#include "simulator/engine/kernels/kernels.h"
 #include "simulator/machine.h"
 
 /// Programs in the engine's form: operands flattened, kernels looked up, loops kept, and for each node how

@@ -1,4 +1,4 @@
-#include "simulator/stale_view.h"
+#include "simulator/engine/stale_view.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "simulator/decode.h"
+#include "simulator/engine/decode.h"
 
 #include <algorithm>
 

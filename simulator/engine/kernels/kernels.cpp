@@ -1,0 +1,55 @@
+#include "simulator/engine/kernels/kernels.h"
+
+#include "simulator/engine/kernels/targets.h"
+
+/// The table of each target, and the choice between them at run time.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "simulator/engine/kernels/kernels.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace kodama::simulator {
+namespace HWY_NAMESPACE {
+
+// In the sources of the same names, for the same targets.
+void add_alu_kernels(KernelTable& table);
+void add_block_float_kernels(KernelTable& table);
+void add_vector_kernels(KernelTable& table);
+void add_matrix_kernels(KernelTable& table);
+void add_row_kernels(KernelTable& table);
+
+namespace {
+
+const KernelTable* get_table() {
+  static const KernelTable table = [] {
+    KernelTable kernels;
+    kernels.target = hwy::TargetName(HWY_TARGET);
+    add_alu_kernels(kernels);
+    add_block_float_kernels(kernels);
+    add_vector_kernels(kernels);
+    add_matrix_kernels(kernels);
+    add_row_kernels(kernels);
+    return kernels;
+  }();
+  return &table;
+}
+
+}  // namespace
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace kodama::simulator
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace kodama::simulator {
+
+HWY_EXPORT(get_table);
+
+const KernelTable& best_kernels() {
+  return *HWY_DYNAMIC_DISPATCH(get_table)();
+}
+
+}  // namespace kodama::simulator
+#endif

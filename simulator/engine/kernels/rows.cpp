@@ -1,0 +1,109 @@
+#include "simulator/engine/kernels/kernels.h"
+#include "simulator/engine/kernels/targets.h"
+
+/// The kernels on whole rows around the units: flags of results, signs, conversions of operands, masks.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "simulator/engine/kernels/rows.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "simulator/engine/kernels/lanes-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kodama::simulator {
+namespace HWY_NAMESPACE {
+namespace {
+
+void sign_flags(const RowShape& shape, const Rows& result, int lanes, uint8_t* HWY_RESTRICT flags) {
+  const int n = shape.words();
+  const uint32_t* HWY_RESTRICT w0 = result.word[0];
+  const uint32_t* HWY_RESTRICT w1 = result.word[1];
+  switch (lanes) {
+    case 1:
+      for (int i = 0; i < n; ++i) flags[i] = w0[i] >> 31 != 0 ? 0 : 15;
+      break;
+    case 2:
+      for (int i = 0; i < n; ++i)
+        flags[i] = static_cast<uint8_t>((w0[i] >> 31 ? 0 : 12) | (w1[i] >> 31 ? 0 : 3));
+      break;
+    case -2:
+      for (int i = 0; i < n; ++i) {
+        flags[i] = static_cast<uint8_t>((w0[i] >> 31 ? 0 : 12) | ((w0[i] >> 15) & 1 ? 0 : 3));
+      }
+      break;
+    case -4:
+      for (int i = 0; i < n; ++i) {
+        flags[i] = static_cast<uint8_t>((w0[i] >> 31 ? 0 : 8) | ((w0[i] >> 15) & 1 ? 0 : 4) |
+                                        (w1[i] >> 31 ? 0 : 2) | ((w1[i] >> 15) & 1 ? 0 : 1));
+      }
+      break;
+    default:
+      for (int i = 0; i < n; ++i) {
+        flags[i] =
+            static_cast<uint8_t>((w0[i] >> 31 ? 0 : 8) | (w1[i] >> 31 ? 0 : 4) |
+                                 (result.word[2][i] >> 31 ? 0 : 2) | (result.word[3][i] >> 31 ? 0 : 1));
+      }
+      break;
+  }
+}
+
+void flip(const RowShape& shape, const uint32_t* HWY_RESTRICT in, uint32_t pattern,
+          uint32_t* HWY_RESTRICT out) {
+  for (int i = 0; i < shape.words(); ++i) out[i] = in[i] ^ pattern;
+}
+
+/// The conversion of suffix e: unlike in the multiplier, infinity stays infinity.
+HWY_INLINE V32 convert_half(V32 half) {
+  const D32 d;
+  const V32 magnitude = hn::And(half, hn::Set(d, 0x7fff));
+  const V32 sign = hn::ShiftLeft<16>(hn::And(half, hn::Set(d, 0x8000)));
+  V32 value = hn::Add(hn::ShiftLeft<14>(magnitude), hn::Set(d, 96u << 23));
+  value = hn::IfThenElse(hn::Gt(magnitude, hn::Set(d, (63u << 9) - 1)), hn::Set(d, 0x7f800000), value);
+  return hn::IfThenZeroElse(hn::Lt(magnitude, hn::Set(d, 0x200)), hn::Or(value, sign));
+}
+
+void widen_half(const RowShape& shape, const uint32_t* in, uint32_t* upper, uint32_t* lower) {
+  const D32 d;
+  for (int i = 0; i < shape.words(); i += static_cast<int>(hn::Lanes(d))) {
+    const V32 word = hn::LoadU(d, in + i);
+    hn::StoreU(convert_half(hn::ShiftRight<16>(word)), d, upper + i);
+    hn::StoreU(convert_half(hn::And(word, hn::Set(d, 0xffff))), d, lower + i);
+  }
+}
+
+void narrow_float(const RowShape& shape, const uint32_t* upper, const uint32_t* lower, uint32_t* out) {
+  const DU32h d;
+  for (int i = 0; i < shape.words(); i += static_cast<int>(hn::Lanes(d))) {
+    const VU32h high = to_half(float_to_double(hn::LoadU(d, upper + i)));
+    const VU32h low = to_half(float_to_double(hn::LoadU(d, lower + i)));
+    hn::StoreU(hn::Or(hn::ShiftLeft<16>(high), low), d, out + i);
+  }
+}
+
+void masked_copy(const RowShape& shape, const uint32_t* HWY_RESTRICT in, const uint8_t* HWY_RESTRICT mask,
+                 int high, int low, bool flush, uint32_t* HWY_RESTRICT out) {
+  const int n = shape.words();
+  for (int i = 0; i < n; ++i) {
+    const uint32_t bits = mask[i];
+    const uint32_t allowed =
+        (((bits >> high) & 1) != 0 ? 0xffff0000u : 0) | (((bits >> low) & 1) != 0 ? 0xffffu : 0);
+    const uint32_t old = flush ? 0 : out[i];
+    out[i] = (in[i] & allowed) | (old & ~allowed);
+  }
+}
+
+}  // namespace
+
+void add_row_kernels(KernelTable& table) {
+  table.sign_flags = &sign_flags;
+  table.flip = &flip;
+  table.widen_half = &widen_half;
+  table.narrow_float = &narrow_float;
+  table.masked_copy = &masked_copy;
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace kodama::simulator
+HWY_AFTER_NAMESPACE();

@@ -1,0 +1,146 @@
+#include "simulator/engine/kernels/kernels.h"
+#include "simulator/engine/kernels/targets.h"
+
+/// The kernels of the MAU's vector operations: x*y + z lane by lane, floats with the truncating multiplier.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "simulator/engine/kernels/vector.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "simulator/engine/kernels/lanes-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kodama::simulator {
+namespace HWY_NAMESPACE {
+namespace {
+
+HWY_INLINE Split split(V64 value) {
+  const D64 d;
+  const DU64 du;
+  Split s;
+  s.value = value;
+  const auto bits = hn::BitCast(du, value);
+  s.high = hn::BitCast(d, hn::And(bits, hn::Set(du, ~((uint64_t{1} << 34) - 1))));
+  s.low = hn::Sub(value, s.high);
+  const V64 unit = hn::BitCast(d, hn::And(bits, hn::Set(du, 0xfff0000000000000ull)));
+  s.unit = hn::IfThenZeroElse(hn::Eq(s.low, hn::Zero(d)), unit);
+  return s;
+}
+/// x*y less the product of the low parts, plus 2^-38 of the leading place where both are nonzero. Exact.
+HWY_INLINE V64 truncated_product(const Split& x, const Split& y) {
+  const D64 d;
+  const V64 product = hn::MulAdd(x.low, y.high, hn::Mul(x.high, y.value));
+  return hn::MulAdd(hn::Mul(x.unit, hn::Set(d, 0x1p-38)), y.unit, product);
+}
+
+template <bool kHalf, bool kRound, bool kMul, bool kAdd>
+HWY_INLINE void vector_loop(int begin, int end, const Rows& x, const Rows& y, const Rows& z,
+                            const Results& out) {
+  const int step = static_cast<int>(hn::Lanes(D64()));
+  constexpr int kLanes = kHalf ? 4 : 2;
+  for (int lane = 0; lane < kLanes; lane += 2) {
+    for (int i = begin; i < end; i += step) {
+      V64 product[2];
+      for (int k = 0; k < 2; ++k) {
+        product[k] = load_factor<kHalf>(x, lane + k, i);
+        if constexpr (kMul) {
+          const V64 factor = load_factor<kHalf>(y, lane + k, i);
+          product[k] =
+              kHalf ? hn::Mul(product[k], factor) : truncated_product(split(product[k]), split(factor));
+        }
+      }
+      if constexpr (kAdd) {
+        const V64 addend[2] = {load_factor<false>(z, lane, i), load_factor<false>(z, lane + 1, i)};
+        V64 sum[2];
+        add_for_rounding<kRound>(product, addend, sum);
+        store_pair<kRound>(sum, out, lane, i);
+      } else {
+        store_pair<kRound>(product, out, lane, i);
+      }
+    }
+  }
+}
+
+/// A piece of a row of floats with zeros for exponent 0. Returns whether an exponent is all ones: such
+/// numbers are no doubles, and the caller has to take another way.
+HWY_INLINE bool flush_floats(const uint32_t* HWY_RESTRICT from, float* HWY_RESTRICT to) {
+  using DI = hn::CappedTag<int32_t, kRowGranule>;
+  const DI d;
+  const hn::Rebind<float, DI> df;
+  auto largest = hn::Zero(d);
+  for (int i = 0; i < kRowGranule; i += static_cast<int>(hn::Lanes(d))) {
+    const auto bits = hn::LoadU(d, reinterpret_cast<const int32_t*>(from) + i);
+    const auto magnitude = hn::And(bits, hn::Set(d, 0x7fffffff));
+    largest = hn::Max(largest, magnitude);
+    const auto number = hn::Gt(magnitude, hn::Set(d, 0x007fffff));
+    hn::StoreU(hn::BitCast(df, hn::IfThenElseZero(number, bits)), df, to + i);
+  }
+  return !hn::AllFalse(d, hn::Gt(largest, hn::Set(d, 0x7f7fffff)));
+}
+
+/// The multiply-add of floats, the most used of the vector operations: as vector_loop, but operands without
+/// infinities become doubles by the machine's own conversion.
+template <bool kRound>
+HWY_INLINE void multiply_add_floats(const RowShape& shape, const Rows& x, const Rows& y, const Rows& z,
+                                    const Results& out) {
+  const D64 d;
+  const DF32h df;
+  alignas(64) float flushed[3][2][kRowGranule];
+  for (int begin = 0; begin < shape.words(); begin += kRowGranule) {
+    bool infinite = false;
+    for (int k = 0; k < 2; ++k) {
+      infinite |= flush_floats(x.word[k] + begin, flushed[0][k]);
+      infinite |= flush_floats(y.word[k] + begin, flushed[1][k]);
+      infinite |= flush_floats(z.word[k] + begin, flushed[2][k]);
+    }
+    if (HWY_UNLIKELY(infinite)) {
+      vector_loop<false, kRound, true, true>(begin, begin + kRowGranule, x, y, z, out);
+      continue;
+    }
+    for (int i = 0; i < kRowGranule; i += static_cast<int>(hn::Lanes(d))) {
+      V64 product[2];
+      V64 addend[2];
+      V64 sum[2];
+      for (int k = 0; k < 2; ++k) {
+        const V64 factor = hn::PromoteTo(d, hn::Load(df, flushed[0][k] + i));
+        const V64 other = hn::PromoteTo(d, hn::Load(df, flushed[1][k] + i));
+        addend[k] = hn::PromoteTo(d, hn::Load(df, flushed[2][k] + i));
+        product[k] = truncated_product(split(factor), split(other));
+      }
+      add_for_rounding<kRound>(product, addend, sum);
+      store_pair<kRound>(sum, out, 0, begin + i);
+    }
+  }
+}
+
+template <bool kHalf, bool kRound>
+void vector_mau(const RowShape& shape, const Rows& x, const Rows& y, const Rows& z, const Results& out) {
+  const bool mul = y.word[0] != nullptr;
+  const bool add = z.word[0] != nullptr;
+  if (!kHalf && mul && add) {
+    multiply_add_floats<kRound>(shape, x, y, z, out);
+  } else if (mul && add) {
+    vector_loop<kHalf, kRound, true, true>(0, shape.words(), x, y, z, out);
+  } else if (mul) {
+    vector_loop<kHalf, kRound, true, false>(0, shape.words(), x, y, z, out);
+  } else if (add) {
+    vector_loop<kHalf, kRound, false, true>(0, shape.words(), x, y, z, out);
+  } else {
+    vector_loop<kHalf, kRound, false, false>(0, shape.words(), x, y, z, out);
+  }
+}
+
+}  // namespace
+
+void add_vector_kernels(KernelTable& table) {
+  table.vector_float[0] = &vector_mau<false, false>;
+  table.vector_float[1] = &vector_mau<false, true>;
+  table.vector_half[0] = &vector_mau<true, false>;
+  table.vector_half[1] = &vector_mau<true, true>;
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace kodama::simulator
+HWY_AFTER_NAMESPACE();

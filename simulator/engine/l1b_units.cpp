@@ -1,0 +1,148 @@
+#include <algorithm>
+#include <cstring>
+
+#include "simulator/engine/l1b.h"
+
+/// ALU and MAU: the results of their instructions, but for those of the matrix unit.
+namespace kodama::simulator {
+namespace {
+
+using isa::Opcode;
+using isa::Precision;
+
+}  // namespace
+
+uint32_t* L1b::result_rows(Unit unit) const {
+  const auto index = static_cast<size_t>(unit);
+  return results_[index][next_result_[index]];
+}
+
+void L1b::run_alu(const MicroOp& op, const Counters& counters, Scratch& scratch, CycleRows& result,
+                  uint8_t* flags) {
+  uint32_t* rows = result_rows(Unit::kAlu);
+  if (op.opcode == Opcode::kImm) {
+    const auto payload = static_cast<uint32_t>(op.sources[0].resolve(counters));
+    std::fill_n(rows, words_, payload);
+    for (Rows& cycle : result) {
+      const uint32_t* other = op.unsigned_op ? zero_row_ : rows;
+      cycle.word = {rows, other, rows, other};
+    }
+    if (op.wants_flags) std::fill_n(flags, 4 * words_, uint8_t{0});
+    return;
+  }
+  CycleRows x;
+  CycleRows y;
+  for (CycleRows* rows_of : {&x, &y}) {
+    for (Rows& cycle : *rows_of) cycle.word.fill(zero_row_);
+  }
+  if (!op.sources.empty()) fetch_converted(op.sources[0], op.precision, false, counters, scratch, x);
+  if (op.sources.size() > 1) fetch_converted(op.sources[1], op.precision, false, counters, scratch, y);
+  for (int c = 0; c < 4; ++c) {
+    uint32_t* out = rows + c * 4 * words_;
+    Results results{{out, out + words_, out + 2 * words_, out + 3 * words_},
+                    op.wants_flags ? flags + c * words_ : nullptr};
+    op.alu(shape_, x[c], y[c], results, op.parameter);
+    for (int w = 0; w < 4; ++w) result[c].word[w] = out + w * words_;
+    if (op.writes_l) continue;
+    for (int w = 2; w < 4; ++w) {
+      if (x[c].word[w] == zero_row_) {
+        result[c].word[w] = zero_row_;
+      } else {
+        std::memcpy(out + w * words_, x[c].word[w], sizeof(uint32_t) * words_);
+      }
+    }
+  }
+}
+
+void L1b::run_double_vector(const CycleRows& x, const CycleRows* y, const CycleRows* z, const MicroOp& op,
+                            CycleRows& result) const {
+  uint32_t* rows = result_rows(Unit::kMau);
+  const isa::FloatFormat format = op.round_output ? isa::kFloatFormat : isa::kDoubleFormat;
+  for (int c = 0; c < 4; ++c) {
+    uint32_t* out = rows + c * 4 * words_;
+    for (int pe = 0; pe < isa::kPePerMab; ++pe) {
+      const bool multiplies = y == nullptr || (op.half_select == 'u') == (pe < 2);
+      for (int lane = pe * shape_.stride; lane < pe * shape_.stride + mabs_; ++lane) {
+        std::array<Term, 2> terms;
+        if (multiplies) {
+          const uint64_t a = long_at(x[c].word[0], x[c].word[1], lane);
+          terms[0] = y == nullptr ? value_term(a, isa::kDoubleFormat)
+                                  : product_term(a, long_at((*y)[c].word[0], (*y)[c].word[1], lane),
+                                                 isa::kDoubleFormat, truncated_bits(Precision::kDouble));
+        }
+        if (z != nullptr) {
+          terms[1] = value_term(long_at((*z)[c].word[0], (*z)[c].word[1], lane), isa::kDoubleFormat);
+        }
+        const uint64_t value = round_sum(terms, format);
+        if (op.round_output) {
+          out[lane] = static_cast<uint32_t>(value);
+        } else {
+          out[lane] = static_cast<uint32_t>(value >> 32);
+          out[words_ + lane] = static_cast<uint32_t>(value);
+        }
+      }
+    }
+    if (op.round_output) {
+      result[c].word.fill(out);
+    } else {
+      result[c].word = {out, out + words_, out, out + words_};
+    }
+  }
+}
+
+void L1b::run_mau(const MicroOp& op, const Counters& counters, Scratch& scratch, CycleRows& result,
+                  uint8_t* flags) {
+  uint32_t* rows = result_rows(Unit::kMau);
+  const bool matrix = op.opcode == Opcode::kMmul || op.opcode == Opcode::kMfma;
+  const bool has_factor = op.opcode == Opcode::kVfma || op.opcode == Opcode::kVmul;
+  const bool has_addend =
+      op.opcode == Opcode::kVfma || op.opcode == Opcode::kVadd || op.opcode == Opcode::kMfma;
+  CycleRows x;
+  CycleRows y;
+  CycleRows z;
+  const size_t first = matrix ? 1 : 0;
+  fetch_converted(op.sources[first], op.precision, false, counters, scratch, x);
+  if (has_factor) fetch_converted(op.sources[1], op.precision, false, counters, scratch, y);
+  if (has_addend) fetch_converted(op.sources.back(), op.precision, true, counters, scratch, z);
+  int lanes = 0;
+  if (matrix) {
+    run_matrix(op, x, has_addend ? &z : nullptr, result, rows);
+  } else if (op.precision == Precision::kDouble) {
+    run_double_vector(x, has_factor ? &y : nullptr, has_addend ? &z : nullptr, op, result);
+  } else {
+    const VectorMauKernel kernel = op.precision == Precision::kHalf ? kernels_->vector_half[op.round_output]
+                                                                    : kernels_->vector_float[op.round_output];
+    const Rows absent{};
+    for (int c = 0; c < 4; ++c) {
+      uint32_t* out = rows + c * 4 * words_;
+      const std::array<uint32_t*, 4> words{out, out + words_, out + 2 * words_, out + 3 * words_};
+      kernel(shape_, x[c], has_factor ? y[c] : absent, has_addend ? z[c] : absent, {words, nullptr});
+      for (int w = 0; w < 4; ++w) result[c].word[w] = words[w];
+    }
+  }
+  // Results narrower than 2LW are repeated.
+  for (Rows& cycle : result) {
+    const auto word = cycle.word;
+    switch (op.precision) {
+      case Precision::kDouble:
+        lanes = 1;
+        cycle.word = op.round_output ? std::array{word[0], word[0], word[0], word[0]}
+                                     : std::array{word[0], word[1], word[0], word[1]};
+        break;
+      case Precision::kHalf:
+        lanes = op.round_output ? -4 : 4;
+        if (op.round_output) cycle.word = {word[0], word[1], word[0], word[1]};
+        break;
+      default:
+        lanes = op.round_output ? -2 : 2;
+        cycle.word = op.round_output ? std::array{word[0], word[0], word[0], word[0]}
+                                     : std::array{word[0], word[1], word[0], word[1]};
+        break;
+    }
+  }
+  if (op.wants_flags) {
+    for (int c = 0; c < 4; ++c) kernels_->sign_flags(shape_, result[c], lanes, flags + c * words_);
+  }
+}
+
+}  // namespace kodama::simulator
