@@ -427,10 +427,13 @@ class ProgramScheduler {
                                              : block_bound(problem).steps();
     return proofs;
   }
-  Schedule solve(const ScheduleProblem& problem, const BlockScheduler& scheduler) const {
+  Schedule solve(const ScheduleProblem& problem, const BlockScheduler& scheduler) {
     if (choice_.observe) choice_.observe(problem);
     Schedule schedule;
-    run_blaming("scheduler", scheduler, [&] { schedule = scheduler.run(problem, options_of(scheduler)); });
+    run_blaming("scheduler", scheduler, [&] {
+      KnownSchedules& known = choice_.known != nullptr ? *choice_.known : own_known_;
+      schedule = known.run(scheduler, problem, options_of(scheduler));
+    });
     std::string fault = length_fault(problem, schedule);
     if (fault.empty()) fault = schedule_fault(problem, schedule);
     if (fault.empty()) return schedule;
@@ -487,6 +490,7 @@ class ProgramScheduler {
   const BlockScheduler& blocks_;
   const BlockScheduler& loops_;
   const SchedulerChoice& choice_;
+  KnownSchedules own_known_;
   Distances distances_;
   Edges edges_;
   ScheduleProofs proofs_;

@@ -6,6 +6,7 @@
 
 #include "isa/chip.h"
 #include "isa/program.h"
+#include "scheduler/known_schedules.h"
 #include "scheduler/machine_program.h"
 #include "scheduler/pass_options.h"
 #include "scheduler/schedule_problem.h"
@@ -41,6 +42,7 @@ struct SchedulerChoice {
   std::function<void(const ScheduleProblem&)> observe = {};
   /// Receives, at the end, what is known of the schedules that the program is made of; may be empty.
   std::function<void(const ScheduleProofs&)> conclude = {};
+  KnownSchedules* known = nullptr;  ///< of programs before this one; null: those of this program alone
 };
 
 /// Every schedule is checked against its problem. InternalError when one is wrong.

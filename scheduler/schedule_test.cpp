@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "isa/error.h"
+#include "scheduler/known_schedules.h"
 #include "scheduler/schedule_problem.h"
 #include "scheduler/schedule_suite.h"
 
@@ -502,6 +503,79 @@ TEST(ScheduleJson, NumbersAndDepthHaveLimits) {
   refuse(R"({"resources": [{"name": "unit"}], "operations": [{"uses": [{"resource": 0}, {"resource": 0}]}]})",
          "uses 2 places of resource 'unit', which has 1");
   refuse(std::string(100'000, '['), "levels of lists and objects");
+}
+
+/// A problem changed in one number each.
+std::vector<ScheduleProblem> neighbours(const ScheduleProblem& problem) {
+  std::vector<ScheduleProblem> result;
+  const auto change = [&](auto&& edit) {
+    result.push_back(problem);
+    edit(result.back());
+  };
+  change([](ScheduleProblem& p) { p.is_loop = !p.is_loop; });
+  change([](ScheduleProblem& p) { ++p.resources.back().capacity; });
+  change([](ScheduleProblem& p) { p.resources.push_back({"another", 1}); });
+  change([](ScheduleProblem& p) { p.classes.push_back("another"); });
+  for (size_t k = 0; k < problem.operations.size(); ++k) {
+    change([k](ScheduleProblem& p) { ++p.operations[k].earliest; });
+    change([k](ScheduleProblem& p) { p.operations[k].takes_step = !p.operations[k].takes_step; });
+    for (size_t u = 0; u < problem.operations[k].uses.size(); ++u) {
+      change([k, u](ScheduleProblem& p) { p.operations[k].uses[u].key += 100; });
+      change([k, u](ScheduleProblem& p) { p.operations[k].uses[u].invariant ^= true; });
+      change([k, u](ScheduleProblem& p) { ++p.operations[k].uses[u].resource; });
+    }
+    change([k](ScheduleProblem& p) { p.operations[k].uses.push_back({0, 1 << 20, false}); });
+    change([k](ScheduleProblem& p) { p.operations[k].classes.push_back(0); });
+  }
+  for (size_t e = 0; e < problem.dependences.size(); ++e) {
+    change([e](ScheduleProblem& p) { --p.dependences[e].from; });
+    change([e](ScheduleProblem& p) { ++p.dependences[e].to; });
+    change([e](ScheduleProblem& p) { p.dependences[e].distance += 300; });
+    change([e](ScheduleProblem& p) { ++p.dependences[e].iterations; });
+  }
+  for (size_t k = 0; k < problem.separations.size(); ++k) {
+    change([k](ScheduleProblem& p) { ++p.separations[k].first; });
+    change([k](ScheduleProblem& p) { ++p.separations[k].second; });
+    change([k](ScheduleProblem& p) { ++p.separations[k].steps; });
+  }
+  return result;
+}
+
+TEST(KnownSchedules, AreAskedForOnceByTheNumbersOfAProblem) {
+  // Says which of its problems it saw, by the number of calls.
+  int64_t calls = 0;
+  BlockScheduler scheduler{
+      "counting", "", {}, true, true, false, [&](const ScheduleProblem& problem, const PassOptions&) {
+        Schedule schedule;
+        schedule.issue.assign(problem.operations.size(), ++calls);
+        return schedule;
+      }};
+  for (uint32_t seed = 0; seed < 20; ++seed) {
+    KnownSchedules known;
+    calls = 0;
+    ScheduleProblem problem = random_problem(seed, 8, seed % 2 == 0);
+    const Schedule first = known.run(scheduler, problem, {});
+    problem.name = "other";
+    for (auto& operation : problem.operations) operation.text += " of another layer";
+    for (auto& resource : problem.resources) resource.name += "'";
+    EXPECT_EQ(known.run(scheduler, problem, {}).issue, first.issue);
+    EXPECT_EQ(calls, 1);
+    for (const ScheduleProblem& other : neighbours(problem)) {
+      const int64_t before = calls;
+      known.run(scheduler, other, {});
+      EXPECT_EQ(calls, before + 1);
+    }
+    const int64_t before = calls;
+    known.run(scheduler, problem, {{"option", "1"}});
+    known.run(scheduler, problem, {{"option", "2"}});
+    EXPECT_EQ(calls, before + 2);
+    EXPECT_EQ(known.asked(), calls);
+    // A plugin may answer as it likes.
+    scheduler.plugin = "libmine.so";
+    known.run(scheduler, problem, {});
+    EXPECT_EQ(calls, before + 3);
+    scheduler.plugin.clear();
+  }
 }
 
 TEST(Schedulers, NamesAreChecked) {

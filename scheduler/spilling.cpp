@@ -45,7 +45,7 @@ using isa::Width;
 constexpr int64_t kStepWords = int64_t{isa::kCyclesPerStep} * isa::kWordsPerLong;
 
 /// An operand that names a value.
-struct Use {
+struct OperandUse {
   int64_t position = 0;
   bool written = false;
   size_t number = 0;  ///< among the sources, or destinations
@@ -121,13 +121,13 @@ struct Occupancy {
 
   ProgramIndex index;
   std::vector<Lifetime> lifetimes;
-  std::vector<std::vector<Use>> uses;  ///< by value, in program order
+  std::vector<std::vector<OperandUse>> uses;  ///< by value, in program order
   std::array<int64_t, kPeHomes.size()> limit{};
   std::array<std::vector<int64_t>, kPeHomes.size()> live;
 };
 
 /// Where data are while no operation needs them: a value, or words of L1BM.
-struct Place {
+struct ValuePlace {
   int value = -1;
   int64_t l1bm = -1;
 };
@@ -137,7 +137,7 @@ class LifeSplit {
  public:
   /// `occupancy` is that of the program as it is.
   LifeSplit(MachineProgram& program, const isa::Chip& chip, const Occupancy& occupancy, int value,
-            Place place)
+            ValuePlace place)
       : program_(program),
         chip_(chip),
         now_(occupancy),
@@ -153,8 +153,8 @@ class LifeSplit {
   }
 
   /// Whether all uses of a value can see a piece of it in its place.
-  static bool possible(const std::vector<Use>& uses) {
-    return std::ranges::all_of(uses, [](const Use& use) {
+  static bool possible(const std::vector<OperandUse>& uses) {
+    return std::ranges::all_of(uses, [](const OperandUse& use) {
       const Operand& operand = *use.operand;
       const int64_t unit = unit_of(operand);
       return !operand.t_indirect && operand.j < 0 &&
@@ -315,7 +315,7 @@ class LifeSplit {
   }
 
   /// Words of a use, over all iterations of the loops inside.
-  std::pair<int64_t, int64_t> range(const Use& use, size_t depth) const {
+  std::pair<int64_t, int64_t> range(const OperandUse& use, size_t depth) const {
     const Operand& operand = *use.operand;
     int64_t low = operand.address(0);
     int64_t high = low;
@@ -343,7 +343,7 @@ class LifeSplit {
       in_loop.clear();
     };
     for (const size_t k : piece.uses) {
-      const Use& use = uses_[k];
+      const OperandUse& use = uses_[k];
       const int child = child_loop(now_.index, use.position, piece.loop);
       if (child != current) leave_loop();
       current = child;
@@ -372,7 +372,7 @@ class LifeSplit {
   }
 
   /// Marks words that a use has written when its loops are done.
-  void mark(const Use& use, const Piece& piece, size_t depth, std::vector<bool>& written) const {
+  void mark(const OperandUse& use, const Piece& piece, size_t depth, std::vector<bool>& written) const {
     std::vector<int64_t> shifts{0};
     for (int l = now_.index.sites[static_cast<size_t>(use.position)].loop; depth_in(l) > depth;
          l = site(l).parent) {
@@ -558,9 +558,9 @@ class LifeSplit {
   const isa::Chip& chip_;
   const Occupancy& now_;
   int value_;
-  Place place_;
+  ValuePlace place_;
   size_t home_;
-  const std::vector<Use>& uses_;
+  const std::vector<OperandUse>& uses_;
   Lifetime life_;
   ForwardNeeds forward_;
   std::vector<int64_t> full_before_;  ///< moments without room before each
@@ -611,8 +611,8 @@ class Spilling {
 
   /// Moments to the next use; of a value that a loop keeps although no use follows in it, through its end.
   int64_t next_use(const Occupancy& now, size_t value, int64_t moment) const {
-    const std::vector<Use>& uses = now.uses[value];
-    for (const Use& use : uses) {
+    const std::vector<OperandUse>& uses = now.uses[value];
+    for (const OperandUse& use : uses) {
       if (2 * use.position + 1 >= moment) return 2 * use.position + 1 - moment;
     }
     return now.lifetimes[value].end - moment + 2 * uses.front().position - now.lifetimes[value].begin;
@@ -621,13 +621,14 @@ class Spilling {
   bool move_home(const Occupancy& now, int v) {
     Value& value = program_.values[static_cast<size_t>(v)];
     const Space old = value.home;
-    const std::vector<Use>& uses = now.uses[static_cast<size_t>(v)];
-    if (std::ranges::any_of(uses, [](const Use& use) { return use.operand->t_indirect; })) return false;
+    const std::vector<OperandUse>& uses = now.uses[static_cast<size_t>(v)];
+    if (std::ranges::any_of(uses, [](const OperandUse& use) { return use.operand->t_indirect; }))
+      return false;
     for (size_t h = 0; h < kAddressedHomes; ++h) {
       if (kPeHomes[h] == old || (value.homes & space_bit(kPeHomes[h])) == 0) continue;
       if (now.room(h, now.lifetimes[static_cast<size_t>(v)]) < value.size_words) continue;
       value.home = kPeHomes[h];
-      const bool legal = std::ranges::all_of(uses, [&](const Use& use) {
+      const bool legal = std::ranges::all_of(uses, [&](const OperandUse& use) {
         const Instruction& instruction =
             now.index.sites[static_cast<size_t>(use.position)].operation->instruction;
         return is_legal(placed_operands(instruction, program_), instruction.opcode);
@@ -660,17 +661,18 @@ class Spilling {
       if (accept(now, std::move(changed), v, {static_cast<int>(program_.values.size()), -1})) return true;
     }
     // A piece is a multiple of what one step moves; where it moves by less, it may reach beyond the value.
-    const bool reaches_beyond = std::ranges::any_of(now.uses[static_cast<size_t>(v)], [](const Use& use) {
-      return std::ranges::any_of(use.operand->loop_strides,
-                                 [](int64_t stride) { return stride % kStepWords != 0; });
-    });
+    const bool reaches_beyond =
+        std::ranges::any_of(now.uses[static_cast<size_t>(v)], [](const OperandUse& use) {
+          return std::ranges::any_of(use.operand->loop_strides,
+                                     [](int64_t stride) { return stride % kStepWords != 0; });
+        });
     const int64_t words_there = isa::round_up(size, kStepWords) + (reaches_beyond ? kStepWords : 0);
     const std::optional<int64_t> free =
         free_l1bm(now.index, words_there / isa::kWordsPerLong * chip_.pe_per_l1b());
     return free && accept(now, program_, v, {-1, *free});
   }
 
-  bool accept(const Occupancy& now, MachineProgram changed, int v, Place place) {
+  bool accept(const Occupancy& now, MachineProgram changed, int v, ValuePlace place) {
     // The pieces point into the program that was counted.
     LifeSplit(changed, chip_, now, v, place).run();
     if (Occupancy(changed, chip_, reserve_).excess() >= now.excess()) return false;

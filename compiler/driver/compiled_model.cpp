@@ -265,7 +265,8 @@ class ModelCompiler {
          [&](const std::string& point, const std::string& extension, const std::string& text) {
            options_.dump(point, layer.name, extension, text);
          },
-         options_.observe_stage, [&](const scheduler::ScheduleProofs& proofs) { stage.proofs = proofs; }});
+         options_.observe_stage, [&](const scheduler::ScheduleProofs& proofs) { stage.proofs = proofs; }},
+        &known_schedules_);
     add_part(layer.name, std::move(program));
     return stage;
   }
@@ -356,6 +357,7 @@ class ModelCompiler {
   CompiledModel& result_;
   LayerGraph graph_;
   std::optional<DramPlanner> dram_;
+  scheduler::KnownSchedules known_schedules_;
   ModelPlan plan_;
   std::vector<int64_t> addresses_;             ///< of the plan's images
   std::vector<int> segment_begin_;             ///< by stage: the first of its segment

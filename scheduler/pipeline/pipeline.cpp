@@ -42,10 +42,11 @@ namespace {
 /// The passes of a choice, one after the other.
 class Pipeline {
  public:
-  Pipeline(const isa::Chip& chip, const PipelineChoice& choice, const PassDump& dump)
+  Pipeline(const isa::Chip& chip, const PipelineChoice& choice, const PassDump& dump, KnownSchedules* known)
       : chip_(chip),
         choice_(choice),
         dump_(dump),
+        known_(known),
         coalescer_(find_coalescer(choice.coalescer)),
         homes_(find_home_assigner(choice.home_assigner)),
         spiller_(find_spiller(choice.spiller)),
@@ -103,7 +104,8 @@ class Pipeline {
     run_pass("allocator", allocator_, program,
              [&](const MachineProgram&) { verify::verify_allocation(program, chip_); });
 
-    SchedulerChoice schedulers{scheduler_.name, loop_scheduler_.name, choice_.options, {}, dump_.conclude};
+    SchedulerChoice schedulers{scheduler_.name, loop_scheduler_.name, choice_.options, {}, dump_.conclude,
+                               known_};
     if (wanted(kProblemDump)) {
       schedulers.observe = [&](const ScheduleProblem& problem) {
         dump_.write(kProblemDump, "json", to_json(problem));
@@ -119,6 +121,7 @@ class Pipeline {
   const isa::Chip& chip_;
   const PipelineChoice& choice_;
   const PassDump& dump_;
+  KnownSchedules* known_;
   const Coalescer& coalescer_;
   const HomeAssigner& homes_;
   const Spiller& spiller_;
@@ -130,9 +133,9 @@ class Pipeline {
 }  // namespace
 
 isa::Program build_program(MachineProgram program, const isa::Chip& chip, const PipelineChoice& choice,
-                           const PassDump& dump) {
+                           const PassDump& dump, KnownSchedules* known) {
   check_options(choice);
-  return Pipeline(chip, choice, dump).run(std::move(program));
+  return Pipeline(chip, choice, dump, known).run(std::move(program));
 }
 
 }  // namespace kodama::scheduler

@@ -41,8 +41,9 @@ inline constexpr const char* kExpansionDump = "loop-expansion";
 inline constexpr const char* kAllocationDump = "allocation-problem";
 
 /// A program of a machine program. PassError when a plugin's pass is wrong, UserError when an option is given
-/// that none of the chosen passes has.
+/// that none of the chosen passes has. `known`: schedules of the programs before it, to which its own are
+/// added.
 isa::Program build_program(MachineProgram program, const isa::Chip& chip, const PipelineChoice& choice = {},
-                           const PassDump& dump = {});
+                           const PassDump& dump = {}, KnownSchedules* known = nullptr);
 
 }  // namespace kodama::scheduler
