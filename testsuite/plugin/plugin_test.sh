@@ -93,7 +93,7 @@ PYTHON
   cmake_package)
     install_headers
     # shellcheck disable=SC2086
-    cmake -G Ninja -S "$SOURCE/docs/examples" -B cmake-build -DCMAKE_CXX_COMPILER="$CXX" -DCMAKE_CXX_FLAGS="$FLAGS" \
+    cmake --fresh -G Ninja -S "$SOURCE/docs/examples" -B cmake-build -DCMAKE_CXX_COMPILER="$CXX" -DCMAKE_CXX_FLAGS="$FLAGS" \
       -DCMAKE_PREFIX_PATH="$prefix" > /dev/null
     cmake --build cmake-build > /dev/null
     run_tiny 0 --plugin cmake-build/libmine.so --scheduler mine
