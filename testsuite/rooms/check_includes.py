@@ -16,7 +16,9 @@ TABLE = """
 isa:
 assembler: isa
 simulator/timing: isa
-simulator: isa assembler simulator/timing | simulator/golden
+simulator/engine/kernels: isa
+simulator: isa assembler simulator/timing | simulator/golden simulator/engine/kernels
+simulator/engine: isa simulator simulator/engine/kernels simulator/timing
 simulator/golden: isa assembler simulator
 layout: isa
 scheduler: isa | assembler scheduler/pipeline scheduler/verify
@@ -38,7 +40,7 @@ testsuite/plugin: scheduler
 testsuite/real: | isa compiler/graph compiler/driver
 testsuite/robustness:
 """
-MOST_LINES = 1300  # to be 1000
+MOST_LINES = 1200  # to be 1000
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 
