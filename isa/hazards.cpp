@@ -72,14 +72,7 @@ std::string line_text(int32_t line) {
 
 class HazardChecker::Impl {
  public:
-  Impl(const Chip& chip, bool stalls) : chip_(chip), stalls_(stalls) {
-    const HazardGaps& hazard = chip.hazard;
-    window_ =
-        1 + std::max({hazard.pe_gap(kCyclesPerStep - 1, 0), hazard.mask_write_use, hazard.bar_write_use,
-                      hazard.forward, hazard.matrix_write_read, hazard.pe_to_l1bm_read, hazard.turnaround,
-                      hazard.pe_to_l1bm_l2bm, hazard.l2bm_to_l1bm_pe, hazard.l2bm_to_l1bm_l2bm,
-                      hazard.l1bm_to_l2bm_read, hazard.l1bm_to_l2bm_mv, hazard.l1bm_read_overwrite});
-  }
+  Impl(const Chip& chip, bool stalls) : chip_(chip), stalls_(stalls), window_(1 + longest_gap(chip)) {}
 
   int64_t next(const Statement& statement, const std::vector<int64_t>& counters) {
     statement_ = &statement;
@@ -357,7 +350,7 @@ class HazardChecker::Impl {
 
   Chip chip_;
   bool stalls_;
-  int64_t window_ = 0;
+  int64_t window_;
   int64_t step_ = 0;
   int64_t held_ = 0;  ///< steps that the present statement is held
   const Statement* statement_ = nullptr;

@@ -185,7 +185,7 @@ std::string index_page() {
   std::string text =
       "# Instruction set\n\nMade by `kodama isa` from the instruction table (`isa/instruction.cpp`) and the "
       "cost tables "
-      "(`isa/costs.cpp`); the pages are committed, and a test holds them to the tables.\n\nIn effects: c = "
+      "(`isa/costs.h`); the pages are committed, and a test holds them to the tables.\n\nIn effects: c = "
       "cycle, m = MAB of the "
       "L1B, p = PE of the MAB, b = L1B of the L2B, q = L2B of the chip, g h = group; B = L1BM, C = L2BM; M = "
       "MABs per L1B, N = "

@@ -1,0 +1,34 @@
+#include <cmath>
+
+#include "isa/costs.h"
+
+namespace kodama::isa {
+
+int64_t host_link_cycles(int64_t bytes, const Chip& chip) {
+  const double seconds =
+      chip.host_link.latency_seconds + static_cast<double>(bytes) / chip.host_link.bytes_per_second;
+  return static_cast<int64_t>(std::ceil(seconds * chip.clock_hz));
+}
+
+double peak_macs_per_cycle(Precision precision, bool matrix, const Chip& chip) {
+  double per_mab = 0;
+  switch (precision) {
+    case Precision::kDouble:
+      per_mab = matrix ? 2 * 4 : 2;
+      break;
+    case Precision::kFloat:
+      per_mab = matrix ? 8 * 4 : 8;
+      break;
+    case Precision::kGFloat:
+      per_mab = matrix ? 8 * 8 : 0;
+      break;
+    case Precision::kHalf:
+      per_mab = matrix ? 16 * 16 : 16;
+      break;
+    default:
+      break;
+  }
+  return per_mab * chip.mab_count();
+}
+
+}  // namespace kodama::isa
