@@ -1,4 +1,4 @@
-# What users build plugins (scheduler/plugin.h) with: `cmake --install BUILD --prefix P --component plugin` puts the
+# What users build plugins (passes/plugin.h) with: `cmake --install BUILD --prefix P --component plugin` puts the
 # public headers and a package file into P. Headers that aren't listed here aren't public.
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
@@ -6,8 +6,20 @@ include(GNUInstallDirs)
 set(kodama_public_headers
     isa/arithmetic.h isa/chip.h isa/costs.h isa/error.h isa/hazards.h isa/instruction.h isa/number_formats.h
     isa/program.h
-    scheduler/machine_program.h scheduler/pass_options.h scheduler/passes.h scheduler/plugin.h
-    scheduler/schedule_problem.h scheduler/transfer_problem.h)
+    passes/pass_options.h passes/plugin.h
+    scheduler/machine/machine_program.h scheduler/machine/passes.h scheduler/packing/packing.h
+    scheduler/problem/schedule_problem.h scheduler/problem/transfer_problem.h)
+# Plugins carry the hash of these headers, and Kodama loads those that carry its own.
+set(kodama_public_header_files ${kodama_public_headers})
+list(TRANSFORM kodama_public_header_files PREPEND ${PROJECT_SOURCE_DIR}/)
+set(kodama_plugin_abi ${PROJECT_BINARY_DIR}/generated/passes/plugin_abi.h)
+add_custom_command(OUTPUT ${kodama_plugin_abi}
+    COMMAND ${CMAKE_COMMAND} "-DHEADERS=${kodama_public_header_files}" -DOUTPUT=${kodama_plugin_abi}
+            -P ${PROJECT_SOURCE_DIR}/cmake/plugin_abi.cmake
+    DEPENDS ${kodama_public_header_files} ${PROJECT_SOURCE_DIR}/cmake/plugin_abi.cmake VERBATIM)
+add_custom_target(kodama_plugin_abi DEPENDS ${kodama_plugin_abi})
+add_dependencies(kodama_passes kodama_plugin_abi)
+install(FILES ${kodama_plugin_abi} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/kodama/passes COMPONENT plugin)
 set(kodama_include_dir ${CMAKE_INSTALL_INCLUDEDIR}/kodama)
 set(kodama_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/kodama)
 

@@ -87,7 +87,7 @@ enum class Space : uint8_t {
   kPdm,  ///< `group` = @g; -1 = not written
   kDram,
   kDramIndirect,  ///< $di<e>
-  kVirtual,       ///< a value not yet placed (scheduler/machine_program.h); `base` is relative to `value`
+  kVirtual,  ///< a value not yet placed (scheduler/machine/machine_program.h); `base` is relative to `value`
 };
 /// LM0 or LM1.
 constexpr bool is_local_memory(Space space) {

@@ -8,7 +8,7 @@
 
 #include "isa/error.h"
 #include "isa/output.h"
-#include "scheduler/plugin_loading.h"
+#include "passes/plugin_loading.h"
 #include "tools/options.h"
 
 namespace kodama::tools {
@@ -37,8 +37,8 @@ void add_pass_options(CLI::App& app, std::vector<std::string>& raw) {
   app.add_option("--pass-option", raw, "NAME=VALUE: option of a chosen pass; 'kodama passes' lists them");
 }
 
-scheduler::PassOptions parse_pass_options(const std::vector<std::string>& raw) {
-  scheduler::PassOptions options;
+passes::PassOptions parse_pass_options(const std::vector<std::string>& raw) {
+  passes::PassOptions options;
   for (const std::string& each : raw) {
     const Assignment option =
         parse_assignment("--pass-option", each, "NAME=VALUE, for example --pass-option list-tries=4");
@@ -54,7 +54,7 @@ void add_plugin_option(CLI::App& app, std::vector<std::string>& plugins) {
 }
 
 void load_plugins(const std::vector<std::string>& plugins) {
-  for (const std::string& plugin : plugins) scheduler::load_plugin(plugin);
+  for (const std::string& plugin : plugins) passes::load_plugin(plugin);
 }
 
 CLI::Option* add_chip(CLI::App& app, std::string& chip) {
@@ -183,7 +183,7 @@ void add_compile_options(CLI::App& app, SessionOptions& options, RawOptions& raw
 }
 
 void finish_options(const RawOptions& raw, SessionOptions& options) {
-  for (const std::string& plugin : raw.plugins) scheduler::load_plugin(plugin);
+  for (const std::string& plugin : raw.plugins) passes::load_plugin(plugin);
   parse_dims(raw.dims, options);
   options.dump_after.insert(raw.dump_after.begin(), raw.dump_after.end());
   options.passes.options = parse_pass_options(raw.pass_options);

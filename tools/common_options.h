@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "compiler/driver/session.h"
-#include "scheduler/pass_options.h"
+#include "passes/pass_options.h"
 #include "simulator/machine.h"
 #include "simulator/run_report.h"
 
@@ -18,7 +18,7 @@ namespace kodama::tools {
 
 void add_pass_options(CLI::App& app, std::vector<std::string>& raw);
 /// NAME=VALUE each. UserError for others, and for a name that comes twice.
-scheduler::PassOptions parse_pass_options(const std::vector<std::string>& raw);
+passes::PassOptions parse_pass_options(const std::vector<std::string>& raw);
 void add_plugin_option(CLI::App& app, std::vector<std::string>& plugins);
 void load_plugins(const std::vector<std::string>& plugins);
 

@@ -11,9 +11,9 @@
 #include <regex>
 #include <set>
 
-#include "compiler/driver/comparison.h"
-#include "compiler/driver/progress.h"
 #include "compiler/reference/onnx_backend_test.h"
+#include "compiler/report/progress.h"
+#include "compiler/runtime/comparison.h"
 #include "isa/output.h"
 
 namespace kodama::compiler {

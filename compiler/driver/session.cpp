@@ -10,12 +10,12 @@
 #include <filesystem>
 #include <ostream>
 
-#include "compiler/driver/comparison.h"
-#include "compiler/driver/file_names.h"
-#include "compiler/driver/package.h"
-#include "compiler/driver/progress.h"
-#include "compiler/driver/report.h"
+#include "compiler/compile/file_names.h"
+#include "compiler/compile/package.h"
 #include "compiler/reference/onnx_backend_test.h"
+#include "compiler/report/progress.h"
+#include "compiler/report/report.h"
+#include "compiler/runtime/comparison.h"
 #include "isa/output.h"
 
 namespace kodama::compiler {

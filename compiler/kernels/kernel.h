@@ -8,8 +8,8 @@
 #include "compiler/layers/layer_graph.h"
 #include "compiler/tile/tile_program.h"
 #include "isa/chip.h"
-#include "layout/layout.h"
-#include "layout/transport.h"
+#include "layout/algebra/layout.h"
+#include "layout/algebra/transport.h"
 
 /// Kernels: implementations of layers, each with a contract that the planner sees.
 ///

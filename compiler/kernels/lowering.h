@@ -7,7 +7,7 @@
 #include "compiler/tile/tile_program.h"
 #include "isa/chip.h"
 #include "isa/instruction.h"
-#include "scheduler/machine_program.h"
+#include "scheduler/machine/machine_program.h"
 
 /// From tile operations to machine operations. One lower_* function per tile operation, each in its own
 /// file; they write through a MachineBuilder.

@@ -9,8 +9,8 @@
 #include "compiler/kernels/kernel.h"
 #include "isa/chip.h"
 #include "isa/instruction.h"
-#include "layout/layout.h"
-#include "layout/transport.h"
+#include "layout/algebra/layout.h"
+#include "layout/algebra/transport.h"
 
 /// How a flat range of results is spread over the PEs, for kernels whose PEs work independently.
 namespace kodama::compiler {

@@ -11,7 +11,7 @@
 #include "compiler/kernels/stream_image.h"
 #include "compiler/layers/layer_graph.h"
 #include "isa/chip.h"
-#include "layout/gather.h"
+#include "layout/gather/gather.h"
 
 /// Where the elements of a tensor come from, through the Move layers before it.
 ///

@@ -16,7 +16,7 @@
 #include "isa/arithmetic.h"
 #include "isa/costs.h"
 #include "isa/error.h"
-#include "layout/planner.h"
+#include "layout/plan/planner.h"
 
 namespace kodama::compiler {
 namespace {

@@ -12,15 +12,15 @@
 #include "compiler/layers/layer_graph.h"
 #include "compiler/plan/element_origins.h"
 #include "isa/chip.h"
-#include "layout/planner.h"
-#include "layout/solution_cache.h"
+#include "layout/plan/planner.h"
+#include "layout/search/solution_cache.h"
 
 /// The plan of a model: one kernel candidate per layer, and the images of tensors that DRAM holds.
 ///
 /// Between kernels, tensors stay in DRAM. A kernel writes its result as an image (a StreamPlacement at an
 /// address) and reads its operands as images. Where the image that is there is not the one a kernel wants, a
-/// Move on the chip makes it (layout/gather.h). The planner (layout/planner.h) chooses the candidates so that
-/// kernels and Moves together take least:
+/// Move on the chip makes it (layout/gather/gather.h). The planner (layout/plan/planner.h) chooses the
+/// candidates so that kernels and Moves together take least:
 ///
 ///   - node per kernel layer: its candidates, cost = predicted cycles, and those of the host link where the
 ///     host fetches the result;

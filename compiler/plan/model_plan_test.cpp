@@ -10,7 +10,7 @@
 #include "compiler/layers/layer_test_util.h"
 #include "isa/error.h"
 #include "isa/file.h"
-#include "layout/pbqp_by_cbc.h"
+#include "layout/plan/pbqp_by_cbc.h"
 
 namespace kodama::compiler {
 namespace {

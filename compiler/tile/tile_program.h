@@ -9,13 +9,13 @@
 #include "compiler/layers/layer_graph.h"
 #include "compiler/layers/scalar_expr.h"
 #include "isa/chip.h"
-#include "layout/transport.h"
-#include "scheduler/machine_program.h"
+#include "layout/algebra/transport.h"
+#include "scheduler/machine/machine_program.h"
 
 /// The tile program (l2): a loop nest of tile operations on named buffers, the same in every PE.
 ///
 /// Data comes from and goes to *streams*: per PE a sequence of long words in DRAM, reached over one
-/// transport (layout/transport.h). Buffers are ranges of PE memory that hold tiles of streams and
+/// transport (layout/algebra/transport.h). Buffers are ranges of PE memory that hold tiles of streams and
 /// intermediate results. All sizes are LW per PE, a multiple of 4 (one step moves or computes 4).
 ///
 /// Example, relu over a stream of 96 LW per PE in tiles of 32:

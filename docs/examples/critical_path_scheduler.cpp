@@ -6,8 +6,10 @@
 #include <vector>
 
 #include "isa/error.h"
-#include "scheduler/plugin.h"
+#include "passes/plugin.h"
+#include "scheduler/problem/schedule_problem.h"
 
+using namespace kodama::passes;
 using namespace kodama::scheduler;
 
 namespace {

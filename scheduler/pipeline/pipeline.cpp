@@ -5,18 +5,19 @@
 #include <nlohmann/json.hpp>
 
 #include "isa/error.h"
-#include "scheduler/builtin_passes.h"
-#include "scheduler/loop_expansion.h"
-#include "scheduler/passes.h"
-#include "scheduler/program_scheduling.h"
-#include "scheduler/transfer_problem.h"
+#include "passes/registry.h"
+#include "scheduler/machine/builtin_passes.h"
+#include "scheduler/machine/loop_expansion.h"
+#include "scheduler/machine/passes.h"
+#include "scheduler/machine/program_scheduling.h"
+#include "scheduler/problem/transfer_problem.h"
 #include "scheduler/verify/verify.h"
 
 namespace kodama::scheduler {
 
 namespace {
 
-const PassOptionInfo kLoopCopies{
+const passes::PassOptionInfo kLoopCopies{
     "loop-copies", "4", "copies of a loop's body, with values of their own, where iterations overlap"};
 
 std::string describe(const isa::Program& schedule) {
@@ -28,13 +29,14 @@ std::string describe(const isa::Program& schedule) {
 }  // namespace
 
 void check_options(const PipelineChoice& choice) {
-  static const std::vector<PassOptionInfo> own_options{kLoopCopies};
-  check_options(choice.options,
-                {&find_coalescer(choice.coalescer).options, &find_home_assigner(choice.home_assigner).options,
-                 &find_spiller(choice.spiller).options, &find_allocator(choice.allocator).options,
-                 &find_block_scheduler(choice.scheduler, false).options,
-                 &find_block_scheduler(choice.loop_scheduler, true).options,
-                 &find_transfer_scheduler(choice.transfers).options, &own_options});
+  static const std::vector<passes::PassOptionInfo> own_options{kLoopCopies};
+  passes::check_options(
+      choice.options,
+      {&find_coalescer(choice.coalescer).options, &find_home_assigner(choice.home_assigner).options,
+       &find_spiller(choice.spiller).options, &find_allocator(choice.allocator).options,
+       &find_block_scheduler(choice.scheduler, false).options,
+       &find_block_scheduler(choice.loop_scheduler, true).options,
+       &find_transfer_scheduler(choice.transfers).options, &own_options});
 }
 
 namespace {
@@ -60,7 +62,7 @@ class Pipeline {
     // Copies of loop bodies are for iterations that overlap.
     if (loop_scheduler_.overlaps) {
       MachineProgram expanded = program;
-      if (expand_loops(expanded, chip_, positive_option(choice_.options, kLoopCopies))) {
+      if (expand_loops(expanded, chip_, passes::positive_option(choice_.options, kLoopCopies))) {
         if (wanted(kExpansionDump)) dump_.write(kExpansionDump, "txt", to_string(expanded));
         verify::verify_expansion(program, expanded, chip_);
         try {
@@ -81,9 +83,9 @@ class Pipeline {
   template <typename Pass, typename Check>
   void run_pass(std::string_view kind, const Pass& pass, MachineProgram& program, const Check& check) const {
     const MachineProgram before = program;
-    run_blaming(kind, pass, [&] { pass.run(program, chip_, choice_.options); });
+    passes::run_blaming(kind, pass, [&] { pass.run(program, chip_, choice_.options); });
     if (wanted(pass.name)) dump_.write(pass.name, "txt", to_string(program));
-    if (program != before) run_blaming(kind, pass, [&] { check(before); });
+    if (program != before) passes::run_blaming(kind, pass, [&] { check(before); });
   }
 
   isa::Program placed_and_scheduled(MachineProgram program, bool spills) const {

@@ -5,9 +5,9 @@
 
 #include "isa/chip.h"
 #include "isa/program.h"
-#include "scheduler/machine_program.h"
-#include "scheduler/pass_options.h"
-#include "scheduler/program_scheduling.h"
+#include "passes/pass_options.h"
+#include "scheduler/machine/machine_program.h"
+#include "scheduler/machine/program_scheduling.h"
 
 /// Runs the passes of scheduler/, with a verifier of scheduler/verify/ behind each. The passes themselves
 /// can't link the verifiers.
@@ -22,7 +22,7 @@ struct PipelineChoice {
   std::string scheduler = {};       ///< of blocks
   std::string loop_scheduler = {};  ///< of loops
   std::string transfers = {};       ///< of transfers (transfer_problem.h), over several programs
-  PassOptions options = {};
+  passes::PassOptions options = {};
 };
 /// UserError when an option is given that none of the chosen passes has.
 void check_options(const PipelineChoice& choice);

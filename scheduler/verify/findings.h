@@ -9,7 +9,7 @@
 #include "isa/costs.h"
 #include "isa/error.h"
 #include "isa/instruction.h"
-#include "scheduler/machine_program.h"
+#include "scheduler/machine/machine_program.h"
 
 /// What verifiers have in common: how a finding is said, and who visits operations. Internal to verify/.
 namespace kodama::verify {

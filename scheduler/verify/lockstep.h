@@ -3,7 +3,7 @@
 #include <string_view>
 
 #include "isa/chip.h"
-#include "scheduler/machine_program.h"
+#include "scheduler/machine/machine_program.h"
 
 /// Runs two machine programs side by side, operation by operation and through all iterations, with marks in
 /// place of data, and compares what operations read. Internal to verify/.

@@ -10,7 +10,7 @@
 #include "isa/chip.h"
 #include "isa/costs.h"
 #include "isa/program.h"
-#include "scheduler/transfer_scheduling.h"
+#include "scheduler/segment/transfer_scheduling.h"
 
 /// Runs the transfers of programs on marks for data. Internal to verify/.
 namespace kodama::verify {

@@ -5,8 +5,8 @@
 
 #include "isa/chip.h"
 #include "isa/program.h"
-#include "scheduler/machine_program.h"
-#include "scheduler/transfer_scheduling.h"
+#include "scheduler/machine/machine_program.h"
+#include "scheduler/segment/transfer_scheduling.h"
 
 /// The verifiers of what the passes make. They share no code with the passes, which cannot link them: they
 /// see the public structures and the tables of the ISA, and throw InternalError with the rule that is broken.

@@ -4,7 +4,7 @@
 
 #include "isa/error.h"
 #include "isa/hazards.h"
-#include "scheduler/test_programs.h"
+#include "scheduler/machine/test_programs.h"
 #include "scheduler/verify/verify.h"
 
 /// The rules of whole programs, against the checker of isa/hazards.h, which runs through all iterations.

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "assembler/assembler.h"
-#include "simulator/debugger.h"
+#include "simulator/debug/debugger.h"
 #include "testsuite/fuzz/fuzz_target.h"
 
 namespace kodama::fuzz {

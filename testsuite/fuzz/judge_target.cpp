@@ -1,5 +1,5 @@
 /// Any test case and answer to the judge, which assembles and runs both.
-#include "simulator/judge.h"
+#include "simulator/debug/judge.h"
 #include "testsuite/fuzz/fuzz_target.h"
 
 namespace kodama::fuzz {

@@ -2,9 +2,9 @@
 /// solves them.
 #include <algorithm>
 
-#include "scheduler/packing.h"
-#include "scheduler/schedule_problem.h"
-#include "scheduler/transfer_problem.h"
+#include "scheduler/packing/packing.h"
+#include "scheduler/problem/schedule_problem.h"
+#include "scheduler/problem/transfer_problem.h"
 #include "testsuite/fuzz/fuzz_target.h"
 
 namespace kodama::fuzz {
@@ -31,7 +31,7 @@ void schedule(const ScheduleProblem& problem, const std::string& answer) {
   int64_t shown = bound;
   for (const BlockScheduler& scheduler : block_schedulers()) {
     if (!(problem.is_loop ? scheduler.for_loops : scheduler.for_blocks)) continue;
-    PassOptions options;
+    passes::PassOptions options;
     if (scheduler.name == "exact") options["exact-nodes"] = "2000";
     const Schedule found = scheduler.run(problem, options);
     const std::string fault = schedule_fault(problem, found);
@@ -68,8 +68,8 @@ void fill(const PackingProblem& problem, const std::string& answer) {
   }
   if (problem.buffers.size() > kMostOperations) return;
   for (const Packer& packer : packers()) {
-    PassOptions options;
-    for (const PassOptionInfo& info : packer.options) {
+    passes::PassOptions options;
+    for (const passes::PassOptionInfo& info : packer.options) {
       if (info.name.ends_with("nodes")) options[info.name] = "2000";
     }
     pack(problem, packer.name, options);  // verifies

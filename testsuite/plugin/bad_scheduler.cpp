@@ -5,8 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "scheduler/plugin.h"
+#include "passes/plugin.h"
+#include "scheduler/machine/passes.h"
+#include "scheduler/problem/schedule_problem.h"
 
+using namespace kodama::passes;
 using namespace kodama::scheduler;
 
 namespace {

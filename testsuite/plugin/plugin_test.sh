@@ -102,21 +102,23 @@ PYTHON
   headers)
     # Every public header stands alone, nothing else is installed, and the program has what they declare.
     install_headers
-    for header in "$prefix"/include/kodama/*/*.h; do
+    find "$prefix/include/kodama" -name '*.h' > headers.txt
+    while read -r header; do
       echo "#include \"${header#"$prefix"/include/kodama/}\"" > alone.cpp
       # shellcheck disable=SC2086
       "$CXX" -std=c++20 -Wall -Wextra -Werror -fsyntax-only $FLAGS -I"$prefix/include/kodama" alone.cpp
-    done
-    for header in isa/file.h scheduler/builtin_passes.h scheduler/machine_problem.h layout; do
+    done < headers.txt
+    for header in isa/file.h scheduler/machine/builtin_passes.h scheduler/machine/machine_problem.h layout; do
       [ ! -e "$prefix/include/kodama/$header" ] || fail "$header is installed"
     done
     nm -D --defined-only "$KODAMA" | awk '{print $3}' | sort -u > exported.txt
-    nm -g --defined-only "$BUILD/isa/libkodama_isa.a" "$BUILD/scheduler/libkodama_scheduler.a" |
-      awk '$2 == "T" {print $3}' | grep -E '^_ZNK?6kodama(3isa|9scheduler)' | sort -u > declared.txt
+    nm -g --defined-only "$BUILD"/{isa/libkodama_isa,passes/libkodama_passes}.a \
+        "$BUILD"/scheduler/{problem,packing,machine,segment,optimizer}/*.a |
+      awk '$2 == "T" {print $3}' | grep -E '^_ZNK?6kodama(3isa|6passes|9scheduler)' | sort -u > declared.txt
     [ "$(wc -l < declared.txt)" -gt 100 ] || fail "no symbols found"
     missing=$(comm -23 declared.txt exported.txt | c++filt)
     [ -z "$missing" ] || fail "not exported: $missing"
-    ! grep -E '^_ZNK?6kodama' exported.txt | grep -vE '^_ZNK?6kodama(3isa|9scheduler)' ||
+    ! grep -E '^_ZNK?6kodama' exported.txt | grep -vE '^_ZNK?6kodama(3isa|6passes|9scheduler)' ||
       fail "exported is more than plugins need"
     ;;
   bad_schedule)
@@ -184,18 +186,20 @@ PYTHON
     numbers 999 1 > other_abi.cpp
     build_plugin other_abi.cpp libother.so
     refused ./libother.so "a plugin with ABI 999, this Kodama has "
-    numbers kodama::scheduler::kPluginAbi 1 | sed '1i #include "scheduler/plugin.h"' > other_layout.cpp
+    numbers kodama::passes::kPluginAbi 1 | sed '1i #include "passes/plugin.h"' > other_layout.cpp
     build_plugin other_layout.cpp liblayout.so
     refused ./liblayout.so "a plugin with data layout 1, this Kodama has "
     # Another layout for real: the standard library's debug mode.
     build_plugin "$example" libdebug.so -D_GLIBCXX_DEBUG
     refused ./libdebug.so "a plugin with data layout "
-    numbers "kodama::scheduler::kPluginAbi" "kodama::scheduler::plugin_layout()" |
-      sed '1i #include "scheduler/plugin.h"' > no_entry.cpp
+    numbers "kodama::passes::kPluginAbi" "kodama::passes::plugin_layout()" |
+      sed '1i #include "passes/plugin.h"' > no_entry.cpp
     build_plugin no_entry.cpp libnoentry.so
     refused ./libnoentry.so "a library without the function kodama_register_passes"
     registers() {
-      echo '#include "scheduler/plugin.h"'
+      echo '#include "passes/plugin.h"'
+      echo '#include "scheduler/problem/schedule_problem.h"'
+      echo 'using namespace kodama::passes;'
       echo 'using namespace kodama::scheduler;'
       echo '[[maybe_unused]] static Schedule none(const ScheduleProblem&, const PassOptions&) { return {}; }'
       echo "$2"

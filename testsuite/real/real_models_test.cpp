@@ -8,10 +8,10 @@
 #include <cmath>
 #include <filesystem>
 
-#include "compiler/driver/comparison.h"
-#include "compiler/driver/report.h"
-#include "compiler/driver/runner.h"
 #include "compiler/graph/import.h"
+#include "compiler/report/report.h"
+#include "compiler/runtime/comparison.h"
+#include "compiler/runtime/runner.h"
 #include "isa/file.h"
 
 namespace kodama::compiler {

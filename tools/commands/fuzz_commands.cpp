@@ -3,8 +3,8 @@
 
 #include <iostream>
 
-#include "compiler/driver/progress.h"
 #include "compiler/driver/session.h"
+#include "compiler/report/progress.h"
 #include "isa/chip.h"
 #include "simulator/golden/differential.h"
 #include "tools/command_groups.h"

@@ -8,18 +8,18 @@
 #include <nlohmann/json.hpp>
 
 #include "assembler/assembler.h"
-#include "compiler/driver/layout_check.h"
-#include "compiler/driver/layout_suite.h"
+#include "checks/layout_check.h"
+#include "checks/layout_suite.h"
 #include "compiler/driver/session.h"
 #include "isa/chip.h"
 #include "isa/error.h"
 #include "isa/file.h"
 #include "isa/output.h"
-#include "layout/bound.h"
-#include "layout/conversion.h"
-#include "layout/drawing.h"
-#include "layout/move_primitives.h"
-#include "layout/random_problem.h"
+#include "layout/algebra/drawing.h"
+#include "layout/bound/bound.h"
+#include "layout/moves/move_primitives.h"
+#include "layout/search/conversion.h"
+#include "layout/search/random_problem.h"
 #include "tools/command_groups.h"
 #include "tools/common_options.h"
 #include "tools/options.h"
@@ -128,7 +128,7 @@ int convert_layout(const LayoutRequest& request) {
   }
   if (!request.emit.empty()) isa::write_output(request.emit, assembler::print(conversion.program));
   if (!request.run) return compiler::kExitOk;
-  const std::string difference = compiler::conversion_difference(problem, conversion, chip, request.seed);
+  const std::string difference = checks::conversion_difference(problem, conversion, chip, request.seed);
   fmt::print(out, "simulated: {}\n",
              difference.empty() ? "every element is in its place, nothing else has changed" : difference);
   return difference.empty() ? compiler::kExitOk : compiler::kExitInternalError;
@@ -232,7 +232,7 @@ int fuzz_layouts(const LayoutFuzzRequest& request) {
     try {
       const layout::Conversion conversion = layout::convert(problem, chip);
       by_elements += std::ranges::find(conversion.path, "elements") != conversion.path.end() ? 1 : 0;
-      difference = compiler::conversion_difference(problem, conversion, chip, seed);
+      difference = checks::conversion_difference(problem, conversion, chip, seed);
     } catch (const isa::UnsupportedError&) {
       ++no_room;
     } catch (const isa::InternalError& error) {
@@ -282,13 +282,13 @@ class LayoutBenchCommand : public Command {
     app.add_flag("--markdown", options_.markdown, "print the table of docs/layouts.md");
   }
   int run(const CLI::App& /*app*/) override {
-    const auto result = compiler::run_layout_bench(options_, isa::find_chip(chip_));
+    const auto result = checks::run_layout_bench(options_, isa::find_chip(chip_));
     std::cout << result.table;
     return result.failures > 0 ? compiler::kExitInternalError : compiler::kExitOk;
   }
 
  private:
-  compiler::LayoutBenchOptions options_;
+  checks::LayoutBenchOptions options_;
   std::string chip_ = "mncore2";
 };
 

@@ -10,8 +10,8 @@
 #include "isa/chip.h"
 #include "isa/output.h"
 #include "isa/reference.h"
-#include "scheduler/packing.h"
-#include "scheduler/passes.h"
+#include "scheduler/machine/passes.h"
+#include "scheduler/packing/packing.h"
 #include "tools/command_groups.h"
 #include "tools/common_options.h"
 

@@ -6,9 +6,9 @@
 
 #include "assembler/assembler.h"
 #include "assembler/program_file.h"
-#include "compiler/driver/optimizer_suite.h"
-#include "compiler/driver/progress.h"
+#include "checks/optimizer_suite.h"
 #include "compiler/driver/session.h"
+#include "compiler/report/progress.h"
 #include "isa/chip.h"
 #include "isa/error.h"
 #include "isa/output.h"
@@ -35,14 +35,14 @@ struct OptimizeRequest {
   scheduler::OptimizeOptions options;
 };
 int fuzz_optimizer(const OptimizeRequest& request) {
-  compiler::OptimizerFuzzOptions options;
+  checks::OptimizerFuzzOptions options;
   const std::string chip = request.chip.empty() ? "tiny" : request.chip;
   options.chip = simulator::golden::small_memories(isa::find_chip(chip));
   options.seed = request.seed;
   options.programs = request.fuzz;
   compiler::ProgressBar bar("optimizing");
   options.progress = [&](int64_t done) { bar.update(done, request.fuzz, ""); };
-  const auto result = compiler::fuzz_optimizer(options);
+  const auto result = checks::fuzz_optimizer(options);
   bar.finish();
   fmt::print(
       std::cout,
@@ -64,7 +64,7 @@ int optimize_program(OptimizeRequest request) {
   request.options.objective =
       request.objective == "cycles" ? scheduler::Objective::kCycles : scheduler::Objective::kSteps;
   if (!request.judge_directory.empty()) {
-    const auto result = compiler::optimize_judge_tree(request.judge_directory, chip_name, request.options);
+    const auto result = checks::optimize_judge_tree(request.judge_directory, chip_name, request.options);
     std::cout << result.table;
     return result.failures == 0 ? compiler::kExitOk : compiler::kExitOutOfTolerance;
   }
@@ -77,18 +77,17 @@ int optimize_program(OptimizeRequest request) {
   const isa::Chip chip = isa::find_chip(chip_name);
   const isa::Program program = assembler::read_program(request.file, chip);
   if (!request.problems.empty()) {
-    fmt::print(std::cout, "{}",
-               compiler::write_plain_problems(program, request.file, request.problems, chip));
+    fmt::print(std::cout, "{}", checks::write_plain_problems(program, request.file, request.problems, chip));
     return compiler::kExitOk;
   }
   isa::Program result;
   if (request.plain) {
-    result = compiler::plain_checked(program, chip, "kodama opt --plain " + request.file);
+    result = checks::plain_checked(program, chip, "kodama opt --plain " + request.file);
     fmt::print(out, "{} steps before, {} in the plain form\n", isa::count(program).steps,
                isa::count(result).steps);
   } else {
-    auto optimized = compiler::optimize_checked(program, chip, request.options, "kodama opt " + request.file);
-    fmt::print(out, "{}", compiler::optimizer_report(optimized));
+    auto optimized = checks::optimize_checked(program, chip, request.options, "kodama opt " + request.file);
+    fmt::print(out, "{}", checks::optimizer_report(optimized));
     result = std::move(optimized.program);
   }
   isa::write_output(request.output, [&](const isa::Output& output) {

@@ -6,7 +6,7 @@
 #include "compiler/driver/node_tests.h"
 #include "compiler/driver/session.h"
 #include "isa/error.h"
-#include "simulator/judge.h"
+#include "simulator/debug/judge.h"
 #include "tools/command_groups.h"
 #include "tools/common_options.h"
 #include "tools/options.h"

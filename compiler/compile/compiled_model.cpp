@@ -1,0 +1,460 @@
+#include "compiler/compile/compiled_model.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "compiler/compile/dram_planner.h"
+#include "compiler/graph/fresh_names.h"
+#include "compiler/graph/passes.h"
+#include "compiler/kernels/lowering.h"
+#include "compiler/kernels/split_reductions.h"
+#include "scheduler/machine/passes.h"
+#include "scheduler/verify/verify.h"
+
+namespace kodama::compiler {
+namespace {
+
+/// The operations of a Move as they were written, before they were packed into steps.
+scheduler::MachineProgram one_after_the_other(const std::string& name,
+                                              std::vector<layout::PackedItem> items) {
+  scheduler::Block block;
+  for (layout::PackedItem& item : items) {
+    isa::Instruction instruction;
+    if (const auto* wait = std::get_if<layout::WaitFor>(&item)) {
+      instruction.opcode = isa::Opcode::kWait;
+      instruction.tag = wait->tag;
+    } else {
+      instruction = std::move(std::get<layout::PackedInstruction>(item).instruction);
+    }
+    block.operations.push_back({std::move(instruction), "Move"});
+  }
+  return {name, {}, {{std::move(block)}}};
+}
+
+class ModelCompiler {
+ public:
+  ModelCompiler(const isa::Chip& chip, const CompileOptions& options, CompiledModel& result)
+      : chip_(chip), options_(options), result_(result) {}
+
+  void run(LayerGraph graph) {
+    graph_ = std::move(graph);
+    result_.name = graph_.name;
+    result_.opset = graph_.opset;
+    ModelPlanner planner(graph_, chip_, {options_.precision}, options_.cache);
+    plan_ = planner.plan(options_.planner);
+    verify_model_plan(plan_, graph_);
+    result_.plan = plan_.summary;
+    if (options_.wants_dump("plan"))
+      options_.dump("plan", graph_.name, "json", to_json(plan_, graph_, planner));
+    find_segments();
+    try {
+      make_stages(planner);
+    } catch (const DramOverflow&) {
+      // Images of a segment don't share DRAM; those of stages that run one by one do.
+      for (size_t k = 0; k < segment_end_.size(); ++k)
+        segment_begin_[k] = segment_end_[k] = static_cast<int>(k);
+      make_stages(planner);
+    }
+    find_host_moves();
+    result_.tensors = graph_.tensors;
+    result_.inputs = graph_.inputs;
+    result_.outputs = graph_.outputs;
+    drop_unread_constants();
+  }
+
+ private:
+  const Layer& layer_of(const PlannedStage& stage) const {
+    return graph_.layers[static_cast<size_t>(stage.layer)];
+  }
+  int last_stage() const { return static_cast<int>(plan_.stages.size()) - 1; }
+
+  void make_stages(ModelPlanner& planner) {
+    dram_.emplace(chip_.memory.dram_lw, kImageAlignmentLw);
+    result_.preloads.clear();
+    result_.stages.clear();
+    result_.segments.clear();
+    parts_.clear();
+    part_names_ = {};
+    place_images();
+    const auto last = static_cast<int64_t>(plan_.stages.size());
+    for (int64_t index = 0; index < last; ++index) {
+      const PlannedStage& stage = plan_.stages[static_cast<size_t>(index)];
+      if (options_.progress) options_.progress(index, last, layer_of(stage).name);
+      result_.stages.push_back(make_stage(planner, stage, static_cast<int>(index)));
+      if (!parts_.empty() && segment_end_[static_cast<size_t>(index)] == index) make_segment(index);
+    }
+    if (options_.progress) options_.progress(last, last, "");
+  }
+
+  /// The first and the last stage of the segment of each stage. What the host sends is there before a segment
+  /// begins, and what it fetches comes after it: a stage that needs back what one before it made begins
+  /// another.
+  void find_segments() {
+    const size_t count = plan_.stages.size();
+    segment_begin_.resize(count);
+    segment_end_.resize(count);
+    std::set<TensorId> made;
+    const auto is_chip = [&](size_t k) {
+      return plan_.stages[k].kind == PlannedStage::Kind::kKernel ||
+             plan_.stages[k].kind == PlannedStage::Kind::kMove;
+    };
+    const auto storage = [&](int image) {
+      return graph_.storage(plan_.images[static_cast<size_t>(image)].placement.access.tensor);
+    };
+    for (size_t k = 0; k < count; ++k) {
+      const PlannedStage& stage = plan_.stages[k];
+      const bool returns = std::ranges::any_of(stage.operands, [&](int number) {
+        const PlannedImage& image = plan_.images[static_cast<size_t>(number)];
+        return image.kind == PlannedImage::Kind::kSent && image.first_stage == static_cast<int>(k) &&
+               made.contains(storage(number));
+      });
+      const bool continues = k > 0 && is_chip(k) && is_chip(k - 1) && !returns;
+      if (!continues) made.clear();
+      segment_begin_[k] = continues ? segment_begin_[k - 1] : static_cast<int>(k);
+      if (is_chip(k)) made.insert(storage(stage.result));
+    }
+    for (size_t k = count; k-- > 0;) {
+      const bool continues = k + 1 < count && segment_begin_[k + 1] == segment_begin_[k];
+      segment_end_[k] = continues ? segment_end_[k + 1] : static_cast<int>(k);
+    }
+  }
+
+  /// The stages' programs as one, their transfers scheduled.
+  void make_segment(int64_t last) {
+    scheduler::TransferChoice choice{options_.passes.transfers, options_.passes.options, {}};
+    const std::string& pass = scheduler::find_transfer_scheduler(options_.passes.transfers).name;
+    if (options_.wants_dump(pass)) {
+      choice.observe = [&](const scheduler::TransferProblem& problem,
+                           const scheduler::TransferSchedule& found) {
+        options_.dump(pass, parts_.front().name, "json", scheduler::to_json(problem, &found));
+      };
+    }
+    Segment segment;
+    segment.first_stage = static_cast<int>(last + 1 - static_cast<int64_t>(parts_.size()));
+    segment.parts = scheduler::schedule_transfers(parts_, chip_, choice);
+    verify::verify_segment(parts_, segment.parts, chip_);
+    if (options_.observe_segment) options_.observe_segment(parts_, segment.parts);
+    segment.parts.program.source_name = graph_.name;
+    result_.segments.push_back(std::move(segment));
+    parts_.clear();
+  }
+  void add_part(const std::string& name, isa::Program program) {
+    std::vector<isa::Statement>& statements = program.statements;
+    const auto is_mark = [&](const isa::Statement& statement, const isa::RegionMark& mark) {
+      const auto* found = std::get_if<isa::RegionMark>(&statement.kind);
+      return found != nullptr && *found == mark;
+    };
+    if (statements.size() > 1 && is_mark(statements.front(), {true, name}) &&
+        is_mark(statements.back(), {false, {}})) {
+      // It becomes a region of this name in any case.
+      statements.pop_back();
+      statements.erase(statements.begin());
+    }
+    // Regions of one name would be one in reports.
+    parts_.push_back({part_names_.make_unique(name), std::move(program)});
+  }
+
+  void place_images() {
+    addresses_.assign(plan_.images.size(), 0);
+    for (size_t k = 0; k < plan_.images.size(); ++k) {
+      const PlannedImage& image = plan_.images[k];
+      const StreamPlacement& placement = image.placement;
+      const bool constant = image.kind == PlannedImage::Kind::kConstant;
+      const LayerTensor& tensor = graph_.tensors[static_cast<size_t>(placement.access.tensor)];
+      const std::string& reader = layer_of(plan_.stages[static_cast<size_t>(image.first_stage)]).name;
+      addresses_[k] =
+          dram_->place(stream_group_lw(placement), constant ? 0 : first_needed(image),
+                       constant ? last_stage() : segment_end_[static_cast<size_t>(image.last_stage)],
+                       fmt::format("tensor '{}' ({}) of layer '{}'", tensor.name, placement.name, reader));
+      if (!constant) continue;
+      const LayerTensor& storage =
+          graph_.tensors[static_cast<size_t>(graph_.storage(placement.access.tensor))];
+      result_.preloads.push_back({fmt::format("{}/{}", reader, placement.name), addresses_[k],
+                                  pack_stream(placement, storage.constant->reshaped(tensor.shape), chip_)});
+    }
+  }
+
+  /// What is sent comes before the segment.
+  int first_needed(const PlannedImage& image) const {
+    return image.kind == PlannedImage::Kind::kSent ? segment_begin_[static_cast<size_t>(image.first_stage)]
+                                                   : image.first_stage;
+  }
+
+  Stage make_stage(ModelPlanner& planner, const PlannedStage& planned, int index) {
+    const Layer& layer = layer_of(planned);
+    Stage stage;
+    stage.name = layer.name;
+    stage.kind = layer.kind();
+    stage.onnx_ops = layer.onnx_ops;
+    stage.onnx_nodes = layer.onnx_nodes;
+    stage.outputs = layer.outputs;
+    stage.operation = summary(layer, graph_);
+    switch (planned.kind) {
+      case PlannedStage::Kind::kHostMove: {
+        const auto& move = std::get<MoveLayer>(layer.body);
+        for (const MoveLayer::Piece& piece : move.pieces) stage.inputs.push_back(piece.input.tensor);
+        stage.body = MoveStage{move};
+        break;
+      }
+      case PlannedStage::Kind::kHost: {
+        const auto& host = std::get<HostLayer>(layer.body);
+        stage.inputs = layer.host_inputs;
+        stage.body = HostStage{host.nodes, host.reason};
+        break;
+      }
+      case PlannedStage::Kind::kKernel:
+        stage.inputs = layer_inputs(layer);
+        stage.body = kernel_stage(planned, index);
+        break;
+      case PlannedStage::Kind::kMove:
+        make_move(planner, planned, index, stage);
+        break;
+    }
+    return stage;
+  }
+
+  /// The part of a chip stage that the plan knows.
+  ChipStage planned_part(const PlannedStage& planned, int index) const {
+    ChipStage stage;
+    std::set<int> seen;
+    for (const int image : planned.operands) {
+      stage.operands.push_back(binding(image, index));
+      // Two operands may share an image, which comes once.
+      StreamBinding& operand = stage.operands.back();
+      if (!seen.insert(image).second && operand.origin == StreamBinding::Origin::kSent)
+        operand.origin = StreamBinding::Origin::kOnChip;
+    }
+    stage.result = binding(planned.result, index);
+    stage.fetch = planned.fetch;
+    return stage;
+  }
+  StreamBinding binding(int number, int index) const {
+    const PlannedImage& image = plan_.images[static_cast<size_t>(number)];
+    StreamBinding binding;
+    binding.placement = image.placement;
+    binding.dram_address = addresses_[static_cast<size_t>(number)];
+    using Origin = StreamBinding::Origin;
+    if (image.kind == PlannedImage::Kind::kConstant) binding.origin = Origin::kPreloaded;
+    if (image.kind == PlannedImage::Kind::kSent && image.first_stage == index) binding.origin = Origin::kSent;
+    return binding;
+  }
+
+  ChipStage kernel_stage(const PlannedStage& planned, int index) {
+    const Layer& layer = layer_of(planned);
+    const Candidate& candidate = planned.candidate;
+    ChipStage stage = planned_part(planned, index);
+    stage.kernel = candidate.kernel;
+    stage.description = candidate.description;
+    stage.predicted_cycles = candidate.predicted_cycles;
+    std::vector<int64_t> addresses;
+    auto operand = stage.operands.begin();
+    for (const StreamPlacement& placement : candidate.placements)
+      addresses.push_back(placement.is_output ? stage.result.dram_address : (operand++)->dram_address);
+    const TileProgram tiles = candidate.emit(addresses);
+    if (options_.wants_dump("tile")) options_.dump("tile", layer.name, "txt", to_string(tiles));
+    scheduler::MachineProgram machine = lower_tile_program(tiles, chip_);
+    if (options_.wants_dump("machine"))
+      options_.dump("machine", layer.name, "txt", scheduler::to_string(machine));
+    isa::Program program = scheduler::build_program(
+        std::move(machine), chip_, options_.passes,
+        {[&](const std::string& point) { return options_.wants_dump(point); },
+         [&](const std::string& point, const std::string& extension, const std::string& text) {
+           options_.dump(point, layer.name, extension, text);
+         },
+         options_.observe_stage, [&](const scheduler::ScheduleProofs& proofs) { stage.proofs = proofs; }},
+        &known_schedules_);
+    add_part(layer.name, std::move(program));
+    return stage;
+  }
+
+  void make_move(ModelPlanner& planner, const PlannedStage& planned, int index, Stage& stage) {
+    const Layer& layer = layer_of(planned);
+    const StreamPlacement& to = plan_.images[static_cast<size_t>(planned.result)].placement;
+    const bool for_a_kernel = layer.kind() != LayerKind::kMove;
+    if (for_a_kernel) {
+      stage.name = fmt::format("{}.{}", layer.name, to.name);
+      stage.outputs.clear();
+    }
+    stage.kind = LayerKind::kMove;
+    stage.onnx_ops.clear();
+    stage.onnx_nodes.clear();
+    for (const int through : planned.move_layers) {
+      const Layer& move = graph_.layers[static_cast<size_t>(through)];
+      stage.onnx_ops.insert(stage.onnx_ops.end(), move.onnx_ops.begin(), move.onnx_ops.end());
+      stage.onnx_nodes.insert(stage.onnx_nodes.end(), move.onnx_nodes.begin(), move.onnx_nodes.end());
+    }
+    stage.inputs = planned.roots;
+    ChipStage chip = planned_part(planned, index);
+    stage.operation = fmt::format("Move to {} {}", to.layout.to_string(), to.transport.to_string());
+    chip.kernel = "gather";
+    const layout::GatherProblem problem = planner.gather(plan_, planned, addresses_);
+    const layout::Gather gather(problem, chip_);
+    const int64_t tables_at =
+        dram_->place(gather.tables_lw(), 0, last_stage(), fmt::format("tables of '{}'", stage.name));
+    layout::GatherCode code = gather.emit(tables_at);
+    chip.description = gather.describe();
+    chip.predicted_cycles = code.cycles;
+    chip.dram_cycles = gather.dram_cycles();
+    const scheduler::MachineProgram operations = one_after_the_other(stage.name, std::move(code.items));
+    verify::verify_schedule(operations, code.program, chip_);
+    if (options_.observe_stage) options_.observe_stage(operations, code.program);
+    add_part(stage.name, std::move(code.program));
+    result_.preloads.push_back({stage.name + "/tables", tables_at, {std::move(code.tables)}});
+    stage.body = std::move(chip);
+  }
+
+  /// Marks what the host sends and fetches only to change a layout.
+  void find_host_moves() {
+    std::set<TensorId> of_host;  // it needs them anyway
+    for (const TensorId id : graph_.inputs) of_host.insert(graph_.storage(id));
+    for (const TensorId id : graph_.outputs) of_host.insert(graph_.storage(id));
+    for (const Stage& stage : result_.stages) {
+      if (!std::holds_alternative<HostStage>(stage.body)) continue;
+      for (const std::vector<TensorId>& ids : {stage.inputs, stage.outputs}) {
+        for (const TensorId id : ids) {
+          if (id >= 0) of_host.insert(graph_.storage(id));
+        }
+      }
+    }
+    std::set<TensorId> sent;
+    std::set<TensorId> made;
+    for (Stage& stage : result_.stages) {
+      auto* chip = std::get_if<ChipStage>(&stage.body);
+      if (chip == nullptr) continue;
+      for (StreamBinding& operand : chip->operands) {
+        if (operand.origin != StreamBinding::Origin::kSent) continue;
+        const TensorId storage = graph_.storage(operand.placement.access.tensor);
+        // What a kernel made, or what was sent already in another layout.
+        operand.host_move = made.contains(storage) || !sent.insert(storage).second;
+      }
+      const TensorId result = graph_.storage(chip->result.placement.access.tensor);
+      chip->result.host_move = chip->fetch && !of_host.contains(result);
+      made.insert(result);
+    }
+  }
+
+  /// Constants that only chip stages read are in the preloads already.
+  void drop_unread_constants() {
+    std::set<TensorId> read;
+    for (const Stage& stage : result_.stages) {
+      if (stage.on_chip()) continue;
+      for (TensorId id : stage.inputs) {
+        if (id >= 0) read.insert(graph_.storage(id));
+      }
+    }
+    for (TensorId id : result_.outputs) read.insert(graph_.storage(id));
+    for (size_t id = 0; id < result_.tensors.size(); ++id) {
+      if (!read.contains(static_cast<TensorId>(id))) result_.tensors[id].constant.reset();
+    }
+  }
+
+  const isa::Chip& chip_;
+  const CompileOptions& options_;
+  CompiledModel& result_;
+  LayerGraph graph_;
+  std::optional<DramPlanner> dram_;
+  scheduler::KnownSchedules known_schedules_;
+  ModelPlan plan_;
+  std::vector<int64_t> addresses_;             ///< of the plan's images
+  std::vector<int> segment_begin_;             ///< by stage: the first of its segment
+  std::vector<int> segment_end_;               ///< by stage: the last
+  std::vector<scheduler::ProgramPart> parts_;  ///< of the segment that is being made
+  FreshNames part_names_;
+};
+
+}  // namespace
+
+isa::Program Segment::slice(int stage) const {
+  const auto number = static_cast<size_t>(stage - first_stage);
+  const auto at = [&](size_t k) {
+    return parts.program.statements.begin() + static_cast<ptrdiff_t>(parts.begin[k]);
+  };
+  return {parts.program.source_name, {at(number), at(number + 1)}};
+}
+
+TensorId CompiledModel::storage(TensorId id) const {
+  while (tensors[static_cast<size_t>(id)].alias_of >= 0) id = tensors[static_cast<size_t>(id)].alias_of;
+  return id;
+}
+
+LayerGraph layers_of(const onnx::ModelProto& model, const isa::Chip& chip, const CompileOptions& options,
+                     onnx::ModelProto* prepared) {
+  onnx::ModelProto graph_model = model;
+  GraphPassOptions pass_options;
+  pass_options.direct_operators.insert(directly_lowered_operators().begin(),
+                                       directly_lowered_operators().end());
+  run_graph_passes(graph_model, pass_options, [&](const GraphPass& pass, const onnx::ModelProto& result) {
+    if (options.wants_dump(pass.name))
+      options.dump(pass.name, result.graph().name(), "onnx", result.SerializeAsString());
+  });
+
+  LayerGraph layers =
+      lower_to_layers(graph_model, options.lowering, [&](const std::string& pass, const std::string& text) {
+        if (options.wants_dump(pass)) options.dump(pass, graph_model.graph().name(), "json", text);
+      });
+  split_reductions(layers, chip);
+  verify_layer_graph(layers, "split-reductions");
+  if (options.wants_dump("split-reductions")) {
+    options.dump("split-reductions", graph_model.graph().name(), "json", to_json(layers));
+  }
+  if (prepared != nullptr) *prepared = std::move(graph_model);
+  return layers;
+}
+
+CompiledModel compile_model(const onnx::ModelProto& model, const isa::Chip& chip,
+                            const CompileOptions& options, onnx::ModelProto* prepared) {
+  CompiledModel result;
+  result.chip = chip;
+  result.precision = options.precision;
+  ModelCompiler(chip, options, result).run(layers_of(model, chip, options, prepared));
+  return result;
+}
+
+std::vector<std::string> planning_dump_points() {
+  std::vector<std::string> points;
+  for (const std::string& name : graph_pipeline()) {
+    if (std::find(points.begin(), points.end(), name) == points.end()) points.push_back(name);
+  }
+  for (const char* name : {"lower", "fold-moves", "fuse-maps", "fuse-epilogues", "split-reductions", "plan"})
+    points.emplace_back(name);
+  return points;
+}
+
+std::vector<std::string> dump_points(const scheduler::PipelineChoice* choice) {
+  std::vector<std::string> points = planning_dump_points();
+  for (const char* name :
+       {"tile", "machine", scheduler::kExpansionDump, scheduler::kAllocationDump, scheduler::kProblemDump}) {
+    points.emplace_back(name);
+  }
+  std::set<std::string> chosen;
+  if (choice != nullptr) {
+    chosen = {scheduler::find_coalescer(choice->coalescer).name,
+              scheduler::find_home_assigner(choice->home_assigner).name,
+              scheduler::find_spiller(choice->spiller).name,
+              scheduler::find_allocator(choice->allocator).name,
+              scheduler::find_block_scheduler(choice->scheduler, false).name,
+              scheduler::find_block_scheduler(choice->loop_scheduler, true).name,
+              scheduler::find_transfer_scheduler(choice->transfers).name};
+  }
+  const auto add = [&](const auto& passes) {
+    for (const auto& pass : passes) {
+      if constexpr (requires { pass.leaves_programs; }) {
+        if (pass.leaves_programs) continue;
+      }
+      if (choice == nullptr || chosen.contains(pass.name)) points.push_back(pass.name);
+    }
+  };
+  add(scheduler::coalescers());
+  add(scheduler::home_assigners());
+  add(scheduler::spillers());
+  add(scheduler::allocators());
+  add(scheduler::block_schedulers());
+  add(scheduler::transfer_schedulers());
+  return points;
+}
+
+}  // namespace kodama::compiler

@@ -1,0 +1,150 @@
+#pragma once
+
+#include <onnx/onnx_pb.h>
+
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "compiler/kernels/kernel.h"
+#include "compiler/kernels/stream_image.h"
+#include "compiler/layers/layer_graph.h"
+#include "compiler/plan/model_plan.h"
+#include "isa/chip.h"
+#include "isa/program.h"
+#include "scheduler/pipeline/pipeline.h"
+#include "scheduler/segment/transfer_scheduling.h"
+
+/// A compiled model: what `kodama compile` writes and `kodama sim` and `kodama run` execute.
+///
+/// The model is a sequence of stages. A chip stage is a kernel or a Move that makes one image in DRAM from
+/// others. Chip stages with nothing between them that the host must do form a *segment*, which is one
+/// program: its transfers are scheduled over all of them (scheduler/segment/transfer_scheduling.h). Constant
+/// operands are in DRAM before the first stage runs; what comes from the host is sent before the segment that
+/// reads it; what the host reads is fetched behind the segment that makes it. Host stages run ONNX nodes on
+/// the CPU reference. Moves of types that the chip doesn't keep (compiler/plan/model_plan.h) permute on the
+/// host.
+namespace kodama::compiler {
+
+/// A stream of a chip stage and where it is in every group's DRAM.
+struct StreamBinding {
+  enum class Origin : uint8_t {
+    kPreloaded,  ///< constant
+    kSent,       ///< by the host, before this stage's segment
+    kOnChip,     ///< since an earlier stage
+  };
+  StreamPlacement placement;  ///< placement.access.tensor names the tensor
+  int64_t dram_address = 0;   ///< LW
+  Origin origin = Origin::kOnChip;
+  /// The host changes the layout of a tensor between layers: it sends what it has fetched, or the reverse.
+  bool host_move = false;
+};
+
+struct ChipStage {
+  std::string kernel;
+  std::string description;
+  int64_t predicted_cycles = 0;
+  int64_t dram_cycles = 0;  ///< of Moves: what their DRAM traffic alone takes (layout::Gather)
+  std::vector<StreamBinding> operands;
+  StreamBinding result;
+  bool fetch = false;  ///< the host reads the result
+  /// Of kernels. Not in packages: what a file claims is no proof.
+  scheduler::ScheduleProofs proofs = {};
+};
+/// Consecutive chip stages: their programs as one.
+struct Segment {
+  int first_stage = 0;
+  scheduler::ScheduledParts parts;  ///< a part per stage
+
+  int stage_count() const { return static_cast<int>(parts.begin.size()) - 1; }
+  int end_stage() const { return first_stage + stage_count(); }
+  /// The statements of a stage. Transfers for it may be in stages before it.
+  isa::Program slice(int stage) const;
+};
+/// On the host.
+struct MoveStage {
+  MoveLayer move;
+};
+struct HostStage {
+  std::vector<onnx::NodeProto> nodes;
+  std::string reason;
+};
+
+struct Stage {
+  std::string name;
+  LayerKind kind = LayerKind::kHost;
+  std::vector<std::string> onnx_ops;
+  std::vector<std::string> onnx_nodes;
+  std::vector<TensorId> inputs;  ///< Move: one per piece; Host: of all nodes by name; -1 = omitted
+  std::vector<TensorId> outputs;
+  std::string operation;  ///< one line: what it computes
+  std::variant<ChipStage, MoveStage, HostStage> body;
+
+  bool on_chip() const { return std::holds_alternative<ChipStage>(body); }
+};
+
+struct CompiledModel {
+  std::string name;
+  isa::Chip chip;
+  MatrixPrecision precision = MatrixPrecision::kGFloat;
+  std::map<std::string, int64_t> opset;
+  /// Types, shapes, aliases and constants (those that some stage reads on the host).
+  std::vector<LayerTensor> tensors;
+  std::vector<TensorId> inputs;
+  std::vector<TensorId> outputs;
+  std::vector<Stage> stages;
+  std::vector<Segment> segments;  ///< of all chip stages, in their order
+  PlanSummary plan;
+  /// Contents of DRAM that are written once, before the first stage.
+  struct Preload {
+    std::string name;
+    int64_t dram_address = 0;
+    StreamImage image;
+  };
+  std::vector<Preload> preloads;
+
+  TensorId storage(TensorId id) const;
+};
+
+struct CompileOptions {
+  MatrixPrecision precision = MatrixPrecision::kGFloat;
+  std::string planner = "pbqp";            ///< of ModelPlanner::planner_names()
+  layout::SolutionCache* cache = nullptr;  ///< of solved conversions
+  scheduler::PipelineChoice passes;
+  LoweringOptions lowering;
+  /// Names of graph passes, layer passes, "plan", "tile", "machine", or scheduler passes whose result
+  /// `dump` receives; "all" = every one.
+  std::set<std::string> dump_after;
+  /// (pass, what: layer or model name, extension, text or bytes).
+  std::function<void(const std::string&, const std::string&, const std::string&, const std::string&)> dump;
+  bool wants_dump(const std::string& point) const {
+    return dump && (dump_after.contains(point) || dump_after.contains("all"));
+  }
+  /// Receive what verifiers have accepted; may be empty. Of a stage: its operations in their order, values
+  /// with addresses, and the program made of them. Of a segment: the programs of its stages, and the one that
+  /// runs.
+  std::function<void(const scheduler::MachineProgram&, const isa::Program&)> observe_stage = {};
+  std::function<void(const std::vector<scheduler::ProgramPart>&, const scheduler::ScheduledParts&)>
+      observe_segment = {};
+  /// (done, total, what) while compiling.
+  std::function<void(int64_t, int64_t, const std::string&)> progress;
+};
+
+/// Compiles a model that import_model has made. `prepared`, if not null, receives the model after the graph
+/// passes, whose value names the layers' tensors carry.
+CompiledModel compile_model(const onnx::ModelProto& model, const isa::Chip& chip,
+                            const CompileOptions& options, onnx::ModelProto* prepared = nullptr);
+
+/// The layers of a model, as compile_model plans and compiles them.
+LayerGraph layers_of(const onnx::ModelProto& model, const isa::Chip& chip, const CompileOptions& options,
+                     onnx::ModelProto* prepared = nullptr);
+
+/// Names that dump_after understands, in pipeline order: with a choice of passes those that run then.
+std::vector<std::string> dump_points(const scheduler::PipelineChoice* choice = nullptr);
+/// Those of them that layers_of and the plan have.
+std::vector<std::string> planning_dump_points();
+
+}  // namespace kodama::compiler

@@ -1,0 +1,626 @@
+#include "compiler/compile/package.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <filesystem>
+#include <initializer_list>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "assembler/assembler.h"
+#include "compiler/compile/file_names.h"
+#include "compiler/compile/package_check.h"
+#include "compiler/graph/import.h"
+#include "isa/file.h"
+#include "isa/json_value.h"
+#include "isa/output.h"
+#include "isa/temporary.h"
+
+namespace kodama::compiler {
+namespace {
+
+namespace fs = std::filesystem;
+using isa::JsonValue;
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+static_assert(std::endian::native == std::endian::little, "images are written as the host has them");
+
+// --- JSON of the parts ----------------------------------------------------------------------------------
+
+/// JSON has no infinities.
+ordered_json number_to_json(double value) {
+  if (value == std::numeric_limits<double>::infinity()) return "inf";
+  if (value == -std::numeric_limits<double>::infinity()) return "-inf";
+  return value;
+}
+
+ordered_json map_to_json(const AffineMap& map, size_t dims) {
+  ordered_json j = ordered_json::array();
+  for (size_t axis = 0; axis < map.axes(); ++axis) {
+    ordered_json row = ordered_json::array({map.offset(axis)});
+    for (size_t d = 0; d < dims; ++d) row.push_back(map.coefficient(axis, d));
+    j.push_back(row);
+  }
+  return j;
+}
+AffineMap read_map(const JsonValue& j, size_t dims) {
+  const std::vector<JsonValue> rows = j.list();
+  AffineMap map(rows.size(), dims);
+  for (size_t axis = 0; axis < rows.size(); ++axis) {
+    const std::vector<int64_t> numbers = rows[axis].integers();
+    if (numbers.size() != dims + 1) rows[axis].fail(fmt::format("{} numbers", dims + 1));
+    map.set_offset(axis, numbers[0]);
+    for (size_t d = 0; d < dims; ++d) map.set(axis, d, numbers[d + 1]);
+  }
+  return map;
+}
+
+ordered_json access_to_json(const TensorAccess& access, size_t dims) {
+  return {{"tensor", access.tensor},
+          {"map", map_to_json(access.map, dims)},
+          {"fill", number_to_json(access.fill)}};
+}
+TensorAccess read_access(const JsonValue& j, size_t dims) {
+  j.allow({"tensor", "map", "fill"});
+  return {j.at("tensor").small_integer(), read_map(j.at("map"), dims), j.at("fill").number()};
+}
+
+/// Enumerations are written as their numbers' names in this order.
+constexpr std::array<const char*, 3> kL2bModes = {"distribute", "broadcast in group", "broadcast"};
+constexpr std::array<const char*, 2> kL1bModes = {"distribute", "broadcast"};
+constexpr std::array<const char*, 3> kMabModes = {"distribute", "broadcast MABs", "broadcast PEs"};
+constexpr std::array<const char*, 5> kPaddings = {"undefined", "zero", "-inf", "+inf", "one"};
+constexpr std::array<const char*, 3> kOrigins = {"preloaded", "sent", "on chip"};
+constexpr std::array<const char*, 5> kKinds = {"Map", "Reduce", "Contract", "Move", "Host"};
+
+ordered_json placement_to_json(const StreamPlacement& placement) {
+  return {{"name", placement.name},
+          {"access", access_to_json(placement.access, placement.extents.size())},
+          {"extents", placement.extents},
+          {"axes", placement.axis_dims},
+          {"layout", placement.layout.to_string()},
+          {"padding", kPaddings[static_cast<size_t>(placement.layout.padding())]},
+          {"l2b", kL2bModes[static_cast<size_t>(placement.transport.l2b_mode())]},
+          {"l1b", kL1bModes[static_cast<size_t>(placement.transport.l1b_mode())]},
+          {"mab", kMabModes[static_cast<size_t>(placement.transport.mab_mode())]},
+          {"length_lw", placement.length_lw},
+          {"round_to_odd", placement.round_to_odd}};
+}
+StreamPlacement read_placement(const JsonValue& j, const isa::Chip& chip, bool is_output) {
+  StreamPlacement placement;
+  placement.name = j.at("name").text();
+  placement.is_output = is_output;
+  placement.extents = j.at("extents").integers();
+  placement.access = read_access(j.at("access"), placement.extents.size());
+  placement.axis_dims = j.at("axes").list_of([](const JsonValue& axis) { return axis.small_integers(); });
+  placement.layout =
+      j.at("layout").parsed([](const std::string& text) { return layout::Layout::parse(text); });
+  placement.layout.set_padding(j.at("padding").one_of<layout::Padding>(kPaddings));
+  placement.transport = layout::Transport(chip, j.at("l2b").one_of<layout::L2bMode>(kL2bModes),
+                                          j.at("l1b").one_of<layout::L1bMode>(kL1bModes),
+                                          j.at("mab").one_of<layout::MabMode>(kMabModes));
+  placement.length_lw = j.at("length_lw").integer();
+  placement.round_to_odd = j.at("round_to_odd").flag();
+  return placement;
+}
+
+ordered_json move_to_json(const MoveLayer& move) {
+  ordered_json pieces = ordered_json::array();
+  for (const MoveLayer::Piece& piece : move.pieces) {
+    pieces.push_back({{"input", access_to_json(piece.input, move.extents.size())},
+                      {"begin", piece.begin},
+                      {"end", piece.end}});
+  }
+  return {{"extents", move.extents}, {"fill", number_to_json(move.fill)}, {"pieces", pieces}};
+}
+MoveLayer read_move(const JsonValue& j) {
+  j.allow({"extents", "fill", "pieces"});
+  MoveLayer move;
+  move.extents = j.at("extents").integers();
+  move.fill = j.at("fill").number();
+  move.pieces = j.at("pieces").list_of([&](const JsonValue& piece) -> MoveLayer::Piece {
+    piece.allow({"input", "begin", "end"});
+    return {read_access(piece.at("input"), move.extents.size()), piece.at("begin").integers(),
+            piece.at("end").integers()};
+  });
+  return move;
+}
+
+// --- checksums ------------------------------------------------------------------------------------------
+
+constexpr const char* kManifest = "manifest.json";
+constexpr const char* kChecksums = "checksums";
+
+/// Names of files in a package, and the CRC-32 and the size of each.
+struct FileSum {
+  uint32_t crc = 0;
+  size_t bytes = 0;
+  bool operator==(const FileSum&) const = default;
+};
+using FileSums = std::map<std::string, FileSum>;
+
+FileSum sum_of(const std::string& contents) {
+  return {static_cast<uint32_t>(
+              ::crc32_z(0, reinterpret_cast<const unsigned char*>(contents.data()), contents.size())),
+          contents.size()};
+}
+
+std::string to_string(const FileSums& sums) {
+  std::string text;
+  for (const auto& [name, sum] : sums) text += fmt::format("{:08x} {} {}\n", sum.crc, sum.bytes, name);
+  return text;
+}
+
+/// The files that a package has by its own account. UserError unless that is as it was written, to the byte.
+FileSums read_sums(const fs::path& directory) {
+  const std::string path = (directory / kChecksums).string();
+  std::error_code error;
+  if (fs::status(path, error).type() == fs::file_type::not_found)
+    throw isa::UserError(fmt::format("{}: is missing; the package is of another version or damaged", path));
+  const std::string text = isa::read_file(path);
+  FileSums sums;
+  std::istringstream lines(text);
+  lines.imbue(std::locale::classic());
+  FileSum sum;
+  std::string name;
+  while (lines >> std::hex >> sum.crc >> std::dec >> sum.bytes && lines.get() == ' ' &&
+         std::getline(lines, name)) {
+    const fs::path file = name;
+    if (file.is_absolute() || std::find(file.begin(), file.end(), "..") != file.end())
+      throw isa::UserError(fmt::format("{}: file name \"{}\" leads out of the package", path, name));
+    sums[name] = sum;
+  }
+  if (to_string(sums) != text)
+    throw isa::UserError(fmt::format(
+        "{}: found something else than lines of checksum, size and file; the package is damaged", path));
+  return sums;
+}
+
+void check_sums(const fs::path& directory, const FileSums& sums) {
+  for (const auto& [name, sum] : sums) {
+    const std::string path = (directory / name).string();
+    const FileSum found = sum_of(isa::read_file(path));
+    if (found != sum)
+      throw isa::UserError(fmt::format(
+          "{}: the package is damaged: found {} bytes with checksum {:08x}, written were {} with {:08x}",
+          path, found.bytes, found.crc, sum.bytes, sum.crc));
+  }
+}
+
+constexpr std::array<const char*, 3> kFolders = {"programs", "images", "constants"};
+
+// --- saving ---------------------------------------------------------------------------------------------
+
+class PackageWriter {
+ public:
+  PackageWriter(const CompiledModel& model, fs::path directory)
+      : model_(model), directory_(std::move(directory)) {}
+
+  void write(const std::function<void(int64_t, int64_t, const std::string&)>& progress) {
+    {
+      const auto hold = isa::hold_temporaries();
+      for (const char* folder : kFolders) fs::create_directories(directory_ / folder);
+    }
+    ordered_json manifest;
+    manifest["format"] = "kodama package";
+    manifest["version"] = kPackageVersion;
+    manifest["model"] = model_.name;
+    manifest["chip"] = {{"name", model_.chip.name}, {"hash", model_.chip.hash}};
+    manifest["precision"] = matrix_precision_name(model_.precision);
+    manifest["opset"] = model_.opset;
+    manifest["inputs"] = model_.inputs;
+    manifest["outputs"] = model_.outputs;
+    manifest["tensors"] = tensors();
+    manifest["images"] = images();
+    ordered_json stages = ordered_json::array();
+    const auto count = static_cast<int64_t>(model_.stages.size());
+    for (int64_t index = 0; index < count; ++index) {
+      const Stage& stage = model_.stages[static_cast<size_t>(index)];
+      if (progress) progress(index, count, stage.name);
+      stages.push_back(stage_to_json(stage));
+    }
+    manifest["stages"] = stages;
+    manifest["segments"] = segments();
+    if (progress) progress(count, count, "");
+    write_host_model();
+    write_file_atomically((directory_ / kManifest).string(), manifest.dump(1) + "\n");
+    write_checksums(directory_.string());
+  }
+
+ private:
+  ordered_json tensors() {
+    ordered_json list = ordered_json::array();
+    for (size_t id = 0; id < model_.tensors.size(); ++id) {
+      const LayerTensor& tensor = model_.tensors[id];
+      ordered_json j = {{"name", tensor.name},
+                        {"type", data_type_name(tensor.type)},
+                        {"type_code", static_cast<int>(tensor.type)},
+                        {"shape", tensor.shape},
+                        {"alias_of", tensor.alias_of}};
+      if (tensor.constant) {
+        const std::string file = fmt::format("constants/{:04}.pb", id);
+        write_tensor_file((directory_ / file).string(), *tensor.constant, tensor.name);
+        j["constant"] = file;
+      }
+      list.push_back(j);
+    }
+    return list;
+  }
+
+  ordered_json images() {
+    ordered_json list = ordered_json::array();
+    int number = 0;
+    for (const CompiledModel::Preload& preload : model_.preloads) {
+      const std::string file = fmt::format("images/{:04}_{}.bin", number++, file_stem(preload.name));
+      std::vector<int64_t> sizes;
+      write_file_atomically((directory_ / file).string(), [&](const isa::Output& output) {
+        for (const auto& group : preload.image.groups) {
+          sizes.push_back(static_cast<int64_t>(group.size()));
+          output({reinterpret_cast<const char*>(group.data()), group.size() * sizeof(uint64_t)});
+        }
+      });
+      list.push_back({{"name", preload.name},
+                      {"dram_address", preload.dram_address},
+                      {"lw_per_group", sizes},
+                      {"file", file}});
+    }
+    return list;
+  }
+
+  ordered_json stage_to_json(const Stage& stage) {
+    ordered_json j = {{"name", stage.name},
+                      {"kind", kKinds[static_cast<size_t>(stage.kind)]},
+                      {"operation", stage.operation},
+                      {"onnx_ops", stage.onnx_ops},
+                      {"onnx_nodes", stage.onnx_nodes},
+                      {"inputs", stage.inputs},
+                      {"outputs", stage.outputs}};
+    if (const auto* chip = std::get_if<ChipStage>(&stage.body)) {
+      j["kernel"] = chip->kernel;
+      j["description"] = chip->description;
+      j["predicted_cycles"] = chip->predicted_cycles;
+      j["operands"] = ordered_json::array();
+      for (const StreamBinding& operand : chip->operands) j["operands"].push_back(binding_to_json(operand));
+      j["result"] = binding_to_json(chip->result);
+      j["dram_cycles"] = chip->dram_cycles;
+      j["fetch"] = chip->fetch;
+    } else if (const auto* move = std::get_if<MoveStage>(&stage.body)) {
+      j["move"] = move_to_json(move->move);
+    } else {
+      const auto& host = std::get<HostStage>(stage.body);
+      j["reason"] = host.reason;
+      j["first_node"] = host_model_.graph().node_size();
+      j["node_count"] = host.nodes.size();
+      for (const onnx::NodeProto& node : host.nodes) *host_model_.mutable_graph()->add_node() = node;
+    }
+    return j;
+  }
+
+  ordered_json segments() const {
+    ordered_json list = ordered_json::array();
+    for (const Segment& segment : model_.segments) {
+      const Stage& first = model_.stages[static_cast<size_t>(segment.first_stage)];
+      const std::string file =
+          fmt::format("programs/{:04}_{}.vsm", segment.first_stage, file_stem(first.name));
+      write_file_atomically((directory_ / file).string(), [&](const isa::Output& output) {
+        assembler::print(segment.parts.program, [&](std::string_view piece) { output(piece); });
+      });
+      list.push_back(
+          {{"first_stage", segment.first_stage}, {"stages", segment.stage_count()}, {"program", file}});
+    }
+    return list;
+  }
+
+  static ordered_json binding_to_json(const StreamBinding& binding) {
+    ordered_json j = placement_to_json(binding.placement);
+    j["dram_address"] = binding.dram_address;
+    j["origin"] = kOrigins[static_cast<size_t>(binding.origin)];
+    j["host_move"] = binding.host_move;
+    return j;
+  }
+
+  void write_host_model() {
+    if (host_model_.graph().node_size() == 0) return;
+    host_model_.set_ir_version(8);
+    host_model_.mutable_graph()->set_name("host layers");
+    for (const auto& [domain, version] : model_.opset) {
+      auto* opset = host_model_.add_opset_import();
+      opset->set_domain(domain);
+      opset->set_version(version);
+    }
+    write_file_atomically((directory_ / "host.onnx").string(), host_model_.SerializeAsString());
+  }
+
+  const CompiledModel& model_;
+  fs::path directory_;
+  onnx::ModelProto host_model_;
+};
+
+// --- loading --------------------------------------------------------------------------------------------
+
+class PackageReader {
+ public:
+  PackageReader(fs::path directory, CompiledModel& model) : directory_(std::move(directory)), model_(model) {}
+
+  void read(const std::string& chip_name,
+            const std::function<void(int64_t, int64_t, const std::string&)>& progress) {
+    const std::string file_name = (directory_ / kManifest).string();
+    sums_ = read_sums(directory_);
+    check_sums(directory_, sums_);
+    if (!sums_.contains(kManifest))
+      throw isa::UserError(fmt::format("{}: has no checksum in '{}'", file_name, kChecksums));
+    const std::string text = isa::read_file(file_name);
+    const ordered_json json = isa::parse_json(text, file_name);
+    const JsonValue manifest(json, file_name);
+    if (!manifest.has("format") || json["format"] != "kodama package")
+      throw isa::UserError(file_name + ": this is not of a kodama package");
+    if (!manifest.has("version") || json["version"] != kPackageVersion) {
+      throw isa::UserError(fmt::format("{}: found package version {}, allowed is {}; compile the model again",
+                                       file_name, json.value("version", ordered_json()).dump(),
+                                       kPackageVersion));
+    }
+    manifest.allow({"format", "version", "model", "chip", "precision", "opset", "inputs", "outputs",
+                    "tensors", "images", "stages", "segments"});
+    model_.name = manifest.at("model").text();
+    read_chip(manifest.at("chip"), chip_name);
+    model_.precision = manifest.at("precision").parsed(parse_matrix_precision);
+    manifest.at("opset").for_each_member([&](const std::string& domain, const JsonValue& version) {
+      model_.opset[domain] = version.integer(1, 1000);
+    });
+    model_.inputs = manifest.at("inputs").small_integers();
+    model_.outputs = manifest.at("outputs").small_integers();
+    model_.tensors = manifest.at("tensors").list_of([&](const JsonValue& j) { return tensor(j); });
+    model_.preloads = manifest.at("images").list_of([&](const JsonValue& j) { return image(j); });
+    if (sums_.contains("host.onnx")) host_model_ = read_model((directory_ / "host.onnx").string());
+    const std::vector<JsonValue> stages = manifest.at("stages").list();
+    for (size_t k = 0; k < stages.size(); ++k) {
+      model_.stages.push_back(stage(stages[k]));
+      if (progress)
+        progress(static_cast<int64_t>(k), static_cast<int64_t>(stages.size()), model_.stages.back().name);
+    }
+    model_.segments = manifest.at("segments").list_of([&](const JsonValue& j) { return segment(j); });
+    try {
+      check_package_model(model_);
+    } catch (const isa::UserError& error) {
+      throw isa::UserError(fmt::format("{}: {}", file_name, error.what()));
+    }
+    if (progress) progress(static_cast<int64_t>(stages.size()), static_cast<int64_t>(stages.size()), "");
+  }
+
+ private:
+  void read_chip(const JsonValue& j, const std::string& chip_name) {
+    j.allow({"name", "hash"});
+    const std::string name = j.at("name").text();
+    const std::string hash = j.at("hash").text();
+    model_.chip = chip_name.empty() ? j.at("name").parsed(isa::find_chip) : isa::find_chip(chip_name);
+    if (hash != model_.chip.hash) {
+      throw isa::UserError(
+          fmt::format("{}: compiled for chip '{}' with hash {}, but {} has hash {}; compile the model again",
+                      directory_.string(), name, hash, model_.chip.source_file, model_.chip.hash));
+    }
+  }
+
+  /// A file of the package: its checksum has been checked.
+  std::string file(const JsonValue& j) const {
+    const std::string name = j.text();
+    if (!sums_.contains(name)) j.fail(fmt::format("files of the package, which are in '{}'", kChecksums));
+    return (directory_ / name).string();
+  }
+
+  LayerTensor tensor(const JsonValue& j) const {
+    j.allow({"name", "type", "type_code", "shape", "alias_of", "constant"});
+    LayerTensor tensor;
+    tensor.name = j.at("name").text();
+    const int code = j.at("type_code").small_integer();
+    if (!onnx::TensorProto_DataType_IsValid(code)) j.at("type_code").fail("an element type of ONNX");
+    tensor.type = static_cast<DataType>(code);
+    if (j.at("type").text() != data_type_name(tensor.type))
+      j.at("type").fail(fmt::format("{}, as type_code says", data_type_name(tensor.type)));
+    tensor.shape = j.at("shape").integers();
+    tensor.alias_of = j.at("alias_of").small_integer();
+    if (j.has("constant")) tensor.constant = read_tensor_file(file(j.at("constant")));
+    return tensor;
+  }
+
+  CompiledModel::Preload image(const JsonValue& j) const {
+    j.allow({"name", "dram_address", "lw_per_group", "file"});
+    CompiledModel::Preload preload;
+    preload.name = j.at("name").text();
+    preload.dram_address = j.at("dram_address").integer();
+    const std::string path = file(j.at("file"));
+    const std::string bytes = isa::read_file(path);
+    size_t at = 0;
+    for (const JsonValue& size : j.at("lw_per_group").list()) {
+      const auto left = static_cast<int64_t>((bytes.size() - at) / sizeof(uint64_t));
+      const auto lw = static_cast<size_t>(size.integer(0, left));
+      std::vector<uint64_t> group(lw);
+      if (lw > 0) std::memcpy(group.data(), bytes.data() + at, lw * sizeof(uint64_t));
+      at += lw * sizeof(uint64_t);
+      preload.image.groups.push_back(std::move(group));
+    }
+    if (at != bytes.size())
+      j.at("lw_per_group").fail(fmt::format("{} bytes in all, as {} has", bytes.size(), path));
+    return preload;
+  }
+
+  StreamBinding binding(const JsonValue& j, bool is_output) const {
+    j.allow({"name", "access", "extents", "axes", "layout", "padding", "l2b", "l1b", "mab", "length_lw",
+             "round_to_odd", "dram_address", "origin", "host_move"});
+    StreamBinding binding;
+    binding.placement = read_placement(j, model_.chip, is_output);
+    binding.dram_address = j.at("dram_address").integer();
+    binding.origin = j.at("origin").one_of<StreamBinding::Origin>(kOrigins);
+    binding.host_move = j.at("host_move").flag();
+    return binding;
+  }
+
+  Stage stage(const JsonValue& j) const {
+    Stage stage;
+    stage.name = j.at("name").text();
+    stage.kind = j.at("kind").one_of<LayerKind>(kKinds);
+    stage.operation = j.at("operation").text();
+    stage.onnx_ops = j.at("onnx_ops").texts();
+    stage.onnx_nodes = j.at("onnx_nodes").texts();
+    stage.inputs = j.at("inputs").small_integers();
+    stage.outputs = j.at("outputs").small_integers();
+    if (j.has("kernel")) {
+      stage.body = chip_stage(j);
+    } else if (j.has("move")) {
+      j.allow({"name", "kind", "operation", "onnx_ops", "onnx_nodes", "inputs", "outputs", "move"});
+      stage.body = MoveStage{read_move(j.at("move"))};
+    } else {
+      stage.body = host_stage(j);
+    }
+    return stage;
+  }
+  ChipStage chip_stage(const JsonValue& j) const {
+    j.allow({"name", "kind", "operation", "onnx_ops", "onnx_nodes", "inputs", "outputs", "kernel",
+             "description", "predicted_cycles", "operands", "result", "dram_cycles", "fetch"});
+    constexpr int64_t kMostCycles = int64_t{1} << 53;
+    ChipStage chip;
+    chip.kernel = j.at("kernel").text();
+    chip.description = j.at("description").text();
+    chip.predicted_cycles = j.at("predicted_cycles").integer(0, kMostCycles);
+    chip.operands =
+        j.at("operands").list_of([&](const JsonValue& operand) { return binding(operand, false); });
+    chip.result = binding(j.at("result"), true);
+    chip.dram_cycles = j.at("dram_cycles").integer(0, kMostCycles);
+    chip.fetch = j.at("fetch").flag();
+    return chip;
+  }
+  HostStage host_stage(const JsonValue& j) const {
+    j.allow({"name", "kind", "operation", "onnx_ops", "onnx_nodes", "inputs", "outputs", "reason",
+             "first_node", "node_count"});
+    HostStage host;
+    host.reason = j.at("reason").text();
+    const int64_t nodes = host_model_.graph().node_size();
+    const int64_t first = j.at("first_node").integer(0, nodes);
+    const int64_t count = j.at("node_count").integer(0, nodes - first);
+    for (int64_t k = 0; k < count; ++k)
+      host.nodes.push_back(host_model_.graph().node(static_cast<int>(first + k)));
+    return host;
+  }
+
+  /// Each stage is a region of the program.
+  Segment segment(const JsonValue& j) const {
+    j.allow({"first_stage", "stages", "program"});
+    Segment segment;
+    segment.first_stage = j.at("first_stage").small_integer();
+    const std::string path = file(j.at("program"));
+    isa::Program& program = segment.parts.program;
+    program = assembler::assemble_file(path, model_.chip);
+    std::set<std::string> names;
+    int depth = 0;
+    for (size_t k = 0; k < program.statements.size(); ++k) {
+      const auto* mark = std::get_if<isa::RegionMark>(&program.statements[k].kind);
+      if (depth == 0) {
+        if (mark == nullptr || !mark->begin)
+          throw isa::UserError(fmt::format("{}:{}: found a statement outside of all regions", path,
+                                           program.statements[k].line));
+        if (!names.insert(mark->name).second)
+          throw isa::UserError(fmt::format("{}: found region '{}' twice", path, mark->name));
+        segment.parts.begin.push_back(k);
+      }
+      if (mark != nullptr) depth += mark->begin ? 1 : -1;
+    }
+    if (depth != 0) throw isa::UserError(fmt::format("{}: the last region doesn't end", path));
+    const auto found = static_cast<int64_t>(segment.parts.begin.size());
+    if (found == 0 || found != j.at("stages").integer())
+      throw isa::UserError(fmt::format("{}: found {} regions, allowed: those of {} stages", path, found,
+                                       j.at("stages").integer()));
+    segment.parts.begin.push_back(program.statements.size());
+    return segment;
+  }
+
+  fs::path directory_;
+  CompiledModel& model_;
+  onnx::ModelProto host_model_;
+  FileSums sums_;
+};
+
+/// Where a package goes: a symbolic link to a directory stays one.
+fs::path package_path(const std::string& directory) {
+  const fs::path path = fs::weakly_canonical(fs::absolute(directory));
+  return path.has_filename() ? path : path.parent_path();
+}
+
+}  // namespace
+
+bool is_package(const std::string& path) {
+  std::error_code error;
+  return fs::is_directory(path, error) && fs::exists(fs::path(path) / kManifest, error);
+}
+
+void write_checksums(const std::string& directory) {
+  FileSums sums;
+  for (const auto& entry : fs::recursive_directory_iterator(directory)) {
+    const std::string name = entry.path().lexically_relative(directory).generic_string();
+    if (entry.is_regular_file() && name != kChecksums)
+      sums[name] = sum_of(isa::read_file(entry.path().string()));
+  }
+  write_file_atomically((fs::path(directory) / kChecksums).string(), to_string(sums));
+}
+
+void check_package_directory(const std::string& directory) {
+  const fs::path target = package_path(directory);
+  isa::check_output_directory(target.parent_path().string());
+  if (!fs::exists(target)) return;
+  if (!fs::is_directory(target))
+    throw isa::UserError(directory + ": exists and is not a directory; choose another name");
+  if (fs::is_empty(target)) return;
+  if (!is_package(target.string()))
+    throw isa::UserError(directory + ": exists and is not a kodama package; choose another directory");
+  const FileSums own = read_sums(target);
+  for (const auto& entry : fs::recursive_directory_iterator(target)) {
+    const std::string name = entry.path().lexically_relative(target).generic_string();
+    const bool is_own = entry.is_directory() && !entry.is_symlink()
+                            ? std::ranges::find(kFolders, name) != std::end(kFolders)
+                            : name == kChecksums || own.contains(name);
+    if (!is_own)
+      throw isa::UserError(fmt::format(
+          "{}: holds '{}', which is not of the package there; move it, or choose another directory",
+          directory, name));
+  }
+}
+
+void save_package(const CompiledModel& model, const std::string& directory,
+                  const std::function<void(int64_t, int64_t, const std::string&)>& progress) {
+  const auto refuse = [&](const std::error_code& error) {
+    throw isa::UserError(directory + ": can't be written: " + error.message());
+  };
+  try {
+    check_package_directory(directory);
+    const fs::path target = package_path(directory);
+    fs::create_directories(target.parent_path());
+    std::error_code error;
+    const auto temporary = isa::Temporary::make(isa::Temporary::Kind::kFolder, target.parent_path(), error);
+    if (!temporary) refuse(error);
+    if (fs::exists(target)) fs::permissions(temporary->path(), fs::status(target).permissions());
+    PackageWriter(model, temporary->path()).write(progress);
+    check_package_directory(directory);  // what happened meanwhile
+    error = fs::exists(target) ? temporary->exchange_with(target) : temporary->move_to(target);
+    if (error) refuse(error);
+  } catch (const fs::filesystem_error& error) {
+    refuse(error.code());
+  }
+}
+
+CompiledModel load_package(const std::string& directory, const std::string& chip_name,
+                           const std::function<void(int64_t, int64_t, const std::string&)>& progress) {
+  if (!is_package(directory))
+    throw isa::UserError(directory + ": is not a kodama package (no manifest.json)");
+  CompiledModel model;
+  PackageReader(directory, model).read(chip_name, progress);
+  return model;
+}
+
+}  // namespace kodama::compiler

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "compiler/compile/compiled_model.h"
+
+/// A compiled model as a directory that runs alone:
+///
+/// - `manifest.json`: chip (name and hash), tensors, stages, layouts, files;
+/// - `programs/NNNN_NAME.vsm`: VSM of each segment, from its first stage on, loops unrolled. Stages are
+///   regions, and the program runs alone once its operands are in DRAM;
+/// - `images/NNNN_NAME.bin`: constant operands: LW, little endian, group after group;
+/// - `constants/NNNN.pb`: constants that Host and Move stages read;
+/// - `host.onnx`: the nodes of Host stages;
+/// - `checksums`: CRC-32, size and name of every other file, a line each.
+///
+/// The directory is written under a temporary name, and then changes names with what was there, in one step.
+namespace kodama::compiler {
+
+/// Version of the format; a package of another version is refused.
+inline constexpr int kPackageVersion = 5;
+
+/// Whether save_package can write there: `directory` must not exist, be empty, or hold an earlier package and
+/// no other file. UserError that names what is in the way.
+void check_package_directory(const std::string& directory);
+
+/// Writes `model` to `directory`, which check_package_directory must accept.
+void save_package(const CompiledModel& model, const std::string& directory,
+                  const std::function<void(int64_t, int64_t, const std::string&)>& progress = {});
+
+/// Reads a package; UserError naming file and place for anything missing, truncated or inconsistent, or if
+/// the chip file `chip_name` (empty: the one named in the manifest) is not the chip it was compiled for.
+CompiledModel load_package(const std::string& directory, const std::string& chip_name = "",
+                           const std::function<void(int64_t, int64_t, const std::string&)>& progress = {});
+
+/// Writes `checksums` anew for the files that are there: for tests that damage packages on purpose.
+void write_checksums(const std::string& directory);
+
+/// Whether `path` is a directory with a manifest.
+bool is_package(const std::string& path);
+
+}  // namespace kodama::compiler

@@ -1,0 +1,231 @@
+#include "compiler/compile/package.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "compiler/graph/import.h"
+#include "isa/error.h"
+#include "isa/file.h"
+
+/// Packages that are damaged, and directories that are in the way of new ones.
+namespace kodama::compiler {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+class Packages : public ::testing::Test {
+ protected:
+  Packages() : folder_(fs::path(::testing::TempDir()) / "kodama_package_test") {
+    fs::remove_all(folder_);
+    fs::create_directory(folder_);
+  }
+  ~Packages() override { fs::remove_all(folder_); }
+
+  static CompiledModel compiled(const std::string& model, const std::string& planner = "pbqp") {
+    CompileOptions options;
+    options.planner = planner;
+    return compile_model(import_model(isa::source_path(model)), isa::find_chip("tiny"), options);
+  }
+  fs::path save(const CompiledModel& model) const {
+    save_package(model, package().string());
+    return package();
+  }
+  fs::path package() const { return folder_ / "package"; }
+  std::vector<fs::path> files() const {
+    std::vector<fs::path> files;
+    for (const auto& entry : fs::recursive_directory_iterator(package())) {
+      if (entry.is_regular_file()) files.push_back(entry.path());
+    }
+    std::ranges::sort(files);
+    return files;
+  }
+  /// What loading says; empty when it finds nothing wrong. Other errors than the user's leave it.
+  std::string complaint() const {
+    try {
+      load_package(package().string());
+    } catch (const isa::UserError& error) {
+      return error.what();
+    }
+    return "";
+  }
+  static void write(const fs::path& file, const std::string& contents) {
+    std::ofstream(file, std::ios::binary) << contents;
+  }
+  size_t count() const {
+    return static_cast<size_t>(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
+  }
+
+  fs::path folder_;
+};
+
+constexpr const char* kLinear = "testsuite/golden/models/linear.onnx";
+
+TEST_F(Packages, NoBitOfASmallOneCanBeWrong) {
+  save(compiled(kLinear));
+  ASSERT_EQ(complaint(), "");
+  int tried = 0;
+  for (const fs::path& file : files()) {
+    const std::string right = isa::read_file(file.string());
+    std::fstream stream(file, std::ios::binary | std::ios::in | std::ios::out);
+    const auto put = [&](size_t at, char c) {
+      stream.seekp(static_cast<std::streamoff>(at));
+      stream.put(c);
+      stream.flush();
+    };
+    // Bits one by one where that doesn't take long.
+    const std::vector<int> changes =
+        right.size() < 2000 ? std::vector<int>{1, 2, 4, 8, 16, 32, 64, 128} : std::vector<int>{1, 32};
+    for (size_t at = 0; at < right.size(); ++at) {
+      for (const int change : {1 << at % 8, 1 << (at + 5) % 8}) {
+        put(at, static_cast<char>(right[at] ^ change));
+        ++tried;
+        if (complaint().empty()) ADD_FAILURE() << file << ": byte " << at << " changed by " << change;
+      }
+      put(at, right[at]);
+    }
+  }
+  EXPECT_EQ(complaint(), "");
+  EXPECT_GT(tried, 5000);
+}
+
+TEST_F(Packages, NoByteOfALargerOneCanBeWrong) {
+  save(compiled("testsuite/models/mnist8/model.onnx"));
+  ASSERT_EQ(complaint(), "");
+  std::mt19937 random(1);
+  for (const fs::path& file : files()) {
+    const std::string right = isa::read_file(file.string());
+    for (int k = 0; k < 10; ++k) {
+      std::string wrong = right;
+      wrong[random() % wrong.size()] ^= static_cast<char>(1 + random() % 255);
+      write(file, wrong);
+      EXPECT_THAT(complaint(), HasSubstr(folder_.string())) << file;
+    }
+    write(file, right.substr(0, right.size() - 1));
+    EXPECT_NE(complaint(), "") << file;
+    write(file, right + '\0');
+    EXPECT_NE(complaint(), "") << file;
+    write(file, "");
+    EXPECT_NE(complaint(), "") << file;
+    fs::remove(file);
+    EXPECT_NE(complaint(), "") << file;
+    write(file, right);
+  }
+  EXPECT_EQ(complaint(), "");
+}
+
+/// With right checksums: what is refused is refused for what it says.
+TEST_F(Packages, NoValueOfAManifestIsTrusted) {
+  using nlohmann::ordered_json;
+  const std::vector<ordered_json> values = {-1,
+                                            0,
+                                            1,
+                                            1000,
+                                            -(int64_t{1} << 40),
+                                            int64_t{1} << 40,
+                                            INT64_MAX,
+                                            INT64_MIN,
+                                            UINT64_MAX,
+                                            0.5,
+                                            1e300,
+                                            nullptr,
+                                            true,
+                                            "",
+                                            "x",
+                                            "inf",
+                                            "../x",
+                                            ordered_json::array(),
+                                            ordered_json::object(),
+                                            ordered_json::array({-1})};
+  int refused = 0;
+  int accepted = 0;
+  struct Sample {
+    const char* model;
+    const char* planner;
+    size_t step;  // of values that are tried at one place; the next place has others
+  };
+  for (const Sample& sample :
+       {Sample{kLinear, "pbqp", 5}, {"testsuite/golden/models/moves.onnx", "host", 97}}) {
+    fs::remove_all(package());
+    save(compiled(sample.model, sample.planner));
+    const fs::path file = package() / "manifest.json";
+    const ordered_json right = ordered_json::parse(isa::read_file(file.string())).flatten();
+    size_t number = 0;
+    for (const auto& [pointer, value] : right.items()) {
+      for (size_t k = number++ % sample.step; k < values.size(); k += sample.step) {
+        ordered_json wrong = right.unflatten();
+        wrong[ordered_json::json_pointer(pointer)] = values[k];
+        write(file, wrong.dump());
+        write_checksums(package().string());
+        const std::string found = complaint();
+        found.empty() ? ++accepted : ++refused;
+        if (!found.empty()) {
+          EXPECT_THAT(found, HasSubstr(package().string())) << pointer << " = " << values[k];
+        }
+      }
+    }
+  }
+  EXPECT_GT(refused, 3 * accepted);
+}
+
+TEST_F(Packages, ReplaceOnlyPackages) {
+  const CompiledModel model = compiled(kLinear);
+  fs::create_directory(package());
+  ::chmod(package().c_str(), 0750);
+  save(model);
+  save(model);
+  EXPECT_EQ(complaint(), "");
+  EXPECT_EQ(fs::status(package()).permissions(), fs::perms(0750));
+  // A file that isn't of the package, or a folder.
+  for (const std::string name : {"notes.txt", "images/mine.bin"}) {
+    write(package() / name, "precious");
+    EXPECT_THROW(check_package_directory(package().string()), isa::UserError);
+    EXPECT_THROW(save(model), isa::UserError);
+    EXPECT_EQ(isa::read_file((package() / name).string()), "precious");
+    fs::remove(package() / name);
+  }
+  fs::create_directory(package() / "mine");
+  EXPECT_THROW(save(model), isa::UserError);
+  fs::remove(package() / "mine");
+  // A directory that is none.
+  fs::create_directory(folder_ / "another");
+  write(folder_ / "another/a", "precious");
+  EXPECT_THROW(save_package(model, (folder_ / "another").string()), isa::UserError);
+  EXPECT_THROW(save_package(model, (folder_ / "another/a").string()), isa::UserError);
+  // Links stay.
+  fs::create_symlink("package", folder_ / "link");
+  save_package(model, (folder_ / "link").string() + "/");
+  EXPECT_TRUE(fs::is_symlink(folder_ / "link"));
+  EXPECT_EQ(complaint(), "");
+  EXPECT_EQ(count(), 3U);  // nothing hidden is left
+}
+
+TEST_F(Packages, StayWhenTheNewOneCannotBeWritten) {
+  CompiledModel model = compiled(kLinear);
+  save(model);
+  const auto fail_at = [&](int64_t stage) {
+    save_package(model, package().string(), [&](int64_t done, int64_t, const std::string&) {
+      if (done == stage) throw isa::UnsupportedError("in the middle");
+    });
+  };
+  EXPECT_THROW(fail_at(0), isa::UnsupportedError);
+  EXPECT_THROW(fail_at(1), isa::UnsupportedError);
+  EXPECT_EQ(complaint(), "");
+  EXPECT_EQ(count(), 1U);
+  // Somebody's file comes while it is written.
+  EXPECT_THROW(
+      save_package(model, package().string(),
+                   [&](int64_t, int64_t, const std::string&) { write(package() / "notes.txt", "precious"); }),
+      isa::UserError);
+  EXPECT_TRUE(fs::exists(package() / "notes.txt"));
+  EXPECT_EQ(complaint(), "");
+  EXPECT_EQ(count(), 1U);
+}
+
+}  // namespace
+}  // namespace kodama::compiler

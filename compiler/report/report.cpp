@@ -1,0 +1,432 @@
+#include "compiler/report/report.h"
+
+#include <fmt/format.h>
+#include <fmt/ostream.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <ostream>
+
+namespace kodama::compiler {
+namespace {
+
+/// Columns as wide as their widest cell; numbers, which stand between `left_columns` and `numbers_end`, are
+/// right aligned.
+class Table {
+ public:
+  explicit Table(std::vector<std::string> header) : rows_{std::move(header)} {}
+  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  void rule() { rules_.push_back(rows_.size()); }
+
+  void print(std::ostream& out, size_t left_columns, size_t numbers_end = SIZE_MAX) const {
+    std::vector<size_t> widths(rows_[0].size(), 0);
+    for (const auto& row : rows_) {
+      for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
+    }
+    size_t total = 0;
+    for (size_t width : widths) total += width + 2;
+    const std::string line(total - 2, '-');
+    for (size_t r = 0; r < rows_.size(); ++r) {
+      if (r == 1 || std::find(rules_.begin(), rules_.end(), r) != rules_.end()) fmt::print(out, "{}\n", line);
+      std::string text;
+      for (size_t c = 0; c < rows_[r].size(); ++c) {
+        if (c > 0) text += "  ";
+        text += c < left_columns || c >= numbers_end ? fmt::format("{:<{}}", rows_[r][c], widths[c])
+                                                     : fmt::format("{:>{}}", rows_[r][c], widths[c]);
+      }
+      text.erase(text.find_last_not_of(' ') + 1);
+      fmt::print(out, "{}\n", text);
+    }
+  }
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+  std::vector<size_t> rules_;
+};
+
+std::string shorten(const std::string& text, size_t width) {
+  return text.size() <= width ? text : text.substr(0, width - 2) + "..";
+}
+
+std::string bytes_text(int64_t bytes) {
+  if (bytes < 10'000) return fmt::format("{} B", bytes);
+  if (bytes < 10'000'000) return fmt::format("{:.1f} kB", static_cast<double>(bytes) / 1e3);
+  return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
+}
+
+/// Causes of a program's cycles, as the table's columns name them.
+struct Cause {
+  const char* name;
+  int64_t isa::CycleCauses::*cycles;
+};
+constexpr std::array<Cause, 6> kCauses{{{"step cycles", &isa::CycleCauses::steps},
+                                        {"wait", &isa::CycleCauses::wait},
+                                        {"MV queue", &isa::CycleCauses::mv_queue},
+                                        {"fetch", &isa::CycleCauses::host_link},
+                                        {"hazard", &isa::CycleCauses::hazard},
+                                        {"drain", &isa::CycleCauses::drain}}};
+
+std::string error_text(double value) {
+  return value == 0 ? "0" : fmt::format("{:.1e}", value);
+}
+
+const Comparison* find_comparison(const Stage& stage, const CompiledModel& model,
+                                  const Comparisons& comparisons) {
+  for (TensorId id : stage.outputs) {
+    if (id < 0) continue;
+    const auto found = comparisons.find(model.tensors[static_cast<size_t>(id)].name);
+    if (found != comparisons.end()) return &found->second;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+void print_layer_table(const CompiledModel& model, const RunOutcome& outcome, const Comparisons& comparisons,
+                       std::ostream& out) {
+  // Causes that no stage has are left out.
+  std::vector<const Cause*> causes;
+  for (const Cause& cause : kCauses) {
+    if (outcome.total.chip.causes.*cause.cycles > 0) causes.push_back(&cause);
+  }
+  std::vector<std::string> header{"#", "layer", "operators", "kind", "output", "where", "steps", "cycles"};
+  for (const Cause* cause : causes) header.emplace_back(cause->name);
+  for (const char* name : {"times bound", "link cycles", "host moves", "max abs", "max rel"})
+    header.emplace_back(name);
+  Table table(header);
+  const auto numbers = [&](const StageStats& stats, bool on_chip) {
+    std::vector<std::string> cells;
+    const auto cell = [&](int64_t number) { cells.push_back(on_chip ? std::to_string(number) : "-"); };
+    cell(stats.chip.steps);
+    cell(stats.chip_cycles());
+    for (const Cause* cause : causes) cell(stats.chip.causes.*cause->cycles);
+    const simulator::Roofline& least = stats.bound;
+    cells.push_back(least.cycles > 0
+                        ? fmt::format("{:.1f}x {}", static_cast<double>(stats.chip_cycles()) / least.cycles,
+                                      least.resource)
+                        : "-");
+    cells.push_back(std::to_string(stats.link_cycles));
+    cells.push_back(stats.host_moves == 0
+                        ? "-"
+                        : fmt::format("{} ({})", stats.host_moves, bytes_text(stats.bytes_permuted)));
+    return cells;
+  };
+  for (size_t k = 0; k < model.stages.size(); ++k) {
+    const Stage& stage = model.stages[k];
+    const Comparison* comparison = find_comparison(stage, model, comparisons);
+    const LayerTensor* output = nullptr;
+    for (TensorId id : stage.outputs) {
+      if (id >= 0 && output == nullptr) output = &model.tensors[static_cast<size_t>(id)];
+    }
+    std::vector<std::string> row{std::to_string(k),
+                                 shorten(stage.name, 28),
+                                 shorten(fmt::format("{}", fmt::join(stage.onnx_ops, "+")), 32),
+                                 layer_kind_name(stage.kind),
+                                 output != nullptr ? shape_to_string(output->shape) : "-",
+                                 stage.on_chip() ? "chip" : "host"};
+    for (std::string& cell : numbers(outcome.stages[k], stage.on_chip())) row.push_back(std::move(cell));
+    row.push_back(comparison == nullptr     ? "-"
+                  : comparison->unequal > 0 ? fmt::format("{} differ", comparison->unequal)
+                                            : error_text(comparison->max_absolute));
+    row.push_back(comparison == nullptr ? "-" : error_text(comparison->max_relative));
+    table.add(std::move(row));
+  }
+  table.rule();
+  std::vector<std::string> total{"", "total", "", "", "", ""};
+  for (std::string& cell : numbers(outcome.total, true)) total.push_back(std::move(cell));
+  total.insert(total.end(), {"", ""});
+  table.add(std::move(total));
+  table.print(out, 6);
+  const StageStats& all = outcome.total;
+  const isa::CycleCauses& spent = all.chip.causes;
+  const auto time = [&](int64_t cycles) {
+    return fmt::format("{} cycles, {:.3f} ms at {:.0f} MHz", cycles,
+                       static_cast<double>(cycles) / model.chip.clock_hz * 1e3, model.chip.clock_hz / 1e6);
+  };
+  fmt::print(out,
+             "times bound: cycles over the least that the work of a row takes at the peaks of MAU and "
+             "memories; transfers that outlast a row count in the total only, the host link nowhere\n");
+  fmt::print(out,
+             "chip {}, {} precision: {} steps, {} chip cycles of which {} wait for transfers, {} host link "
+             "cycles\n",
+             model.chip.name, matrix_precision_name(model.precision), all.chip.steps, all.chip_cycles(),
+             spent.wait + spent.mv_queue + spent.drain, all.link_cycles);
+  fmt::print(out, "a run, constants on the chip:   {}\n", time(all.chip.cycles()));
+  fmt::print(out, "the first, sending constants:   {} ({}, {} link cycles)\n",
+             time(all.chip.cycles() + outcome.preload_link_cycles), bytes_text(outcome.preload_bytes),
+             outcome.preload_link_cycles);
+  if (all.host_layers > 0) {
+    fmt::print(
+        out,
+        "in no cycle count: {} layers on the host, which read and write {} of its memory and took {:.3f} s "
+        "of this machine\n",
+        all.host_layers, bytes_text(all.host_bytes), all.host_seconds);
+  }
+}
+
+void print_moves(const CompiledModel& model, const RunOutcome& outcome, std::ostream& out) {
+  Table table({"move", "cycles", "DRAM", "ratio", "from", "to"});
+  int64_t cycles = 0;
+  int64_t moves = 0;
+  for (size_t k = 0; k < model.stages.size(); ++k) {
+    const auto* chip = std::get_if<ChipStage>(&model.stages[k].body);
+    if (chip == nullptr || model.stages[k].kind != LayerKind::kMove) continue;
+    std::vector<std::string> from;
+    for (const StreamBinding& operand : chip->operands) from.push_back(operand.placement.layout.to_string());
+    const int64_t own = outcome.stages[k].chip_cycles();
+    table.add({model.stages[k].name, std::to_string(own), std::to_string(chip->dram_cycles),
+               chip->dram_cycles > 0
+                   ? fmt::format("{:.1f}", static_cast<double>(own) / static_cast<double>(chip->dram_cycles))
+                   : "-",
+               fmt::format("{}", fmt::join(from, " + ")), chip->result.placement.layout.to_string()});
+    cycles += own;
+    ++moves;
+  }
+  if (moves > 0) table.print(out, 1, 4);
+  const std::string planner =
+      model.plan.planner.empty() ? "" : fmt::format("planner {}: ", model.plan.planner);
+  const int64_t all = outcome.total.chip_cycles();
+  fmt::print(out,
+             "{}{} Moves on the chip take {} of {} chip cycles ({:.0f} %), {} layout changes by the host\n",
+             planner, moves, cycles, all,
+             all > 0 ? 100.0 * static_cast<double>(cycles) / static_cast<double>(all) : 0.0,
+             outcome.total.host_moves);
+}
+
+void print_planned_moves(const ModelPlan& plan, const LayerGraph& graph, std::ostream& out) {
+  Table table({"move", "estimated cycles", "from", "to"});
+  for (const PlannedStage& stage : plan.stages) {
+    if (stage.kind != PlannedStage::Kind::kMove) continue;
+    std::vector<std::string> from;
+    for (const int image : stage.operands)
+      from.push_back(plan.images[static_cast<size_t>(image)].placement.layout.to_string());
+    const StreamPlacement& to = plan.images[static_cast<size_t>(stage.result)].placement;
+    table.add({fmt::format("{}.{}", graph.layers[static_cast<size_t>(stage.layer)].name, to.name),
+               std::to_string(stage.estimated_cycles), fmt::format("{}", fmt::join(from, " + ")),
+               to.layout.to_string()});
+  }
+  table.print(out, 1, 2);
+}
+
+void print_plans(const std::vector<PlanSummary>& plans, std::ostream& out) {
+  Table table({"planner", "moves", "move cycles", "kernel cycles", "link cycles", "total", "bound",
+               "constant link cycles", "with constants"});
+  for (const PlanSummary& plan : plans) {
+    if (!plan.problem.empty()) {
+      table.add({plan.planner, "-", "-", "-", "-", "-", "-", "-", "-"});
+      continue;
+    }
+    table.add({plan.planner, std::to_string(plan.moves), std::to_string(plan.move_cycles),
+               std::to_string(plan.kernel_cycles), std::to_string(plan.link_cycles),
+               std::to_string(plan.total()),
+               plan.proven      ? "optimal"
+               : plan.bound > 0 ? fmt::format("{:.0f}", plan.bound)
+                                : "-",
+               std::to_string(plan.constant_cycles), std::to_string(plan.total() + plan.constant_cycles)});
+  }
+  table.print(out, 1);
+  fmt::print(out,
+             "total: of a run, which planners make least; constants (weights and the tables of Moves) are "
+             "sent once, before the first; layers on the host take no cycles here\n");
+  for (const PlanSummary& plan : plans) {
+    if (!plan.problem.empty()) fmt::print(out, "{}: not possible: {}\n", plan.planner, plan.problem);
+  }
+}
+
+nlohmann::ordered_json plans_to_json(const std::vector<PlanSummary>& plans) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const PlanSummary& plan : plans) {
+    if (!plan.problem.empty()) {
+      list.push_back({{"planner", plan.planner}, {"problem", plan.problem}});
+      continue;
+    }
+    list.push_back({{"planner", plan.planner},
+                    {"moves", plan.moves},
+                    {"move_cycles", plan.move_cycles},
+                    {"kernel_cycles", plan.kernel_cycles},
+                    {"link_cycles", plan.link_cycles},
+                    {"total", plan.total()},
+                    {"constant_bytes", plan.constant_bytes},
+                    {"constant_link_cycles", plan.constant_cycles},
+                    {"total_with_constants", plan.total() + plan.constant_cycles},
+                    {"proven", plan.proven}});
+  }
+  return list;
+}
+
+void print_host_layers(const CompiledModel& model, std::ostream& out) {
+  bool first = true;
+  for (const Stage& stage : model.stages) {
+    const auto* host = std::get_if<HostStage>(&stage.body);
+    if (host == nullptr) continue;
+    if (first) fmt::print(out, "computed on the host by the CPU reference:\n");
+    first = false;
+    for (const onnx::NodeProto& node : host->nodes) {
+      fmt::print(out, "  {} '{}': {}\n", node.op_type(), node.name(), host->reason);
+    }
+  }
+}
+
+void print_schedules_given_up(const CompiledModel& model, std::ostream& out) {
+  scheduler::ScheduleProofs all;
+  for (const Stage& stage : model.stages) {
+    if (const auto* chip = std::get_if<ChipStage>(&stage.body)) all += chip->proofs;
+  }
+  if (all.gave_up == 0) return;
+  fmt::print(
+      out,
+      "schedules of {} blocks: {} proven, none is shorter; of {} the search gave up: they have {} steps, "
+      "and at least {} are needed\n",
+      all.schedules, all.proven, all.gave_up, all.gave_up_steps, all.gave_up_bound);
+}
+
+void print_tensor(const std::string& name, const Tensor& tensor, int64_t limit, std::ostream& out) {
+  fmt::print(out, "{} {} {}:", name, data_type_name(tensor.type()), shape_to_string(tensor.shape()));
+  const int64_t count = std::min(limit, tensor.size());
+  for (int64_t k = 0; k < count; ++k) {
+    if (tensor.type() == onnx::TensorProto_DataType_STRING) {
+      fmt::print(out, " \"{}\"", tensor.strings()[static_cast<size_t>(k)]);
+    } else {
+      fmt::print(out, " {:.6g}", element_as_double(tensor, k));
+    }
+  }
+  fmt::print(out, "{}\n", count < tensor.size() ? " ..." : "");
+}
+
+bool print_text_art(const std::string& name, const Tensor& tensor, std::ostream& out) {
+  const Shape& shape = tensor.shape();
+  if (shape.size() < 2 || shape.size() > 4 || tensor.type() == onnx::TensorProto_DataType_STRING)
+    return false;
+  const int64_t height = shape[shape.size() - 2];
+  const int64_t width = shape[shape.size() - 1];
+  // One picture, large enough to be one and small enough for a terminal.
+  if (height * width != tensor.size() || height < 8 || width < 8 || height > 64 || width > 64) return false;
+  constexpr std::string_view kShades = " .:-=+*#%@";
+  double low = std::numeric_limits<double>::infinity();
+  double high = -low;
+  for (int64_t k = 0; k < tensor.size(); ++k) {
+    low = std::min(low, element_as_double(tensor, k));
+    high = std::max(high, element_as_double(tensor, k));
+  }
+  fmt::print(out, "{} {}:\n", name, shape_to_string(shape));
+  for (int64_t row = 0; row < height; ++row) {
+    std::string line;
+    for (int64_t column = 0; column < width; ++column) {
+      const double value = element_as_double(tensor, row * width + column);
+      const double share = high > low && std::isfinite(value) ? (value - low) / (high - low) : 0;
+      const char shade =
+          kShades[static_cast<size_t>(std::lround(share * static_cast<double>(kShades.size() - 1)))];
+      line.append(2, shade);  // characters are about twice as high as wide
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    fmt::print(out, "{}\n", line);
+  }
+  return true;
+}
+
+std::vector<int64_t> largest_per_row(const Tensor& tensor) {
+  const int64_t columns = tensor.rank() == 0 ? 1 : tensor.shape().back();
+  std::vector<int64_t> result;
+  if (columns == 0) return result;
+  for (int64_t row = 0; row < tensor.size() / columns; ++row) {
+    int64_t best = 0;
+    for (int64_t c = 1; c < columns; ++c) {
+      if (element_as_double(tensor, row * columns + c) > element_as_double(tensor, row * columns + best))
+        best = c;
+    }
+    result.push_back(best);
+  }
+  return result;
+}
+
+nlohmann::ordered_json run_to_json(const CompiledModel& model, const RunOutcome& outcome,
+                                   const Comparisons& comparisons, const Comparisons& outputs) {
+  using nlohmann::ordered_json;
+  const auto error_to_json = [](const Comparison& comparison) {
+    return ordered_json{{"max_absolute", comparison.max_absolute},
+                        {"max_relative", comparison.max_relative},
+                        {"unequal", comparison.unequal}};
+  };
+  const auto stats_to_json = [&](const StageStats& stats) {
+    const isa::CycleCauses& causes = stats.chip.causes;
+    const simulator::Roofline& least = stats.bound;
+    return ordered_json{{"steps", stats.chip.steps},
+                        {"nops", stats.chip.nops},
+                        {"mvs", stats.chip.mvs},
+                        {"cycles", stats.chip_cycles()},
+                        {"wait_cycles", causes.wait},
+                        {"cycles_by_cause",
+                         {{"steps", causes.steps},
+                          {"wait", causes.wait},
+                          {"mv_queue", causes.mv_queue},
+                          {"host_link", causes.host_link},
+                          {"hazard", causes.hazard},
+                          {"drain", causes.drain},
+                          {"host_input", causes.host_input},
+                          {"host_output", causes.host_output}}},
+                        {"total_cycles", causes.total()},
+                        {"roofline_cycles", least.cycles},
+                        {"roofline_resource", least.resource},
+                        {"link_cycles", stats.link_cycles},
+                        {"bytes_to_chip", stats.bytes_to_chip},
+                        {"bytes_from_chip", stats.bytes_from_chip},
+                        {"host_moves", stats.host_moves},
+                        {"bytes_permuted", stats.bytes_permuted},
+                        {"host_layers", stats.host_layers},
+                        {"host_bytes", stats.host_bytes},
+                        {"host_seconds", stats.host_seconds},
+                        {"wall_seconds", stats.wall_seconds}};
+  };
+  ordered_json stages = ordered_json::array();
+  for (size_t k = 0; k < model.stages.size(); ++k) {
+    const Stage& stage = model.stages[k];
+    ordered_json j = {{"name", stage.name},
+                      {"operators", stage.onnx_ops},
+                      {"nodes", stage.onnx_nodes},
+                      {"kind", layer_kind_name(stage.kind)},
+                      {"where", stage.on_chip() ? "chip" : "host"},
+                      {"operation", stage.operation}};
+    if (const auto* chip = std::get_if<ChipStage>(&stage.body)) {
+      j["kernel"] = chip->kernel;
+      j["tiling"] = chip->description;
+      j["predicted_cycles"] = chip->predicted_cycles;
+      const scheduler::ScheduleProofs& proofs = chip->proofs;
+      if (proofs.schedules > 0) {
+        j["schedules"] = {{"blocks", proofs.schedules},
+                          {"proven", proofs.proven},
+                          {"gave_up", proofs.gave_up},
+                          {"gave_up_steps", proofs.gave_up_steps},
+                          {"gave_up_bound", proofs.gave_up_bound}};
+      }
+    } else if (const auto* host = std::get_if<HostStage>(&stage.body)) {
+      j["reason"] = host->reason;
+    }
+    ordered_json shapes = ordered_json::array();
+    for (TensorId id : stage.outputs) {
+      if (id >= 0) shapes.push_back(model.tensors[static_cast<size_t>(id)].shape);
+    }
+    j["shapes"] = shapes;
+    j["stats"] = stats_to_json(outcome.stages[k]);
+    if (const Comparison* comparison = find_comparison(stage, model, comparisons))
+      j["error"] = error_to_json(*comparison);
+    stages.push_back(j);
+  }
+  ordered_json result = {{"model", model.name},
+                         {"chip", model.chip.name},
+                         {"chip_hash", model.chip.hash},
+                         {"precision", matrix_precision_name(model.precision)},
+                         {"stages", stages},
+                         {"total", stats_to_json(outcome.total)},
+                         {"constant_bytes", outcome.preload_bytes},
+                         {"constant_link_cycles", outcome.preload_link_cycles},
+                         {"total_with_constants", outcome.total.chip.cycles() + outcome.preload_link_cycles}};
+  ordered_json errors = ordered_json::object();
+  for (const auto& [name, comparison] : outputs) errors[name] = error_to_json(comparison);
+  result["outputs"] = errors;
+  return result;
+}
+
+}  // namespace kodama::compiler

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <iosfwd>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/compile/compiled_model.h"
+#include "compiler/runtime/comparison.h"
+#include "compiler/runtime/runner.h"
+
+/// What a run prints: the layer table, totals, outputs; and the same as JSON.
+namespace kodama::compiler {
+
+/// Errors by tensor name.
+using Comparisons = std::map<std::string, Comparison>;
+
+/// One row per stage: operators, kind, shape, where, steps, cycles, host moves, errors; then the totals.
+void print_layer_table(const CompiledModel& model, const RunOutcome& outcome, const Comparisons& comparisons,
+                       std::ostream& out);
+/// The Moves on the chip: from which layouts to which, cycles, bound, and what they take of all cycles.
+void print_moves(const CompiledModel& model, const RunOutcome& outcome, std::ostream& out);
+/// The Moves of a plan that is not compiled: the same with estimated cycles.
+void print_planned_moves(const ModelPlan& plan, const LayerGraph& graph, std::ostream& out);
+/// One row per planner.
+void print_plans(const std::vector<PlanSummary>& plans, std::ostream& out);
+nlohmann::ordered_json plans_to_json(const std::vector<PlanSummary>& plans);
+/// Host layers with operator, node and reason; nothing if there are none.
+void print_host_layers(const CompiledModel& model, std::ostream& out);
+/// One line if the search of a scheduler of blocks gave up somewhere: where nothing shorter is known, but
+/// might exist. Nothing otherwise.
+void print_schedules_given_up(const CompiledModel& model, std::ostream& out);
+/// The first `limit` elements, or all of a small tensor.
+void print_tensor(const std::string& name, const Tensor& tensor, int64_t limit, std::ostream& out);
+/// A picture of a [1, 1, H, W], [1, H, W] or [H, W] tensor, dark to light as characters; false if it is none.
+bool print_text_art(const std::string& name, const Tensor& tensor, std::ostream& out);
+/// Index of the largest element of each row (all elements of a row: the last axis).
+std::vector<int64_t> largest_per_row(const Tensor& tensor);
+
+nlohmann::ordered_json run_to_json(const CompiledModel& model, const RunOutcome& outcome,
+                                   const Comparisons& comparisons, const Comparisons& outputs);
+
+}  // namespace kodama::compiler

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "compiler/compile/compiled_model.h"
+#include "compiler/reference/executor.h"
+#include "simulator/machine.h"
+#include "simulator/run_report.h"
+#include "simulator/statistics.h"
+
+/// Runs compiled models on the simulated chip.
+namespace kodama::compiler {
+
+struct StageStats {
+  simulator::RunStats chip;     ///< zero for Move and Host stages: their work is in no cycle count
+  int64_t bytes_to_chip = 0;    ///< operands sent over the host link
+  int64_t bytes_from_chip = 0;  ///< result fetched
+  int64_t bytes_permuted = 0;   ///< by the host in its moves
+  int64_t host_moves = 0;       ///< layout changes between layers that the host makes
+  int64_t host_layers = 0;      ///< 1 for a stage that the host computes
+  int64_t host_bytes = 0;       ///< that these read and write in the host's memory
+  double host_seconds = 0;      ///< of this machine, for these
+  int64_t link_cycles = 0;  ///< chip cycles that the transfers take on the host link; part of chip.cycles()
+  simulator::Usage usage;   ///< without timing empty
+  /// The least cycles that the work which begins and ends in the stage can take: its steps, and the transfers
+  /// that are over before it is. Those that outlast it count in the total only.
+  simulator::Roofline bound;
+  double wall_seconds = 0;
+  /// Cycles of the program alone.
+  int64_t chip_cycles() const { return chip.cycles() - chip.causes.host_input - chip.causes.host_output; }
+  StageStats& operator+=(const StageStats& other);
+};
+
+struct RunOutcome {
+  TensorMap outputs;
+  std::vector<StageStats> stages;
+  StageStats total;
+  int64_t preload_bytes = 0;  ///< constants, sent once; in no stage and not in the total
+  int64_t preload_link_cycles = 0;
+};
+
+struct RunnerOptions {
+  simulator::MachineOptions machine;
+  bool timing = true;
+  simulator::Hazards hazards = simulator::Hazards::kIgnore;
+  simulator::RunReport* report = nullptr;  ///< of the chip stages, under their names; needs timing
+  /// (stages done, stages in total, name of the next)
+  std::function<void(int64_t, int64_t, const std::string&)> progress;
+  /// Receives every tensor a stage made.
+  std::function<void(const std::string& name, const Tensor&)> observe;
+};
+
+/// A chip with a model's constants loaded; run() may be called any number of times.
+class ModelRunner {
+ public:
+  explicit ModelRunner(const CompiledModel& model, const RunnerOptions& options = {});
+
+  /// `inputs` by name; UserError if one is missing, unknown, or has the wrong type or shape.
+  RunOutcome run(const TensorMap& inputs);
+
+ private:
+  /// The stats of its stages, in their order.
+  std::vector<StageStats> run_segment(const Segment& segment);
+  void send(const StreamBinding& operand, StageStats& stats);
+  void take_result(const Stage& stage, const ChipStage& chip, StageStats& stats);
+  void run_move_stage(const Stage& stage, const MoveStage& move, StageStats& stats);
+  void run_host_stage(const Stage& stage, const HostStage& host);
+  const Tensor& value(TensorId id) const;
+  void set_value(TensorId id, Tensor tensor);
+  void write_image(const StreamImage& image, int64_t address);
+
+  const CompiledModel& model_;
+  RunnerOptions options_;
+  simulator::Machine machine_;
+  int64_t preload_bytes_ = 0;
+  std::map<TensorId, Tensor> values_;  ///< by tensor, aliases with their own shape made on demand
+};
+
+/// Checks inputs against what the model wants (see ModelRunner::run).
+void check_inputs(const CompiledModel& model, const TensorMap& inputs);
+
+/// Values for inputs that are not given: normally distributed floats, small integers; a function of the seed,
+/// the input's name, type and shape alone.
+Tensor random_input(const std::string& name, DataType type, const Shape& shape, uint64_t seed);
+
+}  // namespace kodama::compiler

@@ -1,0 +1,53 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "compiler/graph/import.h"
+#include "compiler/runtime/runner.h"
+#include "isa/file.h"
+
+namespace kodama::compiler {
+namespace {
+
+/// LW of DRAM up to the highest that images, weights and tables use.
+int64_t dram_in_use(const CompiledModel& model) {
+  int64_t end = 0;
+  for (const auto& preload : model.preloads) {
+    for (const auto& group : preload.image.groups)
+      end = std::max(end, preload.dram_address + static_cast<int64_t>(group.size()));
+  }
+  for (const Stage& stage : model.stages) {
+    const auto* chip = std::get_if<ChipStage>(&stage.body);
+    if (chip == nullptr) continue;
+    end = std::max(end, chip->result.dram_address + stream_group_lw(chip->result.placement));
+  }
+  return end;
+}
+
+TensorMap run(const CompiledModel& model) {
+  TensorMap inputs;
+  for (const TensorId id : model.inputs) {
+    const LayerTensor& info = model.tensors[static_cast<size_t>(id)];
+    inputs[info.name] = random_input(info.name, info.type, info.shape, 5);
+  }
+  return ModelRunner(model, {}).run(inputs).outputs;
+}
+
+/// Images of stages that are one program don't share DRAM. Where it is too small for that, they are several.
+TEST(Segments, ShareDramWhereTheyMust) {
+  isa::Chip chip = isa::find_chip("mncore2");
+  const onnx::ModelProto model = import_model(isa::source_path("testsuite/models/mnist8/model.onnx"), {});
+  const CompiledModel joined = compile_model(model, chip, {});
+  ASSERT_EQ(joined.segments.size(), 1U);
+  chip.memory.dram_lw = dram_in_use(joined) - 1;
+  const CompiledModel apart = compile_model(model, chip, {});
+  EXPECT_GT(apart.segments.size(), 1U);
+  EXPECT_LE(dram_in_use(apart), chip.memory.dram_lw);
+  const TensorMap expected = run(joined);
+  EXPECT_TRUE(run(apart) == expected);  // bit for bit
+  chip.memory.dram_lw = dram_in_use(apart) / 4;
+  EXPECT_THROW(compile_model(model, chip, {}), isa::UnsupportedError);
+}
+
+}  // namespace
+}  // namespace kodama::compiler

@@ -1,0 +1,98 @@
+#include "layout/algebra/transport.h"
+
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include "isa/arithmetic.h"
+#include "isa/error.h"
+
+namespace kodama::layout {
+namespace {
+
+/// Smallest n with n * unit divisible by `whole`.
+int64_t multiples_for(int64_t unit, int64_t whole) {
+  return whole / std::gcd(unit, whole);
+}
+
+}  // namespace
+
+Transport::Transport(const isa::Chip& chip, L2bMode l2b, L1bMode l1b, MabMode mab)
+    : l2b_(l2b),
+      l1b_(l1b),
+      mab_(mab),
+      groups_(chip.groups),
+      l2b_per_group_(chip.l2b_per_group),
+      l1b_count_(chip.l1b_per_l2b),
+      mab_count_(chip.mab_per_l1b) {
+  switch (mab) {
+    case MabMode::kDistribute:
+      fan_in_ = int64_t{isa::kPePerMab} * mab_count_;
+      break;
+    case MabMode::kBroadcastMab:
+      fan_in_ = isa::kPePerMab;
+      break;
+    case MabMode::kBroadcastPe:
+      fan_in_ = 1;
+      break;
+  }
+}
+
+int64_t Transport::granule() const {
+  const int64_t l2bm_step = l1b_ == L1bMode::kDistribute ? isa::kL2bmdPerL1bLw : isa::kL2bmBlockLw;
+  int64_t numbers = isa::kCyclesPerStep;  // one L1BM -> PE step
+  numbers = std::lcm(numbers, multiples_for(fan_in_, l2bm_step));
+  numbers = std::lcm(numbers, multiples_for(l2bm_lw_per_number(), isa::kMvUnitLw));
+  return numbers;
+}
+
+int64_t Transport::part_lw(int64_t numbers) const {
+  isa::check_internal(numbers >= 0, "transport", "a stream of {} numbers", numbers);
+  const int64_t unit = granule();
+  return isa::round_up(numbers, unit) * l2bm_lw_per_number();
+}
+
+int Transport::parts_per_group() const {
+  return l2b_ == L2bMode::kDistribute ? l2b_per_group_ : 1;
+}
+
+int Transport::groups_used() const {
+  return l2b_ == L2bMode::kBroadcast ? 1 : groups_;
+}
+
+Transport::DramPlace Transport::dram_place(const Coordinates& place, int64_t stream_numbers) const {
+  const int64_t l2b = place[Level::kL2b];
+  const int64_t l1b = place[Level::kL1b];
+  const int64_t mab = place[Level::kMab];
+  const int64_t pe = place[Level::kPe];
+  const int64_t number = place[Level::kAddress];
+  isa::check_internal(l2b >= 0 && l2b < int64_t{groups_} * l2b_per_group_ && l1b >= 0 && l1b < l1b_count_ &&
+                          mab >= 0 && mab < mab_count_ && pe >= 0 && pe < isa::kPePerMab,
+                      "transport", "place L2B {} L1B {} MAB {} PE {} is not on the chip", l2b, l1b, mab, pe);
+  isa::check_internal(number >= 0 && number < stream_numbers, "transport", "number {} of a stream of {}",
+                      number, stream_numbers);
+  int64_t rank = 0;
+  if (mab_ == MabMode::kDistribute) rank = isa::kPePerMab * mab + pe;
+  if (mab_ == MabMode::kBroadcastMab) rank = pe;
+  const int64_t in_l1bm = number * fan_in_ + rank;
+  int64_t in_l2bm = in_l1bm;
+  if (l1b_ == L1bMode::kDistribute) {
+    in_l2bm = isa::kL2bmdRunLw * l1b_count_ * (in_l1bm / isa::kL2bmdRunLw) + isa::kL2bmdRunLw * l1b +
+              in_l1bm % isa::kL2bmdRunLw;
+  }
+  DramPlace result;
+  result.address = in_l2bm;
+  if (l2b_ != L2bMode::kBroadcast) result.group = static_cast<int>(l2b / l2b_per_group_);
+  if (l2b_ == L2bMode::kDistribute) result.address += l2b % l2b_per_group_ * part_lw(stream_numbers);
+  return result;
+}
+
+std::string Transport::to_string() const {
+  constexpr std::string_view kL2bNames[] = {"distribute", "broadcast in group", "broadcast"};
+  constexpr std::string_view kL1bNames[] = {"distribute", "broadcast"};
+  constexpr std::string_view kMabNames[] = {"MAB distribute", "MAB broadcast", "PE broadcast"};
+  return fmt::format("L2B {}, L1B {}, {}", kL2bNames[static_cast<int>(l2b_)],
+                     kL1bNames[static_cast<int>(l1b_)], kMabNames[static_cast<int>(mab_)]);
+}
+
+}  // namespace kodama::layout

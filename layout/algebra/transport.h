@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "isa/chip.h"
+#include "layout/algebra/layout.h"
+
+/// The road between a group's DRAM and the PEs, through L2BM and L1BM, as one move primitive.
+///
+/// Each PE sees a *stream* of long words, numbered 0, 1, 2, …; a tile of the stream is a range of it. On
+/// each level of the tree the road either distributes (every child gets its own data) or broadcasts
+/// (all children get the same data, which is stored once). The stream's element (L2B q, L1B b, MAB m,
+/// PE p, number a) is kept in DRAM at
+///
+///     u = a * fan_in + rank       L1BM order: distribute  fan_in = 4 * MABs, rank = 4m + p   (l1bmd)
+///                                             broadcast MABs  fan_in = 4, rank = p            (l1bmm)
+///                                             broadcast PEs   fan_in = 1, rank = 0            (l1bmp)
+///     C = 8 * L1Bs * (u / 8) + 8b + u % 8     L2BM order, distribute (l2bmd)
+///     C = u                                   broadcast (l2bmb)
+///     DRAM = C, in the part of L2B q of its group's DRAM (mvp), once per group (mvb2), or once in
+///            group 0 (mvb)
+///
+/// so a tile of consecutive stream numbers is a contiguous range of DRAM on every level, and no index
+/// arithmetic is left for the chip.
+namespace kodama::layout {
+
+enum class L2bMode : uint8_t { kDistribute, kBroadcastInGroup, kBroadcast };
+enum class L1bMode : uint8_t { kDistribute, kBroadcast };
+enum class MabMode : uint8_t { kDistribute, kBroadcastMab, kBroadcastPe };
+
+class Transport {
+ public:
+  Transport() = default;
+  Transport(const isa::Chip& chip, L2bMode l2b, L1bMode l1b, MabMode mab);
+
+  L2bMode l2b_mode() const { return l2b_; }
+  L1bMode l1b_mode() const { return l1b_; }
+  MabMode mab_mode() const { return mab_; }
+
+  /// LW of the L1BM (L2BM, one L2B's part of DRAM) that hold one stream number.
+  int64_t l1bm_lw_per_number() const { return fan_in_; }
+  int64_t l2bm_lw_per_number() const { return l1b_ == L1bMode::kDistribute ? fan_in_ * l1b_count_ : fan_in_; }
+  /// Stream numbers that one instruction sequence moves at least (so that every level is aligned):
+  /// tiles and streams are padded to a multiple of it.
+  int64_t granule() const;
+  /// LW of DRAM, per part, of a stream of `numbers` (rounded up to the granule).
+  int64_t part_lw(int64_t numbers) const;
+  /// Parts per group's DRAM: one per L2B when distributing, else 1.
+  int parts_per_group() const;
+  /// Groups whose DRAM holds parts: all, or 1 when broadcasting from group 0.
+  int groups_used() const;
+
+  /// Where a stream element lives. `place` uses the levels L2B, L1B, MAB, PE and address (= number);
+  /// levels that broadcast are ignored. `stream_numbers` is the stream's length.
+  struct DramPlace {
+    int group = 0;
+    int64_t address = 0;  ///< LW relative to the stream's base address
+    bool operator==(const DramPlace&) const = default;
+  };
+  DramPlace dram_place(const Coordinates& place, int64_t stream_numbers) const;
+
+  /// "L2B distribute, L1B broadcast, MAB distribute".
+  std::string to_string() const;
+  bool operator==(const Transport&) const = default;
+
+ private:
+  L2bMode l2b_ = L2bMode::kDistribute;
+  L1bMode l1b_ = L1bMode::kDistribute;
+  MabMode mab_ = MabMode::kDistribute;
+  int groups_ = 1;
+  int l2b_per_group_ = 1;
+  int l1b_count_ = 1;
+  int mab_count_ = 1;
+  int64_t fan_in_ = 1;
+};
+
+}  // namespace kodama::layout

@@ -1,0 +1,196 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "isa/chip.h"
+#include "isa/program.h"
+#include "layout/moves/step_packer.h"
+
+/// Gathers: DRAM to DRAM, every word from anywhere.
+///
+/// Conversions (layout/search/conversion.h) move whole digits of an index and need both sides to be layouts.
+/// What a convolution reads is not one: its windows overlap, its border is padding, and 5 x 5 windows of 28 x
+/// 28 pixels share no digit with the order in which the layer before wrote them. A gather makes any image of
+/// words from words that are in DRAM already, and constants:
+///
+///     tables      an entry of 16 bits per word of the image, made by the host with the program: the window
+///                 in which the word comes (4 bits), and where it is then in LM0 (12 bits)
+///     windows     the words that the PEs of an L1B want, as many as LM0 holds, are broadcast to all of them
+///     picking     every PE sets T from its table and reads LM0 through it, four words per step
+///
+/// A PE makes what its place in the image asks for. In window w it takes min(entry - w * 4096, 4096) as the
+/// address, which T reads modulo 4096: that of a word that is in the window, and 0, where LM0 holds zero, for
+/// all others. The windows' results are joined by `or`, which is exact for any bits.
+///
+/// Example, image {w7, w2, 0.0, w3} of four words by one PE, window 1 has w0 .. w7 at LM0 words 16 .. 23: the
+/// table's LW holds 0x1017, 0x1012, 0x1000, 0x1013 from its lower end up, and
+///
+///     sub $n… $r… $s0v;  umin $s0v 4096 $t $s8v;  passa $mt $n0 …;  lsr $s8v 16 $t;  passa $mt $n1 …;  …
+///
+/// Everything is in lock step, so L1Bs and L2Bs take turns without losing time: block number k of one L2B
+/// comes with block k of the others, and blocks that different L1Bs want share a *slot*, one after the other
+/// from L2BM, but with one broadcast and one place in LM0.
+///
+/// The image consists of rows of `4 * PEs per L1B * L1Bs` LW; a row is one *vector* of four LW in every PE,
+/// what l1bmd and l2bmd bring up in the order of DRAM. An image in parts, of which each L2B of a group will
+/// read its own, is made by those L2Bs, so that it may stay in their L2BM; the rows of others are dealt to
+/// the L2Bs of their group in turn.
+///
+/// What it costs: the broadcast of 2 LW per cycle and the tables take longest, so a gather is as fast as its
+/// image is local: where an L1B makes a part of the image that comes from a part of the source, only that
+/// part is broadcast to it.
+namespace kodama::layout {
+
+/// Where a word of an image comes from: a 32-bit word of a group's DRAM, or a constant of the problem.
+class GatherSource {
+ public:
+  GatherSource() = default;
+  /// `word` = 2 * address in LW, plus 1 for the lower half.
+  static GatherSource dram(int group, int64_t word) {
+    return GatherSource(int64_t{group} * kWordsPerGroup + word);
+  }
+  static GatherSource constant(int64_t index) { return GatherSource(-1 - index); }
+
+  bool is_constant() const { return code_ < 0; }
+  int64_t constant_index() const { return -1 - code_; }
+  int group() const { return static_cast<int>(code_ / kWordsPerGroup); }
+  int64_t word() const { return code_ % kWordsPerGroup; }
+  /// The block of 64 LW of DRAM it is in, groups one after the other.
+  int64_t block() const { return code_ / kWordsPerBlock; }
+  static constexpr int64_t kWordsPerBlock = isa::kMvUnitLw * isa::kWordsPerLong;
+  /// More than any DRAM has.
+  static constexpr int64_t kWordsPerGroup = int64_t{1} << 48;
+  bool operator==(const GatherSource&) const = default;
+
+ private:
+  explicit GatherSource(int64_t code) : code_(code) {}
+  int64_t code_ = -1;
+};
+
+struct GatherProblem {
+  int64_t address = 0;  ///< of the image, LW, the same in every group; a multiple of 64
+  int64_t size_lw = 0;  ///< of the image in one group, a multiple of 64
+  int64_t parts = 1;    ///< of equal size: 1, or the number of L2Bs of a group
+  /// Two words per LW for every group that has a part of the image; empty for the others.
+  std::vector<std::vector<GatherSource>> words;
+  /// Bits of constants; the first is zero, and words that nobody reads have it.
+  std::vector<uint32_t> constants{0};
+};
+
+struct GatherCode {
+  isa::Program program;
+  std::vector<PackedItem> items;  ///< what was packed into its steps, in the order in which it was written
+  /// What must be in every group's DRAM before it runs, from the address that `emit` was given.
+  std::vector<std::vector<uint64_t>> tables;
+  int64_t cycles = 0;  ///< predicted, which is what the simulator counts
+};
+
+/// A gather that has been cut into windows.
+class Gather {
+ public:
+  /// UnsupportedError when the constants don't fit beside a window.
+  /// `problem` and `chip` must outlive it.
+  Gather(const GatherProblem& problem, const isa::Chip& chip);
+
+  /// Cycles, without making the program: what a plan counts with. Tests hold it within 2/3 and 3/2 of what
+  /// `emit` finds.
+  int64_t estimated_cycles() const;
+  /// What DRAM alone takes when the gather reads and writes it, and nothing stays on the chip: LW that cross
+  /// its port in the busiest group, over the port's rate; each LW that is wanted once, and the image. No
+  /// program of this kind is faster. It is no bound for others: what a layer before left in L2BM need not be
+  /// read, and padding that nobody reads need not be written.
+  int64_t dram_cycles() const;
+  size_t window_count() const;
+  /// How it was cut, in words.
+  std::string describe() const;
+  /// LW that the tables take in each group's DRAM.
+  int64_t tables_lw() const;
+  GatherCode emit(int64_t tables_address) const;
+
+ private:
+  class Emitter;
+
+  /// A block of 64 LW in every L2B, the k-th that it wants.
+  struct Block {
+    uint8_t octets = 0;  ///< bit k: some L2B wants LW 8 k .. 8 k + 7
+    uint32_t l1bs = 0;   ///< bit b: L1B b of some L2B wants it
+    int32_t slot = -1;   ///< -1: it only came along
+  };
+  /// Blocks of different L1Bs at one place of LM0.
+  struct Slot {
+    uint8_t octets = 0;
+    uint32_t l1bs = 0;
+    int32_t window = 0;
+    int64_t in_window = 0;  ///< its first octet in LM0
+    std::vector<int32_t> blocks;
+  };
+  /// What LM0 holds at a time.
+  struct Window {
+    int64_t first_block = 0, block_count = 0;  ///< that the transfers bring
+    int64_t first_slot = 0, slot_count = 0;
+    std::vector<int32_t> vectors;  ///< that find words here, in order
+  };
+  /// As many windows as an entry of a table can tell apart. Two vectors share a table, which is brought when
+  /// the first of the windows needs it.
+  struct Round {
+    int64_t first_table = 0;
+    std::vector<int32_t> table_of_pair;  ///< counted from first_table; -1: no word comes in these windows
+  };
+  /// Vectors whose results LM1 holds at a time.
+  struct Tile {
+    int32_t first_vector = 0;
+    int32_t vector_count = 0;
+    std::vector<std::vector<int64_t>> addresses;  ///< by L2B, sorted: where its block k is, in blocks
+    std::vector<Block> blocks;
+    std::vector<Slot> slots;
+    std::vector<Window> windows;
+    std::vector<Round> rounds;
+    std::vector<int32_t> first_window, last_window;  ///< of each vector
+  };
+  /// LW of the image that an L2B of a group makes as a vector; empty: none.
+  struct Row {
+    int64_t begin = 0;
+    int64_t size = 0;
+  };
+  Row row(int64_t vector, int l2b_of_group) const;
+
+  /// Where a word of DRAM is when an L2B has it in LM0.
+  struct Home {
+    int32_t window = 0;
+    int64_t word = 0;
+  };
+  static Home home(const Tile& tile, int l2b, const GatherSource& source);
+
+  /// Consecutive blocks of a group's DRAM that one transfer brings to an L2B; -1: to all.
+  struct Run {
+    int l2b = 0;
+    int64_t first_block = 0;
+    int64_t address = 0;
+    int64_t blocks = 0;
+  };
+  /// The transfers of a window.
+  std::vector<Run> runs(const Tile& tile, const Window& window) const;
+
+  void cut(Tile& tile);
+  void cut_windows(Tile& tile);
+  void number_tables(Tile& tile);
+  int64_t octets() const;  ///< of all windows
+  template <typename Visit>
+  void for_each_word(const Tile& tile, Visit&& visit) const;
+  std::vector<std::vector<uint64_t>> make_tables() const;
+
+  const GatherProblem& problem_;
+  const isa::Chip& chip_;
+  int64_t row_lw_ = 0;   ///< of one vector of all PEs of an L2B
+  int64_t used_lw_ = 0;  ///< of its beginning, whole lines, that images of one row need; else all
+  int64_t constant_octets_ = 0;
+  int64_t window_octets_ = 0;
+  int32_t vectors_ = 0;
+  int64_t tables_ = 0;
+  int64_t picks_ = 0;  ///< tables times windows that look at them
+  std::vector<Tile> tiles_;
+};
+
+}  // namespace kodama::layout

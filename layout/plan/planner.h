@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "layout/plan/pbqp.h"
+
+/// The layout planner: one candidate per node of a graph, so that the nodes' costs and the conversions
+/// between them are least in all.
+///
+/// A candidate of a node has a cost and wants each operand in one layout, or makes it in one. A tensor is
+/// made by one node and read by any number of nodes. Where a reader wants another layout than the maker's,
+/// the tensor is converted, once per distinct layout that is wanted: it is then kept in several. Layouts are
+/// numbers here; what they mean is the business of who makes the problem.
+///
+/// Example: a product made in rows, read by two nodes, each with one candidate that wants rows and a cheaper
+/// one that wants columns. Converting costs 10.
+///
+///     make   {cost 5, makes rows}
+///     use 1  {cost 9, reads rows}, {cost 3, reads columns}
+///     use 2  {cost 9, reads rows}, {cost 3, reads columns}
+///
+/// `first` takes the first candidates: 5 + 9 + 9 = 23. `greedy`, node by node in order, sees at use 1 that 3
+/// + 10 is more than 9, takes rows, and the same at use 2: 23. `pbqp` sees that one conversion serves both: 5
+/// + 10 + 3 + 3 = 21.
+///
+/// As a quadratic problem (layout/plan/pbqp.h): a node per node, and one with the candidates *absent* and
+/// *present* per tensor and layout that some reader wants. Present costs the conversion, by the maker's
+/// choice; a reader that wants a layout forbids its absence.
+namespace kodama::layout {
+
+struct PlanProblem {
+  struct Candidate {
+    double cost = 0;
+    std::vector<int> layouts;  ///< of the node's operands, in their order
+    std::string name;
+  };
+  struct Node {
+    std::string name;
+    std::vector<Candidate> candidates;  ///< at least one; all with the same number of operands
+  };
+  struct Use {
+    int node = 0;
+    int operand = 0;
+  };
+  struct Tensor {
+    std::string name;
+    Use maker;
+    std::vector<Use> readers;
+    /// Cost of converting it; 0 when the layouts are equal, infinite when it can't be.
+    std::function<double(int from, int to)> conversion;
+  };
+  std::vector<Node> nodes;
+  std::vector<Tensor> tensors;
+};
+
+struct Plan {
+  std::vector<int> choice;  ///< candidate of each node
+  double cost = 0;          ///< infinite when a conversion is impossible
+  double node_cost = 0;
+  double conversion_cost = 0;
+  struct Conversion {
+    int tensor;
+    int from;
+    int to;
+    double cost;
+  };
+  std::vector<Conversion> conversions;  ///< tensor by tensor, by layout
+  double bound = 0;                     ///< no plan is cheaper; `cost` when proven
+  bool proven = false;
+};
+
+struct PlanOptions {
+  int64_t branches = 200000;  ///< of branch and bound
+};
+
+/// UserError for a malformed problem: candidates without operands that a tensor names, a node without
+/// candidates.
+void check_problem(const PlanProblem& problem);
+/// Cost and conversions of a choice.
+Plan evaluate(const PlanProblem& problem, std::vector<int> choice);
+
+/// The problem as "pbqp" solves it: its nodes, then one for each copy of a tensor, absent or present.
+Pbqp as_pbqp(const PlanProblem& problem);
+
+/// "first", "greedy", "pbqp".
+std::vector<std::string_view> planner_names();
+/// UserError, with the names there are, for an unknown one. Bound and proof come from "pbqp" only.
+Plan plan(const PlanProblem& problem, std::string_view planner, const PlanOptions& options = {});
+
+}  // namespace kodama::layout

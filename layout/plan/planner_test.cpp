@@ -1,0 +1,218 @@
+#include "layout/plan/planner.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "isa/error.h"
+#include "layout/plan/pbqp.h"
+#include "layout/plan/pbqp_by_cbc.h"
+
+namespace kodama::layout {
+namespace {
+
+// ---- PBQP
+
+Pbqp random_problem(std::mt19937& random, int nodes, int candidates, double density, bool forbids) {
+  Pbqp problem;
+  const auto cost = [&] { return static_cast<double>(random() % 100); };
+  for (int node = 0; node < nodes; ++node) {
+    std::vector<double> costs(1 + random() % static_cast<unsigned>(candidates));
+    for (double& each : costs) each = cost();
+    problem.add_node(costs);
+  }
+  for (int a = 0; a < nodes; ++a) {
+    for (int b = a + 1; b < nodes; ++b) {
+      if (static_cast<double>(random() % 1000) >= density * 1000) continue;
+      Pbqp::Matrix matrix(static_cast<size_t>(problem.candidate_count(a)),
+                          std::vector<double>(static_cast<size_t>(problem.candidate_count(b))));
+      for (auto& row : matrix) {
+        for (double& each : row) each = forbids && random() % 6 == 0 ? kForbidden : cost();
+      }
+      // Either order of the nodes means the same edge.
+      if (random() % 2 == 0) {
+        problem.add_edge(a, b, matrix);
+      } else {
+        Pbqp::Matrix turned(matrix[0].size(), std::vector<double>(matrix.size()));
+        for (size_t i = 0; i < matrix.size(); ++i) {
+          for (size_t j = 0; j < matrix[i].size(); ++j) turned[j][i] = matrix[i][j];
+        }
+        problem.add_edge(b, a, turned);
+      }
+    }
+  }
+  return problem;
+}
+
+double brute_force(const Pbqp& problem) {
+  std::vector<int> choice(static_cast<size_t>(problem.node_count()), 0);
+  double best = kForbidden;
+  for (;;) {
+    best = std::min(best, problem.cost(choice));
+    size_t node = 0;
+    while (node < choice.size() && ++choice[node] == problem.candidate_count(static_cast<int>(node)))
+      choice[node++] = 0;
+    if (node == choice.size()) return best;
+  }
+}
+
+TEST(Pbqp, EqualsBruteForce) {
+  std::mt19937 random(1);
+  int infeasible = 0;
+  for (int round = 0; round < 1000; ++round) {
+    const Pbqp problem = random_problem(random, 1 + static_cast<int>(random() % 6), 4,
+                                        static_cast<double>(random() % 11) / 10, round % 2 == 0);
+    const double best = brute_force(problem);
+    const Pbqp::Solution solution = problem.solve();
+    ASSERT_TRUE(solution.proven);
+    ASSERT_EQ(solution.cost, best);
+    ASSERT_EQ(problem.cost(solution.choice), solution.cost);
+    infeasible += best == kForbidden;
+  }
+  EXPECT_LT(infeasible, 100);
+}
+
+TEST(Pbqp, ChainsTreesAndRingsNeedNoBranch) {
+  std::mt19937 random(2);
+  for (const bool ring : {false, true}) {
+    Pbqp problem;
+    constexpr int kNodes = 300;
+    for (int node = 0; node < kNodes; ++node) problem.add_node({static_cast<double>(random() % 9), 3, 4});
+    for (int node = 0; node + (ring ? 0 : 1) < kNodes; ++node) {
+      Pbqp::Matrix matrix(3, std::vector<double>(3));
+      for (auto& row : matrix) {
+        for (double& each : row) each = static_cast<double>(random() % 9);
+      }
+      problem.add_edge(node, (node + 1) % kNodes, matrix);
+    }
+    const Pbqp::Solution solution = problem.solve();
+    EXPECT_TRUE(solution.proven);
+    EXPECT_EQ(solution.branches, 0);
+    EXPECT_EQ(solution.core_nodes, 0);
+  }
+}
+
+TEST(Pbqp, AnInterruptedSearchSaysHowFarItMayBeOff) {
+  std::mt19937 random(3);
+  const Pbqp problem = random_problem(random, 30, 6, 0.6, false);
+  const Pbqp::Solution heuristic = problem.solve({.branches = 0});
+  const Pbqp::Solution some = problem.solve({.branches = 200});
+  EXPECT_LE(some.cost, heuristic.cost);
+  EXPECT_LE(some.bound, some.cost);
+  EXPECT_FALSE(some.proven);
+  EXPECT_GT(some.bound, 0);
+  EXPECT_EQ(problem.solve({.branches = 200}).choice, some.choice);  // the same on every machine
+}
+
+TEST(Pbqp, EqualsAnIntegerProgramSolver) {
+  if (!has_cbc()) GTEST_SKIP() << "cbc (package coinor-cbc) is missing";
+  std::mt19937 random(4);
+  for (int round = 0; round < 200; ++round) {
+    // Up to 12 nodes of up to 6 candidates, from sparse to dense.
+    const Pbqp problem = random_problem(random, 2 + static_cast<int>(random() % 11), 6,
+                                        0.1 + 0.05 * static_cast<double>(random() % 5), round % 3 == 0);
+    const Pbqp::Solution solution = problem.solve();
+    ASSERT_TRUE(solution.proven);
+    const double expected = by_cbc(problem);
+    ASSERT_FALSE(std::isnan(expected)) << "cbc gave no answer";
+    if (expected == kForbidden) {
+      ASSERT_EQ(solution.cost, kForbidden);
+    } else {
+      ASSERT_NEAR(solution.cost, expected, 1e-4);
+    }
+  }
+}
+
+// ---- planner
+
+PlanProblem header_example() {
+  const auto convert = [](int /*from*/, int /*to*/) { return 10.0; };
+  PlanProblem problem;
+  problem.nodes = {{"make", {{5, {0}, "rows"}}},
+                   {"use 1", {{9, {0}, "rows"}, {3, {1}, "columns"}}},
+                   {"use 2", {{9, {0}, "rows"}, {3, {1}, "columns"}}}};
+  problem.tensors = {{"product", {0, 0}, {{1, 0}, {2, 0}}, convert}};
+  return problem;
+}
+
+TEST(Planner, TheExampleOfTheHeader) {
+  const PlanProblem problem = header_example();
+  EXPECT_EQ(plan(problem, "first").cost, 23);
+  EXPECT_EQ(plan(problem, "greedy").cost, 23);
+  const Plan best = plan(problem, "pbqp");
+  EXPECT_EQ(best.cost, 21);
+  EXPECT_TRUE(best.proven);
+  ASSERT_EQ(best.conversions.size(), 1U);  // once for both
+  EXPECT_EQ(best.conversions[0].to, 1);
+  EXPECT_EQ(best.conversion_cost, 10);
+  EXPECT_EQ(best.node_cost, 11);
+}
+
+TEST(Planner, MalformedProblemsAreRefused) {
+  PlanProblem problem = header_example();
+  EXPECT_THROW(plan(problem, "best"), isa::UserError);
+  problem.tensors[0].readers.push_back({3, 0});
+  EXPECT_THROW(plan(problem, "pbqp"), isa::UserError);
+  problem = header_example();
+  problem.nodes[1].candidates.clear();
+  EXPECT_THROW(plan(problem, "first"), isa::UserError);
+  problem = header_example();
+  problem.tensors[0].readers[0] = {0, 0};
+  EXPECT_THROW(plan(problem, "pbqp"), isa::UserError);
+}
+
+TEST(Planner, NoPlannerBeatsPbqpAndItIsTheOptimum) {
+  std::mt19937 random(5);
+  for (int round = 0; round < 300; ++round) {
+    const int layouts = 2 + static_cast<int>(random() % 3);
+    std::vector<std::vector<double>> conversions(static_cast<size_t>(layouts),
+                                                 std::vector<double>(static_cast<size_t>(layouts)));
+    for (auto& row : conversions) {
+      for (double& cost : row) cost = static_cast<double>(random() % 50);
+    }
+    const auto convert = [conversions](int from, int to) {
+      return conversions[static_cast<size_t>(from)][static_cast<size_t>(to)];
+    };
+    PlanProblem problem;
+    const int nodes = 2 + static_cast<int>(random() % 5);
+    for (int node = 0; node < nodes; ++node) {
+      problem.nodes.push_back({fmt::format("n{}", node), {}});
+      // Operand 0 is the result, 1 and 2 are read.
+      for (unsigned candidate = 1 + random() % 4; candidate > 0; --candidate) {
+        PlanProblem::Candidate each;
+        each.cost = static_cast<double>(random() % 60);
+        for (int operand = 0; operand < 3; ++operand)
+          each.layouts.push_back(static_cast<int>(random() % static_cast<unsigned>(layouts)));
+        problem.nodes.back().candidates.push_back(each);
+      }
+    }
+    for (int maker = 0; maker + 1 < nodes; ++maker) {
+      PlanProblem::Tensor tensor{fmt::format("t{}", maker), {maker, 0}, {}, convert};
+      for (int reader = maker + 1; reader < nodes; ++reader) {
+        if (random() % 2 == 0) tensor.readers.push_back({reader, 1});
+        if (random() % 4 == 0) tensor.readers.push_back({reader, 2});
+      }
+      problem.tensors.push_back(tensor);
+    }
+    double best = kForbidden;
+    std::vector<int> choice(problem.nodes.size(), 0);
+    for (;;) {
+      best = std::min(best, evaluate(problem, choice).cost);
+      size_t node = 0;
+      while (node < choice.size() &&
+             ++choice[node] == static_cast<int>(problem.nodes[node].candidates.size()))
+        choice[node++] = 0;
+      if (node == choice.size()) break;
+    }
+    const Plan found = plan(problem, "pbqp");
+    ASSERT_TRUE(found.proven);
+    ASSERT_EQ(found.cost, best);
+    ASSERT_LE(found.cost, plan(problem, "greedy").cost);
+    ASSERT_LE(found.cost, plan(problem, "first").cost);
+  }
+}
+
+}  // namespace
+}  // namespace kodama::layout

@@ -1,0 +1,442 @@
+/// Built-in transfer schedulers.
+#include <algorithm>
+#include <functional>
+#include <queue>
+#include <tuple>
+
+#include "isa/arithmetic.h"
+#include "isa/error.h"
+#include "scheduler/problem/builtin_schedulers.h"
+#include "scheduler/problem/indexing.h"
+#include "scheduler/problem/transfer_problem.h"
+
+namespace kodama::scheduler {
+namespace {
+
+using Buffer = TransferProblem::Buffer;
+using Keep = TransferProblem::Keep;
+using Transfer = TransferProblem::Transfer;
+
+const passes::PassOptionInfo kLookahead{
+    "transfer-lookahead", "512",
+    "cycles of work that ports may have ahead of what is needed next; several are "
+    "tried from this one up"};
+
+/// How daring a schedule is.
+struct Attempt {
+  int64_t lookahead = 0;  ///< cycles
+  bool keeps = false;
+  /// Of the memory, for what is there ahead of its time: 1 / divisor; 0: nothing comes ahead.
+  int64_t ahead_divisor = 1;
+};
+
+/// Goes through the tasks in the time that they are estimated to take, waits included, and issues at every
+/// position what is needed there, and ahead of that what ports and memory have room for.
+class Planner {
+ public:
+  Planner(const TransferProblem& problem, const Attempt& attempt)
+      : problem_(problem), attempt_(attempt), clock_(problem) {}
+
+  std::optional<TransferSchedule> run() {
+    schedule_.issue.assign(problem_.transfers.size(), TransferSchedule::kDropped);
+    schedule_.address.assign(problem_.buffers.size(), 0);
+    schedule_.kept.assign(problem_.keeps.size(), false);
+    unit_of_.assign(problem_.buffers.size(), -1);
+    make_units();
+    if (attempt_.keeps) choose_keeps();
+    if (!walk()) return std::nullopt;
+    return std::move(schedule_);
+  }
+
+ private:
+  /// What gets an address: a buffer, or the buffers of a keep.
+  struct Unit {
+    std::vector<Keep::Member> members;
+    int64_t size = 0;
+    int64_t alignment = 1;
+    int64_t phase = 0;
+    std::optional<int64_t> fixed;
+    // Moments: 2 p is position p, 2 t + 1 is during task t.
+    int64_t first = 0;  ///< without loads
+    int64_t last = 0;
+    std::vector<int> loads = {};
+    std::vector<int> stores = {};
+    int64_t address = -1;  ///< -1: has none yet
+    // Moments in which it lives when its loads are issued as late as possible.
+    int64_t alive_from = 0;
+    int64_t alive_to = 0;
+    int64_t refused_at = -1;  ///< the number of releases when it last found no place
+  };
+
+  void make_units() {
+    for (size_t b = 0; b < problem_.buffers.size(); ++b) {
+      const Buffer& buffer = problem_.buffers[b];
+      unit_of_[b] = static_cast<int>(units_.size());
+      units_.push_back({{{static_cast<int>(b), 0}},
+                        buffer.size,
+                        buffer.alignment,
+                        buffer.phase,
+                        buffer.fixed_address,
+                        2 * buffer.first_task + 1,
+                        2 * buffer.last_task + 1,
+                        {},
+                        {}});
+    }
+    for (size_t k = 0; k < problem_.transfers.size(); ++k) {
+      const Transfer& transfer = problem_.transfers[k];
+      Unit& unit = units_[index(transfer.buffer)];
+      if (transfer.source >= 0) {
+        Unit& source = units_[index(transfer.source)];
+        source.last = std::max(source.last, 2 * transfer.latest);
+      }
+      if (transfer.is_load) {
+        unit.loads.push_back(static_cast<int>(k));
+      } else {
+        unit.stores.push_back(static_cast<int>(k));
+        unit.first = std::min(unit.first, 2 * transfer.latest);
+        unit.last = std::max(unit.last, 2 * transfer.latest);
+      }
+    }
+    for (Unit& unit : units_) set_life(unit);
+  }
+  void set_life(Unit& unit) const {
+    unit.alive_from = unit.first;
+    unit.alive_to = unit.last;
+    for (const int load : unit.loads) {
+      unit.alive_from = std::min(unit.alive_from, 2 * problem_.transfers[index(load)].latest);
+      unit.alive_to = std::max(unit.alive_to, 2 * problem_.transfers[index(load)].latest);
+    }
+  }
+
+  /// The nearest next use first, as long as the memory has room.
+  void choose_keeps() {
+    const size_t moments = 2 * problem_.task_cycles.size() + 2;
+    std::vector<int64_t> load(moments, 0);
+    const auto add = [&](const Unit& unit, int64_t sign) {
+      for (int64_t m = unit.alive_from; m <= unit.alive_to; ++m) load[index(m)] += sign * unit.size;
+    };
+    std::vector<std::tuple<int64_t, int64_t, size_t>> order;
+    for (size_t k = 0; k < problem_.keeps.size(); ++k) {
+      const Unit unit = joined(problem_.keeps[k]);
+      order.emplace_back(unit.last - unit.first, -saved_cycles(problem_.keeps[k]), k);
+    }
+    if (order.empty()) return;
+    for (const Unit& unit : units_) add(unit, 1);
+    std::ranges::sort(order);
+    for (const auto& [distance, saving, k] : order) {
+      const Keep& keep = problem_.keeps[k];
+      Unit unit = joined(keep);
+      for (const auto& member : keep.members) add(units_[index(unit_of_[index(member.buffer)])], -1);
+      int64_t highest = 0;
+      for (int64_t m = unit.alive_from; m <= unit.alive_to; ++m) highest = std::max(highest, load[index(m)]);
+      // Room that is there may be in pieces.
+      constexpr int64_t kFull = 8;
+      const bool fits = highest + unit.size <= problem_.capacity - problem_.capacity / kFull &&
+                        !std::ranges::any_of(keep.members, [&](const auto& member) {
+                          return problem_.buffers[index(member.buffer)].fixed_address.has_value();
+                        });
+      if (!fits) {
+        for (const auto& member : keep.members) add(units_[index(unit_of_[index(member.buffer)])], 1);
+        continue;
+      }
+      schedule_.kept[k] = true;
+      for (const auto& member : keep.members) {
+        Unit& old = units_[index(unit_of_[index(member.buffer)])];
+        old.members.clear();
+        old.loads.clear();
+        unit_of_[index(member.buffer)] = static_cast<int>(units_.size());
+      }
+      add(unit, 1);
+      units_.push_back(std::move(unit));
+    }
+  }
+  int64_t saved_cycles(const Keep& keep) const {
+    int64_t cycles = 0;
+    for (const int load : keep.saved) cycles += problem_.transfers[index(load)].cycles();
+    return cycles;
+  }
+  Unit joined(const Keep& keep) const {
+    Unit unit;
+    unit.first = INT64_MAX;
+    unit.last = INT64_MIN;
+    unit.size = keep.size;
+    for (const auto& member : keep.members) {
+      const Unit& part = units_[index(unit_of_[index(member.buffer)])];
+      unit.first = std::min(unit.first, part.alive_from);
+      unit.last = std::max(unit.last, part.alive_to);
+      if (part.alignment >= unit.alignment) {
+        unit.alignment = part.alignment;
+        unit.phase = ((part.phase - member.offset) % unit.alignment + unit.alignment) % unit.alignment;
+      }
+      for (const int load : part.loads) {
+        if (std::ranges::find(keep.saved, load) == keep.saved.end()) unit.loads.push_back(load);
+      }
+      unit.stores.insert(unit.stores.end(), part.stores.begin(), part.stores.end());
+    }
+    unit.members = keep.members;
+    set_life(unit);
+    return unit;
+  }
+
+  bool walk() {
+    const auto tasks = static_cast<int64_t>(problem_.task_cycles.size());
+    std::vector<int> stores;
+    for (size_t k = 0; k < problem_.transfers.size(); ++k) {
+      if (!problem_.transfers[k].is_load) stores.push_back(static_cast<int>(k));
+    }
+    std::ranges::stable_sort(stores, {}, [&](int k) { return problem_.transfers[index(k)].latest; });
+    for (const Unit& unit : units_) pending_.insert(pending_.end(), unit.loads.begin(), unit.loads.end());
+    std::ranges::sort(pending_, std::greater{},
+                      [&](int k) { return std::pair(problem_.transfers[index(k)].latest, k); });
+    std::vector<int> begins;  // of units that no load begins
+    for (size_t u = 0; u < units_.size(); ++u) {
+      if (units_[u].members.empty()) continue;
+      if (units_[u].fixed) fixed_.push_back(static_cast<int>(u));
+      if (units_[u].alive_from >= units_[u].first) begins.push_back(static_cast<int>(u));
+    }
+    std::ranges::sort(fixed_, {}, [&](int u) { return *units_[index(u)].fixed; });
+    std::ranges::sort(begins, {}, [&](int u) { return std::pair(units_[index(u)].first, u); });
+
+    auto store = stores.begin();
+    auto begin = begins.begin();
+    for (int64_t p = 0; p <= tasks; ++p) {
+      release(p);
+      for (; begin != begins.end() && units_[index(*begin)].first <= 2 * p + 1; ++begin) {
+        if (!place(*begin, p)) return false;
+      }
+      // As issue_order has it: what is awaited and depends on nothing here, stores, the rest.
+      const auto is_awaited = [&](int k) { return problem_.transfers[index(k)].latest == p; };
+      const auto needs_store_here = [&](int k) {
+        return std::ranges::any_of(problem_.transfers[index(k)].after,
+                                   [&](int other) { return problem_.transfers[index(other)].latest == p; });
+      };
+      std::vector<int> awaited;
+      for (; !pending_.empty() && is_awaited(pending_.back()); pending_.pop_back()) {
+        awaited.push_back(pending_.back());
+      }
+      for (const int k : awaited) {
+        if (!needs_store_here(k) && !issue(k, p)) return false;
+      }
+      for (; store != stores.end() && problem_.transfers[index(*store)].latest == p; ++store) {
+        schedule_.issue[index(*store)] = p;
+        clock_.issue(*store);
+      }
+      for (const int k : awaited) {
+        if (needs_store_here(k) && !issue(k, p)) return false;
+      }
+      issue_ahead(p);
+      clock_.await(p);
+      if (p < tasks) clock_.run(problem_.task_cycles[index(p)]);
+    }
+    return true;
+  }
+
+  /// What no longer lives at a position, and what is stored by now, has no place.
+  void release(int64_t position) {
+    std::erase_if(emptying_, [&](int u) {
+      if (!clock_.is_over(units_[index(u)].stores)) return false;
+      ++releases_;
+      leave(u);
+      return true;
+    });
+    for (; !ends_.empty() && ends_.top().first < 2 * position; ends_.pop()) {
+      const int u = ends_.top().second;
+      ++releases_;
+      // Who takes the place of what is being stored waits for the store.
+      if (clock_.is_over(units_[index(u)].stores)) {
+        leave(u);
+      } else {
+        emptying_.push_back(u);
+      }
+    }
+    for (; !early_.empty() && early_.top().first <= 2 * position; early_.pop()) {
+      early_size_ -= units_[index(early_.top().second)].size;
+    }
+  }
+
+  bool issue(int k, int64_t position) {
+    const int u = unit_of_[index(problem_.transfers[index(k)].buffer)];
+    if (units_[index(u)].address < 0 && !place(u, position)) return false;
+    schedule_.issue[index(k)] = position;
+    clock_.issue(k);
+    return true;
+  }
+
+  /// The most urgent loads whose sources are there, as far as ports and memory allow.
+  void issue_ahead(int64_t position) {
+    if (attempt_.ahead_divisor == 0) return;
+    constexpr size_t kLooked = 64;
+    // Transfers that somebody waits for must not find all places taken.
+    const int64_t places = problem_.max_in_flight == 0 ? INT64_MAX : problem_.max_in_flight / 2;
+    const int64_t free_time = clock_.time_after_waits(position);
+    for (size_t n = 0; n < std::min(pending_.size(), kLooked);) {
+      const auto nth = pending_.end() - 1 - static_cast<ptrdiff_t>(n);
+      const int k = *nth;
+      const Transfer& transfer = problem_.transfers[index(k)];
+      const bool is_ready = transfer.earliest <= position && clock_.is_over(transfer.after);
+      if (clock_.in_flight() >= places) return;
+      if (!is_ready || clock_.port_time(transfer) > free_time + attempt_.lookahead ||
+          !has_room_ahead(transfer) || !issue(k, position)) {
+        ++n;
+        continue;
+      }
+      pending_.erase(nth);
+    }
+  }
+  bool has_room_ahead(const Transfer& transfer) const {
+    const Unit& unit = units_[index(unit_of_[index(transfer.buffer)])];
+    if (unit.address >= 0) return true;
+    return early_size_ + unit.size <= problem_.capacity / attempt_.ahead_divisor;
+  }
+
+  /// The lowest address that is free from here to the end of the unit's life.
+  bool place(int number, int64_t position) {
+    Unit& unit = units_[index(number)];
+    // Where nothing has become free since, there is still no place.
+    if (unit.refused_at == releases_) return false;
+    if (place(number, position, true) || place(number, position, false)) return true;
+    unit.refused_at = releases_;
+    return false;
+  }
+  bool place(int number, int64_t position, bool avoid_emptying) {
+    Unit& unit = units_[index(number)];
+    if (unit.address >= 0) return true;
+    if (unit.fixed) {
+      unit.address = *unit.fixed;
+    } else {
+      const auto aligned = [&](int64_t address) {
+        return isa::round_up(std::max<int64_t>(address - unit.phase, 0), unit.alignment) + unit.phase;
+      };
+      int64_t at = aligned(0);
+      const auto fits_before = [&](int64_t begin, int64_t end) {
+        if (at + unit.size <= begin) return true;
+        at = std::max(at, aligned(end));
+        return false;
+      };
+      // Both lists go up; a place that is demanded later may lie within one that is taken now.
+      auto fixed = fixed_.begin();
+      const auto fits_before_fixed = [&](int64_t limit) {
+        for (; fixed != fixed_.end() && *units_[index(*fixed)].fixed < limit; ++fixed) {
+          const Unit& o = units_[index(*fixed)];
+          if (o.alive_from <= unit.alive_to && 2 * position <= o.alive_to &&
+              fits_before(*o.fixed, *o.fixed + o.size))
+            return true;
+        }
+        return false;
+      };
+      bool fits = false;
+      for (const auto& [begin, u, end] : places_) {
+        if (!avoid_emptying && units_[index(u)].alive_to < 2 * position) continue;
+        fits = fits_before_fixed(begin) || fits_before(begin, end);
+        if (fits) break;
+      }
+      if (!fits) fits_before_fixed(INT64_MAX);
+      if (at + unit.size > problem_.capacity) return false;
+      unit.address = at;
+    }
+    places_.insert(std::ranges::lower_bound(places_, place_of(number)), place_of(number));
+    ends_.emplace(unit.alive_to, number);
+    if (unit.alive_from > 2 * position) {
+      early_.emplace(unit.alive_from, number);
+      early_size_ += unit.size;
+    }
+    for (const auto& member : unit.members)
+      schedule_.address[index(member.buffer)] = unit.address + member.offset;
+    return true;
+  }
+
+  /// Where a unit is: its first address, itself, the end.
+  using Place = std::tuple<int64_t, int, int64_t>;
+  Place place_of(int unit) const {
+    const Unit& u = units_[index(unit)];
+    return {u.address, unit, u.address + u.size};
+  }
+  void leave(int unit) { places_.erase(std::ranges::lower_bound(places_, place_of(unit))); }
+
+  /// Units by a moment, the nearest first.
+  using MomentQueue =
+      std::priority_queue<std::pair<int64_t, int>, std::vector<std::pair<int64_t, int>>, std::greater<>>;
+
+  const TransferProblem& problem_;
+  Attempt attempt_;
+  TransferClock clock_;
+  std::vector<Unit> units_;
+  std::vector<int> unit_of_;   ///< by buffer
+  std::vector<int> fixed_;     ///< units with demanded addresses, by address
+  std::vector<Place> places_;  ///< of units that live or are being stored, in order
+  MomentQueue ends_;           ///< of units that live
+  MomentQueue early_;          ///< beginnings of units that have a place ahead of their time
+  int64_t early_size_ = 0;
+  int64_t releases_ = 0;
+  std::vector<int> emptying_;  ///< units that no longer live; their last stores are under way
+  std::vector<int> pending_;   ///< loads, the most urgent last
+  TransferSchedule schedule_;
+};
+
+std::vector<TransferSchedule> schedules(const TransferProblem& problem, const passes::PassOptions& options,
+                                        bool keeps) {
+  const int64_t lookahead = passes::positive_option(options, kLookahead);
+  std::vector<std::pair<int64_t, TransferSchedule>> found;
+  for (const bool keep : {true, false}) {
+    if (keep && (!keeps || problem.keeps.empty())) continue;
+    for (const int64_t factor : {1, 4, 16, 64}) {
+      for (const int64_t divisor : {1, 2, 4, 0}) {
+        std::optional<TransferSchedule> schedule =
+            Planner(problem, {lookahead * factor, keep, divisor}).run();
+        if (!schedule) continue;
+        const int64_t cycles = estimated_cycles(problem, *schedule);
+        found.emplace_back(cycles, std::move(*schedule));
+        break;  // the boldest that fits
+      }
+    }
+    if (!found.empty()) break;
+  }
+  std::ranges::stable_sort(found, {}, [](const auto& each) { return each.first; });
+  std::vector<TransferSchedule> best;
+  for (auto& each : found) {
+    TransferSchedule& schedule = each.second;
+    const bool is_new = std::ranges::none_of(
+        best, [&](const TransferSchedule& other) { return other.issue == schedule.issue; });
+    if (is_new) best.push_back(std::move(schedule));
+  }
+  return best;
+}
+
+}  // namespace
+
+TransferScheduler keep_transfers() {
+  return {
+      "keep",
+      "what is stored and loaded again stays on chip while there is room, the nearest next use first; other "
+      "loads come ahead, just in time",
+      {kLookahead},
+      false,
+      [](const TransferProblem& problem, const passes::PassOptions& options) {
+        return schedules(problem, options, true);
+      }};
+}
+
+TransferScheduler prefetch_transfers() {
+  return {"prefetch",
+          "loads come ahead of the tasks that need them",
+          {kLookahead},
+          false,
+          [](const TransferProblem& problem, const passes::PassOptions& options) {
+            return schedules(problem, options, false);
+          }};
+}
+
+TransferScheduler on_demand_transfers() {
+  return {"on-demand",
+          "transfers stay where the kernels issue them",
+          {},
+          true,
+          [](const TransferProblem& problem, const passes::PassOptions&) {
+            std::vector<TransferSchedule> schedules;
+            if (auto schedule = Planner(problem, {0, false, 0}).run())
+              schedules.push_back(std::move(*schedule));
+            return schedules;
+          }};
+}
+
+}  // namespace kodama::scheduler

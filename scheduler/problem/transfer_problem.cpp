@@ -1,0 +1,304 @@
+#include "scheduler/problem/transfer_problem.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "isa/error.h"
+#include "scheduler/problem/indexing.h"
+
+namespace kodama::scheduler {
+namespace {
+
+using Buffer = TransferProblem::Buffer;
+using Keep = TransferProblem::Keep;
+using Transfer = TransferProblem::Transfer;
+
+constexpr const char* kTransferProblemPart = "transfer problem";
+/// Later than any time: not over.
+constexpr int64_t kNotIssued = INT64_MAX;
+
+}  // namespace
+
+int64_t Transfer::cycles() const {
+  int64_t longest = 0;
+  for (const PortUse& use : uses) longest = std::max(longest, use.cycles);
+  return latency + longest;
+}
+
+std::vector<int> issue_order(const TransferProblem& problem, const TransferSchedule& schedule) {
+  std::vector<std::tuple<int64_t, int, int64_t, int>> keys;
+  for (size_t k = 0; k < problem.transfers.size(); ++k) {
+    const int64_t at = schedule.issue[k];
+    if (at == TransferSchedule::kDropped) continue;
+    const Transfer& transfer = problem.transfers[k];
+    const bool needs_neighbour =
+        std::ranges::any_of(transfer.after, [&](int other) { return schedule.issue[index(other)] == at; });
+    const bool is_awaited = transfer.is_load && transfer.latest == at && !needs_neighbour;
+    const int turn = is_awaited ? 0 : transfer.is_load ? 2 : 1;
+    keys.emplace_back(at, turn, turn == 2 ? transfer.latest : 0, static_cast<int>(k));
+  }
+  std::ranges::sort(keys);
+  // Whatever the turns say, a transfer comes behind those that it needs.
+  std::vector<int> order;
+  std::vector<bool> is_done(problem.transfers.size(), false);
+  std::vector<int> open;  // each needs those on top of it
+  for (const auto& key : keys) {
+    open.push_back(std::get<3>(key));
+    while (!open.empty()) {
+      const int next = open.back();
+      const auto needed = std::ranges::find_if(problem.transfers[index(next)].after, [&](int other) {
+        return !is_done[index(other)] && schedule.issue[index(other)] == std::get<0>(key);
+      });
+      if (needed != problem.transfers[index(next)].after.end() && !is_done[index(next)]) {
+        open.push_back(*needed);
+        continue;
+      }
+      if (!is_done[index(next)]) order.push_back(next);
+      is_done[index(next)] = true;
+      open.pop_back();
+    }
+  }
+  return order;
+}
+
+TransferClock::TransferClock(const TransferProblem& problem)
+    : problem_(problem),
+      port_free_(problem.ports.size(), 0),
+      done_(problem.transfers.size(), kNotIssued),
+      awaited_(problem.task_cycles.size() + 1, 0) {}
+
+void TransferClock::issue(int transfer) {
+  const Transfer& t = problem_.transfers[index(transfer)];
+  for (const int other : t.after) {
+    if (done_[index(other)] != kNotIssued) time_ = std::max(time_, done_[index(other)]);
+  }
+  std::erase_if(under_way_, [&](int64_t end) { return end <= time_; });
+  if (problem_.max_in_flight > 0 && std::ssize(under_way_) >= problem_.max_in_flight) {
+    // The tasks are held until there is room.
+    std::ranges::sort(under_way_);
+    time_ = under_way_[under_way_.size() - index(problem_.max_in_flight)];
+  }
+  const int64_t start = std::max(time_, next_start_);
+  next_start_ = start + problem_.issue_interval;
+  int64_t end = start + t.latency;
+  for (const auto& use : t.uses) {
+    int64_t& free = port_free_[index(use.port)];
+    free = std::max(free, start + t.latency) + use.cycles;
+    end = std::max(end, free);
+  }
+  done_[index(transfer)] = end;
+  under_way_.push_back(end);
+  last_ = std::max(last_, end);
+  if (t.is_load) awaited_[index(t.latest)] = std::max(awaited_[index(t.latest)], end);
+}
+
+int64_t TransferClock::in_flight() const {
+  return std::ranges::count_if(under_way_, [&](int64_t end) { return end > time_; });
+}
+
+void TransferClock::await(int64_t position) {
+  time_ = time_after_waits(position);
+}
+int64_t TransferClock::time_after_waits(int64_t position) const {
+  return std::max(time_, awaited_[index(position)]);
+}
+bool TransferClock::is_over(const std::vector<int>& transfers) const {
+  return std::ranges::all_of(transfers, [&](int k) { return done_[index(k)] <= time_; });
+}
+int64_t TransferClock::port_time(const Transfer& transfer) const {
+  int64_t time = time_;
+  for (const auto& use : transfer.uses) time = std::max(time, port_free_[index(use.port)]);
+  return time;
+}
+
+int64_t estimated_cycles(const TransferProblem& problem, const TransferSchedule& schedule) {
+  const std::vector<int> order = issue_order(problem, schedule);
+  TransferClock clock(problem);
+  auto next = order.begin();
+  const auto tasks = static_cast<int64_t>(problem.task_cycles.size());
+  for (int64_t p = 0; p <= tasks; ++p) {
+    for (; next != order.end() && schedule.issue[index(*next)] == p; ++next) clock.issue(*next);
+    clock.await(p);
+    if (p < tasks) clock.run(problem.task_cycles[index(p)]);
+  }
+  return clock.end();
+}
+
+std::string problem_fault(const TransferProblem& problem) {
+  const auto tasks = static_cast<int64_t>(problem.task_cycles.size());
+  std::string fault;
+  const auto require = [&](bool right, fmt::string_view text, const auto&... values) {
+    if (!right && fault.empty()) fault = fmt::vformat(text, fmt::make_format_args(values...));
+    return right;
+  };
+  const auto in_range = [&](int64_t value, int64_t least, int64_t most, fmt::string_view what) {
+    return require(value >= least && value <= most, "{}: found {}, allowed: {} to {}", what, value, least,
+                   most);
+  };
+  in_range(problem.capacity, 0, kMostCycles, "capacity");
+  in_range(problem.issue_interval, 0, kMostCycles, "issue_interval");
+  in_range(problem.max_in_flight, 0, kMostCycles, "max_in_flight");
+  for (const int64_t cycles : problem.task_cycles) in_range(cycles, 0, kMostCycles, "cycles of a task");
+  for (const Buffer& buffer : problem.buffers) {
+    require(buffer.size > 0 && buffer.size <= kMostCycles && buffer.alignment > 0 && buffer.phase >= 0 &&
+                buffer.phase < buffer.alignment,
+            "buffer '{}': found size {}, alignment {}, phase {}, allowed: a size and an alignment of 1 and "
+            "more, a phase below the alignment",
+            buffer.name, buffer.size, buffer.alignment, buffer.phase);
+    require(0 <= buffer.first_task && buffer.first_task <= buffer.last_task && buffer.last_task < tasks,
+            "buffer '{}': found tasks {} to {}, allowed: rising, from 0 to {}", buffer.name,
+            buffer.first_task, buffer.last_task, tasks - 1);
+    if (buffer.fixed_address) in_range(*buffer.fixed_address, 0, kMostCycles, "fixed_address of a buffer");
+  }
+  const int64_t last_buffer = std::ssize(problem.buffers) - 1;
+  for (size_t k = 0; k < problem.transfers.size(); ++k) {
+    const Transfer& transfer = problem.transfers[k];
+    in_range(transfer.buffer, 0, last_buffer, "'buffer' of a transfer");
+    in_range(transfer.source, -1, transfer.is_load ? last_buffer : -1, "'source' of a transfer");
+    require(0 <= transfer.earliest && transfer.earliest <= transfer.latest && transfer.latest <= tasks &&
+                (transfer.is_load || transfer.earliest == transfer.latest),
+            "transfer '{}': found positions {} to {}, allowed: rising, from 0 to {}, and equal for a store",
+            transfer.text, transfer.earliest, transfer.latest, tasks);
+    in_range(transfer.latency, 0, kMostCycles, "latency of a transfer");
+    for (const int other : transfer.after)
+      in_range(other, 0, static_cast<int64_t>(k) - 1, "'after' of a transfer, which are earlier in the list");
+    for (const auto& use : transfer.uses) {
+      in_range(use.port, 0, std::ssize(problem.ports) - 1, "'port' of a transfer");
+      in_range(use.cycles, 0, kMostCycles, "cycles of a port");
+    }
+  }
+  std::vector<bool> taken(problem.buffers.size(), false);
+  std::vector<bool> saved(problem.transfers.size(), false);
+  for (const Keep& keep : problem.keeps) {
+    in_range(keep.size, 0, kMostCycles, "size of a keep");
+    require(!keep.members.empty(), "found a keep without members, allowed: a list of buffers");
+    for (const auto& member : keep.members) {
+      if (!in_range(member.buffer, 0, last_buffer, "'buffer' of a keep")) return fault;
+      require(!taken[index(member.buffer)] && member.offset >= 0 &&
+                  member.offset + problem.buffers[index(member.buffer)].size <= keep.size,
+              "a keep of {} LW has buffer '{}' at {}; allowed: inside it, and a buffer in one keep only",
+              keep.size, problem.buffers[index(member.buffer)].name, member.offset);
+      taken[index(member.buffer)] = true;
+    }
+    for (const int load : keep.saved) {
+      if (!in_range(load, 0, std::ssize(problem.transfers) - 1, "'saved' of a keep")) return fault;
+      const Transfer& transfer = problem.transfers[index(load)];
+      require(!saved[index(load)] && transfer.is_load &&
+                  std::ranges::any_of(keep.members,
+                                      [&](const auto& member) { return member.buffer == transfer.buffer; }),
+              "a keep saves transfer {}; allowed: loads of its members, each once", load);
+      saved[index(load)] = true;
+    }
+  }
+  return fault;
+}
+
+void check_problem(const TransferProblem& problem) {
+  const std::string fault = problem_fault(problem);
+  isa::check_internal(fault.empty(), kTransferProblemPart, "'{}': {}", problem.name, fault);
+}
+
+std::string schedule_fault(const TransferProblem& problem, const TransferSchedule& schedule) {
+  if (schedule.issue.size() != problem.transfers.size() ||
+      schedule.address.size() != problem.buffers.size() || schedule.kept.size() != problem.keeps.size())
+    return fmt::format("{} positions, {} addresses, {} keeps for {} transfers, {} buffers, {} keeps",
+                       schedule.issue.size(), schedule.address.size(), schedule.kept.size(),
+                       problem.transfers.size(), problem.buffers.size(), problem.keeps.size());
+  std::vector<bool> droppable(problem.transfers.size(), false);
+  std::vector<int> keep_of(problem.buffers.size(), -1);
+  for (size_t k = 0; k < problem.keeps.size(); ++k) {
+    if (!schedule.kept[k]) continue;
+    for (const int load : problem.keeps[k].saved) droppable[index(load)] = true;
+    std::optional<int64_t> base;
+    for (const auto& member : problem.keeps[k].members) {
+      keep_of[index(member.buffer)] = static_cast<int>(k);
+      const int64_t lowest = schedule.address[index(member.buffer)] - member.offset;
+      if (base && *base != lowest)
+        return fmt::format("keep {}: buffer '{}' at {} is not at its offset {}", k,
+                           problem.buffers[index(member.buffer)].name, schedule.address[index(member.buffer)],
+                           member.offset);
+      base = lowest;
+    }
+  }
+  // Moments: 2 p is position p, 2 t + 1 is during task t.
+  struct Life {
+    int64_t first;
+    int64_t last;
+  };
+  std::vector<Life> lives;
+  for (const Buffer& buffer : problem.buffers)
+    lives.push_back({2 * buffer.first_task + 1, 2 * buffer.last_task + 1});
+  for (size_t k = 0; k < problem.transfers.size(); ++k) {
+    const Transfer& transfer = problem.transfers[k];
+    const int64_t at = schedule.issue[k];
+    if (at == TransferSchedule::kDropped) {
+      if (!droppable[k]) return fmt::format("'{}' is dropped, but nobody keeps its data", transfer.text);
+      continue;
+    }
+    if (droppable[k]) return fmt::format("'{}' loads what is kept", transfer.text);
+    if (at < transfer.earliest || at > transfer.latest)
+      return fmt::format("'{}' at position {}, allowed are {} to {}", transfer.text, at, transfer.earliest,
+                         transfer.latest);
+    for (const int other : transfer.after) {
+      const int64_t before = schedule.issue[index(other)];
+      if (before == TransferSchedule::kDropped || before > at)
+        return fmt::format("'{}' at position {} comes before '{}', which it needs", transfer.text, at,
+                           problem.transfers[index(other)].text);
+    }
+    Life& life = lives[index(transfer.buffer)];
+    life.first = std::min(life.first, 2 * at);
+    life.last = std::max(life.last, 2 * at);
+    if (transfer.source >= 0) {
+      Life& source = lives[index(transfer.source)];
+      source.last = std::max(source.last, 2 * at);
+    }
+  }
+  // One who is kept lives as long as all of them together.
+  std::vector<Life> keep_lives(problem.keeps.size(), Life{INT64_MAX, INT64_MIN});
+  for (size_t b = 0; b < problem.buffers.size(); ++b) {
+    if (keep_of[b] < 0) continue;
+    Life& life = keep_lives[index(keep_of[b])];
+    life = {std::min(life.first, lives[b].first), std::max(life.last, lives[b].last)};
+  }
+  struct Box {
+    int64_t first, last, begin, end;
+    std::string name;
+  };
+  std::vector<Box> boxes;
+  for (size_t b = 0; b < problem.buffers.size(); ++b) {
+    const Buffer& buffer = problem.buffers[b];
+    const int64_t at = schedule.address[b];
+    if (at < 0 || at + buffer.size > problem.capacity)
+      return fmt::format("buffer '{}' at {} to {} of {}", buffer.name, at, at + buffer.size,
+                         problem.capacity);
+    if ((at - buffer.phase) % buffer.alignment != 0)
+      return fmt::format("buffer '{}' at {}, allowed are {} + {} k", buffer.name, at, buffer.phase,
+                         buffer.alignment);
+    if (buffer.fixed_address && *buffer.fixed_address != at)
+      return fmt::format("buffer '{}' at {}, allowed is {}", buffer.name, at, *buffer.fixed_address);
+    if (keep_of[b] < 0) boxes.push_back({lives[b].first, lives[b].last, at, at + buffer.size, buffer.name});
+  }
+  for (size_t k = 0; k < problem.keeps.size(); ++k) {
+    if (!schedule.kept[k]) continue;
+    const auto& member = problem.keeps[k].members.front();
+    const int64_t begin = schedule.address[index(member.buffer)] - member.offset;
+    boxes.push_back({keep_lives[k].first, keep_lives[k].last, begin, begin + problem.keeps[k].size,
+                     fmt::format("of keep {}", k)});
+  }
+  std::ranges::sort(boxes, {}, &Box::first);
+  std::vector<const Box*> alive;
+  for (const Box& box : boxes) {
+    std::erase_if(alive, [&](const Box* other) { return other->last < box.first; });
+    for (const Box* other : alive) {
+      if (other->begin < box.end && box.begin < other->end)
+        return fmt::format("buffers '{}' [{}, {}) and '{}' [{}, {}) overlap at position {}", other->name,
+                           other->begin, other->end, box.name, box.begin, box.end, box.first / 2);
+    }
+    alive.push_back(&box);
+  }
+  return {};
+}
+
+}  // namespace kodama::scheduler

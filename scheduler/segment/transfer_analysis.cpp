@@ -1,0 +1,418 @@
+/// What the parts of a segment do: tasks, transfers, and which operands in L2BM mean the same buffer.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/icl/interval_map.hpp>
+#include <map>
+
+#include "isa/error.h"
+#include "scheduler/problem/indexing.h"
+#include "scheduler/segment/transfer_parts.h"
+
+namespace kodama::scheduler {
+namespace {
+
+using isa::HazardResource;
+using isa::Instruction;
+using isa::Operand;
+using isa::Space;
+using isa::Statement;
+using Counters = std::vector<int64_t>;
+
+bool is_mv(const Instruction& instruction) {
+  return isa::issue_group(instruction) == isa::IssueGroup::kMv;
+}
+
+/// Tags of the MVs and waits in a loop.
+void add_tags(const std::vector<Statement>& statements, std::set<int>& tags) {
+  for (const Statement& statement : statements) {
+    if (const auto* loop = std::get_if<isa::Loop>(&statement.kind)) {
+      if (!isa::is_idle(*loop)) add_tags(loop->body, tags);
+    } else if (const auto* mv = std::get_if<isa::Mv>(&statement.kind)) {
+      tags.insert(mv->instruction.tag);
+    } else if (const auto* nop = std::get_if<isa::Nop>(&statement.kind)) {
+      if (nop->wait_tag > 0) tags.insert(nop->wait_tag);
+    } else if (const auto* step = std::get_if<isa::Step>(&statement.kind)) {
+      for (const Instruction& instruction : step->instructions) {
+        if (is_wait(instruction)) tags.insert(instruction.tag);
+      }
+    }
+  }
+}
+
+class Analyzer : private PartsAnalysis {
+ public:
+  Analyzer(const std::vector<ProgramPart>& parts, const isa::Chip& chip)
+      : chip_(chip), content_(index(chip.l2b_count())) {
+    for (size_t k = 0; k < parts.size(); ++k) read_part(parts[k], static_cast<int>(k));
+    find_sources();
+  }
+
+  PartsAnalysis take() {
+    for (size_t n = 0; n < nodes.size(); ++n) buffer.push_back(buffer_of(static_cast<int>(n)));
+    return std::move(static_cast<PartsAnalysis&>(*this));
+  }
+
+ private:
+  /// The node that stands for all that mean the same buffer.
+  int buffer_of(int node) {
+    while (parent_[index(node)] != node) {
+      parent_[index(node)] = parent_[index(parent_[index(node)])];
+      node = parent_[index(node)];
+    }
+    return node;
+  }
+  void join(int a, int b) {
+    a = buffer_of(a);
+    b = buffer_of(b);
+    if (a != b) parent_[index(std::max(a, b))] = std::min(a, b);
+  }
+
+  int node(const Operand& operand) {
+    const auto [known, is_new] = node_of.try_emplace(&operand, static_cast<int>(nodes.size()));
+    if (is_new) {
+      nodes.emplace_back();
+      nodes.back().part = part_;
+      parent_.push_back(known->second);
+    }
+    return known->second;
+  }
+
+  void read_part(const ProgramPart& part, int number) {
+    part_ = number;
+    for (std::vector<int>& content : content_) content.assign(index(chip_.memory.l2bm_lw), -1);
+    std::set<int>& kept = kept_tags.emplace_back();
+    for (const Statement& statement : part.program.statements) {
+      if (const auto* loop = std::get_if<isa::Loop>(&statement.kind)) {
+        if (!isa::is_idle(*loop)) add_tags(loop->body, kept);
+      } else if (const auto* mv = std::get_if<isa::Mv>(&statement.kind)) {
+        if (!is_plain(mv->instruction)) kept.insert(mv->instruction.tag);
+      }
+    }
+    add_task({.kind = PartTask::Kind::kBegin});
+    bool removed = false;
+    for (const Statement& statement : part.program.statements) {
+      PartTask task{.statement = &statement, .behind_removed = removed};
+      if (const auto* loop = std::get_if<isa::Loop>(&statement.kind)) {
+        if (isa::is_idle(*loop)) continue;
+        std::set<int> tags;
+        add_tags(loop->body, tags);
+        task.has_transfers = !tags.empty();
+        task.cycles = isa::kCyclesPerStep * isa::count({"", {statement}}).steps;
+      } else if (const auto* mv = std::get_if<isa::Mv>(&statement.kind)) {
+        if (!kept.contains(mv->instruction.tag)) {
+          add_move(mv->instruction, statement.line);
+          continue;
+        }
+        task.has_transfers = true;
+      } else if (const auto* nop = std::get_if<isa::Nop>(&statement.kind)) {
+        if (nop->wait_tag > 0 && !kept.contains(nop->wait_tag)) {
+          removed = true;
+          continue;
+        }
+        task.cycles = isa::kCyclesPerStep * nop->count;
+      } else if (const auto* step = std::get_if<isa::Step>(&statement.kind)) {
+        if (std::ranges::all_of(step->instructions, [&](const Instruction& instruction) {
+              return is_wait(instruction) && !kept.contains(instruction.tag);
+            })) {
+          removed = true;
+          continue;
+        }
+        task.cycles = isa::kCyclesPerStep;
+      } else if (!std::holds_alternative<isa::RegionMark>(statement.kind)) {
+        throw isa::UnsupportedError(fmt::format(
+            "part '{}', line {}: transfers can't be scheduled across mask, d, r and q statements; choose "
+            "on-demand transfers",
+            part.name, statement.line));
+      }
+      removed = false;
+      const int64_t number_of_task = add_task(std::move(task));
+      read_task(tasks[index(number_of_task)], number_of_task);
+    }
+    part_end.push_back(add_task({.kind = PartTask::Kind::kEnd, .behind_removed = removed}));
+  }
+  int64_t add_task(PartTask task) {
+    task.part = part_;
+    tasks.push_back(std::move(task));
+    return static_cast<int64_t>(tasks.size()) - 1;
+  }
+
+  /// A load or store that can be waited for.
+  static bool is_plain(const Instruction& mv) {
+    if (mv.tag == 0 || mv.sources.size() != 1 || mv.destinations.size() != 1) return false;
+    const Space from = mv.sources[0].space;
+    const Space to = mv.destinations[0].space;
+    const auto is_outside = [](Space space) { return space == Space::kDram || space == Space::kPdm; };
+    return (is_outside(from) && to == Space::kL2bm) || (from == Space::kL2bm && is_outside(to));
+  }
+
+  void add_move(const Instruction& mv, int32_t line) {
+    PartTransfer move;
+    move.part = part_;
+    move.mv = &mv;
+    move.line = line;
+    move.position = static_cast<int64_t>(tasks.size());
+    move.is_load = is_l2bm(mv.destinations[0]);
+    move.node = node(move.is_load ? mv.destinations[0] : mv.sources[0]);
+    nodes[index(move.node)].transfer = static_cast<int>(moves.size());
+    for (const TransferRange& range : ranges_of(mv, chip_)) {
+      if (range.memory == HazardResource::kL2bm) {
+        touch(move.node, range.place, range.begin, range.end - range.begin, range.write);
+      } else {
+        move.outside.push_back(range);
+      }
+    }
+    moves.push_back(std::move(move));
+  }
+
+  void read_task(PartTask& task, int64_t number) {
+    if (task.has_transfers) {
+      read_hulls(task, number);
+      return;
+    }
+    Counters counters;
+    read_statement(*task.statement, counters, task, number);
+  }
+
+  /// What an instruction of a step does in L2BM.
+  struct L2bmUse {
+    int node = -1;
+    const Operand* operand = nullptr;
+    isa::Access access;
+  };
+  const L2bmUse& l2bm_use(const Instruction& instruction, PartTask& task, int64_t number) {
+    const auto [known, is_new] = uses_.try_emplace(&instruction);
+    if (!is_new) return known->second;
+    L2bmUse& use = known->second;
+    for (const auto* operands : {&instruction.sources, &instruction.destinations}) {
+      for (const Operand& operand : *operands) {
+        if (!is_l2bm(operand)) continue;
+        isa::check_internal(use.operand == nullptr, kTransferScheduling, "'{}' has two operands in L2BM",
+                            isa::mnemonic(instruction));
+        use.operand = &operand;
+      }
+    }
+    if (use.operand == nullptr) return use;
+    use.node = node(*use.operand);
+    nodes[index(use.node)].task = number;
+    task.nodes.push_back(use.node);
+    for (const isa::Access& access : isa::accesses(instruction, chip_)) {
+      if (access.resource == HazardResource::kL2bm) use.access = access;
+    }
+    return use;
+  }
+
+  /// Loops without transfers: all iterations, as far as they touch L2BM.
+  void read_statement(const Statement& statement, Counters& counters, PartTask& task, int64_t number) {
+    if (const auto* loop = std::get_if<isa::Loop>(&statement.kind)) {
+      if (isa::is_idle(*loop) || !touches_l2bm(*loop)) return;
+      counters.push_back(0);
+      for (int64_t i = 0; i < loop->count; ++i) {
+        counters.back() = i;
+        for (const Statement& inner : loop->body) read_statement(inner, counters, task, number);
+      }
+      counters.pop_back();
+      return;
+    }
+    for_each_instruction(statement, [&](const Instruction& instruction) {
+      const L2bmUse& use = l2bm_use(instruction, task, number);
+      if (use.operand == nullptr) return;
+      touch(use.node, use.access.place, isa::resolved_base(*use.operand, counters), use.access.length,
+            use.access.write);
+    });
+  }
+  bool touches_l2bm(const isa::Loop& loop) {
+    const auto [known, is_new] = touching_.try_emplace(&loop, false);
+    if (!is_new) return known->second;
+    bool touches = false;
+    for (const Statement& statement : loop.body) {
+      if (const auto* inner = std::get_if<isa::Loop>(&statement.kind))
+        touches = touches_l2bm(*inner) || touches;
+      for_each_instruction(statement, [&](const Instruction& instruction) {
+        touches = touches || std::ranges::any_of(instruction.sources, is_l2bm) ||
+                  std::ranges::any_of(instruction.destinations, is_l2bm);
+      });
+    }
+    return touching_[&loop] = touches;
+  }
+
+  /// Loops with transfers, and transfers that belong to them: everything they may touch, at any time.
+  void read_hulls(PartTask& task, int64_t number) {
+    struct Hull {
+      int node;
+      TransferRange range;
+    };
+    std::vector<Hull> hulls;
+    Counters counts;
+    const auto reach = [&](const Operand& operand, TransferRange& range) {
+      for (size_t d = 0; d < std::min(counts.size(), operand.loop_strides.size()); ++d) {
+        const int64_t way = operand.loop_strides[d] * (counts[d] - 1);
+        (way < 0 ? range.begin : range.end) += way;
+      }
+    };
+    const auto visit = [&](const auto& self, const Statement& statement) -> void {
+      if (const auto* loop = std::get_if<isa::Loop>(&statement.kind)) {
+        if (isa::is_idle(*loop)) return;
+        counts.push_back(loop->count);
+        for (const Statement& inner : loop->body) self(self, inner);
+        counts.pop_back();
+        return;
+      }
+      for_each_instruction(statement, [&](const Instruction& instruction) {
+        if (!is_mv(instruction)) {
+          const L2bmUse& use = l2bm_use(instruction, task, number);
+          if (use.operand == nullptr) return;
+          TransferRange range{HazardResource::kL2bm, use.access.place, use.operand->base,
+                              use.operand->base + use.access.length, use.access.write};
+          reach(*use.operand, range);
+          hulls.push_back({use.node, range});
+          return;
+        }
+        for (TransferRange range : ranges_of(instruction, chip_)) {
+          const Operand& operand = range.write ? instruction.destinations[0] : instruction.sources[0];
+          reach(operand, range);
+          if (range.memory != HazardResource::kL2bm) {
+            task.ranges.push_back(range);
+            continue;
+          }
+          const int own = node(operand);
+          if (nodes[index(own)].task < 0) {
+            nodes[index(own)].task = number;
+            task.nodes.push_back(own);
+          }
+          hulls.push_back({own, range});
+        }
+      });
+    };
+    visit(visit, *task.statement);
+    for (const bool write : {false, true, false}) {
+      for (const Hull& hull : hulls) {
+        if (hull.range.write != write) continue;
+        nodes[index(hull.node)].pinned = true;
+        // What was there may stay there.
+        touch(hull.node, hull.range.place, hull.range.begin, hull.range.end - hull.range.begin, false);
+        if (write)
+          touch(hull.node, hull.range.place, hull.range.begin, hull.range.end - hull.range.begin, true);
+      }
+    }
+  }
+
+  void touch(int number, int32_t place, int64_t begin, int64_t length, bool write) {
+    L2bmNode& node = nodes[index(number)];
+    const int64_t size = chip_.memory.l2bm_lw;
+    if (begin < 0 || begin + length > size) {  // wraps
+      node.pinned = true;
+      begin = 0;
+      length = size;
+    }
+    node.low = std::min(node.low, begin);
+    node.high = std::max(node.high, begin + length);
+    node.write = node.write || write;
+    const int32_t first = place < 0 ? 0 : place;
+    const int32_t last = place < 0 ? chip_.l2b_count() - 1 : place;
+    for (int32_t l2b = first; l2b <= last; ++l2b) {
+      node.l2bs |= uint64_t{1} << l2b;
+      std::vector<int>& content = content_[index(l2b)];
+      int known = -1;
+      for (int64_t at = begin; at < begin + length; ++at) {
+        int& cell = content[index(at)];
+        if (write) {
+          cell = number;
+        } else if (cell >= 0 && cell != known) {
+          known = cell;
+          join(number, cell);
+        }
+      }
+    }
+  }
+
+  /// What loads depend on outside L2BM.
+  void find_sources() {
+    // 0 is nothing; transfers count from 1, the parts of loops downwards from -1.
+    using Map = boost::icl::interval_map<int64_t, int>;
+    std::map<std::pair<HazardResource, int32_t>, Map> writers;
+    const auto write = [&](const TransferRange& range, int who) {
+      if (range.write)
+        writers[{range.memory, range.place}].set(
+            {boost::icl::interval<int64_t>::right_open(range.begin, range.end), who});
+    };
+    size_t next = 0;
+    for (size_t t = 0; t <= tasks.size(); ++t) {
+      for (; next < moves.size() && moves[next].position == static_cast<int64_t>(t); ++next) {
+        PartTransfer& move = moves[next];
+        for (const TransferRange& range : move.outside) {
+          if (range.write) {
+            write(range, static_cast<int>(next) + 1);
+            continue;
+          }
+          const auto found = writers.find({range.memory, range.place});
+          if (found == writers.end()) continue;
+          const auto [first, last] =
+              found->second.equal_range(boost::icl::interval<int64_t>::right_open(range.begin, range.end));
+          for (auto each = first; each != last; ++each) {
+            if (each->second > 0) {
+              const int store = each->second - 1;
+              move.after.insert(store);
+              move.earliest = std::max(move.earliest, moves[index(store)].position);
+            } else {
+              // Its waits are behind it, but in its part.
+              move.after_loop = true;
+              const int part = -1 - each->second;
+              move.earliest =
+                  std::max(move.earliest, part == move.part ? move.position : part_end[index(part)]);
+            }
+          }
+        }
+      }
+      if (t == tasks.size()) break;
+      for (const TransferRange& range : tasks[t].ranges) write(range, -1 - tasks[t].part);
+    }
+  }
+
+  const isa::Chip& chip_;
+  int part_ = 0;
+  std::vector<std::vector<int>> content_;  ///< by L2B and address: the node that wrote it
+  std::vector<int> parent_;
+  std::unordered_map<const Instruction*, L2bmUse> uses_;
+  std::unordered_map<const isa::Loop*, bool> touching_;
+};
+
+}  // namespace
+
+bool conflict(const TransferRange& a, const TransferRange& b) {
+  return (a.write || b.write) && a.memory == b.memory && (a.place < 0 || b.place < 0 || a.place == b.place) &&
+         a.begin < b.end && b.begin < a.end;
+}
+
+std::vector<TransferRange> ranges_of(const Instruction& mv, const isa::Chip& chip) {
+  std::vector<TransferRange> ranges;
+  for (const isa::TransferPart& part : isa::transfer_parts(mv, chip)) {
+    TransferRange range{HazardResource::kL2bm, part.index, part.address, part.address + part.lw, part.write};
+    switch (part.port) {
+      case isa::TransferPort::kDram:
+        range.memory = HazardResource::kDram;
+        if (part.indirect) {
+          range.begin = 0;
+          range.end = chip.memory.dram_lw;
+        }
+        break;
+      case isa::TransferPort::kPdmRead:
+      case isa::TransferPort::kPdmWrite:
+        range.memory = HazardResource::kPdm;
+        break;
+      case isa::TransferPort::kL2bmRead:
+      case isa::TransferPort::kL2bmWrite:
+        break;
+      case isa::TransferPort::kGroupPath:
+        continue;
+    }
+    ranges.push_back(range);
+  }
+  return ranges;
+}
+
+PartsAnalysis analyze_parts(const std::vector<ProgramPart>& parts, const isa::Chip& chip) {
+  return Analyzer(parts, chip).take();
+}
+
+}  // namespace kodama::scheduler

@@ -1,0 +1,338 @@
+/// The program of a segment whose transfers are scheduled.
+#include <algorithm>
+#include <deque>
+
+#include "isa/costs.h"
+#include "isa/error.h"
+#include "scheduler/problem/indexing.h"
+#include "scheduler/segment/transfer_parts.h"
+
+namespace kodama::scheduler {
+namespace {
+
+using isa::HazardResource;
+using isa::Instruction;
+using isa::Operand;
+using isa::Statement;
+using Counters = std::vector<int64_t>;
+
+/// Puts statements one after the other with the distances that they need (isa::required_gap).
+class Joiner {
+ public:
+  explicit Joiner(const isa::Chip& chip) : chip_(chip), window_(isa::longest_gap(chip) + 1) {}
+
+  std::vector<Statement> statements;
+
+  /// Steps may have come closer to each other here.
+  void distrust() { trusted_from_ = time_ + window_; }
+
+  void begin_region(const std::string& name) { statements.push_back({isa::RegionMark{true, name}, 0}); }
+  void end_region() { statements.push_back({isa::RegionMark{false, {}}, 0}); }
+
+  void add(Statement statement) {
+    const bool is_mv = std::holds_alternative<isa::Mv>(statement.kind);
+    const bool takes_time = !is_mv && !std::holds_alternative<isa::RegionMark>(statement.kind);
+    if (is_mv || (takes_time && time_ < trusted_from_)) keep_distance(statement);
+    if (is_mv) {
+      last_step_.reset();
+    } else if (takes_time) {
+      last_step_ = statements.size();
+      remember_tail(statement);
+      time_ += isa::count({"", {statement}}).steps;
+      std::erase_if(recent_, [&](const Recent& each) { return each.time < time_ - window_; });
+    }
+    statements.push_back(std::move(statement));
+  }
+
+  /// Puts a wait beside a step that has none; a step issues when its wait is over.
+  static bool beside(Statement& statement, int tag) {
+    if (auto* nop = std::get_if<isa::Nop>(&statement.kind)) {
+      if (nop->count != 1 || nop->wait_tag > 0) return false;
+      nop->wait_tag = static_cast<int8_t>(tag);
+      return true;
+    }
+    auto* step = std::get_if<isa::Step>(&statement.kind);
+    if (step == nullptr || std::ranges::any_of(step->instructions, is_wait)) return false;
+    Instruction wait;
+    wait.opcode = isa::Opcode::kWait;
+    wait.tag = static_cast<int8_t>(tag);
+    step->instructions.push_back(std::move(wait));
+    return true;
+  }
+
+  /// Beside the last step, where there is one and no MV would wait, too.
+  void wait(int tag) {
+    if (last_step_ && beside(statements[*last_step_], tag)) return;
+    add({isa::Nop{1, static_cast<int8_t>(tag)}, 0});
+  }
+
+ private:
+  struct Recent {
+    int64_t time = 0;
+    std::vector<isa::Access> accesses;
+  };
+  struct TimedStep {
+    int64_t time = 0;  ///< counted from the beginning of what it is in, or backwards from its end
+    std::vector<isa::Access> accesses;
+  };
+
+  std::vector<isa::Access> accesses(const Statement& statement) const {
+    std::vector<isa::Access> all;
+    for_each_instruction(statement, [&](const Instruction& instruction) {
+      for (isa::Access& access : isa::accesses(instruction, chip_)) {
+        if (!isa::is_forwarding_register(access.resource)) all.push_back(std::move(access));
+      }
+    });
+    return all;
+  }
+
+  /// The first (or last) steps of a statement, as many as distances reach; returns false when it has enough.
+  bool collect(const Statement& statement, Counters& counters, bool backwards, int64_t& time,
+               std::vector<TimedStep>& steps) const {
+    if (time >= window_) return false;
+    if (const auto* loop = std::get_if<isa::Loop>(&statement.kind)) {
+      if (isa::is_idle(*loop)) return true;
+      counters.push_back(0);
+      bool more = true;
+      for (int64_t i = 0; i < loop->count && more; ++i) {
+        counters.back() = backwards ? loop->count - 1 - i : i;
+        for (size_t k = 0; k < loop->body.size() && more; ++k) {
+          const size_t at = backwards ? loop->body.size() - 1 - k : k;
+          more = collect(loop->body[at], counters, backwards, time, steps);
+        }
+      }
+      counters.pop_back();
+      return more;
+    }
+    if (const auto* nop = std::get_if<isa::Nop>(&statement.kind)) {
+      time += nop->count;
+    } else {
+      const bool is_step = std::holds_alternative<isa::Step>(statement.kind);
+      if (backwards && is_step) ++time;
+      if (is_step || !backwards) steps.push_back({time, accesses(isa::resolved(statement, counters))});
+      if (!backwards && is_step) ++time;
+    }
+    return time < window_;
+  }
+
+  void keep_distance(const Statement& statement) {
+    Counters counters;
+    int64_t time = 0;
+    std::vector<TimedStep> head;
+    collect(statement, counters, false, time, head);
+    int64_t missing = 0;
+    for (const TimedStep& later : head) {
+      for (const Recent& first : recent_) {
+        const int64_t between = time_ + later.time - first.time - 1;
+        for (const isa::Access& a : first.accesses) {
+          for (const isa::Access& b : later.accesses) {
+            if (a.resource == b.resource)
+              missing = std::max(missing, isa::required_gap(a, b, chip_) - between);
+          }
+        }
+      }
+    }
+    if (missing == 0) return;
+    last_step_ = statements.size();
+    statements.push_back({isa::Nop{missing, 0}, 0});
+    time_ += missing;
+  }
+
+  void remember_tail(const Statement& statement) {
+    Counters counters;
+    int64_t time = 0;
+    std::vector<TimedStep> tail;
+    collect(statement, counters, true, time, tail);
+    const int64_t end = time_ + isa::count({"", {statement}}).steps;
+    for (TimedStep& step : tail) recent_.push_back({end - step.time, std::move(step.accesses)});
+  }
+
+  const isa::Chip& chip_;
+  int64_t window_;
+  int64_t time_ = 0;
+  int64_t trusted_from_ = 0;
+  std::deque<Recent> recent_;
+  std::optional<size_t> last_step_;  ///< number of the last statement, if it is a step and no MV is behind it
+};
+class Emitter {
+ public:
+  Emitter(const PartsAnalysis& analysis, const Formulation& formulation, const TransferSchedule& schedule,
+          const std::vector<ProgramPart>& parts, const isa::Chip& chip)
+      : analysis_(analysis),
+        formulation_(formulation),
+        schedule_(schedule),
+        parts_(parts),
+        chip_(chip),
+        joiner_(chip) {
+    for (int tag = 1; tag <= isa::kMaxTransferTag; ++tag) {
+      const bool is_kept =
+          std::ranges::any_of(analysis.kept_tags, [&](const auto& tags) { return tags.contains(tag); });
+      if (!is_kept) free_tags_.push_back(tag);
+    }
+  }
+
+  ScheduledParts run() {
+    isa::check_internal(!free_tags_.empty(), kTransferScheduling, "loops use all tags");
+    const std::vector<int> order = issue_order(formulation_.problem, schedule_);
+    auto next = order.begin();
+    for (size_t t = 0; t < analysis_.tasks.size(); ++t) {
+      for (; next != order.end() && schedule_.issue[index(*next)] == static_cast<int64_t>(t); ++next)
+        emit_move(*next);
+      emit_task(analysis_.tasks[t]);
+    }
+    isa::check_internal(next == order.end(), kTransferScheduling, "transfers behind the last task");
+    result_.begin.push_back(joiner_.statements.size());
+    result_.program.statements = std::move(joiner_.statements);
+    return std::move(result_);
+  }
+
+ private:
+  struct InFlight {
+    int tag = 0;
+    std::vector<TransferRange> ranges;
+  };
+
+  int64_t shift(int node) const {
+    const int buffer = formulation_.buffer_of_node[index(node)];
+    return schedule_.address[index(buffer)] - formulation_.lowest[index(buffer)];
+  }
+
+  /// Waits for the transfers that meet these ranges; with a step, the last wait stands beside it.
+  void wait_for(const std::vector<TransferRange>& ranges, Statement* step = nullptr) {
+    std::vector<int> tags;
+    std::erase_if(in_flight_, [&](const InFlight& transfer) {
+      const bool meets = std::ranges::any_of(transfer.ranges, [&](const TransferRange& a) {
+        return std::ranges::any_of(ranges, [&](const TransferRange& b) { return conflict(a, b); });
+      });
+      if (meets) tags.push_back(transfer.tag);
+      return meets;
+    });
+    for (size_t k = 0; k < tags.size(); ++k) {
+      free_tags_.push_back(tags[k]);
+      const bool is_last = k + 1 == tags.size();
+      if (!is_last || step == nullptr || !Joiner::beside(*step, tags[k])) joiner_.wait(tags[k]);
+    }
+  }
+  void finish_first() {
+    joiner_.wait(in_flight_.front().tag);
+    free_tags_.push_back(in_flight_.front().tag);
+    in_flight_.erase(in_flight_.begin());
+  }
+
+  /// Whether it is fetched in the background: nobody needs it before other tasks are done, and it doesn't
+  /// wait for what these make.
+  bool is_ahead(int transfer) const {
+    const TransferProblem::Transfer& each = formulation_.problem.transfers[index(transfer)];
+    return schedule_.issue[index(transfer)] < each.latest && each.after.empty() && each.source < 0;
+  }
+
+  void emit_move(int number) {
+    const PartTransfer& move = analysis_.moves[index(number)];
+    Instruction mv = *move.mv;
+    Operand& operand = move.is_load ? mv.destinations[0] : mv.sources[0];
+    operand.base += shift(move.node);
+    std::vector<Instruction> mvs{mv};
+    if (const Detour& detour = formulation_.detours[index(number)]; detour.store >= 0) {
+      const PartTransfer& store = analysis_.moves[index(detour.store)];
+      mvs = detoured(detour, mv, store, shift(store.node));
+    }
+    for (Instruction& each : mvs) {
+      const std::vector<TransferRange> ranges = ranges_of(each, chip_);
+      wait_for(ranges);
+      if (free_tags_.empty()) finish_first();
+      each.tag = static_cast<int8_t>(free_tags_.front());
+      free_tags_.pop_front();
+      // What somebody waits for comes before what is fetched ahead.
+      if (!is_ahead(number)) each.priority = std::max<int8_t>(each.priority, 1);
+      in_flight_.push_back({each.tag, ranges});
+      joiner_.add({isa::Mv{std::move(each)}, move.line});
+    }
+  }
+
+  void emit_task(const PartTask& task) {
+    const std::string& name = parts_[index(task.part)].name;
+    if (task.behind_removed) joiner_.distrust();
+    if (task.kind == PartTask::Kind::kBegin) {
+      result_.begin.push_back(joiner_.statements.size());
+      joiner_.begin_region(name);
+      joiner_.distrust();
+      return;
+    }
+    if (task.kind == PartTask::Kind::kEnd) {
+      if (index(task.part) + 1 == parts_.size()) {
+        while (!in_flight_.empty()) finish_first();
+      }
+      joiner_.end_region();
+      return;
+    }
+    std::vector<TransferRange> ranges = task.ranges;
+    for (const int n : task.nodes) {
+      const L2bmNode& node = analysis_.nodes[index(n)];
+      ranges.push_back({HazardResource::kL2bm, -1, node.low + shift(n), node.high + shift(n), node.write});
+    }
+    Statement statement = *task.statement;
+    rewrite(statement, *task.statement, analysis_.kept_tags[index(task.part)]);
+    wait_for(ranges, &statement);
+    joiner_.add(std::move(statement));
+  }
+
+  /// Addresses of L2BM; and no waits but for the tags of loops.
+  void rewrite(Statement& statement, const Statement& original, const std::set<int>& kept) {
+    if (auto* loop = std::get_if<isa::Loop>(&statement.kind)) {
+      const auto& from = std::get<isa::Loop>(original.kind);
+      for (size_t k = 0; k < loop->body.size(); ++k) rewrite(loop->body[k], from.body[k], kept);
+    } else if (auto* step = std::get_if<isa::Step>(&statement.kind)) {
+      const auto& from = std::get<isa::Step>(original.kind);
+      for (size_t k = 0; k < step->instructions.size(); ++k)
+        move_operands(step->instructions[k], from.instructions[k]);
+      std::erase_if(step->instructions, [&](const Instruction& instruction) {
+        return is_wait(instruction) && !kept.contains(instruction.tag);
+      });
+    }
+  }
+  void move_operands(Instruction& instruction, const Instruction& from) {
+    for (size_t k = 0; k < from.sources.size(); ++k) move_operand(instruction.sources[k], from.sources[k]);
+    for (size_t k = 0; k < from.destinations.size(); ++k)
+      move_operand(instruction.destinations[k], from.destinations[k]);
+  }
+  void move_operand(Operand& operand, const Operand& from) {
+    if (!is_l2bm(from)) return;
+    const auto node = analysis_.node_of.find(&from);
+    if (node != analysis_.node_of.end()) operand.base += shift(node->second);
+  }
+
+  const PartsAnalysis& analysis_;
+  const Formulation& formulation_;
+  const TransferSchedule& schedule_;
+  const std::vector<ProgramPart>& parts_;
+  const isa::Chip& chip_;
+  Joiner joiner_;
+  std::deque<int> free_tags_;
+  std::vector<InFlight> in_flight_;
+  ScheduledParts result_;
+};
+
+}  // namespace
+
+ScheduledParts emit_parts(const PartsAnalysis& analysis, const Formulation& formulation,
+                          const TransferSchedule& schedule, const std::vector<ProgramPart>& parts,
+                          const isa::Chip& chip) {
+  return Emitter(analysis, formulation, schedule, parts, chip).run();
+}
+
+ScheduledParts emit_plain(const std::vector<ProgramPart>& parts, const isa::Chip& chip) {
+  Joiner joiner(chip);
+  ScheduledParts result;
+  for (const ProgramPart& part : parts) {
+    result.begin.push_back(joiner.statements.size());
+    joiner.begin_region(part.name);
+    joiner.distrust();
+    for (const Statement& statement : part.program.statements) joiner.add(statement);
+    joiner.end_region();
+  }
+  result.begin.push_back(joiner.statements.size());
+  result.program.statements = std::move(joiner.statements);
+  return result;
+}
+
+}  // namespace kodama::scheduler

@@ -1,0 +1,129 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <unordered_map>
+#include <vector>
+
+#include "isa/chip.h"
+#include "isa/costs.h"
+#include "isa/program.h"
+#include "scheduler/problem/transfer_problem.h"
+#include "scheduler/segment/transfer_scheduling.h"
+
+/// The way of transfer_scheduling.h in three steps: what the parts do (analyze_parts), as a problem
+/// (formulate), and the program that a solution stands for (emit_parts). Internal to scheduler/.
+namespace kodama::scheduler {
+
+inline constexpr const char* kTransferScheduling = "transfer scheduling";
+
+/// A part of an L2BM (`place`: L2B over the chip, -1 = all), or of a group's DRAM or PDM.
+struct TransferRange {
+  isa::HazardResource memory = isa::HazardResource::kL2bm;
+  int32_t place = -1;
+  int64_t begin = 0;
+  int64_t end = 0;
+  bool write = false;
+};
+/// Whether both touch the same, and one writes.
+bool conflict(const TransferRange& a, const TransferRange& b);
+/// Both ends of an MV, each source followed by its destination where there are as many.
+std::vector<TransferRange> ranges_of(const isa::Instruction& mv, const isa::Chip& chip);
+
+inline bool is_wait(const isa::Instruction& instruction) {
+  return isa::issue_group(instruction) == isa::IssueGroup::kWait;
+}
+inline bool is_l2bm(const isa::Operand& operand) {
+  return operand.space == isa::Space::kL2bm;
+}
+/// Calls visit(instruction) for what a statement, not a loop, does.
+template <typename Visit>
+void for_each_instruction(const isa::Statement& statement, Visit&& visit) {
+  if (const auto* step = std::get_if<isa::Step>(&statement.kind)) {
+    for (const isa::Instruction& instruction : step->instructions) visit(instruction);
+  } else if (const auto* mv = std::get_if<isa::Mv>(&statement.kind)) {
+    visit(mv->instruction);
+  }
+}
+
+/// An operand in L2BM: it always means the same buffer.
+struct L2bmNode {
+  int64_t low = INT64_MAX;  ///< hull of what it names
+  int64_t high = 0;
+  uint64_t l2bs = 0;  ///< bit q: of L2B q
+  bool write = false;
+  bool pinned = false;
+  int part = 0;
+  int64_t task = -1;  ///< that has it; -1: a transfer
+  int transfer = -1;
+};
+
+/// What stays in its order: a step, loop, mark; or an MV that belongs to a loop.
+struct PartTask {
+  enum class Kind : uint8_t { kBegin, kEnd, kStatement } kind = Kind::kStatement;
+  int part = 0;
+  const isa::Statement* statement = nullptr;
+  int64_t cycles = 0;
+  std::vector<int> nodes = {};
+  std::vector<TransferRange> ranges = {};  ///< of the MVs inside, outside L2BM
+  bool has_transfers = false;              ///< a loop with MVs or waits, or a MV that belongs to one
+  bool behind_removed = false;             ///< a step in front of it fell away
+};
+
+struct PartTransfer {
+  int part = 0;
+  const isa::Instruction* mv = nullptr;
+  int32_t line = 0;
+  int64_t position = 0;  ///< before this task
+  bool is_load = true;
+  int node = -1;
+  std::vector<TransferRange> outside;  ///< its end in DRAM or PDM
+  std::set<int> after;                 ///< stores that write what it reads
+  bool after_loop = false;             ///< a loop writes some of it
+  int64_t earliest = 1;                ///< behind the mark of the first part
+};
+struct PartsAnalysis {
+  std::vector<PartTask> tasks;
+  std::vector<PartTransfer> moves;
+  std::vector<L2bmNode> nodes;
+  std::vector<int> buffer;  ///< by node: the node that stands for all that mean the same buffer
+  std::unordered_map<const isa::Operand*, int> node_of;
+  std::vector<std::set<int>> kept_tags;  ///< by part: of loops, whose waits stay where they are
+  std::vector<int64_t> part_end;         ///< by part: its last task
+};
+/// The analysis names the parts' statements and operands, which must outlive it. UnsupportedError for
+/// statements that only hand-written programs have.
+PartsAnalysis analyze_parts(const std::vector<ProgramPart>& parts, const isa::Chip& chip);
+
+/// A load of what a store before it takes out may copy it from where the store does.
+struct Detour {
+  int store = -1;      ///< -1: there is none
+  int32_t group = -1;  ///< of the source; -1: each group has its own
+  int32_t unit = 0;
+  int64_t offset = 0;  ///< from the store's address in L2BM
+  int copies = 1;      ///< a broadcast in the group is one to each of its L2Bs
+};
+
+struct Formulation {
+  TransferProblem problem;
+  std::vector<int> buffer_of_node;  ///< by node; its buffer in the problem
+  std::vector<int64_t> lowest;      ///< by buffer: its address in the parts
+  std::vector<Detour> detours;      ///< by transfer
+};
+/// `direct`: loads copy from L2BM what was stored from there.
+Formulation formulate(const PartsAnalysis& analysis, const std::vector<ProgramPart>& parts,
+                      const isa::Chip& chip, bool direct);
+/// The MVs of a load with a detour. `load` has its own place already; the source's buffer has moved by
+/// `shift`.
+std::vector<isa::Instruction> detoured(const Detour& detour, const isa::Instruction& load,
+                                       const PartTransfer& store, int64_t shift);
+
+/// The program of a schedule.
+ScheduledParts emit_parts(const PartsAnalysis& analysis, const Formulation& formulation,
+                          const TransferSchedule& schedule, const std::vector<ProgramPart>& parts,
+                          const isa::Chip& chip);
+/// One part after the other, each as it is.
+ScheduledParts emit_plain(const std::vector<ProgramPart>& parts, const isa::Chip& chip);
+
+}  // namespace kodama::scheduler
