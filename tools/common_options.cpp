@@ -157,7 +157,7 @@ void add_model_options(CLI::App& app, SessionOptions& options, RawOptions& raw) 
       ->needs(dump_after);
   app.add_option(
          "--planner", options.planner,
-         "chooses kernels and layouts: pbqp (least in all), greedy, first; host: all Moves by the host")
+         "chooses kernels and layouts: pbqp (least in all), greedy, first; host: all relayouts by the host")
       ->capture_default_str();
   CLI::Option* cache = app.add_option(
       "--cache", options.cache,

@@ -28,23 +28,23 @@ def kodama(binary, arguments):
 
 def main():
     binary = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.path.join(ROOT, "build/release/tools/kodama"))
-    lines = ["| network | planner | planned: Moves | Move cycles | all cycles | run: Move cycles | chip cycles | "
+    lines = ["| network | planner | planned: relayouts | relayout cycles | all cycles | run: relayout cycles | chip cycles | "
              "link cycles | by the host |", "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"]
     for network in NETWORKS:
         model = os.path.join(ROOT, "../shared/data", network + ".onnx")
         plans = {plan["planner"]: plan for plan in kodama(binary, ["plan", model])}
         for planner in PLANNERS:
             plan = plans[planner]
-            cells = [network if planner == PLANNERS[0] else "", planner, plan["moves"], plan["move_cycles"],
+            cells = [network if planner == PLANNERS[0] else "", planner, plan["relayouts"], plan["relayout_cycles"],
                      plan["total"]]
             if (network, planner) in PLAN_ONLY:
                 cells += ["", "", "", ""]
             else:
                 run = kodama(binary, ["run", model, "--planner", planner, "--no-compare"])
-                moves = sum(stage["stats"]["cycles"] for stage in run["stages"]
-                            if stage["kind"] == "Move" and stage["where"] == "chip")
+                relayouts = sum(stage["stats"]["cycles"] for stage in run["stages"]
+                            if stage["kind"] == "Relayout")
                 total = run["total"]
-                cells += [moves, total["cycles"], total["link_cycles"], total["host_moves"]]
+                cells += [relayouts, total["cycles"], total["link_cycles"], total["host_relayouts"]]
             lines.append("| " + " | ".join(str(cell) for cell in cells) + " |")
             print(lines[-1], flush=True)
     page = os.path.join(ROOT, "docs/layouts.md")

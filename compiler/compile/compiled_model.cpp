@@ -18,7 +18,7 @@
 namespace kodama::compiler {
 namespace {
 
-/// The operations of a Move as they were written, before they were packed into steps.
+/// The operations of a relayout as they were written, before they were packed into steps.
 scheduler::MachineProgram one_after_the_other(const std::string& name,
                                               std::vector<layout::PackedItem> items) {
   scheduler::Block block;
@@ -30,7 +30,7 @@ scheduler::MachineProgram one_after_the_other(const std::string& name,
     } else {
       instruction = std::move(std::get<layout::PackedInstruction>(item).instruction);
     }
-    block.operations.push_back({std::move(instruction), "Move"});
+    block.operations.push_back({std::move(instruction), "relayout"});
   }
   return {name, {}, {{std::move(block)}}};
 }
@@ -59,7 +59,7 @@ class ModelCompiler {
         segment_begin_[k] = segment_end_[k] = static_cast<int>(k);
       make_stages(planner);
     }
-    find_host_moves();
+    find_host_relayouts();
     result_.tensors = graph_.tensors;
     result_.inputs = graph_.inputs;
     result_.outputs = graph_.outputs;
@@ -100,7 +100,7 @@ class ModelCompiler {
     std::set<TensorId> made;
     const auto is_chip = [&](size_t k) {
       return plan_.stages[k].kind == PlannedStage::Kind::kKernel ||
-             plan_.stages[k].kind == PlannedStage::Kind::kMove;
+             plan_.stages[k].kind == PlannedStage::Kind::kRelayout;
     };
     const auto storage = [&](int image) {
       return graph_.storage(plan_.images[static_cast<size_t>(image)].placement.access.tensor);
@@ -194,10 +194,11 @@ class ModelCompiler {
     stage.outputs = layer.outputs;
     stage.operation = summary(layer, graph_);
     switch (planned.kind) {
-      case PlannedStage::Kind::kHostMove: {
-        const auto& move = std::get<MoveLayer>(layer.body);
-        for (const MoveLayer::Piece& piece : move.pieces) stage.inputs.push_back(piece.input.tensor);
-        stage.body = MoveStage{move};
+      case PlannedStage::Kind::kHostRearrange: {
+        const auto& rearrange = std::get<RearrangeLayer>(layer.body);
+        for (const RearrangeLayer::Piece& piece : rearrange.pieces)
+          stage.inputs.push_back(piece.input.tensor);
+        stage.body = RearrangeStage{rearrange};
         break;
       }
       case PlannedStage::Kind::kHost: {
@@ -210,8 +211,8 @@ class ModelCompiler {
         stage.inputs = layer_inputs(layer);
         stage.body = kernel_stage(planned, index);
         break;
-      case PlannedStage::Kind::kMove:
-        make_move(planner, planned, index, stage);
+      case PlannedStage::Kind::kRelayout:
+        make_relayout(planner, planned, index, stage);
         break;
     }
     return stage;
@@ -271,25 +272,25 @@ class ModelCompiler {
     return stage;
   }
 
-  void make_move(ModelPlanner& planner, const PlannedStage& planned, int index, Stage& stage) {
+  void make_relayout(ModelPlanner& planner, const PlannedStage& planned, int index, Stage& stage) {
     const Layer& layer = layer_of(planned);
     const StreamPlacement& to = plan_.images[static_cast<size_t>(planned.result)].placement;
-    const bool for_a_kernel = layer.kind() != LayerKind::kMove;
+    const bool for_a_kernel = layer.kind() != LayerKind::kRearrange;
     if (for_a_kernel) {
       stage.name = fmt::format("{}.{}", layer.name, to.name);
       stage.outputs.clear();
     }
-    stage.kind = LayerKind::kMove;
+    stage.kind = LayerKind::kRearrange;
     stage.onnx_ops.clear();
     stage.onnx_nodes.clear();
-    for (const int through : planned.move_layers) {
+    for (const int through : planned.rearrange_layers) {
       const Layer& move = graph_.layers[static_cast<size_t>(through)];
       stage.onnx_ops.insert(stage.onnx_ops.end(), move.onnx_ops.begin(), move.onnx_ops.end());
       stage.onnx_nodes.insert(stage.onnx_nodes.end(), move.onnx_nodes.begin(), move.onnx_nodes.end());
     }
     stage.inputs = planned.roots;
     ChipStage chip = planned_part(planned, index);
-    stage.operation = fmt::format("Move to {} {}", to.layout.to_string(), to.transport.to_string());
+    stage.operation = fmt::format("Relayout to {} {}", to.layout.to_string(), to.transport.to_string());
     chip.kernel = "gather";
     const layout::GatherProblem problem = planner.gather(plan_, planned, addresses_);
     const layout::Gather gather(problem, chip_);
@@ -308,7 +309,7 @@ class ModelCompiler {
   }
 
   /// Marks what the host sends and fetches only to change a layout.
-  void find_host_moves() {
+  void find_host_relayouts() {
     std::set<TensorId> of_host;  // it needs them anyway
     for (const TensorId id : graph_.inputs) of_host.insert(graph_.storage(id));
     for (const TensorId id : graph_.outputs) of_host.insert(graph_.storage(id));
@@ -329,10 +330,10 @@ class ModelCompiler {
         if (operand.origin != StreamBinding::Origin::kSent) continue;
         const TensorId storage = graph_.storage(operand.placement.access.tensor);
         // What a kernel made, or what was sent already in another layout.
-        operand.host_move = made.contains(storage) || !sent.insert(storage).second;
+        operand.host_relayout = made.contains(storage) || !sent.insert(storage).second;
       }
       const TensorId result = graph_.storage(chip->result.placement.access.tensor);
-      chip->result.host_move = chip->fetch && !of_host.contains(result);
+      chip->result.host_relayout = chip->fetch && !of_host.contains(result);
       made.insert(result);
     }
   }
@@ -367,6 +368,10 @@ class ModelCompiler {
 };
 
 }  // namespace
+
+std::string stage_kind_name(const Stage& stage) {
+  return stage.on_chip() && stage.kind == LayerKind::kRearrange ? "Relayout" : layer_kind_name(stage.kind);
+}
 
 isa::Program Segment::slice(int stage) const {
   const auto number = static_cast<size_t>(stage - first_stage);
@@ -419,7 +424,8 @@ std::vector<std::string> planning_dump_points() {
   for (const std::string& name : graph_pipeline()) {
     if (std::find(points.begin(), points.end(), name) == points.end()) points.push_back(name);
   }
-  for (const char* name : {"lower", "fold-moves", "fuse-maps", "fuse-epilogues", "split-reductions", "plan"})
+  for (const char* name :
+       {"lower", "fold-rearranges", "fuse-maps", "fuse-epilogues", "split-reductions", "plan"})
     points.emplace_back(name);
   return points;
 }

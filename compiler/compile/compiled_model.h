@@ -20,13 +20,13 @@
 
 /// A compiled model: what `kodama compile` writes and `kodama sim` and `kodama run` execute.
 ///
-/// The model is a sequence of stages. A chip stage is a kernel or a Move that makes one image in DRAM from
-/// others. Chip stages with nothing between them that the host must do form a *segment*, which is one
+/// The model is a sequence of stages. A chip stage is a kernel or a relayout that makes one image in DRAM
+/// from others. Chip stages with nothing between them that the host must do form a *segment*, which is one
 /// program: its transfers are scheduled over all of them (scheduler/segment/transfer_scheduling.h). Constant
 /// operands are in DRAM before the first stage runs; what comes from the host is sent before the segment that
 /// reads it; what the host reads is fetched behind the segment that makes it. Host stages run ONNX nodes on
-/// the CPU reference. Moves of types that the chip doesn't keep (compiler/plan/model_plan.h) permute on the
-/// host.
+/// the CPU reference. Rearranges of types that the chip doesn't keep (compiler/plan/model_plan.h) permute on
+/// the host.
 namespace kodama::compiler {
 
 /// A stream of a chip stage and where it is in every group's DRAM.
@@ -40,14 +40,14 @@ struct StreamBinding {
   int64_t dram_address = 0;   ///< LW
   Origin origin = Origin::kOnChip;
   /// The host changes the layout of a tensor between layers: it sends what it has fetched, or the reverse.
-  bool host_move = false;
+  bool host_relayout = false;
 };
 
 struct ChipStage {
   std::string kernel;
   std::string description;
   int64_t predicted_cycles = 0;
-  int64_t dram_cycles = 0;  ///< of Moves: what their DRAM traffic alone takes (layout::Gather)
+  int64_t dram_cycles = 0;  ///< of relayouts: what their DRAM traffic alone takes (layout::Gather)
   std::vector<StreamBinding> operands;
   StreamBinding result;
   bool fetch = false;  ///< the host reads the result
@@ -65,8 +65,8 @@ struct Segment {
   isa::Program slice(int stage) const;
 };
 /// On the host.
-struct MoveStage {
-  MoveLayer move;
+struct RearrangeStage {
+  RearrangeLayer rearrange;
 };
 struct HostStage {
   std::vector<onnx::NodeProto> nodes;
@@ -78,13 +78,15 @@ struct Stage {
   LayerKind kind = LayerKind::kHost;
   std::vector<std::string> onnx_ops;
   std::vector<std::string> onnx_nodes;
-  std::vector<TensorId> inputs;  ///< Move: one per piece; Host: of all nodes by name; -1 = omitted
+  std::vector<TensorId> inputs;  ///< Rearrange: one per piece; Host: of all nodes by name; -1 = omitted
   std::vector<TensorId> outputs;
   std::string operation;  ///< one line: what it computes
-  std::variant<ChipStage, MoveStage, HostStage> body;
+  std::variant<ChipStage, RearrangeStage, HostStage> body;
 
   bool on_chip() const { return std::holds_alternative<ChipStage>(body); }
 };
+/// The layer's kind; "Relayout" of a stage that makes an image on the chip, of Rearrange layers or of none.
+std::string stage_kind_name(const Stage& stage);
 
 struct CompiledModel {
   std::string name;

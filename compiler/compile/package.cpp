@@ -80,7 +80,7 @@ constexpr std::array<const char*, 2> kL1bModes = {"distribute", "broadcast"};
 constexpr std::array<const char*, 3> kMabModes = {"distribute", "broadcast MABs", "broadcast PEs"};
 constexpr std::array<const char*, 5> kPaddings = {"undefined", "zero", "-inf", "+inf", "one"};
 constexpr std::array<const char*, 3> kOrigins = {"preloaded", "sent", "on chip"};
-constexpr std::array<const char*, 5> kKinds = {"Map", "Reduce", "Contract", "Move", "Host"};
+constexpr std::array<const char*, 5> kKinds = {"Map", "Reduce", "Contract", "Rearrange", "Host"};
 
 ordered_json placement_to_json(const StreamPlacement& placement) {
   return {{"name", placement.name},
@@ -113,26 +113,26 @@ StreamPlacement read_placement(const JsonValue& j, const isa::Chip& chip, bool i
   return placement;
 }
 
-ordered_json move_to_json(const MoveLayer& move) {
+ordered_json rearrange_to_json(const RearrangeLayer& rearrange) {
   ordered_json pieces = ordered_json::array();
-  for (const MoveLayer::Piece& piece : move.pieces) {
-    pieces.push_back({{"input", access_to_json(piece.input, move.extents.size())},
+  for (const RearrangeLayer::Piece& piece : rearrange.pieces) {
+    pieces.push_back({{"input", access_to_json(piece.input, rearrange.extents.size())},
                       {"begin", piece.begin},
                       {"end", piece.end}});
   }
-  return {{"extents", move.extents}, {"fill", number_to_json(move.fill)}, {"pieces", pieces}};
+  return {{"extents", rearrange.extents}, {"fill", number_to_json(rearrange.fill)}, {"pieces", pieces}};
 }
-MoveLayer read_move(const JsonValue& j) {
+RearrangeLayer read_rearrange(const JsonValue& j) {
   j.allow({"extents", "fill", "pieces"});
-  MoveLayer move;
-  move.extents = j.at("extents").integers();
-  move.fill = j.at("fill").number();
-  move.pieces = j.at("pieces").list_of([&](const JsonValue& piece) -> MoveLayer::Piece {
+  RearrangeLayer rearrange;
+  rearrange.extents = j.at("extents").integers();
+  rearrange.fill = j.at("fill").number();
+  rearrange.pieces = j.at("pieces").list_of([&](const JsonValue& piece) -> RearrangeLayer::Piece {
     piece.allow({"input", "begin", "end"});
-    return {read_access(piece.at("input"), move.extents.size()), piece.at("begin").integers(),
+    return {read_access(piece.at("input"), rearrange.extents.size()), piece.at("begin").integers(),
             piece.at("end").integers()};
   });
-  return move;
+  return rearrange;
 }
 
 // --- checksums ------------------------------------------------------------------------------------------
@@ -293,8 +293,8 @@ class PackageWriter {
       j["result"] = binding_to_json(chip->result);
       j["dram_cycles"] = chip->dram_cycles;
       j["fetch"] = chip->fetch;
-    } else if (const auto* move = std::get_if<MoveStage>(&stage.body)) {
-      j["move"] = move_to_json(move->move);
+    } else if (const auto* rearrange = std::get_if<RearrangeStage>(&stage.body)) {
+      j["rearrange"] = rearrange_to_json(rearrange->rearrange);
     } else {
       const auto& host = std::get<HostStage>(stage.body);
       j["reason"] = host.reason;
@@ -324,7 +324,7 @@ class PackageWriter {
     ordered_json j = placement_to_json(binding.placement);
     j["dram_address"] = binding.dram_address;
     j["origin"] = kOrigins[static_cast<size_t>(binding.origin)];
-    j["host_move"] = binding.host_move;
+    j["host_relayout"] = binding.host_relayout;
     return j;
   }
 
@@ -454,12 +454,12 @@ class PackageReader {
 
   StreamBinding binding(const JsonValue& j, bool is_output) const {
     j.allow({"name", "access", "extents", "axes", "layout", "padding", "l2b", "l1b", "mab", "length_lw",
-             "round_to_odd", "dram_address", "origin", "host_move"});
+             "round_to_odd", "dram_address", "origin", "host_relayout"});
     StreamBinding binding;
     binding.placement = read_placement(j, model_.chip, is_output);
     binding.dram_address = j.at("dram_address").integer();
     binding.origin = j.at("origin").one_of<StreamBinding::Origin>(kOrigins);
-    binding.host_move = j.at("host_move").flag();
+    binding.host_relayout = j.at("host_relayout").flag();
     return binding;
   }
 
@@ -474,9 +474,9 @@ class PackageReader {
     stage.outputs = j.at("outputs").small_integers();
     if (j.has("kernel")) {
       stage.body = chip_stage(j);
-    } else if (j.has("move")) {
-      j.allow({"name", "kind", "operation", "onnx_ops", "onnx_nodes", "inputs", "outputs", "move"});
-      stage.body = MoveStage{read_move(j.at("move"))};
+    } else if (j.has("rearrange")) {
+      j.allow({"name", "kind", "operation", "onnx_ops", "onnx_nodes", "inputs", "outputs", "rearrange"});
+      stage.body = RearrangeStage{read_rearrange(j.at("rearrange"))};
     } else {
       stage.body = host_stage(j);
     }

@@ -11,7 +11,7 @@
 /// - `programs/NNNN_NAME.vsm`: VSM of each segment, from its first stage on, loops unrolled. Stages are
 ///   regions, and the program runs alone once its operands are in DRAM;
 /// - `images/NNNN_NAME.bin`: constant operands: LW, little endian, group after group;
-/// - `constants/NNNN.pb`: constants that Host and Move stages read;
+/// - `constants/NNNN.pb`: constants that Host and Rearrange stages read;
 /// - `host.onnx`: the nodes of Host stages;
 /// - `checksums`: CRC-32, size and name of every other file, a line each.
 ///
@@ -19,7 +19,7 @@
 namespace kodama::compiler {
 
 /// Version of the format; a package of another version is refused.
-inline constexpr int kPackageVersion = 5;
+inline constexpr int kPackageVersion = 6;
 
 /// Whether save_package can write there: `directory` must not exist, be empty, or hold an earlier package and
 /// no other file. UserError that names what is in the way.

@@ -216,12 +216,12 @@ class ModelCheck {
       check_id(at(path + ".outputs", k), stage.outputs[k], -1);
     const bool is_host = std::holds_alternative<HostStage>(stage.body);
     if (is_host != (stage.kind == LayerKind::kHost) ||
-        (std::holds_alternative<MoveStage>(stage.body) && stage.kind != LayerKind::kMove))
+        (std::holds_alternative<RearrangeStage>(stage.body) && stage.kind != LayerKind::kRearrange))
       fail(path + ".kind", "found {}, which doesn't fit the rest of the stage", layer_kind_name(stage.kind));
     if (const auto* chip = std::get_if<ChipStage>(&stage.body)) {
       check_chip_stage(path, stage, *chip);
-    } else if (const auto* move = std::get_if<MoveStage>(&stage.body)) {
-      check_move(path, stage, move->move);
+    } else if (const auto* rearrange = std::get_if<RearrangeStage>(&stage.body)) {
+      check_rearrange(path, stage, rearrange->rearrange);
     } else {
       check_host(path, stage, std::get<HostStage>(stage.body));
     }
@@ -236,7 +236,7 @@ class ModelCheck {
     }
     check_binding(path + ".result", chip.result);
     const TensorId result = chip.result.placement.access.tensor;
-    if (stage.outputs.empty() ? chip.fetch || stage.kind != LayerKind::kMove : stage.outputs.size() != 1)
+    if (stage.outputs.empty() ? chip.fetch || stage.kind != LayerKind::kRearrange : stage.outputs.size() != 1)
       fail(path + ".outputs", "found {}, allowed: 1", stage.outputs.size());
     if (stage.outputs.empty()) return;
     if (stage.outputs[0] != result)
@@ -244,20 +244,20 @@ class ModelCheck {
     check_result_type(path + ".outputs[0]", tensor(result).type);
   }
 
-  void check_move(const std::string& path, const Stage& stage, const MoveLayer& move) const {
-    check_shape(path + ".move.extents", move.extents);
+  void check_rearrange(const std::string& path, const Stage& stage, const RearrangeLayer& rearrange) const {
+    check_shape(path + ".rearrange.extents", rearrange.extents);
     if (stage.outputs.size() != 1) fail(path + ".outputs", "found {}, allowed: 1", stage.outputs.size());
     check_id(path + ".outputs[0]", stage.outputs[0]);
     const LayerTensor& result = tensor(stage.outputs[0]);
-    if (move.extents != result.shape)
-      fail(path + ".move.extents", "found {}, allowed: {}, as tensor '{}'", shape_to_string(move.extents),
-           shape_to_string(result.shape), result.name);
-    if (stage.inputs.size() != move.pieces.size())
-      fail(path + ".move.pieces", "found {}, allowed: {}, one for each input", move.pieces.size(),
+    if (rearrange.extents != result.shape)
+      fail(path + ".rearrange.extents", "found {}, allowed: {}, as tensor '{}'",
+           shape_to_string(rearrange.extents), shape_to_string(result.shape), result.name);
+    if (stage.inputs.size() != rearrange.pieces.size())
+      fail(path + ".rearrange.pieces", "found {}, allowed: {}, one for each input", rearrange.pieces.size(),
            stage.inputs.size());
-    for (size_t k = 0; k < move.pieces.size(); ++k) {
-      const MoveLayer::Piece& piece = move.pieces[k];
-      const std::string where = at(path + ".move.pieces", k);
+    for (size_t k = 0; k < rearrange.pieces.size(); ++k) {
+      const RearrangeLayer::Piece& piece = rearrange.pieces[k];
+      const std::string where = at(path + ".rearrange.pieces", k);
       check_id(at(path + ".inputs", k), stage.inputs[k]);
       const LayerTensor& source = tensor(stage.inputs[k]);
       if (piece.input.tensor != stage.inputs[k])
@@ -266,17 +266,18 @@ class ModelCheck {
       if (source.type != result.type)
         fail(where + ".input.tensor", "found a {}, allowed: a {}, as the result", data_type_name(source.type),
              data_type_name(result.type));
-      if (piece.begin.size() != move.extents.size() || piece.end.size() != move.extents.size())
+      if (piece.begin.size() != rearrange.extents.size() || piece.end.size() != rearrange.extents.size())
         fail(where, "found a box of {} to {} axes, allowed: {}", piece.begin.size(), piece.end.size(),
-             move.extents.size());
-      for (size_t axis = 0; axis < move.extents.size(); ++axis) {
-        if (piece.begin[axis] < 0 || piece.begin[axis] > move.extents[axis])
+             rearrange.extents.size());
+      for (size_t axis = 0; axis < rearrange.extents.size(); ++axis) {
+        if (piece.begin[axis] < 0 || piece.begin[axis] > rearrange.extents[axis])
           fail(at(where + ".begin", axis), "found {}, allowed: 0 to {}", piece.begin[axis],
-               move.extents[axis]);
-        if (piece.end[axis] < 0 || piece.end[axis] > move.extents[axis])
-          fail(at(where + ".end", axis), "found {}, allowed: 0 to {}", piece.end[axis], move.extents[axis]);
+               rearrange.extents[axis]);
+        if (piece.end[axis] < 0 || piece.end[axis] > rearrange.extents[axis])
+          fail(at(where + ".end", axis), "found {}, allowed: 0 to {}", piece.end[axis],
+               rearrange.extents[axis]);
       }
-      check_map(where + ".input.map", piece.input.map, move.extents, source.shape);
+      check_map(where + ".input.map", piece.input.map, rearrange.extents, source.shape);
     }
   }
 

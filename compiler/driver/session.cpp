@@ -268,7 +268,7 @@ int run_command(const RunRequest& request, std::ostream& out) {
         outputs[name] = compare_tensors(tensor, expected.at(name));
     }
     print_layer_table(model, outcome, layers, out);
-    print_moves(model, outcome, out);
+    print_relayouts(model, outcome, out);
     print_schedules_given_up(model, out);
     print_host_layers(model, out);
     print_outputs(outcome.outputs, request.show_classes, out);
@@ -349,7 +349,7 @@ int plan_command(const PlanRequest& request, std::ostream& out) {
     }
   }
   bar.finish();
-  print_planned_moves(chosen, graph, out);
+  print_planned_relayouts(chosen, graph, out);
   print_plans(summaries, out);
   if (!options.json_file.empty())
     isa::write_output(options.json_file, plans_to_json(summaries).dump(1) + "\n");
@@ -378,7 +378,7 @@ int simulate_package_command(const SimulateRequest& request, std::ostream& out) 
   const RunOutcome outcome = runner.run(inputs);
   run_bar.finish();
   print_layer_table(model, outcome, {}, out);
-  print_moves(model, outcome, out);
+  print_relayouts(model, outcome, out);
   print_host_layers(model, out);
   print_outputs(outcome.outputs, false, out);
   report.finish(out);

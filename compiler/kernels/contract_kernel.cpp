@@ -105,7 +105,7 @@ AxisSet dependence(const TensorAccess& access, const Problem& problem) {
 }
 
 /// Everything that a candidate decides.
-struct Plan {
+struct Tiling {
   Splits splits{};
   int64_t batches = 1;                    ///< per worker
   int64_t row_blocks = 1, row_tiles = 1;  ///< blocks of R rows per tile, tiles per worker
@@ -153,12 +153,12 @@ class CostTable {
 };
 
 /// Steps of one ProductTile: per block the products or the write of the next block, whichever is longer.
-int64_t product_steps(const Plan& plan, const MatrixForm& form) {
-  const int64_t groups = plan.columns / isa::kCyclesPerStep;
-  const int64_t blocks = plan.row_blocks * plan.inner_lw * form.products;
+int64_t product_steps(const Tiling& tiling, const MatrixForm& form) {
+  const int64_t groups = tiling.columns / isa::kCyclesPerStep;
+  const int64_t blocks = tiling.row_blocks * tiling.inner_lw * form.products;
   constexpr int64_t kFill = 8;
   return blocks * std::max(groups, form.write_steps) +
-         kFill * std::min(plan.row_blocks, plan.inner_lw * form.products);
+         kFill * std::min(tiling.row_blocks, tiling.inner_lw * form.products);
 }
 
 bool has_epilogue(const ContractLayer& contract) {
@@ -166,9 +166,9 @@ bool has_epilogue(const ContractLayer& contract) {
 }
 
 /// One problem on one chip in one precision: tilings, costs, layouts and tile programs.
-class Planner {
+class Tiler {
  public:
-  Planner(const Problem& problem, const isa::Chip& chip, MatrixPrecision precision, CostTable& costs)
+  Tiler(const Problem& problem, const isa::Chip& chip, MatrixPrecision precision, CostTable& costs)
       : problem_(problem), chip_(chip), precision_(precision), form_(matrix_form(precision)), costs_(costs) {
     row_depends_ = dependence(problem.row_operand(), problem);
     column_depends_ = dependence(problem.column_operand(), problem);
@@ -187,21 +187,21 @@ class Planner {
     operand_lw_ = local_lw - std::min(reserve, local_lw / 2);
   }
 
-  /// All plans worth considering.
-  std::vector<Plan> plans() {
+  /// All tilings worth considering.
+  std::vector<Tiling> tilings() {
     Splits splits;
     const std::array<int64_t, kAxisCount> needs = {
         problem_.extents[kBatchAxis], ceil_div(problem_.extents[kRowAxis], form_.rows),
         ceil_div(problem_.extents[kColumnAxis], isa::kCyclesPerStep)};
     split_level(0, splits, needs);
-    return std::move(plans_);
+    return std::move(tilings_);
   }
 
-  std::vector<StreamPlacement> placements(const Plan& plan) const;
-  TileProgram program(const Plan& plan, const std::string& name,
+  std::vector<StreamPlacement> placements(const Tiling& tiling) const;
+  TileProgram program(const Tiling& tiling, const std::string& name,
                       const std::vector<StreamPlacement>& placements,
                       const std::vector<int64_t>& dram_addresses) const;
-  std::string describe(const Plan& plan) const;
+  std::string describe(const Tiling& tiling) const;
 
  private:
   static constexpr std::array<Level, kTreeLevels> kLevels = {Level::kL2b, Level::kL2b, Level::kL1b,
@@ -249,9 +249,9 @@ class Planner {
     for (const Split& split : splits) {
       for (size_t axis = 0; axis < kAxisCount; ++axis) workers[axis] *= split[axis];
     }
-    Plan plan;
-    plan.splits = splits;
-    plan.batches = ceil_div(problem_.extents[kBatchAxis], workers[kBatchAxis]);
+    Tiling tiling;
+    tiling.splits = splits;
+    tiling.batches = ceil_div(problem_.extents[kBatchAxis], workers[kBatchAxis]);
     const int64_t row_blocks = ceil_div(ceil_div(problem_.extents[kRowAxis], form_.rows), workers[kRowAxis]);
     const int64_t columns =
         round_up(ceil_div(problem_.extents[kColumnAxis], workers[kColumnAxis]), isa::kCyclesPerStep);
@@ -259,68 +259,77 @@ class Planner {
     int64_t last_columns = 0;
     for (int64_t wanted = isa::kCyclesPerStep;; wanted *= 2) {
       const int64_t most = accumulator_lw_ / form_.result_lw / isa::kCyclesPerStep * isa::kCyclesPerStep;
-      plan.column_tiles = ceil_div(columns, std::min({wanted, columns, most}));
-      plan.columns = round_up(ceil_div(columns, plan.column_tiles), isa::kCyclesPerStep);
-      if (plan.columns != last_columns) {
-        last_columns = plan.columns;
-        int64_t blocks = std::min(row_blocks, accumulator_lw_ / (plan.columns * form_.result_lw));
+      tiling.column_tiles = ceil_div(columns, std::min({wanted, columns, most}));
+      tiling.columns = round_up(ceil_div(columns, tiling.column_tiles), isa::kCyclesPerStep);
+      if (tiling.columns != last_columns) {
+        last_columns = tiling.columns;
+        int64_t blocks = std::min(row_blocks, accumulator_lw_ / (tiling.columns * form_.result_lw));
         blocks = std::min(blocks, operand_lw_ / form_.rows);
-        if (blocks > 0 && plan.columns <= operand_lw_) {
-          plan.row_tiles = ceil_div(row_blocks, blocks);
-          plan.row_blocks = ceil_div(row_blocks, plan.row_tiles);
+        if (blocks > 0 && tiling.columns <= operand_lw_) {
+          tiling.row_tiles = ceil_div(row_blocks, blocks);
+          tiling.row_blocks = ceil_div(row_blocks, tiling.row_tiles);
           const int64_t fits =
-              std::min({inner, operand_lw_ / (plan.row_blocks * form_.rows), operand_lw_ / plan.columns});
-          plan.inner_tiles = ceil_div(inner, fits);
-          plan.inner_lw = ceil_div(inner, plan.inner_tiles);
-          plan.cycles = cost(plan);
-          plans_.push_back(plan);
+              std::min({inner, operand_lw_ / (tiling.row_blocks * form_.rows), operand_lw_ / tiling.columns});
+          tiling.inner_tiles = ceil_div(inner, fits);
+          tiling.inner_lw = ceil_div(inner, tiling.inner_tiles);
+          tiling.cycles = cost(tiling);
+          tilings_.push_back(tiling);
         }
       }
       if (wanted >= std::min(columns, most)) break;
     }
   }
 
-  int64_t row_tile_lw(const Plan& plan) const {
-    return plan.row_blocks * plan.inner_lw * form_.rows * form_.stream_lw;
+  int64_t row_tile_lw(const Tiling& tiling) const {
+    return tiling.row_blocks * tiling.inner_lw * form_.rows * form_.stream_lw;
   }
-  int64_t column_tile_lw(const Plan& plan) const { return plan.inner_lw * plan.columns * form_.stream_lw; }
-  int64_t result_tile_lw(const Plan& plan) const { return plan.row_blocks * plan.columns * form_.result_lw; }
+  int64_t column_tile_lw(const Tiling& tiling) const {
+    return tiling.inner_lw * tiling.columns * form_.stream_lw;
+  }
+  int64_t result_tile_lw(const Tiling& tiling) const {
+    return tiling.row_blocks * tiling.columns * form_.result_lw;
+  }
 
-  Transport row_transport(const Plan& plan) const { return transport_for(plan.splits, row_depends_, chip_); }
-  Transport column_transport(const Plan& plan) const {
-    return transport_for(plan.splits, column_depends_, chip_);
+  Transport row_transport(const Tiling& tiling) const {
+    return transport_for(tiling.splits, row_depends_, chip_);
+  }
+  Transport column_transport(const Tiling& tiling) const {
+    return transport_for(tiling.splits, column_depends_, chip_);
   }
   /// Results differ wherever something is split.
-  Transport result_transport(const Plan& plan) const {
-    return transport_for(plan.splits, {true, true, true}, chip_);
+  Transport result_transport(const Tiling& tiling) const {
+    return transport_for(tiling.splits, {true, true, true}, chip_);
   }
 
   /// Where a load stands in the nest batch > row tiles > column tiles > K tiles.
   enum class Nest : uint8_t { kBatch, kRows, kColumns, kInner };
-  static Nest row_load_at(const Plan& plan) { return plan.inner_tiles > 1 ? Nest::kInner : Nest::kRows; }
-  static Nest column_load_at(const Plan& plan) {
-    if (plan.inner_tiles > 1) return Nest::kInner;
-    return plan.column_tiles > 1 ? Nest::kColumns : Nest::kBatch;
+  static Nest row_load_at(const Tiling& tiling) {
+    return tiling.inner_tiles > 1 ? Nest::kInner : Nest::kRows;
   }
-  static int64_t iterations(const Plan& plan, Nest nest) {
-    int64_t count = plan.batches;
-    if (nest >= Nest::kRows) count *= plan.row_tiles;
-    if (nest >= Nest::kColumns) count *= plan.column_tiles;
-    if (nest >= Nest::kInner) count *= plan.inner_tiles;
+  static Nest column_load_at(const Tiling& tiling) {
+    if (tiling.inner_tiles > 1) return Nest::kInner;
+    return tiling.column_tiles > 1 ? Nest::kColumns : Nest::kBatch;
+  }
+  static int64_t iterations(const Tiling& tiling, Nest nest) {
+    int64_t count = tiling.batches;
+    if (nest >= Nest::kRows) count *= tiling.row_tiles;
+    if (nest >= Nest::kColumns) count *= tiling.column_tiles;
+    if (nest >= Nest::kInner) count *= tiling.inner_tiles;
     return count;
   }
 
-  int64_t cost(const Plan& plan) {
-    const int64_t tiles = iterations(plan, Nest::kColumns);
+  int64_t cost(const Tiling& tiling) {
+    const int64_t tiles = iterations(tiling, Nest::kColumns);
     int64_t cycles =
-        iterations(plan, row_load_at(plan)) * costs_.load(row_transport(plan), row_tile_lw(plan)) +
-        iterations(plan, column_load_at(plan)) * costs_.load(column_transport(plan), column_tile_lw(plan)) +
-        tiles * costs_.store(result_transport(plan), result_tile_lw(plan));
+        iterations(tiling, row_load_at(tiling)) * costs_.load(row_transport(tiling), row_tile_lw(tiling)) +
+        iterations(tiling, column_load_at(tiling)) *
+            costs_.load(column_transport(tiling), column_tile_lw(tiling)) +
+        tiles * costs_.store(result_transport(tiling), result_tile_lw(tiling));
     for (const AxisSet& depends : epilogue_depends_) {
-      cycles += tiles * costs_.load(transport_for(plan.splits, depends, chip_), result_tile_lw(plan));
+      cycles += tiles * costs_.load(transport_for(tiling.splits, depends, chip_), result_tile_lw(tiling));
     }
-    int64_t steps = tiles * plan.inner_tiles * product_steps(plan, form_);
-    const int64_t vectors = result_tile_lw(plan) / isa::kCyclesPerStep;
+    int64_t steps = tiles * tiling.inner_tiles * product_steps(tiling, form_);
+    const int64_t vectors = result_tile_lw(tiling) / isa::kCyclesPerStep;
     steps += tiles * vectors;  // the fill
     if (has_epilogue(*problem_.contract)) {
       cycles += tiles * vectors * predicted_scalar_cycles(problem_.contract->epilogue);
@@ -329,10 +338,10 @@ class Planner {
   }
 
   /// Factors of an axis' digits on the levels of the tree.
-  std::vector<Factor> split_factors(const Plan& plan, Axis axis) const {
+  std::vector<Factor> split_factors(const Tiling& tiling, Axis axis) const {
     std::vector<Factor> factors;
     for (size_t level = 0; level < kTreeLevels; ++level) {
-      const Split& split = plan.splits[level];
+      const Split& split = tiling.splits[level];
       int64_t stride = level_unit(level);
       for (size_t inner = axis + 1; inner < kAxisCount; ++inner) stride *= split[inner];
       if (split[axis] > 1) factors.push_back({split[axis], kLevels.at(level), stride});
@@ -340,14 +349,14 @@ class Planner {
     return factors;
   }
   /// Copies over the levels that an operand without `axis` needs, and over those that nothing splits.
-  void replicate(const Plan& plan, Axis axis, std::vector<Factor>& replication) const {
-    const std::vector<Factor> factors = split_factors(plan, axis);
+  void replicate(const Tiling& tiling, Axis axis, std::vector<Factor>& replication) const {
+    const std::vector<Factor> factors = split_factors(tiling, axis);
     replication.insert(replication.end(), factors.begin(), factors.end());
   }
-  std::vector<Factor> unsplit_levels(const Plan& plan) const {
+  std::vector<Factor> unsplit_levels(const Tiling& tiling) const {
     std::vector<Factor> factors;
     for (size_t level = 0; level < kTreeLevels; ++level) {
-      if (plan.splits[level] == Split{1, 1, 1} && level_count(level) > 1) {
+      if (tiling.splits[level] == Split{1, 1, 1} && level_count(level) > 1) {
         factors.push_back({level_count(level), kLevels.at(level), level_unit(level)});
       }
     }
@@ -363,7 +372,7 @@ class Planner {
   std::vector<AxisSet> epilogue_depends_;
   int64_t accumulator_lw_ = 0;
   int64_t operand_lw_ = 0;
-  std::vector<Plan> plans_;
+  std::vector<Tiling> tilings_;
 };
 
 Factor address(int64_t size, int64_t stride) {
@@ -379,7 +388,7 @@ int64_t tile_pitch(int64_t tile_lw, const Transport& transport) {
 }
 
 /// Placements in the order contract a, contract b, epilogue inputs, output.
-std::vector<StreamPlacement> Planner::placements(const Plan& plan) const {
+std::vector<StreamPlacement> Tiler::placements(const Tiling& tiling) const {
   const int64_t stream_lw = form_.stream_lw;
   const auto make = [&](std::string name, const TensorAccess& access, const Transport& transport,
                         int64_t length) {
@@ -392,43 +401,43 @@ std::vector<StreamPlacement> Planner::placements(const Plan& plan) const {
     return placement;
   };
 
-  const Transport row_road = row_transport(plan);
-  const int64_t row_pitch = tile_pitch(row_tile_lw(plan), row_road);
-  const int64_t row_length = plan.row_tiles * plan.inner_tiles * row_pitch;
+  const Transport row_road = row_transport(tiling);
+  const int64_t row_pitch = tile_pitch(row_tile_lw(tiling), row_road);
+  const int64_t row_length = tiling.row_tiles * tiling.inner_tiles * row_pitch;
   StreamPlacement row_stream =
-      make(problem_.swapped ? "b" : "a", problem_.row_operand(), row_road, plan.batches * row_length);
+      make(problem_.swapped ? "b" : "a", problem_.row_operand(), row_road, tiling.batches * row_length);
   {
-    std::vector<Factor> batch = split_factors(plan, kBatchAxis);
-    append(batch, {address(plan.batches, row_length)});
-    std::vector<Factor> rows = split_factors(plan, kRowAxis);
-    append(rows, {address(plan.row_tiles, plan.inner_tiles * row_pitch),
-                  address(plan.row_blocks, plan.inner_lw * form_.rows * stream_lw),
+    std::vector<Factor> batch = split_factors(tiling, kBatchAxis);
+    append(batch, {address(tiling.batches, row_length)});
+    std::vector<Factor> rows = split_factors(tiling, kRowAxis);
+    append(rows, {address(tiling.row_tiles, tiling.inner_tiles * row_pitch),
+                  address(tiling.row_blocks, tiling.inner_lw * form_.rows * stream_lw),
                   address(form_.rows, stream_lw)});
-    std::vector<Factor> inner = {address(plan.inner_tiles, row_pitch),
-                                 address(plan.inner_lw, form_.rows * stream_lw)};
+    std::vector<Factor> inner = {address(tiling.inner_tiles, row_pitch),
+                                 address(tiling.inner_lw, form_.rows * stream_lw)};
     append(inner, form_.inner_factors);
-    std::vector<Factor> replication = unsplit_levels(plan);
-    replicate(plan, kColumnAxis, replication);
+    std::vector<Factor> replication = unsplit_levels(tiling);
+    replicate(tiling, kColumnAxis, replication);
     row_stream.axis_dims = {problem_.dims[kBatchAxis], problem_.dims[kRowAxis], problem_.k_dims};
     row_stream.layout = Layout({batch, rows, inner}, layout::Memory::kLm0, replication);
   }
 
-  const Transport column_road = column_transport(plan);
-  const int64_t column_pitch = tile_pitch(column_tile_lw(plan), column_road);
-  const int64_t column_length = plan.column_tiles * plan.inner_tiles * column_pitch;
+  const Transport column_road = column_transport(tiling);
+  const int64_t column_pitch = tile_pitch(column_tile_lw(tiling), column_road);
+  const int64_t column_length = tiling.column_tiles * tiling.inner_tiles * column_pitch;
   StreamPlacement column_stream = make(problem_.swapped ? "a" : "b", problem_.column_operand(), column_road,
-                                       plan.batches * column_length);
+                                       tiling.batches * column_length);
   {
-    std::vector<Factor> batch = split_factors(plan, kBatchAxis);
-    append(batch, {address(plan.batches, column_length)});
-    std::vector<Factor> columns = split_factors(plan, kColumnAxis);
-    append(columns,
-           {address(plan.column_tiles, plan.inner_tiles * column_pitch), address(plan.columns, stream_lw)});
-    std::vector<Factor> inner = {address(plan.inner_tiles, column_pitch),
-                                 address(plan.inner_lw, plan.columns * stream_lw)};
+    std::vector<Factor> batch = split_factors(tiling, kBatchAxis);
+    append(batch, {address(tiling.batches, column_length)});
+    std::vector<Factor> columns = split_factors(tiling, kColumnAxis);
+    append(columns, {address(tiling.column_tiles, tiling.inner_tiles * column_pitch),
+                     address(tiling.columns, stream_lw)});
+    std::vector<Factor> inner = {address(tiling.inner_tiles, column_pitch),
+                                 address(tiling.inner_lw, tiling.columns * stream_lw)};
     append(inner, form_.inner_factors);
-    std::vector<Factor> replication = unsplit_levels(plan);
-    replicate(plan, kRowAxis, replication);
+    std::vector<Factor> replication = unsplit_levels(tiling);
+    replicate(tiling, kRowAxis, replication);
     column_stream.axis_dims = {problem_.dims[kBatchAxis], problem_.dims[kColumnAxis], problem_.k_dims};
     column_stream.layout = Layout({batch, columns, inner}, layout::Memory::kLm1, replication);
   }
@@ -440,39 +449,39 @@ std::vector<StreamPlacement> Planner::placements(const Plan& plan) const {
   // The result, and what the epilogue reads beside it, in the order of the accumulators.
   const auto accumulator_stream = [&](std::string name, const TensorAccess& access,
                                       const Transport& transport, layout::Memory memory) {
-    const int64_t pitch = tile_pitch(result_tile_lw(plan), transport);
-    const int64_t length = plan.row_tiles * plan.column_tiles * pitch;
-    StreamPlacement stream = make(std::move(name), access, transport, plan.batches * length);
-    std::vector<Factor> batch = split_factors(plan, kBatchAxis);
-    append(batch, {address(plan.batches, length)});
-    std::vector<Factor> rows = split_factors(plan, kRowAxis);
-    append(rows, {address(plan.row_tiles, plan.column_tiles * pitch),
-                  address(plan.row_blocks, plan.columns * form_.result_lw)});
+    const int64_t pitch = tile_pitch(result_tile_lw(tiling), transport);
+    const int64_t length = tiling.row_tiles * tiling.column_tiles * pitch;
+    StreamPlacement stream = make(std::move(name), access, transport, tiling.batches * length);
+    std::vector<Factor> batch = split_factors(tiling, kBatchAxis);
+    append(batch, {address(tiling.batches, length)});
+    std::vector<Factor> rows = split_factors(tiling, kRowAxis);
+    append(rows, {address(tiling.row_tiles, tiling.column_tiles * pitch),
+                  address(tiling.row_blocks, tiling.columns * form_.result_lw)});
     append(rows, form_.row_factors);
-    std::vector<Factor> columns = split_factors(plan, kColumnAxis);
-    append(columns, {address(plan.column_tiles, pitch), address(plan.columns, form_.result_lw)});
+    std::vector<Factor> columns = split_factors(tiling, kColumnAxis);
+    append(columns, {address(tiling.column_tiles, pitch), address(tiling.columns, form_.result_lw)});
     stream.axis_dims = {problem_.dims[kBatchAxis], problem_.dims[kRowAxis], problem_.dims[kColumnAxis]};
-    stream.layout = Layout({batch, rows, columns}, memory, unsplit_levels(plan));
+    stream.layout = Layout({batch, rows, columns}, memory, unsplit_levels(tiling));
     return stream;
   };
   for (size_t k = 0; k < epilogue_depends_.size(); ++k) {
     list.push_back(accumulator_stream(fmt::format("x{}", k), problem_.contract->epilogue_inputs[k],
-                                      transport_for(plan.splits, epilogue_depends_[k], chip_),
+                                      transport_for(tiling.splits, epilogue_depends_[k], chip_),
                                       layout::Memory::kLm0));
   }
   TensorAccess output;
   output.tensor = problem_.output;
   output.map = problem_.contract->output;
-  StreamPlacement result = accumulator_stream("y", output, result_transport(plan), layout::Memory::kGrf0);
+  StreamPlacement result = accumulator_stream("y", output, result_transport(tiling), layout::Memory::kGrf0);
   result.is_output = true;
   result.layout.set_padding(layout::Padding::kUndefined);
   list.push_back(std::move(result));
   return list;
 }
 
-TileProgram Planner::program(const Plan& plan, const std::string& name,
-                             const std::vector<StreamPlacement>& placements,
-                             const std::vector<int64_t>& dram_addresses) const {
+TileProgram Tiler::program(const Tiling& tiling, const std::string& name,
+                           const std::vector<StreamPlacement>& placements,
+                           const std::vector<int64_t>& dram_addresses) const {
   isa::check_internal(placements.size() == dram_addresses.size(), kName, "{} addresses for {} streams",
                       dram_addresses.size(), placements.size());
   TileProgram program;
@@ -493,14 +502,15 @@ TileProgram Planner::program(const Plan& plan, const std::string& name,
     return static_cast<int>(program.buffers.size()) - 1;
   };
   const int row_buffer = buffer(placements[static_cast<size_t>(row_stream)].name,
-                                row_tile_lw(plan) / form_.stream_lw, isa::space_bit(Space::kLm0));
+                                row_tile_lw(tiling) / form_.stream_lw, isa::space_bit(Space::kLm0));
   const int column_buffer = buffer(placements[static_cast<size_t>(column_stream)].name,
-                                   column_tile_lw(plan) / form_.stream_lw, isa::space_bit(Space::kLm1));
-  const int64_t result_lw = result_tile_lw(plan);
+                                   column_tile_lw(tiling) / form_.stream_lw, isa::space_bit(Space::kLm1));
+  const int64_t result_lw = result_tile_lw(tiling);
   const int accumulator = buffer("sum", result_lw, isa::space_bit(Space::kGrf0));
 
   // Strides in the order batch, row tile, column tile, K tile; loops of one iteration are left out.
-  const std::array<int64_t, 4> counts = {plan.batches, plan.row_tiles, plan.column_tiles, plan.inner_tiles};
+  const std::array<int64_t, 4> counts = {tiling.batches, tiling.row_tiles, tiling.column_tiles,
+                                         tiling.inner_tiles};
   const auto index = [&](Nest nest, const std::array<int64_t, 4>& strides) {
     TileIndex at;
     for (size_t loop = 0; loop <= static_cast<size_t>(nest); ++loop) {
@@ -523,23 +533,23 @@ TileProgram Planner::program(const Plan& plan, const std::string& name,
   };
 
   // Operands: each load as far out as it may be.
-  const int64_t row_pitch = pitch(row_stream, row_tile_lw(plan));
-  const Nest row_nest = row_load_at(plan);
+  const int64_t row_pitch = pitch(row_stream, row_tile_lw(tiling));
+  const Nest row_nest = row_load_at(tiling);
   LoadTile load_row{row_stream,
-                    index(row_nest, {plan.row_tiles * plan.inner_tiles * row_pitch,
-                                     plan.inner_tiles * row_pitch, 0, row_pitch}),
+                    index(row_nest, {tiling.row_tiles * tiling.inner_tiles * row_pitch,
+                                     tiling.inner_tiles * row_pitch, 0, row_pitch}),
                     row_buffer,
                     {},
-                    row_tile_lw(plan),
+                    row_tile_lw(tiling),
                     precision_};
-  const int64_t column_pitch = pitch(column_stream, column_tile_lw(plan));
-  const Nest column_nest = column_load_at(plan);
+  const int64_t column_pitch = pitch(column_stream, column_tile_lw(tiling));
+  const Nest column_nest = column_load_at(tiling);
   LoadTile load_column{column_stream,
-                       index(column_nest, {plan.column_tiles * plan.inner_tiles * column_pitch, 0,
-                                           plan.inner_tiles * column_pitch, column_pitch}),
+                       index(column_nest, {tiling.column_tiles * tiling.inner_tiles * column_pitch, 0,
+                                           tiling.inner_tiles * column_pitch, column_pitch}),
                        column_buffer,
                        {},
-                       column_tile_lw(plan),
+                       column_tile_lw(tiling),
                        precision_};
   add(Nest::kColumns, FillTile{accumulator, {}, result_lw, 0});
   add(row_nest, std::move(load_row));
@@ -550,16 +560,16 @@ TileProgram Planner::program(const Plan& plan, const std::string& name,
   product.a = row_buffer;
   product.b = column_buffer;
   product.c = accumulator;
-  product.row_blocks = plan.row_blocks;
-  product.inner_lw = plan.inner_lw;
-  product.columns = plan.columns;
+  product.row_blocks = tiling.row_blocks;
+  product.inner_lw = tiling.inner_lw;
+  product.columns = tiling.columns;
   add(Nest::kInner, std::move(product));
   wrap(Nest::kInner, "k");
 
   const auto result_index = [&](int stream) {
     const int64_t result_pitch = pitch(stream, result_lw);
-    return index(Nest::kColumns, {plan.row_tiles * plan.column_tiles * result_pitch,
-                                  plan.column_tiles * result_pitch, result_pitch, 0});
+    return index(Nest::kColumns, {tiling.row_tiles * tiling.column_tiles * result_pitch,
+                                  tiling.column_tiles * result_pitch, result_pitch, 0});
   };
   if (has_epilogue(*problem_.contract)) {
     MapTile map;
@@ -579,30 +589,30 @@ TileProgram Planner::program(const Plan& plan, const std::string& name,
   add(Nest::kColumns, StoreTile{accumulator, {}, result_stream, result_index(result_stream), result_lw});
   wrap(Nest::kColumns, "column");
   wrap(Nest::kRows, "row");
-  if (plan.batches > 1) {
-    program.body.push_back({TileLoop{"batch", plan.batches, std::move(bodies[0])}});
+  if (tiling.batches > 1) {
+    program.body.push_back({TileLoop{"batch", tiling.batches, std::move(bodies[0])}});
   } else {
     program.body = std::move(bodies[0]);
   }
   return program;
 }
 
-std::string Planner::describe(const Plan& plan) const {
+std::string Tiler::describe(const Tiling& tiling) const {
   constexpr std::array<std::string_view, kTreeLevels> kNames = {"group", "L2B", "L1B", "MAB"};
   std::string text = fmt::format(
       "rows {}, {} x ({} batches, {} of {} row blocks, {} of {} columns, {} of {} K LW)",
-      problem_.swapped ? "N" : "M", matrix_precision_name(precision_), plan.batches, plan.row_tiles,
-      plan.row_blocks, plan.column_tiles, plan.columns, plan.inner_tiles, plan.inner_lw);
+      problem_.swapped ? "N" : "M", matrix_precision_name(precision_), tiling.batches, tiling.row_tiles,
+      tiling.row_blocks, tiling.column_tiles, tiling.columns, tiling.inner_tiles, tiling.inner_lw);
   for (size_t level = 0; level < kTreeLevels; ++level) {
     if (level_count(level) == 1) continue;
-    const Split& split = plan.splits[level];
+    const Split& split = tiling.splits[level];
     text += fmt::format("; {} {} x {} x {}", kNames.at(level), split[kBatchAxis], split[kRowAxis],
                         split[kColumnAxis]);
   }
   return text;
 }
 
-/// A planner with the problem it refers to, kept alive by the candidates' emit functions.
+/// A tiler with the problem it refers to, kept alive by the candidates' emit functions.
 struct Workbench {
   Workbench(const ContractLayer& layer, TensorId output, bool swapped, const isa::Chip& chip_used,
             MatrixPrecision precision)
@@ -610,14 +620,14 @@ struct Workbench {
         chip(chip_used),
         problem(make_problem(contract, output, swapped)),
         costs(chip),
-        planner(problem, chip, precision, costs) {}
+        tiler(problem, chip, precision, costs) {}
   Workbench(const Workbench&) = delete;
   Workbench& operator=(const Workbench&) = delete;
   ContractLayer contract;
   isa::Chip chip;
   Problem problem;
   CostTable costs;
-  Planner planner;
+  Tiler tiler;
 };
 
 std::vector<Candidate> contract_candidates(const Layer& layer, const LayerGraph& /*graph*/,
@@ -625,15 +635,15 @@ std::vector<Candidate> contract_candidates(const Layer& layer, const LayerGraph&
   const auto& contract = std::get<ContractLayer>(layer.body);
   struct Choice {
     std::shared_ptr<Workbench> bench;
-    Plan plan;
+    Tiling tiling;
   };
   std::vector<Choice> choices;
   for (bool swapped : {false, true}) {
     auto bench = std::make_shared<Workbench>(contract, layer.outputs.at(0), swapped, chip, options.precision);
-    for (Plan& plan : bench->planner.plans()) choices.push_back({bench, plan});
+    for (Tiling& tiling : bench->tiler.tilings()) choices.push_back({bench, tiling});
   }
   std::stable_sort(choices.begin(), choices.end(), [](const Choice& first, const Choice& second) {
-    return first.plan.cycles < second.plan.cycles;
+    return first.tiling.cycles < second.tiling.cycles;
   });
 
   std::vector<Candidate> candidates;
@@ -641,17 +651,17 @@ std::vector<Candidate> contract_candidates(const Layer& layer, const LayerGraph&
     if (candidates.size() == kCandidatesKept) break;
     Candidate candidate;
     candidate.kernel = kName;
-    candidate.placements = choice.bench->planner.placements(choice.plan);
+    candidate.placements = choice.bench->tiler.placements(choice.tiling);
     int64_t dram = 0;
     for (const StreamPlacement& placement : candidate.placements) {
       dram += placement.transport.part_lw(placement.length_lw) * placement.transport.parts_per_group();
     }
     if (dram > chip.memory.dram_lw) continue;
-    candidate.description = choice.bench->planner.describe(choice.plan);
-    candidate.predicted_cycles = choice.plan.cycles;
+    candidate.description = choice.bench->tiler.describe(choice.tiling);
+    candidate.predicted_cycles = choice.tiling.cycles;
     candidate.emit = [choice, name = layer.name,
                       placements = candidate.placements](const std::vector<int64_t>& dram_addresses) {
-      return choice.bench->planner.program(choice.plan, name, placements, dram_addresses);
+      return choice.bench->tiler.program(choice.tiling, name, placements, dram_addresses);
     };
     candidates.push_back(std::move(candidate));
   }

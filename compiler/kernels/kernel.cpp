@@ -16,7 +16,7 @@ const std::vector<Kernel>& kernels() {
 std::vector<Candidate> layer_candidates(const Layer& layer, const LayerGraph& graph, const isa::Chip& chip,
                                         const KernelOptions& options) {
   std::vector<Candidate> all;
-  if (layer.kind() == LayerKind::kMove || layer.kind() == LayerKind::kHost) return all;
+  if (layer.kind() == LayerKind::kRearrange || layer.kind() == LayerKind::kHost) return all;
   const DataType result = graph.tensors[static_cast<size_t>(layer.outputs.at(0))].type;
   const bool rounds_again = element_size(result) < sizeof(float);
   for (const Kernel& kernel : kernels()) {

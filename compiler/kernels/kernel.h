@@ -66,7 +66,7 @@ struct Kernel {
 /// All there are; a layer takes what is cheapest.
 const std::vector<Kernel>& kernels();
 
-/// All candidates of all kernels for a layer, cheapest predicted first. Empty for Move and Host layers.
+/// All candidates of all kernels for a layer, cheapest predicted first. Empty for Rearrange and Host layers.
 std::vector<Candidate> layer_candidates(const Layer& layer, const LayerGraph& graph, const isa::Chip& chip,
                                         const KernelOptions& options);
 

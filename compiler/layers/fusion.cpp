@@ -247,9 +247,9 @@ bool is_map(const Layer& layer) {
   return layer.kind() == LayerKind::kMap;
 }
 
-/// What a Move with one piece does to those who read it.
-struct SimpleMove {
-  TensorAccess source;  ///< over the Move's output indices
+/// What a Rearrange with one piece does to those who read it.
+struct SimpleRearrange {
+  TensorAccess source;  ///< over the Rearrange's output indices
   Shape extents;
   double fill = 0;         ///< outside the piece
   bool fills_all = false;  ///< the piece is the whole output and stays inside its source
@@ -258,15 +258,15 @@ struct SimpleMove {
   bool is_padding = false;
 };
 
-std::optional<SimpleMove> simple_move(const LayerGraph& graph, const Layer& layer) {
-  const auto* move = std::get_if<MoveLayer>(&layer.body);
-  if (move == nullptr || move->pieces.size() != 1) return std::nullopt;
-  const auto& piece = move->pieces[0];
+std::optional<SimpleRearrange> simple_rearrange(const LayerGraph& graph, const Layer& layer) {
+  const auto* rearrange = std::get_if<RearrangeLayer>(&layer.body);
+  if (rearrange == nullptr || rearrange->pieces.size() != 1) return std::nullopt;
+  const auto& piece = rearrange->pieces[0];
   const Shape& source = graph.tensors[piece.input.tensor].shape;
-  const size_t rank = move->extents.size();
-  SimpleMove simple{piece.input, move->extents, move->fill, false, source.size() == rank};
-  simple.fills_all = piece.begin == std::vector<int64_t>(rank, 0) && piece.end == move->extents &&
-                     piece.input.map.stays_inside(move->extents, source);
+  const size_t rank = rearrange->extents.size();
+  SimpleRearrange simple{piece.input, rearrange->extents, rearrange->fill, false, source.size() == rank};
+  simple.fills_all = piece.begin == std::vector<int64_t>(rank, 0) && piece.end == rearrange->extents &&
+                     piece.input.map.stays_inside(rearrange->extents, source);
   for (size_t axis = 0; axis < rank && simple.is_padding; ++axis) {
     const AffineMap& map = piece.input.map;
     for (size_t dim = 0; dim < rank; ++dim) {
@@ -280,19 +280,19 @@ std::optional<SimpleMove> simple_move(const LayerGraph& graph, const Layer& laye
   return simple;
 }
 
-/// The access to the Move's source that reads what `access` (at the points of `box`) reads from the Move;
-/// nullopt if there is none.
-std::optional<TensorAccess> through_move(const SimpleMove& move, const TensorAccess& access,
-                                         const AccessBox& box) {
-  TensorAccess composed{move.source.tensor, move.source.map.after(access.map), access.fill};
-  const bool inside = access.map.stays_inside(box.begin, box.end, move.extents);
-  if (move.fills_all) {
+/// The access to the Rearrange's source that reads what `access` (at the points of `box`) reads from the
+/// Rearrange; nullopt if there is none.
+std::optional<TensorAccess> through_rearrange(const SimpleRearrange& rearrange, const TensorAccess& access,
+                                              const AccessBox& box) {
+  TensorAccess composed{rearrange.source.tensor, rearrange.source.map.after(access.map), access.fill};
+  const bool inside = access.map.stays_inside(box.begin, box.end, rearrange.extents);
+  if (rearrange.fills_all) {
     if (inside) return composed;
     return std::nullopt;
   }
   // Outside the source lies the padding, and outside of that whatever the reader fills with.
-  if (!inside && access.fill != move.fill) return std::nullopt;
-  composed.fill = move.fill;
+  if (!inside && access.fill != rearrange.fill) return std::nullopt;
+  composed.fill = rearrange.fill;
   return composed;
 }
 
@@ -336,18 +336,19 @@ void fuse_epilogues(LayerGraph& graph) {
       [&](const Layer& producer, Layer& consumer) { return fuse_epilogue_into(graph, producer, consumer); });
 }
 
-void fold_moves(LayerGraph& graph) {
+void fold_rearranges(LayerGraph& graph) {
   const Uses uses(graph);
-  // In execution order: a Move's own source has been folded before those who read the Move ask for it.
+  // In execution order: a Rearrange's own source has been folded before those who read the Rearrange ask for
+  // it.
   for (Layer& layer : graph.layers) {
     const auto accesses = layer_accesses(layer);
     const auto boxes = layer_access_boxes(layer);
     for (size_t i = 0; i < accesses.size(); ++i) {
       const int producer = uses.producer(accesses[i]->tensor);
       if (producer < 0) continue;
-      const auto move = simple_move(graph, graph.layers[producer]);
-      if (!move) continue;
-      const auto composed = through_move(*move, *accesses[i], boxes[i]);
+      const auto rearrange = simple_rearrange(graph, graph.layers[producer]);
+      if (!rearrange) continue;
+      const auto composed = through_rearrange(*rearrange, *accesses[i], boxes[i]);
       if (!composed) continue;
       const TensorAccess before = *accesses[i];
       *accesses[i] = *composed;
@@ -361,7 +362,7 @@ void fold_moves(LayerGraph& graph) {
       }
     }
   }
-  // Backwards, so that a chain of Moves goes at once.
+  // Backwards, so that a chain of Rearranges goes at once.
   std::vector<int> reads(graph.tensors.size(), 0);
   for (TensorId id : graph.outputs) ++reads[graph.storage(id)];
   for (const Layer& layer : graph.layers) {
@@ -369,7 +370,7 @@ void fold_moves(LayerGraph& graph) {
   }
   std::vector<Layer> kept;
   for (auto layer = graph.layers.rbegin(); layer != graph.layers.rend(); ++layer) {
-    if (layer->kind() == LayerKind::kMove && reads[layer->outputs[0]] == 0) {
+    if (layer->kind() == LayerKind::kRearrange && reads[layer->outputs[0]] == 0) {
       for (TensorId id : layer_inputs(*layer)) --reads[graph.storage(id)];
     } else {
       kept.push_back(std::move(*layer));

@@ -11,9 +11,9 @@ namespace kodama::compiler {
 void fuse_maps(LayerGraph& graph);
 /// A Map that alone reads the result of a Contract or Reduce, at the same points, becomes its epilogue.
 void fuse_epilogues(LayerGraph& graph);
-/// Who reads the result of a Move with one piece reads the Move's source instead, where the composed access
-/// is still affine; Moves that nobody reads any more go.
-void fold_moves(LayerGraph& graph);
+/// Who reads the result of a Rearrange with one piece reads the Rearrange's source instead, where the
+/// composed access is still affine; Rearranges that nobody reads any more go.
+void fold_rearranges(LayerGraph& graph);
 /// Removes tensors that no layer, input, output or used alias refers to; renumbers the rest.
 void drop_unused_tensors(LayerGraph& graph);
 

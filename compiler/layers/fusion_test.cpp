@@ -143,23 +143,24 @@ TEST(FoldMoves, PaddingIntoConvolutionsThatFillAlike) {
   EXPECT_EQ(padded(0, "", "[1,3,6,4]"), "Contract");
   EXPECT_EQ(padded(0.5, "", "[1,3,6,4]"), "Contract");
   EXPECT_EQ(padded(0, "<pads = [1, 1, 1, 1]>", "[1,3,8,6]"), "Contract");
-  EXPECT_EQ(padded(0.5, "<pads = [1, 1, 1, 1]>", "[1,3,8,6]"), "Move Contract");
+  EXPECT_EQ(padded(0.5, "<pads = [1, 1, 1, 1]>", "[1,3,8,6]"), "Rearrange Contract");
   // Cropped on one side and padded on the other, then read beyond the crop.
   auto model = parse_model(
       "g (float[1,1,4,4] x) => (float[1,1,4,4] y) "
       "{ p = Pad (x, pads) y = Conv <pads = [1, 0, 1, 0]> (p, w) }");
   add_ints(model, "pads", {0, 0, -1, 0, 0, 0, 1, 0});
   add_random(model, "w", {1, 1, 3, 1});
-  EXPECT_EQ(check_model(model), "Move Contract");
+  EXPECT_EQ(check_model(model), "Rearrange Contract");
 }
 
 TEST(FoldMoves, WhatOthersNeedStays) {
   EXPECT_EQ(check_text("g (float[2,3] x) => (float[3,2] y, float[3,2] t) { t = Transpose (x) y = Exp (t) }"),
-            "Move Map");
-  EXPECT_EQ(check_text("g (float[2,3] x) => (float[3,2] y) { t = Transpose (x) y = Sin (t) }"), "Move Host");
+            "Rearrange Map");
+  EXPECT_EQ(check_text("g (float[2,3] x) => (float[3,2] y) { t = Transpose (x) y = Sin (t) }"),
+            "Rearrange Host");
   EXPECT_EQ(check_text("g (float[2,3] x, float[3,2] z) => (float[3,4] y) "
                        "{ t = Transpose (x) y = Concat <axis = 1> (t, z) }"),
-            "Move");
+            "Rearrange");
 }
 
 TEST(VerifyLayerGraph, FindsWhatAPassBroke) {

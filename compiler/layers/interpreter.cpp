@@ -172,10 +172,10 @@ class LayerInterpreter {
     return {round_to(output_type(), contract.output_shape, result)};
   }
 
-  std::vector<Tensor> operator()(const MoveLayer& move) {
+  std::vector<Tensor> operator()(const RearrangeLayer& rearrange) {
     std::vector<const Tensor*> inputs;
-    for (const auto& piece : move.pieces) inputs.push_back(&values_.get(piece.input.tensor));
-    return {run_move(move, output_type(), inputs)};
+    for (const auto& piece : rearrange.pieces) inputs.push_back(&values_.get(piece.input.tensor));
+    return {run_rearrange(rearrange, output_type(), inputs)};
   }
 
   std::vector<Tensor> operator()(const HostLayer&) { return run_host_layer(layer_, graph_, values_); }

@@ -30,7 +30,7 @@ std::vector<Access*> collect_accesses(LayerType& layer) {
         } else if constexpr (std::is_same_v<Body, ContractLayer>) {
           accesses = {&body.a, &body.b};
           add_all(body.epilogue_inputs);
-        } else if constexpr (std::is_same_v<Body, MoveLayer>) {
+        } else if constexpr (std::is_same_v<Body, RearrangeLayer>) {
           for (auto& piece : body.pieces) accesses.push_back(&piece.input);
         }
       },
@@ -47,7 +47,7 @@ Shape concatenate(const Shape& a, const Shape& b) {
 }  // namespace
 
 std::string layer_kind_name(LayerKind kind) {
-  constexpr const char* kNames[] = {"Map", "Reduce", "Contract", "Move", "Host"};
+  constexpr const char* kNames[] = {"Map", "Reduce", "Contract", "Rearrange", "Host"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -127,8 +127,8 @@ std::vector<AccessBox> layer_access_boxes(const Layer& layer) {
     whole(reduce->output_extents, reduce->epilogue_inputs.size());
   } else if (const auto* contract = std::get_if<ContractLayer>(&layer.body)) {
     whole(contract_extents(*contract), 2 + contract->epilogue_inputs.size());
-  } else if (const auto* move = std::get_if<MoveLayer>(&layer.body)) {
-    for (const auto& piece : move->pieces) boxes.push_back({piece.begin, piece.end});
+  } else if (const auto* rearrange = std::get_if<RearrangeLayer>(&layer.body)) {
+    for (const auto& piece : rearrange->pieces) boxes.push_back({piece.begin, piece.end});
   }
   return boxes;
 }
@@ -336,16 +336,16 @@ class Verifier {
     }
   }
 
-  void check(const Layer& layer, const MoveLayer& move) const {
-    check_output_shape(layer, move.extents);
-    for (const auto& piece : move.pieces) {
-      require(piece.begin.size() == move.extents.size() && piece.end.size() == move.extents.size(),
+  void check(const Layer& layer, const RearrangeLayer& rearrange) const {
+    check_output_shape(layer, rearrange.extents);
+    for (const auto& piece : rearrange.pieces) {
+      require(piece.begin.size() == rearrange.extents.size() && piece.end.size() == rearrange.extents.size(),
               "a piece of rank {} and {}", piece.begin.size(), piece.end.size());
-      for (size_t axis = 0; axis < move.extents.size(); ++axis) {
+      for (size_t axis = 0; axis < rearrange.extents.size(); ++axis) {
         require(0 <= piece.begin[axis] && piece.begin[axis] <= piece.end[axis] &&
-                    piece.end[axis] <= move.extents[axis],
+                    piece.end[axis] <= rearrange.extents[axis],
                 "the piece [{}] to [{}] isn't inside {}", fmt::join(piece.begin, ", "),
-                fmt::join(piece.end, ", "), shape_to_string(move.extents));
+                fmt::join(piece.end, ", "), shape_to_string(rearrange.extents));
       }
       require(tensor(piece.input.tensor).type == tensor(layer.outputs[0]).type, "moves {} into {}",
               data_type_name(tensor(piece.input.tensor).type), data_type_name(tensor(layer.outputs[0]).type));
@@ -430,13 +430,13 @@ Json body_json(const LayerGraph& graph, const ContractLayer& contract) {
           {"epilogue", contract.epilogue.to_string()},
           {"epilogue_inputs", accesses_json(graph, contract.epilogue_inputs)}};
 }
-Json body_json(const LayerGraph& graph, const MoveLayer& move) {
+Json body_json(const LayerGraph& graph, const RearrangeLayer& rearrange) {
   Json pieces = Json::array();
-  for (const auto& piece : move.pieces) {
+  for (const auto& piece : rearrange.pieces) {
     pieces.push_back(
         {{"input", access_json(graph, piece.input)}, {"begin", piece.begin}, {"end", piece.end}});
   }
-  return {{"extents", move.extents}, {"fill", number_json(move.fill)}, {"pieces", pieces}};
+  return {{"extents", rearrange.extents}, {"fill", number_json(rearrange.fill)}, {"pieces", pieces}};
 }
 Json body_json(const LayerGraph&, const HostLayer& host) {
   Json nodes = Json::array();
@@ -462,9 +462,9 @@ std::string body_summary(const ContractLayer& contract) {
   if (contract.epilogue != ScalarExpr::identity()) text += ", then " + contract.epilogue.to_string();
   return text;
 }
-std::string body_summary(const MoveLayer& move) {
-  if (move.pieces.size() != 1) return fmt::format("{} pieces", move.pieces.size());
-  return "1 piece " + move.pieces[0].input.map.to_string();
+std::string body_summary(const RearrangeLayer& rearrange) {
+  if (rearrange.pieces.size() != 1) return fmt::format("{} pieces", rearrange.pieces.size());
+  return "1 piece " + rearrange.pieces[0].input.map.to_string();
 }
 std::string body_summary(const HostLayer& host) {
   return host.reason;

@@ -86,7 +86,7 @@ struct ContractLayer {
 };
 
 /// out = fill everywhere, then for each piece, out[d] = input at d for every d in the piece's box.
-struct MoveLayer {
+struct RearrangeLayer {
   struct Piece {
     TensorAccess input;          ///< over the output's index space (absolute output index)
     std::vector<int64_t> begin;  ///< box [begin, end) of output indices
@@ -103,14 +103,14 @@ struct HostLayer {
   std::string reason;                  ///< why it is not on the chip
 };
 
-enum class LayerKind : uint8_t { kMap, kReduce, kContract, kMove, kHost };
+enum class LayerKind : uint8_t { kMap, kReduce, kContract, kRearrange, kHost };
 std::string layer_kind_name(LayerKind kind);  ///< "Map", …
 
 struct Layer {
   std::string name;                     ///< unique; of the ONNX node it came from
   std::vector<std::string> onnx_ops;    ///< operators fused into it, in order: {"Conv", "Relu"}
   std::vector<std::string> onnx_nodes;  ///< their node names
-  std::variant<MapLayer, ReduceLayer, ContractLayer, MoveLayer, HostLayer> body;
+  std::variant<MapLayer, ReduceLayer, ContractLayer, RearrangeLayer, HostLayer> body;
   std::vector<TensorId> host_inputs;  ///< kHost: the node's inputs in order (-1 = omitted); else empty
   std::vector<TensorId> outputs;      ///< one; kHost: the node's outputs in order (-1 = omitted)
 
@@ -140,7 +140,7 @@ struct AccessBox {
   std::vector<int64_t> begin;
   std::vector<int64_t> end;
 };
-/// One per access, in the order of layer_accesses: the whole iteration space, or a Move's piece.
+/// One per access, in the order of layer_accesses: the whole iteration space, or a Rearrange's piece.
 std::vector<AccessBox> layer_access_boxes(const Layer& layer);
 /// Extents of a Contract's dims.
 Shape contract_extents(const ContractLayer& contract);
@@ -167,10 +167,10 @@ std::string summary(const Layer& layer, const LayerGraph& graph);
 /// ONNX model (after the graph passes) to layers. `options.force_host` sends everything to the host. `dump`
 /// is called after each pass (layer_pass_names) with its name and to_json of the verified graph.
 /// UnsupportedError naming node and operator where neither the chip nor the CPU reference has an operator.
-/// "lower", "fuse-maps", "fuse-epilogues", "fold-moves": in the order in which they run.
+/// "lower", "fuse-maps", "fuse-epilogues", "fold-rearranges": in the order in which they run.
 const std::vector<std::string>& layer_pass_names();
 struct LoweringOptions {
-  bool fuse = true;  ///< fuse-maps, fuse-epilogues, fold-moves
+  bool fuse = true;  ///< fuse-maps, fuse-epilogues, fold-rearranges
   bool force_host = false;
 };
 LayerGraph lower_to_layers(const onnx::ModelProto& model, const LoweringOptions& options = {},
@@ -178,9 +178,10 @@ LayerGraph lower_to_layers(const onnx::ModelProto& model, const LoweringOptions&
 /// Operators with a decomposition into layers: expand-functions leaves them alone.
 const std::vector<std::string>& directly_lowered_operators();
 
-/// Host execution of a Move layer: the output from its inputs (by piece). Any element type; aliases
+/// Host execution of a Rearrange layer: the output from its inputs (by piece). Any element type; aliases
 /// give the tensor another shape, so inputs are passed with the shape of the access' tensor. The result has
-/// `type`, which all inputs have, and the shape `move.extents`.
-Tensor run_move(const MoveLayer& move, DataType type, const std::vector<const Tensor*>& piece_inputs);
+/// `type`, which all inputs have, and the shape `rearrange.extents`.
+Tensor run_rearrange(const RearrangeLayer& rearrange, DataType type,
+                     const std::vector<const Tensor*>& piece_inputs);
 
 }  // namespace kodama::compiler

@@ -203,7 +203,7 @@ struct LayerPass {
   void (*run)(LayerGraph&);
 };
 constexpr LayerPass kFusions[] = {
-    {"fuse-maps", fuse_maps}, {"fuse-epilogues", fuse_epilogues}, {"fold-moves", fold_moves}};
+    {"fuse-maps", fuse_maps}, {"fuse-epilogues", fuse_epilogues}, {"fold-rearranges", fold_rearranges}};
 
 }  // namespace
 

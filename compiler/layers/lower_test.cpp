@@ -293,37 +293,37 @@ TEST(LowerMovement, ReshapesAreAliases) {
   EXPECT_EQ(check_text("g (int64[2,3] x) => (int64[2,3] y) { y = Identity (x) }"), "");
   EXPECT_EQ(check_text("g (float[2,3] x) => (float[2,3] y, float[2,3] z) { y = Relu (x) z = Identity (y) }"),
             "Map");
-  EXPECT_EQ(check_text("g (float[2,1,3] x) => (float[3,1,2] y) { y = Transpose (x) }"), "Move");
+  EXPECT_EQ(check_text("g (float[2,1,3] x) => (float[3,1,2] y) { y = Transpose (x) }"), "Rearrange");
   EXPECT_EQ(check_text("g (float[2,1,3] x) => (float[1,2,3] y) { y = Transpose <perm = [1, 0, 2]> (x) }"),
             "");
 }
 
-TEST(LowerMovement, Moves) {
+TEST(LowerMovement, Rearranges) {
   EXPECT_EQ(check_text("g (int64[2,3,4] x) => (int64[4,2,3] y) { y = Transpose <perm = [2, 0, 1]> (x) }"),
-            "Move");
+            "Rearrange");
   EXPECT_EQ(check_text("g (bool[2,3] a, bool[2,1] b, bool[2,2] c) => (bool[2,6] y) "
                        "{ y = Concat <axis = -1> (a, b, c) }"),
-            "Move");
+            "Rearrange");
   EXPECT_EQ(check_text("g (float[1,8,2,3] x) => (float[1,2,4,6] y) { y = DepthToSpace <blocksize = 2> (x) }"),
-            "Move");
+            "Rearrange");
   EXPECT_EQ(check_text("g (float[1,8,2,3] x) => (float[1,2,4,6] y) "
                        "{ y = DepthToSpace <blocksize = 2, mode = \"CRD\"> (x) }"),
-            "Move");
+            "Rearrange");
   EXPECT_EQ(check_text("g (float[2,2,4,6] x) => (float[2,8,2,3] y) { y = SpaceToDepth <blocksize = 2> (x) }"),
-            "Move");
+            "Rearrange");
 
   auto model = parse_model("g (float[3,1] x) => (float[2,3,4] y) { y = Expand (x, s) }");
   add_ints(model, "s", {2, 1, 4});
-  EXPECT_EQ(check_model(model), "Move");
+  EXPECT_EQ(check_model(model), "Rearrange");
   model = parse_model("g (float[2,3] x) => (float[4,9] y) { y = Tile (x, r) }");
   add_ints(model, "r", {2, 3});
-  EXPECT_EQ(check_model(model), "Move");
+  EXPECT_EQ(check_model(model), "Rearrange");
   model = parse_model("g (float[2,6] x) => (float[2,1] y, float[2,5] z) { y, z = Split <axis = 1> (x, s) }");
   add_ints(model, "s", {1, 5});
-  EXPECT_EQ(check_model(model), "Move Move");
+  EXPECT_EQ(check_model(model), "Rearrange Rearrange");
   model = parse_model("g (float[4,5] x) => (float[4,2,2] y) { y = Gather <axis = 1> (x, i) }");
   add_initializer(model, "i", Tensor::from_values<int64_t>(TensorProto::INT64, {2, 2}, {0, -1, 3, 0}));
-  EXPECT_EQ(check_model(model), "Move");
+  EXPECT_EQ(check_model(model), "Rearrange");
 }
 
 TEST(LowerMovement, Slices) {
@@ -339,10 +339,10 @@ TEST(LowerMovement, Slices) {
     return check_model(model);
   };
   constexpr int64_t kFar = std::numeric_limits<int64_t>::max();
-  EXPECT_EQ(slice("[3,7]", {1}, {4}, {0}, {1}), "Move");
-  EXPECT_EQ(slice("[2,3]", {0, -1}, {3, 0}, {0, -1}, {2, -2}), "Move");
-  EXPECT_EQ(slice("[5,7]", {kFar, 100}, {-kFar, -100}, {1, 0}, {-1, -1}), "Move");
-  EXPECT_EQ(slice("[1,7]", {2}, {kFar}, {0}, {kFar}), "Move");
+  EXPECT_EQ(slice("[3,7]", {1}, {4}, {0}, {1}), "Rearrange");
+  EXPECT_EQ(slice("[2,3]", {0, -1}, {3, 0}, {0, -1}, {2, -2}), "Rearrange");
+  EXPECT_EQ(slice("[5,7]", {kFar, 100}, {-kFar, -100}, {1, 0}, {-1, -1}), "Rearrange");
+  EXPECT_EQ(slice("[1,7]", {2}, {kFar}, {0}, {kFar}), "Rearrange");
   EXPECT_EQ(slice("[5,7]", {0}, {kFar}, {0}, {1}), "");
   EXPECT_EQ(slice("[0,7]", {4}, {2}, {0}, {1}), "");
 }
@@ -355,10 +355,10 @@ TEST(LowerMovement, Pads) {
     add_initializer(model, "value", Tensor::from_values<float>(TensorProto::FLOAT, {}, {0.5F}));
     return check_model(model);
   };
-  EXPECT_EQ(pad("constant", "[6,8]", {1, 0, 2, 4}), "Move");
-  EXPECT_EQ(pad("constant", "[4,2]", {-1, 0, 2, -2}), "Move");
-  EXPECT_EQ(pad("edge", "[6,8]", {1, 3, 2, 1}), "Move");
-  EXPECT_EQ(pad("reflect", "[6,8]", {1, 3, 2, 1}), "Move");
+  EXPECT_EQ(pad("constant", "[6,8]", {1, 0, 2, 4}), "Rearrange");
+  EXPECT_EQ(pad("constant", "[4,2]", {-1, 0, 2, -2}), "Rearrange");
+  EXPECT_EQ(pad("edge", "[6,8]", {1, 3, 2, 1}), "Rearrange");
+  EXPECT_EQ(pad("reflect", "[6,8]", {1, 3, 2, 1}), "Rearrange");
   EXPECT_EQ(pad("constant", "[3,4]", {0, 0, 0, 0}), "");
 }
 

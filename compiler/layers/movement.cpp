@@ -4,18 +4,18 @@
 
 #include "compiler/layers/node_lowering.h"
 
-/// Operators that only move elements: aliases where the order stays, else Move layers. They work on any
-/// element type.
+/// Operators that only rearrange elements: aliases where the order stays, else Rearrange layers. They work on
+/// any element type.
 namespace kodama::compiler {
 
 namespace {
 
-/// A Move of one piece that fills the whole output.
-MoveLayer whole_move(TensorId source, AffineMap map, const Shape& extents) {
-  MoveLayer move;
-  move.extents = extents;
-  move.pieces = {{{source, std::move(map), 0}, std::vector<int64_t>(extents.size(), 0), extents}};
-  return move;
+/// A Rearrange of one piece that fills the whole output.
+RearrangeLayer whole_rearrange(TensorId source, AffineMap map, const Shape& extents) {
+  RearrangeLayer rearrange;
+  rearrange.extents = extents;
+  rearrange.pieces = {{{source, std::move(map), 0}, std::vector<int64_t>(extents.size(), 0), extents}};
+  return rearrange;
 }
 
 /// Output `index` (of shape `extents` up to a reshape) = a permutation of the axes of `source`.
@@ -35,10 +35,10 @@ void add_permutation(NodeLowering& lowering, TensorId source, const std::vector<
   if (keeps_order) {
     lowering.bind_output(source);
   } else if (extents == lowering.output_shape()) {
-    lowering.add_layer("", whole_move(source, std::move(map), extents), lowering.output());
+    lowering.add_layer("", whole_rearrange(source, std::move(map), extents), lowering.output());
   } else {
     const TensorId moved = lowering.add_tensor("moved", lowering.tensor(source).type, extents);
-    lowering.add_layer("", whole_move(source, std::move(map), extents), moved);
+    lowering.add_layer("", whole_rearrange(source, std::move(map), extents), moved);
     lowering.bind_output(moved);
   }
 }
@@ -99,7 +99,7 @@ HostReason lower_expand(NodeLowering& lowering) {
   const Shape& from = lowering.input_shape(0);
   const Shape& to = lowering.output_shape();
   if (element_count(from) == element_count(to)) return lower_alias(lowering);
-  lowering.add_layer("", whole_move(lowering.input(0), AffineMap::broadcast(from, to), to),
+  lowering.add_layer("", whole_rearrange(lowering.input(0), AffineMap::broadcast(from, to), to),
                      lowering.output());
   return kLowered;
 }
@@ -120,7 +120,7 @@ HostReason lower_tile(NodeLowering& lowering) {
   }
   if (element_count(extents) == element_count(from)) return lower_alias(lowering);
   const TensorId tiled = lowering.add_tensor("tiled", lowering.output_type(), extents);
-  lowering.add_layer("", whole_move(lowering.input(0), map, extents), tiled);
+  lowering.add_layer("", whole_rearrange(lowering.input(0), map, extents), tiled);
   lowering.bind_output(tiled);
   return kLowered;
 }
@@ -129,20 +129,20 @@ HostReason lower_concat(NodeLowering& lowering) {
   const Shape& extents = lowering.output_shape();
   const size_t axis = lowering.axis(lowering.int_attribute("axis"), extents.size());
   if (lowering.input_count() == 1) return lower_alias(lowering);
-  MoveLayer move;
-  move.extents = extents;
+  RearrangeLayer rearrange;
+  rearrange.extents = extents;
   int64_t position = 0;
   for (int i = 0; i < lowering.input_count(); ++i) {
-    MoveLayer::Piece piece{{lowering.input(i), AffineMap::identity(extents.size()), 0},
-                           std::vector<int64_t>(extents.size(), 0),
-                           extents};
+    RearrangeLayer::Piece piece{{lowering.input(i), AffineMap::identity(extents.size()), 0},
+                                std::vector<int64_t>(extents.size(), 0),
+                                extents};
     piece.input.map.set_offset(axis, -position);
     piece.begin[axis] = position;
     position += lowering.input_shape(i)[axis];
     piece.end[axis] = position;
-    move.pieces.push_back(std::move(piece));
+    rearrange.pieces.push_back(std::move(piece));
   }
-  lowering.add_layer("", std::move(move), lowering.output());
+  lowering.add_layer("", std::move(rearrange), lowering.output());
   return kLowered;
 }
 
@@ -184,7 +184,7 @@ HostReason lower_slice(NodeLowering& lowering) {
   if (map == AffineMap::identity(from.size()) && from == to) return lower_alias(lowering);
   isa::check_internal(map.stays_inside(to, from), "lower", "{}: {} of {} leaves {}", lowering.where(),
                       map.to_string(), shape_to_string(to), shape_to_string(from));
-  lowering.add_layer("", whole_move(lowering.input(0), map, to), lowering.output());
+  lowering.add_layer("", whole_rearrange(lowering.input(0), map, to), lowering.output());
   return kLowered;
 }
 
@@ -201,7 +201,7 @@ HostReason lower_split(NodeLowering& lowering) {
     }
     AffineMap map = AffineMap::identity(from.size()).set_offset(axis, position);
     position += to[axis];
-    lowering.add_layer(fmt::format("{}", i), whole_move(lowering.input(0), map, to), lowering.output(i));
+    lowering.add_layer(fmt::format("{}", i), whole_rearrange(lowering.input(0), map, to), lowering.output(i));
   }
   return kLowered;
 }
@@ -258,11 +258,11 @@ HostReason lower_pad(NodeLowering& lowering) {
   }
   if (pieces > kMaxPadPieces) return fmt::format("{} pieces; at most {} are made", pieces, kMaxPadPieces);
 
-  MoveLayer move;
-  move.extents = to;
-  move.fill = fill;
+  RearrangeLayer rearrange;
+  rearrange.extents = to;
+  rearrange.fill = fill;
   for (size_t number = 0; number < pieces; ++number) {
-    MoveLayer::Piece piece{{lowering.input(0), AffineMap(rank, rank), fill}, {}, {}};
+    RearrangeLayer::Piece piece{{lowering.input(0), AffineMap(rank, rank), fill}, {}, {}};
     size_t rest = number;
     bool empty = false;
     for (size_t axis = 0; axis < rank; ++axis) {
@@ -273,9 +273,9 @@ HostReason lower_pad(NodeLowering& lowering) {
       piece.input.map.set(axis, axis, part.coefficient).set_offset(axis, part.offset);
       empty = empty || part.begin >= part.end;
     }
-    if (!empty) move.pieces.push_back(std::move(piece));
+    if (!empty) rearrange.pieces.push_back(std::move(piece));
   }
-  lowering.add_layer("", std::move(move), lowering.output());
+  lowering.add_layer("", std::move(rearrange), lowering.output());
   return kLowered;
 }
 
@@ -291,27 +291,27 @@ HostReason lower_gather(NodeLowering& lowering) {
   if (count > kMaxGatherPieces)
     return fmt::format("{} indices; at most {} are resolved", count, kMaxGatherPieces);
   const size_t axis = lowering.axis(lowering.int_attribute("axis"), from.size());
-  MoveLayer move;
-  move.extents = from;
-  move.extents[axis] = count;
+  RearrangeLayer rearrange;
+  rearrange.extents = from;
+  rearrange.extents[axis] = count;
   for (int64_t i = 0; i < count; ++i) {
     const int64_t index = (*indices)[i];
     lowering.require(index >= -from[axis] && index < from[axis], "index {} on axis {} of {}", index, axis,
                      shape_to_string(from));
-    MoveLayer::Piece piece{{lowering.input(0), AffineMap::identity(from.size()), 0},
-                           std::vector<int64_t>(from.size(), 0),
-                           move.extents};
+    RearrangeLayer::Piece piece{{lowering.input(0), AffineMap::identity(from.size()), 0},
+                                std::vector<int64_t>(from.size(), 0),
+                                rearrange.extents};
     piece.input.map.set(axis, axis, 0).set_offset(axis, index < 0 ? index + from[axis] : index);
     piece.begin[axis] = i;
     piece.end[axis] = i + 1;
-    move.pieces.push_back(std::move(piece));
+    rearrange.pieces.push_back(std::move(piece));
   }
-  if (move.extents == lowering.output_shape()) {
-    lowering.add_layer("", std::move(move), lowering.output());
+  if (rearrange.extents == lowering.output_shape()) {
+    lowering.add_layer("", std::move(rearrange), lowering.output());
     return kLowered;
   }
-  const TensorId gathered = lowering.add_tensor("gathered", lowering.output_type(), move.extents);
-  lowering.add_layer("", std::move(move), gathered);
+  const TensorId gathered = lowering.add_tensor("gathered", lowering.output_type(), rearrange.extents);
+  lowering.add_layer("", std::move(rearrange), gathered);
   lowering.bind_output(gathered);
   return kLowered;
 }

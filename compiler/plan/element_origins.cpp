@@ -40,35 +40,35 @@ int64_t ElementOrigins::constant(float value) {
 
 size_t ElementOrigins::maker(TensorId storage) const {
   const auto makes_it = [&](const Layer& layer) {
-    return layer.kind() == LayerKind::kMove && graph_.storage(layer.outputs[0]) == storage;
+    return layer.kind() == LayerKind::kRearrange && graph_.storage(layer.outputs[0]) == storage;
   };
   const auto layer = std::ranges::find_if(graph_.layers, makes_it);
-  isa::check_internal(layer != graph_.layers.end(), kElementOriginsPart, "no Move makes tensor '{}'",
+  isa::check_internal(layer != graph_.layers.end(), kElementOriginsPart, "no Rearrange makes tensor '{}'",
                       graph_.tensors[static_cast<size_t>(storage)].name);
   return static_cast<size_t>(layer - graph_.layers.begin());
 }
 
-const MoveLayer& ElementOrigins::move_of(TensorId storage) const {
-  return std::get<MoveLayer>(graph_.layers[maker(storage)].body);
+const RearrangeLayer& ElementOrigins::rearrange_of(TensorId storage) const {
+  return std::get<RearrangeLayer>(graph_.layers[maker(storage)].body);
 }
 
 const Tensor& ElementOrigins::codes(TensorId storage) {
   if (const auto known = codes_.find(storage); known != codes_.end()) return known->second;
-  // The Move itself, run on codes instead of elements.
-  MoveLayer move = move_of(storage);
+  // The Rearrange itself, run on codes instead of elements.
+  RearrangeLayer rearrange = rearrange_of(storage);
   const auto check = [&](TensorId id) {
     const LayerTensor& tensor = graph_.tensors[static_cast<size_t>(id)];
     check_movable(element_count(tensor.shape), tensor.name);
   };
   check(storage);
-  for (const MoveLayer::Piece& piece : move.pieces) check(piece.input.tensor);
+  for (const RearrangeLayer::Piece& piece : rearrange.pieces) check(piece.input.tensor);
   const auto fill_code = [&](double fill) {
     return static_cast<double>(-1 - constant(static_cast<float>(fill)));
   };
-  move.fill = fill_code(move.fill);
+  rearrange.fill = fill_code(rearrange.fill);
   std::vector<Tensor> inputs;
-  inputs.reserve(move.pieces.size());
-  for (MoveLayer::Piece& piece : move.pieces) {
+  inputs.reserve(rearrange.pieces.size());
+  for (RearrangeLayer::Piece& piece : rearrange.pieces) {
     piece.input.fill = fill_code(piece.input.fill);
     const TensorId from = graph_.storage(piece.input.tensor);
     Tensor input(onnx::TensorProto_DataType_INT64,
@@ -83,7 +83,8 @@ const Tensor& ElementOrigins::codes(TensorId storage) {
   }
   std::vector<const Tensor*> pieces;
   for (const Tensor& input : inputs) pieces.push_back(&input);
-  return codes_.emplace(storage, run_move(move, onnx::TensorProto_DataType_INT64, pieces)).first->second;
+  return codes_.emplace(storage, run_rearrange(rearrange, onnx::TensorProto_DataType_INT64, pieces))
+      .first->second;
 }
 
 const std::vector<TensorId>& ElementOrigins::roots(TensorId tensor) {
@@ -112,9 +113,9 @@ ElementOrigin ElementOrigins::origin(TensorId tensor, int64_t offset) {
 std::string ElementOrigins::describe(TensorId tensor, TensorId root) const {
   const TensorId storage = graph_.storage(tensor);
   if (!through_.contains(storage)) return storage == root ? "root" : "other";
-  const MoveLayer& move = move_of(storage);
-  std::string text = fmt::format("move {} fill {}", shape_to_string(move.extents), move.fill);
-  for (const MoveLayer::Piece& piece : move.pieces) {
+  const RearrangeLayer& rearrange = rearrange_of(storage);
+  std::string text = fmt::format("rearrange {} fill {}", shape_to_string(rearrange.extents), rearrange.fill);
+  for (const RearrangeLayer::Piece& piece : rearrange.pieces) {
     text += fmt::format(" ({} of {} by {} fill {} from {} to {})", describe(piece.input.tensor, root),
                         shape_to_string(graph_.tensors[static_cast<size_t>(piece.input.tensor)].shape),
                         piece.input.map.to_string(), piece.input.fill, fmt::join(piece.begin, ","),
@@ -123,11 +124,12 @@ std::string ElementOrigins::describe(TensorId tensor, TensorId root) const {
   return text;
 }
 
-std::set<int> ElementOrigins::move_layers(TensorId tensor) const {
+std::set<int> ElementOrigins::rearrange_layers(TensorId tensor) const {
   const TensorId storage = graph_.storage(tensor);
   if (!through_.contains(storage)) return {};
   std::set<int> layers{static_cast<int>(maker(storage))};
-  for (const MoveLayer::Piece& piece : move_of(storage).pieces) layers.merge(move_layers(piece.input.tensor));
+  for (const RearrangeLayer::Piece& piece : rearrange_of(storage).pieces)
+    layers.merge(rearrange_layers(piece.input.tensor));
   return layers;
 }
 

@@ -13,10 +13,10 @@
 #include "isa/chip.h"
 #include "layout/gather/gather.h"
 
-/// Where the elements of a tensor come from, through the Move layers before it.
+/// Where the elements of a tensor come from, through the Rearrange layers before it.
 ///
-/// A Move computes nothing: each element of its output is an element of an input, or a fill. So it needs no
-/// memory of its own; who reads its output reads through it. An *origin* is an element of a tensor that is
+/// A Rearrange computes nothing: each element of its output is an element of an input, or a fill. So it needs
+/// no memory of its own; who reads its output reads through it. An *origin* is an element of a tensor that is
 /// really somewhere (a *root*: made by a kernel, sent by the host, or a constant), or a constant number.
 ///
 /// Example, Pad(Transpose(X)) of X [2, 3] with one column of zeros in front: the origins of the result
@@ -28,7 +28,7 @@
 namespace kodama::compiler {
 
 /// Elements of the largest tensor whose elements are moved one by one. Each takes some 58 bytes while its
-/// Move is made.
+/// relayout is made.
 inline constexpr int64_t kMostMovedElements = int64_t{1} << 25;
 /// UnsupportedError for a tensor of more.
 void check_movable(int64_t elements, const std::string& tensor);
@@ -40,12 +40,12 @@ struct ElementOrigin {
 
 class ElementOrigins {
  public:
-  /// `through`: outputs (storage) of the Move layers that are read through.
+  /// `through`: outputs (storage) of the Rearrange layers that are read through.
   ElementOrigins(const LayerGraph& graph, std::set<TensorId> through)
       : graph_(graph), through_(std::move(through)) {}
 
   bool reads_through(TensorId tensor) const { return through_.contains(graph_.storage(tensor)); }
-  /// Roots of a tensor, in ascending order: itself, or those of the Move that makes it.
+  /// Roots of a tensor, in ascending order: itself, or those of the Rearrange that makes it.
   const std::vector<TensorId>& roots(TensorId tensor);
   /// The origin of the element of `tensor` at a row-major offset.
   ElementOrigin origin(TensorId tensor, int64_t offset);
@@ -55,13 +55,13 @@ class ElementOrigins {
   const std::vector<uint32_t>& constants() const { return constants_; }
   /// All that the origins of a tensor's elements in `root` depend on, without names and numbers of tensors.
   std::string describe(TensorId tensor, TensorId root) const;
-  /// The Move layers between a tensor and its roots.
-  std::set<int> move_layers(TensorId tensor) const;
+  /// The Rearrange layers between a tensor and its roots.
+  std::set<int> rearrange_layers(TensorId tensor) const;
 
  private:
   const Tensor& codes(TensorId storage);
-  /// The Move that makes a tensor that is read through, and its layer.
-  const MoveLayer& move_of(TensorId storage) const;
+  /// The Rearrange that makes a tensor that is read through, and its layer.
+  const RearrangeLayer& rearrange_of(TensorId storage) const;
   size_t maker(TensorId storage) const;
 
   const LayerGraph& graph_;
@@ -86,12 +86,12 @@ std::optional<layout::GatherProblem> gather_problem(const StreamPlacement& targe
                                                     const isa::Chip& chip);
 /// Whether an image of a root's elements can be used as the stream `target`: every word of the stream that
 /// matters is there, at its place. Around the elements, a kernel's result holds nothing that can be relied
-/// on; what the host or a Move has made holds the padding of its layout.
+/// on; what the host or a relayout has made holds the padding of its layout.
 bool is_same_image(const StreamPlacement& target, TensorId root, const StreamPlacement& image,
                    ElementOrigins& origins, const LayerGraph& graph, const isa::Chip& chip);
 
 /// All elements in row-major order in the DRAM of group 0, two to the LW: what the host sends when no
-/// kernel's layout is worth it, and fetches from a Move.
+/// kernel's layout is worth it, and fetches from a relayout.
 StreamPlacement natural_placement(TensorId tensor, const Shape& shape, const isa::Chip& chip);
 
 }  // namespace kodama::compiler

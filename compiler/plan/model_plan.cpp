@@ -56,10 +56,10 @@ class ModelPlanner::Impl {
  public:
   Impl(const LayerGraph& graph, const isa::Chip& chip, const KernelOptions& options,
        layout::SolutionCache* cache)
-      : graph_(graph), chip_(chip), cache_(cache), origins_(graph, moves_read_through()) {
+      : graph_(graph), chip_(chip), cache_(cache), origins_(graph, rearranges_read_through()) {
     for (const Layer& layer : graph.layers) {
       candidates_.emplace_back();
-      if (layer.kind() == LayerKind::kMove || layer.kind() == LayerKind::kHost) continue;
+      if (layer.kind() == LayerKind::kRearrange || layer.kind() == LayerKind::kHost) continue;
       candidates_.back() = layer_candidates(layer, graph, chip, options);
       if (candidates_.back().empty()) {
         throw isa::UnsupportedError(
@@ -117,22 +117,23 @@ class ModelPlanner::Impl {
   bool is_kept(TensorId tensor) const { return !on_host_ && is_float(tensor); }
   bool reads_through(TensorId tensor) const { return !on_host_ && origins_.reads_through(tensor); }
 
-  /// Outputs of the Moves of floats.
-  std::set<TensorId> moves_read_through() const {
+  /// Outputs of the Rearrange layers of floats.
+  std::set<TensorId> rearranges_read_through() const {
     std::set<TensorId> tensors;
     for (const Layer& layer : graph_.layers) {
-      if (layer.kind() == LayerKind::kMove && is_float(layer.outputs[0]))
+      if (layer.kind() == LayerKind::kRearrange && is_float(layer.outputs[0]))
         tensors.insert(graph_.storage(layer.outputs[0]));
     }
     return tensors;
   }
-  /// Tensors (storage) that the host reads: outputs of the model, operands of Host layers and of its Moves.
+  /// Tensors (storage) that the host reads: outputs of the model, operands of Host and host-side Rearrange
+  /// layers.
   std::set<TensorId> read_by_host() const {
     std::set<TensorId> tensors;
     for (const TensorId id : graph_.outputs) tensors.insert(graph_.storage(id));
     for (const Layer& layer : graph_.layers) {
-      const bool host_move = layer.kind() == LayerKind::kMove && !reads_through(layer.outputs[0]);
-      if (layer.kind() != LayerKind::kHost && !host_move) continue;
+      const bool host_rearrange = layer.kind() == LayerKind::kRearrange && !reads_through(layer.outputs[0]);
+      if (layer.kind() != LayerKind::kHost && !host_rearrange) continue;
       const std::vector<TensorId> inputs =
           layer.kind() == LayerKind::kHost ? layer.host_inputs : layer_inputs(layer);
       for (const TensorId id : inputs) {
@@ -142,7 +143,7 @@ class ModelPlanner::Impl {
     return tensors;
   }
   static bool is_kernel(const Layer& layer) {
-    return layer.kind() != LayerKind::kMove && layer.kind() != LayerKind::kHost;
+    return layer.kind() != LayerKind::kRearrange && layer.kind() != LayerKind::kHost;
   }
   /// Roots of an operand that images are made of.
   std::vector<TensorId> image_roots(TensorId tensor) {
@@ -150,12 +151,12 @@ class ModelPlanner::Impl {
     return origins_.roots(tensor);
   }
 
-  /// Whether the host reads the output of a Move that is otherwise read through.
-  bool is_fetched_move(const Layer& move, const std::set<TensorId>& fetched) const {
-    return reads_through(move.outputs[0]) && fetched.contains(graph_.storage(move.outputs[0]));
+  /// Whether the host reads the output of a Rearrange that is otherwise read through.
+  bool is_fetched_rearrange(const Layer& rearrange, const std::set<TensorId>& fetched) const {
+    return reads_through(rearrange.outputs[0]) && fetched.contains(graph_.storage(rearrange.outputs[0]));
   }
-  StreamPlacement fetched_placement(const Layer& move) const {
-    const TensorId result = move.outputs[0];
+  StreamPlacement fetched_placement(const Layer& rearrange) const {
+    const TensorId result = rearrange.outputs[0];
     return natural_placement(result, graph_.tensors[static_cast<size_t>(result)].shape, chip_);
   }
 
@@ -340,8 +341,8 @@ class ModelPlanner::Impl {
       }
       problem.nodes.push_back(std::move(node));
     }
-    // What reads tensors: operands of kernels, each with its candidates' placements, and Moves whose result
-    // the host fetches.
+    // What reads tensors: operands of kernels, each with its candidates' placements, and relayouts whose
+    // result the host fetches.
     struct Reader {
       int node = 0;
       int operand = 0;
@@ -360,7 +361,7 @@ class ModelPlanner::Impl {
       }
     }
     for (const Layer& layer : graph_.layers) {
-      if (layer.kind() != LayerKind::kMove || !is_fetched_move(layer, fetched)) continue;
+      if (layer.kind() != LayerKind::kRearrange || !is_fetched_rearrange(layer, fetched)) continue;
       const StreamPlacement to = fetched_placement(layer);
       readers.push_back({static_cast<int>(problem.nodes.size()), 0, {to}});
       problem.nodes.push_back(
@@ -453,18 +454,18 @@ class ModelPlanner::Impl {
       }
       return home[root] = image;
     };
-    // A Move on the chip to an image of `tensor`.
+    // A relayout on the chip to an image of `tensor`.
     const auto move = [&](int layer, TensorId tensor, const StreamPlacement& to, bool fetch) {
       PlannedStage stage;
-      stage.kind = PlannedStage::Kind::kMove;
+      stage.kind = PlannedStage::Kind::kRelayout;
       stage.layer = layer;
       stage.fetch = fetch;
-      stage.move_layers = origins_.move_layers(tensor);
+      stage.rearrange_layers = origins_.rearrange_layers(tensor);
       for (const TensorId root : image_roots(tensor)) {
         stage.roots.push_back(root);
         stage.operands.push_back(home_of(root));
       }
-      stage.result = add_image(PlannedImage::Kind::kMoved, to);
+      stage.result = add_image(PlannedImage::Kind::kRelaid, to);
       const int target = layout_id(to);
       const auto is_large_source = [&](int image) {
         return is_large(layout_id(plan.images[static_cast<size_t>(image)].placement));
@@ -474,8 +475,8 @@ class ModelPlanner::Impl {
           stage.estimated_cycles +=
               rough_cycles(layout_id(plan.images[static_cast<size_t>(image)].placement), target);
         }
-        plan.summary.move_cycles += stage.estimated_cycles;
-        ++plan.summary.moves;
+        plan.summary.relayout_cycles += stage.estimated_cycles;
+        ++plan.summary.relayouts;
         plan.summary.constant_bytes += link_bytes(to) / 2;
         const int image = stage.result;
         add_stage(std::move(stage));
@@ -491,10 +492,10 @@ class ModelPlanner::Impl {
       const layout::GatherProblem problem = gather(plan, stage, addresses);
       const layout::Gather found(problem, chip_);
       stage.estimated_cycles = found.estimated_cycles();
-      plan.summary.move_cycles += stage.estimated_cycles;
+      plan.summary.relayout_cycles += stage.estimated_cycles;
       plan.summary.constant_bytes +=
           found.tables_lw() * chip_.groups * static_cast<int64_t>(sizeof(uint64_t));
-      ++plan.summary.moves;
+      ++plan.summary.relayouts;
       const int image = stage.result;
       add_stage(std::move(stage));
       return image;
@@ -503,8 +504,8 @@ class ModelPlanner::Impl {
     for (size_t k = 0; k < graph_.layers.size(); ++k) {
       const Layer& layer = graph_.layers[k];
       const auto number = static_cast<int>(k);
-      if (layer.kind() == LayerKind::kMove && reads_through(layer.outputs[0])) {
-        if (!is_fetched_move(layer, fetched)) continue;
+      if (layer.kind() == LayerKind::kRearrange && reads_through(layer.outputs[0])) {
+        if (!is_fetched_rearrange(layer, fetched)) continue;
         const StreamPlacement to = fetched_placement(layer);
         move(number, layer.outputs[0], to, true);
         plan.summary.link_cycles += link_cycles(to);
@@ -513,8 +514,8 @@ class ModelPlanner::Impl {
       PlannedStage stage;
       stage.layer = number;
       if (!is_kernel(layer)) {
-        stage.kind =
-            layer.kind() == LayerKind::kMove ? PlannedStage::Kind::kHostMove : PlannedStage::Kind::kHost;
+        stage.kind = layer.kind() == LayerKind::kRearrange ? PlannedStage::Kind::kHostRearrange
+                                                           : PlannedStage::Kind::kHost;
         add_stage(std::move(stage));
         continue;
       }

@@ -19,8 +19,8 @@
 ///
 /// Between kernels, tensors stay in DRAM. A kernel writes its result as an image (a StreamPlacement at an
 /// address) and reads its operands as images. Where the image that is there is not the one a kernel wants, a
-/// Move on the chip makes it (layout/gather/gather.h). The planner (layout/plan/planner.h) chooses the
-/// candidates so that kernels and Moves together take least:
+/// relayout on the chip makes it (layout/gather/gather.h). The planner (layout/plan/planner.h) chooses the
+/// candidates so that kernels and relayouts together take least:
 ///
 ///   - node per kernel layer: its candidates, cost = predicted cycles, and those of the host link where the
 ///     host fetches the result;
@@ -28,7 +28,7 @@
 ///     cost = cycles of sending it, once;
 ///   - a conversion between two images costs what the gather is estimated to take, 0 if they are the same.
 ///
-/// Move layers have no node: who reads their output reads through it (element_origins.h).
+/// Rearrange layers have no node: who reads their output reads through it (element_origins.h).
 ///
 /// Tensors of other types than float are not kept on the chip between layers: 16-bit floats are rounded when
 /// the host fetches them, int64 and double exist in the chip's 32-bit words only inside a layer. Their
@@ -43,7 +43,7 @@ struct PlannedImage {
     kConstant,  ///< sent before the first stage
     kSent,      ///< by the host, before the first stage that reads it
     kMade,      ///< a kernel's result
-    kMoved,     ///< a Move's
+    kRelaid,    ///< a relayout's
   };
   Kind kind = Kind::kConstant;
   StreamPlacement placement;
@@ -54,32 +54,33 @@ struct PlannedImage {
 struct PlannedStage {
   enum class Kind : uint8_t {
     kKernel,
-    kMove,      ///< on the chip
-    kHostMove,  ///< of a type that the chip doesn't keep
+    kRelayout,       ///< on the chip
+    kHostRearrange,  ///< of a type that the chip doesn't keep
     kHost,
   };
   Kind kind = Kind::kHost;
-  int layer = -1;                ///< of the graph; kMove: whose operand it makes, or the Move layer
-  std::vector<int> operands;     ///< images: of a kernel's operands in their order, or of a Move's sources
-  int result = -1;               ///< image
-  bool fetch = false;            ///< the host reads the result
-  Candidate candidate;           ///< kKernel
-  std::set<int> move_layers;     ///< kMove: the Move layers it does on its way
-  std::vector<TensorId> roots;   ///< kMove: the tensor of each operand
-  int64_t estimated_cycles = 0;  ///< of a kernel or Move
+  int layer = -1;             ///< of the graph; kRelayout: whose operand it makes, or the Rearrange layer
+  std::vector<int> operands;  ///< images: of a kernel's operands in their order, or of a relayout's sources
+  int result = -1;            ///< image
+  bool fetch = false;         ///< the host reads the result
+  Candidate candidate;        ///< kKernel
+  std::set<int> rearrange_layers;  ///< kRelayout: the Rearrange layers it does on its way
+  std::vector<TensorId> roots;     ///< kRelayout: the tensor of each operand
+  int64_t estimated_cycles = 0;    ///< of a kernel or relayout
 };
 
 /// What the planner found. Planners make `total` least: the cycles of a run. Constants (weights, and the
-/// tables of Moves) are in no plan's objective, since they are sent once and then serve any number of runs.
+/// tables of relayouts) are in no plan's objective, since they are sent once and then serve any number of
+/// runs.
 struct PlanSummary {
   std::string planner;
   int64_t kernel_cycles = 0;
-  int64_t link_cycles = 0;  ///< of what is sent and fetched by the planner's choice
-  int64_t move_cycles = 0;  ///< estimated
-  int64_t moves = 0;
+  int64_t link_cycles = 0;      ///< of what is sent and fetched by the planner's choice
+  int64_t relayout_cycles = 0;  ///< estimated
+  int64_t relayouts = 0;
   int64_t constant_bytes = 0;   ///< sent before the first run
   int64_t constant_cycles = 0;  ///< of the host link, for these
-  int64_t total() const { return kernel_cycles + link_cycles + move_cycles; }
+  int64_t total() const { return kernel_cycles + link_cycles + relayout_cycles; }
   double bound = 0;  ///< no plan is cheaper; pbqp only
   bool proven = false;
   std::string problem = {};  ///< why the planner can't plan the model; then nothing else is set
@@ -111,7 +112,7 @@ class ModelPlanner {
   ModelPlan plan(const std::string& planner, const Observer& observe = {});
 
   const std::vector<Candidate>& candidates(int layer) const;
-  /// The gather of a kMove stage, with images at these addresses (one per image of the plan, LW).
+  /// The gather of a kRelayout stage, with images at these addresses (one per image of the plan, LW).
   layout::GatherProblem gather(const ModelPlan& plan, const PlannedStage& stage,
                                const std::vector<int64_t>& addresses);
 

@@ -29,11 +29,11 @@ TensorId tensor_named(const LayerGraph& graph, const std::string& name) {
   EXPECT_NE(found, graph.tensors.end()) << name;
   return static_cast<TensorId>(found - graph.tensors.begin());
 }
-/// Outputs of all Moves, as the planner reads through them.
-std::set<TensorId> all_moves(const LayerGraph& graph) {
+/// Outputs of all Rearrange layers, as the planner reads through them.
+std::set<TensorId> all_rearranges(const LayerGraph& graph) {
   std::set<TensorId> through;
   for (const Layer& layer : graph.layers) {
-    if (layer.kind() == LayerKind::kMove) through.insert(graph.storage(layer.outputs[0]));
+    if (layer.kind() == LayerKind::kRearrange) through.insert(graph.storage(layer.outputs[0]));
   }
   return through;
 }
@@ -43,7 +43,7 @@ TEST(ElementOrigins, TheExampleOfTheHeader) {
       "agraph (float[2,3] x) => (float[3,3] y) <int64[4] pads = {0, 1, 0, 0}>"
       "{ t = Transpose<perm = [1, 0]>(x) y = Pad(t, pads) }");
   const TensorId x = tensor_named(graph, "x");
-  ElementOrigins origins(graph, all_moves(graph));
+  ElementOrigins origins(graph, all_rearranges(graph));
   const TensorId y = graph.outputs[0];
   EXPECT_THAT(origins.roots(y), ElementsAre(x));
   for (int64_t row = 0; row < 3; ++row) {
@@ -67,7 +67,7 @@ TEST(ElementOrigins, AgreeWithRunningTheMoves) {
   onnx::ModelProto model = testing::parse_model(text);
   model.mutable_graph()->mutable_output(0)->mutable_type()->mutable_tensor_type()->clear_shape();
   const LayerGraph graph = testing::lower(model, false);
-  ElementOrigins origins(graph, all_moves(graph));
+  ElementOrigins origins(graph, all_rearranges(graph));
   const TensorMap inputs{{"x", testing::random_tensor(onnx::TensorProto_DataType_FLOAT, {2, 3, 4}, 1)},
                          {"z", testing::random_tensor(onnx::TensorProto_DataType_FLOAT, {2, 2, 4}, 2)}};
   const TensorMap outputs = interpret_layer_graph(graph, inputs);
@@ -121,7 +121,7 @@ TEST(ModelPlan, TheBestPlanIsNeverDearer) {
     EXPECT_TRUE(best.proven);
     for (const char* other : {"first", "greedy"})
       EXPECT_LE(best.total(), plans.at(other).summary.total()) << other << ": " << text;
-    EXPECT_EQ(plans.at("host").summary.moves, 0);
+    EXPECT_EQ(plans.at("host").summary.relayouts, 0);
   }
 }
 
@@ -147,17 +147,17 @@ INSTANTIATE_TEST_SUITE_P(Samples, Networks,
                                            "../shared/data/onnx_mlir_mnist/mnist.onnx"));
 
 TEST(ModelPlan, AMoveIsReadThrough) {
-  // Joining the results costs no Move of its own: it is part of the one in front of the product.
+  // Joining the results costs no relayout of its own: it is part of the one in front of the product.
   const LayerGraph graph = graph_of(
       "agraph (float[40,24] a, float[24,12] b, float[24,28] c, float[40,8] d) => (float[40,8] y)"
       "{ e = MatMul(a, b) f = MatMul(a, c) g = Concat<axis = 1>(e, f) y = MatMul(g, d) }");
-  ASSERT_EQ(std::ranges::count(graph.layers, LayerKind::kMove, &Layer::kind), 1);
+  ASSERT_EQ(std::ranges::count(graph.layers, LayerKind::kRearrange, &Layer::kind), 1);
   for (const auto& [name, plan] : plans_of(graph, tiny())) {
     if (name == "host") continue;
     std::vector<const PlannedStage*> joining;
     for (const PlannedStage& stage : plan.stages) {
-      EXPECT_NE(stage.kind, PlannedStage::Kind::kHostMove);
-      if (!stage.move_layers.empty()) joining.push_back(&stage);
+      EXPECT_NE(stage.kind, PlannedStage::Kind::kHostRearrange);
+      if (!stage.rearrange_layers.empty()) joining.push_back(&stage);
     }
     ASSERT_EQ(joining.size(), 1U) << name;
     EXPECT_THAT(joining[0]->roots, ElementsAre(tensor_named(graph, "e"), tensor_named(graph, "f")));
@@ -189,7 +189,7 @@ TEST(ModelPlan, AMoveToTheHostNeedsAllElements) {
       "{ y = Conv<strides = [2, 2]>(x, w) z = Transpose<perm = [2, 3, 1, 0]>(x) }");
   for (const auto& [name, plan] : plans_of(graph, tiny())) {
     if (name == "host") continue;
-    EXPECT_GT(plan.summary.moves, 0) << name;
+    EXPECT_GT(plan.summary.relayouts, 0) << name;
   }
 }
 
@@ -198,7 +198,7 @@ TEST(ModelPlan, OtherTypesGoByTheHost) {
       graph_of("agraph (int64[2,3] x) => (int64[3,2] y) { y = Transpose<perm = [1, 0]>(x) }");
   const ModelPlan plan = plans_of(graph, tiny()).at("pbqp");
   ASSERT_EQ(plan.stages.size(), 1U);
-  EXPECT_EQ(plan.stages[0].kind, PlannedStage::Kind::kHostMove);
+  EXPECT_EQ(plan.stages[0].kind, PlannedStage::Kind::kHostRearrange);
 }
 
 TEST(ModelPlan, TheVerifierFindsWhatIsWrong) {
@@ -252,19 +252,19 @@ TEST(SameImage, PaddingDecides) {
   EXPECT_FALSE(is_same_image(sent, 1, sent, origins, graph, chip));
 }
 
-/// 2^30 elements one by one would take 20 GB. A plan needs only their number; a program of such a Move can't
-/// be had.
+/// 2^30 elements one by one would take 20 GB. A plan needs only their number; a program of such a relayout
+/// can't be had.
 TEST(ModelPlan, HugeTensors) {
   const isa::Chip chip = isa::find_chip("mncore2");
   const LayerGraph graph = graph_of("agraph (float[1073741824] x) => (float[1073741824] y) { y = Relu(x) }");
   ModelPlanner planner(graph, chip, {});
   const ModelPlan direct = planner.plan("pbqp");
-  EXPECT_EQ(direct.summary.moves, 0);
+  EXPECT_EQ(direct.summary.relayouts, 0);
   const ModelPlan plan = planner.plan("first");
   ASSERT_EQ(plan.stages.size(), 2U);
-  EXPECT_EQ(plan.stages[0].kind, PlannedStage::Kind::kMove);
+  EXPECT_EQ(plan.stages[0].kind, PlannedStage::Kind::kRelayout);
   // DRAM passes every element twice, half as much for tables.
-  EXPECT_GE(static_cast<double>(plan.summary.move_cycles),
+  EXPECT_GE(static_cast<double>(plan.summary.relayout_cycles),
             2.5 * (1 << 29) / (chip.transfer.dram_lw_per_cycle * chip.groups));
   EXPECT_GT(plan.summary.constant_cycles, 0);
   const std::vector<int64_t> addresses(plan.images.size(), 0);
@@ -279,13 +279,13 @@ TEST(ModelPlan, HugeTensors) {
 /// What is planned for large tensors by their size is near what is planned element by element.
 TEST(ModelPlan, RoughCostsAreNearTheEstimates) {
   const isa::Chip chip = isa::find_chip("mncore2");
-  const auto move_cycles = [&](int64_t elements) {
+  const auto relayout_cycles = [&](int64_t elements) {
     const LayerGraph graph =
         graph_of(fmt::format("agraph (float[{}] x) => (float[{}] y) {{ y = Relu(x) }}", elements, elements));
-    return static_cast<double>(ModelPlanner(graph, chip, {}).plan("first").summary.move_cycles);
+    return static_cast<double>(ModelPlanner(graph, chip, {}).plan("first").summary.relayout_cycles);
   };
-  const double per_element = move_cycles(1 << 20) / (1 << 20);
-  const double rough = move_cycles(1 << 23) / (1 << 23);
+  const double per_element = relayout_cycles(1 << 20) / (1 << 20);
+  const double rough = relayout_cycles(1 << 23) / (1 << 23);
   EXPECT_GT(rough, per_element / 4);
   EXPECT_LT(rough, per_element * 4);
 }

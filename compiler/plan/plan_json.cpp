@@ -19,8 +19,8 @@ const char* name_of(PlannedImage::Kind kind) {
       return "sent";
     case PlannedImage::Kind::kMade:
       return "made";
-    case PlannedImage::Kind::kMoved:
-      return "moved";
+    case PlannedImage::Kind::kRelaid:
+      return "relaid";
   }
   return "";
 }
@@ -29,10 +29,10 @@ const char* name_of(PlannedStage::Kind kind) {
   switch (kind) {
     case PlannedStage::Kind::kKernel:
       return "kernel";
-    case PlannedStage::Kind::kMove:
-      return "move";
-    case PlannedStage::Kind::kHostMove:
-      return "host move";
+    case PlannedStage::Kind::kRelayout:
+      return "relayout";
+    case PlannedStage::Kind::kHostRearrange:
+      return "host rearrange";
     case PlannedStage::Kind::kHost:
       return "host";
   }
@@ -82,17 +82,17 @@ std::string to_json(const ModelPlan& plan, const LayerGraph& graph, const ModelP
     const PlannedStage& stage = plan.stages[k];
     Json entry = {{"id", k}, {"kind", name_of(stage.kind)}, {"layer", layer_name(stage.layer)}};
     const bool is_kernel = stage.kind == PlannedStage::Kind::kKernel;
-    if (is_kernel || stage.kind == PlannedStage::Kind::kMove) {
+    if (is_kernel || stage.kind == PlannedStage::Kind::kRelayout) {
       entry["estimated_cycles"] = stage.estimated_cycles;
       entry["operands"] = stage.operands;
       entry["result"] = stage.result;
       entry["fetched"] = stage.fetch;
     }
     if (is_kernel) entry["candidates"] = candidates_json(planner.candidates(stage.layer), stage.candidate);
-    if (stage.kind == PlannedStage::Kind::kMove) {
+    if (stage.kind == PlannedStage::Kind::kRelayout) {
       Json through = Json::array();
-      for (const int layer : stage.move_layers) through.push_back(layer_name(layer));
-      entry["move_layers"] = through;
+      for (const int layer : stage.rearrange_layers) through.push_back(layer_name(layer));
+      entry["rearrange_layers"] = through;
     }
     stages.push_back(entry);
   }
@@ -101,7 +101,7 @@ std::string to_json(const ModelPlan& plan, const LayerGraph& graph, const ModelP
                      {"planner", summary.planner},
                      {"kernel_cycles", summary.kernel_cycles},
                      {"link_cycles", summary.link_cycles},
-                     {"move_cycles", summary.move_cycles},
+                     {"relayout_cycles", summary.relayout_cycles},
                      {"constant_bytes", summary.constant_bytes},
                      {"constant_link_cycles", summary.constant_cycles},
                      {"images", images},

@@ -27,8 +27,8 @@ class Verifier {
         case PlannedStage::Kind::kKernel:
           kernel(stage);
           break;
-        case PlannedStage::Kind::kMove:
-          make(stage.result, PlannedImage::Kind::kMoved);
+        case PlannedStage::Kind::kRelayout:
+          make(stage.result, PlannedImage::Kind::kRelaid);
           isa::check_internal(stage.roots.size() == stage.operands.size(), kVerifyPlanPart,
                               "stage {}: {} roots in {} images", stage_, stage.roots.size(),
                               stage.operands.size());
@@ -46,8 +46,8 @@ class Verifier {
     }
     for (size_t k = 0; k < graph_.layers.size(); ++k) {
       const LayerKind kind = graph_.layers[k].kind();
-      isa::check_internal(kind == LayerKind::kMove || done_.contains(static_cast<int>(k)), kVerifyPlanPart,
-                          "layer '{}' has no stage", graph_.layers[k].name);
+      isa::check_internal(kind == LayerKind::kRearrange || done_.contains(static_cast<int>(k)),
+                          kVerifyPlanPart, "layer '{}' has no stage", graph_.layers[k].name);
     }
   }
 
@@ -73,7 +73,7 @@ class Verifier {
   void read(int number) {
     is_held(number);
     const PlannedImage::Kind kind = image(number).kind;
-    const bool is_made = kind == PlannedImage::Kind::kMade || kind == PlannedImage::Kind::kMoved;
+    const bool is_made = kind == PlannedImage::Kind::kMade || kind == PlannedImage::Kind::kRelaid;
     isa::check_internal(!is_made || made_.contains(number), kVerifyPlanPart,
                         "stage {} reads image {} before it is made", stage_, number);
     const bool constant = graph_.tensors[static_cast<size_t>(tensor_of(number))].constant.has_value();

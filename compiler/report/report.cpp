@@ -94,7 +94,7 @@ void print_layer_table(const CompiledModel& model, const RunOutcome& outcome, co
   }
   std::vector<std::string> header{"#", "layer", "operators", "kind", "output", "where", "steps", "cycles"};
   for (const Cause* cause : causes) header.emplace_back(cause->name);
-  for (const char* name : {"times bound", "link cycles", "host moves", "max abs", "max rel"})
+  for (const char* name : {"times bound", "link cycles", "host relayouts", "max abs", "max rel"})
     header.emplace_back(name);
   Table table(header);
   const auto numbers = [&](const StageStats& stats, bool on_chip) {
@@ -109,9 +109,9 @@ void print_layer_table(const CompiledModel& model, const RunOutcome& outcome, co
                                       least.resource)
                         : "-");
     cells.push_back(std::to_string(stats.link_cycles));
-    cells.push_back(stats.host_moves == 0
+    cells.push_back(stats.host_relayouts == 0
                         ? "-"
-                        : fmt::format("{} ({})", stats.host_moves, bytes_text(stats.bytes_permuted)));
+                        : fmt::format("{} ({})", stats.host_relayouts, bytes_text(stats.bytes_permuted)));
     return cells;
   };
   for (size_t k = 0; k < model.stages.size(); ++k) {
@@ -124,7 +124,7 @@ void print_layer_table(const CompiledModel& model, const RunOutcome& outcome, co
     std::vector<std::string> row{std::to_string(k),
                                  shorten(stage.name, 28),
                                  shorten(fmt::format("{}", fmt::join(stage.onnx_ops, "+")), 32),
-                                 layer_kind_name(stage.kind),
+                                 stage_kind_name(stage),
                                  output != nullptr ? shape_to_string(output->shape) : "-",
                                  stage.on_chip() ? "chip" : "host"};
     for (std::string& cell : numbers(outcome.stages[k], stage.on_chip())) row.push_back(std::move(cell));
@@ -167,13 +167,13 @@ void print_layer_table(const CompiledModel& model, const RunOutcome& outcome, co
   }
 }
 
-void print_moves(const CompiledModel& model, const RunOutcome& outcome, std::ostream& out) {
+void print_relayouts(const CompiledModel& model, const RunOutcome& outcome, std::ostream& out) {
   Table table({"move", "cycles", "DRAM", "ratio", "from", "to"});
   int64_t cycles = 0;
-  int64_t moves = 0;
+  int64_t relayouts = 0;
   for (size_t k = 0; k < model.stages.size(); ++k) {
     const auto* chip = std::get_if<ChipStage>(&model.stages[k].body);
-    if (chip == nullptr || model.stages[k].kind != LayerKind::kMove) continue;
+    if (chip == nullptr || model.stages[k].kind != LayerKind::kRearrange) continue;
     std::vector<std::string> from;
     for (const StreamBinding& operand : chip->operands) from.push_back(operand.placement.layout.to_string());
     const int64_t own = outcome.stages[k].chip_cycles();
@@ -183,23 +183,23 @@ void print_moves(const CompiledModel& model, const RunOutcome& outcome, std::ost
                    : "-",
                fmt::format("{}", fmt::join(from, " + ")), chip->result.placement.layout.to_string()});
     cycles += own;
-    ++moves;
+    ++relayouts;
   }
-  if (moves > 0) table.print(out, 1, 4);
+  if (relayouts > 0) table.print(out, 1, 4);
   const std::string planner =
       model.plan.planner.empty() ? "" : fmt::format("planner {}: ", model.plan.planner);
   const int64_t all = outcome.total.chip_cycles();
-  fmt::print(out,
-             "{}{} Moves on the chip take {} of {} chip cycles ({:.0f} %), {} layout changes by the host\n",
-             planner, moves, cycles, all,
-             all > 0 ? 100.0 * static_cast<double>(cycles) / static_cast<double>(all) : 0.0,
-             outcome.total.host_moves);
+  fmt::print(
+      out, "{}{} relayouts on the chip take {} of {} chip cycles ({:.0f} %), {} layout changes by the host\n",
+      planner, relayouts, cycles, all,
+      all > 0 ? 100.0 * static_cast<double>(cycles) / static_cast<double>(all) : 0.0,
+      outcome.total.host_relayouts);
 }
 
-void print_planned_moves(const ModelPlan& plan, const LayerGraph& graph, std::ostream& out) {
+void print_planned_relayouts(const ModelPlan& plan, const LayerGraph& graph, std::ostream& out) {
   Table table({"move", "estimated cycles", "from", "to"});
   for (const PlannedStage& stage : plan.stages) {
-    if (stage.kind != PlannedStage::Kind::kMove) continue;
+    if (stage.kind != PlannedStage::Kind::kRelayout) continue;
     std::vector<std::string> from;
     for (const int image : stage.operands)
       from.push_back(plan.images[static_cast<size_t>(image)].placement.layout.to_string());
@@ -212,14 +212,14 @@ void print_planned_moves(const ModelPlan& plan, const LayerGraph& graph, std::os
 }
 
 void print_plans(const std::vector<PlanSummary>& plans, std::ostream& out) {
-  Table table({"planner", "moves", "move cycles", "kernel cycles", "link cycles", "total", "bound",
+  Table table({"planner", "relayouts", "relayout cycles", "kernel cycles", "link cycles", "total", "bound",
                "constant link cycles", "with constants"});
   for (const PlanSummary& plan : plans) {
     if (!plan.problem.empty()) {
       table.add({plan.planner, "-", "-", "-", "-", "-", "-", "-", "-"});
       continue;
     }
-    table.add({plan.planner, std::to_string(plan.moves), std::to_string(plan.move_cycles),
+    table.add({plan.planner, std::to_string(plan.relayouts), std::to_string(plan.relayout_cycles),
                std::to_string(plan.kernel_cycles), std::to_string(plan.link_cycles),
                std::to_string(plan.total()),
                plan.proven      ? "optimal"
@@ -228,9 +228,10 @@ void print_plans(const std::vector<PlanSummary>& plans, std::ostream& out) {
                std::to_string(plan.constant_cycles), std::to_string(plan.total() + plan.constant_cycles)});
   }
   table.print(out, 1);
-  fmt::print(out,
-             "total: of a run, which planners make least; constants (weights and the tables of Moves) are "
-             "sent once, before the first; layers on the host take no cycles here\n");
+  fmt::print(
+      out,
+      "total: of a run, which planners make least; constants (weights and the tables of relayouts) are "
+      "sent once, before the first; layers on the host take no cycles here\n");
   for (const PlanSummary& plan : plans) {
     if (!plan.problem.empty()) fmt::print(out, "{}: not possible: {}\n", plan.planner, plan.problem);
   }
@@ -244,8 +245,8 @@ nlohmann::ordered_json plans_to_json(const std::vector<PlanSummary>& plans) {
       continue;
     }
     list.push_back({{"planner", plan.planner},
-                    {"moves", plan.moves},
-                    {"move_cycles", plan.move_cycles},
+                    {"relayouts", plan.relayouts},
+                    {"relayout_cycles", plan.relayout_cycles},
                     {"kernel_cycles", plan.kernel_cycles},
                     {"link_cycles", plan.link_cycles},
                     {"total", plan.total()},
@@ -373,7 +374,7 @@ nlohmann::ordered_json run_to_json(const CompiledModel& model, const RunOutcome&
                         {"link_cycles", stats.link_cycles},
                         {"bytes_to_chip", stats.bytes_to_chip},
                         {"bytes_from_chip", stats.bytes_from_chip},
-                        {"host_moves", stats.host_moves},
+                        {"host_relayouts", stats.host_relayouts},
                         {"bytes_permuted", stats.bytes_permuted},
                         {"host_layers", stats.host_layers},
                         {"host_bytes", stats.host_bytes},
@@ -386,7 +387,7 @@ nlohmann::ordered_json run_to_json(const CompiledModel& model, const RunOutcome&
     ordered_json j = {{"name", stage.name},
                       {"operators", stage.onnx_ops},
                       {"nodes", stage.onnx_nodes},
-                      {"kind", layer_kind_name(stage.kind)},
+                      {"kind", stage_kind_name(stage)},
                       {"where", stage.on_chip() ? "chip" : "host"},
                       {"operation", stage.operation}};
     if (const auto* chip = std::get_if<ChipStage>(&stage.body)) {

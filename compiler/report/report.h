@@ -17,13 +17,13 @@ namespace kodama::compiler {
 /// Errors by tensor name.
 using Comparisons = std::map<std::string, Comparison>;
 
-/// One row per stage: operators, kind, shape, where, steps, cycles, host moves, errors; then the totals.
+/// One row per stage: operators, kind, shape, where, steps, cycles, host relayouts, errors; then the totals.
 void print_layer_table(const CompiledModel& model, const RunOutcome& outcome, const Comparisons& comparisons,
                        std::ostream& out);
-/// The Moves on the chip: from which layouts to which, cycles, bound, and what they take of all cycles.
-void print_moves(const CompiledModel& model, const RunOutcome& outcome, std::ostream& out);
-/// The Moves of a plan that is not compiled: the same with estimated cycles.
-void print_planned_moves(const ModelPlan& plan, const LayerGraph& graph, std::ostream& out);
+/// The relayouts on the chip: from which layouts to which, cycles, bound, and what they take of all cycles.
+void print_relayouts(const CompiledModel& model, const RunOutcome& outcome, std::ostream& out);
+/// The relayouts of a plan that is not compiled: the same with estimated cycles.
+void print_planned_relayouts(const ModelPlan& plan, const LayerGraph& graph, std::ostream& out);
 /// One row per planner.
 void print_plans(const std::vector<PlanSummary>& plans, std::ostream& out);
 nlohmann::ordered_json plans_to_json(const std::vector<PlanSummary>& plans);

@@ -160,7 +160,7 @@ class RandomNetwork {
 
 TEST(PlannerFuzz, EveryPlannerComputesTheSame) {
   const isa::Chip chip = isa::find_chip("tiny");
-  int64_t moves = 0;
+  int64_t relayouts = 0;
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     const std::string text = RandomNetwork(seed).text();
     SCOPED_TRACE(fmt::format("seed {}: {}", seed, text));
@@ -180,9 +180,9 @@ TEST(PlannerFuzz, EveryPlannerComputesTheSame) {
       run.hazards = simulator::Hazards::kError;
       const RunOutcome outcome = ModelRunner(compiled, run).run(inputs);
       if (planner != "host") {
-        EXPECT_EQ(outcome.total.host_moves, 0) << planner;
+        EXPECT_EQ(outcome.total.host_relayouts, 0) << planner;
       }
-      moves += compiled.plan.moves;
+      relayouts += compiled.plan.relayouts;
       for (const auto& [name, tensor] : outcome.outputs) {
         const Comparison comparison = compare_tensors(tensor, expected.at(name));
         EXPECT_TRUE(within(comparison, default_tolerance(MatrixPrecision::kGFloat)))
@@ -190,7 +190,7 @@ TEST(PlannerFuzz, EveryPlannerComputesTheSame) {
       }
     }
   }
-  EXPECT_GT(moves, 200);
+  EXPECT_GT(relayouts, 200);
 }
 
 }  // namespace

@@ -100,7 +100,7 @@ StageStats& StageStats::operator+=(const StageStats& other) {
   bytes_to_chip += other.bytes_to_chip;
   bytes_from_chip += other.bytes_from_chip;
   bytes_permuted += other.bytes_permuted;
-  host_moves += other.host_moves;
+  host_relayouts += other.host_relayouts;
   host_layers += other.host_layers;
   host_bytes += other.host_bytes;
   host_seconds += other.host_seconds;
@@ -170,8 +170,8 @@ RunOutcome ModelRunner::run(const TensorMap& inputs) {
         isa::check_internal(segment != model_.segments.end() && segment->first_stage == index, "ModelRunner",
                             "stage {} has no segment", index);
         stats = run_segment(*segment++);
-      } else if (const auto* move = std::get_if<MoveStage>(&stage.body)) {
-        run_move_stage(stage, *move, stats.emplace_back());
+      } else if (const auto* rearrange = std::get_if<RearrangeStage>(&stage.body)) {
+        run_rearrange_stage(stage, *rearrange, stats.emplace_back());
       } else {
         stats.emplace_back();
         run_host_stage(stage, std::get<HostStage>(stage.body));
@@ -213,9 +213,9 @@ void ModelRunner::send(const StreamBinding& operand, StageStats& stats) {
   const int64_t bytes = image_bytes(image);
   stats.bytes_to_chip += bytes;
   stats.chip.causes.host_input += isa::host_link_cycles(bytes, model_.chip);
-  if (operand.host_move) {
+  if (operand.host_relayout) {
     stats.bytes_permuted += bytes;
-    ++stats.host_moves;
+    ++stats.host_relayouts;
   }
 }
 
@@ -294,9 +294,9 @@ void ModelRunner::take_result(const Stage& stage, const ChipStage& chip, StageSt
   if (chip.fetch) {
     const int64_t bytes = image_bytes(image);
     stats.bytes_from_chip += bytes;
-    if (chip.result.host_move) {
+    if (chip.result.host_relayout) {
       stats.bytes_permuted += bytes;
-      ++stats.host_moves;
+      ++stats.host_relayouts;
     }
   }
   const TensorId id = stage.outputs.at(0);
@@ -306,13 +306,14 @@ void ModelRunner::take_result(const Stage& stage, const ChipStage& chip, StageSt
   set_value(id, std::move(result));
 }
 
-void ModelRunner::run_move_stage(const Stage& stage, const MoveStage& move, StageStats& stats) {
+void ModelRunner::run_rearrange_stage(const Stage& stage, const RearrangeStage& rearrange,
+                                      StageStats& stats) {
   std::vector<const Tensor*> pieces;
   for (TensorId id : stage.inputs) pieces.push_back(&value(id));
   const TensorId id = stage.outputs.at(0);
-  Tensor result = run_move(move.move, model_.tensors[static_cast<size_t>(id)].type, pieces);
+  Tensor result = run_rearrange(rearrange.rearrange, model_.tensors[static_cast<size_t>(id)].type, pieces);
   stats.bytes_permuted += static_cast<int64_t>(result.byte_size());
-  ++stats.host_moves;
+  ++stats.host_relayouts;
   set_value(id, std::move(result));
 }
 

@@ -17,11 +17,11 @@
 namespace kodama::compiler {
 
 struct StageStats {
-  simulator::RunStats chip;     ///< zero for Move and Host stages: their work is in no cycle count
+  simulator::RunStats chip;     ///< zero for Rearrange and Host stages: their work is in no cycle count
   int64_t bytes_to_chip = 0;    ///< operands sent over the host link
   int64_t bytes_from_chip = 0;  ///< result fetched
   int64_t bytes_permuted = 0;   ///< by the host in its moves
-  int64_t host_moves = 0;       ///< layout changes between layers that the host makes
+  int64_t host_relayouts = 0;   ///< layout changes between layers that the host makes
   int64_t host_layers = 0;      ///< 1 for a stage that the host computes
   int64_t host_bytes = 0;       ///< that these read and write in the host's memory
   double host_seconds = 0;      ///< of this machine, for these
@@ -68,7 +68,7 @@ class ModelRunner {
   std::vector<StageStats> run_segment(const Segment& segment);
   void send(const StreamBinding& operand, StageStats& stats);
   void take_result(const Stage& stage, const ChipStage& chip, StageStats& stats);
-  void run_move_stage(const Stage& stage, const MoveStage& move, StageStats& stats);
+  void run_rearrange_stage(const Stage& stage, const RearrangeStage& rearrange, StageStats& stats);
   void run_host_stage(const Stage& stage, const HostStage& host);
   const Tensor& value(TensorId id) const;
   void set_value(TensorId id, Tensor tensor);

@@ -43,7 +43,7 @@ def main():
     bad = numpy_helper.from_array(np.array([[1, np.inf], [np.nan, 2]], np.float32), "w")
     save("nan_weights", [helper.make_node("Mul", ["x", "w"], ["y"], name="scale")],
          [value("x", [2, 2])], [value("y", [2, 2])], [bad])
-    # Every kind of Move: a window, a border, a transposition, two inputs joined. Generators of their own, so that
+    # Every kind of Rearrange: a window, a border, a transposition, two inputs joined. Generators of their own, so that
     # the models above stay as they are.
     own = np.random.default_rng(2)
     kernel = numpy_helper.from_array(own.standard_normal((4, 2, 3, 3)).astype(np.float32), "k")

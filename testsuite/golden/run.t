@@ -4,16 +4,16 @@ A small network on the small chip: inputs from files, a table, JSON, dumps.
   $ kodama run models/linear.onnx --chip tiny --input x=models/x.npy --json run.json --output-dir out | sed 's/wall time.*/wall time/'
   wrote out/y.pb (output 'y')
   wrote run.json
-  #  layer    operators    kind      output  where  steps  cycles  step cycles  wait  fetch           times bound  link cycles  host moves  max abs  max rel
-  ----------------------------------------------------------------------------------------------------------------------------------------------------------
-  0  product  MatMul+Relu  Contract  [2, 4]  chip      27     276          108   165      3  23.0x L2BM, L1B side         1532           -  5.0e-05  3.9e-05
-  ----------------------------------------------------------------------------------------------------------------------------------------------------------
-     total                                             27     276          108   165      3  23.0x L2BM, L1B side         1532           -
+  #  layer    operators    kind      output  where  steps  cycles  step cycles  wait  fetch           times bound  link cycles  host relayouts  max abs  max rel
+  --------------------------------------------------------------------------------------------------------------------------------------------------------------
+  0  product  MatMul+Relu  Contract  [2, 4]  chip      27     276          108   165      3  23.0x L2BM, L1B side         1532               -  5.0e-05  3.9e-05
+  --------------------------------------------------------------------------------------------------------------------------------------------------------------
+     total                                             27     276          108   165      3  23.0x L2BM, L1B side         1532               -
   times bound: cycles over the least that the work of a row takes at the peaks of MAU and memories; transfers that outlast a row count in the total only, the host link nowhere
   chip tiny, gfloat precision: 27 steps, 276 chip cycles of which 165 wait for transfers, 1532 host link cycles
   a run, constants on the chip:   1808 cycles, 0.002 ms at 750 MHz
   the first, sending constants:   2574 cycles, 0.003 ms at 750 MHz (512 B, 766 link cycles)
-  planner pbqp: 0 Moves on the chip take 0 of 276 chip cycles (0 %), 0 layout changes by the host
+  planner pbqp: 0 relayouts on the chip take 0 of 276 chip cycles (0 %), 0 layout changes by the host
   y float32 [2, 4]: 1.00187 0.995693 0 0.710895 0 0 0 1.26663
   y against the CPU reference: max abs 4.99e-05, over largest magnitude 3.94e-05 (allowed 1e-03): ok
   wall time
@@ -58,7 +58,7 @@ It is in no cycle count, which the totals say:
   a run, constants on the chip:   1762 cycles, 0.002 ms at 750 MHz
   the first, sending constants:   1762 cycles, 0.002 ms at 750 MHz (0 B, 0 link cycles)
   in no cycle count: 2 layers on the host, which read and write 108 B of its memory and took S s of this machine
-  planner pbqp: 0 Moves on the chip take 0 of 200 chip cycles (0 %), 0 layout changes by the host
+  planner pbqp: 0 relayouts on the chip take 0 of 200 chip cycles (0 %), 0 layout changes by the host
   $ kodama run models/moves.onnx --chip tiny --planner host --no-compare | grep 'in no cycle count' | sed 's/took [0-9.]* s/took S s/'
   in no cycle count: 2 layers on the host, which read and write 1056 B of its memory and took S s of this machine
 
@@ -98,37 +98,37 @@ Dumps are files:
 
 The plan says which images of tensors there are, and which stages make and read them:
 
-  $ kodama plan models/moves.onnx --chip tiny --dump-after plan --dump-dir planned > /dev/null; /usr/bin/python3 -c 'import json; plan = json.load(open("planned/000.plan.moves.json")); [print(i["id"], i["kind"], i["tensor"], i["layout"]) for i in plan["images"]]; [print(s["kind"], s["layer"], s["operands"], "->", s["result"], s.get("move_layers", "")) for s in plan["stages"]]'
+  $ kodama plan models/moves.onnx --chip tiny --dump-after plan --dump-dir planned > /dev/null; /usr/bin/python3 -c 'import json; plan = json.load(open("planned/000.plan.moves.json")); [print(i["id"], i["kind"], i["tensor"], i["layout"]) for i in plan["images"]]; [print(s["kind"], s["layer"], s["operands"], "->", s["result"], s.get("rearrange_layers", "")) for s in plan["stages"]]'
   wrote planned/000.plan.moves.json
   0 constant k ((1:16), (1:16, 4:1), (1:16, 3:4, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 2_L2B:2, 4_MAB:1]@LM1
   1 sent x ((1:24), (2_L2B:2, 4_MAB:1, 1:24, 1:24, 8:1), (1:24, 3:8, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1]@LM0
   2 made c ((1:4), (2_L2B:2, 4_MAB:1, 1:4, 1:4, 4_PE:1, 2_W:1), (1:4, 4:1)) x [2_L2B:1, 2_L1B:1]@GRF0 pad undefined
-  3 moved c ((2_L2B:2, 4_PE:1, 1:16, 4:1, 2_W:1), (4:4))@LM0 pad undefined
+  3 relaid c ((2_L2B:2, 4_PE:1, 1:16, 4:1, 2_W:1), (4:4))@LM0 pad undefined
   4 made p ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined
-  5 moved twice ((1:16), (2_L2B:2, 1:16, 1:8, 8:1), (1:16, 1:8, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1]@LM0
+  5 relaid twice ((1:16), (2_L2B:2, 1:16, 1:8, 8:1), (1:16, 1:8, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1]@LM0
   6 constant t ((1:16), (1:16, 4:1), (1:16, 1:4, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1, 2_L2B:2]@LM1
   7 made y ((1:16), (2_L2B:2, 1:16, 1:4, 4_PE:1, 2_W:1), (1:16, 4:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1]@GRF0 pad undefined
-  8 moved part ((24:1, 2_W:1))@LM0
+  8 relaid part ((24:1, 2_W:1))@LM0
   kernel conv [0, 1] -> 2 
-  move pool [2] -> 3 []
+  relayout pool [2] -> 3 []
   kernel pool [3] -> 4 
-  move product [4] -> 5 ['twice']
+  relayout product [4] -> 5 ['twice']
   kernel product [5, 6] -> 7 
-  move part [4] -> 8 ['twice', 'part']
+  relayout part [4] -> 8 ['twice', 'part']
 
-Between kernels, tensors stay on the chip. Moves change their layouts there; the host sends and fetches:
+Between kernels, tensors stay on the chip. Relayouts change their layouts there; the host sends and fetches:
 
   $ kodama run models/moves.onnx --chip tiny --no-compare | grep -v 'wall time'
-  #  layer      operators     kind      output        where  steps  cycles  step cycles  wait  fetch           times bound  link cycles  host moves  max abs  max rel
-  -------------------------------------------------------------------------------------------------------------------------------------------------------------------
-  0  conv       Conv          Contract  [1, 4, 6, 6]  chip      33     228          132    87      9   7.1x L2BM, L1B side          935           -        -        -
-  1  pool.x0                  Move      -             chip      41     336          164   172      0              10.8x LM            0           -        -        -
-  2  pool       MaxPool       Reduce    [1, 4, 3, 3]  chip      24     192           96    96      0              16.0x LM            0           -        -        -
-  3  product.a  Concat        Move      -             chip      31     196          124    72      0  12.2x L2BM, L1B side            0           -        -        -
-  4  product    MatMul        Contract  [1, 3, 3, 3]  chip      23     168           92    76      0  14.0x L2BM, L1B side          781           -        -        -
-  5  part       Concat+Slice  Move      [1, 2, 3, 8]  chip      35     200          140    60      0  10.0x L2BM, L1B side          766           -        -        -
-  -------------------------------------------------------------------------------------------------------------------------------------------------------------------
-     total                                                     187    1320          748   563      9  12.2x L2BM, L1B side         2482           -
+  #  layer      operators     kind      output        where  steps  cycles  step cycles  wait  fetch           times bound  link cycles  host relayouts  max abs  max rel
+  -----------------------------------------------------------------------------------------------------------------------------------------------------------------------
+  0  conv       Conv          Contract  [1, 4, 6, 6]  chip      33     228          132    87      9   7.1x L2BM, L1B side          935               -        -        -
+  1  pool.x0                  Relayout  -             chip      41     336          164   172      0              10.8x LM            0               -        -        -
+  2  pool       MaxPool       Reduce    [1, 4, 3, 3]  chip      24     192           96    96      0              16.0x LM            0               -        -        -
+  3  product.a  Concat        Relayout  -             chip      31     196          124    72      0  12.2x L2BM, L1B side            0               -        -        -
+  4  product    MatMul        Contract  [1, 3, 3, 3]  chip      23     168           92    76      0  14.0x L2BM, L1B side          781               -        -        -
+  5  part       Concat+Slice  Relayout  [1, 2, 3, 8]  chip      35     200          140    60      0  10.0x L2BM, L1B side          766               -        -        -
+  -----------------------------------------------------------------------------------------------------------------------------------------------------------------------
+     total                                                     187    1320          748   563      9  12.2x L2BM, L1B side         2482               -
   times bound: cycles over the least that the work of a row takes at the peaks of MAU and memories; transfers that outlast a row count in the total only, the host link nowhere
   chip tiny, gfloat precision: 187 steps, 1320 chip cycles of which 563 wait for transfers, 2482 host link cycles
   a run, constants on the chip:   3802 cycles, 0.005 ms at 750 MHz
@@ -138,11 +138,11 @@ Between kernels, tensors stay on the chip. Moves change their layouts there; the
   pool.x0       336     7   48.0  ((1:4), (2_L2B:2, 4_MAB:1, 1:4, 1:4, 4_PE:1, 2_W:1), (1:4, 4:1)) x [2_L2B:1, 2_L1B:1]@GRF0 pad undefined  ((2_L2B:2, 4_PE:1, 1:16, 4:1, 2_W:1), (4:4))@LM0 pad undefined
   product.a     196     4   49.0  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((1:16), (2_L2B:2, 1:16, 1:8, 8:1), (1:16, 1:8, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1]@LM0
   part          200     4   50.0  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
-  planner pbqp: 3 Moves on the chip take 732 of 1320 chip cycles (55 %), 0 layout changes by the host
+  planner pbqp: 3 relayouts on the chip take 732 of 1320 chip cycles (55 %), 0 layout changes by the host
   part float32 [1, 2, 3, 8]: 5.28688 10.2241 3.66886 0.445417 5.28688 10.2241 3.66886 0.445417 6.84871 2.59294 ...
   y float32 [1, 3, 3, 3]: -10.68 8.02538 -4.40544 -9.2224 5.69597 3.00346 -8.00294 3.27275 -0.443362 -12.9553 ...
-  $ kodama run models/moves.onnx --chip tiny --planner host --no-compare | grep -E 'Moves on|^y|^part'
-  planner host: 0 Moves on the chip take 0 of 816 chip cycles (0 %), 5 layout changes by the host
+  $ kodama run models/moves.onnx --chip tiny --planner host --no-compare | grep -E 'relayouts on|^y|^part'
+  planner host: 0 relayouts on the chip take 0 of 816 chip cycles (0 %), 5 layout changes by the host
   part float32 [1, 2, 3, 8]: 5.28688 10.2241 3.66886 0.445417 5.28688 10.2241 3.66886 0.445417 6.84871 2.59294 ...
   y float32 [1, 3, 3, 3]: -10.68 8.02538 -4.40544 -9.2224 5.69597 3.00346 -8.00294 3.27275 -0.443362 -12.9553 ...
   $ kodama plan models/moves.onnx --chip tiny
@@ -151,22 +151,22 @@ Between kernels, tensors stay on the chip. Moves change their layouts there; the
   pool.x0                    351  ((1:4), (2_L2B:2, 4_MAB:1, 1:4, 1:4, 4_PE:1, 2_W:1), (1:4, 4:1)) x [2_L2B:1, 2_L1B:1]@GRF0 pad undefined  ((2_L2B:2, 4_PE:1, 1:16, 4:1, 2_W:1), (4:4))@LM0 pad undefined
   product.a                  311  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((1:16), (2_L2B:2, 1:16, 1:8, 8:1), (1:16, 1:8, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1]@LM0
   part.natural               315  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
-  planner  moves  move cycles  kernel cycles  link cycles  total    bound  constant link cycles  with constants
-  -------------------------------------------------------------------------------------------------------------
-  pbqp         3          977           1024         2482   4483  optimal                  1058            5541
-  greedy       3          981           1024         2482   4487        -                  1058            5545
-  first        4         1314           1024         2313   4651        -                  1211            5862
-  host         0            0           1024         4840   5864        -                   781            6645
-  total: of a run, which planners make least; constants (weights and the tables of Moves) are sent once, before the first; layers on the host take no cycles here
+  planner  relayouts  relayout cycles  kernel cycles  link cycles  total    bound  constant link cycles  with constants
+  ---------------------------------------------------------------------------------------------------------------------
+  pbqp             3              977           1024         2482   4483  optimal                  1058            5541
+  greedy           3              981           1024         2482   4487        -                  1058            5545
+  first            4             1314           1024         2313   4651        -                  1211            5862
+  host             0                0           1024         4840   5864        -                   781            6645
+  total: of a run, which planners make least; constants (weights and the tables of relayouts) are sent once, before the first; layers on the host take no cycles here
   $ kodama run models/moves.onnx --chip tiny --planner best
   kodama: error: there is no planner 'best'; allowed are pbqp, greedy, first, host
   [2]
   $ kodama compile models/moves.onnx --chip tiny -o moved
   moved: 6 stages, 187 steps, 28 MV transfers, for chip tiny at gfloat precision
-  $ kodama sim moved --json sim.json > sim.txt; grep -E 'Moves on|^y|^part' sim.txt
+  $ kodama sim moved --json sim.json > sim.txt; grep -E 'relayouts on|^y|^part' sim.txt
   wrote sim.json
   part          200     4   50.0  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
-  3 Moves on the chip take 732 of 1320 chip cycles (55 %), 0 layout changes by the host
+  3 relayouts on the chip take 732 of 1320 chip cycles (55 %), 0 layout changes by the host
   part float32 [1, 2, 3, 8]: 5.28688 10.2241 3.66886 0.445417 5.28688 10.2241 3.66886 0.445417 6.84871 2.59294 ...
   y float32 [1, 3, 3, 3]: -10.68 8.02538 -4.40544 -9.2224 5.69597 3.00346 -8.00294 3.27275 -0.443362 -12.9553 ...
 

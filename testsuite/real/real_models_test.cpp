@@ -92,21 +92,21 @@ INSTANTIATE_TEST_SUITE_P(
                      testing::Values(MatrixPrecision::kGFloat, MatrixPrecision::kFloat)));
 
 /// No layout is changed by the host, and the planner that minimizes is never worse than the others: in all,
-/// and in the Moves alone.
+/// and in the relayouts alone.
 void check_plans(const fs::path& file) {
   const isa::Chip chip = isa::find_chip("mncore2");
   const LayerGraph graph = layers_of(import_model(file.string(), {}), chip, {});
   ModelPlanner planner(graph, chip, {});
   const ModelPlan best = planner.plan("pbqp");
-  for (const PlannedStage& stage : best.stages) EXPECT_NE(stage.kind, PlannedStage::Kind::kHostMove);
+  for (const PlannedStage& stage : best.stages) EXPECT_NE(stage.kind, PlannedStage::Kind::kHostRearrange);
   for (const char* other : {"greedy", "first", "host"}) {
     const PlanSummary summary = planner.plan(other).summary;
-    fmt::print("{}: {} {} cycles, {} of them in {} Moves; pbqp {}, {} in {}\n", file.filename().string(),
-               other, summary.total(), summary.move_cycles, summary.moves, best.summary.total(),
-               best.summary.move_cycles, best.summary.moves);
+    fmt::print("{}: {} {} cycles, {} of them in {} relayouts; pbqp {}, {} in {}\n", file.filename().string(),
+               other, summary.total(), summary.relayout_cycles, summary.relayouts, best.summary.total(),
+               best.summary.relayout_cycles, best.summary.relayouts);
     EXPECT_LE(best.summary.total(), summary.total());
     if (summary.planner == "host") continue;
-    EXPECT_LE(best.summary.move_cycles, summary.move_cycles);
+    EXPECT_LE(best.summary.relayout_cycles, summary.relayout_cycles);
   }
   EXPECT_TRUE(best.summary.proven);
 }

@@ -17,11 +17,11 @@ import zlib
 import run_limited
 
 TESTSUITE = pathlib.Path(__file__).resolve().parent.parent
-# Name, model, options: chip stages, Moves on the chip and on the host, Host layers.
+# Name, model, options: chip stages, relayouts on the chip and on the host, Host layers.
 SAMPLES = [
     ("linear", "golden/models/linear.onnx", []),
-    ("moves", "golden/models/moves.onnx", []),
-    ("host_moves", "golden/models/moves.onnx", ["--planner", "host"]),
+    ("relayouts", "golden/models/moves.onnx", []),
+    ("host_relayouts", "golden/models/moves.onnx", ["--planner", "host"]),
     ("host", "golden/models/host.onnx", []),
     ("mnist8", "models/mnist8/model.onnx", []),
 ]

@@ -86,7 +86,8 @@ void add_model_commands(CommandLine& line) {
   line.add<CompileCommand>("compile",
                            "compile an ONNX model to a directory of VSM programs, images and a manifest");
   line.add<PlanCommand>(
-      "plan", "choose kernels and layouts of a model with every planner; compare the cycles of the Moves");
+      "plan",
+      "choose kernels and layouts of a model with every planner; compare the cycles of the relayouts");
 }
 
 }  // namespace kodama::tools

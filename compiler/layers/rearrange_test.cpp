@@ -19,18 +19,18 @@ Tensor counting(const Shape& shape) {
 }
 
 /// The definition, element by element.
-Tensor expected_move(const MoveLayer& move, const std::vector<const Tensor*>& inputs) {
-  Tensor output(TensorProto::INT32, move.extents);
-  std::vector<int64_t> point(move.extents.size(), 0);
+Tensor expected_rearrange(const RearrangeLayer& rearrange, const std::vector<const Tensor*>& inputs) {
+  Tensor output(TensorProto::INT32, rearrange.extents);
+  std::vector<int64_t> point(rearrange.extents.size(), 0);
   for (int64_t number = 0; number < output.size(); ++number) {
     int64_t rest = number;
     for (size_t axis = point.size(); axis-- > 0;) {
-      point[axis] = rest % move.extents[axis];
-      rest /= move.extents[axis];
+      point[axis] = rest % rearrange.extents[axis];
+      rest /= rearrange.extents[axis];
     }
-    auto value = static_cast<int32_t>(move.fill);
-    for (size_t p = 0; p < move.pieces.size(); ++p) {
-      const auto& piece = move.pieces[p];
+    auto value = static_cast<int32_t>(rearrange.fill);
+    for (size_t p = 0; p < rearrange.pieces.size(); ++p) {
+      const auto& piece = rearrange.pieces[p];
       bool in_box = true;
       for (size_t axis = 0; axis < point.size(); ++axis) {
         in_box = in_box && point[axis] >= piece.begin[axis] && point[axis] < piece.end[axis];
@@ -58,9 +58,9 @@ TEST(RunMove, RandomMapsAndPieces) {
   };
   for (int trial = 0; trial < 300; ++trial) {
     const size_t rank = pick(0, 4);
-    MoveLayer move;
-    move.fill = static_cast<double>(pick(-5, -1));
-    for (size_t axis = 0; axis < rank; ++axis) move.extents.push_back(pick(1, 5));
+    RearrangeLayer rearrange;
+    rearrange.fill = static_cast<double>(pick(-5, -1));
+    for (size_t axis = 0; axis < rank; ++axis) rearrange.extents.push_back(pick(1, 5));
     std::vector<Tensor> tensors;
     for (int64_t p = pick(1, 3); p > 0; --p) {
       const size_t source_rank = pick(0, 3);
@@ -71,17 +71,18 @@ TEST(RunMove, RandomMapsAndPieces) {
         map.set_offset(axis, pick(-1, 2));
         if (rank > 0) map.set(axis, pick(0, static_cast<int64_t>(rank) - 1), pick(-2, 2));
       }
-      MoveLayer::Piece piece{{0, map, -9}, {}, {}};
+      RearrangeLayer::Piece piece{{0, map, -9}, {}, {}};
       for (size_t axis = 0; axis < rank; ++axis) {
-        piece.begin.push_back(pick(0, move.extents[axis]));
-        piece.end.push_back(pick(piece.begin[axis], move.extents[axis]));
+        piece.begin.push_back(pick(0, rearrange.extents[axis]));
+        piece.end.push_back(pick(piece.begin[axis], rearrange.extents[axis]));
       }
-      move.pieces.push_back(piece);
+      rearrange.pieces.push_back(piece);
       tensors.push_back(counting(shape));
     }
     std::vector<const Tensor*> inputs;
     for (const Tensor& tensor : tensors) inputs.push_back(&tensor);
-    ASSERT_EQ(run_move(move, TensorProto::INT32, inputs), expected_move(move, inputs)) << "trial " << trial;
+    ASSERT_EQ(run_rearrange(rearrange, TensorProto::INT32, inputs), expected_rearrange(rearrange, inputs))
+        << "trial " << trial;
   }
 }
 
@@ -89,14 +90,15 @@ TEST(RunMove, LargeTransposesGoThroughTheBlockedPath) {
   const Tensor source = counting({3, 70, 41, 5});
   std::vector<size_t> permutation = {0, 1, 2, 3};
   do {
-    MoveLayer move;
+    RearrangeLayer rearrange;
     AffineMap map(4, 4);
     for (size_t axis = 0; axis < 4; ++axis) {
       map.set(permutation[axis], axis, 1);
-      move.extents.push_back(source.shape()[permutation[axis]]);
+      rearrange.extents.push_back(source.shape()[permutation[axis]]);
     }
-    move.pieces = {{{0, map, 0}, {0, 0, 0, 0}, move.extents}};
-    ASSERT_EQ(run_move(move, TensorProto::INT32, {&source}), expected_move(move, {&source}));
+    rearrange.pieces = {{{0, map, 0}, {0, 0, 0, 0}, rearrange.extents}};
+    ASSERT_EQ(run_rearrange(rearrange, TensorProto::INT32, {&source}),
+              expected_rearrange(rearrange, {&source}));
   } while (std::next_permutation(permutation.begin(), permutation.end()));
 }
 
@@ -104,16 +106,17 @@ TEST(RunMove, EveryElementTypeAndItsFill) {
   for (int number = TensorProto::FLOAT; number <= TensorProto::BFLOAT16; ++number) {
     const auto type = static_cast<DataType>(number);
     Tensor source(type, {2});
-    MoveLayer move;
-    move.extents = {4};
-    move.fill = 1;
-    move.pieces = {{{0, AffineMap::identity(1).set_offset(0, -1), 0}, {1}, {3}}};
+    RearrangeLayer rearrange;
+    rearrange.extents = {4};
+    rearrange.fill = 1;
+    rearrange.pieces = {{{0, AffineMap::identity(1).set_offset(0, -1), 0}, {1}, {3}}};
     if (type == TensorProto::STRING) {
       source.strings() = {"a", "b"};
-      EXPECT_EQ(run_move(move, type, {&source}).strings(), (std::vector<std::string>{"", "a", "b", ""}));
+      EXPECT_EQ(run_rearrange(rearrange, type, {&source}).strings(),
+                (std::vector<std::string>{"", "a", "b", ""}));
       continue;
     }
-    const Tensor result = run_move(move, type, {&source});
+    const Tensor result = run_rearrange(rearrange, type, {&source});
     ASSERT_EQ(result.shape(), Shape{4}) << data_type_name(type);
     if (type == TensorProto::COMPLEX64 || type == TensorProto::COMPLEX128) continue;
     for (int64_t i = 0; i < 4; ++i) {

@@ -4,7 +4,7 @@
 
 #include "compiler/layers/layer_graph.h"
 
-/// Execution of Move layers on the host.
+/// Execution of Rearrange layers on the host.
 namespace kodama::compiler {
 
 namespace {
@@ -83,7 +83,7 @@ std::vector<CopyLoop> plan_loops(std::vector<CopyLoop> loops) {
 
 /// An element as the bytes of T, or the text of a STRING tensor.
 template <typename T>
-void run_piece(const MoveLayer::Piece& piece, const Shape& source_shape, const T* source,
+void run_piece(const RearrangeLayer::Piece& piece, const Shape& source_shape, const T* source,
                const Shape& target_shape, T* target, const T& fill) {
   for (size_t axis = 0; axis < target_shape.size(); ++axis) {
     if (piece.begin[axis] >= piece.end[axis]) return;
@@ -170,53 +170,54 @@ Tensor fill_element(DataType type, double value) {
 }
 
 template <typename T>
-void run_pieces(const MoveLayer& move, DataType type, const std::vector<const Tensor*>& inputs,
+void run_pieces(const RearrangeLayer& rearrange, DataType type, const std::vector<const Tensor*>& inputs,
                 Tensor& output) {
   const auto target = output.data<T>();
-  std::fill(target.begin(), target.end(), fill_element(type, move.fill).data<T>()[0]);
+  std::fill(target.begin(), target.end(), fill_element(type, rearrange.fill).data<T>()[0]);
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const T fill = fill_element(type, move.pieces[i].input.fill).template data<T>()[0];
-    run_piece(move.pieces[i], inputs[i]->shape(), inputs[i]->data<T>().data(), move.extents, target.data(),
-              fill);
+    const T fill = fill_element(type, rearrange.pieces[i].input.fill).template data<T>()[0];
+    run_piece(rearrange.pieces[i], inputs[i]->shape(), inputs[i]->data<T>().data(), rearrange.extents,
+              target.data(), fill);
   }
 }
 
 }  // namespace
 
-Tensor run_move(const MoveLayer& move, DataType type, const std::vector<const Tensor*>& piece_inputs) {
-  isa::check_internal(piece_inputs.size() == move.pieces.size(), "run_move", "{} inputs for {} pieces",
-                      piece_inputs.size(), move.pieces.size());
+Tensor run_rearrange(const RearrangeLayer& rearrange, DataType type,
+                     const std::vector<const Tensor*>& piece_inputs) {
+  isa::check_internal(piece_inputs.size() == rearrange.pieces.size(), "run_rearrange",
+                      "{} inputs for {} pieces", piece_inputs.size(), rearrange.pieces.size());
   for (const Tensor* input : piece_inputs) {
-    isa::check_internal(input->type() == type, "run_move", "a piece of {} in a tensor of {}",
+    isa::check_internal(input->type() == type, "run_rearrange", "a piece of {} in a tensor of {}",
                         data_type_name(input->type()), data_type_name(type));
   }
-  Tensor output(type, move.extents);
+  Tensor output(type, rearrange.extents);
   if (type == onnx::TensorProto_DataType_STRING) {
     for (size_t i = 0; i < piece_inputs.size(); ++i) {
-      run_piece(move.pieces[i], piece_inputs[i]->shape(), piece_inputs[i]->strings().data(), move.extents,
-                output.strings().data(), std::string());
+      run_piece(rearrange.pieces[i], piece_inputs[i]->shape(), piece_inputs[i]->strings().data(),
+                rearrange.extents, output.strings().data(), std::string());
     }
     return output;
   }
   switch (element_size(type)) {
     case 1:
-      run_pieces<uint8_t>(move, type, piece_inputs, output);
+      run_pieces<uint8_t>(rearrange, type, piece_inputs, output);
       break;
     case 2:
-      run_pieces<uint16_t>(move, type, piece_inputs, output);
+      run_pieces<uint16_t>(rearrange, type, piece_inputs, output);
       break;
     case 4:
-      run_pieces<uint32_t>(move, type, piece_inputs, output);
+      run_pieces<uint32_t>(rearrange, type, piece_inputs, output);
       break;
     case 8:
-      run_pieces<uint64_t>(move, type, piece_inputs, output);
+      run_pieces<uint64_t>(rearrange, type, piece_inputs, output);
       break;
     case 16:
-      run_pieces<std::array<uint64_t, 2>>(move, type, piece_inputs, output);
+      run_pieces<std::array<uint64_t, 2>>(rearrange, type, piece_inputs, output);
       break;
     default:
       throw isa::InternalError(
-          fmt::format("internal error in run_move: elements of type {}", data_type_name(type)));
+          fmt::format("internal error in run_rearrange: elements of type {}", data_type_name(type)));
   }
   return output;
 }
