@@ -15,7 +15,7 @@
 ///
 ///     std::string name;          // chosen by it on the command line
 ///     std::string description;   // a line of `kodama passes`
-///     std::function<...> run;    // what it does
+///     std::function<...> run;    // what it does; a kind with several functions has a Check for them
 ///     std::string plugin = {};   // the file it came from; empty: Kodama's own. Filled by Registry::add
 ///
 /// and mostly `std::vector<PassOptionInfo> options` (pass_options.h). Its folder has one list of those that
@@ -90,8 +90,10 @@ class Registry {
       isa::check_internal(false, "pass registry", "{}; {}", found, allowed);
     };
     if (pass.name.empty()) refuse(fmt::format("a {} without a name", kind_), "every pass has one");
-    if (pass.run == nullptr)
-      refuse(fmt::format("{} '{}' without a function", kind_, pass.name), "`run` is set");
+    if constexpr (requires { pass.run == nullptr; }) {
+      if (pass.run == nullptr)
+        refuse(fmt::format("{} '{}' without a function", kind_, pass.name), "`run` is set");
+    }
     if (check_) {
       const auto [found, allowed] = check_(pass);
       if (!found.empty()) refuse(fmt::format("{} '{}' {}", kind_, pass.name, found), allowed);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -122,5 +124,49 @@ std::optional<BitView> bit_view(const Layout& from, const Layout& to, const Leng
                                 int element_bits, const isa::Chip& chip, std::string* why = nullptr);
 
 int64_t address(const Placement& placement, BitMask value);
+
+// ---- Sets of bits
+
+inline BitMask mask_of(int bit) {
+  return bit >= 0 ? BitMask{1} << bit : 0;
+}
+inline BitMask mask_of(const std::vector<int>& bits) {
+  BitMask mask = 0;
+  for (const int bit : bits) mask |= mask_of(bit);
+  return mask;
+}
+
+/// The value whose k-th binary digit is bit bits[k] of `value`.
+inline int64_t gather_bits(BitMask value, const std::vector<int>& bits) {
+  int64_t number = 0;
+  for (size_t k = 0; k < bits.size(); ++k) {
+    if (bits[k] >= 0 && (value >> bits[k] & 1) != 0) number |= int64_t{1} << k;
+  }
+  return number;
+}
+/// The inverse; nothing when a place that holds no bit would have to be 1.
+inline std::optional<BitMask> spread_bits(int64_t number, const std::vector<int>& bits) {
+  BitMask value = 0;
+  for (size_t k = 0; k < bits.size(); ++k) {
+    if ((number >> k & 1) == 0) continue;
+    if (bits[k] < 0) return std::nullopt;
+    value |= BitMask{1} << bits[k];
+  }
+  return value;
+}
+
+/// What the slots of a range hold; -1 for what is no bit.
+inline std::vector<int> contents(const SlotState& slots, int first, int count) {
+  std::vector<int> result;
+  for (int slot = first; slot < first + count; ++slot)
+    result.push_back(std::max<int>(slots[static_cast<size_t>(slot)], -1));
+  return result;
+}
+
+inline std::vector<int> bits_of(BitMask mask) {
+  std::vector<int> bits;
+  for (; mask != 0; mask &= mask - 1) bits.push_back(std::countr_zero(mask));
+  return bits;
+}
 
 }  // namespace kodama::layout

@@ -3,82 +3,13 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
-#include <optional>
+#include <utility>
 #include <vector>
 
-#include "layout/moves/move_primitives.h"
+#include "layout/moves/move_primitive.h"
 
-/// What the code of all move primitives shares. A file per level holds the primitives themselves:
-///
-///     move_in_pe.cpp      copy, matrix, matrix-words, select: nothing leaves the MAB
-///     move_by_l1bm.cpp    skew, gather-mab, gather-pe, deal-mab, words, collect, deal
-///     move_by_l2bm.cpp    swap-l1b, shuffle-l1b, gather-l1b, spread-l1b, broadcast-l1b
-///     move_by_mv.cpp      gather-l2b, spread-l2b, transpose-l2b
-///     move_exchange_l2b.cpp  exchange-l2b
+/// What the code of all move primitives shares.
 namespace kodama::layout {
-
-inline BitMask mask_of(int bit) {
-  return bit >= 0 ? BitMask{1} << bit : 0;
-}
-inline BitMask mask_of(const std::vector<int>& bits) {
-  BitMask mask = 0;
-  for (const int bit : bits) mask |= mask_of(bit);
-  return mask;
-}
-
-/// The value whose k-th binary digit is bit bits[k] of `value`.
-inline int64_t gather_bits(BitMask value, const std::vector<int>& bits) {
-  int64_t number = 0;
-  for (size_t k = 0; k < bits.size(); ++k) {
-    if (bits[k] >= 0 && (value >> bits[k] & 1) != 0) number |= int64_t{1} << k;
-  }
-  return number;
-}
-/// The inverse; nothing when a place that holds no bit would have to be 1.
-inline std::optional<BitMask> spread_bits(int64_t number, const std::vector<int>& bits) {
-  BitMask value = 0;
-  for (size_t k = 0; k < bits.size(); ++k) {
-    if ((number >> k & 1) == 0) continue;
-    if (bits[k] < 0) return std::nullopt;
-    value |= BitMask{1} << bits[k];
-  }
-  return value;
-}
-
-/// What the slots of a range hold; -1 for what is no bit.
-inline std::vector<int> contents(const SlotState& slots, int first, int count) {
-  std::vector<int> result;
-  for (int slot = first; slot < first + count; ++slot)
-    result.push_back(std::max<int>(slots[static_cast<size_t>(slot)], -1));
-  return result;
-}
-
-inline std::vector<int> bits_of(BitMask mask) {
-  std::vector<int> bits;
-  for (; mask != 0; mask &= mask - 1) bits.push_back(std::countr_zero(mask));
-  return bits;
-}
-
-/// How shuffle-l1b numbers what it moves: bits of the L1BM address going up, of the L2BM address behind the
-/// L1Bs, and of the L1BM address coming down.
-struct ShuffleBits {
-  std::vector<int> up;
-  std::vector<int> rest;
-  std::vector<int> down;
-};
-/// `order` names the bits (or -1) that follow the six lowest in L2BM, or that are lines in front, first.
-ShuffleBits shuffle_bits(const BitView& view, const SlotState& before, const std::vector<int>& order);
-
-/// How transpose-l2b numbers what it moves. `up`: the bits of the L2BM address behind l2bmd, of which the
-/// uppermost choose the L2B that a long word goes to. An mvd brings what is for a group into its PDM, 16 LW
-/// of L2B after L2B, so that `down`, the address in the L2BM that it comes to, has the number of the L2B that
-/// it comes from as bits 4 and up.
-struct TransposeBits {
-  std::vector<int> up;
-  std::vector<int> down;
-  std::vector<int> lines_down;  ///< bits of `down` that are the line's number
-};
-TransposeBits transpose_bits(const SlotShape& shape, const SlotState& before, const std::vector<int>& order);
 
 /// One move being written.
 class MoveEmission {
@@ -257,29 +188,10 @@ class MoveEmission {
   const SlotShape& shape_;
 };
 
-/// The code of a primitive, as a member function of the class that has those of its level.
-template <typename Level, void (Level::*kWrite)()>
+/// MovePrimitive::emit of a class derived from MoveEmission that has `void write()`.
+template <typename Emission>
 void emit_with(const BitView& view, const Move& move, const MoveAddresses& at, Code& code) {
-  (Level(view, move, at, code).*kWrite)();
+  Emission(view, move, at, code).write();
 }
-
-// What the table's rows name.
-extern const EmitMove emit_copy;
-extern const EmitMove emit_matrix;
-extern const EmitMove emit_select;
-extern const EmitMove emit_skew;
-extern const EmitMove emit_gather_lanes;
-extern const EmitMove emit_deal_mab;
-extern const EmitMove emit_words;
-extern const EmitMove emit_swap_l1b;
-extern const EmitMove emit_shuffle_l1b;
-extern const EmitMove emit_gather_l1b;
-extern const EmitMove emit_spread_l1b;
-extern const EmitMove emit_exchange_l2b;
-extern const EmitMove emit_to_every_l2b;
-extern const EmitMove emit_transpose_l2b;
-extern const EmitMove emit_collect_lanes;
-extern const EmitMove emit_deal_lanes;
-extern const EmitMove emit_broadcast_l1b;
 
 }  // namespace kodama::layout

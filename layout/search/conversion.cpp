@@ -17,8 +17,7 @@
 #include "layout/moves/gateway.h"
 #include "layout/moves/masked_writes.h"
 #include "layout/moves/move_code.h"
-#include "layout/moves/move_emission.h"
-#include "layout/moves/move_primitives.h"
+#include "layout/primitives/move_primitives.h"
 #include "layout/search/path_search.h"
 
 namespace kodama::layout {
@@ -71,8 +70,7 @@ class Walker {
   Stop walk(Stop start, const std::vector<Move>& moves, const std::optional<Placement>& end) {
     Stop here = std::move(start);
     for (size_t k = 0; k < moves.size(); ++k) {
-      // A skew brings everything at the end.
-      if (k == 0 || moves[k - 1].kind == MoveKind::kSkew)
+      if (k == 0 || moves[k - 1].primitive->overlap.all_at_end)
         pace_ = first_pace(here.at.slots, {moves.begin() + static_cast<int64_t>(k), moves.end()});
       const Move& move = moves[k];
       const bool is_last = k + 1 == moves.size();
@@ -225,7 +223,7 @@ class Walker {
   }
 
   void emit(const Move& move, MoveAddresses at) {
-    shop_.path.emplace_back(move_name(move.kind));
+    shop_.path.push_back(move.primitive->name);
     at.pace = pace_;
     shop_.code.begin_move();
     emit_move(view_, move, at, shop_.code);
@@ -392,7 +390,7 @@ class Walker {
   }
 
   Stop copy_to(Stop here, Stop there) {
-    emit({MoveKind::kCopy, here.at.slots, here.at.slots, 0, {}, 0}, {here.at, there.at, 1});
+    emit({&copy_, here.at.slots, here.at.slots}, {here.at, there.at, 1});
     release(here);
     return there;
   }
@@ -414,6 +412,7 @@ class Walker {
   const BitView& view_;
   Workshop& shop_;
   const isa::Chip& chip_;
+  const MovePrimitive& copy_ = find_move_primitive("copy");
   std::vector<int> order_;  ///< of the latest region
   std::vector<int64_t> strides_;
   int64_t run_stride_ = 0;  ///< of the latest region, if it is spread
@@ -428,7 +427,7 @@ struct Places {
 
 /// The way through bits and primitives.
 /// Counts up when the primitives or their costs change, so that old paths are forgotten.
-constexpr int kPathVersion = 5;
+constexpr int kPathVersion = 6;
 
 class BitConversion {
  public:

@@ -19,9 +19,8 @@
 ///
 ///   1. Both layouts are the same mapping: nothing to do.
 ///   2. Both can be written in the bits of the indices (layout/algebra/bits.h). A search over the move
-///   primitives
-///      (layout/moves/move_primitives.h) finds the cheapest sequence; memories above the PEs are entered and
-///      left through gateways (layout/moves/gateway.h).
+///      primitives (layout/primitives/move_primitives.h) finds the cheapest sequence; memories above the PEs
+///      are entered and left through gateways (layout/moves/gateway.h).
 ///   3. Digits cross: element by element (layout/moves/element_router.h).
 ///
 /// Code generation writes one instruction after the other; the step packer (layout/moves/step_packer.h)

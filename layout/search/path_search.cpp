@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "isa/error.h"
+#include "layout/primitives/move_primitives.h"
 
 namespace kodama::layout {
 namespace {
@@ -221,8 +222,7 @@ bool commutes_with(const Move& move, const std::vector<Move>& all, size_t begin,
                      [&](const Move& other) { return commute(move, other); });
 }
 bool goes_without_t(const Move& move) {
-  return move.kind == MoveKind::kSwapL1b || move.kind == MoveKind::kMatrix ||
-         move.kind == MoveKind::kMatrixWords || move.kind == MoveKind::kWords;
+  return !move.primitive->overlap.uses_t;
 }
 
 void exchange_moves(Move& first, Move& second) {
@@ -239,7 +239,7 @@ void exchange_moves(Move& first, Move& second) {
 
 std::optional<std::vector<Move>> overlapping_order(const std::vector<Move>& moves) {
   std::vector<Move> order = moves;
-  const auto is_exchange = [](const Move& move) { return move.kind == MoveKind::kExchangeL2b; };
+  const auto is_exchange = [](const Move& move) { return move.primitive->overlap.waits; };
   const auto first = std::ranges::find_if(order, is_exchange);
   if (first == order.end()) return std::nullopt;
   const size_t exchange = static_cast<size_t>(first - order.begin());
@@ -269,8 +269,8 @@ std::optional<std::vector<Move>> overlapping_order(const std::vector<Move>& move
 std::string path_to_text(const Path& path) {
   std::string text = fmt::format("{} {} {}", path.states, path.proven ? 1 : 0, path.moves.size());
   for (const Move& move : path.moves) {
-    text += fmt::format(" {} {} {} {} {} {}", static_cast<int>(move.kind), move.slot, move.slot_count,
-                        move.steps, move.order.size(), fmt::join(move.order, " "));
+    text += fmt::format(" {} {} {} {} {} {}", move.primitive->name, move.slot, move.slot_count, move.steps,
+                        move.order.size(), fmt::join(move.order, " "));
     text += fmt::format(" {}", fmt::join(move.after, " "));
   }
   return text;
@@ -293,13 +293,14 @@ std::optional<Path> path_from_text(const BitView& view, const SlotState& from, c
   SlotState state = from;
   for (size_t k = 0; k < count; ++k) {
     Move move;
-    size_t kind = 0;
+    std::string name;
     size_t order_size = 0;
-    if (!(in >> kind >> move.slot >> move.slot_count >> move.steps >> order_size)) return std::nullopt;
-    if (kind >= move_primitives().size() || order_size > static_cast<size_t>(kMostBits) || move.slot < 0 ||
-        move.slot_count < 0 || move.slot >= slots || move.slot_count > slots - move.slot)
+    if (!(in >> name >> move.slot >> move.slot_count >> move.steps >> order_size)) return std::nullopt;
+    const auto primitive = std::ranges::find(move_primitives(), name, &MovePrimitive::name);
+    if (primitive == move_primitives().end() || order_size > static_cast<size_t>(kMostBits) ||
+        move.slot < 0 || move.slot_count < 0 || move.slot >= slots || move.slot_count > slots - move.slot)
       return std::nullopt;
-    move.kind = static_cast<MoveKind>(kind);
+    move.primitive = &*primitive;
     move.order.resize(order_size);
     for (int& bit : move.order) {
       if (!(in >> bit) || bit < -1 || bit >= bits) return std::nullopt;

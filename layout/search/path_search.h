@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "layout/algebra/bits.h"
-#include "layout/moves/move_primitives.h"
+#include "layout/moves/move_primitive.h"
 
 /// The cheapest sequence of move primitives between two states: A* over the slots (layout/algebra/bits.h).
 ///

@@ -11,6 +11,7 @@
 #include <set>
 #include <utility>
 
+#include "layout/primitives/move_primitives.h"
 #include "layout/search/random_problem.h"
 
 namespace kodama::layout {
@@ -67,7 +68,7 @@ TEST(PathSearch, LanesOnBothSidesOfThoseThatStayAreCollectedAtOnce) {
   const Path path = find_path(view, view.from.slots, view.to.slots, 1024);
   EXPECT_TRUE(path.proven);
   ASSERT_EQ(path.moves.size(), 1U);
-  EXPECT_EQ(path.moves[0].kind, MoveKind::kCollectLanes);
+  EXPECT_EQ(path.moves[0].primitive->name, "collect");
   expect_chain(view, path.moves);
 }
 
@@ -77,13 +78,15 @@ TEST(PathSearch, SwapsComeNextToTheExchange) {
   const auto order = overlapping_order(path.moves);
   ASSERT_TRUE(order.has_value());
   expect_chain(view, *order);
-  const auto is = [](MoveKind kind) { return [kind](const Move& move) { return move.kind == kind; }; };
-  const auto exchange = std::ranges::find_if(*order, is(MoveKind::kExchangeL2b));
-  const auto skew = std::ranges::find_if(*order, is(MoveKind::kSkew));
+  const auto is = [](const char* name) {
+    return [name](const Move& move) { return move.primitive->name == name; };
+  };
+  const auto exchange = std::ranges::find_if(*order, is("exchange-l2b"));
+  const auto skew = std::ranges::find_if(*order, is("skew"));
   ASSERT_NE(exchange, order->end());
   ASSERT_NE(skew, order->end());
   // Between them, where they were behind the skew.
-  EXPECT_EQ(std::count_if(exchange, skew, is(MoveKind::kSwapL1b)), 3);
+  EXPECT_EQ(std::count_if(exchange, skew, is("swap-l1b")), 3);
   EXPECT_FALSE(overlapping_order(*order).has_value());
 }
 

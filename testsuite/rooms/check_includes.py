@@ -24,8 +24,9 @@ simulator/golden: isa assembler simulator
 simulator/debug: isa assembler simulator
 layout/algebra: isa
 layout/bound: isa layout/algebra
-layout/moves: isa layout/algebra
-layout/search: isa layout/algebra layout/bound layout/moves
+layout/moves: isa passes layout/algebra
+layout/primitives: isa passes layout/moves
+layout/search: isa layout/algebra layout/bound layout/moves layout/primitives
 layout/gather: isa layout/moves
 layout/plan: isa
 scheduler/problem: isa passes
@@ -48,7 +49,7 @@ compiler/runtime: isa simulator compiler/tensor compiler/reference compiler/tile
 compiler/report: isa compiler/compile compiler/runtime
 compiler/driver: isa compiler/graph compiler/reference compiler/compile compiler/runtime compiler/report
 tools: isa passes simulator compiler/driver
-tools/commands: isa assembler simulator simulator/golden simulator/debug layout/algebra layout/bound layout/moves layout/search scheduler/problem scheduler/packing scheduler/machine checks compiler/graph compiler/compile compiler/report compiler/driver tools
+tools/commands: isa assembler simulator simulator/golden simulator/debug layout/algebra layout/bound layout/primitives layout/search scheduler/problem scheduler/packing scheduler/machine checks compiler/graph compiler/compile compiler/report compiler/driver tools
 docs/examples: isa passes scheduler/problem
 testsuite/fuzz: isa assembler simulator simulator/debug scheduler/problem scheduler/packing compiler/graph compiler/compile
 testsuite/plugin: passes scheduler/problem scheduler/machine

@@ -17,7 +17,7 @@
 #include "isa/output.h"
 #include "layout/algebra/drawing.h"
 #include "layout/bound/bound.h"
-#include "layout/moves/move_primitives.h"
+#include "layout/primitives/move_primitives.h"
 #include "layout/search/conversion.h"
 #include "layout/search/random_problem.h"
 #include "tools/command_groups.h"
@@ -208,7 +208,7 @@ class PrimitivesCommand : public Command {
         std::cout,
         "| primitive | effect | asks for | steps; n = long words per PE |\n| --- | --- | --- | --- |\n");
     for (const layout::MovePrimitive& each : layout::move_primitives())
-      fmt::print(std::cout, "| `{}` | {} | {} | {} |\n", each.name, each.effect, each.precondition,
+      fmt::print(std::cout, "| `{}` | {} | {} | {} |\n", each.name, each.description, each.precondition,
                  each.cost);
     return compiler::kExitOk;
   }

@@ -1,41 +1,51 @@
 #include <algorithm>
 #include <array>
-#include <bit>
-#include <map>
-#include <numeric>
-#include <set>
-#include <tuple>
+#include <cmath>
+#include <vector>
 
-#include "isa/error.h"
 #include "layout/moves/move_emission.h"
+#include "layout/moves/move_proposals.h"
+#include "layout/primitives/primitive_list.h"
 
 namespace kodama::layout {
 namespace {
 
-using isa::FixedConstant;
-using isa::Instruction;
 using isa::Opcode;
 using isa::Operand;
 using isa::Precision;
 using isa::Space;
 using isa::Width;
 
-/// Primitives in which nothing leaves the MAB.
-class InPe : public MoveEmission {
+/// Both fill the slots from `first` on; `factor`: steps per long word.
+void propose_matrix(MoveProposals& here, int first, int count, double factor) {
+  for (const bool empty : {false, true}) {
+    if (empty && !here.must_empty(first, count)) continue;
+    const std::vector<int> in = here.incoming(first, count, {}, empty);
+    // Blocks are read and written whole.
+    const double blocks = static_cast<double>(here.view.value_count(here.lines & ~mask_of(in)));
+    here.add(here.with(first, in),
+             std::max(std::exp2(count) * blocks, here.larger(here.with(first, in))) * factor);
+  }
+}
+
+void propose_matrix_pe(MoveProposals& here) {
+  propose_matrix(here, here.shape.first(Level::kPe), SlotShape::kPeBits, 1.0 / 4);
+}
+
+/// Halves are read two columns at a time, at half the rate.
+void propose_matrix_words(MoveProposals& here) {
+  if (here.shape.word == 0) return;
+  propose_matrix(here, 0, here.shape.word + SlotShape::kPeBits, here.shape.word == 2 ? 3.0 / 8 : 1.0 / 4);
+}
+
+template <bool kWithWords>
+class MatrixBlocks : public MoveEmission {
  public:
   using MoveEmission::MoveEmission;
 
-  void copy() {
-    std::vector<std::pair<int64_t, int64_t>> pairs;
-    for (const BitMask value : view_.values(before_bits()))
-      pairs.emplace_back(address(at_.after, value), address(at_.before, value));
-    code_.copies(std::move(pairs), at_.before.memory, at_.after.memory);
-  }
-
-  void matrix() {
-    const bool with_words = move_.kind == MoveKind::kMatrixWords;
-    const int word_bits = with_words ? shape_.word : 0;
-    const int first = with_words ? 0 : shape_.first(Level::kPe);
+  void write() {
+    const int word_bits = kWithWords ? shape_.word : 0;
+    const int first = kWithWords ? 0 : shape_.first(Level::kPe);
     const int count = word_bits + SlotShape::kPeBits;
     const std::vector<int> out = contents(move_.before, first, count);
     const std::vector<int> in = contents(move_.after, first, count);
@@ -81,45 +91,45 @@ class InPe : public MoveEmission {
       }
     }
   }
-
-  void select() {
-    std::vector<Code::Field> fields;
-    BitMask chosen = 0;
-    for (int slot = 0; slot < shape_.count(); ++slot) {
-      const int bit = move_.after[static_cast<size_t>(slot)];
-      if (bit < 0 || move_.before[static_cast<size_t>(slot)] != kEverywhere) continue;
-      chosen |= mask_of(bit);
-      const int64_t words = 2 * at_.before.stride[static_cast<size_t>(bit)];
-      const int shift = std::countr_zero(static_cast<uint64_t>(words));
-      const Level level = shape_.level(slot);
-      const FixedConstant constant = level == Level::kL1b   ? FixedConstant::kL1bid
-                                     : level == Level::kL2b ? FixedConstant::kL2bid
-                                                            : FixedConstant::kPeid;
-      const int low = shape_.power(slot) + (level == Level::kMab ? SlotShape::kPeBits : 0);
-      if (!fields.empty() && fields.back().constant == constant &&
-          fields.back().low + fields.back().count == low &&
-          fields.back().shift + fields.back().count == shift) {
-        ++fields.back().count;
-      } else {
-        fields.push_back({constant, low, 1, shift});
-      }
-    }
-    code_.field_sum_to(fields, Code::t());
-    std::vector<int64_t> offsets;
-    for (const BitMask value : view_.values(chosen))
-      offsets.push_back(address(at_.before, value) - at_.before.base);
-    code_.t_holds(std::move(offsets));
-    std::vector<std::pair<int64_t, int64_t>> pairs;
-    for (const BitMask value : view_.values(before_bits() & ~chosen))
-      pairs.emplace_back(address(at_.after, value), address(at_.before, value));
-    code_.copies(std::move(pairs), at_.before.memory, at_.after.memory, true);
-  }
 };
+
+MoveNeeds matrix_needs(const BitView& /*view*/, const Move& /*move*/) {
+  MoveNeeds needs;
+  needs.other_memory = true;
+  return needs;
+}
+
+MoveNeeds matrix_words_needs(const BitView& view, const Move& move) {
+  MoveNeeds needs = matrix_needs(view, move);
+  if (view.shape.word == 2) {
+    needs.target_has_one = needs.target_one_required = true;
+    needs.target_one = std::max<int>(move.before[0], -1);
+  }
+  return needs;
+}
 
 }  // namespace
 
-const EmitMove emit_copy = emit_with<InPe, &InPe::copy>;
-const EmitMove emit_matrix = emit_with<InPe, &InPe::matrix>;
-const EmitMove emit_select = emit_with<InPe, &InPe::select>;
+MovePrimitive matrix_primitive() {
+  return {.name = "matrix",
+          .description = "PE bits <-> two address bits, through the matrix registers",
+          .precondition = "",
+          .cost = "n/4",
+          .overlap = {.uses_t = false},
+          .propose = propose_matrix_pe,
+          .needs = matrix_needs,
+          .emit = emit_with<MatrixBlocks<false>>};
+}
+
+MovePrimitive matrix_words_primitive() {
+  return {.name = "matrix-words",
+          .description = "word and PE bits <-> as many address bits",
+          .precondition = "elements of 16 or 32 bits",
+          .cost = "n/4 (16 bits: 3n/8)",
+          .overlap = {.uses_t = false},
+          .propose = propose_matrix_words,
+          .needs = matrix_words_needs,
+          .emit = emit_with<MatrixBlocks<true>>};
+}
 
 }  // namespace kodama::layout

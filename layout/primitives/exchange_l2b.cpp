@@ -1,10 +1,16 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
+#include <cstdint>
 #include <map>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "layout/moves/move_emission.h"
+#include "layout/moves/move_proposals.h"
+#include "layout/primitives/primitive_list.h"
 
 namespace kodama::layout {
 namespace {
@@ -13,6 +19,61 @@ using isa::FixedConstant;
 using isa::Instruction;
 using isa::Opcode;
 using isa::Operand;
+
+/// Starts of transfers that nothing hides: there and, for the last blocks, back.
+constexpr double kExchangeStarts = 2.5;
+
+void propose_exchange_l2b(MoveProposals& here) {
+  const int first = here.shape.first(Level::kL2b);
+  if (here.shape.l2b == 0) return;
+  const TransferSteps& transfer = here.view.transfer;
+  // All slots that aren't right, and each alone.
+  std::vector<std::vector<int>> choices;
+  std::vector<int> wrong;
+  for (int k = 0; k < here.shape.l2b; ++k) {
+    const auto slot = static_cast<size_t>(first + k);
+    if (here.state[slot] != here.goal[slot]) wrong.push_back(k);
+  }
+  if (!wrong.empty()) choices.push_back(wrong);
+  // Bit by bit: few transfers, each with its start-up.
+  if (wrong.size() > 1 && here.n <= 64) {
+    for (const int k : wrong) choices.push_back({k});
+  }
+  for (const auto& slots : choices) {
+    SlotState after = here.state;
+    BitMask used = 0;
+    std::vector<int> open;
+    for (const int k : slots) {
+      const auto slot = static_cast<size_t>(first + k);
+      const int bit = here.goal[slot];
+      if (here.is_line(bit)) {
+        after[slot] = static_cast<int8_t>(bit);
+        used |= mask_of(bit);
+      } else {
+        open.push_back(k);
+      }
+    }
+    const std::vector<int> fill = here.fillers(used);
+    size_t next = 0;
+    int changed = static_cast<int>(slots.size() - open.size());
+    for (const int k : open) {
+      const auto slot = static_cast<size_t>(first + k);
+      if (here.state[slot] < 0 && here.goal[slot] < 0) continue;
+      const bool leave_empty = here.goal[slot] == kNothing || next >= fill.size();
+      after[slot] = static_cast<int8_t>(leave_empty ? kNothing : fill[next++]);
+      ++changed;
+    }
+    if (changed == 0) continue;
+    const double n = here.larger(after);
+    const double line_lw = here.lanes * here.l1bs;
+    const double transfers = std::exp2(changed) * here.l2bs;
+    const double rounds = 1 - 1 / std::exp2(changed);
+    here.add(after, n / 4 +
+                        std::max({rounds * line_lw * n / transfer.lw_per_step, 2 * here.lanes * n / kDealLw,
+                                  transfer.issue * rounds * transfers}) +
+                        kExchangeStarts * transfer.start);
+  }
+}
 
 /// exchange-l2b: L2B bits <-> as many address bits, in rounds.
 ///
@@ -358,8 +419,32 @@ class ExchangeL2b : public MoveEmission {
   std::vector<Operand> receiver_registers_;
 };
 
+MoveNeeds exchange_l2b_needs(const BitView& view, const Move& move) {
+  const SlotShape& shape = view.shape;
+  MoveNeeds needs;
+  needs.source_lm0 = needs.target_lm0 = true;
+  needs.powers = needs.target_powers = true;
+  for (int k = 0; k < shape.l2b; ++k) {
+    const auto slot = static_cast<size_t>(shape.first(Level::kL2b) + k);
+    if (move.before[slot] == move.after[slot]) continue;
+    if (move.after[slot] >= 0) needs.source_low.push_back(move.after[slot]);
+    if (move.before[slot] >= 0) needs.target_powers_of.push_back(move.before[slot]);
+  }
+  return needs;
+}
+
 }  // namespace
 
-const EmitMove emit_exchange_l2b = emit_with<ExchangeL2b, &ExchangeL2b::write>;
+MovePrimitive exchange_l2b_primitive() {
+  return {
+      .name = "exchange-l2b",
+      .description = "any L2B bits <-> as many address bits, in rounds of transfers between pairs of L2Bs",
+      .precondition = "LM0, through T on both sides",
+      .cost = "n/2 + lanes * n / 16 of l2bmd, or the transfers",
+      .overlap = {.waits = true},
+      .propose = propose_exchange_l2b,
+      .needs = exchange_l2b_needs,
+      .emit = emit_with<ExchangeL2b>};
+}
 
 }  // namespace kodama::layout

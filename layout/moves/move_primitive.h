@@ -1,8 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "isa/chip.h"
@@ -11,9 +11,9 @@
 
 /// What the hardware can do to a layout, as moves of bits between slots and address (layout/algebra/bits.h).
 ///
-/// Every primitive takes a tensor in the PEs and leaves it in the PEs. A row of the table says what it does
-/// to the slots, when, and what it costs; `moves_from` lists its uses in a state, `emit_move` writes the
-/// code.
+/// A primitive takes a tensor in the PEs and leaves it in the PEs. It is one object, in a file of
+/// layout/primitives (or of a plugin): when it can be used and what for, what that costs, what it asks of
+/// addresses, and its code. The search for a path (layout/search/path_search.h) knows no primitive by name.
 ///
 /// Worked example, `skew` of the 4 MAB bits of mncore2, 16 MABs and 16 long words per PE: in round d = 0..15
 /// PE q of MAB s sends the element at address s + d, read through T = s, to L1BM with `l1bmd`; all PEs
@@ -22,61 +22,20 @@
 /// masked off, and both ports of L1BM run at their full width.
 namespace kodama::layout {
 
-enum class MoveKind : uint8_t {
-  kCopy,
-  kMatrix,
-  kMatrixWords,
-  kSkew,
-  kWords,
-  kDealMab,
-  kGatherMab,
-  kGatherPe,
-  kSelect,
-  kSwapL1b,
-  kShuffleL1b,
-  kGatherL1b,
-  kSpreadL1b,
-  kExchangeL2b,
-  kGatherL2b,
-  kSpreadL2b,
-  kTransposeL2b,
-  kCollectLanes,
-  kBroadcastL1b,
-  kDealLanes,
-};
-
-struct Move;
-struct MoveAddresses;
-using EmitMove = void (*)(const BitView& view, const Move& move, const MoveAddresses& at, Code& code);
-
-struct MovePrimitive {
-  MoveKind kind;
-  std::string_view name;
-  std::string_view effect;
-  std::string_view precondition;
-  std::string_view cost;  ///< steps; n = long words per PE
-  EmitMove emit;
-};
-/// By MoveKind.
-const std::vector<MovePrimitive>& move_primitives();
-std::string_view move_name(MoveKind kind);
+struct MovePrimitive;
+class MoveProposals;
 
 /// One use of a primitive.
 struct Move {
-  MoveKind kind = MoveKind::kCopy;
+  const MovePrimitive* primitive = nullptr;
   SlotState before;
   SlotState after;
-  int slot = 0;  ///< kSwapL1b: of the bit; kSkew, kDealLanes: the lowest lane that changes
-  /// kShuffleL1b: the first bits behind the lanes and L1Bs; see shuffle_bits. kTransposeL2b: the address bits
-  /// from the lowest line up.
-  std::vector<int> order;
-  double steps = 0;    ///< about
-  int slot_count = 0;  ///< kDealLanes
+  double steps = 0;  ///< about
+  /// What the primitive's own code wants to know of this use, as it was proposed. `order` holds bits, or -1.
+  int slot = 0;
+  int slot_count = 0;
+  std::vector<int> order = {};
 };
-
-/// What a search can do next on its way to `goal`: the bits that belong into a slot are brought there, others
-/// fill up.
-std::vector<Move> moves_from(const BitView& view, const SlotState& state, const SlotState& goal);
 
 /// What a primitive asks of the addresses of its source and target. A number is a bit of the tensor; -1 is a
 /// place that is left free, for what a slot holds that is no bit.
@@ -95,7 +54,6 @@ struct MoveNeeds {
   int target_one = -1;
   bool other_memory = false;  ///< can't work inside one memory, or only slowly
 };
-MoveNeeds needs_of(const BitView& view, const Move& move);
 
 struct MoveAddresses {
   Placement before;
@@ -105,6 +63,29 @@ struct MoveAddresses {
   /// follow each other have them in the same order, so that one can start before the other is over.
   std::vector<int> pace = {};
 };
-void emit_move(const BitView& view, const Move& move, const MoveAddresses& at, Code& code);
+
+/// How the code of a primitive goes together with that of its neighbours in a path.
+struct MoveOverlap {
+  bool uses_t = true;       ///< its code sets T, so that others that do can't stand between its instructions
+  bool waits = false;       ///< for transfers, again and again: what doesn't use T finds room beside it
+  bool all_at_end = false;  ///< whatever order its source comes in, its results are there at the end only
+};
+
+struct MovePrimitive {
+  std::string name;
+  std::string description;   ///< what it does to the slots
+  std::string precondition;  ///< in words; empty = none
+  std::string cost;          ///< in words: steps; n = long words per PE
+  MoveOverlap overlap = {};
+  /// Adds the uses that may be good for something in a state of the search (layout/moves/move_proposals.h).
+  /// Each says what every slot holds afterwards and about how many steps it takes.
+  std::function<void(MoveProposals&)> propose;
+  /// What a use asks of addresses; none = nothing.
+  std::function<MoveNeeds(const BitView&, const Move&)> needs = {};
+  /// Appends the code of a use (layout/moves/move_emission.h). Before it every element is at `at.before`;
+  /// behind it, at `at.after`. UnsupportedError when there is no room to work in.
+  std::function<void(const BitView&, const Move&, const MoveAddresses& at, Code&)> emit;
+  std::string plugin = {};  ///< the file it came from; empty: Kodama's own. Filled by register_pass
+};
 
 }  // namespace kodama::layout
