@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "compiler/compile/dram_planner.h"
+#include "compiler/compile/dram_placement.h"
 #include "compiler/graph/fresh_names.h"
 #include "compiler/graph/passes.h"
 #include "compiler/kernels/lowering.h"
@@ -73,7 +73,6 @@ class ModelCompiler {
   int last_stage() const { return static_cast<int>(plan_.stages.size()) - 1; }
 
   void make_stages(ModelPlanner& planner) {
-    dram_.emplace(chip_.memory.dram_lw, kImageAlignmentLw);
     result_.preloads.clear();
     result_.stages.clear();
     result_.segments.clear();
@@ -159,18 +158,21 @@ class ModelCompiler {
   }
 
   void place_images() {
-    addresses_.assign(plan_.images.size(), 0);
-    for (size_t k = 0; k < plan_.images.size(); ++k) {
-      const PlannedImage& image = plan_.images[k];
-      const StreamPlacement& placement = image.placement;
+    std::vector<DramBuffer> buffers;
+    for (const PlannedImage& image : plan_.images) {
       const bool constant = image.kind == PlannedImage::Kind::kConstant;
-      const LayerTensor& tensor = graph_.tensors[static_cast<size_t>(placement.access.tensor)];
-      const std::string& reader = layer_of(plan_.stages[static_cast<size_t>(image.first_stage)]).name;
-      addresses_[k] =
-          dram_->place(stream_group_lw(placement), constant ? 0 : first_needed(image),
-                       constant ? last_stage() : segment_end_[static_cast<size_t>(image.last_stage)],
-                       fmt::format("tensor '{}' ({}) of layer '{}'", tensor.name, placement.name, reader));
-      if (!constant) continue;
+      buffers.push_back({fmt::format("tensor '{}' ({}) of layer '{}'", tensor_of(image).name,
+                                     image.placement.name, first_reader(image)),
+                         stream_group_lw(image.placement), constant ? 0 : first_needed(image),
+                         constant ? last_stage() : segment_end_[static_cast<size_t>(image.last_stage)]});
+    }
+    dram_.emplace(buffers, chip_.memory.dram_lw, kImageAlignmentLw);
+    addresses_ = dram_->addresses();
+    for (size_t k = 0; k < plan_.images.size(); ++k) {
+      if (plan_.images[k].kind != PlannedImage::Kind::kConstant) continue;
+      const StreamPlacement& placement = plan_.images[k].placement;
+      const LayerTensor& tensor = tensor_of(plan_.images[k]);
+      const std::string& reader = first_reader(plan_.images[k]);
       const LayerTensor& storage =
           graph_.tensors[static_cast<size_t>(graph_.storage(placement.access.tensor))];
       result_.preloads.push_back({fmt::format("{}/{}", reader, placement.name), addresses_[k],
@@ -178,6 +180,12 @@ class ModelCompiler {
     }
   }
 
+  const LayerTensor& tensor_of(const PlannedImage& image) const {
+    return graph_.tensors[static_cast<size_t>(image.placement.access.tensor)];
+  }
+  const std::string& first_reader(const PlannedImage& image) const {
+    return layer_of(plan_.stages[static_cast<size_t>(image.first_stage)]).name;
+  }
   /// What is sent comes before the segment.
   int first_needed(const PlannedImage& image) const {
     return image.kind == PlannedImage::Kind::kSent ? segment_begin_[static_cast<size_t>(image.first_stage)]
@@ -284,9 +292,10 @@ class ModelCompiler {
     stage.onnx_ops.clear();
     stage.onnx_nodes.clear();
     for (const int through : planned.rearrange_layers) {
-      const Layer& move = graph_.layers[static_cast<size_t>(through)];
-      stage.onnx_ops.insert(stage.onnx_ops.end(), move.onnx_ops.begin(), move.onnx_ops.end());
-      stage.onnx_nodes.insert(stage.onnx_nodes.end(), move.onnx_nodes.begin(), move.onnx_nodes.end());
+      const Layer& rearrange = graph_.layers[static_cast<size_t>(through)];
+      stage.onnx_ops.insert(stage.onnx_ops.end(), rearrange.onnx_ops.begin(), rearrange.onnx_ops.end());
+      stage.onnx_nodes.insert(stage.onnx_nodes.end(), rearrange.onnx_nodes.begin(),
+                              rearrange.onnx_nodes.end());
     }
     stage.inputs = planned.roots;
     ChipStage chip = planned_part(planned, index);
@@ -295,7 +304,7 @@ class ModelCompiler {
     const layout::GatherProblem problem = planner.gather(plan_, planned, addresses_);
     const layout::Gather gather(problem, chip_);
     const int64_t tables_at =
-        dram_->place(gather.tables_lw(), 0, last_stage(), fmt::format("tables of '{}'", stage.name));
+        dram_->append(gather.tables_lw(), fmt::format("tables of '{}'", stage.name));
     layout::GatherCode code = gather.emit(tables_at);
     chip.description = gather.describe();
     chip.predicted_cycles = code.cycles;
@@ -357,7 +366,7 @@ class ModelCompiler {
   const CompileOptions& options_;
   CompiledModel& result_;
   LayerGraph graph_;
-  std::optional<DramPlanner> dram_;
+  std::optional<DramPlacement> dram_;
   scheduler::KnownSchedules known_schedules_;
   ModelPlan plan_;
   std::vector<int64_t> addresses_;             ///< of the plan's images

@@ -68,13 +68,9 @@ class ProblemKey {
 
 Schedule KnownSchedules::run(const BlockScheduler& scheduler, const ScheduleProblem& problem,
                              const passes::PassOptions& options) {
-  if (!scheduler.plugin.empty()) {
-    ++asked_;
-    return scheduler.run(problem, options);
-  }
+  if (!scheduler.plugin.empty()) return scheduler.run(problem, options);
   std::string key = ProblemKey(scheduler, problem, options).take();
   if (const auto found = known_.find(key); found != known_.end()) return found->second;
-  ++asked_;
   Schedule schedule = scheduler.run(problem, options);
   const size_t bytes = key.size() + schedule.issue.size() * sizeof(schedule.issue[0]);
   if (bytes_ + bytes > kMostBytes) return schedule;

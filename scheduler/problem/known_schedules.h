@@ -22,7 +22,6 @@ class KnownSchedules {
   Schedule run(const BlockScheduler& scheduler, const ScheduleProblem& problem,
                const passes::PassOptions& options);
 
-  int64_t asked() const { return asked_; }  ///< times that a scheduler ran
 
  private:
   /// Of all keys and schedules; what comes when it is reached is not remembered.
@@ -30,7 +29,6 @@ class KnownSchedules {
 
   std::unordered_map<std::string, Schedule> known_;
   size_t bytes_ = 0;
-  int64_t asked_ = 0;
 };
 
 }  // namespace kodama::scheduler

@@ -66,14 +66,10 @@ class Reservation {
   }
   void add(int operation, int64_t time) {
     const int64_t number = slot_of(time);
-    if (number < kDenseSlots && std::ssize(near_) <= number) {
-      near_.resize(static_cast<size_t>(number) + 1);
-      full_.resize(near_.size(), 0);
-    }
+    if (number < kDenseSlots && std::ssize(near_) <= number) near_.resize(static_cast<size_t>(number) + 1);
     Slot& slot = number >= kDenseSlots ? far_[number] : near_[static_cast<size_t>(number)];
     slot.entries.push_back({operation, time});
     count(slot, operation);
-    if (number < kDenseSlots) full_[static_cast<size_t>(number)] = slot.full;
     for (const int c : of(operation).classes) {
       if (is_separated(c)) of_class_[static_cast<size_t>(c)].emplace(number, operation);
     }
@@ -85,7 +81,6 @@ class Reservation {
     *found = slot.entries.back();
     slot.entries.pop_back();
     count(slot, operation);
-    if (at < kDenseSlots) full_[static_cast<size_t>(at)] = slot.full;
     for (const int c : of(operation).classes) of_class_[static_cast<size_t>(c)].erase({at, operation});
   }
 
@@ -130,11 +125,6 @@ class Reservation {
       if (use.key < 0) needs.alone |= bit;
     }
     return needs;
-  }
-  uint64_t full_at(int64_t time) const {
-    const int64_t slot = slot_of(time);
-    if (slot < std::ssize(full_)) return full_[static_cast<size_t>(slot)];
-    return slot < kDenseSlots ? 0 : slot_at(time).full;
   }
   const Slot& slot_at(int64_t time) const {
     static const Slot kNobody;
@@ -204,7 +194,7 @@ class Reservation {
   }
   bool resources_fit(int operation, int64_t time) const {
     const Needs& needs = needs_[static_cast<size_t>(operation)];
-    const uint64_t full = full_at(time);
+    const uint64_t full = slot_at(time).full;
     if ((needs.alone & full) != 0) return false;
     if (needs.is_known && (needs.all & full) == 0) return true;
     for (size_t use = 0; use < of(operation).uses.size(); ++use) {
@@ -278,7 +268,6 @@ class Reservation {
   std::vector<std::vector<Neighbour>> before_;               ///< by second class
   std::vector<std::set<std::pair<int64_t, int>>> of_class_;  ///< slot and operation, of separated classes
   std::vector<Slot> near_;                                   ///< by slot
-  std::vector<uint64_t> full_;                               ///< of near_: what is looked at most
   std::vector<Needs> needs_;                                 ///< by operation
   std::unordered_map<int64_t, Slot> far_;
 };

@@ -292,6 +292,7 @@ class Planner {
   /// The lowest address that is free from here to the end of the unit's life.
   bool place(int number, int64_t position) {
     Unit& unit = units_[index(number)];
+    if (unit.address >= 0) return true;
     // Where nothing has become free since, there is still no place.
     if (unit.refused_at == releases_) return false;
     if (place(number, position, true) || place(number, position, false)) return true;
@@ -300,7 +301,6 @@ class Planner {
   }
   bool place(int number, int64_t position, bool avoid_emptying) {
     Unit& unit = units_[index(number)];
-    if (unit.address >= 0) return true;
     if (unit.fixed) {
       unit.address = *unit.fixed;
     } else {
