@@ -14,9 +14,10 @@ set(kodama_public_header_files ${kodama_public_headers})
 list(TRANSFORM kodama_public_header_files PREPEND ${PROJECT_SOURCE_DIR}/)
 set(kodama_plugin_abi ${PROJECT_BINARY_DIR}/generated/passes/plugin_abi.h)
 add_custom_command(OUTPUT ${kodama_plugin_abi}
-    COMMAND ${CMAKE_COMMAND} "-DHEADERS=${kodama_public_header_files}" -DOUTPUT=${kodama_plugin_abi}
-            -P ${PROJECT_SOURCE_DIR}/cmake/plugin_abi.cmake
-    DEPENDS ${kodama_public_header_files} ${PROJECT_SOURCE_DIR}/cmake/plugin_abi.cmake VERBATIM)
+    COMMAND ${CMAKE_COMMAND} "-DFILES=${kodama_public_header_files}" -DOUTPUT=${kodama_plugin_abi}
+            -DTEMPLATE=${PROJECT_SOURCE_DIR}/passes/plugin_abi.h.in -P ${PROJECT_SOURCE_DIR}/cmake/hash_of_files.cmake
+    DEPENDS ${kodama_public_header_files} ${PROJECT_SOURCE_DIR}/passes/plugin_abi.h.in
+            ${PROJECT_SOURCE_DIR}/cmake/hash_of_files.cmake VERBATIM)
 add_custom_target(kodama_plugin_abi DEPENDS ${kodama_plugin_abi})
 add_dependencies(kodama_passes kodama_plugin_abi)
 install(FILES ${kodama_plugin_abi} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/kodama/passes COMPONENT plugin)

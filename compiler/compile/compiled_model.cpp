@@ -303,8 +303,7 @@ class ModelCompiler {
     chip.kernel = "gather";
     const layout::GatherProblem problem = planner.gather(plan_, planned, addresses_);
     const layout::Gather gather(problem, chip_);
-    const int64_t tables_at =
-        dram_->append(gather.tables_lw(), fmt::format("tables of '{}'", stage.name));
+    const int64_t tables_at = dram_->append(gather.tables_lw(), fmt::format("tables of '{}'", stage.name));
     layout::GatherCode code = gather.emit(tables_at);
     chip.description = gather.describe();
     chip.predicted_cycles = code.cycles;

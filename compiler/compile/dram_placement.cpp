@@ -23,8 +23,8 @@ DramPlacement::DramPlacement(const std::vector<DramBuffer>& buffers, int64_t cap
     packed.alignment = alignment_;
     problem.buffers.push_back(std::move(packed));
   }
-  // Hardly ever is DRAM the bottleneck, and a better packing no program faster.
-  const scheduler::PackingSolution solution = scheduler::pack(problem, "first-fit");
+  // A better packing makes no program faster; neighbours in the plan stay neighbours.
+  const scheduler::PackingSolution solution = scheduler::pack(problem, "first-fit", {{"order", "given"}});
   addresses_ = solution.offsets;
   end_ = solution.height;
   for (size_t k = 0; k < buffers.size(); ++k) {

@@ -21,12 +21,12 @@ struct DramBuffer {
   int64_t last = 0;
 };
 
-/// Where everything in DRAM is. First the buffers that are known from the beginning, packed over their lifetimes
-/// (scheduler/packing/packing.h); behind them what comes later and stays.
+/// Where everything in DRAM is. First the buffers that are known from the beginning, packed over their
+/// lifetimes (scheduler/packing/packing.h); behind them what comes later and stays.
 class DramPlacement {
  public:
-  /// `capacity_lw` per group; addresses are multiples of `alignment_lw`. DramOverflow naming a buffer for which
-  /// there is no room.
+  /// `capacity_lw` per group; addresses are multiples of `alignment_lw`. DramOverflow naming a buffer for
+  /// which there is no room.
   DramPlacement(const std::vector<DramBuffer>& buffers, int64_t capacity_lw, int64_t alignment_lw);
 
   /// LW, by buffer.

@@ -1,8 +1,10 @@
 #include "compiler/kernels/predict.h"
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
+#include "compiler/kernels/lowering.h"
 #include "isa/chip.h"
 
 namespace kodama::compiler {
@@ -13,6 +15,31 @@ namespace {
 constexpr int64_t kWaitCyclesPerOperation = 6;
 /// From one combination into a running result to the next.
 constexpr int64_t kRunningResultCycles = 2 * isa::kCyclesPerStep;
+
+/// Of an expression of this node alone, its constants left out: they are loaded once for a whole program.
+int64_t lowered_operations(ScalarOp op) {
+  if (op == ScalarOp::kInput || op == ScalarOp::kConstant) return 0;
+  ScalarExpr expr;
+  std::array<int, 3> args{-1, -1, -1};
+  const isa::Chip chip;  // recipes are the same on every chip
+  MachineBuilder builder(chip, "count");
+  std::vector<isa::Operand> inputs;
+  for (int k = 0; k < scalar_op_arity(op); ++k) {
+    args[static_cast<size_t>(k)] = expr.input(k);
+    inputs.push_back(MachineBuilder::operand(builder.value("input", 8, isa::space_bit(isa::Space::kGrf0))));
+  }
+  expr.apply(op, args[0], args[1], args[2]);
+  const isa::Operand result =
+      MachineBuilder::operand(builder.value("result", 8, isa::space_bit(isa::Space::kGrf0)));
+  lower_scalar(builder, expr, inputs, result);
+  int64_t count = 0;
+  const scheduler::MachineProgram program = builder.finish();
+  for (const scheduler::Node& node : program.body) {
+    if (const auto* block = std::get_if<scheduler::Block>(&node.kind))
+      count += std::ranges::count(block->operations, scalar_op_name(op), &scheduler::Operation::origin);
+  }
+  return count;
+}
 
 int64_t total_operations(const ScalarExpr& expr) {
   int64_t operations = 0;
@@ -35,30 +62,13 @@ int64_t longest_chain(const ScalarExpr& expr) {
 }  // namespace
 
 int64_t machine_operations(ScalarOp op) {
-  switch (op) {
-    case ScalarOp::kInput:
-    case ScalarOp::kConstant:
-      return 0;
-    case ScalarOp::kSelectNotNegative:
-      return 3;
-    case ScalarOp::kEqual:
-      return 7;
-    case ScalarOp::kSqrt:
-      return 21;
-    case ScalarOp::kDiv:
-    case ScalarOp::kReciprocal:
-      return 26;
-    case ScalarOp::kExp:
-      return 17;
-    case ScalarOp::kLog:
-      return 25;
-    case ScalarOp::kTanh:
-    case ScalarOp::kErf:
-    case ScalarOp::kSigmoid:
-      return 44;
-    default:
-      return 1;
-  }
+  static const std::vector<int64_t> counts = [] {
+    std::vector<int64_t> all;
+    for (int each = 0; each < kScalarOps; ++each)
+      all.push_back(lowered_operations(static_cast<ScalarOp>(each)));
+    return all;
+  }();
+  return counts[static_cast<size_t>(op)];
 }
 
 int64_t predicted_scalar_cycles(const ScalarExpr& expr) {

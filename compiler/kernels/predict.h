@@ -17,7 +17,7 @@ int64_t predicted_map_cycles(const ScalarExpr& expr, int64_t vectors);
 /// The same for `elements` times as many, which are combined into `vectors` running results.
 int64_t predicted_reduce_cycles(const ScalarExpr& expr, int64_t vectors, int64_t elements);
 
-/// Machine operations that one node of an expression becomes.
+/// Machine operations that one node of an expression becomes (lower_scalar).
 int64_t machine_operations(ScalarOp op);
 
 }  // namespace kodama::compiler

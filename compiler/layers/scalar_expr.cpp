@@ -26,7 +26,7 @@ constexpr OpRow kOps[] = {
     {"tanh", 1},  {"sigmoid", 1},  {"erf", 1},
     {"floor", 1}, {"equal", 2},    {"select_not_negative", 3},
 };
-static_assert(std::size(kOps) == static_cast<size_t>(ScalarOp::kSelectNotNegative) + 1);
+static_assert(std::size(kOps) == kScalarOps);
 
 double evaluate_op(ScalarOp op, double a, double b, double c) {
   switch (op) {

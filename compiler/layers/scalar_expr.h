@@ -34,6 +34,7 @@ enum class ScalarOp : uint8_t {
   kEqual,              ///< args[0] == args[1] ? 1 : 0
   kSelectNotNegative,  ///< args[0] >= 0 ? args[1] : args[2]
 };
+inline constexpr int kScalarOps = static_cast<int>(ScalarOp::kSelectNotNegative) + 1;
 std::string scalar_op_name(ScalarOp op);
 int scalar_op_arity(ScalarOp op);
 

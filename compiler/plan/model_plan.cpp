@@ -25,9 +25,6 @@ constexpr const char* kModelPlanPart = "model planner";
 constexpr const char* kHostPlanner = "host";
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-/// Counts up when gathers change, so that old costs are forgotten.
-constexpr int kGatherVersion = 7;
-
 /// Of branch and bound. Most networks are solved after a few; for transformers this takes seconds, and what
 /// forty times as many find in a minute is one percent better.
 constexpr int64_t kBranches = 5000;
@@ -220,10 +217,10 @@ class ModelPlanner::Impl {
     KnownCosts& known = found->second;
     if (!is_new || cache_ == nullptr) return known;
     const StreamPlacement& target = placement(to);
-    known.key = fmt::format("gather {}\nchip {}\nroot {}\nelements {}\ntensor {}\n{}\n", kGatherVersion,
-                            chip_.hash, shape_to_string(graph_.tensors[static_cast<size_t>(root)].shape),
-                            origins_.describe(target.access.tensor, root), shape_to_string(shape_of(target)),
-                            key_of(target));
+    known.key = fmt::format(
+        "gather {}\nchip {}\nroot {}\nelements {}\ntensor {}\n{}\n", layout::solver_version(), chip_.hash,
+        shape_to_string(graph_.tensors[static_cast<size_t>(root)].shape),
+        origins_.describe(target.access.tensor, root), shape_to_string(shape_of(target)), key_of(target));
     if (const auto text = cache_->find(known.key)) {
       std::istringstream lines(*text);
       for (std::string line; std::getline(lines, line);) {

@@ -426,9 +426,6 @@ struct Places {
 };
 
 /// The way through bits and primitives.
-/// Counts up when the primitives or their costs change, so that old paths are forgotten.
-constexpr int kPathVersion = 6;
-
 class BitConversion {
  public:
   BitConversion(const BitView& view, const ConversionProblem& problem, const isa::Chip& chip,
@@ -541,8 +538,8 @@ class BitConversion {
   Path find_or_remember(const SlotState& start, const SlotState& goal, int64_t most_lw) const {
     if (cache_ == nullptr) return find_path(view_, start, goal, most_lw);
     const std::string key = fmt::format(
-        "path {}\nchip {}\n{}\n{}\nshape {}\nbits {}\nfrom {}\ngoal {}\nroom {}\n", kPathVersion, chip_.hash,
-        problem_.from.to_string(), problem_.to.to_string(), fmt::join(problem_.lengths, " "),
+        "path {}\nchip {}\n{}\n{}\nshape {}\nbits {}\nfrom {}\ngoal {}\nroom {}\n", solver_version(),
+        chip_.hash, problem_.from.to_string(), problem_.to.to_string(), fmt::join(problem_.lengths, " "),
         problem_.element_bits, fmt::join(start, " "), fmt::join(goal, " "), most_lw);
     if (const auto text = cache_->find(key)) {
       if (auto path = path_from_text(view_, start, goal, *text)) return std::move(*path);

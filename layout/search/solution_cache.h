@@ -8,7 +8,7 @@
 /// Solved conversions, kept on disk between runs.
 ///
 /// An entry is a key and a value, both text. The key says everything the solution depends on (the chip's
-/// hash, layouts, shapes, the version of the solver), so an entry never gets old; it can only be forgotten.
+/// hash, layouts, shapes, solver_version()), so an entry never gets old; it can only be forgotten.
 /// Each entry is a file of its own in one directory:
 ///
 ///     kodama solution 1
@@ -43,5 +43,8 @@ class SolutionCache {
   /// That may be stored before the directory's size is looked at again.
   int64_t unchecked_bytes_ = 0;
 };
+
+/// Of the sources that solve and that say what is cheap: a hash of their texts, made by the build.
+std::string_view solver_version();
 
 }  // namespace kodama::layout

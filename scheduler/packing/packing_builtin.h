@@ -35,7 +35,7 @@ class PackingConflicts {
 };
 
 /// Orders of buffers that heuristics try. "size", "area" (size times lifetime), "lifetime", "load" (by the
-/// highest live load in the lifetime, then by area), all falling; "start" (rising).
+/// highest live load in the lifetime, then by area), all falling; "start" (rising); "given".
 const std::vector<std::string>& packing_orders();
 std::vector<int> packing_order(const PackingProblem& problem, const std::string& by);
 

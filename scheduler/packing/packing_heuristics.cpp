@@ -90,7 +90,7 @@ PackingConflicts::PackingConflicts(const PackingProblem& problem) : conflicts_(p
 }
 
 const std::vector<std::string>& packing_orders() {
-  static const std::vector<std::string> orders = {"size", "area", "lifetime", "load", "start"};
+  static const std::vector<std::string> orders = {"size", "area", "lifetime", "load", "start", "given"};
   return orders;
 }
 
@@ -116,6 +116,7 @@ std::vector<int> packing_order(const PackingProblem& problem, const std::string&
     if (by == "lifetime") key[i] = {lifetime, size};
     if (by == "load") key[i] = {load[i], size * lifetime};
     if (by == "start") key[i] = {-static_cast<double>(b.lower), size};
+    if (by == "given") key[i] = {0, 0};
   }
   std::vector<int> order(n);
   std::iota(order.begin(), order.end(), 0);
@@ -236,7 +237,8 @@ Packer fit_packer(std::string name, std::string hole, bool best_fit) {
   Packer packer;
   packer.name = std::move(name);
   packer.description = fmt::format("one buffer after the other, each in the {} hole that takes it", hole);
-  packer.options = {{"order", "size", "size, area, lifetime, load (falling) or start (rising)"}};
+  packer.options = {
+      {"order", "size", "size, area, lifetime, load (falling), start (rising) or given (as they come)"}};
   packer.run = [packer, best_fit](const PackingProblem& problem, const passes::PassOptions& options) {
     const std::string& by = passes::choice_option(options, packer.options[0], packing_orders());
     return finish_packing(

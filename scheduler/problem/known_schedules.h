@@ -22,7 +22,6 @@ class KnownSchedules {
   Schedule run(const BlockScheduler& scheduler, const ScheduleProblem& problem,
                const passes::PassOptions& options);
 
-
  private:
   /// Of all keys and schedules; what comes when it is reached is not remembered.
   static constexpr size_t kMostBytes = size_t{1} << 26;
