@@ -99,8 +99,9 @@ TEST(Conversion, EveryPrimitiveIsTaken) {
   EXPECT_THAT(path("((4_MAB:1, 4_PE:1, 2:1))@LM0", "((2_L1B:1, 16:1))@LM1", {32}), HasSubstr("shuffle-l1b"));
   EXPECT_THAT(path("((2_L1B:1, 16:1))@LM0", "((32:1)) x [2_L1B]@LM1", {32}), HasSubstr("broadcast-l1b"));
   EXPECT_THAT(path("((2_L1B:1, 4_MAB:1, 4_PE:1))@LM0", "((32:1)) x [2_L1B, 4_MAB, 4_PE]@LM1", {32}),
-              HasSubstr("gather-l1b"));
-  EXPECT_EQ(path("((4_MAB:1, 4_PE:1))@LM0", "((4_MAB:1, 4_PE:1)) x [2_L1B]@LM1", {16}), "spread-l1b");
+              HasSubstr("broadcast-l1b, gather-pe"));
+  EXPECT_EQ(path("((4_MAB:1, 4_PE:1))@LM0", "((4_MAB:1, 4_PE:1)) x [2_L1B]@LM1", {16}), "broadcast-l1b");
+  EXPECT_EQ(path("((16:1))@DRAM", "((4_MAB:1, 4_PE:1)) x [2_L1B]@LM0", {16}), "from DRAM, gather-l1b");
   EXPECT_THAT(path("((4_L2B:1, 16:1), (2_L1B:1, 4_MAB:1, 4_PE:1))@LM0",
                    "((16:1, 4_L2B:1), (2_L1B:1, 4_MAB:1, 4_PE:1))@LM1", {64, 32}),
               HasSubstr("exchange-l2b"));

@@ -425,6 +425,10 @@ struct Places {
   std::vector<PePlace> elements;
 };
 
+/// Paths whose programs are compared besides that of the cheapest by the sum of estimates. Estimates don't
+/// know what the step packer will overlap.
+constexpr size_t kOtherPaths = 7;
+
 /// The way through bits and primitives.
 class BitConversion {
  public:
@@ -432,30 +436,45 @@ class BitConversion {
                 bool keeps_source, SolutionCache* cache)
       : view_(view), problem_(problem), chip_(chip), keeps_source_(keeps_source), cache_(cache) {}
 
-  /// Nothing, and why, when it can't be done so.
-  std::optional<Conversion> run(int64_t most_lw, std::string* why) {
+  /// Nothing, and why, when it can't be done so. `*settled`: the path that is cheapest by the sum of
+  /// estimates had room, so that there is no need to look for one with less.
+  std::optional<Conversion> run(int64_t most_lw, std::string* why, bool* settled) {
     if (!find_gateways(why)) return std::nullopt;
     const SlotState start = in_ ? in_->slots : view_.from.slots;
     const SlotState goal = out_ ? out_->slots : view_.to.slots;
     const auto begin = std::chrono::steady_clock::now();
-    const Path path = find_or_remember(start, goal, most_lw);
+    const std::string key = path_key(start, goal, most_lw);
+    Path path;
+    bool is_chosen = false;
+    std::vector<Path> others;
+    if (const auto text = cache_ == nullptr ? std::nullopt : cache_->find(key)) {
+      if (auto known = path_from_text(view_, start, goal, *text)) {
+        path = std::move(*known);
+        is_chosen = true;
+      }
+    }
+    if (!is_chosen) {
+      path = find_path(view_, start, goal, most_lw);
+      if (path.found) others = other_paths(view_, start, goal, most_lw, path, kOtherPaths);
+    }
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     if (!path.found) {
       *why = kNoPath;
       return std::nullopt;
     }
-    Conversion result = written(start, path.moves);
-    if (const auto moves = overlapping_order(path.moves)) {
-      try {
-        Conversion other = written(start, *moves);
-        if (other.cycles < result.cycles) result = std::move(other);
-      } catch (const isa::UnsupportedError&) {
-        // No room in this order.
-      }
+    std::optional<Conversion> result;
+    if (is_chosen) {
+      result = written(start, path.moves);
+      *settled = true;
+    } else {
+      result = fewest_cycles(start, path, others, why, settled);
+      if (cache_ != nullptr && *settled) cache_->store(key, path_to_text(path));
     }
-    result.search_seconds = took.count();
-    result.states = path.states;
-    result.proven = path.proven;
+    if (!result) return std::nullopt;
+    result->search_seconds = took.count();
+    result->states = path.states;
+    result->proven = path.proven;
+    result->compared = path.compared;
     return result;
   }
 
@@ -535,18 +554,39 @@ class BitConversion {
     return here;
   }
 
-  Path find_or_remember(const SlotState& start, const SlotState& goal, int64_t most_lw) const {
-    if (cache_ == nullptr) return find_path(view_, start, goal, most_lw);
-    const std::string key = fmt::format(
-        "path {}\nchip {}\n{}\n{}\nshape {}\nbits {}\nfrom {}\ngoal {}\nroom {}\n", solver_version(),
-        chip_.hash, problem_.from.to_string(), problem_.to.to_string(), fmt::join(problem_.lengths, " "),
-        problem_.element_bits, fmt::join(start, " "), fmt::join(goal, " "), most_lw);
-    if (const auto text = cache_->find(key)) {
-      if (auto path = path_from_text(view_, start, goal, *text)) return std::move(*path);
+  /// Of a path, others, and each in the order in which more of it overlaps: the program with the fewest
+  /// cycles. Its moves become those of `path`.
+  std::optional<Conversion> fewest_cycles(const SlotState& start, Path& path, const std::vector<Path>& others,
+                                          std::string* why, bool* settled) {
+    std::vector<std::vector<Move>> candidates;
+    const auto add = [&](const std::vector<Move>& moves) {
+      candidates.push_back(moves);
+      if (auto order = overlapping_order(moves)) candidates.push_back(std::move(*order));
+    };
+    add(path.moves);
+    for (const Path& other : others) add(other.moves);
+    std::optional<Conversion> best;
+    path.compared = 0;
+    for (const std::vector<Move>& moves : candidates) {
+      try {
+        Conversion each = written(start, moves);
+        ++path.compared;
+        *settled = *settled || &moves == candidates.data();
+        if (best && best->cycles <= each.cycles) continue;
+        best = std::move(each);
+        path.moves = moves;
+      } catch (const isa::UnsupportedError& error) {
+        if (why->empty()) *why = error.what();  // no room
+      }
     }
-    Path path = find_path(view_, start, goal, most_lw);
-    if (path.found) cache_->store(key, path_to_text(path));
-    return path;
+    return best;
+  }
+
+  std::string path_key(const SlotState& start, const SlotState& goal, int64_t most_lw) const {
+    return fmt::format("path {}\nchip {}\n{}\n{}\nshape {}\nbits {}\nfrom {}\ngoal {}\nroom {}\n",
+                       solver_version(), chip_.hash, problem_.from.to_string(), problem_.to.to_string(),
+                       fmt::join(problem_.lengths, " "), problem_.element_bits, fmt::join(start, " "),
+                       fmt::join(goal, " "), most_lw);
   }
 
   /// Padding that doesn't come along.
@@ -750,13 +790,17 @@ Conversion convert(const ConversionProblem& problem, const isa::Chip& chip, Solu
             bit_view(problem.from, problem.to, problem.lengths, problem.element_bits, chip, &why)) {
       // When there is no room, ways that need less; then element by element.
       for (const bool keeps_source : {true, false}) {
-        for (int64_t most_lw = memory_size_lw(Memory::kLm0, chip) / 2; !found && most_lw >= 1; most_lw /= 2) {
+        bool settled = found.has_value();
+        for (int64_t most_lw = memory_size_lw(Memory::kLm0, chip) / 2; !settled && most_lw >= 1;
+             most_lw /= 2) {
           std::string here;
+          std::optional<Conversion> next;
           try {
-            found = BitConversion(*view, problem, chip, keeps_source, cache).run(most_lw, &here);
+            next = BitConversion(*view, problem, chip, keeps_source, cache).run(most_lw, &here, &settled);
           } catch (const isa::UnsupportedError& error) {
             here = error.what();
           }
+          if (next && (!found || next->cycles < found->cycles)) found = std::move(next);
           if (why.empty()) why = here;
           if (here == kNoPath) break;
         }
@@ -774,6 +818,7 @@ Conversion convert(const ConversionProblem& problem, const isa::Chip& chip, Solu
     if (by_elements &&
         predict_cycles(by_elements->program, chip).total() < predict_cycles(found->program, chip).total()) {
       by_elements->states = found->states;
+      by_elements->compared = found->compared + 1;
       by_elements->search_seconds = found->search_seconds;
       found = std::move(by_elements);
     }

@@ -19,8 +19,9 @@
 ///
 ///   1. Both layouts are the same mapping: nothing to do.
 ///   2. Both can be written in the bits of the indices (layout/algebra/bits.h). A search over the move
-///      primitives (layout/primitives/move_primitives.h) finds the cheapest sequence; memories above the PEs
-///      are entered and left through gateways (layout/moves/gateway.h).
+///      primitives (layout/primitives/move_primitives.h) finds the sequence that is cheapest by estimate and
+///      the next best; the one whose program has the fewest cycles is taken. Memories above the PEs are
+///      entered and left through gateways (layout/moves/gateway.h).
 ///   3. Digits cross: element by element (layout/moves/element_router.h).
 ///
 /// Code generation writes one instruction after the other; the step packer (layout/moves/step_packer.h)
@@ -50,10 +51,13 @@ struct Conversion {
   int64_t cycles = 0;  ///< predicted, which is what the simulator counts
   ConversionBound bound;
   bool keeps_source =
-      true;            ///< the source is still there afterwards; else there was no other room to work in
-  int64_t states = 0;  ///< that the search looked at
-  bool proven =
-      false;  ///< the search found no cheaper sequence of primitives, and looked at all that could be
+      true;              ///< the source is still there afterwards; else there was no other room to work in
+  int64_t states = 0;    ///< that the search looked at
+  int64_t compared = 0;  ///< programs of different paths that were written; this one has the fewest cycles
+  /// The search looked at all sequences of primitives that could have a smaller sum of estimates than the
+  /// cheapest it found (Path::proven). The path that was taken is that one or one of the next best, by
+  /// cycles.
+  bool proven = false;
   double search_seconds = 0;    ///< that the search for a path took, on this machine
   std::string why_by_elements;  ///< why it isn't done by primitives; empty when it is
   double ratio() const { return bound.cycles() > 0 ? static_cast<double>(cycles) / bound.cycles() : 1; }

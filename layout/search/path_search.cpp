@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <queue>
+#include <set>
 #include <sstream>
 
 #include "isa/error.h"
@@ -167,6 +168,13 @@ Path beam(const BitView& view, const SlotState& from, const SlotState& goal, int
   return best;
 }
 
+/// The primitives of a path, by which paths differ.
+std::vector<const MovePrimitive*> sequence_of(const std::vector<Move>& moves) {
+  std::vector<const MovePrimitive*> sequence;
+  for (const Move& move : moves) sequence.push_back(move.primitive);
+  return sequence;
+}
+
 /// Looks for cheaper ways between the states that a path goes through.
 void shorten(const BitView& view, Path& path, int64_t most_lw) {
   constexpr size_t kLongest = 4;
@@ -266,8 +274,62 @@ std::optional<std::vector<Move>> overlapping_order(const std::vector<Move>& move
   return order;
 }
 
+std::vector<Path> other_paths(const BitView& view, const SlotState& from, const SlotState& goal,
+                              int64_t most_lw, const Path& best, size_t count) {
+  constexpr size_t kWidth = 40;
+  if (best.moves.empty() || count == 0) return {};
+  const double limit = best.steps * kMostOver;
+  struct Candidate {
+    double rank = 0;
+    double cost = 0;
+    std::vector<Move> moves;
+  };
+  std::vector<Path> found;
+  std::set<std::vector<const MovePrimitive*>> known{sequence_of(best.moves)};
+  // Several ways to a state are gone on with, since what follows is the same for all.
+  std::map<SlotState, std::vector<double>> ways;
+  std::map<SlotState, std::vector<Move>> moves_of;
+  std::vector<Candidate> front{{}};
+  for (size_t depth = 0; depth <= best.moves.size() + 1 && !front.empty(); ++depth) {
+    std::vector<Candidate> next;
+    for (const Candidate& each : front) {
+      const SlotState& state = each.moves.empty() ? from : each.moves.back().after;
+      const auto [entry, is_new] = moves_of.try_emplace(state);
+      if (is_new) entry->second = moves_from(view, state, goal);
+      for (const Move& move : entry->second) {
+        const double cost = each.cost + move.steps;
+        if (cost > limit) continue;
+        const bool there = is_goal(move.after, goal);
+        if (!there && view.value_count(view.address_bits(move.after)) > most_lw) continue;
+        Candidate candidate{cost, cost, each.moves};
+        candidate.moves.push_back(move);
+        if (there) {
+          if (!known.insert(sequence_of(candidate.moves)).second) continue;
+          Path& path = found.emplace_back();
+          path.moves = std::move(candidate.moves);
+          path.steps = cost;
+          path.found = true;
+          continue;
+        }
+        std::vector<double>& costs = ways[move.after];
+        if (costs.size() >= count && *std::ranges::max_element(costs) <= cost) continue;
+        costs.push_back(cost);
+        candidate.rank += rough_estimate(view, move.after, goal);
+        next.push_back(std::move(candidate));
+      }
+    }
+    std::ranges::stable_sort(next, {}, &Candidate::rank);
+    if (next.size() > kWidth) next.resize(kWidth);
+    front = std::move(next);
+  }
+  std::ranges::stable_sort(found, {}, &Path::steps);
+  if (found.size() > count) found.resize(count);
+  return found;
+}
+
 std::string path_to_text(const Path& path) {
-  std::string text = fmt::format("{} {} {}", path.states, path.proven ? 1 : 0, path.moves.size());
+  std::string text =
+      fmt::format("{} {} {} {}", path.states, path.proven ? 1 : 0, path.compared, path.moves.size());
   for (const Move& move : path.moves) {
     text += fmt::format(" {} {} {} {} {} {}", move.primitive->name, move.slot, move.slot_count, move.steps,
                         move.order.size(), fmt::join(move.order, " "));
@@ -288,7 +350,8 @@ std::optional<Path> path_from_text(const BitView& view, const SlotState& from, c
   Path path;
   int proven = 0;
   size_t count = 0;
-  if (!(in >> path.states >> proven >> count) || proven < 0 || proven > 1) return std::nullopt;
+  if (!(in >> path.states >> proven >> path.compared >> count) || proven < 0 || proven > 1)
+    return std::nullopt;
   path.proven = proven != 0;
   SlotState state = from;
   for (size_t k = 0; k < count; ++k) {

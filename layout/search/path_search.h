@@ -19,16 +19,26 @@ namespace kodama::layout {
 
 struct Path {
   std::vector<Move> moves;
-  double steps = 0;     ///< sum of the moves' estimates
-  int64_t states = 0;   ///< that were looked at
-  bool proven = false;  ///< no sequence of moves is cheaper, by the estimates
+  double steps = 0;    ///< sum of the moves' estimates
+  int64_t states = 0;  ///< that were looked at
+  /// No sequence of moves through states that were allowed has a smaller sum of estimates. Of the cycles of
+  /// its program nothing is proven.
+  bool proven = false;
   bool found = false;
+  int64_t compared = 1;  ///< programs among which this path's has the fewest cycles (conversion.h)
 };
 
 /// Looks at `most_states` states at most, and at none with more than `most_lw` long words per PE, but for the
 /// two ends.
 Path find_path(const BitView& view, const SlotState& from, const SlotState& goal, int64_t most_lw,
                int64_t most_states = 3000);
+
+/// Other sequences of primitives from one state to the other, `count` at most, of those that the search comes
+/// by the cheapest first. None is estimated at more than kMostOver of `best`, which find_path has found. Not
+/// all that there are: of every number of moves, only some states are gone on from.
+inline constexpr double kMostOver = 1.3;
+std::vector<Path> other_paths(const BitView& view, const SlotState& from, const SlotState& goal,
+                              int64_t most_lw, const Path& best, size_t count);
 
 /// A path as text that `path_from_text` reads back.
 std::string path_to_text(const Path& path);

@@ -47,8 +47,8 @@ TEST(PathSearch, PathsAreReadBack) {
   ASSERT_TRUE(again.has_value());
   EXPECT_EQ(path_to_text(*again), path_to_text(path));
   expect_chain(view, again->moves);
-  EXPECT_FALSE(path_from_text(view, view.from.slots, view.to.slots, "3 1 0").has_value());
-  EXPECT_FALSE(path_from_text(view, view.from.slots, view.to.slots, "3 1 1 99").has_value());
+  EXPECT_FALSE(path_from_text(view, view.from.slots, view.to.slots, "3 1 1 0").has_value());
+  EXPECT_FALSE(path_from_text(view, view.from.slots, view.to.slots, "3 1 1 1 none").has_value());
   // A bit that the view doesn't have, in any of the moves.
   const std::string text = path_to_text(path);
   for (size_t at = text.find(' '); at != std::string::npos; at = text.find(' ', at + 1)) {
@@ -60,6 +60,34 @@ TEST(PathSearch, PathsAreReadBack) {
       EXPECT_TRUE(std::ranges::all_of(move.after,
                                       [&](int8_t bit) { return bit < static_cast<int>(view.bits.size()); }));
   }
+}
+
+TEST(PathSearch, OtherPathsAreOtherSequencesTheCheapestFirst) {
+  const BitView view = operands();
+  const Path best = find_path(view, view.from.slots, view.to.slots, 1024);
+  const std::vector<Path> others = other_paths(view, view.from.slots, view.to.slots, 1024, best, 5);
+  ASSERT_EQ(others.size(), 5U);
+  std::set<std::vector<const MovePrimitive*>> sequences;
+  double steps = 0;
+  const auto add = [&](const Path& path) {
+    std::vector<const MovePrimitive*> sequence;
+    double sum = 0;
+    for (const Move& move : path.moves) {
+      sequence.push_back(move.primitive);
+      sum += move.steps;
+    }
+    EXPECT_NEAR(sum, path.steps, 1e-6);
+    expect_chain(view, path.moves);
+    return sequences.insert(sequence).second;
+  };
+  EXPECT_TRUE(add(best));
+  for (const Path& other : others) {
+    EXPECT_TRUE(add(other));
+    EXPECT_LE(steps, other.steps);
+    EXPECT_LE(other.steps, kMostOver * best.steps);
+    steps = other.steps;
+  }
+  EXPECT_TRUE(other_paths(view, view.from.slots, view.to.slots, 1024, best, 0).empty());
 }
 
 TEST(PathSearch, LanesOnBothSidesOfThoseThatStayAreCollectedAtOnce) {

@@ -155,7 +155,7 @@ A conversion, run and checked:
   PEs writing                   96 B at   16.0 B/cycle,   4 on the way       12.0 cycles
   steps                                                                       4.0 cycles
   4.75 times the bound
-  search: 5 states, no sequence of primitives is cheaper
+  search: 5 states, no sequence of primitives is cheaper by estimate; one program
   scratch: LM0 long words 508 to 511
   scratch: LM0 long words 1020 to 1023
   scratch: LM0 long words 1532 to 1535

@@ -119,8 +119,11 @@ int convert_layout(const LayoutRequest& request) {
                static_cast<double>(conversion.cycles) / conversion.bound.cycles());
   }
   if (conversion.states > 0) {
-    fmt::print(out, "search: {} states, {}\n", conversion.states,
-               conversion.proven ? "no sequence of primitives is cheaper" : "not all that could be cheaper");
+    fmt::print(out, "search: {} states, {}; {}\n", conversion.states,
+               conversion.proven ? "no sequence of primitives is cheaper by estimate"
+                                 : "not all that could be cheaper",
+               conversion.compared == 1 ? "one program"
+                                        : fmt::format("the fastest of {} programs", conversion.compared));
   }
   for (const layout::ScratchRange& range : conversion.scratch) {
     fmt::print(out, "scratch: {} long words {} to {}\n", layout::memory_name(range.memory), range.begin,
