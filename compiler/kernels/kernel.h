@@ -49,6 +49,13 @@ struct Candidate {
   std::string description;                  ///< tiling in words, for the report
   std::vector<StreamPlacement> placements;  ///< streams of the tile program, in this order; outputs last
   int64_t predicted_cycles = 0;             ///< steps * 4 plus transfers that are waited for
+  /// Another stream that lies as `like` does.
+  void place(StreamPlacement like, std::string name, const TensorAccess& access, bool is_output = false) {
+    like.name = std::move(name);
+    like.access = access;
+    like.is_output = is_output;
+    placements.push_back(std::move(like));
+  }
   /// Tile program with its streams at the given DRAM addresses (one per placement, LW).
   std::function<TileProgram(const std::vector<int64_t>& dram_addresses)> emit;
 };

@@ -37,23 +37,17 @@ Candidate map_on(const Spread& spread, const Layer& layer, const isa::Chip& chip
   std::iota(all_dims.begin(), all_dims.end(), 0);
   const Layout layout({spread.axis({{tile * tiles, Level::kAddress, 1}})}, layout::Memory::kLm0, {},
                       layout::Padding::kUndefined);
-  const auto place = [&](std::string name, const TensorAccess& access, bool is_output) {
-    StreamPlacement placement;
-    placement.name = std::move(name);
-    placement.is_output = is_output;
-    placement.access = access;
-    placement.extents = map.extents;
-    placement.axis_dims = {all_dims};
-    placement.layout = layout;
-    placement.transport = spread.transport;
-    placement.length_lw = length;
-    candidate.placements.push_back(std::move(placement));
-  };
-  for (size_t k = 0; k < map.inputs.size(); ++k) place(fmt::format("x{}", k), map.inputs[k], false);
+  StreamPlacement flat;
+  flat.extents = map.extents;
+  flat.axis_dims = {all_dims};
+  flat.layout = layout;
+  flat.transport = spread.transport;
+  flat.length_lw = length;
+  for (size_t k = 0; k < map.inputs.size(); ++k) candidate.place(flat, fmt::format("x{}", k), map.inputs[k]);
   TensorAccess result;
   result.tensor = layer.outputs.at(0);
   result.map = AffineMap::identity(map.extents.size());
-  place("y", result, true);
+  candidate.place(flat, "y", result, true);
 
   candidate.predicted_cycles = tiles * (inputs * load_cycles(spread.transport, tile, chip) +
                                         store_cycles(spread.transport, tile, chip) +

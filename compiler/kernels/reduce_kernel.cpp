@@ -87,36 +87,25 @@ std::optional<Candidate> reduce_on(const Spread& spread, const Layer& layer, con
   const Layout output_layout({spread.axis({{tiling.blocks * tiling.block_lw, Level::kAddress, 1}})},
                              layout::Memory::kLm0, {}, layout::Padding::kUndefined);
 
-  for (size_t k = 0; k < reduce.inputs.size(); ++k) {
-    StreamPlacement placement;
-    placement.name = fmt::format("x{}", k);
-    placement.access = reduce.inputs[k];
-    placement.extents = space;
-    placement.axis_dims = {output_dims, reduction_dims};
-    placement.layout = input_layout;
-    placement.transport = spread.transport;
-    placement.length_lw = tiling.blocks * tiling.pitch_lw;
-    candidate.placements.push_back(std::move(placement));
-  }
-  const auto place_block = [&](std::string name, const TensorAccess& access, bool is_output) {
-    StreamPlacement placement;
-    placement.name = std::move(name);
-    placement.is_output = is_output;
-    placement.access = access;
-    placement.extents = reduce.output_extents;
-    placement.axis_dims = {output_dims};
-    placement.layout = output_layout;
-    placement.transport = spread.transport;
-    placement.length_lw = output_length;
-    candidate.placements.push_back(std::move(placement));
-  };
-  for (size_t k = 0; k < reduce.epilogue_inputs.size(); ++k) {
-    place_block(fmt::format("e{}", k), reduce.epilogue_inputs[k], false);
-  }
+  StreamPlacement elements_of_blocks;
+  elements_of_blocks.extents = space;
+  elements_of_blocks.axis_dims = {output_dims, reduction_dims};
+  elements_of_blocks.layout = input_layout;
+  elements_of_blocks.transport = spread.transport;
+  elements_of_blocks.length_lw = tiling.blocks * tiling.pitch_lw;
+  for (size_t k = 0; k < reduce.inputs.size(); ++k)
+    candidate.place(elements_of_blocks, fmt::format("x{}", k), reduce.inputs[k]);
+  StreamPlacement blocks = elements_of_blocks;
+  blocks.extents = reduce.output_extents;
+  blocks.axis_dims = {output_dims};
+  blocks.layout = output_layout;
+  blocks.length_lw = output_length;
+  for (size_t k = 0; k < reduce.epilogue_inputs.size(); ++k)
+    candidate.place(blocks, fmt::format("e{}", k), reduce.epilogue_inputs[k]);
   TensorAccess result;
   result.tensor = layer.outputs.at(0);
   result.map = AffineMap::identity(reduce.output_extents.size());
-  place_block("y", result, true);
+  candidate.place(blocks, "y", result, true);
 
   const int64_t tile_lw = tiling.chunk * tiling.block_lw;
   const int64_t tiles = tiling.chunks + (tiling.rest > 0 ? 1 : 0);

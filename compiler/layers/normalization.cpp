@@ -1,4 +1,5 @@
 #include <cmath>
+#include <functional>
 #include <tuple>
 
 #include "compiler/layers/node_lowering.h"
@@ -7,6 +8,45 @@
 namespace kodama::compiler {
 
 namespace {
+
+struct Moments {
+  TensorId mean = -1;
+  TensorId spread = -1;
+};
+/// The mean of `x` over the reduction extents, and what `finish` makes of the sum of squared deviations from
+/// it, a tensor `spread_name`. `mean_map` reads the mean at a point of both extents.
+Moments add_moments(NodeLowering& lowering, const TensorAccess& x, const Shape& kept, const Shape& over,
+                    const AffineMap& mean_map, const char* spread_name,
+                    const std::function<Term(const Term&)>& finish) {
+  constexpr auto kFloat = onnx::TensorProto_DataType_FLOAT;
+  const double share = 1.0 / static_cast<double>(element_count(over));
+  Moments moments;
+  moments.mean = lowering.add_tensor("mean", kFloat, kept);
+  Formula average;
+  lowering.add_layer("mean",
+                     ReduceLayer{ReduceLayer::Op::kSum,
+                                 kept,
+                                 over,
+                                 {x},
+                                 ScalarExpr::identity(),
+                                 average.result(average.x(0) * share),
+                                 {}},
+                     moments.mean);
+  moments.spread = lowering.add_tensor(spread_name, kFloat, kept);
+  Formula deviation;
+  const Term difference = deviation.x(0) - deviation.x(1);
+  Formula spread;
+  lowering.add_layer("variance",
+                     ReduceLayer{ReduceLayer::Op::kSum,
+                                 kept,
+                                 over,
+                                 {x, {moments.mean, mean_map, 0}},
+                                 deviation.result(difference * difference),
+                                 spread.result(finish(spread.x(0))),
+                                 {}},
+                     moments.spread);
+  return moments;
+}
 
 /// Training: the statistics are the batch's own, over all axes but the channels', and are mixed into the
 /// running ones, which are returned.
@@ -24,30 +64,8 @@ HostReason lower_training_batch_normalization(NodeLowering& lowering) {
   const TensorAccess x{lowering.input(0), x_map, 0};
   const double share = 1.0 / static_cast<double>(element_count(others));
 
-  const TensorId mean = lowering.add_tensor("mean", onnx::TensorProto_DataType_FLOAT, channels);
-  Formula average;
-  lowering.add_layer("mean",
-                     ReduceLayer{ReduceLayer::Op::kSum,
-                                 channels,
-                                 others,
-                                 {x},
-                                 ScalarExpr::identity(),
-                                 average.result(average.x(0) * share),
-                                 {}},
-                     mean);
-  const TensorId variance = lowering.add_tensor("variance", onnx::TensorProto_DataType_FLOAT, channels);
-  Formula deviation;
-  const Term difference = deviation.x(0) - deviation.x(1);
-  Formula spread;
-  lowering.add_layer("variance",
-                     ReduceLayer{ReduceLayer::Op::kSum,
-                                 channels,
-                                 others,
-                                 {x, {mean, channel_map, 0}},
-                                 deviation.result(difference * difference),
-                                 spread.result(spread.x(0) * share),
-                                 {}},
-                     variance);
+  const auto [mean, variance] = add_moments(lowering, x, channels, others, channel_map, "variance",
+                                            [&](const Term& squares) { return squares * share; });
 
   Shape per_channel(rank - 1, 1);
   per_channel[0] = shape[1];
@@ -140,31 +158,10 @@ HostReason lower_instance_normalization(NodeLowering& lowering) {
   const TensorAccess x{lowering.input(0), x_map, 0};
   const double scale = 1.0 / static_cast<double>(element_count(window));
 
-  const TensorId mean = lowering.add_tensor("mean", onnx::TensorProto_DataType_FLOAT, statistics);
-  Formula average;
-  lowering.add_layer("mean",
-                     ReduceLayer{ReduceLayer::Op::kSum,
-                                 statistics,
-                                 window,
-                                 {x},
-                                 ScalarExpr::identity(),
-                                 average.result(average.x(0) * scale),
-                                 {}},
-                     mean);
-  const TensorId factor = lowering.add_tensor("factor", onnx::TensorProto_DataType_FLOAT, statistics);
-  Formula deviation;
-  const Term difference = deviation.x(0) - deviation.x(1);
-  Formula inverse;
   const double epsilon = lowering.float_attribute("epsilon");
-  lowering.add_layer("variance",
-                     ReduceLayer{ReduceLayer::Op::kSum,
-                                 statistics,
-                                 window,
-                                 {x, {mean, mean_map, 0}},
-                                 deviation.result(difference * difference),
-                                 inverse.result(reciprocal(sqrt(inverse.x(0) * scale + epsilon))),
-                                 {}},
-                     factor);
+  const auto [mean, factor] =
+      add_moments(lowering, x, statistics, window, mean_map, "factor",
+                  [&](const Term& squares) { return reciprocal(sqrt(squares * scale + epsilon)); });
   Shape per_channel(rank - 1, 1);
   per_channel[0] = shape[1];
   MapBuilder map(lowering, shape);
