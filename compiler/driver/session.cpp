@@ -189,8 +189,8 @@ std::string verdict(const Comparison& comparison, double tolerance) {
 
 }  // namespace
 
-TensorMap gather_inputs(const CompiledModel& model, const std::vector<std::string>& specifications,
-                        uint64_t seed) {
+TensorMap read_inputs(const CompiledModel& model, const std::vector<std::string>& specifications,
+                      uint64_t seed) {
   TensorMap inputs = read_named_tensors("--input", specifications);
   for (TensorId id : model.inputs) {
     const LayerTensor& info = model.tensors[static_cast<size_t>(id)];
@@ -219,7 +219,7 @@ int run_command(const RunRequest& request, std::ostream& out) {
       check_inputs(model, sets.back().inputs);
     }
   } else {
-    sets.push_back({"", gather_inputs(model, options.inputs, options.seed), {}});
+    sets.push_back({"", read_inputs(model, options.inputs, options.seed), {}});
   }
 
   TensorMap observed;
@@ -362,7 +362,7 @@ int simulate_package_command(const SimulateRequest& request, std::ostream& out) 
       request.directory, request.common.chip,
       [&](int64_t done, int64_t total, const std::string& what) { bar.update(done, total, what); });
   bar.finish();
-  const TensorMap inputs = gather_inputs(model, request.common.inputs, request.common.seed);
+  const TensorMap inputs = read_inputs(model, request.common.inputs, request.common.seed);
   const OutputFiles files(model, request.common.output_directory);
   ProgressBar run_bar("running");
   RunnerOptions options;

@@ -81,7 +81,7 @@ int simulate_package_command(const SimulateRequest& request, std::ostream& out);
 
 /// Tensors for all inputs of a model: from "NAME=FILE[:MEMBER]", else random. UserError for a wrong name,
 /// file, type or shape.
-TensorMap gather_inputs(const CompiledModel& model, const std::vector<std::string>& specifications,
-                        uint64_t seed);
+TensorMap read_inputs(const CompiledModel& model, const std::vector<std::string>& specifications,
+                      uint64_t seed);
 
 }  // namespace kodama::compiler

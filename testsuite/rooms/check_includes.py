@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""check_includes.py ROOT: holds the direction of #include between the folders, and the length of sources.
+"""check_includes.py ROOT: holds the direction of #include between the folders, the map of docs/overview.md, and the length of sources.
 
 Fails on an include that the table doesn't allow, on one that names no file from the root, on a folder with sources
 that is not in the table, on a permission that nobody uses, and on a source that is too long.
@@ -126,6 +126,11 @@ def main():
             for target in sorted(targets - used[folder, bool(tests)]):
                 where = "tests of " if tests else ""
                 errors.append(f"table: {where}{folder} may include {target}, which it doesn't use")
+    overview = (root / "docs/overview.md").read_text()
+    listed = re.findall(r"^\| `([^`]+)/` \|", overview, re.MULTILINE)
+    expected = [folder for folder in allowed if not folder.startswith(("docs/", "testsuite/"))]
+    if [folder for folder in listed if folder != "testsuite"] != expected:
+        errors.append(f"docs/overview.md: the map of folders has {', '.join(listed)}; expected, in this order: {', '.join(expected)}")
     print("\n".join(errors) if errors else f"{len(allowed)} folders include in one direction")
     return 1 if errors else 0
 
