@@ -1,6 +1,7 @@
-# kodama_library(NAME [PUBLIC lib...] [PRIVATE lib...])
+# kodama_library(NAME [PUBLIC lib...] [PRIVATE lib...] [TESTS_APART])
 #   One static library kodama_NAME from every *.cpp of the calling folder but the *_test.cpp and
 #   *_bench.cpp, and, where there are *_test.cpp, one test program kodama_NAME_test.
+#   TESTS_APART: tests are never compiled together, since their helpers have the same names.
 #   Headers are included as "folder/header.h" from the root of the project.
 add_library(kodama_options INTERFACE)
 target_include_directories(kodama_options INTERFACE ${PROJECT_SOURCE_DIR})
@@ -51,7 +52,7 @@ function(kodama_precompile target name kind)
 endfunction()
 
 function(kodama_library name)
-  cmake_parse_arguments(ARG "" "" "PUBLIC;PRIVATE" ${ARGN})
+  cmake_parse_arguments(ARG "TESTS_APART" "" "PUBLIC;PRIVATE" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
   set(tests ${sources})
   set(benches ${sources})
@@ -66,6 +67,9 @@ function(kodama_library name)
     target_link_libraries(kodama_${name}_test PRIVATE kodama_${name} ${ARG_PRIVATE} GTest::gmock GTest::gtest_main)
     target_compile_options(kodama_${name}_test PRIVATE ${kodama_test_options})
     kodama_precompile(kodama_${name}_test ${name} test)
+    if(NOT ARG_TESTS_APART)
+      set_target_properties(kodama_${name}_test PROPERTIES UNITY_BUILD ${KODAMA_UNITY} UNITY_BUILD_BATCH_SIZE 4)
+    endif()
     add_test(NAME unit.${name} COMMAND kodama_${name}_test)
   endif()
 endfunction()

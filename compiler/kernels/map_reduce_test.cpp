@@ -23,7 +23,7 @@ namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-const isa::Chip& tiny() {
+const isa::Chip& tiny_chip() {
   static const isa::Chip chip = isa::find_chip("tiny");
   return chip;
 }
@@ -67,9 +67,9 @@ Outcome run_candidate(const Candidate& candidate, const Layer& layer, const Laye
 
 /// The cheapest candidate's result.
 Tensor run_layer(const Layer& layer, const LayerGraph& graph, const std::vector<Tensor>& values) {
-  const std::vector<Candidate> candidates = layer_candidates(layer, graph, tiny(), {});
+  const std::vector<Candidate> candidates = layer_candidates(layer, graph, tiny_chip(), {});
   EXPECT_FALSE(candidates.empty());
-  return run_candidate(candidates.at(0), layer, graph, values, tiny()).result;
+  return run_candidate(candidates.at(0), layer, graph, values, tiny_chip()).result;
 }
 
 Tensor float_tensor(const Shape& shape, const std::vector<float>& values) {
@@ -305,7 +305,7 @@ ReduceCase make_reduce(ReduceLayer::Op op, int64_t outputs, int64_t elements, co
 
 void check_reduce(ReduceCase& test, ReduceLayer::Op op, const ScalarExpr& expr, int64_t outputs,
                   int64_t elements, bool split) {
-  if (split) split_reductions(test.graph, tiny());
+  if (split) split_reductions(test.graph, tiny_chip());
   std::vector<Tensor> values = test.values;
   values.resize(test.graph.tensors.size());
   for (size_t id = 0; id < test.graph.tensors.size(); ++id) {
@@ -376,7 +376,7 @@ TEST(Reduce, LayersOfRepeatedSplitsHaveNamesOfTheirOwn) {
   LayerTensor taken;  // a name that a split would wish for
   taken.name = "y/parts";
   test.graph.tensors.push_back(taken);
-  split_reductions(test.graph, tiny());
+  split_reductions(test.graph, tiny_chip());
   EXPECT_GT(test.graph.layers.size(), 2U);
   std::set<std::string> layers;
   for (const Layer& layer : test.graph.layers) EXPECT_TRUE(layers.insert(layer.name).second) << layer.name;
@@ -462,15 +462,15 @@ void check_candidates(const ImageCase& test, const isa::Chip& chip, size_t at_le
 TEST(Spread, CandidatesComputeTheSame) {
   for (const Shape& shape : {Shape{1, 10, 1, 1}, Shape{1, 3, 5, 4}, Shape{1, 8, 7, 7}, Shape{2, 5, 30, 9}}) {
     SCOPED_TRACE(shape_to_string(shape));
-    check_candidates(make_scaling(shape), tiny(), 2);
-    check_candidates(make_pooling(shape), tiny(), 2);
+    check_candidates(make_scaling(shape), tiny_chip(), 2);
+    check_candidates(make_pooling(shape), tiny_chip(), 2);
   }
   check_candidates(make_scaling({1, 16, 10, 10}), isa::find_chip("mncore2"), 4);
   check_candidates(make_pooling({1, 8, 14, 14}), isa::find_chip("mncore2"), 4);
 }
 
 TEST(Spread, EveryOneLoadsAndStores) {
-  for (const isa::Chip& chip : {tiny(), isa::find_chip("mncore2")}) {
+  for (const isa::Chip& chip : {tiny_chip(), isa::find_chip("mncore2")}) {
     EXPECT_EQ(all_spreads(chip).size(), 12U);
     for (const Spread& spread : all_spreads(chip)) {
       SCOPED_TRACE(fmt::format("{}: {}", chip.name, spread.name));

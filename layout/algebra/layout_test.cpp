@@ -36,7 +36,7 @@ Coordinates coordinates(int64_t l2b, int64_t l1b, int64_t mab, int64_t pe, int64
 }
 
 template <typename Call>
-std::string user_error(Call&& call) {
+std::string notation_error(Call&& call) {
   try {
     call();
   } catch (const isa::UserError& error) {
@@ -84,7 +84,7 @@ TEST(Layout, ReplicationAndPaddingRoundTrip) {
 }
 
 TEST(Layout, ErrorsNameColumnAndFactor) {
-  const auto error = [](const char* text) { return user_error([&] { Layout::parse(text); }); };
+  const auto error = [](const char* text) { return notation_error([&] { Layout::parse(text); }); };
   EXPECT_THAT(error("((8_L2B:1, 32))@LM0"),
               HasSubstr("column 14: factor 1 of axis 0: found ')', expected ':'"));
   EXPECT_THAT(error("((8_L3B:1))@LM0"), HasSubstr("column 5: factor 0 of axis 0: found level 'L3B'"));
@@ -103,7 +103,7 @@ TEST(Layout, ErrorsNameColumnAndFactor) {
 
 TEST(Layout, ValidateFindsWhatDoesNotFit) {
   const auto error = [](const char* text, int bits) {
-    return user_error([&] { Layout::parse(text).validate(test_chip(), bits); });
+    return notation_error([&] { Layout::parse(text).validate(test_chip(), bits); });
   };
   EXPECT_EQ(error("((8_L2B:1, 2048:1, 2_W:1))@LM1", 32), "no error");
   EXPECT_THAT(error("((9_L2B:1))@LM0", 32), HasSubstr("L2B coordinates up to 8, allowed: 0 to 7"));
@@ -126,7 +126,7 @@ TEST(Layout, NormalizedMergesAndIsCanonical) {
 }
 
 /// A random layout whose places are different: strides of a level grow with the factors already made.
-Layout random_layout(std::mt19937& random) {
+Layout random_notation(std::mt19937& random) {
   const auto pick = [&](int64_t low, int64_t high) {
     return std::uniform_int_distribution<int64_t>(low, high)(random);
   };
@@ -168,7 +168,7 @@ TEST(Layout, AgreesWithBruteForce) {
   big.groups = big.l1b_per_l2b = big.mab_per_l1b = 1 << 20;
   big.memory.lm_words = 1 << 30;
   for (int round = 0; round < 300; ++round) {
-    const Layout layout = random_layout(random);
+    const Layout layout = random_notation(random);
     SCOPED_TRACE(layout.to_string());
     EXPECT_EQ(Layout::parse(layout.to_string()), layout);
     std::map<std::array<int64_t, kLevelCount>, std::vector<int64_t>> owner;

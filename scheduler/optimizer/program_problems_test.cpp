@@ -13,12 +13,12 @@
 namespace kodama::scheduler {
 namespace {
 
-const isa::Chip& chip() {
+const isa::Chip& mncore2() {
   static const isa::Chip kChip = isa::find_chip("tiny");
   return kChip;
 }
 ProgramProblems problems(const std::string& text) {
-  return program_problems(assembler::assemble(text, "test.vsm", chip()), "test", chip());
+  return program_problems(assembler::assemble(text, "test.vsm", mncore2()), "test", mncore2());
 }
 int64_t distance(const ScheduleProblem& problem, int from, int to) {
   int64_t result = -1;
@@ -91,7 +91,7 @@ TEST(ProgramProblems, TheProgramItselfIsASchedule) {
                return resource && isa::is_forwarding_register(*resource);
              });
     };
-    assembler::RandomProgram random(chip(), seed, options);
+    assembler::RandomProgram random(mncore2(), seed, options);
     isa::Program program;
     while (program.statements.size() < 24) {
       isa::Step step = random.step();
@@ -100,11 +100,11 @@ TEST(ProgramProblems, TheProgramItselfIsASchedule) {
       });
       program.statements.push_back({step});
       // Far enough apart for everything.
-      program.statements.push_back({isa::Nop{isa::longest_gap(chip()), 0}});
+      program.statements.push_back({isa::Nop{isa::longest_gap(mncore2()), 0}});
     }
-    if (!isa::find_hazards(program, chip()).empty()) continue;  // a turnaround buffer that nobody wrote
-    const isa::Program plain = plain_form(program, chip());
-    for (const ScheduleProblem& problem : program_problems(plain, "random", chip()).problems) {
+    if (!isa::find_hazards(program, mncore2()).empty()) continue;  // a turnaround buffer that nobody wrote
+    const isa::Program plain = plain_form(program, mncore2());
+    for (const ScheduleProblem& problem : program_problems(plain, "random", mncore2()).problems) {
       Schedule schedule;
       // Steps in the order of the operations; those of one step follow each other.
       std::vector<int64_t> times;
