@@ -9,6 +9,7 @@
 #include "assembler/assembler.h"
 #include "isa/costs.h"
 #include "isa/error.h"
+#include "isa/move_places.h"
 
 namespace kodama::assembler {
 
@@ -204,6 +205,10 @@ Check check_operands(const isa::Instruction& instruction, const Chip& chip) {
   return check_mask(-1, instruction.zero_flush, chip);
 }
 
+bool has_immediate(const isa::Instruction& instruction) {
+  return !instruction.sources.empty() && instruction.sources[0].space == Space::kImmediate;
+}
+
 bool fits_payload_kind(const isa::Instruction& instruction, int64_t payload) {
   // The text must give the same payload back; everything else is not a value of that kind.
   isa::Instruction parsed = instruction;
@@ -257,13 +262,13 @@ Check check_l1bm(const isa::Instruction& instruction, const isa::InstructionInfo
   const int index = to_pe ? 0 : 1;
   const Operand& l1bm = to_pe ? instruction.sources[0] : instruction.destinations[0];
   if (l1bm.width == Width::kWord) return fail(index, "L1BM operands are $lb, $llb, $lbi or $llbi");
-  if ((row.opcode == Opcode::kL1bmd || row.opcode == Opcode::kL1bmrffadd) && l1bm.width != Width::kLong) {
+  const isa::Movement& movement = isa::movement(instruction);
+  if (!movement.double_long && l1bm.width != Width::kLong) {
     return fail(index, fmt::format("{} moves one LW per PE and cycle; write $lb or $lbi",
                                    isa::mnemonic(instruction)));
   }
-  const bool names_unit = !to_pe && (row.opcode == Opcode::kL1bmm || row.opcode == Opcode::kL1bmm4);
-  if (names_unit) {
-    const int units = row.opcode == Opcode::kL1bmm ? chip.mab_per_l1b : isa::kPePerMab;
+  if (movement.rule == isa::Movement::Rule::kOneOf) {
+    const int units = isa::choices(movement, chip);
     if (instruction.unit >= units) {
       return fail(-1, fmt::format("MAB {} does not exist; allowed: {}@0 to {}@{}", instruction.unit, row.name,
                                   row.name, units - 1));
@@ -297,7 +302,8 @@ Check check_l1b_set(const isa::Instruction& instruction, const Chip& chip) {
 
 Check check_l2bm(const isa::Instruction& instruction, const isa::InstructionInfo& row, const Chip& chip) {
   const std::string_view name = row.name;
-  if (row.opcode == Opcode::kL2bmdarw) return std::nullopt;
+  const isa::Movement& movement = isa::movement(instruction);
+  if (instruction.sources.empty()) return std::nullopt;
   const Operand& source = instruction.sources[0];
   const Operand& destination = instruction.destinations[0];
   for (int i = 0; i < 2; ++i) {
@@ -309,36 +315,36 @@ Check check_l2bm(const isa::Instruction& instruction, const isa::InstructionInfo
     }
     if (operand.width != Width::kLong) return fail(i, fmt::format("{} moves blocks of LW; write $lb", name));
     if (operand.space == Space::kL2bm) {
-      const bool stages = row.opcode == Opcode::kL2bmdars;
+      const bool stages = movement.way == isa::Movement::Way::kL2bmToDarStage;
       if (operand.group >= 0)
         return fail(i, fmt::format("{} runs in every group; leave out the group", name));
       if (stages != (operand.unit >= 0)) {
-        return fail(i, stages ? "l2bmdars names the L2B of its group; write $lc<a>@.<l2b>"
+        return fail(i, stages ? fmt::format("{} names the L2B of its group; write $lc<a>@.<l2b>", name)
                               : fmt::format("{} runs in every L2B; leave out the L2B", name));
       }
     }
   }
-  const bool names_unit = row.opcode == Opcode::kL2bm;
+  const bool names_unit = movement.rule == isa::Movement::Rule::kOneOf;
   if (names_unit && instruction.unit >= chip.l1b_per_l2b) {
-    return fail(-1, fmt::format("L1B {} does not exist; allowed: l2bm@0 to l2bm@{}", instruction.unit,
+    return fail(-1, fmt::format("L1B {0} does not exist; allowed: {1}@0 to {1}@{2}", instruction.unit, name,
                                 chip.l1b_per_l2b - 1));
   }
   if (!names_unit && instruction.unit >= 0) return fail(-1, fmt::format("{} names no single L1B", name));
-  const bool takes_set = row.opcode == Opcode::kL2bmb || row.opcode == Opcode::kL2bmb2 ||
-                         (row.opcode == Opcode::kL2bmd && source.space == Space::kL2bm) ||
-                         row.opcode == Opcode::kL2bmr || row.opcode == Opcode::kL2bmi;
-  if (instruction.l1b_set.kind != isa::L1bSet::Kind::kAll && !takes_set) {
-    return fail(-1, fmt::format("{} always works on all L1Bs; leave out the set after @",
-                                row.opcode == Opcode::kL2bmd ? "l2bmd to L2BM" : name));
+  using Kind = isa::L1bSet::Kind;
+  const isa::L1bSet& set = instruction.l1b_set;
+  if (set.kind != Kind::kAll && movement.set == isa::Movement::Set::kNone) {
+    const bool other_way_may = std::ranges::any_of(row.forms, [](const isa::OperandForm& form) {
+      return form.movement.set != isa::Movement::Set::kNone;
+    });
+    return fail(-1, fmt::format("{}{} always works on all L1Bs; leave out the set after @", name,
+                                other_way_may ? " to L2BM" : ""));
   }
-  if (row.opcode == Opcode::kL2bmi) {
-    using Kind = isa::L1bSet::Kind;
-    const isa::L1bSet& set = instruction.l1b_set;
+  if (movement.set == isa::Movement::Set::kSources) {
     if (set.kind != Kind::kOne && set.kind != Kind::kMasked) {
-      return fail(-1, "l2bmi names its sources, l2bmi@<k> or l2bmi@<k>/<don't-care mask>");
+      return fail(-1, fmt::format("{0} names its sources, {0}@<k> or {0}@<k>/<don't-care mask>", name));
     }
     if (set.kind == Kind::kMasked && set.ignore_mask == chip.l1b_per_l2b - 1) {
-      return fail(-1, fmt::format("l2bmi can't take all L1Bs as sources; allowed: don't-care masks 0..{}",
+      return fail(-1, fmt::format("{} can't take all L1Bs as sources; allowed: don't-care masks 0..{}", name,
                                   chip.l1b_per_l2b - 2));
     }
   }
@@ -347,7 +353,7 @@ Check check_l2bm(const isa::Instruction& instruction, const isa::InstructionInfo
 
 Check check_mv(const isa::Instruction& instruction, const isa::InstructionInfo& row) {
   const std::string name = isa::mnemonic(instruction);
-  if (row.opcode == Opcode::kMvnop) {
+  if (row.source_count == 0) {
     if (instruction.size_lw < 0) return fail(-1, "a negative size");
   } else if (instruction.size_lw <= 0 || instruction.size_lw % kTransferGranule != 0) {
     return fail(-1, fmt::format("size {} of {} is not a positive multiple of {} LW", instruction.size_lw,
@@ -380,35 +386,24 @@ Check check_mv(const isa::Instruction& instruction, const isa::InstructionInfo& 
     return fail(index, fmt::format("{} needs the group of {}; write {}@<group>", name, print_operand(operand),
                                    print_operand(operand)));
   };
-  switch (row.opcode) {
-    case Opcode::kMvp:
-      if ((source.group >= 0) != (destination.group >= 0)) {
-        return fail(source.group >= 0 ? 1 : 0,
-                    fmt::format("mvp names the group of both sides or of none; {} has one, {} has not",
-                                print_operand(source.group >= 0 ? source : destination),
-                                print_operand(source.group >= 0 ? destination : source)));
-      }
-      return std::nullopt;
-    case Opcode::kMvb:
-      if (auto violation = with_group(0)) return violation;
-      return without_group(1);
-    case Opcode::kMvb2:
-    case Opcode::kMvb4:
-    case Opcode::kMvr2:
-    case Opcode::kMvr4:
-      if (auto violation = without_group(0)) return violation;
-      return without_group(1);
-    case Opcode::kMvd: {
-      const bool from_pdm = source.space == Space::kPdm;
-      if (auto violation = with_group(from_pdm ? 0 : 1)) return violation;
-      return without_group(from_pdm ? 1 : 0);
-    }
-    case Opcode::kMvr:
-      // The destination may leave its group out.
-      return without_group(0);
-    default:
-      return std::nullopt;
+  const auto& sides = isa::movement(instruction).sides;
+  const auto is_named = [&](int side) { return sides[static_cast<size_t>(side)] == isa::MoveSide::kNamed; };
+  if (is_named(0) && is_named(1)) {
+    if ((source.group >= 0) == (destination.group >= 0)) return std::nullopt;
+    return fail(source.group >= 0 ? 1 : 0,
+                fmt::format("{} names the group of both sides or of none; {} has one, {} has not", name,
+                            print_operand(source.group >= 0 ? source : destination),
+                            print_operand(source.group >= 0 ? destination : source)));
   }
+  for (const int side : {0, 1}) {
+    if (!is_named(side)) continue;
+    if (auto violation = with_group(side)) return violation;
+  }
+  for (const int side : {0, 1}) {
+    if (is_named(side) || sides[static_cast<size_t>(side)] == isa::MoveSide::kNamedOrFirst) continue;
+    if (auto violation = without_group(side)) return violation;
+  }
+  return std::nullopt;
 }
 
 /// Fields that belong to other kinds of instruction must be at rest, or printing would lose them.
@@ -454,7 +449,7 @@ Check check_instruction(const isa::Instruction& instruction, const Chip& chip) {
     case IssueGroup::kMv:
       return check_mv(instruction, row);
     case IssueGroup::kAlu:
-      if (row.opcode == Opcode::kImm && !fits_payload_kind(instruction, instruction.sources[0].base)) {
+      if (has_immediate(instruction) && !fits_payload_kind(instruction, instruction.sources[0].base)) {
         return fail(0, fmt::format("payload {:#x} can't be written as {}", instruction.sources[0].base,
                                    print_payload(instruction, instruction.sources[0].base)));
       }

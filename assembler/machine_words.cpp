@@ -11,6 +11,8 @@ namespace kodama::assembler {
 namespace {
 
 using isa::Instruction;
+using isa::InstructionInfo;
+using isa::IssueGroup;
 using isa::Opcode;
 using isa::Operand;
 using isa::Precision;
@@ -143,16 +145,20 @@ struct AluSource {
 constexpr AluSource kAluSources[] = {{Space::kGrf0, 0},  {Space::kGrf1, 1}, {Space::kT, 2},
                                      {Space::kLm0, 3},   {Space::kLm1, 4},  {Space::kMauf, 11},
                                      {Space::kAluf, 12}, {Space::kLbf, 13}, {Space::kMreadf, 14}};
-struct AluOpcode {
-  Opcode opcode;
-  int value;
-};
-constexpr int kImmediateOpcode = 31;
-constexpr AluOpcode kAluOpcodes[] = {{Opcode::kPassa, 10},
-                                     {Opcode::kRsqrt, 16},
-                                     {Opcode::kBfe, 29},
-                                     {Opcode::kBfn, 30},
-                                     {Opcode::kImm, kImmediateOpcode}};
+/// The row with this number in the opcode field of its unit; null when none is known.
+template <typename Predicate>
+const InstructionInfo* row_of(IssueGroup group, int value, Predicate&& predicate) {
+  for (const InstructionInfo& row : isa::instruction_table()) {
+    if (row.group == group && row.word.value == value && predicate(row)) return &row;
+  }
+  return nullptr;
+}
+const InstructionInfo* row_of(IssueGroup group, int value) {
+  return row_of(group, value, [](const InstructionInfo&) { return true; });
+}
+bool takes_immediate(const InstructionInfo& row) {
+  return (row.sources[0] & isa::space_bit(Space::kImmediate)) != 0;
+}
 struct PrecisionCode {
   Precision precision;
   int value;
@@ -168,8 +174,6 @@ constexpr PrecisionCode kAluPrecisions[] = {{Precision::kDouble, 0, kC}, {Precis
                                             {Precision::kHalf, 2, kC},   {Precision::kGFloat, 3, kC},
                                             {Precision::kLong, 0, kC},   {Precision::kInt, 1, kI},
                                             {Precision::kShort, 2, kI}};
-constexpr int kL1bmStore = 0b1101;   ///< l1bmm@0 towards L1BM
-constexpr int kL1bmReduce = 0b1111;  ///< l1bmrdfadd
 
 /// The largest L1BM address of which all bits were seen, and what it is a multiple of.
 constexpr int kL1bmAddressSeen = 508;
@@ -437,7 +441,8 @@ class Encoder {
       }
       return;
     }
-    const bool is_matrix = i.opcode == Opcode::kMmul || i.opcode == Opcode::kMfma;
+    const InstructionInfo& row = isa::info(i.opcode);
+    const bool is_matrix = row.mau.matrix;
     set("mauc.calc", 1);
     set("mauc.matrix", is_matrix);
     if (i.half_select != 0)
@@ -445,27 +450,11 @@ class Encoder {
     if (is_matrix)
       set("mauc.mswap", i.sources.at(0).space == Space::kMatY,
           i.sources.at(0).space == Space::kMatY ? kI : kC);
-    const size_t first = is_matrix ? 1 : 0;
-    switch (i.opcode) {
-      case Opcode::kVfma:
-      case Opcode::kMfma:
-        set("mauc.op", 0);
-        break;
-      case Opcode::kVmul:
-      case Opcode::kMmul:
-        set("mauc.op", 1);
-        break;
-      case Opcode::kVadd:
-        set("mauc.op", 2);
-        break;
-      default:
-        set("mauc.op", 3);
-        break;
-    }
-    source(i.sources.at(first), 0);
-    if (i.opcode == Opcode::kVfma || i.opcode == Opcode::kVmul) source(i.sources.at(1), 1);
-    if (i.opcode == Opcode::kVfma || i.opcode == Opcode::kMfma || i.opcode == Opcode::kVadd)
-      source(i.sources.back(), 2);
+    if (row.word.value < 0) refuse("mauc.op", "of which the value for this instruction is not known");
+    set("mauc.op", row.word.value);
+    source(i.sources.at(is_matrix ? 1 : 0), 0);
+    if (row.mau.factor >= 0) source(i.sources.at(static_cast<size_t>(row.mau.factor)), 1);
+    if (row.mau.addend >= 0) source(i.sources.at(static_cast<size_t>(row.mau.addend)), 2);
     destinations(i, kUnitMau);
   }
   void source(const Operand& operand, size_t input) {
@@ -478,22 +467,17 @@ class Encoder {
 
   void encode_alu(const Instruction& i) {
     if (i.zero_flush.kind != isa::Mask::Kind::kNone) refuse("mrc.rest", "of which nothing is known");
-    const auto opcode = std::ranges::find(kAluOpcodes, i.opcode, &AluOpcode::opcode);
-    if (opcode == std::end(kAluOpcodes))
-      refuse("aluc.op", "of which the value for this instruction is not known");
-    set("aluc.op", opcode->value);
-    if (i.unsigned_op) set("aluc.u", 1, i.opcode == Opcode::kImm ? kC : kI);
-    if (i.opcode == Opcode::kImm) {
+    const InstructionInfo& row = isa::info(i.opcode);
+    if (row.word.value < 0) refuse("aluc.op", "of which the value for this instruction is not known");
+    set("aluc.op", row.word.value);
+    if (i.unsigned_op) set("aluc.u", 1, takes_immediate(row) ? kC : kI);
+    if (takes_immediate(row)) {
       payload(static_cast<uint32_t>(i.sources.at(0).base));
       destinations(i, kUnitAlu);
       return;
     }
-    if (i.opcode == Opcode::kPassa && i.precision != Precision::kLong)
+    if (!isa::has_precision(row.word.certain, i.precision))
       require(kI, "aluc.op", "the value for this precision");
-    if ((i.opcode == Opcode::kBfn && (i.precision == Precision::kFloat || i.precision == Precision::kHalf)) ||
-        (i.opcode == Opcode::kRsqrt && i.precision == Precision::kHalf)) {
-      require(kI, "aluc.op", "the value for this precision");
-    }
     set("aluc.prec", precision(kAluPrecisions, i.precision, "aluc.prec"));
     const Operand& x = i.sources.at(0);
     const auto from = std::ranges::find(kAluSources, x.space, &AluSource::space);
@@ -502,9 +486,9 @@ class Encoder {
     set("aluc.src0", from->value);
     if (memory_fields(x.space) != nullptr) address(x, false);
     if (x.reduce) set("aluc.cvt0", 1);
-    if (i.opcode == Opcode::kBfn || i.opcode == Opcode::kBfe) {
-      set("aluc.src1", i.block_bits < 0 ? 0 : 9 - i.block_bits);
-    }
+    if (!row.block_bits.empty()) set("aluc.src1", i.block_bits < 0 ? 0 : 9 - i.block_bits);
+    if (i.sources.size() > 1)
+      refuse("aluc.src1", fmt::format("of which the value for {} is not known", print_operand(i.sources[1])));
     destinations(i, kUnitAlu);
   }
   void payload(uint32_t value) {
@@ -516,16 +500,17 @@ class Encoder {
   }
 
   void encode_l1bm(const Instruction& i) {
-    const bool is_store = i.opcode == Opcode::kL1bmm && isa::is_pe_to_l1bm(i) && i.unit == 0;
-    const bool is_sum = i.opcode == Opcode::kL1bmr && i.precision == Precision::kDouble &&
-                        i.reduce_op == isa::ReduceOp::kFadd;
-    if (!is_store && !is_sum) refuse("l1bm.op", "of which the value for this instruction is not known");
+    const isa::WordCode& word = isa::info(i.opcode).word;
+    const bool is_known = word.value >= 0 && isa::is_pe_to_l1bm(i) && i.unit == word.unit &&
+                          i.reduce_op == word.reduce_op &&
+                          (i.precision == Precision::kNone || isa::has_precision(word.certain, i.precision));
+    if (!is_known) refuse("l1bm.op", "of which the value for this instruction is not known");
     const Operand& to = i.destinations.at(0);
     if (to.space != Space::kL1bm || to.width == Width::kDoubleLong)
       refuse("l1bm.rest0", "of which the value for this operand is not known");
     const Operand& from = i.sources.at(0);
     if (from.extend || from.negate || from.reduce) refuse("l1bm.rest1", "of which nothing is known");
-    set("l1bm.op", is_store ? kL1bmStore : kL1bmReduce);
+    set("l1bm.op", word.value);
     const bool is_seen = to.base % kL1bmAddressStep == 0 && to.base <= kL1bmAddressSeen;
     set("l1bm.addr", static_cast<int>(to.base), is_seen ? kC : kI);
     set("l1bm.src", selector(from, "l1bm.src"));
@@ -563,7 +548,8 @@ class Decoder {
     if (at("mauc.mwrite") != 0) step.instructions.push_back(matrix_write());
     if (shows_matrix_read(word_)) step.instructions.push_back(matrix_read());
     if (at("l1bm.op") != 0) step.instructions.push_back(transfer());
-    if (at("l2bm.darwrite") != 0) step.instructions.push_back(only(Opcode::kL2bmdarw));
+    if (const InstructionInfo* row = row_of(IssueGroup::kL2bmDarw, at("l2bm.darwrite")); row != nullptr)
+      step.instructions.push_back(only(row->opcode));
     if (at("wd") != 0) {
       Instruction wait = only(Opcode::kWait);
       wait.tag = static_cast<int8_t>(at("wd"));
@@ -646,7 +632,8 @@ class Decoder {
       mask(operand, enable);
       result.push_back(operand);
     };
-    const bool is_imm = at("aluc.op") == kImmediateOpcode;  // whose payload is in the fields of LM0
+    const InstructionInfo* const alu = row_of(IssueGroup::kAlu, at("aluc.op"));
+    const bool is_imm = alu != nullptr && takes_immediate(*alu);  // whose payload is in the fields of LM0
     for (const MemoryFields& fields : kMemories) {
       if (fields.space == Space::kLm0 && is_imm) continue;
       if (at(fields.we) != 0 && at(fields.isel) == unit) add(memory(fields.space, true), fields.enable);
@@ -664,27 +651,36 @@ class Decoder {
     return result;
   }
 
+  /// Of those with the same number one that was seen, or else the first.
+  Precision alu_precision(const InstructionInfo& row) const {
+    for (const std::string_view letters : {row.word.certain, row.precisions}) {
+      for (const PrecisionCode& code : kAluPrecisions) {
+        if (code.value == at("aluc.prec") && isa::has_precision(letters, code.precision))
+          return code.precision;
+      }
+    }
+    return precision(kAluPrecisions, "aluc.prec");
+  }
   Instruction alu() const {
-    const auto opcode = std::ranges::find(kAluOpcodes, at("aluc.op"), &AluOpcode::value);
-    if (opcode == std::end(kAluOpcodes)) fail("aluc.op");
-    Instruction result = only(opcode->opcode);
+    const InstructionInfo* const row = row_of(IssueGroup::kAlu, at("aluc.op"));
+    if (row == nullptr) fail("aluc.op");
+    Instruction result = only(row->opcode);
     result.unsigned_op = at("aluc.u") != 0;
-    if (result.opcode == Opcode::kImm) {
+    if (takes_immediate(*row)) {
       Operand value;
       value.space = Space::kImmediate;
       for (const FieldName f : kPayload) value.base = value.base << f->width | at(f);
       result.immediate_kind = isa::ImmediateKind::kUnsigned;
       result.sources = {value};
     } else {
-      result.precision = precision(kAluPrecisions, "aluc.prec");
-      if (result.opcode == Opcode::kPassa && result.precision == Precision::kDouble)
-        result.precision = Precision::kLong;
+      result.precision = alu_precision(*row);
       const auto from = std::ranges::find(kAluSources, at("aluc.src0"), &AluSource::value);
       if (from == std::end(kAluSources)) fail("aluc.src0");
       result.sources = {source_of(from->space)};
       result.sources[0].reduce = at("aluc.cvt0") != 0;
-      const bool extends = result.opcode == Opcode::kBfe;
-      if (extends || (result.opcode == Opcode::kBfn && at("aluc.src1") != 0)) {
+      // Rows that have it in every precision always show it.
+      const bool has_bits = !row->block_bits.empty() && row->block_bits == row->precisions;
+      if (has_bits || (!row->block_bits.empty() && at("aluc.src1") != 0)) {
         if (at("aluc.src1") > 3) fail("aluc.src1");
         result.block_bits = static_cast<int8_t>(9 - at("aluc.src1"));
       }
@@ -699,17 +695,17 @@ class Decoder {
   }
   Instruction calculation() const {
     const bool is_matrix = at("mauc.matrix") != 0;
-    static constexpr Opcode kVector[] = {Opcode::kVfma, Opcode::kVmul, Opcode::kVadd, Opcode::kVpassa};
-    const int op = at("mauc.op");
-    if (is_matrix && op > 1) fail("mauc.op");
-    Instruction result = only(!is_matrix ? kVector[op] : op == 0 ? Opcode::kMfma : Opcode::kMmul);
+    const InstructionInfo* const row = row_of(IssueGroup::kMauCalc, at("mauc.op"),
+                                              [&](const auto& each) { return each.mau.matrix == is_matrix; });
+    if (row == nullptr) fail("mauc.op");
+    Instruction result = only(row->opcode);
     result.precision = precision(kMauPrecisions, "mauc.prec");
-    if (isa::info(result.opcode).half_select && result.precision == Precision::kDouble)
+    if (row->half_select && result.precision == Precision::kDouble)
       result.half_select = at("mauc.half") != 0 ? 'd' : 'u';
     if (is_matrix) result.sources.push_back(matrix(at("mauc.mswap") == 0));
     result.sources.push_back(mau_source(0));
-    if (!is_matrix && op <= 1) result.sources.push_back(mau_source(1));
-    if (op == 0 || op == 2) result.sources.push_back(mau_source(2));
+    if (row->mau.factor >= 0) result.sources.push_back(mau_source(1));
+    if (row->mau.addend >= 0) result.sources.push_back(mau_source(2));
     result.destinations = destinations(kUnitMau);
     return result;
   }
@@ -736,17 +732,12 @@ class Decoder {
     return result;
   }
   Instruction transfer() const {
-    Instruction result;
-    if (at("l1bm.op") == kL1bmStore) {
-      result.opcode = Opcode::kL1bmm;
-      result.unit = 0;
-    } else if (at("l1bm.op") == kL1bmReduce) {
-      result.opcode = Opcode::kL1bmr;
-      result.precision = Precision::kDouble;
-      result.reduce_op = isa::ReduceOp::kFadd;
-    } else {
-      fail("l1bm.op");
-    }
+    const InstructionInfo* const row = row_of(IssueGroup::kL1bm, at("l1bm.op"));
+    if (row == nullptr) fail("l1bm.op");
+    Instruction result = only(row->opcode);
+    result.unit = static_cast<int8_t>(row->word.unit);
+    result.reduce_op = row->word.reduce_op;
+    if (!row->word.certain.empty()) result.precision = isa::precision_of_letter(row->word.certain.front());
     Operand to;
     to.space = Space::kL1bm;
     to.base = at("l1bm.addr");

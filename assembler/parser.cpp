@@ -602,7 +602,10 @@ class Parser {
 
   void parse_suffixes(Cursor& in, Instruction& instruction, const InstructionInfo& row) const {
     if (in.accept('@')) {
-      if (row.group == IssueGroup::kL1bm || row.opcode == Opcode::kL2bm) {
+      const bool names_unit = std::ranges::any_of(row.forms, [](const isa::OperandForm& form) {
+        return form.movement.rule == isa::Movement::Rule::kOneOf;
+      });
+      if (row.group == IssueGroup::kL1bm || names_unit) {
         instruction.unit = static_cast<int8_t>(number(in, "a number after @", INT8_MAX));
       } else if (row.group == IssueGroup::kL2bm) {
         parse_set(in, instruction.l1b_set);
@@ -610,8 +613,7 @@ class Parser {
         fail(in.position - 1, fmt::format("{} takes no @", isa::mnemonic(instruction)));
       }
     }
-    const bool block_float = row.opcode == Opcode::kBfn || row.opcode == Opcode::kBfe;
-    if (block_float && in.peek() == '/' && is_digit(in.peek(1)) && in.at_boundary(2)) {
+    if (!row.block_bits.empty() && in.peek() == '/' && is_digit(in.peek(1)) && in.at_boundary(2)) {
       instruction.block_bits = static_cast<int8_t>(in.peek(1) - '0');
       in.position += 2;
     }
@@ -644,7 +646,7 @@ class Parser {
 
   void parse_transfer_suffix(Cursor& in, Instruction& instruction) const {
     if (!in.accept('/')) {
-      if (instruction.opcode == Opcode::kMvnop) return;
+      if (isa::info(instruction.opcode).source_count == 0) return;
       fail(in.position, fmt::format("{0} needs a size in LW, e.g. {0}/n64", isa::mnemonic(instruction)));
     }
     // The options stand in any order, each at most once.

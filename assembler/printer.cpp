@@ -244,7 +244,7 @@ void append_instruction(Buffer& out, const Instruction& instruction, const Count
   append_set(out, instruction.l1b_set);
   append_mask(out, instruction.zero_flush);
   if (group == IssueGroup::kMv) {
-    const bool bare = instruction.opcode == Opcode::kMvnop && instruction.size_lw == 0 &&
+    const bool bare = isa::info(instruction.opcode).source_count == 0 && instruction.size_lw == 0 &&
                       instruction.tag == 0 && instruction.priority == 0;
     if (!bare) append_format(out, "/n{}", instruction.size_lw);
     if (instruction.tag != 0) append_format(out, "i{:02x}", instruction.tag);

@@ -8,6 +8,7 @@
 #include "assembler/assembler.h"
 #include "assembler/checks.h"
 #include "isa/error.h"
+#include "isa/move_places.h"
 
 namespace kodama::assembler {
 
@@ -170,6 +171,12 @@ Operand RandomProgram::operand(isa::SpaceSet set, const Instruction& instruction
   return result;
 }
 
+bool RandomProgram::choose_unit(const isa::Movement& movement, Instruction& instruction) {
+  if (movement.rule != isa::Movement::Rule::kOneOf) return false;
+  instruction.unit = static_cast<int8_t>(below(static_cast<uint64_t>(isa::choices(movement, chip_))));
+  return true;
+}
+
 bool RandomProgram::draw(Instruction& instruction) {
   const InstructionInfo& row = isa::info(instruction.opcode);
   const isa::OperandForm& form = row.forms[below(row.forms.size())];
@@ -187,7 +194,7 @@ bool RandomProgram::draw(Instruction& instruction) {
   }
   switch (row.group) {
     case IssueGroup::kAlu:
-      if (row.opcode == Opcode::kImm) {
+      if (instruction.sources.size() == 1 && instruction.sources[0].space == Space::kImmediate) {
         instruction.immediate_kind = static_cast<isa::ImmediateKind>(below(8));
         int64_t& payload = instruction.sources[0].base;
         const auto kind = instruction.immediate_kind;
@@ -197,23 +204,16 @@ bool RandomProgram::draw(Instruction& instruction) {
           payload = (payload & 0xffff) * 0x10001;
         }
       }
-      if ((row.opcode == Opcode::kBfn || row.opcode == Opcode::kBfe) &&
-          instruction.precision == Precision::kHalf && one_in(2)) {
+      if (isa::has_precision(row.block_bits, instruction.precision) && one_in(2)) {
         instruction.block_bits = static_cast<int8_t>(6 + below(4));
       }
       break;
     case IssueGroup::kL1bm:
-      if (isa::is_pe_to_l1bm(instruction)) {
-        if (row.opcode == Opcode::kL1bmm) instruction.unit = static_cast<int8_t>(below(chip_.mab_per_l1b));
-        if (row.opcode == Opcode::kL1bmm4) instruction.unit = static_cast<int8_t>(below(isa::kPePerMab));
-      }
+      choose_unit(form.movement, instruction);
       break;
     case IssueGroup::kL2bm: {
+      if (choose_unit(form.movement, instruction)) break;
       const uint64_t l1bs = static_cast<uint64_t>(chip_.l1b_per_l2b);
-      if (row.opcode == Opcode::kL2bm) {
-        instruction.unit = static_cast<int8_t>(below(l1bs));
-        break;
-      }
       isa::L1bSet& set = instruction.l1b_set;
       set.kind = static_cast<isa::L1bSet::Kind>(below(4));
       if (set.kind == isa::L1bSet::Kind::kOne || set.kind == isa::L1bSet::Kind::kMasked) {
@@ -226,7 +226,7 @@ bool RandomProgram::draw(Instruction& instruction) {
       break;
     }
     case IssueGroup::kMv:
-      if (row.opcode == Opcode::kMvnop && one_in(2)) break;
+      if (row.source_count == 0 && one_in(2)) break;
       instruction.size_lw = static_cast<int64_t>(64 * (1 + below(one_in(8) ? 64 : 2)));
       instruction.tag = static_cast<int8_t>(one_in(2) ? 0 : 1 + below(isa::kMaxTransferTag));
       instruction.priority = static_cast<int8_t>(one_in(2) ? 0 : below(4));

@@ -57,6 +57,8 @@ class RandomProgram {
   isa::Space pick_space(isa::SpaceSet set);
   isa::Operand operand(isa::SpaceSet set, const isa::Instruction& instruction, bool destination);
   isa::Mask mask();
+  /// The unit behind @ of an instruction that needs one; false where it doesn't.
+  bool choose_unit(const isa::Movement& movement, isa::Instruction& instruction);
   bool draw(isa::Instruction& instruction);
   isa::Statement debug_statement();
   isa::Statement loop_body(int depth, int64_t times);

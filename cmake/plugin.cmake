@@ -4,8 +4,8 @@ include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
 set(kodama_public_headers
-    isa/arithmetic.h isa/chip.h isa/costs.h isa/error.h isa/hazards.h isa/instruction.h isa/number_formats.h
-    isa/program.h
+    isa/arithmetic.h isa/chip.h isa/costs.h isa/error.h isa/hazards.h isa/instruction.h isa/instruction_rows.def
+    isa/movement.h isa/number_formats.h isa/program.h
     passes/pass_options.h passes/plugin.h
     scheduler/machine/machine_program.h scheduler/machine/passes.h scheduler/packing/packing.h
     scheduler/problem/schedule_problem.h scheduler/problem/transfer_problem.h)

@@ -4,7 +4,7 @@
 
 #include "isa/costs.h"
 #include "isa/masks.h"
-#include "isa/transfer_shape.h"
+#include "isa/move_places.h"
 
 namespace kodama::isa {
 namespace {
@@ -18,7 +18,10 @@ uint8_t writing_cycles(const Operand& operand) {
 class AccessLister {
  public:
   AccessLister(const Instruction& instruction, const Chip& chip)
-      : instruction_(instruction), row_(info(instruction.opcode)), chip_(chip) {}
+      : instruction_(instruction),
+        row_(info(instruction.opcode)),
+        movement_(movement(instruction)),
+        chip_(chip) {}
 
   std::vector<Access> list() {
     switch (row_.group) {
@@ -59,8 +62,8 @@ class AccessLister {
 
   void list_pe() {
     Agent agent = Agent::kPe;
-    if (is_l1bm_to_pe(instruction_)) agent = Agent::kL1bmToPe;
-    if (is_pe_to_l1bm(instruction_)) agent = Agent::kPeToL1bm;
+    if (movement_.way == Movement::Way::kL1bmToPe) agent = Agent::kL1bmToPe;
+    if (movement_.way == Movement::Way::kPeToL1bm) agent = Agent::kPeToL1bm;
     for (const Operand& source : instruction_.sources) pe_operand(source, agent, false);
     for (const Operand& destination : instruction_.destinations) pe_operand(destination, agent, true);
     if (is_run_time_mask(instruction_.zero_flush)) read_mask(instruction_.zero_flush);
@@ -153,7 +156,8 @@ class AccessLister {
         matrix(operand, write);
         break;
       case Space::kL1bm:
-        range(HazardResource::kL1bm, agent, write, operand, l1bm_length(operand));
+        range(HazardResource::kL1bm, agent, write, operand,
+              l1bm_layout(movement_, operand.width, chip_).lw());
         break;
       case Space::kTurnaround:
         single(HazardResource::kTurnaround, agent, write);
@@ -206,60 +210,36 @@ class AccessLister {
     access.whole = access.whole || access.begin[0] + access.length > kMatrixRows;  // wraps
   }
 
-  /// LW of L1BM that one step touches.
-  int64_t l1bm_length(const Operand& operand) const {
-    const bool two = operand.width == Width::kDoubleLong;
-    int64_t per_cycle = 0;
-    switch (instruction_.opcode) {
-      case Opcode::kL1bmp:
-        per_cycle = 1;
-        break;
-      case Opcode::kL1bmm4:
-      case Opcode::kL1bmr4:
-        per_cycle = chip_.mab_per_l1b;
-        break;
-      case Opcode::kL1bmd:
-        return int64_t{kCyclesPerStep} * chip_.l1bmd_lw_per_cycle();
-      default:
-        per_cycle = kPePerMab;
-        break;
-    }
-    return kCyclesPerStep * per_cycle * (two ? 2 : 1);
-  }
-
   // -- L2BM
 
   void list_l2bm() {
-    const Operand& src = instruction_.sources.at(0);
-    const Operand& dst = instruction_.destinations.at(0);
-    const int64_t halves = int64_t{kCyclesPerStep} * kSpreadUnit * (chip_.l1b_per_l2b / 2);
-    int64_t l2bm = kL2bmBlockLw;
-    int64_t l1bm = kL2bmBlockLw;
-    switch (instruction_.opcode) {
-      case Opcode::kL2bmb2:
-      case Opcode::kL2bmr2:
-        l2bm = halves;
+    const L2bmLayout layout = l2bm_layout(movement_, chip_);
+    const bool partial = instruction_.l1b_set.kind != L1bSet::Kind::kAll;
+    const auto read = [&](HazardResource resource, Agent agent, int64_t length) {
+      range(resource, agent, false, instruction_.sources.at(0), length);
+    };
+    const auto write = [&](HazardResource resource, Agent agent, int64_t length) -> Access& {
+      return range(resource, agent, true, instruction_.destinations.at(0), length);
+    };
+    switch (movement_.way) {
+      case Movement::Way::kL2bmToDarStage:
+        read(HazardResource::kL2bm, Agent::kL2bmToL1bm, layout.l2bm_lw());
+        single(HazardResource::kDar, Agent::kL2bmToL1bm, true).whole = true;
         break;
-      case Opcode::kL2bmd:
-        l2bm = int64_t{kCyclesPerStep} * chip_.l2bmd_lw_per_cycle();
-        l1bm = l2bm / chip_.l1b_per_l2b;
+      case Movement::Way::kL1bmToL1bm:
+        read(HazardResource::kL1bm, Agent::kL1bmToL2bm, layout.l1bm_lw());
+        write(HazardResource::kL1bm, Agent::kL2bmToL1bm, layout.l1bm_lw()).may_not_write = partial;
+        break;
+      case Movement::Way::kL2bmToL1bm:
+        read(HazardResource::kL2bm, Agent::kL2bmToL1bm, layout.l2bm_lw());
+        write(HazardResource::kL1bm, Agent::kL2bmToL1bm, layout.l1bm_lw()).may_not_write = partial;
+        break;
+      case Movement::Way::kL1bmToL2bm:
+        read(HazardResource::kL1bm, Agent::kL1bmToL2bm, layout.l1bm_lw());
+        write(HazardResource::kL2bm, Agent::kL1bmToL2bm, layout.l2bm_lw());
         break;
       default:
         break;
-    }
-    const bool partial = instruction_.l1b_set.kind != L1bSet::Kind::kAll;
-    if (instruction_.opcode == Opcode::kL2bmdars) {
-      range(HazardResource::kL2bm, Agent::kL2bmToL1bm, false, src, l2bm);
-      single(HazardResource::kDar, Agent::kL2bmToL1bm, true).whole = true;
-    } else if (instruction_.opcode == Opcode::kL2bmi) {
-      range(HazardResource::kL1bm, Agent::kL1bmToL2bm, false, src, l1bm);
-      range(HazardResource::kL1bm, Agent::kL2bmToL1bm, true, dst, l1bm).may_not_write = partial;
-    } else if (src.space == Space::kL2bm) {
-      range(HazardResource::kL2bm, Agent::kL2bmToL1bm, false, src, l2bm);
-      range(HazardResource::kL1bm, Agent::kL2bmToL1bm, true, dst, l1bm).may_not_write = partial;
-    } else {
-      range(HazardResource::kL1bm, Agent::kL1bmToL2bm, false, src, l1bm);
-      range(HazardResource::kL2bm, Agent::kL1bmToL2bm, true, dst, l2bm);
     }
   }
 
@@ -285,6 +265,7 @@ class AccessLister {
 
   const Instruction& instruction_;
   const InstructionInfo& row_;
+  const Movement& movement_;
   const Chip& chip_;
   std::vector<Access> list_;
 };
@@ -350,6 +331,14 @@ bool is_forwarding_register(HazardResource resource) {
 bool is_transfer_memory(HazardResource resource) {
   return resource == HazardResource::kL2bm || resource == HazardResource::kDar ||
          resource == HazardResource::kDram || resource == HazardResource::kPdm;
+}
+
+bool is_in_l1b(const Access& access, const Instruction& instruction, int l1b, const Chip& chip) {
+  if (info(instruction.opcode).group != IssueGroup::kL2bm) return true;
+  const Movement& moved = movement(instruction);
+  if (moved.rule == Movement::Rule::kOneOf) return l1b == instruction.unit;
+  if (moved.way == Movement::Way::kL1bmToL1bm && access.write) return true;
+  return instruction.l1b_set.contains(l1b, chip.l1b_per_l2b);
 }
 
 std::vector<Access> accesses(const Instruction& instruction, const Chip& chip) {

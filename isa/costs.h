@@ -86,6 +86,10 @@ struct Access {
 /// nobody reads, since they order all operations of a unit. Masks set by mask statements aren't known here.
 std::vector<Access> accesses(const Instruction& instruction, const Chip& chip);
 
+/// Whether an access to L1BM of an instruction happens in this L1B of its L2B: those of L2BM instructions may
+/// be in some.
+bool is_in_l1b(const Access& access, const Instruction& instruction, int l1b, const Chip& chip);
+
 /// How far apart two accesses must issue, `first` being earlier in program order:
 ///
 ///   kNoConstraint  independent: they may issue in any order (whether in one step, issue_conflict says)

@@ -9,8 +9,9 @@
 #include <vector>
 
 #include "isa/chip.h"
+#include "isa/movement.h"
 
-/// The instruction set: what an instruction is, in one table.
+/// The instruction set: what an instruction is, in one table, isa/instruction_rows.def.
 ///
 /// An instruction is an `Opcode` (one row of the table, e.g. `vfma`), a `Precision` letter, flags of
 /// the mnemonic (`u`, block-float `/k`, zero flush, …), source operands and destination operands. The
@@ -152,91 +153,26 @@ struct Operand {
   }
 };
 
+/// One for each row of the table. The direction of transfers that exist in two follows from the operands.
 enum class Opcode : uint16_t {
   kInvalid,
-  // Synchronization.
-  kNoForward,
-  kWait,
-  // MAU, vector.
-  kVfma,
-  kVmul,
-  kVadd,
-  kVpassa,
-  // MAU, matrix.
-  kMmul,
-  kMfma,
-  kMwrite,
-  kMread,
-  // ALU.
-  kZero,
-  kImm,
-  kMsl,
-  kMsr,
-  kPassa,
-  kInc,
-  kDec,
-  kNot,
-  kLnot,
-  kMax,
-  kMin,
-  kPackbit,
-  kAnd,
-  kOr,
-  kXor,
-  kAdd,
-  kSub,
-  kLsl,
-  kLsr,
-  kBsl,
-  kBsr,
-  kRelu,
-  kRelu1,
-  kRelu2,
-  kRelu3,
-  kLrelud,
-  kLreluo,
-  kIlrelud,
-  kRsqrt,
-  kFloor,
-  kFtoi,
-  kBfn,
-  kBfe,
-  // L1BM <-> PE. Direction follows from the operands.
-  kL1bmp,
-  kL1bmm,
-  kL1bmr,
-  kL1bmrffadd,  ///< l1bmrffaddr (precision f) and l1bmrhfadd (precision h)
-  kL1bmm4,
-  kL1bmr4,
-  kL1bmd,
-  // L2BM <-> L1BM.
-  kL2bmb,
-  kL2bmb2,
-  kL2bmd,
-  kL2bm,
-  kL2bmr,
-  kL2bmr2,
-  kL2bmi,
-  kL2bmdars,
-  kL2bmdarw,
-  // MV.
-  kMvp,
-  kMvb,
-  kMvb2,
-  kMvb4,
-  kMvd,
-  kMvr,
-  kMvr2,
-  kMvr4,
-  kMvnop,
+#define INSTRUCTION(opcode, ...) opcode,
+#include "isa/instruction_rows.def"
   kCount,
 };
 inline constexpr int kOpcodeCount = static_cast<int>(Opcode::kCount);
 
 /// Operation of a reduction code of l1bmr, l2bmr, mvr; the precision letter before it is the precision of
 /// the instruction: `dfadd` (floats), `fmax`, `hmin` (floats), `liadd`, `iband`, `sor` (integers).
-enum class ReduceOp : uint8_t { kNone, kFadd, kMax, kMin, kIadd, kBand, kAnd, kBor, kOr };
-inline constexpr int kReduceOpCount = 9;
+enum class ReduceOp : uint8_t {
+  kNone,
+#define REDUCTION(op, name, precisions) op,
+#include "isa/instruction_rows.def"
+};
+inline constexpr int kReduceOpCount = 1
+#define REDUCTION(op, name, precisions) +1
+#include "isa/instruction_rows.def"
+    ;
 std::string_view reduce_op_name(ReduceOp op);  ///< "fadd", …; "" for kNone
 /// Whether the reduction exists in this precision (fadd, max, min: d f h; the others: l i s).
 bool reduce_op_allows(ReduceOp op, Precision precision);
@@ -307,6 +243,23 @@ enum class FlagRule : uint8_t {
 struct OperandForm {
   std::array<SpaceSet, 3> sources{};
   SpaceSet destinations = 0;
+  Movement movement = {};  ///< of L1BM, L2BM and MV instructions
+};
+
+/// The inputs of a MAU calculation: x (or the vector v) always, and what the operands say.
+struct MauInputs {
+  bool matrix = false;  ///< source 0 is a matrix register
+  int8_t factor = -1;   ///< the source that x is multiplied with; -1 = none
+  int8_t addend = -1;   ///< the source z; in half precision it is floats; -1 = none
+};
+
+/// What is known of a row in machine words (assembler/machine_words.h): the number in the opcode field of its
+/// unit.
+struct WordCode {
+  int value = -1;                        ///< -1 = not known
+  std::string_view certain = {};         ///< precisions that were seen; others are inferred
+  ReduceOp reduce_op = ReduceOp::kNone;  ///< the number holds for this reduction alone
+  int unit = -1;                         ///< ... and for this @<k>
 };
 
 /// One row. `syntax` and `effect` are what the generated reference prints. In effects, c = cycle,
@@ -319,7 +272,9 @@ struct InstructionInfo {
   IssueGroup group = IssueGroup::kAlu;
   std::string_view precisions = {};           ///< letters allowed, "" = none is written
   std::string_view unsigned_precisions = {};  ///< letters that allow the prefix u
+  std::string_view half_name = {};            ///< the whole mnemonic in half precision, if it is another
   bool half_select = false;                   ///< in double precision the suffix u or d is required
+  std::string_view block_bits = {};           ///< letters of precisions with /6 to /9; they give 2LW
   bool reduces = false;                       ///< the name is followed by a reduction code
   bool rotates = false;                       ///< "+1" or "-1" may follow
   std::vector<OperandForm> forms = {};
@@ -332,10 +287,17 @@ struct InstructionInfo {
   bool allows_round_output = false;    ///< suffix r on the opcode
   bool allows_extend = false;          ///< e / r / - on sources (MAU)
   FlagRule flags = FlagRule::kNone;
+  MauInputs mau = {};
+  WordCode word = {};
   std::string_view syntax = {};
   std::string_view effect = {};
   std::string_view reference = {};  ///< section of the ISA page and certainty grade
 };
+
+/// Whether a list of letters has this precision.
+inline bool has_precision(std::string_view letters, Precision precision) {
+  return letters.find(precision_letter(precision)) != std::string_view::npos;
+}
 
 /// Row of an opcode.
 const InstructionInfo& info(Opcode opcode);
@@ -351,6 +313,12 @@ std::string mnemonic(const Instruction& instruction);
 std::optional<Instruction> parse_mnemonic(std::string_view text);
 /// One instruction without operands per legal mnemonic, in table order: for documentation and fuzzers.
 std::span<const Instruction> all_mnemonics();
+
+/// The form of the row that the sources fit; nothing when there is none.
+const OperandForm* form_of(const Instruction& instruction);
+/// What the instruction moves: of its form. Movement::Way::kNone for all that isn't an L1BM, L2BM or MV
+/// instruction.
+const Movement& movement(const Instruction& instruction);
 
 /// What is wrong with number and kinds of the operands, their suffixes (-, e, r) and masks, by the table;
 /// empty when nothing is. Addresses and alignment are not looked at. kVirtual is accepted wherever

@@ -40,6 +40,26 @@ TEST(InstructionTable, HasOneRowPerOpcodeInOrder) {
   EXPECT_THROW(info(Opcode::kInvalid), InternalError);
 }
 
+TEST(InstructionTable, SaysOfEachFormWhatItMoves) {
+  using Way = Movement::Way;
+  for (const InstructionInfo& row : instruction_table()) {
+    const bool may_move = row.group == IssueGroup::kL1bm || row.group == IssueGroup::kL2bm ||
+                          row.group == IssueGroup::kL2bmDarw || row.group == IssueGroup::kMv;
+    for (const OperandForm& form : row.forms) {
+      const Movement& movement = form.movement;
+      if (!may_move || (row.group == IssueGroup::kMv && row.source_count == 0)) {
+        EXPECT_EQ(movement.way, Way::kNone) << row.name;
+        continue;
+      }
+      EXPECT_NE(movement.way, Way::kNone) << row.name;
+      EXPECT_EQ(row.group == IssueGroup::kMv, movement.way == Way::kTransfer) << row.name;
+      EXPECT_EQ(row.reduces, movement.rule == Movement::Rule::kReduced) << row.name;
+      EXPECT_GE(movement.shared_by, 0) << row.name;
+      EXPECT_EQ(movement.shared_by & (movement.shared_by - 1), 0) << row.name;
+    }
+  }
+}
+
 TEST(Mnemonics, AreInvertibleAndDistinct) {
   std::set<std::string> seen;
   std::set<Opcode> opcodes;

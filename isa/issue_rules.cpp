@@ -8,6 +8,7 @@
 
 #include "isa/costs.h"
 #include "isa/masks.h"
+#include "isa/operand_sets.h"
 
 /// The rules of section 4, once: each instruction wants places of resources in its step (`list_wants`), and
 /// instructions fit when no resource is wanted by more than its capacity. Schedulers get the resources
@@ -118,9 +119,9 @@ void list_wants(const Instruction& instruction, std::vector<Want>& wants) {
   }
   const Operand* input = nullptr;
   if (group == IssueGroup::kMauMwrite && !instruction.sources.empty()) input = instruction.sources.data();
-  if ((instruction.opcode == Opcode::kVfma || instruction.opcode == Opcode::kVmul) &&
-      instruction.sources.size() >= 2)
-    input = &instruction.sources[1];
+  const int factor = info(instruction.opcode).mau.factor;
+  if (factor >= 0 && static_cast<size_t>(factor) < instruction.sources.size())
+    input = &instruction.sources[static_cast<size_t>(factor)];
   if (input != nullptr) {
     Place place = address_place(*input);
     place.numbers[8] = static_cast<int64_t>(input->space);
@@ -144,7 +145,7 @@ void list_wants(const Instruction& instruction, std::vector<Want>& wants) {
   };
   for (const Operand& source : instruction.sources) operand(source, false);
   for (const Operand& destination : instruction.destinations) operand(destination, true);
-  if (instruction.opcode == Opcode::kImm)
+  if (any_operand(instruction.sources, space_bit(Space::kImmediate)))
     want(Rule::kImmediate, 0, table.local_memories.at(Space::kLm0), Space::kLm0);
   const auto mask = [&](const Mask& each) {
     if (each.kind == Mask::Kind::kNone) return;

@@ -76,8 +76,7 @@ Instruction sample(const Instruction& mnemonic, const OperandForm& form) {
     result.destinations.push_back(destination);
   }
   if (row.group == IssueGroup::kMv) result.size_lw = 128;
-  if (row.opcode == Opcode::kL1bmm || row.opcode == Opcode::kL1bmm4 || row.opcode == Opcode::kL2bm)
-    result.unit = 0;
+  if (form.movement.rule == Movement::Rule::kOneOf) result.unit = 0;
   return result;
 }
 
@@ -151,7 +150,7 @@ std::string page(const InstructionInfo& row, const Chip& chip) {
   text += fmt::format("## Rate and hazards on {}\n\n", chip.name);
   if (row.group == IssueGroup::kMv) {
     text += fmt::format("Takes no step; one may start every {} steps. ", chip.transfer.issue_interval_steps);
-    if (row.opcode != Opcode::kMvnop) {
+    if (row.source_count > 0) {
       text += fmt::format("128 LW take {} cycles on an idle chip. ",
                           transfer_cycles(sample(*first, row.forms.front()), chip));
     }
@@ -159,19 +158,19 @@ std::string page(const InstructionInfo& row, const Chip& chip) {
   } else {
     text += fmt::format("One per step of {} cycles.", kCyclesPerStep);
     if (row.group == IssueGroup::kMauCalc) {
-      const bool matrix = row.opcode == Opcode::kMmul || row.opcode == Opcode::kMfma;
       std::set<Precision> seen;
       for (const Instruction& mnemonic : all_mnemonics()) {
         if (mnemonic.opcode != row.opcode || !seen.insert(mnemonic.precision).second) continue;
-        text += fmt::format(" {}: {:.0f} multiply-adds per cycle of the chip at most.",
-                            isa::mnemonic(mnemonic), peak_macs_per_cycle(mnemonic.precision, matrix, chip));
+        text +=
+            fmt::format(" {}: {:.0f} multiply-adds per cycle of the chip at most.", isa::mnemonic(mnemonic),
+                        peak_macs_per_cycle(mnemonic.precision, row.mau.matrix, chip));
       }
     }
     text += "\n\n";
   }
   std::set<std::string> seen;
   for (const OperandForm& form : row.forms) {
-    if (row.opcode == Opcode::kMvnop) break;
+    if (row.group == IssueGroup::kMv && row.source_count == 0) break;
     const std::string lines = touched(sample(*first, form), chip);
     if (seen.insert(lines).second) text += lines;
   }
@@ -183,7 +182,8 @@ std::string page(const InstructionInfo& row, const Chip& chip) {
 
 std::string index_page() {
   std::string text =
-      "# Instruction set\n\nMade by `kodama isa` from the instruction table (`isa/instruction.cpp`) and the "
+      "# Instruction set\n\nMade by `kodama isa` from the instruction table (`isa/instruction_rows.def`) and "
+      "the "
       "cost tables "
       "(`isa/costs.h`); the pages are committed, and a test holds them to the tables.\n\nIn effects: c = "
       "cycle, m = MAB of the "

@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "isa/costs.h"
-#include "isa/transfer_shape.h"
+#include "isa/move_places.h"
 
 namespace kodama::isa {
 

@@ -137,7 +137,7 @@ class Counter {
   }
 
   void calculation(const Instruction& instruction) {
-    const bool matrix = instruction.opcode == isa::Opcode::kMmul || instruction.opcode == isa::Opcode::kMfma;
+    const bool matrix = isa::info(instruction.opcode).mau.matrix;
     const double peak = isa::peak_macs_per_cycle(instruction.precision, matrix, chip_);
     Usage::Calculation& calculation = usage_.calculations[fmt::format(
         "{} {}", precision_name(instruction.precision), matrix ? "matrix" : "vector")];
@@ -161,10 +161,8 @@ class Counter {
 
   /// L1Bs of an L2B whose L1BM an L2BM instruction touches.
   int l1bs_in_set(const Instruction& instruction, const isa::Access& access) const {
-    if (instruction.opcode == isa::Opcode::kL2bm) return 1;
-    if (instruction.opcode == isa::Opcode::kL2bmi && access.write) return chip_.l1b_per_l2b;
     int count = 0;
-    for (int b = 0; b < chip_.l1b_per_l2b; ++b) count += instruction.l1b_set.contains(b, chip_.l1b_per_l2b);
+    for (int b = 0; b < chip_.l1b_per_l2b; ++b) count += isa::is_in_l1b(access, instruction, b, chip_);
     return count;
   }
 

@@ -15,7 +15,6 @@ using isa::Access;
 using isa::HazardResource;
 using isa::Instruction;
 using isa::IssueGroup;
-using isa::Opcode;
 using isa::Operand;
 using isa::Space;
 
@@ -278,13 +277,12 @@ bool lower_matters(const Instruction& instruction, size_t source, bool forward_l
     case IssueGroup::kMauCalc:
       // The addend of half precision is four floats.
       return instruction.precision == isa::Precision::kHalf && !operand.extend &&
-             source + 1 == instruction.sources.size() && instruction.opcode != Opcode::kVmul &&
-             instruction.opcode != Opcode::kVpassa && instruction.opcode != Opcode::kMmul;
+             static_cast<int>(source) == isa::info(instruction.opcode).mau.addend;
     case IssueGroup::kMauMwrite:
       return instruction.precision == isa::Precision::kHalf &&
              instruction.destinations[0].width == isa::Width::kDoubleLong;
     case IssueGroup::kL1bm:
-      return instruction.opcode == Opcode::kL1bmrffadd ||
+      return isa::movement(instruction).rule == isa::Movement::Rule::kHalfSum ||
              instruction.destinations[0].width == isa::Width::kDoubleLong;
     default:
       return true;

@@ -240,9 +240,7 @@ class InitializationTracker::Impl {
             levels == 1 ? place.group : int64_t{place.group} * chip_.l2b_per_group + place.l2b;
         if (number != access.place) return;
       }
-      const bool in_set = levels < 3 || isa::info(i.opcode).group != isa::IssueGroup::kL2bm ||
-                          i.opcode == isa::Opcode::kL2bmi || i.l1b_set.contains(place.l1b, chip_.l1b_per_l2b);
-      if (!in_set || (i.opcode == isa::Opcode::kL2bm && levels == 3 && i.unit != place.l1b)) return;
+      if (levels == 3 && !isa::is_in_l1b(access, i, place.l1b, chip_)) return;
       if (space == Space::kTurnaround) {
         visit(space, place, int64_t{0});
         return;
@@ -305,13 +303,9 @@ class InitializationTracker::Impl {
     }
   }
   isa::Mask block_mask(Space space) const {
-    // Bits 0..5: r s t m n k; LM0 and LM1 stand for their BARs, too.
-    constexpr std::pair<Space, int> kBits[] = {{Space::kGrf0, 0}, {Space::kGrf1, 1}, {Space::kT, 2},
-                                               {Space::kLm0, 3},  {Space::kLm1, 4},  {Space::kOmr, 5}};
-    for (const auto& [listed, number] : kBits) {
-      if (listed == space && (block_mask_.spaces >> number & 1) != 0)
-        return {isa::Mask::Kind::kRegister, block_mask_.entry, block_mask_.double_long, 0};
-    }
+    const int bit = isa::mask_statement_bit(space);
+    if (bit >= 0 && (block_mask_.spaces >> bit & 1) != 0)
+      return {isa::Mask::Kind::kRegister, block_mask_.entry, block_mask_.double_long, 0};
     return {};
   }
 

@@ -17,8 +17,6 @@
 /// All memories of the simulated chip, and access to them from outside a program.
 namespace kodama::simulator {
 
-/// Unit in which MV instructions distribute LWs over L2Bs and groups.
-inline constexpr int64_t kMvUnit = 16;
 inline constexpr int kDarStageEntries = 128;
 
 /// Where l2bmdars leaves its entries for l2bmdarw.

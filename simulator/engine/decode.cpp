@@ -3,13 +3,19 @@
 #include <algorithm>
 
 #include "isa/error.h"
+#include "isa/move_places.h"
 
 namespace kodama::simulator {
 namespace {
 
-using isa::Opcode;
 using isa::Precision;
 using isa::Space;
+
+/// The DAR belongs to the group, so its instructions are no matter of one L2B.
+bool moves_addresses(const isa::Movement& movement) {
+  return movement.way == isa::Movement::Way::kL2bmToDarStage ||
+         movement.way == isa::Movement::Way::kDarStageToDar;
+}
 
 class Decoder {
  public:
@@ -105,7 +111,7 @@ class Decoder {
     node.kind = Node::Kind::kMv;
     node.reach = Reach::kGlobal;
     node.mv = &mv.instruction;
-    if (mv.instruction.opcode == Opcode::kMvnop) return;
+    if (isa::info(mv.instruction.opcode).source_count == 0) return;
     if (mv.instruction.sources.size() != 1 || mv.instruction.destinations.size() != 1) {
       unsupported(mv.instruction, "a transfer has one source and one destination");
     }
@@ -185,7 +191,8 @@ class Decoder {
       return;
     }
     MicroOp op;
-    op.opcode = instruction.opcode;
+    op.row = &isa::info(instruction.opcode);
+    op.movement = &isa::movement(instruction);
     op.precision = instruction.precision;
     op.round_output = instruction.round_output;
     op.unsigned_op = instruction.unsigned_op;
@@ -209,8 +216,7 @@ class Decoder {
         }
       }
     }
-    if (op.sources.size() < isa::info(op.opcode).source_count)
-      unsupported(instruction, "an operand is missing");
+    if (op.sources.size() < op.row->source_count) unsupported(instruction, "an operand is missing");
     switch (group) {
       case isa::IssueGroup::kAlu:
         op.unit = Unit::kAlu;
@@ -239,10 +245,7 @@ class Decoder {
       case isa::IssueGroup::kL2bm:
       case isa::IssueGroup::kL2bmDarw:
         node.stats.l2bm_ops = 1;
-        // The DAR belongs to the group, so these two are no matter of one L2B.
-        node.reach = std::max(node.reach, op.opcode == Opcode::kL2bmdars || op.opcode == Opcode::kL2bmdarw
-                                              ? Reach::kGlobal
-                                              : Reach::kL2b);
+        node.reach = std::max(node.reach, moves_addresses(*op.movement) ? Reach::kGlobal : Reach::kL2b);
         decode_l2bm(instruction, op);
         node.l2b_ops.push_back(std::move(op));
         return;
@@ -253,46 +256,48 @@ class Decoder {
   }
 
   void decode_alu(const isa::Instruction& instruction, MicroOp& op) const {
-    if (op.opcode == Opcode::kImm) {
-      op.writes_l = true;
-      return;
-    }
-    op.alu = kernels_.alu[static_cast<int>(op.opcode)][static_cast<int>(op.precision)][op.unsigned_op];
+    const bool is_immediate = !op.sources.empty() && op.sources[0].space == Space::kImmediate;
+    const bool has_block_bits = isa::has_precision(op.row->block_bits, op.precision);
+    // Others copy the lower LW of x.
+    op.writes_l = op.sources.empty() || is_immediate || has_block_bits;
+    if (is_immediate) return;
+    op.alu =
+        kernels_.alu[static_cast<int>(instruction.opcode)][static_cast<int>(op.precision)][op.unsigned_op];
     if (op.alu == nullptr) unsupported(instruction, "there is no such ALU instruction");
-    op.writes_l = op.opcode == Opcode::kZero || ((op.opcode == Opcode::kBfn || op.opcode == Opcode::kBfe) &&
-                                                 op.precision == Precision::kHalf);
-    if (op.opcode == Opcode::kBfn || op.opcode == Opcode::kBfe) {
-      op.parameter = instruction.block_bits < 0 ? 0 : static_cast<int8_t>(9 - instruction.block_bits);
-    }
+    if (has_block_bits && instruction.block_bits >= 0)
+      op.parameter = static_cast<int8_t>(9 - instruction.block_bits);
   }
 
   void decode_mau(const isa::Instruction& instruction, const MicroOp& op) const {
-    const bool product = op.opcode != Opcode::kVadd && op.opcode != Opcode::kVpassa;
-    if (op.precision == Precision::kDouble && product && op.half_select != 'u' && op.half_select != 'd') {
+    if (op.precision == Precision::kDouble && op.row->half_select && op.half_select != 'u' &&
+        op.half_select != 'd') {
       unsupported(instruction, "double products need suffix u or d");
     }
   }
 
   void decode_l1bm(const isa::Instruction& instruction, const MicroOp& op) const {
     if (op.sources.size() != 1 || op.destinations.empty()) unsupported(instruction, "operands are missing");
-    const bool needs_unit = op.opcode == Opcode::kL1bmm || op.opcode == Opcode::kL1bmm4;
-    const bool to_l1bm =
-        op.destinations[0].space == Space::kL1bm || op.destinations[0].space == Space::kTurnaround;
-    const int units = op.opcode == Opcode::kL1bmm4 ? std::min(4, chip_.mab_per_l1b) : chip_.mab_per_l1b;
-    if (to_l1bm && needs_unit && (op.unit_number < 0 || op.unit_number >= units)) {
+    check_form(instruction, op);
+    check_unit(instruction, op);
+  }
+  void check_form(const isa::Instruction& instruction, const MicroOp& op) const {
+    if (op.movement->way == isa::Movement::Way::kNone)
+      unsupported(instruction, "there is no form with these operands");
+  }
+  void check_unit(const isa::Instruction& instruction, const MicroOp& op) const {
+    const int units = isa::choices(*op.movement, chip_);
+    if (op.movement->rule == isa::Movement::Rule::kOneOf && (op.unit_number < 0 || op.unit_number >= units)) {
       throw isa::UserError(fmt::format("{}: '@{}' of '{}'; allowed are 0 to {}", place(), op.unit_number,
                                        isa::mnemonic(instruction), units - 1));
     }
   }
 
   void decode_l2bm(const isa::Instruction& instruction, const MicroOp& op) const {
-    if (op.opcode == Opcode::kL2bmdarw) return;
+    if (op.row->source_count == 0) return;
     if (op.sources.size() != 1 || op.destinations.size() != 1)
       unsupported(instruction, "operands are missing");
-    if (op.opcode == Opcode::kL2bm && (op.unit_number < 0 || op.unit_number >= chip_.l1b_per_l2b)) {
-      throw isa::UserError(fmt::format("{}: '@{}' of 'l2bm'; allowed are 0 to {}", place(), op.unit_number,
-                                       chip_.l1b_per_l2b - 1));
-    }
+    check_form(instruction, op);
+    check_unit(instruction, op);
   }
 
   const isa::Program& program_;

@@ -43,7 +43,8 @@ enum class Unit : uint8_t { kAlu, kMau, kL1bm, kMread, kTurnaround, kMwrite, kNo
 inline constexpr int kResultUnits = 5;
 
 struct MicroOp {
-  isa::Opcode opcode = isa::Opcode::kInvalid;
+  const isa::InstructionInfo* row = nullptr;
+  const isa::Movement* movement = nullptr;  ///< of the form of the row
   isa::Precision precision = isa::Precision::kNone;
   Unit unit = Unit::kNone;
   bool round_output = false;

@@ -8,7 +8,6 @@
 namespace kodama::simulator {
 namespace {
 
-using isa::Opcode;
 using isa::Precision;
 using isa::Space;
 
@@ -24,10 +23,6 @@ int forward_of(Unit unit) {
     default:
       return 3;
   }
-}
-
-bool is_l1bm_side(Space space) {
-  return space == Space::kL1bm || space == Space::kTurnaround;
 }
 
 }  // namespace
@@ -72,12 +67,10 @@ void L1b::run_step(const Node& node, const Counters& counters, Scratch& scratch)
       mwrite = &op;
       continue;
     }
-    const bool from_pe =
-        (op.unit == Unit::kL1bm || op.unit == Unit::kTurnaround) && !is_l1bm_side(op.sources[0].space);
-    if (from_pe) {
+    if (op.movement->way == isa::Movement::Way::kPeToL1bm) {
       CycleRows source;
       // The sum of halves needs no widening here: it widens itself.
-      const bool widen = op.opcode == Opcode::kL1bmrffadd && op.sources[0].extend;
+      const bool widen = op.movement->rule == isa::Movement::Rule::kHalfSum && op.sources[0].extend;
       fetch_converted(op.sources[0], widen ? Precision::kHalf : op.precision, false, counters, scratch,
                       source);
       uint64_t* data = scratch.l1bm_data(l1bm_count);

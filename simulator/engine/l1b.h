@@ -147,6 +147,7 @@ class L1b {
   void write_matrix(const MicroOperand& destination, bool wide, int64_t base, const CycleRows& source);
   void run_l1bm_to_pe(const MicroOp& op, const Counters& counters, Scratch& scratch, CycleRows& result) const;
   int64_t run_pe_to_l1bm(const MicroOp& op, const CycleRows& source, uint64_t* data) const;
+  void sum_to_halves(const MicroOp& op, const CycleRows& source, uint64_t* data) const;
   void zero_flush(const MicroOp& op, CycleRows& result) const;
   /// T and BARs take part in addresses, masks govern all writes: what others still need changes after them.
   enum class CommitPhase : uint8_t { kMemories, kAddresses, kMasks };

@@ -7,7 +7,6 @@
 namespace kodama::simulator {
 namespace {
 
-using isa::Opcode;
 using isa::Precision;
 
 }  // namespace
@@ -20,7 +19,7 @@ uint32_t* L1b::result_rows(Unit unit) const {
 void L1b::run_alu(const MicroOp& op, const Counters& counters, Scratch& scratch, CycleRows& result,
                   uint8_t* flags) {
   uint32_t* rows = result_rows(Unit::kAlu);
-  if (op.opcode == Opcode::kImm) {
+  if (op.alu == nullptr) {  // imm
     const auto payload = static_cast<uint32_t>(op.sources[0].resolve(counters));
     std::fill_n(rows, words_, payload);
     for (Rows& cycle : result) {
@@ -93,10 +92,9 @@ void L1b::run_double_vector(const CycleRows& x, const CycleRows* y, const CycleR
 void L1b::run_mau(const MicroOp& op, const Counters& counters, Scratch& scratch, CycleRows& result,
                   uint8_t* flags) {
   uint32_t* rows = result_rows(Unit::kMau);
-  const bool matrix = op.opcode == Opcode::kMmul || op.opcode == Opcode::kMfma;
-  const bool has_factor = op.opcode == Opcode::kVfma || op.opcode == Opcode::kVmul;
-  const bool has_addend =
-      op.opcode == Opcode::kVfma || op.opcode == Opcode::kVadd || op.opcode == Opcode::kMfma;
+  const bool matrix = op.row->mau.matrix;
+  const bool has_factor = op.row->mau.factor >= 0;
+  const bool has_addend = op.row->mau.addend >= 0;
   CycleRows x;
   CycleRows y;
   CycleRows z;

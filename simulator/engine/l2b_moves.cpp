@@ -7,13 +7,14 @@
 #include <vector>
 
 #include "isa/error.h"
+#include "isa/move_places.h"
 #include "simulator/engine/scalar_arithmetic.h"
 
 namespace kodama::simulator {
 namespace {
 
-using isa::Opcode;
-using isa::Space;
+using Rule = isa::Movement::Rule;
+using Way = isa::Movement::Way;
 
 /// What an L2BM instruction read, waiting for the rest of the step.
 struct L2bWrite {
@@ -39,9 +40,8 @@ void read_l2b_operation(const MicroOp& op, int l2b, const Counters& counters, Ch
                         std::vector<L2bWrite>& writes) {
   const isa::Chip& chip = memories.chip;
   const std::span<L1b> l1bs = memories.l1bs_of(l2b);
-  if (op.opcode == Opcode::kL2bmdars || op.opcode == Opcode::kL2bmdarw) return;
+  if (op.movement->way == Way::kL2bmToDarStage || op.movement->way == Way::kDarStageToDar) return;
   const int count = chip.l1b_per_l2b;
-  const int64_t stride = chip.l2bmd_lw_per_cycle();  // of a cycle in the L2BM, where L1Bs differ
   const int64_t from = op.sources[0].resolve(counters);
   const int64_t to = op.destinations[0].resolve(counters);
   uint64_t* l2bm = memories.l2bm[l2b].longs();
@@ -60,75 +60,50 @@ void read_l2b_operation(const MicroOp& op, int l2b, const Counters& counters, Ch
   auto write_l2bm = [&](int64_t address, std::vector<uint64_t> data) {
     writes.push_back({nullptr, l2bm, chip.memory.l2bm_lw, address, std::move(data)});
   };
-  switch (op.opcode) {
-    case Opcode::kL2bmb:
-    case Opcode::kL2bmb2:
+  const isa::L2bmLayout layout = isa::l2bm_layout(*op.movement, chip);
+  const int64_t lw = layout.l1bm_lw();
+  const int64_t run = layout.lw_per_cycle;
+  const Rule rule = op.movement->rule;
+  switch (op.movement->way) {
+    case Way::kL2bmToL1bm:
       for (int b = 0; b < count; ++b) {
         if (!op.l1b_set.contains(b, count)) continue;
-        std::vector<uint64_t> data(64);
-        for (int64_t i = 0; i < 64; ++i) {
-          const int64_t offset = op.opcode == Opcode::kL2bmb ? i : stride * (i / 16) + 16 * (b >> 1) + i % 16;
-          data[i] = l2bm_at(from + offset);
+        std::vector<uint64_t> data(static_cast<size_t>(lw));
+        for (int c = 0; c < isa::kCyclesPerStep; ++c) {
+          const int64_t begin = from + layout.offset(c, b / layout.l1bs_per_part);
+          for (int64_t i = 0; i < run; ++i) data[static_cast<size_t>(run * c + i)] = l2bm_at(begin + i);
         }
         write_l1bm(b, to, std::move(data));
       }
       break;
-    case Opcode::kL2bmd:
-      if (op.sources[0].space == Space::kL2bm) {
-        for (int b = 0; b < count; ++b) {
-          if (!op.l1b_set.contains(b, count)) continue;
-          std::vector<uint64_t> data(32);
-          for (int64_t i = 0; i < 32; ++i) data[i] = l2bm_at(from + stride * (i / 8) + 8 * b + i % 8);
-          write_l1bm(b, to, std::move(data));
-        }
-      } else {
-        std::vector<uint64_t> data(4 * stride);
-        for (int64_t c = 0; c < 4; ++c) {
-          for (int b = 0; b < count; ++b) {
-            for (int64_t i = 0; i < 8; ++i) data[stride * c + 8 * b + i] = l1bm_at(b, from + 8 * c + i);
+    case Way::kL1bmToL2bm: {
+      std::vector<uint64_t> data(static_cast<size_t>(layout.l2bm_lw()));
+      for (int part = 0; part < layout.parts; ++part) {
+        const int first = part * layout.l1bs_per_part;
+        for (int64_t i = 0; i < lw; ++i) {
+          const int c = static_cast<int>(i) / layout.lw_per_cycle;
+          uint64_t& target = data[static_cast<size_t>(layout.offset(c, part) + i - run * c)];
+          if (rule != Rule::kReduced) {
+            target = l1bm_at(first + (rule == Rule::kOneOf ? op.unit_number : 0), from + i);
+            continue;
           }
+          std::array<uint64_t, 64> values;
+          size_t used = 0;
+          for (int b = first; b < first + layout.l1bs_per_part; ++b) {
+            if (op.l1b_set.contains(b, count)) values[used++] = l1bm_at(b, from + i);
+          }
+          if (used > 0) target = reduce_long({values.data(), used}, op.reduce_op, op.precision);
         }
-        write_l2bm(to, std::move(data));
-      }
-      break;
-    case Opcode::kL2bm: {
-      std::vector<uint64_t> data(64);
-      for (int64_t i = 0; i < 64; ++i) data[i] = l1bm_at(op.unit_number, from + i);
-      write_l2bm(to, std::move(data));
-      break;
-    }
-    case Opcode::kL2bmr: {
-      std::vector<uint64_t> data(64);
-      std::array<uint64_t, 64> values;
-      for (int64_t i = 0; i < 64; ++i) {
-        size_t used = 0;
-        for (int b = 0; b < count; ++b) {
-          if (op.l1b_set.contains(b, count)) values[used++] = l1bm_at(b, from + i);
-        }
-        if (used > 0) data[i] = reduce_long({values.data(), used}, op.reduce_op, op.precision);
       }
       write_l2bm(to, std::move(data));
       break;
     }
-    case Opcode::kL2bmr2:
-      for (int64_t c = 0; c < 4; ++c) {
-        std::vector<uint64_t> data(16 * (count / 2));
-        for (int q = 0; q < count / 2; ++q) {
-          for (int64_t i = 0; i < 16; ++i) {
-            const std::array<uint64_t, 2> pair{l1bm_at(2 * q, from + 16 * c + i),
-                                               l1bm_at(2 * q + 1, from + 16 * c + i)};
-            data[16 * q + i] = reduce_long(pair, op.reduce_op, op.precision);
-          }
-        }
-        write_l2bm(to + stride * c, std::move(data));
-      }
-      break;
-    case Opcode::kL2bmi: {
+    case Way::kL1bmToL1bm: {
       const int ignore = op.l1b_set.ignore_mask;
       for (int s = 0; s < count; ++s) {
         if (!op.l1b_set.contains(s, count)) continue;
-        std::vector<uint64_t> data(64);
-        for (int64_t i = 0; i < 64; ++i) data[i] = l1bm_at(s, from + i);
+        std::vector<uint64_t> data(static_cast<size_t>(lw));
+        for (int64_t i = 0; i < lw; ++i) data[static_cast<size_t>(i)] = l1bm_at(s, from + i);
         for (int d = 0; d < count; ++d) {
           if ((d & ignore) == (s & ignore)) write_l1bm(d, to, data);
         }
@@ -163,7 +138,7 @@ void run_dar_operations(const Node& node, const Counters& counters, ChipMemories
   const isa::Chip& chip = memories.chip;
   // The writer sees the stage as it was before this step.
   for (const MicroOp& op : node.l2b_ops) {
-    if (op.opcode != Opcode::kL2bmdarw) continue;
+    if (op.movement->way != Way::kDarStageToDar) continue;
     for (int g = 0; g < chip.groups; ++g) {
       DarStage& stage = memories.dar_stage[g];
       for (int c = 0; c < isa::kCyclesPerStep && stage.position < kDarStageEntries; ++c, ++stage.position) {
@@ -173,7 +148,7 @@ void run_dar_operations(const Node& node, const Counters& counters, ChipMemories
     }
   }
   for (const MicroOp& op : node.l2b_ops) {
-    if (op.opcode != Opcode::kL2bmdars) continue;
+    if (op.movement->way != Way::kL2bmToDarStage) continue;
     const int64_t from = op.sources[0].resolve(counters);
     const int l = std::max<int>(op.sources[0].unit, 0);
     for (int g = 0; g < chip.groups; ++g) {

@@ -18,7 +18,6 @@
 namespace kodama::simulator {
 namespace {
 
-using isa::Opcode;
 using isa::Space;
 
 }  // namespace
@@ -292,7 +291,7 @@ class Machine::Impl {
   void run_mv(const Node& node, int depth, const Counters& counters) {
     ++stats_.mvs;
     stats_.add_moved(node.mv->size_lw);
-    const bool moves = node.mv->opcode != Opcode::kMvnop;
+    const bool moves = !node.mv->sources.empty();
     // A refused transfer leaves all memories and the clock as they were.
     if (moves) transfers_.check(node, counters);
     if (clock_.running()) clock_.mv(node, depth, counters);

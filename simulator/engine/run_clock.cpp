@@ -4,10 +4,11 @@
 #include <string>
 #include <utility>
 
+#include "isa/move_places.h"
+
 namespace kodama::simulator {
 namespace {
 
-using isa::Opcode;
 using isa::Space;
 
 /// Loops have no entries of their own.
@@ -163,7 +164,7 @@ void RunClock::wait(const Node& node) {
 void RunClock::mv(const Node& node, int depth, const Counters& counters) {
   hold_for_hazards(node, {counters.begin(), counters.begin() + depth});
   isa::TransferRequest request{.mv = *node.mv, .line = node.line, .region = node.region, .blocks = {}};
-  if (node.mv->opcode != Opcode::kMvnop) {
+  if (!node.mv->sources.empty()) {
     isa::Operand& source = request.mv.sources[0];
     isa::Operand& destination = request.mv.destinations[0];
     for (const auto& [operand, side] :
@@ -174,9 +175,10 @@ void RunClock::mv(const Node& node, int depth, const Counters& counters) {
       const int64_t n = std::max(node.mv->indirect_n, 1);
       for (int g = 0; g < memories_->chip.groups; ++g) {
         std::vector<int64_t>& blocks = request.blocks[g];
-        for (int64_t block = 0; block * n * kMvUnit < node.mv->size_lw; ++block)
+        for (int64_t block = 0; block * n * isa::kSpreadUnit < node.mv->size_lw; ++block)
           blocks.push_back(
-              kMvUnit * memories_->dar[g][wrap(operand->base + block, memories_->chip.memory.dar_entries)]);
+              isa::kSpreadUnit *
+              memories_->dar[g][wrap(operand->base + block, memories_->chip.memory.dar_entries)]);
       }
     }
   }

@@ -257,7 +257,7 @@ uint64_t reduce_long(std::span<const uint64_t> values, ReduceOp op, Precision pr
 }
 
 uint64_t reduce_long_by_fours(std::span<const uint64_t> values, ReduceOp op, Precision precision) {
-  if (op != ReduceOp::kFadd) return reduce_long(values, op, precision);
+  if (op != ReduceOp::kFadd || values.size() <= 4) return reduce_long(values, op, precision);
   std::array<uint64_t, 256> stage;
   size_t count = 0;
   for (size_t i = 0; i < values.size(); i += 4) {

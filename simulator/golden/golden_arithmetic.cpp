@@ -3,14 +3,13 @@
 #include <algorithm>
 
 #include "isa/error.h"
+#include "simulator/golden/golden_names.h"
 
 namespace kodama::simulator::golden {
 namespace {
 
 using boost::multiprecision::cpp_int;
 using isa::FloatFormat;
-using isa::Opcode;
-using isa::Precision;
 using isa::ReduceOp;
 
 bool is_float(Precision precision) {

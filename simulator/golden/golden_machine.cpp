@@ -4,15 +4,11 @@
 
 #include "isa/error.h"
 #include "simulator/debug_text.h"
+#include "simulator/golden/golden_names.h"
 
 /// The memories of the golden model and its statements, a step with all its instructions among them.
 namespace kodama::simulator::golden {
 namespace {
-
-using isa::Instruction;
-using isa::Opcode;
-using isa::Operand;
-using isa::Space;
 
 bool is_l1bm_side(Space space) {
   return space == Space::kL1bm || space == Space::kTurnaround;

@@ -3,19 +3,10 @@
 #include "isa/error.h"
 #include "simulator/golden/golden_arithmetic.h"
 #include "simulator/golden/golden_machine.h"
+#include "simulator/golden/golden_names.h"
 
 /// Data movement inside a step (section 6): between PEs and L1BM, between L1BMs and L2BM, and into the DAR.
 namespace kodama::simulator::golden {
-namespace {
-
-using isa::Instruction;
-using isa::Opcode;
-using isa::Operand;
-using isa::Precision;
-using isa::Space;
-using isa::Width;
-
-}  // namespace
 
 Quad GoldenMachine::l1bm_to_pe(const Instruction& instruction, const At& at, int cycle,
                                const StepContext& context) const {

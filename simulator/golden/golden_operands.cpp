@@ -2,15 +2,11 @@
 #include "isa/number_formats.h"
 #include "simulator/golden/golden_arithmetic.h"
 #include "simulator/golden/golden_machine.h"
+#include "simulator/golden/golden_names.h"
 
 /// Operands of PEs (section 3): what an instruction reads, and the way of its result to its destinations.
 namespace kodama::simulator::golden {
 namespace {
-
-using isa::Instruction;
-using isa::Operand;
-using isa::Precision;
-using isa::Space;
 
 /// The bits of {h, l} that a mask lets through: length l covers the half words of h and leaves l alone,
 /// length ll the words of both.
@@ -26,25 +22,6 @@ Quad mask_pattern(int bits, bool double_long) {
   }
   if (!double_long) pattern.l = ~uint64_t{0};
   return pattern;
-}
-
-int space_bit_of_mask(Space space) {
-  switch (space) {
-    case Space::kGrf0:
-      return 0;
-    case Space::kGrf1:
-      return 1;
-    case Space::kT:
-      return 2;
-    case Space::kLm0:
-    case Space::kBar0:
-      return 3;
-    case Space::kLm1:
-    case Space::kBar1:
-      return 4;
-    default:
-      return 5;
-  }
 }
 
 }  // namespace
@@ -174,7 +151,8 @@ void GoldenMachine::deliver_to(const Operand& destination, const At& at, int cyc
                                StepContext& context) {
   Pe* pe = at.pe;
   isa::Mask mask = destination.mask;
-  if (!context.own_masks && (block_mask_.spaces >> space_bit_of_mask(destination.space) & 1) != 0) {
+  const int bit = isa::mask_statement_bit(destination.space);
+  if (!context.own_masks && bit >= 0 && (block_mask_.spaces >> bit & 1) != 0) {
     mask = {isa::Mask::Kind::kRegister, block_mask_.entry, block_mask_.double_long, 0};
   }
   const int bits = mask_bits(mask, *pe, cycle);

@@ -3,17 +3,10 @@
 #include "isa/error.h"
 #include "simulator/golden/golden_arithmetic.h"
 #include "simulator/golden/golden_machine.h"
+#include "simulator/golden/golden_names.h"
 
 /// Transfers (section 6): what an MV reads and writes.
 namespace kodama::simulator::golden {
-namespace {
-
-using isa::Instruction;
-using isa::Opcode;
-using isa::Operand;
-using isa::Space;
-
-}  // namespace
 
 std::vector<uint64_t>& GoldenMachine::mv_memory(Space space, int group, int l2b) {
   if (space == Space::kPdm) return groups_[group].pdm;

@@ -1,18 +1,13 @@
 #include "isa/number_formats.h"
 #include "simulator/golden/golden_arithmetic.h"
 #include "simulator/golden/golden_machine.h"
+#include "simulator/golden/golden_names.h"
 
 /// The units of PEs and MABs: ALU (section 7), MAU and matrix registers (section 8).
 namespace kodama::simulator::golden {
 namespace {
 
 using isa::FloatFormat;
-using isa::Instruction;
-using isa::Opcode;
-using isa::Operand;
-using isa::Precision;
-using isa::Space;
-using isa::Width;
 
 /// Bits of the flags of `lanes` lanes.
 int flag_bits(const std::vector<bool>& flags) {
