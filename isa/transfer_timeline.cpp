@@ -188,7 +188,7 @@ int64_t TransferTimeline::issue(TransferRequest request, std::vector<TransferPar
   Active transfer;
   transfer.record.id = next_id_++;
   transfer.record.issued = cycle;
-  last_start_ = std::max(cycle, last_start_ + chip_.transfer.issue_interval_steps * kCyclesPerStep);
+  last_start_ = std::max(cycle, next_start());
   transfer.record.started = last_start_;
   transfer.record.moving = static_cast<double>(last_start_ + transfer_latency(parts, chip_));
   transfer.groups = groups_of(parts);

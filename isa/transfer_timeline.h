@@ -140,6 +140,8 @@ class TransferTimeline {
 
   /// Whether every group that the transfer uses can take one more.
   bool has_slot(const std::vector<TransferPart>& parts) const;
+  /// The first cycle at which a transfer that is issued starts at once, as far as those before it go.
+  int64_t next_start() const { return last_start_ + chip_.transfer.issue_interval_steps * kCyclesPerStep; }
   /// Takes a transfer in at `cycle`, which must not be before the last event. Call has_slot first. Returns
   /// its id: 0, 1, 2, …
   int64_t issue(TransferRequest request, std::vector<TransferPart> parts, int64_t cycle);

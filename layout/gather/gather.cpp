@@ -19,7 +19,7 @@ Gather::Gather(const GatherProblem& problem, const isa::Chip& chip) : problem_(p
                           problem.size_lw / problem.parts % kBlockLw == 0,
                       "gather", "image of {} LW at {} in {} groups, {} parts", problem.size_lw,
                       problem.address, problem.words.size(), problem.parts);
-  row_lw_ = kLineGroup * isa::kPePerMab * chip.mab_per_l1b * chip.l1b_per_l2b;
+  row_lw_ = kLineGroup * line_lw(Memory::kL2bm, chip);
   const GatherRooms rooms(chip, row_lw_);
   const int64_t lm_octets =
       std::min(memory_size_lw(Memory::kLm0, chip) / kOctetLw, (int64_t{1} << kAddressBits) / kWordsPerOctet);

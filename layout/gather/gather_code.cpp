@@ -23,7 +23,7 @@ class Gather::Emitter {
         chip_(gather.chip_),
         tables_address_(tables_address),
         rooms_(chip_, gather.row_lw_),
-        line_group_lw_(kLineGroup * isa::kPePerMab * chip_.mab_per_l1b),
+        line_group_lw_(kLineGroup * line_lw(Memory::kL1bm, chip_)),
         scratch_(chip_),
         code_(chip_, scratch_) {}
 
@@ -72,8 +72,8 @@ class Gather::Emitter {
   /// The lines of one vector that are used.
   std::vector<LineCopy> row_lines() const {
     std::vector<LineCopy> used;
-    const int64_t line_lw = gather_.row_lw_ / kLineGroup;
-    for (int64_t line = 0; line * line_lw < gather_.used_lw_; ++line) used.push_back({line, 0});
+    const int64_t l2_line_lw = line_lw(Memory::kL2bm, chip_);
+    for (int64_t line = 0; line * l2_line_lw < gather_.used_lw_; ++line) used.push_back({line, 0});
     return used;
   }
 

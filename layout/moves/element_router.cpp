@@ -231,7 +231,7 @@ class NearRoutes {
 };
 
 bool leave_l2b(const std::vector<ElementMove>& moves, const isa::Chip& chip) {
-  const int64_t pes = int64_t{chip.pe_per_l1b()} * chip.l1b_per_l2b;
+  const int64_t pes = line_lw(Memory::kL2bm, chip);
   return std::ranges::any_of(moves,
                              [&](const ElementMove& move) { return move.from.pe / pes != move.to.pe / pes; });
 }
@@ -242,8 +242,7 @@ void emit_far_routes(const std::vector<ElementMove>& moves, Memory from, Memory 
   const isa::Chip& chip = code.chip();
   const int64_t lanes = code.lanes();
   const int64_t l1bs = chip.l1b_per_l2b;
-  const int64_t line_lw = lanes * l1bs;
-  const int64_t l2_size = std::max(line_lw, l2bmd_lw(chip));
+  const int64_t l2_size = std::max(line_lw(Memory::kL2bm, chip), l2bmd_lw(chip));
   MaskedWrites writes(code, element_bits);
 
   // By address, L2B, and place among the L2B's long words: what is wanted of it.
@@ -350,7 +349,7 @@ bool routes_read_before_they_write(const std::vector<ElementMove>& moves, Code& 
 }
 
 PePlace staged_place(Memory memory, const Coordinates& at, const isa::Chip& chip) {
-  const int64_t lanes = int64_t{isa::kPePerMab} * chip.mab_per_l1b;
+  const int64_t lanes = chip.pe_per_l1b();
   const int64_t l1bs = chip.l1b_per_l2b;
   int64_t l2b = at[Level::kL2b];
   int64_t l1b = at[Level::kL1b];
@@ -364,16 +363,12 @@ PePlace staged_place(Memory memory, const Coordinates& at, const isa::Chip& chip
 }
 
 int64_t staged_lines(Memory memory, int64_t upper_lw, const isa::Chip& chip) {
-  const int64_t lanes = int64_t{isa::kPePerMab} * chip.mab_per_l1b;
-  const int64_t line_lw = memory == Memory::kL1bm ? lanes : lanes * chip.l1b_per_l2b;
-  return (upper_lw + line_lw - 1) / line_lw;
+  return isa::ceil_div(upper_lw, line_lw(memory, chip));
 }
 
 int64_t staged_end(Memory memory, int64_t lines, const isa::Chip& chip) {
-  const int64_t lanes = int64_t{isa::kPePerMab} * chip.mab_per_l1b;
-  if (memory == Memory::kL1bm) return (lines + kLineGroup - 1) / kLineGroup * kLineGroup * lanes;
-  const int64_t end = lines * lanes * chip.l1b_per_l2b;
-  return (end + l2bmd_lw(chip) - 1) / l2bmd_lw(chip) * l2bmd_lw(chip);
+  const int64_t end = lines * line_lw(memory, chip);
+  return isa::round_up(end, memory == Memory::kL1bm ? kLineGroup * line_lw(memory, chip) : l2bmd_lw(chip));
 }
 
 void emit_staging(Memory upper, int64_t lines, Memory pe_memory, int64_t pe_base, bool down, Code& code) {
@@ -389,20 +384,20 @@ void emit_staging(Memory upper, int64_t lines, Memory pe_memory, int64_t pe_base
     }
     return;
   }
-  const int64_t line_lw = lanes * chip.l1b_per_l2b;
+  const int64_t l2_line_lw = line_lw(Memory::kL2bm, chip);
   const bool outside = upper != Memory::kL2bm;
   // A few lines at a time.
   const int64_t window = std::max<int64_t>(8, kDealLw / lanes);
   const LineBuffer l1 = code.line_buffer(window);
   Region l2;
-  if (outside) l2 = code.scratch().take(Memory::kL2bm, window * line_lw + l2bmd_lw(chip), kBlockLw);
+  if (outside) l2 = code.scratch().take(Memory::kL2bm, window * l2_line_lw + l2bmd_lw(chip), kBlockLw);
   for (int64_t first = 0; first < lines; first += window) {
     const int64_t last = std::min(first + window, lines);
-    const int64_t base = outside ? l2.base : first * line_lw;
+    const int64_t base = outside ? l2.base : first * l2_line_lw;
     const int64_t size = staged_end(upper, last - first, chip);
     const auto move_outside = [&] {
       for (int64_t group = 0; group < chip.groups; ++group) {
-        const Operand place = Code::outside(upper, first * line_lw, group);
+        const Operand place = Code::outside(upper, first * l2_line_lw, group);
         const Operand inside = Code::l2bm(base, static_cast<int>(group), 0);
         Instruction mv =
             make_instruction(Opcode::kMvp, Precision::kNone, down ? place : inside, down ? inside : place);

@@ -179,9 +179,9 @@ class Emitter {
   void windows(bool is_exit) {
     const bool staged = gateway_.upper.memory != Memory::kL2bm;
     const int64_t lanes = code_.lanes();
-    const int64_t line_lw = lanes * chip_.l1b_per_l2b;
+    const int64_t l2_line_lw = line_lw(Memory::kL2bm, chip_);
     int64_t most = std::bit_floor(static_cast<uint64_t>(chip_.memory.l1bm_lw / lanes / 2 - 16));
-    if (staged) most = std::min(most, chip_.memory.l2bm_lw / line_lw / 4);
+    if (staged) most = std::min(most, chip_.memory.l2bm_lw / l2_line_lw / 4);
     const int64_t all = lines_.back().line + 1;
     // Fewer lines at a time than there are: the first transfer is over sooner.
     int64_t window = std::clamp<int64_t>(
@@ -193,8 +193,8 @@ class Emitter {
       Buffers each;
       each.l1bm = code_.line_buffer(window);
       if (staged) {
-        each.l2bm = code_.scratch().take(Memory::kL2bm,
-                                         std::max({window * line_lw, l2bmd_lw(chip_), kBlockLw}), kBlockLw);
+        each.l2bm = code_.scratch().take(
+            Memory::kL2bm, std::max({window * l2_line_lw, l2bmd_lw(chip_), kBlockLw}), kBlockLw);
       }
       buffers.push_back(each);
     }
@@ -240,7 +240,7 @@ class Emitter {
     for (const LineCopy& line : lines_) {
       if (line.line >= first && line.line < last) own.push_back({line.line - first, line.pe_address});
     }
-    const int64_t l2_base = staged ? buffer.l2bm.base : first * code_.lanes() * chip_.l1b_per_l2b;
+    const int64_t l2_base = staged ? buffer.l2bm.base : first * line_lw(Memory::kL2bm, chip_);
     if (is_exit) {
       code_.lines_up(own, pe_.memory, buffer.l1bm.base);
       code_.deal_up(own, buffer.l1bm.base, l2_base);
@@ -253,7 +253,7 @@ class Emitter {
   /// Between DRAM or PDM and the L2BMs.
   void transfers(const Buffers& buffer, int64_t first, int64_t last, bool is_exit,
                  std::vector<int8_t>& tags) {
-    const int64_t line_lw = code_.lanes() * chip_.l1b_per_l2b;
+    const int64_t l2_line_lw = line_lw(Memory::kL2bm, chip_);
     // L2BM address of the window: without the bits that the L2Bs share out.
     std::vector<int64_t> shared;
     for (const int bit : gateway_.l2b_bits) {
@@ -261,10 +261,10 @@ class Emitter {
     }
     std::ranges::sort(shared);
     // A run is as long as no shared bit is in it.
-    const int64_t begin = first * line_lw;
+    const int64_t begin = first * l2_line_lw;
     const int64_t run =
-        shared.empty() ? (last - first) * line_lw : std::min(shared.front(), (last - first) * line_lw);
-    const int64_t end = std::min(last * line_lw, l2_end());
+        shared.empty() ? (last - first) * l2_line_lw : std::min(shared.front(), (last - first) * l2_line_lw);
+    const int64_t end = std::min(last * l2_line_lw, l2_end());
     const int unit_bits = power_of(chip_.l2b_per_group);
     for (int64_t at = begin; at < end; at += run) {
       // The bits above each shared one move up.
@@ -352,7 +352,7 @@ void emit_exit(const BitView& view, const Gateway& gateway, const Placement& pe,
 
 int64_t upper_end(const BitView& view, const Gateway& gateway, const isa::Chip& chip) {
   const int64_t end = view.largest_sum(view.address_bits(gateway.upper.slots), gateway.upper.stride) + 1;
-  const int64_t lanes = int64_t{isa::kPePerMab} * chip.mab_per_l1b;
+  const int64_t lanes = chip.pe_per_l1b();
   const int64_t granule = gateway.upper.memory == Memory::kL1bm ? 4 * lanes
                           : gateway.upper.memory == Memory::kL2bm
                               ? std::max(lanes, kDealLw) * chip.l1b_per_l2b

@@ -34,9 +34,9 @@ struct NumberBits {
   int lane = 0;
   int l1b = 0;
   explicit NumberBits(const isa::Chip& chip)
-      : lane(bits_for(int64_t{isa::kPePerMab} * chip.mab_per_l1b)), l1b(bits_for(chip.l1b_per_l2b)) {}
+      : lane(bits_for(chip.pe_per_l1b())), l1b(bits_for(chip.l1b_per_l2b)) {}
   int64_t of(int64_t pe, const isa::Chip& chip) const {
-    const int64_t lanes = int64_t{isa::kPePerMab} * chip.mab_per_l1b;
+    const int64_t lanes = chip.pe_per_l1b();
     const int64_t l1b_number = pe / lanes;
     return (l1b_number / chip.l1b_per_l2b << (lane + l1b)) | (l1b_number % chip.l1b_per_l2b << lane) |
            pe % lanes;

@@ -73,6 +73,11 @@ inline constexpr int64_t kBlockLw = isa::kL2bmBlockLw;
 inline constexpr int64_t kDealLw = isa::kL2bmdPerL1bLw;
 /// What l2bmd moves of an L2BM: kDealLw for each L1B, eight of one after eight of the other.
 int64_t l2bmd_lw(const isa::Chip& chip);
+/// LW of a line: one of every PE below an L1BM, or else below an L2BM.
+inline int64_t line_lw(Memory memory, const isa::Chip& chip) {
+  const int64_t lanes = chip.pe_per_l1b();
+  return memory == Memory::kL1bm ? lanes : lanes * chip.l1b_per_l2b;
+}
 /// Lines that one step of l1bmd moves.
 inline constexpr int64_t kLineGroup = isa::kCyclesPerStep;
 
@@ -102,7 +107,7 @@ class Code {
 
   const isa::Chip& chip() const { return chip_; }
   ScratchSpace& scratch() { return scratch_; }
-  int64_t lanes() const { return int64_t{isa::kPePerMab} * chip_.mab_per_l1b; }
+  int64_t lanes() const { return chip_.pe_per_l1b(); }
 
   void add(isa::Instruction instruction);
   /// What T, or the base register of LM1, holds from here on until it is written: `longs` LW in some PE.

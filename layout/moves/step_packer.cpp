@@ -6,9 +6,10 @@
 #include <cstdlib>
 #include <map>
 
+#include "isa/arithmetic.h"
 #include "isa/costs.h"
 #include "isa/error.h"
-#include "layout/moves/transfer_clock.h"
+#include "isa/transfer_timeline.h"
 
 namespace kodama::layout {
 namespace {
@@ -28,7 +29,7 @@ class Packer {
       : chip_(chip),
         waits_(waits),
         port_window_(chip.hazard.pe_gap(isa::kCyclesPerStep - 1, 0) + 1),
-        clock_(chip) {
+        timeline_(chip, isa::TransferTimeline::standard_service(chip)) {
     units(HazardResource::kLm0, chip.memory.lm_words);
     units(HazardResource::kLm1, chip.memory.lm_words);
     units(HazardResource::kGrf0, chip.memory.grf_words);
@@ -251,23 +252,52 @@ class Packer {
   void place_transfer(const Instruction& instruction, const std::vector<Touch>& touched, int64_t step) {
     // In the order in which they were written.
     step = std::max(step, last_mv_);
-    // And when it can start: those that are issued before fill up the queues of groups.
-    if (waits_ == WaitPlace::kWhereOver)
-      step = std::max(step, static_cast<int64_t>(clock_.next_start()) / isa::kCyclesPerStep);
     // A tag is free from the step behind the one that waits for it.
     const auto waited = last_wait_.find(instruction.tag);
     if (waited != last_wait_.end()) step = std::max(step, waited->second + 1);
+    if (waits_ == WaitPlace::kWhereOver) step = started(instruction, step);
     last_mv_ = step;
     mvs_.push_back({step, instruction});
-    over_[instruction.tag] = clock_.issue(instruction, static_cast<double>(step * isa::kCyclesPerStep));
     remember(touched, step, instruction.tag);
+  }
+
+  /// The first step from `step` on in which a transfer doesn't have to wait for others to start, or for room
+  /// in the queues of its groups: there it is issued.
+  int64_t started(const Instruction& mv, int64_t step) {
+    const auto step_at = [&](int64_t cycle) {
+      return isa::ceil_div(std::max<int64_t>(cycle - held_, 0), int64_t{isa::kCyclesPerStep});
+    };
+    step = std::max(step, step_at(timeline_.next_start()));
+    std::vector<isa::TransferPart> parts = transfer_parts(mv, chip_);
+    timeline_.advance(static_cast<double>(step * isa::kCyclesPerStep + held_));
+    while (!timeline_.has_slot(parts)) {
+      timeline_.advance(timeline_.next_event());
+      step = std::max(step, step_at(timeline_.last_done(-1)));
+    }
+    isa::TransferRequest request;
+    request.mv = mv;
+    timeline_.issue(std::move(request), std::move(parts), step * isa::kCyclesPerStep + held_);
+    return step;
+  }
+  /// The cycle at which the transfers of a tag are over. Later ones don't delay them.
+  int64_t over(int tag) const {
+    isa::TransferTimeline ahead = timeline_;
+    while (ahead.in_flight(tag) > 0) ahead.advance(ahead.next_event());
+    return ahead.last_done(tag);
   }
 
   void place_wait(int8_t tag) {
     int64_t step = std::max(static_cast<int64_t>(steps_.size()), last_mv_);
     // Else beside what is in a step.
-    if (waits_ == WaitPlace::kWhereOver)
-      step = static_cast<int64_t>(std::ceil(over_[tag] / isa::kCyclesPerStep));
+    if (waits_ == WaitPlace::kWhereOver) {
+      // In the first step by then; where there is nothing to do meanwhile, in the step before, which the wait
+      // holds for the cycles that are missing.
+      const int64_t cycle = over(tag) - held_;
+      step = cycle / isa::kCyclesPerStep;
+      if (step < static_cast<int64_t>(steps_.size()))
+        step = isa::ceil_div(cycle, int64_t{isa::kCyclesPerStep});
+      held_ += std::max<int64_t>(cycle - step * isa::kCyclesPerStep, 0);
+    }
     for (;; ++step) {
       if (step >= static_cast<int64_t>(steps_.size())) steps_.resize(static_cast<size_t>(step) + 1);
       if (steps_[static_cast<size_t>(step)].wait == 0) break;
@@ -337,14 +367,16 @@ class Packer {
 
   const isa::Chip& chip_;
   WaitPlace waits_;
-  int64_t port_window_;  ///< steps around one that its use of an LM concerns
-  TransferClock clock_;
+  /// Steps around one that its use of an LM concerns: the longest gap of accesses to an LM. Most other gaps
+  /// are longer (isa::longest_gap), and what is looked through is all steps of the window for every access.
+  int64_t port_window_;
+  int64_t held_ = 0;                ///< cycles by which waits delay the steps behind them
+  isa::TransferTimeline timeline_;  ///< where waits stand where transfers are over
   std::array<std::vector<Unit>, kResources> units_;
   std::array<std::vector<Record>, kResources> lists_;
   std::vector<Record> records_;
   std::map<int8_t, std::vector<int32_t>> by_tag_;
   std::map<int8_t, int64_t> last_wait_;
-  std::map<int8_t, double> over_;  ///< by tag: the cycle at which its latest transfer will be
   std::vector<PackedStep> steps_;
   std::vector<uint32_t> taken_;
   std::vector<std::pair<int64_t, Instruction>> mvs_;

@@ -24,7 +24,7 @@
 /// steps: the second reads x and writes y.
 ///
 /// A wait holds the whole chip, so in a program that runs alone it stands where its transfer will be over
-/// (layout/moves/transfer_clock.h), and the steps before it are there for what is written later. Where
+/// (isa/transfer_timeline.h), and the steps before it are there for what is written later. Where
 /// somebody else says when transfers start, it stands behind everything written before.
 namespace kodama::layout {
 

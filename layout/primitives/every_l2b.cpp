@@ -61,22 +61,22 @@ class ToEveryL2b : public MoveEmission {
       slots.push_back(k);
       out.push_back(std::max<int>(move_.before[slot], -1));
     }
-    const int64_t line_lw = lanes() * chip_.l1b_per_l2b;
+    const int64_t l2_line_lw = line_lw(Memory::kL2bm, chip_);
     // Room: what goes up, and the same of every L2B that comes down.
     const int64_t copies = kGathers ? int64_t{1} << slots.size() : 1;
-    const int64_t most =
-        std::max<int64_t>(std::min(chip_.memory.l2bm_lw / line_lw / (1 + copies), most_lines(2) / copies), 1);
+    const int64_t most = std::max<int64_t>(
+        std::min(chip_.memory.l2bm_lw / l2_line_lw / (1 + copies), most_lines(2) / copies), 1);
     std::vector<int> first;
-    while (line_lw << first.size() < kBlockLw) first.push_back(-1);
+    while (l2_line_lw << first.size() < kBlockLw) first.push_back(-1);
     const Chunks parts = chunks(first, before_bits(), std::max(most, int64_t{1} << first.size()));
-    const int64_t run = line_lw << parts.inner.size();
+    const int64_t run = l2_line_lw << parts.inner.size();
     std::vector<int> numbered_after = parts.inner;
     if (kGathers) numbered_after.insert(numbered_after.end(), out.begin(), out.end());
 
     // A second set when there is room and something to do meanwhile.
     const size_t turns = parts.outer.size() > 1 && 2 * run * (1 + copies) <= chip_.memory.l2bm_lw ? 2 : 1;
-    const auto buffers = take_chunk_buffers(turns, {.up_lines = run / line_lw,
-                                                    .down_lines = run * copies / line_lw,
+    const auto buffers = take_chunk_buffers(turns, {.up_lines = run / l2_line_lw,
+                                                    .down_lines = run * copies / l2_line_lw,
                                                     .up_l2_lw = std::max(run, l2bmd_lw(chip_)),
                                                     .down_l2_lw = std::max(run * copies, l2bmd_lw(chip_)),
                                                     .pdm_lw = run * chip_.l2b_per_group});

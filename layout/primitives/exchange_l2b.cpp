@@ -102,7 +102,7 @@ class ExchangeL2b : public MoveEmission {
       out_.push_back(std::max<int>(move_.before[slot], -1));
     }
     stay_ = before_bits() & ~mask_of(in_);
-    line_lw_ = lanes() * chip_.l1b_per_l2b;
+    line_lw_ = line_lw(Memory::kL2bm, chip_);
   }
 
   void write() {
@@ -206,7 +206,7 @@ class ExchangeL2b : public MoveEmission {
   // ---- numbers of L2Bs in T
 
   int64_t words_of(const Number& number, size_t k) const {
-    return 2 * number.placement.stride[static_cast<size_t>(number.bits[k])];
+    return isa::kWordsPerLong * number.placement.stride[static_cast<size_t>(number.bits[k])];
   }
   /// A difference in the slots as what it changes in T.
   int64_t words_of_difference(const Number& number, int64_t difference) const {

@@ -50,7 +50,7 @@ class Select : public MoveEmission {
       const int bit = move_.after[static_cast<size_t>(slot)];
       if (bit < 0 || move_.before[static_cast<size_t>(slot)] != kEverywhere) continue;
       chosen |= mask_of(bit);
-      const int64_t words = 2 * at_.before.stride[static_cast<size_t>(bit)];
+      const int64_t words = isa::kWordsPerLong * at_.before.stride[static_cast<size_t>(bit)];
       const int shift = std::countr_zero(static_cast<uint64_t>(words));
       const Level level = shape_.level(slot);
       const FixedConstant constant = level == Level::kL1b   ? FixedConstant::kL1bid
