@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "isa/hazards.h"
+#include "passes/registry.h"
 #include "simulator/machine.h"
 
 namespace kodama::checks {
@@ -240,7 +241,10 @@ class Check {
 std::string conversion_difference(const layout::ConversionProblem& problem,
                                   const layout::Conversion& conversion, const isa::Chip& chip, uint64_t seed,
                                   int64_t* cycles) {
-  return Check(problem, conversion, chip, seed).run(conversion, cycles);
+  std::string difference = Check(problem, conversion, chip, seed).run(conversion, cycles);
+  if (!difference.empty() && !conversion.from_plugins.empty())
+    passes::blame("move primitive", *conversion.from_plugins.front(), difference);
+  return difference;
 }
 
 }  // namespace kodama::checks

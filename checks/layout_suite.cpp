@@ -106,7 +106,8 @@ LayoutBenchResult run_layout_bench(const LayoutBenchOptions& options, const isa:
     try {
       conversion = layout::convert(entry.problem, chip);
       longest = std::max(longest, conversion.search_seconds);
-      if (options.check) failure = conversion_difference(entry.problem, conversion, chip, 1);
+      if (options.check || !conversion.from_plugins.empty())
+        failure = conversion_difference(entry.problem, conversion, chip, 1);
     } catch (const isa::Error& error) {
       failure = error.what();
     }

@@ -7,6 +7,9 @@ set(kodama_public_headers
     isa/arithmetic.h isa/chip.h isa/costs.h isa/error.h isa/hazards.h isa/instruction.h isa/instruction_rows.def
     isa/movement.h isa/number_formats.h isa/program.h
     passes/pass_options.h passes/plugin.h
+    layout/algebra/algebra.h layout/algebra/bits.h layout/algebra/layout.h
+    layout/moves/move_code.h layout/moves/move_emission.h layout/moves/move_primitive.h layout/moves/move_proposals.h
+    layout/moves/step_packer.h layout/primitives/move_primitives.h
     scheduler/machine/machine_program.h scheduler/machine/passes.h scheduler/packing/packing.h
     scheduler/problem/schedule_problem.h scheduler/problem/transfer_problem.h)
 # Plugins carry the hash of these headers, and Kodama loads those that carry its own.

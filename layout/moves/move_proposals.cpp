@@ -1,8 +1,13 @@
 #include "layout/moves/move_proposals.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
+#include <string>
 #include <utility>
 
+#include "isa/error.h"
 #include "passes/registry.h"
 
 namespace kodama::layout {
@@ -36,9 +41,33 @@ void MoveProposals::ask(const MovePrimitive& primitive) {
 }
 
 void MoveProposals::add(SlotState after, double steps, int slot, int slot_count, std::vector<int> order) {
+  // What Kodama's own propose is tested; this is called millions of times.
+  if (!primitive_->plugin.empty()) check(after, steps);
   if (after == state || !is_useful(after)) return;
   moves_.push_back(
       {primitive_, state, std::move(after), steps + kMoveSetUp, slot, slot_count, std::move(order)});
+}
+
+void MoveProposals::check(const SlotState& after, double steps) const {
+  const auto demand = [](bool holds, const std::string& found) {
+    isa::check_internal(holds, "move proposals", "{}", found);
+  };
+  demand(after.size() == state.size(), fmt::format("{} slots, there are {}", after.size(), state.size()));
+  demand(std::isfinite(steps) && steps >= 0, fmt::format("a move of {} steps", steps));
+  BitMask used = 0;
+  bool between_l2bs = false;
+  for (size_t slot = 0; slot < after.size(); ++slot) {
+    const int content = after[slot];
+    demand(content >= kEverywhere && content < view.bit_count(),
+           fmt::format("slot {} is to hold {}, there are {} bits", slot, content, view.bit_count()));
+    demand(content < 0 || (used >> content & 1) == 0, fmt::format("bit {} is in two slots", content));
+    used |= mask_of(content);
+    between_l2bs = between_l2bs || (content != state[slot] && state[slot] != kEverywhere &&
+                                    shape.level(static_cast<int>(slot)) == Level::kL2b);
+  }
+  demand(!between_l2bs || steps >= 2 * view.transfer.start,
+         fmt::format("a move between L2Bs in {} steps, two transfers take {} to start", steps,
+                     2 * view.transfer.start));
 }
 
 double MoveProposals::values(const SlotState& of) const {

@@ -33,6 +33,8 @@ class MoveProposals {
 
   /// A use after which the slots hold `after`, in about `steps` steps and kMoveSetUp more; the others are
   /// kept for its code. One that brings nothing nearer to the goal is left out.
+  /// A bit is in one slot at most. What brings anything into another L2B takes two transfers' start-up at
+  /// least, which the search builds on.
   void add(SlotState after, double steps, int slot = 0, int slot_count = 0, std::vector<int> order = {});
 
   bool is_line(int bit) const { return bit >= 0 && (lines >> bit & 1) != 0; }
@@ -65,6 +67,8 @@ class MoveProposals {
 
  private:
   bool is_useful(const SlotState& after) const;
+  /// InternalError when no primitive can do this.
+  void check(const SlotState& after, double steps) const;
 
   std::vector<int> wanted_at_;  ///< by bit: the slot that it belongs into, -1 = the address
   const MovePrimitive* primitive_ = nullptr;

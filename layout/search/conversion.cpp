@@ -19,6 +19,7 @@
 #include "layout/moves/move_code.h"
 #include "layout/primitives/move_primitives.h"
 #include "layout/search/path_search.h"
+#include "passes/registry.h"
 
 namespace kodama::layout {
 namespace {
@@ -37,6 +38,13 @@ void for_each_place(const Layout& layout, const Lengths& lengths, Visit&& visit)
     while (axis > 0 && ++index[axis - 1] == layout.extent(axis - 1)) index[--axis] = 0;
     if (axis == 0) return;
   }
+}
+
+/// Does what may find a fault of the plugins' primitives in a conversion.
+template <typename Work>
+void blaming(const Conversion& conversion, const Work& work) {
+  if (conversion.from_plugins.empty()) return work();
+  passes::run_blaming("move primitive", *conversion.from_plugins.front(), work);
 }
 
 /// Everything about one way to do it: memory to work in and the code so far.
@@ -516,8 +524,15 @@ class BitConversion {
     }
     shop.code.wait_all();
     result.path = shop.path;
-    result.program = shop.code.pack();
-    result.cycles = predict_cycles(result.program, chip_).total();
+    for (const Move& move : moves) {
+      if (!move.primitive->plugin.empty() &&
+          std::ranges::find(result.from_plugins, move.primitive) == result.from_plugins.end())
+        result.from_plugins.push_back(move.primitive);
+    }
+    blaming(result, [&] {
+      result.program = shop.code.pack();
+      result.cycles = predict_cycles(result.program, chip_).total();
+    });
     result.keeps_source = result.scratch.empty();
     const std::vector<ScratchRange> taken = shop.scratch.ranges();
     result.scratch.insert(result.scratch.begin(), taken.begin(), taken.end());
@@ -782,6 +797,9 @@ double place_count(const ConversionProblem& problem) {
 Conversion convert(const ConversionProblem& problem, const isa::Chip& chip, SolutionCache* cache) {
   ConversionBound bound =
       conversion_bound(problem.from, problem.to, problem.lengths, problem.element_bits, chip);
+  // What a plugin's primitive costs may be other than when a path was kept.
+  if (std::ranges::any_of(move_primitives(), [](const auto& each) { return !each.plugin.empty(); }))
+    cache = nullptr;
   Conversion result;
   if (!is_there(problem)) {
     std::string why;
@@ -828,8 +846,10 @@ Conversion convert(const ConversionProblem& problem, const isa::Chip& chip, Solu
   result.bound = std::move(bound);
   result.steps = isa::count(result.program).steps;
   result.cycles = predict_cycles(result.program, chip).total();
-  isa::check_internal(static_cast<double>(result.cycles) >= result.bound.cycles() - 1e-6, "conversion",
-                      "{} cycles, the bound is {}", result.cycles, result.bound.cycles());
+  blaming(result, [&] {
+    isa::check_internal(static_cast<double>(result.cycles) >= result.bound.cycles() - 1e-6, "conversion",
+                        "{} cycles, the bound is {}", result.cycles, result.bound.cycles());
+  });
   return result;
 }
 

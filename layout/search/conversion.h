@@ -11,6 +11,7 @@
 #include "layout/algebra/layout.h"
 #include "layout/bound/bound.h"
 #include "layout/moves/move_code.h"
+#include "layout/moves/move_primitive.h"
 #include "layout/search/solution_cache.h"
 
 /// Programs that bring a tensor from one layout into another, without leaving the chip.
@@ -58,8 +59,9 @@ struct Conversion {
   /// cheapest it found (Path::proven). The path that was taken is that one or one of the next best, by
   /// cycles.
   bool proven = false;
-  double search_seconds = 0;    ///< that the search for a path took, on this machine
-  std::string why_by_elements;  ///< why it isn't done by primitives; empty when it is
+  std::vector<const MovePrimitive*> from_plugins;  ///< primitives on the path that are a plugin's
+  double search_seconds = 0;                       ///< that the search for a path took, on this machine
+  std::string why_by_elements;                     ///< why it isn't done by primitives; empty when it is
   double ratio() const { return bound.cycles() > 0 ? static_cast<double>(cycles) / bound.cycles() : 1; }
 };
 

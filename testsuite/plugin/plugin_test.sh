@@ -108,17 +108,17 @@ PYTHON
       # shellcheck disable=SC2086
       "$CXX" -std=c++20 -Wall -Wextra -Werror -fsyntax-only $FLAGS -I"$prefix/include/kodama" alone.cpp
     done < headers.txt
-    for header in isa/file.h scheduler/machine/builtin_passes.h scheduler/machine/machine_problem.h layout; do
+    for header in isa/file.h scheduler/machine/builtin_passes.h scheduler/machine/machine_problem.h layout/search; do
       [ ! -e "$prefix/include/kodama/$header" ] || fail "$header is installed"
     done
     nm -D --defined-only "$KODAMA" | awk '{print $3}' | sort -u > exported.txt
     nm -g --defined-only "$BUILD"/{isa/libkodama_isa,passes/libkodama_passes}.a \
-        "$BUILD"/scheduler/{problem,packing,machine,segment,optimizer}/*.a |
-      awk '$2 == "T" {print $3}' | grep -E '^_ZNK?6kodama(3isa|6passes|9scheduler)' | sort -u > declared.txt
+        "$BUILD"/scheduler/{problem,packing,machine,segment,optimizer}/*.a "$BUILD"/layout/{algebra,moves,primitives}/*.a |
+      awk '$2 == "T" {print $3}' | grep -E '^_ZNK?6kodama(3isa|6layout|6passes|9scheduler)' | sort -u > declared.txt
     [ "$(wc -l < declared.txt)" -gt 100 ] || fail "no symbols found"
     missing=$(comm -23 declared.txt exported.txt | c++filt)
     [ -z "$missing" ] || fail "not exported: $missing"
-    ! grep -E '^_ZNK?6kodama' exported.txt | grep -vE '^_ZNK?6kodama(3isa|6passes|9scheduler)' ||
+    ! grep -E '^_ZNK?6kodama' exported.txt | grep -vE '^_ZNK?6kodama(3isa|6layout|6passes|9scheduler)' ||
       fail "exported is more than plugins need"
     ;;
   bad_schedule)
@@ -154,6 +154,31 @@ PYTHON
     expect_text "spiller 'bad-spiller' of plugin ./libbad.so is at fault: "
     run_tiny 70 --plugin ./libbad.so --allocator bad-allocator
     expect_text "allocator 'bad-allocator' of plugin ./libbad.so is at fault: "
+    ;;
+  primitive)
+    # A move primitive: chosen where it is cheap; what it gets wrong is found by simulating the program.
+    install_headers
+    convert() {
+      expect_exit "$1" "$KODAMA" layout convert '((4_PE:1), (16:1, 2_W:1))@LM0' '((4_PE:1), (2_W:1, 16:1))@LM1' \
+        --shape 4,32 --chip tiny --plugin ./libprimitive.so "${@:2}"
+    }
+    build_plugin "$here/move_primitive.cpp" libprimitive.so
+    convert 0
+    expect_text "path: word-by-word"
+    expect_text "simulated: every element is in its place"
+    expect_exit 0 "$KODAMA" passes --plugin ./libprimitive.so
+    expect_text "word-by-word             the word bit <-> an address bit, word by word (plugin ./libprimitive.so)"
+    wrong() {
+      build_plugin "$here/move_primitive.cpp" libprimitive.so "-DWRONG=$1"
+      convert 70 --no-run
+      expect_text "move primitive 'word-by-word' of plugin ./libprimitive.so is at fault: $2"
+      expect_no_text "bug in kodama"
+    }
+    wrong 1 ""
+    expect_text "element "
+    wrong 2 "it throws: a bug of the plugin"
+    wrong 3 "internal error in move proposals: bit "
+    wrong 4 "internal error in conversion: "
     ;;
   refused)
     install_headers

@@ -26,7 +26,7 @@ layout/algebra: isa
 layout/bound: isa layout/algebra
 layout/moves: isa passes layout/algebra
 layout/primitives: isa passes layout/moves
-layout/search: isa layout/algebra layout/bound layout/moves layout/primitives
+layout/search: isa passes layout/algebra layout/bound layout/moves layout/primitives
 layout/gather: isa layout/moves
 layout/plan: isa
 scheduler/problem: isa passes
@@ -36,7 +36,7 @@ scheduler/segment: isa passes scheduler/problem | assembler scheduler/verify
 scheduler/optimizer: isa scheduler/problem scheduler/machine | assembler
 scheduler/verify: isa scheduler/machine scheduler/segment
 scheduler/pipeline: isa passes scheduler/problem scheduler/machine scheduler/verify
-checks: isa assembler layout/search scheduler/problem scheduler/optimizer simulator simulator/debug | layout/moves layout/gather simulator/golden
+checks: isa passes assembler layout/moves layout/search scheduler/problem scheduler/optimizer simulator simulator/debug | layout/gather simulator/golden
 compiler/tensor: isa
 compiler/reference: compiler/tensor
 compiler/graph: compiler/reference compiler/tensor | isa
@@ -52,7 +52,7 @@ tools: isa passes simulator compiler/driver
 tools/commands: isa assembler simulator simulator/golden simulator/debug layout/algebra layout/bound layout/primitives layout/search scheduler/problem scheduler/packing scheduler/machine checks compiler/graph compiler/compile compiler/report compiler/driver tools
 docs/examples: isa passes scheduler/problem
 testsuite/fuzz: isa assembler simulator simulator/debug scheduler/problem scheduler/packing compiler/graph compiler/compile
-testsuite/plugin: passes scheduler/problem scheduler/machine
+testsuite/plugin: passes layout/moves layout/primitives scheduler/problem scheduler/machine
 testsuite/real: | isa compiler/graph compiler/runtime compiler/report
 testsuite/robustness:
 """

@@ -130,7 +130,7 @@ int convert_layout(const LayoutRequest& request) {
                range.end - 1);
   }
   if (!request.emit.empty()) isa::write_output(request.emit, assembler::print(conversion.program));
-  if (!request.run) return compiler::kExitOk;
+  if (!request.run && conversion.from_plugins.empty()) return compiler::kExitOk;
   const std::string difference = checks::conversion_difference(problem, conversion, chip, request.seed);
   fmt::print(out, "simulated: {}\n",
              difference.empty() ? "every element is in its place, nothing else has changed" : difference);
@@ -196,17 +196,23 @@ class ConvertCommand : public ConversionCommand {
     app.add_option("--emit", request_.emit, "write the program as VSM");
     add_seed(app, request_.seed, "of the elements and of what is in memory before");
     app.add_flag("!--no-run", request_.run, "don't simulate it");
+    add_plugin_option(app, plugins_);
   }
   int run(const CLI::App& app) override {
+    load_plugins(plugins_);
     if (!request_.run && is_given(app, "--seed")) throw isa::UserError("--seed: no effect with --no-run");
     return convert_layout(request_);
   }
+
+ private:
+  std::vector<std::string> plugins_;
 };
 
 class PrimitivesCommand : public Command {
  public:
-  void declare(CLI::App& /*app*/) override {}
+  void declare(CLI::App& app) override { add_plugin_option(app, plugins_); }
   int run(const CLI::App& /*app*/) override {
+    load_plugins(plugins_);
     fmt::print(
         std::cout,
         "| primitive | effect | asks for | steps; n = long words per PE |\n| --- | --- | --- | --- |\n");
@@ -215,6 +221,9 @@ class PrimitivesCommand : public Command {
                  each.cost);
     return compiler::kExitOk;
   }
+
+ private:
+  std::vector<std::string> plugins_;
 };
 
 struct LayoutFuzzRequest {
@@ -267,10 +276,15 @@ class LayoutFuzzCommand : public Command {
     add_number(app, "--count", request_.count, "how many", 1)->capture_default_str();
     add_number(app, "--elements", request_.elements, "of a tensor, at most", 1, 1 << 20)
         ->capture_default_str();
+    add_plugin_option(app, plugins_);
   }
-  int run(const CLI::App& /*app*/) override { return fuzz_layouts(request_); }
+  int run(const CLI::App& /*app*/) override {
+    load_plugins(plugins_);
+    return fuzz_layouts(request_);
+  }
 
  private:
+  std::vector<std::string> plugins_;
   LayoutFuzzRequest request_;
 };
 
@@ -283,8 +297,10 @@ class LayoutBenchCommand : public Command {
     app.add_option("--chip", chip_, "chip")->capture_default_str();
     app.add_flag("--check", options_.check, "simulate each one and check every element");
     app.add_flag("--markdown", options_.markdown, "print the table of docs/layouts.md");
+    add_plugin_option(app, plugins_);
   }
   int run(const CLI::App& /*app*/) override {
+    load_plugins(plugins_);
     const auto result = checks::run_layout_bench(options_, isa::find_chip(chip_));
     std::cout << result.table;
     return result.failures > 0 ? compiler::kExitInternalError : compiler::kExitOk;
@@ -293,6 +309,7 @@ class LayoutBenchCommand : public Command {
  private:
   checks::LayoutBenchOptions options_;
   std::string chip_ = "mncore2";
+  std::vector<std::string> plugins_;
 };
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "isa/chip.h"
 #include "isa/output.h"
 #include "isa/reference.h"
+#include "layout/primitives/move_primitives.h"
 #include "scheduler/machine/passes.h"
 #include "scheduler/packing/packing.h"
 #include "tools/command_groups.h"
@@ -68,6 +69,10 @@ void print_passes() {
     fmt::print(std::cout, "  {:<24} {}: {}\n", kernel.name, compiler::layer_kind_name(kernel.kind),
                kernel.description);
   }
+  fmt::print(std::cout, "move primitives, kodama layout convert:\n");
+  for (const layout::MovePrimitive& each : layout::move_primitives())
+    fmt::print(std::cout, "  {:<24} {}{}\n", each.name, each.description,
+               each.plugin.empty() ? "" : fmt::format(" (plugin {})", each.plugin));
   fmt::print(std::cout, "names for --dump-after: all, {}\n", fmt::join(compiler::dump_points(), ", "));
 }
 
