@@ -13,7 +13,9 @@
 #include "isa/file.h"
 #include "isa/hazards.h"
 #include "isa/output.h"
+#include "passes/registry.h"
 #include "scheduler/optimizer/program_problems.h"
+#include "scheduler/optimizer/stream_changes.h"
 #include "scheduler/problem/schedule_problem.h"
 #include "simulator/debug/equivalence.h"
 #include "simulator/debug/judge.h"
@@ -93,6 +95,43 @@ void check_form(const isa::Program& program, const isa::Chip& chip) {
   }
 }
 
+int64_t changes_made(const scheduler::Optimized& result, const std::string& kind) {
+  const auto found = result.changes.find(kind);
+  return found == result.changes.end() ? 0 : found->second;
+}
+
+/// PassError when the result is wrong, right without the changes of plugins, and wrong with those of one.
+void blame_plugins(const isa::Program& program, const isa::Chip& chip,
+                   const scheduler::OptimizeOptions& options, const scheduler::Optimized& result,
+                   const simulator::EquivalenceOptions& equal) {
+  std::vector<const scheduler::ChangeKind*> foreign;
+  for (const scheduler::ChangeKind& kind : scheduler::change_kinds()) {
+    if (!kind.plugin.empty() && changes_made(result, kind.name) > 0) foreign.push_back(&kind);
+  }
+  const auto fault_of = [&](const isa::Program& after) -> std::string {
+    try {
+      check_form(after, chip);
+    } catch (const isa::InternalError& error) {
+      return error.what();
+    }
+    return simulator::compare_programs(program, after, chip, equal).difference;
+  };
+  if (foreign.empty() || fault_of(result.program).empty()) return;
+  const auto fault_with = [&](const scheduler::ChangeKind* only) {
+    scheduler::OptimizeOptions fewer = options;
+    for (const scheduler::ChangeKind* kind : foreign) {
+      if (kind != only) fewer.left_out.insert(kind->name);
+    }
+    return fault_of(scheduler::optimize(program, chip, fewer).program);
+  };
+  if (!fault_with(nullptr).empty()) return;
+  for (const scheduler::ChangeKind* kind : foreign) {
+    const std::string fault = fault_with(kind);
+    if (!fault.empty())
+      passes::blame("opt change", *kind, fmt::format("the program does something else with it: {}", fault));
+  }
+}
+
 void check_equal(const isa::Program& before, const isa::Program& after, const isa::Chip& chip,
                  const simulator::EquivalenceOptions& options, const std::string& reproduce) {
   check_form(after, chip);
@@ -115,7 +154,10 @@ scheduler::Optimized optimize_checked(const isa::Program& program, const isa::Ch
                                       const scheduler::OptimizeOptions& options, const std::string& reproduce,
                                       int seeds) {
   scheduler::Optimized result = scheduler::optimize(program, chip, options);
-  if (result.is_better) check_equal(program, result.program, chip, comparison(options, seeds), reproduce);
+  if (!result.is_better) return result;
+  const simulator::EquivalenceOptions equal = comparison(options, seeds);
+  blame_plugins(program, chip, options, result, equal);
+  check_equal(program, result.program, chip, equal, reproduce);
   return result;
 }
 
@@ -161,8 +203,13 @@ std::string optimizer_report(const scheduler::Optimized& result) {
   text += fmt::format("; {} steps are {:.2f} times the bound of {}\n", steps, ratio(steps, bounds.steps),
                       bounds.steps);
   if (result.is_better) {
-    text += fmt::format("{} reads forwarded, {} operations removed, {} values renamed\n", result.forwarded,
-                        result.removed, result.renamed);
+    text += fmt::format("{} reads forwarded, {} operations removed, {} values renamed",
+                        changes_made(result, "forward"), result.removed, changes_made(result, "rename"));
+    for (const scheduler::ChangeKind& kind : scheduler::change_kinds()) {
+      const int64_t count = changes_made(result, kind.name);
+      if (!kind.plugin.empty() && count > 0) text += fmt::format(", {} by '{}'", count, kind.name);
+    }
+    text += "\n";
   } else {
     text += "nothing better was found: the program is left as it is\n";
   }
@@ -435,9 +482,10 @@ OptimizerFuzzResult fuzz_optimizer(const OptimizerFuzzOptions& options) {
             fmt::format("the plain form: {}\n{}", of_plain.difference, assembler::print(plain)));
       }
       const scheduler::Optimized optimized = scheduler::optimize(program, options.chip, choice);
-      check_form(optimized.program, options.chip);
       auto equal = comparison(choice, 2);
       equal.first_seed = seed;
+      blame_plugins(program, options.chip, choice, optimized, equal);
+      check_form(optimized.program, options.chip);
       const auto compared = simulator::compare_programs(program, optimized.program, options.chip, equal);
       if (!compared.difference.empty()) {
         throw isa::InternalError(fmt::format("live-outs {}: {}\n{}\nbecame\n{}", live, compared.difference,
@@ -448,9 +496,9 @@ OptimizerFuzzResult fuzz_optimizer(const OptimizerFuzzOptions& options) {
         throw isa::InternalError("more cycles than before:\n" + form);
       result.steps_before += optimized.steps_before;
       result.steps_after += optimized.steps_after;
-      result.forwarded += optimized.forwarded;
+      result.forwarded += changes_made(optimized, "forward");
       result.removed += optimized.removed;
-      result.renamed += optimized.renamed;
+      result.renamed += changes_made(optimized, "rename");
     } catch (const isa::Error& error) {
       result.failed_seed = seed;
       result.failure = fmt::format("{}\nof the program\n{}", error.what(), assembler::print(program));

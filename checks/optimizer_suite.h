@@ -13,7 +13,8 @@
 namespace kodama::checks {
 
 /// Optimizes and checks: the assembler's rules, hazards, and equality of all live-outs on random contents.
-/// InternalError naming the difference, and how to see it again, when something is wrong.
+/// InternalError naming the difference, and how to see it again, when something is wrong; PassError when it
+/// is a plugin's change that makes it wrong.
 scheduler::Optimized optimize_checked(const isa::Program& program, const isa::Chip& chip,
                                       const scheduler::OptimizeOptions& options, const std::string& reproduce,
                                       int seeds = 4);

@@ -7,11 +7,19 @@ set(kodama_public_headers
     isa/arithmetic.h isa/chip.h isa/costs.h isa/error.h isa/hazards.h isa/instruction.h isa/instruction_rows.def
     isa/movement.h isa/number_formats.h isa/program.h
     passes/pass_options.h passes/plugin.h
-    layout/algebra/algebra.h layout/algebra/bits.h layout/algebra/layout.h
+    layout/algebra/algebra.h layout/algebra/bits.h layout/algebra/layout.h layout/algebra/transport.h
     layout/moves/move_code.h layout/moves/move_emission.h layout/moves/move_primitive.h layout/moves/move_proposals.h
-    layout/moves/step_packer.h layout/primitives/move_primitives.h
+    layout/moves/step_packer.h layout/plan/planner.h layout/primitives/move_primitives.h
     scheduler/machine/machine_program.h scheduler/machine/passes.h scheduler/packing/packing.h
-    scheduler/problem/schedule_problem.h scheduler/problem/transfer_problem.h)
+    scheduler/problem/schedule_problem.h scheduler/problem/transfer_problem.h
+    scheduler/optimizer/operation_flow.h scheduler/optimizer/optimize.h scheduler/optimizer/program_stream.h
+    scheduler/optimizer/stream_changes.h scheduler/optimizer/stream_operation.h
+    compiler/tensor/tensor.h
+    compiler/graph/fold_constants.h compiler/graph/fresh_names.h compiler/graph/graph_view.h
+    compiler/graph/onnx_model.h compiler/graph/passes.h
+    compiler/layers/affine_map.h compiler/layers/layer_graph.h compiler/layers/scalar_expr.h
+    compiler/tile/tile_program.h
+    compiler/kernels/kernel.h compiler/kernels/predict.h compiler/kernels/spread.h)
 # Plugins carry the hash of these headers, and Kodama loads those that carry its own.
 set(kodama_public_header_files ${kodama_public_headers})
 list(TRANSFORM kodama_public_header_files PREPEND ${PROJECT_SOURCE_DIR}/)
@@ -34,6 +42,7 @@ endforeach()
 
 add_library(kodama_plugin INTERFACE)
 target_compile_features(kodama_plugin INTERFACE cxx_std_20)
+target_compile_definitions(kodama_plugin INTERFACE ONNX_ML=1 ONNX_NAMESPACE=onnx)
 target_include_directories(kodama_plugin INTERFACE $<INSTALL_INTERFACE:${kodama_include_dir}>)
 target_link_libraries(kodama_plugin INTERFACE fmt::fmt)
 set_target_properties(kodama_plugin PROPERTIES EXPORT_NAME plugin)

@@ -155,9 +155,9 @@ void add_model_options(CLI::App& app, SessionOptions& options, RawOptions& raw) 
   app.add_option("--dump-dir", options.dump_directory, "directory of dumps")
       ->capture_default_str()
       ->needs(dump_after);
-  app.add_option(
-         "--planner", options.planner,
-         "chooses kernels and layouts: pbqp (least in all), greedy, first; host: all relayouts by the host")
+  app.add_option("--planner", options.planner,
+                 "chooses kernels and layouts: pbqp (least in all), greedy, first, or a plugin's; host: all "
+                 "relayouts by the host")
       ->capture_default_str();
   CLI::Option* cache = app.add_option(
       "--cache", options.cache,

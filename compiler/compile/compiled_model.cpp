@@ -44,7 +44,7 @@ class ModelCompiler {
     graph_ = std::move(graph);
     result_.name = graph_.name;
     result_.opset = graph_.opset;
-    ModelPlanner planner(graph_, chip_, {options_.precision}, options_.cache);
+    ModelPlanner planner(graph_, chip_, {options_.precision, options_.passes.options}, options_.cache);
     plan_ = planner.plan(options_.planner);
     verify_model_plan(plan_, graph_);
     result_.plan = plan_.summary;
@@ -263,7 +263,7 @@ class ModelCompiler {
     auto operand = stage.operands.begin();
     for (const StreamPlacement& placement : candidate.placements)
       addresses.push_back(placement.is_output ? stage.result.dram_address : (operand++)->dram_address);
-    const TileProgram tiles = candidate.emit(addresses);
+    const TileProgram tiles = emit_tiles(candidate, addresses, chip_);
     if (options_.wants_dump("tile")) options_.dump("tile", layer.name, "txt", to_string(tiles));
     scheduler::MachineProgram machine = lower_tile_program(tiles, chip_);
     if (options_.wants_dump("machine"))
@@ -400,6 +400,7 @@ LayerGraph layers_of(const onnx::ModelProto& model, const isa::Chip& chip, const
   GraphPassOptions pass_options;
   pass_options.direct_operators.insert(directly_lowered_operators().begin(),
                                        directly_lowered_operators().end());
+  pass_options.given = options.passes.options;
   run_graph_passes(graph_model, pass_options, [&](const GraphPass& pass, const onnx::ModelProto& result) {
     if (options.wants_dump(pass.name))
       options.dump(pass.name, result.graph().name(), "onnx", result.SerializeAsString());
@@ -425,6 +426,16 @@ CompiledModel compile_model(const onnx::ModelProto& model, const isa::Chip& chip
   result.precision = options.precision;
   ModelCompiler(chip, options, result).run(layers_of(model, chip, options, prepared));
   return result;
+}
+
+std::vector<const std::vector<passes::PassOptionInfo>*> planning_options(const std::string& planner) {
+  std::vector<const std::vector<passes::PassOptionInfo>*> options;
+  for (const GraphPass& pass : graph_passes()) options.push_back(&pass.options);
+  for (const Kernel& kernel : kernels()) options.push_back(&kernel.options);
+  for (const layout::Planner& each : layout::planners()) {
+    if (planner.empty() || each.name == planner) options.push_back(&each.options);
+  }
+  return options;
 }
 
 std::vector<std::string> planning_dump_points() {

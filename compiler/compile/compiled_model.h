@@ -149,4 +149,7 @@ std::vector<std::string> dump_points(const scheduler::PipelineChoice* choice = n
 /// Those of them that layers_of and the plan have.
 std::vector<std::string> planning_dump_points();
 
+/// What the graph passes, the kernels and this planner (empty: any) declare, for PipelineChoice::others.
+std::vector<const std::vector<passes::PassOptionInfo>*> planning_options(const std::string& planner);
+
 }  // namespace kodama::compiler

@@ -232,7 +232,7 @@ class PackageWriter {
     manifest["segments"] = segments();
     if (progress) progress(count, count, "");
     write_host_model();
-    write_file_atomically((directory_ / kManifest).string(), manifest.dump(1) + "\n");
+    isa::write_file_atomically((directory_ / kManifest).string(), manifest.dump(1) + "\n");
     write_checksums(directory_.string());
   }
 
@@ -262,7 +262,7 @@ class PackageWriter {
     for (const CompiledModel::Preload& preload : model_.preloads) {
       const std::string file = fmt::format("images/{:04}_{}.bin", number++, file_stem(preload.name));
       std::vector<int64_t> sizes;
-      write_file_atomically((directory_ / file).string(), [&](const isa::Output& output) {
+      isa::write_file_atomically((directory_ / file).string(), [&](const isa::Output& output) {
         for (const auto& group : preload.image.groups) {
           sizes.push_back(static_cast<int64_t>(group.size()));
           output({reinterpret_cast<const char*>(group.data()), group.size() * sizeof(uint64_t)});
@@ -311,7 +311,7 @@ class PackageWriter {
       const Stage& first = model_.stages[static_cast<size_t>(segment.first_stage)];
       const std::string file =
           fmt::format("programs/{:04}_{}.vsm", segment.first_stage, file_stem(first.name));
-      write_file_atomically((directory_ / file).string(), [&](const isa::Output& output) {
+      isa::write_file_atomically((directory_ / file).string(), [&](const isa::Output& output) {
         assembler::print(segment.parts.program, [&](std::string_view piece) { output(piece); });
       });
       list.push_back(
@@ -337,7 +337,7 @@ class PackageWriter {
       opset->set_domain(domain);
       opset->set_version(version);
     }
-    write_file_atomically((directory_ / "host.onnx").string(), host_model_.SerializeAsString());
+    isa::write_file_atomically((directory_ / "host.onnx").string(), host_model_.SerializeAsString());
   }
 
   const CompiledModel& model_;
@@ -567,7 +567,7 @@ void write_checksums(const std::string& directory) {
     if (entry.is_regular_file() && name != kChecksums)
       sums[name] = sum_of(isa::read_file(entry.path().string()));
   }
-  write_file_atomically((fs::path(directory) / kChecksums).string(), to_string(sums));
+  isa::write_file_atomically((fs::path(directory) / kChecksums).string(), to_string(sums));
 }
 
 void check_package_directory(const std::string& directory) {

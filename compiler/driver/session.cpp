@@ -58,12 +58,15 @@ TensorMap read_named_tensors(const char* option, const std::vector<std::string>&
   return tensors;
 }
 
-/// Options of the compiler. Dumps of `points` become files.
-CompileOptions compile_options(const SessionOptions& options, const std::vector<std::string>& points) {
+/// Options of the compiler. Dumps of `points` become files. `planner`: whose options may be given.
+CompileOptions compile_options(const SessionOptions& options, const std::vector<std::string>& points,
+                               const std::string& planner) {
   check_dump_points(options.dump_after, points);
   CompileOptions compile;
   compile.precision = parse_matrix_precision(options.precision);
   compile.passes = options.passes;
+  compile.passes.others = planning_options(planner);
+  scheduler::check_options(compile.passes);
   compile.planner = options.planner;
   compile.lowering.fuse = options.fuse;
   compile.dump_after = options.dump_after;
@@ -123,7 +126,7 @@ struct Compiled {
 };
 
 Compiled compile_file(const SessionOptions& options, const std::string& file, WallTimes& times) {
-  CompileOptions compile = compile_options(options, dump_points(&options.passes));
+  CompileOptions compile = compile_options(options, dump_points(&options.passes), options.planner);
   const isa::Chip chip = isa::find_chip(options.chip);
   Compiled result;
   result.imported = import_model(file, {options.dims, read_named_tensors("--bind", options.bind)});
@@ -185,6 +188,22 @@ std::string verdict(const Comparison& comparison, double tolerance) {
       comparison.max_relative,
       comparison.unequal > 0 ? fmt::format(", {} elements not comparable", comparison.unequal) : "",
       tolerance, within(comparison, tolerance) ? "ok" : "FAILED");
+}
+
+/// Which layers that kernels of plugins compute came out wrong.
+void print_wrong_kernels(const CompiledModel& model, const Comparisons& layers, double tolerance,
+                         std::ostream& out) {
+  for (const Stage& stage : model.stages) {
+    const auto* chip = std::get_if<ChipStage>(&stage.body);
+    if (chip == nullptr) continue;
+    const auto kernel = std::ranges::find(kernels(), chip->kernel, &Kernel::name);
+    if (kernel == kernels().end() || kernel->plugin.empty()) continue;
+    const std::string& result = model.tensors[static_cast<size_t>(stage.outputs.at(0))].name;
+    const auto found = layers.find(result);
+    if (found != layers.end() && !within(found->second, tolerance))
+      fmt::print(out, "'{}' of layer '{}', by kernel '{}' of plugin {}: {}\n", result, stage.name,
+                 kernel->name, kernel->plugin, verdict(found->second, tolerance));
+  }
 }
 
 }  // namespace
@@ -276,6 +295,7 @@ int run_command(const RunRequest& request, std::ostream& out) {
       fmt::print(out, "{} against the CPU reference: {}\n", name, verdict(comparison, tolerance));
       passed &= within(comparison, tolerance);
     }
+    print_wrong_kernels(model, layers, tolerance, out);
     for (const auto& [name, tensor] : set.expected) {
       const Comparison comparison = compare_tensors(outcome.outputs.at(name), tensor);
       fmt::print(out, "{} against the recorded output: {}\n", name, verdict(comparison, tolerance));
@@ -325,12 +345,13 @@ int compile_command(const CompileRequest& request, std::ostream& out) {
 int plan_command(const PlanRequest& request, std::ostream& out) {
   const SessionOptions& options = request.common;
   const isa::Chip chip = isa::find_chip(options.chip);
-  const CompileOptions compile = compile_options(options, planning_dump_points());
+  const CompileOptions compile = compile_options(options, planning_dump_points(), {});
   const onnx::ModelProto model =
       import_model(request.model_file, {options.dims, read_named_tensors("--bind", options.bind)});
   const LayerGraph graph = layers_of(model, chip, compile);
   layout::SolutionCache cache(options.cache);
-  ModelPlanner planner(graph, chip, {compile.precision}, options.cache.empty() ? nullptr : &cache);
+  ModelPlanner planner(graph, chip, {compile.precision, options.passes.options},
+                       options.cache.empty() ? nullptr : &cache);
   std::vector<PlanSummary> summaries;
   ProgressBar bar("planning");
   const ModelPlan chosen = planner.plan(options.planner);

@@ -13,6 +13,7 @@
 #include "compiler/graph/infer_types.h"
 #include "compiler/graph/onnx_model.h"
 #include "compiler/graph/upgrade.h"
+#include "isa/file.h"
 
 namespace kodama::compiler {
 

@@ -650,7 +650,6 @@ std::vector<Candidate> contract_candidates(const Layer& layer, const LayerGraph&
   for (const Choice& choice : choices) {
     if (candidates.size() == kCandidatesKept) break;
     Candidate candidate;
-    candidate.kernel = kName;
     candidate.placements = choice.bench->tiler.placements(choice.tiling);
     int64_t dram = 0;
     for (const StreamPlacement& placement : candidate.placements) {
@@ -675,7 +674,7 @@ Kernel contract_mau_kernel() {
   kernel.name = kName;
   kernel.description = "sums of products on the matrix units, split over batch, rows and columns";
   kernel.kind = LayerKind::kContract;
-  kernel.candidates = contract_candidates;
+  kernel.run = contract_candidates;
   return kernel;
 }
 

@@ -303,6 +303,7 @@ TEST(Contract, PredictionIsNearTheSimulatedTime) {
     tensors.push_back(random_tensor(tensor.shape, random));
   for (const Candidate& candidate : layer_candidates(layer.graph.layers[0], layer.graph, tiny(), {})) {
     SCOPED_TRACE(candidate.description);
+    verify_candidate(candidate, layer.graph.layers[0], layer.graph, tiny());
     simulator::Machine machine(tiny());
     simulator::RunStats stats;
     run_candidate(candidate, layer, tensors, machine, &stats);

@@ -10,6 +10,7 @@
 #include "isa/chip.h"
 #include "layout/algebra/layout.h"
 #include "layout/algebra/transport.h"
+#include "passes/pass_options.h"
 
 /// Kernels: implementations of layers, each with a contract that the planner sees.
 ///
@@ -42,10 +43,11 @@ struct StreamPlacement {
 
 struct KernelOptions {
   MatrixPrecision precision = MatrixPrecision::kGFloat;
+  passes::PassOptions passes = {};
 };
 
 struct Candidate {
-  std::string kernel;                       ///< its name
+  std::string kernel = {};                  ///< its name; filled by layer_candidates
   std::string description;                  ///< tiling in words, for the report
   std::vector<StreamPlacement> placements;  ///< streams of the tile program, in this order; outputs last
   int64_t predicted_cycles = 0;             ///< steps * 4 plus transfers that are waited for
@@ -65,15 +67,30 @@ struct Kernel {
   std::string name;
   std::string description;
   LayerKind kind = LayerKind::kMap;
-  /// Empty when the kernel can't do this layer.
+  /// The candidates for a layer of this kind; empty when the kernel can't do it.
   std::function<std::vector<Candidate>(const Layer&, const LayerGraph&, const isa::Chip&,
                                        const KernelOptions&)>
-      candidates;
+      run;
+  std::vector<passes::PassOptionInfo> options = {};
+  std::string plugin = {};  ///< the file it came from; empty: Kodama's own. Filled by register_pass
 };
-/// All there are; a layer takes what is cheapest.
+/// Registry: all there are; the planner takes what is cheapest. UserError for a plugin's kernel of
+/// Rearrange or Host layers.
 const std::vector<Kernel>& kernels();
+void register_pass(Kernel kernel);
+/// UserError listing the names.
+const Kernel& find_kernel(const std::string& name);
 
-/// All candidates of all kernels for a layer, cheapest predicted first. Empty for Rearrange and Host layers.
+/// InternalError unless a candidate is what this file says: operands of the layer, the result last; layouts
+/// that give every iteration a place of its own in the streams, which have whole granules.
+void verify_candidate(const Candidate& candidate, const Layer& layer, const LayerGraph& graph,
+                      const isa::Chip& chip);
+/// The candidate's tile program, verified (verify_tile_program), on the streams that it has placements for.
+TileProgram emit_tiles(const Candidate& candidate, const std::vector<int64_t>& dram_addresses,
+                       const isa::Chip& chip);
+
+/// All candidates of all kernels for a layer, cheapest predicted first. PassError for a candidate of a
+/// plugin's kernel that isn't one (verify_candidate). Empty for Rearrange and Host layers.
 std::vector<Candidate> layer_candidates(const Layer& layer, const LayerGraph& graph, const isa::Chip& chip,
                                         const KernelOptions& options);
 

@@ -81,11 +81,6 @@ struct TileLoweringContext {
 // transfer_lowering.cpp: staging through L2BM and L1BM, MV tags and waits.
 void lower_load(TileLoweringContext& context, const LoadTile& op);
 void lower_store(TileLoweringContext& context, const StoreTile& op);
-/// Predicted cycles of loading or storing `numbers` stream numbers from one address on, transfers waited
-/// for, on an otherwise idle chip. `normalize`: the floats become block floats on the way.
-int64_t load_cycles(const layout::Transport& transport, int64_t numbers, const isa::Chip& chip,
-                    bool normalize = false);
-int64_t store_cycles(const layout::Transport& transport, int64_t numbers, const isa::Chip& chip);
 // contract_lowering.cpp
 /// The precision letter of matrix instructions and bfn.
 isa::Precision matrix_instruction_precision(MatrixPrecision precision);

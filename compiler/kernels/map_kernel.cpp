@@ -29,7 +29,6 @@ Candidate map_on(const Spread& spread, const Layer& layer, const isa::Chip& chip
   const int64_t length = round_up(tile * tiles, granule);
 
   Candidate candidate;
-  candidate.kernel = "map-flat";
   candidate.description =
       fmt::format("{} PEs ({}), {} tiles of {} LW", spread.place_count, spread.name, tiles, tile);
 

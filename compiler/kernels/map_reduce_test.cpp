@@ -508,6 +508,7 @@ TEST(Spread, ImagesOfFewFloatsAreSmall) {
   for (const ImageCase& test : {make_scaling({1, 10, 1, 1}), make_pooling({1, 10, 1, 1})}) {
     int64_t least = std::numeric_limits<int64_t>::max();
     for (const Candidate& candidate : layer_candidates(test.graph.layers[0], test.graph, chip, {})) {
+      verify_candidate(candidate, test.graph.layers[0], test.graph, chip);
       int64_t total = 0;
       for (const StreamPlacement& placement : candidate.placements) {
         // 64 LW are the least that a transfer moves; one in each group is the most.

@@ -3,9 +3,10 @@
 #include <cstdint>
 
 #include "compiler/layers/scalar_expr.h"
+#include "isa/chip.h"
+#include "layout/algebra/transport.h"
 
-/// What kernels assume about the time of expressions when they rank their candidates. Transfers: load_cycles
-/// and store_cycles of lowering.h.
+/// What kernels assume about the time of expressions when they rank their candidates.
 namespace kodama::compiler {
 
 /// Cycles of `expr` for one vector (4 LW per PE) when operations issue one per step.
@@ -19,5 +20,11 @@ int64_t predicted_reduce_cycles(const ScalarExpr& expr, int64_t vectors, int64_t
 
 /// Machine operations that one node of an expression becomes (lower_scalar).
 int64_t machine_operations(ScalarOp op);
+
+/// Predicted cycles of loading or storing `numbers` stream numbers from one address on, transfers waited
+/// for, on an otherwise idle chip. `normalize`: the floats become block floats on the way.
+int64_t load_cycles(const layout::Transport& transport, int64_t numbers, const isa::Chip& chip,
+                    bool normalize = false);
+int64_t store_cycles(const layout::Transport& transport, int64_t numbers, const isa::Chip& chip);
 
 }  // namespace kodama::compiler

@@ -68,7 +68,6 @@ std::optional<Candidate> reduce_on(const Spread& spread, const Layer& layer, con
   tiling.pitch_lw = round_up(elements * tiling.block_lw, granule);
 
   Candidate candidate;
-  candidate.kernel = "reduce-serial";
   candidate.description =
       fmt::format("{} PEs ({}), {} blocks of {} LW, {} elements in tiles of {}", spread.place_count,
                   spread.name, tiling.blocks, tiling.block_lw, elements, tiling.chunk);

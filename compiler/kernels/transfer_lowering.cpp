@@ -2,6 +2,7 @@
 #include <numeric>
 
 #include "compiler/kernels/lowering.h"
+#include "compiler/kernels/predict.h"
 #include "isa/arithmetic.h"
 #include "isa/costs.h"
 #include "isa/error.h"

@@ -22,7 +22,6 @@ namespace kodama::compiler {
 namespace {
 
 constexpr const char* kModelPlanPart = "model planner";
-constexpr const char* kHostPlanner = "host";
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 /// Of branch and bound. Most networks are solved after a few; for transformers this takes seconds, and what
@@ -53,7 +52,11 @@ class ModelPlanner::Impl {
  public:
   Impl(const LayerGraph& graph, const isa::Chip& chip, const KernelOptions& options,
        layout::SolutionCache* cache)
-      : graph_(graph), chip_(chip), cache_(cache), origins_(graph, rearranges_read_through()) {
+      : graph_(graph),
+        chip_(chip),
+        options_(options),
+        cache_(cache),
+        origins_(graph, rearranges_read_through()) {
     for (const Layer& layer : graph.layers) {
       candidates_.emplace_back();
       if (layer.kind() == LayerKind::kRearrange || layer.kind() == LayerKind::kHost) continue;
@@ -389,7 +392,8 @@ class ModelPlanner::Impl {
       }
     }
     std::erase_if(problem.tensors, [](const auto& tensor) { return tensor.readers.empty(); });
-    const layout::Plan found = layout::plan(problem, planner, {.branches = kBranches});
+    const layout::Plan found =
+        layout::plan(problem, planner, {.branches = kBranches, .given = options_.passes});
     if (observe) observe(problem, found);
     remember_costs();
     choice_.assign(graph_.layers.size(), 0);
@@ -564,6 +568,7 @@ class ModelPlanner::Impl {
 
   const LayerGraph& graph_;
   const isa::Chip& chip_;
+  const KernelOptions options_;
   layout::SolutionCache* cache_;
   ElementOrigins origins_;
   std::vector<std::vector<Candidate>> candidates_;
@@ -590,7 +595,7 @@ ModelPlanner::~ModelPlanner() = default;
 
 std::vector<std::string> ModelPlanner::planner_names() {
   std::vector<std::string> names;
-  for (const std::string_view name : layout::planner_names()) names.emplace_back(name);
+  for (const layout::Planner& planner : layout::planners()) names.push_back(planner.name);
   names.emplace_back(kHostPlanner);
   return names;
 }

@@ -96,6 +96,8 @@ struct ModelPlan {
 /// hold it, is made twice, or is smaller than the stream that a kernel reads.
 void verify_model_plan(const ModelPlan& plan, const LayerGraph& graph);
 
+inline constexpr const char* kHostPlanner = "host";
+
 class ModelPlanner {
  public:
   /// `graph` must outlive the planner. `cache`, if not null, keeps what conversions cost.
@@ -103,7 +105,7 @@ class ModelPlanner {
                layout::SolutionCache* cache = nullptr);
   ~ModelPlanner();
 
-  /// "host", and those of layout::planner_names(). The first takes each layer's fastest candidate and leaves
+  /// kHostPlanner, and those of layout::planners(). The first takes each layer's fastest candidate and leaves
   /// every layout to the host: what there was before planners, to compare with.
   static std::vector<std::string> planner_names();
   /// UserError for another name. May be called several times: costs are remembered. `observe`, if not empty,

@@ -1,65 +1,9 @@
 #include "compiler/runtime/comparison.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
 #include <limits>
 
 namespace kodama::compiler {
-
-Comparison compare_tensors(const Tensor& actual, const Tensor& expected) {
-  Comparison result;
-  if (actual.type() != expected.type() || actual.shape() != expected.shape()) {
-    result.problem = fmt::format("found {} {}, expected {} {}", data_type_name(actual.type()),
-                                 shape_to_string(actual.shape()), data_type_name(expected.type()),
-                                 shape_to_string(expected.shape()));
-    return result;
-  }
-  switch (expected.type()) {
-    case onnx::TensorProto_DataType_STRING:
-      for (size_t k = 0; k < expected.strings().size(); ++k)
-        result.unequal += actual.strings()[k] != expected.strings()[k];
-      return result;
-    case onnx::TensorProto_DataType_FLOAT:
-    case onnx::TensorProto_DataType_DOUBLE:
-    case onnx::TensorProto_DataType_FLOAT16:
-    case onnx::TensorProto_DataType_BFLOAT16:
-      break;
-    default: {
-      const size_t size = element_size(expected.type());
-      const auto a = actual.bytes();
-      const auto e = expected.bytes();
-      for (size_t at = 0; at + size <= e.size(); at += size) {
-        result.unequal += !std::equal(e.begin() + static_cast<std::ptrdiff_t>(at),
-                                      e.begin() + static_cast<std::ptrdiff_t>(at + size),
-                                      a.begin() + static_cast<std::ptrdiff_t>(at));
-      }
-      return result;
-    }
-  }
-  double largest = 0;
-  for (int64_t k = 0; k < expected.size(); ++k) {
-    const double e = element_as_double(expected, k);
-    const double a = element_as_double(actual, k);
-    if (a == e || (std::isnan(a) && std::isnan(e))) {
-      if (std::isfinite(e)) largest = std::max(largest, std::abs(e));
-      continue;
-    }
-    if (!std::isfinite(a) || !std::isfinite(e)) {
-      ++result.unequal;
-      if (result.worst_index < 0) result.worst_index = k;
-      continue;
-    }
-    largest = std::max(largest, std::abs(e));
-    const double error = std::abs(a - e);
-    if (error > result.max_absolute) {
-      result.max_absolute = error;
-      result.worst_index = k;
-    }
-  }
-  result.max_relative = largest > 0 ? result.max_absolute / largest : result.max_absolute;
-  return result;
-}
 
 Tensor as_chip_reads(const Tensor& tensor) {
   Tensor result = tensor;
@@ -130,10 +74,6 @@ double default_tolerance(MatrixPrecision precision) {
       return 5e-2;
   }
   return 0;
-}
-
-bool within(const Comparison& comparison, double tolerance) {
-  return comparison.problem.empty() && comparison.unequal == 0 && comparison.max_relative <= tolerance;
 }
 
 }  // namespace kodama::compiler

@@ -1,27 +1,10 @@
 #pragma once
 
-#include <optional>
-#include <string>
-
+#include "compiler/tensor/comparison.h"
 #include "compiler/tensor/tensor.h"
 #include "compiler/tile/tile_program.h"
 
 namespace kodama::compiler {
-
-/// How far a tensor is from what it should be.
-struct Comparison {
-  double max_absolute = 0;   ///< largest |actual - expected|
-  double max_relative = 0;   ///< largest absolute error over the largest |expected|
-  int64_t worst_index = -1;  ///< where the largest absolute error is (flat index)
-  /// Elements that can't be compared by a difference and are not the same: NaN or infinity against a
-  /// number, different integers.
-  int64_t unequal = 0;
-  std::string problem;  ///< different type or shape: then nothing else is set
-};
-
-/// Infinities of one sign and NaNs are equal to each other; integers, booleans and strings count in
-/// `unequal`.
-Comparison compare_tensors(const Tensor& actual, const Tensor& expected);
 
 /// A tensor of floats as the chip reads it: it has no NaN, whose bits are those of an infinity of the same
 /// sign, and no subnormal numbers, which are zeros of the same sign. Others as they are.
@@ -36,8 +19,5 @@ bool explained_by_number_format(const Tensor& actual, const Tensor& expected, co
 
 /// Largest relative error that passes for a model computed in `precision`.
 double default_tolerance(MatrixPrecision precision);
-
-/// Whether the comparison passes.
-bool within(const Comparison& comparison, double tolerance);
 
 }  // namespace kodama::compiler

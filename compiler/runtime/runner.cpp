@@ -5,7 +5,6 @@
 
 #include <chrono>
 #include <cmath>
-#include <random>
 #include <ranges>
 #include <set>
 #include <span>
@@ -383,61 +382,6 @@ void check_inputs(const CompiledModel& model, const TensorMap& inputs) {
     if (!inputs.contains(name))
       throw isa::UserError(fmt::format("model '{}': input '{}' is not given", model.name, name));
   }
-}
-
-Tensor random_input(const std::string& name, DataType type, const Shape& shape, uint64_t seed) {
-  std::mt19937_64 engine(seed ^ isa::hash(name));
-  // The standard's distributions are implementation defined; Box-Muller on raw bits is not.
-  const auto uniform = [&engine] { return (static_cast<double>(engine() >> 11) + 0.5) * 0x1.0p-53; };
-  const auto normal = [&] { return std::sqrt(-2 * std::log(uniform())) * std::cos(2 * M_PI * uniform()); };
-  Tensor tensor;
-  try {
-    tensor = Tensor(type, shape);
-  } catch (const std::bad_alloc&) {
-    throw_no_memory(fmt::format("input '{}' ({} {})", name, data_type_name(type), shape_to_string(shape)));
-  }
-  const auto fill = [&](auto example, auto make) {
-    for (auto& element : tensor.data<decltype(example)>()) element = static_cast<decltype(example)>(make());
-  };
-  const auto small = [&] { return engine() % 10; };
-  switch (type) {
-    case onnx::TensorProto_DataType_FLOAT:
-      fill(float{}, normal);
-      break;
-    case onnx::TensorProto_DataType_DOUBLE:
-      fill(double{}, normal);
-      break;
-    case onnx::TensorProto_DataType_FLOAT16:
-      fill(uint16_t{}, [&] { return float_to_half(static_cast<float>(normal())); });
-      break;
-    case onnx::TensorProto_DataType_BFLOAT16:
-      fill(uint16_t{}, [&] { return float_to_bfloat16(static_cast<float>(normal())); });
-      break;
-    case onnx::TensorProto_DataType_BOOL:
-      fill(uint8_t{}, [&] { return engine() & 1; });
-      break;
-    case onnx::TensorProto_DataType_INT8:
-    case onnx::TensorProto_DataType_UINT8:
-      fill(uint8_t{}, small);
-      break;
-    case onnx::TensorProto_DataType_INT16:
-    case onnx::TensorProto_DataType_UINT16:
-      fill(uint16_t{}, small);
-      break;
-    case onnx::TensorProto_DataType_INT32:
-    case onnx::TensorProto_DataType_UINT32:
-      fill(uint32_t{}, small);
-      break;
-    case onnx::TensorProto_DataType_INT64:
-    case onnx::TensorProto_DataType_UINT64:
-      fill(uint64_t{}, small);
-      break;
-    default:
-      throw isa::UserError(
-          fmt::format("input '{}' has type {}, for which there are no random values; give it with --input",
-                      name, data_type_name(type)));
-  }
-  return tensor;
 }
 
 }  // namespace kodama::compiler

@@ -9,6 +9,7 @@
 
 #include "compiler/compile/compiled_model.h"
 #include "compiler/reference/executor.h"
+#include "compiler/tensor/comparison.h"
 #include "simulator/machine.h"
 #include "simulator/run_report.h"
 #include "simulator/statistics.h"
@@ -83,9 +84,5 @@ class ModelRunner {
 
 /// Checks inputs against what the model wants (see ModelRunner::run).
 void check_inputs(const CompiledModel& model, const TensorMap& inputs);
-
-/// Values for inputs that are not given: normally distributed floats, small integers; a function of the seed,
-/// the input's name, type and shape alone.
-Tensor random_input(const std::string& name, DataType type, const Shape& shape, uint64_t seed);
 
 }  // namespace kodama::compiler

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "isa/error.h"
-#include "isa/file.h"
 
 /// Tensors in the host's memory: dense, row major, owning. The CPU reference computes on them, the
 /// driver sends them to the chip.
@@ -112,7 +111,5 @@ float round_to_odd(double value);
 Tensor read_tensor_file(const std::string& path, const std::string& member = "");
 /// Writes `.pb` or `.npy`, to a temporary name that is then renamed.
 void write_tensor_file(const std::string& path, const Tensor& tensor, const std::string& name);
-
-using isa::write_file_atomically;
 
 }  // namespace kodama::compiler

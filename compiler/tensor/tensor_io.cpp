@@ -14,6 +14,7 @@
 #include <system_error>
 
 #include "compiler/tensor/tensor.h"
+#include "isa/file.h"
 
 /// Files with tensors. The formats: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 /// for .npy; .npz is a zip archive with one NAME.npy per array.
@@ -391,9 +392,9 @@ Tensor read_tensor_file(const std::string& path, const std::string& member) {
 void write_tensor_file(const std::string& path, const Tensor& tensor, const std::string& name) {
   const std::string extension = std::filesystem::path(path).extension().string();
   if (extension == ".pb") {
-    write_file_atomically(path, tensor_to_proto(tensor, name).SerializeAsString());
+    isa::write_file_atomically(path, tensor_to_proto(tensor, name).SerializeAsString());
   } else if (extension == ".npy") {
-    write_file_atomically(path, format_npy(tensor, path));
+    isa::write_file_atomically(path, format_npy(tensor, path));
   } else {
     throw UserError(
         fmt::format("{}: unknown kind of tensor file '{}'; allowed are .pb and .npy", path, extension));

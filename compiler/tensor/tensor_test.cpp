@@ -11,6 +11,8 @@
 #include <fstream>
 #include <limits>
 
+#include "isa/file.h"
+
 namespace kodama::compiler {
 namespace {
 
@@ -321,8 +323,8 @@ TEST_F(TensorFiles, OtherBadFiles) {
 }
 
 TEST_F(TensorFiles, AtomicWriteLeavesNothingElse) {
-  write_file_atomically(path("a"), std::string("one"));
-  write_file_atomically(path("a"), std::string("two"));
+  isa::write_file_atomically(path("a"), std::string("one"));
+  isa::write_file_atomically(path("a"), std::string("two"));
   EXPECT_EQ(read(path("a")), "two");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory_), {}), 1);
 }

@@ -1,14 +1,15 @@
 #include "layout/plan/planner.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
 #include "isa/error.h"
 #include "layout/plan/pbqp.h"
+#include "passes/registry.h"
 
 namespace kodama::layout {
 namespace {
@@ -130,12 +131,18 @@ Plan plan_pbqp(const PlanProblem& problem, const PlanOptions& options) {
   return plan;
 }
 
-struct Planner {
-  std::string_view name;
-  Plan (*run)(const PlanProblem&, const PlanOptions&);
-};
-constexpr std::array<Planner, 3> kPlanners{
-    {{"pbqp", plan_pbqp}, {"greedy", plan_greedy}, {"first", plan_first}}};
+passes::Registry<Planner>& registry() {
+  static passes::Registry<Planner> all(
+      "planner",
+      {{"pbqp", "least in all, by branch and bound", {}, plan_pbqp},
+       {"greedy", "layer by layer the cheapest, conversions included", {}, plan_greedy},
+       {"first", "the first candidate of each layer, which is the fastest by itself", {}, plan_first}},
+      [](const Planner& planner) -> std::pair<std::string, std::string> {
+        if (planner.name != "host") return {};
+        return {"of that name", "names other than 'host', which leaves all layouts to the host"};
+      });
+  return all;
+}
 
 }  // namespace
 
@@ -188,20 +195,49 @@ Plan evaluate(const PlanProblem& problem, std::vector<int> choice) {
   return plan;
 }
 
-std::vector<std::string_view> planner_names() {
-  std::vector<std::string_view> names;
-  for (const Planner& planner : kPlanners) names.push_back(planner.name);
-  return names;
+std::string plan_fault(const PlanProblem& problem, const Plan& plan) {
+  if (plan.choice.size() != problem.nodes.size())
+    return fmt::format("{} candidates for {} nodes", plan.choice.size(), problem.nodes.size());
+  for (size_t node = 0; node < problem.nodes.size(); ++node) {
+    const int choice = plan.choice[node];
+    const size_t count = problem.nodes[node].candidates.size();
+    if (choice < 0 || choice >= static_cast<int>(count))
+      return fmt::format("candidate {} of node '{}', which has {}", choice, problem.nodes[node].name, count);
+  }
+  const Plan real = evaluate(problem, plan.choice);
+  for (const Plan::Conversion& conversion : real.conversions) {
+    if (conversion.cost == kForbidden)
+      return fmt::format("tensor '{}' can't be converted from layout {} to {}",
+                         problem.tensors[static_cast<size_t>(conversion.tensor)].name, conversion.from,
+                         conversion.to);
+  }
+  if (plan.cost != real.cost) return fmt::format("the cost is {}, not {}", real.cost, plan.cost);
+  const double slack = 1e-6 * std::max(1.0, std::abs(real.cost));
+  if (!(plan.bound <= real.cost + slack))
+    return fmt::format("no plan is cheaper than {}, it says, and its own costs {}", plan.bound, real.cost);
+  return {};
+}
+
+const std::vector<Planner>& planners() {
+  return registry().all();
+}
+void register_pass(Planner planner) {
+  registry().add(std::move(planner));
+}
+const Planner& find_planner(std::string_view name) {
+  return registry().find(name);
 }
 
 Plan plan(const PlanProblem& problem, std::string_view planner, const PlanOptions& options) {
   check_problem(problem);
-  const auto* const found = std::ranges::find(kPlanners, planner, &Planner::name);
-  if (found == kPlanners.end()) {
-    throw UserError(
-        fmt::format("there is no planner '{}'; allowed are {}", planner, fmt::join(planner_names(), ", ")));
+  const Planner& chosen = find_planner(planner);
+  Plan result;
+  passes::run_blaming("planner", chosen, [&] { result = chosen.run(problem, options); });
+  if (!chosen.plugin.empty()) {
+    const std::string fault = plan_fault(problem, result);
+    if (!fault.empty()) passes::blame("planner", chosen, "its plan is wrong: " + fault);
   }
-  return found->run(problem, options);
+  return result;
 }
 
 }  // namespace kodama::layout

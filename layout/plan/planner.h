@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "layout/plan/pbqp.h"
+#include "passes/pass_options.h"
 
 /// The layout planner: one candidate per node of a graph, so that the nodes' costs and the conversions
 /// between them are least in all.
@@ -31,6 +31,8 @@
 /// *present* per tensor and layout that some reader wants. Present costs the conversion, by the maker's
 /// choice; a reader that wants a layout forbids its absence.
 namespace kodama::layout {
+
+class Pbqp;
 
 struct PlanProblem {
   struct Candidate {
@@ -75,20 +77,39 @@ struct Plan {
 
 struct PlanOptions {
   int64_t branches = 200000;  ///< of branch and bound
+  passes::PassOptions given = {};
 };
 
 /// UserError for a malformed problem: candidates without operands that a tensor names, a node without
 /// candidates.
 void check_problem(const PlanProblem& problem);
-/// Cost and conversions of a choice.
+/// Cost and conversions of a choice, which has a candidate for every node.
 Plan evaluate(const PlanProblem& problem, std::vector<int> choice);
+/// What is wrong with a plan: a node without a candidate, an impossible conversion, a cost that isn't that of
+/// the choice, a bound above it. Empty: nothing.
+std::string plan_fault(const PlanProblem& problem, const Plan& plan);
 
-/// The problem as "pbqp" solves it: its nodes, then one for each copy of a tensor, absent or present.
+/// The problem as "pbqp" solves it (layout/plan/pbqp.h): its nodes, then one for each copy of a tensor,
+/// absent or present.
 Pbqp as_pbqp(const PlanProblem& problem);
 
-/// "first", "greedy", "pbqp".
-std::vector<std::string_view> planner_names();
-/// UserError, with the names there are, for an unknown one. Bound and proof come from "pbqp" only.
+/// Chooses a candidate for every node of a problem that has been checked; evaluate() makes a Plan of the
+/// choice. Who knows no bound leaves it as it is.
+struct Planner {
+  std::string name;
+  std::string description;
+  std::vector<passes::PassOptionInfo> options;
+  std::function<Plan(const PlanProblem&, const PlanOptions&)> run;
+  std::string plugin = {};  ///< the file it came from; empty: Kodama's own. Filled by register_pass
+};
+
+/// Registry: "pbqp", "greedy", "first", and those of plugins. The first is the default.
+const std::vector<Planner>& planners();
+void register_pass(Planner planner);
+/// By name; empty = default. UserError listing the names.
+const Planner& find_planner(std::string_view name);
+
+/// Runs the planner of this name (find_planner). PassError when it is a plugin's and its plan has a fault.
 Plan plan(const PlanProblem& problem, std::string_view planner, const PlanOptions& options = {});
 
 }  // namespace kodama::layout

@@ -211,6 +211,17 @@ TEST(Planner, NoPlannerBeatsPbqpAndItIsTheOptimum) {
     ASSERT_EQ(found.cost, best);
     ASSERT_LE(found.cost, plan(problem, "greedy").cost);
     ASSERT_LE(found.cost, plan(problem, "first").cost);
+    for (const Planner& planner : planners())
+      ASSERT_EQ(plan_fault(problem, plan(problem, planner.name)), "") << planner.name;
+    Plan wrong = found;
+    wrong.bound = found.cost + 1;
+    ASSERT_NE(plan_fault(problem, wrong), "");
+    wrong = found;
+    wrong.cost += 1;
+    ASSERT_NE(plan_fault(problem, wrong), "");
+    wrong = found;
+    wrong.choice[0] = -1;
+    ASSERT_NE(plan_fault(problem, wrong), "");
   }
 }
 

@@ -10,30 +10,12 @@
 #include "isa/costs.h"
 #include "isa/program.h"
 #include "scheduler/optimizer/optimize.h"
+#include "scheduler/optimizer/stream_operation.h"
 
 /// The optimizer's scheduler: operations of a finished program, some of them tied to others at a fixed
 /// distance. Internal to scheduler/.
 namespace kodama::scheduler {
 
-/// An operation of the program to optimize.
-struct StreamOperation {
-  isa::Instruction instruction;
-  int64_t time = 0;  ///< step of the segment in which it issued in the input
-  int32_t line = 0;
-  bool is_mv = false;
-  bool is_wait = false;
-  /// In the input, it and the others of its step share a step in which a mask statement doesn't apply because
-  /// one of them has a mask of its own. They stay together.
-  bool shares_masks = false;
-  bool is_masked = false;             ///< some destination, by its own mask or a mask statement
-  std::vector<isa::Access> accesses;  ///< under the block mask; without forwarding registers
-};
-/// `consumer` reads the forwarding register that `producer` writes: by index of the operations.
-struct ForwardLink {
-  int producer = 0;
-  int consumer = 0;
-  bool operator==(const ForwardLink&) const = default;
-};
 /// What issued shortly before a segment.
 struct RecentOperation {
   int64_t time = 0;  ///< relative to the segment's first step: negative, or 0 for an MV

@@ -6,6 +6,7 @@
 #include "isa/error.h"
 #include "scheduler/machine/passes.h"
 #include "scheduler/machine/program_scheduling.h"
+#include "scheduler/optimizer/stream_changes.h"
 
 namespace kodama::scheduler {
 namespace {
@@ -51,18 +52,28 @@ ClusterScheduler::Times times_in(const std::vector<isa::Statement>& statements,
 
 }  // namespace
 
-void check_scheduler(const std::string& name) {
-  if (name.empty()) return;
-  std::string known;
-  for (const BlockScheduler& scheduler : block_schedulers()) {
-    if (!scheduler.for_blocks) continue;
-    if (scheduler.name == name) return;
-    known += (known.empty() ? "" : ", ") + scheduler.name;
+void check_choice(const OptimizeOptions& options) {
+  std::vector<const std::vector<passes::PassOptionInfo>*> known;
+  for (const ChangeKind& kind : change_kinds()) known.push_back(&kind.options);
+  if (!options.scheduler.empty()) {
+    std::string names;
+    const BlockScheduler* chosen = nullptr;
+    for (const BlockScheduler& scheduler : block_schedulers()) {
+      if (!scheduler.for_blocks) continue;
+      if (scheduler.name == options.scheduler) chosen = &scheduler;
+      names += (names.empty() ? "" : ", ") + scheduler.name;
+    }
+    if (chosen == nullptr) {
+      throw isa::UserError(
+          fmt::format("--scheduler {}: there is no such scheduler; allowed: {}", options.scheduler, names));
+    }
+    known.push_back(&chosen->options);
   }
-  throw isa::UserError(fmt::format("--scheduler {}: there is no such scheduler; allowed: {}", name, known));
+  passes::check_options(options.passes, known);
 }
 
-std::optional<ClusterScheduler::Times> schedule_by_name(const std::string& name, const StreamSegment& segment,
+std::optional<ClusterScheduler::Times> schedule_by_name(const OptimizeOptions& options,
+                                                        const StreamSegment& segment,
                                                         const std::vector<RecentOperation>& before,
                                                         const isa::Chip& chip) {
   if (!segment.links.empty() || segment.has_block_mask) return std::nullopt;
@@ -88,7 +99,7 @@ std::optional<ClusterScheduler::Times> schedule_by_name(const std::string& name,
   }
   MachineProgram program;
   program.body.push_back({std::move(block)});
-  const isa::Program scheduled = schedule_program(program, chip, {name, {}, {}, {}});
+  const isa::Program scheduled = schedule_program(program, chip, {options.scheduler, {}, options.passes, {}});
   ClusterScheduler::Times result = times_in(scheduled.statements, segment);
   std::vector<RecentOperation> issued;
   for (size_t k = 0; k < result.size(); ++k)

@@ -8,10 +8,10 @@
 #include "isa/chip.h"
 #include "isa/costs.h"
 #include "isa/program.h"
-#include "scheduler/optimizer/cluster_scheduling.h"
 #include "scheduler/optimizer/optimize.h"
+#include "scheduler/optimizer/stream_operation.h"
 
-/// Who reads what an operation writes, over a whole program: for the optimizer. Internal to scheduler/.
+/// Who reads what an operation writes, over a whole program: for the optimizer.
 namespace kodama::scheduler {
 
 /// Something a program does, in order: operations by index, or a statement that reads memories.

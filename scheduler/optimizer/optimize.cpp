@@ -92,14 +92,13 @@ Optimized search(const isa::Program& program, const isa::Chip& chip, const Optim
       SegmentSolution solution = search_segment(stream, flow, segment, std::move(changes[s]),
                                                 {emitter.recent(), emitter.clock(), after}, options, chip);
       if (by_name && solution.length != INT64_MAX) {
-        if (auto times = schedule_by_name(options.scheduler, solution.segment, emitter.recent(), chip))
+        if (auto times = schedule_by_name(options, solution.segment, emitter.recent(), chip))
           solution.times = std::move(*times);
       }
       if (solution.length == INT64_MAX) {
         leave(segment);
       } else {
-        result.forwarded += solution.forwarded;
-        result.renamed += solution.renamed;
+        for (const auto& [kind, count] : solution.changes) result.changes[kind] += count;
         const StepBounds& bounds = solution.bounds;
         result.bounds.critical_path += bounds.critical_path;
         result.bounds.steps += bounds.steps;
@@ -130,7 +129,7 @@ Optimized search(const isa::Program& program, const isa::Chip& chip, const Optim
 }  // namespace
 
 Optimized optimize(const isa::Program& program, const isa::Chip& chip, const OptimizeOptions& options) {
-  check_scheduler(options.scheduler);
+  check_choice(options);
   Optimized result = search(program, chip, options);
   if (options.objective == Objective::kCycles && isa::count(program).mvs > 0) {
     // Each segment is the best for what is known before those behind it are searched. All of them with the
@@ -148,7 +147,8 @@ Optimized optimize(const isa::Program& program, const isa::Chip& chip, const Opt
     result.program = program;
     result.steps_after = result.steps_before;
     result.cycles_after = result.cycles_before;
-    result.removed = result.forwarded = result.renamed = 0;
+    result.removed = 0;
+    result.changes.clear();
   }
   return result;
 }

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,6 +11,7 @@
 #include "isa/chip.h"
 #include "isa/costs.h"
 #include "isa/program.h"
+#include "passes/pass_options.h"
 
 /// The optimizer of finished programs: VSM in, an equivalent program in fewer cycles or steps out.
 ///
@@ -67,6 +70,10 @@ struct OptimizeOptions {
   bool eager = false;
   /// Bounds the search: larger finds shorter programs in more time.
   int64_t effort = 100;
+  /// Of the changes (stream_changes.h) and of the scheduler.
+  passes::PassOptions passes = {};
+  /// Kinds of changes that aren't tried.
+  std::set<std::string> left_out = {};
 };
 
 /// What no order of the operations of the optimized program can beat, added up over its segments but for
@@ -88,9 +95,10 @@ struct Optimized {
   int64_t cycles_before = 0;  ///< predicted
   int64_t cycles_after = 0;
   StepBounds bounds;
-  int64_t forwarded = 0;  ///< reads of a register that became reads of a forwarding register
-  int64_t removed = 0;    ///< operations whose results nobody reads
-  int64_t renamed = 0;    ///< values in another register
+  int64_t removed = 0;  ///< operations whose results nobody reads
+  /// By the name of their kind (stream_changes.h): "forward", reads of a register that became reads of a
+  /// forwarding register; "rename", values in another register.
+  std::map<std::string, int64_t> changes;
   int64_t untouched = 0;  ///< segments that were left as they are (noforward, forwarding over a statement)
   int64_t untouched_steps = 0;  ///< theirs, of which nothing is known: no bound counts them
 };

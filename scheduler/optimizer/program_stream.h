@@ -7,11 +7,12 @@
 
 #include "isa/chip.h"
 #include "isa/program.h"
-#include "scheduler/optimizer/cluster_scheduling.h"
 #include "scheduler/optimizer/operation_flow.h"
+#include "scheduler/optimizer/stream_operation.h"
 
-/// A finished program as operations in segments, for the optimizer. Internal to scheduler/.
+/// A finished program as operations in segments, for the optimizer.
 namespace kodama::scheduler {
+
 /// Operations between two statements that keep their places.
 struct ProgramSegment {
   int begin = 0;  ///< operations of the stream

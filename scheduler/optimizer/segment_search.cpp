@@ -26,6 +26,8 @@ class SegmentSearch {
         around_(around),
         options_(options),
         chip_(chip) {
+    has_foreign_ = std::ranges::any_of(
+        changes_, [](const StreamChange& change) { return !change_kinds()[change.kind].plugin.empty(); });
     local_.assign(static_cast<size_t>(segment.end - segment.begin), -1);
     for (int k = segment.begin; k < segment.end; ++k) {
       if (stream.dead[static_cast<size_t>(k)]) continue;
@@ -40,10 +42,7 @@ class SegmentSearch {
     SegmentSolution best = search();
     if (best.length == INT64_MAX) return best;
     for (size_t c = 0; c < changes_.size(); ++c) {
-      if (!best.enabled[c]) continue;
-      if (changes_[c].kind == StreamChange::Kind::kForward)
-        best.forwarded += static_cast<int64_t>(changes_[c].sources.size());
-      if (changes_[c].kind == StreamChange::Kind::kRename) ++best.renamed;
+      if (best.enabled[c]) best.changes[change_kinds()[changes_[c].kind].name] += changes_[c].count;
     }
     return best;
   }
@@ -102,64 +101,69 @@ class SegmentSearch {
       if (here.consumer >= 0) result.links.push_back(here);
     }
     std::set<int> changed;
-    std::map<int, std::set<Definition::Use>> covered;
-    std::map<int, HazardResource> renamed;  // by definition
-    for (size_t c = 0; c < changes_.size(); ++c) {
-      const StreamChange& change = changes_[c];
-      if (!enabled[c] || change.kind != StreamChange::Kind::kRename) continue;
-      if (!renamed.emplace(change.definition, *isa::hazard_resource(change.to)).second) return std::nullopt;
-      const int p = local(change.producer);
-      for (Operand& destination : result.operations[static_cast<size_t>(p)].instruction.destinations) {
-        if (destination.space != change.from) continue;
-        rename_operand(destination, change);
-        break;
-      }
-      changed.insert(p);
-      for (const Definition::Use& use : flow_.definitions[static_cast<size_t>(change.definition)].uses) {
-        const int k = local(use.operation);
-        rename_operand(
-            result.operations[static_cast<size_t>(k)].instruction.sources[static_cast<size_t>(use.source)],
-            change);
-        changed.insert(k);
+    std::map<int, std::set<Definition::Use>> unread;  // by definition
+    std::map<int, HazardResource> moved;              // by definition
+    std::set<int> also_read;                          // definitions
+    // What else is changed about a value that moves sees it in its new place.
+    for (const bool moves : {true, false}) {
+      for (size_t c = 0; c < changes_.size(); ++c) {
+        const StreamChange& change = changes_[c];
+        if (!enabled[c] || change.moved_to.has_value() != moves) continue;
+        if (moves && !moved.emplace(change.definition, *change.moved_to).second) return std::nullopt;
+        if (change.also_reads >= 0) also_read.insert(change.also_reads);
+        for (const StreamChange::Edit& edit : change.edits) {
+          const int k = local(edit.operation);
+          edit.make(result.operations[static_cast<size_t>(k)].instruction);
+          changed.insert(k);
+        }
+        for (const ForwardLink& link : change.links)
+          result.links.push_back({local(link.producer), local(link.consumer)});
+        for (const Definition::Use& use : change.unread) {
+          if (!unread[change.definition].insert(use).second) return std::nullopt;
+        }
       }
     }
-    for (size_t c = 0; c < changes_.size(); ++c) {
-      if (!enabled[c]) continue;
-      const StreamChange& change = changes_[c];
-      const int p = local(change.producer);
-      if (change.kind == StreamChange::Kind::kRename) continue;
-      if (change.kind == StreamChange::Kind::kNarrow) {
-        narrow_writes(result.operations[static_cast<size_t>(p)].instruction);
-        changed.insert(p);
-        continue;
-      }
-      const int k = local(change.consumer);
-      forward_sources(result.operations[static_cast<size_t>(k)].instruction,
-                      stream_.operations[static_cast<size_t>(change.producer)].instruction, change.sources);
-      changed.insert(k);
-      result.links.push_back({p, k});
-      for (const size_t s : change.sources)
-        covered[change.definition].insert({change.consumer, static_cast<int>(s)});
-    }
-    for (const auto& [d, uses] : covered) {
+    for (const auto& [d, uses] : unread) {
       const Definition& definition = flow_.definitions[static_cast<size_t>(d)];
-      if (definition.escapes || uses.size() != definition.uses.size()) continue;
+      if (definition.escapes || uses.size() != definition.uses.size() || also_read.contains(d)) continue;
       const int p = local(definition.operation);
-      const auto elsewhere = renamed.find(d);
+      const auto elsewhere = moved.find(d);
       if (drop_destinations(result.operations[static_cast<size_t>(p)].instruction,
-                            elsewhere == renamed.end() ? definition.resource : elsewhere->second))
+                            elsewhere == moved.end() ? definition.resource : elsewhere->second))
         changed.insert(p);
     }
+    const auto is_moved = [&](int d) { return moved.contains(d); };
+    if (std::ranges::any_of(also_read, is_moved)) return std::nullopt;
+    if (has_foreign_ && !goes_together(result, changed)) return std::nullopt;
     for (const int k : changed)
       refresh(result.operations[static_cast<size_t>(k)], segment_.mask, stream_.moving, chip_);
     return result;
   }
 
+  /// Whether changes that are right by themselves are so together: the changed operations are instructions,
+  /// and who reads a forwarding register still reads that of whom it is tied to.
+  bool goes_together(const StreamSegment& segment, const std::set<int>& changed) const {
+    const auto instruction = [&](int k) -> const isa::Instruction& {
+      return segment.operations[static_cast<size_t>(k)].instruction;
+    };
+    const auto is_legal = [&](int k) {
+      return isa::operand_error(instruction(k)).empty() &&
+             isa::issue_conflict({instruction(k)}, chip_).empty();
+    };
+    const auto is_tied = [&](const ForwardLink& link) {
+      return std::ranges::any_of(instruction(link.consumer).sources, [&](const Operand& source) {
+        return source.space == forwarding_register(instruction(link.producer));
+      });
+    };
+    return std::ranges::all_of(changed, is_legal) && std::ranges::all_of(segment.links, is_tied);
+  }
+
   int local(int k) const { return local_[static_cast<size_t>(k - segment_.begin)]; }
   bool by_cycles() const { return has_transfers_ && options_.objective == Objective::kCycles; }
-  /// Of cycles with transfers there is no bound.
+  /// Of cycles with transfers there is no bound, nor where changes may use another unit, as a plugin's may.
   bool is_optimal(const SegmentSolution& solution) const {
-    return !by_cycles() && solution.length <= std::max(solution.bounds.unit, solution.bounds.port);
+    return !by_cycles() && !has_foreign_ &&
+           solution.length <= std::max(solution.bounds.unit, solution.bounds.port);
   }
   bool is_better(const SegmentSolution& one, const SegmentSolution& other) const {
     return std::pair(one.rank(options_.objective), one.critical_path) <
@@ -272,6 +276,7 @@ class SegmentSearch {
   std::vector<StreamChange> changes_;
   const Surroundings& around_;
   bool has_transfers_ = false;
+  bool has_foreign_ = false;  ///< changes of plugins
   const OptimizeOptions& options_;
   const isa::Chip& chip_;
   std::vector<int> local_;

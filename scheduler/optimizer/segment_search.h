@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -24,9 +26,8 @@ struct SegmentSolution {
   int64_t cycles = 0;
   int64_t critical_path = INT64_MAX;
   StepBounds bounds;
-  std::vector<bool> enabled;  ///< by change
-  int64_t forwarded = 0;      ///< operands that the changes turn into reads of forwarding registers
-  int64_t renamed = 0;        ///< values that the changes move
+  std::vector<bool> enabled;               ///< by change
+  std::map<std::string, int64_t> changes;  ///< made, by the name of their kind
 
   /// What the objective makes of steps and cycles: smaller is better.
   std::pair<int64_t, int64_t> rank(Objective objective) const {

@@ -30,13 +30,15 @@ std::string describe(const isa::Program& schedule) {
 
 void check_options(const PipelineChoice& choice) {
   static const std::vector<passes::PassOptionInfo> own_options{kLoopCopies};
-  passes::check_options(
-      choice.options,
-      {&find_coalescer(choice.coalescer).options, &find_home_assigner(choice.home_assigner).options,
-       &find_spiller(choice.spiller).options, &find_allocator(choice.allocator).options,
-       &find_block_scheduler(choice.scheduler, false).options,
-       &find_block_scheduler(choice.loop_scheduler, true).options,
-       &find_transfer_scheduler(choice.transfers).options, &own_options});
+  std::vector<const std::vector<passes::PassOptionInfo>*> known = choice.others;
+  for (const auto* options :
+       {&find_coalescer(choice.coalescer).options, &find_home_assigner(choice.home_assigner).options,
+        &find_spiller(choice.spiller).options, &find_allocator(choice.allocator).options,
+        &find_block_scheduler(choice.scheduler, false).options,
+        &find_block_scheduler(choice.loop_scheduler, true).options,
+        &find_transfer_scheduler(choice.transfers).options, &own_options})
+    known.push_back(options);
+  passes::check_options(choice.options, known);
 }
 
 namespace {

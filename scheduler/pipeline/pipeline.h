@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "isa/chip.h"
 #include "isa/program.h"
@@ -23,6 +24,8 @@ struct PipelineChoice {
   std::string loop_scheduler = {};  ///< of loops
   std::string transfers = {};       ///< of transfers (transfer_problem.h), over several programs
   passes::PassOptions options = {};
+  /// What passes declare that ran before: their options are among `options`.
+  std::vector<const std::vector<passes::PassOptionInfo>*> others = {};
 };
 /// UserError when an option is given that none of the chosen passes has.
 void check_options(const PipelineChoice& choice);

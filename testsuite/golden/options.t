@@ -96,7 +96,7 @@ Options that have no effect in a mode:
   kodama: error: judge testcase: no effect with --dir; what has one: --chip, --dir, --hazards, --max-memory, --max-seconds, --max-steps, --threads
   [2]
   $ kodama opt p.vsm -o q.vsm --seed 3
-  kodama: error: opt --seed: no effect without --fuzz; what has one: --allow-rename, --chip, --effort, --live-out, --objective, --output, --scheduler, file
+  kodama: error: opt --seed: no effect without --fuzz; what has one: --allow-rename, --chip, --effort, --live-out, --objective, --output, --pass-option, --plugin, --scheduler, file
   [2]
   $ kodama opt p.vsm -o q.vsm --plain --effort 3
   kodama: error: opt --effort: no effect with --plain; what has one: --chip, --output, --plain, file
@@ -130,10 +130,10 @@ Options that have no effect in a mode:
   kodama: error: show --instances: no effect with --json; what has one: --chip, --json, --shape, --type, layout
   [2]
   $ kodama bench packing --capacity 5
-  kodama: error: packing --capacity: no effect on generated problems; what has one: --count, --packer, --pass-option, --seed
+  kodama: error: packing --capacity: no effect on generated problems; what has one: --count, --packer, --pass-option, --plugin, --seed
   [2]
   $ kodama bench packing x.csv --count 5
-  kodama: error: packing --count: no effect on files; what has one: --capacity, --packer, --pass-option, files
+  kodama: error: packing --count: no effect on files; what has one: --capacity, --packer, --pass-option, --plugin, files
   [2]
 
 Names and filters that match nothing:

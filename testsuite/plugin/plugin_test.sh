@@ -35,7 +35,8 @@ build_plugin() {
   local source=$1 library=$2
   shift 2
   # shellcheck disable=SC2086
-  "$CXX" -std=c++20 -O2 -Wall -Wextra -Werror -shared -fPIC $FLAGS "$@" -I"$prefix/include/kodama" "$source" -o "$library"
+  "$CXX" -std=c++20 -O2 -Wall -Wextra -Werror -shared -fPIC -DONNX_ML=1 -DONNX_NAMESPACE=onnx $FLAGS "$@" -I"$prefix/include/kodama" \
+    "$source" -o "$library"
 }
 run_tiny() {
   expect_exit "$1" "$KODAMA" run "$model" --chip tiny --seed 3 "${@:2}"
@@ -45,7 +46,8 @@ results() {
   grep -E '^(y |chip tiny)' <<< "$output"
 }
 
-example=$SOURCE/docs/examples/critical_path_scheduler.cpp
+examples=$SOURCE/docs/examples
+example=$examples/critical_path_scheduler.cpp
 case $test_case in
   example)
     install_headers
@@ -75,17 +77,21 @@ case $test_case in
     expect_text ": ok"
     ;;
   guide)
-    # The guide quotes the example, and the commands in it are those above.
+    # The guide quotes the examples, and the commands in it are those above.
     /usr/bin/python3 - "$SOURCE" << 'PYTHON'
 import pathlib, sys
 source = pathlib.Path(sys.argv[1])
 guide = (source / "docs/write-a-pass.md").read_text()
-example = (source / "docs/examples/critical_path_scheduler.cpp").read_text()
-if "```cpp\n" + example + "```\n" not in guide:
-    sys.exit("docs/write-a-pass.md doesn't quote docs/examples/critical_path_scheduler.cpp as it is")
-if len(example.splitlines()) >= 100:
-    sys.exit("docs/examples/critical_path_scheduler.cpp has 100 lines or more")
-for line in ["-shared -fPIC", "--plugin ./libmine.so --scheduler mine", "--component plugin"]:
+examples = sorted((source / "docs/examples").glob("*.cpp"))
+if len(examples) != 6:
+    sys.exit(f"{len(examples)} examples")
+for example in examples:
+    text = example.read_text()
+    if "```cpp\n" + text + "```\n" not in guide:
+        sys.exit(f"docs/write-a-pass.md doesn't quote {example} as it is")
+    if len(text.splitlines()) >= 100:
+        sys.exit(f"{example} has 100 lines or more")
+for line in ["-shared -fPIC", "--plugin ./libmine.so --scheduler mine", "--component plugin", "-DONNX_ML=1 -DONNX_NAMESPACE=onnx"]:
     if line not in guide:
         sys.exit(f"docs/write-a-pass.md doesn't say '{line}'")
 PYTHON
@@ -103,22 +109,35 @@ PYTHON
     # Every public header stands alone, nothing else is installed, and the program has what they declare.
     install_headers
     find "$prefix/include/kodama" -name '*.h' > headers.txt
-    while read -r header; do
-      echo "#include \"${header#"$prefix"/include/kodama/}\"" > alone.cpp
-      # shellcheck disable=SC2086
-      "$CXX" -std=c++20 -Wall -Wextra -Werror -fsyntax-only $FLAGS -I"$prefix/include/kodama" alone.cpp
-    done < headers.txt
-    for header in isa/file.h scheduler/machine/builtin_passes.h scheduler/machine/machine_problem.h layout/search; do
+    # What takes longest, ONNX's and fmt's own headers, is compiled once for those that are made of them.
+    printf '#include <%s>\n' fmt/format.h onnx/onnx_pb.h > onnx_first.h
+    # shellcheck disable=SC2206
+    compile=("$CXX" -std=c++20 -Wall -Wextra -Werror -DONNX_ML=1 -DONNX_NAMESPACE=onnx $FLAGS -I"$prefix/include/kodama" -I.)
+    "${compile[@]}" -x c++-header onnx_first.h -o onnx_first.h.gch
+    alone() {
+      local header
+      while read -r header; do
+        echo "#include \"${header#"$prefix"/include/kodama/}\"" > "$1.cpp"
+        "${compile[@]}" "${@:2}" -fsyntax-only "$1.cpp"
+      done
+    }
+    grep /compiler/ headers.txt | alone with_onnx -include onnx_first.h &
+    grep -v /compiler/ headers.txt | alone without
+    wait $! || fail "a header of compiler/ doesn't stand alone"
+    for header in isa/file.h scheduler/machine/builtin_passes.h scheduler/machine/machine_problem.h layout/search compiler/compile \
+        scheduler/optimizer/segment_search.h; do
       [ ! -e "$prefix/include/kodama/$header" ] || fail "$header is installed"
     done
+    spaces='(3isa|6passes|9scheduler|6layout|8compiler)'
     nm -D --defined-only "$KODAMA" | awk '{print $3}' | sort -u > exported.txt
     nm -g --defined-only "$BUILD"/{isa/libkodama_isa,passes/libkodama_passes}.a \
-        "$BUILD"/scheduler/{problem,packing,machine,segment,optimizer}/*.a "$BUILD"/layout/{algebra,moves,primitives}/*.a |
-      awk '$2 == "T" {print $3}' | grep -E '^_ZNK?6kodama(3isa|6layout|6passes|9scheduler)' | sort -u > declared.txt
+        "$BUILD"/scheduler/{problem,packing,machine,segment,optimizer}/*.a \
+        "$BUILD"/layout/{algebra,moves,primitives,plan}/*.a "$BUILD"/compiler/{tensor,graph,layers,tile,kernels}/*.a |
+      awk '$2 == "T" {print $3}' | grep -E "^_ZNK?6kodama$spaces" | sort -u > declared.txt
     [ "$(wc -l < declared.txt)" -gt 100 ] || fail "no symbols found"
     missing=$(comm -23 declared.txt exported.txt | c++filt)
     [ -z "$missing" ] || fail "not exported: $missing"
-    ! grep -E '^_ZNK?6kodama' exported.txt | grep -vE '^_ZNK?6kodama(3isa|6layout|6passes|9scheduler)' ||
+    ! grep -E '^_ZNK?6kodama' exported.txt | grep -vE "^_ZNK?6kodama$spaces" ||
       fail "exported is more than plugins need"
     ;;
   bad_schedule)
@@ -179,6 +198,116 @@ PYTHON
     wrong 2 "it throws: a bug of the plugin"
     wrong 3 "internal error in move proposals: bit "
     wrong 4 "internal error in conversion: "
+    ;;
+  graph_pass)
+    install_headers
+    build_plugin "$examples/relu_pass.cpp" librelu.so
+    /usr/bin/python3 "$here/make_relus.py" relus.onnx
+    expect_exit 0 "$KODAMA" run relus.onnx --chip tiny
+    expect_text "Neg+Relu+Relu "
+    without=$(results | grep '^y ')
+    expect_exit 0 "$KODAMA" run relus.onnx --chip tiny --plugin ./librelu.so --dump-after merge-relus
+    expect_text "Neg+Relu "
+    [ "$(results | grep '^y ')" = "$without" ] || fail "other results than without the plugin: $output"
+    [ -n "$(ls kodama-dump/*.merge-relus.relus.onnx)" ] || fail "no dump"
+    expect_exit 0 "$KODAMA" passes --plugin ./librelu.so
+    expect_text "fold-constants, merge-relus, fold-batch-normalization"
+    expect_text "the Relu of a Relu is that Relu, after fold-constants (plugin ./librelu.so)"
+    ;;
+  planner)
+    install_headers
+    build_plugin "$examples/descent_planner.cpp" libplanner.so
+    run_tiny 0 --plugin ./libplanner.so --planner descent --pass-option descent-rounds=2
+    expect_text "planner descent: "
+    expect_text ": ok"
+    run_tiny 2 --plugin ./libplanner.so --planner descent --pass-option descent-rounds=0
+    expect_text "option descent-rounds: found '0', allowed: a whole number from 1"
+    run_tiny 2 --plugin ./libplanner.so --pass-option descent-rounds=1
+    expect_text "found pass option 'descent-rounds', allowed for the chosen passes"
+    expect_exit 0 "$KODAMA" plan "$model" --chip tiny --plugin ./libplanner.so --pass-option descent-rounds=1
+    expect_text "descent "
+    expect_exit 2 "$KODAMA" plan "$model" --chip tiny --planner descent
+    expect_text "there is no planner 'descent'; allowed are pbqp, greedy, first, host"
+    ;;
+  packer)
+    install_headers
+    build_plugin "$examples/longest_first_packer.cpp" libpacker.so
+    printf 'id,lower,upper,size\na,0,4,8\nb,2,6,4\nc,4,8,8\nd,0,2,4\n' > four.12.csv
+    expect_exit 0 "$KODAMA" pack four.12.csv --plugin ./libpacker.so --packer longest-first
+    expect_text "solved (the longest lives first)"
+    expect_exit 0 "$KODAMA" bench packing --plugin ./libpacker.so --packer longest-first --count 5
+    expect_exit 2 "$KODAMA" pack four.12.csv --packer longest-first
+    expect_text "found packer 'longest-first', allowed: "
+    ;;
+  kernel)
+    install_headers
+    build_plugin "$examples/one_tile_kernel.cpp" libkernel.so
+    /usr/bin/python3 "$here/make_relus.py" relus.onnx
+    expect_exit 0 "$KODAMA" run relus.onnx --chip tiny
+    without=$(results | grep '^y ')
+    expect_exit 0 "$KODAMA" run relus.onnx --chip tiny --plugin ./libkernel.so --pass-option one-tile-percent=1 --json run.json
+    [ "$(results | grep '^y ')" = "$without" ] || fail "other results than without the plugin: $output"
+    expect_text ": ok"
+    grep -q '"kernel": "map-one-tile"' run.json || fail "the kernel isn't chosen"
+    expect_exit 0 "$KODAMA" passes --plugin ./libkernel.so
+    expect_text "Map: element-wise layers in one piece (plugin ./libkernel.so)"
+    # A network with layers that don't fit into one tile, or that are of other kinds; the package needs no plugin.
+    expect_exit 0 "$KODAMA" compile "$SOURCE/testsuite/models/mnist8/model.onnx" --chip tiny --plugin ./libkernel.so -o package
+    expect_exit 0 "$KODAMA" sim package
+    ;;
+  change)
+    install_headers
+    build_plugin "$examples/copies_change.cpp" libcopies.so
+    # Two readers of a copy: only one of them can come right behind it.
+    printf 'fvadd $lm0v $lm0v $lr16v\nnop/4\nlpassa $lr16v $ln8v\nnop/4\nfvadd $ln8v $ls8v $lm0v\nfvadd $ln8v $ls16v $lm8v\n' > in.vsm
+    expect_exit 0 "$KODAMA" opt in.vsm -o out.vsm
+    expect_text "12 steps before, 5 after"
+    expect_exit 0 "$KODAMA" opt in.vsm -o out.vsm --plugin ./libcopies.so
+    expect_text "12 steps before, 4 after"
+    expect_text "0 values renamed, 1 by 'copies'"
+    expect_exit 0 "$KODAMA" opt --fuzz 40 --plugin ./libcopies.so
+    expect_exit 0 "$KODAMA" passes --plugin ./libcopies.so
+    expect_text "who reads a copy reads the original (plugin ./libcopies.so)"
+    ;;
+  bad_passes)
+    install_headers
+    build_plugin "$here/bad_passes.cpp" libbad.so
+    /usr/bin/python3 "$here/make_relus.py" relus.onnx
+    bad() {
+      expect_exit 70 "$KODAMA" run relus.onnx --chip tiny --plugin ./libbad.so --pass-option bad="$1" "${@:3}"
+      expect_text "of plugin ./libbad.so is at fault: "
+      expect_text "$2"
+      expect_no_text "bug in kodama"
+      echo "$1: $output" | tail -1
+    }
+    expect_exit 0 "$KODAMA" run relus.onnx --chip tiny --plugin ./libbad.so --planner bad-planner
+    bad graph-throws "graph pass 'bad-graph' of plugin ./libbad.so is at fault: it throws: a bug of the plugin"
+    bad graph-invalid "the pass left an invalid model: "
+    bad graph-interface "graph pass 'bad-graph'"
+    bad graph-value "output 'y' is another: on random inputs, max abs "
+    bad plan-size "planner 'bad-planner' of plugin ./libbad.so is at fault: its plan is wrong: " --planner bad-planner
+    bad plan-range "candidate 1000 of node " --planner bad-planner
+    bad plan-cost "the cost is " --planner bad-planner
+    bad plan-bound "no plan is cheaper than " --planner bad-planner
+    bad kernel-streams "kernel 'bad-kernel' of plugin ./libbad.so is at fault: "
+    expect_text "the streams aren't those of the layer's operands"
+    bad kernel-layout "stream 'x0': the "
+    bad kernel-emit "a candidate without emit"
+    bad kernel-tiles "verify_tile_program"
+    expect_exit 1 "$KODAMA" run relus.onnx --chip tiny --plugin ./libbad.so --pass-option bad=kernel-value
+    expect_text "by kernel 'bad-kernel' of plugin ./libbad.so: max abs "
+    printf 'id,lower,upper,size\na,0,4,8\nb,2,6,4\n' > two.12.csv
+    expect_exit 70 "$KODAMA" pack two.12.csv --plugin ./libbad.so --packer bad-packer
+    expect_text "packer 'bad-packer' of plugin ./libbad.so is at fault: "
+    expect_text "buffers 'a' [0, 8) and 'b' [0, 4) overlap at moment 2"
+    printf '%s\n' 'lpassa $lm0v $lr0v' 'ilsl $ln8v $ln8v $ls8v' 'lpassa $lm0v $lr16v' 'ilsl $ln8v $ln8v $ls16v' nop > in.vsm
+    expect_exit 0 "$KODAMA" opt in.vsm -o out.vsm --plugin ./libbad.so
+    for what in range throws value; do
+      expect_exit 70 "$KODAMA" opt in.vsm -o out.vsm --plugin ./libbad.so --pass-option bad=change-$what
+      expect_text "opt change 'bad-change' of plugin ./libbad.so is at fault: "
+      echo "$output"
+    done
+    expect_text "the program does something else with it: "
     ;;
   refused)
     install_headers

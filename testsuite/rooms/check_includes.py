@@ -28,31 +28,31 @@ layout/moves: isa passes layout/algebra
 layout/primitives: isa passes layout/moves
 layout/search: isa passes layout/algebra layout/bound layout/moves layout/primitives
 layout/gather: isa layout/moves
-layout/plan: isa
+layout/plan: isa passes
 scheduler/problem: isa passes
 scheduler/packing: isa passes scheduler/problem
 scheduler/machine: isa passes scheduler/problem scheduler/packing | scheduler/verify scheduler/pipeline
 scheduler/segment: isa passes scheduler/problem | assembler scheduler/verify
-scheduler/optimizer: isa scheduler/problem scheduler/machine | assembler
+scheduler/optimizer: isa passes scheduler/problem scheduler/machine | assembler
 scheduler/verify: isa scheduler/machine scheduler/segment
 scheduler/pipeline: isa passes scheduler/problem scheduler/machine scheduler/verify
 checks: isa passes assembler layout/moves layout/search scheduler/problem scheduler/optimizer simulator simulator/debug | layout/gather simulator/golden
 compiler/tensor: isa
 compiler/reference: compiler/tensor
-compiler/graph: compiler/reference compiler/tensor | isa
+compiler/graph: isa passes compiler/reference compiler/tensor
 compiler/layers: isa compiler/graph compiler/reference compiler/tensor
 compiler/tile: isa layout/algebra scheduler/machine compiler/layers
-compiler/kernels: isa layout/algebra scheduler/machine compiler/tensor compiler/graph compiler/layers compiler/tile | scheduler/pipeline simulator
+compiler/kernels: isa passes layout/algebra scheduler/machine compiler/tensor compiler/graph compiler/layers compiler/tile | scheduler/pipeline simulator
 compiler/plan: isa layout/gather layout/search layout/plan compiler/layers compiler/kernels | compiler/graph
 compiler/compile: isa assembler scheduler/packing scheduler/machine scheduler/segment scheduler/pipeline scheduler/verify compiler/graph compiler/kernels compiler/layers compiler/plan
 compiler/runtime: isa simulator compiler/tensor compiler/reference compiler/tile compiler/compile | scheduler/problem scheduler/machine scheduler/pipeline compiler/graph
 compiler/report: isa compiler/compile compiler/runtime
 compiler/driver: isa compiler/graph compiler/reference compiler/compile compiler/runtime compiler/report
 tools: isa passes simulator compiler/driver
-tools/commands: isa assembler simulator simulator/golden simulator/debug layout/algebra layout/bound layout/primitives layout/search scheduler/problem scheduler/packing scheduler/machine checks compiler/graph compiler/compile compiler/report compiler/driver tools
-docs/examples: isa passes scheduler/problem
+tools/commands: isa assembler simulator simulator/golden simulator/debug layout/algebra layout/bound layout/primitives layout/search layout/plan scheduler/problem scheduler/packing scheduler/machine scheduler/optimizer checks compiler/graph compiler/compile compiler/report compiler/driver tools
+docs/examples: isa passes layout/plan scheduler/problem scheduler/packing scheduler/optimizer compiler/graph compiler/kernels
 testsuite/fuzz: isa assembler simulator simulator/debug scheduler/problem scheduler/packing compiler/graph compiler/compile
-testsuite/plugin: passes layout/moves layout/primitives scheduler/problem scheduler/machine
+testsuite/plugin: passes layout/moves layout/primitives layout/plan scheduler/problem scheduler/packing scheduler/machine scheduler/optimizer compiler/graph compiler/kernels
 testsuite/real: | isa compiler/graph compiler/runtime compiler/report
 testsuite/robustness:
 """

@@ -10,8 +10,10 @@
 #include "isa/chip.h"
 #include "isa/output.h"
 #include "isa/reference.h"
+#include "layout/plan/planner.h"
 #include "layout/primitives/move_primitives.h"
 #include "scheduler/machine/passes.h"
+#include "scheduler/optimizer/stream_changes.h"
 #include "scheduler/packing/packing.h"
 #include "tools/command_groups.h"
 #include "tools/common_options.h"
@@ -36,43 +38,47 @@ class IsaCommand : public Command {
   std::string directory_ = "docs/isa";
 };
 
-void print_passes() {
-  fmt::print(std::cout, "graph passes, in the order of the pipeline ({}):\n",
-             fmt::join(compiler::graph_pipeline(), ", "));
-  for (const auto& pass : compiler::graph_passes())
-    fmt::print(std::cout, "  {:<24} {}\n", pass.name, pass.description);
-  const auto print_all = [](const char* title, const auto& passes) {
-    fmt::print(std::cout, "{} (the first is the default):\n", title);
-    for (const auto& pass : passes) {
-      std::string from;
-      if constexpr (requires { pass.plugin; }) {
-        if (!pass.plugin.empty()) from = fmt::format(" (plugin {})", pass.plugin);
-      }
-      fmt::print(std::cout, "  {:<24} {}{}\n", pass.name, pass.description, from);
-      for (const auto& option : pass.options) {
-        fmt::print(std::cout, "    {}={}  {}\n", option.name, option.default_value, option.description);
-      }
+/// A line per pass and option.
+template <typename Passes>
+void print_all(const std::string& title, const Passes& passes) {
+  fmt::print(std::cout, "{}:\n", title);
+  for (const auto& pass : passes) {
+    std::string what = pass.description;
+    if constexpr (requires { pass.kind; }) what = compiler::layer_kind_name(pass.kind) + ": " + what;
+    if constexpr (requires { pass.after; }) {
+      if (!pass.plugin.empty())
+        what += pass.after.empty() ? ", at the end" : fmt::format(", after {}", pass.after);
     }
-  };
-  print_all("coalescers, --coalescer", scheduler::coalescers());
-  print_all("home assigners, --home-assigner", scheduler::home_assigners());
-  print_all("spillers, --spiller", scheduler::spillers());
-  print_all("allocators, --allocator", scheduler::allocators());
-  print_all("instruction schedulers, --scheduler (blocks) and --loop-scheduler (loops)",
-            scheduler::block_schedulers());
-  print_all("transfer schedulers, --transfers", scheduler::transfer_schedulers());
-  print_all("address packers, kodama pack --packer", scheduler::packers());
-  fmt::print(std::cout, "planners, --planner (the first is the default): {}\n",
-             fmt::join(compiler::ModelPlanner::planner_names(), ", "));
-  fmt::print(std::cout, "kernels:\n");
-  for (const auto& kernel : compiler::kernels()) {
-    fmt::print(std::cout, "  {:<24} {}: {}\n", kernel.name, compiler::layer_kind_name(kernel.kind),
-               kernel.description);
+    if (!pass.plugin.empty()) what += fmt::format(" (plugin {})", pass.plugin);
+    fmt::print(std::cout, "  {:<24} {}\n", pass.name, what);
+    if constexpr (requires { pass.options; }) {
+      for (const auto& option : pass.options)
+        fmt::print(std::cout, "    {}={}  {}\n", option.name, option.default_value, option.description);
+    }
   }
-  fmt::print(std::cout, "move primitives, kodama layout convert:\n");
-  for (const layout::MovePrimitive& each : layout::move_primitives())
-    fmt::print(std::cout, "  {:<24} {}{}\n", each.name, each.description,
-               each.plugin.empty() ? "" : fmt::format(" (plugin {})", each.plugin));
+}
+
+void print_passes() {
+  const auto print_choices = [](const std::string& title, const auto& passes) {
+    print_all(title + " (the first is the default)", passes);
+  };
+  print_all(fmt::format("graph passes, in the order of the pipeline ({})",
+                        fmt::join(compiler::graph_pipeline(), ", ")),
+            compiler::graph_passes());
+  print_choices("coalescers, --coalescer", scheduler::coalescers());
+  print_choices("home assigners, --home-assigner", scheduler::home_assigners());
+  print_choices("spillers, --spiller", scheduler::spillers());
+  print_choices("allocators, --allocator", scheduler::allocators());
+  print_choices("instruction schedulers, --scheduler (blocks) and --loop-scheduler (loops)",
+                scheduler::block_schedulers());
+  print_choices("transfer schedulers, --transfers", scheduler::transfer_schedulers());
+  print_choices("address packers, kodama pack --packer", scheduler::packers());
+  print_choices("layout planners, --planner", layout::planners());
+  fmt::print(std::cout, "  {:<24} {}\n", compiler::kHostPlanner,
+             "the fastest candidate of each layer; all layouts are left to the host");
+  print_all("kernels", compiler::kernels());
+  print_all("changes that kodama opt tries", scheduler::change_kinds());
+  print_all("move primitives, kodama layout convert", layout::move_primitives());
   fmt::print(std::cout, "names for --dump-after: all, {}\n", fmt::join(compiler::dump_points(), ", "));
 }
 

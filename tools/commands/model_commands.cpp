@@ -66,6 +66,7 @@ class PlanCommand : public Command {
   void declare(CLI::App& app) override {
     app.add_option("model", request_.model_file, "model.onnx")->required();
     add_model_options(app, request_.common, raw_);
+    add_pass_options(app, raw_.pass_options);
     app.add_option("--json", request_.common.json_file, "write what every planner finds as JSON");
   }
   int run(const CLI::App& /*app*/) override {

@@ -121,19 +121,23 @@ class OptimizeCommand : public Command {
                    "docs/schedules.md");
     app.add_option("--judge-dir", request_.judge_directory,
                    "optimize the plain forms of all answers of a tree of judge problems, and judge them");
+    add_pass_options(app, pass_options_);
+    add_plugin_option(app, plugins_);
     add_number(app, "--fuzz", request_.fuzz, "optimize this many random programs and compare", 1);
     add_seed(app, request_.seed, "of the first random program");
   }
   int run(const CLI::App& app) override {
+    load_plugins(plugins_);
+    request_.options.passes = parse_pass_options(pass_options_);
     request_.has_live_outs = is_given(app, "--live-out");
-    const std::set<std::string> search = {"--chip", "--scheduler", "--allow-rename", "--live-out",
-                                          "--effort"};
+    const std::set<std::string> search = {"--chip",   "--scheduler", "--allow-rename", "--live-out",
+                                          "--effort", "--plugin",    "--pass-option"};
     const auto with = [](std::set<std::string> options, std::initializer_list<const char*> more) {
       options.insert(more.begin(), more.end());
       return options;
     };
     if (request_.fuzz > 0) {
-      check_mode(app, "with --fuzz", {"--fuzz", "--seed", "--chip"});
+      check_mode(app, "with --fuzz", {"--fuzz", "--seed", "--chip", "--plugin"});
     } else if (!request_.judge_directory.empty()) {
       check_mode(app, "with --judge-dir", with(search, {"--judge-dir"}));
     } else if (!request_.problems.empty()) {
@@ -148,6 +152,8 @@ class OptimizeCommand : public Command {
 
  private:
   OptimizeRequest request_;
+  std::vector<std::string> pass_options_;
+  std::vector<std::string> plugins_;
 };
 
 }  // namespace

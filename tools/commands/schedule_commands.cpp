@@ -58,13 +58,16 @@ class BenchPackingCommand : public Command {
     add_seed(app, request_.first_seed, "of the first generated problem");
     add_number(app, "--count", request_.count, "generated problems", 1)->capture_default_str();
     add_pass_options(app, pass_options_);
+    add_plugin_option(app, plugins_);
   }
   int run(const CLI::App& app) override {
     if (request_.files.empty()) {
-      check_mode(app, "on generated problems", {"--packer", "--seed", "--count", "--pass-option"});
+      check_mode(app, "on generated problems",
+                 {"--packer", "--seed", "--count", "--pass-option", "--plugin"});
     } else {
-      check_mode(app, "on files", {"files", "--packer", "--capacity", "--pass-option"});
+      check_mode(app, "on files", {"files", "--packer", "--capacity", "--pass-option", "--plugin"});
     }
+    load_plugins(plugins_);
     request_.options = parse_pass_options(pass_options_);
     scheduler::run_packing_bench(request_, std::cout);
     return compiler::kExitOk;
@@ -73,6 +76,7 @@ class BenchPackingCommand : public Command {
  private:
   scheduler::PackingBenchRequest request_;
   std::vector<std::string> pass_options_;
+  std::vector<std::string> plugins_;
 };
 
 class PackCommand : public Command {
@@ -85,13 +89,15 @@ class PackCommand : public Command {
     app.add_option("-o,--output", request_.output, ".csv with offsets, or .json; no ending means JSON");
     app.add_option("--check", request_.answer, "check these offsets (.csv or .json) instead");
     add_pass_options(app, pass_options_);
+    add_plugin_option(app, plugins_);
   }
   int run(const CLI::App& app) override {
     if (!request_.answer.empty()) check_mode(app, "with --check", {"file", "--capacity", "--check"});
     if (request_.lowest) {
       check_mode(app, "with --lowest",
-                 {"file", "--capacity", "--packer", "--lowest", "--output", "--pass-option"});
+                 {"file", "--capacity", "--packer", "--lowest", "--output", "--pass-option", "--plugin"});
     }
+    load_plugins(plugins_);
     request_.options = parse_pass_options(pass_options_);
     return scheduler::pack_file(request_, report_stream({request_.output}));
   }
@@ -99,6 +105,7 @@ class PackCommand : public Command {
  private:
   scheduler::PackFileRequest request_;
   std::vector<std::string> pass_options_;
+  std::vector<std::string> plugins_;
 };
 
 class ScheduleCommand : public Command {
