@@ -55,6 +55,13 @@ struct MoveNeeds {
   bool other_memory = false;  ///< can't work inside one memory, or only slowly
 };
 
+/// MovePrimitive::needs of one that can't work inside a memory and asks for nothing else.
+inline MoveNeeds needs_other_memory(const BitView& /*view*/, const Move& /*move*/) {
+  MoveNeeds needs;
+  needs.other_memory = true;
+  return needs;
+}
+
 struct MoveAddresses {
   Placement before;
   Placement after;

@@ -23,12 +23,6 @@ class Copy : public MoveEmission {
 /// Not for the search: where the next move wants the tensor elsewhere in the PE, it is copied there.
 void propose_copy(MoveProposals& /*here*/) {}
 
-MoveNeeds copy_needs(const BitView& /*view*/, const Move& /*move*/) {
-  MoveNeeds needs;
-  needs.other_memory = true;
-  return needs;
-}
-
 }  // namespace
 
 MovePrimitive copy_primitive() {
@@ -38,7 +32,7 @@ MovePrimitive copy_primitive() {
           .cost = "n/4; n/8 where neighbours stay neighbours",
           .overlap = {.uses_t = false},
           .propose = propose_copy,
-          .needs = copy_needs,
+          .needs = needs_other_memory,
           .emit = emit_with<Copy>};
 }
 

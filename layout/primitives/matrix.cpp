@@ -93,14 +93,8 @@ class MatrixBlocks : public MoveEmission {
   }
 };
 
-MoveNeeds matrix_needs(const BitView& /*view*/, const Move& /*move*/) {
-  MoveNeeds needs;
-  needs.other_memory = true;
-  return needs;
-}
-
 MoveNeeds matrix_words_needs(const BitView& view, const Move& move) {
-  MoveNeeds needs = matrix_needs(view, move);
+  MoveNeeds needs = needs_other_memory(view, move);
   if (view.shape.word == 2) {
     needs.target_has_one = needs.target_one_required = true;
     needs.target_one = std::max<int>(move.before[0], -1);
@@ -117,7 +111,7 @@ MovePrimitive matrix_primitive() {
           .cost = "n/4",
           .overlap = {.uses_t = false},
           .propose = propose_matrix_pe,
-          .needs = matrix_needs,
+          .needs = needs_other_memory,
           .emit = emit_with<MatrixBlocks<false>>};
 }
 

@@ -112,12 +112,6 @@ class SwapL1b : public MoveEmission {
   }
 };
 
-MoveNeeds swap_l1b_needs(const BitView& /*view*/, const Move& /*move*/) {
-  MoveNeeds needs;
-  needs.other_memory = true;
-  return needs;
-}
-
 }  // namespace
 
 MovePrimitive swap_l1b_primitive() {
@@ -127,7 +121,7 @@ MovePrimitive swap_l1b_primitive() {
           .cost = "lanes * n / 64 of l2bmi; beside them n/2 of l1bmd and n/4 of the ALU",
           .overlap = {.uses_t = false},
           .propose = propose_swap_l1b,
-          .needs = swap_l1b_needs,
+          .needs = needs_other_memory,
           .emit = emit_with<SwapL1b>};
 }
 

@@ -59,12 +59,6 @@ class Words : public MoveEmission {
   }
 };
 
-MoveNeeds words_needs(const BitView& /*view*/, const Move& /*move*/) {
-  MoveNeeds needs;
-  needs.other_memory = true;
-  return needs;
-}
-
 }  // namespace
 
 MovePrimitive words_primitive() {
@@ -74,7 +68,7 @@ MovePrimitive words_primitive() {
           .cost = "n/2",
           .overlap = {.uses_t = false},
           .propose = propose_words,
-          .needs = words_needs,
+          .needs = needs_other_memory,
           .emit = emit_with<Words>};
 }
 

@@ -30,12 +30,6 @@ void propose(MoveProposals& here) {
   here.add(after, 0);
 }
 
-MoveNeeds needs(const BitView& /*view*/, const Move& /*move*/) {
-  MoveNeeds needs;
-  needs.other_memory = true;
-  return needs;
-}
-
 class WordByWord : public MoveEmission {
  public:
   using MoveEmission::MoveEmission;
@@ -84,6 +78,6 @@ KODAMA_PLUGIN() {
                               .cost = "n/2",
                               .overlap = {.uses_t = false},
                               .propose = propose,
-                              .needs = needs,
+                              .needs = needs_other_memory,
                               .emit = emit_with<WordByWord>});
 }
