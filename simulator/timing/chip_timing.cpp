@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -19,46 +20,65 @@ int sc_main(int /*argc*/, char** /*argv*/) {
 namespace kodama::simulator {
 namespace {
 
-/// SystemC's state is global: one simulation at a time. The context is current while the lock is held.
+/// SystemC's state is global, and so are its pools of memory: one thread at a time makes, uses or destroys
+/// anything of it.
+class Turn {
+ public:
+  Turn() {
+    if (holder_ == std::this_thread::get_id())
+      throw isa::InternalError("internal error in timing: two timed runs at a time in one thread");
+    lock_ = std::unique_lock(mutex_);
+    holder_ = std::this_thread::get_id();
+    outer_ = sc_core::sc_curr_simcontext;
+  }
+  ~Turn() {
+    enter(outer_);
+    holder_ = std::thread::id();
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+  /// Makes the context the current one for the rest of the turn.
+  void enter(sc_core::sc_simcontext* context) {
+    sc_core::sc_curr_simcontext = sc_core::sc_default_global_context = context;
+  }
+
+ private:
+  inline static std::mutex mutex_;
+  inline static std::atomic<std::thread::id> holder_;
+  std::unique_lock<std::mutex> lock_;
+  sc_core::sc_simcontext* outer_ = nullptr;
+};
+
 class SystemCContext {
  public:
   SystemCContext() {
+    Turn turn;
     setenv("SYSTEMC_DISABLE_COPYRIGHT_MESSAGE", "1", 0);
     // Elaboration runs the kernel once without events.
     sc_core::sc_report_handler::set_actions(sc_core::SC_ID_NO_SC_START_ACTIVITY_, sc_core::SC_DO_NOTHING);
-    const Current current(*this);
+    context_ = std::make_unique<sc_core::sc_simcontext>();
+    turn.enter(context_.get());
     sc_core::sc_set_time_resolution(1, sc_core::SC_PS);
+  }
+  ~SystemCContext() {
+    const Turn turn;
+    context_.reset();
   }
   SystemCContext(const SystemCContext&) = delete;
   SystemCContext& operator=(const SystemCContext&) = delete;
 
-  /// Makes the context the current one for as long as it lives.
+  /// A turn with the context as the current one.
   class Current {
    public:
-    explicit Current(SystemCContext& context) {
-      if (holder_ == std::this_thread::get_id())
-        throw isa::InternalError("internal error in timing: two timed runs at a time in one thread");
-      lock_ = std::unique_lock(mutex_);
-      holder_ = std::this_thread::get_id();
-      outer_ = sc_core::sc_curr_simcontext;
-      sc_core::sc_curr_simcontext = sc_core::sc_default_global_context = &context.context_;
-    }
-    ~Current() {
-      sc_core::sc_curr_simcontext = sc_core::sc_default_global_context = outer_;
-      holder_ = std::thread::id();
-    }
-    Current(const Current&) = delete;
-    Current& operator=(const Current&) = delete;
+    explicit Current(SystemCContext& context) { turn_.enter(context.context_.get()); }
 
    private:
-    inline static std::mutex mutex_;
-    inline static std::atomic<std::thread::id> holder_;
-    std::unique_lock<std::mutex> lock_;
-    sc_core::sc_simcontext* outer_ = nullptr;
+    Turn turn_;
   };
 
  private:
-  sc_core::sc_simcontext context_;
+  std::unique_ptr<sc_core::sc_simcontext> context_;
 };
 
 /// The chip's modules.
@@ -128,9 +148,12 @@ class ChipTiming::Impl {
     model_ = std::make_unique<Model>(chip_);
   }
   void drop_model() {
-    const SystemCContext::Current current(*context_);
-    sequencer_.reset();
-    model_.reset();
+    {
+      const SystemCContext::Current current(*context_);
+      sequencer_.reset();
+      model_.reset();
+    }
+    context_.reset();
   }
 
   isa::Chip chip_;
