@@ -89,9 +89,9 @@ TEST(Conversion, EveryPrimitiveIsTaken) {
   EXPECT_THAT(path("((4_MAB:1, 16:1), (4_PE:1))@LM0", "((16:1, 4_MAB:1), (4_PE:1))@LM1", {64, 4}),
               HasSubstr("skew"));
   EXPECT_EQ(path("((16:1), (4_PE:1))@LM0", "((4:1, 4_MAB:1), (4_PE:1))@LM1", {16, 4}), "deal-mab");
-  EXPECT_THAT(path("((4_MAB:1, 8:1))@LM0", "((32:1)) x [4_MAB]@LM1", {32}), HasSubstr("gather-mab"));
+  EXPECT_THAT(path("((4_MAB:1, 8:1))@LM0", "((32:1)) x [4_MAB]@LM1", {32}), HasSubstr("all-gather-mab"));
   EXPECT_THAT(path("((4_MAB:1, 4_PE:1, 8:1))@LM0", "((128:1)) x [4_MAB, 4_PE]@LM1", {128}),
-              HasSubstr("gather-pe"));
+              HasSubstr("all-gather-pe"));
   EXPECT_EQ(path("((32:1)) x [4_MAB]@LM0", "((8:1, 4_MAB:1))@LM1", {32}), "select");
   EXPECT_THAT(
       path("((2_L1B:1, 16:1), (4_MAB:1, 4_PE:1))@LM0", "((16:1, 2_L1B:1), (4_MAB:1, 4_PE:1))@LM1", {32, 16}),
@@ -99,15 +99,15 @@ TEST(Conversion, EveryPrimitiveIsTaken) {
   EXPECT_THAT(path("((4_MAB:1, 4_PE:1, 2:1))@LM0", "((2_L1B:1, 16:1))@LM1", {32}), HasSubstr("shuffle-l1b"));
   EXPECT_THAT(path("((2_L1B:1, 16:1))@LM0", "((32:1)) x [2_L1B]@LM1", {32}), HasSubstr("broadcast-l1b"));
   EXPECT_THAT(path("((2_L1B:1, 4_MAB:1, 4_PE:1))@LM0", "((32:1)) x [2_L1B, 4_MAB, 4_PE]@LM1", {32}),
-              HasSubstr("broadcast-l1b, gather-pe"));
+              HasSubstr("broadcast-l1b, all-gather-pe"));
   EXPECT_EQ(path("((4_MAB:1, 4_PE:1))@LM0", "((4_MAB:1, 4_PE:1)) x [2_L1B]@LM1", {16}), "broadcast-l1b");
-  EXPECT_EQ(path("((16:1))@DRAM", "((4_MAB:1, 4_PE:1)) x [2_L1B]@LM0", {16}), "from DRAM, gather-l1b");
+  EXPECT_EQ(path("((16:1))@DRAM", "((4_MAB:1, 4_PE:1)) x [2_L1B]@LM0", {16}), "from DRAM, all-gather-l1b");
   EXPECT_THAT(path("((4_L2B:1, 16:1), (2_L1B:1, 4_MAB:1, 4_PE:1))@LM0",
                    "((16:1, 4_L2B:1), (2_L1B:1, 4_MAB:1, 4_PE:1))@LM1", {64, 32}),
               HasSubstr("exchange-l2b"));
   EXPECT_THAT(path("((4_L2B:1, 2_L1B:1, 4_MAB:1, 4_PE:1))@LM0",
                    "((4:1, 2_L1B:1, 4_MAB:1, 4_PE:1)) x [4_L2B]@LM1", {128}),
-              HasSubstr("gather-l2b"));
+              HasSubstr("all-gather-l2b"));
   EXPECT_EQ(path("((2_L1B:1, 4_MAB:1, 4_PE:1))@LM0", "((2_L1B:1, 4_MAB:1, 4_PE:1)) x [4_L2B]@LM1", {32}),
             "spread-l2b");
 }

@@ -137,7 +137,7 @@ inline BitMask mask_of(const std::vector<int>& bits) {
 }
 
 /// The value whose k-th binary digit is bit bits[k] of `value`.
-inline int64_t gather_bits(BitMask value, const std::vector<int>& bits) {
+inline int64_t extract_bits(BitMask value, const std::vector<int>& bits) {
   int64_t number = 0;
   for (size_t k = 0; k < bits.size(); ++k) {
     if (bits[k] >= 0 && (value >> bits[k] & 1) != 0) number |= int64_t{1} << k;

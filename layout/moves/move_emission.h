@@ -92,7 +92,7 @@ class MoveEmission {
   std::vector<BitMask> values_at_pace(BitMask bits) const {
     const std::vector<int> ordered = at_pace(bits);
     std::vector<BitMask> values = view_.values(bits);
-    std::ranges::sort(values, {}, [&](BitMask value) { return gather_bits(value, ordered); });
+    std::ranges::sort(values, {}, [&](BitMask value) { return extract_bits(value, ordered); });
     return values;
   }
 
@@ -140,7 +140,7 @@ class MoveEmission {
     std::vector<LineCopy> lines;
     for (const BitMask inner : view_.values(mask_of(parts.inner))) {
       if (!is_valid(inner | outer, before_bits())) continue;
-      lines.push_back({gather_bits(inner, parts.inner), address(at_.before, inner | outer)});
+      lines.push_back({extract_bits(inner, parts.inner), address(at_.before, inner | outer)});
     }
     code_.lines_up(lines, at_.before.memory, up.base);
     code_.deal_up(lines, up.base, l2.base);

@@ -64,7 +64,7 @@ class DealMab : public MoveEmission {
       std::map<int64_t, std::array<int64_t, 4>> fours;
       for (const BitMask inner : view_.values(mask_of(parts.inner))) {
         if (!is_valid(inner | outer, before_bits())) continue;
-        const int64_t number = gather_bits(inner, parts.inner);
+        const int64_t number = extract_bits(inner, parts.inner);
         const int64_t at = address(at_.before, inner | outer);
         auto [four, is_new] = fours.try_emplace(number / 4);
         if (is_new) four->second.fill(at);
@@ -99,7 +99,7 @@ class DealMab : public MoveEmission {
       const std::vector<int> line_bits(parts.inner.begin() + shape_.mab, parts.inner.end());
       for (const BitMask inner : view_.values(mask_of(line_bits))) {
         if (!is_valid(inner | outer, view_.address_bits(move_.after))) continue;
-        down.push_back({gather_bits(inner, line_bits), address(at_.after, inner | outer)});
+        down.push_back({extract_bits(inner, line_bits), address(at_.after, inner | outer)});
       }
       code_.lines_down(std::move(down), at_.after.memory, buffer.base);
     }

@@ -15,7 +15,7 @@ using isa::Opcode;
 using isa::Operand;
 using isa::Precision;
 
-void propose_gather_l2b(MoveProposals& here) {
+void propose_all_gather_l2b(MoveProposals& here) {
   const int first = here.shape.first(Level::kL2b);
   if (here.shape.l2b == 0) return;
   const TransferSteps& transfer = here.view.transfer;
@@ -96,7 +96,7 @@ class ToEveryL2b : public MoveEmission {
       std::vector<LineCopy> lines;
       for (const BitMask inner : view_.values(after_bits & ~outer_mask)) {
         if (!is_valid(inner | each.outer, after_bits)) continue;
-        lines.push_back({gather_bits(inner, numbered_after), address(at_.after, inner | each.outer)});
+        lines.push_back({extract_bits(inner, numbered_after), address(at_.after, inner | each.outer)});
       }
       code_.deal_down(lines, buffers[each.turn].down_l2.base, buffers[each.turn].down.base);
       code_.lines_down(std::move(lines), at_.after.memory, buffers[each.turn].down.base);
@@ -154,13 +154,13 @@ class ToEveryL2b : public MoveEmission {
 
 }  // namespace
 
-MovePrimitive gather_l2b_primitive() {
-  return {.name = "gather-l2b",
+MovePrimitive all_gather_l2b_primitive() {
+  return {.name = "all-gather-l2b",
           .description = "L2B bits -> address; every L2B gets all",
           .precondition = "",
           .cost = "the transfers",
           .overlap = {.uses_t = false},
-          .propose = propose_gather_l2b,
+          .propose = propose_all_gather_l2b,
           .emit = emit_with<ToEveryL2b<true>>};
 }
 

@@ -287,7 +287,7 @@ class ExchangeL2b : public MoveEmission {
     std::vector<LineCopy> lines;
     for (const BitMask inner : view_.values(mask_of(parts_.inner))) {
       if (!is_valid(inner | outer, stay_)) continue;
-      lines.push_back({gather_bits(inner, parts_.inner), address(placement, inner | outer)});
+      lines.push_back({extract_bits(inner, parts_.inner), address(placement, inner | outer)});
     }
     return lines;
   }

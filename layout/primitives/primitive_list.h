@@ -14,14 +14,14 @@ MovePrimitive matrix_words_primitive();
 MovePrimitive skew_primitive();
 MovePrimitive words_primitive();
 MovePrimitive deal_mab_primitive();
-MovePrimitive gather_mab_primitive();
-MovePrimitive gather_pe_primitive();
+MovePrimitive all_gather_mab_primitive();
+MovePrimitive all_gather_pe_primitive();
 MovePrimitive select_primitive();
 MovePrimitive swap_l1b_primitive();
 MovePrimitive shuffle_l1b_primitive();
-MovePrimitive gather_l1b_primitive();
+MovePrimitive all_gather_l1b_primitive();
 MovePrimitive exchange_l2b_primitive();
-MovePrimitive gather_l2b_primitive();
+MovePrimitive all_gather_l2b_primitive();
 MovePrimitive spread_l2b_primitive();
 MovePrimitive transpose_l2b_primitive();
 MovePrimitive collect_primitive();
@@ -30,12 +30,12 @@ MovePrimitive deal_primitive();
 
 inline std::vector<MovePrimitive> own_primitives() {
   return {
-      copy_primitive(),          matrix_primitive(),      matrix_words_primitive(),
-      skew_primitive(),          words_primitive(),       deal_mab_primitive(),
-      gather_mab_primitive(),    gather_pe_primitive(),   select_primitive(),
-      swap_l1b_primitive(),      shuffle_l1b_primitive(), gather_l1b_primitive(),
-      exchange_l2b_primitive(),  gather_l2b_primitive(),  spread_l2b_primitive(),
-      transpose_l2b_primitive(), collect_primitive(),     broadcast_l1b_primitive(),
+      copy_primitive(),           matrix_primitive(),         matrix_words_primitive(),
+      skew_primitive(),           words_primitive(),          deal_mab_primitive(),
+      all_gather_mab_primitive(), all_gather_pe_primitive(),  select_primitive(),
+      swap_l1b_primitive(),       shuffle_l1b_primitive(),    all_gather_l1b_primitive(),
+      exchange_l2b_primitive(),   all_gather_l2b_primitive(), spread_l2b_primitive(),
+      transpose_l2b_primitive(),  collect_primitive(),        broadcast_l1b_primitive(),
       deal_primitive(),
   };
 }

@@ -162,7 +162,7 @@ class ShuffleL1b : public MoveEmission {
       const std::vector<int> line_bits(up_bits.begin() + static_cast<int64_t>(lane_count), up_bits.end());
       for (const BitMask inner : view_.values(line_before)) {
         if (!is_valid(inner | outer, before_bits())) continue;
-        lines.push_back({gather_bits(inner, line_bits), address(at_.before, inner | outer)});
+        lines.push_back({extract_bits(inner, line_bits), address(at_.before, inner | outer)});
         chunk_numbers.insert(lines.back().line * lanes() / kBlockLw);
       }
       code_.lines_up(lines, at_.before.memory, own.up.base);
@@ -176,7 +176,7 @@ class ShuffleL1b : public MoveEmission {
         for (const int64_t chunk : chunk_numbers) {
           const auto chunk_value = spread_bits(chunk, above);
           if (!chunk_value) continue;
-          const int64_t to = gather_bits(*l1b_value | *chunk_value, l2_rest);
+          const int64_t to = extract_bits(*l1b_value | *chunk_value, l2_rest);
           filled.insert(to);
           Instruction pass =
               make_instruction(Opcode::kL2bm, Precision::kNone, Code::l1bm(own.up.base + chunk * kBlockLw),
@@ -197,7 +197,7 @@ class ShuffleL1b : public MoveEmission {
                                             down_bits.end());
       for (const BitMask inner : view_.values(after_bits & ~outer_mask)) {
         if (!is_valid(inner | outer, after_bits)) continue;
-        down.push_back({gather_bits(inner, down_line_bits), address(at_.after, inner | outer)});
+        down.push_back({extract_bits(inner, down_line_bits), address(at_.after, inner | outer)});
       }
       code_.lines_down(down, at_.after.memory, own.down.base);
     }

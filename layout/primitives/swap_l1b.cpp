@@ -67,7 +67,7 @@ class SwapL1b : public MoveEmission {
         for (const BitMask inner : view_.values(mask_of(parts.inner))) {
           const BitMask each = inner | outer;
           if (!is_valid(each | at_in, before_bits()) || !is_valid(each | at_out, after_bits)) continue;
-          const int64_t line = gather_bits(inner, parts.inner);
+          const int64_t line = extract_bits(inner, parts.inner);
           up.push_back({line, address(at_.before, each | at_in)});
           down[static_cast<size_t>(value)].push_back({line, address(at_.after, each | at_out)});
           blocks.insert(line * lanes() / kBlockLw);

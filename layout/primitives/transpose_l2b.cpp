@@ -116,7 +116,7 @@ class TransposeL2b : public MoveEmission {
     const ChunkBuffer& own = buffers[0];
     std::vector<LineCopy> up;
     for (const BitMask value : view_.values(before_bits()))
-      up.push_back({gather_bits(value, move_.order), address(at_.before, value)});
+      up.push_back({extract_bits(value, move_.order), address(at_.before, value)});
     code_.lines_up(up, at_.before.memory, own.up.base);
     code_.deal_up(up, own.up.base, own.up_l2.base);
     // Those that have the longest way first.
@@ -143,7 +143,7 @@ class TransposeL2b : public MoveEmission {
     for (const int8_t tag : tags) code_.wait(tag);
     std::vector<LineCopy> down;
     for (const BitMask value : view_.values(view_.address_bits(move_.after)))
-      down.push_back({gather_bits(value, bits.lines_down), address(at_.after, value)});
+      down.push_back({extract_bits(value, bits.lines_down), address(at_.after, value)});
     code_.deal_down(down, own.down_l2.base, own.down.base);
     code_.lines_down(std::move(down), at_.after.memory, own.down.base);
     give_back(buffers);

@@ -192,7 +192,7 @@ Primitives that the ones above don't use:
 
   $ convert() { kodama layout convert "$1" "$2" --shape "$3" --type double --chip tiny | grep -E '^path|simulated'; }
   $ convert '((4_L2B:1), (4:1, 4_PE:1))@LM0' '((4:1), (4_L2B:1, 4_PE:1))@LM1' 4,16
-  path: transpose-l2b, gather-mab
+  path: transpose-l2b, all-gather-mab
   simulated: every element is in its place, nothing else has changed
   $ convert '((2_L1B:1), (4_MAB:1, 4_PE:1))@LM0' '((2:1), (4_MAB:1, 4_PE:1)) x [2_L1B]@LM1' 2,16
   path: broadcast-l1b
@@ -204,10 +204,10 @@ Primitives that the ones above don't use:
   path: collect
   simulated: every element is in its place, nothing else has changed
   $ convert '((4_MAB:1, 4_PE:1, 4:1))@LM0' '((64:1)) x [4_MAB, 4_PE]@LM1' 64
-  path: gather-pe
+  path: all-gather-pe
   simulated: every element is in its place, nothing else has changed
   $ convert '((4_PE:1), (6:1))@LM0' '((2_PE:2, 2:3), (2_PE:1, 3:1))@LM1' 4,6
-  path: gather-pe, select
+  path: all-gather-pe, select
   simulated: every element is in its place, nothing else has changed
 
 The suite, its file, and random ones:

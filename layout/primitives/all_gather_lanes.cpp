@@ -66,7 +66,7 @@ class GatherLanes : public MoveEmission {
       for (const BitMask inner : view_.values(mask_of(parts.inner))) {
         const BitMask value = inner | outer;
         if (!is_valid(value, before_bits())) continue;
-        lines.emplace_back(gather_bits(inner, parts.inner), value);
+        lines.emplace_back(extract_bits(inner, parts.inner), value);
         up.push_back({lines.back().first, address(at_.before, value)});
       }
       code_.lines_up(std::move(up), at_.before.memory, buffer.base);
@@ -112,7 +112,7 @@ class GatherLanes : public MoveEmission {
       const LineBuffer& buffer = buffers[turn++ % 2];
       std::map<int64_t, BitMask> values;
       for (const BitMask inner : view_.values(mask_of(parts.inner))) {
-        if (is_valid(inner | outer, before_bits())) values[gather_bits(inner, parts.inner)] = inner | outer;
+        if (is_valid(inner | outer, before_bits())) values[extract_bits(inner, parts.inner)] = inner | outer;
       }
       const auto source = [&](int64_t number) {
         const auto known = values.find(number);
@@ -188,8 +188,8 @@ MoveNeeds gather_lanes_needs(const BitView& view, const Move& move) {
 
 }  // namespace
 
-MovePrimitive gather_mab_primitive() {
-  return {.name = "gather-mab",
+MovePrimitive all_gather_mab_primitive() {
+  return {.name = "all-gather-mab",
           .description = "MAB bits -> address; every MAB gets all",
           .precondition = "",
           .cost = "n/4 + lanes * n / 32",
@@ -199,8 +199,8 @@ MovePrimitive gather_mab_primitive() {
           .emit = emit_with<GatherLanes<false>>};
 }
 
-MovePrimitive gather_pe_primitive() {
-  return {.name = "gather-pe",
+MovePrimitive all_gather_pe_primitive() {
+  return {.name = "all-gather-pe",
           .description = "PE and MAB bits -> address; every PE gets all",
           .precondition = "",
           .cost = "n/4 + lanes * n / 8",

@@ -15,7 +15,7 @@ namespace {
 using isa::Opcode;
 using isa::Precision;
 
-void propose_gather_l1b(MoveProposals& here) {
+void propose_all_gather_l1b(MoveProposals& here) {
   const int nb = here.shape.l1b;
   const int k = here.shape.lane_bits();
   if (nb == 0 || k < 3) return;
@@ -73,7 +73,7 @@ class GatherL1b : public MoveEmission {
       for (const BitMask each : parts.outer) outer_mask |= each;
       for (const BitMask inner : view_.values(after_bits & ~outer_mask)) {
         if (!is_valid(inner | outer, after_bits)) continue;
-        down.push_back({gather_bits(inner, down_line_bits), address(at_.after, inner | outer)});
+        down.push_back({extract_bits(inner, down_line_bits), address(at_.after, inner | outer)});
         blocks.insert(down.back().line * lanes() / kBlockLw);
       }
       for (const int64_t block : blocks) {
@@ -99,13 +99,13 @@ class GatherL1b : public MoveEmission {
 
 }  // namespace
 
-MovePrimitive gather_l1b_primitive() {
-  return {.name = "gather-l1b",
+MovePrimitive all_gather_l1b_primitive() {
+  return {.name = "all-gather-l1b",
           .description = "L1B bits -> lanes, lanes -> address; every L1B gets all",
           .precondition = "",
           .cost = "n/4 + lanes * n / 32 + L1Bs * (lanes * n / 64 + n / 4)",
           .overlap = {.uses_t = false},
-          .propose = propose_gather_l1b,
+          .propose = propose_all_gather_l1b,
           .emit = emit_with<GatherL1b>};
 }
 
