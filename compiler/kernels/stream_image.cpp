@@ -26,19 +26,13 @@ constexpr int64_t kPeriod = 8;
 /// own address function is asked once per place and number of a period.
 class PlaceTable {
  public:
-  PlaceTable(const StreamPlacement& placement, const isa::Chip& chip)
-      : pes_(chip.pe_per_l1b()), l1bs_(chip.l1b_per_l2b) {
-    codes_ = int64_t{chip.l2b_count()} * l1bs_ * pes_;
+  PlaceTable(const StreamPlacement& placement, const isa::Chip& chip) : chip_(chip), codes_(chip.pe_count()) {
     const layout::Transport& transport = placement.transport;
     entries_.resize(static_cast<size_t>(kPeriod * codes_));
     for (int64_t number = 0; number < kPeriod; ++number) {
       for (int64_t place = 0; place < codes_; ++place) {
-        Coordinates at;
+        Coordinates at = layout::place_of_pe(place, chip);
         at[Level::kAddress] = number;
-        at[Level::kPe] = place % isa::kPePerMab;
-        at[Level::kMab] = place % pes_ / isa::kPePerMab;
-        at[Level::kL1b] = place / pes_ % l1bs_;
-        at[Level::kL2b] = place / pes_ / l1bs_;
         // Places beyond a short stream are never asked for, but have an address all the same.
         const auto dram = transport.dram_place(at, std::max(placement.length_lw, number + 1));
         entries_[static_cast<size_t>(number * codes_ + place)] = {dram.group, dram.address};
@@ -51,10 +45,7 @@ class PlaceTable {
         transport.dram_place(next, kPeriod + 1).address - transport.dram_place(origin, kPeriod + 1).address;
   }
 
-  int64_t code(const Coordinates& at) const {
-    return (at[Level::kL2b] * l1bs_ + at[Level::kL1b]) * pes_ + at[Level::kMab] * isa::kPePerMab +
-           at[Level::kPe];
-  }
+  int64_t code(const Coordinates& at) const { return layout::pe_number(at, chip_); }
   /// Pointers into `image` for every entry, and the LW per period.
   template <typename Word>
   std::vector<Word*> bind(const std::vector<std::span<Word>>& groups) const {
@@ -76,9 +67,8 @@ class PlaceTable {
     int group = 0;
     int64_t address = 0;
   };
-  int64_t pes_;
-  int64_t l1bs_;
-  int64_t codes_ = 0;
+  const isa::Chip& chip_;
+  int64_t codes_;
   int64_t period_lw_ = 0;
   std::vector<Entry> entries_;
 };

@@ -67,6 +67,19 @@ struct Coordinates {
   bool operator==(const Coordinates&) const = default;
 };
 Coordinates operator+(Coordinates a, const Coordinates& b);
+/// The number over the chip of the PE that a place is in, and the way back.
+inline int64_t pe_number(const Coordinates& place, const isa::Chip& chip) {
+  const int64_t l1b = place[Level::kL2b] * chip.l1b_per_l2b + place[Level::kL1b];
+  return (l1b * chip.mab_per_l1b + place[Level::kMab]) * isa::kPePerMab + place[Level::kPe];
+}
+inline Coordinates place_of_pe(int64_t number, const isa::Chip& chip) {
+  Coordinates place;
+  place[Level::kPe] = number % isa::kPePerMab;
+  place[Level::kMab] = number / isa::kPePerMab % chip.mab_per_l1b;
+  place[Level::kL1b] = number / chip.pe_per_l1b() % chip.l1b_per_l2b;
+  place[Level::kL2b] = number / chip.pe_per_l1b() / chip.l1b_per_l2b;
+  return place;
+}
 
 /// The sums that the digits of the factors of one level can have.
 std::set<int64_t> digit_sums(const std::vector<Factor>& factors, Level level);

@@ -40,13 +40,10 @@ Depth depth_of(Memory memory) {
 
 /// The instance of a level in which a place is, numbered over the chip.
 int64_t instance(const Coordinates& place, Depth depth, const isa::Chip& chip) {
-  const int64_t l2b = place[Level::kL2b];
-  if (depth == kGroup) return l2b / chip.l2b_per_group;
-  if (depth == kL2b) return l2b;
-  const int64_t l1b = l2b * chip.l1b_per_l2b + place[Level::kL1b];
-  if (depth == kL1b) return l1b;
-  const int64_t mab = l1b * chip.mab_per_l1b + place[Level::kMab];
-  return depth == kMab ? mab : mab * isa::kPePerMab + place[Level::kPe];
+  if (depth == kGroup) return place[Level::kL2b] / chip.l2b_per_group;
+  if (depth == kL2b) return place[Level::kL2b];
+  const int64_t pe = pe_number(place, chip);
+  return depth == kL1b ? pe / chip.pe_per_l1b() : depth == kMab ? pe / isa::kPePerMab : pe;
 }
 
 /// How far an element has to go at least, in the order of what that takes. kOtherL2b + h: to an L2B (or DRAM,

@@ -46,9 +46,7 @@ struct NumberBits {
 }  // namespace
 
 PePlace pe_place(const Coordinates& at, const isa::Chip& chip) {
-  const int64_t l1b = at[Level::kL2b] * chip.l1b_per_l2b + at[Level::kL1b];
-  return {(l1b * chip.mab_per_l1b + at[Level::kMab]) * isa::kPePerMab + at[Level::kPe], at[Level::kAddress],
-          at[Level::kWord]};
+  return {pe_number(at, chip), at[Level::kAddress], at[Level::kWord]};
 }
 
 std::optional<uint64_t> padding_pattern(Padding padding, int element_bits) {
