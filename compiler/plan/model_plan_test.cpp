@@ -276,6 +276,15 @@ TEST(ModelPlan, HugeTensors) {
   EXPECT_EQ(ModelPlanner(turned, chip, {}).plan("host").stages.size(), 1U);
 }
 
+/// Products that have a large operand in common want it in the same place, whatever their other operands are.
+TEST(ModelPlan, LargeOperandsServeSeveralProducts) {
+  const LayerGraph graph = graph_of(
+      "agraph (float[2304,2304] a, float[2304,16] b, float[2304,8] c) => (float[2304,16] x, float[2304,8] y) "
+      "{ x = MatMul(a, b) y = MatMul(a, c) }");
+  const ModelPlan plan = ModelPlanner(graph, isa::find_chip("mncore2"), {}).plan("pbqp");
+  EXPECT_EQ(plan.summary.relayouts, 0);
+}
+
 /// What is planned for large tensors by their size is near what is planned element by element.
 TEST(ModelPlan, RoughCostsAreNearTheEstimates) {
   const isa::Chip chip = isa::find_chip("mncore2");
