@@ -64,6 +64,11 @@ def main():
     # Dimensions that --dim makes as large as one likes.
     save("huge", [helper.make_node("MatMul", ["a", "b"], ["y"], name="product")],
          [value("a", ["m", "k"]), value("b", ["k", "n"])], [value("y", ["m", "n"])])
+    save("huge_turned",
+         [helper.make_node("MatMul", ["a", "b"], ["ab"], name="first"),
+          helper.make_node("Transpose", ["ab"], ["ba"], name="turn", perm=[1, 0]),
+          helper.make_node("MatMul", ["ba", "c"], ["y"], name="second")],
+         [value("a", ["m", 8]), value("b", [8, "n"]), value("c", ["m", 8])], [value("y", ["n", 8])])
     save("huge_host", [helper.make_node("Neg", ["i"], ["y"], name="negative")],
          [value("i", ["n"], TensorProto.INT64)], [value("y", ["n"], TensorProto.INT64)])
     for name, array in (("x.npy", rng.standard_normal((2, 8)).astype(np.float32)),
