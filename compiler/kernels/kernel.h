@@ -39,6 +39,9 @@ struct StreamPlacement {
   /// Operand: doubles become floats by rounding to odd, because the layer's result will be rounded again, to
   /// 16 bits.
   bool round_to_odd = false;
+  /// An image of rows (compiler/kernels/rows_kernel.cpp): made and taken as it is by kernels that agree on
+  /// it. Relayouts to and from it are few, and only roughly estimated while a plan is sought.
+  bool is_rows = false;
 };
 
 struct KernelOptions {

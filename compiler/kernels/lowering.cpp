@@ -26,6 +26,14 @@ void lower_node(TileLoweringContext& context, const TileNode& node) {
           lower_map(context, op);
         } else if constexpr (std::is_same_v<Op, ReduceTile>) {
           lower_reduce(context, op);
+        } else if constexpr (std::is_same_v<Op, LoadRows>) {
+          lower_load_rows(context, op);
+        } else if constexpr (std::is_same_v<Op, WindowProduct>) {
+          lower_window_product(context, op);
+        } else if constexpr (std::is_same_v<Op, FinishRows>) {
+          lower_finish_rows(context, op);
+        } else if constexpr (std::is_same_v<Op, StoreRows>) {
+          lower_store_rows(context, op);
         } else {
           static_assert(std::is_same_v<Op, TileLoop>);
           if (op.count == 0) return;

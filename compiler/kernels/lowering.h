@@ -71,11 +71,15 @@ class MachineBuilder {
   std::vector<std::pair<uint32_t, int>> constants_;
 };
 
+/// An operand in a memory outside the PEs, or another space without virtual values.
+isa::Operand space_operand(isa::Space space, int64_t base, std::vector<int64_t> loop_strides = {});
+
 /// State shared by the lower_* functions of one tile program.
 struct TileLoweringContext {
   MachineBuilder& builder;
   const TileProgram& program;
   std::vector<int> buffer_values;  ///< machine value of each tile buffer
+  int block_mask = -1;             ///< mask value: cycle c is the MAB's block of a chunk; -1 = not made yet
 };
 
 // transfer_lowering.cpp: staging through L2BM and L1BM, MV tags and waits.
@@ -92,6 +96,12 @@ void lower_product(TileLoweringContext& context, const ProductTile& op);
 // map_lowering.cpp
 void lower_map(TileLoweringContext& context, const MapTile& op);
 void lower_reduce(TileLoweringContext& context, const ReduceTile& op);
+
+// rows_lowering.cpp: images of rows.
+void lower_load_rows(TileLoweringContext& context, const LoadRows& op);
+void lower_window_product(TileLoweringContext& context, const WindowProduct& op);
+void lower_finish_rows(TileLoweringContext& context, const FinishRows& op);
+void lower_store_rows(TileLoweringContext& context, const StoreRows& op);
 
 /// scalar_lowering.cpp: emits `expr` for one vector (4 LW per PE: 8 floats). `inputs` are readable
 /// operands for 4 cycles, long width. Returns the virtual value (8 words, stride 2) or operand that holds the

@@ -12,6 +12,14 @@ namespace {
 constexpr const char* kMachineBuilderPart = "machine builder";
 }  // namespace
 
+isa::Operand space_operand(isa::Space space, int64_t base, std::vector<int64_t> loop_strides) {
+  isa::Operand operand;
+  operand.space = space;
+  operand.base = base;
+  operand.loop_strides = std::move(loop_strides);
+  return operand;
+}
+
 MachineBuilder::MachineBuilder(const isa::Chip& chip, std::string name) : chip_(chip) {
   program_.name = std::move(name);
   open_.push_back(&program_.body);

@@ -74,14 +74,6 @@ Cutting cut(const Transport& transport, int64_t count, int64_t numbers_per_group
   return cutting;
 }
 
-Operand space_operand(Space space, int64_t base, std::vector<int64_t> loop_strides = {}) {
-  Operand operand;
-  operand.space = space;
-  operand.base = base;
-  operand.loop_strides = std::move(loop_strides);
-  return operand;
-}
-
 /// One transfer of `lw` LW between a stream's part and the L2BM of each group.
 std::vector<isa::Instruction> mv_instructions(const Transport& transport, bool to_chip, int64_t lw,
                                               const Operand& dram, int64_t part_lw, int64_t l2bm_address,

@@ -7,6 +7,7 @@
 #include <array>
 #include <type_traits>
 
+#include "isa/arithmetic.h"
 #include "isa/error.h"
 
 namespace kodama::compiler {
@@ -152,6 +153,82 @@ class Verifier {
     inputs("reduce", op.inputs, op.expr, op.count * op.repeats);
     buffer_range("reduce", op.accumulator, op.accumulator_at, op.count);
   }
+  void transfers(std::string_view what, int stream, const std::vector<RowsTransfer>& list) const {
+    require(stream >= 0 && stream < static_cast<int>(program_.streams.size()), "{}: no stream {}", what,
+            stream);
+    for (const RowsTransfer& transfer : list) {
+      require(transfer.stream < static_cast<int>(program_.streams.size()), "{}: no stream {}", what,
+              transfer.stream);
+      const TileStream& target =
+          program_.streams[static_cast<size_t>(transfer.stream < 0 ? stream : transfer.stream)];
+      const int64_t part = target.transport.part_lw(target.length_lw);
+      const int64_t size = transfer.group < 0 ? part : part * target.transport.parts_per_group();
+      require(transfer.count > 0 && transfer.count % isa::kMvUnitLw == 0 && transfer.dram >= 0 &&
+                  transfer.dram + transfer.count <= size && transfer.l2bm >= 0 &&
+                  transfer.l2bm + transfer.count <= chip_.memory.l2bm_lw,
+              "{}: transfer of {} LW between {} of stream '{}' ({} LW) and {} of L2BM", what, transfer.count,
+              transfer.dram, target.name, size, transfer.l2bm);
+      require((transfer.group < 0) == (transfer.l2b < 0) && transfer.group < chip_.groups &&
+                  transfer.l2b < chip_.l2b_count(),
+              "{}: transfer between group {} and L2B {}", what, transfer.group, transfer.l2b);
+    }
+  }
+  void node(const LoadRows& op) const {
+    transfers("load rows", op.stream, op.transfers);
+    require(op.parts > 0 && op.chunks > 0 && op.rows > 0 && op.columns >= isa::kCyclesPerStep,
+            "load rows: {} parts of {} chunks, {} rows of {} columns", op.parts, op.chunks, op.rows,
+            op.columns);
+    require(op.row_lw % isa::kL2bmBlockLw == 0 && op.row_lw >= op.chunks * op.columns * kColumnLw,
+            "load rows: {} chunks of {} columns in {} LW", op.chunks, op.columns, op.row_lw);
+    require(op.l1b_lw == 0 || (op.l1bs > 0 && op.l1bs <= chip_.l1b_per_l2b), "load rows: of {} L1Bs",
+            op.l1bs);
+    const int64_t last = op.l2bm + (op.parts - 1) * op.part_lw + std::max(op.l1bs - 1, 0) * op.l1b_lw +
+                         (op.rows - 1) * op.row_lw +
+                         isa::round_up(op.chunks * op.columns * kColumnLw, isa::kL2bmBlockLw);
+    require(op.l2bm >= 0 && last <= chip_.memory.l2bm_lw, "load rows: up to {} of L2BM", last);
+    require(op.first_column >= 0 && op.first_column + op.columns <= op.pitch,
+            "load rows: columns {} to {} of {}", op.first_column, op.first_column + op.columns, op.pitch);
+    buffer_range("load rows", op.buffer, {}, op.parts * op.chunks * op.rows * op.pitch);
+  }
+  void groups(std::string_view what, const std::vector<int64_t>& list, int64_t columns) const {
+    require(!list.empty(), "{}: no columns", what);
+    for (const int64_t first : list)
+      require(first >= 0 && first + isa::kCyclesPerStep <= columns, "{}: columns from {} of {}", what, first,
+              columns);
+  }
+  void node(const WindowProduct& op) const {
+    const int64_t kernel = op.kernel[0] * op.kernel[1];
+    buffer_range("window product matrices", op.matrices, op.matrices_at,
+                 op.chunks * kernel * matrix_form(op.precision).rows);
+    buffer_range("window product windows", op.windows, {}, op.chunks * op.window_rows * op.pitch);
+    require((op.rows - 1) * op.stride[0] + (op.kernel[0] - 1) * op.dilation[0] < op.window_rows,
+            "window product: {} rows from windows of {}", op.rows, op.window_rows);
+    for (const int64_t first : op.groups) {
+      require(first >= 0 &&
+                  (first + isa::kCyclesPerStep - 1) * op.stride[1] + (op.kernel[1] - 1) * op.dilation[1] <
+                      op.pitch,
+              "window product: columns from {} of rows of {}", first, op.pitch);
+    }
+    buffer_range("window product sums", op.sums, {},
+                 op.rows * static_cast<int64_t>(op.groups.size()) * isa::kCyclesPerStep);
+  }
+  void node(const FinishRows& op) const {
+    groups("finish rows", op.groups, op.columns);
+    require(op.chunk >= 0 && op.chunk < op.chunks && op.row_lw >= op.chunks * op.columns * kColumnLw,
+            "finish rows: chunk {} of {}, rows of {} LW", op.chunk, op.chunks, op.row_lw);
+    buffer_range("finish rows", op.sums, {},
+                 op.rows * static_cast<int64_t>(op.groups.size()) * isa::kCyclesPerStep);
+    for (const FinishRows::Input& input : op.inputs) {
+      buffer_range("finish rows", input.buffer, {},
+                   input.of_rows ? op.rows * op.chunks * op.columns : op.chunks);
+    }
+  }
+  void node(const StoreRows& op) const {
+    transfers("store rows", op.stream, op.transfers);
+    require(op.row_lw % isa::kL2bmBlockLw == 0 && op.rows > 0 && op.l1b_lw > 0 && op.l1b_lw <= op.row_lw &&
+                op.l1bs > 0 && op.l1bs <= chip_.l1b_per_l2b,
+            "store rows: {} rows of {} LW, {} LW of {} L1Bs", op.rows, op.row_lw, op.l1b_lw, op.l1bs);
+  }
   void node(const TileLoop& loop) {
     require(loop.count >= 0, "loop '{}' of {} iterations", loop.name, loop.count);
     if (loop.count == 0) return;
@@ -252,6 +329,43 @@ class Printer {
   void node(const ReduceTile& op) {
     line("reduce {} {}= {}, {}, {} LW, {} times", buffer(op.accumulator, op.accumulator_at),
          reduce_name(op.op), op.expr.to_string(), inputs(op.inputs), op.count, op.repeats);
+  }
+  void transfers(const std::vector<RowsTransfer>& list) {
+    ++depth_;
+    for (const RowsTransfer& transfer : list) {
+      if (transfer.l2b < 0) {
+        line("every L2B: DRAM {}, L2BM {}, {} LW", transfer.dram, transfer.l2bm, transfer.count);
+      } else {
+        line("L2B {}: {}DRAM {} of group {}, L2BM {}, {} LW", transfer.l2b,
+             transfer.stream < 0 ? "" : stream(transfer.stream, {}) + ", ", transfer.dram, transfer.group,
+             transfer.l2bm, transfer.count);
+      }
+    }
+    --depth_;
+  }
+  void node(const LoadRows& op) {
+    line("load rows {} <- {}: {} rows of {} x {} chunks x {} columns, {} LW from L1B to L1B{}",
+         buffer(op.buffer, {}), stream(op.stream, {}), op.rows, op.parts, op.chunks, op.columns, op.l1b_lw,
+         op.normalize ? ", to block floats of " + matrix_precision_name(*op.normalize) : "");
+    transfers(op.transfers);
+  }
+  void node(const WindowProduct& op) {
+    line(
+        "window product {} += {} * {} ({}: {} chunks, kernel {}, dilation {}, stride {}, {} rows, columns "
+        "{})",
+        buffer(op.sums, {}), buffer(op.matrices, op.matrices_at), buffer(op.windows, {}),
+        matrix_precision_name(op.precision), op.chunks, fmt::join(op.kernel, " x "),
+        fmt::join(op.dilation, " x "), fmt::join(op.stride, " x "), op.rows, fmt::join(op.groups, " "));
+  }
+  void node(const FinishRows& op) {
+    std::string list;
+    for (const FinishRows::Input& input : op.inputs) list += ", " + buffer(input.buffer, {});
+    line("finish rows: chunk {} of {} = {}, {}{}", op.chunk, op.chunks, op.epilogue.to_string(),
+         buffer(op.sums, {}), list);
+  }
+  void node(const StoreRows& op) {
+    line("store rows {}: {} rows of {} LW", stream(op.stream, {}), op.rows, op.row_lw);
+    transfers(op.transfers);
   }
   void node(const TileLoop& loop) {
     line("loop {} < {}", loop.name, loop.count);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -127,6 +128,83 @@ struct ReduceTile {
   int64_t repeats = 0;
 };
 
+// Rows of images: convolutions whose operands are windows (compiler/kernels/rows_kernel.cpp). An image of
+// rows has per L2B, in DRAM as in L2BM, whole rows of a tensor, each of `row_lw` LW:
+//
+//     row  [chunks][columns][4 blocks][4 PEs]     LW of two channels: a chunk is 32 channels of every column
+//
+// Lock step gives all L2Bs the same addresses in L2BM; which rows stand there is the transfers' matter.
+
+inline constexpr int64_t kBlocksPerChunk = 4;
+/// LW of one column of a chunk.
+inline constexpr int64_t kColumnLw = kBlocksPerChunk * isa::kPePerMab;
+
+/// A contiguous part of a stream's DRAM to or from the L2BM of one L2B (-1: each its own part).
+struct RowsTransfer {
+  int stream = -1;    ///< -1: that of the operation
+  int group = -1;     ///< of DRAM; -1: every L2B its own part of its group's
+  int64_t dram = 0;   ///< LW from the stream's base address on
+  int l2b = -1;       ///< over the chip
+  int64_t l2bm = 0;   ///< LW of L2BM
+  int64_t count = 0;  ///< LW, a multiple of an MV's unit
+};
+/// buffer[chunk][row][pitch columns] = rows of an image, through L2BM and L1BM. L1B b takes `rows` rows whose
+/// first begins b * l1b_lw LW behind that of L1B 0; with l1b_lw 0 all take the same. L2BM has `parts` parts
+/// one after the other, each `part_lw` LW and of `chunks` chunks. With `normalize` MAB m takes block m % 4 of
+/// every chunk as block floats: the MABs of a quad share the channels, and add up later. Without, it takes
+/// block m / 4 as floats.
+struct LoadRows {
+  int stream = -1;
+  std::vector<RowsTransfer> transfers;
+  int64_t l2bm = 0;  ///< where the first part begins
+  int64_t parts = 1, part_lw = 0;
+  int64_t chunks = 1, columns = 0, row_lw = 0;
+  int64_t rows = 1, l1b_lw = 0;
+  int l1bs = 0;  ///< that have rows of their own; where l1b_lw is 0, all take part
+  int buffer = -1;
+  int64_t pitch = 0, first_column = 0;  ///< columns of a row of the buffer, and where column 0 is in it
+  std::optional<MatrixPrecision> normalize = std::nullopt;
+};
+/// sums[row][group of 4 columns] += matrices * windows: for every chunk and position of the kernel one matrix
+/// of `matrices` [chunk][kernel rows][kernel columns][8], whose vectors are the columns of the window there.
+struct WindowProduct {
+  MatrixPrecision precision = MatrixPrecision::kGFloat;
+  int matrices = -1;
+  TileIndex matrices_at;
+  int windows = -1;  ///< buffer of a LoadRows with `normalize`
+  int64_t chunks = 1, window_rows = 0, pitch = 0;
+  std::array<int64_t, 2> kernel{1, 1}, dilation{1, 1}, stride{1, 1};
+  int sums = -1;
+  int64_t rows = 1;
+  std::vector<int64_t> groups;  ///< the first column of every group
+};
+/// staged[row][column] of chunk `chunk` = epilogue(sums over the quad, inputs): in L1BM, in the order of an
+/// image's row. Inputs are buffers of LW [chunk][row][column] (`of_rows`), or one LW for the chunk.
+struct FinishRows {
+  int sums = -1;
+  int64_t rows = 1, columns = 0;
+  std::vector<int64_t> groups;
+  ScalarExpr epilogue;
+  struct Input {
+    int buffer = -1;
+    bool of_rows = false;
+  };
+  std::vector<Input> inputs;
+  int64_t chunk = 0, chunks = 1;  ///< of those that the L1B makes
+  int64_t row_lw = 0;             ///< of a row in L1BM
+};
+/// Rows from L1BM through L2BM to an image. Each L1B has `rows` rows, its own ones (`by_rows`), or its own
+/// chunks of the same rows, `l1b_lw` LW of each.
+struct StoreRows {
+  int stream = -1;
+  std::vector<RowsTransfer> transfers;
+  int64_t l2bm = 0;
+  bool by_rows = true;
+  int l1bs = 0;                        ///< that have rows
+  int64_t rows = 1, row_lw = 0;        ///< in L2BM
+  int64_t l1b_lw = 0, l1b_row_lw = 0;  ///< of a row in L1BM: what is sent, and from one row to the next
+};
+
 struct TileNode;
 struct TileLoop {
   std::string name;
@@ -134,7 +212,9 @@ struct TileLoop {
   std::vector<TileNode> body;
 };
 struct TileNode {
-  std::variant<LoadTile, StoreTile, FillTile, ProductTile, MapTile, ReduceTile, TileLoop> kind;
+  std::variant<LoadTile, StoreTile, FillTile, ProductTile, MapTile, ReduceTile, LoadRows, WindowProduct,
+               FinishRows, StoreRows, TileLoop>
+      kind;
 };
 
 struct TileProgram {

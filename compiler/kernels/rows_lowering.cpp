@@ -1,0 +1,432 @@
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "compiler/kernels/lowering.h"
+#include "compiler/kernels/rows.h"
+#include "isa/arithmetic.h"
+#include "isa/error.h"
+
+/// Images of rows: from DRAM to windows in the PEs, products of windows, and back.
+namespace kodama::compiler {
+
+using isa::ceil_div;
+using isa::Instruction;
+using isa::kCyclesPerStep;
+using isa::kL2bmBlockLw;
+using isa::kWordsPerLong;
+using isa::Opcode;
+using isa::Operand;
+using isa::Precision;
+using isa::Space;
+using isa::Width;
+
+namespace {
+
+constexpr const char* kRowsLoweringPart = "rows lowering";
+/// Tags behind those of loads and stores of tiles.
+constexpr int kFirstRowsTag = 16;
+constexpr int kRowsTags = 40;
+/// Operations of a block at most, where loops allow less: the scheduler's time grows with them.
+constexpr int64_t kBlockOperations = 320;
+constexpr isa::SpaceSet kRegisters = isa::space_bit(Space::kGrf0) | isa::space_bit(Space::kGrf1);
+
+/// Strides of a loop that was opened inside the operation, behind the loops around it.
+std::vector<int64_t> innermost(const MachineBuilder& builder, const std::vector<int64_t>& strides) {
+  std::vector<int64_t> all(static_cast<size_t>(builder.depth()) - strides.size(), 0);
+  all.insert(all.end(), strides.begin(), strides.end());
+  return all;
+}
+
+/// One MV of each transfer, or one per L2B of a group where every group does the same, and a wait for each.
+class Transfers {
+ public:
+  Transfers(TileLoweringContext& context, int stream, bool to_chip, std::string origin)
+      : builder_(context.builder),
+        program_(context.program),
+        stream_(stream),
+        to_chip_(to_chip),
+        origin_(std::move(origin)) {}
+
+  void run(const std::vector<RowsTransfer>& list) {
+    const isa::Chip& chip = builder_.chip();
+    for (const RowsTransfer& transfer : list) {
+      const TileStream& stream =
+          program_.streams[static_cast<size_t>(transfer.stream < 0 ? stream_ : transfer.stream)];
+      const int64_t first = stream.dram_address + transfer.dram;
+      if (transfer.l2b >= 0) {
+        mv(transfer, first, transfer.group, transfer.l2b / chip.l2b_per_group,
+           transfer.l2b % chip.l2b_per_group);
+        continue;
+      }
+      for (int unit = 0; unit < chip.l2b_per_group; ++unit)
+        mv(transfer, first + unit * stream.transport.part_lw(stream.length_lw), -1, -1, unit);
+    }
+    for (int tag = kFirstRowsTag; tag < kFirstRowsTag + std::min(issued_, kRowsTags); ++tag) wait(tag);
+  }
+
+ private:
+  void mv(const RowsTransfer& transfer, int64_t address, int group, int l2bm_group, int unit) {
+    const int tag = kFirstRowsTag + issued_ % kRowsTags;
+    if (issued_ >= kRowsTags) wait(tag);
+    ++issued_;
+    Operand dram = space_operand(Space::kDram, address);
+    dram.group = static_cast<int8_t>(group);
+    Operand l2bm = space_operand(Space::kL2bm, transfer.l2bm);
+    l2bm.group = static_cast<int8_t>(l2bm_group);
+    l2bm.unit = static_cast<int8_t>(unit);
+    Instruction mv;
+    mv.opcode = Opcode::kMvp;
+    mv.size_lw = transfer.count;
+    mv.tag = static_cast<int8_t>(tag);
+    mv.sources = {to_chip_ ? dram : l2bm};
+    mv.destinations = {to_chip_ ? l2bm : dram};
+    builder_.emit(std::move(mv), origin_);
+  }
+  void wait(int tag) {
+    Instruction wait;
+    wait.opcode = Opcode::kWait;
+    wait.tag = static_cast<int8_t>(tag);
+    builder_.emit(std::move(wait), origin_);
+  }
+
+  MachineBuilder& builder_;
+  const TileProgram& program_;
+  int stream_;
+  bool to_chip_;
+  std::string origin_;
+  int issued_ = 0;
+};
+
+/// A mask register in which cycle c of MAB m is set where c is m modulo the blocks of a chunk.
+int block_mask(TileLoweringContext& context) {
+  if (context.block_mask >= 0) return context.block_mask;
+  MachineBuilder& builder = context.builder;
+  const std::string origin = "blocks of MABs";
+  const int cycles = builder.value("cycles", kCyclesPerStep * kWordsPerLong, kRegisters);
+  for (int c = 0; c < kCyclesPerStep; ++c) {
+    Instruction imm;
+    imm.opcode = Opcode::kImm;
+    imm.immediate_kind = isa::ImmediateKind::kInt;
+    imm.sources = {space_operand(Space::kImmediate, c)};
+    imm.destinations = {MachineBuilder::operand(cycles, c * kWordsPerLong, 0)};
+    builder.emit(std::move(imm), origin);
+  }
+  const int block = builder.value("block", kCyclesPerStep * kWordsPerLong, kRegisters);
+  builder.emit(Opcode::kAnd, Precision::kInt,
+               {space_operand(Space::kConstant, static_cast<int64_t>(isa::FixedConstant::kMabid)),
+                MachineBuilder::operand(builder.constant_bits(kBlocksPerChunk - 1), 0, 0)},
+               {MachineBuilder::operand(block)}, origin);
+  context.block_mask = builder.value("own block", 1, isa::space_bit(Space::kOmr), 1);
+  builder.emit(Opcode::kXor, Precision::kInt,
+               {MachineBuilder::operand(block), MachineBuilder::operand(cycles)},
+               {MachineBuilder::operand(context.block_mask, 0, 0, Width::kWord)}, origin);
+  return context.block_mask;
+}
+
+class RowsLoader {
+ public:
+  RowsLoader(TileLoweringContext& context, const LoadRows& op)
+      : builder_(context.builder),
+        op_(op),
+        buffer_(context.buffer_values[static_cast<size_t>(op.buffer)]),
+        mask_(op.normalize ? block_mask(context) : -1),
+        starts_(column_groups(op.columns)),
+        origin_("load " + context.program.streams[static_cast<size_t>(op.stream)].name) {}
+
+  void run() {
+    const isa::Chip& chip = builder_.chip();
+    const int64_t used = ceil_div(op_.chunks * op_.columns * kColumnLw, kL2bmBlockLw);
+    blocks_ = used;
+    const int64_t ways = op_.l1b_lw > 0 ? op_.l1bs : 1;
+    const int64_t operations =
+        used * ways + op_.chunks * static_cast<int64_t>(starts_.size()) * (kCyclesPerStep + 1);
+    const int64_t staging = rows_staging(chip).windows_lw;
+    for (int64_t part = 0; part < op_.parts; ++part) {
+      if (op_.rows > 1 && op_.rows * operations > kBlockOperations) {
+        // Rows in pairs, so that one is fetched while the other is taken.
+        const int64_t slots = 2 * op_.row_lw <= staging ? 2 : 1;
+        if (op_.rows / slots > 1) {
+          builder_.begin_loop(op_.rows / slots);
+          for (int64_t slot = 0; slot < slots; ++slot) row(part, slot, slot * op_.row_lw, slots);
+          builder_.end_loop();
+        }
+        for (int64_t j = op_.rows / slots > 1 ? op_.rows / slots * slots : 0; j < op_.rows; ++j)
+          row(part, j, j % slots * op_.row_lw, 0);
+        continue;
+      }
+      for (int64_t j = 0; j < op_.rows; ++j)
+        row(part, j, op_.rows * op_.row_lw <= staging ? j * op_.row_lw : 0, 0);
+    }
+  }
+
+ private:
+  /// Row j of a part by way of L1BM address `staged`; `by_loop`: rows per iteration of the loop around, or 0.
+  void row(int64_t part, int64_t j, int64_t staged, int64_t by_loop) {
+    const auto strides = [&](int64_t unit) {
+      return by_loop > 0 ? innermost(builder_, {by_loop * unit}) : std::vector<int64_t>{};
+    };
+    const int64_t from = op_.l2bm + part * op_.part_lw + j * op_.row_lw;
+    for (int64_t t = 0; t < blocks_; ++t) {
+      const int ways = op_.l1b_lw > 0 ? op_.l1bs : 1;
+      for (int b = 0; b < ways; ++b) {
+        Instruction move;
+        move.opcode = Opcode::kL2bmb;
+        if (op_.l1b_lw > 0) {
+          move.l1b_set.kind = isa::L1bSet::Kind::kOne;
+          move.l1b_set.k = static_cast<uint8_t>(b);
+        }
+        move.sources = {
+            space_operand(Space::kL2bm, from + b * op_.l1b_lw + t * kL2bmBlockLw, strides(op_.row_lw))};
+        move.destinations = {space_operand(Space::kL1bm, staged + t * kL2bmBlockLw)};
+        builder_.emit(std::move(move), origin_);
+      }
+    }
+    for (int64_t chunk = 0; chunk < op_.chunks; ++chunk) {
+      for (const int64_t start : starts_) {
+        const int64_t l1bm = staged + (chunk * op_.columns + start) * kColumnLw;
+        const int64_t to =
+            ((part * op_.chunks + chunk) * op_.rows + j) * op_.pitch + op_.first_column + start;
+        const Operand target = MachineBuilder::operand(buffer_, to * kWordsPerLong, kWordsPerLong,
+                                                       Width::kLong, strides(op_.pitch * kWordsPerLong));
+        if (op_.normalize) {
+          own_blocks(l1bm, target);
+        } else {
+          builder_.emit(Opcode::kL1bmm4, Precision::kNone, {space_operand(Space::kL1bm, l1bm)}, {target},
+                        origin_);
+        }
+      }
+    }
+  }
+
+  /// Four columns: each MAB writes in the cycle of its block.
+  void own_blocks(int64_t l1bm, const Operand& target) {
+    const int raw = builder_.value("raw", kCyclesPerStep * kWordsPerLong, kRegisters);
+    for (int64_t column = 0; column < kCyclesPerStep; ++column) {
+      Operand to = MachineBuilder::operand(raw, column * kWordsPerLong, 0);
+      to.mask.kind = isa::Mask::Kind::kVirtual;
+      to.mask.virtual_value = mask_;
+      builder_.emit(Opcode::kL1bmm, Precision::kNone,
+                    {space_operand(Space::kL1bm, l1bm + column * kColumnLw)}, {to}, origin_);
+    }
+    emit_normalize(builder_, *op_.normalize, MachineBuilder::operand(raw), target, origin_);
+  }
+
+  MachineBuilder& builder_;
+  const LoadRows& op_;
+  int buffer_;
+  int mask_;
+  std::vector<int64_t> starts_;
+  std::string origin_;
+  int64_t blocks_ = 0;
+};
+
+/// Matrices go to the x and y registers in turn, so that one is written while the other is used.
+class WindowProductLowering {
+ public:
+  WindowProductLowering(TileLoweringContext& context, const WindowProduct& op)
+      : builder_(context.builder),
+        op_(op),
+        form_(matrix_form(op.precision)),
+        precision_(matrix_instruction_precision(op.precision)),
+        matrices_(context.buffer_values[static_cast<size_t>(op.matrices)]),
+        windows_(context.buffer_values[static_cast<size_t>(op.windows)]),
+        sums_(context.buffer_values[static_cast<size_t>(op.sums)]) {}
+
+  void run() {
+    // Digits of a matrix' number, the last fastest; those at the end are unrolled as far as a block allows.
+    const std::array<int64_t, 3> extents = {op_.chunks, op_.kernel[0], op_.kernel[1]};
+    const std::array<int64_t, 3> window = {op_.window_rows * op_.pitch, op_.dilation[0] * op_.pitch,
+                                           op_.dilation[1]};
+    const int64_t vectors = op_.rows * static_cast<int64_t>(op_.groups.size()) + form_.write_steps;
+    std::array<int64_t, 3> unrolled = {1, 1, 1};
+    int64_t operations = vectors;
+    for (size_t digit = extents.size(); digit-- > 0;) {
+      int64_t& factor = unrolled.at(digit);
+      for (int64_t f = 1; f <= extents.at(digit); ++f) {
+        const bool fits = operations * f <= kBlockOperations;
+        // Pairs of matrices; an odd number of them lets the last wait for its own register.
+        if (extents.at(digit) % f == 0 && (fits || f == 1)) factor = f;
+      }
+      operations *= factor;
+      if (factor < extents.at(digit)) break;
+    }
+    std::vector<int64_t> matrix_strides, window_strides;
+    const int64_t matrix_words = form_.rows * kWordsPerLong;
+    size_t loops = 0;
+    int64_t matrix_unit = op_.chunks * op_.kernel[0] * op_.kernel[1];
+    for (size_t digit = 0; digit < extents.size(); ++digit) {
+      matrix_unit /= extents.at(digit);
+      const int64_t count = extents.at(digit) / unrolled.at(digit);
+      if (count == 1) continue;
+      builder_.begin_loop(count);
+      ++loops;
+      matrix_strides.push_back(unrolled.at(digit) * matrix_unit * matrix_words);
+      window_strides.push_back(unrolled.at(digit) * window.at(digit) * kWordsPerLong);
+    }
+    struct Position {
+      int64_t matrix, window;
+    };
+    std::vector<Position> list;
+    for (int64_t chunk = 0; chunk < unrolled[0]; ++chunk) {
+      for (int64_t kh = 0; kh < unrolled[1]; ++kh) {
+        for (int64_t kw = 0; kw < unrolled[2]; ++kw) {
+          list.push_back({((chunk * op_.kernel[0] + kh) * op_.kernel[1] + kw) * matrix_words,
+                          (chunk * window[0] + kh * window[1] + kw * window[2]) * kWordsPerLong});
+        }
+      }
+    }
+    write(0, list[0].matrix, matrix_strides);
+    for (size_t k = 0; k < list.size(); ++k) {
+      if (k + 1 < list.size()) write(k + 1, list[k + 1].matrix, matrix_strides);
+      multiply(k, list[k].window, window_strides);
+    }
+    for (; loops > 0; --loops) builder_.end_loop();
+  }
+
+ private:
+  static Operand matrix(size_t number, int64_t row) {
+    return space_operand(number % 2 == 0 ? Space::kMatX : Space::kMatY, row);
+  }
+
+  void write(size_t number, int64_t words, const std::vector<int64_t>& strides) {
+    const int64_t rows = form_.rows / form_.write_steps;
+    for (int64_t step = 0; step < form_.write_steps; ++step) {
+      Operand to = matrix(number, step * rows);
+      to.width = Width::kLong;
+      builder_.emit(Opcode::kMwrite, precision_,
+                    {builder_.operand_at(matrices_, op_.matrices_at, words + step * rows * kWordsPerLong,
+                                         kWordsPerLong, Width::kLong, strides)},
+                    {to}, "product");
+    }
+  }
+
+  void multiply(size_t number, int64_t words, const std::vector<int64_t>& strides) {
+    int64_t at = 0;
+    for (int64_t row = 0; row < op_.rows; ++row) {
+      for (const int64_t first : op_.groups) {
+        const Operand vector = builder_.operand_at(
+            windows_, {}, words + (row * op_.stride[0] * op_.pitch + first * op_.stride[1]) * kWordsPerLong,
+            static_cast<int32_t>(op_.stride[1] * kWordsPerLong), Width::kLong, strides);
+        const Operand sum = MachineBuilder::operand(sums_, at);
+        builder_.emit(Opcode::kMfma, precision_, {matrix(number, 0), vector, sum}, {sum}, "product");
+        at += kCyclesPerStep * kWordsPerLong;
+      }
+    }
+  }
+
+  MachineBuilder& builder_;
+  const WindowProduct& op_;
+  const MatrixForm& form_;
+  Precision precision_;
+  int matrices_, windows_, sums_;
+};
+
+bool is_identity(const ScalarExpr& expr) {
+  return expr == ScalarExpr::identity();
+}
+
+}  // namespace
+
+std::vector<int64_t> column_groups(int64_t columns) {
+  std::vector<int64_t> starts;
+  for (int64_t start = 0; start < columns; start += kCyclesPerStep)
+    starts.push_back(std::min(start, columns - kCyclesPerStep));
+  return starts;
+}
+
+RowsStaging rows_staging(const isa::Chip& chip) {
+  constexpr int64_t kSumSlots = 8;
+  RowsStaging staging;
+  staging.windows_lw = chip.memory.l1bm_lw / 2;
+  staging.sums = staging.windows_lw;
+  staging.sum_slots = kSumSlots;
+  staging.results = staging.sums + kSumSlots * kCyclesPerStep * kColumnLw;
+  staging.results_lw = chip.memory.l1bm_lw - staging.results;
+  return staging;
+}
+
+void lower_load_rows(TileLoweringContext& context, const LoadRows& op) {
+  Transfers(context, op.stream, true, "load " + context.program.streams[static_cast<size_t>(op.stream)].name)
+      .run(op.transfers);
+  RowsLoader(context, op).run();
+}
+
+void lower_window_product(TileLoweringContext& context, const WindowProduct& op) {
+  isa::check_internal(matrix_form(op.precision).products == 1 && matrix_form(op.precision).stream_lw == 1,
+                      kRowsLoweringPart, "precision {}", matrix_precision_name(op.precision));
+  WindowProductLowering(context, op).run();
+}
+
+void lower_finish_rows(TileLoweringContext& context, const FinishRows& op) {
+  MachineBuilder& builder = context.builder;
+  const RowsStaging staging = rows_staging(builder.chip());
+  const std::string origin = "sum of quads";
+  const int sums = context.buffer_values[static_cast<size_t>(op.sums)];
+  const bool direct = is_identity(op.epilogue);
+  int64_t number = 0;
+  for (int64_t row = 0; row < op.rows; ++row) {
+    for (const int64_t first : op.groups) {
+      const int64_t to = staging.results + row * op.row_lw + (op.chunk * op.columns + first) * kColumnLw;
+      const int64_t slot = staging.sums + number % staging.sum_slots * (kCyclesPerStep * kColumnLw);
+      Instruction reduce;
+      reduce.opcode = Opcode::kL1bmr4;
+      reduce.precision = Precision::kFloat;
+      reduce.reduce_op = isa::ReduceOp::kFadd;
+      reduce.sources = {MachineBuilder::operand(sums, number * kCyclesPerStep * kWordsPerLong)};
+      reduce.destinations = {space_operand(Space::kL1bm, direct ? to : slot)};
+      builder.emit(std::move(reduce), origin);
+      ++number;
+      if (direct) continue;
+      const auto value = [&](const char* name) {
+        return MachineBuilder::operand(builder.value(name, kCyclesPerStep * kWordsPerLong, kRegisters));
+      };
+      std::vector<Operand> inputs = {value("total")};
+      builder.emit(Opcode::kL1bmm4, Precision::kNone, {space_operand(Space::kL1bm, slot)}, {inputs[0]},
+                   origin);
+      for (const FinishRows::Input& input : op.inputs) {
+        const int buffer = context.buffer_values[static_cast<size_t>(input.buffer)];
+        inputs.push_back(input.of_rows
+                             ? MachineBuilder::operand(
+                                   buffer, ((op.chunk * op.rows + row) * op.columns + first) * kWordsPerLong)
+                             : MachineBuilder::operand(buffer, op.chunk * kWordsPerLong, 0));
+      }
+      const Operand result = lower_scalar(builder, op.epilogue, inputs);
+      Instruction up;
+      up.opcode = Opcode::kL1bmm4;
+      up.unit = 0;
+      up.sources = {result};
+      up.destinations = {space_operand(Space::kL1bm, to)};
+      builder.emit(std::move(up), "result");
+    }
+  }
+}
+
+void lower_store_rows(TileLoweringContext& context, const StoreRows& op) {
+  MachineBuilder& builder = context.builder;
+  const std::string origin = "store " + context.program.streams[static_cast<size_t>(op.stream)].name;
+  const int64_t from = rows_staging(builder.chip()).results;
+  // In the order of their addresses: a block may reach beyond an L1B's part, where the next one's begins.
+  const auto send = [&](int64_t row, int b, int64_t to) {
+    for (int64_t at = 0; at < op.l1b_lw; at += kL2bmBlockLw) {
+      Instruction move;
+      move.opcode = Opcode::kL2bm;
+      move.unit = static_cast<int8_t>(b);
+      move.sources = {space_operand(Space::kL1bm, from + row * op.l1b_row_lw + at)};
+      move.destinations = {space_operand(Space::kL2bm, op.l2bm + to + at)};
+      builder.emit(std::move(move), origin);
+    }
+  };
+  if (op.by_rows) {
+    for (int b = 0; b < op.l1bs; ++b) {
+      for (int64_t row = 0; row < op.rows; ++row) send(row, b, (b * op.rows + row) * op.row_lw);
+    }
+  } else {
+    for (int64_t row = 0; row < op.rows; ++row) {
+      for (int b = 0; b < op.l1bs; ++b) send(row, b, row * op.row_lw + b * op.l1b_lw);
+    }
+  }
+  Transfers(context, op.stream, false, origin).run(op.transfers);
+}
+
+}  // namespace kodama::compiler
