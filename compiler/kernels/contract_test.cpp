@@ -245,6 +245,120 @@ void check(const Case& layer, MatrixPrecision precision, uint32_t seed, size_t m
   }
 }
 
+/// tiny with MABs as many as the kernel of rows needs.
+const isa::Chip& with_quads() {
+  static const isa::Chip chip = [] {
+    isa::Chip result = tiny();
+    result.mab_per_l1b = 16;
+    return result;
+  }();
+  return chip;
+}
+
+/// All candidates of the kernel of rows; tensor `constant` is the matrix. There are at least `least`.
+void check_rows(Case layer, TensorId constant, uint32_t seed, size_t least = 1) {
+  std::mt19937 random(seed);
+  std::vector<Tensor> tensors;
+  for (const LayerTensor& tensor : layer.graph.tensors)
+    tensors.push_back(random_tensor(tensor.shape, random));
+  layer.graph.tensors[static_cast<size_t>(constant)].constant = tensors[static_cast<size_t>(constant)];
+  const Expected want = expected(layer, tensors, MatrixPrecision::kGFloat);
+  const std::vector<Candidate> candidates =
+      find_kernel("contract-rows").run(layer.graph.layers[0], layer.graph, with_quads(), {});
+  ASSERT_GE(candidates.size(), least);
+  for (const Candidate& candidate : candidates) {
+    SCOPED_TRACE(candidate.description);
+    // Layouts of streams name PE memory, which has room for short ones only.
+    const auto is_short = [](const StreamPlacement& stream) {
+      return stream.length_lw <= layout::memory_size_lw(layout::Memory::kLm1, with_quads());
+    };
+    if (std::ranges::all_of(candidate.placements, is_short))
+      verify_candidate(candidate, layer.graph.layers[0], layer.graph, with_quads());
+    simulator::MachineOptions options;
+    options.memory = simulator::MachineOptions::Memory::kDirty;
+    options.seed = seed;
+    simulator::Machine machine(with_quads(), options);
+    const Tensor got = run_candidate(candidate, layer, tensors, machine);
+    const auto values = got.data<float>();
+    for (size_t i = 0; i < values.size(); ++i) {
+      ASSERT_NEAR(values[i], want.value[i], want.bound[i])
+          << "element " << i << " of " << shape_to_string(got.shape());
+    }
+  }
+}
+
+/// relu(conv + bias + x), x shaped like the result.
+Case conv_and_add(const ConvSizes& sizes) {
+  Case plain = conv(sizes);
+  ContractLayer contract = plain.contract();
+  TensorAccess beside;
+  beside.map = contract.output;
+  contract.epilogue_inputs.push_back(beside);
+  ScalarExpr sum;
+  const int biased = sum.apply(ScalarOp::kAdd, sum.input(0), sum.input(1));
+  sum.apply(ScalarOp::kRelu, sum.apply(ScalarOp::kAdd, biased, sum.input(2)));
+  contract.epilogue = sum;
+  const auto& tensors = plain.graph.tensors;
+  const Shape result = contract.output_shape;
+  return make_case(std::move(contract), tensors[0].shape, tensors[1].shape, {tensors[2].shape, result});
+}
+
+TEST(Rows, Convolution) {
+  check_rows(conv({1, 1, 64, 64, 8, 8, 3, 1, 1, 1}), 0, 1, 4);
+}
+TEST(Rows, ChannelsAndColumnsThatFillNothing) {
+  check_rows(conv({1, 1, 19, 37, 9, 7, 3, 1, 1, 1}), 0, 2);
+}
+TEST(Rows, StrideDilationAndPads) {
+  check_rows(conv({1, 1, 33, 32, 21, 18, 3, 2, 2, 2}), 0, 3);
+}
+TEST(Rows, MoreRowsOutsideThanInside) {
+  check_rows(conv({1, 1, 8, 8, 5, 5, 5, 1, 1, 4}), 0, 4);
+}
+TEST(Rows, Images) {
+  check_rows(conv_and_add({3, 1, 32, 64, 6, 5, 3, 1, 1, 1}), 0, 5);
+}
+TEST(Rows, Residual) {
+  check_rows(conv_and_add({1, 1, 64, 32, 11, 7, 3, 1, 1, 1}), 0, 6);
+}
+TEST(Rows, OnePosition) {
+  check_rows(conv({1, 1, 64, 96, 9, 9, 1, 2, 1, 0}), 0, 7);
+}
+TEST(Rows, Matrices) {
+  check_rows(matmul(0, 37, 64, 96), 1, 8);
+  check_rows(matmul(0, 5, 45, 33), 1, 9);
+}
+TEST(Rows, RandomConvolutions) {
+  std::mt19937 random(7);
+  const auto between = [&](int64_t low, int64_t high) {
+    return std::uniform_int_distribution<int64_t>(low, high)(random);
+  };
+  for (uint32_t round = 0; round < 2; ++round) {
+    SCOPED_TRACE(round);
+    const int64_t kernel = between(1, 4);
+    const int64_t stride = between(1, 3);
+    const int64_t dilation = between(1, 2);
+    check_rows(conv_and_add({between(1, 3), 1, between(1, 80), between(1, 80), between(12, 20),
+                             between(12, 20), kernel, stride, dilation, between(0, 3)}),
+               0, round, 0);
+  }
+}
+TEST(Rows, WhatItDoesNotDo) {
+  const auto none = [](const Case& layer) {
+    return find_kernel("contract-rows").run(layer.graph.layers[0], layer.graph, with_quads(), {}).empty();
+  };
+  Case layer = conv({1, 2, 32, 32, 8, 8, 3, 1, 1, 1});  // groups
+  layer.graph.tensors[0].constant = Tensor(onnx::TensorProto_DataType_FLOAT, layer.graph.tensors[0].shape);
+  EXPECT_TRUE(none(layer));
+  layer = conv({1, 1, 32, 32, 8, 3, 1, 1, 1, 0});  // rows shorter than a vector
+  layer.graph.tensors[0].constant = Tensor(onnx::TensorProto_DataType_FLOAT, layer.graph.tensors[0].shape);
+  EXPECT_TRUE(none(layer));
+  EXPECT_TRUE(none(matmul(0, 8, 32, 32)));  // two operands that aren't constant
+  EXPECT_TRUE(find_kernel("contract-rows")
+                  .run(matmul(0, 8, 32, 32).graph.layers[0], layer.graph, tiny(), {})
+                  .empty());
+}
+
 class Contract : public testing::TestWithParam<MatrixPrecision> {};
 INSTANTIATE_TEST_SUITE_P(Precisions, Contract,
                          testing::Values(MatrixPrecision::kGFloat, MatrixPrecision::kFloat,

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <memory>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "compiler/kernels/builtin_kernels.h"
@@ -482,7 +484,9 @@ class RowsTiler {
           to(static_cast<size_t>(chip_.l2b_count()));
       for (const RowsTransfer& transfer : list) {
         from[static_cast<size_t>(std::max(transfer.group, 0))] += transfer.count;
-        to[static_cast<size_t>(std::max(transfer.l2b, 0))] += transfer.count;
+        for (size_t l2b = 0; l2b < to.size(); ++l2b) {
+          if (transfer.to_all || transfer.l2b == static_cast<int>(l2b)) to[l2b] += transfer.count;
+        }
       }
       const double cycles =
           std::max(static_cast<double>(*std::ranges::max_element(from)) / chip_.transfer.dram_lw_per_cycle,
@@ -505,9 +509,12 @@ class RowsTiler {
         s.row_inputs * load_steps(1, tiling.rows, s.chunks_out, problem_.out.columns, chip_.l1b_per_l2b, 1);
     const int64_t vectors = tiling.rows * s.groups;
     const int64_t matrices = s.matrices_lw / form_.rows;
+    // The sum goes up and comes back; the operations of the epilogue stand beside each other's.
     int64_t finish = 1;
-    if (problem_.contract.epilogue != ScalarExpr::identity())
-      finish = 3 + predicted_scalar_cycles(problem_.contract.epilogue) / isa::kCyclesPerStep;
+    if (problem_.contract.epilogue != ScalarExpr::identity()) {
+      finish = 3;
+      for (const ScalarNode& node : problem_.contract.epilogue.nodes()) finish += machine_operations(node.op);
+    }
     steps +=
         s.chunks_out * (matrices * std::max(vectors, form_.write_steps) + kFill + vectors * (finish + 1));
     steps += s.l1bs * tiling.rows * ceil_div(s.l1b_row_lw, isa::kL2bmBlockLw);
@@ -591,7 +598,27 @@ class RowsTiler {
         }
       }
     }
-    return list;
+    return with_broadcasts(std::move(list));
+  }
+
+  /// What all L2Bs want at one place goes to all of them at once.
+  std::vector<RowsTransfer> with_broadcasts(const std::vector<RowsTransfer>& list) const {
+    using Key = std::tuple<int, int, int64_t, int64_t, int64_t>;
+    const auto key = [](const RowsTransfer& transfer) {
+      return Key(transfer.stream, transfer.group, transfer.dram, transfer.l2bm, transfer.count);
+    };
+    std::map<Key, int> readers;
+    for (const RowsTransfer& transfer : list) ++readers[key(transfer)];
+    std::vector<RowsTransfer> result;
+    for (const RowsTransfer& transfer : list) {
+      int& count = readers[key(transfer)];
+      if (count == 0) continue;
+      result.push_back(transfer);
+      if (count < chip_.l2b_count()) continue;
+      count = 0;
+      result.back().to_all = true;
+    }
+    return result;
   }
 
   RowsProblem problem_;

@@ -77,6 +77,10 @@ class Transfers {
     l2bm.unit = static_cast<int8_t>(unit);
     Instruction mv;
     mv.opcode = Opcode::kMvp;
+    if (transfer.to_all) {
+      mv.opcode = Opcode::kMvb;
+      l2bm.group = l2bm.unit = -1;
+    }
     mv.size_lw = transfer.count;
     mv.tag = static_cast<int8_t>(tag);
     mv.sources = {to_chip_ ? dram : l2bm};

@@ -336,7 +336,8 @@ class Printer {
       if (transfer.l2b < 0) {
         line("every L2B: DRAM {}, L2BM {}, {} LW", transfer.dram, transfer.l2bm, transfer.count);
       } else {
-        line("L2B {}: {}DRAM {} of group {}, L2BM {}, {} LW", transfer.l2b,
+        line("{}: {}DRAM {} of group {}, L2BM {}, {} LW",
+             transfer.to_all ? "all" : fmt::format("L2B {}", transfer.l2b),
              transfer.stream < 0 ? "" : stream(transfer.stream, {}) + ", ", transfer.dram, transfer.group,
              transfer.l2bm, transfer.count);
       }

@@ -141,12 +141,13 @@ inline constexpr int64_t kColumnLw = kBlocksPerChunk * isa::kPePerMab;
 
 /// A contiguous part of a stream's DRAM to or from the L2BM of one L2B (-1: each its own part).
 struct RowsTransfer {
-  int stream = -1;    ///< -1: that of the operation
-  int group = -1;     ///< of DRAM; -1: every L2B its own part of its group's
-  int64_t dram = 0;   ///< LW from the stream's base address on
-  int l2b = -1;       ///< over the chip
-  int64_t l2bm = 0;   ///< LW of L2BM
-  int64_t count = 0;  ///< LW, a multiple of an MV's unit
+  int stream = -1;      ///< -1: that of the operation
+  int group = -1;       ///< of DRAM; -1: every L2B its own part of its group's
+  int64_t dram = 0;     ///< LW from the stream's base address on
+  int l2b = -1;         ///< over the chip
+  bool to_all = false;  ///< a load by all L2Bs at once; `l2b` is any
+  int64_t l2bm = 0;     ///< LW of L2BM
+  int64_t count = 0;    ///< LW, a multiple of an MV's unit
 };
 /// buffer[chunk][row][pitch columns] = rows of an image, through L2BM and L1BM. L1B b takes `rows` rows whose
 /// first begins b * l1b_lw LW behind that of L1B 0; with l1b_lw 0 all take the same. L2BM has `parts` parts
