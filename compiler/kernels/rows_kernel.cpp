@@ -454,7 +454,7 @@ class RowsTiler {
     return s.sums_lw <= sums && s.windows_lw <= local && matrices + s.row_inputs * s.row_input_lw <= local &&
            std::max(s.in.row_lw(), s.out.row_lw()) <= staging.windows_lw &&
            tiling.rows * round_up(s.l1b_row_lw, isa::kL2bmBlockLw) <= staging.results_lw &&
-           s.region_l2bm + s.row_inputs * s.input_l2bm + s.result_l2bm <= chip_.memory.l2bm_lw &&
+           std::max(s.region_l2bm + s.row_inputs * s.input_l2bm, s.result_l2bm) <= chip_.memory.l2bm_lw &&
            s.passes * s.out.images() <= kMaxPasses;
   }
 
@@ -826,6 +826,8 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
         finish.row_lw = s.l1b_row_lw;
         add(std::move(finish));
       }
+      // Where the operands were: they are in the PEs by now.
+      own.l2bm = 0;
       StoreRows store;
       store.stream = result_stream;
       store.transfers = {own};
