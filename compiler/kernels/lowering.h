@@ -100,9 +100,12 @@ void lower_reduce(TileLoweringContext& context, const ReduceTile& op);
 // rows_lowering.cpp: images of rows.
 void lower_load_rows(TileLoweringContext& context, const LoadRows& op);
 void lower_window_product(TileLoweringContext& context, const WindowProduct& op);
+void lower_reduce_windows(TileLoweringContext& context, const ReduceWindows& op);
 void lower_finish_rows(TileLoweringContext& context, const FinishRows& op);
 void lower_store_rows(TileLoweringContext& context, const StoreRows& op);
 
+/// What combines two values in a reduction.
+ScalarOp combining_op(ReduceLayer::Op op);
 /// scalar_lowering.cpp: emits `expr` for one vector (4 LW per PE: 8 floats). `inputs` are readable
 /// operands for 4 cycles, long width. Returns the virtual value (8 words, stride 2) or operand that holds the
 /// result; if `destination` is given the final operation writes there.

@@ -42,6 +42,20 @@ void check_count(const char* name, int64_t count) {
 
 }  // namespace
 
+ScalarOp combining_op(ReduceLayer::Op op) {
+  switch (op) {
+    case ReduceLayer::Op::kSum:
+      return ScalarOp::kAdd;
+    case ReduceLayer::Op::kMax:
+      return ScalarOp::kMax;
+    case ReduceLayer::Op::kMin:
+      return ScalarOp::kMin;
+    case ReduceLayer::Op::kProd:
+      return ScalarOp::kMul;
+  }
+  throw isa::InternalError("internal error in map lowering: unknown reduction");
+}
+
 void lower_map(TileLoweringContext& context, const MapTile& op) {
   check_count("lower_map", op.count);
   MachineBuilder& builder = context.builder;
@@ -80,22 +94,7 @@ void lower_reduce(TileLoweringContext& context, const ReduceTile& op) {
   ScalarExpr combined = op.expr;
   const int value = combined.result();
   const int old = combined.input(static_cast<int>(op.inputs.size()));
-  ScalarOp combine = ScalarOp::kAdd;
-  switch (op.op) {
-    case ReduceLayer::Op::kSum:
-      combine = ScalarOp::kAdd;
-      break;
-    case ReduceLayer::Op::kMax:
-      combine = ScalarOp::kMax;
-      break;
-    case ReduceLayer::Op::kMin:
-      combine = ScalarOp::kMin;
-      break;
-    case ReduceLayer::Op::kProd:
-      combine = ScalarOp::kMul;
-      break;
-  }
-  combined.set_result(combined.apply(combine, old, value));
+  combined.set_result(combined.apply(combining_op(op.op), old, value));
 
   for_each_vector(
       builder, op.count / kLwPerVector, unroll_factor(combined),

@@ -1,12 +1,128 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "compiler/kernels/kernel.h"
+#include "compiler/tile/tile_program.h"
+#include "isa/arithmetic.h"
 #include "isa/chip.h"
+#include "layout/algebra/layout.h"
 
-/// What the kernel of rows and its lowering share (rows_kernel.cpp, rows_lowering.cpp).
+/// Images of rows (compiler/tile/tile_program.h): what kernels that make and take them share.
+///
+/// A *picture* is a tensor seen as images of rows of columns of channels. On the chip its channels stand in
+/// chunks of 32, and every L2B has whole rows of some of them, side by side in DRAM as they are in L2BM:
+///
+///     part of an L2B   [images][rows][chunks][columns][4 blocks][4 PEs]   LW of two channels
+///
+/// Groups, and the L2Bs of a group, differ in channels or else in rows (RowsSplit); nothing is there twice.
+/// So there are four images of a picture, and kernels that agree on one need no relayout between them: what a
+/// window wants of rows that another L2B has comes by a transfer of its own (window_transfers).
+///
+/// Example, [1, 64, 56, 56] on mncore2, split {rows, rows}: L2B q has rows 7 q to 7 q + 6, each of
+/// 2 * 56 * 16 = 1792 LW: a part of 12,544 LW.
 namespace kodama::compiler {
+
+inline constexpr int64_t kChunkChannels = 32;
+
+/// What groups and the L2Bs of a group have of their own: channels, or else rows.
+struct RowsSplit {
+  bool group_channels = false;
+  bool l2b_channels = false;
+  bool operator==(const RowsSplit&) const = default;
+};
+inline constexpr std::array<RowsSplit, 4> kRowsSplits = {
+    {{false, false}, {false, true}, {true, false}, {true, true}}};
+
+/// Positions of a kernel over rows and columns: those of result (r, c) begin at (stride * (r, c) - pad).
+struct RowsWindow {
+  std::array<int64_t, 2> kernel{1, 1}, stride{1, 1}, dilation{1, 1}, pad{0, 0};
+  /// Rows under `rows` rows of results.
+  int64_t rows_under(int64_t rows) const {
+    return (rows - 1) * stride[0] + (kernel[0] - 1) * dilation[0] + 1;
+  }
+  int64_t columns_under(int64_t columns) const {
+    return (columns - 1) * stride[1] + (kernel[1] - 1) * dilation[1] + 1;
+  }
+};
+
+/// A tensor seen as images of rows.
+struct Picture {
+  TensorId tensor = -1;
+  int64_t images = 1, rows = 1, columns = 1, channels = 1;
+  bool channels_last = false;  ///< [...][channels]: rows of 4 columns over all other axes
+  Shape shape;
+  /// Few channels: a column is a column of results, its channels are channels and kernel columns of the
+  /// tensor, by this window.
+  std::optional<RowsWindow> folded = std::nullopt;
+};
+/// [N, C, H, W] with channel axis 1, or any other shape with the last; else nothing.
+std::optional<Picture> picture_of(TensorId tensor, const Shape& shape, size_t channel_axis);
+
+/// A picture's image on a chip, split in one way.
+class RowsImage {
+ public:
+  RowsImage(const Picture& picture, RowsSplit split, const isa::Chip& chip);
+  /// Whether every L2B that has channels of its own has as many.
+  bool is_even() const { return isa::ceil_div(picture_.channels, kChunkChannels) % channel_ways_ == 0; }
+
+  const Picture& picture() const { return picture_; }
+  int64_t channel_ways() const { return channel_ways_; }
+  int64_t images() const { return images_; }  ///< of an L2B
+  int64_t rows() const { return rows_; }      ///< of an image in an L2B
+  int64_t chunks() const { return chunks_; }  ///< of an L2B
+  int64_t row_lw() const { return row_lw_; }
+  int64_t part_lw() const { return images_ * rows_ * row_lw_; }
+
+  /// The L2B that has channels `x` of an image's row.
+  int l2b_of(int64_t x, int64_t image, int64_t row) const;
+  /// LW in an L2B's part.
+  int64_t offset(int64_t image, int64_t row) const;
+  /// First image and row of an L2B.
+  std::pair<int64_t, int64_t> first_of(int l2b) const;
+  /// Number of the channels that an L2B has.
+  int64_t channels_of(int l2b) const;
+
+  std::vector<layout::Factor> channel_factors() const;
+  /// Copies of what depends on channels alone.
+  std::vector<layout::Factor> row_way_factors() const;
+  /// How L2Bs get what depends on channels alone.
+  layout::L2bMode channel_mode() const;
+
+  StreamPlacement placement(std::string name) const;
+
+ private:
+  int64_t l2b_of_ways(int64_t x, int64_t y) const;
+
+  Picture picture_;
+  RowsSplit split_;
+  const isa::Chip& chip_;
+  int64_t channel_ways_ = 1, image_ways_ = 1, row_ways_ = 1;
+  int64_t images_ = 1, rows_ = 1, chunks_ = 1, row_lw_ = 0;
+};
+
+/// A pass of a kernel over its L2Bs' rows.
+struct RowsPass {
+  int64_t image = 0;  ///< of every L2B's images
+  int64_t pass = 0;
+  int64_t pass_rows = 1;    ///< results of an L2B
+  int64_t region_rows = 1;  ///< rows in L2BM for each part of channels
+};
+/// What brings the rows of `in` that each L2B needs for its rows of `out` in a pass to L2BM: for every part
+/// of the channels `region_rows` rows, one part after the other; `own_channels`: for the channels alone that
+/// the L2B has in both. Rows outside come from `outside` (group, address, stream); without it they are copies
+/// of the row next to them.
+std::vector<RowsTransfer> window_transfers(const RowsImage& in, const RowsImage& out,
+                                           const RowsWindow& window, const RowsPass& pass,
+                                           const std::optional<RowsTransfer>& outside, const isa::Chip& chip,
+                                           bool own_channels = false);
+/// Cycles that they take on an otherwise idle chip.
+int64_t rows_transfer_cycles(const std::vector<RowsTransfer>& list, const isa::Chip& chip);
 
 /// The first column of every vector of a row of `columns`, at least 4: the last may overlap the one before.
 std::vector<int64_t> column_groups(int64_t columns);

@@ -44,176 +44,18 @@ using layout::Transport;
 namespace {
 
 constexpr const char* kRowsKernel = "contract-rows";
-constexpr int64_t kChunkChannels = 32;
 constexpr int64_t kMaxPasses = 8;
 /// LW of a local memory left to constants and temporaries.
 constexpr int64_t kReserveLw = 96;
-
-/// What groups and the L2Bs of a group have of their own: channels, or else rows.
-struct RowsSplit {
-  bool group_channels = false;
-  bool l2b_channels = false;
-};
-constexpr std::array<RowsSplit, 4> kRowsSplits = {
-    {{false, false}, {false, true}, {true, false}, {true, true}}};
-
-/// A tensor seen as images of rows.
-struct Picture {
-  TensorId tensor = -1;
-  int64_t images = 1, rows = 1, columns = 1, channels = 1;
-  bool channels_last = false;  ///< [...][channels]: rows of 4 columns over all other axes
-  Shape shape;
-};
-
-std::optional<Picture> picture_of(TensorId tensor, const Shape& shape, size_t channel_axis) {
-  Picture picture;
-  picture.tensor = tensor;
-  picture.shape = shape;
-  if (channel_axis >= shape.size()) return std::nullopt;
-  picture.channels = shape[channel_axis];
-  if (shape.size() == 4 && channel_axis == 1) {
-    picture.images = shape[0];
-    picture.rows = shape[2];
-    picture.columns = shape[3];
-  } else if (channel_axis + 1 == shape.size() && shape.size() != 4) {
-    picture.channels_last = true;
-    picture.columns = isa::kCyclesPerStep;
-    picture.rows = ceil_div(element_count(shape) / picture.channels, picture.columns);
-  } else {
-    return std::nullopt;
-  }
-  return picture;
-}
-
-/// A picture's image on a chip, split in one way.
-class RowsImage {
- public:
-  RowsImage(const Picture& picture, RowsSplit split, const isa::Chip& chip)
-      : picture_(picture), split_(split), chip_(chip) {
-    channel_ways_ = (split.group_channels ? chip.groups : 1) * (split.l2b_channels ? chip.l2b_per_group : 1);
-    const int64_t ways = chip.l2b_count() / channel_ways_;
-    image_ways_ = 1;
-    while (image_ways_ < ways && image_ways_ * 2 <= picture.images && ways % (image_ways_ * 2) == 0)
-      image_ways_ *= 2;
-    row_ways_ = ways / image_ways_;
-    images_ = ceil_div(picture.images, image_ways_);
-    rows_ = ceil_div(picture.rows, row_ways_);
-    chunks_ = ceil_div(ceil_div(picture.channels, kChunkChannels), channel_ways_);
-    row_lw_ = round_up(chunks_ * picture.columns * kColumnLw, isa::kL2bmBlockLw);
-  }
-  /// Whether every L2B that has channels of its own has as many.
-  bool is_even() const { return ceil_div(picture_.channels, kChunkChannels) % channel_ways_ == 0; }
-
-  const Picture& picture() const { return picture_; }
-  int64_t channel_ways() const { return channel_ways_; }
-  int64_t images() const { return images_; }  ///< of an L2B
-  int64_t rows() const { return rows_; }      ///< of an image in an L2B
-  int64_t chunks() const { return chunks_; }  ///< of an L2B
-  int64_t row_lw() const { return row_lw_; }
-  int64_t part_lw() const { return images_ * rows_ * row_lw_; }
-
-  /// The L2B that has channels `x` of an image's row.
-  int l2b_of(int64_t x, int64_t image, int64_t row) const {
-    const int64_t y = image / images_ * row_ways_ + row / rows_;
-    return static_cast<int>(l2b_of_ways(x, y));
-  }
-  /// LW in an L2B's part.
-  int64_t offset(int64_t image, int64_t row) const {
-    return (image % images_ * rows_ + row % rows_) * row_lw_;
-  }
-  /// First image and row of an L2B.
-  std::pair<int64_t, int64_t> first_of(int l2b) const {
-    const int64_t group = l2b / chip_.l2b_per_group;
-    const int64_t unit = l2b % chip_.l2b_per_group;
-    int64_t y = 0;
-    if (!split_.group_channels) y = group;
-    if (!split_.l2b_channels) y = y * chip_.l2b_per_group + unit;
-    return {y / row_ways_ * images_, y % row_ways_ * rows_};
-  }
-
-  std::vector<Factor> channel_factors() const {
-    std::vector<Factor> factors;
-    if (split_.group_channels) factors.push_back({chip_.groups, Level::kL2b, chip_.l2b_per_group});
-    if (split_.l2b_channels) factors.push_back({chip_.l2b_per_group, Level::kL2b, 1});
-    return factors;
-  }
-  /// Copies of what depends on channels alone.
-  std::vector<Factor> row_way_factors() const {
-    std::vector<Factor> factors;
-    if (!split_.group_channels) factors.push_back({chip_.groups, Level::kL2b, chip_.l2b_per_group});
-    if (!split_.l2b_channels) factors.push_back({chip_.l2b_per_group, Level::kL2b, 1});
-    return factors;
-  }
-  /// How L2Bs get what depends on channels alone.
-  layout::L2bMode channel_mode() const {
-    if (split_.l2b_channels) return layout::L2bMode::kDistribute;
-    return split_.group_channels ? layout::L2bMode::kBroadcastInGroup : layout::L2bMode::kBroadcast;
-  }
-
-  StreamPlacement placement(std::string name) const {
-    using layout::L1bMode;
-    using layout::L2bMode;
-    using layout::MabMode;
-    StreamPlacement result;
-    result.name = std::move(name);
-    result.access.tensor = picture_.tensor;
-    result.access.map = AffineMap::identity(picture_.shape.size());
-    result.extents = picture_.shape;
-    const int64_t row = row_lw_ / isa::kPePerMab;  // stream numbers
-    const int64_t unit = split_.l2b_channels ? chip_.l2b_per_group : 1;
-    std::vector<Factor> channels = channel_factors();
-    channels.insert(channels.end(), {{chunks_, Level::kAddress, picture_.columns * kBlocksPerChunk},
-                                     {kBlocksPerChunk, Level::kAddress, 1},
-                                     {isa::kPePerMab, Level::kPe, 1},
-                                     {isa::kWordsPerLong, Level::kWord, 1}});
-    std::vector<Factor> images = {{image_ways_, Level::kL2b, unit * row_ways_},
-                                  {images_, Level::kAddress, rows_ * row}};
-    std::vector<Factor> rows = {{row_ways_, Level::kL2b, unit}, {rows_, Level::kAddress, row}};
-    const Factor columns = {picture_.columns, Level::kAddress, kBlocksPerChunk};
-    const std::vector<Factor> copies = {{chip_.l1b_per_l2b, Level::kL1b, 1},
-                                        {chip_.mab_per_l1b, Level::kMab, 1}};
-    if (picture_.channels_last) {
-      std::vector<int> others(picture_.shape.size() - 1);
-      for (size_t k = 0; k < others.size(); ++k) others[k] = static_cast<int>(k);
-      rows.push_back(columns);
-      result.axis_dims = {{static_cast<int>(others.size())}, others};
-      result.layout = Layout({channels, rows}, layout::Memory::kLm1, copies);
-    } else {
-      result.axis_dims = {{1}, {0}, {2}, {3}};
-      result.layout = Layout({channels, images, rows, {columns}}, layout::Memory::kLm1, copies);
-    }
-    // Rows that no L2B computes are never read; channels that fill a chunk up are.
-    if (picture_.channels % kChunkChannels == 0) result.layout.set_padding(layout::Padding::kUndefined);
-    result.transport = Transport(chip_, L2bMode::kDistribute, L1bMode::kBroadcast, MabMode::kBroadcastMab);
-    result.length_lw = round_up(images_ * rows_ * row, result.transport.granule());
-    result.is_rows = true;
-    return result;
-  }
-
- private:
-  int64_t l2b_of_ways(int64_t x, int64_t y) const {
-    const int64_t per_group = chip_.l2b_per_group;
-    if (split_.group_channels && split_.l2b_channels) return x;
-    if (split_.group_channels) return x * per_group + y;
-    if (split_.l2b_channels) return y * per_group + x;
-    return y;
-  }
-
-  Picture picture_;
-  RowsSplit split_;
-  const isa::Chip& chip_;
-  int64_t channel_ways_ = 1, image_ways_ = 1, row_ways_ = 1;
-  int64_t images_ = 1, rows_ = 1, chunks_ = 1, row_lw_ = 0;
-};
 
 /// The layer as windows of one picture that make another.
 struct RowsProblem {
   ContractLayer contract;
   bool weights_first = true;  ///< operand a is the matrix
   Picture in, out;
-  std::array<int64_t, 2> kernel{1, 1}, stride{1, 1}, dilation{1, 1}, pad{0, 0};
+  RowsWindow window;
   std::vector<int> out_channels;           ///< dims
-  int in_channel = -1;                     ///< dim
+  std::vector<int> in_channels;            ///< dims; the second: of the kernel's columns, folded
   std::array<int, 2> kernel_dims{-1, -1};  ///< dims; -1 = the kernel has one position there
   std::vector<bool> of_rows;               ///< of the epilogue's inputs: a picture like the result, else one
                                            ///< value for a channel
@@ -293,9 +135,9 @@ std::optional<RowsProblem> rows_problem(const ContractLayer& contract, TensorId 
   const auto in = picture_of(problem.activation().tensor, shape, in_channel_axis);
   if (!in || in->channels_last != out->channels_last || map.axes() != result.axes()) return std::nullopt;
   problem.in = *in;
-  problem.in_channel = read[in_channel_axis].inner;
-  if (problem.in_channel < 0 || dim_extent(problem.in_channel) != in->channels ||
-      map.coefficient(in_channel_axis, static_cast<size_t>(problem.in_channel)) != 1 ||
+  const int in_channel = read[in_channel_axis].inner;
+  if (in_channel < 0 || dim_extent(in_channel) != in->channels ||
+      map.coefficient(in_channel_axis, static_cast<size_t>(in_channel)) != 1 ||
       map.offset(in_channel_axis) != 0) {
     return std::nullopt;
   }
@@ -313,20 +155,33 @@ std::optional<RowsProblem> rows_problem(const ContractLayer& contract, TensorId 
       continue;
     }
     const size_t way = axis - 2;
-    if (use.outer >= 0) problem.stride.at(way) = map.coefficient(axis, static_cast<size_t>(use.outer));
+    if (use.outer >= 0) problem.window.stride.at(way) = map.coefficient(axis, static_cast<size_t>(use.outer));
     if (use.inner >= 0) {
       ++inner_dims;
       problem.kernel_dims.at(way) = use.inner;
-      problem.kernel.at(way) = dim_extent(use.inner);
-      problem.dilation.at(way) = map.coefficient(axis, static_cast<size_t>(use.inner));
+      problem.window.kernel.at(way) = dim_extent(use.inner);
+      problem.window.dilation.at(way) = map.coefficient(axis, static_cast<size_t>(use.inner));
     }
-    problem.pad.at(way) = -map.offset(axis);
-    if (problem.stride.at(way) < 1 || problem.dilation.at(way) < 1 || problem.pad.at(way) < 0)
+    problem.window.pad.at(way) = -map.offset(axis);
+    if (problem.window.stride.at(way) < 1 || problem.window.dilation.at(way) < 1 ||
+        problem.window.pad.at(way) < 0)
       return std::nullopt;
   }
   const auto is_inner = [](const ContractLayer::Dim& dim) { return dim.role == Role::kK && dim.extent > 1; };
   if (static_cast<size_t>(std::ranges::count_if(contract.dims, is_inner)) != inner_dims) return std::nullopt;
   if (problem.activation().fill != 0) return std::nullopt;
+  // Few channels: the kernel's columns fill the chunk.
+  problem.in_channels = {in_channel};
+  if (!in->channels_last && problem.kernel_dims[1] >= 0 &&
+      in->channels * problem.window.kernel[1] <= kChunkChannels) {
+    problem.in.folded = problem.window;
+    problem.in.channels *= problem.window.kernel[1];
+    problem.in.columns = problem.out.columns;
+    problem.in_channels.push_back(problem.kernel_dims[1]);
+    problem.kernel_dims[1] = -1;
+    problem.window.kernel[1] = problem.window.stride[1] = problem.window.dilation[1] = 1;
+    problem.window.pad[1] = 0;
+  }
   for (size_t dim = 0; dim < contract.dims.size(); ++dim) {
     const auto number = static_cast<int>(dim);
     if (contract.dims[dim].extent == 1 || contract.dims[dim].role == Role::kK ||
@@ -419,7 +274,8 @@ class RowsTiler {
     s.chunks_in = s.in.channel_ways() * s.in.chunks();
     s.chunks_out = tiling.l1b_channels ? s.out.chunks() / chip_.l1b_per_l2b : s.out.chunks();
     const auto window = [&](int64_t rows) {
-      return (rows - 1) * problem_.stride[0] + (problem_.kernel[0] - 1) * problem_.dilation[0] + 1;
+      return (rows - 1) * problem_.window.stride[0] +
+             (problem_.window.kernel[0] - 1) * problem_.window.dilation[0] + 1;
     };
     s.window_rows = window(tiling.rows);
     s.l1bs = tiling.l1b_channels ? chip_.l1b_per_l2b
@@ -427,11 +283,11 @@ class RowsTiler {
     s.pass_rows = tiling.rows * (tiling.l1b_channels ? 1 : s.l1bs);
     s.region_rows = window(s.pass_rows);
     s.passes = ceil_div(s.out.rows(), s.pass_rows);
-    s.pitch = std::max(problem_.pad[1] + problem_.in.columns,
-                       (problem_.out.columns - 1) * problem_.stride[1] +
-                           (problem_.kernel[1] - 1) * problem_.dilation[1] + 1);
+    s.pitch = std::max(problem_.window.pad[1] + problem_.in.columns,
+                       (problem_.out.columns - 1) * problem_.window.stride[1] +
+                           (problem_.window.kernel[1] - 1) * problem_.window.dilation[1] + 1);
     s.groups = static_cast<int64_t>(column_groups(problem_.out.columns).size());
-    s.matrices_lw = s.chunks_in * problem_.kernel[0] * problem_.kernel[1] * form_.rows;
+    s.matrices_lw = s.chunks_in * problem_.window.kernel[0] * problem_.window.kernel[1] * form_.rows;
     const int64_t local = chip_.memory.lm_words / isa::kWordsPerLong - kReserveLw;
     s.windows_lw = round_up(s.chunks_in * s.window_rows * s.pitch, isa::kCyclesPerStep);
     s.sums_lw = tiling.rows * s.groups * isa::kCyclesPerStep;
@@ -479,23 +335,6 @@ class RowsTiler {
 
   int64_t cost(const RowsTiling& tiling, const Sizes& s) const {
     const int64_t passes = s.passes * s.out.images();
-    const auto transfers = [&](const std::vector<RowsTransfer>& list) {
-      std::vector<int64_t> from(static_cast<size_t>(chip_.groups)),
-          to(static_cast<size_t>(chip_.l2b_count()));
-      for (const RowsTransfer& transfer : list) {
-        from[static_cast<size_t>(std::max(transfer.group, 0))] += transfer.count;
-        for (size_t l2b = 0; l2b < to.size(); ++l2b) {
-          if (transfer.to_all || transfer.l2b == static_cast<int>(l2b)) to[l2b] += transfer.count;
-        }
-      }
-      const double cycles =
-          std::max(static_cast<double>(*std::ranges::max_element(from)) / chip_.transfer.dram_lw_per_cycle,
-                   static_cast<double>(*std::ranges::max_element(to)) / chip_.transfer.l2bm_mv_lw_per_cycle);
-      return chip_.transfer.startup_cycles + 2 * chip_.transfer.group_hop_cycles +
-             std::max(static_cast<int64_t>(cycles), static_cast<int64_t>(list.size()) *
-                                                        chip_.transfer.issue_interval_steps *
-                                                        isa::kCyclesPerStep);
-    };
     constexpr int64_t kFill = 12;  // steps from a row's first to the last that isn't beside others
     const int64_t ways = tiling.l1b_channels ? 1 : s.l1bs;
     const auto load_steps = [&](int64_t parts, int64_t rows, int64_t chunks, int64_t columns, int64_t sets,
@@ -518,7 +357,7 @@ class RowsTiler {
     steps +=
         s.chunks_out * (matrices * std::max(vectors, form_.write_steps) + kFill + vectors * (finish + 1));
     steps += s.l1bs * tiling.rows * ceil_div(s.l1b_row_lw, isa::kL2bmBlockLw);
-    int64_t cycles = steps * isa::kCyclesPerStep + transfers(input_transfers(s, 0, 0, 0));
+    int64_t cycles = steps * isa::kCyclesPerStep + rows_transfer_cycles(input_transfers(s, 0, 0, 0), chip_);
     const int64_t row_cycles = static_cast<int64_t>(static_cast<double>(chip_.l2b_per_group * s.input_l2bm) /
                                                     chip_.transfer.dram_lw_per_cycle) +
                                chip_.transfer.startup_cycles;
@@ -551,74 +390,25 @@ class RowsTiler {
 
   /// LW of zeros behind the matrices, for rows outside the tensor.
   int64_t zeros_lw(const Sizes& s) const {
-    const bool outside = problem_.pad[0] > 0 || s.window_rows > problem_.in.rows ||
-                         (problem_.out.rows - 1) * problem_.stride[0] +
-                                 (problem_.kernel[0] - 1) * problem_.dilation[0] - problem_.pad[0] >=
+    const bool outside = problem_.window.pad[0] > 0 || s.window_rows > problem_.in.rows ||
+                         (problem_.out.rows - 1) * problem_.window.stride[0] +
+                                 (problem_.window.kernel[0] - 1) * problem_.window.dilation[0] -
+                                 problem_.window.pad[0] >=
                              problem_.in.rows;
     return outside ? s.region_rows * s.in.row_lw() : 0;
   }
 
-  /// The input rows of pass `pass` over image `image` of each L2B. Zeros are at `zeros` of stream
-  /// `zero_stream`.
+  /// The input rows of pass `pass` over image `image` of each L2B.
   std::vector<RowsTransfer> input_transfers(const Sizes& s, int64_t image, int64_t pass, int64_t zeros,
                                             int zero_stream = 0) const {
-    std::vector<RowsTransfer> list;
-    const int64_t part = round_up(s.in.part_lw(), isa::kMvUnitLw);
-    for (int l2b = 0; l2b < chip_.l2b_count(); ++l2b) {
-      const auto [first_image, first_row] = s.out.first_of(l2b);
-      const int64_t n = first_image + image;
-      const int64_t top = first_row + pass * s.pass_rows;
-      const int64_t rows =
-          std::min({s.pass_rows, s.out.rows() - pass * s.pass_rows, problem_.out.rows - top});
-      if (n >= problem_.in.images || rows <= 0) continue;
-      const int64_t begin = top * problem_.stride[0] - problem_.pad[0];
-      const int64_t end =
-          begin + (rows - 1) * problem_.stride[0] + (problem_.kernel[0] - 1) * problem_.dilation[0] + 1;
-      for (int64_t x = 0; x < s.in.channel_ways(); ++x) {
-        const int64_t region = x * s.region_rows * s.in.row_lw();
-        for (int64_t row = begin; row < end;) {
-          const bool outside = row < 0 || row >= problem_.in.rows;
-          int64_t stop = outside ? (row < 0 ? std::min<int64_t>(0, end) : end)
-                                 : std::min({end, (row / s.in.rows() + 1) * s.in.rows(), problem_.in.rows});
-          RowsTransfer transfer;
-          transfer.l2b = l2b;
-          transfer.l2bm = region + (row - begin) * s.in.row_lw();
-          transfer.count = (stop - row) * s.in.row_lw();
-          if (outside) {
-            transfer.stream = zero_stream;
-            transfer.group = 0;
-            transfer.dram = zeros;
-          } else {
-            const int source = s.in.l2b_of(x, n, row);
-            transfer.group = source / chip_.l2b_per_group;
-            transfer.dram = source % chip_.l2b_per_group * part + s.in.offset(n, row);
-          }
-          list.push_back(transfer);
-          row = stop;
-        }
-      }
-    }
-    return with_broadcasts(std::move(list));
-  }
-
-  /// What all L2Bs want at one place goes to all of them at once.
-  std::vector<RowsTransfer> with_broadcasts(const std::vector<RowsTransfer>& list) const {
-    using Key = std::tuple<int, int, int64_t, int64_t, int64_t>;
-    const auto key = [](const RowsTransfer& transfer) {
-      return Key(transfer.stream, transfer.group, transfer.dram, transfer.l2bm, transfer.count);
-    };
-    std::map<Key, int> readers;
-    for (const RowsTransfer& transfer : list) ++readers[key(transfer)];
-    std::vector<RowsTransfer> result;
-    for (const RowsTransfer& transfer : list) {
-      int& count = readers[key(transfer)];
-      if (count == 0) continue;
-      result.push_back(transfer);
-      if (count < chip_.l2b_count()) continue;
-      count = 0;
-      result.back().to_all = true;
-    }
-    return result;
+    RowsTransfer outside;
+    outside.stream = zero_stream;
+    outside.group = 0;
+    outside.dram = zeros;
+    return window_transfers(
+        s.in, s.out, problem_.window,
+        {.image = image, .pass = pass, .pass_rows = s.pass_rows, .region_rows = s.region_rows}, outside,
+        chip_);
   }
 
   RowsProblem problem_;
@@ -655,18 +445,18 @@ std::vector<StreamPlacement> RowsTiler::placements(const RowsTiling& tiling) con
   {
     std::vector<Factor> outs = out_channel_factors(tiling, s, s.matrices_lw);
     outs.push_back({form_.rows, Level::kAddress, 1});
-    const int64_t positions = problem_.kernel[0] * problem_.kernel[1];
+    const int64_t positions = problem_.window.kernel[0] * problem_.window.kernel[1];
     std::vector<Factor> ins = {{s.chunks_in, Level::kAddress, positions * form_.rows},
                                {kBlocksPerChunk, Level::kMab, 1},
                                {isa::kPePerMab, Level::kPe, 1},
                                {isa::kWordsPerLong, Level::kWord, 1}};
     std::vector<std::vector<Factor>> axes = {outs, ins};
-    weights.axis_dims = {problem_.out_channels, {problem_.in_channel}};
+    weights.axis_dims = {problem_.out_channels, problem_.in_channels};
     for (size_t way = 0; way < 2; ++way) {
       if (problem_.kernel_dims.at(way) < 0) continue;
       weights.axis_dims.push_back({problem_.kernel_dims.at(way)});
-      axes.push_back(
-          {{problem_.kernel.at(way), Level::kAddress, (way == 0 ? problem_.kernel[1] : 1) * form_.rows}});
+      axes.push_back({{problem_.window.kernel.at(way), Level::kAddress,
+                       (way == 0 ? problem_.window.kernel[1] : 1) * form_.rows}});
     }
     weights.layout = Layout(axes, layout::Memory::kLm0, channel_copies(tiling, s));
   }
@@ -761,11 +551,11 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
       load.columns = problem_.in.columns;
       load.row_lw = s.in.row_lw();
       load.rows = s.window_rows;
-      load.l1b_lw = tiling.l1b_channels ? 0 : tiling.rows * problem_.stride[0] * s.in.row_lw();
+      load.l1b_lw = tiling.l1b_channels ? 0 : tiling.rows * problem_.window.stride[0] * s.in.row_lw();
       load.l1bs = static_cast<int>(s.l1bs);
       load.buffer = windows;
       load.pitch = s.pitch;
-      load.first_column = problem_.pad[1];
+      load.first_column = problem_.window.pad[1];
       load.normalize = precision_;
       add(std::move(load));
 
@@ -807,9 +597,9 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
         product.chunks = s.chunks_in;
         product.window_rows = s.window_rows;
         product.pitch = s.pitch;
-        product.kernel = problem_.kernel;
-        product.dilation = problem_.dilation;
-        product.stride = problem_.stride;
+        product.kernel = problem_.window.kernel;
+        product.dilation = problem_.window.dilation;
+        product.stride = problem_.window.stride;
         product.sums = sums;
         product.rows = tiling.rows;
         product.groups = groups;

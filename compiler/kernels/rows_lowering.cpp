@@ -332,24 +332,6 @@ bool is_identity(const ScalarExpr& expr) {
 
 }  // namespace
 
-std::vector<int64_t> column_groups(int64_t columns) {
-  std::vector<int64_t> starts;
-  for (int64_t start = 0; start < columns; start += kCyclesPerStep)
-    starts.push_back(std::min(start, columns - kCyclesPerStep));
-  return starts;
-}
-
-RowsStaging rows_staging(const isa::Chip& chip) {
-  constexpr int64_t kSumSlots = 8;
-  RowsStaging staging;
-  staging.windows_lw = chip.memory.l1bm_lw / 2;
-  staging.sums = staging.windows_lw;
-  staging.sum_slots = kSumSlots;
-  staging.results = staging.sums + kSumSlots * kCyclesPerStep * kColumnLw;
-  staging.results_lw = chip.memory.l1bm_lw - staging.results;
-  return staging;
-}
-
 void lower_load_rows(TileLoweringContext& context, const LoadRows& op) {
   Transfers(context, op.stream, true, "load " + context.program.streams[static_cast<size_t>(op.stream)].name)
       .run(op.transfers);
@@ -360,6 +342,45 @@ void lower_window_product(TileLoweringContext& context, const WindowProduct& op)
   isa::check_internal(matrix_form(op.precision).products == 1 && matrix_form(op.precision).stream_lw == 1,
                       kRowsLoweringPart, "precision {}", matrix_precision_name(op.precision));
   WindowProductLowering(context, op).run();
+}
+
+void lower_reduce_windows(TileLoweringContext& context, const ReduceWindows& op) {
+  MachineBuilder& builder = context.builder;
+  const int64_t staged = rows_staging(builder.chip()).results;
+  const int windows = context.buffer_values[static_cast<size_t>(op.windows)];
+  ScalarExpr combine;
+  combine.apply(combining_op(op.op), combine.input(0), combine.input(1));
+  for (int64_t row = 0; row < op.rows; ++row) {
+    for (const int64_t first : op.groups) {
+      // In halves of the kernel that don't wait for each other.
+      std::vector<Operand> running;
+      for (int64_t kh = 0; kh < op.kernel[0]; ++kh) {
+        for (int64_t kw = 0; kw < op.kernel[1]; ++kw) {
+          const int64_t at =
+              (op.chunk * op.window_rows + row * op.stride[0] + kh * op.dilation[0]) * op.pitch +
+              first * op.stride[1] + kw * op.dilation[1];
+          const Operand value = MachineBuilder::operand(windows, at * kWordsPerLong,
+                                                        static_cast<int32_t>(op.stride[1] * kWordsPerLong));
+          if (running.size() < 2) {
+            running.push_back(value);
+          } else {
+            Operand& half = running[static_cast<size_t>(kh * op.kernel[1] + kw) % 2];
+            half = lower_scalar(builder, combine, {half, value});
+          }
+        }
+      }
+      Operand result = running[0];
+      if (running.size() == 2) result = lower_scalar(builder, combine, running);
+      if (!is_identity(op.epilogue)) result = lower_scalar(builder, op.epilogue, {result});
+      Instruction up;
+      up.opcode = Opcode::kL1bmm4;
+      up.unit = 0;
+      up.sources = {result};
+      up.destinations = {space_operand(
+          Space::kL1bm, staged + row * op.row_lw + (op.chunk * op.columns + first) * kColumnLw)};
+      builder.emit(std::move(up), "result");
+    }
+  }
 }
 
 void lower_finish_rows(TileLoweringContext& context, const FinishRows& op) {

@@ -196,7 +196,8 @@ class ModelPlanner::Impl {
     } else {
       if (is_same(root, from, to)) {
         cost = 0;
-      } else if (is_large(from) || is_large(to) || placement(from).is_rows || placement(to).is_rows) {
+      } else if (is_large(from) || is_large(to) ||
+                 (placement(from).is_output && (placement(from).is_rows || placement(to).is_rows))) {
         cost = has_all_elements(from) ? static_cast<double>(rough_cycles(from, to)) : kNever;
       } else {
         const auto problem =

@@ -212,6 +212,16 @@ class Verifier {
     buffer_range("window product sums", op.sums, {},
                  op.rows * static_cast<int64_t>(op.groups.size()) * isa::kCyclesPerStep);
   }
+  void node(const ReduceWindows& op) const {
+    groups("reduce windows", op.groups, op.columns);
+    require(op.chunk >= 0 && op.chunk < op.chunks && op.row_lw >= op.chunks * op.columns * kColumnLw,
+            "reduce windows: chunk {} of {}, rows of {} LW", op.chunk, op.chunks, op.row_lw);
+    buffer_range("reduce windows", op.windows, {}, op.chunks * op.window_rows * op.pitch);
+    require((op.rows - 1) * op.stride[0] + (op.kernel[0] - 1) * op.dilation[0] < op.window_rows &&
+                (op.columns - 1) * op.stride[1] + (op.kernel[1] - 1) * op.dilation[1] < op.pitch,
+            "reduce windows: {} rows of {} columns from windows of {} rows of {}", op.rows, op.columns,
+            op.window_rows, op.pitch);
+  }
   void node(const FinishRows& op) const {
     groups("finish rows", op.groups, op.columns);
     require(op.chunk >= 0 && op.chunk < op.chunks && op.row_lw >= op.chunks * op.columns * kColumnLw,
@@ -357,6 +367,11 @@ class Printer {
         buffer(op.sums, {}), buffer(op.matrices, op.matrices_at), buffer(op.windows, {}),
         matrix_precision_name(op.precision), op.chunks, fmt::join(op.kernel, " x "),
         fmt::join(op.dilation, " x "), fmt::join(op.stride, " x "), op.rows, fmt::join(op.groups, " "));
+  }
+  void node(const ReduceWindows& op) {
+    line("reduce windows: chunk {} of {} = {} of {} {} (kernel {}, dilation {}, stride {}, {} rows)",
+         op.chunk, op.chunks, op.epilogue.to_string(), reduce_name(op.op), buffer(op.windows, {}),
+         fmt::join(op.kernel, " x "), fmt::join(op.dilation, " x "), fmt::join(op.stride, " x "), op.rows);
   }
   void node(const FinishRows& op) {
     std::string list;

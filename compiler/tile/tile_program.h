@@ -179,6 +179,18 @@ struct WindowProduct {
   int64_t rows = 1;
   std::vector<int64_t> groups;  ///< the first column of every group
 };
+/// staged[row][column] of chunk `chunk` = epilogue(op over the window of windows[chunk][row][pitch]): in
+/// L1BM, as FinishRows.
+struct ReduceWindows {
+  ReduceLayer::Op op = ReduceLayer::Op::kMax;
+  int windows = -1;  ///< buffer of a LoadRows without `normalize`
+  int64_t window_rows = 0, pitch = 0;
+  std::array<int64_t, 2> kernel{1, 1}, dilation{1, 1}, stride{1, 1};
+  int64_t rows = 1, columns = 0;
+  std::vector<int64_t> groups;
+  ScalarExpr epilogue;
+  int64_t chunk = 0, chunks = 1, row_lw = 0;
+};
 /// staged[row][column] of chunk `chunk` = epilogue(sums over the quad, inputs): in L1BM, in the order of an
 /// image's row. Inputs are buffers of LW [chunk][row][column] (`of_rows`), or one LW for the chunk.
 struct FinishRows {
@@ -214,7 +226,7 @@ struct TileLoop {
 };
 struct TileNode {
   std::variant<LoadTile, StoreTile, FillTile, ProductTile, MapTile, ReduceTile, LoadRows, WindowProduct,
-               FinishRows, StoreRows, TileLoop>
+               ReduceWindows, FinishRows, StoreRows, TileLoop>
       kind;
 };
 

@@ -1,0 +1,262 @@
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "compiler/kernels/rows.h"
+#include "isa/arithmetic.h"
+#include "isa/error.h"
+
+/// Images of rows: places, and transfers of windows.
+namespace kodama::compiler {
+
+using isa::ceil_div;
+using isa::round_up;
+using layout::Factor;
+using layout::Layout;
+using layout::Level;
+using layout::Transport;
+
+std::optional<Picture> picture_of(TensorId tensor, const Shape& shape, size_t channel_axis) {
+  Picture picture;
+  picture.tensor = tensor;
+  picture.shape = shape;
+  if (channel_axis >= shape.size()) return std::nullopt;
+  picture.channels = shape[channel_axis];
+  if (shape.size() == 4 && channel_axis == 1) {
+    picture.images = shape[0];
+    picture.rows = shape[2];
+    picture.columns = shape[3];
+  } else if (channel_axis + 1 == shape.size() && shape.size() != 4) {
+    picture.channels_last = true;
+    picture.columns = isa::kCyclesPerStep;
+    picture.rows = ceil_div(element_count(shape) / picture.channels, picture.columns);
+  } else {
+    return std::nullopt;
+  }
+  return picture;
+}
+
+RowsImage::RowsImage(const Picture& picture, RowsSplit split, const isa::Chip& chip)
+    : picture_(picture), split_(split), chip_(chip) {
+  channel_ways_ = (split.group_channels ? chip.groups : 1) * (split.l2b_channels ? chip.l2b_per_group : 1);
+  const int64_t ways = chip.l2b_count() / channel_ways_;
+  image_ways_ = 1;
+  while (image_ways_ < ways && image_ways_ * 2 <= picture.images && ways % (image_ways_ * 2) == 0)
+    image_ways_ *= 2;
+  row_ways_ = ways / image_ways_;
+  images_ = ceil_div(picture.images, image_ways_);
+  rows_ = ceil_div(picture.rows, row_ways_);
+  chunks_ = ceil_div(ceil_div(picture.channels, kChunkChannels), channel_ways_);
+  row_lw_ = round_up(chunks_ * picture.columns * kColumnLw, isa::kL2bmBlockLw);
+}
+
+int RowsImage::l2b_of(int64_t x, int64_t image, int64_t row) const {
+  const int64_t y = image / images_ * row_ways_ + row / rows_;
+  return static_cast<int>(l2b_of_ways(x, y));
+}
+
+int64_t RowsImage::offset(int64_t image, int64_t row) const {
+  return (image % images_ * rows_ + row % rows_) * row_lw_;
+}
+
+std::pair<int64_t, int64_t> RowsImage::first_of(int l2b) const {
+  const int64_t group = l2b / chip_.l2b_per_group;
+  const int64_t unit = l2b % chip_.l2b_per_group;
+  int64_t y = 0;
+  if (!split_.group_channels) y = group;
+  if (!split_.l2b_channels) y = y * chip_.l2b_per_group + unit;
+  return {y / row_ways_ * images_, y % row_ways_ * rows_};
+}
+
+std::vector<Factor> RowsImage::channel_factors() const {
+  std::vector<Factor> factors;
+  if (split_.group_channels) factors.push_back({chip_.groups, Level::kL2b, chip_.l2b_per_group});
+  if (split_.l2b_channels) factors.push_back({chip_.l2b_per_group, Level::kL2b, 1});
+  return factors;
+}
+
+std::vector<Factor> RowsImage::row_way_factors() const {
+  std::vector<Factor> factors;
+  if (!split_.group_channels) factors.push_back({chip_.groups, Level::kL2b, chip_.l2b_per_group});
+  if (!split_.l2b_channels) factors.push_back({chip_.l2b_per_group, Level::kL2b, 1});
+  return factors;
+}
+
+layout::L2bMode RowsImage::channel_mode() const {
+  if (split_.l2b_channels) return layout::L2bMode::kDistribute;
+  return split_.group_channels ? layout::L2bMode::kBroadcastInGroup : layout::L2bMode::kBroadcast;
+}
+
+int64_t RowsImage::l2b_of_ways(int64_t x, int64_t y) const {
+  const int64_t per_group = chip_.l2b_per_group;
+  if (split_.group_channels && split_.l2b_channels) return x;
+  if (split_.group_channels) return x * per_group + y;
+  if (split_.l2b_channels) return y * per_group + x;
+  return y;
+}
+
+StreamPlacement RowsImage::placement(std::string name) const {
+  using layout::L1bMode;
+  using layout::L2bMode;
+  using layout::MabMode;
+  StreamPlacement result;
+  result.name = std::move(name);
+  result.access.tensor = picture_.tensor;
+  result.access.map = AffineMap::identity(picture_.shape.size());
+  result.extents = picture_.shape;
+  const int64_t row = row_lw_ / isa::kPePerMab;  // stream numbers
+  const int64_t unit = split_.l2b_channels ? chip_.l2b_per_group : 1;
+  std::vector<Factor> channels = channel_factors();
+  channels.insert(channels.end(), {{chunks_, Level::kAddress, picture_.columns * kBlocksPerChunk},
+                                   {kBlocksPerChunk, Level::kAddress, 1},
+                                   {isa::kPePerMab, Level::kPe, 1},
+                                   {isa::kWordsPerLong, Level::kWord, 1}});
+  std::vector<Factor> images = {{image_ways_, Level::kL2b, unit * row_ways_},
+                                {images_, Level::kAddress, rows_ * row}};
+  std::vector<Factor> rows = {{row_ways_, Level::kL2b, unit}, {rows_, Level::kAddress, row}};
+  const Factor columns = {picture_.columns, Level::kAddress, kBlocksPerChunk};
+  const std::vector<Factor> copies = {{chip_.l1b_per_l2b, Level::kL1b, 1},
+                                      {chip_.mab_per_l1b, Level::kMab, 1}};
+  if (picture_.channels_last) {
+    std::vector<int> others(picture_.shape.size() - 1);
+    for (size_t k = 0; k < others.size(); ++k) others[k] = static_cast<int>(k);
+    rows.push_back(columns);
+    result.axis_dims = {{static_cast<int>(others.size())}, others};
+    result.layout = Layout({channels, rows}, layout::Memory::kLm1, copies);
+  } else if (picture_.folded) {
+    // Over images, channels, rows, columns of results, columns of the kernel.
+    const RowsWindow& window = *picture_.folded;
+    const Shape& shape = picture_.shape;
+    result.extents = {shape[0], shape[1], shape[2], picture_.columns, window.kernel[1]};
+    result.access.map = AffineMap(shape.size(), result.extents.size());
+    result.access.map.set(0, 0, 1).set(1, 1, 1).set(2, 2, 1);
+    result.access.map.set(3, 3, window.stride[1]).set(3, 4, window.dilation[1]).set_offset(3, -window.pad[1]);
+    result.axis_dims = {{1, 4}, {0}, {2}, {3}};
+    result.layout = Layout({channels, images, rows, {columns}}, layout::Memory::kLm1, copies);
+  } else {
+    result.axis_dims = {{1}, {0}, {2}, {3}};
+    result.layout = Layout({channels, images, rows, {columns}}, layout::Memory::kLm1, copies);
+  }
+  // Rows that no L2B computes are never read; channels that fill a chunk up are.
+  if (picture_.channels % kChunkChannels == 0) result.layout.set_padding(layout::Padding::kUndefined);
+  result.transport = Transport(chip_, L2bMode::kDistribute, L1bMode::kBroadcast, MabMode::kBroadcastMab);
+  result.length_lw = round_up(images_ * rows_ * row, result.transport.granule());
+  result.is_rows = true;
+  return result;
+}
+
+int64_t RowsImage::channels_of(int l2b) const {
+  const int64_t group = l2b / chip_.l2b_per_group;
+  const int64_t unit = l2b % chip_.l2b_per_group;
+  if (split_.group_channels && split_.l2b_channels) return l2b;
+  if (split_.group_channels) return group;
+  return split_.l2b_channels ? unit : 0;
+}
+
+namespace {
+
+/// What all L2Bs want at one place goes to all of them at once.
+std::vector<RowsTransfer> with_broadcasts(const std::vector<RowsTransfer>& list, const isa::Chip& chip) {
+  using Key = std::tuple<int, int, int64_t, int64_t, int64_t>;
+  const auto key = [](const RowsTransfer& transfer) {
+    return Key(transfer.stream, transfer.group, transfer.dram, transfer.l2bm, transfer.count);
+  };
+  std::map<Key, int> readers;
+  for (const RowsTransfer& transfer : list) ++readers[key(transfer)];
+  std::vector<RowsTransfer> result;
+  for (const RowsTransfer& transfer : list) {
+    int& count = readers[key(transfer)];
+    if (count == 0) continue;
+    result.push_back(transfer);
+    if (count < chip.l2b_count()) continue;
+    count = 0;
+    result.back().to_all = true;
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<RowsTransfer> window_transfers(const RowsImage& in, const RowsImage& out,
+                                           const RowsWindow& window, const RowsPass& pass,
+                                           const std::optional<RowsTransfer>& outside, const isa::Chip& chip,
+                                           bool own_channels) {
+  std::vector<RowsTransfer> list;
+  const int64_t part = round_up(in.part_lw(), isa::kMvUnitLw);
+  const Picture& from = in.picture();
+  for (int l2b = 0; l2b < chip.l2b_count(); ++l2b) {
+    const auto [first_image, first_row] = out.first_of(l2b);
+    const int64_t n = first_image + pass.image;
+    const int64_t done = pass.pass * pass.pass_rows;
+    const int64_t top = first_row + done;
+    const int64_t rows = std::min({pass.pass_rows, out.rows() - done, out.picture().rows - top});
+    if (n >= from.images || rows <= 0) continue;
+    const int64_t begin = top * window.stride[0] - window.pad[0];
+    const int64_t end = begin + window.rows_under(rows);
+    for (int64_t x = 0; x < in.channel_ways(); ++x) {
+      if (own_channels && x != in.channels_of(l2b)) continue;
+      const int64_t region = (own_channels ? 0 : x) * pass.region_rows * in.row_lw();
+      for (int64_t row = begin; row < end;) {
+        const bool inside = row >= 0 && row < from.rows;
+        const int64_t there = std::clamp<int64_t>(row, 0, from.rows - 1);
+        int64_t stop = row + 1;
+        if (inside) {
+          stop = std::min({end, (row / in.rows() + 1) * in.rows(), from.rows});
+        } else if (outside) {
+          stop = row < 0 ? std::min<int64_t>(0, end) : end;
+        }
+        RowsTransfer transfer;
+        if (!inside && outside) {
+          transfer = *outside;
+        } else {
+          const int source = in.l2b_of(x, n, there);
+          transfer.group = source / chip.l2b_per_group;
+          transfer.dram = source % chip.l2b_per_group * part + in.offset(n, there);
+        }
+        transfer.l2b = l2b;
+        transfer.l2bm = region + (row - begin) * in.row_lw();
+        transfer.count = (stop - row) * in.row_lw();
+        list.push_back(transfer);
+        row = stop;
+      }
+    }
+  }
+  return with_broadcasts(list, chip);
+}
+
+int64_t rows_transfer_cycles(const std::vector<RowsTransfer>& list, const isa::Chip& chip) {
+  std::vector<int64_t> from(static_cast<size_t>(chip.groups)), to(static_cast<size_t>(chip.l2b_count()));
+  for (const RowsTransfer& transfer : list) {
+    from[static_cast<size_t>(std::max(transfer.group, 0))] += transfer.count;
+    for (size_t l2b = 0; l2b < to.size(); ++l2b) {
+      if (transfer.to_all || transfer.l2b == static_cast<int>(l2b)) to[l2b] += transfer.count;
+    }
+  }
+  const double cycles =
+      std::max(static_cast<double>(*std::ranges::max_element(from)) / chip.transfer.dram_lw_per_cycle,
+               static_cast<double>(*std::ranges::max_element(to)) / chip.transfer.l2bm_mv_lw_per_cycle);
+  const int64_t starts =
+      static_cast<int64_t>(list.size()) * chip.transfer.issue_interval_steps * isa::kCyclesPerStep;
+  return chip.transfer.startup_cycles + 2 * chip.transfer.group_hop_cycles +
+         std::max(static_cast<int64_t>(cycles), starts);
+}
+
+std::vector<int64_t> column_groups(int64_t columns) {
+  std::vector<int64_t> starts;
+  for (int64_t start = 0; start < columns; start += isa::kCyclesPerStep)
+    starts.push_back(std::min(start, columns - isa::kCyclesPerStep));
+  return starts;
+}
+
+RowsStaging rows_staging(const isa::Chip& chip) {
+  constexpr int64_t kSumSlots = 8;
+  RowsStaging staging;
+  staging.windows_lw = chip.memory.l1bm_lw / 2;
+  staging.sums = staging.windows_lw;
+  staging.sum_slots = kSumSlots;
+  staging.results = staging.sums + kSumSlots * isa::kCyclesPerStep * kColumnLw;
+  staging.results_lw = chip.memory.l1bm_lw - staging.results;
+  return staging;
+}
+
+}  // namespace kodama::compiler
