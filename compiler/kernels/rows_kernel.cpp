@@ -220,6 +220,7 @@ struct RowsTiling {
   RowsSplit in, out;
   bool l1b_channels = false;  ///< L1Bs have different output channels, else rows
   int64_t rows = 1;           ///< of an L1B in a pass
+  int64_t l1bs = 1;           ///< that have rows of their own
   int64_t cycles = 0;
 };
 
@@ -278,8 +279,7 @@ class RowsTiler {
              (problem_.window.kernel[0] - 1) * problem_.window.dilation[0] + 1;
     };
     s.window_rows = window(tiling.rows);
-    s.l1bs = tiling.l1b_channels ? chip_.l1b_per_l2b
-                                 : std::min<int64_t>(chip_.l1b_per_l2b, ceil_div(s.out.rows(), tiling.rows));
+    s.l1bs = tiling.l1b_channels ? chip_.l1b_per_l2b : tiling.l1bs;
     s.pass_rows = tiling.rows * (tiling.l1b_channels ? 1 : s.l1bs);
     s.region_rows = window(s.pass_rows);
     s.passes = ceil_div(s.out.rows(), s.pass_rows);
@@ -315,20 +315,20 @@ class RowsTiler {
   }
 
   std::optional<RowsTiling> best(RowsSplit in, RowsSplit out, bool l1b_channels) const {
-    RowsTiling tiling{in, out, l1b_channels, 1, 0};
+    RowsTiling tiling{in, out, l1b_channels, 1, 1, 0};
     const Sizes one = sizes(tiling);
     if (!one.in.is_even() || !one.out.is_even()) return std::nullopt;
     if (l1b_channels && one.out.chunks() % chip_.l1b_per_l2b != 0) return std::nullopt;
     std::optional<RowsTiling> found;
-    const int64_t ways = l1b_channels ? 1 : chip_.l1b_per_l2b;
-    int64_t last_passes = 0;
-    for (int64_t rows = ceil_div(one.out.rows(), ways); rows >= 1; --rows) {
-      tiling.rows = rows;
-      const Sizes s = sizes(tiling);
-      if (s.passes == last_passes || !fits(tiling, s)) continue;
-      last_passes = s.passes;
-      tiling.cycles = cost(tiling, s);
-      if (!found || tiling.cycles < found->cycles) found = tiling;
+    for (tiling.l1bs = l1b_channels ? 1 : chip_.l1b_per_l2b; tiling.l1bs >= 1; --tiling.l1bs) {
+      int64_t last_passes = 0;
+      for (tiling.rows = ceil_div(one.out.rows(), tiling.l1bs); tiling.rows >= 1; --tiling.rows) {
+        const Sizes s = sizes(tiling);
+        if (s.passes == last_passes || !fits(tiling, s)) continue;
+        last_passes = s.passes;
+        tiling.cycles = cost(tiling, s);
+        if (!found || tiling.cycles < found->cycles) found = tiling;
+      }
     }
     return found;
   }

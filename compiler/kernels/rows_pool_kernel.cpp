@@ -94,6 +94,7 @@ struct PoolTiling {
   RowsSplit split;
   bool l1b_channels = false;
   int64_t rows = 1;  ///< of an L1B in a pass
+  int64_t l1bs = 1;  ///< that have rows of their own
   int64_t cycles = 0;
 };
 
@@ -106,17 +107,18 @@ class PoolTiler {
     for (const RowsSplit split : kRowsSplits) {
       std::optional<PoolTiling> found;
       for (const bool l1b_channels : {false, true}) {
-        PoolTiling tiling{split, l1b_channels, 1, 0};
+        PoolTiling tiling{split, l1b_channels, 1, 1, 0};
         const RowsImage out(problem_.out, split, chip_);
         if (!out.is_even() || (l1b_channels && out.chunks() % chip_.l1b_per_l2b != 0)) continue;
-        int64_t last = 0;
-        for (tiling.rows = ceil_div(out.rows(), l1b_channels ? 1 : chip_.l1b_per_l2b); tiling.rows >= 1;
-             --tiling.rows) {
-          const Sizes s = sizes(tiling);
-          if (s.passes == last || !fits(tiling, s)) continue;
-          last = s.passes;
-          tiling.cycles = cost(tiling, s);
-          if (!found || tiling.cycles < found->cycles) found = tiling;
+        for (tiling.l1bs = l1b_channels ? 1 : chip_.l1b_per_l2b; tiling.l1bs >= 1; --tiling.l1bs) {
+          int64_t last = 0;
+          for (tiling.rows = ceil_div(out.rows(), tiling.l1bs); tiling.rows >= 1; --tiling.rows) {
+            const Sizes s = sizes(tiling);
+            if (s.passes == last || !fits(tiling, s)) continue;
+            last = s.passes;
+            tiling.cycles = cost(tiling, s);
+            if (!found || tiling.cycles < found->cycles) found = tiling;
+          }
         }
       }
       if (found) list.push_back(*found);
@@ -222,8 +224,7 @@ class PoolTiler {
     Sizes s{RowsImage(problem_.in, tiling.split, chip_), RowsImage(problem_.out, tiling.split, chip_)};
     s.chunks = tiling.l1b_channels ? s.out.chunks() / chip_.l1b_per_l2b : s.out.chunks();
     s.window_rows = problem_.window.rows_under(tiling.rows);
-    s.l1bs = tiling.l1b_channels ? chip_.l1b_per_l2b
-                                 : std::min<int64_t>(chip_.l1b_per_l2b, ceil_div(s.out.rows(), tiling.rows));
+    s.l1bs = tiling.l1b_channels ? chip_.l1b_per_l2b : tiling.l1bs;
     s.pass_rows = tiling.rows * (tiling.l1b_channels ? 1 : s.l1bs);
     s.region_rows = problem_.window.rows_under(s.pass_rows);
     s.passes = ceil_div(s.out.rows(), s.pass_rows);
