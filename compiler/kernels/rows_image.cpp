@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <tuple>
 
 #include "compiler/kernels/rows.h"
@@ -175,6 +176,33 @@ std::vector<RowsTransfer> with_broadcasts(const std::vector<RowsTransfer>& list,
   return result;
 }
 
+/// Where each of the L2Bs at work takes the same rows of its own part, one transfer inside every group does.
+std::vector<RowsTransfer> with_own(std::vector<RowsTransfer> list, const isa::Chip& chip, int64_t part,
+                                   size_t working) {
+  using Key = std::tuple<int64_t, int64_t, int64_t>;
+  const auto own_key = [&](const RowsTransfer& transfer) -> std::optional<Key> {
+    const int unit = transfer.l2b % chip.l2b_per_group;
+    if (transfer.stream >= 0 || transfer.group != transfer.l2b / chip.l2b_per_group ||
+        transfer.dram / part != unit)
+      return std::nullopt;
+    return Key(transfer.dram % part, transfer.l2bm, transfer.count);
+  };
+  std::map<Key, size_t> takers;
+  for (const RowsTransfer& transfer : list) {
+    if (const auto key = own_key(transfer)) ++takers[*key];
+  }
+  std::vector<RowsTransfer> result;
+  for (const auto& [key, count] : takers) {
+    if (count != working || working < 2) continue;
+    RowsTransfer all;
+    std::tie(all.dram, all.l2bm, all.count) = key;
+    result.push_back(all);
+    std::erase_if(list, [&](const RowsTransfer& transfer) { return own_key(transfer) == key; });
+  }
+  result.insert(result.end(), list.begin(), list.end());
+  return result;
+}
+
 }  // namespace
 
 std::vector<RowsTransfer> window_transfers(const RowsImage& in, const RowsImage& out,
@@ -184,6 +212,7 @@ std::vector<RowsTransfer> window_transfers(const RowsImage& in, const RowsImage&
   std::vector<RowsTransfer> list;
   const int64_t part = round_up(in.part_lw(), isa::kMvUnitLw);
   const Picture& from = in.picture();
+  size_t working = 0;
   for (int l2b = 0; l2b < chip.l2b_count(); ++l2b) {
     const auto [first_image, first_row] = out.first_of(l2b);
     const int64_t n = first_image + pass.image;
@@ -191,6 +220,7 @@ std::vector<RowsTransfer> window_transfers(const RowsImage& in, const RowsImage&
     const int64_t top = first_row + done;
     const int64_t rows = std::min({pass.pass_rows, out.rows() - done, out.picture().rows - top});
     if (n >= from.images || rows <= 0) continue;
+    ++working;
     const int64_t begin = top * window.stride[0] - window.pad[0];
     const int64_t end = begin + window.rows_under(rows);
     for (int64_t x = 0; x < in.channel_ways(); ++x) {
@@ -221,12 +251,17 @@ std::vector<RowsTransfer> window_transfers(const RowsImage& in, const RowsImage&
       }
     }
   }
-  return with_broadcasts(list, chip);
+  return with_own(with_broadcasts(list, chip), chip, part, working);
 }
 
 int64_t rows_transfer_cycles(const std::vector<RowsTransfer>& list, const isa::Chip& chip) {
   std::vector<int64_t> from(static_cast<size_t>(chip.groups)), to(static_cast<size_t>(chip.l2b_count()));
   for (const RowsTransfer& transfer : list) {
+    if (transfer.l2b < 0) {
+      for (int64_t& lw : from) lw += chip.l2b_per_group * transfer.count;
+      for (int64_t& lw : to) lw += transfer.count;
+      continue;
+    }
     from[static_cast<size_t>(std::max(transfer.group, 0))] += transfer.count;
     for (size_t l2b = 0; l2b < to.size(); ++l2b) {
       if (transfer.to_all || transfer.l2b == static_cast<int>(l2b)) to[l2b] += transfer.count;

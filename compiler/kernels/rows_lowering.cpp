@@ -29,6 +29,9 @@ constexpr int kFirstRowsTag = 16;
 constexpr int kRowsTags = 40;
 /// Operations of a block at most, where loops allow less: the scheduler's time grows with them.
 constexpr int64_t kBlockOperations = 320;
+/// The same for rows that are loaded. Without a loop, steps that take an L2B's own rows and those that take
+/// others' are different ones, so that its own may stay in L2BM where the layer before made them.
+constexpr int64_t kUnrolledRows = 2400;
 constexpr isa::SpaceSet kRegisters = isa::space_bit(Space::kGrf0) | isa::space_bit(Space::kGrf1);
 
 /// Strides of a loop that was opened inside the operation, behind the loops around it.
@@ -147,7 +150,7 @@ class RowsLoader {
         used * ways + op_.chunks * static_cast<int64_t>(starts_.size()) * (kCyclesPerStep + 1);
     const int64_t staging = rows_staging(chip).windows_lw;
     for (int64_t part = 0; part < op_.parts; ++part) {
-      if (op_.rows > 1 && op_.rows * operations > kBlockOperations) {
+      if (op_.rows > 1 && op_.rows * operations > kUnrolledRows) {
         // Rows in pairs, so that one is fetched while the other is taken.
         const int64_t slots = 2 * op_.row_lw <= staging ? 2 : 1;
         if (op_.rows / slots > 1) {
