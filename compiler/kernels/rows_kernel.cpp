@@ -491,7 +491,9 @@ std::vector<StreamPlacement> RowsTiler::placements(const RowsTiling& tiling) con
   }
   StreamPlacement result = s.out.placement("y");
   result.is_output = true;
-  result.layout.set_padding(layout::Padding::kUndefined);
+  // In channels that fill a chunk up, sums are 0.
+  const std::vector<double> zeros(problem_.contract.epilogue_inputs.size() + 1, 0.0);
+  if (problem_.contract.epilogue.evaluate(zeros) != 0) result.layout.set_padding(layout::Padding::kUndefined);
   list.push_back(std::move(result));
   return list;
 }

@@ -129,11 +129,9 @@ class PoolTiler {
   std::vector<StreamPlacement> placements(const PoolTiling& tiling) const {
     StreamPlacement result = RowsImage(problem_.out, tiling.split, chip_).placement("y");
     result.is_output = true;
-    result.layout.set_padding(layout::Padding::kUndefined);
-    StreamPlacement operand = RowsImage(problem_.in, tiling.split, chip_).placement("x0");
-    // Channels that fill a chunk up meet no others.
-    operand.layout.set_padding(layout::Padding::kUndefined);
-    return {operand, result};
+    const std::vector<double> zeros = {0.0};
+    if (problem_.reduce.epilogue.evaluate(zeros) != 0) result.layout.set_padding(layout::Padding::kUndefined);
+    return {RowsImage(problem_.in, tiling.split, chip_).placement("x0"), result};
   }
 
   TileProgram program(const PoolTiling& tiling, const std::string& name,
