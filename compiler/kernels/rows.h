@@ -110,7 +110,8 @@ class RowsImage {
 struct RowsPass {
   int64_t image = 0;  ///< of every L2B's images
   int64_t pass = 0;
-  int64_t pass_rows = 1;    ///< results of an L2B
+  int64_t pass_rows = 1;    ///< results of an L2B in every pass but the last
+  int64_t rows = 1;         ///< results in this one; at least those that the L2B has left
   int64_t region_rows = 1;  ///< rows in L2BM for each part of channels
 };
 /// What brings the rows of `in` that each L2B needs for its rows of `out` in a pass to L2BM: for every part

@@ -176,9 +176,8 @@ std::vector<RowsTransfer> with_broadcasts(const std::vector<RowsTransfer>& list,
   return result;
 }
 
-/// Where each of the L2Bs at work takes the same rows of its own part, one transfer inside every group does.
-std::vector<RowsTransfer> with_own(std::vector<RowsTransfer> list, const isa::Chip& chip, int64_t part,
-                                   size_t working) {
+/// Where all L2Bs take the same rows of their own parts, one transfer inside every group does.
+std::vector<RowsTransfer> with_own(std::vector<RowsTransfer> list, const isa::Chip& chip, int64_t part) {
   using Key = std::tuple<int64_t, int64_t, int64_t>;
   const auto own_key = [&](const RowsTransfer& transfer) -> std::optional<Key> {
     const int unit = transfer.l2b % chip.l2b_per_group;
@@ -193,7 +192,7 @@ std::vector<RowsTransfer> with_own(std::vector<RowsTransfer> list, const isa::Ch
   }
   std::vector<RowsTransfer> result;
   for (const auto& [key, count] : takers) {
-    if (count != working || working < 2) continue;
+    if (count != static_cast<size_t>(chip.l2b_count())) continue;
     RowsTransfer all;
     std::tie(all.dram, all.l2bm, all.count) = key;
     result.push_back(all);
@@ -212,17 +211,17 @@ std::vector<RowsTransfer> window_transfers(const RowsImage& in, const RowsImage&
   std::vector<RowsTransfer> list;
   const int64_t part = round_up(in.part_lw(), isa::kMvUnitLw);
   const Picture& from = in.picture();
-  size_t working = 0;
+  std::vector<int> idle;
   for (int l2b = 0; l2b < chip.l2b_count(); ++l2b) {
     const auto [first_image, first_row] = out.first_of(l2b);
     const int64_t n = first_image + pass.image;
-    const int64_t done = pass.pass * pass.pass_rows;
-    const int64_t top = first_row + done;
-    const int64_t rows = std::min({pass.pass_rows, out.rows() - done, out.picture().rows - top});
-    if (n >= from.images || rows <= 0) continue;
-    ++working;
+    const int64_t top = first_row + pass.pass * pass.pass_rows;
+    if (n >= from.images || top >= out.picture().rows) {
+      idle.push_back(l2b);
+      continue;
+    }
     const int64_t begin = top * window.stride[0] - window.pad[0];
-    const int64_t end = begin + window.rows_under(rows);
+    const int64_t end = begin + window.rows_under(pass.rows);
     for (int64_t x = 0; x < in.channel_ways(); ++x) {
       if (own_channels && x != in.channels_of(l2b)) continue;
       const int64_t region = (own_channels ? 0 : x) * pass.region_rows * in.row_lw();
@@ -251,7 +250,24 @@ std::vector<RowsTransfer> window_transfers(const RowsImage& in, const RowsImage&
       }
     }
   }
-  return with_own(with_broadcasts(list, chip), chip, part, working);
+  // Who has nothing to do gets what a neighbour gets, so that it reads nothing old.
+  for (const int l2b : idle) {
+    const int like = list.empty() ? -1 : list.front().l2b;
+    const size_t known = list.size();
+    for (size_t k = 0; k < known; ++k) {
+      RowsTransfer transfer = list[k];
+      if (transfer.l2b != like) continue;
+      const bool is_own = transfer.stream < 0 && transfer.group == like / chip.l2b_per_group &&
+                          transfer.dram / part == like % chip.l2b_per_group;
+      if (is_own) {
+        transfer.group = l2b / chip.l2b_per_group;
+        transfer.dram = transfer.dram % part + l2b % chip.l2b_per_group * part;
+      }
+      transfer.l2b = l2b;
+      list.push_back(transfer);
+    }
+  }
+  return with_own(with_broadcasts(list, chip), chip, part);
 }
 
 int64_t rows_transfer_cycles(const std::vector<RowsTransfer>& list, const isa::Chip& chip) {

@@ -259,13 +259,18 @@ class RowsTiler {
     int64_t pass_rows = 0;      ///< of an L2B
     int64_t region_rows = 0;    ///< input rows of an L2B in a pass
     int64_t passes = 0;         ///< of an image
+    int64_t rows_of_l1b = 1;    ///< 1 for each row of an L2B where L1Bs have channels of their own
     int64_t pitch = 0;          ///< columns of a window's row, padding included
     int64_t groups = 0;         ///< vectors of a row of results
     int64_t matrices_lw = 0;    ///< of a chunk of output channels
     bool all_matrices = false;  ///< of all chunks fit
     int64_t windows_lw = 0, sums_lw = 0;
     int64_t row_inputs = 0;
-    int64_t row_input_lw = 0;                                  ///< of an input of the epilogue in PE memory
+    int64_t row_input_lw = 0;  ///< of an input of the epilogue in PE memory
+    /// L1Bs (or else 1) at work in a pass.
+    int64_t l1bs_in(int64_t pass) const {
+      return std::min(ceil_div(out.rows() - pass * pass_rows, rows_of_l1b), pass_rows / rows_of_l1b);
+    }
     int64_t l1b_row_lw = 0;                                    ///< results of a row in L1BM
     int64_t region_l2bm = 0, input_l2bm = 0, result_l2bm = 0;  ///< LW
   };
@@ -282,6 +287,7 @@ class RowsTiler {
     s.l1bs = tiling.l1b_channels ? chip_.l1b_per_l2b : tiling.l1bs;
     s.pass_rows = tiling.rows * (tiling.l1b_channels ? 1 : s.l1bs);
     s.region_rows = window(s.pass_rows);
+    s.rows_of_l1b = tiling.rows;
     s.passes = ceil_div(s.out.rows(), s.pass_rows);
     s.pitch = std::max(problem_.window.pad[1] + problem_.in.columns,
                        (problem_.out.columns - 1) * problem_.window.stride[1] +
@@ -405,10 +411,13 @@ class RowsTiler {
     outside.stream = zero_stream;
     outside.group = 0;
     outside.dram = zeros;
-    return window_transfers(
-        s.in, s.out, problem_.window,
-        {.image = image, .pass = pass, .pass_rows = s.pass_rows, .region_rows = s.region_rows}, outside,
-        chip_);
+    return window_transfers(s.in, s.out, problem_.window,
+                            {.image = image,
+                             .pass = pass,
+                             .pass_rows = s.pass_rows,
+                             .rows = s.l1bs_in(pass) * s.rows_of_l1b,
+                             .region_rows = s.region_rows},
+                            outside, chip_);
   }
 
   RowsProblem problem_;
@@ -554,7 +563,8 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
       load.row_lw = s.in.row_lw();
       load.rows = s.window_rows;
       load.l1b_lw = tiling.l1b_channels ? 0 : tiling.rows * problem_.window.stride[0] * s.in.row_lw();
-      load.l1bs = static_cast<int>(s.l1bs);
+      const int64_t l1bs = tiling.l1b_channels ? s.l1bs : s.l1bs_in(pass);
+      load.l1bs = static_cast<int>(l1bs);
       load.buffer = windows;
       load.pitch = s.pitch;
       load.first_column = problem_.window.pad[1];
@@ -578,7 +588,7 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
         beside.row_lw = s.out.row_lw();
         beside.rows = tiling.rows;
         beside.l1b_lw = tiling.l1b_channels ? s.l1b_row_lw : tiling.rows * s.out.row_lw();
-        beside.l1bs = static_cast<int>(s.l1bs);
+        beside.l1bs = static_cast<int>(l1bs);
         beside.buffer = inputs[k].buffer;
         beside.pitch = problem_.out.columns;
         add(std::move(beside));
@@ -625,7 +635,7 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
       store.transfers = {own};
       store.l2bm = own.l2bm;
       store.by_rows = !tiling.l1b_channels;
-      store.l1bs = static_cast<int>(s.l1bs);
+      store.l1bs = static_cast<int>(l1bs);
       store.rows = tiling.rows;
       store.row_lw = s.out.row_lw();
       store.l1b_lw = tiling.l1b_channels ? s.l1b_row_lw : s.out.row_lw();

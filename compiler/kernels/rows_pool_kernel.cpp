@@ -162,7 +162,8 @@ class PoolTiler {
         load.rows = s.window_rows;
         load.l1b_lw = tiling.l1b_channels ? s.chunks * problem_.in.columns * kColumnLw
                                           : tiling.rows * problem_.window.stride[0] * s.in.row_lw();
-        load.l1bs = static_cast<int>(s.l1bs);
+        const int64_t l1bs = tiling.l1b_channels ? s.l1bs : s.l1bs_in(pass);
+        load.l1bs = static_cast<int>(l1bs);
         load.buffer = 0;
         load.pitch = s.pitch;
         load.first_column = problem_.window.pad[1];
@@ -192,7 +193,7 @@ class PoolTiler {
         own.count = std::min(s.pass_rows, s.out.rows() - pass * s.pass_rows) * s.out.row_lw();
         store.transfers = {own};
         store.by_rows = !tiling.l1b_channels;
-        store.l1bs = static_cast<int>(s.l1bs);
+        store.l1bs = static_cast<int>(l1bs);
         store.rows = tiling.rows;
         store.row_lw = s.out.row_lw();
         store.l1b_lw = s.l1b_row_lw;
@@ -216,7 +217,11 @@ class PoolTiler {
     RowsImage in, out;
     int64_t chunks = 0;  ///< of an L1B
     int64_t window_rows = 0, l1bs = 0, pass_rows = 0, region_rows = 0, passes = 0, pitch = 0;
-    int64_t windows_lw = 0, l1b_row_lw = 0;
+    int64_t windows_lw = 0, l1b_row_lw = 0, rows_of_l1b = 1;
+    /// L1Bs (or else 1) at work in a pass.
+    int64_t l1bs_in(int64_t pass) const {
+      return std::min(ceil_div(out.rows() - pass * pass_rows, rows_of_l1b), pass_rows / rows_of_l1b);
+    }
   };
   Sizes sizes(const PoolTiling& tiling) const {
     Sizes s{RowsImage(problem_.in, tiling.split, chip_), RowsImage(problem_.out, tiling.split, chip_)};
@@ -225,6 +230,7 @@ class PoolTiler {
     s.l1bs = tiling.l1b_channels ? chip_.l1b_per_l2b : tiling.l1bs;
     s.pass_rows = tiling.rows * (tiling.l1b_channels ? 1 : s.l1bs);
     s.region_rows = problem_.window.rows_under(s.pass_rows);
+    s.rows_of_l1b = tiling.rows;
     s.passes = ceil_div(s.out.rows(), s.pass_rows);
     s.pitch = std::max(problem_.window.pad[1] + problem_.in.columns,
                        problem_.window.columns_under(problem_.out.columns));
@@ -245,10 +251,13 @@ class PoolTiler {
   }
 
   std::vector<RowsTransfer> transfers(const Sizes& s, int64_t image, int64_t pass) const {
-    return window_transfers(
-        s.in, s.out, problem_.window,
-        {.image = image, .pass = pass, .pass_rows = s.pass_rows, .region_rows = s.region_rows}, std::nullopt,
-        chip_, true);
+    return window_transfers(s.in, s.out, problem_.window,
+                            {.image = image,
+                             .pass = pass,
+                             .pass_rows = s.pass_rows,
+                             .rows = s.l1bs_in(pass) * s.rows_of_l1b,
+                             .region_rows = s.region_rows},
+                            std::nullopt, chip_, true);
   }
 
   int64_t cost(const PoolTiling& tiling, const Sizes& s) const {

@@ -66,6 +66,8 @@ class Planner {
     int64_t alive_from = 0;
     int64_t alive_to = 0;
     int64_t refused_at = -1;  ///< the number of releases when it last found no place
+    int64_t copied = -1;      ///< the last moment in which a load copies from it
+    bool is_stored = false;   ///< its last store is issued, and nothing else comes
   };
 
   void make_units() {
@@ -88,6 +90,7 @@ class Planner {
       if (transfer.source >= 0) {
         Unit& source = units_[index(transfer.source)];
         source.last = std::max(source.last, 2 * transfer.latest);
+        source.copied = std::max(source.copied, 2 * transfer.latest);
       }
       if (transfer.is_load) {
         unit.loads.push_back(static_cast<int>(k));
@@ -172,6 +175,7 @@ class Planner {
         if (std::ranges::find(keep.saved, load) == keep.saved.end()) unit.loads.push_back(load);
       }
       unit.stores.insert(unit.stores.end(), part.stores.begin(), part.stores.end());
+      unit.copied = std::max(unit.copied, part.copied);
     }
     unit.members = keep.members;
     set_life(unit);
@@ -214,12 +218,17 @@ class Planner {
       for (; !pending_.empty() && is_awaited(pending_.back()); pending_.pop_back()) {
         awaited.push_back(pending_.back());
       }
+      std::vector<int> waiting;  // for a place that something stored here has yet
       for (const int k : awaited) {
-        if (!needs_store_here(k) && !issue(k, p)) return false;
+        if (!needs_store_here(k) && !issue(k, p)) waiting.push_back(k);
       }
       for (; store != stores.end() && problem_.transfers[index(*store)].latest == p; ++store) {
         schedule_.issue[index(*store)] = p;
         clock_.issue(*store);
+      }
+      if (!waiting.empty()) release_stored(p);
+      for (const int k : waiting) {
+        if (!issue(k, p)) return false;
       }
       for (const int k : awaited) {
         if (needs_store_here(k) && !issue(k, p)) return false;
@@ -251,6 +260,21 @@ class Planner {
     }
     for (; !early_.empty() && early_.top().first <= 2 * position; early_.pop()) {
       early_size_ -= units_[index(early_.top().second)].size;
+    }
+  }
+
+  /// The same for what ends with stores at this position, which are issued.
+  void release_stored(int64_t position) {
+    for (; !ends_.empty() && ends_.top().first <= 2 * position; ends_.pop()) {
+      const int u = ends_.top().second;
+      Unit& unit = units_[index(u)];
+      const bool ends_with_store = std::ranges::any_of(
+          unit.stores, [&](int k) { return problem_.transfers[index(k)].latest == position; });
+      // What else ends here is released at the next position.
+      if (!ends_with_store || unit.copied >= 2 * position || unit.alive_from >= 2 * position) break;
+      unit.is_stored = true;
+      ++releases_;
+      emptying_.push_back(u);
     }
   }
 
@@ -326,7 +350,8 @@ class Planner {
       };
       bool fits = false;
       for (const auto& [begin, u, end] : places_) {
-        if (!avoid_emptying && units_[index(u)].alive_to < 2 * position) continue;
+        if (!avoid_emptying && (units_[index(u)].alive_to < 2 * position || units_[index(u)].is_stored))
+          continue;
         fits = fits_before_fixed(begin) || fits_before(begin, end);
         if (fits) break;
       }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <tuple>
 
 #include "isa/error.h"
@@ -29,13 +30,29 @@ int64_t Transfer::cycles() const {
 
 std::vector<int> issue_order(const TransferProblem& problem, const TransferSchedule& schedule) {
   std::vector<std::tuple<int64_t, int, int64_t, int>> keys;
+  std::map<int64_t, std::vector<int>> stored;  // buffers, by position
+  for (size_t k = 0; k < problem.transfers.size(); ++k) {
+    if (!problem.transfers[k].is_load && schedule.issue[k] != TransferSchedule::kDropped)
+      stored[schedule.issue[k]].push_back(problem.transfers[k].buffer);
+  }
+  const auto takes_place = [&](int own, int64_t position) {
+    const auto there = stored.find(position);
+    if (there == stored.end()) return false;
+    const int64_t begin = schedule.address[index(own)];
+    const int64_t end = begin + problem.buffers[index(own)].size;
+    return std::ranges::any_of(there->second, [&](int other) {
+      const int64_t at = schedule.address[index(other)];
+      return other != own && at < end && begin < at + problem.buffers[index(other)].size;
+    });
+  };
   for (size_t k = 0; k < problem.transfers.size(); ++k) {
     const int64_t at = schedule.issue[k];
     if (at == TransferSchedule::kDropped) continue;
     const Transfer& transfer = problem.transfers[k];
     const bool needs_neighbour =
         std::ranges::any_of(transfer.after, [&](int other) { return schedule.issue[index(other)] == at; });
-    const bool is_awaited = transfer.is_load && transfer.latest == at && !needs_neighbour;
+    const bool is_awaited =
+        transfer.is_load && transfer.latest == at && !needs_neighbour && !takes_place(transfer.buffer, at);
     const int turn = is_awaited ? 0 : transfer.is_load ? 2 : 1;
     keys.emplace_back(at, turn, turn == 2 ? transfer.latest : 0, static_cast<int>(k));
   }
@@ -226,6 +243,7 @@ std::string schedule_fault(const TransferProblem& problem, const TransferSchedul
   struct Life {
     int64_t first;
     int64_t last;
+    bool ends_with_store = false;
   };
   std::vector<Life> lives;
   for (const Buffer& buffer : problem.buffers)
@@ -255,15 +273,30 @@ std::string schedule_fault(const TransferProblem& problem, const TransferSchedul
       source.last = std::max(source.last, 2 * at);
     }
   }
+  for (const bool is_store : {true, false}) {
+    for (size_t k = 0; k < problem.transfers.size(); ++k) {
+      const Transfer& transfer = problem.transfers[k];
+      if (schedule.issue[k] == TransferSchedule::kDropped || transfer.is_load == is_store) continue;
+      for (const int buffer : {transfer.buffer, transfer.source}) {
+        if (buffer >= 0 && lives[index(buffer)].last == 2 * schedule.issue[k])
+          lives[index(buffer)].ends_with_store = is_store;
+      }
+    }
+  }
   // One who is kept lives as long as all of them together.
   std::vector<Life> keep_lives(problem.keeps.size(), Life{INT64_MAX, INT64_MIN});
   for (size_t b = 0; b < problem.buffers.size(); ++b) {
     if (keep_of[b] < 0) continue;
     Life& life = keep_lives[index(keep_of[b])];
-    life = {std::min(life.first, lives[b].first), std::max(life.last, lives[b].last)};
+    const bool is_last = lives[b].last >= life.last;
+    const bool with_store =
+        is_last ? lives[b].ends_with_store && (lives[b].last > life.last || life.ends_with_store)
+                : life.ends_with_store;
+    life = {std::min(life.first, lives[b].first), std::max(life.last, lives[b].last), with_store};
   }
   struct Box {
     int64_t first, last, begin, end;
+    bool ends_with_store;
     std::string name;
   };
   std::vector<Box> boxes;
@@ -278,19 +311,25 @@ std::string schedule_fault(const TransferProblem& problem, const TransferSchedul
                          buffer.alignment);
     if (buffer.fixed_address && *buffer.fixed_address != at)
       return fmt::format("buffer '{}' at {}, allowed is {}", buffer.name, at, *buffer.fixed_address);
-    if (keep_of[b] < 0) boxes.push_back({lives[b].first, lives[b].last, at, at + buffer.size, buffer.name});
+    if (keep_of[b] < 0)
+      boxes.push_back(
+          {lives[b].first, lives[b].last, at, at + buffer.size, lives[b].ends_with_store, buffer.name});
   }
   for (size_t k = 0; k < problem.keeps.size(); ++k) {
     if (!schedule.kept[k]) continue;
     const auto& member = problem.keeps[k].members.front();
     const int64_t begin = schedule.address[index(member.buffer)] - member.offset;
     boxes.push_back({keep_lives[k].first, keep_lives[k].last, begin, begin + problem.keeps[k].size,
-                     fmt::format("of keep {}", k)});
+                     keep_lives[k].ends_with_store, fmt::format("of keep {}", k)});
   }
   std::ranges::sort(boxes, {}, &Box::first);
   std::vector<const Box*> alive;
   for (const Box& box : boxes) {
-    std::erase_if(alive, [&](const Box* other) { return other->last < box.first; });
+    std::erase_if(alive, [&](const Box* other) {
+      // At a position, stores come before what takes their place.
+      return other->last < box.first ||
+             (other->last == box.first && other->ends_with_store && other->first < box.first);
+    });
     for (const Box* other : alive) {
       if (other->begin < box.end && box.begin < other->end)
         return fmt::format("buffers '{}' [{}, {}) and '{}' [{}, {}) overlap at position {}", other->name,

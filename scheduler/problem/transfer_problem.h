@@ -22,7 +22,8 @@
 ///   - A load may be issued from `earliest` to `latest`, the position of the task that needs it. What it
 ///     reads may be written by a store, which must be over by then (`after`).
 ///   - A buffer has an address from its first load or task to its last task or store, or load that copies it.
-///     Buffers that live at the same time don't overlap.
+///     Buffers that live at the same time don't overlap; what is loaded at a position may take the place of
+///     what ends with a store there.
 ///   - A *keep* is a set of buffers of the same data: what one task stores and a later one loads. If it is
 ///     kept, they become one buffer, which lives from the first to the last of them, and the loads fall away.
 ///
@@ -94,7 +95,8 @@ struct TransferSchedule {
 };
 
 /// Transfers in the order in which they are issued: by position; there, first what the next task waits for,
-/// then stores, then other loads, the most urgent first. Dropped ones are left out.
+/// then stores, then what waits for these or takes their place, and other loads, the most urgent first.
+/// Dropped ones are left out.
 std::vector<int> issue_order(const TransferProblem& problem, const TransferSchedule& schedule);
 
 /// The time that tasks and transfers are estimated to take: tasks in order, each waiting for its loads; every
