@@ -30,19 +30,23 @@ int64_t Transfer::cycles() const {
 
 std::vector<int> issue_order(const TransferProblem& problem, const TransferSchedule& schedule) {
   std::vector<std::tuple<int64_t, int, int64_t, int>> keys;
-  std::map<int64_t, std::vector<int>> stored;  // buffers, by position
+  std::map<int64_t, std::vector<size_t>> stores;  // by position
   for (size_t k = 0; k < problem.transfers.size(); ++k) {
     if (!problem.transfers[k].is_load && schedule.issue[k] != TransferSchedule::kDropped)
-      stored[schedule.issue[k]].push_back(problem.transfers[k].buffer);
+      stores[schedule.issue[k]].push_back(k);
   }
-  const auto takes_place = [&](int own, int64_t position) {
-    const auto there = stored.find(position);
-    if (there == stored.end()) return false;
+  // A load where what is stored at its position has been; of one buffer, what comes first in the list.
+  const auto takes_place = [&](size_t load, int64_t position) {
+    const auto there = stores.find(position);
+    if (there == stores.end()) return false;
+    const int own = problem.transfers[load].buffer;
     const int64_t begin = schedule.address[index(own)];
     const int64_t end = begin + problem.buffers[index(own)].size;
-    return std::ranges::any_of(there->second, [&](int other) {
+    return std::ranges::any_of(there->second, [&](size_t store) {
+      const int other = problem.transfers[store].buffer;
       const int64_t at = schedule.address[index(other)];
-      return other != own && at < end && begin < at + problem.buffers[index(other)].size;
+      if (other == own) return store < load;
+      return at < end && begin < at + problem.buffers[index(other)].size;
     });
   };
   for (size_t k = 0; k < problem.transfers.size(); ++k) {
@@ -52,7 +56,7 @@ std::vector<int> issue_order(const TransferProblem& problem, const TransferSched
     const bool needs_neighbour =
         std::ranges::any_of(transfer.after, [&](int other) { return schedule.issue[index(other)] == at; });
     const bool is_awaited =
-        transfer.is_load && transfer.latest == at && !needs_neighbour && !takes_place(transfer.buffer, at);
+        transfer.is_load && transfer.latest == at && !needs_neighbour && !takes_place(k, at);
     const int turn = is_awaited ? 0 : transfer.is_load ? 2 : 1;
     keys.emplace_back(at, turn, turn == 2 ? transfer.latest : 0, static_cast<int>(k));
   }

@@ -49,6 +49,11 @@ class Formulator {
       if (analysis_.nodes[n].pinned) pinned_buffers.insert(buffer);
       free[buffer].push_back(static_cast<int>(n));
     }
+    // So does a part that fills the memory: in pieces, it might find no room for what it needs at a time.
+    const std::set<int> full = full_parts(free);
+    for (const auto& [buffer, members] : free) {
+      if (full.contains(analysis_.nodes[index(buffer)].part)) pinned_buffers.insert(buffer);
+    }
     for (const int buffer : pinned_buffers) {
       std::vector<int>& list = pinned[index(analysis_.nodes[index(buffer)].part)];
       list.insert(list.end(), free[buffer].begin(), free[buffer].end());
@@ -70,6 +75,38 @@ class Formulator {
       }
       if (!together.empty()) add_buffer(together, true);
     }
+  }
+
+  /// Parts whose buffers, loaded as late as they may be, fill more than seven eighths of the memory at a
+  /// time.
+  std::set<int> full_parts(const std::map<int, std::vector<int>>& buffers) const {
+    std::map<int, std::map<int64_t, int64_t>> changes;  // of what is there, by part and position
+    for (const auto& [buffer, members] : buffers) {
+      int64_t low = INT64_MAX;
+      int64_t high = 0;
+      int64_t first = INT64_MAX;
+      int64_t last = 0;
+      for (const int n : members) {
+        const L2bmNode& node = analysis_.nodes[index(n)];
+        low = std::min(low, node.low);
+        high = std::max(high, node.high);
+        const int64_t at = node.task >= 0 ? node.task : analysis_.moves[index(node.transfer)].position;
+        first = std::min(first, at);
+        last = std::max(last, at);
+      }
+      auto& own = changes[analysis_.nodes[index(buffer)].part];
+      own[first] += high - low;
+      own[last + 1] -= high - low;
+    }
+    std::set<int> full;
+    for (const auto& [part, own] : changes) {
+      int64_t there = 0;
+      for (const auto& [at, change] : own) {
+        there += change;
+        if (there > chip_.memory.l2bm_lw / 8 * 7) full.insert(part);
+      }
+    }
+    return full;
   }
 
   void add_buffer(const std::vector<int>& members, bool is_pinned) {
