@@ -396,12 +396,14 @@ class RowsTiler {
 
   /// LW of zeros behind the matrices, for rows outside the tensor.
   int64_t zeros_lw(const Sizes& s) const {
-    const bool outside = problem_.window.pad[0] > 0 || s.window_rows > problem_.in.rows ||
-                         (problem_.out.rows - 1) * problem_.window.stride[0] +
-                                 (problem_.window.kernel[0] - 1) * problem_.window.dilation[0] -
-                                 problem_.window.pad[0] >=
-                             problem_.in.rows;
-    return outside ? s.region_rows * s.in.row_lw() : 0;
+    int64_t most = 0;
+    for (int64_t image = 0; image < s.out.images(); ++image) {
+      for (int64_t pass = 0; pass < s.passes; ++pass) {
+        for (const RowsTransfer& transfer : input_transfers(s, image, pass, 0))
+          most = std::max(most, transfer.stream >= 0 ? transfer.count : 0);
+      }
+    }
+    return most;
   }
 
   /// The input rows of pass `pass` over image `image` of each L2B.

@@ -35,7 +35,8 @@ std::vector<int> issue_order(const TransferProblem& problem, const TransferSched
     if (!problem.transfers[k].is_load && schedule.issue[k] != TransferSchedule::kDropped)
       stores[schedule.issue[k]].push_back(k);
   }
-  // A load where what is stored at its position has been; of one buffer, what comes first in the list.
+  // A load where what is stored at its position has been; a buffer with a fixed address may be several that
+  // use one place in turn, in the order of the list.
   const auto takes_place = [&](size_t load, int64_t position) {
     const auto there = stores.find(position);
     if (there == stores.end()) return false;
@@ -45,7 +46,7 @@ std::vector<int> issue_order(const TransferProblem& problem, const TransferSched
     return std::ranges::any_of(there->second, [&](size_t store) {
       const int other = problem.transfers[store].buffer;
       const int64_t at = schedule.address[index(other)];
-      if (other == own) return store < load;
+      if (other == own) return store < load && problem.buffers[index(own)].fixed_address.has_value();
       return at < end && begin < at + problem.buffers[index(other)].size;
     });
   };

@@ -172,8 +172,7 @@ class EverySchedule {
  private:
   void issue(size_t next) {
     if (next == problem_.transfers.size()) {
-      const int64_t cycles = estimated_cycles(problem_, schedule_);
-      if (cycles < least_ && has_room(0)) least_ = cycles;
+      place(0);
       return;
     }
     if (is_dropped_[next]) {
@@ -186,13 +185,17 @@ class EverySchedule {
       issue(next + 1);
     }
   }
-  bool has_room(size_t next) {
-    if (next == problem_.buffers.size()) return schedule_fault(problem_, schedule_).empty();
+  /// All addresses: who takes whose place changes the order of transfers.
+  void place(size_t next) {
+    if (next == problem_.buffers.size()) {
+      const int64_t cycles = estimated_cycles(problem_, schedule_);
+      if (cycles < least_ && schedule_fault(problem_, schedule_).empty()) least_ = cycles;
+      return;
+    }
     for (int64_t at = 0; at + problem_.buffers[next].size <= problem_.capacity; ++at) {
       schedule_.address[next] = at;
-      if (has_room(next + 1)) return true;
+      place(next + 1);
     }
-    return false;
   }
 
   const TransferProblem& problem_;
