@@ -469,6 +469,57 @@ TEST(Spread, CandidatesComputeTheSame) {
   check_candidates(make_pooling({1, 8, 14, 14}), isa::find_chip("mncore2"), 4);
 }
 
+struct PoolSizes {
+  int64_t images, channels, rows, columns, kernel, stride, pad;
+};
+/// op over windows, as ONNX's pooling is lowered.
+ImageCase make_plain_pooling(const PoolSizes& s, ReduceLayer::Op op) {
+  const auto results = [&](int64_t size) { return (size + 2 * s.pad - s.kernel) / s.stride + 1; };
+  ImageCase test;
+  add_tensor(test, {s.images, s.channels, s.rows, s.columns});
+  add_tensor(test, {s.images, s.channels, results(s.rows), results(s.columns)});
+  ReduceLayer reduce;
+  reduce.op = op;
+  reduce.output_extents = test.graph.tensors[1].shape;
+  reduce.reduction_extents = {s.kernel, s.kernel};
+  AffineMap windows(4, 6);
+  windows.set(0, 0, 1).set(1, 1, 1).set(2, 2, s.stride).set(3, 3, s.stride).set(2, 4, 1).set(3, 5, 1);
+  windows.set_offset(2, -s.pad).set_offset(3, -s.pad);
+  reduce.inputs = {{0, windows, identity_of(op)}};
+  reduce.expr = reduce.epilogue = ScalarExpr::identity();
+  add_layer(test, reduce);
+  return test;
+}
+
+TEST(Rows, Pooling) {
+  isa::Chip chip = tiny_chip();
+  chip.mab_per_l1b = 16;
+  const auto of_rows = [&](const ImageCase& test) {
+    return find_kernel("reduce-rows").run(test.graph.layers[0], test.graph, chip, {});
+  };
+  for (const PoolSizes& sizes : {PoolSizes{1, 32, 12, 12, 3, 2, 1}, PoolSizes{1, 64, 11, 9, 2, 2, 0},
+                                 PoolSizes{3, 40, 7, 6, 3, 1, 1}, PoolSizes{2, 5, 17, 23, 5, 3, 2}}) {
+    for (const ReduceLayer::Op op : {ReduceLayer::Op::kMax, ReduceLayer::Op::kMin}) {
+      const ImageCase test = make_plain_pooling(sizes, op);
+      SCOPED_TRACE(shape_to_string(test.graph.tensors[0].shape));
+      EXPECT_FALSE(of_rows(test).empty());
+      check_candidates(test, chip, 3);
+    }
+  }
+  // Sums have no copies of rows that change nothing.
+  EXPECT_TRUE(of_rows(make_plain_pooling({1, 32, 8, 8, 3, 1, 1}, ReduceLayer::Op::kSum)).empty());
+  const ImageCase sums = make_plain_pooling({1, 32, 8, 8, 2, 2, 0}, ReduceLayer::Op::kSum);
+  ASSERT_FALSE(of_rows(sums).empty());
+  std::optional<Tensor> first;
+  for (const Candidate& candidate : layer_candidates(sums.graph.layers[0], sums.graph, chip, {})) {
+    const Tensor result =
+        run_candidate(candidate, sums.graph.layers[0], sums.graph, sums.values, chip).result;
+    if (!first) first = result;
+    for (size_t i = 0; i < result.data<float>().size(); ++i)
+      ASSERT_NEAR(result.data<float>()[i], first->data<float>()[i], 1e-5) << candidate.description;
+  }
+}
+
 TEST(Spread, EveryOneLoadsAndStores) {
   for (const isa::Chip& chip : {tiny_chip(), isa::find_chip("mncore2")}) {
     EXPECT_EQ(all_spreads(chip).size(), 12U);
