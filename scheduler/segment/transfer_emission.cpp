@@ -176,8 +176,10 @@ class Emitter {
     const std::vector<int> order = issue_order(formulation_.problem, schedule_);
     auto next = order.begin();
     for (size_t t = 0; t < analysis_.tasks.size(); ++t) {
-      for (; next != order.end() && schedule_.issue[index(*next)] == static_cast<int64_t>(t); ++next)
-        emit_move(*next);
+      // Between two parts nothing happens: what is issued there is issued in the first.
+      const bool is_end = analysis_.tasks[t].kind == PartTask::Kind::kEnd;
+      const int64_t last = static_cast<int64_t>(t) + (is_end && t + 1 < analysis_.tasks.size() ? 1 : 0);
+      for (; next != order.end() && schedule_.issue[index(*next)] <= last; ++next) emit_move(*next);
       emit_task(analysis_.tasks[t]);
     }
     isa::check_internal(next == order.end(), kTransferScheduling, "transfers behind the last task");
@@ -330,6 +332,57 @@ ScheduledParts emit_plain(const std::vector<ProgramPart>& parts, const isa::Chip
     for (const Statement& statement : part.program.statements) joiner.add(statement);
     joiner.end_region();
   }
+  result.begin.push_back(joiner.statements.size());
+  result.program.statements = std::move(joiner.statements);
+  return result;
+}
+
+namespace {
+
+/// Tags of the MVs that nobody has waited for.
+void collect_open_tags(const std::vector<Statement>& statements, std::set<int>& open) {
+  for (const Statement& statement : statements) {
+    if (const auto* loop = std::get_if<isa::Loop>(&statement.kind)) {
+      if (!isa::is_idle(*loop)) collect_open_tags(loop->body, open);
+    } else if (const auto* mv = std::get_if<isa::Mv>(&statement.kind)) {
+      open.insert(mv->instruction.tag);
+    } else if (const auto* nop = std::get_if<isa::Nop>(&statement.kind)) {
+      open.erase(nop->wait_tag);
+    } else if (const auto* step = std::get_if<isa::Step>(&statement.kind)) {
+      for (const Instruction& instruction : step->instructions) {
+        if (is_wait(instruction)) open.erase(instruction.tag);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+ScheduledParts join_parts(const ScheduledParts& first, const ScheduledParts& second, const isa::Chip& chip) {
+  Joiner joiner(chip);
+  ScheduledParts result;
+  const auto append = [&](const ScheduledParts& each) {
+    auto begin = each.begin.begin();
+    for (size_t k = 0; k < each.program.statements.size(); ++k) {
+      for (; begin != each.begin.end() && *begin == k; ++begin)
+        result.begin.push_back(joiner.statements.size());
+      joiner.add(each.program.statements[k]);
+    }
+  };
+  append(first);
+  // The second begins with nothing under way: the first's last region ends when its transfers are over.
+  std::set<int> open;
+  collect_open_tags(first.program.statements, open);
+  open.erase(0);
+  if (!open.empty()) {
+    isa::check_internal(std::holds_alternative<isa::RegionMark>(joiner.statements.back().kind),
+                        kTransferScheduling, "a segment doesn't end with a region");
+    joiner.statements.pop_back();
+    for (const int tag : open) joiner.wait(tag);
+    joiner.end_region();
+  }
+  joiner.distrust();
+  append(second);
   result.begin.push_back(joiner.statements.size());
   result.program.statements = std::move(joiner.statements);
   return result;

@@ -20,10 +20,9 @@ using isa::Operand;
 
 class Formulator {
  public:
-  /// `direct`: loads copy from L2BM what was stored from there.
   Formulator(const PartsAnalysis& analysis, const std::vector<ProgramPart>& parts, const isa::Chip& chip,
-             bool direct)
-      : analysis_(analysis), parts_(parts), chip_(chip), direct_(direct) {}
+             Detours detours)
+      : analysis_(analysis), parts_(parts), chip_(chip), detours_(detours) {}
 
   Formulation run() {
     TransferProblem& problem = result_.problem;
@@ -50,9 +49,10 @@ class Formulator {
       free[buffer].push_back(static_cast<int>(n));
     }
     // So does a part that fills the memory: in pieces, it might find no room for what it needs at a time.
-    const std::set<int> full = full_parts(free);
+    most_ = fullest(free);
     for (const auto& [buffer, members] : free) {
-      if (full.contains(analysis_.nodes[index(buffer)].part)) pinned_buffers.insert(buffer);
+      if (most_[analysis_.nodes[index(buffer)].part] > chip_.memory.l2bm_lw / 8 * 7)
+        pinned_buffers.insert(buffer);
     }
     for (const int buffer : pinned_buffers) {
       std::vector<int>& list = pinned[index(analysis_.nodes[index(buffer)].part)];
@@ -77,9 +77,8 @@ class Formulator {
     }
   }
 
-  /// Parts whose buffers, loaded as late as they may be, fill more than seven eighths of the memory at a
-  /// time.
-  std::set<int> full_parts(const std::map<int, std::vector<int>>& buffers) const {
+  /// The most that each part's buffers, loaded as late as they may be, fill of the memory at a time.
+  std::map<int, int64_t> fullest(const std::map<int, std::vector<int>>& buffers) const {
     std::map<int, std::map<int64_t, int64_t>> changes;  // of what is there, by part and position
     for (const auto& [buffer, members] : buffers) {
       int64_t low = INT64_MAX;
@@ -98,15 +97,15 @@ class Formulator {
       own[first] += high - low;
       own[last + 1] -= high - low;
     }
-    std::set<int> full;
+    std::map<int, int64_t> most;
     for (const auto& [part, own] : changes) {
       int64_t there = 0;
       for (const auto& [at, change] : own) {
         there += change;
-        if (there > chip_.memory.l2bm_lw / 8 * 7) full.insert(part);
+        most[part] = std::max(most[part], there);
       }
     }
-    return full;
+    return most;
   }
 
   void add_buffer(const std::vector<int>& members, bool is_pinned) {
@@ -166,7 +165,7 @@ class Formulator {
       transfer.latest = move.is_load ? first_use(move) : move.position;
       transfer.earliest =
           move.is_load && may_move(move) ? std::min(move.earliest, transfer.latest) : move.position;
-      const Detour detour = direct_ && may_move(move) ? detour_of(move) : Detour{};
+      const Detour detour = detours_ != Detours::kNone && may_move(move) ? detour_of(move) : Detour{};
       std::vector<Instruction> mvs{*move.mv};
       if (detour.store >= 0) {
         const PartTransfer& store = analysis_.moves[index(detour.store)];
@@ -199,7 +198,16 @@ class Formulator {
     Detour detour;
     detour.store = *load.after.begin();
     const PartTransfer& store = analysis_.moves[index(detour.store)];
+    // What was stored longer ago is in DRAM by now, and would take room until then.
+    const bool near = detours_ == Detours::kNear;
+    if (near && store.part + 1 < load.part) return {};
+    // What the same L2Bs load is a matter of keeping it.
+    const Operand& l2bm = store.mv->sources[0];
+    if (l2bm.group == load.mv->destinations[0].group && l2bm.unit == load.mv->destinations[0].unit) return {};
     const int buffer = result_.buffer_of_node[index(store.node)];
+    const auto most = most_.find(load.part);
+    const int64_t own = most == most_.end() ? 0 : most->second;
+    if (near && own + result_.problem.buffers[index(buffer)].size > chip_.memory.l2bm_lw) return {};
     const Operand& from = store.mv->destinations[0];
     const Operand& wanted = load.mv->sources[0];
     if (store.mv->opcode != isa::Opcode::kMvp || from.space != wanted.space || wanted.base < from.base ||
@@ -429,8 +437,9 @@ class Formulator {
   const std::vector<ProgramPart>& parts_;
   const isa::Chip& chip_;
   Formulation result_;
-  bool direct_;
+  Detours detours_;
   std::vector<std::vector<int>> members_;  ///< by buffer: nodes
+  std::map<int, int64_t> most_;            ///< LW that a part's buffers have at a time
 };
 
 }  // namespace
@@ -452,8 +461,8 @@ std::vector<isa::Instruction> detoured(const Detour& detour, const isa::Instruct
 }
 
 Formulation formulate(const PartsAnalysis& analysis, const std::vector<ProgramPart>& parts,
-                      const isa::Chip& chip, bool direct) {
-  return Formulator(analysis, parts, chip, direct).run();
+                      const isa::Chip& chip, Detours detours) {
+  return Formulator(analysis, parts, chip, detours).run();
 }
 
 }  // namespace kodama::scheduler

@@ -111,9 +111,11 @@ struct Formulation {
   std::vector<int64_t> lowest;      ///< by buffer: its address in the parts
   std::vector<Detour> detours;      ///< by transfer
 };
-/// `direct`: loads copy from L2BM what was stored from there.
+/// Which loads copy from L2BM what was stored from there: all; those alone for which the part before stored
+/// it and L2BM has room for both; none.
+enum class Detours : uint8_t { kAll, kNear, kNone };
 Formulation formulate(const PartsAnalysis& analysis, const std::vector<ProgramPart>& parts,
-                      const isa::Chip& chip, bool direct);
+                      const isa::Chip& chip, Detours detours);
 /// The MVs of a load with a detour. `load` has its own place already; the source's buffer has moved by
 /// `shift`.
 std::vector<isa::Instruction> detoured(const Detour& detour, const isa::Instruction& load,
@@ -125,5 +127,7 @@ ScheduledParts emit_parts(const PartsAnalysis& analysis, const Formulation& form
                           const isa::Chip& chip);
 /// One part after the other, each as it is.
 ScheduledParts emit_plain(const std::vector<ProgramPart>& parts, const isa::Chip& chip);
+/// One behind the other, the second when the first's transfers are over.
+ScheduledParts join_parts(const ScheduledParts& first, const ScheduledParts& second, const isa::Chip& chip);
 
 }  // namespace kodama::scheduler

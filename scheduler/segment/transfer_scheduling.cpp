@@ -17,8 +17,9 @@ ScheduledParts schedule_transfers(const std::vector<ProgramPart>& parts, const i
   const PartsAnalysis analysis = analyze_parts(parts, chip);
   ScheduledParts best = std::move(plain);
   int64_t best_cycles = isa::predict_cycles(best.program, chip).total();
-  for (const bool direct : {true, false}) {
-    const Formulation formulation = formulate(analysis, parts, chip, direct);
+  bool is_plain = true;
+  for (const Detours detours : {Detours::kAll, Detours::kNear, Detours::kNone}) {
+    const Formulation formulation = formulate(analysis, parts, chip, detours);
     check_problem(formulation.problem);
     std::vector<TransferSchedule> schedules;
     passes::run_blaming("transfer scheduler", scheduler, [&] {
@@ -40,8 +41,17 @@ ScheduledParts schedule_transfers(const std::vector<ProgramPart>& parts, const i
       chosen = &schedule;
     }
     if (chosen == nullptr) continue;
+    is_plain = false;
     if (choice.observe) choice.observe(formulation.problem, *chosen);
     break;
+  }
+  // What is too much for one plan, because the memory is too small for some of it or transfers of all crowd
+  // the ports, may be good in halves.
+  if (parts.size() > 1 && is_plain) {
+    const auto middle = parts.begin() + static_cast<ptrdiff_t>(parts.size() / 2);
+    ScheduledParts halves = join_parts(schedule_transfers({parts.begin(), middle}, chip, choice),
+                                       schedule_transfers({middle, parts.end()}, chip, choice), chip);
+    if (isa::predict_cycles(halves.program, chip).total() < best_cycles) best = std::move(halves);
   }
   return best;
 }

@@ -51,8 +51,8 @@ struct TransferChoice {
 };
 
 /// Every schedule is checked against its problem. The result is never predicted to take longer than the parts
-/// one after the other; where nothing is gained, it is the parts. UnsupportedError for statements that only
-/// hand-written programs have (mask, d get, …).
+/// one after the other; where nothing is gained, the halves of the parts are scheduled by themselves, at last
+/// each part as it is. UnsupportedError for statements that only hand-written programs have (mask, d get, …).
 ScheduledParts schedule_transfers(const std::vector<ProgramPart>& parts, const isa::Chip& chip,
                                   const TransferChoice& choice = {});
 
