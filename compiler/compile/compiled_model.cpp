@@ -48,6 +48,7 @@ class ModelCompiler {
     plan_ = planner.plan(options_.planner);
     verify_model_plan(plan_, graph_);
     result_.plan = plan_.summary;
+    result_.work = problem_work(graph_, chip_, options_.precision);
     if (options_.wants_dump("plan"))
       options_.dump("plan", graph_.name, "json", to_json(plan_, graph_, planner));
     find_segments();
@@ -259,6 +260,7 @@ class ModelCompiler {
     stage.kernel = candidate.kernel;
     stage.description = candidate.description;
     stage.predicted_cycles = candidate.predicted_cycles;
+    stage.work = problem_work(layer, graph_, chip_, options_.precision);
     std::vector<int64_t> addresses;
     auto operand = stage.operands.begin();
     for (const StreamPlacement& placement : candidate.placements)

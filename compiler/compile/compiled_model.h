@@ -13,6 +13,7 @@
 #include "compiler/kernels/stream_image.h"
 #include "compiler/layers/layer_graph.h"
 #include "compiler/plan/model_plan.h"
+#include "compiler/plan/problem_bound.h"
 #include "isa/chip.h"
 #include "isa/program.h"
 #include "scheduler/pipeline/pipeline.h"
@@ -51,6 +52,7 @@ struct ChipStage {
   std::vector<StreamBinding> operands;
   StreamBinding result;
   bool fetch = false;  ///< the host reads the result
+  ProblemWork work;    ///< of kernels: what the layer must do; relayouts are no part of the problem
   /// Of kernels. Not in packages: what a file claims is no proof.
   scheduler::ScheduleProofs proofs = {};
 };
@@ -100,6 +102,7 @@ struct CompiledModel {
   std::vector<Stage> stages;
   std::vector<Segment> segments;  ///< of all chip stages, in their order
   PlanSummary plan;
+  ProblemWork work;  ///< what the network must do, whatever the plan
   /// Contents of DRAM that are written once, before the first stage.
   struct Preload {
     std::string name;

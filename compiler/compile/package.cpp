@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <initializer_list>
@@ -52,6 +53,23 @@ ordered_json map_to_json(const AffineMap& map, size_t dims) {
   }
   return j;
 }
+
+ordered_json work_to_json(const ProblemWork& work) {
+  return {{"products", work.products},
+          {"mau_operations", work.mau_operations},
+          {"alu_operations", work.alu_operations},
+          {"dram_bytes", work.dram_bytes}};
+}
+ProblemWork read_work(const JsonValue& j) {
+  j.allow({"products", "mau_operations", "alu_operations", "dram_bytes"});
+  const auto count = [&](const char* key) {
+    const double value = j.at(key).number();
+    if (!(value >= 0 && std::isfinite(value))) j.at(key).fail("a finite number, 0 or more");
+    return value;
+  };
+  return {count("products"), count("mau_operations"), count("alu_operations"), count("dram_bytes")};
+}
+
 AffineMap read_map(const JsonValue& j, size_t dims) {
   const std::vector<JsonValue> rows = j.list();
   AffineMap map(rows.size(), dims);
@@ -219,6 +237,7 @@ class PackageWriter {
     manifest["opset"] = model_.opset;
     manifest["inputs"] = model_.inputs;
     manifest["outputs"] = model_.outputs;
+    manifest["work"] = work_to_json(model_.work);
     manifest["tensors"] = tensors();
     manifest["images"] = images();
     ordered_json stages = ordered_json::array();
@@ -293,6 +312,7 @@ class PackageWriter {
       j["result"] = binding_to_json(chip->result);
       j["dram_cycles"] = chip->dram_cycles;
       j["fetch"] = chip->fetch;
+      j["work"] = work_to_json(chip->work);
     } else if (const auto* rearrange = std::get_if<RearrangeStage>(&stage.body)) {
       j["rearrange"] = rearrange_to_json(rearrange->rearrange);
     } else {
@@ -368,7 +388,7 @@ class PackageReader {
                                        file_name, json.value("version", ordered_json()).dump(),
                                        kPackageVersion));
     }
-    manifest.allow({"format", "version", "model", "chip", "precision", "opset", "inputs", "outputs",
+    manifest.allow({"format", "version", "model", "chip", "precision", "opset", "inputs", "outputs", "work",
                     "tensors", "images", "stages", "segments"});
     model_.name = manifest.at("model").text();
     read_chip(manifest.at("chip"), chip_name);
@@ -378,6 +398,7 @@ class PackageReader {
     });
     model_.inputs = manifest.at("inputs").small_integers();
     model_.outputs = manifest.at("outputs").small_integers();
+    model_.work = read_work(manifest.at("work"));
     model_.tensors = manifest.at("tensors").list_of([&](const JsonValue& j) { return tensor(j); });
     model_.preloads = manifest.at("images").list_of([&](const JsonValue& j) { return image(j); });
     if (sums_.contains("host.onnx")) host_model_ = read_model((directory_ / "host.onnx").string());
@@ -484,7 +505,7 @@ class PackageReader {
   }
   ChipStage chip_stage(const JsonValue& j) const {
     j.allow({"name", "kind", "operation", "onnx_ops", "onnx_nodes", "inputs", "outputs", "kernel",
-             "description", "predicted_cycles", "operands", "result", "dram_cycles", "fetch"});
+             "description", "predicted_cycles", "operands", "result", "dram_cycles", "fetch", "work"});
     constexpr int64_t kMostCycles = int64_t{1} << 53;
     ChipStage chip;
     chip.kernel = j.at("kernel").text();
@@ -495,6 +516,7 @@ class PackageReader {
     chip.result = binding(j.at("result"), true);
     chip.dram_cycles = j.at("dram_cycles").integer(0, kMostCycles);
     chip.fetch = j.at("fetch").flag();
+    chip.work = read_work(j.at("work"));
     return chip;
   }
   HostStage host_stage(const JsonValue& j) const {

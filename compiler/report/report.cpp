@@ -10,6 +10,8 @@
 #include <limits>
 #include <ostream>
 
+#include "compiler/plan/problem_bound.h"
+
 namespace kodama::compiler {
 namespace {
 
@@ -73,6 +75,12 @@ std::string error_text(double value) {
   return value == 0 ? "0" : fmt::format("{:.1e}", value);
 }
 
+/// Relayouts are no part of the problem, and layers on the host take no cycles.
+ProblemWork work_of(const Stage& stage) {
+  const auto* chip = std::get_if<ChipStage>(&stage.body);
+  return chip != nullptr ? chip->work : ProblemWork{};
+}
+
 const Comparison* find_comparison(const Stage& stage, const CompiledModel& model,
                                   const Comparisons& comparisons) {
   for (TensorId id : stage.outputs) {
@@ -94,20 +102,22 @@ void print_layer_table(const CompiledModel& model, const RunOutcome& outcome, co
   }
   std::vector<std::string> header{"#", "layer", "operators", "kind", "output", "where", "steps", "cycles"};
   for (const Cause* cause : causes) header.emplace_back(cause->name);
-  for (const char* name : {"times bound", "link cycles", "host relayouts", "max abs", "max rel"})
+  for (const char* name : {"of peak", "times bound", "link cycles", "host relayouts", "max abs", "max rel"})
     header.emplace_back(name);
   Table table(header);
-  const auto numbers = [&](const StageStats& stats, bool on_chip) {
+  const auto numbers = [&](const StageStats& stats, const ProblemWork& work, bool on_chip) {
     std::vector<std::string> cells;
     const auto cell = [&](int64_t number) { cells.push_back(on_chip ? std::to_string(number) : "-"); };
     cell(stats.chip.steps);
     cell(stats.chip_cycles());
     for (const Cause* cause : causes) cell(stats.chip.causes.*cause->cycles);
-    const simulator::Roofline& least = stats.bound;
-    cells.push_back(least.cycles > 0
-                        ? fmt::format("{:.1f}x {}", static_cast<double>(stats.chip_cycles()) / least.cycles,
-                                      least.resource)
-                        : "-");
+    const auto cycles = static_cast<double>(stats.chip_cycles());
+    const ProblemBound least = problem_bound(work, model.chip, model.precision);
+    cells.push_back(work.products > 0 ? fmt::format("{:.1f} %", 100 * share_of_peak(work, cycles, model.chip,
+                                                                                    model.precision))
+                                      : "-");
+    cells.push_back(least.cycles() > 0 ? fmt::format("{:.1f}x {}", cycles / least.cycles(), least.resource())
+                                       : "-");
     cells.push_back(std::to_string(stats.link_cycles));
     cells.push_back(stats.host_relayouts == 0
                         ? "-"
@@ -127,7 +137,8 @@ void print_layer_table(const CompiledModel& model, const RunOutcome& outcome, co
                                  stage_kind_name(stage),
                                  output != nullptr ? shape_to_string(output->shape) : "-",
                                  stage.on_chip() ? "chip" : "host"};
-    for (std::string& cell : numbers(outcome.stages[k], stage.on_chip())) row.push_back(std::move(cell));
+    for (std::string& cell : numbers(outcome.stages[k], work_of(stage), stage.on_chip()))
+      row.push_back(std::move(cell));
     row.push_back(comparison == nullptr     ? "-"
                   : comparison->unequal > 0 ? fmt::format("{} differ", comparison->unequal)
                                             : error_text(comparison->max_absolute));
@@ -136,7 +147,7 @@ void print_layer_table(const CompiledModel& model, const RunOutcome& outcome, co
   }
   table.rule();
   std::vector<std::string> total{"", "total", "", "", "", ""};
-  for (std::string& cell : numbers(outcome.total, true)) total.push_back(std::move(cell));
+  for (std::string& cell : numbers(outcome.total, model.work, true)) total.push_back(std::move(cell));
   total.insert(total.end(), {"", ""});
   table.add(std::move(total));
   table.print(out, 6);
@@ -146,9 +157,16 @@ void print_layer_table(const CompiledModel& model, const RunOutcome& outcome, co
     return fmt::format("{} cycles, {:.3f} ms at {:.0f} MHz", cycles,
                        static_cast<double>(cycles) / model.chip.clock_hz * 1e3, model.chip.clock_hz / 1e6);
   };
+  const ProblemBound bound = problem_bound(model.work, model.chip, model.precision);
   fmt::print(out,
-             "times bound: cycles over the least that the work of a row takes at the peaks of MAU and "
-             "memories; transfers that outlast a row count in the total only, the host link nowhere\n");
+             "of peak: products over what the matrix unit could do in these cycles; times bound: cycles over "
+             "what the "
+             "problem takes at the peaks, whatever the plan\n"
+             "the problem's bound: {:.0f} cycles (products {:.0f}, vector operations {:.0f}, DRAM {:.0f} for "
+             "weights, "
+             "inputs and outputs)\n",
+             std::ceil(bound.cycles()), std::ceil(bound.product_cycles), std::ceil(bound.vector_cycles),
+             std::ceil(bound.dram_cycles));
   fmt::print(out,
              "chip {}, {} precision: {} steps, {} chip cycles of which {} wait for transfers, {} host link "
              "cycles\n",
@@ -351,35 +369,41 @@ nlohmann::ordered_json run_to_json(const CompiledModel& model, const RunOutcome&
                         {"max_relative", comparison.max_relative},
                         {"unequal", comparison.unequal}};
   };
-  const auto stats_to_json = [&](const StageStats& stats) {
+  const auto stats_to_json = [&](const StageStats& stats, const ProblemWork& work) {
     const isa::CycleCauses& causes = stats.chip.causes;
-    const simulator::Roofline& least = stats.bound;
-    return ordered_json{{"steps", stats.chip.steps},
-                        {"nops", stats.chip.nops},
-                        {"mvs", stats.chip.mvs},
-                        {"cycles", stats.chip_cycles()},
-                        {"wait_cycles", causes.wait},
-                        {"cycles_by_cause",
-                         {{"steps", causes.steps},
-                          {"wait", causes.wait},
-                          {"mv_queue", causes.mv_queue},
-                          {"host_link", causes.host_link},
-                          {"hazard", causes.hazard},
-                          {"drain", causes.drain},
-                          {"host_input", causes.host_input},
-                          {"host_output", causes.host_output}}},
-                        {"total_cycles", causes.total()},
-                        {"roofline_cycles", least.cycles},
-                        {"roofline_resource", least.resource},
-                        {"link_cycles", stats.link_cycles},
-                        {"bytes_to_chip", stats.bytes_to_chip},
-                        {"bytes_from_chip", stats.bytes_from_chip},
-                        {"host_relayouts", stats.host_relayouts},
-                        {"bytes_permuted", stats.bytes_permuted},
-                        {"host_layers", stats.host_layers},
-                        {"host_bytes", stats.host_bytes},
-                        {"host_seconds", stats.host_seconds},
-                        {"wall_seconds", stats.wall_seconds}};
+    const ProblemBound least = problem_bound(work, model.chip, model.precision);
+    const auto cycles = static_cast<double>(stats.chip_cycles());
+    return ordered_json{
+        {"steps", stats.chip.steps},
+        {"nops", stats.chip.nops},
+        {"mvs", stats.chip.mvs},
+        {"cycles", stats.chip_cycles()},
+        {"wait_cycles", causes.wait},
+        {"cycles_by_cause",
+         {{"steps", causes.steps},
+          {"wait", causes.wait},
+          {"mv_queue", causes.mv_queue},
+          {"host_link", causes.host_link},
+          {"hazard", causes.hazard},
+          {"drain", causes.drain},
+          {"host_input", causes.host_input},
+          {"host_output", causes.host_output}}},
+        {"total_cycles", causes.total()},
+        {"products", work.products},
+        {"share_of_peak", share_of_peak(work, cycles, model.chip, model.precision)},
+        {"bound_cycles", least.cycles()},
+        {"bound_resource", least.resource()},
+        {"bound_cycles_by_resource",
+         {{"MAU", least.product_cycles}, {"vector", least.vector_cycles}, {"DRAM", least.dram_cycles}}},
+        {"link_cycles", stats.link_cycles},
+        {"bytes_to_chip", stats.bytes_to_chip},
+        {"bytes_from_chip", stats.bytes_from_chip},
+        {"host_relayouts", stats.host_relayouts},
+        {"bytes_permuted", stats.bytes_permuted},
+        {"host_layers", stats.host_layers},
+        {"host_bytes", stats.host_bytes},
+        {"host_seconds", stats.host_seconds},
+        {"wall_seconds", stats.wall_seconds}};
   };
   ordered_json stages = ordered_json::array();
   for (size_t k = 0; k < model.stages.size(); ++k) {
@@ -410,7 +434,7 @@ nlohmann::ordered_json run_to_json(const CompiledModel& model, const RunOutcome&
       if (id >= 0) shapes.push_back(model.tensors[static_cast<size_t>(id)].shape);
     }
     j["shapes"] = shapes;
-    j["stats"] = stats_to_json(outcome.stages[k]);
+    j["stats"] = stats_to_json(outcome.stages[k], work_of(stage));
     if (const Comparison* comparison = find_comparison(stage, model, comparisons))
       j["error"] = error_to_json(*comparison);
     stages.push_back(j);
@@ -420,7 +444,7 @@ nlohmann::ordered_json run_to_json(const CompiledModel& model, const RunOutcome&
                          {"chip_hash", model.chip.hash},
                          {"precision", matrix_precision_name(model.precision)},
                          {"stages", stages},
-                         {"total", stats_to_json(outcome.total)},
+                         {"total", stats_to_json(outcome.total, model.work)},
                          {"constant_bytes", outcome.preload_bytes},
                          {"constant_link_cycles", outcome.preload_link_cycles},
                          {"total_with_constants", outcome.total.chip.cycles() + outcome.preload_link_cycles}};

@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <ranges>
-#include <set>
-#include <span>
 
 #include "isa/arithmetic.h"
 #include "isa/costs.h"
@@ -21,52 +19,6 @@ int64_t image_bytes(const StreamImage& image) {
   return bytes;
 }
 
-/// Collects the statements whose work is over when these statements are: all but transfers for which none of
-/// them waits. `waited` has the tags of waits behind them. A wait that comes later in the text comes after
-/// every time the transfer runs, in loops, too.
-void find_finished(std::span<const isa::Statement> statements, std::set<int>& waited,
-                   std::set<const isa::Statement*>& finished) {
-  for (const isa::Statement& statement : statements | std::views::reverse) {
-    if (const auto* loop = std::get_if<isa::Loop>(&statement.kind)) {
-      find_finished(loop->body, waited, finished);
-      continue;
-    }
-    if (const auto* mv = std::get_if<isa::Mv>(&statement.kind)) {
-      if (waited.contains(mv->instruction.tag)) finished.insert(&statement);
-      continue;
-    }
-    if (const auto* nop = std::get_if<isa::Nop>(&statement.kind)) {
-      if (nop->wait_tag > 0) waited.insert(nop->wait_tag);
-    } else if (const auto* step = std::get_if<isa::Step>(&statement.kind)) {
-      for (const isa::Instruction& instruction : step->instructions) {
-        if (instruction.opcode == isa::Opcode::kWait) waited.insert(instruction.tag);
-      }
-    }
-    finished.insert(&statement);
-  }
-}
-
-/// Sets the bound of each stage of a segment but the last, which no transfer outlasts.
-void add_bounds(const Segment& segment, const simulator::Profile& profile, const isa::Chip& chip,
-                std::vector<StageStats>& stats) {
-  const std::span<const isa::Statement> all(segment.parts.program.statements);
-  for (size_t k = 0; k < stats.size(); ++k) {
-    simulator::Usage within = stats[k].usage;
-    if (k + 1 < stats.size()) {
-      std::set<int> waited;
-      std::set<const isa::Statement*> finished;
-      find_finished(all.subspan(segment.parts.begin[k], segment.parts.begin[k + 1] - segment.parts.begin[k]),
-                    waited, finished);
-      within = {};
-      for (const simulator::Profile::Entry& entry : profile.entries) {
-        if (finished.contains(entry.statement))
-          within += simulator::usage_of(*entry.statement, entry.count, chip);
-      }
-    }
-    stats[k].bound = simulator::roofline(within, chip);
-  }
-}
-
 /// Adds what each stage of a segment used: its region's share.
 void add_usage(const Segment& segment, const simulator::Statistics& found, std::vector<StageStats>& stats) {
   for (size_t k = 0; k < stats.size(); ++k) {
@@ -74,7 +26,6 @@ void add_usage(const Segment& segment, const simulator::Statistics& found, std::
     const std::string& name = std::get<isa::RegionMark>(statement.kind).name;
     for (const auto& region : found.regions) {
       if (region.path != name) continue;
-      stats[k].usage = region.usage;
       stats[k].chip.causes += region.usage.cycles;
       stats[k].chip.alu_ops = region.usage.alu;
       stats[k].chip.mau_ops = region.usage.mau;
@@ -104,7 +55,6 @@ StageStats& StageStats::operator+=(const StageStats& other) {
   host_bytes += other.host_bytes;
   host_seconds += other.host_seconds;
   link_cycles += other.link_cycles;
-  usage += other.usage;
   wall_seconds += other.wall_seconds;
   return *this;
 }
@@ -198,7 +148,6 @@ RunOutcome ModelRunner::run(const TensorMap& inputs) {
     }
     index += static_cast<int64_t>(stats.size());
   }
-  outcome.total.bound = simulator::roofline(outcome.total.usage, model_.chip);
   if (options_.progress) options_.progress(count, count, "");
   for (TensorId id : model_.outputs)
     outcome.outputs[model_.tensors[static_cast<size_t>(id)].name] = value(id);
@@ -264,7 +213,6 @@ std::vector<StageStats> ModelRunner::run_segment(const Segment& segment) {
   const simulator::RunStats total = machine_.run(segment.parts.program, run);
   if (run.timing) {
     add_usage(segment, simulator::statistics(*run.profile, model_.chip), stats);
-    add_bounds(segment, *run.profile, model_.chip, stats);
     // The last transfers belong to no statement.
     stats.back().chip.causes.drain += total.causes.drain;
     int64_t cycles = 0;

@@ -27,10 +27,6 @@ struct StageStats {
   int64_t host_bytes = 0;       ///< that these read and write in the host's memory
   double host_seconds = 0;      ///< of this machine, for these
   int64_t link_cycles = 0;  ///< chip cycles that the transfers take on the host link; part of chip.cycles()
-  simulator::Usage usage;   ///< without timing empty
-  /// The least cycles that the work which begins and ends in the stage can take: its steps, and the transfers
-  /// that are over before it is. Those that outlast it count in the total only.
-  simulator::Roofline bound;
   double wall_seconds = 0;
   /// Cycles of the program alone.
   int64_t chip_cycles() const { return chip.cycles() - chip.causes.host_input - chip.causes.host_output; }

@@ -21,7 +21,7 @@ Results go where the user says. `-` is standard output; everything else that is 
   <class 'dict'>
   $ kodama run models/linear.onnx --chip tiny --json /dev/stdout 2> report.txt > run.json; head -c 10 run.json; grep -c total report.txt
   {
-   "model"2
+   "model"1
 
 What is no regular file is written to, not replaced; links are followed; names and modes stay:
 

@@ -19,15 +19,15 @@ A compiled model is a directory. Its stages that run one after the other are one
   $ kodama check package/programs/*.vsm --chip tiny
   package/programs/0000_product.vsm: no hazards
   $ kodama sim package | head -3
-  #  layer    operators    kind      output  where  steps  cycles  step cycles  wait  fetch           times bound  link cycles  host relayouts  max abs  max rel
+  #  layer    operators    kind      output  where  steps  cycles  step cycles  wait  fetch  of peak  times bound  link cycles  host relayouts  max abs  max rel
   --------------------------------------------------------------------------------------------------------------------------------------------------------------
-  0  product  MatMul+Relu  Contract  [2, 4]  chip      27     276          108   165      3  23.0x L2BM, L1B side         1532               -        -        -
+  0  product  MatMul+Relu  Contract  [2, 4]  chip      27     276          108   165      3    0.0 %  588.8x DRAM         1532               -        -        -
 
 A damaged package is refused, whatever the damage is:
 
   $ cp -r package right; damage() { rm -rf package; cp -r right package; sed -i "$@"; kodama sim package; }
   $ damage 's/"operation": "/&a/' package/manifest.json
-  kodama: error: package/manifest.json: the package is damaged: found 3503 bytes with checksum ad8827e0, written were 3502 with 7209dc7a
+  kodama: error: package/manifest.json: the package is damaged: found 3729 bytes with checksum f8f79b04, written were 3728 with 98ebcffc
   [2]
   $ damage 1d package/programs/*.vsm
   kodama: error: package/programs/0000_product.vsm: the package is damaged: found 460 bytes with checksum 175a04ab, written were 477 with 4b236106
@@ -53,7 +53,7 @@ Behind the checksums every value is looked at:
   >   data = open(name, "rb").read(); print(f"{zlib.crc32(data):08x} {len(data)} {name}")' > checksums); }
   $ damage() { rm -rf package; cp -r right package; sed -i "$@"; sums; kodama sim package; }
   $ damage 's/"version": [0-9]*/"version": 4/' package/manifest.json
-  kodama: error: package/manifest.json: found package version 4, allowed is 6; compile the model again
+  kodama: error: package/manifest.json: found package version 4, allowed is 7; compile the model again
   [2]
   $ damage 's/"first_stage": 0/"first_stage": 1/' package/manifest.json
   kodama: error: package/manifest.json: segments[0]: found stages 1 to 1, allowed: 0 to 0
@@ -71,7 +71,7 @@ Behind the checksums every value is looked at:
   kodama: error: package/manifest.json: stages[0].operands[0].length_lw: found 1000000000.0, allowed: an integer of 63 bits
   [2]
   $ damage 's/"fetch"/"Fetch"/' package/manifest.json
-  kodama: error: package/manifest.json: stages[0]: found 'Fetch', allowed: name, kind, operation, onnx_ops, onnx_nodes, inputs, outputs, kernel, description, predicted_cycles, operands, result, dram_cycles, fetch
+  kodama: error: package/manifest.json: stages[0]: found 'Fetch', allowed: name, kind, operation, onnx_ops, onnx_nodes, inputs, outputs, kernel, description, predicted_cycles, operands, result, dram_cycles, fetch, work
   [2]
   $ damage 1d package/programs/*.vsm
   kodama: error: package/programs/0000_product.vsm:1: found a statement outside of all regions

@@ -4,12 +4,13 @@ A small network on the small chip: inputs from files, a table, JSON, dumps.
   $ kodama run models/linear.onnx --chip tiny --input x=models/x.npy --json run.json --output-dir out | sed 's/wall time.*/wall time/'
   wrote out/y.pb (output 'y')
   wrote run.json
-  #  layer    operators    kind      output  where  steps  cycles  step cycles  wait  fetch           times bound  link cycles  host relayouts  max abs  max rel
+  #  layer    operators    kind      output  where  steps  cycles  step cycles  wait  fetch  of peak  times bound  link cycles  host relayouts  max abs  max rel
   --------------------------------------------------------------------------------------------------------------------------------------------------------------
-  0  product  MatMul+Relu  Contract  [2, 4]  chip      27     276          108   165      3  23.0x L2BM, L1B side         1532               -  5.0e-05  3.9e-05
+  0  product  MatMul+Relu  Contract  [2, 4]  chip      27     276          108   165      3    0.0 %  588.8x DRAM         1532               -  5.0e-05  3.9e-05
   --------------------------------------------------------------------------------------------------------------------------------------------------------------
-     total                                             27     276          108   165      3  23.0x L2BM, L1B side         1532               -
-  times bound: cycles over the least that the work of a row takes at the peaks of MAU and memories; transfers that outlast a row count in the total only, the host link nowhere
+     total                                             27     276          108   165      3    0.0 %  336.5x DRAM         1532               -
+  of peak: products over what the matrix unit could do in these cycles; times bound: cycles over what the problem takes at the peaks, whatever the plan
+  the problem's bound: 1 cycles (products 1, vector operations 1, DRAM 1 for weights, inputs and outputs)
   chip tiny, gfloat precision: 27 steps, 276 chip cycles of which 165 wait for transfers, 1532 host link cycles
   a run, constants on the chip:   1808 cycles, 0.002 ms at 750 MHz
   the first, sending constants:   2574 cycles, 0.003 ms at 750 MHz (512 B, 766 link cycles)
@@ -119,17 +120,18 @@ The plan says which images of tensors there are, and which stages make and read 
 Between kernels, tensors stay on the chip. Relayouts change their layouts there; the host sends and fetches:
 
   $ kodama run models/moves.onnx --chip tiny --no-compare | grep -v 'wall time'
-  #  layer      operators     kind      output        where  steps  cycles  step cycles  wait  fetch           times bound  link cycles  host relayouts  max abs  max rel
-  -----------------------------------------------------------------------------------------------------------------------------------------------------------------------
-  0  conv       Conv          Contract  [1, 4, 6, 6]  chip      33     228          132    87      9   7.1x L2BM, L1B side          935               -        -        -
-  1  pool.x0                  Relayout  -             chip      41     336          164   172      0              10.8x LM            0               -        -        -
-  2  pool       MaxPool       Reduce    [1, 4, 3, 3]  chip      24     192           96    96      0              16.0x LM            0               -        -        -
-  3  product.a  Concat        Relayout  -             chip      31     196          124    72      0  12.2x L2BM, L1B side            0               -        -        -
-  4  product    MatMul        Contract  [1, 3, 3, 3]  chip      23     168           92    76      0  14.0x L2BM, L1B side          781               -        -        -
-  5  part       Concat+Slice  Relayout  [1, 2, 3, 8]  chip      35     200          140    60      0  10.0x L2BM, L1B side          766               -        -        -
-  -----------------------------------------------------------------------------------------------------------------------------------------------------------------------
-     total                                                     187    1320          748   563      9  12.2x L2BM, L1B side         2482               -
-  times bound: cycles over the least that the work of a row takes at the peaks of MAU and memories; transfers that outlast a row count in the total only, the host link nowhere
+  #  layer      operators     kind      output        where  steps  cycles  step cycles  wait  fetch  of peak    times bound  link cycles  host relayouts  max abs  max rel
+  -------------------------------------------------------------------------------------------------------------------------------------------------------------------------
+  0  conv       Conv          Contract  [1, 4, 6, 6]  chip      33     228          132    87      9    0.6 %     180.1x MAU          935               -        -        -
+  1  pool.x0                  Relayout  -             chip      41     336          164   172      0        -              -            0               -        -        -
+  2  pool       MaxPool       Reduce    [1, 4, 3, 3]  chip      24     192           96    96      0        -  455.1x vector            0               -        -        -
+  3  product.a  Concat        Relayout  -             chip      31     196          124    72      0        -              -            0               -        -        -
+  4  product    MatMul        Contract  [1, 3, 3, 3]  chip      23     168           92    76      0    0.1 %    477.9x DRAM          781               -        -        -
+  5  part       Concat+Slice  Relayout  [1, 2, 3, 8]  chip      35     200          140    60      0        -              -          766               -        -        -
+  -------------------------------------------------------------------------------------------------------------------------------------------------------------------------
+     total                                                     187    1320          748   563      9    0.1 %    370.8x DRAM         2482               -
+  of peak: products over what the matrix unit could do in these cycles; times bound: cycles over what the problem takes at the peaks, whatever the plan
+  the problem's bound: 4 cycles (products 2, vector operations 1, DRAM 4 for weights, inputs and outputs)
   chip tiny, gfloat precision: 187 steps, 1320 chip cycles of which 563 wait for transfers, 2482 host link cycles
   a run, constants on the chip:   3802 cycles, 0.005 ms at 750 MHz
   the first, sending constants:   4860 cycles, 0.006 ms at 750 MHz (10.2 kB, 1058 link cycles)
@@ -170,17 +172,20 @@ Between kernels, tensors stay on the chip. Relayouts change their layouts there;
   part float32 [1, 2, 3, 8]: 5.28688 10.2241 3.66886 0.445417 5.28688 10.2241 3.66886 0.445417 6.84871 2.59294 ...
   y float32 [1, 3, 3, 3]: -10.68 8.02538 -4.40544 -9.2224 5.69597 3.00346 -8.00294 3.27275 -0.443362 -12.9553 ...
 
-No row and no total is faster than its bound, whenever its transfers began; a plan counts the constants that a run sends:
+No row and no total is faster than what the problem takes, and no total than what its own traffic takes; a plan counts the constants that a run sends:
 
-  $ kodama run "$TESTDIR/../models/mnist8/model.onnx" --no-compare --json bounds.json > /dev/null
+  $ kodama run "$TESTDIR/../models/mnist8/model.onnx" --no-compare --json bounds.json --stats json --stats-file traffic.json > /dev/null
+  wrote traffic.json
   wrote bounds.json
-  $ /usr/bin/python3 -c 'import json; run = json.load(open("bounds.json")); print([s["name"] for s in run["stages"] + [{"name": "total", "stats": run["total"]}] if s["stats"]["cycles"] < s["stats"]["roofline_cycles"]])'
-  []
+  $ /usr/bin/python3 -c 'import json; run = json.load(open("bounds.json")); print([s["name"] for s in run["stages"] + [{"name": "total", "stats": run["total"]}] if s["stats"]["cycles"] < s["stats"]["bound_cycles"]], run["total"]["bound_cycles"] > 0, run["total"]["cycles"] >= json.load(open("traffic.json"))["total"]["roofline_cycles"])'
+  [] True True
   $ kodama plan models/moves.onnx --chip tiny --json plan.json > /dev/null; kodama run models/moves.onnx --chip tiny --no-compare --json moves.json > /dev/null
   wrote plan.json
   wrote moves.json
   $ /usr/bin/python3 -c 'import json; plan = json.load(open("plan.json"))[0]; run = json.load(open("moves.json")); print(all(plan[key] == run[key] for key in ("constant_bytes", "constant_link_cycles")), plan["total_with_constants"] - plan["total"])'
   True 1058
+  $ /usr/bin/python3 -c 'import json; key = "bound_cycles_by_resource"; run, sim = (json.load(open(name)) for name in ("moves.json", "sim.json")); print(all(a["stats"][key] == b["stats"][key] for a, b in zip(run["stages"], sim["stages"])), run["total"][key] == sim["total"][key], {k: round(v, 2) for k, v in run["total"][key].items()})'
+  True True {'MAU': 1.37, 'vector': 0.42, 'DRAM': 3.56}
 
 What conversions cost is kept between runs, and can be lost without harm:
 

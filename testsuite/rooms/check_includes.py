@@ -43,10 +43,10 @@ compiler/graph: isa passes compiler/reference compiler/tensor
 compiler/layers: isa compiler/graph compiler/reference compiler/tensor
 compiler/tile: isa layout/algebra scheduler/machine compiler/layers
 compiler/kernels: isa passes layout/algebra scheduler/machine compiler/tensor compiler/graph compiler/layers compiler/tile | scheduler/pipeline simulator
-compiler/plan: isa layout/gather layout/search layout/plan compiler/layers compiler/kernels | compiler/graph
+compiler/plan: isa layout/gather layout/search layout/plan compiler/layers compiler/tile compiler/kernels | compiler/graph
 compiler/compile: isa assembler scheduler/packing scheduler/machine scheduler/segment scheduler/pipeline scheduler/verify compiler/graph compiler/kernels compiler/layers compiler/plan
 compiler/runtime: isa simulator compiler/tensor compiler/reference compiler/tile compiler/compile | scheduler/problem scheduler/machine scheduler/pipeline compiler/graph
-compiler/report: isa compiler/compile compiler/runtime
+compiler/report: isa compiler/plan compiler/compile compiler/runtime
 compiler/driver: isa compiler/graph compiler/reference compiler/compile compiler/runtime compiler/report
 tools: isa passes simulator compiler/driver
 tools/commands: isa assembler simulator simulator/golden simulator/debug layout/algebra layout/bound layout/primitives layout/search layout/plan scheduler/problem scheduler/packing scheduler/machine scheduler/optimizer checks compiler/graph compiler/compile compiler/report compiler/driver tools

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <string>
+
+#include "compiler/layers/layer_graph.h"
+#include "compiler/tile/tile_program.h"
+#include "isa/chip.h"
+
+/// The problem's bound: what layers take whatever the plan. A plan's own traffic says nothing about how much
+/// of it is needed; this does, so that cycles over it say how far a plan is from the best there could be.
+///
+///     bound = max(products / peak of the matrix unit in the precision,
+///                 vector operations / peak of the vector units,
+///                 compulsory DRAM bytes / rate of the DRAM)
+///
+/// Waiting, latencies, exchange between PEs and the host link are in none of them.
+namespace kodama::compiler {
+
+/// Counts, as doubles: extents of a model may multiply to more than 63 bits. All zero for Host layers and for
+/// Rearranges that the host makes.
+struct ProblemWork {
+  /// Multiply-adds of Contract layers, points of padding included.
+  double products = 0;
+  /// Operations of expressions (of Maps, before and after reductions, after products) and of reductions as
+  /// the layers write them, by the unit that has them: sums and products, where a product that only a sum
+  /// reads is one operation with it, and functions, which take several, as one; and
+  double mau_operations = 0;
+  /// comparisons and the like. Signs cost nothing.
+  double alu_operations = 0;
+  /// What DRAM holds before or after, and what doesn't fit into the chip.
+  double dram_bytes = 0;
+};
+
+/// What a layer must do by itself. DRAM bytes: its constants, once, as far as it reads them; operands and
+/// results only if they are larger than LM0 and LM1 of all PEs. A number takes 4 bytes, at half precision 2,
+/// and never more than its own type.
+ProblemWork problem_work(const Layer& layer, const LayerGraph& graph, const isa::Chip& chip,
+                         MatrixPrecision precision);
+/// What the network must do. DRAM bytes: constants once, whoever reads them; tensors that come from the host
+/// once and those that it fetches once (ends of the graph and of Host layers alike); tensors between layers
+/// that are larger than LM0 and LM1 of all PEs once written, once read, but for results of Rearranges, which
+/// need not exist.
+ProblemWork problem_work(const LayerGraph& graph, const isa::Chip& chip, MatrixPrecision precision);
+
+struct ProblemBound {
+  double product_cycles = 0;
+  double vector_cycles = 0;  ///< MAU and ALU work beside each other, two floats per PE and cycle each
+  double dram_cycles = 0;
+  double cycles() const;
+  /// "MAU", "vector" or "DRAM": which of them is the largest; "" without work.
+  std::string resource() const;
+};
+ProblemBound problem_bound(const ProblemWork& work, const isa::Chip& chip, MatrixPrecision precision);
+
+/// The share, from 0 to 1, of what the matrix unit could do in these cycles; 0 for none.
+double share_of_peak(const ProblemWork& work, double cycles, const isa::Chip& chip,
+                     MatrixPrecision precision);
+
+}  // namespace kodama::compiler
