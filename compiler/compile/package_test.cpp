@@ -1,8 +1,10 @@
 #include "compiler/compile/package.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -21,7 +23,7 @@ using ::testing::HasSubstr;
 
 class Packages : public ::testing::Test {
  protected:
-  Packages() : folder_(fs::path(::testing::TempDir()) / "kodama_package_test") {
+  Packages() : folder_(fs::path(::testing::TempDir()) / fmt::format("kodama_package_test.{}", ::getpid())) {
     fs::remove_all(folder_);
     fs::create_directory(folder_);
   }
