@@ -49,9 +49,8 @@ class Forwarding {
       });
       if (!same) continue;
       StreamChange change;
-      change.edits = {{k, [from = forwarding_register(producer), sources](Instruction& instruction) {
-                         read_forwarded(instruction, from, sources);
-                       }}};
+      change.edits = {{k, [from = forwarding_register(producer), sources = sources](
+                              Instruction& instruction) { read_forwarded(instruction, from, sources); }}};
       change.links = {{p, k}};
       change.definition = d;
       for (const size_t s : sources) change.unread.push_back({k, static_cast<int>(s)});
