@@ -252,7 +252,6 @@ class WindowProductLowering {
       int64_t& factor = unrolled.at(digit);
       for (int64_t f = 1; f <= extents.at(digit); ++f) {
         const bool fits = operations * f <= kBlockOperations;
-        // Pairs of matrices; an odd number of them lets the last wait for its own register.
         if (extents.at(digit) % f == 0 && (fits || f == 1)) factor = f;
       }
       operations *= factor;
