@@ -25,6 +25,12 @@ install_packages() {
     command -v sudo >/dev/null || { echo "packages are missing: run this as root, or install sudo" >&2; exit 1; }
     as_root=(sudo)
   fi
+  # An installation that was cut off (a machine switched off, a snapshot taken meanwhile) is finished first: apt refuses
+  # to go on before that.
+  if [ -n "$(dpkg --audit)" ]; then
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive dpkg --configure -a || true
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --fix-broken
+  fi
   "${as_root[@]}" apt-get update
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"
 }
