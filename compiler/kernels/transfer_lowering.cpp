@@ -29,6 +29,9 @@ constexpr int64_t kMinimumOverlapLw = 2048;
 /// Operations of one portion, the unit of a chunk's inner loop: enough to fill the distances between the
 /// levels with each other's steps.
 constexpr int64_t kPortionOperations = 48;
+/// Up to so many pairs of chunks, each has its transfer in the program, and the transfer scheduler chooses
+/// time and place of each; with more they are a loop, whose transfers stay where they are.
+constexpr int64_t kUnrolledPairs = 32;
 
 /// LW on the L1BM side of one l2bmd, or l2bmb and l2bm@.
 int64_t l2bm_step_lw(const Transport& transport) {
@@ -158,7 +161,7 @@ class Mover {
     // chunk k + 1 is brought to L2BM. Two chunks per iteration, so that the L2BM halves alternate.
     const int64_t total = cutting_.whole + (cutting_.rest > 0 ? 1 : 0);
     const int64_t pairs = (cutting_.whole - 1) / 2;
-    const bool looped = pairs > 1;
+    const bool looped = pairs > kUnrolledPairs;
     int64_t next = 0;
     if (to_chip_) mv(0, 0);
     if (looped) {
