@@ -321,6 +321,10 @@ TEST(Rows, Images) {
 TEST(Rows, Residual) {
   check_rows(conv_and_add({1, 1, 64, 32, 11, 7, 3, 1, 1, 1}), 0, 6);
 }
+TEST(Rows, ManyInputChannels) {
+  check_rows(conv_and_add({2, 1, 64, 32, 9, 7, 3, 1, 1, 1}), 0, 10);
+  check_rows(conv({1, 1, 128, 32, 9, 8, 3, 2, 1, 1}), 0, 11);
+}
 TEST(Rows, OnePosition) {
   check_rows(conv({1, 1, 64, 96, 9, 9, 1, 2, 1, 0}), 0, 7);
 }

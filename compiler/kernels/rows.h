@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -113,6 +114,8 @@ struct RowsPass {
   int64_t pass_rows = 1;    ///< results of an L2B in every pass but the last
   int64_t rows = 1;         ///< results in this one; at least those that the L2B has left
   int64_t region_rows = 1;  ///< rows in L2BM for each part of channels
+  int64_t first_row = 0;    ///< of the rows under the results, the first that is wanted
+  int64_t most_rows = std::numeric_limits<int64_t>::max();  ///< that are wanted
 };
 /// What brings the rows of `in` that each L2B needs for its rows of `out` in a pass to L2BM: for every part
 /// of the channels `region_rows` rows, one part after the other; `own_channels`: for the channels alone that
@@ -122,11 +125,18 @@ std::vector<RowsTransfer> window_transfers(const RowsImage& in, const RowsImage&
                                            const RowsWindow& window, const RowsPass& pass,
                                            const std::optional<RowsTransfer>& outside, const isa::Chip& chip,
                                            bool own_channels = false);
+/// Of the rows under an L2B's results in a pass, the first that is inside the tensor for any L2B, and the one
+/// behind the last.
+std::pair<int64_t, int64_t> rows_inside(const RowsImage& in, const RowsImage& out, const RowsWindow& window,
+                                        const RowsPass& pass, const isa::Chip& chip);
 /// Cycles that they take on an otherwise idle chip.
 int64_t rows_transfer_cycles(const std::vector<RowsTransfer>& list, const isa::Chip& chip);
 
 /// The first column of every vector of a row of `columns`, at least 4: the last may overlap the one before.
 std::vector<int64_t> column_groups(int64_t columns);
+
+/// l1b_at of a LoadRows (compiler/tile/tile_program.h): `l1bs` L1Bs with `lw` LW from one to the next.
+std::vector<int64_t> l1b_places(int64_t l1bs, int64_t lw);
 
 /// How L1BM is divided, LW.
 struct RowsStaging {

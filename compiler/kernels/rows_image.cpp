@@ -220,8 +220,9 @@ std::vector<RowsTransfer> window_transfers(const RowsImage& in, const RowsImage&
       idle.push_back(l2b);
       continue;
     }
-    const int64_t begin = top * window.stride[0] - window.pad[0];
-    const int64_t end = begin + window.rows_under(pass.rows);
+    const int64_t under = top * window.stride[0] - window.pad[0];
+    const int64_t begin = under + pass.first_row;
+    const int64_t end = begin + std::min(pass.most_rows, window.rows_under(pass.rows) - pass.first_row);
     for (int64_t x = 0; x < in.channel_ways(); ++x) {
       if (own_channels && x != in.channels_of(l2b)) continue;
       const int64_t region = (own_channels ? 0 : x) * pass.region_rows * in.row_lw();
@@ -270,6 +271,21 @@ std::vector<RowsTransfer> window_transfers(const RowsImage& in, const RowsImage&
   return with_own(with_broadcasts(list, chip), chip, part);
 }
 
+std::pair<int64_t, int64_t> rows_inside(const RowsImage& in, const RowsImage& out, const RowsWindow& window,
+                                        const RowsPass& pass, const isa::Chip& chip) {
+  std::pair<int64_t, int64_t> inside(window.rows_under(pass.rows), 0);
+  for (int l2b = 0; l2b < chip.l2b_count(); ++l2b) {
+    const auto [first_image, first_row] = out.first_of(l2b);
+    const int64_t top = first_row + pass.pass * pass.pass_rows;
+    if (first_image + pass.image >= in.picture().images || top >= out.picture().rows) continue;
+    const int64_t under = top * window.stride[0] - window.pad[0];
+    inside.first = std::min(inside.first, std::max<int64_t>(0, -under));
+    inside.second =
+        std::max(inside.second, std::min(window.rows_under(pass.rows), in.picture().rows - under));
+  }
+  return inside;
+}
+
 int64_t rows_transfer_cycles(const std::vector<RowsTransfer>& list, const isa::Chip& chip) {
   std::vector<int64_t> from(static_cast<size_t>(chip.groups)), to(static_cast<size_t>(chip.l2b_count()));
   for (const RowsTransfer& transfer : list) {
@@ -297,6 +313,12 @@ std::vector<int64_t> column_groups(int64_t columns) {
   for (int64_t start = 0; start < columns; start += isa::kCyclesPerStep)
     starts.push_back(std::min(start, columns - isa::kCyclesPerStep));
   return starts;
+}
+
+std::vector<int64_t> l1b_places(int64_t l1bs, int64_t lw) {
+  std::vector<int64_t> places;
+  for (int64_t b = 0; b < l1bs; ++b) places.push_back(b * lw);
+  return places;
 }
 
 RowsStaging rows_staging(const isa::Chip& chip) {

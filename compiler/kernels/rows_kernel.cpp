@@ -23,7 +23,8 @@
 ///
 ///   - the four MABs of a quad take a quarter of the channels each, as block floats: block m % 4 of a chunk;
 ///   - the quads make eight output channels each, an L1B 32 at a time: their sums meet in l1bmr4;
-///   - L1Bs have different rows, or different output channels.
+///   - L1Bs have different rows, or different output channels, or different input channels: then what they
+///     make is added up in l2bmr, and the epilogue runs on rows that they take of the sums.
 ///
 /// Groups and L2Bs have different output channels or different rows, too. So the program is
 ///
@@ -47,6 +48,12 @@ constexpr const char* kRowsKernel = "contract-rows";
 constexpr int64_t kMaxPasses = 8;
 /// LW of a local memory left to constants and temporaries.
 constexpr int64_t kReserveLw = 96;
+/// Rows that all L1Bs take part of come in pieces of so much of L2BM.
+constexpr int64_t kPieces = 6;
+/// Their sums are made tile by tile, so that pieces are fetched beside products: not more tiles than these,
+/// where more aren't needed, and not fewer vectors to a matrix.
+constexpr int64_t kTiles = 4;
+constexpr int64_t kTileVectors = 12;
 
 /// The layer as windows of one picture that make another.
 struct RowsProblem {
@@ -215,12 +222,15 @@ std::optional<RowsProblem> rows_problem(const ContractLayer& contract, TensorId 
   return problem;
 }
 
+/// What the L1Bs of an L2B have of their own: rows of results, output channels, or input channels.
+enum class L1bShare : uint8_t { kRows, kOutputs, kInputs };
+
 /// Everything that a candidate decides.
 struct RowsTiling {
   RowsSplit in, out;
-  bool l1b_channels = false;  ///< L1Bs have different output channels, else rows
-  int64_t rows = 1;           ///< of an L1B in a pass
-  int64_t l1bs = 1;           ///< that have rows of their own
+  L1bShare share = L1bShare::kRows;
+  int64_t rows = 1;  ///< of an L1B in a pass
+  int64_t l1bs = 1;  ///< that have rows of their own
   int64_t cycles = 0;
 };
 
@@ -234,8 +244,8 @@ class RowsTiler {
     std::vector<RowsTiling> list;
     for (const RowsSplit in : kRowsSplits) {
       for (const RowsSplit out : kRowsSplits) {
-        for (const bool l1b_channels : {false, true}) {
-          if (const auto tiling = best(in, out, l1b_channels)) list.push_back(*tiling);
+        for (const L1bShare share : {L1bShare::kRows, L1bShare::kOutputs, L1bShare::kInputs}) {
+          if (const auto tiling = best(in, out, share)) list.push_back(*tiling);
         }
       }
     }
@@ -252,12 +262,15 @@ class RowsTiler {
   /// Sizes that follow from a tiling.
   struct Sizes {
     RowsImage in, out;
-    int64_t chunks_in = 0;      ///< in a PE's windows
-    int64_t chunks_out = 0;     ///< of an L1B
-    int64_t window_rows = 0;    ///< of an L1B
-    int64_t l1bs = 0;           ///< that work
-    int64_t pass_rows = 0;      ///< of an L2B
-    int64_t region_rows = 0;    ///< input rows of an L2B in a pass
+    int64_t chunks_in = 0;    ///< in a PE's windows
+    int64_t chunks_out = 0;   ///< of an L1B
+    int64_t window_rows = 0;  ///< of an L1B
+    int64_t l1bs = 0;         ///< that work
+    int64_t pass_rows = 0;    ///< of an L2B
+    int64_t region_rows = 0;  ///< input rows that L2BM has room for at a time, of an L2B in a pass
+    int64_t tile_rows = 0;    ///< of an L1B, whose sums are made at a time
+    int64_t finish_rows = 0;  ///< of an L1B in the epilogue, of `finish_l1bs`
+    int64_t finish_l1bs = 0;
     int64_t passes = 0;         ///< of an image
     int64_t rows_of_l1b = 1;    ///< 1 for each row of an L2B where L1Bs have channels of their own
     int64_t pitch = 0;          ///< columns of a window's row, padding included
@@ -277,15 +290,17 @@ class RowsTiler {
 
   Sizes sizes(const RowsTiling& tiling) const {
     Sizes s{RowsImage(problem_.in, tiling.in, chip_), RowsImage(problem_.out, tiling.out, chip_)};
-    s.chunks_in = s.in.channel_ways() * s.in.chunks();
-    s.chunks_out = tiling.l1b_channels ? s.out.chunks() / chip_.l1b_per_l2b : s.out.chunks();
+    const bool own_outputs = tiling.share == L1bShare::kOutputs;
+    const bool own_inputs = tiling.share == L1bShare::kInputs;
+    s.chunks_in = s.in.channel_ways() * s.in.chunks() / (own_inputs ? chip_.l1b_per_l2b : 1);
+    s.chunks_out = own_outputs ? s.out.chunks() / chip_.l1b_per_l2b : s.out.chunks();
     const auto window = [&](int64_t rows) {
       return (rows - 1) * problem_.window.stride[0] +
              (problem_.window.kernel[0] - 1) * problem_.window.dilation[0] + 1;
     };
     s.window_rows = window(tiling.rows);
-    s.l1bs = tiling.l1b_channels ? chip_.l1b_per_l2b : tiling.l1bs;
-    s.pass_rows = tiling.rows * (tiling.l1b_channels ? 1 : s.l1bs);
+    s.l1bs = tiling.share == L1bShare::kRows ? tiling.l1bs : chip_.l1b_per_l2b;
+    s.pass_rows = tiling.rows * (tiling.share == L1bShare::kRows ? s.l1bs : 1);
     s.region_rows = window(s.pass_rows);
     s.rows_of_l1b = tiling.rows;
     s.passes = ceil_div(s.out.rows(), s.pass_rows);
@@ -296,37 +311,74 @@ class RowsTiler {
     s.matrices_lw = s.chunks_in * problem_.window.kernel[0] * problem_.window.kernel[1] * form_.rows;
     const int64_t local = chip_.memory.lm_words / isa::kWordsPerLong - kReserveLw;
     s.windows_lw = round_up(s.chunks_in * s.window_rows * s.pitch, isa::kCyclesPerStep);
-    s.sums_lw = tiling.rows * s.groups * isa::kCyclesPerStep;
+    s.l1b_row_lw =
+        tiling.share == L1bShare::kRows ? s.out.row_lw() : s.chunks_out * problem_.out.columns * kColumnLw;
+    s.tile_rows = s.finish_rows = tiling.rows;
+    s.finish_l1bs = s.l1bs;
+    if (own_inputs) {
+      // Rows come in pieces, so that what follows is fetched meanwhile; sums go to L2BM tile by tile.
+      s.region_rows = std::clamp<int64_t>(
+          chip_.memory.l2bm_lw / kPieces / (s.in.channel_ways() * s.in.row_lw()), 1, s.region_rows);
+      const int64_t most =
+          std::max<int64_t>(1, std::min(most_sums() / (s.groups * isa::kCyclesPerStep),
+                                        (rows_staging(chip_).results_lw - isa::kL2bmBlockLw) / s.l1b_row_lw));
+      const int64_t tiles =
+          std::max(ceil_div(tiling.rows, most), std::min(kTiles, tiling.rows * s.groups / kTileVectors));
+      s.tile_rows = ceil_div(tiling.rows, std::max<int64_t>(1, tiles));
+      s.finish_rows = ceil_div(tiling.rows, chip_.l1b_per_l2b);
+      s.finish_l1bs = ceil_div(tiling.rows, s.finish_rows);
+    }
+    s.sums_lw = s.tile_rows * s.groups * isa::kCyclesPerStep;
     s.row_inputs = std::ranges::count(problem_.of_rows, true);
-    s.row_input_lw = round_up(s.chunks_out * tiling.rows * problem_.out.columns, isa::kCyclesPerStep);
+    s.row_input_lw = round_up(s.chunks_out * s.finish_rows * problem_.out.columns, isa::kCyclesPerStep);
     const int64_t others = s.row_inputs * s.row_input_lw;
     s.all_matrices = s.chunks_out * s.matrices_lw + others <= local;
-    s.l1b_row_lw = tiling.l1b_channels ? s.chunks_out * problem_.out.columns * kColumnLw : s.out.row_lw();
     s.region_l2bm = s.in.channel_ways() * s.region_rows * s.in.row_lw();
-    s.input_l2bm = s.pass_rows * s.out.row_lw();
+    s.input_l2bm = std::max(s.pass_rows, own_inputs ? s.finish_l1bs * s.finish_rows : 0) * s.out.row_lw();
     s.result_l2bm = s.input_l2bm + isa::kL2bmBlockLw;
     return s;
   }
 
+  int64_t most_sums() const { return chip_.memory.grf_words / isa::kWordsPerLong * 3 / 4; }
+  bool has_epilogue() const { return problem_.contract.epilogue != ScalarExpr::identity(); }
+
   bool fits(const RowsTiling& tiling, const Sizes& s) const {
     const RowsStaging staging = rows_staging(chip_);
     const int64_t local = chip_.memory.lm_words / isa::kWordsPerLong - kReserveLw;
-    const int64_t sums = chip_.memory.grf_words / isa::kWordsPerLong * 3 / 4;
     const int64_t matrices = (s.all_matrices ? s.chunks_out : 1) * s.matrices_lw;
-    return s.sums_lw <= sums && s.windows_lw <= local && matrices + s.row_inputs * s.row_input_lw <= local &&
-           std::max(s.in.row_lw(), s.out.row_lw()) <= staging.windows_lw &&
-           tiling.rows * round_up(s.l1b_row_lw, isa::kL2bmBlockLw) <= staging.results_lw &&
-           std::max(s.region_l2bm + s.row_inputs * s.input_l2bm, s.result_l2bm) <= chip_.memory.l2bm_lw &&
+    const bool own_inputs = tiling.share == L1bShare::kInputs;
+    // Sums over L1Bs come back as an input of the epilogue.
+    const int64_t totals = own_inputs ? s.row_input_lw : 0;
+    const int64_t read_row = own_inputs ? l1b_row(s) : s.in.row_lw();
+    // Matrices that don't all fit are loaded once for each chunk.
+    if (!s.all_matrices && s.tile_rows < tiling.rows) return false;
+    return s.sums_lw <= most_sums() && s.windows_lw + totals <= local &&
+           matrices + s.row_inputs * s.row_input_lw <= local &&
+           std::max(read_row, s.out.row_lw()) <= staging.windows_lw &&
+           std::max(s.tile_rows, s.finish_rows) * round_up(s.l1b_row_lw, isa::kL2bmBlockLw) <=
+               staging.results_lw &&
+           std::max(s.region_l2bm + s.row_inputs * s.input_l2bm + (own_inputs ? s.result_l2bm : 0),
+                    s.result_l2bm) <= chip_.memory.l2bm_lw &&
            s.passes * s.out.images() <= kMaxPasses;
   }
+  /// LW of a row that an L1B with input channels of its own takes of a part.
+  int64_t l1b_row(const Sizes& s) const {
+    return round_up(std::min(s.chunks_in, s.in.chunks()) * problem_.in.columns * kColumnLw,
+                    isa::kL2bmBlockLw);
+  }
 
-  std::optional<RowsTiling> best(RowsSplit in, RowsSplit out, bool l1b_channels) const {
-    RowsTiling tiling{in, out, l1b_channels, 1, 1, 0};
+  std::optional<RowsTiling> best(RowsSplit in, RowsSplit out, L1bShare share) const {
+    RowsTiling tiling{in, out, share, 1, 1, 0};
     const Sizes one = sizes(tiling);
     if (!one.in.is_even() || !one.out.is_even()) return std::nullopt;
-    if (l1b_channels && one.out.chunks() % chip_.l1b_per_l2b != 0) return std::nullopt;
+    if (share == L1bShare::kOutputs && one.out.chunks() % chip_.l1b_per_l2b != 0) return std::nullopt;
+    if (share == L1bShare::kInputs) {
+      // Whole chunks for everyone, each L1B's in one part or in whole ones.
+      if (one.in.channel_ways() * one.in.chunks() % chip_.l1b_per_l2b != 0) return std::nullopt;
+      if (one.in.chunks() % one.chunks_in != 0 && one.chunks_in % one.in.chunks() != 0) return std::nullopt;
+    }
     std::optional<RowsTiling> found;
-    for (tiling.l1bs = l1b_channels ? 1 : chip_.l1b_per_l2b; tiling.l1bs >= 1; --tiling.l1bs) {
+    for (tiling.l1bs = share == L1bShare::kRows ? chip_.l1b_per_l2b : 1; tiling.l1bs >= 1; --tiling.l1bs) {
       int64_t last_passes = 0;
       for (tiling.rows = ceil_div(one.out.rows(), tiling.l1bs); tiling.rows >= 1; --tiling.rows) {
         const Sizes s = sizes(tiling);
@@ -342,28 +394,48 @@ class RowsTiler {
   int64_t cost(const RowsTiling& tiling, const Sizes& s) const {
     const int64_t passes = s.passes * s.out.images();
     constexpr int64_t kFill = 12;  // steps from a row's first to the last that isn't beside others
-    const int64_t ways = tiling.l1b_channels ? 1 : s.l1bs;
+    const bool own_inputs = tiling.share == L1bShare::kInputs;
+    const int64_t ways = tiling.share == L1bShare::kOutputs ? 1 : s.l1bs;
     const auto load_steps = [&](int64_t parts, int64_t rows, int64_t chunks, int64_t columns, int64_t sets,
                                 int64_t each) {
       const int64_t blocks = ceil_div(chunks * columns * kColumnLw, isa::kL2bmBlockLw) * sets;
       const int64_t takes = chunks * static_cast<int64_t>(column_groups(columns).size()) * each;
       return parts * rows * (std::max(blocks, takes) + kFill);
     };
-    int64_t steps =
-        load_steps(s.in.channel_ways(), s.window_rows, s.in.chunks(), problem_.in.columns, ways, 4) +
-        s.row_inputs * load_steps(1, tiling.rows, s.chunks_out, problem_.out.columns, chip_.l1b_per_l2b, 1);
-    const int64_t vectors = tiling.rows * s.groups;
+    const int64_t parts = own_inputs ? ceil_div(s.chunks_in, s.in.chunks()) : s.in.channel_ways();
+    const int64_t row_inputs = s.row_inputs + (own_inputs && has_epilogue() ? 1 : 0);
+    const int64_t load = load_steps(parts, s.window_rows, s.chunks_in / parts, problem_.in.columns, ways, 4);
     const int64_t matrices = s.matrices_lw / form_.rows;
+    const int64_t vectors = s.tile_rows * s.groups;
+    const int64_t tiles = ceil_div(tiling.rows, s.tile_rows);
     // The sum goes up and comes back; the operations of the epilogue stand beside each other's.
     int64_t finish = 1;
-    if (problem_.contract.epilogue != ScalarExpr::identity()) {
+    if (has_epilogue()) {
       finish = 3;
       for (const ScalarNode& node : problem_.contract.epilogue.nodes()) finish += machine_operations(node.op);
     }
-    steps +=
-        s.chunks_out * (matrices * std::max(vectors, form_.write_steps) + kFill + vectors * (finish + 1));
-    steps += s.l1bs * tiling.rows * ceil_div(s.l1b_row_lw, isa::kL2bmBlockLw);
-    int64_t cycles = steps * isa::kCyclesPerStep + rows_transfer_cycles(input_transfers(s, 0, 0, 0), chip_);
+    const int64_t row_blocks = ceil_div(s.l1b_row_lw, isa::kL2bmBlockLw);
+    const int64_t product = s.chunks_out * matrices * std::max(vectors, form_.write_steps);
+    int64_t steps =
+        row_inputs * load_steps(1, s.finish_rows, s.chunks_out, problem_.out.columns, chip_.l1b_per_l2b, 1);
+    if (own_inputs) {
+      // The rows of a tile are taken beside the products of the one before.
+      steps += std::max(load, tiles * product) + std::min(load, tiles * product) / tiles;
+      steps += tiles * s.chunks_out * kFill + tiling.rows * row_blocks;
+      if (has_epilogue())
+        steps += s.chunks_out * s.finish_rows * s.groups * finish + tiling.rows * row_blocks + kFill;
+    } else {
+      steps += load + product + s.chunks_out * (kFill + vectors * (finish + 1));
+      steps += s.l1bs * tiling.rows * row_blocks;
+    }
+    std::vector<RowsTransfer> transfers;
+    for (const Piece& piece : pieces(tiling, s, 0, 0)) {
+      const std::vector<RowsTransfer> list = input_transfers(s, 0, 0, piece, 0, 0);
+      transfers.insert(transfers.end(), list.begin(), list.end());
+    }
+    int64_t cycles = steps * isa::kCyclesPerStep + rows_transfer_cycles(transfers, chip_);
+    // Steps wait for those of a piece one by one.
+    if (own_inputs) cycles += std::ssize(transfers) * chip_.transfer.startup_cycles / 2;
     const int64_t row_cycles = static_cast<int64_t>(static_cast<double>(chip_.l2b_per_group * s.input_l2bm) /
                                                     chip_.transfer.dram_lw_per_cycle) +
                                chip_.transfer.startup_cycles;
@@ -376,50 +448,79 @@ class RowsTiler {
 
   Transport weights_transport(const RowsTiling& tiling, const Sizes& s) const {
     return {chip_, s.out.channel_mode(),
-            tiling.l1b_channels ? layout::L1bMode::kDistribute : layout::L1bMode::kBroadcast,
+            tiling.share == L1bShare::kRows ? layout::L1bMode::kBroadcast : layout::L1bMode::kDistribute,
             layout::MabMode::kDistribute};
   }
-  /// Levels over which what depends on output channels alone is the same.
+  /// Of what depends on output channels alone.
+  Transport values_transport(const RowsTiling& tiling, const Sizes& s) const {
+    return {chip_, s.out.channel_mode(),
+            tiling.share == L1bShare::kOutputs ? layout::L1bMode::kDistribute : layout::L1bMode::kBroadcast,
+            layout::MabMode::kDistribute};
+  }
+  /// Levels over which that is the same.
   std::vector<Factor> channel_copies(const RowsTiling& tiling, const Sizes& s) const {
     std::vector<Factor> copies = s.out.row_way_factors();
-    if (!tiling.l1b_channels) copies.push_back({chip_.l1b_per_l2b, Level::kL1b, 1});
+    if (tiling.share != L1bShare::kOutputs) copies.push_back({chip_.l1b_per_l2b, Level::kL1b, 1});
     return copies;
   }
   std::vector<Factor> out_channel_factors(const RowsTiling& tiling, const Sizes& s,
                                           int64_t chunk_stride) const {
     std::vector<Factor> factors = s.out.channel_factors();
-    if (tiling.l1b_channels) factors.push_back({chip_.l1b_per_l2b, Level::kL1b, 1});
+    if (tiling.share == L1bShare::kOutputs) factors.push_back({chip_.l1b_per_l2b, Level::kL1b, 1});
     factors.push_back({s.chunks_out, Level::kAddress, chunk_stride});
     factors.push_back({kBlocksPerChunk, Level::kMab, kBlocksPerChunk});
     return factors;
   }
 
   /// LW of zeros behind the matrices, for rows outside the tensor.
-  int64_t zeros_lw(const Sizes& s) const {
+  int64_t zeros_lw(const RowsTiling& tiling, const Sizes& s) const {
     int64_t most = 0;
     for (int64_t image = 0; image < s.out.images(); ++image) {
       for (int64_t pass = 0; pass < s.passes; ++pass) {
-        for (const RowsTransfer& transfer : input_transfers(s, image, pass, 0))
-          most = std::max(most, transfer.stream >= 0 ? transfer.count : 0);
+        for (const Piece& piece : pieces(tiling, s, image, pass)) {
+          for (const RowsTransfer& transfer : input_transfers(s, image, pass, piece, 0, 0))
+            most = std::max(most, transfer.stream >= 0 ? transfer.count : 0);
+        }
       }
     }
     return most;
   }
 
-  /// The input rows of pass `pass` over image `image` of each L2B.
-  std::vector<RowsTransfer> input_transfers(const Sizes& s, int64_t image, int64_t pass, int64_t zeros,
-                                            int zero_stream = 0) const {
+  RowsPass rows_pass(const Sizes& s, int64_t image, int64_t pass) const {
+    return {.image = image,
+            .pass = pass,
+            .pass_rows = s.pass_rows,
+            .rows = s.l1bs_in(pass) * s.rows_of_l1b,
+            .region_rows = s.region_rows};
+  }
+  /// Rows of a pass that are in L2BM at a time.
+  struct Piece {
+    int64_t first = 0, rows = 0;
+  };
+  std::vector<Piece> pieces(const RowsTiling& tiling, const Sizes& s, int64_t image, int64_t pass) const {
+    if (tiling.share != L1bShare::kInputs) return {{0, s.region_rows}};
+    // All L1Bs take the same rows. In a single pass, those outside the tensor for all L2Bs stay as the
+    // windows were filled.
+    const RowsPass all = rows_pass(s, image, pass);
+    auto [first, last] = std::pair<int64_t, int64_t>(0, problem_.window.rows_under(all.rows));
+    if (s.passes * s.out.images() == 1)
+      std::tie(first, last) = rows_inside(s.in, s.out, problem_.window, all, chip_);
+    std::vector<Piece> list;
+    for (int64_t row = first; row < last; row += s.region_rows)
+      list.push_back({row, std::min(s.region_rows, last - row)});
+    return list;
+  }
+  /// The input rows of a piece for each L2B.
+  std::vector<RowsTransfer> input_transfers(const Sizes& s, int64_t image, int64_t pass, const Piece& piece,
+                                            int64_t zeros, int zero_stream) const {
     RowsTransfer outside;
     outside.stream = zero_stream;
     outside.group = 0;
     outside.dram = zeros;
-    return window_transfers(s.in, s.out, problem_.window,
-                            {.image = image,
-                             .pass = pass,
-                             .pass_rows = s.pass_rows,
-                             .rows = s.l1bs_in(pass) * s.rows_of_l1b,
-                             .region_rows = s.region_rows},
-                            outside, chip_);
+    RowsPass wanted = rows_pass(s, image, pass);
+    wanted.first_row = piece.first;
+    wanted.most_rows = piece.rows;
+    return window_transfers(s.in, s.out, problem_.window, wanted, outside, chip_);
   }
 
   RowsProblem problem_;
@@ -450,7 +551,7 @@ std::vector<StreamPlacement> RowsTiler::placements(const RowsTiling& tiling) con
   weights.access = problem_.weights();
   weights.extents = extents;
   weights.transport = weights_transport(tiling, s);
-  const int64_t zero_numbers = ceil_div(zeros_lw(s), weights.transport.l2bm_lw_per_number());
+  const int64_t zero_numbers = ceil_div(zeros_lw(tiling, s), weights.transport.l2bm_lw_per_number());
   weights.length_lw = round_up(s.chunks_out * s.matrices_lw, weights.transport.granule()) +
                       round_up(zero_numbers, weights.transport.granule());
   {
@@ -461,6 +562,12 @@ std::vector<StreamPlacement> RowsTiler::placements(const RowsTiling& tiling) con
                                {kBlocksPerChunk, Level::kMab, 1},
                                {isa::kPePerMab, Level::kPe, 1},
                                {isa::kWordsPerLong, Level::kWord, 1}};
+    std::vector<Factor> copies = s.out.row_way_factors();
+    if (tiling.share == L1bShare::kInputs) {
+      ins.insert(ins.begin(), {chip_.l1b_per_l2b, Level::kL1b, 1});
+    } else {
+      copies = channel_copies(tiling, s);
+    }
     std::vector<std::vector<Factor>> axes = {outs, ins};
     weights.axis_dims = {problem_.out_channels, problem_.in_channels};
     for (size_t way = 0; way < 2; ++way) {
@@ -469,7 +576,7 @@ std::vector<StreamPlacement> RowsTiler::placements(const RowsTiling& tiling) con
       axes.push_back({{problem_.window.kernel.at(way), Level::kAddress,
                        (way == 0 ? problem_.window.kernel[1] : 1) * form_.rows}});
     }
-    weights.layout = Layout(axes, layout::Memory::kLm0, channel_copies(tiling, s));
+    weights.layout = Layout(axes, layout::Memory::kLm0, copies);
   }
   place_single(weights);
   StreamPlacement windows = s.in.placement(problem_.weights_first ? "b" : "a");
@@ -489,7 +596,7 @@ std::vector<StreamPlacement> RowsTiler::placements(const RowsTiling& tiling) con
     values.name = fmt::format("x{}", k);
     values.access = access;
     values.extents = extents;
-    values.transport = weights_transport(tiling, s);
+    values.transport = values_transport(tiling, s);
     values.length_lw = round_up(s.chunks_out, values.transport.granule());
     std::vector<Factor> outs = out_channel_factors(tiling, s, 1);
     outs.insert(outs.end(), form_.row_factors.begin(), form_.row_factors.end());
@@ -547,101 +654,143 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
     inputs.push_back({buffer(stream_name, count, any_local), false});
     add(LoadTile{stream, {}, inputs.back().buffer, {}, count});
   }
-  if (s.pitch > problem_.in.columns) add(FillTile{windows, {}, s.windows_lw, 0});
+  const bool own_inputs = tiling.share == L1bShare::kInputs;
+  if (s.pitch > problem_.in.columns || own_inputs) add(FillTile{windows, {}, s.windows_lw, 0});
   if (s.all_matrices) add(LoadTile{weight_stream, {}, matrices, {}, kept_matrices, precision_});
 
   const Transport& road = program.streams[static_cast<size_t>(weight_stream)].transport;
   const int64_t zeros = round_up(s.chunks_out * s.matrices_lw, road.granule()) * road.l2bm_lw_per_number();
   const std::vector<int64_t> groups = column_groups(problem_.out.columns);
+  const bool has_totals = own_inputs && has_epilogue();
+  const int totals = has_totals ? buffer("totals", s.row_input_lw, isa::space_bit(Space::kLm1)) : -1;
   for (int64_t image = 0; image < s.out.images(); ++image) {
     for (int64_t pass = 0; pass < s.passes; ++pass) {
-      LoadRows load;
-      load.stream = window_stream;
-      load.transfers = input_transfers(s, image, pass, zeros, weight_stream);
-      load.parts = s.in.channel_ways();
-      load.part_lw = s.region_rows * s.in.row_lw();
-      load.chunks = s.in.chunks();
-      load.columns = problem_.in.columns;
-      load.row_lw = s.in.row_lw();
-      load.rows = s.window_rows;
-      load.l1b_lw = tiling.l1b_channels ? 0 : tiling.rows * problem_.window.stride[0] * s.in.row_lw();
-      const int64_t l1bs = tiling.l1b_channels ? s.l1bs : s.l1bs_in(pass);
-      load.l1bs = static_cast<int>(l1bs);
-      load.buffer = windows;
-      load.pitch = s.pitch;
-      load.first_column = problem_.window.pad[1];
-      load.normalize = precision_;
-      add(std::move(load));
+      const auto load_piece = [&](const Piece& piece) {
+        LoadRows load;
+        load.stream = window_stream;
+        load.transfers = input_transfers(s, image, pass, piece, zeros, weight_stream);
+        load.parts = s.in.channel_ways();
+        load.part_lw = s.region_rows * s.in.row_lw();
+        load.chunks = s.in.chunks();
+        load.columns = problem_.in.columns;
+        load.row_lw = s.in.row_lw();
+        load.rows = load.buffer_rows = s.window_rows;
+        if (tiling.share == L1bShare::kRows)
+          load.l1b_at = l1b_places(s.l1bs_in(pass), tiling.rows * problem_.window.stride[0] * s.in.row_lw());
+        if (own_inputs) {
+          load.rows = piece.rows;
+          load.first_row = piece.first;
+          load.parts = ceil_div(s.chunks_in, s.in.chunks());
+          load.chunks = s.chunks_in / load.parts;
+          for (int64_t b = 0; b < s.l1bs; ++b) {
+            const int64_t chunk = b * s.chunks_in;
+            load.l1b_at.push_back(chunk / s.in.chunks() * load.part_lw +
+                                  chunk % s.in.chunks() * problem_.in.columns * kColumnLw);
+          }
+        }
+        load.buffer = windows;
+        load.pitch = s.pitch;
+        load.first_column = problem_.window.pad[1];
+        load.normalize = precision_;
+        add(std::move(load));
+      };
+      const std::vector<Piece> list = pieces(tiling, s, image, pass);
+      auto next = list.begin();
 
       // An L2B's own rows: what it makes, and reads beside it.
       RowsTransfer own;
       own.dram = (image * s.out.rows() + pass * s.pass_rows) * s.out.row_lw();
       own.count = std::min(s.pass_rows, s.out.rows() - pass * s.pass_rows) * s.out.row_lw();
       own.l2bm = s.region_l2bm;
+      const int64_t finish_l1bs = tiling.share == L1bShare::kRows ? s.l1bs_in(pass) : s.finish_l1bs;
+      const bool by_rows = tiling.share != L1bShare::kOutputs;
+      const auto beside = [&](int stream, int to) {
+        LoadRows load;
+        load.stream = stream;
+        load.l2bm = own.l2bm;
+        load.part_lw = s.input_l2bm;
+        load.chunks = s.chunks_out;
+        load.columns = problem_.out.columns;
+        load.row_lw = s.out.row_lw();
+        load.rows = load.buffer_rows = s.finish_rows;
+        load.l1b_at = l1b_places(finish_l1bs, by_rows ? s.finish_rows * s.out.row_lw() : s.l1b_row_lw);
+        load.buffer = to;
+        load.pitch = problem_.out.columns;
+        return load;
+      };
       for (size_t k = 0; k < problem_.of_rows.size(); ++k) {
         if (!problem_.of_rows[k]) continue;
-        LoadRows beside;
-        beside.stream = 2 + static_cast<int>(k);
-        beside.transfers = {own};
-        beside.l2bm = own.l2bm;
-        beside.part_lw = s.input_l2bm;
-        beside.chunks = s.chunks_out;
-        beside.columns = problem_.out.columns;
-        beside.row_lw = s.out.row_lw();
-        beside.rows = tiling.rows;
-        beside.l1b_lw = tiling.l1b_channels ? s.l1b_row_lw : tiling.rows * s.out.row_lw();
-        beside.l1bs = static_cast<int>(l1bs);
-        beside.buffer = inputs[k].buffer;
-        beside.pitch = problem_.out.columns;
-        add(std::move(beside));
+        LoadRows load = beside(2 + static_cast<int>(k), inputs[k].buffer);
+        load.transfers = {own};
+        add(std::move(load));
         own.l2bm += s.input_l2bm;
       }
-      for (int64_t chunk = 0; chunk < s.chunks_out; ++chunk) {
-        if (!s.all_matrices) {
-          TileIndex from;
-          from.base = chunk * s.matrices_lw;
-          add(LoadTile{weight_stream, from, matrices, {}, s.matrices_lw, precision_});
+      FinishRows finish;
+      finish.sums = sums;
+      finish.rows = tiling.rows;
+      finish.columns = problem_.out.columns;
+      finish.groups = groups;
+      finish.chunks = s.chunks_out;
+      finish.row_lw = s.l1b_row_lw;
+      finish.epilogue = own_inputs ? ScalarExpr::identity() : problem_.contract.epilogue;
+      if (!own_inputs) finish.inputs = inputs;
+      for (int64_t row = 0; row < tiling.rows; row += s.tile_rows) {
+        const int64_t rows = std::min(s.tile_rows, tiling.rows - row);
+        // What this tile needs, and the next: products run beside the steps that take its rows.
+        const int64_t ahead = std::min(rows + s.tile_rows, tiling.rows - row);
+        const int64_t needed = row * problem_.window.stride[0] + problem_.window.rows_under(ahead);
+        for (; next != list.end() && next->first < needed; ++next) load_piece(*next);
+        for (int64_t chunk = 0; chunk < s.chunks_out; ++chunk) {
+          if (!s.all_matrices) {
+            TileIndex from;
+            from.base = chunk * s.matrices_lw;
+            add(LoadTile{weight_stream, from, matrices, {}, s.matrices_lw, precision_});
+          }
+          WindowProduct product;
+          product.precision = precision_;
+          product.matrices = matrices;
+          product.matrices_at.base = s.all_matrices ? chunk * s.matrices_lw : 0;
+          product.windows = windows;
+          product.chunks = s.chunks_in;
+          product.window_rows = s.window_rows;
+          product.pitch = s.pitch;
+          product.kernel = problem_.window.kernel;
+          product.dilation = problem_.window.dilation;
+          product.stride = problem_.window.stride;
+          product.sums = sums;
+          product.first_row = row;
+          product.rows = rows;
+          product.groups = groups;
+          add(std::move(product));
+          finish.rows = rows;
+          finish.chunk = chunk;
+          add(FinishRows(finish));
         }
-        add(FillTile{sums, {}, s.sums_lw, 0});
-        WindowProduct product;
-        product.precision = precision_;
-        product.matrices = matrices;
-        product.matrices_at.base = s.all_matrices ? chunk * s.matrices_lw : 0;
-        product.windows = windows;
-        product.chunks = s.chunks_in;
-        product.window_rows = s.window_rows;
-        product.pitch = s.pitch;
-        product.kernel = problem_.window.kernel;
-        product.dilation = problem_.window.dilation;
-        product.stride = problem_.window.stride;
-        product.sums = sums;
-        product.rows = tiling.rows;
-        product.groups = groups;
-        add(std::move(product));
-        FinishRows finish;
-        finish.sums = sums;
-        finish.rows = tiling.rows;
-        finish.columns = problem_.out.columns;
-        finish.groups = groups;
-        finish.epilogue = problem_.contract.epilogue;
-        finish.inputs = inputs;
-        finish.chunk = chunk;
-        finish.chunks = s.chunks_out;
-        finish.row_lw = s.l1b_row_lw;
-        add(std::move(finish));
+        if (own_inputs) add(SumRows{rows, s.l1b_row_lw, own.l2bm + row * s.out.row_lw(), s.out.row_lw()});
       }
-      // Where the operands were: they are in the PEs by now.
-      own.l2bm = 0;
       StoreRows store;
       store.stream = result_stream;
-      store.transfers = {own};
+      store.by_rows = by_rows;
+      if (!own_inputs || has_totals) {
+        if (has_totals) {
+          add(beside(result_stream, totals));
+          finish.sums = -1;
+          finish.rows = s.finish_rows;
+          finish.epilogue = problem_.contract.epilogue;
+          finish.inputs = {{totals, true}};
+          finish.inputs.insert(finish.inputs.end(), inputs.begin(), inputs.end());
+          for (finish.chunk = 0; finish.chunk < s.chunks_out; ++finish.chunk) add(FinishRows(finish));
+        }
+        // Where the operands were: they are in the PEs by now.
+        own.l2bm = 0;
+        store.l1bs = static_cast<int>(finish_l1bs);
+        store.rows = s.finish_rows;
+        store.row_lw = s.out.row_lw();
+        store.l1b_lw = by_rows ? s.out.row_lw() : s.l1b_row_lw;
+        store.l1b_row_lw = s.l1b_row_lw;
+      }
       store.l2bm = own.l2bm;
-      store.by_rows = !tiling.l1b_channels;
-      store.l1bs = static_cast<int>(l1bs);
-      store.rows = tiling.rows;
-      store.row_lw = s.out.row_lw();
-      store.l1b_lw = tiling.l1b_channels ? s.l1b_row_lw : s.out.row_lw();
-      store.l1b_row_lw = s.l1b_row_lw;
+      store.transfers = {own};
       add(std::move(store));
     }
   }
@@ -651,10 +800,13 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
 std::string RowsTiler::describe(const RowsTiling& tiling) const {
   const Sizes s = sizes(tiling);
   const auto what = [](bool channels) { return channels ? "channels" : "rows"; };
+  const char* share = tiling.share == L1bShare::kRows      ? "rows"
+                      : tiling.share == L1bShare::kOutputs ? "channels"
+                                                           : "input channels";
   return fmt::format(
       "{}: group {}, L2B {}, L1B {}, {} passes of {} rows, {} of {} input chunks; operand: group {}, L2B {}",
       matrix_precision_name(precision_), what(tiling.out.group_channels), what(tiling.out.l2b_channels),
-      what(tiling.l1b_channels), s.passes * s.out.images(), tiling.rows, s.chunks_out, s.chunks_in,
+      share, s.passes * s.out.images(), tiling.rows, s.chunks_out, s.chunks_in,
       what(tiling.in.group_channels), what(tiling.in.l2b_channels));
 }
 
@@ -686,7 +838,7 @@ std::vector<Candidate> rows_candidates(const Layer& layer, const LayerGraph& gra
   const auto number = [](RowsSplit split) {
     return static_cast<size_t>(2 * split.group_channels + split.l2b_channels);
   };
-  constexpr int kKept = 2;
+  constexpr int kKept = 4;
   for (const RowsTiling& tiling : tilings) {
     if (seen.at(number(tiling.in)).at(number(tiling.out))++ > 0 || kept.at(number(tiling.in)) == kKept)
       continue;

@@ -143,27 +143,25 @@ class RowsLoader {
 
   void run() {
     const isa::Chip& chip = builder_.chip();
-    const int64_t used = ceil_div(op_.chunks * op_.columns * kColumnLw, kL2bmBlockLw);
-    blocks_ = used;
-    const int64_t ways = op_.l1b_lw > 0 ? op_.l1bs : 1;
-    const int64_t operations =
-        used * ways + op_.chunks * static_cast<int64_t>(starts_.size()) * (kCyclesPerStep + 1);
-    const int64_t staging = rows_staging(chip).windows_lw;
+    blocks_ = ceil_div(op_.chunks * op_.columns * kColumnLw, kL2bmBlockLw);
+    const int64_t operations = blocks_ * std::max<int64_t>(1, std::ssize(op_.l1b_at)) +
+                               op_.chunks * std::ssize(starts_) * (kCyclesPerStep + 1);
+    const int64_t staged = blocks_ * kL2bmBlockLw;
+    const int64_t fit = rows_staging(chip).windows_lw / staged;
     for (int64_t part = 0; part < op_.parts; ++part) {
       if (op_.rows > 1 && op_.rows * operations > kUnrolledRows) {
         // Rows in pairs, so that one is fetched while the other is taken.
-        const int64_t slots = 2 * op_.row_lw <= staging ? 2 : 1;
+        const int64_t slots = std::min<int64_t>(2, fit);
         if (op_.rows / slots > 1) {
           builder_.begin_loop(op_.rows / slots);
-          for (int64_t slot = 0; slot < slots; ++slot) row(part, slot, slot * op_.row_lw, slots);
+          for (int64_t slot = 0; slot < slots; ++slot) row(part, slot, slot * staged, slots);
           builder_.end_loop();
         }
         for (int64_t j = op_.rows / slots > 1 ? op_.rows / slots * slots : 0; j < op_.rows; ++j)
-          row(part, j, j % slots * op_.row_lw, 0);
+          row(part, j, j % slots * staged, 0);
         continue;
       }
-      for (int64_t j = 0; j < op_.rows; ++j)
-        row(part, j, op_.rows * op_.row_lw <= staging ? j * op_.row_lw : 0, 0);
+      for (int64_t j = 0; j < op_.rows; ++j) row(part, j, (op_.first_row + j) % fit * staged, 0);
     }
   }
 
@@ -175,25 +173,23 @@ class RowsLoader {
     };
     const int64_t from = op_.l2bm + part * op_.part_lw + j * op_.row_lw;
     for (int64_t t = 0; t < blocks_; ++t) {
-      const int ways = op_.l1b_lw > 0 ? op_.l1bs : 1;
-      for (int b = 0; b < ways; ++b) {
+      const auto fetch = [&](int64_t at, const isa::L1bSet& set) {
         Instruction move;
         move.opcode = Opcode::kL2bmb;
-        if (op_.l1b_lw > 0) {
-          move.l1b_set.kind = isa::L1bSet::Kind::kOne;
-          move.l1b_set.k = static_cast<uint8_t>(b);
-        }
-        move.sources = {
-            space_operand(Space::kL2bm, from + b * op_.l1b_lw + t * kL2bmBlockLw, strides(op_.row_lw))};
+        move.l1b_set = set;
+        move.sources = {space_operand(Space::kL2bm, from + at + t * kL2bmBlockLw, strides(op_.row_lw))};
         move.destinations = {space_operand(Space::kL1bm, staged + t * kL2bmBlockLw)};
         builder_.emit(std::move(move), origin_);
-      }
+      };
+      if (op_.l1b_at.empty()) fetch(0, {});
+      for (size_t b = 0; b < op_.l1b_at.size(); ++b)
+        fetch(op_.l1b_at[b], {isa::L1bSet::Kind::kOne, static_cast<uint8_t>(b)});
     }
     for (int64_t chunk = 0; chunk < op_.chunks; ++chunk) {
       for (const int64_t start : starts_) {
         const int64_t l1bm = staged + (chunk * op_.columns + start) * kColumnLw;
-        const int64_t to =
-            ((part * op_.chunks + chunk) * op_.rows + j) * op_.pitch + op_.first_column + start;
+        const int64_t to = ((part * op_.chunks + chunk) * op_.buffer_rows + op_.first_row + j) * op_.pitch +
+                           op_.first_column + start;
         const Operand target = MachineBuilder::operand(buffer_, to * kWordsPerLong, kWordsPerLong,
                                                        Width::kLong, strides(op_.pitch * kWordsPerLong));
         if (op_.normalize) {
@@ -232,7 +228,8 @@ class RowsLoader {
 class WindowProductLowering {
  public:
   WindowProductLowering(TileLoweringContext& context, const WindowProduct& op)
-      : builder_(context.builder),
+      : context_(context),
+        builder_(context.builder),
         op_(op),
         form_(matrix_form(op.precision)),
         precision_(matrix_instruction_precision(op.precision)),
@@ -260,6 +257,9 @@ class WindowProductLowering {
     std::vector<int64_t> matrix_strides, window_strides;
     const int64_t matrix_words = form_.rows * kWordsPerLong;
     size_t loops = 0;
+    is_first_ = unrolled == extents;
+    if (!is_first_)
+      lower_fill(context_, {op_.sums, {}, op_.rows * std::ssize(op_.groups) * kCyclesPerStep, 0});
     int64_t matrix_unit = op_.chunks * op_.kernel[0] * op_.kernel[1];
     for (size_t digit = 0; digit < extents.size(); ++digit) {
       matrix_unit /= extents.at(digit);
@@ -312,20 +312,29 @@ class WindowProductLowering {
     for (int64_t row = 0; row < op_.rows; ++row) {
       for (const int64_t first : op_.groups) {
         const Operand vector = builder_.operand_at(
-            windows_, {}, words + (row * op_.stride[0] * op_.pitch + first * op_.stride[1]) * kWordsPerLong,
+            windows_, {},
+            words +
+                ((op_.first_row + row) * op_.stride[0] * op_.pitch + first * op_.stride[1]) * kWordsPerLong,
             static_cast<int32_t>(op_.stride[1] * kWordsPerLong), Width::kLong, strides);
         const Operand sum = MachineBuilder::operand(sums_, at);
-        builder_.emit(Opcode::kMfma, precision_, {matrix(number, 0), vector, sum}, {sum}, "product");
+        if (is_first_) {
+          builder_.emit(Opcode::kMmul, precision_, {matrix(number, 0), vector}, {sum}, "product");
+        } else {
+          builder_.emit(Opcode::kMfma, precision_, {matrix(number, 0), vector, sum}, {sum}, "product");
+        }
         at += kCyclesPerStep * kWordsPerLong;
       }
     }
+    is_first_ = false;
   }
 
+  TileLoweringContext& context_;
   MachineBuilder& builder_;
   const WindowProduct& op_;
   const MatrixForm& form_;
   Precision precision_;
   int matrices_, windows_, sums_;
+  bool is_first_ = false;  ///< no sums yet
 };
 
 bool is_identity(const ScalarExpr& expr) {
@@ -389,28 +398,29 @@ void lower_finish_rows(TileLoweringContext& context, const FinishRows& op) {
   MachineBuilder& builder = context.builder;
   const RowsStaging staging = rows_staging(builder.chip());
   const std::string origin = "sum of quads";
-  const int sums = context.buffer_values[static_cast<size_t>(op.sums)];
-  const bool direct = is_identity(op.epilogue);
+  const int sums = op.sums < 0 ? -1 : context.buffer_values[static_cast<size_t>(op.sums)];
+  const bool direct = sums >= 0 && is_identity(op.epilogue);
   int64_t number = 0;
   for (int64_t row = 0; row < op.rows; ++row) {
     for (const int64_t first : op.groups) {
       const int64_t to = staging.results + row * op.row_lw + (op.chunk * op.columns + first) * kColumnLw;
       const int64_t slot = staging.sums + number % staging.sum_slots * (kCyclesPerStep * kColumnLw);
-      Instruction reduce;
-      reduce.opcode = Opcode::kL1bmr4;
-      reduce.precision = Precision::kFloat;
-      reduce.reduce_op = isa::ReduceOp::kFadd;
-      reduce.sources = {MachineBuilder::operand(sums, number * kCyclesPerStep * kWordsPerLong)};
-      reduce.destinations = {space_operand(Space::kL1bm, direct ? to : slot)};
-      builder.emit(std::move(reduce), origin);
-      ++number;
-      if (direct) continue;
-      const auto value = [&](const char* name) {
-        return MachineBuilder::operand(builder.value(name, kCyclesPerStep * kWordsPerLong, kRegisters));
-      };
-      std::vector<Operand> inputs = {value("total")};
-      builder.emit(Opcode::kL1bmm4, Precision::kNone, {space_operand(Space::kL1bm, slot)}, {inputs[0]},
-                   origin);
+      std::vector<Operand> inputs;
+      if (sums >= 0) {
+        Instruction reduce;
+        reduce.opcode = Opcode::kL1bmr4;
+        reduce.precision = Precision::kFloat;
+        reduce.reduce_op = isa::ReduceOp::kFadd;
+        reduce.sources = {MachineBuilder::operand(sums, number * kCyclesPerStep * kWordsPerLong)};
+        reduce.destinations = {space_operand(Space::kL1bm, direct ? to : slot)};
+        builder.emit(std::move(reduce), origin);
+        ++number;
+        if (direct) continue;
+        inputs.push_back(
+            MachineBuilder::operand(builder.value("total", kCyclesPerStep * kWordsPerLong, kRegisters)));
+        builder.emit(Opcode::kL1bmm4, Precision::kNone, {space_operand(Space::kL1bm, slot)}, {inputs[0]},
+                     origin);
+      }
       for (const FinishRows::Input& input : op.inputs) {
         const int buffer = context.buffer_values[static_cast<size_t>(input.buffer)];
         inputs.push_back(input.of_rows
@@ -425,6 +435,21 @@ void lower_finish_rows(TileLoweringContext& context, const FinishRows& op) {
       up.sources = {result};
       up.destinations = {space_operand(Space::kL1bm, to)};
       builder.emit(std::move(up), "result");
+    }
+  }
+}
+
+void lower_sum_rows(TileLoweringContext& context, const SumRows& op) {
+  const int64_t from = rows_staging(context.builder.chip()).results;
+  for (int64_t row = 0; row < op.rows; ++row) {
+    for (int64_t at = 0; at < op.l1b_row_lw; at += kL2bmBlockLw) {
+      Instruction sum;
+      sum.opcode = Opcode::kL2bmr;
+      sum.precision = Precision::kFloat;
+      sum.reduce_op = isa::ReduceOp::kFadd;
+      sum.sources = {space_operand(Space::kL1bm, from + row * op.l1b_row_lw + at)};
+      sum.destinations = {space_operand(Space::kL2bm, op.l2bm + row * op.row_lw + at)};
+      context.builder.emit(std::move(sum), "sum of L1Bs");
     }
   }
 }

@@ -159,11 +159,11 @@ class PoolTiler {
         load.chunks = s.chunks;
         load.columns = problem_.in.columns;
         load.row_lw = s.in.row_lw();
-        load.rows = s.window_rows;
-        load.l1b_lw = tiling.l1b_channels ? s.chunks * problem_.in.columns * kColumnLw
-                                          : tiling.rows * problem_.window.stride[0] * s.in.row_lw();
+        load.rows = load.buffer_rows = s.window_rows;
+        const int64_t l1b_lw = tiling.l1b_channels ? s.chunks * problem_.in.columns * kColumnLw
+                                                   : tiling.rows * problem_.window.stride[0] * s.in.row_lw();
         const int64_t l1bs = tiling.l1b_channels ? s.l1bs : s.l1bs_in(pass);
-        load.l1bs = static_cast<int>(l1bs);
+        load.l1b_at = l1b_places(l1bs, l1b_lw);
         load.buffer = 0;
         load.pitch = s.pitch;
         load.first_column = problem_.window.pad[1];

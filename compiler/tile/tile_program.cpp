@@ -180,15 +180,21 @@ class Verifier {
             op.columns);
     require(op.row_lw % isa::kL2bmBlockLw == 0 && op.row_lw >= op.chunks * op.columns * kColumnLw,
             "load rows: {} chunks of {} columns in {} LW", op.chunks, op.columns, op.row_lw);
-    require(op.l1b_lw == 0 || (op.l1bs > 0 && op.l1bs <= chip_.l1b_per_l2b), "load rows: of {} L1Bs",
-            op.l1bs);
-    const int64_t last = op.l2bm + (op.parts - 1) * op.part_lw + std::max(op.l1bs - 1, 0) * op.l1b_lw +
-                         (op.rows - 1) * op.row_lw +
+    require(static_cast<int>(op.l1b_at.size()) <= chip_.l1b_per_l2b, "load rows: of {} L1Bs",
+            op.l1b_at.size());
+    int64_t farthest = 0;
+    for (const int64_t at : op.l1b_at) {
+      require(at >= 0 && at % kColumnLw == 0, "load rows: an L1B's begin {} LW behind the first", at);
+      farthest = std::max(farthest, at);
+    }
+    const int64_t last = op.l2bm + (op.parts - 1) * op.part_lw + farthest + (op.rows - 1) * op.row_lw +
                          isa::round_up(op.chunks * op.columns * kColumnLw, isa::kL2bmBlockLw);
     require(op.l2bm >= 0 && last <= chip_.memory.l2bm_lw, "load rows: up to {} of L2BM", last);
+    require(op.first_row >= 0 && op.first_row + op.rows <= op.buffer_rows, "load rows: rows {} to {} of {}",
+            op.first_row, op.first_row + op.rows, op.buffer_rows);
     require(op.first_column >= 0 && op.first_column + op.columns <= op.pitch,
             "load rows: columns {} to {} of {}", op.first_column, op.first_column + op.columns, op.pitch);
-    buffer_range("load rows", op.buffer, {}, op.parts * op.chunks * op.rows * op.pitch);
+    buffer_range("load rows", op.buffer, {}, op.parts * op.chunks * op.buffer_rows * op.pitch);
   }
   void groups(std::string_view what, const std::vector<int64_t>& list, int64_t columns) const {
     require(!list.empty(), "{}: no columns", what);
@@ -201,8 +207,10 @@ class Verifier {
     buffer_range("window product matrices", op.matrices, op.matrices_at,
                  op.chunks * kernel * matrix_form(op.precision).rows);
     buffer_range("window product windows", op.windows, {}, op.chunks * op.window_rows * op.pitch);
-    require((op.rows - 1) * op.stride[0] + (op.kernel[0] - 1) * op.dilation[0] < op.window_rows,
-            "window product: {} rows from windows of {}", op.rows, op.window_rows);
+    require(op.first_row >= 0 &&
+                (op.first_row + op.rows - 1) * op.stride[0] + (op.kernel[0] - 1) * op.dilation[0] <
+                    op.window_rows,
+            "window product: {} rows from {} on of windows of {}", op.rows, op.first_row, op.window_rows);
     for (const int64_t first : op.groups) {
       require(first >= 0 &&
                   (first + isa::kCyclesPerStep - 1) * op.stride[1] + (op.kernel[1] - 1) * op.dilation[1] <
@@ -226,15 +234,23 @@ class Verifier {
     groups("finish rows", op.groups, op.columns);
     require(op.chunk >= 0 && op.chunk < op.chunks && op.row_lw >= op.chunks * op.columns * kColumnLw,
             "finish rows: chunk {} of {}, rows of {} LW", op.chunk, op.chunks, op.row_lw);
-    buffer_range("finish rows", op.sums, {},
-                 op.rows * static_cast<int64_t>(op.groups.size()) * isa::kCyclesPerStep);
+    if (op.sums >= 0) {
+      buffer_range("finish rows", op.sums, {},
+                   op.rows * static_cast<int64_t>(op.groups.size()) * isa::kCyclesPerStep);
+    }
     for (const FinishRows::Input& input : op.inputs) {
       buffer_range("finish rows", input.buffer, {},
                    input.of_rows ? op.rows * op.chunks * op.columns : op.chunks);
     }
   }
+  void node(const SumRows& op) const {
+    require(op.row_lw % isa::kL2bmBlockLw == 0 && op.l1b_row_lw > 0 && op.l1b_row_lw <= op.row_lw &&
+                op.rows > 0 && op.l2bm >= 0 && op.l2bm + op.rows * op.row_lw <= chip_.memory.l2bm_lw,
+            "sum rows: {} rows of {} of {} LW from {} of L2BM", op.rows, op.l1b_row_lw, op.row_lw, op.l2bm);
+  }
   void node(const StoreRows& op) const {
     transfers("store rows", op.stream, op.transfers);
+    if (op.l1bs == 0) return;
     require(op.row_lw % isa::kL2bmBlockLw == 0 && op.rows > 0 && op.l1b_lw > 0 && op.l1b_lw <= op.row_lw &&
                 op.l1bs > 0 && op.l1bs <= chip_.l1b_per_l2b,
             "store rows: {} rows of {} LW, {} LW of {} L1Bs", op.rows, op.row_lw, op.l1b_lw, op.l1bs);
@@ -355,18 +371,20 @@ class Printer {
     --depth_;
   }
   void node(const LoadRows& op) {
-    line("load rows {} <- {}: {} rows of {} x {} chunks x {} columns, {} LW from L1B to L1B{}",
-         buffer(op.buffer, {}), stream(op.stream, {}), op.rows, op.parts, op.chunks, op.columns, op.l1b_lw,
+    line("load rows {} from row {} <- {}: {} rows of {} x {} chunks x {} columns{}{}", buffer(op.buffer, {}),
+         op.first_row, stream(op.stream, {}), op.rows, op.parts, op.chunks, op.columns,
+         op.l1b_at.empty() ? std::string() : fmt::format(", of L1Bs at {} LW", fmt::join(op.l1b_at, " ")),
          op.normalize ? ", to block floats of " + matrix_precision_name(*op.normalize) : "");
     transfers(op.transfers);
   }
   void node(const WindowProduct& op) {
     line(
-        "window product {} += {} * {} ({}: {} chunks, kernel {}, dilation {}, stride {}, {} rows, columns "
-        "{})",
+        "window product {} = {} * {} ({}: {} chunks, kernel {}, dilation {}, stride {}, {} rows from {} on, "
+        "columns {})",
         buffer(op.sums, {}), buffer(op.matrices, op.matrices_at), buffer(op.windows, {}),
         matrix_precision_name(op.precision), op.chunks, fmt::join(op.kernel, " x "),
-        fmt::join(op.dilation, " x "), fmt::join(op.stride, " x "), op.rows, fmt::join(op.groups, " "));
+        fmt::join(op.dilation, " x "), fmt::join(op.stride, " x "), op.rows, op.first_row,
+        fmt::join(op.groups, " "));
   }
   void node(const ReduceWindows& op) {
     line("reduce windows: chunk {} of {} = {} of {} {} (kernel {}, dilation {}, stride {}, {} rows)",
@@ -377,7 +395,11 @@ class Printer {
     std::string list;
     for (const FinishRows::Input& input : op.inputs) list += ", " + buffer(input.buffer, {});
     line("finish rows: chunk {} of {} = {}, {}{}", op.chunk, op.chunks, op.epilogue.to_string(),
-         buffer(op.sums, {}), list);
+         op.sums < 0 ? "no sums" : buffer(op.sums, {}), list);
+  }
+  void node(const SumRows& op) {
+    line("sum rows over L1Bs: {} rows of {} LW to L2BM {}, {} LW each", op.rows, op.l1b_row_lw, op.l2bm,
+         op.row_lw);
   }
   void node(const StoreRows& op) {
     line("store rows {}: {} rows of {} LW", stream(op.stream, {}), op.rows, op.row_lw);

@@ -150,23 +150,24 @@ struct RowsTransfer {
   int64_t count = 0;    ///< LW, a multiple of an MV's unit
 };
 /// buffer[chunk][row][pitch columns] = rows of an image, through L2BM and L1BM. L1B b takes `rows` rows whose
-/// first begins b * l1b_lw LW behind that of L1B 0; with l1b_lw 0 all take the same. L2BM has `parts` parts
-/// one after the other, each `part_lw` LW and of `chunks` chunks. With `normalize` MAB m takes block m % 4 of
-/// every chunk as block floats: the MABs of a quad share the channels, and add up later. Without, it takes
-/// block m / 4 as floats.
+/// first begins l1b_at[b] LW behind `l2bm`: other rows, or other chunks; without l1b_at all take the same.
+/// L2BM has `parts` parts one after the other, each `part_lw` LW, of which `chunks` chunks are taken. With
+/// `normalize` MAB m takes block m % 4 of every chunk as block floats: the MABs of a quad share the channels,
+/// and add up later. Without, it takes block m / 4 as floats.
 struct LoadRows {
   int stream = -1;
   std::vector<RowsTransfer> transfers;
   int64_t l2bm = 0;  ///< where the first part begins
   int64_t parts = 1, part_lw = 0;
   int64_t chunks = 1, columns = 0, row_lw = 0;
-  int64_t rows = 1, l1b_lw = 0;
-  int l1bs = 0;  ///< that have rows of their own; where l1b_lw is 0, all take part
+  int64_t rows = 1;
+  std::vector<int64_t> l1b_at = {};
   int buffer = -1;
-  int64_t pitch = 0, first_column = 0;  ///< columns of a row of the buffer, and where column 0 is in it
+  int64_t first_row = 0, buffer_rows = 1;  ///< where the rows are among those of the buffer
+  int64_t pitch = 0, first_column = 0;     ///< columns of a row of the buffer, and where column 0 is in it
   std::optional<MatrixPrecision> normalize = std::nullopt;
 };
-/// sums[row][group of 4 columns] += matrices * windows: for every chunk and position of the kernel one matrix
+/// sums[row][group of 4 columns] = matrices * windows: for every chunk and position of the kernel one matrix
 /// of `matrices` [chunk][kernel rows][kernel columns][8], whose vectors are the columns of the window there.
 struct WindowProduct {
   MatrixPrecision precision = MatrixPrecision::kGFloat;
@@ -176,6 +177,7 @@ struct WindowProduct {
   int64_t chunks = 1, window_rows = 0, pitch = 0;
   std::array<int64_t, 2> kernel{1, 1}, dilation{1, 1}, stride{1, 1};
   int sums = -1;
+  int64_t first_row = 0;  ///< of the results that the windows have
   int64_t rows = 1;
   std::vector<int64_t> groups;  ///< the first column of every group
 };
@@ -192,7 +194,8 @@ struct ReduceWindows {
   int64_t chunk = 0, chunks = 1, row_lw = 0;
 };
 /// staged[row][column] of chunk `chunk` = epilogue(sums over the quad, inputs): in L1BM, in the order of an
-/// image's row. Inputs are buffers of LW [chunk][row][column] (`of_rows`), or one LW for the chunk.
+/// image's row. Inputs are buffers of LW [chunk][row][column] (`of_rows`), or one LW for the chunk. Without
+/// `sums` the first input stands for them.
 struct FinishRows {
   int sums = -1;
   int64_t rows = 1, columns = 0;
@@ -206,8 +209,14 @@ struct FinishRows {
   int64_t chunk = 0, chunks = 1;  ///< of those that the L1B makes
   int64_t row_lw = 0;             ///< of a row in L1BM
 };
+/// Rows of sums that every L1B has a part of: what they add up to, in L2BM.
+struct SumRows {
+  int64_t rows = 1;
+  int64_t l1b_row_lw = 0;        ///< from one row to the next in L1BM
+  int64_t l2bm = 0, row_lw = 0;  ///< of the first row in L2BM, and from one to the next
+};
 /// Rows from L1BM through L2BM to an image. Each L1B has `rows` rows, its own ones (`by_rows`), or its own
-/// chunks of the same rows, `l1b_lw` LW of each.
+/// chunks of the same rows, `l1b_lw` LW of each. Without L1Bs they are in L2BM already.
 struct StoreRows {
   int stream = -1;
   std::vector<RowsTransfer> transfers;
@@ -226,7 +235,7 @@ struct TileLoop {
 };
 struct TileNode {
   std::variant<LoadTile, StoreTile, FillTile, ProductTile, MapTile, ReduceTile, LoadRows, WindowProduct,
-               ReduceWindows, FinishRows, StoreRows, TileLoop>
+               ReduceWindows, FinishRows, SumRows, StoreRows, TileLoop>
       kind;
 };
 
