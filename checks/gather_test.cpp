@@ -145,6 +145,26 @@ TEST(Gather, RandomImagesOnMncore2) {
   }
 }
 
+TEST(Gather, NoEstimateIsLessThanTheLeast) {
+  for (const char* name : {"tiny", "mncore2"}) {
+    const isa::Chip chip = small_dram(name);
+    for (uint64_t seed = 1; seed <= 30; ++seed) {
+      std::mt19937_64 engine(seed);
+      const Case each = random_case(engine, chip, seed % 10 == 0 ? 40000 : 3000, seed % 3 != 0);
+      std::set<std::pair<int, int64_t>> words;
+      for (const std::vector<GatherSource>& group : each.problem.words) {
+        for (const GatherSource& source : group) {
+          if (!source.is_constant()) words.emplace(source.group(), source.word());
+        }
+      }
+      const int64_t least = layout::least_gather_cycles(each.problem.size_lw, each.problem.parts,
+                                                        static_cast<int64_t>(words.size()), chip);
+      EXPECT_LE(least, Gather(each.problem, chip).estimated_cycles()) << name << " seed " << seed;
+      EXPECT_GT(least, 0);
+    }
+  }
+}
+
 TEST(Gather, NoHazardsAndTheEstimateIsNear) {
   const isa::Chip chip = small_dram("mncore2");
   for (const int64_t size : {64, 2048, 20000}) {

@@ -102,6 +102,20 @@ const std::vector<TensorId>& ElementOrigins::roots(TensorId tensor) {
   return known->second = {found.begin(), found.end()};
 }
 
+int64_t ElementOrigins::different(TensorId tensor, TensorId root) {
+  const TensorId storage = graph_.storage(tensor);
+  const int64_t elements = element_count(graph_.tensors[static_cast<size_t>(root)].shape);
+  if (!through_.contains(storage)) return storage == root ? elements : 0;
+  const auto [known, is_new] = different_.try_emplace({storage, root}, 0);
+  if (!is_new) return known->second;
+  std::vector<bool> seen(static_cast<size_t>(elements));
+  for (const int64_t code : codes(storage).data<int64_t>()) {
+    if (code < 0 || static_cast<TensorId>(code >> kRootShift) != root) continue;
+    seen[static_cast<size_t>(code - code_of(root, 0))] = true;
+  }
+  return known->second = std::ranges::count(seen, true);
+}
+
 ElementOrigin ElementOrigins::origin(TensorId tensor, int64_t offset) {
   const TensorId storage = graph_.storage(tensor);
   if (!through_.contains(storage)) return {storage, offset};
@@ -140,16 +154,20 @@ std::optional<layout::GatherProblem> gather_problem(const StreamPlacement& targe
   using layout::GatherSource;
   const TensorId tensor = target.access.tensor;
   const auto elements = stream_elements(target, graph.tensors[static_cast<size_t>(tensor)].shape, chip);
-  const auto constant = [&](uint32_t bits) {
-    return GatherSource::constant(origins.constant(std::bit_cast<float>(bits)));
-  };
-  const GatherSource fill = constant(std::bit_cast<uint32_t>(static_cast<float>(target.access.fill)));
-  const GatherSource padding = constant(stream_padding_bits(target.layout.padding()));
   layout::GatherProblem problem;
   problem.address = address;
   problem.size_lw = stream_group_lw(target);
   problem.parts = target.transport.parts_per_group();
   problem.words.resize(elements.size());
+  // Constants are numbered as this image has them: a gather is the same whatever was looked at before it.
+  std::map<uint32_t, int64_t> numbers{{0, 0}};
+  const auto constant = [&](uint32_t bits) {
+    const auto [found, is_new] = numbers.try_emplace(bits, static_cast<int64_t>(problem.constants.size()));
+    if (is_new) problem.constants.push_back(bits);
+    return GatherSource::constant(found->second);
+  };
+  const GatherSource fill = constant(std::bit_cast<uint32_t>(static_cast<float>(target.access.fill)));
+  const GatherSource padding = constant(stream_padding_bits(target.layout.padding()));
   for (size_t g = 0; g < elements.size(); ++g) {
     problem.words[g].reserve(elements[g].size());
     for (const int64_t element : elements[g]) {
@@ -160,7 +178,8 @@ std::optional<layout::GatherProblem> gather_problem(const StreamPlacement& targe
       const ElementOrigin origin = origins.origin(tensor, element);
       const auto image = origin.root < 0 ? images.end() : images.find(origin.root);
       if (image == images.end()) {
-        problem.words[g].push_back(GatherSource::constant(origin.root < 0 ? origin.offset : 0));
+        problem.words[g].push_back(
+            constant(origin.root < 0 ? origins.constants()[static_cast<size_t>(origin.offset)] : 0));
         continue;
       }
       const StreamWord& place = (*image->second.places)[static_cast<size_t>(origin.offset)];
@@ -168,16 +187,17 @@ std::optional<layout::GatherProblem> gather_problem(const StreamPlacement& targe
       problem.words[g].push_back(GatherSource::dram(place.group, 2 * image->second.address + place.word));
     }
   }
-  problem.constants = origins.constants();
   return problem;
+}
+
+bool may_be_same_image(const StreamPlacement& target, const StreamPlacement& image) {
+  return stream_group_lw(target) <= stream_group_lw(image) &&
+         target.transport.groups_used() <= image.transport.groups_used();
 }
 
 bool is_same_image(const StreamPlacement& target, TensorId root, const StreamPlacement& image,
                    ElementOrigins& origins, const LayerGraph& graph, const isa::Chip& chip) {
-  if (stream_group_lw(target) > stream_group_lw(image) ||
-      target.transport.groups_used() > image.transport.groups_used()) {
-    return false;
-  }
+  if (!may_be_same_image(target, image)) return false;
   const auto shape_of = [&](const StreamPlacement& stream) {
     return graph.tensors[static_cast<size_t>(stream.access.tensor)].shape;
   };
@@ -206,6 +226,43 @@ bool is_same_image(const StreamPlacement& target, TensorId root, const StreamPla
     }
   }
   return true;
+}
+
+int64_t different_elements(const StreamPlacement& stream, const Shape& tensor_shape) {
+  const AffineMap& map = stream.access.map;
+  int64_t product = 1;  // of axes that have their dims to themselves
+  int64_t most = 0;     // of any axis
+  for (size_t axis = 0; axis < map.axes(); ++axis) {
+    const int64_t size = tensor_shape[axis];
+    std::vector<bool> reached{true};  // index - lowest, dim by dim
+    int64_t lowest = map.offset(axis);
+    bool is_own = true;
+    for (size_t dim = 0; dim < stream.extents.size(); ++dim) {
+      const int64_t stride = map.coefficient(axis, dim);
+      if (stride == 0) continue;
+      for (size_t other = 0; other < map.axes(); ++other)
+        is_own = is_own && (other == axis || map.coefficient(other, dim) == 0);
+      const int64_t reach = std::abs(stride) * (stream.extents[dim] - 1);
+      std::vector<bool> next(reached.size() + static_cast<size_t>(std::max<int64_t>(reach, 0)));
+      for (int64_t step = 0; step <= reach; step += std::abs(stride)) {
+        for (size_t k = 0; k < reached.size(); ++k)
+          next[k + static_cast<size_t>(step)] = next[k + static_cast<size_t>(step)] || reached[k];
+      }
+      if (stride < 0) lowest -= reach;
+      reached = std::move(next);
+    }
+    int64_t inside = 0;
+    for (size_t k = 0; k < reached.size(); ++k) {
+      const int64_t index = lowest + static_cast<int64_t>(k);
+      inside += reached[k] && index >= 0 && index < size ? 1 : 0;
+    }
+    // Without a dim of its own, an axis that leaves the tensor says nothing of when the others do.
+    const bool leaves = lowest < 0 || lowest + static_cast<int64_t>(reached.size()) > size;
+    if (inside == 0 || (!is_own && leaves)) return 0;
+    most = std::max(most, inside);
+    if (is_own) product *= inside;
+  }
+  return map.axes() == 0 ? 1 : std::max(most, product);
 }
 
 StreamPlacement natural_placement(TensorId tensor, const Shape& shape, const isa::Chip& chip) {

@@ -49,9 +49,11 @@ class ElementOrigins {
   const std::vector<TensorId>& roots(TensorId tensor);
   /// The origin of the element of `tensor` at a row-major offset.
   ElementOrigin origin(TensorId tensor, int64_t offset);
+  /// How many different elements of `root` a tensor has.
+  int64_t different(TensorId tensor, TensorId root);
   /// The number of a constant; zero is number 0.
   int64_t constant(float value);
-  /// Bits of all constants, for layout::GatherProblem.
+  /// Bits of all constants.
   const std::vector<uint32_t>& constants() const { return constants_; }
   /// All that the origins of a tensor's elements in `root` depend on, without names and numbers of tensors.
   std::string describe(TensorId tensor, TensorId root) const;
@@ -68,6 +70,7 @@ class ElementOrigins {
   std::set<TensorId> through_;
   std::map<TensorId, Tensor> codes_;
   std::map<TensorId, std::vector<TensorId>> roots_;
+  std::map<std::pair<TensorId, TensorId>, int64_t> different_;
   std::vector<uint32_t> constants_{0};
   std::map<uint32_t, int64_t> numbers_{{0, 0}};
 };
@@ -89,6 +92,12 @@ std::optional<layout::GatherProblem> gather_problem(const StreamPlacement& targe
 /// on; what the host or a relayout has made holds the padding of its layout.
 bool is_same_image(const StreamPlacement& target, TensorId root, const StreamPlacement& image,
                    ElementOrigins& origins, const LayerGraph& graph, const isa::Chip& chip);
+/// False where sizes say that is_same_image is.
+bool may_be_same_image(const StreamPlacement& target, const StreamPlacement& image);
+
+/// How many different elements of its tensor an operand's stream has: at least, and exactly where no two axes
+/// of the tensor depend on one dim of the iteration space.
+int64_t different_elements(const StreamPlacement& stream, const Shape& tensor_shape);
 
 /// All elements in row-major order in the DRAM of group 0, two to the LW: what the host sends when no
 /// kernel's layout is worth it, and fetches from a relayout.

@@ -185,6 +185,21 @@ class ModelPlanner::Impl {
 
   // ---- costs
 
+  /// What `conversion` is at least, by sizes and layouts alone; 0 where the images may be the same.
+  double at_least(TensorId root, int from, int to) {
+    if (is_same_by_description(root, from, to).value_or(true)) return 0;
+    if (is_rough(from, to)) return rough_conversion(from, to);
+    const StreamPlacement& image = placement(to);
+    const TensorId tensor = image.access.tensor;
+    // What the image leaves out of its tensor may be the root's, each once.
+    const int64_t left_out = element_count(shape_of(image)) - different_elements(image, shape_of(image));
+    const int64_t words = std::max<int64_t>(origins_.different(tensor, root) - left_out, 0);
+    return static_cast<double>(
+        layout::least_gather_cycles(stream_group_lw(image), image.transport.parts_per_group(), words, chip_));
+  }
+  double rough_conversion(int from, int to) const {
+    return has_all_elements(from) ? static_cast<double>(rough_cycles(from, to)) : kNever;
+  }
   /// Cycles of making image `to` of the elements that come from `root`, which is there as image `from`.
   double conversion(TensorId root, int from, int to) {
     const auto [found, is_new] = conversions_.try_emplace({root, from, to}, 0);
@@ -199,7 +214,7 @@ class ModelPlanner::Impl {
       if (is_same(root, from, to)) {
         cost = 0;
       } else if (is_rough(from, to)) {
-        cost = has_all_elements(from) ? static_cast<double>(rough_cycles(from, to)) : kNever;
+        cost = rough_conversion(from, to);
       } else {
         const auto problem =
             gather_problem(placement(to), 0, {{root, {&places(from), 0}}}, origins_, graph_, chip_);
@@ -315,7 +330,8 @@ class ModelPlanner::Impl {
     return static_cast<int64_t>(std::max(dram, (source + image) / 2 / kUsed / chip_.l2b_count()));
   }
 
-  bool is_same(TensorId root, int from, int to) {
+  /// Whether is_same, as far as it can be told without looking at every word.
+  std::optional<bool> is_same_by_description(TensorId root, int from, int to) const {
     if (from == to) return true;
     if (placement(from).is_rows || placement(to).is_rows) {
       const StreamPlacement& there = placement(from);
@@ -342,6 +358,12 @@ class ModelPlanner::Impl {
       return graph_.storage(wanted.access.tensor) == root &&
              key_of(essential(wanted)) == key_of(essential(there));
     }
+    if (!may_be_same_image(placement(to), placement(from))) return false;
+    return std::nullopt;
+  }
+  /// Whether image `from` of a root can be read as image `to`.
+  bool is_same(TensorId root, int from, int to) {
+    if (const auto known = is_same_by_description(root, from, to)) return *known;
     const auto [found, is_new] = same_.try_emplace({root, from, to}, false);
     if (is_new) {
       found->second = is_same_image(placement(to), root, placement(from), origins_, graph_, chip_);
@@ -373,6 +395,7 @@ class ModelPlanner::Impl {
       tensor.name = graph_.tensors[static_cast<size_t>(root)].name;
       tensor.maker = {node, operand};
       tensor.conversion = [this, root](int from, int to) { return conversion(root, from, to); };
+      tensor.at_least = [this, root](int from, int to) { return at_least(root, from, to); };
       tensor_number[root] = static_cast<int>(problem.tensors.size());
       problem.tensors.push_back(std::move(tensor));
     };

@@ -146,6 +146,67 @@ INSTANTIATE_TEST_SUITE_P(Samples, Networks,
                                            "../shared/data/models/mlp.onnx",
                                            "../shared/data/onnx_mlir_mnist/mnist.onnx"));
 
+/// Costs that are found out only where they matter (layout/plan/planner.h) lead to plans as good as all
+/// costs.
+TEST(ModelPlan, LazyCostsLoseNothing) {
+  const std::vector<std::string> texts{
+      "agraph (float[1,2,8,8] x, float[4,2,3,3] w, float[4,4,3,3] v) => (float[1,4,4,4] y)"
+      "{ c = Conv<pads = [1, 1, 1, 1]>(x, w) r = Relu(c) p = MaxPool<kernel_shape = [2, 2], strides = [2, "
+      "2]>(r)"
+      "  q = Conv<pads = [1, 1, 1, 1]>(p, v) y = Add(p, q) }",
+      "agraph (float[1,2,9,9] x, float[4,2,1,1] w) => (float[1,4,5,5] y, float[9,9,2,1] z)"
+      "{ y = Conv<strides = [2, 2]>(x, w) z = Transpose<perm = [2, 3, 1, 0]>(x) }",
+      "agraph (float[40,24] a, float[24,12] b, float[24,28] c, float[40,8] d) => (float[40,8] y)"
+      "{ e = MatMul(a, b) f = MatMul(a, c) g = Concat<axis = 1>(e, f) h = MatMul(g, d) y = Softmax(h) }",
+      "agraph (float[6,10] x, float[1,10] b) => (float[12,10] y) <int64[2] shape = {12, 10}>"
+      "{ r = Relu(b) e = Expand(r, shape) z = Concat<axis = 0>(x, x) y = Mul(e, z) }"};
+  for (const std::string& text : texts) {
+    const LayerGraph graph = graph_of(text);
+    ModelPlanner(graph, tiny(), {})
+        .plan("pbqp", [&](const layout::PlanProblem& lazy, const layout::Plan& plan) {
+          layout::PlanProblem problem = lazy;
+          for (layout::PlanProblem::Tensor& tensor : problem.tensors) {
+            tensor.at_least = {};
+            for (const auto& from : problem.nodes[static_cast<size_t>(tensor.maker.node)].candidates) {
+              for (const auto& use : tensor.readers) {
+                for (const auto& to : problem.nodes[static_cast<size_t>(use.node)].candidates) {
+                  const int made = from.layouts[static_cast<size_t>(tensor.maker.operand)];
+                  const int wanted = to.layouts[static_cast<size_t>(use.operand)];
+                  const auto number = &tensor - problem.tensors.data();
+                  EXPECT_LE(lazy.tensors[static_cast<size_t>(number)].at_least(made, wanted),
+                            tensor.conversion(made, wanted))
+                      << tensor.name << ": " << text;
+                }
+              }
+            }
+          }
+          EXPECT_TRUE(plan.proven);
+          EXPECT_EQ(layout::plan(problem, "pbqp").cost, plan.cost) << text;
+          for (const char* name : {"greedy", "first"})
+            EXPECT_EQ(layout::plan(problem, name).choice, layout::plan(lazy, name).choice)
+                << name << ": " << text;
+        });
+  }
+}
+
+TEST(DifferentElements, AreThoseInsideTheTensor) {
+  // Windows of 3 x 3 with stride 2 over 8 x 7, one around it is outside: rows 0 .. 7 of 8, columns 0 .. 6.
+  StreamPlacement stream;
+  stream.extents = {4, 4, 3, 3};
+  stream.access.map = AffineMap(2, 4);
+  stream.access.map.set(0, 0, 2).set(0, 2, 1).set_offset(0, -1).set(1, 1, 2).set(1, 3, 1).set_offset(1, -1);
+  EXPECT_EQ(different_elements(stream, {8, 7}), 8 * 7);
+  // Without windows, every second row and column, the first ones outside.
+  stream.extents = {4, 4, 1, 1};
+  EXPECT_EQ(different_elements(stream, {8, 7}), 3 * 3);
+  stream.access.map.set_offset(0, 100);
+  EXPECT_EQ(different_elements(stream, {8, 7}), 0);
+  // A diagonal: at least one in every row.
+  stream.access.map = AffineMap(2, 4);
+  stream.access.map.set(0, 0, 1).set(1, 0, 1);
+  EXPECT_EQ(different_elements(stream, {8, 7}), 4);
+}
+
 TEST(ModelPlan, AMoveIsReadThrough) {
   // Joining the results costs no relayout of its own: it is part of the one in front of the product.
   const LayerGraph graph = graph_of(

@@ -19,22 +19,18 @@ Gather::Gather(const GatherProblem& problem, const isa::Chip& chip) : problem_(p
                           problem.size_lw / problem.parts % kBlockLw == 0,
                       "gather", "image of {} LW at {} in {} groups, {} parts", problem.size_lw,
                       problem.address, problem.words.size(), problem.parts);
-  row_lw_ = kLineGroup * line_lw(Memory::kL2bm, chip);
+  const GatherShape shape(problem.size_lw, problem.parts, chip);
+  row_lw_ = shape.row_lw;
+  used_lw_ = shape.used_lw;
+  vectors_ = static_cast<int32_t>(shape.vectors);
   const GatherRooms rooms(chip, row_lw_);
-  const int64_t lm_octets =
-      std::min(memory_size_lw(Memory::kLm0, chip) / kOctetLw, (int64_t{1} << kAddressBits) / kWordsPerOctet);
   constant_octets_ = isa::ceil_div(static_cast<int64_t>(problem.constants.size()), kWordsPerOctet);
-  window_octets_ = lm_octets - constant_octets_;
+  window_octets_ = shape.lm_octets - constant_octets_;
   if (window_octets_ < kOctetsPerBlock || constant_octets_ * kOctetLw > rooms.image_slots * row_lw_) {
     throw isa::UnsupportedError(fmt::format("a gather with {} different constants: LM0 holds {} words",
                                             problem.constants.size(), chip.memory.lm_words));
   }
-  vectors_ =
-      static_cast<int32_t>(problem.parts > 1 ? isa::ceil_div(problem.size_lw / problem.parts, row_lw_)
-                                             : isa::ceil_div(problem.size_lw, row_lw_ * chip.l2b_per_group));
-  used_lw_ = std::min(row_lw_, isa::round_up(std::max<int64_t>(row(0, 0).size, 1), row_lw_ / kLineGroup));
-  // LM1 holds the results and, two vectors in one, the tables.
-  const auto tile_vectors = static_cast<int32_t>(memory_size_lw(Memory::kLm1, chip) / (3 * kLineGroup) * 2);
+  const auto tile_vectors = static_cast<int32_t>(shape.tile_vectors);
   for (int32_t first = 0; first < vectors_; first += tile_vectors) {
     Tile tile;
     tile.first_vector = first;
@@ -309,23 +305,58 @@ std::vector<Gather::Run> Gather::runs(const Tile& tile, const Window& window) co
   return all;
 }
 
-int64_t Gather::estimated_cycles() const {
+namespace {
+
+/// What a gather takes, by what was counted of it.
+struct GatherCounts {
+  int64_t octets = 0;  ///< broadcast to a PE
+  int64_t picks = 0;   ///< tables times windows that look at them
+  int64_t tables = 0;
+  double source_cycles = 0;  ///< of the transfers that bring the windows
+};
+
+int64_t gather_cycles(const GatherCounts& counts, int64_t used_lw, int64_t size_lw, const isa::Chip& chip) {
   constexpr int64_t kStartSteps = 50;
   constexpr int64_t kStepsPerPick = 15;  // the window's addresses; four times: set T, wait for it, read
-  double sources = 0;
+  const auto steps = static_cast<double>(kStartSteps + counts.octets + kStepsPerPick * counts.picks);
+  const double dram = static_cast<double>(counts.tables * used_lw * chip.l2b_per_group + size_lw) /
+                      chip.transfer.dram_lw_per_cycle;
+  return static_cast<int64_t>(steps * isa::kCyclesPerStep + counts.source_cycles + dram);
+}
+
+/// The transfers of one window, of so many blocks to an L2B.
+double window_cycles(int64_t blocks, int64_t transfers, const isa::Chip& chip) {
+  const double arrival = static_cast<double>(blocks * kBlockLw) / chip.transfer.l2bm_mv_lw_per_cycle;
+  const auto starts =
+      static_cast<double>(transfers * chip.transfer.issue_interval_steps * isa::kCyclesPerStep);
+  return std::max(arrival, starts);
+}
+
+}  // namespace
+
+int64_t Gather::estimated_cycles() const {
+  GatherCounts counts{.octets = octets(), .picks = picks_, .tables = tables_};
   for (const Tile& tile : tiles_) {
     for (const Window& window : tile.windows) {
-      const double arrival =
-          static_cast<double>(window.block_count * kBlockLw) / chip_.transfer.l2bm_mv_lw_per_cycle;
-      const auto starts = static_cast<double>(static_cast<int64_t>(runs(tile, window).size()) *
-                                              chip_.transfer.issue_interval_steps * isa::kCyclesPerStep);
-      sources += std::max(arrival, starts);
+      counts.source_cycles +=
+          window_cycles(window.block_count, static_cast<int64_t>(runs(tile, window).size()), chip_);
     }
   }
-  const double steps = static_cast<double>(kStartSteps + octets() + kStepsPerPick * picks_);
-  const double dram = static_cast<double>(tables_ * used_lw_ * chip_.l2b_per_group + problem_.size_lw) /
-                      chip_.transfer.dram_lw_per_cycle;
-  return static_cast<int64_t>(steps * isa::kCyclesPerStep + sources + dram);
+  return gather_cycles(counts, used_lw_, problem_.size_lw, chip_);
+}
+
+int64_t least_gather_cycles(int64_t size_lw, int64_t parts, int64_t words, const isa::Chip& chip) {
+  const GatherShape shape(size_lw, parts, chip);
+  GatherCounts counts;
+  // Every word of the image is made by one L1B; the busiest makes at least the average.
+  counts.octets = isa::ceil_div(words, kWordsPerOctet * chip.l2b_count() * chip.l1b_per_l2b);
+  // Every pair of vectors of a tile looks at one window at least, through a table of its own.
+  counts.tables = shape.vectors / shape.tile_vectors * (shape.tile_vectors / 2) +
+                  isa::ceil_div(shape.vectors % shape.tile_vectors, 2);
+  counts.picks = counts.tables;
+  const int64_t blocks = isa::ceil_div(words, GatherSource::kWordsPerBlock * chip.l2b_count());
+  counts.source_cycles = window_cycles(blocks, words > 0 ? 1 : 0, chip);
+  return gather_cycles(counts, shape.used_lw, size_lw, chip);
 }
 
 int64_t Gather::dram_cycles() const {

@@ -87,6 +87,10 @@ struct GatherCode {
   int64_t cycles = 0;  ///< predicted, which is what the simulator counts
 };
 
+/// What `Gather::estimated_cycles` is at least, when all that is known of a problem is the size of its image
+/// (`size_lw`, `parts`) and that it has at least `words` different words of DRAM.
+int64_t least_gather_cycles(int64_t size_lw, int64_t parts, int64_t words, const isa::Chip& chip);
+
 /// A gather that has been cut into windows.
 class Gather {
  public:

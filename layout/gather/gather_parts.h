@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 
+#include "isa/arithmetic.h"
 #include "isa/chip.h"
 #include "isa/error.h"
 #include "layout/gather/gather.h"
@@ -56,6 +58,26 @@ struct GatherRooms {
       throw isa::UnsupportedError(fmt::format("chip {}: a gather needs L2BM of at least {} LW, found {}",
                                               chip.name, 16 * row_lw, chip.memory.l2bm_lw));
     }
+  }
+};
+
+/// How an image is divided, whatever its words are.
+struct GatherShape {
+  int64_t row_lw = 0;        ///< of one vector of all PEs of an L2B
+  int64_t used_lw = 0;       ///< of its beginning, whole lines, that images of one row need; else all
+  int64_t vectors = 0;       ///< of an L2B
+  int64_t tile_vectors = 0;  ///< of them, at most, that LM1 holds with their tables, two vectors in one
+  int64_t lm_octets = 0;     ///< that entries of tables reach in LM0
+
+  GatherShape(int64_t size_lw, int64_t parts, const isa::Chip& chip) {
+    row_lw = kLineGroup * line_lw(Memory::kL2bm, chip);
+    const int64_t part_lw = size_lw / parts;
+    vectors = isa::ceil_div(part_lw, parts > 1 ? row_lw : row_lw * chip.l2b_per_group);
+    used_lw = std::min(row_lw,
+                       isa::round_up(std::clamp<int64_t>(part_lw, 1, row_lw), row_lw / int64_t{kLineGroup}));
+    tile_vectors = memory_size_lw(Memory::kLm1, chip) / (3 * kLineGroup) * 2;
+    lm_octets = std::min(memory_size_lw(Memory::kLm0, chip) / kOctetLw,
+                         (int64_t{1} << kAddressBits) / kWordsPerOctet);
   }
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <numeric>
 
 #include "isa/error.h"
@@ -19,8 +20,8 @@ Matrix transposed(const Matrix& matrix) {
   return result;
 }
 
-double least(const std::vector<double>& values) {
-  return *std::ranges::min_element(values);
+double least(const double* values, size_t count) {
+  return *std::min_element(values, values + count);
 }
 
 /// Costs this close are equal: sums are formed in different orders.
@@ -28,16 +29,51 @@ double tolerance(double cost) {
   return 1e-9 * std::max(1.0, std::isfinite(cost) ? std::abs(cost) : 1.0);
 }
 
-/// A problem from which nodes are taken away one by one.
+/// A problem from which nodes are taken away one by one. Branch and bound copies it at every branch, so all
+/// costs are in a few arrays, and a copy leaves out what is no longer used.
 class Rest {
  public:
-  explicit Rest(const Pbqp& problem) : edges_(static_cast<size_t>(problem.node_count())) {
+  explicit Rest(const Pbqp& problem) : alive_(static_cast<size_t>(problem.node_count()), 1) {
+    first_cost_.push_back(0);
     for (int node = 0; node < problem.node_count(); ++node) {
-      costs_.push_back(problem.node_costs(node));
-      alive_.push_back(true);
-      for (const auto& [other, matrix] : problem.edges(node)) add_edge(node, other, matrix);
+      const std::vector<double>& costs = problem.node_costs(node);
+      costs_.insert(costs_.end(), costs.begin(), costs.end());
+      first_cost_.push_back(costs_.size());
+    }
+    edges_of_.resize(alive_.size());
+    for (int node = 0; node < size(); ++node) {
+      for (const auto& [other, matrix] : problem.edges(node)) {
+        double* values = new_edge(node, other);
+        for (const std::vector<double>& row : matrix) values = std::ranges::copy(row, values).out;
+      }
     }
   }
+  Rest(const Rest& other)
+      : first_cost_(other.first_cost_),
+        costs_(other.costs_),
+        alive_(other.alive_),
+        edges_of_(other.edges_of_),
+        constant_(other.constant_),
+        steps_(other.steps_) {
+    edges_.reserve(other.edges_.size());
+    values_.reserve(other.values_.size());
+    std::vector<int> number(other.edges_.size(), -1);
+    for (size_t k = 0; k < other.edges_.size(); ++k) {
+      const Edge& edge = other.edges_[k];
+      if (!other.alive_[at(edge.a)] || !other.alive_[at(edge.b)]) continue;
+      number[k] = static_cast<int>(edges_.size());
+      edges_.push_back({edge.a, edge.b, values_.size()});
+      const auto values = other.values_.begin() + static_cast<ptrdiff_t>(edge.first_value);
+      values_.insert(values_.end(), values, values + static_cast<ptrdiff_t>(count(edge.a) * count(edge.b)));
+    }
+    for (std::vector<Neighbour>& neighbours : edges_of_) {
+      for (Neighbour& neighbour : neighbours) neighbour.edge = number[at(neighbour.edge)];
+    }
+  }
+  Rest(Rest&&) = default;
+  Rest& operator=(const Rest&) = delete;
+  Rest& operator=(Rest&&) = delete;
+  ~Rest() = default;
 
   struct Counts {
     int64_t free = 0;
@@ -51,8 +87,8 @@ class Rest {
     for (bool changed = true; changed;) {
       changed = false;
       for (int node = 0; node < size(); ++node) {
-        if (!alive_[at(node)] || edges_[at(node)].size() > 2) continue;
-        const size_t degree = edges_[at(node)].size();
+        if (!alive_[at(node)] || edges_of_[at(node)].size() > 2) continue;
+        const size_t degree = edges_of_[at(node)].size();
         counts.free += degree == 0;
         counts.chain += degree == 1;
         counts.series += degree == 2;
@@ -65,49 +101,51 @@ class Rest {
 
   /// Fixes a node's choice and takes it away.
   void fix(int node, int candidate) {
-    constant_ += costs_[at(node)][static_cast<size_t>(candidate)];
-    for (const auto& [other, matrix] : edges_[at(node)]) {
-      for (size_t j = 0; j < costs_[at(other)].size(); ++j)
-        costs_[at(other)][j] += matrix[static_cast<size_t>(candidate)][j];
+    constant_ += costs(node)[candidate];
+    for (const Neighbour& neighbour : edges_of_[at(node)]) {
+      const View matrix = view(node, neighbour);
+      double* of_other = costs(neighbour.node);
+      for (size_t j = 0; j < count(neighbour.node); ++j) of_other[j] += matrix(at(candidate), j);
     }
     remove(node);
-    steps_.push_back({node, {}, {candidate}});
+    steps_ = std::make_shared<const Step>(Step{steps_, node, {}, {candidate}});
   }
 
   /// Moves as much of the edges' costs as possible to the nodes; the sum of least costs is then a bound.
   double bound() {
     double sum = constant_;
     for (int node = 0; node < size(); ++node) {
-      if (!alive_[at(node)]) continue;
-      for (auto& [other, matrix] : edges_[at(node)]) {
-        if (other > node) normalize(node, other, matrix);
+      for (const Neighbour& neighbour : edges_of_[at(node)]) {
+        if (neighbour.node > node) normalize(edges_[at(neighbour.edge)]);
       }
     }
     for (int node = 0; node < size(); ++node) {
-      if (alive_[at(node)]) sum += least(costs_[at(node)]);
+      if (alive_[at(node)]) sum += least(costs(node), count(node));
     }
     return sum;
   }
 
-  int alive_count() const { return static_cast<int>(std::ranges::count(alive_, true)); }
+  int alive_count() const { return static_cast<int>(std::ranges::count(alive_, 1)); }
 
   /// The node with most neighbours; -1 when none is left.
   int busiest() const {
     int best = -1;
     for (int node = 0; node < size(); ++node) {
-      if (alive_[at(node)] && (best < 0 || edges_[at(node)].size() > edges_[at(best)].size())) best = node;
+      if (alive_[at(node)] && (best < 0 || edges_of_[at(node)].size() > edges_of_[at(best)].size()))
+        best = node;
     }
     return best;
   }
 
   /// For each candidate, its cost with the best answer of every neighbour.
   std::vector<double> local_costs(int node) const {
-    std::vector<double> result = costs_[at(node)];
-    for (const auto& [other, matrix] : edges_[at(node)]) {
+    std::vector<double> result(costs(node), costs(node) + count(node));
+    for (const Neighbour& neighbour : edges_of_[at(node)]) {
+      const View matrix = view(node, neighbour);
+      const double* of_other = costs(neighbour.node);
       for (size_t i = 0; i < result.size(); ++i) {
         double best = kForbidden;
-        for (size_t j = 0; j < matrix[i].size(); ++j)
-          best = std::min(best, matrix[i][j] + costs_[at(other)][j]);
+        for (size_t j = 0; j < count(neighbour.node); ++j) best = std::min(best, matrix(i, j) + of_other[j]);
         result[i] += best;
       }
     }
@@ -118,11 +156,11 @@ class Rest {
 
   /// The choices of all nodes, when none is left.
   std::vector<int> choices() const {
-    std::vector<int> choice(costs_.size(), 0);
-    for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
+    std::vector<int> choice(alive_.size(), 0);
+    for (const Step* step = steps_.get(); step != nullptr; step = step->before.get()) {
       size_t index = 0;
       for (const auto& [neighbour, candidates] : step->neighbours)
-        index = index * static_cast<size_t>(candidates) + static_cast<size_t>(choice[at(neighbour)]);
+        index = index * candidates + at(choice[at(neighbour)]);
       choice[at(step->node)] = step->best[index];
     }
     return choice;
@@ -131,43 +169,74 @@ class Rest {
  private:
   /// A node that was taken away: its best candidate for every combination of its neighbours' choices.
   struct Step {
-    int node;
-    std::vector<std::pair<int, int>> neighbours;  ///< and their numbers of candidates
+    std::shared_ptr<const Step> before;
+    int node = -1;
+    std::vector<std::pair<int, size_t>> neighbours;  ///< and their numbers of candidates
     std::vector<int> best;
   };
+  /// Costs between the candidates of `a` and `b`, a < b, row by row.
+  struct Edge {
+    int a = -1;
+    int b = -1;
+    size_t first_value = 0;
+  };
+  struct Neighbour {
+    int node = -1;
+    int edge = -1;
+  };
+  /// An edge's costs, [candidate of a node][candidate of its neighbour].
+  struct View {
+    const double* values;
+    size_t row;
+    size_t column;
+    double operator()(size_t i, size_t j) const { return values[i * row + j * column]; }
+  };
 
-  int size() const { return static_cast<int>(costs_.size()); }
-  static size_t at(int node) { return static_cast<size_t>(node); }
+  int size() const { return static_cast<int>(alive_.size()); }
+  static size_t at(int index) { return static_cast<size_t>(index); }
+  size_t count(int node) const { return first_cost_[at(node) + 1] - first_cost_[at(node)]; }
+  double* costs(int node) { return &costs_[first_cost_[at(node)]]; }
+  const double* costs(int node) const { return &costs_[first_cost_[at(node)]]; }
+  View view(int node, const Neighbour& neighbour) const {
+    const Edge& edge = edges_[at(neighbour.edge)];
+    const size_t columns = count(edge.b);
+    const double* values = &values_[edge.first_value];
+    return node == edge.a ? View{values, columns, 1} : View{values, 1, columns};
+  }
 
-  void add_edge(int a, int b, const Matrix& matrix) {
-    const auto add = [&](int from, int to, const Matrix& costs) {
-      auto [known, is_new] = edges_[at(from)].try_emplace(to, costs);
-      if (is_new) return;
-      for (size_t i = 0; i < costs.size(); ++i) {
-        for (size_t j = 0; j < costs[i].size(); ++j) known->second[i][j] += costs[i][j];
-      }
+  /// Room for the costs of a new edge; a < b.
+  double* new_edge(int a, int b) {
+    const auto link = [&](int from, int to) {
+      std::vector<Neighbour>& neighbours = edges_of_[at(from)];
+      const auto place = std::ranges::find_if(neighbours, [&](const Neighbour& n) { return n.node > to; });
+      neighbours.insert(place, {to, static_cast<int>(edges_.size())});
     };
-    add(a, b, matrix);
-    add(b, a, transposed(matrix));
+    link(a, b);
+    link(b, a);
+    edges_.push_back({a, b, values_.size()});
+    values_.resize(values_.size() + count(a) * count(b));
+    return &values_[edges_.back().first_value];
   }
 
   void remove(int node) {
-    for (const auto& [other, matrix] : edges_[at(node)]) edges_[at(other)].erase(node);
-    edges_[at(node)].clear();
-    alive_[at(node)] = false;
+    for (const Neighbour& neighbour : edges_of_[at(node)])
+      std::erase_if(edges_of_[at(neighbour.node)], [&](const Neighbour& n) { return n.node == node; });
+    edges_of_[at(node)].clear();
+    alive_[at(node)] = 0;
   }
 
   void fold(int node) {
-    const std::vector<double>& own = costs_[at(node)];
-    const std::map<int, Matrix> edges = edges_[at(node)];
-    Step step{node, {}, {}};
-    for (const auto& [other, matrix] : edges)
-      step.neighbours.emplace_back(other, static_cast<int>(costs_[at(other)].size()));
-    const auto best_of = [&](auto&& cost_of) {
+    const std::vector<Neighbour> neighbours = edges_of_[at(node)];
+    Step step{steps_, node, {}, {}};
+    for (const Neighbour& neighbour : neighbours)
+      step.neighbours.emplace_back(neighbour.node, count(neighbour.node));
+    // The best candidate, given what its neighbours' choices add.
+    const auto best_of = [&](auto&& added) {
+      const double* own = costs(node);
       int best = 0;
       double best_cost = kForbidden;
-      for (size_t i = 0; i < own.size(); ++i) {
-        const double cost = cost_of(i);
+      for (size_t i = 0; i < count(node); ++i) {
+        const double cost = own[i] + added(i);
         if (cost < best_cost) {
           best_cost = cost;
           best = static_cast<int>(i);
@@ -176,65 +245,66 @@ class Rest {
       step.best.push_back(best);
       return best_cost;
     };
-    if (edges.empty()) {
-      constant_ += best_of([&](size_t i) { return own[i]; });
-    } else if (edges.size() == 1) {
-      const auto& [other, matrix] = *edges.begin();
-      std::vector<double>& costs = costs_[at(other)];
-      for (size_t j = 0; j < costs.size(); ++j) {
-        const Matrix& m = matrix;
-        costs[j] += best_of([&](size_t i) { return own[i] + m[i][j]; });
-      }
+    if (neighbours.empty()) {
+      constant_ += best_of([](size_t) { return 0.0; });
+    } else if (neighbours.size() == 1) {
+      const View matrix = view(node, neighbours[0]);
+      double* of_other = costs(neighbours[0].node);
+      for (size_t j = 0; j < count(neighbours[0].node); ++j)
+        of_other[j] += best_of([&](size_t i) { return matrix(i, j); });
     } else {
-      const auto& [a, to_a] = *edges.begin();
-      const auto& [b, to_b] = *std::next(edges.begin());
-      Matrix between(costs_[at(a)].size(), std::vector<double>(costs_[at(b)].size()));
-      for (size_t j = 0; j < between.size(); ++j) {
-        for (size_t k = 0; k < between[j].size(); ++k) {
-          const Matrix& first = to_a;
-          const Matrix& second = to_b;
-          between[j][k] = best_of([&](size_t i) { return own[i] + first[i][j] + second[i][k]; });
-        }
+      const int a = neighbours[0].node;
+      const int b = neighbours[1].node;
+      const auto known =
+          std::ranges::find_if(edges_of_[at(a)], [&](const Neighbour& n) { return n.node == b; });
+      double* between =
+          known != edges_of_[at(a)].end() ? &values_[edges_[at(known->edge)].first_value] : new_edge(a, b);
+      const View first = view(node, neighbours[0]);  // now that values have their place
+      const View second = view(node, neighbours[1]);
+      for (size_t j = 0; j < count(a); ++j) {
+        for (size_t k = 0; k < count(b); ++k)
+          *between++ += best_of([&](size_t i) { return first(i, j) + second(i, k); });
       }
-      const int left = a;
-      const int right = b;
-      remove(node);
-      add_edge(left, right, between);
     }
     remove(node);
-    steps_.push_back(std::move(step));
+    steps_ = std::make_shared<const Step>(std::move(step));
   }
 
-  void normalize(int a, int b, Matrix& matrix) {
-    Matrix& mirrored = edges_[at(b)].at(a);
-    for (size_t i = 0; i < matrix.size(); ++i) {
-      const double low = least(matrix[i]);
+  void normalize(const Edge& edge) {
+    const size_t rows = count(edge.a);
+    const size_t columns = count(edge.b);
+    double* matrix = &values_[edge.first_value];
+    for (size_t i = 0; i < rows; ++i) {
+      double* row = matrix + i * columns;
+      const double low = least(row, columns);
       if (low == kForbidden) {
-        costs_[at(a)][i] = kForbidden;
+        costs(edge.a)[i] = kForbidden;
         continue;
       }
       if (low == 0) continue;
-      costs_[at(a)][i] += low;
-      for (size_t j = 0; j < matrix[i].size(); ++j) matrix[i][j] -= low;
+      costs(edge.a)[i] += low;
+      for (size_t j = 0; j < columns; ++j) row[j] -= low;
     }
-    for (size_t j = 0; j < mirrored.size(); ++j) {
+    for (size_t j = 0; j < columns; ++j) {
       double low = kForbidden;
-      for (size_t i = 0; i < matrix.size(); ++i) low = std::min(low, matrix[i][j]);
+      for (size_t i = 0; i < rows; ++i) low = std::min(low, matrix[i * columns + j]);
       if (low == kForbidden) {
-        costs_[at(b)][j] = kForbidden;
+        costs(edge.b)[j] = kForbidden;
       } else if (low != 0) {
-        costs_[at(b)][j] += low;
-        for (size_t i = 0; i < matrix.size(); ++i) matrix[i][j] -= low;
+        costs(edge.b)[j] += low;
+        for (size_t i = 0; i < rows; ++i) matrix[i * columns + j] -= low;
       }
     }
-    mirrored = transposed(matrix);
   }
 
-  std::vector<std::vector<double>> costs_;
-  std::vector<bool> alive_;
-  std::vector<std::map<int, Matrix>> edges_;  ///< both ways
+  std::vector<size_t> first_cost_;  ///< of a node, in costs_; one more than nodes
+  std::vector<double> costs_;
+  std::vector<char> alive_;
+  std::vector<std::vector<Neighbour>> edges_of_;  ///< by node, neighbours ascending
+  std::vector<Edge> edges_;                       ///< those of nodes that were taken away, too
+  std::vector<double> values_;                    ///< of all edges
   double constant_ = 0;
-  std::vector<Step> steps_;
+  std::shared_ptr<const Step> steps_;  ///< the last one
 };
 
 class PbqpSearch {
@@ -248,6 +318,10 @@ class PbqpSearch {
     best_.reduced_chain = counts.chain;
     best_.reduced_series = counts.series;
     best_.core_nodes = rest.alive_count();
+    if (!options_.known.empty()) {
+      best_.choice = options_.known;
+      best_.cost = problem_.cost(best_.choice);
+    }
     heuristic(rest);
     open_bound_ = kForbidden;
     branch(std::move(rest));

@@ -41,6 +41,8 @@ class Pbqp {
 
   struct Options {
     int64_t branches = 200000;  ///< at most; 0 = heuristic only
+    std::vector<int> known =
+        {};  ///< a solution to begin with, if not empty: only better ones are of interest
   };
   struct Solution {
     std::vector<int> choice;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "isa/error.h"
 #include "layout/plan/pbqp.h"
@@ -15,6 +16,11 @@ namespace kodama::layout {
 namespace {
 
 using isa::UserError;
+
+/// Branches of the first solutions, which only say which conversions to ask for; when there are none any
+/// more, so many times as many.
+constexpr int64_t kFirstBranches = 50;
+constexpr int64_t kMoreBranches = 10;
 
 int layout_of(const PlanProblem& problem, const PlanProblem::Use& use, int candidate) {
   return problem.nodes[static_cast<size_t>(use.node)]
@@ -26,8 +32,26 @@ size_t candidates_of(const PlanProblem& problem, int node) {
   return problem.nodes[static_cast<size_t>(node)].candidates.size();
 }
 
+/// Layouts that some candidate of a reader wants.
+std::set<int> wanted_layouts(const PlanProblem& problem, const PlanProblem::Tensor& tensor) {
+  std::set<int> wanted;
+  for (const PlanProblem::Use& use : tensor.readers) {
+    for (size_t candidate = 0; candidate < candidates_of(problem, use.node); ++candidate)
+      wanted.insert(layout_of(problem, use, static_cast<int>(candidate)));
+  }
+  return wanted;
+}
+
 Plan plan_first(const PlanProblem& problem, const PlanOptions& /*options*/) {
   return evaluate(problem, std::vector<int>(problem.nodes.size(), 0));
+}
+
+double at_least(const PlanProblem::Tensor& tensor, int from, int to) {
+  if (from == to) return 0;
+  return tensor.at_least ? tensor.at_least(from, to) : tensor.conversion(from, to);
+}
+double exactly(const PlanProblem::Tensor& tensor, int from, int to) {
+  return from == to ? 0 : tensor.conversion(from, to);
 }
 
 /// Node by node in the order of the problem: the candidate that is cheapest with the conversions to those
@@ -35,9 +59,8 @@ Plan plan_first(const PlanProblem& problem, const PlanOptions& /*options*/) {
 Plan plan_greedy(const PlanProblem& problem, const PlanOptions& /*options*/) {
   std::vector<int> choice(problem.nodes.size(), -1);
   for (size_t node = 0; node < problem.nodes.size(); ++node) {
-    int best = 0;
-    double best_cost = kForbidden;
-    for (size_t candidate = 0; candidate < problem.nodes[node].candidates.size(); ++candidate) {
+    // Of a candidate with what was chosen before.
+    const auto cost_of = [&](size_t candidate, const auto& conversion) {
       choice[node] = static_cast<int>(candidate);
       double cost = problem.nodes[node].candidates[candidate].cost;
       for (const PlanProblem::Tensor& tensor : problem.tensors) {
@@ -52,39 +75,44 @@ Plan plan_greedy(const PlanProblem& problem, const PlanOptions& /*options*/) {
           if (choice[static_cast<size_t>(use.node)] >= 0)
             wanted.insert(layout_of(problem, use, choice[static_cast<size_t>(use.node)]));
         }
-        for (const int to : wanted) cost += from == to ? 0 : tensor.conversion(from, to);
+        for (const int to : wanted) cost += conversion(tensor, from, to);
       }
-      if (cost < best_cost) {
-        best_cost = cost;
-        best = static_cast<int>(candidate);
-      }
+      return cost;
+    };
+    // The candidate that costs least at least, until that is its cost.
+    std::vector<double> costs(problem.nodes[node].candidates.size());
+    std::vector<bool> is_exact(costs.size(), false);
+    for (size_t candidate = 0; candidate < costs.size(); ++candidate)
+      costs[candidate] = cost_of(candidate, at_least);
+    size_t best = 0;
+    for (;;) {
+      best = static_cast<size_t>(std::ranges::min_element(costs) - costs.begin());
+      if (is_exact[best]) break;
+      costs[best] = cost_of(best, exactly);
+      is_exact[best] = true;
     }
-    choice[node] = best;
+    choice[node] = static_cast<int>(best);
   }
   return evaluate(problem, std::move(choice));
 }
 
 }  // namespace
 
-Pbqp as_pbqp(const PlanProblem& problem) {
+Pbqp as_pbqp(const PlanProblem& problem, const ConversionCost& cost) {
   Pbqp pbqp;
   for (const PlanProblem::Node& node : problem.nodes) {
     std::vector<double> costs;
     for (const PlanProblem::Candidate& candidate : node.candidates) costs.push_back(candidate.cost);
     pbqp.add_node(std::move(costs));
   }
-  for (const PlanProblem::Tensor& tensor : problem.tensors) {
-    std::set<int> wanted;
-    for (const PlanProblem::Use& use : tensor.readers) {
-      for (size_t candidate = 0; candidate < candidates_of(problem, use.node); ++candidate)
-        wanted.insert(layout_of(problem, use, static_cast<int>(candidate)));
-    }
-    for (const int to : wanted) {
+  for (size_t t = 0; t < problem.tensors.size(); ++t) {
+    const PlanProblem::Tensor& tensor = problem.tensors[t];
+    for (const int to : wanted_layouts(problem, tensor)) {
       const int copy = pbqp.add_node({0, 0});  // absent, present
       Pbqp::Matrix of_maker;
       for (size_t candidate = 0; candidate < candidates_of(problem, tensor.maker.node); ++candidate) {
         const int from = layout_of(problem, tensor.maker, static_cast<int>(candidate));
-        of_maker.push_back({0, from == to ? 0 : tensor.conversion(from, to)});
+        of_maker.push_back({0, cost ? cost(static_cast<int>(t), from, to) : exactly(tensor, from, to)});
       }
       pbqp.add_edge(tensor.maker.node, copy, of_maker);
       std::set<int> readers;  // a node may read the tensor twice
@@ -112,23 +140,82 @@ Pbqp as_pbqp(const PlanProblem& problem) {
 
 namespace {
 
+/// What conversions cost as far as a planner has asked for it, at least.
+class LazyCosts {
+ public:
+  explicit LazyCosts(const PlanProblem& problem) : problem_(problem) {}
+
+  double cost(int tensor, int from, int to) {
+    const auto [found, is_new] = costs_.try_emplace({tensor, from, to}, Known{});
+    if (is_new) found->second.cost = at_least(problem_.tensors[static_cast<size_t>(tensor)], from, to);
+    return found->second.cost;
+  }
+  /// Notes the conversions of a plan, which evaluate() has asked for. Returns whether any was news.
+  bool learn(const Plan& plan) {
+    bool is_news = false;
+    for (const Plan::Conversion& conversion : plan.conversions) {
+      Known& known = costs_[{conversion.tensor, conversion.from, conversion.to}];
+      is_news = is_news || !known.is_exact;
+      known = {conversion.cost, true};
+    }
+    return is_news;
+  }
+
+ private:
+  struct Known {
+    double cost = 0;
+    bool is_exact = false;
+  };
+  const PlanProblem& problem_;
+  std::map<std::tuple<int, int, int>, Known> costs_;
+};
+
+/// A choice of the problem's nodes as a solution of as_pbqp, copies of tensors included.
+std::vector<int> known_solution(const PlanProblem& problem, std::vector<int> choice) {
+  if (choice.empty()) return choice;
+  for (const PlanProblem::Tensor& tensor : problem.tensors) {
+    std::set<int> wanted;
+    for (const PlanProblem::Use& use : tensor.readers)
+      wanted.insert(layout_of(problem, use, choice[static_cast<size_t>(use.node)]));
+    for (const int to : wanted_layouts(problem, tensor)) choice.push_back(wanted.contains(to) ? 1 : 0);
+  }
+  return choice;
+}
+
 Plan plan_pbqp(const PlanProblem& problem, const PlanOptions& options) {
-  const Pbqp::Solution solution = as_pbqp(problem).solve({.branches = options.branches});
-  std::vector<int> choice(solution.choice.begin(),
-                          solution.choice.begin() + static_cast<ptrdiff_t>(problem.nodes.size()));
-  Plan plan = evaluate(problem, std::move(choice));
-  plan.bound = solution.proven ? plan.cost : solution.bound;
-  plan.proven = solution.proven;
+  LazyCosts costs(problem);
+  const ConversionCost cost = [&](int tensor, int from, int to) { return costs.cost(tensor, from, to); };
+  Plan best;
+  best.cost = kForbidden;
+  double bound = -kForbidden;
+  // While costs become known, few branches will do; the whole budget is for what they are in the end.
+  for (int64_t branches = std::min(kFirstBranches, options.branches);;) {
+    const Pbqp::Solution solution =
+        as_pbqp(problem, cost).solve({branches, known_solution(problem, best.choice)});
+    bound = std::max(bound, solution.proven ? solution.cost : solution.bound);
+    std::vector<int> choice(solution.choice.begin(),
+                            solution.choice.begin() + static_cast<ptrdiff_t>(problem.nodes.size()));
+    Plan plan = evaluate(problem, std::move(choice));
+    const bool is_news = costs.learn(plan);
+    if (best.choice.empty() || plan.cost < best.cost) best = std::move(plan);
+    const double slack = std::isfinite(best.cost) ? 1e-9 * std::max(1.0, std::abs(best.cost)) : 0;
+    best.proven = bound >= best.cost - slack;
+    if (best.proven) break;
+    if (is_news) continue;
+    if (branches == options.branches) break;
+    branches = std::min(branches * kMoreBranches, options.branches);
+  }
+  best.bound = best.proven ? best.cost : bound;
   // A search that was cut short must not be worse than the simple planners.
-  if (!plan.proven) {
+  if (!best.proven) {
     for (const auto& simple : {plan_first, plan_greedy}) {
       Plan other = simple(problem, options);
-      if (other.cost >= plan.cost) continue;
-      other.bound = plan.bound;
-      plan = std::move(other);
+      if (other.cost >= best.cost) continue;
+      other.bound = best.bound;
+      best = std::move(other);
     }
   }
-  return plan;
+  return best;
 }
 
 passes::Registry<Planner>& registry() {

@@ -30,6 +30,13 @@
 /// As a quadratic problem (layout/plan/pbqp.h): a node per node, and one with the candidates *absent* and
 /// *present* per tensor and layout that some reader wants. Present costs the conversion, by the maker's
 /// choice; a reader that wants a layout forbids its absence.
+///
+/// Most conversions are in no good plan, and what they cost may take long to find out. So costs are *lazy*:
+/// a conversion counts with what it costs at least (Tensor::at_least), the problem is solved, and what the
+/// solution uses is asked for (Tensor::conversion), until a solution uses nothing else. No plan is cheaper
+/// than the solution of a problem whose costs are too small, so the last one is as good as if all had been
+/// asked for, and bounds are bounds. In the example, a conversion that costs at least 7 and in truth 10 is
+/// asked for once; with at least 13, never: both uses take rows.
 namespace kodama::layout {
 
 class Pbqp;
@@ -52,8 +59,11 @@ struct PlanProblem {
     std::string name;
     Use maker;
     std::vector<Use> readers;
-    /// Cost of converting it; 0 when the layouts are equal, infinite when it can't be.
+    /// Cost of converting it; 0 when the layouts are equal, infinite when it can't be. Always the same for
+    /// the same two layouts. It may take long to find out: planners ask for what they are about to use.
     std::function<double(int from, int to)> conversion;
+    /// What `conversion` is at least, and quickly. Without it, asking for the cost is quick.
+    std::function<double(int from, int to)> at_least = {};
   };
   std::vector<Node> nodes;
   std::vector<Tensor> tensors;
@@ -89,9 +99,11 @@ Plan evaluate(const PlanProblem& problem, std::vector<int> choice);
 /// the choice, a bound above it. Empty: nothing.
 std::string plan_fault(const PlanProblem& problem, const Plan& plan);
 
+/// Cost of converting a tensor, by its number in the problem.
+using ConversionCost = std::function<double(int tensor, int from, int to)>;
 /// The problem as "pbqp" solves it (layout/plan/pbqp.h): its nodes, then one for each copy of a tensor,
-/// absent or present.
-Pbqp as_pbqp(const PlanProblem& problem);
+/// absent or present. Without `cost`, all conversions are asked for.
+Pbqp as_pbqp(const PlanProblem& problem, const ConversionCost& cost = {});
 
 /// Chooses a candidate for every node of a problem that has been checked; evaluate() makes a Plan of the
 /// choice. Who knows no bound leaves it as it is.
