@@ -12,6 +12,7 @@
 #include "compiler/kernels/lowering.h"
 #include "compiler/kernels/predict.h"
 #include "compiler/kernels/rows.h"
+#include "compiler/kernels/rows_division.h"
 #include "isa/arithmetic.h"
 #include "isa/error.h"
 
@@ -46,8 +47,6 @@ namespace {
 
 constexpr const char* kRowsKernel = "contract-rows";
 constexpr int64_t kMaxPasses = 8;
-/// LW of a local memory left to constants and temporaries.
-constexpr int64_t kReserveLw = 96;
 /// Rows that all L1Bs take part of come in pieces of so much of L2BM.
 constexpr int64_t kPieces = 6;
 /// Their sums are made tile by tile, so that pieces are fetched beside products: not more tiles than these,
@@ -258,58 +257,38 @@ class RowsTiler {
                       const std::vector<int64_t>& dram_addresses) const;
   std::string describe(const RowsTiling& tiling) const;
 
- private:
   /// Sizes that follow from a tiling.
-  struct Sizes {
-    RowsImage in, out;
+  struct Sizes : RowsDivision {
     int64_t chunks_in = 0;    ///< in a PE's windows
     int64_t chunks_out = 0;   ///< of an L1B
-    int64_t window_rows = 0;  ///< of an L1B
-    int64_t l1bs = 0;         ///< that work
-    int64_t pass_rows = 0;    ///< of an L2B
-    int64_t region_rows = 0;  ///< input rows that L2BM has room for at a time, of an L2B in a pass
     int64_t tile_rows = 0;    ///< of an L1B, whose sums are made at a time
     int64_t finish_rows = 0;  ///< of an L1B in the epilogue, of `finish_l1bs`
     int64_t finish_l1bs = 0;
-    int64_t passes = 0;         ///< of an image
-    int64_t rows_of_l1b = 1;    ///< 1 for each row of an L2B where L1Bs have channels of their own
-    int64_t pitch = 0;          ///< columns of a window's row, padding included
     int64_t groups = 0;         ///< vectors of a row of results
     int64_t matrices_lw = 0;    ///< of a chunk of output channels
     bool all_matrices = false;  ///< of all chunks fit
     int64_t windows_lw = 0, sums_lw = 0;
     int64_t row_inputs = 0;
-    int64_t row_input_lw = 0;  ///< of an input of the epilogue in PE memory
-    /// L1Bs (or else 1) at work in a pass.
-    int64_t l1bs_in(int64_t pass) const {
-      return std::min(ceil_div(out.rows() - pass * pass_rows, rows_of_l1b), pass_rows / rows_of_l1b);
-    }
+    int64_t row_input_lw = 0;                                  ///< of an input of the epilogue in PE memory
     int64_t l1b_row_lw = 0;                                    ///< results of a row in L1BM
     int64_t region_l2bm = 0, input_l2bm = 0, result_l2bm = 0;  ///< LW
   };
 
   Sizes sizes(const RowsTiling& tiling) const {
-    Sizes s{RowsImage(problem_.in, tiling.in, chip_), RowsImage(problem_.out, tiling.out, chip_)};
+    Sizes s{{problem_.in,
+             tiling.in,
+             problem_.out,
+             tiling.out,
+             problem_.window,
+             {tiling.rows, tiling.l1bs, tiling.share == L1bShare::kRows},
+             chip_}};
     const bool own_outputs = tiling.share == L1bShare::kOutputs;
     const bool own_inputs = tiling.share == L1bShare::kInputs;
     s.chunks_in = s.in.channel_ways() * s.in.chunks() / (own_inputs ? chip_.l1b_per_l2b : 1);
     s.chunks_out = own_outputs ? s.out.chunks() / chip_.l1b_per_l2b : s.out.chunks();
-    const auto window = [&](int64_t rows) {
-      return (rows - 1) * problem_.window.stride[0] +
-             (problem_.window.kernel[0] - 1) * problem_.window.dilation[0] + 1;
-    };
-    s.window_rows = window(tiling.rows);
-    s.l1bs = tiling.share == L1bShare::kRows ? tiling.l1bs : chip_.l1b_per_l2b;
-    s.pass_rows = tiling.rows * (tiling.share == L1bShare::kRows ? s.l1bs : 1);
-    s.region_rows = window(s.pass_rows);
-    s.rows_of_l1b = tiling.rows;
-    s.passes = ceil_div(s.out.rows(), s.pass_rows);
-    s.pitch = std::max(problem_.window.pad[1] + problem_.in.columns,
-                       (problem_.out.columns - 1) * problem_.window.stride[1] +
-                           (problem_.window.kernel[1] - 1) * problem_.window.dilation[1] + 1);
     s.groups = static_cast<int64_t>(column_groups(problem_.out.columns).size());
     s.matrices_lw = s.chunks_in * problem_.window.kernel[0] * problem_.window.kernel[1] * form_.rows;
-    const int64_t local = chip_.memory.lm_words / isa::kWordsPerLong - kReserveLw;
+    const int64_t local = chip_.memory.lm_words / isa::kWordsPerLong - kRowsReserveLw;
     s.windows_lw = round_up(s.chunks_in * s.window_rows * s.pitch, isa::kCyclesPerStep);
     s.l1b_row_lw =
         tiling.share == L1bShare::kRows ? s.out.row_lw() : s.chunks_out * problem_.out.columns * kColumnLw;
@@ -344,7 +323,7 @@ class RowsTiler {
 
   bool fits(const RowsTiling& tiling, const Sizes& s) const {
     const RowsStaging staging = rows_staging(chip_);
-    const int64_t local = chip_.memory.lm_words / isa::kWordsPerLong - kReserveLw;
+    const int64_t local = chip_.memory.lm_words / isa::kWordsPerLong - kRowsReserveLw;
     const int64_t matrices = (s.all_matrices ? s.chunks_out : 1) * s.matrices_lw;
     const bool own_inputs = tiling.share == L1bShare::kInputs;
     // Sums over L1Bs come back as an input of the epilogue.
@@ -361,6 +340,7 @@ class RowsTiler {
                     s.result_l2bm) <= chip_.memory.l2bm_lw &&
            s.passes * s.out.images() <= kMaxPasses;
   }
+
   /// LW of a row that an L1B with input channels of its own takes of a part.
   int64_t l1b_row(const Sizes& s) const {
     return round_up(std::min(s.chunks_in, s.in.chunks()) * problem_.in.columns * kColumnLw,
@@ -377,34 +357,17 @@ class RowsTiler {
       if (one.in.channel_ways() * one.in.chunks() % chip_.l1b_per_l2b != 0) return std::nullopt;
       if (one.in.chunks() % one.chunks_in != 0 && one.chunks_in % one.in.chunks() != 0) return std::nullopt;
     }
-    std::optional<RowsTiling> found;
-    for (tiling.l1bs = share == L1bShare::kRows ? chip_.l1b_per_l2b : 1; tiling.l1bs >= 1; --tiling.l1bs) {
-      int64_t last_passes = 0;
-      for (tiling.rows = ceil_div(one.out.rows(), tiling.l1bs); tiling.rows >= 1; --tiling.rows) {
-        const Sizes s = sizes(tiling);
-        if (s.passes == last_passes || !fits(tiling, s)) continue;
-        last_passes = s.passes;
-        tiling.cycles = cost(tiling, s);
-        if (!found || tiling.cycles < found->cycles) found = tiling;
-      }
-    }
-    return found;
+    return best_division(*this, tiling, one.out.rows(), share == L1bShare::kRows ? chip_.l1b_per_l2b : 1);
   }
 
   int64_t cost(const RowsTiling& tiling, const Sizes& s) const {
     const int64_t passes = s.passes * s.out.images();
-    constexpr int64_t kFill = 12;  // steps from a row's first to the last that isn't beside others
     const bool own_inputs = tiling.share == L1bShare::kInputs;
     const int64_t ways = tiling.share == L1bShare::kOutputs ? 1 : s.l1bs;
-    const auto load_steps = [&](int64_t parts, int64_t rows, int64_t chunks, int64_t columns, int64_t sets,
-                                int64_t each) {
-      const int64_t blocks = ceil_div(chunks * columns * kColumnLw, isa::kL2bmBlockLw) * sets;
-      const int64_t takes = chunks * static_cast<int64_t>(column_groups(columns).size()) * each;
-      return parts * rows * (std::max(blocks, takes) + kFill);
-    };
     const int64_t parts = own_inputs ? ceil_div(s.chunks_in, s.in.chunks()) : s.in.channel_ways();
     const int64_t row_inputs = s.row_inputs + (own_inputs && has_epilogue() ? 1 : 0);
-    const int64_t load = load_steps(parts, s.window_rows, s.chunks_in / parts, problem_.in.columns, ways, 4);
+    const int64_t load =
+        load_rows_steps(parts, s.window_rows, s.chunks_in / parts, problem_.in.columns, ways, 4);
     const int64_t matrices = s.matrices_lw / form_.rows;
     const int64_t vectors = s.tile_rows * s.groups;
     const int64_t tiles = ceil_div(tiling.rows, s.tile_rows);
@@ -416,16 +379,16 @@ class RowsTiler {
     }
     const int64_t row_blocks = ceil_div(s.l1b_row_lw, isa::kL2bmBlockLw);
     const int64_t product = s.chunks_out * matrices * std::max(vectors, form_.write_steps);
-    int64_t steps =
-        row_inputs * load_steps(1, s.finish_rows, s.chunks_out, problem_.out.columns, chip_.l1b_per_l2b, 1);
+    int64_t steps = row_inputs * load_rows_steps(1, s.finish_rows, s.chunks_out, problem_.out.columns,
+                                                 chip_.l1b_per_l2b, 1);
     if (own_inputs) {
       // The rows of a tile are taken beside the products of the one before.
       steps += std::max(load, tiles * product) + std::min(load, tiles * product) / tiles;
-      steps += tiles * s.chunks_out * kFill + tiling.rows * row_blocks;
+      steps += tiles * s.chunks_out * kRowsFillSteps + tiling.rows * row_blocks;
       if (has_epilogue())
-        steps += s.chunks_out * s.finish_rows * s.groups * finish + tiling.rows * row_blocks + kFill;
+        steps += s.chunks_out * s.finish_rows * s.groups * finish + tiling.rows * row_blocks + kRowsFillSteps;
     } else {
-      steps += load + product + s.chunks_out * (kFill + vectors * (finish + 1));
+      steps += load + product + s.chunks_out * (kRowsFillSteps + vectors * (finish + 1));
       steps += s.l1bs * tiling.rows * row_blocks;
     }
     std::vector<RowsTransfer> transfers;
@@ -436,16 +399,14 @@ class RowsTiler {
     int64_t cycles = steps * isa::kCyclesPerStep + rows_transfer_cycles(transfers, chip_);
     // Steps wait for those of a piece one by one.
     if (own_inputs) cycles += std::ssize(transfers) * chip_.transfer.startup_cycles / 2;
-    const int64_t row_cycles = static_cast<int64_t>(static_cast<double>(chip_.l2b_per_group * s.input_l2bm) /
-                                                    chip_.transfer.dram_lw_per_cycle) +
-                               chip_.transfer.startup_cycles;
-    cycles += (1 + s.row_inputs) * row_cycles;
+    cycles += (1 + s.row_inputs) * own_rows_cycles(s.input_l2bm, chip_);
     const int64_t loads = s.all_matrices ? 1 : passes * s.chunks_out;
     return cycles * passes + loads * load_cycles(weights_transport(tiling, s),
                                                  (s.all_matrices ? s.chunks_out : 1) * s.matrices_lw, chip_,
                                                  true);
   }
 
+ private:
   Transport weights_transport(const RowsTiling& tiling, const Sizes& s) const {
     return {chip_, s.out.channel_mode(),
             tiling.share == L1bShare::kRows ? layout::L1bMode::kBroadcast : layout::L1bMode::kDistribute,
@@ -486,13 +447,6 @@ class RowsTiler {
     return most;
   }
 
-  RowsPass rows_pass(const Sizes& s, int64_t image, int64_t pass) const {
-    return {.image = image,
-            .pass = pass,
-            .pass_rows = s.pass_rows,
-            .rows = s.l1bs_in(pass) * s.rows_of_l1b,
-            .region_rows = s.region_rows};
-  }
   /// Rows of a pass that are in L2BM at a time.
   struct Piece {
     int64_t first = 0, rows = 0;
@@ -501,7 +455,7 @@ class RowsTiler {
     if (tiling.share != L1bShare::kInputs) return {{0, s.region_rows}};
     // All L1Bs take the same rows. In a single pass, those outside the tensor for all L2Bs stay as the
     // windows were filled.
-    const RowsPass all = rows_pass(s, image, pass);
+    const RowsPass all = s.pass(image, pass);
     auto [first, last] = std::pair<int64_t, int64_t>(0, problem_.window.rows_under(all.rows));
     if (s.passes * s.out.images() == 1)
       std::tie(first, last) = rows_inside(s.in, s.out, problem_.window, all, chip_);
@@ -517,14 +471,14 @@ class RowsTiler {
     outside.stream = zero_stream;
     outside.group = 0;
     outside.dram = zeros;
-    RowsPass wanted = rows_pass(s, image, pass);
+    RowsPass wanted = s.pass(image, pass);
     wanted.first_row = piece.first;
     wanted.most_rows = piece.rows;
     return window_transfers(s.in, s.out, problem_.window, wanted, outside, chip_);
   }
 
   RowsProblem problem_;
-  const isa::Chip& chip_;
+  isa::Chip chip_;
   MatrixPrecision precision_;
   const MatrixForm& form_;
 };
@@ -698,9 +652,7 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
       auto next = list.begin();
 
       // An L2B's own rows: what it makes, and reads beside it.
-      RowsTransfer own;
-      own.dram = (image * s.out.rows() + pass * s.pass_rows) * s.out.row_lw();
-      own.count = std::min(s.pass_rows, s.out.rows() - pass * s.pass_rows) * s.out.row_lw();
+      RowsTransfer own = s.own_rows(image, pass);
       own.l2bm = s.region_l2bm;
       const int64_t finish_l1bs = tiling.share == L1bShare::kRows ? s.l1bs_in(pass) : s.finish_l1bs;
       const bool by_rows = tiling.share != L1bShare::kOutputs;
@@ -799,26 +751,15 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
 
 std::string RowsTiler::describe(const RowsTiling& tiling) const {
   const Sizes s = sizes(tiling);
-  const auto what = [](bool channels) { return channels ? "channels" : "rows"; };
   const char* share = tiling.share == L1bShare::kRows      ? "rows"
                       : tiling.share == L1bShare::kOutputs ? "channels"
                                                            : "input channels";
   return fmt::format(
       "{}: group {}, L2B {}, L1B {}, {} passes of {} rows, {} of {} input chunks; operand: group {}, L2B {}",
-      matrix_precision_name(precision_), what(tiling.out.group_channels), what(tiling.out.l2b_channels),
-      share, s.passes * s.out.images(), tiling.rows, s.chunks_out, s.chunks_in,
-      what(tiling.in.group_channels), what(tiling.in.l2b_channels));
+      matrix_precision_name(precision_), rows_or_channels(tiling.out.group_channels),
+      rows_or_channels(tiling.out.l2b_channels), share, s.passes * s.out.images(), tiling.rows, s.chunks_out,
+      s.chunks_in, rows_or_channels(tiling.in.group_channels), rows_or_channels(tiling.in.l2b_channels));
 }
-
-/// A tiler with the chip it refers to, kept alive by the candidates' emit functions.
-struct RowsWorkbench {
-  RowsWorkbench(RowsProblem problem, const isa::Chip& chip_used, MatrixPrecision precision)
-      : chip(chip_used), tiler(std::move(problem), chip, precision) {}
-  RowsWorkbench(const RowsWorkbench&) = delete;
-  RowsWorkbench& operator=(const RowsWorkbench&) = delete;
-  isa::Chip chip;
-  RowsTiler tiler;
-};
 
 std::vector<Candidate> rows_candidates(const Layer& layer, const LayerGraph& graph, const isa::Chip& chip,
                                        const KernelOptions& options) {
@@ -828,8 +769,8 @@ std::vector<Candidate> rows_candidates(const Layer& layer, const LayerGraph& gra
   auto problem = rows_problem(std::get<ContractLayer>(layer.body), layer.outputs.at(0), graph);
   if (!problem) return {};
   if (problem->in.columns < isa::kCyclesPerStep || problem->out.columns < isa::kCyclesPerStep) return {};
-  const auto bench = std::make_shared<RowsWorkbench>(std::move(*problem), chip, options.precision);
-  std::vector<RowsTiling> tilings = bench->tiler.tilings();
+  const auto tiler = std::make_shared<const RowsTiler>(std::move(*problem), chip, options.precision);
+  std::vector<RowsTiling> tilings = tiler->tilings();
   std::ranges::stable_sort(tilings, {}, &RowsTiling::cycles);
   // For every image that there may be, the best that makes either of two.
   std::vector<Candidate> candidates;
@@ -843,15 +784,7 @@ std::vector<Candidate> rows_candidates(const Layer& layer, const LayerGraph& gra
     if (seen.at(number(tiling.in)).at(number(tiling.out))++ > 0 || kept.at(number(tiling.in)) == kKept)
       continue;
     ++kept.at(number(tiling.in));
-    Candidate candidate;
-    candidate.placements = bench->tiler.placements(tiling);
-    candidate.description = bench->tiler.describe(tiling);
-    candidate.predicted_cycles = tiling.cycles;
-    candidate.emit = [bench, tiling, name = layer.name,
-                      placements = candidate.placements](const std::vector<int64_t>& dram_addresses) {
-      return bench->tiler.program(tiling, name, placements, dram_addresses);
-    };
-    candidates.push_back(std::move(candidate));
+    candidates.push_back(rows_candidate(tiler, tiling, layer.name));
   }
   return candidates;
 }

@@ -10,6 +10,7 @@
 #include "compiler/kernels/lowering.h"
 #include "compiler/kernels/predict.h"
 #include "compiler/kernels/rows.h"
+#include "compiler/kernels/rows_division.h"
 #include "isa/error.h"
 
 /// "reduce-rows": pooling on images of rows (rows.h). A window's rows and columns come as they do for a
@@ -107,19 +108,11 @@ class PoolTiler {
     for (const RowsSplit split : kRowsSplits) {
       std::optional<PoolTiling> found;
       for (const bool l1b_channels : {false, true}) {
-        PoolTiling tiling{split, l1b_channels, 1, 1, 0};
         const RowsImage out(problem_.out, split, chip_);
         if (!out.is_even() || (l1b_channels && out.chunks() % chip_.l1b_per_l2b != 0)) continue;
-        for (tiling.l1bs = l1b_channels ? 1 : chip_.l1b_per_l2b; tiling.l1bs >= 1; --tiling.l1bs) {
-          int64_t last = 0;
-          for (tiling.rows = ceil_div(out.rows(), tiling.l1bs); tiling.rows >= 1; --tiling.rows) {
-            const Sizes s = sizes(tiling);
-            if (s.passes == last || !fits(tiling, s)) continue;
-            last = s.passes;
-            tiling.cycles = cost(tiling, s);
-            if (!found || tiling.cycles < found->cycles) found = tiling;
-          }
-        }
+        const auto tiling = best_division(*this, PoolTiling{split, l1b_channels, 1, 1, 0}, out.rows(),
+                                          l1b_channels ? 1 : chip_.l1b_per_l2b);
+        if (tiling && (!found || tiling->cycles < found->cycles)) found = tiling;
       }
       if (found) list.push_back(*found);
     }
@@ -188,10 +181,7 @@ class PoolTiler {
         }
         StoreRows store;
         store.stream = 1;
-        RowsTransfer own;
-        own.dram = (image * s.out.rows() + pass * s.pass_rows) * s.out.row_lw();
-        own.count = std::min(s.pass_rows, s.out.rows() - pass * s.pass_rows) * s.out.row_lw();
-        store.transfers = {own};
+        store.transfers = {s.own_rows(image, pass)};
         store.by_rows = !tiling.l1b_channels;
         store.l1bs = static_cast<int>(l1bs);
         store.rows = tiling.rows;
@@ -206,34 +196,25 @@ class PoolTiler {
 
   std::string describe(const PoolTiling& tiling) const {
     const Sizes s = sizes(tiling);
-    const auto what = [](bool channels) { return channels ? "channels" : "rows"; };
     return fmt::format("group {}, L2B {}, L1B {}, {} passes of {} rows, {} chunks",
-                       what(tiling.split.group_channels), what(tiling.split.l2b_channels),
-                       what(tiling.l1b_channels), s.passes * s.out.images(), tiling.rows, s.chunks);
+                       rows_or_channels(tiling.split.group_channels),
+                       rows_or_channels(tiling.split.l2b_channels), rows_or_channels(tiling.l1b_channels),
+                       s.passes * s.out.images(), tiling.rows, s.chunks);
   }
 
- private:
-  struct Sizes {
-    RowsImage in, out;
+  struct Sizes : RowsDivision {
     int64_t chunks = 0;  ///< of an L1B
-    int64_t window_rows = 0, l1bs = 0, pass_rows = 0, region_rows = 0, passes = 0, pitch = 0;
-    int64_t windows_lw = 0, l1b_row_lw = 0, rows_of_l1b = 1;
-    /// L1Bs (or else 1) at work in a pass.
-    int64_t l1bs_in(int64_t pass) const {
-      return std::min(ceil_div(out.rows() - pass * pass_rows, rows_of_l1b), pass_rows / rows_of_l1b);
-    }
+    int64_t windows_lw = 0, l1b_row_lw = 0;
   };
   Sizes sizes(const PoolTiling& tiling) const {
-    Sizes s{RowsImage(problem_.in, tiling.split, chip_), RowsImage(problem_.out, tiling.split, chip_)};
+    Sizes s{{problem_.in,
+             tiling.split,
+             problem_.out,
+             tiling.split,
+             problem_.window,
+             {tiling.rows, tiling.l1bs, !tiling.l1b_channels},
+             chip_}};
     s.chunks = tiling.l1b_channels ? s.out.chunks() / chip_.l1b_per_l2b : s.out.chunks();
-    s.window_rows = problem_.window.rows_under(tiling.rows);
-    s.l1bs = tiling.l1b_channels ? chip_.l1b_per_l2b : tiling.l1bs;
-    s.pass_rows = tiling.rows * (tiling.l1b_channels ? 1 : s.l1bs);
-    s.region_rows = problem_.window.rows_under(s.pass_rows);
-    s.rows_of_l1b = tiling.rows;
-    s.passes = ceil_div(s.out.rows(), s.pass_rows);
-    s.pitch = std::max(problem_.window.pad[1] + problem_.in.columns,
-                       problem_.window.columns_under(problem_.out.columns));
     s.windows_lw = round_up(s.chunks * s.window_rows * s.pitch, isa::kCyclesPerStep);
     s.l1b_row_lw = tiling.l1b_channels ? s.chunks * problem_.out.columns * kColumnLw : s.out.row_lw();
     return s;
@@ -241,8 +222,7 @@ class PoolTiler {
 
   bool fits(const PoolTiling& tiling, const Sizes& s) const {
     const RowsStaging staging = rows_staging(chip_);
-    constexpr int64_t kReserve = 96;
-    return s.windows_lw <= chip_.memory.lm_words / isa::kWordsPerLong - kReserve &&
+    return s.windows_lw <= chip_.memory.lm_words / isa::kWordsPerLong - kRowsReserveLw &&
            std::max(s.in.row_lw(), s.out.row_lw()) <= staging.windows_lw &&
            tiling.rows * round_up(s.l1b_row_lw, isa::kL2bmBlockLw) <= staging.results_lw &&
            s.region_rows * s.in.row_lw() <= chip_.memory.l2bm_lw &&
@@ -251,45 +231,23 @@ class PoolTiler {
   }
 
   std::vector<RowsTransfer> transfers(const Sizes& s, int64_t image, int64_t pass) const {
-    return window_transfers(s.in, s.out, problem_.window,
-                            {.image = image,
-                             .pass = pass,
-                             .pass_rows = s.pass_rows,
-                             .rows = s.l1bs_in(pass) * s.rows_of_l1b,
-                             .region_rows = s.region_rows},
-                            std::nullopt, chip_, true);
+    return window_transfers(s.in, s.out, problem_.window, s.pass(image, pass), std::nullopt, chip_, true);
   }
 
   int64_t cost(const PoolTiling& tiling, const Sizes& s) const {
-    const auto groups_of = [](int64_t columns) {
-      return static_cast<int64_t>(column_groups(columns).size());
-    };
-    constexpr int64_t kFill = 12;
-    const int64_t blocks = ceil_div(s.chunks * problem_.in.columns * kColumnLw, isa::kL2bmBlockLw) * s.l1bs;
-    int64_t steps = s.window_rows * (std::max(blocks, s.chunks * groups_of(problem_.in.columns)) + kFill);
+    int64_t steps = load_rows_steps(1, s.window_rows, s.chunks, problem_.in.columns, s.l1bs, 1);
     int64_t operations = problem_.window.kernel[0] * problem_.window.kernel[1];
     for (const ScalarNode& node : problem_.reduce.epilogue.nodes()) operations += machine_operations(node.op);
-    steps += s.chunks * tiling.rows * groups_of(problem_.out.columns) * operations;
+    steps += s.chunks * tiling.rows * std::ssize(column_groups(problem_.out.columns)) * operations;
     steps += s.l1bs * tiling.rows * ceil_div(s.l1b_row_lw, isa::kL2bmBlockLw);
-    const int64_t store =
-        static_cast<int64_t>(static_cast<double>(chip_.l2b_per_group * s.pass_rows * s.out.row_lw()) /
-                             chip_.transfer.dram_lw_per_cycle) +
-        chip_.transfer.startup_cycles;
     return s.passes * s.out.images() *
-           (steps * isa::kCyclesPerStep + rows_transfer_cycles(transfers(s, 0, 0), chip_) + store);
+           (steps * isa::kCyclesPerStep + rows_transfer_cycles(transfers(s, 0, 0), chip_) +
+            own_rows_cycles(s.pass_rows * s.out.row_lw(), chip_));
   }
 
+ private:
   PoolProblem problem_;
-  const isa::Chip& chip_;
-};
-
-struct PoolWorkbench {
-  PoolWorkbench(PoolProblem problem, const isa::Chip& chip_used)
-      : chip(chip_used), tiler(std::move(problem), chip) {}
-  PoolWorkbench(const PoolWorkbench&) = delete;
-  PoolWorkbench& operator=(const PoolWorkbench&) = delete;
-  isa::Chip chip;
-  PoolTiler tiler;
+  isa::Chip chip_;
 };
 
 std::vector<Candidate> pool_candidates(const Layer& layer, const LayerGraph& graph, const isa::Chip& chip,
@@ -298,19 +256,10 @@ std::vector<Candidate> pool_candidates(const Layer& layer, const LayerGraph& gra
   auto problem = pool_problem(std::get<ReduceLayer>(layer.body), layer.outputs.at(0), graph);
   if (!problem || problem->in.columns < isa::kCyclesPerStep || problem->out.columns < isa::kCyclesPerStep)
     return {};
-  const auto bench = std::make_shared<PoolWorkbench>(std::move(*problem), chip);
+  const auto tiler = std::make_shared<const PoolTiler>(std::move(*problem), chip);
   std::vector<Candidate> candidates;
-  for (const PoolTiling& tiling : bench->tiler.tilings()) {
-    Candidate candidate;
-    candidate.placements = bench->tiler.placements(tiling);
-    candidate.description = bench->tiler.describe(tiling);
-    candidate.predicted_cycles = tiling.cycles;
-    candidate.emit = [bench, tiling, name = layer.name,
-                      placements = candidate.placements](const std::vector<int64_t>& dram_addresses) {
-      return bench->tiler.program(tiling, name, placements, dram_addresses);
-    };
-    candidates.push_back(std::move(candidate));
-  }
+  for (const PoolTiling& tiling : tiler->tilings())
+    candidates.push_back(rows_candidate(tiler, tiling, layer.name));
   return candidates;
 }
 

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compiler/kernels/kernel.h"
+#include "compiler/kernels/rows.h"
+#include "compiler/tile/tile_program.h"
+#include "isa/chip.h"
+
+/// How kernels on images of rows (rows.h) divide their work: an L2B makes its rows of results in passes, a
+/// pass' rows are its L1Bs', or else all L1Bs have the same rows and channels of their own.
+namespace kodama::compiler {
+
+/// LW of a local memory left to constants and temporaries.
+inline constexpr int64_t kRowsReserveLw = 96;
+/// Steps from a row's first to the last that isn't beside others.
+inline constexpr int64_t kRowsFillSteps = 12;
+
+/// Rows of an L1B in a pass, and L1Bs that have rows of their own (1 where they have channels).
+struct RowsShare {
+  int64_t rows = 1, l1bs = 1;
+  bool by_rows = true;  ///< L1Bs have rows of their own
+};
+
+struct RowsDivision {
+  RowsDivision(const Picture& in_picture, RowsSplit in_split, const Picture& out_picture, RowsSplit out_split,
+               const RowsWindow& rows_window, const RowsShare& share, const isa::Chip& chip);
+
+  RowsImage in, out;
+  RowsWindow window;
+  int64_t rows = 1;         ///< of results, of an L1B in a pass
+  int64_t l1bs = 1;         ///< at work in a full pass
+  int64_t window_rows = 0;  ///< of an L1B
+  int64_t pass_rows = 0;    ///< of an L2B
+  int64_t region_rows = 0;  ///< input rows that L2BM has room for at a time, of an L2B in a pass
+  int64_t passes = 0;       ///< of an image
+  int64_t pitch = 0;        ///< columns of a window's row, padding included
+
+  /// L1Bs (or else 1) at work in a pass.
+  int64_t l1bs_in(int64_t pass) const;
+  RowsPass pass(int64_t image, int64_t number) const;
+  /// An L2B's own rows of results in a pass.
+  RowsTransfer own_rows(int64_t image, int64_t number) const;
+};
+
+/// Steps that take rows of an image from L2BM: for each of `parts`, `rows` rows of `chunks` chunks that go to
+/// `sets` sets of L1Bs one by one, in `each` steps for four columns of a chunk.
+int64_t load_rows_steps(int64_t parts, int64_t rows, int64_t chunks, int64_t columns, int64_t sets,
+                        int64_t each);
+/// Cycles in which every L2B stores or loads `lw` LW of its own.
+int64_t own_rows_cycles(int64_t lw, const isa::Chip& chip);
+/// "rows" or "channels".
+const char* rows_or_channels(bool channels);
+
+/// The cheapest way to divide `rows` rows of an L2B over at most `most_l1bs` L1Bs, of those whose sizes fit.
+/// A tiling has members rows, l1bs and cycles, and a tiler sizes(), fits() and cost().
+template <typename Tiler, typename Tiling>
+std::optional<Tiling> best_division(const Tiler& tiler, Tiling tiling, int64_t rows, int64_t most_l1bs) {
+  std::optional<Tiling> found;
+  for (tiling.l1bs = most_l1bs; tiling.l1bs >= 1; --tiling.l1bs) {
+    int64_t last_passes = 0;
+    for (tiling.rows = isa::ceil_div(rows, tiling.l1bs); tiling.rows >= 1; --tiling.rows) {
+      const auto sizes = tiler.sizes(tiling);
+      if (sizes.passes == last_passes || !tiler.fits(tiling, sizes)) continue;
+      last_passes = sizes.passes;
+      tiling.cycles = tiler.cost(tiling, sizes);
+      if (!found || tiling.cycles < found->cycles) found = tiling;
+    }
+  }
+  return found;
+}
+
+/// The candidate of a tiling. The tiler has placements(), describe() and program(), and lives as long as the
+/// candidate.
+template <typename Tiler, typename Tiling>
+Candidate rows_candidate(const std::shared_ptr<const Tiler>& tiler, const Tiling& tiling,
+                         const std::string& name) {
+  Candidate candidate;
+  candidate.placements = tiler->placements(tiling);
+  candidate.description = tiler->describe(tiling);
+  candidate.predicted_cycles = tiling.cycles;
+  candidate.emit = [tiler, tiling, name,
+                    placements = candidate.placements](const std::vector<int64_t>& dram_addresses) {
+    return tiler->program(tiling, name, placements, dram_addresses);
+  };
+  return candidate;
+}
+
+}  // namespace kodama::compiler
