@@ -385,11 +385,44 @@ class ModelPlanner::Impl {
 
   // ---- the problem
 
+  /// A tensor that candidates of a layer read or make: one stream of each that does.
+  struct Operand {
+    TensorId tensor = -1;
+    bool is_output = false;
+    std::vector<const StreamPlacement*> placements;  ///< by candidate
+  };
+  static std::vector<Operand> operands_of(const std::vector<Candidate>& candidates) {
+    std::vector<Operand> operands;
+    for (size_t number = 0; number < candidates.size(); ++number) {
+      for (const StreamPlacement& placement : candidates[number].placements) {
+        const auto is_it = [&](const Operand& operand) {
+          return operand.tensor == placement.access.tensor && operand.is_output == placement.is_output &&
+                 operand.placements[number] == nullptr;
+        };
+        auto found = std::ranges::find_if(operands, is_it);
+        if (found == operands.end()) {
+          operands.push_back({placement.access.tensor, placement.is_output, {}});
+          operands.back().placements.resize(candidates.size());
+          found = operands.end() - 1;
+        }
+        found->placements[number] = &placement;
+      }
+    }
+    return operands;
+  }
+
   void choose(const std::string& planner, const Observer& observe) {
     layout::PlanProblem problem;
     const std::set<TensorId> fetched = read_by_host();
     std::map<TensorId, int> tensor_number;  // by root
     std::map<int, int> node_of_layer;
+    // What reads tensors: operands of kernels, and relayouts whose result the host fetches.
+    struct Reader {
+      int node = 0;
+      int operand = 0;
+      Operand stream;
+    };
+    std::vector<Reader> readers;
     const auto add_tensor = [&](TensorId root, int node, int operand) {
       layout::PlanProblem::Tensor tensor;
       tensor.name = graph_.tensors[static_cast<size_t>(root)].name;
@@ -405,54 +438,46 @@ class ModelPlanner::Impl {
       layout::PlanProblem::Node node;
       node.name = layer.name;
       const TensorId result = graph_.storage(layer.outputs[0]);
-      for (const Candidate& candidate : candidates_[k]) {
+      std::vector<Operand> operands = operands_of(candidates_[k]);
+      for (size_t number = 0; number < candidates_[k].size(); ++number) {
+        const Candidate& candidate = candidates_[k][number];
         layout::PlanProblem::Candidate choice;
         choice.name = candidate.kernel;
         choice.cost = static_cast<double>(candidate.predicted_cycles);
         if (fetched.contains(result) || !is_kept(result))
           choice.cost += static_cast<double>(link_cycles(result_of(candidate)));
-        for (const StreamPlacement& operand : candidate.placements)
-          choice.layouts.push_back(layout_id(operand));
+        for (const Operand& operand : operands) {
+          const StreamPlacement* placement = operand.placements[number];
+          choice.layouts.push_back(placement != nullptr ? layout_id(*placement)
+                                                        : layout::PlanProblem::kUnread);
+        }
         node.candidates.push_back(std::move(choice));
       }
       node_of_layer[static_cast<int>(k)] = static_cast<int>(problem.nodes.size());
-      if (is_kept(result)) {
-        const auto& placements = candidates_[k].front().placements;
-        const auto at = std::ranges::find_if(placements, &StreamPlacement::is_output) - placements.begin();
-        add_tensor(result, static_cast<int>(problem.nodes.size()), static_cast<int>(at));
+      const auto node_number = static_cast<int>(problem.nodes.size());
+      for (size_t operand = 0; operand < operands.size(); ++operand) {
+        Operand& stream = operands[operand];
+        if (stream.is_output && is_kept(result)) {
+          add_tensor(result, node_number, static_cast<int>(operand));
+        } else if (!stream.is_output && !is_constant(stream.tensor) && is_kept(stream.tensor)) {
+          readers.push_back({node_number, static_cast<int>(operand), std::move(stream)});
+        }
       }
       problem.nodes.push_back(std::move(node));
-    }
-    // What reads tensors: operands of kernels, each with its candidates' placements, and relayouts whose
-    // result the host fetches.
-    struct Reader {
-      int node = 0;
-      int operand = 0;
-      std::vector<StreamPlacement> placements;
-    };
-    std::vector<Reader> readers;
-    for (const auto& [k, node] : node_of_layer) {
-      const std::vector<Candidate>& candidates = candidates_[static_cast<size_t>(k)];
-      for (size_t operand = 0; operand < candidates.front().placements.size(); ++operand) {
-        const StreamPlacement& first = candidates.front().placements[operand];
-        if (first.is_output || is_constant(first.access.tensor) || !is_kept(first.access.tensor)) continue;
-        Reader reader{node, static_cast<int>(operand), {}};
-        for (const Candidate& candidate : candidates)
-          reader.placements.push_back(candidate.placements[operand]);
-        readers.push_back(std::move(reader));
-      }
     }
     for (const Layer& layer : graph_.layers) {
       if (layer.kind() != LayerKind::kRearrange || !is_fetched_rearrange(layer, fetched)) continue;
       const StreamPlacement to = fetched_placement(layer);
-      readers.push_back({static_cast<int>(problem.nodes.size()), 0, {to}});
+      readers.push_back({static_cast<int>(problem.nodes.size()),
+                         0,
+                         {to.access.tensor, false, {&placement(layout_id(to))}}});
       problem.nodes.push_back(
           {layer.name, {{static_cast<double>(link_cycles(to)), {layout_id(to)}, "fetched"}}});
     }
     // Tensors from the host, as soon as something reads them.
     std::map<TensorId, int> sender;
     for (const Reader& reader : readers) {
-      const TensorId tensor = reader.placements.front().access.tensor;
+      const TensorId tensor = reader.stream.tensor;
       for (const TensorId root : image_roots(tensor)) {
         if (is_constant(root)) continue;
         if (!tensor_number.contains(root)) {
@@ -467,9 +492,10 @@ class ModelPlanner::Impl {
             {reader.node, reader.operand});
         const auto from_host = sender.find(root);
         if (from_host == sender.end() || reads_through(tensor)) continue;
-        for (const StreamPlacement& placement : reader.placements) {
+        for (const StreamPlacement* placement : reader.stream.placements) {
+          if (placement == nullptr) continue;
           problem.nodes[static_cast<size_t>(from_host->second)].candidates.push_back(
-              sending(layout_id(placement)));
+              sending(layout_id(*placement)));
         }
       }
     }

@@ -32,12 +32,18 @@ size_t candidates_of(const PlanProblem& problem, int node) {
   return problem.nodes[static_cast<size_t>(node)].candidates.size();
 }
 
+void add_wanted(std::set<int>& wanted, const PlanProblem& problem, const PlanProblem::Use& use,
+                int candidate) {
+  const int layout = layout_of(problem, use, candidate);
+  if (layout != PlanProblem::kUnread) wanted.insert(layout);
+}
+
 /// Layouts that some candidate of a reader wants.
 std::set<int> wanted_layouts(const PlanProblem& problem, const PlanProblem::Tensor& tensor) {
   std::set<int> wanted;
   for (const PlanProblem::Use& use : tensor.readers) {
     for (size_t candidate = 0; candidate < candidates_of(problem, use.node); ++candidate)
-      wanted.insert(layout_of(problem, use, static_cast<int>(candidate)));
+      add_wanted(wanted, problem, use, static_cast<int>(candidate));
   }
   return wanted;
 }
@@ -73,7 +79,7 @@ Plan plan_greedy(const PlanProblem& problem, const PlanOptions& /*options*/) {
         std::set<int> wanted;
         for (const PlanProblem::Use& use : tensor.readers) {
           if (choice[static_cast<size_t>(use.node)] >= 0)
-            wanted.insert(layout_of(problem, use, choice[static_cast<size_t>(use.node)]));
+            add_wanted(wanted, problem, use, choice[static_cast<size_t>(use.node)]);
         }
         for (const int to : wanted) cost += conversion(tensor, from, to);
       }
@@ -176,7 +182,7 @@ std::vector<int> known_solution(const PlanProblem& problem, std::vector<int> cho
   for (const PlanProblem::Tensor& tensor : problem.tensors) {
     std::set<int> wanted;
     for (const PlanProblem::Use& use : tensor.readers)
-      wanted.insert(layout_of(problem, use, choice[static_cast<size_t>(use.node)]));
+      add_wanted(wanted, problem, use, choice[static_cast<size_t>(use.node)]);
     for (const int to : wanted_layouts(problem, tensor)) choice.push_back(wanted.contains(to) ? 1 : 0);
   }
   return choice;
@@ -256,6 +262,13 @@ void check_problem(const PlanProblem& problem) {
       }
     };
     check(tensor.maker);
+    const auto& makers = problem.nodes[static_cast<size_t>(tensor.maker.node)].candidates;
+    for (size_t candidate = 0; candidate < makers.size(); ++candidate) {
+      if (layout_of(problem, tensor.maker, static_cast<int>(candidate)) == PlanProblem::kUnread)
+        throw UserError(fmt::format("plan: candidate '{}' of node '{}' doesn't make the tensor '{}'",
+                                    makers[candidate].name,
+                                    problem.nodes[static_cast<size_t>(tensor.maker.node)].name, tensor.name));
+    }
     for (const PlanProblem::Use& use : tensor.readers) check(use);
   }
 }
@@ -269,7 +282,7 @@ Plan evaluate(const PlanProblem& problem, std::vector<int> choice) {
     const int from = layout_of(problem, tensor.maker, choice[static_cast<size_t>(tensor.maker.node)]);
     std::set<int> wanted;
     for (const PlanProblem::Use& use : tensor.readers)
-      wanted.insert(layout_of(problem, use, choice[static_cast<size_t>(use.node)]));
+      add_wanted(wanted, problem, use, choice[static_cast<size_t>(use.node)]);
     for (const int to : wanted) {
       if (to == from) continue;
       plan.conversions.push_back({static_cast<int>(t), from, to, tensor.conversion(from, to)});

@@ -42,9 +42,11 @@ namespace kodama::layout {
 class Pbqp;
 
 struct PlanProblem {
+  static constexpr int kUnread = -1;
   struct Candidate {
     double cost = 0;
-    std::vector<int> layouts;  ///< of the node's operands, in their order
+    /// Of the node's operands, in their order; kUnread where this candidate does without one.
+    std::vector<int> layouts;
     std::string name;
   };
   struct Node {

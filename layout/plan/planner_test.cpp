@@ -163,6 +163,9 @@ TEST(Planner, MalformedProblemsAreRefused) {
   problem = header_example();
   problem.tensors[0].readers[0] = {0, 0};
   EXPECT_THROW(plan(problem, "pbqp"), isa::UserError);
+  problem = header_example();
+  problem.nodes[0].candidates[0].layouts[0] = PlanProblem::kUnread;
+  EXPECT_THROW(plan(problem, "pbqp"), isa::UserError);
 }
 
 /// The same problem with lower bounds of conversions; `asked` counts the conversions that were asked for.
@@ -219,6 +222,7 @@ TEST(Planner, NoPlannerBeatsPbqpAndItIsTheOptimum) {
         each.cost = static_cast<double>(random() % 60);
         for (int operand = 0; operand < 3; ++operand)
           each.layouts.push_back(static_cast<int>(random() % static_cast<unsigned>(layouts)));
+        if (random() % 3 == 0) each.layouts[1 + random() % 2] = PlanProblem::kUnread;
         problem.nodes.back().candidates.push_back(each);
       }
     }
