@@ -255,16 +255,63 @@ const isa::Chip& with_quads() {
   return chip;
 }
 
-/// All candidates of the kernel of rows; tensor `constant` is the matrix. There are at least `least`.
-void check_rows(Case layer, TensorId constant, uint32_t seed, size_t least = 1) {
+/// A Rearrange layer that makes a tensor of parts along axis 1, and their values, `tensors` having its own.
+void concatenate(TensorId whole, const std::vector<int64_t>& channels, LayerGraph& graph,
+                 std::vector<Tensor>& tensors) {
+  RearrangeLayer concat;
+  concat.extents = graph.tensors[static_cast<size_t>(whole)].shape;
+  const auto images = static_cast<size_t>(concat.extents[0]);
+  const auto all = static_cast<size_t>(concat.extents[1]);
+  const size_t size = static_cast<size_t>(element_count(concat.extents)) / images / all;
+  std::vector<int64_t> begin(concat.extents.size(), 0);
+  for (const int64_t count : channels) {
+    LayerTensor part;
+    part.name = "part" + std::to_string(begin[1]);
+    part.shape = concat.extents;
+    part.shape[1] = count;
+    RearrangeLayer::Piece piece;
+    piece.input.tensor = static_cast<TensorId>(graph.tensors.size());
+    piece.input.map = AffineMap::identity(begin.size());
+    piece.input.map.set_offset(1, -begin[1]);
+    piece.begin = begin;
+    piece.end = concat.extents;
+    piece.end[1] = begin[1] + count;
+    Tensor values(onnx::TensorProto_DataType_FLOAT, part.shape);
+    const auto from = tensors[static_cast<size_t>(whole)].data<float>();
+    for (size_t image = 0; image < images; ++image) {
+      const auto part_size = static_cast<size_t>(count) * size;
+      std::copy_n(from.begin() + static_cast<ptrdiff_t>((image * all + static_cast<size_t>(begin[1])) * size),
+                  part_size, values.data<float>().begin() + static_cast<ptrdiff_t>(image * part_size));
+    }
+    begin[1] = piece.end[1];
+    concat.pieces.push_back(std::move(piece));
+    graph.tensors.push_back(std::move(part));
+    tensors.push_back(std::move(values));
+  }
+  Layer layer;
+  layer.name = "concat";
+  layer.outputs = {whole};
+  layer.body = std::move(concat);
+  graph.layers.push_back(std::move(layer));
+}
+
+/// All candidates of the kernel of rows; tensor `constant` is the matrix. There are at least `least`. With
+/// `parts`, the operand is concatenated of tensors with so many channels, and only those that read them run.
+void check_rows(Case layer, TensorId constant, uint32_t seed, size_t least = 1,
+                const std::vector<int64_t>& parts = {}) {
   std::mt19937 random(seed);
   std::vector<Tensor> tensors;
   for (const LayerTensor& tensor : layer.graph.tensors)
     tensors.push_back(random_tensor(tensor.shape, random));
   layer.graph.tensors[static_cast<size_t>(constant)].constant = tensors[static_cast<size_t>(constant)];
   const Expected want = expected(layer, tensors, MatrixPrecision::kGFloat);
-  const std::vector<Candidate> candidates =
+  if (!parts.empty()) concatenate(1 - constant, parts, layer.graph, tensors);
+  std::vector<Candidate> candidates =
       find_kernel("contract-rows").run(layer.graph.layers[0], layer.graph, with_quads(), {});
+  std::erase_if(candidates, [&](const Candidate& candidate) {
+    return candidate.placements.size() !=
+           layer.contract().epilogue_inputs.size() + std::max<size_t>(1, parts.size()) + 2;
+  });
   ASSERT_GE(candidates.size(), least);
   for (const Candidate& candidate : candidates) {
     SCOPED_TRACE(candidate.description);
@@ -327,6 +374,13 @@ TEST(Rows, ManyInputChannels) {
 }
 TEST(Rows, OnePosition) {
   check_rows(conv({1, 1, 64, 96, 9, 9, 1, 2, 1, 0}), 0, 7);
+}
+TEST(Rows, ConcatenatedOperands) {
+  check_rows(conv({1, 1, 64, 40, 8, 8, 3, 1, 1, 1}), 0, 12, 1, {32, 32});
+  check_rows(conv_and_add({2, 1, 133, 32, 9, 7, 3, 2, 1, 1}), 0, 13, 1, {32, 32, 64, 5});
+  check_rows(conv({1, 1, 128, 32, 6, 7, 1, 1, 1, 0}), 0, 14, 1, {64, 64});
+  // A chunk would have channels of two parts.
+  check_rows(conv({1, 1, 64, 32, 8, 8, 1, 1, 1, 0}), 0, 15, 0, {16, 48});
 }
 TEST(Rows, Matrices) {
   check_rows(matmul(0, 37, 64, 96), 1, 8);

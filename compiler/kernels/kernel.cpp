@@ -93,7 +93,20 @@ void verify_candidate(const Candidate& candidate, const Layer& layer, const Laye
     verify_placement(placement, graph, chip);
     if (!placement.is_output) read.push_back(placement.access.tensor);
   }
-  std::vector<TensorId> operands = layer_inputs(layer);
+  std::vector<TensorId> operands;
+  for (const TensorId operand : layer_inputs(layer)) {
+    const auto found = std::ranges::find(read, operand);
+    if (found != read.end()) {
+      read.erase(found);
+      continue;
+    }
+    // Or what it is concatenated of.
+    const size_t axes = graph.tensors[static_cast<size_t>(operand)].shape.size();
+    std::vector<TensorId> parts = {operand};
+    for (size_t axis = 0; axis < axes && parts.size() == 1; ++axis)
+      parts = concatenated_of(graph, operand, axis);
+    operands.insert(operands.end(), parts.begin(), parts.end());
+  }
   std::ranges::sort(operands);
   std::ranges::sort(read);
   isa::check_internal(read == operands, kPart, "the streams aren't those of the layer's operands");

@@ -50,10 +50,12 @@ struct KernelOptions {
 };
 
 struct Candidate {
-  std::string kernel = {};                  ///< its name; filled by layer_candidates
-  std::string description;                  ///< tiling in words, for the report
-  std::vector<StreamPlacement> placements;  ///< streams of the tile program, in this order; outputs last
-  int64_t predicted_cycles = 0;             ///< steps * 4 plus transfers that are waited for
+  std::string kernel = {};  ///< its name; filled by layer_candidates
+  std::string description;  ///< tiling in words, for the report
+  /// Streams of the tile program, in this order; outputs last. For an operand that a Rearrange concatenates
+  /// there may be streams of what it is made of.
+  std::vector<StreamPlacement> placements;
+  int64_t predicted_cycles = 0;  ///< steps * 4 plus transfers that are waited for
   /// Another stream that lies as `like` does.
   void place(StreamPlacement like, std::string name, const TensorAccess& access, bool is_output = false) {
     like.name = std::move(name);
@@ -84,7 +86,8 @@ void register_pass(Kernel kernel);
 /// UserError listing the names.
 const Kernel& find_kernel(const std::string& name);
 
-/// InternalError unless a candidate is what this file says: operands of the layer, the result last; layouts
+/// InternalError unless a candidate is what this file says: operands of the layer, or the tensors that one is
+/// concatenated of, the result last; layouts
 /// that give every iteration a place of its own in the streams, which have whole granules.
 void verify_candidate(const Candidate& candidate, const Layer& layer, const LayerGraph& graph,
                       const isa::Chip& chip);

@@ -506,6 +506,33 @@ TEST(Rows, Pooling) {
       check_candidates(test, chip, 3);
     }
   }
+  // Of a concatenation, part by part.
+  ImageCase joined = make_plain_pooling({1, 101, 12, 9, 3, 2, 1}, ReduceLayer::Op::kMax);
+  RearrangeLayer concat;
+  concat.extents = {1, 101, 12, 9};
+  std::vector<int64_t> begin(4, 0);
+  for (const int64_t channels : {32, 64, 5}) {
+    Shape shape = concat.extents;
+    shape[1] = channels;
+    AffineMap map = AffineMap::identity(4);
+    map.set_offset(1, -begin[1]);
+    std::vector<int64_t> end = concat.extents;
+    end[1] = begin[1] + channels;
+    concat.pieces.push_back({{static_cast<TensorId>(joined.graph.tensors.size()), map, 0}, begin, end});
+    const auto whole = joined.values[0].data<float>();
+    add_tensor(joined, shape);
+    std::copy_n(whole.begin() + begin[1] * 12 * 9, channels * 12 * 9,
+                joined.values.back().data<float>().begin());
+    begin[1] = end[1];
+  }
+  Layer layer;
+  layer.name = "concat";
+  layer.outputs = {0};
+  layer.body = concat;
+  joined.graph.layers.push_back(layer);
+  const auto has_parts = [](const Candidate& candidate) { return candidate.placements.size() == 4; };
+  EXPECT_TRUE(std::ranges::any_of(of_rows(joined), has_parts));
+  check_candidates(joined, chip, 3);
   // Sums have no copies of rows that change nothing.
   EXPECT_TRUE(of_rows(make_plain_pooling({1, 32, 8, 8, 3, 1, 1}, ReduceLayer::Op::kSum)).empty());
   const ImageCase sums = make_plain_pooling({1, 32, 8, 8, 2, 2, 0}, ReduceLayer::Op::kSum);

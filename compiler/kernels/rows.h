@@ -61,9 +61,14 @@ struct Picture {
   /// Few channels: a column is a column of results, its channels are channels and kernel columns of the
   /// tensor, by this window.
   std::optional<RowsWindow> folded = std::nullopt;
+  /// Read as several, each with an image of its own, whose channels follow each other; empty: as one.
+  std::vector<Picture> parts = {};
 };
 /// [N, C, H, W] with channel axis 1, or any other shape with the last; else nothing.
 std::optional<Picture> picture_of(TensorId tensor, const Shape& shape, size_t channel_axis);
+/// The picture of a tensor that is concatenated of others along its channels, with their pictures as parts;
+/// nothing where it isn't, or where a chunk would have channels of two parts.
+std::optional<Picture> concatenated_picture(const Picture& picture, const LayerGraph& graph);
 
 /// A picture's image on a chip, split in one way.
 class RowsImage {

@@ -13,6 +13,7 @@ RowsDivision::RowsDivision(const Picture& in_picture, RowsSplit in_split, const 
                            const isa::Chip& chip)
     : in(in_picture, in_split, chip),
       out(out_picture, out_split, chip),
+      parts(in_picture.parts.empty() ? std::vector{in} : std::vector<RowsImage>()),
       window(rows_window),
       rows(share.rows),
       l1bs(share.by_rows ? share.l1bs : chip.l1b_per_l2b),
@@ -20,7 +21,87 @@ RowsDivision::RowsDivision(const Picture& in_picture, RowsSplit in_split, const 
       pass_rows(rows * (share.by_rows ? l1bs : 1)),
       region_rows(window.rows_under(pass_rows)),
       passes(ceil_div(out.rows(), pass_rows)),
-      pitch(std::max(window.pad[1] + in_picture.columns, window.columns_under(out_picture.columns))) {}
+      pitch(std::max(window.pad[1] + in_picture.columns, window.columns_under(out_picture.columns))) {
+  for (const Picture& part : in_picture.parts) parts.emplace_back(part, in_split, chip);
+}
+
+std::vector<RowsDivision::Run> RowsDivision::runs() const {
+  std::vector<Run> runs;
+  int64_t chunk = 0;
+  for (size_t part = 0; part < parts.size(); ++part) {
+    const bool is_alike = part > 0 && parts[part].chunks() == parts[part - 1].chunks() &&
+                          parts[part].row_lw() == parts[part - 1].row_lw();
+    if (is_alike) {
+      ++runs.back().count;
+    } else {
+      runs.push_back({part, 1, chunk});
+    }
+    chunk += parts[part].chunks();
+  }
+  return runs;
+}
+
+LoadRows RowsDivision::load(const Run& run, int first_stream, int64_t ways,
+                            const std::function<std::vector<RowsTransfer>(size_t part)>& transfers) const {
+  const RowsImage& image = parts[run.first];
+  LoadRows load;
+  load.stream = first_stream + static_cast<int>(run.first);
+  load.l2bm = part_l2bm(run.first, ways);
+  load.parts = static_cast<int64_t>(run.count) * ways;
+  load.part_lw = region_rows * image.row_lw();
+  load.chunks = image.chunks();
+  load.first_chunk = run.first_chunk * ways;
+  load.columns = image.picture().columns;
+  load.row_lw = image.row_lw();
+  load.rows = load.buffer_rows = window_rows;
+  load.pitch = pitch;
+  load.first_column = window.pad[1];
+  for (size_t part = run.first; part < run.first + run.count; ++part) {
+    for (RowsTransfer transfer : transfers(part)) {
+      if (part > run.first && transfer.stream < 0) transfer.stream = first_stream + static_cast<int>(part);
+      transfer.l2bm += part_l2bm(part, ways);
+      load.transfers.push_back(transfer);
+    }
+  }
+  return load;
+}
+
+int64_t RowsDivision::part_l2bm(size_t part, int64_t ways) const {
+  int64_t lw = 0;
+  for (size_t before = 0; before < part; ++before) lw += ways * region_rows * parts[before].row_lw();
+  return lw;
+}
+
+int64_t RowsDivision::in_row_lw() const {
+  int64_t lw = 0;
+  for (const RowsImage& part : parts) lw += part.row_lw();
+  return lw;
+}
+
+int64_t RowsDivision::longest_row_lw() const {
+  int64_t lw = 0;
+  for (const RowsImage& part : parts) lw = std::max(lw, part.row_lw());
+  return lw;
+}
+
+bool RowsDivision::is_even() const {
+  return in.is_even() && out.is_even() && std::ranges::all_of(parts, &RowsImage::is_even);
+}
+
+bool RowsDivision::can_share_chunks(int64_t chunks) const {
+  return runs().size() == 1 && (parts[0].chunks() % chunks == 0 || chunks % parts[0].chunks() == 0);
+}
+
+void RowsDivision::share_chunks(LoadRows& load, int64_t chunks, int64_t sharing_l1bs) const {
+  load.l1b_at.clear();
+  for (int64_t b = 0; b < sharing_l1bs; ++b) {
+    const int64_t chunk = b * chunks;
+    load.l1b_at.push_back(chunk / load.chunks * load.part_lw +
+                          chunk % load.chunks * load.columns * kColumnLw);
+  }
+  load.parts = ceil_div(chunks, load.chunks);
+  load.chunks = chunks / load.parts;
+}
 
 int64_t RowsDivision::l1bs_in(int64_t pass) const {
   return std::min(ceil_div(out.rows() - pass * pass_rows, rows), pass_rows / rows);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,6 +33,7 @@ struct RowsDivision {
                const RowsWindow& rows_window, const RowsShare& share, const isa::Chip& chip);
 
   RowsImage in, out;
+  std::vector<RowsImage> parts;  ///< of the operand; `in` itself where it has none
   RowsWindow window;
   int64_t rows = 1;         ///< of results, of an L1B in a pass
   int64_t l1bs = 1;         ///< at work in a full pass
@@ -40,6 +42,28 @@ struct RowsDivision {
   int64_t region_rows = 0;  ///< input rows that L2BM has room for at a time, of an L2B in a pass
   int64_t passes = 0;       ///< of an image
   int64_t pitch = 0;        ///< columns of a window's row, padding included
+
+  /// Parts one after the other whose rows are alike, so that a LoadRows takes them all.
+  struct Run {
+    size_t first = 0, count = 1;  ///< parts
+    int64_t first_chunk = 0;      ///< of the windows; where L2Bs have channels, of one of them
+  };
+  std::vector<Run> runs() const;
+  /// Of an L2B's channels, or of all where it wants those of `ways` L2Bs.
+  /// `transfers`: of a part, to L2BM from 0 on.
+  LoadRows load(const Run& run, int first_stream, int64_t ways,
+                const std::function<std::vector<RowsTransfer>(size_t part)>& transfers) const;
+  /// LW of L2BM before a part's rows.
+  int64_t part_l2bm(size_t part, int64_t ways) const;
+  /// LW of a row of all parts, in one L2B.
+  int64_t in_row_lw() const;
+  int64_t longest_row_lw() const;  ///< of a part
+  /// Whether every L2B has as many channels of every part, and of the results.
+  bool is_even() const;
+  /// Whether L1Bs may share all chunks, `chunks` each: one's are in one part, or in whole ones.
+  bool can_share_chunks(int64_t chunks) const;
+  /// Makes them do so.
+  void share_chunks(LoadRows& load, int64_t chunks, int64_t sharing_l1bs) const;
 
   /// L1Bs (or else 1) at work in a pass.
   int64_t l1bs_in(int64_t pass) const;

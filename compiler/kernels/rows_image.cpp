@@ -37,6 +37,20 @@ std::optional<Picture> picture_of(TensorId tensor, const Shape& shape, size_t ch
   return picture;
 }
 
+std::optional<Picture> concatenated_picture(const Picture& picture, const LayerGraph& graph) {
+  const size_t axis = picture.channels_last ? picture.shape.size() - 1 : 1;
+  const std::vector<TensorId> tensors = concatenated_of(graph, picture.tensor, axis);
+  if (tensors.size() < 2 || picture.folded) return std::nullopt;
+  Picture result = picture;
+  int64_t channels = 0;
+  for (const TensorId tensor : tensors) {
+    if (channels % kChunkChannels != 0) return std::nullopt;
+    result.parts.push_back(*picture_of(tensor, graph.tensors[static_cast<size_t>(tensor)].shape, axis));
+    channels += result.parts.back().channels;
+  }
+  return result;
+}
+
 RowsImage::RowsImage(const Picture& picture, RowsSplit split, const isa::Chip& chip)
     : picture_(picture), split_(split), chip_(chip) {
   channel_ways_ = (split.group_channels ? chip.groups : 1) * (split.l2b_channels ? chip.l2b_per_group : 1);

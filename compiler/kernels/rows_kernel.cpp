@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -297,7 +298,7 @@ class RowsTiler {
     if (own_inputs) {
       // Rows come in pieces, so that what follows is fetched meanwhile; sums go to L2BM tile by tile.
       s.region_rows = std::clamp<int64_t>(
-          chip_.memory.l2bm_lw / kPieces / (s.in.channel_ways() * s.in.row_lw()), 1, s.region_rows);
+          chip_.memory.l2bm_lw / kPieces / (s.in.channel_ways() * s.in_row_lw()), 1, s.region_rows);
       const int64_t most =
           std::max<int64_t>(1, std::min(most_sums() / (s.groups * isa::kCyclesPerStep),
                                         (rows_staging(chip_).results_lw - isa::kL2bmBlockLw) / s.l1b_row_lw));
@@ -312,7 +313,7 @@ class RowsTiler {
     s.row_input_lw = round_up(s.chunks_out * s.finish_rows * problem_.out.columns, isa::kCyclesPerStep);
     const int64_t others = s.row_inputs * s.row_input_lw;
     s.all_matrices = s.chunks_out * s.matrices_lw + others <= local;
-    s.region_l2bm = s.in.channel_ways() * s.region_rows * s.in.row_lw();
+    s.region_l2bm = s.part_l2bm(s.parts.size(), s.in.channel_ways());
     s.input_l2bm = std::max(s.pass_rows, own_inputs ? s.finish_l1bs * s.finish_rows : 0) * s.out.row_lw();
     s.result_l2bm = s.input_l2bm + isa::kL2bmBlockLw;
     return s;
@@ -328,7 +329,7 @@ class RowsTiler {
     const bool own_inputs = tiling.share == L1bShare::kInputs;
     // Sums over L1Bs come back as an input of the epilogue.
     const int64_t totals = own_inputs ? s.row_input_lw : 0;
-    const int64_t read_row = own_inputs ? l1b_row(s) : s.in.row_lw();
+    const int64_t read_row = own_inputs ? l1b_row(s) : s.longest_row_lw();
     // Matrices that don't all fit are loaded once for each chunk.
     if (!s.all_matrices && s.tile_rows < tiling.rows) return false;
     return s.sums_lw <= most_sums() && s.windows_lw + totals <= local &&
@@ -343,19 +344,19 @@ class RowsTiler {
 
   /// LW of a row that an L1B with input channels of its own takes of a part.
   int64_t l1b_row(const Sizes& s) const {
-    return round_up(std::min(s.chunks_in, s.in.chunks()) * problem_.in.columns * kColumnLw,
+    return round_up(std::min(s.chunks_in, s.parts[0].chunks()) * problem_.in.columns * kColumnLw,
                     isa::kL2bmBlockLw);
   }
 
   std::optional<RowsTiling> best(RowsSplit in, RowsSplit out, L1bShare share) const {
     RowsTiling tiling{in, out, share, 1, 1, 0};
     const Sizes one = sizes(tiling);
-    if (!one.in.is_even() || !one.out.is_even()) return std::nullopt;
+    if (!one.is_even()) return std::nullopt;
     if (share == L1bShare::kOutputs && one.out.chunks() % chip_.l1b_per_l2b != 0) return std::nullopt;
     if (share == L1bShare::kInputs) {
       // Whole chunks for everyone, each L1B's in one part or in whole ones.
       if (one.in.channel_ways() * one.in.chunks() % chip_.l1b_per_l2b != 0) return std::nullopt;
-      if (one.in.chunks() % one.chunks_in != 0 && one.chunks_in % one.in.chunks() != 0) return std::nullopt;
+      if (!one.can_share_chunks(one.chunks_in)) return std::nullopt;
     }
     return best_division(*this, tiling, one.out.rows(), share == L1bShare::kRows ? chip_.l1b_per_l2b : 1);
   }
@@ -364,10 +365,14 @@ class RowsTiler {
     const int64_t passes = s.passes * s.out.images();
     const bool own_inputs = tiling.share == L1bShare::kInputs;
     const int64_t ways = tiling.share == L1bShare::kOutputs ? 1 : s.l1bs;
-    const int64_t parts = own_inputs ? ceil_div(s.chunks_in, s.in.chunks()) : s.in.channel_ways();
     const int64_t row_inputs = s.row_inputs + (own_inputs && has_epilogue() ? 1 : 0);
-    const int64_t load =
-        load_rows_steps(parts, s.window_rows, s.chunks_in / parts, problem_.in.columns, ways, 4);
+    int64_t load = 0;
+    for (const RowsDivision::Run& run : s.runs()) {
+      const int64_t parts = own_inputs ? ceil_div(s.chunks_in, s.parts[0].chunks())
+                                       : static_cast<int64_t>(run.count) * s.in.channel_ways();
+      const int64_t chunks = own_inputs ? s.chunks_in / parts : s.parts[run.first].chunks();
+      load += load_rows_steps(parts, s.window_rows, chunks, problem_.in.columns, ways, 4);
+    }
     const int64_t matrices = s.matrices_lw / form_.rows;
     const int64_t vectors = s.tile_rows * s.groups;
     const int64_t tiles = ceil_div(tiling.rows, s.tile_rows);
@@ -393,8 +398,10 @@ class RowsTiler {
     }
     std::vector<RowsTransfer> transfers;
     for (const Piece& piece : pieces(tiling, s, 0, 0)) {
-      const std::vector<RowsTransfer> list = input_transfers(s, 0, 0, piece, 0, 0);
-      transfers.insert(transfers.end(), list.begin(), list.end());
+      for (size_t part = 0; part < s.parts.size(); ++part) {
+        const std::vector<RowsTransfer> list = input_transfers(s, part, 0, 0, piece, 0, 0);
+        transfers.insert(transfers.end(), list.begin(), list.end());
+      }
     }
     int64_t cycles = steps * isa::kCyclesPerStep + rows_transfer_cycles(transfers, chip_);
     // Steps wait for those of a piece one by one.
@@ -439,8 +446,10 @@ class RowsTiler {
     for (int64_t image = 0; image < s.out.images(); ++image) {
       for (int64_t pass = 0; pass < s.passes; ++pass) {
         for (const Piece& piece : pieces(tiling, s, image, pass)) {
-          for (const RowsTransfer& transfer : input_transfers(s, image, pass, piece, 0, 0))
-            most = std::max(most, transfer.stream >= 0 ? transfer.count : 0);
+          for (size_t part = 0; part < s.parts.size(); ++part) {
+            for (const RowsTransfer& transfer : input_transfers(s, part, image, pass, piece, 0, 0))
+              most = std::max(most, transfer.stream >= 0 ? transfer.count : 0);
+          }
         }
       }
     }
@@ -464,9 +473,9 @@ class RowsTiler {
       list.push_back({row, std::min(s.region_rows, last - row)});
     return list;
   }
-  /// The input rows of a piece for each L2B.
-  std::vector<RowsTransfer> input_transfers(const Sizes& s, int64_t image, int64_t pass, const Piece& piece,
-                                            int64_t zeros, int zero_stream) const {
+  /// The rows of a piece of a part of the operand for each L2B.
+  std::vector<RowsTransfer> input_transfers(const Sizes& s, size_t part, int64_t image, int64_t pass,
+                                            const Piece& piece, int64_t zeros, int zero_stream) const {
     RowsTransfer outside;
     outside.stream = zero_stream;
     outside.group = 0;
@@ -474,7 +483,7 @@ class RowsTiler {
     RowsPass wanted = s.pass(image, pass);
     wanted.first_row = piece.first;
     wanted.most_rows = piece.rows;
-    return window_transfers(s.in, s.out, problem_.window, wanted, outside, chip_);
+    return window_transfers(s.parts[part], s.out, problem_.window, wanted, outside, chip_);
   }
 
   RowsProblem problem_;
@@ -533,11 +542,11 @@ std::vector<StreamPlacement> RowsTiler::placements(const RowsTiling& tiling) con
     weights.layout = Layout(axes, layout::Memory::kLm0, copies);
   }
   place_single(weights);
-  StreamPlacement windows = s.in.placement(problem_.weights_first ? "b" : "a");
-
   std::vector<StreamPlacement> list;
-  list.push_back(problem_.weights_first ? weights : windows);
-  list.push_back(problem_.weights_first ? windows : weights);
+  const std::string name = problem_.weights_first ? "b" : "a";
+  for (size_t part = 0; part < s.parts.size(); ++part)
+    list.push_back(s.parts[part].placement(s.parts.size() == 1 ? name : fmt::format("{}{}", name, part)));
+  list.insert(problem_.weights_first ? list.begin() : list.end(), std::move(weights));
   for (size_t k = 0; k < problem_.contract.epilogue_inputs.size(); ++k) {
     const TensorAccess& access = problem_.contract.epilogue_inputs[k];
     if (problem_.of_rows[k]) {
@@ -582,8 +591,9 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
     program.streams.push_back(
         {placements[k].name, placements[k].transport, placements[k].length_lw, dram_addresses[k]});
   }
-  const int weight_stream = problem_.weights_first ? 0 : 1;
-  const int window_stream = 1 - weight_stream;
+  const int window_stream = problem_.weights_first ? 1 : 0;
+  const auto operands = static_cast<int>(s.parts.size());
+  const int weight_stream = problem_.weights_first ? 0 : operands;
   const int result_stream = static_cast<int>(placements.size()) - 1;
   const auto buffer = [&](std::string buffer_name, int64_t lw, scheduler::HomeSet homes) {
     program.buffers.push_back({std::move(buffer_name), lw, homes});
@@ -598,7 +608,7 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
 
   std::vector<FinishRows::Input> inputs;
   for (size_t k = 0; k < problem_.of_rows.size(); ++k) {
-    const int stream = 2 + static_cast<int>(k);
+    const int stream = 1 + operands + static_cast<int>(k);
     const std::string& stream_name = placements[static_cast<size_t>(stream)].name;
     if (problem_.of_rows[k]) {
       inputs.push_back({buffer(stream_name, s.row_input_lw, isa::space_bit(Space::kLm0)), true});
@@ -620,33 +630,22 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
   for (int64_t image = 0; image < s.out.images(); ++image) {
     for (int64_t pass = 0; pass < s.passes; ++pass) {
       const auto load_piece = [&](const Piece& piece) {
-        LoadRows load;
-        load.stream = window_stream;
-        load.transfers = input_transfers(s, image, pass, piece, zeros, weight_stream);
-        load.parts = s.in.channel_ways();
-        load.part_lw = s.region_rows * s.in.row_lw();
-        load.chunks = s.in.chunks();
-        load.columns = problem_.in.columns;
-        load.row_lw = s.in.row_lw();
-        load.rows = load.buffer_rows = s.window_rows;
-        if (tiling.share == L1bShare::kRows)
-          load.l1b_at = l1b_places(s.l1bs_in(pass), tiling.rows * problem_.window.stride[0] * s.in.row_lw());
-        if (own_inputs) {
-          load.rows = piece.rows;
-          load.first_row = piece.first;
-          load.parts = ceil_div(s.chunks_in, s.in.chunks());
-          load.chunks = s.chunks_in / load.parts;
-          for (int64_t b = 0; b < s.l1bs; ++b) {
-            const int64_t chunk = b * s.chunks_in;
-            load.l1b_at.push_back(chunk / s.in.chunks() * load.part_lw +
-                                  chunk % s.in.chunks() * problem_.in.columns * kColumnLw);
+        for (const RowsDivision::Run& run : s.runs()) {
+          LoadRows load = s.load(run, window_stream, s.in.channel_ways(), [&](size_t part) {
+            return input_transfers(s, part, image, pass, piece, zeros, weight_stream);
+          });
+          if (tiling.share == L1bShare::kRows)
+            load.l1b_at = l1b_places(s.l1bs_in(pass),
+                                     tiling.rows * problem_.window.stride[0] * s.parts[run.first].row_lw());
+          if (own_inputs) {
+            load.rows = piece.rows;
+            load.first_row = piece.first;
+            s.share_chunks(load, s.chunks_in, s.l1bs);
           }
+          load.buffer = windows;
+          load.normalize = precision_;
+          add(std::move(load));
         }
-        load.buffer = windows;
-        load.pitch = s.pitch;
-        load.first_column = problem_.window.pad[1];
-        load.normalize = precision_;
-        add(std::move(load));
       };
       const std::vector<Piece> list = pieces(tiling, s, image, pass);
       auto next = list.begin();
@@ -672,7 +671,7 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
       };
       for (size_t k = 0; k < problem_.of_rows.size(); ++k) {
         if (!problem_.of_rows[k]) continue;
-        LoadRows load = beside(2 + static_cast<int>(k), inputs[k].buffer);
+        LoadRows load = beside(1 + operands + static_cast<int>(k), inputs[k].buffer);
         load.transfers = {own};
         add(std::move(load));
         own.l2bm += s.input_l2bm;
@@ -761,18 +760,11 @@ std::string RowsTiler::describe(const RowsTiling& tiling) const {
       s.chunks_in, rows_or_channels(tiling.in.group_channels), rows_or_channels(tiling.in.l2b_channels));
 }
 
-std::vector<Candidate> rows_candidates(const Layer& layer, const LayerGraph& graph, const isa::Chip& chip,
-                                       const KernelOptions& options) {
-  // What the quads of an L1B make must be what its quads take.
-  if (chip.mab_per_l1b != kBlocksPerChunk * kBlocksPerChunk) return {};
-  if (options.precision != MatrixPrecision::kGFloat) return {};
-  auto problem = rows_problem(std::get<ContractLayer>(layer.body), layer.outputs.at(0), graph);
-  if (!problem) return {};
-  if (problem->in.columns < isa::kCyclesPerStep || problem->out.columns < isa::kCyclesPerStep) return {};
-  const auto tiler = std::make_shared<const RowsTiler>(std::move(*problem), chip, options.precision);
+/// For every image of the operand that there may be, the fastest that make one image of the result each.
+std::vector<Candidate> rows_candidates_of(const std::shared_ptr<const RowsTiler>& tiler,
+                                          const std::string& name) {
   std::vector<RowsTiling> tilings = tiler->tilings();
   std::ranges::stable_sort(tilings, {}, &RowsTiling::cycles);
-  // For every image that there may be, the best that makes either of two.
   std::vector<Candidate> candidates;
   std::array<std::array<int, 4>, 4> seen{};
   std::array<int, 4> kept{};
@@ -784,7 +776,27 @@ std::vector<Candidate> rows_candidates(const Layer& layer, const LayerGraph& gra
     if (seen.at(number(tiling.in)).at(number(tiling.out))++ > 0 || kept.at(number(tiling.in)) == kKept)
       continue;
     ++kept.at(number(tiling.in));
-    candidates.push_back(rows_candidate(tiler, tiling, layer.name));
+    candidates.push_back(rows_candidate(tiler, tiling, name));
+  }
+  return candidates;
+}
+
+std::vector<Candidate> rows_candidates(const Layer& layer, const LayerGraph& graph, const isa::Chip& chip,
+                                       const KernelOptions& options) {
+  // What the quads of an L1B make must be what its quads take.
+  if (chip.mab_per_l1b != kBlocksPerChunk * kBlocksPerChunk) return {};
+  if (options.precision != MatrixPrecision::kGFloat) return {};
+  auto problem = rows_problem(std::get<ContractLayer>(layer.body), layer.outputs.at(0), graph);
+  if (!problem) return {};
+  if (problem->in.columns < isa::kCyclesPerStep || problem->out.columns < isa::kCyclesPerStep) return {};
+  const auto candidates_of = [&](const RowsProblem& which) {
+    return rows_candidates_of(std::make_shared<const RowsTiler>(which, chip, options.precision), layer.name);
+  };
+  std::vector<Candidate> candidates = candidates_of(*problem);
+  // A concatenation is read part by part, too.
+  if (const auto parts = concatenated_picture(problem->in, graph)) {
+    problem->in = *parts;
+    std::ranges::move(candidates_of(*problem), std::back_inserter(candidates));
   }
   return candidates;
 }

@@ -188,8 +188,10 @@ class RowsLoader {
     for (int64_t chunk = 0; chunk < op_.chunks; ++chunk) {
       for (const int64_t start : starts_) {
         const int64_t l1bm = staged + (chunk * op_.columns + start) * kColumnLw;
-        const int64_t to = ((part * op_.chunks + chunk) * op_.buffer_rows + op_.first_row + j) * op_.pitch +
-                           op_.first_column + start;
+        const int64_t to =
+            ((op_.first_chunk + part * op_.chunks + chunk) * op_.buffer_rows + op_.first_row + j) *
+                op_.pitch +
+            op_.first_column + start;
         const Operand target = MachineBuilder::operand(buffer_, to * kWordsPerLong, kWordsPerLong,
                                                        Width::kLong, strides(op_.pitch * kWordsPerLong));
         if (op_.normalize) {

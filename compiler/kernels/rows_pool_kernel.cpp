@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -107,11 +108,15 @@ class PoolTiler {
     std::vector<PoolTiling> list;
     for (const RowsSplit split : kRowsSplits) {
       std::optional<PoolTiling> found;
+      // Parts that L2Bs have channels of don't make a whole that is split that way.
+      if (!problem_.in.parts.empty() && split != RowsSplit{}) continue;
       for (const bool l1b_channels : {false, true}) {
-        const RowsImage out(problem_.out, split, chip_);
-        if (!out.is_even() || (l1b_channels && out.chunks() % chip_.l1b_per_l2b != 0)) continue;
-        const auto tiling = best_division(*this, PoolTiling{split, l1b_channels, 1, 1, 0}, out.rows(),
-                                          l1b_channels ? 1 : chip_.l1b_per_l2b);
+        const PoolTiling least{split, l1b_channels, 1, 1, 0};
+        const Sizes one = sizes(least);
+        const bool is_divisible =
+            one.out.chunks() % chip_.l1b_per_l2b == 0 && one.can_share_chunks(one.chunks);
+        if (!one.is_even() || (l1b_channels && !is_divisible)) continue;
+        const auto tiling = best_division(*this, least, one.out.rows(), l1b_channels ? 1 : chip_.l1b_per_l2b);
         if (tiling && (!found || tiling->cycles < found->cycles)) found = tiling;
       }
       if (found) list.push_back(*found);
@@ -124,7 +129,12 @@ class PoolTiler {
     result.is_output = true;
     const std::vector<double> zeros = {0.0};
     if (problem_.reduce.epilogue.evaluate(zeros) != 0) result.layout.set_padding(layout::Padding::kUndefined);
-    return {RowsImage(problem_.in, tiling.split, chip_).placement("x0"), result};
+    const Sizes s = sizes(tiling);
+    std::vector<StreamPlacement> list;
+    for (size_t part = 0; part < s.parts.size(); ++part)
+      list.push_back(s.parts[part].placement(s.parts.size() == 1 ? "x0" : fmt::format("x0.{}", part)));
+    list.push_back(std::move(result));
+    return list;
   }
 
   TileProgram program(const PoolTiling& tiling, const std::string& name,
@@ -145,22 +155,17 @@ class PoolTiler {
     const std::vector<int64_t> groups = column_groups(problem_.out.columns);
     for (int64_t image = 0; image < s.out.images(); ++image) {
       for (int64_t pass = 0; pass < s.passes; ++pass) {
-        LoadRows load;
-        load.stream = 0;
-        load.transfers = transfers(s, image, pass);
-        load.part_lw = s.region_rows * s.in.row_lw();
-        load.chunks = s.chunks;
-        load.columns = problem_.in.columns;
-        load.row_lw = s.in.row_lw();
-        load.rows = load.buffer_rows = s.window_rows;
-        const int64_t l1b_lw = tiling.l1b_channels ? s.chunks * problem_.in.columns * kColumnLw
-                                                   : tiling.rows * problem_.window.stride[0] * s.in.row_lw();
         const int64_t l1bs = tiling.l1b_channels ? s.l1bs : s.l1bs_in(pass);
-        load.l1b_at = l1b_places(l1bs, l1b_lw);
-        load.buffer = 0;
-        load.pitch = s.pitch;
-        load.first_column = problem_.window.pad[1];
-        add(std::move(load));
+        for (const RowsDivision::Run& run : s.runs()) {
+          LoadRows load = s.load(run, 0, 1, [&](size_t part) { return transfers(s, part, image, pass); });
+          if (tiling.l1b_channels) {
+            s.share_chunks(load, s.chunks, l1bs);
+          } else {
+            load.l1b_at = l1b_places(l1bs, tiling.rows * problem_.window.stride[0] * load.row_lw);
+          }
+          load.buffer = 0;
+          add(std::move(load));
+        }
         for (int64_t chunk = 0; chunk < s.chunks; ++chunk) {
           ReduceWindows reduce;
           reduce.op = problem_.reduce.op;
@@ -180,7 +185,7 @@ class PoolTiler {
           add(std::move(reduce));
         }
         StoreRows store;
-        store.stream = 1;
+        store.stream = static_cast<int>(s.parts.size());
         store.transfers = {s.own_rows(image, pass)};
         store.by_rows = !tiling.l1b_channels;
         store.l1bs = static_cast<int>(l1bs);
@@ -223,25 +228,36 @@ class PoolTiler {
   bool fits(const PoolTiling& tiling, const Sizes& s) const {
     const RowsStaging staging = rows_staging(chip_);
     return s.windows_lw <= chip_.memory.lm_words / isa::kWordsPerLong - kRowsReserveLw &&
-           std::max(s.in.row_lw(), s.out.row_lw()) <= staging.windows_lw &&
+           std::max(s.longest_row_lw(), s.out.row_lw()) <= staging.windows_lw &&
            tiling.rows * round_up(s.l1b_row_lw, isa::kL2bmBlockLw) <= staging.results_lw &&
-           s.region_rows * s.in.row_lw() <= chip_.memory.l2bm_lw &&
+           s.part_l2bm(s.parts.size(), 1) <= chip_.memory.l2bm_lw &&
            s.pass_rows * s.out.row_lw() + isa::kL2bmBlockLw <= chip_.memory.l2bm_lw &&
            s.passes * s.out.images() <= kMaxPoolPasses;
   }
 
-  std::vector<RowsTransfer> transfers(const Sizes& s, int64_t image, int64_t pass) const {
-    return window_transfers(s.in, s.out, problem_.window, s.pass(image, pass), std::nullopt, chip_, true);
+  std::vector<RowsTransfer> transfers(const Sizes& s, size_t part, int64_t image, int64_t pass) const {
+    return window_transfers(s.parts[part], s.out, problem_.window, s.pass(image, pass), std::nullopt, chip_,
+                            true);
   }
 
   int64_t cost(const PoolTiling& tiling, const Sizes& s) const {
-    int64_t steps = load_rows_steps(1, s.window_rows, s.chunks, problem_.in.columns, s.l1bs, 1);
+    int64_t steps = 0;
+    std::vector<RowsTransfer> all;
+    for (size_t part = 0; part < s.parts.size(); ++part) {
+      if (!tiling.l1b_channels)
+        steps += load_rows_steps(1, s.window_rows, s.parts[part].chunks(), problem_.in.columns, s.l1bs, 1);
+      std::ranges::move(transfers(s, part, 0, 0), std::back_inserter(all));
+    }
+    if (tiling.l1b_channels) {
+      const int64_t parts = ceil_div(s.chunks, s.parts[0].chunks());
+      steps += load_rows_steps(parts, s.window_rows, s.chunks / parts, problem_.in.columns, s.l1bs, 1);
+    }
     int64_t operations = problem_.window.kernel[0] * problem_.window.kernel[1];
     for (const ScalarNode& node : problem_.reduce.epilogue.nodes()) operations += machine_operations(node.op);
     steps += s.chunks * tiling.rows * std::ssize(column_groups(problem_.out.columns)) * operations;
     steps += s.l1bs * tiling.rows * ceil_div(s.l1b_row_lw, isa::kL2bmBlockLw);
     return s.passes * s.out.images() *
-           (steps * isa::kCyclesPerStep + rows_transfer_cycles(transfers(s, 0, 0), chip_) +
+           (steps * isa::kCyclesPerStep + rows_transfer_cycles(all, chip_) +
             own_rows_cycles(s.pass_rows * s.out.row_lw(), chip_));
   }
 
@@ -256,10 +272,18 @@ std::vector<Candidate> pool_candidates(const Layer& layer, const LayerGraph& gra
   auto problem = pool_problem(std::get<ReduceLayer>(layer.body), layer.outputs.at(0), graph);
   if (!problem || problem->in.columns < isa::kCyclesPerStep || problem->out.columns < isa::kCyclesPerStep)
     return {};
-  const auto tiler = std::make_shared<const PoolTiler>(std::move(*problem), chip);
   std::vector<Candidate> candidates;
-  for (const PoolTiling& tiling : tiler->tilings())
-    candidates.push_back(rows_candidate(tiler, tiling, layer.name));
+  const auto add_candidates = [&] {
+    const auto tiler = std::make_shared<const PoolTiler>(*problem, chip);
+    for (const PoolTiling& tiling : tiler->tilings())
+      candidates.push_back(rows_candidate(tiler, tiling, layer.name));
+  };
+  add_candidates();
+  // A concatenation is read part by part, too.
+  if (const auto parts = concatenated_picture(problem->in, graph)) {
+    problem->in = *parts;
+    add_candidates();
+  }
   return candidates;
 }
 

@@ -115,6 +115,50 @@ Shape contract_extents(const ContractLayer& contract) {
   return extents;
 }
 
+namespace {
+
+/// The inputs of a Rearrange that puts them one after the other along an axis; empty where it doesn't.
+std::vector<TensorId> concatenated_by(const RearrangeLayer& rearrange, size_t axis, const LayerGraph& graph) {
+  std::vector<const RearrangeLayer::Piece*> pieces;
+  for (const RearrangeLayer::Piece& piece : rearrange.pieces) pieces.push_back(&piece);
+  std::ranges::sort(pieces, {}, [&](const auto* piece) { return piece->begin[axis]; });
+  std::vector<TensorId> tensors;
+  int64_t at = 0;
+  for (const RearrangeLayer::Piece* piece : pieces) {
+    Shape extents = rearrange.extents;
+    extents[axis] = piece->end[axis] - piece->begin[axis];
+    std::vector<int64_t> begin(extents.size(), 0);
+    begin[axis] = at;
+    AffineMap map = AffineMap::identity(extents.size());
+    map.set_offset(axis, -at);
+    at += extents[axis];
+    std::vector<int64_t> end = extents;
+    end[axis] = at;
+    if (piece->begin != begin || piece->end != end || piece->input.map != map ||
+        graph.tensors[static_cast<size_t>(piece->input.tensor)].shape != extents)
+      return {};
+    tensors.push_back(piece->input.tensor);
+  }
+  if (at != rearrange.extents[axis]) return {};
+  return tensors;
+}
+
+}  // namespace
+
+std::vector<TensorId> concatenated_of(const LayerGraph& graph, TensorId tensor, size_t axis) {
+  for (const Layer& layer : graph.layers) {
+    const auto* rearrange = std::get_if<RearrangeLayer>(&layer.body);
+    if (rearrange == nullptr || layer.outputs.at(0) != tensor || axis >= rearrange->extents.size()) continue;
+    std::vector<TensorId> all;
+    for (const TensorId part : concatenated_by(*rearrange, axis, graph)) {
+      const std::vector<TensorId> parts = concatenated_of(graph, part, axis);
+      all.insert(all.end(), parts.begin(), parts.end());
+    }
+    if (!all.empty()) return all;
+  }
+  return {tensor};
+}
+
 std::vector<AccessBox> layer_access_boxes(const Layer& layer) {
   std::vector<AccessBox> boxes;
   const auto whole = [&](const Shape& extents, size_t count) {

@@ -135,6 +135,10 @@ std::vector<TensorId> layer_inputs(const Layer& layer);
 std::vector<const TensorAccess*> layer_accesses(const Layer& layer);
 std::vector<TensorAccess*> layer_accesses(Layer& layer);
 
+/// The tensors that a tensor is concatenated of along an axis, in order, each of the same extents but along
+/// that one: what a Rearrange layer, or several one after the other, makes it of. Itself where none does.
+std::vector<TensorId> concatenated_of(const LayerGraph& graph, TensorId tensor, size_t axis);
+
 /// The points [begin, end) at which an access is read.
 struct AccessBox {
   std::vector<int64_t> begin;

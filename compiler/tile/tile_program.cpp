@@ -194,7 +194,9 @@ class Verifier {
             op.first_row, op.first_row + op.rows, op.buffer_rows);
     require(op.first_column >= 0 && op.first_column + op.columns <= op.pitch,
             "load rows: columns {} to {} of {}", op.first_column, op.first_column + op.columns, op.pitch);
-    buffer_range("load rows", op.buffer, {}, op.parts * op.chunks * op.buffer_rows * op.pitch);
+    require(op.first_chunk >= 0, "load rows: to chunk {}", op.first_chunk);
+    buffer_range("load rows", op.buffer, {},
+                 (op.first_chunk + op.parts * op.chunks) * op.buffer_rows * op.pitch);
   }
   void groups(std::string_view what, const std::vector<int64_t>& list, int64_t columns) const {
     require(!list.empty(), "{}: no columns", what);
@@ -371,8 +373,10 @@ class Printer {
     --depth_;
   }
   void node(const LoadRows& op) {
-    line("load rows {} from row {} <- {}: {} rows of {} x {} chunks x {} columns{}{}", buffer(op.buffer, {}),
-         op.first_row, stream(op.stream, {}), op.rows, op.parts, op.chunks, op.columns,
+    line("load rows {} from row {}{} <- {}: {} rows of {} x {} chunks x {} columns{}{}",
+         buffer(op.buffer, {}), op.first_row,
+         op.first_chunk > 0 ? fmt::format(" of chunk {}", op.first_chunk) : "", stream(op.stream, {}),
+         op.rows, op.parts, op.chunks, op.columns,
          op.l1b_at.empty() ? std::string() : fmt::format(", of L1Bs at {} LW", fmt::join(op.l1b_at, " ")),
          op.normalize ? ", to block floats of " + matrix_precision_name(*op.normalize) : "");
     transfers(op.transfers);

@@ -163,6 +163,7 @@ struct LoadRows {
   int64_t rows = 1;
   std::vector<int64_t> l1b_at = {};
   int buffer = -1;
+  int64_t first_chunk = 0;                 ///< of the buffer
   int64_t first_row = 0, buffer_rows = 1;  ///< where the rows are among those of the buffer
   int64_t pitch = 0, first_column = 0;     ///< columns of a row of the buffer, and where column 0 is in it
   std::optional<MatrixPrecision> normalize = std::nullopt;
