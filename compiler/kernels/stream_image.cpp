@@ -349,23 +349,17 @@ StreamImage pack_stream(const StreamPlacement& placement, const Tensor& tensor, 
   return image;
 }
 
-std::vector<std::vector<int64_t>> stream_elements(const StreamPlacement& placement, const Shape& tensor_shape,
-                                                  const isa::Chip& chip) {
-  struct Cell {
-    std::array<int64_t, 2> words{kStreamPadding, kStreamPadding};
-  };
-  std::vector<std::vector<Cell>> cells(static_cast<size_t>(chip.groups));
-  for (int g = 0; g < placement.transport.groups_used(); ++g)
-    cells[static_cast<size_t>(g)].resize(static_cast<size_t>(stream_group_lw(placement)));
-  const std::vector<std::span<Cell>> groups(cells.begin(), cells.end());
-  for_each_place(placement, tensor_shape, chip, groups, true, [](Cell& cell, int64_t word, int64_t offset) {
-    cell.words[static_cast<size_t>(word)] = offset >= 0 ? offset : kStreamFill;
-  });
-  std::vector<std::vector<int64_t>> result(cells.size());
-  for (size_t g = 0; g < cells.size(); ++g) {
-    result[g].reserve(2 * cells[g].size());
-    for (const Cell& cell : cells[g]) result[g].insert(result[g].end(), cell.words.begin(), cell.words.end());
+std::vector<std::vector<StreamLw>> stream_elements(const StreamPlacement& placement,
+                                                   const Shape& tensor_shape, const isa::Chip& chip) {
+  std::vector<std::vector<StreamLw>> result(static_cast<size_t>(chip.groups));
+  for (int g = 0; g < placement.transport.groups_used(); ++g) {
+    result[static_cast<size_t>(g)].assign(static_cast<size_t>(stream_group_lw(placement)),
+                                          {kStreamPadding, kStreamPadding});
   }
+  const std::vector<std::span<StreamLw>> groups(result.begin(), result.end());
+  for_each_place(placement, tensor_shape, chip, groups, true, [](StreamLw& lw, int64_t word, int64_t offset) {
+    lw[static_cast<size_t>(word)] = offset >= 0 ? offset : kStreamFill;
+  });
   return result;
 }
 
@@ -390,6 +384,23 @@ std::vector<StreamWord> stream_places(const StreamPlacement& placement, const Sh
                    if (place.group < 0) place = {cell.place.group, cell.place.word + word};
                  });
   return result;
+}
+
+std::vector<StreamWord> words_of_point(const StreamPlacement& placement, const std::vector<int64_t>& point) {
+  Coordinates place;
+  for (size_t axis = 0; axis < placement.axis_dims.size(); ++axis) {
+    int64_t index = 0;
+    for (const int dim : placement.axis_dims[axis])
+      index = index * placement.extents[static_cast<size_t>(dim)] + point[static_cast<size_t>(dim)];
+    place = place + placement.layout.contribution(axis, index);
+  }
+  std::vector<StreamWord> words;
+  for (const Coordinates& offset : placement.layout.replica_offsets()) {
+    const Coordinates at = place + offset;
+    const auto dram = placement.transport.dram_place(at, placement.length_lw);
+    words.push_back({dram.group, 2 * dram.address + at[Level::kWord]});
+  }
+  return words;
 }
 
 void unpack_stream(const StreamPlacement& placement, const StreamImage& image, Tensor& out,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -30,21 +31,26 @@ StreamImage empty_stream(const StreamPlacement& placement, const isa::Chip& chip
 void unpack_stream(const StreamPlacement& placement, const StreamImage& image, Tensor& out,
                    const isa::Chip& chip);
 
-/// What the words of an operand's stream are, without their values: per group two per LW, the offset of an
-/// element of the tensor (row-major), or one of these.
+/// What the two words of a LW of an operand's stream are, without their values: the offset of an element of
+/// the tensor (row-major), or one of the constants below.
+using StreamLw = std::array<int64_t, 2>;
 inline constexpr int64_t kStreamFill = -1;     ///< read outside the tensor: `access.fill`
 inline constexpr int64_t kStreamPadding = -2;  ///< no iteration point: the layout's padding
-std::vector<std::vector<int64_t>> stream_elements(const StreamPlacement& placement, const Shape& tensor_shape,
-                                                  const isa::Chip& chip);
+/// By group.
+std::vector<std::vector<StreamLw>> stream_elements(const StreamPlacement& placement,
+                                                   const Shape& tensor_shape, const isa::Chip& chip);
 
 /// A word of a stream: `word` = 2 * LW from the stream's base address, plus 1 for the lower half.
 struct StreamWord {
   int group = -1;  ///< -1: the stream doesn't have the element
   int64_t word = 0;
+  bool operator==(const StreamWord&) const = default;
 };
 /// Where a stream has each element of its tensor, by offset; one of its places if there are several.
 std::vector<StreamWord> stream_places(const StreamPlacement& placement, const Shape& tensor_shape,
                                       const isa::Chip& chip);
+/// The words that a stream has for one point of its iteration space.
+std::vector<StreamWord> words_of_point(const StreamPlacement& placement, const std::vector<int64_t>& point);
 /// The bits of a layout's padding in a word of a stream.
 uint32_t stream_padding_bits(layout::Padding padding);
 

@@ -116,10 +116,16 @@ int64_t ElementOrigins::different(TensorId tensor, TensorId root) {
   return known->second = std::ranges::count(seen, true);
 }
 
-ElementOrigin ElementOrigins::origin(TensorId tensor, int64_t offset) {
-  const TensorId storage = graph_.storage(tensor);
-  if (!through_.contains(storage)) return {storage, offset};
-  const int64_t code = codes(storage).data<int64_t>()[static_cast<size_t>(offset)];
+ElementOrigins::OfTensor ElementOrigins::all_of(TensorId tensor) {
+  OfTensor result;
+  result.storage_ = graph_.storage(tensor);
+  if (through_.contains(result.storage_)) result.codes_ = codes(result.storage_).data<int64_t>().data();
+  return result;
+}
+
+ElementOrigin ElementOrigins::OfTensor::operator[](int64_t offset) const {
+  if (codes_ == nullptr) return {storage_, offset};
+  const int64_t code = codes_[offset];
   if (code < 0) return {-1, -1 - code};
   return {static_cast<TensorId>(code >> kRootShift), code & ((int64_t{1} << kRootShift) - 1)};
 }
@@ -168,36 +174,119 @@ std::optional<layout::GatherProblem> gather_problem(const StreamPlacement& targe
   };
   const GatherSource fill = constant(std::bit_cast<uint32_t>(static_cast<float>(target.access.fill)));
   const GatherSource padding = constant(stream_padding_bits(target.layout.padding()));
+  const ElementOrigins::OfTensor origin_of = origins.all_of(tensor);
+  // Words come from the same image many times in a row.
+  TensorId last_root = -1;
+  const RootImage* image = nullptr;
   for (size_t g = 0; g < elements.size(); ++g) {
-    problem.words[g].reserve(elements[g].size());
-    for (const int64_t element : elements[g]) {
-      if (element < 0) {
-        problem.words[g].push_back(element == kStreamFill ? fill : padding);
-        continue;
+    std::vector<GatherSource>& words = problem.words[g];
+    words.reserve(2 * elements[g].size());
+    for (const StreamLw& lw : elements[g]) {
+      for (const int64_t element : lw) {
+        if (element < 0) {
+          words.push_back(element == kStreamFill ? fill : padding);
+          continue;
+        }
+        const ElementOrigin origin = origin_of[element];
+        if (origin.root < 0) {
+          words.push_back(constant(origins.constants()[static_cast<size_t>(origin.offset)]));
+          continue;
+        }
+        if (origin.root != last_root) {
+          const auto found = images.find(origin.root);
+          image = found != images.end() ? &found->second : nullptr;
+          last_root = origin.root;
+        }
+        if (image == nullptr) {
+          words.push_back(constant(0));
+          continue;
+        }
+        const StreamWord& place = (*image->places)[static_cast<size_t>(origin.offset)];
+        if (place.group < 0) return std::nullopt;
+        words.push_back(GatherSource::dram(place.group, 2 * image->address + place.word));
       }
-      const ElementOrigin origin = origins.origin(tensor, element);
-      const auto image = origin.root < 0 ? images.end() : images.find(origin.root);
-      if (image == images.end()) {
-        problem.words[g].push_back(
-            constant(origin.root < 0 ? origins.constants()[static_cast<size_t>(origin.offset)] : 0));
-        continue;
-      }
-      const StreamWord& place = (*image->second.places)[static_cast<size_t>(origin.offset)];
-      if (place.group < 0) return std::nullopt;
-      problem.words[g].push_back(GatherSource::dram(place.group, 2 * image->second.address + place.word));
     }
   }
   return problem;
 }
 
-bool may_be_same_image(const StreamPlacement& target, const StreamPlacement& image) {
+namespace {
+
+/// Whether an image is as large as a stream, in as many groups.
+bool has_room(const StreamPlacement& image, const StreamPlacement& target) {
   return stream_group_lw(target) <= stream_group_lw(image) &&
          target.transport.groups_used() <= image.transport.groups_used();
 }
 
+/// By axis of a stream's tensor, the dim of the iteration space that is its index; nothing where the access
+/// is more than that.
+std::optional<std::vector<size_t>> dims_of_axes(const StreamPlacement& stream) {
+  const AffineMap& map = stream.access.map;
+  std::vector<size_t> result(map.axes(), stream.extents.size());
+  for (size_t dim = 0; dim < stream.extents.size(); ++dim) {
+    size_t axes = 0;
+    for (size_t axis = 0; axis < map.axes(); ++axis) {
+      if (map.coefficient(axis, dim) == 0 || stream.extents[dim] == 1) continue;
+      if (map.coefficient(axis, dim) != 1 || result[axis] != stream.extents.size()) return std::nullopt;
+      result[axis] = dim;
+      ++axes;
+    }
+    if (axes != 1 && stream.extents[dim] != 1) return std::nullopt;
+  }
+  for (size_t axis = 0; axis < map.axes(); ++axis) {
+    if (map.offset(axis) != 0) return std::nullopt;
+  }
+  return result;
+}
+
+}  // namespace
+
+bool may_be_same_image(const StreamPlacement& target, TensorId root, const StreamPlacement& image,
+                       ElementOrigins& origins, const LayerGraph& graph) {
+  if (!has_room(image, target)) return false;
+  const auto dims = dims_of_axes(image);
+  const int64_t points = element_count(target.extents);
+  if (!dims || points == 0) return true;
+  const Shape& shape = graph.tensors[static_cast<size_t>(target.access.tensor)].shape;
+  const Shape& root_shape = graph.tensors[static_cast<size_t>(root)].shape;
+  constexpr int64_t kProbes = 24;
+  for (int64_t probe = 0; probe < kProbes; ++probe) {
+    // All over the iteration space, so that no digit of an index stays as it is.
+    constexpr uint64_t kStride = 0x9e3779b97f4a7c15;
+    auto rest = static_cast<int64_t>(static_cast<uint64_t>(probe) * kStride % static_cast<uint64_t>(points));
+    std::vector<int64_t> point(target.extents.size());
+    for (size_t dim = point.size(); dim-- > 0; rest /= target.extents[dim])
+      point[dim] = rest % target.extents[dim];
+    const std::vector<int64_t> index = target.access.map.apply(point);
+    int64_t offset = 0;
+    bool is_inside = true;
+    for (size_t axis = 0; axis < index.size(); ++axis) {
+      is_inside = is_inside && index[axis] >= 0 && index[axis] < shape[axis];
+      offset = offset * shape[axis] + index[axis];
+    }
+    if (!is_inside) continue;
+    const ElementOrigin origin = origins.origin(target.access.tensor, offset);
+    if (origin.root < 0) continue;
+    if (origin.root != root) return false;
+    std::vector<int64_t> there(image.extents.size(), 0);
+    int64_t left = origin.offset;
+    for (size_t axis = root_shape.size(); axis-- > 0; left /= root_shape[axis]) {
+      const int64_t at = left % root_shape[axis];
+      const size_t dim = (*dims)[axis];
+      if (at >= (dim < there.size() ? image.extents[dim] : 1)) return false;
+      if (dim < there.size()) there[dim] = at;
+    }
+    const std::vector<StreamWord> found = words_of_point(image, there);
+    for (const StreamWord& word : words_of_point(target, point)) {
+      if (std::ranges::find(found, word) == found.end()) return false;
+    }
+  }
+  return true;
+}
+
 bool is_same_image(const StreamPlacement& target, TensorId root, const StreamPlacement& image,
                    ElementOrigins& origins, const LayerGraph& graph, const isa::Chip& chip) {
-  if (!may_be_same_image(target, image)) return false;
+  if (!has_room(image, target)) return false;
   const auto shape_of = [&](const StreamPlacement& stream) {
     return graph.tensors[static_cast<size_t>(stream.access.tensor)].shape;
   };
@@ -207,15 +296,16 @@ bool is_same_image(const StreamPlacement& target, TensorId root, const StreamPla
     return element == kStreamFill ? std::bit_cast<uint32_t>(static_cast<float>(stream.access.fill))
                                   : stream_padding_bits(stream.layout.padding());
   };
+  const ElementOrigins::OfTensor origin_of = origins.all_of(target.access.tensor);
   for (size_t g = 0; g < wanted.size(); ++g) {
-    for (size_t k = 0; k < wanted[g].size(); ++k) {
-      const int64_t element = wanted[g][k];
-      const int64_t found = there[g][k];
+    for (size_t k = 0; k < 2 * wanted[g].size(); ++k) {
+      const int64_t element = wanted[g][k / 2][k % 2];
+      const int64_t found = there[g][k / 2][k % 2];
       if (element == kStreamPadding && target.layout.padding() == layout::Padding::kUndefined) continue;
       ElementOrigin origin{-1, 0};
       uint32_t bits = 0;
       if (element >= 0) {
-        origin = origins.origin(target.access.tensor, element);
+        origin = origin_of[element];
         if (origin.root < 0) bits = origins.constants()[static_cast<size_t>(origin.offset)];
       } else {
         bits = constant(target, element);

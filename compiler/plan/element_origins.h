@@ -48,7 +48,18 @@ class ElementOrigins {
   /// Roots of a tensor, in ascending order: itself, or those of the Rearrange that makes it.
   const std::vector<TensorId>& roots(TensorId tensor);
   /// The origin of the element of `tensor` at a row-major offset.
-  ElementOrigin origin(TensorId tensor, int64_t offset);
+  ElementOrigin origin(TensorId tensor, int64_t offset) { return all_of(tensor)[offset]; }
+  /// The origins of all elements of a tensor, for loops over them; valid as long as these ElementOrigins.
+  class OfTensor {
+   public:
+    ElementOrigin operator[](int64_t offset) const;
+
+   private:
+    friend class ElementOrigins;
+    TensorId storage_ = -1;
+    const int64_t* codes_ = nullptr;  ///< null: it is its own root
+  };
+  OfTensor all_of(TensorId tensor);
   /// How many different elements of `root` a tensor has.
   int64_t different(TensorId tensor, TensorId root);
   /// The number of a constant; zero is number 0.
@@ -92,8 +103,9 @@ std::optional<layout::GatherProblem> gather_problem(const StreamPlacement& targe
 /// on; what the host or a relayout has made holds the padding of its layout.
 bool is_same_image(const StreamPlacement& target, TensorId root, const StreamPlacement& image,
                    ElementOrigins& origins, const LayerGraph& graph, const isa::Chip& chip);
-/// False where sizes say that is_same_image is.
-bool may_be_same_image(const StreamPlacement& target, const StreamPlacement& image);
+/// False where sizes, or some elements here and there, say that is_same_image is; much quicker.
+bool may_be_same_image(const StreamPlacement& target, TensorId root, const StreamPlacement& image,
+                       ElementOrigins& origins, const LayerGraph& graph);
 
 /// How many different elements of its tensor an operand's stream has: at least, and exactly where no two axes
 /// of the tensor depend on one dim of the iteration space.

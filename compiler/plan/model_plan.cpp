@@ -331,7 +331,7 @@ class ModelPlanner::Impl {
   }
 
   /// Whether is_same, as far as it can be told without looking at every word.
-  std::optional<bool> is_same_by_description(TensorId root, int from, int to) const {
+  std::optional<bool> is_same_by_description(TensorId root, int from, int to) {
     if (from == to) return true;
     if (placement(from).is_rows || placement(to).is_rows) {
       const StreamPlacement& there = placement(from);
@@ -358,7 +358,7 @@ class ModelPlanner::Impl {
       return graph_.storage(wanted.access.tensor) == root &&
              key_of(essential(wanted)) == key_of(essential(there));
     }
-    if (!may_be_same_image(placement(to), placement(from))) return false;
+    if (!may_be_same_image(placement(to), root, placement(from), origins_, graph_)) return false;
     return std::nullopt;
   }
   /// Whether image `from` of a root can be read as image `to`.

@@ -36,20 +36,15 @@ Transport::Transport(const isa::Chip& chip, L2bMode l2b, L1bMode l1b, MabMode ma
       fan_in_ = 1;
       break;
   }
-}
-
-int64_t Transport::granule() const {
   const int64_t l2bm_step = l1b_ == L1bMode::kDistribute ? isa::kL2bmdPerL1bLw : isa::kL2bmBlockLw;
-  int64_t numbers = isa::kCyclesPerStep;  // one L1BM -> PE step
-  numbers = std::lcm(numbers, multiples_for(fan_in_, l2bm_step));
-  numbers = std::lcm(numbers, multiples_for(l2bm_lw_per_number(), isa::kMvUnitLw));
-  return numbers;
+  granule_ = isa::kCyclesPerStep;  // one L1BM -> PE step
+  granule_ = std::lcm(granule_, multiples_for(fan_in_, l2bm_step));
+  granule_ = std::lcm(granule_, multiples_for(l2bm_lw_per_number(), isa::kMvUnitLw));
 }
 
 int64_t Transport::part_lw(int64_t numbers) const {
   isa::check_internal(numbers >= 0, "transport", "a stream of {} numbers", numbers);
-  const int64_t unit = granule();
-  return isa::round_up(numbers, unit) * l2bm_lw_per_number();
+  return isa::round_up(numbers, granule_) * l2bm_lw_per_number();
 }
 
 int Transport::parts_per_group() const {

@@ -43,7 +43,7 @@ class Transport {
   int64_t l2bm_lw_per_number() const { return l1b_ == L1bMode::kDistribute ? fan_in_ * l1b_count_ : fan_in_; }
   /// Stream numbers that one instruction sequence moves at least (so that every level is aligned):
   /// tiles and streams are padded to a multiple of it.
-  int64_t granule() const;
+  int64_t granule() const { return granule_; }
   /// LW of DRAM, per part, of a stream of `numbers` (rounded up to the granule).
   int64_t part_lw(int64_t numbers) const;
   /// Parts per group's DRAM: one per L2B when distributing, else 1.
@@ -73,6 +73,7 @@ class Transport {
   int l1b_count_ = 1;
   int mab_count_ = 1;
   int64_t fan_in_ = 1;
+  int64_t granule_ = 1;
 };
 
 }  // namespace kodama::layout

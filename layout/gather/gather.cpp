@@ -82,23 +82,26 @@ void Gather::cut(Tile& tile) {
   // By L2B, what is wanted of which block by whom.
   struct Wanted {
     int64_t address;
+    int32_t vector;
     uint8_t octets;
     uint32_t l1bs;
   };
   std::vector<std::vector<Wanted>> wanted(static_cast<size_t>(chip_.l2b_count()));
-  for_each_word(tile, [&](int l2b, int32_t, int64_t lw, int, const GatherSource& source) {
+  for_each_word(tile, [&](int l2b, int32_t vector, int64_t lw, int, const GatherSource& source) {
     if (source.is_constant()) return;
     auto& list = wanted[static_cast<size_t>(l2b)];
     const auto octet = static_cast<uint8_t>(1U << (source.word() / kWordsPerOctet % kOctetsPerBlock));
     const uint32_t l1b = uint32_t{1} << (lw / isa::kL2bmdRunLw % chip_.l1b_per_l2b);
-    if (!list.empty() && list.back().address == source.block()) {
+    const int64_t block = source.block();
+    if (!list.empty() && list.back().address == block && list.back().vector == vector) {
       list.back().octets |= octet;
       list.back().l1bs |= l1b;
     } else {
-      list.push_back({source.block(), octet, l1b});
+      list.push_back({block, vector, octet, l1b});
     }
   });
   tile.addresses.resize(wanted.size());
+  std::vector<std::vector<int32_t>> block_of_wanted(wanted.size());
   for (size_t l2b = 0; l2b < wanted.size(); ++l2b) {
     std::ranges::sort(wanted[l2b], {}, &Wanted::address);
     std::vector<int64_t>& addresses = tile.addresses[l2b];
@@ -110,6 +113,7 @@ void Gather::cut(Tile& tile) {
         addresses.push_back(each.address);
       }
       if (addresses.size() > tile.blocks.size()) tile.blocks.resize(addresses.size());
+      block_of_wanted[l2b].push_back(static_cast<int32_t>(addresses.size() - 1));
       Block& block = tile.blocks[addresses.size() - 1];
       block.octets |= each.octets;
       block.l1bs |= each.l1bs;
@@ -119,10 +123,13 @@ void Gather::cut(Tile& tile) {
 
   std::vector<std::vector<bool>> present(tile.windows.size(),
                                          std::vector<bool>(static_cast<size_t>(tile.vector_count)));
-  for_each_word(tile, [&](int l2b, int32_t vector, int64_t, int, const GatherSource& source) {
-    if (source.is_constant()) return;
-    present[static_cast<size_t>(home(tile, l2b, source).window)][static_cast<size_t>(vector)] = true;
-  });
+  for (size_t l2b = 0; l2b < wanted.size(); ++l2b) {
+    for (size_t k = 0; k < wanted[l2b].size(); ++k) {
+      const Block& block = tile.blocks[static_cast<size_t>(block_of_wanted[l2b][k])];
+      const Slot& slot = tile.slots[static_cast<size_t>(block.slot)];
+      present[static_cast<size_t>(slot.window)][static_cast<size_t>(wanted[l2b][k].vector)] = true;
+    }
+  }
   tile.first_window.assign(static_cast<size_t>(tile.vector_count), -1);
   tile.last_window.assign(static_cast<size_t>(tile.vector_count), 0);
   for (size_t w = 0; w < tile.windows.size(); ++w) {

@@ -56,10 +56,12 @@ class GatherSource {
   bool is_constant() const { return code_ < 0; }
   int64_t constant_index() const { return -1 - code_; }
   int group() const { return static_cast<int>(code_ / kWordsPerGroup); }
-  int64_t word() const { return code_ % kWordsPerGroup; }
+  int64_t word() const { return code_ & (kWordsPerGroup - 1); }
   /// The block of 64 LW of DRAM it is in, groups one after the other.
-  int64_t block() const { return code_ / kWordsPerBlock; }
+  int64_t block() const { return code_ >> kBlockShift; }
+  static constexpr int kBlockShift = 7;
   static constexpr int64_t kWordsPerBlock = isa::kMvUnitLw * isa::kWordsPerLong;
+  static_assert(kWordsPerBlock == int64_t{1} << kBlockShift);
   /// More than any DRAM has.
   static constexpr int64_t kWordsPerGroup = int64_t{1} << 48;
   bool operator==(const GatherSource&) const = default;

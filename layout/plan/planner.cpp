@@ -19,8 +19,10 @@ using isa::UserError;
 
 /// Branches of the first solutions, which only say which conversions to ask for; when there are none any
 /// more, so many times as many.
-constexpr int64_t kFirstBranches = 50;
-constexpr int64_t kMoreBranches = 10;
+constexpr int64_t kFirstBranches = 200;
+constexpr int64_t kMoreBranches = 25;
+/// Solutions with so many branches that are not proven and lead to none.
+constexpr int kVainRounds = 4;
 
 int layout_of(const PlanProblem& problem, const PlanProblem::Use& use, int candidate) {
   return problem.nodes[static_cast<size_t>(use.node)]
@@ -194,6 +196,7 @@ Plan plan_pbqp(const PlanProblem& problem, const PlanOptions& options) {
   Plan best;
   best.cost = kForbidden;
   double bound = -kForbidden;
+  int vain_rounds = 0;
   // While costs become known, few branches will do; the whole budget is for what they are in the end.
   for (int64_t branches = std::min(kFirstBranches, options.branches);;) {
     const Pbqp::Solution solution =
@@ -207,8 +210,12 @@ Plan plan_pbqp(const PlanProblem& problem, const PlanOptions& options) {
     const double slack = std::isfinite(best.cost) ? 1e-9 * std::max(1.0, std::abs(best.cost)) : 0;
     best.proven = bound >= best.cost - slack;
     if (best.proven) break;
-    if (is_news) continue;
+    // A search that was cut short found a solution that may be far from the best of its problem. What it uses
+    // is worth knowing a few times, but not until there is nothing new.
+    const bool is_first = branches == std::min(kFirstBranches, options.branches);
+    if (is_news && (is_first || solution.proven || ++vain_rounds < kVainRounds)) continue;
     if (branches == options.branches) break;
+    vain_rounds = 0;
     branches = std::min(branches * kMoreBranches, options.branches);
   }
   best.bound = best.proven ? best.cost : bound;
