@@ -1,7 +1,9 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "compiler/tile/tile_program.h"
@@ -45,6 +47,8 @@ class MachineBuilder {
                                     const std::vector<int64_t>& inner_strides = {}) const;
 
   void emit(isa::Instruction instruction, std::string origin = "");
+  /// A wait for a transfer, for which scheduler::Operation says what `is_early` means.
+  void emit_wait(int tag, std::string origin, bool is_early);
   /// opcode, precision, sources -> destinations.
   void emit(isa::Opcode opcode, isa::Precision precision, std::vector<isa::Operand> sources,
             std::vector<isa::Operand> destinations, std::string origin = "");
@@ -80,6 +84,8 @@ struct TileLoweringContext {
   const TileProgram& program;
   std::vector<int> buffer_values;  ///< machine value of each tile buffer
   int block_mask = -1;             ///< mask value: cycle c is the MAB's block of a chunk; -1 = not made yet
+  /// Mask values of columns inside an image, by columns outside and the last L1B (rows_lowering.cpp).
+  std::map<std::tuple<int64_t, int64_t, int64_t>, int> edge_masks = {};
 };
 
 // transfer_lowering.cpp: staging through L2BM and L1BM, MV tags and waits.

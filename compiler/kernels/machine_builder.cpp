@@ -74,6 +74,13 @@ void MachineBuilder::emit(isa::Instruction instruction, std::string origin) {
   open_block().operations.push_back({std::move(instruction), std::move(origin)});
 }
 
+void MachineBuilder::emit_wait(int tag, std::string origin, bool is_early) {
+  isa::Instruction wait;
+  wait.opcode = isa::Opcode::kWait;
+  wait.tag = static_cast<int8_t>(tag);
+  open_block().operations.push_back({std::move(wait), std::move(origin), is_early});
+}
+
 void MachineBuilder::emit(isa::Opcode opcode, isa::Precision precision, std::vector<isa::Operand> sources,
                           std::vector<isa::Operand> destinations, std::string origin) {
   isa::Instruction instruction;

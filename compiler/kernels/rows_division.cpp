@@ -115,18 +115,22 @@ RowsPass RowsDivision::pass(int64_t image, int64_t number) const {
           .region_rows = region_rows};
 }
 
-RowsTransfer RowsDivision::own_rows(int64_t image, int64_t number) const {
+std::vector<RowsTransfer> RowsDivision::own_rows(int64_t image, int64_t number, int64_t l2bm, int64_t first,
+                                                 int64_t count) const {
+  const int64_t row = number * pass_rows + first;
   RowsTransfer own;
-  own.dram = out.offset(image, number * pass_rows);
-  own.count = std::min(pass_rows, out.rows() - number * pass_rows) * out.row_lw();
-  return own;
+  own.l2bm = l2bm;
+  own.dram = out.offset(image, row);
+  own.count = std::min(count, out.rows() - row) * out.row_lw();
+  if (own.count <= 0) return {};
+  return {own};
 }
 
 int64_t load_rows_steps(int64_t parts, int64_t rows, int64_t chunks, int64_t columns, int64_t sets,
-                        int64_t each) {
+                        int64_t each, int64_t fill) {
   const int64_t blocks = ceil_div(chunks * columns * kColumnLw, isa::kL2bmBlockLw) * sets;
   const int64_t takes = chunks * static_cast<int64_t>(column_groups(columns).size()) * each;
-  return parts * rows * (std::max(blocks, takes) + kRowsFillSteps);
+  return parts * rows * (std::max(blocks, takes) + fill);
 }
 
 int64_t own_rows_cycles(int64_t lw, const isa::Chip& chip) {

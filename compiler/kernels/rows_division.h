@@ -68,14 +68,16 @@ struct RowsDivision {
   /// L1Bs (or else 1) at work in a pass.
   int64_t l1bs_in(int64_t pass) const;
   RowsPass pass(int64_t image, int64_t number) const;
-  /// An L2B's own rows of results in a pass.
-  RowsTransfer own_rows(int64_t image, int64_t number) const;
+  /// `count` of an L2B's own rows of results in a pass from `first` on, in L2BM at `l2bm`; nothing where
+  /// there are none.
+  std::vector<RowsTransfer> own_rows(int64_t image, int64_t number, int64_t l2bm, int64_t first,
+                                     int64_t count) const;
 };
 
 /// Steps that take rows of an image from L2BM: for each of `parts`, `rows` rows of `chunks` chunks that go to
 /// `sets` sets of L1Bs one by one, in `each` steps for four columns of a chunk.
 int64_t load_rows_steps(int64_t parts, int64_t rows, int64_t chunks, int64_t columns, int64_t sets,
-                        int64_t each);
+                        int64_t each, int64_t fill = kRowsFillSteps);
 /// Cycles in which every L2B stores or loads `lw` LW of its own.
 int64_t own_rows_cycles(int64_t lw, const isa::Chip& chip);
 /// "rows" or "channels".

@@ -25,8 +25,8 @@
 ///
 ///   - the four MABs of a quad take a quarter of the channels each, as block floats: block m % 4 of a chunk;
 ///   - the quads make eight output channels each, an L1B 32 at a time: their sums meet in l1bmr4;
-///   - L1Bs have different rows, or different output channels, or different input channels: then what they
-///     make is added up in l2bmr, and the epilogue runs on rows that they take of the sums.
+///   - L1Bs have different rows, columns, output channels, or input channels: of these what they make is
+///     added up in l2bmr, and the epilogue runs on rows that they take of the sums.
 ///
 /// Groups and L2Bs have different output channels or different rows, too. So the program is
 ///
@@ -53,7 +53,7 @@ constexpr int64_t kPieces = 6;
 /// Their sums are made tile by tile, so that pieces are fetched beside products: not more tiles than these,
 /// where more aren't needed, and not fewer vectors to a matrix.
 constexpr int64_t kTiles = 4;
-constexpr int64_t kTileVectors = 12;
+constexpr int64_t kTileVectors = 4;
 
 /// The layer as windows of one picture that make another.
 struct RowsProblem {
@@ -222,8 +222,12 @@ std::optional<RowsProblem> rows_problem(const ContractLayer& contract, TensorId 
   return problem;
 }
 
-/// What the L1Bs of an L2B have of their own: rows of results, output channels, or input channels.
-enum class L1bShare : uint8_t { kRows, kOutputs, kInputs };
+/// What the L1Bs of an L2B have of their own: rows or columns of results, output channels, or input channels.
+enum class L1bShare : uint8_t { kRows, kColumns, kOutputs, kInputs };
+/// Whether all L1Bs take part of every row: then rows come in pieces, and sums are made in tiles of rows.
+bool shares_rows(L1bShare share) {
+  return share == L1bShare::kColumns || share == L1bShare::kInputs;
+}
 
 /// Everything that a candidate decides.
 struct RowsTiling {
@@ -244,7 +248,8 @@ class RowsTiler {
     std::vector<RowsTiling> list;
     for (const RowsSplit in : kRowsSplits) {
       for (const RowsSplit out : kRowsSplits) {
-        for (const L1bShare share : {L1bShare::kRows, L1bShare::kOutputs, L1bShare::kInputs}) {
+        for (const L1bShare share :
+             {L1bShare::kRows, L1bShare::kColumns, L1bShare::kOutputs, L1bShare::kInputs}) {
           if (const auto tiling = best(in, out, share)) list.push_back(*tiling);
         }
       }
@@ -265,9 +270,11 @@ class RowsTiler {
     int64_t tile_rows = 0;    ///< of an L1B, whose sums are made at a time
     int64_t finish_rows = 0;  ///< of an L1B in the epilogue, of `finish_l1bs`
     int64_t finish_l1bs = 0;
-    int64_t groups = 0;         ///< vectors of a row of results
-    int64_t matrices_lw = 0;    ///< of a chunk of output channels
-    bool all_matrices = false;  ///< of all chunks fit
+    int64_t columns = 0;          ///< of an L1B's results
+    int64_t left = 0, right = 0;  ///< columns of the first and last L1B's windows outside the tensor
+    int64_t groups = 0;           ///< vectors of a row of results
+    int64_t matrices_lw = 0;      ///< of a chunk of output channels
+    bool all_matrices = false;    ///< of all chunks fit
     int64_t windows_lw = 0, sums_lw = 0;
     int64_t row_inputs = 0;
     int64_t row_input_lw = 0;                                  ///< of an input of the epilogue in PE memory
@@ -287,16 +294,24 @@ class RowsTiler {
     const bool own_inputs = tiling.share == L1bShare::kInputs;
     s.chunks_in = s.in.channel_ways() * s.in.chunks() / (own_inputs ? chip_.l1b_per_l2b : 1);
     s.chunks_out = own_outputs ? s.out.chunks() / chip_.l1b_per_l2b : s.out.chunks();
-    s.groups = static_cast<int64_t>(column_groups(problem_.out.columns).size());
+    s.columns = problem_.out.columns;
+    if (tiling.share == L1bShare::kColumns) {
+      s.columns =
+          std::min(s.columns, std::max<int64_t>(ceil_div(s.columns, chip_.l1b_per_l2b), isa::kCyclesPerStep));
+      s.l1bs = ceil_div(problem_.out.columns, s.columns);
+      s.pitch = problem_.window.columns_under(s.columns);
+      s.left = problem_.window.pad[1];
+      s.right = std::max<int64_t>(0, first_input(s, s.l1bs - 1) + s.pitch - problem_.in.columns);
+    }
+    s.groups = std::ssize(column_groups(s.columns));
     s.matrices_lw = s.chunks_in * problem_.window.kernel[0] * problem_.window.kernel[1] * form_.rows;
     const int64_t local = chip_.memory.lm_words / isa::kWordsPerLong - kRowsReserveLw;
     s.windows_lw = round_up(s.chunks_in * s.window_rows * s.pitch, isa::kCyclesPerStep);
-    s.l1b_row_lw =
-        tiling.share == L1bShare::kRows ? s.out.row_lw() : s.chunks_out * problem_.out.columns * kColumnLw;
+    s.l1b_row_lw = tiling.share == L1bShare::kRows ? s.out.row_lw() : s.chunks_out * s.columns * kColumnLw;
     s.tile_rows = s.finish_rows = tiling.rows;
     s.finish_l1bs = s.l1bs;
-    if (own_inputs) {
-      // Rows come in pieces, so that what follows is fetched meanwhile; sums go to L2BM tile by tile.
+    if (shares_rows(tiling.share)) {
+      // Rows come in pieces, so that what follows is fetched meanwhile.
       s.region_rows = std::clamp<int64_t>(
           chip_.memory.l2bm_lw / kPieces / (s.in.channel_ways() * s.in_row_lw()), 1, s.region_rows);
       const int64_t most =
@@ -305,20 +320,31 @@ class RowsTiler {
       const int64_t tiles =
           std::max(ceil_div(tiling.rows, most), std::min(kTiles, tiling.rows * s.groups / kTileVectors));
       s.tile_rows = ceil_div(tiling.rows, std::max<int64_t>(1, tiles));
+    }
+    if (own_inputs) {
       s.finish_rows = ceil_div(tiling.rows, chip_.l1b_per_l2b);
       s.finish_l1bs = ceil_div(tiling.rows, s.finish_rows);
     }
     s.sums_lw = s.tile_rows * s.groups * isa::kCyclesPerStep;
     s.row_inputs = std::ranges::count(problem_.of_rows, true);
-    s.row_input_lw = round_up(s.chunks_out * s.finish_rows * problem_.out.columns, isa::kCyclesPerStep);
+    s.row_input_lw = round_up(s.chunks_out * s.finish_rows * s.columns, isa::kCyclesPerStep);
     const int64_t others = s.row_inputs * s.row_input_lw;
     s.all_matrices = s.chunks_out * s.matrices_lw + others <= local;
     s.region_l2bm = s.part_l2bm(s.parts.size(), s.in.channel_ways());
-    s.input_l2bm = std::max(s.pass_rows, own_inputs ? s.finish_l1bs * s.finish_rows : 0) * s.out.row_lw();
+    s.input_l2bm = s.out.row_lw() * (own_inputs ? std::max(s.pass_rows, s.finish_l1bs * s.finish_rows)
+                                     : tiling.share == L1bShare::kColumns ? s.tile_rows
+                                                                          : s.pass_rows);
     s.result_l2bm = s.input_l2bm + isa::kL2bmBlockLw;
     return s;
   }
 
+  /// The first column of results of an L1B, where each has its own; the first column of its windows.
+  int64_t first_result(const Sizes& s, int64_t l1b) const {
+    return std::min(l1b * s.columns, problem_.out.columns - s.columns);
+  }
+  int64_t first_input(const Sizes& s, int64_t l1b) const {
+    return first_result(s, l1b) * problem_.window.stride[1] - problem_.window.pad[1];
+  }
   int64_t most_sums() const { return chip_.memory.grf_words / isa::kWordsPerLong * 3 / 4; }
   bool has_epilogue() const { return problem_.contract.epilogue != ScalarExpr::identity(); }
 
@@ -329,23 +355,44 @@ class RowsTiler {
     const bool own_inputs = tiling.share == L1bShare::kInputs;
     // Sums over L1Bs come back as an input of the epilogue.
     const int64_t totals = own_inputs ? s.row_input_lw : 0;
-    const int64_t read_row = own_inputs ? l1b_row(s) : s.longest_row_lw();
+    const int64_t read_row = shares_rows(tiling.share) ? l1b_row(tiling, s) : s.longest_row_lw();
+    const int64_t beside_row = tiling.share == L1bShare::kColumns
+                                   ? s.chunks_out * round_up(s.columns * kColumnLw, isa::kL2bmBlockLw)
+                                   : s.out.row_lw();
     // Matrices that don't all fit are loaded once for each chunk.
     if (!s.all_matrices && s.tile_rows < tiling.rows) return false;
     return s.sums_lw <= most_sums() && s.windows_lw + totals <= local &&
            matrices + s.row_inputs * s.row_input_lw <= local &&
-           std::max(read_row, s.out.row_lw()) <= staging.windows_lw &&
-           std::max(s.tile_rows, s.finish_rows) * round_up(s.l1b_row_lw, isa::kL2bmBlockLw) <=
+           std::max(read_row, beside_row) <= staging.windows_lw &&
+           (own_inputs ? std::max(s.tile_rows, s.finish_rows) : s.tile_rows) *
+                   round_up(s.l1b_row_lw, isa::kL2bmBlockLw) <=
                staging.results_lw &&
-           std::max(s.region_l2bm + s.row_inputs * s.input_l2bm + (own_inputs ? s.result_l2bm : 0),
-                    s.result_l2bm) <= chip_.memory.l2bm_lw &&
+           std::max(
+               s.region_l2bm + s.row_inputs * s.input_l2bm + (shares_rows(tiling.share) ? s.result_l2bm : 0),
+               s.result_l2bm) <= chip_.memory.l2bm_lw &&
            s.passes * s.out.images() <= kMaxPasses;
   }
 
-  /// LW of a row that an L1B with input channels of its own takes of a part.
-  int64_t l1b_row(const Sizes& s) const {
+  /// LW of L1BM for what an L1B with input channels or columns of its own takes of a row of a part.
+  int64_t l1b_row(const RowsTiling& tiling, const Sizes& s) const {
+    if (tiling.share == L1bShare::kColumns) {
+      int64_t chunks = 0;
+      for (const RowsImage& part : s.parts) chunks = std::max(chunks, part.chunks());
+      return chunks * round_up(s.pitch * kColumnLw, isa::kL2bmBlockLw);
+    }
     return round_up(std::min(s.chunks_in, s.parts[0].chunks()) * problem_.in.columns * kColumnLw,
                     isa::kL2bmBlockLw);
+  }
+  /// Whether L1Bs that have columns of their own find them inside the tensor, the first and the last on one
+  /// side.
+  bool has_columns(const Sizes& s) const {
+    if (s.l1bs < 2 || s.pitch < isa::kCyclesPerStep || s.left + s.right >= s.pitch) return false;
+    for (int64_t b = 0; b < s.l1bs; ++b) {
+      const int64_t first = first_input(s, b);
+      if (b > 0 && first < 0) return false;
+      if (b + 1 < s.l1bs && first + s.pitch > problem_.in.columns) return false;
+    }
+    return first_input(s, s.l1bs - 1) < problem_.in.columns;
   }
 
   std::optional<RowsTiling> best(RowsSplit in, RowsSplit out, L1bShare share) const {
@@ -353,6 +400,7 @@ class RowsTiler {
     const Sizes one = sizes(tiling);
     if (!one.is_even()) return std::nullopt;
     if (share == L1bShare::kOutputs && one.out.chunks() % chip_.l1b_per_l2b != 0) return std::nullopt;
+    if (share == L1bShare::kColumns && !has_columns(one)) return std::nullopt;
     if (share == L1bShare::kInputs) {
       // Whole chunks for everyone, each L1B's in one part or in whole ones.
       if (one.in.channel_ways() * one.in.chunks() % chip_.l1b_per_l2b != 0) return std::nullopt;
@@ -365,13 +413,20 @@ class RowsTiler {
     const int64_t passes = s.passes * s.out.images();
     const bool own_inputs = tiling.share == L1bShare::kInputs;
     const int64_t ways = tiling.share == L1bShare::kOutputs ? 1 : s.l1bs;
+    const bool own_columns = tiling.share == L1bShare::kColumns;
     const int64_t row_inputs = s.row_inputs + (own_inputs && has_epilogue() ? 1 : 0);
+    // Where L1Bs have columns, every chunk is a segment of its own.
+    const auto load_steps = [&](int64_t parts, int64_t rows, int64_t chunks, int64_t columns, int64_t sets,
+                                int64_t each) {
+      return own_columns ? load_rows_steps(parts, rows * chunks, 1, columns, sets, each, 0)
+                         : load_rows_steps(parts, rows, chunks, columns, sets, each);
+    };
     int64_t load = 0;
     for (const RowsDivision::Run& run : s.runs()) {
       const int64_t parts = own_inputs ? ceil_div(s.chunks_in, s.parts[0].chunks())
                                        : static_cast<int64_t>(run.count) * s.in.channel_ways();
       const int64_t chunks = own_inputs ? s.chunks_in / parts : s.parts[run.first].chunks();
-      load += load_rows_steps(parts, s.window_rows, chunks, problem_.in.columns, ways, 4);
+      load += load_steps(parts, s.window_rows, chunks, own_columns ? s.pitch : problem_.in.columns, ways, 4);
     }
     const int64_t matrices = s.matrices_lw / form_.rows;
     const int64_t vectors = s.tile_rows * s.groups;
@@ -384,14 +439,21 @@ class RowsTiler {
     }
     const int64_t row_blocks = ceil_div(s.l1b_row_lw, isa::kL2bmBlockLw);
     const int64_t product = s.chunks_out * matrices * std::max(vectors, form_.write_steps);
-    int64_t steps = row_inputs * load_rows_steps(1, s.finish_rows, s.chunks_out, problem_.out.columns,
-                                                 chip_.l1b_per_l2b, 1);
-    if (own_inputs) {
+    int64_t steps = row_inputs * load_steps(1, s.finish_rows, s.chunks_out, s.columns,
+                                            own_columns ? s.l1bs : chip_.l1b_per_l2b, 1);
+    if (shares_rows(tiling.share)) {
       // The rows of a tile are taken beside the products of the one before.
       steps += std::max(load, tiles * product) + std::min(load, tiles * product) / tiles;
-      steps += tiles * s.chunks_out * kRowsFillSteps + tiling.rows * row_blocks;
-      if (has_epilogue())
-        steps += s.chunks_out * s.finish_rows * s.groups * finish + tiling.rows * row_blocks + kRowsFillSteps;
+      steps += tiles * s.chunks_out * kRowsFillSteps;
+      if (own_columns) {
+        steps += tiles * s.chunks_out * vectors * finish +
+                 s.l1bs * tiling.rows * s.chunks_out * ceil_div(s.columns * kColumnLw, isa::kL2bmBlockLw);
+      } else {
+        steps += tiling.rows * row_blocks;
+        if (has_epilogue())
+          steps +=
+              s.chunks_out * s.finish_rows * s.groups * finish + tiling.rows * row_blocks + kRowsFillSteps;
+      }
     } else {
       steps += load + product + s.chunks_out * (kRowsFillSteps + vectors * (finish + 1));
       steps += s.l1bs * tiling.rows * row_blocks;
@@ -405,8 +467,8 @@ class RowsTiler {
     }
     int64_t cycles = steps * isa::kCyclesPerStep + rows_transfer_cycles(transfers, chip_);
     // Steps wait for those of a piece one by one.
-    if (own_inputs) cycles += std::ssize(transfers) * chip_.transfer.startup_cycles / 2;
-    cycles += (1 + s.row_inputs) * own_rows_cycles(s.input_l2bm, chip_);
+    if (shares_rows(tiling.share)) cycles += std::ssize(transfers) * chip_.transfer.startup_cycles / 2;
+    cycles += (1 + s.row_inputs) * own_rows_cycles(s.input_l2bm, chip_) * (own_columns ? tiles : 1);
     const int64_t loads = s.all_matrices ? 1 : passes * s.chunks_out;
     return cycles * passes + loads * load_cycles(weights_transport(tiling, s),
                                                  (s.all_matrices ? s.chunks_out : 1) * s.matrices_lw, chip_,
@@ -416,10 +478,12 @@ class RowsTiler {
  private:
   Transport weights_transport(const RowsTiling& tiling, const Sizes& s) const {
     return {chip_, s.out.channel_mode(),
-            tiling.share == L1bShare::kRows ? layout::L1bMode::kBroadcast : layout::L1bMode::kDistribute,
+            tiling.share == L1bShare::kRows || tiling.share == L1bShare::kColumns
+                ? layout::L1bMode::kBroadcast
+                : layout::L1bMode::kDistribute,
             layout::MabMode::kDistribute};
   }
-  /// Of what depends on output channels alone.
+  /// Of whatdepends on output channels alone.
   Transport values_transport(const RowsTiling& tiling, const Sizes& s) const {
     return {chip_, s.out.channel_mode(),
             tiling.share == L1bShare::kOutputs ? layout::L1bMode::kDistribute : layout::L1bMode::kBroadcast,
@@ -461,7 +525,7 @@ class RowsTiler {
     int64_t first = 0, rows = 0;
   };
   std::vector<Piece> pieces(const RowsTiling& tiling, const Sizes& s, int64_t image, int64_t pass) const {
-    if (tiling.share != L1bShare::kInputs) return {{0, s.region_rows}};
+    if (!shares_rows(tiling.share)) return {{0, s.region_rows}};
     // All L1Bs take the same rows. In a single pass, those outside the tensor for all L2Bs stay as the
     // windows were filled.
     const RowsPass all = s.pass(image, pass);
@@ -619,12 +683,15 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
     add(LoadTile{stream, {}, inputs.back().buffer, {}, count});
   }
   const bool own_inputs = tiling.share == L1bShare::kInputs;
-  if (s.pitch > problem_.in.columns || own_inputs) add(FillTile{windows, {}, s.windows_lw, 0});
+  const bool own_columns = tiling.share == L1bShare::kColumns;
+  if (own_columns || own_inputs || s.pitch > problem_.in.columns) add(FillTile{windows, {}, s.windows_lw, 0});
   if (s.all_matrices) add(LoadTile{weight_stream, {}, matrices, {}, kept_matrices, precision_});
 
   const Transport& road = program.streams[static_cast<size_t>(weight_stream)].transport;
   const int64_t zeros = round_up(s.chunks_out * s.matrices_lw, road.granule()) * road.l2bm_lw_per_number();
-  const std::vector<int64_t> groups = column_groups(problem_.out.columns);
+  const std::vector<int64_t> groups = column_groups(s.columns);
+  std::vector<int64_t> column_places;  ///< of an L1B's results in a row
+  for (int64_t b = 0; own_columns && b < s.l1bs; ++b) column_places.push_back(first_result(s, b) * kColumnLw);
   const bool has_totals = own_inputs && has_epilogue();
   const int totals = has_totals ? buffer("totals", s.row_input_lw, isa::space_bit(Space::kLm1)) : -1;
   for (int64_t image = 0; image < s.out.images(); ++image) {
@@ -637,10 +704,19 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
           if (tiling.share == L1bShare::kRows)
             load.l1b_at = l1b_places(s.l1bs_in(pass),
                                      tiling.rows * problem_.window.stride[0] * s.parts[run.first].row_lw());
-          if (own_inputs) {
+          if (shares_rows(tiling.share)) {
             load.rows = piece.rows;
             load.first_row = piece.first;
-            s.share_chunks(load, s.chunks_in, s.l1bs);
+          }
+          if (own_inputs) s.share_chunks(load, s.chunks_in, s.l1bs);
+          if (own_columns) {
+            for (int64_t b = 0; b < s.l1bs; ++b)
+              load.l1b_at.push_back(std::max<int64_t>(0, first_input(s, b)) * kColumnLw);
+            load.columns = s.pitch;
+            load.first_column = 0;
+            load.chunk_lw = problem_.in.columns * kColumnLw;
+            load.left = s.left;
+            load.right = s.right;
           }
           load.buffer = windows;
           load.normalize = precision_;
@@ -651,46 +727,74 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
       auto next = list.begin();
 
       // An L2B's own rows: what it makes, and reads beside it.
-      RowsTransfer own = s.own_rows(image, pass);
-      own.l2bm = s.region_l2bm;
       const int64_t finish_l1bs = tiling.share == L1bShare::kRows ? s.l1bs_in(pass) : s.finish_l1bs;
-      const bool by_rows = tiling.share != L1bShare::kOutputs;
-      const auto beside = [&](int stream, int to) {
+      // Where an L1B's part of them is.
+      std::vector<int64_t> places = column_places;
+      if (!own_columns) {
+        places = l1b_places(
+            finish_l1bs, tiling.share == L1bShare::kOutputs ? s.l1b_row_lw : s.finish_rows * s.out.row_lw());
+      }
+      const auto beside = [&](int stream, int64_t l2bm, int to, int64_t row, int64_t rows) {
         LoadRows load;
         load.stream = stream;
-        load.l2bm = own.l2bm;
+        load.l2bm = l2bm;
         load.part_lw = s.input_l2bm;
         load.chunks = s.chunks_out;
-        load.columns = problem_.out.columns;
+        load.columns = s.columns;
+        load.chunk_lw = own_columns ? problem_.out.columns * kColumnLw : 0;
         load.row_lw = s.out.row_lw();
-        load.rows = load.buffer_rows = s.finish_rows;
-        load.l1b_at = l1b_places(finish_l1bs, by_rows ? s.finish_rows * s.out.row_lw() : s.l1b_row_lw);
+        load.rows = rows;
+        load.first_row = row;
+        load.buffer_rows = s.finish_rows;
+        load.l1b_at = places;
         load.buffer = to;
-        load.pitch = problem_.out.columns;
+        load.pitch = s.columns;
         return load;
       };
-      for (size_t k = 0; k < problem_.of_rows.size(); ++k) {
-        if (!problem_.of_rows[k]) continue;
-        LoadRows load = beside(1 + operands + static_cast<int>(k), inputs[k].buffer);
-        load.transfers = {own};
-        add(std::move(load));
-        own.l2bm += s.input_l2bm;
-      }
+      const auto load_beside = [&](int64_t row, int64_t rows, int64_t pass_rows) {
+        int64_t at = s.region_l2bm;
+        for (size_t k = 0; k < problem_.of_rows.size(); ++k) {
+          if (!problem_.of_rows[k]) continue;
+          LoadRows load = beside(1 + operands + static_cast<int>(k), at, inputs[k].buffer, row, rows);
+          load.transfers = s.own_rows(image, pass, at, row, pass_rows);
+          add(std::move(load));
+          at += s.input_l2bm;
+        }
+      };
+      const int64_t result_at = s.region_l2bm + s.row_inputs * s.input_l2bm;
+      if (!own_columns) load_beside(0, s.finish_rows, s.pass_rows);
       FinishRows finish;
       finish.sums = sums;
-      finish.rows = tiling.rows;
-      finish.columns = problem_.out.columns;
+      finish.columns = s.columns;
       finish.groups = groups;
       finish.chunks = s.chunks_out;
       finish.row_lw = s.l1b_row_lw;
+      finish.buffer_rows = s.finish_rows;
       finish.epilogue = own_inputs ? ScalarExpr::identity() : problem_.contract.epilogue;
       if (!own_inputs) finish.inputs = inputs;
+      const auto store_rows = [&](int64_t row, int64_t rows, int64_t pass_rows, int64_t l2bm) {
+        StoreRows store;
+        store.stream = result_stream;
+        store.l2bm = l2bm;
+        store.transfers = s.own_rows(image, pass, l2bm, row, pass_rows);
+        store.l1b_at = places;
+        store.rows = rows;
+        store.row_lw = s.out.row_lw();
+        store.segments = own_columns ? s.chunks_out : 1;
+        store.segment_lw = own_columns                          ? s.columns * kColumnLw
+                           : tiling.share == L1bShare::kOutputs ? s.l1b_row_lw
+                                                                : s.out.row_lw();
+        store.chunk_lw = problem_.out.columns * kColumnLw;
+        store.l1b_row_lw = s.l1b_row_lw;
+        return store;
+      };
       for (int64_t row = 0; row < tiling.rows; row += s.tile_rows) {
         const int64_t rows = std::min(s.tile_rows, tiling.rows - row);
         // What this tile needs, and the next: products run beside the steps that take its rows.
         const int64_t ahead = std::min(rows + s.tile_rows, tiling.rows - row);
         const int64_t needed = row * problem_.window.stride[0] + problem_.window.rows_under(ahead);
         for (; next != list.end() && next->first < needed; ++next) load_piece(*next);
+        if (own_columns) load_beside(row, rows, rows);
         for (int64_t chunk = 0; chunk < s.chunks_out; ++chunk) {
           if (!s.all_matrices) {
             TileIndex from;
@@ -714,34 +818,27 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
           product.groups = groups;
           add(std::move(product));
           finish.rows = rows;
+          finish.first_row = own_columns ? row : 0;
           finish.chunk = chunk;
           add(FinishRows(finish));
         }
-        if (own_inputs) add(SumRows{rows, s.l1b_row_lw, own.l2bm + row * s.out.row_lw(), s.out.row_lw()});
+        if (own_inputs) add(SumRows{rows, s.l1b_row_lw, result_at + row * s.out.row_lw(), s.out.row_lw()});
+        if (own_columns) add(store_rows(row, rows, rows, result_at));
       }
-      StoreRows store;
-      store.stream = result_stream;
-      store.by_rows = by_rows;
-      if (!own_inputs || has_totals) {
-        if (has_totals) {
-          add(beside(result_stream, totals));
-          finish.sums = -1;
-          finish.rows = s.finish_rows;
-          finish.epilogue = problem_.contract.epilogue;
-          finish.inputs = {{totals, true}};
-          finish.inputs.insert(finish.inputs.end(), inputs.begin(), inputs.end());
-          for (finish.chunk = 0; finish.chunk < s.chunks_out; ++finish.chunk) add(FinishRows(finish));
-        }
-        // Where the operands were: they are in the PEs by now.
-        own.l2bm = 0;
-        store.l1bs = static_cast<int>(finish_l1bs);
-        store.rows = s.finish_rows;
-        store.row_lw = s.out.row_lw();
-        store.l1b_lw = by_rows ? s.out.row_lw() : s.l1b_row_lw;
-        store.l1b_row_lw = s.l1b_row_lw;
+      if (own_columns) continue;
+      if (has_totals) {
+        add(beside(result_stream, result_at, totals, 0, s.finish_rows));
+        finish.sums = -1;
+        finish.rows = s.finish_rows;
+        finish.epilogue = problem_.contract.epilogue;
+        finish.inputs = {{totals, true}};
+        finish.inputs.insert(finish.inputs.end(), inputs.begin(), inputs.end());
+        for (finish.chunk = 0; finish.chunk < s.chunks_out; ++finish.chunk) add(FinishRows(finish));
       }
-      store.l2bm = own.l2bm;
-      store.transfers = {own};
+      // Where the operands were: they are in the PEs by now. Sums without an epilogue stay where they are.
+      const bool stay = own_inputs && !has_totals;
+      StoreRows store = store_rows(0, s.finish_rows, s.pass_rows, stay ? result_at : 0);
+      if (stay) store.l1b_at.clear();
       add(std::move(store));
     }
   }
@@ -751,6 +848,7 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
 std::string RowsTiler::describe(const RowsTiling& tiling) const {
   const Sizes s = sizes(tiling);
   const char* share = tiling.share == L1bShare::kRows      ? "rows"
+                      : tiling.share == L1bShare::kColumns ? "columns"
                       : tiling.share == L1bShare::kOutputs ? "channels"
                                                            : "input channels";
   return fmt::format(

@@ -90,12 +90,7 @@ class Transfers {
     mv.destinations = {to_chip_ ? l2bm : dram};
     builder_.emit(std::move(mv), origin_);
   }
-  void wait(int tag) {
-    Instruction wait;
-    wait.opcode = Opcode::kWait;
-    wait.tag = static_cast<int8_t>(tag);
-    builder_.emit(std::move(wait), origin_);
-  }
+  void wait(int tag) { builder_.emit_wait(tag, origin_, true); }
 
   MachineBuilder& builder_;
   const TileProgram& program_;
@@ -131,6 +126,41 @@ int block_mask(TileLoweringContext& context) {
   return context.block_mask;
 }
 
+/// A mask in which cycle c of an L1B is set, but for the first `left` of the first L1B and the last `right`
+/// of L1B `last`.
+int edge_mask(TileLoweringContext& context, int64_t left, int64_t right, int64_t last) {
+  const auto [known, is_new] = context.edge_masks.try_emplace({left, right, last}, -1);
+  if (!is_new) return known->second;
+  MachineBuilder& builder = context.builder;
+  const std::string origin = "columns outside";
+  const int mask = builder.value("inside", 1, isa::space_bit(Space::kOmr), 1);
+  const Operand l1b = space_operand(Space::kConstant, static_cast<int64_t>(isa::FixedConstant::kL1bid));
+  bool is_first = true;
+  // The flag of a sum is that it isn't negative.
+  const auto side = [&](isa::Opcode opcode, auto&& limit) {
+    const int limits = builder.value("limits", kCyclesPerStep * kWordsPerLong, kRegisters);
+    for (int c = 0; c < kCyclesPerStep; ++c) {
+      Instruction imm;
+      imm.opcode = Opcode::kImm;
+      imm.immediate_kind = isa::ImmediateKind::kInt;
+      imm.sources = {space_operand(Space::kImmediate, static_cast<uint32_t>(limit(c)))};
+      imm.destinations = {MachineBuilder::operand(limits, c * kWordsPerLong, 0)};
+      builder.emit(std::move(imm), origin);
+    }
+    Operand to = MachineBuilder::operand(mask, 0, 0, Width::kWord);
+    if (!is_first) {
+      to.mask.kind = isa::Mask::Kind::kVirtual;
+      to.mask.virtual_value = mask;
+    }
+    is_first = false;
+    builder.emit(opcode, Precision::kInt, {MachineBuilder::operand(limits), l1b}, {to}, origin);
+  };
+  if (left > 0) side(Opcode::kAdd, [&](int64_t c) { return c < left ? -1 : 0; });
+  if (right > 0)
+    side(Opcode::kSub, [&](int64_t c) { return c >= kCyclesPerStep - right ? last - 1 : INT16_MAX; });
+  return context.edge_masks[{left, right, last}] = mask;
+}
+
 class RowsLoader {
  public:
   RowsLoader(TileLoweringContext& context, const LoadRows& op)
@@ -139,14 +169,25 @@ class RowsLoader {
         buffer_(context.buffer_values[static_cast<size_t>(op.buffer)]),
         mask_(op.normalize ? block_mask(context) : -1),
         starts_(column_groups(op.columns)),
-        origin_("load " + context.program.streams[static_cast<size_t>(op.stream)].name) {}
+        origin_("load " + context.program.streams[static_cast<size_t>(op.stream)].name) {
+    // Chunks that follow one another are one segment.
+    const bool is_dense = op.chunk_lw == 0 || op.chunk_lw == op.columns * kColumnLw;
+    segments_ = is_dense ? 1 : op.chunks;
+    blocks_ = ceil_div(op.chunks / segments_ * op.columns * kColumnLw, kL2bmBlockLw);
+    chunk_staged_ = is_dense ? op.columns * kColumnLw : blocks_ * kL2bmBlockLw;
+    for (const int64_t start : starts_) {
+      const int64_t left = std::clamp<int64_t>(op.left - start, 0, kCyclesPerStep);
+      const int64_t right =
+          std::clamp<int64_t>(start + kCyclesPerStep - (op.columns - op.right), 0, kCyclesPerStep);
+      edges_.push_back(left + right == 0 ? -1 : edge_mask(context, left, right, std::ssize(op.l1b_at) - 1));
+    }
+  }
 
   void run() {
     const isa::Chip& chip = builder_.chip();
-    blocks_ = ceil_div(op_.chunks * op_.columns * kColumnLw, kL2bmBlockLw);
-    const int64_t operations = blocks_ * std::max<int64_t>(1, std::ssize(op_.l1b_at)) +
+    const int64_t operations = segments_ * blocks_ * std::max<int64_t>(1, std::ssize(op_.l1b_at)) +
                                op_.chunks * std::ssize(starts_) * (kCyclesPerStep + 1);
-    const int64_t staged = blocks_ * kL2bmBlockLw;
+    const int64_t staged = segments_ * blocks_ * kL2bmBlockLw;
     const int64_t fit = rows_staging(chip).windows_lw / staged;
     for (int64_t part = 0; part < op_.parts; ++part) {
       if (op_.rows > 1 && op_.rows * operations > kUnrolledRows) {
@@ -172,28 +213,38 @@ class RowsLoader {
       return by_loop > 0 ? innermost(builder_, {by_loop * unit}) : std::vector<int64_t>{};
     };
     const int64_t from = op_.l2bm + part * op_.part_lw + j * op_.row_lw;
-    for (int64_t t = 0; t < blocks_; ++t) {
-      const auto fetch = [&](int64_t at, const isa::L1bSet& set) {
+    const auto fetch = [&](int64_t source, int64_t target, const isa::L1bSet& set) {
+      for (int64_t t = 0; t < blocks_; ++t) {
         Instruction move;
         move.opcode = Opcode::kL2bmb;
         move.l1b_set = set;
-        move.sources = {space_operand(Space::kL2bm, from + at + t * kL2bmBlockLw, strides(op_.row_lw))};
-        move.destinations = {space_operand(Space::kL1bm, staged + t * kL2bmBlockLw)};
+        move.sources = {space_operand(Space::kL2bm, source + t * kL2bmBlockLw, strides(op_.row_lw))};
+        move.destinations = {space_operand(Space::kL1bm, target + t * kL2bmBlockLw)};
         builder_.emit(std::move(move), origin_);
-      };
-      if (op_.l1b_at.empty()) fetch(0, {});
-      for (size_t b = 0; b < op_.l1b_at.size(); ++b)
-        fetch(op_.l1b_at[b], {isa::L1bSet::Kind::kOne, static_cast<uint8_t>(b)});
+      }
+    };
+    for (int64_t segment = 0; segment < segments_; ++segment) {
+      const int64_t source = from + segment * op_.chunk_lw;
+      const int64_t target = staged + segment * chunk_staged_;
+      if (op_.l1b_at.empty()) fetch(source, target, {});
+      for (size_t b = 0; b < op_.l1b_at.size(); ++b) {
+        fetch(source + op_.l1b_at[b], target + (b == 0 ? op_.left * kColumnLw : 0),
+              {isa::L1bSet::Kind::kOne, static_cast<uint8_t>(b)});
+      }
     }
     for (int64_t chunk = 0; chunk < op_.chunks; ++chunk) {
-      for (const int64_t start : starts_) {
-        const int64_t l1bm = staged + (chunk * op_.columns + start) * kColumnLw;
+      for (size_t g = 0; g < starts_.size(); ++g) {
+        const int64_t l1bm = staged + chunk * chunk_staged_ + starts_[g] * kColumnLw;
         const int64_t to =
             ((op_.first_chunk + part * op_.chunks + chunk) * op_.buffer_rows + op_.first_row + j) *
                 op_.pitch +
-            op_.first_column + start;
-        const Operand target = MachineBuilder::operand(buffer_, to * kWordsPerLong, kWordsPerLong,
-                                                       Width::kLong, strides(op_.pitch * kWordsPerLong));
+            op_.first_column + starts_[g];
+        Operand target = MachineBuilder::operand(buffer_, to * kWordsPerLong, kWordsPerLong, Width::kLong,
+                                                 strides(op_.pitch * kWordsPerLong));
+        if (edges_[g] >= 0) {
+          target.mask.kind = isa::Mask::Kind::kVirtual;
+          target.mask.virtual_value = edges_[g];
+        }
         if (op_.normalize) {
           own_blocks(l1bm, target);
         } else {
@@ -222,8 +273,10 @@ class RowsLoader {
   int buffer_;
   int mask_;
   std::vector<int64_t> starts_;
+  std::vector<int> edges_;  ///< masks of the groups of columns; -1 = all are inside
   std::string origin_;
-  int64_t blocks_ = 0;
+  int64_t segments_ = 1, blocks_ = 0;
+  int64_t chunk_staged_ = 0;  ///< from one chunk to the next in L1BM
 };
 
 /// Matrices go to the x and y registers in turn, so that one is written while the other is used.
@@ -425,10 +478,12 @@ void lower_finish_rows(TileLoweringContext& context, const FinishRows& op) {
       }
       for (const FinishRows::Input& input : op.inputs) {
         const int buffer = context.buffer_values[static_cast<size_t>(input.buffer)];
-        inputs.push_back(input.of_rows
-                             ? MachineBuilder::operand(
-                                   buffer, ((op.chunk * op.rows + row) * op.columns + first) * kWordsPerLong)
-                             : MachineBuilder::operand(buffer, op.chunk * kWordsPerLong, 0));
+        inputs.push_back(
+            input.of_rows
+                ? MachineBuilder::operand(
+                      buffer,
+                      ((op.chunk * op.buffer_rows + op.first_row + row) * op.columns + first) * kWordsPerLong)
+                : MachineBuilder::operand(buffer, op.chunk * kWordsPerLong, 0));
       }
       const Operand result = lower_scalar(builder, op.epilogue, inputs);
       Instruction up;
@@ -461,23 +516,27 @@ void lower_store_rows(TileLoweringContext& context, const StoreRows& op) {
   const std::string origin = "store " + context.program.streams[static_cast<size_t>(op.stream)].name;
   const int64_t from = rows_staging(builder.chip()).results;
   // In the order of their addresses: a block may reach beyond an L1B's part, where the next one's begins.
-  const auto send = [&](int64_t row, int b, int64_t to) {
-    for (int64_t at = 0; at < op.l1b_lw; at += kL2bmBlockLw) {
+  struct Segment {
+    int64_t to, from;
+    size_t l1b;
+  };
+  std::vector<Segment> segments;
+  for (size_t b = 0; b < op.l1b_at.size(); ++b) {
+    for (int64_t row = 0; row < op.rows; ++row) {
+      for (int64_t k = 0; k < op.segments; ++k)
+        segments.push_back(
+            {op.l1b_at[b] + row * op.row_lw + k * op.chunk_lw, row * op.l1b_row_lw + k * op.segment_lw, b});
+    }
+  }
+  std::ranges::stable_sort(segments, {}, &Segment::to);
+  for (const Segment& segment : segments) {
+    for (int64_t at = 0; at < op.segment_lw; at += kL2bmBlockLw) {
       Instruction move;
       move.opcode = Opcode::kL2bm;
-      move.unit = static_cast<int8_t>(b);
-      move.sources = {space_operand(Space::kL1bm, from + row * op.l1b_row_lw + at)};
-      move.destinations = {space_operand(Space::kL2bm, op.l2bm + to + at)};
+      move.unit = static_cast<int8_t>(segment.l1b);
+      move.sources = {space_operand(Space::kL1bm, from + segment.from + at)};
+      move.destinations = {space_operand(Space::kL2bm, op.l2bm + segment.to + at)};
       builder.emit(std::move(move), origin);
-    }
-  };
-  if (op.by_rows) {
-    for (int b = 0; b < op.l1bs; ++b) {
-      for (int64_t row = 0; row < op.rows; ++row) send(row, b, (b * op.rows + row) * op.row_lw);
-    }
-  } else {
-    for (int64_t row = 0; row < op.rows; ++row) {
-      for (int b = 0; b < op.l1bs; ++b) send(row, b, row * op.row_lw + b * op.l1b_lw);
     }
   }
   Transfers(context, op.stream, false, origin).run(op.transfers);

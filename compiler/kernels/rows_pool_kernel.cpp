@@ -186,13 +186,11 @@ class PoolTiler {
         }
         StoreRows store;
         store.stream = static_cast<int>(s.parts.size());
-        store.transfers = {s.own_rows(image, pass)};
-        store.by_rows = !tiling.l1b_channels;
-        store.l1bs = static_cast<int>(l1bs);
+        store.transfers = s.own_rows(image, pass, 0, 0, s.pass_rows);
+        store.l1b_at = l1b_places(l1bs, tiling.l1b_channels ? s.l1b_row_lw : tiling.rows * s.out.row_lw());
         store.rows = tiling.rows;
         store.row_lw = s.out.row_lw();
-        store.l1b_lw = s.l1b_row_lw;
-        store.l1b_row_lw = s.l1b_row_lw;
+        store.segment_lw = store.l1b_row_lw = s.l1b_row_lw;
         add(std::move(store));
       }
     }

@@ -220,10 +220,7 @@ class Mover {
 
   void wait(int64_t half) {
     for (int k = 0; k < mvs_per_chunk_; ++k) {
-      isa::Instruction wait;
-      wait.opcode = Opcode::kWait;
-      wait.tag = static_cast<int8_t>(tag_of(to_chip_, half, chip_) + k);
-      builder_.emit(std::move(wait), origin_);
+      builder_.emit_wait(tag_of(to_chip_, half, chip_) + k, origin_, false);
     }
   }
 

@@ -178,8 +178,11 @@ class Verifier {
     require(op.parts > 0 && op.chunks > 0 && op.rows > 0 && op.columns >= isa::kCyclesPerStep,
             "load rows: {} parts of {} chunks, {} rows of {} columns", op.parts, op.chunks, op.rows,
             op.columns);
-    require(op.row_lw % isa::kL2bmBlockLw == 0 && op.row_lw >= op.chunks * op.columns * kColumnLw,
+    require(op.row_lw % isa::kL2bmBlockLw == 0 && op.chunk_lw >= 0 && op.chunk_lw % kColumnLw == 0 &&
+                op.row_lw >= op.chunks * (op.columns - op.left - op.right) * kColumnLw,
             "load rows: {} chunks of {} columns in {} LW", op.chunks, op.columns, op.row_lw);
+    require(op.left >= 0 && op.right >= 0 && op.left + op.right < op.columns,
+            "load rows: {} and {} of {} columns are outside", op.left, op.right, op.columns);
     require(static_cast<int>(op.l1b_at.size()) <= chip_.l1b_per_l2b, "load rows: of {} L1Bs",
             op.l1b_at.size());
     int64_t farthest = 0;
@@ -187,8 +190,11 @@ class Verifier {
       require(at >= 0 && at % kColumnLw == 0, "load rows: an L1B's begin {} LW behind the first", at);
       farthest = std::max(farthest, at);
     }
-    const int64_t last = op.l2bm + (op.parts - 1) * op.part_lw + farthest + (op.rows - 1) * op.row_lw +
-                         isa::round_up(op.chunks * op.columns * kColumnLw, isa::kL2bmBlockLw);
+    const int64_t last =
+        op.l2bm + (op.parts - 1) * op.part_lw + farthest + (op.rows - 1) * op.row_lw +
+        (op.chunk_lw == 0
+             ? isa::round_up(op.chunks * op.columns * kColumnLw, isa::kL2bmBlockLw)
+             : (op.chunks - 1) * op.chunk_lw + isa::round_up(op.columns * kColumnLw, isa::kL2bmBlockLw));
     require(op.l2bm >= 0 && last <= chip_.memory.l2bm_lw, "load rows: up to {} of L2BM", last);
     require(op.first_row >= 0 && op.first_row + op.rows <= op.buffer_rows, "load rows: rows {} to {} of {}",
             op.first_row, op.first_row + op.rows, op.buffer_rows);
@@ -242,7 +248,9 @@ class Verifier {
     }
     for (const FinishRows::Input& input : op.inputs) {
       buffer_range("finish rows", input.buffer, {},
-                   input.of_rows ? op.rows * op.chunks * op.columns : op.chunks);
+                   input.of_rows ? op.buffer_rows * op.chunks * op.columns : op.chunks);
+      require(op.first_row >= 0 && op.first_row + op.rows <= op.buffer_rows,
+              "finish rows: rows {} to {} of {}", op.first_row, op.first_row + op.rows, op.buffer_rows);
     }
   }
   void node(const SumRows& op) const {
@@ -252,10 +260,15 @@ class Verifier {
   }
   void node(const StoreRows& op) const {
     transfers("store rows", op.stream, op.transfers);
-    if (op.l1bs == 0) return;
-    require(op.row_lw % isa::kL2bmBlockLw == 0 && op.rows > 0 && op.l1b_lw > 0 && op.l1b_lw <= op.row_lw &&
-                op.l1bs > 0 && op.l1bs <= chip_.l1b_per_l2b,
-            "store rows: {} rows of {} LW, {} LW of {} L1Bs", op.rows, op.row_lw, op.l1b_lw, op.l1bs);
+    if (op.l1b_at.empty()) return;
+    require(op.row_lw % isa::kL2bmBlockLw == 0 && op.rows > 0 && op.segments > 0 && op.segment_lw > 0 &&
+                op.chunk_lw >= 0 && static_cast<int>(op.l1b_at.size()) <= chip_.l1b_per_l2b,
+            "store rows: {} rows of {} LW, {} segments of {} LW of {} L1Bs", op.rows, op.row_lw, op.segments,
+            op.segment_lw, op.l1b_at.size());
+    const int64_t last = op.l2bm + op.l1b_at.back() + (op.rows - 1) * op.row_lw +
+                         (op.segments - 1) * op.chunk_lw + isa::round_up(op.segment_lw, isa::kL2bmBlockLw);
+    require(std::ranges::is_sorted(op.l1b_at) && op.l1b_at.front() >= 0 && last <= chip_.memory.l2bm_lw,
+            "store rows: up to {} of L2BM", last);
   }
   void node(const TileLoop& loop) {
     require(loop.count >= 0, "loop '{}' of {} iterations", loop.name, loop.count);

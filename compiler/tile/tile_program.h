@@ -150,10 +150,13 @@ struct RowsTransfer {
   int64_t count = 0;    ///< LW, a multiple of an MV's unit
 };
 /// buffer[chunk][row][pitch columns] = rows of an image, through L2BM and L1BM. L1B b takes `rows` rows whose
-/// first begins l1b_at[b] LW behind `l2bm`: other rows, or other chunks; without l1b_at all take the same.
-/// L2BM has `parts` parts one after the other, each `part_lw` LW, of which `chunks` chunks are taken. With
-/// `normalize` MAB m takes block m % 4 of every chunk as block floats: the MABs of a quad share the channels,
-/// and add up later. Without, it takes block m / 4 as floats.
+/// first begins l1b_at[b] LW behind `l2bm`: other rows, chunks, or columns; without l1b_at all take the same.
+/// L2BM has `parts` parts one after the other, each `part_lw` LW, of which `chunks` chunks are taken, each
+/// `chunk_lw` LW behind the one before (0: where it ends). With `normalize` MAB m takes block m % 4 of every
+/// chunk as block floats: the MABs of a quad share the channels, and add up later. Without, it takes block
+/// m / 4 as floats. Where L1Bs have different columns, the first `left` of the first L1B and the last `right`
+/// of the last are outside the image: the buffer keeps what it has there, and l1b_at[0] is that of column
+/// `left`.
 struct LoadRows {
   int stream = -1;
   std::vector<RowsTransfer> transfers;
@@ -162,6 +165,8 @@ struct LoadRows {
   int64_t chunks = 1, columns = 0, row_lw = 0;
   int64_t rows = 1;
   std::vector<int64_t> l1b_at = {};
+  int64_t chunk_lw = 0;
+  int64_t left = 0, right = 0;
   int buffer = -1;
   int64_t first_chunk = 0;                 ///< of the buffer
   int64_t first_row = 0, buffer_rows = 1;  ///< where the rows are among those of the buffer
@@ -206,6 +211,7 @@ struct FinishRows {
     int buffer = -1;
     bool of_rows = false;
   };
+  int64_t first_row = 0, buffer_rows = 1;  ///< where the rows are among those of an input's buffer
   std::vector<Input> inputs;
   int64_t chunk = 0, chunks = 1;  ///< of those that the L1B makes
   int64_t row_lw = 0;             ///< of a row in L1BM
@@ -216,16 +222,17 @@ struct SumRows {
   int64_t l1b_row_lw = 0;        ///< from one row to the next in L1BM
   int64_t l2bm = 0, row_lw = 0;  ///< of the first row in L2BM, and from one to the next
 };
-/// Rows from L1BM through L2BM to an image. Each L1B has `rows` rows, its own ones (`by_rows`), or its own
-/// chunks of the same rows, `l1b_lw` LW of each. Without L1Bs they are in L2BM already.
+/// Rows from L1BM through L2BM to an image. L1B b has `segments` segments of each of `rows` rows, one after
+/// the other in L1BM, and brings them to l1b_at[b] LW behind `l2bm`, each `chunk_lw` LW behind the one
+/// before. Without L1Bs the rows are in L2BM already.
 struct StoreRows {
   int stream = -1;
   std::vector<RowsTransfer> transfers;
   int64_t l2bm = 0;
-  bool by_rows = true;
-  int l1bs = 0;                        ///< that have rows
-  int64_t rows = 1, row_lw = 0;        ///< in L2BM
-  int64_t l1b_lw = 0, l1b_row_lw = 0;  ///< of a row in L1BM: what is sent, and from one row to the next
+  std::vector<int64_t> l1b_at = {};
+  int64_t rows = 1, row_lw = 0;  ///< in L2BM
+  int64_t segments = 1, segment_lw = 0, chunk_lw = 0;
+  int64_t l1b_row_lw = 0;  ///< from one row to the next in L1BM
 };
 
 struct TileNode;

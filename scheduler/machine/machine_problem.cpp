@@ -234,7 +234,11 @@ class DependenceFinder {
   void order_transfers(int j) {
     const MachineOperation& node = nodes_[static_cast<size_t>(j)];
     if (node.is_wait) {
-      for (int i = 0; i < j; ++i) add_edge(i, j, nodes_[static_cast<size_t>(i)].is_wait ? 1 : 0);
+      for (int i = 0; i < j; ++i) {
+        const MachineOperation& earlier = nodes_[static_cast<size_t>(i)];
+        if (!node.is_early || earlier.is_mv || earlier.is_wait || touches_transfer_memory(earlier))
+          add_edge(i, j, earlier.is_wait ? 1 : 0);
+      }
       waits_.push_back(j);
       return;
     }

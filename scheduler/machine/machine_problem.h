@@ -15,7 +15,8 @@
 ///
 /// MVs are statements between steps and keep their order. Since they run on their own, what touches their
 /// memories later waits for the `wait` on their tag; a wait stays behind all operations before it in the
-/// program (it would hold them up), and every later operation that touches L2BM, PDM or DRAM stays behind it.
+/// program (it would hold them up), or if it is early, behind those that touch L2BM, PDM or DRAM; and every
+/// later operation that touches these stays behind it.
 namespace kodama::scheduler {
 
 /// By HazardResource: someone reads this forwarding register, so its writers keep their order.
@@ -63,6 +64,7 @@ struct MachineOperation {
   std::string text;
   bool is_mv = false;
   bool is_wait = false;
+  bool is_early = false;  ///< a wait: as in Operation
   std::vector<TimedAccess> accesses;
 };
 MachineOperation make_machine_operation(isa::Instruction instruction, std::string text, const isa::Chip& chip,

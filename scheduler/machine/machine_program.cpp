@@ -171,6 +171,7 @@ std::string to_string(const Operation& operation, const MachineProgram& program)
   if (instruction.unit >= 0) text += fmt::format("@{}", instruction.unit);
   if (instruction.size_lw > 0) text += fmt::format("/n{}", instruction.size_lw);
   if (instruction.tag != 0) text += fmt::format(" i{:02x}", instruction.tag);
+  if (operation.is_early) text += " early";
   for (const Operand& operand : instruction.sources) text += " " + operand_text(operand, program);
   if (!instruction.destinations.empty()) text += " ->";
   for (const Operand& operand : instruction.destinations) text += " " + operand_text(operand, program);

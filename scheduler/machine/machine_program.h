@@ -52,6 +52,9 @@ struct Value {
 struct Operation {
   isa::Instruction instruction;  ///< any group: PE instruction, MV, or wait
   std::string origin;            ///< what emitted it, for dumps and messages
+  /// Of a wait: what it waits for was there long ago if transfers are scheduled well, so that work before it
+  /// may as well be done behind it, beside what needs the transfer.
+  bool is_early = false;
 
   bool operator==(const Operation&) const = default;
 };

@@ -395,6 +395,7 @@ class ProgramScheduler {
       drop_flattened_loops(instruction);
       operations.push_back(make_machine_operation(std::move(instruction),
                                                   scheduler::to_string(operation, program_), chip_, counts_));
+      operations.back().is_early = operation.is_early;
       for (const TimedAccess& timed : operations.back().accesses) {
         const Access& access = timed.access;
         if (isa::is_forwarding_register(access.resource) && !access.write)
