@@ -5,10 +5,11 @@
 /// The kernels that come with Kodama, each made in its own file; kernels() starts with these.
 namespace kodama::compiler {
 
-Kernel contract_mau_kernel();   ///< contract_kernel.cpp: "contract-mau"
-Kernel contract_rows_kernel();  ///< rows_kernel.cpp: "contract-rows"
-Kernel reduce_rows_kernel();    ///< rows_pool_kernel.cpp: "reduce-rows"
-Kernel map_kernel();            ///< map_kernel.cpp
-Kernel reduce_kernel();         ///< reduce_kernel.cpp
+Kernel contract_mau_kernel();    ///< contract_kernel.cpp: "contract-mau"
+Kernel contract_rows_kernel();   ///< rows_kernel.cpp: "contract-rows"
+Kernel depthwise_rows_kernel();  ///< rows_depthwise_kernel.cpp: "depthwise-rows"
+Kernel reduce_rows_kernel();     ///< rows_pool_kernel.cpp: "reduce-rows"
+Kernel map_kernel();             ///< map_kernel.cpp
+Kernel reduce_kernel();          ///< reduce_kernel.cpp
 
 }  // namespace kodama::compiler

@@ -295,19 +295,20 @@ void concatenate(TensorId whole, const std::vector<int64_t>& channels, LayerGrap
   graph.layers.push_back(std::move(layer));
 }
 
-/// All candidates of the kernel of rows; tensor `constant` is the matrix. There are at least `least`. With
+/// All candidates of a kernel of rows; tensor `constant` is the matrix. There are at least `least`. With
 /// `parts`, the operand is concatenated of tensors with so many channels, and only those that read them run.
 void check_rows(Case layer, TensorId constant, uint32_t seed, size_t least = 1,
-                const std::vector<int64_t>& parts = {}) {
+                const std::vector<int64_t>& parts = {}, const char* kernel = "contract-rows",
+                MatrixPrecision precision = MatrixPrecision::kGFloat) {
   std::mt19937 random(seed);
   std::vector<Tensor> tensors;
   for (const LayerTensor& tensor : layer.graph.tensors)
     tensors.push_back(random_tensor(tensor.shape, random));
   layer.graph.tensors[static_cast<size_t>(constant)].constant = tensors[static_cast<size_t>(constant)];
-  const Expected want = expected(layer, tensors, MatrixPrecision::kGFloat);
+  const Expected want = expected(layer, tensors, precision);
   if (!parts.empty()) concatenate(1 - constant, parts, layer.graph, tensors);
   std::vector<Candidate> candidates =
-      find_kernel("contract-rows").run(layer.graph.layers[0], layer.graph, with_quads(), {});
+      find_kernel(kernel).run(layer.graph.layers[0], layer.graph, with_quads(), {});
   std::erase_if(candidates, [&](const Candidate& candidate) {
     return candidate.placements.size() !=
            layer.contract().epilogue_inputs.size() + std::max<size_t>(1, parts.size()) + 2;
@@ -375,6 +376,22 @@ TEST(Rows, ManyInputChannels) {
 TEST(Rows, OnePosition) {
   check_rows(conv({1, 1, 64, 96, 9, 9, 1, 2, 1, 0}), 0, 7);
 }
+TEST(Rows, FewColumns) {
+  check_rows(conv({1, 1, 40, 32, 8, 3, 1, 1, 1, 0}), 0, 16);
+  check_rows(conv({1, 1, 40, 32, 9, 5, 3, 2, 1, 0}), 0, 17);
+  check_rows(conv({1, 1, 3, 32, 9, 5, 3, 2, 1, 0}), 0, 18);
+}
+TEST(Rows, Depthwise) {
+  uint32_t seed = 20;
+  const auto check_depthwise = [&](const Case& layer, const std::vector<int64_t>& parts = {}) {
+    check_rows(layer, 0, seed++, 1, parts, "depthwise-rows", MatrixPrecision::kFloat);
+  };
+  check_depthwise(conv({1, 64, 1, 1, 8, 8, 3, 1, 1, 1}));
+  check_depthwise(conv({1, 37, 1, 1, 11, 9, 3, 2, 1, 1}));
+  check_depthwise(conv_and_add({2, 96, 1, 1, 7, 7, 5, 1, 1, 2}));
+  check_depthwise(conv_and_add({1, 33, 1, 1, 15, 13, 3, 3, 2, 3}));
+  check_depthwise(conv({1, 96, 1, 1, 6, 7, 3, 1, 1, 1}), {32, 64});
+}
 TEST(Rows, ConcatenatedOperands) {
   check_rows(conv({1, 1, 64, 40, 8, 8, 3, 1, 1, 1}), 0, 12, 1, {32, 32});
   check_rows(conv_and_add({2, 1, 133, 32, 9, 7, 3, 2, 1, 1}), 0, 13, 1, {32, 32, 64, 5});
@@ -408,7 +425,7 @@ TEST(Rows, WhatItDoesNotDo) {
   Case layer = conv({1, 2, 32, 32, 8, 8, 3, 1, 1, 1});  // groups
   layer.graph.tensors[0].constant = Tensor(onnx::TensorProto_DataType_FLOAT, layer.graph.tensors[0].shape);
   EXPECT_TRUE(none(layer));
-  layer = conv({1, 1, 32, 32, 8, 3, 1, 1, 1, 0});  // rows shorter than a vector
+  layer = conv({1, 1, 32, 32, 8, 3, 3, 1, 1, 1});  // windows over rows shorter than a vector
   layer.graph.tensors[0].constant = Tensor(onnx::TensorProto_DataType_FLOAT, layer.graph.tensors[0].shape);
   EXPECT_TRUE(none(layer));
   EXPECT_TRUE(none(matmul(0, 8, 32, 32)));  // two operands that aren't constant

@@ -491,6 +491,18 @@ ImageCase make_plain_pooling(const PoolSizes& s, ReduceLayer::Op op) {
   return test;
 }
 
+/// Candidates may differ in the order of additions.
+void check_near(const ImageCase& test, const isa::Chip& chip) {
+  const Layer& layer = test.graph.layers[0];
+  std::optional<Tensor> first;
+  for (const Candidate& candidate : layer_candidates(layer, test.graph, chip, {})) {
+    const Tensor result = run_candidate(candidate, layer, test.graph, test.values, chip).result;
+    if (!first) first = result;
+    for (size_t i = 0; i < result.data<float>().size(); ++i)
+      ASSERT_NEAR(result.data<float>()[i], first->data<float>()[i], 1e-4) << candidate.description;
+  }
+}
+
 TEST(Rows, Pooling) {
   isa::Chip chip = tiny_chip();
   chip.mab_per_l1b = 16;
@@ -506,6 +518,44 @@ TEST(Rows, Pooling) {
       check_candidates(test, chip, 3);
     }
   }
+  // All rows and columns, with and without their axes.
+  for (const Shape& shape : {Shape{1, 72, 7, 7}, Shape{1, 64, 5, 13}, Shape{2, 33, 6, 8}}) {
+    for (const ReduceLayer::Op op : {ReduceLayer::Op::kMax, ReduceLayer::Op::kSum}) {
+      for (const bool keeps_axes : {true, false}) {
+        SCOPED_TRACE(fmt::format("{} {} {}", shape_to_string(shape), reduce_op_name(op), keeps_axes));
+        ImageCase test;
+        add_tensor(test, shape);
+        const size_t outer = keeps_axes ? 4 : 2;
+        ReduceLayer reduce;
+        reduce.op = op;
+        reduce.output_extents = {shape[0], shape[1]};
+        reduce.output_extents.resize(outer, 1);
+        add_tensor(test, reduce.output_extents);
+        reduce.reduction_extents = {shape[2], shape[3]};
+        AffineMap all(4, outer + 2);
+        all.set(0, 0, 1).set(1, 1, 1).set(2, outer, 1).set(3, outer + 1, 1);
+        reduce.inputs = {{0, all, identity_of(op)}};
+        if (op == ReduceLayer::Op::kMax) {
+          reduce.expr = ScalarExpr::identity();
+        } else {
+          reduce.expr.apply(ScalarOp::kRelu, reduce.expr.input(0));
+        }
+        reduce.epilogue.apply(ScalarOp::kMul, reduce.epilogue.input(0), reduce.epilogue.constant(0.125));
+        add_layer(test, reduce);
+        EXPECT_EQ(of_rows(test).empty(), !keeps_axes && shape[0] > 1);
+        check_near(test, chip);
+      }
+    }
+  }
+  // Three L1Bs of four share three chunks.
+  isa::Chip four = chip;
+  four.l1b_per_l2b = 4;
+  const ImageCase shared = make_plain_pooling({1, 96, 4, 9, 3, 1, 1}, ReduceLayer::Op::kMax);
+  const auto candidates = find_kernel("reduce-rows").run(shared.graph.layers[0], shared.graph, four, {});
+  EXPECT_TRUE(std::ranges::any_of(candidates, [](const Candidate& candidate) {
+    return candidate.description.find("L1B channels") != std::string::npos;
+  }));
+  check_candidates(shared, four, 3);
   // Of a concatenation, part by part.
   ImageCase joined = make_plain_pooling({1, 101, 12, 9, 3, 2, 1}, ReduceLayer::Op::kMax);
   RearrangeLayer concat;
@@ -537,14 +587,7 @@ TEST(Rows, Pooling) {
   EXPECT_TRUE(of_rows(make_plain_pooling({1, 32, 8, 8, 3, 1, 1}, ReduceLayer::Op::kSum)).empty());
   const ImageCase sums = make_plain_pooling({1, 32, 8, 8, 2, 2, 0}, ReduceLayer::Op::kSum);
   ASSERT_FALSE(of_rows(sums).empty());
-  std::optional<Tensor> first;
-  for (const Candidate& candidate : layer_candidates(sums.graph.layers[0], sums.graph, chip, {})) {
-    const Tensor result =
-        run_candidate(candidate, sums.graph.layers[0], sums.graph, sums.values, chip).result;
-    if (!first) first = result;
-    for (size_t i = 0; i < result.data<float>().size(); ++i)
-      ASSERT_NEAR(result.data<float>()[i], first->data<float>()[i], 1e-5) << candidate.description;
-  }
+  check_near(sums, chip);
 }
 
 TEST(Spread, EveryOneLoadsAndStores) {

@@ -55,6 +55,7 @@ struct RowsWindow {
 /// A tensor seen as images of rows.
 struct Picture {
   TensorId tensor = -1;
+  /// Columns are at least those of a vector: where the tensor has fewer, what is in the others is anything.
   int64_t images = 1, rows = 1, columns = 1, channels = 1;
   bool channels_last = false;  ///< [...][channels]: rows of 4 columns over all other axes
   Shape shape;
@@ -142,6 +143,9 @@ std::vector<int64_t> column_groups(int64_t columns);
 
 /// l1b_at of a LoadRows (compiler/tile/tile_program.h): `l1bs` L1Bs with `lw` LW from one to the next.
 std::vector<int64_t> l1b_places(int64_t l1bs, int64_t lw);
+
+/// Gives dims of one iteration a place, too: on the first axis, where they change nothing.
+void place_single(StreamPlacement& placement);
 
 /// How L1BM is divided, LW.
 struct RowsStaging {

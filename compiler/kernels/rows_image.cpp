@@ -26,7 +26,7 @@ std::optional<Picture> picture_of(TensorId tensor, const Shape& shape, size_t ch
   if (shape.size() == 4 && channel_axis == 1) {
     picture.images = shape[0];
     picture.rows = shape[2];
-    picture.columns = shape[3];
+    picture.columns = std::max<int64_t>(shape[3], isa::kCyclesPerStep);
   } else if (channel_axis + 1 == shape.size() && shape.size() != 4) {
     picture.channels_last = true;
     picture.columns = isa::kCyclesPerStep;
@@ -333,6 +333,16 @@ std::vector<int64_t> l1b_places(int64_t l1bs, int64_t lw) {
   std::vector<int64_t> places;
   for (int64_t b = 0; b < l1bs; ++b) places.push_back(b * lw);
   return places;
+}
+
+void place_single(StreamPlacement& placement) {
+  for (size_t dim = 0; dim < placement.extents.size(); ++dim) {
+    const auto has_dim = [&](const std::vector<int>& dims) {
+      return std::ranges::count(dims, static_cast<int>(dim)) > 0;
+    };
+    if (placement.extents[dim] == 1 && std::ranges::none_of(placement.axis_dims, has_dim))
+      placement.axis_dims[0].insert(placement.axis_dims[0].begin(), static_cast<int>(dim));
+  }
 }
 
 RowsStaging rows_staging(const isa::Chip& chip) {

@@ -177,6 +177,11 @@ std::optional<RowsProblem> rows_problem(const ContractLayer& contract, TensorId 
   const auto is_inner = [](const ContractLayer::Dim& dim) { return dim.role == Role::kK && dim.extent > 1; };
   if (static_cast<size_t>(std::ranges::count_if(contract.dims, is_inner)) != inner_dims) return std::nullopt;
   if (problem.activation().fill != 0) return std::nullopt;
+  // Behind the last of few columns there is anything.
+  const RowsWindow& window = problem.window;
+  if (!in->channels_last && shape.back() < isa::kCyclesPerStep &&
+      (window.kernel[1] > 1 || window.pad[1] > 0 || window.stride[1] > 1))
+    return std::nullopt;
   // Few channels: the kernel's columns fill the chunk.
   problem.in_channels = {in_channel};
   if (!in->channels_last && problem.kernel_dims[1] >= 0 &&
@@ -556,17 +561,6 @@ class RowsTiler {
   const MatrixForm& form_;
 };
 
-/// Dims of one iteration have a place, too: on the first axis, where they change nothing.
-void place_single(StreamPlacement& placement) {
-  for (size_t dim = 0; dim < placement.extents.size(); ++dim) {
-    const auto has_dim = [&](const std::vector<int>& dims) {
-      return std::ranges::count(dims, static_cast<int>(dim)) > 0;
-    };
-    if (placement.extents[dim] == 1 && std::ranges::none_of(placement.axis_dims, has_dim))
-      placement.axis_dims[0].insert(placement.axis_dims[0].begin(), static_cast<int>(dim));
-  }
-}
-
 /// In the order contract a, contract b, epilogue inputs, output.
 std::vector<StreamPlacement> RowsTiler::placements(const RowsTiling& tiling) const {
   const Sizes s = sizes(tiling);
@@ -670,7 +664,7 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
   const int sums = buffer("sums", s.sums_lw, isa::space_bit(Space::kGrf0));
   const auto add = [&](auto op) { program.body.push_back({std::move(op)}); };
 
-  std::vector<FinishRows::Input> inputs;
+  std::vector<RowsInput> inputs;
   for (size_t k = 0; k < problem_.of_rows.size(); ++k) {
     const int stream = 1 + operands + static_cast<int>(k);
     const std::string& stream_name = placements[static_cast<size_t>(stream)].name;
@@ -886,7 +880,6 @@ std::vector<Candidate> rows_candidates(const Layer& layer, const LayerGraph& gra
   if (options.precision != MatrixPrecision::kGFloat) return {};
   auto problem = rows_problem(std::get<ContractLayer>(layer.body), layer.outputs.at(0), graph);
   if (!problem) return {};
-  if (problem->in.columns < isa::kCyclesPerStep || problem->out.columns < isa::kCyclesPerStep) return {};
   const auto candidates_of = [&](const RowsProblem& which) {
     return rows_candidates_of(std::make_shared<const RowsTiler>(which, chip, options.precision), layer.name);
   };

@@ -32,6 +32,8 @@ constexpr int64_t kBlockOperations = 320;
 /// The same for rows that are loaded. Without a loop, steps that take an L2B's own rows and those that take
 /// others' are different ones, so that its own may stay in L2BM where the layer before made them.
 constexpr int64_t kUnrolledRows = 2400;
+/// Elements of windows that are combined without a loop over chunks.
+constexpr int64_t kUnrolledElements = 1500;
 constexpr isa::SpaceSet kRegisters = isa::space_bit(Space::kGrf0) | isa::space_bit(Space::kGrf1);
 
 /// Strides of a loop that was opened inside the operation, behind the loops around it.
@@ -39,6 +41,10 @@ std::vector<int64_t> innermost(const MachineBuilder& builder, const std::vector<
   std::vector<int64_t> all(static_cast<size_t>(builder.depth()) - strides.size(), 0);
   all.insert(all.end(), strides.begin(), strides.end());
   return all;
+}
+
+bool is_identity(const ScalarExpr& expr) {
+  return expr == ScalarExpr::identity();
 }
 
 /// One MV of each transfer, or one per L2B of a group where every group does the same, and a wait for each.
@@ -392,9 +398,123 @@ class WindowProductLowering {
   bool is_first_ = false;  ///< no sums yet
 };
 
-bool is_identity(const ScalarExpr& expr) {
-  return expr == ScalarExpr::identity();
-}
+/// Windows of floats. Elements are combined in two halves that don't wait for each other.
+class WindowReduction {
+ public:
+  WindowReduction(TileLoweringContext& context, const ReduceWindows& op)
+      : context_(context),
+        builder_(context.builder),
+        op_(op),
+        staged_(rows_staging(context.builder.chip()).results),
+        positions_(op.kernel[0] * op.kernel[1]) {
+    combine_.apply(combining_op(op.op), combine_.input(0), combine_.input(1));
+    // The first of the inputs is what was combined so far.
+    constexpr std::array<int, 2> kElement = {1, 2};
+    constexpr std::array<int, 2> kOwn = {0, 1};
+    step_ = combine_.substitute(1, op.expr, kElement, kOwn);
+  }
+
+  void run() {
+    const int64_t vectors = op_.rows * std::ssize(op_.groups);
+    const bool looped = op_.chunks > 1 && vectors * positions_ * op_.chunks > kUnrolledElements;
+    if (looped) builder_.begin_loop(op_.chunks);
+    looped_ = looped;
+    for (int64_t chunk = 0; chunk < (looped ? 1 : op_.chunks); ++chunk) {
+      for (int64_t row = 0; row < op_.rows; ++row) {
+        for (const int64_t first : op_.groups) result(chunk, row, first);
+      }
+    }
+    if (looped) builder_.end_loop();
+  }
+
+ private:
+  /// Strides of the loop over chunks.
+  std::vector<int64_t> by_chunk(int64_t unit) const {
+    return looped_ ? innermost(builder_, {unit}) : std::vector<int64_t>{};
+  }
+  /// LW `at` of what chunk 0 has in a buffer.
+  Operand in_chunk(int buffer, int64_t chunk, int64_t chunk_lw, int64_t at, int64_t stride) const {
+    return MachineBuilder::operand(
+        context_.buffer_values[static_cast<size_t>(buffer)], (chunk * chunk_lw + at) * kWordsPerLong,
+        static_cast<int32_t>(stride * kWordsPerLong), Width::kLong, by_chunk(chunk_lw * kWordsPerLong));
+  }
+
+  /// Four columns of results, from `first` on.
+  void result(int64_t chunk, int64_t row, int64_t first) {
+    halves_.clear();
+    number_ = 0;
+    const int64_t chunk_lw = op_.window_rows * op_.pitch;
+    for (int64_t kh = 0; kh < op_.kernel[0]; ++kh) {
+      const int64_t begin = (row * op_.stride[0] + kh * op_.dilation[0]) * op_.pitch;
+      if (op_.whole_rows) {
+        for (int64_t column = 0; column < op_.pitch; column += kCyclesPerStep)
+          take({in_chunk(op_.windows, chunk, chunk_lw, begin + column, 1)});
+        continue;
+      }
+      for (int64_t kw = 0; kw < op_.kernel[1]; ++kw) {
+        std::vector<Operand> element = {in_chunk(op_.windows, chunk, chunk_lw,
+                                                 begin + first * op_.stride[1] + kw * op_.dilation[1],
+                                                 op_.stride[1])};
+        if (op_.weights >= 0)
+          element.push_back(in_chunk(op_.weights, chunk, positions_, kh * op_.kernel[1] + kw, 0));
+        take(std::move(element));
+      }
+    }
+    Operand total = halves_[0];
+    if (halves_.size() == 2) total = lower_scalar(builder_, combine_, halves_);
+    if (op_.whole_rows) total = over_columns(total);
+    std::vector<Operand> inputs = {total};
+    for (const RowsInput& input : op_.inputs) {
+      inputs.push_back(
+          input.of_rows ? in_chunk(input.buffer, chunk, op_.rows * op_.columns, row * op_.columns + first, 1)
+                        : in_chunk(input.buffer, chunk, 1, 0, 0));
+    }
+    if (!is_identity(op_.epilogue)) total = lower_scalar(builder_, op_.epilogue, inputs);
+    Instruction up;
+    up.opcode = Opcode::kL1bmm4;
+    up.unit = 0;
+    up.sources = {total};
+    up.destinations = {space_operand(Space::kL1bm,
+                                     staged_ + row * op_.row_lw + (chunk * op_.columns + first) * kColumnLw,
+                                     by_chunk(op_.columns * kColumnLw))};
+    builder_.emit(std::move(up), "result");
+  }
+
+  void take(std::vector<Operand> element) {
+    if (halves_.size() < 2) {
+      halves_.push_back(is_identity(op_.expr) ? element[0] : lower_scalar(builder_, op_.expr, element));
+    } else {
+      Operand& half = halves_[static_cast<size_t>(number_) % 2];
+      element.insert(element.begin(), half);
+      half = lower_scalar(builder_, step_, element);
+    }
+    ++number_;
+  }
+
+  /// What the columns of a vector combine to, in each of them.
+  Operand over_columns(const Operand& vector) {
+    const int value = builder_.value("columns", kCyclesPerStep * kWordsPerLong, kRegisters);
+    builder_.emit(Opcode::kVpassa, Precision::kFloat, {vector}, {MachineBuilder::operand(value)}, "columns");
+    std::array<Operand, 2> pairs;
+    for (size_t pair = 0; pair < pairs.size(); ++pair) {
+      const auto column = [&](size_t number) {
+        return MachineBuilder::operand(value, static_cast<int64_t>(2 * pair + number) * kWordsPerLong, 0);
+      };
+      pairs.at(pair) = lower_scalar(builder_, combine_, {column(0), column(1)});
+    }
+    return lower_scalar(builder_, combine_, {pairs[0], pairs[1]});
+  }
+
+  TileLoweringContext& context_;
+  MachineBuilder& builder_;
+  const ReduceWindows& op_;
+  int64_t staged_;
+  int64_t positions_;
+  ScalarExpr combine_, step_;
+  bool looped_ = false;
+  std::vector<Operand> halves_;
+  int64_t number_ = 0;
+};
 
 }  // namespace
 
@@ -411,42 +531,7 @@ void lower_window_product(TileLoweringContext& context, const WindowProduct& op)
 }
 
 void lower_reduce_windows(TileLoweringContext& context, const ReduceWindows& op) {
-  MachineBuilder& builder = context.builder;
-  const int64_t staged = rows_staging(builder.chip()).results;
-  const int windows = context.buffer_values[static_cast<size_t>(op.windows)];
-  ScalarExpr combine;
-  combine.apply(combining_op(op.op), combine.input(0), combine.input(1));
-  for (int64_t row = 0; row < op.rows; ++row) {
-    for (const int64_t first : op.groups) {
-      // In halves of the kernel that don't wait for each other.
-      std::vector<Operand> running;
-      for (int64_t kh = 0; kh < op.kernel[0]; ++kh) {
-        for (int64_t kw = 0; kw < op.kernel[1]; ++kw) {
-          const int64_t at =
-              (op.chunk * op.window_rows + row * op.stride[0] + kh * op.dilation[0]) * op.pitch +
-              first * op.stride[1] + kw * op.dilation[1];
-          const Operand value = MachineBuilder::operand(windows, at * kWordsPerLong,
-                                                        static_cast<int32_t>(op.stride[1] * kWordsPerLong));
-          if (running.size() < 2) {
-            running.push_back(value);
-          } else {
-            Operand& half = running[static_cast<size_t>(kh * op.kernel[1] + kw) % 2];
-            half = lower_scalar(builder, combine, {half, value});
-          }
-        }
-      }
-      Operand result = running[0];
-      if (running.size() == 2) result = lower_scalar(builder, combine, running);
-      if (!is_identity(op.epilogue)) result = lower_scalar(builder, op.epilogue, {result});
-      Instruction up;
-      up.opcode = Opcode::kL1bmm4;
-      up.unit = 0;
-      up.sources = {result};
-      up.destinations = {space_operand(
-          Space::kL1bm, staged + row * op.row_lw + (op.chunk * op.columns + first) * kColumnLw)};
-      builder.emit(std::move(up), "result");
-    }
-  }
+  WindowReduction(context, op).run();
 }
 
 void lower_finish_rows(TileLoweringContext& context, const FinishRows& op) {
@@ -476,7 +561,7 @@ void lower_finish_rows(TileLoweringContext& context, const FinishRows& op) {
         builder.emit(Opcode::kL1bmm4, Precision::kNone, {space_operand(Space::kL1bm, slot)}, {inputs[0]},
                      origin);
       }
-      for (const FinishRows::Input& input : op.inputs) {
+      for (const RowsInput& input : op.inputs) {
         const int buffer = context.buffer_values[static_cast<size_t>(input.buffer)];
         inputs.push_back(
             input.of_rows

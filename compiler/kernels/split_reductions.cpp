@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "compiler/graph/fresh_names.h"
+#include "compiler/kernels/builtin_kernels.h"
 #include "compiler/kernels/spread.h"
 
 namespace kodama::compiler {
@@ -106,6 +107,8 @@ bool split_layer(LayerGraph& graph, size_t index, const isa::Chip& chip, Names& 
   if (reduce == nullptr) return false;
   const std::vector<DimSplit> splits = choose_split(*reduce, chip);
   if (splits.empty()) return false;
+  // Images are reduced whole.
+  if (!reduce_rows_kernel().run(graph.layers[index], graph, chip, {}).empty()) return false;
   const size_t output_dims = reduce->output_extents.size();
 
   Layer first_layer;

@@ -230,13 +230,24 @@ class Verifier {
   }
   void node(const ReduceWindows& op) const {
     groups("reduce windows", op.groups, op.columns);
-    require(op.chunk >= 0 && op.chunk < op.chunks && op.row_lw >= op.chunks * op.columns * kColumnLw,
-            "reduce windows: chunk {} of {}, rows of {} LW", op.chunk, op.chunks, op.row_lw);
+    require(op.chunks > 0 && op.row_lw >= op.chunks * op.columns * kColumnLw,
+            "reduce windows: {} chunks, rows of {} LW", op.chunks, op.row_lw);
     buffer_range("reduce windows", op.windows, {}, op.chunks * op.window_rows * op.pitch);
+    const int64_t last_column = op.whole_rows
+                                    ? op.kernel[1] - 1
+                                    : (op.columns - 1) * op.stride[1] + (op.kernel[1] - 1) * op.dilation[1];
     require((op.rows - 1) * op.stride[0] + (op.kernel[0] - 1) * op.dilation[0] < op.window_rows &&
-                (op.columns - 1) * op.stride[1] + (op.kernel[1] - 1) * op.dilation[1] < op.pitch,
+                last_column < op.pitch && (!op.whole_rows || op.pitch % isa::kCyclesPerStep == 0),
             "reduce windows: {} rows of {} columns from windows of {} rows of {}", op.rows, op.columns,
             op.window_rows, op.pitch);
+    if (op.weights >= 0) {
+      require(!op.whole_rows, "reduce windows: weights of whole rows");
+      buffer_range("reduce windows", op.weights, {},
+                   isa::round_up(op.chunks * op.kernel[0] * op.kernel[1], isa::kCyclesPerStep));
+    }
+    for (const RowsInput& input : op.inputs)
+      buffer_range("reduce windows", input.buffer, {},
+                   op.chunks * (input.of_rows ? op.rows * op.columns : 1));
   }
   void node(const FinishRows& op) const {
     groups("finish rows", op.groups, op.columns);
@@ -246,7 +257,7 @@ class Verifier {
       buffer_range("finish rows", op.sums, {},
                    op.rows * static_cast<int64_t>(op.groups.size()) * isa::kCyclesPerStep);
     }
-    for (const FinishRows::Input& input : op.inputs) {
+    for (const RowsInput& input : op.inputs) {
       buffer_range("finish rows", input.buffer, {},
                    input.of_rows ? op.buffer_rows * op.chunks * op.columns : op.chunks);
       require(op.first_row >= 0 && op.first_row + op.rows <= op.buffer_rows,
@@ -404,13 +415,18 @@ class Printer {
         fmt::join(op.groups, " "));
   }
   void node(const ReduceWindows& op) {
-    line("reduce windows: chunk {} of {} = {} of {} {} (kernel {}, dilation {}, stride {}, {} rows)",
-         op.chunk, op.chunks, op.epilogue.to_string(), reduce_name(op.op), buffer(op.windows, {}),
-         fmt::join(op.kernel, " x "), fmt::join(op.dilation, " x "), fmt::join(op.stride, " x "), op.rows);
+    std::string list;
+    for (const RowsInput& input : op.inputs) list += ", " + buffer(input.buffer, {});
+    line(
+        "reduce windows: {} chunks = {} of {} of {} of {}{}{} ({}kernel {}, dilation {}, stride {}, {} rows)",
+        op.chunks, op.epilogue.to_string(), reduce_name(op.op), op.expr.to_string(), buffer(op.windows, {}),
+        op.weights < 0 ? std::string() : " and " + buffer(op.weights, {}), list,
+        op.whole_rows ? "whole rows, " : "", fmt::join(op.kernel, " x "), fmt::join(op.dilation, " x "),
+        fmt::join(op.stride, " x "), op.rows);
   }
   void node(const FinishRows& op) {
     std::string list;
-    for (const FinishRows::Input& input : op.inputs) list += ", " + buffer(input.buffer, {});
+    for (const RowsInput& input : op.inputs) list += ", " + buffer(input.buffer, {});
     line("finish rows: chunk {} of {} = {}, {}{}", op.chunk, op.chunks, op.epilogue.to_string(),
          op.sums < 0 ? "no sums" : buffer(op.sums, {}), list);
   }

@@ -187,32 +187,36 @@ struct WindowProduct {
   int64_t rows = 1;
   std::vector<int64_t> groups;  ///< the first column of every group
 };
-/// staged[row][column] of chunk `chunk` = epilogue(op over the window of windows[chunk][row][pitch]): in
-/// L1BM, as FinishRows.
+/// An input of an epilogue: a buffer of LW [chunk][row][column] (`of_rows`), or of one LW for a chunk.
+struct RowsInput {
+  int buffer = -1;
+  bool of_rows = false;
+};
+/// staged[row][chunk][column] = epilogue(op over the window there of expr(windows[chunk][row][pitch],
+/// weights[chunk][position]), inputs): in L1BM, as FinishRows. With `whole_rows` the window has all columns
+/// of the pitch, a multiple of 4, and all columns of the results are the same.
 struct ReduceWindows {
   ReduceLayer::Op op = ReduceLayer::Op::kMax;
   int windows = -1;  ///< buffer of a LoadRows without `normalize`
+  int weights = -1;  ///< buffer; -1: none
   int64_t window_rows = 0, pitch = 0;
   std::array<int64_t, 2> kernel{1, 1}, dilation{1, 1}, stride{1, 1};
+  bool whole_rows = false;
   int64_t rows = 1, columns = 0;
   std::vector<int64_t> groups;
-  ScalarExpr epilogue;
-  int64_t chunk = 0, chunks = 1, row_lw = 0;
+  ScalarExpr expr, epilogue;
+  std::vector<RowsInput> inputs;
+  int64_t chunks = 1, row_lw = 0;
 };
 /// staged[row][column] of chunk `chunk` = epilogue(sums over the quad, inputs): in L1BM, in the order of an
-/// image's row. Inputs are buffers of LW [chunk][row][column] (`of_rows`), or one LW for the chunk. Without
-/// `sums` the first input stands for them.
+/// image's row. Without `sums` the first input stands for them.
 struct FinishRows {
   int sums = -1;
   int64_t rows = 1, columns = 0;
   std::vector<int64_t> groups;
   ScalarExpr epilogue;
-  struct Input {
-    int buffer = -1;
-    bool of_rows = false;
-  };
   int64_t first_row = 0, buffer_rows = 1;  ///< where the rows are among those of an input's buffer
-  std::vector<Input> inputs;
+  std::vector<RowsInput> inputs;
   int64_t chunk = 0, chunks = 1;  ///< of those that the L1B makes
   int64_t row_lw = 0;             ///< of a row in L1BM
 };

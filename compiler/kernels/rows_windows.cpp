@@ -1,0 +1,384 @@
+#include "compiler/kernels/rows_windows.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "compiler/kernels/lowering.h"
+#include "compiler/kernels/predict.h"
+#include "compiler/kernels/rows_division.h"
+#include "isa/arithmetic.h"
+
+namespace kodama::compiler {
+
+using isa::ceil_div;
+using isa::round_up;
+using isa::Space;
+using layout::Factor;
+using layout::Layout;
+using layout::Level;
+
+namespace {
+
+constexpr int64_t kMaxWindowPasses = 16;
+
+struct WindowsTiling {
+  RowsSplit split;
+  int64_t sharing = 1;  ///< L1Bs that have chunks of their own; 1: they have rows
+  int64_t rows = 1;     ///< of an L1B in a pass
+  int64_t l1bs = 1;     ///< that have rows of their own
+  int64_t cycles = 0;
+};
+
+class WindowsTiler {
+ public:
+  WindowsTiler(WindowsProblem problem, const isa::Chip& chip) : problem_(std::move(problem)), chip_(chip) {}
+
+  std::vector<WindowsTiling> tilings() const {
+    std::vector<WindowsTiling> list;
+    for (const RowsSplit split : kRowsSplits) {
+      // Parts that L2Bs have channels of don't make a whole that is split that way.
+      if (!problem_.in.parts.empty() && split != RowsSplit{}) continue;
+      std::optional<WindowsTiling> found;
+      for (int64_t sharing = 1; sharing <= chip_.l1b_per_l2b; ++sharing) {
+        const WindowsTiling least{split, sharing, 1, 1, 0};
+        const Sizes one = sizes(least);
+        const bool is_divisible = one.out.chunks() % sharing == 0 && one.can_share_chunks(one.chunks);
+        if (!one.is_even() || (sharing > 1 && !is_divisible)) continue;
+        const auto tiling = best_division(*this, least, one.out.rows(), sharing > 1 ? 1 : chip_.l1b_per_l2b);
+        if (tiling && (!found || tiling->cycles < found->cycles)) found = tiling;
+      }
+      if (found) list.push_back(*found);
+    }
+    return list;
+  }
+
+  std::vector<StreamPlacement> placements(const WindowsTiling& tiling) const {
+    const Sizes s = sizes(tiling);
+    std::vector<StreamPlacement> list;
+    const std::string& name = problem_.operand_name;
+    for (size_t part = 0; part < s.parts.size(); ++part)
+      list.push_back(s.parts[part].placement(s.parts.size() == 1 ? name : fmt::format("{}.{}", name, part)));
+    for (size_t k = 0; k < problem_.inputs.size(); ++k) list.push_back(input_placement(tiling, s, k));
+    StreamPlacement result = s.out.placement("y");
+    result.is_output = true;
+    // In channels that fill a chunk up, all operands are 0.
+    const std::vector<double> zeros(problem_.inputs.size() + 1, 0.0);
+    if (problem_.expr.evaluate(zeros) != 0 || problem_.epilogue.evaluate(zeros) != 0)
+      result.layout.set_padding(layout::Padding::kUndefined);
+    list.push_back(std::move(result));
+    return list;
+  }
+
+  TileProgram program(const WindowsTiling& tiling, const std::string& name,
+                      const std::vector<StreamPlacement>& placements,
+                      const std::vector<int64_t>& dram_addresses) const {
+    const Sizes s = sizes(tiling);
+    TileProgram program;
+    program.name = name;
+    for (size_t k = 0; k < placements.size(); ++k) {
+      program.streams.push_back(
+          {placements[k].name, placements[k].transport, placements[k].length_lw, dram_addresses[k]});
+    }
+    const auto add = [&](auto op) { program.body.push_back({std::move(op)}); };
+    const auto buffer = [&](std::string buffer_name, int64_t lw, scheduler::HomeSet homes) {
+      program.buffers.push_back({std::move(buffer_name), lw, homes});
+      return static_cast<int>(program.buffers.size()) - 1;
+    };
+    const isa::SpaceSet lm0 = isa::space_bit(Space::kLm0);
+    const isa::SpaceSet lm1 = isa::space_bit(Space::kLm1);
+    const int windows = buffer("windows", s.windows_lw, problem_.inputs.empty() ? lm0 | lm1 : lm1);
+    const auto operands = static_cast<int>(s.parts.size());
+    const bool by_rows = tiling.sharing == 1;
+    std::vector<RowsInput> inputs;
+    for (size_t k = 0; k < problem_.inputs.size(); ++k) {
+      const WindowsProblem::Input& input = problem_.inputs[k];
+      const int64_t lw = input.of_rows ? s.row_input_lw : values_lw(s, k);
+      inputs.push_back({buffer(input.name, lw, lm0), input.of_rows});
+      if (!input.of_rows) add(LoadTile{operands + static_cast<int>(k), {}, inputs[k].buffer, {}, lw});
+    }
+    const double fill = problem_.whole_rows ? identity_of(problem_.op) : problem_.fill;
+    if (s.pitch > problem_.in.columns) add(FillTile{windows, {}, s.windows_lw, static_cast<float>(fill)});
+    for (int64_t image = 0; image < s.out.images(); ++image) {
+      for (int64_t pass = 0; pass < s.passes; ++pass) {
+        const int64_t l1bs = by_rows ? s.l1bs_in(pass) : s.l1bs;
+        const std::vector<int64_t> result_places =
+            l1b_places(l1bs, by_rows ? tiling.rows * s.out.row_lw() : s.l1b_row_lw);
+        for (const RowsDivision::Run& run : s.runs()) {
+          LoadRows load =
+              s.load(run, 0, 1, [&](size_t part) { return transfers(tiling, s, part, image, pass); });
+          if (by_rows) {
+            load.l1b_at = l1b_places(l1bs, tiling.rows * problem_.window.stride[0] * load.row_lw);
+          } else {
+            s.share_chunks(load, s.chunks, l1bs);
+          }
+          load.buffer = windows;
+          add(std::move(load));
+        }
+        int64_t input_l2bm = s.region_l2bm;
+        for (size_t k = 0; k < inputs.size(); ++k) {
+          if (!inputs[k].of_rows) continue;
+          LoadRows load;
+          load.stream = operands + static_cast<int>(k);
+          load.transfers = s.own_rows(image, pass, input_l2bm, 0, s.pass_rows);
+          load.l2bm = input_l2bm;
+          load.part_lw = s.result_lw();
+          load.chunks = s.chunks;
+          load.columns = load.pitch = problem_.out.columns;
+          load.row_lw = s.out.row_lw();
+          load.rows = load.buffer_rows = tiling.rows;
+          load.l1b_at = result_places;
+          load.buffer = inputs[k].buffer;
+          add(std::move(load));
+          input_l2bm += s.result_lw();
+        }
+        ReduceWindows reduce;
+        reduce.op = problem_.op;
+        reduce.windows = windows;
+        reduce.window_rows = s.window_rows;
+        reduce.pitch = s.pitch;
+        reduce.kernel = problem_.window.kernel;
+        reduce.dilation = problem_.window.dilation;
+        reduce.stride = problem_.window.stride;
+        reduce.whole_rows = problem_.whole_rows;
+        reduce.rows = tiling.rows;
+        reduce.columns = problem_.out.columns;
+        reduce.groups = column_groups(problem_.out.columns);
+        reduce.expr = problem_.expr;
+        reduce.epilogue = problem_.epilogue;
+        reduce.inputs = inputs;
+        if (problem_.has_weights) {
+          reduce.weights = inputs[0].buffer;
+          reduce.inputs.erase(reduce.inputs.begin());
+        }
+        reduce.chunks = s.chunks;
+        reduce.row_lw = s.l1b_row_lw;
+        add(std::move(reduce));
+        StoreRows store;
+        store.stream = static_cast<int>(placements.size()) - 1;
+        store.transfers = s.own_rows(image, pass, 0, 0, s.pass_rows);
+        store.l1b_at = result_places;
+        store.rows = tiling.rows;
+        store.row_lw = s.out.row_lw();
+        store.segment_lw = store.l1b_row_lw = s.l1b_row_lw;
+        add(std::move(store));
+      }
+    }
+    return program;
+  }
+
+  std::string describe(const WindowsTiling& tiling) const {
+    const Sizes s = sizes(tiling);
+    return fmt::format("group {}, L2B {}, L1B {}, {} passes of {} rows, {} chunks",
+                       rows_or_channels(tiling.split.group_channels),
+                       rows_or_channels(tiling.split.l2b_channels), rows_or_channels(tiling.sharing > 1),
+                       s.passes * s.out.images(), tiling.rows, s.chunks);
+  }
+
+  struct Sizes : RowsDivision {
+    int64_t chunks = 0;  ///< of an L1B
+    int64_t windows_lw = 0, l1b_row_lw = 0;
+    int64_t row_inputs = 0, row_input_lw = 0;  ///< LW in PE memory
+    int64_t region_l2bm = 0;                   ///< LW of L2BM that the operand takes
+    int64_t result_lw() const { return pass_rows * out.row_lw(); }
+  };
+  Sizes sizes(const WindowsTiling& tiling) const {
+    const bool by_rows = tiling.sharing == 1;
+    Sizes s{{problem_.in,
+             tiling.split,
+             problem_.out,
+             tiling.split,
+             problem_.window,
+             {tiling.rows, tiling.l1bs, by_rows},
+             chip_}};
+    if (!by_rows) s.l1bs = tiling.sharing;
+    if (problem_.whole_rows) s.pitch = round_up(problem_.in.columns, isa::kCyclesPerStep);
+    s.chunks = s.out.chunks() / tiling.sharing;
+    s.windows_lw = round_up(s.chunks * s.window_rows * s.pitch, isa::kCyclesPerStep);
+    s.l1b_row_lw = by_rows ? s.out.row_lw() : s.chunks * problem_.out.columns * kColumnLw;
+    s.row_inputs = std::ranges::count(problem_.inputs, true, &WindowsProblem::Input::of_rows);
+    s.row_input_lw = round_up(s.chunks * tiling.rows * problem_.out.columns, isa::kCyclesPerStep);
+    s.region_l2bm = s.part_l2bm(s.parts.size(), 1);
+    return s;
+  }
+
+  bool fits(const WindowsTiling& tiling, const Sizes& s) const {
+    const RowsStaging staging = rows_staging(chip_);
+    const int64_t local = chip_.memory.lm_words / isa::kWordsPerLong - kRowsReserveLw;
+    int64_t others = s.row_inputs * s.row_input_lw;
+    for (size_t k = 0; k < problem_.inputs.size(); ++k)
+      others += problem_.inputs[k].of_rows ? 0 : values_lw(s, k);
+    return s.windows_lw <= local && others <= local &&
+           std::max(s.longest_row_lw(), s.out.row_lw()) <= staging.windows_lw &&
+           tiling.rows * round_up(s.l1b_row_lw, isa::kL2bmBlockLw) <= staging.results_lw &&
+           s.region_l2bm + s.row_inputs * s.result_lw() <= chip_.memory.l2bm_lw &&
+           s.result_lw() + isa::kL2bmBlockLw <= chip_.memory.l2bm_lw &&
+           s.passes * s.out.images() <= kMaxWindowPasses;
+  }
+
+  int64_t cost(const WindowsTiling& tiling, const Sizes& s) const {
+    int64_t steps = 0;
+    std::vector<RowsTransfer> all;
+    for (size_t part = 0; part < s.parts.size(); ++part) {
+      if (tiling.sharing == 1)
+        steps += load_rows_steps(1, s.window_rows, s.parts[part].chunks(), problem_.in.columns, s.l1bs, 1);
+      std::ranges::move(transfers(tiling, s, part, 0, 0), std::back_inserter(all));
+    }
+    if (tiling.sharing > 1) {
+      const int64_t parts = ceil_div(s.chunks, s.parts[0].chunks());
+      steps += load_rows_steps(parts, s.window_rows, s.chunks / parts, problem_.in.columns, s.l1bs, 1);
+    }
+    steps += s.row_inputs * load_rows_steps(1, tiling.rows, s.chunks, problem_.out.columns, s.l1bs, 1);
+    int64_t positions = problem_.window.kernel[0] * problem_.window.kernel[1];
+    if (problem_.whole_rows) positions = problem_.window.kernel[0] * s.pitch / isa::kCyclesPerStep;
+    // A product is added where it is made.
+    int64_t each = 1;
+    for (const ScalarNode& node : problem_.expr.nodes()) each += machine_operations(node.op);
+    if (problem_.has_weights) each -= machine_operations(ScalarOp::kMul);
+    int64_t operations = positions * each;
+    for (const ScalarNode& node : problem_.epilogue.nodes()) operations += machine_operations(node.op);
+    steps += s.chunks * tiling.rows * std::ssize(column_groups(problem_.out.columns)) * operations;
+    steps += s.l1bs * tiling.rows * ceil_div(s.l1b_row_lw, isa::kL2bmBlockLw);
+    int64_t once = 0;
+    for (size_t k = 0; k < problem_.inputs.size(); ++k) {
+      if (!problem_.inputs[k].of_rows)
+        once += load_cycles(values_transport(tiling, s), values_lw(s, k), chip_);
+    }
+    return once + s.passes * s.out.images() *
+                      (steps * isa::kCyclesPerStep + rows_transfer_cycles(all, chip_) +
+                       (1 + s.row_inputs) * own_rows_cycles(s.result_lw(), chip_));
+  }
+
+ private:
+  bool has_positions(size_t input) const { return problem_.has_weights && input == 0; }
+  /// LW of values for channels in a PE.
+  int64_t values_lw(const Sizes& s, size_t input) const {
+    const int64_t positions =
+        has_positions(input) ? problem_.window.kernel[0] * problem_.window.kernel[1] : 1;
+    return round_up(s.chunks * positions, isa::kCyclesPerStep);
+  }
+  layout::Transport values_transport(const WindowsTiling& tiling, const Sizes& s) const {
+    return {chip_, s.out.channel_mode(),
+            tiling.sharing > 1 ? layout::L1bMode::kDistribute : layout::L1bMode::kBroadcast,
+            layout::MabMode::kDistribute};
+  }
+
+  StreamPlacement input_placement(const WindowsTiling& tiling, const Sizes& s, size_t k) const {
+    const WindowsProblem::Input& input = problem_.inputs[k];
+    if (input.of_rows) {
+      Picture picture = problem_.out;
+      picture.tensor = input.access.tensor;
+      return RowsImage(picture, tiling.split, chip_).placement(input.name);
+    }
+    const bool of_positions = has_positions(k);
+    const std::array<int64_t, 2>& kernel = problem_.window.kernel;
+    StreamPlacement values;
+    values.name = input.name;
+    values.access = input.access;
+    values.extents = problem_.extents;
+    values.transport = values_transport(tiling, s);
+    values.length_lw = round_up(values_lw(s, k), values.transport.granule());
+    std::vector<Factor> channels = s.out.channel_factors();
+    std::vector<Factor> copies = s.out.row_way_factors();
+    if (tiling.sharing > 1) {
+      channels.push_back({tiling.sharing, Level::kL1b, 1});
+    } else {
+      copies.push_back({chip_.l1b_per_l2b, Level::kL1b, 1});
+    }
+    copies.push_back({kBlocksPerChunk, Level::kMab, 1});
+    channels.insert(channels.end(), {{s.chunks, Level::kAddress, of_positions ? kernel[0] * kernel[1] : 1},
+                                     {kBlocksPerChunk, Level::kMab, kBlocksPerChunk},
+                                     {isa::kPePerMab, Level::kPe, 1},
+                                     {isa::kWordsPerLong, Level::kWord, 1}});
+    values.axis_dims = {{problem_.channel_dim}};
+    std::vector<std::vector<Factor>> axes = {channels};
+    for (size_t way = 0; way < 2; ++way) {
+      if (!of_positions || problem_.kernel_dims.at(way) < 0) continue;
+      values.axis_dims.push_back({problem_.kernel_dims.at(way)});
+      axes.push_back({{kernel.at(way), Level::kAddress, way == 0 ? kernel[1] : 1}});
+    }
+    values.layout = Layout(axes, layout::Memory::kLm0, copies);
+    place_single(values);
+    if (of_positions && problem_.zero_rows) {
+      const int64_t zeros = ceil_div(zeros_lw(tiling, s), values.transport.l2bm_lw_per_number());
+      values.length_lw += round_up(zeros, values.transport.granule());
+    }
+    return values;
+  }
+
+  /// LW of zeros behind the weights, for rows outside the tensor.
+  int64_t zeros_lw(const WindowsTiling& tiling, const Sizes& s) const {
+    int64_t most = 0;
+    for (int64_t image = 0; image < s.out.images(); ++image) {
+      for (int64_t pass = 0; pass < s.passes; ++pass) {
+        for (size_t part = 0; part < s.parts.size(); ++part) {
+          for (const RowsTransfer& transfer : transfers(tiling, s, part, image, pass))
+            most = std::max(most, transfer.stream >= 0 ? transfer.count : 0);
+        }
+      }
+    }
+    return most;
+  }
+
+  std::vector<RowsTransfer> transfers(const WindowsTiling& tiling, const Sizes& s, size_t part, int64_t image,
+                                      int64_t pass) const {
+    std::optional<RowsTransfer> outside;
+    if (problem_.zero_rows) {
+      const layout::Transport road = values_transport(tiling, s);
+      outside.emplace();
+      outside->stream = static_cast<int>(s.parts.size());
+      outside->group = 0;
+      outside->dram = round_up(values_lw(s, 0), road.granule()) * road.l2bm_lw_per_number();
+    }
+    return window_transfers(s.parts[part], s.out, problem_.window, s.pass(image, pass), outside, chip_, true);
+  }
+
+  WindowsProblem problem_;
+  isa::Chip chip_;
+};
+
+}  // namespace
+
+std::optional<WindowsProblem::Input> windows_input(std::string name, const TensorAccess& access,
+                                                   const WindowsProblem& problem, const AffineMap& result,
+                                                   const LayerGraph& graph) {
+  WindowsProblem::Input input{std::move(name), access, false};
+  bool for_channel = true;
+  bool is_like_result = graph.tensors[static_cast<size_t>(access.tensor)].shape == problem.out.shape;
+  for (size_t axis = 0; axis < access.map.axes(); ++axis) {
+    for (size_t dim = 0; dim < problem.extents.size(); ++dim) {
+      if (problem.extents[dim] == 1) continue;
+      const int64_t coefficient = access.map.coefficient(axis, dim);
+      if (coefficient != 0 && static_cast<int>(dim) != problem.channel_dim) for_channel = false;
+      if (is_like_result && coefficient != result.coefficient(axis, dim)) is_like_result = false;
+    }
+    if (access.map.offset(axis) != 0) is_like_result = false;
+  }
+  if (!for_channel && !is_like_result) return std::nullopt;
+  input.of_rows = !for_channel;
+  return input;
+}
+
+std::vector<Candidate> windows_candidates(const WindowsProblem& problem, const std::string& name,
+                                          const LayerGraph& graph, const isa::Chip& chip) {
+  if (chip.mab_per_l1b != kBlocksPerChunk * kBlocksPerChunk) return {};
+  std::vector<Candidate> candidates;
+  const auto add_candidates = [&](const WindowsProblem& which) {
+    const auto tiler = std::make_shared<const WindowsTiler>(which, chip);
+    for (const WindowsTiling& tiling : tiler->tilings())
+      candidates.push_back(rows_candidate(tiler, tiling, name));
+  };
+  add_candidates(problem);
+  if (const auto parts = concatenated_picture(problem.in, graph)) {
+    WindowsProblem by_parts = problem;
+    by_parts.in = *parts;
+    add_candidates(by_parts);
+  }
+  return candidates;
+}
+
+}  // namespace kodama::compiler
