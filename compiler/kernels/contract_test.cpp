@@ -390,7 +390,12 @@ TEST(Rows, Depthwise) {
   check_depthwise(conv({1, 37, 1, 1, 11, 9, 3, 2, 1, 1}));
   check_depthwise(conv_and_add({2, 96, 1, 1, 7, 7, 5, 1, 1, 2}));
   check_depthwise(conv_and_add({1, 33, 1, 1, 15, 13, 3, 3, 2, 3}));
+  check_depthwise(conv_and_add({1, 40, 1, 1, 6, 24, 3, 1, 1, 1}));
+  // Too few columns to share them.
+  check_depthwise(conv_and_add({1, 40, 1, 1, 9, 4, 3, 1, 1, 1}));
+  check_depthwise(conv({1, 37, 1, 1, 11, 8, 3, 2, 1, 1}));
   check_depthwise(conv({1, 96, 1, 1, 6, 7, 3, 1, 1, 1}), {32, 64});
+  check_depthwise(conv({1, 96, 1, 1, 6, 27, 3, 2, 1, 1}), {32, 64});
 }
 TEST(Rows, ConcatenatedOperands) {
   check_rows(conv({1, 1, 64, 40, 8, 8, 3, 1, 1, 1}), 0, 12, 1, {32, 32});

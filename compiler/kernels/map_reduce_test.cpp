@@ -547,15 +547,19 @@ TEST(Rows, Pooling) {
       }
     }
   }
-  // Three L1Bs of four share three chunks.
+  // Three L1Bs of four share three chunks; four share columns.
   isa::Chip four = chip;
   four.l1b_per_l2b = 4;
-  const ImageCase shared = make_plain_pooling({1, 96, 4, 9, 3, 1, 1}, ReduceLayer::Op::kMax);
-  const auto candidates = find_kernel("reduce-rows").run(shared.graph.layers[0], shared.graph, four, {});
-  EXPECT_TRUE(std::ranges::any_of(candidates, [](const Candidate& candidate) {
-    return candidate.description.find("L1B channels") != std::string::npos;
-  }));
-  check_candidates(shared, four, 3);
+  const auto check_shared = [&](const PoolSizes& sizes, const char* what) {
+    const ImageCase shared = make_plain_pooling(sizes, ReduceLayer::Op::kMax);
+    const auto candidates = find_kernel("reduce-rows").run(shared.graph.layers[0], shared.graph, four, {});
+    EXPECT_TRUE(std::ranges::any_of(candidates, [&](const Candidate& candidate) {
+      return candidate.description.find(what) != std::string::npos;
+    }));
+    check_candidates(shared, four, 3);
+  };
+  check_shared({1, 96, 4, 4, 3, 1, 1}, "L1B channels");
+  check_shared({2, 40, 5, 26, 3, 2, 1}, "L1B columns");
   // Of a concatenation, part by part.
   ImageCase joined = make_plain_pooling({1, 101, 12, 9, 3, 2, 1}, ReduceLayer::Op::kMax);
   RearrangeLayer concat;

@@ -21,7 +21,8 @@ RowsDivision::RowsDivision(const Picture& in_picture, RowsSplit in_split, const 
       pass_rows(rows * (share.by_rows ? l1bs : 1)),
       region_rows(window.rows_under(pass_rows)),
       passes(ceil_div(out.rows(), pass_rows)),
-      pitch(std::max(window.pad[1] + in_picture.columns, window.columns_under(out_picture.columns))) {
+      pitch(std::max(window.pad[1] + in_picture.columns, window.columns_under(out_picture.columns))),
+      columns(out_picture.columns) {
   for (const Picture& part : in_picture.parts) parts.emplace_back(part, in_split, chip);
 }
 
@@ -101,6 +102,49 @@ void RowsDivision::share_chunks(LoadRows& load, int64_t chunks, int64_t sharing_
   }
   load.parts = ceil_div(chunks, load.chunks);
   load.chunks = chunks / load.parts;
+}
+
+void RowsDivision::share_columns(int64_t most_l1bs) {
+  const int64_t all = out.picture().columns;
+  columns = std::min(all, std::max<int64_t>(ceil_div(all, most_l1bs), isa::kCyclesPerStep));
+  l1bs = ceil_div(all, columns);
+  pitch = window.columns_under(columns);
+  left = window.pad[1];
+  right = std::max<int64_t>(0, first_input(l1bs - 1) + pitch - in.picture().columns);
+}
+
+bool RowsDivision::has_columns() const {
+  if (l1bs < 2 || pitch < isa::kCyclesPerStep || left + right >= pitch) return false;
+  for (int64_t b = 0; b < l1bs; ++b) {
+    const int64_t first = first_input(b);
+    if (b > 0 && first < 0) return false;
+    if (b + 1 < l1bs && first + pitch > in.picture().columns) return false;
+  }
+  return first_input(l1bs - 1) < in.picture().columns;
+}
+
+int64_t RowsDivision::first_result(int64_t l1b) const {
+  return std::min(l1b * columns, out.picture().columns - columns);
+}
+
+int64_t RowsDivision::first_input(int64_t l1b) const {
+  return first_result(l1b) * window.stride[1] - window.pad[1];
+}
+
+std::vector<int64_t> RowsDivision::column_places() const {
+  std::vector<int64_t> places;
+  for (int64_t b = 0; b < l1bs; ++b) places.push_back(first_result(b) * kColumnLw);
+  return places;
+}
+
+void RowsDivision::share_columns_of(LoadRows& load) const {
+  load.l1b_at.clear();
+  for (int64_t b = 0; b < l1bs; ++b) load.l1b_at.push_back(std::max<int64_t>(0, first_input(b)) * kColumnLw);
+  load.columns = pitch;
+  load.first_column = 0;
+  load.chunk_lw = in.picture().columns * kColumnLw;
+  load.left = left;
+  load.right = right;
 }
 
 int64_t RowsDivision::l1bs_in(int64_t pass) const {

@@ -35,13 +35,15 @@ struct RowsDivision {
   RowsImage in, out;
   std::vector<RowsImage> parts;  ///< of the operand; `in` itself where it has none
   RowsWindow window;
-  int64_t rows = 1;         ///< of results, of an L1B in a pass
-  int64_t l1bs = 1;         ///< at work in a full pass
-  int64_t window_rows = 0;  ///< of an L1B
-  int64_t pass_rows = 0;    ///< of an L2B
-  int64_t region_rows = 0;  ///< input rows that L2BM has room for at a time, of an L2B in a pass
-  int64_t passes = 0;       ///< of an image
-  int64_t pitch = 0;        ///< columns of a window's row, padding included
+  int64_t rows = 1;             ///< of results, of an L1B in a pass
+  int64_t l1bs = 1;             ///< at work in a full pass
+  int64_t window_rows = 0;      ///< of an L1B
+  int64_t pass_rows = 0;        ///< of an L2B
+  int64_t region_rows = 0;      ///< input rows that L2BM has room for at a time, of an L2B in a pass
+  int64_t passes = 0;           ///< of an image
+  int64_t pitch = 0;            ///< columns of a window's row, padding included
+  int64_t columns = 0;          ///< of an L1B's results
+  int64_t left = 0, right = 0;  ///< columns of the first and last L1B's windows outside the tensor
 
   /// Parts one after the other whose rows are alike, so that a LoadRows takes them all.
   struct Run {
@@ -64,6 +66,19 @@ struct RowsDivision {
   bool can_share_chunks(int64_t chunks) const;
   /// Makes them do so.
   void share_chunks(LoadRows& load, int64_t chunks, int64_t sharing_l1bs) const;
+
+  /// Makes `most_l1bs` L1Bs or fewer share all columns of results.
+  void share_columns(int64_t most_l1bs);
+  /// Whether more than one does, and they find their windows' columns inside the tensor, the first and the
+  /// last on one side.
+  bool has_columns() const;
+  /// The first column of results of an L1B, where each has its own; the first column of its windows.
+  int64_t first_result(int64_t l1b) const;
+  int64_t first_input(int64_t l1b) const;
+  /// Where an L1B's results are in a row (l1b_at of a StoreRows).
+  std::vector<int64_t> column_places() const;
+  /// Makes every L1B take the columns of its windows.
+  void share_columns_of(LoadRows& load) const;
 
   /// L1Bs (or else 1) at work in a pass.
   int64_t l1bs_in(int64_t pass) const;

@@ -275,11 +275,9 @@ class RowsTiler {
     int64_t tile_rows = 0;    ///< of an L1B, whose sums are made at a time
     int64_t finish_rows = 0;  ///< of an L1B in the epilogue, of `finish_l1bs`
     int64_t finish_l1bs = 0;
-    int64_t columns = 0;          ///< of an L1B's results
-    int64_t left = 0, right = 0;  ///< columns of the first and last L1B's windows outside the tensor
-    int64_t groups = 0;           ///< vectors of a row of results
-    int64_t matrices_lw = 0;      ///< of a chunk of output channels
-    bool all_matrices = false;    ///< of all chunks fit
+    int64_t groups = 0;         ///< vectors of a row of results
+    int64_t matrices_lw = 0;    ///< of a chunk of output channels
+    bool all_matrices = false;  ///< of all chunks fit
     int64_t windows_lw = 0, sums_lw = 0;
     int64_t row_inputs = 0;
     int64_t row_input_lw = 0;                                  ///< of an input of the epilogue in PE memory
@@ -299,15 +297,7 @@ class RowsTiler {
     const bool own_inputs = tiling.share == L1bShare::kInputs;
     s.chunks_in = s.in.channel_ways() * s.in.chunks() / (own_inputs ? chip_.l1b_per_l2b : 1);
     s.chunks_out = own_outputs ? s.out.chunks() / chip_.l1b_per_l2b : s.out.chunks();
-    s.columns = problem_.out.columns;
-    if (tiling.share == L1bShare::kColumns) {
-      s.columns =
-          std::min(s.columns, std::max<int64_t>(ceil_div(s.columns, chip_.l1b_per_l2b), isa::kCyclesPerStep));
-      s.l1bs = ceil_div(problem_.out.columns, s.columns);
-      s.pitch = problem_.window.columns_under(s.columns);
-      s.left = problem_.window.pad[1];
-      s.right = std::max<int64_t>(0, first_input(s, s.l1bs - 1) + s.pitch - problem_.in.columns);
-    }
+    if (tiling.share == L1bShare::kColumns) s.share_columns(chip_.l1b_per_l2b);
     s.groups = std::ssize(column_groups(s.columns));
     s.matrices_lw = s.chunks_in * problem_.window.kernel[0] * problem_.window.kernel[1] * form_.rows;
     const int64_t local = chip_.memory.lm_words / isa::kWordsPerLong - kRowsReserveLw;
@@ -343,13 +333,6 @@ class RowsTiler {
     return s;
   }
 
-  /// The first column of results of an L1B, where each has its own; the first column of its windows.
-  int64_t first_result(const Sizes& s, int64_t l1b) const {
-    return std::min(l1b * s.columns, problem_.out.columns - s.columns);
-  }
-  int64_t first_input(const Sizes& s, int64_t l1b) const {
-    return first_result(s, l1b) * problem_.window.stride[1] - problem_.window.pad[1];
-  }
   int64_t most_sums() const { return chip_.memory.grf_words / isa::kWordsPerLong * 3 / 4; }
   bool has_epilogue() const { return problem_.contract.epilogue != ScalarExpr::identity(); }
 
@@ -388,24 +371,13 @@ class RowsTiler {
     return round_up(std::min(s.chunks_in, s.parts[0].chunks()) * problem_.in.columns * kColumnLw,
                     isa::kL2bmBlockLw);
   }
-  /// Whether L1Bs that have columns of their own find them inside the tensor, the first and the last on one
-  /// side.
-  bool has_columns(const Sizes& s) const {
-    if (s.l1bs < 2 || s.pitch < isa::kCyclesPerStep || s.left + s.right >= s.pitch) return false;
-    for (int64_t b = 0; b < s.l1bs; ++b) {
-      const int64_t first = first_input(s, b);
-      if (b > 0 && first < 0) return false;
-      if (b + 1 < s.l1bs && first + s.pitch > problem_.in.columns) return false;
-    }
-    return first_input(s, s.l1bs - 1) < problem_.in.columns;
-  }
 
   std::optional<RowsTiling> best(RowsSplit in, RowsSplit out, L1bShare share) const {
     RowsTiling tiling{in, out, share, 1, 1, 0};
     const Sizes one = sizes(tiling);
     if (!one.is_even()) return std::nullopt;
     if (share == L1bShare::kOutputs && one.out.chunks() % chip_.l1b_per_l2b != 0) return std::nullopt;
-    if (share == L1bShare::kColumns && !has_columns(one)) return std::nullopt;
+    if (share == L1bShare::kColumns && !one.has_columns()) return std::nullopt;
     if (share == L1bShare::kInputs) {
       // Whole chunks for everyone, each L1B's in one part or in whole ones.
       if (one.in.channel_ways() * one.in.chunks() % chip_.l1b_per_l2b != 0) return std::nullopt;
@@ -684,8 +656,6 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
   const Transport& road = program.streams[static_cast<size_t>(weight_stream)].transport;
   const int64_t zeros = round_up(s.chunks_out * s.matrices_lw, road.granule()) * road.l2bm_lw_per_number();
   const std::vector<int64_t> groups = column_groups(s.columns);
-  std::vector<int64_t> column_places;  ///< of an L1B's results in a row
-  for (int64_t b = 0; own_columns && b < s.l1bs; ++b) column_places.push_back(first_result(s, b) * kColumnLw);
   const bool has_totals = own_inputs && has_epilogue();
   const int totals = has_totals ? buffer("totals", s.row_input_lw, isa::space_bit(Space::kLm1)) : -1;
   for (int64_t image = 0; image < s.out.images(); ++image) {
@@ -703,15 +673,7 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
             load.first_row = piece.first;
           }
           if (own_inputs) s.share_chunks(load, s.chunks_in, s.l1bs);
-          if (own_columns) {
-            for (int64_t b = 0; b < s.l1bs; ++b)
-              load.l1b_at.push_back(std::max<int64_t>(0, first_input(s, b)) * kColumnLw);
-            load.columns = s.pitch;
-            load.first_column = 0;
-            load.chunk_lw = problem_.in.columns * kColumnLw;
-            load.left = s.left;
-            load.right = s.right;
-          }
+          if (own_columns) s.share_columns_of(load);
           load.buffer = windows;
           load.normalize = precision_;
           add(std::move(load));
@@ -723,7 +685,7 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
       // An L2B's own rows: what it makes, and reads beside it.
       const int64_t finish_l1bs = tiling.share == L1bShare::kRows ? s.l1bs_in(pass) : s.finish_l1bs;
       // Where an L1B's part of them is.
-      std::vector<int64_t> places = column_places;
+      std::vector<int64_t> places = s.column_places();
       if (!own_columns) {
         places = l1b_places(
             finish_l1bs, tiling.share == L1bShare::kOutputs ? s.l1b_row_lw : s.finish_rows * s.out.row_lw());

@@ -28,10 +28,12 @@ constexpr int64_t kMaxWindowPasses = 16;
 
 struct WindowsTiling {
   RowsSplit split;
-  int64_t sharing = 1;  ///< L1Bs that have chunks of their own; 1: they have rows
-  int64_t rows = 1;     ///< of an L1B in a pass
-  int64_t l1bs = 1;     ///< that have rows of their own
+  int64_t sharing = 1;       ///< L1Bs that have chunks of their own; 1: they have rows
+  bool own_columns = false;  ///< all L1Bs have the same rows, and columns of their own
+  int64_t rows = 1;          ///< of an L1B in a pass
+  int64_t l1bs = 1;          ///< that have rows of their own
   int64_t cycles = 0;
+  bool by_rows() const { return sharing == 1 && !own_columns; }
 };
 
 class WindowsTiler {
@@ -44,14 +46,17 @@ class WindowsTiler {
       // Parts that L2Bs have channels of don't make a whole that is split that way.
       if (!problem_.in.parts.empty() && split != RowsSplit{}) continue;
       std::optional<WindowsTiling> found;
-      for (int64_t sharing = 1; sharing <= chip_.l1b_per_l2b; ++sharing) {
-        const WindowsTiling least{split, sharing, 1, 1, 0};
+      const auto try_tiling = [&](int64_t sharing, bool own_columns) {
+        const WindowsTiling least{split, sharing, own_columns, 1, 1, 0};
         const Sizes one = sizes(least);
         const bool is_divisible = one.out.chunks() % sharing == 0 && one.can_share_chunks(one.chunks);
-        if (!one.is_even() || (sharing > 1 && !is_divisible)) continue;
-        const auto tiling = best_division(*this, least, one.out.rows(), sharing > 1 ? 1 : chip_.l1b_per_l2b);
+        if (!one.is_even() || (sharing > 1 && !is_divisible) || (own_columns && !one.has_columns())) return;
+        const auto tiling =
+            best_division(*this, least, one.out.rows(), least.by_rows() ? chip_.l1b_per_l2b : 1);
         if (tiling && (!found || tiling->cycles < found->cycles)) found = tiling;
-      }
+      };
+      for (int64_t sharing = 1; sharing <= chip_.l1b_per_l2b; ++sharing) try_tiling(sharing, false);
+      if (!problem_.whole_rows) try_tiling(1, true);
       if (found) list.push_back(*found);
     }
     return list;
@@ -93,7 +98,7 @@ class WindowsTiler {
     const isa::SpaceSet lm1 = isa::space_bit(Space::kLm1);
     const int windows = buffer("windows", s.windows_lw, problem_.inputs.empty() ? lm0 | lm1 : lm1);
     const auto operands = static_cast<int>(s.parts.size());
-    const bool by_rows = tiling.sharing == 1;
+    const bool by_rows = tiling.by_rows();
     std::vector<RowsInput> inputs;
     for (size_t k = 0; k < problem_.inputs.size(); ++k) {
       const WindowsProblem::Input& input = problem_.inputs[k];
@@ -102,17 +107,21 @@ class WindowsTiler {
       if (!input.of_rows) add(LoadTile{operands + static_cast<int>(k), {}, inputs[k].buffer, {}, lw});
     }
     const double fill = problem_.whole_rows ? identity_of(problem_.op) : problem_.fill;
-    if (s.pitch > problem_.in.columns) add(FillTile{windows, {}, s.windows_lw, static_cast<float>(fill)});
+    if (tiling.own_columns || s.pitch > problem_.in.columns)
+      add(FillTile{windows, {}, s.windows_lw, static_cast<float>(fill)});
     for (int64_t image = 0; image < s.out.images(); ++image) {
       for (int64_t pass = 0; pass < s.passes; ++pass) {
         const int64_t l1bs = by_rows ? s.l1bs_in(pass) : s.l1bs;
         const std::vector<int64_t> result_places =
-            l1b_places(l1bs, by_rows ? tiling.rows * s.out.row_lw() : s.l1b_row_lw);
+            tiling.own_columns ? s.column_places()
+                               : l1b_places(l1bs, by_rows ? tiling.rows * s.out.row_lw() : s.l1b_row_lw);
         for (const RowsDivision::Run& run : s.runs()) {
           LoadRows load =
               s.load(run, 0, 1, [&](size_t part) { return transfers(tiling, s, part, image, pass); });
           if (by_rows) {
             load.l1b_at = l1b_places(l1bs, tiling.rows * problem_.window.stride[0] * load.row_lw);
+          } else if (tiling.own_columns) {
+            s.share_columns_of(load);
           } else {
             s.share_chunks(load, s.chunks, l1bs);
           }
@@ -128,7 +137,8 @@ class WindowsTiler {
           load.l2bm = input_l2bm;
           load.part_lw = s.result_lw();
           load.chunks = s.chunks;
-          load.columns = load.pitch = problem_.out.columns;
+          load.columns = load.pitch = s.columns;
+          if (tiling.own_columns) load.chunk_lw = problem_.out.columns * kColumnLw;
           load.row_lw = s.out.row_lw();
           load.rows = load.buffer_rows = tiling.rows;
           load.l1b_at = result_places;
@@ -146,8 +156,8 @@ class WindowsTiler {
         reduce.stride = problem_.window.stride;
         reduce.whole_rows = problem_.whole_rows;
         reduce.rows = tiling.rows;
-        reduce.columns = problem_.out.columns;
-        reduce.groups = column_groups(problem_.out.columns);
+        reduce.columns = s.columns;
+        reduce.groups = column_groups(s.columns);
         reduce.expr = problem_.expr;
         reduce.epilogue = problem_.epilogue;
         reduce.inputs = inputs;
@@ -165,6 +175,11 @@ class WindowsTiler {
         store.rows = tiling.rows;
         store.row_lw = s.out.row_lw();
         store.segment_lw = store.l1b_row_lw = s.l1b_row_lw;
+        if (tiling.own_columns) {
+          store.segments = s.chunks;
+          store.segment_lw = s.columns * kColumnLw;
+          store.chunk_lw = problem_.out.columns * kColumnLw;
+        }
         add(std::move(store));
       }
     }
@@ -175,7 +190,8 @@ class WindowsTiler {
     const Sizes s = sizes(tiling);
     return fmt::format("group {}, L2B {}, L1B {}, {} passes of {} rows, {} chunks",
                        rows_or_channels(tiling.split.group_channels),
-                       rows_or_channels(tiling.split.l2b_channels), rows_or_channels(tiling.sharing > 1),
+                       rows_or_channels(tiling.split.l2b_channels),
+                       tiling.own_columns ? "columns" : rows_or_channels(tiling.sharing > 1),
                        s.passes * s.out.images(), tiling.rows, s.chunks);
   }
 
@@ -187,7 +203,7 @@ class WindowsTiler {
     int64_t result_lw() const { return pass_rows * out.row_lw(); }
   };
   Sizes sizes(const WindowsTiling& tiling) const {
-    const bool by_rows = tiling.sharing == 1;
+    const bool by_rows = tiling.by_rows();
     Sizes s{{problem_.in,
              tiling.split,
              problem_.out,
@@ -195,13 +211,14 @@ class WindowsTiler {
              problem_.window,
              {tiling.rows, tiling.l1bs, by_rows},
              chip_}};
-    if (!by_rows) s.l1bs = tiling.sharing;
+    if (tiling.sharing > 1) s.l1bs = tiling.sharing;
+    if (tiling.own_columns) s.share_columns(chip_.l1b_per_l2b);
     if (problem_.whole_rows) s.pitch = round_up(problem_.in.columns, isa::kCyclesPerStep);
     s.chunks = s.out.chunks() / tiling.sharing;
     s.windows_lw = round_up(s.chunks * s.window_rows * s.pitch, isa::kCyclesPerStep);
-    s.l1b_row_lw = by_rows ? s.out.row_lw() : s.chunks * problem_.out.columns * kColumnLw;
+    s.l1b_row_lw = by_rows ? s.out.row_lw() : s.chunks * s.columns * kColumnLw;
     s.row_inputs = std::ranges::count(problem_.inputs, true, &WindowsProblem::Input::of_rows);
-    s.row_input_lw = round_up(s.chunks * tiling.rows * problem_.out.columns, isa::kCyclesPerStep);
+    s.row_input_lw = round_up(s.chunks * tiling.rows * s.columns, isa::kCyclesPerStep);
     s.region_l2bm = s.part_l2bm(s.parts.size(), 1);
     return s;
   }
@@ -213,26 +230,41 @@ class WindowsTiler {
     for (size_t k = 0; k < problem_.inputs.size(); ++k)
       others += problem_.inputs[k].of_rows ? 0 : values_lw(s, k);
     return s.windows_lw <= local && others <= local &&
-           std::max(s.longest_row_lw(), s.out.row_lw()) <= staging.windows_lw &&
+           std::max(taken_row(tiling, s, s.longest_row_lw(), s.pitch, problem_.in.columns),
+                    taken_row(tiling, s, s.out.row_lw(), s.columns, problem_.out.columns)) <=
+               staging.windows_lw &&
            tiling.rows * round_up(s.l1b_row_lw, isa::kL2bmBlockLw) <= staging.results_lw &&
            s.region_l2bm + s.row_inputs * s.result_lw() <= chip_.memory.l2bm_lw &&
            s.result_lw() + isa::kL2bmBlockLw <= chip_.memory.l2bm_lw &&
            s.passes * s.out.images() <= kMaxWindowPasses;
   }
 
+  /// LW of L1BM for what an L1B takes of a row of `row_lw`: `own` of `columns` columns of each chunk where
+  /// it has columns of its own, else its chunks.
+  static int64_t taken_row(const WindowsTiling& tiling, const Sizes& s, int64_t row_lw, int64_t own,
+                           int64_t columns) {
+    if (tiling.own_columns) return s.chunks * round_up(own * kColumnLw, isa::kL2bmBlockLw);
+    return std::min(row_lw, round_up(s.chunks * columns * kColumnLw, isa::kL2bmBlockLw));
+  }
+
   int64_t cost(const WindowsTiling& tiling, const Sizes& s) const {
+    // Where L1Bs have columns, every chunk is a segment of its own.
+    const auto load_steps = [&](int64_t parts, int64_t rows, int64_t chunks, int64_t own, int64_t columns) {
+      return tiling.own_columns ? load_rows_steps(parts, rows * chunks, 1, own, s.l1bs, 1, 0)
+                                : load_rows_steps(parts, rows, chunks, columns, s.l1bs, 1);
+    };
     int64_t steps = 0;
     std::vector<RowsTransfer> all;
     for (size_t part = 0; part < s.parts.size(); ++part) {
       if (tiling.sharing == 1)
-        steps += load_rows_steps(1, s.window_rows, s.parts[part].chunks(), problem_.in.columns, s.l1bs, 1);
+        steps += load_steps(1, s.window_rows, s.parts[part].chunks(), s.pitch, problem_.in.columns);
       std::ranges::move(transfers(tiling, s, part, 0, 0), std::back_inserter(all));
     }
     if (tiling.sharing > 1) {
       const int64_t parts = ceil_div(s.chunks, s.parts[0].chunks());
-      steps += load_rows_steps(parts, s.window_rows, s.chunks / parts, problem_.in.columns, s.l1bs, 1);
+      steps += load_steps(parts, s.window_rows, s.chunks / parts, s.pitch, problem_.in.columns);
     }
-    steps += s.row_inputs * load_rows_steps(1, tiling.rows, s.chunks, problem_.out.columns, s.l1bs, 1);
+    steps += s.row_inputs * load_steps(1, tiling.rows, s.chunks, s.columns, problem_.out.columns);
     int64_t positions = problem_.window.kernel[0] * problem_.window.kernel[1];
     if (problem_.whole_rows) positions = problem_.window.kernel[0] * s.pitch / isa::kCyclesPerStep;
     // A product is added where it is made.
@@ -241,8 +273,9 @@ class WindowsTiler {
     if (problem_.has_weights) each -= machine_operations(ScalarOp::kMul);
     int64_t operations = positions * each;
     for (const ScalarNode& node : problem_.epilogue.nodes()) operations += machine_operations(node.op);
-    steps += s.chunks * tiling.rows * std::ssize(column_groups(problem_.out.columns)) * operations;
-    steps += s.l1bs * tiling.rows * ceil_div(s.l1b_row_lw, isa::kL2bmBlockLw);
+    steps += s.chunks * tiling.rows * std::ssize(column_groups(s.columns)) * operations;
+    const int64_t segments = tiling.own_columns ? s.chunks : 1;
+    steps += s.l1bs * tiling.rows * segments * ceil_div(s.l1b_row_lw / segments, isa::kL2bmBlockLw);
     int64_t once = 0;
     for (size_t k = 0; k < problem_.inputs.size(); ++k) {
       if (!problem_.inputs[k].of_rows)
