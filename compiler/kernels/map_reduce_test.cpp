@@ -547,19 +547,21 @@ TEST(Rows, Pooling) {
       }
     }
   }
-  // Three L1Bs of four share three chunks; four share columns.
+  // Three L1Bs of four share three chunks; four share columns. Where transfers cost little, that is best.
   isa::Chip four = chip;
   four.l1b_per_l2b = 4;
+  four.transfer.startup_cycles = 1;
   const auto check_shared = [&](const PoolSizes& sizes, const char* what) {
     const ImageCase shared = make_plain_pooling(sizes, ReduceLayer::Op::kMax);
     const auto candidates = find_kernel("reduce-rows").run(shared.graph.layers[0], shared.graph, four, {});
     EXPECT_TRUE(std::ranges::any_of(candidates, [&](const Candidate& candidate) {
       return candidate.description.find(what) != std::string::npos;
-    }));
+    })) << candidates[0].description;
     check_candidates(shared, four, 3);
   };
   check_shared({1, 96, 4, 4, 3, 1, 1}, "L1B channels");
   check_shared({2, 40, 5, 26, 3, 2, 1}, "L1B columns");
+  check_shared({1, 40, 21, 26, 3, 2, 1}, "L1B columns");
   // Of a concatenation, part by part.
   ImageCase joined = make_plain_pooling({1, 101, 12, 9, 3, 2, 1}, ReduceLayer::Op::kMax);
   RearrangeLayer concat;

@@ -445,7 +445,7 @@ class WindowReduction {
     number_ = 0;
     const int64_t chunk_lw = op_.window_rows * op_.pitch;
     for (int64_t kh = 0; kh < op_.kernel[0]; ++kh) {
-      const int64_t begin = (row * op_.stride[0] + kh * op_.dilation[0]) * op_.pitch;
+      const int64_t begin = ((op_.first_row + row) * op_.stride[0] + kh * op_.dilation[0]) * op_.pitch;
       if (op_.whole_rows) {
         for (int64_t column = 0; column < op_.pitch; column += kCyclesPerStep)
           take({in_chunk(op_.windows, chunk, chunk_lw, begin + column, 1)});
@@ -465,9 +465,9 @@ class WindowReduction {
     if (op_.whole_rows) total = over_columns(total);
     std::vector<Operand> inputs = {total};
     for (const RowsInput& input : op_.inputs) {
-      inputs.push_back(
-          input.of_rows ? in_chunk(input.buffer, chunk, op_.rows * op_.columns, row * op_.columns + first, 1)
-                        : in_chunk(input.buffer, chunk, 1, 0, 0));
+      inputs.push_back(input.of_rows ? in_chunk(input.buffer, chunk, op_.buffer_rows * op_.columns,
+                                                (op_.first_row + row) * op_.columns + first, 1)
+                                     : in_chunk(input.buffer, chunk, 1, 0, 0));
     }
     if (!is_identity(op_.epilogue)) total = lower_scalar(builder_, op_.epilogue, inputs);
     Instruction up;

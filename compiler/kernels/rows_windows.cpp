@@ -25,6 +25,10 @@ using layout::Level;
 namespace {
 
 constexpr int64_t kMaxWindowPasses = 16;
+/// Rows that all L1Bs take part of come in pieces of at most this part of L2BM: the next one is on its way.
+constexpr int64_t kWindowPieces = 2;
+/// Their results are made in tiles, beside the steps that fetch: not more than these.
+constexpr int64_t kWindowTiles = 2;
 
 struct WindowsTiling {
   RowsSplit split;
@@ -115,72 +119,94 @@ class WindowsTiler {
         const std::vector<int64_t> result_places =
             tiling.own_columns ? s.column_places()
                                : l1b_places(l1bs, by_rows ? tiling.rows * s.out.row_lw() : s.l1b_row_lw);
-        for (const RowsDivision::Run& run : s.runs()) {
-          LoadRows load =
-              s.load(run, 0, 1, [&](size_t part) { return transfers(tiling, s, part, image, pass); });
-          if (by_rows) {
-            load.l1b_at = l1b_places(l1bs, tiling.rows * problem_.window.stride[0] * load.row_lw);
-          } else if (tiling.own_columns) {
-            s.share_columns_of(load);
-          } else {
-            s.share_chunks(load, s.chunks, l1bs);
+        const auto load_piece = [&](const Piece& piece) {
+          for (const RowsDivision::Run& run : s.runs()) {
+            LoadRows load = s.load(
+                run, 0, 1, [&](size_t part) { return transfers(tiling, s, part, image, pass, piece); });
+            if (by_rows) {
+              load.l1b_at = l1b_places(l1bs, tiling.rows * problem_.window.stride[0] * load.row_lw);
+            } else {
+              load.rows = piece.rows;
+              load.first_row = piece.first;
+              if (tiling.own_columns) {
+                s.share_columns_of(load);
+              } else {
+                s.share_chunks(load, s.chunks, l1bs);
+              }
+            }
+            load.buffer = windows;
+            add(std::move(load));
           }
-          load.buffer = windows;
-          add(std::move(load));
+        };
+        const std::vector<Piece> list = pieces(tiling, s);
+        auto next = list.begin();
+        for (int64_t row = 0; row < tiling.rows; row += s.tile_rows) {
+          const int64_t rows = std::min(s.tile_rows, tiling.rows - row);
+          // An L2B's own ones.
+          const int64_t own_rows = by_rows ? s.pass_rows : rows;
+          // What this tile needs, and the next: results are made beside the steps that take its rows.
+          const int64_t ahead = std::min(rows + s.tile_rows, tiling.rows - row);
+          const int64_t needed = row * problem_.window.stride[0] + problem_.window.rows_under(ahead);
+          for (; next != list.end() && next->first < needed; ++next) load_piece(*next);
+          int64_t input_l2bm = s.region_l2bm;
+          for (size_t k = 0; k < inputs.size(); ++k) {
+            if (!inputs[k].of_rows) continue;
+            LoadRows load;
+            load.stream = operands + static_cast<int>(k);
+            load.transfers = s.own_rows(image, pass, input_l2bm, row, own_rows);
+            load.l2bm = input_l2bm;
+            load.part_lw = s.tile_lw;
+            load.chunks = s.chunks;
+            load.columns = load.pitch = s.columns;
+            if (tiling.own_columns) load.chunk_lw = problem_.out.columns * kColumnLw;
+            load.row_lw = s.out.row_lw();
+            load.rows = rows;
+            load.first_row = row;
+            load.buffer_rows = tiling.rows;
+            load.l1b_at = result_places;
+            load.buffer = inputs[k].buffer;
+            add(std::move(load));
+            input_l2bm += s.tile_lw;
+          }
+          ReduceWindows reduce;
+          reduce.op = problem_.op;
+          reduce.windows = windows;
+          reduce.window_rows = s.window_rows;
+          reduce.pitch = s.pitch;
+          reduce.kernel = problem_.window.kernel;
+          reduce.dilation = problem_.window.dilation;
+          reduce.stride = problem_.window.stride;
+          reduce.whole_rows = problem_.whole_rows;
+          reduce.rows = rows;
+          reduce.first_row = row;
+          reduce.buffer_rows = tiling.rows;
+          reduce.columns = s.columns;
+          reduce.groups = column_groups(s.columns);
+          reduce.expr = problem_.expr;
+          reduce.epilogue = problem_.epilogue;
+          reduce.inputs = inputs;
+          if (problem_.has_weights) {
+            reduce.weights = inputs[0].buffer;
+            reduce.inputs.erase(reduce.inputs.begin());
+          }
+          reduce.chunks = s.chunks;
+          reduce.row_lw = s.l1b_row_lw;
+          add(std::move(reduce));
+          StoreRows store;
+          store.stream = static_cast<int>(placements.size()) - 1;
+          store.l2bm = s.result_at;
+          store.transfers = s.own_rows(image, pass, store.l2bm, row, own_rows);
+          store.l1b_at = result_places;
+          store.rows = rows;
+          store.row_lw = s.out.row_lw();
+          store.segment_lw = store.l1b_row_lw = s.l1b_row_lw;
+          if (tiling.own_columns) {
+            store.segments = s.chunks;
+            store.segment_lw = s.columns * kColumnLw;
+            store.chunk_lw = problem_.out.columns * kColumnLw;
+          }
+          add(std::move(store));
         }
-        int64_t input_l2bm = s.region_l2bm;
-        for (size_t k = 0; k < inputs.size(); ++k) {
-          if (!inputs[k].of_rows) continue;
-          LoadRows load;
-          load.stream = operands + static_cast<int>(k);
-          load.transfers = s.own_rows(image, pass, input_l2bm, 0, s.pass_rows);
-          load.l2bm = input_l2bm;
-          load.part_lw = s.result_lw();
-          load.chunks = s.chunks;
-          load.columns = load.pitch = s.columns;
-          if (tiling.own_columns) load.chunk_lw = problem_.out.columns * kColumnLw;
-          load.row_lw = s.out.row_lw();
-          load.rows = load.buffer_rows = tiling.rows;
-          load.l1b_at = result_places;
-          load.buffer = inputs[k].buffer;
-          add(std::move(load));
-          input_l2bm += s.result_lw();
-        }
-        ReduceWindows reduce;
-        reduce.op = problem_.op;
-        reduce.windows = windows;
-        reduce.window_rows = s.window_rows;
-        reduce.pitch = s.pitch;
-        reduce.kernel = problem_.window.kernel;
-        reduce.dilation = problem_.window.dilation;
-        reduce.stride = problem_.window.stride;
-        reduce.whole_rows = problem_.whole_rows;
-        reduce.rows = tiling.rows;
-        reduce.columns = s.columns;
-        reduce.groups = column_groups(s.columns);
-        reduce.expr = problem_.expr;
-        reduce.epilogue = problem_.epilogue;
-        reduce.inputs = inputs;
-        if (problem_.has_weights) {
-          reduce.weights = inputs[0].buffer;
-          reduce.inputs.erase(reduce.inputs.begin());
-        }
-        reduce.chunks = s.chunks;
-        reduce.row_lw = s.l1b_row_lw;
-        add(std::move(reduce));
-        StoreRows store;
-        store.stream = static_cast<int>(placements.size()) - 1;
-        store.transfers = s.own_rows(image, pass, 0, 0, s.pass_rows);
-        store.l1b_at = result_places;
-        store.rows = tiling.rows;
-        store.row_lw = s.out.row_lw();
-        store.segment_lw = store.l1b_row_lw = s.l1b_row_lw;
-        if (tiling.own_columns) {
-          store.segments = s.chunks;
-          store.segment_lw = s.columns * kColumnLw;
-          store.chunk_lw = problem_.out.columns * kColumnLw;
-        }
-        add(std::move(store));
       }
     }
     return program;
@@ -199,8 +225,10 @@ class WindowsTiler {
     int64_t chunks = 0;  ///< of an L1B
     int64_t windows_lw = 0, l1b_row_lw = 0;
     int64_t row_inputs = 0, row_input_lw = 0;  ///< LW in PE memory
+    int64_t tile_rows = 0;                     ///< of an L1B, that are made and stored at a time
     int64_t region_l2bm = 0;                   ///< LW of L2BM that the operand takes
-    int64_t result_lw() const { return pass_rows * out.row_lw(); }
+    int64_t result_at = 0;                     ///< LW of L2BM before the results
+    int64_t tile_lw = 0;                       ///< of an L2B's rows of a tile
   };
   Sizes sizes(const WindowsTiling& tiling) const {
     const bool by_rows = tiling.by_rows();
@@ -219,7 +247,20 @@ class WindowsTiler {
     s.l1b_row_lw = by_rows ? s.out.row_lw() : s.chunks * s.columns * kColumnLw;
     s.row_inputs = std::ranges::count(problem_.inputs, true, &WindowsProblem::Input::of_rows);
     s.row_input_lw = round_up(s.chunks * tiling.rows * s.columns, isa::kCyclesPerStep);
+    s.tile_rows = tiling.rows;
+    if (!by_rows) {
+      // Rows come in pieces, and results go in tiles: the one beside the other.
+      s.region_rows =
+          std::clamp<int64_t>(chip_.memory.l2bm_lw / kWindowPieces / s.in_row_lw(), 1, s.region_rows);
+      const int64_t row_lw = std::max(round_up(s.l1b_row_lw, isa::kL2bmBlockLw), isa::kL2bmBlockLw);
+      const int64_t most = std::max<int64_t>(1, rows_staging(chip_).results_lw / row_lw);
+      const int64_t tiles = std::max(std::min(kWindowTiles, tiling.rows), ceil_div(tiling.rows, most));
+      s.tile_rows = ceil_div(tiling.rows, tiles);
+    }
     s.region_l2bm = s.part_l2bm(s.parts.size(), 1);
+    s.tile_lw = (by_rows ? s.pass_rows : s.tile_rows) * s.out.row_lw();
+    // Apart from the operand, but for L1Bs with rows of their own, where nothing is beside the results.
+    s.result_at = by_rows ? 0 : s.region_l2bm + s.row_inputs * s.tile_lw;
     return s;
   }
 
@@ -233,9 +274,9 @@ class WindowsTiler {
            std::max(taken_row(tiling, s, s.longest_row_lw(), s.pitch, problem_.in.columns),
                     taken_row(tiling, s, s.out.row_lw(), s.columns, problem_.out.columns)) <=
                staging.windows_lw &&
-           tiling.rows * round_up(s.l1b_row_lw, isa::kL2bmBlockLw) <= staging.results_lw &&
-           s.region_l2bm + s.row_inputs * s.result_lw() <= chip_.memory.l2bm_lw &&
-           s.result_lw() + isa::kL2bmBlockLw <= chip_.memory.l2bm_lw &&
+           s.tile_rows * round_up(s.l1b_row_lw, isa::kL2bmBlockLw) <= staging.results_lw &&
+           s.region_l2bm + s.row_inputs * s.tile_lw <= chip_.memory.l2bm_lw &&
+           s.result_at + s.tile_lw + isa::kL2bmBlockLw <= chip_.memory.l2bm_lw &&
            s.passes * s.out.images() <= kMaxWindowPasses;
   }
 
@@ -253,18 +294,19 @@ class WindowsTiler {
       return tiling.own_columns ? load_rows_steps(parts, rows * chunks, 1, own, s.l1bs, 1, 0)
                                 : load_rows_steps(parts, rows, chunks, columns, s.l1bs, 1);
     };
-    int64_t steps = 0;
+    int64_t load = 0;
     std::vector<RowsTransfer> all;
     for (size_t part = 0; part < s.parts.size(); ++part) {
       if (tiling.sharing == 1)
-        steps += load_steps(1, s.window_rows, s.parts[part].chunks(), s.pitch, problem_.in.columns);
-      std::ranges::move(transfers(tiling, s, part, 0, 0), std::back_inserter(all));
+        load += load_steps(1, s.window_rows, s.parts[part].chunks(), s.pitch, problem_.in.columns);
+      for (const Piece& piece : pieces(tiling, s))
+        std::ranges::move(transfers(tiling, s, part, 0, 0, piece), std::back_inserter(all));
     }
     if (tiling.sharing > 1) {
       const int64_t parts = ceil_div(s.chunks, s.parts[0].chunks());
-      steps += load_steps(parts, s.window_rows, s.chunks / parts, s.pitch, problem_.in.columns);
+      load += load_steps(parts, s.window_rows, s.chunks / parts, s.pitch, problem_.in.columns);
     }
-    steps += s.row_inputs * load_steps(1, tiling.rows, s.chunks, s.columns, problem_.out.columns);
+    int64_t steps = s.row_inputs * load_steps(1, tiling.rows, s.chunks, s.columns, problem_.out.columns);
     int64_t positions = problem_.window.kernel[0] * problem_.window.kernel[1];
     if (problem_.whole_rows) positions = problem_.window.kernel[0] * s.pitch / isa::kCyclesPerStep;
     // A product is added where it is made.
@@ -273,7 +315,10 @@ class WindowsTiler {
     if (problem_.has_weights) each -= machine_operations(ScalarOp::kMul);
     int64_t operations = positions * each;
     for (const ScalarNode& node : problem_.epilogue.nodes()) operations += machine_operations(node.op);
-    steps += s.chunks * tiling.rows * std::ssize(column_groups(s.columns)) * operations;
+    const int64_t made = s.chunks * tiling.rows * std::ssize(column_groups(s.columns)) * operations;
+    const int64_t tiles = ceil_div(tiling.rows, s.tile_rows);
+    // The rows of a tile are taken beside the results of the one before.
+    steps += std::max(load, made) + std::min(load, made) / tiles;
     const int64_t segments = tiling.own_columns ? s.chunks : 1;
     steps += s.l1bs * tiling.rows * segments * ceil_div(s.l1b_row_lw / segments, isa::kL2bmBlockLw);
     int64_t once = 0;
@@ -281,9 +326,11 @@ class WindowsTiler {
       if (!problem_.inputs[k].of_rows)
         once += load_cycles(values_transport(tiling, s), values_lw(s, k), chip_);
     }
-    return once + s.passes * s.out.images() *
-                      (steps * isa::kCyclesPerStep + rows_transfer_cycles(all, chip_) +
-                       (1 + s.row_inputs) * own_rows_cycles(s.result_lw(), chip_));
+    int64_t cycles = steps * isa::kCyclesPerStep + rows_transfer_cycles(all, chip_) +
+                     (1 + s.row_inputs) * own_rows_cycles(s.tile_lw, chip_) * tiles;
+    // Steps wait for those of a piece one by one.
+    if (!tiling.by_rows()) cycles += std::ssize(all) * chip_.transfer.startup_cycles / 2;
+    return once + s.passes * s.out.images() * cycles;
   }
 
  private:
@@ -349,16 +396,30 @@ class WindowsTiler {
     for (int64_t image = 0; image < s.out.images(); ++image) {
       for (int64_t pass = 0; pass < s.passes; ++pass) {
         for (size_t part = 0; part < s.parts.size(); ++part) {
-          for (const RowsTransfer& transfer : transfers(tiling, s, part, image, pass))
-            most = std::max(most, transfer.stream >= 0 ? transfer.count : 0);
+          for (const Piece& piece : pieces(tiling, s)) {
+            for (const RowsTransfer& transfer : transfers(tiling, s, part, image, pass, piece))
+              most = std::max(most, transfer.stream >= 0 ? transfer.count : 0);
+          }
         }
       }
     }
     return most;
   }
 
+  /// Rows of a pass that are in L2BM at a time.
+  struct Piece {
+    int64_t first = 0, rows = 0;
+  };
+  static std::vector<Piece> pieces(const WindowsTiling& tiling, const Sizes& s) {
+    if (tiling.by_rows()) return {{0, s.region_rows}};
+    std::vector<Piece> list;
+    for (int64_t row = 0; row < s.window_rows; row += s.region_rows)
+      list.push_back({row, std::min(s.region_rows, s.window_rows - row)});
+    return list;
+  }
+
   std::vector<RowsTransfer> transfers(const WindowsTiling& tiling, const Sizes& s, size_t part, int64_t image,
-                                      int64_t pass) const {
+                                      int64_t pass, const Piece& piece) const {
     std::optional<RowsTransfer> outside;
     if (problem_.zero_rows) {
       const layout::Transport road = values_transport(tiling, s);
@@ -367,7 +428,10 @@ class WindowsTiler {
       outside->group = 0;
       outside->dram = round_up(values_lw(s, 0), road.granule()) * road.l2bm_lw_per_number();
     }
-    return window_transfers(s.parts[part], s.out, problem_.window, s.pass(image, pass), outside, chip_, true);
+    RowsPass wanted = s.pass(image, pass);
+    wanted.first_row = piece.first;
+    wanted.most_rows = piece.rows;
+    return window_transfers(s.parts[part], s.out, problem_.window, wanted, outside, chip_, true);
   }
 
   WindowsProblem problem_;

@@ -236,10 +236,13 @@ class Verifier {
     const int64_t last_column = op.whole_rows
                                     ? op.kernel[1] - 1
                                     : (op.columns - 1) * op.stride[1] + (op.kernel[1] - 1) * op.dilation[1];
-    require((op.rows - 1) * op.stride[0] + (op.kernel[0] - 1) * op.dilation[0] < op.window_rows &&
-                last_column < op.pitch && (!op.whole_rows || op.pitch % isa::kCyclesPerStep == 0),
-            "reduce windows: {} rows of {} columns from windows of {} rows of {}", op.rows, op.columns,
-            op.window_rows, op.pitch);
+    require(op.first_row >= 0 && op.first_row + op.rows <= op.buffer_rows,
+            "reduce windows: rows {} to {} of {}", op.first_row, op.first_row + op.rows, op.buffer_rows);
+    require(
+        (op.first_row + op.rows - 1) * op.stride[0] + (op.kernel[0] - 1) * op.dilation[0] < op.window_rows &&
+            last_column < op.pitch && (!op.whole_rows || op.pitch % isa::kCyclesPerStep == 0),
+        "reduce windows: {} rows of {} columns from windows of {} rows of {}", op.rows, op.columns,
+        op.window_rows, op.pitch);
     if (op.weights >= 0) {
       require(!op.whole_rows, "reduce windows: weights of whole rows");
       buffer_range("reduce windows", op.weights, {},
@@ -247,7 +250,7 @@ class Verifier {
     }
     for (const RowsInput& input : op.inputs)
       buffer_range("reduce windows", input.buffer, {},
-                   op.chunks * (input.of_rows ? op.rows * op.columns : 1));
+                   op.chunks * (input.of_rows ? op.buffer_rows * op.columns : 1));
   }
   void node(const FinishRows& op) const {
     groups("finish rows", op.groups, op.columns);

@@ -203,6 +203,7 @@ struct ReduceWindows {
   std::array<int64_t, 2> kernel{1, 1}, dilation{1, 1}, stride{1, 1};
   bool whole_rows = false;
   int64_t rows = 1, columns = 0;
+  int64_t first_row = 0, buffer_rows = 1;  ///< where the rows are among those of the windows and of inputs
   std::vector<int64_t> groups;
   ScalarExpr expr, epilogue;
   std::vector<RowsInput> inputs;
