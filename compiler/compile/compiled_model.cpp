@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "compiler/compile/dram_placement.h"
+#include "compiler/compile/fetch_ahead.h"
 #include "compiler/graph/fresh_names.h"
 #include "compiler/graph/passes.h"
 #include "compiler/kernels/lowering.h"
@@ -77,7 +78,7 @@ class ModelCompiler {
     result_.preloads.clear();
     result_.stages.clear();
     result_.segments.clear();
-    parts_.clear();
+    drafts_.clear();
     part_names_ = {};
     place_images();
     const auto last = static_cast<int64_t>(plan_.stages.size());
@@ -85,7 +86,7 @@ class ModelCompiler {
       const PlannedStage& stage = plan_.stages[static_cast<size_t>(index)];
       if (options_.progress) options_.progress(index, last, layer_of(stage).name);
       result_.stages.push_back(make_stage(planner, stage, static_cast<int>(index)));
-      if (!parts_.empty() && segment_end_[static_cast<size_t>(index)] == index) make_segment(index);
+      if (!drafts_.empty() && segment_end_[static_cast<size_t>(index)] == index) make_segment(index);
     }
     if (options_.progress) options_.progress(last, last, "");
   }
@@ -123,26 +124,93 @@ class ModelCompiler {
     }
   }
 
+  /// A stage of a segment before it has a program, or one that no others are woven into.
+  struct Draft {
+    size_t stage = 0;  ///< of the result
+    std::string name = {};
+    std::optional<TileProgram> tiles = std::nullopt;
+    isa::Program program = {};  ///< without tiles
+    bool is_alone = false;      ///< has no room for what others keep in LM0
+  };
+
+  /// Programs of the segment's stages. A stage whose values turn out to have no room beside what others keep
+  /// makes all of them anew.
+  std::vector<scheduler::ProgramPart> make_parts() {
+    std::vector<std::optional<TileProgram>> tiles;
+    std::vector<AheadStage> stages;
+    std::vector<const TileProgram*> before, after;
+    for (const Draft& draft : drafts_) tiles.push_back(draft.tiles);
+    for (size_t k = 0; k < drafts_.size(); ++k) {
+      AheadStage& stage = stages.emplace_back();
+      stage.is_alone = drafts_[k].is_alone;
+      if (!tiles[k]) {
+        stage.taken = local_memory_of(drafts_[k].program, chip_);
+      } else {
+        const auto& chip_stage = std::get<ChipStage>(result_.stages[drafts_[k].stage].body);
+        stage.tiles = &*tiles[k];
+        stage.cycles = chip_stage.predicted_cycles;
+        for (const StreamBinding& operand : chip_stage.operands)
+          stage.constant_streams.push_back(operand.origin == StreamBinding::Origin::kPreloaded);
+        stage.constant_streams.push_back(false);
+      }
+      before.push_back(tiles[k] ? &*drafts_[k].tiles : nullptr);
+      after.push_back(tiles[k] ? &*tiles[k] : nullptr);
+    }
+    fetch_ahead(stages, chip_);
+    verify_fetch_ahead(before, after);
+    std::vector<scheduler::ProgramPart> parts;
+    for (size_t k = 0; k < drafts_.size(); ++k) {
+      const Draft& draft = drafts_[k];
+      try {
+        parts.push_back({draft.name, tiles[k] ? build(draft, *tiles[k]) : draft.program});
+      } catch (const isa::UnsupportedError&) {
+        if (draft.is_alone || !tiles[k] || tiles[k]->kept.empty()) throw;
+        drafts_[k].is_alone = true;
+        return make_parts();
+      }
+    }
+    return parts;
+  }
+
+  isa::Program build(const Draft& draft, const TileProgram& tiles) {
+    const std::string& name = result_.stages[draft.stage].name;
+    if (options_.wants_dump("tile")) options_.dump("tile", name, "txt", to_string(tiles));
+    scheduler::MachineProgram machine = lower_tile_program(tiles, chip_);
+    if (options_.wants_dump("machine")) options_.dump("machine", name, "txt", scheduler::to_string(machine));
+    auto& stage = std::get<ChipStage>(result_.stages[draft.stage].body);
+    isa::Program program = scheduler::build_program(
+        std::move(machine), chip_, options_.passes,
+        {[&](const std::string& point) { return options_.wants_dump(point); },
+         [&](const std::string& point, const std::string& extension, const std::string& text) {
+           options_.dump(point, name, extension, text);
+         },
+         options_.observe_stage, [&](const scheduler::ScheduleProofs& proofs) { stage.proofs = proofs; }},
+        &known_schedules_);
+    return without_mark(name, std::move(program));
+  }
+
   /// The stages' programs as one, their transfers scheduled.
   void make_segment(int64_t last) {
+    const std::vector<scheduler::ProgramPart> parts = make_parts();
     scheduler::TransferChoice choice{options_.passes.transfers, options_.passes.options, {}};
     const std::string& pass = scheduler::find_transfer_scheduler(options_.passes.transfers).name;
     if (options_.wants_dump(pass)) {
       choice.observe = [&](const scheduler::TransferProblem& problem,
                            const scheduler::TransferSchedule& found) {
-        options_.dump(pass, parts_.front().name, "json", scheduler::to_json(problem, &found));
+        options_.dump(pass, parts.front().name, "json", scheduler::to_json(problem, &found));
       };
     }
     Segment segment;
-    segment.first_stage = static_cast<int>(last + 1 - static_cast<int64_t>(parts_.size()));
-    segment.parts = scheduler::schedule_transfers(parts_, chip_, choice);
-    verify::verify_segment(parts_, segment.parts, chip_);
-    if (options_.observe_segment) options_.observe_segment(parts_, segment.parts);
+    segment.first_stage = static_cast<int>(last + 1 - static_cast<int64_t>(parts.size()));
+    segment.parts = scheduler::schedule_transfers(parts, chip_, choice);
+    verify::verify_segment(parts, segment.parts, chip_);
+    if (options_.observe_segment) options_.observe_segment(parts, segment.parts);
     segment.parts.program.source_name = graph_.name;
     result_.segments.push_back(std::move(segment));
-    parts_.clear();
+    drafts_.clear();
   }
-  void add_part(const std::string& name, isa::Program program) {
+  /// It becomes a region of its name in any case.
+  static isa::Program without_mark(const std::string& name, isa::Program program) {
     std::vector<isa::Statement>& statements = program.statements;
     const auto is_mark = [&](const isa::Statement& statement, const isa::RegionMark& mark) {
       const auto* found = std::get_if<isa::RegionMark>(&statement.kind);
@@ -150,12 +218,14 @@ class ModelCompiler {
     };
     if (statements.size() > 1 && is_mark(statements.front(), {true, name}) &&
         is_mark(statements.back(), {false, {}})) {
-      // It becomes a region of this name in any case.
       statements.pop_back();
       statements.erase(statements.begin());
     }
-    // Regions of one name would be one in reports.
-    parts_.push_back({part_names_.make_unique(name), std::move(program)});
+    return program;
+  }
+  /// Of the stage that is being made. Regions of one name would be one in reports.
+  Draft draft_of(const std::string& name) {
+    return {.stage = result_.stages.size(), .name = part_names_.make_unique(name)};
   }
 
   void place_images() {
@@ -265,20 +335,9 @@ class ModelCompiler {
     auto operand = stage.operands.begin();
     for (const StreamPlacement& placement : candidate.placements)
       addresses.push_back(placement.is_output ? stage.result.dram_address : (operand++)->dram_address);
-    const TileProgram tiles = emit_tiles(candidate, addresses, chip_);
-    if (options_.wants_dump("tile")) options_.dump("tile", layer.name, "txt", to_string(tiles));
-    scheduler::MachineProgram machine = lower_tile_program(tiles, chip_);
-    if (options_.wants_dump("machine"))
-      options_.dump("machine", layer.name, "txt", scheduler::to_string(machine));
-    isa::Program program = scheduler::build_program(
-        std::move(machine), chip_, options_.passes,
-        {[&](const std::string& point) { return options_.wants_dump(point); },
-         [&](const std::string& point, const std::string& extension, const std::string& text) {
-           options_.dump(point, layer.name, extension, text);
-         },
-         options_.observe_stage, [&](const scheduler::ScheduleProofs& proofs) { stage.proofs = proofs; }},
-        &known_schedules_);
-    add_part(layer.name, std::move(program));
+    Draft draft = draft_of(layer.name);
+    draft.tiles = emit_tiles(candidate, addresses, chip_);
+    drafts_.push_back(std::move(draft));
     return stage;
   }
 
@@ -313,7 +372,9 @@ class ModelCompiler {
     const scheduler::MachineProgram operations = one_after_the_other(stage.name, std::move(code.items));
     verify::verify_schedule(operations, code.program, chip_);
     if (options_.observe_stage) options_.observe_stage(operations, code.program);
-    add_part(stage.name, std::move(code.program));
+    Draft draft = draft_of(stage.name);
+    draft.program = without_mark(stage.name, std::move(code.program));
+    drafts_.push_back(std::move(draft));
     result_.preloads.push_back({stage.name + "/tables", tables_at, {std::move(code.tables)}});
     stage.body = std::move(chip);
   }
@@ -370,10 +431,10 @@ class ModelCompiler {
   std::optional<DramPlacement> dram_;
   scheduler::KnownSchedules known_schedules_;
   ModelPlan plan_;
-  std::vector<int64_t> addresses_;             ///< of the plan's images
-  std::vector<int> segment_begin_;             ///< by stage: the first of its segment
-  std::vector<int> segment_end_;               ///< by stage: the last
-  std::vector<scheduler::ProgramPart> parts_;  ///< of the segment that is being made
+  std::vector<int64_t> addresses_;  ///< of the plan's images
+  std::vector<int> segment_begin_;  ///< by stage: the first of its segment
+  std::vector<int> segment_end_;    ///< by stage: the last
+  std::vector<Draft> drafts_;       ///< of the segment that is being made
   FreshNames part_names_;
 };
 

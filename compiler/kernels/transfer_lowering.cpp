@@ -134,7 +134,7 @@ class Mover {
  public:
   Mover(TileLoweringContext& context, bool to_chip, int stream, const TileIndex& stream_at, int buffer,
         const TileIndex& buffer_at, int64_t count, std::optional<MatrixPrecision> normalize,
-        std::string origin)
+        std::optional<int64_t> beside_at, std::string origin)
       : builder_(context.builder),
         chip_(context.builder.chip()),
         stream_(context.program.streams[static_cast<size_t>(stream)]),
@@ -146,8 +146,14 @@ class Mover {
         normalize_(normalize),
         shrink_(normalize ? matrix_form(*normalize).stream_lw : 1),
         group_(shrink_ * isa::kCyclesPerStep),
+        beside_at_(beside_at),
         cutting_(cut(transport_, count, group_, chip_)),
         origin_(std::move(origin)) {
+    if (beside_at_) {
+      cutting_.chunk = cutting_.portion = count;
+      cutting_.whole = 1;
+      cutting_.rest = 0;
+    }
     part_lw_ = transport_.part_lw(stream_.length_lw);
     mvs_per_chunk_ = static_cast<int>(
         mv_instructions(transport_, to_chip_, 0, space_operand(Space::kDram, 0), 0, 0, 1, chip_).size());
@@ -197,8 +203,14 @@ class Mover {
 
   int64_t numbers_of(int64_t chunk) const { return chunk < cutting_.whole ? cutting_.chunk : cutting_.rest; }
   int64_t staged(int64_t numbers) const { return round_up(numbers, transport_.granule()); }
-  int64_t l2bm_base(int64_t half) const { return ((to_chip_ ? 0 : 2) + half) * cutting_.l2bm_quarter; }
-  int64_t l1bm_base() const { return to_chip_ ? 0 : cutting_.l1bm_half; }
+  int64_t l2bm_base(int64_t half) const {
+    return beside_at_.value_or(((to_chip_ ? 0 : 2) + half) * cutting_.l2bm_quarter);
+  }
+  /// Others take what they load from L1BM's begin on.
+  int64_t l1bm_base() const {
+    if (beside_at_) return cutting_.l1bm_half - staged(cutting_.chunk) * transport_.l1bm_lw_per_number();
+    return to_chip_ ? 0 : cutting_.l1bm_half;
+  }
 
   std::vector<int64_t> inner(int64_t unit) const {
     std::vector<int64_t> strides(loops_);
@@ -220,7 +232,7 @@ class Mover {
 
   void wait(int64_t half) {
     for (int k = 0; k < mvs_per_chunk_; ++k) {
-      builder_.emit_wait(tag_of(to_chip_, half, chip_) + k, origin_, false);
+      builder_.emit_wait(tag_of(to_chip_, half, chip_) + k, origin_, beside_at_.has_value());
     }
   }
 
@@ -378,6 +390,7 @@ class Mover {
   std::optional<MatrixPrecision> normalize_;
   int64_t shrink_;  ///< stream numbers per LW of the buffer
   int64_t group_;   ///< stream numbers that one group of PE operations takes
+  std::optional<int64_t> beside_at_;
   Cutting cutting_;
   std::string origin_;
   int64_t part_lw_ = 0;
@@ -419,13 +432,13 @@ int64_t move_cycles(const Transport& transport, int64_t numbers, bool to_chip, b
 }  // namespace
 
 void lower_load(TileLoweringContext& context, const LoadTile& op) {
-  Mover(context, true, op.stream, op.from, op.buffer, op.at, op.count, op.normalize,
+  Mover(context, true, op.stream, op.from, op.buffer, op.at, op.count, op.normalize, op.beside_at,
         "load " + context.program.streams[static_cast<size_t>(op.stream)].name)
       .run();
 }
 
 void lower_store(TileLoweringContext& context, const StoreTile& op) {
-  Mover(context, false, op.stream, op.to, op.buffer, op.at, op.count, std::nullopt,
+  Mover(context, false, op.stream, op.to, op.buffer, op.at, op.count, std::nullopt, std::nullopt,
         "store " + context.program.streams[static_cast<size_t>(op.stream)].name)
       .run();
 }

@@ -43,6 +43,18 @@ class Verifier {
     for (const TileBuffer& buffer : program_.buffers) {
       require(buffer.size_lw > 0 && buffer.homes != 0, "buffer '{}' has {} LW and homes {:#x}", buffer.name,
               buffer.size_lw, buffer.homes);
+      const int64_t end = buffer.address_lw + buffer.size_lw;
+      require(buffer.address_lw < 0 || std::ranges::any_of(program_.kept,
+                                                           [&](const TileProgram::Kept& kept) {
+                                                             return kept.begin_lw <= buffer.address_lw &&
+                                                                    end <= kept.begin_lw + kept.size_lw;
+                                                           }),
+              "buffer '{}' is at {}, which isn't kept", buffer.name, buffer.address_lw);
+    }
+    for (const TileProgram::Kept& kept : program_.kept) {
+      require(kept.begin_lw >= 0 && kept.size_lw > 0 &&
+                  kept.begin_lw + kept.size_lw <= chip_.memory.lm_words / isa::kWordsPerLong,
+              "{} LW of LM0 are kept, from {} on", kept.size_lw, kept.begin_lw);
     }
     for (const TileStream& stream : program_.streams) {
       require(stream.length_lw > 0 && stream.dram_address >= 0, "stream '{}' has {} LW at {}", stream.name,
@@ -123,6 +135,13 @@ class Verifier {
     require(op.count % (shrink * isa::kCyclesPerStep) == 0, "load: {} LW can't be normalized", op.count);
     stream_range("load", op.stream, op.from, op.count);
     buffer_range("load", op.buffer, op.at, op.count / shrink);
+    if (!op.beside_at) return;
+    const layout::Transport& transport = program_.streams[static_cast<size_t>(op.stream)].transport;
+    const int64_t staged = isa::round_up(op.count, transport.granule());
+    require(*op.beside_at >= 0 &&
+                *op.beside_at + staged * transport.l2bm_lw_per_number() <= chip_.memory.l2bm_lw &&
+                staged * transport.l1bm_lw_per_number() <= chip_.memory.l1bm_lw / 2,
+            "load: {} LW at once, from {} of L2BM on", op.count, *op.beside_at);
   }
   void node(const StoreTile& op) const {
     multiple_of_step("store", op.count);
@@ -316,8 +335,11 @@ class Printer {
         if ((buffer.homes & isa::space_bit(space)) != 0)
           homes += (homes.empty() ? "" : "|") + std::string(name);
       }
-      line("buffer {}: {} LW @{}", buffer.name, buffer.size_lw, homes);
+      line("buffer {}: {} LW @{}{}", buffer.name, buffer.size_lw, homes,
+           buffer.address_lw < 0 ? std::string() : fmt::format(" from {} on", buffer.address_lw));
     }
+    for (const TileProgram::Kept& kept : program_.kept)
+      line("kept: {} LW of LM0 from {} on", kept.size_lw, kept.begin_lw);
     for (const TileStream& stream : program_.streams) {
       line("stream {}: {} LW per PE, DRAM {}, {}", stream.name, stream.length_lw, stream.dram_address,
            stream.transport.to_string());
@@ -365,8 +387,9 @@ class Printer {
     }
   }
   void node(const LoadTile& op) {
-    line("load {} <- {}, {} LW{}", buffer(op.buffer, op.at), stream(op.stream, op.from), op.count,
-         op.normalize ? ", to block floats of " + matrix_precision_name(*op.normalize) : "");
+    line("load {} <- {}, {} LW{}{}", buffer(op.buffer, op.at), stream(op.stream, op.from), op.count,
+         op.normalize ? ", to block floats of " + matrix_precision_name(*op.normalize) : "",
+         op.beside_at ? fmt::format(", beside others, by L2BM {}", *op.beside_at) : "");
   }
   void node(const StoreTile& op) {
     line("store {} <- {}, {} LW", stream(op.stream, op.to), buffer(op.buffer, op.at), op.count);

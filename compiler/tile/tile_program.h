@@ -34,6 +34,9 @@ struct TileBuffer {
   std::string name;
   int64_t size_lw = 0;
   scheduler::HomeSet homes = 0;
+  /// LW of LM0 where it is, in this program and others: somebody else may fill it or read it. -1: the
+  /// program's own, wherever there is room.
+  int64_t address_lw = -1;
 };
 
 /// A position in a stream or buffer: base + sum(strides[d] * counter of the d-th enclosing TileLoop).
@@ -61,6 +64,9 @@ struct LoadTile {
   TileIndex at;
   int64_t count = 0;
   std::optional<MatrixPrecision> normalize = std::nullopt;
+  /// A load that has nothing to do with the operations around it: it comes at once, by L2BM from this address
+  /// on, and they need not wait for it.
+  std::optional<int64_t> beside_at = std::nullopt;
 };
 /// stream[to ...) = buffer[at ...). `to` is a multiple of the transport's granule; where `count` is not, the
 /// rest of the last granule in the stream becomes undefined.
@@ -257,6 +263,11 @@ struct TileProgram {
   std::vector<TileBuffer> buffers;
   std::vector<TileStream> streams;
   std::vector<TileNode> body;
+  /// LM0 that the program's own buffers stay away from: buffers with an address, its own and others'.
+  struct Kept {
+    int64_t begin_lw = 0, size_lw = 0;
+  };
+  std::vector<Kept> kept = {};
 };
 
 /// Readable text for --dump-after.

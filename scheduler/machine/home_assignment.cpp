@@ -10,6 +10,7 @@
 #include "scheduler/machine/builtin_passes.h"
 #include "scheduler/machine/operand_copies.h"
 #include "scheduler/machine/program_analysis.h"
+#include "scheduler/problem/live_profile.h"
 
 /// "bank-coloring". Values are coloured with the four banks (and T) greedily, in the order of DSATUR: next
 /// comes the value for which the fewest banks are still free of conflicts, the one whose conflicts run
@@ -35,44 +36,6 @@ constexpr std::span<const Space> kBanks = std::span(kPeHomes).first(kAddressedHo
 bool is_lm(Space space) {
   return space == Space::kLm0 || space == Space::kLm1;
 }
-
-/// Live words of one memory over the moments of the program: add to a range, largest of a range.
-class LiveProfile {
- public:
-  explicit LiveProfile(int64_t moments) {
-    while (size_ < moments) size_ *= 2;
-    largest_.assign(2 * size_, 0);
-    pending_.assign(2 * size_, 0);
-  }
-  void add(const Lifetime& life, int64_t words) { add(1, 0, size_, life.begin, life.end, words); }
-  int64_t largest(const Lifetime& life) const { return largest(1, 0, size_, life.begin, life.end); }
-
- private:
-  void add(int64_t node, int64_t low, int64_t high, int64_t begin, int64_t end, int64_t words) {
-    if (end <= low || high <= begin) return;
-    if (begin <= low && high <= end) {
-      largest_[node] += words;
-      pending_[node] += words;
-      return;
-    }
-    const int64_t middle = (low + high) / 2;
-    add(2 * node, low, middle, begin, end, words);
-    add(2 * node + 1, middle, high, begin, end, words);
-    largest_[node] = std::max(largest_[2 * node], largest_[2 * node + 1]) + pending_[node];
-  }
-  int64_t largest(int64_t node, int64_t low, int64_t high, int64_t begin, int64_t end) const {
-    if (end <= low || high <= begin) return 0;
-    if (begin <= low && high <= end) return largest_[node];
-    const int64_t middle = (low + high) / 2;
-    return std::max(largest(2 * node, low, middle, begin, end),
-                    largest(2 * node + 1, middle, high, begin, end)) +
-           pending_[node];
-  }
-
-  int64_t size_ = 1;
-  std::vector<int64_t> largest_;
-  std::vector<int64_t> pending_;
-};
 
 class BankColoring {
  public:
@@ -240,7 +203,7 @@ class BankColoring {
   bool fits(int value, size_t home) const {
     const Lifetime& life = lifetimes_[value];
     if (life.empty()) return true;
-    const int64_t used = profiles_[home].largest(life);
+    const int64_t used = profiles_[home].largest(life.begin, life.end);
     if (kPeHomes[home] == Space::kT) return used == 0 && capacity_[home] > 0;
     // A sixteenth stays free for copies and for the holes of the allocation.
     const bool flexible = (states_[value].allowed & (states_[value].allowed - 1)) != 0;
@@ -271,7 +234,8 @@ class BankColoring {
       state.done = true;
       program_.values[v].home = kPeHomes[home];
       port_load[home] += state.weight;
-      if (!lifetimes_[v].empty()) profiles_[home].add(lifetimes_[v], program_.values[v].size_words);
+      if (!lifetimes_[v].empty())
+        profiles_[home].add(lifetimes_[v].begin, lifetimes_[v].end, program_.values[v].size_words);
       for (const Conflict& conflict : state.conflicts) {
         ValueState& other = states_[conflict.other];
         if (other.done || (conflict.kind == ConflictKind::kReadWrite && !is_lm(kPeHomes[home]))) continue;
@@ -339,7 +303,7 @@ class BankColoring {
   }
   std::pair<bool, int64_t> bank_rank(Space bank) const {
     const int h = home_index(bank);
-    const int64_t used = profiles_[h].largest(moment_);
+    const int64_t used = profiles_[h].largest(moment_.begin, moment_.end);
     const int64_t wanted = int64_t{isa::kCyclesPerStep} * words(isa::Width::kDoubleLong);
     return {used + wanted > capacity_[h], is_lm(bank) ? chip_.memory.grf_words + used : used};
   }
@@ -351,7 +315,7 @@ class BankColoring {
     value.alignment_words = std::max(2, words(width));
     value.homes = space_bit(bank);
     value.home = bank;
-    profiles_[home_index(bank)].add(moment_, value.size_words);
+    profiles_[home_index(bank)].add(moment_.begin, moment_.end, value.size_words);
     const Operand operand = value_operand(static_cast<int>(program_.values.size()), 0, width, words(width));
     program_.values.push_back(std::move(value));
     return operand;

@@ -188,6 +188,8 @@ std::string to_string(const MachineProgram& program) {
     if (value.address >= 0) out += fmt::format(", address {}", value.address);
     out += "\n";
   }
+  for (const KeptWords& kept : program.kept)
+    out += fmt::format("kept: words {} to {} of {}\n", kept.begin, kept.end - 1, isa::space_name(kept.space));
   print_nodes(program.body, 0, program, out);
   return out;
 }

@@ -91,10 +91,20 @@ struct Node {
 inline bool CountedLoop::operator==(const CountedLoop&) const = default;
 inline bool RegionNode::operator==(const RegionNode&) const = default;
 
+/// Words [begin, end) of a PE memory that keep what another program has put there. Values stay away from
+/// them, as from words that operations name themselves.
+struct KeptWords {
+  isa::Space space = isa::Space::kNone;
+  int64_t begin = 0, end = 0;
+
+  bool operator==(const KeptWords&) const = default;
+};
+
 struct MachineProgram {
   std::string name;
   std::vector<Value> values;
   std::vector<Node> body;
+  std::vector<KeptWords> kept = {};
 
   bool operator==(const MachineProgram&) const = default;
 };

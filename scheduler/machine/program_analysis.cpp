@@ -142,6 +142,7 @@ int common_loop(const ProgramIndex& index, int a, int b) {
 ProgramIndex index_program(const MachineProgram& program) {
   ProgramIndex index;
   index_nodes(program.body, -1, 1.0, index);
+  index.kept = program.kept;
   return index;
 }
 
@@ -217,6 +218,9 @@ std::vector<bool> reserved_words(const ProgramIndex& index, Space space, int64_t
       }
     }
     return reserved;
+  }
+  for (const KeptWords& kept : index.kept) {
+    if (kept.space == space) std::fill(reserved.begin() + kept.begin, reserved.begin() + kept.end, true);
   }
   for (const OperationSite& site : index.sites) {
     const auto add = [&](const Operand& operand) {

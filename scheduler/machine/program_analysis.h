@@ -32,6 +32,7 @@ struct OperationSite {
 struct ProgramIndex {
   std::vector<OperationSite> sites;
   std::vector<LoopSite> loops;
+  std::vector<KeptWords> kept;
 };
 ProgramIndex index_program(const MachineProgram& program);
 /// The loop directly inside `loop` (-1: the program) that holds the position, or `loop` itself.
@@ -75,7 +76,8 @@ std::vector<Lifetime> compute_lifetimes(const MachineProgram& program, const Pro
 /// Alignment of a value: its own, and that of the widest operand on it.
 std::vector<int64_t> compute_alignments(const MachineProgram& program, const ProgramIndex& index);
 
-/// Words of a PE memory, or mask entries, that operations name directly; values stay away from them.
+/// Words of a PE memory, or mask entries, that operations name directly, or that are kept; values stay away
+/// from them.
 std::vector<bool> reserved_words(const ProgramIndex& index, isa::Space space, int64_t size);
 
 /// Homes of values that are no masks.

@@ -8,6 +8,7 @@
 #include "isa/error.h"
 #include "scheduler/problem/builtin_schedulers.h"
 #include "scheduler/problem/indexing.h"
+#include "scheduler/problem/live_profile.h"
 #include "scheduler/problem/transfer_problem.h"
 
 namespace kodama::scheduler {
@@ -26,8 +27,14 @@ const passes::PassOptionInfo kLookahead{
 struct Attempt {
   int64_t lookahead = 0;  ///< cycles
   bool keeps = false;
-  /// Of the memory, for what is there ahead of its time: 1 / divisor; 0: nothing comes ahead.
-  int64_t ahead_divisor = 1;
+  bool ahead = true;  ///< loads come before they are needed
+};
+
+/// What attempts before have found out.
+struct Lessons {
+  /// Moments at which nothing may be there ahead of its time: what must be would find no place.
+  std::vector<int64_t> crowded = {};
+  std::vector<bool> dropped;  ///< by keep: for the same reason it is none
 };
 
 /// Goes through the tasks in the time that they are estimated to take, waits included, and issues at every
@@ -35,9 +42,15 @@ struct Attempt {
 class Planner {
  public:
   Planner(const TransferProblem& problem, const Attempt& attempt)
-      : problem_(problem), attempt_(attempt), clock_(problem) {}
+      : problem_(problem),
+        attempt_(attempt),
+        clock_(problem),
+        moments_(2 * static_cast<int64_t>(problem.task_cycles.size()) + 2),
+        load_(moments_) {}
 
-  std::optional<TransferSchedule> run() {
+  /// Nothing where something finds no place. If `lessons` has learnt from that, the next attempt may succeed.
+  std::optional<TransferSchedule> run(Lessons& lessons) {
+    lessons_ = &lessons;
     schedule_.issue.assign(problem_.transfers.size(), TransferSchedule::kDropped);
     schedule_.address.assign(problem_.buffers.size(), 0);
     schedule_.kept.assign(problem_.keeps.size(), false);
@@ -68,6 +81,8 @@ class Planner {
     int64_t refused_at = -1;  ///< the number of releases when it last found no place
     int64_t copied = -1;      ///< the last moment in which a load copies from it
     bool is_stored = false;   ///< its last store is issued, and nothing else comes
+    int keep = -1;
+    int64_t full_at = -1;  ///< up to this moment there is no room for it ahead of its time
   };
 
   void make_units() {
@@ -113,13 +128,13 @@ class Planner {
 
   /// The nearest next use first, as long as the memory has room.
   void choose_keeps() {
-    const size_t moments = 2 * problem_.task_cycles.size() + 2;
-    std::vector<int64_t> load(moments, 0);
+    LiveProfile load(moments_);
     const auto add = [&](const Unit& unit, int64_t sign) {
-      for (int64_t m = unit.alive_from; m <= unit.alive_to; ++m) load[index(m)] += sign * unit.size;
+      load.add(unit.alive_from, unit.alive_to + 1, sign * unit.size);
     };
     std::vector<std::tuple<int64_t, int64_t, size_t>> order;
     for (size_t k = 0; k < problem_.keeps.size(); ++k) {
+      if (lessons_->dropped[k]) continue;
       const Unit unit = joined(problem_.keeps[k]);
       order.emplace_back(unit.last - unit.first, -saved_cycles(problem_.keeps[k]), k);
     }
@@ -130,11 +145,8 @@ class Planner {
       const Keep& keep = problem_.keeps[k];
       Unit unit = joined(keep);
       for (const auto& member : keep.members) add(units_[index(unit_of_[index(member.buffer)])], -1);
-      int64_t highest = 0;
-      for (int64_t m = unit.alive_from; m <= unit.alive_to; ++m) highest = std::max(highest, load[index(m)]);
-      // Room that is there may be in pieces.
-      constexpr int64_t kFull = 8;
-      const bool fits = highest + unit.size <= problem_.capacity - problem_.capacity / kFull &&
+      const int64_t highest = load.largest(unit.alive_from, unit.alive_to + 1);
+      const bool fits = highest + unit.size <= problem_.capacity &&
                         !std::ranges::any_of(keep.members, [&](const auto& member) {
                           return problem_.buffers[index(member.buffer)].fixed_address.has_value();
                         });
@@ -150,6 +162,7 @@ class Planner {
         unit_of_[index(member.buffer)] = static_cast<int>(units_.size());
       }
       add(unit, 1);
+      unit.keep = static_cast<int>(k);
       units_.push_back(std::move(unit));
     }
   }
@@ -183,6 +196,10 @@ class Planner {
   }
 
   bool walk() {
+    for (const Unit& unit : units_) {
+      if (!unit.members.empty()) load_.add(unit.alive_from, unit.alive_to + 1, unit.size);
+    }
+    for (const int64_t moment : lessons_->crowded) load_.add(moment, moment + 1, problem_.capacity);
     const auto tasks = static_cast<int64_t>(problem_.task_cycles.size());
     std::vector<int> stores;
     for (size_t k = 0; k < problem_.transfers.size(); ++k) {
@@ -206,7 +223,7 @@ class Planner {
     for (int64_t p = 0; p <= tasks; ++p) {
       release(p);
       for (; begin != begins.end() && units_[index(*begin)].first <= 2 * p + 1; ++begin) {
-        if (!place(*begin, p)) return false;
+        if (!place(*begin, p)) return failed(p);
       }
       // As issue_order has it: what is awaited and depends on nothing here, stores, the rest.
       const auto is_awaited = [&](int k) { return problem_.transfers[index(k)].latest == p; };
@@ -228,16 +245,32 @@ class Planner {
       }
       if (!waiting.empty()) release_stored(p);
       for (const int k : waiting) {
-        if (!issue(k, p)) return false;
+        if (!issue(k, p)) return failed(p);
       }
       for (const int k : awaited) {
-        if (needs_store_here(k) && !issue(k, p)) return false;
+        if (needs_store_here(k) && !issue(k, p)) return failed(p);
       }
       issue_ahead(p);
       clock_.await(p);
       if (p < tasks) clock_.run(problem_.task_cycles[index(p)]);
     }
     return true;
+  }
+
+  /// Something has no place here: what is there ahead of its time must not be the next time; or else what is
+  /// kept for longest.
+  bool failed(int64_t position) {
+    const Unit* longest = nullptr;
+    for (const Place& place : places_) {
+      const Unit& unit = units_[index(std::get<1>(place))];
+      if (unit.alive_from > 2 * position) {
+        lessons_->crowded.push_back(2 * position - 1);
+        return false;
+      }
+      if (unit.keep >= 0 && (longest == nullptr || unit.alive_to > longest->alive_to)) longest = &unit;
+    }
+    if (longest != nullptr) lessons_->dropped[index(longest->keep)] = true;
+    return false;
   }
 
   /// What no longer lives at a position, and what is stored by now, has no place.
@@ -257,9 +290,6 @@ class Planner {
       } else {
         emptying_.push_back(u);
       }
-    }
-    for (; !early_.empty() && early_.top().first <= 2 * position; early_.pop()) {
-      early_size_ -= units_[index(early_.top().second)].size;
     }
   }
 
@@ -288,11 +318,14 @@ class Planner {
 
   /// The most urgent loads whose sources are there, as far as ports and memory allow.
   void issue_ahead(int64_t position) {
-    if (attempt_.ahead_divisor == 0) return;
+    if (!attempt_.ahead) return;
     constexpr size_t kLooked = 64;
     // Transfers that somebody waits for must not find all places taken.
-    const int64_t places = problem_.max_in_flight == 0 ? INT64_MAX : problem_.max_in_flight / 2;
-    const int64_t free_time = clock_.time_after_waits(position);
+    const int64_t places = problem_.max_in_flight == 0 ? INT64_MAX : problem_.max_in_flight * 3 / 4;
+    // Nothing is issued before the next position.
+    const auto task = static_cast<size_t>(position);
+    const int64_t free_time = clock_.time_after_waits(position) +
+                              (task < problem_.task_cycles.size() ? problem_.task_cycles[task] : 0);
     for (size_t n = 0; n < std::min(pending_.size(), kLooked);) {
       const auto nth = pending_.end() - 1 - static_cast<ptrdiff_t>(n);
       const int k = *nth;
@@ -300,17 +333,21 @@ class Planner {
       const bool is_ready = transfer.earliest <= position && clock_.is_over(transfer.after);
       if (clock_.in_flight() >= places) return;
       if (!is_ready || clock_.port_time(transfer) > free_time + attempt_.lookahead ||
-          !has_room_ahead(transfer) || !issue(k, position)) {
+          !has_room_ahead(transfer, position) || !issue(k, position)) {
         ++n;
         continue;
       }
       pending_.erase(nth);
     }
   }
-  bool has_room_ahead(const Transfer& transfer) const {
-    const Unit& unit = units_[index(unit_of_[index(transfer.buffer)])];
+  /// Whether the memory has room until the unit's time comes, beside what must be there.
+  bool has_room_ahead(const Transfer& transfer, int64_t position) {
+    Unit& unit = units_[index(unit_of_[index(transfer.buffer)])];
     if (unit.address >= 0) return true;
-    return early_size_ + unit.size <= problem_.capacity / attempt_.ahead_divisor;
+    // What is there becomes only more.
+    if (2 * position <= unit.full_at) return false;
+    unit.full_at = load_.last_above(2 * position, unit.alive_from, problem_.capacity - unit.size);
+    return unit.full_at < 0;
   }
 
   /// The lowest address that is free from here to the end of the unit's life.
@@ -361,10 +398,7 @@ class Planner {
     }
     places_.insert(std::ranges::lower_bound(places_, place_of(number)), place_of(number));
     ends_.emplace(unit.alive_to, number);
-    if (unit.alive_from > 2 * position) {
-      early_.emplace(unit.alive_from, number);
-      early_size_ += unit.size;
-    }
+    load_.add(2 * position, unit.alive_from, unit.size);
     for (const auto& member : unit.members)
       schedule_.address[index(member.buffer)] = unit.address + member.offset;
     return true;
@@ -390,13 +424,27 @@ class Planner {
   std::vector<int> fixed_;     ///< units with demanded addresses, by address
   std::vector<Place> places_;  ///< of units that live or are being stored, in order
   MomentQueue ends_;           ///< of units that live
-  MomentQueue early_;          ///< beginnings of units that have a place ahead of their time
-  int64_t early_size_ = 0;
+  int64_t moments_ = 0;
+  LiveProfile load_;  ///< of what must be there, and of what is there ahead of its time
+  Lessons* lessons_ = nullptr;
   int64_t releases_ = 0;
   std::vector<int> emptying_;  ///< units that no longer live; their last stores are under way
   std::vector<int> pending_;   ///< loads, the most urgent last
   TransferSchedule schedule_;
 };
+
+std::optional<TransferSchedule> planned(const TransferProblem& problem, const Attempt& attempt) {
+  Lessons lessons{{}, std::vector<bool>(problem.keeps.size(), false)};
+  const auto learnt = [&] {
+    return lessons.crowded.size() + static_cast<size_t>(std::ranges::count(lessons.dropped, true));
+  };
+  constexpr size_t kMostLessons = 256;
+  while (true) {
+    const size_t known = learnt();
+    if (auto schedule = Planner(problem, attempt).run(lessons)) return schedule;
+    if (learnt() == known || learnt() > kMostLessons) return std::nullopt;
+  }
+}
 
 std::vector<TransferSchedule> schedules(const TransferProblem& problem, const passes::PassOptions& options,
                                         bool keeps) {
@@ -405,14 +453,14 @@ std::vector<TransferSchedule> schedules(const TransferProblem& problem, const pa
   for (const bool keep : {true, false}) {
     if (keep && (!keeps || problem.keeps.empty())) continue;
     for (const int64_t factor : {1, 4, 16, 64}) {
-      for (const int64_t divisor : {1, 2, 4, 0}) {
-        std::optional<TransferSchedule> schedule =
-            Planner(problem, {lookahead * factor, keep, divisor}).run();
-        if (!schedule) continue;
-        const int64_t cycles = estimated_cycles(problem, *schedule);
-        found.emplace_back(cycles, std::move(*schedule));
-        break;  // the boldest that fits
-      }
+      std::optional<TransferSchedule> schedule = planned(problem, {lookahead * factor, keep, true});
+      if (!schedule) continue;
+      const int64_t cycles = estimated_cycles(problem, *schedule);
+      found.emplace_back(cycles, std::move(*schedule));
+    }
+    if (auto schedule = planned(problem, {0, keep, false}); schedule && found.empty()) {
+      const int64_t cycles = estimated_cycles(problem, *schedule);
+      found.emplace_back(cycles, std::move(*schedule));
     }
     if (!found.empty()) break;
   }
@@ -458,7 +506,7 @@ TransferScheduler on_demand_transfers() {
           true,
           [](const TransferProblem& problem, const passes::PassOptions&) {
             std::vector<TransferSchedule> schedules;
-            if (auto schedule = Planner(problem, {0, false, 0}).run())
+            if (auto schedule = planned(problem, {0, false, false}))
               schedules.push_back(std::move(*schedule));
             return schedules;
           }};

@@ -87,6 +87,26 @@ TEST(TransferProblem, WhatIsStoredStays) {
   EXPECT_EQ(estimated_cycles(problem, solve("prefetch", problem)), 10 + 50 + 50 + 10);
 }
 
+/// Task 2 needs a place that what comes ahead for task 3 would take. Everything else comes ahead all the
+/// same.
+TEST(TransferProblem, ACrowdedMomentHoldsUpNothingElse) {
+  TransferProblem problem;
+  problem.capacity = 192;
+  problem.ports = {"DRAM"};
+  problem.task_cycles.assign(5, 100);
+  for (const int64_t task : {0, 1, 2, 3, 4}) {
+    const int64_t size = task == 0 || task == 2 ? 128 : 64;
+    problem.buffers.push_back({"", size, size, 0, {}, task, task});
+    const int64_t earliest = task == 2 ? 2 : 0;
+    problem.transfers.push_back({"load", static_cast<int>(task), true, earliest, task, 0, {{0, 80}}, {}});
+  }
+  const TransferSchedule found = solve("prefetch", problem);
+  EXPECT_EQ(found.issue[1], 0);
+  EXPECT_EQ(found.issue[3], 2);
+  EXPECT_EQ(found.issue[4], 3);
+  EXPECT_EQ(estimated_cycles(problem, found), 80 + 100 + 100 + 80 + 100 + 100 + 100);
+}
+
 /// Tasks 0 and 1 make 64 LW each, task 2 works on 64 others, task 3 needs what 1 made and task 4 what 0 made.
 TEST(TransferProblem, BoundGivesUpTheFurthestNextUse) {
   TransferProblem problem;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kVerifyAllocation = "verify_allocation";
 
-/// Addresses: in range, aligned, and not on words that operations name themselves.
+/// Addresses: in range, aligned, and not on words that operations name themselves or that are kept.
 class PlaceCheck {
  public:
   PlaceCheck(const MachineProgram& program, const isa::Chip& chip)
@@ -22,6 +22,10 @@ class PlaceCheck {
 
   void run() {
     take_mask(0);  // all ones
+    for (const scheduler::KeptWords& kept : program_.kept) {
+      for (int64_t word = kept.begin; word < kept.end; ++word)
+        direct(kept.space)[static_cast<size_t>(word)] = true;
+    }
     std::vector<int64_t> trips;
     for_each_operation(program_.body, trips, [&](const Operation& operation, const auto& counts) {
       const isa::Mask& flush = operation.instruction.zero_flush;
@@ -99,8 +103,9 @@ class PlaceCheck {
     if (found == direct_.end()) return;
     for (int64_t word = value.address; word < end; ++word) {
       if (found->second[static_cast<size_t>(word)])
-        fail(kVerifyAllocation, fmt::format("value %{} lies on word {} of {}, which operations name directly",
-                                            value.name, word, isa::space_name(value.home)));
+        fail(kVerifyAllocation,
+             fmt::format("value %{} lies on word {} of {}, which operations name directly or others need",
+                         value.name, word, isa::space_name(value.home)));
     }
   }
 

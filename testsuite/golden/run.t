@@ -122,17 +122,17 @@ Between kernels, tensors stay on the chip. Relayouts change their layouts there;
   $ kodama run models/moves.onnx --chip tiny --no-compare | grep -v 'wall time'
   #  layer      operators     kind      output        where  steps  cycles  step cycles  wait  fetch  of peak    times bound  link cycles  host relayouts  max abs  max rel
   -------------------------------------------------------------------------------------------------------------------------------------------------------------------------
-  0  conv       Conv          Contract  [1, 4, 6, 6]  chip      33     228          132    87      9    0.6 %     180.1x MAU          935               -        -        -
+  0  conv       Conv          Contract  [1, 4, 6, 6]  chip      33     228          132    82     14    0.6 %     180.1x MAU          935               -        -        -
   1  pool.x0                  Relayout  -             chip      41     336          164   172      0        -              -            0               -        -        -
   2  pool       MaxPool       Reduce    [1, 4, 3, 3]  chip      24     192           96    96      0        -  455.1x vector            0               -        -        -
   3  product.a  Concat        Relayout  -             chip      31     196          124    72      0        -              -            0               -        -        -
   4  product    MatMul        Contract  [1, 3, 3, 3]  chip      23     168           92    76      0    0.1 %    477.9x DRAM          781               -        -        -
-  5  part       Concat+Slice  Relayout  [1, 2, 3, 8]  chip      35     200          140    60      0        -              -          766               -        -        -
+  5  part       Concat+Slice  Relayout  [1, 2, 3, 8]  chip      34     200          136    64      0        -              -          766               -        -        -
   -------------------------------------------------------------------------------------------------------------------------------------------------------------------------
-     total                                                     187    1320          748   563      9    0.1 %    370.8x DRAM         2482               -
+     total                                                     186    1320          744   562     14    0.1 %    370.8x DRAM         2482               -
   of peak: products over what the matrix unit could do in these cycles; times bound: cycles over what the problem takes at the peaks, whatever the plan
   the problem's bound: 4 cycles (products 2, vector operations 1, DRAM 4 for weights, inputs and outputs)
-  chip tiny, gfloat precision: 187 steps, 1320 chip cycles of which 563 wait for transfers, 2482 host link cycles
+  chip tiny, gfloat precision: 186 steps, 1320 chip cycles of which 562 wait for transfers, 2482 host link cycles
   a run, constants on the chip:   3802 cycles, 0.005 ms at 750 MHz
   the first, sending constants:   4860 cycles, 0.006 ms at 750 MHz (10.2 kB, 1058 link cycles)
   move       cycles  DRAM  ratio  from                                                                                                      to
@@ -164,7 +164,7 @@ Between kernels, tensors stay on the chip. Relayouts change their layouts there;
   kodama: error: there is no planner 'best'; allowed are pbqp, greedy, first, host
   [2]
   $ kodama compile models/moves.onnx --chip tiny -o moved
-  moved: 6 stages, 187 steps, 28 MV transfers, for chip tiny at gfloat precision
+  moved: 6 stages, 186 steps, 28 MV transfers, for chip tiny at gfloat precision
   $ kodama sim moved --json sim.json > sim.txt; grep -E 'relayouts on|^y|^part' sim.txt
   wrote sim.json
   part          200     4   50.0  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
