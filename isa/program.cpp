@@ -14,25 +14,24 @@ void add(int64_t& sum, int64_t value) {
   if (__builtin_add_overflow(sum, value, &sum)) sum = std::numeric_limits<int64_t>::max();
 }
 
-void add(const std::vector<Statement>& statements, int64_t times, ProgramCounts& counts) {
-  for (const Statement& statement : statements) {
-    if (const Loop* loop = std::get_if<Loop>(&statement.kind)) {
-      if (loop->count > 0) add(loop->body, saturating_product(times, loop->count), counts);
-      continue;
-    }
-    add(counts.statements, times);
-    if (const Step* step = std::get_if<Step>(&statement.kind)) {
-      add(counts.steps, times);
-      add(counts.instructions, saturating_product(times, static_cast<int64_t>(step->instructions.size())));
-    } else if (const Nop* nop = std::get_if<Nop>(&statement.kind)) {
-      const int64_t steps = saturating_product(times, nop->count);
-      add(counts.steps, steps);
-      add(counts.nops, steps);
-      if (nop->wait_tag > 0) add(counts.instructions, times);
-    } else if (std::holds_alternative<Mv>(statement.kind)) {
-      add(counts.mvs, times);
-      add(counts.instructions, times);
-    }
+void add(const Statement& statement, int64_t times, ProgramCounts& counts) {
+  if (const Loop* loop = std::get_if<Loop>(&statement.kind)) {
+    if (loop->count <= 0) return;
+    for (const Statement& each : loop->body) add(each, saturating_product(times, loop->count), counts);
+    return;
+  }
+  add(counts.statements, times);
+  if (const Step* step = std::get_if<Step>(&statement.kind)) {
+    add(counts.steps, times);
+    add(counts.instructions, saturating_product(times, static_cast<int64_t>(step->instructions.size())));
+  } else if (const Nop* nop = std::get_if<Nop>(&statement.kind)) {
+    const int64_t steps = saturating_product(times, nop->count);
+    add(counts.steps, steps);
+    add(counts.nops, steps);
+    if (nop->wait_tag > 0) add(counts.instructions, times);
+  } else if (std::holds_alternative<Mv>(statement.kind)) {
+    add(counts.mvs, times);
+    add(counts.instructions, times);
   }
 }
 
@@ -64,7 +63,13 @@ Statement resolved(Statement statement, const std::vector<int64_t>& counters) {
 
 ProgramCounts count(const Program& program) {
   ProgramCounts counts;
-  add(program.statements, 1, counts);
+  for (const Statement& statement : program.statements) add(statement, 1, counts);
+  return counts;
+}
+
+ProgramCounts count(const Statement& statement) {
+  ProgramCounts counts;
+  add(statement, 1, counts);
   return counts;
 }
 

@@ -128,6 +128,7 @@ struct ProgramCounts {
   int64_t statements = 0;
 };
 ProgramCounts count(const Program& program);
+ProgramCounts count(const Statement& statement);
 
 /// Whether nothing in the loop is ever executed, so that its iterations need not be counted out.
 bool is_idle(const Loop& loop);

@@ -98,7 +98,7 @@ class Analyzer : private PartsAnalysis {
         std::set<int> tags;
         add_tags(loop->body, tags);
         task.has_transfers = !tags.empty();
-        task.cycles = isa::kCyclesPerStep * isa::count({"", {statement}}).steps;
+        task.cycles = isa::kCyclesPerStep * isa::count(statement).steps;
       } else if (const auto* mv = std::get_if<isa::Mv>(&statement.kind)) {
         if (!kept.contains(mv->instruction.tag)) {
           add_move(mv->instruction, statement.line);

@@ -37,9 +37,9 @@ class Joiner {
       last_step_.reset();
     } else if (takes_time) {
       last_step_ = statements.size();
-      remember_tail(statement);
-      time_ += isa::count({"", {statement}}).steps;
-      std::erase_if(recent_, [&](const Recent& each) { return each.time < time_ - window_; });
+      time_ += isa::count(statement).steps;
+      recent_.push_back({time_, statements.size(), {}});
+      while (recent_.front().end < time_ - window_) recent_.pop_front();
     }
     statements.push_back(std::move(statement));
   }
@@ -67,13 +67,15 @@ class Joiner {
   }
 
  private:
-  struct Recent {
-    int64_t time = 0;
-    std::vector<isa::Access> accesses;
-  };
   struct TimedStep {
     int64_t time = 0;  ///< counted from the beginning of what it is in, or backwards from its end
     std::vector<isa::Access> accesses;
+  };
+  /// A statement that later ones may have to keep a distance to; few of them ever have.
+  struct Recent {
+    int64_t end = 0;
+    size_t statement = 0;
+    std::optional<std::vector<TimedStep>> tail = {};
   };
 
   std::vector<isa::Access> accesses(const Statement& statement) const {
@@ -122,12 +124,14 @@ class Joiner {
     collect(statement, counters, false, time, head);
     int64_t missing = 0;
     for (const TimedStep& later : head) {
-      for (const Recent& first : recent_) {
-        const int64_t between = time_ + later.time - first.time - 1;
-        for (const isa::Access& a : first.accesses) {
-          for (const isa::Access& b : later.accesses) {
-            if (a.resource == b.resource)
-              missing = std::max(missing, isa::required_gap(a, b, chip_) - between);
+      for (Recent& recent : recent_) {
+        for (const TimedStep& first : tail(recent)) {
+          const int64_t between = time_ + later.time - (recent.end - first.time) - 1;
+          for (const isa::Access& a : first.accesses) {
+            for (const isa::Access& b : later.accesses) {
+              if (a.resource == b.resource)
+                missing = std::max(missing, isa::required_gap(a, b, chip_) - between);
+            }
           }
         }
       }
@@ -138,13 +142,13 @@ class Joiner {
     time_ += missing;
   }
 
-  void remember_tail(const Statement& statement) {
-    Counters counters;
-    int64_t time = 0;
-    std::vector<TimedStep> tail;
-    collect(statement, counters, true, time, tail);
-    const int64_t end = time_ + isa::count({"", {statement}}).steps;
-    for (TimedStep& step : tail) recent_.push_back({end - step.time, std::move(step.accesses)});
+  const std::vector<TimedStep>& tail(Recent& recent) const {
+    if (!recent.tail) {
+      Counters counters;
+      int64_t time = 0;
+      collect(statements[recent.statement], counters, true, time, recent.tail.emplace());
+    }
+    return *recent.tail;
   }
 
   const isa::Chip& chip_;
