@@ -295,8 +295,9 @@ void concatenate(TensorId whole, const std::vector<int64_t>& channels, LayerGrap
   graph.layers.push_back(std::move(layer));
 }
 
-/// All candidates of a kernel of rows; tensor `constant` is the matrix. There are at least `least`. With
-/// `parts`, the operand is concatenated of tensors with so many channels, and only those that read them run.
+/// All candidates of a kernel of rows; tensor `constant` is the matrix, -1: none is. There are at least
+/// `least`. With `parts`, the operand is concatenated of tensors with so many channels, and only those that
+/// read them run.
 void check_rows(Case layer, TensorId constant, uint32_t seed, size_t least = 1,
                 const std::vector<int64_t>& parts = {}, const char* kernel = "contract-rows",
                 MatrixPrecision precision = MatrixPrecision::kGFloat) {
@@ -304,7 +305,8 @@ void check_rows(Case layer, TensorId constant, uint32_t seed, size_t least = 1,
   std::vector<Tensor> tensors;
   for (const LayerTensor& tensor : layer.graph.tensors)
     tensors.push_back(random_tensor(tensor.shape, random));
-  layer.graph.tensors[static_cast<size_t>(constant)].constant = tensors[static_cast<size_t>(constant)];
+  if (constant >= 0)
+    layer.graph.tensors[static_cast<size_t>(constant)].constant = tensors[static_cast<size_t>(constant)];
   const Expected want = expected(layer, tensors, precision);
   if (!parts.empty()) concatenate(1 - constant, parts, layer.graph, tensors);
   std::vector<Candidate> candidates =
@@ -407,6 +409,37 @@ TEST(Rows, ConcatenatedOperands) {
 TEST(Rows, Matrices) {
   check_rows(matmul(0, 37, 64, 96), 1, 8);
   check_rows(matmul(0, 5, 45, 33), 1, 9);
+}
+/// matmul with b[n, b, k] and its result scaled, plus x[m, n] of all batch entries.
+Case attention(int64_t batch, int64_t m, int64_t k, int64_t n) {
+  Case plain = matmul(batch, m, k, n);
+  ContractLayer contract = plain.contract();
+  contract.b.map = AffineMap(3, 4);
+  contract.b.map.set(0, 2, 1).set(1, 0, 1).set(2, 3, 1);
+  TensorAccess mask;
+  mask.map = AffineMap(2, 4);
+  mask.map.set(0, 1, 1).set(1, 2, 1);
+  contract.epilogue_inputs = {mask};
+  ScalarExpr scaled;
+  const int product = scaled.apply(ScalarOp::kMul, scaled.input(0), scaled.constant(0.25));
+  scaled.apply(ScalarOp::kAdd, product, scaled.input(1));
+  contract.epilogue = scaled;
+  const Shape a = plain.graph.tensors[0].shape;
+  return make_case(std::move(contract), a, {n, batch, k}, {{m, n}});
+}
+void check_matmul(const Case& layer, uint32_t seed) {
+  check_rows(layer, -1, seed, 2, {}, "matmul-rows");
+}
+TEST(Rows, MatmulOfTwoTensors) {
+  check_matmul(matmul(0, 64, 64, 64), 20);
+  check_matmul(matmul(4, 32, 32, 64), 21);
+  check_matmul(matmul(3, 37, 45, 33), 22);
+  check_matmul(matmul(5, 1, 70, 100), 23);
+  check_matmul(matmul(2, 12, 1100, 30), 24);
+}
+TEST(Rows, Attention) {
+  check_matmul(attention(4, 64, 32, 64), 25);
+  check_matmul(attention(3, 49, 40, 77), 26);
 }
 TEST(Rows, RandomConvolutions) {
   std::mt19937 random(7);

@@ -19,8 +19,8 @@ constexpr const char* kPart = "verify kernel";
 passes::Registry<Kernel>& registry() {
   static passes::Registry<Kernel> all(
       "kernel",
-      {contract_mau_kernel(), contract_rows_kernel(), depthwise_rows_kernel(), map_kernel(), reduce_kernel(),
-       reduce_rows_kernel()},
+      {contract_mau_kernel(), contract_rows_kernel(), depthwise_rows_kernel(), map_kernel(),
+       matmul_rows_kernel(), reduce_kernel(), reduce_rows_kernel()},
       [](const Kernel& kernel) -> std::pair<std::string, std::string> {
         if (kernel.kind != LayerKind::kRearrange && kernel.kind != LayerKind::kHost) return {};
         return {fmt::format("for {} layers", layer_kind_name(kernel.kind)),

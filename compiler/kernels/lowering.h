@@ -86,6 +86,10 @@ struct TileLoweringContext {
   int block_mask = -1;             ///< mask value: cycle c is the MAB's block of a chunk; -1 = not made yet
   /// Mask values of columns inside an image, by columns outside and the last L1B (rows_lowering.cpp).
   std::map<std::tuple<int64_t, int64_t, int64_t>, int> edge_masks = {};
+  /// Mask values of MABs whose number has bits with a value, by both.
+  std::map<std::pair<int64_t, int64_t>, int> mab_masks = {};
+  /// As block_mask, without the channels behind the first so many of a chunk.
+  std::map<int64_t, int> channel_masks = {};
 };
 
 // transfer_lowering.cpp: staging through L2BM and L1BM, MV tags and waits.

@@ -62,11 +62,20 @@ struct Picture {
   /// Few channels: a column is a column of results, its channels are channels and kernel columns of the
   /// tensor, by this window.
   std::optional<RowsWindow> folded = std::nullopt;
+  /// Every entry has whole rows of its own: its tokens (of an index over the axes `tokens`) are columns. Axes
+  /// that aren't named have one index.
+  struct Tokens {
+    int channel = 0;
+    std::vector<int> entries, tokens;
+  };
+  std::optional<Tokens> tokens = std::nullopt;
   /// Read as several, each with an image of its own, whose channels follow each other; empty: as one.
   std::vector<Picture> parts = {};
 };
 /// [N, C, H, W] with channel axis 1, or any other shape with the last; else nothing.
 std::optional<Picture> picture_of(TensorId tensor, const Shape& shape, size_t channel_axis);
+/// A tensor as entries (images) of tokens (columns), with channels on any axis.
+Picture token_picture(TensorId tensor, const Shape& shape, const Picture::Tokens& tokens);
 /// The picture of a tensor that is concatenated of others along its channels, with their pictures as parts;
 /// nothing where it isn't, or where a chunk would have channels of two parts.
 std::optional<Picture> concatenated_picture(const Picture& picture, const LayerGraph& graph);
@@ -122,6 +131,7 @@ struct RowsPass {
   int64_t region_rows = 1;  ///< rows in L2BM for each part of channels
   int64_t first_row = 0;    ///< of the rows under the results, the first that is wanted
   int64_t most_rows = std::numeric_limits<int64_t>::max();  ///< that are wanted
+  int64_t from_row = -1;  ///< of the operand, the same for all L2Bs; -1: what is under their results
 };
 /// What brings the rows of `in` that each L2B needs for its rows of `out` in a pass to L2BM: for every part
 /// of the channels `region_rows` rows, one part after the other; `own_channels`: for the channels alone that

@@ -37,6 +37,23 @@ std::optional<Picture> picture_of(TensorId tensor, const Shape& shape, size_t ch
   return picture;
 }
 
+Picture token_picture(TensorId tensor, const Shape& shape, const Picture::Tokens& tokens) {
+  const auto count = [&](const std::vector<int>& axes) {
+    int64_t product = 1;
+    for (const int axis : axes) product *= shape[static_cast<size_t>(axis)];
+    return product;
+  };
+  Picture picture;
+  picture.tensor = tensor;
+  picture.shape = shape;
+  picture.tokens = tokens;
+  picture.channels = shape[static_cast<size_t>(tokens.channel)];
+  picture.images = count(tokens.entries);
+  picture.columns = isa::kCyclesPerStep;
+  picture.rows = ceil_div(count(tokens.tokens), picture.columns);
+  return picture;
+}
+
 std::optional<Picture> concatenated_picture(const Picture& picture, const LayerGraph& graph) {
   const size_t axis = picture.channels_last ? picture.shape.size() - 1 : 1;
   const std::vector<TensorId> tensors = concatenated_of(graph, picture.tensor, axis);
@@ -138,6 +155,18 @@ StreamPlacement RowsImage::placement(std::string name) const {
     rows.push_back(columns);
     result.axis_dims = {{static_cast<int>(others.size())}, others};
     result.layout = Layout({channels, rows}, layout::Memory::kLm1, copies);
+  } else if (picture_.tokens) {
+    rows.push_back(columns);
+    std::vector<std::vector<Factor>> axes = {channels};
+    result.axis_dims = {{picture_.tokens->channel}};
+    for (const auto& [dims, factors] :
+         {std::pair(picture_.tokens->entries, images), std::pair(picture_.tokens->tokens, rows)}) {
+      if (dims.empty()) continue;
+      result.axis_dims.push_back(dims);
+      axes.push_back(factors);
+    }
+    result.layout = Layout(axes, layout::Memory::kLm1, copies);
+    place_single(result);
   } else if (picture_.folded) {
     // Over images, channels, rows, columns of results, columns of the kernel.
     const RowsWindow& window = *picture_.folded;
@@ -235,8 +264,10 @@ std::vector<RowsTransfer> window_transfers(const RowsImage& in, const RowsImage&
       continue;
     }
     const int64_t under = top * window.stride[0] - window.pad[0];
-    const int64_t begin = under + pass.first_row;
-    const int64_t end = begin + std::min(pass.most_rows, window.rows_under(pass.rows) - pass.first_row);
+    const int64_t begin = pass.from_row >= 0 ? pass.from_row : under + pass.first_row;
+    const int64_t end = pass.from_row >= 0
+                            ? begin + pass.most_rows
+                            : begin + std::min(pass.most_rows, window.rows_under(pass.rows) - pass.first_row);
     for (int64_t x = 0; x < in.channel_ways(); ++x) {
       if (own_channels && x != in.channels_of(l2b)) continue;
       const int64_t region = (own_channels ? 0 : x) * pass.region_rows * in.row_lw();

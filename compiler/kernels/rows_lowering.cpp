@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <utility>
+#include <vector>
 
 #include "compiler/kernels/lowering.h"
 #include "compiler/kernels/rows.h"
@@ -32,6 +33,8 @@ constexpr int64_t kBlockOperations = 320;
 /// The same for rows that are loaded. Without a loop, steps that take an L2B's own rows and those that take
 /// others' are different ones, so that its own may stay in L2BM where the layer before made them.
 constexpr int64_t kUnrolledRows = 2400;
+/// Rows of four columns that a matrix of every MAB takes.
+constexpr int64_t kRowsOfMatrices = 8;
 /// Elements of windows that are combined without a loop over chunks.
 constexpr int64_t kUnrolledElements = 1500;
 constexpr isa::SpaceSet kRegisters = isa::space_bit(Space::kGrf0) | isa::space_bit(Space::kGrf1);
@@ -167,13 +170,79 @@ int edge_mask(TileLoweringContext& context, int64_t left, int64_t right, int64_t
   return context.edge_masks[{left, right, last}] = mask;
 }
 
+Operand masked(Operand operand, int mask) {
+  operand.mask.kind = isa::Mask::Kind::kVirtual;
+  operand.mask.virtual_value = mask;
+  return operand;
+}
+
+/// A mask of the MABs whose number, of the bits `bits`, has those of `value`.
+int mab_mask(TileLoweringContext& context, int64_t bits, int64_t value) {
+  const auto [known, is_new] = context.mab_masks.try_emplace({bits, value}, -1);
+  if (!is_new) return known->second;
+  MachineBuilder& builder = context.builder;
+  const std::string origin = "MABs of rows";
+  const Operand own =
+      MachineBuilder::operand(builder.value("mab", kCyclesPerStep * kWordsPerLong, kRegisters));
+  builder.emit(Opcode::kAnd, Precision::kInt,
+               {space_operand(Space::kConstant, static_cast<int64_t>(isa::FixedConstant::kMabid)),
+                MachineBuilder::operand(builder.constant_bits(static_cast<uint32_t>(bits)), 0, 0)},
+               {own}, origin);
+  const int mask = builder.value("mabs", 1, isa::space_bit(Space::kOmr), 1);
+  builder.emit(Opcode::kXor, Precision::kInt,
+               {own, MachineBuilder::operand(builder.constant_bits(static_cast<uint32_t>(value)), 0, 0)},
+               {MachineBuilder::operand(mask, 0, 0, Width::kWord)}, origin);
+  return context.mab_masks[{bits, value}] = mask;
+}
+
+/// block_mask for the first `channels` of a chunk alone.
+int channel_mask(TileLoweringContext& context, int64_t channels) {
+  if (channels == kChunkChannels) return block_mask(context);
+  const auto [known, is_new] = context.channel_masks.try_emplace(channels, -1);
+  if (!is_new) return known->second;
+  const int blocks = block_mask(context);
+  MachineBuilder& builder = context.builder;
+  const std::string origin = "channels there are";
+  const auto immediate = [&](int64_t payload, Operand to) {
+    Instruction imm;
+    imm.opcode = Opcode::kImm;
+    imm.immediate_kind = isa::ImmediateKind::kInt;
+    imm.sources = {space_operand(Space::kImmediate, static_cast<uint32_t>(payload))};
+    imm.destinations = {std::move(to)};
+    builder.emit(std::move(imm), origin);
+  };
+  const auto vector = [&](const char* name) {
+    return MachineBuilder::operand(builder.value(name, kCyclesPerStep * kWordsPerLong, kRegisters));
+  };
+  // The number of a channel in its block, twice that of the PE and the word's; the flag of a difference is
+  // that it isn't negative.
+  const Operand subpe = space_operand(Space::kConstant, static_cast<int64_t>(isa::FixedConstant::kSubpeid));
+  const int words = builder.value("words", kWordsPerLong, kRegisters);
+  immediate(0, MachineBuilder::operand(words, 0, 0));
+  immediate(1, MachineBuilder::operand(words, 1, 0, Width::kWord));
+  const Operand once = vector("channel"), twice = vector("channel");
+  builder.emit(Opcode::kAdd, Precision::kInt, {subpe, MachineBuilder::operand(words, 0, 0)}, {once}, origin);
+  builder.emit(Opcode::kAdd, Precision::kInt, {subpe, once}, {twice}, origin);
+  const int limits = builder.value("limits", kCyclesPerStep * kWordsPerLong, kRegisters);
+  const int64_t block = kChunkChannels / kBlocksPerChunk;
+  for (int64_t c = 0; c < kCyclesPerStep; ++c)
+    immediate(channels - 1 - c * block, MachineBuilder::operand(limits, c * kWordsPerLong, 0));
+  const int mask = builder.value("channels", 1, isa::space_bit(Space::kOmr), 1);
+  builder.emit(Opcode::kSub, Precision::kInt, {MachineBuilder::operand(limits), twice},
+               {masked(MachineBuilder::operand(mask, 0, 0, Width::kWord), blocks)}, origin);
+  return context.channel_masks[channels] = mask;
+}
+
 class RowsLoader {
  public:
   RowsLoader(TileLoweringContext& context, const LoadRows& op)
       : builder_(context.builder),
         op_(op),
         buffer_(context.buffer_values[static_cast<size_t>(op.buffer)]),
-        mask_(op.normalize ? block_mask(context) : -1),
+        mask_(op.normalize && op.form != RowsForm::kMatrixColumns ? block_mask(context) : -1),
+        last_mask_(op.normalize && op.form != RowsForm::kMatrixColumns
+                       ? channel_mask(context, op.last_channels)
+                       : -1),
         starts_(column_groups(op.columns)),
         origin_("load " + context.program.streams[static_cast<size_t>(op.stream)].name) {
     // Chunks that follow one another are one segment.
@@ -187,37 +256,80 @@ class RowsLoader {
           std::clamp<int64_t>(start + kCyclesPerStep - (op.columns - op.right), 0, kCyclesPerStep);
       edges_.push_back(left + right == 0 ? -1 : edge_mask(context, left, right, std::ssize(op.l1b_at) - 1));
     }
+    for (size_t b = 0; b < op.l1b_at.size(); ++b) {
+      const auto is_same = [&](const Takers& takers) { return op.left == 0 && takers.at == op.l1b_at[b]; };
+      const auto known = std::ranges::find_if(takers_, is_same);
+      if (known == takers_.end()) {
+        takers_.push_back({op.l1b_at[b], {b}});
+      } else {
+        known->l1bs.push_back(b);
+      }
+    }
+    if (op.form == RowsForm::kVectors) return;
+    for (int64_t set = 0; set < kBlocksPerChunk; ++set) {
+      mab_masks_.push_back(
+          op.form == RowsForm::kMatrixRows
+              ? mab_mask(context, kBlocksPerChunk * (kBlocksPerChunk - 1), kBlocksPerChunk * set)
+              : mab_mask(context, kBlocksPerChunk - 1, set));
+    }
   }
 
   void run() {
     const isa::Chip& chip = builder_.chip();
-    const int64_t operations = segments_ * blocks_ * std::max<int64_t>(1, std::ssize(op_.l1b_at)) +
+    const int64_t operations = segments_ * blocks_ * std::max<int64_t>(1, std::ssize(takers_)) +
                                op_.chunks * std::ssize(starts_) * (kCyclesPerStep + 1);
     const int64_t staged = segments_ * blocks_ * kL2bmBlockLw;
     const int64_t fit = rows_staging(chip).windows_lw / staged;
+    const int64_t unit = op_.form == RowsForm::kMatrixColumns ? 2 : 1;
     for (int64_t part = 0; part < op_.parts; ++part) {
+      int64_t j = 0;
       if (op_.rows > 1 && op_.rows * operations > kUnrolledRows) {
-        // Rows in pairs, so that one is fetched while the other is taken.
+        // Rows in pairs, so that one is fetched while the other is taken; those of matrices by 32 columns.
         const int64_t slots = std::min<int64_t>(2, fit);
-        if (op_.rows / slots > 1) {
-          builder_.begin_loop(op_.rows / slots);
-          for (int64_t slot = 0; slot < slots; ++slot) row(part, slot, slot * staged, slots);
+        const int64_t together = op_.form == RowsForm::kVectors ? slots : kRowsOfMatrices;
+        if (op_.rows / together > 1) {
+          builder_.begin_loop(op_.rows / together);
+          for (; j < together; j += unit) rows(part, j, unit, slots, together, 0);
           builder_.end_loop();
+          j = op_.rows / together * together;
         }
-        for (int64_t j = op_.rows / slots > 1 ? op_.rows / slots * slots : 0; j < op_.rows; ++j)
-          row(part, j, j % slots * staged, 0);
+        for (; j < op_.rows; j += unit) rows(part, j, unit, slots, 0, 0);
         continue;
       }
-      for (int64_t j = 0; j < op_.rows; ++j) row(part, j, (op_.first_row + j) % fit * staged, 0);
+      for (; j < op_.rows; j += unit) rows(part, j, unit, fit, 0, op_.first_row);
     }
   }
 
  private:
-  /// Row j of a part by way of L1BM address `staged`; `by_loop`: rows per iteration of the loop around, or 0.
-  void row(int64_t part, int64_t j, int64_t staged, int64_t by_loop) {
-    const auto strides = [&](int64_t unit) {
-      return by_loop > 0 ? innermost(builder_, {by_loop * unit}) : std::vector<int64_t>{};
-    };
+  /// L1Bs whose rows begin at one place.
+  struct Takers {
+    int64_t at = 0;
+    std::vector<size_t> l1bs;
+  };
+
+  /// `count` rows of a part from row j on by way of `slots` places in L1BM, the first of row -`first`;
+  /// `by_loop`: rows per iteration of the loop around, or 0.
+  void rows(int64_t part, int64_t j, int64_t count, int64_t slots, int64_t by_loop, int64_t first) {
+    count = std::min(count, op_.rows - j);
+    by_loop_ = by_loop;
+    std::array<int64_t, 2> staged{};
+    for (int64_t k = 0; k < count; ++k) {
+      staged.at(static_cast<size_t>(k)) = (first + j + k) % slots * segments_ * blocks_ * kL2bmBlockLw;
+      fetch_row(part, j + k, staged.at(static_cast<size_t>(k)));
+    }
+    if (op_.form == RowsForm::kMatrixColumns) {
+      for (int64_t chunk = 0; chunk < op_.chunks; ++chunk) matrix_columns(chunk, j, count, staged);
+    } else {
+      take_row(part, j, staged[0]);
+    }
+  }
+
+  /// Strides of the loop around for something that advances by `unit` with every row.
+  std::vector<int64_t> strides(int64_t unit) const {
+    return by_loop_ > 0 ? innermost(builder_, {by_loop_ * unit}) : std::vector<int64_t>{};
+  }
+
+  void fetch_row(int64_t part, int64_t j, int64_t staged) {
     const int64_t from = op_.l2bm + part * op_.part_lw + j * op_.row_lw;
     const auto fetch = [&](int64_t source, int64_t target, const isa::L1bSet& set) {
       for (int64_t t = 0; t < blocks_; ++t) {
@@ -233,14 +345,25 @@ class RowsLoader {
       const int64_t source = from + segment * op_.chunk_lw;
       const int64_t target = staged + segment * chunk_staged_;
       if (op_.l1b_at.empty()) fetch(source, target, {});
-      for (size_t b = 0; b < op_.l1b_at.size(); ++b) {
-        fetch(source + op_.l1b_at[b], target + (b == 0 ? op_.left * kColumnLw : 0),
-              {isa::L1bSet::Kind::kOne, static_cast<uint8_t>(b)});
+      for (const auto& [at, l1bs] : takers_) {
+        isa::L1bSet set{isa::L1bSet::Kind::kOne, static_cast<uint8_t>(l1bs[0])};
+        if (l1bs.size() > 1) {
+          set = {isa::L1bSet::Kind::kList};
+          for (const size_t b : l1bs) set.list |= uint32_t{1} << b;
+        }
+        fetch(source + at, target + (l1bs[0] == 0 ? op_.left * kColumnLw : 0), set);
       }
     }
+  }
+
+  void take_row(int64_t part, int64_t j, int64_t staged) {
     for (int64_t chunk = 0; chunk < op_.chunks; ++chunk) {
       for (size_t g = 0; g < starts_.size(); ++g) {
         const int64_t l1bm = staged + chunk * chunk_staged_ + starts_[g] * kColumnLw;
+        if (op_.form == RowsForm::kMatrixRows) {
+          own_blocks(l1bm, matrix_target(chunk, op_.first_row + j), chunk);
+          continue;
+        }
         const int64_t to =
             ((op_.first_chunk + part * op_.chunks + chunk) * op_.buffer_rows + op_.first_row + j) *
                 op_.pitch +
@@ -252,7 +375,7 @@ class RowsLoader {
           target.mask.virtual_value = edges_[g];
         }
         if (op_.normalize) {
-          own_blocks(l1bm, target);
+          own_blocks(l1bm, target, part * op_.chunks + chunk);
         } else {
           builder_.emit(Opcode::kL1bmm4, Precision::kNone, {space_operand(Space::kL1bm, l1bm)}, {target},
                         origin_);
@@ -261,28 +384,79 @@ class RowsLoader {
     }
   }
 
+  /// Four rows of matrices that columns of row `row` of the buffer become, in the MABs of a quad.
+  Operand matrix_target(int64_t chunk, int64_t row) const {
+    const int64_t to = ((row / kRowsOfMatrices * op_.chunks + chunk) * 2 + row % 2) * kCyclesPerStep;
+    // With every row as if they came in order: a loop advances by all rows of matrices.
+    return masked(MachineBuilder::operand(buffer_, to * kWordsPerLong, kWordsPerLong, Width::kLong,
+                                          strides(op_.chunks * kWordsPerLong)),
+                  mab_masks_[static_cast<size_t>(row / 2 % kBlocksPerChunk)]);
+  }
+
   /// Four columns: each MAB writes in the cycle of its block.
-  void own_blocks(int64_t l1bm, const Operand& target) {
+  void own_blocks(int64_t l1bm, const Operand& target, int64_t chunk) {
     const int raw = builder_.value("raw", kCyclesPerStep * kWordsPerLong, kRegisters);
+    const bool is_partial = chunk + 1 == op_.parts * op_.chunks && op_.last_channels < kChunkChannels;
+    if (is_partial)
+      builder_.emit(Opcode::kZero, Precision::kNone, {}, {MachineBuilder::operand(raw)}, origin_);
     for (int64_t column = 0; column < kCyclesPerStep; ++column) {
-      Operand to = MachineBuilder::operand(raw, column * kWordsPerLong, 0);
-      to.mask.kind = isa::Mask::Kind::kVirtual;
-      to.mask.virtual_value = mask_;
-      builder_.emit(Opcode::kL1bmm, Precision::kNone,
-                    {space_operand(Space::kL1bm, l1bm + column * kColumnLw)}, {to}, origin_);
+      builder_.emit(
+          Opcode::kL1bmm, Precision::kNone, {space_operand(Space::kL1bm, l1bm + column * kColumnLw)},
+          {masked(MachineBuilder::operand(raw, column * kWordsPerLong, 0), is_partial ? last_mask_ : mask_)},
+          origin_);
     }
     emit_normalize(builder_, *op_.normalize, MachineBuilder::operand(raw), target, origin_);
+  }
+
+  /// Eight columns of a chunk, the block of every quad: as rows of a matrix that is read by columns.
+  void matrix_columns(int64_t chunk, int64_t j, int64_t count, const std::array<int64_t, 2>& staged) {
+    const Precision precision = matrix_instruction_precision(*op_.normalize);
+    for (int64_t half = 0; half < 2; ++half) {
+      Operand rows = MachineBuilder::operand(builder_.constant_float(0), 0, 0);
+      if (half < count) {
+        rows = MachineBuilder::operand(builder_.value("raw", kCyclesPerStep * kWordsPerLong, kRegisters));
+        Operand to = rows;
+        if (op_.first_row + j + half + 1 == op_.buffer_rows && op_.last_columns < kCyclesPerStep) {
+          builder_.emit(Opcode::kZero, Precision::kNone, {}, {rows}, origin_);
+          to.mask.kind = isa::Mask::Kind::kPattern;
+          to.mask.value = static_cast<uint8_t>(0xf0 >> op_.last_columns & 0xf);
+        }
+        builder_.emit(Opcode::kL1bmm4, Precision::kNone,
+                      {space_operand(Space::kL1bm, staged.at(static_cast<size_t>(half)) +
+                                                       chunk * kCyclesPerStep * kColumnLw)},
+                      {to}, origin_);
+      }
+      builder_.emit(Opcode::kMwrite, precision, {rows}, {space_operand(Space::kMatX, half * kCyclesPerStep)},
+                    origin_);
+    }
+    const int64_t row = op_.first_row + j;
+    const int64_t matrices = ceil_div(op_.buffer_rows, kRowsOfMatrices);
+    for (int64_t half = 0; half < 2; ++half) {
+      const Operand columns =
+          MachineBuilder::operand(builder_.value("columns", kCyclesPerStep * kWordsPerLong, kRegisters));
+      builder_.emit(Opcode::kMread, precision, {space_operand(Space::kMatX, half * kCyclesPerStep)},
+                    {columns}, origin_);
+      const int64_t to = ((chunk * matrices + row / kRowsOfMatrices) * 2 + half) * kCyclesPerStep;
+      emit_normalize(builder_, *op_.normalize, columns,
+                     masked(MachineBuilder::operand(buffer_, to * kWordsPerLong, kWordsPerLong, Width::kLong,
+                                                    strides(kWordsPerLong)),
+                            mab_masks_[static_cast<size_t>(row / 2 % kBlocksPerChunk)]),
+                     origin_);
+    }
   }
 
   MachineBuilder& builder_;
   const LoadRows& op_;
   int buffer_;
-  int mask_;
+  int mask_, last_mask_;
+  std::vector<int> mab_masks_;  ///< of the MABs that a row of matrices is for
+  std::vector<Takers> takers_;
   std::vector<int64_t> starts_;
   std::vector<int> edges_;  ///< masks of the groups of columns; -1 = all are inside
   std::string origin_;
   int64_t segments_ = 1, blocks_ = 0;
   int64_t chunk_staged_ = 0;  ///< from one chunk to the next in L1BM
+  int64_t by_loop_ = 0;       ///< rows per iteration of the loop around, 0 without one
 };
 
 /// Matrices go to the x and y registers in turn, so that one is written while the other is used.

@@ -220,8 +220,16 @@ class Verifier {
     require(op.first_column >= 0 && op.first_column + op.columns <= op.pitch,
             "load rows: columns {} to {} of {}", op.first_column, op.first_column + op.columns, op.pitch);
     require(op.first_chunk >= 0, "load rows: to chunk {}", op.first_chunk);
+    const int64_t chunks = op.first_chunk + op.parts * op.chunks;
+    if (op.form == RowsForm::kVectors) {
+      buffer_range("load rows", op.buffer, {}, chunks * op.buffer_rows * op.pitch);
+      return;
+    }
+    require(op.normalize && op.columns == isa::kCyclesPerStep && op.parts == 1 && op.first_chunk == 0,
+            "load rows: no matrices of {} columns, {} parts", op.columns, op.parts);
+    const int64_t rows_of_matrices = kBlocksPerChunk * matrix_form(*op.normalize).rows / isa::kCyclesPerStep;
     buffer_range("load rows", op.buffer, {},
-                 (op.first_chunk + op.parts * op.chunks) * op.buffer_rows * op.pitch);
+                 chunks * isa::ceil_div(op.buffer_rows, rows_of_matrices) * matrix_form(*op.normalize).rows);
   }
   void groups(std::string_view what, const std::vector<int64_t>& list, int64_t columns) const {
     require(!list.empty(), "{}: no columns", what);
@@ -428,7 +436,10 @@ class Printer {
          op.first_chunk > 0 ? fmt::format(" of chunk {}", op.first_chunk) : "", stream(op.stream, {}),
          op.rows, op.parts, op.chunks, op.columns,
          op.l1b_at.empty() ? std::string() : fmt::format(", of L1Bs at {} LW", fmt::join(op.l1b_at, " ")),
-         op.normalize ? ", to block floats of " + matrix_precision_name(*op.normalize) : "");
+         (op.normalize ? ", to block floats of " + matrix_precision_name(*op.normalize) : "") +
+             (op.form == RowsForm::kVectors      ? ""
+              : op.form == RowsForm::kMatrixRows ? ", rows of matrices"
+                                                 : ", columns of matrices"));
     transfers(op.transfers);
   }
   void node(const WindowProduct& op) {

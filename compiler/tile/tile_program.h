@@ -155,6 +155,14 @@ struct RowsTransfer {
   int64_t l2bm = 0;     ///< LW of L2BM
   int64_t count = 0;    ///< LW, a multiple of an MV's unit
 };
+/// What columns of an image's rows become in the PEs. Columns are counted over all rows of the buffer, which
+/// have four each where they become matrices; N = columns / 32, rounded up.
+enum class RowsForm : uint8_t {
+  kVectors,        ///< [chunk][row][pitch columns]
+  kMatrixRows,     ///< [N][chunks][8]: columns 8 q to 8 q + 7 of 32 are the rows of the matrices of quad q
+  kMatrixColumns,  ///< [chunk][N][8]: columns 8 k to 8 k + 7 of 32 are those of the matrices of MABs k of
+                   ///< quads, their rows are channels
+};
 /// buffer[chunk][row][pitch columns] = rows of an image, through L2BM and L1BM. L1B b takes `rows` rows whose
 /// first begins l1b_at[b] LW behind `l2bm`: other rows, chunks, or columns; without l1b_at all take the same.
 /// L2BM has `parts` parts one after the other, each `part_lw` LW, of which `chunks` chunks are taken, each
@@ -178,6 +186,10 @@ struct LoadRows {
   int64_t first_row = 0, buffer_rows = 1;  ///< where the rows are among those of the buffer
   int64_t pitch = 0, first_column = 0;     ///< columns of a row of the buffer, and where column 0 is in it
   std::optional<MatrixPrecision> normalize = std::nullopt;
+  // With `normalize`:
+  RowsForm form = RowsForm::kVectors;
+  int64_t last_channels = kBlocksPerChunk * 8;  ///< of the last chunk; the others become 0
+  int64_t last_columns = isa::kCyclesPerStep;   ///< of the last row of kMatrixColumns; the others become 0
 };
 /// sums[row][group of 4 columns] = matrices * windows: for every chunk and position of the kernel one matrix
 /// of `matrices` [chunk][kernel rows][kernel columns][8], whose vectors are the columns of the window there.
