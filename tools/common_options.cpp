@@ -171,6 +171,11 @@ void add_model_options(CLI::App& app, SessionOptions& options, RawOptions& raw) 
 
 void add_compile_options(CLI::App& app, SessionOptions& options, RawOptions& raw) {
   add_model_options(app, options, raw);
+  app.add_option(
+         "--weights", options.weights,
+         "constants between runs: stream (in DRAM), resident (in the PEs, as many as fit) or auto (as is "
+         "predicted to be faster)")
+      ->capture_default_str();
   app.add_option("--scheduler", options.passes.scheduler, "instruction scheduler of blocks");
   app.add_option("--loop-scheduler", options.passes.loop_scheduler, "instruction scheduler of loops");
   app.add_option("--coalescer", options.passes.coalescer, "pass that makes one value of two");

@@ -4,15 +4,20 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "compiler/compile/dram_placement.h"
 #include "compiler/compile/fetch_ahead.h"
+#include "compiler/compile/local_memory.h"
+#include "compiler/compile/resident.h"
 #include "compiler/graph/fresh_names.h"
 #include "compiler/graph/passes.h"
 #include "compiler/kernels/lowering.h"
 #include "compiler/kernels/split_reductions.h"
+#include "isa/sequencer.h"
 #include "scheduler/machine/passes.h"
 #include "scheduler/verify/verify.h"
 
@@ -49,17 +54,13 @@ class ModelCompiler {
     plan_ = planner.plan(options_.planner);
     verify_model_plan(plan_, graph_);
     result_.plan = plan_.summary;
-    result_.work = problem_work(graph_, chip_, options_.precision);
     if (options_.wants_dump("plan"))
       options_.dump("plan", graph_.name, "json", to_json(plan_, graph_, planner));
     find_segments();
-    try {
-      make_stages(planner);
-    } catch (const DramOverflow&) {
-      // Images of a segment don't share DRAM; those of stages that run one by one do.
-      for (size_t k = 0; k < segment_end_.size(); ++k)
-        segment_begin_[k] = segment_end_[k] = static_cast<int>(k);
-      make_stages(planner);
+    if (options_.weights == Weights::kAuto) {
+      make_the_faster(planner);
+    } else {
+      make_stages(planner, options_.weights);
     }
     find_host_relayouts();
     result_.tensors = graph_.tensors;
@@ -74,20 +75,52 @@ class ModelCompiler {
   }
   int last_stage() const { return static_cast<int>(plan_.stages.size()) - 1; }
 
-  void make_stages(ModelPlanner& planner) {
+  /// With constants that stay or without.
+  void make_the_faster(ModelPlanner& planner) {
+    make_stages(planner, Weights::kResident);
+    if (result_.preparation.statements.empty()) return;
+    CompiledModel resident = result_;
+    const int64_t cycles = predicted_cycles();
+    make_stages(planner, Weights::kStream);
+    if (predicted_cycles() > cycles) result_ = std::move(resident);
+  }
+  /// Of a run of all segments.
+  int64_t predicted_cycles() const {
+    int64_t cycles = 0;
+    for (const Segment& segment : result_.segments)
+      cycles += isa::predict_cycles(segment.parts.program, chip_).total();
+    return cycles;
+  }
+
+  void make_stages(ModelPlanner& planner, Weights weights) {
+    weights_ = weights;
+    try {
+      try_stages(planner);
+    } catch (const DramOverflow&) {
+      // Images of a segment don't share DRAM; those of stages that run one by one do.
+      for (size_t k = 0; k < segment_end_.size(); ++k)
+        segment_begin_[k] = segment_end_[k] = static_cast<int>(k);
+      try_stages(planner);
+    }
+  }
+  void try_stages(ModelPlanner& planner) {
+    result_.preparation = {};
+    result_.work = problem_work(graph_, chip_, options_.precision);
     result_.preloads.clear();
     result_.stages.clear();
     result_.segments.clear();
     drafts_.clear();
     part_names_ = {};
     place_images();
+    relayouts_lw_ = chip_.memory.lm_words / isa::kWordsPerLong;
+    if (weights_ != Weights::kStream) choose_relayouts_lw(planner);
     const auto last = static_cast<int64_t>(plan_.stages.size());
     for (int64_t index = 0; index < last; ++index) {
       const PlannedStage& stage = plan_.stages[static_cast<size_t>(index)];
       if (options_.progress) options_.progress(index, last, layer_of(stage).name);
       result_.stages.push_back(make_stage(planner, stage, static_cast<int>(index)));
-      if (!drafts_.empty() && segment_end_[static_cast<size_t>(index)] == index) make_segment(index);
     }
+    make_segments();
     if (options_.progress) options_.progress(last, last, "");
   }
 
@@ -124,74 +157,226 @@ class ModelCompiler {
     }
   }
 
-  /// A stage of a segment before it has a program, or one that no others are woven into.
+  /// A chip stage before it has a program, or one that no others are woven into.
   struct Draft {
     size_t stage = 0;  ///< of the result
     std::string name = {};
     std::optional<TileProgram> tiles = std::nullopt;
     isa::Program program = {};  ///< without tiles
-    bool is_alone = false;      ///< has no room for what others keep in LM0
+    bool is_alone = false;      ///< has no room for what others load ahead
+    int64_t needs_lw = 0;       ///< LW of LM0 and LM1 that must be left to it besides what is known
   };
+  /// A stage whose values turned out to have no room beside what others keep: its draft has been told.
+  struct NoRoom {};
 
-  /// Programs of the segment's stages. A stage whose values turn out to have no room beside what others keep
-  /// makes all of them anew.
-  std::vector<scheduler::ProgramPart> make_parts() {
-    std::vector<std::optional<TileProgram>> tiles;
-    std::vector<AheadStage> stages;
+  /// The programs of all segments. Where a stage has no room, all of them are made anew.
+  void make_segments() {
+    while (true) {
+      result_.segments.clear();
+      try {
+        std::vector<std::optional<TileProgram>> tiles;
+        for (const Draft& draft : drafts_) tiles.push_back(draft.tiles);
+        if (weights_ != Weights::kStream) keep_weights(tiles);
+        for (size_t first = 0; first < drafts_.size();) {
+          size_t end = first + 1;
+          const auto segment_of = [&](size_t k) { return segment_begin_[drafts_[k].stage]; };
+          while (end < drafts_.size() && segment_of(end) == segment_of(first)) ++end;
+          make_segment(first, std::span(tiles).subspan(first, end - first));
+          first = end;
+        }
+        return;
+      } catch (const NoRoom&) {
+      }
+    }
+  }
+
+  /// How much of LM0 relayouts may have: the more, the faster they are, and the less there is for constants.
+  void choose_relayouts_lw(ModelPlanner& planner) {
+    std::vector<TileProgram> tiles;
+    std::vector<ResidentStage> stages;
+    std::vector<layout::GatherProblem> relayouts;
+    tiles.reserve(plan_.stages.size());
+    for (size_t k = 0; k < plan_.stages.size(); ++k) {
+      const PlannedStage& planned = plan_.stages[k];
+      if (planned.kind == PlannedStage::Kind::kRelayout)
+        relayouts.push_back(planner.gather(plan_, planned, addresses_));
+      if (planned.kind != PlannedStage::Kind::kKernel) continue;
+      const ChipStage chip_stage = planned_part(planned, static_cast<int>(k));
+      tiles.push_back(emit_tiles(planned.candidate, stream_addresses(planned.candidate, chip_stage), chip_));
+      stages.push_back({.tiles = &tiles.back(), .constant_streams = constant_streams(chip_stage)});
+    }
+    stages.push_back({});
+    const int64_t all = chip_.memory.lm_words / isa::kWordsPerLong;
+    if (relayouts.empty()) return;
+    constexpr int64_t kParts = 8;
+    std::optional<int64_t> best;
+    for (int64_t part = kParts; part > 0; --part) {
+      const int64_t lw = all * part / kParts;
+      int64_t cycles = 0, lm1_lw = 0;
+      try {
+        for (layout::GatherProblem& relayout : relayouts) {
+          relayout.lm0_lw = lw;
+          const layout::Gather gather(relayout, chip_);
+          cycles += gather.estimated_cycles();
+          lm1_lw = std::max(lm1_lw, gather.lm1_lw());
+        }
+      } catch (const isa::UnsupportedError&) {
+        break;
+      }
+      stages.back().taken = {{0, lw, isa::Space::kLm0}, {0, lm1_lw, isa::Space::kLm1}};
+      cycles -= cycles_of_kept_constants(stages, chip_);
+      if (best && *best <= cycles) continue;
+      best = cycles;
+      relayouts_lw_ = lw;
+    }
+  }
+
+  std::vector<bool> constant_streams(const Draft& draft) const {
+    return constant_streams(std::get<ChipStage>(result_.stages[draft.stage].body));
+  }
+  static std::vector<bool> constant_streams(const ChipStage& stage) {
+    std::vector<bool> constant;
+    for (const StreamBinding& operand : stage.operands)
+      constant.push_back(operand.origin == StreamBinding::Origin::kPreloaded);
+    constant.push_back(false);
+    return constant;
+  }
+
+  /// What stays on the chip, and the program that brings it there.
+  void keep_weights(std::vector<std::optional<TileProgram>>& tiles) {
+    result_.preparation = {};
+    std::vector<ResidentStage> stages;
     std::vector<const TileProgram*> before, after;
-    for (const Draft& draft : drafts_) tiles.push_back(draft.tiles);
     for (size_t k = 0; k < drafts_.size(); ++k) {
-      AheadStage& stage = stages.emplace_back();
-      stage.is_alone = drafts_[k].is_alone;
-      if (!tiles[k]) {
-        stage.taken = local_memory_of(drafts_[k].program, chip_);
-      } else {
-        const auto& chip_stage = std::get<ChipStage>(result_.stages[drafts_[k].stage].body);
+      ResidentStage& stage = stages.emplace_back();
+      if (tiles[k]) {
         stage.tiles = &*tiles[k];
-        stage.cycles = chip_stage.predicted_cycles;
-        for (const StreamBinding& operand : chip_stage.operands)
-          stage.constant_streams.push_back(operand.origin == StreamBinding::Origin::kPreloaded);
-        stage.constant_streams.push_back(false);
+        stage.constant_streams = constant_streams(drafts_[k]);
+        stage.needs_lw = drafts_[k].needs_lw;
+      } else {
+        stage.taken = written_local_memory(drafts_[k].program, chip_);
       }
       before.push_back(tiles[k] ? &*drafts_[k].tiles : nullptr);
+      after.push_back(tiles[k] ? &*tiles[k] : nullptr);
+    }
+    const std::optional<TileProgram> preparation = keep_constants(stages, chip_);
+    count_work_without_kept(before, after);
+    if (!preparation) return;
+    verify_resident(before, after, *preparation, stages);
+    const scheduler::ProgramPart part{preparation->name, build(preparation->name, *preparation, nullptr)};
+    const scheduler::ScheduledParts scheduled = scheduler::schedule_transfers(
+        {part}, chip_, {options_.passes.transfers, options_.passes.options, {}});
+    verify::verify_segment({part}, scheduled, chip_);
+    result_.preparation = scheduled.program;
+    result_.preparation.source_name = graph_.name;
+  }
+
+  /// Nobody loads what stays; of a constant that several stages read only what stays for all of them.
+  void count_work_without_kept(const std::vector<const TileProgram*>& before,
+                               const std::vector<const TileProgram*>& after) {
+    ResidentShares of_network;
+    for (size_t k = 0; k < drafts_.size(); ++k) {
+      const size_t number = drafts_[k].stage;
+      auto& stage = std::get<ChipStage>(result_.stages[number].body);
+      ResidentShares of_stage;
+      const auto has = [&](const StreamBinding& operand, double share) {
+        if (operand.origin != StreamBinding::Origin::kPreloaded) return;
+        const TensorId id = graph_.storage(operand.placement.access.tensor);
+        for (ResidentShares* shares : {&of_stage, &of_network}) {
+          const auto [known, is_new] = shares->emplace(id, share);
+          known->second = std::min(known->second, share);
+        }
+      };
+      if (before[k] == nullptr) {
+        for (const StreamBinding& operand : stage.operands) has(operand, 0);
+        continue;
+      }
+      const std::vector<double> shares = shares_kept(*before[k], *after[k]);
+      for (size_t j = 0; j < stage.operands.size(); ++j) has(stage.operands[j], shares[stream_of(number, j)]);
+      stage.work = problem_work(layer_of(plan_.stages[number]), graph_, chip_, options_.precision, of_stage);
+    }
+    result_.work = problem_work(graph_, chip_, options_.precision, of_network);
+  }
+  /// Which stream of its program a stage's operand is.
+  size_t stream_of(size_t stage, size_t operand) const {
+    const std::vector<StreamPlacement>& placements = plan_.stages[stage].candidate.placements;
+    size_t stream = 0;
+    for (size_t inputs = 0; inputs <= operand; ++stream) inputs += placements[stream].is_output ? 0 : 1;
+    return stream - 1;
+  }
+
+  /// Programs of a segment's stages, of which the first is draft number `first`.
+  std::vector<scheduler::ProgramPart> make_parts(size_t first, std::span<std::optional<TileProgram>> tiles) {
+    const std::vector<std::optional<TileProgram>> loaded_by_themselves(tiles.begin(), tiles.end());
+    std::vector<AheadStage> stages;
+    std::vector<const TileProgram*> before, after;
+    for (size_t k = 0; k < tiles.size(); ++k) {
+      const Draft& draft = drafts_[first + k];
+      AheadStage& stage = stages.emplace_back();
+      stage.is_alone = draft.is_alone;
+      if (!tiles[k]) {
+        stage.taken = written_local_memory(draft.program, chip_);
+      } else {
+        stage.tiles = &*tiles[k];
+        stage.taken = tiles[k]->kept;
+        stage.cycles = std::get<ChipStage>(result_.stages[draft.stage].body).predicted_cycles;
+        stage.constant_streams = constant_streams(draft);
+      }
+      before.push_back(tiles[k] ? &*loaded_by_themselves[k] : nullptr);
       after.push_back(tiles[k] ? &*tiles[k] : nullptr);
     }
     fetch_ahead(stages, chip_);
     verify_fetch_ahead(before, after);
     std::vector<scheduler::ProgramPart> parts;
-    for (size_t k = 0; k < drafts_.size(); ++k) {
-      const Draft& draft = drafts_[k];
+    for (size_t k = 0; k < tiles.size(); ++k) {
+      Draft& draft = drafts_[first + k];
+      if (!tiles[k]) {
+        parts.push_back({draft.name, draft.program});
+        continue;
+      }
+      Stage& stage = result_.stages[draft.stage];
       try {
-        parts.push_back({draft.name, tiles[k] ? build(draft, *tiles[k]) : draft.program});
+        parts.push_back({draft.name, build(stage.name, *tiles[k], &std::get<ChipStage>(stage.body).proofs)});
       } catch (const isa::UnsupportedError&) {
-        if (draft.is_alone || !tiles[k] || tiles[k]->kept.empty()) throw;
-        drafts_[k].is_alone = true;
-        return make_parts();
+        if (!make_room(draft, *tiles[k])) throw;
+        throw NoRoom{};
       }
     }
     return parts;
   }
+  /// Whether others can leave more to a stage. What comes early goes first, then what stays.
+  bool make_room(Draft& draft, const TileProgram& tiles) const {
+    const int64_t all = chip_.memory.lm_words / isa::kWordsPerLong;
+    if (tiles.kept.empty() || draft.needs_lw >= all) return false;
+    if (draft.is_alone) {
+      constexpr int64_t kSteps = 8;
+      draft.needs_lw += all / kSteps;
+    }
+    draft.is_alone = true;
+    return true;
+  }
 
-  isa::Program build(const Draft& draft, const TileProgram& tiles) {
-    const std::string& name = result_.stages[draft.stage].name;
+  isa::Program build(const std::string& name, const TileProgram& tiles, scheduler::ScheduleProofs* proofs) {
     if (options_.wants_dump("tile")) options_.dump("tile", name, "txt", to_string(tiles));
     scheduler::MachineProgram machine = lower_tile_program(tiles, chip_);
     if (options_.wants_dump("machine")) options_.dump("machine", name, "txt", scheduler::to_string(machine));
-    auto& stage = std::get<ChipStage>(result_.stages[draft.stage].body);
     isa::Program program = scheduler::build_program(
         std::move(machine), chip_, options_.passes,
         {[&](const std::string& point) { return options_.wants_dump(point); },
          [&](const std::string& point, const std::string& extension, const std::string& text) {
            options_.dump(point, name, extension, text);
          },
-         options_.observe_stage, [&](const scheduler::ScheduleProofs& proofs) { stage.proofs = proofs; }},
+         options_.observe_stage,
+         [&](const scheduler::ScheduleProofs& found) {
+           if (proofs != nullptr) *proofs = found;
+         }},
         &known_schedules_);
     return without_mark(name, std::move(program));
   }
 
   /// The stages' programs as one, their transfers scheduled.
-  void make_segment(int64_t last) {
-    const std::vector<scheduler::ProgramPart> parts = make_parts();
+  void make_segment(size_t first, std::span<std::optional<TileProgram>> tiles) {
+    const std::vector<scheduler::ProgramPart> parts = make_parts(first, tiles);
     scheduler::TransferChoice choice{options_.passes.transfers, options_.passes.options, {}};
     const std::string& pass = scheduler::find_transfer_scheduler(options_.passes.transfers).name;
     if (options_.wants_dump(pass)) {
@@ -201,13 +386,12 @@ class ModelCompiler {
       };
     }
     Segment segment;
-    segment.first_stage = static_cast<int>(last + 1 - static_cast<int64_t>(parts.size()));
+    segment.first_stage = static_cast<int>(drafts_[first].stage);
     segment.parts = scheduler::schedule_transfers(parts, chip_, choice);
     verify::verify_segment(parts, segment.parts, chip_);
     if (options_.observe_segment) options_.observe_segment(parts, segment.parts);
     segment.parts.program.source_name = graph_.name;
     result_.segments.push_back(std::move(segment));
-    drafts_.clear();
   }
   /// It becomes a region of its name in any case.
   static isa::Program without_mark(const std::string& name, isa::Program program) {
@@ -331,14 +515,19 @@ class ModelCompiler {
     stage.description = candidate.description;
     stage.predicted_cycles = candidate.predicted_cycles;
     stage.work = problem_work(layer, graph_, chip_, options_.precision);
+    Draft draft = draft_of(layer.name);
+    draft.tiles = emit_tiles(candidate, stream_addresses(candidate, stage), chip_);
+    drafts_.push_back(std::move(draft));
+    return stage;
+  }
+
+  /// In DRAM, of the candidate's streams.
+  static std::vector<int64_t> stream_addresses(const Candidate& candidate, const ChipStage& stage) {
     std::vector<int64_t> addresses;
     auto operand = stage.operands.begin();
     for (const StreamPlacement& placement : candidate.placements)
       addresses.push_back(placement.is_output ? stage.result.dram_address : (operand++)->dram_address);
-    Draft draft = draft_of(layer.name);
-    draft.tiles = emit_tiles(candidate, addresses, chip_);
-    drafts_.push_back(std::move(draft));
-    return stage;
+    return addresses;
   }
 
   void make_relayout(ModelPlanner& planner, const PlannedStage& planned, int index, Stage& stage) {
@@ -362,7 +551,8 @@ class ModelCompiler {
     ChipStage chip = planned_part(planned, index);
     stage.operation = fmt::format("Relayout to {} {}", to.layout.to_string(), to.transport.to_string());
     chip.kernel = "gather";
-    const layout::GatherProblem problem = planner.gather(plan_, planned, addresses_);
+    layout::GatherProblem problem = planner.gather(plan_, planned, addresses_);
+    problem.lm0_lw = relayouts_lw_;
     const layout::Gather gather(problem, chip_);
     const int64_t tables_at = dram_->append(gather.tables_lw(), fmt::format("tables of '{}'", stage.name));
     layout::GatherCode code = gather.emit(tables_at);
@@ -431,10 +621,12 @@ class ModelCompiler {
   std::optional<DramPlacement> dram_;
   scheduler::KnownSchedules known_schedules_;
   ModelPlan plan_;
-  std::vector<int64_t> addresses_;  ///< of the plan's images
-  std::vector<int> segment_begin_;  ///< by stage: the first of its segment
-  std::vector<int> segment_end_;    ///< by stage: the last
-  std::vector<Draft> drafts_;       ///< of the segment that is being made
+  std::vector<int64_t> addresses_;      ///< of the plan's images
+  std::vector<int> segment_begin_;      ///< by stage: the first of its segment
+  std::vector<int> segment_end_;        ///< by stage: the last
+  Weights weights_ = Weights::kStream;  ///< of what is being made
+  int64_t relayouts_lw_ = 0;            ///< of LM0, that relayouts may have
+  std::vector<Draft> drafts_;           ///< of all chip stages
   FreshNames part_names_;
 };
 
@@ -499,6 +691,21 @@ std::vector<const std::vector<passes::PassOptionInfo>*> planning_options(const s
     if (planner.empty() || each.name == planner) options.push_back(&each.options);
   }
   return options;
+}
+
+namespace {
+constexpr std::array<const char*, 3> kWeightsNames = {"stream", "resident", "auto"};
+}  // namespace
+
+std::string weights_name(Weights weights) {
+  return kWeightsNames.at(static_cast<size_t>(weights));
+}
+
+Weights parse_weights(const std::string& name) {
+  for (size_t k = 0; k < kWeightsNames.size(); ++k) {
+    if (name == kWeightsNames.at(k)) return static_cast<Weights>(k);
+  }
+  throw isa::UserError(fmt::format("weights '{}': allowed are {}", name, fmt::join(kWeightsNames, ", ")));
 }
 
 std::vector<std::string> planning_dump_points() {

@@ -52,7 +52,9 @@ struct ChipStage {
   std::vector<StreamBinding> operands;
   StreamBinding result;
   bool fetch = false;  ///< the host reads the result
-  ProblemWork work;    ///< of kernels: what the layer must do; relayouts are no part of the problem
+  /// Of kernels: what the layer must do in a run, without constants that stay on the chip; relayouts are no
+  /// part of the problem.
+  ProblemWork work;
   /// Of kernels. Not in packages: what a file claims is no proof.
   scheduler::ScheduleProofs proofs = {};
 };
@@ -102,7 +104,7 @@ struct CompiledModel {
   std::vector<Stage> stages;
   std::vector<Segment> segments;  ///< of all chip stages, in their order
   PlanSummary plan;
-  ProblemWork work;  ///< what the network must do, whatever the plan
+  ProblemWork work;  ///< what the network must do in a run, but for constants that stay on the chip
   /// Contents of DRAM that are written once, before the first stage.
   struct Preload {
     std::string name;
@@ -110,9 +112,21 @@ struct CompiledModel {
     StreamImage image;
   };
   std::vector<Preload> preloads;
+  /// Runs once, when the preloads are in DRAM: brings to the PEs the constants that stay there
+  /// (compiler/compile/resident.h). Without statements where none do.
+  isa::Program preparation;
 
   TensorId storage(TensorId id) const;
 };
+
+/// Where constants are between two runs (`--weights`).
+enum class Weights : uint8_t {
+  kStream,    ///< in DRAM
+  kResident,  ///< in the PEs, as many as there is room for
+  kAuto,      ///< as either, whichever is predicted to be faster
+};
+std::string weights_name(Weights weights);       ///< "stream", …
+Weights parse_weights(const std::string& name);  ///< UserError lists the names
 
 struct CompileOptions {
   MatrixPrecision precision = MatrixPrecision::kGFloat;
@@ -120,6 +134,7 @@ struct CompileOptions {
   layout::SolutionCache* cache = nullptr;  ///< of solved conversions
   scheduler::PipelineChoice passes;
   LoweringOptions lowering;
+  Weights weights = Weights::kStream;
   /// Names of graph passes, layer passes, "plan", "tile", "machine", or scheduler passes whose result
   /// `dump` receives; "all" = every one.
   std::set<std::string> dump_after;

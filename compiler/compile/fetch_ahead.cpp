@@ -10,6 +10,7 @@
 #include <set>
 #include <utility>
 
+#include "compiler/compile/local_memory.h"
 #include "compiler/kernels/lowering.h"
 #include "compiler/tile/buffer_use.h"
 #include "isa/arithmetic.h"
@@ -28,8 +29,6 @@ namespace {
 /// LW of L2BM that a piece takes at most: long enough to hide the transfer's start, short enough that several
 /// are under way.
 constexpr int64_t kPieceLw = 2048;
-/// Of LM0, for constants and temporaries that a kernel doesn't declare as buffers.
-constexpr int64_t kTemporariesLw = 96;
 /// Loads that take DRAM less time aren't worth words of LM0 for several stages.
 constexpr int64_t kShortestCycles = 128;
 /// A stage takes about so many times the steps of its busiest issue group: distances, and rows that it waits
@@ -227,28 +226,17 @@ class Planner {
 
   /// LW of LM0 that a stage needs for itself, without what could be loaded ahead.
   int64_t own_lw(const AheadStage& stage) const {
-    if (stage.is_alone) return capacity_;
+    if (stage.is_alone) return capacity_ - taken_lw(stage);
     if (stage.tiles == nullptr) return 0;
-    int64_t here = 0, there = 0, either = 0;
-    for (size_t k = 0; k < stage.tiles->buffers.size(); ++k) {
-      const TileBuffer& buffer = stage.tiles->buffers[k];
-      const bool is_movable = std::ranges::any_of(movables_, [&](const Movable& movable) {
-        return &stage == &stages_[static_cast<size_t>(movable.stage)] &&
-               movable.load.buffer == static_cast<int>(k);
-      });
-      if (is_movable) continue;
-      const bool other_homes = (buffer.homes & ~isa::space_bit(Space::kLm0)) != 0;
-      if (is_local(buffer.homes, Space::kLm0) && !other_homes) here += buffer.size_lw;
-      if (is_local(buffer.homes, Space::kLm0) && other_homes) either += buffer.size_lw;
-      if (!is_local(buffer.homes, Space::kLm0) && is_local(buffer.homes, Space::kLm1))
-        there += buffer.size_lw;
+    std::set<int> movable_buffers;
+    for (const Movable& movable : movables_) {
+      if (&stage == &stages_[static_cast<size_t>(movable.stage)]) movable_buffers.insert(movable.load.buffer);
     }
-    return std::min(capacity_, here + kTemporariesLw +
-                                   std::max<int64_t>(0, either - (capacity_ - there - kTemporariesLw)));
+    return own_local_memory_lw(*stage.tiles, Space::kLm0, movable_buffers, chip_);
   }
   int64_t taken_lw(const AheadStage& stage) const {
     int64_t lw = 0;
-    for (const TileProgram::Kept& taken : stage.taken) lw += taken.size_lw;
+    for (const TileProgram::Kept& taken : stage.taken) lw += taken.memory == Space::kLm0 ? taken.size_lw : 0;
     return lw;
   }
 
@@ -317,6 +305,7 @@ class Planner {
       const auto stage = static_cast<int64_t>(k);
       if (own_[k] > 0) add(fmt::format("own {}", k), stage, stage, own_[k]);
       for (const TileProgram::Kept& taken : stages_[k].taken) {
+        if (taken.memory != Space::kLm0) continue;
         scheduler::PackingBuffer* buffer =
             add(fmt::format("taken {} {}", k, taken.begin_lw), stage, stage, taken.size_lw);
         buffer->alignment = 1;
@@ -412,48 +401,6 @@ class Planner {
 };
 
 }  // namespace
-
-std::vector<TileProgram::Kept> local_memory_of(const isa::Program& program, const isa::Chip& chip) {
-  const int64_t size = chip.memory.lm_words / isa::kWordsPerLong;
-  std::vector<bool> taken(static_cast<size_t>(size), false);
-  std::vector<int64_t> counts;
-  const auto take = [&](const isa::Instruction& instruction) {
-    for (const isa::Access& access : isa::accesses(instruction, chip)) {
-      if (access.resource != isa::HazardResource::kLm0) continue;
-      int64_t low = *std::ranges::min_element(access.begin);
-      int64_t high = *std::ranges::max_element(access.begin) + access.length;
-      for (size_t d = 0; d < std::min(counts.size(), access.loop_strides.size()); ++d) {
-        const int64_t reach = access.loop_strides[d] * std::max<int64_t>(counts[d] - 1, 0);
-        (reach < 0 ? low : high) += reach;
-      }
-      if (access.whole || low < 0 || high > size * isa::kWordsPerLong) {
-        low = 0;
-        high = size * isa::kWordsPerLong;
-      }
-      for (int64_t lw = low / isa::kWordsPerLong; lw < ceil_div(high, isa::kWordsPerLong); ++lw)
-        taken[static_cast<size_t>(lw)] = true;
-    }
-  };
-  const auto visit = [&](const auto& self, const std::vector<isa::Statement>& statements) -> void {
-    for (const isa::Statement& statement : statements) {
-      if (const auto* loop = std::get_if<isa::Loop>(&statement.kind)) {
-        counts.push_back(loop->count);
-        self(self, loop->body);
-        counts.pop_back();
-      } else if (const auto* step = std::get_if<isa::Step>(&statement.kind)) {
-        for (const isa::Instruction& instruction : step->instructions) take(instruction);
-      }
-    }
-  };
-  visit(visit, program.statements);
-  std::vector<TileProgram::Kept> ranges;
-  for (int64_t lw = 0; lw < size; ++lw) {
-    if (!taken[static_cast<size_t>(lw)]) continue;
-    if (ranges.empty() || ranges.back().begin_lw + ranges.back().size_lw < lw) ranges.push_back({lw, 0});
-    ++ranges.back().size_lw;
-  }
-  return ranges;
-}
 
 void fetch_ahead(std::vector<AheadStage>& stages, const isa::Chip& chip) {
   Planner(stages, chip).run();

@@ -5,7 +5,6 @@
 
 #include "compiler/tile/tile_program.h"
 #include "isa/chip.h"
-#include "isa/program.h"
 
 /// Constants that come early. A layer whose matrices take longer to come than its operations last would wait
 /// for them, while DRAM had nothing to do under the layers before. So the loads of constant operands are cut
@@ -21,16 +20,12 @@ namespace kodama::compiler {
 
 /// A stage of a segment.
 struct AheadStage {
-  /// Null for programs that are as they are (relayouts), which use the words of LM0 in `taken`.
-  TileProgram* tiles = nullptr;
-  std::vector<bool> constant_streams;  ///< of `tiles`: in DRAM before the segment begins
-  int64_t cycles = 0;                  ///< predicted
-  std::vector<TileProgram::Kept> taken = {};
-  bool is_alone = false;  ///< nobody else's buffers are in LM0 during this stage
+  TileProgram* tiles = nullptr;               ///< null for programs that are as they are (relayouts)
+  std::vector<bool> constant_streams;         ///< of `tiles`: in DRAM before the segment begins
+  int64_t cycles = 0;                         ///< predicted
+  std::vector<TileProgram::Kept> taken = {};  ///< by somebody else or by the program
+  bool is_alone = false;                      ///< nobody else's buffers are in LM0 during this stage
 };
-
-/// Words of LM0 that a program names; all of it where addresses aren't known before it runs.
-std::vector<TileProgram::Kept> local_memory_of(const isa::Program& program, const isa::Chip& chip);
 
 /// Moves loads. Programs stay right one after the other, in any case; whether the own buffers of each have
 /// room beside what is kept is an estimate: a stage that turns out to have none must be alone.

@@ -249,6 +249,11 @@ class PackageWriter {
     }
     manifest["stages"] = stages;
     manifest["segments"] = segments();
+    if (!model_.preparation.statements.empty()) {
+      const std::string file = "programs/preparation.vsm";
+      write_program(file, model_.preparation);
+      manifest["preparation"] = file;
+    }
     if (progress) progress(count, count, "");
     write_host_model();
     isa::write_file_atomically((directory_ / kManifest).string(), manifest.dump(1) + "\n");
@@ -325,15 +330,19 @@ class PackageWriter {
     return j;
   }
 
+  void write_program(const std::string& file, const isa::Program& program) const {
+    isa::write_file_atomically((directory_ / file).string(), [&](const isa::Output& output) {
+      assembler::print(program, [&](std::string_view piece) { output(piece); });
+    });
+  }
+
   ordered_json segments() const {
     ordered_json list = ordered_json::array();
     for (const Segment& segment : model_.segments) {
       const Stage& first = model_.stages[static_cast<size_t>(segment.first_stage)];
       const std::string file =
           fmt::format("programs/{:04}_{}.vsm", segment.first_stage, file_stem(first.name));
-      isa::write_file_atomically((directory_ / file).string(), [&](const isa::Output& output) {
-        assembler::print(segment.parts.program, [&](std::string_view piece) { output(piece); });
-      });
+      write_program(file, segment.parts.program);
       list.push_back(
           {{"first_stage", segment.first_stage}, {"stages", segment.stage_count()}, {"program", file}});
     }
@@ -389,7 +398,7 @@ class PackageReader {
                                        kPackageVersion));
     }
     manifest.allow({"format", "version", "model", "chip", "precision", "opset", "inputs", "outputs", "work",
-                    "tensors", "images", "stages", "segments"});
+                    "tensors", "images", "stages", "segments", "preparation"});
     model_.name = manifest.at("model").text();
     read_chip(manifest.at("chip"), chip_name);
     model_.precision = manifest.at("precision").parsed(parse_matrix_precision);
@@ -409,6 +418,8 @@ class PackageReader {
         progress(static_cast<int64_t>(k), static_cast<int64_t>(stages.size()), model_.stages.back().name);
     }
     model_.segments = manifest.at("segments").list_of([&](const JsonValue& j) { return segment(j); });
+    if (manifest.has("preparation"))
+      model_.preparation = assembler::assemble_file(file(manifest.at("preparation")), model_.chip);
     try {
       check_package_model(model_);
     } catch (const isa::UserError& error) {

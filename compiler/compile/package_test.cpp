@@ -29,9 +29,11 @@ class Packages : public ::testing::Test {
   }
   ~Packages() override { fs::remove_all(folder_); }
 
-  static CompiledModel compiled(const std::string& model, const std::string& planner = "pbqp") {
+  static CompiledModel compiled(const std::string& model, const std::string& planner = "pbqp",
+                                Weights weights = Weights::kStream) {
     CompileOptions options;
     options.planner = planner;
+    options.weights = weights;
     return compile_model(import_model(isa::source_path(model)), isa::find_chip("tiny"), options);
   }
   fs::path save(const CompiledModel& model) const {
@@ -65,6 +67,40 @@ class Packages : public ::testing::Test {
 
   fs::path folder_;
 };
+
+/// The preparation is part of it, and damage to it is found.
+TEST_F(Packages, HaveThePreparation) {
+  const CompiledModel model = compiled("testsuite/golden/models/linear.onnx", "pbqp", Weights::kResident);
+  ASSERT_FALSE(model.preparation.statements.empty());
+  save(model);
+  const isa::ProgramCounts expected = isa::count(model.preparation);
+  const isa::ProgramCounts found = isa::count(load_package(package().string()).preparation);
+  EXPECT_EQ(found.steps, expected.steps);
+  EXPECT_EQ(found.mvs, expected.mvs);
+  const fs::path program = package() / "programs" / "preparation.vsm";
+  const fs::path manifest = package() / "manifest.json";
+  const std::string right = isa::read_file(program.string()), text = isa::read_file(manifest.string());
+  write(program, "nop\n");
+  EXPECT_THAT(complaint(), HasSubstr("is damaged"));
+  write(program, "no instruction\n");
+  write_checksums(package().string());
+  EXPECT_THAT(complaint(), HasSubstr("preparation.vsm:1"));
+  fs::remove(program);
+  write_checksums(package().string());
+  EXPECT_THAT(complaint(), HasSubstr("manifest.json: preparation: found \"programs/preparation.vsm\""));
+  write(program, right);
+  for (const char* other : {"7", "\"host.onnx\"", "\"../preparation.vsm\"", "[]"}) {
+    std::string damaged = text;
+    const std::string_view value = "\"programs/preparation.vsm\"";
+    damaged.replace(damaged.find(value), value.size(), other);
+    write(manifest, damaged);
+    write_checksums(package().string());
+    EXPECT_THAT(complaint(), HasSubstr("manifest.json: preparation")) << other;
+  }
+  write(manifest, text);
+  write_checksums(package().string());
+  EXPECT_EQ(complaint(), "");
+}
 
 constexpr const char* kLinear = "testsuite/golden/models/linear.onnx";
 

@@ -31,6 +31,11 @@ void verify_fetch_ahead(const std::vector<const TileProgram*>& before,
     if (after[k] == nullptr) continue;
     const TileProgram& program = *after[k];
     const auto place = [&](int buffer) { return program.buffers[static_cast<size_t>(buffer)].address_lw; };
+    /// It has its contents all the time (verify_resident).
+    const auto stays = [&](int buffer) {
+      const auto number = static_cast<size_t>(buffer);
+      return number < before[k]->buffers.size() && before[k]->buffers[number].address_lw >= 0;
+    };
     const auto fill = [&](const TileProgram& of, const LoadTile& load, auto&& word) {
       const int64_t shrink = load.normalize ? matrix_form(*load.normalize).stream_lw : 1;
       for (int64_t lw = 0; lw < load.count / shrink; ++lw) {
@@ -40,7 +45,7 @@ void verify_fetch_ahead(const std::vector<const TileProgram*>& before,
     };
     for (const TileNode& node : program.body) {
       for (const int buffer : buffers_of(node).reads) {
-        if (place(buffer) < 0) continue;
+        if (place(buffer) < 0 || stays(buffer)) continue;
         bool is_loaded = false;
         for (const TileNode& original : before[k]->body) {
           const auto* load = std::get_if<LoadTile>(&original.kind);
@@ -56,10 +61,19 @@ void verify_fetch_ahead(const std::vector<const TileProgram*>& before,
       }
       for (const int buffer : buffers_of(node).writes) {
         if (place(buffer) < 0) continue;
+        require(program.buffers[static_cast<size_t>(buffer)].memory == isa::Space::kLm0, program,
+                "a load to LM1");
         const auto* load = std::get_if<LoadTile>(&node.kind);
         require(load != nullptr && load->at.strides.empty() && load->from.strides.empty(), program,
                 "something else than a load writes to a buffer with an address");
-        fill(program, *load, [&](int64_t lw, const Source& source) { memory[place(buffer) + lw] = source; });
+        fill(program, *load, [&](int64_t lw, const Source& source) {
+          const int64_t at = place(buffer) + lw;
+          for (const TileProgram::Kept& kept : before[k]->kept) {
+            require(!kept.meets(isa::Space::kLm0, at, 1), program,
+                    fmt::format("a load to LW {}, which somebody else keeps", at));
+          }
+          memory[at] = source;
+        });
       }
     }
   }

@@ -68,6 +68,7 @@ CompileOptions compile_options(const SessionOptions& options, const std::vector<
   compile.passes.others = planning_options(planner);
   scheduler::check_options(compile.passes);
   compile.planner = options.planner;
+  compile.weights = parse_weights(options.weights);
   compile.lowering.fuse = options.fuse;
   compile.dump_after = options.dump_after;
   if (options.dump_after.empty()) return compile;
@@ -254,18 +255,33 @@ int run_command(const RunRequest& request, std::ostream& out) {
   simulator::RunReport report(model.chip, options.report);
   runner_options.timing = options.timing;
   runner_options.hazards = options.hazards;
-  if (options.report.any()) runner_options.report = &report;
   times.end("inputs");
   ModelRunner runner(model, runner_options);
   times.end("load chip");
   bool passed = true;
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
   for (const DataSet& set : sets) {
-    observed.clear();
     const OutputFiles files(model, set.name.empty() || options.output_directory.empty()
                                        ? options.output_directory
                                        : options.output_directory + "/" + set.name);
-    const RunOutcome outcome = runner.run(set.inputs);
+    // Statistics and traces are of the last, as the table.
+    const auto run = [&](int64_t number) {
+      observed.clear();
+      return runner.run(set.inputs, number == request.repeat && options.report.any() ? &report : nullptr);
+    };
+    RunOutcome outcome = run(1);
+    Runs runs{request.repeat, outcome.first_cycles(),
+              outcome.preparation.dram_bytes + outcome.total.dram_bytes, outcome};
+    std::vector<std::string> differences;
+    for (int64_t number = 2; number <= request.repeat; ++number) {
+      RunOutcome again = run(number);
+      for (const auto& [name, tensor] : again.outputs) {
+        if (!(tensor == outcome.outputs.at(name)))
+          differences.push_back(
+              fmt::format("{} of run {} has other bits than that of the first: FAILED", name, number));
+      }
+      outcome = std::move(again);
+    }
     bar.finish();
     times.end("run");
 
@@ -286,11 +302,15 @@ int run_command(const RunRequest& request, std::ostream& out) {
       for (const auto& [name, tensor] : outcome.outputs)
         outputs[name] = compare_tensors(tensor, expected.at(name));
     }
-    print_layer_table(model, outcome, layers, out);
+    print_layer_table(model, runs, layers, out);
     print_relayouts(model, outcome, out);
     print_schedules_given_up(model, out);
     print_host_layers(model, out);
     print_outputs(outcome.outputs, request.show_classes, out);
+    for (const std::string& difference : differences) fmt::print(out, "{}\n", difference);
+    passed &= differences.empty();
+    if (request.repeat > 1 && differences.empty())
+      fmt::print(out, "outputs of all {} runs: the same bits\n", request.repeat);
     for (const auto& [name, comparison] : outputs) {
       fmt::print(out, "{} against the CPU reference: {}\n", name, verdict(comparison, tolerance));
       passed &= within(comparison, tolerance);
@@ -303,7 +323,7 @@ int run_command(const RunRequest& request, std::ostream& out) {
     }
     files.write(outcome.outputs);
     if (!options.json_file.empty()) {
-      auto entry = run_to_json(model, outcome, layers, outputs);
+      auto entry = run_to_json(model, runs, layers, outputs);
       entry["data_set"] = set.name;
       json.push_back(entry);
     }
@@ -394,18 +414,19 @@ int simulate_package_command(const SimulateRequest& request, std::ostream& out) 
   simulator::RunReport report(model.chip, request.common.report);
   options.timing = request.common.timing;
   options.hazards = request.common.hazards;
-  if (request.common.report.any()) options.report = &report;
   ModelRunner runner(model, options);
-  const RunOutcome outcome = runner.run(inputs);
+  const RunOutcome outcome = runner.run(inputs, request.common.report.any() ? &report : nullptr);
+  const Runs runs{1, outcome.first_cycles(), outcome.preparation.dram_bytes + outcome.total.dram_bytes,
+                  outcome};
   run_bar.finish();
-  print_layer_table(model, outcome, {}, out);
+  print_layer_table(model, runs, {}, out);
   print_relayouts(model, outcome, out);
   print_host_layers(model, out);
   print_outputs(outcome.outputs, false, out);
   report.finish(out);
   files.write(outcome.outputs);
   if (!request.common.json_file.empty()) {
-    isa::write_output(request.common.json_file, run_to_json(model, outcome, {}, {}).dump(1) + "\n");
+    isa::write_output(request.common.json_file, run_to_json(model, runs, {}, {}).dump(1) + "\n");
   }
   return kExitOk;
 }

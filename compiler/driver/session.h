@@ -37,6 +37,7 @@ struct SessionOptions {
   std::set<std::string> dump_after;
   std::string dump_directory = "kodama-dump";
   std::string planner = "pbqp";
+  std::string weights = "stream";  ///< compiler::Weights
   /// Directory of solved conversions; empty = none.
   std::string cache = layout::SolutionCache::default_directory().value_or("");
   scheduler::PipelineChoice passes;
@@ -53,6 +54,7 @@ struct RunRequest {
   std::string test_data;      ///< directory with test_data_set_N: run each set and compare with its outputs
   bool show_images = false;   ///< print inputs of shape [1, 1, H, W] as text art
   bool show_classes = false;  ///< print the index of the largest output per row
+  int64_t repeat = 1;         ///< runs with the same inputs
   std::optional<double> tolerance;  ///< largest error over largest magnitude; default by precision
   bool compare = true;              ///< against the CPU reference
 };

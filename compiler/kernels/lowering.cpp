@@ -53,25 +53,28 @@ void lower_nodes(TileLoweringContext& context, const std::vector<TileNode>& node
   for (const TileNode& node : nodes) lower_node(context, node);
 }
 
-/// Operands in buffers that have an address name LM0 itself.
-void place_buffers(std::vector<scheduler::Node>& nodes, const std::vector<int64_t>& address_words) {
+/// Where a buffer with an address is; -1: nowhere.
+struct BufferPlace {
+  int64_t word = -1;
+  isa::Space memory = isa::Space::kLm0;
+};
+
+/// Operands in buffers that have an address name the memory itself. By value.
+void place_buffers(std::vector<scheduler::Node>& nodes, const std::vector<BufferPlace>& places) {
   for (scheduler::Node& node : nodes) {
-    if (auto* loop = std::get_if<scheduler::CountedLoop>(&node.kind))
-      place_buffers(loop->body, address_words);
-    if (auto* region = std::get_if<scheduler::RegionNode>(&node.kind))
-      place_buffers(region->body, address_words);
+    if (auto* loop = std::get_if<scheduler::CountedLoop>(&node.kind)) place_buffers(loop->body, places);
+    if (auto* region = std::get_if<scheduler::RegionNode>(&node.kind)) place_buffers(region->body, places);
     auto* block = std::get_if<scheduler::Block>(&node.kind);
     if (block == nullptr) continue;
     for (scheduler::Operation& operation : block->operations) {
       for (auto* operands : {&operation.instruction.sources, &operation.instruction.destinations}) {
         for (isa::Operand& operand : *operands) {
-          if (operand.space != isa::Space::kVirtual ||
-              static_cast<size_t>(operand.value) >= address_words.size())
+          if (operand.space != isa::Space::kVirtual || static_cast<size_t>(operand.value) >= places.size())
             continue;
-          const int64_t address = address_words[static_cast<size_t>(operand.value)];
-          if (address < 0) continue;
-          operand.space = isa::Space::kLm0;
-          operand.base += address;
+          const BufferPlace& place = places[static_cast<size_t>(operand.value)];
+          if (place.word < 0) continue;
+          operand.space = place.memory;
+          operand.base += place.word;
           operand.value = -1;
         }
       }
@@ -93,16 +96,16 @@ scheduler::MachineProgram lower_tile_program(const TileProgram& program, const i
   lower_nodes(context, program.body);
   builder.end_region();
   scheduler::MachineProgram machine = builder.finish();
-  std::vector<int64_t> addresses;
+  std::vector<BufferPlace> places;
   for (size_t k = 0; k < program.buffers.size(); ++k) {
     const auto value = static_cast<size_t>(context.buffer_values[k]);
-    addresses.resize(value + 1, -1);
-    if (program.buffers[k].address_lw >= 0)
-      addresses[value] = program.buffers[k].address_lw * isa::kWordsPerLong;
+    places.resize(value + 1);
+    const TileBuffer& buffer = program.buffers[k];
+    if (buffer.address_lw >= 0) places[value] = {buffer.address_lw * isa::kWordsPerLong, buffer.memory};
   }
-  place_buffers(machine.body, addresses);
+  place_buffers(machine.body, places);
   for (const TileProgram::Kept& kept : program.kept) {
-    machine.kept.push_back({isa::Space::kLm0, kept.begin_lw * isa::kWordsPerLong,
+    machine.kept.push_back({kept.memory, kept.begin_lw * isa::kWordsPerLong,
                             (kept.begin_lw + kept.size_lw) * isa::kWordsPerLong});
   }
   return machine;

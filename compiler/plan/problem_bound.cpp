@@ -136,15 +136,21 @@ class Traffic {
   double on_chip_bytes_;
 };
 
+double loaded_share(const ResidentShares& resident, TensorId id) {
+  const auto found = resident.find(id);
+  return found == resident.end() ? 1 : 1 - found->second;
+}
+
 }  // namespace
 
 ProblemWork problem_work(const Layer& layer, const LayerGraph& graph, const isa::Chip& chip,
-                         MatrixPrecision precision) {
+                         MatrixPrecision precision, const ResidentShares& resident) {
   if (!is_on_chip(layer, graph)) return {};
   const Traffic traffic(graph, chip, precision);
   ProblemWork work = operations_of(layer);
   for (const auto& [id, elements] : elements_read(layer, graph)) {
-    if (traffic.tensor(id).constant || !traffic.fits(id)) work.dram_bytes += traffic.bytes(id, elements);
+    if (traffic.tensor(id).constant || !traffic.fits(id))
+      work.dram_bytes += traffic.bytes(id, elements * loaded_share(resident, id));
   }
   const TensorId result = graph.storage(layer.outputs[0]);
   if (!traffic.fits(result) && layer.kind() != LayerKind::kRearrange)
@@ -152,7 +158,8 @@ ProblemWork problem_work(const Layer& layer, const LayerGraph& graph, const isa:
   return work;
 }
 
-ProblemWork problem_work(const LayerGraph& graph, const isa::Chip& chip, MatrixPrecision precision) {
+ProblemWork problem_work(const LayerGraph& graph, const isa::Chip& chip, MatrixPrecision precision,
+                         const ResidentShares& resident) {
   const Traffic traffic(graph, chip, precision);
   ProblemWork work;
   std::map<TensorId, double> read;  // elements, by storage
@@ -178,7 +185,7 @@ ProblemWork problem_work(const LayerGraph& graph, const isa::Chip& chip, MatrixP
   }
   for (const auto& [id, elements] : read) {
     const bool comes_from_dram = !made.contains(id) || (!traffic.fits(id) && !rearranged.contains(id));
-    if (comes_from_dram) work.dram_bytes += traffic.bytes(id, elements);
+    if (comes_from_dram) work.dram_bytes += traffic.bytes(id, elements * loaded_share(resident, id));
   }
   for (const TensorId id : made) {
     const bool goes_to_dram =

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 
 #include "compiler/layers/layer_graph.h"
@@ -31,16 +32,20 @@ struct ProblemWork {
   double dram_bytes = 0;
 };
 
+/// Of constants (their storage), the share that no run loads, because it stays in the PEs: 0 to 1.
+using ResidentShares = std::map<TensorId, double>;
+
 /// What a layer must do by itself. DRAM bytes: its constants, once, as far as it reads them; operands and
 /// results only if they are larger than LM0 and LM1 of all PEs. A number takes 4 bytes, at half precision 2,
 /// and never more than its own type.
 ProblemWork problem_work(const Layer& layer, const LayerGraph& graph, const isa::Chip& chip,
-                         MatrixPrecision precision);
+                         MatrixPrecision precision, const ResidentShares& resident = {});
 /// What the network must do. DRAM bytes: constants once, whoever reads them; tensors that come from the host
 /// once and those that it fetches once (ends of the graph and of Host layers alike); tensors between layers
 /// that are larger than LM0 and LM1 of all PEs once written, once read, but for results of Rearranges, which
 /// need not exist.
-ProblemWork problem_work(const LayerGraph& graph, const isa::Chip& chip, MatrixPrecision precision);
+ProblemWork problem_work(const LayerGraph& graph, const isa::Chip& chip, MatrixPrecision precision,
+                         const ResidentShares& resident = {});
 
 struct ProblemBound {
   double product_cycles = 0;

@@ -93,8 +93,9 @@ const Comparison* find_comparison(const Stage& stage, const CompiledModel& model
 
 }  // namespace
 
-void print_layer_table(const CompiledModel& model, const RunOutcome& outcome, const Comparisons& comparisons,
+void print_layer_table(const CompiledModel& model, const Runs& runs, const Comparisons& comparisons,
                        std::ostream& out) {
+  const RunOutcome& outcome = runs.steady_state;
   // Causes that no stage has are left out.
   std::vector<const Cause*> causes;
   for (const Cause& cause : kCauses) {
@@ -163,19 +164,24 @@ void print_layer_table(const CompiledModel& model, const RunOutcome& outcome, co
              "what the "
              "problem takes at the peaks, whatever the plan\n"
              "the problem's bound: {:.0f} cycles (products {:.0f}, vector operations {:.0f}, DRAM {:.0f} for "
-             "weights, "
-             "inputs and outputs)\n",
+             "{}, inputs and outputs)\n",
              std::ceil(bound.cycles()), std::ceil(bound.product_cycles), std::ceil(bound.vector_cycles),
-             std::ceil(bound.dram_cycles));
+             std::ceil(bound.dram_cycles),
+             model.preparation.statements.empty() ? "weights" : "weights that don't stay in the PEs");
   fmt::print(out,
              "chip {}, {} precision: {} steps, {} chip cycles of which {} wait for transfers, {} host link "
              "cycles\n",
              model.chip.name, matrix_precision_name(model.precision), all.chip.steps, all.chip_cycles(),
              spent.wait + spent.mv_queue + spent.drain, all.link_cycles);
-  fmt::print(out, "a run, constants on the chip:   {}\n", time(all.chip.cycles()));
-  fmt::print(out, "the first, sending constants:   {} ({}, {} link cycles)\n",
-             time(all.chip.cycles() + outcome.preload_link_cycles), bytes_text(outcome.preload_bytes),
-             outcome.preload_link_cycles);
+  fmt::print(out, "a run, constants on the chip:   {}, {} of DRAM traffic{}\n", time(all.chip.cycles()),
+             bytes_text(std::llround(all.dram_bytes)),
+             runs.count > 1 ? fmt::format(" (run {} of {})", runs.count, runs.count) : "");
+  std::string once =
+      fmt::format("{}, {} link cycles", bytes_text(outcome.preload_bytes), outcome.preload_link_cycles);
+  if (!model.preparation.statements.empty())
+    once += fmt::format("; {} chip cycles to bring weights to the PEs", outcome.preparation.chip.cycles());
+  fmt::print(out, "the first, sending constants:   {}, {} of DRAM traffic ({})\n", time(runs.first_cycles),
+             bytes_text(std::llround(runs.first_dram_bytes)), once);
   if (all.host_layers > 0) {
     fmt::print(
         out,
@@ -361,9 +367,10 @@ std::vector<int64_t> largest_per_row(const Tensor& tensor) {
   return result;
 }
 
-nlohmann::ordered_json run_to_json(const CompiledModel& model, const RunOutcome& outcome,
+nlohmann::ordered_json run_to_json(const CompiledModel& model, const Runs& runs,
                                    const Comparisons& comparisons, const Comparisons& outputs) {
   using nlohmann::ordered_json;
+  const RunOutcome& outcome = runs.steady_state;
   const auto error_to_json = [](const Comparison& comparison) {
     return ordered_json{{"max_absolute", comparison.max_absolute},
                         {"max_relative", comparison.max_relative},
@@ -389,6 +396,7 @@ nlohmann::ordered_json run_to_json(const CompiledModel& model, const RunOutcome&
           {"host_input", causes.host_input},
           {"host_output", causes.host_output}}},
         {"total_cycles", causes.total()},
+        {"dram_bytes", stats.dram_bytes},
         {"products", work.products},
         {"share_of_peak", share_of_peak(work, cycles, model.chip, model.precision)},
         {"bound_cycles", least.cycles()},
@@ -447,7 +455,14 @@ nlohmann::ordered_json run_to_json(const CompiledModel& model, const RunOutcome&
                          {"total", stats_to_json(outcome.total, model.work)},
                          {"constant_bytes", outcome.preload_bytes},
                          {"constant_link_cycles", outcome.preload_link_cycles},
-                         {"total_with_constants", outcome.total.chip.cycles() + outcome.preload_link_cycles}};
+                         {"preparation",
+                          {{"steps", outcome.preparation.chip.steps},
+                           {"mvs", outcome.preparation.chip.mvs},
+                           {"cycles", outcome.preparation.chip.cycles()},
+                           {"dram_bytes", outcome.preparation.dram_bytes}}},
+                         {"runs", runs.count},
+                         {"total_with_constants", runs.first_cycles},
+                         {"dram_bytes_with_constants", runs.first_dram_bytes}};
   ordered_json errors = ordered_json::object();
   for (const auto& [name, comparison] : outputs) errors[name] = error_to_json(comparison);
   result["outputs"] = errors;

@@ -17,8 +17,16 @@ namespace kodama::compiler {
 /// Errors by tensor name.
 using Comparisons = std::map<std::string, Comparison>;
 
+/// What a model's runs with the same inputs were like; there is one at least.
+struct Runs {
+  int64_t count = 0;
+  int64_t first_cycles = 0;        ///< RunOutcome::first_cycles of the first
+  double first_dram_bytes = 0;     ///< of the first
+  const RunOutcome& steady_state;  ///< the last
+};
 /// One row per stage: operators, kind, shape, where, steps, cycles, host relayouts, errors; then the totals.
-void print_layer_table(const CompiledModel& model, const RunOutcome& outcome, const Comparisons& comparisons,
+/// They are of the last run; the first, with all that happens once, has a line.
+void print_layer_table(const CompiledModel& model, const Runs& runs, const Comparisons& comparisons,
                        std::ostream& out);
 /// The relayouts on the chip: from which layouts to which, cycles, bound, and what they take of all cycles.
 void print_relayouts(const CompiledModel& model, const RunOutcome& outcome, std::ostream& out);
@@ -39,7 +47,7 @@ bool print_text_art(const std::string& name, const Tensor& tensor, std::ostream&
 /// Index of the largest element of each row (all elements of a row: the last axis).
 std::vector<int64_t> largest_per_row(const Tensor& tensor);
 
-nlohmann::ordered_json run_to_json(const CompiledModel& model, const RunOutcome& outcome,
+nlohmann::ordered_json run_to_json(const CompiledModel& model, const Runs& runs,
                                    const Comparisons& comparisons, const Comparisons& outputs);
 
 }  // namespace kodama::compiler

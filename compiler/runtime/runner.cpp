@@ -31,6 +31,7 @@ void add_usage(const Segment& segment, const simulator::Statistics& found, std::
       stats[k].chip.mau_ops = region.usage.mau;
       stats[k].chip.l1bm_ops = region.usage.l1bm;
       stats[k].chip.l2bm_ops = region.usage.l2bm;
+      stats[k].dram_bytes = region.usage.bytes(simulator::Level::kDram);
     }
   }
 }
@@ -47,6 +48,7 @@ void add_usage(const Segment& segment, const simulator::Statistics& found, std::
 
 StageStats& StageStats::operator+=(const StageStats& other) {
   chip += other.chip;
+  dram_bytes += other.dram_bytes;
   bytes_to_chip += other.bytes_to_chip;
   bytes_from_chip += other.bytes_from_chip;
   bytes_permuted += other.bytes_permuted;
@@ -74,6 +76,20 @@ void ModelRunner::write_image(const StreamImage& image, int64_t address) {
   }
 }
 
+void ModelRunner::prepare() {
+  if (is_prepared_ || model_.preparation.statements.empty()) return;
+  simulator::RunOptions run;
+  run.timing = options_.timing;
+  run.hazards = options_.hazards;
+  simulator::Profile profile;
+  if (run.timing) run.profile = &profile;
+  preparation_.chip = machine_.run(model_.preparation, run);
+  if (run.timing)
+    preparation_.dram_bytes =
+        simulator::statistics(profile, model_.chip).total.bytes(simulator::Level::kDram);
+  is_prepared_ = true;
+}
+
 const Tensor& ModelRunner::value(TensorId id) const {
   const auto found = values_.find(id);
   isa::check_internal(found != values_.end(), "ModelRunner", "tensor '{}' is read before it is made",
@@ -96,7 +112,7 @@ void ModelRunner::set_value(TensorId id, Tensor tensor) {
   values_[id] = std::move(tensor);
 }
 
-RunOutcome ModelRunner::run(const TensorMap& inputs) {
+RunOutcome ModelRunner::run(const TensorMap& inputs, simulator::RunReport* report) {
   check_inputs(model_, inputs);
   values_.clear();
   for (size_t id = 0; id < model_.tensors.size(); ++id) {
@@ -104,7 +120,9 @@ RunOutcome ModelRunner::run(const TensorMap& inputs) {
   }
   for (TensorId id : model_.inputs) set_value(id, inputs.at(model_.tensors[static_cast<size_t>(id)].name));
 
+  prepare();
   RunOutcome outcome;
+  outcome.preparation = preparation_;
   outcome.preload_bytes = preload_bytes_;
   outcome.preload_link_cycles = preload_bytes_ > 0 ? isa::host_link_cycles(preload_bytes_, model_.chip) : 0;
   const auto count = static_cast<int64_t>(model_.stages.size());
@@ -118,7 +136,7 @@ RunOutcome ModelRunner::run(const TensorMap& inputs) {
       if (stage.on_chip()) {
         isa::check_internal(segment != model_.segments.end() && segment->first_stage == index, "ModelRunner",
                             "stage {} has no segment", index);
-        stats = run_segment(*segment++);
+        stats = run_segment(*segment++, report);
       } else if (const auto* rearrange = std::get_if<RearrangeStage>(&stage.body)) {
         run_rearrange_stage(stage, *rearrange, stats.emplace_back());
       } else {
@@ -167,7 +185,7 @@ void ModelRunner::send(const StreamBinding& operand, StageStats& stats) {
   }
 }
 
-std::vector<StageStats> ModelRunner::run_segment(const Segment& segment) {
+std::vector<StageStats> ModelRunner::run_segment(const Segment& segment, simulator::RunReport* report) {
   const auto count = static_cast<size_t>(segment.stage_count());
   const auto chip_stage = [&](size_t k) -> const ChipStage& {
     return std::get<ChipStage>(model_.stages[static_cast<size_t>(segment.first_stage) + k].body);
@@ -208,7 +226,7 @@ std::vector<StageStats> ModelRunner::run_segment(const Segment& segment) {
     };
   }
   simulator::Profile own_profile;
-  if (options_.report != nullptr) options_.report->attach("", run);
+  if (report != nullptr) report->attach("", run);
   if (run.timing && run.profile == nullptr) run.profile = &own_profile;
   const simulator::RunStats total = machine_.run(segment.parts.program, run);
   if (run.timing) {

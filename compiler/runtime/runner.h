@@ -19,6 +19,7 @@ namespace kodama::compiler {
 
 struct StageStats {
   simulator::RunStats chip;     ///< zero for Rearrange and Host stages: their work is in no cycle count
+  double dram_bytes = 0;        ///< that transfers read from the chip's DRAM and write to it; needs timing
   int64_t bytes_to_chip = 0;    ///< operands sent over the host link
   int64_t bytes_from_chip = 0;  ///< result fetched
   int64_t bytes_permuted = 0;   ///< by the host in its moves
@@ -37,32 +38,39 @@ struct RunOutcome {
   TensorMap outputs;
   std::vector<StageStats> stages;
   StageStats total;
-  int64_t preload_bytes = 0;  ///< constants, sent once; in no stage and not in the total
+  // Once, before the first run; in no stage and not in the total:
+  int64_t preload_bytes = 0;  ///< constants that are sent
   int64_t preload_link_cycles = 0;
+  StageStats preparation;  ///< brings constants that stay to the PEs
+  /// Of the first run, all of this included.
+  int64_t first_cycles() const {
+    return preload_link_cycles + preparation.chip.cycles() + total.chip.cycles();
+  }
 };
 
 struct RunnerOptions {
   simulator::MachineOptions machine;
   bool timing = true;
   simulator::Hazards hazards = simulator::Hazards::kIgnore;
-  simulator::RunReport* report = nullptr;  ///< of the chip stages, under their names; needs timing
   /// (stages done, stages in total, name of the next)
   std::function<void(int64_t, int64_t, const std::string&)> progress;
   /// Receives every tensor a stage made.
   std::function<void(const std::string& name, const Tensor&)> observe;
 };
 
-/// A chip with a model's constants loaded; run() may be called any number of times.
+/// A chip with a model's constants loaded; run() may be called any number of times. What stays on the chip
+/// comes there before the first run.
 class ModelRunner {
  public:
   explicit ModelRunner(const CompiledModel& model, const RunnerOptions& options = {});
 
   /// `inputs` by name; UserError if one is missing, unknown, or has the wrong type or shape.
-  RunOutcome run(const TensorMap& inputs);
+  /// `report`, if not null, has the chip stages under their names; it needs timing.
+  RunOutcome run(const TensorMap& inputs, simulator::RunReport* report = nullptr);
 
  private:
   /// The stats of its stages, in their order.
-  std::vector<StageStats> run_segment(const Segment& segment);
+  std::vector<StageStats> run_segment(const Segment& segment, simulator::RunReport* report);
   void send(const StreamBinding& operand, StageStats& stats);
   void take_result(const Stage& stage, const ChipStage& chip, StageStats& stats);
   void run_rearrange_stage(const Stage& stage, const RearrangeStage& rearrange, StageStats& stats);
@@ -70,11 +78,14 @@ class ModelRunner {
   const Tensor& value(TensorId id) const;
   void set_value(TensorId id, Tensor tensor);
   void write_image(const StreamImage& image, int64_t address);
+  void prepare();
 
   const CompiledModel& model_;
   RunnerOptions options_;
   simulator::Machine machine_;
   int64_t preload_bytes_ = 0;
+  bool is_prepared_ = false;
+  StageStats preparation_;
   std::map<TensorId, Tensor> values_;  ///< by tensor, aliases with their own shape made on demand
 };
 

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "compiler/graph/import.h"
 #include "compiler/runtime/runner.h"
@@ -33,6 +34,8 @@ TensorMap run(const CompiledModel& model) {
   return ModelRunner(model, {}).run(inputs).outputs;
 }
 
+// What stages that run one after the other have in common: DRAM, and what stays in the PEs.
+
 /// Images of stages that are one program don't share DRAM. Where it is too small for that, they are several.
 TEST(Segments, ShareDramWhereTheyMust) {
   isa::Chip chip = isa::find_chip("mncore2");
@@ -47,6 +50,56 @@ TEST(Segments, ShareDramWhereTheyMust) {
   EXPECT_TRUE(run(apart) == expected);  // bit for bit
   chip.memory.dram_lw = dram_in_use(apart) / 4;
   EXPECT_THROW(compile_model(model, chip, {}), isa::UnsupportedError);
+}
+
+/// What stays in the PEs is there for every run, whatever was in memories before, and nobody reads it too
+/// early.
+TEST(Weights, ThatStayMakeTheSameBits) {
+  const onnx::ModelProto model = import_model(isa::source_path("testsuite/models/mnist8/model.onnx"), {});
+  for (const MatrixPrecision precision : {MatrixPrecision::kGFloat, MatrixPrecision::kHalf}) {
+    CompileOptions options;
+    options.precision = precision;
+    const CompiledModel stream = compile_model(model, isa::find_chip("mncore2"), options);
+    EXPECT_TRUE(stream.preparation.statements.empty());
+    const TensorMap expected = run(stream);
+    options.weights = Weights::kResident;
+    const CompiledModel resident = compile_model(model, isa::find_chip("mncore2"), options);
+    EXPECT_FALSE(resident.preparation.statements.empty());
+    EXPECT_LT(resident.work.dram_bytes, stream.work.dram_bytes);
+    EXPECT_EQ(resident.work.products, stream.work.products);
+    TensorMap inputs;
+    for (const TensorId id : resident.inputs) {
+      const LayerTensor& info = resident.tensors[static_cast<size_t>(id)];
+      inputs[info.name] = random_input(info.name, info.type, info.shape, 5);
+    }
+    RunnerOptions run_options;
+    run_options.machine.memory = simulator::MachineOptions::Memory::kDirty;
+    run_options.hazards = simulator::Hazards::kError;
+    ModelRunner runner(resident, run_options);
+    std::optional<RunOutcome> first;
+    for (int number = 0; number < 3; ++number) {
+      const RunOutcome outcome = runner.run(inputs);
+      EXPECT_TRUE(outcome.outputs == expected) << "run " << number;
+      EXPECT_GT(outcome.preparation.chip.cycles(), 0);
+      if (!first) first = outcome;
+      EXPECT_EQ(outcome.total.chip.cycles(), first->total.chip.cycles());
+      EXPECT_EQ(outcome.first_cycles(), first->first_cycles());
+    }
+  }
+}
+
+/// The host computes a layer between two segments: what stays is there for both.
+TEST(Weights, StayOverSegments) {
+  isa::Chip chip = isa::find_chip("mncore2");
+  const onnx::ModelProto model = import_model(isa::source_path("testsuite/models/mnist8/model.onnx"), {});
+  CompileOptions options;
+  options.weights = Weights::kResident;
+  const CompiledModel joined = compile_model(model, chip, options);
+  chip.memory.dram_lw = dram_in_use(joined) - 1;
+  const CompiledModel apart = compile_model(model, chip, options);
+  EXPECT_GT(apart.segments.size(), 1U);
+  EXPECT_FALSE(apart.preparation.statements.empty());
+  EXPECT_TRUE(run(apart) == run(joined));
 }
 
 }  // namespace

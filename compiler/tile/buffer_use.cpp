@@ -48,7 +48,54 @@ struct BufferUseOf {
     return buffers;
   }
 };
+
+struct ReadsOf {
+  std::vector<BufferRead> operator()(StoreTile& op) const { return {{&op.buffer, &op.at}}; }
+  std::vector<BufferRead> operator()(ProductTile& op) const {
+    return {{&op.a, &op.a_at}, {&op.b, &op.b_at}, {&op.c, &op.c_at}};
+  }
+  std::vector<BufferRead> operator()(MapTile& op) const { return inputs(op.inputs); }
+  std::vector<BufferRead> operator()(ReduceTile& op) const {
+    std::vector<BufferRead> reads = inputs(op.inputs);
+    reads.push_back({&op.accumulator, &op.accumulator_at});
+    return reads;
+  }
+  std::vector<BufferRead> operator()(WindowProduct& op) const {
+    return {{&op.matrices, &op.matrices_at}, {&op.windows}};
+  }
+  std::vector<BufferRead> operator()(ReduceWindows& op) const {
+    std::vector<BufferRead> reads = whole(op.inputs);
+    reads.push_back({&op.windows});
+    if (op.weights >= 0) reads.push_back({&op.weights});
+    return reads;
+  }
+  std::vector<BufferRead> operator()(FinishRows& op) const {
+    std::vector<BufferRead> reads = whole(op.inputs);
+    if (op.sums >= 0) reads.push_back({&op.sums});
+    return reads;
+  }
+  template <typename Op>
+  std::vector<BufferRead> operator()(Op&) const {
+    return {};
+  }
+
+ private:
+  static std::vector<BufferRead> inputs(std::vector<MapTile::Input>& list) {
+    std::vector<BufferRead> reads;
+    for (MapTile::Input& input : list) reads.push_back({&input.buffer, &input.at});
+    return reads;
+  }
+  static std::vector<BufferRead> whole(std::vector<RowsInput>& list) {
+    std::vector<BufferRead> reads;
+    for (RowsInput& input : list) reads.push_back({&input.buffer});
+    return reads;
+  }
+};
 }  // namespace
+
+std::vector<BufferRead> reads_of(TileNode& node) {
+  return std::visit(ReadsOf{}, node.kind);
+}
 
 BufferUse buffers_of(const TileNode& node) {
   return std::visit(BufferUseOf{}, node.kind);

@@ -12,6 +12,14 @@ struct BufferUse {
 };
 BufferUse buffers_of(const TileNode& node);
 
+/// What an operation reads: a buffer, from an index on, or all of it (null).
+struct BufferRead {
+  int* buffer = nullptr;
+  TileIndex* at = nullptr;
+};
+/// Those of an operation, to be changed; of a loop none.
+std::vector<BufferRead> reads_of(TileNode& node);
+
 /// Calls visit(node) for all operations in order, those in loops once.
 template <typename Visit>
 void for_each_node(const std::vector<TileNode>& nodes, Visit&& visit) {

@@ -19,6 +19,10 @@ namespace {
 
 constexpr std::array<std::string_view, 3> kPrecisionNames = {"gfloat", "float", "half"};
 
+constexpr const char* memory_name(isa::Space memory) {
+  return memory == isa::Space::kLm0 ? "LM0" : "LM1";
+}
+
 constexpr const char* reduce_name(ReduceLayer::Op op) {
   switch (op) {
     case ReduceLayer::Op::kSum:
@@ -43,18 +47,17 @@ class Verifier {
     for (const TileBuffer& buffer : program_.buffers) {
       require(buffer.size_lw > 0 && buffer.homes != 0, "buffer '{}' has {} LW and homes {:#x}", buffer.name,
               buffer.size_lw, buffer.homes);
-      const int64_t end = buffer.address_lw + buffer.size_lw;
-      require(buffer.address_lw < 0 || std::ranges::any_of(program_.kept,
-                                                           [&](const TileProgram::Kept& kept) {
-                                                             return kept.begin_lw <= buffer.address_lw &&
-                                                                    end <= kept.begin_lw + kept.size_lw;
-                                                           }),
+      const auto has = [&](const TileProgram::Kept& kept) {
+        return kept.has(buffer.memory, buffer.address_lw, buffer.size_lw);
+      };
+      require(buffer.address_lw < 0 || std::ranges::any_of(program_.kept, has),
               "buffer '{}' is at {}, which isn't kept", buffer.name, buffer.address_lw);
     }
     for (const TileProgram::Kept& kept : program_.kept) {
-      require(kept.begin_lw >= 0 && kept.size_lw > 0 &&
+      require((kept.memory == isa::Space::kLm0 || kept.memory == isa::Space::kLm1) && kept.begin_lw >= 0 &&
+                  kept.size_lw > 0 &&
                   kept.begin_lw + kept.size_lw <= chip_.memory.lm_words / isa::kWordsPerLong,
-              "{} LW of LM0 are kept, from {} on", kept.size_lw, kept.begin_lw);
+              "{} LW of {} are kept, from {} on", kept.size_lw, memory_name(kept.memory), kept.begin_lw);
     }
     for (const TileStream& stream : program_.streams) {
       require(stream.length_lw > 0 && stream.dram_address >= 0, "stream '{}' has {} LW at {}", stream.name,
@@ -347,7 +350,7 @@ class Printer {
            buffer.address_lw < 0 ? std::string() : fmt::format(" from {} on", buffer.address_lw));
     }
     for (const TileProgram::Kept& kept : program_.kept)
-      line("kept: {} LW of LM0 from {} on", kept.size_lw, kept.begin_lw);
+      line("kept: {} LW of {} from {} on", kept.size_lw, memory_name(kept.memory), kept.begin_lw);
     for (const TileStream& stream : program_.streams) {
       line("stream {}: {} LW per PE, DRAM {}, {}", stream.name, stream.length_lw, stream.dram_address,
            stream.transport.to_string());

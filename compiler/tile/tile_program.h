@@ -34,15 +34,17 @@ struct TileBuffer {
   std::string name;
   int64_t size_lw = 0;
   scheduler::HomeSet homes = 0;
-  /// LW of LM0 where it is, in this program and others: somebody else may fill it or read it. -1: the
-  /// program's own, wherever there is room.
+  /// LW of `memory`, LM0 or LM1, where it is, in this program and others: somebody else may fill it or read
+  /// it. -1: the program's own, wherever there is room.
   int64_t address_lw = -1;
+  isa::Space memory = isa::Space::kLm0;
 };
 
 /// A position in a stream or buffer: base + sum(strides[d] * counter of the d-th enclosing TileLoop).
 struct TileIndex {
   int64_t base = 0;
   std::vector<int64_t> strides;
+  bool operator==(const TileIndex&) const = default;
 };
 
 struct TileStream {
@@ -67,6 +69,7 @@ struct LoadTile {
   /// A load that has nothing to do with the operations around it: it comes at once, by L2BM from this address
   /// on, and they need not wait for it.
   std::optional<int64_t> beside_at = std::nullopt;
+  bool operator==(const LoadTile&) const = default;
 };
 /// stream[to ...) = buffer[at ...). `to` is a multiple of the transport's granule; where `count` is not, the
 /// rest of the last granule in the stream becomes undefined.
@@ -76,6 +79,7 @@ struct StoreTile {
   int stream = -1;
   TileIndex to;
   int64_t count = 0;
+  bool operator==(const StoreTile&) const = default;
 };
 /// Every float of the range = value.
 struct FillTile {
@@ -83,6 +87,7 @@ struct FillTile {
   TileIndex at;
   int64_t count = 0;
   float value = 0;
+  bool operator==(const FillTile&) const = default;
 };
 /// c += A * B on the matrix unit with operands that LoadTile normalized. An operand's LW holds, over the
 /// MAB's four PEs, `inner_per_lw` values of the inner dimension (see MatrixForm):
@@ -97,6 +102,7 @@ struct ProductTile {
   int64_t row_blocks = 0;  ///< blocks of R rows of A
   int64_t inner_lw = 0;    ///< LW of the inner dimension
   int64_t columns = 0;     ///< vectors of B, a multiple of 4
+  bool operator==(const ProductTile&) const = default;
 };
 /// Shapes of the matrix unit's operands and results in a precision, and where elements are in them.
 struct MatrixForm {
@@ -117,11 +123,13 @@ struct MapTile {
   struct Input {
     int buffer = -1;
     TileIndex at;
+    bool operator==(const Input&) const = default;
   };
   std::vector<Input> inputs;
   int out = -1;
   TileIndex out_at;
   int64_t count = 0;
+  bool operator==(const MapTile&) const = default;
 };
 /// accumulator[i] = op(accumulator[i], expr(inputs at r * count + i)) for r = 0 .. repeats - 1.
 struct ReduceTile {
@@ -132,6 +140,7 @@ struct ReduceTile {
   TileIndex accumulator_at;
   int64_t count = 0;  ///< LW of the accumulator range
   int64_t repeats = 0;
+  bool operator==(const ReduceTile&) const = default;
 };
 
 // Rows of images: convolutions whose operands are windows (compiler/kernels/rows_kernel.cpp). An image of
@@ -154,6 +163,7 @@ struct RowsTransfer {
   bool to_all = false;  ///< a load by all L2Bs at once; `l2b` is any
   int64_t l2bm = 0;     ///< LW of L2BM
   int64_t count = 0;    ///< LW, a multiple of an MV's unit
+  bool operator==(const RowsTransfer&) const = default;
 };
 /// What columns of an image's rows become in the PEs. Columns are counted over all rows of the buffer, which
 /// have four each where they become matrices; N = columns / 32, rounded up.
@@ -190,6 +200,7 @@ struct LoadRows {
   RowsForm form = RowsForm::kVectors;
   int64_t last_channels = kBlocksPerChunk * 8;  ///< of the last chunk; the others become 0
   int64_t last_columns = isa::kCyclesPerStep;   ///< of the last row of kMatrixColumns; the others become 0
+  bool operator==(const LoadRows&) const = default;
 };
 /// sums[row][group of 4 columns] = matrices * windows: for every chunk and position of the kernel one matrix
 /// of `matrices` [chunk][kernel rows][kernel columns][8], whose vectors are the columns of the window there.
@@ -204,11 +215,13 @@ struct WindowProduct {
   int64_t first_row = 0;  ///< of the results that the windows have
   int64_t rows = 1;
   std::vector<int64_t> groups;  ///< the first column of every group
+  bool operator==(const WindowProduct&) const = default;
 };
 /// An input of an epilogue: a buffer of LW [chunk][row][column] (`of_rows`), or of one LW for a chunk.
 struct RowsInput {
   int buffer = -1;
   bool of_rows = false;
+  bool operator==(const RowsInput&) const = default;
 };
 /// staged[row][chunk][column] = epilogue(op over the window there of expr(windows[chunk][row][pitch],
 /// weights[chunk][position]), inputs): in L1BM, as FinishRows. With `whole_rows` the window has all columns
@@ -226,6 +239,7 @@ struct ReduceWindows {
   ScalarExpr expr, epilogue;
   std::vector<RowsInput> inputs;
   int64_t chunks = 1, row_lw = 0;
+  bool operator==(const ReduceWindows&) const = default;
 };
 /// staged[row][column] of chunk `chunk` = epilogue(sums over the quad, inputs): in L1BM, in the order of an
 /// image's row. Without `sums` the first input stands for them.
@@ -238,12 +252,14 @@ struct FinishRows {
   std::vector<RowsInput> inputs;
   int64_t chunk = 0, chunks = 1;  ///< of those that the L1B makes
   int64_t row_lw = 0;             ///< of a row in L1BM
+  bool operator==(const FinishRows&) const = default;
 };
 /// Rows of sums that every L1B has a part of: what they add up to, in L2BM.
 struct SumRows {
   int64_t rows = 1;
   int64_t l1b_row_lw = 0;        ///< from one row to the next in L1BM
   int64_t l2bm = 0, row_lw = 0;  ///< of the first row in L2BM, and from one to the next
+  bool operator==(const SumRows&) const = default;
 };
 /// Rows from L1BM through L2BM to an image. L1B b has `segments` segments of each of `rows` rows, one after
 /// the other in L1BM, and brings them to l1b_at[b] LW behind `l2bm`, each `chunk_lw` LW behind the one
@@ -256,6 +272,7 @@ struct StoreRows {
   int64_t rows = 1, row_lw = 0;  ///< in L2BM
   int64_t segments = 1, segment_lw = 0, chunk_lw = 0;
   int64_t l1b_row_lw = 0;  ///< from one row to the next in L1BM
+  bool operator==(const StoreRows&) const = default;
 };
 
 struct TileNode;
@@ -275,9 +292,16 @@ struct TileProgram {
   std::vector<TileBuffer> buffers;
   std::vector<TileStream> streams;
   std::vector<TileNode> body;
-  /// LM0 that the program's own buffers stay away from: buffers with an address, its own and others'.
+  /// LM0 or LM1 that the program's own buffers stay away from: buffers with an address, its own and others'.
   struct Kept {
     int64_t begin_lw = 0, size_lw = 0;
+    isa::Space memory = isa::Space::kLm0;
+    bool has(isa::Space space, int64_t begin, int64_t size) const {
+      return space == memory && begin_lw <= begin && begin + size <= begin_lw + size_lw;
+    }
+    bool meets(isa::Space space, int64_t begin, int64_t size) const {
+      return space == memory && begin < begin_lw + size_lw && begin_lw < begin + size;
+    }
   };
   std::vector<Kept> kept = {};
 };

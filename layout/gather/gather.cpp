@@ -25,10 +25,11 @@ Gather::Gather(const GatherProblem& problem, const isa::Chip& chip) : problem_(p
   vectors_ = static_cast<int32_t>(shape.vectors);
   const GatherRooms rooms(chip, row_lw_);
   constant_octets_ = isa::ceil_div(static_cast<int64_t>(problem.constants.size()), kWordsPerOctet);
-  window_octets_ = shape.lm_octets - constant_octets_;
+  window_octets_ = std::min(shape.lm_octets, problem.lm0_lw / kOctetLw) - constant_octets_;
   if (window_octets_ < kOctetsPerBlock || constant_octets_ * kOctetLw > rooms.image_slots * row_lw_) {
-    throw isa::UnsupportedError(fmt::format("a gather with {} different constants: LM0 holds {} words",
-                                            problem.constants.size(), chip.memory.lm_words));
+    throw isa::UnsupportedError(
+        fmt::format("a gather with {} different constants: it has {} words of LM0", problem.constants.size(),
+                    std::min(shape.lm_octets * kWordsPerOctet, problem.lm0_lw * isa::kWordsPerLong)));
   }
   const auto tile_vectors = static_cast<int32_t>(shape.tile_vectors);
   for (int32_t first = 0; first < vectors_; first += tile_vectors) {
@@ -261,6 +262,13 @@ size_t Gather::window_count() const {
   size_t windows = 0;
   for (const Tile& tile : tiles_) windows += tile.windows.size();
   return windows;
+}
+
+int64_t Gather::lm1_lw() const {
+  int64_t most = 0;
+  for (const Tile& tile : tiles_)
+    most = std::max(most, kLineGroup * (tile.vector_count + isa::ceil_div(int64_t{tile.vector_count}, 2)));
+  return most;
 }
 
 int64_t Gather::octets() const {

@@ -77,6 +77,8 @@ struct GatherProblem {
   int64_t parts = 1;    ///< of equal size: 1, or the number of L2Bs of a group
   /// Two words per LW for every group that has a part of the image; empty for the others.
   std::vector<std::vector<GatherSource>> words;
+  /// LW of LM0 that it may write, from the begin on, at most.
+  int64_t lm0_lw = INT64_MAX;
   /// Bits of constants; the first is zero, and words that nobody reads have it.
   std::vector<uint32_t> constants{0};
 };
@@ -109,6 +111,8 @@ class Gather {
   /// read, and padding that nobody reads need not be written.
   int64_t dram_cycles() const;
   size_t window_count() const;
+  /// LW of LM1 that it writes at most, from the begin on.
+  int64_t lm1_lw() const;
   /// How it was cut, in words.
   std::string describe() const;
   /// LW that the tables take in each group's DRAM.

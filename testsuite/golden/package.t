@@ -23,11 +23,24 @@ A compiled model is a directory. Its stages that run one after the other are one
   --------------------------------------------------------------------------------------------------------------------------------------------------------------
   0  product  MatMul+Relu  Contract  [2, 4]  chip      27     276          108   165      3    0.0 %  588.8x DRAM         1532               -        -        -
 
+Constants that stay in the PEs are brought there by a program of their own:
+
+  $ kodama compile models/linear.onnx --chip tiny --weights resident -o staying
+  staying: 1 stages, 22 steps, 2 MV transfers, for chip tiny at gfloat precision
+  $ ls staying/programs; kodama check staying; kodama sim staying | grep -E '^chip|^a run|^the first'; rm -r staying
+  0000_product.vsm
+  preparation.vsm
+  0 of 2 programs have hazards
+  staying: no hazards
+  chip tiny, gfloat precision: 22 steps, 256 chip cycles of which 166 wait for transfers, 1532 host link cycles
+  a run, constants on the chip:   1788 cycles, 0.002 ms at 750 MHz, 1024 B of DRAM traffic
+  the first, sending constants:   2674 cycles, 0.004 ms at 750 MHz, 1536 B of DRAM traffic (512 B, 766 link cycles; 120 chip cycles to bring weights to the PEs)
+
 A damaged package is refused, whatever the damage is:
 
   $ cp -r package right; damage() { rm -rf package; cp -r right package; sed -i "$@"; kodama sim package; }
   $ damage 's/"operation": "/&a/' package/manifest.json
-  kodama: error: package/manifest.json: the package is damaged: found 3729 bytes with checksum f8f79b04, written were 3728 with 98ebcffc
+  kodama: error: package/manifest.json: the package is damaged: found 3729 bytes with checksum e2d6bf41, written were 3728 with 631bf7e8
   [2]
   $ damage 1d package/programs/*.vsm
   kodama: error: package/programs/0000_product.vsm: the package is damaged: found 460 bytes with checksum 175a04ab, written were 477 with 4b236106
@@ -53,7 +66,7 @@ Behind the checksums every value is looked at:
   >   data = open(name, "rb").read(); print(f"{zlib.crc32(data):08x} {len(data)} {name}")' > checksums); }
   $ damage() { rm -rf package; cp -r right package; sed -i "$@"; sums; kodama sim package; }
   $ damage 's/"version": [0-9]*/"version": 4/' package/manifest.json
-  kodama: error: package/manifest.json: found package version 4, allowed is 7; compile the model again
+  kodama: error: package/manifest.json: found package version 4, allowed is 8; compile the model again
   [2]
   $ damage 's/"first_stage": 0/"first_stage": 1/' package/manifest.json
   kodama: error: package/manifest.json: segments[0]: found stages 1 to 1, allowed: 0 to 0

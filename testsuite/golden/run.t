@@ -12,8 +12,8 @@ A small network on the small chip: inputs from files, a table, JSON, dumps.
   of peak: products over what the matrix unit could do in these cycles; times bound: cycles over what the problem takes at the peaks, whatever the plan
   the problem's bound: 1 cycles (products 1, vector operations 1, DRAM 1 for weights, inputs and outputs)
   chip tiny, gfloat precision: 27 steps, 276 chip cycles of which 165 wait for transfers, 1532 host link cycles
-  a run, constants on the chip:   1808 cycles, 0.002 ms at 750 MHz
-  the first, sending constants:   2574 cycles, 0.003 ms at 750 MHz (512 B, 766 link cycles)
+  a run, constants on the chip:   1808 cycles, 0.002 ms at 750 MHz, 1536 B of DRAM traffic
+  the first, sending constants:   2574 cycles, 0.003 ms at 750 MHz, 1536 B of DRAM traffic (512 B, 766 link cycles)
   planner pbqp: 0 relayouts on the chip take 0 of 276 chip cycles (0 %), 0 layout changes by the host
   y float32 [2, 4]: 1.00187 0.995693 0 0.710895 0 0 0 1.26663
   y against the CPU reference: max abs 4.99e-05, over largest magnitude 3.94e-05 (allowed 1e-03): ok
@@ -56,8 +56,8 @@ What the chip can't do runs on the host, with the reason:
 It is in no cycle count, which the totals say:
 
   $ kodama run models/host.onnx --chip tiny --input i=models/i.npy | grep -A3 '^a run' | sed 's/took [0-9.]* s/took S s/'
-  a run, constants on the chip:   1762 cycles, 0.002 ms at 750 MHz
-  the first, sending constants:   1762 cycles, 0.002 ms at 750 MHz (0 B, 0 link cycles)
+  a run, constants on the chip:   1762 cycles, 0.002 ms at 750 MHz, 2048 B of DRAM traffic
+  the first, sending constants:   1762 cycles, 0.002 ms at 750 MHz, 2048 B of DRAM traffic (0 B, 0 link cycles)
   in no cycle count: 2 layers on the host, which read and write 108 B of its memory and took S s of this machine
   planner pbqp: 0 relayouts on the chip take 0 of 200 chip cycles (0 %), 0 layout changes by the host
   $ kodama run models/moves.onnx --chip tiny --planner host --no-compare | grep 'in no cycle count' | sed 's/took [0-9.]* s/took S s/'
@@ -133,8 +133,8 @@ Between kernels, tensors stay on the chip. Relayouts change their layouts there;
   of peak: products over what the matrix unit could do in these cycles; times bound: cycles over what the problem takes at the peaks, whatever the plan
   the problem's bound: 4 cycles (products 2, vector operations 1, DRAM 4 for weights, inputs and outputs)
   chip tiny, gfloat precision: 186 steps, 1320 chip cycles of which 562 wait for transfers, 2482 host link cycles
-  a run, constants on the chip:   3802 cycles, 0.005 ms at 750 MHz
-  the first, sending constants:   4860 cycles, 0.006 ms at 750 MHz (10.2 kB, 1058 link cycles)
+  a run, constants on the chip:   3802 cycles, 0.005 ms at 750 MHz, 21.5 kB of DRAM traffic
+  the first, sending constants:   4860 cycles, 0.006 ms at 750 MHz, 21.5 kB of DRAM traffic (10.2 kB, 1058 link cycles)
   move       cycles  DRAM  ratio  from                                                                                                      to
   -------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------
   pool.x0       336     7   48.0  ((1:4), (2_L2B:2, 4_MAB:1, 1:4, 1:4, 4_PE:1, 2_W:1), (1:4, 4:1)) x [2_L2B:1, 2_L1B:1]@GRF0 pad undefined  ((2_L2B:2, 4_PE:1, 1:16, 4:1, 2_W:1), (4:4))@LM0 pad undefined
@@ -197,3 +197,30 @@ What conversions cost is kept between runs, and can be lost without harm:
   0
   [1]
   $ kodama plan models/moves.onnx --chip tiny --cache /proc/nowhere > again.txt; cmp plan.txt again.txt
+
+Constants may stay in the PEs, where a program brings them before the first run. The table is of the last run, which no longer loads them:
+
+  $ kodama run models/linear.onnx --chip tiny --weights resident --repeat 3 --no-compare --json weights.json | grep -v 'wall time'
+  wrote weights.json
+  #  layer    operators    kind      output  where  steps  cycles  step cycles  wait  fetch  of peak  times bound  link cycles  host relayouts  max abs  max rel
+  --------------------------------------------------------------------------------------------------------------------------------------------------------------
+  0  product  MatMul+Relu  Contract  [2, 4]  chip      22     256           88   166      2    0.0 %  8192.0x MAU         1532               -        -        -
+  --------------------------------------------------------------------------------------------------------------------------------------------------------------
+     total                                             22     256           88   166      2    0.0 %  728.2x DRAM         1532               -
+  of peak: products over what the matrix unit could do in these cycles; times bound: cycles over what the problem takes at the peaks, whatever the plan
+  the problem's bound: 1 cycles (products 1, vector operations 1, DRAM 1 for weights that don't stay in the PEs, inputs and outputs)
+  chip tiny, gfloat precision: 22 steps, 256 chip cycles of which 166 wait for transfers, 1532 host link cycles
+  a run, constants on the chip:   1788 cycles, 0.002 ms at 750 MHz, 1024 B of DRAM traffic (run 3 of 3)
+  the first, sending constants:   2674 cycles, 0.004 ms at 750 MHz, 1536 B of DRAM traffic (512 B, 766 link cycles; 120 chip cycles to bring weights to the PEs)
+  planner pbqp: 0 relayouts on the chip take 0 of 256 chip cycles (0 %), 0 layout changes by the host
+  y float32 [2, 4]: 2.51689 1.43989 0 3.603 0.408309 0 5.00858 1.80331
+  outputs of all 3 runs: the same bits
+  $ /usr/bin/python3 -c 'import json; j = json.load(open("weights.json")); print(j["runs"], j["preparation"], j["total_with_constants"], j["total"]["dram_bytes"], j["dram_bytes_with_constants"])'
+  3 {'steps': 5, 'mvs': 1, 'cycles': 120, 'dram_bytes': 512.0} 2674 1024.0 1536.0
+  $ kodama run models/linear.onnx --chip tiny --weights some
+  kodama: error: weights 'some': allowed are stream, resident, auto
+  [2]
+  $ kodama run models/linear.onnx --chip tiny --repeat 0
+  kodama: error: --repeat: found '0', allowed: a whole number from 1 to 1000000
+  Run with --help for more information.
+  [2]

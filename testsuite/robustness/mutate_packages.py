@@ -17,9 +17,10 @@ import zlib
 import run_limited
 
 TESTSUITE = pathlib.Path(__file__).resolve().parent.parent
-# Name, model, options: chip stages, relayouts on the chip and on the host, Host layers.
+# Name, model, options: chip stages, a preparation, relayouts on the chip and on the host, Host layers.
 SAMPLES = [
     ("linear", "golden/models/linear.onnx", []),
+    ("resident", "golden/models/linear.onnx", ["--weights", "resident"]),
     ("relayouts", "golden/models/moves.onnx", []),
     ("host_relayouts", "golden/models/moves.onnx", ["--planner", "host"]),
     ("host", "golden/models/host.onnx", []),

@@ -17,6 +17,9 @@ class RunCommand : public Command {
     add_input_options(app, request_.common);
     add_report_options(app, request_.common.report, request_.common.timing);
     add_hazards_option(app, request_.common.hazards);
+    add_number(app, "--repeat", request_.repeat,
+               "runs with the same inputs; all outputs are compared, the table is of the last", 1, 1'000'000)
+        ->capture_default_str();
     app.add_option("--test-data", request_.test_data,
                    "directory with test_data_set_N: run each set, compare with its outputs");
     add_number(

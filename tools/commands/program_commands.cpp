@@ -208,6 +208,10 @@ int check_program(const std::string& path, const std::string& chip_name) {
   if (compiler::is_package(path)) {
     const compiler::CompiledModel model = compiler::load_package(path, chip_name);
     programs = 0;
+    if (!model.preparation.statements.empty()) {
+      ++programs;
+      bad += print_hazards(model.preparation, path + "/preparation", model.chip) ? 1 : 0;
+    }
     for (const compiler::Segment& segment : model.segments) {
       ++programs;
       const std::string& first = model.stages[static_cast<size_t>(segment.first_stage)].name;
