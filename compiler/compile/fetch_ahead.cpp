@@ -61,6 +61,10 @@ class DramTime {
   void add(const TileLoop& loop, int64_t times) { add(loop.body, times * loop.count); }
   void add(const LoadTile& op, int64_t times) { add_tile(op.stream, op.count, times); }
   void add(const StoreTile& op, int64_t times) { add_tile(op.stream, op.count, times); }
+  void add(const StreamProduct& op, int64_t times) {
+    add_tile(op.a.stream, op.pieces * op.a_lw(), times);
+    add_tile(op.b.stream, op.pieces * op.b_lw(), times);
+  }
   void add(const LoadRows& op, int64_t times) { add_rows(op.transfers, times); }
   void add(const StoreRows& op, int64_t times) { add_rows(op.transfers, times); }
   template <typename Op>

@@ -4,13 +4,17 @@
 #include <array>
 #include <map>
 #include <memory>
+#include <set>
+#include <string>
 #include <tuple>
 #include <utility>
 
 #include "compiler/kernels/builtin_kernels.h"
 #include "compiler/kernels/lowering.h"
 #include "compiler/kernels/predict.h"
+#include "compiler/kernels/stream_image.h"
 #include "isa/arithmetic.h"
+#include "isa/costs.h"
 #include "isa/error.h"
 
 /// "contract-mau": any Contract layer on the matrix units.
@@ -25,7 +29,10 @@
 ///       c = epilogue(c, …); store c
 ///
 /// with a in LM0, b in LM1 and c in GRF0 (a local memory can't accumulate: it needs two steps between a
-/// write and a read). An operand that doesn't depend on what a level splits is broadcast there.
+/// write and a read). Where products are many, the K tiles are one operation (StreamProduct) that multiplies
+/// a piece while the next is on its way, with c in both GRFs, b in both local memories and a on its way to
+/// the matrix registers; MABs have row blocks of their own then, and b comes to all of them at once. An
+/// operand that doesn't depend on what a level splits is broadcast there.
 namespace kodama::compiler {
 
 using isa::ceil_div;
@@ -40,6 +47,14 @@ namespace {
 
 constexpr const char* kName = "contract-mau";
 constexpr size_t kCandidatesKept = 4;
+/// Products of a piece of a StreamProduct: at least this many make it worth while, and not more than these
+/// stand in the program.
+constexpr int64_t kMostPieceProducts = 640;
+/// Steps of a piece that nothing stands beside, and cycles until the first piece is there.
+constexpr int64_t kPieceFillSteps = 12;
+constexpr int64_t kFirstPieceCycles = 400;
+/// LW of a local memory left to constants and temporaries.
+constexpr int64_t kStreamReserveLw = 64;
 
 /// What is split: batch, rows, columns.
 enum Axis : uint8_t { kBatchAxis, kRowAxis, kColumnAxis, kAxisCount };
@@ -111,6 +126,7 @@ struct Tiling {
   int64_t row_blocks = 1, row_tiles = 1;  ///< blocks of R rows per tile, tiles per worker
   int64_t columns = 4, column_tiles = 1;  ///< columns per tile, tiles per worker
   int64_t inner_lw = 1, inner_tiles = 1;  ///< LW of the inner dimension per tile, tiles
+  bool streamed = false;                  ///< K tiles are a StreamProduct
   int64_t cycles = 0;
 };
 
@@ -165,6 +181,11 @@ bool has_epilogue(const ContractLayer& contract) {
   return contract.epilogue.nodes().size() > 1 || !contract.epilogue_inputs.empty();
 }
 
+/// Numbers from one tile of a stream to the next.
+int64_t tile_pitch(int64_t tile_lw, const Transport& transport) {
+  return round_up(tile_lw, transport.granule());
+}
+
 /// One problem on one chip in one precision: tilings, costs, layouts and tile programs.
 class Tiler {
  public:
@@ -202,6 +223,7 @@ class Tiler {
                       const std::vector<StreamPlacement>& placements,
                       const std::vector<int64_t>& dram_addresses) const;
   std::string describe(const Tiling& tiling) const;
+  std::string split_name(const Tiling& tiling) const;
 
  private:
   static constexpr std::array<Level, kTreeLevels> kLevels = {Level::kL2b, Level::kL2b, Level::kL1b,
@@ -278,6 +300,76 @@ class Tiler {
       }
       if (wanted >= std::min(columns, most)) break;
     }
+    stream(tiling, row_blocks, columns, inner);
+  }
+
+  /// Tilings whose K tiles are a StreamProduct.
+  void stream(Tiling tiling, int64_t row_blocks, int64_t columns, int64_t inner) {
+    if (form_.products != 1 || form_.stream_lw != 1 || form_.result_lw != 1) return;
+    if (tiling.splits[kMabLevel] != Split{1, chip_.mab_per_l1b, 1}) return;
+    const int64_t local = chip_.memory.lm_words / isa::kWordsPerLong - kStreamReserveLw -
+                          std::ssize(epilogue_depends_) * 2 * stream_sums_lw();
+    tiling.streamed = true;
+    for (tiling.column_tiles = 1; tiling.column_tiles <= columns / isa::kCyclesPerStep;
+         ++tiling.column_tiles) {
+      tiling.columns = round_up(ceil_div(columns, tiling.column_tiles), isa::kCyclesPerStep);
+      if (tiling.columns > stream_sums_lw()) continue;
+      tiling.row_tiles = ceil_div(row_blocks, std::min(row_blocks, stream_sums_lw() / tiling.columns * 2));
+      tiling.row_blocks = ceil_div(row_blocks, tiling.row_tiles);
+      if (first_blocks(tiling) * tiling.columns % result_transport(tiling).granule() != 0) continue;
+      for (tiling.inner_lw = 1; tiling.inner_lw <= inner; tiling.inner_lw *= 2) {
+        tiling.inner_tiles = ceil_div(inner, tiling.inner_lw);
+        const int64_t l2bm = tile_pitch(row_tile_lw(tiling), row_transport(tiling)) *
+                                 row_transport(tiling).l2bm_lw_per_number() +
+                             tile_pitch(column_tile_lw(tiling), column_transport(tiling)) *
+                                 column_transport(tiling).l2bm_lw_per_number();
+        if (column_tile_lw(tiling) > local || StreamProduct::kPiecesInL2bm * l2bm > chip_.memory.l2bm_lw ||
+            (tiling.inner_lw > 1 &&
+             result_tile_lw(tiling) / isa::kCyclesPerStep * tiling.inner_lw > kMostPieceProducts))
+          break;
+        tiling.cycles = stream_cost(tiling);
+        tilings_.push_back(tiling);
+      }
+      if (tiling.columns <= columns / 8) break;
+    }
+  }
+
+  /// LW of sums in a register file, beside what is on its way to the PEs.
+  int64_t stream_sums_lw() const { return chip_.memory.grf_words / isa::kWordsPerLong - kStreamReserveLw; }
+  /// Row blocks whose sums are in the first register file.
+  int64_t first_blocks(const Tiling& tiling) const {
+    const bool is_one = tiling.row_blocks * tiling.columns <= stream_sums_lw();
+    return is_one ? tiling.row_blocks : ceil_div(tiling.row_blocks, 2);
+  }
+
+  int64_t stream_cost(const Tiling& tiling) {
+    const int64_t tiles = iterations(tiling, Nest::kColumns);
+    const int64_t blocks = tiling.row_blocks * tiling.inner_lw;
+    int64_t l2bm_steps = 0, l1bm_steps = 0, port_lw = 0, dram_lw = 0;
+    for (const auto& [transport, numbers] : {std::pair(row_transport(tiling), row_tile_lw(tiling)),
+                                             std::pair(column_transport(tiling), column_tile_lw(tiling))}) {
+      const int64_t lw = round_up(numbers, transport.granule()) * transport.l2bm_lw_per_number();
+      port_lw += lw;
+      dram_lw += lw * transport.parts_per_group();
+      l2bm_steps +=
+          lw / transport.l2bm_lw_per_number() * transport.l1bm_lw_per_number() / l2bm_step_lw(transport);
+      l1bm_steps += ceil_div(numbers, isa::kCyclesPerStep);
+    }
+    const int64_t products = blocks * std::max(tiling.columns / isa::kCyclesPerStep, form_.write_steps);
+    const int64_t steps = std::max({products, l2bm_steps, l1bm_steps}) + kPieceFillSteps;
+    const double transfers = std::max(static_cast<double>(port_lw) / chip_.transfer.l2bm_mv_lw_per_cycle,
+                                      static_cast<double>(dram_lw) / chip_.transfer.dram_lw_per_cycle) +
+                             static_cast<double>(chip_.transfer.startup_cycles);
+    const int64_t piece = std::max(steps * isa::kCyclesPerStep, static_cast<int64_t>(transfers));
+    const int64_t vectors = result_tile_lw(tiling) / isa::kCyclesPerStep;
+    int64_t cycles = tiles * (tiling.inner_tiles * piece + kFirstPieceCycles +
+                              costs_.store(result_transport(tiling), result_tile_lw(tiling)) +
+                              vectors * isa::kCyclesPerStep);
+    for (const AxisSet& depends : epilogue_depends_)
+      cycles += tiles * costs_.load(transport_for(tiling.splits, depends, chip_), result_tile_lw(tiling));
+    if (has_epilogue(*problem_.contract))
+      cycles += tiles * vectors * predicted_scalar_cycles(problem_.contract->epilogue);
+    return cycles;
   }
 
   int64_t row_tile_lw(const Tiling& tiling) const {
@@ -382,11 +474,6 @@ void append(std::vector<Factor>& factors, const std::vector<Factor>& more) {
   factors.insert(factors.end(), more.begin(), more.end());
 }
 
-/// Numbers from one tile of a stream to the next.
-int64_t tile_pitch(int64_t tile_lw, const Transport& transport) {
-  return round_up(tile_lw, transport.granule());
-}
-
 /// Placements in the order contract a, contract b, epilogue inputs, output.
 std::vector<StreamPlacement> Tiler::placements(const Tiling& tiling) const {
   const int64_t stream_lw = form_.stream_lw;
@@ -472,7 +559,8 @@ std::vector<StreamPlacement> Tiler::placements(const Tiling& tiling) const {
   TensorAccess output;
   output.tensor = problem_.output;
   output.map = problem_.contract->output;
-  StreamPlacement result = accumulator_stream("y", output, result_transport(tiling), layout::Memory::kGrf0);
+  StreamPlacement result = accumulator_stream("y", output, result_transport(tiling),
+                                              tiling.streamed ? layout::Memory::kLm1 : layout::Memory::kGrf0);
   result.is_output = true;
   result.layout.set_padding(layout::Padding::kUndefined);
   list.push_back(std::move(result));
@@ -501,12 +589,25 @@ TileProgram Tiler::program(const Tiling& tiling, const std::string& name,
     program.buffers.push_back({std::move(buffer_name), lw, homes});
     return static_cast<int>(program.buffers.size()) - 1;
   };
-  const int row_buffer = buffer(placements[static_cast<size_t>(row_stream)].name,
-                                row_tile_lw(tiling) / form_.stream_lw, isa::space_bit(Space::kLm0));
-  const int column_buffer = buffer(placements[static_cast<size_t>(column_stream)].name,
-                                   column_tile_lw(tiling) / form_.stream_lw, isa::space_bit(Space::kLm1));
+  const int row_buffer = tiling.streamed
+                             ? -1
+                             : buffer(placements[static_cast<size_t>(row_stream)].name,
+                                      row_tile_lw(tiling) / form_.stream_lw, isa::space_bit(Space::kLm0));
+  const std::string& column_name = placements[static_cast<size_t>(column_stream)].name;
+  const int column_buffer =
+      buffer(column_name, column_tile_lw(tiling) / form_.stream_lw, isa::space_bit(Space::kLm1));
   const int64_t result_lw = result_tile_lw(tiling);
-  const int accumulator = buffer("sum", result_lw, isa::space_bit(Space::kGrf0));
+  /// Sums, in one register file or two.
+  struct Sums {
+    int buffer = -1;
+    int64_t first = 0, count = 0;  ///< LW of a tile
+  };
+  std::vector<Sums> sums;
+  const int64_t first_lw = tiling.streamed ? first_blocks(tiling) * tiling.columns : result_lw;
+  sums.push_back({buffer("sum", first_lw, isa::space_bit(Space::kGrf0)), 0, first_lw});
+  if (first_lw < result_lw)
+    sums.push_back(
+        {buffer("sum", result_lw - first_lw, isa::space_bit(Space::kGrf1)), first_lw, result_lw - first_lw});
 
   // Strides in the order batch, row tile, column tile, K tile; loops of one iteration are left out.
   const std::array<int64_t, 4> counts = {tiling.batches, tiling.row_tiles, tiling.column_tiles,
@@ -534,7 +635,7 @@ TileProgram Tiler::program(const Tiling& tiling, const std::string& name,
 
   // Operands: each load as far out as it may be.
   const int64_t row_pitch = pitch(row_stream, row_tile_lw(tiling));
-  const Nest row_nest = row_load_at(tiling);
+  const Nest row_nest = tiling.streamed ? Nest::kColumns : row_load_at(tiling);
   LoadTile load_row{row_stream,
                     index(row_nest, {tiling.row_tiles * tiling.inner_tiles * row_pitch,
                                      tiling.inner_tiles * row_pitch, 0, row_pitch}),
@@ -543,7 +644,7 @@ TileProgram Tiler::program(const Tiling& tiling, const std::string& name,
                     row_tile_lw(tiling),
                     precision_};
   const int64_t column_pitch = pitch(column_stream, column_tile_lw(tiling));
-  const Nest column_nest = column_load_at(tiling);
+  const Nest column_nest = tiling.streamed ? Nest::kColumns : column_load_at(tiling);
   LoadTile load_column{column_stream,
                        index(column_nest, {tiling.column_tiles * tiling.inner_tiles * column_pitch, 0,
                                            tiling.inner_tiles * column_pitch, column_pitch}),
@@ -551,20 +652,34 @@ TileProgram Tiler::program(const Tiling& tiling, const std::string& name,
                        {},
                        column_tile_lw(tiling),
                        precision_};
-  add(Nest::kColumns, FillTile{accumulator, {}, result_lw, 0});
-  add(row_nest, std::move(load_row));
-  add(column_nest, std::move(load_column));
-
-  ProductTile product;
-  product.precision = precision_;
-  product.a = row_buffer;
-  product.b = column_buffer;
-  product.c = accumulator;
-  product.row_blocks = tiling.row_blocks;
-  product.inner_lw = tiling.inner_lw;
-  product.columns = tiling.columns;
-  add(Nest::kInner, std::move(product));
-  wrap(Nest::kInner, "k");
+  for (const Sums& part : sums) add(Nest::kColumns, FillTile{part.buffer, {}, part.count, 0});
+  if (tiling.streamed) {
+    StreamProduct product;
+    product.precision = precision_;
+    product.a = {row_stream, load_row.from, row_pitch};
+    product.b = {column_stream, load_column.from, column_pitch};
+    product.b_buffers = {buffer(column_name, column_tile_lw(tiling), isa::space_bit(Space::kLm0)),
+                         column_buffer};
+    for (size_t k = 0; k < sums.size(); ++k) product.c.at(k) = sums[k].buffer;
+    product.pieces = tiling.inner_tiles;
+    product.row_blocks = tiling.row_blocks;
+    product.inner_lw = tiling.inner_lw;
+    product.columns = tiling.columns;
+    add(Nest::kColumns, std::move(product));
+  } else {
+    add(row_nest, std::move(load_row));
+    add(column_nest, std::move(load_column));
+    ProductTile product;
+    product.precision = precision_;
+    product.a = row_buffer;
+    product.b = column_buffer;
+    product.c = sums[0].buffer;
+    product.row_blocks = tiling.row_blocks;
+    product.inner_lw = tiling.inner_lw;
+    product.columns = tiling.columns;
+    add(Nest::kInner, std::move(product));
+    wrap(Nest::kInner, "k");
+  }
 
   const auto result_index = [&](int stream) {
     const int64_t result_pitch = pitch(stream, result_lw);
@@ -572,21 +687,28 @@ TileProgram Tiler::program(const Tiling& tiling, const std::string& name,
                                   tiling.column_tiles * result_pitch, result_pitch, 0});
   };
   if (has_epilogue(*problem_.contract)) {
-    MapTile map;
-    map.expr = problem_.contract->epilogue;
-    map.inputs.push_back({accumulator, {}});
+    std::vector<int> inputs;
     for (size_t k = 0; k < epilogue_depends_.size(); ++k) {
       const int stream = 2 + static_cast<int>(k);
-      const int input = buffer(program.streams[static_cast<size_t>(stream)].name, result_lw,
-                               isa::space_bit(Space::kLm0) | isa::space_bit(Space::kLm1));
-      add(Nest::kColumns, LoadTile{stream, result_index(stream), input, {}, result_lw});
-      map.inputs.push_back({input, {}});
+      inputs.push_back(buffer(program.streams[static_cast<size_t>(stream)].name, result_lw,
+                              isa::space_bit(Space::kLm0) | isa::space_bit(Space::kLm1)));
+      add(Nest::kColumns, LoadTile{stream, result_index(stream), inputs.back(), {}, result_lw});
     }
-    map.out = accumulator;
-    map.count = result_lw;
-    add(Nest::kColumns, std::move(map));
+    for (const Sums& part : sums) {
+      MapTile map;
+      map.expr = problem_.contract->epilogue;
+      map.inputs.push_back({part.buffer, {}});
+      for (const int input : inputs) map.inputs.push_back({input, {part.first, {}}});
+      map.out = part.buffer;
+      map.count = part.count;
+      add(Nest::kColumns, std::move(map));
+    }
   }
-  add(Nest::kColumns, StoreTile{accumulator, {}, result_stream, result_index(result_stream), result_lw});
+  for (const Sums& part : sums) {
+    TileIndex to = result_index(result_stream);
+    to.base += part.first;
+    add(Nest::kColumns, StoreTile{part.buffer, {}, result_stream, to, part.count});
+  }
   wrap(Nest::kColumns, "column");
   wrap(Nest::kRows, "row");
   if (tiling.batches > 1) {
@@ -598,11 +720,17 @@ TileProgram Tiler::program(const Tiling& tiling, const std::string& name,
 }
 
 std::string Tiler::describe(const Tiling& tiling) const {
+  std::string text =
+      fmt::format("rows {}, {}{} x ({} batches, {} of {} row blocks, {} of {} columns, {} of {} K LW)",
+                  problem_.swapped ? "N" : "M", matrix_precision_name(precision_),
+                  tiling.streamed ? ", streamed" : "", tiling.batches, tiling.row_tiles, tiling.row_blocks,
+                  tiling.column_tiles, tiling.columns, tiling.inner_tiles, tiling.inner_lw);
+  return text + split_name(tiling);
+}
+
+std::string Tiler::split_name(const Tiling& tiling) const {
   constexpr std::array<std::string_view, kTreeLevels> kNames = {"group", "L2B", "L1B", "MAB"};
-  std::string text = fmt::format(
-      "rows {}, {} x ({} batches, {} of {} row blocks, {} of {} columns, {} of {} K LW)",
-      problem_.swapped ? "N" : "M", matrix_precision_name(precision_), tiling.batches, tiling.row_tiles,
-      tiling.row_blocks, tiling.column_tiles, tiling.columns, tiling.inner_tiles, tiling.inner_lw);
+  std::string text;
   for (size_t level = 0; level < kTreeLevels; ++level) {
     if (level_count(level) == 1) continue;
     const Split& split = tiling.splits[level];
@@ -630,8 +758,8 @@ struct Workbench {
   Tiler tiler;
 };
 
-std::vector<Candidate> contract_candidates(const Layer& layer, const LayerGraph& /*graph*/,
-                                           const isa::Chip& chip, const KernelOptions& options) {
+std::vector<Candidate> contract_candidates(const Layer& layer, const LayerGraph& graph, const isa::Chip& chip,
+                                           const KernelOptions& options) {
   const auto& contract = std::get<ContractLayer>(layer.body);
   struct Choice {
     std::shared_ptr<Workbench> bench;
@@ -646,9 +774,41 @@ std::vector<Candidate> contract_candidates(const Layer& layer, const LayerGraph&
     return first.tiling.cycles < second.tiling.cycles;
   });
 
-  std::vector<Candidate> candidates;
+  // Those that stream are few: the fastest, and the fastest with what the host sends for it.
+  std::vector<const Choice*> kept;
+  const Choice* fastest = nullptr;
+  const Choice* with_link = nullptr;
+  const auto link_cycles = [&](const Choice& choice) {
+    int64_t bytes = 0;
+    for (const StreamPlacement& placement : choice.bench->tiler.placements(choice.tiling)) {
+      if (!graph.tensors[static_cast<size_t>(graph.storage(placement.access.tensor))].constant)
+        bytes += stream_group_lw(placement) * placement.transport.groups_used() *
+                 static_cast<int64_t>(sizeof(uint64_t));
+    }
+    return isa::host_link_cycles(bytes, chip);
+  };
+  int64_t least = 0;
+  std::set<std::string> seen;  // splits: sizes of tiles change what is sent little
   for (const Choice& choice : choices) {
-    if (candidates.size() == kCandidatesKept) break;
+    if (!choice.tiling.streamed) {
+      if (kept.size() < kCandidatesKept) kept.push_back(&choice);
+      continue;
+    }
+    if (fastest == nullptr) fastest = &choice;
+    if (!seen.insert(choice.bench->tiler.split_name(choice.tiling)).second) continue;
+    if (with_link != nullptr && choice.tiling.cycles >= least) continue;
+    const int64_t total = choice.tiling.cycles + link_cycles(choice);
+    if (with_link == nullptr || total < least) {
+      with_link = &choice;
+      least = total;
+    }
+  }
+  if (fastest != nullptr) kept.push_back(fastest);
+  if (with_link != fastest) kept.push_back(with_link);
+
+  std::vector<Candidate> candidates;
+  for (const Choice* kept_choice : kept) {
+    const Choice& choice = *kept_choice;
     Candidate candidate;
     candidate.placements = choice.bench->tiler.placements(choice.tiling);
     int64_t dram = 0;

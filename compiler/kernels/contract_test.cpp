@@ -522,6 +522,33 @@ TEST_P(Contract, RandomLayers) {
   }
 }
 
+TEST(Contract, StreamedProducts) {
+  // Sums in one register file and in two; several tiles; pieces in a loop, and few of them.
+  int checked = 0;
+  for (const Case& layer : {matmul(0, 160, 90, 416), matmul(0, 100, 21, 60), matmul(2, 70, 130, 40),
+                            conv({1, 1, 32, 96, 16, 16, 1, 1, 1, 0})}) {
+    std::mt19937 random(30);
+    std::vector<Tensor> tensors;
+    for (const LayerTensor& tensor : layer.graph.tensors)
+      tensors.push_back(random_tensor(tensor.shape, random));
+    const Expected want = expected(layer, tensors, MatrixPrecision::kGFloat);
+    for (const Candidate& candidate :
+         find_kernel("contract-mau").run(layer.graph.layers[0], layer.graph, tiny(), {})) {
+      if (candidate.description.find("streamed") == std::string::npos) continue;
+      SCOPED_TRACE(candidate.description);
+      ++checked;
+      verify_candidate(candidate, layer.graph.layers[0], layer.graph, tiny());
+      simulator::MachineOptions options;
+      options.memory = simulator::MachineOptions::Memory::kDirty;
+      simulator::Machine machine(tiny(), options);
+      const Tensor got = run_candidate(candidate, layer, tensors, machine);
+      const auto values = got.data<float>();
+      for (size_t i = 0; i < values.size(); ++i)
+        ASSERT_NEAR(values[i], want.value[i], want.bound[i]) << "element " << i;
+    }
+  }
+  EXPECT_GE(checked, 4);
+}
 TEST(Contract, PredictionIsNearTheSimulatedTime) {
   const Case layer = matmul(0, 128, 256, 192);
   std::mt19937 random(3);

@@ -22,6 +22,8 @@ void lower_node(TileLoweringContext& context, const TileNode& node) {
           lower_fill(context, op);
         } else if constexpr (std::is_same_v<Op, ProductTile>) {
           lower_product(context, op);
+        } else if constexpr (std::is_same_v<Op, StreamProduct>) {
+          lower_stream_product(context, op);
         } else if constexpr (std::is_same_v<Op, MapTile>) {
           lower_map(context, op);
         } else if constexpr (std::is_same_v<Op, ReduceTile>) {

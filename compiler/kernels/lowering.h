@@ -95,6 +95,14 @@ struct TileLoweringContext {
 // transfer_lowering.cpp: staging through L2BM and L1BM, MV tags and waits.
 void lower_load(TileLoweringContext& context, const LoadTile& op);
 void lower_store(TileLoweringContext& context, const StoreTile& op);
+/// The MVs of `lw` LW between a stream's part in each group and L2BM, with tags from `first_tag` on.
+std::vector<isa::Instruction> mv_instructions(const layout::Transport& transport, bool to_chip, int64_t lw,
+                                              const isa::Operand& dram, int64_t part_lw, int64_t l2bm_address,
+                                              int first_tag, const isa::Chip& chip);
+/// LW on the L1BM side of one step between L2BM and L1BM.
+int64_t l2bm_step_lw(const layout::Transport& transport);
+// stream_product_lowering.cpp
+void lower_stream_product(TileLoweringContext& context, const StreamProduct& op);
 // contract_lowering.cpp
 /// The precision letter of matrix instructions and bfn.
 isa::Precision matrix_instruction_precision(MatrixPrecision precision);

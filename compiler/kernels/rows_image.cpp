@@ -75,6 +75,13 @@ RowsImage::RowsImage(const Picture& picture, RowsSplit split, const isa::Chip& c
   image_ways_ = 1;
   while (image_ways_ < ways && image_ways_ * 2 <= picture.images && ways % (image_ways_ * 2) == 0)
     image_ways_ *= 2;
+  // Entries of tokens may be cut anywhere, so that nobody has more rows than others.
+  const auto rows_by = [&](int64_t by) {
+    return ceil_div(picture.images, by) * ceil_div(picture.rows, ways / by);
+  };
+  for (int64_t fewer = image_ways_; picture.tokens && fewer >= 1; fewer /= 2) {
+    if (rows_by(fewer) < rows_by(image_ways_)) image_ways_ = fewer;
+  }
   row_ways_ = ways / image_ways_;
   images_ = ceil_div(picture.images, image_ways_);
   rows_ = ceil_div(picture.rows, row_ways_);

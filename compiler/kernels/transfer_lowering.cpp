@@ -21,63 +21,10 @@ using layout::L2bMode;
 using layout::MabMode;
 using layout::Transport;
 
-namespace {
-
-constexpr const char* kTransferLoweringPart = "transfer lowering";
-/// Transfers at least this long hide their start-up well enough that cutting them into several chunks pays.
-constexpr int64_t kMinimumOverlapLw = 2048;
-/// Operations of one portion, the unit of a chunk's inner loop: enough to fill the distances between the
-/// levels with each other's steps.
-constexpr int64_t kPortionOperations = 48;
-/// Up to so many pairs of chunks, each has its transfer in the program, and the transfer scheduler chooses
-/// time and place of each; with more they are a loop, whose transfers stay where they are.
-constexpr int64_t kUnrolledPairs = 32;
-
-/// LW on the L1BM side of one l2bmd, or l2bmb and l2bm@.
 int64_t l2bm_step_lw(const Transport& transport) {
   return transport.l1b_mode() == L1bMode::kDistribute ? isa::kL2bmdPerL1bLw : isa::kL2bmBlockLw;
 }
 
-/// How a tile of `count` numbers is cut, the same for both directions.
-struct Cutting {
-  int64_t chunk = 0;    ///< numbers of a whole chunk
-  int64_t portion = 0;  ///< numbers of one iteration inside a chunk
-  int64_t whole = 0;    ///< whole chunks
-  int64_t rest = 0;     ///< numbers after them
-  int64_t l2bm_quarter = 0;
-  int64_t l1bm_half = 0;
-};
-
-Cutting cut(const Transport& transport, int64_t count, int64_t numbers_per_group, const isa::Chip& chip) {
-  Cutting cutting;
-  cutting.l2bm_quarter = chip.memory.l2bm_lw / 4 / isa::kL2bmBlockLw * isa::kL2bmBlockLw;
-  cutting.l1bm_half = chip.memory.l1bm_lw / 2 / isa::kL2bmBlockLw * isa::kL2bmBlockLw;
-  const int64_t unit = std::lcm(transport.granule(), numbers_per_group);
-  const int64_t fits = std::min(cutting.l2bm_quarter / transport.l2bm_lw_per_number(),
-                                cutting.l1bm_half / transport.l1bm_lw_per_number()) /
-                       unit * unit;
-  if (fits == 0) {
-    throw isa::UnsupportedError(
-        fmt::format("chip {}: a transfer of {} numbers ({}) doesn't fit a quarter of L2BM ({} LW) and half "
-                    "of L1BM ({} LW)",
-                    chip.name, unit, transport.to_string(), cutting.l2bm_quarter, cutting.l1bm_half));
-  }
-  const int64_t worth =
-      std::max(round_up((count + 3) / 4, unit),
-               round_up(std::max<int64_t>(kMinimumOverlapLw / transport.l2bm_lw_per_number(), 1), unit));
-  cutting.chunk = std::min(fits, worth);
-  cutting.whole = count / cutting.chunk;
-  cutting.rest = count % cutting.chunk;
-
-  const int64_t step = l2bm_step_lw(transport);
-  int64_t portion = std::lcm(numbers_per_group, step / std::gcd(step, transport.l1bm_lw_per_number()));
-  const int64_t operations = portion * transport.l1bm_lw_per_number() / step + portion / isa::kCyclesPerStep;
-  portion *= std::max<int64_t>(1, kPortionOperations / operations);
-  cutting.portion = std::min(portion, cutting.chunk);
-  return cutting;
-}
-
-/// One transfer of `lw` LW between a stream's part and the L2BM of each group.
 std::vector<isa::Instruction> mv_instructions(const Transport& transport, bool to_chip, int64_t lw,
                                               const Operand& dram, int64_t part_lw, int64_t l2bm_address,
                                               int first_tag, const isa::Chip& chip) {
@@ -119,6 +66,57 @@ std::vector<isa::Instruction> mv_instructions(const Transport& transport, bool t
       break;
   }
   return list;
+}
+
+namespace {
+
+constexpr const char* kTransferLoweringPart = "transfer lowering";
+/// Transfers at least this long hide their start-up well enough that cutting them into several chunks pays.
+constexpr int64_t kMinimumOverlapLw = 2048;
+/// Operations of one portion, the unit of a chunk's inner loop: enough to fill the distances between the
+/// levels with each other's steps.
+constexpr int64_t kPortionOperations = 48;
+/// Up to so many pairs of chunks, each has its transfer in the program, and the transfer scheduler chooses
+/// time and place of each; with more they are a loop, whose transfers stay where they are.
+constexpr int64_t kUnrolledPairs = 32;
+
+/// How a tile of `count` numbers is cut, the same for both directions.
+struct Cutting {
+  int64_t chunk = 0;    ///< numbers of a whole chunk
+  int64_t portion = 0;  ///< numbers of one iteration inside a chunk
+  int64_t whole = 0;    ///< whole chunks
+  int64_t rest = 0;     ///< numbers after them
+  int64_t l2bm_quarter = 0;
+  int64_t l1bm_half = 0;
+};
+
+Cutting cut(const Transport& transport, int64_t count, int64_t numbers_per_group, const isa::Chip& chip) {
+  Cutting cutting;
+  cutting.l2bm_quarter = chip.memory.l2bm_lw / 4 / isa::kL2bmBlockLw * isa::kL2bmBlockLw;
+  cutting.l1bm_half = chip.memory.l1bm_lw / 2 / isa::kL2bmBlockLw * isa::kL2bmBlockLw;
+  const int64_t unit = std::lcm(transport.granule(), numbers_per_group);
+  const int64_t fits = std::min(cutting.l2bm_quarter / transport.l2bm_lw_per_number(),
+                                cutting.l1bm_half / transport.l1bm_lw_per_number()) /
+                       unit * unit;
+  if (fits == 0) {
+    throw isa::UnsupportedError(
+        fmt::format("chip {}: a transfer of {} numbers ({}) doesn't fit a quarter of L2BM ({} LW) and half "
+                    "of L1BM ({} LW)",
+                    chip.name, unit, transport.to_string(), cutting.l2bm_quarter, cutting.l1bm_half));
+  }
+  const int64_t worth =
+      std::max(round_up((count + 3) / 4, unit),
+               round_up(std::max<int64_t>(kMinimumOverlapLw / transport.l2bm_lw_per_number(), 1), unit));
+  cutting.chunk = std::min(fits, worth);
+  cutting.whole = count / cutting.chunk;
+  cutting.rest = count % cutting.chunk;
+
+  const int64_t step = l2bm_step_lw(transport);
+  int64_t portion = std::lcm(numbers_per_group, step / std::gcd(step, transport.l1bm_lw_per_number()));
+  const int64_t operations = portion * transport.l1bm_lw_per_number() / step + portion / isa::kCyclesPerStep;
+  portion *= std::max<int64_t>(1, kPortionOperations / operations);
+  cutting.portion = std::min(portion, cutting.chunk);
+  return cutting;
 }
 
 /// Tags: loads and stores, two chunks each, one tag per MV of a chunk.

@@ -9,6 +9,11 @@ struct BufferUseOf {
   BufferUse operator()(const StoreTile& op) const { return {{op.buffer}, {}}; }
   BufferUse operator()(const FillTile& op) const { return {{}, {op.buffer}}; }
   BufferUse operator()(const ProductTile& op) const { return {{op.a, op.b, op.c}, {op.c}}; }
+  BufferUse operator()(const StreamProduct& op) const {
+    std::vector<int> all = {op.b_buffers[0], op.b_buffers[1], op.c[0]};
+    if (op.c[1] >= 0) all.push_back(op.c[1]);
+    return {all, all};
+  }
   BufferUse operator()(const MapTile& op) const { return {inputs(op.inputs), {op.out}}; }
   BufferUse operator()(const ReduceTile& op) const {
     BufferUse use{inputs(op.inputs), {op.accumulator}};

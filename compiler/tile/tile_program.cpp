@@ -37,6 +37,12 @@ constexpr const char* reduce_name(ReduceLayer::Op op) {
   return "?";
 }
 
+}  // namespace
+int64_t StreamProduct::a_lw() const {
+  return row_blocks * inner_lw * matrix_form(precision).rows;
+}
+namespace {
+
 /// Walks the loop nest and hands every range that an operation touches to `buffer_range` or `stream_range`
 /// of the visitor, with the enclosing loops' counts.
 class Verifier {
@@ -163,6 +169,29 @@ class Verifier {
     buffer_range("product a", op.a, op.a_at, op.row_blocks * op.inner_lw * form.rows);
     buffer_range("product b", op.b, op.b_at, op.inner_lw * op.columns);
     buffer_range("product c", op.c, op.c_at, op.row_blocks * op.columns * form.result_lw);
+  }
+  void node(const StreamProduct& op) const {
+    const MatrixForm& form = matrix_form(op.precision);
+    multiple_of_step("stream product columns", op.columns);
+    require(form.products == 1 && form.stream_lw == 1 && form.result_lw == 1,
+            "stream product in precision {}", matrix_precision_name(op.precision));
+    require(op.row_blocks > 0 && op.inner_lw > 0 && op.pieces > 0,
+            "stream product of {} row blocks and {} pieces of {} inner LW", op.row_blocks, op.pieces,
+            op.inner_lw);
+    int64_t l2bm_lw = 0;
+    for (const auto& [source, lw] : {std::pair(&op.a, op.a_lw()), std::pair(&op.b, op.b_lw())}) {
+      stream_range("stream product", source->stream, source->from, (op.pieces - 1) * source->pitch + lw);
+      const layout::Transport& transport = program_.streams[static_cast<size_t>(source->stream)].transport;
+      require(source->pitch >= lw && source->pitch % transport.granule() == 0,
+              "stream product: {} numbers from one piece of {} to the next", source->pitch, lw);
+      l2bm_lw += source->pitch * transport.l2bm_lw_per_number();
+    }
+    require(StreamProduct::kPiecesInL2bm * l2bm_lw <= chip_.memory.l2bm_lw,
+            "stream product: pieces of {} LW in L2BM", l2bm_lw);
+    for (const int buffer : op.b_buffers) buffer_range("stream product operand", buffer, {}, op.b_lw());
+    buffer_range("stream product sums", op.c[0], {}, op.first_blocks() * op.columns);
+    if (op.c[1] >= 0)
+      buffer_range("stream product sums", op.c[1], {}, (op.row_blocks - op.first_blocks()) * op.columns);
   }
   void node(const MapTile& op) const {
     multiple_of_step("map", op.count);
@@ -410,6 +439,14 @@ class Printer {
     line("product {} += {} * {} ({}: {} row blocks, {} inner LW, {} columns)", buffer(op.c, op.c_at),
          buffer(op.a, op.a_at), buffer(op.b, op.b_at), matrix_precision_name(op.precision), op.row_blocks,
          op.inner_lw, op.columns);
+  }
+  void node(const StreamProduct& op) {
+    line(
+        "stream product {}{} += {} * {} by way of {} and {} ({}: {} pieces of {} row blocks, {} inner LW, {} "
+        "columns)",
+        buffer(op.c[0], {}), op.c[1] < 0 ? "" : " and " + buffer(op.c[1], {}), stream(op.a.stream, op.a.from),
+        stream(op.b.stream, op.b.from), buffer(op.b_buffers[0], {}), buffer(op.b_buffers[1], {}),
+        matrix_precision_name(op.precision), op.pieces, op.row_blocks, op.inner_lw, op.columns);
   }
   void node(const MapTile& op) {
     line("map {} = {}, {}, {} LW", buffer(op.out, op.out_at), op.expr.to_string(), inputs(op.inputs),

@@ -104,6 +104,28 @@ struct ProductTile {
   int64_t columns = 0;     ///< vectors of B, a multiple of 4
   bool operator==(const ProductTile&) const = default;
 };
+/// c += A * B as ProductTile, over `pieces` pieces of the inner dimension one after the other, whose operands
+/// come from streams: while a piece is multiplied, the next is on its way to the PEs, and the one behind it
+/// to L2BM. A piece of A goes to the matrix registers at once, pieces of B to two buffers in turn. Sums of
+/// the first row blocks are in c[0], of as many or fewer others in c[1].
+struct StreamProduct {
+  static constexpr int64_t kPiecesInL2bm = 4;
+  struct Source {
+    int stream = -1;
+    TileIndex from;
+    int64_t pitch = 0;  ///< stream numbers from one piece to the next
+  };
+  MatrixPrecision precision = MatrixPrecision::kGFloat;
+  Source a, b;
+  std::array<int, 2> b_buffers{-1, -1};
+  std::array<int, 2> c{-1, -1};  ///< the second: -1 where there are no others
+  int64_t pieces = 0;
+  int64_t row_blocks = 0, inner_lw = 0, columns = 0;  ///< of a piece
+
+  int64_t first_blocks() const { return c[1] < 0 ? row_blocks : (row_blocks + 1) / 2; }  ///< in c[0]
+  int64_t a_lw() const;                                                                  ///< of a piece
+  int64_t b_lw() const { return inner_lw * columns; }
+};
 /// Shapes of the matrix unit's operands and results in a precision, and where elements are in them.
 struct MatrixForm {
   int64_t rows = 0;          ///< R: rows of a block, sums of a result
@@ -282,8 +304,8 @@ struct TileLoop {
   std::vector<TileNode> body;
 };
 struct TileNode {
-  std::variant<LoadTile, StoreTile, FillTile, ProductTile, MapTile, ReduceTile, LoadRows, WindowProduct,
-               ReduceWindows, FinishRows, SumRows, StoreRows, TileLoop>
+  std::variant<LoadTile, StoreTile, FillTile, ProductTile, StreamProduct, MapTile, ReduceTile, LoadRows,
+               WindowProduct, ReduceWindows, FinishRows, SumRows, StoreRows, TileLoop>
       kind;
 };
 
