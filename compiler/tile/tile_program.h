@@ -114,6 +114,7 @@ struct StreamProduct {
     int stream = -1;
     TileIndex from;
     int64_t pitch = 0;  ///< stream numbers from one piece to the next
+    bool operator==(const Source&) const = default;
   };
   MatrixPrecision precision = MatrixPrecision::kGFloat;
   Source a, b;
@@ -125,6 +126,7 @@ struct StreamProduct {
   int64_t first_blocks() const { return c[1] < 0 ? row_blocks : (row_blocks + 1) / 2; }  ///< in c[0]
   int64_t a_lw() const;                                                                  ///< of a piece
   int64_t b_lw() const { return inner_lw * columns; }
+  bool operator==(const StreamProduct&) const = default;
 };
 /// Shapes of the matrix unit's operands and results in a precision, and where elements are in them.
 struct MatrixForm {
