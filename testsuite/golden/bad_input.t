@@ -48,7 +48,7 @@ What is too large for a kernel, to be moved, or to count, is not supported, and 
   kodama: not supported: layer 'product' of node 'product' (Contract product [MatMul]: y [32768, 32768] <- a [32768, 32768], b [32768, 32768]: m:32768 (M) n:32768 (N) k:32768 (K)): no kernel has room for it in the memories of chip 'mncore2'; split the node, or take another chip
   [3]
   $ kodama run models/huge_turned.onnx --dim m=8192 --dim n=8192
-  kodama: not supported: tensor 'ab': its layout has to change, and its image has 67174400 elements; on the chip at most 33554432 can be moved. Use a smaller --dim, or --planner host, which moves them on the host
+  kodama: not supported: tensor 'ab': its layout has to change, and its image has 67108864 elements; on the chip at most 33554432 can be moved. Use a smaller --dim, or --planner host, which moves them on the host
   [3]
   $ kodama run models/huge.onnx --dim m=1048576 --dim n=1048576 --dim k=1
   kodama: not supported: models/huge.onnx: value 'y' is float32 [1048576, 1048576]; a tensor of at most 2147483647 elements is supported: set smaller dimensions (--dim), or split it
