@@ -17,7 +17,6 @@
 #include "compiler/graph/passes.h"
 #include "compiler/kernels/lowering.h"
 #include "compiler/kernels/split_reductions.h"
-#include "isa/sequencer.h"
 #include "scheduler/machine/passes.h"
 #include "scheduler/verify/verify.h"
 
@@ -57,10 +56,13 @@ class ModelCompiler {
     if (options_.wants_dump("plan"))
       options_.dump("plan", graph_.name, "json", to_json(plan_, graph_, planner));
     find_segments();
-    if (options_.weights == Weights::kAuto) {
-      make_the_faster(planner);
-    } else {
-      make_stages(planner, options_.weights);
+    try {
+      make_stages(planner);
+    } catch (const DramOverflow&) {
+      // Images of a segment don't share DRAM; those of stages that run one by one do.
+      for (size_t k = 0; k < segment_end_.size(); ++k)
+        segment_begin_[k] = segment_end_[k] = static_cast<int>(k);
+      make_stages(planner);
     }
     find_host_relayouts();
     result_.tensors = graph_.tensors;
@@ -75,45 +77,17 @@ class ModelCompiler {
   }
   int last_stage() const { return static_cast<int>(plan_.stages.size()) - 1; }
 
-  /// With constants that stay or without.
-  void make_the_faster(ModelPlanner& planner) {
-    make_stages(planner, Weights::kResident);
-    if (result_.preparation.statements.empty()) return;
-    CompiledModel resident = result_;
-    const int64_t cycles = predicted_cycles();
-    make_stages(planner, Weights::kStream);
-    if (predicted_cycles() > cycles) result_ = std::move(resident);
-  }
-  /// Of a run of all segments.
-  int64_t predicted_cycles() const {
-    int64_t cycles = 0;
-    for (const Segment& segment : result_.segments)
-      cycles += isa::predict_cycles(segment.parts.program, chip_).total();
-    return cycles;
-  }
-
-  void make_stages(ModelPlanner& planner, Weights weights) {
-    weights_ = weights;
-    try {
-      try_stages(planner);
-    } catch (const DramOverflow&) {
-      // Images of a segment don't share DRAM; those of stages that run one by one do.
-      for (size_t k = 0; k < segment_end_.size(); ++k)
-        segment_begin_[k] = segment_end_[k] = static_cast<int>(k);
-      try_stages(planner);
-    }
-  }
-  void try_stages(ModelPlanner& planner) {
+  void make_stages(ModelPlanner& planner) {
     result_.preparation = {};
     result_.work = problem_work(graph_, chip_, options_.precision);
+    kept_.clear();
     result_.preloads.clear();
     result_.stages.clear();
     result_.segments.clear();
     drafts_.clear();
     part_names_ = {};
     place_images();
-    relayouts_lw_ = chip_.memory.lm_words / isa::kWordsPerLong;
-    if (weights_ != Weights::kStream) choose_relayouts_lw(planner);
+    choose_weights(planner);
     const auto last = static_cast<int64_t>(plan_.stages.size());
     for (int64_t index = 0; index < last; ++index) {
       const PlannedStage& stage = plan_.stages[static_cast<size_t>(index)];
@@ -176,7 +150,7 @@ class ModelCompiler {
       try {
         std::vector<std::optional<TileProgram>> tiles;
         for (const Draft& draft : drafts_) tiles.push_back(draft.tiles);
-        if (weights_ != Weights::kStream) keep_weights(tiles);
+        if (has_kept_weights_) keep_weights(tiles);
         for (size_t first = 0; first < drafts_.size();) {
           size_t end = first + 1;
           const auto segment_of = [&](size_t k) { return segment_begin_[drafts_[k].stage]; };
@@ -190,8 +164,13 @@ class ModelCompiler {
     }
   }
 
-  /// How much of LM0 relayouts may have: the more, the faster they are, and the less there is for constants.
-  void choose_relayouts_lw(ModelPlanner& planner) {
+  /// Whether constants stay, and how much of LM0 relayouts then have: the more, the faster they are, and the
+  /// less there is for constants.
+  void choose_weights(ModelPlanner& planner) {
+    const int64_t all = chip_.memory.lm_words / isa::kWordsPerLong;
+    relayouts_lw_ = all;
+    has_kept_weights_ = options_.weights != Weights::kStream;
+    if (!has_kept_weights_) return;
     std::vector<TileProgram> tiles;
     std::vector<ResidentStage> stages;
     std::vector<layout::GatherProblem> relayouts;
@@ -201,15 +180,13 @@ class ModelCompiler {
       if (planned.kind == PlannedStage::Kind::kRelayout)
         relayouts.push_back(planner.gather(plan_, planned, addresses_));
       if (planned.kind != PlannedStage::Kind::kKernel) continue;
-      const ChipStage chip_stage = planned_part(planned, static_cast<int>(k));
-      tiles.push_back(emit_tiles(planned.candidate, stream_addresses(planned.candidate, chip_stage), chip_));
-      stages.push_back({.tiles = &tiles.back(), .constant_streams = constant_streams(chip_stage)});
+      const ChipStage stage = planned_part(planned, static_cast<int>(k));
+      tiles.push_back(emit_tiles(planned.candidate, stream_addresses(planned.candidate, stage), chip_));
+      stages.push_back({.tiles = &tiles.back(), .constant_streams = constant_streams(stage)});
     }
-    stages.push_back({});
-    const int64_t all = chip_.memory.lm_words / isa::kWordsPerLong;
-    if (relayouts.empty()) return;
+    ResidentStage& relayout_stage = stages.emplace_back();
     constexpr int64_t kParts = 8;
-    std::optional<int64_t> best;
+    int64_t first = 0, most_saved = INT64_MIN;  // predicted cycles
     for (int64_t part = kParts; part > 0; --part) {
       const int64_t lw = all * part / kParts;
       int64_t cycles = 0, lm1_lw = 0;
@@ -223,11 +200,23 @@ class ModelCompiler {
       } catch (const isa::UnsupportedError&) {
         break;
       }
-      stages.back().taken = {{0, lw, isa::Space::kLm0}, {0, lm1_lw, isa::Space::kLm1}};
-      cycles -= cycles_of_kept_constants(stages, chip_);
-      if (best && *best <= cycles) continue;
-      best = cycles;
-      relayouts_lw_ = lw;
+      if (part == kParts) first = cycles;
+      relayout_stage.taken.clear();
+      if (!relayouts.empty())
+        relayout_stage.taken = {{0, lw, isa::Space::kLm0}, {0, lm1_lw, isa::Space::kLm1}};
+      const int64_t saved = cycles_of_kept_constants(stages, chip_) + first - cycles;
+      if (saved > most_saved) {
+        most_saved = saved;
+        relayouts_lw_ = lw;
+      }
+      if (relayouts.empty()) break;
+    }
+    // Of a run's cycles; below, the transfers' schedule decides by chance what is faster.
+    constexpr int64_t kWorthwhile = 25;
+    if (options_.weights == Weights::kAuto &&
+        most_saved * kWorthwhile < plan_.summary.kernel_cycles + plan_.summary.relayout_cycles) {
+      relayouts_lw_ = all;
+      has_kept_weights_ = false;
     }
   }
 
@@ -245,6 +234,7 @@ class ModelCompiler {
   /// What stays on the chip, and the program that brings it there.
   void keep_weights(std::vector<std::optional<TileProgram>>& tiles) {
     result_.preparation = {};
+    kept_.clear();
     std::vector<ResidentStage> stages;
     std::vector<const TileProgram*> before, after;
     for (size_t k = 0; k < drafts_.size(); ++k) {
@@ -262,6 +252,7 @@ class ModelCompiler {
     const std::optional<TileProgram> preparation = keep_constants(stages, chip_);
     count_work_without_kept(before, after);
     if (!preparation) return;
+    kept_ = preparation->kept;
     verify_resident(before, after, *preparation, stages);
     const scheduler::ProgramPart part{preparation->name, build(preparation->name, *preparation, nullptr)};
     const scheduler::ScheduledParts scheduled = scheduler::schedule_transfers(
@@ -313,12 +304,10 @@ class ModelCompiler {
     for (size_t k = 0; k < tiles.size(); ++k) {
       const Draft& draft = drafts_[first + k];
       AheadStage& stage = stages.emplace_back();
-      stage.is_alone = draft.is_alone;
-      if (!tiles[k]) {
-        stage.taken = written_local_memory(draft.program, chip_);
-      } else {
+      stage.is_alone = draft.is_alone || !tiles[k];
+      stage.taken = kept_;
+      if (tiles[k]) {
         stage.tiles = &*tiles[k];
-        stage.taken = tiles[k]->kept;
         stage.cycles = std::get<ChipStage>(result_.stages[draft.stage].body).predicted_cycles;
         stage.constant_streams = constant_streams(draft);
       }
@@ -621,12 +610,13 @@ class ModelCompiler {
   std::optional<DramPlacement> dram_;
   scheduler::KnownSchedules known_schedules_;
   ModelPlan plan_;
-  std::vector<int64_t> addresses_;      ///< of the plan's images
-  std::vector<int> segment_begin_;      ///< by stage: the first of its segment
-  std::vector<int> segment_end_;        ///< by stage: the last
-  Weights weights_ = Weights::kStream;  ///< of what is being made
-  int64_t relayouts_lw_ = 0;            ///< of LM0, that relayouts may have
-  std::vector<Draft> drafts_;           ///< of all chip stages
+  std::vector<int64_t> addresses_;       ///< of the plan's images
+  std::vector<int> segment_begin_;       ///< by stage: the first of its segment
+  std::vector<int> segment_end_;         ///< by stage: the last
+  bool has_kept_weights_ = false;        ///< constants may stay in the PEs
+  std::vector<TileProgram::Kept> kept_;  ///< by what stays
+  int64_t relayouts_lw_ = 0;             ///< of LM0, that relayouts may have
+  std::vector<Draft> drafts_;            ///< of all chip stages
   FreshNames part_names_;
 };
 

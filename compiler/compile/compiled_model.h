@@ -123,7 +123,7 @@ struct CompiledModel {
 enum class Weights : uint8_t {
   kStream,    ///< in DRAM
   kResident,  ///< in the PEs, as many as there is room for
-  kAuto,      ///< as either, whichever is predicted to be faster
+  kAuto,      ///< in the PEs, if what the loads take is predicted to be 4 % of a run at least
 };
 std::string weights_name(Weights weights);       ///< "stream", …
 Weights parse_weights(const std::string& name);  ///< UserError lists the names

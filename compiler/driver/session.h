@@ -37,7 +37,7 @@ struct SessionOptions {
   std::set<std::string> dump_after;
   std::string dump_directory = "kodama-dump";
   std::string planner = "pbqp";
-  std::string weights = "stream";  ///< compiler::Weights
+  std::string weights = "auto";  ///< compiler::Weights
   /// Directory of solved conversions; empty = none.
   std::string cache = layout::SolutionCache::default_directory().value_or("");
   scheduler::PipelineChoice passes;

@@ -63,6 +63,7 @@ A compiled model keeps the rules:
   $ cp -r "$TESTDIR/models" .
   $ kodama compile models/linear.onnx --chip tiny -o package > /dev/null
   $ kodama check package
+  0 of 2 programs have hazards
   package: no hazards
 
   $ kodama sim early.vsm --hazards=never

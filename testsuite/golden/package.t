@@ -2,7 +2,7 @@ A compiled model is a directory. Its stages that run one after the other are one
 
   $ cp -r "$TESTDIR/models" .
   $ kodama compile models/linear.onnx --chip tiny -o package
-  package: 1 stages, 27 steps, 3 MV transfers, for chip tiny at gfloat precision
+  package: 1 stages, 22 steps, 2 MV transfers, for chip tiny at gfloat precision
   $ ls package package/programs
   package:
   checksums
@@ -13,15 +13,16 @@ A compiled model is a directory. Its stages that run one after the other are one
   
   package/programs:
   0000_product.vsm
-  $ grep region package/programs/*.vsm
+  preparation.vsm
+  $ grep region package/programs/0*.vsm
   # region product
   # endregion
-  $ kodama check package/programs/*.vsm --chip tiny
+  $ kodama check package/programs/0*.vsm --chip tiny
   package/programs/0000_product.vsm: no hazards
   $ kodama sim package | head -3
   #  layer    operators    kind      output  where  steps  cycles  step cycles  wait  fetch  of peak  times bound  link cycles  host relayouts  max abs  max rel
   --------------------------------------------------------------------------------------------------------------------------------------------------------------
-  0  product  MatMul+Relu  Contract  [2, 4]  chip      27     276          108   165      3    0.0 %  588.8x DRAM         1532               -        -        -
+  0  product  MatMul+Relu  Contract  [2, 4]  chip      22     256           88   166      2    0.0 %  8192.0x MAU         1532               -        -        -
 
 Constants that stay in the PEs are brought there by a program of their own:
 
@@ -40,10 +41,10 @@ A damaged package is refused, whatever the damage is:
 
   $ cp -r package right; damage() { rm -rf package; cp -r right package; sed -i "$@"; kodama sim package; }
   $ damage 's/"operation": "/&a/' package/manifest.json
-  kodama: error: package/manifest.json: the package is damaged: found 3729 bytes with checksum e2d6bf41, written were 3728 with 631bf7e8
+  kodama: error: package/manifest.json: the package is damaged: found 3770 bytes with checksum 4e52f74d, written were 3769 with c3f08afc
   [2]
-  $ damage 1d package/programs/*.vsm
-  kodama: error: package/programs/0000_product.vsm: the package is damaged: found 460 bytes with checksum 175a04ab, written were 477 with 4b236106
+  $ damage 1d package/programs/0*.vsm
+  kodama: error: package/programs/0000_product.vsm: the package is damaged: found 367 bytes with checksum 6518a29d, written were 384 with 28f6f3ad
   [2]
   $ damage 's/0/1/' package/checksums
   kodama: error: package/images/1000_product_b.bin: can't be read: No such file or directory
@@ -86,10 +87,10 @@ Behind the checksums every value is looked at:
   $ damage 's/"fetch"/"Fetch"/' package/manifest.json
   kodama: error: package/manifest.json: stages[0]: found 'Fetch', allowed: name, kind, operation, onnx_ops, onnx_nodes, inputs, outputs, kernel, description, predicted_cycles, operands, result, dram_cycles, fetch, work
   [2]
-  $ damage 1d package/programs/*.vsm
+  $ damage 1d package/programs/0*.vsm
   kodama: error: package/programs/0000_product.vsm:1: found a statement outside of all regions
   [2]
-  $ damage '$d' package/programs/*.vsm
+  $ damage '$d' package/programs/0*.vsm
   kodama: error: package/programs/0000_product.vsm: the last region doesn't end
   [2]
   $ rm -rf package; mv right package
@@ -97,7 +98,7 @@ Behind the checksums every value is looked at:
 Only a package is replaced, and only if nothing else is in its directory:
 
   $ kodama compile models/linear.onnx --chip tiny -o package
-  package: 1 stages, 27 steps, 3 MV transfers, for chip tiny at gfloat precision
+  package: 1 stages, 22 steps, 2 MV transfers, for chip tiny at gfloat precision
   $ touch package/notes.txt; kodama compile models/linear.onnx --chip tiny -o package; ls package
   kodama: error: package: holds 'notes.txt', which is not of the package there; move it, or choose another directory
   checksums
@@ -107,7 +108,7 @@ Only a package is replaced, and only if nothing else is in its directory:
   notes.txt
   programs
   $ rm package/notes.txt; ln -s package link; kodama compile models/linear.onnx --chip tiny -o link; readlink link; ls -A
-  link: 1 stages, 27 steps, 3 MV transfers, for chip tiny at gfloat precision
+  link: 1 stages, 22 steps, 2 MV transfers, for chip tiny at gfloat precision
   package
   link
   models

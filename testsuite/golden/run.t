@@ -6,20 +6,20 @@ A small network on the small chip: inputs from files, a table, JSON, dumps.
   wrote run.json
   #  layer    operators    kind      output  where  steps  cycles  step cycles  wait  fetch  of peak  times bound  link cycles  host relayouts  max abs  max rel
   --------------------------------------------------------------------------------------------------------------------------------------------------------------
-  0  product  MatMul+Relu  Contract  [2, 4]  chip      27     276          108   165      3    0.0 %  588.8x DRAM         1532               -  5.0e-05  3.9e-05
+  0  product  MatMul+Relu  Contract  [2, 4]  chip      22     256           88   166      2    0.0 %  8192.0x MAU         1532               -  5.0e-05  3.9e-05
   --------------------------------------------------------------------------------------------------------------------------------------------------------------
-     total                                             27     276          108   165      3    0.0 %  336.5x DRAM         1532               -
+     total                                             22     256           88   166      2    0.0 %  728.2x DRAM         1532               -
   of peak: products over what the matrix unit could do in these cycles; times bound: cycles over what the problem takes at the peaks, whatever the plan
-  the problem's bound: 1 cycles (products 1, vector operations 1, DRAM 1 for weights, inputs and outputs)
-  chip tiny, gfloat precision: 27 steps, 276 chip cycles of which 165 wait for transfers, 1532 host link cycles
-  a run, constants on the chip:   1808 cycles, 0.002 ms at 750 MHz, 1536 B of DRAM traffic
-  the first, sending constants:   2574 cycles, 0.003 ms at 750 MHz, 1536 B of DRAM traffic (512 B, 766 link cycles)
-  planner pbqp: 0 relayouts on the chip take 0 of 276 chip cycles (0 %), 0 layout changes by the host
+  the problem's bound: 1 cycles (products 1, vector operations 1, DRAM 1 for weights that don't stay in the PEs, inputs and outputs)
+  chip tiny, gfloat precision: 22 steps, 256 chip cycles of which 166 wait for transfers, 1532 host link cycles
+  a run, constants on the chip:   1788 cycles, 0.002 ms at 750 MHz, 1024 B of DRAM traffic
+  the first, sending constants:   2674 cycles, 0.004 ms at 750 MHz, 1536 B of DRAM traffic (512 B, 766 link cycles; 120 chip cycles to bring weights to the PEs)
+  planner pbqp: 0 relayouts on the chip take 0 of 256 chip cycles (0 %), 0 layout changes by the host
   y float32 [2, 4]: 1.00187 0.995693 0 0.710895 0 0 0 1.26663
   y against the CPU reference: max abs 4.99e-05, over largest magnitude 3.94e-05 (allowed 1e-03): ok
   wall time
   $ /usr/bin/python3 -c 'import json; run = json.load(open("run.json")); print(run["total"]["total_cycles"], run["constant_link_cycles"], run["total_with_constants"], *run["wall_seconds"])'
-  1808 766 2574 import compile inputs load chip run reference report
+  1788 766 2674 import compile inputs load chip run reference report
   $ ls out
   y.pb
   $ grep -c '"kind"' run.json
@@ -31,7 +31,7 @@ A small network on the small chip: inputs from files, a table, JSON, dumps.
 The compiled package computes the same bits:
 
   $ kodama compile models/linear.onnx --chip tiny -o package
-  package: 1 stages, 27 steps, 3 MV transfers, for chip tiny at gfloat precision
+  package: 1 stages, 22 steps, 2 MV transfers, for chip tiny at gfloat precision
   $ kodama sim package --input x=models/x.npy --output-dir again > /dev/null
   wrote again/y.pb (output 'y')
   $ cmp out/y.pb again/y.pb
@@ -79,13 +79,13 @@ Where the search for the shortest schedule gave up, it is said, with what is kno
 
   $ kodama run models/moves.onnx --chip tiny --no-compare --scheduler exact --pass-option exact-nodes=1 --json run.json | grep schedules
   wrote run.json
-  schedules of 7 blocks: 5 proven, none is shorter; of 2 the search gave up: they have 58 steps, and at least 52 are needed
+  schedules of 7 blocks: 5 proven, none is shorter; of 2 the search gave up: they have 46 steps, and at least 40 are needed
   $ /usr/bin/python3 -c 'import json; [print(s["name"], s["schedules"]) for s in json.load(open("run.json"))["stages"] if "schedules" in s]'
-  conv {'blocks': 1, 'proven': 0, 'gave_up': 1, 'gave_up_steps': 34, 'gave_up_bound': 29}
+  conv {'blocks': 1, 'proven': 0, 'gave_up': 1, 'gave_up_steps': 27, 'gave_up_bound': 22}
   pool {'blocks': 5, 'proven': 5, 'gave_up': 0, 'gave_up_steps': 0, 'gave_up_bound': 0}
-  product {'blocks': 1, 'proven': 0, 'gave_up': 1, 'gave_up_steps': 24, 'gave_up_bound': 23}
+  product {'blocks': 1, 'proven': 0, 'gave_up': 1, 'gave_up_steps': 19, 'gave_up_bound': 18}
   $ kodama compile models/moves.onnx --chip tiny --scheduler exact --pass-option exact-nodes=1 -o given_up | grep schedules
-  schedules of 7 blocks: 5 proven, none is shorter; of 2 the search gave up: they have 58 steps, and at least 52 are needed
+  schedules of 7 blocks: 5 proven, none is shorter; of 2 the search gave up: they have 46 steps, and at least 40 are needed
   $ kodama run models/moves.onnx --chip tiny --no-compare --scheduler exact | grep schedules
   [1]
 
@@ -93,8 +93,10 @@ Dumps are files:
 
   $ kodama run models/linear.onnx --chip tiny --dump-after tile --dump-after lower > /dev/null; ls kodama-dump | sed 's/^[0-9]*//'
   wrote kodama-dump/000.lower.linear.json
-  wrote kodama-dump/001.tile.product.txt
+  wrote kodama-dump/001.tile.preparation.txt
+  wrote kodama-dump/002.tile.product.txt
   .lower.linear.json
+  .tile.preparation.txt
   .tile.product.txt
 
 The plan says which images of tensors there are, and which stages make and read them:
@@ -122,29 +124,29 @@ Between kernels, tensors stay on the chip. Relayouts change their layouts there;
   $ kodama run models/moves.onnx --chip tiny --no-compare | grep -v 'wall time'
   #  layer      operators     kind      output        where  steps  cycles  step cycles  wait  fetch  of peak    times bound  link cycles  host relayouts  max abs  max rel
   -------------------------------------------------------------------------------------------------------------------------------------------------------------------------
-  0  conv       Conv          Contract  [1, 4, 6, 6]  chip      33     228          132    82     14    0.6 %     180.1x MAU          935               -        -        -
+  0  conv       Conv          Contract  [1, 4, 6, 6]  chip      26     188          104    72     12    0.7 %     148.5x MAU          935               -        -        -
   1  pool.x0                  Relayout  -             chip      41     336          164   172      0        -              -            0               -        -        -
   2  pool       MaxPool       Reduce    [1, 4, 3, 3]  chip      24     192           96    96      0        -  455.1x vector            0               -        -        -
   3  product.a  Concat        Relayout  -             chip      31     196          124    72      0        -              -            0               -        -        -
-  4  product    MatMul        Contract  [1, 3, 3, 3]  chip      23     168           92    76      0    0.1 %    477.9x DRAM          781               -        -        -
+  4  product    MatMul        Contract  [1, 3, 3, 3]  chip      18     168           72    96      0    0.1 %    1592.9x MAU          781               -        -        -
   5  part       Concat+Slice  Relayout  [1, 2, 3, 8]  chip      34     200          136    64      0        -              -          766               -        -        -
   -------------------------------------------------------------------------------------------------------------------------------------------------------------------------
-     total                                                     186    1320          744   562     14    0.1 %    370.8x DRAM         2482               -
+     total                                                     174    1280          696   572     12    0.1 %    594.4x DRAM         2482               -
   of peak: products over what the matrix unit could do in these cycles; times bound: cycles over what the problem takes at the peaks, whatever the plan
-  the problem's bound: 4 cycles (products 2, vector operations 1, DRAM 4 for weights, inputs and outputs)
-  chip tiny, gfloat precision: 186 steps, 1320 chip cycles of which 562 wait for transfers, 2482 host link cycles
-  a run, constants on the chip:   3802 cycles, 0.005 ms at 750 MHz, 21.5 kB of DRAM traffic
-  the first, sending constants:   4860 cycles, 0.006 ms at 750 MHz, 21.5 kB of DRAM traffic (10.2 kB, 1058 link cycles)
+  the problem's bound: 3 cycles (products 2, vector operations 1, DRAM 3 for weights that don't stay in the PEs, inputs and outputs)
+  chip tiny, gfloat precision: 174 steps, 1280 chip cycles of which 572 wait for transfers, 2482 host link cycles
+  a run, constants on the chip:   3762 cycles, 0.005 ms at 750 MHz, 20.5 kB of DRAM traffic
+  the first, sending constants:   4968 cycles, 0.007 ms at 750 MHz, 21.5 kB of DRAM traffic (10.2 kB, 1058 link cycles; 148 chip cycles to bring weights to the PEs)
   move       cycles  DRAM  ratio  from                                                                                                      to
   -------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------
   pool.x0       336     7   48.0  ((1:4), (2_L2B:2, 4_MAB:1, 1:4, 1:4, 4_PE:1, 2_W:1), (1:4, 4:1)) x [2_L2B:1, 2_L1B:1]@GRF0 pad undefined  ((2_L2B:2, 4_PE:1, 1:16, 4:1, 2_W:1), (4:4))@LM0 pad undefined
   product.a     196     4   49.0  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((1:16), (2_L2B:2, 1:16, 1:8, 8:1), (1:16, 1:8, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1]@LM0
   part          200     4   50.0  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
-  planner pbqp: 3 relayouts on the chip take 732 of 1320 chip cycles (55 %), 0 layout changes by the host
+  planner pbqp: 3 relayouts on the chip take 732 of 1280 chip cycles (57 %), 0 layout changes by the host
   part float32 [1, 2, 3, 8]: 5.28688 10.2241 3.66886 0.445417 5.28688 10.2241 3.66886 0.445417 6.84871 2.59294 ...
   y float32 [1, 3, 3, 3]: -10.68 8.02538 -4.40544 -9.2224 5.69597 3.00346 -8.00294 3.27275 -0.443362 -12.9553 ...
   $ kodama run models/moves.onnx --chip tiny --planner host --no-compare | grep -E 'relayouts on|^y|^part'
-  planner host: 0 relayouts on the chip take 0 of 816 chip cycles (0 %), 5 layout changes by the host
+  planner host: 0 relayouts on the chip take 0 of 724 chip cycles (0 %), 5 layout changes by the host
   part float32 [1, 2, 3, 8]: 5.28688 10.2241 3.66886 0.445417 5.28688 10.2241 3.66886 0.445417 6.84871 2.59294 ...
   y float32 [1, 3, 3, 3]: -10.68 8.02538 -4.40544 -9.2224 5.69597 3.00346 -8.00294 3.27275 -0.443362 -12.9553 ...
   $ kodama plan models/moves.onnx --chip tiny
@@ -164,11 +166,11 @@ Between kernels, tensors stay on the chip. Relayouts change their layouts there;
   kodama: error: there is no planner 'best'; allowed are pbqp, greedy, first, host
   [2]
   $ kodama compile models/moves.onnx --chip tiny -o moved
-  moved: 6 stages, 186 steps, 28 MV transfers, for chip tiny at gfloat precision
+  moved: 6 stages, 174 steps, 26 MV transfers, for chip tiny at gfloat precision
   $ kodama sim moved --json sim.json > sim.txt; grep -E 'relayouts on|^y|^part' sim.txt
   wrote sim.json
   part          200     4   50.0  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
-  3 relayouts on the chip take 732 of 1320 chip cycles (55 %), 0 layout changes by the host
+  3 relayouts on the chip take 732 of 1280 chip cycles (57 %), 0 layout changes by the host
   part float32 [1, 2, 3, 8]: 5.28688 10.2241 3.66886 0.445417 5.28688 10.2241 3.66886 0.445417 6.84871 2.59294 ...
   y float32 [1, 3, 3, 3]: -10.68 8.02538 -4.40544 -9.2224 5.69597 3.00346 -8.00294 3.27275 -0.443362 -12.9553 ...
 
@@ -185,7 +187,7 @@ No row and no total is faster than what the problem takes, and no total than wha
   $ /usr/bin/python3 -c 'import json; plan = json.load(open("plan.json"))[0]; run = json.load(open("moves.json")); print(all(plan[key] == run[key] for key in ("constant_bytes", "constant_link_cycles")), plan["total_with_constants"] - plan["total"])'
   True 1058
   $ /usr/bin/python3 -c 'import json; key = "bound_cycles_by_resource"; run, sim = (json.load(open(name)) for name in ("moves.json", "sim.json")); print(all(a["stats"][key] == b["stats"][key] for a, b in zip(run["stages"], sim["stages"])), run["total"][key] == sim["total"][key], {k: round(v, 2) for k, v in run["total"][key].items()})'
-  True True {'MAU': 1.37, 'vector': 0.42, 'DRAM': 3.56}
+  True True {'MAU': 1.37, 'vector': 0.42, 'DRAM': 2.15}
 
 What conversions cost is kept between runs, and can be lost without harm:
 
