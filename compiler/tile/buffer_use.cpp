@@ -79,10 +79,21 @@ struct ReadsOf {
     if (op.sums >= 0) reads.push_back({&op.sums});
     return reads;
   }
-  template <typename Op>
-  std::vector<BufferRead> operator()(Op&) const {
-    return {};
+  std::vector<BufferRead> operator()(StreamProduct& op) const {
+    std::vector<BufferRead> reads;
+    for (std::array<int, 2>* buffers : {&op.b_buffers, &op.c}) {
+      for (int& buffer : *buffers) {
+        if (buffer >= 0) reads.push_back({&buffer});
+      }
+    }
+    return reads;
   }
+  std::vector<BufferRead> operator()(LoadTile&) const { return {}; }
+  std::vector<BufferRead> operator()(FillTile&) const { return {}; }
+  std::vector<BufferRead> operator()(LoadRows&) const { return {}; }
+  std::vector<BufferRead> operator()(SumRows&) const { return {}; }
+  std::vector<BufferRead> operator()(StoreRows&) const { return {}; }
+  std::vector<BufferRead> operator()(TileLoop&) const { return {}; }
 
  private:
   static std::vector<BufferRead> inputs(std::vector<MapTile::Input>& list) {
