@@ -160,7 +160,7 @@ class RandomNetwork {
 
 TEST(PlannerFuzz, EveryPlannerComputesTheSame) {
   const isa::Chip chip = isa::find_chip("tiny");
-  int64_t relayouts = 0;
+  int64_t relayouts = 0, prepared = 0;
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     const std::string text = RandomNetwork(seed).text();
     SCOPED_TRACE(fmt::format("seed {}: {}", seed, text));
@@ -175,10 +175,17 @@ TEST(PlannerFuzz, EveryPlannerComputesTheSame) {
     for (const std::string& planner : ModelPlanner::planner_names()) {
       CompileOptions options;
       options.planner = planner;
+      options.weights = seed % 2 == 0 ? Weights::kStream : Weights::kResident;
       const CompiledModel compiled = compile_model(model, chip, options);
       RunnerOptions run;
       run.hazards = simulator::Hazards::kError;
-      const RunOutcome outcome = ModelRunner(compiled, run).run(inputs);
+      run.machine.memory = simulator::MachineOptions::Memory::kDirty;
+      ModelRunner runner(compiled, run);
+      const RunOutcome outcome = runner.run(inputs);
+      if (!compiled.preparation.statements.empty()) {
+        ++prepared;
+        EXPECT_TRUE(runner.run(inputs).outputs == outcome.outputs) << planner;
+      }
       if (planner != "host") {
         EXPECT_EQ(outcome.total.host_relayouts, 0) << planner;
       }
@@ -191,6 +198,7 @@ TEST(PlannerFuzz, EveryPlannerComputesTheSame) {
     }
   }
   EXPECT_GT(relayouts, 200);
+  EXPECT_GT(prepared, 40);
 }
 
 }  // namespace
