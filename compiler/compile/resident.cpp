@@ -25,6 +25,9 @@ namespace {
 /// Alignment of what has words of its own, as values of a program have.
 constexpr int64_t kResidentAlignmentLw = 2;
 
+/// Of a copy, a step for four LW, until somebody may read the last of it.
+constexpr int64_t kCopyLatencyCycles = 4 * isa::kCyclesPerStep;
+
 int64_t stream_lw_of(const LoadTile& load) {
   return load.normalize ? matrix_form(*load.normalize).stream_lw : 1;
 }
@@ -46,6 +49,16 @@ struct Source {
 struct Place {
   Space memory = Space::kLm0;
   int64_t address_lw = -1;
+};
+/// What stays in a memory that its buffer may not be in is copied to the buffer where it would be loaded.
+bool is_copied(const Source& source, Space memory) {
+  return (source.homes & isa::space_bit(memory)) == 0;
+}
+/// Predicted cycles, over all iterations.
+struct Cost {
+  int64_t load = 0;
+  int64_t copy = 0;  ///< instead
+  int64_t saved(bool copied) const { return copied ? load - copy : load; }
 };
 /// The numbers of all iterations of a load; `counts` are those of the loops around it.
 Source source_of(const TileProgram& program, const LoadTile& load, const std::vector<int64_t>& counts) {
@@ -93,11 +106,11 @@ class Loads {
       : program_(program), constant_streams_(constant_streams), chip_(chip) {
     count_writers(program.body);
     walk(program.body, {}, 1);
-    for (const int buffer : others_) cycles_.erase(buffer);
+    for (const int buffer : others_) costs_.erase(buffer);
   }
 
-  /// By buffer, what the loads of each source take. Predicted cycles.
-  const std::map<int, std::map<Source, int64_t>>& cycles() const { return cycles_; }
+  /// By buffer, what the loads of each source take.
+  const std::map<int, std::map<Source, Cost>>& costs() const { return costs_; }
   /// A load of each source, of which `from` is not the first number.
   const std::map<Source, LoadTile>& examples() const { return examples_; }
 
@@ -143,8 +156,9 @@ class Loads {
         const Source source = source_of(program_, *load, counts_);
         open[buffer] = {source, place_in_source(*load, source)};
         const layout::Transport& transport = program_.streams[static_cast<size_t>(load->stream)].transport;
-        cycles_[buffer][source] +=
-            times * load_cycles(transport, load->count, chip_, load->normalize.has_value());
+        Cost& cost = costs_[buffer][source];
+        cost.load += times * load_cycles(transport, load->count, chip_, load->normalize.has_value());
+        cost.copy += times * (load->count / stream_lw_of(*load) + kCopyLatencyCycles);
         examples_.emplace(source, *load);
       }
     }
@@ -156,7 +170,7 @@ class Loads {
   std::map<int, int> writers_;
   std::vector<int64_t> counts_;
   std::set<int> others_;  ///< buffers that are something else, too
-  std::map<int, std::map<Source, int64_t>> cycles_;
+  std::map<int, std::map<Source, Cost>> costs_;
   std::map<Source, LoadTile> examples_;
 };
 
@@ -204,7 +218,19 @@ class Rewriter {
         rest.push_back(std::move(node));
         continue;
       }
-      open[load->buffer] = {buffer_of(*load, source, place->second), place_in_source(*load, source)};
+      const int buffer = buffer_of(*load, source, place->second);
+      if (!is_copied(source, place->second.memory)) {
+        open[load->buffer] = {buffer, place_in_source(*load, source)};
+        continue;
+      }
+      MapTile copy;
+      copy.expr = ScalarExpr::identity();
+      copy.inputs = {{buffer, place_in_source(*load, source)}};
+      copy.out = load->buffer;
+      copy.out_at = load->at;
+      copy.count = load->count / stream_lw_of(*load);
+      open.erase(load->buffer);
+      rest.push_back({std::move(copy)});
     }
     nodes = std::move(rest);
   }
@@ -239,7 +265,8 @@ class ResidentPlanner {
   int64_t cycles() {
     choose();
     int64_t sum = 0;
-    for (const auto& [source, memory] : chosen_) sum += offers_.at(source).cycles;
+    for (const auto& [source, memory] : chosen_)
+      sum += offers_.at(source).cost.saved(is_copied(source, memory));
     return sum;
   }
 
@@ -275,10 +302,12 @@ class ResidentPlanner {
   /// Something that could stay.
   struct Offer {
     int64_t size_lw = 0;
-    int64_t cycles = 0;  ///< that its loads take
+    Cost cost;
     std::set<int> stages = {};
     LoadTile load = {};  ///< one of them, in the first of the stages
-    double density() const { return static_cast<double>(cycles) / static_cast<double>(size_lw); }
+    double density(bool copied) const {
+      return static_cast<double>(cost.saved(copied)) / static_cast<double>(size_lw);
+    }
   };
 
   void find(int number) {
@@ -289,14 +318,15 @@ class ResidentPlanner {
     if (stage.tiles == nullptr) return;
     const Loads loads(*stage.tiles, stage.constant_streams, chip_);
     std::set<int> buffers;
-    for (const auto& [buffer, sources] : loads.cycles()) {
+    for (const auto& [buffer, sources] : loads.costs()) {
       buffers.insert(buffer);
-      for (const auto& [source, cycles] : sources) {
+      for (const auto& [source, cost] : sources) {
         const LoadTile& load = loads.examples().at(source);
         Offer& offer = offers_[source];
         if (offer.stages.empty()) offer.load = load;
         offer.size_lw = round_up((source.end - source.begin) / stream_lw_of(load), kResidentAlignmentLw);
-        offer.cycles += cycles;
+        offer.cost.load += cost.load;
+        offer.cost.copy += cost.copy;
         offer.stages.insert(number);
         stage_buffers_[k][buffer].insert(source);
       }
@@ -316,8 +346,10 @@ class ResidentPlanner {
     int64_t lw = own_[stage].at(number_of(memory));
     for (const auto& [buffer, sources] : stage_buffers_[stage]) {
       const TileBuffer& own = stages_[stage].tiles->buffers[static_cast<size_t>(buffer)];
-      const bool stays =
-          std::ranges::all_of(sources, [&](const Source& each) { return chosen.contains(each); });
+      const bool stays = std::ranges::all_of(sources, [&](const Source& each) {
+        const auto found = chosen.find(each);
+        return found != chosen.end() && !is_copied(each, found->second);
+      });
       if (!stays && (own.homes & isa::space_bit(memory)) != 0) lw += own.size_lw;
     }
     return lw;
@@ -341,19 +373,23 @@ class ResidentPlanner {
     return {longest.begin_lw, std::max<int64_t>(0, end - longest.begin_lw), memory};
   }
 
+  /// What needs no copies first.
   void choose() {
     for (const Space memory : kMemories) holes_.at(number_of(memory)) = find_hole(memory);
     std::vector<const std::pair<const Source, Offer>*> order;
     for (const auto& each : offers_) order.push_back(&each);
-    std::ranges::stable_sort(order, std::ranges::greater{},
-                             [](const auto* each) { return each->second.density(); });
     std::array<int64_t, 2> sizes{};
-    for (const auto* each : order) {
-      for (const Space memory : kMemories) {
-        if ((each->first.homes & isa::space_bit(memory)) == 0 || !fits(*each, memory, sizes)) continue;
-        chosen_.emplace(each->first, memory);
-        sizes.at(number_of(memory)) += each->second.size_lw;
-        break;
+    for (const bool copied : {false, true}) {
+      std::ranges::stable_sort(order, std::ranges::greater{},
+                               [&](const auto* each) { return each->second.density(copied); });
+      for (const auto* each : order) {
+        if (chosen_.contains(each->first) || each->second.cost.saved(copied) <= 0) continue;
+        for (const Space memory : kMemories) {
+          if (is_copied(each->first, memory) != copied || !fits(*each, memory, sizes)) continue;
+          chosen_.emplace(each->first, memory);
+          sizes.at(number_of(memory)) += each->second.size_lw;
+          break;
+        }
       }
     }
   }

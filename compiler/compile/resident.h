@@ -16,8 +16,10 @@
 ///     stage 3      load m <- w[0, 100), use m      use w0
 ///                  load m <- w[100, 200), use m    use w1
 ///
-/// What doesn't fit is loaded as before. Per LW of the PEs' memory, loads that cost most are taken first:
-/// matrices that differ from L1B to L1B take 16 times as much of DRAM's time as those that all of them get.
+/// What has room only in a memory that its buffer may not be in stays there, and is copied to the buffer
+/// where it would be loaded: a step for four LW. What doesn't fit is loaded as before. Per LW of the PEs'
+/// memory, loads that cost most are taken first: matrices that differ from L1B to L1B take 16 times as much
+/// of DRAM's time as those that all of them get.
 namespace kodama::compiler {
 
 /// The name of the preparation.

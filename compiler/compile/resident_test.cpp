@@ -143,7 +143,7 @@ TEST_F(Resident, EachBufferInAMemoryThatItMayBeIn) {
 TEST_F(Resident, RelayoutsAndStagesKeepTheirRoom) {
   std::vector<ResidentStage> list = stages();
   ResidentStage relayout;
-  relayout.taken = {{0, all_ - 2 * kMatrixLw, Space::kLm0}};
+  relayout.taken = {{0, all_ - 2 * kMatrixLw, Space::kLm0}, {0, all_, Space::kLm1}};
   list.insert(list.begin() + 1, relayout);
   std::optional<TileProgram> preparation = keep_constants(list, chip_);
   ASSERT_TRUE(preparation);
@@ -160,6 +160,41 @@ TEST_F(Resident, RelayoutsAndStagesKeepTheirRoom) {
   list[0].needs_lw = 0;
   EXPECT_GT(cycles_of_kept_constants(list, chip_), 0);
   EXPECT_EQ(after_[0].buffers.size(), before_[0].buffers.size());  // nothing is rewritten by asking
+}
+
+TEST_F(Resident, WhatStaysElsewhereIsCopied) {
+  std::vector<ResidentStage> list = stages();
+  ResidentStage relayout;
+  relayout.taken = {{0, all_ - 2 * kMatrixLw, Space::kLm0}};
+  list.insert(list.begin() + 1, relayout);
+  const int64_t cycles = cycles_of_kept_constants(list, chip_);
+  list[1].taken.clear();
+  EXPECT_LT(cycles, cycles_of_kept_constants(list, chip_));
+  list[1].taken = relayout.taken;
+  std::optional<TileProgram> preparation = keep_constants(list, chip_);
+  ASSERT_TRUE(preparation);
+  verify(*preparation, list);
+  EXPECT_EQ(lw(*preparation, Space::kLm0), 2 * kMatrixLw);
+  EXPECT_EQ(lw(*preparation, Space::kLm1), 4 * kMatrixLw);
+  EXPECT_EQ(loads(), 0);
+  // Of a copy.
+  const std::vector<TileProgram> right = after_;
+  int found = 0;
+  for (size_t k = 0; k < after_.size(); ++k) {
+    for (size_t node = 0; node < after_[k].body.size(); ++node) {
+      auto* copy = std::get_if<MapTile>(&after_[k].body[node].kind);
+      if (copy == nullptr || copy->out != 0) continue;
+      copy->inputs[0].at.base += 4;
+      copy->count -= 4;
+      EXPECT_THROW(verify(*preparation, list), isa::InternalError);
+      std::ranges::copy(right, after_.begin());
+      after_[k].body.erase(after_[k].body.begin() + static_cast<ptrdiff_t>(node));
+      EXPECT_THROW(verify(*preparation, list), isa::InternalError);
+      std::ranges::copy(right, after_.begin());
+      ++found;
+    }
+  }
+  EXPECT_GT(found, 0);
 }
 
 TEST_F(Resident, WhatIsNoConstantAloneIsLoaded) {

@@ -97,7 +97,7 @@ class ResidentVerifier {
       const auto* load = std::get_if<LoadTile>(&node.kind);
       if (load != nullptr) {
         const auto* same = now != after.end() ? std::get_if<LoadTile>(&now->kind) : nullptr;
-        const bool stays = same != nullptr && *same == *load;
+        const bool stays = (same != nullptr && *same == *load) || is_copy(*load, now, after.end());
         contents[load->buffer] = {load, !stays};
         if (stays) ++now;
         continue;
@@ -116,6 +116,18 @@ class ResidentVerifier {
       operation(node, *now++, contents);
     }
     require(now == after.end(), *after_, "an operation came from nowhere");
+  }
+
+  /// Whether what comes next brings a load's numbers to its buffer from where they stay.
+  bool is_copy(const LoadTile& load, std::vector<TileNode>::const_iterator now,
+               std::vector<TileNode>::const_iterator end) const {
+    const auto* copy = now != end ? std::get_if<MapTile>(&now->kind) : nullptr;
+    if (copy == nullptr || copy->out != load.buffer || !(copy->expr == ScalarExpr::identity()) ||
+        copy->inputs.size() != 1 || copy->inputs[0].buffer < static_cast<int>(before_->buffers.size()) ||
+        !(copy->out_at == load.at) || copy->count != load.count / stream_lw_per_lw(load))
+      return false;
+    check_numbers(load, TileIndex{}, copy->inputs[0].buffer, copy->inputs[0].at);
+    return true;
   }
 
   void operation(TileNode was, TileNode is, const Contents& contents) const {
@@ -153,9 +165,19 @@ class ResidentVerifier {
               "a write to a buffer that stays");
   }
 
-  /// The numbers that both indices mean, of the same stream.
+  /// A read of what a load brought is one of what stays.
   void check_words(const LoadTile& load, const BufferRead& was, const BufferRead& is) const {
     const TileBuffer& buffer = after_->buffers[static_cast<size_t>(*is.buffer)];
+    require((before_->buffers[static_cast<size_t>(*was.buffer)].homes & isa::space_bit(buffer.memory)) != 0,
+            *after_,
+            fmt::format("buffer '{}' may not be in {}", buffer.name, isa::space_name(buffer.memory)));
+    require(is_zero(load.at), *after_, fmt::format("buffer '{}' has a part of its load", buffer.name));
+    check_numbers(load, was.at != nullptr ? *was.at : TileIndex{}, *is.buffer,
+                  is.at != nullptr ? *is.at : TileIndex{});
+  }
+  /// Number `was` of what a load brings is LW `is` of a buffer that stays.
+  void check_numbers(const LoadTile& load, const TileIndex& was, int number, const TileIndex& is) const {
+    const TileBuffer& buffer = after_->buffers[static_cast<size_t>(number)];
     const auto loads = loads_.find(buffer.memory);
     require(loads != loads_.end(), *after_, fmt::format("nobody fills buffer '{}'", buffer.name));
     auto place = loads->second.upper_bound(buffer.address_lw);
@@ -163,9 +185,6 @@ class ResidentVerifier {
     const auto& [address, filled] = *--place;
     require(buffer.address_lw + buffer.size_lw <= end_of(*filled), *after_,
             fmt::format("buffer '{}' is filled in part", buffer.name));
-    require((before_->buffers[static_cast<size_t>(*was.buffer)].homes & isa::space_bit(buffer.memory)) != 0,
-            *after_,
-            fmt::format("buffer '{}' may not be in {}", buffer.name, isa::space_name(buffer.memory)));
     const TileStream& wanted = before_->streams[static_cast<size_t>(load.stream)];
     const TileStream& brought = preparation_.streams[static_cast<size_t>(filled->stream)];
     require(wanted.dram_address == brought.dram_address && wanted.transport == brought.transport &&
@@ -173,9 +192,9 @@ class ResidentVerifier {
             *after_, fmt::format("buffer '{}' has numbers of another stream", buffer.name));
     const int64_t lw = stream_lw_per_lw(load);
     const TileIndex first{filled->from.base + (buffer.address_lw - address) * lw, {}};
-    const TileIndex old_number = scaled(was.at != nullptr ? *was.at : TileIndex{}, lw, load.from);
-    const TileIndex new_number = scaled(is.at != nullptr ? *is.at : TileIndex{}, lw, first);
-    require(is_zero(load.at) && old_number == new_number, *after_,
+    const TileIndex old_number = scaled(was, lw, load.from);
+    const TileIndex new_number = scaled(is, lw, first);
+    require(old_number == new_number, *after_,
             fmt::format("buffer '{}' has other numbers of its stream", buffer.name));
   }
 
