@@ -775,13 +775,17 @@ std::vector<Candidate> contract_candidates(const Layer& layer, const LayerGraph&
   });
 
   // Those that stream are few: the fastest, and the fastest with what the host sends for it.
+  const auto is_constant = [&](const TensorAccess& access) {
+    return graph.tensors[static_cast<size_t>(graph.storage(access.tensor))].constant.has_value();
+  };
+  const bool has_constant = is_constant(contract.a) || is_constant(contract.b);
   std::vector<const Choice*> kept;
   const Choice* fastest = nullptr;
   const Choice* with_link = nullptr;
   const auto link_cycles = [&](const Choice& choice) {
     int64_t bytes = 0;
     for (const StreamPlacement& placement : choice.bench->tiler.placements(choice.tiling)) {
-      if (!graph.tensors[static_cast<size_t>(graph.storage(placement.access.tensor))].constant)
+      if (!is_constant(placement.access))
         bytes += stream_group_lw(placement) * placement.transport.groups_used() *
                  static_cast<int64_t>(sizeof(uint64_t));
     }
@@ -794,6 +798,8 @@ std::vector<Candidate> contract_candidates(const Layer& layer, const LayerGraph&
       if (kept.size() < kCandidatesKept) kept.push_back(&choice);
       continue;
     }
+    // Constants come beside earlier layers, or stay.
+    if (has_constant) continue;
     if (fastest == nullptr) fastest = &choice;
     if (!seen.insert(choice.bench->tiler.split_name(choice.tiling)).second) continue;
     if (with_link != nullptr && choice.tiling.cycles >= least) continue;
