@@ -15,6 +15,7 @@
 #include "compiler/compile/resident.h"
 #include "compiler/graph/fresh_names.h"
 #include "compiler/graph/passes.h"
+#include "compiler/kernels/fuse_normalizations.h"
 #include "compiler/kernels/lowering.h"
 #include "compiler/kernels/split_reductions.h"
 #include "scheduler/machine/passes.h"
@@ -655,11 +656,16 @@ LayerGraph layers_of(const onnx::ModelProto& model, const isa::Chip& chip, const
       lower_to_layers(graph_model, options.lowering, [&](const std::string& pass, const std::string& text) {
         if (options.wants_dump(pass)) options.dump(pass, graph_model.graph().name(), "json", text);
       });
-  split_reductions(layers, chip);
-  verify_layer_graph(layers, "split-reductions");
-  if (options.wants_dump("split-reductions")) {
-    options.dump("split-reductions", graph_model.graph().name(), "json", to_json(layers));
+  const auto check = [&](const char* pass) {
+    verify_layer_graph(layers, pass);
+    if (options.wants_dump(pass)) options.dump(pass, graph_model.graph().name(), "json", to_json(layers));
+  };
+  if (options.lowering.fuse) {
+    fuse_normalizations(layers, chip);
+    check("fuse-normalizations");
   }
+  split_reductions(layers, chip);
+  check("split-reductions");
   if (prepared != nullptr) *prepared = std::move(graph_model);
   return layers;
 }
@@ -703,8 +709,8 @@ std::vector<std::string> planning_dump_points() {
   for (const std::string& name : graph_pipeline()) {
     if (std::find(points.begin(), points.end(), name) == points.end()) points.push_back(name);
   }
-  for (const char* name :
-       {"lower", "fold-rearranges", "fuse-maps", "fuse-epilogues", "split-reductions", "plan"})
+  for (const char* name : {"lower", "fold-rearranges", "fuse-maps", "fuse-epilogues", "fuse-normalizations",
+                           "split-reductions", "plan"})
     points.emplace_back(name);
   return points;
 }

@@ -98,7 +98,6 @@ constexpr std::array<const char*, 2> kL1bModes = {"distribute", "broadcast"};
 constexpr std::array<const char*, 3> kMabModes = {"distribute", "broadcast MABs", "broadcast PEs"};
 constexpr std::array<const char*, 5> kPaddings = {"undefined", "zero", "-inf", "+inf", "one"};
 constexpr std::array<const char*, 3> kOrigins = {"preloaded", "sent", "on chip"};
-constexpr std::array<const char*, 5> kKinds = {"Map", "Reduce", "Contract", "Rearrange", "Host"};
 
 ordered_json placement_to_json(const StreamPlacement& placement) {
   return {{"name", placement.name},
@@ -302,7 +301,7 @@ class PackageWriter {
 
   ordered_json stage_to_json(const Stage& stage) {
     ordered_json j = {{"name", stage.name},
-                      {"kind", kKinds[static_cast<size_t>(stage.kind)]},
+                      {"kind", layer_kind_name(stage.kind)},
                       {"operation", stage.operation},
                       {"onnx_ops", stage.onnx_ops},
                       {"onnx_nodes", stage.onnx_nodes},
@@ -498,7 +497,7 @@ class PackageReader {
   Stage stage(const JsonValue& j) const {
     Stage stage;
     stage.name = j.at("name").text();
-    stage.kind = j.at("kind").one_of<LayerKind>(kKinds);
+    stage.kind = j.at("kind").one_of<LayerKind>(kLayerKindNames);
     stage.operation = j.at("operation").text();
     stage.onnx_ops = j.at("onnx_ops").texts();
     stage.onnx_nodes = j.at("onnx_nodes").texts();

@@ -10,6 +10,8 @@ Kernel contract_rows_kernel();   ///< rows_kernel.cpp: "contract-rows"
 Kernel matmul_rows_kernel();     ///< rows_matmul_kernel.cpp: "matmul-rows"
 Kernel depthwise_rows_kernel();  ///< rows_depthwise_kernel.cpp: "depthwise-rows"
 Kernel reduce_rows_kernel();     ///< rows_pool_kernel.cpp: "reduce-rows"
+Kernel map_rows_kernel();        ///< rows_map_kernel.cpp: "map-rows"
+Kernel normalize_rows_kernel();  ///< rows_map_kernel.cpp: "normalize-rows"
 Kernel map_kernel();             ///< map_kernel.cpp
 Kernel reduce_kernel();          ///< reduce_kernel.cpp
 

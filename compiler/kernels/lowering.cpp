@@ -34,6 +34,8 @@ void lower_node(TileLoweringContext& context, const TileNode& node) {
           lower_window_product(context, op);
         } else if constexpr (std::is_same_v<Op, ReduceWindows>) {
           lower_reduce_windows(context, op);
+        } else if constexpr (std::is_same_v<Op, NormalizeRows>) {
+          lower_normalize_rows(context, op);
         } else if constexpr (std::is_same_v<Op, FinishRows>) {
           lower_finish_rows(context, op);
         } else if constexpr (std::is_same_v<Op, SumRows>) {

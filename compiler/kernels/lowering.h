@@ -119,6 +119,7 @@ void lower_reduce(TileLoweringContext& context, const ReduceTile& op);
 void lower_load_rows(TileLoweringContext& context, const LoadRows& op);
 void lower_window_product(TileLoweringContext& context, const WindowProduct& op);
 void lower_reduce_windows(TileLoweringContext& context, const ReduceWindows& op);
+void lower_normalize_rows(TileLoweringContext& context, const NormalizeRows& op);  // rows_normalize.cpp
 void lower_finish_rows(TileLoweringContext& context, const FinishRows& op);
 void lower_sum_rows(TileLoweringContext& context, const SumRows& op);
 void lower_store_rows(TileLoweringContext& context, const StoreRows& op);

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
+#include "compiler/layers/layer_graph.h"
 #include "compiler/layers/scalar_expr.h"
 #include "isa/chip.h"
 #include "layout/algebra/transport.h"
@@ -17,6 +19,9 @@ int64_t predicted_scalar_cycles(const ScalarExpr& expr);
 int64_t predicted_map_cycles(const ScalarExpr& expr, int64_t vectors);
 /// The same for `elements` times as many, which are combined into `vectors` running results.
 int64_t predicted_reduce_cycles(const ScalarExpr& expr, int64_t vectors, int64_t elements);
+
+/// Machine operations of steps (NormalizeRows) for four columns of `chunks` chunks.
+int64_t normalize_operations(const std::vector<NormalizeLayer::Step>& steps, size_t inputs, int64_t chunks);
 
 /// Machine operations that one node of an expression becomes (lower_scalar).
 int64_t machine_operations(ScalarOp op);

@@ -27,7 +27,7 @@ std::optional<Picture> picture_of(TensorId tensor, const Shape& shape, size_t ch
     picture.images = shape[0];
     picture.rows = shape[2];
     picture.columns = std::max<int64_t>(shape[3], isa::kCyclesPerStep);
-  } else if (channel_axis + 1 == shape.size() && shape.size() != 4) {
+  } else if (channel_axis + 1 == shape.size()) {
     picture.channels_last = true;
     picture.columns = isa::kCyclesPerStep;
     picture.rows = ceil_div(element_count(shape) / picture.channels, picture.columns);

@@ -27,6 +27,8 @@ namespace {
 constexpr int64_t kMaxWindowPasses = 16;
 /// Rows that all L1Bs take part of come in pieces of at most this part of L2BM: the next one is on its way.
 constexpr int64_t kWindowPieces = 2;
+/// Columns whose channels are normalized side by side.
+constexpr int64_t kColumnsUnderWay = 16;
 /// Their results are made in tiles, beside the steps that fetch: not more than these.
 constexpr int64_t kWindowTiles = 2;
 
@@ -49,6 +51,8 @@ class WindowsTiler {
     for (const RowsSplit split : kRowsSplits) {
       // Parts that L2Bs have channels of don't make a whole that is split that way.
       if (!problem_.in.parts.empty() && split != RowsSplit{}) continue;
+      // What is normalized is all in one place.
+      if (!problem_.steps.empty() && split != RowsSplit{}) continue;
       std::optional<WindowsTiling> found;
       const auto try_tiling = [&](int64_t sharing, bool own_columns) {
         const WindowsTiling least{split, sharing, own_columns, 1, 1, 0};
@@ -59,8 +63,9 @@ class WindowsTiler {
             best_division(*this, least, one.out.rows(), least.by_rows() ? chip_.l1b_per_l2b : 1);
         if (tiling && (!found || tiling->cycles < found->cycles)) found = tiling;
       };
-      for (int64_t sharing = 1; sharing <= chip_.l1b_per_l2b; ++sharing) try_tiling(sharing, false);
-      if (!problem_.whole_rows) try_tiling(1, true);
+      const int64_t most = problem_.steps.empty() ? chip_.l1b_per_l2b : 1;
+      for (int64_t sharing = 1; sharing <= most; ++sharing) try_tiling(sharing, false);
+      if (!problem_.whole_rows && problem_.steps.empty()) try_tiling(1, true);
       if (found) list.push_back(*found);
     }
     return list;
@@ -77,7 +82,8 @@ class WindowsTiler {
     result.is_output = true;
     // In channels that fill a chunk up, all operands are 0.
     const std::vector<double> zeros(problem_.inputs.size() + 1, 0.0);
-    if (problem_.expr.evaluate(zeros) != 0 || problem_.epilogue.evaluate(zeros) != 0)
+    if (problem_.steps.empty() &&
+        (problem_.expr.evaluate(zeros) != 0 || problem_.epilogue.evaluate(zeros) != 0))
       result.layout.set_padding(layout::Padding::kUndefined);
     list.push_back(std::move(result));
     return list;
@@ -168,30 +174,23 @@ class WindowsTiler {
             add(std::move(load));
             input_l2bm += s.tile_lw;
           }
-          ReduceWindows reduce;
-          reduce.op = problem_.op;
-          reduce.windows = windows;
-          reduce.window_rows = s.window_rows;
-          reduce.pitch = s.pitch;
-          reduce.kernel = problem_.window.kernel;
-          reduce.dilation = problem_.window.dilation;
-          reduce.stride = problem_.window.stride;
-          reduce.whole_rows = problem_.whole_rows;
-          reduce.rows = rows;
-          reduce.first_row = row;
-          reduce.buffer_rows = tiling.rows;
-          reduce.columns = s.columns;
-          reduce.groups = column_groups(s.columns);
-          reduce.expr = problem_.expr;
-          reduce.epilogue = problem_.epilogue;
-          reduce.inputs = inputs;
-          if (problem_.has_weights) {
-            reduce.weights = inputs[0].buffer;
-            reduce.inputs.erase(reduce.inputs.begin());
+          if (!problem_.steps.empty()) {
+            NormalizeRows normalize;
+            normalize.steps = problem_.steps;
+            normalize.inputs = inputs;
+            normalize.inputs.insert(normalize.inputs.begin(), {windows, true});
+            normalize.channels = problem_.out.channels;
+            normalize.chunks = s.chunks;
+            normalize.rows = rows;
+            normalize.columns = s.columns;
+            normalize.first_row = row;
+            normalize.buffer_rows = tiling.rows;
+            normalize.groups = column_groups(s.columns);
+            normalize.row_lw = s.l1b_row_lw;
+            add(std::move(normalize));
+          } else {
+            add(reduction(tiling, s, windows, inputs, row, rows));
           }
-          reduce.chunks = s.chunks;
-          reduce.row_lw = s.l1b_row_lw;
-          add(std::move(reduce));
           StoreRows store;
           store.stream = static_cast<int>(placements.size()) - 1;
           store.l2bm = s.result_at;
@@ -270,6 +269,9 @@ class WindowsTiler {
     int64_t others = s.row_inputs * s.row_input_lw;
     for (size_t k = 0; k < problem_.inputs.size(); ++k)
       others += problem_.inputs[k].of_rows ? 0 : values_lw(s, k);
+    // What steps keep of every channel, for the columns that are under way.
+    const std::vector<bool> of_rows = steps_of_rows(problem_.steps, problem_.inputs.size() + 1);
+    others += std::ranges::count(of_rows, false) * kColumnsUnderWay * s.chunks;
     return s.windows_lw <= local && others <= local &&
            std::max(taken_row(tiling, s, s.longest_row_lw(), s.pitch, problem_.in.columns),
                     taken_row(tiling, s, s.out.row_lw(), s.columns, problem_.out.columns)) <=
@@ -315,7 +317,10 @@ class WindowsTiler {
     if (problem_.has_weights) each -= machine_operations(ScalarOp::kMul);
     int64_t operations = positions * each;
     for (const ScalarNode& node : problem_.epilogue.nodes()) operations += machine_operations(node.op);
-    const int64_t made = s.chunks * tiling.rows * std::ssize(column_groups(s.columns)) * operations;
+    operations *= s.chunks;
+    if (!problem_.steps.empty())
+      operations = normalize_operations(problem_.steps, problem_.inputs.size() + 1, s.chunks);
+    const int64_t made = tiling.rows * std::ssize(column_groups(s.columns)) * operations;
     const int64_t tiles = ceil_div(tiling.rows, s.tile_rows);
     // The rows of a tile are taken beside the results of the one before.
     steps += std::max(load, made) + std::min(load, made) / tiles;
@@ -352,7 +357,9 @@ class WindowsTiler {
     if (input.of_rows) {
       Picture picture = problem_.out;
       picture.tensor = input.access.tensor;
-      return RowsImage(picture, tiling.split, chip_).placement(input.name);
+      StreamPlacement rows = RowsImage(picture, tiling.split, chip_).placement(input.name);
+      if (input.by_place) rows.access = input.access;
+      return rows;
     }
     const bool of_positions = has_positions(k);
     const std::array<int64_t, 2>& kernel = problem_.window.kernel;
@@ -388,6 +395,34 @@ class WindowsTiler {
       values.length_lw += round_up(zeros, values.transport.granule());
     }
     return values;
+  }
+
+  ReduceWindows reduction(const WindowsTiling& tiling, const Sizes& s, int windows,
+                          const std::vector<RowsInput>& inputs, int64_t row, int64_t rows) const {
+    ReduceWindows reduce;
+    reduce.op = problem_.op;
+    reduce.windows = windows;
+    reduce.window_rows = s.window_rows;
+    reduce.pitch = s.pitch;
+    reduce.kernel = problem_.window.kernel;
+    reduce.dilation = problem_.window.dilation;
+    reduce.stride = problem_.window.stride;
+    reduce.whole_rows = problem_.whole_rows;
+    reduce.rows = rows;
+    reduce.first_row = row;
+    reduce.buffer_rows = tiling.rows;
+    reduce.columns = s.columns;
+    reduce.groups = column_groups(s.columns);
+    reduce.expr = problem_.expr;
+    reduce.epilogue = problem_.epilogue;
+    reduce.inputs = inputs;
+    if (problem_.has_weights) {
+      reduce.weights = inputs[0].buffer;
+      reduce.inputs.erase(reduce.inputs.begin());
+    }
+    reduce.chunks = s.chunks;
+    reduce.row_lw = s.l1b_row_lw;
+    return reduce;
   }
 
   /// LW of zeros behind the weights, for rows outside the tensor.
@@ -455,8 +490,11 @@ std::optional<WindowsProblem::Input> windows_input(std::string name, const Tenso
     }
     if (access.map.offset(axis) != 0) is_like_result = false;
   }
-  if (!for_channel && !is_like_result) return std::nullopt;
   input.of_rows = !for_channel;
+  if (for_channel || is_like_result) return input;
+  input.by_place =
+      problem.extents == problem.out.shape && result == AffineMap::identity(problem.extents.size());
+  if (!input.by_place) return std::nullopt;
   return input;
 }
 

@@ -28,12 +28,16 @@ struct WindowsProblem {
   ReduceLayer::Op op = ReduceLayer::Op::kSum;
   ScalarExpr expr = ScalarExpr::identity();
   ScalarExpr epilogue = ScalarExpr::identity();
+  /// If any: results are what these make of every column's channels (NormalizeRows), of the operand and the
+  /// inputs, instead; the window is a single place.
+  std::vector<NormalizeLayer::Step> steps = {};
 
   // Other operands, over an iteration space.
   struct Input {
     std::string name;
     TensorAccess access;
-    bool of_rows = false;  ///< a picture like the result, else one value for a channel
+    bool of_rows = false;   ///< a picture like the result, else one value for a channel
+    bool by_place = false;  ///< of_rows: `access` says for every place of the result what is read there
   };
   Shape extents = {};
   int channel_dim = -1;
@@ -43,7 +47,8 @@ struct WindowsProblem {
 };
 
 /// An operand of the epilogue over the problem's iteration space, in which `result` says what is made;
-/// nothing where it is neither a picture like the result nor one value for a channel.
+/// nothing where it is neither a picture like the result nor one value for a channel. Where the space is that
+/// of the result, any access is an image of its own.
 std::optional<WindowsProblem::Input> windows_input(std::string name, const TensorAccess& access,
                                                    const WindowsProblem& problem, const AffineMap& result,
                                                    const LayerGraph& graph);

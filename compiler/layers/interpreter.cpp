@@ -172,6 +172,40 @@ class LayerInterpreter {
     return {round_to(output_type(), contract.output_shape, result)};
   }
 
+  std::vector<Tensor> operator()(const NormalizeLayer& normalize) {
+    const auto readers = readers_of(normalize.inputs, normalize.extents);
+    const size_t first_step = readers.size();
+    std::vector<size_t> outer, inner;
+    for (size_t axis = 0; axis < normalize.extents.size(); ++axis)
+      (normalize.reduced[axis] ? inner : outer).push_back(axis);
+    std::vector<double> result(static_cast<size_t>(element_count(normalize.extents)));
+    std::vector<int64_t> point(normalize.extents.size(), 0);
+    for_each_point(point, normalize.extents, outer, [&] {
+      // Of each element of the row, the inputs and the values of all steps.
+      std::vector<std::vector<double>> row;
+      std::vector<size_t> places;
+      for_each_point(point, normalize.extents, inner, [&] {
+        row.emplace_back(first_step + normalize.steps.size());
+        read(readers, point, row.back(), 0);
+        size_t place = 0;
+        for (size_t axis = 0; axis < point.size(); ++axis)
+          place = place * static_cast<size_t>(normalize.extents[axis]) + static_cast<size_t>(point[axis]);
+        places.push_back(place);
+      });
+      for (size_t k = 0; k < normalize.steps.size(); ++k) {
+        const auto& [op, expr] = normalize.steps[k];
+        double total = op ? identity_of(*op) : 0;
+        for (std::vector<double>& values : row) {
+          values[first_step + k] = expr.evaluate(values);
+          if (op) total = combine(*op, total, values[first_step + k]);
+        }
+        for (std::vector<double>& values : row) values[first_step + k] = op ? total : values[first_step + k];
+      }
+      for (size_t k = 0; k < row.size(); ++k) result[places[k]] = row[k].back();
+    });
+    return {round_to(output_type(), normalize.extents, result)};
+  }
+
   std::vector<Tensor> operator()(const RearrangeLayer& rearrange) {
     std::vector<const Tensor*> inputs;
     for (const auto& piece : rearrange.pieces) inputs.push_back(&values_.get(piece.input.tensor));

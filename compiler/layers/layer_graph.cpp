@@ -30,6 +30,8 @@ std::vector<Access*> collect_accesses(LayerType& layer) {
         } else if constexpr (std::is_same_v<Body, ContractLayer>) {
           accesses = {&body.a, &body.b};
           add_all(body.epilogue_inputs);
+        } else if constexpr (std::is_same_v<Body, NormalizeLayer>) {
+          add_all(body.inputs);
         } else if constexpr (std::is_same_v<Body, RearrangeLayer>) {
           for (auto& piece : body.pieces) accesses.push_back(&piece.input);
         }
@@ -47,8 +49,19 @@ Shape concatenate(const Shape& a, const Shape& b) {
 }  // namespace
 
 std::string layer_kind_name(LayerKind kind) {
-  constexpr const char* kNames[] = {"Map", "Reduce", "Contract", "Rearrange", "Host"};
-  return kNames[static_cast<size_t>(kind)];
+  return kLayerKindNames.at(static_cast<size_t>(kind));
+}
+
+std::vector<bool> steps_of_rows(const std::vector<NormalizeLayer::Step>& steps, size_t inputs) {
+  std::vector<bool> of_rows;
+  for (const NormalizeLayer::Step& step : steps) {
+    const auto depends_on_rows = [&](const ScalarNode& node) {
+      return node.op != ScalarOp::kInput ||
+             (static_cast<size_t>(node.input) >= inputs && of_rows[static_cast<size_t>(node.input) - inputs]);
+    };
+    of_rows.push_back(step.op.has_value() || std::ranges::all_of(step.expr.nodes(), depends_on_rows));
+  }
+  return of_rows;
 }
 
 std::string role_name(ContractLayer::Role role) {
@@ -171,6 +184,8 @@ std::vector<AccessBox> layer_access_boxes(const Layer& layer) {
     whole(reduce->output_extents, reduce->epilogue_inputs.size());
   } else if (const auto* contract = std::get_if<ContractLayer>(&layer.body)) {
     whole(contract_extents(*contract), 2 + contract->epilogue_inputs.size());
+  } else if (const auto* normalize = std::get_if<NormalizeLayer>(&layer.body)) {
+    whole(normalize->extents, normalize->inputs.size());
   } else if (const auto* rearrange = std::get_if<RearrangeLayer>(&layer.body)) {
     for (const auto& piece : rearrange->pieces) boxes.push_back({piece.begin, piece.end});
   }
@@ -314,6 +329,20 @@ class Verifier {
     require(!reduce.inputs.empty(), "no inputs: it is a constant");
     require(element_count(reduce.reduction_extents) > 0, "nothing to reduce: {}",
             shape_to_string(reduce.reduction_extents));
+  }
+
+  void check(const Layer& layer, const NormalizeLayer& normalize) const {
+    check_arithmetic(layer);
+    check_output_shape(layer, normalize.extents);
+    require(!normalize.inputs.empty(), "no inputs: it is a constant");
+    require(normalize.reduced.size() == normalize.extents.size() && element_count(normalize.extents) > 0 &&
+                std::ranges::count(normalize.reduced, true) > 0,
+            "{} of the axes of {} are reduced", std::ranges::count(normalize.reduced, true),
+            shape_to_string(normalize.extents));
+    for (size_t k = 0; k < normalize.steps.size(); ++k)
+      check_expr(normalize.steps[k].expr, normalize.inputs.size() + k, "step");
+    require(!normalize.steps.empty() && !normalize.steps.back().op, "the last of its {} steps is no map",
+            normalize.steps.size());
   }
 
   void check(const Layer& layer, const ContractLayer& contract) const {
@@ -474,6 +503,18 @@ Json body_json(const LayerGraph& graph, const ContractLayer& contract) {
           {"epilogue", contract.epilogue.to_string()},
           {"epilogue_inputs", accesses_json(graph, contract.epilogue_inputs)}};
 }
+Json body_json(const LayerGraph& graph, const NormalizeLayer& normalize) {
+  Json steps = Json::array();
+  for (const auto& step : normalize.steps) {
+    Json entry = {{"expr", step.expr.to_string()}};
+    if (step.op) entry["op"] = reduce_op_name(*step.op);
+    steps.push_back(entry);
+  }
+  return {{"extents", normalize.extents},
+          {"reduced", normalize.reduced},
+          {"inputs", accesses_json(graph, normalize.inputs)},
+          {"steps", steps}};
+}
 Json body_json(const LayerGraph& graph, const RearrangeLayer& rearrange) {
   Json pieces = Json::array();
   for (const auto& piece : rearrange.pieces) {
@@ -505,6 +546,20 @@ std::string body_summary(const ContractLayer& contract) {
   }
   if (contract.epilogue != ScalarExpr::identity()) text += ", then " + contract.epilogue.to_string();
   return text;
+}
+std::string body_summary(const NormalizeLayer& normalize) {
+  std::string text;
+  for (size_t k = 0; k < normalize.steps.size(); ++k) {
+    const auto& [op, expr] = normalize.steps[k];
+    const std::string value =
+        k + 1 < normalize.steps.size() ? fmt::format("x{} = ", normalize.inputs.size() + k) : "";
+    text += value + (op ? reduce_op_name(*op) + " of " : "") + expr.to_string() + "; ";
+  }
+  std::vector<size_t> axes;
+  for (size_t axis = 0; axis < normalize.reduced.size(); ++axis) {
+    if (normalize.reduced[axis]) axes.push_back(axis);
+  }
+  return fmt::format("{}over {}, rows along {}", text, shape_to_string(normalize.extents), axes);
 }
 std::string body_summary(const RearrangeLayer& rearrange) {
   if (rearrange.pieces.size() != 1) return fmt::format("{} pieces", rearrange.pieces.size());

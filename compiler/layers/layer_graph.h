@@ -2,6 +2,7 @@
 
 #include <onnx/onnx_pb.h>
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -85,6 +86,25 @@ struct ContractLayer {
   std::vector<TensorAccess> epilogue_inputs;  ///< over all dims (coefficient 0 on K)
 };
 
+/// Rows of elements, each mapped with what it was reduced to: softmax, layer normalization. Every step has a
+/// value for each point of `extents`, made of the inputs there and of the values of earlier steps; a step
+/// with `op` reduces over the axes in `reduced`, so that all points of a row have the same value. The last
+/// step, which reduces nothing, is the output. Example, softmax over the last axis of [128, 64]:
+///
+///     inputs  x        steps  max of x0;  exp(sub(x0, x1));  sum of x2;  div(x2, x3)
+struct NormalizeLayer {
+  struct Step {
+    std::optional<ReduceLayer::Op> op = {};
+    ScalarExpr expr;  ///< inputs: those of the layer, then the values of earlier steps
+  };
+  Shape extents;
+  std::vector<bool> reduced;  ///< by axis
+  std::vector<TensorAccess> inputs;
+  std::vector<Step> steps;
+};
+/// Of each step, whether it has one value for a row: it reduces, or depends on nothing but such steps.
+std::vector<bool> steps_of_rows(const std::vector<NormalizeLayer::Step>& steps, size_t inputs);
+
 /// out = fill everywhere, then for each piece, out[d] = input at d for every d in the piece's box.
 struct RearrangeLayer {
   struct Piece {
@@ -103,14 +123,17 @@ struct HostLayer {
   std::string reason;                  ///< why it is not on the chip
 };
 
-enum class LayerKind : uint8_t { kMap, kReduce, kContract, kRearrange, kHost };
+enum class LayerKind : uint8_t { kMap, kReduce, kContract, kNormalize, kRearrange, kHost };
+/// In the order of the kinds.
+inline constexpr std::array<const char*, 6> kLayerKindNames = {"Map",       "Reduce",    "Contract",
+                                                               "Normalize", "Rearrange", "Host"};
 std::string layer_kind_name(LayerKind kind);  ///< "Map", …
 
 struct Layer {
   std::string name;                     ///< unique; of the ONNX node it came from
   std::vector<std::string> onnx_ops;    ///< operators fused into it, in order: {"Conv", "Relu"}
   std::vector<std::string> onnx_nodes;  ///< their node names
-  std::variant<MapLayer, ReduceLayer, ContractLayer, RearrangeLayer, HostLayer> body;
+  std::variant<MapLayer, ReduceLayer, ContractLayer, NormalizeLayer, RearrangeLayer, HostLayer> body;
   std::vector<TensorId> host_inputs;  ///< kHost: the node's inputs in order (-1 = omitted); else empty
   std::vector<TensorId> outputs;      ///< one; kHost: the node's outputs in order (-1 = omitted)
 
@@ -153,8 +176,9 @@ std::string reduce_op_name(ReduceLayer::Op op);   ///< "sum", …
 /// What a reduction of no elements is.
 double identity_of(ReduceLayer::Op op);
 
-/// Whether Map, Reduce and Contract layers compute on elements of this type: the chip's kernels work in
-/// single precision, so 16-bit floats are computed wider and rounded once, when the layer's result is stored.
+/// Whether Map, Reduce, Contract and Normalize layers compute on elements of this type: the chip's kernels
+/// work in single precision, so 16-bit floats are computed wider and rounded once, when the layer's result is
+/// stored.
 bool has_chip_arithmetic(DataType type);
 /// Whether tensors of this type may be operands and results of chip layers: those above, and double, which is
 /// rounded to single on the way to the chip. Only Cast makes layers with double operands. A result may be an

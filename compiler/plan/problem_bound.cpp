@@ -77,6 +77,18 @@ ProblemWork operations_of(const Layer& layer) {
     const bool compares = reduce->op == ReduceLayer::Op::kMax || reduce->op == ReduceLayer::Op::kMin;
     // The first element of each needs none.
     (compares ? work.alu_operations : work.mau_operations) += outputs * std::max(elements - 1, 0.0);
+  } else if (const auto* normalize = std::get_if<NormalizeLayer>(&layer.body)) {
+    const double elements = points_of(normalize->extents);
+    double rows = 1;
+    for (size_t axis = 0; axis < normalize->extents.size(); ++axis)
+      rows *= normalize->reduced[axis] ? 1.0 : static_cast<double>(normalize->extents[axis]);
+    const std::vector<bool> of_rows = steps_of_rows(normalize->steps, normalize->inputs.size());
+    for (size_t k = 0; k < normalize->steps.size(); ++k) {
+      const auto& [op, expr] = normalize->steps[k];
+      add_expression(expr, of_rows[k] && !op ? rows : elements, work);
+      const bool compares = op == ReduceLayer::Op::kMax || op == ReduceLayer::Op::kMin;
+      if (op) (compares ? work.alu_operations : work.mau_operations) += elements - rows;
+    }
   } else if (const auto* contract = std::get_if<ContractLayer>(&layer.body)) {
     work.products = points_of(contract_extents(*contract));
     add_expression(contract->epilogue, points_of(contract->output_shape), work);

@@ -28,6 +28,7 @@ struct BufferUseOf {
     if (op.weights >= 0) use.reads.push_back(op.weights);
     return use;
   }
+  BufferUse operator()(const NormalizeRows& op) const { return {inputs(op.inputs), {}}; }
   BufferUse operator()(const FinishRows& op) const {
     BufferUse use{inputs(op.inputs), {}};
     if (op.sums >= 0) use.reads.push_back(op.sums);

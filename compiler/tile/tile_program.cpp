@@ -311,6 +311,22 @@ class Verifier {
       buffer_range("reduce windows", input.buffer, {},
                    op.chunks * (input.of_rows ? op.buffer_rows * op.columns : 1));
   }
+  void node(const NormalizeRows& op) const {
+    groups("normalize rows", op.groups, op.columns);
+    require(!op.steps.empty() && !op.steps.back().op && op.chunks > 0 &&
+                isa::ceil_div(op.channels, kColumnLw * isa::kWordsPerLong) == op.chunks &&
+                op.row_lw >= op.chunks * op.columns * kColumnLw,
+            "normalize rows: {} steps, {} channels in {} chunks, rows of {} LW", op.steps.size(), op.channels,
+            op.chunks, op.row_lw);
+    for (size_t k = 0; k < op.steps.size(); ++k)
+      require(static_cast<size_t>(op.steps[k].expr.input_count()) <= op.inputs.size() + k,
+              "normalize rows: step {} reads {} inputs", k, op.steps[k].expr.input_count());
+    require(op.rows > 0 && op.first_row >= 0 && op.first_row + op.rows <= op.buffer_rows,
+            "normalize rows: rows {} to {} of {}", op.first_row, op.first_row + op.rows, op.buffer_rows);
+    for (const RowsInput& input : op.inputs)
+      buffer_range("normalize rows", input.buffer, {},
+                   op.chunks * (input.of_rows ? op.buffer_rows * op.columns : 1));
+  }
   void node(const FinishRows& op) const {
     groups("finish rows", op.groups, op.columns);
     require(op.chunk >= 0 && op.chunk < op.chunks && op.row_lw >= op.chunks * op.columns * kColumnLw,
@@ -500,6 +516,15 @@ class Printer {
         op.weights < 0 ? std::string() : " and " + buffer(op.weights, {}), list,
         op.whole_rows ? "whole rows, " : "", fmt::join(op.kernel, " x "), fmt::join(op.dilation, " x "),
         fmt::join(op.stride, " x "), op.rows);
+  }
+  void node(const NormalizeRows& op) {
+    std::string list;
+    for (const RowsInput& input : op.inputs) list += (list.empty() ? "" : ", ") + buffer(input.buffer, {});
+    line("normalize rows: {} rows of {} channels of {}", op.rows, op.channels, list);
+    for (size_t k = 0; k < op.steps.size(); ++k)
+      line("  x{} = {}{}", op.inputs.size() + k,
+           op.steps[k].op ? std::string(reduce_name(*op.steps[k].op)) + " of " : "",
+           op.steps[k].expr.to_string());
   }
   void node(const FinishRows& op) {
     std::string list;

@@ -265,6 +265,18 @@ struct ReduceWindows {
   int64_t chunks = 1, row_lw = 0;
   bool operator==(const ReduceWindows&) const = default;
 };
+/// staged[row][chunk][column] = the last of `steps` (NormalizeLayer): for every column, its channels are the
+/// row that is reduced. Inputs are those of the steps, in their order: `channels` of every column, those that
+/// fill the last chunk up count for nothing, and come out as 0. As FinishRows, in L1BM.
+struct NormalizeRows {
+  std::vector<NormalizeLayer::Step> steps;
+  std::vector<RowsInput> inputs;
+  int64_t channels = 1, chunks = 1;
+  int64_t rows = 1, columns = 0;
+  int64_t first_row = 0, buffer_rows = 1;  ///< where the rows are among those of the inputs
+  std::vector<int64_t> groups;
+  int64_t row_lw = 0;
+};
 /// staged[row][column] of chunk `chunk` = epilogue(sums over the quad, inputs): in L1BM, in the order of an
 /// image's row. Without `sums` the first input stands for them.
 struct FinishRows {
@@ -307,7 +319,7 @@ struct TileLoop {
 };
 struct TileNode {
   std::variant<LoadTile, StoreTile, FillTile, ProductTile, StreamProduct, MapTile, ReduceTile, LoadRows,
-               WindowProduct, ReduceWindows, FinishRows, SumRows, StoreRows, TileLoop>
+               WindowProduct, ReduceWindows, NormalizeRows, FinishRows, SumRows, StoreRows, TileLoop>
       kind;
 };
 
