@@ -70,8 +70,12 @@ class NormalizeFusion {
     fused.onnx_nodes.clear();
     for (const int member : members_) {
       const Layer& layer = graph_.layers[static_cast<size_t>(member)];
-      fused.onnx_ops.insert(fused.onnx_ops.end(), layer.onnx_ops.begin(), layer.onnx_ops.end());
-      fused.onnx_nodes.insert(fused.onnx_nodes.end(), layer.onnx_nodes.begin(), layer.onnx_nodes.end());
+      // A node may have become several layers.
+      for (size_t k = 0; k < layer.onnx_nodes.size(); ++k) {
+        if (std::ranges::count(fused.onnx_nodes, layer.onnx_nodes[k]) > 0) continue;
+        fused.onnx_ops.push_back(layer.onnx_ops[k]);
+        fused.onnx_nodes.push_back(layer.onnx_nodes[k]);
+      }
     }
     fused.body = std::move(layer_);
     return fused;

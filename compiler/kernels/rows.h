@@ -57,13 +57,12 @@ struct Picture {
   TensorId tensor = -1;
   /// Columns are at least those of a vector: where the tensor has fewer, what is in the others is anything.
   int64_t images = 1, rows = 1, columns = 1, channels = 1;
-  bool channels_last = false;  ///< [...][channels]: rows of 4 columns over all other axes
   Shape shape;
   /// Few channels: a column is a column of results, its channels are channels and kernel columns of the
   /// tensor, by this window.
   std::optional<RowsWindow> folded = std::nullopt;
-  /// Every entry has whole rows of its own: its tokens (of an index over the axes `tokens`) are columns. Axes
-  /// that aren't named have one index.
+  /// Every entry is an image: its tokens are columns, four to a row. Both are over axes of which the last
+  /// varies fastest; axes that aren't named have one index. Without entries all are one image.
   struct Tokens {
     int channel = 0;
     std::vector<int> entries, tokens;
@@ -74,8 +73,13 @@ struct Picture {
 };
 /// [N, C, H, W] with channel axis 1, or any other shape with the last; else nothing.
 std::optional<Picture> picture_of(TensorId tensor, const Shape& shape, size_t channel_axis);
+/// That, and where two axes beside the channels have more than one place, the same with these in the other
+/// order: who transposes them reads one as the other.
+std::vector<Picture> pictures_of(TensorId tensor, const Shape& shape, size_t channel_axis);
 /// A tensor as entries (images) of tokens (columns), with channels on any axis.
 Picture token_picture(TensorId tensor, const Shape& shape, const Picture::Tokens& tokens);
+/// "", or what a picture's order is if it isn't the tensor's.
+std::string order_name(const Picture& picture);
 /// The picture of a tensor that is concatenated of others along its channels, with their pictures as parts;
 /// nothing where it isn't, or where a chunk would have channels of two parts.
 std::optional<Picture> concatenated_picture(const Picture& picture, const LayerGraph& graph);

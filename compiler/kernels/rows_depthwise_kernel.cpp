@@ -40,8 +40,7 @@ std::optional<WindowsProblem> depthwise_problem(const ContractLayer& contract, T
   const TensorAccess& operand = is_constant(contract.a) ? contract.b : contract.a;
   const auto in = picture_of(operand.tensor, shape_of(operand.tensor), 1);
   const auto out = picture_of(output, contract.output_shape, 1);
-  if (!in || !out || in->channels_last || out->channels_last || operand.fill != 0 ||
-      in->shape.back() < isa::kCyclesPerStep)
+  if (!in || !out || in->tokens || out->tokens || operand.fill != 0 || in->shape.back() < isa::kCyclesPerStep)
     return std::nullopt;
   WindowsProblem problem;
   problem.in = *in;

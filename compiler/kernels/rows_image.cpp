@@ -1,3 +1,6 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -28,9 +31,9 @@ std::optional<Picture> picture_of(TensorId tensor, const Shape& shape, size_t ch
     picture.rows = shape[2];
     picture.columns = std::max<int64_t>(shape[3], isa::kCyclesPerStep);
   } else if (channel_axis + 1 == shape.size()) {
-    picture.channels_last = true;
-    picture.columns = isa::kCyclesPerStep;
-    picture.rows = ceil_div(element_count(shape) / picture.channels, picture.columns);
+    Picture::Tokens tokens{static_cast<int>(channel_axis), {}, {}};
+    for (size_t axis = 0; axis < channel_axis; ++axis) tokens.tokens.push_back(static_cast<int>(axis));
+    return token_picture(tensor, shape, tokens);
   } else {
     return std::nullopt;
   }
@@ -54,15 +57,35 @@ Picture token_picture(TensorId tensor, const Shape& shape, const Picture::Tokens
   return picture;
 }
 
+std::vector<Picture> pictures_of(TensorId tensor, const Shape& shape, size_t channel_axis) {
+  std::vector<Picture> pictures;
+  if (const auto picture = picture_of(tensor, shape, channel_axis)) pictures.push_back(*picture);
+  if (pictures.empty() || !pictures[0].tokens) return pictures;
+  const auto is_single = [&](int axis) { return shape[static_cast<size_t>(axis)] == 1; };
+  Picture other = pictures[0];
+  const auto moving = std::ranges::stable_partition(other.tokens->tokens, is_single);
+  if (std::ranges::size(moving) != 2) return pictures;
+  std::ranges::reverse(moving);
+  pictures.push_back(std::move(other));
+  return pictures;
+}
+
+std::string order_name(const Picture& picture) {
+  if (!picture.tokens || std::ranges::is_sorted(picture.tokens->tokens)) return "";
+  return fmt::format(", axes in the order {}", picture.tokens->tokens);
+}
+
 std::optional<Picture> concatenated_picture(const Picture& picture, const LayerGraph& graph) {
-  const size_t axis = picture.channels_last ? picture.shape.size() - 1 : 1;
+  const size_t axis = picture.tokens ? static_cast<size_t>(picture.tokens->channel) : 1;
   const std::vector<TensorId> tensors = concatenated_of(graph, picture.tensor, axis);
   if (tensors.size() < 2 || picture.folded) return std::nullopt;
   Picture result = picture;
   int64_t channels = 0;
   for (const TensorId tensor : tensors) {
     if (channels % kChunkChannels != 0) return std::nullopt;
-    result.parts.push_back(*picture_of(tensor, graph.tensors[static_cast<size_t>(tensor)].shape, axis));
+    const Shape& shape = graph.tensors[static_cast<size_t>(tensor)].shape;
+    result.parts.push_back(picture.tokens ? token_picture(tensor, shape, *picture.tokens)
+                                          : *picture_of(tensor, shape, axis));
     channels += result.parts.back().channels;
   }
   return result;
@@ -156,13 +179,7 @@ StreamPlacement RowsImage::placement(std::string name) const {
   const Factor columns = {picture_.columns, Level::kAddress, kBlocksPerChunk};
   const std::vector<Factor> copies = {{chip_.l1b_per_l2b, Level::kL1b, 1},
                                       {chip_.mab_per_l1b, Level::kMab, 1}};
-  if (picture_.channels_last) {
-    std::vector<int> others(picture_.shape.size() - 1);
-    for (size_t k = 0; k < others.size(); ++k) others[k] = static_cast<int>(k);
-    rows.push_back(columns);
-    result.axis_dims = {{static_cast<int>(others.size())}, others};
-    result.layout = Layout({channels, rows}, layout::Memory::kLm1, copies);
-  } else if (picture_.tokens) {
+  if (picture_.tokens) {
     rows.push_back(columns);
     std::vector<std::vector<Factor>> axes = {channels};
     result.axis_dims = {{picture_.tokens->channel}};

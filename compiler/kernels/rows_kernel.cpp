@@ -64,8 +64,8 @@ struct RowsProblem {
   std::vector<int> out_channels;           ///< dims
   std::vector<int> in_channels;            ///< dims; the second: of the kernel's columns, folded
   std::array<int, 2> kernel_dims{-1, -1};  ///< dims; -1 = the kernel has one position there
-  std::vector<bool> of_rows;               ///< of the epilogue's inputs: a picture like the result, else one
-                                           ///< value for a channel
+  /// Of the epilogue's inputs: one value for a channel, or else what is read at every place of the result.
+  std::vector<std::optional<TensorAccess>> of_rows;
 
   const TensorAccess& weights() const { return weights_first ? contract.a : contract.b; }
   const TensorAccess& activation() const { return weights_first ? contract.b : contract.a; }
@@ -86,9 +86,43 @@ std::optional<AxisUse> axis_use(const AffineMap& map, size_t axis, const Contrac
   return use;
 }
 
-/// Nothing where the layer has another form.
+/// What an access over a contraction reads at an index of the result, each of whose axes is `made` of a dim.
+TensorAccess over_result(const TensorAccess& access, const std::vector<AxisUse>& made) {
+  TensorAccess result = access;
+  result.map = AffineMap(access.map.axes(), made.size());
+  for (size_t axis = 0; axis < access.map.axes(); ++axis) {
+    result.map.set_offset(axis, access.map.offset(axis));
+    for (size_t of = 0; of < made.size(); ++of) {
+      if (made[of].outer >= 0)
+        result.map.set(axis, of, access.map.coefficient(axis, static_cast<size_t>(made[of].outer)));
+    }
+  }
+  return result;
+}
+
+/// The order of the operand's axes in which its places are those of the result; nothing where it has others.
+std::optional<std::vector<int>> operand_order(const Picture& out, const std::vector<AxisUse>& made,
+                                              const std::vector<AxisUse>& read) {
+  std::vector<int> order;
+  const size_t axes = read.size() - 1;
+  for (size_t axis = 0; axis < axes; ++axis) {
+    if (read[axis].outer < 0) order.push_back(static_cast<int>(axis));
+  }
+  for (const int result : out.tokens->tokens) {
+    const int dim = made[static_cast<size_t>(result)].outer;
+    if (dim < 0) continue;
+    const auto found =
+        std::ranges::find(read.begin(), read.begin() + static_cast<ptrdiff_t>(axes), dim, &AxisUse::outer);
+    if (found == read.begin() + static_cast<ptrdiff_t>(axes)) return std::nullopt;
+    order.push_back(static_cast<int>(found - read.begin()));
+  }
+  if (order.size() != axes) return std::nullopt;
+  return order;
+}
+
+/// With the result as picture `number` of pictures_of. Nothing where the layer has another form.
 std::optional<RowsProblem> rows_problem(const ContractLayer& contract, TensorId output,
-                                        const LayerGraph& graph) {
+                                        const LayerGraph& graph, size_t number) {
   using Role = ContractLayer::Role;
   const auto is_constant = [&](const TensorAccess& access) {
     return graph.tensors[static_cast<size_t>(graph.storage(access.tensor))].constant.has_value();
@@ -124,8 +158,9 @@ std::optional<RowsProblem> rows_problem(const ContractLayer& contract, TensorId 
     if (use->outer == problem.out_channels[0]) channel_axis = axis;
     made.push_back(*use);
   }
-  const auto out = picture_of(output, contract.output_shape, channel_axis);
-  if (!out) return std::nullopt;
+  const std::vector<Picture> pictures = pictures_of(output, contract.output_shape, channel_axis);
+  if (number >= pictures.size()) return std::nullopt;
+  const Picture* out = &pictures[number];
   problem.out = *out;
 
   // The operand.
@@ -137,11 +172,17 @@ std::optional<RowsProblem> rows_problem(const ContractLayer& contract, TensorId 
     if (!use) return std::nullopt;
     read.push_back(*use);
   }
-  const size_t in_channel_axis = out->channels_last ? map.axes() - 1 : 1;
+  const size_t in_channel_axis = out->tokens ? map.axes() - 1 : 1;
   if (in_channel_axis >= map.axes() || read[in_channel_axis].outer >= 0) return std::nullopt;
   const auto in = picture_of(problem.activation().tensor, shape, in_channel_axis);
-  if (!in || in->channels_last != out->channels_last || map.axes() != result.axes()) return std::nullopt;
+  if (!in || in->tokens.has_value() != out->tokens.has_value()) return std::nullopt;
+  if (!in->tokens && map.axes() != result.axes()) return std::nullopt;
   problem.in = *in;
+  if (in->tokens) {
+    const auto order = operand_order(*out, made, read);
+    if (!order) return std::nullopt;
+    problem.in.tokens->tokens = *order;
+  }
   const int in_channel = read[in_channel_axis].inner;
   if (in_channel < 0 || dim_extent(in_channel) != in->channels ||
       map.coefficient(in_channel_axis, static_cast<size_t>(in_channel)) != 1 ||
@@ -152,11 +193,10 @@ std::optional<RowsProblem> rows_problem(const ContractLayer& contract, TensorId 
   for (size_t axis = 0; axis < map.axes(); ++axis) {
     if (axis == in_channel_axis) continue;
     const AxisUse& use = read[axis];
-    const bool same_outer = use.outer == made[axis].outer;
-    if (!same_outer) return std::nullopt;
-    const bool windowed = !in->channels_last && axis >= 2;
+    if (!in->tokens && use.outer != made[axis].outer) return std::nullopt;
+    const bool windowed = !in->tokens && axis >= 2;
     if (!windowed) {
-      if (use.inner >= 0 || map.offset(axis) != 0 || shape[axis] != contract.output_shape[axis])
+      if (use.inner >= 0 || map.offset(axis) != 0 || shape[axis] != dim_extent(use.outer))
         return std::nullopt;
       if (use.outer >= 0 && map.coefficient(axis, static_cast<size_t>(use.outer)) != 1) return std::nullopt;
       continue;
@@ -179,12 +219,12 @@ std::optional<RowsProblem> rows_problem(const ContractLayer& contract, TensorId 
   if (problem.activation().fill != 0) return std::nullopt;
   // Behind the last of few columns there is anything.
   const RowsWindow& window = problem.window;
-  if (!in->channels_last && shape.back() < isa::kCyclesPerStep &&
+  if (!in->tokens && shape.back() < isa::kCyclesPerStep &&
       (window.kernel[1] > 1 || window.pad[1] > 0 || window.stride[1] > 1))
     return std::nullopt;
   // Few channels: the kernel's columns fill the chunk.
   problem.in_channels = {in_channel};
-  if (!in->channels_last && problem.kernel_dims[1] >= 0 &&
+  if (!in->tokens && problem.kernel_dims[1] >= 0 &&
       in->channels * problem.window.kernel[1] <= kChunkChannels) {
     problem.in.folded = problem.window;
     problem.in.channels *= problem.window.kernel[1];
@@ -211,18 +251,8 @@ std::optional<RowsProblem> rows_problem(const ContractLayer& contract, TensorId 
       for_channel =
           for_channel && use && use->inner < 0 && (use->outer < 0 || use->outer == problem.out_channels[0]);
     }
-    if (!for_channel) {
-      if (shape_of(input.tensor) != contract.output_shape) return std::nullopt;
-      for (size_t axis = 0; axis < result.axes(); ++axis) {
-        for (size_t dim = 0; dim < contract.dims.size(); ++dim) {
-          if (contract.dims[dim].extent > 1 &&
-              input.map.coefficient(axis, dim) != result.coefficient(axis, dim))
-            return std::nullopt;
-        }
-        if (input.map.offset(axis) != 0) return std::nullopt;
-      }
-    }
-    problem.of_rows.push_back(!for_channel);
+    problem.of_rows.emplace_back();
+    if (!for_channel) problem.of_rows.back() = over_result(input, made);
   }
   return problem;
 }
@@ -321,7 +351,8 @@ class RowsTiler {
       s.finish_l1bs = ceil_div(tiling.rows, s.finish_rows);
     }
     s.sums_lw = s.tile_rows * s.groups * isa::kCyclesPerStep;
-    s.row_inputs = std::ranges::count(problem_.of_rows, true);
+    s.row_inputs =
+        std::ranges::count_if(problem_.of_rows, [](const auto& input) { return input.has_value(); });
     s.row_input_lw = round_up(s.chunks_out * s.finish_rows * s.columns, isa::kCyclesPerStep);
     const int64_t others = s.row_inputs * s.row_input_lw;
     s.all_matrices = s.chunks_out * s.matrices_lw + others <= local;
@@ -583,6 +614,7 @@ std::vector<StreamPlacement> RowsTiler::placements(const RowsTiling& tiling) con
       Picture picture = problem_.out;
       picture.tensor = access.tensor;
       list.push_back(RowsImage(picture, tiling.out, chip_).placement(fmt::format("x{}", k)));
+      list.back().access = *problem_.of_rows[k];
       continue;
     }
     StreamPlacement values;
@@ -808,10 +840,12 @@ std::string RowsTiler::describe(const RowsTiling& tiling) const {
                       : tiling.share == L1bShare::kOutputs ? "channels"
                                                            : "input channels";
   return fmt::format(
-      "{}: group {}, L2B {}, L1B {}, {} passes of {} rows, {} of {} input chunks; operand: group {}, L2B {}",
+      "{}: group {}, L2B {}, L1B {}, {} passes of {} rows, {} of {} input chunks; operand: group {}, L2B "
+      "{}{}",
       matrix_precision_name(precision_), rows_or_channels(tiling.out.group_channels),
       rows_or_channels(tiling.out.l2b_channels), share, s.passes * s.out.images(), tiling.rows, s.chunks_out,
-      s.chunks_in, rows_or_channels(tiling.in.group_channels), rows_or_channels(tiling.in.l2b_channels));
+      s.chunks_in, rows_or_channels(tiling.in.group_channels), rows_or_channels(tiling.in.l2b_channels),
+      order_name(problem_.out));
 }
 
 /// For every image of the operand that there may be, the fastest that make one image of the result each.
@@ -840,16 +874,21 @@ std::vector<Candidate> rows_candidates(const Layer& layer, const LayerGraph& gra
   // What the quads of an L1B make must be what its quads take.
   if (chip.mab_per_l1b != kBlocksPerChunk * kBlocksPerChunk) return {};
   if (options.precision != MatrixPrecision::kGFloat) return {};
-  auto problem = rows_problem(std::get<ContractLayer>(layer.body), layer.outputs.at(0), graph);
-  if (!problem) return {};
-  const auto candidates_of = [&](const RowsProblem& which) {
-    return rows_candidates_of(std::make_shared<const RowsTiler>(which, chip, options.precision), layer.name);
-  };
-  std::vector<Candidate> candidates = candidates_of(*problem);
-  // A concatenation is read part by part, too.
-  if (const auto parts = concatenated_picture(problem->in, graph)) {
-    problem->in = *parts;
-    std::ranges::move(candidates_of(*problem), std::back_inserter(candidates));
+  std::vector<Candidate> candidates;
+  for (size_t number = 0;; ++number) {
+    auto problem = rows_problem(std::get<ContractLayer>(layer.body), layer.outputs.at(0), graph, number);
+    if (!problem) break;
+    const auto add_candidates = [&] {
+      std::ranges::move(rows_candidates_of(
+                            std::make_shared<const RowsTiler>(*problem, chip, options.precision), layer.name),
+                        std::back_inserter(candidates));
+    };
+    add_candidates();
+    // A concatenation is read part by part, too.
+    if (const auto parts = concatenated_picture(problem->in, graph)) {
+      problem->in = *parts;
+      add_candidates();
+    }
   }
   return candidates;
 }

@@ -16,22 +16,19 @@ namespace {
 constexpr const char* kMapRowsKernel = "map-rows";
 constexpr const char* kNormalizeRowsKernel = "normalize-rows";
 
-/// Columns of a picture's first axes, `channel_axis` apart, made of `accesses` over its elements; which of
-/// these is the operand, whose place in the problem's expressions is 0. Nothing where none has its elements
-/// where the result has them.
+/// A picture made of `accesses` over its elements; one of these is the operand, whose number in the problem's
+/// expressions is 0. Nothing where none has its elements where the result has them.
 struct PlaceProblem {
   WindowsProblem windows;
   std::vector<int> numbers;  ///< of accesses, in the problem's expressions
 };
-std::optional<PlaceProblem> place_problem(const std::vector<TensorAccess>& accesses, TensorId output,
-                                          const Shape& extents, size_t channel_axis,
-                                          const LayerGraph& graph) {
-  const auto out = picture_of(output, extents, channel_axis);
-  // Columns that fill a row up are anything.
-  if (!out || element_count(extents) == 0) return std::nullopt;
+std::optional<PlaceProblem> place_problem(const std::vector<TensorAccess>& accesses, const Picture& out,
+                                          size_t channel_axis, const LayerGraph& graph) {
+  const Shape& extents = out.shape;
+  if (element_count(extents) == 0) return std::nullopt;
   PlaceProblem problem;
   WindowsProblem& windows = problem.windows;
-  windows.out = *out;
+  windows.out = out;
   windows.extents = extents;
   windows.channel_dim = static_cast<int>(channel_axis);
   const AffineMap identity = AffineMap::identity(extents.size());
@@ -41,7 +38,7 @@ std::optional<PlaceProblem> place_problem(const std::vector<TensorAccess>& acces
   };
   const auto operand = std::ranges::find_if(accesses, is_operand);
   if (operand == accesses.end()) return std::nullopt;
-  windows.in = *out;
+  windows.in = out;
   windows.in.tensor = operand->tensor;
   const auto number = operand - accesses.begin();
   windows.operand_name = "x" + std::to_string(number);
@@ -64,11 +61,13 @@ std::vector<Candidate> map_rows_candidates(const Layer& layer, const LayerGraph&
   const auto& map = std::get<MapLayer>(layer.body);
   std::vector<Candidate> candidates;
   for (size_t axis = 0; axis < map.extents.size(); ++axis) {
-    auto problem = place_problem(map.inputs, layer.outputs.at(0), map.extents, axis, graph);
-    if (!problem) continue;
-    problem->windows.epilogue = map.expr.renumbered(problem->numbers);
-    std::ranges::move(windows_candidates(problem->windows, layer.name, graph, chip),
-                      std::back_inserter(candidates));
+    for (const Picture& picture : pictures_of(layer.outputs.at(0), map.extents, axis)) {
+      auto problem = place_problem(map.inputs, picture, axis, graph);
+      if (!problem) continue;
+      problem->windows.epilogue = map.expr.renumbered(problem->numbers);
+      std::ranges::move(windows_candidates(problem->windows, layer.name, graph, chip),
+                        std::back_inserter(candidates));
+    }
   }
   return candidates;
 }
@@ -82,15 +81,20 @@ std::vector<Candidate> normalize_rows_candidates(const Layer& layer, const Layer
     if (normalize.reduced[axis] && normalize.extents[axis] > 1) axes.push_back(axis);
   }
   if (axes.size() != 1) return {};
-  auto problem = place_problem(normalize.inputs, layer.outputs.at(0), normalize.extents, axes[0], graph);
-  if (!problem) return {};
-  for (size_t k = 0; k < normalize.steps.size(); ++k) {
-    const auto& [op, expr] = normalize.steps[k];
-    if (op == ReduceLayer::Op::kProd) return {};
-    problem->windows.steps.push_back({op, expr.renumbered(problem->numbers)});
-    problem->numbers.push_back(static_cast<int>(normalize.inputs.size() + k));
+  std::vector<Candidate> candidates;
+  for (const Picture& picture : pictures_of(layer.outputs.at(0), normalize.extents, axes[0])) {
+    auto problem = place_problem(normalize.inputs, picture, axes[0], graph);
+    if (!problem) continue;
+    for (size_t k = 0; k < normalize.steps.size(); ++k) {
+      const auto& [op, expr] = normalize.steps[k];
+      if (op == ReduceLayer::Op::kProd) return {};
+      problem->windows.steps.push_back({op, expr.renumbered(problem->numbers)});
+      problem->numbers.push_back(static_cast<int>(normalize.inputs.size() + k));
+    }
+    std::ranges::move(windows_candidates(problem->windows, layer.name, graph, chip),
+                      std::back_inserter(candidates));
   }
-  return windows_candidates(problem->windows, layer.name, graph, chip);
+  return candidates;
 }
 
 }  // namespace

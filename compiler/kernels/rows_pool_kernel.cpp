@@ -36,7 +36,7 @@ std::optional<WindowsProblem> pool_problem(const ReduceLayer& reduce, TensorId o
   const Shape& shape = graph.tensors[static_cast<size_t>(access.tensor)].shape;
   const auto in = picture_of(access.tensor, shape, 1);
   const auto out = picture_of(output, reduce.output_extents, 1);
-  if (!in || !out || in->channels_last || !has_all_columns(*in)) return std::nullopt;
+  if (!in || !out || in->tokens || !has_all_columns(*in)) return std::nullopt;
   problem.in = *in;
   problem.out = *out;
   const AffineMap& map = access.map;

@@ -213,11 +213,11 @@ class WindowsTiler {
 
   std::string describe(const WindowsTiling& tiling) const {
     const Sizes s = sizes(tiling);
-    return fmt::format("group {}, L2B {}, L1B {}, {} passes of {} rows, {} chunks",
+    return fmt::format("group {}, L2B {}, L1B {}, {} passes of {} rows, {} chunks{}",
                        rows_or_channels(tiling.split.group_channels),
                        rows_or_channels(tiling.split.l2b_channels),
                        tiling.own_columns ? "columns" : rows_or_channels(tiling.sharing > 1),
-                       s.passes * s.out.images(), tiling.rows, s.chunks);
+                       s.passes * s.out.images(), tiling.rows, s.chunks, order_name(problem_.out));
   }
 
   struct Sizes : RowsDivision {

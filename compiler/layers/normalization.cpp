@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <tuple>
@@ -172,11 +173,46 @@ HostReason lower_instance_normalization(NodeLowering& lowering) {
   return kLowered;
 }
 
+/// y = (x - mean) / sqrt(variance + epsilon) * scale + bias, with the moments of each row along the last
+/// axes.
+HostReason lower_layer_normalization(NodeLowering& lowering) {
+  const Shape& shape = lowering.input_shape(0);
+  const auto rank = static_cast<int64_t>(shape.size());
+  int64_t axis = lowering.int_attribute("axis");
+  if (axis < 0) axis += rank;
+  lowering.require(axis >= 0 && axis < rank, "axis is {}, the input {}", axis, shape_to_string(shape));
+  Shape statistics = shape;
+  std::fill(statistics.begin() + axis, statistics.end(), 1);
+  const Shape row(shape.begin() + axis, shape.end());
+  AffineMap x_map(shape.size(), shape.size() + row.size());
+  AffineMap mean_map(shape.size(), shape.size() + row.size());
+  for (size_t k = 0; k < shape.size(); ++k) {
+    const bool is_inner = k >= static_cast<size_t>(axis);
+    x_map.set(k, is_inner ? shape.size() + k - static_cast<size_t>(axis) : k, 1);
+    if (!is_inner) mean_map.set(k, k, 1);
+  }
+  const TensorAccess x{lowering.input(0), x_map, 0};
+  const double share = 1.0 / static_cast<double>(element_count(row));
+  const double epsilon = lowering.float_attribute("epsilon");
+  const auto [mean, factor] =
+      add_moments(lowering, x, statistics, row, mean_map, "factor",
+                  [&](const Term& squares) { return reciprocal(sqrt(squares * share + epsilon)); });
+  MapBuilder map(lowering, shape);
+  Term result = (map.operand_of_input(0) - map.operand(mean)) * map.operand(factor);
+  result = result * map.operand_of_input(1);
+  if (lowering.has_input(2)) result = result + map.operand_of_input(2);
+  map.finish("", result, lowering.output());
+  if (lowering.has_output(1)) lowering.bind_output(mean, 1);
+  if (lowering.has_output(2)) lowering.bind_output(factor, 2);
+  return kLowered;
+}
+
 }  // namespace
 
 void register_normalization(OperatorTable& table) {
   table.push_back({"BatchNormalization", lower_batch_normalization, ElementTypes::kChipFloats});
   table.push_back({"InstanceNormalization", lower_instance_normalization, ElementTypes::kChipFloats});
+  table.push_back({"LayerNormalization", lower_layer_normalization, ElementTypes::kChipFloats});
 }
 
 }  // namespace kodama::compiler

@@ -124,6 +124,13 @@ int ScalarExpr::apply(ScalarOp op, int a, int b, int c) {
                         node.args[i], nodes_.size());
   }
   isa::check_internal(arity > 0, "ScalarExpr", "{} isn't an operation", scalar_op_name(op));
+  if (op == ScalarOp::kDiv && nodes_[b].op == ScalarOp::kConstant) {
+    // A division is worth thirty products. The factor is one, and no tiny or huge one.
+    constexpr double kMost = 0x1p100;
+    const double divisor = nodes_[b].value;
+    if (std::abs(divisor) < kMost && std::abs(divisor) > 1 / kMost)
+      return apply(ScalarOp::kMul, a, constant(1 / divisor));
+  }
   return append(nodes_, node);
 }
 
