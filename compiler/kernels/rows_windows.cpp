@@ -33,7 +33,7 @@ constexpr int64_t kColumnsUnderWay = 16;
 constexpr int64_t kWindowTiles = 2;
 
 struct WindowsTiling {
-  RowsSplit split;
+  RowsSplit in, out;         ///< the same, but for what is normalized
   int64_t sharing = 1;       ///< L1Bs that have chunks of their own; 1: they have rows
   bool own_columns = false;  ///< all L1Bs have the same rows, and columns of their own
   int64_t rows = 1;          ///< of an L1B in a pass
@@ -52,10 +52,10 @@ class WindowsTiler {
       // Parts that L2Bs have channels of don't make a whole that is split that way.
       if (!problem_.in.parts.empty() && split != RowsSplit{}) continue;
       // What is normalized is all in one place.
-      if (!problem_.steps.empty() && split != RowsSplit{}) continue;
+      const RowsSplit out = problem_.steps.empty() ? split : RowsSplit{};
       std::optional<WindowsTiling> found;
       const auto try_tiling = [&](int64_t sharing, bool own_columns) {
-        const WindowsTiling least{split, sharing, own_columns, 1, 1, 0};
+        const WindowsTiling least{split, out, sharing, own_columns, 1, 1, 0};
         const Sizes one = sizes(least);
         const bool is_divisible = one.out.chunks() % sharing == 0 && one.can_share_chunks(one.chunks);
         if (!one.is_even() || (sharing > 1 && !is_divisible) || (own_columns && !one.has_columns())) return;
@@ -128,7 +128,7 @@ class WindowsTiler {
         const auto load_piece = [&](const Piece& piece) {
           for (const RowsDivision::Run& run : s.runs()) {
             LoadRows load = s.load(
-                run, 0, 1, [&](size_t part) { return transfers(tiling, s, part, image, pass, piece); });
+                run, 0, s.ways, [&](size_t part) { return transfers(tiling, s, part, image, pass, piece); });
             if (by_rows) {
               load.l1b_at = l1b_places(l1bs, tiling.rows * problem_.window.stride[0] * load.row_lw);
             } else {
@@ -214,14 +214,14 @@ class WindowsTiler {
   std::string describe(const WindowsTiling& tiling) const {
     const Sizes s = sizes(tiling);
     return fmt::format("group {}, L2B {}, L1B {}, {} passes of {} rows, {} chunks{}",
-                       rows_or_channels(tiling.split.group_channels),
-                       rows_or_channels(tiling.split.l2b_channels),
+                       rows_or_channels(tiling.out.group_channels), rows_or_channels(tiling.out.l2b_channels),
                        tiling.own_columns ? "columns" : rows_or_channels(tiling.sharing > 1),
                        s.passes * s.out.images(), tiling.rows, s.chunks, order_name(problem_.out));
   }
 
   struct Sizes : RowsDivision {
     int64_t chunks = 0;  ///< of an L1B
+    int64_t ways = 1;    ///< L2Bs that have channels of a column that one wants
     int64_t windows_lw = 0, l1b_row_lw = 0;
     int64_t row_inputs = 0, row_input_lw = 0;  ///< LW in PE memory
     int64_t tile_rows = 0;                     ///< of an L1B, that are made and stored at a time
@@ -232,9 +232,9 @@ class WindowsTiler {
   Sizes sizes(const WindowsTiling& tiling) const {
     const bool by_rows = tiling.by_rows();
     Sizes s{{problem_.in,
-             tiling.split,
+             tiling.in,
              problem_.out,
-             tiling.split,
+             tiling.out,
              problem_.window,
              {tiling.rows, tiling.l1bs, by_rows},
              chip_}};
@@ -242,6 +242,7 @@ class WindowsTiler {
     if (tiling.own_columns) s.share_columns(chip_.l1b_per_l2b);
     if (problem_.whole_rows) s.pitch = round_up(problem_.in.columns, isa::kCyclesPerStep);
     s.chunks = s.out.chunks() / tiling.sharing;
+    if (tiling.in != tiling.out) s.ways = s.in.channel_ways();
     s.windows_lw = round_up(s.chunks * s.window_rows * s.pitch, isa::kCyclesPerStep);
     s.l1b_row_lw = by_rows ? s.out.row_lw() : s.chunks * s.columns * kColumnLw;
     s.row_inputs = std::ranges::count(problem_.inputs, true, &WindowsProblem::Input::of_rows);
@@ -256,7 +257,7 @@ class WindowsTiler {
       const int64_t tiles = std::max(std::min(kWindowTiles, tiling.rows), ceil_div(tiling.rows, most));
       s.tile_rows = ceil_div(tiling.rows, tiles);
     }
-    s.region_l2bm = s.part_l2bm(s.parts.size(), 1);
+    s.region_l2bm = s.part_l2bm(s.parts.size(), s.ways);
     s.tile_lw = (by_rows ? s.pass_rows : s.tile_rows) * s.out.row_lw();
     // Apart from the operand, but for L1Bs with rows of their own, where nothing is beside the results.
     s.result_at = by_rows ? 0 : s.region_l2bm + s.row_inputs * s.tile_lw;
@@ -300,7 +301,7 @@ class WindowsTiler {
     std::vector<RowsTransfer> all;
     for (size_t part = 0; part < s.parts.size(); ++part) {
       if (tiling.sharing == 1)
-        load += load_steps(1, s.window_rows, s.parts[part].chunks(), s.pitch, problem_.in.columns);
+        load += load_steps(s.ways, s.window_rows, s.parts[part].chunks(), s.pitch, problem_.in.columns);
       for (const Piece& piece : pieces(tiling, s))
         std::ranges::move(transfers(tiling, s, part, 0, 0, piece), std::back_inserter(all));
     }
@@ -357,7 +358,7 @@ class WindowsTiler {
     if (input.of_rows) {
       Picture picture = problem_.out;
       picture.tensor = input.access.tensor;
-      StreamPlacement rows = RowsImage(picture, tiling.split, chip_).placement(input.name);
+      StreamPlacement rows = RowsImage(picture, tiling.out, chip_).placement(input.name);
       if (input.by_place) rows.access = input.access;
       return rows;
     }
@@ -466,7 +467,7 @@ class WindowsTiler {
     RowsPass wanted = s.pass(image, pass);
     wanted.first_row = piece.first;
     wanted.most_rows = piece.rows;
-    return window_transfers(s.parts[part], s.out, problem_.window, wanted, outside, chip_, true);
+    return window_transfers(s.parts[part], s.out, problem_.window, wanted, outside, chip_, s.ways == 1);
   }
 
   WindowsProblem problem_;
