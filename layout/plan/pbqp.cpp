@@ -4,6 +4,7 @@
 #include <cmath>
 #include <memory>
 #include <numeric>
+#include <utility>
 
 #include "isa/error.h"
 
@@ -307,6 +308,117 @@ class Rest {
   std::shared_ptr<const Step> steps_;  ///< the last one
 };
 
+/// A problem without candidates that others dominate: what another costs more is at most what it costs less,
+/// whatever the neighbours choose. Exact, and quick where layers have many candidates that agree with each
+/// other's neighbours.
+class Undominated {
+ public:
+  explicit Undominated(const Pbqp& problem) : problem_(problem) {
+    for (int node = 0; node < problem.node_count(); ++node) {
+      kept_.emplace_back(static_cast<size_t>(problem.candidate_count(node)));
+      std::iota(kept_.back().begin(), kept_.back().end(), 0);
+      neighbours_.emplace_back();
+    }
+    for (int node = 0; node < problem.node_count(); ++node) {
+      for (const auto& [other, matrix] : problem.edges(node)) {
+        neighbours_[at(node)].push_back({other, &matrix, false});
+        neighbours_[at(other)].push_back({node, &matrix, true});
+      }
+    }
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (int node = 0; node < problem.node_count(); ++node) changed = thin_out(node) || changed;
+    }
+  }
+
+  Pbqp smaller() const {
+    Pbqp result;
+    for (int node = 0; node < problem_.node_count(); ++node) {
+      std::vector<double> costs;
+      for (const int k : kept_[at(node)]) costs.push_back(problem_.node_costs(node)[at(k)]);
+      result.add_node(std::move(costs));
+    }
+    for (int node = 0; node < problem_.node_count(); ++node) {
+      for (const auto& [other, matrix] : problem_.edges(node)) {
+        Matrix part;
+        for (const int k : kept_[at(node)]) {
+          part.emplace_back();
+          for (const int j : kept_[at(other)]) part.back().push_back(matrix[at(k)][at(j)]);
+        }
+        result.add_edge(node, other, part);
+      }
+    }
+    return result;
+  }
+  /// A choice of the problem as one of the smaller problem that costs no more, and back.
+  std::vector<int> inward(std::vector<int> choice) const {
+    for (const auto& [node, gone, by] : removed_) {
+      if (choice[at(node)] == gone) choice[at(node)] = by;
+    }
+    for (size_t node = 0; node < choice.size(); ++node)
+      choice[node] = static_cast<int>(std::ranges::find(kept_[node], choice[node]) - kept_[node].begin());
+    return choice;
+  }
+  std::vector<int> outward(std::vector<int> choice) const {
+    for (size_t node = 0; node < choice.size(); ++node) choice[node] = kept_[node][at(choice[node])];
+    return choice;
+  }
+
+ private:
+  struct Neighbour {
+    int node;
+    const Matrix* matrix;
+    bool is_second;  ///< the matrix has the neighbour's candidates as rows
+    double cost(int own, int other) const {
+      return is_second ? (*matrix)[at(other)][at(own)] : (*matrix)[at(own)][at(other)];
+    }
+  };
+  struct Removal {
+    int node, gone, by;
+  };
+  static size_t at(int index) { return static_cast<size_t>(index); }
+
+  bool thin_out(int node) {
+    std::vector<int>& kept = kept_[at(node)];
+    const size_t before = kept.size();
+    for (size_t k = 0; k < kept.size();) {
+      const auto dominator =
+          std::ranges::find_if(kept, [&](int by) { return by != kept[k] && dominates(node, by, kept[k]); });
+      if (dominator == kept.end()) {
+        ++k;
+        continue;
+      }
+      removed_.push_back({node, kept[k], *dominator});
+      kept.erase(kept.begin() + static_cast<ptrdiff_t>(k));
+    }
+    return kept.size() < before;
+  }
+
+  bool dominates(int node, int by, int candidate) const {
+    const std::vector<double>& costs = problem_.node_costs(node);
+    double more = difference(costs[at(by)], costs[at(candidate)]);
+    for (const Neighbour& neighbour : neighbours_[at(node)]) {
+      double most = -kForbidden;
+      for (const int other : kept_[at(neighbour.node)])
+        most = std::max(most, difference(neighbour.cost(by, other), neighbour.cost(candidate, other)));
+      more += most;
+      if (more > 0 && most == kForbidden) return false;
+    }
+    return more <= 0;
+  }
+  /// What `a` is more than `b`; of two that are forbidden, nothing.
+  static double difference(double a, double b) {
+    if (a == kForbidden) return b == kForbidden ? 0 : kForbidden;
+    // Bounded, so that no other difference is lost in it.
+    return b == kForbidden ? -1e15 : a - b;
+  }
+
+  const Pbqp& problem_;
+  std::vector<std::vector<int>> kept_;
+  std::vector<std::vector<Neighbour>> neighbours_;
+  std::vector<Removal> removed_;  ///< in their order
+};
+
 class PbqpSearch {
  public:
   PbqpSearch(const Pbqp& problem, const Pbqp::Options& options) : problem_(problem), options_(options) {}
@@ -323,8 +435,20 @@ class PbqpSearch {
       best_.cost = problem_.cost(best_.choice);
     }
     heuristic(rest);
+    if (options_.branches > 0) {
+      improve();
+      best_.branches = branches_ = 0;
+    }
     open_bound_ = kForbidden;
+    const double before = best_.cost;
     branch(std::move(rest));
+    const int64_t branches = branches_;
+    if (options_.branches > 0 && best_.cost < before && open_bound_ < best_.cost) {
+      const double open_bound = open_bound_;
+      improve();
+      open_bound_ = open_bound;
+    }
+    branches_ = branches;
     best_.bound = std::min(best_.cost, open_bound_);
     best_.proven = best_.bound >= best_.cost - tolerance(best_.cost);
     if (best_.proven) best_.bound = best_.cost;
@@ -347,6 +471,29 @@ class PbqpSearch {
       rest.reduce();
     }
     offer(rest);
+  }
+
+  /// Chooses anew for nodes that follow each other, the others as they are, until that gains nothing.
+  void improve() {
+    constexpr int kTogether = 12;
+    constexpr int64_t kBranchesEach = 40;
+    const int nodes = problem_.node_count();
+    if (nodes <= kTogether || best_.cost == kForbidden) return;
+    const int64_t all = std::exchange(options_.branches, 0);
+    for (double last = kForbidden; best_.cost < last - tolerance(last);) {
+      last = best_.cost;
+      for (int first = 0; first < nodes; first += kTogether / 2) {
+        const std::vector<int> choice = best_.choice;
+        Rest rest(problem_);
+        for (int node = 0; node < nodes; ++node) {
+          if (node < first || node >= first + kTogether) rest.fix(node, choice[static_cast<size_t>(node)]);
+        }
+        rest.reduce();
+        options_.branches = branches_ + kBranchesEach;
+        branch(std::move(rest));
+      }
+    }
+    options_.branches = all;
   }
 
   /// `rest` is reduced.
@@ -424,7 +571,13 @@ double Pbqp::cost(const std::vector<int>& choice) const {
 }
 
 Pbqp::Solution Pbqp::solve(const Options& options) const {
-  return PbqpSearch(*this, options).run();
+  const Undominated undominated(*this);
+  const Pbqp smaller = undominated.smaller();
+  Options inner = options;
+  if (!options.known.empty()) inner.known = undominated.inward(options.known);
+  Solution solution = PbqpSearch(smaller, inner).run();
+  solution.choice = undominated.outward(std::move(solution.choice));
+  return solution;
 }
 
 }  // namespace kodama::layout

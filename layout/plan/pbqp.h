@@ -14,14 +14,16 @@
 /// Choosing an implementation per layer with conversions between neighbours is such a problem
 /// (layout/plan/planner.h). Infinite costs say that two choices don't go together.
 ///
-/// How it is solved. A node without neighbours takes its best candidate. A node with one neighbour can be
-/// folded into that one's costs, a node with two into the edge between them: both exact (Scholz and Eckstein,
-/// "Register allocation for irregular architectures", 2002). Chains, trees and everything series-parallel
-/// fall to these alone. What is left is searched by branch and bound: a choice is fixed, the rest reduced
-/// again; the bound of a rest is the sum of the least costs of its nodes and edges, after as much of the
-/// edges' costs as possible was moved to the nodes. A heuristic solution, always fixing the locally best
-/// choice, comes first. The search ends after a number of branches, so results don't depend on the machine;
-/// then the gap to the bound is known.
+/// How it is solved. A candidate that another one of its node is better than, or as good as, whatever the
+/// neighbours choose, is left out. A node without neighbours takes its best candidate. A node with one
+/// neighbour can be folded into that one's costs, a node with two into the edge between them: both exact
+/// (Scholz and Eckstein, "Register allocation for irregular architectures", 2002). Chains, trees and
+/// everything series-parallel fall to these alone. What is left is searched by branch and bound: a choice is
+/// fixed, the rest reduced again; the bound of a rest is the sum of the least costs of its nodes and edges,
+/// after as much of the edges' costs as possible was moved to the nodes. A heuristic solution, always fixing
+/// the locally best choice, comes first, and nodes that follow each other choose anew while that gains
+/// anything. The search ends after a number of branches, so results don't depend on the machine; then the gap
+/// to the bound is known.
 namespace kodama::layout {
 
 inline constexpr double kForbidden = std::numeric_limits<double>::infinity();
