@@ -87,14 +87,16 @@ std::optional<AxisUse> axis_use(const AffineMap& map, size_t axis, const Contrac
 }
 
 /// What an access over a contraction reads at an index of the result, each of whose axes is `made` of a dim.
+/// Axes of one index are as in the identity, so that who reads the whole tensor says so in one way.
 TensorAccess over_result(const TensorAccess& access, const std::vector<AxisUse>& made) {
   TensorAccess result = access;
   result.map = AffineMap(access.map.axes(), made.size());
   for (size_t axis = 0; axis < access.map.axes(); ++axis) {
     result.map.set_offset(axis, access.map.offset(axis));
     for (size_t of = 0; of < made.size(); ++of) {
-      if (made[of].outer >= 0)
-        result.map.set(axis, of, access.map.coefficient(axis, static_cast<size_t>(made[of].outer)));
+      const int dim = made[of].outer;
+      result.map.set(axis, of,
+                     dim >= 0 ? access.map.coefficient(axis, static_cast<size_t>(dim)) : axis == of);
     }
   }
   return result;
