@@ -96,6 +96,7 @@ struct NormalizeLayer {
   struct Step {
     std::optional<ReduceLayer::Op> op = {};
     ScalarExpr expr;  ///< inputs: those of the layer, then the values of earlier steps
+    bool operator==(const Step&) const = default;
   };
   Shape extents;
   std::vector<bool> reduced;  ///< by axis

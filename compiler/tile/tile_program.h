@@ -276,6 +276,7 @@ struct NormalizeRows {
   int64_t first_row = 0, buffer_rows = 1;  ///< where the rows are among those of the inputs
   std::vector<int64_t> groups;
   int64_t row_lw = 0;
+  bool operator==(const NormalizeRows&) const = default;
 };
 /// staged[row][column] of chunk `chunk` = epilogue(sums over the quad, inputs): in L1BM, in the order of an
 /// image's row. Without `sums` the first input stands for them.
