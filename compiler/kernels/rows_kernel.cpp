@@ -312,8 +312,9 @@ class RowsTiler {
     bool all_matrices = false;  ///< of all chunks fit
     int64_t windows_lw = 0, sums_lw = 0;
     int64_t row_inputs = 0;
-    int64_t row_input_lw = 0;                                  ///< of an input of the epilogue in PE memory
-    int64_t l1b_row_lw = 0;                                    ///< results of a row in L1BM
+    bool spread = false;       ///< columns of a row over MABs, in the epilogue
+    int64_t row_input_lw = 0;  ///< of an input of the epilogue in PE memory
+    int64_t l1b_row_lw = 0;    ///< results of a row in L1BM
     int64_t region_l2bm = 0, input_l2bm = 0, result_l2bm = 0;  ///< LW
   };
 
@@ -355,7 +356,11 @@ class RowsTiler {
     s.sums_lw = s.tile_rows * s.groups * isa::kCyclesPerStep;
     s.row_inputs =
         std::ranges::count_if(problem_.of_rows, [](const auto& input) { return input.has_value(); });
-    s.row_input_lw = round_up(s.chunks_out * s.finish_rows * s.columns, isa::kCyclesPerStep);
+    // Of four columns, a MAB may have one: then what the epilogue works on is four rows at a time.
+    s.spread = problem_.out.tokens && !shares_rows(tiling.share) && has_epilogue() && tiling.rows > 1;
+    s.row_input_lw =
+        s.spread ? round_up(s.chunks_out, isa::kCyclesPerStep) * round_up(s.finish_rows, isa::kCyclesPerStep)
+                 : round_up(s.chunks_out * s.finish_rows * s.columns, isa::kCyclesPerStep);
     const int64_t others = s.row_inputs * s.row_input_lw;
     s.all_matrices = s.chunks_out * s.matrices_lw + others <= local;
     s.region_l2bm = s.part_l2bm(s.parts.size(), s.in.channel_ways());
@@ -386,7 +391,8 @@ class RowsTiler {
            matrices + s.row_inputs * s.row_input_lw <= local &&
            std::max(read_row, beside_row) <= staging.windows_lw &&
            (own_inputs ? std::max(s.tile_rows, s.finish_rows) : s.tile_rows) *
-                   round_up(s.l1b_row_lw, isa::kL2bmBlockLw) <=
+                       round_up(s.l1b_row_lw, isa::kL2bmBlockLw) +
+                   (s.spread ? 3 * isa::kL2bmBlockLw : 0) <=
                staging.results_lw &&
            std::max(
                s.region_l2bm + s.row_inputs * s.input_l2bm + (shares_rows(tiling.share) ? s.result_l2bm : 0),
@@ -465,7 +471,8 @@ class RowsTiler {
               s.chunks_out * s.finish_rows * s.groups * finish + tiling.rows * row_blocks + kRowsFillSteps;
       }
     } else {
-      steps += load + product + s.chunks_out * (kRowsFillSteps + vectors * (finish + 1));
+      const int64_t finished = s.spread ? ceil_div(vectors, isa::kCyclesPerStep) * finish : vectors * finish;
+      steps += load + product + s.chunks_out * (kRowsFillSteps + vectors + finished);
       steps += s.l1bs * tiling.rows * row_blocks;
     }
     std::vector<RowsTransfer> transfers;
@@ -625,10 +632,13 @@ std::vector<StreamPlacement> RowsTiler::placements(const RowsTiling& tiling) con
     values.extents = extents;
     values.transport = values_transport(tiling, s);
     values.length_lw = round_up(s.chunks_out, values.transport.granule());
+    // The MAB's block, and the MABs that have the same.
+    const int64_t of_block = s.spread ? 1 : kBlocksPerChunk;
     std::vector<Factor> outs = out_channel_factors(tiling, s, 1);
+    outs.back().stride = of_block;
     outs.insert(outs.end(), form_.row_factors.begin(), form_.row_factors.end());
     std::vector<Factor> copies = channel_copies(tiling, s);
-    copies.push_back({kBlocksPerChunk, Level::kMab, 1});
+    copies.push_back({kBlocksPerChunk, Level::kMab, kBlocksPerChunk / of_block});
     values.axis_dims = {problem_.out_channels};
     values.layout = Layout({outs}, layout::Memory::kLm0, copies);
     place_single(values);
@@ -739,6 +749,7 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
         load.l1b_at = places;
         load.buffer = to;
         load.pitch = s.columns;
+        if (s.spread) load.form = RowsForm::kSpread;
         return load;
       };
       const auto load_beside = [&](int64_t row, int64_t rows, int64_t pass_rows) {
@@ -759,6 +770,7 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
       finish.groups = groups;
       finish.chunks = s.chunks_out;
       finish.row_lw = s.l1b_row_lw;
+      finish.spread = s.spread;
       finish.buffer_rows = s.finish_rows;
       finish.epilogue = own_inputs ? ScalarExpr::identity() : problem_.contract.epilogue;
       if (!own_inputs) finish.inputs = inputs;
@@ -776,6 +788,12 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
                                                                 : s.out.row_lw();
         store.chunk_lw = problem_.out.columns * kColumnLw;
         store.l1b_row_lw = s.l1b_row_lw;
+        if (s.spread) {
+          // The rows of a chunk follow each other.
+          store.segments = s.chunks_out;
+          store.segment_lw = store.l1b_row_lw = store.chunk_lw = s.columns * kColumnLw;
+          store.l1b_segment_lw = tiling.rows * store.segment_lw;
+        }
         return store;
       };
       for (int64_t row = 0; row < tiling.rows; row += s.tile_rows) {

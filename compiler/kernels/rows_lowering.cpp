@@ -265,7 +265,7 @@ class RowsLoader {
         known->l1bs.push_back(b);
       }
     }
-    if (op.form == RowsForm::kVectors) return;
+    if (op.form == RowsForm::kVectors || op.form == RowsForm::kSpread) return;
     for (int64_t set = 0; set < kBlocksPerChunk; ++set) {
       mab_masks_.push_back(
           op.form == RowsForm::kMatrixRows
@@ -286,7 +286,8 @@ class RowsLoader {
       if (op_.rows > 1 && op_.rows * operations > kUnrolledRows) {
         // Rows in pairs, so that one is fetched while the other is taken; those of matrices by 32 columns.
         const int64_t slots = std::min<int64_t>(2, fit);
-        const int64_t together = op_.form == RowsForm::kVectors ? slots : kRowsOfMatrices;
+        const int64_t together =
+            op_.form == RowsForm::kVectors || op_.form == RowsForm::kSpread ? slots : kRowsOfMatrices;
         if (op_.rows / together > 1) {
           builder_.begin_loop(op_.rows / together);
           for (; j < together; j += unit) rows(part, j, unit, slots, together, 0);
@@ -357,6 +358,18 @@ class RowsLoader {
   }
 
   void take_row(int64_t part, int64_t j, int64_t staged) {
+    if (op_.form == RowsForm::kSpread) {
+      const int64_t row_lw = ceil_div(op_.chunks, kCyclesPerStep) * kCyclesPerStep;
+      for (int64_t chunk = 0; chunk < op_.chunks; chunk += kCyclesPerStep) {
+        const int64_t to = (op_.first_row + j) * row_lw + chunk;
+        builder_.emit(Opcode::kL1bmd, Precision::kNone,
+                      {space_operand(Space::kL1bm, staged + chunk * chunk_staged_)},
+                      {MachineBuilder::operand(buffer_, to * kWordsPerLong, kWordsPerLong, Width::kLong,
+                                               strides(row_lw * kWordsPerLong))},
+                      origin_);
+      }
+      return;
+    }
     for (int64_t chunk = 0; chunk < op_.chunks; ++chunk) {
       for (size_t g = 0; g < starts_.size(); ++g) {
         const int64_t l1bm = staged + chunk * chunk_staged_ + starts_[g] * kColumnLw;
@@ -708,7 +721,50 @@ void lower_reduce_windows(TileLoweringContext& context, const ReduceWindows& op)
   WindowReduction(context, op).run();
 }
 
+namespace {
+
+/// Sums go to where the results will be; four rows at a time are finished there.
+void finish_spread_rows(TileLoweringContext& context, const FinishRows& op) {
+  MachineBuilder& builder = context.builder;
+  constexpr int64_t kRowLw = kCyclesPerStep * kColumnLw;
+  const int64_t chunk_at = rows_staging(builder.chip()).results + op.chunk * op.rows * kRowLw;
+  const int sums = context.buffer_values[static_cast<size_t>(op.sums)];
+  const int64_t input_lw = ceil_div(op.chunks, kCyclesPerStep) * kCyclesPerStep;
+  for (int64_t first = 0; first < op.rows; first += kCyclesPerStep) {
+    for (int64_t row = first; row < std::min(op.rows, first + kCyclesPerStep); ++row) {
+      Instruction reduce;
+      reduce.opcode = Opcode::kL1bmr4;
+      reduce.precision = Precision::kFloat;
+      reduce.reduce_op = isa::ReduceOp::kFadd;
+      reduce.sources = {MachineBuilder::operand(sums, row * kCyclesPerStep * kWordsPerLong)};
+      reduce.destinations = {space_operand(Space::kL1bm, chunk_at + row * kRowLw)};
+      builder.emit(std::move(reduce), "sum of quads");
+    }
+    const Operand place = space_operand(Space::kL1bm, chunk_at + first * kRowLw);
+    std::vector<Operand> inputs = {
+        MachineBuilder::operand(builder.value("total", kCyclesPerStep * kWordsPerLong, kRegisters))};
+    builder.emit(Opcode::kL1bmd, Precision::kNone, {place}, {inputs[0]}, "sum of quads");
+    for (const RowsInput& input : op.inputs) {
+      const int buffer = context.buffer_values[static_cast<size_t>(input.buffer)];
+      // Behind the last row a vector reads what the last one has.
+      const int64_t row = op.first_row + first;
+      inputs.push_back(input.of_rows
+                           ? MachineBuilder::operand(buffer, (row * input_lw + op.chunk) * kWordsPerLong,
+                                                     static_cast<int32_t>(input_lw * kWordsPerLong))
+                           : MachineBuilder::operand(buffer, op.chunk * kWordsPerLong, 0));
+    }
+    builder.emit(Opcode::kL1bmd, Precision::kNone, {lower_scalar(builder, op.epilogue, inputs)}, {place},
+                 "result");
+  }
+}
+
+}  // namespace
+
 void lower_finish_rows(TileLoweringContext& context, const FinishRows& op) {
+  if (op.spread) {
+    finish_spread_rows(context, op);
+    return;
+  }
   MachineBuilder& builder = context.builder;
   const RowsStaging staging = rows_staging(builder.chip());
   const std::string origin = "sum of quads";
@@ -784,7 +840,8 @@ void lower_store_rows(TileLoweringContext& context, const StoreRows& op) {
     for (int64_t row = 0; row < op.rows; ++row) {
       for (int64_t k = 0; k < op.segments; ++k)
         segments.push_back(
-            {op.l1b_at[b] + row * op.row_lw + k * op.chunk_lw, row * op.l1b_row_lw + k * op.segment_lw, b});
+            {op.l1b_at[b] + row * op.row_lw + k * op.chunk_lw,
+             row * op.l1b_row_lw + k * (op.l1b_segment_lw > 0 ? op.l1b_segment_lw : op.segment_lw), b});
     }
   }
   std::ranges::stable_sort(segments, {}, &Segment::to);

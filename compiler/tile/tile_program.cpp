@@ -257,6 +257,12 @@ class Verifier {
       buffer_range("load rows", op.buffer, {}, chunks * op.buffer_rows * op.pitch);
       return;
     }
+    if (op.form == RowsForm::kSpread) {
+      require(!op.normalize && op.columns == isa::kCyclesPerStep && op.parts == 1 && op.first_chunk == 0,
+              "load rows: {} columns, {} parts aren't spread", op.columns, op.parts);
+      buffer_range("load rows", op.buffer, {}, op.buffer_rows * isa::round_up(chunks, isa::kCyclesPerStep));
+      return;
+    }
     require(op.normalize && op.columns == isa::kCyclesPerStep && op.parts == 1 && op.first_chunk == 0,
             "load rows: no matrices of {} columns, {} parts", op.columns, op.parts);
     const int64_t rows_of_matrices = kBlocksPerChunk * matrix_form(*op.normalize).rows / isa::kCyclesPerStep;
@@ -329,15 +335,20 @@ class Verifier {
   }
   void node(const FinishRows& op) const {
     groups("finish rows", op.groups, op.columns);
-    require(op.chunk >= 0 && op.chunk < op.chunks && op.row_lw >= op.chunks * op.columns * kColumnLw,
+    require(op.chunk >= 0 && op.chunk < op.chunks &&
+                (op.spread ? op.sums >= 0 && op.columns == isa::kCyclesPerStep
+                           : op.row_lw >= op.chunks * op.columns * kColumnLw),
             "finish rows: chunk {} of {}, rows of {} LW", op.chunk, op.chunks, op.row_lw);
     if (op.sums >= 0) {
       buffer_range("finish rows", op.sums, {},
                    op.rows * static_cast<int64_t>(op.groups.size()) * isa::kCyclesPerStep);
     }
     for (const RowsInput& input : op.inputs) {
-      buffer_range("finish rows", input.buffer, {},
-                   input.of_rows ? op.buffer_rows * op.chunks * op.columns : op.chunks);
+      // A vector that is spread reads four rows, of four chunks each.
+      const auto fours = [](int64_t count) { return isa::round_up(count, isa::kCyclesPerStep); };
+      const int64_t all_rows =
+          op.spread ? fours(op.buffer_rows) * fours(op.chunks) : op.buffer_rows * op.chunks * op.columns;
+      buffer_range("finish rows", input.buffer, {}, input.of_rows ? all_rows : op.chunks);
       require(op.first_row >= 0 && op.first_row + op.rows <= op.buffer_rows,
               "finish rows: rows {} to {} of {}", op.first_row, op.first_row + op.rows, op.buffer_rows);
     }
@@ -494,6 +505,7 @@ class Printer {
          op.l1b_at.empty() ? std::string() : fmt::format(", of L1Bs at {} LW", fmt::join(op.l1b_at, " ")),
          (op.normalize ? ", to block floats of " + matrix_precision_name(*op.normalize) : "") +
              (op.form == RowsForm::kVectors      ? ""
+              : op.form == RowsForm::kSpread     ? ", spread"
               : op.form == RowsForm::kMatrixRows ? ", rows of matrices"
                                                  : ", columns of matrices"));
     transfers(op.transfers);
@@ -529,8 +541,8 @@ class Printer {
   void node(const FinishRows& op) {
     std::string list;
     for (const RowsInput& input : op.inputs) list += ", " + buffer(input.buffer, {});
-    line("finish rows: chunk {} of {} = {}, {}{}", op.chunk, op.chunks, op.epilogue.to_string(),
-         op.sums < 0 ? "no sums" : buffer(op.sums, {}), list);
+    line("finish rows{}: chunk {} of {} = {}, {}{}", op.spread ? " spread" : "", op.chunk, op.chunks,
+         op.epilogue.to_string(), op.sums < 0 ? "no sums" : buffer(op.sums, {}), list);
   }
   void node(const SumRows& op) {
     line("sum rows over L1Bs: {} rows of {} LW to L2BM {}, {} LW each", op.rows, op.l1b_row_lw, op.l2bm,

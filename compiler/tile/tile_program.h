@@ -196,6 +196,7 @@ enum class RowsForm : uint8_t {
   kMatrixRows,     ///< [N][chunks][8]: columns 8 q to 8 q + 7 of 32 are the rows of the matrices of quad q
   kMatrixColumns,  ///< [chunk][N][8]: columns 8 k to 8 k + 7 of 32 are those of the matrices of MABs k of
                    ///< quads, their rows are channels
+  kSpread,         ///< [row][chunk, a multiple of 4 of them]: floats, MAB m has block m % 4 of column m / 4
 };
 /// buffer[chunk][row][pitch columns] = rows of an image, through L2BM and L1BM. L1B b takes `rows` rows whose
 /// first begins l1b_at[b] LW behind `l2bm`: other rows, chunks, or columns; without l1b_at all take the same.
@@ -220,8 +221,8 @@ struct LoadRows {
   int64_t first_row = 0, buffer_rows = 1;  ///< where the rows are among those of the buffer
   int64_t pitch = 0, first_column = 0;     ///< columns of a row of the buffer, and where column 0 is in it
   std::optional<MatrixPrecision> normalize = std::nullopt;
-  // With `normalize`:
   RowsForm form = RowsForm::kVectors;
+  // With `normalize`:
   int64_t last_channels = kBlocksPerChunk * 8;  ///< of the last chunk; the others become 0
   int64_t last_columns = isa::kCyclesPerStep;   ///< of the last row of kMatrixColumns; the others become 0
   bool operator==(const LoadRows&) const = default;
@@ -289,6 +290,10 @@ struct FinishRows {
   std::vector<RowsInput> inputs;
   int64_t chunk = 0, chunks = 1;  ///< of those that the L1B makes
   int64_t row_lw = 0;             ///< of a row in L1BM
+  /// MAB m takes block m % 4 of column m / 4, of four rows of four columns at a time: a quarter of the work.
+  /// Inputs are so, too (RowsForm::kSpread), and rows of a chunk follow each other in L1BM, which has room
+  /// for three more behind the last.
+  bool spread = false;
   bool operator==(const FinishRows&) const = default;
 };
 /// Rows of sums that every L1B has a part of: what they add up to, in L2BM.
@@ -308,7 +313,8 @@ struct StoreRows {
   std::vector<int64_t> l1b_at = {};
   int64_t rows = 1, row_lw = 0;  ///< in L2BM
   int64_t segments = 1, segment_lw = 0, chunk_lw = 0;
-  int64_t l1b_row_lw = 0;  ///< from one row to the next in L1BM
+  int64_t l1b_row_lw = 0;      ///< from one row to the next in L1BM
+  int64_t l1b_segment_lw = 0;  ///< from one segment to the next there; 0: they follow one another
   bool operator==(const StoreRows&) const = default;
 };
 
