@@ -75,6 +75,7 @@ struct ReadsOf {
     if (op.weights >= 0) reads.push_back({&op.weights});
     return reads;
   }
+  std::vector<BufferRead> operator()(NormalizeRows& op) const { return whole(op.inputs); }
   std::vector<BufferRead> operator()(FinishRows& op) const {
     std::vector<BufferRead> reads = whole(op.inputs);
     if (op.sums >= 0) reads.push_back({&op.sums});
