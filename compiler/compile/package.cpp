@@ -300,13 +300,10 @@ class PackageWriter {
   }
 
   ordered_json stage_to_json(const Stage& stage) {
-    ordered_json j = {{"name", stage.name},
-                      {"kind", layer_kind_name(stage.kind)},
-                      {"operation", stage.operation},
-                      {"onnx_ops", stage.onnx_ops},
-                      {"onnx_nodes", stage.onnx_nodes},
-                      {"inputs", stage.inputs},
-                      {"outputs", stage.outputs}};
+    ordered_json j = {
+        {"name", stage.name},         {"kind", layer_kind_name(stage.kind)}, {"operation", stage.operation},
+        {"onnx_ops", stage.onnx_ops}, {"onnx_nodes", stage.onnx_nodes},      {"inputs", stage.inputs},
+        {"outputs", stage.outputs}};
     if (const auto* chip = std::get_if<ChipStage>(&stage.body)) {
       j["kernel"] = chip->kernel;
       j["description"] = chip->description;

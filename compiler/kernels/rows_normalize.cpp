@@ -33,8 +33,9 @@ namespace {
 
 /// Operations without a loop over rows.
 constexpr int64_t kUnrolledOperations = 1200;
-constexpr isa::SpaceSet kNormalizeRegisters = isa::space_bit(Space::kGrf0) | isa::space_bit(Space::kGrf1);
 constexpr isa::SpaceSet kNormalizeLocal = isa::space_bit(Space::kLm0) | isa::space_bit(Space::kLm1);
+constexpr isa::SpaceSet kNormalizeHomes =
+    isa::space_bit(Space::kGrf0) | isa::space_bit(Space::kGrf1) | kNormalizeLocal;
 constexpr int64_t kVectorWords = kCyclesPerStep * kWordsPerLong;
 
 isa::ReduceOp hardware_op(ReduceLayer::Op op) {
@@ -90,7 +91,7 @@ class RowsNormalization {
   Operand last_chunk_sign(int64_t rest) {
     const std::string origin = "channels of the last chunk";
     const auto temporary = [&](const char* name) {
-      return builder_.value(name, kVectorWords, kNormalizeRegisters);
+      return builder_.value(name, kVectorWords, kNormalizeHomes);
     };
     const auto constant = [](isa::FixedConstant which) {
       return space_operand(Space::kConstant, static_cast<int64_t>(which));
@@ -224,7 +225,7 @@ class RowsNormalization {
     reduce.sources = {total};
     reduce.destinations = {space_operand(Space::kL1bm, slot)};
     builder_.emit(std::move(reduce), origin);
-    const int lanes = builder_.value("lanes", kCyclesPerStep * kVectorWords, kNormalizeRegisters);
+    const int lanes = builder_.value("lanes", kCyclesPerStep * kVectorWords, kNormalizeHomes);
     for (int64_t column = 0; column < kCyclesPerStep; ++column) {
       builder_.emit(Opcode::kL1bmp, Precision::kNone,
                     {space_operand(Space::kL1bm, slot + column * isa::kPePerMab)},
@@ -236,9 +237,9 @@ class RowsNormalization {
     const Operand low = lower_scalar(builder_, combine, {of_pe(0), of_pe(1)});
     const Operand high = lower_scalar(builder_, combine, {of_pe(2), of_pe(3)});
     // The words are read one by one: where a value is, not what an operation passes on.
-    const int both = builder_.value("words", kVectorWords, kNormalizeRegisters);
+    const int both = builder_.value("words", kVectorWords, kNormalizeHomes);
     lower_scalar(builder_, combine, {low, high}, MachineBuilder::operand(both));
-    const int result = builder_.value("of rows", kVectorWords, kNormalizeRegisters);
+    const int result = builder_.value("of rows", kVectorWords, kNormalizeHomes);
     for (int64_t word = 0; word < kWordsPerLong; ++word) {
       const auto word_of = [&](int value, int64_t number) {
         return MachineBuilder::operand(value, number, kWordsPerLong, Width::kWord);

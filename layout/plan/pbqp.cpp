@@ -382,8 +382,11 @@ class Undominated {
     std::vector<int>& kept = kept_[at(node)];
     const size_t before = kept.size();
     for (size_t k = 0; k < kept.size();) {
-      const auto dominator =
-          std::ranges::find_if(kept, [&](int by) { return by != kept[k] && dominates(node, by, kept[k]); });
+      // Of two that are as good, the first stays.
+      const auto dominator = std::ranges::find_if(kept, [&](int by) {
+        return by != kept[k] && dominates(node, by, kept[k]) &&
+               (by < kept[k] || !dominates(node, kept[k], by));
+      });
       if (dominator == kept.end()) {
         ++k;
         continue;
