@@ -24,9 +24,9 @@ namespace {
 constexpr const char* kModelPlanPart = "model planner";
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-/// Of branch and bound. Most networks are solved after a few; for transformers this takes seconds, and what
-/// forty times as many find in a minute is one percent better.
-constexpr int64_t kBranches = 400;
+/// Of branch and bound. Most networks are solved after a few; what thirty times as many find for the others
+/// is at most one percent better, and takes seconds.
+constexpr int64_t kBranches = 150;
 
 /// Of larger images and tensors the planner doesn't look at every word (58 bytes each while it does), but
 /// counts with the size alone.

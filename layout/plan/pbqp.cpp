@@ -438,20 +438,11 @@ class PbqpSearch {
       best_.cost = problem_.cost(best_.choice);
     }
     heuristic(rest);
-    if (options_.branches > 0) {
-      improve();
-      best_.branches = branches_ = 0;
-    }
+    if (options_.branches > 0) improve();
     open_bound_ = kForbidden;
     const double before = best_.cost;
     branch(std::move(rest));
-    const int64_t branches = branches_;
-    if (options_.branches > 0 && best_.cost < before && open_bound_ < best_.cost) {
-      const double open_bound = open_bound_;
-      improve();
-      open_bound_ = open_bound;
-    }
-    branches_ = branches;
+    if (best_.cost < before && open_bound_ < best_.cost) improve();
     best_.bound = std::min(best_.cost, open_bound_);
     best_.proven = best_.bound >= best_.cost - tolerance(best_.cost);
     if (best_.proven) best_.bound = best_.cost;
@@ -479,24 +470,48 @@ class PbqpSearch {
   /// Chooses anew for nodes that follow each other, the others as they are, until that gains nothing.
   void improve() {
     constexpr int kTogether = 12;
-    constexpr int64_t kBranchesEach = 40;
     const int nodes = problem_.node_count();
     if (nodes <= kTogether || best_.cost == kForbidden) return;
-    const int64_t all = std::exchange(options_.branches, 0);
     for (double last = kForbidden; best_.cost < last - tolerance(last);) {
       last = best_.cost;
-      for (int first = 0; first < nodes; first += kTogether / 2) {
-        const std::vector<int> choice = best_.choice;
-        Rest rest(problem_);
-        for (int node = 0; node < nodes; ++node) {
-          if (node < first || node >= first + kTogether) rest.fix(node, choice[static_cast<size_t>(node)]);
+      for (int first = 0; first < nodes; first += kTogether / 2)
+        choose_anew(first, std::min(nodes, first + kTogether));
+    }
+  }
+
+  /// The nodes [first, end) as a problem of their own.
+  void choose_anew(int first, int end) {
+    constexpr int64_t kBranchesEach = 40;
+    const auto chosen = [&](int node) {
+      return static_cast<size_t>(best_.choice[static_cast<size_t>(node)]);
+    };
+    const auto is_free = [&](int node) { return node >= first && node < end; };
+    std::vector<std::vector<double>> costs;
+    for (int node = first; node < end; ++node) costs.push_back(problem_.node_costs(node));
+    Pbqp part;
+    std::vector<std::pair<std::pair<int, int>, const Matrix*>> inside;
+    for (int node = 0; node < end; ++node) {
+      for (const auto& [other, matrix] : problem_.edges(node)) {
+        if (is_free(node) && is_free(other)) {
+          inside.push_back({{node - first, other - first}, &matrix});
+        } else if (is_free(node)) {
+          for (size_t k = 0; k < matrix.size(); ++k)
+            costs[static_cast<size_t>(node - first)][k] += matrix[k][chosen(other)];
+        } else if (is_free(other)) {
+          const std::vector<double>& row = matrix[chosen(node)];
+          for (size_t k = 0; k < row.size(); ++k) costs[static_cast<size_t>(other - first)][k] += row[k];
         }
-        rest.reduce();
-        options_.branches = branches_ + kBranchesEach;
-        branch(std::move(rest));
       }
     }
-    options_.branches = all;
+    for (std::vector<double>& of_node : costs) part.add_node(std::move(of_node));
+    for (const auto& [pair, matrix] : inside) part.add_edge(pair.first, pair.second, *matrix);
+    const Pbqp::Solution found = PbqpSearch(part, {.branches = kBranchesEach}).run();
+    std::vector<int> choice = best_.choice;
+    std::ranges::copy(found.choice, choice.begin() + first);
+    const double cost = problem_.cost(choice);
+    if (cost >= best_.cost) return;
+    best_.cost = cost;
+    best_.choice = std::move(choice);
   }
 
   /// `rest` is reduced.
