@@ -227,6 +227,9 @@ void CyclePredictor::mv(const Instruction& instruction) {
 void CyclePredictor::wait(int tag) {
   impl_->sequencer().wait(tag);
 }
+void CyclePredictor::host_input(int64_t bytes) {
+  impl_->sequencer().host_data(bytes, true);
+}
 CycleCauses CyclePredictor::finish() {
   impl_->sequencer().finish();
   return impl_->sequencer().causes();

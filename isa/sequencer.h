@@ -122,6 +122,8 @@ class CyclePredictor {
   void mv(const Instruction& instruction);
   /// The wait alone, without the step that it stands beside.
   void wait(int tag);
+  /// Sent over the host link while nothing else runs.
+  void host_input(int64_t bytes);
   /// The end: waits for all transfers.
   CycleCauses finish();
 

@@ -9,6 +9,7 @@
 
 #include "isa/arithmetic.h"
 #include "isa/costs.h"
+#include "isa/sequencer.h"
 
 namespace kodama::compiler {
 namespace {
@@ -321,6 +322,32 @@ void ModelRunner::run_host_stage(const Stage& stage, const HostStage& host) {
                       info.name, data_type_name(info.type), shape_to_string(info.shape)));
     set_value(id, *found->second);
   }
+}
+
+std::vector<int64_t> predict_stages(const CompiledModel& model) {
+  std::vector<int64_t> cycles(model.stages.size(), 0);
+  for (const Segment& segment : model.segments) {
+    isa::CyclePredictor predictor(model.chip);
+    for (int stage = segment.first_stage; stage < segment.end_stage(); ++stage) {
+      for (const StreamBinding& operand :
+           std::get<ChipStage>(model.stages[static_cast<size_t>(stage)].body).operands) {
+        if (operand.origin == StreamBinding::Origin::kSent)
+          predictor.host_input(image_bytes(empty_stream(operand.placement, model.chip)));
+      }
+    }
+    const auto until_now = [&](bool is_end) {
+      const isa::CycleCauses causes = isa::CyclePredictor(predictor).finish();
+      return causes.total() - causes.host_input - (is_end ? 0 : causes.drain);
+    };
+    int64_t before = 0;
+    for (int stage = segment.first_stage; stage < segment.end_stage(); ++stage) {
+      predictor.run(segment.slice(stage).statements);
+      const int64_t now = until_now(stage + 1 == segment.end_stage());
+      cycles[static_cast<size_t>(stage)] = now - before;
+      before = now;
+    }
+  }
+  return cycles;
 }
 
 void check_inputs(const CompiledModel& model, const TensorMap& inputs) {

@@ -89,6 +89,10 @@ class ModelRunner {
   std::map<TensorId, Tensor> values_;  ///< by tensor, aliases with their own shape made on demand
 };
 
+/// Chip cycles of the stages (StageStats::chip_cycles) of a run, without its values: exact, but where
+/// addresses of transfers are known at run time only.
+std::vector<int64_t> predict_stages(const CompiledModel& model);
+
 /// Checks inputs against what the model wants (see ModelRunner::run).
 void check_inputs(const CompiledModel& model, const TensorMap& inputs);
 

@@ -147,6 +147,12 @@ Names and filters that match nothing:
   $ kodama bench schedule --random 1 --pass-option no=1
   kodama: error: found pass option 'no', allowed for the chosen passes: exact-nodes, list-priority, list-tries, modulo-budget, modulo-orders
   [2]
+  $ kodama bench kernels --filter foo
+  kodama: error: --filter foo: no shape has such a name
+  [2]
+  $ kodama bench kernels --filter '['
+  kodama: error: --filter [: allowed is a regular expression
+  [2]
   $ kodama layout bench --kind nope
   kodama: error: found kind 'nope', allowed: DRAM, L1B, L2B, MAB, PE, chip, copies, group, images, matrix, odd, pairs
   [2]

@@ -1,5 +1,6 @@
 #include <iostream>
 
+#include "compiler/driver/kernel_suite.h"
 #include "compiler/driver/session.h"
 #include "isa/chip.h"
 #include "isa/file.h"
@@ -23,6 +24,27 @@ class BandwidthCommand : public Command {
 
  private:
   std::string chip_ = "mncore2";
+};
+
+class BenchKernelsCommand : public Command {
+ public:
+  void declare(CLI::App& app) override {
+    add_chip(app, request_.chip);
+    app.add_option("--precision", request_.precision, "of matrix products")->capture_default_str();
+    app.add_option("--filter", request_.filter, "regular expression on the shape's name");
+    add_number(app, "--most-products", request_.most_products,
+               "multiply-adds of a shape that is run and compared; of larger ones the cycles are predicted",
+               0, 1e18)
+        ->capture_default_str();
+    add_threads(app, request_.threads);
+    app.add_option("--json", request_.json_file, "write the table as JSON");
+  }
+  int run(const CLI::App& /*app*/) override {
+    return compiler::bench_kernels(request_, report_stream({request_.json_file}));
+  }
+
+ private:
+  compiler::KernelBenchRequest request_;
 };
 
 class BenchScheduleCommand : public Command {
@@ -137,6 +159,8 @@ void add_schedule_commands(CommandLine& line) {
   CLI::App* bench = line.add_family("bench", "measure the simulated chip");
   line.add<BandwidthCommand>("bandwidth", "the rate of every kind of transfer, beside that of the chip file",
                              bench);
+  line.add<BenchKernelsCommand>(
+      "kernels", "layers of many shapes, compiled and run, beside what their problems need", bench);
   line.add<BenchScheduleCommand>("schedule",
                                  "all schedulers on a set of blocks and loops, beside lower bounds", bench);
   line.add<BenchPackingCommand>(
