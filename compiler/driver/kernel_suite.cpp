@@ -12,6 +12,7 @@
 
 #include "compiler/driver/session.h"
 #include "compiler/graph/import.h"
+#include "compiler/graph/onnx_model.h"
 #include "compiler/runtime/runner.h"
 #include "isa/error.h"
 #include "isa/output.h"
@@ -19,8 +20,6 @@
 namespace kodama::compiler {
 namespace {
 
-constexpr int kIrVersion = 8;
-constexpr int kOpset = 17;
 constexpr auto kFloat = onnx::TensorProto_DataType_FLOAT;
 
 void set_type(onnx::ValueInfoProto& info, const std::string& name, const Shape& shape) {
@@ -69,7 +68,7 @@ std::string KernelShape::name() const {
 onnx::ModelProto KernelShape::model() const {
   onnx::ModelProto model;
   model.set_ir_version(kIrVersion);
-  model.add_opset_import()->set_version(kOpset);
+  model.add_opset_import()->set_version(kOpsetVersion);
   onnx::GraphProto& graph = *model.mutable_graph();
   graph.set_name(name());
   onnx::NodeProto& node = *graph.add_node();

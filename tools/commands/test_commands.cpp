@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <iostream>
 
+#include "compiler/driver/graph_fuzz.h"
 #include "compiler/driver/node_tests.h"
 #include "compiler/driver/session.h"
 #include "isa/error.h"
+#include "isa/output.h"
 #include "simulator/debug/judge.h"
 #include "tools/command_groups.h"
 #include "tools/common_options.h"
@@ -31,6 +33,35 @@ class NodeTestsCommand : public Command {
 
  private:
   compiler::NodeTestRequest request_;
+};
+
+class GraphFuzzCommand : public Command {
+ public:
+  void declare(CLI::App& app) override {
+    add_seed(app, request_.seed, "of the first graph; the next has the next seed");
+    add_number(app, "--count", request_.count, "graphs", 1, 1'000'000'000)->capture_default_str();
+    app.add_option("--chip", request_.chips, "chip; may be repeated (default: tiny and mncore2)")
+        ->allow_extra_args(false);
+    app.add_option("--precision", request_.precisions,
+                   "of matrix products; may be repeated (default: gfloat, half and float)")
+        ->allow_extra_args(false);
+    add_thread_count(app, "--jobs", request_.jobs, "processes at a time", 1);
+    add_number(app, "--time-limit", request_.seconds, "seconds of processor time for a run", 1, 100'000)
+        ->capture_default_str();
+    app.add_flag("!--no-shrink", request_.shrink, "print failing graphs as they are");
+    app.add_flag("--verbose", request_.verbose, "a line for every run");
+    app.add_option("--write", request_.directory, "directory for models that fail, and their inputs");
+    app.add_flag("--only-write", request_.only_write, "write all graphs, run none");
+  }
+  int run(const CLI::App& /*app*/) override {
+    isa::check_output_directory(request_.directory);
+    if (request_.only_write && request_.directory.empty())
+      throw isa::UserError("--only-write: allowed only with --write");
+    return compiler::graph_fuzz_command(request_, std::cout);
+  }
+
+ private:
+  compiler::GraphFuzzRequest request_;
 };
 
 class JudgeCommand : public Command {
@@ -92,6 +123,8 @@ class JudgeCommand : public Command {
 void add_test_commands(CommandLine& line) {
   line.add<NodeTestsCommand>("onnx-tests",
                              "run ONNX's node tests on the chip path and on the reference path");
+  line.add<GraphFuzzCommand>("onnx-fuzz",
+                             "compile and run random models, compare them with the CPU reference");
   line.add<JudgeCommand>("judge", "run an answer on a test case, compare what it must print");
 }
 
