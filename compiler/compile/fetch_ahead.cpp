@@ -62,8 +62,9 @@ class DramTime {
   void add(const LoadTile& op, int64_t times) { add_tile(op.stream, op.count, times); }
   void add(const StoreTile& op, int64_t times) { add_tile(op.stream, op.count, times); }
   void add(const StreamProduct& op, int64_t times) {
-    add_tile(op.a.stream, op.pieces * op.a_lw(), times);
-    add_tile(op.b.stream, op.pieces * op.b_lw(), times);
+    add_tile(op.a.stream, op.shares() * op.a_lw(), times);
+    add_tile(op.b.stream, op.shares() * op.b_lw(), times);
+    if (op.store) add_tile(op.store->stream, op.store->count * (op.store->buffers[1] < 0 ? 1 : 2), times);
   }
   void add(const LoadRows& op, int64_t times) { add_rows(op.transfers, times); }
   void add(const StoreRows& op, int64_t times) { add_rows(op.transfers, times); }
@@ -72,7 +73,8 @@ class DramTime {
 
   void add_tile(int stream, int64_t count, int64_t times) {
     const layout::Transport& transport = program_.streams[static_cast<size_t>(stream)].transport;
-    lw_ += times * count * transport.l2bm_lw_per_number() * transport.parts_per_group();
+    lw_ +=
+        times * count * transport.l2bm_lw_per_number() * transport.parts_per_group() / transport.dealt_over();
   }
   /// Transfers of single L2Bs are spread over the groups.
   void add_rows(const std::vector<RowsTransfer>& transfers, int64_t times) {

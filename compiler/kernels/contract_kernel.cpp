@@ -53,6 +53,10 @@ constexpr int64_t kMostPieceProducts = 640;
 /// Steps of a piece that nothing stands beside, and cycles until the first piece is there.
 constexpr int64_t kPieceFillSteps = 12;
 constexpr int64_t kFirstPieceCycles = 400;
+/// Transfers' cycles over what their words take: refreshes, opened rows, starts.
+constexpr double kTransferSlack = 1.1;
+/// Parts of a StreamProduct.
+constexpr int64_t kMostParts = 4;
 /// LW of a local memory left to constants and temporaries.
 constexpr int64_t kStreamReserveLw = 64;
 
@@ -127,11 +131,16 @@ struct Tiling {
   int64_t columns = 4, column_tiles = 1;  ///< columns per tile, tiles per worker
   int64_t inner_lw = 1, inner_tiles = 1;  ///< LW of the inner dimension per tile, tiles
   bool streamed = false;                  ///< K tiles are a StreamProduct
+  int64_t parts = 1;                      ///< of a StreamProduct's row blocks
+  int64_t store_chunks = 0;               ///< of them in a round
+  int64_t store_chunk = 0;  ///< numbers of results stored at a time beside the next tile; 0: all, behind
   int64_t cycles = 0;
 };
 
-/// The mode of each level for data that depends on `depends`.
-Transport transport_for(const Splits& splits, const AxisSet& depends, const isa::Chip& chip) {
+/// The mode of each level for data that depends on `depends`. `dealt`: what all L2Bs get is in all groups'
+/// DRAM.
+Transport transport_for(const Splits& splits, const AxisSet& depends, const isa::Chip& chip,
+                        bool dealt = false) {
   const auto differs = [&](TreeLevel level) {
     bool result = false;
     for (size_t axis = 0; axis < kAxisCount; ++axis) {
@@ -141,6 +150,7 @@ Transport transport_for(const Splits& splits, const AxisSet& depends, const isa:
   };
   const auto l2b = differs(kL2bLevel)     ? layout::L2bMode::kDistribute
                    : differs(kGroupLevel) ? layout::L2bMode::kBroadcastInGroup
+                   : dealt                ? layout::L2bMode::kBroadcastDealt
                                           : layout::L2bMode::kBroadcast;
   return {chip, l2b, differs(kL1bLevel) ? layout::L1bMode::kDistribute : layout::L1bMode::kBroadcast,
           differs(kMabLevel) ? layout::MabMode::kDistribute : layout::MabMode::kBroadcastMab};
@@ -307,69 +317,120 @@ class Tiler {
   void stream(Tiling tiling, int64_t row_blocks, int64_t columns, int64_t inner) {
     if (form_.products != 1 || form_.stream_lw != 1 || form_.result_lw != 1) return;
     if (tiling.splits[kMabLevel] != Split{1, chip_.mab_per_l1b, 1}) return;
-    const int64_t local = chip_.memory.lm_words / isa::kWordsPerLong - kStreamReserveLw -
-                          std::ssize(epilogue_depends_) * 2 * stream_sums_lw();
     tiling.streamed = true;
     for (tiling.column_tiles = 1; tiling.column_tiles <= columns / isa::kCyclesPerStep;
          ++tiling.column_tiles) {
       tiling.columns = round_up(ceil_div(columns, tiling.column_tiles), isa::kCyclesPerStep);
       if (tiling.columns > stream_sums_lw()) continue;
-      tiling.row_tiles = ceil_div(row_blocks, std::min(row_blocks, stream_sums_lw() / tiling.columns * 2));
-      tiling.row_blocks = ceil_div(row_blocks, tiling.row_tiles);
-      if (first_blocks(tiling) * tiling.columns % result_transport(tiling).granule() != 0) continue;
-      for (tiling.inner_lw = 1; tiling.inner_lw <= inner; tiling.inner_lw *= 2) {
-        tiling.inner_tiles = ceil_div(inner, tiling.inner_lw);
-        const int64_t l2bm = tile_pitch(row_tile_lw(tiling), row_transport(tiling)) *
-                                 row_transport(tiling).l2bm_lw_per_number() +
-                             tile_pitch(column_tile_lw(tiling), column_transport(tiling)) *
-                                 column_transport(tiling).l2bm_lw_per_number();
-        if (column_tile_lw(tiling) > local || StreamProduct::kPiecesInL2bm * l2bm > chip_.memory.l2bm_lw ||
-            (tiling.inner_lw > 1 &&
-             result_tile_lw(tiling) / isa::kCyclesPerStep * tiling.inner_lw > kMostPieceProducts))
-          break;
-        tiling.cycles = stream_cost(tiling);
-        tilings_.push_back(tiling);
+      // An epilogue works on sums in the register files.
+      const int64_t most_parts = has_epilogue(*problem_.contract) ? 1 : kMostParts;
+      const int64_t most_blocks = stream_sums_lw() / tiling.columns * 2;
+      for (tiling.parts = 1; tiling.parts <= most_parts; tiling.parts *= 2) {
+        tiling.row_tiles = ceil_div(row_blocks, tiling.parts * most_blocks);
+        if (tiling.parts > 1 && ceil_div(row_blocks, tiling.row_tiles) <= tiling.parts / 2 * most_blocks)
+          continue;
+        tiling.row_blocks = round_up(ceil_div(row_blocks, tiling.row_tiles), tiling.parts);
+        if (first_blocks(tiling) * tiling.columns % result_transport(tiling).granule() == 0)
+          stream_pieces(tiling, inner);
       }
       if (tiling.columns <= columns / 8) break;
     }
   }
+  /// The same, with all that is left to decide.
+  void stream_pieces(Tiling tiling, int64_t inner) {
+    const int64_t local = chip_.memory.lm_words / isa::kWordsPerLong - kStreamReserveLw -
+                          std::ssize(epilogue_depends_) * 2 * stream_sums_lw();
+    const bool has_parts = tiling.parts > 1;
+    // Where there are parts, sums come from and go to the memory that vectors go to.
+    for (tiling.inner_lw = has_parts ? tiling.parts : 1; tiling.inner_lw <= std::max(inner, tiling.parts);
+         tiling.inner_lw *= 2) {
+      tiling.inner_tiles = ceil_div(inner, tiling.inner_lw);
+      if (has_parts) tiling.inner_tiles = round_up(tiling.inner_tiles, 2);
+      const int64_t share = row_pitch(tiling) * row_transport(tiling).l2bm_lw_per_number() +
+                            column_pitch(tiling) * column_transport(tiling).l2bm_lw_per_number();
+      const int64_t room = chip_.memory.l2bm_lw - StreamProduct::kSharesInL2bm * share;
+      const int64_t results = has_epilogue(*problem_.contract) ? 0 : result_tile_lw(tiling);
+      const int64_t in_lm = has_parts ? 2 * column_tile_lw(tiling) + result_tile_lw(tiling) + results / 2
+                                      : column_tile_lw(tiling) + results;
+      if (room < 0 || in_lm > local ||
+          (tiling.inner_lw > tiling.parts &&
+           result_tile_lw(tiling) / isa::kCyclesPerStep * tiling.inner_lw > kMostPieceProducts))
+        break;
+      tiling.store_chunk = 0;
+      if (results > 0) store_beside(tiling, room);
+      tiling.cycles = stream_cost(tiling);
+      tilings_.push_back(tiling);
+    }
+  }
+  /// How results of a tile are stored beside the next one, if they can be.
+  void store_beside(Tiling& tiling, int64_t l2bm_room) const {
+    const int64_t rounds = StreamProduct::store_rounds(tiling.inner_tiles, tiling.parts);
+    const int64_t count = result_tile_lw(tiling) / (tiling.parts > 1 ? 2 : 1);
+    const Transport transport = result_transport(tiling);
+    if (iterations(tiling, Nest::kColumns) == 1) return;
+    for (tiling.store_chunk = transport.granule();
+         tiling.store_chunk * transport.l2bm_lw_per_number() <= l2bm_room &&
+         tiling.store_chunk * transport.l1bm_lw_per_number() <= chip_.memory.l1bm_lw / 4;
+         tiling.store_chunk += transport.granule()) {
+      for (tiling.store_chunks = 1; tiling.store_chunks <= StreamProduct::most_chunks(tiling.parts);
+           ++tiling.store_chunks) {
+        const int64_t at_once = tiling.store_chunk * tiling.store_chunks;
+        if (count % at_once == 0 && count / at_once <= rounds) return;
+      }
+    }
+    tiling.store_chunk = 0;
+  }
 
   /// LW of sums in a register file, beside what is on its way to the PEs.
   int64_t stream_sums_lw() const { return chip_.memory.grf_words / isa::kWordsPerLong - kStreamReserveLw; }
-  /// Row blocks whose sums are in the first register file.
+  /// Row blocks (of a part) whose sums are in the first register file.
   int64_t first_blocks(const Tiling& tiling) const {
-    const bool is_one = tiling.row_blocks * tiling.columns <= stream_sums_lw();
-    return is_one ? tiling.row_blocks : ceil_div(tiling.row_blocks, 2);
+    const int64_t row_blocks = tiling.row_blocks / tiling.parts;
+    return row_blocks * tiling.columns <= stream_sums_lw() ? row_blocks : ceil_div(row_blocks, 2);
   }
 
   int64_t stream_cost(const Tiling& tiling) {
     const int64_t tiles = iterations(tiling, Nest::kColumns);
     const int64_t blocks = tiling.row_blocks * tiling.inner_lw;
-    int64_t l2bm_steps = 0, l1bm_steps = 0, port_lw = 0, dram_lw = 0;
-    for (const auto& [transport, numbers] : {std::pair(row_transport(tiling), row_tile_lw(tiling)),
-                                             std::pair(column_transport(tiling), column_tile_lw(tiling))}) {
-      const int64_t lw = round_up(numbers, transport.granule()) * transport.l2bm_lw_per_number();
-      port_lw += lw;
-      dram_lw += lw * transport.parts_per_group();
+    int64_t l2bm_steps = 0, l1bm_steps = 0, dram_lw = 0;
+    // What comes with a piece. Transfers follow one another: the first in a port has all of it.
+    double transfer_cycles = 0;
+    for (const auto& [transport, numbers, pitch] :
+         {std::tuple(row_transport(tiling), row_tile_lw(tiling), row_pitch(tiling)),
+          std::tuple(column_transport(tiling), column_tile_lw(tiling), column_pitch(tiling))}) {
+      const int64_t lw = pitch * tiling.parts * transport.l2bm_lw_per_number();
+      const auto in_dram = static_cast<double>(lw * transport.parts_per_group() / transport.dealt_over());
+      transfer_cycles += std::max(static_cast<double>(lw) / chip_.transfer.l2bm_mv_lw_per_cycle,
+                                  in_dram / chip_.transfer.dram_lw_per_cycle);
       l2bm_steps +=
           lw / transport.l2bm_lw_per_number() * transport.l1bm_lw_per_number() / l2bm_step_lw(transport);
       l1bm_steps += ceil_div(numbers, isa::kCyclesPerStep);
     }
+    const Transport results = result_transport(tiling);
+    const int64_t pipe = tiling.store_chunk > 0 ? innermost_tiles(tiling) : 1;  // tiles of which one waits
+    const int64_t store_lw =
+        result_tile_lw(tiling) * results.l2bm_lw_per_number() * results.parts_per_group();
+    if (pipe > 1) dram_lw += store_lw * (pipe - 1) / pipe / tiling.inner_tiles;
     const int64_t products = blocks * std::max(tiling.columns / isa::kCyclesPerStep, form_.write_steps);
-    const int64_t steps = std::max({products, l2bm_steps, l1bm_steps}) + kPieceFillSteps;
-    const double transfers = std::max(static_cast<double>(port_lw) / chip_.transfer.l2bm_mv_lw_per_cycle,
-                                      static_cast<double>(dram_lw) / chip_.transfer.dram_lw_per_cycle) +
-                             static_cast<double>(chip_.transfer.startup_cycles);
+    const int64_t steps = std::max({products, l2bm_steps, l1bm_steps}) + kPieceFillSteps * tiling.parts;
+    const double transfers =
+        (transfer_cycles + static_cast<double>(dram_lw) / chip_.transfer.dram_lw_per_cycle) * kTransferSlack +
+        static_cast<double>(tiling.parts * chip_.transfer.issue_interval_steps * isa::kCyclesPerStep);
     const int64_t piece = std::max(steps * isa::kCyclesPerStep, static_cast<int64_t>(transfers));
     const int64_t vectors = result_tile_lw(tiling) / isa::kCyclesPerStep;
-    int64_t cycles = tiles * (tiling.inner_tiles * piece + kFirstPieceCycles +
-                              costs_.store(result_transport(tiling), result_tile_lw(tiling)) +
-                              vectors * isa::kCyclesPerStep);
+    const int64_t store = costs_.store(results, result_tile_lw(tiling));
+    int64_t cycles = tiles * (tiling.inner_tiles * piece + kFirstPieceCycles) + tiles / pipe * store;
     for (const AxisSet& depends : epilogue_depends_)
       cycles += tiles * costs_.load(transport_for(tiling.splits, depends, chip_), result_tile_lw(tiling));
     if (has_epilogue(*problem_.contract))
       cycles += tiles * vectors * predicted_scalar_cycles(problem_.contract->epilogue);
     return cycles;
+  }
+  /// Iterations of the innermost loop of tiles that has more than one.
+  static int64_t innermost_tiles(const Tiling& tiling) {
+    return tiling.column_tiles > 1 ? tiling.column_tiles
+           : tiling.row_tiles > 1  ? tiling.row_tiles
+                                   : tiling.batches;
   }
 
   int64_t row_tile_lw(const Tiling& tiling) const {
@@ -383,10 +444,19 @@ class Tiler {
   }
 
   Transport row_transport(const Tiling& tiling) const {
-    return transport_for(tiling.splits, row_depends_, chip_);
+    return transport_for(tiling.splits, row_depends_, chip_, tiling.streamed && chip_.groups > 1);
   }
   Transport column_transport(const Tiling& tiling) const {
-    return transport_for(tiling.splits, column_depends_, chip_);
+    return transport_for(tiling.splits, column_depends_, chip_, tiling.streamed && chip_.groups > 1);
+  }
+  /// Of an operand, what comes at a time: all of a K tile, or a share of a StreamProduct.
+  int64_t row_share_lw(const Tiling& tiling) const { return row_tile_lw(tiling) / tiling.parts; }
+  int64_t column_share_lw(const Tiling& tiling) const { return column_tile_lw(tiling) / tiling.parts; }
+  int64_t row_pitch(const Tiling& tiling) const {
+    return tile_pitch(row_share_lw(tiling), row_transport(tiling));
+  }
+  int64_t column_pitch(const Tiling& tiling) const {
+    return tile_pitch(column_share_lw(tiling), column_transport(tiling));
   }
   /// Results differ wherever something is split.
   Transport result_transport(const Tiling& tiling) const {
@@ -489,18 +559,19 @@ std::vector<StreamPlacement> Tiler::placements(const Tiling& tiling) const {
   };
 
   const Transport row_road = row_transport(tiling);
-  const int64_t row_pitch = tile_pitch(row_tile_lw(tiling), row_road);
-  const int64_t row_length = tiling.row_tiles * tiling.inner_tiles * row_pitch;
+  const int64_t row_pitch = this->row_pitch(tiling);
+  const int64_t row_length = tiling.row_tiles * tiling.inner_tiles * tiling.parts * row_pitch;
   StreamPlacement row_stream =
       make(problem_.swapped ? "b" : "a", problem_.row_operand(), row_road, tiling.batches * row_length);
   {
     std::vector<Factor> batch = split_factors(tiling, kBatchAxis);
     append(batch, {address(tiling.batches, row_length)});
     std::vector<Factor> rows = split_factors(tiling, kRowAxis);
-    append(rows, {address(tiling.row_tiles, tiling.inner_tiles * row_pitch),
-                  address(tiling.row_blocks, tiling.inner_lw * form_.rows * stream_lw),
+    append(rows, {address(tiling.row_tiles, tiling.inner_tiles * tiling.parts * row_pitch),
+                  address(tiling.parts, row_pitch),
+                  address(tiling.row_blocks / tiling.parts, tiling.inner_lw * form_.rows * stream_lw),
                   address(form_.rows, stream_lw)});
-    std::vector<Factor> inner = {address(tiling.inner_tiles, row_pitch),
+    std::vector<Factor> inner = {address(tiling.inner_tiles, tiling.parts * row_pitch),
                                  address(tiling.inner_lw, form_.rows * stream_lw)};
     append(inner, form_.inner_factors);
     std::vector<Factor> replication = unsplit_levels(tiling);
@@ -510,18 +581,19 @@ std::vector<StreamPlacement> Tiler::placements(const Tiling& tiling) const {
   }
 
   const Transport column_road = column_transport(tiling);
-  const int64_t column_pitch = tile_pitch(column_tile_lw(tiling), column_road);
-  const int64_t column_length = tiling.column_tiles * tiling.inner_tiles * column_pitch;
+  const int64_t column_pitch = this->column_pitch(tiling);
+  const int64_t column_length = tiling.column_tiles * tiling.inner_tiles * tiling.parts * column_pitch;
   StreamPlacement column_stream = make(problem_.swapped ? "a" : "b", problem_.column_operand(), column_road,
                                        tiling.batches * column_length);
   {
     std::vector<Factor> batch = split_factors(tiling, kBatchAxis);
     append(batch, {address(tiling.batches, column_length)});
     std::vector<Factor> columns = split_factors(tiling, kColumnAxis);
-    append(columns, {address(tiling.column_tiles, tiling.inner_tiles * column_pitch),
+    append(columns, {address(tiling.column_tiles, tiling.inner_tiles * tiling.parts * column_pitch),
                      address(tiling.columns, stream_lw)});
-    std::vector<Factor> inner = {address(tiling.inner_tiles, column_pitch),
-                                 address(tiling.inner_lw, tiling.columns * stream_lw)};
+    std::vector<Factor> inner = {address(tiling.inner_tiles, tiling.parts * column_pitch),
+                                 address(tiling.parts, column_pitch),
+                                 address(tiling.inner_lw / tiling.parts, tiling.columns * stream_lw)};
     append(inner, form_.inner_factors);
     std::vector<Factor> replication = unsplit_levels(tiling);
     replicate(tiling, kRowAxis, replication);
@@ -542,8 +614,12 @@ std::vector<StreamPlacement> Tiler::placements(const Tiling& tiling) const {
     std::vector<Factor> batch = split_factors(tiling, kBatchAxis);
     append(batch, {address(tiling.batches, length)});
     std::vector<Factor> rows = split_factors(tiling, kRowAxis);
-    append(rows, {address(tiling.row_tiles, tiling.column_tiles * pitch),
-                  address(tiling.row_blocks, tiling.columns * form_.result_lw)});
+    append(rows, {address(tiling.row_tiles, tiling.column_tiles * pitch)});
+    // StreamProduct: even parts first.
+    if (tiling.parts > 1)
+      append(rows, {address(tiling.parts / 2, result_tile_lw(tiling) / tiling.parts),
+                    address(2, result_tile_lw(tiling) / 2)});
+    append(rows, {address(tiling.row_blocks / tiling.parts, tiling.columns * form_.result_lw)});
     append(rows, form_.row_factors);
     std::vector<Factor> columns = split_factors(tiling, kColumnAxis);
     append(columns, {address(tiling.column_tiles, pitch), address(tiling.columns, form_.result_lw)});
@@ -565,6 +641,48 @@ std::vector<StreamPlacement> Tiler::placements(const Tiling& tiling) const {
   result.layout.set_padding(layout::Padding::kUndefined);
   list.push_back(std::move(result));
   return list;
+}
+
+/// Tiles of a nest of loops, one `counts` each, whose indices have a stride for each with more than one
+/// iteration: in the innermost of these, a tile's results are stored while the next one is made.
+std::vector<TileNode> piped(const StreamProduct& product, const StreamProduct::Results& store,
+                            const std::array<int64_t, 3>& counts) {
+  std::vector<int64_t> loops;
+  std::ranges::copy_if(counts, std::back_inserter(loops), [](int64_t count) { return count > 1; });
+  const int64_t count = loops.back();
+  // Tile `number` or, in a loop, those from it on.
+  const auto at = [](TileIndex index, int64_t number, bool in_loop) {
+    index.base += number * index.strides.back();
+    if (!in_loop) index.strides.pop_back();
+    return index;
+  };
+  const auto tile = [&](int64_t number, bool in_loop) {
+    StreamProduct result = product;
+    result.a.from = at(product.a.from, number, in_loop);
+    result.b.from = at(product.b.from, number, in_loop);
+    if (number > 0) {
+      result.store = store;
+      result.store->to = at(store.to, number - 1, in_loop);
+    }
+    return result;
+  };
+  std::vector<TileNode> body{{tile(0, false)}};
+  if (count > 2) {
+    body.push_back({TileLoop{"tile", count - 1, {{tile(1, true)}}}});
+  } else {
+    body.push_back({tile(1, false)});
+  }
+  for (size_t k = 0; k < store.buffers.size(); ++k) {
+    if (store.buffers.at(k) < 0) continue;
+    TileIndex to = at(store.to, count - 1, false);
+    to.base += static_cast<int64_t>(k) * store.count;
+    body.push_back({StoreTile{store.buffers.at(k), {}, store.stream, to, store.count}});
+  }
+  for (size_t loop = loops.size() - 1; loop-- > 0;) {
+    std::vector<TileNode> inside = std::move(body);
+    body = {{TileLoop{"outer tile", loops[loop], std::move(inside)}}};
+  }
+  return body;
 }
 
 TileProgram Tiler::program(const Tiling& tiling, const std::string& name,
@@ -594,8 +712,8 @@ TileProgram Tiler::program(const Tiling& tiling, const std::string& name,
                              : buffer(placements[static_cast<size_t>(row_stream)].name,
                                       row_tile_lw(tiling) / form_.stream_lw, isa::space_bit(Space::kLm0));
   const std::string& column_name = placements[static_cast<size_t>(column_stream)].name;
-  const int column_buffer =
-      buffer(column_name, column_tile_lw(tiling) / form_.stream_lw, isa::space_bit(Space::kLm1));
+  const int64_t column_buffer_lw = column_tile_lw(tiling) / form_.stream_lw * (tiling.parts > 1 ? 2 : 1);
+  const int column_buffer = buffer(column_name, column_buffer_lw, isa::space_bit(Space::kLm1));
   const int64_t result_lw = result_tile_lw(tiling);
   /// Sums, in one register file or two.
   struct Sums {
@@ -603,11 +721,12 @@ TileProgram Tiler::program(const Tiling& tiling, const std::string& name,
     int64_t first = 0, count = 0;  ///< LW of a tile
   };
   std::vector<Sums> sums;
+  const int64_t sums_lw = result_lw / tiling.parts;
   const int64_t first_lw = tiling.streamed ? first_blocks(tiling) * tiling.columns : result_lw;
   sums.push_back({buffer("sum", first_lw, isa::space_bit(Space::kGrf0)), 0, first_lw});
-  if (first_lw < result_lw)
+  if (first_lw < sums_lw)
     sums.push_back(
-        {buffer("sum", result_lw - first_lw, isa::space_bit(Space::kGrf1)), first_lw, result_lw - first_lw});
+        {buffer("sum", sums_lw - first_lw, isa::space_bit(Space::kGrf1)), first_lw, sums_lw - first_lw});
 
   // Strides in the order batch, row tile, column tile, K tile; loops of one iteration are left out.
   const std::array<int64_t, 4> counts = {tiling.batches, tiling.row_tiles, tiling.column_tiles,
@@ -634,41 +753,57 @@ TileProgram Tiler::program(const Tiling& tiling, const std::string& name,
   };
 
   // Operands: each load as far out as it may be.
-  const int64_t row_pitch = pitch(row_stream, row_tile_lw(tiling));
+  const int64_t row_pitch = this->row_pitch(tiling);
   const Nest row_nest = tiling.streamed ? Nest::kColumns : row_load_at(tiling);
-  LoadTile load_row{row_stream,
-                    index(row_nest, {tiling.row_tiles * tiling.inner_tiles * row_pitch,
-                                     tiling.inner_tiles * row_pitch, 0, row_pitch}),
-                    row_buffer,
-                    {},
-                    row_tile_lw(tiling),
-                    precision_};
-  const int64_t column_pitch = pitch(column_stream, column_tile_lw(tiling));
+  const int64_t row_tile = tiling.inner_tiles * tiling.parts * row_pitch;
+  const TileIndex row_from = index(row_nest, {tiling.row_tiles * row_tile, row_tile, 0, row_pitch});
+  const int64_t column_pitch = this->column_pitch(tiling);
   const Nest column_nest = tiling.streamed ? Nest::kColumns : column_load_at(tiling);
-  LoadTile load_column{column_stream,
-                       index(column_nest, {tiling.column_tiles * tiling.inner_tiles * column_pitch, 0,
-                                           tiling.inner_tiles * column_pitch, column_pitch}),
-                       column_buffer,
-                       {},
-                       column_tile_lw(tiling),
-                       precision_};
-  for (const Sums& part : sums) add(Nest::kColumns, FillTile{part.buffer, {}, part.count, 0});
+  const int64_t column_tile = tiling.inner_tiles * tiling.parts * column_pitch;
+  const TileIndex column_from =
+      index(column_nest, {tiling.column_tiles * column_tile, 0, column_tile, column_pitch});
+  const auto result_index = [&](int stream) {
+    const int64_t result_pitch = pitch(stream, result_lw);
+    return index(Nest::kColumns, {tiling.row_tiles * tiling.column_tiles * result_pitch,
+                                  tiling.column_tiles * result_pitch, result_pitch, 0});
+  };
   if (tiling.streamed) {
     StreamProduct product;
     product.precision = precision_;
-    product.a = {row_stream, load_row.from, row_pitch};
-    product.b = {column_stream, load_column.from, column_pitch};
-    product.b_buffers = {buffer(column_name, column_tile_lw(tiling), isa::space_bit(Space::kLm0)),
-                         column_buffer};
+    product.a = {row_stream, row_from, row_pitch};
+    product.b = {column_stream, column_from, column_pitch};
+    product.b_buffers = {buffer(column_name, column_buffer_lw, isa::space_bit(Space::kLm0)), column_buffer};
     for (size_t k = 0; k < sums.size(); ++k) product.c.at(k) = sums[k].buffer;
     product.pieces = tiling.inner_tiles;
-    product.row_blocks = tiling.row_blocks;
+    product.parts = tiling.parts;
+    product.row_blocks = tiling.row_blocks / tiling.parts;
     product.inner_lw = tiling.inner_lw;
     product.columns = tiling.columns;
+    if (tiling.parts > 1)
+      product.parked = {buffer("parked", result_lw, isa::space_bit(Space::kLm0)),
+                        buffer("parked", result_lw, isa::space_bit(Space::kLm1))};
+    if (!has_epilogue(*problem_.contract)) {
+      sums.clear();
+      for (int k = 0; k < (tiling.parts > 1 ? 2 : 1); ++k) {
+        const Space memory = StreamProduct::result_memory(product.pieces, product.parts, k);
+        const int results = buffer("result", product.result_lw(), isa::space_bit(memory));
+        product.result.at(static_cast<size_t>(k)) = results;
+        sums.push_back({results, k * product.result_lw(), product.result_lw()});
+      }
+    }
+    if (tiling.store_chunk > 0) {
+      program.body = piped(product,
+                           {product.result, result_stream, result_index(result_stream), product.result_lw(),
+                            tiling.store_chunk, tiling.store_chunks},
+                           {tiling.batches, tiling.row_tiles, tiling.column_tiles});
+      return program;
+    }
     add(Nest::kColumns, std::move(product));
   } else {
-    add(row_nest, std::move(load_row));
-    add(column_nest, std::move(load_column));
+    for (const Sums& part : sums) add(Nest::kColumns, FillTile{part.buffer, {}, part.count, 0});
+    add(row_nest, LoadTile{row_stream, row_from, row_buffer, {}, row_tile_lw(tiling), precision_});
+    add(column_nest,
+        LoadTile{column_stream, column_from, column_buffer, {}, column_tile_lw(tiling), precision_});
     ProductTile product;
     product.precision = precision_;
     product.a = row_buffer;
@@ -681,11 +816,6 @@ TileProgram Tiler::program(const Tiling& tiling, const std::string& name,
     wrap(Nest::kInner, "k");
   }
 
-  const auto result_index = [&](int stream) {
-    const int64_t result_pitch = pitch(stream, result_lw);
-    return index(Nest::kColumns, {tiling.row_tiles * tiling.column_tiles * result_pitch,
-                                  tiling.column_tiles * result_pitch, result_pitch, 0});
-  };
   if (has_epilogue(*problem_.contract)) {
     std::vector<int> inputs;
     for (size_t k = 0; k < epilogue_depends_.size(); ++k) {
@@ -720,11 +850,11 @@ TileProgram Tiler::program(const Tiling& tiling, const std::string& name,
 }
 
 std::string Tiler::describe(const Tiling& tiling) const {
-  std::string text =
-      fmt::format("rows {}, {}{} x ({} batches, {} of {} row blocks, {} of {} columns, {} of {} K LW)",
-                  problem_.swapped ? "N" : "M", matrix_precision_name(precision_),
-                  tiling.streamed ? ", streamed" : "", tiling.batches, tiling.row_tiles, tiling.row_blocks,
-                  tiling.column_tiles, tiling.columns, tiling.inner_tiles, tiling.inner_lw);
+  std::string text = fmt::format(
+      "rows {}, {}{}{} x ({} batches, {} of {} row blocks, {} of {} columns, {} of {} K LW)",
+      problem_.swapped ? "N" : "M", matrix_precision_name(precision_), tiling.streamed ? ", streamed" : "",
+      tiling.parts > 1 ? fmt::format(" in {} parts", tiling.parts) : "", tiling.batches, tiling.row_tiles,
+      tiling.row_blocks, tiling.column_tiles, tiling.columns, tiling.inner_tiles, tiling.inner_lw);
   return text + split_name(tiling);
 }
 

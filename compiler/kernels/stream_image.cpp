@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "isa/error.h"
+#include "isa/move_places.h"
 
 namespace kodama::compiler {
 
@@ -18,18 +19,22 @@ namespace {
 
 constexpr const char* kStreamImagePart = "stream image";
 
-/// Numbers after which DRAM addresses repeat up to a constant: the L2BM order deals runs of 8 LW.
-constexpr int64_t kPeriod = 8;
+/// Numbers after which DRAM addresses repeat up to a constant: the L2BM order deals runs of 8 LW over L1Bs,
+/// and runs of 16 may be dealt over groups.
+int64_t period_of(const layout::Transport& transport) {
+  return std::max<int64_t>(8, isa::kSpreadUnit * transport.dealt_over() / transport.l2bm_lw_per_number());
+}
 
 /// Where a (place code, stream number) is in an image. A place code is a linear function of the coordinates
 /// on the levels, so that the contributions of a layout's axes add up, as the numbers do; the transport's
 /// own address function is asked once per place and number of a period.
 class PlaceTable {
  public:
-  PlaceTable(const StreamPlacement& placement, const isa::Chip& chip) : chip_(chip), codes_(chip.pe_count()) {
+  PlaceTable(const StreamPlacement& placement, const isa::Chip& chip)
+      : chip_(chip), codes_(chip.pe_count()), period_(period_of(placement.transport)) {
     const layout::Transport& transport = placement.transport;
-    entries_.resize(static_cast<size_t>(kPeriod * codes_));
-    for (int64_t number = 0; number < kPeriod; ++number) {
+    entries_.resize(static_cast<size_t>(period_ * codes_));
+    for (int64_t number = 0; number < period_; ++number) {
       for (int64_t place = 0; place < codes_; ++place) {
         Coordinates at = layout::place_of_pe(place, chip);
         at[Level::kAddress] = number;
@@ -40,9 +45,9 @@ class PlaceTable {
     }
     Coordinates origin;
     Coordinates next;
-    next[Level::kAddress] = kPeriod;
+    next[Level::kAddress] = period_;
     period_lw_ =
-        transport.dram_place(next, kPeriod + 1).address - transport.dram_place(origin, kPeriod + 1).address;
+        transport.dram_place(next, period_ + 1).address - transport.dram_place(origin, period_ + 1).address;
   }
 
   int64_t code(const Coordinates& at) const { return layout::pe_number(at, chip_); }
@@ -60,6 +65,7 @@ class PlaceTable {
     return pointers;
   }
   int64_t codes() const { return codes_; }
+  int64_t period() const { return period_; }
   int64_t period_lw() const { return period_lw_; }
 
  private:
@@ -69,6 +75,7 @@ class PlaceTable {
   };
   const isa::Chip& chip_;
   int64_t codes_;
+  int64_t period_;
   int64_t period_lw_ = 0;
   std::vector<Entry> entries_;
 };
@@ -303,6 +310,7 @@ void for_each_place(const StreamPlacement& placement, const Shape& tensor_shape,
   const PointWalk walk(placement, tensor_shape, places);
   const std::vector<Cell*> pointers = places.bind<Cell>(groups);
   const int64_t codes = places.codes();
+  const int64_t period = places.period();
   const int64_t period_lw = places.period_lw();
 
   // Replicas on levels that the transport broadcasts are one copy in DRAM.
@@ -322,7 +330,7 @@ void for_each_place(const StreamPlacement& placement, const Shape& tensor_shape,
   walk.run([&](int64_t offset, int64_t code, int64_t number, int64_t word) {
     for (const Replica& replica : replicas) {
       const int64_t at = number + replica.number;
-      put(pointers[static_cast<size_t>(at % kPeriod * codes + code + replica.code)][at / kPeriod * period_lw],
+      put(pointers[static_cast<size_t>(at % period * codes + code + replica.code)][at / period * period_lw],
           word + replica.word, offset);
     }
   });
@@ -416,12 +424,13 @@ void unpack_stream(const StreamPlacement& placement, const StreamImage& image, T
   std::vector<std::span<const uint64_t>> groups(image.groups.begin(), image.groups.end());
   const std::vector<const uint64_t*> pointers = places.bind<const uint64_t>(groups);
   const int64_t codes = places.codes();
+  const int64_t period = places.period();
   const int64_t period_lw = places.period_lw();
   with_writer(out, [&](const auto& write) {
     walk.run([&](int64_t offset, int64_t code, int64_t number, int64_t word) {
       if (offset < 0) return;
       const uint64_t lw =
-          pointers[static_cast<size_t>(number % kPeriod * codes + code)][number / kPeriod * period_lw];
+          pointers[static_cast<size_t>(number % period * codes + code)][number / period * period_lw];
       write(offset, std::bit_cast<float>(static_cast<uint32_t>(lw >> word_shift(word))));
     });
   });

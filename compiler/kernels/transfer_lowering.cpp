@@ -57,6 +57,10 @@ std::vector<isa::Instruction> mv_instructions(const Transport& transport, bool t
         for (int l = 0; l < chip.l2b_per_group; ++l) add(Opcode::kMvp, l, 0, -1, -1);
       }
       break;
+    case L2bMode::kBroadcastDealt:
+      isa::check_internal(to_chip, "transfer lowering", "a store to all groups by turns");
+      add(Opcode::kMvb4, -1, 0, -1, -1);
+      break;
     case L2bMode::kBroadcast:
       if (to_chip) {
         add(Opcode::kMvb, -1, 0, 0, -1);

@@ -1,5 +1,8 @@
 #include "compiler/tile/buffer_use.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace kodama::compiler {
 
 namespace {
@@ -10,9 +13,16 @@ struct BufferUseOf {
   BufferUse operator()(const FillTile& op) const { return {{}, {op.buffer}}; }
   BufferUse operator()(const ProductTile& op) const { return {{op.a, op.b, op.c}, {op.c}}; }
   BufferUse operator()(const StreamProduct& op) const {
-    std::vector<int> all = {op.b_buffers[0], op.b_buffers[1], op.c[0]};
-    if (op.c[1] >= 0) all.push_back(op.c[1]);
-    return {all, all};
+    BufferUse use;
+    for (const std::array<int, 2>& buffers : {op.b_buffers, op.c, op.parked, op.result}) {
+      std::ranges::copy_if(buffers, std::back_inserter(use.reads), [](int buffer) { return buffer >= 0; });
+    }
+    use.writes = use.reads;
+    if (op.store) {
+      std::ranges::copy_if(op.store->buffers, std::back_inserter(use.reads),
+                           [](int buffer) { return buffer >= 0; });
+    }
+    return use;
   }
   BufferUse operator()(const MapTile& op) const { return {inputs(op.inputs), {op.out}}; }
   BufferUse operator()(const ReduceTile& op) const {
@@ -83,7 +93,9 @@ struct ReadsOf {
   }
   std::vector<BufferRead> operator()(StreamProduct& op) const {
     std::vector<BufferRead> reads;
-    for (std::array<int, 2>* buffers : {&op.b_buffers, &op.c}) {
+    std::vector<std::array<int, 2>*> all = {&op.b_buffers, &op.c, &op.parked};
+    if (op.store) all.push_back(&op.store->buffers);
+    for (std::array<int, 2>* buffers : all) {
       for (int& buffer : *buffers) {
         if (buffer >= 0) reads.push_back({&buffer});
       }

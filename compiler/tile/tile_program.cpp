@@ -175,20 +175,49 @@ class Verifier {
     multiple_of_step("stream product columns", op.columns);
     require(form.products == 1 && form.stream_lw == 1 && form.result_lw == 1,
             "stream product in precision {}", matrix_precision_name(op.precision));
-    require(op.row_blocks > 0 && op.inner_lw > 0 && op.pieces > 0,
-            "stream product of {} row blocks and {} pieces of {} inner LW", op.row_blocks, op.pieces,
-            op.inner_lw);
+    require(op.row_blocks > 0 && op.inner_lw > 0 && op.pieces > 0 && op.parts > 0,
+            "stream product of {} parts of {} row blocks and {} pieces of {} inner LW", op.parts,
+            op.row_blocks, op.pieces, op.inner_lw);
+    require(op.parts == 1 ||
+                (op.pieces % 2 == 0 && op.parts % 2 == 0 && op.inner_lw % op.parts == 0 && op.result[0] >= 0),
+            "stream product of {} parts, {} pieces of {} inner LW", op.parts, op.pieces, op.inner_lw);
     int64_t l2bm_lw = 0;
     for (const auto& [source, lw] : {std::pair(&op.a, op.a_lw()), std::pair(&op.b, op.b_lw())}) {
-      stream_range("stream product", source->stream, source->from, (op.pieces - 1) * source->pitch + lw);
+      stream_range("stream product", source->stream, source->from, (op.shares() - 1) * source->pitch + lw);
       const layout::Transport& transport = program_.streams[static_cast<size_t>(source->stream)].transport;
       require(source->pitch >= lw && source->pitch % transport.granule() == 0,
-              "stream product: {} numbers from one piece of {} to the next", source->pitch, lw);
+              "stream product: {} numbers from one share of {} to the next", source->pitch, lw);
       l2bm_lw += source->pitch * transport.l2bm_lw_per_number();
     }
-    require(StreamProduct::kPiecesInL2bm * l2bm_lw <= chip_.memory.l2bm_lw,
-            "stream product: pieces of {} LW in L2BM", l2bm_lw);
-    for (const int buffer : op.b_buffers) buffer_range("stream product operand", buffer, {}, op.b_lw());
+    l2bm_lw *= StreamProduct::kSharesInL2bm;
+    if (op.store) {
+      const StreamProduct::Results& store = *op.store;
+      int64_t all = 0;
+      for (const int buffer : store.buffers) {
+        if (buffer < 0) continue;
+        buffer_range("stream product results", buffer, {}, store.count);
+        all += store.count;
+      }
+      stream_range("stream product", store.stream, store.to, all);
+      multiple_of_step("stream product results", store.chunk);
+      require(store.chunk > 0 && store.chunks_per_round > 0 &&
+                  store.chunks_per_round <= StreamProduct::most_chunks(op.parts) &&
+                  store.count % (store.chunk * store.chunks_per_round) == 0 &&
+                  store.rounds() <= StreamProduct::store_rounds(op.pieces, op.parts),
+              "stream product: results of {} LW stored by {}, {} times a round", store.count, store.chunk,
+              store.chunks_per_round);
+      l2bm_lw +=
+          store.chunk * program_.streams[static_cast<size_t>(store.stream)].transport.l2bm_lw_per_number();
+    }
+    require(l2bm_lw <= chip_.memory.l2bm_lw, "stream product: {} LW in L2BM", l2bm_lw);
+    for (const int buffer : op.b_buffers)
+      buffer_range("stream product operand", buffer, {}, (op.parts == 1 ? 1 : 2) * op.inner_lw * op.columns);
+    for (const int buffer : op.parked) {
+      if (op.parts > 1) buffer_range("stream product sums", buffer, {}, op.c_lw());
+    }
+    for (const int buffer : op.result) {
+      if (buffer >= 0) buffer_range("stream product results", buffer, {}, op.result_lw());
+    }
     buffer_range("stream product sums", op.c[0], {}, op.first_blocks() * op.columns);
     if (op.c[1] >= 0)
       buffer_range("stream product sums", op.c[1], {}, (op.row_blocks - op.first_blocks()) * op.columns);
@@ -468,12 +497,22 @@ class Printer {
          op.inner_lw, op.columns);
   }
   void node(const StreamProduct& op) {
+    const auto pair = [&](const std::array<int, 2>& buffers) {
+      return buffer(buffers[0], {}) + (buffers[1] < 0 ? "" : " and " + buffer(buffers[1], {}));
+    };
     line(
-        "stream product {}{} += {} * {} by way of {} and {} ({}: {} pieces of {} row blocks, {} inner LW, {} "
+        "stream product {} = {} * {} by way of {} ({}: {} pieces of {}{} row blocks, {} inner LW, {} "
         "columns)",
-        buffer(op.c[0], {}), op.c[1] < 0 ? "" : " and " + buffer(op.c[1], {}), stream(op.a.stream, op.a.from),
-        stream(op.b.stream, op.b.from), buffer(op.b_buffers[0], {}), buffer(op.b_buffers[1], {}),
-        matrix_precision_name(op.precision), op.pieces, op.row_blocks, op.inner_lw, op.columns);
+        op.result[0] < 0 ? pair(op.c) : pair(op.result) + " by way of " + pair(op.c),
+        stream(op.a.stream, op.a.from), stream(op.b.stream, op.b.from), pair(op.b_buffers),
+        matrix_precision_name(op.precision), op.pieces,
+        op.parts > 1 ? fmt::format("{} parts, parked in {}, of ", op.parts, pair(op.parked)) : "",
+        op.row_blocks, op.inner_lw, op.columns);
+    if (op.store) {
+      line("  beside it: store {} <- {}, {} LW of each, {} x {} a round",
+           stream(op.store->stream, op.store->to), pair(op.store->buffers), op.store->count,
+           op.store->chunks_per_round, op.store->chunk);
+    }
   }
   void node(const MapTile& op) {
     line("map {} = {}, {}, {} LW", buffer(op.out, op.out_at), op.expr.to_string(), inputs(op.inputs),

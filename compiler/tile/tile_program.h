@@ -104,28 +104,76 @@ struct ProductTile {
   int64_t columns = 0;     ///< vectors of B, a multiple of 4
   bool operator==(const ProductTile&) const = default;
 };
-/// c += A * B as ProductTile, over `pieces` pieces of the inner dimension one after the other, whose operands
-/// come from streams: while a piece is multiplied, the next is on its way to the PEs, and the one behind it
-/// to L2BM. A piece of A goes to the matrix registers at once, pieces of B to two buffers in turn. Sums of
-/// the first row blocks are in c[0], of as many or fewer others in c[1].
+/// c = A * B (see ProductTile) over `pieces` pieces of the inner dimension one after the other, whose
+/// operands come from streams: while a piece is multiplied, the next is on its way to the PEs, and those
+/// behind it to L2BM. A piece of A goes to the matrix registers at once, pieces of B to LM0 and LM1 in turn.
+///
+/// Sums that the register files have no room for are worked on in `parts` of as many row blocks each, in
+/// turns of two pieces (one in either local memory). Those that have no turn are parked in a local memory:
+/// the first product of a turn takes them from there, its last one puts them there. Both go to the memory
+/// whose vectors aren't multiplied at that time; so a part takes every second pair of pieces in reverse
+/// order. So do every second of the parts, so that in the end each local memory has half of the sums.
+///
+/// What comes at a time, a *share*: of A a piece's matrices of a part, of B a `parts`-th of a piece.
+///
+///     a  [pieces][parts][row_blocks][inner_lw][R rows]
+///     b  [pieces][inner_lw][columns]
+///     c  [parts][row_blocks][columns], as results [2][parts / 2][row_blocks][columns]: part 2 i + j at
+///     [j][i]
+///
+/// `store`: results of an earlier product are stored meanwhile.
 struct StreamProduct {
-  static constexpr int64_t kPiecesInL2bm = 4;
+  static constexpr int64_t kSharesInL2bm = 4;
+  /// Pieces after which everything is where it was.
+  static constexpr int64_t kRound = 4;
   struct Source {
     int stream = -1;
     TileIndex from;
-    int64_t pitch = 0;  ///< stream numbers from one piece to the next
+    int64_t pitch = 0;  ///< stream numbers from one share to the next
     bool operator==(const Source&) const = default;
+  };
+  struct Results {
+    std::array<int, 2> buffers{-1, -1};  ///< as `result`
+    int stream = -1;
+    TileIndex to;
+    int64_t count = 0, chunk = 0;  ///< LW of a buffer, and how many of them at a time
+    int64_t chunks_per_round = 1;  ///< of each buffer, as many in every round that has some
+    int64_t rounds() const { return count / (chunk * chunks_per_round); }
+    bool operator==(const Results&) const = default;
   };
   MatrixPrecision precision = MatrixPrecision::kGFloat;
   Source a, b;
-  std::array<int, 2> b_buffers{-1, -1};
-  std::array<int, 2> c{-1, -1};  ///< the second: -1 where there are no others
-  int64_t pieces = 0;
-  int64_t row_blocks = 0, inner_lw = 0, columns = 0;  ///< of a piece
+  std::array<int, 2> b_buffers{-1, -1};  ///< in LM0 and in LM1: a piece each, or two where there are parts
+  /// Sums of a part: of the first row blocks, and of as many or fewer others; -1 where there are no others.
+  std::array<int, 2> c{-1, -1};
+  std::array<int, 2> parked{-1, -1};  ///< in LM0 and in LM1: sums of all parts; -1 where there is one part
+  /// All sums in the end: of even parts in result_memory(0), of odd ones in the other; -1: they are in c.
+  std::array<int, 2> result{-1, -1};
+  int64_t pieces = 0;  ///< even where there are several parts, which are then even in number
+  int64_t parts = 1, row_blocks = 0, inner_lw = 0, columns = 0;
+  std::optional<Results> store = std::nullopt;
 
   int64_t first_blocks() const { return c[1] < 0 ? row_blocks : (row_blocks + 1) / 2; }  ///< in c[0]
-  int64_t a_lw() const;                                                                  ///< of a piece
-  int64_t b_lw() const { return inner_lw * columns; }
+  int64_t a_lw() const;                                                                  ///< of a share
+  int64_t b_lw() const { return inner_lw / parts * columns; }                            ///< of a share
+  int64_t c_lw() const { return parts * row_blocks * columns; }
+  int64_t shares() const { return pieces * parts; }
+  /// Shares of B that are in the PEs before the first product.
+  int64_t first_shares() const { return parts == 1 ? 1 : 2 * parts; }
+  /// LW of result[0], and of result[1] where there are parts.
+  int64_t result_lw() const { return parts == 1 ? c_lw() : c_lw() / 2; }
+  /// Of result[number]: the last vectors are in the other one.
+  static isa::Space result_memory(int64_t pieces, int64_t parts, int number) {
+    const bool in_lm0 = parts == 1 ? pieces % 2 == 0 : (pieces / 2 + number) % 2 == 1;
+    return in_lm0 ? isa::Space::kLm0 : isa::Space::kLm1;
+  }
+  /// Chunks of a buffer that a round may have: uses of a round whose vectors are in the other local memory.
+  static int64_t most_chunks(int64_t parts) { return kRound / 2 * parts; }
+  /// Rounds in which results of an earlier product may be stored.
+  static int64_t store_rounds(int64_t pieces, int64_t parts) {
+    const int64_t ahead = (parts == 1 ? 1 : 2 * parts) + kSharesInL2bm - 1;
+    return std::max<int64_t>((pieces * parts - ahead) / (kRound * parts), 0);
+  }
   bool operator==(const StreamProduct&) const = default;
 };
 /// Shapes of the matrix unit's operands and results in a precision, and where elements are in them.

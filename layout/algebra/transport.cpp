@@ -6,6 +6,7 @@
 
 #include "isa/arithmetic.h"
 #include "isa/error.h"
+#include "isa/move_places.h"
 
 namespace kodama::layout {
 namespace {
@@ -39,12 +40,13 @@ Transport::Transport(const isa::Chip& chip, L2bMode l2b, L1bMode l1b, MabMode ma
   const int64_t l2bm_step = l1b_ == L1bMode::kDistribute ? isa::kL2bmdPerL1bLw : isa::kL2bmBlockLw;
   granule_ = isa::kCyclesPerStep;  // one L1BM -> PE step
   granule_ = std::lcm(granule_, multiples_for(fan_in_, l2bm_step));
-  granule_ = std::lcm(granule_, multiples_for(l2bm_lw_per_number(), isa::kMvUnitLw));
+  granule_ = std::lcm(granule_, multiples_for(l2bm_lw_per_number(),
+                                              std::lcm(isa::kMvUnitLw, isa::kSpreadUnit * dealt_over())));
 }
 
 int64_t Transport::part_lw(int64_t numbers) const {
   isa::check_internal(numbers >= 0, "transport", "a stream of {} numbers", numbers);
-  return isa::round_up(numbers, granule_) * l2bm_lw_per_number();
+  return isa::round_up(numbers, granule_) * l2bm_lw_per_number() / dealt_over();
 }
 
 int Transport::parts_per_group() const {
@@ -77,13 +79,20 @@ Transport::DramPlace Transport::dram_place(const Coordinates& place, int64_t str
   }
   DramPlace result;
   result.address = in_l2bm;
+  if (l2b_ == L2bMode::kBroadcastDealt) {
+    const int64_t run = in_l2bm / isa::kSpreadUnit;
+    result.group = static_cast<int>(run % groups_);
+    result.address = run / groups_ * isa::kSpreadUnit + in_l2bm % isa::kSpreadUnit;
+    return result;
+  }
   if (l2b_ != L2bMode::kBroadcast) result.group = static_cast<int>(l2b / l2b_per_group_);
   if (l2b_ == L2bMode::kDistribute) result.address += l2b % l2b_per_group_ * part_lw(stream_numbers);
   return result;
 }
 
 std::string Transport::to_string() const {
-  constexpr std::string_view kL2bNames[] = {"distribute", "broadcast in group", "broadcast"};
+  constexpr std::string_view kL2bNames[] = {"distribute", "broadcast in group", "broadcast",
+                                            "broadcast from all groups"};
   constexpr std::string_view kL1bNames[] = {"distribute", "broadcast"};
   constexpr std::string_view kMabNames[] = {"MAB distribute", "MAB broadcast", "PE broadcast"};
   return fmt::format("L2B {}, L1B {}, {}", kL2bNames[static_cast<int>(l2b_)],

@@ -18,14 +18,14 @@
 ///                                             broadcast PEs   fan_in = 1, rank = 0            (l1bmp)
 ///     C = 8 * L1Bs * (u / 8) + 8b + u % 8     L2BM order, distribute (l2bmd)
 ///     C = u                                   broadcast (l2bmb)
-///     DRAM = C, in the part of L2B q of its group's DRAM (mvp), once per group (mvb2), or once in
-///            group 0 (mvb)
+///     DRAM = C, in the part of L2B q of its group's DRAM (mvp), once per group (mvb2), once in group 0
+///            (mvb), or dealt over the groups' DRAMs in runs of 16 LW (mvb4)
 ///
 /// so a tile of consecutive stream numbers is a contiguous range of DRAM on every level, and no index
 /// arithmetic is left for the chip.
 namespace kodama::layout {
 
-enum class L2bMode : uint8_t { kDistribute, kBroadcastInGroup, kBroadcast };
+enum class L2bMode : uint8_t { kDistribute, kBroadcastInGroup, kBroadcast, kBroadcastDealt };
 enum class L1bMode : uint8_t { kDistribute, kBroadcast };
 enum class MabMode : uint8_t { kDistribute, kBroadcastMab, kBroadcastPe };
 
@@ -44,7 +44,9 @@ class Transport {
   /// Stream numbers that one instruction sequence moves at least (so that every level is aligned):
   /// tiles and streams are padded to a multiple of it.
   int64_t granule() const { return granule_; }
-  /// LW of DRAM, per part, of a stream of `numbers` (rounded up to the granule).
+  /// Groups that a part is dealt over: of what an L2BM gets, each group's DRAM has this share.
+  int64_t dealt_over() const { return l2b_ == L2bMode::kBroadcastDealt ? groups_ : 1; }
+  /// LW of DRAM, per part and group, of a stream of `numbers` (rounded up to the granule).
   int64_t part_lw(int64_t numbers) const;
   /// Parts per group's DRAM: one per L2B when distributing, else 1.
   int parts_per_group() const;

@@ -145,6 +145,9 @@ const passes::PassOptionInfo kTries{"list-tries", "16", "random orders that `bes
 
 /// Blocks of more operations are scheduled by critical-path alone.
 constexpr size_t kLargeBlock = 600;
+/// And by source, if they have so many: they were written for overlap
+/// (compiler/kernels/stream_product_lowering.cpp).
+constexpr size_t kHugeBlock = 2500;
 /// Of more than this, no random orders are tried.
 constexpr size_t kMediumBlock = 200;
 
@@ -161,7 +164,11 @@ Schedule list_schedule(const ScheduleProblem& problem, const passes::PassOptions
 
   Schedule best = scheduler.run(scheduler.tails());
   int64_t steps = schedule_steps(problem, best);
-  if (n > kLargeBlock) return best;
+  if (n > kLargeBlock) {
+    if (n <= kHugeBlock) return best;
+    Schedule in_order = scheduler.run(by_source);
+    return schedule_steps(problem, in_order) < steps ? in_order : best;
+  }
   const int64_t bound = block_bound(problem).steps();
   const auto attempt = [&](const std::vector<int64_t>& urgency) {
     if (steps <= bound) return;
