@@ -168,7 +168,9 @@ class RandomGraph : public RandomNodes {
                     x.is_positive);
     const std::optional<WindowChoice> choice = window(x.shape(), true);
     if (!choice || (product_of(choice->kernel) == 1 && chance(80))) return false;
-    const bool is_ceil = chance(20) && choice->auto_pad.empty();
+    bool is_ceil = chance(20) && choice->auto_pad.empty();
+    for (size_t k = 0; k < choice->kernel.size(); ++k)  // no window that has nothing of the input
+      is_ceil &= choice->pads[k + choice->kernel.size()] + choice->strides[k] <= choice->kernel[k];
     const bool is_max = chance(60);
     const bool counts = chance(40);
     return finish(is_max ? "MaxPool" : "AveragePool", {x.name}, x.magnitude, [&](onnx::NodeProto& node) {

@@ -326,9 +326,11 @@ StreamPlacement MatmulTiler::placement_of(const RowsImage& image, std::string na
   std::vector<int> axes = picture.tokens->entries;
   axes.insert(axes.end(), picture.tokens->tokens.begin(), picture.tokens->tokens.end());
   const RowsImage all(*flat, {}, chip_);
+  int64_t tokens = 1;
+  for (const int axis : picture.tokens->tokens) tokens *= picture.shape[static_cast<size_t>(axis)];
   // The place of an entry's first row is that of the same row of all.
   bool is_same = std::ranges::is_sorted(axes) && all.part_lw() == image.part_lw() &&
-                 flat->rows == picture.images * picture.rows;
+                 (picture.images == 1 || tokens == picture.rows * picture.columns);
   for (int64_t entry = 0; entry < picture.images && is_same; ++entry) {
     for (int64_t row = 0; row < picture.rows && is_same; ++row) {
       const int64_t there = entry * picture.rows + row;
