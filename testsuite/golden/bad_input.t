@@ -44,8 +44,8 @@ What is too large for a kernel, to be moved, or to count, is not supported, and 
   $ kodama run models/huge.onnx --dim m=1 --dim n=1 --dim k=1073741824
   kodama: not supported: layer 'product' of node 'product' (Contract product [MatMul]: y [1, 1] <- a [1, 1073741824], b [1073741824, 1]: m:1 (M) n:1 (N) k:1073741824 (K)): no kernel has room for it in the memories of chip 'mncore2'; split the node, or take another chip
   [3]
-  $ kodama compile models/huge.onnx --dim m=32768 --dim n=32768 --dim k=32768 -o out
-  kodama: not supported: layer 'product' of node 'product' (Contract product [MatMul]: y [32768, 32768] <- a [32768, 32768], b [32768, 32768]: m:32768 (M) n:32768 (N) k:32768 (K)): no kernel has room for it in the memories of chip 'mncore2'; split the node, or take another chip
+  $ kodama compile models/huge.onnx --dim m=46000 --dim n=46000 --dim k=46000 -o out
+  kodama: not supported: layer 'product' of node 'product' (Contract product [MatMul]: y [46000, 46000] <- a [46000, 46000], b [46000, 46000]: m:46000 (M) n:46000 (N) k:46000 (K)): no kernel has room for it in the memories of chip 'mncore2'; split the node, or take another chip
   [3]
   $ kodama run models/huge_turned.onnx --dim m=8192 --dim n=8192
   kodama: not supported: tensor 'ab': its layout has to change, and its image has 67108864 elements; on the chip at most 33554432 can be moved. Use a smaller --dim, or --planner host, which moves them on the host
