@@ -315,22 +315,22 @@ class Tiler {
 
   /// Tilings whose K tiles are a StreamProduct.
   void stream(Tiling tiling, int64_t row_blocks, int64_t columns, int64_t inner) {
-    if (form_.products != 1 || form_.stream_lw != 1 || form_.result_lw != 1) return;
+    if (form_.products != 1) return;
     if (tiling.splits[kMabLevel] != Split{1, chip_.mab_per_l1b, 1}) return;
     tiling.streamed = true;
     for (tiling.column_tiles = 1; tiling.column_tiles <= columns / isa::kCyclesPerStep;
          ++tiling.column_tiles) {
       tiling.columns = round_up(ceil_div(columns, tiling.column_tiles), isa::kCyclesPerStep);
-      if (tiling.columns > stream_sums_lw()) continue;
+      if (tiling.columns * form_.result_lw > stream_sums_lw()) continue;
       // An epilogue works on sums in the register files.
       const int64_t most_parts = has_epilogue(*problem_.contract) ? 1 : kMostParts;
-      const int64_t most_blocks = stream_sums_lw() / tiling.columns * 2;
+      const int64_t most_blocks = stream_sums_lw() / (tiling.columns * form_.result_lw) * 2;
       for (tiling.parts = 1; tiling.parts <= most_parts; tiling.parts *= 2) {
         tiling.row_tiles = ceil_div(row_blocks, tiling.parts * most_blocks);
         if (tiling.parts > 1 && ceil_div(row_blocks, tiling.row_tiles) <= tiling.parts / 2 * most_blocks)
           continue;
         tiling.row_blocks = round_up(ceil_div(row_blocks, tiling.row_tiles), tiling.parts);
-        if (first_blocks(tiling) * tiling.columns % result_transport(tiling).granule() == 0)
+        if (first_blocks(tiling) * tiling.columns * form_.result_lw % result_transport(tiling).granule() == 0)
           stream_pieces(tiling, inner);
       }
       if (tiling.columns <= columns / 8) break;
@@ -350,8 +350,9 @@ class Tiler {
                             column_pitch(tiling) * column_transport(tiling).l2bm_lw_per_number();
       const int64_t room = chip_.memory.l2bm_lw - StreamProduct::kSharesInL2bm * share;
       const int64_t results = has_epilogue(*problem_.contract) ? 0 : result_tile_lw(tiling);
-      const int64_t in_lm = has_parts ? 2 * column_tile_lw(tiling) + result_tile_lw(tiling) + results / 2
-                                      : column_tile_lw(tiling) + results;
+      const int64_t in_lm =
+          has_parts ? 2 * column_tile_lw(tiling) / form_.stream_lw + result_tile_lw(tiling) + results / 2
+                    : column_tile_lw(tiling) / form_.stream_lw + results;
       if (room < 0 || in_lm > local ||
           (tiling.inner_lw > tiling.parts &&
            result_tile_lw(tiling) / isa::kCyclesPerStep * tiling.inner_lw > kMostPieceProducts))
@@ -386,7 +387,8 @@ class Tiler {
   /// Row blocks (of a part) whose sums are in the first register file.
   int64_t first_blocks(const Tiling& tiling) const {
     const int64_t row_blocks = tiling.row_blocks / tiling.parts;
-    return row_blocks * tiling.columns <= stream_sums_lw() ? row_blocks : ceil_div(row_blocks, 2);
+    return row_blocks * tiling.columns * form_.result_lw <= stream_sums_lw() ? row_blocks
+                                                                             : ceil_div(row_blocks, 2);
   }
 
   int64_t stream_cost(const Tiling& tiling) {
@@ -722,7 +724,8 @@ TileProgram Tiler::program(const Tiling& tiling, const std::string& name,
   };
   std::vector<Sums> sums;
   const int64_t sums_lw = result_lw / tiling.parts;
-  const int64_t first_lw = tiling.streamed ? first_blocks(tiling) * tiling.columns : result_lw;
+  const int64_t first_lw =
+      tiling.streamed ? first_blocks(tiling) * tiling.columns * form_.result_lw : result_lw;
   sums.push_back({buffer("sum", first_lw, isa::space_bit(Space::kGrf0)), 0, first_lw});
   if (first_lw < sums_lw)
     sums.push_back(

@@ -523,15 +523,16 @@ TEST_P(Contract, RandomLayers) {
 }
 
 /// Runs the candidates that stream; how many of them have parts.
-int check_streamed(const Case& layer, const isa::Chip& chip, int& checked) {
+int check_streamed(const Case& layer, const isa::Chip& chip, int& checked,
+                   MatrixPrecision precision = MatrixPrecision::kGFloat) {
   std::mt19937 random(30);
   std::vector<Tensor> tensors;
   for (const LayerTensor& tensor : layer.graph.tensors)
     tensors.push_back(random_tensor(tensor.shape, random));
-  const Expected want = expected(layer, tensors, MatrixPrecision::kGFloat);
+  const Expected want = expected(layer, tensors, precision);
   int with_parts = 0;
   for (const Candidate& candidate :
-       find_kernel("contract-mau").run(layer.graph.layers[0], layer.graph, chip, {})) {
+       find_kernel("contract-mau").run(layer.graph.layers[0], layer.graph, chip, {precision})) {
     if (candidate.description.find("streamed") == std::string::npos) continue;
     SCOPED_TRACE(candidate.description);
     ++checked;
@@ -564,6 +565,9 @@ TEST(Contract, StreamedProducts) {
   for (const Case& layer : {matmul(0, 128, 120, 128), matmul(0, 256, 40, 60)})
     with_parts += check_streamed(layer, small, checked);
   EXPECT_GE(with_parts, 2);
+  small.memory.grf_words = 256;
+  with_parts = check_streamed(matmul(0, 160, 150, 160), small, checked, MatrixPrecision::kHalf);
+  EXPECT_GE(with_parts, 1);
 }
 TEST(Contract, PredictionIsNearTheSimulatedTime) {
   const Case layer = matmul(0, 128, 256, 192);

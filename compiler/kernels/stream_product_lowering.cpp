@@ -34,7 +34,7 @@ constexpr int kFirstStreamTag = 9;  // behind those of loads and stores of tiles
 constexpr size_t kHalves = 2;       ///< local memories, register files
 constexpr int64_t kSlots = StreamProduct::kSharesInL2bm;
 /// Matrices in L1BM. A round has a multiple of them.
-constexpr int64_t kMatrixPortions = 4;
+constexpr int64_t kMatrixPortions = 4, kFewMatrixPortions = 2;
 /// Portions of vectors there, where two shares have no room.
 constexpr int64_t kFewPortions = 8;
 /// Vectors, and matrices, on their way in a register file.
@@ -48,7 +48,8 @@ class StreamProductLowering {
         chip_(context.builder.chip()),
         op_(op),
         form_(matrix_form(op.precision)),
-        precision_(matrix_instruction_precision(op.precision)) {
+        precision_(matrix_instruction_precision(op.precision)),
+        group_(form_.stream_lw * isa::kCyclesPerStep) {
     const auto value = [&](int buffer) {
       return buffer < 0 ? -1 : context.buffer_values[static_cast<size_t>(buffer)];
     };
@@ -59,8 +60,10 @@ class StreamProductLowering {
       if (op.store) stored_.at(k) = value(op.store->buffers.at(k));
       vectors_.at(k) = value(op.b_buffers.at(k));
       const isa::SpaceSet home = isa::space_bit(k == 0 ? Space::kGrf0 : Space::kGrf1);
-      raw_.at(k) = builder_.value("raw", kRawSlots * isa::kCyclesPerStep * isa::kWordsPerLong, home);
-      matrices_.at(k) = builder_.value("matrix", kMatrixSlots * form_.rows * isa::kWordsPerLong, home);
+      const int64_t alignment = isa::words(Width::kDoubleLong);
+      raw_.at(k) = builder_.value("raw", kRawSlots * group_ * isa::kWordsPerLong, home, alignment);
+      matrices_.at(k) =
+          builder_.value("matrix", kMatrixSlots * form_.rows * isa::kWordsPerLong, home, alignment);
     }
     int tag = kFirstStreamTag;
     for (const auto& [source, lw, side] :
@@ -72,9 +75,8 @@ class StreamProductLowering {
       side->part_lw = transport.part_lw(side->stream->length_lw);
       side->l2bm_lw = source->pitch * transport.l2bm_lw_per_number();
       // As much as a step brings to L1BM, or as one takes from there.
-      side->portion =
-          std::max(isa::kCyclesPerStep * transport.l1bm_lw_per_number(), l2bm_step_lw(transport)) /
-          transport.l1bm_lw_per_number();
+      side->portion = std::max(group_ * transport.l1bm_lw_per_number(), l2bm_step_lw(transport)) /
+                      transport.l1bm_lw_per_number();
       side->l1bm = side == sides_.data() ? 0 : chip_.memory.l1bm_lw / 2;
       side->l2bm = l2bm_share_;
       l2bm_share_ += side->l2bm_lw;
@@ -85,7 +87,9 @@ class StreamProductLowering {
     }
     store_tag_ = tag;
     // Vectors of two shares, if there is room; else they don't come to L1BM ahead.
-    sides_[0].slots = kMatrixPortions;
+    const int64_t matrix_lw = matrix_numbers() * sides_[0].stream->transport.l1bm_lw_per_number();
+    sides_[0].slots =
+        kMatrixPortions * matrix_lw <= chip_.memory.l1bm_lw / 2 ? kMatrixPortions : kFewMatrixPortions;
     const int64_t two_shares = 2 * portions(sides_[1]);
     vectors_ahead_ = two_shares * sides_[1].portion * sides_[1].stream->transport.l1bm_lw_per_number() <=
                      chip_.memory.l1bm_lw / 4;
@@ -230,13 +234,18 @@ class StreamProductLowering {
       builder_.emit(std::move(move), origin(side));
     }
   }
-  /// Four numbers from L1BM, as block floats.
+  /// Numbers from L1BM, as block floats in four LW.
   void to_pes(const Side& side, int64_t l1bm, const Operand& to) {
-    const Operand raw = MachineBuilder::operand(
-        raw_.at(free_), raw_number_++ % kRawSlots * isa::kCyclesPerStep * isa::kWordsPerLong);
-    builder_.emit(side.stream->transport.mab_mode() == MabMode::kDistribute ? Opcode::kL1bmd : Opcode::kL1bmm,
-                  Precision::kNone, {space_operand(Space::kL1bm, l1bm)}, {raw}, origin(side));
-    emit_normalize(builder_, op_.precision, raw, to, origin(side));
+    const Transport& transport = side.stream->transport;
+    const int64_t raw = raw_number_++ % kRawSlots * group_;
+    for (int64_t at = 0; at < group_; at += isa::kCyclesPerStep) {
+      builder_.emit(transport.mab_mode() == MabMode::kDistribute ? Opcode::kL1bmd : Opcode::kL1bmm,
+                    Precision::kNone,
+                    {space_operand(Space::kL1bm, l1bm + at * transport.l1bm_lw_per_number())},
+                    {MachineBuilder::operand(raw_.at(free_), (raw + at) * isa::kWordsPerLong)}, origin(side));
+    }
+    emit_normalize(builder_, op_.precision, MachineBuilder::operand(raw_.at(free_), raw * isa::kWordsPerLong),
+                   to, origin(side));
   }
 
   /// Where a piece's vectors are: the local memory and, where both of a turn and the next two are there,
@@ -258,9 +267,9 @@ class StreamProductLowering {
     const auto [piece, part] = vectors_of(share);
     const int64_t first = portion * side.portion;
     const int64_t l1bm = l1bm_of(side, side.portion, share * portions(side) + portion);
-    for (int64_t at = 0; at < std::min(side.portion, side.numbers - first); at += isa::kCyclesPerStep) {
+    for (int64_t at = 0; at < std::min(side.portion, side.numbers - first); at += group_) {
       to_pes(side, l1bm + at * side.stream->transport.l1bm_lw_per_number(),
-             vectors_at(piece, part * side.numbers + first + at));
+             vectors_at(piece, (part * side.numbers + first + at) / form_.stream_lw));
     }
   }
 
@@ -270,9 +279,10 @@ class StreamProductLowering {
   int64_t row_block(int64_t block) const { return block % op_.row_blocks; }
   int64_t inner(int64_t block) const { return block / op_.row_blocks; }
   bool is_first(int64_t block) const { return row_block(block) < op_.first_blocks(); }
-  static Operand register_of(int64_t number, int64_t row) {
+  int64_t matrix_numbers() const { return form_.rows * form_.stream_lw; }
+  static Operand register_of(int64_t number, int64_t row, Width width = Width::kLong) {
     Operand operand = space_operand(number % 2 == 0 ? Space::kMatX : Space::kMatY, row);
-    operand.width = Width::kLong;
+    operand.width = width;
     return operand;
   }
   void matrix_to_l1bm(int64_t number) {
@@ -280,22 +290,24 @@ class StreamProductLowering {
     const int64_t use = number / blocks();
     const int64_t block = number % blocks();
     if (block == 0) wait(side, use);
-    portion_to_l1bm(side, use, (row_block(block) * op_.inner_lw + inner(block)) * form_.rows, form_.rows,
-                    l1bm_of(side, form_.rows, number));
+    portion_to_l1bm(side, use, (row_block(block) * op_.inner_lw + inner(block)) * matrix_numbers(),
+                    matrix_numbers(), l1bm_of(side, matrix_numbers(), number));
   }
   void matrix_to_register(int64_t number) {
     const Side& side = sides_[0];
-    const int64_t l1bm = l1bm_of(side, form_.rows, number);
+    const int64_t l1bm = l1bm_of(side, matrix_numbers(), number);
     const int64_t slot = number % kMatrixSlots * form_.rows;
     const int64_t rows = form_.rows / form_.write_steps;
+    const Width width = rows == 2 * isa::kCyclesPerStep ? Width::kDoubleLong : Width::kLong;
     for (int64_t row = 0; row < form_.rows; row += isa::kCyclesPerStep) {
-      to_pes(side, l1bm + row * side.stream->transport.l1bm_lw_per_number(),
+      to_pes(side, l1bm + row * form_.stream_lw * side.stream->transport.l1bm_lw_per_number(),
              MachineBuilder::operand(matrices_.at(free_), (slot + row) * isa::kWordsPerLong));
     }
     for (int64_t step = 0; step < form_.write_steps; ++step) {
       builder_.emit(Opcode::kMwrite, precision_,
-                    {MachineBuilder::operand(matrices_.at(free_), (slot + step * rows) * isa::kWordsPerLong)},
-                    {register_of(number, step * rows)}, kStreamOrigin);
+                    {MachineBuilder::operand(matrices_.at(free_), (slot + step * rows) * isa::kWordsPerLong,
+                                             static_cast<int32_t>(isa::words(width)), width)},
+                    {register_of(number, step * rows, width)}, kStreamOrigin);
     }
   }
 
@@ -353,29 +365,29 @@ class StreamProductLowering {
   }
 
   void products(int64_t block, int64_t matrix, const Use& use) {
-    const int64_t in_file = (row_block(block) - (is_first(block) ? 0 : op_.first_blocks())) * op_.columns;
-    const int64_t in_all = (use.part * op_.row_blocks + row_block(block)) * op_.columns;
-    const int64_t in_result = (use.part / 2 * op_.row_blocks + row_block(block)) * op_.columns;
+    const int64_t in_file = row_block(block) - (is_first(block) ? 0 : op_.first_blocks());
+    const int64_t in_all = use.part * op_.row_blocks + row_block(block);
+    const int64_t in_result = use.part / 2 * op_.row_blocks + row_block(block);
     const bool begins = inner(block) == 0;
     const bool ends = inner(block) + 1 == op_.inner_lw;
     const int parked = parked_.at(static_cast<size_t>(1 - use.piece % 2));
+    const Width width = form_.result_lw == 2 ? Width::kDoubleLong : Width::kLong;
     for (int64_t column = 0; column < op_.columns; column += isa::kCyclesPerStep) {
-      const Operand vector = vectors_at(use.piece, inner(block) * op_.columns + column);
-      const Operand sum =
-          MachineBuilder::operand(sums_.at(is_first(block) ? 0 : 1), (in_file + column) * isa::kWordsPerLong);
-      const auto at = [&](int value) {
-        return MachineBuilder::operand(value, (in_all + column) * isa::kWordsPerLong);
+      const auto at = [&](int value, int64_t row) {
+        return MachineBuilder::operand(value, (row * op_.columns + column) * isa::words(width),
+                                       static_cast<int32_t>(isa::words(width)), width);
       };
+      const Operand vector = vectors_at(use.piece, inner(block) * op_.columns + column);
+      const Operand sum = at(sums_.at(is_first(block) ? 0 : 1), in_file);
       const int result = result_.at(static_cast<size_t>(use.part % 2));
-      const Operand to = ends && use.is_last && result >= 0
-                             ? MachineBuilder::operand(result, (in_result + column) * isa::kWordsPerLong)
-                         : ends && use.ends ? at(parked)
-                                            : sum;
+      const Operand to = ends && use.is_last && result >= 0 ? at(result, in_result)
+                         : ends && use.ends                 ? at(parked, in_all)
+                                                            : sum;
       if (begins && use.is_first) {
         builder_.emit(Opcode::kMmul, precision_, {register_of(matrix, 0), vector}, {to}, kStreamOrigin);
       } else {
         builder_.emit(Opcode::kMfma, precision_,
-                      {register_of(matrix, 0), vector, begins && use.begins ? at(parked) : sum}, {to},
+                      {register_of(matrix, 0), vector, begins && use.begins ? at(parked, in_all) : sum}, {to},
                       kStreamOrigin);
       }
     }
@@ -448,6 +460,7 @@ class StreamProductLowering {
   const StreamProduct& op_;
   const MatrixForm& form_;
   Precision precision_;
+  int64_t group_;  ///< stream numbers that become four operand LW
   std::array<int, kHalves> sums_{}, parked_{};
   std::array<int, kHalves> vectors_{};
   std::array<int, kHalves> raw_{}, matrices_{};   ///< in either register file

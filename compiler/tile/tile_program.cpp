@@ -39,7 +39,14 @@ constexpr const char* reduce_name(ReduceLayer::Op op) {
 
 }  // namespace
 int64_t StreamProduct::a_lw() const {
-  return row_blocks * inner_lw * matrix_form(precision).rows;
+  const MatrixForm& form = matrix_form(precision);
+  return row_blocks * inner_lw * form.rows * form.stream_lw;
+}
+int64_t StreamProduct::b_lw() const {
+  return inner_lw / parts * columns * matrix_form(precision).stream_lw;
+}
+int64_t StreamProduct::c_lw() const {
+  return parts * row_blocks * columns * matrix_form(precision).result_lw;
 }
 namespace {
 
@@ -173,8 +180,7 @@ class Verifier {
   void node(const StreamProduct& op) const {
     const MatrixForm& form = matrix_form(op.precision);
     multiple_of_step("stream product columns", op.columns);
-    require(form.products == 1 && form.stream_lw == 1 && form.result_lw == 1,
-            "stream product in precision {}", matrix_precision_name(op.precision));
+    require(form.products == 1, "stream product in precision {}", matrix_precision_name(op.precision));
     require(op.row_blocks > 0 && op.inner_lw > 0 && op.pieces > 0 && op.parts > 0,
             "stream product of {} parts of {} row blocks and {} pieces of {} inner LW", op.parts,
             op.row_blocks, op.pieces, op.inner_lw);
@@ -218,9 +224,10 @@ class Verifier {
     for (const int buffer : op.result) {
       if (buffer >= 0) buffer_range("stream product results", buffer, {}, op.result_lw());
     }
-    buffer_range("stream product sums", op.c[0], {}, op.first_blocks() * op.columns);
+    buffer_range("stream product sums", op.c[0], {}, op.first_blocks() * op.columns * form.result_lw);
     if (op.c[1] >= 0)
-      buffer_range("stream product sums", op.c[1], {}, (op.row_blocks - op.first_blocks()) * op.columns);
+      buffer_range("stream product sums", op.c[1], {},
+                   (op.row_blocks - op.first_blocks()) * op.columns * form.result_lw);
   }
   void node(const MapTile& op) const {
     multiple_of_step("map", op.count);

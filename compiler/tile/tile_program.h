@@ -154,9 +154,9 @@ struct StreamProduct {
   std::optional<Results> store = std::nullopt;
 
   int64_t first_blocks() const { return c[1] < 0 ? row_blocks : (row_blocks + 1) / 2; }  ///< in c[0]
-  int64_t a_lw() const;                                                                  ///< of a share
-  int64_t b_lw() const { return inner_lw / parts * columns; }                            ///< of a share
-  int64_t c_lw() const { return parts * row_blocks * columns; }
+  int64_t a_lw() const;  ///< of a share in its stream
+  int64_t b_lw() const;  ///< of a share in its stream
+  int64_t c_lw() const;
   int64_t shares() const { return pieces * parts; }
   /// Shares of B that are in the PEs before the first product.
   int64_t first_shares() const { return parts == 1 ? 1 : 2 * parts; }
