@@ -47,6 +47,7 @@ struct Setting {
   bool fuse = true;
   scheduler::PipelineChoice passes = {};
   bool repeats = false;          ///< runs once more, with other inputs between
+  bool is_dirty = false;         ///< memories hold anything at first
   bool compares_passes = false;  ///< with the bits of the default passes
 };
 
@@ -82,6 +83,7 @@ Setting random_setting(uint64_t seed, const std::string& chip, const std::string
   if (setting.passes.scheduler == "exact") setting.passes.options["exact-nodes"] = kExactNodes;
   setting.repeats = number(3) == 0;
   setting.compares_passes = number(4) == 0;
+  setting.is_dirty = number(3) == 0;
   return setting;
 }
 
@@ -232,7 +234,7 @@ Verdict check_problem(const GraphProblem& problem, const Setting& setting) {
   RunnerOptions runner_options;
   runner_options.timing = false;
   runner_options.machine.threads = 1;
-  runner_options.machine.memory = simulator::MachineOptions::Memory::kDirty;
+  if (setting.is_dirty) runner_options.machine.memory = simulator::MachineOptions::Memory::kDirty;
   ModelRunner runner(compiled, runner_options);
   const RunOutcome outcome = runner.run(problem.inputs);
   if (setting.planner != "host" && outcome.total.host_relayouts > 0)
@@ -381,6 +383,7 @@ class GraphFuzzer {
       fmt::print(out_, "seed {} {} {}: {}{}{}\n", seed_of(run), setting.chip, setting.precision,
                  kNames[static_cast<size_t>(verdict.outcome)], verdict.reason.empty() ? "" : ": ",
                  verdict.reason);
+      out_.flush();
     }
     if (verdict.outcome != Outcome::kFailed) return;
     ++failures_;

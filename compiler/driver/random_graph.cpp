@@ -48,8 +48,13 @@ class RandomGraph : public RandomNodes {
       case 0:
       case 1:
       case 2:
-      case 3:  // pictures
-        return fitting({batch, extent(65), extent(33), extent(33)});
+      case 3: {  // pictures
+        if (chance(50)) return fitting({batch, extent(65), extent(33), extent(33)});
+        const int64_t channels = pick(std::array<int64_t, 4>{16, 32, 64, 96});
+        const int64_t images = fitting({batch}, std::max<int64_t>(1, kMostElements / 64 / channels))[0];
+        const Shape places = fitting({extent(17), extent(17)}, kMostElements / 2 / channels / images);
+        return {images, channels, places[0], places[1]};
+      }
       case 4:
         return fitting({batch, extent(65), extent(100)});
       case 5:
@@ -702,6 +707,142 @@ class RandomGraph : public RandomNodes {
     });
   }
 
+  // ---- blocks of well-known networks
+
+  /// A node that others may read, now and then.
+  std::string layer(const std::string& op, const std::vector<std::string>& inputs,
+                    const NodeAttributes& attributes = {}) {
+    if (!chance(15)) return step(op, inputs, attributes);
+    if (!finish(op, inputs, 8, attributes)) throw TooLarge();
+    return values().back().name;
+  }
+  std::string activation(const std::string& x) {
+    switch (number(0, 6)) {
+      case 0:
+        return x;
+      case 1:
+        return layer("Clip", {x, scalar(0), scalar(6)});
+      case 2:
+        return layer("HardSwish", {x});
+      case 3:
+        return layer("Mul", {x, step("Sigmoid", {x})});
+      default:
+        return layer("Relu", {x});
+    }
+  }
+  /// A convolution that keeps rows and columns but for its stride; then normalization or a bias, or neither.
+  std::string same_convolution(const std::string& x, int64_t channels, int64_t features, int64_t kernel,
+                               int64_t stride = 1, int64_t groups = 1) {
+    const int64_t fan = channels / groups * kernel * kernel;
+    if (features * fan * positions_ > kMostProducts || features * fan > 20000) throw TooLarge();
+    std::vector<std::string> inputs{x, constant({features, channels / groups, kernel, kernel},
+                                                1.7 / std::sqrt(static_cast<double>(fan)))};
+    const int64_t form = number(0, 3);
+    if (form == 0) inputs.push_back(constant({features}, 1));
+    const std::string result = layer("Conv", inputs, [&](onnx::NodeProto& node) {
+      set_ints(node, "kernel_shape", {kernel, kernel});
+      set_ints(node, "strides", {stride, stride});
+      set_ints(node, "pads", {kernel / 2, kernel / 2, kernel / 2, kernel / 2});
+      set_int(node, "group", groups);
+    });
+    if (form < 2) return result;
+    const std::string scale = constant({features}, 1.5, 0.5);
+    const std::string shift = constant({features}, 1);
+    const std::string mean = constant({features}, 1);
+    return layer("BatchNormalization", {result, scale, shift, mean, constant({features}, 2, 0.5)});
+  }
+  int64_t features_of_block() {
+    return chance(50) ? pick(std::array<int64_t, 5>{16, 32, 32, 64, 96}) : extent(65);
+  }
+
+  /// As in ResNet, MobileNet, squeeze-and-excitation, GoogLeNet.
+  bool picture_block(size_t from) {
+    const RandomValue x = at(from);
+    if (x.rank() != 4) return false;
+    const int64_t channels = x.shape()[1];
+    positions_ = product_of(x.shape()) / channels;
+    const int64_t stride = chance(70) ? 1 : 2;
+    switch (number(0, 3)) {
+      case 0: {
+        const int64_t features = stride == 1 && chance(60) ? channels : features_of_block();
+        std::string way =
+            activation(same_convolution(x.name, channels, features, chance(70) ? 3 : 1, stride));
+        way = same_convolution(way, features, features, 3);
+        std::string past = x.name;
+        if (features != channels || stride != 1)
+          past = same_convolution(x.name, channels, features, 1, stride);
+        const std::string sum = layer("Add", chance(50) ? std::vector{way, past} : std::vector{past, way});
+        return finish("Relu", {sum}, x.magnitude + 4);
+      }
+      case 1: {
+        const int64_t wide = channels * number(1, 4);
+        const int64_t features = stride == 1 && chance(60) ? channels : features_of_block();
+        std::string way = activation(same_convolution(x.name, channels, wide, 1));
+        way = activation(same_convolution(way, wide, wide, chance(60) ? 3 : 5, stride, wide));
+        way = same_convolution(way, wide, features, 1);
+        if (features != channels || stride != 1) return finish("Identity", {way}, 8);
+        return finish("Add", {x.name, way}, x.magnitude + 4);
+      }
+      case 2: {
+        const int64_t few = number(1, std::max<int64_t>(1, channels / 2));
+        std::string gate = step("GlobalAveragePool", {x.name});
+        positions_ = x.shape()[0];
+        gate = activation(same_convolution(gate, channels, few, 1));
+        gate = same_convolution(gate, few, channels, 1);
+        gate = step(chance(50) ? "Sigmoid" : "HardSigmoid", {gate});
+        return finish("Mul", {x.name, gate}, x.magnitude);
+      }
+      default: {
+        std::vector<std::string> ways;
+        for (int64_t count = number(2, 4); count > 0; --count) {
+          const int64_t features = features_of_block();
+          const int64_t kernel = pick(std::array<int64_t, 4>{1, 1, 3, 5});
+          std::string way = x.name;
+          if (kernel == 1 && chance(40)) {
+            way = layer("MaxPool", {way}, [](onnx::NodeProto& node) {
+              set_ints(node, "kernel_shape", {3, 3});
+              set_ints(node, "pads", {1, 1, 1, 1});
+            });
+          }
+          ways.push_back(activation(same_convolution(way, channels, features, kernel)));
+        }
+        return finish("Concat", ways, x.magnitude + 4,
+                      [](onnx::NodeProto& node) { set_int(node, "axis", 1); });
+      }
+    }
+  }
+
+  /// The other half of a transformer's layer.
+  bool feed_forward(size_t from) {
+    const RandomValue x = at(from);
+    if (x.rank() < 2 || x.shape().back() < 3) return false;
+    const int64_t features = x.shape().back();
+    const int64_t wide = chance(60) ? 2 * features : extent(100);
+    if (x.tensor.size() * wide > kMostProducts || features * wide > 20000) return false;
+    const auto norm = [&](const std::string& value) {
+      const std::string scale = constant({features}, 1.5, 0.5);
+      return layer("LayerNormalization", {value, scale, constant({features}, 1)},
+                   [](onnx::NodeProto& node) { set_int(node, "axis", -1); });
+    };
+    const auto product = [&](const std::string& value, int64_t inner, int64_t count) {
+      const std::string weights = constant({inner, count}, 1.7 / std::sqrt(static_cast<double>(inner)));
+      const std::string result = layer("MatMul", {value, weights});
+      return layer("Add", {constant({count}, 1), result});
+    };
+    const bool norm_first = chance(50);
+    std::string way = norm_first ? norm(x.name) : x.name;
+    way = product(way, features, wide);
+    if (chance(50)) {
+      const std::string erf = step("Erf", {step("Div", {way, scalar(1.41421354)})});
+      way = step("Mul", {step("Mul", {way, step("Add", {erf, scalar(1)})}), scalar(0.5)});
+    } else {
+      way = activation(way);
+    }
+    way = product(way, wide, features);
+    const std::string sum = layer("Add", {x.name, way});
+    return finish("Identity", {norm_first ? sum : norm(sum)}, x.magnitude + 4);
+  }
+
   // ---- the graph
 
   /// Adds an operator, or a block of them; false if what is picked doesn't fit.
@@ -710,6 +851,8 @@ class RandomGraph : public RandomNodes {
     const bool is_picture = theme <= 5;
     const bool is_tokens = theme == 6 || theme == 7;
     const int64_t kind = number(0, 99);
+    if (theme <= 3 && kind < 20) return picture_block(from);
+    if (is_tokens && kind >= 90) return feed_forward(from);
     if (is_picture && kind < 45) return kind < 33 ? convolution(from) : pool(from);
     if (is_tokens && kind < 45)
       return kind < 15 ? attention(from) : kind < 30 ? matrix_product(from) : normalization(from);
@@ -738,7 +881,7 @@ class RandomGraph : public RandomNodes {
       case 12:
         return concatenation(from);
       default:
-        return chance(50) ? attention(from) : element_wise(from);
+        return chance(50) ? attention(from) : feed_forward(from);
     }
   }
 
@@ -752,6 +895,8 @@ class RandomGraph : public RandomNodes {
     shuffle(names);
     return names;
   }
+
+  int64_t positions_ = 1;  ///< of a block's results, at most
 };
 
 }  // namespace
