@@ -81,11 +81,19 @@ TEST(RandomGraph, FaultsThatWereThere) {
     std::string chip;
     MatrixPrecision precision = MatrixPrecision::kGFloat;
   };
+  std::string numbers = "0";
+  for (int k = 1; k < 8 * 24; ++k) numbers += fmt::format(",{}", (7 * k % 11 - 5) / 8.0);
   const std::vector<Case> cases = {
       // Entries whose tokens don't fill their last row aren't those of all tokens in a row.
       {"agraph (float[2,15,15] x, float[2,15,16] z) => (float[2,15,16] y)"
        "{ s = Softmax<axis = -1>(x) y = MatMul(s, z) }",
        "mncore2"},
+      // What is dealt over groups needn't be as many units in each.
+      {"agraph (float[1,33,8] x, float[1,1,33,8] z) => (float[1,1,33,33] y) <float[8,24] w = {" + numbers +
+           "}, int64[3] lengths = {8, 8, 8}, int64[4] shape = {0, -1, 1, 8}> { a = MatMul(x, w)"
+           "p, q, r = Split<axis = 2>(a, lengths) t = Reshape(q, shape)"
+           "u = Transpose<perm = [0, 2, 3, 1]>(t) y = MatMul(z, u) }",
+       "tiny"},
   };
   for (const Case& each : cases) {
     SCOPED_TRACE(each.graph);

@@ -46,7 +46,9 @@ Transport::Transport(const isa::Chip& chip, L2bMode l2b, L1bMode l1b, MabMode ma
 
 int64_t Transport::part_lw(int64_t numbers) const {
   isa::check_internal(numbers >= 0, "transport", "a stream of {} numbers", numbers);
-  return isa::round_up(numbers, granule_) * l2bm_lw_per_number() / dealt_over();
+  // Whoever makes a part moves whole units.
+  return isa::round_up(isa::round_up(numbers, granule_) * l2bm_lw_per_number() / dealt_over(),
+                       isa::kMvUnitLw);
 }
 
 int Transport::parts_per_group() const {
