@@ -161,6 +161,14 @@ Names and filters that match nothing:
   $ kodama onnx-tests --filter $(printf '(%.0s' $(seq 50000))
   kodama: error: --filter: found an expression of 50000 characters, allowed: up to 1000
   [2]
+  $ kodama onnx-fuzz --only-write
+  kodama: error: --only-write: allowed only with --write
+  [2]
+  $ kodama onnx-fuzz --precision nosuch
+  kodama: error: precision 'nosuch' is unknown, allowed: gfloat, float, half
+  [2]
+  $ kodama onnx-fuzz --seed 3 --count 1 --chip tiny
+  1 graphs from seed 3 in 3 runs (tiny; gfloat, half, float): 3 passed, 0 of them by more than the tolerance but as rounding explains, 0 not supported, 0 failed
 
 A breakpoint where no statement is:
 
