@@ -67,6 +67,8 @@ class DramTime {
     if (op.store) add_tile(op.store->stream, op.store->count * (op.store->buffers[1] < 0 ? 1 : 2), times);
   }
   void add(const LoadRows& op, int64_t times) { add_rows(op.transfers, times); }
+  void add(const LoadLanes& op, int64_t times) { add_rows(op.transfers, times); }
+  void add(const LoadPlaces& op, int64_t times) { add_rows(op.transfers, times); }
   void add(const StoreRows& op, int64_t times) { add_rows(op.transfers, times); }
   template <typename Op>
   void add(const Op&, int64_t) {}
@@ -129,7 +131,19 @@ std::optional<int64_t> free_l2bm(const TileProgram& program, const isa::Chip& ch
       int64_t farthest = 0;
       for (const int64_t at : load->l1b_at) farthest = std::max(farthest, at);
       used = std::max(used, load->l2bm + (load->parts - 1) * load->part_lw + farthest +
-                                (load->rows - 1) * load->row_lw + round_up(load->row_lw, isa::kL2bmBlockLw));
+                                (load->rows - 1) * load->order.lw() +
+                                round_up(load->order.lw(), isa::kL2bmBlockLw));
+    } else if (const auto* lanes = std::get_if<LoadLanes>(&node.kind)) {
+      // Halos are beside the rows, and steps take four units.
+      used = std::max(used, lanes->l2bm + (lanes->parts - 1) * lanes->part_lw +
+                                lanes->rows * lanes->order.lw() + isa::kCyclesPerStep * kUnitLw);
+    } else if (const auto* places = std::get_if<LoadPlaces>(&node.kind)) {
+      used = std::max(used, places->l2bm + places->places.rows * places->places.order.lw() +
+                                isa::kCyclesPerStep * kUnitLw);
+    } else if (const auto* finish = std::get_if<FinishLanes>(&node.kind)) {
+      stays = true;
+      used = std::max(used, finish->l2bm + finish->places.rows * finish->places.order.lw() +
+                                isa::kCyclesPerStep * kUnitLw);
     } else if (const auto* sum = std::get_if<SumRows>(&node.kind)) {
       stays = true;
       used = std::max(used, sum->l2bm + sum->rows * sum->row_lw + isa::kL2bmBlockLw);

@@ -7,6 +7,7 @@
 
 #include "compiler/kernels/kernel.h"
 #include "compiler/kernels/lowering.h"
+#include "compiler/kernels/rows_problem.h"
 #include "compiler/kernels/stream_image.h"
 #include "isa/error.h"
 #include "scheduler/pipeline/pipeline.h"
@@ -300,7 +301,9 @@ void concatenate(TensorId whole, const std::vector<int64_t>& channels, LayerGrap
 /// read them run.
 void check_rows(Case layer, TensorId constant, uint32_t seed, size_t least = 1,
                 const std::vector<int64_t>& parts = {}, const char* kernel = "contract-rows",
-                MatrixPrecision precision = MatrixPrecision::kGFloat) {
+                MatrixPrecision precision = MatrixPrecision::kGFloat, bool of_lanes = false) {
+  isa::Chip chip = with_quads();
+  if (of_lanes) chip.l1b_per_l2b = 8;
   std::mt19937 random(seed);
   std::vector<Tensor> tensors;
   for (const LayerTensor& tensor : layer.graph.tensors)
@@ -309,8 +312,15 @@ void check_rows(Case layer, TensorId constant, uint32_t seed, size_t least = 1,
     layer.graph.tensors[static_cast<size_t>(constant)].constant = tensors[static_cast<size_t>(constant)];
   const Expected want = expected(layer, tensors, precision);
   if (!parts.empty()) concatenate(1 - constant, parts, layer.graph, tensors);
-  std::vector<Candidate> candidates =
-      find_kernel(kernel).run(layer.graph.layers[0], layer.graph, with_quads(), {});
+  std::vector<Candidate> candidates;
+  if (of_lanes) {
+    const auto problem = rows_problem(layer.contract(), layer.graph.layers[0].outputs[0], layer.graph, 0);
+    ASSERT_TRUE(problem);
+    for (RowsOption& option : lanes_options(*problem, chip, precision, "lanes"))
+      candidates.push_back(std::move(option.candidate));
+  } else {
+    candidates = find_kernel(kernel).run(layer.graph.layers[0], layer.graph, chip, {});
+  }
   std::erase_if(candidates, [&](const Candidate& candidate) {
     return candidate.placements.size() !=
            layer.contract().epilogue_inputs.size() + std::max<size_t>(1, parts.size()) + 2;
@@ -319,15 +329,15 @@ void check_rows(Case layer, TensorId constant, uint32_t seed, size_t least = 1,
   for (const Candidate& candidate : candidates) {
     SCOPED_TRACE(candidate.description);
     // Layouts of streams name PE memory, which has room for short ones only.
-    const auto is_short = [](const StreamPlacement& stream) {
-      return stream.length_lw <= layout::memory_size_lw(layout::Memory::kLm1, with_quads());
+    const auto is_short = [&](const StreamPlacement& stream) {
+      return stream.length_lw <= layout::memory_size_lw(layout::Memory::kLm1, chip);
     };
     if (std::ranges::all_of(candidate.placements, is_short))
-      verify_candidate(candidate, layer.graph.layers[0], layer.graph, with_quads());
+      verify_candidate(candidate, layer.graph.layers[0], layer.graph, chip);
     simulator::MachineOptions options;
     options.memory = simulator::MachineOptions::Memory::kDirty;
     options.seed = seed;
-    simulator::Machine machine(with_quads(), options);
+    simulator::Machine machine(chip, options);
     const Tensor got = run_candidate(candidate, layer, tensors, machine);
     const auto values = got.data<float>();
     for (size_t i = 0; i < values.size(); ++i) {
@@ -382,6 +392,26 @@ TEST(Rows, FewColumns) {
   check_rows(conv({1, 1, 40, 32, 8, 3, 1, 1, 1, 0}), 0, 16);
   check_rows(conv({1, 1, 40, 32, 9, 5, 3, 2, 1, 0}), 0, 17);
   check_rows(conv({1, 1, 3, 32, 9, 5, 3, 2, 1, 0}), 0, 18);
+}
+TEST(Rows, Lanes) {
+  uint32_t seed = 60;
+  const auto check_lanes = [&](const Case& layer, size_t least) {
+    check_rows(layer, 0, seed++, least, {}, "", MatrixPrecision::kGFloat, true);
+  };
+  check_lanes(conv({1, 1, 64, 64, 6, 16, 3, 1, 1, 1}), 2);
+  check_lanes(conv_and_add({1, 1, 40, 128, 5, 14, 1, 1, 1, 0}), 2);
+  // One, or three, chunks of results; an odd number of columns to a lane.
+  check_lanes(conv_and_add({1, 1, 40, 32, 4, 28, 3, 1, 1, 1}), 1);
+  check_lanes(conv_and_add({1, 1, 32, 90, 3, 28, 1, 1, 1, 0}), 1);
+  check_lanes(conv({2, 1, 33, 96, 4, 18, 3, 1, 1, 1}), 1);
+  // Strides, dilations, padding that differs from half of the kernel.
+  check_lanes(conv({1, 1, 64, 64, 8, 32, 3, 2, 1, 1}), 1);
+  check_lanes(conv({1, 1, 32, 32, 9, 24, 1, 2, 1, 0}), 1);
+  check_lanes(conv_and_add({1, 1, 20, 64, 7, 20, 3, 1, 2, 2}), 1);
+  check_lanes(conv({1, 1, 3, 64, 12, 28, 5, 2, 1, 2}), 1);
+  // Lanes of results aren't over those of the operand, or there are none.
+  check_lanes(conv({1, 1, 32, 64, 8, 28, 3, 2, 1, 1}), 0);
+  check_lanes(conv({1, 1, 32, 64, 8, 5, 3, 1, 1, 1}), 0);
 }
 TEST(Rows, Depthwise) {
   uint32_t seed = 20;

@@ -38,6 +38,12 @@ void lower_node(TileLoweringContext& context, const TileNode& node) {
           lower_normalize_rows(context, op);
         } else if constexpr (std::is_same_v<Op, FinishRows>) {
           lower_finish_rows(context, op);
+        } else if constexpr (std::is_same_v<Op, LoadLanes>) {
+          lower_load_lanes(context, op);
+        } else if constexpr (std::is_same_v<Op, LoadPlaces>) {
+          lower_load_places(context, op);
+        } else if constexpr (std::is_same_v<Op, FinishLanes>) {
+          lower_finish_lanes(context, op);
         } else if constexpr (std::is_same_v<Op, SumRows>) {
           lower_sum_rows(context, op);
         } else if constexpr (std::is_same_v<Op, StoreRows>) {

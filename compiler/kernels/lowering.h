@@ -84,8 +84,8 @@ struct TileLoweringContext {
   const TileProgram& program;
   std::vector<int> buffer_values;  ///< machine value of each tile buffer
   int block_mask = -1;             ///< mask value: cycle c is the MAB's block of a chunk; -1 = not made yet
-  /// Mask values of columns inside an image, by columns outside and the last L1B (rows_lowering.cpp).
-  std::map<std::tuple<int64_t, int64_t, int64_t>, int> edge_masks = {};
+  /// Mask values of L1Bs, by those inside in every cycle and the mask under it.
+  std::map<std::pair<std::array<std::pair<int64_t, int64_t>, isa::kCyclesPerStep>, int>, int> l1b_masks = {};
   /// Mask values of MABs whose number has bits with a value, by both.
   std::map<std::pair<int64_t, int64_t>, int> mab_masks = {};
   /// As block_mask, without the channels behind the first so many of a chunk.
@@ -121,6 +121,9 @@ void lower_window_product(TileLoweringContext& context, const WindowProduct& op)
 void lower_reduce_windows(TileLoweringContext& context, const ReduceWindows& op);
 void lower_normalize_rows(TileLoweringContext& context, const NormalizeRows& op);  // rows_normalize.cpp
 void lower_finish_rows(TileLoweringContext& context, const FinishRows& op);
+void lower_load_lanes(TileLoweringContext& context, const LoadLanes& op);      // rows_lanes.cpp
+void lower_load_places(TileLoweringContext& context, const LoadPlaces& op);    // rows_lanes.cpp
+void lower_finish_lanes(TileLoweringContext& context, const FinishLanes& op);  // rows_lanes.cpp
 void lower_sum_rows(TileLoweringContext& context, const SumRows& op);
 void lower_store_rows(TileLoweringContext& context, const StoreRows& op);
 

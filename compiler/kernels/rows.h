@@ -19,14 +19,14 @@
 /// A *picture* is a tensor seen as images of rows of columns of channels. On the chip its channels stand in
 /// chunks of 32, and every L2B has whole rows of some of them, side by side in DRAM as they are in L2BM:
 ///
-///     part of an L2B   [images][rows][chunks][columns][4 blocks][4 PEs]   LW of two channels
+///     part of an L2B   [images][rows][RowOrder: chunks and columns]   LW of two channels
 ///
 /// Groups, and the L2Bs of a group, differ in channels or else in rows (RowsSplit); nothing is there twice.
 /// So there are four images of a picture, and kernels that agree on one need no relayout between them: what a
 /// window wants of rows that another L2B has comes by a transfer of its own (window_transfers).
 ///
 /// Example, [1, 64, 56, 56] on mncore2, split {rows, rows}: L2B q has rows 7 q to 7 q + 6, each of
-/// 2 * 56 * 16 = 1792 LW: a part of 12,544 LW.
+/// 2 * 56 * 16 = 1792 LW, in 14 groups of 2 chunks: a part of 12,544 LW.
 namespace kodama::compiler {
 
 inline constexpr int64_t kChunkChannels = 32;
@@ -96,8 +96,9 @@ class RowsImage {
   int64_t images() const { return images_; }  ///< of an L2B
   int64_t rows() const { return rows_; }      ///< of an image in an L2B
   int64_t chunks() const { return chunks_; }  ///< of an L2B
-  int64_t row_lw() const { return row_lw_; }
-  int64_t part_lw() const { return images_ * rows_ * row_lw_; }
+  RowOrder order() const { return {isa::ceil_div(picture_.columns, isa::kCyclesPerStep), chunks_}; }
+  int64_t row_lw() const { return order().lw(); }
+  int64_t part_lw() const { return images_ * rows_ * row_lw(); }
 
   /// The L2B that has channels `x` of an image's row.
   int l2b_of(int64_t x, int64_t image, int64_t row) const;
@@ -123,7 +124,7 @@ class RowsImage {
   RowsSplit split_;
   const isa::Chip& chip_;
   int64_t channel_ways_ = 1, image_ways_ = 1, row_ways_ = 1;
-  int64_t images_ = 1, rows_ = 1, chunks_ = 1, row_lw_ = 0;
+  int64_t images_ = 1, rows_ = 1, chunks_ = 1;
 };
 
 /// A pass of a kernel over its L2Bs' rows.
@@ -152,11 +153,10 @@ std::pair<int64_t, int64_t> rows_inside(const RowsImage& in, const RowsImage& ou
 /// Cycles that they take on an otherwise idle chip.
 int64_t rows_transfer_cycles(const std::vector<RowsTransfer>& list, const isa::Chip& chip);
 
-/// The first column of every vector of a row of `columns`, at least 4: the last may overlap the one before.
-std::vector<int64_t> column_groups(int64_t columns);
-
-/// l1b_at of a LoadRows (compiler/tile/tile_program.h): `l1bs` L1Bs with `lw` LW from one to the next.
+/// l1b_at of a LoadRows (compiler/tile/tile_program.h): `l1bs` L1Bs with `lw` LW from one to the next, or
+/// with `chunks` chunks of rows of an order each.
 std::vector<int64_t> l1b_places(int64_t l1bs, int64_t lw);
+std::vector<int64_t> l1b_chunk_places(int64_t l1bs, const RowOrder& order, int64_t chunks);
 
 /// Gives dims of one iteration a place, too: on the first axis, where they change nothing.
 void place_single(StreamPlacement& placement);

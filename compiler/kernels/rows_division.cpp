@@ -21,8 +21,8 @@ RowsDivision::RowsDivision(const Picture& in_picture, RowsSplit in_split, const 
       pass_rows(rows * (share.by_rows ? l1bs : 1)),
       region_rows(window.rows_under(pass_rows)),
       passes(ceil_div(out.rows(), pass_rows)),
-      pitch(std::max(window.pad[1] + in_picture.columns, window.columns_under(out_picture.columns))),
-      columns(out_picture.columns) {
+      pitch(std::max(window.pad[1] + in.order().groups * isa::kCyclesPerStep,
+                     window.columns_under(out.order().groups * isa::kCyclesPerStep))) {
   for (const Picture& part : in_picture.parts) parts.emplace_back(part, in_split, chip);
 }
 
@@ -53,7 +53,7 @@ LoadRows RowsDivision::load(const Run& run, int first_stream, int64_t ways,
   load.chunks = image.chunks();
   load.first_chunk = run.first_chunk * ways;
   load.columns = image.picture().columns;
-  load.row_lw = image.row_lw();
+  load.order = image.order();
   load.rows = load.buffer_rows = window_rows;
   load.pitch = pitch;
   load.first_column = window.pad[1];
@@ -73,6 +73,13 @@ int64_t RowsDivision::part_l2bm(size_t part, int64_t ways) const {
   return lw;
 }
 
+bool RowsDivision::fits_in_ranges(int64_t lw) const {
+  const auto fits = [&](const RowsImage& image) {
+    return image.order().width() * image.order().groups * kUnitLw <= lw;
+  };
+  return fits(out) && std::ranges::all_of(parts, fits);
+}
+
 int64_t RowsDivision::in_row_lw() const {
   int64_t lw = 0;
   for (const RowsImage& part : parts) lw += part.row_lw();
@@ -89,62 +96,52 @@ bool RowsDivision::is_even() const {
   return in.is_even() && out.is_even() && std::ranges::all_of(parts, &RowsImage::is_even);
 }
 
+void RowsDivision::share_groups(int64_t most) {
+  const int64_t groups = out.order().groups;
+  own_groups = ceil_div(groups, most);
+  l1bs = groups / own_groups;
+  pitch = window.columns_under(own_groups);
+}
+
+bool RowsDivision::has_groups() const {
+  const int64_t groups_in = in.order().groups, groups = out.order().groups;
+  const int64_t right = window.columns_under(groups) - window.pad[1] - groups_in;
+  return l1bs > 1 && groups % own_groups == 0 && groups_in == groups * window.stride[1] &&
+         window.pad[1] < groups_in && right <= groups_in;
+}
+
+LoadRows::Groups RowsDivision::window_groups() const {
+  return {-window.pad[1], pitch, own_groups * window.stride[1], l1bs};
+}
+
+LoadRows::Groups RowsDivision::result_groups() const {
+  return {0, own_groups, own_groups, l1bs};
+}
+
+std::vector<int64_t> RowsDivision::group_places() const {
+  std::vector<int64_t> places;
+  for (int64_t b = 0; b < l1bs; ++b) places.push_back(out.order().at(0, b * own_groups));
+  return places;
+}
+
+bool RowsDivision::has_outside_columns() const {
+  return window.pad[1] > 0 || window.columns_under(out.picture().columns) > in.picture().columns;
+}
+
 bool RowsDivision::can_share_chunks(int64_t chunks) const {
-  return runs().size() == 1 && (parts[0].chunks() % chunks == 0 || chunks % parts[0].chunks() == 0);
+  if (runs().size() != 1) return false;
+  const RowOrder order = parts[0].order();
+  return chunks % order.chunks == 0 || (order.chunks % chunks == 0 && order.can_share(chunks));
 }
 
 void RowsDivision::share_chunks(LoadRows& load, int64_t chunks, int64_t sharing_l1bs) const {
   load.l1b_at.clear();
   for (int64_t b = 0; b < sharing_l1bs; ++b) {
     const int64_t chunk = b * chunks;
-    load.l1b_at.push_back(chunk / load.chunks * load.part_lw +
-                          chunk % load.chunks * load.columns * kColumnLw);
+    load.l1b_at.push_back(chunk / load.chunks * load.part_lw + load.order.at(chunk % load.chunks, 0));
   }
   load.parts = ceil_div(chunks, load.chunks);
   load.chunks = chunks / load.parts;
-}
-
-void RowsDivision::share_columns(int64_t most_l1bs) {
-  const int64_t all = out.picture().columns;
-  columns = std::min(all, std::max<int64_t>(ceil_div(all, most_l1bs), isa::kCyclesPerStep));
-  l1bs = ceil_div(all, columns);
-  pitch = window.columns_under(columns);
-  left = window.pad[1];
-  right = std::max<int64_t>(0, first_input(l1bs - 1) + pitch - in.picture().columns);
-}
-
-bool RowsDivision::has_columns() const {
-  if (l1bs < 2 || pitch < isa::kCyclesPerStep || left + right >= pitch) return false;
-  for (int64_t b = 0; b < l1bs; ++b) {
-    const int64_t first = first_input(b);
-    if (b > 0 && first < 0) return false;
-    if (b + 1 < l1bs && first + pitch > in.picture().columns) return false;
-  }
-  return first_input(l1bs - 1) < in.picture().columns;
-}
-
-int64_t RowsDivision::first_result(int64_t l1b) const {
-  return std::min(l1b * columns, out.picture().columns - columns);
-}
-
-int64_t RowsDivision::first_input(int64_t l1b) const {
-  return first_result(l1b) * window.stride[1] - window.pad[1];
-}
-
-std::vector<int64_t> RowsDivision::column_places() const {
-  std::vector<int64_t> places;
-  for (int64_t b = 0; b < l1bs; ++b) places.push_back(first_result(b) * kColumnLw);
-  return places;
-}
-
-void RowsDivision::share_columns_of(LoadRows& load) const {
-  load.l1b_at.clear();
-  for (int64_t b = 0; b < l1bs; ++b) load.l1b_at.push_back(std::max<int64_t>(0, first_input(b)) * kColumnLw);
-  load.columns = pitch;
-  load.first_column = 0;
-  load.chunk_lw = in.picture().columns * kColumnLw;
-  load.left = left;
-  load.right = right;
 }
 
 int64_t RowsDivision::l1bs_in(int64_t pass) const {
@@ -170,17 +167,23 @@ std::vector<RowsTransfer> RowsDivision::own_rows(int64_t image, int64_t number, 
   return {own};
 }
 
-int64_t load_rows_steps(int64_t parts, int64_t rows, int64_t chunks, int64_t columns, int64_t sets,
+int64_t load_rows_steps(int64_t parts, int64_t rows, int64_t chunks, int64_t groups, int64_t sets,
                         int64_t each, int64_t fill) {
-  const int64_t blocks = ceil_div(chunks * columns * kColumnLw, isa::kL2bmBlockLw) * sets;
-  const int64_t takes = chunks * static_cast<int64_t>(column_groups(columns).size()) * each;
-  return parts * rows * (std::max(blocks, takes) + fill);
+  return parts * rows * (chunks * groups * std::max(sets, each) + fill);
 }
 
 int64_t own_rows_cycles(int64_t lw, const isa::Chip& chip) {
   return static_cast<int64_t>(static_cast<double>(chip.l2b_per_group * lw) /
                               chip.transfer.dram_lw_per_cycle) +
          chip.transfer.startup_cycles;
+}
+
+void set_segments(StoreRows& store, const RowOrder& order, int64_t chunks) {
+  const bool is_dense = order.is_dense(chunks);
+  store.segments = is_dense ? 1 : order.groups;
+  store.segment_lw = chunks * (is_dense ? order.groups : 1) * kUnitLw;
+  store.chunk_lw = is_dense ? 0 : order.width() * kUnitLw;
+  store.l1b_row_lw = chunks * order.groups * kUnitLw;
 }
 
 const char* rows_or_channels(bool channels) {

@@ -35,15 +35,13 @@ struct RowsDivision {
   RowsImage in, out;
   std::vector<RowsImage> parts;  ///< of the operand; `in` itself where it has none
   RowsWindow window;
-  int64_t rows = 1;             ///< of results, of an L1B in a pass
-  int64_t l1bs = 1;             ///< at work in a full pass
-  int64_t window_rows = 0;      ///< of an L1B
-  int64_t pass_rows = 0;        ///< of an L2B
-  int64_t region_rows = 0;      ///< input rows that L2BM has room for at a time, of an L2B in a pass
-  int64_t passes = 0;           ///< of an image
-  int64_t pitch = 0;            ///< columns of a window's row, padding included
-  int64_t columns = 0;          ///< of an L1B's results
-  int64_t left = 0, right = 0;  ///< columns of the first and last L1B's windows outside the tensor
+  int64_t rows = 1;         ///< of results, of an L1B in a pass
+  int64_t l1bs = 1;         ///< at work in a full pass
+  int64_t window_rows = 0;  ///< of an L1B
+  int64_t pass_rows = 0;    ///< of an L2B
+  int64_t region_rows = 0;  ///< input rows that L2BM has room for at a time, of an L2B in a pass
+  int64_t passes = 0;       ///< of an image
+  int64_t pitch = 0;        ///< columns of a window's row, padding included
 
   /// Parts one after the other whose rows are alike, so that a LoadRows takes them all.
   struct Run {
@@ -57,28 +55,28 @@ struct RowsDivision {
                 const std::function<std::vector<RowsTransfer>(size_t part)>& transfers) const;
   /// LW of L2BM before a part's rows.
   int64_t part_l2bm(size_t part, int64_t ways) const;
+  /// Whether rows of operand and result can go through so many LW, some chunks after others.
+  bool fits_in_ranges(int64_t lw) const;
   /// LW of a row of all parts, in one L2B.
   int64_t in_row_lw() const;
   int64_t longest_row_lw() const;  ///< of a part
   /// Whether every L2B has as many channels of every part, and of the results.
   bool is_even() const;
+  /// Makes L1Bs, `most` or fewer, have groups of columns of their own (RowOrder): `pitch` counts groups.
+  void share_groups(int64_t most);
+  int64_t own_groups = 0;  ///< of an L1B's results
+  /// Whether groups of results are over groups of the operand.
+  bool has_groups() const;
+  /// What an L1B takes of the operand, or of rows like the results; where its results are in a row.
+  LoadRows::Groups window_groups() const;
+  LoadRows::Groups result_groups() const;
+  std::vector<int64_t> group_places() const;
+  /// Whether results depend on columns outside the tensor.
+  bool has_outside_columns() const;
   /// Whether L1Bs may share all chunks, `chunks` each: one's are in one part, or in whole ones.
   bool can_share_chunks(int64_t chunks) const;
   /// Makes them do so.
   void share_chunks(LoadRows& load, int64_t chunks, int64_t sharing_l1bs) const;
-
-  /// Makes `most_l1bs` L1Bs or fewer share all columns of results.
-  void share_columns(int64_t most_l1bs);
-  /// Whether more than one does, and they find their windows' columns inside the tensor, the first and the
-  /// last on one side.
-  bool has_columns() const;
-  /// The first column of results of an L1B, where each has its own; the first column of its windows.
-  int64_t first_result(int64_t l1b) const;
-  int64_t first_input(int64_t l1b) const;
-  /// Where an L1B's results are in a row (l1b_at of a StoreRows).
-  std::vector<int64_t> column_places() const;
-  /// Makes every L1B take the columns of its windows.
-  void share_columns_of(LoadRows& load) const;
 
   /// L1Bs (or else 1) at work in a pass.
   int64_t l1bs_in(int64_t pass) const;
@@ -89,12 +87,14 @@ struct RowsDivision {
                                      int64_t count) const;
 };
 
-/// Steps that take rows of an image from L2BM: for each of `parts`, `rows` rows of `chunks` chunks that go to
-/// `sets` sets of L1Bs one by one, in `each` steps for four columns of a chunk.
-int64_t load_rows_steps(int64_t parts, int64_t rows, int64_t chunks, int64_t columns, int64_t sets,
+/// Steps that take rows of an image from L2BM: for each of `parts`, `rows` rows of `chunks` chunks of
+/// `groups` groups that go to `sets` sets of L1Bs one by one, in `each` steps for four columns of a chunk.
+int64_t load_rows_steps(int64_t parts, int64_t rows, int64_t chunks, int64_t groups, int64_t sets,
                         int64_t each, int64_t fill = kRowsFillSteps);
 /// Cycles in which every L2B stores or loads `lw` LW of its own.
 int64_t own_rows_cycles(int64_t lw, const isa::Chip& chip);
+/// Makes L1Bs that have `chunks` chunks of every row bring them to an image's rows.
+void set_segments(StoreRows& store, const RowOrder& order, int64_t chunks);
 /// "rows" or "channels".
 const char* rows_or_channels(bool channels);
 

@@ -109,7 +109,6 @@ RowsImage::RowsImage(const Picture& picture, RowsSplit split, const isa::Chip& c
   images_ = ceil_div(picture.images, image_ways_);
   rows_ = ceil_div(picture.rows, row_ways_);
   chunks_ = ceil_div(ceil_div(picture.channels, kChunkChannels), channel_ways_);
-  row_lw_ = round_up(chunks_ * picture.columns * kColumnLw, isa::kL2bmBlockLw);
 }
 
 int RowsImage::l2b_of(int64_t x, int64_t image, int64_t row) const {
@@ -118,7 +117,7 @@ int RowsImage::l2b_of(int64_t x, int64_t image, int64_t row) const {
 }
 
 int64_t RowsImage::offset(int64_t image, int64_t row) const {
-  return (image % images_ * rows_ + row % rows_) * row_lw_;
+  return (image % images_ * rows_ + row % rows_) * row_lw();
 }
 
 std::pair<int64_t, int64_t> RowsImage::first_of(int l2b) const {
@@ -166,21 +165,27 @@ StreamPlacement RowsImage::placement(std::string name) const {
   result.access.tensor = picture_.tensor;
   result.access.map = AffineMap::identity(picture_.shape.size());
   result.extents = picture_.shape;
-  const int64_t row = row_lw_ / isa::kPePerMab;  // stream numbers
+  // Stream numbers:
+  const int64_t row = row_lw() / isa::kPePerMab;
+  const int64_t in_unit = kUnitLw / isa::kPePerMab;
+  const auto [groups, chunks] = order();
+  const int64_t width = order().width();
   const int64_t unit = split_.l2b_channels ? chip_.l2b_per_group : 1;
   std::vector<Factor> channels = channel_factors();
-  channels.insert(channels.end(), {{chunks_, Level::kAddress, picture_.columns * kBlocksPerChunk},
+  channels.insert(channels.end(), {{chunks / width, Level::kAddress, width * groups * in_unit},
+                                   {width, Level::kAddress, in_unit},
                                    {kBlocksPerChunk, Level::kAddress, 1},
                                    {isa::kPePerMab, Level::kPe, 1},
                                    {isa::kWordsPerLong, Level::kWord, 1}});
   std::vector<Factor> images = {{image_ways_, Level::kL2b, unit * row_ways_},
                                 {images_, Level::kAddress, rows_ * row}};
   std::vector<Factor> rows = {{row_ways_, Level::kL2b, unit}, {rows_, Level::kAddress, row}};
-  const Factor columns = {picture_.columns, Level::kAddress, kBlocksPerChunk};
+  const std::vector<Factor> columns = {{isa::kCyclesPerStep, Level::kAddress, kBlocksPerChunk},
+                                       {groups, Level::kAddress, width * in_unit}};
   const std::vector<Factor> copies = {{chip_.l1b_per_l2b, Level::kL1b, 1},
                                       {chip_.mab_per_l1b, Level::kMab, 1}};
   if (picture_.tokens) {
-    rows.push_back(columns);
+    rows.insert(rows.end(), columns.begin(), columns.end());
     std::vector<std::vector<Factor>> axes = {channels};
     result.axis_dims = {{picture_.tokens->channel}};
     for (const auto& [dims, factors] :
@@ -200,10 +205,10 @@ StreamPlacement RowsImage::placement(std::string name) const {
     result.access.map.set(0, 0, 1).set(1, 1, 1).set(2, 2, 1);
     result.access.map.set(3, 3, window.stride[1]).set(3, 4, window.dilation[1]).set_offset(3, -window.pad[1]);
     result.axis_dims = {{1, 4}, {0}, {2}, {3}};
-    result.layout = Layout({channels, images, rows, {columns}}, layout::Memory::kLm1, copies);
+    result.layout = Layout({channels, images, rows, columns}, layout::Memory::kLm1, copies);
   } else {
     result.axis_dims = {{1}, {0}, {2}, {3}};
-    result.layout = Layout({channels, images, rows, {columns}}, layout::Memory::kLm1, copies);
+    result.layout = Layout({channels, images, rows, columns}, layout::Memory::kLm1, copies);
   }
   // Rows that no L2B computes are never read; channels that fill a chunk up are.
   if (picture_.channels % kChunkChannels == 0) result.layout.set_padding(layout::Padding::kUndefined);
@@ -377,16 +382,15 @@ int64_t rows_transfer_cycles(const std::vector<RowsTransfer>& list, const isa::C
          std::max(static_cast<int64_t>(cycles), starts);
 }
 
-std::vector<int64_t> column_groups(int64_t columns) {
-  std::vector<int64_t> starts;
-  for (int64_t start = 0; start < columns; start += isa::kCyclesPerStep)
-    starts.push_back(std::min(start, columns - isa::kCyclesPerStep));
-  return starts;
-}
-
 std::vector<int64_t> l1b_places(int64_t l1bs, int64_t lw) {
   std::vector<int64_t> places;
   for (int64_t b = 0; b < l1bs; ++b) places.push_back(b * lw);
+  return places;
+}
+
+std::vector<int64_t> l1b_chunk_places(int64_t l1bs, const RowOrder& order, int64_t chunks) {
+  std::vector<int64_t> places;
+  for (int64_t b = 0; b < l1bs; ++b) places.push_back(order.at(b * chunks, 0));
   return places;
 }
 
@@ -403,10 +407,10 @@ void place_single(StreamPlacement& placement) {
 RowsStaging rows_staging(const isa::Chip& chip) {
   constexpr int64_t kSumSlots = 8;
   RowsStaging staging;
-  staging.windows_lw = chip.memory.l1bm_lw / 2;
+  staging.windows_lw = chip.memory.l1bm_lw / 2 - kSumSlots * kUnitLw;
   staging.sums = staging.windows_lw;
   staging.sum_slots = kSumSlots;
-  staging.results = staging.sums + kSumSlots * isa::kCyclesPerStep * kColumnLw;
+  staging.results = staging.sums + kSumSlots * kUnitLw;
   staging.results_lw = chip.memory.l1bm_lw - staging.results;
   return staging;
 }

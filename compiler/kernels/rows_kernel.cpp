@@ -5,6 +5,7 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "compiler/kernels/predict.h"
 #include "compiler/kernels/rows.h"
 #include "compiler/kernels/rows_division.h"
+#include "compiler/kernels/rows_problem.h"
 #include "isa/arithmetic.h"
 #include "isa/error.h"
 
@@ -25,7 +27,7 @@
 ///
 ///   - the four MABs of a quad take a quarter of the channels each, as block floats: block m % 4 of a chunk;
 ///   - the quads make eight output channels each, an L1B 32 at a time: their sums meet in l1bmr4;
-///   - L1Bs have different rows, columns, output channels, or input channels: of these what they make is
+///   - L1Bs have different rows, output channels, or input channels: of these what they make is
 ///     added up in l2bmr, and the epilogue runs on rows that they take of the sums.
 ///
 /// Groups and L2Bs have different output channels or different rows, too. So the program is
@@ -55,216 +57,9 @@ constexpr int64_t kPieces = 6;
 constexpr int64_t kTiles = 4;
 constexpr int64_t kTileVectors = 4;
 
-/// The layer as windows of one picture that make another.
-struct RowsProblem {
-  ContractLayer contract;
-  bool weights_first = true;  ///< operand a is the matrix
-  Picture in, out;
-  RowsWindow window;
-  std::vector<int> out_channels;           ///< dims
-  std::vector<int> in_channels;            ///< dims; the second: of the kernel's columns, folded
-  std::array<int, 2> kernel_dims{-1, -1};  ///< dims; -1 = the kernel has one position there
-  /// Of the epilogue's inputs: one value for a channel, or else what is read at every place of the result.
-  std::vector<std::optional<TensorAccess>> of_rows;
-
-  const TensorAccess& weights() const { return weights_first ? contract.a : contract.b; }
-  const TensorAccess& activation() const { return weights_first ? contract.b : contract.a; }
-};
-
-/// What of an axis depends on dims: the one outside K, the one of K; -1 = none. Nothing where there are more.
-struct AxisUse {
-  int outer = -1, inner = -1;
-};
-std::optional<AxisUse> axis_use(const AffineMap& map, size_t axis, const ContractLayer& contract) {
-  AxisUse use;
-  for (size_t dim = 0; dim < contract.dims.size(); ++dim) {
-    if (map.coefficient(axis, dim) == 0 || contract.dims[dim].extent == 1) continue;
-    int& slot = contract.dims[dim].role == ContractLayer::Role::kK ? use.inner : use.outer;
-    if (slot >= 0) return std::nullopt;
-    slot = static_cast<int>(dim);
-  }
-  return use;
-}
-
-/// What an access over a contraction reads at an index of the result, each of whose axes is `made` of a dim.
-/// Axes of one index are as in the identity, so that who reads the whole tensor says so in one way.
-TensorAccess over_result(const TensorAccess& access, const std::vector<AxisUse>& made) {
-  TensorAccess result = access;
-  result.map = AffineMap(access.map.axes(), made.size());
-  for (size_t axis = 0; axis < access.map.axes(); ++axis) {
-    result.map.set_offset(axis, access.map.offset(axis));
-    for (size_t of = 0; of < made.size(); ++of) {
-      const int dim = made[of].outer;
-      result.map.set(axis, of,
-                     dim >= 0 ? access.map.coefficient(axis, static_cast<size_t>(dim)) : axis == of);
-    }
-  }
-  return result;
-}
-
-/// The order of the operand's axes in which its places are those of the result; nothing where it has others.
-std::optional<std::vector<int>> operand_order(const Picture& out, const std::vector<AxisUse>& made,
-                                              const std::vector<AxisUse>& read) {
-  std::vector<int> order;
-  const size_t axes = read.size() - 1;
-  for (size_t axis = 0; axis < axes; ++axis) {
-    if (read[axis].outer < 0) order.push_back(static_cast<int>(axis));
-  }
-  for (const int result : out.tokens->tokens) {
-    const int dim = made[static_cast<size_t>(result)].outer;
-    if (dim < 0) continue;
-    const auto found =
-        std::ranges::find(read.begin(), read.begin() + static_cast<ptrdiff_t>(axes), dim, &AxisUse::outer);
-    if (found == read.begin() + static_cast<ptrdiff_t>(axes)) return std::nullopt;
-    order.push_back(static_cast<int>(found - read.begin()));
-  }
-  if (order.size() != axes) return std::nullopt;
-  return order;
-}
-
-/// With the result as picture `number` of pictures_of. Nothing where the layer has another form.
-std::optional<RowsProblem> rows_problem(const ContractLayer& contract, TensorId output,
-                                        const LayerGraph& graph, size_t number) {
-  using Role = ContractLayer::Role;
-  const auto is_constant = [&](const TensorAccess& access) {
-    return graph.tensors[static_cast<size_t>(graph.storage(access.tensor))].constant.has_value();
-  };
-  const auto shape_of = [&](TensorId tensor) -> const Shape& {
-    return graph.tensors[static_cast<size_t>(tensor)].shape;
-  };
-  if (is_constant(contract.a) == is_constant(contract.b)) return std::nullopt;
-  RowsProblem problem;
-  problem.contract = contract;
-  problem.weights_first = is_constant(contract.a);
-  const Role out_role = problem.weights_first ? Role::kM : Role::kN;
-  for (size_t dim = 0; dim < contract.dims.size(); ++dim) {
-    if (contract.dims[dim].extent == 1) continue;
-    if (contract.dims[dim].role == Role::kBatch) return std::nullopt;
-    if (contract.dims[dim].role == out_role) problem.out_channels.push_back(static_cast<int>(dim));
-  }
-  if (problem.out_channels.size() != 1) return std::nullopt;
-  const auto dim_extent = [&](int dim) {
-    return dim < 0 ? 1 : contract.dims[static_cast<size_t>(dim)].extent;
-  };
-
-  // The result: its channels, and its picture.
-  const AffineMap& result = contract.output;
-  std::vector<AxisUse> made;
-  size_t channel_axis = result.axes();
-  for (size_t axis = 0; axis < result.axes(); ++axis) {
-    const auto use = axis_use(result, axis, contract);
-    if (!use || use->inner >= 0 || result.offset(axis) != 0) return std::nullopt;
-    if (use->outer >= 0 && result.coefficient(axis, static_cast<size_t>(use->outer)) != 1)
-      return std::nullopt;
-    if (dim_extent(use->outer) != contract.output_shape[axis]) return std::nullopt;
-    if (use->outer == problem.out_channels[0]) channel_axis = axis;
-    made.push_back(*use);
-  }
-  const std::vector<Picture> pictures = pictures_of(output, contract.output_shape, channel_axis);
-  if (number >= pictures.size()) return std::nullopt;
-  const Picture* out = &pictures[number];
-  problem.out = *out;
-
-  // The operand.
-  const AffineMap& map = problem.activation().map;
-  const Shape& shape = shape_of(problem.activation().tensor);
-  std::vector<AxisUse> read;
-  for (size_t axis = 0; axis < map.axes(); ++axis) {
-    const auto use = axis_use(map, axis, contract);
-    if (!use) return std::nullopt;
-    read.push_back(*use);
-  }
-  const size_t in_channel_axis = out->tokens ? map.axes() - 1 : 1;
-  if (in_channel_axis >= map.axes() || read[in_channel_axis].outer >= 0) return std::nullopt;
-  const auto in = picture_of(problem.activation().tensor, shape, in_channel_axis);
-  if (!in || in->tokens.has_value() != out->tokens.has_value()) return std::nullopt;
-  if (!in->tokens && map.axes() != result.axes()) return std::nullopt;
-  problem.in = *in;
-  if (in->tokens) {
-    const auto order = operand_order(*out, made, read);
-    if (!order) return std::nullopt;
-    problem.in.tokens->tokens = *order;
-  }
-  const int in_channel = read[in_channel_axis].inner;
-  if (in_channel < 0 || dim_extent(in_channel) != in->channels ||
-      map.coefficient(in_channel_axis, static_cast<size_t>(in_channel)) != 1 ||
-      map.offset(in_channel_axis) != 0) {
-    return std::nullopt;
-  }
-  size_t inner_dims = 1;
-  for (size_t axis = 0; axis < map.axes(); ++axis) {
-    if (axis == in_channel_axis) continue;
-    const AxisUse& use = read[axis];
-    if (!in->tokens && use.outer != made[axis].outer) return std::nullopt;
-    const bool windowed = !in->tokens && axis >= 2;
-    if (!windowed) {
-      if (use.inner >= 0 || map.offset(axis) != 0 || shape[axis] != dim_extent(use.outer))
-        return std::nullopt;
-      if (use.outer >= 0 && map.coefficient(axis, static_cast<size_t>(use.outer)) != 1) return std::nullopt;
-      continue;
-    }
-    const size_t way = axis - 2;
-    if (use.outer >= 0) problem.window.stride.at(way) = map.coefficient(axis, static_cast<size_t>(use.outer));
-    if (use.inner >= 0) {
-      ++inner_dims;
-      problem.kernel_dims.at(way) = use.inner;
-      problem.window.kernel.at(way) = dim_extent(use.inner);
-      problem.window.dilation.at(way) = map.coefficient(axis, static_cast<size_t>(use.inner));
-    }
-    problem.window.pad.at(way) = -map.offset(axis);
-    if (problem.window.stride.at(way) < 1 || problem.window.dilation.at(way) < 1 ||
-        problem.window.pad.at(way) < 0)
-      return std::nullopt;
-  }
-  const auto is_inner = [](const ContractLayer::Dim& dim) { return dim.role == Role::kK && dim.extent > 1; };
-  if (static_cast<size_t>(std::ranges::count_if(contract.dims, is_inner)) != inner_dims) return std::nullopt;
-  if (problem.activation().fill != 0) return std::nullopt;
-  // Behind the last of few columns there is anything.
-  const RowsWindow& window = problem.window;
-  if (!in->tokens && shape.back() < isa::kCyclesPerStep &&
-      (window.kernel[1] > 1 || window.pad[1] > 0 || window.stride[1] > 1))
-    return std::nullopt;
-  // Few channels: the kernel's columns fill the chunk.
-  problem.in_channels = {in_channel};
-  if (!in->tokens && problem.kernel_dims[1] >= 0 &&
-      in->channels * problem.window.kernel[1] <= kChunkChannels) {
-    problem.in.folded = problem.window;
-    problem.in.channels *= problem.window.kernel[1];
-    problem.in.columns = problem.out.columns;
-    problem.in_channels.push_back(problem.kernel_dims[1]);
-    problem.kernel_dims[1] = -1;
-    problem.window.kernel[1] = problem.window.stride[1] = problem.window.dilation[1] = 1;
-    problem.window.pad[1] = 0;
-  }
-  for (size_t dim = 0; dim < contract.dims.size(); ++dim) {
-    const auto number = static_cast<int>(dim);
-    if (contract.dims[dim].extent == 1 || contract.dims[dim].role == Role::kK ||
-        number == problem.out_channels[0])
-      continue;
-    for (size_t axis = 0; axis < problem.weights().map.axes(); ++axis) {
-      if (problem.weights().map.coefficient(axis, dim) != 0) return std::nullopt;
-    }
-  }
-
-  for (const TensorAccess& input : contract.epilogue_inputs) {
-    bool for_channel = true;
-    for (size_t axis = 0; axis < input.map.axes(); ++axis) {
-      const auto use = axis_use(input.map, axis, contract);
-      for_channel =
-          for_channel && use && use->inner < 0 && (use->outer < 0 || use->outer == problem.out_channels[0]);
-    }
-    problem.of_rows.emplace_back();
-    if (!for_channel) problem.of_rows.back() = over_result(input, made);
-  }
-  return problem;
-}
-
-/// What the L1Bs of an L2B have of their own: rows or columns of results, output channels, or input channels.
-enum class L1bShare : uint8_t { kRows, kColumns, kOutputs, kInputs };
-/// Whether all L1Bs take part of every row: then rows come in pieces, and sums are made in tiles of rows.
-bool shares_rows(L1bShare share) {
-  return share == L1bShare::kColumns || share == L1bShare::kInputs;
-}
+/// What the L1Bs of an L2B have of their own: rows of results, output channels, or input channels. Of input
+/// channels rows come in pieces, and sums are made in tiles of rows.
+enum class L1bShare : uint8_t { kRows, kOutputs, kInputs };
 
 /// Everything that a candidate decides.
 struct RowsTiling {
@@ -285,8 +80,7 @@ class RowsTiler {
     std::vector<RowsTiling> list;
     for (const RowsSplit in : kRowsSplits) {
       for (const RowsSplit out : kRowsSplits) {
-        for (const L1bShare share :
-             {L1bShare::kRows, L1bShare::kColumns, L1bShare::kOutputs, L1bShare::kInputs}) {
+        for (const L1bShare share : {L1bShare::kRows, L1bShare::kOutputs, L1bShare::kInputs}) {
           if (const auto tiling = best(in, out, share)) list.push_back(*tiling);
         }
       }
@@ -314,7 +108,7 @@ class RowsTiler {
     int64_t row_inputs = 0;
     bool spread = false;       ///< columns of a row over MABs, in the epilogue
     int64_t row_input_lw = 0;  ///< of an input of the epilogue in PE memory
-    int64_t l1b_row_lw = 0;    ///< results of a row in L1BM
+    RowOrder staged = {};      ///< results of a row in L1BM
     int64_t region_l2bm = 0, input_l2bm = 0, result_l2bm = 0;  ///< LW
   };
 
@@ -330,21 +124,20 @@ class RowsTiler {
     const bool own_inputs = tiling.share == L1bShare::kInputs;
     s.chunks_in = s.in.channel_ways() * s.in.chunks() / (own_inputs ? chip_.l1b_per_l2b : 1);
     s.chunks_out = own_outputs ? s.out.chunks() / chip_.l1b_per_l2b : s.out.chunks();
-    if (tiling.share == L1bShare::kColumns) s.share_columns(chip_.l1b_per_l2b);
-    s.groups = std::ssize(column_groups(s.columns));
+    s.groups = s.out.order().groups;
     s.matrices_lw = s.chunks_in * problem_.window.kernel[0] * problem_.window.kernel[1] * form_.rows;
     const int64_t local = chip_.memory.lm_words / isa::kWordsPerLong - kRowsReserveLw;
     s.windows_lw = round_up(s.chunks_in * s.window_rows * s.pitch, isa::kCyclesPerStep);
-    s.l1b_row_lw = tiling.share == L1bShare::kRows ? s.out.row_lw() : s.chunks_out * s.columns * kColumnLw;
+    s.staged = {s.groups, s.chunks_out};
     s.tile_rows = s.finish_rows = tiling.rows;
     s.finish_l1bs = s.l1bs;
-    if (shares_rows(tiling.share)) {
+    if (own_inputs) {
       // Rows come in pieces, so that what follows is fetched meanwhile.
       s.region_rows = std::clamp<int64_t>(
           chip_.memory.l2bm_lw / kPieces / (s.in.channel_ways() * s.in_row_lw()), 1, s.region_rows);
-      const int64_t most =
-          std::max<int64_t>(1, std::min(most_sums() / (s.groups * isa::kCyclesPerStep),
-                                        (rows_staging(chip_).results_lw - isa::kL2bmBlockLw) / s.l1b_row_lw));
+      const int64_t most = std::max<int64_t>(
+          1, std::min(most_sums() / (s.groups * isa::kCyclesPerStep),
+                      (rows_staging(chip_).results_lw - isa::kL2bmBlockLw) / s.staged.lw()));
       const int64_t tiles =
           std::max(ceil_div(tiling.rows, most), std::min(kTiles, tiling.rows * s.groups / kTileVectors));
       s.tile_rows = ceil_div(tiling.rows, std::max<int64_t>(1, tiles));
@@ -357,16 +150,15 @@ class RowsTiler {
     s.row_inputs =
         std::ranges::count_if(problem_.of_rows, [](const auto& input) { return input.has_value(); });
     // Of four columns, a MAB may have one: then what the epilogue works on is four rows at a time.
-    s.spread = problem_.out.tokens && !shares_rows(tiling.share) && has_epilogue() && tiling.rows > 1;
+    s.spread = problem_.out.tokens && !own_inputs && has_epilogue() && tiling.rows > 1;
     s.row_input_lw =
         s.spread ? round_up(s.chunks_out, isa::kCyclesPerStep) * round_up(s.finish_rows, isa::kCyclesPerStep)
-                 : round_up(s.chunks_out * s.finish_rows * s.columns, isa::kCyclesPerStep);
+                 : s.chunks_out * s.finish_rows * s.groups * isa::kCyclesPerStep;
     const int64_t others = s.row_inputs * s.row_input_lw;
     s.all_matrices = s.chunks_out * s.matrices_lw + others <= local;
     s.region_l2bm = s.part_l2bm(s.parts.size(), s.in.channel_ways());
-    s.input_l2bm = s.out.row_lw() * (own_inputs ? std::max(s.pass_rows, s.finish_l1bs * s.finish_rows)
-                                     : tiling.share == L1bShare::kColumns ? s.tile_rows
-                                                                          : s.pass_rows);
+    s.input_l2bm =
+        s.out.row_lw() * (own_inputs ? std::max(s.pass_rows, s.finish_l1bs * s.finish_rows) : s.pass_rows);
     s.result_l2bm = s.input_l2bm + isa::kL2bmBlockLw;
     return s;
   }
@@ -381,42 +173,26 @@ class RowsTiler {
     const bool own_inputs = tiling.share == L1bShare::kInputs;
     // Sums over L1Bs come back as an input of the epilogue.
     const int64_t totals = own_inputs ? s.row_input_lw : 0;
-    const int64_t read_row = shares_rows(tiling.share) ? l1b_row(tiling, s) : s.longest_row_lw();
-    const int64_t beside_row = tiling.share == L1bShare::kColumns
-                                   ? s.chunks_out * round_up(s.columns * kColumnLw, isa::kL2bmBlockLw)
-                                   : s.out.row_lw();
     // Matrices that don't all fit are loaded once for each chunk.
     if (!s.all_matrices && s.tile_rows < tiling.rows) return false;
     return s.sums_lw <= most_sums() && s.windows_lw + totals <= local &&
-           matrices + s.row_inputs * s.row_input_lw <= local &&
-           std::max(read_row, beside_row) <= staging.windows_lw &&
-           (own_inputs ? std::max(s.tile_rows, s.finish_rows) : s.tile_rows) *
-                       round_up(s.l1b_row_lw, isa::kL2bmBlockLw) +
-                   (s.spread ? 3 * isa::kL2bmBlockLw : 0) <=
+           matrices + s.row_inputs * s.row_input_lw <= local && s.fits_in_ranges(staging.windows_lw) &&
+           (!problem_.out.tokens || std::max(s.longest_row_lw(), s.out.row_lw()) <= staging.windows_lw) &&
+           (own_inputs ? std::max(s.tile_rows, s.finish_rows) : s.tile_rows) * s.staged.lw() +
+                   (s.spread ? 3 * kUnitLw : 0) <=
                staging.results_lw &&
-           std::max(
-               s.region_l2bm + s.row_inputs * s.input_l2bm + (shares_rows(tiling.share) ? s.result_l2bm : 0),
-               s.result_l2bm) <= chip_.memory.l2bm_lw &&
+           std::max(s.region_l2bm + s.row_inputs * s.input_l2bm + (own_inputs ? s.result_l2bm : 0),
+                    s.result_l2bm) <= chip_.memory.l2bm_lw &&
            s.passes * s.out.images() <= kMaxPasses;
-  }
-
-  /// LW of L1BM for what an L1B with input channels or columns of its own takes of a row of a part.
-  int64_t l1b_row(const RowsTiling& tiling, const Sizes& s) const {
-    if (tiling.share == L1bShare::kColumns) {
-      int64_t chunks = 0;
-      for (const RowsImage& part : s.parts) chunks = std::max(chunks, part.chunks());
-      return chunks * round_up(s.pitch * kColumnLw, isa::kL2bmBlockLw);
-    }
-    return round_up(std::min(s.chunks_in, s.parts[0].chunks()) * problem_.in.columns * kColumnLw,
-                    isa::kL2bmBlockLw);
   }
 
   std::optional<RowsTiling> best(RowsSplit in, RowsSplit out, L1bShare share) const {
     RowsTiling tiling{in, out, share, 1, 1, 0};
     const Sizes one = sizes(tiling);
     if (!one.is_even()) return std::nullopt;
-    if (share == L1bShare::kOutputs && one.out.chunks() % chip_.l1b_per_l2b != 0) return std::nullopt;
-    if (share == L1bShare::kColumns && !one.has_columns()) return std::nullopt;
+    if (share == L1bShare::kOutputs &&
+        (one.out.chunks() % chip_.l1b_per_l2b != 0 || !one.out.order().can_share(one.chunks_out)))
+      return std::nullopt;
     if (share == L1bShare::kInputs) {
       // Whole chunks for everyone, each L1B's in one part or in whole ones.
       if (one.in.channel_ways() * one.in.chunks() % chip_.l1b_per_l2b != 0) return std::nullopt;
@@ -429,20 +205,13 @@ class RowsTiler {
     const int64_t passes = s.passes * s.out.images();
     const bool own_inputs = tiling.share == L1bShare::kInputs;
     const int64_t ways = tiling.share == L1bShare::kOutputs ? 1 : s.l1bs;
-    const bool own_columns = tiling.share == L1bShare::kColumns;
     const int64_t row_inputs = s.row_inputs + (own_inputs && has_epilogue() ? 1 : 0);
-    // Where L1Bs have columns, every chunk is a segment of its own.
-    const auto load_steps = [&](int64_t parts, int64_t rows, int64_t chunks, int64_t columns, int64_t sets,
-                                int64_t each) {
-      return own_columns ? load_rows_steps(parts, rows * chunks, 1, columns, sets, each, 0)
-                         : load_rows_steps(parts, rows, chunks, columns, sets, each);
-    };
     int64_t load = 0;
     for (const RowsDivision::Run& run : s.runs()) {
       const int64_t parts = own_inputs ? ceil_div(s.chunks_in, s.parts[0].chunks())
                                        : static_cast<int64_t>(run.count) * s.in.channel_ways();
       const int64_t chunks = own_inputs ? s.chunks_in / parts : s.parts[run.first].chunks();
-      load += load_steps(parts, s.window_rows, chunks, own_columns ? s.pitch : problem_.in.columns, ways, 4);
+      load += load_rows_steps(parts, s.window_rows, chunks, s.parts[run.first].order().groups, ways, 4);
     }
     const int64_t matrices = s.matrices_lw / form_.rows;
     const int64_t vectors = s.tile_rows * s.groups;
@@ -453,23 +222,17 @@ class RowsTiler {
       finish = 3;
       for (const ScalarNode& node : problem_.contract.epilogue.nodes()) finish += machine_operations(node.op);
     }
-    const int64_t row_blocks = ceil_div(s.l1b_row_lw, isa::kL2bmBlockLw);
+    const int64_t row_blocks = s.staged.chunks * s.groups;
     const int64_t product = s.chunks_out * matrices * std::max(vectors, form_.write_steps);
-    int64_t steps = row_inputs * load_steps(1, s.finish_rows, s.chunks_out, s.columns,
-                                            own_columns ? s.l1bs : chip_.l1b_per_l2b, 1);
-    if (shares_rows(tiling.share)) {
+    int64_t steps =
+        row_inputs * load_rows_steps(1, s.finish_rows, s.chunks_out, s.groups, chip_.l1b_per_l2b, 1);
+    if (own_inputs) {
       // The rows of a tile are taken beside the products of the one before.
       steps += std::max(load, tiles * product) + std::min(load, tiles * product) / tiles;
       steps += tiles * s.chunks_out * kRowsFillSteps;
-      if (own_columns) {
-        steps += tiles * s.chunks_out * vectors * finish +
-                 s.l1bs * tiling.rows * s.chunks_out * ceil_div(s.columns * kColumnLw, isa::kL2bmBlockLw);
-      } else {
-        steps += tiling.rows * row_blocks;
-        if (has_epilogue())
-          steps +=
-              s.chunks_out * s.finish_rows * s.groups * finish + tiling.rows * row_blocks + kRowsFillSteps;
-      }
+      steps += tiling.rows * row_blocks;
+      if (has_epilogue())
+        steps += s.chunks_out * s.finish_rows * s.groups * finish + tiling.rows * row_blocks + kRowsFillSteps;
     } else {
       const int64_t finished = s.spread ? ceil_div(vectors, isa::kCyclesPerStep) * finish : vectors * finish;
       steps += load + product + s.chunks_out * (kRowsFillSteps + vectors + finished);
@@ -484,23 +247,22 @@ class RowsTiler {
     }
     int64_t cycles = steps * isa::kCyclesPerStep + rows_transfer_cycles(transfers, chip_);
     // Steps wait for those of a piece one by one.
-    if (shares_rows(tiling.share)) cycles += std::ssize(transfers) * chip_.transfer.startup_cycles / 2;
-    cycles += (1 + s.row_inputs) * own_rows_cycles(s.input_l2bm, chip_) * (own_columns ? tiles : 1);
-    const int64_t loads = s.all_matrices ? 1 : passes * s.chunks_out;
-    return cycles * passes + loads * load_cycles(weights_transport(tiling, s),
-                                                 (s.all_matrices ? s.chunks_out : 1) * s.matrices_lw, chip_,
-                                                 true);
+    if (own_inputs) cycles += std::ssize(transfers) * chip_.transfer.startup_cycles / 2;
+    cycles += (1 + s.row_inputs) * own_rows_cycles(s.input_l2bm, chip_);
+    if (s.all_matrices)
+      return cycles * passes +
+             ahead_cycles(weights_transport(tiling, s), s.chunks_out * s.matrices_lw, chip_);
+    return (cycles + s.chunks_out * load_cycles(weights_transport(tiling, s), s.matrices_lw, chip_, true)) *
+           passes;
   }
 
  private:
   Transport weights_transport(const RowsTiling& tiling, const Sizes& s) const {
     return {chip_, s.out.channel_mode(),
-            tiling.share == L1bShare::kRows || tiling.share == L1bShare::kColumns
-                ? layout::L1bMode::kBroadcast
-                : layout::L1bMode::kDistribute,
+            tiling.share == L1bShare::kRows ? layout::L1bMode::kBroadcast : layout::L1bMode::kDistribute,
             layout::MabMode::kDistribute};
   }
-  /// Of whatdepends on output channels alone.
+  /// Of what depends on output channels alone.
   Transport values_transport(const RowsTiling& tiling, const Sizes& s) const {
     return {chip_, s.out.channel_mode(),
             tiling.share == L1bShare::kOutputs ? layout::L1bMode::kDistribute : layout::L1bMode::kBroadcast,
@@ -542,7 +304,7 @@ class RowsTiler {
     int64_t first = 0, rows = 0;
   };
   std::vector<Piece> pieces(const RowsTiling& tiling, const Sizes& s, int64_t image, int64_t pass) const {
-    if (!shares_rows(tiling.share)) return {{0, s.region_rows}};
+    if (tiling.share != L1bShare::kInputs) return {{0, s.region_rows}};
     // All L1Bs take the same rows. In a single pass, those outside the tensor for all L2Bs stay as the
     // windows were filled.
     const RowsPass all = s.pass(image, pass);
@@ -693,13 +455,13 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
     add(LoadTile{stream, {}, inputs.back().buffer, {}, count});
   }
   const bool own_inputs = tiling.share == L1bShare::kInputs;
-  const bool own_columns = tiling.share == L1bShare::kColumns;
-  if (own_columns || own_inputs || s.pitch > problem_.in.columns) add(FillTile{windows, {}, s.windows_lw, 0});
+  if (own_inputs || s.has_outside_columns()) add(FillTile{windows, {}, s.windows_lw, 0});
   if (s.all_matrices) add(LoadTile{weight_stream, {}, matrices, {}, kept_matrices, precision_});
 
   const Transport& road = program.streams[static_cast<size_t>(weight_stream)].transport;
   const int64_t zeros = round_up(s.chunks_out * s.matrices_lw, road.granule()) * road.l2bm_lw_per_number();
-  const std::vector<int64_t> groups = column_groups(s.columns);
+  std::vector<int64_t> starts(static_cast<size_t>(s.groups));
+  std::iota(starts.begin(), starts.end(), 0);
   const bool has_totals = own_inputs && has_epilogue();
   const int totals = has_totals ? buffer("totals", s.row_input_lw, isa::space_bit(Space::kLm1)) : -1;
   for (int64_t image = 0; image < s.out.images(); ++image) {
@@ -712,12 +474,11 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
           if (tiling.share == L1bShare::kRows)
             load.l1b_at = l1b_places(s.l1bs_in(pass),
                                      tiling.rows * problem_.window.stride[0] * s.parts[run.first].row_lw());
-          if (shares_rows(tiling.share)) {
+          if (own_inputs) {
             load.rows = piece.rows;
             load.first_row = piece.first;
+            s.share_chunks(load, s.chunks_in, s.l1bs);
           }
-          if (own_inputs) s.share_chunks(load, s.chunks_in, s.l1bs);
-          if (own_columns) s.share_columns_of(load);
           load.buffer = windows;
           load.normalize = precision_;
           add(std::move(load));
@@ -729,26 +490,22 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
       // An L2B's own rows: what it makes, and reads beside it.
       const int64_t finish_l1bs = tiling.share == L1bShare::kRows ? s.l1bs_in(pass) : s.finish_l1bs;
       // Where an L1B's part of them is.
-      std::vector<int64_t> places = s.column_places();
-      if (!own_columns) {
-        places = l1b_places(
-            finish_l1bs, tiling.share == L1bShare::kOutputs ? s.l1b_row_lw : s.finish_rows * s.out.row_lw());
-      }
+      const std::vector<int64_t> places = tiling.share == L1bShare::kOutputs
+                                              ? l1b_chunk_places(finish_l1bs, s.out.order(), s.chunks_out)
+                                              : l1b_places(finish_l1bs, s.finish_rows * s.out.row_lw());
       const auto beside = [&](int stream, int64_t l2bm, int to, int64_t row, int64_t rows) {
         LoadRows load;
         load.stream = stream;
         load.l2bm = l2bm;
         load.part_lw = s.input_l2bm;
         load.chunks = s.chunks_out;
-        load.columns = s.columns;
-        load.chunk_lw = own_columns ? problem_.out.columns * kColumnLw : 0;
-        load.row_lw = s.out.row_lw();
+        load.columns = load.pitch = s.groups * isa::kCyclesPerStep;
+        load.order = s.out.order();
         load.rows = rows;
         load.first_row = row;
         load.buffer_rows = s.finish_rows;
         load.l1b_at = places;
         load.buffer = to;
-        load.pitch = s.columns;
         if (s.spread) load.form = RowsForm::kSpread;
         return load;
       };
@@ -763,13 +520,10 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
         }
       };
       const int64_t result_at = s.region_l2bm + s.row_inputs * s.input_l2bm;
-      if (!own_columns) load_beside(0, s.finish_rows, s.pass_rows);
+      load_beside(0, s.finish_rows, s.pass_rows);
       FinishRows finish;
       finish.sums = sums;
-      finish.columns = s.columns;
-      finish.groups = groups;
-      finish.chunks = s.chunks_out;
-      finish.row_lw = s.l1b_row_lw;
+      finish.order = s.staged;
       finish.spread = s.spread;
       finish.buffer_rows = s.finish_rows;
       finish.epilogue = own_inputs ? ScalarExpr::identity() : problem_.contract.epilogue;
@@ -782,16 +536,11 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
         store.l1b_at = places;
         store.rows = rows;
         store.row_lw = s.out.row_lw();
-        store.segments = own_columns ? s.chunks_out : 1;
-        store.segment_lw = own_columns                          ? s.columns * kColumnLw
-                           : tiling.share == L1bShare::kOutputs ? s.l1b_row_lw
-                                                                : s.out.row_lw();
-        store.chunk_lw = problem_.out.columns * kColumnLw;
-        store.l1b_row_lw = s.l1b_row_lw;
+        set_segments(store, s.out.order(), s.chunks_out);
         if (s.spread) {
           // The rows of a chunk follow each other.
           store.segments = s.chunks_out;
-          store.segment_lw = store.l1b_row_lw = store.chunk_lw = s.columns * kColumnLw;
+          store.segment_lw = store.l1b_row_lw = store.chunk_lw = kUnitLw;
           store.l1b_segment_lw = tiling.rows * store.segment_lw;
         }
         return store;
@@ -802,7 +551,6 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
         const int64_t ahead = std::min(rows + s.tile_rows, tiling.rows - row);
         const int64_t needed = row * problem_.window.stride[0] + problem_.window.rows_under(ahead);
         for (; next != list.end() && next->first < needed; ++next) load_piece(*next);
-        if (own_columns) load_beside(row, rows, rows);
         for (int64_t chunk = 0; chunk < s.chunks_out; ++chunk) {
           if (!s.all_matrices) {
             TileIndex from;
@@ -823,17 +571,15 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
           product.sums = sums;
           product.first_row = row;
           product.rows = rows;
-          product.groups = groups;
+          product.starts = starts;
+          product.step = s.groups;
           add(std::move(product));
           finish.rows = rows;
-          finish.first_row = own_columns ? row : 0;
           finish.chunk = chunk;
           add(FinishRows(finish));
         }
-        if (own_inputs) add(SumRows{rows, s.l1b_row_lw, result_at + row * s.out.row_lw(), s.out.row_lw()});
-        if (own_columns) add(store_rows(row, rows, rows, result_at));
+        if (own_inputs) add(SumRows{rows, s.staged.lw(), result_at + row * s.out.row_lw(), s.out.row_lw()});
       }
-      if (own_columns) continue;
       if (has_totals) {
         add(beside(result_stream, result_at, totals, 0, s.finish_rows));
         finish.sums = -1;
@@ -856,7 +602,6 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
 std::string RowsTiler::describe(const RowsTiling& tiling) const {
   const Sizes s = sizes(tiling);
   const char* share = tiling.share == L1bShare::kRows      ? "rows"
-                      : tiling.share == L1bShare::kColumns ? "columns"
                       : tiling.share == L1bShare::kOutputs ? "channels"
                                                            : "input channels";
   return fmt::format(
@@ -869,10 +614,13 @@ std::string RowsTiler::describe(const RowsTiling& tiling) const {
 }
 
 /// For every image of the operand that there may be, the fastest that make one image of the result each.
-std::vector<Candidate> rows_candidates_of(const std::shared_ptr<const RowsTiler>& tiler,
-                                          const std::string& name) {
-  std::vector<RowsTiling> tilings = tiler->tilings();
-  std::ranges::stable_sort(tilings, {}, &RowsTiling::cycles);
+std::vector<Candidate> rows_candidates_of(const RowsProblem& problem, const isa::Chip& chip,
+                                          MatrixPrecision precision, const std::string& name) {
+  std::vector<RowsOption> options = lanes_options(problem, chip, precision, name);
+  const auto tiler = std::make_shared<const RowsTiler>(problem, chip, precision);
+  for (const RowsTiling& tiling : tiler->tilings())
+    options.push_back({tiling.in, tiling.out, tiling.cycles, rows_candidate(tiler, tiling, name)});
+  std::ranges::stable_sort(options, {}, &RowsOption::cycles);
   std::vector<Candidate> candidates;
   std::array<std::array<int, 4>, 4> seen{};
   std::array<int, 4> kept{};
@@ -880,11 +628,11 @@ std::vector<Candidate> rows_candidates_of(const std::shared_ptr<const RowsTiler>
     return static_cast<size_t>(2 * split.group_channels + split.l2b_channels);
   };
   constexpr int kKept = 4;
-  for (const RowsTiling& tiling : tilings) {
-    if (seen.at(number(tiling.in)).at(number(tiling.out))++ > 0 || kept.at(number(tiling.in)) == kKept)
+  for (RowsOption& option : options) {
+    if (seen.at(number(option.in)).at(number(option.out))++ > 0 || kept.at(number(option.in)) == kKept)
       continue;
-    ++kept.at(number(tiling.in));
-    candidates.push_back(rows_candidate(tiler, tiling, name));
+    ++kept.at(number(option.in));
+    candidates.push_back(std::move(option.candidate));
   }
   return candidates;
 }
@@ -899,8 +647,7 @@ std::vector<Candidate> rows_candidates(const Layer& layer, const LayerGraph& gra
     auto problem = rows_problem(std::get<ContractLayer>(layer.body), layer.outputs.at(0), graph, number);
     if (!problem) break;
     const auto add_candidates = [&] {
-      std::ranges::move(rows_candidates_of(
-                            std::make_shared<const RowsTiler>(*problem, chip, options.precision), layer.name),
+      std::ranges::move(rows_candidates_of(*problem, chip, options.precision, layer.name),
                         std::back_inserter(candidates));
     };
     add_candidates();

@@ -1,3 +1,5 @@
+#include "compiler/kernels/rows_lowering.h"
+
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -109,7 +111,13 @@ class Transfers {
   int issued_ = 0;
 };
 
-/// A mask register in which cycle c of MAB m is set where c is m modulo the blocks of a chunk.
+}  // namespace
+
+void emit_rows_transfers(TileLoweringContext& context, int stream, bool to_chip, const std::string& origin,
+                         const std::vector<RowsTransfer>& list) {
+  Transfers(context, stream, to_chip, origin).run(list);
+}
+
 int block_mask(TileLoweringContext& context) {
   if (context.block_mask >= 0) return context.block_mask;
   MachineBuilder& builder = context.builder;
@@ -135,39 +143,11 @@ int block_mask(TileLoweringContext& context) {
   return context.block_mask;
 }
 
-/// A mask in which cycle c of an L1B is set, but for the first `left` of the first L1B and the last `right`
-/// of L1B `last`.
-int edge_mask(TileLoweringContext& context, int64_t left, int64_t right, int64_t last) {
-  const auto [known, is_new] = context.edge_masks.try_emplace({left, right, last}, -1);
-  if (!is_new) return known->second;
-  MachineBuilder& builder = context.builder;
-  const std::string origin = "columns outside";
-  const int mask = builder.value("inside", 1, isa::space_bit(Space::kOmr), 1);
-  const Operand l1b = space_operand(Space::kConstant, static_cast<int64_t>(isa::FixedConstant::kL1bid));
-  bool is_first = true;
-  // The flag of a sum is that it isn't negative.
-  const auto side = [&](isa::Opcode opcode, auto&& limit) {
-    const int limits = builder.value("limits", kCyclesPerStep * kWordsPerLong, kRegisters);
-    for (int c = 0; c < kCyclesPerStep; ++c) {
-      Instruction imm;
-      imm.opcode = Opcode::kImm;
-      imm.immediate_kind = isa::ImmediateKind::kInt;
-      imm.sources = {space_operand(Space::kImmediate, static_cast<uint32_t>(limit(c)))};
-      imm.destinations = {MachineBuilder::operand(limits, c * kWordsPerLong, 0)};
-      builder.emit(std::move(imm), origin);
-    }
-    Operand to = MachineBuilder::operand(mask, 0, 0, Width::kWord);
-    if (!is_first) {
-      to.mask.kind = isa::Mask::Kind::kVirtual;
-      to.mask.virtual_value = mask;
-    }
-    is_first = false;
-    builder.emit(opcode, Precision::kInt, {MachineBuilder::operand(limits), l1b}, {to}, origin);
-  };
-  if (left > 0) side(Opcode::kAdd, [&](int64_t c) { return c < left ? -1 : 0; });
-  if (right > 0)
-    side(Opcode::kSub, [&](int64_t c) { return c >= kCyclesPerStep - right ? last - 1 : INT16_MAX; });
-  return context.edge_masks[{left, right, last}] = mask;
+isa::Mask first_cycles(int64_t count) {
+  isa::Mask mask;
+  mask.kind = isa::Mask::Kind::kPattern;
+  mask.value = static_cast<uint8_t>(0xf0 >> count & 0xf);
+  return mask;
 }
 
 Operand masked(Operand operand, int mask) {
@@ -176,7 +156,6 @@ Operand masked(Operand operand, int mask) {
   return operand;
 }
 
-/// A mask of the MABs whose number, of the bits `bits`, has those of `value`.
 int mab_mask(TileLoweringContext& context, int64_t bits, int64_t value) {
   const auto [known, is_new] = context.mab_masks.try_emplace({bits, value}, -1);
   if (!is_new) return known->second;
@@ -194,6 +173,41 @@ int mab_mask(TileLoweringContext& context, int64_t bits, int64_t value) {
                {MachineBuilder::operand(mask, 0, 0, Width::kWord)}, origin);
   return context.mab_masks[{bits, value}] = mask;
 }
+
+int l1b_mask(TileLoweringContext& context,
+             const std::array<std::pair<int64_t, int64_t>, kCyclesPerStep>& inside, int under) {
+  const auto [known, is_new] = context.l1b_masks.try_emplace({inside, under}, -1);
+  if (!is_new) return known->second;
+  MachineBuilder& builder = context.builder;
+  const std::string origin = "columns outside";
+  const int mask = builder.value("inside", 1, isa::space_bit(Space::kOmr), 1);
+  const Operand l1b = space_operand(Space::kConstant, static_cast<int64_t>(isa::FixedConstant::kL1bid));
+  // The flag of a sum is that it isn't negative.
+  const auto side = [&](Opcode opcode, auto&& limit) {
+    const int limits = builder.value("limits", kCyclesPerStep * kWordsPerLong, kRegisters);
+    for (int64_t c = 0; c < kCyclesPerStep; ++c) {
+      Instruction imm;
+      imm.opcode = Opcode::kImm;
+      imm.immediate_kind = isa::ImmediateKind::kInt;
+      imm.sources = {
+          space_operand(Space::kImmediate, static_cast<uint32_t>(limit(inside.at(static_cast<size_t>(c)))))};
+      imm.destinations = {MachineBuilder::operand(limits, c * kWordsPerLong, 0)};
+      builder.emit(std::move(imm), origin);
+    }
+    Operand to = MachineBuilder::operand(mask, 0, 0, Width::kWord);
+    if (under >= 0) to = masked(to, under);
+    under = mask;
+    builder.emit(opcode, Precision::kInt, {MachineBuilder::operand(limits), l1b}, {to}, origin);
+  };
+  const int64_t last = builder.chip().l1b_per_l2b - 1;
+  if (std::ranges::any_of(inside, [](const auto& range) { return range.first > 0; }))
+    side(Opcode::kAdd, [](const auto& range) { return -range.first; });
+  if (std::ranges::any_of(inside, [&](const auto& range) { return range.second < last; }))
+    side(Opcode::kSub, [](const auto& range) { return range.second; });
+  return known->second = mask;
+}
+
+namespace {
 
 /// block_mask for the first `channels` of a chunk alone.
 int channel_mask(TileLoweringContext& context, int64_t channels) {
@@ -236,28 +250,20 @@ int channel_mask(TileLoweringContext& context, int64_t channels) {
 class RowsLoader {
  public:
   RowsLoader(TileLoweringContext& context, const LoadRows& op)
-      : builder_(context.builder),
+      : context_(context),
+        builder_(context.builder),
         op_(op),
         buffer_(context.buffer_values[static_cast<size_t>(op.buffer)]),
         mask_(op.normalize && op.form != RowsForm::kMatrixColumns ? block_mask(context) : -1),
         last_mask_(op.normalize && op.form != RowsForm::kMatrixColumns
                        ? channel_mask(context, op.last_channels)
                        : -1),
-        starts_(column_groups(op.columns)),
+        staged_order_{op.order.groups, op.chunks},
+        is_dense_(op.order.is_dense(op.chunks)),
+        units_(op.chunks * op.order.groups),
         origin_("load " + context.program.streams[static_cast<size_t>(op.stream)].name) {
-    // Chunks that follow one another are one segment.
-    const bool is_dense = op.chunk_lw == 0 || op.chunk_lw == op.columns * kColumnLw;
-    segments_ = is_dense ? 1 : op.chunks;
-    blocks_ = ceil_div(op.chunks / segments_ * op.columns * kColumnLw, kL2bmBlockLw);
-    chunk_staged_ = is_dense ? op.columns * kColumnLw : blocks_ * kL2bmBlockLw;
-    for (const int64_t start : starts_) {
-      const int64_t left = std::clamp<int64_t>(op.left - start, 0, kCyclesPerStep);
-      const int64_t right =
-          std::clamp<int64_t>(start + kCyclesPerStep - (op.columns - op.right), 0, kCyclesPerStep);
-      edges_.push_back(left + right == 0 ? -1 : edge_mask(context, left, right, std::ssize(op.l1b_at) - 1));
-    }
     for (size_t b = 0; b < op.l1b_at.size(); ++b) {
-      const auto is_same = [&](const Takers& takers) { return op.left == 0 && takers.at == op.l1b_at[b]; };
+      const auto is_same = [&](const Takers& takers) { return takers.at == op.l1b_at[b]; };
       const auto known = std::ranges::find_if(takers_, is_same);
       if (known == takers_.end()) {
         takers_.push_back({op.l1b_at[b], {b}});
@@ -276,10 +282,20 @@ class RowsLoader {
 
   void run() {
     const isa::Chip& chip = builder_.chip();
-    const int64_t operations = segments_ * blocks_ * std::max<int64_t>(1, std::ssize(takers_)) +
-                               op_.chunks * std::ssize(starts_) * (kCyclesPerStep + 1);
-    const int64_t staged = segments_ * blocks_ * kL2bmBlockLw;
-    const int64_t fit = rows_staging(chip).windows_lw / staged;
+    if (op_.groups) {
+      by_groups();
+      return;
+    }
+    const int64_t operations =
+        units_ * std::max<int64_t>(1, std::ssize(takers_)) + units_ * (kCyclesPerStep + 1);
+    const int64_t room = rows_staging(chip).windows_lw / kUnitLw;
+    const int64_t fit = room / units_;
+    if (fit == 0) {
+      for (int64_t part = 0; part < op_.parts; ++part) {
+        for (int64_t j = 0; j < op_.rows; ++j) in_ranges(part, j, room);
+      }
+      return;
+    }
     const int64_t unit = op_.form == RowsForm::kMatrixColumns ? 2 : 1;
     for (int64_t part = 0; part < op_.parts; ++part) {
       int64_t j = 0;
@@ -315,13 +331,97 @@ class RowsLoader {
     by_loop_ = by_loop;
     std::array<int64_t, 2> staged{};
     for (int64_t k = 0; k < count; ++k) {
-      staged.at(static_cast<size_t>(k)) = (first + j + k) % slots * segments_ * blocks_ * kL2bmBlockLw;
-      fetch_row(part, j + k, staged.at(static_cast<size_t>(k)));
+      staged.at(static_cast<size_t>(k)) = (first + j + k) % slots * units_ * kUnitLw;
+      fetch_row(part, j + k, staged.at(static_cast<size_t>(k)), 0, units_);
     }
     if (op_.form == RowsForm::kMatrixColumns) {
       for (int64_t chunk = 0; chunk < op_.chunks; ++chunk) matrix_columns(chunk, j, count, staged);
     } else {
-      take_row(part, j, staged[0]);
+      take_row(part, j, staged[0], 0, op_.chunks);
+    }
+  }
+
+  /// Every L1B its groups, unit by unit.
+  void by_groups() {
+    const auto& [first, count, step, l1bs] = *op_.groups;
+    const RowOrder& order = op_.order;
+    const int64_t room = rows_staging(builder_.chip()).windows_lw / kUnitLw;
+    int64_t slot = 0;
+    for (int64_t part = 0; part < op_.parts; ++part) {
+      for (int64_t j = 0; j < op_.rows; ++j) {
+        const int64_t row = op_.l2bm + part * op_.part_lw + j * order.lw();
+        for (int64_t chunk = 0; chunk < op_.chunks; ++chunk) {
+          const int64_t staged = slot++ % (room / count) * count * kUnitLw;
+          for (int64_t b = 0; b < l1bs; ++b) {
+            for (int64_t t = 0; t < count; ++t) fetch_group(row, chunk, b, t, staged + t * kUnitLw);
+          }
+          const int64_t to =
+              ((op_.first_chunk + part * op_.chunks + chunk) * op_.buffer_rows + op_.first_row + j) *
+              op_.pitch * kCyclesPerStep;
+          for (int64_t t = 0; t < count; ++t) {
+            Operand target = MachineBuilder::operand(buffer_, (to + t * kCyclesPerStep) * kWordsPerLong);
+            const int mask = group_mask(t);
+            if (mask >= 0) target = masked(target, mask);
+            builder_.emit(Opcode::kL1bmm4, Precision::kNone,
+                          {space_operand(Space::kL1bm, staged + t * kUnitLw)}, {target}, origin_);
+          }
+        }
+      }
+    }
+  }
+
+  void fetch_group(int64_t row, int64_t chunk, int64_t l1b, int64_t t, int64_t staged) {
+    const RowOrder& order = op_.order;
+    const int64_t group = l1b * op_.groups->step + op_.groups->first + t;
+    int64_t from = row;
+    if (group < 0) {
+      from += order.at(chunk, group + order.groups) - kColumnLw;
+    } else if (group < order.groups) {
+      from += order.at(chunk, group);
+    } else if (group < 2 * order.groups) {
+      from += order.at(chunk, group - order.groups) + kColumnLw;
+    } else {
+      return;
+    }
+    Instruction move;
+    move.opcode = Opcode::kL2bmb;
+    move.l1b_set = {isa::L1bSet::Kind::kOne, static_cast<uint8_t>(l1b)};
+    move.sources = {space_operand(Space::kL2bm, from)};
+    move.destinations = {space_operand(Space::kL1bm, staged)};
+    builder_.emit(std::move(move), origin_);
+  }
+
+  /// The lanes of an L1B's group t that are inside the tensor; -1: all are.
+  int group_mask(int64_t t) {
+    std::array<std::pair<int64_t, int64_t>, kCyclesPerStep> inside;
+    bool is_all = true;
+    const int64_t last = op_.groups->l1bs - 1;
+    for (int64_t lane = 0; lane < kCyclesPerStep; ++lane) {
+      auto& [from, to] = inside.at(static_cast<size_t>(lane));
+      to = -1;
+      from = last + 1;
+      for (int64_t b = 0; b <= last; ++b) {
+        const int64_t column = lane * op_.order.groups + b * op_.groups->step + op_.groups->first + t;
+        if (column < 0 || column >= op_.columns) continue;
+        from = std::min(from, b);
+        to = b;
+      }
+      is_all = is_all && from == 0 && to == last;
+    }
+    return is_all ? -1 : l1b_mask(context_, inside);
+  }
+
+  /// A row that L1BM has no room for as a whole: some chunks after others.
+  void in_ranges(int64_t part, int64_t j, int64_t room) {
+    const int64_t width = op_.order.width();
+    const int64_t most = std::max(width, room / 2 / op_.order.groups / width * width);
+    int64_t staged = 0;
+    for (int64_t chunk = 0; chunk < op_.chunks; chunk += most) {
+      const int64_t count = std::min(most, op_.chunks - chunk);
+      const int64_t begin = staged_order_.at(chunk, 0);
+      fetch_row(part, j, staged, begin, count * op_.order.groups);
+      take_row(part, j, staged - begin, chunk, count);
+      if (2 * most * op_.order.groups <= room) staged = room / 2 * kUnitLw - staged;
     }
   }
 
@@ -330,49 +430,47 @@ class RowsLoader {
     return by_loop_ > 0 ? innermost(builder_, {by_loop_ * unit}) : std::vector<int64_t>{};
   }
 
-  void fetch_row(int64_t part, int64_t j, int64_t staged) {
-    const int64_t from = op_.l2bm + part * op_.part_lw + j * op_.row_lw;
-    const auto fetch = [&](int64_t source, int64_t target, const isa::L1bSet& set) {
-      for (int64_t t = 0; t < blocks_; ++t) {
+  /// `units` units, from `begin` LW of them on.
+  void fetch_row(int64_t part, int64_t j, int64_t staged, int64_t begin, int64_t units) {
+    const int64_t from = op_.l2bm + part * op_.part_lw + j * op_.order.lw() + begin;
+    const auto fetch = [&](int64_t source, const isa::L1bSet& set) {
+      for (int64_t unit = 0; unit < units; ++unit) {
         Instruction move;
         move.opcode = Opcode::kL2bmb;
         move.l1b_set = set;
-        move.sources = {space_operand(Space::kL2bm, source + t * kL2bmBlockLw, strides(op_.row_lw))};
-        move.destinations = {space_operand(Space::kL1bm, target + t * kL2bmBlockLw)};
+        const int64_t at = is_dense_ ? unit * kUnitLw : op_.order.at(0, unit);
+        move.sources = {space_operand(Space::kL2bm, source + at, strides(op_.order.lw()))};
+        move.destinations = {space_operand(Space::kL1bm, staged + unit * kUnitLw)};
         builder_.emit(std::move(move), origin_);
       }
     };
-    for (int64_t segment = 0; segment < segments_; ++segment) {
-      const int64_t source = from + segment * op_.chunk_lw;
-      const int64_t target = staged + segment * chunk_staged_;
-      if (op_.l1b_at.empty()) fetch(source, target, {});
-      for (const auto& [at, l1bs] : takers_) {
-        isa::L1bSet set{isa::L1bSet::Kind::kOne, static_cast<uint8_t>(l1bs[0])};
-        if (l1bs.size() > 1) {
-          set = {isa::L1bSet::Kind::kList};
-          for (const size_t b : l1bs) set.list |= uint32_t{1} << b;
-        }
-        fetch(source + at, target + (l1bs[0] == 0 ? op_.left * kColumnLw : 0), set);
+    if (op_.l1b_at.empty()) fetch(from, {});
+    for (const auto& [at, l1bs] : takers_) {
+      isa::L1bSet set{isa::L1bSet::Kind::kOne, static_cast<uint8_t>(l1bs[0])};
+      if (l1bs.size() > 1) {
+        set = {isa::L1bSet::Kind::kList};
+        for (const size_t b : l1bs) set.list |= uint32_t{1} << b;
       }
+      fetch(from + at, set);
     }
   }
 
-  void take_row(int64_t part, int64_t j, int64_t staged) {
+  void take_row(int64_t part, int64_t j, int64_t staged, int64_t first_chunk, int64_t chunks) {
     if (op_.form == RowsForm::kSpread) {
       const int64_t row_lw = ceil_div(op_.chunks, kCyclesPerStep) * kCyclesPerStep;
       for (int64_t chunk = 0; chunk < op_.chunks; chunk += kCyclesPerStep) {
         const int64_t to = (op_.first_row + j) * row_lw + chunk;
         builder_.emit(Opcode::kL1bmd, Precision::kNone,
-                      {space_operand(Space::kL1bm, staged + chunk * chunk_staged_)},
+                      {space_operand(Space::kL1bm, staged + chunk * kUnitLw)},
                       {MachineBuilder::operand(buffer_, to * kWordsPerLong, kWordsPerLong, Width::kLong,
                                                strides(row_lw * kWordsPerLong))},
                       origin_);
       }
       return;
     }
-    for (int64_t chunk = 0; chunk < op_.chunks; ++chunk) {
-      for (size_t g = 0; g < starts_.size(); ++g) {
-        const int64_t l1bm = staged + chunk * chunk_staged_ + starts_[g] * kColumnLw;
+    for (int64_t chunk = first_chunk; chunk < first_chunk + chunks; ++chunk) {
+      for (int64_t group = 0; group < op_.order.groups; ++group) {
+        const int64_t l1bm = staged + staged_order_.at(chunk, group);
         if (op_.form == RowsForm::kMatrixRows) {
           own_blocks(l1bm, matrix_target(chunk, op_.first_row + j), chunk);
           continue;
@@ -380,13 +478,13 @@ class RowsLoader {
         const int64_t to =
             ((op_.first_chunk + part * op_.chunks + chunk) * op_.buffer_rows + op_.first_row + j) *
                 op_.pitch +
-            op_.first_column + starts_[g];
-        Operand target = MachineBuilder::operand(buffer_, to * kWordsPerLong, kWordsPerLong, Width::kLong,
-                                                 strides(op_.pitch * kWordsPerLong));
-        if (edges_[g] >= 0) {
-          target.mask.kind = isa::Mask::Kind::kVirtual;
-          target.mask.virtual_value = edges_[g];
-        }
+            op_.first_column + group;
+        Operand target = MachineBuilder::operand(buffer_, to * kWordsPerLong,
+                                                 static_cast<int32_t>(op_.order.groups * kWordsPerLong),
+                                                 Width::kLong, strides(op_.pitch * kWordsPerLong));
+        // Lanes that have this column.
+        const int64_t lanes = ceil_div(op_.columns - group, op_.order.groups);
+        if (lanes < kCyclesPerStep) target.mask = first_cycles(lanes);
         if (op_.normalize) {
           own_blocks(l1bm, target, part * op_.chunks + chunk);
         } else {
@@ -431,12 +529,10 @@ class RowsLoader {
         Operand to = rows;
         if (op_.first_row + j + half + 1 == op_.buffer_rows && op_.last_columns < kCyclesPerStep) {
           builder_.emit(Opcode::kZero, Precision::kNone, {}, {rows}, origin_);
-          to.mask.kind = isa::Mask::Kind::kPattern;
-          to.mask.value = static_cast<uint8_t>(0xf0 >> op_.last_columns & 0xf);
+          to.mask = first_cycles(op_.last_columns);
         }
         builder_.emit(Opcode::kL1bmm4, Precision::kNone,
-                      {space_operand(Space::kL1bm, staged.at(static_cast<size_t>(half)) +
-                                                       chunk * kCyclesPerStep * kColumnLw)},
+                      {space_operand(Space::kL1bm, staged.at(static_cast<size_t>(half)) + chunk * kUnitLw)},
                       {to}, origin_);
       }
       builder_.emit(Opcode::kMwrite, precision, {rows}, {space_operand(Space::kMatX, half * kCyclesPerStep)},
@@ -458,18 +554,18 @@ class RowsLoader {
     }
   }
 
+  TileLoweringContext& context_;
   MachineBuilder& builder_;
   const LoadRows& op_;
   int buffer_;
   int mask_, last_mask_;
   std::vector<int> mab_masks_;  ///< of the MABs that a row of matrices is for
   std::vector<Takers> takers_;
-  std::vector<int64_t> starts_;
-  std::vector<int> edges_;  ///< masks of the groups of columns; -1 = all are inside
+  RowOrder staged_order_;  ///< in L1BM
+  bool is_dense_;
+  int64_t units_;  ///< of a row
   std::string origin_;
-  int64_t segments_ = 1, blocks_ = 0;
-  int64_t chunk_staged_ = 0;  ///< from one chunk to the next in L1BM
-  int64_t by_loop_ = 0;       ///< rows per iteration of the loop around, 0 without one
+  int64_t by_loop_ = 0;  ///< rows per iteration of the loop around, 0 without one
 };
 
 /// Matrices go to the x and y registers in turn, so that one is written while the other is used.
@@ -490,7 +586,7 @@ class WindowProductLowering {
     const std::array<int64_t, 3> extents = {op_.chunks, op_.kernel[0], op_.kernel[1]};
     const std::array<int64_t, 3> window = {op_.window_rows * op_.pitch, op_.dilation[0] * op_.pitch,
                                            op_.dilation[1]};
-    const int64_t vectors = op_.rows * static_cast<int64_t>(op_.groups.size()) + form_.write_steps;
+    const int64_t vectors = op_.rows * std::ssize(op_.starts) + form_.write_steps;
     std::array<int64_t, 3> unrolled = {1, 1, 1};
     int64_t operations = vectors;
     for (size_t digit = extents.size(); digit-- > 0;) {
@@ -507,7 +603,7 @@ class WindowProductLowering {
     size_t loops = 0;
     is_first_ = unrolled == extents;
     if (!is_first_)
-      lower_fill(context_, {op_.sums, {}, op_.rows * std::ssize(op_.groups) * kCyclesPerStep, 0});
+      lower_fill(context_, {op_.sums, {}, op_.rows * std::ssize(op_.starts) * kCyclesPerStep, 0});
     int64_t matrix_unit = op_.chunks * op_.kernel[0] * op_.kernel[1];
     for (size_t digit = 0; digit < extents.size(); ++digit) {
       matrix_unit /= extents.at(digit);
@@ -558,12 +654,13 @@ class WindowProductLowering {
   void multiply(size_t number, int64_t words, const std::vector<int64_t>& strides) {
     int64_t at = 0;
     for (int64_t row = 0; row < op_.rows; ++row) {
-      for (const int64_t first : op_.groups) {
+      for (const int64_t first : op_.starts) {
         const Operand vector = builder_.operand_at(
             windows_, {},
-            words +
-                ((op_.first_row + row) * op_.stride[0] * op_.pitch + first * op_.stride[1]) * kWordsPerLong,
-            static_cast<int32_t>(op_.stride[1] * kWordsPerLong), Width::kLong, strides);
+            words + ((op_.first_row + row) * op_.stride[0] * op_.pitch + op_.first_column +
+                     first * op_.stride[1]) *
+                        kWordsPerLong,
+            static_cast<int32_t>(op_.step * op_.stride[1] * kWordsPerLong), Width::kLong, strides);
         const Operand sum = MachineBuilder::operand(sums_, at);
         if (is_first_) {
           builder_.emit(Opcode::kMmul, precision_, {matrix(number, 0), vector}, {sum}, "product");
@@ -602,22 +699,25 @@ class WindowReduction {
   }
 
   void run() {
-    const int64_t vectors = op_.rows * std::ssize(op_.groups);
-    const bool looped = op_.chunks > 1 && vectors * positions_ * op_.chunks > kUnrolledElements;
-    if (looped) builder_.begin_loop(op_.chunks);
+    const auto& [groups, chunks] = op_.order;
+    const int64_t vectors = op_.rows * groups;
+    // Over chunks that stand side by side.
+    const int64_t width = op_.order.width();
+    const bool looped = chunks > width && vectors * positions_ * chunks > kUnrolledElements;
+    if (looped) builder_.begin_loop(chunks / width);
     looped_ = looped;
-    for (int64_t chunk = 0; chunk < (looped ? 1 : op_.chunks); ++chunk) {
+    for (int64_t chunk = 0; chunk < (looped ? width : chunks); ++chunk) {
       for (int64_t row = 0; row < op_.rows; ++row) {
-        for (const int64_t first : op_.groups) result(chunk, row, first);
+        for (int64_t group = 0; group < groups; ++group) result(chunk, row, group);
       }
     }
     if (looped) builder_.end_loop();
   }
 
  private:
-  /// Strides of the loop over chunks.
+  /// Strides of the loop over chunks, for what advances by `unit` with every chunk.
   std::vector<int64_t> by_chunk(int64_t unit) const {
-    return looped_ ? innermost(builder_, {unit}) : std::vector<int64_t>{};
+    return looped_ ? innermost(builder_, {op_.order.width() * unit}) : std::vector<int64_t>{};
   }
   /// LW `at` of what chunk 0 has in a buffer.
   Operand in_chunk(int buffer, int64_t chunk, int64_t chunk_lw, int64_t at, int64_t stride) const {
@@ -626,22 +726,27 @@ class WindowReduction {
         static_cast<int32_t>(stride * kWordsPerLong), Width::kLong, by_chunk(chunk_lw * kWordsPerLong));
   }
 
-  /// Four columns of results, from `first` on.
-  void result(int64_t chunk, int64_t row, int64_t first) {
+  /// Four columns of results: that one of every lane.
+  void result(int64_t chunk, int64_t row, int64_t group) {
     halves_.clear();
     number_ = 0;
-    const int64_t chunk_lw = op_.window_rows * op_.pitch;
+    const int64_t groups = op_.order.groups;
+    // From a column to the next, and between those of a vector.
+    const int64_t column_lw = op_.by_groups ? kCyclesPerStep : 1;
+    const int64_t lane_lw = op_.by_groups ? 1 : groups;
+    const int64_t pitch = op_.pitch * column_lw;
+    const int64_t chunk_lw = op_.window_rows * pitch;
     for (int64_t kh = 0; kh < op_.kernel[0]; ++kh) {
-      const int64_t begin = ((op_.first_row + row) * op_.stride[0] + kh * op_.dilation[0]) * op_.pitch;
+      const int64_t begin = ((op_.first_row + row) * op_.stride[0] + kh * op_.dilation[0]) * pitch;
       if (op_.whole_rows) {
         for (int64_t column = 0; column < op_.pitch; column += kCyclesPerStep)
           take({in_chunk(op_.windows, chunk, chunk_lw, begin + column, 1)});
         continue;
       }
       for (int64_t kw = 0; kw < op_.kernel[1]; ++kw) {
-        std::vector<Operand> element = {in_chunk(op_.windows, chunk, chunk_lw,
-                                                 begin + first * op_.stride[1] + kw * op_.dilation[1],
-                                                 op_.stride[1])};
+        std::vector<Operand> element = {in_chunk(
+            op_.windows, chunk, chunk_lw, begin + (group * op_.stride[1] + kw * op_.dilation[1]) * column_lw,
+            op_.by_groups ? 1 : groups * op_.stride[1])};
         if (op_.weights >= 0)
           element.push_back(in_chunk(op_.weights, chunk, positions_, kh * op_.kernel[1] + kw, 0));
         take(std::move(element));
@@ -652,8 +757,9 @@ class WindowReduction {
     if (op_.whole_rows) total = over_columns(total);
     std::vector<Operand> inputs = {total};
     for (const RowsInput& input : op_.inputs) {
-      inputs.push_back(input.of_rows ? in_chunk(input.buffer, chunk, op_.buffer_rows * op_.columns,
-                                                (op_.first_row + row) * op_.columns + first, 1)
+      const int64_t columns = groups * kCyclesPerStep;
+      inputs.push_back(input.of_rows ? in_chunk(input.buffer, chunk, op_.buffer_rows * columns,
+                                                (op_.first_row + row) * columns + group * column_lw, lane_lw)
                                      : in_chunk(input.buffer, chunk, 1, 0, 0));
     }
     if (!is_identity(op_.epilogue)) total = lower_scalar(builder_, op_.epilogue, inputs);
@@ -662,8 +768,8 @@ class WindowReduction {
     up.unit = 0;
     up.sources = {total};
     up.destinations = {space_operand(Space::kL1bm,
-                                     staged_ + row * op_.row_lw + (chunk * op_.columns + first) * kColumnLw,
-                                     by_chunk(op_.columns * kColumnLw))};
+                                     staged_ + row * op_.order.lw() + op_.order.at(chunk, group),
+                                     by_chunk(groups * kUnitLw))};
     builder_.emit(std::move(up), "result");
   }
 
@@ -706,8 +812,8 @@ class WindowReduction {
 }  // namespace
 
 void lower_load_rows(TileLoweringContext& context, const LoadRows& op) {
-  Transfers(context, op.stream, true, "load " + context.program.streams[static_cast<size_t>(op.stream)].name)
-      .run(op.transfers);
+  emit_rows_transfers(context, op.stream, true,
+                      "load " + context.program.streams[static_cast<size_t>(op.stream)].name, op.transfers);
   RowsLoader(context, op).run();
 }
 
@@ -726,10 +832,9 @@ namespace {
 /// Sums go to where the results will be; four rows at a time are finished there.
 void finish_spread_rows(TileLoweringContext& context, const FinishRows& op) {
   MachineBuilder& builder = context.builder;
-  constexpr int64_t kRowLw = kCyclesPerStep * kColumnLw;
-  const int64_t chunk_at = rows_staging(builder.chip()).results + op.chunk * op.rows * kRowLw;
+  const int64_t chunk_at = rows_staging(builder.chip()).results + op.chunk * op.rows * kUnitLw;
   const int sums = context.buffer_values[static_cast<size_t>(op.sums)];
-  const int64_t input_lw = ceil_div(op.chunks, kCyclesPerStep) * kCyclesPerStep;
+  const int64_t input_lw = ceil_div(op.order.chunks, kCyclesPerStep) * kCyclesPerStep;
   for (int64_t first = 0; first < op.rows; first += kCyclesPerStep) {
     for (int64_t row = first; row < std::min(op.rows, first + kCyclesPerStep); ++row) {
       Instruction reduce;
@@ -737,10 +842,10 @@ void finish_spread_rows(TileLoweringContext& context, const FinishRows& op) {
       reduce.precision = Precision::kFloat;
       reduce.reduce_op = isa::ReduceOp::kFadd;
       reduce.sources = {MachineBuilder::operand(sums, row * kCyclesPerStep * kWordsPerLong)};
-      reduce.destinations = {space_operand(Space::kL1bm, chunk_at + row * kRowLw)};
+      reduce.destinations = {space_operand(Space::kL1bm, chunk_at + row * kUnitLw)};
       builder.emit(std::move(reduce), "sum of quads");
     }
-    const Operand place = space_operand(Space::kL1bm, chunk_at + first * kRowLw);
+    const Operand place = space_operand(Space::kL1bm, chunk_at + first * kUnitLw);
     std::vector<Operand> inputs = {
         MachineBuilder::operand(builder.value("total", kCyclesPerStep * kWordsPerLong, kRegisters))};
     builder.emit(Opcode::kL1bmd, Precision::kNone, {place}, {inputs[0]}, "sum of quads");
@@ -772,9 +877,9 @@ void lower_finish_rows(TileLoweringContext& context, const FinishRows& op) {
   const bool direct = sums >= 0 && is_identity(op.epilogue);
   int64_t number = 0;
   for (int64_t row = 0; row < op.rows; ++row) {
-    for (const int64_t first : op.groups) {
-      const int64_t to = staging.results + row * op.row_lw + (op.chunk * op.columns + first) * kColumnLw;
-      const int64_t slot = staging.sums + number % staging.sum_slots * (kCyclesPerStep * kColumnLw);
+    for (int64_t group = 0; group < op.order.groups; ++group) {
+      const int64_t to = staging.results + row * op.order.lw() + op.order.at(op.chunk, group);
+      const int64_t slot = staging.sums + number % staging.sum_slots * kUnitLw;
       std::vector<Operand> inputs;
       if (sums >= 0) {
         Instruction reduce;
@@ -793,12 +898,12 @@ void lower_finish_rows(TileLoweringContext& context, const FinishRows& op) {
       }
       for (const RowsInput& input : op.inputs) {
         const int buffer = context.buffer_values[static_cast<size_t>(input.buffer)];
-        inputs.push_back(
-            input.of_rows
-                ? MachineBuilder::operand(
-                      buffer,
-                      ((op.chunk * op.buffer_rows + op.first_row + row) * op.columns + first) * kWordsPerLong)
-                : MachineBuilder::operand(buffer, op.chunk * kWordsPerLong, 0));
+        const int64_t groups = op.order.groups;
+        const int64_t place =
+            (op.chunk * op.buffer_rows + op.first_row + row) * groups * kCyclesPerStep + group;
+        inputs.push_back(input.of_rows ? MachineBuilder::operand(buffer, place * kWordsPerLong,
+                                                                 static_cast<int32_t>(groups * kWordsPerLong))
+                                       : MachineBuilder::operand(buffer, op.chunk * kWordsPerLong, 0));
       }
       const Operand result = lower_scalar(builder, op.epilogue, inputs);
       Instruction up;
@@ -855,7 +960,7 @@ void lower_store_rows(TileLoweringContext& context, const StoreRows& op) {
       builder.emit(std::move(move), origin);
     }
   }
-  Transfers(context, op.stream, false, origin).run(op.transfers);
+  emit_rows_transfers(context, op.stream, false, origin, op.transfers);
 }
 
 }  // namespace kodama::compiler

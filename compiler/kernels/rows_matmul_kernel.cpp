@@ -216,7 +216,7 @@ std::optional<MatmulTiler::Sizes> MatmulTiler::sizes(const MatmulTiling& tiling)
   s.windows_lw = in_.chunks() * tiling.rows * isa::kCyclesPerStep;
   s.sums_lw = tiling.rows * isa::kCyclesPerStep;
   s.input_lw = tiling.chunks * tiling.rows * isa::kCyclesPerStep;
-  s.l1b_row_lw = tiling.chunks * isa::kCyclesPerStep * kColumnLw;
+  s.l1b_row_lw = tiling.chunks * kUnitLw;
 
   const int64_t windows = entries * s.tile_rows * in_.row_lw();
   const int64_t results = entries * s.tile_rows * out_.row_lw();
@@ -291,7 +291,7 @@ int64_t MatmulTiler::cost(const MatmulTiling& tiling, const Sizes& s) const {
   const int64_t inner = in_.chunks();
   const int64_t l1bs = tiling.entry_l1bs * tiling.row_l1bs * tiling.chunk_l1bs;
   const auto load = [&](int64_t rows, int64_t chunks, int64_t sets, int64_t each) {
-    return load_rows_steps(1, rows, chunks, isa::kCyclesPerStep, sets, each, 2) + kRowsFillSteps;
+    return load_rows_steps(1, rows, chunks, 1, sets, each, 2) + kRowsFillSteps;
   };
   const int64_t windows = load(tiling.rows, inner, tiling.entry_l1bs * tiling.row_l1bs, 5);
   const int64_t matrices = load(s.load_rows * s.matrix_pieces, problem_.by_columns ? tiling.chunks : inner,
@@ -448,8 +448,8 @@ TileProgram MatmulTiler::program(const MatmulTiling& tiling, const std::string& 
       load.stream = window_stream;
       load.transfers = rows_of_entries(in_, entry, row, 0);
       load.chunks = inner;
-      load.columns = load.pitch = isa::kCyclesPerStep;
-      load.row_lw = in_.row_lw();
+      load.pitch = isa::kCyclesPerStep;
+      load.order = in_.order();
       load.rows = load.buffer_rows = tiling.rows;
       load.l1b_at =
           for_l1bs([&](int64_t k, int64_t number, int64_t) { return own_row(k, number) * in_.row_lw(); });
@@ -467,8 +467,8 @@ TileProgram MatmulTiler::program(const MatmulTiling& tiling, const std::string& 
           LoadRows take;
           take.stream = 1 - window_stream;
           take.l2bm = s.matrices_at;
-          take.columns = take.pitch = isa::kCyclesPerStep;
-          take.row_lw = matrices_.row_lw();
+          take.pitch = isa::kCyclesPerStep;
+          take.order = matrices_.order();
           take.buffer = matrices;
           take.normalize = precision_;
           RowsPass wanted;
@@ -491,7 +491,7 @@ TileProgram MatmulTiler::program(const MatmulTiling& tiling, const std::string& 
           take.l1b_at = for_l1bs([&](int64_t k, int64_t, int64_t number) {
             const int64_t in_entry =
                 problem_.by_columns
-                    ? own_chunk(number) * isa::kCyclesPerStep * kColumnLw
+                    ? own_chunk(number) * kUnitLw
                     : (own_chunk(number) * kRowsPerChunk - wanted.from_row) * matrices_.row_lw();
             return k * s.matrix_rows * matrices_.row_lw() + in_entry;
           });
@@ -511,12 +511,12 @@ TileProgram MatmulTiler::program(const MatmulTiling& tiling, const std::string& 
           beside.l2bm = s.inputs_at + k * s.results_lw;
           if (tile == 0) beside.transfers = rows_of_entries(out_, entry, row, beside.l2bm);
           beside.chunks = tiling.chunks;
-          beside.columns = beside.pitch = isa::kCyclesPerStep;
-          beside.row_lw = out_.row_lw();
+          beside.pitch = isa::kCyclesPerStep;
+          beside.order = out_.order();
           beside.rows = beside.buffer_rows = tiling.rows;
           beside.buffer = inputs[static_cast<size_t>(k)].buffer;
           beside.l1b_at = for_l1bs([&](int64_t slot, int64_t number, int64_t chunk) {
-            return own_row(slot, number) * out_.row_lw() + own_chunk(chunk) * isa::kCyclesPerStep * kColumnLw;
+            return own_row(slot, number) * out_.row_lw() + own_chunk(chunk) * kUnitLw;
           });
           add(beside);
         }
@@ -530,18 +530,14 @@ TileProgram MatmulTiler::program(const MatmulTiling& tiling, const std::string& 
           product.window_rows = product.rows = tiling.rows;
           product.pitch = isa::kCyclesPerStep;
           product.sums = sums;
-          product.groups = {0};
           add(product);
           FinishRows finish;
           finish.sums = sums;
           finish.rows = finish.buffer_rows = tiling.rows;
-          finish.columns = isa::kCyclesPerStep;
-          finish.groups = {0};
           finish.epilogue = problem_.contract.epilogue;
           finish.inputs = inputs;
           finish.chunk = chunk;
-          finish.chunks = tiling.chunks;
-          finish.row_lw = s.l1b_row_lw;
+          finish.order = {1, tiling.chunks};
           add(finish);
         }
         StoreRows store;
@@ -551,7 +547,7 @@ TileProgram MatmulTiler::program(const MatmulTiling& tiling, const std::string& 
         store.row_lw = out_.row_lw();
         store.segment_lw = store.l1b_row_lw = s.l1b_row_lw;
         store.l1b_at = for_l1bs([&](int64_t k, int64_t number, int64_t own) {
-          return own_row(k, number) * out_.row_lw() + own_chunk(own) * isa::kCyclesPerStep * kColumnLw;
+          return own_row(k, number) * out_.row_lw() + own_chunk(own) * kUnitLw;
         });
         if (tile + 1 == s.chunk_tiles) store.transfers = rows_of_entries(out_, entry, row, s.results_at);
         add(store);

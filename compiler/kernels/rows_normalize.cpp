@@ -65,7 +65,7 @@ class RowsNormalization {
     const int64_t rest = op_.channels % kChunkChannels;
     if (rest != 0) sign_ = last_chunk_sign(rest);
     const int64_t operations =
-        normalize_operations(op_.steps, op_.inputs.size(), op_.chunks) * std::ssize(op_.groups);
+        normalize_operations(op_.steps, op_.inputs.size(), op_.order.chunks) * op_.order.groups;
     const int64_t together = std::clamp<int64_t>(kUnrolledOperations / operations, 1, op_.rows);
     const int64_t iterations = op_.rows / together;
     if (iterations > 1) {
@@ -128,42 +128,44 @@ class RowsNormalization {
   }
 
   void all_groups(int64_t row) {
-    for (const int64_t first : op_.groups) columns(row, first);
+    for (int64_t group = 0; group < op_.order.groups; ++group) columns(row, group);
   }
 
-  /// Four columns of a row, from `first` on.
-  void columns(int64_t row, int64_t first) {
+  /// Four columns of a row: that one of every lane.
+  void columns(int64_t row, int64_t group) {
     values_.clear();
     for (size_t k = 0; k < op_.steps.size(); ++k) {
       const auto& [op, expr] = op_.steps[k];
       if (op) {
-        values_.push_back(over_channels(*op, expr, row, first));
+        values_.push_back(over_channels(*op, expr, row, group));
       } else if (of_rows_[k] && k + 1 < op_.steps.size()) {
-        values_.push_back(lower_scalar(builder_, expr, operands(0, row, first)));
+        values_.push_back(lower_scalar(builder_, expr, operands(0, row, group)));
       } else if (k + 1 < op_.steps.size()) {
-        const int value = builder_.value("elements", op_.chunks * kVectorWords, kNormalizeLocal);
-        for (int64_t chunk = 0; chunk < op_.chunks; ++chunk) {
-          lower_scalar(builder_, expr, operands(chunk, row, first),
+        const int value = builder_.value("elements", op_.order.chunks * kVectorWords, kNormalizeLocal);
+        for (int64_t chunk = 0; chunk < op_.order.chunks; ++chunk) {
+          lower_scalar(builder_, expr, operands(chunk, row, group),
                        MachineBuilder::operand(value, chunk * kVectorWords));
         }
         values_.push_back(MachineBuilder::operand(value));
       } else {
-        for (int64_t chunk = 0; chunk < op_.chunks; ++chunk) stage(expr, chunk, row, first);
+        for (int64_t chunk = 0; chunk < op_.order.chunks; ++chunk) stage(expr, chunk, row, group);
       }
     }
   }
 
   /// Inputs and values of steps for four columns of a chunk.
-  std::vector<Operand> operands(int64_t chunk, int64_t row, int64_t first) const {
+  std::vector<Operand> operands(int64_t chunk, int64_t row, int64_t group) const {
     std::vector<Operand> list;
+    const int64_t row_columns = op_.order.groups * kCyclesPerStep;
     for (const RowsInput& input : op_.inputs) {
       const int buffer = context_.buffer_values[static_cast<size_t>(input.buffer)];
       list.push_back(
           input.of_rows
               ? MachineBuilder::operand(
                     buffer,
-                    ((chunk * op_.buffer_rows + op_.first_row + row) * op_.columns + first) * kWordsPerLong,
-                    kWordsPerLong, Width::kLong, by_row(op_.columns * kWordsPerLong))
+                    ((chunk * op_.buffer_rows + op_.first_row + row) * row_columns + group) * kWordsPerLong,
+                    static_cast<int32_t>(op_.order.groups * kWordsPerLong), Width::kLong,
+                    by_row(row_columns * kWordsPerLong))
               : MachineBuilder::operand(buffer, chunk * kWordsPerLong, 0));
     }
     for (size_t k = 0; k < values_.size(); ++k) {
@@ -175,9 +177,9 @@ class RowsNormalization {
   }
 
   /// `expr` in a chunk; in channels that only fill it up, `otherwise`.
-  Operand element(const ScalarExpr& expr, int64_t chunk, int64_t row, int64_t first, double otherwise) {
-    std::vector<Operand> inputs = operands(chunk, row, first);
-    if (!sign_ || chunk + 1 < op_.chunks) return lower_scalar(builder_, expr, inputs);
+  Operand element(const ScalarExpr& expr, int64_t chunk, int64_t row, int64_t group, double otherwise) {
+    std::vector<Operand> inputs = operands(chunk, row, group);
+    if (!sign_ || chunk + 1 < op_.order.chunks) return lower_scalar(builder_, expr, inputs);
     ScalarExpr guarded = expr;
     const int value = guarded.result();
     const int sign = guarded.input(static_cast<int>(inputs.size()));
@@ -186,24 +188,24 @@ class RowsNormalization {
     return lower_scalar(builder_, guarded, inputs);
   }
 
-  void stage(const ScalarExpr& expr, int64_t chunk, int64_t row, int64_t first) {
+  void stage(const ScalarExpr& expr, int64_t chunk, int64_t row, int64_t group) {
     Instruction up;
     up.opcode = Opcode::kL1bmm4;
     up.unit = 0;
-    up.sources = {element(expr, chunk, row, first, 0)};
-    up.destinations = {space_operand(
-        Space::kL1bm, staging_.results + row * op_.row_lw + (chunk * op_.columns + first) * kColumnLw,
-        by_row(op_.row_lw))};
+    up.sources = {element(expr, chunk, row, group, 0)};
+    up.destinations = {space_operand(Space::kL1bm,
+                                     staging_.results + row * op_.order.lw() + op_.order.at(chunk, group),
+                                     by_row(op_.order.lw()))};
     builder_.emit(std::move(up), "result");
   }
 
-  Operand over_channels(ReduceLayer::Op op, const ScalarExpr& expr, int64_t row, int64_t first) {
+  Operand over_channels(ReduceLayer::Op op, const ScalarExpr& expr, int64_t row, int64_t group) {
     ScalarExpr combine;
     combine.apply(combining_op(op), combine.input(0), combine.input(1));
     // In two halves, which don't wait for each other.
     std::vector<Operand> halves;
-    for (int64_t chunk = 0; chunk < op_.chunks; ++chunk) {
-      const Operand next = element(expr, chunk, row, first, identity_of(op));
+    for (int64_t chunk = 0; chunk < op_.order.chunks; ++chunk) {
+      const Operand next = element(expr, chunk, row, group, identity_of(op));
       if (halves.size() < 2) {
         halves.push_back(next);
       } else {
@@ -217,7 +219,7 @@ class RowsNormalization {
 
   Operand over_lanes(ReduceLayer::Op op, const ScalarExpr& combine, const Operand& total) {
     const std::string origin = "over channels";
-    const int64_t slot = staging_.sums + number_++ % staging_.sum_slots * (kCyclesPerStep * kColumnLw);
+    const int64_t slot = staging_.sums + number_++ % staging_.sum_slots * kUnitLw;
     Instruction reduce;
     reduce.opcode = Opcode::kL1bmr;
     reduce.precision = Precision::kFloat;

@@ -33,13 +33,13 @@ constexpr int64_t kColumnsUnderWay = 16;
 constexpr int64_t kWindowTiles = 2;
 
 struct WindowsTiling {
-  RowsSplit in, out;         ///< the same, but for what is normalized
-  int64_t sharing = 1;       ///< L1Bs that have chunks of their own; 1: they have rows
-  bool own_columns = false;  ///< all L1Bs have the same rows, and columns of their own
-  int64_t rows = 1;          ///< of an L1B in a pass
-  int64_t l1bs = 1;          ///< that have rows of their own
+  RowsSplit in, out;        ///< the same, but for what is normalized
+  int64_t sharing = 1;      ///< L1Bs that have chunks of their own; 1: they have rows
+  bool own_groups = false;  ///< all L1Bs have the same rows, and groups of columns of their own
+  int64_t rows = 1;         ///< of an L1B in a pass
+  int64_t l1bs = 1;         ///< that have rows of their own
   int64_t cycles = 0;
-  bool by_rows() const { return sharing == 1 && !own_columns; }
+  bool by_rows() const { return sharing == 1 && !own_groups; }
 };
 
 class WindowsTiler {
@@ -54,11 +54,12 @@ class WindowsTiler {
       // What is normalized is all in one place.
       const RowsSplit out = problem_.steps.empty() ? split : RowsSplit{};
       std::optional<WindowsTiling> found;
-      const auto try_tiling = [&](int64_t sharing, bool own_columns) {
-        const WindowsTiling least{split, out, sharing, own_columns, 1, 1, 0};
+      const auto try_tiling = [&](int64_t sharing, bool own_groups) {
+        const WindowsTiling least{split, out, sharing, own_groups, 1, 1, 0};
         const Sizes one = sizes(least);
-        const bool is_divisible = one.out.chunks() % sharing == 0 && one.can_share_chunks(one.chunks);
-        if (!one.is_even() || (sharing > 1 && !is_divisible) || (own_columns && !one.has_columns())) return;
+        const bool is_divisible = one.out.chunks() % sharing == 0 && one.can_share_chunks(one.chunks) &&
+                                  one.out.order().can_share(one.chunks);
+        if (!one.is_even() || (sharing > 1 && !is_divisible) || (own_groups && !one.has_groups())) return;
         const auto tiling =
             best_division(*this, least, one.out.rows(), least.by_rows() ? chip_.l1b_per_l2b : 1);
         if (tiling && (!found || tiling->cycles < found->cycles)) found = tiling;
@@ -117,25 +118,27 @@ class WindowsTiler {
       if (!input.of_rows) add(LoadTile{operands + static_cast<int>(k), {}, inputs[k].buffer, {}, lw});
     }
     const double fill = problem_.whole_rows ? identity_of(problem_.op) : problem_.fill;
-    if (tiling.own_columns || s.pitch > problem_.in.columns)
+    if (tiling.own_groups || s.has_outside_columns() ||
+        (problem_.whole_rows && s.pitch > problem_.in.columns))
       add(FillTile{windows, {}, s.windows_lw, static_cast<float>(fill)});
     for (int64_t image = 0; image < s.out.images(); ++image) {
       for (int64_t pass = 0; pass < s.passes; ++pass) {
         const int64_t l1bs = by_rows ? s.l1bs_in(pass) : s.l1bs;
-        const std::vector<int64_t> result_places =
-            tiling.own_columns ? s.column_places()
-                               : l1b_places(l1bs, by_rows ? tiling.rows * s.out.row_lw() : s.l1b_row_lw);
+        const std::vector<int64_t> result_places = by_rows ? l1b_places(l1bs, tiling.rows * s.out.row_lw())
+                                                   : tiling.own_groups
+                                                       ? s.group_places()
+                                                       : l1b_chunk_places(l1bs, s.out.order(), s.chunks);
         const auto load_piece = [&](const Piece& piece) {
           for (const RowsDivision::Run& run : s.runs()) {
             LoadRows load = s.load(
                 run, 0, s.ways, [&](size_t part) { return transfers(tiling, s, part, image, pass, piece); });
             if (by_rows) {
-              load.l1b_at = l1b_places(l1bs, tiling.rows * problem_.window.stride[0] * load.row_lw);
+              load.l1b_at = l1b_places(l1bs, tiling.rows * problem_.window.stride[0] * load.order.lw());
             } else {
               load.rows = piece.rows;
               load.first_row = piece.first;
-              if (tiling.own_columns) {
-                s.share_columns_of(load);
+              if (tiling.own_groups) {
+                load.groups = s.window_groups();
               } else {
                 s.share_chunks(load, s.chunks, l1bs);
               }
@@ -163,13 +166,18 @@ class WindowsTiler {
             load.l2bm = input_l2bm;
             load.part_lw = s.tile_lw;
             load.chunks = s.chunks;
-            load.columns = load.pitch = s.columns;
-            if (tiling.own_columns) load.chunk_lw = problem_.out.columns * kColumnLw;
-            load.row_lw = s.out.row_lw();
+            load.columns = load.pitch = s.staged.groups * isa::kCyclesPerStep;
+            load.order = s.out.order();
             load.rows = rows;
             load.first_row = row;
             load.buffer_rows = tiling.rows;
-            load.l1b_at = result_places;
+            if (tiling.own_groups) {
+              load.groups = s.result_groups();
+              load.columns = problem_.out.columns;
+              load.pitch = s.staged.groups;
+            } else {
+              load.l1b_at = result_places;
+            }
             load.buffer = inputs[k].buffer;
             add(std::move(load));
             input_l2bm += s.tile_lw;
@@ -180,13 +188,10 @@ class WindowsTiler {
             normalize.inputs = inputs;
             normalize.inputs.insert(normalize.inputs.begin(), {windows, true});
             normalize.channels = problem_.out.channels;
-            normalize.chunks = s.chunks;
             normalize.rows = rows;
-            normalize.columns = s.columns;
+            normalize.order = s.staged;
             normalize.first_row = row;
             normalize.buffer_rows = tiling.rows;
-            normalize.groups = column_groups(s.columns);
-            normalize.row_lw = s.l1b_row_lw;
             add(std::move(normalize));
           } else {
             add(reduction(tiling, s, windows, inputs, row, rows));
@@ -198,11 +203,13 @@ class WindowsTiler {
           store.l1b_at = result_places;
           store.rows = rows;
           store.row_lw = s.out.row_lw();
-          store.segment_lw = store.l1b_row_lw = s.l1b_row_lw;
-          if (tiling.own_columns) {
-            store.segments = s.chunks;
-            store.segment_lw = s.columns * kColumnLw;
-            store.chunk_lw = problem_.out.columns * kColumnLw;
+          set_segments(store, s.out.order(), s.chunks);
+          if (tiling.own_groups) {
+            const RowOrder order = s.out.order();
+            store.segments = order.chunks / order.width();
+            store.segment_lw = s.own_groups * order.width() * kUnitLw;
+            store.chunk_lw = order.groups * order.width() * kUnitLw;
+            store.l1b_row_lw = s.staged.lw();
           }
           add(std::move(store));
         }
@@ -215,14 +222,15 @@ class WindowsTiler {
     const Sizes s = sizes(tiling);
     return fmt::format("group {}, L2B {}, L1B {}, {} passes of {} rows, {} chunks{}",
                        rows_or_channels(tiling.out.group_channels), rows_or_channels(tiling.out.l2b_channels),
-                       tiling.own_columns ? "columns" : rows_or_channels(tiling.sharing > 1),
+                       tiling.own_groups ? "columns" : rows_or_channels(tiling.sharing > 1),
                        s.passes * s.out.images(), tiling.rows, s.chunks, order_name(problem_.out));
   }
 
   struct Sizes : RowsDivision {
     int64_t chunks = 0;  ///< of an L1B
     int64_t ways = 1;    ///< L2Bs that have channels of a column that one wants
-    int64_t windows_lw = 0, l1b_row_lw = 0;
+    int64_t windows_lw = 0;
+    RowOrder staged = {};                      ///< results of a row in L1BM
     int64_t row_inputs = 0, row_input_lw = 0;  ///< LW in PE memory
     int64_t tile_rows = 0;                     ///< of an L1B, that are made and stored at a time
     int64_t region_l2bm = 0;                   ///< LW of L2BM that the operand takes
@@ -239,21 +247,23 @@ class WindowsTiler {
              {tiling.rows, tiling.l1bs, by_rows},
              chip_}};
     if (tiling.sharing > 1) s.l1bs = tiling.sharing;
-    if (tiling.own_columns) s.share_columns(chip_.l1b_per_l2b);
-    if (problem_.whole_rows) s.pitch = round_up(problem_.in.columns, isa::kCyclesPerStep);
+    if (problem_.whole_rows) s.pitch = s.in.order().groups * isa::kCyclesPerStep;
+    if (tiling.own_groups) s.share_groups(chip_.l1b_per_l2b);
     s.chunks = s.out.chunks() / tiling.sharing;
     if (tiling.in != tiling.out) s.ways = s.in.channel_ways();
-    s.windows_lw = round_up(s.chunks * s.window_rows * s.pitch, isa::kCyclesPerStep);
-    s.l1b_row_lw = by_rows ? s.out.row_lw() : s.chunks * s.columns * kColumnLw;
+    s.windows_lw =
+        round_up(s.chunks * s.window_rows * s.pitch * (tiling.own_groups ? isa::kCyclesPerStep : 1),
+                 isa::kCyclesPerStep);
+    s.staged = {tiling.own_groups ? s.own_groups : s.out.order().groups, s.chunks};
     s.row_inputs = std::ranges::count(problem_.inputs, true, &WindowsProblem::Input::of_rows);
-    s.row_input_lw = round_up(s.chunks * tiling.rows * s.columns, isa::kCyclesPerStep);
+    s.row_input_lw = s.chunks * tiling.rows * s.staged.groups * isa::kCyclesPerStep;
     s.tile_rows = tiling.rows;
     if (!by_rows) {
       // Rows come in pieces, and results go in tiles: the one beside the other.
       s.region_rows =
           std::clamp<int64_t>(chip_.memory.l2bm_lw / kWindowPieces / s.in_row_lw(), 1, s.region_rows);
-      const int64_t row_lw = std::max(round_up(s.l1b_row_lw, isa::kL2bmBlockLw), isa::kL2bmBlockLw);
-      const int64_t most = std::max<int64_t>(1, rows_staging(chip_).results_lw / row_lw);
+      const int64_t most =
+          std::max<int64_t>(1, rows_staging(chip_).results_lw / std::max(s.staged.lw(), kUnitLw));
       const int64_t tiles = std::max(std::min(kWindowTiles, tiling.rows), ceil_div(tiling.rows, most));
       s.tile_rows = ceil_div(tiling.rows, tiles);
     }
@@ -264,7 +274,7 @@ class WindowsTiler {
     return s;
   }
 
-  bool fits(const WindowsTiling& tiling, const Sizes& s) const {
+  bool fits(const WindowsTiling& /*tiling*/, const Sizes& s) const {
     const RowsStaging staging = rows_staging(chip_);
     const int64_t local = chip_.memory.lm_words / isa::kWordsPerLong - kRowsReserveLw;
     int64_t others = s.row_inputs * s.row_input_lw;
@@ -273,43 +283,30 @@ class WindowsTiler {
     // What steps keep of every channel, for the columns that are under way.
     const std::vector<bool> of_rows = steps_of_rows(problem_.steps, problem_.inputs.size() + 1);
     others += std::ranges::count(of_rows, false) * kColumnsUnderWay * s.chunks;
-    return s.windows_lw <= local && others <= local &&
-           std::max(taken_row(tiling, s, s.longest_row_lw(), s.pitch, problem_.in.columns),
-                    taken_row(tiling, s, s.out.row_lw(), s.columns, problem_.out.columns)) <=
-               staging.windows_lw &&
-           s.tile_rows * round_up(s.l1b_row_lw, isa::kL2bmBlockLw) <= staging.results_lw &&
+    return s.windows_lw <= local && others <= local && s.fits_in_ranges(staging.windows_lw) &&
+           s.tile_rows * s.staged.lw() <= staging.results_lw &&
            s.region_l2bm + s.row_inputs * s.tile_lw <= chip_.memory.l2bm_lw &&
            s.result_at + s.tile_lw + isa::kL2bmBlockLw <= chip_.memory.l2bm_lw &&
            s.passes * s.out.images() <= kMaxWindowPasses;
   }
 
-  /// LW of L1BM for what an L1B takes of a row of `row_lw`: `own` of `columns` columns of each chunk where
-  /// it has columns of its own, else its chunks.
-  static int64_t taken_row(const WindowsTiling& tiling, const Sizes& s, int64_t row_lw, int64_t own,
-                           int64_t columns) {
-    if (tiling.own_columns) return s.chunks * round_up(own * kColumnLw, isa::kL2bmBlockLw);
-    return std::min(row_lw, round_up(s.chunks * columns * kColumnLw, isa::kL2bmBlockLw));
-  }
-
   int64_t cost(const WindowsTiling& tiling, const Sizes& s) const {
-    // Where L1Bs have columns, every chunk is a segment of its own.
-    const auto load_steps = [&](int64_t parts, int64_t rows, int64_t chunks, int64_t own, int64_t columns) {
-      return tiling.own_columns ? load_rows_steps(parts, rows * chunks, 1, own, s.l1bs, 1, 0)
-                                : load_rows_steps(parts, rows, chunks, columns, s.l1bs, 1);
+    const auto load_steps = [&](int64_t parts, int64_t rows, int64_t chunks, const RowsImage& image) {
+      if (!tiling.own_groups) return load_rows_steps(parts, rows, chunks, image.order().groups, s.l1bs, 1);
+      return parts * rows * chunks * (&image == &s.in ? s.pitch : s.own_groups) * s.l1bs;
     };
     int64_t load = 0;
     std::vector<RowsTransfer> all;
     for (size_t part = 0; part < s.parts.size(); ++part) {
-      if (tiling.sharing == 1)
-        load += load_steps(s.ways, s.window_rows, s.parts[part].chunks(), s.pitch, problem_.in.columns);
+      if (tiling.sharing == 1) load += load_steps(s.ways, s.window_rows, s.parts[part].chunks(), s.in);
       for (const Piece& piece : pieces(tiling, s))
         std::ranges::move(transfers(tiling, s, part, 0, 0, piece), std::back_inserter(all));
     }
     if (tiling.sharing > 1) {
       const int64_t parts = ceil_div(s.chunks, s.parts[0].chunks());
-      load += load_steps(parts, s.window_rows, s.chunks / parts, s.pitch, problem_.in.columns);
+      load += load_steps(parts, s.window_rows, s.chunks / parts, s.in);
     }
-    int64_t steps = s.row_inputs * load_steps(1, tiling.rows, s.chunks, s.columns, problem_.out.columns);
+    int64_t steps = s.row_inputs * load_steps(1, tiling.rows, s.chunks, s.out);
     int64_t positions = problem_.window.kernel[0] * problem_.window.kernel[1];
     if (problem_.whole_rows) positions = problem_.window.kernel[0] * s.pitch / isa::kCyclesPerStep;
     // A product is added where it is made.
@@ -321,12 +318,11 @@ class WindowsTiler {
     operations *= s.chunks;
     if (!problem_.steps.empty())
       operations = normalize_operations(problem_.steps, problem_.inputs.size() + 1, s.chunks);
-    const int64_t made = tiling.rows * std::ssize(column_groups(s.columns)) * operations;
+    const int64_t made = tiling.rows * s.staged.groups * operations;
     const int64_t tiles = ceil_div(tiling.rows, s.tile_rows);
     // The rows of a tile are taken beside the results of the one before.
     steps += std::max(load, made) + std::min(load, made) / tiles;
-    const int64_t segments = tiling.own_columns ? s.chunks : 1;
-    steps += s.l1bs * tiling.rows * segments * ceil_div(s.l1b_row_lw / segments, isa::kL2bmBlockLw);
+    steps += s.l1bs * tiling.rows * s.staged.chunks * s.staged.groups;
     int64_t once = 0;
     for (size_t k = 0; k < problem_.inputs.size(); ++k) {
       if (!problem_.inputs[k].of_rows)
@@ -409,11 +405,10 @@ class WindowsTiler {
     reduce.dilation = problem_.window.dilation;
     reduce.stride = problem_.window.stride;
     reduce.whole_rows = problem_.whole_rows;
+    reduce.by_groups = tiling.own_groups;
     reduce.rows = rows;
     reduce.first_row = row;
     reduce.buffer_rows = tiling.rows;
-    reduce.columns = s.columns;
-    reduce.groups = column_groups(s.columns);
     reduce.expr = problem_.expr;
     reduce.epilogue = problem_.epilogue;
     reduce.inputs = inputs;
@@ -421,8 +416,7 @@ class WindowsTiler {
       reduce.weights = inputs[0].buffer;
       reduce.inputs.erase(reduce.inputs.begin());
     }
-    reduce.chunks = s.chunks;
-    reduce.row_lw = s.l1b_row_lw;
+    reduce.order = s.staged;
     return reduce;
   }
 

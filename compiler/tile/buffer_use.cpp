@@ -45,6 +45,13 @@ struct BufferUseOf {
     return use;
   }
   BufferUse operator()(const SumRows&) const { return {}; }
+  BufferUse operator()(const LoadLanes& op) const { return {{}, {op.buffer}}; }
+  BufferUse operator()(const LoadPlaces& op) const { return {{}, {op.buffer}}; }
+  BufferUse operator()(const FinishLanes& op) const {
+    BufferUse use{inputs(op.inputs), {}};
+    use.reads.push_back(op.sums);
+    return use;
+  }
   BufferUse operator()(const StoreRows&) const { return {}; }
   BufferUse operator()(const TileLoop& loop) const {
     BufferUse all;
@@ -105,6 +112,13 @@ struct ReadsOf {
   std::vector<BufferRead> operator()(LoadTile&) const { return {}; }
   std::vector<BufferRead> operator()(FillTile&) const { return {}; }
   std::vector<BufferRead> operator()(LoadRows&) const { return {}; }
+  std::vector<BufferRead> operator()(LoadLanes&) const { return {}; }
+  std::vector<BufferRead> operator()(LoadPlaces&) const { return {}; }
+  std::vector<BufferRead> operator()(FinishLanes& op) const {
+    std::vector<BufferRead> reads = whole(op.inputs);
+    reads.push_back({&op.sums});
+    return reads;
+  }
   std::vector<BufferRead> operator()(SumRows&) const { return {}; }
   std::vector<BufferRead> operator()(StoreRows&) const { return {}; }
   std::vector<BufferRead> operator()(TileLoop&) const { return {}; }

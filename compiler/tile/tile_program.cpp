@@ -265,11 +265,10 @@ class Verifier {
     require(op.parts > 0 && op.chunks > 0 && op.rows > 0 && op.columns >= isa::kCyclesPerStep,
             "load rows: {} parts of {} chunks, {} rows of {} columns", op.parts, op.chunks, op.rows,
             op.columns);
-    require(op.row_lw % isa::kL2bmBlockLw == 0 && op.chunk_lw >= 0 && op.chunk_lw % kColumnLw == 0 &&
-                op.row_lw >= op.chunks * (op.columns - op.left - op.right) * kColumnLw,
-            "load rows: {} chunks of {} columns in {} LW", op.chunks, op.columns, op.row_lw);
-    require(op.left >= 0 && op.right >= 0 && op.left + op.right < op.columns,
-            "load rows: {} and {} of {} columns are outside", op.left, op.right, op.columns);
+    const auto& [groups, all_chunks] = op.order;
+    require(groups > 0 && all_chunks >= op.chunks && op.order.can_share(op.chunks) &&
+                op.columns <= groups * isa::kCyclesPerStep,
+            "load rows: {} of {} chunks, {} columns in {} groups", op.chunks, all_chunks, op.columns, groups);
     require(static_cast<int>(op.l1b_at.size()) <= chip_.l1b_per_l2b, "load rows: of {} L1Bs",
             op.l1b_at.size());
     int64_t farthest = 0;
@@ -277,14 +276,21 @@ class Verifier {
       require(at >= 0 && at % kColumnLw == 0, "load rows: an L1B's begin {} LW behind the first", at);
       farthest = std::max(farthest, at);
     }
-    const int64_t last =
-        op.l2bm + (op.parts - 1) * op.part_lw + farthest + (op.rows - 1) * op.row_lw +
-        (op.chunk_lw == 0
-             ? isa::round_up(op.chunks * op.columns * kColumnLw, isa::kL2bmBlockLw)
-             : (op.chunks - 1) * op.chunk_lw + isa::round_up(op.columns * kColumnLw, isa::kL2bmBlockLw));
+    const int64_t last = op.l2bm + (op.parts - 1) * op.part_lw + farthest + (op.rows - 1) * op.order.lw() +
+                         op.order.at(op.chunks - 1, groups - 1) + kUnitLw;
     require(op.l2bm >= 0 && last <= chip_.memory.l2bm_lw, "load rows: up to {} of L2BM", last);
     require(op.first_row >= 0 && op.first_row + op.rows <= op.buffer_rows, "load rows: rows {} to {} of {}",
             op.first_row, op.first_row + op.rows, op.buffer_rows);
+    if (op.groups) {
+      const auto& [first, count, step, l1bs] = *op.groups;
+      require(!op.normalize && op.form == RowsForm::kVectors && op.l1b_at.empty() && l1bs > 0 &&
+                  l1bs <= chip_.l1b_per_l2b && op.chunks == op.order.chunks && count > 0 &&
+                  count <= op.pitch && first > -groups && first <= 0 && step >= 0,
+              "load rows: {} groups from {} on by {} of {} L1Bs", count, first, step, l1bs);
+      buffer_range("load rows", op.buffer, {},
+                   (op.first_chunk + op.parts * op.chunks) * op.buffer_rows * op.pitch * isa::kCyclesPerStep);
+      return;
+    }
     require(op.first_column >= 0 && op.first_column + op.columns <= op.pitch,
             "load rows: columns {} to {} of {}", op.first_column, op.first_column + op.columns, op.pitch);
     require(op.first_chunk >= 0, "load rows: to chunk {}", op.first_chunk);
@@ -305,12 +311,6 @@ class Verifier {
     buffer_range("load rows", op.buffer, {},
                  chunks * isa::ceil_div(op.buffer_rows, rows_of_matrices) * matrix_form(*op.normalize).rows);
   }
-  void groups(std::string_view what, const std::vector<int64_t>& list, int64_t columns) const {
-    require(!list.empty(), "{}: no columns", what);
-    for (const int64_t first : list)
-      require(first >= 0 && first + isa::kCyclesPerStep <= columns, "{}: columns from {} of {}", what, first,
-              columns);
-  }
   void node(const WindowProduct& op) const {
     const int64_t kernel = op.kernel[0] * op.kernel[1];
     buffer_range("window product matrices", op.matrices, op.matrices_at,
@@ -320,74 +320,109 @@ class Verifier {
                 (op.first_row + op.rows - 1) * op.stride[0] + (op.kernel[0] - 1) * op.dilation[0] <
                     op.window_rows,
             "window product: {} rows from {} on of windows of {}", op.rows, op.first_row, op.window_rows);
-    for (const int64_t first : op.groups) {
-      require(first >= 0 &&
-                  (first + isa::kCyclesPerStep - 1) * op.stride[1] + (op.kernel[1] - 1) * op.dilation[1] <
+    for (const int64_t start : op.starts) {
+      require(start >= 0 && op.step > 0 && op.first_column >= 0 &&
+                  op.first_column + (start + (isa::kCyclesPerStep - 1) * op.step) * op.stride[1] +
+                          (op.kernel[1] - 1) * op.dilation[1] <
                       op.pitch,
-              "window product: columns from {} of rows of {}", first, op.pitch);
+              "window product: a vector from {} of rows of {}", start, op.pitch);
     }
-    buffer_range("window product sums", op.sums, {},
-                 op.rows * static_cast<int64_t>(op.groups.size()) * isa::kCyclesPerStep);
+    buffer_range("window product sums", op.sums, {}, op.rows * std::ssize(op.starts) * isa::kCyclesPerStep);
   }
   void node(const ReduceWindows& op) const {
-    groups("reduce windows", op.groups, op.columns);
-    require(op.chunks > 0 && op.row_lw >= op.chunks * op.columns * kColumnLw,
-            "reduce windows: {} chunks, rows of {} LW", op.chunks, op.row_lw);
-    buffer_range("reduce windows", op.windows, {}, op.chunks * op.window_rows * op.pitch);
-    const int64_t last_column = op.whole_rows
-                                    ? op.kernel[1] - 1
-                                    : (op.columns - 1) * op.stride[1] + (op.kernel[1] - 1) * op.dilation[1];
+    const int64_t columns = op.order.groups * isa::kCyclesPerStep;
+    require(op.order.chunks > 0 && op.order.groups > 0, "reduce windows: {} chunks of {} groups",
+            op.order.chunks, op.order.groups);
+    buffer_range("reduce windows", op.windows, {},
+                 op.order.chunks * op.window_rows * op.pitch * (op.by_groups ? isa::kCyclesPerStep : 1));
+    const int64_t last_result = (op.by_groups ? op.order.groups : columns) - 1;
+    const int64_t last_column =
+        op.whole_rows ? op.kernel[1] - 1 : last_result * op.stride[1] + (op.kernel[1] - 1) * op.dilation[1];
     require(op.first_row >= 0 && op.first_row + op.rows <= op.buffer_rows,
             "reduce windows: rows {} to {} of {}", op.first_row, op.first_row + op.rows, op.buffer_rows);
     require(
         (op.first_row + op.rows - 1) * op.stride[0] + (op.kernel[0] - 1) * op.dilation[0] < op.window_rows &&
             last_column < op.pitch && (!op.whole_rows || op.pitch % isa::kCyclesPerStep == 0),
-        "reduce windows: {} rows of {} columns from windows of {} rows of {}", op.rows, op.columns,
+        "reduce windows: {} rows of {} columns from windows of {} rows of {}", op.rows, columns,
         op.window_rows, op.pitch);
     if (op.weights >= 0) {
       require(!op.whole_rows, "reduce windows: weights of whole rows");
       buffer_range("reduce windows", op.weights, {},
-                   isa::round_up(op.chunks * op.kernel[0] * op.kernel[1], isa::kCyclesPerStep));
+                   isa::round_up(op.order.chunks * op.kernel[0] * op.kernel[1], isa::kCyclesPerStep));
     }
     for (const RowsInput& input : op.inputs)
       buffer_range("reduce windows", input.buffer, {},
-                   op.chunks * (input.of_rows ? op.buffer_rows * op.columns : 1));
+                   op.order.chunks * (input.of_rows ? op.buffer_rows * columns : 1));
   }
   void node(const NormalizeRows& op) const {
-    groups("normalize rows", op.groups, op.columns);
-    require(!op.steps.empty() && !op.steps.back().op && op.chunks > 0 &&
-                isa::ceil_div(op.channels, kColumnLw * isa::kWordsPerLong) == op.chunks &&
-                op.row_lw >= op.chunks * op.columns * kColumnLw,
-            "normalize rows: {} steps, {} channels in {} chunks, rows of {} LW", op.steps.size(), op.channels,
-            op.chunks, op.row_lw);
+    require(!op.steps.empty() && !op.steps.back().op && op.order.chunks > 0 && op.order.groups > 0 &&
+                isa::ceil_div(op.channels, kColumnLw * isa::kWordsPerLong) == op.order.chunks,
+            "normalize rows: {} steps, {} channels in {} chunks", op.steps.size(), op.channels,
+            op.order.chunks);
     for (size_t k = 0; k < op.steps.size(); ++k)
       require(static_cast<size_t>(op.steps[k].expr.input_count()) <= op.inputs.size() + k,
               "normalize rows: step {} reads {} inputs", k, op.steps[k].expr.input_count());
     require(op.rows > 0 && op.first_row >= 0 && op.first_row + op.rows <= op.buffer_rows,
             "normalize rows: rows {} to {} of {}", op.first_row, op.first_row + op.rows, op.buffer_rows);
     for (const RowsInput& input : op.inputs)
-      buffer_range("normalize rows", input.buffer, {},
-                   op.chunks * (input.of_rows ? op.buffer_rows * op.columns : 1));
+      buffer_range(
+          "normalize rows", input.buffer, {},
+          op.order.chunks * (input.of_rows ? op.buffer_rows * op.order.groups * isa::kCyclesPerStep : 1));
   }
   void node(const FinishRows& op) const {
-    groups("finish rows", op.groups, op.columns);
-    require(op.chunk >= 0 && op.chunk < op.chunks &&
-                (op.spread ? op.sums >= 0 && op.columns == isa::kCyclesPerStep
-                           : op.row_lw >= op.chunks * op.columns * kColumnLw),
-            "finish rows: chunk {} of {}, rows of {} LW", op.chunk, op.chunks, op.row_lw);
-    if (op.sums >= 0) {
-      buffer_range("finish rows", op.sums, {},
-                   op.rows * static_cast<int64_t>(op.groups.size()) * isa::kCyclesPerStep);
-    }
+    const auto& [groups, chunks] = op.order;
+    const int64_t columns = groups * isa::kCyclesPerStep;
+    require(op.chunk >= 0 && op.chunk < chunks && groups > 0 && (!op.spread || (op.sums >= 0 && groups == 1)),
+            "finish rows: chunk {} of {}, {} groups", op.chunk, chunks, groups);
+    if (op.sums >= 0) buffer_range("finish rows", op.sums, {}, op.rows * columns);
     for (const RowsInput& input : op.inputs) {
       // A vector that is spread reads four rows, of four chunks each.
       const auto fours = [](int64_t count) { return isa::round_up(count, isa::kCyclesPerStep); };
       const int64_t all_rows =
-          op.spread ? fours(op.buffer_rows) * fours(op.chunks) : op.buffer_rows * op.chunks * op.columns;
-      buffer_range("finish rows", input.buffer, {}, input.of_rows ? all_rows : op.chunks);
+          op.spread ? fours(op.buffer_rows) * fours(chunks) : op.buffer_rows * chunks * columns;
+      buffer_range("finish rows", input.buffer, {}, input.of_rows ? all_rows : chunks);
       require(op.first_row >= 0 && op.first_row + op.rows <= op.buffer_rows,
               "finish rows: rows {} to {} of {}", op.first_row, op.first_row + op.rows, op.buffer_rows);
     }
+  }
+  void node(const LoadLanes& op) const {
+    transfers("load lanes", op.stream, op.transfers);
+    const auto& [groups, chunks] = op.order;
+    require(op.parts > 0 && chunks > 0 && op.rows > 0 && groups > 0 && op.left >= 0 && op.left < groups &&
+                op.right >= 0 && op.right <= op.last && op.last > 0 && op.last <= groups && op.shift >= 0 &&
+                op.columns() <= op.pitch,
+            "load lanes: {} parts of {} chunks, {} rows of {} + {} + {} columns, {} in the last", op.parts,
+            chunks, op.rows, op.left, groups, op.right, op.last);
+    const int64_t last =
+        op.l2bm + (op.parts - 1) * op.part_lw + op.rows * op.order.lw() + isa::kCyclesPerStep * kUnitLw;
+    require(op.l2bm >= 0 && last <= chip_.memory.l2bm_lw, "load lanes: up to {} of L2BM", last);
+    require(op.first_row >= 0 && op.first_row + op.rows <= op.buffer_rows && op.first_chunk >= 0,
+            "load lanes: rows {} to {} of {}", op.first_row, op.first_row + op.rows, op.buffer_rows);
+    buffer_range("load lanes", op.buffer, {}, (op.first_chunk + op.parts * chunks) * op.chunk_lw);
+    require(op.chunk_lw >= op.buffer_rows * op.pitch, "load lanes: chunks of {} LW", op.chunk_lw);
+  }
+  void places(std::string_view what, const LanePlaces& at, int64_t l2bm) const {
+    const auto& [groups, chunks] = at.order;
+    require(at.rows > 0 && groups > 0 && chunks > 0 && at.row_places >= groups && l2bm >= 0 &&
+                l2bm + at.rows * at.order.lw() + isa::kCyclesPerStep * kUnitLw <= chip_.memory.l2bm_lw,
+            "{}: {} rows of {} groups of {} chunks from {} of L2BM", what, at.rows, groups, chunks, l2bm);
+  }
+  void node(const LoadPlaces& op) const {
+    transfers("load places", op.stream, op.transfers);
+    places("load places", op.places, op.l2bm);
+    buffer_range("load places", op.buffer, {}, op.places.sets() * op.places.spread_lw());
+  }
+  void node(const FinishLanes& op) const {
+    places("finish lanes", op.places, op.l2bm);
+    require(op.set >= 0 && op.set < op.places.sets(), "finish lanes: set {} of {}", op.set, op.places.sets());
+    for (const int64_t start : op.starts)
+      require(start >= 0 && (start + vector_places(op.places.order)) * kUnitLw <=
+                                op.places.staged_lw() * vector_places(op.places.order),
+              "finish lanes: a vector from {} of {} rows of {}", start, op.places.rows, op.places.row_places);
+    buffer_range("finish lanes", op.sums, {}, std::ssize(op.starts) * isa::kCyclesPerStep);
+    for (const RowsInput& input : op.inputs)
+      buffer_range("finish lanes", input.buffer, {},
+                   op.places.sets() * (input.of_rows ? op.places.spread_lw() : 1));
   }
   void node(const SumRows& op) const {
     require(op.row_lw % isa::kL2bmBlockLw == 0 && op.l1b_row_lw > 0 && op.l1b_row_lw <= op.row_lw &&
@@ -548,7 +583,10 @@ class Printer {
          buffer(op.buffer, {}), op.first_row,
          op.first_chunk > 0 ? fmt::format(" of chunk {}", op.first_chunk) : "", stream(op.stream, {}),
          op.rows, op.parts, op.chunks, op.columns,
-         op.l1b_at.empty() ? std::string() : fmt::format(", of L1Bs at {} LW", fmt::join(op.l1b_at, " ")),
+         op.groups ? fmt::format(", {} L1Bs {} groups from {} on by {}", op.groups->l1bs, op.groups->count,
+                                 op.groups->first, op.groups->step)
+         : op.l1b_at.empty() ? std::string()
+                             : fmt::format(", of L1Bs at {} LW", fmt::join(op.l1b_at, " ")),
          (op.normalize ? ", to block floats of " + matrix_precision_name(*op.normalize) : "") +
              (op.form == RowsForm::kVectors      ? ""
               : op.form == RowsForm::kSpread     ? ", spread"
@@ -559,21 +597,23 @@ class Printer {
   void node(const WindowProduct& op) {
     line(
         "window product {} = {} * {} ({}: {} chunks, kernel {}, dilation {}, stride {}, {} rows from {} on, "
-        "columns {})",
+        "columns {} by {})",
         buffer(op.sums, {}), buffer(op.matrices, op.matrices_at), buffer(op.windows, {}),
         matrix_precision_name(op.precision), op.chunks, fmt::join(op.kernel, " x "),
         fmt::join(op.dilation, " x "), fmt::join(op.stride, " x "), op.rows, op.first_row,
-        fmt::join(op.groups, " "));
+        fmt::join(op.starts, " "), op.step);
   }
   void node(const ReduceWindows& op) {
     std::string list;
     for (const RowsInput& input : op.inputs) list += ", " + buffer(input.buffer, {});
     line(
         "reduce windows: {} chunks = {} of {} of {} of {}{}{} ({}kernel {}, dilation {}, stride {}, {} rows)",
-        op.chunks, op.epilogue.to_string(), reduce_name(op.op), op.expr.to_string(), buffer(op.windows, {}),
-        op.weights < 0 ? std::string() : " and " + buffer(op.weights, {}), list,
-        op.whole_rows ? "whole rows, " : "", fmt::join(op.kernel, " x "), fmt::join(op.dilation, " x "),
-        fmt::join(op.stride, " x "), op.rows);
+        op.order.chunks, op.epilogue.to_string(), reduce_name(op.op), op.expr.to_string(),
+        buffer(op.windows, {}), op.weights < 0 ? std::string() : " and " + buffer(op.weights, {}), list,
+        op.whole_rows  ? "whole rows, "
+        : op.by_groups ? "by groups, "
+                       : "",
+        fmt::join(op.kernel, " x "), fmt::join(op.dilation, " x "), fmt::join(op.stride, " x "), op.rows);
   }
   void node(const NormalizeRows& op) {
     std::string list;
@@ -587,8 +627,29 @@ class Printer {
   void node(const FinishRows& op) {
     std::string list;
     for (const RowsInput& input : op.inputs) list += ", " + buffer(input.buffer, {});
-    line("finish rows{}: chunk {} of {} = {}, {}{}", op.spread ? " spread" : "", op.chunk, op.chunks,
+    line("finish rows{}: chunk {} of {} = {}, {}{}", op.spread ? " spread" : "", op.chunk, op.order.chunks,
          op.epilogue.to_string(), op.sums < 0 ? "no sums" : buffer(op.sums, {}), list);
+  }
+  void node(const LoadLanes& op) {
+    line(
+        "load lanes {} from row {}{} <- {}: {} rows of {} x {} chunks x {} + {} + {} columns, {} in the "
+        "last{}",
+        buffer(op.buffer, {}), op.first_row,
+        op.first_chunk > 0 ? fmt::format(" of chunk {}", op.first_chunk) : "", stream(op.stream, {}), op.rows,
+        op.parts, op.order.chunks, op.left, op.order.groups, op.right, op.last,
+        op.shift > 0 ? fmt::format(", shifted by {}", op.shift) : "");
+    transfers(op.transfers);
+  }
+  void node(const LoadPlaces& op) {
+    line("load places {} <- {}: {} rows of {} columns, {} chunks", buffer(op.buffer, {}),
+         stream(op.stream, {}), op.places.rows, op.places.order.groups, op.places.order.chunks);
+    transfers(op.transfers);
+  }
+  void node(const FinishLanes& op) {
+    std::string list;
+    for (const RowsInput& input : op.inputs) list += ", " + buffer(input.buffer, {});
+    line("finish lanes: set {} of {}, {} rows of {} columns to L2BM {} = {}, {}{}", op.set, op.places.sets(),
+         op.places.rows, op.places.order.groups, op.l2bm, op.epilogue.to_string(), buffer(op.sums, {}), list);
   }
   void node(const SumRows& op) {
     line("sum rows over L1Bs: {} rows of {} LW to L2BM {}, {} LW each", op.rows, op.l1b_row_lw, op.l2bm,

@@ -9,6 +9,7 @@
 
 #include "compiler/layers/layer_graph.h"
 #include "compiler/layers/scalar_expr.h"
+#include "isa/arithmetic.h"
 #include "isa/chip.h"
 #include "layout/algebra/transport.h"
 #include "scheduler/machine/machine_program.h"
@@ -216,15 +217,42 @@ struct ReduceTile {
 };
 
 // Rows of images: convolutions whose operands are windows (compiler/kernels/rows_kernel.cpp). An image of
-// rows has per L2B, in DRAM as in L2BM, whole rows of a tensor, each of `row_lw` LW:
-//
-//     row  [chunks][columns][4 blocks][4 PEs]     LW of two channels: a chunk is 32 channels of every column
-//
-// Lock step gives all L2Bs the same addresses in L2BM; which rows stand there is the transfers' matter.
+// rows has per L2B, in DRAM as in L2BM, whole rows of a tensor, each in the order of RowOrder. Lock step
+// gives all L2Bs the same addresses in L2BM; which rows stand there is the transfers' matter.
 
 inline constexpr int64_t kBlocksPerChunk = 4;
-/// LW of one column of a chunk.
+/// LW of one column of a chunk: [4 blocks][4 PEs], LW of two channels; a chunk is 32 channels.
 inline constexpr int64_t kColumnLw = kBlocksPerChunk * isa::kPePerMab;
+/// Four columns of a chunk: a vector of the matrix unit, and what L2BM and L1BM exchange in a step.
+inline constexpr int64_t kUnitLw = isa::kCyclesPerStep * kColumnLw;
+
+/// Where channels and columns of a row are. A row's columns are cut into four *lanes* of `groups` columns
+/// each, and *unit* (chunk, group) has that column of every lane, so that the pairs of an L2B's L1Bs can take
+/// a lane each at the full rate of L2BM (l2bmb2). An even number of chunks stand in pairs, so that L1Bs that
+/// have half of every chunk can bring it there at that rate, too (l2bmd):
+///
+///     row  [chunks / 2][groups][2 chunks][4 lanes][4 blocks][4 PEs]     or, where they are odd in number,
+///     row  [chunks][groups][4 lanes][4 blocks][4 PEs]
+///
+/// Example: 56 columns of 64 channels are 14 groups of 2 chunks; column 15 of channel 33 is in unit (1, 1),
+/// lane 1: LW 3 * 64 + 16 of the row.
+struct RowOrder {
+  int64_t groups = 1;
+  int64_t chunks = 1;
+
+  /// Chunks side by side.
+  int64_t width() const { return chunks % 2 == 0 ? 2 : 1; }
+  /// LW of a row before a unit.
+  int64_t at(int64_t chunk, int64_t group) const {
+    return ((chunk / width() * groups + group) * width() + chunk % width()) * kUnitLw;
+  }
+  int64_t lw() const { return chunks * groups * kUnitLw; }
+  /// Whether any `count` chunks, from a multiple of `count` on, are in one piece or unit by unit.
+  bool can_share(int64_t count) const { return groups == 1 || count == 1 || count % width() == 0; }
+  /// Whether they are in one piece.
+  bool is_dense(int64_t count) const { return groups == 1 || count == chunks || count % width() == 0; }
+  bool operator==(const RowOrder&) const = default;
+};
 
 /// A contiguous part of a stream's DRAM to or from the L2BM of one L2B (-1: each its own part).
 struct RowsTransfer {
@@ -247,23 +275,28 @@ enum class RowsForm : uint8_t {
   kSpread,         ///< [row][chunk, a multiple of 4 of them]: floats, MAB m has block m % 4 of column m / 4
 };
 /// buffer[chunk][row][pitch columns] = rows of an image, through L2BM and L1BM. L1B b takes `rows` rows whose
-/// first begins l1b_at[b] LW behind `l2bm`: other rows, chunks, or columns; without l1b_at all take the same.
-/// L2BM has `parts` parts one after the other, each `part_lw` LW, of which `chunks` chunks are taken, each
-/// `chunk_lw` LW behind the one before (0: where it ends). With `normalize` MAB m takes block m % 4 of every
-/// chunk as block floats: the MABs of a quad share the channels, and add up later. Without, it takes block
-/// m / 4 as floats. Where L1Bs have different columns, the first `left` of the first L1B and the last `right`
-/// of the last are outside the image: the buffer keeps what it has there, and l1b_at[0] is that of column
-/// `left`.
+/// first begins l1b_at[b] LW behind `l2bm`: other rows or chunks; without l1b_at all take the same.
+/// L2BM has `parts` parts one after the other, each `part_lw` LW, whose rows are in `order`, and of which
+/// `chunks` chunks are taken. With `normalize` MAB m takes block m % 4 of every chunk as block floats: the
+/// MABs of a quad share the channels, and add up later. Without, it takes block m / 4 as floats. What is
+/// behind the last of `columns` columns isn't written.
 struct LoadRows {
   int stream = -1;
   std::vector<RowsTransfer> transfers;
   int64_t l2bm = 0;  ///< where the first part begins
   int64_t parts = 1, part_lw = 0;
-  int64_t chunks = 1, columns = 0, row_lw = 0;
+  RowOrder order = {};
+  int64_t chunks = 1, columns = isa::kCyclesPerStep;
   int64_t rows = 1;
   std::vector<int64_t> l1b_at = {};
-  int64_t chunk_lw = 0;
-  int64_t left = 0, right = 0;
+  /// With any: L1B b takes groups b * step + first to that + count - 1 of all chunks, where groups before the
+  /// first are the last ones one lane before, and those behind the last the first one lane behind. The buffer
+  /// has [chunk][row][pitch groups][4 lanes] then; columns outside the tensor keep what it has there.
+  struct Groups {
+    int64_t first = 0, count = 0, step = 0, l1bs = 1;
+    bool operator==(const Groups&) const = default;
+  };
+  std::optional<Groups> groups = std::nullopt;
   int buffer = -1;
   int64_t first_chunk = 0;                 ///< of the buffer
   int64_t first_row = 0, buffer_rows = 1;  ///< where the rows are among those of the buffer
@@ -275,8 +308,10 @@ struct LoadRows {
   int64_t last_columns = isa::kCyclesPerStep;   ///< of the last row of kMatrixColumns; the others become 0
   bool operator==(const LoadRows&) const = default;
 };
-/// sums[row][group of 4 columns] = matrices * windows: for every chunk and position of the kernel one matrix
-/// of `matrices` [chunk][kernel rows][kernel columns][8], whose vectors are the columns of the window there.
+/// sums[row][vector] = matrices * windows: for every chunk and position of the kernel one matrix of
+/// `matrices` [chunk][kernel rows][kernel columns][8], whose vectors are the columns of the window there. A
+/// row of results has a vector for each of `starts`: that column, and three more, `step` columns from one to
+/// the next.
 struct WindowProduct {
   MatrixPrecision precision = MatrixPrecision::kGFloat;
   int matrices = -1;
@@ -287,63 +322,145 @@ struct WindowProduct {
   int sums = -1;
   int64_t first_row = 0;  ///< of the results that the windows have
   int64_t rows = 1;
-  std::vector<int64_t> groups;  ///< the first column of every group
+  std::vector<int64_t> starts = {0};
+  int64_t step = 1;
+  int64_t first_column = 0;  ///< of the windows, in a row
   bool operator==(const WindowProduct&) const = default;
 };
-/// An input of an epilogue: a buffer of LW [chunk][row][column] (`of_rows`), or of one LW for a chunk.
+/// An input of an epilogue: a buffer of LW [chunk][row][column] (`of_rows`), 4 x groups columns, or of one LW
+/// for a chunk.
 struct RowsInput {
   int buffer = -1;
   bool of_rows = false;
   bool operator==(const RowsInput&) const = default;
 };
-/// staged[row][chunk][column] = epilogue(op over the window there of expr(windows[chunk][row][pitch],
+/// staged row[chunk][column] = epilogue(op over the window there of expr(windows[chunk][row][pitch],
 /// weights[chunk][position]), inputs): in L1BM, as FinishRows. With `whole_rows` the window has all columns
-/// of the pitch, a multiple of 4, and all columns of the results are the same.
+/// of the pitch, a multiple of 4, and all columns of the results are the same. With `by_groups` windows and
+/// inputs are by groups (LoadRows), and so is the pitch.
 struct ReduceWindows {
   ReduceLayer::Op op = ReduceLayer::Op::kMax;
   int windows = -1;  ///< buffer of a LoadRows without `normalize`
   int weights = -1;  ///< buffer; -1: none
   int64_t window_rows = 0, pitch = 0;
   std::array<int64_t, 2> kernel{1, 1}, dilation{1, 1}, stride{1, 1};
-  bool whole_rows = false;
-  int64_t rows = 1, columns = 0;
+  bool whole_rows = false, by_groups = false;
+  int64_t rows = 1;
   int64_t first_row = 0, buffer_rows = 1;  ///< where the rows are among those of the windows and of inputs
-  std::vector<int64_t> groups;
   ScalarExpr expr, epilogue;
   std::vector<RowsInput> inputs;
-  int64_t chunks = 1, row_lw = 0;
+  RowOrder order = {};  ///< of staged rows
   bool operator==(const ReduceWindows&) const = default;
 };
-/// staged[row][chunk][column] = the last of `steps` (NormalizeLayer): for every column, its channels are the
+/// staged row[chunk][column] = the last of `steps` (NormalizeLayer): for every column, its channels are the
 /// row that is reduced. Inputs are those of the steps, in their order: `channels` of every column, those that
 /// fill the last chunk up count for nothing, and come out as 0. As FinishRows, in L1BM.
 struct NormalizeRows {
   std::vector<NormalizeLayer::Step> steps;
   std::vector<RowsInput> inputs;
-  int64_t channels = 1, chunks = 1;
-  int64_t rows = 1, columns = 0;
+  int64_t channels = 1;
+  int64_t rows = 1;
   int64_t first_row = 0, buffer_rows = 1;  ///< where the rows are among those of the inputs
-  std::vector<int64_t> groups;
-  int64_t row_lw = 0;
+  RowOrder order = {};                     ///< of staged rows
   bool operator==(const NormalizeRows&) const = default;
 };
-/// staged[row][column] of chunk `chunk` = epilogue(sums over the quad, inputs): in L1BM, in the order of an
-/// image's row. Without `sums` the first input stands for them.
+/// staged row[column] of chunk `chunk` = epilogue(sums over the quad, inputs): in L1BM, one row after the
+/// other. Without `sums` the first input stands for them.
 struct FinishRows {
   int sums = -1;
-  int64_t rows = 1, columns = 0;
-  std::vector<int64_t> groups;
+  int64_t rows = 1;
   ScalarExpr epilogue;
   int64_t first_row = 0, buffer_rows = 1;  ///< where the rows are among those of an input's buffer
   std::vector<RowsInput> inputs;
-  int64_t chunk = 0, chunks = 1;  ///< of those that the L1B makes
-  int64_t row_lw = 0;             ///< of a row in L1BM
+  int64_t chunk = 0;    ///< of those that the L1B makes
+  RowOrder order = {};  ///< of staged rows
   /// MAB m takes block m % 4 of column m / 4, of four rows of four columns at a time: a quarter of the work.
   /// Inputs are so, too (RowsForm::kSpread), and rows of a chunk follow each other in L1BM, which has room
   /// for three more behind the last.
   bool spread = false;
   bool operator==(const FinishRows&) const = default;
 };
+// The same where every pair of an L2B's L1Bs has a lane of columns (RowOrder), and of the two, one has blocks
+// 0 and 1 of every chunk of results, the other blocks 2 and 3. So all of L2BM's rate is used, in both
+// directions. A *place* is a column of a pair's results; in L1BM it is [width chunks][2 blocks][4 PEs]. Where
+// chunks stand in pairs, the quads of an L1B make the blocks that it has of a pair, of four places at a time.
+// Where they don't, quads 0 and 1 make those of one chunk at places of even number, quads 2 and 3 at odd
+// ones: of eight places.
+
+/// Places that a vector has.
+inline int64_t vector_places(const RowOrder& order) {
+  return kUnitLw / (order.width() * kColumnLw / 2);
+}
+/// Places that one l1bmd brings.
+inline int64_t step_places(const RowOrder& order) {
+  return isa::kCyclesPerStep * vector_places(order);
+}
+
+/// buffer[chunk][row][pitch columns] = of rows of an image, a pair's lane, between `left` columns of the lane
+/// before and `right` of the one behind; what is in them outside the tensor, whose last lane has `last`
+/// columns, isn't written. Blocks are taken as by LoadRows with `normalize`. With `shift` quads 0 and 1 have
+/// every column so many columns behind where quads 2 and 3 have it.
+struct LoadLanes {
+  int stream = -1;
+  std::vector<RowsTransfer> transfers;
+  int64_t l2bm = 0;  ///< where the first part begins
+  int64_t parts = 1, part_lw = 0;
+  RowOrder order = {};
+  int64_t rows = 1;
+  int64_t left = 0, right = 0, last = 1;
+  int buffer = -1;
+  int64_t first_chunk = 0;
+  int64_t first_row = 0, buffer_rows = 1;
+  int64_t pitch = 1, chunk_lw = 0, shift = 0;  ///< `chunk_lw` from one chunk to the next in the buffer
+  MatrixPrecision normalize = MatrixPrecision::kGFloat;
+  int64_t columns() const { return left + order.groups + right; }
+  bool operator==(const LoadLanes&) const = default;
+};
+/// Rows of results, in L1BM `row_places` places from one to the next (at least order.groups), as LoadPlaces
+/// and FinishLanes know them.
+struct LanePlaces {
+  RowOrder order = {};  ///< of the image
+  int64_t rows = 1, row_places = 1;
+  int64_t sets() const { return order.chunks / order.width(); }  ///< of chunks side by side
+  /// LW of a set in PE memory, a block of every place each.
+  int64_t spread_lw() const {
+    return isa::round_up(rows * row_places, step_places(order)) / vector_places(order);
+  }
+  /// LW of a set in L1BM.
+  int64_t staged_lw() const { return spread_lw() * kUnitLw; }
+  /// Whether steps that bring a row of a set may not begin wherever they end with it: then what they bring
+  /// too much is overwritten, in the order of addresses, by what belongs there, when all sets are in L1BM.
+  bool in_order() const {
+    const int64_t units = order.groups * order.width();
+    return sets() > 1 && (units % 2 != 0 || units < isa::kCyclesPerStep);
+  }
+  /// Sets in L1BM at a time.
+  int64_t slots() const { return in_order() ? sets() : std::min<int64_t>(2, sets()); }
+  bool operator==(const LanePlaces&) const = default;
+};
+/// buffer[set of chunks][spread_lw] = of rows of an image that is like the results, what the L1B makes there:
+/// MAB m has block m % (2 width) of place m / (2 width), of the first vector of places, and so on.
+struct LoadPlaces {
+  int stream = -1;
+  std::vector<RowsTransfer> transfers;
+  int64_t l2bm = 0;
+  LanePlaces places = {};
+  int buffer = -1;
+  bool operator==(const LoadPlaces&) const = default;
+};
+/// Results of a set of chunks, through L1BM to L2BM: epilogue(sums over the quad, inputs). Vector v of the
+/// sums has the places from starts[v] on. Inputs are those of LoadPlaces (`of_rows`), or one LW for a set.
+struct FinishLanes {
+  int sums = -1;
+  std::vector<int64_t> starts;
+  ScalarExpr epilogue;
+  std::vector<RowsInput> inputs;
+  int64_t set = 0;
+  LanePlaces places = {};
+  int64_t l2bm = 0;  ///< of the first row
+  bool operator==(const FinishLanes&) const = default;
+};
+
 /// Rows of sums that every L1B has a part of: what they add up to, in L2BM.
 struct SumRows {
   int64_t rows = 1;
@@ -374,7 +491,8 @@ struct TileLoop {
 };
 struct TileNode {
   std::variant<LoadTile, StoreTile, FillTile, ProductTile, StreamProduct, MapTile, ReduceTile, LoadRows,
-               WindowProduct, ReduceWindows, NormalizeRows, FinishRows, SumRows, StoreRows, TileLoop>
+               WindowProduct, ReduceWindows, NormalizeRows, FinishRows, LoadLanes, LoadPlaces, FinishLanes,
+               SumRows, StoreRows, TileLoop>
       kind;
 };
 

@@ -37,6 +37,8 @@ Transport::Transport(const isa::Chip& chip, L2bMode l2b, L1bMode l1b, MabMode ma
       fan_in_ = 1;
       break;
   }
+  isa::check_internal(l1b != L1bMode::kParity || mab == MabMode::kDistribute, "transport",
+                      "L1Bs by parity where MABs broadcast");
   const int64_t l2bm_step = l1b_ == L1bMode::kDistribute ? isa::kL2bmdPerL1bLw : isa::kL2bmBlockLw;
   granule_ = isa::kCyclesPerStep;  // one L1BM -> PE step
   granule_ = std::lcm(granule_, multiples_for(fan_in_, l2bm_step));
@@ -79,6 +81,10 @@ Transport::DramPlace Transport::dram_place(const Coordinates& place, int64_t str
     in_l2bm = isa::kL2bmdRunLw * l1b_count_ * (in_l1bm / isa::kL2bmdRunLw) + isa::kL2bmdRunLw * l1b +
               in_l1bm % isa::kL2bmdRunLw;
   }
+  if (l1b_ == L1bMode::kParity) {
+    in_l2bm = 2 * (in_l1bm - in_l1bm % isa::kL2bmBlockLw) + isa::kL2bmBlockLw * (l1b % 2) +
+              in_l1bm % isa::kL2bmBlockLw;
+  }
   DramPlace result;
   result.address = in_l2bm;
   if (l2b_ == L2bMode::kBroadcastDealt) {
@@ -95,7 +101,7 @@ Transport::DramPlace Transport::dram_place(const Coordinates& place, int64_t str
 std::string Transport::to_string() const {
   constexpr std::string_view kL2bNames[] = {"distribute", "broadcast in group", "broadcast",
                                             "broadcast from all groups"};
-  constexpr std::string_view kL1bNames[] = {"distribute", "broadcast"};
+  constexpr std::string_view kL1bNames[] = {"distribute", "broadcast", "parity"};
   constexpr std::string_view kMabNames[] = {"MAB distribute", "MAB broadcast", "PE broadcast"};
   return fmt::format("L2B {}, L1B {}, {}", kL2bNames[static_cast<int>(l2b_)],
                      kL1bNames[static_cast<int>(l1b_)], kMabNames[static_cast<int>(mab_)]);

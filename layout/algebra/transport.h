@@ -18,6 +18,8 @@
 ///                                             broadcast PEs   fan_in = 1, rank = 0            (l1bmp)
 ///     C = 8 * L1Bs * (u / 8) + 8b + u % 8     L2BM order, distribute (l2bmd)
 ///     C = u                                   broadcast (l2bmb)
+///     C = 2 * 64 * (u / 64) + 64 (b % 2) + u % 64     parity: L1Bs of even number one thing, the others
+///                                                     another (l2bmb to one half, then the other)
 ///     DRAM = C, in the part of L2B q of its group's DRAM (mvp), once per group (mvb2), once in group 0
 ///            (mvb), or dealt over the groups' DRAMs in runs of 16 LW (mvb4)
 ///
@@ -26,12 +28,13 @@
 namespace kodama::layout {
 
 enum class L2bMode : uint8_t { kDistribute, kBroadcastInGroup, kBroadcast, kBroadcastDealt };
-enum class L1bMode : uint8_t { kDistribute, kBroadcast };
+enum class L1bMode : uint8_t { kDistribute, kBroadcast, kParity };
 enum class MabMode : uint8_t { kDistribute, kBroadcastMab, kBroadcastPe };
 
 class Transport {
  public:
   Transport() = default;
+  /// kParity goes with MABs that distribute.
   Transport(const isa::Chip& chip, L2bMode l2b, L1bMode l1b, MabMode mab);
 
   L2bMode l2b_mode() const { return l2b_; }
@@ -40,7 +43,9 @@ class Transport {
 
   /// LW of the L1BM (L2BM, one L2B's part of DRAM) that hold one stream number.
   int64_t l1bm_lw_per_number() const { return fan_in_; }
-  int64_t l2bm_lw_per_number() const { return l1b_ == L1bMode::kDistribute ? fan_in_ * l1b_count_ : fan_in_; }
+  int64_t l2bm_lw_per_number() const {
+    return fan_in_ * (l1b_ == L1bMode::kDistribute ? l1b_count_ : l1b_ == L1bMode::kParity ? 2 : 1);
+  }
   /// Stream numbers that one instruction sequence moves at least (so that every level is aligned):
   /// tiles and streams are padded to a multiple of it.
   int64_t granule() const { return granule_; }

@@ -41,7 +41,7 @@ A damaged package is refused, whatever the damage is:
 
   $ cp -r package right; damage() { rm -rf package; cp -r right package; sed -i "$@"; kodama sim package; }
   $ damage 's/"operation": "/&a/' package/manifest.json
-  kodama: error: package/manifest.json: the package is damaged: found 3770 bytes with checksum 4e52f74d, written were 3769 with c3f08afc
+  kodama: error: package/manifest.json: the package is damaged: found 3776 bytes with checksum d97b26d1, written were 3775 with 07209b22
   [2]
   $ damage 1d package/programs/0*.vsm
   kodama: error: package/programs/0000_product.vsm: the package is damaged: found 367 bytes with checksum 6518a29d, written were 384 with 28f6f3ad

@@ -103,13 +103,13 @@ The plan says which images of tensors there are, and which stages make and read 
 
   $ kodama plan models/moves.onnx --chip tiny --dump-after plan --dump-dir planned > /dev/null; /usr/bin/python3 -c 'import json; plan = json.load(open("planned/000.plan.moves.json")); [print(i["id"], i["kind"], i["tensor"], i["layout"]) for i in plan["images"]]; [print(s["kind"], s["layer"], s["operands"], "->", s["result"], s.get("rearrange_layers", "")) for s in plan["stages"]]'
   wrote planned/000.plan.moves.json
-  0 constant k ((1:16), (1:16, 4:1), (1:16, 3:4, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 2_L2B:2, 4_MAB:1]@LM1
-  1 sent x ((1:24), (2_L2B:2, 4_MAB:1, 1:24, 1:24, 8:1), (1:24, 3:8, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1]@LM0
+  0 constant k ((1:16), (1:16, 4:1), (1:16, 1:16, 3:4, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 2_L2B:2, 4_MAB:1]@LM1
+  1 sent x ((1:24), (2_L2B:2, 4_MAB:1, 1:24, 1:24, 1:24, 8:1), (1:24, 3:8, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1]@LM0
   2 made c ((1:4), (2_L2B:2, 4_MAB:1, 1:4, 1:4, 4_PE:1, 2_W:1), (1:4, 4:1)) x [2_L2B:1, 2_L1B:1]@GRF0 pad undefined
   3 relaid c ((2_L2B:2, 4_PE:1, 1:16, 4:1, 2_W:1), (4:4))@LM0 pad undefined
   4 made p ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined
-  5 relaid twice ((1:16), (2_L2B:2, 1:16, 1:8, 8:1), (1:16, 1:8, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1]@LM0
-  6 constant t ((1:16), (1:16, 4:1), (1:16, 1:4, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1, 2_L2B:2]@LM1
+  5 relaid twice ((1:16), (2_L2B:2, 1:16, 1:16, 1:8, 8:1), (1:16, 1:8, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1]@LM0
+  6 constant t ((1:16), (1:16, 4:1), (1:16, 1:16, 1:4, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1, 2_L2B:2]@LM1
   7 made y ((1:16), (2_L2B:2, 1:16, 1:4, 4_PE:1, 2_W:1), (1:16, 4:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1]@GRF0 pad undefined
   8 relaid part ((24:1, 2_W:1))@LM0
   kernel conv [0, 1] -> 2 
@@ -138,9 +138,9 @@ Between kernels, tensors stay on the chip. Relayouts change their layouts there;
   a run, constants on the chip:   3762 cycles, 0.005 ms at 750 MHz, 20.5 kB of DRAM traffic
   the first, sending constants:   4968 cycles, 0.007 ms at 750 MHz, 21.5 kB of DRAM traffic (10.2 kB, 1058 link cycles; 148 chip cycles to bring weights to the PEs)
   move       cycles  DRAM  ratio  from                                                                                                      to
-  -------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------
+  -------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------
   pool.x0       336     7   48.0  ((1:4), (2_L2B:2, 4_MAB:1, 1:4, 1:4, 4_PE:1, 2_W:1), (1:4, 4:1)) x [2_L2B:1, 2_L1B:1]@GRF0 pad undefined  ((2_L2B:2, 4_PE:1, 1:16, 4:1, 2_W:1), (4:4))@LM0 pad undefined
-  product.a     196     4   49.0  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((1:16), (2_L2B:2, 1:16, 1:8, 8:1), (1:16, 1:8, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1]@LM0
+  product.a     196     4   49.0  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((1:16), (2_L2B:2, 1:16, 1:16, 1:8, 8:1), (1:16, 1:8, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1]@LM0
   part          200     4   50.0  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
   planner pbqp: 3 relayouts on the chip take 732 of 1280 chip cycles (57 %), 0 layout changes by the host
   part float32 [1, 2, 3, 8]: 5.28688 10.2241 3.66886 0.445417 5.28688 10.2241 3.66886 0.445417 6.84871 2.59294 ...
@@ -151,9 +151,9 @@ Between kernels, tensors stay on the chip. Relayouts change their layouts there;
   y float32 [1, 3, 3, 3]: -10.68 8.02538 -4.40544 -9.2224 5.69597 3.00346 -8.00294 3.27275 -0.443362 -12.9553 ...
   $ kodama plan models/moves.onnx --chip tiny
   move          estimated cycles  from                                                                                                      to
-  -------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------
+  -------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------
   pool.x0                    351  ((1:4), (2_L2B:2, 4_MAB:1, 1:4, 1:4, 4_PE:1, 2_W:1), (1:4, 4:1)) x [2_L2B:1, 2_L1B:1]@GRF0 pad undefined  ((2_L2B:2, 4_PE:1, 1:16, 4:1, 2_W:1), (4:4))@LM0 pad undefined
-  product.a                  311  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((1:16), (2_L2B:2, 1:16, 1:8, 8:1), (1:16, 1:8, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1]@LM0
+  product.a                  311  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((1:16), (2_L2B:2, 1:16, 1:16, 1:8, 8:1), (1:16, 1:8, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1]@LM0
   part.natural               315  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
   planner  relayouts  relayout cycles  kernel cycles  link cycles  total    bound  constant link cycles  with constants
   ---------------------------------------------------------------------------------------------------------------------

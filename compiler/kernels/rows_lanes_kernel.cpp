@@ -1,0 +1,526 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "compiler/kernels/lowering.h"
+#include "compiler/kernels/predict.h"
+#include "compiler/kernels/rows_division.h"
+#include "compiler/kernels/rows_problem.h"
+#include "isa/arithmetic.h"
+#include "isa/error.h"
+
+/// Of "contract-rows": an L2B's rows, of which every pair of its L1Bs makes a lane of columns (RowOrder), and
+/// of the two, each half of every chunk. What they take and make goes at the full rate of L2BM. The program
+/// is that of the other ways (rows_kernel.cpp); rows come in pieces, and results are made in tiles of rows.
+namespace kodama::compiler {
+
+using isa::ceil_div;
+using isa::round_up;
+using isa::Space;
+using layout::Factor;
+using layout::Layout;
+using layout::Level;
+using layout::Transport;
+
+namespace {
+
+constexpr int64_t kMaxLanePasses = 8;
+/// Rows come in pieces of so much of L2BM.
+constexpr int64_t kLanePieces = 6;
+/// Not more tiles than these, where more aren't needed, and not fewer vectors to a matrix.
+constexpr int64_t kLaneTiles = 4;
+constexpr int64_t kLaneTileVectors = 6;
+
+struct LanesTiling {
+  RowsSplit in, out;
+  int64_t rows = 1;  ///< of an L2B in a pass
+  int64_t l1bs = 1;
+  int64_t cycles = 0;
+};
+
+class LanesTiler {
+ public:
+  LanesTiler(RowsProblem problem, const isa::Chip& chip, MatrixPrecision precision)
+      : problem_(std::move(problem)), chip_(chip), precision_(precision), form_(matrix_form(precision)) {}
+
+  std::vector<LanesTiling> tilings() const {
+    std::vector<LanesTiling> list;
+    for (const RowsSplit in : kRowsSplits) {
+      for (const RowsSplit out : kRowsSplits) {
+        const LanesTiling least{in, out, 1, 1, 0};
+        const Sizes one = sizes(least);
+        if (!one.is_even() || !has_lanes(one)) continue;
+        if (const auto tiling = best_division(*this, least, one.out.rows(), 1)) list.push_back(*tiling);
+      }
+    }
+    return list;
+  }
+
+  struct Sizes : RowsDivision {
+    int64_t left = 0, right = 0, last = 0;  ///< columns of a pair's windows, as of LoadLanes
+    bool is_flat = false;                   ///< a window is a place: rows are one
+    int64_t lane_pitch = 0;                 ///< columns of a row of a pair's windows
+    int64_t shift = 0;                      ///< as of LoadLanes
+    int64_t flat_pitch = 0;                 ///< LW of a chunk's windows
+    LanePlaces places = {};                 ///< of a tile
+    int64_t in_chunks = 0, out_sets = 0;
+    int64_t tile_rows = 0;
+    int64_t matrices_lw = 0;  ///< of a pair of chunks of results
+    bool all_matrices = false;
+    int64_t windows_lw = 0, sums_lw = 0, input_lw = 0;  ///< of a PE
+    int64_t row_inputs = 0;
+    int64_t region_l2bm = 0, tile_l2bm = 0;
+  };
+
+  Sizes sizes(const LanesTiling& tiling) const {
+    Sizes s{
+        {problem_.in, tiling.in, problem_.out, tiling.out, problem_.window, {tiling.rows, 1, false}, chip_}};
+    const int64_t groups_in = s.in.order().groups, groups_out = s.out.order().groups;
+    const int64_t under = s.window.columns_under(groups_out);
+    s.left = s.window.pad[1];
+    s.right = std::max<int64_t>(0, under - s.left - groups_in);
+    s.last = s.in.picture().columns - 3 * groups_in;
+    s.is_flat = s.window.kernel == std::array<int64_t, 2>{1, 1} &&
+                s.window.stride == std::array<int64_t, 2>{1, 1} &&
+                s.window.pad == std::array<int64_t, 2>{0, 0};
+    const RowOrder order = s.out.order();
+    // Quads 2 and 3 have other places where chunks don't stand in pairs.
+    s.shift = order.width() == 1 ? s.window.stride[1] : 0;
+    const int64_t row_places = s.is_flat ? groups_out : round_up(groups_out, vector_places(order));
+    s.lane_pitch = s.left + groups_in + s.right;
+    if (!s.is_flat) s.lane_pitch = std::max(s.lane_pitch, s.window.columns_under(row_places)) + s.shift;
+    s.in_chunks = s.in.channel_ways() * s.in.chunks();
+    s.out_sets = order.chunks / order.width();
+    s.matrices_lw = s.in_chunks * s.window.kernel[0] * s.window.kernel[1] * form_.rows;
+    s.region_rows = std::clamp<int64_t>(
+        chip_.memory.l2bm_lw / kLanePieces / (s.in.channel_ways() * s.in_row_lw()), 1, s.region_rows);
+    // Rows that are one may end within a vector; those before begin with what quads have in another place.
+    const int64_t chunk_lw = s.is_flat ? s.window_rows * s.lane_pitch + vector_places(order) + s.shift
+                                       : s.window_rows * s.lane_pitch;
+    s.flat_pitch = chunk_lw;
+    s.windows_lw = round_up(s.in_chunks * chunk_lw, isa::kCyclesPerStep);
+    const int64_t most_vectors = chip_.memory.grf_words / isa::kWordsPerLong * 3 / 4 / isa::kCyclesPerStep;
+    // Two sets of chunks take turns in L1BM, or else all are there.
+    const int64_t most_places = rows_staging(chip_).results_lw / LanePlaces{order, 1, row_places}.slots() /
+                                (step_places(order) / vector_places(order) * kUnitLw) * step_places(order);
+    const int64_t most =
+        std::max<int64_t>(1, std::min(most_places, most_vectors * vector_places(order)) / row_places);
+    const int64_t all_vectors = ceil_div(tiling.rows * row_places, vector_places(order));
+    const int64_t tiles = std::max(ceil_div(tiling.rows, most),
+                                   std::min({kLaneTiles, tiling.rows, all_vectors / kLaneTileVectors}));
+    s.tile_rows = ceil_div(tiling.rows, std::max<int64_t>(1, tiles));
+    s.places = {order, s.tile_rows, row_places};
+    s.sums_lw = std::ssize(starts(s, s.tile_rows)) * isa::kCyclesPerStep;
+    s.row_inputs =
+        std::ranges::count_if(problem_.of_rows, [](const auto& input) { return input.has_value(); });
+    s.input_lw = s.out_sets * s.places.spread_lw();
+    const int64_t local = chip_.memory.lm_words / isa::kWordsPerLong - kRowsReserveLw;
+    s.all_matrices = s.out_sets * s.matrices_lw + s.row_inputs * s.input_lw <= local;
+    // Steps take four units, and halos are beside the rows.
+    s.region_l2bm = s.part_l2bm(s.parts.size(), s.in.channel_ways()) + isa::kCyclesPerStep * kUnitLw;
+    s.tile_l2bm = s.tile_rows * s.out.row_lw() + isa::kCyclesPerStep * kUnitLw;
+    return s;
+  }
+
+  bool fits(const LanesTiling& tiling, const Sizes& s) const {
+    const int64_t local = chip_.memory.lm_words / isa::kWordsPerLong - kRowsReserveLw;
+    const int64_t matrices = (s.all_matrices ? s.out_sets : 1) * s.matrices_lw;
+    if (!s.all_matrices && s.tile_rows < tiling.rows) return false;
+    return s.windows_lw <= local && matrices + s.row_inputs * s.input_lw <= local &&
+           s.sums_lw <= chip_.memory.grf_words / isa::kWordsPerLong * 3 / 4 &&
+           s.places.slots() * s.places.staged_lw() <= rows_staging(chip_).results_lw &&
+           staged_row(s) * kColumnLw <= rows_staging(chip_).windows_lw / 2 &&
+           s.region_l2bm + (s.row_inputs + 1) * s.tile_l2bm <= chip_.memory.l2bm_lw &&
+           s.passes * s.out.images() <= kMaxLanePasses;
+  }
+
+  int64_t cost(const LanesTiling& tiling, const Sizes& s) const {
+    int64_t columns = s.is_flat ? s.in.order().groups : round_up(s.lane_pitch, isa::kCyclesPerStep);
+    const int64_t load =
+        s.window_rows * (std::max<int64_t>(s.in.channel_ways() * ceil_div(staged_row(s), isa::kCyclesPerStep),
+                                           s.in_chunks * columns) +
+                         2);
+    const int64_t tiles = ceil_div(tiling.rows, s.tile_rows);
+    const int64_t vectors = std::ssize(starts(s, s.tile_rows));
+    const int64_t matrices = s.matrices_lw / form_.rows;
+    const int64_t product = s.out_sets * matrices * std::max(vectors, form_.write_steps);
+    const int64_t spread = s.places.spread_lw() / isa::kCyclesPerStep;
+    int64_t finish = vectors;
+    if (has_epilogue()) {
+      int64_t operations = 2 + s.row_inputs;
+      for (const ScalarNode& node : problem_.contract.epilogue.nodes())
+        operations += machine_operations(node.op);
+      finish += spread * operations;
+    }
+    const int64_t moves =
+        s.tile_rows * ceil_div(s.out.order().width() * s.out.order().groups, isa::kCyclesPerStep);
+    int64_t steps = std::max(load, tiles * product) + std::min(load, tiles * product) / tiles;
+    steps += tiles * s.out_sets * (kRowsFillSteps + finish + (1 + s.row_inputs) * moves);
+    std::vector<RowsTransfer> transfers;
+    for (const Piece& piece : pieces(s, 0, 0)) {
+      for (size_t part = 0; part < s.parts.size(); ++part)
+        std::ranges::move(input_transfers(s, part, 0, 0, piece, 0, 0), std::back_inserter(transfers));
+    }
+    int64_t cycles = steps * isa::kCyclesPerStep + rows_transfer_cycles(transfers, chip_);
+    cycles += std::ssize(transfers) * chip_.transfer.startup_cycles / 2;
+    cycles += (1 + s.row_inputs) * own_rows_cycles(s.tile_rows * s.out.row_lw(), chip_) * tiles;
+    const int64_t passes = s.passes * s.out.images();
+    if (s.all_matrices)
+      return cycles * passes + ahead_cycles(weights_transport(s), s.out_sets * s.matrices_lw, chip_);
+    return (cycles + s.out_sets * load_cycles(weights_transport(s), s.matrices_lw, chip_, true)) * passes;
+  }
+
+  std::vector<StreamPlacement> placements(const LanesTiling& tiling) const;
+  TileProgram program(const LanesTiling& tiling, const std::string& name,
+                      const std::vector<StreamPlacement>& placements,
+                      const std::vector<int64_t>& dram_addresses) const;
+  std::string describe(const LanesTiling& tiling) const;
+
+ private:
+  bool has_epilogue() const { return problem_.contract.epilogue != ScalarExpr::identity(); }
+
+  /// Whether lanes of results are over lanes of the operand.
+  bool has_lanes(const Sizes& s) const {
+    const RowOrder order = s.out.order();
+    const int64_t groups_in = s.in.order().groups;
+    const int64_t last_out = s.out.picture().columns - 3 * order.groups;
+    return groups_in == order.groups * s.window.stride[1] && s.left < groups_in && s.right <= s.last &&
+           s.last > 0 && last_out > 0 && (s.is_flat || s.left + groups_in + s.right >= isa::kCyclesPerStep);
+  }
+
+  /// Units of 16 LW of a row of the longest part, with its halo.
+  int64_t staged_row(const Sizes& s) const {
+    int64_t most = 0;
+    for (const RowsImage& part : s.parts) {
+      const RowOrder order = part.order();
+      const int64_t halo = round_up(s.left * order.width(), isa::kCyclesPerStep) +
+                           round_up(s.right * order.width(), isa::kCyclesPerStep);
+      most = std::max(most, round_up(order.chunks * order.groups, isa::kCyclesPerStep) +
+                                order.chunks / order.width() * halo);
+    }
+    return most;
+  }
+
+  /// The first of the places of every vector of `rows` rows of results.
+  std::vector<int64_t> starts(const Sizes& s, int64_t rows) const {
+    std::vector<int64_t> list;
+    for (int64_t first = 0; first < rows * s.places.row_places; first += vector_places(s.places.order))
+      list.push_back(first);
+    return list;
+  }
+
+  Transport weights_transport(const Sizes& s) const {
+    return {chip_, s.out.channel_mode(), layout::L1bMode::kParity, layout::MabMode::kDistribute};
+  }
+  /// A pair of chunks has blocks 0 and 1 of both in L1Bs of even number, 2 and 3 in the others. `of_block`:
+  /// MABs from one block of an L1B to the next.
+  std::vector<Factor> out_channel_factors(const Sizes& s, int64_t set_stride, int64_t of_block) const {
+    std::vector<Factor> factors = s.out.channel_factors();
+    factors.insert(factors.end(), {{s.out_sets, Level::kAddress, set_stride},
+                                   {s.out.order().width(), Level::kMab, 2 * of_block},
+                                   {2, Level::kL1b, 1},
+                                   {2, Level::kMab, of_block}});
+    return factors;
+  }
+  std::vector<Factor> copies(const Sizes& s, int64_t of_block) const {
+    std::vector<Factor> list = s.out.row_way_factors();
+    list.push_back({isa::kCyclesPerStep, Level::kL1b, 2});
+    const int64_t width = s.out.order().width();
+    if (width == 1) list.push_back({2, Level::kMab, 2 * of_block});
+    return list;
+  }
+
+  struct Piece {
+    int64_t first = 0, rows = 0;
+  };
+  std::vector<Piece> pieces(const Sizes& s, int64_t image, int64_t pass) const {
+    // Rows outside the tensor for all L2Bs stay as the windows were filled, in a single pass.
+    const RowsPass all = s.pass(image, pass);
+    auto [first, last] = std::pair<int64_t, int64_t>(0, problem_.window.rows_under(all.rows));
+    if (s.passes * s.out.images() == 1)
+      std::tie(first, last) = rows_inside(s.in, s.out, problem_.window, all, chip_);
+    std::vector<Piece> list;
+    for (int64_t row = first; row < last; row += s.region_rows)
+      list.push_back({row, std::min(s.region_rows, last - row)});
+    return list;
+  }
+  std::vector<RowsTransfer> input_transfers(const Sizes& s, size_t part, int64_t image, int64_t pass,
+                                            const Piece& piece, int64_t zeros, int zero_stream) const {
+    RowsTransfer outside;
+    outside.stream = zero_stream;
+    outside.group = 0;
+    outside.dram = zeros;
+    RowsPass wanted = s.pass(image, pass);
+    wanted.first_row = piece.first;
+    wanted.most_rows = piece.rows;
+    return window_transfers(s.parts[part], s.out, problem_.window, wanted, outside, chip_);
+  }
+  int64_t zeros_lw(const Sizes& s) const {
+    int64_t most = 0;
+    for (int64_t image = 0; image < s.out.images(); ++image) {
+      for (int64_t pass = 0; pass < s.passes; ++pass) {
+        for (const Piece& piece : pieces(s, image, pass)) {
+          for (size_t part = 0; part < s.parts.size(); ++part) {
+            for (const RowsTransfer& transfer : input_transfers(s, part, image, pass, piece, 0, 0))
+              most = std::max(most, transfer.stream >= 0 ? transfer.count : 0);
+          }
+        }
+      }
+    }
+    return most;
+  }
+
+  RowsProblem problem_;
+  isa::Chip chip_;
+  MatrixPrecision precision_;
+  const MatrixForm& form_;
+};
+
+std::vector<StreamPlacement> LanesTiler::placements(const LanesTiling& tiling) const {
+  const Sizes s = sizes(tiling);
+  Shape extents;
+  for (const ContractLayer::Dim& dim : problem_.contract.dims) extents.push_back(dim.extent);
+
+  StreamPlacement weights;
+  weights.name = problem_.weights_first ? "a" : "b";
+  weights.access = problem_.weights();
+  weights.extents = extents;
+  weights.transport = weights_transport(s);
+  const int64_t zero_numbers = ceil_div(zeros_lw(s), weights.transport.l2bm_lw_per_number());
+  weights.length_lw = round_up(s.out_sets * s.matrices_lw, weights.transport.granule()) +
+                      round_up(zero_numbers, weights.transport.granule());
+  std::vector<Factor> outs = out_channel_factors(s, s.matrices_lw, kBlocksPerChunk);
+  outs.push_back({form_.rows, Level::kAddress, 1});
+  const int64_t positions = problem_.window.kernel[0] * problem_.window.kernel[1];
+  std::vector<std::vector<Factor>> axes = {outs,
+                                           {{s.in_chunks, Level::kAddress, positions * form_.rows},
+                                            {kBlocksPerChunk, Level::kMab, 1},
+                                            {isa::kPePerMab, Level::kPe, 1},
+                                            {isa::kWordsPerLong, Level::kWord, 1}}};
+  weights.axis_dims = {problem_.out_channels, problem_.in_channels};
+  for (size_t way = 0; way < 2; ++way) {
+    if (problem_.kernel_dims.at(way) < 0) continue;
+    weights.axis_dims.push_back({problem_.kernel_dims.at(way)});
+    axes.push_back({{problem_.window.kernel.at(way), Level::kAddress,
+                     (way == 0 ? problem_.window.kernel[1] : 1) * form_.rows}});
+  }
+  weights.layout = Layout(axes, layout::Memory::kLm0, copies(s, kBlocksPerChunk));
+  place_single(weights);
+
+  std::vector<StreamPlacement> list;
+  const std::string name = problem_.weights_first ? "b" : "a";
+  for (size_t part = 0; part < s.parts.size(); ++part)
+    list.push_back(s.parts[part].placement(s.parts.size() == 1 ? name : fmt::format("{}{}", name, part)));
+  list.insert(problem_.weights_first ? list.begin() : list.end(), std::move(weights));
+  for (size_t k = 0; k < problem_.contract.epilogue_inputs.size(); ++k) {
+    const TensorAccess& access = problem_.contract.epilogue_inputs[k];
+    if (problem_.of_rows[k]) {
+      Picture picture = problem_.out;
+      picture.tensor = access.tensor;
+      list.push_back(RowsImage(picture, tiling.out, chip_).placement(fmt::format("x{}", k)));
+      list.back().access = *problem_.of_rows[k];
+      continue;
+    }
+    StreamPlacement values;
+    values.name = fmt::format("x{}", k);
+    values.access = access;
+    values.extents = extents;
+    values.transport = weights_transport(s);
+    values.length_lw = round_up(s.out_sets, values.transport.granule());
+    std::vector<Factor> channels = out_channel_factors(s, 1, 1);
+    channels.insert(channels.end(), form_.row_factors.begin(), form_.row_factors.end());
+    std::vector<Factor> same = copies(s, 1);
+    same.push_back({kBlocksPerChunk, Level::kMab, kBlocksPerChunk});
+    values.axis_dims = {problem_.out_channels};
+    values.layout = Layout({channels}, layout::Memory::kLm0, same);
+    place_single(values);
+    list.push_back(std::move(values));
+  }
+  StreamPlacement result = s.out.placement("y");
+  result.is_output = true;
+  // In channels that fill a chunk up, sums are 0.
+  const std::vector<double> zeros(problem_.contract.epilogue_inputs.size() + 1, 0.0);
+  if (problem_.contract.epilogue.evaluate(zeros) != 0) result.layout.set_padding(layout::Padding::kUndefined);
+  list.push_back(std::move(result));
+  return list;
+}
+
+TileProgram LanesTiler::program(const LanesTiling& tiling, const std::string& name,
+                                const std::vector<StreamPlacement>& placements,
+                                const std::vector<int64_t>& dram_addresses) const {
+  isa::check_internal(placements.size() == dram_addresses.size(), "lanes", "{} addresses for {} streams",
+                      dram_addresses.size(), placements.size());
+  const Sizes s = sizes(tiling);
+  TileProgram program;
+  program.name = name;
+  for (size_t k = 0; k < placements.size(); ++k) {
+    program.streams.push_back(
+        {placements[k].name, placements[k].transport, placements[k].length_lw, dram_addresses[k]});
+  }
+  const int window_stream = problem_.weights_first ? 1 : 0;
+  const auto operands = static_cast<int>(s.parts.size());
+  const int weight_stream = problem_.weights_first ? 0 : operands;
+  const int result_stream = static_cast<int>(placements.size()) - 1;
+  const auto buffer = [&](std::string buffer_name, int64_t lw, scheduler::HomeSet homes) {
+    program.buffers.push_back({std::move(buffer_name), lw, homes});
+    return static_cast<int>(program.buffers.size()) - 1;
+  };
+  const int64_t kept_matrices = (s.all_matrices ? s.out_sets : 1) * s.matrices_lw;
+  const int matrices = buffer("matrices", kept_matrices, isa::space_bit(Space::kLm0));
+  const int windows = buffer("windows", s.windows_lw, isa::space_bit(Space::kLm1));
+  const int sums = buffer("sums", s.sums_lw, isa::space_bit(Space::kGrf0));
+  const auto add = [&](auto op) { program.body.push_back({std::move(op)}); };
+
+  std::vector<RowsInput> inputs;
+  for (size_t k = 0; k < problem_.of_rows.size(); ++k) {
+    const int stream = 1 + operands + static_cast<int>(k);
+    const std::string& stream_name = placements[static_cast<size_t>(stream)].name;
+    if (problem_.of_rows[k]) {
+      inputs.push_back({buffer(stream_name, s.input_lw, isa::space_bit(Space::kLm0)), true});
+      continue;
+    }
+    const int64_t count = round_up(s.out_sets, isa::kCyclesPerStep);
+    inputs.push_back(
+        {buffer(stream_name, count, isa::space_bit(Space::kLm0) | isa::space_bit(Space::kLm1)), false});
+    add(LoadTile{stream, {}, inputs.back().buffer, {}, count});
+  }
+  if (!s.is_flat) add(FillTile{windows, {}, s.windows_lw, 0});
+  if (s.all_matrices) add(LoadTile{weight_stream, {}, matrices, {}, kept_matrices, precision_});
+
+  const Transport& road = program.streams[static_cast<size_t>(weight_stream)].transport;
+  const int64_t zeros = round_up(s.out_sets * s.matrices_lw, road.granule()) * road.l2bm_lw_per_number();
+  const int64_t groups_out = s.out.order().groups;
+  for (int64_t image = 0; image < s.out.images(); ++image) {
+    for (int64_t pass = 0; pass < s.passes; ++pass) {
+      const auto load_piece = [&](const Piece& piece) {
+        for (const RowsDivision::Run& run : s.runs()) {
+          const LoadRows rows = s.load(run, window_stream, s.in.channel_ways(), [&](size_t part) {
+            return input_transfers(s, part, image, pass, piece, zeros, weight_stream);
+          });
+          LoadLanes load;
+          load.stream = rows.stream;
+          load.transfers = rows.transfers;
+          load.l2bm = rows.l2bm;
+          load.parts = rows.parts;
+          load.part_lw = rows.part_lw;
+          load.order = rows.order;
+          load.rows = piece.rows;
+          load.left = s.left;
+          load.right = s.right;
+          load.last = s.last;
+          load.buffer = windows;
+          load.first_chunk = rows.first_chunk;
+          load.first_row = piece.first;
+          load.buffer_rows = s.window_rows;
+          load.pitch = s.lane_pitch;
+          load.chunk_lw = s.flat_pitch;
+          load.shift = s.shift;
+          load.normalize = precision_;
+          add(std::move(load));
+        }
+      };
+      const std::vector<Piece> list = pieces(s, image, pass);
+      auto next = list.begin();
+      const int64_t result_at = s.region_l2bm + s.row_inputs * s.tile_l2bm;
+      for (int64_t row = 0; row < tiling.rows; row += s.tile_rows) {
+        const int64_t rows = std::min(s.tile_rows, tiling.rows - row);
+        // What this tile needs, and the next: products run beside the steps that take its rows.
+        const int64_t ahead = std::min(rows + s.tile_rows, tiling.rows - row);
+        const int64_t needed = row * problem_.window.stride[0] + problem_.window.rows_under(ahead);
+        for (; next != list.end() && next->first < needed; ++next) load_piece(*next);
+        for (size_t k = 0, number = 0; k < problem_.of_rows.size(); ++k) {
+          if (!problem_.of_rows[k]) continue;
+          LoadPlaces load;
+          load.stream = 1 + operands + static_cast<int>(k);
+          load.l2bm = s.region_l2bm + static_cast<int64_t>(number++) * s.tile_l2bm;
+          load.transfers = s.own_rows(image, pass, load.l2bm, row, rows);
+          load.places = s.places;
+          load.places.rows = rows;
+          load.buffer = inputs[k].buffer;
+          add(std::move(load));
+        }
+        for (int64_t set = 0; set < s.out_sets; ++set) {
+          if (!s.all_matrices) {
+            TileIndex from;
+            from.base = set * s.matrices_lw;
+            add(LoadTile{weight_stream, from, matrices, {}, s.matrices_lw, precision_});
+          }
+          WindowProduct product;
+          product.precision = precision_;
+          product.matrices = matrices;
+          product.matrices_at.base = s.all_matrices ? set * s.matrices_lw : 0;
+          product.windows = windows;
+          product.chunks = s.in_chunks;
+          product.kernel = problem_.window.kernel;
+          product.dilation = problem_.window.dilation;
+          product.stride = problem_.window.stride;
+          product.sums = sums;
+          product.starts.clear();
+          FinishLanes finish;
+          finish.starts = starts(s, rows);
+          // From one place of a vector to the next that the same quad has.
+          product.step = s.shift > 0 ? 2 : 1;
+          if (s.is_flat) {
+            product.window_rows = 1;
+            product.pitch = s.flat_pitch;
+            for (const int64_t start : finish.starts) product.starts.push_back(row * groups_out + start);
+          } else {
+            product.window_rows = s.window_rows;
+            product.pitch = s.lane_pitch;
+            product.first_row = row;
+            product.rows = rows;
+            product.starts = starts(s, 1);
+          }
+          product.first_column = s.shift;
+          add(std::move(product));
+          finish.sums = sums;
+          finish.epilogue = problem_.contract.epilogue;
+          finish.inputs = inputs;
+          finish.set = set;
+          finish.places = s.places;
+          finish.places.rows = rows;
+          finish.l2bm = result_at;
+          add(std::move(finish));
+        }
+        StoreRows store;
+        store.stream = result_stream;
+        store.l2bm = result_at;
+        store.transfers = s.own_rows(image, pass, result_at, row, rows);
+        add(std::move(store));
+      }
+    }
+  }
+  return program;
+}
+
+std::string LanesTiler::describe(const LanesTiling& tiling) const {
+  const Sizes s = sizes(tiling);
+  return fmt::format(
+      "{}: group {}, L2B {}, L1B lanes, {} passes of {} rows, tiles of {}, {} sets of {} input chunks; "
+      "operand: "
+      "group {}, L2B {}",
+      matrix_precision_name(precision_), rows_or_channels(tiling.out.group_channels),
+      rows_or_channels(tiling.out.l2b_channels), s.passes * s.out.images(), tiling.rows, s.tile_rows,
+      s.out_sets, s.in_chunks, rows_or_channels(tiling.in.group_channels),
+      rows_or_channels(tiling.in.l2b_channels));
+}
+
+}  // namespace
+
+std::vector<RowsOption> lanes_options(const RowsProblem& problem, const isa::Chip& chip,
+                                      MatrixPrecision precision, const std::string& name) {
+  if (chip.l1b_per_l2b != 2 * isa::kCyclesPerStep || problem.out.tokens) return {};
+  const auto tiler = std::make_shared<const LanesTiler>(problem, chip, precision);
+  std::vector<RowsOption> options;
+  for (const LanesTiling& tiling : tiler->tilings())
+    options.push_back({tiling.in, tiling.out, tiling.cycles, rows_candidate(tiler, tiling, name)});
+  return options;
+}
+
+}  // namespace kodama::compiler

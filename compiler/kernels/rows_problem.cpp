@@ -1,0 +1,198 @@
+#include "compiler/kernels/rows_problem.h"
+
+#include <algorithm>
+
+namespace kodama::compiler {
+
+namespace {
+
+/// What of an axis depends on dims: the one outside K, the one of K; -1 = none. Nothing where there are more.
+struct AxisUse {
+  int outer = -1, inner = -1;
+};
+std::optional<AxisUse> axis_use(const AffineMap& map, size_t axis, const ContractLayer& contract) {
+  AxisUse use;
+  for (size_t dim = 0; dim < contract.dims.size(); ++dim) {
+    if (map.coefficient(axis, dim) == 0 || contract.dims[dim].extent == 1) continue;
+    int& slot = contract.dims[dim].role == ContractLayer::Role::kK ? use.inner : use.outer;
+    if (slot >= 0) return std::nullopt;
+    slot = static_cast<int>(dim);
+  }
+  return use;
+}
+
+/// What an access over a contraction reads at an index of the result, each of whose axes is `made` of a dim.
+/// Axes of one index are as in the identity, so that who reads the whole tensor says so in one way.
+TensorAccess over_result(const TensorAccess& access, const std::vector<AxisUse>& made) {
+  TensorAccess result = access;
+  result.map = AffineMap(access.map.axes(), made.size());
+  for (size_t axis = 0; axis < access.map.axes(); ++axis) {
+    result.map.set_offset(axis, access.map.offset(axis));
+    for (size_t of = 0; of < made.size(); ++of) {
+      const int dim = made[of].outer;
+      result.map.set(axis, of,
+                     dim >= 0 ? access.map.coefficient(axis, static_cast<size_t>(dim)) : axis == of);
+    }
+  }
+  return result;
+}
+
+/// The order of the operand's axes in which its places are those of the result; nothing where it has others.
+std::optional<std::vector<int>> operand_order(const Picture& out, const std::vector<AxisUse>& made,
+                                              const std::vector<AxisUse>& read) {
+  std::vector<int> order;
+  const size_t axes = read.size() - 1;
+  for (size_t axis = 0; axis < axes; ++axis) {
+    if (read[axis].outer < 0) order.push_back(static_cast<int>(axis));
+  }
+  for (const int result : out.tokens->tokens) {
+    const int dim = made[static_cast<size_t>(result)].outer;
+    if (dim < 0) continue;
+    const auto found =
+        std::ranges::find(read.begin(), read.begin() + static_cast<ptrdiff_t>(axes), dim, &AxisUse::outer);
+    if (found == read.begin() + static_cast<ptrdiff_t>(axes)) return std::nullopt;
+    order.push_back(static_cast<int>(found - read.begin()));
+  }
+  if (order.size() != axes) return std::nullopt;
+  return order;
+}
+
+}  // namespace
+
+std::optional<RowsProblem> rows_problem(const ContractLayer& contract, TensorId output,
+                                        const LayerGraph& graph, size_t number) {
+  using Role = ContractLayer::Role;
+  const auto is_constant = [&](const TensorAccess& access) {
+    return graph.tensors[static_cast<size_t>(graph.storage(access.tensor))].constant.has_value();
+  };
+  const auto shape_of = [&](TensorId tensor) -> const Shape& {
+    return graph.tensors[static_cast<size_t>(tensor)].shape;
+  };
+  if (is_constant(contract.a) == is_constant(contract.b)) return std::nullopt;
+  RowsProblem problem;
+  problem.contract = contract;
+  problem.weights_first = is_constant(contract.a);
+  const Role out_role = problem.weights_first ? Role::kM : Role::kN;
+  for (size_t dim = 0; dim < contract.dims.size(); ++dim) {
+    if (contract.dims[dim].extent == 1) continue;
+    if (contract.dims[dim].role == Role::kBatch) return std::nullopt;
+    if (contract.dims[dim].role == out_role) problem.out_channels.push_back(static_cast<int>(dim));
+  }
+  if (problem.out_channels.size() != 1) return std::nullopt;
+  const auto dim_extent = [&](int dim) {
+    return dim < 0 ? 1 : contract.dims[static_cast<size_t>(dim)].extent;
+  };
+
+  // The result: its channels, and its picture.
+  const AffineMap& result = contract.output;
+  std::vector<AxisUse> made;
+  size_t channel_axis = result.axes();
+  for (size_t axis = 0; axis < result.axes(); ++axis) {
+    const auto use = axis_use(result, axis, contract);
+    if (!use || use->inner >= 0 || result.offset(axis) != 0) return std::nullopt;
+    if (use->outer >= 0 && result.coefficient(axis, static_cast<size_t>(use->outer)) != 1)
+      return std::nullopt;
+    if (dim_extent(use->outer) != contract.output_shape[axis]) return std::nullopt;
+    if (use->outer == problem.out_channels[0]) channel_axis = axis;
+    made.push_back(*use);
+  }
+  const std::vector<Picture> pictures = pictures_of(output, contract.output_shape, channel_axis);
+  if (number >= pictures.size()) return std::nullopt;
+  const Picture* out = &pictures[number];
+  problem.out = *out;
+
+  // The operand.
+  const AffineMap& map = problem.activation().map;
+  const Shape& shape = shape_of(problem.activation().tensor);
+  std::vector<AxisUse> read;
+  for (size_t axis = 0; axis < map.axes(); ++axis) {
+    const auto use = axis_use(map, axis, contract);
+    if (!use) return std::nullopt;
+    read.push_back(*use);
+  }
+  const size_t in_channel_axis = out->tokens ? map.axes() - 1 : 1;
+  if (in_channel_axis >= map.axes() || read[in_channel_axis].outer >= 0) return std::nullopt;
+  const auto in = picture_of(problem.activation().tensor, shape, in_channel_axis);
+  if (!in || in->tokens.has_value() != out->tokens.has_value()) return std::nullopt;
+  if (!in->tokens && map.axes() != result.axes()) return std::nullopt;
+  problem.in = *in;
+  if (in->tokens) {
+    const auto order = operand_order(*out, made, read);
+    if (!order) return std::nullopt;
+    problem.in.tokens->tokens = *order;
+  }
+  const int in_channel = read[in_channel_axis].inner;
+  if (in_channel < 0 || dim_extent(in_channel) != in->channels ||
+      map.coefficient(in_channel_axis, static_cast<size_t>(in_channel)) != 1 ||
+      map.offset(in_channel_axis) != 0) {
+    return std::nullopt;
+  }
+  size_t inner_dims = 1;
+  for (size_t axis = 0; axis < map.axes(); ++axis) {
+    if (axis == in_channel_axis) continue;
+    const AxisUse& use = read[axis];
+    if (!in->tokens && use.outer != made[axis].outer) return std::nullopt;
+    const bool windowed = !in->tokens && axis >= 2;
+    if (!windowed) {
+      if (use.inner >= 0 || map.offset(axis) != 0 || shape[axis] != dim_extent(use.outer))
+        return std::nullopt;
+      if (use.outer >= 0 && map.coefficient(axis, static_cast<size_t>(use.outer)) != 1) return std::nullopt;
+      continue;
+    }
+    const size_t way = axis - 2;
+    if (use.outer >= 0) problem.window.stride.at(way) = map.coefficient(axis, static_cast<size_t>(use.outer));
+    if (use.inner >= 0) {
+      ++inner_dims;
+      problem.kernel_dims.at(way) = use.inner;
+      problem.window.kernel.at(way) = dim_extent(use.inner);
+      problem.window.dilation.at(way) = map.coefficient(axis, static_cast<size_t>(use.inner));
+    }
+    problem.window.pad.at(way) = -map.offset(axis);
+    if (problem.window.stride.at(way) < 1 || problem.window.dilation.at(way) < 1 ||
+        problem.window.pad.at(way) < 0)
+      return std::nullopt;
+  }
+  const auto is_inner = [](const ContractLayer::Dim& dim) { return dim.role == Role::kK && dim.extent > 1; };
+  if (static_cast<size_t>(std::ranges::count_if(contract.dims, is_inner)) != inner_dims) return std::nullopt;
+  if (problem.activation().fill != 0) return std::nullopt;
+  // Behind the last of few columns there is anything.
+  const RowsWindow& window = problem.window;
+  if (!in->tokens && shape.back() < isa::kCyclesPerStep &&
+      (window.kernel[1] > 1 || window.pad[1] > 0 || window.stride[1] > 1))
+    return std::nullopt;
+  // Few channels: the kernel's columns fill the chunk.
+  problem.in_channels = {in_channel};
+  if (!in->tokens && problem.kernel_dims[1] >= 0 &&
+      in->channels * problem.window.kernel[1] <= kChunkChannels) {
+    problem.in.folded = problem.window;
+    problem.in.channels *= problem.window.kernel[1];
+    problem.in.columns = problem.out.columns;
+    problem.in_channels.push_back(problem.kernel_dims[1]);
+    problem.kernel_dims[1] = -1;
+    problem.window.kernel[1] = problem.window.stride[1] = problem.window.dilation[1] = 1;
+    problem.window.pad[1] = 0;
+  }
+  for (size_t dim = 0; dim < contract.dims.size(); ++dim) {
+    const auto number = static_cast<int>(dim);
+    if (contract.dims[dim].extent == 1 || contract.dims[dim].role == Role::kK ||
+        number == problem.out_channels[0])
+      continue;
+    for (size_t axis = 0; axis < problem.weights().map.axes(); ++axis) {
+      if (problem.weights().map.coefficient(axis, dim) != 0) return std::nullopt;
+    }
+  }
+
+  for (const TensorAccess& input : contract.epilogue_inputs) {
+    bool for_channel = true;
+    for (size_t axis = 0; axis < input.map.axes(); ++axis) {
+      const auto use = axis_use(input.map, axis, contract);
+      for_channel =
+          for_channel && use && use->inner < 0 && (use->outer < 0 || use->outer == problem.out_channels[0]);
+    }
+    problem.of_rows.emplace_back();
+    if (!for_channel) problem.of_rows.back() = over_result(input, made);
+  }
+  return problem;
+}
+
+}  // namespace kodama::compiler
