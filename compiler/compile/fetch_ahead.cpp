@@ -75,8 +75,7 @@ class DramTime {
 
   void add_tile(int stream, int64_t count, int64_t times) {
     const layout::Transport& transport = program_.streams[static_cast<size_t>(stream)].transport;
-    lw_ +=
-        times * count * transport.l2bm_lw_per_number() * transport.parts_per_group() / transport.dealt_over();
+    lw_ += times * transport.part_offset(count) * transport.parts_per_group();
   }
   /// Transfers of single L2Bs are spread over the groups.
   void add_rows(const std::vector<RowsTransfer>& transfers, int64_t times) {
@@ -224,7 +223,7 @@ class Planner {
       movable.piece = std::min(movable.piece, round_up(load->count, unit));
       movable.pieces = ceil_div(load->count, movable.piece);
       movable.piece_cycles = static_cast<int64_t>(
-          static_cast<double>(movable.piece * transport.l2bm_lw_per_number() * transport.parts_per_group()) /
+          static_cast<double>(transport.part_offset(movable.piece) * transport.parts_per_group()) /
           chip_.transfer.dram_lw_per_cycle);
       if (movable.piece_cycles * movable.pieces < kShortestCycles) continue;
       movables_.push_back(std::move(movable));

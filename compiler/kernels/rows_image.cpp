@@ -145,7 +145,8 @@ std::vector<Factor> RowsImage::row_way_factors() const {
 
 layout::L2bMode RowsImage::channel_mode() const {
   if (split_.l2b_channels) return layout::L2bMode::kDistribute;
-  return split_.group_channels ? layout::L2bMode::kBroadcastInGroup : layout::L2bMode::kBroadcast;
+  if (split_.group_channels) return layout::L2bMode::kBroadcastInGroup;
+  return chip_.groups > 1 ? layout::L2bMode::kBroadcastDealt : layout::L2bMode::kBroadcast;
 }
 
 int64_t RowsImage::l2b_of_ways(int64_t x, int64_t y) const {

@@ -346,9 +346,8 @@ std::vector<StreamPlacement> RowsTiler::placements(const RowsTiling& tiling) con
   weights.access = problem_.weights();
   weights.extents = extents;
   weights.transport = weights_transport(tiling, s);
-  const int64_t zero_numbers = ceil_div(zeros_lw(tiling, s), weights.transport.l2bm_lw_per_number());
   weights.length_lw = round_up(s.chunks_out * s.matrices_lw, weights.transport.granule()) +
-                      round_up(zero_numbers, weights.transport.granule());
+                      weights.transport.numbers_over(zeros_lw(tiling, s));
   {
     std::vector<Factor> outs = out_channel_factors(tiling, s, s.matrices_lw);
     outs.push_back({form_.rows, Level::kAddress, 1});
@@ -459,7 +458,7 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
   if (s.all_matrices) add(LoadTile{weight_stream, {}, matrices, {}, kept_matrices, precision_});
 
   const Transport& road = program.streams[static_cast<size_t>(weight_stream)].transport;
-  const int64_t zeros = round_up(s.chunks_out * s.matrices_lw, road.granule()) * road.l2bm_lw_per_number();
+  const int64_t zeros = road.part_offset(round_up(s.chunks_out * s.matrices_lw, road.granule()));
   std::vector<int64_t> starts(static_cast<size_t>(s.groups));
   std::iota(starts.begin(), starts.end(), 0);
   const bool has_totals = own_inputs && has_epilogue();

@@ -292,9 +292,8 @@ std::vector<StreamPlacement> LanesTiler::placements(const LanesTiling& tiling) c
   weights.access = problem_.weights();
   weights.extents = extents;
   weights.transport = weights_transport(s);
-  const int64_t zero_numbers = ceil_div(zeros_lw(s), weights.transport.l2bm_lw_per_number());
   weights.length_lw = round_up(s.out_sets * s.matrices_lw, weights.transport.granule()) +
-                      round_up(zero_numbers, weights.transport.granule());
+                      weights.transport.numbers_over(zeros_lw(s));
   std::vector<Factor> outs = out_channel_factors(s, s.matrices_lw, kBlocksPerChunk);
   outs.push_back({form_.rows, Level::kAddress, 1});
   const int64_t positions = problem_.window.kernel[0] * problem_.window.kernel[1];
@@ -394,7 +393,7 @@ TileProgram LanesTiler::program(const LanesTiling& tiling, const std::string& na
   if (s.all_matrices) add(LoadTile{weight_stream, {}, matrices, {}, kept_matrices, precision_});
 
   const Transport& road = program.streams[static_cast<size_t>(weight_stream)].transport;
-  const int64_t zeros = round_up(s.out_sets * s.matrices_lw, road.granule()) * road.l2bm_lw_per_number();
+  const int64_t zeros = road.part_offset(round_up(s.out_sets * s.matrices_lw, road.granule()));
   const int64_t groups_out = s.out.order().groups;
   for (int64_t image = 0; image < s.out.images(); ++image) {
     for (int64_t pass = 0; pass < s.passes; ++pass) {

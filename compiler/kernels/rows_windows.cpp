@@ -388,8 +388,7 @@ class WindowsTiler {
     values.layout = Layout(axes, layout::Memory::kLm0, copies);
     place_single(values);
     if (of_positions && problem_.zero_rows) {
-      const int64_t zeros = ceil_div(zeros_lw(tiling, s), values.transport.l2bm_lw_per_number());
-      values.length_lw += round_up(zeros, values.transport.granule());
+      values.length_lw += values.transport.numbers_over(zeros_lw(tiling, s));
     }
     return values;
   }
@@ -456,7 +455,7 @@ class WindowsTiler {
       outside.emplace();
       outside->stream = static_cast<int>(s.parts.size());
       outside->group = 0;
-      outside->dram = round_up(values_lw(s, 0), road.granule()) * road.l2bm_lw_per_number();
+      outside->dram = road.part_offset(round_up(values_lw(s, 0), road.granule()));
     }
     RowsPass wanted = s.pass(image, pass);
     wanted.first_row = piece.first;

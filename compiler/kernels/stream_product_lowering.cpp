@@ -193,16 +193,12 @@ class StreamProductLowering {
     if (!looped_ && number >= op_.shares()) return;
     const int64_t slot = number % kSlots;
     const Transport& transport = side.stream->transport;
-    const int64_t unit = transport.l2bm_lw_per_number();
-    const int64_t dealt = transport.dealt_over();
     TileIndex from = side.source->from;
-    from.base += share_number(side, number) * side.source->pitch;
-    from.base = from.base * unit / dealt;
-    for (int64_t& stride : from.strides) stride = stride * unit / dealt;
-    const Operand dram = space_operand(
-        Space::kDram, side.stream->dram_address + from.base,
-        builder_.loop_strides(
-            from, 1, per_round(StreamProduct::kRound * op_.parts * side.source->pitch * unit / dealt)));
+    from.base = transport.part_offset(from.base + share_number(side, number) * side.source->pitch);
+    for (int64_t& stride : from.strides) stride = transport.part_offset(stride);
+    const int64_t round = transport.part_offset(StreamProduct::kRound * op_.parts * side.source->pitch);
+    const Operand dram = space_operand(Space::kDram, side.stream->dram_address + from.base,
+                                       builder_.loop_strides(from, 1, per_round(round)));
     for (isa::Instruction& mv :
          mv_instructions(transport, true, side.l2bm_lw, dram, side.part_lw, slot * l2bm_share_ + side.l2bm,
                          side.tag + static_cast<int>(slot) * side.mvs, chip_)) {

@@ -214,17 +214,15 @@ class Mover {
     return to_chip_ ? 0 : cutting_.l1bm_half;
   }
 
-  std::vector<int64_t> inner(int64_t unit) const {
-    std::vector<int64_t> strides(loops_);
-    for (int64_t& stride : strides) stride *= unit;
-    return strides;
-  }
-
   void mv(int64_t chunk, int64_t half) {
     const int64_t unit = transport_.l2bm_lw_per_number();
-    const Operand dram =
-        space_operand(Space::kDram, stream_.dram_address + (stream_at_.base + chunk * cutting_.chunk) * unit,
-                      builder_.loop_strides(stream_at_, unit, inner(unit)));
+    TileIndex from = stream_at_;
+    from.base = transport_.part_offset(from.base + chunk * cutting_.chunk);
+    for (int64_t& stride : from.strides) stride = transport_.part_offset(stride);
+    std::vector<int64_t> chunks = loops_;
+    for (int64_t& stride : chunks) stride = transport_.part_offset(stride);
+    const Operand dram = space_operand(Space::kDram, stream_.dram_address + from.base,
+                                       builder_.loop_strides(from, 1, std::move(chunks)));
     for (isa::Instruction& instruction :
          mv_instructions(transport_, to_chip_, staged(numbers_of(chunk)) * unit, dram, part_lw_,
                          l2bm_base(half), tag_of(to_chip_, half, chip_), chip_)) {

@@ -53,6 +53,10 @@ int64_t Transport::part_lw(int64_t numbers) const {
                        isa::kMvUnitLw);
 }
 
+int64_t Transport::numbers_over(int64_t lw) const {
+  return isa::round_up(isa::ceil_div(lw * dealt_over(), l2bm_lw_per_number()), granule_);
+}
+
 int Transport::parts_per_group() const {
   return l2b_ == L2bMode::kDistribute ? l2b_per_group_ : 1;
 }

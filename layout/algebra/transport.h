@@ -53,6 +53,10 @@ class Transport {
   int64_t dealt_over() const { return l2b_ == L2bMode::kBroadcastDealt ? groups_ : 1; }
   /// LW of DRAM, per part and group, of a stream of `numbers` (rounded up to the granule).
   int64_t part_lw(int64_t numbers) const;
+  /// LW of a part in a group's DRAM before stream number `number`, the first of a granule.
+  int64_t part_offset(int64_t number) const { return number * l2bm_lw_per_number() / dealt_over(); }
+  /// Stream numbers, a multiple of the granule, with at least `lw` LW of a part in a group's DRAM.
+  int64_t numbers_over(int64_t lw) const;
   /// Parts per group's DRAM: one per L2B when distributing, else 1.
   int parts_per_group() const;
   /// Groups whose DRAM holds parts: all, or 1 when broadcasting from group 0.
