@@ -332,7 +332,18 @@ class ModelCompiler {
         throw NoRoom{};
       }
     }
+    for (size_t k = 0; k < tiles.size(); ++k) parts[k].scratch = scratch_of(drafts_[first + k].stage);
     return parts;
+  }
+  /// Where a stage's result is in DRAM, if only stages of its segment read it.
+  std::vector<std::pair<int64_t, int64_t>> scratch_of(size_t stage) const {
+    const PlannedStage& planned = plan_.stages[stage];
+    if (planned.fetch || planned.result < 0) return {};
+    const PlannedImage& image = plan_.images[static_cast<size_t>(planned.result)];
+    const auto last = static_cast<size_t>(image.last_stage);
+    if (segment_end_[last] != segment_end_[stage]) return {};
+    const int64_t begin = addresses_[static_cast<size_t>(planned.result)];
+    return {{begin, begin + stream_group_lw(image.placement)}};
   }
   /// Whether others can leave more to a stage. What comes early goes first, then what stays.
   bool make_room(Draft& draft, const TileProgram& tiles) const {

@@ -41,6 +41,8 @@ class BoundFinder {
     }
     for (size_t k = 0; k < problem.transfers.size(); ++k) {
       earliest_[k] = problem.transfers[k].earliest;
+      if (problem.transfers[k].is_scratch) is_droppable_[k] = true;
+      if (problem.transfers[k].copy) continue;
       for (const int other : problem.transfers[k].after)
         earliest_[k] = std::max(earliest_[k], earliest_[index(other)]);
       earliest_[k] = std::min(earliest_[k], problem.transfers[k].latest);
@@ -77,6 +79,15 @@ class BoundFinder {
   };
 
   const Transfer& transfer(size_t k) const { return problem_.transfers[k]; }
+  /// The shorter way, where there are two.
+  int64_t cycles_of(size_t k) const {
+    const Transfer& t = transfer(k);
+    return t.copy ? std::min(t.cycles(), t.copy->cycles()) : t.cycles();
+  }
+  int64_t latency_of(size_t k) const {
+    const Transfer& t = transfer(k);
+    return t.copy ? std::min(t.latency, t.copy->latency) : t.latency;
+  }
 
   Times find_times() const {
     const size_t count = problem_.transfers.size();
@@ -90,9 +101,11 @@ class BoundFinder {
       const int64_t reached = time;
       for (const size_t k : at[index(p)]) {
         int64_t start = reached;
-        for (const int other : transfer(k).after) start = std::max(start, end[index(other)]);
-        times.moving[k] = start + transfer(k).latency;
-        end[k] = start + transfer(k).cycles();
+        for (const int other : transfer(k).after) {
+          if (!transfer(k).copy && !is_droppable_[index(other)]) start = std::max(start, end[index(other)]);
+        }
+        times.moving[k] = start + latency_of(k);
+        end[k] = start + cycles_of(k);
         if (is_droppable_[k]) continue;
         times.longest = std::max(times.longest, end[k]);
         // A store that must wait is issued all the same before anything goes on.
@@ -107,10 +120,11 @@ class BoundFinder {
     for (size_t k = count; k-- > 0;) {
       const int64_t own = transfer(k).is_load ? behind_task_[index(transfer(k).latest)] : 0;
       times.behind[k] = std::max(times.behind[k], own);
-      if (is_droppable_[k]) continue;  // those behind it may not come behind it
+      // Those behind it may not come behind it.
+      if (is_droppable_[k] || transfer(k).copy) continue;
       for (const int other : transfer(k).after) {
         int64_t& behind = times.behind[index(other)];
-        behind = std::max(behind, transfer(k).cycles() + times.behind[k]);
+        behind = std::max(behind, cycles_of(k) + times.behind[k]);
         if (!transfer(k).is_load) behind = std::max(behind, behind_task_[index(transfer(k).latest)]);
       }
     }
@@ -127,10 +141,6 @@ class BoundFinder {
       Life& life = result[index(transfer(k).buffer)];
       life.first = std::min(life.first, 2 * transfer(k).latest);
       life.last = std::max(life.last, 2 * earliest_[k]);
-      if (transfer(k).source >= 0) {
-        Life& source = result[index(transfer(k).source)];
-        source.last = std::max(source.last, 2 * earliest_[k]);
-      }
     }
     return result;
   }
@@ -235,9 +245,13 @@ class BoundFinder {
   }
 
   int64_t port_cycles(size_t k, int port) const {
-    int64_t cycles = 0;
-    for (const auto& use : transfer(k).uses) cycles += use.port == port ? use.cycles : 0;
-    return cycles;
+    const auto in = [&](const std::vector<TransferProblem::PortUse>& uses) {
+      int64_t cycles = 0;
+      for (const auto& use : uses) cycles += use.port == port ? use.cycles : 0;
+      return cycles;
+    };
+    const Transfer& t = transfer(k);
+    return t.copy ? std::min(in(t.uses), in(t.copy->uses)) : in(t.uses);
   }
 
   /// Jobs one after the other, from the earliest on of those that come late, until the end that the earliest
@@ -305,9 +319,8 @@ class BoundFinder {
     std::vector<Job> starts;
     for (size_t k = 0; k < problem_.transfers.size(); ++k) {
       if (is_droppable_[k]) continue;
-      const Transfer& t = transfer(k);
-      starts.push_back({times.moving[k] - t.latency, times.behind[k] + t.cycles() - problem_.issue_interval,
-                        problem_.issue_interval});
+      starts.push_back({times.moving[k] - latency_of(k),
+                        times.behind[k] + cycles_of(k) - problem_.issue_interval, problem_.issue_interval});
     }
     return problem_.issue_interval == 0 ? 0 : one_after_the_other(std::move(starts));
   }

@@ -22,8 +22,11 @@ std::string to_json(const TransferProblem& problem, const TransferSchedule* sche
   Json transfers = Json::array();
   for (size_t k = 0; k < problem.transfers.size(); ++k) {
     const auto& transfer = problem.transfers[k];
-    Json uses = Json::array();
-    for (const auto& use : transfer.uses) uses.push_back({{"port", use.port}, {"cycles", use.cycles}});
+    const auto json_of = [](const std::vector<TransferProblem::PortUse>& list) {
+      Json uses = Json::array();
+      for (const auto& use : list) uses.push_back({{"port", use.port}, {"cycles", use.cycles}});
+      return uses;
+    };
     Json entry = {{"id", k},
                   {"text", transfer.text},
                   {"buffer", transfer.buffer},
@@ -31,10 +34,18 @@ std::string to_json(const TransferProblem& problem, const TransferSchedule* sche
                   {"earliest", transfer.earliest},
                   {"latest", transfer.latest},
                   {"latency", transfer.latency},
-                  {"uses", uses}};
+                  {"uses", json_of(transfer.uses)}};
     if (!transfer.after.empty()) entry["after"] = transfer.after;
-    if (transfer.source >= 0) entry["source"] = transfer.source;
-    if (schedule != nullptr) entry["issue"] = schedule->issue[k];
+    if (transfer.is_scratch) entry["scratch"] = true;
+    if (transfer.copy) {
+      entry["copy"] = {{"source", transfer.copy->source},
+                       {"latency", transfer.copy->latency},
+                       {"uses", json_of(transfer.copy->uses)}};
+    }
+    if (schedule != nullptr) {
+      entry["issue"] = schedule->issue[k];
+      if (schedule->copied[k]) entry["copied"] = true;
+    }
     transfers.push_back(entry);
   }
   Json keeps = Json::array();
@@ -72,12 +83,20 @@ void allow_buffer(const JsonValue& buffer, size_t place) {
   check_id(buffer, place);
 }
 void allow_transfer(const JsonValue& transfer, size_t place) {
-  transfer.allow(
-      {"id", "text", "buffer", "load", "earliest", "latest", "latency", "uses", "after", "source", "issue"});
+  transfer.allow({"id", "text", "buffer", "load", "earliest", "latest", "latency", "uses", "after", "copy",
+                  "scratch", "issue", "copied"});
   check_id(transfer, place);
 }
 void allow_keep(const JsonValue& keep) {
   keep.allow({"size", "members", "saved", "kept"});
+}
+std::vector<TransferProblem::PortUse> uses_of(const JsonValue& transfer) {
+  std::vector<TransferProblem::PortUse> uses;
+  transfer.for_each("uses", [&](const JsonValue& use) {
+    use.allow({"port", "cycles"});
+    uses.push_back({use.at("port").small_integer(), use.at("cycles").small_integer()});
+  });
+  return uses;
 }
 
 }  // namespace
@@ -116,12 +135,14 @@ TransferProblem transfer_problem_from_json(const std::string& text, const std::s
     transfer.earliest = each.at("earliest").small_integer();
     transfer.latest = each.at("latest").small_integer();
     transfer.latency = integer_or(each, "latency", 0);
-    transfer.source = integer_or(each, "source", -1);
     transfer.after = integers_or_none(each, "after");
-    each.for_each("uses", [&](const JsonValue& use) {
-      use.allow({"port", "cycles"});
-      transfer.uses.push_back({use.at("port").small_integer(), use.at("cycles").small_integer()});
-    });
+    transfer.is_scratch = flag_or(each, "scratch", false);
+    transfer.uses = uses_of(each);
+    if (each.has("copy")) {
+      const JsonValue copy = each.at("copy");
+      copy.allow({"source", "latency", "uses"});
+      transfer.copy = {copy.at("source").small_integer(), integer_or(copy, "latency", 0), uses_of(copy)};
+    }
     problem.transfers.push_back(std::move(transfer));
   });
   fields.for_each("keeps", [&](const JsonValue& each) {
@@ -153,6 +174,7 @@ TransferSchedule transfer_schedule_from_json(const TransferProblem& problem, con
   fields.for_each("transfers", [&](const JsonValue& each) {
     allow_transfer(each, schedule.issue.size());
     schedule.issue.push_back(each.at("issue").small_integer());
+    schedule.copied.push_back(flag_or(each, "copied", false));
   });
   fields.for_each("keeps", [&](const JsonValue& each) {
     allow_keep(each);

@@ -27,14 +27,17 @@ const passes::PassOptionInfo kLookahead{
 struct Attempt {
   int64_t lookahead = 0;  ///< cycles
   bool keeps = false;
-  bool ahead = true;  ///< loads come before they are needed
+  bool ahead = true;    ///< loads come before they are needed
+  int64_t room = 0;     ///< of the memory's kRoomParts, what may be full for the sake of copies
 };
+constexpr int64_t kRoomParts = 8;
 
 /// What attempts before have found out.
 struct Lessons {
   /// Moments at which nothing may be there ahead of its time: what must be would find no place.
   std::vector<int64_t> crowded = {};
-  std::vector<bool> dropped;  ///< by keep: for the same reason it is none
+  std::vector<bool> dropped;        ///< by keep: for the same reason it is none
+  std::vector<bool> not_copied;     ///< by transfer: so with its copy
 };
 
 /// Goes through the tasks in the time that they are estimated to take, waits included, and issues at every
@@ -53,10 +56,17 @@ class Planner {
     lessons_ = &lessons;
     schedule_.issue.assign(problem_.transfers.size(), TransferSchedule::kDropped);
     schedule_.address.assign(problem_.buffers.size(), 0);
+    schedule_.copied.assign(problem_.transfers.size(), false);
     schedule_.kept.assign(problem_.keeps.size(), false);
     unit_of_.assign(problem_.buffers.size(), -1);
     make_units();
     if (attempt_.keeps) choose_keeps();
+    is_saved_.assign(problem_.transfers.size(), false);
+    for (size_t k = 0; k < problem_.keeps.size(); ++k) {
+      for (const int load : problem_.keeps[k].saved) is_saved_[index(load)] = schedule_.kept[k];
+    }
+    if (attempt_.room > 0) choose_copies();
+    drop_stores();
     if (!walk()) return std::nullopt;
     return std::move(schedule_);
   }
@@ -74,6 +84,7 @@ class Planner {
     int64_t last = 0;
     std::vector<int> loads = {};
     std::vector<int> stores = {};
+    std::vector<int> copies = {};  ///< from here
     int64_t address = -1;  ///< -1: has none yet
     // Moments in which it lives when its loads are issued as late as possible.
     int64_t alive_from = 0;
@@ -102,11 +113,6 @@ class Planner {
     for (size_t k = 0; k < problem_.transfers.size(); ++k) {
       const Transfer& transfer = problem_.transfers[k];
       Unit& unit = units_[index(transfer.buffer)];
-      if (transfer.source >= 0) {
-        Unit& source = units_[index(transfer.source)];
-        source.last = std::max(source.last, 2 * transfer.latest);
-        source.copied = std::max(source.copied, 2 * transfer.latest);
-      }
       if (transfer.is_load) {
         unit.loads.push_back(static_cast<int>(k));
       } else {
@@ -195,6 +201,50 @@ class Planner {
     return unit;
   }
 
+  /// Copies of what was stored last, as long as the memory has room for what they come from until then.
+  void choose_copies() {
+    std::vector<std::tuple<int64_t, size_t>> order;
+    for (size_t k = 0; k < problem_.transfers.size(); ++k) {
+      const Transfer& transfer = problem_.transfers[k];
+      if (!transfer.copy || lessons_->not_copied[k] || is_saved_[k]) continue;
+      const Unit& source = units_[index(unit_of_[index(transfer.copy->source)])];
+      order.emplace_back(2 * transfer.latest - source.alive_to, k);
+    }
+    if (order.empty()) return;
+    std::ranges::sort(order);
+    LiveProfile load(moments_);
+    for (const Unit& unit : units_) {
+      if (!unit.members.empty()) load.add(unit.alive_from, unit.alive_to + 1, unit.size);
+    }
+    const int64_t most = problem_.capacity * attempt_.room / kRoomParts;
+    for (const auto& [distance, k] : order) {
+      const Transfer& transfer = problem_.transfers[k];
+      Unit& source = units_[index(unit_of_[index(transfer.copy->source)])];
+      const int64_t until = 2 * transfer.latest;
+      if (until > source.alive_to) {
+        if (load.largest(source.alive_to + 1, until + 1) + source.size > most) continue;
+        load.add(source.alive_to + 1, until + 1, source.size);
+        source.alive_to = source.last = until;
+      }
+      source.copied = std::max(source.copied, until);
+      source.copies.push_back(static_cast<int>(k));
+      schedule_.copied[k] = true;
+    }
+  }
+  /// Of what nobody loads any more.
+  void drop_stores() {
+    std::vector<bool> is_needed(problem_.transfers.size(), false);
+    for (size_t k = 0; k < problem_.transfers.size(); ++k) {
+      if (schedule_.copied[k] || is_saved_[k]) continue;
+      for (const int store : problem_.transfers[k].after) is_needed[index(store)] = true;
+    }
+    for (size_t k = 0; k < problem_.transfers.size(); ++k)
+      is_dropped_.push_back(problem_.transfers[k].is_scratch && !is_needed[k]);
+    for (Unit& unit : units_) {
+      std::erase_if(unit.stores, [&](int k) { return is_dropped_[index(k)]; });
+    }
+  }
+
   bool walk() {
     for (const Unit& unit : units_) {
       if (!unit.members.empty()) load_.add(unit.alive_from, unit.alive_to + 1, unit.size);
@@ -203,7 +253,7 @@ class Planner {
     const auto tasks = static_cast<int64_t>(problem_.task_cycles.size());
     std::vector<int> stores;
     for (size_t k = 0; k < problem_.transfers.size(); ++k) {
-      if (!problem_.transfers[k].is_load) stores.push_back(static_cast<int>(k));
+      if (!problem_.transfers[k].is_load && !is_dropped_[k]) stores.push_back(static_cast<int>(k));
     }
     std::ranges::stable_sort(stores, {}, [&](int k) { return problem_.transfers[index(k)].latest; });
     for (const Unit& unit : units_) pending_.insert(pending_.end(), unit.loads.begin(), unit.loads.end());
@@ -228,7 +278,8 @@ class Planner {
       // As issue_order has it: what is awaited and depends on nothing here, stores, the rest.
       const auto is_awaited = [&](int k) { return problem_.transfers[index(k)].latest == p; };
       const auto needs_store_here = [&](int k) {
-        return std::ranges::any_of(problem_.transfers[index(k)].after,
+        return !schedule_.copied[index(k)] &&
+               std::ranges::any_of(problem_.transfers[index(k)].after,
                                    [&](int other) { return problem_.transfers[index(other)].latest == p; });
       };
       std::vector<int> awaited;
@@ -241,7 +292,7 @@ class Planner {
       }
       for (; store != stores.end() && problem_.transfers[index(*store)].latest == p; ++store) {
         schedule_.issue[index(*store)] = p;
-        clock_.issue(*store);
+        clock_.issue(*store, false);
       }
       if (!waiting.empty()) release_stored(p);
       for (const int k : waiting) {
@@ -267,16 +318,22 @@ class Planner {
         lessons_->crowded.push_back(2 * position - 1);
         return false;
       }
-      if (unit.keep >= 0 && (longest == nullptr || unit.alive_to > longest->alive_to)) longest = &unit;
+      const bool stays = unit.keep >= 0 || !unit.copies.empty();
+      if (stays && (longest == nullptr || unit.alive_to > longest->alive_to)) longest = &unit;
     }
-    if (longest != nullptr) lessons_->dropped[index(longest->keep)] = true;
+    if (longest == nullptr) return false;
+    for (const int copy : longest->copies) lessons_->not_copied[index(copy)] = true;
+    if (longest->copies.empty()) lessons_->dropped[index(longest->keep)] = true;
     return false;
   }
 
   /// What no longer lives at a position, and what is stored by now, has no place.
   void release(int64_t position) {
+    const auto is_over = [&](int u) {
+      return clock_.is_over(units_[index(u)].stores) && clock_.is_over(units_[index(u)].copies);
+    };
     std::erase_if(emptying_, [&](int u) {
-      if (!clock_.is_over(units_[index(u)].stores)) return false;
+      if (!is_over(u)) return false;
       ++releases_;
       leave(u);
       return true;
@@ -285,7 +342,7 @@ class Planner {
       const int u = ends_.top().second;
       ++releases_;
       // Who takes the place of what is being stored waits for the store.
-      if (clock_.is_over(units_[index(u)].stores)) {
+      if (is_over(u)) {
         leave(u);
       } else {
         emptying_.push_back(u);
@@ -312,7 +369,7 @@ class Planner {
     const int u = unit_of_[index(problem_.transfers[index(k)].buffer)];
     if (units_[index(u)].address < 0 && !place(u, position)) return false;
     schedule_.issue[index(k)] = position;
-    clock_.issue(k);
+    clock_.issue(k, schedule_.copied[index(k)]);
     return true;
   }
 
@@ -330,9 +387,11 @@ class Planner {
       const auto nth = pending_.end() - 1 - static_cast<ptrdiff_t>(n);
       const int k = *nth;
       const Transfer& transfer = problem_.transfers[index(k)];
-      const bool is_ready = transfer.earliest <= position && clock_.is_over(transfer.after);
+      const bool copied = schedule_.copied[index(k)];
+      const bool is_ready = transfer.earliest <= position && (copied || clock_.is_over(transfer.after));
       if (clock_.in_flight() >= places) return;
-      if (!is_ready || clock_.port_time(transfer) > free_time + attempt_.lookahead ||
+      if (!is_ready ||
+          clock_.port_time(copied ? transfer.copy->uses : transfer.uses) > free_time + attempt_.lookahead ||
           !has_room_ahead(transfer, position) || !issue(k, position)) {
         ++n;
         continue;
@@ -430,13 +489,18 @@ class Planner {
   int64_t releases_ = 0;
   std::vector<int> emptying_;  ///< units that no longer live; their last stores are under way
   std::vector<int> pending_;   ///< loads, the most urgent last
+  std::vector<bool> is_saved_;    ///< by transfer: what it loads is kept
+  std::vector<bool> is_dropped_;  ///< by transfer: a store of what nobody loads
   TransferSchedule schedule_;
 };
 
 std::optional<TransferSchedule> planned(const TransferProblem& problem, const Attempt& attempt) {
-  Lessons lessons{{}, std::vector<bool>(problem.keeps.size(), false)};
+  Lessons lessons{{},
+                  std::vector<bool>(problem.keeps.size(), false),
+                  std::vector<bool>(problem.transfers.size(), false)};
   const auto learnt = [&] {
-    return lessons.crowded.size() + static_cast<size_t>(std::ranges::count(lessons.dropped, true));
+    return lessons.crowded.size() + static_cast<size_t>(std::ranges::count(lessons.dropped, true)) +
+           static_cast<size_t>(std::ranges::count(lessons.not_copied, true));
   };
   constexpr size_t kMostLessons = 256;
   while (true) {
@@ -450,19 +514,28 @@ std::vector<TransferSchedule> schedules(const TransferProblem& problem, const pa
                                         bool keeps) {
   const int64_t lookahead = passes::positive_option(options, kLookahead);
   std::vector<std::pair<int64_t, TransferSchedule>> found;
-  for (const bool keep : {true, false}) {
-    if (keep && (!keeps || problem.keeps.empty())) continue;
-    for (const int64_t factor : {1, 4, 16, 64}) {
-      std::optional<TransferSchedule> schedule = planned(problem, {lookahead * factor, keep, true});
-      if (!schedule) continue;
-      const int64_t cycles = estimated_cycles(problem, *schedule);
-      found.emplace_back(cycles, std::move(*schedule));
+  const bool has_copies = keeps && std::ranges::any_of(problem.transfers, [](const Transfer& transfer) {
+                            return transfer.copy.has_value();
+                          });
+  const auto attempt = [&](const Attempt& how) {
+    std::optional<TransferSchedule> schedule = planned(problem, how);
+    if (!schedule) return;
+    const int64_t cycles = estimated_cycles(problem, *schedule);
+    found.emplace_back(cycles, std::move(*schedule));
+  };
+  // Room for copies is none for what comes ahead.
+  std::vector<int64_t> rooms;
+  if (has_copies) rooms = {kRoomParts, kRoomParts * 3 / 4, kRoomParts / 2};
+  rooms.push_back(0);
+  for (const int64_t room : rooms) {
+    if (room == 0 && !found.empty()) break;
+    for (const bool keep : {true, false}) {
+      if (keep && (!keeps || problem.keeps.empty())) continue;
+      const size_t before = found.size();
+      for (const int64_t factor : {1, 4, 16, 64}) attempt({lookahead * factor, keep, true, room});
+      if (found.size() == before) attempt({0, keep, false, room});
+      if (found.size() != before) break;
     }
-    if (auto schedule = planned(problem, {0, keep, false}); schedule && found.empty()) {
-      const int64_t cycles = estimated_cycles(problem, *schedule);
-      found.emplace_back(cycles, std::move(*schedule));
-    }
-    if (!found.empty()) break;
   }
   std::ranges::stable_sort(found, {}, [](const auto& each) { return each.first; });
   std::vector<TransferSchedule> best;
@@ -472,6 +545,9 @@ std::vector<TransferSchedule> schedules(const TransferProblem& problem, const pa
         best, [&](const TransferSchedule& other) { return other.issue == schedule.issue; });
     if (is_new) best.push_back(std::move(schedule));
   }
+  // To look at a program takes far longer than to estimate one.
+  constexpr size_t kLookedAt = 4;
+  if (best.size() > kLookedAt) best.resize(kLookedAt);
   return best;
 }
 

@@ -22,10 +22,21 @@ constexpr int64_t kNotIssued = INT64_MAX;
 
 }  // namespace
 
-int64_t Transfer::cycles() const {
+namespace {
+
+int64_t longest_use(const std::vector<TransferProblem::PortUse>& uses) {
   int64_t longest = 0;
-  for (const PortUse& use : uses) longest = std::max(longest, use.cycles);
-  return latency + longest;
+  for (const TransferProblem::PortUse& use : uses) longest = std::max(longest, use.cycles);
+  return longest;
+}
+
+}  // namespace
+
+int64_t Transfer::cycles() const {
+  return latency + longest_use(uses);
+}
+int64_t Transfer::Copy::cycles() const {
+  return latency + longest_use(uses);
 }
 
 std::vector<int> issue_order(const TransferProblem& problem, const TransferSchedule& schedule) {
@@ -55,6 +66,7 @@ std::vector<int> issue_order(const TransferProblem& problem, const TransferSched
     if (at == TransferSchedule::kDropped) continue;
     const Transfer& transfer = problem.transfers[k];
     const bool needs_neighbour =
+        !schedule.copied[k] &&
         std::ranges::any_of(transfer.after, [&](int other) { return schedule.issue[index(other)] == at; });
     const bool is_awaited =
         transfer.is_load && transfer.latest == at && !needs_neighbour && !takes_place(k, at);
@@ -71,7 +83,8 @@ std::vector<int> issue_order(const TransferProblem& problem, const TransferSched
     while (!open.empty()) {
       const int next = open.back();
       const auto needed = std::ranges::find_if(problem.transfers[index(next)].after, [&](int other) {
-        return !is_done[index(other)] && schedule.issue[index(other)] == std::get<0>(key);
+        return !schedule.copied[index(next)] && !is_done[index(other)] &&
+               schedule.issue[index(other)] == std::get<0>(key);
       });
       if (needed != problem.transfers[index(next)].after.end() && !is_done[index(next)]) {
         open.push_back(*needed);
@@ -91,10 +104,11 @@ TransferClock::TransferClock(const TransferProblem& problem)
       done_(problem.transfers.size(), kNotIssued),
       awaited_(problem.task_cycles.size() + 1, 0) {}
 
-void TransferClock::issue(int transfer) {
+void TransferClock::issue(int transfer, bool copied) {
   const Transfer& t = problem_.transfers[index(transfer)];
+  const int64_t latency = copied ? t.copy->latency : t.latency;
   for (const int other : t.after) {
-    if (done_[index(other)] != kNotIssued) time_ = std::max(time_, done_[index(other)]);
+    if (!copied && done_[index(other)] != kNotIssued) time_ = std::max(time_, done_[index(other)]);
   }
   std::erase_if(under_way_, [&](int64_t end) { return end <= time_; });
   if (problem_.max_in_flight > 0 && std::ssize(under_way_) >= problem_.max_in_flight) {
@@ -104,10 +118,10 @@ void TransferClock::issue(int transfer) {
   }
   const int64_t start = std::max(time_, next_start_);
   next_start_ = start + problem_.issue_interval;
-  int64_t end = start + t.latency;
-  for (const auto& use : t.uses) {
+  int64_t end = start + latency;
+  for (const auto& use : copied ? t.copy->uses : t.uses) {
     int64_t& free = port_free_[index(use.port)];
-    free = std::max(free, start + t.latency) + use.cycles;
+    free = std::max(free, start + latency) + use.cycles;
     end = std::max(end, free);
   }
   done_[index(transfer)] = end;
@@ -129,9 +143,9 @@ int64_t TransferClock::time_after_waits(int64_t position) const {
 bool TransferClock::is_over(const std::vector<int>& transfers) const {
   return std::ranges::all_of(transfers, [&](int k) { return done_[index(k)] <= time_; });
 }
-int64_t TransferClock::port_time(const Transfer& transfer) const {
+int64_t TransferClock::port_time(const std::vector<TransferProblem::PortUse>& uses) const {
   int64_t time = time_;
-  for (const auto& use : transfer.uses) time = std::max(time, port_free_[index(use.port)]);
+  for (const auto& use : uses) time = std::max(time, port_free_[index(use.port)]);
   return time;
 }
 
@@ -141,7 +155,8 @@ int64_t estimated_cycles(const TransferProblem& problem, const TransferSchedule&
   auto next = order.begin();
   const auto tasks = static_cast<int64_t>(problem.task_cycles.size());
   for (int64_t p = 0; p <= tasks; ++p) {
-    for (; next != order.end() && schedule.issue[index(*next)] == p; ++next) clock.issue(*next);
+    for (; next != order.end() && schedule.issue[index(*next)] == p; ++next)
+      clock.issue(*next, schedule.copied[index(*next)]);
     clock.await(p);
     if (p < tasks) clock.run(problem.task_cycles[index(p)]);
   }
@@ -178,7 +193,13 @@ std::string problem_fault(const TransferProblem& problem) {
   for (size_t k = 0; k < problem.transfers.size(); ++k) {
     const Transfer& transfer = problem.transfers[k];
     in_range(transfer.buffer, 0, last_buffer, "'buffer' of a transfer");
-    in_range(transfer.source, -1, transfer.is_load ? last_buffer : -1, "'source' of a transfer");
+    if (transfer.copy) {
+      in_range(transfer.copy->source, 0, transfer.is_load ? last_buffer : -1,
+               "'source' of a transfer's copy, which loads may have");
+      in_range(transfer.copy->latency, 0, kMostCycles, "latency of a copy");
+    }
+    require(!transfer.is_scratch || !transfer.is_load, "transfer '{}': found a load that is scratch, allowed: stores",
+            transfer.text);
     require(0 <= transfer.earliest && transfer.earliest <= transfer.latest && transfer.latest <= tasks &&
                 (transfer.is_load || transfer.earliest == transfer.latest),
             "transfer '{}': found positions {} to {}, allowed: rising, from 0 to {}, and equal for a store",
@@ -186,9 +207,12 @@ std::string problem_fault(const TransferProblem& problem) {
     in_range(transfer.latency, 0, kMostCycles, "latency of a transfer");
     for (const int other : transfer.after)
       in_range(other, 0, static_cast<int64_t>(k) - 1, "'after' of a transfer, which are earlier in the list");
-    for (const auto& use : transfer.uses) {
-      in_range(use.port, 0, std::ssize(problem.ports) - 1, "'port' of a transfer");
-      in_range(use.cycles, 0, kMostCycles, "cycles of a port");
+    for (const auto* uses : {&transfer.uses, transfer.copy ? &transfer.copy->uses : nullptr}) {
+      if (uses == nullptr) continue;
+      for (const auto& use : *uses) {
+        in_range(use.port, 0, std::ssize(problem.ports) - 1, "'port' of a transfer");
+        in_range(use.cycles, 0, kMostCycles, "cycles of a port");
+      }
     }
   }
   std::vector<bool> taken(problem.buffers.size(), false);
@@ -224,11 +248,19 @@ void check_problem(const TransferProblem& problem) {
 
 std::string schedule_fault(const TransferProblem& problem, const TransferSchedule& schedule) {
   if (schedule.issue.size() != problem.transfers.size() ||
+      schedule.copied.size() != problem.transfers.size() ||
       schedule.address.size() != problem.buffers.size() || schedule.kept.size() != problem.keeps.size())
     return fmt::format("{} positions, {} addresses, {} keeps for {} transfers, {} buffers, {} keeps",
                        schedule.issue.size(), schedule.address.size(), schedule.kept.size(),
                        problem.transfers.size(), problem.buffers.size(), problem.keeps.size());
   std::vector<bool> droppable(problem.transfers.size(), false);
+  std::vector<bool> is_needed(problem.transfers.size(), false);  // in DRAM, by somebody in the problem
+  for (size_t k = 0; k < problem.transfers.size(); ++k) {
+    if (schedule.copied[k] && (!problem.transfers[k].copy || schedule.issue[k] == TransferSchedule::kDropped))
+      return fmt::format("'{}' is a copy, but there is none of it, or it falls away", problem.transfers[k].text);
+    if (schedule.copied[k] || schedule.issue[k] == TransferSchedule::kDropped) continue;
+    for (const int other : problem.transfers[k].after) is_needed[index(other)] = true;
+  }
   std::vector<int> keep_of(problem.buffers.size(), -1);
   for (size_t k = 0; k < problem.keeps.size(); ++k) {
     if (!schedule.kept[k]) continue;
@@ -257,7 +289,10 @@ std::string schedule_fault(const TransferProblem& problem, const TransferSchedul
     const Transfer& transfer = problem.transfers[k];
     const int64_t at = schedule.issue[k];
     if (at == TransferSchedule::kDropped) {
-      if (!droppable[k]) return fmt::format("'{}' is dropped, but nobody keeps its data", transfer.text);
+      if (transfer.is_scratch && is_needed[k])
+        return fmt::format("'{}' is dropped, but somebody loads its data", transfer.text);
+      if (!transfer.is_scratch && !droppable[k])
+        return fmt::format("'{}' is dropped, but nobody keeps its data", transfer.text);
       continue;
     }
     if (droppable[k]) return fmt::format("'{}' loads what is kept", transfer.text);
@@ -265,6 +300,7 @@ std::string schedule_fault(const TransferProblem& problem, const TransferSchedul
       return fmt::format("'{}' at position {}, allowed are {} to {}", transfer.text, at, transfer.earliest,
                          transfer.latest);
     for (const int other : transfer.after) {
+      if (schedule.copied[k]) break;
       const int64_t before = schedule.issue[index(other)];
       if (before == TransferSchedule::kDropped || before > at)
         return fmt::format("'{}' at position {} comes before '{}', which it needs", transfer.text, at,
@@ -273,8 +309,8 @@ std::string schedule_fault(const TransferProblem& problem, const TransferSchedul
     Life& life = lives[index(transfer.buffer)];
     life.first = std::min(life.first, 2 * at);
     life.last = std::max(life.last, 2 * at);
-    if (transfer.source >= 0) {
-      Life& source = lives[index(transfer.source)];
+    if (schedule.copied[k]) {
+      Life& source = lives[index(transfer.copy->source)];
       source.last = std::max(source.last, 2 * at);
     }
   }
@@ -282,7 +318,7 @@ std::string schedule_fault(const TransferProblem& problem, const TransferSchedul
     for (size_t k = 0; k < problem.transfers.size(); ++k) {
       const Transfer& transfer = problem.transfers[k];
       if (schedule.issue[k] == TransferSchedule::kDropped || transfer.is_load == is_store) continue;
-      for (const int buffer : {transfer.buffer, transfer.source}) {
+      for (const int buffer : {transfer.buffer, schedule.copied[k] ? transfer.copy->source : -1}) {
         if (buffer >= 0 && lives[index(buffer)].last == 2 * schedule.issue[k])
           lives[index(buffer)].ends_with_store = is_store;
       }

@@ -26,6 +26,10 @@
 ///     what ends with a store there.
 ///   - A *keep* is a set of buffers of the same data: what one task stores and a later one loads. If it is
 ///     kept, they become one buffer, which lives from the first to the last of them, and the loads fall away.
+///   - A load may have another way: a *copy* of what it wants from the buffer that it is stored from, which
+///     lives until then. Nothing must be over for that.
+///   - A store that is *scratch* is there for the loads that come after it alone. If all of these copy, or
+///     fall away, it may fall away, too.
 ///
 /// Example: task 0 (100 cycles) works on buffer a, task 1 (100 cycles) on b, loads take 80 cycles each
 ///
@@ -51,9 +55,15 @@ struct TransferProblem {
     int64_t latency = 0;  ///< from issue until the ports are occupied
     std::vector<PortUse> uses;
     std::vector<int> after;  ///< transfers that must be over; they come earlier in `transfers`
-    /// A load may come from another buffer, which lives until it is issued; -1: from outside.
-    int source = -1;
-    int64_t cycles() const;  ///< on idle ports
+    struct Copy {
+      int source = 0;  ///< buffer
+      int64_t latency = 0;
+      std::vector<PortUse> uses;
+      int64_t cycles() const;  ///< on idle ports
+    };
+    std::optional<Copy> copy = {};  ///< of a load
+    bool is_scratch = false;        ///< of a store
+    int64_t cycles() const;         ///< on idle ports
   };
   struct Buffer {
     std::string name;
@@ -87,8 +97,10 @@ struct TransferProblem {
 };
 
 struct TransferSchedule {
-  /// By transfer: the position before which it is issued. Loads of what is kept have kDropped.
+  /// By transfer: the position before which it is issued. Loads of what is kept have kDropped, and stores of
+  /// what nobody loads.
   std::vector<int64_t> issue;
+  std::vector<bool> copied;      ///< by transfer: it is a copy
   std::vector<int64_t> address;  ///< by buffer
   std::vector<bool> kept;        ///< by keep
   static constexpr int64_t kDropped = -1;
@@ -105,8 +117,8 @@ class TransferClock {
  public:
   explicit TransferClock(const TransferProblem& problem);
 
-  /// A transfer is issued now, or when those that it comes after are over.
-  void issue(int transfer);
+  /// A transfer is issued now, or when those that it comes after are over; or it is a copy.
+  void issue(int transfer, bool copied);
   /// The task at a position begins, when the loads that were issued for it are over.
   void await(int64_t position);
   void run(int64_t cycles) { time_ += cycles; }
@@ -118,8 +130,8 @@ class TransferClock {
   int64_t time_after_waits(int64_t position) const;
   /// Whether transfers that were issued are over now.
   bool is_over(const std::vector<int>& transfers) const;
-  /// When the ports of a transfer are free for it.
-  int64_t port_time(const TransferProblem::Transfer& transfer) const;
+  /// When some ports are free.
+  int64_t port_time(const std::vector<TransferProblem::PortUse>& uses) const;
   /// When everything is over.
   int64_t end() const { return time_ > last_ ? time_ : last_; }
 

@@ -46,6 +46,8 @@ class Analyzer : private PartsAnalysis {
       : chip_(chip), content_(index(chip.l2b_count())) {
     for (size_t k = 0; k < parts.size(); ++k) read_part(parts[k], static_cast<int>(k));
     find_sources();
+    find_scratch(parts);
+    split_loads();
   }
 
   PartsAnalysis take() {
@@ -337,10 +339,12 @@ class Analyzer : private PartsAnalysis {
             {boost::icl::interval<int64_t>::right_open(range.begin, range.end), who});
     };
     size_t next = 0;
+    sources_.resize(moves.size());
     for (size_t t = 0; t <= tasks.size(); ++t) {
       for (; next < moves.size() && moves[next].position == static_cast<int64_t>(t); ++next) {
         PartTransfer& move = moves[next];
         for (const TransferRange& range : move.outside) {
+          std::vector<Source> stored;
           if (range.write) {
             write(range, static_cast<int>(next) + 1);
             continue;
@@ -350,6 +354,9 @@ class Analyzer : private PartsAnalysis {
           const auto [first, last] =
               found->second.equal_range(boost::icl::interval<int64_t>::right_open(range.begin, range.end));
           for (auto each = first; each != last; ++each) {
+            const int64_t begin = std::max(each->first.lower(), range.begin);
+            stored.push_back({begin - range.begin, std::min(each->first.upper(), range.end) - begin,
+                              each->second - 1});
             if (each->second > 0) {
               const int store = each->second - 1;
               move.after.insert(store);
@@ -362,6 +369,9 @@ class Analyzer : private PartsAnalysis {
                   std::max(move.earliest, part == move.part ? move.position : part_end[index(part)]);
             }
           }
+          // Pieces are the same in all groups, or there are none.
+          if (&range != &move.outside.front() && stored != sources_[next]) stored.clear();
+          sources_[next] = std::move(stored);
         }
       }
       if (t == tasks.size()) break;
@@ -369,8 +379,84 @@ class Analyzer : private PartsAnalysis {
     }
   }
 
+  /// What is in the parts' scratch memory, and no loop with transfers reads.
+  void find_scratch(const std::vector<ProgramPart>& parts) {
+    for (PartTransfer& move : moves) {
+      if (move.is_load) continue;
+      move.is_scratch = std::ranges::all_of(move.outside, [&](const TransferRange& range) {
+        const auto& scratch = parts[index(move.part)].scratch;
+        const bool is_in = std::ranges::any_of(scratch, [&](const auto& each) {
+          return range.memory == HazardResource::kDram && each.first <= range.begin && range.end <= each.second;
+        });
+        return is_in && std::ranges::none_of(tasks, [&](const PartTask& task) {
+                 return std::ranges::any_of(task.ranges,
+                                            [&](const TransferRange& other) { return conflict(range, other); });
+               });
+      });
+    }
+  }
+
+  /// A load of what several stores have stored becomes as many, each of which may come from where its store
+  /// does.
+  void split_loads() {
+    std::vector<PartTransfer> all;
+    std::vector<int> place;  // by transfer
+    for (size_t k = 0; k < moves.size(); ++k) {
+      place.push_back(static_cast<int>(all.size()));
+      if (!may_split(k)) {
+        all.push_back(std::move(moves[k]));
+        continue;
+      }
+      for (const Source& source : sources_[k]) {
+        PartTransfer piece = moves[k];
+        Instruction& mv = pieces.emplace_back(*piece.mv);
+        mv.size_lw = source.lw;
+        mv.sources[0].base += source.offset;
+        mv.destinations[0].base += source.offset;
+        piece.mv = &mv;
+        for (TransferRange& range : piece.outside) {
+          range.begin += source.offset;
+          range.end = range.begin + source.lw;
+        }
+        piece.after = {source.store};
+        piece.earliest = std::max<int64_t>(1, moves[index(source.store)].position);
+        all.push_back(std::move(piece));
+      }
+    }
+    moves = std::move(all);
+    for (PartTransfer& move : moves) {
+      std::set<int> after;
+      for (const int store : move.after) after.insert(place[index(store)]);
+      move.after = std::move(after);
+    }
+    for (L2bmNode& node : nodes) {
+      if (node.transfer >= 0) node.transfer = place[index(node.transfer)];
+    }
+  }
+  bool may_split(size_t number) const {
+    const PartTransfer& move = moves[number];
+    const std::vector<Source>& list = sources_[number];
+    if (!move.is_load || list.size() < 2 || move.after_loop ||
+        (move.mv->opcode != isa::Opcode::kMvp && move.mv->opcode != isa::Opcode::kMvb2))
+      return false;
+    int64_t end = 0;
+    for (const Source& source : list) {
+      if (source.offset != end || source.lw % isa::kMvUnitLw != 0) return false;
+      end += source.lw;
+    }
+    return end == move.mv->size_lw;
+  }
+
+  /// Of a load: LW behind the first, how many, and the store that they come from.
+  struct Source {
+    int64_t offset = 0, lw = 0;
+    int store = -1;
+    bool operator==(const Source&) const = default;
+  };
+
   const isa::Chip& chip_;
   int part_ = 0;
+  std::vector<std::vector<Source>> sources_;  ///< by transfer
   std::vector<std::vector<int>> content_;  ///< by L2B and address: the node that wrote it
   std::vector<int> parent_;
   std::unordered_map<const Instruction*, L2bmUse> uses_;

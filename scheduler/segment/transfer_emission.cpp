@@ -229,7 +229,7 @@ class Emitter {
   /// wait for what these make.
   bool is_ahead(int transfer) const {
     const TransferProblem::Transfer& each = formulation_.problem.transfers[index(transfer)];
-    return schedule_.issue[index(transfer)] < each.latest && each.after.empty() && each.source < 0;
+    return schedule_.issue[index(transfer)] < each.latest && each.after.empty();
   }
 
   void emit_move(int number) {
@@ -238,7 +238,8 @@ class Emitter {
     Operand& operand = move.is_load ? mv.destinations[0] : mv.sources[0];
     operand.base += shift(move.node);
     std::vector<Instruction> mvs{mv};
-    if (const Detour& detour = formulation_.detours[index(number)]; detour.store >= 0) {
+    if (schedule_.copied[index(number)]) {
+      const Detour& detour = formulation_.detours[index(number)];
       const PartTransfer& store = analysis_.moves[index(detour.store)];
       mvs = detoured(detour, mv, store, shift(store.node));
     }

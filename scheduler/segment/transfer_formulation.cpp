@@ -20,9 +20,8 @@ using isa::Operand;
 
 class Formulator {
  public:
-  Formulator(const PartsAnalysis& analysis, const std::vector<ProgramPart>& parts, const isa::Chip& chip,
-             Detours detours)
-      : analysis_(analysis), parts_(parts), chip_(chip), detours_(detours) {}
+  Formulator(const PartsAnalysis& analysis, const std::vector<ProgramPart>& parts, const isa::Chip& chip)
+      : analysis_(analysis), parts_(parts), chip_(chip) {}
 
   Formulation run() {
     TransferProblem& problem = result_.problem;
@@ -165,27 +164,32 @@ class Formulator {
       transfer.latest = move.is_load ? first_use(move) : move.position;
       transfer.earliest =
           move.is_load && may_move(move) ? std::min(move.earliest, transfer.latest) : move.position;
-      const Detour detour = detours_ != Detours::kNone && may_move(move) ? detour_of(move) : Detour{};
-      std::vector<Instruction> mvs{*move.mv};
+      const auto ports_of = [&](const std::vector<Instruction>& mvs) {
+        std::map<int, int64_t> cycles;
+        for (const Instruction& mv : mvs) {
+          for (const isa::TransferUse& use : isa::transfer_load(mv, chip_).uses) {
+            const isa::TransferPart part{use.port, use.index, use.to, use.lw, 0, false, false};
+            cycles[ports.number(part)] += static_cast<int64_t>(
+                std::ceil(static_cast<double>(use.lw) / isa::transfer_rate(use.port, chip_)));
+          }
+        }
+        std::vector<TransferProblem::PortUse> uses;
+        for (const auto& [port, busy] : cycles) uses.push_back({port, busy});
+        return uses;
+      };
+      transfer.after.assign(move.after.begin(), move.after.end());
+      transfer.is_scratch = move.is_scratch;
+      transfer.latency = isa::transfer_latency(isa::transfer_parts(*move.mv, chip_), chip_) + row_miss;
+      transfer.uses = ports_of({*move.mv});
+      const Detour detour = may_move(move) ? detour_of(move) : Detour{};
       if (detour.store >= 0) {
         const PartTransfer& store = analysis_.moves[index(detour.store)];
-        transfer.source = result_.buffer_of_node[index(store.node)];
-        mvs = detoured(detour, *move.mv, store, 0);
-      } else {
-        transfer.after.assign(move.after.begin(), move.after.end());
+        const std::vector<Instruction> mvs = detoured(detour, *move.mv, store, 0);
+        transfer.copy = {result_.buffer_of_node[index(store.node)],
+                         isa::transfer_latency(isa::transfer_parts(mvs.front(), chip_), chip_),
+                         ports_of(mvs)};
       }
       result_.detours.push_back(detour);
-      transfer.latency = isa::transfer_latency(isa::transfer_parts(mvs.front(), chip_), chip_) +
-                         (detour.store >= 0 ? 0 : row_miss);
-      std::map<int, int64_t> cycles;
-      for (const Instruction& mv : mvs) {
-        for (const isa::TransferUse& use : isa::transfer_load(mv, chip_).uses) {
-          const isa::TransferPart part{use.port, use.index, use.to, use.lw, 0, false, false};
-          cycles[ports.number(part)] += static_cast<int64_t>(
-              std::ceil(static_cast<double>(use.lw) / isa::transfer_rate(use.port, chip_)));
-        }
-      }
-      for (const auto& [port, busy] : cycles) transfer.uses.push_back({port, busy});
       problem.transfers.push_back(std::move(transfer));
     }
   }
@@ -198,16 +202,8 @@ class Formulator {
     Detour detour;
     detour.store = *load.after.begin();
     const PartTransfer& store = analysis_.moves[index(detour.store)];
-    // What was stored longer ago is in DRAM by now, and would take room until then.
-    const bool near = detours_ == Detours::kNear;
-    if (near && store.part + 1 < load.part) return {};
-    // What the same L2Bs load is a matter of keeping it.
-    const Operand& l2bm = store.mv->sources[0];
-    if (l2bm.group == load.mv->destinations[0].group && l2bm.unit == load.mv->destinations[0].unit) return {};
     const int buffer = result_.buffer_of_node[index(store.node)];
-    const auto most = most_.find(load.part);
-    const int64_t own = most == most_.end() ? 0 : most->second;
-    if (near && own + result_.problem.buffers[index(buffer)].size > chip_.memory.l2bm_lw) return {};
+    if (buffer == result_.buffer_of_node[index(load.node)]) return {};
     const Operand& from = store.mv->destinations[0];
     const Operand& wanted = load.mv->sources[0];
     if (store.mv->opcode != isa::Opcode::kMvp || from.space != wanted.space || wanted.base < from.base ||
@@ -437,7 +433,6 @@ class Formulator {
   const std::vector<ProgramPart>& parts_;
   const isa::Chip& chip_;
   Formulation result_;
-  Detours detours_;
   std::vector<std::vector<int>> members_;  ///< by buffer: nodes
   std::map<int, int64_t> most_;            ///< LW that a part's buffers have at a time
 };
@@ -461,8 +456,8 @@ std::vector<isa::Instruction> detoured(const Detour& detour, const isa::Instruct
 }
 
 Formulation formulate(const PartsAnalysis& analysis, const std::vector<ProgramPart>& parts,
-                      const isa::Chip& chip, Detours detours) {
-  return Formulator(analysis, parts, chip, detours).run();
+                      const isa::Chip& chip) {
+  return Formulator(analysis, parts, chip).run();
 }
 
 }  // namespace kodama::scheduler

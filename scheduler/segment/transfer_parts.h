@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <set>
 #include <unordered_map>
@@ -71,6 +72,7 @@ struct PartTask {
   bool behind_removed = false;             ///< a step in front of it fell away
 };
 
+/// An MV, or a part of one that loads what several stores have stored.
 struct PartTransfer {
   int part = 0;
   const isa::Instruction* mv = nullptr;
@@ -81,11 +83,13 @@ struct PartTransfer {
   std::vector<TransferRange> outside;  ///< its end in DRAM or PDM
   std::set<int> after;                 ///< stores that write what it reads
   bool after_loop = false;             ///< a loop writes some of it
+  bool is_scratch = false;             ///< a store of what is loaded by transfers of the parts alone
   int64_t earliest = 1;                ///< behind the mark of the first part
 };
 struct PartsAnalysis {
   std::vector<PartTask> tasks;
   std::vector<PartTransfer> moves;
+  std::deque<isa::Instruction> pieces;  ///< of MVs
   std::vector<L2bmNode> nodes;
   std::vector<int> buffer;  ///< by node: the node that stands for all that mean the same buffer
   std::unordered_map<const isa::Operand*, int> node_of;
@@ -111,11 +115,8 @@ struct Formulation {
   std::vector<int64_t> lowest;      ///< by buffer: its address in the parts
   std::vector<Detour> detours;      ///< by transfer
 };
-/// Which loads copy from L2BM what was stored from there: all; those alone for which the part before stored
-/// it and L2BM has room for both; none.
-enum class Detours : uint8_t { kAll, kNear, kNone };
 Formulation formulate(const PartsAnalysis& analysis, const std::vector<ProgramPart>& parts,
-                      const isa::Chip& chip, Detours detours);
+                      const isa::Chip& chip);
 /// The MVs of a load with a detour. `load` has its own place already; the source's buffer has moved by
 /// `shift`.
 std::vector<isa::Instruction> detoured(const Detour& detour, const isa::Instruction& load,

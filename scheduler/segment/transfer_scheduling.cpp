@@ -17,40 +17,38 @@ ScheduledParts schedule_transfers(const std::vector<ProgramPart>& parts, const i
   const PartsAnalysis analysis = analyze_parts(parts, chip);
   ScheduledParts best = std::move(plain);
   int64_t best_cycles = isa::predict_cycles(best.program, chip).total();
-  bool is_plain = true;
-  for (const Detours detours : {Detours::kAll, Detours::kNear, Detours::kNone}) {
-    const Formulation formulation = formulate(analysis, parts, chip, detours);
-    check_problem(formulation.problem);
-    std::vector<TransferSchedule> schedules;
-    passes::run_blaming("transfer scheduler", scheduler, [&] {
-      schedules = scheduler.run(formulation.problem, choice.options);
-      for (const TransferSchedule& schedule : schedules) {
-        const std::string fault = schedule_fault(formulation.problem, schedule);
-        if (!fault.empty())
-          throw isa::InternalError(fmt::format(
-              "internal error found by schedule_fault: transfer scheduler '{}': {}", scheduler.name, fault));
-      }
-    });
-    const TransferSchedule* chosen = nullptr;
+  const Formulation formulation = formulate(analysis, parts, chip);
+  check_problem(formulation.problem);
+  std::vector<TransferSchedule> schedules;
+  passes::run_blaming("transfer scheduler", scheduler, [&] {
+    schedules = scheduler.run(formulation.problem, choice.options);
     for (const TransferSchedule& schedule : schedules) {
-      ScheduledParts found = emit_parts(analysis, formulation, schedule, parts, chip);
-      const int64_t cycles = isa::predict_cycles(found.program, chip).total();
-      if (cycles >= best_cycles) continue;
-      best = std::move(found);
-      best_cycles = cycles;
-      chosen = &schedule;
+      const std::string fault = schedule_fault(formulation.problem, schedule);
+      if (!fault.empty())
+        throw isa::InternalError(fmt::format(
+            "internal error found by schedule_fault: transfer scheduler '{}': {}", scheduler.name, fault));
     }
-    if (chosen == nullptr) continue;
-    is_plain = false;
-    if (choice.observe) choice.observe(formulation.problem, *chosen);
-    break;
+  });
+  const TransferSchedule* chosen = nullptr;
+  for (const TransferSchedule& schedule : schedules) {
+    ScheduledParts found = emit_parts(analysis, formulation, schedule, parts, chip);
+    const int64_t cycles = isa::predict_cycles(found.program, chip).total();
+    if (cycles >= best_cycles) continue;
+    best = std::move(found);
+    best_cycles = cycles;
+    chosen = &schedule;
   }
+  if (chosen != nullptr && choice.observe) choice.observe(formulation.problem, *chosen);
   // What is too much for one plan, because the memory is too small for some of it or transfers of all crowd
   // the ports, may be good in halves.
-  if (parts.size() > 1 && is_plain) {
+  if (parts.size() > 1 && chosen == nullptr) {
     const auto middle = parts.begin() + static_cast<ptrdiff_t>(parts.size() / 2);
-    ScheduledParts halves = join_parts(schedule_transfers({parts.begin(), middle}, chip, choice),
-                                       schedule_transfers({middle, parts.end()}, chip, choice), chip);
+    std::vector<ProgramPart> first(parts.begin(), middle);
+    // What the second half may read is no scratch of the first.
+    for (ProgramPart& part : first) part.scratch.clear();
+    ScheduledParts halves =
+        join_parts(schedule_transfers(first, chip, choice),
+                   schedule_transfers({middle, parts.end()}, chip, choice), chip);
     if (isa::predict_cycles(halves.program, chip).total() < best_cycles) best = std::move(halves);
   }
   return best;

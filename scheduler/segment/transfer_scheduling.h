@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "isa/chip.h"
@@ -22,7 +23,9 @@
 ///   - the addresses in L2BM: contents that are written once and read by some are a *buffer*, which may lie
 ///     anywhere, so that the next buffer fills while this one is read;
 ///   - tags, which go to transfers as they are free;
-///   - loads of what a part before has stored from L2BM, or loaded, and which is still there: they fall away.
+///   - loads of what a part before has stored from L2BM, or loaded, and which is still there: they fall away,
+///     or copy it inside L2BM;
+///   - stores of what nobody loads from DRAM then.
 ///
 /// Loops with transfers inside keep their addresses, tags and waits; so do transfers that belong to them.
 ///
@@ -33,6 +36,8 @@ namespace kodama::scheduler {
 struct ProgramPart {
   std::string name;
   isa::Program program;
+  /// LW of every group's DRAM, [begin, end), that this part writes and nobody but these parts reads.
+  std::vector<std::pair<int64_t, int64_t>> scratch = {};
 };
 
 /// The parts as one program, each between `# region NAME` and `# endregion`.

@@ -58,8 +58,8 @@ TEST(TransferProblem, StartsAndTransfersUnderWayAreLimited) {
   problem.transfers[1].uses = {{1, 80}};
   const auto time_of_both = [&] {
     TransferClock clock(problem);
-    clock.issue(0);
-    clock.issue(1);
+    clock.issue(0, false);
+    clock.issue(1, false);
     return clock.end();
   };
   EXPECT_EQ(time_of_both(), 80);
@@ -173,6 +173,7 @@ class EverySchedule {
  public:
   explicit EverySchedule(const TransferProblem& problem) : problem_(problem) {
     schedule_.issue.assign(problem.transfers.size(), 0);
+    schedule_.copied.assign(problem.transfers.size(), false);
     schedule_.address.assign(problem.buffers.size(), 0);
     schedule_.kept.assign(problem.keeps.size(), false);
   }
@@ -200,10 +201,19 @@ class EverySchedule {
       issue(next + 1);
       return;
     }
-    for (int64_t at = problem_.transfers[next].earliest; at <= problem_.transfers[next].latest; ++at) {
-      schedule_.issue[next] = at;
+    const Transfer& transfer = problem_.transfers[next];
+    if (transfer.is_scratch) {
+      schedule_.issue[next] = TransferSchedule::kDropped;
       issue(next + 1);
     }
+    for (int copied = 0; copied <= (transfer.copy ? 1 : 0); ++copied) {
+      schedule_.copied[next] = copied == 1;
+      for (int64_t at = transfer.earliest; at <= transfer.latest; ++at) {
+        schedule_.issue[next] = at;
+        issue(next + 1);
+      }
+    }
+    schedule_.copied[next] = false;
   }
   /// All addresses: who takes whose place changes the order of transfers.
   void place(size_t next) {
@@ -249,7 +259,9 @@ TransferProblem tiny_problem(std::mt19937& random) {
     transfer.latency = below(3) * 25;
     transfer.uses = {{0, below(4) * 30}, {1, below(3) * 40}};
     if (k > 0 && below(3) == 0) transfer.after = {static_cast<int>(below(k))};
-    if (transfer.is_load && below(4) == 0) transfer.source = static_cast<int>(below(buffers));
+    if (transfer.is_load && below(3) == 0)
+      transfer.copy = {static_cast<int>(below(buffers)), below(3) * 25, {{1, below(3) * 40}}};
+    transfer.is_scratch = !transfer.is_load && below(2) == 0;
     problem.transfers.push_back(std::move(transfer));
   }
   std::vector<char> taken(static_cast<size_t>(buffers), 0);
@@ -351,7 +363,7 @@ TEST(TransferProblem, WhatATransferNeedsIsIssuedBeforeItInOnePosition) {
   problem.buffers[0].last_task = 1;
   problem.transfers[0].latest = 1;
   problem.transfers[1].earliest = problem.transfers[1].latest = 0;
-  const TransferSchedule schedule{{0, 0, 0}, {0, 64}, {}};
+  const TransferSchedule schedule{{0, 0, 0}, {false, false, false}, {0, 64}, {}};
   EXPECT_EQ(issue_order(problem, schedule), (std::vector<int>{2, 0, 1}));
   EXPECT_EQ(estimated_cycles(problem, schedule), 90 + 200);
 }
@@ -372,6 +384,7 @@ TEST(TransferProblem, FaultsAreNamed) {
   expect(fault([](auto& s) { s.address[1] = s.address[0] + 32; }), "overlap");
   expect(fault([](auto& s) { s.address[1] = 65; }), "of 128");
   expect(fault([](auto& s) { s.kept.push_back(true); }), "keeps");
+  expect(fault([](auto& s) { s.copied[1] = true; }), "there is none of it");
   TransferProblem fixed = problem;
   fixed.buffers[1].fixed_address = 64;
   TransferSchedule moved = right;
@@ -408,6 +421,12 @@ TransferProblem random_problem(std::mt19937& random) {
                                    64,
                                    {{0, size / 16}, {1, size / 16}},
                                    std::move(after)});
+      Transfer& added = problem.transfers.back();
+      added.is_scratch = !is_load && below(2) == 0;
+      if (is_load && !added.after.empty() && below(2) == 0) {
+        const int source = problem.transfers[static_cast<size_t>(added.after[0])].buffer;
+        added.copy = {source, 32, {{1, size / 16}}};
+      }
     };
     if (below(3) > 0) {  // a constant
       problem.buffers.push_back({"", size, 64, 0, {}, t, t});

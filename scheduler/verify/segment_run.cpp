@@ -114,6 +114,7 @@ SegmentRun::SegmentRun(const isa::Chip& chip, int64_t cell_lw) : chip_(chip), ce
   for (int group = 0; group < chip.groups; ++group) {
     dram_.emplace_back(2 * group + 1, false);
     pdm_.emplace_back(2 * group + 2, false);
+    scratch_cells_.emplace_back();
   }
 }
 
@@ -122,7 +123,13 @@ void SegmentRun::run_parts(const std::vector<scheduler::ProgramPart>& parts) {
   for (const scheduler::ProgramPart& part : parts) {
     part_ = &part.name;
     for (MarkMemory& memory : l2bm_) memory.forget();
+    scratch_ = &part.scratch;
     for (const Statement& statement : part.program.statements) execute(statement, counters);
+  }
+  scratch_ = nullptr;
+  // Whoever reads them finds what is wanted there; in the end it may be anything.
+  for (size_t group = 0; group < dram_.size(); ++group) {
+    for (const int64_t cell : scratch_cells_[group]) dram_[group].set(cell, kUnwritten);
   }
 }
 
@@ -259,6 +266,21 @@ void SegmentRun::note(Reading reading, const std::vector<CellMark>& found) {
                      wanted.instruction->sources.at(0).base));
 }
 
+void SegmentRun::note_scratch(const Range& written) {
+  std::set<int64_t>& cells = scratch_cells_.at(static_cast<size_t>(written.place));
+  const bool is_scratch = std::ranges::any_of(*scratch_, [&](const auto& each) {
+    return each.first <= written.begin && written.begin + written.length <= each.second;
+  });
+  for (int64_t k = 0; k < written.length / cell_lw_; ++k) {
+    const int64_t cell = written.begin / cell_lw_ + k;
+    if (is_scratch) {
+      cells.insert(cell);
+    } else {
+      cells.erase(cell);
+    }
+  }
+}
+
 void SegmentRun::transfer(const Instruction& mv) {
   const std::vector<Range> touched = ranges(mv);
   std::vector<Range> from;
@@ -295,6 +317,7 @@ void SegmentRun::transfer(const Instruction& mv) {
         memory.set(wrapped(to[r], to[r].begin / cell_lw_ + k), mark);
       }
     });
+    if (scratch_ != nullptr && to[r].memory == HazardResource::kDram) note_scratch(to[r]);
   }
 }
 

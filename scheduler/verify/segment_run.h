@@ -2,9 +2,11 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "isa/chip.h"
@@ -86,6 +88,7 @@ class SegmentRun {
   void take(const isa::Instruction& original, const std::vector<int64_t>& counters);
   void note(Reading reading, const std::vector<CellMark>& found);
   void transfer(const isa::Instruction& mv);
+  void note_scratch(const Range& written);
   void check_memories(const SegmentRun& expected) const;
 
   const isa::Chip& chip_;
@@ -96,6 +99,9 @@ class SegmentRun {
   std::vector<MarkMemory> l2bm_;
   std::vector<MarkMemory> dram_;
   std::vector<MarkMemory> pdm_;
+  const std::vector<std::pair<int64_t, int64_t>>* scratch_ = nullptr;  ///< of the part that runs
+  std::vector<std::set<int64_t>> scratch_cells_;  ///< of each group's DRAM: written there last by a part whose
+                                                  ///< scratch it is
   std::vector<Reading> readings_;  ///< of run_parts
   size_t next_reading_ = 0;        ///< of run_against
   std::unordered_map<const isa::Loop*, bool> matters_;

@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 #include <map>
+#include <set>
 #include <unordered_map>
 
 #include "scheduler/verify/findings.h"
@@ -35,18 +37,24 @@ bool is_same_but_l2bm(const Instruction& a, const Instruction& b) {
 /// Compares the statements of the parts with those of the segment, without running anything.
 class StatementMatch {
  public:
-  StatementMatch(const std::vector<ProgramPart>& parts, const ScheduledParts& segment)
-      : parts_(parts), segment_(segment) {
+  StatementMatch(const std::vector<ProgramPart>& parts, const ScheduledParts& segment,
+                 const isa::Chip& chip)
+      : parts_(parts), segment_(segment), chip_(chip) {
     for (const ProgramPart& part : parts) {
       for (const Statement& statement : part.program.statements) {
         const auto* mv = std::get_if<isa::Mv>(&statement.kind);
         if (mv == nullptr) continue;
         transfers_.emplace(key_of(mv->instruction), &mv->instruction);
-        if (is_load(mv->instruction)) loads_.emplace(mv->instruction.size_lw, &mv->instruction);
         if (is_store(mv->instruction)) {
           stores_.emplace(mv->instruction.destinations[0].base, &mv->instruction);
           largest_store_ = std::max(largest_store_, mv->instruction.size_lw);
         }
+      }
+    }
+    for (const ProgramPart& part : parts) {
+      for (const Statement& statement : part.program.statements) {
+        const auto* mv = std::get_if<isa::Mv>(&statement.kind);
+        if (mv != nullptr && is_load(mv->instruction)) add_pieces(mv->instruction);
       }
     }
   }
@@ -134,8 +142,8 @@ class StatementMatch {
           p, fmt::format("'{}' is '{}', or has other fields or operands", describe(wanted), describe(found)));
   }
 
-  /// A transfer outside of loops is one of the parts', with another place in L2BM, tag and priority; or it
-  /// copies from L2BM what one of them would fetch.
+  /// A transfer outside of loops is one of the parts', or what one of them loads of one of their stores, with
+  /// another place in L2BM, tag and priority; or it copies that from L2BM.
   void check_transfer(size_t p, const Statement& statement) const {
     const auto* mv = std::get_if<isa::Mv>(&statement.kind);
     if (mv == nullptr) return;
@@ -143,7 +151,7 @@ class StatementMatch {
     const auto [from, to] = transfers_.equal_range(key_of(found));
     if (std::any_of(from, to, [&](const auto& each) { return is_same_transfer(*each.second, found); }))
       return;
-    if (!is_copy_in_l2bm(found) || !stands_for_a_load(found))
+    if (!is_copy_in_l2bm(found) || !copies_.contains(copy_of(found)))
       fail_in(p, fmt::format("'{}' of {} LW, tag {}, is no transfer of the parts", describe(found),
                              found.size_lw, found.tag));
   }
@@ -195,36 +203,50 @@ class StatementMatch {
   static bool is_store(const Instruction& mv) {
     return has_ends(mv) && mv.sources[0].space == Space::kL2bm && mv.destinations[0].space == Space::kDram;
   }
-  /// Whether a copy brings what a load of the parts does, from where a store takes it.
-  bool stands_for_a_load(const Instruction& copy) const {
-    const Operand& from = copy.sources[0];
-    const Operand& to = copy.destinations[0];
-    const auto [begin, end] = loads_.equal_range(copy.size_lw);
-    return std::any_of(begin, end, [&](const auto& each) {
-      const Instruction& load = *each.second;
-      const Operand& wanted = load.sources[0];
-      const Operand& place = load.destinations[0];
+  /// What a load takes of every store, as a load and as a copy.
+  void add_pieces(const Instruction& load) {
+    const Operand& wanted = load.sources[0];
+    const int64_t wanted_end = wanted.base + load.size_lw;
+    for (auto it = stores_.upper_bound(wanted.base - largest_store_);
+         it != stores_.end() && it->first < wanted_end; ++it) {
+      const Instruction& store = *it->second;
+      const int64_t begin = std::max(wanted.base, it->first);
+      const int64_t end = std::min(wanted_end, it->first + store.size_lw);
+      if (begin >= end) continue;
+      Instruction& piece = pieces_.emplace_back(load);
+      piece.size_lw = end - begin;
+      for (Operand* operand : {&piece.sources[0], &piece.destinations[0]})
+        operand->base += begin - wanted.base;
+      transfers_.emplace(key_of(piece), &piece);
+      Copy copy{end - begin, wanted.group, std::max<int8_t>(store.sources[0].unit, 0),
+                load.destinations[0].group, load.destinations[0].unit};
       // A load to all L2Bs of a group is a copy to each.
       const bool to_group = load.opcode == isa::Opcode::kMvb2;
-      if (from.group != wanted.group || to.group != place.group || (!to_group && to.unit != place.unit))
-        return false;
-      for (auto it = stores_.upper_bound(wanted.base); it != stores_.begin();) {
-        --it;
-        if (it->first + largest_store_ <= wanted.base) return false;
-        const Instruction& store = *it->second;
-        if (it->first + store.size_lw >= wanted.base + load.size_lw &&
-            from.unit == std::max<int8_t>(store.sources[0].unit, 0))
-          return true;
+      for (int l2b = 0; l2b < (to_group ? chip_.l2b_per_group : 1); ++l2b) {
+        if (to_group) copy.to_unit = static_cast<int8_t>(l2b);
+        copies_.insert(copy);
       }
-      return false;
-    });
+    }
+  }
+  /// Between L2Bs.
+  struct Copy {
+    int64_t lw = 0;
+    int8_t from_group = 0, from_unit = 0, to_group = 0, to_unit = 0;
+    auto operator<=>(const Copy&) const = default;
+  };
+  static Copy copy_of(const Instruction& mv) {
+    const Operand& from = mv.sources[0];
+    const Operand& to = mv.destinations[0];
+    return {mv.size_lw, from.group, from.unit, to.group, to.unit};
   }
 
   const std::vector<ProgramPart>& parts_;
   const ScheduledParts& segment_;
-  std::unordered_multimap<int64_t, const Instruction*> loads_;  ///< from DRAM, by size
-  std::multimap<int64_t, const Instruction*> stores_;           ///< to DRAM, by address
+  const isa::Chip& chip_;
+  std::multimap<int64_t, const Instruction*> stores_;  ///< to DRAM, by address
   int64_t largest_store_ = 0;
+  std::deque<Instruction> pieces_;  ///< of loads
+  std::set<Copy> copies_;
   std::unordered_multimap<int64_t, const Instruction*> transfers_;  ///< of the parts, outside of loops
 };
 
@@ -232,7 +254,7 @@ class StatementMatch {
 
 void verify_segment(const std::vector<ProgramPart>& parts, const ScheduledParts& segment,
                     const isa::Chip& chip) {
-  StatementMatch(parts, segment).run();
+  StatementMatch(parts, segment, chip).run();
   std::vector<const isa::Program*> programs{&segment.program};
   for (const ProgramPart& part : parts) programs.push_back(&part.program);
   const int64_t cell_lw = common_cell_lw(programs, chip);
