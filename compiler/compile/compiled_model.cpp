@@ -338,7 +338,10 @@ class ModelCompiler {
   /// Where a stage's result is in DRAM, if only stages of its segment read it.
   std::vector<std::pair<int64_t, int64_t>> scratch_of(size_t stage) const {
     const PlannedStage& planned = plan_.stages[stage];
-    if (planned.fetch || planned.result < 0) return {};
+    if (options_.store_layers || planned.fetch || planned.result < 0) return {};
+    // What a plugin computes is compared with the reference.
+    const auto kernel = std::ranges::find(kernels(), planned.candidate.kernel, &Kernel::name);
+    if (kernel != kernels().end() && !kernel->plugin.empty()) return {};
     const PlannedImage& image = plan_.images[static_cast<size_t>(planned.result)];
     const auto last = static_cast<size_t>(image.last_stage);
     if (segment_end_[last] != segment_end_[stage]) return {};
@@ -391,8 +394,35 @@ class ModelCompiler {
     segment.parts = scheduler::schedule_transfers(parts, chip_, choice);
     verify::verify_segment(parts, segment.parts, chip_);
     if (options_.observe_segment) options_.observe_segment(parts, segment.parts);
+    for (size_t k = 0; k < parts.size(); ++k) {
+      auto& stage = std::get<ChipStage>(result_.stages[drafts_[first + k].stage].body);
+      const auto stores = [&](std::span<const isa::Statement> statements) {
+        return count_stores(statements, parts[k].scratch);
+      };
+      const std::span all(segment.parts.program.statements);
+      const size_t begin = segment.parts.begin[k];
+      stage.stored = stores(parts[k].program.statements) ==
+                     stores(all.subspan(begin, segment.parts.begin[k + 1] - begin));
+    }
     segment.parts.program.source_name = graph_.name;
     result_.segments.push_back(std::move(segment));
+  }
+  /// MVs to ranges of DRAM.
+  static size_t count_stores(std::span<const isa::Statement> statements,
+                             const std::vector<std::pair<int64_t, int64_t>>& ranges) {
+    size_t count = 0;
+    for (const isa::Statement& statement : statements) {
+      if (const auto* loop = std::get_if<isa::Loop>(&statement.kind))
+        count += count_stores(loop->body, ranges);
+      const auto* mv = std::get_if<isa::Mv>(&statement.kind);
+      if (mv == nullptr) continue;
+      for (const isa::Operand& to : mv->instruction.destinations) {
+        count += to.space == isa::Space::kDram && std::ranges::any_of(ranges, [&](const auto& range) {
+                   return range.first <= to.base && to.base < range.second;
+                 });
+      }
+    }
+    return count;
   }
   /// It becomes a region of its name in any case.
   static isa::Program without_mark(const std::string& name, isa::Program program) {

@@ -52,6 +52,7 @@ struct ChipStage {
   std::vector<StreamBinding> operands;
   StreamBinding result;
   bool fetch = false;  ///< the host reads the result
+  bool stored = true;  ///< the result is in DRAM behind the segment; else those who read it have it on the chip
   /// Of kernels: what the layer must do in a run, without constants that stay on the chip; relayouts are no
   /// part of the problem.
   ProblemWork work;
@@ -135,6 +136,7 @@ struct CompileOptions {
   scheduler::PipelineChoice passes;
   LoweringOptions lowering;
   Weights weights = Weights::kStream;
+  bool store_layers = false;  ///< all results are in DRAM behind their segment
   /// Names of graph passes, layer passes, "plan", "tile", "machine", or scheduler passes whose result
   /// `dump` receives; "all" = every one.
   std::set<std::string> dump_after;

@@ -314,6 +314,7 @@ class PackageWriter {
       j["result"] = binding_to_json(chip->result);
       j["dram_cycles"] = chip->dram_cycles;
       j["fetch"] = chip->fetch;
+      j["stored"] = chip->stored;
       j["work"] = work_to_json(chip->work);
     } else if (const auto* rearrange = std::get_if<RearrangeStage>(&stage.body)) {
       j["rearrange"] = rearrange_to_json(rearrange->rearrange);
@@ -513,7 +514,8 @@ class PackageReader {
   }
   ChipStage chip_stage(const JsonValue& j) const {
     j.allow({"name", "kind", "operation", "onnx_ops", "onnx_nodes", "inputs", "outputs", "kernel",
-             "description", "predicted_cycles", "operands", "result", "dram_cycles", "fetch", "work"});
+             "description", "predicted_cycles", "operands", "result", "dram_cycles", "fetch", "stored",
+             "work"});
     constexpr int64_t kMostCycles = int64_t{1} << 53;
     ChipStage chip;
     chip.kernel = j.at("kernel").text();
@@ -524,6 +526,7 @@ class PackageReader {
     chip.result = binding(j.at("result"), true);
     chip.dram_cycles = j.at("dram_cycles").integer(0, kMostCycles);
     chip.fetch = j.at("fetch").flag();
+    chip.stored = j.at("stored").flag();
     chip.work = read_work(j.at("work"));
     return chip;
   }

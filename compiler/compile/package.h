@@ -20,7 +20,7 @@
 namespace kodama::compiler {
 
 /// Version of the format; a package of another version is refused.
-inline constexpr int kPackageVersion = 8;
+inline constexpr int kPackageVersion = 9;
 
 /// Whether save_package can write there: `directory` must not exist, be empty, or hold an earlier package and
 /// no other file. UserError that names what is in the way.

@@ -69,6 +69,7 @@ CompileOptions compile_options(const SessionOptions& options, const std::vector<
   scheduler::check_options(compile.passes);
   compile.planner = options.planner;
   compile.weights = parse_weights(options.weights);
+  compile.store_layers = options.check_layers;
   compile.lowering.fuse = options.fuse;
   compile.dump_after = options.dump_after;
   if (options.dump_after.empty()) return compile;

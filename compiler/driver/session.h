@@ -43,6 +43,7 @@ struct SessionOptions {
   scheduler::PipelineChoice passes;
   bool fuse = true;
   std::string json_file;
+  bool check_layers = false;  ///< every layer's result goes to DRAM, to be compared
   bool timing = true;
   simulator::Hazards hazards = simulator::Hazards::kIgnore;
   simulator::ReportOptions report;  ///< --stats, --trace, --vcd

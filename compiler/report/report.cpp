@@ -152,6 +152,15 @@ void print_layer_table(const CompiledModel& model, const Runs& runs, const Compa
   total.insert(total.end(), {"", ""});
   table.add(std::move(total));
   table.print(out, 6);
+  const auto is_unstored = [](const Stage& stage) {
+    const auto* chip = std::get_if<ChipStage>(&stage.body);
+    return chip != nullptr && !chip->stored;
+  };
+  const auto unstored = std::ranges::count_if(model.stages, is_unstored);
+  if (unstored > 0 && !comparisons.empty())
+    fmt::print(out,
+               "without errors: {} layers whose results never leave the chip; --check-layers compares them\n",
+               unstored);
   const StageStats& all = outcome.total;
   const isa::CycleCauses& spent = all.chip.causes;
   const auto time = [&](int64_t cycles) {

@@ -250,7 +250,7 @@ std::vector<StageStats> ModelRunner::run_segment(const Segment& segment, simulat
 
 void ModelRunner::take_result(const Stage& stage, const ChipStage& chip, StageStats& stats) {
   // Watching a tensor costs the model nothing.
-  if (stage.outputs.empty() || (!chip.fetch && !options_.observe)) return;
+  if (stage.outputs.empty() || (!chip.fetch && (!options_.observe || !chip.stored))) return;
   StreamImage image = empty_stream(chip.result.placement, model_.chip);
   for (size_t group = 0; group < image.groups.size(); ++group) {
     if (!image.groups[group].empty()) {

@@ -54,7 +54,7 @@ struct RunnerOptions {
   simulator::Hazards hazards = simulator::Hazards::kIgnore;
   /// (stages done, stages in total, name of the next)
   std::function<void(int64_t, int64_t, const std::string&)> progress;
-  /// Receives every tensor a stage made.
+  /// Receives every tensor a stage made, as far as it is in DRAM.
   std::function<void(const std::string& name, const Tensor&)> observe;
 };
 

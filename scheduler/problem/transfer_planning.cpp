@@ -27,8 +27,8 @@ const passes::PassOptionInfo kLookahead{
 struct Attempt {
   int64_t lookahead = 0;  ///< cycles
   bool keeps = false;
-  bool ahead = true;    ///< loads come before they are needed
-  int64_t room = 0;     ///< of the memory's kRoomParts, what may be full for the sake of copies
+  bool ahead = true;  ///< loads come before they are needed
+  int64_t room = 0;   ///< of the memory's kRoomParts, what may be full for the sake of copies
 };
 constexpr int64_t kRoomParts = 8;
 
@@ -36,8 +36,8 @@ constexpr int64_t kRoomParts = 8;
 struct Lessons {
   /// Moments at which nothing may be there ahead of its time: what must be would find no place.
   std::vector<int64_t> crowded = {};
-  std::vector<bool> dropped;        ///< by keep: for the same reason it is none
-  std::vector<bool> not_copied;     ///< by transfer: so with its copy
+  std::vector<bool> dropped;     ///< by keep: for the same reason it is none
+  std::vector<bool> not_copied;  ///< by transfer: so with its copy
 };
 
 /// Goes through the tasks in the time that they are estimated to take, waits included, and issues at every
@@ -85,7 +85,7 @@ class Planner {
     std::vector<int> loads = {};
     std::vector<int> stores = {};
     std::vector<int> copies = {};  ///< from here
-    int64_t address = -1;  ///< -1: has none yet
+    int64_t address = -1;          ///< -1: has none yet
     // Moments in which it lives when its loads are issued as late as possible.
     int64_t alive_from = 0;
     int64_t alive_to = 0;
@@ -487,22 +487,21 @@ class Planner {
   LiveProfile load_;  ///< of what must be there, and of what is there ahead of its time
   Lessons* lessons_ = nullptr;
   int64_t releases_ = 0;
-  std::vector<int> emptying_;  ///< units that no longer live; their last stores are under way
-  std::vector<int> pending_;   ///< loads, the most urgent last
+  std::vector<int> emptying_;     ///< units that no longer live; their last stores are under way
+  std::vector<int> pending_;      ///< loads, the most urgent last
   std::vector<bool> is_saved_;    ///< by transfer: what it loads is kept
   std::vector<bool> is_dropped_;  ///< by transfer: a store of what nobody loads
   TransferSchedule schedule_;
 };
 
 std::optional<TransferSchedule> planned(const TransferProblem& problem, const Attempt& attempt) {
-  Lessons lessons{{},
-                  std::vector<bool>(problem.keeps.size(), false),
-                  std::vector<bool>(problem.transfers.size(), false)};
+  Lessons lessons{
+      {}, std::vector<bool>(problem.keeps.size(), false), std::vector<bool>(problem.transfers.size(), false)};
   const auto learnt = [&] {
     return lessons.crowded.size() + static_cast<size_t>(std::ranges::count(lessons.dropped, true)) +
            static_cast<size_t>(std::ranges::count(lessons.not_copied, true));
   };
-  constexpr size_t kMostLessons = 256;
+  constexpr size_t kMostLessons = 160;
   while (true) {
     const size_t known = learnt();
     if (auto schedule = Planner(problem, attempt).run(lessons)) return schedule;
@@ -519,24 +518,24 @@ std::vector<TransferSchedule> schedules(const TransferProblem& problem, const pa
                           });
   const auto attempt = [&](const Attempt& how) {
     std::optional<TransferSchedule> schedule = planned(problem, how);
-    if (!schedule) return;
+    if (!schedule) return false;
     const int64_t cycles = estimated_cycles(problem, *schedule);
     found.emplace_back(cycles, std::move(*schedule));
+    return true;
   };
-  // Room for copies is none for what comes ahead.
-  std::vector<int64_t> rooms;
-  if (has_copies) rooms = {kRoomParts, kRoomParts * 3 / 4, kRoomParts / 2};
-  rooms.push_back(0);
-  for (const int64_t room : rooms) {
-    if (room == 0 && !found.empty()) break;
-    for (const bool keep : {true, false}) {
-      if (keep && (!keeps || problem.keeps.empty())) continue;
-      const size_t before = found.size();
-      for (const int64_t factor : {1, 4, 16, 64}) attempt({lookahead * factor, keep, true, room});
-      if (found.size() == before) attempt({0, keep, false, room});
-      if (found.size() != before) break;
-    }
+  // The more room there is for copies, the less is there for what comes ahead.
+  struct Way {
+    int64_t room = 0, lookahead = 0;
+  };
+  std::vector<Way> ways = {{0, lookahead}, {0, 4 * lookahead}, {0, 16 * lookahead}};
+  if (has_copies)
+    ways = {{kRoomParts, 16 * lookahead}, {kRoomParts * 3 / 4, 4 * lookahead}, {kRoomParts / 2, lookahead}};
+  const bool may_keep = keeps && !problem.keeps.empty();
+  for (const Way& way : ways) {
+    if (!may_keep || !attempt({way.lookahead, true, true, way.room}))
+      attempt({way.lookahead, false, true, way.room});
   }
+  if (found.empty() && !(may_keep && attempt({0, true, false, 0}))) attempt({0, false, false, 0});
   std::ranges::stable_sort(found, {}, [](const auto& each) { return each.first; });
   std::vector<TransferSchedule> best;
   for (auto& each : found) {
@@ -582,7 +581,7 @@ TransferScheduler on_demand_transfers() {
           true,
           [](const TransferProblem& problem, const passes::PassOptions&) {
             std::vector<TransferSchedule> schedules;
-            if (auto schedule = planned(problem, {0, false, false}))
+            if (auto schedule = planned(problem, {0, false, false, 0}))
               schedules.push_back(std::move(*schedule));
             return schedules;
           }};

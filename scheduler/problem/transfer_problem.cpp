@@ -65,9 +65,9 @@ std::vector<int> issue_order(const TransferProblem& problem, const TransferSched
     const int64_t at = schedule.issue[k];
     if (at == TransferSchedule::kDropped) continue;
     const Transfer& transfer = problem.transfers[k];
-    const bool needs_neighbour =
-        !schedule.copied[k] &&
-        std::ranges::any_of(transfer.after, [&](int other) { return schedule.issue[index(other)] == at; });
+    const bool needs_neighbour = !schedule.copied[k] && std::ranges::any_of(transfer.after, [&](int other) {
+      return schedule.issue[index(other)] == at;
+    });
     const bool is_awaited =
         transfer.is_load && transfer.latest == at && !needs_neighbour && !takes_place(k, at);
     const int turn = is_awaited ? 0 : transfer.is_load ? 2 : 1;
@@ -198,8 +198,8 @@ std::string problem_fault(const TransferProblem& problem) {
                "'source' of a transfer's copy, which loads may have");
       in_range(transfer.copy->latency, 0, kMostCycles, "latency of a copy");
     }
-    require(!transfer.is_scratch || !transfer.is_load, "transfer '{}': found a load that is scratch, allowed: stores",
-            transfer.text);
+    require(!transfer.is_scratch || !transfer.is_load,
+            "transfer '{}': found a load that is scratch, allowed: stores", transfer.text);
     require(0 <= transfer.earliest && transfer.earliest <= transfer.latest && transfer.latest <= tasks &&
                 (transfer.is_load || transfer.earliest == transfer.latest),
             "transfer '{}': found positions {} to {}, allowed: rising, from 0 to {}, and equal for a store",
@@ -257,7 +257,8 @@ std::string schedule_fault(const TransferProblem& problem, const TransferSchedul
   std::vector<bool> is_needed(problem.transfers.size(), false);  // in DRAM, by somebody in the problem
   for (size_t k = 0; k < problem.transfers.size(); ++k) {
     if (schedule.copied[k] && (!problem.transfers[k].copy || schedule.issue[k] == TransferSchedule::kDropped))
-      return fmt::format("'{}' is a copy, but there is none of it, or it falls away", problem.transfers[k].text);
+      return fmt::format("'{}' is a copy, but there is none of it, or it falls away",
+                         problem.transfers[k].text);
     if (schedule.copied[k] || schedule.issue[k] == TransferSchedule::kDropped) continue;
     for (const int other : problem.transfers[k].after) is_needed[index(other)] = true;
   }

@@ -355,8 +355,8 @@ class Analyzer : private PartsAnalysis {
               found->second.equal_range(boost::icl::interval<int64_t>::right_open(range.begin, range.end));
           for (auto each = first; each != last; ++each) {
             const int64_t begin = std::max(each->first.lower(), range.begin);
-            stored.push_back({begin - range.begin, std::min(each->first.upper(), range.end) - begin,
-                              each->second - 1});
+            stored.push_back(
+                {begin - range.begin, std::min(each->first.upper(), range.end) - begin, each->second - 1});
             if (each->second > 0) {
               const int store = each->second - 1;
               move.after.insert(store);
@@ -386,11 +386,12 @@ class Analyzer : private PartsAnalysis {
       move.is_scratch = std::ranges::all_of(move.outside, [&](const TransferRange& range) {
         const auto& scratch = parts[index(move.part)].scratch;
         const bool is_in = std::ranges::any_of(scratch, [&](const auto& each) {
-          return range.memory == HazardResource::kDram && each.first <= range.begin && range.end <= each.second;
+          return range.memory == HazardResource::kDram && each.first <= range.begin &&
+                 range.end <= each.second;
         });
         return is_in && std::ranges::none_of(tasks, [&](const PartTask& task) {
-                 return std::ranges::any_of(task.ranges,
-                                            [&](const TransferRange& other) { return conflict(range, other); });
+                 return std::ranges::any_of(
+                     task.ranges, [&](const TransferRange& other) { return conflict(range, other); });
                });
       });
     }
@@ -457,7 +458,7 @@ class Analyzer : private PartsAnalysis {
   const isa::Chip& chip_;
   int part_ = 0;
   std::vector<std::vector<Source>> sources_;  ///< by transfer
-  std::vector<std::vector<int>> content_;  ///< by L2B and address: the node that wrote it
+  std::vector<std::vector<int>> content_;     ///< by L2B and address: the node that wrote it
   std::vector<int> parent_;
   std::unordered_map<const Instruction*, L2bmUse> uses_;
   std::unordered_map<const isa::Loop*, bool> touching_;

@@ -46,9 +46,8 @@ ScheduledParts schedule_transfers(const std::vector<ProgramPart>& parts, const i
     std::vector<ProgramPart> first(parts.begin(), middle);
     // What the second half may read is no scratch of the first.
     for (ProgramPart& part : first) part.scratch.clear();
-    ScheduledParts halves =
-        join_parts(schedule_transfers(first, chip, choice),
-                   schedule_transfers({middle, parts.end()}, chip, choice), chip);
+    ScheduledParts halves = join_parts(schedule_transfers(first, chip, choice),
+                                       schedule_transfers({middle, parts.end()}, chip, choice), chip);
     if (isa::predict_cycles(halves.program, chip).total() < best_cycles) best = std::move(halves);
   }
   return best;

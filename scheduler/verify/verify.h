@@ -65,8 +65,8 @@ void verify_rules(const isa::Program& program, const isa::Chip& chip,
 
 /// A segment does what its parts do one after the other. Its steps are those of the parts, in their order and
 /// equal in every field but the addresses in L2BM; run with marks for data, every step reads the same
-/// from L2BM, and DRAM and PDM hold the same at the end, but for the parts' scratch. Rules as verify_rules; no transfer is under way at
-/// the end.
+/// from L2BM, and DRAM and PDM hold the same at the end, but for the parts' scratch. Rules as verify_rules;
+/// no transfer is under way at the end.
 void verify_segment(const std::vector<scheduler::ProgramPart>& parts,
                     const scheduler::ScheduledParts& segment, const isa::Chip& chip);
 

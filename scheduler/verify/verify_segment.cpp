@@ -37,8 +37,7 @@ bool is_same_but_l2bm(const Instruction& a, const Instruction& b) {
 /// Compares the statements of the parts with those of the segment, without running anything.
 class StatementMatch {
  public:
-  StatementMatch(const std::vector<ProgramPart>& parts, const ScheduledParts& segment,
-                 const isa::Chip& chip)
+  StatementMatch(const std::vector<ProgramPart>& parts, const ScheduledParts& segment, const isa::Chip& chip)
       : parts_(parts), segment_(segment), chip_(chip) {
     for (const ProgramPart& part : parts) {
       for (const Statement& statement : part.program.statements) {

@@ -29,6 +29,8 @@ class RunCommand : public Command {
     app.add_flag("--show-images", request_.show_images, "print picture-like inputs as text art");
     app.add_flag("--classes", request_.show_classes, "print the index of the largest output of each row");
     app.add_flag("!--no-compare", request_.compare, "don't run the CPU reference");
+    app.add_flag("--check-layers", request_.common.check_layers,
+                 "compare every layer with the reference: all results go to DRAM, also those that wouldn't");
   }
   int run(const CLI::App& app) override {
     finish_options(raw_, request_.common);
