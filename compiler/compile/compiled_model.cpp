@@ -50,7 +50,9 @@ class ModelCompiler {
     graph_ = std::move(graph);
     result_.name = graph_.name;
     result_.opset = graph_.opset;
-    ModelPlanner planner(graph_, chip_, {options_.precision, options_.passes.options}, options_.cache);
+    const KernelOptions kernels{options_.precision, options_.passes.options,
+                                options_.weights != Weights::kStream};
+    ModelPlanner planner(graph_, chip_, kernels, options_.cache);
     plan_ = planner.plan(options_.planner);
     verify_model_plan(plan_, graph_);
     result_.plan = plan_.summary;

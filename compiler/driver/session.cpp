@@ -371,7 +371,8 @@ int plan_command(const PlanRequest& request, std::ostream& out) {
       import_model(request.model_file, {options.dims, read_named_tensors("--bind", options.bind)});
   const LayerGraph graph = layers_of(model, chip, compile);
   layout::SolutionCache cache(options.cache);
-  ModelPlanner planner(graph, chip, {compile.precision, options.passes.options},
+  ModelPlanner planner(graph, chip,
+                       {compile.precision, options.passes.options, compile.weights != Weights::kStream},
                        options.cache.empty() ? nullptr : &cache);
   std::vector<PlanSummary> summaries;
   ProgressBar bar("planning");

@@ -47,6 +47,7 @@ struct StreamPlacement {
 struct KernelOptions {
   MatrixPrecision precision = MatrixPrecision::kGFloat;
   passes::PassOptions passes = {};
+  bool constants_stay = false;  ///< in the PEs, as far as there is room
 };
 
 struct Candidate {
@@ -56,6 +57,8 @@ struct Candidate {
   /// there may be streams of what it is made of.
   std::vector<StreamPlacement> placements;
   int64_t predicted_cycles = 0;  ///< steps * 4 plus transfers that are waited for
+  /// Of those, what falls away if constants stay in the PEs, and the LW of LM0 and LM1 that they take then.
+  int64_t constant_cycles = 0, constant_lw = 0;
   /// Another stream that lies as `like` does.
   void place(StreamPlacement like, std::string name, const TensorAccess& access, bool is_output = false) {
     like.name = std::move(name);

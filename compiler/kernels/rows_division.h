@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -125,6 +126,9 @@ Candidate rows_candidate(const std::shared_ptr<const Tiler>& tiler, const Tiling
   candidate.placements = tiler->placements(tiling);
   candidate.description = tiler->describe(tiling);
   candidate.predicted_cycles = tiling.cycles;
+  // Others have few, or none.
+  if constexpr (requires { tiler->constants(tiling); })
+    std::tie(candidate.constant_cycles, candidate.constant_lw) = tiler->constants(tiling);
   candidate.emit = [tiler, tiling, name,
                     placements = candidate.placements](const std::vector<int64_t>& dram_addresses) {
     return tiler->program(tiling, name, placements, dram_addresses);

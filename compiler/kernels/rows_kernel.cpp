@@ -249,11 +249,17 @@ class RowsTiler {
     // Steps wait for those of a piece one by one.
     if (own_inputs) cycles += std::ssize(transfers) * chip_.transfer.startup_cycles / 2;
     cycles += (1 + s.row_inputs) * own_rows_cycles(s.input_l2bm, chip_);
-    if (s.all_matrices)
-      return cycles * passes +
-             ahead_cycles(weights_transport(tiling, s), s.chunks_out * s.matrices_lw, chip_);
-    return (cycles + s.chunks_out * load_cycles(weights_transport(tiling, s), s.matrices_lw, chip_, true)) *
-           passes;
+    return cycles * passes + constant_cycles(tiling, s);
+  }
+  int64_t constant_cycles(const RowsTiling& tiling, const Sizes& s) const {
+    const Transport transport = weights_transport(tiling, s);
+    if (s.all_matrices) return ahead_cycles(transport, s.chunks_out * s.matrices_lw, chip_);
+    return s.chunks_out * load_cycles(transport, s.matrices_lw, chip_, true) * s.passes * s.out.images();
+  }
+  /// Cycles and LW of the matrices.
+  std::pair<int64_t, int64_t> constants(const RowsTiling& tiling) const {
+    const Sizes s = sizes(tiling);
+    return {constant_cycles(tiling, s), s.chunks_out * s.matrices_lw};
   }
 
  private:
@@ -612,26 +618,37 @@ std::string RowsTiler::describe(const RowsTiling& tiling) const {
       order_name(problem_.out));
 }
 
-/// For every image of the operand that there may be, the fastest that make one image of the result each.
+/// For every image of the operand that there may be, the fastest that make one image of the result each: with
+/// constants that are loaded, and with those that stay.
 std::vector<Candidate> rows_candidates_of(const RowsProblem& problem, const isa::Chip& chip,
                                           MatrixPrecision precision, const std::string& name) {
   std::vector<RowsOption> options = lanes_options(problem, chip, precision, name);
   const auto tiler = std::make_shared<const RowsTiler>(problem, chip, precision);
   for (const RowsTiling& tiling : tiler->tilings())
     options.push_back({tiling.in, tiling.out, tiling.cycles, rows_candidate(tiler, tiling, name)});
-  std::ranges::stable_sort(options, {}, &RowsOption::cycles);
-  std::vector<Candidate> candidates;
-  std::array<std::array<int, 4>, 4> seen{};
-  std::array<int, 4> kept{};
   const auto number = [](RowsSplit split) {
     return static_cast<size_t>(2 * split.group_channels + split.l2b_channels);
   };
-  constexpr int kKept = 4;
-  for (RowsOption& option : options) {
-    if (seen.at(number(option.in)).at(number(option.out))++ > 0 || kept.at(number(option.in)) == kKept)
-      continue;
-    ++kept.at(number(option.in));
-    candidates.push_back(std::move(option.candidate));
+  std::vector<Candidate> candidates;
+  std::vector<bool> is_taken(options.size(), false);
+  for (const bool constants : {true, false}) {
+    const auto cycles = [&](size_t k) {
+      return options[k].cycles - (constants ? 0 : options[k].candidate.constant_cycles);
+    };
+    std::vector<size_t> order(options.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::ranges::stable_sort(order, {}, cycles);
+    std::array<std::array<int, 4>, 4> seen{};
+    std::array<int, 4> kept{};
+    constexpr int kKept = 4;
+    for (const size_t k : order) {
+      const RowsOption& option = options[k];
+      if (seen.at(number(option.in)).at(number(option.out))++ > 0 || kept.at(number(option.in)) == kKept)
+        continue;
+      ++kept.at(number(option.in));
+      if (!is_taken[k]) candidates.push_back(option.candidate);
+      is_taken[k] = true;
+    }
   }
   return candidates;
 }

@@ -171,11 +171,19 @@ class LanesTiler {
     cycles += std::ssize(transfers) * chip_.transfer.startup_cycles / 2;
     cycles += (1 + s.row_inputs) * own_rows_cycles(s.tile_rows * s.out.row_lw(), chip_) * tiles;
     const int64_t passes = s.passes * s.out.images();
-    if (s.all_matrices)
-      return cycles * passes + ahead_cycles(weights_transport(s), s.out_sets * s.matrices_lw, chip_);
-    return (cycles + s.out_sets * load_cycles(weights_transport(s), s.matrices_lw, chip_, true)) * passes;
+    return cycles * passes + constant_cycles(s);
+  }
+  int64_t constant_cycles(const Sizes& s) const {
+    if (s.all_matrices) return ahead_cycles(weights_transport(s), s.out_sets * s.matrices_lw, chip_);
+    return s.out_sets * load_cycles(weights_transport(s), s.matrices_lw, chip_, true) * s.passes *
+           s.out.images();
   }
 
+  /// Cycles and LW of the matrices.
+  std::pair<int64_t, int64_t> constants(const LanesTiling& tiling) const {
+    const Sizes s = sizes(tiling);
+    return {constant_cycles(s), s.out_sets * s.matrices_lw};
+  }
   std::vector<StreamPlacement> placements(const LanesTiling& tiling) const;
   TileProgram program(const LanesTiling& tiling, const std::string& name,
                       const std::vector<StreamPlacement>& placements,

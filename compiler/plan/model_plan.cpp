@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <deque>
 #include <limits>
@@ -12,6 +13,7 @@
 #include <set>
 #include <sstream>
 #include <tuple>
+#include <utility>
 
 #include "isa/arithmetic.h"
 #include "isa/costs.h"
@@ -27,6 +29,11 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 /// Of branch and bound. Most networks are solved after a few; what thirty times as many find for the others
 /// is at most one percent better, and takes seconds.
 constexpr int64_t kBranches = 150;
+
+/// A LW of LM0 or LM1, in all PEs, is worth so many cycles at first, where constants that stay have no room;
+/// then so many times as many, until they have.
+constexpr double kFirstPrice = 8, kPriceFactor = 2;
+constexpr int kPriceSteps = 4;
 
 /// Of larger images and tensors the planner doesn't look at every word (58 bytes each while it does), but
 /// counts with the size alone.
@@ -79,6 +86,7 @@ class ModelPlanner::Impl {
     if (on_host_) {
       choice_.assign(graph_.layers.size(), 0);
       sent_.clear();
+      price_ = kNever;
     } else {
       choose(planner, observe);
     }
@@ -443,7 +451,7 @@ class ModelPlanner::Impl {
         const Candidate& candidate = candidates_[k][number];
         layout::PlanProblem::Candidate choice;
         choice.name = candidate.kernel;
-        choice.cost = static_cast<double>(candidate.predicted_cycles);
+        choice.cost = cost(candidate, price_);
         if (fetched.contains(result) || !is_kept(result))
           choice.cost += static_cast<double>(link_cycles(result_of(candidate)));
         for (const Operand& operand : operands) {
@@ -500,8 +508,49 @@ class ModelPlanner::Impl {
       }
     }
     std::erase_if(problem.tensors, [](const auto& tensor) { return tensor.readers.empty(); });
-    const layout::Plan found =
-        layout::plan(problem, planner, {.branches = kBranches, .given = options_.passes});
+    const auto solve = [&] {
+      return layout::plan(problem, planner, {.branches = kBranches, .given = options_.passes});
+    };
+    // What constants that stay would take of the PEs' memories.
+    const auto demand = [&](const layout::Plan& plan) {
+      int64_t lw = 0;
+      for (const auto& [k, node] : node_of_layer) {
+        const Candidate& chosen =
+            candidates_[static_cast<size_t>(k)][static_cast<size_t>(plan.choice[static_cast<size_t>(node)])];
+        if (stays(chosen, price_)) lw += chosen.constant_lw;
+      }
+      return lw;
+    };
+    const auto set_price = [&](double price) {
+      const double was = std::exchange(price_, price);
+      for (const auto& [k, node] : node_of_layer) {
+        std::vector<layout::PlanProblem::Candidate>& list =
+            problem.nodes[static_cast<size_t>(node)].candidates;
+        for (size_t number = 0; number < list.size(); ++number) {
+          const Candidate& candidate = candidates_[static_cast<size_t>(k)][number];
+          list[number].cost += cost(candidate, price) - cost(candidate, was);
+        }
+      }
+    };
+    set_price(options_.constants_stay ? 0 : kNever);
+    layout::Plan found = solve();
+    if (demand(found) > room_for_constants()) {
+      // About the lowest price for which there is room; for the highest there always is.
+      double low = 0, high = kNever;
+      double fitting = kNever;
+      for (int step = 0; step < kPriceSteps || fitting == kNever; ++step) {
+        set_price(low == 0 ? kFirstPrice : high == kNever ? kPriceFactor * low : std::sqrt(low * high));
+        layout::Plan next = solve();
+        if (demand(next) > room_for_constants()) {
+          low = price_;
+          continue;
+        }
+        high = fitting = price_;
+        found = std::move(next);
+        if (low == 0) break;
+      }
+      set_price(fitting);
+    }
     if (observe) observe(problem, found);
     remember_costs();
     choice_.assign(graph_.layers.size(), 0);
@@ -516,6 +565,24 @@ class ModelPlanner::Impl {
     bound_ = found.bound;
     proven_ = found.proven;
   }
+  /// Cycles of a kernel, with what its constants cost at a price for a LW of LM0 or LM1 that stays theirs.
+  static double cost(const Candidate& candidate, double price) {
+    const auto all = static_cast<double>(candidate.predicted_cycles);
+    if (!stays(candidate, price)) return all;
+    return all - static_cast<double>(candidate.constant_cycles) +
+           price * static_cast<double>(candidate.constant_lw);
+  }
+  static bool stays(const Candidate& candidate, double price) {
+    return candidate.constant_lw > 0 && price < kNever &&
+           price * static_cast<double>(candidate.constant_lw) <
+               static_cast<double>(candidate.constant_cycles);
+  }
+  /// LW of LM0 and LM1 that stages leave to constants, about.
+  int64_t room_for_constants() const {
+    constexpr double kRoom = 0.6;
+    return static_cast<int64_t>(kRoom * 2 * static_cast<double>(chip_.memory.lm_words / isa::kWordsPerLong));
+  }
+
   layout::PlanProblem::Candidate sending(int id) const {
     return {static_cast<double>(link_cycles(placement(id))), {id}, "sent"};
   }
@@ -631,6 +698,7 @@ class ModelPlanner::Impl {
       stage.kind = PlannedStage::Kind::kKernel;
       stage.candidate = candidates_[k][static_cast<size_t>(choice_[k])];
       stage.estimated_cycles = stage.candidate.predicted_cycles;
+      if (stays(stage.candidate, price_)) stage.estimated_cycles -= stage.candidate.constant_cycles;
       plan.summary.kernel_cycles += stage.estimated_cycles;
       for (const StreamPlacement& operand : stage.candidate.placements) {
         const TensorId tensor = operand.access.tensor;
@@ -693,6 +761,7 @@ class ModelPlanner::Impl {
   std::vector<int> choice_;
   std::map<TensorId, int> sent_;
   double bound_ = 0;
+  double price_ = kNever;  ///< of a LW of LM0 or LM1 for constants that stay
   bool proven_ = false;
 };
 

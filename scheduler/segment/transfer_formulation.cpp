@@ -20,8 +20,9 @@ using isa::Operand;
 
 class Formulator {
  public:
-  Formulator(const PartsAnalysis& analysis, const std::vector<ProgramPart>& parts, const isa::Chip& chip)
-      : analysis_(analysis), parts_(parts), chip_(chip) {}
+  Formulator(const PartsAnalysis& analysis, const std::vector<ProgramPart>& parts, const isa::Chip& chip,
+             int64_t most_lw)
+      : analysis_(analysis), parts_(parts), chip_(chip), most_lw_(most_lw) {}
 
   Formulation run() {
     TransferProblem& problem = result_.problem;
@@ -50,8 +51,7 @@ class Formulator {
     // So does a part that fills the memory: in pieces, it might find no room for what it needs at a time.
     most_ = fullest(free);
     for (const auto& [buffer, members] : free) {
-      if (most_[analysis_.nodes[index(buffer)].part] > chip_.memory.l2bm_lw / 8 * 7)
-        pinned_buffers.insert(buffer);
+      if (most_[analysis_.nodes[index(buffer)].part] > most_lw_) pinned_buffers.insert(buffer);
     }
     for (const int buffer : pinned_buffers) {
       std::vector<int>& list = pinned[index(analysis_.nodes[index(buffer)].part)];
@@ -432,6 +432,7 @@ class Formulator {
   const PartsAnalysis& analysis_;
   const std::vector<ProgramPart>& parts_;
   const isa::Chip& chip_;
+  int64_t most_lw_;
   Formulation result_;
   std::vector<std::vector<int>> members_;  ///< by buffer: nodes
   std::map<int, int64_t> most_;            ///< LW that a part's buffers have at a time
@@ -456,8 +457,8 @@ std::vector<isa::Instruction> detoured(const Detour& detour, const isa::Instruct
 }
 
 Formulation formulate(const PartsAnalysis& analysis, const std::vector<ProgramPart>& parts,
-                      const isa::Chip& chip) {
-  return Formulator(analysis, parts, chip).run();
+                      const isa::Chip& chip, int64_t most_lw) {
+  return Formulator(analysis, parts, chip, most_lw).run();
 }
 
 }  // namespace kodama::scheduler

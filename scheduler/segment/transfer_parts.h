@@ -115,8 +115,9 @@ struct Formulation {
   std::vector<int64_t> lowest;      ///< by buffer: its address in the parts
   std::vector<Detour> detours;      ///< by transfer
 };
+/// A part that needs more than `most_lw` of L2BM at a time keeps its addresses.
 Formulation formulate(const PartsAnalysis& analysis, const std::vector<ProgramPart>& parts,
-                      const isa::Chip& chip);
+                      const isa::Chip& chip, int64_t most_lw);
 /// The MVs of a load with a detour. `load` has its own place already; the source's buffer has moved by
 /// `shift`.
 std::vector<isa::Instruction> detoured(const Detour& detour, const isa::Instruction& load,
