@@ -245,10 +245,11 @@ class RowsTiler {
         transfers.insert(transfers.end(), list.begin(), list.end());
       }
     }
-    int64_t cycles = steps * isa::kCyclesPerStep + rows_transfer_cycles(transfers, chip_);
-    // Steps wait for those of a piece one by one.
-    if (own_inputs) cycles += std::ssize(transfers) * chip_.transfer.startup_cycles / 2;
-    cycles += (1 + s.row_inputs) * own_rows_cycles(s.input_l2bm, chip_);
+    const double waits =
+        waited_for(s.in, chip_) * static_cast<double>(rows_transfer_cycles(transfers, chip_)) +
+        waited_for(s.out, chip_) *
+            static_cast<double>((1 + s.row_inputs) * own_rows_cycles(s.input_l2bm, chip_));
+    const int64_t cycles = steps * isa::kCyclesPerStep + static_cast<int64_t>(waits);
     return cycles * passes + constant_cycles(tiling, s);
   }
   int64_t constant_cycles(const RowsTiling& tiling, const Sizes& s) const {
