@@ -23,8 +23,6 @@ using isa::Width;
 
 namespace {
 
-/// L1BM and L2BM addresses of instructions between the two (section 6.2).
-constexpr int64_t kBlockAlignment = 16;
 /// Sizes of MV transfers.
 constexpr int64_t kTransferGranule = 64;
 constexpr int kMaxPriority = 3;
@@ -309,9 +307,9 @@ Check check_l2bm(const isa::Instruction& instruction, const isa::InstructionInfo
   for (int i = 0; i < 2; ++i) {
     const Operand& operand = i == 0 ? source : destination;
     if (operand.space != Space::kL1bm && operand.space != Space::kL2bm) continue;
-    if (operand.base % kBlockAlignment != 0) {
+    if (operand.base % isa::kL2bmAlignmentLw != 0) {
       return fail(i, fmt::format("address {} is misaligned: {} needs multiples of {} LW", operand.base, name,
-                                 kBlockAlignment));
+                                 isa::kL2bmAlignmentLw));
     }
     if (operand.width != Width::kLong) return fail(i, fmt::format("{} moves blocks of LW; write $lb", name));
     if (operand.space == Space::kL2bm) {

@@ -23,6 +23,8 @@ inline constexpr int64_t kMvUnitLw = 64;       ///< sizes of MVs are multiples
 inline constexpr int64_t kL2bmBlockLw = 64;    ///< one step of l2bmb, l2bm, l2bmi, for an L1B
 inline constexpr int64_t kL2bmdPerL1bLw = 32;  ///< one step of l2bmd, for an L1B
 inline constexpr int64_t kL2bmdRunLw = 8;      ///< that l2bmd gives an L1B before the next one's turn
+/// L1BM and L2BM addresses of what moves between the two are multiples.
+inline constexpr int64_t kL2bmAlignmentLw = 16;
 /// Tags of MVs are 1 to this; 0 is none.
 inline constexpr int kMaxTransferTag = 63;
 /// Bytes of one machine word of the instruction stream (292 bits).

@@ -90,6 +90,9 @@ class LanesTiler {
                 s.window.stride == std::array<int64_t, 2>{1, 1} &&
                 s.window.pad == std::array<int64_t, 2>{0, 0};
     const RowOrder order = s.out.order();
+    // Rows of a set must begin at what l2bmd may reach.
+    if (s.is_flat && order.chunks / order.width() > 1 && order.width() == 1 && groups_out % 2 != 0)
+      s.is_flat = false;
     // Quads 2 and 3 have other places where chunks don't stand in pairs.
     s.shift = order.width() == 1 ? s.window.stride[1] : 0;
     const int64_t row_places = s.is_flat ? groups_out : round_up(groups_out, vector_places(order));

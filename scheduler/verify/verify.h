@@ -56,7 +56,7 @@ void verify_schedule(const scheduler::MachineProgram& program, const isa::Progra
                      const isa::Chip& chip);
 
 /// What the hardware asks of a program: the distances between accesses, the rules of what may issue together,
-/// and that nobody touches what a transfer under way reads or writes, nor takes its tag, before a wait for
+/// addresses of L1BM and L2BM that are aligned where data moves between the two, and that nobody touches what a transfer under way reads or writes, nor takes its tag, before a wait for
 /// it. `Forwards` says what a forwarding register holds behind a step without its unit: the result from
 /// before (section 3.4 of the ISA page: our choice, grade A), or nothing that one may read.
 enum class Forwards : uint8_t { kKept, kUndefined };

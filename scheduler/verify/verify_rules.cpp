@@ -144,12 +144,28 @@ class RuleWalk {
     }
     for (const Instruction& instruction : step.instructions) {
       if (is_wait(instruction)) continue;
+      check_alignment(instruction);
       for (Touch& touch : touches(instruction, false)) touched.push_back(std::move(touch));
     }
     check_distances(touched);
     check_transfers(touched);
     remember(std::move(touched));
     ++time_;
+  }
+
+  /// Of what moves between L1BM and L2BM, in every iteration.
+  static void check_alignment(const Instruction& instruction) {
+    bool has_l2bm = false, is_aligned = true;
+    for_each_operand(instruction, [&](const Operand& operand, bool) {
+      has_l2bm = has_l2bm || operand.space == Space::kL2bm;
+      if (operand.space != Space::kL2bm && operand.space != Space::kL1bm) return;
+      is_aligned = is_aligned && operand.base % isa::kL2bmAlignmentLw == 0;
+      for (const int64_t stride : operand.loop_strides)
+        is_aligned = is_aligned && stride % isa::kL2bmAlignmentLw == 0;
+    });
+    if (has_l2bm && !is_aligned)
+      fail(fmt::format("'{}': addresses of L1BM and L2BM are no multiples of {}", describe(instruction),
+                       isa::kL2bmAlignmentLw));
   }
 
   // ---- transfers
