@@ -403,6 +403,8 @@ TEST(Rows, Lanes) {
   // One, or three, chunks of results; an odd number of columns to a lane.
   check_lanes(conv_and_add({1, 1, 40, 32, 4, 28, 3, 1, 1, 1}), 1);
   check_lanes(conv_and_add({1, 1, 32, 90, 3, 28, 1, 1, 1, 0}), 1);
+  // Several rows to an L2B, of 7 units of a chunk each.
+  check_lanes(conv_and_add({1, 1, 32, 90, 20, 28, 1, 1, 1, 0}), 1);
   check_lanes(conv({2, 1, 33, 96, 4, 18, 3, 1, 1, 1}), 1);
   // Strides, dilations, padding that differs from half of the kernel.
   check_lanes(conv({1, 1, 64, 64, 8, 32, 3, 2, 1, 1}), 1);

@@ -209,6 +209,29 @@ TEST(Rules, ForwardingRegistersHoldSomething) {
   EXPECT_NE(fault(program, chip), "");
 }
 
+TEST(Rules, WhatMovesBetweenL1bmAndL2bmIsAligned) {
+  const isa::Chip chip = test_chip();
+  isa::Program program;
+  Instruction move;
+  move.opcode = isa::Opcode::kL2bmb;
+  move.sources = {real(Space::kL2bm)};
+  move.destinations = {real(Space::kL1bm)};
+  const auto fault_at = [&](int64_t l2bm, int64_t l1bm, int64_t stride) {
+    Instruction moved = move;
+    moved.sources[0].base = l2bm;
+    moved.destinations[0].base = l1bm;
+    moved.destinations[0].loop_strides = {stride};
+    isa::Step step;
+    step.instructions = {moved};
+    program.statements = {{isa::Loop{2, {{step}}}}};
+    return fault(program, chip);
+  };
+  EXPECT_EQ(fault_at(16, 32, 48), "");
+  EXPECT_NE(fault_at(8, 32, 48).find("multiples of 16"), std::string::npos);
+  EXPECT_NE(fault_at(16, 56, 48), "");
+  EXPECT_NE(fault_at(16, 32, 8), "");
+}
+
 TEST(Rules, TransfersAreOverAtTheEnd) {
   const isa::Chip chip = test_chip();
   isa::Program program;
