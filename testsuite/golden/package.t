@@ -41,7 +41,7 @@ A damaged package is refused, whatever the damage is:
 
   $ cp -r package right; damage() { rm -rf package; cp -r right package; sed -i "$@"; kodama sim package; }
   $ damage 's/"operation": "/&a/' package/manifest.json
-  kodama: error: package/manifest.json: the package is damaged: found 3776 bytes with checksum d97b26d1, written were 3775 with 07209b22
+  kodama: error: package/manifest.json: the package is damaged: found 3795 bytes with checksum b3dbcdff, written were 3794 with 4ddc91d9
   [2]
   $ damage 1d package/programs/0*.vsm
   kodama: error: package/programs/0000_product.vsm: the package is damaged: found 367 bytes with checksum 6518a29d, written were 384 with 28f6f3ad
@@ -67,7 +67,7 @@ Behind the checksums every value is looked at:
   >   data = open(name, "rb").read(); print(f"{zlib.crc32(data):08x} {len(data)} {name}")' > checksums); }
   $ damage() { rm -rf package; cp -r right package; sed -i "$@"; sums; kodama sim package; }
   $ damage 's/"version": [0-9]*/"version": 4/' package/manifest.json
-  kodama: error: package/manifest.json: found package version 4, allowed is 8; compile the model again
+  kodama: error: package/manifest.json: found package version 4, allowed is 9; compile the model again
   [2]
   $ damage 's/"first_stage": 0/"first_stage": 1/' package/manifest.json
   kodama: error: package/manifest.json: segments[0]: found stages 1 to 1, allowed: 0 to 0
@@ -85,7 +85,7 @@ Behind the checksums every value is looked at:
   kodama: error: package/manifest.json: stages[0].operands[0].length_lw: found 1000000000.0, allowed: an integer of 63 bits
   [2]
   $ damage 's/"fetch"/"Fetch"/' package/manifest.json
-  kodama: error: package/manifest.json: stages[0]: found 'Fetch', allowed: name, kind, operation, onnx_ops, onnx_nodes, inputs, outputs, kernel, description, predicted_cycles, operands, result, dram_cycles, fetch, work
+  kodama: error: package/manifest.json: stages[0]: found 'Fetch', allowed: name, kind, operation, onnx_ops, onnx_nodes, inputs, outputs, kernel, description, predicted_cycles, operands, result, dram_cycles, fetch, stored, work
   [2]
   $ damage 1d package/programs/0*.vsm
   kodama: error: package/programs/0000_product.vsm:1: found a statement outside of all regions

@@ -126,23 +126,23 @@ Between kernels, tensors stay on the chip. Relayouts change their layouts there;
   -------------------------------------------------------------------------------------------------------------------------------------------------------------------------
   0  conv       Conv          Contract  [1, 4, 6, 6]  chip      26     188          104    72     12    0.7 %     148.5x MAU          935               -        -        -
   1  pool.x0                  Relayout  -             chip      41     336          164   172      0        -              -            0               -        -        -
-  2  pool       MaxPool       Reduce    [1, 4, 3, 3]  chip      24     192           96    96      0        -  455.1x vector            0               -        -        -
-  3  product.a  Concat        Relayout  -             chip      31     196          124    72      0        -              -            0               -        -        -
-  4  product    MatMul        Contract  [1, 3, 3, 3]  chip      18     168           72    96      0    0.1 %    1592.9x MAU          781               -        -        -
+  2  pool       MaxPool       Reduce    [1, 4, 3, 3]  chip      24     176           96    80      0        -  417.2x vector            0               -        -        -
+  3  product.a  Concat        Relayout  -             chip      31     180          124    56      0        -              -            0               -        -        -
+  4  product    MatMul        Contract  [1, 3, 3, 3]  chip      18     152           72    80      0    0.1 %    1441.2x MAU          781               -        -        -
   5  part       Concat+Slice  Relayout  [1, 2, 3, 8]  chip      34     200          136    64      0        -              -          766               -        -        -
   -------------------------------------------------------------------------------------------------------------------------------------------------------------------------
-     total                                                     174    1280          696   572     12    0.1 %    594.4x DRAM         2482               -
+     total                                                     174    1232          696   524     12    0.1 %    572.1x DRAM         2482               -
   of peak: products over what the matrix unit could do in these cycles; times bound: cycles over what the problem takes at the peaks, whatever the plan
   the problem's bound: 3 cycles (products 2, vector operations 1, DRAM 3 for weights that don't stay in the PEs, inputs and outputs)
-  chip tiny, gfloat precision: 174 steps, 1280 chip cycles of which 572 wait for transfers, 2482 host link cycles
-  a run, constants on the chip:   3762 cycles, 0.005 ms at 750 MHz, 20.5 kB of DRAM traffic
-  the first, sending constants:   4968 cycles, 0.007 ms at 750 MHz, 21.5 kB of DRAM traffic (10.2 kB, 1058 link cycles; 148 chip cycles to bring weights to the PEs)
+  chip tiny, gfloat precision: 174 steps, 1232 chip cycles of which 524 wait for transfers, 2482 host link cycles
+  a run, constants on the chip:   3714 cycles, 0.005 ms at 750 MHz, 17.4 kB of DRAM traffic
+  the first, sending constants:   4920 cycles, 0.007 ms at 750 MHz, 18.4 kB of DRAM traffic (10.2 kB, 1058 link cycles; 148 chip cycles to bring weights to the PEs)
   move       cycles  DRAM  ratio  from                                                                                                      to
   -------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------
   pool.x0       336     7   48.0  ((1:4), (2_L2B:2, 4_MAB:1, 1:4, 1:4, 4_PE:1, 2_W:1), (1:4, 4:1)) x [2_L2B:1, 2_L1B:1]@GRF0 pad undefined  ((2_L2B:2, 4_PE:1, 1:16, 4:1, 2_W:1), (4:4))@LM0 pad undefined
-  product.a     196     4   49.0  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((1:16), (2_L2B:2, 1:16, 1:16, 1:8, 8:1), (1:16, 1:8, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1]@LM0
+  product.a     180     4   45.0  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((1:16), (2_L2B:2, 1:16, 1:16, 1:8, 8:1), (1:16, 1:8, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1]@LM0
   part          200     4   50.0  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
-  planner pbqp: 3 relayouts on the chip take 732 of 1280 chip cycles (57 %), 0 layout changes by the host
+  planner pbqp: 3 relayouts on the chip take 716 of 1232 chip cycles (58 %), 0 layout changes by the host
   part float32 [1, 2, 3, 8]: 5.28688 10.2241 3.66886 0.445417 5.28688 10.2241 3.66886 0.445417 6.84871 2.59294 ...
   y float32 [1, 3, 3, 3]: -10.68 8.02538 -4.40544 -9.2224 5.69597 3.00346 -8.00294 3.27275 -0.443362 -12.9553 ...
   $ kodama run models/moves.onnx --chip tiny --planner host --no-compare | grep -E 'relayouts on|^y|^part'
@@ -166,11 +166,11 @@ Between kernels, tensors stay on the chip. Relayouts change their layouts there;
   kodama: error: there is no planner 'best'; allowed are pbqp, greedy, first, host
   [2]
   $ kodama compile models/moves.onnx --chip tiny -o moved
-  moved: 6 stages, 174 steps, 26 MV transfers, for chip tiny at gfloat precision
+  moved: 6 stages, 174 steps, 23 MV transfers, for chip tiny at gfloat precision
   $ kodama sim moved --json sim.json > sim.txt; grep -E 'relayouts on|^y|^part' sim.txt
   wrote sim.json
   part          200     4   50.0  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
-  3 relayouts on the chip take 732 of 1280 chip cycles (57 %), 0 layout changes by the host
+  3 relayouts on the chip take 716 of 1232 chip cycles (58 %), 0 layout changes by the host
   part float32 [1, 2, 3, 8]: 5.28688 10.2241 3.66886 0.445417 5.28688 10.2241 3.66886 0.445417 6.84871 2.59294 ...
   y float32 [1, 3, 3, 3]: -10.68 8.02538 -4.40544 -9.2224 5.69597 3.00346 -8.00294 3.27275 -0.443362 -12.9553 ...
 
