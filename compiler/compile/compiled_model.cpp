@@ -51,7 +51,7 @@ class ModelCompiler {
     result_.name = graph_.name;
     result_.opset = graph_.opset;
     const KernelOptions kernels{options_.precision, options_.passes.options,
-                                options_.weights != Weights::kStream};
+                                options_.planned_weights.value_or(options_.weights) != Weights::kStream};
     ModelPlanner planner(graph_, chip_, kernels, options_.cache);
     plan_ = planner.plan(options_.planner);
     verify_model_plan(plan_, graph_);

@@ -52,7 +52,8 @@ struct ChipStage {
   std::vector<StreamBinding> operands;
   StreamBinding result;
   bool fetch = false;  ///< the host reads the result
-  bool stored = true;  ///< the result is in DRAM behind the segment; else those who read it have it on the chip
+  bool stored =
+      true;  ///< the result is in DRAM behind the segment; else those who read it have it on the chip
   /// Of kernels: what the layer must do in a run, without constants that stay on the chip; relayouts are no
   /// part of the problem.
   ProblemWork work;
@@ -136,7 +137,8 @@ struct CompileOptions {
   scheduler::PipelineChoice passes;
   LoweringOptions lowering;
   Weights weights = Weights::kStream;
-  bool store_layers = false;  ///< all results are in DRAM behind their segment
+  std::optional<Weights> planned_weights = {};  ///< the plan is made for these instead
+  bool store_layers = false;                    ///< all results are in DRAM behind their segment
   /// Names of graph passes, layer passes, "plan", "tile", "machine", or scheduler passes whose result
   /// `dump` receives; "all" = every one.
   std::set<std::string> dump_after;

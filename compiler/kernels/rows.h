@@ -61,6 +61,19 @@ struct Picture {
   /// Few channels: a column is a column of results, its channels are channels and kernel columns of the
   /// tensor, by this window.
   std::optional<RowsWindow> folded = std::nullopt;
+  /// Few channels, too: each of four lanes of columns of results (RowOrder) has a line of the tensor's
+  /// columns, padded, those under its first column of results first, `channels` channels to a column, a power
+  /// of two. So windows overlap in it: that of a column of results has whole chunks of 32 channels from its
+  /// first column on, and the picture's columns are LW of lines.
+  struct Packed {
+    RowsWindow window;
+    int64_t channels = 2;      ///< of a column
+    int64_t lane_columns = 1;  ///< of results
+    int64_t chunks = 1;        ///< of a window
+    /// LW from a column of results to the next.
+    int64_t column_lw() const { return window.stride[1] * channels / isa::kWordsPerLong; }
+  };
+  std::optional<Packed> packed = std::nullopt;
   /// Every entry is an image: its tokens are columns, four to a row. Both are over axes of which the last
   /// varies fastest; axes that aren't named have one index. Without entries all are one image.
   struct Tokens {
@@ -157,6 +170,11 @@ int64_t rows_transfer_cycles(const std::vector<RowsTransfer>& list, const isa::C
 /// with `chunks` chunks of rows of an order each.
 std::vector<int64_t> l1b_places(int64_t l1bs, int64_t lw);
 std::vector<int64_t> l1b_chunk_places(int64_t l1bs, const RowOrder& order, int64_t chunks);
+
+/// Of the 32 words of 16 LW, [4 blocks of a level][4 PEs][2 words], those that tell a packed column's
+/// channels, and those that tell columns.
+std::pair<std::vector<layout::Factor>, std::vector<layout::Factor>> packed_factors(int64_t channels,
+                                                                                   layout::Level of_block);
 
 /// Gives dims of one iteration a place, too: on the first axis, where they change nothing.
 void place_single(StreamPlacement& placement);

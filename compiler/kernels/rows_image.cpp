@@ -78,7 +78,7 @@ std::string order_name(const Picture& picture) {
 std::optional<Picture> concatenated_picture(const Picture& picture, const LayerGraph& graph) {
   const size_t axis = picture.tokens ? static_cast<size_t>(picture.tokens->channel) : 1;
   const std::vector<TensorId> tensors = concatenated_of(graph, picture.tensor, axis);
-  if (tensors.size() < 2 || picture.folded) return std::nullopt;
+  if (tensors.size() < 2 || picture.folded || picture.packed) return std::nullopt;
   Picture result = picture;
   int64_t channels = 0;
   for (const TensorId tensor : tensors) {
@@ -157,6 +157,20 @@ int64_t RowsImage::l2b_of_ways(int64_t x, int64_t y) const {
   return y;
 }
 
+std::pair<std::vector<Factor>, std::vector<Factor>> packed_factors(int64_t channels, Level of_block) {
+  // The bits of a word's number among the 32 of 16 LW, the last first.
+  const std::array<Factor, 5> bits = {
+      {{2, Level::kWord, 1}, {2, Level::kPe, 1}, {2, Level::kPe, 2}, {2, of_block, 1}, {2, of_block, 2}}};
+  std::pair<std::vector<Factor>, std::vector<Factor>> factors;
+  int64_t size = 1;
+  for (const Factor& bit : bits) {
+    std::vector<Factor>& list = size < channels ? factors.first : factors.second;
+    list.insert(list.begin(), bit);
+    size *= 2;
+  }
+  return factors;
+}
+
 StreamPlacement RowsImage::placement(std::string name) const {
   using layout::L1bMode;
   using layout::L2bMode;
@@ -197,6 +211,22 @@ StreamPlacement RowsImage::placement(std::string name) const {
     }
     result.layout = Layout(axes, layout::Memory::kLm1, copies);
     place_single(result);
+  } else if (picture_.packed) {
+    // Over images, channels, rows, lanes, columns of a line.
+    const Picture::Packed& packed = *picture_.packed;
+    const Shape& shape = picture_.shape;
+    const int64_t line = groups * kColumnLw * isa::kWordsPerLong / packed.channels;
+    result.extents = {shape[0], shape[1], shape[2], isa::kCyclesPerStep, line};
+    result.access.map = AffineMap(shape.size(), result.extents.size());
+    result.access.map.set(0, 0, 1).set(1, 1, 1).set(2, 2, 1);
+    result.access.map.set(3, 3, packed.lane_columns * packed.window.stride[1]).set(3, 4, 1);
+    result.access.map.set_offset(3, -packed.window.pad[1]);
+    result.axis_dims = {{1}, {0}, {2}, {3}, {4}};
+    auto [of_channel, of_column] = packed_factors(packed.channels, Level::kAddress);
+    of_column.insert(of_column.begin(), {groups, Level::kAddress, in_unit});
+    result.layout = Layout(
+        {of_channel, images, rows, {{isa::kCyclesPerStep, Level::kAddress, kBlocksPerChunk}}, of_column},
+        layout::Memory::kLm1, copies);
   } else if (picture_.folded) {
     // Over images, channels, rows, columns of results, columns of the kernel.
     const RowsWindow& window = *picture_.folded;
@@ -212,7 +242,8 @@ StreamPlacement RowsImage::placement(std::string name) const {
     result.layout = Layout({channels, images, rows, columns}, layout::Memory::kLm1, copies);
   }
   // Rows that no L2B computes are never read; channels that fill a chunk up are.
-  if (picture_.channels % kChunkChannels == 0) result.layout.set_padding(layout::Padding::kUndefined);
+  if (picture_.channels % kChunkChannels == 0 && !picture_.packed)
+    result.layout.set_padding(layout::Padding::kUndefined);
   result.transport = Transport(chip_, L2bMode::kDistribute, L1bMode::kBroadcast, MabMode::kBroadcastMab);
   result.length_lw = round_up(images_ * rows_ * row, result.transport.granule());
   result.is_rows = true;

@@ -76,7 +76,7 @@ class LanesLoader {
 
   void run() {
     const int64_t room = rows_staging(builder_.chip()).windows_lw / kColumnLw;
-    const bool is_flat = op_.left == 0 && op_.right == 0 && op_.pitch == op_.order.groups;
+    const bool is_flat = !op_.packed && op_.left == 0 && op_.right == 0 && op_.pitch == op_.order.groups;
     int64_t number = 0;
     for (int64_t part = 0; part < op_.parts; ++part) {
       if (!is_flat) {
@@ -84,6 +84,7 @@ class LanesLoader {
           const int64_t staged = number++ % (room / staged_units_) * staged_units_;
           fetch_with_halo(part, row, staged);
           take(part, row, op_.columns(), [&](int64_t chunk, int64_t column) {
+            if (op_.packed) return (staged + chunk) * kColumnLw + column * op_.packed->lw;
             return (staged + staged_unit(chunk, column)) * kColumnLw;
           });
         }
@@ -144,9 +145,9 @@ class LanesLoader {
   /// `columns` columns of all chunks to a row of windows and those behind it.
   template <typename Staged>
   void take(int64_t part, int64_t row, int64_t columns, Staged&& staged) {
-    for (int64_t chunk = 0; chunk < op_.order.chunks; ++chunk) {
-      const int64_t to = (op_.first_chunk + part * op_.order.chunks + chunk) * op_.chunk_lw +
-                         (op_.first_row + row) * op_.pitch;
+    for (int64_t chunk = 0; chunk < op_.chunks(); ++chunk) {
+      const int64_t to =
+          (op_.first_chunk + part * op_.chunks() + chunk) * op_.chunk_lw + (op_.first_row + row) * op_.pitch;
       for (const int64_t first : unit_steps(columns)) {
         const int64_t count = std::min<int64_t>(kCyclesPerStep, columns - first);
         const int raw = builder_.value("raw", kCyclesPerStep * kWordsPerLong, kLaneRegisters);

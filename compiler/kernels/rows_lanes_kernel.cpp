@@ -81,12 +81,12 @@ class LanesTiler {
   Sizes sizes(const LanesTiling& tiling) const {
     Sizes s{
         {problem_.in, tiling.in, problem_.out, tiling.out, problem_.window, {tiling.rows, 1, false}, chip_}};
-    const int64_t groups_in = s.in.order().groups, groups_out = s.out.order().groups;
+    const int64_t groups_in = lane_columns_in(s), groups_out = s.out.order().groups;
     const int64_t under = s.window.columns_under(groups_out);
     s.left = s.window.pad[1];
     s.right = std::max<int64_t>(0, under - s.left - groups_in);
-    s.last = s.in.picture().columns - 3 * groups_in;
-    s.is_flat = s.window.kernel == std::array<int64_t, 2>{1, 1} &&
+    s.last = (problem_.in.packed ? problem_.out : s.in.picture()).columns - 3 * groups_in;
+    s.is_flat = !problem_.in.packed && s.window.kernel == std::array<int64_t, 2>{1, 1} &&
                 s.window.stride == std::array<int64_t, 2>{1, 1} &&
                 s.window.pad == std::array<int64_t, 2>{0, 0};
     const RowOrder order = s.out.order();
@@ -98,7 +98,7 @@ class LanesTiler {
     const int64_t row_places = s.is_flat ? groups_out : round_up(groups_out, vector_places(order));
     s.lane_pitch = s.left + groups_in + s.right;
     if (!s.is_flat) s.lane_pitch = std::max(s.lane_pitch, s.window.columns_under(row_places)) + s.shift;
-    s.in_chunks = s.in.channel_ways() * s.in.chunks();
+    s.in_chunks = s.in.channel_ways() * (problem_.in.packed ? problem_.in.packed->chunks : s.in.chunks());
     s.out_sets = order.chunks / order.width();
     s.matrices_lw = s.in_chunks * s.window.kernel[0] * s.window.kernel[1] * form_.rows;
     s.region_rows = std::clamp<int64_t>(
@@ -172,9 +172,8 @@ class LanesTiler {
     }
     const double waits =
         waited_for(s.in, chip_) * static_cast<double>(rows_transfer_cycles(transfers, chip_)) +
-        waited_for(s.out, chip_) *
-            static_cast<double>((1 + s.row_inputs) * tiles *
-                                own_rows_cycles(s.tile_rows * s.out.row_lw(), chip_));
+        waited_for(s.out, chip_) * static_cast<double>((1 + s.row_inputs) * tiles *
+                                                       own_rows_cycles(s.tile_rows * s.out.row_lw(), chip_));
     const int64_t cycles = steps * isa::kCyclesPerStep + static_cast<int64_t>(waits);
     const int64_t passes = s.passes * s.out.images();
     return cycles * passes + constant_cycles(s);
@@ -202,10 +201,15 @@ class LanesTiler {
   /// Whether lanes of results are over lanes of the operand.
   bool has_lanes(const Sizes& s) const {
     const RowOrder order = s.out.order();
-    const int64_t groups_in = s.in.order().groups;
+    const int64_t groups_in = lane_columns_in(s);
     const int64_t last_out = s.out.picture().columns - 3 * order.groups;
     return groups_in == order.groups * s.window.stride[1] && s.left < groups_in && s.right <= s.last &&
            s.last > 0 && last_out > 0 && (s.is_flat || s.left + groups_in + s.right >= isa::kCyclesPerStep);
+  }
+
+  /// Columns that a lane's windows begin at.
+  int64_t lane_columns_in(const RowsDivision& s) const {
+    return problem_.in.packed ? problem_.in.packed->lane_columns : s.in.order().groups;
   }
 
   /// Units of 16 LW of a row of the longest part, with its halo.
@@ -317,6 +321,12 @@ std::vector<StreamPlacement> LanesTiler::placements(const LanesTiling& tiling) c
                                             {isa::kPePerMab, Level::kPe, 1},
                                             {isa::kWordsPerLong, Level::kWord, 1}}};
   weights.axis_dims = {problem_.out_channels, problem_.in_channels};
+  if (problem_.in.packed) {
+    auto [of_channel, of_column] = packed_factors(problem_.in.packed->channels, Level::kMab);
+    of_column.insert(of_column.begin(), {s.in_chunks, Level::kAddress, positions * form_.rows});
+    weights.axis_dims = {problem_.out_channels, {problem_.in_channels[0]}, {problem_.in_channels[1]}};
+    axes = {outs, of_channel, of_column};
+  }
   for (size_t way = 0; way < 2; ++way) {
     if (problem_.kernel_dims.at(way) < 0) continue;
     weights.axis_dims.push_back({problem_.kernel_dims.at(way)});
@@ -435,6 +445,8 @@ TileProgram LanesTiler::program(const LanesTiling& tiling, const std::string& na
           load.chunk_lw = s.flat_pitch;
           load.shift = s.shift;
           load.normalize = precision_;
+          if (const auto& packed = problem_.in.packed)
+            load.packed = {packed->lane_columns, packed->chunks, packed->column_lw()};
           add(std::move(load));
         }
       };
@@ -529,7 +541,8 @@ std::string LanesTiler::describe(const LanesTiling& tiling) const {
 std::vector<RowsOption> lanes_options(const RowsProblem& problem, const isa::Chip& chip,
                                       MatrixPrecision precision, const std::string& name) {
   if (chip.l1b_per_l2b != 2 * isa::kCyclesPerStep || problem.out.tokens) return {};
-  const auto tiler = std::make_shared<const LanesTiler>(problem, chip, precision);
+  const std::optional<RowsProblem> packed = packed_problem(problem);
+  const auto tiler = std::make_shared<const LanesTiler>(packed.value_or(problem), chip, precision);
   std::vector<RowsOption> options;
   for (const LanesTiling& tiling : tiler->tilings())
     options.push_back({tiling.in, tiling.out, tiling.cycles, rows_candidate(tiler, tiling, name)});

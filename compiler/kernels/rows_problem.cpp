@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "isa/arithmetic.h"
+
 namespace kodama::compiler {
 
 namespace {
@@ -193,6 +195,35 @@ std::optional<RowsProblem> rows_problem(const ContractLayer& contract, TensorId 
     if (!for_channel) problem.of_rows.back() = over_result(input, made);
   }
   return problem;
+}
+
+std::optional<RowsProblem> packed_problem(const RowsProblem& problem) {
+  constexpr int64_t kMostChannels = 8;
+  const Picture& in = problem.in;
+  const RowsWindow& window = in.folded ? *in.folded : problem.window;
+  const int64_t channels = in.folded ? in.channels / window.kernel[1] : in.channels;
+  const int kernel_columns = in.folded ? problem.in_channels[1] : problem.kernel_dims[1];
+  if (in.tokens || !in.parts.empty() || kernel_columns < 0 || channels > kMostChannels ||
+      window.dilation[1] != 1)
+    return std::nullopt;
+  RowsProblem result = problem;
+  Picture::Packed packed;
+  packed.window = window;
+  while (packed.channels < channels) packed.channels *= 2;
+  packed.lane_columns = isa::ceil_div(problem.out.columns, isa::kCyclesPerStep);
+  packed.chunks = isa::ceil_div(window.kernel[1] * packed.channels, kChunkChannels);
+  const LoadLanes::Packed line{packed.lane_columns, packed.chunks, packed.column_lw()};
+  result.in.folded = std::nullopt;
+  result.in.packed = packed;
+  result.in.columns = isa::kCyclesPerStep * isa::ceil_div(line.line_lw(), kColumnLw);
+  result.in.channels = kChunkChannels;
+  if (!in.folded) {
+    result.in_channels.push_back(kernel_columns);
+    result.kernel_dims[1] = -1;
+    result.window.kernel[1] = result.window.stride[1] = result.window.dilation[1] = 1;
+    result.window.pad[1] = 0;
+  }
+  return result;
 }
 
 }  // namespace kodama::compiler

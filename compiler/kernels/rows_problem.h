@@ -36,6 +36,9 @@ struct RowsProblem {
 std::optional<RowsProblem> rows_problem(const ContractLayer& contract, TensorId output,
                                         const LayerGraph& graph, size_t number);
 
+/// The same over a packed picture of the operand (Picture::Packed), if it has few channels.
+std::optional<RowsProblem> packed_problem(const RowsProblem& problem);
+
 /// A way to do it: the splits of operand and result, and how long it takes.
 struct RowsOption {
   RowsSplit in, out;

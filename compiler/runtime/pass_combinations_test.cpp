@@ -102,6 +102,7 @@ void compare_combinations(const fs::path& file, MatrixPrecision precision, Cover
     CompileOptions options;
     options.precision = precision;
     options.passes = choice;
+    options.planned_weights = Weights::kStream;
     // Some of them with constants that stay in the PEs; neither is what cycles are compared of.
     if (expected && number++ % 2 == 0 && passes_of(choice).find("on-demand") == std::string::npos &&
         !is_default(choice))

@@ -59,6 +59,7 @@ TEST(Weights, ThatStayMakeTheSameBits) {
   for (const MatrixPrecision precision : {MatrixPrecision::kGFloat, MatrixPrecision::kHalf}) {
     CompileOptions options;
     options.precision = precision;
+    options.planned_weights = Weights::kResident;
     const CompiledModel stream = compile_model(model, isa::find_chip("mncore2"), options);
     EXPECT_TRUE(stream.preparation.statements.empty());
     const TensorMap expected = run(stream);

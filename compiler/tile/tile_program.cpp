@@ -387,12 +387,16 @@ class Verifier {
   }
   void node(const LoadLanes& op) const {
     transfers("load lanes", op.stream, op.transfers);
-    const auto& [groups, chunks] = op.order;
+    const int64_t groups = op.order.groups, chunks = op.chunks();
     require(op.parts > 0 && chunks > 0 && op.rows > 0 && groups > 0 && op.left >= 0 && op.left < groups &&
-                op.right >= 0 && op.right <= op.last && op.last > 0 && op.last <= groups && op.shift >= 0 &&
-                op.columns() <= op.pitch,
+                op.right >= 0 && op.right <= op.last && op.last > 0 && op.last <= op.columns() &&
+                op.shift >= 0 && op.columns() <= op.pitch,
             "load lanes: {} parts of {} chunks, {} rows of {} + {} + {} columns, {} in the last", op.parts,
             chunks, op.rows, op.left, groups, op.right, op.last);
+    if (op.packed)
+      require(op.order.chunks == 1 && op.left == 0 && op.right == 0 && op.packed->lw > 0 &&
+                  op.packed->line_lw() <= groups * kColumnLw,
+              "load lanes: {} packed columns {} LW apart in {} units", op.columns(), op.packed->lw, groups);
     const int64_t last =
         op.l2bm + (op.parts - 1) * op.part_lw + op.rows * op.order.lw() + isa::kCyclesPerStep * kUnitLw;
     require(op.l2bm >= 0 && last <= chip_.memory.l2bm_lw, "load lanes: up to {} of L2BM", last);
@@ -636,8 +640,9 @@ class Printer {
         "last{}",
         buffer(op.buffer, {}), op.first_row,
         op.first_chunk > 0 ? fmt::format(" of chunk {}", op.first_chunk) : "", stream(op.stream, {}), op.rows,
-        op.parts, op.order.chunks, op.left, op.order.groups, op.right, op.last,
-        op.shift > 0 ? fmt::format(", shifted by {}", op.shift) : "");
+        op.parts, op.chunks(), op.left, op.columns() - op.left - op.right, op.right, op.last,
+        (op.packed ? fmt::format(", packed {} LW apart", op.packed->lw) : "") +
+            (op.shift > 0 ? fmt::format(", shifted by {}", op.shift) : ""));
     transfers(op.transfers);
   }
   void node(const LoadPlaces& op) {

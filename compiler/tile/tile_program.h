@@ -400,7 +400,17 @@ inline int64_t step_places(const RowOrder& order) {
 /// before and `right` of the one behind; what is in them outside the tensor, whose last lane has `last`
 /// columns, isn't written. Blocks are taken as by LoadRows with `normalize`. With `shift` quads 0 and 1 have
 /// every column so many columns behind where quads 2 and 3 have it.
+///
+/// What is `packed` has in every lane of a row, over its units, a line of LW: column c's windows begin at LW
+/// c * lw of it, 16 LW for a chunk, those of the next chunk behind them.
 struct LoadLanes {
+  struct Packed {
+    int64_t columns = 1, chunks = 1;  ///< of the windows
+    int64_t lw = 1;                   ///< from one column to the next
+    /// LW of a lane's line.
+    int64_t line_lw() const { return (columns - 1) * lw + chunks * kColumnLw; }
+    bool operator==(const Packed&) const = default;
+  };
   int stream = -1;
   std::vector<RowsTransfer> transfers;
   int64_t l2bm = 0;  ///< where the first part begins
@@ -413,7 +423,9 @@ struct LoadLanes {
   int64_t first_row = 0, buffer_rows = 1;
   int64_t pitch = 1, chunk_lw = 0, shift = 0;  ///< `chunk_lw` from one chunk to the next in the buffer
   MatrixPrecision normalize = MatrixPrecision::kGFloat;
-  int64_t columns() const { return left + order.groups + right; }
+  std::optional<Packed> packed = std::nullopt;
+  int64_t columns() const { return packed ? packed->columns : left + order.groups + right; }
+  int64_t chunks() const { return packed ? packed->chunks : order.chunks; }
   bool operator==(const LoadLanes&) const = default;
 };
 /// Rows of results, in L1BM `row_places` places from one to the next (at least order.groups), as LoadPlaces
