@@ -415,6 +415,13 @@ TEST(Rows, Lanes) {
   check_lanes(conv({1, 1, 32, 64, 8, 28, 3, 2, 1, 1}), 0);
   check_lanes(conv({1, 1, 32, 64, 8, 5, 3, 1, 1, 1}), 0);
 }
+/// L1Bs that have channels of results, or of the operand, needn't all have some.
+TEST(Rows, SomeL1bsHaveChannels) {
+  check_rows(conv_and_add({1, 1, 32, 90, 4, 6, 1, 1, 1, 0}), 0, 80, 1);
+  check_rows(conv({1, 1, 96, 40, 5, 6, 3, 1, 1, 1}), 0, 81, 1);
+  // Channels of both an L2B and an L1B.
+  check_rows(conv_and_add({1, 1, 96, 192, 2, 4, 1, 1, 1, 0}), 0, 82, 2);
+}
 TEST(Rows, Depthwise) {
   uint32_t seed = 20;
   const auto check_depthwise = [&](const Case& layer, const std::vector<int64_t>& parts = {}) {

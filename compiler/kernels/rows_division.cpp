@@ -178,11 +178,6 @@ int64_t own_rows_cycles(int64_t lw, const isa::Chip& chip) {
          chip.transfer.startup_cycles;
 }
 
-double waited_for(const RowsImage& image, const isa::Chip& chip) {
-  constexpr double kOfSmall = 0.25;
-  return 2 * image.part_lw() <= chip.memory.l2bm_lw ? kOfSmall : 1;
-}
-
 void set_segments(StoreRows& store, const RowOrder& order, int64_t chunks) {
   const bool is_dense = order.is_dense(chunks);
   store.segments = is_dense ? 1 : order.groups;

@@ -94,9 +94,6 @@ int64_t load_rows_steps(int64_t parts, int64_t rows, int64_t chunks, int64_t gro
                         int64_t each, int64_t fill = kRowsFillSteps);
 /// Cycles in which every L2B stores or loads `lw` LW of its own.
 int64_t own_rows_cycles(int64_t lw, const isa::Chip& chip);
-/// Of an image's transfers, the share that somebody waits for: what L2BM has room for comes from there,
-/// beside the work. Measured over the layers of ResNets and GoogLeNet.
-double waited_for(const RowsImage& image, const isa::Chip& chip);
 /// Makes L1Bs that have `chunks` chunks of every row bring them to an image's rows.
 void set_segments(StoreRows& store, const RowOrder& order, int64_t chunks);
 /// "rows" or "channels".

@@ -96,10 +96,11 @@ class RowsTiler {
 
   /// Sizes that follow from a tiling.
   struct Sizes : RowsDivision {
-    int64_t chunks_in = 0;    ///< in a PE's windows
-    int64_t chunks_out = 0;   ///< of an L1B
-    int64_t tile_rows = 0;    ///< of an L1B, whose sums are made at a time
-    int64_t finish_rows = 0;  ///< of an L1B in the epilogue, of `finish_l1bs`
+    int64_t loading_l1bs = 0;  ///< that have input channels
+    int64_t chunks_in = 0;     ///< in a PE's windows
+    int64_t chunks_out = 0;    ///< of an L1B
+    int64_t tile_rows = 0;     ///< of an L1B, whose sums are made at a time
+    int64_t finish_rows = 0;   ///< of an L1B in the epilogue, of `finish_l1bs`
     int64_t finish_l1bs = 0;
     int64_t groups = 0;         ///< vectors of a row of results
     int64_t matrices_lw = 0;    ///< of a chunk of output channels
@@ -122,8 +123,11 @@ class RowsTiler {
              chip_}};
     const bool own_outputs = tiling.share == L1bShare::kOutputs;
     const bool own_inputs = tiling.share == L1bShare::kInputs;
-    s.chunks_in = s.in.channel_ways() * s.in.chunks() / (own_inputs ? chip_.l1b_per_l2b : 1);
-    s.chunks_out = own_outputs ? s.out.chunks() / chip_.l1b_per_l2b : s.out.chunks();
+    const int64_t all_in = s.in.channel_ways() * s.in.chunks();
+    s.chunks_in = own_inputs ? share_of(all_in) : all_in;
+    s.chunks_out = own_outputs ? share_of(s.out.chunks()) : s.out.chunks();
+    if (own_inputs) s.loading_l1bs = all_in / s.chunks_in;
+    if (own_outputs) s.l1bs = s.out.chunks() / s.chunks_out;
     s.groups = s.out.order().groups;
     s.matrices_lw = s.chunks_in * problem_.window.kernel[0] * problem_.window.kernel[1] * form_.rows;
     const int64_t local = chip_.memory.lm_words / isa::kWordsPerLong - kRowsReserveLw;
@@ -163,6 +167,12 @@ class RowsTiler {
     return s;
   }
 
+  /// Chunks of an L1B where those of a row are shared: the fewest that all who have some have.
+  int64_t share_of(int64_t chunks) const {
+    int64_t share = ceil_div(chunks, chip_.l1b_per_l2b);
+    while (chunks % share != 0) ++share;
+    return share;
+  }
   int64_t most_sums() const { return chip_.memory.grf_words / isa::kWordsPerLong * 3 / 4; }
   bool has_epilogue() const { return problem_.contract.epilogue != ScalarExpr::identity(); }
 
@@ -190,12 +200,11 @@ class RowsTiler {
     RowsTiling tiling{in, out, share, 1, 1, 0};
     const Sizes one = sizes(tiling);
     if (!one.is_even()) return std::nullopt;
-    if (share == L1bShare::kOutputs &&
-        (one.out.chunks() % chip_.l1b_per_l2b != 0 || !one.out.order().can_share(one.chunks_out)))
+    if (share == L1bShare::kOutputs && (one.l1bs == 1 || !one.out.order().can_share(one.chunks_out)))
       return std::nullopt;
     if (share == L1bShare::kInputs) {
       // Whole chunks for everyone, each L1B's in one part or in whole ones.
-      if (one.in.channel_ways() * one.in.chunks() % chip_.l1b_per_l2b != 0) return std::nullopt;
+      if (one.loading_l1bs == 1) return std::nullopt;
       if (!one.can_share_chunks(one.chunks_in)) return std::nullopt;
     }
     return best_division(*this, tiling, one.out.rows(), share == L1bShare::kRows ? chip_.l1b_per_l2b : 1);
@@ -245,11 +254,8 @@ class RowsTiler {
         transfers.insert(transfers.end(), list.begin(), list.end());
       }
     }
-    const double waits =
-        waited_for(s.in, chip_) * static_cast<double>(rows_transfer_cycles(transfers, chip_)) +
-        waited_for(s.out, chip_) *
-            static_cast<double>((1 + s.row_inputs) * own_rows_cycles(s.input_l2bm, chip_));
-    const int64_t cycles = steps * isa::kCyclesPerStep + static_cast<int64_t>(waits);
+    const int64_t cycles = steps * isa::kCyclesPerStep + rows_transfer_cycles(transfers, chip_) +
+                           (1 + s.row_inputs) * own_rows_cycles(s.input_l2bm, chip_);
     return cycles * passes + constant_cycles(tiling, s);
   }
   int64_t constant_cycles(const RowsTiling& tiling, const Sizes& s) const {
@@ -284,7 +290,7 @@ class RowsTiler {
   std::vector<Factor> out_channel_factors(const RowsTiling& tiling, const Sizes& s,
                                           int64_t chunk_stride) const {
     std::vector<Factor> factors = s.out.channel_factors();
-    if (tiling.share == L1bShare::kOutputs) factors.push_back({chip_.l1b_per_l2b, Level::kL1b, 1});
+    if (tiling.share == L1bShare::kOutputs) factors.push_back({s.l1bs, Level::kL1b, 1});
     factors.push_back({s.chunks_out, Level::kAddress, chunk_stride});
     factors.push_back({kBlocksPerChunk, Level::kMab, kBlocksPerChunk});
     return factors;
@@ -365,7 +371,7 @@ std::vector<StreamPlacement> RowsTiler::placements(const RowsTiling& tiling) con
                                {isa::kWordsPerLong, Level::kWord, 1}};
     std::vector<Factor> copies = s.out.row_way_factors();
     if (tiling.share == L1bShare::kInputs) {
-      ins.insert(ins.begin(), {chip_.l1b_per_l2b, Level::kL1b, 1});
+      ins.insert(ins.begin(), {s.loading_l1bs, Level::kL1b, 1});
     } else {
       copies = channel_copies(tiling, s);
     }
@@ -483,7 +489,7 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
           if (own_inputs) {
             load.rows = piece.rows;
             load.first_row = piece.first;
-            s.share_chunks(load, s.chunks_in, s.l1bs);
+            s.share_chunks(load, s.chunks_in, s.loading_l1bs);
           }
           load.buffer = windows;
           load.normalize = precision_;

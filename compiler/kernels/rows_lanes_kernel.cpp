@@ -170,11 +170,8 @@ class LanesTiler {
       for (size_t part = 0; part < s.parts.size(); ++part)
         std::ranges::move(input_transfers(s, part, 0, 0, piece, 0, 0), std::back_inserter(transfers));
     }
-    const double waits =
-        waited_for(s.in, chip_) * static_cast<double>(rows_transfer_cycles(transfers, chip_)) +
-        waited_for(s.out, chip_) * static_cast<double>((1 + s.row_inputs) * tiles *
-                                                       own_rows_cycles(s.tile_rows * s.out.row_lw(), chip_));
-    const int64_t cycles = steps * isa::kCyclesPerStep + static_cast<int64_t>(waits);
+    const int64_t cycles = steps * isa::kCyclesPerStep + rows_transfer_cycles(transfers, chip_) +
+                           (1 + s.row_inputs) * own_rows_cycles(s.tile_rows * s.out.row_lw(), chip_) * tiles;
     const int64_t passes = s.passes * s.out.images();
     return cycles * passes + constant_cycles(s);
   }
