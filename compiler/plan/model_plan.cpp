@@ -34,6 +34,8 @@ constexpr int64_t kBranches = 150;
 /// then so many times as many, until they have.
 constexpr double kFirstPrice = 8, kPriceFactor = 2;
 constexpr int kPriceSteps = 4;
+/// While the price is sought.
+constexpr int64_t kPriceBranches = 10;
 
 /// Of larger images and tensors the planner doesn't look at every word (58 bytes each while it does), but
 /// counts with the size alone.
@@ -508,8 +510,8 @@ class ModelPlanner::Impl {
       }
     }
     std::erase_if(problem.tensors, [](const auto& tensor) { return tensor.readers.empty(); });
-    const auto solve = [&] {
-      return layout::plan(problem, planner, {.branches = kBranches, .given = options_.passes});
+    const auto solve = [&](int64_t branches) {
+      return layout::plan(problem, planner, {.branches = branches, .given = options_.passes});
     };
     // What constants that stay would take of the PEs' memories.
     const auto demand = [&](const layout::Plan& plan) {
@@ -533,24 +535,18 @@ class ModelPlanner::Impl {
       }
     };
     set_price(options_.constants_stay ? 0 : kNever);
-    layout::Plan found = solve();
-    if (demand(found) > room_for_constants()) {
+    if (options_.constants_stay && demand(solve(kPriceBranches)) > room_for_constants()) {
       // About the lowest price for which there is room; for the highest there always is.
       double low = 0, high = kNever;
-      double fitting = kNever;
-      for (int step = 0; step < kPriceSteps || fitting == kNever; ++step) {
+      for (int step = 0; step < kPriceSteps || high == kNever; ++step) {
         set_price(low == 0 ? kFirstPrice : high == kNever ? kPriceFactor * low : std::sqrt(low * high));
-        layout::Plan next = solve();
-        if (demand(next) > room_for_constants()) {
-          low = price_;
-          continue;
-        }
-        high = fitting = price_;
-        found = std::move(next);
-        if (low == 0) break;
+        const bool fits = demand(solve(kPriceBranches)) <= room_for_constants();
+        (fits ? high : low) = price_;
+        if (fits && low == 0) break;
       }
-      set_price(fitting);
+      set_price(high);
     }
+    const layout::Plan found = solve(kBranches);
     if (observe) observe(problem, found);
     remember_costs();
     choice_.assign(graph_.layers.size(), 0);
