@@ -88,6 +88,7 @@ class ModelCompiler {
     result_.stages.clear();
     result_.segments.clear();
     drafts_.clear();
+    backwards_.clear();
     part_names_ = {};
     place_images();
     choose_weights(planner);
@@ -529,6 +530,21 @@ class ModelCompiler {
     stage.fetch = planned.fetch;
     return stage;
   }
+  /// Whether the last rows come first: the largest operand is more than L2BM holds well, and was made with
+  /// the last rows last.
+  bool goes_backwards(const PlannedStage& planned) const {
+    if (!planned.candidate.emit_backwards) return false;
+    int64_t most = chip_.memory.l2bm_lw / 2;
+    bool backwards = false;
+    for (const int number : planned.operands) {
+      const PlannedImage& image = plan_.images[static_cast<size_t>(number)];
+      const int64_t lw = stream_group_lw(image.placement) / chip_.l2b_per_group;
+      if (image.kind != PlannedImage::Kind::kMade || lw <= most) continue;
+      most = lw;
+      backwards = !backwards_.contains(number);
+    }
+    return backwards;
+  }
   StreamBinding binding(int number, int index) const {
     const PlannedImage& image = plan_.images[static_cast<size_t>(number)];
     StreamBinding binding;
@@ -549,7 +565,9 @@ class ModelCompiler {
     stage.predicted_cycles = candidate.predicted_cycles;
     stage.work = problem_work(layer, graph_, chip_, options_.precision);
     Draft draft = draft_of(layer.name);
-    draft.tiles = emit_tiles(candidate, stream_addresses(candidate, stage), chip_);
+    const bool backwards = goes_backwards(planned);
+    if (backwards) backwards_.insert(planned.result);
+    draft.tiles = emit_tiles(candidate, stream_addresses(candidate, stage), chip_, backwards);
     drafts_.push_back(std::move(draft));
     return stage;
   }
@@ -657,6 +675,7 @@ class ModelCompiler {
   std::vector<int64_t> addresses_;       ///< of the plan's images
   std::vector<int> segment_begin_;       ///< by stage: the first of its segment
   std::vector<int> segment_end_;         ///< by stage: the last
+  std::set<int> backwards_;              ///< images that were made so (goes_backwards)
   bool has_kept_weights_ = false;        ///< constants may stay in the PEs
   std::vector<TileProgram::Kept> kept_;  ///< by what stays
   int64_t relayouts_lw_ = 0;             ///< of LM0, that relayouts may have

@@ -115,10 +115,11 @@ void verify_candidate(const Candidate& candidate, const Layer& layer, const Laye
 }
 
 TileProgram emit_tiles(const Candidate& candidate, const std::vector<int64_t>& dram_addresses,
-                       const isa::Chip& chip) {
+                       const isa::Chip& chip, bool backwards) {
   TileProgram program;
   passes::run_blaming("kernel", find_kernel(candidate.kernel), [&] {
-    program = candidate.emit(dram_addresses);
+    program = backwards && candidate.emit_backwards ? candidate.emit_backwards(dram_addresses)
+                                                    : candidate.emit(dram_addresses);
     isa::check_internal(program.streams.size() == candidate.placements.size(), kPart,
                         "{} streams for {} placements", program.streams.size(), candidate.placements.size());
     for (size_t k = 0; k < program.streams.size(); ++k) {

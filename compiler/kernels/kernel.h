@@ -68,6 +68,9 @@ struct Candidate {
   }
   /// Tile program with its streams at the given DRAM addresses (one per placement, LW).
   std::function<TileProgram(const std::vector<int64_t>& dram_addresses)> emit;
+  /// The same with the last rows first: of an operand that L2BM doesn't hold, what was made last is still
+  /// there. May be empty.
+  std::function<TileProgram(const std::vector<int64_t>& dram_addresses)> emit_backwards = {};
 };
 
 /// One implementation.
@@ -96,7 +99,7 @@ void verify_candidate(const Candidate& candidate, const Layer& layer, const Laye
                       const isa::Chip& chip);
 /// The candidate's tile program, verified (verify_tile_program), on the streams that it has placements for.
 TileProgram emit_tiles(const Candidate& candidate, const std::vector<int64_t>& dram_addresses,
-                       const isa::Chip& chip);
+                       const isa::Chip& chip, bool backwards = false);
 
 /// All candidates of all kernels for a layer, cheapest predicted first. PassError for a candidate of a
 /// plugin's kernel that isn't one (verify_candidate). Empty for Rearrange and Host layers.

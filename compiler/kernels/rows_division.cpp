@@ -1,6 +1,7 @@
 #include "compiler/kernels/rows_division.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "isa/arithmetic.h"
 
@@ -170,6 +171,13 @@ std::vector<RowsTransfer> RowsDivision::own_rows(int64_t image, int64_t number, 
 int64_t load_rows_steps(int64_t parts, int64_t rows, int64_t chunks, int64_t groups, int64_t sets,
                         int64_t each, int64_t fill) {
   return parts * rows * (chunks * groups * std::max(sets, each) + fill);
+}
+
+std::vector<int64_t> in_turn(int64_t count, bool backwards) {
+  std::vector<int64_t> numbers(static_cast<size_t>(count));
+  std::iota(numbers.begin(), numbers.end(), int64_t{0});
+  if (backwards) std::ranges::reverse(numbers);
+  return numbers;
 }
 
 int64_t own_rows_cycles(int64_t lw, const isa::Chip& chip) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -99,6 +100,41 @@ void set_segments(StoreRows& store, const RowOrder& order, int64_t chunks);
 /// "rows" or "channels".
 const char* rows_or_channels(bool channels);
 
+/// The numbers from 0 to `count` - 1, or from there down.
+std::vector<int64_t> in_turn(int64_t count, bool backwards);
+/// Pieces of the rows under the results of a pass (members first and rows), in the order in which tiles of
+/// results want them.
+template <typename Piece>
+class PiecesInTurn {
+ public:
+  PiecesInTurn(std::vector<Piece> pieces, const RowsWindow& window, int64_t rows, int64_t tile_rows,
+               bool backwards)
+      : pieces_(std::move(pieces)),
+        window_(window),
+        rows_(rows),
+        tile_rows_(tile_rows),
+        backwards_(backwards) {
+    if (!backwards_) std::ranges::reverse(pieces_);
+  }
+  /// Calls load(piece) for what the tile from `row` on wants, and the next one, as far as it isn't there:
+  /// results are made beside the steps that take rows.
+  template <typename Load>
+  void load_for(int64_t row, Load&& load) {
+    const int64_t lowest = std::max<int64_t>(0, row - tile_rows_) * window_.stride[0];
+    const int64_t end = row * window_.stride[0] + window_.rows_under(std::min(2 * tile_rows_, rows_ - row));
+    const auto wants = [&](const Piece& piece) {
+      return backwards_ ? piece.first + piece.rows > lowest : piece.first < end;
+    };
+    for (; !pieces_.empty() && wants(pieces_.back()); pieces_.pop_back()) load(pieces_.back());
+  }
+
+ private:
+  std::vector<Piece> pieces_;  ///< the next one last
+  RowsWindow window_;
+  int64_t rows_, tile_rows_;
+  bool backwards_;
+};
+
 /// The cheapest way to divide `rows` rows of an L2B over at most `most_l1bs` L1Bs, of those whose sizes fit.
 /// A tiling has members rows, l1bs and cycles, and a tiler sizes(), fits() and cost().
 template <typename Tiler, typename Tiling>
@@ -129,10 +165,20 @@ Candidate rows_candidate(const std::shared_ptr<const Tiler>& tiler, const Tiling
   // Others have few, or none.
   if constexpr (requires { tiler->constants(tiling); })
     std::tie(candidate.constant_cycles, candidate.constant_lw) = tiler->constants(tiling);
-  candidate.emit = [tiler, tiling, name,
-                    placements = candidate.placements](const std::vector<int64_t>& dram_addresses) {
-    return tiler->program(tiling, name, placements, dram_addresses);
+  const auto emitter = [&](bool backwards) {
+    return [tiler, tiling, name, backwards,
+            placements = candidate.placements](const std::vector<int64_t>& dram_addresses) {
+      if constexpr (requires { tiler->program(tiling, name, placements, dram_addresses, backwards); })
+        return tiler->program(tiling, name, placements, dram_addresses, backwards);
+      else
+        return tiler->program(tiling, name, placements, dram_addresses);
+    };
   };
+  candidate.emit = emitter(false);
+  if constexpr (requires {
+                  tiler->program(tiling, name, candidate.placements, std::vector<int64_t>(), true);
+                })
+    candidate.emit_backwards = emitter(true);
   return candidate;
 }
 

@@ -91,7 +91,7 @@ class RowsTiler {
   std::vector<StreamPlacement> placements(const RowsTiling& tiling) const;
   TileProgram program(const RowsTiling& tiling, const std::string& name,
                       const std::vector<StreamPlacement>& placements,
-                      const std::vector<int64_t>& dram_addresses) const;
+                      const std::vector<int64_t>& dram_addresses, bool backwards) const;
   std::string describe(const RowsTiling& tiling) const;
 
   /// Sizes that follow from a tiling.
@@ -429,7 +429,7 @@ std::vector<StreamPlacement> RowsTiler::placements(const RowsTiling& tiling) con
 
 TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name,
                                const std::vector<StreamPlacement>& placements,
-                               const std::vector<int64_t>& dram_addresses) const {
+                               const std::vector<int64_t>& dram_addresses, bool backwards) const {
   isa::check_internal(placements.size() == dram_addresses.size(), kRowsKernel, "{} addresses for {} streams",
                       dram_addresses.size(), placements.size());
   const Sizes s = sizes(tiling);
@@ -476,8 +476,8 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
   std::iota(starts.begin(), starts.end(), 0);
   const bool has_totals = own_inputs && has_epilogue();
   const int totals = has_totals ? buffer("totals", s.row_input_lw, isa::space_bit(Space::kLm1)) : -1;
-  for (int64_t image = 0; image < s.out.images(); ++image) {
-    for (int64_t pass = 0; pass < s.passes; ++pass) {
+  for (const int64_t image : in_turn(s.out.images(), backwards)) {
+    for (const int64_t pass : in_turn(s.passes, backwards)) {
       const auto load_piece = [&](const Piece& piece) {
         for (const RowsDivision::Run& run : s.runs()) {
           LoadRows load = s.load(run, window_stream, s.in.channel_ways(), [&](size_t part) {
@@ -496,8 +496,7 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
           add(std::move(load));
         }
       };
-      const std::vector<Piece> list = pieces(tiling, s, image, pass);
-      auto next = list.begin();
+      PiecesInTurn next(pieces(tiling, s, image, pass), problem_.window, tiling.rows, s.tile_rows, backwards);
 
       // An L2B's own rows: what it makes, and reads beside it.
       const int64_t finish_l1bs = tiling.share == L1bShare::kRows ? s.l1bs_in(pass) : s.finish_l1bs;
@@ -557,12 +556,10 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
         }
         return store;
       };
-      for (int64_t row = 0; row < tiling.rows; row += s.tile_rows) {
+      for (const int64_t tile : in_turn(ceil_div(tiling.rows, s.tile_rows), backwards)) {
+        const int64_t row = tile * s.tile_rows;
         const int64_t rows = std::min(s.tile_rows, tiling.rows - row);
-        // What this tile needs, and the next: products run beside the steps that take its rows.
-        const int64_t ahead = std::min(rows + s.tile_rows, tiling.rows - row);
-        const int64_t needed = row * problem_.window.stride[0] + problem_.window.rows_under(ahead);
-        for (; next != list.end() && next->first < needed; ++next) load_piece(*next);
+        next.load_for(row, load_piece);
         for (int64_t chunk = 0; chunk < s.chunks_out; ++chunk) {
           if (!s.all_matrices) {
             TileIndex from;

@@ -189,7 +189,7 @@ class LanesTiler {
   std::vector<StreamPlacement> placements(const LanesTiling& tiling) const;
   TileProgram program(const LanesTiling& tiling, const std::string& name,
                       const std::vector<StreamPlacement>& placements,
-                      const std::vector<int64_t>& dram_addresses) const;
+                      const std::vector<int64_t>& dram_addresses, bool backwards) const;
   std::string describe(const LanesTiling& tiling) const;
 
  private:
@@ -373,7 +373,7 @@ std::vector<StreamPlacement> LanesTiler::placements(const LanesTiling& tiling) c
 
 TileProgram LanesTiler::program(const LanesTiling& tiling, const std::string& name,
                                 const std::vector<StreamPlacement>& placements,
-                                const std::vector<int64_t>& dram_addresses) const {
+                                const std::vector<int64_t>& dram_addresses, bool backwards) const {
   isa::check_internal(placements.size() == dram_addresses.size(), "lanes", "{} addresses for {} streams",
                       dram_addresses.size(), placements.size());
   const Sizes s = sizes(tiling);
@@ -416,8 +416,8 @@ TileProgram LanesTiler::program(const LanesTiling& tiling, const std::string& na
   const Transport& road = program.streams[static_cast<size_t>(weight_stream)].transport;
   const int64_t zeros = road.part_offset(round_up(s.out_sets * s.matrices_lw, road.granule()));
   const int64_t groups_out = s.out.order().groups;
-  for (int64_t image = 0; image < s.out.images(); ++image) {
-    for (int64_t pass = 0; pass < s.passes; ++pass) {
+  for (const int64_t image : in_turn(s.out.images(), backwards)) {
+    for (const int64_t pass : in_turn(s.passes, backwards)) {
       const auto load_piece = [&](const Piece& piece) {
         for (const RowsDivision::Run& run : s.runs()) {
           const LoadRows rows = s.load(run, window_stream, s.in.channel_ways(), [&](size_t part) {
@@ -447,15 +447,12 @@ TileProgram LanesTiler::program(const LanesTiling& tiling, const std::string& na
           add(std::move(load));
         }
       };
-      const std::vector<Piece> list = pieces(s, image, pass);
-      auto next = list.begin();
+      PiecesInTurn next(pieces(s, image, pass), problem_.window, tiling.rows, s.tile_rows, backwards);
       const int64_t result_at = s.region_l2bm + s.row_inputs * s.tile_l2bm;
-      for (int64_t row = 0; row < tiling.rows; row += s.tile_rows) {
+      for (const int64_t tile : in_turn(ceil_div(tiling.rows, s.tile_rows), backwards)) {
+        const int64_t row = tile * s.tile_rows;
         const int64_t rows = std::min(s.tile_rows, tiling.rows - row);
-        // What this tile needs, and the next: products run beside the steps that take its rows.
-        const int64_t ahead = std::min(rows + s.tile_rows, tiling.rows - row);
-        const int64_t needed = row * problem_.window.stride[0] + problem_.window.rows_under(ahead);
-        for (; next != list.end() && next->first < needed; ++next) load_piece(*next);
+        next.load_for(row, load_piece);
         for (size_t k = 0, number = 0; k < problem_.of_rows.size(); ++k) {
           if (!problem_.of_rows[k]) continue;
           LoadPlaces load;

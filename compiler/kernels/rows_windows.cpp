@@ -92,7 +92,7 @@ class WindowsTiler {
 
   TileProgram program(const WindowsTiling& tiling, const std::string& name,
                       const std::vector<StreamPlacement>& placements,
-                      const std::vector<int64_t>& dram_addresses) const {
+                      const std::vector<int64_t>& dram_addresses, bool backwards) const {
     const Sizes s = sizes(tiling);
     TileProgram program;
     program.name = name;
@@ -121,8 +121,8 @@ class WindowsTiler {
     if (tiling.own_groups || s.has_outside_columns() ||
         (problem_.whole_rows && s.pitch > problem_.in.columns))
       add(FillTile{windows, {}, s.windows_lw, static_cast<float>(fill)});
-    for (int64_t image = 0; image < s.out.images(); ++image) {
-      for (int64_t pass = 0; pass < s.passes; ++pass) {
+    for (const int64_t image : in_turn(s.out.images(), backwards)) {
+      for (const int64_t pass : in_turn(s.passes, backwards)) {
         const int64_t l1bs = by_rows ? s.l1bs_in(pass) : s.l1bs;
         const std::vector<int64_t> result_places = by_rows ? l1b_places(l1bs, tiling.rows * s.out.row_lw())
                                                    : tiling.own_groups
@@ -147,16 +147,13 @@ class WindowsTiler {
             add(std::move(load));
           }
         };
-        const std::vector<Piece> list = pieces(tiling, s);
-        auto next = list.begin();
-        for (int64_t row = 0; row < tiling.rows; row += s.tile_rows) {
+        PiecesInTurn next(pieces(tiling, s), problem_.window, tiling.rows, s.tile_rows, backwards);
+        for (const int64_t tile : in_turn(ceil_div(tiling.rows, s.tile_rows), backwards)) {
+          const int64_t row = tile * s.tile_rows;
           const int64_t rows = std::min(s.tile_rows, tiling.rows - row);
           // An L2B's own ones.
           const int64_t own_rows = by_rows ? s.pass_rows : rows;
-          // What this tile needs, and the next: results are made beside the steps that take its rows.
-          const int64_t ahead = std::min(rows + s.tile_rows, tiling.rows - row);
-          const int64_t needed = row * problem_.window.stride[0] + problem_.window.rows_under(ahead);
-          for (; next != list.end() && next->first < needed; ++next) load_piece(*next);
+          next.load_for(row, load_piece);
           int64_t input_l2bm = s.region_l2bm;
           for (size_t k = 0; k < inputs.size(); ++k) {
             if (!inputs[k].of_rows) continue;
