@@ -534,7 +534,7 @@ class ModelCompiler {
   /// the last rows last.
   bool goes_backwards(const PlannedStage& planned) const {
     if (!planned.candidate.emit_backwards) return false;
-    int64_t most = chip_.memory.l2bm_lw / 2;
+    int64_t most = chip_.memory.l2bm_lw * 2 / 5;
     bool backwards = false;
     for (const int number : planned.operands) {
       const PlannedImage& image = plan_.images[static_cast<size_t>(number)];

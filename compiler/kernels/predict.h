@@ -30,8 +30,9 @@ int64_t machine_operations(ScalarOp op);
 /// for, on an otherwise idle chip. `normalize`: the floats become block floats on the way.
 int64_t load_cycles(const layout::Transport& transport, int64_t numbers, const isa::Chip& chip,
                     bool normalize = false);
-/// The same of constants that come ahead or stay, as far as anybody waits for them.
-int64_t ahead_cycles(const layout::Transport& transport, int64_t numbers, const isa::Chip& chip);
+/// The same of constants that come ahead, as far as anybody waits for them: less where others stay in the PEs.
+int64_t ahead_cycles(const layout::Transport& transport, int64_t numbers, const isa::Chip& chip,
+                     bool others_stay);
 int64_t store_cycles(const layout::Transport& transport, int64_t numbers, const isa::Chip& chip);
 
 }  // namespace kodama::compiler

@@ -260,7 +260,8 @@ class RowsTiler {
   }
   int64_t constant_cycles(const RowsTiling& tiling, const Sizes& s) const {
     const Transport transport = weights_transport(tiling, s);
-    if (s.all_matrices) return ahead_cycles(transport, s.chunks_out * s.matrices_lw, chip_);
+    if (s.all_matrices)
+      return ahead_cycles(transport, s.chunks_out * s.matrices_lw, chip_, problem_.constants_stay);
     return s.chunks_out * load_cycles(transport, s.matrices_lw, chip_, true) * s.passes * s.out.images();
   }
   /// Cycles and LW of the matrices.
@@ -666,6 +667,7 @@ std::vector<Candidate> rows_candidates(const Layer& layer, const LayerGraph& gra
   for (size_t number = 0;; ++number) {
     auto problem = rows_problem(std::get<ContractLayer>(layer.body), layer.outputs.at(0), graph, number);
     if (!problem) break;
+    problem->constants_stay = options.constants_stay;
     const auto add_candidates = [&] {
       std::ranges::move(rows_candidates_of(*problem, chip, options.precision, layer.name),
                         std::back_inserter(candidates));

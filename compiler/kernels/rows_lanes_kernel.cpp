@@ -176,7 +176,8 @@ class LanesTiler {
     return cycles * passes + constant_cycles(s);
   }
   int64_t constant_cycles(const Sizes& s) const {
-    if (s.all_matrices) return ahead_cycles(weights_transport(s), s.out_sets * s.matrices_lw, chip_);
+    if (s.all_matrices)
+      return ahead_cycles(weights_transport(s), s.out_sets * s.matrices_lw, chip_, problem_.constants_stay);
     return s.out_sets * load_cycles(weights_transport(s), s.matrices_lw, chip_, true) * s.passes *
            s.out.images();
   }
