@@ -636,6 +636,86 @@ l2bmb $lc0 $lb0
   EXPECT_EQ(count_direct(schedule({maker, group_reader}, "keep")), chip.l2b_per_group);
 }
 
+TEST_F(Programs, WhatIsLoadedFromL2bmAloneIsNotStored) {
+  // Two stores make what one load takes, from other places in L2BM.
+  ProgramPart maker = part("maker", R"(nop/9
+l2bmd $lb4096 $lc8192
+l2bmd $lb4128 $lc12288
+nop/2
+mvp/n256i05 $lc8192@.0 $d0
+mvp/n256i06 $lc12288@.0 $d256
+nop; wait i05
+nop; wait i06
+)");
+  const auto reader_of = [&](const std::string& source, const std::string& destination) {
+    return part("reader", fmt::format("nop/40\nmvp/n512i01 {} {}\nnop; wait i01\nl2bmd $lc0 $lb0\n"
+                                      "l2bmd $lc256 $lb32\n",
+                                      source, destination));
+  };
+  const ProgramPart same = reader_of("$d0", "$lc0@.0");
+  const ProgramPart reader = reader_of("$d0@0", "$lc0@0.1");
+  struct Counts {
+    int64_t copies = 0, stores = 0, loads = 0;
+    bool operator==(const Counts&) const = default;
+  };
+  const auto count = [&](const std::vector<ProgramPart>& parts) {
+    Counts counts;
+    for (const isa::Statement& each : schedule(parts, "keep").program.statements) {
+      const auto* mv = std::get_if<isa::Mv>(&each.kind);
+      if (mv == nullptr) continue;
+      const bool from_l2bm = mv->instruction.sources[0].space == isa::Space::kL2bm;
+      const bool to_l2bm = mv->instruction.destinations[0].space == isa::Space::kL2bm;
+      ++(from_l2bm && to_l2bm ? counts.copies : from_l2bm ? counts.stores : counts.loads);
+    }
+    return counts;
+  };
+  // The same L2Bs have it where they want it.
+  EXPECT_EQ(count({maker, same}), (Counts{0, 2, 0}));
+  // Others copy, as often as there were stores; these stay, as DRAM may be read later.
+  EXPECT_EQ(count({maker, reader}), (Counts{2, 2, 0}));
+  maker.scratch = {{0, 256}};
+  EXPECT_EQ(count({maker, reader}), (Counts{2, 1, 0}));
+  maker.scratch = {{0, 512}};
+  EXPECT_EQ(count({maker, reader}), (Counts{2, 0, 0}));
+  // One that nobody reads isn't needed at all; one that a loop reads is.
+  EXPECT_EQ(count({maker}), (Counts{0, 0, 0}));
+  ProgramPart looped = part("loop", "mvp/n512i01 $d0 $lc0@.0\nl2bmd $lc0 $lb0; wait i01\n");
+  looped.program.statements = {isa::Statement{isa::Loop{3, looped.program.statements}, 0}};
+  EXPECT_EQ(count({maker, looped}).stores, 2);
+  // What fills L2BM in between leaves no room: data goes by DRAM, in as many pieces or in one.
+  const ProgramPart filler =
+      part("filler", fmt::format(R"(mvp/n{0}i01 $d65536 $lc0@.0
+nop; wait i01
+{1})",
+                                 chip.memory.l2bm_lw, [&] {
+                                   std::string steps;
+                                   for (int64_t at = 0; at < chip.memory.l2bm_lw; at += 256)
+                                     steps += fmt::format("l2bmd $lc{} $lb0\n", at);
+                                   return steps;
+                                 }()));
+  EXPECT_EQ(count({maker, filler, reader}).stores, 2);
+}
+
+TEST_F(Programs, TheVerifierFindsStoresThatAreMissing) {
+  ProgramPart maker = part("maker", R"(nop/9
+l2bmd $lb4096 $lc8192
+nop/2
+mvp/n256i05 $lc8192@.0 $d0
+nop; wait i05
+)");
+  ScheduledParts scheduled = schedule({maker}, "keep");
+  std::erase_if(scheduled.program.statements, [](const isa::Statement& each) {
+    const auto* nop = std::get_if<isa::Nop>(&each.kind);
+    return std::holds_alternative<isa::Mv>(each.kind) || (nop != nullptr && nop->wait_tag > 0);
+  });
+  scheduled.begin.back() = scheduled.program.statements.size();
+  EXPECT_THROW(verify::verify_segment({maker}, scheduled, chip), isa::InternalError);
+  maker.scratch = {{0, 192}};  // not all of it
+  EXPECT_THROW(verify::verify_segment({maker}, scheduled, chip), isa::InternalError);
+  maker.scratch = {{0, 256}};
+  EXPECT_NO_THROW(verify::verify_segment({maker}, scheduled, chip));
+}
+
 TEST_F(Programs, StatementsOfHandWrittenProgramsAreRefused) {
   EXPECT_THROW(schedule_transfers({part("d", "d get $lc0n0c0 1\n")}, chip), isa::UnsupportedError);
 }
