@@ -30,7 +30,8 @@ int64_t machine_operations(ScalarOp op);
 /// for, on an otherwise idle chip. `normalize`: the floats become block floats on the way.
 int64_t load_cycles(const layout::Transport& transport, int64_t numbers, const isa::Chip& chip,
                     bool normalize = false);
-/// The same of constants that come ahead, as far as anybody waits for them: less where others stay in the PEs.
+/// The same of constants that come ahead, as far as anybody waits for them: less where others stay in the
+/// PEs.
 int64_t ahead_cycles(const layout::Transport& transport, int64_t numbers, const isa::Chip& chip,
                      bool others_stay);
 int64_t store_cycles(const layout::Transport& transport, int64_t numbers, const isa::Chip& chip);

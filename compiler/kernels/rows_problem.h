@@ -25,7 +25,7 @@ struct RowsProblem {
   std::vector<int> out_channels;           ///< dims
   std::vector<int> in_channels;            ///< dims; the second: of the kernel's columns, folded
   std::array<int, 2> kernel_dims{-1, -1};  ///< dims; -1 = the kernel has one position there
-  bool constants_stay = false;  ///< KernelOptions
+  bool constants_stay = false;             ///< KernelOptions
   /// Of the epilogue's inputs: one value for a channel, or else what is read at every place of the result.
   std::vector<std::optional<TensorAccess>> of_rows;
 

@@ -102,8 +102,8 @@ class SegmentRun {
   const std::vector<std::pair<int64_t, int64_t>>* scratch_ = nullptr;  ///< of the part that runs
   std::vector<std::set<int64_t>> scratch_cells_;  ///< of each group's DRAM: written there last by a part
                                                   ///< whose scratch it is
-  std::vector<Reading> readings_;  ///< of run_parts
-  size_t next_reading_ = 0;        ///< of run_against
+  std::vector<Reading> readings_;                 ///< of run_parts
+  size_t next_reading_ = 0;                       ///< of run_against
   std::unordered_map<const isa::Loop*, bool> matters_;
 };
 

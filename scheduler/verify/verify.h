@@ -56,9 +56,10 @@ void verify_schedule(const scheduler::MachineProgram& program, const isa::Progra
                      const isa::Chip& chip);
 
 /// What the hardware asks of a program: the distances between accesses, the rules of what may issue together,
-/// addresses of L1BM and L2BM that are aligned where data moves between the two, and that nobody touches what a transfer under way reads or writes, nor takes its tag, before a wait for
-/// it. `Forwards` says what a forwarding register holds behind a step without its unit: the result from
-/// before (section 3.4 of the ISA page: our choice, grade A), or nothing that one may read.
+/// addresses of L1BM and L2BM that are aligned where data moves between the two, and that nobody touches what
+/// a transfer under way reads or writes, nor takes its tag, before a wait for it. `Forwards` says what a
+/// forwarding register holds behind a step without its unit: the result from before (section 3.4 of the ISA
+/// page: our choice, grade A), or nothing that one may read.
 enum class Forwards : uint8_t { kKept, kUndefined };
 void verify_rules(const isa::Program& program, const isa::Chip& chip,
                   Forwards forwards = Forwards::kUndefined);
