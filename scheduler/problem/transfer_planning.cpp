@@ -1,6 +1,7 @@
 /// Built-in transfer schedulers.
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <queue>
 #include <tuple>
 
@@ -31,6 +32,7 @@ struct Attempt {
   int64_t room = 0;   ///< of the memory's kRoomParts, what may be full for the sake of copies
 };
 constexpr int64_t kRoomParts = 8;
+constexpr int kEnds = 2;  ///< of the memory
 
 /// What attempts before have found out.
 struct Lessons {
@@ -38,6 +40,9 @@ struct Lessons {
   std::vector<int64_t> crowded = {};
   std::vector<bool> dropped;     ///< by keep: for the same reason it is none
   std::vector<bool> not_copied;  ///< by transfer: so with its copy
+  /// By the first buffer of what found no place, since room was in pieces: 1 = it lies at the lowest address,
+  /// 2 = at the highest.
+  std::map<int, int> reserved = {};
 };
 
 /// Goes through the tasks in the time that they are estimated to take, waits included, and issues at every
@@ -67,6 +72,7 @@ class Planner {
     }
     if (attempt_.room > 0) choose_copies();
     drop_stores();
+    reserve();
     if (!walk()) return std::nullopt;
     return std::move(schedule_);
   }
@@ -93,7 +99,8 @@ class Planner {
     int64_t copied = -1;      ///< the last moment in which a load copies from it
     bool is_stored = false;   ///< its last store is issued, and nothing else comes
     int keep = -1;
-    int64_t full_at = -1;  ///< up to this moment there is no room for it ahead of its time
+    bool is_reserved = false;  ///< its fixed address is a lesson
+    int64_t full_at = -1;      ///< up to this moment there is no room for it ahead of its time
   };
 
   void make_units() {
@@ -245,6 +252,18 @@ class Planner {
     }
   }
 
+  /// Addresses at an end of the memory for what found no place before.
+  void reserve() {
+    for (const auto& [buffer, end] : lessons_->reserved) {
+      Unit& unit = units_[index(unit_of_[index(buffer)])];
+      if (end == 0 || unit.fixed) continue;
+      const int64_t highest = problem_.capacity - unit.size - unit.phase;
+      if (highest < 0) continue;
+      unit.fixed = unit.phase + (end == 1 ? 0 : highest / unit.alignment * unit.alignment);
+      unit.is_reserved = true;
+    }
+  }
+
   bool walk() {
     for (const Unit& unit : units_) {
       if (!unit.members.empty()) load_.add(unit.alive_from, unit.alive_to + 1, unit.size);
@@ -273,7 +292,7 @@ class Planner {
     for (int64_t p = 0; p <= tasks; ++p) {
       release(p);
       for (; begin != begins.end() && units_[index(*begin)].first <= 2 * p + 1; ++begin) {
-        if (!place(*begin, p)) return failed(p);
+        if (!place(*begin, p)) return failed(p, *begin);
       }
       // As issue_order has it: what is awaited and depends on nothing here, stores, the rest.
       const auto is_awaited = [&](int k) { return problem_.transfers[index(k)].latest == p; };
@@ -296,10 +315,10 @@ class Planner {
       }
       if (!waiting.empty()) release_stored(p);
       for (const int k : waiting) {
-        if (!issue(k, p)) return failed(p);
+        if (!issue(k, p)) return failed(p, unit_of(k));
       }
       for (const int k : awaited) {
-        if (needs_store_here(k) && !issue(k, p)) return failed(p);
+        if (needs_store_here(k) && !issue(k, p)) return failed(p, unit_of(k));
       }
       issue_ahead(p);
       clock_.await(p);
@@ -308,9 +327,11 @@ class Planner {
     return true;
   }
 
+  int unit_of(int transfer) const { return unit_of_[index(problem_.transfers[index(transfer)].buffer)]; }
+
   /// Something has no place here: what is there ahead of its time must not be the next time; or else what is
   /// kept for longest.
-  bool failed(int64_t position) {
+  bool failed(int64_t position, int wanting) {
     const Unit* longest = nullptr;
     for (const Place& place : places_) {
       const Unit& unit = units_[index(std::get<1>(place))];
@@ -321,7 +342,12 @@ class Planner {
       const bool stays = unit.keep >= 0 || !unit.copies.empty();
       if (stays && (longest == nullptr || unit.alive_to > longest->alive_to)) longest = &unit;
     }
-    if (longest == nullptr) return false;
+    if (longest == nullptr) {
+      const Unit& unit = units_[index(wanting)];
+      int& end = lessons_->reserved[unit.members.front().buffer];
+      if (!unit.fixed || unit.is_reserved) end = std::min(end + 1, kEnds);
+      return false;
+    }
     for (const int copy : longest->copies) lessons_->not_copied[index(copy)] = true;
     if (longest->copies.empty()) lessons_->dropped[index(longest->keep)] = true;
     return false;
@@ -422,6 +448,13 @@ class Planner {
   bool place(int number, int64_t position, bool avoid_emptying) {
     Unit& unit = units_[index(number)];
     if (unit.fixed) {
+      // What was there before it is known to be reserved came ahead of its time, or lives longer.
+      const bool is_free = std::ranges::none_of(places_, [&](const Place& place) {
+        const Unit& other = units_[index(std::get<1>(place))];
+        return (avoid_emptying || (other.alive_to >= 2 * position && !other.is_stored)) &&
+               std::get<0>(place) < *unit.fixed + unit.size && *unit.fixed < std::get<2>(place);
+      });
+      if (unit.is_reserved && !is_free) return false;
       unit.address = *unit.fixed;
     } else {
       const auto aligned = [&](int64_t address) {
@@ -498,7 +531,10 @@ std::optional<TransferSchedule> planned(const TransferProblem& problem, const At
   Lessons lessons{
       {}, std::vector<bool>(problem.keeps.size(), false), std::vector<bool>(problem.transfers.size(), false)};
   const auto learnt = [&] {
-    return lessons.crowded.size() + static_cast<size_t>(std::ranges::count(lessons.dropped, true)) +
+    size_t reserved = 0;
+    for (const auto& [buffer, end] : lessons.reserved) reserved += static_cast<size_t>(end);
+    return reserved + lessons.crowded.size() +
+           static_cast<size_t>(std::ranges::count(lessons.dropped, true)) +
            static_cast<size_t>(std::ranges::count(lessons.not_copied, true));
   };
   constexpr size_t kMostLessons = 160;
