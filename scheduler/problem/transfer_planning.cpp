@@ -565,7 +565,9 @@ std::vector<TransferSchedule> schedules(const TransferProblem& problem, const pa
   };
   std::vector<Way> ways = {{0, lookahead}, {0, 4 * lookahead}, {0, 16 * lookahead}};
   if (has_copies)
-    ways = {{kRoomParts, 16 * lookahead}, {kRoomParts * 3 / 4, 4 * lookahead}, {kRoomParts / 2, lookahead}};
+    ways = {{kRoomParts, 16 * lookahead},    {kRoomParts * 3 / 4, 4 * lookahead},
+            {kRoomParts / 2, lookahead},     {kRoomParts / 2, 8 * lookahead},
+            {kRoomParts * 7 / 8, lookahead}, {kRoomParts * 3 / 8, 2 * lookahead}};
   const bool may_keep = keeps && !problem.keeps.empty();
   for (const Way& way : ways) {
     if (!may_keep || !attempt({way.lookahead, true, true, way.room}))
@@ -581,7 +583,7 @@ std::vector<TransferSchedule> schedules(const TransferProblem& problem, const pa
     if (is_new) best.push_back(std::move(schedule));
   }
   // To look at a program takes far longer than to estimate one.
-  constexpr size_t kLookedAt = 4;
+  constexpr size_t kLookedAt = 5;
   if (best.size() > kLookedAt) best.resize(kLookedAt);
   return best;
 }
