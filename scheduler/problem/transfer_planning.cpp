@@ -578,8 +578,9 @@ std::vector<TransferSchedule> schedules(const TransferProblem& problem, const pa
   std::vector<TransferSchedule> best;
   for (auto& each : found) {
     TransferSchedule& schedule = each.second;
-    const bool is_new = std::ranges::none_of(
-        best, [&](const TransferSchedule& other) { return other.issue == schedule.issue; });
+    const bool is_new = std::ranges::none_of(best, [&](const TransferSchedule& other) {
+      return other.issue == schedule.issue && other.copied == schedule.copied;
+    });
     if (is_new) best.push_back(std::move(schedule));
   }
   // To look at a program takes far longer than to estimate one.
