@@ -58,10 +58,7 @@ struct Picture {
   /// Columns are at least those of a vector: where the tensor has fewer, what is in the others is anything.
   int64_t images = 1, rows = 1, columns = 1, channels = 1;
   Shape shape;
-  /// Few channels: a column is a column of results, its channels are channels and kernel columns of the
-  /// tensor, by this window.
-  std::optional<RowsWindow> folded = std::nullopt;
-  /// Few channels, too: each of four lanes of columns of results (RowOrder) has a line of the tensor's
+  /// Few channels: each of four lanes of columns of results (RowOrder) has a line of the tensor's
   /// columns, padded, those under its first column of results first, `channels` channels to a column, a power
   /// of two. So windows overlap in it: that of a column of results has whole chunks of 32 channels from its
   /// first column on, and the picture's columns are LW of lines.

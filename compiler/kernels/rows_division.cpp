@@ -180,6 +180,12 @@ std::vector<int64_t> in_turn(int64_t count, bool backwards) {
   return numbers;
 }
 
+std::vector<RowsPiece> pieces_of(int64_t first, int64_t last, int64_t most) {
+  std::vector<RowsPiece> list;
+  for (int64_t row = first; row < last; row += most) list.push_back({row, std::min(most, last - row)});
+  return list;
+}
+
 int64_t own_rows_cycles(int64_t lw, const isa::Chip& chip) {
   return static_cast<int64_t>(static_cast<double>(chip.l2b_per_group * lw) /
                               chip.transfer.dram_lw_per_cycle) +

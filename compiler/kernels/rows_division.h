@@ -102,12 +102,33 @@ const char* rows_or_channels(bool channels);
 
 /// The numbers from 0 to `count` - 1, or from there down.
 std::vector<int64_t> in_turn(int64_t count, bool backwards);
-/// Pieces of the rows under the results of a pass (members first and rows), in the order in which tiles of
-/// results want them.
-template <typename Piece>
+/// Rows under the results of a pass that are in L2BM at a time.
+struct RowsPiece {
+  int64_t first = 0, rows = 0;
+};
+/// Rows [first, last), `most` at a time.
+std::vector<RowsPiece> pieces_of(int64_t first, int64_t last, int64_t most);
+/// LW of the longest of all transfers that take rows outside the tensor from a stream: `transfers(part,
+/// image, pass, piece)` for those of `pieces(image, pass)`.
+template <typename Pieces, typename Transfers>
+int64_t longest_outside(const RowsDivision& s, Pieces&& pieces, Transfers&& transfers) {
+  int64_t most = 0;
+  for (int64_t image = 0; image < s.out.images(); ++image) {
+    for (int64_t pass = 0; pass < s.passes; ++pass) {
+      for (const RowsPiece& piece : pieces(image, pass)) {
+        for (size_t part = 0; part < s.parts.size(); ++part) {
+          for (const RowsTransfer& transfer : transfers(part, image, pass, piece))
+            most = std::max(most, transfer.stream >= 0 ? transfer.count : 0);
+        }
+      }
+    }
+  }
+  return most;
+}
+/// Pieces in the order in which tiles of results want them.
 class PiecesInTurn {
  public:
-  PiecesInTurn(std::vector<Piece> pieces, const RowsWindow& window, int64_t rows, int64_t tile_rows,
+  PiecesInTurn(std::vector<RowsPiece> pieces, const RowsWindow& window, int64_t rows, int64_t tile_rows,
                bool backwards)
       : pieces_(std::move(pieces)),
         window_(window),
@@ -122,14 +143,14 @@ class PiecesInTurn {
   void load_for(int64_t row, Load&& load) {
     const int64_t lowest = std::max<int64_t>(0, row - tile_rows_) * window_.stride[0];
     const int64_t end = row * window_.stride[0] + window_.rows_under(std::min(2 * tile_rows_, rows_ - row));
-    const auto wants = [&](const Piece& piece) {
+    const auto wants = [&](const RowsPiece& piece) {
       return backwards_ ? piece.first + piece.rows > lowest : piece.first < end;
     };
     for (; !pieces_.empty() && wants(pieces_.back()); pieces_.pop_back()) load(pieces_.back());
   }
 
  private:
-  std::vector<Piece> pieces_;  ///< the next one last
+  std::vector<RowsPiece> pieces_;  ///< the next one last
   RowsWindow window_;
   int64_t rows_, tile_rows_;
   bool backwards_;

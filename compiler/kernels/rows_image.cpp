@@ -78,7 +78,7 @@ std::string order_name(const Picture& picture) {
 std::optional<Picture> concatenated_picture(const Picture& picture, const LayerGraph& graph) {
   const size_t axis = picture.tokens ? static_cast<size_t>(picture.tokens->channel) : 1;
   const std::vector<TensorId> tensors = concatenated_of(graph, picture.tensor, axis);
-  if (tensors.size() < 2 || picture.folded || picture.packed) return std::nullopt;
+  if (tensors.size() < 2 || picture.packed) return std::nullopt;
   Picture result = picture;
   int64_t channels = 0;
   for (const TensorId tensor : tensors) {
@@ -227,16 +227,6 @@ StreamPlacement RowsImage::placement(std::string name) const {
     result.layout = Layout(
         {of_channel, images, rows, {{isa::kCyclesPerStep, Level::kAddress, kBlocksPerChunk}}, of_column},
         layout::Memory::kLm1, copies);
-  } else if (picture_.folded) {
-    // Over images, channels, rows, columns of results, columns of the kernel.
-    const RowsWindow& window = *picture_.folded;
-    const Shape& shape = picture_.shape;
-    result.extents = {shape[0], shape[1], shape[2], picture_.columns, window.kernel[1]};
-    result.access.map = AffineMap(shape.size(), result.extents.size());
-    result.access.map.set(0, 0, 1).set(1, 1, 1).set(2, 2, 1);
-    result.access.map.set(3, 3, window.stride[1]).set(3, 4, window.dilation[1]).set_offset(3, -window.pad[1]);
-    result.axis_dims = {{1, 4}, {0}, {2}, {3}};
-    result.layout = Layout({channels, images, rows, columns}, layout::Memory::kLm1, copies);
   } else {
     result.axis_dims = {{1}, {0}, {2}, {3}};
     result.layout = Layout({channels, images, rows, columns}, layout::Memory::kLm1, copies);

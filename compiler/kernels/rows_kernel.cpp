@@ -70,10 +70,10 @@ struct RowsTiling {
   int64_t cycles = 0;
 };
 
-class RowsTiler {
+class RowsTiler : RowsContraction {
  public:
   RowsTiler(RowsProblem problem, const isa::Chip& chip, MatrixPrecision precision)
-      : problem_(std::move(problem)), chip_(chip), precision_(precision), form_(matrix_form(precision)) {}
+      : RowsContraction(std::move(problem), chip, precision) {}
 
   /// One for each way to take the operand and make the result, nothing where it doesn't fit.
   std::vector<RowsTiling> tilings() const {
@@ -174,7 +174,6 @@ class RowsTiler {
     return share;
   }
   int64_t most_sums() const { return chip_.memory.grf_words / isa::kWordsPerLong * 3 / 4; }
-  bool has_epilogue() const { return problem_.contract.epilogue != ScalarExpr::identity(); }
 
   bool fits(const RowsTiling& tiling, const Sizes& s) const {
     const RowsStaging staging = rows_staging(chip_);
@@ -248,7 +247,7 @@ class RowsTiler {
       steps += s.l1bs * tiling.rows * row_blocks;
     }
     std::vector<RowsTransfer> transfers;
-    for (const Piece& piece : pieces(tiling, s, 0, 0)) {
+    for (const RowsPiece& piece : pieces(tiling, s, 0, 0)) {
       for (size_t part = 0; part < s.parts.size(); ++part) {
         const std::vector<RowsTransfer> list = input_transfers(s, part, 0, 0, piece, 0, 0);
         transfers.insert(transfers.end(), list.begin(), list.end());
@@ -299,190 +298,65 @@ class RowsTiler {
 
   /// LW of zeros behind the matrices, for rows outside the tensor.
   int64_t zeros_lw(const RowsTiling& tiling, const Sizes& s) const {
-    int64_t most = 0;
-    for (int64_t image = 0; image < s.out.images(); ++image) {
-      for (int64_t pass = 0; pass < s.passes; ++pass) {
-        for (const Piece& piece : pieces(tiling, s, image, pass)) {
-          for (size_t part = 0; part < s.parts.size(); ++part) {
-            for (const RowsTransfer& transfer : input_transfers(s, part, image, pass, piece, 0, 0))
-              most = std::max(most, transfer.stream >= 0 ? transfer.count : 0);
-          }
-        }
-      }
-    }
-    return most;
+    return longest_outside(
+        s, [&](int64_t image, int64_t pass) { return pieces(tiling, s, image, pass); },
+        [&](size_t part, int64_t image, int64_t pass, const RowsPiece& piece) {
+          return input_transfers(s, part, image, pass, piece, 0, 0);
+        });
   }
-
-  /// Rows of a pass that are in L2BM at a time.
-  struct Piece {
-    int64_t first = 0, rows = 0;
-  };
-  std::vector<Piece> pieces(const RowsTiling& tiling, const Sizes& s, int64_t image, int64_t pass) const {
+  std::vector<RowsPiece> pieces(const RowsTiling& tiling, const Sizes& s, int64_t image, int64_t pass) const {
     if (tiling.share != L1bShare::kInputs) return {{0, s.region_rows}};
-    // All L1Bs take the same rows. In a single pass, those outside the tensor for all L2Bs stay as the
-    // windows were filled.
-    const RowsPass all = s.pass(image, pass);
-    auto [first, last] = std::pair<int64_t, int64_t>(0, problem_.window.rows_under(all.rows));
-    if (s.passes * s.out.images() == 1)
-      std::tie(first, last) = rows_inside(s.in, s.out, problem_.window, all, chip_);
-    std::vector<Piece> list;
-    for (int64_t row = first; row < last; row += s.region_rows)
-      list.push_back({row, std::min(s.region_rows, last - row)});
-    return list;
+    // All L1Bs take the same rows.
+    return RowsContraction::pieces(s, image, pass);
   }
-  /// The rows of a piece of a part of the operand for each L2B.
-  std::vector<RowsTransfer> input_transfers(const Sizes& s, size_t part, int64_t image, int64_t pass,
-                                            const Piece& piece, int64_t zeros, int zero_stream) const {
-    RowsTransfer outside;
-    outside.stream = zero_stream;
-    outside.group = 0;
-    outside.dram = zeros;
-    RowsPass wanted = s.pass(image, pass);
-    wanted.first_row = piece.first;
-    wanted.most_rows = piece.rows;
-    return window_transfers(s.parts[part], s.out, problem_.window, wanted, outside, chip_);
-  }
-
-  RowsProblem problem_;
-  isa::Chip chip_;
-  MatrixPrecision precision_;
-  const MatrixForm& form_;
 };
 
-/// In the order contract a, contract b, epilogue inputs, output.
 std::vector<StreamPlacement> RowsTiler::placements(const RowsTiling& tiling) const {
   const Sizes s = sizes(tiling);
-  Shape extents;
-  for (const ContractLayer::Dim& dim : problem_.contract.dims) extents.push_back(dim.extent);
-
-  StreamPlacement weights;
-  weights.name = problem_.weights_first ? "a" : "b";
-  weights.access = problem_.weights();
-  weights.extents = extents;
-  weights.transport = weights_transport(tiling, s);
-  weights.length_lw = round_up(s.chunks_out * s.matrices_lw, weights.transport.granule()) +
-                      weights.transport.numbers_over(zeros_lw(tiling, s));
-  {
-    std::vector<Factor> outs = out_channel_factors(tiling, s, s.matrices_lw);
-    outs.push_back({form_.rows, Level::kAddress, 1});
-    const int64_t positions = problem_.window.kernel[0] * problem_.window.kernel[1];
-    std::vector<Factor> ins = {{s.chunks_in, Level::kAddress, positions * form_.rows},
-                               {kBlocksPerChunk, Level::kMab, 1},
-                               {isa::kPePerMab, Level::kPe, 1},
-                               {isa::kWordsPerLong, Level::kWord, 1}};
-    std::vector<Factor> copies = s.out.row_way_factors();
-    if (tiling.share == L1bShare::kInputs) {
-      ins.insert(ins.begin(), {s.loading_l1bs, Level::kL1b, 1});
-    } else {
-      copies = channel_copies(tiling, s);
-    }
-    std::vector<std::vector<Factor>> axes = {outs, ins};
-    weights.axis_dims = {problem_.out_channels, problem_.in_channels};
-    for (size_t way = 0; way < 2; ++way) {
-      if (problem_.kernel_dims.at(way) < 0) continue;
-      weights.axis_dims.push_back({problem_.kernel_dims.at(way)});
-      axes.push_back({{problem_.window.kernel.at(way), Level::kAddress,
-                       (way == 0 ? problem_.window.kernel[1] : 1) * form_.rows}});
-    }
-    weights.layout = Layout(axes, layout::Memory::kLm0, copies);
-  }
-  place_single(weights);
-  std::vector<StreamPlacement> list;
-  const std::string name = problem_.weights_first ? "b" : "a";
-  for (size_t part = 0; part < s.parts.size(); ++part)
-    list.push_back(s.parts[part].placement(s.parts.size() == 1 ? name : fmt::format("{}{}", name, part)));
-  list.insert(problem_.weights_first ? list.begin() : list.end(), std::move(weights));
-  for (size_t k = 0; k < problem_.contract.epilogue_inputs.size(); ++k) {
-    const TensorAccess& access = problem_.contract.epilogue_inputs[k];
-    if (problem_.of_rows[k]) {
-      Picture picture = problem_.out;
-      picture.tensor = access.tensor;
-      list.push_back(RowsImage(picture, tiling.out, chip_).placement(fmt::format("x{}", k)));
-      list.back().access = *problem_.of_rows[k];
-      continue;
-    }
-    StreamPlacement values;
-    values.name = fmt::format("x{}", k);
-    values.access = access;
-    values.extents = extents;
-    values.transport = values_transport(tiling, s);
-    values.length_lw = round_up(s.chunks_out, values.transport.granule());
-    // The MAB's block, and the MABs that have the same.
-    const int64_t of_block = s.spread ? 1 : kBlocksPerChunk;
-    std::vector<Factor> outs = out_channel_factors(tiling, s, 1);
-    outs.back().stride = of_block;
-    outs.insert(outs.end(), form_.row_factors.begin(), form_.row_factors.end());
-    std::vector<Factor> copies = channel_copies(tiling, s);
-    copies.push_back({kBlocksPerChunk, Level::kMab, kBlocksPerChunk / of_block});
-    values.axis_dims = {problem_.out_channels};
-    values.layout = Layout({outs}, layout::Memory::kLm0, copies);
-    place_single(values);
-    list.push_back(std::move(values));
-  }
-  StreamPlacement result = s.out.placement("y");
-  result.is_output = true;
-  // In channels that fill a chunk up, sums are 0.
-  const std::vector<double> zeros(problem_.contract.epilogue_inputs.size() + 1, 0.0);
-  if (problem_.contract.epilogue.evaluate(zeros) != 0) result.layout.set_padding(layout::Padding::kUndefined);
-  list.push_back(std::move(result));
-  return list;
+  const int64_t of_chunk = problem_.window.kernel[0] * problem_.window.kernel[1] * form_.rows;
+  const bool own_inputs = tiling.share == L1bShare::kInputs;
+  Matrices matrices{weights_transport(tiling, s),
+                    s.chunks_out * s.matrices_lw,
+                    zeros_lw(tiling, s),
+                    out_channel_factors(tiling, s, s.matrices_lw),
+                    {{{s.chunks_in, Level::kAddress, of_chunk},
+                      {kBlocksPerChunk, Level::kMab, 1},
+                      {isa::kPePerMab, Level::kPe, 1},
+                      {isa::kWordsPerLong, Level::kWord, 1}}},
+                    own_inputs ? s.out.row_way_factors() : channel_copies(tiling, s)};
+  if (own_inputs) matrices.ins.front().insert(matrices.ins.front().begin(), {s.loading_l1bs, Level::kL1b, 1});
+  // The MAB's block, and the MABs that have the same.
+  const int64_t of_block = s.spread ? 1 : kBlocksPerChunk;
+  Values values{values_transport(tiling, s), s.chunks_out, out_channel_factors(tiling, s, 1),
+                channel_copies(tiling, s)};
+  values.outs.back().stride = of_block;
+  values.copies.push_back({kBlocksPerChunk, Level::kMab, kBlocksPerChunk / of_block});
+  return streams(s, tiling.out, matrices, values);
 }
 
 TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name,
                                const std::vector<StreamPlacement>& placements,
                                const std::vector<int64_t>& dram_addresses, bool backwards) const {
-  isa::check_internal(placements.size() == dram_addresses.size(), kRowsKernel, "{} addresses for {} streams",
-                      dram_addresses.size(), placements.size());
   const Sizes s = sizes(tiling);
-  TileProgram program;
-  program.name = name;
-  for (size_t k = 0; k < placements.size(); ++k) {
-    program.streams.push_back(
-        {placements[k].name, placements[k].transport, placements[k].length_lw, dram_addresses[k]});
-  }
-  const int window_stream = problem_.weights_first ? 1 : 0;
-  const auto operands = static_cast<int>(s.parts.size());
-  const int weight_stream = problem_.weights_first ? 0 : operands;
-  const int result_stream = static_cast<int>(placements.size()) - 1;
-  const auto buffer = [&](std::string buffer_name, int64_t lw, scheduler::HomeSet homes) {
-    program.buffers.push_back({std::move(buffer_name), lw, homes});
-    return static_cast<int>(program.buffers.size()) - 1;
-  };
-  const isa::SpaceSet any_local = isa::space_bit(Space::kLm0) | isa::space_bit(Space::kLm1);
-  const int64_t kept_matrices = (s.all_matrices ? s.chunks_out : 1) * s.matrices_lw;
-  const int matrices = buffer("matrices", kept_matrices, isa::space_bit(Space::kLm0));
-  const int windows = buffer("windows", s.windows_lw, isa::space_bit(Space::kLm1));
-  const int sums = buffer("sums", s.sums_lw, isa::space_bit(Space::kGrf0));
-  const auto add = [&](auto op) { program.body.push_back({std::move(op)}); };
-
-  std::vector<RowsInput> inputs;
-  for (size_t k = 0; k < problem_.of_rows.size(); ++k) {
-    const int stream = 1 + operands + static_cast<int>(k);
-    const std::string& stream_name = placements[static_cast<size_t>(stream)].name;
-    if (problem_.of_rows[k]) {
-      inputs.push_back({buffer(stream_name, s.row_input_lw, isa::space_bit(Space::kLm0)), true});
-      continue;
-    }
-    const int64_t count = round_up(s.chunks_out, isa::kCyclesPerStep);
-    inputs.push_back({buffer(stream_name, count, any_local), false});
-    add(LoadTile{stream, {}, inputs.back().buffer, {}, count});
-  }
   const bool own_inputs = tiling.share == L1bShare::kInputs;
-  if (own_inputs || s.has_outside_columns()) add(FillTile{windows, {}, s.windows_lw, 0});
-  if (s.all_matrices) add(LoadTile{weight_stream, {}, matrices, {}, kept_matrices, precision_});
-
-  const Transport& road = program.streams[static_cast<size_t>(weight_stream)].transport;
-  const int64_t zeros = road.part_offset(round_up(s.chunks_out * s.matrices_lw, road.granule()));
+  const DraftSizes draft_sizes{s.chunks_out,
+                               s.matrices_lw,
+                               s.all_matrices,
+                               s.windows_lw,
+                               s.sums_lw,
+                               s.row_input_lw,
+                               own_inputs || s.has_outside_columns()};
+  Draft draft = this->draft(name, placements, dram_addresses, s.parts.size(), draft_sizes);
   std::vector<int64_t> starts(static_cast<size_t>(s.groups));
   std::iota(starts.begin(), starts.end(), 0);
   const bool has_totals = own_inputs && has_epilogue();
-  const int totals = has_totals ? buffer("totals", s.row_input_lw, isa::space_bit(Space::kLm1)) : -1;
+  const int totals = has_totals ? draft.buffer("totals", s.row_input_lw, isa::space_bit(Space::kLm1)) : -1;
   for (const int64_t image : in_turn(s.out.images(), backwards)) {
     for (const int64_t pass : in_turn(s.passes, backwards)) {
-      const auto load_piece = [&](const Piece& piece) {
+      const auto load_piece = [&](const RowsPiece& piece) {
         for (const RowsDivision::Run& run : s.runs()) {
-          LoadRows load = s.load(run, window_stream, s.in.channel_ways(), [&](size_t part) {
-            return input_transfers(s, part, image, pass, piece, zeros, weight_stream);
+          LoadRows load = s.load(run, draft.window_stream, s.in.channel_ways(), [&](size_t part) {
+            return input_transfers(s, part, image, pass, piece, draft.zeros, draft.weight_stream);
           });
           if (tiling.share == L1bShare::kRows)
             load.l1b_at = l1b_places(s.l1bs_in(pass),
@@ -492,9 +366,9 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
             load.first_row = piece.first;
             s.share_chunks(load, s.chunks_in, s.loading_l1bs);
           }
-          load.buffer = windows;
+          load.buffer = draft.windows;
           load.normalize = precision_;
-          add(std::move(load));
+          draft.add(std::move(load));
         }
       };
       PiecesInTurn next(pieces(tiling, s, image, pass), problem_.window, tiling.rows, s.tile_rows, backwards);
@@ -525,24 +399,25 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
         int64_t at = s.region_l2bm;
         for (size_t k = 0; k < problem_.of_rows.size(); ++k) {
           if (!problem_.of_rows[k]) continue;
-          LoadRows load = beside(1 + operands + static_cast<int>(k), at, inputs[k].buffer, row, rows);
+          LoadRows load =
+              beside(draft.first_input + static_cast<int>(k), at, draft.inputs[k].buffer, row, rows);
           load.transfers = s.own_rows(image, pass, at, row, pass_rows);
-          add(std::move(load));
+          draft.add(std::move(load));
           at += s.input_l2bm;
         }
       };
       const int64_t result_at = s.region_l2bm + s.row_inputs * s.input_l2bm;
       load_beside(0, s.finish_rows, s.pass_rows);
       FinishRows finish;
-      finish.sums = sums;
+      finish.sums = draft.sums;
       finish.order = s.staged;
       finish.spread = s.spread;
       finish.buffer_rows = s.finish_rows;
       finish.epilogue = own_inputs ? ScalarExpr::identity() : problem_.contract.epilogue;
-      if (!own_inputs) finish.inputs = inputs;
+      if (!own_inputs) finish.inputs = draft.inputs;
       const auto store_rows = [&](int64_t row, int64_t rows, int64_t pass_rows, int64_t l2bm) {
         StoreRows store;
-        store.stream = result_stream;
+        store.stream = draft.result_stream;
         store.l2bm = l2bm;
         store.transfers = s.own_rows(image, pass, l2bm, row, pass_rows);
         store.l1b_at = places;
@@ -562,51 +437,47 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
         const int64_t rows = std::min(s.tile_rows, tiling.rows - row);
         next.load_for(row, load_piece);
         for (int64_t chunk = 0; chunk < s.chunks_out; ++chunk) {
-          if (!s.all_matrices) {
-            TileIndex from;
-            from.base = chunk * s.matrices_lw;
-            add(LoadTile{weight_stream, from, matrices, {}, s.matrices_lw, precision_});
-          }
           WindowProduct product;
           product.precision = precision_;
-          product.matrices = matrices;
-          product.matrices_at.base = s.all_matrices ? chunk * s.matrices_lw : 0;
-          product.windows = windows;
+          product.matrices = draft.matrices;
+          product.matrices_at.base = load_matrices(draft, chunk, draft_sizes);
+          product.windows = draft.windows;
           product.chunks = s.chunks_in;
           product.window_rows = s.window_rows;
           product.pitch = s.pitch;
           product.kernel = problem_.window.kernel;
           product.dilation = problem_.window.dilation;
           product.stride = problem_.window.stride;
-          product.sums = sums;
+          product.sums = draft.sums;
           product.first_row = row;
           product.rows = rows;
           product.starts = starts;
           product.step = s.groups;
-          add(std::move(product));
+          draft.add(std::move(product));
           finish.rows = rows;
           finish.chunk = chunk;
-          add(FinishRows(finish));
+          draft.add(FinishRows(finish));
         }
-        if (own_inputs) add(SumRows{rows, s.staged.lw(), result_at + row * s.out.row_lw(), s.out.row_lw()});
+        if (own_inputs)
+          draft.add(SumRows{rows, s.staged.lw(), result_at + row * s.out.row_lw(), s.out.row_lw()});
       }
       if (has_totals) {
-        add(beside(result_stream, result_at, totals, 0, s.finish_rows));
+        draft.add(beside(draft.result_stream, result_at, totals, 0, s.finish_rows));
         finish.sums = -1;
         finish.rows = s.finish_rows;
         finish.epilogue = problem_.contract.epilogue;
         finish.inputs = {{totals, true}};
-        finish.inputs.insert(finish.inputs.end(), inputs.begin(), inputs.end());
-        for (finish.chunk = 0; finish.chunk < s.chunks_out; ++finish.chunk) add(FinishRows(finish));
+        finish.inputs.insert(finish.inputs.end(), draft.inputs.begin(), draft.inputs.end());
+        for (finish.chunk = 0; finish.chunk < s.chunks_out; ++finish.chunk) draft.add(FinishRows(finish));
       }
       // Where the operands were: they are in the PEs by now. Sums without an epilogue stay where they are.
       const bool stay = own_inputs && !has_totals;
       StoreRows store = store_rows(0, s.finish_rows, s.pass_rows, stay ? result_at : 0);
       if (stay) store.l1b_at.clear();
-      add(std::move(store));
+      draft.add(std::move(store));
     }
   }
-  return program;
+  return std::move(draft.program);
 }
 
 std::string RowsTiler::describe(const RowsTiling& tiling) const {

@@ -44,10 +44,10 @@ struct LanesTiling {
   int64_t cycles = 0;
 };
 
-class LanesTiler {
+class LanesTiler : RowsContraction {
  public:
   LanesTiler(RowsProblem problem, const isa::Chip& chip, MatrixPrecision precision)
-      : problem_(std::move(problem)), chip_(chip), precision_(precision), form_(matrix_form(precision)) {}
+      : RowsContraction(std::move(problem), chip, precision) {}
 
   std::vector<LanesTiling> tilings() const {
     std::vector<LanesTiling> list;
@@ -166,7 +166,7 @@ class LanesTiler {
     int64_t steps = std::max(load, tiles * product) + std::min(load, tiles * product) / tiles;
     steps += tiles * s.out_sets * (kRowsFillSteps + finish + (1 + s.row_inputs) * moves);
     std::vector<RowsTransfer> transfers;
-    for (const Piece& piece : pieces(s, 0, 0)) {
+    for (const RowsPiece& piece : pieces(s, 0, 0)) {
       for (size_t part = 0; part < s.parts.size(); ++part)
         std::ranges::move(input_transfers(s, part, 0, 0, piece, 0, 0), std::back_inserter(transfers));
     }
@@ -194,8 +194,6 @@ class LanesTiler {
   std::string describe(const LanesTiling& tiling) const;
 
  private:
-  bool has_epilogue() const { return problem_.contract.epilogue != ScalarExpr::identity(); }
-
   /// Whether lanes of results are over lanes of the operand.
   bool has_lanes(const Sizes& s) const {
     const RowOrder order = s.out.order();
@@ -252,177 +250,51 @@ class LanesTiler {
     return list;
   }
 
-  struct Piece {
-    int64_t first = 0, rows = 0;
-  };
-  std::vector<Piece> pieces(const Sizes& s, int64_t image, int64_t pass) const {
-    // Rows outside the tensor for all L2Bs stay as the windows were filled, in a single pass.
-    const RowsPass all = s.pass(image, pass);
-    auto [first, last] = std::pair<int64_t, int64_t>(0, problem_.window.rows_under(all.rows));
-    if (s.passes * s.out.images() == 1)
-      std::tie(first, last) = rows_inside(s.in, s.out, problem_.window, all, chip_);
-    std::vector<Piece> list;
-    for (int64_t row = first; row < last; row += s.region_rows)
-      list.push_back({row, std::min(s.region_rows, last - row)});
-    return list;
-  }
-  std::vector<RowsTransfer> input_transfers(const Sizes& s, size_t part, int64_t image, int64_t pass,
-                                            const Piece& piece, int64_t zeros, int zero_stream) const {
-    RowsTransfer outside;
-    outside.stream = zero_stream;
-    outside.group = 0;
-    outside.dram = zeros;
-    RowsPass wanted = s.pass(image, pass);
-    wanted.first_row = piece.first;
-    wanted.most_rows = piece.rows;
-    return window_transfers(s.parts[part], s.out, problem_.window, wanted, outside, chip_);
-  }
   int64_t zeros_lw(const Sizes& s) const {
-    int64_t most = 0;
-    for (int64_t image = 0; image < s.out.images(); ++image) {
-      for (int64_t pass = 0; pass < s.passes; ++pass) {
-        for (const Piece& piece : pieces(s, image, pass)) {
-          for (size_t part = 0; part < s.parts.size(); ++part) {
-            for (const RowsTransfer& transfer : input_transfers(s, part, image, pass, piece, 0, 0))
-              most = std::max(most, transfer.stream >= 0 ? transfer.count : 0);
-          }
-        }
-      }
-    }
-    return most;
+    return longest_outside(
+        s, [&](int64_t image, int64_t pass) { return pieces(s, image, pass); },
+        [&](size_t part, int64_t image, int64_t pass, const RowsPiece& piece) {
+          return input_transfers(s, part, image, pass, piece, 0, 0);
+        });
   }
-
-  RowsProblem problem_;
-  isa::Chip chip_;
-  MatrixPrecision precision_;
-  const MatrixForm& form_;
 };
 
 std::vector<StreamPlacement> LanesTiler::placements(const LanesTiling& tiling) const {
   const Sizes s = sizes(tiling);
-  Shape extents;
-  for (const ContractLayer::Dim& dim : problem_.contract.dims) extents.push_back(dim.extent);
-
-  StreamPlacement weights;
-  weights.name = problem_.weights_first ? "a" : "b";
-  weights.access = problem_.weights();
-  weights.extents = extents;
-  weights.transport = weights_transport(s);
-  weights.length_lw = round_up(s.out_sets * s.matrices_lw, weights.transport.granule()) +
-                      weights.transport.numbers_over(zeros_lw(s));
-  std::vector<Factor> outs = out_channel_factors(s, s.matrices_lw, kBlocksPerChunk);
-  outs.push_back({form_.rows, Level::kAddress, 1});
-  const int64_t positions = problem_.window.kernel[0] * problem_.window.kernel[1];
-  std::vector<std::vector<Factor>> axes = {outs,
-                                           {{s.in_chunks, Level::kAddress, positions * form_.rows},
-                                            {kBlocksPerChunk, Level::kMab, 1},
-                                            {isa::kPePerMab, Level::kPe, 1},
-                                            {isa::kWordsPerLong, Level::kWord, 1}}};
-  weights.axis_dims = {problem_.out_channels, problem_.in_channels};
+  const int64_t of_chunk = problem_.window.kernel[0] * problem_.window.kernel[1] * form_.rows;
+  Matrices matrices{weights_transport(s),
+                    s.out_sets * s.matrices_lw,
+                    zeros_lw(s),
+                    out_channel_factors(s, s.matrices_lw, kBlocksPerChunk),
+                    {{{s.in_chunks, Level::kAddress, of_chunk},
+                      {kBlocksPerChunk, Level::kMab, 1},
+                      {isa::kPePerMab, Level::kPe, 1},
+                      {isa::kWordsPerLong, Level::kWord, 1}}},
+                    copies(s, kBlocksPerChunk)};
   if (problem_.in.packed) {
     auto [of_channel, of_column] = packed_factors(problem_.in.packed->channels, Level::kMab);
-    of_column.insert(of_column.begin(), {s.in_chunks, Level::kAddress, positions * form_.rows});
-    weights.axis_dims = {problem_.out_channels, {problem_.in_channels[0]}, {problem_.in_channels[1]}};
-    axes = {outs, of_channel, of_column};
+    of_column.insert(of_column.begin(), {s.in_chunks, Level::kAddress, of_chunk});
+    matrices.ins = {of_channel, of_column};
   }
-  for (size_t way = 0; way < 2; ++way) {
-    if (problem_.kernel_dims.at(way) < 0) continue;
-    weights.axis_dims.push_back({problem_.kernel_dims.at(way)});
-    axes.push_back({{problem_.window.kernel.at(way), Level::kAddress,
-                     (way == 0 ? problem_.window.kernel[1] : 1) * form_.rows}});
-  }
-  weights.layout = Layout(axes, layout::Memory::kLm0, copies(s, kBlocksPerChunk));
-  place_single(weights);
-
-  std::vector<StreamPlacement> list;
-  const std::string name = problem_.weights_first ? "b" : "a";
-  for (size_t part = 0; part < s.parts.size(); ++part)
-    list.push_back(s.parts[part].placement(s.parts.size() == 1 ? name : fmt::format("{}{}", name, part)));
-  list.insert(problem_.weights_first ? list.begin() : list.end(), std::move(weights));
-  for (size_t k = 0; k < problem_.contract.epilogue_inputs.size(); ++k) {
-    const TensorAccess& access = problem_.contract.epilogue_inputs[k];
-    if (problem_.of_rows[k]) {
-      Picture picture = problem_.out;
-      picture.tensor = access.tensor;
-      list.push_back(RowsImage(picture, tiling.out, chip_).placement(fmt::format("x{}", k)));
-      list.back().access = *problem_.of_rows[k];
-      continue;
-    }
-    StreamPlacement values;
-    values.name = fmt::format("x{}", k);
-    values.access = access;
-    values.extents = extents;
-    values.transport = weights_transport(s);
-    values.length_lw = round_up(s.out_sets, values.transport.granule());
-    std::vector<Factor> channels = out_channel_factors(s, 1, 1);
-    channels.insert(channels.end(), form_.row_factors.begin(), form_.row_factors.end());
-    std::vector<Factor> same = copies(s, 1);
-    same.push_back({kBlocksPerChunk, Level::kMab, kBlocksPerChunk});
-    values.axis_dims = {problem_.out_channels};
-    values.layout = Layout({channels}, layout::Memory::kLm0, same);
-    place_single(values);
-    list.push_back(std::move(values));
-  }
-  StreamPlacement result = s.out.placement("y");
-  result.is_output = true;
-  // In channels that fill a chunk up, sums are 0.
-  const std::vector<double> zeros(problem_.contract.epilogue_inputs.size() + 1, 0.0);
-  if (problem_.contract.epilogue.evaluate(zeros) != 0) result.layout.set_padding(layout::Padding::kUndefined);
-  list.push_back(std::move(result));
-  return list;
+  Values values{weights_transport(s), s.out_sets, out_channel_factors(s, 1, 1), copies(s, 1)};
+  values.copies.push_back({kBlocksPerChunk, Level::kMab, kBlocksPerChunk});
+  return streams(s, tiling.out, matrices, values);
 }
 
 TileProgram LanesTiler::program(const LanesTiling& tiling, const std::string& name,
                                 const std::vector<StreamPlacement>& placements,
                                 const std::vector<int64_t>& dram_addresses, bool backwards) const {
-  isa::check_internal(placements.size() == dram_addresses.size(), "lanes", "{} addresses for {} streams",
-                      dram_addresses.size(), placements.size());
   const Sizes s = sizes(tiling);
-  TileProgram program;
-  program.name = name;
-  for (size_t k = 0; k < placements.size(); ++k) {
-    program.streams.push_back(
-        {placements[k].name, placements[k].transport, placements[k].length_lw, dram_addresses[k]});
-  }
-  const int window_stream = problem_.weights_first ? 1 : 0;
-  const auto operands = static_cast<int>(s.parts.size());
-  const int weight_stream = problem_.weights_first ? 0 : operands;
-  const int result_stream = static_cast<int>(placements.size()) - 1;
-  const auto buffer = [&](std::string buffer_name, int64_t lw, scheduler::HomeSet homes) {
-    program.buffers.push_back({std::move(buffer_name), lw, homes});
-    return static_cast<int>(program.buffers.size()) - 1;
-  };
-  const int64_t kept_matrices = (s.all_matrices ? s.out_sets : 1) * s.matrices_lw;
-  const int matrices = buffer("matrices", kept_matrices, isa::space_bit(Space::kLm0));
-  const int windows = buffer("windows", s.windows_lw, isa::space_bit(Space::kLm1));
-  const int sums = buffer("sums", s.sums_lw, isa::space_bit(Space::kGrf0));
-  const auto add = [&](auto op) { program.body.push_back({std::move(op)}); };
-
-  std::vector<RowsInput> inputs;
-  for (size_t k = 0; k < problem_.of_rows.size(); ++k) {
-    const int stream = 1 + operands + static_cast<int>(k);
-    const std::string& stream_name = placements[static_cast<size_t>(stream)].name;
-    if (problem_.of_rows[k]) {
-      inputs.push_back({buffer(stream_name, s.input_lw, isa::space_bit(Space::kLm0)), true});
-      continue;
-    }
-    const int64_t count = round_up(s.out_sets, isa::kCyclesPerStep);
-    inputs.push_back(
-        {buffer(stream_name, count, isa::space_bit(Space::kLm0) | isa::space_bit(Space::kLm1)), false});
-    add(LoadTile{stream, {}, inputs.back().buffer, {}, count});
-  }
-  if (!s.is_flat) add(FillTile{windows, {}, s.windows_lw, 0});
-  if (s.all_matrices) add(LoadTile{weight_stream, {}, matrices, {}, kept_matrices, precision_});
-
-  const Transport& road = program.streams[static_cast<size_t>(weight_stream)].transport;
-  const int64_t zeros = road.part_offset(round_up(s.out_sets * s.matrices_lw, road.granule()));
+  const DraftSizes draft_sizes{s.out_sets, s.matrices_lw, s.all_matrices, s.windows_lw,
+                               s.sums_lw,  s.input_lw,    !s.is_flat};
+  Draft draft = this->draft(name, placements, dram_addresses, s.parts.size(), draft_sizes);
   const int64_t groups_out = s.out.order().groups;
   for (const int64_t image : in_turn(s.out.images(), backwards)) {
     for (const int64_t pass : in_turn(s.passes, backwards)) {
-      const auto load_piece = [&](const Piece& piece) {
+      const auto load_piece = [&](const RowsPiece& piece) {
         for (const RowsDivision::Run& run : s.runs()) {
-          const LoadRows rows = s.load(run, window_stream, s.in.channel_ways(), [&](size_t part) {
-            return input_transfers(s, part, image, pass, piece, zeros, weight_stream);
+          const LoadRows rows = s.load(run, draft.window_stream, s.in.channel_ways(), [&](size_t part) {
+            return input_transfers(s, part, image, pass, piece, draft.zeros, draft.weight_stream);
           });
           LoadLanes load;
           load.stream = rows.stream;
@@ -435,7 +307,7 @@ TileProgram LanesTiler::program(const LanesTiling& tiling, const std::string& na
           load.left = s.left;
           load.right = s.right;
           load.last = s.last;
-          load.buffer = windows;
+          load.buffer = draft.windows;
           load.first_chunk = rows.first_chunk;
           load.first_row = piece.first;
           load.buffer_rows = s.window_rows;
@@ -445,7 +317,7 @@ TileProgram LanesTiler::program(const LanesTiling& tiling, const std::string& na
           load.normalize = precision_;
           if (const auto& packed = problem_.in.packed)
             load.packed = {packed->lane_columns, packed->chunks, packed->column_lw()};
-          add(std::move(load));
+          draft.add(std::move(load));
         }
       };
       PiecesInTurn next(pieces(s, image, pass), problem_.window, tiling.rows, s.tile_rows, backwards);
@@ -457,30 +329,25 @@ TileProgram LanesTiler::program(const LanesTiling& tiling, const std::string& na
         for (size_t k = 0, number = 0; k < problem_.of_rows.size(); ++k) {
           if (!problem_.of_rows[k]) continue;
           LoadPlaces load;
-          load.stream = 1 + operands + static_cast<int>(k);
+          load.stream = draft.first_input + static_cast<int>(k);
           load.l2bm = s.region_l2bm + static_cast<int64_t>(number++) * s.tile_l2bm;
           load.transfers = s.own_rows(image, pass, load.l2bm, row, rows);
           load.places = s.places;
           load.places.rows = rows;
-          load.buffer = inputs[k].buffer;
-          add(std::move(load));
+          load.buffer = draft.inputs[k].buffer;
+          draft.add(std::move(load));
         }
         for (int64_t set = 0; set < s.out_sets; ++set) {
-          if (!s.all_matrices) {
-            TileIndex from;
-            from.base = set * s.matrices_lw;
-            add(LoadTile{weight_stream, from, matrices, {}, s.matrices_lw, precision_});
-          }
           WindowProduct product;
           product.precision = precision_;
-          product.matrices = matrices;
-          product.matrices_at.base = s.all_matrices ? set * s.matrices_lw : 0;
-          product.windows = windows;
+          product.matrices = draft.matrices;
+          product.matrices_at.base = load_matrices(draft, set, draft_sizes);
+          product.windows = draft.windows;
           product.chunks = s.in_chunks;
           product.kernel = problem_.window.kernel;
           product.dilation = problem_.window.dilation;
           product.stride = problem_.window.stride;
-          product.sums = sums;
+          product.sums = draft.sums;
           product.starts.clear();
           FinishLanes finish;
           finish.starts = starts(s, rows);
@@ -498,25 +365,25 @@ TileProgram LanesTiler::program(const LanesTiling& tiling, const std::string& na
             product.starts = starts(s, 1);
           }
           product.first_column = s.shift;
-          add(std::move(product));
-          finish.sums = sums;
+          draft.add(std::move(product));
+          finish.sums = draft.sums;
           finish.epilogue = problem_.contract.epilogue;
-          finish.inputs = inputs;
+          finish.inputs = draft.inputs;
           finish.set = set;
           finish.places = s.places;
           finish.places.rows = rows;
           finish.l2bm = result_at;
-          add(std::move(finish));
+          draft.add(std::move(finish));
         }
         StoreRows store;
-        store.stream = result_stream;
+        store.stream = draft.result_stream;
         store.l2bm = result_at;
         store.transfers = s.own_rows(image, pass, result_at, row, rows);
-        add(std::move(store));
+        draft.add(std::move(store));
       }
     }
   }
-  return program;
+  return std::move(draft.program);
 }
 
 std::string LanesTiler::describe(const LanesTiling& tiling) const {

@@ -322,7 +322,7 @@ int64_t MatmulTiler::cost(const MatmulTiling& tiling, const Sizes& s) const {
 StreamPlacement MatmulTiler::placement_of(const RowsImage& image, std::string name) const {
   const Picture& picture = image.picture();
   const auto flat = picture_of(picture.tensor, picture.shape, static_cast<size_t>(picture.tokens->channel));
-  if (!flat || !flat->tokens || flat->folded) return image.placement(std::move(name));
+  if (!flat || !flat->tokens) return image.placement(std::move(name));
   std::vector<int> axes = picture.tokens->entries;
   axes.insert(axes.end(), picture.tokens->tokens.begin(), picture.tokens->tokens.end());
   const RowsImage all(*flat, {}, chip_);

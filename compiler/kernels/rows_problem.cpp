@@ -1,10 +1,17 @@
 #include "compiler/kernels/rows_problem.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <tuple>
 
 #include "isa/arithmetic.h"
+#include "isa/error.h"
 
 namespace kodama::compiler {
+
+using layout::Factor;
+using layout::Level;
 
 namespace {
 
@@ -162,18 +169,7 @@ std::optional<RowsProblem> rows_problem(const ContractLayer& contract, TensorId 
   if (!in->tokens && shape.back() < isa::kCyclesPerStep &&
       (window.kernel[1] > 1 || window.pad[1] > 0 || window.stride[1] > 1))
     return std::nullopt;
-  // Few channels: the kernel's columns fill the chunk.
   problem.in_channels = {in_channel};
-  if (!in->tokens && problem.kernel_dims[1] >= 0 &&
-      in->channels * problem.window.kernel[1] <= kChunkChannels) {
-    problem.in.folded = problem.window;
-    problem.in.channels *= problem.window.kernel[1];
-    problem.in.columns = problem.out.columns;
-    problem.in_channels.push_back(problem.kernel_dims[1]);
-    problem.kernel_dims[1] = -1;
-    problem.window.kernel[1] = problem.window.stride[1] = problem.window.dilation[1] = 1;
-    problem.window.pad[1] = 0;
-  }
   for (size_t dim = 0; dim < contract.dims.size(); ++dim) {
     const auto number = static_cast<int>(dim);
     if (contract.dims[dim].extent == 1 || contract.dims[dim].role == Role::kK ||
@@ -199,31 +195,156 @@ std::optional<RowsProblem> rows_problem(const ContractLayer& contract, TensorId 
 
 std::optional<RowsProblem> packed_problem(const RowsProblem& problem) {
   constexpr int64_t kMostChannels = 8;
-  const Picture& in = problem.in;
-  const RowsWindow& window = in.folded ? *in.folded : problem.window;
-  const int64_t channels = in.folded ? in.channels / window.kernel[1] : in.channels;
-  const int kernel_columns = in.folded ? problem.in_channels[1] : problem.kernel_dims[1];
-  if (in.tokens || !in.parts.empty() || kernel_columns < 0 || channels > kMostChannels ||
-      window.dilation[1] != 1)
+  const RowsWindow& window = problem.window;
+  if (problem.in.tokens || !problem.in.parts.empty() || problem.kernel_dims[1] < 0 ||
+      problem.in.channels > kMostChannels || window.dilation[1] != 1)
     return std::nullopt;
-  RowsProblem result = problem;
   Picture::Packed packed;
   packed.window = window;
-  while (packed.channels < channels) packed.channels *= 2;
+  while (packed.channels < problem.in.channels) packed.channels *= 2;
   packed.lane_columns = isa::ceil_div(problem.out.columns, isa::kCyclesPerStep);
   packed.chunks = isa::ceil_div(window.kernel[1] * packed.channels, kChunkChannels);
   const LoadLanes::Packed line{packed.lane_columns, packed.chunks, packed.column_lw()};
-  result.in.folded = std::nullopt;
+  RowsProblem result = problem;
   result.in.packed = packed;
   result.in.columns = isa::kCyclesPerStep * isa::ceil_div(line.line_lw(), kColumnLw);
   result.in.channels = kChunkChannels;
-  if (!in.folded) {
-    result.in_channels.push_back(kernel_columns);
-    result.kernel_dims[1] = -1;
-    result.window.kernel[1] = result.window.stride[1] = result.window.dilation[1] = 1;
-    result.window.pad[1] = 0;
-  }
+  result.in_channels.push_back(problem.kernel_dims[1]);
+  result.kernel_dims[1] = -1;
+  result.window.kernel[1] = result.window.stride[1] = 1;
+  result.window.pad[1] = 0;
   return result;
+}
+
+std::vector<RowsPiece> RowsContraction::pieces(const RowsDivision& s, int64_t image, int64_t pass) const {
+  const RowsPass all = s.pass(image, pass);
+  auto [first, last] = std::pair<int64_t, int64_t>(0, problem_.window.rows_under(all.rows));
+  if (s.passes * s.out.images() == 1)
+    std::tie(first, last) = rows_inside(s.in, s.out, problem_.window, all, chip_);
+  return pieces_of(first, last, s.region_rows);
+}
+
+std::vector<RowsTransfer> RowsContraction::input_transfers(const RowsDivision& s, size_t part, int64_t image,
+                                                           int64_t pass, const RowsPiece& piece,
+                                                           int64_t zeros, int zero_stream) const {
+  RowsTransfer outside;
+  outside.stream = zero_stream;
+  outside.group = 0;
+  outside.dram = zeros;
+  RowsPass wanted = s.pass(image, pass);
+  wanted.first_row = piece.first;
+  wanted.most_rows = piece.rows;
+  return window_transfers(s.parts[part], s.out, problem_.window, wanted, outside, chip_);
+}
+
+std::vector<StreamPlacement> RowsContraction::streams(const RowsDivision& s, RowsSplit out,
+                                                      const Matrices& matrices, const Values& values) const {
+  Shape extents;
+  for (const ContractLayer::Dim& dim : problem_.contract.dims) extents.push_back(dim.extent);
+  StreamPlacement weights;
+  weights.name = problem_.weights_first ? "a" : "b";
+  weights.access = problem_.weights();
+  weights.extents = extents;
+  weights.transport = matrices.transport;
+  weights.length_lw = isa::round_up(matrices.lw, weights.transport.granule()) +
+                      weights.transport.numbers_over(matrices.zeros_lw);
+  std::vector<std::vector<Factor>> axes = {matrices.outs};
+  axes.front().push_back({form_.rows, Level::kAddress, 1});
+  axes.insert(axes.end(), matrices.ins.begin(), matrices.ins.end());
+  weights.axis_dims = {problem_.out_channels};
+  for (const int dim : problem_.in_channels) weights.axis_dims.push_back({dim});
+  for (size_t way = 0; way < 2; ++way) {
+    if (problem_.kernel_dims.at(way) < 0) continue;
+    weights.axis_dims.push_back({problem_.kernel_dims.at(way)});
+    axes.push_back({{problem_.window.kernel.at(way), Level::kAddress,
+                     (way == 0 ? problem_.window.kernel[1] : 1) * form_.rows}});
+  }
+  weights.layout = layout::Layout(axes, layout::Memory::kLm0, matrices.copies);
+  place_single(weights);
+
+  std::vector<StreamPlacement> list;
+  const std::string name = problem_.weights_first ? "b" : "a";
+  for (size_t part = 0; part < s.parts.size(); ++part)
+    list.push_back(s.parts[part].placement(s.parts.size() == 1 ? name : fmt::format("{}{}", name, part)));
+  list.insert(problem_.weights_first ? list.begin() : list.end(), std::move(weights));
+  for (size_t k = 0; k < problem_.contract.epilogue_inputs.size(); ++k) {
+    const TensorAccess& access = problem_.contract.epilogue_inputs[k];
+    if (problem_.of_rows[k]) {
+      Picture picture = problem_.out;
+      picture.tensor = access.tensor;
+      list.push_back(RowsImage(picture, out, chip_).placement(fmt::format("x{}", k)));
+      list.back().access = *problem_.of_rows[k];
+      continue;
+    }
+    StreamPlacement placement;
+    placement.name = fmt::format("x{}", k);
+    placement.access = access;
+    placement.extents = extents;
+    placement.transport = values.transport;
+    placement.length_lw = isa::round_up(values.count, values.transport.granule());
+    std::vector<Factor> channels = values.outs;
+    channels.insert(channels.end(), form_.row_factors.begin(), form_.row_factors.end());
+    placement.axis_dims = {problem_.out_channels};
+    placement.layout = layout::Layout({channels}, layout::Memory::kLm0, values.copies);
+    place_single(placement);
+    list.push_back(std::move(placement));
+  }
+  StreamPlacement result = s.out.placement("y");
+  result.is_output = true;
+  // In channels that fill a chunk up, sums are 0.
+  const std::vector<double> zeros(problem_.contract.epilogue_inputs.size() + 1, 0.0);
+  if (problem_.contract.epilogue.evaluate(zeros) != 0) result.layout.set_padding(layout::Padding::kUndefined);
+  list.push_back(std::move(result));
+  return list;
+}
+
+RowsContraction::Draft RowsContraction::draft(const std::string& name,
+                                              const std::vector<StreamPlacement>& placements,
+                                              const std::vector<int64_t>& dram_addresses, size_t parts,
+                                              const DraftSizes& sizes) const {
+  using isa::Space;
+  isa::check_internal(placements.size() == dram_addresses.size(), "contract-rows",
+                      "{} addresses for {} streams", dram_addresses.size(), placements.size());
+  Draft draft;
+  draft.program.name = name;
+  for (size_t k = 0; k < placements.size(); ++k) {
+    draft.program.streams.push_back(
+        {placements[k].name, placements[k].transport, placements[k].length_lw, dram_addresses[k]});
+  }
+  const auto operands = static_cast<int>(parts);
+  draft.window_stream = problem_.weights_first ? 1 : 0;
+  draft.weight_stream = problem_.weights_first ? 0 : operands;
+  draft.first_input = 1 + operands;
+  draft.result_stream = static_cast<int>(placements.size()) - 1;
+  const isa::SpaceSet lm0 = isa::space_bit(Space::kLm0), lm1 = isa::space_bit(Space::kLm1);
+  const int64_t kept = (sizes.all_matrices ? sizes.sets : 1) * sizes.matrices_lw;
+  draft.matrices = draft.buffer("matrices", kept, lm0);
+  draft.windows = draft.buffer("windows", sizes.windows_lw, lm1);
+  draft.sums = draft.buffer("sums", sizes.sums_lw, isa::space_bit(Space::kGrf0));
+  for (size_t k = 0; k < problem_.of_rows.size(); ++k) {
+    const int stream = draft.first_input + static_cast<int>(k);
+    const std::string& stream_name = placements[static_cast<size_t>(stream)].name;
+    if (problem_.of_rows[k]) {
+      draft.inputs.push_back({draft.buffer(stream_name, sizes.row_input_lw, lm0), true});
+      continue;
+    }
+    const int64_t count = isa::round_up(sizes.sets, isa::kCyclesPerStep);
+    draft.inputs.push_back({draft.buffer(stream_name, count, lm0 | lm1), false});
+    draft.add(LoadTile{stream, {}, draft.inputs.back().buffer, {}, count});
+  }
+  if (sizes.fills_windows) draft.add(FillTile{draft.windows, {}, sizes.windows_lw, 0});
+  if (sizes.all_matrices) draft.add(LoadTile{draft.weight_stream, {}, draft.matrices, {}, kept, precision_});
+  const layout::Transport& road = placements[static_cast<size_t>(draft.weight_stream)].transport;
+  draft.zeros = road.part_offset(isa::round_up(sizes.sets * sizes.matrices_lw, road.granule()));
+  return draft;
+}
+
+int64_t RowsContraction::load_matrices(Draft& draft, int64_t set, const DraftSizes& sizes) const {
+  if (sizes.all_matrices) return set * sizes.matrices_lw;
+  TileIndex from;
+  from.base = set * sizes.matrices_lw;
+  draft.add(LoadTile{draft.weight_stream, from, draft.matrices, {}, sizes.matrices_lw, precision_});
+  return 0;
 }
 
 }  // namespace kodama::compiler

@@ -6,10 +6,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "compiler/kernels/kernel.h"
 #include "compiler/kernels/rows.h"
+#include "compiler/kernels/rows_division.h"
 #include "compiler/layers/layer_graph.h"
 #include "isa/chip.h"
 
@@ -23,7 +25,7 @@ struct RowsProblem {
   Picture in, out;
   RowsWindow window;
   std::vector<int> out_channels;           ///< dims
-  std::vector<int> in_channels;            ///< dims; the second: of the kernel's columns, folded
+  std::vector<int> in_channels;            ///< dims; the second: of the kernel's columns, packed
   std::array<int, 2> kernel_dims{-1, -1};  ///< dims; -1 = the kernel has one position there
   bool constants_stay = false;             ///< KernelOptions
   /// Of the epilogue's inputs: one value for a channel, or else what is read at every place of the result.
@@ -39,6 +41,75 @@ std::optional<RowsProblem> rows_problem(const ContractLayer& contract, TensorId 
 
 /// The same over a packed picture of the operand (Picture::Packed), if it has few channels.
 std::optional<RowsProblem> packed_problem(const RowsProblem& problem);
+
+/// What both ways to do it have in common (rows_kernel.cpp, rows_lanes_kernel.cpp): where the matrices and
+/// values for channels are in the PEs is theirs, and what their programs do between loads and stores.
+class RowsContraction {
+ protected:
+  RowsContraction(RowsProblem problem, const isa::Chip& chip, MatrixPrecision precision)
+      : problem_(std::move(problem)), chip_(chip), precision_(precision), form_(matrix_form(precision)) {}
+
+  bool has_epilogue() const { return problem_.contract.epilogue != ScalarExpr::identity(); }
+
+  /// The rows under a pass' results, as many at a time as L2BM has room for. In a single pass, those outside
+  /// the tensor for all L2Bs stay as the windows were filled.
+  std::vector<RowsPiece> pieces(const RowsDivision& s, int64_t image, int64_t pass) const;
+  /// The rows of a piece of a part of the operand for each L2B; zeros are at LW `zeros` of a stream.
+  std::vector<RowsTransfer> input_transfers(const RowsDivision& s, size_t part, int64_t image, int64_t pass,
+                                            const RowsPiece& piece, int64_t zeros, int zero_stream) const;
+
+  struct Matrices {
+    layout::Transport transport;
+    int64_t lw = 0;                                ///< of a PE
+    int64_t zeros_lw = 0;                          ///< behind them, for rows outside the tensor
+    std::vector<layout::Factor> outs;              ///< of output channels, but for a matrix' rows
+    std::vector<std::vector<layout::Factor>> ins;  ///< of the problem's in_channels
+    std::vector<layout::Factor> copies;
+  };
+  /// Of what depends on output channels alone.
+  struct Values {
+    layout::Transport transport;
+    int64_t count = 0;                 ///< LW of a PE
+    std::vector<layout::Factor> outs;  ///< but for those inside a long word of every PE
+    std::vector<layout::Factor> copies;
+  };
+  /// In the order contract a, contract b, epilogue inputs, output.
+  std::vector<StreamPlacement> streams(const RowsDivision& s, RowsSplit out, const Matrices& matrices,
+                                       const Values& values) const;
+
+  struct DraftSizes {
+    int64_t sets = 1;         ///< of matrices, and values
+    int64_t matrices_lw = 0;  ///< of a set
+    bool all_matrices = false;
+    int64_t windows_lw = 0, sums_lw = 0, row_input_lw = 0;
+    bool fills_windows = false;
+  };
+  /// A program that has loaded what comes once.
+  struct Draft {
+    TileProgram program;
+    int window_stream = 0, weight_stream = 0, first_input = 0, result_stream = 0;
+    int matrices = -1, windows = -1, sums = -1;
+    std::vector<RowsInput> inputs;
+    int64_t zeros = 0;  ///< where they are in the weights' stream
+    int buffer(std::string buffer_name, int64_t lw, scheduler::HomeSet homes) {
+      program.buffers.push_back({std::move(buffer_name), lw, homes});
+      return static_cast<int>(program.buffers.size()) - 1;
+    }
+    template <typename Op>
+    void add(Op op) {
+      program.body.push_back({std::move(op)});
+    }
+  };
+  Draft draft(const std::string& name, const std::vector<StreamPlacement>& placements,
+              const std::vector<int64_t>& dram_addresses, size_t parts, const DraftSizes& sizes) const;
+  /// Where a set's matrices are in their buffer, to which they come now if not all have room.
+  int64_t load_matrices(Draft& draft, int64_t set, const DraftSizes& sizes) const;
+
+  RowsProblem problem_;
+  isa::Chip chip_;
+  MatrixPrecision precision_;
+  const MatrixForm& form_;
+};
 
 /// A way to do it: the splits of operand and result, and how long it takes.
 struct RowsOption {

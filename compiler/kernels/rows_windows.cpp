@@ -128,7 +128,7 @@ class WindowsTiler {
                                                    : tiling.own_groups
                                                        ? s.group_places()
                                                        : l1b_chunk_places(l1bs, s.out.order(), s.chunks);
-        const auto load_piece = [&](const Piece& piece) {
+        const auto load_piece = [&](const RowsPiece& piece) {
           for (const RowsDivision::Run& run : s.runs()) {
             LoadRows load = s.load(
                 run, 0, s.ways, [&](size_t part) { return transfers(tiling, s, part, image, pass, piece); });
@@ -296,7 +296,7 @@ class WindowsTiler {
     std::vector<RowsTransfer> all;
     for (size_t part = 0; part < s.parts.size(); ++part) {
       if (tiling.sharing == 1) load += load_steps(s.ways, s.window_rows, s.parts[part].chunks(), s.in);
-      for (const Piece& piece : pieces(tiling, s))
+      for (const RowsPiece& piece : pieces(tiling, s))
         std::ranges::move(transfers(tiling, s, part, 0, 0, piece), std::back_inserter(all));
     }
     if (tiling.sharing > 1) {
@@ -418,34 +418,20 @@ class WindowsTiler {
 
   /// LW of zeros behind the weights, for rows outside the tensor.
   int64_t zeros_lw(const WindowsTiling& tiling, const Sizes& s) const {
-    int64_t most = 0;
-    for (int64_t image = 0; image < s.out.images(); ++image) {
-      for (int64_t pass = 0; pass < s.passes; ++pass) {
-        for (size_t part = 0; part < s.parts.size(); ++part) {
-          for (const Piece& piece : pieces(tiling, s)) {
-            for (const RowsTransfer& transfer : transfers(tiling, s, part, image, pass, piece))
-              most = std::max(most, transfer.stream >= 0 ? transfer.count : 0);
-          }
-        }
-      }
-    }
-    return most;
+    return longest_outside(
+        s, [&](int64_t, int64_t) { return pieces(tiling, s); },
+        [&](size_t part, int64_t image, int64_t pass, const RowsPiece& piece) {
+          return transfers(tiling, s, part, image, pass, piece);
+        });
   }
 
-  /// Rows of a pass that are in L2BM at a time.
-  struct Piece {
-    int64_t first = 0, rows = 0;
-  };
-  static std::vector<Piece> pieces(const WindowsTiling& tiling, const Sizes& s) {
+  static std::vector<RowsPiece> pieces(const WindowsTiling& tiling, const Sizes& s) {
     if (tiling.by_rows()) return {{0, s.region_rows}};
-    std::vector<Piece> list;
-    for (int64_t row = 0; row < s.window_rows; row += s.region_rows)
-      list.push_back({row, std::min(s.region_rows, s.window_rows - row)});
-    return list;
+    return pieces_of(0, s.window_rows, s.region_rows);
   }
 
   std::vector<RowsTransfer> transfers(const WindowsTiling& tiling, const Sizes& s, size_t part, int64_t image,
-                                      int64_t pass, const Piece& piece) const {
+                                      int64_t pass, const RowsPiece& piece) const {
     std::optional<RowsTransfer> outside;
     if (problem_.zero_rows) {
       const layout::Transport road = values_transport(tiling, s);
