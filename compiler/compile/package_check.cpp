@@ -359,11 +359,27 @@ class ModelCheck {
         }
       }
       for (size_t s = k; s < end; ++s) {
+        if (chip(s).fetch && !chip(s).stored)
+          fail(at("stages", s) + ".stored", "found false, allowed: true, since the host fetches the result");
+        for (const StreamBinding& operand : chip(s).operands) check_stored(operand, k);
         if (chip(s).fetch) made.insert(model_.storage(model_.stages[s].outputs[0]));
       }
       k = end;
     }
     for (size_t k = 0; k < model_.outputs.size(); ++k) need(at("outputs", k), model_.outputs[k]);
+  }
+
+  /// What comes from a stage before the segment that begins with stage `begin` is in DRAM.
+  void check_stored(const StreamBinding& operand, size_t begin) const {
+    if (operand.origin != StreamBinding::Origin::kOnChip) return;
+    for (size_t s = begin; s-- > 0;) {
+      const auto* maker = std::get_if<ChipStage>(&model_.stages[s].body);
+      if (maker == nullptr || maker->result.dram_address != operand.dram_address) continue;
+      if (!maker->stored)
+        fail(at("stages", s) + ".stored",
+             "found false, allowed: true, since another segment reads the result");
+      return;
+    }
   }
 
   const CompiledModel& model_;

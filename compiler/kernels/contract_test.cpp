@@ -298,12 +298,12 @@ void concatenate(TensorId whole, const std::vector<int64_t>& channels, LayerGrap
 
 /// All candidates of a kernel of rows; tensor `constant` is the matrix, -1: none is. There are at least
 /// `least`. With `parts`, the operand is concatenated of tensors with so many channels, and only those that
-/// read them run.
+/// read them run. With `wanted`, L2Bs have eight L1Bs, and those run whose description has it.
 void check_rows(Case layer, TensorId constant, uint32_t seed, size_t least = 1,
                 const std::vector<int64_t>& parts = {}, const char* kernel = "contract-rows",
-                MatrixPrecision precision = MatrixPrecision::kGFloat, bool of_lanes = false) {
+                MatrixPrecision precision = MatrixPrecision::kGFloat, const std::string& wanted = "") {
   isa::Chip chip = with_quads();
-  if (of_lanes) chip.l1b_per_l2b = 8;
+  if (!wanted.empty()) chip.l1b_per_l2b = 8;
   std::mt19937 random(seed);
   std::vector<Tensor> tensors;
   for (const LayerTensor& tensor : layer.graph.tensors)
@@ -313,7 +313,7 @@ void check_rows(Case layer, TensorId constant, uint32_t seed, size_t least = 1,
   const Expected want = expected(layer, tensors, precision);
   if (!parts.empty()) concatenate(1 - constant, parts, layer.graph, tensors);
   std::vector<Candidate> candidates;
-  if (of_lanes) {
+  if (wanted.starts_with("lanes")) {  // also those that others are cheaper than
     const auto problem = rows_problem(layer.contract(), layer.graph.layers[0].outputs[0], layer.graph, 0);
     ASSERT_TRUE(problem);
     for (RowsOption& option : lanes_options(*problem, chip, precision, "lanes"))
@@ -321,6 +321,9 @@ void check_rows(Case layer, TensorId constant, uint32_t seed, size_t least = 1,
   } else {
     candidates = find_kernel(kernel).run(layer.graph.layers[0], layer.graph, chip, {});
   }
+  std::erase_if(candidates, [&](const Candidate& candidate) {
+    return candidate.description.find(wanted) == std::string::npos;
+  });
   std::erase_if(candidates, [&](const Candidate& candidate) {
     return candidate.placements.size() !=
            layer.contract().epilogue_inputs.size() + std::max<size_t>(1, parts.size()) + 2;
@@ -344,6 +347,10 @@ void check_rows(Case layer, TensorId constant, uint32_t seed, size_t least = 1,
       ASSERT_NEAR(values[i], want.value[i], want.bound[i])
           << "element " << i << " of " << shape_to_string(got.shape());
     }
+    if (!candidate.emit_backwards) continue;
+    Candidate backwards = candidate;
+    backwards.emit = candidate.emit_backwards;
+    EXPECT_TRUE(run_candidate(backwards, layer, tensors, machine) == got) << "backwards, other bits";
   }
 }
 
@@ -396,7 +403,7 @@ TEST(Rows, FewColumns) {
 TEST(Rows, Lanes) {
   uint32_t seed = 60;
   const auto check_lanes = [&](const Case& layer, size_t least) {
-    check_rows(layer, 0, seed++, least, {}, "", MatrixPrecision::kGFloat, true);
+    check_rows(layer, 0, seed++, least, {}, "", MatrixPrecision::kGFloat, "lanes");
   };
   check_lanes(conv({1, 1, 64, 64, 6, 16, 3, 1, 1, 1}), 2);
   check_lanes(conv_and_add({1, 1, 40, 128, 5, 14, 1, 1, 1, 0}), 2);
@@ -410,17 +417,28 @@ TEST(Rows, Lanes) {
   check_lanes(conv({1, 1, 64, 64, 8, 32, 3, 2, 1, 1}), 1);
   check_lanes(conv({1, 1, 32, 32, 9, 24, 1, 2, 1, 0}), 1);
   check_lanes(conv_and_add({1, 1, 20, 64, 7, 20, 3, 1, 2, 2}), 1);
-  check_lanes(conv({1, 1, 3, 64, 12, 28, 5, 2, 1, 2}), 1);
   // Lanes of results aren't over those of the operand, or there are none.
   check_lanes(conv({1, 1, 32, 64, 8, 28, 3, 2, 1, 1}), 0);
   check_lanes(conv({1, 1, 32, 64, 8, 5, 3, 1, 1, 1}), 0);
 }
+/// Few channels: overlapping windows of a line, over one chunk or two, of two to eight channels.
+TEST(Rows, PackedLanes) {
+  uint32_t seed = 90;
+  for (const ConvSizes& sizes :
+       {ConvSizes{1, 1, 3, 64, 12, 28, 5, 2, 1, 2}, ConvSizes{1, 1, 2, 32, 9, 16, 3, 1, 1, 1},
+        ConvSizes{1, 1, 3, 40, 11, 28, 7, 2, 1, 3}, ConvSizes{1, 1, 8, 16, 8, 13, 5, 1, 1, 2},
+        ConvSizes{1, 1, 3, 32, 27, 64, 11, 4, 1, 2}})
+    check_rows(conv_and_add(sizes), 0, seed++, 1, {}, "", MatrixPrecision::kGFloat, "lanes, packed");
+}
 /// L1Bs that have channels of results, or of the operand, needn't all have some.
 TEST(Rows, SomeL1bsHaveChannels) {
-  check_rows(conv_and_add({1, 1, 32, 90, 4, 6, 1, 1, 1, 0}), 0, 80, 1);
-  check_rows(conv({1, 1, 96, 40, 5, 6, 3, 1, 1, 1}), 0, 81, 1);
+  const auto check = [](const Case& layer, uint32_t seed, const char* wanted) {
+    check_rows(layer, 0, seed, 1, {}, "contract-rows", MatrixPrecision::kGFloat, wanted);
+  };
+  check(conv_and_add({1, 1, 32, 90, 1, 4, 1, 1, 1, 0}), 80, "L1B channels");
+  check(conv({1, 1, 96, 32, 2, 4, 3, 1, 1, 1}), 81, "L1B input channels");
   // Channels of both an L2B and an L1B.
-  check_rows(conv_and_add({1, 1, 96, 192, 2, 4, 1, 1, 1, 0}), 0, 82, 2);
+  check(conv_and_add({1, 1, 32, 192, 1, 4, 1, 1, 1, 0}), 82, "L2B channels, L1B channels");
 }
 TEST(Rows, Depthwise) {
   uint32_t seed = 20;

@@ -389,13 +389,12 @@ TileProgram LanesTiler::program(const LanesTiling& tiling, const std::string& na
 std::string LanesTiler::describe(const LanesTiling& tiling) const {
   const Sizes s = sizes(tiling);
   return fmt::format(
-      "{}: group {}, L2B {}, L1B lanes, {} passes of {} rows, tiles of {}, {} sets of {} input chunks; "
-      "operand: "
-      "group {}, L2B {}",
+      "{}: group {}, L2B {}, L1B lanes{}, {} passes of {} rows, tiles of {}, {} sets of {} input chunks; "
+      "operand: group {}, L2B {}",
       matrix_precision_name(precision_), rows_or_channels(tiling.out.group_channels),
-      rows_or_channels(tiling.out.l2b_channels), s.passes * s.out.images(), tiling.rows, s.tile_rows,
-      s.out_sets, s.in_chunks, rows_or_channels(tiling.in.group_channels),
-      rows_or_channels(tiling.in.l2b_channels));
+      rows_or_channels(tiling.out.l2b_channels), problem_.in.packed ? ", packed" : "",
+      s.passes * s.out.images(), tiling.rows, s.tile_rows, s.out_sets, s.in_chunks,
+      rows_or_channels(tiling.in.group_channels), rows_or_channels(tiling.in.l2b_channels));
 }
 
 }  // namespace

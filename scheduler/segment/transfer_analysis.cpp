@@ -381,18 +381,19 @@ class Analyzer : private PartsAnalysis {
 
   /// What is in the parts' scratch memory, and no loop with transfers reads.
   void find_scratch(const std::vector<ProgramPart>& parts) {
+    std::vector<TransferRange> of_loops;
+    for (const PartTask& task : tasks)
+      of_loops.insert(of_loops.end(), task.ranges.begin(), task.ranges.end());
+    const auto is_scratch = [&](const PartTransfer& move, const TransferRange& range) {
+      return range.memory == HazardResource::kDram &&
+             std::ranges::any_of(
+                 parts[index(move.part)].scratch,
+                 [&](const auto& each) { return each.first <= range.begin && range.end <= each.second; }) &&
+             std::ranges::none_of(of_loops, [&](const auto& other) { return conflict(range, other); });
+    };
     for (PartTransfer& move : moves) {
-      if (move.is_load) continue;
-      move.is_scratch = std::ranges::all_of(move.outside, [&](const TransferRange& range) {
-        const auto& scratch = parts[index(move.part)].scratch;
-        const bool is_in = std::ranges::any_of(scratch, [&](const auto& each) {
-          return range.memory == HazardResource::kDram && each.first <= range.begin &&
-                 range.end <= each.second;
-        });
-        return is_in && std::ranges::none_of(tasks, [&](const PartTask& task) {
-                 return std::ranges::any_of(
-                     task.ranges, [&](const TransferRange& other) { return conflict(range, other); });
-               });
+      move.is_scratch = !move.is_load && std::ranges::all_of(move.outside, [&](const TransferRange& range) {
+        return is_scratch(move, range);
       });
     }
   }
