@@ -69,6 +69,7 @@ class DramTime {
   void add(const LoadRows& op, int64_t times) { add_rows(op.transfers, times); }
   void add(const LoadLanes& op, int64_t times) { add_rows(op.transfers, times); }
   void add(const LoadPlaces& op, int64_t times) { add_rows(op.transfers, times); }
+  void add(const LoadLines& op, int64_t times) { add_rows(op.transfers, times); }
   void add(const StoreRows& op, int64_t times) { add_rows(op.transfers, times); }
   template <typename Op>
   void add(const Op&, int64_t) {}
@@ -123,6 +124,10 @@ class StepTime {
 std::optional<int64_t> free_l2bm(const TileProgram& program, const isa::Chip& chip) {
   int64_t used = 0;
   bool stays = false;  // between operations
+  // Halos are beside the rows, and steps take four units.
+  const auto use_lanes = [&](int64_t first, int64_t rows, const RowOrder& order) {
+    used = std::max(used, first + rows * order.lw() + isa::kCyclesPerStep * kUnitLw);
+  };
   for_each_node(program.body, [&](const TileNode& node) {
     if (const auto* load = std::get_if<LoadRows>(&node.kind)) {
       for (const RowsTransfer& transfer : load->transfers)
@@ -133,16 +138,17 @@ std::optional<int64_t> free_l2bm(const TileProgram& program, const isa::Chip& ch
                                 (load->rows - 1) * load->order.lw() +
                                 round_up(load->order.lw(), isa::kL2bmBlockLw));
     } else if (const auto* lanes = std::get_if<LoadLanes>(&node.kind)) {
-      // Halos are beside the rows, and steps take four units.
-      used = std::max(used, lanes->l2bm + (lanes->parts - 1) * lanes->part_lw +
-                                lanes->rows * lanes->order.lw() + isa::kCyclesPerStep * kUnitLw);
+      use_lanes(lanes->l2bm + (lanes->parts - 1) * lanes->part_lw, lanes->rows, lanes->order);
     } else if (const auto* places = std::get_if<LoadPlaces>(&node.kind)) {
-      used = std::max(used, places->l2bm + places->places.rows * places->places.order.lw() +
-                                isa::kCyclesPerStep * kUnitLw);
+      use_lanes(places->l2bm, places->places.rows, places->places.order);
     } else if (const auto* finish = std::get_if<FinishLanes>(&node.kind)) {
       stays = true;
-      used = std::max(used, finish->l2bm + finish->places.rows * finish->places.order.lw() +
-                                isa::kCyclesPerStep * kUnitLw);
+      use_lanes(finish->l2bm, finish->places.rows, finish->places.order);
+    } else if (const auto* lines = std::get_if<LoadLines>(&node.kind)) {
+      use_lanes(lines->l2bm + (lines->parts - 1) * lines->part_lw, lines->rows, lines->order);
+    } else if (const auto* reduce = std::get_if<ReduceLines>(&node.kind)) {
+      stays = true;
+      use_lanes(reduce->l2bm, reduce->rows, reduce->order);
     } else if (const auto* sum = std::get_if<SumRows>(&node.kind)) {
       stays = true;
       used = std::max(used, sum->l2bm + sum->rows * sum->row_lw + isa::kL2bmBlockLw);

@@ -8,6 +8,7 @@
 #include "compiler/kernels/kernel.h"
 #include "compiler/kernels/lowering.h"
 #include "compiler/kernels/rows_problem.h"
+#include "compiler/kernels/rows_windows.h"
 #include "compiler/kernels/stream_image.h"
 #include "isa/error.h"
 #include "scheduler/pipeline/pipeline.h"
@@ -296,9 +297,12 @@ void concatenate(TensorId whole, const std::vector<int64_t>& channels, LayerGrap
   graph.layers.push_back(std::move(layer));
 }
 
+const std::string kLinesOfLanes = "L1B lanes";
+
 /// All candidates of a kernel of rows; tensor `constant` is the matrix, -1: none is. There are at least
 /// `least`. With `parts`, the operand is concatenated of tensors with so many channels, and only those that
-/// read them run. With `wanted`, L2Bs have eight L1Bs, and those run whose description has it.
+/// read them run. With `wanted`, L2Bs have eight L1Bs, and those run whose description has it: of lanes also
+/// what others are cheaper than.
 void check_rows(Case layer, TensorId constant, uint32_t seed, size_t least = 1,
                 const std::vector<int64_t>& parts = {}, const char* kernel = "contract-rows",
                 MatrixPrecision precision = MatrixPrecision::kGFloat, const std::string& wanted = "") {
@@ -313,7 +317,13 @@ void check_rows(Case layer, TensorId constant, uint32_t seed, size_t least = 1,
   const Expected want = expected(layer, tensors, precision);
   if (!parts.empty()) concatenate(1 - constant, parts, layer.graph, tensors);
   std::vector<Candidate> candidates;
-  if (wanted.starts_with("lanes")) {  // also those that others are cheaper than
+  if (wanted == kLinesOfLanes) {
+    auto problem = depthwise_problem(layer.contract(), layer.graph.layers[0].outputs[0], layer.graph);
+    ASSERT_TRUE(problem);
+    if (!parts.empty()) problem->in = concatenated_picture(problem->in, layer.graph).value();
+    for (RowsOption& option : window_lanes_options(*problem, chip, "lanes"))
+      candidates.push_back(std::move(option.candidate));
+  } else if (wanted.starts_with("lanes")) {
     const auto problem = rows_problem(layer.contract(), layer.graph.layers[0].outputs[0], layer.graph, 0);
     ASSERT_TRUE(problem);
     for (RowsOption& option : lanes_options(*problem, chip, precision, "lanes"))
@@ -439,6 +449,27 @@ TEST(Rows, SomeL1bsHaveChannels) {
   check(conv({1, 1, 96, 32, 2, 4, 3, 1, 1, 1}), 81, "L1B input channels");
   // Channels of both an L2B and an L1B.
   check(conv_and_add({1, 1, 32, 192, 1, 4, 1, 1, 1, 0}), 82, "L2B channels, L1B channels");
+}
+/// Lines of lanes: of one chunk or two side by side, alone in a pair's place, over all kinds of edges.
+TEST(Rows, DepthwiseLanes) {
+  uint32_t seed = 120;
+  const auto check_lanes = [&](const Case& layer, size_t least, const std::vector<int64_t>& parts = {}) {
+    check_rows(layer, 0, seed++, least, parts, "depthwise-rows", MatrixPrecision::kFloat, kLinesOfLanes);
+  };
+  check_lanes(conv({1, 64, 1, 1, 8, 16, 3, 1, 1, 1}), 2);
+  check_lanes(conv_and_add({1, 128, 1, 1, 7, 14, 3, 1, 1, 1}), 2);
+  check_lanes(conv({1, 96, 1, 1, 11, 32, 3, 2, 1, 1}), 1);  // single lines, every second column
+  check_lanes(conv({1, 37, 1, 1, 9, 16, 3, 2, 1, 1}), 1);
+  check_lanes(conv_and_add({2, 96, 1, 1, 7, 7, 5, 1, 1, 1}), 0);   // lanes of results are others
+  check_lanes(conv_and_add({2, 96, 1, 1, 5, 28, 5, 1, 1, 2}), 1);  // odd groups: alone
+  check_lanes(conv({1, 32, 1, 1, 15, 48, 3, 3, 1, 1}), 1);         // every third column: alone
+  check_lanes(conv({1, 64, 1, 1, 15, 48, 3, 3, 2, 2}), 1);
+  check_lanes(conv_and_add({1, 40, 1, 1, 6, 24, 7, 1, 1, 3}), 1);
+  check_lanes(conv_and_add({1, 160, 1, 1, 9, 11, 3, 1, 2, 2}), 1);
+  check_lanes(conv({1, 64, 1, 1, 12, 16, 1, 2, 1, 0}), 1);          // columns that nobody reads
+  check_lanes(conv({1, 96, 1, 1, 6, 7, 3, 1, 1, 1}), 0, {32, 64});  // values of uneven lines
+  check_lanes(conv_and_add({1, 128, 1, 1, 6, 12, 3, 1, 1, 1}), 0, {64, 64});
+  check_lanes(conv({1, 128, 1, 1, 6, 12, 3, 1, 1, 1}), 1, {64, 64});
 }
 TEST(Rows, Depthwise) {
   uint32_t seed = 20;

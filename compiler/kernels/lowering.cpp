@@ -44,6 +44,10 @@ void lower_node(TileLoweringContext& context, const TileNode& node) {
           lower_load_places(context, op);
         } else if constexpr (std::is_same_v<Op, FinishLanes>) {
           lower_finish_lanes(context, op);
+        } else if constexpr (std::is_same_v<Op, LoadLines>) {
+          lower_load_lines(context, op);
+        } else if constexpr (std::is_same_v<Op, ReduceLines>) {
+          lower_reduce_lines(context, op);
         } else if constexpr (std::is_same_v<Op, SumRows>) {
           lower_sum_rows(context, op);
         } else if constexpr (std::is_same_v<Op, StoreRows>) {

@@ -84,8 +84,13 @@ struct TileLoweringContext {
   const TileProgram& program;
   std::vector<int> buffer_values;  ///< machine value of each tile buffer
   int block_mask = -1;             ///< mask value: cycle c is the MAB's block of a chunk; -1 = not made yet
-  /// Mask values of L1Bs, by those inside in every cycle and the mask under it.
-  std::map<std::pair<std::array<std::pair<int64_t, int64_t>, isa::kCyclesPerStep>, int>, int> l1b_masks = {};
+  /// The first and the last number inside in every cycle of a step.
+  using Inside = std::array<std::pair<int64_t, int64_t>, isa::kCyclesPerStep>;
+  /// Mask values of L1Bs, by those inside and the mask under it.
+  std::map<std::pair<Inside, int>, int> l1b_masks = {};
+  /// Mask values of MABs of lanes, by those inside, and the value of their numbers.
+  std::map<Inside, int> lane_masks = {};
+  int lane_mabs = -1;
   /// Mask values of MABs whose number has bits with a value, by both.
   std::map<std::pair<int64_t, int64_t>, int> mab_masks = {};
   /// As block_mask, without the channels behind the first so many of a chunk.
@@ -124,6 +129,8 @@ void lower_finish_rows(TileLoweringContext& context, const FinishRows& op);
 void lower_load_lanes(TileLoweringContext& context, const LoadLanes& op);      // rows_lanes.cpp
 void lower_load_places(TileLoweringContext& context, const LoadPlaces& op);    // rows_lanes.cpp
 void lower_finish_lanes(TileLoweringContext& context, const FinishLanes& op);  // rows_lanes.cpp
+void lower_load_lines(TileLoweringContext& context, const LoadLines& op);      // rows_lines.cpp
+void lower_reduce_lines(TileLoweringContext& context, const ReduceLines& op);  // rows_lines.cpp
 void lower_sum_rows(TileLoweringContext& context, const SumRows& op);
 void lower_store_rows(TileLoweringContext& context, const StoreRows& op);
 

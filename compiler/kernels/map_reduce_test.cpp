@@ -13,6 +13,7 @@
 #include "compiler/kernels/kernel.h"
 #include "compiler/kernels/kernel_test_util.h"
 #include "compiler/kernels/lowering.h"
+#include "compiler/kernels/rows_windows.h"
 #include "compiler/kernels/split_reductions.h"
 #include "compiler/kernels/spread.h"
 
@@ -466,6 +467,80 @@ void check_near(const ImageCase& test, const isa::Chip& chip) {
   }
 }
 
+/// The same of a concatenation of so many channels each, of one image.
+ImageCase joined_pooling(const PoolSizes& s, ReduceLayer::Op op, const std::vector<int64_t>& parts) {
+  ImageCase joined = make_plain_pooling(s, op);
+  RearrangeLayer concat;
+  concat.extents = joined.graph.tensors[0].shape;
+  std::vector<int64_t> begin(4, 0);
+  const int64_t places = s.rows * s.columns;
+  for (const int64_t channels : parts) {
+    Shape shape = concat.extents;
+    shape[1] = channels;
+    AffineMap map = AffineMap::identity(4);
+    map.set_offset(1, -begin[1]);
+    std::vector<int64_t> end = concat.extents;
+    end[1] = begin[1] + channels;
+    concat.pieces.push_back({{static_cast<TensorId>(joined.graph.tensors.size()), map, 0}, begin, end});
+    add_tensor(joined, shape);
+    const auto whole = joined.values[0].data<float>();
+    std::copy_n(whole.begin() + begin[1] * places, channels * places,
+                joined.values.back().data<float>().begin());
+    begin[1] = end[1];
+  }
+  Layer layer;
+  layer.name = "concat";
+  layer.outputs = {0};
+  layer.body = concat;
+  joined.graph.layers.push_back(layer);
+  return joined;
+}
+
+TEST(Rows, PoolingOfLanes) {
+  isa::Chip chip = tiny_chip();
+  chip.mab_per_l1b = 16;
+  chip.l1b_per_l2b = 8;
+  const auto check = [&](const ImageCase& test, size_t least, bool of_parts) {
+    const Layer& layer = test.graph.layers[0];
+    SCOPED_TRACE(shape_to_string(test.graph.tensors[0].shape));
+    auto problem = pool_problem(std::get<ReduceLayer>(layer.body), layer.outputs[0], test.graph);
+    ASSERT_TRUE(problem);
+    if (of_parts) problem->in = concatenated_picture(problem->in, test.graph).value();
+    const std::vector<RowsOption> options = window_lanes_options(*problem, chip, "lanes");
+    EXPECT_GE(options.size(), least);
+    const Candidate other = layer_candidates(layer, test.graph, chip, {}).at(0);
+    const Tensor want = run_candidate(other, layer, test.graph, test.values, chip).result;
+    for (const RowsOption& option : options) {
+      verify_candidate(option.candidate, layer, test.graph, chip);
+      for (const bool backwards : {false, true}) {
+        Candidate candidate = option.candidate;
+        if (backwards) candidate.emit = candidate.emit_backwards;
+        const Tensor result = run_candidate(candidate, layer, test.graph, test.values, chip).result;
+        for (size_t i = 0; i < result.data<float>().size(); ++i)
+          ASSERT_NEAR(result.data<float>()[i], want.data<float>()[i], 1e-4)
+              << candidate.description << (backwards ? ", backwards" : "") << ", element " << i;
+      }
+    }
+  };
+  const auto max = ReduceLayer::Op::kMax;
+  check(make_plain_pooling({1, 64, 12, 24, 3, 2, 1}, max), 2, false);
+  check(make_plain_pooling({1, 64, 11, 16, 2, 2, 0}, ReduceLayer::Op::kSum), 2, false);
+  check(make_plain_pooling({2, 40, 5, 30, 3, 1, 1}, ReduceLayer::Op::kMin), 1, false);
+  check(make_plain_pooling({1, 96, 9, 32, 3, 2, 1}, max), 1, false);
+  check(make_plain_pooling({1, 480, 4, 14, 3, 1, 1}, max), 1, false);
+  check(make_plain_pooling({1, 5, 17, 48, 5, 3, 1}, max), 1, false);
+  check(make_plain_pooling({1, 72, 7, 20, 5, 1, 2}, max), 1, false);
+  // No lanes of results over those of the operand, or columns outside reach beyond the last lane.
+  check(make_plain_pooling({1, 64, 7, 28, 3, 2, 1}, max), 0, false);
+  check(make_plain_pooling({1, 64, 7, 13, 5, 1, 2}, max), 0, false);
+  // Parts of one chunk and of two, in pairs of results.
+  check(joined_pooling({1, 256, 6, 28, 3, 1, 1}, max, {64, 128, 32, 32}), 1, true);
+  check(joined_pooling({1, 192, 6, 16, 3, 2, 1}, max, {32, 64, 96}), 1, true);
+  check(joined_pooling({1, 160, 6, 16, 3, 2, 1}, max, {32, 64, 64}), 0, true);
+  check(joined_pooling({1, 101, 6, 12, 3, 1, 1}, max, {32, 64, 5}), 1, true);
+  check(joined_pooling({1, 96, 6, 16, 3, 1, 1}, max, {32, 32, 32}), 1, true);
+}
+
 TEST(Rows, Pooling) {
   isa::Chip chip = tiny_chip();
   chip.mab_per_l1b = 16;
@@ -510,7 +585,7 @@ TEST(Rows, Pooling) {
       }
     }
   }
-  // Three L1Bs of four share three chunks; four share columns. Where transfers cost little, that is best.
+  // Three L1Bs of four share three chunks: where transfers cost little, that is best.
   isa::Chip four = chip;
   four.l1b_per_l2b = 4;
   four.transfer.startup_cycles = 1;
@@ -523,32 +598,8 @@ TEST(Rows, Pooling) {
     check_candidates(shared, four, 3);
   };
   check_shared({1, 96, 4, 4, 3, 1, 1}, "L1B channels");
-  check_shared({2, 40, 5, 30, 3, 2, 1}, "L1B columns");
-  check_shared({1, 40, 21, 30, 3, 2, 1}, "L1B columns");
   // Of a concatenation, part by part.
-  ImageCase joined = make_plain_pooling({1, 101, 12, 9, 3, 2, 1}, ReduceLayer::Op::kMax);
-  RearrangeLayer concat;
-  concat.extents = {1, 101, 12, 9};
-  std::vector<int64_t> begin(4, 0);
-  for (const int64_t channels : {32, 64, 5}) {
-    Shape shape = concat.extents;
-    shape[1] = channels;
-    AffineMap map = AffineMap::identity(4);
-    map.set_offset(1, -begin[1]);
-    std::vector<int64_t> end = concat.extents;
-    end[1] = begin[1] + channels;
-    concat.pieces.push_back({{static_cast<TensorId>(joined.graph.tensors.size()), map, 0}, begin, end});
-    const auto whole = joined.values[0].data<float>();
-    add_tensor(joined, shape);
-    std::copy_n(whole.begin() + begin[1] * 12 * 9, channels * 12 * 9,
-                joined.values.back().data<float>().begin());
-    begin[1] = end[1];
-  }
-  Layer layer;
-  layer.name = "concat";
-  layer.outputs = {0};
-  layer.body = concat;
-  joined.graph.layers.push_back(layer);
+  const ImageCase joined = joined_pooling({1, 101, 12, 9, 3, 2, 1}, ReduceLayer::Op::kMax, {32, 64, 5});
   const auto has_parts = [](const Candidate& candidate) { return candidate.placements.size() == 4; };
   EXPECT_TRUE(std::ranges::any_of(of_rows(joined), has_parts));
   check_candidates(joined, chip, 3);

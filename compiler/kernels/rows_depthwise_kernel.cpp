@@ -25,7 +25,8 @@ std::optional<std::pair<int, int>> dims_of(const AffineMap& map, size_t axis, co
   return found;
 }
 
-/// Nothing where the layer has another form.
+}  // namespace
+
 std::optional<WindowsProblem> depthwise_problem(const ContractLayer& contract, TensorId output,
                                                 const LayerGraph& graph) {
   const auto shape_of = [&](TensorId tensor) -> const Shape& {
@@ -103,10 +104,13 @@ std::optional<WindowsProblem> depthwise_problem(const ContractLayer& contract, T
   return problem;
 }
 
+namespace {
+
 std::vector<Candidate> depthwise_candidates(const Layer& layer, const LayerGraph& graph,
-                                            const isa::Chip& chip, const KernelOptions& /*options*/) {
-  const auto problem = depthwise_problem(std::get<ContractLayer>(layer.body), layer.outputs.at(0), graph);
+                                            const isa::Chip& chip, const KernelOptions& options) {
+  auto problem = depthwise_problem(std::get<ContractLayer>(layer.body), layer.outputs.at(0), graph);
   if (!problem) return {};
+  problem->constants_stay = options.constants_stay;
   return windows_candidates(*problem, layer.name, graph, chip);
 }
 

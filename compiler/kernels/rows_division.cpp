@@ -97,34 +97,6 @@ bool RowsDivision::is_even() const {
   return in.is_even() && out.is_even() && std::ranges::all_of(parts, &RowsImage::is_even);
 }
 
-void RowsDivision::share_groups(int64_t most) {
-  const int64_t groups = out.order().groups;
-  own_groups = ceil_div(groups, most);
-  l1bs = groups / own_groups;
-  pitch = window.columns_under(own_groups);
-}
-
-bool RowsDivision::has_groups() const {
-  const int64_t groups_in = in.order().groups, groups = out.order().groups;
-  const int64_t right = window.columns_under(groups) - window.pad[1] - groups_in;
-  return l1bs > 1 && groups % own_groups == 0 && groups_in == groups * window.stride[1] &&
-         window.pad[1] < groups_in && right <= groups_in;
-}
-
-LoadRows::Groups RowsDivision::window_groups() const {
-  return {-window.pad[1], pitch, own_groups * window.stride[1], l1bs};
-}
-
-LoadRows::Groups RowsDivision::result_groups() const {
-  return {0, own_groups, own_groups, l1bs};
-}
-
-std::vector<int64_t> RowsDivision::group_places() const {
-  std::vector<int64_t> places;
-  for (int64_t b = 0; b < l1bs; ++b) places.push_back(out.order().at(0, b * own_groups));
-  return places;
-}
-
 bool RowsDivision::has_outside_columns() const {
   return window.pad[1] > 0 || window.columns_under(out.picture().columns) > in.picture().columns;
 }

@@ -64,15 +64,6 @@ struct RowsDivision {
   int64_t longest_row_lw() const;  ///< of a part
   /// Whether every L2B has as many channels of every part, and of the results.
   bool is_even() const;
-  /// Makes L1Bs, `most` or fewer, have groups of columns of their own (RowOrder): `pitch` counts groups.
-  void share_groups(int64_t most);
-  int64_t own_groups = 0;  ///< of an L1B's results
-  /// Whether groups of results are over groups of the operand.
-  bool has_groups() const;
-  /// What an L1B takes of the operand, or of rows like the results; where its results are in a row.
-  LoadRows::Groups window_groups() const;
-  LoadRows::Groups result_groups() const;
-  std::vector<int64_t> group_places() const;
   /// Whether results depend on columns outside the tensor.
   bool has_outside_columns() const;
   /// Whether L1Bs may share all chunks, `chunks` each: one's are in one part, or in whole ones.
@@ -202,5 +193,12 @@ Candidate rows_candidate(const std::shared_ptr<const Tiler>& tiler, const Tiling
     candidate.emit_backwards = emitter(true);
   return candidate;
 }
+
+/// A way to compute a layer: the splits of operand and result, and how long it takes.
+struct RowsOption {
+  RowsSplit in, out;
+  int64_t cycles = 0;
+  Candidate candidate;
+};
 
 }  // namespace kodama::compiler

@@ -174,14 +174,14 @@ int mab_mask(TileLoweringContext& context, int64_t bits, int64_t value) {
   return context.mab_masks[{bits, value}] = mask;
 }
 
-int l1b_mask(TileLoweringContext& context,
-             const std::array<std::pair<int64_t, int64_t>, kCyclesPerStep>& inside, int under) {
-  const auto [known, is_new] = context.l1b_masks.try_emplace({inside, under}, -1);
-  if (!is_new) return known->second;
-  MachineBuilder& builder = context.builder;
+namespace {
+
+/// A mask in which cycle c is set where inside[c].first <= number <= inside[c].second, of numbers up to
+/// `last`; only where the mask `under` is, if there is one.
+int range_mask(MachineBuilder& builder, const Operand& number, int64_t last,
+               const TileLoweringContext::Inside& inside, int under) {
   const std::string origin = "columns outside";
   const int mask = builder.value("inside", 1, isa::space_bit(Space::kOmr), 1);
-  const Operand l1b = space_operand(Space::kConstant, static_cast<int64_t>(isa::FixedConstant::kL1bid));
   // The flag of a sum is that it isn't negative.
   const auto side = [&](Opcode opcode, auto&& limit) {
     const int limits = builder.value("limits", kCyclesPerStep * kWordsPerLong, kRegisters);
@@ -197,14 +197,57 @@ int l1b_mask(TileLoweringContext& context,
     Operand to = MachineBuilder::operand(mask, 0, 0, Width::kWord);
     if (under >= 0) to = masked(to, under);
     under = mask;
-    builder.emit(opcode, Precision::kInt, {MachineBuilder::operand(limits), l1b}, {to}, origin);
+    builder.emit(opcode, Precision::kInt, {MachineBuilder::operand(limits), number}, {to}, origin);
   };
-  const int64_t last = builder.chip().l1b_per_l2b - 1;
   if (std::ranges::any_of(inside, [](const auto& range) { return range.first > 0; }))
     side(Opcode::kAdd, [](const auto& range) { return -range.first; });
   if (std::ranges::any_of(inside, [&](const auto& range) { return range.second < last; }))
     side(Opcode::kSub, [](const auto& range) { return range.second; });
-  return known->second = mask;
+  return mask;
+}
+
+}  // namespace
+
+int l1b_mask(TileLoweringContext& context, const TileLoweringContext::Inside& inside, int under) {
+  const auto [known, is_new] = context.l1b_masks.try_emplace({inside, under}, -1);
+  if (!is_new) return known->second;
+  return known->second =
+             range_mask(context.builder,
+                        space_operand(Space::kConstant, static_cast<int64_t>(isa::FixedConstant::kL1bid)),
+                        context.builder.chip().l1b_per_l2b - 1, inside, under);
+}
+
+int lane_mask(TileLoweringContext& context, const TileLoweringContext::Inside& inside) {
+  const auto [known, is_new] = context.lane_masks.try_emplace(inside, -1);
+  if (!is_new) return known->second;
+  MachineBuilder& builder = context.builder;
+  const isa::Chip& chip = builder.chip();
+  if (context.lane_mabs < 0) {
+    const std::string origin = "MABs of lanes";
+    const auto vector = [&] {
+      return MachineBuilder::operand(builder.value("mab", kCyclesPerStep * kWordsPerLong, kRegisters));
+    };
+    const auto constant = [](isa::FixedConstant which) {
+      return space_operand(Space::kConstant, static_cast<int64_t>(which));
+    };
+    // The lane is half of the L1B's number.
+    Operand number = vector();
+    const auto last = static_cast<uint32_t>(chip.l1b_per_l2b - 1);
+    builder.emit(Opcode::kAnd, Precision::kInt,
+                 {constant(isa::FixedConstant::kL1bid),
+                  MachineBuilder::operand(builder.constant_bits(last - 1), 0, 0)},
+                 {number}, origin);
+    for (int64_t times = 2; times < chip.mab_per_l1b; times *= 2) {
+      const Operand twice = vector();
+      builder.emit(Opcode::kAdd, Precision::kInt, {number, number}, {twice}, origin);
+      number = twice;
+    }
+    context.lane_mabs = builder.value("mabs of lanes", kCyclesPerStep * kWordsPerLong, kRegisters);
+    builder.emit(Opcode::kAdd, Precision::kInt, {constant(isa::FixedConstant::kMabid), number},
+                 {MachineBuilder::operand(context.lane_mabs)}, origin);
+  }
+  const int64_t last = chip.l1b_per_l2b / 2 * chip.mab_per_l1b - 1;
+  return known->second = range_mask(builder, MachineBuilder::operand(context.lane_mabs), last, inside, -1);
 }
 
 namespace {
@@ -282,10 +325,6 @@ class RowsLoader {
 
   void run() {
     const isa::Chip& chip = builder_.chip();
-    if (op_.groups) {
-      by_groups();
-      return;
-    }
     const int64_t operations =
         units_ * std::max<int64_t>(1, std::ssize(takers_)) + units_ * (kCyclesPerStep + 1);
     const int64_t room = rows_staging(chip).windows_lw / kUnitLw;
@@ -339,76 +378,6 @@ class RowsLoader {
     } else {
       take_row(part, j, staged[0], 0, op_.chunks);
     }
-  }
-
-  /// Every L1B its groups, unit by unit.
-  void by_groups() {
-    const auto& [first, count, step, l1bs] = *op_.groups;
-    const RowOrder& order = op_.order;
-    const int64_t room = rows_staging(builder_.chip()).windows_lw / kUnitLw;
-    int64_t slot = 0;
-    for (int64_t part = 0; part < op_.parts; ++part) {
-      for (int64_t j = 0; j < op_.rows; ++j) {
-        const int64_t row = op_.l2bm + part * op_.part_lw + j * order.lw();
-        for (int64_t chunk = 0; chunk < op_.chunks; ++chunk) {
-          const int64_t staged = slot++ % (room / count) * count * kUnitLw;
-          for (int64_t b = 0; b < l1bs; ++b) {
-            for (int64_t t = 0; t < count; ++t) fetch_group(row, chunk, b, t, staged + t * kUnitLw);
-          }
-          const int64_t to =
-              ((op_.first_chunk + part * op_.chunks + chunk) * op_.buffer_rows + op_.first_row + j) *
-              op_.pitch * kCyclesPerStep;
-          for (int64_t t = 0; t < count; ++t) {
-            Operand target = MachineBuilder::operand(buffer_, (to + t * kCyclesPerStep) * kWordsPerLong);
-            const int mask = group_mask(t);
-            if (mask >= 0) target = masked(target, mask);
-            builder_.emit(Opcode::kL1bmm4, Precision::kNone,
-                          {space_operand(Space::kL1bm, staged + t * kUnitLw)}, {target}, origin_);
-          }
-        }
-      }
-    }
-  }
-
-  void fetch_group(int64_t row, int64_t chunk, int64_t l1b, int64_t t, int64_t staged) {
-    const RowOrder& order = op_.order;
-    const int64_t group = l1b * op_.groups->step + op_.groups->first + t;
-    int64_t from = row;
-    if (group < 0) {
-      from += order.at(chunk, group + order.groups) - kColumnLw;
-    } else if (group < order.groups) {
-      from += order.at(chunk, group);
-    } else if (group < 2 * order.groups) {
-      from += order.at(chunk, group - order.groups) + kColumnLw;
-    } else {
-      return;
-    }
-    Instruction move;
-    move.opcode = Opcode::kL2bmb;
-    move.l1b_set = {isa::L1bSet::Kind::kOne, static_cast<uint8_t>(l1b)};
-    move.sources = {space_operand(Space::kL2bm, from)};
-    move.destinations = {space_operand(Space::kL1bm, staged)};
-    builder_.emit(std::move(move), origin_);
-  }
-
-  /// The lanes of an L1B's group t that are inside the tensor; -1: all are.
-  int group_mask(int64_t t) {
-    std::array<std::pair<int64_t, int64_t>, kCyclesPerStep> inside;
-    bool is_all = true;
-    const int64_t last = op_.groups->l1bs - 1;
-    for (int64_t lane = 0; lane < kCyclesPerStep; ++lane) {
-      auto& [from, to] = inside.at(static_cast<size_t>(lane));
-      to = -1;
-      from = last + 1;
-      for (int64_t b = 0; b <= last; ++b) {
-        const int64_t column = lane * op_.order.groups + b * op_.groups->step + op_.groups->first + t;
-        if (column < 0 || column >= op_.columns) continue;
-        from = std::min(from, b);
-        to = b;
-      }
-      is_all = is_all && from == 0 && to == last;
-    }
-    return is_all ? -1 : l1b_mask(context_, inside);
   }
 
   /// A row that L1BM has no room for as a whole: some chunks after others.
@@ -682,7 +651,7 @@ class WindowProductLowering {
   bool is_first_ = false;  ///< no sums yet
 };
 
-/// Windows of floats. Elements are combined in two halves that don't wait for each other.
+/// Windows of floats.
 class WindowReduction {
  public:
   WindowReduction(TileLoweringContext& context, const ReduceWindows& op)
@@ -690,13 +659,8 @@ class WindowReduction {
         builder_(context.builder),
         op_(op),
         staged_(rows_staging(context.builder.chip()).results),
-        positions_(op.kernel[0] * op.kernel[1]) {
-    combine_.apply(combining_op(op.op), combine_.input(0), combine_.input(1));
-    // The first of the inputs is what was combined so far.
-    constexpr std::array<int, 2> kElement = {1, 2};
-    constexpr std::array<int, 2> kOwn = {0, 1};
-    step_ = combine_.substitute(1, op.expr, kElement, kOwn);
-  }
+        positions_(op.kernel[0] * op.kernel[1]),
+        fold_(context.builder, op.op, op.expr) {}
 
   void run() {
     const auto& [groups, chunks] = op_.order;
@@ -728,38 +692,31 @@ class WindowReduction {
 
   /// Four columns of results: that one of every lane.
   void result(int64_t chunk, int64_t row, int64_t group) {
-    halves_.clear();
-    number_ = 0;
     const int64_t groups = op_.order.groups;
-    // From a column to the next, and between those of a vector.
-    const int64_t column_lw = op_.by_groups ? kCyclesPerStep : 1;
-    const int64_t lane_lw = op_.by_groups ? 1 : groups;
-    const int64_t pitch = op_.pitch * column_lw;
-    const int64_t chunk_lw = op_.window_rows * pitch;
+    const int64_t chunk_lw = op_.window_rows * op_.pitch;
     for (int64_t kh = 0; kh < op_.kernel[0]; ++kh) {
-      const int64_t begin = ((op_.first_row + row) * op_.stride[0] + kh * op_.dilation[0]) * pitch;
+      const int64_t begin = ((op_.first_row + row) * op_.stride[0] + kh * op_.dilation[0]) * op_.pitch;
       if (op_.whole_rows) {
         for (int64_t column = 0; column < op_.pitch; column += kCyclesPerStep)
-          take({in_chunk(op_.windows, chunk, chunk_lw, begin + column, 1)});
+          fold_.take({in_chunk(op_.windows, chunk, chunk_lw, begin + column, 1)});
         continue;
       }
       for (int64_t kw = 0; kw < op_.kernel[1]; ++kw) {
-        std::vector<Operand> element = {in_chunk(
-            op_.windows, chunk, chunk_lw, begin + (group * op_.stride[1] + kw * op_.dilation[1]) * column_lw,
-            op_.by_groups ? 1 : groups * op_.stride[1])};
+        std::vector<Operand> element = {in_chunk(op_.windows, chunk, chunk_lw,
+                                                 begin + group * op_.stride[1] + kw * op_.dilation[1],
+                                                 groups * op_.stride[1])};
         if (op_.weights >= 0)
           element.push_back(in_chunk(op_.weights, chunk, positions_, kh * op_.kernel[1] + kw, 0));
-        take(std::move(element));
+        fold_.take(std::move(element));
       }
     }
-    Operand total = halves_[0];
-    if (halves_.size() == 2) total = lower_scalar(builder_, combine_, halves_);
+    Operand total = fold_.total();
     if (op_.whole_rows) total = over_columns(total);
     std::vector<Operand> inputs = {total};
     for (const RowsInput& input : op_.inputs) {
       const int64_t columns = groups * kCyclesPerStep;
       inputs.push_back(input.of_rows ? in_chunk(input.buffer, chunk, op_.buffer_rows * columns,
-                                                (op_.first_row + row) * columns + group * column_lw, lane_lw)
+                                                (op_.first_row + row) * columns + group, groups)
                                      : in_chunk(input.buffer, chunk, 1, 0, 0));
     }
     if (!is_identity(op_.epilogue)) total = lower_scalar(builder_, op_.epilogue, inputs);
@@ -773,17 +730,6 @@ class WindowReduction {
     builder_.emit(std::move(up), "result");
   }
 
-  void take(std::vector<Operand> element) {
-    if (halves_.size() < 2) {
-      halves_.push_back(is_identity(op_.expr) ? element[0] : lower_scalar(builder_, op_.expr, element));
-    } else {
-      Operand& half = halves_[static_cast<size_t>(number_) % 2];
-      element.insert(element.begin(), half);
-      half = lower_scalar(builder_, step_, element);
-    }
-    ++number_;
-  }
-
   /// What the columns of a vector combine to, in each of them.
   Operand over_columns(const Operand& vector) {
     const int value = builder_.value("columns", kCyclesPerStep * kWordsPerLong, kRegisters);
@@ -793,9 +739,9 @@ class WindowReduction {
       const auto column = [&](size_t number) {
         return MachineBuilder::operand(value, static_cast<int64_t>(2 * pair + number) * kWordsPerLong, 0);
       };
-      pairs.at(pair) = lower_scalar(builder_, combine_, {column(0), column(1)});
+      pairs.at(pair) = fold_.combine(column(0), column(1));
     }
-    return lower_scalar(builder_, combine_, {pairs[0], pairs[1]});
+    return fold_.combine(pairs[0], pairs[1]);
   }
 
   TileLoweringContext& context_;
@@ -803,13 +749,42 @@ class WindowReduction {
   const ReduceWindows& op_;
   int64_t staged_;
   int64_t positions_;
-  ScalarExpr combine_, step_;
+  WindowFold fold_;
   bool looped_ = false;
-  std::vector<Operand> halves_;
-  int64_t number_ = 0;
 };
 
 }  // namespace
+
+WindowFold::WindowFold(MachineBuilder& builder, ReduceLayer::Op op, const ScalarExpr& expr)
+    : builder_(builder), expr_(expr) {
+  combine_.apply(combining_op(op), combine_.input(0), combine_.input(1));
+  // The first of the inputs is what was combined so far.
+  constexpr std::array<int, 2> kElement = {1, 2};
+  constexpr std::array<int, 2> kOwn = {0, 1};
+  step_ = combine_.substitute(1, expr, kElement, kOwn);
+}
+
+void WindowFold::take(std::vector<Operand> element) {
+  if (halves_.size() < 2) {
+    halves_.push_back(is_identity(expr_) ? element[0] : lower_scalar(builder_, expr_, element));
+  } else {
+    Operand& half = halves_[number_ % 2];
+    element.insert(element.begin(), half);
+    half = lower_scalar(builder_, step_, element);
+  }
+  ++number_;
+}
+
+Operand WindowFold::total() {
+  const Operand total = halves_.size() == 2 ? combine(halves_[0], halves_[1]) : halves_[0];
+  halves_.clear();
+  number_ = 0;
+  return total;
+}
+
+Operand WindowFold::combine(const Operand& a, const Operand& b) {
+  return lower_scalar(builder_, combine_, {a, b});
+}
 
 void lower_load_rows(TileLoweringContext& context, const LoadRows& op) {
   emit_rows_transfers(context, op.stream, true,

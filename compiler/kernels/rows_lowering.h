@@ -23,8 +23,27 @@ int block_mask(TileLoweringContext& context);
 int mab_mask(TileLoweringContext& context, int64_t bits, int64_t value);
 /// A mask in which cycle c is set in the L1Bs from inside[c].first to inside[c].second; only where the mask
 /// `under` is, if there is one.
-int l1b_mask(TileLoweringContext& context,
-             const std::array<std::pair<int64_t, int64_t>, isa::kCyclesPerStep>& inside, int under = -1);
+int l1b_mask(TileLoweringContext& context, const TileLoweringContext::Inside& inside, int under = -1);
+/// The same for MABs: that of number m has 16 * lane + m.
+int lane_mask(TileLoweringContext& context, const TileLoweringContext::Inside& inside);
+/// Combines a window's elements, in two halves that don't wait for each other.
+class WindowFold {
+ public:
+  /// `expr` of an element and its weight.
+  WindowFold(MachineBuilder& builder, ReduceLayer::Op op, const ScalarExpr& expr);
+  void take(std::vector<isa::Operand> element);
+  /// What all came to; the next window begins.
+  isa::Operand total();
+  /// op(a, b).
+  isa::Operand combine(const isa::Operand& a, const isa::Operand& b);
+
+ private:
+  MachineBuilder& builder_;
+  ScalarExpr expr_, combine_, step_;
+  std::vector<isa::Operand> halves_;
+  size_t number_ = 0;
+};
+
 /// The first `count` cycles of a step.
 isa::Mask first_cycles(int64_t count);
 /// Written where a mask register has a mask's cycle.

@@ -57,13 +57,14 @@ std::optional<PlaceProblem> place_problem(const std::vector<TensorAccess>& acces
 }
 
 std::vector<Candidate> map_rows_candidates(const Layer& layer, const LayerGraph& graph, const isa::Chip& chip,
-                                           const KernelOptions& /*options*/) {
+                                           const KernelOptions& options) {
   const auto& map = std::get<MapLayer>(layer.body);
   std::vector<Candidate> candidates;
   for (size_t axis = 0; axis < map.extents.size(); ++axis) {
     for (const Picture& picture : pictures_of(layer.outputs.at(0), map.extents, axis)) {
       auto problem = place_problem(map.inputs, picture, axis, graph);
       if (!problem) continue;
+      problem->windows.constants_stay = options.constants_stay;
       problem->windows.epilogue = map.expr.renumbered(problem->numbers);
       std::ranges::move(windows_candidates(problem->windows, layer.name, graph, chip),
                         std::back_inserter(candidates));

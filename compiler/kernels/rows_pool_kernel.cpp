@@ -16,7 +16,8 @@ bool has_all_columns(const Picture& in) {
   return in.shape.back() >= isa::kCyclesPerStep;
 }
 
-/// Nothing where the layer isn't one value for windows of rows and columns of one tensor.
+}  // namespace
+
 std::optional<WindowsProblem> pool_problem(const ReduceLayer& reduce, TensorId output,
                                            const LayerGraph& graph) {
   // Without the axes that are reduced, the result of one image is like one of a row and a column.
@@ -83,10 +84,13 @@ std::optional<WindowsProblem> pool_problem(const ReduceLayer& reduce, TensorId o
   return problem;
 }
 
+namespace {
+
 std::vector<Candidate> pool_candidates(const Layer& layer, const LayerGraph& graph, const isa::Chip& chip,
-                                       const KernelOptions& /*options*/) {
-  const auto problem = pool_problem(std::get<ReduceLayer>(layer.body), layer.outputs.at(0), graph);
+                                       const KernelOptions& options) {
+  auto problem = pool_problem(std::get<ReduceLayer>(layer.body), layer.outputs.at(0), graph);
   if (!problem) return {};
+  problem->constants_stay = options.constants_stay;
   return windows_candidates(*problem, layer.name, graph, chip);
 }
 

@@ -111,12 +111,6 @@ class RowsContraction {
   const MatrixForm& form_;
 };
 
-/// A way to do it: the splits of operand and result, and how long it takes.
-struct RowsOption {
-  RowsSplit in, out;
-  int64_t cycles = 0;
-  Candidate candidate;
-};
 /// Those in which pairs of L1Bs have lanes of columns (rows_lanes_kernel.cpp).
 std::vector<RowsOption> lanes_options(const RowsProblem& problem, const isa::Chip& chip,
                                       MatrixPrecision precision, const std::string& name);

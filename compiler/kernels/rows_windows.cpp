@@ -33,18 +33,17 @@ constexpr int64_t kColumnsUnderWay = 16;
 constexpr int64_t kWindowTiles = 2;
 
 struct WindowsTiling {
-  RowsSplit in, out;        ///< the same, but for what is normalized
-  int64_t sharing = 1;      ///< L1Bs that have chunks of their own; 1: they have rows
-  bool own_groups = false;  ///< all L1Bs have the same rows, and groups of columns of their own
-  int64_t rows = 1;         ///< of an L1B in a pass
-  int64_t l1bs = 1;         ///< that have rows of their own
+  RowsSplit in, out;    ///< the same, but for what is normalized
+  int64_t sharing = 1;  ///< L1Bs that have chunks of their own; 1: they have rows
+  int64_t rows = 1;     ///< of an L1B in a pass
+  int64_t l1bs = 1;     ///< that have rows of their own
   int64_t cycles = 0;
-  bool by_rows() const { return sharing == 1 && !own_groups; }
+  bool by_rows() const { return sharing == 1; }
 };
 
-class WindowsTiler {
+class WindowsTiler : WindowsKernel {
  public:
-  WindowsTiler(WindowsProblem problem, const isa::Chip& chip) : problem_(std::move(problem)), chip_(chip) {}
+  WindowsTiler(WindowsProblem problem, const isa::Chip& chip) : WindowsKernel(std::move(problem), chip) {}
 
   std::vector<WindowsTiling> tilings() const {
     std::vector<WindowsTiling> list;
@@ -54,19 +53,17 @@ class WindowsTiler {
       // What is normalized is all in one place.
       const RowsSplit out = problem_.steps.empty() ? split : RowsSplit{};
       std::optional<WindowsTiling> found;
-      const auto try_tiling = [&](int64_t sharing, bool own_groups) {
-        const WindowsTiling least{split, out, sharing, own_groups, 1, 1, 0};
+      const int64_t most = problem_.steps.empty() ? chip_.l1b_per_l2b : 1;
+      for (int64_t sharing = 1; sharing <= most; ++sharing) {
+        const WindowsTiling least{split, out, sharing, 1, 1, 0};
         const Sizes one = sizes(least);
         const bool is_divisible = one.out.chunks() % sharing == 0 && one.can_share_chunks(one.chunks) &&
                                   one.out.order().can_share(one.chunks);
-        if (!one.is_even() || (sharing > 1 && !is_divisible) || (own_groups && !one.has_groups())) return;
+        if (!one.is_even() || (sharing > 1 && !is_divisible)) continue;
         const auto tiling =
             best_division(*this, least, one.out.rows(), least.by_rows() ? chip_.l1b_per_l2b : 1);
         if (tiling && (!found || tiling->cycles < found->cycles)) found = tiling;
-      };
-      const int64_t most = problem_.steps.empty() ? chip_.l1b_per_l2b : 1;
-      for (int64_t sharing = 1; sharing <= most; ++sharing) try_tiling(sharing, false);
-      if (!problem_.whole_rows && problem_.steps.empty()) try_tiling(1, true);
+      }
       if (found) list.push_back(*found);
     }
     return list;
@@ -74,19 +71,12 @@ class WindowsTiler {
 
   std::vector<StreamPlacement> placements(const WindowsTiling& tiling) const {
     const Sizes s = sizes(tiling);
-    std::vector<StreamPlacement> list;
-    const std::string& name = problem_.operand_name;
-    for (size_t part = 0; part < s.parts.size(); ++part)
-      list.push_back(s.parts[part].placement(s.parts.size() == 1 ? name : fmt::format("{}.{}", name, part)));
-    for (size_t k = 0; k < problem_.inputs.size(); ++k) list.push_back(input_placement(tiling, s, k));
-    StreamPlacement result = s.out.placement("y");
-    result.is_output = true;
-    // In channels that fill a chunk up, all operands are 0.
-    const std::vector<double> zeros(problem_.inputs.size() + 1, 0.0);
-    if (problem_.steps.empty() &&
-        (problem_.expr.evaluate(zeros) != 0 || problem_.epilogue.evaluate(zeros) != 0))
-      result.layout.set_padding(layout::Padding::kUndefined);
-    list.push_back(std::move(result));
+    std::vector<StreamPlacement> list = operands(s);
+    for (size_t k = 0; k < problem_.inputs.size(); ++k) {
+      list.push_back(problem_.inputs[k].of_rows ? rows_placement(k, tiling.out)
+                                                : values_placement(k, values(tiling, s, k)));
+    }
+    list.push_back(result(s));
     return list;
   }
 
@@ -118,16 +108,13 @@ class WindowsTiler {
       if (!input.of_rows) add(LoadTile{operands + static_cast<int>(k), {}, inputs[k].buffer, {}, lw});
     }
     const double fill = problem_.whole_rows ? identity_of(problem_.op) : problem_.fill;
-    if (tiling.own_groups || s.has_outside_columns() ||
-        (problem_.whole_rows && s.pitch > problem_.in.columns))
+    if (s.has_outside_columns() || (problem_.whole_rows && s.pitch > problem_.in.columns))
       add(FillTile{windows, {}, s.windows_lw, static_cast<float>(fill)});
     for (const int64_t image : in_turn(s.out.images(), backwards)) {
       for (const int64_t pass : in_turn(s.passes, backwards)) {
         const int64_t l1bs = by_rows ? s.l1bs_in(pass) : s.l1bs;
         const std::vector<int64_t> result_places = by_rows ? l1b_places(l1bs, tiling.rows * s.out.row_lw())
-                                                   : tiling.own_groups
-                                                       ? s.group_places()
-                                                       : l1b_chunk_places(l1bs, s.out.order(), s.chunks);
+                                                           : l1b_chunk_places(l1bs, s.out.order(), s.chunks);
         const auto load_piece = [&](const RowsPiece& piece) {
           for (const RowsDivision::Run& run : s.runs()) {
             LoadRows load = s.load(
@@ -137,11 +124,7 @@ class WindowsTiler {
             } else {
               load.rows = piece.rows;
               load.first_row = piece.first;
-              if (tiling.own_groups) {
-                load.groups = s.window_groups();
-              } else {
-                s.share_chunks(load, s.chunks, l1bs);
-              }
+              s.share_chunks(load, s.chunks, l1bs);
             }
             load.buffer = windows;
             add(std::move(load));
@@ -168,13 +151,7 @@ class WindowsTiler {
             load.rows = rows;
             load.first_row = row;
             load.buffer_rows = tiling.rows;
-            if (tiling.own_groups) {
-              load.groups = s.result_groups();
-              load.columns = problem_.out.columns;
-              load.pitch = s.staged.groups;
-            } else {
-              load.l1b_at = result_places;
-            }
+            load.l1b_at = result_places;
             load.buffer = inputs[k].buffer;
             add(std::move(load));
             input_l2bm += s.tile_lw;
@@ -201,13 +178,6 @@ class WindowsTiler {
           store.rows = rows;
           store.row_lw = s.out.row_lw();
           set_segments(store, s.out.order(), s.chunks);
-          if (tiling.own_groups) {
-            const RowOrder order = s.out.order();
-            store.segments = order.chunks / order.width();
-            store.segment_lw = s.own_groups * order.width() * kUnitLw;
-            store.chunk_lw = order.groups * order.width() * kUnitLw;
-            store.l1b_row_lw = s.staged.lw();
-          }
           add(std::move(store));
         }
       }
@@ -219,8 +189,8 @@ class WindowsTiler {
     const Sizes s = sizes(tiling);
     return fmt::format("group {}, L2B {}, L1B {}, {} passes of {} rows, {} chunks{}",
                        rows_or_channels(tiling.out.group_channels), rows_or_channels(tiling.out.l2b_channels),
-                       tiling.own_groups ? "columns" : rows_or_channels(tiling.sharing > 1),
-                       s.passes * s.out.images(), tiling.rows, s.chunks, order_name(problem_.out));
+                       rows_or_channels(tiling.sharing > 1), s.passes * s.out.images(), tiling.rows, s.chunks,
+                       order_name(problem_.out));
   }
 
   struct Sizes : RowsDivision {
@@ -245,14 +215,11 @@ class WindowsTiler {
              chip_}};
     if (tiling.sharing > 1) s.l1bs = tiling.sharing;
     if (problem_.whole_rows) s.pitch = s.in.order().groups * isa::kCyclesPerStep;
-    if (tiling.own_groups) s.share_groups(chip_.l1b_per_l2b);
     s.chunks = s.out.chunks() / tiling.sharing;
     if (tiling.in != tiling.out) s.ways = s.in.channel_ways();
-    s.windows_lw =
-        round_up(s.chunks * s.window_rows * s.pitch * (tiling.own_groups ? isa::kCyclesPerStep : 1),
-                 isa::kCyclesPerStep);
-    s.staged = {tiling.own_groups ? s.own_groups : s.out.order().groups, s.chunks};
-    s.row_inputs = std::ranges::count(problem_.inputs, true, &WindowsProblem::Input::of_rows);
+    s.windows_lw = round_up(s.chunks * s.window_rows * s.pitch, isa::kCyclesPerStep);
+    s.staged = {s.out.order().groups, s.chunks};
+    s.row_inputs = row_inputs();
     s.row_input_lw = s.chunks * tiling.rows * s.staged.groups * isa::kCyclesPerStep;
     s.tile_rows = tiling.rows;
     if (!by_rows) {
@@ -289,8 +256,7 @@ class WindowsTiler {
 
   int64_t cost(const WindowsTiling& tiling, const Sizes& s) const {
     const auto load_steps = [&](int64_t parts, int64_t rows, int64_t chunks, const RowsImage& image) {
-      if (!tiling.own_groups) return load_rows_steps(parts, rows, chunks, image.order().groups, s.l1bs, 1);
-      return parts * rows * chunks * (&image == &s.in ? s.pitch : s.own_groups) * s.l1bs;
+      return load_rows_steps(parts, rows, chunks, image.order().groups, s.l1bs, 1);
     };
     int64_t load = 0;
     std::vector<RowsTransfer> all;
@@ -304,14 +270,9 @@ class WindowsTiler {
       load += load_steps(parts, s.window_rows, s.chunks / parts, s.in);
     }
     int64_t steps = s.row_inputs * load_steps(1, tiling.rows, s.chunks, s.out);
-    int64_t positions = problem_.window.kernel[0] * problem_.window.kernel[1];
-    if (problem_.whole_rows) positions = problem_.window.kernel[0] * s.pitch / isa::kCyclesPerStep;
-    // A product is added where it is made.
-    int64_t each = 1;
-    for (const ScalarNode& node : problem_.expr.nodes()) each += machine_operations(node.op);
-    if (problem_.has_weights) each -= machine_operations(ScalarOp::kMul);
-    int64_t operations = positions * each;
-    for (const ScalarNode& node : problem_.epilogue.nodes()) operations += machine_operations(node.op);
+    const std::array<int64_t, 2>& kernel = problem_.window.kernel;
+    const int64_t elements = kernel[0] * (problem_.whole_rows ? s.pitch / isa::kCyclesPerStep : kernel[1]);
+    int64_t operations = elements * element_operations() + result_operations();
     operations *= s.chunks;
     if (!problem_.steps.empty())
       operations = normalize_operations(problem_.steps, problem_.inputs.size() + 1, s.chunks);
@@ -333,12 +294,9 @@ class WindowsTiler {
   }
 
  private:
-  bool has_positions(size_t input) const { return problem_.has_weights && input == 0; }
   /// LW of values for channels in a PE.
   int64_t values_lw(const Sizes& s, size_t input) const {
-    const int64_t positions =
-        has_positions(input) ? problem_.window.kernel[0] * problem_.window.kernel[1] : 1;
-    return round_up(s.chunks * positions, isa::kCyclesPerStep);
+    return round_up(s.chunks * positions(input), isa::kCyclesPerStep);
   }
   layout::Transport values_transport(const WindowsTiling& tiling, const Sizes& s) const {
     return {chip_, s.out.channel_mode(),
@@ -346,47 +304,19 @@ class WindowsTiler {
             layout::MabMode::kDistribute};
   }
 
-  StreamPlacement input_placement(const WindowsTiling& tiling, const Sizes& s, size_t k) const {
-    const WindowsProblem::Input& input = problem_.inputs[k];
-    if (input.of_rows) {
-      Picture picture = problem_.out;
-      picture.tensor = input.access.tensor;
-      StreamPlacement rows = RowsImage(picture, tiling.out, chip_).placement(input.name);
-      if (input.by_place) rows.access = input.access;
-      return rows;
-    }
-    const bool of_positions = has_positions(k);
-    const std::array<int64_t, 2>& kernel = problem_.window.kernel;
-    StreamPlacement values;
-    values.name = input.name;
-    values.access = input.access;
-    values.extents = problem_.extents;
-    values.transport = values_transport(tiling, s);
-    values.length_lw = round_up(values_lw(s, k), values.transport.granule());
-    std::vector<Factor> channels = s.out.channel_factors();
-    std::vector<Factor> copies = s.out.row_way_factors();
+  Values values(const WindowsTiling& tiling, const Sizes& s, size_t k) const {
+    Values values{values_transport(tiling, s), values_lw(s, k)};
+    if (is_weights(k) && problem_.zero_rows) values.zeros_lw = zeros_lw(tiling, s);
+    values.channels = s.out.channel_factors();
+    values.copies = s.out.row_way_factors();
     if (tiling.sharing > 1) {
-      channels.push_back({tiling.sharing, Level::kL1b, 1});
+      values.channels.push_back({tiling.sharing, Level::kL1b, 1});
     } else {
-      copies.push_back({chip_.l1b_per_l2b, Level::kL1b, 1});
+      values.copies.push_back({chip_.l1b_per_l2b, Level::kL1b, 1});
     }
-    copies.push_back({kBlocksPerChunk, Level::kMab, 1});
-    channels.insert(channels.end(), {{s.chunks, Level::kAddress, of_positions ? kernel[0] * kernel[1] : 1},
-                                     {kBlocksPerChunk, Level::kMab, kBlocksPerChunk},
-                                     {isa::kPePerMab, Level::kPe, 1},
-                                     {isa::kWordsPerLong, Level::kWord, 1}});
-    values.axis_dims = {{problem_.channel_dim}};
-    std::vector<std::vector<Factor>> axes = {channels};
-    for (size_t way = 0; way < 2; ++way) {
-      if (!of_positions || problem_.kernel_dims.at(way) < 0) continue;
-      values.axis_dims.push_back({problem_.kernel_dims.at(way)});
-      axes.push_back({{kernel.at(way), Level::kAddress, way == 0 ? kernel[1] : 1}});
-    }
-    values.layout = Layout(axes, layout::Memory::kLm0, copies);
-    place_single(values);
-    if (of_positions && problem_.zero_rows) {
-      values.length_lw += values.transport.numbers_over(zeros_lw(tiling, s));
-    }
+    values.copies.push_back({kBlocksPerChunk, Level::kMab, 1});
+    values.channels.insert(values.channels.end(), {{s.chunks, Level::kAddress, positions(k)},
+                                                   {kBlocksPerChunk, Level::kMab, kBlocksPerChunk}});
     return values;
   }
 
@@ -401,7 +331,6 @@ class WindowsTiler {
     reduce.dilation = problem_.window.dilation;
     reduce.stride = problem_.window.stride;
     reduce.whole_rows = problem_.whole_rows;
-    reduce.by_groups = tiling.own_groups;
     reduce.rows = rows;
     reduce.first_row = row;
     reduce.buffer_rows = tiling.rows;
@@ -432,25 +361,101 @@ class WindowsTiler {
 
   std::vector<RowsTransfer> transfers(const WindowsTiling& tiling, const Sizes& s, size_t part, int64_t image,
                                       int64_t pass, const RowsPiece& piece) const {
-    std::optional<RowsTransfer> outside;
-    if (problem_.zero_rows) {
-      const layout::Transport road = values_transport(tiling, s);
-      outside.emplace();
-      outside->stream = static_cast<int>(s.parts.size());
-      outside->group = 0;
-      outside->dram = road.part_offset(round_up(values_lw(s, 0), road.granule()));
-    }
-    RowsPass wanted = s.pass(image, pass);
-    wanted.first_row = piece.first;
-    wanted.most_rows = piece.rows;
-    return window_transfers(s.parts[part], s.out, problem_.window, wanted, outside, chip_, s.ways == 1);
+    return piece_transfers(s, part, image, pass, piece, values_transport(tiling, s),
+                           problem_.has_weights ? values_lw(s, 0) : 0, s.ways == 1);
   }
-
-  WindowsProblem problem_;
-  isa::Chip chip_;
 };
 
 }  // namespace
+
+int64_t WindowsKernel::positions(size_t input) const {
+  return is_weights(input) ? problem_.window.kernel[0] * problem_.window.kernel[1] : 1;
+}
+
+int64_t WindowsKernel::row_inputs() const {
+  return std::ranges::count(problem_.inputs, true, &WindowsProblem::Input::of_rows);
+}
+
+std::vector<StreamPlacement> WindowsKernel::operands(const RowsDivision& s) const {
+  std::vector<StreamPlacement> list;
+  const std::string& name = problem_.operand_name;
+  for (size_t part = 0; part < s.parts.size(); ++part)
+    list.push_back(s.parts[part].placement(s.parts.size() == 1 ? name : fmt::format("{}.{}", name, part)));
+  return list;
+}
+
+StreamPlacement WindowsKernel::result(const RowsDivision& s) const {
+  StreamPlacement result = s.out.placement("y");
+  result.is_output = true;
+  // In channels that fill a chunk up, all operands are 0.
+  const std::vector<double> zeros(problem_.inputs.size() + 1, 0.0);
+  if (problem_.steps.empty() &&
+      (problem_.expr.evaluate(zeros) != 0 || problem_.epilogue.evaluate(zeros) != 0))
+    result.layout.set_padding(layout::Padding::kUndefined);
+  return result;
+}
+
+StreamPlacement WindowsKernel::rows_placement(size_t input, RowsSplit split) const {
+  const WindowsProblem::Input& rows = problem_.inputs[input];
+  Picture picture = problem_.out;
+  picture.tensor = rows.access.tensor;
+  StreamPlacement placement = RowsImage(picture, split, chip_).placement(rows.name);
+  if (rows.by_place) placement.access = rows.access;
+  return placement;
+}
+
+StreamPlacement WindowsKernel::values_placement(size_t input, const Values& values) const {
+  const std::array<int64_t, 2>& kernel = problem_.window.kernel;
+  StreamPlacement placement;
+  placement.name = problem_.inputs[input].name;
+  placement.access = problem_.inputs[input].access;
+  placement.extents = problem_.extents;
+  placement.transport = values.transport;
+  placement.length_lw = round_up(values.lw, values.transport.granule());
+  std::vector<Factor> channels = values.channels;
+  channels.insert(channels.end(), {{isa::kPePerMab, Level::kPe, 1}, {isa::kWordsPerLong, Level::kWord, 1}});
+  placement.axis_dims = {{problem_.channel_dim}};
+  std::vector<std::vector<Factor>> axes = {channels};
+  for (size_t way = 0; way < 2; ++way) {
+    if (!is_weights(input) || problem_.kernel_dims.at(way) < 0) continue;
+    placement.axis_dims.push_back({problem_.kernel_dims.at(way)});
+    axes.push_back({{kernel.at(way), Level::kAddress, values.position_lw * (way == 0 ? kernel[1] : 1)}});
+  }
+  placement.layout = Layout(axes, layout::Memory::kLm0, values.copies);
+  place_single(placement);
+  if (values.zeros_lw > 0) placement.length_lw += values.transport.numbers_over(values.zeros_lw);
+  return placement;
+}
+
+std::vector<RowsTransfer> WindowsKernel::piece_transfers(const RowsDivision& s, size_t part, int64_t image,
+                                                         int64_t pass, const RowsPiece& piece,
+                                                         const layout::Transport& weights, int64_t weights_lw,
+                                                         bool own_channels) const {
+  std::optional<RowsTransfer> outside;
+  if (problem_.zero_rows) {
+    outside.emplace();
+    outside->stream = static_cast<int>(s.parts.size());
+    outside->group = 0;
+    outside->dram = weights.part_offset(round_up(weights_lw, weights.granule()));
+  }
+  RowsPass wanted = s.pass(image, pass);
+  wanted.first_row = piece.first;
+  wanted.most_rows = piece.rows;
+  return window_transfers(s.parts[part], s.out, problem_.window, wanted, outside, chip_, own_channels);
+}
+
+int64_t WindowsKernel::element_operations() const {
+  // A product is added where it is made.
+  int64_t operations = 1;
+  for (const ScalarNode& node : problem_.expr.nodes()) operations += machine_operations(node.op);
+  return operations - (problem_.has_weights ? machine_operations(ScalarOp::kMul) : 0);
+}
+
+int64_t WindowsKernel::result_operations() const {
+  int64_t operations = 0;
+  for (const ScalarNode& node : problem_.epilogue.nodes()) operations += machine_operations(node.op);
+  return operations;
+}
 
 std::optional<WindowsProblem::Input> windows_input(std::string name, const TensorAccess& access,
                                                    const WindowsProblem& problem, const AffineMap& result,
@@ -480,9 +485,19 @@ std::vector<Candidate> windows_candidates(const WindowsProblem& problem, const s
   if (chip.mab_per_l1b != kBlocksPerChunk * kBlocksPerChunk) return {};
   std::vector<Candidate> candidates;
   const auto add_candidates = [&](const WindowsProblem& which) {
+    std::vector<RowsOption> options = window_lanes_options(which, chip, name);
     const auto tiler = std::make_shared<const WindowsTiler>(which, chip);
-    for (const WindowsTiling& tiling : tiler->tilings())
-      candidates.push_back(rows_candidate(tiler, tiling, name));
+    for (const WindowsTiling& tiling : tiler->tilings()) {
+      const auto same = std::ranges::find_if(options, [&](const RowsOption& option) {
+        return option.in == tiling.in && option.out == tiling.out;
+      });
+      if (same == options.end()) {
+        candidates.push_back(rows_candidate(tiler, tiling, name));
+      } else if (tiling.cycles < same->cycles) {
+        same->candidate = rows_candidate(tiler, tiling, name);
+      }
+    }
+    for (RowsOption& option : options) candidates.push_back(std::move(option.candidate));
   };
   add_candidates(problem);
   if (const auto parts = concatenated_picture(problem.in, graph)) {

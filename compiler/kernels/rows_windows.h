@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "compiler/kernels/kernel.h"
 #include "compiler/kernels/rows.h"
+#include "compiler/kernels/rows_division.h"
 #include "compiler/layers/layer_graph.h"
 #include "isa/chip.h"
 
@@ -41,10 +43,56 @@ struct WindowsProblem {
   };
   Shape extents = {};
   int channel_dim = -1;
-  bool has_weights = false;  ///< the first of the inputs: for a channel and a position of the kernel
+  bool constants_stay = false;  ///< KernelOptions
+  bool has_weights = false;     ///< the first of the inputs: for a channel and a position of the kernel
   std::array<int, 2> kernel_dims{-1, -1};  ///< -1: one position
   std::vector<Input> inputs = {};
 };
+
+/// That of a layer; nothing where it has another form.
+std::optional<WindowsProblem> pool_problem(const ReduceLayer& reduce, TensorId output,
+                                           const LayerGraph& graph);
+std::optional<WindowsProblem> depthwise_problem(const ContractLayer& contract, TensorId output,
+                                                const LayerGraph& graph);
+
+/// What all ways to compute it share.
+class WindowsKernel {
+ protected:
+  WindowsKernel(WindowsProblem problem, const isa::Chip& chip) : problem_(std::move(problem)), chip_(chip) {}
+
+  bool is_weights(size_t input) const { return problem_.has_weights && input == 0; }
+  /// Positions of the kernel that an input has values for.
+  int64_t positions(size_t input) const;
+  int64_t row_inputs() const;
+  /// What the operand's parts are, and what the result is.
+  std::vector<StreamPlacement> operands(const RowsDivision& s) const;
+  StreamPlacement result(const RowsDivision& s) const;
+  StreamPlacement rows_placement(size_t input, RowsSplit split) const;
+  /// Values of channels, `lw` LW in a PE; those of one position are `position_lw` apart. Behind weights come
+  /// `zeros_lw` zeros, for rows outside the tensor.
+  struct Values {
+    layout::Transport transport;
+    int64_t lw = 0, position_lw = 1, zeros_lw = 0;
+    std::vector<layout::Factor> channels = {}, copies = {};
+  };
+  StreamPlacement values_placement(size_t input, const Values& values) const;
+  /// What brings the rows of a piece to L2BM. Zeros are behind `weights_lw` LW of weights by way of
+  /// `weights`.
+  std::vector<RowsTransfer> piece_transfers(const RowsDivision& s, size_t part, int64_t image, int64_t pass,
+                                            const RowsPiece& piece, const layout::Transport& weights,
+                                            int64_t weights_lw, bool own_channels) const;
+  /// Operations for an element of a window, and for a result.
+  int64_t element_operations() const;
+  int64_t result_operations() const;
+
+  WindowsProblem problem_;
+  isa::Chip chip_;
+};
+
+/// Where pairs of L1Bs have lanes, and lanes of results are over those of the operand: LaneLines. The fastest
+/// for every split.
+std::vector<RowsOption> window_lanes_options(const WindowsProblem& problem, const isa::Chip& chip,
+                                             const std::string& name);
 
 /// An operand of the epilogue over the problem's iteration space, in which `result` says what is made;
 /// nothing where it is neither a picture like the result nor one value for a channel. Where the space is that

@@ -32,12 +32,7 @@ struct BufferUseOf {
   }
   BufferUse operator()(const LoadRows& op) const { return {{}, {op.buffer}}; }
   BufferUse operator()(const WindowProduct& op) const { return {{op.matrices, op.windows}, {op.sums}}; }
-  BufferUse operator()(const ReduceWindows& op) const {
-    BufferUse use{inputs(op.inputs), {}};
-    use.reads.push_back(op.windows);
-    if (op.weights >= 0) use.reads.push_back(op.weights);
-    return use;
-  }
+  BufferUse operator()(const ReduceWindows& op) const { return windows(op); }
   BufferUse operator()(const NormalizeRows& op) const { return {inputs(op.inputs), {}}; }
   BufferUse operator()(const FinishRows& op) const {
     BufferUse use{inputs(op.inputs), {}};
@@ -52,6 +47,8 @@ struct BufferUseOf {
     use.reads.push_back(op.sums);
     return use;
   }
+  BufferUse operator()(const LoadLines& op) const { return {{}, {op.buffer}}; }
+  BufferUse operator()(const ReduceLines& op) const { return windows(op); }
   BufferUse operator()(const StoreRows&) const { return {}; }
   BufferUse operator()(const TileLoop& loop) const {
     BufferUse all;
@@ -64,6 +61,13 @@ struct BufferUseOf {
   }
 
  private:
+  template <typename Op>
+  static BufferUse windows(const Op& op) {
+    BufferUse use{inputs(op.inputs), {}};
+    use.reads.push_back(op.windows);
+    if (op.weights >= 0) use.reads.push_back(op.weights);
+    return use;
+  }
   template <typename Input>
   static std::vector<int> inputs(const std::vector<Input>& list) {
     std::vector<int> buffers;
@@ -86,12 +90,7 @@ struct ReadsOf {
   std::vector<BufferRead> operator()(WindowProduct& op) const {
     return {{&op.matrices, &op.matrices_at}, {&op.windows}};
   }
-  std::vector<BufferRead> operator()(ReduceWindows& op) const {
-    std::vector<BufferRead> reads = whole(op.inputs);
-    reads.push_back({&op.windows});
-    if (op.weights >= 0) reads.push_back({&op.weights});
-    return reads;
-  }
+  std::vector<BufferRead> operator()(ReduceWindows& op) const { return windows(op); }
   std::vector<BufferRead> operator()(NormalizeRows& op) const { return whole(op.inputs); }
   std::vector<BufferRead> operator()(FinishRows& op) const {
     std::vector<BufferRead> reads = whole(op.inputs);
@@ -120,10 +119,19 @@ struct ReadsOf {
     return reads;
   }
   std::vector<BufferRead> operator()(SumRows&) const { return {}; }
+  std::vector<BufferRead> operator()(LoadLines&) const { return {}; }
+  std::vector<BufferRead> operator()(ReduceLines& op) const { return windows(op); }
   std::vector<BufferRead> operator()(StoreRows&) const { return {}; }
   std::vector<BufferRead> operator()(TileLoop&) const { return {}; }
 
  private:
+  template <typename Op>
+  static std::vector<BufferRead> windows(Op& op) {
+    std::vector<BufferRead> reads = whole(op.inputs);
+    reads.push_back({&op.windows});
+    if (op.weights >= 0) reads.push_back({&op.weights});
+    return reads;
+  }
   static std::vector<BufferRead> inputs(std::vector<MapTile::Input>& list) {
     std::vector<BufferRead> reads;
     for (MapTile::Input& input : list) reads.push_back({&input.buffer, &input.at});

@@ -281,16 +281,6 @@ class Verifier {
     require(op.l2bm >= 0 && last <= chip_.memory.l2bm_lw, "load rows: up to {} of L2BM", last);
     require(op.first_row >= 0 && op.first_row + op.rows <= op.buffer_rows, "load rows: rows {} to {} of {}",
             op.first_row, op.first_row + op.rows, op.buffer_rows);
-    if (op.groups) {
-      const auto& [first, count, step, l1bs] = *op.groups;
-      require(!op.normalize && op.form == RowsForm::kVectors && op.l1b_at.empty() && l1bs > 0 &&
-                  l1bs <= chip_.l1b_per_l2b && op.chunks == op.order.chunks && count > 0 &&
-                  count <= op.pitch && first > -groups && first <= 0 && step >= 0,
-              "load rows: {} groups from {} on by {} of {} L1Bs", count, first, step, l1bs);
-      buffer_range("load rows", op.buffer, {},
-                   (op.first_chunk + op.parts * op.chunks) * op.buffer_rows * op.pitch * isa::kCyclesPerStep);
-      return;
-    }
     require(op.first_column >= 0 && op.first_column + op.columns <= op.pitch,
             "load rows: columns {} to {} of {}", op.first_column, op.first_column + op.columns, op.pitch);
     require(op.first_chunk >= 0, "load rows: to chunk {}", op.first_chunk);
@@ -333,11 +323,9 @@ class Verifier {
     const int64_t columns = op.order.groups * isa::kCyclesPerStep;
     require(op.order.chunks > 0 && op.order.groups > 0, "reduce windows: {} chunks of {} groups",
             op.order.chunks, op.order.groups);
-    buffer_range("reduce windows", op.windows, {},
-                 op.order.chunks * op.window_rows * op.pitch * (op.by_groups ? isa::kCyclesPerStep : 1));
-    const int64_t last_result = (op.by_groups ? op.order.groups : columns) - 1;
+    buffer_range("reduce windows", op.windows, {}, op.order.chunks * op.window_rows * op.pitch);
     const int64_t last_column =
-        op.whole_rows ? op.kernel[1] - 1 : last_result * op.stride[1] + (op.kernel[1] - 1) * op.dilation[1];
+        op.whole_rows ? op.kernel[1] - 1 : (columns - 1) * op.stride[1] + (op.kernel[1] - 1) * op.dilation[1];
     require(op.first_row >= 0 && op.first_row + op.rows <= op.buffer_rows,
             "reduce windows: rows {} to {} of {}", op.first_row, op.first_row + op.rows, op.buffer_rows);
     require(
@@ -427,6 +415,64 @@ class Verifier {
     for (const RowsInput& input : op.inputs)
       buffer_range("finish lanes", input.buffer, {},
                    op.places.sets() * (input.of_rows ? op.places.spread_lw() : 1));
+  }
+  void lines(std::string_view what, const LaneLines& at) const {
+    require(!at.chunks.empty() && at.columns > 0 && (at.places == 1 || at.places == 2) &&
+                at.columns * at.places % kSlotPlaces == 0 &&
+                std::ranges::all_of(at.chunks,
+                                    [&](int64_t chunks) { return chunks >= 1 && chunks <= at.places; }),
+            "{}: {} lines of {} columns of {} places", what, at.chunks.size(), at.columns, at.places);
+  }
+  void node(const LoadLines& op) const {
+    transfers("load lines", op.stream, op.transfers);
+    lines("load lines", op.lines);
+    const int64_t groups = op.order.groups, width = op.order.width();
+    require(op.parts > 0 && op.order.chunks > 0 && op.rows > 0 && groups > 0 && op.left >= 0 &&
+                op.left <= op.before && op.before < groups && op.right >= 0 && op.right <= groups &&
+                op.before + groups + op.right <= op.lines.columns && op.kernel > 0 && op.dilation > 0,
+            "load lines: {} parts of {} chunks, {} rows of {} of {} + {} + {} columns", op.parts,
+            op.order.chunks, op.rows, op.left, op.before, groups, op.right);
+    // l2bmd writes to even places.
+    require(op.lines.places == 2 || (op.before % 2 == 0 && (op.right == 0 || (op.before + groups) % 2 == 0)),
+            "load lines: {} + {} columns of single places", op.before, groups);
+    const int64_t count = op.parts * (op.order.chunks / width);
+    require(op.first_line >= 0 && op.first_line + count <= op.lines.lines() && width <= op.lines.places,
+            "load lines: lines {} to {} of {}", op.first_line, op.first_line + count, op.lines.lines());
+    const int64_t last =
+        op.l2bm + (op.parts - 1) * op.part_lw + op.rows * op.order.lw() + isa::kCyclesPerStep * kUnitLw;
+    require(op.l2bm >= 0 && last <= chip_.memory.l2bm_lw, "load lines: up to {} of L2BM", last);
+    require(op.first_row >= 0 && op.first_row + op.rows <= op.buffer_rows, "load lines: rows {} to {} of {}",
+            op.first_row, op.first_row + op.rows, op.buffer_rows);
+    // A part's last vector may end behind the row, where it isn't written.
+    const int64_t slots = (op.first_line + count) * op.lines.line_slots();
+    const int64_t behind = op.first_line > 0 && slots % isa::kCyclesPerStep != 0 ? isa::kCyclesPerStep : 0;
+    buffer_range("load lines", op.buffer, {}, op.buffer_rows * op.kernel * op.lines.row_lw() + behind);
+  }
+  void node(const ReduceLines& op) const {
+    lines("reduce lines", op.lines);
+    const auto& [groups, chunks] = op.order;
+    int64_t of_lines = 0;
+    for (const int64_t count : op.lines.chunks) of_lines += count;
+    require(of_lines == chunks && op.rows > 0 && groups > 0 && op.stride[1] > 0 &&
+                (op.lines.places == 2 || op.stride[1] == 1 || op.stride[1] % 2 == 0) &&
+                (groups - 1) * op.stride[1] < op.lines.columns &&
+                (op.order.width() == 2 || std::ranges::count(op.lines.chunks, 2) == 0),
+            "reduce lines: {} rows of {} chunks of {}, {} columns by {} of {}", op.rows, of_lines, chunks,
+            groups, op.stride[1], op.lines.columns);
+    require(
+        op.first_row >= 0 && op.first_row + op.rows <= op.buffer_rows &&
+            (op.first_row + op.rows - 1) * op.stride[0] + (op.kernel[0] - 1) * op.dilation < op.window_rows,
+        "reduce lines: rows {} to {} of {}, of {} rows", op.first_row, op.first_row + op.rows, op.buffer_rows,
+        op.window_rows);
+    require(op.l2bm >= 0 &&
+                op.l2bm + op.rows * op.order.lw() + isa::kCyclesPerStep * kUnitLw <= chip_.memory.l2bm_lw,
+            "reduce lines: {} rows from {} of L2BM", op.rows, op.l2bm);
+    buffer_range("reduce lines", op.windows, {}, op.window_rows * op.kernel[1] * op.lines.row_lw());
+    if (op.weights >= 0)
+      buffer_range("reduce lines", op.weights, {}, op.lines.values_lw(op.kernel[0] * op.kernel[1]));
+    for (const RowsInput& input : op.inputs)
+      buffer_range("reduce lines", input.buffer, {},
+                   input.of_rows ? op.buffer_rows * op.lines.row_lw() : op.lines.values_lw(1));
   }
   void node(const SumRows& op) const {
     require(op.row_lw % isa::kL2bmBlockLw == 0 && op.l1b_row_lw > 0 && op.l1b_row_lw <= op.row_lw &&
@@ -587,10 +633,7 @@ class Printer {
          buffer(op.buffer, {}), op.first_row,
          op.first_chunk > 0 ? fmt::format(" of chunk {}", op.first_chunk) : "", stream(op.stream, {}),
          op.rows, op.parts, op.chunks, op.columns,
-         op.groups ? fmt::format(", {} L1Bs {} groups from {} on by {}", op.groups->l1bs, op.groups->count,
-                                 op.groups->first, op.groups->step)
-         : op.l1b_at.empty() ? std::string()
-                             : fmt::format(", of L1Bs at {} LW", fmt::join(op.l1b_at, " ")),
+         op.l1b_at.empty() ? std::string() : fmt::format(", of L1Bs at {} LW", fmt::join(op.l1b_at, " ")),
          (op.normalize ? ", to block floats of " + matrix_precision_name(*op.normalize) : "") +
              (op.form == RowsForm::kVectors      ? ""
               : op.form == RowsForm::kSpread     ? ", spread"
@@ -614,10 +657,8 @@ class Printer {
         "reduce windows: {} chunks = {} of {} of {} of {}{}{} ({}kernel {}, dilation {}, stride {}, {} rows)",
         op.order.chunks, op.epilogue.to_string(), reduce_name(op.op), op.expr.to_string(),
         buffer(op.windows, {}), op.weights < 0 ? std::string() : " and " + buffer(op.weights, {}), list,
-        op.whole_rows  ? "whole rows, "
-        : op.by_groups ? "by groups, "
-                       : "",
-        fmt::join(op.kernel, " x "), fmt::join(op.dilation, " x "), fmt::join(op.stride, " x "), op.rows);
+        op.whole_rows ? "whole rows, " : "", fmt::join(op.kernel, " x "), fmt::join(op.dilation, " x "),
+        fmt::join(op.stride, " x "), op.rows);
   }
   void node(const NormalizeRows& op) {
     std::string list;
@@ -655,6 +696,25 @@ class Printer {
     for (const RowsInput& input : op.inputs) list += ", " + buffer(input.buffer, {});
     line("finish lanes: set {} of {}, {} rows of {} columns to L2BM {} = {}, {}{}", op.set, op.places.sets(),
          op.places.rows, op.places.order.groups, op.l2bm, op.epilogue.to_string(), buffer(op.sums, {}), list);
+  }
+  void node(const LoadLines& op) {
+    line(
+        "load lines {} from row {} <- {}: {} rows of {} x {} chunks x {} of {} + {} + {} columns from line "
+        "{} on, "
+        "{} in the last; {} columns {} apart",
+        buffer(op.buffer, {}), op.first_row, stream(op.stream, {}), op.rows, op.parts, op.order.chunks,
+        op.left, op.before, op.order.groups, op.right, op.first_line, op.last, op.kernel, op.dilation);
+    transfers(op.transfers);
+  }
+  void node(const ReduceLines& op) {
+    std::string list;
+    for (const RowsInput& input : op.inputs) list += ", " + buffer(input.buffer, {});
+    line(
+        "reduce lines: {} chunks to L2BM {} = {} of {} of {} of {}{}{} (kernel {}, stride {}, {} rows from "
+        "{} on)",
+        op.order.chunks, op.l2bm, op.epilogue.to_string(), reduce_name(op.op), op.expr.to_string(),
+        buffer(op.windows, {}), op.weights < 0 ? std::string() : " and " + buffer(op.weights, {}), list,
+        fmt::join(op.kernel, " x "), fmt::join(op.stride, " x "), op.rows, op.first_row);
   }
   void node(const SumRows& op) {
     line("sum rows over L1Bs: {} rows of {} LW to L2BM {}, {} LW each", op.rows, op.l1b_row_lw, op.l2bm,

@@ -289,14 +289,6 @@ struct LoadRows {
   int64_t chunks = 1, columns = isa::kCyclesPerStep;
   int64_t rows = 1;
   std::vector<int64_t> l1b_at = {};
-  /// With any: L1B b takes groups b * step + first to that + count - 1 of all chunks, where groups before the
-  /// first are the last ones one lane before, and those behind the last the first one lane behind. The buffer
-  /// has [chunk][row][pitch groups][4 lanes] then; columns outside the tensor keep what it has there.
-  struct Groups {
-    int64_t first = 0, count = 0, step = 0, l1bs = 1;
-    bool operator==(const Groups&) const = default;
-  };
-  std::optional<Groups> groups = std::nullopt;
   int buffer = -1;
   int64_t first_chunk = 0;                 ///< of the buffer
   int64_t first_row = 0, buffer_rows = 1;  ///< where the rows are among those of the buffer
@@ -336,15 +328,14 @@ struct RowsInput {
 };
 /// staged row[chunk][column] = epilogue(op over the window there of expr(windows[chunk][row][pitch],
 /// weights[chunk][position]), inputs): in L1BM, as FinishRows. With `whole_rows` the window has all columns
-/// of the pitch, a multiple of 4, and all columns of the results are the same. With `by_groups` windows and
-/// inputs are by groups (LoadRows), and so is the pitch.
+/// of the pitch, a multiple of 4, and all columns of the results are the same.
 struct ReduceWindows {
   ReduceLayer::Op op = ReduceLayer::Op::kMax;
   int windows = -1;  ///< buffer of a LoadRows without `normalize`
   int weights = -1;  ///< buffer; -1: none
   int64_t window_rows = 0, pitch = 0;
   std::array<int64_t, 2> kernel{1, 1}, dilation{1, 1}, stride{1, 1};
-  bool whole_rows = false, by_groups = false;
+  bool whole_rows = false;
   int64_t rows = 1;
   int64_t first_row = 0, buffer_rows = 1;  ///< where the rows are among those of the windows and of inputs
   ScalarExpr expr, epilogue;
@@ -473,6 +464,79 @@ struct FinishLanes {
   bool operator==(const FinishLanes&) const = default;
 };
 
+// The same where channels stay apart, as in ReduceWindows. An L1B has its half of every chunk, two blocks of
+// its pair's lane, and every PE columns of its own. In L1BM a row is a sequence of *lines*: the columns of a
+// chunk, or of two chunks side by side. A *place* is 8 LW, the two blocks of a column; one l1bmd brings eight
+// of them to the MABs in a cycle, which is a *slot*: MAB m has block m % 2 of place m / 2. What is read a
+// column further on in L1BM is that of the next column for all PEs, so windows are that, for every column of
+// the kernel.
+
+inline constexpr int64_t kPlaceLw = kColumnLw / 2;
+inline constexpr int64_t kSlotPlaces = kUnitLw / kPlaceLw;
+
+/// Lines of rows, in L1BM and in PE memory.
+struct LaneLines {
+  std::vector<int64_t> chunks;  ///< of each line, 1 or 2, in the order of channels
+  int64_t columns = 1;          ///< of a line: whole slots
+  int64_t places = 2;           ///< of a column; the second may be nobody's
+  int64_t lines() const { return std::ssize(chunks); }
+  int64_t line_lw() const { return columns * places * kPlaceLw; }  ///< of L1BM
+  int64_t line_slots() const { return columns * places / kSlotPlaces; }
+  /// LW of a row in PE memory, whole vectors of four slots.
+  int64_t row_lw() const { return isa::round_up(lines() * line_slots(), isa::kCyclesPerStep); }
+  int64_t staged_lw() const { return row_lw() * kUnitLw; }  ///< of a row of results in L1BM
+  /// Times that PE memory has a value for a line's channels, so that those of a vector are regular.
+  int64_t value_copies() const {
+    const int64_t slots = line_slots();
+    return slots % isa::kCyclesPerStep == 0 ? 1 : slots;
+  }
+  /// LW of values for `positions` of every channel: [position][line][copies].
+  int64_t values_lw(int64_t positions) const {
+    return isa::round_up(positions * lines() * value_copies() + isa::kCyclesPerStep - 1, isa::kCyclesPerStep);
+  }
+  bool operator==(const LaneLines&) const = default;
+};
+/// buffer[row][kernel column][row_lw] = of rows of an image, the columns of a pair's lane from `left` before
+/// it on, and for each of `kernel` columns those `dilation` further on. `before` are fetched (at least
+/// `left`: L1BM is written from even places on), and `right` behind the lane. What is outside the tensor,
+/// whose last lane has `last` columns, isn't written, as far as results there read it: up to column
+/// `last_result`.
+struct LoadLines {
+  int stream = -1;
+  std::vector<RowsTransfer> transfers;
+  int64_t l2bm = 0;  ///< where the first part begins
+  int64_t parts = 1, part_lw = 0;
+  RowOrder order = {};  ///< of a part
+  int64_t rows = 1;
+  int64_t left = 0, before = 0, right = 0, last = 1, last_result = 0;
+  int64_t kernel = 1, dilation = 1;
+  LaneLines lines = {};
+  int64_t first_line = 0;  ///< of the first part
+  int buffer = -1;
+  int64_t first_row = 0, buffer_rows = 1;
+  bool operator==(const LoadLines&) const = default;
+};
+/// Rows of results to L2BM, by way of L1BM: epilogue(op over the window there of expr(windows, weights),
+/// inputs), where results are `stride[1]` columns of lines apart. Inputs of rows are those of a LoadLines
+/// [row][row_lw], others values of channels.
+struct ReduceLines {
+  ReduceLayer::Op op = ReduceLayer::Op::kMax;
+  int windows = -1;  ///< buffer of LoadLines
+  int weights = -1;  ///< values for every position of the kernel; -1: none
+  int64_t window_rows = 0;
+  std::array<int64_t, 2> kernel{1, 1}, stride{1, 1};
+  int64_t dilation = 1;  ///< of rows
+  LaneLines lines = {};
+  int64_t rows = 1;
+  int64_t first_row = 0, buffer_rows = 1;  ///< where the rows are among those of the windows and of inputs
+  ScalarExpr expr, epilogue;
+  std::vector<RowsInput> inputs;
+  RowOrder order = {};  ///< of the image
+  int64_t slot = 0;     ///< rows of L1BM's results before these
+  int64_t l2bm = 0;     ///< of the first row
+  bool operator==(const ReduceLines&) const = default;
+};
+
 /// Rows of sums that every L1B has a part of: what they add up to, in L2BM.
 struct SumRows {
   int64_t rows = 1;
@@ -504,7 +568,7 @@ struct TileLoop {
 struct TileNode {
   std::variant<LoadTile, StoreTile, FillTile, ProductTile, StreamProduct, MapTile, ReduceTile, LoadRows,
                WindowProduct, ReduceWindows, NormalizeRows, FinishRows, LoadLanes, LoadPlaces, FinishLanes,
-               SumRows, StoreRows, TileLoop>
+               LoadLines, ReduceLines, SumRows, StoreRows, TileLoop>
       kind;
 };
 
