@@ -50,7 +50,7 @@ class LinesLoader {
         builder_(context.builder),
         op_(op),
         buffer_(context.buffer_values[static_cast<size_t>(op.buffer)]),
-        part_lines_(op.order.chunks / op.order.width()),
+        part_lines_(op.order.chunks / op.width()),
         slots_(op.parts * part_lines_ * op.lines.line_slots()),
         origin_("load " + context.program.streams[static_cast<size_t>(op.stream)].name) {}
 
@@ -73,8 +73,9 @@ class LinesLoader {
   /// of L1BM's addresses: what one brings too much, the next one overwrites.
   template <typename Unit>
   void fetch_columns(int64_t begin, int64_t end, int64_t line_at, Unit&& l2bm) {
-    const int64_t width = op_.order.width();
-    const int64_t together = width == op_.lines.places ? kCyclesPerStep / width : 1;
+    const int64_t width = op_.width();
+    const bool is_dense = width == op_.lines.places && width == op_.order.width();
+    const int64_t together = is_dense ? kCyclesPerStep / width : 1;
     for (int64_t column = begin; column < end; column += together)
       move_units(builder_, l2bm(column), line_at + (op_.before + column) * op_.lines.places * kPlaceLw, true,
                  origin_);
@@ -83,7 +84,7 @@ class LinesLoader {
   void fetch(int64_t part, int64_t row, int64_t line, int64_t line_at) {
     const RowOrder& order = op_.order;
     const int64_t from = op_.l2bm + part * op_.part_lw + row * order.lw();
-    const auto unit = [&](int64_t column) { return from + order.at(line * order.width(), column); };
+    const auto unit = [&](int64_t column) { return from + order.at(line * op_.width(), column); };
     fetch_columns(-op_.before, 0, line_at,
                   [&](int64_t column) { return unit(column + order.groups) - kColumnLw; });
     fetch_columns(0, order.groups, line_at, unit);

@@ -79,11 +79,14 @@ class WindowLanesTiler : WindowsKernel {
     s.last = s.in.picture().columns - 3 * groups_in;
     s.last_result = (s.out.picture().columns - 3 * groups_out - 1) * stride;
     bool is_single = s.out.order().width() == 1;
+    int64_t first = 0;
     for (const RowsImage& part : s.parts) {
       const RowOrder order = part.order();
-      for (int64_t chunk = 0; chunk < order.chunks; chunk += order.width())
-        s.lines.chunks.push_back(order.width());
+      // Two chunks side by side go to two side by side: steps begin at even places.
+      const int64_t width = first % 2 == 0 && s.out.order().width() == 2 ? order.width() : 1;
+      s.lines.chunks.insert(s.lines.chunks.end(), static_cast<size_t>(order.chunks / width), width);
       is_single = is_single && order.width() == 1;
+      first += order.chunks;
     }
     // Steps begin at even places.
     const int64_t even = round_up(s.left, 2);
@@ -122,9 +125,12 @@ class WindowLanesTiler : WindowsKernel {
     // Steps of what L2BM and L1BM exchange, L1BM and the PEs, and of the PEs.
     int64_t far = 0, near = 0, made = 0;
     const int64_t vectors = s.lines.row_lw() / isa::kCyclesPerStep;
-    for (const RowsImage& part : s.parts)
-      far += s.window_rows * load_steps(s, part.order(), s.before, s.right);
-    far += row_inputs() * tiling.rows * load_steps(s, s.out.order(), 0, 0);
+    size_t line = 0;
+    for (const RowsImage& part : s.parts) {
+      far += s.window_rows * load_steps(s, line, part.order(), s.before, s.right);
+      line += static_cast<size_t>(part.chunks() / s.lines.chunks[line]);
+    }
+    far += row_inputs() * tiling.rows * load_steps(s, 0, s.out.order(), 0, 0);
     const int64_t units = s.out.order().chunks * s.out.order().groups;
     const bool together = s.window.stride[1] == 1 && s.lines.places == s.out.order().width();
     far += tiling.rows * (together        ? ceil_div(units, isa::kCyclesPerStep)
@@ -270,8 +276,6 @@ class WindowLanesTiler : WindowsKernel {
   bool has_lines(const Sizes& s) const {
     const bool has_values = row_inputs() < std::ssize(problem_.inputs);
     if (row_inputs() > 0 && (s.window.stride[1] != 1 || s.parts.size() > 1)) return false;
-    // Steps begin at even places, where the second of two chunks isn't.
-    if (s.out.order().width() == 1 && std::ranges::count(s.lines.chunks, 2) > 0) return false;
     return s.in.order().groups == s.out.order().groups * s.window.stride[1] &&
            s.before < s.in.order().groups && s.right <= s.last && s.last > 0 && s.last_result >= 0 &&
            (!has_values || is_regular(s));
@@ -282,10 +286,13 @@ class WindowLanesTiler : WindowsKernel {
                                [&](int64_t chunks) { return chunks == s.out.order().width(); });
   }
 
-  /// Steps that bring a row to L1BM.
-  static int64_t load_steps(const Sizes& s, const RowOrder& order, int64_t before, int64_t right) {
-    const int64_t together = order.width() == s.lines.places ? isa::kCyclesPerStep / order.width() : 1;
-    return order.chunks / order.width() *
+  /// Steps that bring a row to L1BM, from its first line on.
+  static int64_t load_steps(const Sizes& s, size_t line, const RowOrder& order, int64_t before,
+                            int64_t right) {
+    const int64_t width = s.lines.chunks[line];
+    const int64_t together =
+        width == s.lines.places && width == order.width() ? isa::kCyclesPerStep / width : 1;
+    return order.chunks / width *
            (ceil_div(before, together) + ceil_div(order.groups, together) + ceil_div(right, together));
   }
 
@@ -350,7 +357,7 @@ class WindowLanesTiler : WindowsKernel {
       load.first_line = first_line;
       load.first_row = piece.first;
       load.buffer_rows = s.window_rows;
-      first_line += load.parts * (load.order.chunks / load.order.width());
+      first_line += load.parts * (load.order.chunks / load.width());
       list.push_back(std::move(load));
     }
     return list;

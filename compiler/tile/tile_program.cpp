@@ -426,7 +426,9 @@ class Verifier {
   void node(const LoadLines& op) const {
     transfers("load lines", op.stream, op.transfers);
     lines("load lines", op.lines);
-    const int64_t groups = op.order.groups, width = op.order.width();
+    require(op.first_line >= 0 && op.first_line < op.lines.lines(), "load lines: line {} of {}",
+            op.first_line, op.lines.lines());
+    const int64_t groups = op.order.groups, width = op.width();
     require(op.parts > 0 && op.order.chunks > 0 && op.rows > 0 && groups > 0 && op.left >= 0 &&
                 op.left <= op.before && op.before < groups && op.right >= 0 && op.right <= groups &&
                 op.before + groups + op.right <= op.lines.columns && op.kernel > 0 && op.dilation > 0,
@@ -436,8 +438,11 @@ class Verifier {
     require(op.lines.places == 2 || (op.before % 2 == 0 && (op.right == 0 || (op.before + groups) % 2 == 0)),
             "load lines: {} + {} columns of single places", op.before, groups);
     const int64_t count = op.parts * (op.order.chunks / width);
-    require(op.first_line >= 0 && op.first_line + count <= op.lines.lines() && width <= op.lines.places,
+    require(op.first_line + count <= op.lines.lines() && (width == 1 || width == op.order.width()),
             "load lines: lines {} to {} of {}", op.first_line, op.first_line + count, op.lines.lines());
+    for (int64_t line = op.first_line; line < op.first_line + count; ++line)
+      require(op.lines.chunks[static_cast<size_t>(line)] == width, "load lines: line {} isn't of {} chunks",
+              line, width);
     const int64_t last =
         op.l2bm + (op.parts - 1) * op.part_lw + op.rows * op.order.lw() + isa::kCyclesPerStep * kUnitLw;
     require(op.l2bm >= 0 && last <= chip_.memory.l2bm_lw, "load lines: up to {} of L2BM", last);
@@ -452,11 +457,14 @@ class Verifier {
     lines("reduce lines", op.lines);
     const auto& [groups, chunks] = op.order;
     int64_t of_lines = 0;
-    for (const int64_t count : op.lines.chunks) of_lines += count;
+    for (const int64_t count : op.lines.chunks) {
+      require(count == 1 || (op.order.width() == 2 && of_lines % 2 == 0),
+              "reduce lines: chunks {} and {} are side by side", of_lines, of_lines + 1);
+      of_lines += count;
+    }
     require(of_lines == chunks && op.rows > 0 && groups > 0 && op.stride[1] > 0 &&
                 (op.lines.places == 2 || op.stride[1] == 1 || op.stride[1] % 2 == 0) &&
-                (groups - 1) * op.stride[1] < op.lines.columns &&
-                (op.order.width() == 2 || std::ranges::count(op.lines.chunks, 2) == 0),
+                (groups - 1) * op.stride[1] < op.lines.columns,
             "reduce lines: {} rows of {} chunks of {}, {} columns by {} of {}", op.rows, of_lines, chunks,
             groups, op.stride[1], op.lines.columns);
     require(

@@ -514,6 +514,8 @@ struct LoadLines {
   int64_t first_line = 0;  ///< of the first part
   int buffer = -1;
   int64_t first_row = 0, buffer_rows = 1;
+  /// Chunks of a line, as many as stand side by side in the image, or 1.
+  int64_t width() const { return lines.chunks[static_cast<size_t>(first_line)]; }
   bool operator==(const LoadLines&) const = default;
 };
 /// Rows of results to L2BM, by way of L1BM: epilogue(op over the window there of expr(windows, weights),
