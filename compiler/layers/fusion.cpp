@@ -1,6 +1,7 @@
 #include "compiler/layers/fusion.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "compiler/layers/node_lowering.h"
@@ -197,6 +198,72 @@ bool fuse_epilogue_into(LayerGraph& graph, const Layer& producer, Layer& consume
   return true;
 }
 
+/// After an operand of a Contract changed, dims may have become another's: what was batch in an expanded
+/// operand is now M or N. False if a dim fits no role any more.
+bool assign_roles(ContractLayer& contract) {
+  using Role = ContractLayer::Role;
+  const auto reads = [](const AffineMap& map, size_t dim) {
+    for (size_t axis = 0; axis < map.axes(); ++axis) {
+      if (map.coefficient(axis, dim) != 0) return true;
+    }
+    return false;
+  };
+  for (size_t dim = 0; dim < contract.dims.size(); ++dim) {
+    auto& [name, extent, role] = contract.dims[dim];
+    const bool in_a = reads(contract.a.map, dim);
+    const bool in_b = reads(contract.b.map, dim);
+    if (extent == 1) continue;
+    if (!in_a && !in_b) return false;
+    if (role == Role::kK) continue;
+    role = in_a && in_b ? Role::kBatch : in_a ? Role::kM : Role::kN;
+  }
+  return true;
+}
+
+/// A Map of one tensor, times or divided by a constant.
+bool is_scale(const Layer& layer) {
+  const auto* map = std::get_if<MapLayer>(&layer.body);
+  if (map == nullptr || map->inputs.size() != 1 || map->expr.nodes().size() != 3) return false;
+  const ScalarNode& scale = map->expr.nodes().back();
+  if (scale.op != ScalarOp::kMul && scale.op != ScalarOp::kDiv) return false;
+  const auto is = [&](size_t arg, ScalarOp op) {
+    return map->expr.nodes()[static_cast<size_t>(scale.args.at(arg))].op == op;
+  };
+  return (is(0, ScalarOp::kInput) && is(1, ScalarOp::kConstant)) ||
+         (scale.op == ScalarOp::kMul && is(0, ScalarOp::kConstant) && is(1, ScalarOp::kInput));
+}
+
+/// Tries to make the scale `producer` part of the epilogue of `consumer`, a Contract that alone reads it.
+bool fuse_scale_into(LayerGraph& graph, const Layer& producer, Layer& consumer) {
+  const auto& map = std::get<MapLayer>(producer.body);
+  const TensorId between = producer.outputs[0];
+  if (loses_rounding(graph, between, consumer.outputs[0])) return false;
+  ContractLayer fused = std::get<ContractLayer>(consumer.body);
+  // Once, and as an operand of the product.
+  int reads = 0;
+  for (const TensorAccess* access : layer_accesses(std::as_const(consumer)))
+    reads += graph.storage(access->tensor) == between ? 1 : 0;
+  TensorAccess& operand = fused.a.tensor == between ? fused.a : fused.b;
+  const TensorAccess& source = map.inputs[0];
+  if (reads != 1 || operand.tensor != between || operand.fill != 0 ||
+      !source.map.stays_inside(map.extents, graph.tensors[source.tensor].shape))
+    return false;
+  // What is outside the Map's space must be outside the source, too.
+  const auto boxes = layer_access_boxes(consumer);
+  const AccessBox& box = boxes[&operand == &fused.a ? 0 : 1];
+  if (!operand.map.stays_inside(box.begin, box.end, map.extents)) return false;
+  operand = {source.tensor, source.map.after(operand.map), 0};
+  if (!assign_roles(fused)) return false;
+  std::vector<int> own(1 + fused.epilogue_inputs.size());
+  std::iota(own.begin(), own.end(), 0);
+  constexpr std::array<int, 1> kProduct = {0};
+  fused.epilogue = fused.epilogue.substitute(0, map.expr, kProduct, own);
+  if (fused.epilogue.nodes().size() > kMaxExprNodes) return false;
+  consumer.body = std::move(fused);
+  join_origins(consumer, producer);
+  return true;
+}
+
 /// Calls try_fuse(producer, consumer) for layers of which `consumer` alone reads what `producer` makes, in
 /// execution order and until nothing changes; where it says true, the producer is gone.
 template <typename CanProduce, typename CanConsume, typename TryFuse>
@@ -296,28 +363,6 @@ std::optional<TensorAccess> through_rearrange(const SimpleRearrange& rearrange, 
   return composed;
 }
 
-/// After an operand of a Contract changed, dims may have become another's: what was batch in an expanded
-/// operand is now M or N. False if a dim fits no role any more.
-bool assign_roles(ContractLayer& contract) {
-  using Role = ContractLayer::Role;
-  const auto reads = [](const AffineMap& map, size_t dim) {
-    for (size_t axis = 0; axis < map.axes(); ++axis) {
-      if (map.coefficient(axis, dim) != 0) return true;
-    }
-    return false;
-  };
-  for (size_t dim = 0; dim < contract.dims.size(); ++dim) {
-    auto& [name, extent, role] = contract.dims[dim];
-    const bool in_a = reads(contract.a.map, dim);
-    const bool in_b = reads(contract.b.map, dim);
-    if (extent == 1) continue;
-    if (!in_a && !in_b) return false;
-    if (role == Role::kK) continue;
-    role = in_a && in_b ? Role::kBatch : in_a ? Role::kM : Role::kN;
-  }
-  return true;
-}
-
 }  // namespace
 
 void fuse_maps(LayerGraph& graph) {
@@ -334,6 +379,12 @@ void fuse_epilogues(LayerGraph& graph) {
       },
       is_map,
       [&](const Layer& producer, Layer& consumer) { return fuse_epilogue_into(graph, producer, consumer); });
+}
+
+void fuse_scales(LayerGraph& graph) {
+  fuse_pairs(
+      graph, is_scale, [](const Layer& layer) { return layer.kind() == LayerKind::kContract; },
+      [&](const Layer& producer, Layer& consumer) { return fuse_scale_into(graph, producer, consumer); });
 }
 
 void fold_rearranges(LayerGraph& graph) {

@@ -11,6 +11,9 @@ namespace kodama::compiler {
 void fuse_maps(LayerGraph& graph);
 /// A Map that alone reads the result of a Contract or Reduce, at the same points, becomes its epilogue.
 void fuse_epilogues(LayerGraph& graph);
+/// A Map that multiplies one tensor by a constant, for a single operand of a Contract that alone reads it,
+/// becomes a factor of the Contract's result: attention, where a model scales its queries.
+void fuse_scales(LayerGraph& graph);
 /// Who reads the result of a Rearrange with one piece reads the Rearrange's source instead, where the
 /// composed access is still affine; Rearranges that nobody reads any more go.
 void fold_rearranges(LayerGraph& graph);

@@ -50,6 +50,41 @@ TEST(FuseEpilogues, ReductionsToo) {
             "Reduce");
 }
 
+TEST(FuseScales, ScaledOperandsOfProducts) {
+  // Queries of attention; a factor in front, a divisor, and a convolution's operand without padding.
+  EXPECT_EQ(check_text("g (float[2,3,4] q, float[2,5,4] k) => (float[2,3,5] y) "
+                       "{ c = Constant <value = float {0.35}> () s = Mul (c, q) "
+                       "t = Transpose <perm = [0, 2, 1]> (k) p = MatMul (s, t) y = Softmax (p) }",
+                       1e-5)
+                .substr(0, 8),
+            "Contract");
+  EXPECT_EQ(check_text("g (float[2,3] x, float[3,4] w) => (float[2,4] y) "
+                       "{ c = Constant <value = float {8}> () s = Div (w, c) y = MatMul (x, s) }"),
+            "Contract");
+  const LayerGraph graph =
+      lower(parse_model("g (float[2,3] x, float[3,4] w, float[4] b) => (float[2,4] y) "
+                        "{ c = Constant <value = float {3}> () s = Mul (x, c) p = MatMul (s, w) "
+                        "a = Add (p, b) y = Relu (a) }"));
+  EXPECT_EQ(std::get<ContractLayer>(graph.layers[0].body).epilogue.to_string(), "relu(add(mul(x0, 3), x1))");
+  EXPECT_EQ(graph.layers[0].onnx_ops, (std::vector<std::string>{"Mul", "MatMul", "Add", "Relu"}));
+}
+
+TEST(FuseScales, NotWhereOthersReadThemOrTheProductIsNotLinear) {
+  // Another reader; both operands; a sum; by a tensor.
+  EXPECT_EQ(check_text("g (float[2,3] x, float[3,4] w) => (float[2,4] y, float[2,3] s) "
+                       "{ c = Constant <value = float {3}> () s = Mul (x, c) y = MatMul (s, w) }"),
+            "Map Contract");
+  EXPECT_EQ(check_text("g (float[3,3] x) => (float[3,3] y) "
+                       "{ c = Constant <value = float {3}> () s = Mul (x, c) y = MatMul (s, s) }"),
+            "Map Contract");
+  EXPECT_EQ(check_text("g (float[2,3] x, float[3,4] w) => (float[2,4] y) "
+                       "{ c = Constant <value = float {3}> () s = Add (x, c) y = MatMul (s, w) }"),
+            "Map Contract");
+  EXPECT_EQ(check_text("g (float[2,3] x, float[3] z, float[3,4] w) => (float[2,4] y) "
+                       "{ s = Mul (x, z) y = MatMul (s, w) }"),
+            "Map Contract");
+}
+
 TEST(FuseMaps, ChainsAndTrees) {
   EXPECT_EQ(check_text("g (float[2,3] x, float[3] z) => (float[2,3] y) "
                        "{ a = Add (x, z) b = Tanh (a) c = Mul (b, b) d = Exp (x) y = Sub (c, d) }"),

@@ -203,7 +203,10 @@ struct LayerPass {
   void (*run)(LayerGraph&);
 };
 constexpr LayerPass kFusions[] = {
-    {"fuse-maps", fuse_maps}, {"fuse-epilogues", fuse_epilogues}, {"fold-rearranges", fold_rearranges}};
+    {"fuse-maps", fuse_maps},
+    {"fuse-epilogues", fuse_epilogues},
+    {"fuse-scales", fuse_scales},
+    {"fold-rearranges", fold_rearranges}};
 
 }  // namespace
 
