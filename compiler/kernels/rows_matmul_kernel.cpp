@@ -306,16 +306,18 @@ int64_t MatmulTiler::cost(const MatmulTiling& tiling, const Sizes& s) const {
   const int64_t stores = l1bs * tiling.rows * tiling.chunks;
   const int64_t beside = inputs() * load(tiling.rows, tiling.chunks, l1bs, 1);
   const int64_t tiles = s.entry_tiles * s.row_tiles;
-  int64_t steps = tiles * (windows + s.chunk_tiles * (matrices + beside + products + stores));
-  // Transfers, which steps mostly wait for.
+  // What is loaded, and what becomes of it, stand beside each other.
+  const int64_t loads = windows + s.chunk_tiles * (matrices + beside);
+  const int64_t results = s.chunk_tiles * (products + stores);
+  const int64_t steps = tiles * (std::max(loads, results) + kRowsFillSteps);
   const int64_t lw = tiling.entry_l1bs * s.tile_rows * (in_.row_lw() + (1 + inputs()) * out_.row_lw());
   const int64_t matrix_lw = tiling.entry_l1bs * s.matrix_rows * s.matrix_pieces * matrices_.row_lw();
   const int64_t ways = problem_.matrices.images == 1 ? 1 : chip_.l2b_per_group;
-  int64_t transfers = 3 * chip_.transfer.startup_cycles + own_rows_cycles(lw, chip_);
+  int64_t transfers = own_rows_cycles(lw, chip_);
   transfers += s.chunk_tiles *
                (chip_.transfer.startup_cycles + static_cast<int64_t>(static_cast<double>(ways * matrix_lw) /
                                                                      chip_.transfer.dram_lw_per_cycle));
-  return steps * isa::kCyclesPerStep + tiles * transfers;
+  return steps * isa::kCyclesPerStep + tiles * transfers / 2;
 }
 
 /// Where tokens fill all rows, the image is that of a tensor whose last axis is its channels.
