@@ -413,7 +413,7 @@ class Mover {
 };
 
 /// Of the transfers of constants, what isn't beside other layers (compiler/compile/fetch_ahead.h), or gone
-/// because they stay. Measured: with 0.1 or 0.6 ResNet-50 takes 7 to 13 % longer.
+/// because they stay. Measured: with 0.1 or 0.7 ResNet-50 takes 7 to 13 % longer.
 constexpr double kExposedShare = 0.4;
 /// The same where none of them stay: then DRAM has little time left.
 constexpr double kExposedShareOfAll = 1;

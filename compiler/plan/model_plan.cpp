@@ -539,10 +539,11 @@ class ModelPlanner::Impl {
       // About the lowest price for which there is room; for the highest there always is.
       double low = 0, high = kNever;
       for (int step = 0; step < kPriceSteps || high == kNever; ++step) {
-        set_price(low == 0 ? kFirstPrice : high == kNever ? kPriceFactor * low : std::sqrt(low * high));
+        set_price(high == kNever ? (low == 0 ? kFirstPrice : kPriceFactor * low)
+                  : low == 0     ? high / kPriceFactor
+                                 : std::sqrt(low * high));
         const bool fits = demand(solve(kPriceBranches)) <= room_for_constants();
         (fits ? high : low) = price_;
-        if (fits && low == 0) break;
       }
       set_price(high);
     }

@@ -227,11 +227,13 @@ void SegmentRun::take(const Instruction& original, const std::vector<int64_t>& c
   const std::vector<Range> touched = ranges(resolve(original, counters));
   for (const Range& range : touched) {
     std::vector<CellMark> found;
+    CellMark number = 0;  // L2Bs get different data
     for_each_memory(range, [&](MarkMemory& memory) {
+      const CellMark written = mix(time_, number++);
       for (int64_t k = 0; k < range.length / cell_lw_; ++k) {
         const int64_t cell = wrapped(range, range.begin / cell_lw_ + k);
         if (range.write) {
-          memory.set(cell, mix(time_, static_cast<CellMark>(k)));
+          memory.set(cell, mix(written, static_cast<CellMark>(k)));
         } else {
           found.push_back(memory.get(cell));
         }
