@@ -202,11 +202,10 @@ struct LayerPass {
   const char* name;
   void (*run)(LayerGraph&);
 };
-constexpr LayerPass kFusions[] = {
-    {"fuse-maps", fuse_maps},
-    {"fuse-epilogues", fuse_epilogues},
-    {"fuse-scales", fuse_scales},
-    {"fold-rearranges", fold_rearranges}};
+constexpr LayerPass kFusions[] = {{"fuse-maps", fuse_maps},
+                                  {"fuse-epilogues", fuse_epilogues},
+                                  {"fuse-scales", fuse_scales},
+                                  {"fold-rearranges", fold_rearranges}};
 
 }  // namespace
 
