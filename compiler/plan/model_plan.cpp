@@ -33,7 +33,7 @@ constexpr int64_t kBranches = 150;
 /// A LW of LM0 or LM1, in all PEs, is worth so many cycles at first, where constants that stay have no room;
 /// then so many times as many, until they have.
 constexpr double kFirstPrice = 8, kPriceFactor = 2;
-constexpr int kPriceSteps = 4;
+constexpr int kPriceSteps = 2;
 /// While the price is sought.
 constexpr int64_t kPriceBranches = 10;
 
