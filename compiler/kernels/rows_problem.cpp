@@ -130,13 +130,19 @@ std::optional<RowsProblem> rows_problem(const ContractLayer& contract, TensorId 
     if (!order) return std::nullopt;
     problem.in.tokens->tokens = *order;
   }
-  const int in_channel = read[in_channel_axis].inner;
+  int in_channel = read[in_channel_axis].inner;
+  // A single channel is that of a dim with one place.
+  for (size_t dim = 0; dim < contract.dims.size() && in_channel < 0 && in->channels == 1; ++dim) {
+    if (contract.dims[dim].role == Role::kK && contract.dims[dim].extent == 1 &&
+        map.coefficient(in_channel_axis, dim) == 1)
+      in_channel = static_cast<int>(dim);
+  }
   if (in_channel < 0 || dim_extent(in_channel) != in->channels ||
       map.coefficient(in_channel_axis, static_cast<size_t>(in_channel)) != 1 ||
       map.offset(in_channel_axis) != 0) {
     return std::nullopt;
   }
-  size_t inner_dims = 1;
+  size_t inner_dims = in->channels > 1 ? 1 : 0;
   for (size_t axis = 0; axis < map.axes(); ++axis) {
     if (axis == in_channel_axis) continue;
     const AxisUse& use = read[axis];

@@ -366,8 +366,14 @@ std::optional<TensorAccess> through_rearrange(const SimpleRearrange& rearrange, 
 }  // namespace
 
 void fuse_maps(LayerGraph& graph) {
+  fuse_pairs(graph, is_map, is_map, [&](const Layer& producer, Layer& consumer) {
+    return fuse_map_into(graph, producer, consumer);
+  });
+}
+
+void fuse_reductions(LayerGraph& graph) {
   fuse_pairs(
-      graph, is_map, [](const Layer& layer) { return is_map(layer) || layer.kind() == LayerKind::kReduce; },
+      graph, is_map, [](const Layer& layer) { return layer.kind() == LayerKind::kReduce; },
       [&](const Layer& producer, Layer& consumer) { return fuse_map_into(graph, producer, consumer); });
 }
 

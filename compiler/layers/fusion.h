@@ -6,9 +6,12 @@
 /// compiler/layers; lower_to_layers runs them.
 namespace kodama::compiler {
 
-/// A Map whose result only one Map or Reduce reads, at the same points, becomes part of that layer's
-/// expression. Bounded, so that a layer's operands and temporaries still fit a PE.
+/// A Map whose result only one Map reads, at the same points, becomes part of that layer's expression.
+/// Bounded, so that a layer's operands and temporaries still fit a PE.
 void fuse_maps(LayerGraph& graph);
+/// The same with a Reduce that reads it. After fuse_epilogues: what makes a Map's operand is where it costs
+/// least.
+void fuse_reductions(LayerGraph& graph);
 /// A Map that alone reads the result of a Contract or Reduce, at the same points, becomes its epilogue.
 void fuse_epilogues(LayerGraph& graph);
 /// A Map that multiplies one tensor by a constant, for a single operand of a Contract that alone reads it,
