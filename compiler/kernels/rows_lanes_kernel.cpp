@@ -402,11 +402,15 @@ std::string LanesTiler::describe(const LanesTiling& tiling) const {
 std::vector<RowsOption> lanes_options(const RowsProblem& problem, const isa::Chip& chip,
                                       MatrixPrecision precision, const std::string& name) {
   if (chip.l1b_per_l2b != 2 * isa::kCyclesPerStep || problem.out.tokens) return {};
-  const std::optional<RowsProblem> packed = packed_problem(problem);
-  const auto tiler = std::make_shared<const LanesTiler>(packed.value_or(problem), chip, precision);
   std::vector<RowsOption> options;
-  for (const LanesTiling& tiling : tiler->tilings())
-    options.push_back({tiling.in, tiling.out, tiling.cycles, rows_candidate(tiler, tiling, name)});
+  const auto add = [&](const RowsProblem& which) {
+    const auto tiler = std::make_shared<const LanesTiler>(which, chip, precision);
+    for (const LanesTiling& tiling : tiler->tilings())
+      options.push_back({tiling.in, tiling.out, tiling.cycles, rows_candidate(tiler, tiling, name)});
+  };
+  // Packed it is faster, but who makes the operand makes rows as they are.
+  if (const std::optional<RowsProblem> packed = packed_problem(problem)) add(*packed);
+  add(problem);
   return options;
 }
 
