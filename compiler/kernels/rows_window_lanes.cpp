@@ -29,7 +29,7 @@ namespace {
 
 constexpr int64_t kMaxLinePasses = 16;
 /// Rows come in pieces of so much of L2BM.
-constexpr int64_t kLinePieces = 4;
+constexpr int64_t kLinePieces = 12;
 /// Not more tiles than these, where more aren't needed.
 constexpr int64_t kLineTiles = 4;
 
