@@ -375,6 +375,30 @@ TEST(ModelPlan, LargeOperandsServeSeveralProducts) {
   EXPECT_EQ(plan.summary.relayouts, 0);
 }
 
+/// Constants that stay have a price where the PEs have no room for all of them: then they are spread.
+TEST(ModelPlan, ConstantsThatStayHaveRoom) {
+  const isa::Chip chip = isa::find_chip("mncore2");
+  const auto constants_lw = [&](int layers, bool stay) {
+    std::string text;
+    for (int k = 0; k < layers; ++k)
+      text += fmt::format(" m{0} = MatMul (r{0}, w{0}) r{1} = Relu (m{0})", k, k + 1);
+    onnx::ModelProto model = testing::parse_model(
+        fmt::format("g (float[64,1024] r0) => (float[64,1024] r{}) {{{} }}", layers, text));
+    for (int k = 0; k < layers; ++k) testing::add_random(model, fmt::format("w{}", k), {1024, 1024});
+    const LayerGraph graph = testing::lower(model);
+    KernelOptions options;
+    options.constants_stay = stay;
+    int64_t lw = 0;
+    for (const PlannedStage& stage : ModelPlanner(graph, chip, options).plan("pbqp").stages)
+      lw += stage.candidate.constant_lw;
+    return lw;
+  };
+  const int64_t both = 2 * chip.memory.lm_words / isa::kWordsPerLong;
+  const int64_t alone = constants_lw(1, true);
+  EXPECT_GT(8 * alone, both);
+  EXPECT_LE(constants_lw(8, true), both);
+}
+
 /// What is planned for large tensors by their size is near what is planned element by element.
 TEST(ModelPlan, RoughCostsAreNearTheEstimates) {
   const isa::Chip chip = isa::find_chip("mncore2");

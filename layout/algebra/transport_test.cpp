@@ -73,6 +73,22 @@ TEST(Transport, EveryLevelMovesWholeUnits) {
   }
 }
 
+TEST(Transport, NumbersOverSoMuchOfDramAreTheFewest) {
+  for (const isa::Chip& chip : chips()) {
+    for_each_transport(chip, [&](const Transport& transport) {
+      SCOPED_TRACE(transport.to_string());
+      for (const int64_t lw : {1, 63, 64, 65, 1000}) {
+        const int64_t numbers = transport.numbers_over(lw);
+        EXPECT_EQ(numbers % transport.granule(), 0);
+        EXPECT_LE(transport.part_offset(numbers), transport.part_lw(numbers));
+        EXPECT_GE(transport.part_offset(numbers), lw);
+        EXPECT_LT(transport.part_offset(numbers - transport.granule()), lw);
+      }
+      EXPECT_EQ(transport.numbers_over(0), 0);
+    });
+  }
+}
+
 TEST(Transport, PlacesAreInjectiveAndTilesContiguous) {
   for (const isa::Chip& chip : {make_chip(2, 2, 4, 8), make_chip(1, 2, 3, 5), make_chip(1, 1, 1, 1)}) {
     for_each_transport(chip, [&](const Transport& transport) {

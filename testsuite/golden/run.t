@@ -28,6 +28,20 @@ A small network on the small chip: inputs from files, a table, JSON, dumps.
   $ kodama run models/symbolic.onnx --chip tiny --dim batch=5 | grep Contract | wc -l
   1
 
+What never leaves the chip has no errors in the table, unless every layer is to be compared:
+
+  $ cp "$TESTDIR/../models/mnist8/model.onnx" mnist8.onnx
+  $ kodama run mnist8.onnx | grep '^without errors' | sed 's/[0-9]* layers/some layers/'
+  without errors: some layers whose results never leave the chip; --check-layers compares them
+  $ kodama run mnist8.onnx --check-layers > checked.txt
+  $ grep -c '^without errors' checked.txt
+  0
+  [1]
+  $ grep -E ' (Contract|Reduce) ' checked.txt | grep -c -- '- *$'
+  0
+  [1]
+  $ rm mnist8.onnx checked.txt
+
 The compiled package computes the same bits:
 
   $ kodama compile models/linear.onnx --chip tiny -o package
