@@ -20,7 +20,6 @@ namespace kodama::compiler {
 
 using isa::ceil_div;
 using isa::round_up;
-using isa::Space;
 using layout::Factor;
 using layout::Level;
 using layout::Transport;
@@ -179,26 +178,12 @@ class WindowLanesTiler : WindowsKernel {
                       const std::vector<StreamPlacement>& placements,
                       const std::vector<int64_t>& dram_addresses, bool backwards) const {
     const Sizes s = sizes(tiling);
-    TileProgram program;
-    program.name = name;
-    for (size_t k = 0; k < placements.size(); ++k)
-      program.streams.push_back(
-          {placements[k].name, placements[k].transport, placements[k].length_lw, dram_addresses[k]});
-    const auto add = [&](auto op) { program.body.push_back({std::move(op)}); };
-    const auto buffer = [&](std::string buffer_name, int64_t lw, scheduler::HomeSet homes) {
-      program.buffers.push_back({std::move(buffer_name), lw, homes});
-      return static_cast<int>(program.buffers.size()) - 1;
-    };
-    const isa::SpaceSet lm0 = isa::space_bit(Space::kLm0), lm1 = isa::space_bit(Space::kLm1);
-    const int windows = buffer("windows", s.windows_lw, problem_.inputs.empty() ? lm0 | lm1 : lm1);
-    const auto operands = static_cast<int>(s.parts.size());
-    std::vector<RowsInput> inputs;
-    for (size_t k = 0; k < problem_.inputs.size(); ++k) {
-      const WindowsProblem::Input& input = problem_.inputs[k];
-      const int64_t lw = input.of_rows ? s.row_input_lw : s.lines.values_lw(positions(k));
-      inputs.push_back({buffer(input.name, lw, lm0), input.of_rows});
-      if (!input.of_rows) add(LoadTile{operands + static_cast<int>(k), {}, inputs[k].buffer, {}, lw});
-    }
+    Draft draft = this->draft(name, placements, dram_addresses, s.windows_lw, [&](size_t k) {
+      return problem_.inputs[k].of_rows ? s.row_input_lw : s.lines.values_lw(positions(k));
+    });
+    const int windows = draft.windows;
+    const std::vector<RowsInput>& inputs = draft.inputs;
+    const auto add = [&](auto op) { draft.add(std::move(op)); };
     if (s.has_outside_columns()) add(FillTile{windows, {}, s.windows_lw, static_cast<float>(problem_.fill)});
     for (const int64_t image : in_turn(s.out.images(), backwards)) {
       for (const int64_t pass : in_turn(s.passes, backwards)) {
@@ -216,7 +201,7 @@ class WindowLanesTiler : WindowsKernel {
           for (size_t k = 0; k < inputs.size(); ++k) {
             if (!inputs[k].of_rows) continue;
             LoadLines load;
-            load.stream = operands + static_cast<int>(k);
+            load.stream = input_stream(s, k);
             load.transfers = s.own_rows(image, pass, l2bm, row, rows);
             load.l2bm = l2bm;
             load.order = s.out.order();
@@ -260,7 +245,7 @@ class WindowLanesTiler : WindowsKernel {
         }
       }
     }
-    return program;
+    return std::move(draft.program);
   }
 
   std::string describe(const LinesTiling& tiling) const {

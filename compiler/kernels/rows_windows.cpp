@@ -84,29 +84,13 @@ class WindowsTiler : WindowsKernel {
                       const std::vector<StreamPlacement>& placements,
                       const std::vector<int64_t>& dram_addresses, bool backwards) const {
     const Sizes s = sizes(tiling);
-    TileProgram program;
-    program.name = name;
-    for (size_t k = 0; k < placements.size(); ++k) {
-      program.streams.push_back(
-          {placements[k].name, placements[k].transport, placements[k].length_lw, dram_addresses[k]});
-    }
-    const auto add = [&](auto op) { program.body.push_back({std::move(op)}); };
-    const auto buffer = [&](std::string buffer_name, int64_t lw, scheduler::HomeSet homes) {
-      program.buffers.push_back({std::move(buffer_name), lw, homes});
-      return static_cast<int>(program.buffers.size()) - 1;
-    };
-    const isa::SpaceSet lm0 = isa::space_bit(Space::kLm0);
-    const isa::SpaceSet lm1 = isa::space_bit(Space::kLm1);
-    const int windows = buffer("windows", s.windows_lw, problem_.inputs.empty() ? lm0 | lm1 : lm1);
-    const auto operands = static_cast<int>(s.parts.size());
+    Draft draft = this->draft(name, placements, dram_addresses, s.windows_lw, [&](size_t k) {
+      return problem_.inputs[k].of_rows ? s.row_input_lw : values_lw(s, k);
+    });
+    const int windows = draft.windows;
+    const std::vector<RowsInput>& inputs = draft.inputs;
+    const auto add = [&](auto op) { draft.add(std::move(op)); };
     const bool by_rows = tiling.by_rows();
-    std::vector<RowsInput> inputs;
-    for (size_t k = 0; k < problem_.inputs.size(); ++k) {
-      const WindowsProblem::Input& input = problem_.inputs[k];
-      const int64_t lw = input.of_rows ? s.row_input_lw : values_lw(s, k);
-      inputs.push_back({buffer(input.name, lw, lm0), input.of_rows});
-      if (!input.of_rows) add(LoadTile{operands + static_cast<int>(k), {}, inputs[k].buffer, {}, lw});
-    }
     const double fill = problem_.whole_rows ? identity_of(problem_.op) : problem_.fill;
     if (s.has_outside_columns() || (problem_.whole_rows && s.pitch > problem_.in.columns))
       add(FillTile{windows, {}, s.windows_lw, static_cast<float>(fill)});
@@ -141,7 +125,7 @@ class WindowsTiler : WindowsKernel {
           for (size_t k = 0; k < inputs.size(); ++k) {
             if (!inputs[k].of_rows) continue;
             LoadRows load;
-            load.stream = operands + static_cast<int>(k);
+            load.stream = input_stream(s, k);
             load.transfers = s.own_rows(image, pass, input_l2bm, row, own_rows);
             load.l2bm = input_l2bm;
             load.part_lw = s.tile_lw;
@@ -182,7 +166,7 @@ class WindowsTiler : WindowsKernel {
         }
       }
     }
-    return program;
+    return std::move(draft.program);
   }
 
   std::string describe(const WindowsTiling& tiling) const {
@@ -442,6 +426,33 @@ std::vector<RowsTransfer> WindowsKernel::piece_transfers(const RowsDivision& s, 
   wanted.first_row = piece.first;
   wanted.most_rows = piece.rows;
   return window_transfers(s.parts[part], s.out, problem_.window, wanted, outside, chip_, own_channels);
+}
+
+WindowsKernel::Draft WindowsKernel::draft(const std::string& name,
+                                          const std::vector<StreamPlacement>& placements,
+                                          const std::vector<int64_t>& dram_addresses, int64_t windows_lw,
+                                          const std::function<int64_t(size_t)>& input_lw) const {
+  Draft draft;
+  TileProgram& program = draft.program;
+  program.name = name;
+  for (size_t k = 0; k < placements.size(); ++k)
+    program.streams.push_back(
+        {placements[k].name, placements[k].transport, placements[k].length_lw, dram_addresses[k]});
+  const auto buffer = [&](std::string buffer_name, int64_t lw, scheduler::HomeSet homes) {
+    program.buffers.push_back({std::move(buffer_name), lw, homes});
+    return static_cast<int>(program.buffers.size()) - 1;
+  };
+  const isa::SpaceSet lm0 = isa::space_bit(Space::kLm0), lm1 = isa::space_bit(Space::kLm1);
+  draft.windows = buffer("windows", windows_lw, problem_.inputs.empty() ? lm0 | lm1 : lm1);
+  // Behind the operand's parts; the result is the last.
+  const size_t first = placements.size() - 1 - problem_.inputs.size();
+  for (size_t k = 0; k < problem_.inputs.size(); ++k) {
+    const WindowsProblem::Input& input = problem_.inputs[k];
+    const int64_t lw = input_lw(k);
+    draft.inputs.push_back({buffer(input.name, lw, lm0), input.of_rows});
+    if (!input.of_rows) draft.add(LoadTile{static_cast<int>(first + k), {}, draft.inputs[k].buffer, {}, lw});
+  }
+  return draft;
 }
 
 int64_t WindowsKernel::element_operations() const {

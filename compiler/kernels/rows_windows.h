@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -81,6 +82,22 @@ class WindowsKernel {
   std::vector<RowsTransfer> piece_transfers(const RowsDivision& s, size_t part, int64_t image, int64_t pass,
                                             const RowsPiece& piece, const layout::Transport& weights,
                                             int64_t weights_lw, bool own_channels) const;
+  /// A program with its streams and buffers, in which values of channels are loaded. `sizes(k)`: LW of input
+  /// k in a PE.
+  struct Draft {
+    TileProgram program = {};
+    int windows = -1;
+    std::vector<RowsInput> inputs = {};
+    template <typename Op>
+    void add(Op op) {
+      program.body.push_back({std::move(op)});
+    }
+  };
+  Draft draft(const std::string& name, const std::vector<StreamPlacement>& placements,
+              const std::vector<int64_t>& dram_addresses, int64_t windows_lw,
+              const std::function<int64_t(size_t)>& input_lw) const;
+  /// Streams of the inputs begin behind the operand's parts.
+  static int input_stream(const RowsDivision& s, size_t k) { return static_cast<int>(s.parts.size() + k); }
   /// Operations for an element of a window, and for a result.
   int64_t element_operations() const;
   int64_t result_operations() const;

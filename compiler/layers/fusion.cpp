@@ -237,7 +237,7 @@ bool is_scale(const Layer& layer) {
 bool fuse_scale_into(LayerGraph& graph, const Layer& producer, Layer& consumer) {
   const auto& map = std::get<MapLayer>(producer.body);
   const TensorId between = producer.outputs[0];
-  if (loses_rounding(graph, between, consumer.outputs[0])) return false;
+  if (graph.tensors[between].type != onnx::TensorProto_DataType_FLOAT) return false;
   ContractLayer fused = std::get<ContractLayer>(consumer.body);
   // Once, and as an operand of the product.
   int reads = 0;
