@@ -450,6 +450,29 @@ TEST(Rows, SomeL1bsHaveChannels) {
   // Channels of both an L2B and an L1B.
   check(conv_and_add({1, 1, 32, 192, 1, 4, 1, 1, 1, 0}), 82, "L2B channels, L1B channels");
 }
+/// Where L1Bs have input channels, what all of them make is added up: those that have none must not multiply
+/// what L1BM was left with, which may be infinite. (Matrices that are loaded would leave zeros there,
+/// matrices that stay don't.)
+TEST(Rows, L1bsWithoutChannelsTakeRows) {
+  isa::Chip chip = with_quads();
+  chip.l1b_per_l2b = 8;
+  const Case layer = conv({1, 1, 96, 32, 2, 4, 3, 1, 1, 1});
+  LayerGraph graph = layer.graph;
+  std::mt19937 random(84);
+  graph.tensors[0].constant = random_tensor(graph.tensors[0].shape, random);
+  size_t loads = 0;
+  for (const Candidate& candidate : find_kernel("contract-rows").run(graph.layers[0], graph, chip, {})) {
+    if (candidate.description.find("L1B input channels") == std::string::npos) continue;
+    const TileProgram program = candidate.emit(std::vector<int64_t>(candidate.placements.size(), 0));
+    for (const TileNode& node : program.body) {
+      const auto* load = std::get_if<LoadRows>(&node.kind);
+      if (load == nullptr || !load->normalize) continue;
+      ++loads;
+      EXPECT_EQ(std::ssize(load->l1b_at), chip.l1b_per_l2b);
+    }
+  }
+  EXPECT_GT(loads, 0U);
+}
 /// Lines of lanes: of one chunk or two side by side, alone in a pair's place, over all kinds of edges.
 TEST(Rows, DepthwiseLanes) {
   uint32_t seed = 120;

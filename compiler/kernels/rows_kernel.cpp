@@ -365,6 +365,9 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
             load.rows = piece.rows;
             load.first_row = piece.first;
             s.share_chunks(load, s.chunks_in, s.loading_l1bs);
+            // The others take what the last one does: their matrices are zeros, but what L1BM was left with
+            // may be infinite.
+            load.l1b_at.resize(static_cast<size_t>(chip_.l1b_per_l2b), load.l1b_at.back());
           }
           load.buffer = draft.windows;
           load.normalize = precision_;
