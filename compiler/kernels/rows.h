@@ -59,16 +59,16 @@ struct Picture {
   int64_t images = 1, rows = 1, columns = 1, channels = 1;
   Shape shape;
   /// Few channels: each of four lanes of columns of results (RowOrder) has a line of the tensor's
-  /// columns, padded, those under its first column of results first, `channels` channels to a column, a power
-  /// of two. So windows overlap in it: that of a column of results has whole chunks of 32 channels from its
-  /// first column on, and the picture's columns are LW of lines.
+  /// columns, padded, those under its first column of results first, `channels` channels to a column. So
+  /// windows overlap in it: that of a column of results has whole chunks of 32 channels from its first column
+  /// on, and the picture's columns are LW of lines.
   struct Packed {
     RowsWindow window;
-    int64_t channels = 2;      ///< of a column
+    int64_t channels = 2;      ///< of a column: the tensor's, or more, a power of two
     int64_t lane_columns = 1;  ///< of results
-    int64_t chunks = 1;        ///< of a window
     /// LW from a column of results to the next.
     int64_t column_lw() const { return window.stride[1] * channels / isa::kWordsPerLong; }
+    int64_t window_words() const { return window.kernel[1] * channels; }
   };
   std::optional<Packed> packed = std::nullopt;
   /// Every entry is an image: its tokens are columns, four to a row. Both are over axes of which the last
@@ -169,7 +169,7 @@ std::vector<int64_t> l1b_places(int64_t l1bs, int64_t lw);
 std::vector<int64_t> l1b_chunk_places(int64_t l1bs, const RowOrder& order, int64_t chunks);
 
 /// Of the 32 words of 16 LW, [4 blocks of a level][4 PEs][2 words], those that tell a packed column's
-/// channels, and those that tell columns.
+/// channels, a power of two, and those that tell columns.
 std::pair<std::vector<layout::Factor>, std::vector<layout::Factor>> packed_factors(int64_t channels,
                                                                                    layout::Level of_block);
 

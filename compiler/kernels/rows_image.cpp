@@ -216,17 +216,18 @@ StreamPlacement RowsImage::placement(std::string name) const {
     const Picture::Packed& packed = *picture_.packed;
     const Shape& shape = picture_.shape;
     const int64_t line = groups * kColumnLw * isa::kWordsPerLong / packed.channels;
-    result.extents = {shape[0], shape[1], shape[2], isa::kCyclesPerStep, line};
+    result.extents = {shape[0], packed.channels, shape[2], isa::kCyclesPerStep, line};
     result.access.map = AffineMap(shape.size(), result.extents.size());
     result.access.map.set(0, 0, 1).set(1, 1, 1).set(2, 2, 1);
     result.access.map.set(3, 3, packed.lane_columns * packed.window.stride[1]).set(3, 4, 1);
     result.access.map.set_offset(3, -packed.window.pad[1]);
-    result.axis_dims = {{1}, {0}, {2}, {3}, {4}};
-    auto [of_channel, of_column] = packed_factors(packed.channels, Level::kAddress);
-    of_column.insert(of_column.begin(), {groups, Level::kAddress, in_unit});
-    result.layout = Layout(
-        {of_channel, images, rows, {{isa::kCyclesPerStep, Level::kAddress, kBlocksPerChunk}}, of_column},
-        layout::Memory::kLm1, copies);
+    result.axis_dims = {{0}, {2}, {3}, {4, 1}};
+    const std::vector<Factor> words = {{groups, Level::kAddress, in_unit},
+                                       {kBlocksPerChunk, Level::kAddress, 1},
+                                       {isa::kPePerMab, Level::kPe, 1},
+                                       {isa::kWordsPerLong, Level::kWord, 1}};
+    result.layout = Layout({images, rows, {{isa::kCyclesPerStep, Level::kAddress, kBlocksPerChunk}}, words},
+                           layout::Memory::kLm1, copies);
   } else {
     result.axis_dims = {{1}, {0}, {2}, {3}};
     result.layout = Layout({channels, images, rows, columns}, layout::Memory::kLm1, copies);

@@ -72,6 +72,12 @@ class LanesLoader {
     left_at_ = round_up(row_units_, kCyclesPerStep);
     right_at_ = left_at_ + pairs * left_units_;
     staged_units_ = right_at_ + pairs * right_units_;
+    // The last windows of a line may be read further than it goes.
+    if (op.packed) {
+      const LoadLanes::Packed& packed = *op.packed;
+      const int64_t read_lw = (packed.columns - 1) * packed.lw + packed.chunks() * kColumnLw;
+      staged_units_ = std::max(staged_units_, ceil_div(read_lw, kColumnLw));
+    }
   }
 
   void run() {
@@ -142,6 +148,14 @@ class LanesLoader {
     return right_at_ + pair * right_units_ + (own - order.groups) * width + side;
   }
 
+  /// Words of a packed window's last chunk.
+  int64_t last_words() const { return op_.packed->words - (op_.packed->chunks() - 1) * kChunkChannels; }
+  /// Whether a chunk of a packed column is read further than its lane's line goes.
+  bool is_behind_line(int64_t chunk, int64_t column) const {
+    if (!op_.packed || chunk + 1 < op_.chunks()) return false;
+    return column * op_.packed->lw + (chunk + 1) * kColumnLw > op_.order.groups * kColumnLw;
+  }
+
   /// `columns` columns of all chunks to a row of windows and those behind it.
   template <typename Staged>
   void take(int64_t part, int64_t row, int64_t columns, Staged&& staged) {
@@ -151,12 +165,14 @@ class LanesLoader {
       for (const int64_t first : unit_steps(columns)) {
         const int64_t count = std::min<int64_t>(kCyclesPerStep, columns - first);
         const int raw = builder_.value("raw", kCyclesPerStep * kWordsPerLong, kLaneRegisters);
-        if (count < kCyclesPerStep)
+        const bool is_cut = is_behind_line(chunk, first + count - 1);
+        if (count < kCyclesPerStep || is_cut)
           builder_.emit(Opcode::kZero, Precision::kNone, {}, {MachineBuilder::operand(raw)}, origin_);
+        const int mask = is_cut ? channel_mask(context_, last_words()) : mask_;
         for (int64_t k = 0; k < count; ++k) {
           builder_.emit(Opcode::kL1bmm, Precision::kNone,
                         {space_operand(Space::kL1bm, staged(chunk, first + k))},
-                        {masked(MachineBuilder::operand(raw, k * kWordsPerLong, 0), mask_)}, origin_);
+                        {masked(MachineBuilder::operand(raw, k * kWordsPerLong, 0), mask)}, origin_);
         }
         const bool has_edges = op_.left > 0 || op_.right > 0;
         const int64_t left = has_edges ? std::clamp<int64_t>(op_.left - first, 0, kCyclesPerStep) : 0;

@@ -98,7 +98,7 @@ class LanesTiler : RowsContraction {
     const int64_t row_places = s.is_flat ? groups_out : round_up(groups_out, vector_places(order));
     s.lane_pitch = s.left + groups_in + s.right;
     if (!s.is_flat) s.lane_pitch = std::max(s.lane_pitch, s.window.columns_under(row_places)) + s.shift;
-    s.in_chunks = s.in.channel_ways() * (problem_.in.packed ? problem_.in.packed->chunks : s.in.chunks());
+    s.in_chunks = s.in.channel_ways() * (problem_.in.packed ? packed_line()->chunks() : s.in.chunks());
     s.out_sets = order.chunks / order.width();
     s.matrices_lw = s.in_chunks * s.window.kernel[0] * s.window.kernel[1] * form_.rows;
     s.region_rows = std::clamp<int64_t>(
@@ -203,6 +203,12 @@ class LanesTiler : RowsContraction {
            s.last > 0 && last_out > 0 && (s.is_flat || s.left + groups_in + s.right >= isa::kCyclesPerStep);
   }
 
+  std::optional<LoadLanes::Packed> packed_line() const {
+    const auto& packed = problem_.in.packed;
+    if (!packed) return std::nullopt;
+    return LoadLanes::Packed{packed->lane_columns, packed->window_words(), packed->column_lw()};
+  }
+
   /// Columns that a lane's windows begin at.
   int64_t lane_columns_in(const RowsDivision& s) const {
     return problem_.in.packed ? problem_.in.packed->lane_columns : s.in.order().groups;
@@ -271,7 +277,7 @@ std::vector<StreamPlacement> LanesTiler::placements(const LanesTiling& tiling) c
                       {isa::kPePerMab, Level::kPe, 1},
                       {isa::kWordsPerLong, Level::kWord, 1}}},
                     copies(s, kBlocksPerChunk)};
-  if (problem_.in.packed) {
+  if (problem_.in_channels.size() > 1) {
     auto [of_channel, of_column] = packed_factors(problem_.in.packed->channels, Level::kMab);
     of_column.insert(of_column.begin(), {s.in_chunks, Level::kAddress, of_chunk});
     matrices.ins = {of_channel, of_column};
@@ -315,8 +321,7 @@ TileProgram LanesTiler::program(const LanesTiling& tiling, const std::string& na
           load.chunk_lw = s.flat_pitch;
           load.shift = s.shift;
           load.normalize = precision_;
-          if (const auto& packed = problem_.in.packed)
-            load.packed = {packed->lane_columns, packed->chunks, packed->column_lw()};
+          load.packed = packed_line();
           draft.add(std::move(load));
         }
       };

@@ -250,9 +250,6 @@ int lane_mask(TileLoweringContext& context, const TileLoweringContext::Inside& i
   return known->second = range_mask(builder, MachineBuilder::operand(context.lane_mabs), last, inside, -1);
 }
 
-namespace {
-
-/// block_mask for the first `channels` of a chunk alone.
 int channel_mask(TileLoweringContext& context, int64_t channels) {
   if (channels == kChunkChannels) return block_mask(context);
   const auto [known, is_new] = context.channel_masks.try_emplace(channels, -1);
@@ -289,6 +286,8 @@ int channel_mask(TileLoweringContext& context, int64_t channels) {
                {masked(MachineBuilder::operand(mask, 0, 0, Width::kWord), blocks)}, origin);
   return context.channel_masks[channels] = mask;
 }
+
+namespace {
 
 class RowsLoader {
  public:

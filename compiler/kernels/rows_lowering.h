@@ -19,6 +19,8 @@ void emit_rows_transfers(TileLoweringContext& context, int stream, bool to_chip,
 
 /// A mask register in which cycle c of MAB m is set where c is m modulo the blocks of a chunk.
 int block_mask(TileLoweringContext& context);
+/// The same for the first `channels` of a chunk alone.
+int channel_mask(TileLoweringContext& context, int64_t channels);
 /// A mask of the MABs whose number, of the bits `bits`, has those of `value`.
 int mab_mask(TileLoweringContext& context, int64_t bits, int64_t value);
 /// A mask in which cycle c is set in the L1Bs from inside[c].first to inside[c].second; only where the mask

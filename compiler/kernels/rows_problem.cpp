@@ -175,7 +175,7 @@ std::optional<RowsProblem> rows_problem(const ContractLayer& contract, TensorId 
   if (!in->tokens && shape.back() < isa::kCyclesPerStep &&
       (window.kernel[1] > 1 || window.pad[1] > 0 || window.stride[1] > 1))
     return std::nullopt;
-  problem.in_channels = {in_channel};
+  problem.in_channels = {{in_channel}};
   for (size_t dim = 0; dim < contract.dims.size(); ++dim) {
     const auto number = static_cast<int>(dim);
     if (contract.dims[dim].extent == 1 || contract.dims[dim].role == Role::kK ||
@@ -207,15 +207,19 @@ std::optional<RowsProblem> packed_problem(const RowsProblem& problem) {
     return std::nullopt;
   Picture::Packed packed;
   packed.window = window;
-  while (packed.channels < problem.in.channels) packed.channels *= 2;
+  // Windows begin at LW; what fills columns up is sent, and taken, for nothing.
+  const bool as_they_are = window.stride[1] * problem.in.channels % isa::kWordsPerLong == 0;
+  while (!as_they_are && packed.channels < problem.in.channels) packed.channels *= 2;
+  if (as_they_are) packed.channels = problem.in.channels;
   packed.lane_columns = isa::ceil_div(problem.out.columns, isa::kCyclesPerStep);
-  packed.chunks = isa::ceil_div(window.kernel[1] * packed.channels, kChunkChannels);
-  const LoadLanes::Packed line{packed.lane_columns, packed.chunks, packed.column_lw()};
+  const LoadLanes::Packed line{packed.lane_columns, packed.window_words(), packed.column_lw()};
   RowsProblem result = problem;
   result.in.packed = packed;
   result.in.columns = isa::kCyclesPerStep * isa::ceil_div(line.line_lw(), kColumnLw);
   result.in.channels = kChunkChannels;
-  result.in_channels.push_back(problem.kernel_dims[1]);
+  const std::vector<int> channels = problem.in_channels[0], columns = {problem.kernel_dims[1]};
+  result.in_channels = {channels, columns};
+  if (as_they_are) result.in_channels = {{columns[0], channels[0]}};
   result.kernel_dims[1] = -1;
   result.window.kernel[1] = result.window.stride[1] = 1;
   result.window.pad[1] = 0;
@@ -258,7 +262,7 @@ std::vector<StreamPlacement> RowsContraction::streams(const RowsDivision& s, Row
   axes.front().push_back({form_.rows, Level::kAddress, 1});
   axes.insert(axes.end(), matrices.ins.begin(), matrices.ins.end());
   weights.axis_dims = {problem_.out_channels};
-  for (const int dim : problem_.in_channels) weights.axis_dims.push_back({dim});
+  weights.axis_dims.insert(weights.axis_dims.end(), problem_.in_channels.begin(), problem_.in_channels.end());
   for (size_t way = 0; way < 2; ++way) {
     if (problem_.kernel_dims.at(way) < 0) continue;
     weights.axis_dims.push_back({problem_.kernel_dims.at(way)});

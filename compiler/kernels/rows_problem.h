@@ -24,8 +24,9 @@ struct RowsProblem {
   bool weights_first = true;  ///< operand a is the matrix
   Picture in, out;
   RowsWindow window;
-  std::vector<int> out_channels;           ///< dims
-  std::vector<int> in_channels;            ///< dims; the second: of the kernel's columns, packed
+  std::vector<int> out_channels;  ///< dims
+  /// Axes of dims; packed, they have the kernel's columns, too, of an axis alone or before the channels.
+  std::vector<std::vector<int>> in_channels;
   std::array<int, 2> kernel_dims{-1, -1};  ///< dims; -1 = the kernel has one position there
   bool constants_stay = false;             ///< KernelOptions
   /// Of the epilogue's inputs: one value for a channel, or else what is read at every place of the result.

@@ -393,13 +393,15 @@ inline int64_t step_places(const RowOrder& order) {
 /// every column so many columns behind where quads 2 and 3 have it.
 ///
 /// What is `packed` has in every lane of a row, over its units, a line of LW: column c's windows begin at LW
-/// c * lw of it, 16 LW for a chunk, those of the next chunk behind them.
+/// c * lw of it, 16 LW for a chunk, those of the next chunk behind them. In the last chunk of a window, what
+/// is behind its words may be anything, or 0 where the line has ended.
 struct LoadLanes {
   struct Packed {
-    int64_t columns = 1, chunks = 1;  ///< of the windows
-    int64_t lw = 1;                   ///< from one column to the next
+    int64_t columns = 1, words = 1;  ///< of the windows
+    int64_t lw = 1;                  ///< from one column to the next
+    int64_t chunks() const { return isa::ceil_div(words, kColumnLw * isa::kWordsPerLong); }
     /// LW of a lane's line.
-    int64_t line_lw() const { return (columns - 1) * lw + chunks * kColumnLw; }
+    int64_t line_lw() const { return (columns - 1) * lw + isa::ceil_div(words, isa::kWordsPerLong); }
     bool operator==(const Packed&) const = default;
   };
   int stream = -1;
@@ -416,7 +418,7 @@ struct LoadLanes {
   MatrixPrecision normalize = MatrixPrecision::kGFloat;
   std::optional<Packed> packed = std::nullopt;
   int64_t columns() const { return packed ? packed->columns : left + order.groups + right; }
-  int64_t chunks() const { return packed ? packed->chunks : order.chunks; }
+  int64_t chunks() const { return packed ? packed->chunks() : order.chunks; }
   bool operator==(const LoadLanes&) const = default;
 };
 /// Rows of results, in L1BM `row_places` places from one to the next (at least order.groups), as LoadPlaces
