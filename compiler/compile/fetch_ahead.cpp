@@ -66,11 +66,11 @@ class DramTime {
     add_tile(op.b.stream, op.shares() * op.b_lw(), times);
     if (op.store) add_tile(op.store->stream, op.store->count * (op.store->buffers[1] < 0 ? 1 : 2), times);
   }
-  void add(const LoadRows& op, int64_t times) { add_rows(op.transfers, times); }
-  void add(const LoadLanes& op, int64_t times) { add_rows(op.transfers, times); }
-  void add(const LoadPlaces& op, int64_t times) { add_rows(op.transfers, times); }
-  void add(const LoadLines& op, int64_t times) { add_rows(op.transfers, times); }
-  void add(const StoreRows& op, int64_t times) { add_rows(op.transfers, times); }
+  void add(const LoadRows& op, int64_t times) { add_rows(op.stream, op.transfers, times); }
+  void add(const LoadLanes& op, int64_t times) { add_rows(op.stream, op.transfers, times); }
+  void add(const LoadPlaces& op, int64_t times) { add_rows(op.stream, op.transfers, times); }
+  void add(const LoadLines& op, int64_t times) { add_rows(op.stream, op.transfers, times); }
+  void add(const StoreRows& op, int64_t times) { add_rows(op.stream, op.transfers, times); }
   template <typename Op>
   void add(const Op&, int64_t) {}
 
@@ -79,10 +79,17 @@ class DramTime {
     lw_ += times * transport.part_offset(count) * transport.parts_per_group();
   }
   /// Transfers of single L2Bs are spread over the groups.
-  void add_rows(const std::vector<RowsTransfer>& transfers, int64_t times) {
-    for (const RowsTransfer& transfer : transfers)
+  void add_rows(int stream, const std::vector<RowsTransfer>& transfers, int64_t times) {
+    for (const RowsTransfer& transfer : transfers) {
+      if (stays_in_l2bm(transfer.stream < 0 ? stream : transfer.stream)) continue;
       lw_ += times * (transfer.l2b < 0 ? transfer.count * chip_.l2b_per_group
                                        : ceil_div(transfer.count, chip_.groups));
+    }
+  }
+  /// About what the transfers' schedule finds room for from one layer to the next.
+  bool stays_in_l2bm(int stream) const {
+    const TileStream& each = program_.streams[static_cast<size_t>(stream)];
+    return each.transport.part_lw(each.length_lw) <= chip_.memory.l2bm_lw * 2 / 5;
   }
 
   const TileProgram& program_;
