@@ -166,6 +166,10 @@ void add_model_options(CLI::App& app, SessionOptions& options, RawOptions& raw) 
          "--no-cache", [&options] { options.cache.clear(); }, "keep nothing between runs")
       ->excludes(cache);
   app.add_flag("!--no-fuse", options.fuse, "keep every operator a layer of its own");
+  app.add_option("--slices", options.slices,
+                 "parts of the batch that run one after the other: a number, auto (as many as it takes for "
+                 "tensors to stay on the chip), or off (the batch at once)")
+      ->capture_default_str();
   add_plugin_option(app, raw.plugins);
 }
 

@@ -12,12 +12,14 @@
 #include "compiler/compile/dram_placement.h"
 #include "compiler/compile/fetch_ahead.h"
 #include "compiler/compile/local_memory.h"
+#include "compiler/compile/plan_slices.h"
 #include "compiler/compile/resident.h"
 #include "compiler/graph/fresh_names.h"
 #include "compiler/graph/passes.h"
 #include "compiler/kernels/fuse_normalizations.h"
 #include "compiler/kernels/lowering.h"
 #include "compiler/kernels/split_reductions.h"
+#include "compiler/layers/batch.h"
 #include "scheduler/machine/passes.h"
 #include "scheduler/verify/verify.h"
 
@@ -43,17 +45,20 @@ scheduler::MachineProgram one_after_the_other(const std::string& name,
 
 class ModelCompiler {
  public:
-  ModelCompiler(const isa::Chip& chip, const CompileOptions& options, CompiledModel& result)
-      : chip_(chip), options_(options), result_(result) {}
+  ModelCompiler(SlicedPlan planned, const isa::Chip& chip, const CompileOptions& options,
+                CompiledModel& result)
+      : chip_(chip),
+        options_(options),
+        result_(result),
+        planned_(std::move(planned)),
+        graph_(*planned_.graph),
+        plan_(planned_.plan) {}
 
-  void run(LayerGraph graph) {
-    graph_ = std::move(graph);
+  void run() {
+    ModelPlanner& planner = *planned_.planner;
     result_.name = graph_.name;
     result_.opset = graph_.opset;
-    const KernelOptions kernels{options_.precision, options_.passes.options,
-                                options_.planned_weights.value_or(options_.weights) != Weights::kStream};
-    ModelPlanner planner(graph_, chip_, kernels, options_.cache);
-    plan_ = planner.plan(options_.planner);
+    result_.slices = planned_.slices;
     verify_model_plan(plan_, graph_);
     result_.plan = plan_.summary;
     if (options_.wants_dump("plan"))
@@ -71,6 +76,9 @@ class ModelCompiler {
     result_.tensors = graph_.tensors;
     result_.inputs = graph_.inputs;
     result_.outputs = graph_.outputs;
+    // Passes behind the slicing have made others, of a slice.
+    result_.slice_axes = planned_.axes;
+    result_.slice_axes.resize(result_.tensors.size(), Batch::kSame);
     drop_unread_constants();
   }
 
@@ -82,7 +90,7 @@ class ModelCompiler {
 
   void make_stages(ModelPlanner& planner) {
     result_.preparation = {};
-    result_.work = problem_work(graph_, chip_, options_.precision);
+    result_.work = network_work();
     kept_.clear();
     result_.preloads.clear();
     result_.stages.clear();
@@ -288,9 +296,35 @@ class ModelCompiler {
       }
       const std::vector<double> shares = shares_kept(*before[k], *after[k]);
       for (size_t j = 0; j < stage.operands.size(); ++j) has(stage.operands[j], shares[stream_of(number, j)]);
-      stage.work = problem_work(layer_of(plan_.stages[number]), graph_, chip_, options_.precision, of_stage);
+      stage.work = layer_work(layer_of(plan_.stages[number]), of_stage);
     }
-    result_.work = problem_work(graph_, chip_, options_.precision, of_network);
+    result_.work = network_work(of_network);
+  }
+  ProblemWork layer_work(const Layer& layer, const ResidentShares& resident = {}) const {
+    return work_of_slices(resident, [&](const ResidentShares& shares) {
+      return problem_work(layer, graph_, chip_, options_.precision, shares);
+    });
+  }
+  ProblemWork network_work(const ResidentShares& resident = {}) const {
+    return work_of_slices(resident, [&](const ResidentShares& shares) {
+      return problem_work(graph_, chip_, options_.precision, shares);
+    });
+  }
+  /// All slices need what one needs, and the same constants.
+  template <typename WorkOfSlice>
+  ProblemWork work_of_slices(const ResidentShares& resident, const WorkOfSlice& work_of_slice) const {
+    ResidentShares all_constants;
+    for (size_t id = 0; id < graph_.tensors.size(); ++id) {
+      if (graph_.tensors[id].constant) all_constants[static_cast<TensorId>(id)] = 1;
+    }
+    const auto slices = static_cast<double>(planned_.slices);
+    ProblemWork work = work_of_slice(resident);
+    const double of_images = work_of_slice(all_constants).dram_bytes;
+    work.products *= slices;
+    work.mau_operations *= slices;
+    work.alu_operations *= slices;
+    work.dram_bytes += (slices - 1) * of_images;
+    return work;
   }
   /// Which stream of its program a stage's operand is.
   size_t stream_of(size_t stage, size_t operand) const {
@@ -563,7 +597,7 @@ class ModelCompiler {
     stage.kernel = candidate.kernel;
     stage.description = candidate.description;
     stage.predicted_cycles = candidate.predicted_cycles;
-    stage.work = problem_work(layer, graph_, chip_, options_.precision);
+    stage.work = layer_work(layer);
     Draft draft = draft_of(layer.name);
     const bool backwards = goes_backwards(planned);
     if (backwards) backwards_.insert(planned.result);
@@ -668,10 +702,11 @@ class ModelCompiler {
   const isa::Chip& chip_;
   const CompileOptions& options_;
   CompiledModel& result_;
-  LayerGraph graph_;
+  const SlicedPlan planned_;
+  const LayerGraph& graph_;  ///< of a slice
+  const ModelPlan& plan_;
   std::optional<DramPlacement> dram_;
   scheduler::KnownSchedules known_schedules_;
-  ModelPlan plan_;
   std::vector<int64_t> addresses_;       ///< of the plan's images
   std::vector<int> segment_begin_;       ///< by stage: the first of its segment
   std::vector<int> segment_end_;         ///< by stage: the last
@@ -702,8 +737,15 @@ TensorId CompiledModel::storage(TensorId id) const {
   return id;
 }
 
-LayerGraph layers_of(const onnx::ModelProto& model, const isa::Chip& chip, const CompileOptions& options,
-                     onnx::ModelProto* prepared) {
+Shape CompiledModel::whole_shape(TensorId id) const {
+  Shape shape = tensors[static_cast<size_t>(id)].shape;
+  const int axis = slice_axes[static_cast<size_t>(id)];
+  if (axis != Batch::kSame) shape[static_cast<size_t>(axis)] *= slices;
+  return shape;
+}
+
+LayerGraph lowered_layers(const onnx::ModelProto& model, const CompileOptions& options,
+                          onnx::ModelProto* prepared) {
   onnx::ModelProto graph_model = model;
   GraphPassOptions pass_options;
   pass_options.direct_operators.insert(directly_lowered_operators().begin(),
@@ -713,14 +755,18 @@ LayerGraph layers_of(const onnx::ModelProto& model, const isa::Chip& chip, const
     if (options.wants_dump(pass.name))
       options.dump(pass.name, result.graph().name(), "onnx", result.SerializeAsString());
   });
-
   LayerGraph layers =
       lower_to_layers(graph_model, options.lowering, [&](const std::string& pass, const std::string& text) {
         if (options.wants_dump(pass)) options.dump(pass, graph_model.graph().name(), "json", text);
       });
+  if (prepared != nullptr) *prepared = std::move(graph_model);
+  return layers;
+}
+
+void finish_layers(LayerGraph& layers, const isa::Chip& chip, const CompileOptions& options) {
   const auto check = [&](const char* pass) {
     verify_layer_graph(layers, pass);
-    if (options.wants_dump(pass)) options.dump(pass, graph_model.graph().name(), "json", to_json(layers));
+    if (options.wants_dump(pass)) options.dump(pass, layers.name, "json", to_json(layers));
   };
   if (options.lowering.fuse) {
     fuse_normalizations(layers, chip);
@@ -728,8 +774,6 @@ LayerGraph layers_of(const onnx::ModelProto& model, const isa::Chip& chip, const
   }
   split_reductions(layers, chip);
   check("split-reductions");
-  if (prepared != nullptr) *prepared = std::move(graph_model);
-  return layers;
 }
 
 CompiledModel compile_model(const onnx::ModelProto& model, const isa::Chip& chip,
@@ -737,7 +781,7 @@ CompiledModel compile_model(const onnx::ModelProto& model, const isa::Chip& chip
   CompiledModel result;
   result.chip = chip;
   result.precision = options.precision;
-  ModelCompiler(chip, options, result).run(layers_of(model, chip, options, prepared));
+  ModelCompiler(plan_model(model, chip, options, prepared), chip, options, result).run();
   return result;
 }
 

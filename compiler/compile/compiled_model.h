@@ -54,8 +54,8 @@ struct ChipStage {
   bool fetch = false;  ///< the host reads the result
   bool stored =
       true;  ///< the result is in DRAM behind the segment; else those who read it have it on the chip
-  /// Of kernels: what the layer must do in a run, without constants that stay on the chip; relayouts are no
-  /// part of the problem.
+  /// Of kernels: what the layer must do in a run, all slices together, without constants that stay on the
+  /// chip; relayouts are no part of the problem.
   ProblemWork work;
   /// Of kernels. Not in packages: what a file claims is no proof.
   scheduler::ScheduleProofs proofs = {};
@@ -105,8 +105,13 @@ struct CompiledModel {
   std::vector<TensorId> outputs;
   std::vector<Stage> stages;
   std::vector<Segment> segments;  ///< of all chip stages, in their order
+  /// Tensors and stages are those of a slice of the batch (compiler/layers/batch.h), and run so many times, a
+  /// slice after the other.
+  int64_t slices = 1;
+  std::vector<int> slice_axes;  ///< by tensor: the axis of which a slice has a part; Batch::kSame: it has all
   PlanSummary plan;
-  ProblemWork work;  ///< what the network must do in a run, but for constants that stay on the chip
+  /// What the network must do in a run, all slices together, but for constants that stay on the chip.
+  ProblemWork work;
   /// Contents of DRAM that are written once, before the first stage.
   struct Preload {
     std::string name;
@@ -119,6 +124,8 @@ struct CompiledModel {
   isa::Program preparation;
 
   TensorId storage(TensorId id) const;
+  /// A tensor's shape over all slices.
+  Shape whole_shape(TensorId id) const;
 };
 
 /// Where constants are between two runs (`--weights`).
@@ -139,6 +146,8 @@ struct CompileOptions {
   Weights weights = Weights::kStream;
   std::optional<Weights> planned_weights = {};  ///< the plan is made for these instead
   bool store_layers = false;                    ///< all results are in DRAM behind their segment
+  /// In how many slices of the batch a run is made; nothing: in as many as plan_slices.h finds best.
+  std::optional<int64_t> slices = 1;
   /// Names of graph passes, layer passes, "plan", "tile", "machine", or scheduler passes whose result
   /// `dump` receives; "all" = every one.
   std::set<std::string> dump_after;
@@ -162,13 +171,15 @@ struct CompileOptions {
 CompiledModel compile_model(const onnx::ModelProto& model, const isa::Chip& chip,
                             const CompileOptions& options, onnx::ModelProto* prepared = nullptr);
 
-/// The layers of a model, as compile_model plans and compiles them.
-LayerGraph layers_of(const onnx::ModelProto& model, const isa::Chip& chip, const CompileOptions& options,
-                     onnx::ModelProto* prepared = nullptr);
+/// The layers of a model without those passes that look at the chip.
+LayerGraph lowered_layers(const onnx::ModelProto& model, const CompileOptions& options,
+                          onnx::ModelProto* prepared = nullptr);
+/// These passes, on them or on those of a slice.
+void finish_layers(LayerGraph& layers, const isa::Chip& chip, const CompileOptions& options);
 
 /// Names that dump_after understands, in pipeline order: with a choice of passes those that run then.
 std::vector<std::string> dump_points(const scheduler::PipelineChoice* choice = nullptr);
-/// Those of them that layers_of and the plan have.
+/// Those of them that plan_model has.
 std::vector<std::string> planning_dump_points();
 
 /// What the graph passes, the kernels and this planner (empty: any) declare, for PipelineChoice::others.

@@ -238,6 +238,7 @@ class PackageWriter {
     manifest["inputs"] = model_.inputs;
     manifest["outputs"] = model_.outputs;
     manifest["work"] = work_to_json(model_.work);
+    manifest["slices"] = model_.slices;
     manifest["tensors"] = tensors();
     manifest["images"] = images();
     ordered_json stages = ordered_json::array();
@@ -269,7 +270,8 @@ class PackageWriter {
                         {"type", data_type_name(tensor.type)},
                         {"type_code", static_cast<int>(tensor.type)},
                         {"shape", tensor.shape},
-                        {"alias_of", tensor.alias_of}};
+                        {"alias_of", tensor.alias_of},
+                        {"slice_axis", model_.slice_axes[id]}};
       if (tensor.constant) {
         const std::string file = fmt::format("constants/{:04}.pb", id);
         write_tensor_file((directory_ / file).string(), *tensor.constant, tensor.name);
@@ -396,7 +398,7 @@ class PackageReader {
                                        kPackageVersion));
     }
     manifest.allow({"format", "version", "model", "chip", "precision", "opset", "inputs", "outputs", "work",
-                    "tensors", "images", "stages", "segments", "preparation"});
+                    "slices", "tensors", "images", "stages", "segments", "preparation"});
     model_.name = manifest.at("model").text();
     read_chip(manifest.at("chip"), chip_name);
     model_.precision = manifest.at("precision").parsed(parse_matrix_precision);
@@ -406,6 +408,9 @@ class PackageReader {
     model_.inputs = manifest.at("inputs").small_integers();
     model_.outputs = manifest.at("outputs").small_integers();
     model_.work = read_work(manifest.at("work"));
+    model_.slices = manifest.at("slices").integer();
+    model_.slice_axes =
+        manifest.at("tensors").list_of([](const JsonValue& j) { return j.at("slice_axis").small_integer(); });
     model_.tensors = manifest.at("tensors").list_of([&](const JsonValue& j) { return tensor(j); });
     model_.preloads = manifest.at("images").list_of([&](const JsonValue& j) { return image(j); });
     if (sums_.contains("host.onnx")) host_model_ = read_model((directory_ / "host.onnx").string());
@@ -447,7 +452,7 @@ class PackageReader {
   }
 
   LayerTensor tensor(const JsonValue& j) const {
-    j.allow({"name", "type", "type_code", "shape", "alias_of", "constant"});
+    j.allow({"name", "type", "type_code", "shape", "alias_of", "slice_axis", "constant"});
     LayerTensor tensor;
     tensor.name = j.at("name").text();
     const int code = j.at("type_code").small_integer();

@@ -7,9 +7,11 @@
 
 /// A compiled model as a directory that runs alone:
 ///
-/// - `manifest.json`: chip (name and hash), tensors, stages, layouts, files;
+/// - `manifest.json`: chip (name and hash), tensors, stages, layouts, files, how many slices of the batch
+/// run;
 /// - `programs/NNNN_NAME.vsm`: VSM of each segment, from its first stage on, loops unrolled. Stages are
-///   regions, and the program runs alone once its operands are in DRAM, and the preparation has run;
+///   regions, and the program runs alone once its operands are in DRAM, and the preparation has run. Of a
+///   batch in slices it is that of one, which all of them run;
 /// - `programs/preparation.vsm`, if constants stay in the PEs: brings them there, once, from the images;
 /// - `images/NNNN_NAME.bin`: constant operands: LW, little endian, group after group;
 /// - `constants/NNNN.pb`: constants that Host and Rearrange stages read;
@@ -20,7 +22,7 @@
 namespace kodama::compiler {
 
 /// Version of the format; a package of another version is refused.
-inline constexpr int kPackageVersion = 9;
+inline constexpr int kPackageVersion = 10;
 
 /// Whether save_package can write there: `directory` must not exist, be empty, or hold an earlier package and
 /// no other file. UserError that names what is in the way.

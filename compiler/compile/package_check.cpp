@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "compiler/kernels/stream_image.h"
+#include "compiler/layers/batch.h"
 #include "isa/error.h"
 
 namespace kodama::compiler {
@@ -41,6 +42,9 @@ class ModelCheck {
   void run() {
     for (size_t id = 0; id < model_.tensors.size(); ++id) check_tensor(id);
     for (size_t id = 0; id < model_.tensors.size(); ++id) check_alias(id);
+    if (model_.slices < 1 || model_.slices > kLargest)
+      fail("slices", "found {}, allowed: 1 to {}", model_.slices, kLargest);
+    for (size_t id = 0; id < model_.tensors.size(); ++id) check_slices(id);
     check_ends("inputs", model_.inputs);
     check_ends("outputs", model_.outputs);
     for (size_t k = 0; k < model_.preloads.size(); ++k) check_preload(at("images", k), model_.preloads[k]);
@@ -91,6 +95,17 @@ class ModelCheck {
       check_id(path, next);
       if (++hops > model_.tensors.size()) fail(path, "tensor {} is an alias of itself", id);
     }
+  }
+  /// The tensor of all slices must be one that a machine could hold, too.
+  void check_slices(size_t id) const {
+    const std::string path = at("tensors", id) + ".slice_axis";
+    const int axis = model_.slice_axes[id];
+    const auto rank = static_cast<int>(model_.tensors[id].shape.size());
+    if (axis < Batch::kSame || axis >= rank)
+      fail(path, "found {}, allowed: {} to {}", axis, Batch::kSame, rank - 1);
+    if (axis != Batch::kSame && magnitude(model_.tensors[id].shape) * model_.slices > kLargest)
+      fail(path, "found {} slices of {}, allowed: up to {} elements", model_.slices,
+           shape_to_string(model_.tensors[id].shape), kLargest);
   }
   void check_ends(std::string_view list, const std::vector<TensorId>& ids) const {
     std::set<std::string> names;

@@ -12,6 +12,7 @@
 
 #include "compiler/compile/file_names.h"
 #include "compiler/compile/package.h"
+#include "compiler/compile/plan_slices.h"
 #include "compiler/reference/onnx_backend_test.h"
 #include "compiler/report/progress.h"
 #include "compiler/report/report.h"
@@ -70,6 +71,7 @@ CompileOptions compile_options(const SessionOptions& options, const std::vector<
   compile.planner = options.planner;
   compile.weights = parse_weights(options.weights);
   compile.store_layers = options.check_layers;
+  compile.slices = parse_slices(options.slices);
   compile.lowering.fuse = options.fuse;
   compile.dump_after = options.dump_after;
   if (options.dump_after.empty()) return compile;
@@ -215,7 +217,8 @@ TensorMap read_inputs(const CompiledModel& model, const std::vector<std::string>
   TensorMap inputs = read_named_tensors("--input", specifications);
   for (TensorId id : model.inputs) {
     const LayerTensor& info = model.tensors[static_cast<size_t>(id)];
-    if (!inputs.contains(info.name)) inputs[info.name] = random_input(info.name, info.type, info.shape, seed);
+    if (!inputs.contains(info.name))
+      inputs[info.name] = random_input(info.name, info.type, model.whole_shape(id), seed);
   }
   check_inputs(model, inputs);
   return inputs;
@@ -352,12 +355,13 @@ int compile_command(const CompileRequest& request, std::ostream& out) {
   int64_t mvs = 0;
   for (const Segment& segment : compiled.model.segments) {
     const isa::ProgramCounts counts = isa::count(segment.parts.program);
-    steps += counts.steps;
-    mvs += counts.mvs;
+    steps += counts.steps * compiled.model.slices;
+    mvs += counts.mvs * compiled.model.slices;
   }
   fmt::print(out, "{}: {} stages, {} steps, {} MV transfers, for chip {} at {} precision\n",
              request.directory, compiled.model.stages.size(), steps, mvs, compiled.model.chip.name,
              matrix_precision_name(compiled.model.precision));
+  print_slices(compiled.model, out);
   print_schedules_given_up(compiled.model, out);
   print_host_layers(compiled.model, out);
   return kExitOk;
@@ -366,17 +370,17 @@ int compile_command(const CompileRequest& request, std::ostream& out) {
 int plan_command(const PlanRequest& request, std::ostream& out) {
   const SessionOptions& options = request.common;
   const isa::Chip chip = isa::find_chip(options.chip);
-  const CompileOptions compile = compile_options(options, planning_dump_points(), {});
+  CompileOptions compile = compile_options(options, planning_dump_points(), {});
   const onnx::ModelProto model =
       import_model(request.model_file, {options.dims, read_named_tensors("--bind", options.bind)});
-  const LayerGraph graph = layers_of(model, chip, compile);
   layout::SolutionCache cache(options.cache);
-  ModelPlanner planner(graph, chip,
-                       {compile.precision, options.passes.options, compile.weights != Weights::kStream},
-                       options.cache.empty() ? nullptr : &cache);
+  if (!options.cache.empty()) compile.cache = &cache;
   std::vector<PlanSummary> summaries;
   ProgressBar bar("planning");
-  const ModelPlan chosen = planner.plan(options.planner);
+  const SlicedPlan planned = plan_model(model, chip, compile);
+  const LayerGraph& graph = *planned.graph;
+  ModelPlanner& planner = *planned.planner;
+  const ModelPlan& chosen = planned.plan;
   if (compile.wants_dump("plan")) compile.dump("plan", graph.name, "json", to_json(chosen, graph, planner));
   const std::vector<std::string> names = ModelPlanner::planner_names();
   for (const std::string& name : names) {
@@ -392,6 +396,8 @@ int plan_command(const PlanRequest& request, std::ostream& out) {
     }
   }
   bar.finish();
+  if (planned.slices > 1)
+    fmt::print(out, "a run has {} slices of the batch; of one of them:\n", planned.slices);
   print_planned_relayouts(chosen, graph, out);
   print_plans(summaries, out);
   if (!options.json_file.empty())

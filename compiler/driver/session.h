@@ -38,6 +38,7 @@ struct SessionOptions {
   std::string dump_directory = "kodama-dump";
   std::string planner = "pbqp";
   std::string weights = "auto";  ///< compiler::Weights
+  std::string slices = "auto";   ///< compiler::parse_slices
   /// Directory of solved conversions; empty = none.
   std::string cache = layout::SolutionCache::default_directory().value_or("");
   scheduler::PipelineChoice passes;

@@ -182,6 +182,7 @@ void print_layer_table(const CompiledModel& model, const Runs& runs, const Compa
              "cycles\n",
              model.chip.name, matrix_precision_name(model.precision), all.chip.steps, all.chip_cycles(),
              spent.wait + spent.mv_queue + spent.drain, all.link_cycles);
+  print_slices(model, out);
   fmt::print(out, "a run, constants on the chip:   {}, {} of DRAM traffic{}\n", time(all.chip.cycles()),
              bytes_text(std::llround(all.dram_bytes)),
              runs.count > 1 ? fmt::format(" (run {} of {})", runs.count, runs.count) : "");
@@ -200,6 +201,17 @@ void print_layer_table(const CompiledModel& model, const Runs& runs, const Compa
   }
 }
 
+void print_slices(const CompiledModel& model, std::ostream& out) {
+  if (model.slices == 1) return;
+  std::vector<std::string> inputs;
+  for (const TensorId id : model.inputs) {
+    const LayerTensor& input = model.tensors[static_cast<size_t>(id)];
+    inputs.push_back(fmt::format("{} {} of {}", input.name, shape_to_string(input.shape),
+                                 shape_to_string(model.whole_shape(id))));
+  }
+  fmt::print(out, "{} slices of the batch, one after the other: {}\n", model.slices, fmt::join(inputs, ", "));
+}
+
 void print_relayouts(const CompiledModel& model, const RunOutcome& outcome, std::ostream& out) {
   Table table({"move", "cycles", "DRAM", "ratio", "from", "to"});
   int64_t cycles = 0;
@@ -210,10 +222,9 @@ void print_relayouts(const CompiledModel& model, const RunOutcome& outcome, std:
     std::vector<std::string> from;
     for (const StreamBinding& operand : chip->operands) from.push_back(operand.placement.layout.to_string());
     const int64_t own = outcome.stages[k].chip_cycles();
-    table.add({model.stages[k].name, std::to_string(own), std::to_string(chip->dram_cycles),
-               chip->dram_cycles > 0
-                   ? fmt::format("{:.1f}", static_cast<double>(own) / static_cast<double>(chip->dram_cycles))
-                   : "-",
+    const int64_t dram = chip->dram_cycles * model.slices;
+    table.add({model.stages[k].name, std::to_string(own), std::to_string(dram),
+               dram > 0 ? fmt::format("{:.1f}", static_cast<double>(own) / static_cast<double>(dram)) : "-",
                fmt::format("{}", fmt::join(from, " + ")), chip->result.placement.layout.to_string()});
     cycles += own;
     ++relayouts;

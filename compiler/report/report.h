@@ -28,6 +28,8 @@ struct Runs {
 /// They are of the last run; the first, with all that happens once, has a line.
 void print_layer_table(const CompiledModel& model, const Runs& runs, const Comparisons& comparisons,
                        std::ostream& out);
+/// One line if a run has several slices of the batch; nothing otherwise.
+void print_slices(const CompiledModel& model, std::ostream& out);
 /// The relayouts on the chip: from which layouts to which, cycles, bound, and what they take of all cycles.
 void print_relayouts(const CompiledModel& model, const RunOutcome& outcome, std::ostream& out);
 /// The relayouts of a plan that is not compiled: the same with estimated cycles.

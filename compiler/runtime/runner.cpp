@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "compiler/layers/batch.h"
 #include "isa/arithmetic.h"
 #include "isa/costs.h"
 #include "isa/sequencer.h"
@@ -98,8 +99,21 @@ const Tensor& ModelRunner::value(TensorId id) const {
   return found->second;
 }
 
+void ModelRunner::add_slice(TensorId id, const Tensor& part, Tensor& whole) const {
+  const int axis = model_.slice_axes[static_cast<size_t>(id)];
+  if (model_.slices == 1 || axis == Batch::kSame) {
+    whole = part;
+    return;
+  }
+  if (slice_ == 0) whole = Tensor(part.type(), model_.whole_shape(id));
+  put_slice(whole, axis, part, slice_);
+}
+
 void ModelRunner::set_value(TensorId id, Tensor tensor) {
-  if (options_.observe) options_.observe(model_.tensors[static_cast<size_t>(id)].name, tensor);
+  const auto observe = [&](TensorId observed, const Tensor& value) {
+    if (options_.observe) add_slice(observed, value, observed_[observed]);
+  };
+  observe(id, tensor);
   // Aliases are other shapes of the same elements; make those that exist now, so that value() stays a
   // look-up.
   const TensorId storage = model_.storage(id);
@@ -107,7 +121,7 @@ void ModelRunner::set_value(TensorId id, Tensor tensor) {
     const auto other_id = static_cast<TensorId>(other);
     if (other_id == id || model_.storage(other_id) != storage) continue;
     Tensor view = tensor.reshaped(model_.tensors[other].shape);
-    if (options_.observe) options_.observe(model_.tensors[other].name, view);
+    observe(other_id, view);
     values_[other_id] = std::move(view);
   }
   values_[id] = std::move(tensor);
@@ -115,22 +129,38 @@ void ModelRunner::set_value(TensorId id, Tensor tensor) {
 
 RunOutcome ModelRunner::run(const TensorMap& inputs, simulator::RunReport* report) {
   check_inputs(model_, inputs);
-  values_.clear();
-  for (size_t id = 0; id < model_.tensors.size(); ++id) {
-    if (model_.tensors[id].constant) set_value(static_cast<TensorId>(id), *model_.tensors[id].constant);
-  }
-  for (TensorId id : model_.inputs) set_value(id, inputs.at(model_.tensors[static_cast<size_t>(id)].name));
-
   prepare();
   RunOutcome outcome;
   outcome.preparation = preparation_;
   outcome.preload_bytes = preload_bytes_;
   outcome.preload_link_cycles = preload_bytes_ > 0 ? isa::host_link_cycles(preload_bytes_, model_.chip) : 0;
+  outcome.stages.resize(model_.stages.size());
+  observed_.clear();
+  for (slice_ = 0; slice_ < model_.slices; ++slice_) run_slice(inputs, report, outcome);
+  for (const auto& [id, tensor] : observed_)
+    options_.observe(model_.tensors[static_cast<size_t>(id)].name, tensor);
+  const auto all = static_cast<int64_t>(model_.stages.size()) * model_.slices;
+  if (options_.progress) options_.progress(all, all, "");
+  return outcome;
+}
+
+void ModelRunner::run_slice(const TensorMap& inputs, simulator::RunReport* report, RunOutcome& outcome) {
+  values_.clear();
+  for (size_t id = 0; id < model_.tensors.size(); ++id) {
+    if (model_.tensors[id].constant) set_value(static_cast<TensorId>(id), *model_.tensors[id].constant);
+  }
+  for (const TensorId id : model_.inputs) {
+    const LayerTensor& info = model_.tensors[static_cast<size_t>(id)];
+    const Tensor& whole = inputs.at(info.name);
+    const int axis = model_.slice_axes[static_cast<size_t>(id)];
+    const bool is_whole = model_.slices == 1 || axis == Batch::kSame;
+    set_value(id, is_whole ? whole : take_slice(whole, axis, info.shape, slice_));
+  }
   const auto count = static_cast<int64_t>(model_.stages.size());
   auto segment = model_.segments.begin();
   for (int64_t index = 0; index < count;) {
     const Stage& stage = model_.stages[static_cast<size_t>(index)];
-    if (options_.progress) options_.progress(index, count, stage.name);
+    show_progress(index);
     const auto start = std::chrono::steady_clock::now();
     std::vector<StageStats> stats;
     try {
@@ -163,14 +193,18 @@ RunOutcome ModelRunner::run(const TensorMap& inputs, simulator::RunReport* repor
       // Of a segment only the whole is measured.
       each.wall_seconds = seconds * static_cast<double>(each.chip.steps + 1) / static_cast<double>(steps);
       outcome.total += each;
-      outcome.stages.push_back(std::move(each));
+      outcome.stages[static_cast<size_t>(index++)] += each;
     }
-    index += static_cast<int64_t>(stats.size());
   }
-  if (options_.progress) options_.progress(count, count, "");
-  for (TensorId id : model_.outputs)
-    outcome.outputs[model_.tensors[static_cast<size_t>(id)].name] = value(id);
-  return outcome;
+  for (const TensorId id : model_.outputs)
+    add_slice(id, value(id), outcome.outputs[model_.tensors[static_cast<size_t>(id)].name]);
+}
+
+void ModelRunner::show_progress(int64_t stage) const {
+  if (!options_.progress) return;
+  const auto count = static_cast<int64_t>(model_.stages.size());
+  options_.progress(slice_ * count + stage, model_.slices * count,
+                    model_.stages[static_cast<size_t>(stage)].name);
 }
 
 void ModelRunner::send(const StreamBinding& operand, StageStats& stats) {
@@ -222,8 +256,7 @@ std::vector<StageStats> ModelRunner::run_segment(const Segment& segment, simulat
       const auto behind = std::ranges::upper_bound(steps_before, steps) - steps_before.begin();
       const int64_t stage =
           segment.first_stage + std::min<int64_t>(behind - 1, static_cast<int64_t>(count) - 1);
-      options_.progress(stage, static_cast<int64_t>(model_.stages.size()),
-                        model_.stages[static_cast<size_t>(stage)].name);
+      show_progress(stage);
     };
   }
   simulator::Profile own_profile;
@@ -343,7 +376,7 @@ std::vector<int64_t> predict_stages(const CompiledModel& model) {
     for (int stage = segment.first_stage; stage < segment.end_stage(); ++stage) {
       predictor.run(segment.slice(stage).statements);
       const int64_t now = until_now(stage + 1 == segment.end_stage());
-      cycles[static_cast<size_t>(stage)] = now - before;
+      cycles[static_cast<size_t>(stage)] = (now - before) * model.slices;
       before = now;
     }
   }
@@ -359,16 +392,16 @@ void check_inputs(const CompiledModel& model, const TensorMap& inputs) {
       throw isa::UserError(fmt::format("model '{}' has no input '{}'; its inputs are: {}", model.name, name,
                                        names.empty() ? "(none)" : fmt::format("{}", fmt::join(names, ", "))));
     }
-    const LayerTensor& info =
-        model.tensors[static_cast<size_t>(model.inputs[static_cast<size_t>(found - names.begin())])];
+    const TensorId id = model.inputs[static_cast<size_t>(found - names.begin())];
+    const LayerTensor& info = model.tensors[static_cast<size_t>(id)];
     if (tensor.type() != info.type) {
       throw isa::UserError(fmt::format("input '{}' of model '{}': found type {}, allowed is {}", name,
                                        model.name, data_type_name(tensor.type()), data_type_name(info.type)));
     }
-    if (tensor.shape() != info.shape) {
+    const Shape shape = model.whole_shape(id);
+    if (tensor.shape() != shape) {
       throw isa::UserError(fmt::format("input '{}' of model '{}': found shape {}, allowed is {}", name,
-                                       model.name, shape_to_string(tensor.shape()),
-                                       shape_to_string(info.shape)));
+                                       model.name, shape_to_string(tensor.shape()), shape_to_string(shape)));
     }
   }
   for (const std::string& name : names) {

@@ -52,7 +52,7 @@ struct RunnerOptions {
   simulator::MachineOptions machine;
   bool timing = true;
   simulator::Hazards hazards = simulator::Hazards::kIgnore;
-  /// (stages done, stages in total, name of the next)
+  /// (stages done, stages in total, each once for every slice, name of the next)
   std::function<void(int64_t, int64_t, const std::string&)> progress;
   /// Receives every tensor a stage made, as far as it is in DRAM.
   std::function<void(const std::string& name, const Tensor&)> observe;
@@ -69,6 +69,9 @@ class ModelRunner {
   RunOutcome run(const TensorMap& inputs, simulator::RunReport* report = nullptr);
 
  private:
+  /// Of slice_: adds to the outcome's stats, and puts its part into the outputs.
+  void run_slice(const TensorMap& inputs, simulator::RunReport* report, RunOutcome& outcome);
+  void show_progress(int64_t stage) const;
   /// The stats of its stages, in their order.
   std::vector<StageStats> run_segment(const Segment& segment, simulator::RunReport* report);
   void send(const StreamBinding& operand, StageStats& stats);
@@ -76,6 +79,8 @@ class ModelRunner {
   void run_rearrange_stage(const Stage& stage, const RearrangeStage& rearrange, StageStats& stats);
   void run_host_stage(const Stage& stage, const HostStage& host);
   const Tensor& value(TensorId id) const;
+  /// A slice of a tensor has been made: puts it into the whole, which is made with the first.
+  void add_slice(TensorId id, const Tensor& part, Tensor& whole) const;
   void set_value(TensorId id, Tensor tensor);
   void write_image(const StreamImage& image, int64_t address);
   void prepare();
@@ -86,11 +91,13 @@ class ModelRunner {
   int64_t preload_bytes_ = 0;
   bool is_prepared_ = false;
   StageStats preparation_;
-  std::map<TensorId, Tensor> values_;  ///< by tensor, aliases with their own shape made on demand
+  int64_t slice_ = 0;                    ///< that runs
+  std::map<TensorId, Tensor> values_;    ///< by tensor, aliases with their own shape made on demand
+  std::map<TensorId, Tensor> observed_;  ///< of all slices until now
 };
 
-/// Chip cycles of the stages (StageStats::chip_cycles) of a run, without its values: exact, but where
-/// addresses of transfers are known at run time only.
+/// Chip cycles of the stages (StageStats::chip_cycles) of a run, all slices together, without its values:
+/// exact, but where addresses of transfers are known at run time only.
 std::vector<int64_t> predict_stages(const CompiledModel& model);
 
 /// Checks inputs against what the model wants (see ModelRunner::run).

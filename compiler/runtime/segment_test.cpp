@@ -1,9 +1,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <string>
 
 #include "compiler/graph/import.h"
+#include "compiler/graph/test_models.h"
 #include "compiler/runtime/runner.h"
 #include "isa/file.h"
 
@@ -25,13 +28,16 @@ int64_t dram_in_use(const CompiledModel& model) {
   return end;
 }
 
-TensorMap run(const CompiledModel& model) {
+TensorMap inputs_of(const CompiledModel& model) {
   TensorMap inputs;
   for (const TensorId id : model.inputs) {
     const LayerTensor& info = model.tensors[static_cast<size_t>(id)];
-    inputs[info.name] = random_input(info.name, info.type, info.shape, 5);
+    inputs[info.name] = random_input(info.name, info.type, model.whole_shape(id), 5);
   }
-  return ModelRunner(model, {}).run(inputs).outputs;
+  return inputs;
+}
+TensorMap run(const CompiledModel& model) {
+  return ModelRunner(model, {}).run(inputs_of(model)).outputs;
 }
 
 // What stages that run one after the other have in common: DRAM, and what stays in the PEs.
@@ -68,11 +74,7 @@ TEST(Weights, ThatStayMakeTheSameBits) {
     EXPECT_FALSE(resident.preparation.statements.empty());
     EXPECT_LT(resident.work.dram_bytes, stream.work.dram_bytes);
     EXPECT_EQ(resident.work.products, stream.work.products);
-    TensorMap inputs;
-    for (const TensorId id : resident.inputs) {
-      const LayerTensor& info = resident.tensors[static_cast<size_t>(id)];
-      inputs[info.name] = random_input(info.name, info.type, info.shape, 5);
-    }
+    const TensorMap inputs = inputs_of(resident);
     RunnerOptions run_options;
     run_options.machine.memory = simulator::MachineOptions::Memory::kDirty;
     run_options.hazards = simulator::Hazards::kError;
@@ -101,6 +103,49 @@ TEST(Weights, StayOverSegments) {
   EXPECT_GT(apart.segments.size(), 1U);
   EXPECT_FALSE(apart.preparation.statements.empty());
   EXPECT_TRUE(run(apart) == run(joined));
+}
+
+/// A batch in slices is what it is at once, with constants that stay or come again.
+TEST(Slices, MakeWhatTheBatchMakes) {
+  onnx::ModelProto source = testing::parse_model(
+      "g (float[6,4,8,8] x) => (float[6,16] y) {"
+      " a = Conv <pads = [1,1,1,1]> (x, w) b = Relu (a) c = GlobalAveragePool (b) y = Flatten (c) }");
+  testing::add_initializer(source, "w",
+                           testing::random_tensor(onnx::TensorProto_DataType_FLOAT, {16, 4, 3, 3}, 7));
+  const onnx::ModelProto model = import_model(source, {}, "test");
+  const isa::Chip chip = isa::find_chip("mncore2");
+  for (const Weights weights : {Weights::kStream, Weights::kResident}) {
+    CompileOptions options;
+    options.weights = weights;
+    options.store_layers = true;
+    const CompiledModel whole = compile_model(model, chip, options);
+    EXPECT_EQ(whole.slices, 1);
+    const TensorMap inputs = inputs_of(whole);
+    std::map<std::string, Shape> shapes;
+    RunnerOptions run_options;
+    run_options.observe = [&](const std::string& name, const Tensor& tensor) {
+      EXPECT_TRUE(shapes.try_emplace(name, tensor.shape()).first->second == tensor.shape()) << name;
+    };
+    const RunOutcome expected = ModelRunner(whole, run_options).run(inputs);
+    for (const int64_t slices : {2, 6}) {
+      options.slices = slices;
+      const CompiledModel model_of_slice = compile_model(model, chip, options);
+      EXPECT_EQ(model_of_slice.slices, slices);
+      ModelRunner runner(model_of_slice, run_options);
+      const RunOutcome first = runner.run(inputs);
+      EXPECT_LE(compare_tensors(first.outputs.at("y"), expected.outputs.at("y")).max_relative, 1e-3);
+      EXPECT_TRUE(runner.run(inputs).outputs == first.outputs);
+      EXPECT_EQ(model_of_slice.work.products, whole.work.products);
+      EXPECT_LE(model_of_slice.work.dram_bytes, whole.work.dram_bytes * 1.01);
+      int64_t predicted = 0;
+      for (const int64_t cycles : predict_stages(model_of_slice)) predicted += cycles;
+      EXPECT_EQ(first.total.chip_cycles(), predicted);
+      EXPECT_EQ(first.stages.size(), model_of_slice.stages.size());
+    }
+  }
+  CompileOptions options;
+  options.slices = 4;
+  EXPECT_THROW(compile_model(model, chip, options), isa::UserError);  // of six
 }
 
 }  // namespace

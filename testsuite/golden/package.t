@@ -67,7 +67,7 @@ Behind the checksums every value is looked at:
   >   data = open(name, "rb").read(); print(f"{zlib.crc32(data):08x} {len(data)} {name}")' > checksums); }
   $ damage() { rm -rf package; cp -r right package; sed -i "$@"; sums; kodama sim package; }
   $ damage 's/"version": [0-9]*/"version": 4/' package/manifest.json
-  kodama: error: package/manifest.json: found package version 4, allowed is 9; compile the model again
+  kodama: error: package/manifest.json: found package version 4, allowed is 10; compile the model again
   [2]
   $ damage 's/"first_stage": 0/"first_stage": 1/' package/manifest.json
   kodama: error: package/manifest.json: segments[0]: found stages 1 to 1, allowed: 0 to 0

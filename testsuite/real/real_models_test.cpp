@@ -95,9 +95,9 @@ INSTANTIATE_TEST_SUITE_P(
 /// and in the relayouts alone.
 void check_plans(const fs::path& file) {
   const isa::Chip chip = isa::find_chip("mncore2");
-  const LayerGraph graph = layers_of(import_model(file.string(), {}), chip, {});
-  ModelPlanner planner(graph, chip, {});
-  const ModelPlan best = planner.plan("pbqp");
+  const SlicedPlan planned = plan_model(import_model(file.string(), {}), chip, {});
+  ModelPlanner& planner = *planned.planner;
+  const ModelPlan& best = planned.plan;
   for (const PlannedStage& stage : best.stages) EXPECT_NE(stage.kind, PlannedStage::Kind::kHostRearrange);
   for (const char* other : {"greedy", "first", "host"}) {
     const PlanSummary summary = planner.plan(other).summary;

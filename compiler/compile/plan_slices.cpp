@@ -1,0 +1,89 @@
+#include "compiler/compile/plan_slices.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "compiler/layers/batch.h"
+#include "isa/arithmetic.h"
+#include "isa/error.h"
+
+namespace kodama::compiler {
+namespace {
+
+SlicedPlan plan_of(LayerGraph graph, const isa::Chip& chip, const CompileOptions& options) {
+  SlicedPlan plan;
+  plan.graph = std::make_unique<LayerGraph>(std::move(graph));
+  finish_layers(*plan.graph, chip, options);
+  const KernelOptions kernels{options.precision, options.passes.options,
+                              options.planned_weights.value_or(options.weights) != Weights::kStream};
+  plan.planner = std::make_unique<ModelPlanner>(*plan.graph, chip, kernels, options.cache);
+  plan.plan = plan.planner->plan(options.planner);
+  return plan;
+}
+
+/// LW of an image's tensors that one layer reads and makes, at most; two floats each.
+int64_t most_lw_of_image(const LayerGraph& graph, const Batch& batch) {
+  int64_t most = 0;
+  for (const Layer& layer : graph.layers) {
+    std::set<TensorId> used;
+    for (const std::vector<TensorId>& ids : {layer_inputs(layer), layer.outputs}) {
+      for (const TensorId id : ids) {
+        if (batch.axes[static_cast<size_t>(id)] != Batch::kSame) used.insert(graph.storage(id));
+      }
+    }
+    int64_t elements = 0;
+    for (const TensorId id : used)
+      elements += element_count(graph.tensors[static_cast<size_t>(id)].shape) / batch.images;
+    most = std::max(most, isa::ceil_div(elements, 2));
+  }
+  return most;
+}
+
+/// Slices as large as L2BM holds what a layer reads and makes.
+int64_t slices_in_l2bm(const LayerGraph& graph, const Batch& batch, const isa::Chip& chip) {
+  const int64_t room = chip.memory.l2bm_lw * chip.l2b_count();
+  const int64_t image = most_lw_of_image(graph, batch);
+  int64_t slices = 1;
+  while (batch.images % slices != 0 || (slices < batch.images && batch.images / slices * image > room))
+    ++slices;
+  return slices;
+}
+
+}  // namespace
+
+SlicedPlan plan_model(const onnx::ModelProto& model, const isa::Chip& chip, const CompileOptions& options,
+                      onnx::ModelProto* prepared) {
+  LayerGraph whole = lowered_layers(model, options, prepared);
+  std::string why_not;
+  const std::optional<Batch> batch = options.slices == 1 ? std::nullopt : find_batch(whole, &why_not);
+  if (!batch) {
+    if (options.slices.value_or(1) != 1)
+      throw isa::UserError(fmt::format("the batch of model '{}' has no slices: {}", whole.name, why_not));
+    return plan_of(std::move(whole), chip, options);
+  }
+  const int64_t slices = options.slices ? *options.slices : slices_in_l2bm(whole, *batch, chip);
+  if (slices < 1 || batch->images % slices != 0)
+    throw isa::UserError(
+        fmt::format("found {} slices of a batch of {}, allowed: its divisors", slices, batch->images));
+  SlicedPlan plan = plan_of(slice_of(whole, *batch, batch->images / slices), chip, options);
+  plan.slices = slices;
+  plan.axes = batch->axes;
+  return plan;
+}
+
+std::optional<int64_t> parse_slices(const std::string& text) {
+  if (text == "auto") return {};
+  if (text == "off") return 1;
+  int64_t slices = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), slices);
+  if (error != std::errc() || end != text.data() + text.size() || slices < 1)
+    throw isa::UserError(fmt::format("--slices {}: allowed are auto, off, and a number from 1 on", text));
+  return slices;
+}
+
+}  // namespace kodama::compiler
