@@ -744,6 +744,22 @@ Shape CompiledModel::whole_shape(TensorId id) const {
   return shape;
 }
 
+Tensor CompiledModel::slice_of(TensorId id, int64_t slice, const Tensor& whole) const {
+  const int axis = slice_axes[static_cast<size_t>(id)];
+  if (slices == 1 || axis == Batch::kSame) return whole;
+  return take_slice(whole, axis, tensors[static_cast<size_t>(id)].shape, slice);
+}
+
+void CompiledModel::add_slice(TensorId id, int64_t slice, const Tensor& part, Tensor& whole) const {
+  const int axis = slice_axes[static_cast<size_t>(id)];
+  if (slices == 1 || axis == Batch::kSame) {
+    whole = part;
+    return;
+  }
+  if (slice == 0) whole = Tensor(part.type(), whole_shape(id));
+  put_slice(whole, axis, part, slice);
+}
+
 LayerGraph lowered_layers(const onnx::ModelProto& model, const CompileOptions& options,
                           onnx::ModelProto* prepared) {
   onnx::ModelProto graph_model = model;

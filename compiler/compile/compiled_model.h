@@ -126,6 +126,10 @@ struct CompiledModel {
   TensorId storage(TensorId id) const;
   /// A tensor's shape over all slices.
   Shape whole_shape(TensorId id) const;
+  /// What a slice has of it.
+  Tensor slice_of(TensorId id, int64_t slice, const Tensor& whole) const;
+  /// Puts that into the whole, which is made with the first.
+  void add_slice(TensorId id, int64_t slice, const Tensor& part, Tensor& whole) const;
 };
 
 /// Where constants are between two runs (`--weights`).

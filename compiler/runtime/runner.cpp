@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cmath>
 
-#include "compiler/layers/batch.h"
 #include "isa/arithmetic.h"
 #include "isa/costs.h"
 #include "isa/sequencer.h"
@@ -99,19 +98,9 @@ const Tensor& ModelRunner::value(TensorId id) const {
   return found->second;
 }
 
-void ModelRunner::add_slice(TensorId id, const Tensor& part, Tensor& whole) const {
-  const int axis = model_.slice_axes[static_cast<size_t>(id)];
-  if (model_.slices == 1 || axis == Batch::kSame) {
-    whole = part;
-    return;
-  }
-  if (slice_ == 0) whole = Tensor(part.type(), model_.whole_shape(id));
-  put_slice(whole, axis, part, slice_);
-}
-
 void ModelRunner::set_value(TensorId id, Tensor tensor) {
   const auto observe = [&](TensorId observed, const Tensor& value) {
-    if (options_.observe) add_slice(observed, value, observed_[observed]);
+    if (options_.observe) model_.add_slice(observed, slice_, value, observed_[observed]);
   };
   observe(id, tensor);
   // Aliases are other shapes of the same elements; make those that exist now, so that value() stays a
@@ -150,11 +139,8 @@ void ModelRunner::run_slice(const TensorMap& inputs, simulator::RunReport* repor
     if (model_.tensors[id].constant) set_value(static_cast<TensorId>(id), *model_.tensors[id].constant);
   }
   for (const TensorId id : model_.inputs) {
-    const LayerTensor& info = model_.tensors[static_cast<size_t>(id)];
-    const Tensor& whole = inputs.at(info.name);
-    const int axis = model_.slice_axes[static_cast<size_t>(id)];
-    const bool is_whole = model_.slices == 1 || axis == Batch::kSame;
-    set_value(id, is_whole ? whole : take_slice(whole, axis, info.shape, slice_));
+    const Tensor& whole = inputs.at(model_.tensors[static_cast<size_t>(id)].name);
+    set_value(id, model_.slice_of(id, slice_, whole));
   }
   const auto count = static_cast<int64_t>(model_.stages.size());
   auto segment = model_.segments.begin();
@@ -197,7 +183,7 @@ void ModelRunner::run_slice(const TensorMap& inputs, simulator::RunReport* repor
     }
   }
   for (const TensorId id : model_.outputs)
-    add_slice(id, value(id), outcome.outputs[model_.tensors[static_cast<size_t>(id)].name]);
+    model_.add_slice(id, slice_, value(id), outcome.outputs[model_.tensors[static_cast<size_t>(id)].name]);
 }
 
 void ModelRunner::show_progress(int64_t stage) const {

@@ -79,8 +79,6 @@ class ModelRunner {
   void run_rearrange_stage(const Stage& stage, const RearrangeStage& rearrange, StageStats& stats);
   void run_host_stage(const Stage& stage, const HostStage& host);
   const Tensor& value(TensorId id) const;
-  /// A slice of a tensor has been made: puts it into the whole, which is made with the first.
-  void add_slice(TensorId id, const Tensor& part, Tensor& whole) const;
   void set_value(TensorId id, Tensor tensor);
   void write_image(const StreamImage& image, int64_t address);
   void prepare();
