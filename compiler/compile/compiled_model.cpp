@@ -18,6 +18,8 @@
 #include "compiler/graph/passes.h"
 #include "compiler/kernels/fuse_normalizations.h"
 #include "compiler/kernels/lowering.h"
+#include "compiler/kernels/split_axes.h"
+#include "compiler/kernels/split_products.h"
 #include "compiler/kernels/split_reductions.h"
 #include "compiler/layers/batch.h"
 #include "scheduler/machine/passes.h"
@@ -785,8 +787,12 @@ void finish_layers(LayerGraph& layers, const isa::Chip& chip, const CompileOptio
     if (options.wants_dump(pass)) options.dump(pass, layers.name, "json", to_json(layers));
   };
   if (options.lowering.fuse) {
+    split_products(layers, chip);
+    check("split-products");
     fuse_normalizations(layers, chip);
     check("fuse-normalizations");
+    split_axes(layers, chip);
+    check("split-axes");
   }
   split_reductions(layers, chip);
   check("split-reductions");
@@ -831,8 +837,8 @@ std::vector<std::string> planning_dump_points() {
   for (const std::string& name : graph_pipeline()) {
     if (std::find(points.begin(), points.end(), name) == points.end()) points.push_back(name);
   }
-  for (const char* name : {"lower", "fold-rearranges", "fuse-maps", "fuse-epilogues", "fuse-normalizations",
-                           "split-reductions", "plan"})
+  for (const char* name : {"lower", "fold-rearranges", "fuse-maps", "fuse-epilogues", "split-products",
+                           "fuse-normalizations", "split-axes", "split-reductions", "plan"})
     points.emplace_back(name);
   return points;
 }

@@ -538,8 +538,25 @@ Case attention(int64_t batch, int64_t m, int64_t k, int64_t n) {
   const Shape a = plain.graph.tensors[0].shape;
   return make_case(std::move(contract), a, {n, batch, k}, {{m, n}});
 }
-void check_matmul(const Case& layer, uint32_t seed) {
-  check_rows(layer, -1, seed, 2, {}, "matmul-rows");
+/// Of tokens [b, m, h, k] and [b, n, h, k], with a result [b, h, m, n].
+Case heads(int64_t batch, int64_t heads, int64_t m, int64_t k, int64_t n) {
+  ContractLayer contract;
+  contract.dims = {{"b", batch, Role::kBatch},
+                   {"h", heads, Role::kBatch},
+                   {"m", m, Role::kM},
+                   {"n", n, Role::kN},
+                   {"k", k, Role::kK}};
+  contract.a.map = AffineMap(4, 5);
+  contract.a.map.set(0, 0, 1).set(1, 2, 1).set(2, 1, 1).set(3, 4, 1);
+  contract.b.map = AffineMap(4, 5);
+  contract.b.map.set(0, 0, 1).set(1, 3, 1).set(2, 1, 1).set(3, 4, 1);
+  contract.output = AffineMap(4, 5);
+  contract.output.set(0, 0, 1).set(1, 1, 1).set(2, 2, 1).set(3, 3, 1);
+  contract.output_shape = {batch, heads, m, n};
+  return make_case(std::move(contract), {batch, m, heads, k}, {batch, n, heads, k});
+}
+void check_matmul(const Case& layer, uint32_t seed, size_t least = 2) {
+  check_rows(layer, -1, seed, least, {}, "matmul-rows");
 }
 TEST(Rows, MatmulOfTwoTensors) {
   check_matmul(matmul(0, 64, 64, 64), 20);
@@ -551,6 +568,9 @@ TEST(Rows, MatmulOfTwoTensors) {
 TEST(Rows, Attention) {
   check_matmul(attention(4, 64, 32, 64), 25);
   check_matmul(attention(3, 49, 40, 77), 26);
+  // Rows and columns, images or heads first.
+  check_matmul(heads(2, 4, 16, 32, 24), 27, 2);
+  check_matmul(heads(3, 2, 9, 40, 35), 28, 2);
 }
 TEST(Rows, RandomConvolutions) {
   std::mt19937 random(7);

@@ -83,8 +83,9 @@ struct Picture {
 };
 /// [N, C, H, W] with channel axis 1, or any other shape with the last; else nothing.
 std::optional<Picture> picture_of(TensorId tensor, const Shape& shape, size_t channel_axis);
-/// That, and where two axes beside the channels have more than one place, the same with these in the other
-/// order: who transposes them reads one as the other.
+/// That, and where several axes beside the channels have more than one place, the same with one of them
+/// first: of two the last, as who transposes them reads one as the other; of more the last but one, as heads
+/// whose tokens follow stand in other tensors' channels.
 std::vector<Picture> pictures_of(TensorId tensor, const Shape& shape, size_t channel_axis);
 /// A tensor as entries (images) of tokens (columns), with channels on any axis.
 Picture token_picture(TensorId tensor, const Shape& shape, const Picture::Tokens& tokens);

@@ -64,15 +64,19 @@ std::vector<Picture> pictures_of(TensorId tensor, const Shape& shape, size_t cha
   const auto is_single = [&](int axis) { return shape[static_cast<size_t>(axis)] == 1; };
   Picture other = pictures[0];
   const auto moving = std::ranges::stable_partition(other.tokens->tokens, is_single);
-  if (std::ranges::size(moving) != 2) return pictures;
-  std::ranges::reverse(moving);
+  const auto count = static_cast<ptrdiff_t>(std::ranges::size(moving));
+  if (count < 2) return pictures;
+  const auto first = std::max<ptrdiff_t>(1, count - 2);
+  std::rotate(moving.begin(), moving.begin() + first, moving.begin() + first + 1);
   pictures.push_back(std::move(other));
   return pictures;
 }
 
 std::string order_name(const Picture& picture) {
-  if (!picture.tokens || std::ranges::is_sorted(picture.tokens->tokens)) return "";
-  return fmt::format(", axes in the order {}", picture.tokens->tokens);
+  if (!picture.tokens) return "";
+  std::vector<int> axes = picture.tokens->entries;
+  axes.insert(axes.end(), picture.tokens->tokens.begin(), picture.tokens->tokens.end());
+  return std::ranges::is_sorted(axes) ? "" : fmt::format(", axes in the order {}", axes);
 }
 
 std::optional<Picture> concatenated_picture(const Picture& picture, const LayerGraph& graph) {

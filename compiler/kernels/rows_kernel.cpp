@@ -155,9 +155,8 @@ class RowsTiler : RowsContraction {
         std::ranges::count_if(problem_.of_rows, [](const auto& input) { return input.has_value(); });
     // Of four columns, a MAB may have one: then what the epilogue works on is four rows at a time.
     s.spread = problem_.out.tokens && !own_inputs && has_epilogue() && tiling.rows > 1;
-    s.row_input_lw =
-        s.spread ? round_up(s.chunks_out, isa::kCyclesPerStep) * round_up(s.finish_rows, isa::kCyclesPerStep)
-                 : s.chunks_out * s.finish_rows * s.groups * isa::kCyclesPerStep;
+    s.row_input_lw = s.spread ? spread_buffer_lw(s.finish_rows, s.chunks_out)
+                              : s.chunks_out * s.finish_rows * s.groups * isa::kCyclesPerStep;
     const int64_t others = s.row_inputs * s.row_input_lw;
     s.all_matrices = s.chunks_out * s.matrices_lw + others <= local;
     s.region_l2bm = s.part_l2bm(s.parts.size(), s.in.channel_ways());

@@ -74,8 +74,10 @@ std::optional<std::vector<int>> axes_of_dims(const AffineMap& map, const Shape& 
   return axes;
 }
 
+/// `heads_first`: where several dims are entries, the last of them varies slowest, so that an L2B has a head
+/// of all images of the batch rather than all heads of one.
 std::optional<MatmulProblem> matmul_problem(const ContractLayer& contract, TensorId output, bool by_columns,
-                                            const LayerGraph& graph) {
+                                            bool heads_first, const LayerGraph& graph) {
   using Role = ContractLayer::Role;
   const auto shape_of = [&](TensorId tensor) -> const Shape& {
     return graph.tensors[static_cast<size_t>(tensor)].shape;
@@ -113,6 +115,11 @@ std::optional<MatmulProblem> matmul_problem(const ContractLayer& contract, Tenso
     const Role role = contract.dims[static_cast<size_t>(dim)].role;
     if (role == channel_role) return std::nullopt;
     (role == Role::kBatch ? problem.entry_dims : problem.token_dims).push_back(dim);
+  }
+  if (heads_first) {
+    std::vector<int>& dims = problem.entry_dims;
+    if (dims.size() < 2) return std::nullopt;
+    std::rotate(dims.begin(), dims.end() - 1, dims.end());
   }
   const auto picture = [&](TensorId tensor, const Shape& shape, const std::vector<int>& axes,
                            const std::vector<int>& token_dims, int channel_dim) -> std::optional<Picture> {
@@ -192,7 +199,6 @@ class MatmulTiler {
     return std::min(number * count, all - count);
   }
   int64_t inputs() const { return std::ssize(problem_.contract.epilogue_inputs); }
-  StreamPlacement placement_of(const RowsImage& image, std::string name) const;
   StreamPlacement input_placement(const TensorAccess& access, std::string name) const;
   std::vector<RowsTransfer> own_rows(const RowsImage& image, int64_t entry, int64_t row, int64_t rows,
                                      int64_t l2bm) const;
@@ -320,35 +326,12 @@ int64_t MatmulTiler::cost(const MatmulTiling& tiling, const Sizes& s) const {
   return steps * isa::kCyclesPerStep + tiles * transfers / 2;
 }
 
-/// Where tokens fill all rows, the image is that of a tensor whose last axis is its channels.
-StreamPlacement MatmulTiler::placement_of(const RowsImage& image, std::string name) const {
-  const Picture& picture = image.picture();
-  const auto flat = picture_of(picture.tensor, picture.shape, static_cast<size_t>(picture.tokens->channel));
-  if (!flat || !flat->tokens) return image.placement(std::move(name));
-  std::vector<int> axes = picture.tokens->entries;
-  axes.insert(axes.end(), picture.tokens->tokens.begin(), picture.tokens->tokens.end());
-  const RowsImage all(*flat, {}, chip_);
-  int64_t tokens = 1;
-  for (const int axis : picture.tokens->tokens) tokens *= picture.shape[static_cast<size_t>(axis)];
-  // The place of an entry's first row is that of the same row of all.
-  bool is_same = std::ranges::is_sorted(axes) && all.part_lw() == image.part_lw() &&
-                 (picture.images == 1 || tokens == picture.rows * picture.columns);
-  for (int64_t entry = 0; entry < picture.images && is_same; ++entry) {
-    for (int64_t row = 0; row < picture.rows && is_same; ++row) {
-      const int64_t there = entry * picture.rows + row;
-      is_same = image.l2b_of(0, entry, row) == all.l2b_of(0, 0, there) &&
-                image.offset(entry, row) == all.offset(0, there);
-    }
-  }
-  return (is_same ? all : image).placement(std::move(name));
-}
-
 /// An input of the epilogue at the result's places, however it is broadcast.
 StreamPlacement MatmulTiler::input_placement(const TensorAccess& access, std::string name) const {
   if (access.fill == 0 && access.map == problem_.contract.output) {
     Picture picture = problem_.out;
     picture.tensor = access.tensor;
-    return placement_of(RowsImage(picture, {}, chip_), std::move(name));
+    return RowsImage(picture, {}, chip_).placement(std::move(name));
   }
   StreamPlacement placement = out_.placement(std::move(name));
   placement.access = access;
@@ -365,7 +348,7 @@ StreamPlacement MatmulTiler::input_placement(const TensorAccess& access, std::st
 std::vector<StreamPlacement> MatmulTiler::placements(const MatmulTiling& /*tiling*/) const {
   // Channels that fill a chunk up become 0 in the PEs.
   const auto operand = [&](const RowsImage& image, const char* name) {
-    StreamPlacement placement = placement_of(image, name);
+    StreamPlacement placement = image.placement(name);
     placement.layout.set_padding(layout::Padding::kUndefined);
     return placement;
   };
@@ -563,10 +546,10 @@ std::string MatmulTiler::describe(const MatmulTiling& tiling) const {
   const Sizes s = *sizes(tiling);
   return fmt::format(
       "{}: L1Bs {} entries x {} rows x {} channels, {} x {} x {} tiles of {} rows, {} of {} chunks, matrices "
-      "by {}",
+      "by {}{}",
       matrix_precision_name(precision_), tiling.entry_l1bs, tiling.row_l1bs, tiling.chunk_l1bs, s.entry_tiles,
       s.row_tiles, s.chunk_tiles, tiling.rows, tiling.chunks, out_.chunks(),
-      problem_.by_columns ? "columns" : "rows");
+      problem_.by_columns ? "columns" : "rows", order_name(problem_.out));
 }
 
 std::vector<Candidate> matmul_candidates(const Layer& layer, const LayerGraph& graph, const isa::Chip& chip,
@@ -576,11 +559,13 @@ std::vector<Candidate> matmul_candidates(const Layer& layer, const LayerGraph& g
   if (options.precision != MatrixPrecision::kGFloat) return {};
   std::vector<Candidate> candidates;
   for (const bool by_columns : {false, true}) {
-    auto problem =
-        matmul_problem(std::get<ContractLayer>(layer.body), layer.outputs.at(0), by_columns, graph);
-    if (!problem) continue;
-    const auto tiler = std::make_shared<const MatmulTiler>(std::move(*problem), chip, options.precision);
-    if (const auto tiling = tiler->best()) candidates.push_back(rows_candidate(tiler, *tiling, layer.name));
+    for (const bool heads_first : {false, true}) {
+      auto problem = matmul_problem(std::get<ContractLayer>(layer.body), layer.outputs.at(0), by_columns,
+                                    heads_first, graph);
+      if (!problem) continue;
+      const auto tiler = std::make_shared<const MatmulTiler>(std::move(*problem), chip, options.precision);
+      if (const auto tiling = tiler->best()) candidates.push_back(rows_candidate(tiler, *tiling, layer.name));
+    }
   }
   return candidates;
 }

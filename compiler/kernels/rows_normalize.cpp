@@ -6,18 +6,23 @@
 #include "compiler/kernels/lowering.h"
 #include "compiler/kernels/predict.h"
 #include "compiler/kernels/rows.h"
+#include "isa/arithmetic.h"
 #include "isa/error.h"
 
 /// Columns of an image of rows, normalized over their channels (NormalizeRows).
 ///
 /// Every quad has eight channels of a chunk, its four MABs the same. A reduction combines a PE's channels
 /// first, chunk by chunk; then the MABs of an L1B meet in l1bmr, and every PE takes what the four PEs of a
-/// MAB came to, and combines these and the two words of each:
+/// MAB came to, and combines these and the two words of each.
 ///
 ///     PE         t = op over chunks of expr                  4 columns in 4 cycles
 ///     l1bmr      B[4 c + p] = op over the MABs of t          a sum has every channel four times
 ///     l1bmp      u[4 c + p] = B[4 c + p], in all PEs
 ///     PE         op over p of u, op over the words           the value of column c, in both words
+///
+/// Where rows are spread, every quad has a column, its MABs a block of eight channels each, and a vector is
+/// that column of four rows. Words and PEs meet in the PEs (msl turns a MAB's), then the MABs of a quad in
+/// l1bmr4; l1bmm4 brings all of them the value.
 namespace kodama::compiler {
 
 using isa::Instruction;
@@ -66,16 +71,19 @@ class RowsNormalization {
     if (rest != 0) sign_ = last_chunk_sign(rest);
     const int64_t operations =
         normalize_operations(op_.steps, op_.inputs.size(), op_.order.chunks) * op_.order.groups;
-    const int64_t together = std::clamp<int64_t>(kUnrolledOperations / operations, 1, op_.rows);
-    const int64_t iterations = op_.rows / together;
+    const int64_t at_once = op_.spread ? kCyclesPerStep : 1;
+    const int64_t turns = isa::ceil_div(op_.rows, at_once);
+    const int64_t together = std::clamp<int64_t>(kUnrolledOperations / operations, 1, turns);
+    const int64_t iterations = turns / together;
     if (iterations > 1) {
       builder_.begin_loop(iterations);
-      by_loop_ = together;
-      for (int64_t row = 0; row < together; ++row) all_groups(row);
+      by_loop_ = together * at_once;
+      for (int64_t turn = 0; turn < together; ++turn) all_groups(turn * at_once);
       builder_.end_loop();
       by_loop_ = 0;
     }
-    for (int64_t row = iterations > 1 ? iterations * together : 0; row < op_.rows; ++row) all_groups(row);
+    for (int64_t turn = iterations > 1 ? iterations * together : 0; turn < turns; ++turn)
+      all_groups(turn * at_once);
   }
 
  private:
@@ -103,15 +111,17 @@ class RowsNormalization {
       builder_.emit(opcode, Precision::kInt, {a, b}, {MachineBuilder::operand(to)}, origin);
       return MachineBuilder::operand(to);
     };
-    // Channel 8 (m >> 2) + 2 p + word, of which rest - 1 is the last.
-    Operand quad = integer(Opcode::kAnd, constant(isa::FixedConstant::kMabid), bits(12), temporary("quad"));
-    quad = integer(Opcode::kAdd, quad, quad, temporary("quad"));
+    // Channel 8 (m >> 2) + 2 p + word, or 8 (m & 3) + 2 p + word, of which rest - 1 is the last.
+    Operand block = integer(Opcode::kAnd, constant(isa::FixedConstant::kMabid), bits(op_.spread ? 3 : 12),
+                            temporary("block"));
+    for (int doubled = 0; doubled < (op_.spread ? 3 : 1); ++doubled)
+      block = integer(Opcode::kAdd, block, block, temporary("block"));
     const int pe = temporary("PE");
     builder_.emit(Opcode::kPassa, Precision::kInt, {constant(isa::FixedConstant::kSubpeid)},
                   {MachineBuilder::operand(pe)}, origin);
     Operand channel =
         integer(Opcode::kAdd, MachineBuilder::operand(pe), MachineBuilder::operand(pe), temporary("channel"));
-    channel = integer(Opcode::kAdd, channel, quad, temporary("channel"));
+    channel = integer(Opcode::kAdd, channel, block, temporary("channel"));
     const int left = temporary("channels left");
     for (int word = 0; word < kWordsPerLong; ++word) {
       const auto of_word = [&](Operand operand) {
@@ -131,7 +141,7 @@ class RowsNormalization {
     for (int64_t group = 0; group < op_.order.groups; ++group) columns(row, group);
   }
 
-  /// Four columns of a row: that one of every lane.
+  /// Four columns of a row: that one of every lane; spread, of four rows.
   void columns(int64_t row, int64_t group) {
     values_.clear();
     for (size_t k = 0; k < op_.steps.size(); ++k) {
@@ -159,6 +169,13 @@ class RowsNormalization {
     const int64_t row_columns = op_.order.groups * kCyclesPerStep;
     for (const RowsInput& input : op_.inputs) {
       const int buffer = context_.buffer_values[static_cast<size_t>(input.buffer)];
+      if (op_.spread && input.of_rows) {
+        const int64_t row_words = isa::round_up(op_.order.chunks, kCyclesPerStep) * kWordsPerLong;
+        list.push_back(
+            MachineBuilder::operand(buffer, (op_.first_row + row) * row_words + chunk * kWordsPerLong,
+                                    static_cast<int32_t>(row_words), Width::kLong, by_row(row_words)));
+        continue;
+      }
       list.push_back(
           input.of_rows
               ? MachineBuilder::operand(
@@ -189,6 +206,12 @@ class RowsNormalization {
   }
 
   void stage(const ScalarExpr& expr, int64_t chunk, int64_t row, int64_t group) {
+    if (op_.spread) {
+      const int64_t at = staging_.results + (chunk * op_.staged_rows() + row) * kUnitLw;
+      builder_.emit(Opcode::kL1bmd, Precision::kNone, {element(expr, chunk, row, group, 0)},
+                    {space_operand(Space::kL1bm, at, by_row(kUnitLw))}, "result");
+      return;
+    }
     Instruction up;
     up.opcode = Opcode::kL1bmm4;
     up.unit = 0;
@@ -214,7 +237,46 @@ class RowsNormalization {
       }
     }
     Operand total = halves.size() == 2 ? lower_scalar(builder_, combine, halves) : halves[0];
-    return over_lanes(op, combine, total);
+    return op_.spread ? over_quad(op, combine, total) : over_lanes(op, combine, total);
+  }
+
+  /// op over the words of a PE, in both.
+  Operand over_words(const ScalarExpr& combine, int both) {
+    const int result = builder_.value("of rows", kVectorWords, kNormalizeHomes);
+    for (int64_t word = 0; word < kWordsPerLong; ++word) {
+      const auto word_of = [&](int value, int64_t number) {
+        return MachineBuilder::operand(value, number, kWordsPerLong, Width::kWord);
+      };
+      lower_scalar(builder_, combine, {word_of(both, 0), word_of(both, 1)}, word_of(result, word));
+    }
+    return MachineBuilder::operand(result);
+  }
+
+  Operand over_quad(ReduceLayer::Op op, const ScalarExpr& combine, const Operand& total) {
+    const std::string origin = "over channels";
+    const auto turned = [&](const Operand& value, int64_t times) {
+      Operand from = value;
+      for (int64_t k = 0; k < times; ++k) {
+        const Operand to = MachineBuilder::operand(builder_.value("turned", kVectorWords, kNormalizeHomes));
+        builder_.emit(Opcode::kMsl, Precision::kNone, {from}, {to}, origin);
+        from = to;
+      }
+      return from;
+    };
+    const Operand pairs = lower_scalar(builder_, combine, {total, turned(total, 1)});
+    const int both = builder_.value("words", kVectorWords, kNormalizeHomes);
+    lower_scalar(builder_, combine, {pairs, turned(pairs, 2)}, MachineBuilder::operand(both));
+    const int64_t slot = staging_.sums + number_++ % staging_.sum_slots * kUnitLw;
+    Instruction reduce;
+    reduce.opcode = Opcode::kL1bmr4;
+    reduce.precision = Precision::kFloat;
+    reduce.reduce_op = hardware_op(op);
+    reduce.sources = {over_words(combine, both)};
+    reduce.destinations = {space_operand(Space::kL1bm, slot)};
+    builder_.emit(std::move(reduce), origin);
+    const Operand result = MachineBuilder::operand(builder_.value("of rows", kVectorWords, kNormalizeHomes));
+    builder_.emit(Opcode::kL1bmm4, Precision::kNone, {space_operand(Space::kL1bm, slot)}, {result}, origin);
+    return result;
   }
 
   Operand over_lanes(ReduceLayer::Op op, const ScalarExpr& combine, const Operand& total) {
@@ -241,18 +303,12 @@ class RowsNormalization {
     // The words are read one by one: where a value is, not what an operation passes on.
     const int both = builder_.value("words", kVectorWords, kNormalizeHomes);
     lower_scalar(builder_, combine, {low, high}, MachineBuilder::operand(both));
-    const int result = builder_.value("of rows", kVectorWords, kNormalizeHomes);
-    for (int64_t word = 0; word < kWordsPerLong; ++word) {
-      const auto word_of = [&](int value, int64_t number) {
-        return MachineBuilder::operand(value, number, kWordsPerLong, Width::kWord);
-      };
-      lower_scalar(builder_, combine, {word_of(both, 0), word_of(both, 1)}, word_of(result, word));
-    }
-    if (op != ReduceLayer::Op::kSum) return MachineBuilder::operand(result);
+    const Operand result = over_words(combine, both);
+    if (op != ReduceLayer::Op::kSum) return result;
     // The MABs of a quad have the same channels.
     ScalarExpr share;
     share.apply(ScalarOp::kMul, share.input(0), share.constant(1.0 / kBlocksPerChunk));
-    return lower_scalar(builder_, share, {MachineBuilder::operand(result)});
+    return lower_scalar(builder_, share, {result});
   }
 
   TileLoweringContext& context_;

@@ -111,6 +111,7 @@ class WindowsTiler : WindowsKernel {
               s.share_chunks(load, s.chunks, l1bs);
             }
             load.buffer = windows;
+            if (s.spread) load.form = RowsForm::kSpread;
             add(std::move(load));
           }
         };
@@ -137,9 +138,12 @@ class WindowsTiler : WindowsKernel {
             load.buffer_rows = tiling.rows;
             load.l1b_at = result_places;
             load.buffer = inputs[k].buffer;
+            if (s.spread) load.form = RowsForm::kSpread;
             add(std::move(load));
             input_l2bm += s.tile_lw;
           }
+          StoreRows store;
+          set_segments(store, s.out.order(), s.chunks);
           if (!problem_.steps.empty()) {
             NormalizeRows normalize;
             normalize.steps = problem_.steps;
@@ -150,18 +154,23 @@ class WindowsTiler : WindowsKernel {
             normalize.order = s.staged;
             normalize.first_row = row;
             normalize.buffer_rows = tiling.rows;
+            normalize.spread = s.spread;
+            if (s.spread) {
+              // The rows of a chunk follow each other.
+              store.segments = s.chunks;
+              store.segment_lw = store.l1b_row_lw = store.chunk_lw = kUnitLw;
+              store.l1b_segment_lw = normalize.staged_rows() * kUnitLw;
+            }
             add(std::move(normalize));
           } else {
             add(reduction(tiling, s, windows, inputs, row, rows));
           }
-          StoreRows store;
           store.stream = static_cast<int>(placements.size()) - 1;
           store.l2bm = s.result_at;
           store.transfers = s.own_rows(image, pass, store.l2bm, row, own_rows);
           store.l1b_at = result_places;
           store.rows = rows;
           store.row_lw = s.out.row_lw();
-          set_segments(store, s.out.order(), s.chunks);
           add(std::move(store));
         }
       }
@@ -178,8 +187,9 @@ class WindowsTiler : WindowsKernel {
   }
 
   struct Sizes : RowsDivision {
-    int64_t chunks = 0;  ///< of an L1B
-    int64_t ways = 1;    ///< L2Bs that have channels of a column that one wants
+    int64_t chunks = 0;   ///< of an L1B
+    int64_t ways = 1;     ///< L2Bs that have channels of a column that one wants
+    bool spread = false;  ///< four rows are normalized at a time
     int64_t windows_lw = 0;
     RowOrder staged = {};                      ///< results of a row in L1BM
     int64_t row_inputs = 0, row_input_lw = 0;  ///< LW in PE memory
@@ -201,10 +211,13 @@ class WindowsTiler : WindowsKernel {
     if (problem_.whole_rows) s.pitch = s.in.order().groups * isa::kCyclesPerStep;
     s.chunks = s.out.chunks() / tiling.sharing;
     if (tiling.in != tiling.out) s.ways = s.in.channel_ways();
-    s.windows_lw = round_up(s.chunks * s.window_rows * s.pitch, isa::kCyclesPerStep);
     s.staged = {s.out.order().groups, s.chunks};
+    s.spread = !problem_.steps.empty() && problem_.out.tokens && tiling.rows > 1 && s.ways == 1 &&
+               s.parts.size() == 1;
+    s.windows_lw = s.spread ? spread_buffer_lw(tiling.rows, s.chunks)
+                            : round_up(s.chunks * s.window_rows * s.pitch, isa::kCyclesPerStep);
     s.row_inputs = row_inputs();
-    s.row_input_lw = s.chunks * tiling.rows * s.staged.groups * isa::kCyclesPerStep;
+    s.row_input_lw = s.spread ? s.windows_lw : s.chunks * tiling.rows * s.staged.groups * isa::kCyclesPerStep;
     s.tile_rows = tiling.rows;
     if (!by_rows) {
       // Rows come in pieces, and results go in tiles: the one beside the other.
@@ -232,7 +245,9 @@ class WindowsTiler : WindowsKernel {
     const std::vector<bool> of_rows = steps_of_rows(problem_.steps, problem_.inputs.size() + 1);
     others += std::ranges::count(of_rows, false) * kColumnsUnderWay * s.chunks;
     return s.windows_lw <= local && others <= local && s.fits_in_ranges(staging.windows_lw) &&
-           s.tile_rows * s.staged.lw() <= staging.results_lw &&
+           (s.spread ? round_up(s.tile_rows, isa::kCyclesPerStep) : s.tile_rows) * s.staged.lw() <=
+               staging.results_lw &&
+           (!s.spread || s.longest_row_lw() <= staging.windows_lw) &&
            s.region_l2bm + s.row_inputs * s.tile_lw <= chip_.memory.l2bm_lw &&
            s.result_at + s.tile_lw + isa::kL2bmBlockLw <= chip_.memory.l2bm_lw &&
            s.passes * s.out.images() <= kMaxWindowPasses;
@@ -260,7 +275,9 @@ class WindowsTiler : WindowsKernel {
     operations *= s.chunks;
     if (!problem_.steps.empty())
       operations = normalize_operations(problem_.steps, problem_.inputs.size() + 1, s.chunks);
-    const int64_t made = tiling.rows * s.staged.groups * operations;
+    const int64_t vectors =
+        s.spread ? ceil_div(tiling.rows, isa::kCyclesPerStep) : tiling.rows * s.staged.groups;
+    const int64_t made = vectors * operations;
     const int64_t tiles = ceil_div(tiling.rows, s.tile_rows);
     // The rows of a tile are taken beside the results of the one before.
     steps += std::max(load, made) + std::min(load, made) / tiles;
@@ -298,9 +315,11 @@ class WindowsTiler : WindowsKernel {
     } else {
       values.copies.push_back({chip_.l1b_per_l2b, Level::kL1b, 1});
     }
-    values.copies.push_back({kBlocksPerChunk, Level::kMab, 1});
+    // The MAB's block, and the MABs that have the same.
+    const int64_t of_block = s.spread ? 1 : kBlocksPerChunk;
+    values.copies.push_back({kBlocksPerChunk, Level::kMab, kBlocksPerChunk / of_block});
     values.channels.insert(values.channels.end(), {{s.chunks, Level::kAddress, positions(k)},
-                                                   {kBlocksPerChunk, Level::kMab, kBlocksPerChunk}});
+                                                   {kBlocksPerChunk, Level::kMab, of_block}});
     return values;
   }
 

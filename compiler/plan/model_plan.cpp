@@ -43,18 +43,63 @@ constexpr int64_t kLargeWords = int64_t{1} << 22;
 constexpr int64_t kManyWords = int64_t{1} << 20;
 constexpr int64_t kSomeWords = int64_t{1} << 17;
 
+/// The axes of a placement's layout, cut at the bounds of the dims that stand in one, and without what has
+/// one place: kernels describe the same image in several ways, as all tokens of a tensor or as entries of
+/// tokens.
+std::map<std::vector<int>, std::vector<layout::Factor>> axes_of_dims(const StreamPlacement& placement) {
+  std::map<std::vector<int>, std::vector<layout::Factor>> axes;
+  const layout::Layout layout = placement.layout.normalized();
+  const auto extent = [&](int dim) { return placement.extents[static_cast<size_t>(dim)]; };
+  for (size_t axis = 0; axis < placement.axis_dims.size(); ++axis) {
+    std::vector<int> dims = placement.axis_dims[axis];
+    std::erase_if(dims, [&](int dim) { return extent(dim) == 1; });
+    std::vector<layout::Factor> factors = layout.axes()[axis];
+    while (dims.size() > 1) {
+      std::vector<layout::Factor> left = factors, own;
+      int64_t wanted = extent(dims.back());
+      while (wanted > 1 && !left.empty()) {
+        layout::Factor& last = left.back();
+        if (wanted % last.size == 0) {
+          wanted /= last.size;
+          own.insert(own.begin(), last);
+          left.pop_back();
+        } else if (last.size % wanted == 0) {
+          own.insert(own.begin(), {wanted, last.level, last.stride});
+          last = {last.size / wanted, last.level, last.stride * wanted};
+          wanted = 1;
+        } else {
+          break;
+        }
+      }
+      if (wanted > 1) break;
+      axes[{dims.back()}] = std::move(own);
+      factors = std::move(left);
+      dims.pop_back();
+    }
+    if (!dims.empty() || !factors.empty()) axes[dims] = std::move(factors);
+  }
+  return axes;
+}
+
 /// Two placements of a tensor with one key are the same words at the same places.
 std::string key_of(const StreamPlacement& placement) {
+  std::string places;
+  for (const auto& [dims, factors] : axes_of_dims(placement)) {
+    places += fmt::format("{}", dims);
+    for (const layout::Factor& factor : factors) places += " " + factor.to_string();
+  }
+  const layout::Layout around({}, placement.layout.memory(), placement.layout.replication(),
+                              placement.layout.padding());
   std::string map;
   for (size_t axis = 0; axis < placement.access.map.axes(); ++axis) {
     map += fmt::format("{};", placement.access.map.offset(axis));
     for (size_t dim = 0; dim < placement.extents.size(); ++dim)
       map += fmt::format("{},", placement.access.map.coefficient(axis, dim));
   }
-  return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", map, placement.access.fill, placement.extents,
-                     placement.axis_dims, placement.layout.to_string(),
-                     static_cast<int>(placement.layout.padding()), placement.transport.to_string(),
-                     placement.length_lw, placement.round_to_odd, placement.is_output);
+  return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", map, placement.access.fill, placement.extents, places,
+                     around.to_string(), static_cast<int>(placement.layout.padding()),
+                     placement.transport.to_string(), placement.length_lw, placement.round_to_odd,
+                     placement.is_output);
 }
 
 }  // namespace
@@ -236,22 +281,26 @@ class ModelPlanner::Impl {
     return conversions_[{root, from, to}] = cost;
   }
 
-  /// What is known of the ways to an image, by the key of where they start: one entry of the cache.
+  /// What is known of the ways to an image, by the key of where they start: one entry of the cache. It names
+  /// no tensor, so that layers that are alike have the same.
   struct KnownCosts {
-    std::string key;
     std::map<std::string, double> costs;
+    std::map<std::string, bool> same;  ///< is_same_image
     bool has_new = false;
   };
   KnownCosts& known_costs(TensorId root, int to) {
-    const auto [found, is_new] = known_.try_emplace({root, to});
-    KnownCosts& known = found->second;
-    if (!is_new || cache_ == nullptr) return known;
+    KnownCosts*& entry = known_of_[{root, to}];
+    if (entry != nullptr) return *entry;
     const StreamPlacement& target = placement(to);
-    known.key = fmt::format(
+    const std::string key_of_ends = fmt::format(
         "gather {}\nchip {}\nroot {}\nelements {}\ntensor {}\n{}\n", layout::solver_version(), chip_.hash,
         shape_to_string(graph_.tensors[static_cast<size_t>(root)].shape),
         origins_.describe(target.access.tensor, root), shape_to_string(shape_of(target)), key_of(target));
-    if (const auto text = cache_->find(known.key)) {
+    const auto [found, is_new] = known_.try_emplace(key_of_ends);
+    KnownCosts& known = found->second;
+    entry = &known;
+    if (!is_new || cache_ == nullptr) return known;
+    if (const auto text = cache_->find(key_of_ends)) {
       std::istringstream lines(*text);
       for (std::string line; std::getline(lines, line);) {
         // The cost, a blank, the key; a key has no line ends.
@@ -264,11 +313,11 @@ class ModelPlanner::Impl {
   }
   void remember_costs() {
     if (cache_ == nullptr) return;
-    for (auto& [ends, known] : known_) {
+    for (auto& [key, known] : known_) {
       if (!known.has_new) continue;
       std::string text;
-      for (const auto& [key, cost] : known.costs) text += fmt::format("{} {}\n", cost, key);
-      cache_->store(known.key, text);
+      for (const auto& [from, cost] : known.costs) text += fmt::format("{} {}\n", cost, from);
+      cache_->store(key, text);
       known.has_new = false;
     }
   }
@@ -376,7 +425,10 @@ class ModelPlanner::Impl {
     if (const auto known = is_same_by_description(root, from, to)) return *known;
     const auto [found, is_new] = same_.try_emplace({root, from, to}, false);
     if (is_new) {
-      found->second = is_same_image(placement(to), root, placement(from), origins_, graph_, chip_);
+      const auto [known, is_unknown] = known_costs(root, to).same.try_emplace(key_of(placement(from)), false);
+      if (is_unknown)
+        known->second = is_same_image(placement(to), root, placement(from), origins_, graph_, chip_);
+      found->second = known->second;
     }
     return found->second;
   }
@@ -752,7 +804,8 @@ class ModelPlanner::Impl {
   std::map<int, std::vector<StreamWord>> places_;
   std::map<std::tuple<TensorId, int, int>, double> conversions_;
   std::map<std::tuple<TensorId, int, int>, bool> same_;
-  std::map<std::pair<TensorId, int>, KnownCosts> known_;
+  std::map<std::string, KnownCosts> known_;
+  std::map<std::pair<TensorId, int>, KnownCosts*> known_of_;
 
   // Of the plan being made.
   std::vector<int> choice_;

@@ -24,6 +24,12 @@ const isa::Chip& tiny() {
 LayerGraph graph_of(const std::string& text) {
   return testing::lower(testing::parse_model(text));
 }
+/// For a constant.
+std::string numbers(int count) {
+  std::string text;
+  for (int k = 0; k < count; ++k) text += (k == 0 ? "" : ", ") + std::to_string(k % 7 - 3);
+  return text;
+}
 TensorId tensor_named(const LayerGraph& graph, const std::string& name) {
   const auto found = std::ranges::find(graph.tensors, name, &LayerTensor::name);
   EXPECT_NE(found, graph.tensors.end()) << name;
@@ -372,7 +378,27 @@ TEST(ModelPlan, LargeOperandsServeSeveralProducts) {
       "agraph (float[2304,2304] a, float[2304,16] b, float[2304,8] c) => (float[2304,16] x, float[2304,8] y) "
       "{ x = MatMul(a, b) y = MatMul(a, c) }");
   const ModelPlan plan = ModelPlanner(graph, isa::find_chip("mncore2"), {}).plan("pbqp");
-  EXPECT_EQ(plan.summary.relayouts, 0);
+  const TensorId a = tensor_named(graph, "a");
+  for (const PlannedStage& stage : plan.stages) EXPECT_EQ(std::ranges::count(stage.roots, a), 0);
+}
+
+TEST(ModelPlan, HeadsNeedNoRelayouts) {
+  // Entries are heads, then images, as what makes them has channels in the L2Bs.
+  const LayerGraph graph = graph_of(
+      "agraph (float[2,16,64] x, float[2,16,64] z) => (float[2,16,64] y)"
+      "<float[64,256] a = {" +
+      numbers(64 * 256) + "}, float[256,64] b = {" + numbers(256 * 64) +
+      "}, int64[4] heads = {2, 16, 8, 32}, int64[3] tokens = {2, 16, 256}>"
+      "{ q = MatMul(x, a) k = MatMul(z, a) qh = Reshape(q, heads) kh = Reshape(k, heads)"
+      " qt = Transpose<perm=[0,2,1,3]>(qh) kt = Transpose<perm=[0,2,3,1]>(kh) s = MatMul(qt, kt)"
+      " e = Relu(s) vt = Transpose<perm=[0,2,1,3]>(kh) o = MatMul(e, vt) t = Transpose<perm=[0,2,1,3]>(o)"
+      " c = Reshape(t, tokens) y = MatMul(c, b) }");
+  const ModelPlan plan = ModelPlanner(graph, isa::find_chip("mncore2"), {}).plan("pbqp");
+  verify_model_plan(plan, graph);
+  for (const PlannedStage& stage : plan.stages) {
+    for (const char* made : {"q", "k", "e"})
+      EXPECT_EQ(std::ranges::count(stage.roots, tensor_named(graph, made)), 0) << made;
+  }
 }
 
 /// Constants that stay have a price where the PEs have no room for all of them: then they are spread.

@@ -352,10 +352,13 @@ class Verifier {
               "normalize rows: step {} reads {} inputs", k, op.steps[k].expr.input_count());
     require(op.rows > 0 && op.first_row >= 0 && op.first_row + op.rows <= op.buffer_rows,
             "normalize rows: rows {} to {} of {}", op.first_row, op.first_row + op.rows, op.buffer_rows);
-    for (const RowsInput& input : op.inputs)
-      buffer_range(
-          "normalize rows", input.buffer, {},
-          op.order.chunks * (input.of_rows ? op.buffer_rows * op.order.groups * isa::kCyclesPerStep : 1));
+    require(!op.spread || op.order.groups == 1, "normalize rows: {} groups aren't spread", op.order.groups);
+    for (const RowsInput& input : op.inputs) {
+      const int64_t of_rows = op.spread
+                                  ? spread_buffer_lw(op.buffer_rows, op.order.chunks)
+                                  : op.order.chunks * op.buffer_rows * op.order.groups * isa::kCyclesPerStep;
+      buffer_range("normalize rows", input.buffer, {}, input.of_rows ? of_rows : op.order.chunks);
+    }
   }
   void node(const FinishRows& op) const {
     const auto& [groups, chunks] = op.order;
@@ -364,10 +367,8 @@ class Verifier {
             "finish rows: chunk {} of {}, {} groups", op.chunk, chunks, groups);
     if (op.sums >= 0) buffer_range("finish rows", op.sums, {}, op.rows * columns);
     for (const RowsInput& input : op.inputs) {
-      // A vector that is spread reads four rows, of four chunks each.
-      const auto fours = [](int64_t count) { return isa::round_up(count, isa::kCyclesPerStep); };
       const int64_t all_rows =
-          op.spread ? fours(op.buffer_rows) * fours(chunks) : op.buffer_rows * chunks * columns;
+          op.spread ? spread_buffer_lw(op.buffer_rows, chunks) : op.buffer_rows * chunks * columns;
       buffer_range("finish rows", input.buffer, {}, input.of_rows ? all_rows : chunks);
       require(op.first_row >= 0 && op.first_row + op.rows <= op.buffer_rows,
               "finish rows: rows {} to {} of {}", op.first_row, op.first_row + op.rows, op.buffer_rows);
@@ -671,7 +672,8 @@ class Printer {
   void node(const NormalizeRows& op) {
     std::string list;
     for (const RowsInput& input : op.inputs) list += (list.empty() ? "" : ", ") + buffer(input.buffer, {});
-    line("normalize rows: {} rows of {} channels of {}", op.rows, op.channels, list);
+    line("normalize rows{}: {} rows of {} channels of {}", op.spread ? " spread" : "", op.rows, op.channels,
+         list);
     for (size_t k = 0; k < op.steps.size(); ++k)
       line("  x{} = {}{}", op.inputs.size() + k,
            op.steps[k].op ? std::string(reduce_name(*op.steps[k].op)) + " of " : "",

@@ -265,6 +265,10 @@ struct RowsTransfer {
   int64_t count = 0;    ///< LW, a multiple of an MV's unit
   bool operator==(const RowsTransfer&) const = default;
 };
+/// LW of a buffer of rows that are spread (RowsForm::kSpread): a vector reads four rows, of four chunks each.
+inline int64_t spread_buffer_lw(int64_t rows, int64_t chunks) {
+  return isa::round_up(rows, isa::kCyclesPerStep) * isa::round_up(chunks, isa::kCyclesPerStep);
+}
 /// What columns of an image's rows become in the PEs. Columns are counted over all rows of the buffer, which
 /// have four each where they become matrices; N = columns / 32, rounded up.
 enum class RowsForm : uint8_t {
@@ -353,6 +357,9 @@ struct NormalizeRows {
   int64_t rows = 1;
   int64_t first_row = 0, buffer_rows = 1;  ///< where the rows are among those of the inputs
   RowOrder order = {};                     ///< of staged rows
+  /// As FinishRows, but that a chunk's rows take a multiple of four places in L1BM.
+  bool spread = false;
+  int64_t staged_rows() const { return spread ? isa::round_up(rows, isa::kCyclesPerStep) : rows; }
   bool operator==(const NormalizeRows&) const = default;
 };
 /// staged row[column] of chunk `chunk` = epilogue(sums over the quad, inputs): in L1BM, one row after the

@@ -1,0 +1,89 @@
+/// Products and axes that are split, so that attention's heads have images of their own.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "compiler/kernels/fuse_normalizations.h"
+#include "compiler/kernels/split_axes.h"
+#include "compiler/kernels/split_products.h"
+#include "compiler/layers/layer_test_util.h"
+
+namespace kodama::compiler {
+namespace {
+
+isa::Chip with_rows() {
+  isa::Chip chip = isa::find_chip("tiny");
+  chip.mab_per_l1b = 16;
+  return chip;
+}
+
+/// A constant's declaration with its numbers.
+std::string filled(const std::string& declaration, int count) {
+  std::string text = declaration + " = {";
+  for (int k = 0; k < count; ++k) text += (k == 0 ? "" : ", ") + std::to_string((k * 37 % 101 - 50) / 64.0);
+  return text + "}";
+}
+
+/// Runs both passes and holds the graph to the reference.
+LayerGraph split(const std::string& text) {
+  const onnx::ModelProto model = import_model(testing::parse_model(text), {}, "test");
+  const TensorMap inputs = testing::random_inputs(model, 1);
+  LayerGraph graph = lower_to_layers(model);
+  split_products(graph, with_rows());
+  verify_layer_graph(graph, "split-products");
+  fuse_normalizations(graph, with_rows());
+  split_axes(graph, with_rows());
+  verify_layer_graph(graph, "split-axes");
+  testing::expect_close(interpret_layer_graph(graph, inputs), run_graph(model, inputs), 2e-6);
+  return graph;
+}
+int products(const LayerGraph& graph) {
+  return testing::count_layers(graph, LayerKind::kContract);
+}
+
+TEST(SplitProducts, PartsOfWholeChunks) {
+  const LayerGraph graph =
+      split("g (float[2,8,64] x) => (float[2,8,32] y, float[2,8,64] z) <" +
+            filled("float[64,96] w", 64 * 96) + ", " + filled("float[96] b", 96) +
+            ","
+            " int64[2] sizes = {32, 64}> { p = MatMul(x, w) q = Add(p, b) l, r = Split<axis=2>(q, sizes)"
+            " y = Relu(l) z = Neg(r) }");
+  EXPECT_EQ(testing::kinds(graph), "Contract Contract Map Map");
+}
+TEST(SplitProducts, WhatStays) {
+  // Parts of a chunk.
+  EXPECT_EQ(products(split("g (float[8,64] x) => (float[8,16] y, float[8,48] z) <" +
+                           filled("float[64,64] w", 64 * 64) +
+                           ","
+                           " int64[2] sizes = {16, 48}> { p = MatMul(x, w) l, r = Split<axis=1>(p, sizes)"
+                           " y = Relu(l) z = Neg(r) }")),
+            1);
+  // All of it is read, too.
+  EXPECT_EQ(products(split("g (float[8,64] x) => (float[8,64] p, float[8,32] y, float[8,32] z)"
+                           " <" +
+                           filled("float[64,64] w", 64 * 64) +
+                           ", int64[2] sizes = {32, 32}> { p = MatMul(x, w)"
+                           " l, r = Split<axis=1>(p, sizes) y = Relu(l) z = Neg(r) }")),
+            1);
+}
+
+TEST(SplitAxes, ImagesAndHeads) {
+  const LayerGraph graph = split(
+      "g (float[8,2,64] x, float[8,2,64] k) => (float[8,2,64] y)"
+      " <int64[3] heads = {8, 4, 32}, int64[3] tokens = {8, 2, 64}>"
+      "{ a = Relu(x) b = Relu(k) q = Reshape(a, heads) r = Reshape(b, heads) qt = Transpose<perm=[1,0,2]>(q)"
+      " rt = Transpose<perm=[1,2,0]>(r) s = MatMul(qt, rt) p = Softmax<axis=2>(s)"
+      " v = Transpose<perm=[1,0,2]>(r) o = MatMul(p, v) t = Transpose<perm=[1,0,2]>(o)"
+      " u = Reshape(t, tokens) y = Neg(u) }");
+  EXPECT_EQ(products(graph), 2) << testing::describe(graph);
+  for (const Layer& layer : graph.layers) {
+    const Shape& shape = graph.tensors[static_cast<size_t>(layer.outputs[0])].shape;
+    if (layer.kind() != LayerKind::kContract) continue;
+    ASSERT_EQ(shape.size(), 4U) << summary(layer, graph);
+    EXPECT_EQ(shape[0], 2);
+    EXPECT_EQ(shape[1], 2);
+  }
+}
+
+}  // namespace
+}  // namespace kodama::compiler
