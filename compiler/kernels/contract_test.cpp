@@ -329,7 +329,9 @@ void check_rows(Case layer, TensorId constant, uint32_t seed, size_t least = 1,
     for (RowsOption& option : lanes_options(*problem, chip, precision, "lanes"))
       candidates.push_back(std::move(option.candidate));
   } else {
-    candidates = find_kernel(kernel).run(layer.graph.layers[0], layer.graph, chip, {});
+    KernelOptions options;
+    options.precision = precision;
+    candidates = find_kernel(kernel).run(layer.graph.layers[0], layer.graph, chip, options);
   }
   std::erase_if(candidates, [&](const Candidate& candidate) {
     return candidate.description.find(wanted) == std::string::npos;
@@ -439,6 +441,30 @@ TEST(Rows, PackedLanes) {
         ConvSizes{1, 1, 3, 40, 11, 28, 7, 2, 1, 3}, ConvSizes{1, 1, 8, 16, 8, 13, 5, 1, 1, 2},
         ConvSizes{1, 1, 3, 32, 27, 64, 11, 4, 1, 2}})
     check_rows(conv_and_add(sizes), 0, seed++, 1, {}, "", MatrixPrecision::kGFloat, "lanes, packed");
+}
+/// Stacks of chunks: whole ones, single chunks, some that are not full.
+TEST(Rows, Precisions) {
+  uint32_t seed = 160;
+  for (const MatrixPrecision precision : {MatrixPrecision::kHalf, MatrixPrecision::kFloat}) {
+    const auto check = [&](const Case& layer, const char* wanted, size_t least = 1,
+                           const std::vector<int64_t>& parts = {}) {
+      SCOPED_TRACE(wanted);
+      check_rows(layer, 0, seed++, least, parts, "contract-rows", precision, wanted);
+    };
+    check(conv_and_add({1, 1, 64, 64, 8, 8, 3, 1, 1, 1}), "L1B rows");
+    check(conv({1, 1, 96, 96, 9, 7, 1, 1, 1, 0}), "L1B rows");
+    check(conv_and_add({1, 1, 37, 160, 1, 4, 1, 1, 1, 0}), "L1B channels");
+    check(conv_and_add({2, 1, 128, 32, 9, 7, 3, 1, 1, 1}), "L1B input channels");
+    check(conv({1, 1, 512, 96, 3, 4, 3, 1, 1, 1}), "L1B input channels");
+    check(conv_and_add({1, 1, 64, 128, 5, 14, 3, 1, 1, 1}), "lanes");
+    check(conv_and_add({1, 1, 40, 128, 5, 14, 1, 1, 1, 0}), "lanes");
+    check(conv_and_add({1, 1, 96, 90, 4, 28, 3, 1, 1, 1}), "lanes");
+    check(conv({1, 1, 96, 64, 8, 32, 3, 2, 1, 1}), "lanes");
+    check(conv_and_add({1, 1, 3, 64, 12, 28, 5, 2, 1, 2}), "lanes, packed");
+    check(conv_and_add({1, 1, 8, 16, 8, 13, 5, 1, 1, 2}), "lanes, packed");
+    check(conv({1, 1, 128, 40, 8, 8, 3, 1, 1, 1}), "", 1, {32, 32, 64});
+    check(conv({1, 1, 133, 32, 9, 7, 3, 2, 1, 1}), "", 1, {64, 64, 5});
+  }
 }
 /// L1Bs that have channels of results, or of the operand, needn't all have some.
 TEST(Rows, SomeL1bsHaveChannels) {

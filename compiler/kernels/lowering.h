@@ -83,7 +83,8 @@ struct TileLoweringContext {
   MachineBuilder& builder;
   const TileProgram& program;
   std::vector<int> buffer_values;  ///< machine value of each tile buffer
-  int block_mask = -1;             ///< mask value: cycle c is the MAB's block of a chunk; -1 = not made yet
+  /// Mask values of MABs of quads, by the number of those of every cycle.
+  std::map<std::array<int64_t, isa::kCyclesPerStep>, int> block_masks = {};
   /// The first and the last number inside in every cycle of a step.
   using Inside = std::array<std::pair<int64_t, int64_t>, isa::kCyclesPerStep>;
   /// Mask values of L1Bs, by those inside and the mask under it.
@@ -93,8 +94,8 @@ struct TileLoweringContext {
   int lane_mabs = -1;
   /// Mask values of MABs whose number has bits with a value, by both.
   std::map<std::pair<int64_t, int64_t>, int> mab_masks = {};
-  /// As block_mask, without the channels behind the first so many of a chunk.
-  std::map<int64_t, int> channel_masks = {};
+  /// Masks of MABs' own blocks, without the channels behind the first so many of a chunk.
+  std::map<std::pair<int64_t, std::array<int64_t, isa::kCyclesPerStep>>, int> channel_masks = {};
 };
 
 // transfer_lowering.cpp: staging through L2BM and L1BM, MV tags and waits.

@@ -169,10 +169,10 @@ int64_t rows_transfer_cycles(const std::vector<RowsTransfer>& list, const isa::C
 std::vector<int64_t> l1b_places(int64_t l1bs, int64_t lw);
 std::vector<int64_t> l1b_chunk_places(int64_t l1bs, const RowOrder& order, int64_t chunks);
 
-/// Of the 32 words of 16 LW, [4 blocks of a level][4 PEs][2 words], those that tell a packed column's
-/// channels, a power of two, and those that tell columns.
-std::pair<std::vector<layout::Factor>, std::vector<layout::Factor>> packed_factors(int64_t channels,
-                                                                                   layout::Level of_block);
+/// Of the 32 words of 16 LW, [4 blocks][4 PEs][2 words], those that tell a packed column's channels, a
+/// power of two, and those that tell columns. `blocks`: two factors of two, or one of four.
+std::pair<std::vector<layout::Factor>, std::vector<layout::Factor>> packed_factors(
+    int64_t channels, const std::vector<layout::Factor>& blocks);
 
 /// Gives dims of one iteration a place, too: on the first axis, where they change nothing.
 void place_single(StreamPlacement& placement);

@@ -44,11 +44,12 @@ struct RowsDivision {
   int64_t region_rows = 0;  ///< input rows that L2BM has room for at a time, of an L2B in a pass
   int64_t passes = 0;       ///< of an image
   int64_t pitch = 0;        ///< columns of a window's row, padding included
+  int64_t stack = 1;        ///< chunks of the operand that are in the windows one over the other (LoadRows)
 
   /// Parts one after the other whose rows are alike, so that a LoadRows takes them all.
   struct Run {
     size_t first = 0, count = 1;  ///< parts
-    int64_t first_chunk = 0;      ///< of the windows; where L2Bs have channels, of one of them
+    int64_t first_stack = 0;      ///< of the windows; where L2Bs have channels, of one of them
   };
   std::vector<Run> runs() const;
   /// Of an L2B's channels, or of all where it wants those of `ways` L2Bs.

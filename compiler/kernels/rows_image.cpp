@@ -161,10 +161,14 @@ int64_t RowsImage::l2b_of_ways(int64_t x, int64_t y) const {
   return y;
 }
 
-std::pair<std::vector<Factor>, std::vector<Factor>> packed_factors(int64_t channels, Level of_block) {
+std::pair<std::vector<Factor>, std::vector<Factor>> packed_factors(int64_t channels,
+                                                                   const std::vector<Factor>& blocks) {
   // The bits of a word's number among the 32 of 16 LW, the last first.
-  const std::array<Factor, 5> bits = {
-      {{2, Level::kWord, 1}, {2, Level::kPe, 1}, {2, Level::kPe, 2}, {2, of_block, 1}, {2, of_block, 2}}};
+  std::vector<Factor> bits = {{2, Level::kWord, 1}, {2, Level::kPe, 1}, {2, Level::kPe, 2}};
+  for (size_t k = blocks.size(); k-- > 0;) {
+    for (int64_t size = 1; size < blocks[k].size; size *= 2)
+      bits.push_back({2, blocks[k].level, size * blocks[k].stride});
+  }
   std::pair<std::vector<Factor>, std::vector<Factor>> factors;
   int64_t size = 1;
   for (const Factor& bit : bits) {

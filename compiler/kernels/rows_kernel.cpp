@@ -96,15 +96,15 @@ class RowsTiler : RowsContraction {
 
   /// Sizes that follow from a tiling.
   struct Sizes : RowsDivision {
-    int64_t loading_l1bs = 0;  ///< that have input channels
-    int64_t chunks_in = 0;     ///< in a PE's windows
-    int64_t chunks_out = 0;    ///< of an L1B
-    int64_t tile_rows = 0;     ///< of an L1B, whose sums are made at a time
-    int64_t finish_rows = 0;   ///< of an L1B in the epilogue, of `finish_l1bs`
+    int64_t loading_l1bs = 0;                               ///< that have input channels
+    int64_t chunks_in = 0, stacks_in = 0;                   ///< in a PE's windows
+    int64_t chunks_out = 0, out_stack = 1, stacks_out = 0;  ///< of an L1B
+    int64_t tile_rows = 0;                                  ///< of an L1B, whose sums are made at a time
+    int64_t finish_rows = 0;                                ///< of an L1B in the epilogue, of `finish_l1bs`
     int64_t finish_l1bs = 0;
     int64_t groups = 0;         ///< vectors of a row of results
-    int64_t matrices_lw = 0;    ///< of a chunk of output channels
-    bool all_matrices = false;  ///< of all chunks fit
+    int64_t matrices_lw = 0;    ///< of a stack of chunks of output channels
+    bool all_matrices = false;  ///< of all stacks fit
     int64_t windows_lw = 0, sums_lw = 0;
     int64_t row_inputs = 0;
     bool spread = false;       ///< columns of a row over MABs, in the epilogue
@@ -128,10 +128,14 @@ class RowsTiler : RowsContraction {
     s.chunks_out = own_outputs ? share_of(s.out.chunks()) : s.out.chunks();
     if (own_inputs) s.loading_l1bs = all_in / s.chunks_in;
     if (own_outputs) s.l1bs = s.out.chunks() / s.chunks_out;
+    s.stack = window_stack(own_inputs ? shared_chunks(s) : loaded_chunks(s));
+    s.stacks_in = ceil_div(s.chunks_in, s.stack);
+    s.out_stack = result_stack(s.chunks_out, s.out.channel_ways() * (own_outputs ? s.l1bs : 1) - 1);
+    s.stacks_out = ceil_div(s.chunks_out, s.out_stack);
     s.groups = s.out.order().groups;
-    s.matrices_lw = s.chunks_in * problem_.window.kernel[0] * problem_.window.kernel[1] * form_.rows;
+    s.matrices_lw = matrices_lw(s.stacks_in);
     const int64_t local = chip_.memory.lm_words / isa::kWordsPerLong - kRowsReserveLw;
-    s.windows_lw = round_up(s.chunks_in * s.window_rows * s.pitch, isa::kCyclesPerStep);
+    s.windows_lw = round_up(s.stacks_in * s.window_rows * s.pitch, isa::kCyclesPerStep);
     s.staged = {s.groups, s.chunks_out};
     s.tile_rows = s.finish_rows = tiling.rows;
     s.finish_l1bs = s.l1bs;
@@ -140,7 +144,7 @@ class RowsTiler : RowsContraction {
       s.region_rows = std::clamp<int64_t>(
           chip_.memory.l2bm_lw / kPieces / (s.in.channel_ways() * s.in_row_lw()), 1, s.region_rows);
       const int64_t most = std::max<int64_t>(
-          1, std::min(most_sums() / (s.groups * isa::kCyclesPerStep),
+          1, std::min(most_sums() / (s.groups * isa::kCyclesPerStep * form_.result_lw),
                       (rows_staging(chip_).results_lw - isa::kL2bmBlockLw) / s.staged.lw()));
       const int64_t tiles =
           std::max(ceil_div(tiling.rows, most), std::min(kTiles, tiling.rows * s.groups / kTileVectors));
@@ -150,7 +154,7 @@ class RowsTiler : RowsContraction {
       s.finish_rows = ceil_div(tiling.rows, chip_.l1b_per_l2b);
       s.finish_l1bs = ceil_div(tiling.rows, s.finish_rows);
     }
-    s.sums_lw = s.tile_rows * s.groups * isa::kCyclesPerStep;
+    s.sums_lw = s.tile_rows * s.groups * isa::kCyclesPerStep * form_.result_lw;
     s.row_inputs =
         std::ranges::count_if(problem_.of_rows, [](const auto& input) { return input.has_value(); });
     // Of four columns, a MAB may have one: then what the epilogue works on is four rows at a time.
@@ -158,7 +162,7 @@ class RowsTiler : RowsContraction {
     s.row_input_lw = s.spread ? spread_buffer_lw(s.finish_rows, s.chunks_out)
                               : s.chunks_out * s.finish_rows * s.groups * isa::kCyclesPerStep;
     const int64_t others = s.row_inputs * s.row_input_lw;
-    s.all_matrices = s.chunks_out * s.matrices_lw + others <= local;
+    s.all_matrices = s.stacks_out * s.matrices_lw + others <= local;
     s.region_l2bm = s.part_l2bm(s.parts.size(), s.in.channel_ways());
     s.input_l2bm =
         s.out.row_lw() * (own_inputs ? std::max(s.pass_rows, s.finish_l1bs * s.finish_rows) : s.pass_rows);
@@ -172,12 +176,17 @@ class RowsTiler : RowsContraction {
     while (chunks % share != 0) ++share;
     return share;
   }
+  /// What comes together where L1Bs share all chunks.
+  static std::vector<int64_t> shared_chunks(const Sizes& s) {
+    const int64_t parts = ceil_div(s.chunks_in, s.parts[0].chunks());
+    return std::vector<int64_t>(static_cast<size_t>(s.loading_l1bs * parts), s.chunks_in / parts);
+  }
   int64_t most_sums() const { return chip_.memory.grf_words / isa::kWordsPerLong * 3 / 4; }
 
   bool fits(const RowsTiling& tiling, const Sizes& s) const {
     const RowsStaging staging = rows_staging(chip_);
     const int64_t local = chip_.memory.lm_words / isa::kWordsPerLong - kRowsReserveLw;
-    const int64_t matrices = (s.all_matrices ? s.chunks_out : 1) * s.matrices_lw;
+    const int64_t matrices = (s.all_matrices ? s.stacks_out : 1) * s.matrices_lw;
     const bool own_inputs = tiling.share == L1bShare::kInputs;
     // Sums over L1Bs come back as an input of the epilogue.
     const int64_t totals = own_inputs ? s.row_input_lw : 0;
@@ -218,9 +227,10 @@ class RowsTiler : RowsContraction {
       const int64_t parts = own_inputs ? ceil_div(s.chunks_in, s.parts[0].chunks())
                                        : static_cast<int64_t>(run.count) * s.in.channel_ways();
       const int64_t chunks = own_inputs ? s.chunks_in / parts : s.parts[run.first].chunks();
-      load += load_rows_steps(parts, s.window_rows, chunks, s.parts[run.first].order().groups, ways, 4);
+      // A step takes a column of a chunk, or as many as a vector has LW.
+      load += load_rows_steps(parts, s.window_rows, chunks, s.parts[run.first].order().groups, ways,
+                              isa::kCyclesPerStep / form_.stream_lw);
     }
-    const int64_t matrices = s.matrices_lw / form_.rows;
     const int64_t vectors = s.tile_rows * s.groups;
     const int64_t tiles = ceil_div(tiling.rows, s.tile_rows);
     // The sum goes up and comes back; the operations of the epilogue stand beside each other's.
@@ -230,7 +240,7 @@ class RowsTiler : RowsContraction {
       for (const ScalarNode& node : problem_.contract.epilogue.nodes()) finish += machine_operations(node.op);
     }
     const int64_t row_blocks = s.staged.chunks * s.groups;
-    const int64_t product = s.chunks_out * matrices * std::max(vectors, form_.write_steps);
+    const int64_t product = s.stacks_out * product_steps(s.matrices_lw, vectors);
     int64_t steps =
         row_inputs * load_rows_steps(1, s.finish_rows, s.chunks_out, s.groups, chip_.l1b_per_l2b, 1);
     if (own_inputs) {
@@ -259,13 +269,15 @@ class RowsTiler : RowsContraction {
   int64_t constant_cycles(const RowsTiling& tiling, const Sizes& s) const {
     const Transport transport = weights_transport(tiling, s);
     if (s.all_matrices)
-      return ahead_cycles(transport, s.chunks_out * s.matrices_lw, chip_, problem_.constants_stay);
-    return s.chunks_out * load_cycles(transport, s.matrices_lw, chip_, true) * s.passes * s.out.images();
+      return ahead_cycles(transport, s.stacks_out * s.matrices_lw * form_.stream_lw, chip_,
+                          problem_.constants_stay);
+    return s.stacks_out * load_cycles(transport, s.matrices_lw * form_.stream_lw, chip_, true) * s.passes *
+           s.out.images();
   }
   /// Cycles and LW of the matrices.
   std::pair<int64_t, int64_t> constants(const RowsTiling& tiling) const {
     const Sizes s = sizes(tiling);
-    return {constant_cycles(tiling, s), s.chunks_out * s.matrices_lw};
+    return {constant_cycles(tiling, s), s.stacks_out * s.matrices_lw};
   }
 
  private:
@@ -286,11 +298,12 @@ class RowsTiler : RowsContraction {
     if (tiling.share != L1bShare::kOutputs) copies.push_back({chip_.l1b_per_l2b, Level::kL1b, 1});
     return copies;
   }
+  /// With the factors of an L1B's chunks.
   std::vector<Factor> out_channel_factors(const RowsTiling& tiling, const Sizes& s,
-                                          int64_t chunk_stride) const {
+                                          const std::vector<Factor>& of_chunks) const {
     std::vector<Factor> factors = s.out.channel_factors();
     if (tiling.share == L1bShare::kOutputs) factors.push_back({s.l1bs, Level::kL1b, 1});
-    factors.push_back({s.chunks_out, Level::kAddress, chunk_stride});
+    factors.insert(factors.end(), of_chunks.begin(), of_chunks.end());
     factors.push_back({kBlocksPerChunk, Level::kMab, kBlocksPerChunk});
     return factors;
   }
@@ -312,21 +325,18 @@ class RowsTiler : RowsContraction {
 
 std::vector<StreamPlacement> RowsTiler::placements(const RowsTiling& tiling) const {
   const Sizes s = sizes(tiling);
-  const int64_t of_chunk = problem_.window.kernel[0] * problem_.window.kernel[1] * form_.rows;
   const bool own_inputs = tiling.share == L1bShare::kInputs;
-  Matrices matrices{weights_transport(tiling, s),
-                    s.chunks_out * s.matrices_lw,
-                    zeros_lw(tiling, s),
-                    out_channel_factors(tiling, s, s.matrices_lw),
-                    {{{s.chunks_in, Level::kAddress, of_chunk},
-                      {kBlocksPerChunk, Level::kMab, 1},
-                      {isa::kPePerMab, Level::kPe, 1},
-                      {isa::kWordsPerLong, Level::kWord, 1}}},
-                    own_inputs ? s.out.row_way_factors() : channel_copies(tiling, s)};
-  if (own_inputs) matrices.ins.front().insert(matrices.ins.front().begin(), {s.loading_l1bs, Level::kL1b, 1});
+  Matrices matrices{
+      weights_transport(tiling, s),
+      s.stacks_out * s.matrices_lw,
+      zeros_lw(tiling, s),
+      out_channel_factors(tiling, s, result_chunk_factors(s.chunks_out, s.out_stack, s.matrices_lw)),
+      in_channel_factors(own_inputs ? s.loading_l1bs : 1, s.chunks_in, s.stack),
+      own_inputs ? s.out.row_way_factors() : channel_copies(tiling, s)};
   // The MAB's block, and the MABs that have the same.
   const int64_t of_block = s.spread ? 1 : kBlocksPerChunk;
-  Values values{values_transport(tiling, s), s.chunks_out, out_channel_factors(tiling, s, 1),
+  Values values{values_transport(tiling, s), s.chunks_out,
+                out_channel_factors(tiling, s, {{s.chunks_out, Level::kAddress, 1}}),
                 channel_copies(tiling, s)};
   values.outs.back().stride = of_block;
   values.copies.push_back({kBlocksPerChunk, Level::kMab, kBlocksPerChunk / of_block});
@@ -338,13 +348,9 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
                                const std::vector<int64_t>& dram_addresses, bool backwards) const {
   const Sizes s = sizes(tiling);
   const bool own_inputs = tiling.share == L1bShare::kInputs;
-  const DraftSizes draft_sizes{s.chunks_out,
-                               s.matrices_lw,
-                               s.all_matrices,
-                               s.windows_lw,
-                               s.sums_lw,
-                               s.row_input_lw,
-                               own_inputs || s.has_outside_columns()};
+  const DraftSizes draft_sizes{
+      s.chunks_out, s.stacks_out, s.matrices_lw,  s.all_matrices,
+      s.windows_lw, s.sums_lw,    s.row_input_lw, own_inputs || s.has_outside_columns()};
   Draft draft = this->draft(name, placements, dram_addresses, s.parts.size(), draft_sizes);
   std::vector<int64_t> starts(static_cast<size_t>(s.groups));
   std::iota(starts.begin(), starts.end(), 0);
@@ -438,13 +444,13 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
         const int64_t row = tile * s.tile_rows;
         const int64_t rows = std::min(s.tile_rows, tiling.rows - row);
         next.load_for(row, load_piece);
-        for (int64_t chunk = 0; chunk < s.chunks_out; ++chunk) {
+        for (int64_t stack = 0; stack < s.stacks_out; ++stack) {
           WindowProduct product;
           product.precision = precision_;
           product.matrices = draft.matrices;
-          product.matrices_at.base = load_matrices(draft, chunk, draft_sizes);
+          product.matrices_at.base = load_matrices(draft, stack, draft_sizes);
           product.windows = draft.windows;
-          product.chunks = s.chunks_in;
+          product.stacks = s.stacks_in;
           product.window_rows = s.window_rows;
           product.pitch = s.pitch;
           product.kernel = problem_.window.kernel;
@@ -457,8 +463,11 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
           product.step = s.groups;
           draft.add(std::move(product));
           finish.rows = rows;
-          finish.chunk = chunk;
-          draft.add(FinishRows(finish));
+          finish.of_sums = {0, form_.result_lw};
+          for (finish.chunk = stack * s.out_stack;
+               finish.chunk < std::min(s.chunks_out, (stack + 1) * s.out_stack);
+               ++finish.chunk, ++finish.of_sums.first)
+            draft.add(FinishRows(finish));
         }
         if (own_inputs)
           draft.add(SumRows{rows, s.staged.lw(), result_at + row * s.out.row_lw(), s.out.row_lw()});
@@ -535,7 +544,6 @@ std::vector<Candidate> rows_candidates(const Layer& layer, const LayerGraph& gra
                                        const KernelOptions& options) {
   // What the quads of an L1B make must be what its quads take.
   if (chip.mab_per_l1b != kBlocksPerChunk * kBlocksPerChunk) return {};
-  if (options.precision != MatrixPrecision::kGFloat) return {};
   std::vector<Candidate> candidates;
   for (size_t number = 0;; ++number) {
     auto problem = rows_problem(std::get<ContractLayer>(layer.body), layer.outputs.at(0), graph, number);

@@ -59,7 +59,6 @@ class LanesLoader {
         builder_(context.builder),
         op_(op),
         buffer_(context.buffer_values[static_cast<size_t>(op.buffer)]),
-        mask_(block_mask(context)),
         sides_(op.shift > 0 ? std::vector<Side>{{op.shift, mab_mask(context, kUpperQuads, 0)},
                                                 {0, mab_mask(context, kUpperQuads, kUpperQuads)}}
                             : std::vector<Side>{{0, -1}}),
@@ -159,21 +158,20 @@ class LanesLoader {
   /// `columns` columns of all chunks to a row of windows and those behind it.
   template <typename Staged>
   void take(int64_t part, int64_t row, int64_t columns, Staged&& staged) {
-    for (int64_t chunk = 0; chunk < op_.chunks(); ++chunk) {
+    const int64_t stacks = ceil_div(op_.chunks(), op_.stack);
+    for (int64_t stack = 0; stack < stacks; ++stack) {
       const int64_t to =
-          (op_.first_chunk + part * op_.chunks() + chunk) * op_.chunk_lw + (op_.first_row + row) * op_.pitch;
+          (op_.first_stack + part * stacks + stack) * op_.stack_lw + (op_.first_row + row) * op_.pitch;
       for (const int64_t first : unit_steps(columns)) {
         const int64_t count = std::min<int64_t>(kCyclesPerStep, columns - first);
-        const int raw = builder_.value("raw", kCyclesPerStep * kWordsPerLong, kLaneRegisters);
-        const bool is_cut = is_behind_line(chunk, first + count - 1);
-        if (count < kCyclesPerStep || is_cut)
-          builder_.emit(Opcode::kZero, Precision::kNone, {}, {MachineBuilder::operand(raw)}, origin_);
-        const int mask = is_cut ? channel_mask(context_, last_words()) : mask_;
-        for (int64_t k = 0; k < count; ++k) {
-          builder_.emit(Opcode::kL1bmm, Precision::kNone,
-                        {space_operand(Space::kL1bm, staged(chunk, first + k))},
-                        {masked(MachineBuilder::operand(raw, k * kWordsPerLong, 0), mask)}, origin_);
-        }
+        BlockColumns from{op_.normalize, std::min(op_.stack, op_.chunks() - stack * op_.stack), count};
+        // Of the last chunk.
+        if (is_behind_line(stack * op_.stack + from.chunks - 1, first + count - 1))
+          from.channels = last_words();
+        from.at = [&](int64_t above, int64_t column) {
+          return staged(stack * op_.stack + above, first + column);
+        };
+        const Operand raw = take_blocks(context_, from, origin_);
         const bool has_edges = op_.left > 0 || op_.right > 0;
         const int64_t left = has_edges ? std::clamp<int64_t>(op_.left - first, 0, kCyclesPerStep) : 0;
         const int64_t right =
@@ -188,7 +186,7 @@ class LanesLoader {
           } else if (count < kCyclesPerStep) {
             target.mask = first_cycles(count);
           }
-          emit_normalize(builder_, op_.normalize, MachineBuilder::operand(raw), target, origin_);
+          emit_normalize(builder_, op_.normalize, raw, target, origin_);
         }
       }
     }
@@ -197,7 +195,7 @@ class LanesLoader {
   TileLoweringContext& context_;
   MachineBuilder& builder_;
   const LoadLanes& op_;
-  int buffer_, mask_;
+  int buffer_;
   /// Quads that have columns at one place: how far behind, and their mask.
   struct Side {
     int64_t shift = 0;
@@ -278,8 +276,7 @@ void lower_finish_lanes(TileLoweringContext& context, const FinishLanes& op) {
     reduce.opcode = Opcode::kL1bmr4;
     reduce.precision = Precision::kFloat;
     reduce.reduce_op = isa::ReduceOp::kFadd;
-    reduce.sources = {
-        MachineBuilder::operand(sums, static_cast<int64_t>(v) * kCyclesPerStep * kWordsPerLong)};
+    reduce.sources = {sums_of_vector(sums, op.of_sums, static_cast<int64_t>(v))};
     reduce.destinations = {space_operand(Space::kL1bm, staged + op.starts[v] * place_lw)};
     builder.emit(std::move(reduce), "sum of quads");
   }

@@ -69,7 +69,8 @@ class LanesTiler : RowsContraction {
     int64_t shift = 0;                      ///< as of LoadLanes
     int64_t flat_pitch = 0;                 ///< LW of a chunk's windows
     LanePlaces places = {};                 ///< of a tile
-    int64_t in_chunks = 0, out_sets = 0;
+    int64_t in_chunks = 0, in_stacks = 0;
+    int64_t out_sets = 0, out_stack = 1, out_stacks = 0;
     int64_t tile_rows = 0;
     int64_t matrices_lw = 0;  ///< of a pair of chunks of results
     bool all_matrices = false;
@@ -100,15 +101,19 @@ class LanesTiler : RowsContraction {
     if (!s.is_flat) s.lane_pitch = std::max(s.lane_pitch, s.window.columns_under(row_places)) + s.shift;
     s.in_chunks = s.in.channel_ways() * (problem_.in.packed ? packed_line()->chunks() : s.in.chunks());
     s.out_sets = order.chunks / order.width();
-    s.matrices_lw = s.in_chunks * s.window.kernel[0] * s.window.kernel[1] * form_.rows;
+    s.stack = window_stack(loaded_chunks(s));
+    s.in_stacks = ceil_div(s.in_chunks, s.stack);
+    s.out_stack = result_stack(s.out_sets, s.out.channel_ways() - 1);
+    s.out_stacks = ceil_div(s.out_sets, s.out_stack);
+    s.matrices_lw = matrices_lw(s.in_stacks);
     s.region_rows = std::clamp<int64_t>(
         chip_.memory.l2bm_lw / kLanePieces / (s.in.channel_ways() * s.in_row_lw()), 1, s.region_rows);
     // Rows that are one may end within a vector; those before begin with what quads have in another place.
-    const int64_t chunk_lw = s.is_flat ? s.window_rows * s.lane_pitch + vector_places(order) + s.shift
-                                       : s.window_rows * s.lane_pitch;
-    s.flat_pitch = chunk_lw;
-    s.windows_lw = round_up(s.in_chunks * chunk_lw, isa::kCyclesPerStep);
-    const int64_t most_vectors = chip_.memory.grf_words / isa::kWordsPerLong * 3 / 4 / isa::kCyclesPerStep;
+    s.flat_pitch = s.is_flat ? s.window_rows * s.lane_pitch + vector_places(order) + s.shift
+                             : s.window_rows * s.lane_pitch;
+    s.windows_lw = round_up(s.in_stacks * s.flat_pitch, isa::kCyclesPerStep);
+    const int64_t most_vectors =
+        chip_.memory.grf_words / isa::kWordsPerLong * 3 / 4 / (isa::kCyclesPerStep * form_.result_lw);
     // Two sets of chunks take turns in L1BM, or else all are there.
     const int64_t most_places = rows_staging(chip_).results_lw / LanePlaces{order, 1, row_places}.slots() /
                                 (step_places(order) / vector_places(order) * kUnitLw) * step_places(order);
@@ -119,12 +124,12 @@ class LanesTiler : RowsContraction {
                                    std::min({kLaneTiles, tiling.rows, all_vectors / kLaneTileVectors}));
     s.tile_rows = ceil_div(tiling.rows, std::max<int64_t>(1, tiles));
     s.places = {order, s.tile_rows, row_places};
-    s.sums_lw = std::ssize(starts(s, s.tile_rows)) * isa::kCyclesPerStep;
+    s.sums_lw = std::ssize(starts(s, s.tile_rows)) * isa::kCyclesPerStep * form_.result_lw;
     s.row_inputs =
         std::ranges::count_if(problem_.of_rows, [](const auto& input) { return input.has_value(); });
     s.input_lw = s.out_sets * s.places.spread_lw();
     const int64_t local = chip_.memory.lm_words / isa::kWordsPerLong - kRowsReserveLw;
-    s.all_matrices = s.out_sets * s.matrices_lw + s.row_inputs * s.input_lw <= local;
+    s.all_matrices = s.out_stacks * s.matrices_lw + s.row_inputs * s.input_lw <= local;
     // Steps take four units, and halos are beside the rows.
     s.region_l2bm = s.part_l2bm(s.parts.size(), s.in.channel_ways()) + isa::kCyclesPerStep * kUnitLw;
     s.tile_l2bm = s.tile_rows * s.out.row_lw() + isa::kCyclesPerStep * kUnitLw;
@@ -133,7 +138,7 @@ class LanesTiler : RowsContraction {
 
   bool fits(const LanesTiling& tiling, const Sizes& s) const {
     const int64_t local = chip_.memory.lm_words / isa::kWordsPerLong - kRowsReserveLw;
-    const int64_t matrices = (s.all_matrices ? s.out_sets : 1) * s.matrices_lw;
+    const int64_t matrices = (s.all_matrices ? s.out_stacks : 1) * s.matrices_lw;
     if (!s.all_matrices && s.tile_rows < tiling.rows) return false;
     return s.windows_lw <= local && matrices + s.row_inputs * s.input_lw <= local &&
            s.sums_lw <= chip_.memory.grf_words / isa::kWordsPerLong * 3 / 4 &&
@@ -147,12 +152,11 @@ class LanesTiler : RowsContraction {
     int64_t columns = s.is_flat ? s.in.order().groups : round_up(s.lane_pitch, isa::kCyclesPerStep);
     const int64_t load =
         s.window_rows * (std::max<int64_t>(s.in.channel_ways() * ceil_div(staged_row(s), isa::kCyclesPerStep),
-                                           s.in_chunks * columns) +
+                                           take_chunks(s) * columns) +
                          2);
     const int64_t tiles = ceil_div(tiling.rows, s.tile_rows);
     const int64_t vectors = std::ssize(starts(s, s.tile_rows));
-    const int64_t matrices = s.matrices_lw / form_.rows;
-    const int64_t product = s.out_sets * matrices * std::max(vectors, form_.write_steps);
+    const int64_t product = s.out_stacks * product_steps(s.matrices_lw, vectors);
     const int64_t spread = s.places.spread_lw() / isa::kCyclesPerStep;
     int64_t finish = vectors;
     if (has_epilogue()) {
@@ -177,15 +181,16 @@ class LanesTiler : RowsContraction {
   }
   int64_t constant_cycles(const Sizes& s) const {
     if (s.all_matrices)
-      return ahead_cycles(weights_transport(s), s.out_sets * s.matrices_lw, chip_, problem_.constants_stay);
-    return s.out_sets * load_cycles(weights_transport(s), s.matrices_lw, chip_, true) * s.passes *
-           s.out.images();
+      return ahead_cycles(weights_transport(s), s.out_stacks * s.matrices_lw * form_.stream_lw, chip_,
+                          problem_.constants_stay);
+    return s.out_stacks * load_cycles(weights_transport(s), s.matrices_lw * form_.stream_lw, chip_, true) *
+           s.passes * s.out.images();
   }
 
   /// Cycles and LW of the matrices.
   std::pair<int64_t, int64_t> constants(const LanesTiling& tiling) const {
     const Sizes s = sizes(tiling);
-    return {constant_cycles(s), s.out_sets * s.matrices_lw};
+    return {constant_cycles(s), s.out_stacks * s.matrices_lw};
   }
   std::vector<StreamPlacement> placements(const LanesTiling& tiling) const;
   TileProgram program(const LanesTiling& tiling, const std::string& name,
@@ -209,6 +214,12 @@ class LanesTiler : RowsContraction {
     return LoadLanes::Packed{packed->lane_columns, packed->window_words(), packed->column_lw()};
   }
 
+  /// Chunks of which a step of its own takes a column: of a stack, one takes all that stand side by side, or
+  /// else two columns of a chunk, which packed ones don't allow.
+  int64_t take_chunks(const Sizes& s) const {
+    const bool single = problem_.in.packed && s.in_chunks % s.stack != 0;
+    return form_.stream_lw == 1 || single ? s.in_chunks : ceil_div(s.in_chunks, form_.stream_lw);
+  }
   /// Columns that a lane's windows begin at.
   int64_t lane_columns_in(const RowsDivision& s) const {
     return problem_.in.packed ? problem_.in.packed->lane_columns : s.in.order().groups;
@@ -239,11 +250,12 @@ class LanesTiler : RowsContraction {
     return {chip_, s.out.channel_mode(), layout::L1bMode::kParity, layout::MabMode::kDistribute};
   }
   /// A pair of chunks has blocks 0 and 1 of both in L1Bs of even number, 2 and 3 in the others. `of_block`:
-  /// MABs from one block of an L1B to the next.
-  std::vector<Factor> out_channel_factors(const Sizes& s, int64_t set_stride, int64_t of_block) const {
+  /// MABs from one block of an L1B to the next. With the factors of sets of chunks.
+  std::vector<Factor> out_channel_factors(const Sizes& s, const std::vector<Factor>& of_sets,
+                                          int64_t of_block) const {
     std::vector<Factor> factors = s.out.channel_factors();
-    factors.insert(factors.end(), {{s.out_sets, Level::kAddress, set_stride},
-                                   {s.out.order().width(), Level::kMab, 2 * of_block},
+    factors.insert(factors.end(), of_sets.begin(), of_sets.end());
+    factors.insert(factors.end(), {{s.out.order().width(), Level::kMab, 2 * of_block},
                                    {2, Level::kL1b, 1},
                                    {2, Level::kMab, of_block}});
     return factors;
@@ -267,22 +279,15 @@ class LanesTiler : RowsContraction {
 
 std::vector<StreamPlacement> LanesTiler::placements(const LanesTiling& tiling) const {
   const Sizes s = sizes(tiling);
-  const int64_t of_chunk = problem_.window.kernel[0] * problem_.window.kernel[1] * form_.rows;
-  Matrices matrices{weights_transport(s),
-                    s.out_sets * s.matrices_lw,
-                    zeros_lw(s),
-                    out_channel_factors(s, s.matrices_lw, kBlocksPerChunk),
-                    {{{s.in_chunks, Level::kAddress, of_chunk},
-                      {kBlocksPerChunk, Level::kMab, 1},
-                      {isa::kPePerMab, Level::kPe, 1},
-                      {isa::kWordsPerLong, Level::kWord, 1}}},
-                    copies(s, kBlocksPerChunk)};
-  if (problem_.in_channels.size() > 1) {
-    auto [of_channel, of_column] = packed_factors(problem_.in.packed->channels, Level::kMab);
-    of_column.insert(of_column.begin(), {s.in_chunks, Level::kAddress, of_chunk});
-    matrices.ins = {of_channel, of_column};
-  }
-  Values values{weights_transport(s), s.out_sets, out_channel_factors(s, 1, 1), copies(s, 1)};
+  const Matrices matrices{
+      weights_transport(s),
+      s.out_stacks * s.matrices_lw,
+      zeros_lw(s),
+      out_channel_factors(s, result_chunk_factors(s.out_sets, s.out_stack, s.matrices_lw), kBlocksPerChunk),
+      in_channel_factors(1, s.in_chunks, s.stack),
+      copies(s, kBlocksPerChunk)};
+  Values values{weights_transport(s), s.out_sets,
+                out_channel_factors(s, {{s.out_sets, Level::kAddress, 1}}, 1), copies(s, 1)};
   values.copies.push_back({kBlocksPerChunk, Level::kMab, kBlocksPerChunk});
   return streams(s, tiling.out, matrices, values);
 }
@@ -291,8 +296,8 @@ TileProgram LanesTiler::program(const LanesTiling& tiling, const std::string& na
                                 const std::vector<StreamPlacement>& placements,
                                 const std::vector<int64_t>& dram_addresses, bool backwards) const {
   const Sizes s = sizes(tiling);
-  const DraftSizes draft_sizes{s.out_sets, s.matrices_lw, s.all_matrices, s.windows_lw,
-                               s.sums_lw,  s.input_lw,    !s.is_flat};
+  const DraftSizes draft_sizes{s.out_sets,   s.out_stacks, s.matrices_lw, s.all_matrices,
+                               s.windows_lw, s.sums_lw,    s.input_lw,    !s.is_flat};
   Draft draft = this->draft(name, placements, dram_addresses, s.parts.size(), draft_sizes);
   const int64_t groups_out = s.out.order().groups;
   for (const int64_t image : in_turn(s.out.images(), backwards)) {
@@ -314,11 +319,12 @@ TileProgram LanesTiler::program(const LanesTiling& tiling, const std::string& na
           load.right = s.right;
           load.last = s.last;
           load.buffer = draft.windows;
-          load.first_chunk = rows.first_chunk;
+          load.stack = s.stack;
+          load.first_stack = rows.first_chunk;
           load.first_row = piece.first;
           load.buffer_rows = s.window_rows;
           load.pitch = s.lane_pitch;
-          load.chunk_lw = s.flat_pitch;
+          load.stack_lw = s.flat_pitch;
           load.shift = s.shift;
           load.normalize = precision_;
           load.packed = packed_line();
@@ -342,13 +348,13 @@ TileProgram LanesTiler::program(const LanesTiling& tiling, const std::string& na
           load.buffer = draft.inputs[k].buffer;
           draft.add(std::move(load));
         }
-        for (int64_t set = 0; set < s.out_sets; ++set) {
+        for (int64_t stack = 0; stack < s.out_stacks; ++stack) {
           WindowProduct product;
           product.precision = precision_;
           product.matrices = draft.matrices;
-          product.matrices_at.base = load_matrices(draft, set, draft_sizes);
+          product.matrices_at.base = load_matrices(draft, stack, draft_sizes);
           product.windows = draft.windows;
-          product.chunks = s.in_chunks;
+          product.stacks = s.in_stacks;
           product.kernel = problem_.window.kernel;
           product.dilation = problem_.window.dilation;
           product.stride = problem_.window.stride;
@@ -374,11 +380,13 @@ TileProgram LanesTiler::program(const LanesTiling& tiling, const std::string& na
           finish.sums = draft.sums;
           finish.epilogue = problem_.contract.epilogue;
           finish.inputs = draft.inputs;
-          finish.set = set;
+          finish.of_sums = {0, form_.result_lw};
           finish.places = s.places;
           finish.places.rows = rows;
           finish.l2bm = result_at;
-          draft.add(std::move(finish));
+          for (finish.set = stack * s.out_stack; finish.set < std::min(s.out_sets, (stack + 1) * s.out_stack);
+               ++finish.set, ++finish.of_sums.first)
+            draft.add(FinishLanes(finish));
         }
         StoreRows store;
         store.stream = draft.result_stream;

@@ -118,29 +118,9 @@ void emit_rows_transfers(TileLoweringContext& context, int stream, bool to_chip,
   Transfers(context, stream, to_chip, origin).run(list);
 }
 
-int block_mask(TileLoweringContext& context) {
-  if (context.block_mask >= 0) return context.block_mask;
-  MachineBuilder& builder = context.builder;
-  const std::string origin = "blocks of MABs";
-  const int cycles = builder.value("cycles", kCyclesPerStep * kWordsPerLong, kRegisters);
-  for (int c = 0; c < kCyclesPerStep; ++c) {
-    Instruction imm;
-    imm.opcode = Opcode::kImm;
-    imm.immediate_kind = isa::ImmediateKind::kInt;
-    imm.sources = {space_operand(Space::kImmediate, c)};
-    imm.destinations = {MachineBuilder::operand(cycles, c * kWordsPerLong, 0)};
-    builder.emit(std::move(imm), origin);
-  }
-  const int block = builder.value("block", kCyclesPerStep * kWordsPerLong, kRegisters);
-  builder.emit(Opcode::kAnd, Precision::kInt,
-               {space_operand(Space::kConstant, static_cast<int64_t>(isa::FixedConstant::kMabid)),
-                MachineBuilder::operand(builder.constant_bits(kBlocksPerChunk - 1), 0, 0)},
-               {MachineBuilder::operand(block)}, origin);
-  context.block_mask = builder.value("own block", 1, isa::space_bit(Space::kOmr), 1);
-  builder.emit(Opcode::kXor, Precision::kInt,
-               {MachineBuilder::operand(block), MachineBuilder::operand(cycles)},
-               {MachineBuilder::operand(context.block_mask, 0, 0, Width::kWord)}, origin);
-  return context.block_mask;
+Operand sums_of_vector(int sums, const StackedSums& of, int64_t vector) {
+  return MachineBuilder::operand(sums, (vector * kCyclesPerStep * of.step + of.first) * kWordsPerLong,
+                                 static_cast<int32_t>(of.step * kWordsPerLong));
 }
 
 isa::Mask first_cycles(int64_t count) {
@@ -250,43 +230,6 @@ int lane_mask(TileLoweringContext& context, const TileLoweringContext::Inside& i
   return known->second = range_mask(builder, MachineBuilder::operand(context.lane_mabs), last, inside, -1);
 }
 
-int channel_mask(TileLoweringContext& context, int64_t channels) {
-  if (channels == kChunkChannels) return block_mask(context);
-  const auto [known, is_new] = context.channel_masks.try_emplace(channels, -1);
-  if (!is_new) return known->second;
-  const int blocks = block_mask(context);
-  MachineBuilder& builder = context.builder;
-  const std::string origin = "channels there are";
-  const auto immediate = [&](int64_t payload, Operand to) {
-    Instruction imm;
-    imm.opcode = Opcode::kImm;
-    imm.immediate_kind = isa::ImmediateKind::kInt;
-    imm.sources = {space_operand(Space::kImmediate, static_cast<uint32_t>(payload))};
-    imm.destinations = {std::move(to)};
-    builder.emit(std::move(imm), origin);
-  };
-  const auto vector = [&](const char* name) {
-    return MachineBuilder::operand(builder.value(name, kCyclesPerStep * kWordsPerLong, kRegisters));
-  };
-  // The number of a channel in its block, twice that of the PE and the word's; the flag of a difference is
-  // that it isn't negative.
-  const Operand subpe = space_operand(Space::kConstant, static_cast<int64_t>(isa::FixedConstant::kSubpeid));
-  const int words = builder.value("words", kWordsPerLong, kRegisters);
-  immediate(0, MachineBuilder::operand(words, 0, 0));
-  immediate(1, MachineBuilder::operand(words, 1, 0, Width::kWord));
-  const Operand once = vector("channel"), twice = vector("channel");
-  builder.emit(Opcode::kAdd, Precision::kInt, {subpe, MachineBuilder::operand(words, 0, 0)}, {once}, origin);
-  builder.emit(Opcode::kAdd, Precision::kInt, {subpe, once}, {twice}, origin);
-  const int limits = builder.value("limits", kCyclesPerStep * kWordsPerLong, kRegisters);
-  const int64_t block = kChunkChannels / kBlocksPerChunk;
-  for (int64_t c = 0; c < kCyclesPerStep; ++c)
-    immediate(channels - 1 - c * block, MachineBuilder::operand(limits, c * kWordsPerLong, 0));
-  const int mask = builder.value("channels", 1, isa::space_bit(Space::kOmr), 1);
-  builder.emit(Opcode::kSub, Precision::kInt, {MachineBuilder::operand(limits), twice},
-               {masked(MachineBuilder::operand(mask, 0, 0, Width::kWord), blocks)}, origin);
-  return context.channel_masks[channels] = mask;
-}
-
 namespace {
 
 class RowsLoader {
@@ -296,14 +239,13 @@ class RowsLoader {
         builder_(context.builder),
         op_(op),
         buffer_(context.buffer_values[static_cast<size_t>(op.buffer)]),
-        mask_(op.normalize && op.form != RowsForm::kMatrixColumns ? block_mask(context) : -1),
-        last_mask_(op.normalize && op.form != RowsForm::kMatrixColumns
-                       ? channel_mask(context, op.last_channels)
-                       : -1),
         staged_order_{op.order.groups, op.chunks},
         is_dense_(op.order.is_dense(op.chunks)),
         units_(op.chunks * op.order.groups),
         origin_("load " + context.program.streams[static_cast<size_t>(op.stream)].name) {
+    // Not in loops.
+    if (op.normalize && op.form != RowsForm::kMatrixColumns)
+      make_block_masks(context, *op.normalize, std::min(op.stack, op.chunks), op.last_channels);
     for (size_t b = 0; b < op.l1b_at.size(); ++b) {
       const auto is_same = [&](const Takers& takers) { return takers.at == op.l1b_at[b]; };
       const auto known = std::ranges::find_if(takers_, is_same);
@@ -382,7 +324,8 @@ class RowsLoader {
   /// A row that L1BM has no room for as a whole: some chunks after others.
   void in_ranges(int64_t part, int64_t j, int64_t room) {
     const int64_t width = op_.order.width();
-    const int64_t most = std::max(width, room / 2 / op_.order.groups / width * width);
+    const int64_t unit = std::max(width, op_.stack);
+    const int64_t most = std::max(unit, room / 2 / op_.order.groups / unit * unit);
     int64_t staged = 0;
     for (int64_t chunk = 0; chunk < op_.chunks; chunk += most) {
       const int64_t count = std::min(most, op_.chunks - chunk);
@@ -436,15 +379,15 @@ class RowsLoader {
       }
       return;
     }
-    for (int64_t chunk = first_chunk; chunk < first_chunk + chunks; ++chunk) {
+    const int64_t stacks = ceil_div(op_.chunks, op_.stack);
+    for (int64_t chunk = first_chunk; chunk < first_chunk + chunks; chunk += op_.stack) {
       for (int64_t group = 0; group < op_.order.groups; ++group) {
-        const int64_t l1bm = staged + staged_order_.at(chunk, group);
         if (op_.form == RowsForm::kMatrixRows) {
-          own_blocks(l1bm, matrix_target(chunk, op_.first_row + j), chunk);
+          own_blocks(part, staged, chunk, group, matrix_target(chunk / op_.stack, op_.first_row + j));
           continue;
         }
         const int64_t to =
-            ((op_.first_chunk + part * op_.chunks + chunk) * op_.buffer_rows + op_.first_row + j) *
+            ((op_.first_chunk + part * stacks + chunk / op_.stack) * op_.buffer_rows + op_.first_row + j) *
                 op_.pitch +
             op_.first_column + group;
         Operand target = MachineBuilder::operand(buffer_, to * kWordsPerLong,
@@ -454,9 +397,10 @@ class RowsLoader {
         const int64_t lanes = ceil_div(op_.columns - group, op_.order.groups);
         if (lanes < kCyclesPerStep) target.mask = first_cycles(lanes);
         if (op_.normalize) {
-          own_blocks(l1bm, target, part * op_.chunks + chunk);
+          own_blocks(part, staged, chunk, group, target);
         } else {
-          builder_.emit(Opcode::kL1bmm4, Precision::kNone, {space_operand(Space::kL1bm, l1bm)}, {target},
+          builder_.emit(Opcode::kL1bmm4, Precision::kNone,
+                        {space_operand(Space::kL1bm, staged + staged_order_.at(chunk, group))}, {target},
                         origin_);
         }
       }
@@ -472,19 +416,14 @@ class RowsLoader {
                   mab_masks_[static_cast<size_t>(row / 2 % kBlocksPerChunk)]);
   }
 
-  /// Four columns: each MAB writes in the cycle of its block.
-  void own_blocks(int64_t l1bm, const Operand& target, int64_t chunk) {
-    const int raw = builder_.value("raw", kCyclesPerStep * kWordsPerLong, kRegisters);
-    const bool is_partial = chunk + 1 == op_.parts * op_.chunks && op_.last_channels < kChunkChannels;
-    if (is_partial)
-      builder_.emit(Opcode::kZero, Precision::kNone, {}, {MachineBuilder::operand(raw)}, origin_);
-    for (int64_t column = 0; column < kCyclesPerStep; ++column) {
-      builder_.emit(
-          Opcode::kL1bmm, Precision::kNone, {space_operand(Space::kL1bm, l1bm + column * kColumnLw)},
-          {masked(MachineBuilder::operand(raw, column * kWordsPerLong, 0), is_partial ? last_mask_ : mask_)},
-          origin_);
-    }
-    emit_normalize(builder_, *op_.normalize, MachineBuilder::operand(raw), target, origin_);
+  /// Four columns of the stack that begins with a chunk.
+  void own_blocks(int64_t part, int64_t staged, int64_t chunk, int64_t group, const Operand& target) {
+    BlockColumns from{*op_.normalize, std::min(op_.stack, op_.chunks - chunk)};
+    if (part + 1 == op_.parts && chunk + from.chunks == op_.chunks) from.channels = op_.last_channels;
+    from.at = [&](int64_t above, int64_t column) {
+      return staged + staged_order_.at(chunk + above, group) + column * kColumnLw;
+    };
+    emit_normalize(builder_, *op_.normalize, take_blocks(context_, from, origin_), target, origin_);
   }
 
   /// Eight columns of a chunk, the block of every quad: as rows of a matrix that is read by columns.
@@ -526,7 +465,6 @@ class RowsLoader {
   MachineBuilder& builder_;
   const LoadRows& op_;
   int buffer_;
-  int mask_, last_mask_;
   std::vector<int> mab_masks_;  ///< of the MABs that a row of matrices is for
   std::vector<Takers> takers_;
   RowOrder staged_order_;  ///< in L1BM
@@ -551,10 +489,10 @@ class WindowProductLowering {
 
   void run() {
     // Digits of a matrix' number, the last fastest; those at the end are unrolled as far as a block allows.
-    const std::array<int64_t, 3> extents = {op_.chunks, op_.kernel[0], op_.kernel[1]};
+    const std::array<int64_t, 3> extents = {op_.stacks, op_.kernel[0], op_.kernel[1]};
     const std::array<int64_t, 3> window = {op_.window_rows * op_.pitch, op_.dilation[0] * op_.pitch,
                                            op_.dilation[1]};
-    const int64_t vectors = op_.rows * std::ssize(op_.starts) + form_.write_steps;
+    const int64_t vectors = form_.products * (op_.rows * std::ssize(op_.starts) + form_.write_steps);
     std::array<int64_t, 3> unrolled = {1, 1, 1};
     int64_t operations = vectors;
     for (size_t digit = extents.size(); digit-- > 0;) {
@@ -571,8 +509,9 @@ class WindowProductLowering {
     size_t loops = 0;
     is_first_ = unrolled == extents;
     if (!is_first_)
-      lower_fill(context_, {op_.sums, {}, op_.rows * std::ssize(op_.starts) * kCyclesPerStep, 0});
-    int64_t matrix_unit = op_.chunks * op_.kernel[0] * op_.kernel[1];
+      lower_fill(context_,
+                 {op_.sums, {}, op_.rows * std::ssize(op_.starts) * kCyclesPerStep * form_.result_lw, 0});
+    int64_t matrix_unit = op_.stacks * op_.kernel[0] * op_.kernel[1];
     for (size_t digit = 0; digit < extents.size(); ++digit) {
       matrix_unit /= extents.at(digit);
       const int64_t count = extents.at(digit) / unrolled.at(digit);
@@ -586,11 +525,12 @@ class WindowProductLowering {
       int64_t matrix, window;
     };
     std::vector<Position> list;
-    for (int64_t chunk = 0; chunk < unrolled[0]; ++chunk) {
+    for (int64_t stack = 0; stack < unrolled[0]; ++stack) {
       for (int64_t kh = 0; kh < unrolled[1]; ++kh) {
         for (int64_t kw = 0; kw < unrolled[2]; ++kw) {
-          list.push_back({((chunk * op_.kernel[0] + kh) * op_.kernel[1] + kw) * matrix_words,
-                          (chunk * window[0] + kh * window[1] + kw * window[2]) * kWordsPerLong});
+          for (int64_t word = 0; word < form_.products; ++word)
+            list.push_back({((stack * op_.kernel[0] + kh) * op_.kernel[1] + kw) * matrix_words + word,
+                            (stack * window[0] + kh * window[1] + kw * window[2]) * kWordsPerLong + word});
         }
       }
     }
@@ -608,13 +548,16 @@ class WindowProductLowering {
   }
 
   void write(size_t number, int64_t words, const std::vector<int64_t>& strides) {
+    // A step takes four rows, or eight of half precision.
     const int64_t rows = form_.rows / form_.write_steps;
+    const int64_t lw = rows / kCyclesPerStep;
     for (int64_t step = 0; step < form_.write_steps; ++step) {
       Operand to = matrix(number, step * rows);
-      to.width = Width::kLong;
+      to.width = lw == 2 ? Width::kDoubleLong : Width::kLong;
       builder_.emit(Opcode::kMwrite, precision_,
                     {builder_.operand_at(matrices_, op_.matrices_at, words + step * rows * kWordsPerLong,
-                                         kWordsPerLong, Width::kLong, strides)},
+                                         static_cast<int32_t>(lw * kWordsPerLong),
+                                         form_.products == 2 ? Width::kWord : to.width, strides)},
                     {to}, "product");
     }
   }
@@ -623,19 +566,22 @@ class WindowProductLowering {
     int64_t at = 0;
     for (int64_t row = 0; row < op_.rows; ++row) {
       for (const int64_t first : op_.starts) {
-        const Operand vector = builder_.operand_at(
-            windows_, {},
-            words + ((op_.first_row + row) * op_.stride[0] * op_.pitch + op_.first_column +
-                     first * op_.stride[1]) *
-                        kWordsPerLong,
-            static_cast<int32_t>(op_.step * op_.stride[1] * kWordsPerLong), Width::kLong, strides);
-        const Operand sum = MachineBuilder::operand(sums_, at);
+        const Operand vector =
+            builder_.operand_at(windows_, {},
+                                words + ((op_.first_row + row) * op_.stride[0] * op_.pitch +
+                                         op_.first_column + first * op_.stride[1]) *
+                                            kWordsPerLong,
+                                static_cast<int32_t>(op_.step * op_.stride[1] * kWordsPerLong),
+                                form_.products == 2 ? Width::kWord : Width::kLong, strides);
+        const int64_t sum_words = form_.result_lw * kWordsPerLong;
+        const Operand sum = MachineBuilder::operand(sums_, at, static_cast<int32_t>(sum_words),
+                                                    form_.result_lw == 2 ? Width::kDoubleLong : Width::kLong);
         if (is_first_) {
           builder_.emit(Opcode::kMmul, precision_, {matrix(number, 0), vector}, {sum}, "product");
         } else {
           builder_.emit(Opcode::kMfma, precision_, {matrix(number, 0), vector, sum}, {sum}, "product");
         }
-        at += kCyclesPerStep * kWordsPerLong;
+        at += kCyclesPerStep * sum_words;
       }
     }
     is_first_ = false;
@@ -792,8 +738,6 @@ void lower_load_rows(TileLoweringContext& context, const LoadRows& op) {
 }
 
 void lower_window_product(TileLoweringContext& context, const WindowProduct& op) {
-  isa::check_internal(matrix_form(op.precision).products == 1 && matrix_form(op.precision).stream_lw == 1,
-                      kRowsLoweringPart, "precision {}", matrix_precision_name(op.precision));
   WindowProductLowering(context, op).run();
 }
 
@@ -815,7 +759,7 @@ void finish_spread_rows(TileLoweringContext& context, const FinishRows& op) {
       reduce.opcode = Opcode::kL1bmr4;
       reduce.precision = Precision::kFloat;
       reduce.reduce_op = isa::ReduceOp::kFadd;
-      reduce.sources = {MachineBuilder::operand(sums, row * kCyclesPerStep * kWordsPerLong)};
+      reduce.sources = {sums_of_vector(sums, op.of_sums, row)};
       reduce.destinations = {space_operand(Space::kL1bm, chunk_at + row * kUnitLw)};
       builder.emit(std::move(reduce), "sum of quads");
     }
@@ -860,7 +804,7 @@ void lower_finish_rows(TileLoweringContext& context, const FinishRows& op) {
         reduce.opcode = Opcode::kL1bmr4;
         reduce.precision = Precision::kFloat;
         reduce.reduce_op = isa::ReduceOp::kFadd;
-        reduce.sources = {MachineBuilder::operand(sums, number * kCyclesPerStep * kWordsPerLong)};
+        reduce.sources = {sums_of_vector(sums, op.of_sums, number)};
         reduce.destinations = {space_operand(Space::kL1bm, direct ? to : slot)};
         builder.emit(std::move(reduce), origin);
         ++number;

@@ -2,11 +2,13 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "compiler/kernels/lowering.h"
+#include "compiler/kernels/rows.h"
 #include "compiler/tile/tile_program.h"
 #include "isa/instruction.h"
 
@@ -17,10 +19,28 @@ namespace kodama::compiler {
 void emit_rows_transfers(TileLoweringContext& context, int stream, bool to_chip, const std::string& origin,
                          const std::vector<RowsTransfer>& list);
 
-/// A mask register in which cycle c of MAB m is set where c is m modulo the blocks of a chunk.
-int block_mask(TileLoweringContext& context);
-/// The same for the first `channels` of a chunk alone.
-int channel_mask(TileLoweringContext& context, int64_t channels);
+/// The MABs of every quad that take what a cycle brings: those of this number among the quad's.
+using BlocksOfCycles = std::array<int64_t, isa::kCyclesPerStep>;
+/// Each the block of its number.
+inline constexpr BlocksOfCycles kBlockOfCycle = {0, 1, 2, 3};
+/// A mask register in which these cycles are set.
+int block_mask(TileLoweringContext& context, const BlocksOfCycles& blocks);
+/// Up to four columns of the chunks of a stack: `at(chunk, column)` is where L1BM has one.
+struct BlockColumns {
+  MatrixPrecision precision = MatrixPrecision::kGFloat;
+  int64_t chunks = 1, columns = isa::kCyclesPerStep;
+  int64_t channels = kChunkChannels;  ///< of the last chunk; the others become 0
+  std::function<int64_t(int64_t chunk, int64_t column)> at = {};
+};
+/// The floats of them that every MAB has to normalize (emit_normalize): 0 where the stack has no chunk, and
+/// behind the last column.
+isa::Operand take_blocks(TileLoweringContext& context, const BlockColumns& from, const std::string& origin);
+/// The masks that this takes where four columns of each of up to `chunks` chunks stand side by side, to be
+/// made outside of loops.
+void make_block_masks(TileLoweringContext& context, MatrixPrecision precision, int64_t chunks,
+                      int64_t channels);
+/// What l1bmr4 adds up of a vector's sums.
+isa::Operand sums_of_vector(int sums, const StackedSums& of, int64_t vector);
 /// A mask of the MABs whose number, of the bits `bits`, has those of `value`.
 int mab_mask(TileLoweringContext& context, int64_t bits, int64_t value);
 /// A mask in which cycle c is set in the L1Bs from inside[c].first to inside[c].second; only where the mask

@@ -511,7 +511,7 @@ TileProgram MatmulTiler::program(const MatmulTiling& tiling, const std::string& 
           product.matrices = matrices;
           product.matrices_at.base = chunk * inner * form_.rows;
           product.windows = windows;
-          product.chunks = inner;
+          product.stacks = inner;
           product.window_rows = product.rows = tiling.rows;
           product.pitch = isa::kCyclesPerStep;
           product.sums = sums;

@@ -247,6 +247,46 @@ std::vector<RowsTransfer> RowsContraction::input_transfers(const RowsDivision& s
   return window_transfers(s.parts[part], s.out, problem_.window, wanted, outside, chip_);
 }
 
+std::vector<int64_t> RowsContraction::loaded_chunks(const RowsDivision& s) const {
+  if (problem_.in.packed) return {isa::ceil_div(problem_.in.packed->window_words(), kChunkChannels)};
+  std::vector<int64_t> loaded;
+  for (const RowsImage& part : s.parts)
+    loaded.insert(loaded.end(), static_cast<size_t>(s.in.channel_ways()), part.chunks());
+  return loaded;
+}
+
+int64_t RowsContraction::window_stack(const std::vector<int64_t>& loaded) const {
+  const auto is_whole = [&](int64_t chunks) { return chunks % form_.stream_lw == 0; };
+  return std::all_of(loaded.begin(), loaded.end() - 1, is_whole) ? form_.stream_lw : 1;
+}
+
+int64_t RowsContraction::result_stack(int64_t chunks, int64_t others) const {
+  return others == 0 || chunks % form_.result_lw == 0 ? form_.result_lw : 1;
+}
+
+std::vector<Factor> RowsContraction::result_chunk_factors(int64_t chunks, int64_t stack, int64_t lw) const {
+  return {{isa::ceil_div(chunks, stack), Level::kAddress, lw * form_.stream_lw},
+          {stack, Level::kAddress, isa::kWordsPerLong * form_.stream_lw}};
+}
+
+std::vector<std::vector<Factor>> RowsContraction::in_channel_factors(int64_t l1bs, int64_t chunks,
+                                                                     int64_t stack) const {
+  // Blocks of eight channels of a vector are in LW of their own in the stream.
+  const int64_t together = form_.stream_lw, mabs = kBlocksPerChunk / together;
+  std::vector<Factor> blocks = {{mabs, Level::kMab, 1}, {together, Level::kAddress, 1}};
+  std::vector<Factor> of_chunks = {{isa::ceil_div(chunks, stack), Level::kAddress, matrices_lw(1) * together},
+                                   {stack, Level::kMab, mabs}};
+  if (l1bs > 1) of_chunks.insert(of_chunks.begin(), {l1bs, Level::kL1b, 1});
+  if (problem_.in_channels.size() > 1) {
+    auto [of_channel, of_column] = packed_factors(problem_.in.packed->channels, blocks);
+    of_column.insert(of_column.begin(), of_chunks.begin(), of_chunks.end());
+    return {of_channel, of_column};
+  }
+  of_chunks.insert(of_chunks.end(), blocks.begin(), blocks.end());
+  of_chunks.insert(of_chunks.end(), {{isa::kPePerMab, Level::kPe, 1}, {isa::kWordsPerLong, Level::kWord, 1}});
+  return {of_chunks};
+}
+
 std::vector<StreamPlacement> RowsContraction::streams(const RowsDivision& s, RowsSplit out,
                                                       const Matrices& matrices, const Values& values) const {
   Shape extents;
@@ -256,10 +296,13 @@ std::vector<StreamPlacement> RowsContraction::streams(const RowsDivision& s, Row
   weights.access = problem_.weights();
   weights.extents = extents;
   weights.transport = matrices.transport;
-  weights.length_lw = isa::round_up(matrices.lw, weights.transport.granule()) +
+  weights.length_lw = isa::round_up(matrices.lw * form_.stream_lw, weights.transport.granule()) +
                       weights.transport.numbers_over(matrices.zeros_lw);
+  // A matrix' rows are those of a block of eight channels, by PE and word, for every LW of a result.
   std::vector<std::vector<Factor>> axes = {matrices.outs};
-  axes.front().push_back({form_.rows, Level::kAddress, 1});
+  axes.front().insert(axes.front().end(), {{isa::kPePerMab, Level::kAddress,
+                                            isa::kWordsPerLong * form_.result_lw * form_.stream_lw},
+                                           {isa::kWordsPerLong, Level::kAddress, form_.stream_lw}});
   axes.insert(axes.end(), matrices.ins.begin(), matrices.ins.end());
   weights.axis_dims = {problem_.out_channels};
   weights.axis_dims.insert(weights.axis_dims.end(), problem_.in_channels.begin(), problem_.in_channels.end());
@@ -267,7 +310,7 @@ std::vector<StreamPlacement> RowsContraction::streams(const RowsDivision& s, Row
     if (problem_.kernel_dims.at(way) < 0) continue;
     weights.axis_dims.push_back({problem_.kernel_dims.at(way)});
     axes.push_back({{problem_.window.kernel.at(way), Level::kAddress,
-                     (way == 0 ? problem_.window.kernel[1] : 1) * form_.rows}});
+                     (way == 0 ? problem_.window.kernel[1] : 1) * form_.rows * form_.stream_lw}});
   }
   weights.layout = layout::Layout(axes, layout::Memory::kLm0, matrices.copies);
   place_single(weights);
@@ -293,7 +336,7 @@ std::vector<StreamPlacement> RowsContraction::streams(const RowsDivision& s, Row
     placement.transport = values.transport;
     placement.length_lw = isa::round_up(values.count, values.transport.granule());
     std::vector<Factor> channels = values.outs;
-    channels.insert(channels.end(), form_.row_factors.begin(), form_.row_factors.end());
+    channels.insert(channels.end(), {{isa::kPePerMab, Level::kPe, 1}, {isa::kWordsPerLong, Level::kWord, 1}});
     placement.axis_dims = {problem_.out_channels};
     placement.layout = layout::Layout({channels}, layout::Memory::kLm0, values.copies);
     place_single(placement);
@@ -338,22 +381,25 @@ RowsContraction::Draft RowsContraction::draft(const std::string& name,
       draft.inputs.push_back({draft.buffer(stream_name, sizes.row_input_lw, lm0), true});
       continue;
     }
-    const int64_t count = isa::round_up(sizes.sets, isa::kCyclesPerStep);
+    const int64_t count = isa::round_up(sizes.values, isa::kCyclesPerStep);
     draft.inputs.push_back({draft.buffer(stream_name, count, lm0 | lm1), false});
     draft.add(LoadTile{stream, {}, draft.inputs.back().buffer, {}, count});
   }
   if (sizes.fills_windows) draft.add(FillTile{draft.windows, {}, sizes.windows_lw, 0});
-  if (sizes.all_matrices) draft.add(LoadTile{draft.weight_stream, {}, draft.matrices, {}, kept, precision_});
+  if (sizes.all_matrices)
+    draft.add(LoadTile{draft.weight_stream, {}, draft.matrices, {}, kept * form_.stream_lw, precision_});
   const layout::Transport& road = placements[static_cast<size_t>(draft.weight_stream)].transport;
-  draft.zeros = road.part_offset(isa::round_up(sizes.sets * sizes.matrices_lw, road.granule()));
+  draft.zeros =
+      road.part_offset(isa::round_up(sizes.sets * sizes.matrices_lw * form_.stream_lw, road.granule()));
   return draft;
 }
 
 int64_t RowsContraction::load_matrices(Draft& draft, int64_t set, const DraftSizes& sizes) const {
   if (sizes.all_matrices) return set * sizes.matrices_lw;
   TileIndex from;
-  from.base = set * sizes.matrices_lw;
-  draft.add(LoadTile{draft.weight_stream, from, draft.matrices, {}, sizes.matrices_lw, precision_});
+  const int64_t lw = sizes.matrices_lw * form_.stream_lw;
+  from.base = set * lw;
+  draft.add(LoadTile{draft.weight_stream, from, draft.matrices, {}, lw, precision_});
   return 0;
 }
 

@@ -59,11 +59,34 @@ class RowsContraction {
   std::vector<RowsTransfer> input_transfers(const RowsDivision& s, size_t part, int64_t image, int64_t pass,
                                             const RowsPiece& piece, int64_t zeros, int zero_stream) const;
 
+  /// Chunks of which a vector of windows has a block each, as many as there are in one (LoadRows). `loaded`:
+  /// chunks that come together, in their order, to all L1Bs. 1 where others would be alone in a stack.
+  int64_t window_stack(const std::vector<int64_t>& loaded) const;
+  /// What comes together where L1Bs have all channels.
+  std::vector<int64_t> loaded_chunks(const RowsDivision& s) const;
+  /// Chunks of results, or sets of them, of which a matrix has eight rows each: of `chunks` that somebody
+  /// makes, where `others` have others.
+  int64_t result_stack(int64_t chunks, int64_t others) const;
+  /// LW of a PE's matrices for a stack of results.
+  int64_t matrices_lw(int64_t window_stacks) const {
+    return window_stacks * problem_.window.kernel[0] * problem_.window.kernel[1] * form_.rows;
+  }
+  /// Steps in which they are multiplied with so many vectors of four columns.
+  int64_t product_steps(int64_t matrices_lw, int64_t vectors) const {
+    return matrices_lw / form_.rows * form_.products * std::max(vectors, form_.write_steps);
+  }
+  /// Of a stream of matrices, the factors of `chunks` chunks of results in stacks of `stack` for which it has
+  /// `lw` LW of buffers each.
+  std::vector<layout::Factor> result_chunk_factors(int64_t chunks, int64_t stack, int64_t lw) const;
+  /// Those of the problem's in_channels, of `l1bs` L1Bs with `chunks` chunks each.
+  std::vector<std::vector<layout::Factor>> in_channel_factors(int64_t l1bs, int64_t chunks,
+                                                              int64_t stack) const;
+
   struct Matrices {
     layout::Transport transport;
-    int64_t lw = 0;                                ///< of a PE
-    int64_t zeros_lw = 0;                          ///< behind them, for rows outside the tensor
-    std::vector<layout::Factor> outs;              ///< of output channels, but for a matrix' rows
+    int64_t lw = 0;                                ///< of a PE's buffers
+    int64_t zeros_lw = 0;                          ///< behind them in the stream, for rows outside the tensor
+    std::vector<layout::Factor> outs;              ///< of output channels, but for a block of eight
     std::vector<std::vector<layout::Factor>> ins;  ///< of the problem's in_channels
     std::vector<layout::Factor> copies;
   };
@@ -79,7 +102,8 @@ class RowsContraction {
                                        const Values& values) const;
 
   struct DraftSizes {
-    int64_t sets = 1;         ///< of matrices, and values
+    int64_t values = 1;       ///< LW of those for channels
+    int64_t sets = 1;         ///< of matrices
     int64_t matrices_lw = 0;  ///< of a set
     bool all_matrices = false;
     int64_t windows_lw = 0, sums_lw = 0, row_input_lw = 0;

@@ -260,6 +260,10 @@ class Verifier {
               "{}: transfer between group {} and L2B {}", what, transfer.group, transfer.l2b);
     }
   }
+  void stack(std::string_view what, int64_t chunks, std::optional<MatrixPrecision> precision) const {
+    require(chunks > 0 && chunks <= (precision ? matrix_form(*precision).stream_lw : 1),
+            "{}: stacks of {} chunks", what, chunks);
+  }
   void node(const LoadRows& op) const {
     transfers("load rows", op.stream, op.transfers);
     require(op.parts > 0 && op.chunks > 0 && op.rows > 0 && op.columns >= isa::kCyclesPerStep,
@@ -284,7 +288,8 @@ class Verifier {
     require(op.first_column >= 0 && op.first_column + op.columns <= op.pitch,
             "load rows: columns {} to {} of {}", op.first_column, op.first_column + op.columns, op.pitch);
     require(op.first_chunk >= 0, "load rows: to chunk {}", op.first_chunk);
-    const int64_t chunks = op.first_chunk + op.parts * op.chunks;
+    stack("load rows", op.stack, op.normalize);
+    const int64_t chunks = op.first_chunk + op.parts * isa::ceil_div(op.chunks, op.stack);
     if (op.form == RowsForm::kVectors) {
       buffer_range("load rows", op.buffer, {}, chunks * op.buffer_rows * op.pitch);
       return;
@@ -304,8 +309,8 @@ class Verifier {
   void node(const WindowProduct& op) const {
     const int64_t kernel = op.kernel[0] * op.kernel[1];
     buffer_range("window product matrices", op.matrices, op.matrices_at,
-                 op.chunks * kernel * matrix_form(op.precision).rows);
-    buffer_range("window product windows", op.windows, {}, op.chunks * op.window_rows * op.pitch);
+                 op.stacks * kernel * matrix_form(op.precision).rows);
+    buffer_range("window product windows", op.windows, {}, op.stacks * op.window_rows * op.pitch);
     require(op.first_row >= 0 &&
                 (op.first_row + op.rows - 1) * op.stride[0] + (op.kernel[0] - 1) * op.dilation[0] <
                     op.window_rows,
@@ -317,7 +322,8 @@ class Verifier {
                       op.pitch,
               "window product: a vector from {} of rows of {}", start, op.pitch);
     }
-    buffer_range("window product sums", op.sums, {}, op.rows * std::ssize(op.starts) * isa::kCyclesPerStep);
+    buffer_range("window product sums", op.sums, {},
+                 op.rows * std::ssize(op.starts) * isa::kCyclesPerStep * matrix_form(op.precision).result_lw);
   }
   void node(const ReduceWindows& op) const {
     const int64_t columns = op.order.groups * isa::kCyclesPerStep;
@@ -360,12 +366,16 @@ class Verifier {
       buffer_range("normalize rows", input.buffer, {}, input.of_rows ? of_rows : op.order.chunks);
     }
   }
+  void sums(std::string_view what, int buffer, const StackedSums& of, int64_t count) const {
+    require(of.first >= 0 && of.first < of.step, "{}: sum {} of {}", what, of.first, of.step);
+    buffer_range(what, buffer, {}, count * of.step);
+  }
   void node(const FinishRows& op) const {
     const auto& [groups, chunks] = op.order;
     const int64_t columns = groups * isa::kCyclesPerStep;
     require(op.chunk >= 0 && op.chunk < chunks && groups > 0 && (!op.spread || (op.sums >= 0 && groups == 1)),
             "finish rows: chunk {} of {}, {} groups", op.chunk, chunks, groups);
-    if (op.sums >= 0) buffer_range("finish rows", op.sums, {}, op.rows * columns);
+    if (op.sums >= 0) sums("finish rows", op.sums, op.of_sums, op.rows * columns);
     for (const RowsInput& input : op.inputs) {
       const int64_t all_rows =
           op.spread ? spread_buffer_lw(op.buffer_rows, chunks) : op.buffer_rows * chunks * columns;
@@ -389,10 +399,12 @@ class Verifier {
     const int64_t last =
         op.l2bm + (op.parts - 1) * op.part_lw + op.rows * op.order.lw() + isa::kCyclesPerStep * kUnitLw;
     require(op.l2bm >= 0 && last <= chip_.memory.l2bm_lw, "load lanes: up to {} of L2BM", last);
-    require(op.first_row >= 0 && op.first_row + op.rows <= op.buffer_rows && op.first_chunk >= 0,
+    require(op.first_row >= 0 && op.first_row + op.rows <= op.buffer_rows && op.first_stack >= 0,
             "load lanes: rows {} to {} of {}", op.first_row, op.first_row + op.rows, op.buffer_rows);
-    buffer_range("load lanes", op.buffer, {}, (op.first_chunk + op.parts * chunks) * op.chunk_lw);
-    require(op.chunk_lw >= op.buffer_rows * op.pitch, "load lanes: chunks of {} LW", op.chunk_lw);
+    stack("load lanes", op.stack, op.normalize);
+    const int64_t stacks = op.first_stack + op.parts * isa::ceil_div(chunks, op.stack);
+    buffer_range("load lanes", op.buffer, {}, stacks * op.stack_lw);
+    require(op.stack_lw >= op.buffer_rows * op.pitch, "load lanes: stacks of {} LW", op.stack_lw);
   }
   void places(std::string_view what, const LanePlaces& at, int64_t l2bm) const {
     const auto& [groups, chunks] = at.order;
@@ -412,7 +424,7 @@ class Verifier {
       require(start >= 0 && (start + vector_places(op.places.order)) * kUnitLw <=
                                 op.places.staged_lw() * vector_places(op.places.order),
               "finish lanes: a vector from {} of {} rows of {}", start, op.places.rows, op.places.row_places);
-    buffer_range("finish lanes", op.sums, {}, std::ssize(op.starts) * isa::kCyclesPerStep);
+    sums("finish lanes", op.sums, op.of_sums, std::ssize(op.starts) * isa::kCyclesPerStep);
     for (const RowsInput& input : op.inputs)
       buffer_range("finish lanes", input.buffer, {},
                    op.places.sets() * (input.of_rows ? op.places.spread_lw() : 1));
@@ -652,10 +664,10 @@ class Printer {
   }
   void node(const WindowProduct& op) {
     line(
-        "window product {} = {} * {} ({}: {} chunks, kernel {}, dilation {}, stride {}, {} rows from {} on, "
+        "window product {} = {} * {} ({}: {} stacks, kernel {}, dilation {}, stride {}, {} rows from {} on, "
         "columns {} by {})",
         buffer(op.sums, {}), buffer(op.matrices, op.matrices_at), buffer(op.windows, {}),
-        matrix_precision_name(op.precision), op.chunks, fmt::join(op.kernel, " x "),
+        matrix_precision_name(op.precision), op.stacks, fmt::join(op.kernel, " x "),
         fmt::join(op.dilation, " x "), fmt::join(op.stride, " x "), op.rows, op.first_row,
         fmt::join(op.starts, " "), op.step);
   }
@@ -690,7 +702,7 @@ class Printer {
         "load lanes {} from row {}{} <- {}: {} rows of {} x {} chunks x {} + {} + {} columns, {} in the "
         "last{}",
         buffer(op.buffer, {}), op.first_row,
-        op.first_chunk > 0 ? fmt::format(" of chunk {}", op.first_chunk) : "", stream(op.stream, {}), op.rows,
+        op.first_stack > 0 ? fmt::format(" of stack {}", op.first_stack) : "", stream(op.stream, {}), op.rows,
         op.parts, op.chunks(), op.left, op.columns() - op.left - op.right, op.right, op.last,
         (op.packed ? fmt::format(", packed {} LW apart", op.packed->lw) : "") +
             (op.shift > 0 ? fmt::format(", shifted by {}", op.shift) : ""));

@@ -281,9 +281,11 @@ enum class RowsForm : uint8_t {
 /// buffer[chunk][row][pitch columns] = rows of an image, through L2BM and L1BM. L1B b takes `rows` rows whose
 /// first begins l1b_at[b] LW behind `l2bm`: other rows or chunks; without l1b_at all take the same.
 /// L2BM has `parts` parts one after the other, each `part_lw` LW, whose rows are in `order`, and of which
-/// `chunks` chunks are taken. With `normalize` MAB m takes block m % 4 of every chunk as block floats: the
-/// MABs of a quad share the channels, and add up later. Without, it takes block m / 4 as floats. What is
-/// behind the last of `columns` columns isn't written.
+/// `chunks` chunks are taken. With `normalize` they become block floats, a part's chunks in *stacks* of
+/// `stack` for which the buffer has one place: MAB m takes block m % 4, of those that the matrix unit's
+/// vectors make of a stack (of 8 channels, at half precision of 16). So the MABs of a quad share the
+/// channels, and add up later. Without, it takes block m / 4 as floats. What is behind the last of `columns`
+/// columns isn't written.
 struct LoadRows {
   int stream = -1;
   std::vector<RowsTransfer> transfers;
@@ -294,26 +296,27 @@ struct LoadRows {
   int64_t rows = 1;
   std::vector<int64_t> l1b_at = {};
   int buffer = -1;
-  int64_t first_chunk = 0;                 ///< of the buffer
+  int64_t first_chunk = 0;                 ///< of the buffer; its stack with `normalize`
   int64_t first_row = 0, buffer_rows = 1;  ///< where the rows are among those of the buffer
   int64_t pitch = 0, first_column = 0;     ///< columns of a row of the buffer, and where column 0 is in it
   std::optional<MatrixPrecision> normalize = std::nullopt;
   RowsForm form = RowsForm::kVectors;
   // With `normalize`:
+  int64_t stack = 1;                            ///< chunks, as many as MatrixForm::stream_lw at most
   int64_t last_channels = kBlocksPerChunk * 8;  ///< of the last chunk; the others become 0
   int64_t last_columns = isa::kCyclesPerStep;   ///< of the last row of kMatrixColumns; the others become 0
   bool operator==(const LoadRows&) const = default;
 };
-/// sums[row][vector] = matrices * windows: for every chunk and position of the kernel one matrix of
-/// `matrices` [chunk][kernel rows][kernel columns][8], whose vectors are the columns of the window there. A
-/// row of results has a vector for each of `starts`: that column, and three more, `step` columns from one to
-/// the next.
+/// sums[row][vector] = matrices * windows: for every stack of chunks and position of the kernel one matrix of
+/// `matrices` [stack][kernel rows][kernel columns][R rows], whose vectors are the columns of the window
+/// there. A row of results has a vector for each of `starts`: that column, and three more, `step` columns
+/// from one to the next.
 struct WindowProduct {
   MatrixPrecision precision = MatrixPrecision::kGFloat;
   int matrices = -1;
   TileIndex matrices_at;
   int windows = -1;  ///< buffer of a LoadRows with `normalize`
-  int64_t chunks = 1, window_rows = 0, pitch = 0;
+  int64_t stacks = 1, window_rows = 0, pitch = 0;
   std::array<int64_t, 2> kernel{1, 1}, dilation{1, 1}, stride{1, 1};
   int sums = -1;
   int64_t first_row = 0;  ///< of the results that the windows have
@@ -362,10 +365,16 @@ struct NormalizeRows {
   int64_t staged_rows() const { return spread ? isa::round_up(rows, isa::kCyclesPerStep) : rows; }
   bool operator==(const NormalizeRows&) const = default;
 };
+/// The sums of one chunk among those of a stack of results: LW `first` of every `step`.
+struct StackedSums {
+  int64_t first = 0, step = 1;
+  bool operator==(const StackedSums&) const = default;
+};
 /// staged row[column] of chunk `chunk` = epilogue(sums over the quad, inputs): in L1BM, one row after the
 /// other. Without `sums` the first input stands for them.
 struct FinishRows {
   int sums = -1;
+  StackedSums of_sums = {};
   int64_t rows = 1;
   ScalarExpr epilogue;
   int64_t first_row = 0, buffer_rows = 1;  ///< where the rows are among those of an input's buffer
@@ -394,7 +403,7 @@ inline int64_t step_places(const RowOrder& order) {
   return isa::kCyclesPerStep * vector_places(order);
 }
 
-/// buffer[chunk][row][pitch columns] = of rows of an image, a pair's lane, between `left` columns of the lane
+/// buffer[stack][row][pitch columns] = of rows of an image, a pair's lane, between `left` columns of the lane
 /// before and `right` of the one behind; what is in them outside the tensor, whose last lane has `last`
 /// columns, isn't written. Blocks are taken as by LoadRows with `normalize`. With `shift` quads 0 and 1 have
 /// every column so many columns behind where quads 2 and 3 have it.
@@ -419,9 +428,10 @@ struct LoadLanes {
   int64_t rows = 1;
   int64_t left = 0, right = 0, last = 1;
   int buffer = -1;
-  int64_t first_chunk = 0;
+  int64_t stack = 1;        ///< chunks, as of LoadRows
+  int64_t first_stack = 0;  ///< of the buffer
   int64_t first_row = 0, buffer_rows = 1;
-  int64_t pitch = 1, chunk_lw = 0, shift = 0;  ///< `chunk_lw` from one chunk to the next in the buffer
+  int64_t pitch = 1, stack_lw = 0, shift = 0;  ///< `stack_lw` from one stack to the next in the buffer
   MatrixPrecision normalize = MatrixPrecision::kGFloat;
   std::optional<Packed> packed = std::nullopt;
   int64_t columns() const { return packed ? packed->columns : left + order.groups + right; }
@@ -464,6 +474,7 @@ struct LoadPlaces {
 /// sums has the places from starts[v] on. Inputs are those of LoadPlaces (`of_rows`), or one LW for a set.
 struct FinishLanes {
   int sums = -1;
+  StackedSums of_sums = {};
   std::vector<int64_t> starts;
   ScalarExpr epilogue;
   std::vector<RowsInput> inputs;
