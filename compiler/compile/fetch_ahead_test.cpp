@@ -110,6 +110,29 @@ TEST_F(FetchAhead, NothingMovesWithoutTimeOrRoom) {
   verify();
 }
 
+/// Rows that L2BM holds from layer to layer leave DRAM its time, those of a larger tensor don't.
+TEST_F(FetchAhead, OnlyRowsThatLeaveL2bmTakeTime) {
+  const auto pieces_beside_rows = [&](int64_t part_lw) {
+    after_ = before_;
+    for (TileProgram& program : after_) {
+      const layout::Transport rows(chip_, L2bMode::kDistribute, L1bMode::kBroadcast, MabMode::kBroadcastMab);
+      program.streams.push_back({"rows", rows, part_lw / rows.l2bm_lw_per_number(), 900000});
+      StoreRows store;
+      store.stream = static_cast<int>(program.streams.size()) - 1;
+      RowsTransfer transfer;
+      transfer.count = chip_.memory.l2bm_lw / 8;
+      store.transfers.assign(200, transfer);
+      program.body.push_back({store});
+    }
+    std::vector<AheadStage> list = stages();
+    for (AheadStage& each : list) each.constant_streams.push_back(false);
+    fetch_ahead(list, chip_);
+    return pieces_lw(0) + pieces_lw(1);
+  };
+  EXPECT_EQ(pieces_beside_rows(chip_.memory.l2bm_lw / 4), 2 * kMatrixLw);
+  EXPECT_EQ(pieces_beside_rows(chip_.memory.l2bm_lw), 0);
+}
+
 TEST_F(FetchAhead, WordsThatOthersUseAreLeftAlone) {
   std::vector<AheadStage> list = stages();
   // A program between the second and the third that has nearly all of LM0.
