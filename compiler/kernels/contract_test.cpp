@@ -473,6 +473,7 @@ TEST(Rows, SomeL1bsHaveChannels) {
   };
   check(conv_and_add({1, 1, 32, 90, 1, 4, 1, 1, 1, 0}), 80, "L1B channels");
   check(conv({1, 1, 96, 32, 2, 4, 3, 1, 1, 1}), 81, "L1B input channels");
+  check(conv({1, 1, 480, 32, 2, 14, 1, 1, 1, 0}), 83, "L1B input channels");
   // Channels of both an L2B and an L1B.
   check(conv_and_add({1, 1, 32, 192, 1, 4, 1, 1, 1, 0}), 82, "L2B channels, L1B channels");
 }

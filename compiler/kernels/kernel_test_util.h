@@ -15,6 +15,23 @@ struct Outcome {
   Tensor result;
   int64_t cycles = 0;
 };
+/// What others may have left in L1BM: infinities. They are at DRAM `address` of group 0 meanwhile.
+inline void fill_l1bm(simulator::Machine& machine, int64_t address, const isa::Chip& chip) {
+  const std::vector<uint64_t> infinities(kUnitLw, 0xff800000ff800000);
+  machine.write_dram(0, address, infinities);
+  MachineBuilder builder(chip, "infinities");
+  const layout::Transport transport(chip, layout::L2bMode::kBroadcast, layout::L1bMode::kBroadcast,
+                                    layout::MabMode::kDistribute);
+  for (isa::Instruction& mv :
+       mv_instructions(transport, true, kUnitLw, space_operand(isa::Space::kDram, address), 0, 0, 1, chip))
+    builder.emit(std::move(mv), "infinities");
+  builder.emit_wait(1, "infinities", false);
+  for (int64_t at = 0; at < chip.memory.l1bm_lw; at += kUnitLw)
+    builder.emit(isa::Opcode::kL2bmb, isa::Precision::kNone, {space_operand(isa::Space::kL2bm, 0)},
+                 {space_operand(isa::Space::kL1bm, at)}, "infinities");
+  machine.run(scheduler::build_program(builder.finish(), chip));
+}
+
 /// Runs one candidate of a layer; `values` by tensor id.
 inline Outcome run_candidate(const Candidate& candidate, const Layer& layer, const LayerGraph& graph,
                              const std::vector<Tensor>& values, const isa::Chip& chip) {
@@ -27,6 +44,7 @@ inline Outcome run_candidate(const Candidate& candidate, const Layer& layer, con
   const isa::Program program =
       scheduler::build_program(lower_tile_program(candidate.emit(addresses), chip), chip);
   simulator::Machine machine(chip);
+  fill_l1bm(machine, next, chip);
   for (size_t k = 0; k + 1 < candidate.placements.size(); ++k) {
     const StreamPlacement& placement = candidate.placements[k];
     const StreamImage image =

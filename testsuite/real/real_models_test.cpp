@@ -8,6 +8,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "compiler/compile/plan_slices.h"
 #include "compiler/graph/import.h"
 #include "compiler/report/report.h"
 #include "compiler/runtime/comparison.h"
