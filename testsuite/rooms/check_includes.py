@@ -53,7 +53,7 @@ tools/commands: isa assembler simulator simulator/golden simulator/debug layout/
 docs/examples: isa passes layout/plan scheduler/problem scheduler/packing scheduler/optimizer compiler/graph compiler/kernels
 testsuite/fuzz: isa assembler simulator simulator/debug scheduler/problem scheduler/packing compiler/graph compiler/compile
 testsuite/plugin: passes layout/moves layout/primitives layout/plan scheduler/problem scheduler/packing scheduler/machine scheduler/optimizer compiler/graph compiler/kernels
-testsuite/real: | isa compiler/graph compiler/runtime compiler/report
+testsuite/real: | isa compiler/graph compiler/compile compiler/runtime compiler/report
 testsuite/robustness:
 """
 MOST_LINES = 1000
