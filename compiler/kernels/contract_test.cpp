@@ -500,6 +500,23 @@ TEST(Rows, L1bsWithoutChannelsTakeRows) {
   }
   EXPECT_GT(loads, 0U);
 }
+/// Groups: sections of whole chunks, of several groups or of one; where there are none, all is one.
+TEST(Rows, Groups) {
+  uint32_t seed = 150;
+  const auto check = [&](const Case& layer, const char* wanted, size_t least = 1) {
+    SCOPED_TRACE(seed);
+    check_rows(layer, 0, seed++, least, {}, "contract-rows", MatrixPrecision::kGFloat, wanted);
+  };
+  check(conv_and_add({1, 8, 12, 8, 6, 9, 3, 2, 1, 1}), "L1B rows");  // 3 chunks make 2
+  check(conv({1, 5, 24, 24, 5, 8, 1, 1, 1, 0}), "L1B rows");         // no whole sections
+  check(conv_and_add({1, 4, 32, 64, 1, 6, 3, 1, 1, 1}), "L1B sections");
+  check(conv({2, 24, 8, 16, 3, 7, 3, 1, 1, 1}), "L1B sections");
+  check(conv_and_add({1, 16, 8, 8, 7, 14, 3, 1, 1, 1}), "lanes", 4);  // two sections side by side
+  check(conv({1, 4, 64, 32, 6, 16, 3, 2, 1, 1}), "lanes", 2);
+  check(conv_and_add({1, 2, 64, 64, 5, 12, 3, 1, 1, 1}), "lanes", 2);
+  check(conv_and_add({1, 6, 16, 16, 6, 16, 1, 1, 1, 0}), "lanes");  // an odd number of chunks
+  check(conv({1, 4, 24, 24, 6, 12, 3, 1, 1, 1}), "lanes");
+}
 /// Lines of lanes: of one chunk or two side by side, alone in a pair's place, over all kinds of edges.
 TEST(Rows, DepthwiseLanes) {
   uint32_t seed = 120;
@@ -618,10 +635,7 @@ TEST(Rows, WhatItDoesNotDo) {
   const auto none = [](const Case& layer) {
     return find_kernel("contract-rows").run(layer.graph.layers[0], layer.graph, with_quads(), {}).empty();
   };
-  Case layer = conv({1, 2, 32, 32, 8, 8, 3, 1, 1, 1});  // groups
-  layer.graph.tensors[0].constant = Tensor(onnx::TensorProto_DataType_FLOAT, layer.graph.tensors[0].shape);
-  EXPECT_TRUE(none(layer));
-  layer = conv({1, 1, 32, 32, 8, 3, 3, 1, 1, 1});  // windows over rows shorter than a vector
+  Case layer = conv({1, 1, 32, 32, 8, 3, 3, 1, 1, 1});  // windows over rows shorter than a vector
   layer.graph.tensors[0].constant = Tensor(onnx::TensorProto_DataType_FLOAT, layer.graph.tensors[0].shape);
   EXPECT_TRUE(none(layer));
   EXPECT_TRUE(none(matmul(0, 8, 32, 32)));  // two operands that aren't constant

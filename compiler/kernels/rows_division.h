@@ -36,6 +36,7 @@ struct RowsDivision {
 
   RowsImage in, out;
   std::vector<RowsImage> parts;  ///< of the operand; `in` itself where it has none
+  bool own_channels = false;     ///< L2Bs take their own channels alone, not all
   RowsWindow window;
   int64_t rows = 1;         ///< of results, of an L1B in a pass
   int64_t l1bs = 1;         ///< at work in a full pass
@@ -46,6 +47,8 @@ struct RowsDivision {
   int64_t pitch = 0;        ///< columns of a window's row, padding included
   int64_t stack = 1;        ///< chunks of the operand that are in the windows one over the other (LoadRows)
 
+  /// L2Bs whose channels an L2B takes.
+  int64_t ways() const { return own_channels ? 1 : in.channel_ways(); }
   /// Parts one after the other whose rows are alike, so that a LoadRows takes them all.
   struct Run {
     size_t first = 0, count = 1;  ///< parts

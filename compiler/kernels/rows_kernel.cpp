@@ -57,9 +57,9 @@ constexpr int64_t kPieces = 6;
 constexpr int64_t kTiles = 4;
 constexpr int64_t kTileVectors = 4;
 
-/// What the L1Bs of an L2B have of their own: rows of results, output channels, or input channels. Of input
-/// channels rows come in pieces, and sums are made in tiles of rows.
-enum class L1bShare : uint8_t { kRows, kOutputs, kInputs };
+/// What the L1Bs of an L2B have of their own: rows of results, output channels, input channels, or sections
+/// of channels. Of input channels rows come in pieces, and sums are made in tiles of rows.
+enum class L1bShare : uint8_t { kRows, kOutputs, kInputs, kSections };
 
 /// Everything that a candidate decides.
 struct RowsTiling {
@@ -80,7 +80,8 @@ class RowsTiler : RowsContraction {
     std::vector<RowsTiling> list;
     for (const RowsSplit in : kRowsSplits) {
       for (const RowsSplit out : kRowsSplits) {
-        for (const L1bShare share : {L1bShare::kRows, L1bShare::kOutputs, L1bShare::kInputs}) {
+        for (const L1bShare share :
+             {L1bShare::kRows, L1bShare::kOutputs, L1bShare::kInputs, L1bShare::kSections}) {
           if (const auto tiling = best(in, out, share)) list.push_back(*tiling);
         }
       }
@@ -98,6 +99,7 @@ class RowsTiler : RowsContraction {
   struct Sizes : RowsDivision {
     int64_t loading_l1bs = 0;                               ///< that have input channels
     int64_t chunks_in = 0, stacks_in = 0;                   ///< in a PE's windows
+    int64_t matrix_stacks = 0;                              ///< of those, what a stack of results depends on
     int64_t chunks_out = 0, out_stack = 1, stacks_out = 0;  ///< of an L1B
     int64_t tile_rows = 0;                                  ///< of an L1B, whose sums are made at a time
     int64_t finish_rows = 0;                                ///< of an L1B in the epilogue, of `finish_l1bs`
@@ -121,19 +123,26 @@ class RowsTiler : RowsContraction {
              problem_.window,
              {tiling.rows, tiling.l1bs, tiling.share == L1bShare::kRows},
              chip_}};
-    const bool own_outputs = tiling.share == L1bShare::kOutputs;
     const bool own_inputs = tiling.share == L1bShare::kInputs;
-    const int64_t all_in = s.in.channel_ways() * s.in.chunks();
+    s.own_channels = has_sections() && s.out.channel_ways() > 1;
+    const int64_t all_in = s.ways() * s.in.chunks();
     s.chunks_in = own_inputs ? share_of(all_in) : all_in;
-    s.chunks_out = own_outputs ? share_of(s.out.chunks()) : s.out.chunks();
-    if (own_inputs) s.loading_l1bs = all_in / s.chunks_in;
-    if (own_outputs) s.l1bs = s.out.chunks() / s.chunks_out;
+    s.chunks_out = tiling.share == L1bShare::kOutputs ? share_of(s.out.chunks()) : s.out.chunks();
+    if (tiling.share == L1bShare::kSections) {
+      const int64_t sections = share_of(s.out.chunks() / problem_.sections.out_chunks);
+      s.chunks_in = sections * problem_.sections.in_chunks;
+      s.chunks_out = sections * problem_.sections.out_chunks;
+    }
+    if (takes_chunks(tiling)) s.loading_l1bs = all_in / s.chunks_in;
+    if (has_own_outputs(tiling)) s.l1bs = s.out.chunks() / s.chunks_out;
     s.stack = window_stack(own_inputs ? shared_chunks(s) : loaded_chunks(s));
     s.stacks_in = ceil_div(s.chunks_in, s.stack);
-    s.out_stack = result_stack(s.chunks_out, s.out.channel_ways() * (own_outputs ? s.l1bs : 1) - 1);
+    s.out_stack =
+        result_stack(s.chunks_out, s.out.channel_ways() * (has_own_outputs(tiling) ? s.l1bs : 1) - 1);
     s.stacks_out = ceil_div(s.chunks_out, s.out_stack);
     s.groups = s.out.order().groups;
-    s.matrices_lw = matrices_lw(s.stacks_in);
+    s.matrix_stacks = matrix_stacks(s.stacks_in);
+    s.matrices_lw = matrices_lw(s.matrix_stacks);
     const int64_t local = chip_.memory.lm_words / isa::kWordsPerLong - kRowsReserveLw;
     s.windows_lw = round_up(s.stacks_in * s.window_rows * s.pitch, isa::kCyclesPerStep);
     s.staged = {s.groups, s.chunks_out};
@@ -141,8 +150,8 @@ class RowsTiler : RowsContraction {
     s.finish_l1bs = s.l1bs;
     if (own_inputs) {
       // Rows come in pieces, so that what follows is fetched meanwhile.
-      s.region_rows = std::clamp<int64_t>(
-          chip_.memory.l2bm_lw / kPieces / (s.in.channel_ways() * s.in_row_lw()), 1, s.region_rows);
+      s.region_rows =
+          std::clamp<int64_t>(chip_.memory.l2bm_lw / kPieces / (s.ways() * s.in_row_lw()), 1, s.region_rows);
       const int64_t most = std::max<int64_t>(
           1, std::min(most_sums() / (s.groups * isa::kCyclesPerStep * form_.result_lw),
                       (rows_staging(chip_).results_lw - isa::kL2bmBlockLw) / s.staged.lw()));
@@ -163,13 +172,21 @@ class RowsTiler : RowsContraction {
                               : s.chunks_out * s.finish_rows * s.groups * isa::kCyclesPerStep;
     const int64_t others = s.row_inputs * s.row_input_lw;
     s.all_matrices = s.stacks_out * s.matrices_lw + others <= local;
-    s.region_l2bm = s.part_l2bm(s.parts.size(), s.in.channel_ways());
+    s.region_l2bm = s.part_l2bm(s.parts.size(), s.ways());
     s.input_l2bm =
         s.out.row_lw() * (own_inputs ? std::max(s.pass_rows, s.finish_l1bs * s.finish_rows) : s.pass_rows);
     s.result_l2bm = s.input_l2bm + isa::kL2bmBlockLw;
     return s;
   }
 
+  /// L1Bs that make chunks of results of their own.
+  static bool has_own_outputs(const RowsTiling& tiling) {
+    return tiling.share == L1bShare::kOutputs || tiling.share == L1bShare::kSections;
+  }
+  /// L1Bs that take chunks of the operand of their own.
+  static bool takes_chunks(const RowsTiling& tiling) {
+    return tiling.share == L1bShare::kInputs || tiling.share == L1bShare::kSections;
+  }
   /// Chunks of an L1B where those of a row are shared: the fewest that all who have some have.
   int64_t share_of(int64_t chunks) const {
     int64_t share = ceil_div(chunks, chip_.l1b_per_l2b);
@@ -205,11 +222,16 @@ class RowsTiler : RowsContraction {
 
   std::optional<RowsTiling> best(RowsSplit in, RowsSplit out, L1bShare share) const {
     RowsTiling tiling{in, out, share, 1, 1, 0};
+    // Who has some sections needs no other's.
+    if (has_sections() ? share == L1bShare::kOutputs || share == L1bShare::kInputs
+                       : share == L1bShare::kSections)
+      return std::nullopt;
+    if (!can_take(in, out)) return std::nullopt;
     const Sizes one = sizes(tiling);
     if (!one.is_even()) return std::nullopt;
-    if (share == L1bShare::kOutputs && (one.l1bs == 1 || !one.out.order().can_share(one.chunks_out)))
+    if (has_own_outputs(tiling) && (one.l1bs == 1 || !one.out.order().can_share(one.chunks_out)))
       return std::nullopt;
-    if (share == L1bShare::kInputs) {
+    if (takes_chunks(tiling)) {
       // Whole chunks for everyone, each L1B's in one part or in whole ones.
       if (one.loading_l1bs == 1) return std::nullopt;
       if (!one.can_share_chunks(one.chunks_in)) return std::nullopt;
@@ -224,9 +246,9 @@ class RowsTiler : RowsContraction {
     const int64_t row_inputs = s.row_inputs + (own_inputs && has_epilogue() ? 1 : 0);
     int64_t load = 0;
     for (const RowsDivision::Run& run : s.runs()) {
-      const int64_t parts = own_inputs ? ceil_div(s.chunks_in, s.parts[0].chunks())
-                                       : static_cast<int64_t>(run.count) * s.in.channel_ways();
-      const int64_t chunks = own_inputs ? s.chunks_in / parts : s.parts[run.first].chunks();
+      const int64_t parts = takes_chunks(tiling) ? ceil_div(s.chunks_in, s.parts[0].chunks())
+                                                 : static_cast<int64_t>(run.count) * s.ways();
+      const int64_t chunks = takes_chunks(tiling) ? s.chunks_in / parts : s.parts[run.first].chunks();
       // A step takes a column of a chunk, or as many as a vector has LW.
       load += load_rows_steps(parts, s.window_rows, chunks, s.parts[run.first].order().groups, ways,
                               isa::kCyclesPerStep / form_.stream_lw);
@@ -289,20 +311,20 @@ class RowsTiler : RowsContraction {
   /// Of what depends on output channels alone.
   Transport values_transport(const RowsTiling& tiling, const Sizes& s) const {
     return {chip_, s.out.channel_mode(),
-            tiling.share == L1bShare::kOutputs ? layout::L1bMode::kDistribute : layout::L1bMode::kBroadcast,
+            has_own_outputs(tiling) ? layout::L1bMode::kDistribute : layout::L1bMode::kBroadcast,
             layout::MabMode::kDistribute};
   }
   /// Levels over which that is the same.
   std::vector<Factor> channel_copies(const RowsTiling& tiling, const Sizes& s) const {
     std::vector<Factor> copies = s.out.row_way_factors();
-    if (tiling.share != L1bShare::kOutputs) copies.push_back({chip_.l1b_per_l2b, Level::kL1b, 1});
+    if (!has_own_outputs(tiling)) copies.push_back({chip_.l1b_per_l2b, Level::kL1b, 1});
     return copies;
   }
   /// With the factors of an L1B's chunks.
   std::vector<Factor> out_channel_factors(const RowsTiling& tiling, const Sizes& s,
                                           const std::vector<Factor>& of_chunks) const {
     std::vector<Factor> factors = s.out.channel_factors();
-    if (tiling.share == L1bShare::kOutputs) factors.push_back({s.l1bs, Level::kL1b, 1});
+    if (has_own_outputs(tiling)) factors.push_back({s.l1bs, Level::kL1b, 1});
     factors.insert(factors.end(), of_chunks.begin(), of_chunks.end());
     factors.push_back({kBlocksPerChunk, Level::kMab, kBlocksPerChunk});
     return factors;
@@ -331,7 +353,8 @@ std::vector<StreamPlacement> RowsTiler::placements(const RowsTiling& tiling) con
       s.stacks_out * s.matrices_lw,
       zeros_lw(tiling, s),
       out_channel_factors(tiling, s, result_chunk_factors(s.chunks_out, s.out_stack, s.matrices_lw)),
-      in_channel_factors(own_inputs ? s.loading_l1bs : 1, s.chunks_in, s.stack),
+      in_channel_factors(own_inputs ? s.loading_l1bs : 1,
+                         has_sections() ? problem_.sections.in_chunks : s.chunks_in, s.stack),
       own_inputs ? s.out.row_way_factors() : channel_copies(tiling, s)};
   // The MAB's block, and the MABs that have the same.
   const int64_t of_block = s.spread ? 1 : kBlocksPerChunk;
@@ -360,7 +383,7 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
     for (const int64_t pass : in_turn(s.passes, backwards)) {
       const auto load_piece = [&](const RowsPiece& piece) {
         for (const RowsDivision::Run& run : s.runs()) {
-          LoadRows load = s.load(run, draft.window_stream, s.in.channel_ways(), [&](size_t part) {
+          LoadRows load = s.load(run, draft.window_stream, s.ways(), [&](size_t part) {
             return input_transfers(s, part, image, pass, piece, draft.zeros, draft.weight_stream);
           });
           if (tiling.share == L1bShare::kRows)
@@ -369,11 +392,11 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
           if (own_inputs) {
             load.rows = piece.rows;
             load.first_row = piece.first;
-            s.share_chunks(load, s.chunks_in, s.loading_l1bs);
-            // The others take what the last one does: their matrices are zeros, but what L1BM was left with
-            // may be infinite.
-            load.l1b_at.resize(static_cast<size_t>(chip_.l1b_per_l2b), load.l1b_at.back());
           }
+          if (takes_chunks(tiling)) s.share_chunks(load, s.chunks_in, s.loading_l1bs);
+          // The others take what the last one does: their matrices are zeros, but what L1BM was left with
+          // may be infinite.
+          if (own_inputs) load.l1b_at.resize(static_cast<size_t>(chip_.l1b_per_l2b), load.l1b_at.back());
           load.buffer = draft.windows;
           load.normalize = precision_;
           draft.add(std::move(load));
@@ -384,7 +407,7 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
       // An L2B's own rows: what it makes, and reads beside it.
       const int64_t finish_l1bs = tiling.share == L1bShare::kRows ? s.l1bs_in(pass) : s.finish_l1bs;
       // Where an L1B's part of them is.
-      const std::vector<int64_t> places = tiling.share == L1bShare::kOutputs
+      const std::vector<int64_t> places = has_own_outputs(tiling)
                                               ? l1b_chunk_places(finish_l1bs, s.out.order(), s.chunks_out)
                                               : l1b_places(finish_l1bs, s.finish_rows * s.out.row_lw());
       const auto beside = [&](int stream, int64_t l2bm, int to, int64_t row, int64_t rows) {
@@ -450,7 +473,8 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
           product.matrices = draft.matrices;
           product.matrices_at.base = load_matrices(draft, stack, draft_sizes);
           product.windows = draft.windows;
-          product.stacks = s.stacks_in;
+          product.first_stack = first_chunk(stack);
+          product.stacks = s.matrix_stacks;
           product.window_rows = s.window_rows;
           product.pitch = s.pitch;
           product.kernel = problem_.window.kernel;
@@ -495,14 +519,15 @@ std::string RowsTiler::describe(const RowsTiling& tiling) const {
   const Sizes s = sizes(tiling);
   const char* share = tiling.share == L1bShare::kRows      ? "rows"
                       : tiling.share == L1bShare::kOutputs ? "channels"
-                                                           : "input channels";
+                      : tiling.share == L1bShare::kInputs  ? "input channels"
+                                                           : "sections of channels";
   return fmt::format(
       "{}: group {}, L2B {}, L1B {}, {} passes of {} rows, {} of {} input chunks; operand: group {}, L2B "
       "{}{}",
       matrix_precision_name(precision_), rows_or_channels(tiling.out.group_channels),
       rows_or_channels(tiling.out.l2b_channels), share, s.passes * s.out.images(), tiling.rows, s.chunks_out,
-      s.chunks_in, rows_or_channels(tiling.in.group_channels), rows_or_channels(tiling.in.l2b_channels),
-      order_name(problem_.out));
+      has_sections() ? problem_.sections.in_chunks : s.chunks_in, rows_or_channels(tiling.in.group_channels),
+      rows_or_channels(tiling.in.l2b_channels), order_name(problem_.out));
 }
 
 /// For every image of the operand that there may be, the fastest that make one image of the result each: with
@@ -548,6 +573,9 @@ std::vector<Candidate> rows_candidates(const Layer& layer, const LayerGraph& gra
   for (size_t number = 0;; ++number) {
     auto problem = rows_problem(std::get<ContractLayer>(layer.body), layer.outputs.at(0), graph, number);
     if (!problem) break;
+    // Stacks of chunks would have some of other sections.
+    const MatrixForm& form = matrix_form(options.precision);
+    if (problem->sections.count > 1 && (form.stream_lw > 1 || form.result_lw > 1)) break;
     problem->constants_stay = options.constants_stay;
     const auto add_candidates = [&] {
       std::ranges::move(rows_candidates_of(*problem, chip, options.precision, layer.name),
@@ -555,7 +583,7 @@ std::vector<Candidate> rows_candidates(const Layer& layer, const LayerGraph& gra
     };
     add_candidates();
     // A concatenation is read part by part, too.
-    if (const auto parts = concatenated_picture(problem->in, graph)) {
+    if (const auto parts = concatenated_picture(problem->in, graph); parts && problem->sections.count == 1) {
       problem->in = *parts;
       add_candidates();
     }

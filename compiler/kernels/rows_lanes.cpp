@@ -59,9 +59,10 @@ class LanesLoader {
         builder_(context.builder),
         op_(op),
         buffer_(context.buffer_values[static_cast<size_t>(op.buffer)]),
-        sides_(op.shift > 0 ? std::vector<Side>{{op.shift, mab_mask(context, kUpperQuads, 0)},
-                                                {0, mab_mask(context, kUpperQuads, kUpperQuads)}}
-                            : std::vector<Side>{{0, -1}}),
+        sides_(op.shift > 0 || op.side_chunks > 0
+                   ? std::vector<Side>{{op.shift, mab_mask(context, kUpperQuads, 0)},
+                                       {0, mab_mask(context, kUpperQuads, kUpperQuads)}}
+                   : std::vector<Side>{{0, -1}}),
         origin_(load_origin(context, op.stream)) {
     const int64_t width = op.order.width();
     const int64_t pairs = op.order.chunks / width;
@@ -111,6 +112,12 @@ class LanesLoader {
   }
 
  private:
+  /// Quads that have columns at one place: how far behind, and their mask.
+  struct Side {
+    int64_t shift = 0;
+    int mask = -1;
+  };
+
   int64_t l2bm(int64_t part, int64_t row) const {
     return op_.l2bm + part * op_.part_lw + row * op_.order.lw();
   }
@@ -154,14 +161,21 @@ class LanesLoader {
     if (!op_.packed || chunk + 1 < op_.chunks()) return false;
     return column * op_.packed->lw + (chunk + 1) * kColumnLw > op_.order.groups * kColumnLw;
   }
+  /// The chunk of the buffer that a chunk is, and in which quads.
+  std::pair<int64_t, std::vector<Side>> place_of(int64_t chunk) const {
+    if (op_.side_chunks == 0) return {chunk, sides_};
+    const int64_t section = chunk / op_.side_chunks;
+    return {section / 2 * op_.side_chunks + chunk % op_.side_chunks,
+            {sides_[static_cast<size_t>(section % 2)]}};
+  }
 
   /// `columns` columns of all chunks to a row of windows and those behind it.
   template <typename Staged>
   void take(int64_t part, int64_t row, int64_t columns, Staged&& staged) {
     const int64_t stacks = ceil_div(op_.chunks(), op_.stack);
     for (int64_t stack = 0; stack < stacks; ++stack) {
-      const int64_t to =
-          (op_.first_stack + part * stacks + stack) * op_.stack_lw + (op_.first_row + row) * op_.pitch;
+      const auto [place, sides] = place_of(op_.first_stack + part * stacks + stack);
+      const int64_t to = place * op_.stack_lw + (op_.first_row + row) * op_.pitch;
       for (const int64_t first : unit_steps(columns)) {
         const int64_t count = std::min<int64_t>(kCyclesPerStep, columns - first);
         BlockColumns from{op_.normalize, std::min(op_.stack, op_.chunks() - stack * op_.stack), count};
@@ -177,7 +191,7 @@ class LanesLoader {
         const int64_t right =
             has_edges ? std::clamp<int64_t>(first + kCyclesPerStep - (op_.left + op_.last), 0, kCyclesPerStep)
                       : 0;
-        for (const auto& [shift, side] : sides_) {
+        for (const auto& [shift, side] : sides) {
           Operand target = MachineBuilder::operand(buffer_, (to + shift + first) * kWordsPerLong);
           if (left + right > 0) {
             target = masked(target, edge_mask(context_, left, right, side));
@@ -196,11 +210,6 @@ class LanesLoader {
   MachineBuilder& builder_;
   const LoadLanes& op_;
   int buffer_;
-  /// Quads that have columns at one place: how far behind, and their mask.
-  struct Side {
-    int64_t shift = 0;
-    int mask = -1;
-  };
   /// The bit of a MAB's number that tells quads 2 and 3 from the others.
   static constexpr int64_t kUpperQuads = 8;
   std::vector<Side> sides_;

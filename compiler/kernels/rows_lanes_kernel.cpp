@@ -53,6 +53,7 @@ class LanesTiler : RowsContraction {
     std::vector<LanesTiling> list;
     for (const RowsSplit in : kRowsSplits) {
       for (const RowsSplit out : kRowsSplits) {
+        if (!can_take(in, out)) continue;
         const LanesTiling least{in, out, 1, 1, 0};
         const Sizes one = sizes(least);
         if (!one.is_even() || !has_lanes(one)) continue;
@@ -71,6 +72,8 @@ class LanesTiler : RowsContraction {
     LanePlaces places = {};                 ///< of a tile
     int64_t in_chunks = 0, in_stacks = 0;
     int64_t out_sets = 0, out_stack = 1, out_stacks = 0;
+    int64_t side_chunks = 0;    ///< as of LoadLanes
+    int64_t matrix_stacks = 0;  ///< of the operand, that a set of results depends on
     int64_t tile_rows = 0;
     int64_t matrices_lw = 0;  ///< of a pair of chunks of results
     bool all_matrices = false;
@@ -82,6 +85,7 @@ class LanesTiler : RowsContraction {
   Sizes sizes(const LanesTiling& tiling) const {
     Sizes s{
         {problem_.in, tiling.in, problem_.out, tiling.out, problem_.window, {tiling.rows, 1, false}, chip_}};
+    s.own_channels = has_sections() && s.out.channel_ways() > 1;
     const int64_t groups_in = lane_columns_in(s), groups_out = s.out.order().groups;
     const int64_t under = s.window.columns_under(groups_out);
     s.left = s.window.pad[1];
@@ -99,19 +103,23 @@ class LanesTiler : RowsContraction {
     const int64_t row_places = s.is_flat ? groups_out : round_up(groups_out, vector_places(order));
     s.lane_pitch = s.left + groups_in + s.right;
     if (!s.is_flat) s.lane_pitch = std::max(s.lane_pitch, s.window.columns_under(row_places)) + s.shift;
-    s.in_chunks = s.in.channel_ways() * (problem_.in.packed ? packed_line()->chunks() : s.in.chunks());
+    s.in_chunks = s.ways() * (problem_.in.packed ? packed_line()->chunks() : s.in.chunks());
     s.out_sets = order.chunks / order.width();
     s.stack = window_stack(loaded_chunks(s));
     s.in_stacks = ceil_div(s.in_chunks, s.stack);
     s.out_stack = result_stack(s.out_sets, s.out.channel_ways() - 1);
     s.out_stacks = ceil_div(s.out_sets, s.out_stack);
-    s.matrices_lw = matrices_lw(s.in_stacks);
-    s.region_rows = std::clamp<int64_t>(
-        chip_.memory.l2bm_lw / kLanePieces / (s.in.channel_ways() * s.in_row_lw()), 1, s.region_rows);
+    s.matrix_stacks = matrix_stacks(s.in_stacks);
+    // Two chunks of results, of a section each: their quads have the inputs of theirs.
+    if (has_sections() && order.width() == 2 && problem_.sections.out_chunks == 1)
+      s.side_chunks = s.matrix_stacks;
+    s.matrices_lw = matrices_lw(s.matrix_stacks);
+    s.region_rows = std::clamp<int64_t>(chip_.memory.l2bm_lw / kLanePieces / (s.ways() * s.in_row_lw()), 1,
+                                        s.region_rows);
     // Rows that are one may end within a vector; those before begin with what quads have in another place.
     s.flat_pitch = s.is_flat ? s.window_rows * s.lane_pitch + vector_places(order) + s.shift
                              : s.window_rows * s.lane_pitch;
-    s.windows_lw = round_up(s.in_stacks * s.flat_pitch, isa::kCyclesPerStep);
+    s.windows_lw = round_up(s.in_stacks / (s.side_chunks > 0 ? 2 : 1) * s.flat_pitch, isa::kCyclesPerStep);
     const int64_t most_vectors =
         chip_.memory.grf_words / isa::kWordsPerLong * 3 / 4 / (isa::kCyclesPerStep * form_.result_lw);
     // Two sets of chunks take turns in L1BM, or else all are there.
@@ -131,7 +139,7 @@ class LanesTiler : RowsContraction {
     const int64_t local = chip_.memory.lm_words / isa::kWordsPerLong - kRowsReserveLw;
     s.all_matrices = s.out_stacks * s.matrices_lw + s.row_inputs * s.input_lw <= local;
     // Steps take four units, and halos are beside the rows.
-    s.region_l2bm = s.part_l2bm(s.parts.size(), s.in.channel_ways()) + isa::kCyclesPerStep * kUnitLw;
+    s.region_l2bm = s.part_l2bm(s.parts.size(), s.ways()) + isa::kCyclesPerStep * kUnitLw;
     s.tile_l2bm = s.tile_rows * s.out.row_lw() + isa::kCyclesPerStep * kUnitLw;
     return s;
   }
@@ -151,7 +159,7 @@ class LanesTiler : RowsContraction {
   int64_t cost(const LanesTiling& tiling, const Sizes& s) const {
     int64_t columns = s.is_flat ? s.in.order().groups : round_up(s.lane_pitch, isa::kCyclesPerStep);
     const int64_t load =
-        s.window_rows * (std::max<int64_t>(s.in.channel_ways() * ceil_div(staged_row(s), isa::kCyclesPerStep),
+        s.window_rows * (std::max<int64_t>(s.ways() * ceil_div(staged_row(s), isa::kCyclesPerStep),
                                            take_chunks(s) * columns) +
                          2);
     const int64_t tiles = ceil_div(tiling.rows, s.tile_rows);
@@ -284,7 +292,7 @@ std::vector<StreamPlacement> LanesTiler::placements(const LanesTiling& tiling) c
       s.out_stacks * s.matrices_lw,
       zeros_lw(s),
       out_channel_factors(s, result_chunk_factors(s.out_sets, s.out_stack, s.matrices_lw), kBlocksPerChunk),
-      in_channel_factors(1, s.in_chunks, s.stack),
+      in_channel_factors(1, has_sections() ? problem_.sections.in_chunks : s.in_chunks, s.stack),
       copies(s, kBlocksPerChunk)};
   Values values{weights_transport(s), s.out_sets,
                 out_channel_factors(s, {{s.out_sets, Level::kAddress, 1}}, 1), copies(s, 1)};
@@ -304,7 +312,7 @@ TileProgram LanesTiler::program(const LanesTiling& tiling, const std::string& na
     for (const int64_t pass : in_turn(s.passes, backwards)) {
       const auto load_piece = [&](const RowsPiece& piece) {
         for (const RowsDivision::Run& run : s.runs()) {
-          const LoadRows rows = s.load(run, draft.window_stream, s.in.channel_ways(), [&](size_t part) {
+          const LoadRows rows = s.load(run, draft.window_stream, s.ways(), [&](size_t part) {
             return input_transfers(s, part, image, pass, piece, draft.zeros, draft.weight_stream);
           });
           LoadLanes load;
@@ -326,6 +334,7 @@ TileProgram LanesTiler::program(const LanesTiling& tiling, const std::string& na
           load.pitch = s.lane_pitch;
           load.stack_lw = s.flat_pitch;
           load.shift = s.shift;
+          load.side_chunks = s.side_chunks;
           load.normalize = precision_;
           load.packed = packed_line();
           draft.add(std::move(load));
@@ -354,7 +363,9 @@ TileProgram LanesTiler::program(const LanesTiling& tiling, const std::string& na
           product.matrices = draft.matrices;
           product.matrices_at.base = load_matrices(draft, stack, draft_sizes);
           product.windows = draft.windows;
-          product.stacks = s.in_stacks;
+          product.first_stack =
+              s.side_chunks > 0 ? stack * s.side_chunks : first_chunk(stack * s.out.order().width());
+          product.stacks = s.matrix_stacks;
           product.kernel = problem_.window.kernel;
           product.dilation = problem_.window.dilation;
           product.stride = problem_.window.stride;
@@ -406,8 +417,9 @@ std::string LanesTiler::describe(const LanesTiling& tiling) const {
       "operand: group {}, L2B {}",
       matrix_precision_name(precision_), rows_or_channels(tiling.out.group_channels),
       rows_or_channels(tiling.out.l2b_channels), problem_.in.packed ? ", packed" : "",
-      s.passes * s.out.images(), tiling.rows, s.tile_rows, s.out_sets, s.in_chunks,
-      rows_or_channels(tiling.in.group_channels), rows_or_channels(tiling.in.l2b_channels));
+      s.passes * s.out.images(), tiling.rows, s.tile_rows, s.out_sets,
+      has_sections() ? problem_.sections.in_chunks : s.in_chunks, rows_or_channels(tiling.in.group_channels),
+      rows_or_channels(tiling.in.l2b_channels));
 }
 
 }  // namespace

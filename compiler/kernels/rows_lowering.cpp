@@ -566,13 +566,13 @@ class WindowProductLowering {
     int64_t at = 0;
     for (int64_t row = 0; row < op_.rows; ++row) {
       for (const int64_t first : op_.starts) {
-        const Operand vector =
-            builder_.operand_at(windows_, {},
-                                words + ((op_.first_row + row) * op_.stride[0] * op_.pitch +
-                                         op_.first_column + first * op_.stride[1]) *
-                                            kWordsPerLong,
-                                static_cast<int32_t>(op_.step * op_.stride[1] * kWordsPerLong),
-                                form_.products == 2 ? Width::kWord : Width::kLong, strides);
+        const Operand vector = builder_.operand_at(
+            windows_, {},
+            words + ((op_.first_stack * op_.window_rows + (op_.first_row + row) * op_.stride[0]) * op_.pitch +
+                     op_.first_column + first * op_.stride[1]) *
+                        kWordsPerLong,
+            static_cast<int32_t>(op_.step * op_.stride[1] * kWordsPerLong),
+            form_.products == 2 ? Width::kWord : Width::kLong, strides);
         const int64_t sum_words = form_.result_lw * kWordsPerLong;
         const Operand sum = MachineBuilder::operand(sums_, at, static_cast<int32_t>(sum_words),
                                                     form_.result_lw == 2 ? Width::kDoubleLong : Width::kLong);

@@ -10,6 +10,7 @@
 
 namespace kodama::compiler {
 
+using isa::ceil_div;
 using layout::Factor;
 using layout::Level;
 
@@ -66,10 +67,130 @@ std::optional<std::vector<int>> operand_order(const Picture& out, const std::vec
   return order;
 }
 
+/// Groups of channels: results of a group depend on the inputs of that group.
+struct ChannelGroups {
+  int64_t count = 1, in = 0, out = 0;  ///< channels of a group
+  int dim = -1, in_dim = -1, out_dim = -1;
+};
+
+/// The dim of a role whose index is added to that of `group` on one axis, where groups follow each other; -1:
+/// there is none. Nowhere else is the map the group's.
+int member_dim(const AffineMap& map, size_t group, ContractLayer::Role role, const ContractLayer& contract) {
+  int member = -1;
+  for (size_t axis = 0; axis < map.axes(); ++axis) {
+    const int64_t stride = map.coefficient(axis, group);
+    if (stride == 0) continue;
+    if (member >= 0) return -1;
+    for (size_t dim = 0; dim < contract.dims.size(); ++dim) {
+      if (contract.dims[dim].role == role && map.coefficient(axis, dim) == 1 &&
+          stride == contract.dims[dim].extent)
+        member = static_cast<int>(dim);
+    }
+    if (member < 0) return -1;
+  }
+  return member;
+}
+
+/// Makes groups of channels one, but for the matrix: then the contract's dims have the channels of all
+/// groups. Nothing where batches are no groups of channels; one group where there are no batches.
+std::optional<ChannelGroups> merge_groups(ContractLayer& contract, bool weights_first,
+                                          const Shape& weights_shape) {
+  using Role = ContractLayer::Role;
+  ChannelGroups groups;
+  for (size_t dim = 0; dim < contract.dims.size(); ++dim) {
+    if (contract.dims[dim].role != Role::kBatch || contract.dims[dim].extent == 1) continue;
+    if (groups.dim >= 0) return std::nullopt;
+    groups.dim = static_cast<int>(dim);
+    groups.count = contract.dims[dim].extent;
+  }
+  if (groups.dim < 0) return groups;
+  const auto group = static_cast<size_t>(groups.dim);
+  const Role out_role = weights_first ? Role::kM : Role::kN;
+  const AffineMap& weights = (weights_first ? contract.a : contract.b).map;
+  groups.out_dim = member_dim(contract.output, group, out_role, contract);
+  groups.in_dim = member_dim((weights_first ? contract.b : contract.a).map, group, Role::kK, contract);
+  if (groups.in_dim < 0 || groups.out_dim < 0 ||
+      member_dim(weights, group, out_role, contract) != groups.out_dim)
+    return std::nullopt;
+  ContractLayer::Dim& in = contract.dims[static_cast<size_t>(groups.in_dim)];
+  ContractLayer::Dim& out = contract.dims[static_cast<size_t>(groups.out_dim)];
+  groups.in = in.extent;
+  groups.out = out.extent;
+  for (const TensorAccess& input : contract.epilogue_inputs) {
+    for (size_t axis = 0; axis < input.map.axes(); ++axis) {
+      if (input.map.coefficient(axis, group) !=
+          groups.out * input.map.coefficient(axis, static_cast<size_t>(groups.out_dim)))
+        return std::nullopt;
+    }
+  }
+  // A matrix has nothing but inputs of its group on an axis, and nothing behind the last group.
+  for (size_t axis = 0; axis < weights.axes(); ++axis) {
+    const bool has_groups = weights.coefficient(axis, group) != 0;
+    const bool has_inputs = weights.coefficient(axis, static_cast<size_t>(groups.in_dim)) != 0;
+    if (!has_groups && !has_inputs) continue;
+    const size_t own = static_cast<size_t>(has_groups ? groups.out_dim : groups.in_dim);
+    if (has_groups && has_inputs) return std::nullopt;
+    if (weights.coefficient(axis, own) != 1 || weights.offset(axis) != 0 ||
+        weights_shape[axis] != (has_groups ? groups.count * groups.out : groups.in))
+      return std::nullopt;
+    for (size_t dim = 0; dim < contract.dims.size(); ++dim) {
+      if (dim != own && dim != group && weights.coefficient(axis, dim) != 0) return std::nullopt;
+    }
+  }
+  in.extent *= groups.count;
+  out.extent *= groups.count;
+  contract.dims[group].extent = 1;
+  return groups;
+}
+
+RowsSections sections_of(const ChannelGroups& groups) {
+  const int64_t all_in = ceil_div(groups.count * groups.in, kChunkChannels);
+  const int64_t all_out = ceil_div(groups.count * groups.out, kChunkChannels);
+  for (int64_t of = 1; of < groups.count; ++of) {
+    if (of * groups.in % kChunkChannels != 0 || of * groups.out % kChunkChannels != 0) continue;
+    const RowsSections sections{ceil_div(groups.count, of), of, of * groups.in / kChunkChannels,
+                                of * groups.out / kChunkChannels};
+    // Chunks side by side (RowOrder) are of one section, or of one each.
+    const bool has_pairs = all_out % 2 != 0 || sections.out_chunks == 1 || sections.out_chunks % 2 == 0;
+    if (has_pairs && sections.count * sections.in_chunks == all_in &&
+        sections.count * sections.out_chunks == all_out)
+      return sections;
+  }
+  return {1, groups.count, all_in, all_out};
+}
+
+/// A section's matrix over dims of sections, groups in one, and inputs of one, behind those of the contract:
+/// an input of another group than the output's is outside the tensor.
+RowsProblem::Matrix matrix_of(const TensorAccess& weights, const ContractLayer& contract, int out_channel,
+                              int in_channel, const ChannelGroups& groups, const RowsSections& sections) {
+  RowsProblem::Matrix matrix{weights, contract_extents(contract), {out_channel}, {{in_channel}}};
+  if (groups.count == 1) return matrix;
+  const auto first = static_cast<int>(matrix.extents.size());
+  const int section = first, group = first + 1, input = first + 2;
+  matrix.extents[static_cast<size_t>(groups.out_dim)] = groups.out;
+  matrix.extents[static_cast<size_t>(groups.in_dim)] = 1;
+  matrix.extents.insert(matrix.extents.end(), {sections.count, sections.groups, sections.groups * groups.in});
+  matrix.outs = {section, group, groups.out_dim};
+  matrix.ins = {{input}};
+  matrix.access.fill = 0;
+  matrix.access.map = AffineMap(weights.map.axes(), matrix.extents.size());
+  for (size_t axis = 0; axis < weights.map.axes(); ++axis) {
+    for (size_t dim = 0; dim < weights.map.dims(); ++dim)
+      matrix.access.map.set(axis, dim, weights.map.coefficient(axis, dim));
+    matrix.access.map.set_offset(axis, weights.map.offset(axis));
+    const int64_t of_group = weights.map.coefficient(axis, static_cast<size_t>(groups.dim));
+    const int64_t of_input = weights.map.coefficient(axis, static_cast<size_t>(groups.in_dim));
+    matrix.access.map.set(axis, static_cast<size_t>(section), of_group * sections.groups);
+    matrix.access.map.set(axis, static_cast<size_t>(group), of_group - of_input * groups.in);
+    matrix.access.map.set(axis, static_cast<size_t>(input), of_input);
+  }
+  return matrix;
+}
+
 }  // namespace
 
-std::optional<RowsProblem> rows_problem(const ContractLayer& contract, TensorId output,
-                                        const LayerGraph& graph, size_t number) {
+std::optional<RowsProblem> rows_problem(const ContractLayer& whole, TensorId output, const LayerGraph& graph,
+                                        size_t number) {
   using Role = ContractLayer::Role;
   const auto is_constant = [&](const TensorAccess& access) {
     return graph.tensors[static_cast<size_t>(graph.storage(access.tensor))].constant.has_value();
@@ -77,17 +198,22 @@ std::optional<RowsProblem> rows_problem(const ContractLayer& contract, TensorId 
   const auto shape_of = [&](TensorId tensor) -> const Shape& {
     return graph.tensors[static_cast<size_t>(tensor)].shape;
   };
-  if (is_constant(contract.a) == is_constant(contract.b)) return std::nullopt;
+  if (is_constant(whole.a) == is_constant(whole.b)) return std::nullopt;
   RowsProblem problem;
-  problem.contract = contract;
-  problem.weights_first = is_constant(contract.a);
+  problem.contract = whole;
+  problem.weights_first = is_constant(whole.a);
   const Role out_role = problem.weights_first ? Role::kM : Role::kN;
+  const TensorAccess& weights = problem.weights_first ? whole.a : whole.b;
+  const auto groups =
+      merge_groups(problem.contract, problem.weights_first, shape_of(graph.storage(weights.tensor)));
+  if (!groups) return std::nullopt;
+  const ContractLayer& contract = problem.contract;
   for (size_t dim = 0; dim < contract.dims.size(); ++dim) {
-    if (contract.dims[dim].extent == 1) continue;
-    if (contract.dims[dim].role == Role::kBatch) return std::nullopt;
-    if (contract.dims[dim].role == out_role) problem.out_channels.push_back(static_cast<int>(dim));
+    if (contract.dims[dim].extent == 1 || contract.dims[dim].role != out_role) continue;
+    if (problem.out_channel >= 0) return std::nullopt;
+    problem.out_channel = static_cast<int>(dim);
   }
-  if (problem.out_channels.size() != 1) return std::nullopt;
+  if (problem.out_channel < 0) return std::nullopt;
   const auto dim_extent = [&](int dim) {
     return dim < 0 ? 1 : contract.dims[static_cast<size_t>(dim)].extent;
   };
@@ -102,7 +228,7 @@ std::optional<RowsProblem> rows_problem(const ContractLayer& contract, TensorId 
     if (use->outer >= 0 && result.coefficient(axis, static_cast<size_t>(use->outer)) != 1)
       return std::nullopt;
     if (dim_extent(use->outer) != contract.output_shape[axis]) return std::nullopt;
-    if (use->outer == problem.out_channels[0]) channel_axis = axis;
+    if (use->outer == problem.out_channel) channel_axis = axis;
     made.push_back(*use);
   }
   const std::vector<Picture> pictures = pictures_of(output, contract.output_shape, channel_axis);
@@ -175,23 +301,27 @@ std::optional<RowsProblem> rows_problem(const ContractLayer& contract, TensorId 
   if (!in->tokens && shape.back() < isa::kCyclesPerStep &&
       (window.kernel[1] > 1 || window.pad[1] > 0 || window.stride[1] > 1))
     return std::nullopt;
-  problem.in_channels = {{in_channel}};
   for (size_t dim = 0; dim < contract.dims.size(); ++dim) {
     const auto number = static_cast<int>(dim);
     if (contract.dims[dim].extent == 1 || contract.dims[dim].role == Role::kK ||
-        number == problem.out_channels[0])
+        number == problem.out_channel)
       continue;
-    for (size_t axis = 0; axis < problem.weights().map.axes(); ++axis) {
-      if (problem.weights().map.coefficient(axis, dim) != 0) return std::nullopt;
+    for (size_t axis = 0; axis < weights.map.axes(); ++axis) {
+      if (weights.map.coefficient(axis, dim) != 0) return std::nullopt;
     }
   }
+  if (groups->count > 1) {
+    if (groups->in_dim != in_channel || groups->out_dim != problem.out_channel) return std::nullopt;
+    problem.sections = sections_of(*groups);
+  }
+  problem.matrix = matrix_of(weights, contract, problem.out_channel, in_channel, *groups, problem.sections);
 
   for (const TensorAccess& input : contract.epilogue_inputs) {
     bool for_channel = true;
     for (size_t axis = 0; axis < input.map.axes(); ++axis) {
       const auto use = axis_use(input.map, axis, contract);
       for_channel =
-          for_channel && use && use->inner < 0 && (use->outer < 0 || use->outer == problem.out_channels[0]);
+          for_channel && use && use->inner < 0 && (use->outer < 0 || use->outer == problem.out_channel);
     }
     problem.of_rows.emplace_back();
     if (!for_channel) problem.of_rows.back() = over_result(input, made);
@@ -203,6 +333,7 @@ std::optional<RowsProblem> packed_problem(const RowsProblem& problem) {
   constexpr int64_t kMostChannels = 8;
   const RowsWindow& window = problem.window;
   if (problem.in.tokens || !problem.in.parts.empty() || problem.kernel_dims[1] < 0 ||
+      problem.matrix.ins[0][0] >= static_cast<int>(problem.contract.dims.size()) ||
       problem.in.channels > kMostChannels || window.dilation[1] != 1)
     return std::nullopt;
   Picture::Packed packed;
@@ -217,13 +348,19 @@ std::optional<RowsProblem> packed_problem(const RowsProblem& problem) {
   result.in.packed = packed;
   result.in.columns = isa::kCyclesPerStep * isa::ceil_div(line.line_lw(), kColumnLw);
   result.in.channels = kChunkChannels;
-  const std::vector<int> channels = problem.in_channels[0], columns = {problem.kernel_dims[1]};
-  result.in_channels = {channels, columns};
-  if (as_they_are) result.in_channels = {{columns[0], channels[0]}};
+  const std::vector<int> channels = problem.matrix.ins[0], columns = {problem.kernel_dims[1]};
+  result.matrix.ins = {channels, columns};
+  if (as_they_are) result.matrix.ins = {{columns[0], channels[0]}};
   result.kernel_dims[1] = -1;
   result.window.kernel[1] = result.window.stride[1] = 1;
   result.window.pad[1] = 0;
   return result;
+}
+
+bool RowsContraction::can_take(RowsSplit in, RowsSplit out) const {
+  const int64_t ways = RowsImage(problem_.out, out, chip_).channel_ways();
+  if (!has_sections() || ways == 1) return true;
+  return in == out && problem_.sections.count % ways == 0;
 }
 
 std::vector<RowsPiece> RowsContraction::pieces(const RowsDivision& s, int64_t image, int64_t pass) const {
@@ -244,14 +381,14 @@ std::vector<RowsTransfer> RowsContraction::input_transfers(const RowsDivision& s
   RowsPass wanted = s.pass(image, pass);
   wanted.first_row = piece.first;
   wanted.most_rows = piece.rows;
-  return window_transfers(s.parts[part], s.out, problem_.window, wanted, outside, chip_);
+  return window_transfers(s.parts[part], s.out, problem_.window, wanted, outside, chip_, s.own_channels);
 }
 
 std::vector<int64_t> RowsContraction::loaded_chunks(const RowsDivision& s) const {
   if (problem_.in.packed) return {isa::ceil_div(problem_.in.packed->window_words(), kChunkChannels)};
   std::vector<int64_t> loaded;
   for (const RowsImage& part : s.parts)
-    loaded.insert(loaded.end(), static_cast<size_t>(s.in.channel_ways()), part.chunks());
+    loaded.insert(loaded.end(), static_cast<size_t>(s.ways()), part.chunks());
   return loaded;
 }
 
@@ -277,7 +414,7 @@ std::vector<std::vector<Factor>> RowsContraction::in_channel_factors(int64_t l1b
   std::vector<Factor> of_chunks = {{isa::ceil_div(chunks, stack), Level::kAddress, matrices_lw(1) * together},
                                    {stack, Level::kMab, mabs}};
   if (l1bs > 1) of_chunks.insert(of_chunks.begin(), {l1bs, Level::kL1b, 1});
-  if (problem_.in_channels.size() > 1) {
+  if (problem_.matrix.ins.size() > 1) {
     auto [of_channel, of_column] = packed_factors(problem_.in.packed->channels, blocks);
     of_column.insert(of_column.begin(), of_chunks.begin(), of_chunks.end());
     return {of_channel, of_column};
@@ -289,12 +426,11 @@ std::vector<std::vector<Factor>> RowsContraction::in_channel_factors(int64_t l1b
 
 std::vector<StreamPlacement> RowsContraction::streams(const RowsDivision& s, RowsSplit out,
                                                       const Matrices& matrices, const Values& values) const {
-  Shape extents;
-  for (const ContractLayer::Dim& dim : problem_.contract.dims) extents.push_back(dim.extent);
+  const Shape extents = contract_extents(problem_.contract);
   StreamPlacement weights;
   weights.name = problem_.weights_first ? "a" : "b";
-  weights.access = problem_.weights();
-  weights.extents = extents;
+  weights.access = problem_.matrix.access;
+  weights.extents = problem_.matrix.extents;
   weights.transport = matrices.transport;
   weights.length_lw = isa::round_up(matrices.lw * form_.stream_lw, weights.transport.granule()) +
                       weights.transport.numbers_over(matrices.zeros_lw);
@@ -304,8 +440,8 @@ std::vector<StreamPlacement> RowsContraction::streams(const RowsDivision& s, Row
                                             isa::kWordsPerLong * form_.result_lw * form_.stream_lw},
                                            {isa::kWordsPerLong, Level::kAddress, form_.stream_lw}});
   axes.insert(axes.end(), matrices.ins.begin(), matrices.ins.end());
-  weights.axis_dims = {problem_.out_channels};
-  weights.axis_dims.insert(weights.axis_dims.end(), problem_.in_channels.begin(), problem_.in_channels.end());
+  weights.axis_dims = {problem_.matrix.outs};
+  weights.axis_dims.insert(weights.axis_dims.end(), problem_.matrix.ins.begin(), problem_.matrix.ins.end());
   for (size_t way = 0; way < 2; ++way) {
     if (problem_.kernel_dims.at(way) < 0) continue;
     weights.axis_dims.push_back({problem_.kernel_dims.at(way)});
@@ -337,7 +473,7 @@ std::vector<StreamPlacement> RowsContraction::streams(const RowsDivision& s, Row
     placement.length_lw = isa::round_up(values.count, values.transport.granule());
     std::vector<Factor> channels = values.outs;
     channels.insert(channels.end(), {{isa::kPePerMab, Level::kPe, 1}, {isa::kWordsPerLong, Level::kWord, 1}});
-    placement.axis_dims = {problem_.out_channels};
+    placement.axis_dims = {{problem_.out_channel}};
     placement.layout = layout::Layout({channels}, layout::Memory::kLm0, values.copies);
     place_single(placement);
     list.push_back(std::move(placement));

@@ -18,21 +18,39 @@
 /// Products with a constant matrix, seen as windows of pictures: what "contract-rows" computes.
 namespace kodama::compiler {
 
+/// Channels that depend on each other alone: all of a layer, or of a grouped convolution as many groups as
+/// fill whole chunks. The matrix of a section has zeros where inputs and outputs are of different groups.
+///
+/// Example, 128 -> 128 channels in 32 groups: sections of 8 groups, of 1 chunk in and 1 out, 4 of them.
+struct RowsSections {
+  int64_t count = 1;
+  int64_t groups = 1;  ///< of a section; the last one may have fewer
+  int64_t in_chunks = 0, out_chunks = 0;
+};
+
 /// The layer as windows of one picture that make another.
 struct RowsProblem {
-  ContractLayer contract;
+  ContractLayer contract;     ///< groups of channels are merged: its dims have all channels
   bool weights_first = true;  ///< operand a is the matrix
+  RowsSections sections;
+  /// A section's matrix, and so of all sections; dims behind the contract's tell groups.
+  struct Matrix {
+    TensorAccess access;
+    Shape extents;
+    std::vector<int> outs;  ///< dims of output channels
+    /// Axes of dims of input channels; packed, they have the kernel's columns, too, of an axis alone or
+    /// before the channels.
+    std::vector<std::vector<int>> ins;
+  };
+  Matrix matrix;
   Picture in, out;
   RowsWindow window;
-  std::vector<int> out_channels;  ///< dims
-  /// Axes of dims; packed, they have the kernel's columns, too, of an axis alone or before the channels.
-  std::vector<std::vector<int>> in_channels;
+  int out_channel = -1;                    ///< dim
   std::array<int, 2> kernel_dims{-1, -1};  ///< dims; -1 = the kernel has one position there
   bool constants_stay = false;             ///< KernelOptions
   /// Of the epilogue's inputs: one value for a channel, or else what is read at every place of the result.
   std::vector<std::optional<TensorAccess>> of_rows;
 
-  const TensorAccess& weights() const { return weights_first ? contract.a : contract.b; }
   const TensorAccess& activation() const { return weights_first ? contract.b : contract.a; }
 };
 
@@ -51,6 +69,19 @@ class RowsContraction {
       : problem_(std::move(problem)), chip_(chip), precision_(precision), form_(matrix_form(precision)) {}
 
   bool has_epilogue() const { return problem_.contract.epilogue != ScalarExpr::identity(); }
+
+  bool has_sections() const { return problem_.sections.count > 1; }
+  /// Whether every L2B can have what its results depend on: all channels, or whole sections.
+  bool can_take(RowsSplit in, RowsSplit out) const;
+  /// Stacks of the operand's chunks that a chunk of results depends on, of so many that an L1B or a pair has;
+  /// with sections, chunks stand alone.
+  int64_t matrix_stacks(int64_t stacks_in) const {
+    return has_sections() ? problem_.sections.in_chunks : stacks_in;
+  }
+  /// The first of those of chunk `chunk` of an L1B's or a pair's results.
+  int64_t first_chunk(int64_t chunk) const {
+    return has_sections() ? chunk / problem_.sections.out_chunks * problem_.sections.in_chunks : 0;
+  }
 
   /// The rows under a pass' results, as many at a time as L2BM has room for. In a single pass, those outside
   /// the tensor for all L2Bs stay as the windows were filled.
@@ -78,7 +109,7 @@ class RowsContraction {
   /// Of a stream of matrices, the factors of `chunks` chunks of results in stacks of `stack` for which it has
   /// `lw` LW of buffers each.
   std::vector<layout::Factor> result_chunk_factors(int64_t chunks, int64_t stack, int64_t lw) const;
-  /// Those of the problem's in_channels, of `l1bs` L1Bs with `chunks` chunks each.
+  /// Those of the problem's matrix.ins, of `l1bs` L1Bs with `chunks` chunks each.
   std::vector<std::vector<layout::Factor>> in_channel_factors(int64_t l1bs, int64_t chunks,
                                                               int64_t stack) const;
 
@@ -87,7 +118,7 @@ class RowsContraction {
     int64_t lw = 0;                                ///< of a PE's buffers
     int64_t zeros_lw = 0;                          ///< behind them in the stream, for rows outside the tensor
     std::vector<layout::Factor> outs;              ///< of output channels, but for a block of eight
-    std::vector<std::vector<layout::Factor>> ins;  ///< of the problem's in_channels
+    std::vector<std::vector<layout::Factor>> ins;  ///< of the problem's matrix.ins
     std::vector<layout::Factor> copies;
   };
   /// Of what depends on output channels alone.

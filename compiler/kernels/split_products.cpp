@@ -103,8 +103,9 @@ int64_t split_layer(LayerGraph& graph, size_t index, FreshNames& layers, FreshNa
   if (contract == nullptr) return 1;
   const TensorId result = layer.outputs[0];
   const auto problem = rows_problem(*contract, result, graph, 0);
-  if (!problem) return 1;
-  const int dim = problem->out_channels[0];
+  // Of groups of channels the layer has other dims.
+  if (!problem || problem->matrix.outs.size() > 1) return 1;
+  const int dim = problem->out_channel;
   size_t axis = 0;
   while (contract->output.coefficient(axis, static_cast<size_t>(dim)) == 0) ++axis;
   const auto ranges = ranges_read(graph, result, axis);

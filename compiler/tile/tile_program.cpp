@@ -310,7 +310,8 @@ class Verifier {
     const int64_t kernel = op.kernel[0] * op.kernel[1];
     buffer_range("window product matrices", op.matrices, op.matrices_at,
                  op.stacks * kernel * matrix_form(op.precision).rows);
-    buffer_range("window product windows", op.windows, {}, op.stacks * op.window_rows * op.pitch);
+    buffer_range("window product windows", op.windows, {},
+                 (op.first_stack + op.stacks) * op.window_rows * op.pitch);
     require(op.first_row >= 0 &&
                 (op.first_row + op.rows - 1) * op.stride[0] + (op.kernel[0] - 1) * op.dilation[0] <
                     op.window_rows,
@@ -403,7 +404,10 @@ class Verifier {
             "load lanes: rows {} to {} of {}", op.first_row, op.first_row + op.rows, op.buffer_rows);
     stack("load lanes", op.stack, op.normalize);
     const int64_t stacks = op.first_stack + op.parts * isa::ceil_div(chunks, op.stack);
-    buffer_range("load lanes", op.buffer, {}, stacks * op.stack_lw);
+    require(op.side_chunks == 0 ||
+                (op.side_chunks > 0 && op.shift == 0 && op.stack == 1 && stacks % (2 * op.side_chunks) == 0),
+            "load lanes: {} chunks of sides in {}, shifted by {}", op.side_chunks, stacks, op.shift);
+    buffer_range("load lanes", op.buffer, {}, stacks / (op.side_chunks > 0 ? 2 : 1) * op.stack_lw);
     require(op.stack_lw >= op.buffer_rows * op.pitch, "load lanes: stacks of {} LW", op.stack_lw);
   }
   void places(std::string_view what, const LanePlaces& at, int64_t l2bm) const {
@@ -664,10 +668,12 @@ class Printer {
   }
   void node(const WindowProduct& op) {
     line(
-        "window product {} = {} * {} ({}: {} stacks, kernel {}, dilation {}, stride {}, {} rows from {} on, "
+        "window product {} = {} * {} ({}: {} stacks{}, kernel {}, dilation {}, stride {}, {} rows from {} "
+        "on, "
         "columns {} by {})",
         buffer(op.sums, {}), buffer(op.matrices, op.matrices_at), buffer(op.windows, {}),
-        matrix_precision_name(op.precision), op.stacks, fmt::join(op.kernel, " x "),
+        matrix_precision_name(op.precision), op.stacks,
+        op.first_stack > 0 ? fmt::format(" from {} on", op.first_stack) : "", fmt::join(op.kernel, " x "),
         fmt::join(op.dilation, " x "), fmt::join(op.stride, " x "), op.rows, op.first_row,
         fmt::join(op.starts, " "), op.step);
   }
@@ -705,7 +711,8 @@ class Printer {
         op.first_stack > 0 ? fmt::format(" of stack {}", op.first_stack) : "", stream(op.stream, {}), op.rows,
         op.parts, op.chunks(), op.left, op.columns() - op.left - op.right, op.right, op.last,
         (op.packed ? fmt::format(", packed {} LW apart", op.packed->lw) : "") +
-            (op.shift > 0 ? fmt::format(", shifted by {}", op.shift) : ""));
+            (op.shift > 0 ? fmt::format(", shifted by {}", op.shift) : "") +
+            (op.side_chunks > 0 ? fmt::format(", sides of {} chunks", op.side_chunks) : ""));
     transfers(op.transfers);
   }
   void node(const LoadPlaces& op) {

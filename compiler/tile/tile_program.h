@@ -315,7 +315,8 @@ struct WindowProduct {
   MatrixPrecision precision = MatrixPrecision::kGFloat;
   int matrices = -1;
   TileIndex matrices_at;
-  int windows = -1;  ///< buffer of a LoadRows with `normalize`
+  int windows = -1;         ///< buffer of a LoadRows with `normalize`
+  int64_t first_stack = 0;  ///< of the windows
   int64_t stacks = 1, window_rows = 0, pitch = 0;
   std::array<int64_t, 2> kernel{1, 1}, dilation{1, 1}, stride{1, 1};
   int sums = -1;
@@ -406,7 +407,8 @@ inline int64_t step_places(const RowOrder& order) {
 /// buffer[stack][row][pitch columns] = of rows of an image, a pair's lane, between `left` columns of the lane
 /// before and `right` of the one behind; what is in them outside the tensor, whose last lane has `last`
 /// columns, isn't written. Blocks are taken as by LoadRows with `normalize`. With `shift` quads 0 and 1 have
-/// every column so many columns behind where quads 2 and 3 have it.
+/// every column so many columns behind where quads 2 and 3 have it. With `side_chunks`, of twice as many
+/// chunks quads 0 and 1 have the first half, quads 2 and 3 the others at the same place.
 ///
 /// What is `packed` has in every lane of a row, over its units, a line of LW: column c's windows begin at LW
 /// c * lw of it, 16 LW for a chunk, those of the next chunk behind them. In the last chunk of a window, what
@@ -432,6 +434,7 @@ struct LoadLanes {
   int64_t first_stack = 0;  ///< of the buffer
   int64_t first_row = 0, buffer_rows = 1;
   int64_t pitch = 1, stack_lw = 0, shift = 0;  ///< `stack_lw` from one stack to the next in the buffer
+  int64_t side_chunks = 0;
   MatrixPrecision normalize = MatrixPrecision::kGFloat;
   std::optional<Packed> packed = std::nullopt;
   int64_t columns() const { return packed ? packed->columns : left + order.groups + right; }
