@@ -86,10 +86,12 @@ class DramTime {
                                        : ceil_div(transfer.count, chip_.groups));
     }
   }
-  /// About what the transfers' schedule finds room for from one layer to the next.
+  /// About what the schedule of transfers finds room for from one layer to the next.
+  static constexpr double kStayingShare = 0.4;  ///< of L2BM
   bool stays_in_l2bm(int stream) const {
     const TileStream& each = program_.streams[static_cast<size_t>(stream)];
-    return each.transport.part_lw(each.length_lw) <= chip_.memory.l2bm_lw * 2 / 5;
+    return static_cast<double>(each.transport.part_lw(each.length_lw)) <=
+           kStayingShare * static_cast<double>(chip_.memory.l2bm_lw);
   }
 
   const TileProgram& program_;

@@ -9,7 +9,7 @@
 /// to the chip before the first as between runs. So compiling takes what a slice takes, and what a layer
 /// makes is still on the chip when the next one reads it, though the batch as a whole would not be.
 ///
-///     ResNet-50, batch 32       program of 4 images, 8 slices
+///     ResNet-50, batch 32       program of 1 image, 32 slices
 ///
 /// The larger a slice, the more images share the weights that come from DRAM; the smaller, the more stays in
 /// L2BM from one layer to the next. The second counts for more: a slice has as many images as L2BM holds of

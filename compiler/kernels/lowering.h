@@ -75,6 +75,9 @@ class MachineBuilder {
   std::vector<std::pair<uint32_t, int>> constants_;
 };
 
+/// imm of a 32-bit integer.
+isa::Instruction integer_immediate(uint32_t payload, isa::Operand to);
+
 /// An operand in a memory outside the PEs, or another space without virtual values.
 isa::Operand space_operand(isa::Space space, int64_t base, std::vector<int64_t> loop_strides = {});
 

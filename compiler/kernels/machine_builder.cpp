@@ -12,6 +12,15 @@ namespace {
 constexpr const char* kMachineBuilderPart = "machine builder";
 }  // namespace
 
+isa::Instruction integer_immediate(uint32_t payload, isa::Operand to) {
+  isa::Instruction imm;
+  imm.opcode = isa::Opcode::kImm;
+  imm.immediate_kind = isa::ImmediateKind::kInt;
+  imm.sources = {space_operand(isa::Space::kImmediate, payload)};
+  imm.destinations = {std::move(to)};
+  return imm;
+}
+
 isa::Operand space_operand(isa::Space space, int64_t base, std::vector<int64_t> loop_strides) {
   isa::Operand operand;
   operand.space = space;
@@ -142,15 +151,7 @@ scheduler::MachineProgram MachineBuilder::finish() {
   if (!constants_.empty()) {
     scheduler::Block prologue;
     for (const auto& [bits, value] : constants_) {
-      isa::Operand payload;
-      payload.space = isa::Space::kImmediate;
-      payload.base = bits;
-      isa::Instruction imm;
-      imm.opcode = isa::Opcode::kImm;
-      imm.immediate_kind = isa::ImmediateKind::kInt;
-      imm.sources = {payload};
-      imm.destinations = {operand(value, 0, 0)};
-      prologue.operations.push_back({std::move(imm), "constant"});
+      prologue.operations.push_back({integer_immediate(bits, operand(value, 0, 0)), "constant"});
     }
     // Inside the region, so that the constants count for the layer that needs them.
     std::vector<scheduler::Node>* body = &program_.body;

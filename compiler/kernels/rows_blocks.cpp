@@ -11,7 +11,6 @@
 /// What a MAB takes of columns of images of rows: its block of a stack of chunks, as block floats.
 namespace kodama::compiler {
 
-using isa::Instruction;
 using isa::kCyclesPerStep;
 using isa::kWordsPerLong;
 using isa::Opcode;
@@ -32,15 +31,6 @@ Operand four_lw(MachineBuilder& builder, const char* name) {
   return MachineBuilder::operand(builder.value(name, kCyclesPerStep * kWordsPerLong, kBlockRegisters));
 }
 
-void immediate(MachineBuilder& builder, int64_t payload, Operand to, const std::string& origin) {
-  Instruction imm;
-  imm.opcode = Opcode::kImm;
-  imm.immediate_kind = isa::ImmediateKind::kInt;
-  imm.sources = {space_operand(Space::kImmediate, static_cast<uint32_t>(payload))};
-  imm.destinations = {std::move(to)};
-  builder.emit(std::move(imm), origin);
-}
-
 /// block_mask for the first `channels` of a chunk alone, whose blocks come in the order of cycles.
 int channel_mask(TileLoweringContext& context, int64_t channels, const BlocksOfCycles& of_cycles) {
   if (channels == kChunkChannels) return block_mask(context, of_cycles);
@@ -53,16 +43,17 @@ int channel_mask(TileLoweringContext& context, int64_t channels, const BlocksOfC
   // that it isn't negative.
   const Operand subpe = space_operand(Space::kConstant, static_cast<int64_t>(isa::FixedConstant::kSubpeid));
   const int words = builder.value("words", kWordsPerLong, kBlockRegisters);
-  immediate(builder, 0, MachineBuilder::operand(words, 0, 0), origin);
-  immediate(builder, 1, MachineBuilder::operand(words, 1, 0, Width::kWord), origin);
+  builder.emit(integer_immediate(0, MachineBuilder::operand(words, 0, 0)), origin);
+  builder.emit(integer_immediate(1, MachineBuilder::operand(words, 1, 0, Width::kWord)), origin);
   const Operand once = four_lw(builder, "channel"), twice = four_lw(builder, "channel");
   builder.emit(Opcode::kAdd, Precision::kInt, {subpe, MachineBuilder::operand(words, 0, 0)}, {once}, origin);
   builder.emit(Opcode::kAdd, Precision::kInt, {subpe, once}, {twice}, origin);
   const int limits = builder.value("limits", kCyclesPerStep * kWordsPerLong, kBlockRegisters);
   const int64_t block = kChunkChannels / kBlocksPerChunk;
   for (int64_t c = 0; c < kCyclesPerStep; ++c)
-    immediate(builder, channels - 1 - c * block, MachineBuilder::operand(limits, c * kWordsPerLong, 0),
-              origin);
+    builder.emit(integer_immediate(static_cast<uint32_t>(channels - 1 - c * block),
+                                   MachineBuilder::operand(limits, c * kWordsPerLong, 0)),
+                 origin);
   const int mask = builder.value("channels", 1, isa::space_bit(Space::kOmr), 1);
   builder.emit(Opcode::kSub, Precision::kInt, {MachineBuilder::operand(limits), twice},
                {masked(MachineBuilder::operand(mask, 0, 0, Width::kWord), blocks)}, origin);
@@ -150,9 +141,10 @@ int block_mask(TileLoweringContext& context, const BlocksOfCycles& blocks) {
   MachineBuilder& builder = context.builder;
   const std::string origin = "blocks of MABs";
   const int cycles = builder.value("cycles", kCyclesPerStep * kWordsPerLong, kBlockRegisters);
-  for (size_t c = 0; c < blocks.size(); ++c)
-    immediate(builder, blocks.at(c),
-              MachineBuilder::operand(cycles, static_cast<int64_t>(c) * kWordsPerLong, 0), origin);
+  for (int64_t c = 0; c < kCyclesPerStep; ++c)
+    builder.emit(integer_immediate(static_cast<uint32_t>(blocks.at(static_cast<size_t>(c))),
+                                   MachineBuilder::operand(cycles, c * kWordsPerLong, 0)),
+                 origin);
   const Operand block = four_lw(builder, "block");
   builder.emit(Opcode::kAnd, Precision::kInt,
                {space_operand(Space::kConstant, static_cast<int64_t>(isa::FixedConstant::kMabid)),

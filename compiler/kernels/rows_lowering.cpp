@@ -166,13 +166,10 @@ int range_mask(MachineBuilder& builder, const Operand& number, int64_t last,
   const auto side = [&](Opcode opcode, auto&& limit) {
     const int limits = builder.value("limits", kCyclesPerStep * kWordsPerLong, kRegisters);
     for (int64_t c = 0; c < kCyclesPerStep; ++c) {
-      Instruction imm;
-      imm.opcode = Opcode::kImm;
-      imm.immediate_kind = isa::ImmediateKind::kInt;
-      imm.sources = {
-          space_operand(Space::kImmediate, static_cast<uint32_t>(limit(inside.at(static_cast<size_t>(c)))))};
-      imm.destinations = {MachineBuilder::operand(limits, c * kWordsPerLong, 0)};
-      builder.emit(std::move(imm), origin);
+      const int64_t bound = limit(inside.at(static_cast<size_t>(c)));
+      builder.emit(integer_immediate(static_cast<uint32_t>(bound),
+                                     MachineBuilder::operand(limits, c * kWordsPerLong, 0)),
+                   origin);
     }
     Operand to = MachineBuilder::operand(mask, 0, 0, Width::kWord);
     if (under >= 0) to = masked(to, under);
