@@ -23,6 +23,7 @@ ScheduledParts schedule_transfers(const std::vector<ProgramPart>& parts, const i
   for (int most = kEighths - 1; most >= kEighths / 2 && is_plain; --most) {
     const Formulation formulation = formulate(analysis, parts, chip, chip.memory.l2bm_lw / kEighths * most);
     check_problem(formulation.problem);
+    if (parts.size() > 1 && formulation.problem.task_cycles.size() > choice.most_tasks) break;
     std::vector<TransferSchedule> schedules;
     passes::run_blaming("transfer scheduler", scheduler, [&] {
       schedules = scheduler.run(formulation.problem, choice.options);

@@ -53,6 +53,9 @@ struct TransferChoice {
   passes::PassOptions options = {};
   /// Receives the problem and its solution; may be empty.
   std::function<void(const TransferProblem&, const TransferSchedule&)> observe = {};
+  /// What a plan has to learn, and the time that takes, grow with its length: the halves of a longer segment
+  /// are planned by themselves.
+  size_t most_tasks = size_t{1} << 17;
 };
 
 /// Every schedule is checked against its problem. The result is never predicted to take longer than the parts

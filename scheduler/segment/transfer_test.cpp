@@ -592,6 +592,24 @@ TEST_F(Programs, LoadsComeAheadAndDataStays) {
   EXPECT_EQ(kept.begin.size(), 4U);
 }
 
+TEST_F(Programs, LongSegmentsArePlannedInHalves) {
+  const std::vector<ProgramPart> parts = {stage("a", 0, 4096), stage("b", 8192, 12288), stage("c", 4096, 0),
+                                          stage("d", 12288, 8192)};
+  std::vector<size_t> tasks;
+  TransferChoice choice;
+  choice.observe = [&](const TransferProblem& problem, const TransferSchedule&) {
+    tasks.push_back(problem.task_cycles.size());
+  };
+  schedule_transfers(parts, chip, choice);
+  ASSERT_EQ(tasks.size(), 1U);
+  choice.most_tasks = tasks[0] - 1;
+  tasks.clear();
+  const ScheduledParts halves = schedule_transfers(parts, chip, choice);
+  verify::verify_segment(parts, halves, chip);
+  EXPECT_EQ(tasks.size(), 2U);
+  for (const size_t count : tasks) EXPECT_LE(count, choice.most_tasks);
+}
+
 TEST_F(Programs, LoopsWithTransfersKeepTheirWaits) {
   ProgramPart looped = part("loop", "mvp/n512i01 $d0 $lc0@.0\nl2bmd $lc0 $lb0; wait i01\n");
   looped.program.statements = {isa::Statement{isa::Loop{3, looped.program.statements}, 0}};
