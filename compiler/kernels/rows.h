@@ -100,7 +100,9 @@ class RowsImage {
  public:
   RowsImage(const Picture& picture, RowsSplit split, const isa::Chip& chip);
   /// Whether every L2B that has channels of its own has as many.
-  bool is_even() const { return isa::ceil_div(picture_.channels, kChunkChannels) % channel_ways_ == 0; }
+  bool is_even() const { return picture_chunks() % channel_ways_ == 0; }
+  /// Whether of what L2Bs with channels of their own have, a third at most is behind the last one.
+  bool is_nearly_even() const { return 2 * chunks_ * channel_ways_ <= 3 * picture_chunks(); }
 
   const Picture& picture() const { return picture_; }
   int64_t channel_ways() const { return channel_ways_; }
@@ -130,6 +132,7 @@ class RowsImage {
 
  private:
   int64_t l2b_of_ways(int64_t x, int64_t y) const;
+  int64_t picture_chunks() const { return isa::ceil_div(picture_.channels, kChunkChannels); }
 
   Picture picture_;
   RowsSplit split_;

@@ -97,7 +97,9 @@ int64_t RowsDivision::longest_row_lw() const {
 }
 
 bool RowsDivision::is_even() const {
-  return in.is_even() && out.is_even() && std::ranges::all_of(parts, &RowsImage::is_even);
+  // Of several parts, a matrix has no place for what is behind the last channel of one.
+  if (parts.size() > 1) return out.is_nearly_even() && std::ranges::all_of(parts, &RowsImage::is_even);
+  return in.is_nearly_even() && out.is_nearly_even();
 }
 
 bool RowsDivision::has_outside_columns() const {

@@ -240,8 +240,8 @@ StreamPlacement RowsImage::placement(std::string name) const {
     result.axis_dims = {{1}, {0}, {2}, {3}};
     result.layout = Layout({channels, images, rows, columns}, layout::Memory::kLm1, copies);
   }
-  // Rows that no L2B computes are never read; channels that fill a chunk up are.
-  if (picture_.channels % kChunkChannels == 0 && !picture_.packed)
+  // Rows that no L2B computes are never read; channels behind the last one are.
+  if (picture_.channels == channel_ways_ * chunks_ * kChunkChannels && !picture_.packed)
     result.layout.set_padding(layout::Padding::kUndefined);
   result.transport = Transport(chip_, L2bMode::kDistribute, L1bMode::kBroadcast, MabMode::kBroadcastMab);
   result.length_lw = round_up(images_ * rows_ * row, result.transport.granule());

@@ -60,6 +60,8 @@ class WindowsTiler : WindowsKernel {
         const bool is_divisible = one.out.chunks() % sharing == 0 && one.can_share_chunks(one.chunks) &&
                                   one.out.order().can_share(one.chunks);
         if (!one.is_even() || (sharing > 1 && !is_divisible)) continue;
+        // Which channels count is known for the last chunk alone.
+        if (!problem_.steps.empty() && !one.in.is_even()) continue;
         const auto tiling =
             best_division(*this, least, one.out.rows(), least.by_rows() ? chip_.l1b_per_l2b : 1);
         if (tiling && (!found || tiling->cycles < found->cycles)) found = tiling;
