@@ -589,15 +589,18 @@ TEST(Rows, Pooling) {
   isa::Chip four = chip;
   four.l1b_per_l2b = 4;
   four.transfer.startup_cycles = 1;
-  const auto check_shared = [&](const PoolSizes& sizes, const char* what) {
-    const ImageCase shared = make_plain_pooling(sizes, ReduceLayer::Op::kMax);
+  const auto check_shared = [&](const ImageCase& shared, const char* what) {
     const auto candidates = find_kernel("reduce-rows").run(shared.graph.layers[0], shared.graph, four, {});
     EXPECT_TRUE(std::ranges::any_of(candidates, [&](const Candidate& candidate) {
       return candidate.description.find(what) != std::string::npos;
     })) << candidates[0].description;
     check_candidates(shared, four, 3);
   };
-  check_shared({1, 96, 4, 4, 3, 1, 1}, "L1B channels");
+  check_shared(make_plain_pooling({1, 96, 4, 4, 3, 1, 1}, ReduceLayer::Op::kMax), "L1B channels");
+  // Three share the chunks of the first part, two those of the second one; with one pass, and with several.
+  for (const int64_t rows : {5, 40})
+    check_shared(joined_pooling({1, 160, rows, 28, 3, 2, 0}, ReduceLayer::Op::kMax, {96, 64}),
+                 "L1B channels of a part");
   // Of a concatenation, part by part.
   const ImageCase joined = joined_pooling({1, 101, 12, 9, 3, 2, 1}, ReduceLayer::Op::kMax, {32, 64, 5});
   const auto has_parts = [](const Candidate& candidate) { return candidate.placements.size() == 4; };

@@ -70,6 +70,7 @@ LoadRows RowsDivision::load(const Run& run, int first_stream, int64_t ways,
 }
 
 int64_t RowsDivision::part_l2bm(size_t part, int64_t ways) const {
+  if (parts_in_turn) return part < parts.size() ? 0 : ways * region_rows * longest_row_lw();
   int64_t lw = 0;
   for (size_t before = 0; before < part; ++before) lw += ways * region_rows * parts[before].row_lw();
   return lw;

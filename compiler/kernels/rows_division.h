@@ -37,6 +37,7 @@ struct RowsDivision {
   RowsImage in, out;
   std::vector<RowsImage> parts;  ///< of the operand; `in` itself where it has none
   bool own_channels = false;     ///< L2Bs take their own channels alone, not all
+  bool parts_in_turn = false;    ///< parts are in L2BM one after the other, not all at a time
   RowsWindow window;
   int64_t rows = 1;         ///< of results, of an L1B in a pass
   int64_t l1bs = 1;         ///< at work in a full pass
@@ -59,7 +60,7 @@ struct RowsDivision {
   /// `transfers`: of a part, to L2BM from 0 on.
   LoadRows load(const Run& run, int first_stream, int64_t ways,
                 const std::function<std::vector<RowsTransfer>(size_t part)>& transfers) const;
-  /// LW of L2BM before a part's rows.
+  /// LW of L2BM before a part's rows; all of them for the part behind the last.
   int64_t part_l2bm(size_t part, int64_t ways) const;
   /// Whether rows of operand and result can go through so many LW, some chunks after others.
   bool fits_in_ranges(int64_t lw) const;

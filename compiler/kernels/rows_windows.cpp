@@ -35,10 +35,12 @@ constexpr int64_t kWindowTiles = 2;
 struct WindowsTiling {
   RowsSplit in, out;    ///< the same, but for what is normalized
   int64_t sharing = 1;  ///< L1Bs that have chunks of their own; 1: they have rows
-  int64_t rows = 1;     ///< of an L1B in a pass
-  int64_t l1bs = 1;     ///< that have rows of their own
+  bool in_turn =
+      false;         ///< parts of the operand are taken one after the other, by as many L1Bs as share each
+  int64_t rows = 1;  ///< of an L1B in a pass
+  int64_t l1bs = 1;  ///< that have rows of their own
   int64_t cycles = 0;
-  bool by_rows() const { return sharing == 1; }
+  bool by_rows() const { return sharing == 1 && !in_turn; }
 };
 
 class WindowsTiler : WindowsKernel {
@@ -55,7 +57,7 @@ class WindowsTiler : WindowsKernel {
       std::optional<WindowsTiling> found;
       const int64_t most = problem_.steps.empty() ? chip_.l1b_per_l2b : 1;
       for (int64_t sharing = 1; sharing <= most; ++sharing) {
-        const WindowsTiling least{split, out, sharing, 1, 1, 0};
+        const WindowsTiling least{split, out, sharing, false, 1, 1, 0};
         const Sizes one = sizes(least);
         const bool is_divisible = one.out.chunks() % sharing == 0 && one.can_share_chunks(one.chunks) &&
                                   one.out.order().can_share(one.chunks);
@@ -64,6 +66,11 @@ class WindowsTiler : WindowsKernel {
         if (!problem_.steps.empty() && !one.in.is_even()) continue;
         const auto tiling =
             best_division(*this, least, one.out.rows(), least.by_rows() ? chip_.l1b_per_l2b : 1);
+        if (tiling && (!found || tiling->cycles < found->cycles)) found = tiling;
+      }
+      if (problem_.in.parts.size() > 1 && problem_.inputs.empty() && problem_.steps.empty()) {
+        const WindowsTiling least{split, out, 1, true, 1, 1, 0};
+        const auto tiling = best_division(*this, least, sizes(least).out.rows(), 1);
         if (tiling && (!found || tiling->cycles < found->cycles)) found = tiling;
       }
       if (found) list.push_back(*found);
@@ -101,6 +108,10 @@ class WindowsTiler : WindowsKernel {
         const int64_t l1bs = by_rows ? s.l1bs_in(pass) : s.l1bs;
         const std::vector<int64_t> result_places = by_rows ? l1b_places(l1bs, tiling.rows * s.out.row_lw())
                                                            : l1b_chunk_places(l1bs, s.out.order(), s.chunks);
+        if (tiling.in_turn) {
+          add_turns(draft, tiling, s, image, pass, static_cast<int>(placements.size()) - 1, backwards);
+          continue;
+        }
         const auto load_piece = [&](const RowsPiece& piece) {
           for (const RowsDivision::Run& run : s.runs()) {
             LoadRows load = s.load(
@@ -165,7 +176,7 @@ class WindowsTiler : WindowsKernel {
             }
             add(std::move(normalize));
           } else {
-            add(reduction(tiling, s, windows, inputs, row, rows));
+            add(reduction(tiling, s, s.staged, windows, inputs, row, rows));
           }
           store.stream = static_cast<int>(placements.size()) - 1;
           store.l2bm = s.result_at;
@@ -182,10 +193,10 @@ class WindowsTiler : WindowsKernel {
 
   std::string describe(const WindowsTiling& tiling) const {
     const Sizes s = sizes(tiling);
-    return fmt::format("group {}, L2B {}, L1B {}, {} passes of {} rows, {} chunks{}",
+    return fmt::format("group {}, L2B {}, L1B {}{}, {} passes of {} rows, {} chunks{}",
                        rows_or_channels(tiling.out.group_channels), rows_or_channels(tiling.out.l2b_channels),
-                       rows_or_channels(tiling.sharing > 1), s.passes * s.out.images(), tiling.rows, s.chunks,
-                       order_name(problem_.out));
+                       rows_or_channels(!tiling.by_rows()), tiling.in_turn ? " of a part" : "",
+                       s.passes * s.out.images(), tiling.rows, s.chunks, order_name(problem_.out));
   }
 
   struct Sizes : RowsDivision {
@@ -210,8 +221,13 @@ class WindowsTiler : WindowsKernel {
              {tiling.rows, tiling.l1bs, by_rows},
              chip_}};
     if (tiling.sharing > 1) s.l1bs = tiling.sharing;
+    s.parts_in_turn = tiling.in_turn;
     if (problem_.whole_rows) s.pitch = s.in.order().groups * isa::kCyclesPerStep;
     s.chunks = s.out.chunks() / tiling.sharing;
+    if (tiling.in_turn) {
+      s.chunks = 0;
+      for (size_t part = 0; part < s.parts.size(); ++part) s.chunks = std::max(s.chunks, turn_share(s, part));
+    }
     if (tiling.in != tiling.out) s.ways = s.in.channel_ways();
     s.staged = {s.out.order().groups, s.chunks};
     s.spread = !problem_.steps.empty() && problem_.out.tokens && tiling.rows > 1 && s.ways == 1 &&
@@ -223,12 +239,13 @@ class WindowsTiler : WindowsKernel {
     s.tile_rows = tiling.rows;
     if (!by_rows) {
       // Rows come in pieces, and results go in tiles: the one beside the other.
-      s.region_rows =
-          std::clamp<int64_t>(chip_.memory.l2bm_lw / kWindowPieces / s.in_row_lw(), 1, s.region_rows);
+      s.region_rows = std::clamp<int64_t>(
+          chip_.memory.l2bm_lw / kWindowPieces / (tiling.in_turn ? s.longest_row_lw() : s.in_row_lw()), 1,
+          s.region_rows);
       const int64_t most =
           std::max<int64_t>(1, rows_staging(chip_).results_lw / std::max(s.staged.lw(), kUnitLw));
       const int64_t tiles = std::max(std::min(kWindowTiles, tiling.rows), ceil_div(tiling.rows, most));
-      s.tile_rows = ceil_div(tiling.rows, tiles);
+      s.tile_rows = tiling.in_turn ? tiling.rows : ceil_div(tiling.rows, tiles);
     }
     s.region_l2bm = s.part_l2bm(s.parts.size(), s.ways);
     s.tile_lw = (by_rows ? s.pass_rows : s.tile_rows) * s.out.row_lw();
@@ -262,7 +279,7 @@ class WindowsTiler : WindowsKernel {
     int64_t load = 0;
     std::vector<RowsTransfer> all;
     for (size_t part = 0; part < s.parts.size(); ++part) {
-      if (tiling.sharing == 1) load += load_steps(s.ways, s.window_rows, s.parts[part].chunks(), s.in);
+      if (tiling.by_rows()) load += load_steps(s.ways, s.window_rows, s.parts[part].chunks(), s.in);
       for (const RowsPiece& piece : pieces(tiling, s))
         std::ranges::move(transfers(tiling, s, part, 0, 0, piece), std::back_inserter(all));
     }
@@ -270,11 +287,23 @@ class WindowsTiler : WindowsKernel {
       const int64_t parts = ceil_div(s.chunks, s.parts[0].chunks());
       load += load_steps(parts, s.window_rows, s.chunks / parts, s.in);
     }
+    // Of all parts in turn, what their L1Bs have, and chunks that all L1Bs bring.
+    int64_t chunks = s.chunks, stored = s.l1bs * s.staged.chunks;
+    if (tiling.in_turn) {
+      chunks = 0;
+      stored = s.out.chunks();
+      for (size_t part = 0; part < s.parts.size(); ++part) {
+        const int64_t share = turn_share(s, part);
+        chunks += share;
+        load +=
+            load_rows_steps(1, s.window_rows, share, s.in.order().groups, s.parts[part].chunks() / share, 1);
+      }
+    }
     int64_t steps = s.row_inputs * load_steps(1, tiling.rows, s.chunks, s.out);
     const std::array<int64_t, 2>& kernel = problem_.window.kernel;
     const int64_t elements = kernel[0] * (problem_.whole_rows ? s.pitch / isa::kCyclesPerStep : kernel[1]);
     int64_t operations = elements * element_operations() + result_operations();
-    operations *= s.chunks;
+    operations *= chunks;
     if (!problem_.steps.empty())
       operations = normalize_operations(problem_.steps, problem_.inputs.size() + 1, s.chunks);
     const int64_t vectors =
@@ -283,7 +312,7 @@ class WindowsTiler : WindowsKernel {
     const int64_t tiles = ceil_div(tiling.rows, s.tile_rows);
     // The rows of a tile are taken beside the results of the one before.
     steps += std::max(load, made) + std::min(load, made) / tiles;
-    steps += s.l1bs * tiling.rows * s.staged.chunks * s.staged.groups;
+    steps += tiling.rows * stored * s.staged.groups;
     int64_t once = 0;
     for (size_t k = 0; k < problem_.inputs.size(); ++k) {
       if (!problem_.inputs[k].of_rows)
@@ -297,6 +326,47 @@ class WindowsTiler : WindowsKernel {
   }
 
  private:
+  /// Chunks of a part that an L1B has where parts are taken in turn: the fewest that all who have some have.
+  int64_t turn_share(const Sizes& s, size_t part) const {
+    const RowOrder order = s.parts[part].order();
+    int64_t share = ceil_div(order.chunks, chip_.l1b_per_l2b);
+    while (order.chunks % share != 0 || !order.can_share(share) || !s.out.order().can_share(share)) ++share;
+    return share;
+  }
+
+  /// The rows of a pass, part by part: they come, are made, and go to L2BM, from where all leave together.
+  void add_turns(Draft& draft, const WindowsTiling& tiling, const Sizes& s, int64_t image, int64_t pass,
+                 int result_stream, bool backwards) const {
+    int64_t first_chunk = 0;
+    for (size_t part = 0; part < s.parts.size(); ++part) {
+      const int64_t chunks = turn_share(s, part), l1bs = s.parts[part].chunks() / chunks;
+      std::vector<RowsPiece> list = pieces(tiling, s);
+      if (backwards) std::ranges::reverse(list);
+      for (const RowsPiece& piece : list) {
+        LoadRows load = s.load({part, 1, 0}, 0, s.ways,
+                               [&](size_t of) { return transfers(tiling, s, of, image, pass, piece); });
+        load.rows = piece.rows;
+        load.first_row = piece.first;
+        load.l1b_at = l1b_chunk_places(l1bs, load.order, chunks);
+        load.chunks = chunks;
+        load.buffer = draft.windows;
+        draft.add(std::move(load));
+      }
+      draft.add(reduction(tiling, s, {s.staged.groups, chunks}, draft.windows, draft.inputs, 0, tiling.rows));
+      StoreRows store;
+      set_segments(store, s.out.order(), chunks);
+      store.stream = result_stream;
+      store.l2bm = s.result_at;
+      for (int64_t b = 0; b < l1bs; ++b)
+        store.l1b_at.push_back(s.out.order().at(first_chunk + b * chunks, 0));
+      store.rows = tiling.rows;
+      store.row_lw = s.out.row_lw();
+      if (part + 1 == s.parts.size()) store.transfers = s.own_rows(image, pass, store.l2bm, 0, tiling.rows);
+      draft.add(std::move(store));
+      first_chunk += s.parts[part].chunks();
+    }
+  }
+
   /// LW of values for channels in a PE.
   int64_t values_lw(const Sizes& s, size_t input) const {
     return round_up(s.chunks * positions(input), isa::kCyclesPerStep);
@@ -325,7 +395,7 @@ class WindowsTiler : WindowsKernel {
     return values;
   }
 
-  ReduceWindows reduction(const WindowsTiling& tiling, const Sizes& s, int windows,
+  ReduceWindows reduction(const WindowsTiling& tiling, const Sizes& s, const RowOrder& staged, int windows,
                           const std::vector<RowsInput>& inputs, int64_t row, int64_t rows) const {
     ReduceWindows reduce;
     reduce.op = problem_.op;
@@ -346,7 +416,7 @@ class WindowsTiler : WindowsKernel {
       reduce.weights = inputs[0].buffer;
       reduce.inputs.erase(reduce.inputs.begin());
     }
-    reduce.order = s.staged;
+    reduce.order = staged;
     return reduce;
   }
 
