@@ -101,8 +101,8 @@ class RowsImage {
   RowsImage(const Picture& picture, RowsSplit split, const isa::Chip& chip);
   /// Whether every L2B that has channels of its own has as many.
   bool is_even() const { return picture_chunks() % channel_ways_ == 0; }
-  /// Whether of what L2Bs with channels of their own have, a third at most is behind the last one.
-  bool is_nearly_even() const { return 2 * chunks_ * channel_ways_ <= 3 * picture_chunks(); }
+  /// Whether of what L2Bs with channels of their own have, a quarter at most is behind the last one.
+  bool is_nearly_even() const { return 3 * chunks_ * channel_ways_ <= 4 * picture_chunks(); }
 
   const Picture& picture() const { return picture_; }
   int64_t channel_ways() const { return channel_ways_; }
