@@ -18,6 +18,7 @@
 #include "compiler/graph/passes.h"
 #include "compiler/kernels/fuse_normalizations.h"
 #include "compiler/kernels/lowering.h"
+#include "compiler/kernels/pad_channels.h"
 #include "compiler/kernels/split_axes.h"
 #include "compiler/kernels/split_products.h"
 #include "compiler/kernels/split_reductions.h"
@@ -789,6 +790,8 @@ void finish_layers(LayerGraph& layers, const isa::Chip& chip, const CompileOptio
   if (options.lowering.fuse) {
     split_products(layers, chip);
     check("split-products");
+    pad_channels(layers, chip);
+    check("pad-channels");
     fuse_normalizations(layers, chip);
     check("fuse-normalizations");
     split_axes(layers, chip);
@@ -838,7 +841,7 @@ std::vector<std::string> planning_dump_points() {
     if (std::find(points.begin(), points.end(), name) == points.end()) points.push_back(name);
   }
   for (const char* name : {"lower", "fold-rearranges", "fuse-maps", "fuse-epilogues", "split-products",
-                           "fuse-normalizations", "split-axes", "split-reductions", "plan"})
+                           "pad-channels", "fuse-normalizations", "split-axes", "split-reductions", "plan"})
     points.emplace_back(name);
   return points;
 }

@@ -428,7 +428,7 @@ std::vector<StreamPlacement> RowsContraction::streams(const RowsDivision& s, Row
                                                       const Matrices& matrices, const Values& values) const {
   const Shape extents = contract_extents(problem_.contract);
   StreamPlacement weights;
-  weights.name = problem_.weights_first ? "a" : "b";
+  weights.name.push_back(problem_.weights_first ? 'a' : 'b');
   weights.access = problem_.matrix.access;
   weights.extents = problem_.matrix.extents;
   weights.transport = matrices.transport;

@@ -1,9 +1,12 @@
-/// Products and axes that are split, so that attention's heads have images of their own.
+/// Products and axes that are split, so that attention's heads have images of their own; channels that fill
+/// chunks up.
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "compiler/kernels/fuse_normalizations.h"
+#include "compiler/kernels/pad_channels.h"
 #include "compiler/kernels/split_axes.h"
 #include "compiler/kernels/split_products.h"
 #include "compiler/layers/layer_test_util.h"
@@ -34,6 +37,8 @@ LayerGraph split(const std::string& text) {
   fuse_normalizations(graph, with_rows());
   split_axes(graph, with_rows());
   verify_layer_graph(graph, "split-axes");
+  pad_channels(graph, with_rows());
+  verify_layer_graph(graph, "pad-channels");
   testing::expect_close(interpret_layer_graph(graph, inputs), run_graph(model, inputs), 2e-6);
   return graph;
 }
@@ -83,6 +88,51 @@ TEST(SplitAxes, ImagesAndHeads) {
     EXPECT_EQ(shape[0], 2);
     EXPECT_EQ(shape[1], 2);
   }
+}
+
+/// Convolutions to 56 and 72 channels and one to 128, concatenated as z, which `readers` read.
+std::string concatenation(const std::string& results, const std::string& readers) {
+  return "g (float[1,4,4,5] x) => (" + results + ") <" + filled("float[56,4,1,1] wa", 56 * 4) + ", " +
+         filled("float[56] ba", 56) + ", " + filled("float[72,4,1,1] wb", 72 * 4) + ", " +
+         filled("float[128,4,1,1] wc", 128 * 4) + ", " + filled("float[40,256,1,1] wd", 40 * 256) + ", " +
+         filled("float[40,256,3,3] we", 40 * 256 * 9) +
+         "> { a = Conv(x, wa, ba) ra = Relu(a) b = Conv(x, wb) c = Conv(x, wc)"
+         " z = Concat<axis=1>(ra, b, c) " +
+         readers + "}";
+}
+/// The channels of all tensors of four axes that layers make.
+std::vector<int64_t> channels(const LayerGraph& graph) {
+  std::vector<int64_t> list;
+  for (const Layer& layer : graph.layers) {
+    const Shape& shape = graph.tensors[static_cast<size_t>(layer.outputs[0])].shape;
+    if (shape.size() == 4) list.push_back(shape[1]);
+  }
+  return list;
+}
+TEST(PadChannels, PartsOfAConcatenation) {
+  // Products and pooling, which a product reads.
+  const std::string pool = "p = MaxPool<kernel_shape=[3,3], pads=[1,1,1,1]>(z) v = Conv(p, wd) ";
+  EXPECT_EQ(channels(split(concatenation("float[1,40,4,5] u, float[1,40,2,3] w, float[1,40,4,5] v",
+                                         "u = Conv(z, wd) w = Conv(z, we) " + pool))),
+            (std::vector<int64_t>{64, 96, 128, 288, 40, 40, 288, 40}));
+}
+TEST(PadChannels, WhatStays) {
+  const std::vector<int64_t> as_they_are = {56, 72, 128, 256, 40};
+  // Somebody else reads a part, or the concatenation; the host does; a product adds it.
+  auto found =
+      channels(split(concatenation("float[1,40,4,5] u, float[1,56,4,5] n", "u = Conv(z, wd) n = Neg(ra)")));
+  EXPECT_EQ(std::vector(found.begin(), found.begin() + 3), (std::vector<int64_t>{56, 72, 128}));
+  found =
+      channels(split(concatenation("float[1,40,4,5] u, float[1,256,4,5] n", "u = Conv(z, wd) n = Neg(z)")));
+  EXPECT_EQ(std::vector(found.begin(), found.begin() + 4), (std::vector<int64_t>{56, 72, 128, 256}));
+  EXPECT_EQ(channels(split(concatenation("float[1,40,4,5] u, float[1,256,4,5] z", "u = Conv(z, wd)"))),
+            as_they_are);
+  // Most of every chunk would be empty.
+  EXPECT_EQ(
+      channels(split("g (float[1,4,4,5] x) => (float[1,40,4,5] u) <" + filled("float[8,4,1,1] wa", 32) +
+                     ", " + filled("float[8,4,1,1] wb", 32) + ", " + filled("float[40,16,1,1] wd", 640) +
+                     "> { a = Conv(x, wa) b = Conv(x, wb) z = Concat<axis=1>(a, b) u = Conv(z, wd) }")),
+      (std::vector<int64_t>{8, 8, 16, 40}));
 }
 
 }  // namespace
