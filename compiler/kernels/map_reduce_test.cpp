@@ -601,6 +601,12 @@ TEST(Rows, Pooling) {
   for (const int64_t rows : {5, 40})
     check_shared(joined_pooling({1, 160, rows, 28, 3, 2, 0}, ReduceLayer::Op::kMax, {96, 64}),
                  "L1B channels of a part");
+  // Nine chunks that stand alone, where results stand in pairs, can't be shared; nor pairs from an odd one
+  // on.
+  for (const std::vector<int64_t>& parts : {std::vector<int64_t>{96, 288}, {96, 320, 96}})
+    check_candidates(
+        joined_pooling({1, parts.size() == 2 ? 384 : 512, 5, 28, 3, 2, 0}, ReduceLayer::Op::kMax, parts),
+        four, 3);
   // Of a concatenation, part by part.
   const ImageCase joined = joined_pooling({1, 101, 12, 9, 3, 2, 1}, ReduceLayer::Op::kMax, {32, 64, 5});
   const auto has_parts = [](const Candidate& candidate) { return candidate.placements.size() == 4; };

@@ -70,7 +70,9 @@ class WindowsTiler : WindowsKernel {
       }
       if (problem_.in.parts.size() > 1 && problem_.inputs.empty() && problem_.steps.empty()) {
         const WindowsTiling least{split, out, 1, true, 1, 1, 0};
-        const auto tiling = best_division(*this, least, sizes(least).out.rows(), 1);
+        const Sizes one = sizes(least);
+        std::optional<WindowsTiling> tiling;
+        if (has_turns(one)) tiling = best_division(*this, least, one.out.rows(), 1);
         if (tiling && (!found || tiling->cycles < found->cycles)) found = tiling;
       }
       if (found) list.push_back(*found);
@@ -326,12 +328,25 @@ class WindowsTiler : WindowsKernel {
   }
 
  private:
-  /// Chunks of a part that an L1B has where parts are taken in turn: the fewest that all who have some have.
+  /// Chunks of a part that an L1B has where parts are taken in turn: the fewest that all who have some have;
+  /// 0: there is no such number.
   int64_t turn_share(const Sizes& s, size_t part) const {
-    const RowOrder order = s.parts[part].order();
-    int64_t share = ceil_div(order.chunks, chip_.l1b_per_l2b);
-    while (order.chunks % share != 0 || !order.can_share(share) || !s.out.order().can_share(share)) ++share;
-    return share;
+    const RowOrder order = s.parts[part].order(), out = s.out.order();
+    int64_t first = 0;
+    for (size_t before = 0; before < part; ++before) first += s.parts[before].chunks();
+    for (int64_t share = ceil_div(order.chunks, chip_.l1b_per_l2b); share <= order.chunks; ++share) {
+      const bool is_aligned = share == 1 || first % out.width() == 0;
+      if (order.chunks % share == 0 && order.can_share(share) && out.can_share(share) && is_aligned)
+        return share;
+    }
+    return 0;
+  }
+  /// Whether every part can be shared.
+  bool has_turns(const Sizes& s) const {
+    for (size_t part = 0; part < s.parts.size(); ++part) {
+      if (turn_share(s, part) == 0) return false;
+    }
+    return true;
   }
 
   /// The rows of a pass, part by part: they come, are made, and go to L2BM, from where all leave together.
