@@ -554,6 +554,24 @@ TEST(Rows, Depthwise) {
   check_depthwise(conv({1, 96, 1, 1, 6, 7, 3, 1, 1, 1}), {32, 64});
   check_depthwise(conv({1, 96, 1, 1, 6, 27, 3, 2, 1, 1}), {32, 64});
 }
+TEST(Rows, WindowsLeaveRoomForConstants) {
+  const isa::Chip chip = isa::find_chip("mncore2");
+  Case layer = conv({1, 1, 3, 64, 224, 224, 7, 2, 1, 3});
+  layer.graph.tensors[0].constant = Tensor(onnx::TensorProto_DataType_FLOAT, layer.graph.tensors[0].shape);
+  // LW of the windows of the fastest candidate.
+  const auto windows = [&](bool constants_stay) {
+    KernelOptions options;
+    options.constants_stay = constants_stay;
+    const auto candidates =
+        find_kernel("contract-rows").run(layer.graph.layers[0], layer.graph, chip, options);
+    const auto best = std::ranges::min_element(candidates, {}, &Candidate::predicted_cycles);
+    const TileProgram program = best->emit(std::vector<int64_t>(best->placements.size(), 0));
+    return std::ranges::find(program.buffers, "windows", &TileBuffer::name)->size_lw;
+  };
+  const int64_t third = chip.memory.lm_words / isa::kWordsPerLong / 3;
+  EXPECT_GT(windows(false), third);
+  EXPECT_LE(windows(true), third);
+}
 TEST(Rows, ConcatenatedOperands) {
   check_rows(conv({1, 1, 64, 40, 8, 8, 3, 1, 1, 1}), 0, 12, 1, {32, 32});
   check_rows(conv_and_add({2, 1, 133, 32, 9, 7, 3, 2, 1, 1}), 0, 13, 1, {32, 32, 64, 5});

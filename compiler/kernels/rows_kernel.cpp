@@ -286,7 +286,7 @@ class RowsTiler : RowsContraction {
     }
     const int64_t cycles = steps * isa::kCyclesPerStep + rows_transfer_cycles(transfers, chip_) +
                            (1 + s.row_inputs) * own_rows_cycles(s.input_l2bm, chip_);
-    return cycles * passes + constant_cycles(tiling, s);
+    return cycles * passes + constant_cycles(tiling, s) + room_cycles(s.windows_lw);
   }
   int64_t constant_cycles(const RowsTiling& tiling, const Sizes& s) const {
     const Transport transport = weights_transport(tiling, s);

@@ -185,7 +185,7 @@ class LanesTiler : RowsContraction {
     const int64_t cycles = steps * isa::kCyclesPerStep + rows_transfer_cycles(transfers, chip_) +
                            (1 + s.row_inputs) * own_rows_cycles(s.tile_rows * s.out.row_lw(), chip_) * tiles;
     const int64_t passes = s.passes * s.out.images();
-    return cycles * passes + constant_cycles(s);
+    return cycles * passes + constant_cycles(s) + room_cycles(s.windows_lw);
   }
   int64_t constant_cycles(const Sizes& s) const {
     if (s.all_matrices)

@@ -530,6 +530,15 @@ RowsContraction::Draft RowsContraction::draft(const std::string& name,
   return draft;
 }
 
+int64_t RowsContraction::room_cycles(int64_t windows_lw) const {
+  // Measured. A third of a local memory is what most layers don't reach; with 8 cycles, about what the
+  // planner pays for a LW (ModelPlanner), the first layers of networks for pictures keep all of their rows.
+  constexpr int64_t kShare = 3, kCyclesPerLw = 24;
+  if (!problem_.constants_stay) return 0;
+  const int64_t local = chip_.memory.lm_words / isa::kWordsPerLong;
+  return std::max<int64_t>(0, windows_lw - local / kShare) * kCyclesPerLw;
+}
+
 int64_t RowsContraction::load_matrices(Draft& draft, int64_t set, const DraftSizes& sizes) const {
   if (sizes.all_matrices) return set * sizes.matrices_lw;
   TileIndex from;

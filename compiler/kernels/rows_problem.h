@@ -158,6 +158,9 @@ class RowsContraction {
   };
   Draft draft(const std::string& name, const std::vector<StreamPlacement>& placements,
               const std::vector<int64_t>& dram_addresses, size_t parts, const DraftSizes& sizes) const;
+  /// Cycles that a layer's windows cost others: as constants that stay have words that no layer writes, the
+  /// few layers with large windows decide how many those are.
+  int64_t room_cycles(int64_t windows_lw) const;
   /// Where a set's matrices are in their buffer, to which they come now if not all have room.
   int64_t load_matrices(Draft& draft, int64_t set, const DraftSizes& sizes) const;
 
