@@ -87,6 +87,11 @@ std::optional<Picture> picture_of(TensorId tensor, const Shape& shape, size_t ch
 /// first: of two the last, as who transposes them reads one as the other; of more the last but one, as heads
 /// whose tokens follow stand in other tensors' channels.
 std::vector<Picture> pictures_of(TensorId tensor, const Shape& shape, size_t channel_axis);
+/// Those, and where they have several axes of tokens, the same with the last alone as tokens, the others as
+/// entries, as products of two tensors have them: an entry begins a row, and L2Bs have whole entries. Left
+/// out where rows and L2Bs are cut there anyway.
+std::vector<Picture> pictures_with_entries(TensorId tensor, const Shape& shape, size_t channel_axis,
+                                           const isa::Chip& chip);
 /// A tensor as entries (images) of tokens (columns), with channels on any axis.
 Picture token_picture(TensorId tensor, const Shape& shape, const Picture::Tokens& tokens);
 /// "", or what a picture's order is if it isn't the tensor's.

@@ -72,6 +72,27 @@ std::vector<Picture> pictures_of(TensorId tensor, const Shape& shape, size_t cha
   return pictures;
 }
 
+std::vector<Picture> pictures_with_entries(TensorId tensor, const Shape& shape, size_t channel_axis,
+                                           const isa::Chip& chip) {
+  std::vector<Picture> pictures = pictures_of(tensor, shape, channel_axis);
+  const size_t count = pictures.size();
+  for (size_t k = 0; k < count; ++k) {
+    if (!pictures[k].tokens) continue;
+    Picture::Tokens tokens = *pictures[k].tokens;
+    const auto is_several = [&](int axis) { return shape[static_cast<size_t>(axis)] > 1; };
+    const auto found = std::find_if(tokens.tokens.rbegin(), tokens.tokens.rend(), is_several);
+    if (found == tokens.tokens.rend()) continue;
+    const auto last = found.base() - 1;
+    tokens.entries.assign(tokens.tokens.begin(), last);
+    tokens.tokens.erase(tokens.tokens.begin(), last);
+    Picture entries = token_picture(tensor, shape, tokens);
+    const bool is_cut = shape[static_cast<size_t>(tokens.tokens[0])] % isa::kCyclesPerStep == 0 &&
+                        entries.images % chip.l2b_count() == 0;
+    if (entries.images > 1 && !is_cut) pictures.push_back(std::move(entries));
+  }
+  return pictures;
+}
+
 std::string order_name(const Picture& picture) {
   if (!picture.tokens) return "";
   std::vector<int> axes = picture.tokens->entries;

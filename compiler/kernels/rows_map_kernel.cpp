@@ -61,7 +61,7 @@ std::vector<Candidate> map_rows_candidates(const Layer& layer, const LayerGraph&
   const auto& map = std::get<MapLayer>(layer.body);
   std::vector<Candidate> candidates;
   for (size_t axis = 0; axis < map.extents.size(); ++axis) {
-    for (const Picture& picture : pictures_of(layer.outputs.at(0), map.extents, axis)) {
+    for (const Picture& picture : pictures_with_entries(layer.outputs.at(0), map.extents, axis, chip)) {
       auto problem = place_problem(map.inputs, picture, axis, graph);
       if (!problem) continue;
       problem->windows.constants_stay = options.constants_stay;
@@ -83,7 +83,8 @@ std::vector<Candidate> normalize_rows_candidates(const Layer& layer, const Layer
   }
   if (axes.size() != 1) return {};
   std::vector<Candidate> candidates;
-  for (const Picture& picture : pictures_of(layer.outputs.at(0), normalize.extents, axes[0])) {
+  for (const Picture& picture :
+       pictures_with_entries(layer.outputs.at(0), normalize.extents, axes[0], chip)) {
     auto problem = place_problem(normalize.inputs, picture, axes[0], graph);
     if (!problem) continue;
     for (size_t k = 0; k < normalize.steps.size(); ++k) {

@@ -471,6 +471,10 @@ std::vector<StreamPlacement> WindowsKernel::operands(const RowsDivision& s) cons
   const std::string& name = problem_.operand_name;
   for (size_t part = 0; part < s.parts.size(); ++part)
     list.push_back(s.parts[part].placement(s.parts.size() == 1 ? name : fmt::format("{}.{}", name, part)));
+  // What is normalized leaves out the channels that fill a chunk up.
+  for (StreamPlacement& placement : list) {
+    if (!problem_.steps.empty()) placement.layout.set_padding(layout::Padding::kUndefined);
+  }
   return list;
 }
 
@@ -491,6 +495,7 @@ StreamPlacement WindowsKernel::rows_placement(size_t input, RowsSplit split) con
   picture.tensor = rows.access.tensor;
   StreamPlacement placement = RowsImage(picture, split, chip_).placement(rows.name);
   if (rows.by_place) placement.access = rows.access;
+  if (!problem_.steps.empty()) placement.layout.set_padding(layout::Padding::kUndefined);
   return placement;
 }
 
