@@ -633,6 +633,30 @@ TEST(Rows, Attention) {
   // Rows and columns, images or heads first.
   check_matmul(heads(2, 4, 16, 32, 24), 27, 2);
   check_matmul(heads(3, 2, 9, 40, 35), 28, 2);
+  // L2Bs have several heads, in rows of their own or inside rows.
+  check_matmul(heads(1, 12, 13, 64, 21), 29, 4);
+  check_matmul(heads(1, 10, 21, 40, 70), 30, 4);
+  check_matmul(heads(2, 6, 1, 32, 33), 31, 4);
+}
+TEST(Rows, EntriesInsideRows) {
+  // An image of tokens whose channels are heads and theirs is that of the heads.
+  const isa::Chip chip = isa::find_chip("mncore2");
+  const Picture tokens = *picture_of(0, {1, 197, 768}, 2);
+  Picture::Tokens order{3, {1}, {0, 2}, true};
+  const RowsImage heads(token_picture(0, {1, 12, 197, 64}, order), {}, chip);
+  const RowsImage all(tokens, {true, false}, chip);
+  EXPECT_EQ(heads.part_lw(), all.part_lw());
+  EXPECT_EQ(heads.row_pitch(), all.row_lw());
+  for (const int64_t head : {0, 2, 3, 11}) {
+    for (const int64_t row : {0, 24, 25, 49}) {
+      EXPECT_EQ(heads.l2b_of(0, head, row), all.l2b_of(head / 3, 0, row));
+      EXPECT_EQ(heads.offset(head, row), all.offset(0, row) + head % 3 * heads.row_lw());
+    }
+  }
+  // Who has no entries inside has the rows of one after those of the other.
+  order.inside = false;
+  const RowsImage apart(token_picture(0, {1, 12, 197, 64}, order), {}, chip);
+  EXPECT_EQ(apart.offset(1, 1), 26 * apart.row_lw());
 }
 TEST(Rows, RandomConvolutions) {
   std::mt19937 random(7);

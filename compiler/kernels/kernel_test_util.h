@@ -46,7 +46,11 @@ inline Outcome run_candidate(const Candidate& candidate, const Layer& layer, con
   simulator::Machine machine(chip);
   fill_l1bm(machine, next, chip);
   for (size_t k = 0; k + 1 < candidate.placements.size(); ++k) {
-    const StreamPlacement& placement = candidate.placements[k];
+    StreamPlacement placement = candidate.placements[k];
+    // What may be anything there is infinite, where no constant is packed.
+    const auto& tensor = graph.tensors[static_cast<size_t>(graph.storage(placement.access.tensor))];
+    if (!tensor.constant && placement.layout.padding() == layout::Padding::kUndefined)
+      placement.layout.set_padding(layout::Padding::kPlusInfinity);
     const StreamImage image =
         pack_stream(placement, values[static_cast<size_t>(placement.access.tensor)], chip);
     for (size_t group = 0; group < image.groups.size(); ++group) {

@@ -76,6 +76,9 @@ struct Picture {
   struct Tokens {
     int channel = 0;
     std::vector<int> entries, tokens;
+    /// An L2B's rows have the channels of all its entries, one entry after the other, as a tensor has whose
+    /// channels are entries and channels in one axis; else an entry's rows follow each other.
+    bool inside = false;
   };
   std::optional<Tokens> tokens = std::nullopt;
   /// Read as several, each with an image of its own, whose channels follow each other; empty: as one.
@@ -116,6 +119,11 @@ class RowsImage {
   int64_t chunks() const { return chunks_; }  ///< of an L2B
   RowOrder order() const { return {isa::ceil_div(picture_.columns, isa::kCyclesPerStep), chunks_}; }
   int64_t row_lw() const { return order().lw(); }
+  /// Whether rows have all entries: Picture::Tokens::inside.
+  bool is_inside() const { return picture_.tokens && picture_.tokens->inside; }
+  /// From a row to the next of the same image.
+  RowOrder pitch_order() const { return {order().groups, (is_inside() ? images_ : 1) * chunks_}; }
+  int64_t row_pitch() const { return pitch_order().lw(); }
   int64_t part_lw() const { return images_ * rows_ * row_lw(); }
 
   /// The L2B that has channels `x` of an image's row.
@@ -160,7 +168,7 @@ struct RowsPass {
 /// What brings the rows of `in` that each L2B needs for its rows of `out` in a pass to L2BM: for every part
 /// of the channels `region_rows` rows, one part after the other; `own_channels`: for the channels alone that
 /// the L2B has in both. Rows outside come from `outside` (group, address, stream); without it they are copies
-/// of the row next to them.
+/// of the row next to them. Rows that have all entries come with these: `pass.image` is 0.
 std::vector<RowsTransfer> window_transfers(const RowsImage& in, const RowsImage& out,
                                            const RowsWindow& window, const RowsPass& pass,
                                            const std::optional<RowsTransfer>& outside, const isa::Chip& chip,

@@ -97,7 +97,8 @@ std::string order_name(const Picture& picture) {
   if (!picture.tokens) return "";
   std::vector<int> axes = picture.tokens->entries;
   axes.insert(axes.end(), picture.tokens->tokens.begin(), picture.tokens->tokens.end());
-  return std::ranges::is_sorted(axes) ? "" : fmt::format(", axes in the order {}", axes);
+  return fmt::format("{}{}", picture.tokens->inside ? ", entries in rows" : "",
+                     std::ranges::is_sorted(axes) ? "" : fmt::format(", axes in the order {}", axes));
 }
 
 std::optional<Picture> concatenated_picture(const Picture& picture, const LayerGraph& graph) {
@@ -142,7 +143,8 @@ int RowsImage::l2b_of(int64_t x, int64_t image, int64_t row) const {
 }
 
 int64_t RowsImage::offset(int64_t image, int64_t row) const {
-  return (image % images_ * rows_ + row % rows_) * row_lw();
+  return is_inside() ? row % rows_ * row_pitch() + image % images_ * row_lw()
+                     : (image % images_ * rows_ + row % rows_) * row_lw();
 }
 
 std::pair<int64_t, int64_t> RowsImage::first_of(int l2b) const {
@@ -222,8 +224,9 @@ StreamPlacement RowsImage::placement(std::string name) const {
                                    {isa::kPePerMab, Level::kPe, 1},
                                    {isa::kWordsPerLong, Level::kWord, 1}});
   std::vector<Factor> images = {{image_ways_, Level::kL2b, unit * row_ways_},
-                                {images_, Level::kAddress, rows_ * row}};
-  std::vector<Factor> rows = {{row_ways_, Level::kL2b, unit}, {rows_, Level::kAddress, row}};
+                                {images_, Level::kAddress, is_inside() ? row : rows_ * row}};
+  std::vector<Factor> rows = {{row_ways_, Level::kL2b, unit},
+                              {rows_, Level::kAddress, row_pitch() / isa::kPePerMab}};
   const std::vector<Factor> columns = {{isa::kCyclesPerStep, Level::kAddress, kBlocksPerChunk},
                                        {groups, Level::kAddress, width * in_unit}};
   const std::vector<Factor> copies = {{chip_.l1b_per_l2b, Level::kL1b, 1},
@@ -335,6 +338,7 @@ std::vector<RowsTransfer> window_transfers(const RowsImage& in, const RowsImage&
   std::vector<RowsTransfer> list;
   const int64_t part = round_up(in.part_lw(), isa::kMvUnitLw);
   const Picture& from = in.picture();
+  const int64_t pitch = in.row_pitch();
   std::vector<int> idle;
   for (int l2b = 0; l2b < chip.l2b_count(); ++l2b) {
     const auto [first_image, first_row] = out.first_of(l2b);
@@ -351,7 +355,7 @@ std::vector<RowsTransfer> window_transfers(const RowsImage& in, const RowsImage&
                             : begin + std::min(pass.most_rows, window.rows_under(pass.rows) - pass.first_row);
     for (int64_t x = 0; x < in.channel_ways(); ++x) {
       if (own_channels && x != in.channels_of(l2b)) continue;
-      const int64_t region = (own_channels ? 0 : x) * pass.region_rows * in.row_lw();
+      const int64_t region = (own_channels ? 0 : x) * pass.region_rows * pitch;
       for (int64_t row = begin; row < end;) {
         const bool inside = row >= 0 && row < from.rows;
         const int64_t there = std::clamp<int64_t>(row, 0, from.rows - 1);
@@ -370,8 +374,8 @@ std::vector<RowsTransfer> window_transfers(const RowsImage& in, const RowsImage&
           transfer.dram = source % chip.l2b_per_group * part + in.offset(n, there);
         }
         transfer.l2b = l2b;
-        transfer.l2bm = region + (row - begin) * in.row_lw();
-        transfer.count = (stop - row) * in.row_lw();
+        transfer.l2bm = region + (row - begin) * pitch;
+        transfer.count = (stop - row) * pitch;
         list.push_back(transfer);
         row = stop;
       }

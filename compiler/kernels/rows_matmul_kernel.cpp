@@ -29,6 +29,10 @@
 ///     for entries: for tiles of rows: load windows
 ///       for tiles of channels: load matrices; for chunks: sums = matrices * windows, epilogue, to L1BM
 ///       store the rows
+///
+/// Where an L2B has several entries, those of a tensor whose channels are the entries' own, heads and their
+/// channels, may be inside rows (Picture::Tokens::inside), as what makes Q, K and V has them. Rows of all
+/// entries come at once then: they are one transfer, and entries take turns with what is in L2BM.
 namespace kodama::compiler {
 
 using isa::ceil_div;
@@ -76,8 +80,9 @@ std::optional<std::vector<int>> axes_of_dims(const AffineMap& map, const Shape& 
 
 /// `heads_first`: where several dims are entries, the last of them varies slowest, so that an L2B has a head
 /// of all images of the batch rather than all heads of one.
+/// `inside`: entries are inside the rows of tensors whose channels aren't the tokens of another.
 std::optional<MatmulProblem> matmul_problem(const ContractLayer& contract, TensorId output, bool by_columns,
-                                            bool heads_first, const LayerGraph& graph) {
+                                            bool heads_first, bool inside, const LayerGraph& graph) {
   using Role = ContractLayer::Role;
   const auto shape_of = [&](TensorId tensor) -> const Shape& {
     return graph.tensors[static_cast<size_t>(tensor)].shape;
@@ -124,6 +129,7 @@ std::optional<MatmulProblem> matmul_problem(const ContractLayer& contract, Tenso
   const auto picture = [&](TensorId tensor, const Shape& shape, const std::vector<int>& axes,
                            const std::vector<int>& token_dims, int channel_dim) -> std::optional<Picture> {
     Picture::Tokens tokens;
+    tokens.inside = inside && channel_dim == (by_columns ? problem.channel_dims[0] : k_dim);
     const auto add = [&](const std::vector<int>& dims, std::vector<int>& to) {
       for (const int dim : dims) to.push_back(axes[static_cast<size_t>(dim)]);
       return std::ranges::find(to, -1) == to.end();
@@ -172,6 +178,11 @@ class MatmulTiler {
         matrices_(problem_.matrices, {}, chip),
         out_(problem_.out, {}, chip) {}
 
+  /// Whether L2Bs have several entries of several rows, and as many of both operands.
+  bool can_be_inside() const {
+    return out_.images() > 1 && out_.images() == matrices_.images() &&
+           std::max(out_.rows(), matrices_.rows()) > 1;
+  }
   std::optional<MatmulTiling> best() const;
   std::vector<StreamPlacement> placements(const MatmulTiling& tiling) const;
   TileProgram program(const MatmulTiling& tiling, const std::string& name,
@@ -182,10 +193,11 @@ class MatmulTiler {
  private:
   struct Sizes {
     int64_t entry_tiles = 0, row_tiles = 0, chunk_tiles = 0;
-    int64_t tile_rows = 0;      ///< of an L2B
-    int64_t matrix_rows = 0;    ///< of the matrices' operand in L2BM at a time, for an entry
-    int64_t matrix_pieces = 0;  ///< of that operand, one after the other
-    int64_t load_rows = 0;      ///< of these in an L1B
+    int64_t tile_rows = 0;       ///< of an L2B
+    int64_t matrix_rows = 0;     ///< of the matrices' operand in L2BM at a time, for an entry
+    int64_t matrix_pieces = 0;   ///< of that operand, one after the other
+    bool matrices_stay = false;  ///< in L2BM, from the first tile on
+    int64_t load_rows = 0;       ///< of these in an L1B
     int64_t matrices_lw = 0, windows_lw = 0, sums_lw = 0, input_lw = 0;   ///< of a PE
     int64_t l1b_row_lw = 0;                                               ///< results of a row in L1BM
     int64_t matrices_at = 0, inputs_at = 0, results_at = 0, l2bm_lw = 0;  ///< LW of L2BM
@@ -199,6 +211,15 @@ class MatmulTiler {
     return std::min(number * count, all - count);
   }
   int64_t inputs() const { return std::ssize(problem_.contract.epilogue_inputs); }
+  /// A tile's rows in L2BM: of `entries` entries, or of all that are inside them.
+  static int64_t region_lw(const RowsImage& image, int64_t entries, int64_t rows) {
+    return rows * (image.is_inside() ? image.row_pitch() : entries * image.row_lw());
+  }
+  /// Where a row of the tile's entry number k is there; the first of these is entry `first`.
+  static int64_t place(const RowsImage& image, int64_t first, int64_t k, int64_t rows, int64_t row) {
+    return image.is_inside() ? row * image.row_pitch() + (first + k) * image.row_lw()
+                             : (k * rows + row) * image.row_lw();
+  }
   StreamPlacement input_placement(const TensorAccess& access, std::string name) const;
   std::vector<RowsTransfer> own_rows(const RowsImage& image, int64_t entry, int64_t row, int64_t rows,
                                      int64_t l2bm) const;
@@ -224,15 +245,15 @@ std::optional<MatmulTiler::Sizes> MatmulTiler::sizes(const MatmulTiling& tiling)
   s.input_lw = tiling.chunks * tiling.rows * isa::kCyclesPerStep;
   s.l1b_row_lw = tiling.chunks * kUnitLw;
 
-  const int64_t windows = entries * s.tile_rows * in_.row_lw();
-  const int64_t results = entries * s.tile_rows * out_.row_lw();
+  const int64_t windows = region_lw(in_, entries, s.tile_rows);
+  const int64_t results = region_lw(out_, entries, s.tile_rows);
   s.matrices_at = windows;
   s.results_lw = results;
   const int64_t all_rows = problem_.matrices.rows;
   const int64_t left = chip_.memory.l2bm_lw - windows - (inputs() + 1) * results - isa::kL2bmBlockLw;
   if (problem_.by_columns) {
     // Every L1B takes all tokens; in pieces of whole matrices.
-    const int64_t fit = left / (entries * matrices_.row_lw());
+    const int64_t fit = left / region_lw(matrices_, entries, 1);
     s.matrix_rows = fit >= all_rows ? all_rows : fit / kRowsPerChunk * kRowsPerChunk;
     if (s.matrix_rows <= 0) return std::nullopt;
     s.matrix_pieces = ceil_div(all_rows, s.matrix_rows);
@@ -241,8 +262,14 @@ std::optional<MatmulTiler::Sizes> MatmulTiler::sizes(const MatmulTiling& tiling)
     s.load_rows = std::min(all_rows, tiling.chunks * kRowsPerChunk);
     s.matrix_rows = std::min(all_rows, tiling.chunk_l1bs * tiling.chunks * kRowsPerChunk);
     s.matrix_pieces = 1;
+    if (matrices_.is_inside() && region_lw(matrices_, entries, round_up(all_rows, kRowsPerChunk)) <= left)
+      s.matrix_rows = all_rows;
   }
-  s.inputs_at = s.matrices_at + entries * s.matrix_rows * matrices_.row_lw();
+  s.matrices_stay = matrices_.is_inside() && s.matrix_rows == all_rows;
+  // L1Bs take whole chunks of the result's channels: rows behind the last are anything.
+  s.inputs_at = s.matrices_at +
+                region_lw(matrices_, entries,
+                          matrices_.is_inside() ? round_up(s.matrix_rows, kRowsPerChunk) : s.matrix_rows);
   s.results_at = s.inputs_at + inputs() * results;
   s.l2bm_lw = s.results_at + results + isa::kL2bmBlockLw;
 
@@ -301,7 +328,7 @@ int64_t MatmulTiler::cost(const MatmulTiling& tiling, const Sizes& s) const {
   };
   const int64_t windows = load(tiling.rows, inner, tiling.entry_l1bs * tiling.row_l1bs, 5);
   const int64_t matrices = load(s.load_rows * s.matrix_pieces, problem_.by_columns ? tiling.chunks : inner,
-                                tiling.entry_l1bs * tiling.chunk_l1bs, problem_.by_columns ? 4 : 5);
+                                tiling.entry_l1bs * tiling.chunk_l1bs, problem_.by_columns ? 8 : 5);
   int64_t finish = 1;
   if (problem_.contract.epilogue != ScalarExpr::identity()) {
     finish = 3;
@@ -316,14 +343,23 @@ int64_t MatmulTiler::cost(const MatmulTiling& tiling, const Sizes& s) const {
   const int64_t loads = windows + s.chunk_tiles * (matrices + beside);
   const int64_t results = s.chunk_tiles * (products + stores);
   const int64_t steps = tiles * (std::max(loads, results) + kRowsFillSteps);
-  const int64_t lw = tiling.entry_l1bs * s.tile_rows * (in_.row_lw() + (1 + inputs()) * out_.row_lw());
-  const int64_t matrix_lw = tiling.entry_l1bs * s.matrix_rows * s.matrix_pieces * matrices_.row_lw();
+  // Of the rows of all entries, those of a tile's.
+  const auto share = [&](const RowsImage& image) {
+    const int64_t lw = region_lw(image, tiling.entry_l1bs, s.tile_rows);
+    return image.is_inside() ? lw / s.entry_tiles : lw;
+  };
+  const int64_t lw = share(in_) + (1 + inputs()) * share(out_);
+  const int64_t matrix_lw = region_lw(matrices_, tiling.entry_l1bs, s.matrix_rows * s.matrix_pieces);
   const int64_t ways = problem_.matrices.images == 1 ? 1 : chip_.l2b_per_group;
-  int64_t transfers = own_rows_cycles(lw, chip_);
-  transfers += s.chunk_tiles *
-               (chip_.transfer.startup_cycles + static_cast<int64_t>(static_cast<double>(ways * matrix_lw) /
-                                                                     chip_.transfer.dram_lw_per_cycle));
-  return steps * isa::kCyclesPerStep + tiles * transfers / 2;
+  const int64_t matrix_load =
+      chip_.transfer.startup_cycles +
+      static_cast<int64_t>(static_cast<double>(ways * matrix_lw) / chip_.transfer.dram_lw_per_cycle);
+  const int64_t tile_cycles =
+      own_rows_cycles(lw, chip_) + (s.matrices_stay ? 0 : s.chunk_tiles * matrix_load);
+  // What entries that follow load again leaves L2BM no room for what comes ahead.
+  const int64_t share_waited = matrices_.is_inside() && !s.matrices_stay ? 1 : 2;
+  return steps * isa::kCyclesPerStep + tiles * tile_cycles / share_waited +
+         (s.matrices_stay ? matrix_load : 0);
 }
 
 /// An input of the epilogue at the result's places, however it is broadcast.
@@ -362,13 +398,13 @@ std::vector<StreamPlacement> MatmulTiler::placements(const MatmulTiling& /*tilin
   return list;
 }
 
-/// `rows` rows from `row` on of an entry of every L2B's own.
+/// `rows` rows from `row` on of an entry of every L2B's own, or of all that are inside them.
 std::vector<RowsTransfer> MatmulTiler::own_rows(const RowsImage& image, int64_t entry, int64_t row,
                                                 int64_t rows, int64_t l2bm) const {
   RowsTransfer own;
   own.dram = image.offset(entry, row);
   own.l2bm = l2bm;
-  own.count = rows * image.row_lw();
+  own.count = rows * image.row_pitch();
   return {own};
 }
 
@@ -413,6 +449,7 @@ TileProgram MatmulTiler::program(const MatmulTiling& tiling, const std::string& 
     return list;
   };
   const auto rows_of_entries = [&](const RowsImage& image, int64_t entry, int64_t row, int64_t l2bm) {
+    if (image.is_inside()) return own_rows(image, 0, row, s.tile_rows, l2bm);
     std::vector<RowsTransfer> list;
     for (int64_t k = 0; k < tiling.entry_l1bs; ++k) {
       const auto own = own_rows(image, entry + k, row, s.tile_rows, l2bm + k * s.tile_rows * image.row_lw());
@@ -421,23 +458,31 @@ TileProgram MatmulTiler::program(const MatmulTiling& tiling, const std::string& 
     return list;
   };
 
-  for (int64_t entry_tile = 0; entry_tile < s.entry_tiles; ++entry_tile) {
-    const int64_t entry = first_of(entry_tile, tiling.entry_l1bs, out_.images());
-    for (int64_t row_tile = 0; row_tile < s.row_tiles; ++row_tile) {
+  // Entries inside rows take turns with the rows that are there.
+  const bool by_rows = in_.is_inside() || matrices_.is_inside();
+  for (int64_t outer = 0; outer < (by_rows ? s.row_tiles : s.entry_tiles); ++outer) {
+    for (int64_t inner_tile = 0; inner_tile < (by_rows ? s.entry_tiles : s.row_tiles); ++inner_tile) {
+      const int64_t entry_tile = by_rows ? inner_tile : outer;
+      const int64_t row_tile = by_rows ? outer : inner_tile;
+      const int64_t entry = first_of(entry_tile, tiling.entry_l1bs, out_.images());
       const int64_t row = first_of(row_tile, s.tile_rows, out_.rows());
+      // Whether the rows of an image come, or go, with this tile.
+      const auto comes = [&](const RowsImage& image) { return !image.is_inside() || entry_tile == 0; };
+      const auto goes = [&](const RowsImage& image) {
+        return !image.is_inside() || entry_tile + 1 == s.entry_tiles;
+      };
       // Where an L1B's rows of the tile are in L2BM.
-      const auto own_row = [&](int64_t k, int64_t number) {
-        return k * s.tile_rows + first_of(number, tiling.rows, s.tile_rows);
+      const auto own_row = [&](const RowsImage& image, int64_t k, int64_t number) {
+        return place(image, entry, k, s.tile_rows, first_of(number, tiling.rows, s.tile_rows));
       };
       LoadRows load;
       load.stream = window_stream;
-      load.transfers = rows_of_entries(in_, entry, row, 0);
+      if (comes(in_)) load.transfers = rows_of_entries(in_, entry, row, 0);
       load.chunks = inner;
       load.pitch = isa::kCyclesPerStep;
-      load.order = in_.order();
+      load.order = in_.pitch_order();
       load.rows = load.buffer_rows = tiling.rows;
-      load.l1b_at =
-          for_l1bs([&](int64_t k, int64_t number, int64_t) { return own_row(k, number) * in_.row_lw(); });
+      load.l1b_at = for_l1bs([&](int64_t k, int64_t number, int64_t) { return own_row(in_, k, number); });
       load.buffer = windows;
       load.normalize = precision_;
       load.last_channels = last_channels;
@@ -453,7 +498,7 @@ TileProgram MatmulTiler::program(const MatmulTiling& tiling, const std::string& 
           take.stream = 1 - window_stream;
           take.l2bm = s.matrices_at;
           take.pitch = isa::kCyclesPerStep;
-          take.order = matrices_.order();
+          take.order = matrices_.pitch_order();
           take.buffer = matrices;
           take.normalize = precision_;
           RowsPass wanted;
@@ -467,6 +512,7 @@ TileProgram MatmulTiler::program(const MatmulTiling& tiling, const std::string& 
             take.last_columns = problem_.in.channels - (problem_.matrices.rows - 1) * isa::kCyclesPerStep;
           } else {
             wanted.from_row = std::min(first_chunk * kRowsPerChunk, problem_.matrices.rows - s.matrix_rows);
+            if (s.matrices_stay) wanted.from_row = 0;
             take.form = RowsForm::kMatrixRows;
             take.chunks = inner;
             take.rows = take.buffer_rows = s.load_rows;
@@ -477,14 +523,17 @@ TileProgram MatmulTiler::program(const MatmulTiling& tiling, const std::string& 
             const int64_t in_entry =
                 problem_.by_columns
                     ? own_chunk(number) * kUnitLw
-                    : (own_chunk(number) * kRowsPerChunk - wanted.from_row) * matrices_.row_lw();
-            return k * s.matrix_rows * matrices_.row_lw() + in_entry;
+                    : (own_chunk(number) * kRowsPerChunk - wanted.from_row) * matrices_.row_pitch();
+            return place(matrices_, entry, k, s.matrix_rows, 0) + in_entry;
           });
-          for (int64_t k = 0; k < tiling.entry_l1bs; ++k) {
-            wanted.image = entry + k;
+          const bool is_there = s.matrices_stay && (outer > 0 || inner_tile > 0 || tile > 0);
+          const int64_t own_loads = is_there ? 0 : matrices_.is_inside() ? 1 : tiling.entry_l1bs;
+          for (int64_t k = 0; k < own_loads; ++k) {
+            wanted.image = matrices_.is_inside() ? 0 : entry + k;
             wanted.region_rows = s.matrix_rows;
             for (RowsTransfer transfer : window_transfers(matrices_, out_, {}, wanted, std::nullopt, chip_)) {
-              transfer.l2bm += s.matrices_at + k * s.matrix_rows * matrices_.row_lw();
+              transfer.l2bm +=
+                  s.matrices_at + (matrices_.is_inside() ? 0 : place(matrices_, entry, k, s.matrix_rows, 0));
               take.transfers.push_back(transfer);
             }
           }
@@ -494,14 +543,14 @@ TileProgram MatmulTiler::program(const MatmulTiling& tiling, const std::string& 
           LoadRows beside;
           beside.stream = 2 + static_cast<int>(k);
           beside.l2bm = s.inputs_at + k * s.results_lw;
-          if (tile == 0) beside.transfers = rows_of_entries(out_, entry, row, beside.l2bm);
+          if (tile == 0 && comes(out_)) beside.transfers = rows_of_entries(out_, entry, row, beside.l2bm);
           beside.chunks = tiling.chunks;
           beside.pitch = isa::kCyclesPerStep;
-          beside.order = out_.order();
+          beside.order = out_.pitch_order();
           beside.rows = beside.buffer_rows = tiling.rows;
           beside.buffer = inputs[static_cast<size_t>(k)].buffer;
           beside.l1b_at = for_l1bs([&](int64_t slot, int64_t number, int64_t chunk) {
-            return own_row(slot, number) * out_.row_lw() + own_chunk(chunk) * kUnitLw;
+            return own_row(out_, slot, number) + own_chunk(chunk) * kUnitLw;
           });
           add(beside);
         }
@@ -529,12 +578,13 @@ TileProgram MatmulTiler::program(const MatmulTiling& tiling, const std::string& 
         store.stream = static_cast<int>(placements.size()) - 1;
         store.l2bm = s.results_at;
         store.rows = tiling.rows;
-        store.row_lw = out_.row_lw();
+        store.row_lw = out_.row_pitch();
         store.segment_lw = store.l1b_row_lw = s.l1b_row_lw;
         store.l1b_at = for_l1bs([&](int64_t k, int64_t number, int64_t own) {
-          return own_row(k, number) * out_.row_lw() + own_chunk(own) * kUnitLw;
+          return own_row(out_, k, number) + own_chunk(own) * kUnitLw;
         });
-        if (tile + 1 == s.chunk_tiles) store.transfers = rows_of_entries(out_, entry, row, s.results_at);
+        if (tile + 1 == s.chunk_tiles && goes(out_))
+          store.transfers = rows_of_entries(out_, entry, row, s.results_at);
         add(store);
       }
     }
@@ -558,13 +608,17 @@ std::vector<Candidate> matmul_candidates(const Layer& layer, const LayerGraph& g
   if (chip.mab_per_l1b != kBlocksPerChunk * kBlocksPerChunk) return {};
   if (options.precision != MatrixPrecision::kGFloat) return {};
   std::vector<Candidate> candidates;
+  const auto& contract = std::get<ContractLayer>(layer.body);
   for (const bool by_columns : {false, true}) {
     for (const bool heads_first : {false, true}) {
-      auto problem = matmul_problem(std::get<ContractLayer>(layer.body), layer.outputs.at(0), by_columns,
-                                    heads_first, graph);
-      if (!problem) continue;
-      const auto tiler = std::make_shared<const MatmulTiler>(std::move(*problem), chip, options.precision);
-      if (const auto tiling = tiler->best()) candidates.push_back(rows_candidate(tiler, *tiling, layer.name));
+      for (const bool inside : {false, true}) {
+        auto problem = matmul_problem(contract, layer.outputs.at(0), by_columns, heads_first, inside, graph);
+        if (!problem) break;
+        const auto tiler = std::make_shared<const MatmulTiler>(std::move(*problem), chip, options.precision);
+        if (inside && !tiler->can_be_inside()) break;
+        if (const auto tiling = tiler->best())
+          candidates.push_back(rows_candidate(tiler, *tiling, layer.name));
+      }
     }
   }
   return candidates;

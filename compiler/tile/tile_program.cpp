@@ -511,9 +511,10 @@ class Verifier {
                 op.chunk_lw >= 0 && static_cast<int>(op.l1b_at.size()) <= chip_.l1b_per_l2b,
             "store rows: {} rows of {} LW, {} segments of {} LW of {} L1Bs", op.rows, op.row_lw, op.segments,
             op.segment_lw, op.l1b_at.size());
-    const int64_t last = op.l2bm + op.l1b_at.back() + (op.rows - 1) * op.row_lw +
-                         (op.segments - 1) * op.chunk_lw + isa::round_up(op.segment_lw, isa::kL2bmBlockLw);
-    require(std::ranges::is_sorted(op.l1b_at) && op.l1b_at.front() >= 0 && last <= chip_.memory.l2bm_lw,
+    const auto [first, farthest] = std::ranges::minmax(op.l1b_at);
+    const int64_t last = op.l2bm + farthest + (op.rows - 1) * op.row_lw + (op.segments - 1) * op.chunk_lw +
+                         isa::round_up(op.segment_lw, isa::kL2bmBlockLw);
+    require(first >= 0 && last <= chip_.memory.l2bm_lw,
             "store rows: up to {} of L2BM", last);
   }
   void node(const TileLoop& loop) {

@@ -202,29 +202,42 @@ class StatementMatch {
   static bool is_store(const Instruction& mv) {
     return has_ends(mv) && mv.sources[0].space == Space::kL2bm && mv.destinations[0].space == Space::kDram;
   }
-  /// What a load takes of every store, as a load and as a copy.
+  /// What a load takes of every store, as a load and as a copy; where stores overlap, what it takes between
+  /// any of their bounds.
   void add_pieces(const Instruction& load) {
     const Operand& wanted = load.sources[0];
     const int64_t wanted_end = wanted.base + load.size_lw;
+    std::vector<const Instruction*> stores;
+    std::set<int64_t> bounds;
     for (auto it = stores_.upper_bound(wanted.base - largest_store_);
          it != stores_.end() && it->first < wanted_end; ++it) {
-      const Instruction& store = *it->second;
-      const int64_t begin = std::max(wanted.base, it->first);
-      const int64_t end = std::min(wanted_end, it->first + store.size_lw);
-      if (begin >= end) continue;
-      Instruction& piece = pieces_.emplace_back(load);
-      piece.size_lw = end - begin;
-      for (Operand* operand : {&piece.sources[0], &piece.destinations[0]})
-        operand->base += begin - wanted.base;
-      transfers_.emplace(key_of(piece), &piece);
-      Copy copy{end - begin, wanted.group, std::max<int8_t>(store.sources[0].unit, 0),
-                load.destinations[0].group, load.destinations[0].unit};
-      // A load to all L2Bs of a group is a copy to each.
-      const bool to_group = load.opcode == isa::Opcode::kMvb2;
-      for (int l2b = 0; l2b < (to_group ? chip_.l2b_per_group : 1); ++l2b) {
-        if (to_group) copy.to_unit = static_cast<int8_t>(l2b);
-        copies_.insert(copy);
+      const int64_t end = it->first + it->second->size_lw;
+      if (end <= wanted.base) continue;
+      stores.push_back(it->second);
+      bounds.insert({std::max(wanted.base, it->first), std::min(wanted_end, end)});
+    }
+    for (const Instruction* store : stores) {
+      const int64_t from = store->destinations[0].base;
+      const auto last = bounds.upper_bound(from + store->size_lw);
+      for (auto begin = bounds.lower_bound(from); begin != last; ++begin) {
+        for (auto end = std::next(begin); end != last; ++end) add_piece(load, *store, *begin, *end);
       }
+    }
+  }
+  /// What it takes of one, from address `begin` to `end`.
+  void add_piece(const Instruction& load, const Instruction& store, int64_t begin, int64_t end) {
+    const Operand& wanted = load.sources[0];
+    Instruction& piece = pieces_.emplace_back(load);
+    piece.size_lw = end - begin;
+    for (Operand* operand : {&piece.sources[0], &piece.destinations[0]}) operand->base += begin - wanted.base;
+    transfers_.emplace(key_of(piece), &piece);
+    Copy copy{end - begin, wanted.group, std::max<int8_t>(store.sources[0].unit, 0),
+              load.destinations[0].group, load.destinations[0].unit};
+    // A load to all L2Bs of a group is a copy to each.
+    const bool to_group = load.opcode == isa::Opcode::kMvb2;
+    for (int l2b = 0; l2b < (to_group ? chip_.l2b_per_group : 1); ++l2b) {
+      if (to_group) copy.to_unit = static_cast<int8_t>(l2b);
+      copies_.insert(copy);
     }
   }
   /// Between L2Bs.
