@@ -234,7 +234,11 @@ class DependenceFinder {
   void order_transfers(int j) {
     const MachineOperation& node = nodes_[static_cast<size_t>(j)];
     if (node.is_wait) {
-      for (int i = 0; i < j; ++i) {
+      // What is ordered before the wait before this one is before this one, too.
+      const auto before = std::find_if(waits_.rbegin(), waits_.rend(), [&](int wait) {
+        return node.is_early || !nodes_[static_cast<size_t>(wait)].is_early;
+      });
+      for (int i = before == waits_.rend() ? 0 : *before; i < j; ++i) {
         const MachineOperation& earlier = nodes_[static_cast<size_t>(i)];
         if (!node.is_early || earlier.is_mv || earlier.is_wait || touches_transfer_memory(earlier))
           add_edge(i, j, earlier.is_wait ? 1 : 0);

@@ -8,6 +8,7 @@
 #include "isa/arithmetic.h"
 #include "isa/error.h"
 #include "scheduler/problem/builtin_schedulers.h"
+#include "scheduler/problem/coarse_positions.h"
 #include "scheduler/problem/indexing.h"
 #include "scheduler/problem/live_profile.h"
 #include "scheduler/problem/transfer_problem.h"
@@ -527,9 +528,13 @@ class Planner {
   TransferSchedule schedule_;
 };
 
-std::optional<TransferSchedule> planned(const TransferProblem& problem, const Attempt& attempt) {
-  Lessons lessons{
-      {}, std::vector<bool>(problem.keeps.size(), false), std::vector<bool>(problem.transfers.size(), false)};
+/// `crowded`: of attempts before; long problems begin with it.
+std::optional<TransferSchedule> planned(const CoarsePositions& coarse, const Attempt& attempt,
+                                        std::vector<int64_t>& crowded) {
+  const TransferProblem& problem = coarse.problem();
+  Lessons lessons{coarse.is_coarser() ? crowded : std::vector<int64_t>{},
+                  std::vector<bool>(problem.keeps.size(), false),
+                  std::vector<bool>(problem.transfers.size(), false)};
   const auto learnt = [&] {
     size_t reserved = 0;
     for (const auto& [buffer, end] : lessons.reserved) reserved += static_cast<size_t>(end);
@@ -538,10 +543,13 @@ std::optional<TransferSchedule> planned(const TransferProblem& problem, const At
            static_cast<size_t>(std::ranges::count(lessons.not_copied, true));
   };
   constexpr size_t kMostLessons = 160;
+  const size_t before = learnt();
   while (true) {
     const size_t known = learnt();
-    if (auto schedule = Planner(problem, attempt).run(lessons)) return schedule;
-    if (learnt() == known || learnt() > kMostLessons) return std::nullopt;
+    auto schedule = Planner(problem, attempt).run(lessons);
+    crowded = lessons.crowded;
+    if (schedule) return coarse.refined(std::move(*schedule));
+    if (learnt() == known || learnt() - before > kMostLessons) return std::nullopt;
   }
 }
 
@@ -552,8 +560,10 @@ std::vector<TransferSchedule> schedules(const TransferProblem& problem, const pa
   const bool has_copies = keeps && std::ranges::any_of(problem.transfers, [](const Transfer& transfer) {
                             return transfer.copy.has_value();
                           });
+  const CoarsePositions coarse(problem);
+  std::vector<int64_t> crowded;
   const auto attempt = [&](const Attempt& how) {
-    std::optional<TransferSchedule> schedule = planned(problem, how);
+    std::optional<TransferSchedule> schedule = planned(coarse, how, crowded);
     if (!schedule) return false;
     const int64_t cycles = estimated_cycles(problem, *schedule);
     found.emplace_back(cycles, std::move(*schedule));
@@ -620,7 +630,8 @@ TransferScheduler on_demand_transfers() {
           true,
           [](const TransferProblem& problem, const passes::PassOptions&) {
             std::vector<TransferSchedule> schedules;
-            if (auto schedule = planned(problem, {0, false, false, 0}))
+            std::vector<int64_t> crowded;
+            if (auto schedule = planned(CoarsePositions(problem), {0, false, false, 0}, crowded))
               schedules.push_back(std::move(*schedule));
             return schedules;
           }};

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include "isa/error.h"
 #include "isa/hazards.h"
 #include "isa/sequencer.h"
+#include "scheduler/problem/coarse_positions.h"
 #include "scheduler/problem/transfer_problem.h"
 #include "scheduler/segment/transfer_scheduling.h"
 #include "scheduler/verify/verify.h"
@@ -67,6 +69,30 @@ TEST(TransferProblem, StartsAndTransfersUnderWayAreLimited) {
   EXPECT_EQ(time_of_both(), 96);
   problem.max_in_flight = 1;
   EXPECT_EQ(time_of_both(), 160);
+}
+
+TEST(TransferProblem, TasksBetweenEventsAreOnePosition) {
+  // The example of coarse_positions.h.
+  TransferProblem problem = two_tasks(128);
+  problem.issue_interval = 16;
+  problem.task_cycles.assign(10, 4);
+  problem.buffers.resize(1);
+  problem.buffers[0].first_task = 6;
+  problem.buffers[0].last_task = 9;
+  problem.transfers.resize(1);
+  problem.transfers[0].latest = 6;
+  const CoarsePositions coarse(problem, 0);
+  EXPECT_THAT(coarse.problem().task_cycles, testing::ElementsAre(16, 8, 16));
+  EXPECT_EQ(CoarsePositions(problem).problem().task_cycles, problem.task_cycles);
+  EXPECT_EQ(coarse.problem().transfers[0].latest, 2);
+  EXPECT_EQ(coarse.problem().buffers[0].first_task, 2);
+  EXPECT_EQ(coarse.problem().buffers[0].last_task, 2);
+  EXPECT_EQ(problem_fault(coarse.problem()), "");
+  for (const auto& [position, whole] : std::vector<std::pair<int64_t, int64_t>>{{0, 0}, {1, 4}, {2, 6}}) {
+    const TransferSchedule schedule = coarse.refined({{position}, {false}, {0}, {}});
+    EXPECT_EQ(schedule.issue[0], whole);
+    EXPECT_EQ(schedule_fault(problem, schedule), "");
+  }
 }
 
 TEST(TransferProblem, WhatIsStoredStays) {
