@@ -11,6 +11,7 @@
 
 #include "compiler/compile/dram_placement.h"
 #include "compiler/compile/fetch_ahead.h"
+#include "compiler/compile/keep_windows.h"
 #include "compiler/compile/local_memory.h"
 #include "compiler/compile/plan_slices.h"
 #include "compiler/compile/resident.h"
@@ -154,6 +155,7 @@ class ModelCompiler {
     isa::Program program = {};  ///< without tiles
     bool is_alone = false;      ///< has no room for what others load ahead
     int64_t needs_lw = 0;       ///< LW of LM0 and LM1 that must be left to it besides what is known
+    bool keeps_windows = true;  ///< may have those of its neighbours
   };
   /// A stage whose values turned out to have no room beside what others keep: its draft has been told.
   struct NoRoom {};
@@ -339,6 +341,7 @@ class ModelCompiler {
 
   /// Programs of a segment's stages, of which the first is draft number `first`.
   std::vector<scheduler::ProgramPart> make_parts(size_t first, std::span<std::optional<TileProgram>> tiles) {
+    const std::vector<bool> has_windows = share_windows(first, tiles);
     const std::vector<std::optional<TileProgram>> loaded_by_themselves(tiles.begin(), tiles.end());
     std::vector<AheadStage> stages;
     std::vector<const TileProgram*> before, after;
@@ -368,12 +371,28 @@ class ModelCompiler {
       try {
         parts.push_back({draft.name, build(stage.name, *tiles[k], &std::get<ChipStage>(stage.body).proofs)});
       } catch (const isa::UnsupportedError&) {
-        if (!make_room(draft, *tiles[k])) throw;
+        const bool had_windows = has_windows[k] && std::exchange(draft.keeps_windows, false);
+        if (!had_windows && !make_room(draft, *tiles[k])) throw;
         throw NoRoom{};
       }
     }
     for (size_t k = 0; k < tiles.size(); ++k) parts[k].scratch = scratch_of(drafts_[first + k].stage);
     return parts;
+  }
+  /// Windows that several of a segment's stages load stay. Returns whose programs have some.
+  std::vector<bool> share_windows(size_t first, std::span<std::optional<TileProgram>> tiles) const {
+    const std::vector<std::optional<TileProgram>> own(tiles.begin(), tiles.end());
+    std::vector<TileProgram*> stages;
+    std::vector<const TileProgram*> before, after;
+    for (size_t k = 0; k < tiles.size(); ++k) {
+      const bool may_keep = tiles[k] && drafts_[first + k].keeps_windows;
+      stages.push_back(may_keep ? &*tiles[k] : nullptr);
+      before.push_back(tiles[k] ? &*own[k] : nullptr);
+      after.push_back(tiles[k] ? &*tiles[k] : nullptr);
+    }
+    std::vector<bool> changed = keep_windows(stages, chip_);
+    verify_keep_windows(before, after);
+    return changed;
   }
   /// Where a stage's result is in DRAM, if only stages of its segment read it.
   std::vector<std::pair<int64_t, int64_t>> scratch_of(size_t stage) const {

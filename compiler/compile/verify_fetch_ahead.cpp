@@ -31,7 +31,7 @@ void verify_fetch_ahead(const std::vector<const TileProgram*>& before,
     if (after[k] == nullptr) continue;
     const TileProgram& program = *after[k];
     const auto place = [&](int buffer) { return program.buffers[static_cast<size_t>(buffer)].address_lw; };
-    /// It has its contents all the time (verify_resident).
+    /// It has its contents all the time (verify_resident), or an earlier stage's (verify_keep_windows).
     const auto stays = [&](int buffer) {
       const auto number = static_cast<size_t>(buffer);
       return number < before[k]->buffers.size() && before[k]->buffers[number].address_lw >= 0;
@@ -60,7 +60,7 @@ void verify_fetch_ahead(const std::vector<const TileProgram*>& before,
         require(is_loaded, program, "a buffer with an address that no load fills");
       }
       for (const int buffer : buffers_of(node).writes) {
-        if (place(buffer) < 0) continue;
+        if (place(buffer) < 0 || stays(buffer)) continue;
         require(program.buffers[static_cast<size_t>(buffer)].memory == isa::Space::kLm0, program,
                 "a load to LM1");
         const auto* load = std::get_if<LoadTile>(&node.kind);
