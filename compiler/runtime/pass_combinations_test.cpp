@@ -115,13 +115,14 @@ void compare_combinations(const fs::path& file, MatrixPrecision precision, Cover
     RunnerOptions run;
     run.hazards = simulator::Hazards::kError;
     const RunOutcome outcome = ModelRunner(compiled, run).run(inputs);
-    fmt::print("{} {}: {}: {} steps, {} cycles, host link included\n", file.stem().string(),
-               matrix_precision_name(precision), passes_of(choice), outcome.total.chip.steps,
-               outcome.total.chip.cycles());
+    // What the host sends and fetches takes as long whatever the passes do.
+    const int64_t cycles = outcome.total.chip_cycles();
+    fmt::print("{} {}: {}: {} steps, {} cycles\n", file.stem().string(), matrix_precision_name(precision),
+               passes_of(choice), outcome.total.chip.steps, cycles);
     if (has_first_places(choice) && choice.scheduler == "sequential" && choice.loop_scheduler == "acyclic" &&
         choice.transfers == "on-demand")
-      simple_cycles = outcome.total.chip.cycles();
-    if (is_default(choice)) default_cycles = outcome.total.chip.cycles();
+      simple_cycles = cycles;
+    if (is_default(choice)) default_cycles = cycles;
     if (!expected) expected = outcome.outputs;
     EXPECT_TRUE(outcome.outputs == *expected) << "other bits";
   }
@@ -129,7 +130,7 @@ void compare_combinations(const fs::path& file, MatrixPrecision precision, Cover
   fmt::print("{} {}: simple {} cycles, default {}, {:.2f} times\n", file.stem().string(),
              matrix_precision_name(precision), simple_cycles, default_cycles, ratio);
   if (precision == MatrixPrecision::kGFloat) {
-    EXPECT_GE(ratio, 1.5);
+    EXPECT_GE(ratio, 1.6);
   }
 }
 

@@ -514,8 +514,7 @@ class Verifier {
     const auto [first, farthest] = std::ranges::minmax(op.l1b_at);
     const int64_t last = op.l2bm + farthest + (op.rows - 1) * op.row_lw + (op.segments - 1) * op.chunk_lw +
                          isa::round_up(op.segment_lw, isa::kL2bmBlockLw);
-    require(first >= 0 && last <= chip_.memory.l2bm_lw,
-            "store rows: up to {} of L2BM", last);
+    require(first >= 0 && last <= chip_.memory.l2bm_lw, "store rows: up to {} of L2BM", last);
   }
   void node(const TileLoop& loop) {
     require(loop.count >= 0, "loop '{}' of {} iterations", loop.name, loop.count);
