@@ -134,13 +134,15 @@ struct Failure {
 };
 
 /// Runs a model as a chip of this precision might, off by errors of rounding that are random: of operands of
-/// products, relative to the largest, and of all results.
+/// products, and of what a normalization takes the mean of, relative to the largest, and of all results.
 TensorMap run_with_errors(const onnx::ModelProto& model, const TensorMap& inputs, MatrixPrecision precision,
                           uint64_t seed) {
   const double product_error = precision == MatrixPrecision::kHalf     ? 0x1.0p-9
                                : precision == MatrixPrecision::kGFloat ? 0x1.0p-18
                                                                        : 0x1.0p-23;
   constexpr double kResultError = 0x1.0p-22;
+  // A mean of floats, which is subtracted from numbers that may be much nearer to it than to zero.
+  constexpr double kMeanError = 0x1.0p-23;
   std::mt19937_64 engine(seed);
   const auto random = [&] { return 2 * (static_cast<double>(engine() >> 11) * 0x1.0p-53) - 1; };
   const auto disturb = [&](Tensor& tensor, double relative, double absolute) {
@@ -162,11 +164,13 @@ TensorMap run_with_errors(const onnx::ModelProto& model, const TensorMap& inputs
   for (const onnx::NodeProto& node : model.graph().node()) {
     const bool is_product = node.op_type() == "Conv" || node.op_type() == "ConvTranspose" ||
                             node.op_type() == "MatMul" || node.op_type() == "Gemm";
+    const bool has_mean = node.op_type() == "LayerNormalization" || node.op_type() == "InstanceNormalization";
     std::vector<Tensor> operands;
     for (const std::string& name : node.input()) {
       operands.push_back(name.empty() ? Tensor() : values.at(name));
       if (is_product) disturb(operands.back(), 0, product_error);
     }
+    if (has_mean) disturb(operands[0], 0, kMeanError);
     std::vector<const Tensor*> pointers;
     for (int k = 0; k < node.input_size(); ++k)
       pointers.push_back(node.input(k).empty() ? nullptr : &operands[static_cast<size_t>(k)]);
