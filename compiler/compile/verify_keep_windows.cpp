@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "compiler/compile/keep_windows.h"
@@ -17,34 +16,24 @@ namespace {
 
 constexpr const char* kVerifyKeepWindows = "verify_keep_windows";
 
-/// The operations of a program as texts, in which buffers and streams are where they are, with the buffers
-/// that they write.
+/// The operations of a program as texts, in which streams have their DRAM addresses for names, with the
+/// buffers that they write. `kept`: a buffer whose name doesn't matter; -1: none.
 struct Texts {
   std::vector<std::string> lines;
   std::vector<std::vector<int>> writes;
 };
-Texts texts_of(const TileProgram& program, int renamed) {
+Texts texts_of(const TileProgram& program, int kept) {
   Texts texts;
-  TileProgram one = program;
-  one.name.clear();
-  one.kept.clear();
+  TileProgram one;
+  one.buffers = program.buffers;
+  one.streams = program.streams;
   for (TileBuffer& buffer : one.buffers) buffer.address_lw = -1;
-  // Of one buffer the names don't matter, nor do those of streams.
   for (TileStream& stream : one.streams) stream.name = fmt::format("DRAM {}", stream.dram_address);
-  if (renamed >= 0) {
-    const TileBuffer kept = one.buffers[static_cast<size_t>(renamed)];
-    one.buffers[static_cast<size_t>(renamed)].name = fmt::format("kept, {} LW", kept.size_lw);
-  }
-  const std::vector<TileBuffer> buffers = std::exchange(one.buffers, {});
-  const std::vector<TileStream> streams = one.streams;
+  if (kept >= 0) one.buffers[static_cast<size_t>(kept)].name = "kept";
+  const std::string nothing = to_string(one);
   for (const TileNode& node : program.body) {
     one.body = {node};
-    one.buffers = buffers;
-    one.streams = streams;
-    std::string text = to_string(one);
-    // Behind the lists of buffers and streams.
-    for (size_t k = 0; k < 1 + buffers.size() + streams.size(); ++k) text.erase(0, text.find('\n') + 1);
-    texts.lines.push_back(std::move(text));
+    texts.lines.push_back(to_string(one).substr(nothing.size()));
     texts.writes.push_back(buffers_of(node).writes);
   }
   return texts;

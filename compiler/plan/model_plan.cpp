@@ -26,8 +26,8 @@ namespace {
 constexpr const char* kModelPlanPart = "model planner";
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-/// Of branch and bound. Most networks are solved after a few; what more find for the others
-/// is at most one percent better, and takes seconds.
+/// Of branch and bound. Most networks are solved after a few; what more of them find for the others is at
+/// most one percent better, and takes seconds.
 constexpr int64_t kBranches = 60;
 
 /// A LW of LM0 or LM1, in all PEs, is worth so many cycles at first, where constants that stay have no room;
