@@ -126,16 +126,57 @@ Case conv(const ConvSizes& s) {
                    {s.batch, s.group * s.in, s.height, s.width}, {{s.group * s.out}});
 }
 
-/// The element an access reads, in double.
-double element(const TensorAccess& access, const Tensor& tensor, const std::vector<int64_t>& point) {
-  const std::vector<int64_t> index = access.map.apply(point);
-  int64_t offset = 0;
-  for (size_t a = 0; a < index.size(); ++a) {
-    if (index[a] < 0 || index[a] >= tensor.shape()[a]) return access.fill;
-    offset = offset * tensor.shape()[a] + index[a];
+/// An affine map at the points of a line of iterations along a dimension, from a point on: the tests' own
+/// code isn't optimized, and applies a map once for a line.
+class Line {
+ public:
+  Line(const AffineMap& map, std::vector<int64_t> point, size_t dim) : index_(map.apply(point)) {
+    ++point[dim];
+    const std::vector<int64_t> next = map.apply(point);
+    for (size_t a = 0; a < index_.size(); ++a) step_.push_back(next[a] - index_[a]);
   }
-  return tensor.data<float>()[static_cast<size_t>(offset)];
-}
+  void advance() {
+    const int64_t* step = step_.data();
+    int64_t* const end = index_.data() + index_.size();
+    for (int64_t* index = index_.data(); index != end; ++index) *index += *step++;
+  }
+  /// The element's number in a tensor of that shape; -1: there is none.
+  int64_t offset(const Shape& shape) const {
+    int64_t result = 0;
+    const int64_t* extent = shape.data();
+    const int64_t* const end = index_.data() + index_.size();
+    for (const int64_t* index = index_.data(); index != end; ++index, ++extent) {
+      if (*index < 0 || *index >= *extent) return -1;
+      result = result * *extent + *index;
+    }
+    return result;
+  }
+
+ private:
+  std::vector<int64_t> index_;
+  std::vector<int64_t> step_;
+};
+
+/// The elements an access reads along a line, in double.
+class Operand {
+ public:
+  Operand(const TensorAccess& access, const Tensor& tensor, const std::vector<int64_t>& point, size_t dim)
+      : line_(access.map, point, dim),
+        shape_(tensor.shape()),
+        values_(tensor.data<float>().data()),
+        fill_(access.fill) {}
+  void advance() { line_.advance(); }
+  double value() const {
+    const int64_t offset = line_.offset(shape_);
+    return offset < 0 ? fill_ : values_[offset];
+  }
+
+ private:
+  Line line_;
+  const Shape& shape_;
+  const float* values_;
+  double fill_;
+};
 
 /// Value and error bound of every output element, by a plain loop over the iteration space.
 struct Expected {
@@ -155,24 +196,42 @@ Expected expected(const Case& layer, const std::vector<Tensor>& tensors, MatrixP
   Expected result{std::vector<double>(size), std::vector<double>(size), std::vector<double>(size)};
   std::vector<std::vector<double>> others(size);
   std::vector<int64_t> point(contract.dims.size(), 0);
-  for (;;) {
-    const double a = element(contract.a, tensors[0], point);
-    const double b = element(contract.b, tensors[1], point);
-    int64_t offset = 0;
-    const std::vector<int64_t> index = contract.output.apply(point);
-    for (size_t k = 0; k < index.size(); ++k) offset = offset * contract.output_shape[k] + index[k];
-    const auto at = static_cast<size_t>(offset);
-    result.sum[at] += a * b;
-    result.bound[at] += epsilon * (std::abs(a) * largest_b + largest_a * std::abs(b));
-    if (others[at].empty()) {
-      for (size_t k = 0; k < contract.epilogue_inputs.size(); ++k) {
-        others[at].push_back(element(contract.epilogue_inputs[k], tensors[2 + k], point));
+  const auto longest = static_cast<size_t>(
+      std::ranges::max_element(contract.dims, {}, &ContractLayer::Dim::extent) - contract.dims.begin());
+  const auto next_line = [&] {
+    for (size_t d = point.size(); d-- > 0;) {
+      if (d == longest) continue;
+      if (++point[d] < contract.dims[d].extent) return true;
+      point[d] = 0;
+    }
+    return false;
+  };
+  do {
+    Operand a(contract.a, tensors[0], point, longest);
+    Operand b(contract.b, tensors[1], point, longest);
+    Line output(contract.output, point, longest);
+    for (int64_t left = contract.dims[longest].extent; left > 0; --left) {
+      const auto at = static_cast<size_t>(output.offset(contract.output_shape));
+      const double x = a.value();
+      const double y = b.value();
+      result.sum[at] += x * y;
+      result.bound[at] += epsilon * (std::abs(x) * largest_b + largest_a * std::abs(y));
+      a.advance();
+      b.advance();
+      output.advance();
+    }
+    for (size_t k = 0; k < contract.epilogue_inputs.size(); ++k) {
+      Operand other(contract.epilogue_inputs[k], tensors[2 + k], point, longest);
+      Line beside(contract.output, point, longest);
+      for (int64_t left = contract.dims[longest].extent; left > 0; --left) {
+        std::vector<double>& values = others[static_cast<size_t>(beside.offset(contract.output_shape))];
+        values.resize(contract.epilogue_inputs.size());
+        values[k] = other.value();
+        other.advance();
+        beside.advance();
       }
     }
-    size_t d = point.size();
-    while (d > 0 && ++point[d - 1] == contract.dims[d - 1].extent) point[--d] = 0;
-    if (d == 0) break;
-  }
+  } while (next_line());
   for (size_t i = 0; i < size; ++i) {
     std::vector<double> inputs = {result.sum[i]};
     inputs.insert(inputs.end(), others[i].begin(), others[i].end());
@@ -203,14 +262,20 @@ Tensor run_candidate(const Candidate& candidate, const Case& layer, const std::v
       if (!group.empty()) machine.write_dram(g, addresses[k], group);
     }
   }
+  // What an earlier candidate stored there must not pass for this one's result.
+  const StreamPlacement& output = candidate.placements.back();
+  StreamImage image = empty_stream(output, chip);
+  for (int g = 0; g < chip.groups; ++g) {
+    std::vector<uint64_t>& group = image.groups[static_cast<size_t>(g)];
+    std::ranges::fill(group, ~uint64_t{0});
+    if (!group.empty()) machine.write_dram(g, addresses.back(), group);
+  }
   const TileProgram tile = candidate.emit(addresses);
   SCOPED_TRACE(to_string(tile));
   const isa::Program program = scheduler::build_program(lower_tile_program(tile, chip), chip);
   const simulator::RunStats run = machine.run(program);
   if (stats != nullptr) *stats = run;
 
-  const StreamPlacement& output = candidate.placements.back();
-  StreamImage image = empty_stream(output, chip);
   for (int g = 0; g < chip.groups; ++g) {
     std::vector<uint64_t>& group = image.groups[static_cast<size_t>(g)];
     if (!group.empty()) machine.read_dram(g, addresses.back(), group);
@@ -232,12 +297,12 @@ void check(const Case& layer, MatrixPrecision precision, uint32_t seed, size_t m
   const std::vector<Candidate> candidates =
       layer_candidates(layer.graph.layers[0], layer.graph, tiny(), options);
   ASSERT_FALSE(candidates.empty());
+  simulator::MachineOptions machine_options;
+  machine_options.memory = simulator::MachineOptions::Memory::kDirty;
+  machine_options.seed = seed;
+  simulator::Machine machine(tiny(), machine_options);
   for (size_t k = 0; k < std::min(most_candidates, candidates.size()); ++k) {
     SCOPED_TRACE(candidates[k].description);
-    simulator::MachineOptions machine_options;
-    machine_options.memory = simulator::MachineOptions::Memory::kDirty;
-    machine_options.seed = seed;
-    simulator::Machine machine(tiny(), machine_options);
     const Tensor got = run_candidate(candidates[k], layer, tensors, machine);
     const auto values = got.data<float>();
     for (size_t i = 0; i < values.size(); ++i) {
@@ -341,6 +406,10 @@ void check_rows(Case layer, TensorId constant, uint32_t seed, size_t least = 1,
            layer.contract().epilogue_inputs.size() + std::max<size_t>(1, parts.size()) + 2;
   });
   ASSERT_GE(candidates.size(), least);
+  simulator::MachineOptions machine_options;
+  machine_options.memory = simulator::MachineOptions::Memory::kDirty;
+  machine_options.seed = seed;
+  simulator::Machine machine(chip, machine_options);
   for (const Candidate& candidate : candidates) {
     SCOPED_TRACE(candidate.description);
     // Layouts of streams name PE memory, which has room for short ones only.
@@ -349,10 +418,6 @@ void check_rows(Case layer, TensorId constant, uint32_t seed, size_t least = 1,
     };
     if (std::ranges::all_of(candidate.placements, is_short))
       verify_candidate(candidate, layer.graph.layers[0], layer.graph, chip);
-    simulator::MachineOptions options;
-    options.memory = simulator::MachineOptions::Memory::kDirty;
-    options.seed = seed;
-    simulator::Machine machine(chip, options);
     const Tensor got = run_candidate(candidate, layer, tensors, machine);
     const auto values = got.data<float>();
     for (size_t i = 0; i < values.size(); ++i) {
@@ -744,6 +809,9 @@ int check_streamed(const Case& layer, const isa::Chip& chip, int& checked,
   for (const LayerTensor& tensor : layer.graph.tensors)
     tensors.push_back(random_tensor(tensor.shape, random));
   const Expected want = expected(layer, tensors, precision);
+  simulator::MachineOptions machine_options;
+  machine_options.memory = simulator::MachineOptions::Memory::kDirty;
+  simulator::Machine machine(chip, machine_options);
   int with_parts = 0;
   for (const Candidate& candidate :
        find_kernel("contract-mau").run(layer.graph.layers[0], layer.graph, chip, {precision})) {
@@ -752,9 +820,6 @@ int check_streamed(const Case& layer, const isa::Chip& chip, int& checked,
     ++checked;
     with_parts += candidate.description.find("parts") != std::string::npos ? 1 : 0;
     verify_candidate(candidate, layer.graph.layers[0], layer.graph, chip);
-    simulator::MachineOptions options;
-    options.memory = simulator::MachineOptions::Memory::kDirty;
-    simulator::Machine machine(chip, options);
     const Tensor got = run_candidate(candidate, layer, tensors, machine);
     const auto values = got.data<float>();
     for (size_t i = 0; i < values.size(); ++i) {
@@ -828,7 +893,8 @@ TEST(StreamImage, EveryElementIsWhereTheTransportSays) {
           const uint64_t lw =
               image.groups[static_cast<size_t>(place.group)][static_cast<size_t>(place.address)];
           const auto bits = static_cast<uint32_t>(at[layout::Level::kWord] == 0 ? lw >> 32 : lw);
-          ASSERT_EQ(std::bit_cast<float>(bits), static_cast<float>(element(placement.access, tensor, point)))
+          ASSERT_EQ(std::bit_cast<float>(bits),
+                    static_cast<float>(Operand(placement.access, tensor, point, 0).value()))
               << placement.name << " " << placement.layout.to_string();
         }
         size_t d = point.size();
