@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/kernels/rows.h"
 #include "compiler/tile/tile_program.h"
 
 namespace kodama::compiler {
@@ -68,6 +69,30 @@ AffineMap split_map(const AffineMap& map, size_t dim) {
     }
   }
   return result;
+}
+
+/// A tensor's elements in another shape.
+TensorId seen_as(LayerGraph& graph, TensorId tensor, const Shape& shape) {
+  LayerTensor alias;
+  alias.name = graph.tensors[static_cast<size_t>(tensor)].name;
+  alias.type = graph.tensors[static_cast<size_t>(tensor)].type;
+  alias.shape = shape;
+  alias.alias_of = graph.storage(tensor);
+  graph.tensors.push_back(std::move(alias));
+  return static_cast<TensorId>(graph.tensors.size() - 1);
+}
+
+/// Gives a layer's result another shape; whoever reads it reads it as it was.
+void make_as(LayerGraph& graph, TensorId result, const Shape& shape) {
+  const TensorId before = seen_as(graph, result, graph.tensors[static_cast<size_t>(result)].shape);
+  graph.tensors[static_cast<size_t>(result)].shape = shape;
+  for (Layer& reader : graph.layers) {
+    for (TensorAccess* access : layer_accesses(reader)) {
+      if (access->tensor == result) access->tensor = before;
+    }
+    std::ranges::replace(reader.host_inputs, result, before);
+  }
+  std::ranges::replace(graph.outputs, result, before);
 }
 
 class AxisSplitter {
@@ -140,7 +165,7 @@ class AxisSplitter {
         if (access->map.coefficient(axis, split.dim) != 0) shape = split_shape(shape, axis, split);
       }
       access->map = split_map(access->map, split.dim);
-      if (shape != shape_of(access->tensor)) access->tensor = seen_as(access->tensor, shape);
+      if (shape != shape_of(access->tensor)) access->tensor = seen_as(graph_, access->tensor, shape);
     }
     Shape made = shape_of(result);
     if (auto* contract = std::get_if<ContractLayer>(&layer.body)) {
@@ -159,25 +184,96 @@ class AxisSplitter {
       made = normalize.extents = split_shape(made, split.dim, split);
       normalize.reduced.insert(normalize.reduced.begin() + static_cast<std::ptrdiff_t>(split.dim), false);
     }
-    // Whoever reads the result reads it as it was.
-    const TensorId before = seen_as(result, shape_of(result));
-    shape_of(result) = made;
-    for (Layer& reader : graph_.layers) {
-      for (TensorAccess* access : layer_accesses(reader)) {
-        if (access->tensor == result) access->tensor = before;
+    make_as(graph_, result, made);
+  }
+
+  LayerGraph& graph_;
+};
+
+/// Products that read a picture as a vector.
+class PictureProducts {
+ public:
+  explicit PictureProducts(LayerGraph& graph) : graph_(graph) {}
+
+  void run() {
+    for (Layer& layer : graph_.layers) {
+      auto* contract = std::get_if<ContractLayer>(&layer.body);
+      if (contract == nullptr || contract->output_shape.size() != 2) continue;
+      for (TensorAccess* access : {&contract->a, &contract->b}) {
+        const TensorAccess& other = access == &contract->a ? contract->b : contract->a;
+        const auto dim = whole_picture(*contract, *access);
+        if (!dim || !is_constant(other) || is_constant(*access)) continue;
+        make_window(layer, *contract, *access, *dim);
+        break;
       }
-      std::ranges::replace(reader.host_inputs, result, before);
     }
   }
 
-  TensorId seen_as(TensorId tensor, const Shape& shape) {
-    LayerTensor alias;
-    alias.name = graph_.tensors[static_cast<size_t>(tensor)].name;
-    alias.type = graph_.tensors[static_cast<size_t>(tensor)].type;
-    alias.shape = shape;
-    alias.alias_of = graph_.storage(tensor);
-    graph_.tensors.push_back(std::move(alias));
-    return static_cast<TensorId>(graph_.tensors.size() - 1);
+ private:
+  const Shape& shape_of(TensorId tensor) const { return graph_.tensors[static_cast<size_t>(tensor)].shape; }
+  bool is_constant(const TensorAccess& access) const {
+    return graph_.tensors[static_cast<size_t>(graph_.storage(access.tensor))].constant.has_value();
+  }
+
+  /// The dim that stands for all of a picture, if a window over it is worth while.
+  std::optional<size_t> whole_picture(const ContractLayer& contract, const TensorAccess& access) const {
+    const Shape& seen = shape_of(access.tensor);
+    const Shape& picture = shape_of(graph_.storage(access.tensor));
+    if (seen.size() != 2 || (picture.size() != 3 && picture.size() != 4)) return std::nullopt;
+    // More than one picture: their vectors would have a column each, where rows of a product fill them.
+    if (seen[0] != 1 || picture[0] != 1) return std::nullopt;
+    // What the kernel needs of columns; and chunks that are half empty at most.
+    if (picture.back() < isa::kCyclesPerStep ||
+        isa::ceil_div(picture[1], kChunkChannels) * kChunkChannels > 2 * picture[1])
+      return std::nullopt;
+    std::optional<size_t> found;
+    for (size_t dim = 0; dim < contract.dims.size(); ++dim) {
+      if (contract.dims[dim].role != ContractLayer::Role::kK || contract.dims[dim].extent == 1) continue;
+      if (found) return std::nullopt;
+      found = dim;
+    }
+    if (!found || contract.dims[*found].extent != seen[1] || access.map.coefficient(0, *found) != 0 ||
+        !is_divisible(access.map, seen, *found, seen[1]))
+      return std::nullopt;
+    return found;
+  }
+
+  void make_window(Layer& layer, ContractLayer& contract, TensorAccess& access, size_t dim) {
+    const Shape picture = shape_of(graph_.storage(access.tensor));
+    // The dim's point of points of channels and places, those behind the other dims but the first.
+    const size_t more = picture.size() - 2;
+    const size_t dims = contract.dims.size();
+    AffineMap points(dims, dims + more);
+    for (size_t d = 0; d < dims; ++d) points.set(d, d, 1);
+    int64_t below = 1;
+    for (size_t axis = picture.size(); axis-- > 1;) {
+      points.set(dim, axis == 1 ? dim : dims + axis - 2, below);
+      below *= picture[axis];
+    }
+    AffineMap read(picture.size(), dims + more);
+    for (size_t d = 0; d < dims; ++d) read.set(0, d, access.map.coefficient(0, d));
+    read.set(1, dim, 1);
+    for (size_t axis = 2; axis < picture.size(); ++axis) read.set(axis, dims + axis - 2, 1);
+    for (TensorAccess* each : layer_accesses(layer)) each->map = each->map.after(points);
+    access.map = read;
+    access.tensor = graph_.storage(access.tensor);
+    contract.output = contract.output.after(points);
+    contract.dims[dim].extent = picture[1];
+    for (size_t axis = 2; axis < picture.size(); ++axis) {
+      ContractLayer::Dim place = contract.dims[dim];
+      place.name += std::to_string(axis);
+      place.extent = picture[axis];
+      contract.dims.push_back(std::move(place));
+    }
+    // The result is a picture of one place.
+    AffineMap made(picture.size(), dims + more);
+    for (size_t axis = 0; axis < 2; ++axis) {
+      made.set_offset(axis, contract.output.offset(axis));
+      for (size_t d = 0; d < dims + more; ++d) made.set(axis, d, contract.output.coefficient(axis, d));
+    }
+    contract.output = made;
+    contract.output_shape.resize(picture.size(), 1);
+    make_as(graph_, layer.outputs[0], contract.output_shape);
   }
 
   LayerGraph& graph_;
@@ -189,6 +285,7 @@ void split_axes(LayerGraph& graph, const isa::Chip& chip) {
   // Other kernels than those of rows have no use for it.
   if (chip.mab_per_l1b != kBlocksPerChunk * kBlocksPerChunk) return;
   AxisSplitter(graph).run();
+  PictureProducts(graph).run();
 }
 
 }  // namespace kodama::compiler

@@ -1,5 +1,6 @@
 /// Products and axes that are split, so that attention's heads have images of their own; channels that fill
 /// chunks up.
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -88,6 +89,34 @@ TEST(SplitAxes, ImagesAndHeads) {
     EXPECT_EQ(shape[0], 2);
     EXPECT_EQ(shape[1], 2);
   }
+}
+
+/// The shape of what the product makes: relu(x), flattened, times a constant, and a bias.
+Shape picture_product(const std::vector<int64_t>& shape, int64_t columns, const std::string& readers) {
+  const int64_t size = element_count(shape) / shape[0];
+  const std::string n = std::to_string(columns);
+  const LayerGraph graph =
+      split(fmt::format("g (float[{0}] x) => (float[{1},{2}] y) <{3}, {4}> {{ r = Relu(x) f = Flatten(r)"
+                        " p = MatMul(f, w) {5} }}",
+                        fmt::join(shape, ","), shape[0], columns,
+                        filled(fmt::format("float[{},{}] w", size, n), static_cast<int>(size * columns)),
+                        filled("float[" + n + "] b", static_cast<int>(columns)), readers));
+  EXPECT_EQ(products(graph), 1);
+  for (const Layer& layer : graph.layers) {
+    if (layer.kind() == LayerKind::kContract)
+      return graph.tensors[static_cast<size_t>(layer.outputs[0])].shape;
+  }
+  return {};
+}
+TEST(SplitAxes, APictureAsAVector) {
+  // The product's result is an output of the model; another layer, which isn't part of it, reads it.
+  EXPECT_EQ(picture_product({1, 16, 3, 4}, 10, "y = Add(p, b)"), (Shape{1, 10, 1, 1}));
+  EXPECT_EQ(picture_product({1, 40, 2, 5}, 6, "q = Add(p, b) y = Softmax(q)"), (Shape{1, 6, 1, 1}));
+  EXPECT_EQ(picture_product({1, 20, 6}, 10, "y = Add(b, p)"), (Shape{1, 10, 1}));
+  // Several pictures; few columns; few channels.
+  EXPECT_EQ(picture_product({2, 16, 3, 4}, 10, "y = Add(p, b)"), (Shape{2, 10}));
+  EXPECT_EQ(picture_product({1, 16, 4, 3}, 10, "y = Add(p, b)"), (Shape{1, 10}));
+  EXPECT_EQ(picture_product({1, 15, 4, 4}, 10, "y = Add(p, b)"), (Shape{1, 10}));
 }
 
 /// Convolutions to 56 and 72 channels and one to 128, concatenated as z, which `readers` read.
