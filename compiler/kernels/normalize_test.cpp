@@ -69,6 +69,15 @@ TEST(Normalize, SoftmaxHoweverItIsSpelled) {
             "Normalize");
 }
 
+TEST(Normalize, OneRow) {
+  EXPECT_EQ(check("g (float[1,10] x) => (float[1,10] y) { y = Softmax(x) }"), "Normalize");
+  EXPECT_EQ(check("g (float[70] x) => (float[70] y) { y = Softmax(x) }"), "Normalize");
+  EXPECT_EQ(check("g (float[1,33,1,1] x) => (float[1,33,1,1] y) { y = Softmax<axis=1>(x) }"), "Normalize");
+  EXPECT_EQ(check("g (float[1,1,45] x, float[45] s, float[45] b) => (float[1,1,45] y) "
+                  "{ y = LayerNormalization(x, s, b) }"),
+            "Normalize");
+}
+
 TEST(Normalize, LayersWithMoments) {
   EXPECT_EQ(check("g (float[2,6,96] x, float[96] s, float[96] b) => (float[2,6,96] y) "
                   "{ y = LayerNormalization(x, s, b) }"),
@@ -101,6 +110,11 @@ TEST(Normalize, MapsOnRows) {
             "Map");
   EXPECT_EQ(
       check("g (float[2,40,5,6] x, float[40,1,1] c) => (float[2,40,5,6] y) { a = Mul(x, c) y = Tanh(a) }"),
+      "Map");
+  // Of one place, made by layers and not.
+  EXPECT_EQ(
+      check(
+          "g (float[1,40] x, float[1,40] r, float[40] c) => (float[1,40] y) { a = Mul(x, c) y = Add(a, r) }"),
       "Map");
 }
 

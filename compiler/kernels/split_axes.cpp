@@ -223,8 +223,9 @@ class PictureProducts {
     // More than one picture: their vectors would have a column each, where rows of a product fill them.
     if (seen[0] != 1 || picture[0] != 1) return std::nullopt;
     // What the kernel needs of columns; and chunks that are half empty at most.
-    if (picture.back() < isa::kCyclesPerStep ||
-        isa::ceil_div(picture[1], kChunkChannels) * kChunkChannels > 2 * picture[1])
+    const bool is_place = picture[1] == seen[1];
+    if (!is_place && (picture.back() < isa::kCyclesPerStep ||
+                      isa::ceil_div(picture[1], kChunkChannels) * kChunkChannels > 2 * picture[1]))
       return std::nullopt;
     std::optional<size_t> found;
     for (size_t dim = 0; dim < contract.dims.size(); ++dim) {

@@ -19,6 +19,8 @@ namespace kodama::compiler {
 /// [1, 16, 5, 5], which has columns enough for a vector's and channels enough to fill half a chunk:
 ///
 ///     dims  m:1  n:120  k:400    ->    dims  m:1  n:120  k:16 (channels)  k2:5  k3:5        [1, 120, 1, 1]
+///
+/// The next product reads that as a picture of one place.
 void split_axes(LayerGraph& graph, const isa::Chip& chip);
 
 }  // namespace kodama::compiler

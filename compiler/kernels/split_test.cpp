@@ -113,6 +113,7 @@ TEST(SplitAxes, APictureAsAVector) {
   EXPECT_EQ(picture_product({1, 16, 3, 4}, 10, "y = Add(p, b)"), (Shape{1, 10, 1, 1}));
   EXPECT_EQ(picture_product({1, 40, 2, 5}, 6, "q = Add(p, b) y = Softmax(q)"), (Shape{1, 6, 1, 1}));
   EXPECT_EQ(picture_product({1, 20, 6}, 10, "y = Add(b, p)"), (Shape{1, 10, 1}));
+  EXPECT_EQ(picture_product({1, 15, 1, 1}, 10, "y = Add(p, b)"), (Shape{1, 10, 1, 1}));
   // Several pictures; few columns; few channels.
   EXPECT_EQ(picture_product({2, 16, 3, 4}, 10, "y = Add(p, b)"), (Shape{2, 10}));
   EXPECT_EQ(picture_product({1, 16, 4, 3}, 10, "y = Add(p, b)"), (Shape{1, 10}));
