@@ -8,12 +8,14 @@ std::string& plugin_now() {
   return file;
 }
 int passes_of_plugin = 0;
+bool any_plugin = false;
 
 }  // namespace
 
 RegisteringPlugin::RegisteringPlugin(std::string file) {
   plugin_now() = std::move(file);
   passes_of_plugin = 0;
+  any_plugin = true;
 }
 RegisteringPlugin::~RegisteringPlugin() {
   plugin_now().clear();
@@ -26,6 +28,9 @@ const std::string& RegisteringPlugin::file() {
 }
 void RegisteringPlugin::count() {
   ++passes_of_plugin;
+}
+bool RegisteringPlugin::any() {
+  return any_plugin;
 }
 void RegisteringPlugin::refuse(const std::string& found, const std::string& allowed) {
   throw isa::UserError(fmt::format("--plugin {}: found {}; allowed: {}", plugin_now(), found, allowed));

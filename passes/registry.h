@@ -45,6 +45,8 @@ class RegisteringPlugin {
   /// UserError naming the plugin.
   [[noreturn]] static void refuse(const std::string& found, const std::string& allowed);
   static void count();
+  /// Whether one has ever existed: then code of others may run, which nobody calls from several threads.
+  static bool any();
 };
 
 template <typename Pass>

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
+#include <functional>
 #include <optional>
 #include <span>
 #include <utility>
@@ -24,6 +26,8 @@
 #include "compiler/kernels/split_products.h"
 #include "compiler/kernels/split_reductions.h"
 #include "compiler/layers/batch.h"
+#include "isa/parallel.h"
+#include "passes/registry.h"
 #include "scheduler/machine/passes.h"
 #include "scheduler/verify/verify.h"
 
@@ -360,24 +364,40 @@ class ModelCompiler {
     }
     fetch_ahead(stages, chip_);
     verify_fetch_ahead(before, after);
-    std::vector<scheduler::ProgramPart> parts;
+    std::vector<scheduler::ProgramPart> parts(tiles.size());
     for (size_t k = 0; k < tiles.size(); ++k) {
-      Draft& draft = drafts_[first + k];
-      if (!tiles[k]) {
-        parts.push_back({draft.name, draft.program});
-        continue;
-      }
-      Stage& stage = result_.stages[draft.stage];
-      try {
-        parts.push_back({draft.name, build(stage.name, *tiles[k], &std::get<ChipStage>(stage.body).proofs)});
-      } catch (const isa::UnsupportedError&) {
-        const bool had_windows = has_windows[k] && std::exchange(draft.keeps_windows, false);
-        if (!had_windows && !make_room(draft, *tiles[k])) throw;
-        throw NoRoom{};
-      }
+      const Draft& draft = drafts_[first + k];
+      parts[k] = {draft.name, draft.program, scratch_of(draft.stage)};
     }
-    for (size_t k = 0; k < tiles.size(); ++k) parts[k].scratch = scratch_of(drafts_[first + k].stage);
+    struct Refused {
+      size_t part;
+      std::exception_ptr error;
+    };
+    try {
+      for_each_program(tiles.size(), [&](size_t k) {
+        if (!tiles[k]) return;
+        Stage& stage = result_.stages[drafts_[first + k].stage];
+        try {
+          parts[k].program = build(stage.name, *tiles[k], &std::get<ChipStage>(stage.body).proofs);
+        } catch (const isa::UnsupportedError&) {
+          throw Refused{k, std::current_exception()};
+        }
+      });
+    } catch (const Refused& refused) {
+      Draft& draft = drafts_[first + refused.part];
+      const bool had_windows = has_windows[refused.part] && std::exchange(draft.keeps_windows, false);
+      if (!had_windows && !make_room(draft, *tiles[refused.part])) std::rethrow_exception(refused.error);
+      throw NoRoom{};
+    }
     return parts;
+  }
+  /// In parallel, but where plugins take part or somebody looks on: these are called one after the other.
+  void for_each_program(size_t count, const std::function<void(size_t)>& work) const {
+    if (passes::RegisteringPlugin::any() || options_.dump || options_.observe_stage) {
+      for (size_t k = 0; k < count; ++k) work(k);
+    } else {
+      isa::for_each_in_parallel(count, work);
+    }
   }
   /// Windows that several of a segment's stages load stay. Returns whose programs have some.
   std::vector<bool> share_windows(size_t first, std::span<std::optional<TileProgram>> tiles) const {

@@ -70,8 +70,12 @@ Schedule KnownSchedules::run(const BlockScheduler& scheduler, const ScheduleProb
                              const passes::PassOptions& options) {
   if (!scheduler.plugin.empty()) return scheduler.run(problem, options);
   std::string key = ProblemKey(scheduler, problem, options).take();
-  if (const auto found = known_.find(key); found != known_.end()) return found->second;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = known_.find(key); found != known_.end()) return found->second;
+  }
   Schedule schedule = scheduler.run(problem, options);
+  const std::lock_guard lock(mutex_);
   const size_t bytes = key.size() + schedule.issue.size() * sizeof(schedule.issue[0]);
   if (bytes_ + bytes > kMostBytes) return schedule;
   bytes_ += bytes;

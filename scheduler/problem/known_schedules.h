@@ -1,5 +1,6 @@
 #pragma once
 
+#include <mutex>
 #include <string>
 #include <unordered_map>
 
@@ -18,7 +19,8 @@ namespace kodama::scheduler {
 
 class KnownSchedules {
  public:
-  /// What `scheduler` makes of the problem, now or before. Throws what the scheduler throws.
+  /// What `scheduler` makes of the problem, now or before. Throws what the scheduler throws. Several threads
+  /// may ask at a time.
   Schedule run(const BlockScheduler& scheduler, const ScheduleProblem& problem,
                const passes::PassOptions& options);
 
@@ -26,6 +28,7 @@ class KnownSchedules {
   /// Of all keys and schedules; what comes when it is reached is not remembered.
   static constexpr size_t kMostBytes = size_t{1} << 26;
 
+  std::mutex mutex_;
   std::unordered_map<std::string, Schedule> known_;
   size_t bytes_ = 0;
 };

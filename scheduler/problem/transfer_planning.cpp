@@ -7,6 +7,7 @@
 
 #include "isa/arithmetic.h"
 #include "isa/error.h"
+#include "isa/parallel.h"
 #include "scheduler/problem/builtin_schedulers.h"
 #include "scheduler/problem/coarse_positions.h"
 #include "scheduler/problem/indexing.h"
@@ -65,6 +66,7 @@ class Planner {
     schedule_.copied.assign(problem_.transfers.size(), false);
     schedule_.kept.assign(problem_.keeps.size(), false);
     unit_of_.assign(problem_.buffers.size(), -1);
+    ports_free_.assign(problem_.transfers.size(), 0);
     make_units();
     if (attempt_.keeps) choose_keeps();
     is_saved_.assign(problem_.transfers.size(), false);
@@ -410,28 +412,41 @@ class Planner {
     const auto task = static_cast<size_t>(position);
     const int64_t free_time = clock_.time_after_waits(position) +
                               (task < problem_.task_cycles.size() ? problem_.task_cycles[task] : 0);
+    if (clock_.in_flight() >= places) return;
     for (size_t n = 0; n < std::min(pending_.size(), kLooked);) {
       const auto nth = pending_.end() - 1 - static_cast<ptrdiff_t>(n);
       const int k = *nth;
       const Transfer& transfer = problem_.transfers[index(k)];
       const bool copied = schedule_.copied[index(k)];
-      const bool is_ready = transfer.earliest <= position && (copied || clock_.is_over(transfer.after));
-      if (clock_.in_flight() >= places) return;
-      if (!is_ready ||
-          clock_.port_time(copied ? transfer.copy->uses : transfer.uses) > free_time + attempt_.lookahead ||
-          !has_room_ahead(transfer, position) || !issue(k, position)) {
+      if (transfer.earliest > position || is_known_to_have_no_place(unit_of(k), position) ||
+          !are_ports_free(k, free_time + attempt_.lookahead) ||
+          (!copied && !clock_.is_over(transfer.after)) || !has_room_ahead(unit_of(k), position) ||
+          !issue(k, position)) {
         ++n;
         continue;
       }
       pending_.erase(nth);
+      if (clock_.in_flight() >= places) return;
     }
   }
+  /// Whether they are at some time. Ports only become busier.
+  bool are_ports_free(int transfer, int64_t time) {
+    int64_t& known = ports_free_[index(transfer)];
+    if (known > time) return false;
+    const Transfer& each = problem_.transfers[index(transfer)];
+    known = clock_.port_time(schedule_.copied[index(transfer)] ? each.copy->uses : each.uses);
+    return known <= time;
+  }
+  /// From an earlier look: what must be there becomes only more, and where nothing has become free since,
+  /// there is still no place.
+  bool is_known_to_have_no_place(int number, int64_t position) const {
+    const Unit& unit = units_[index(number)];
+    return unit.address < 0 && (2 * position <= unit.full_at || unit.refused_at == releases_);
+  }
   /// Whether the memory has room until the unit's time comes, beside what must be there.
-  bool has_room_ahead(const Transfer& transfer, int64_t position) {
-    Unit& unit = units_[index(unit_of_[index(transfer.buffer)])];
+  bool has_room_ahead(int number, int64_t position) {
+    Unit& unit = units_[index(number)];
     if (unit.address >= 0) return true;
-    // What is there becomes only more.
-    if (2 * position <= unit.full_at) return false;
     unit.full_at = load_.last_above(2 * position, unit.alive_from, problem_.capacity - unit.size);
     return unit.full_at < 0;
   }
@@ -440,7 +455,6 @@ class Planner {
   bool place(int number, int64_t position) {
     Unit& unit = units_[index(number)];
     if (unit.address >= 0) return true;
-    // Where nothing has become free since, there is still no place.
     if (unit.refused_at == releases_) return false;
     if (place(number, position, true) || place(number, position, false)) return true;
     unit.refused_at = releases_;
@@ -521,10 +535,11 @@ class Planner {
   LiveProfile load_;  ///< of what must be there, and of what is there ahead of its time
   Lessons* lessons_ = nullptr;
   int64_t releases_ = 0;
-  std::vector<int> emptying_;     ///< units that no longer live; their last stores are under way
-  std::vector<int> pending_;      ///< loads, the most urgent last
-  std::vector<bool> is_saved_;    ///< by transfer: what it loads is kept
-  std::vector<bool> is_dropped_;  ///< by transfer: a store of what nobody loads
+  std::vector<int> emptying_;        ///< units that no longer live; their last stores are under way
+  std::vector<int> pending_;         ///< loads, the most urgent last
+  std::vector<int64_t> ports_free_;  ///< by transfer: when its ports were free at the last look
+  std::vector<bool> is_saved_;       ///< by transfer: what it loads is kept
+  std::vector<bool> is_dropped_;     ///< by transfer: a store of what nobody loads
   TransferSchedule schedule_;
 };
 
@@ -556,18 +571,16 @@ std::optional<TransferSchedule> planned(const CoarsePositions& coarse, const Att
 std::vector<TransferSchedule> schedules(const TransferProblem& problem, const passes::PassOptions& options,
                                         bool keeps) {
   const int64_t lookahead = passes::positive_option(options, kLookahead);
-  std::vector<std::pair<int64_t, TransferSchedule>> found;
+  using Found = std::pair<int64_t, TransferSchedule>;  // with what it is estimated to take
   const bool has_copies = keeps && std::ranges::any_of(problem.transfers, [](const Transfer& transfer) {
                             return transfer.copy.has_value();
                           });
   const CoarsePositions coarse(problem);
-  std::vector<int64_t> crowded;
-  const auto attempt = [&](const Attempt& how) {
+  const auto attempt = [&](const Attempt& how, std::vector<int64_t>& crowded) -> std::optional<Found> {
     std::optional<TransferSchedule> schedule = planned(coarse, how, crowded);
-    if (!schedule) return false;
+    if (!schedule) return std::nullopt;
     const int64_t cycles = estimated_cycles(problem, *schedule);
-    found.emplace_back(cycles, std::move(*schedule));
-    return true;
+    return Found(cycles, std::move(*schedule));
   };
   // The more room there is for copies, the less is there for what comes ahead.
   struct Way {
@@ -579,11 +592,29 @@ std::vector<TransferSchedule> schedules(const TransferProblem& problem, const pa
             {kRoomParts / 2, lookahead},     {kRoomParts / 2, 8 * lookahead},
             {kRoomParts * 7 / 8, lookahead}, {kRoomParts * 3 / 8, 2 * lookahead}};
   const bool may_keep = keeps && !problem.keeps.empty();
-  for (const Way& way : ways) {
-    if (!may_keep || !attempt({way.lookahead, true, true, way.room}))
-      attempt({way.lookahead, false, true, way.room});
+  std::vector<std::optional<Found>> of_ways(ways.size());
+  const auto go = [&](size_t k, std::vector<int64_t>& crowded) {
+    const auto& [room, ahead] = ways[k];
+    if (may_keep) of_ways[k] = attempt({ahead, true, true, room}, crowded);
+    if (!of_ways[k]) of_ways[k] = attempt({ahead, false, true, room}, crowded);
+  };
+  std::vector<int64_t> crowded;
+  if (coarse.is_coarser()) {
+    for (size_t k = 0; k < ways.size(); ++k) go(k, crowded);
+  } else {
+    isa::for_each_in_parallel(ways.size(), [&](size_t k) {
+      std::vector<int64_t> own;
+      go(k, own);
+    });
   }
-  if (found.empty() && !(may_keep && attempt({0, true, false, 0}))) attempt({0, false, false, 0});
+  std::vector<Found> found;
+  for (std::optional<Found>& each : of_ways) {
+    if (each) found.push_back(std::move(*each));
+  }
+  for (const bool keeping : {true, false}) {
+    if (!found.empty() || (keeping && !may_keep)) continue;
+    if (auto last = attempt({0, keeping, false, 0}, crowded)) found.push_back(std::move(*last));
+  }
   std::ranges::stable_sort(found, {}, [](const auto& each) { return each.first; });
   std::vector<TransferSchedule> best;
   for (auto& each : found) {

@@ -42,15 +42,17 @@ void add_tags(const std::vector<Statement>& statements, std::set<int>& tags) {
 
 class Analyzer : private PartsAnalysis {
  public:
-  Analyzer(const std::vector<ProgramPart>& parts, const isa::Chip& chip)
-      : chip_(chip), content_(index(chip.l2b_count())) {
-    for (size_t k = 0; k < parts.size(); ++k) read_part(parts[k], static_cast<int>(k));
-    find_sources();
-    find_scratch(parts);
-    split_loads();
+  Analyzer(std::span<const ProgramPart> parts, const isa::Chip& chip)
+      : parts_(parts), chip_(chip), content_(index(chip.l2b_count())) {
+    for (size_t k = 0; k < parts.size(); ++k) find_tasks(parts[k], static_cast<int>(k));
   }
+  size_t task_count() const { return tasks.size(); }
 
-  PartsAnalysis take() {
+  PartsAnalysis run(bool has_scratch) {
+    find_uses();
+    find_sources();
+    if (has_scratch) find_scratch();
+    split_loads();
     for (size_t n = 0; n < nodes.size(); ++n) buffer.push_back(buffer_of(static_cast<int>(n)));
     return std::move(static_cast<PartsAnalysis&>(*this));
   }
@@ -80,9 +82,7 @@ class Analyzer : private PartsAnalysis {
     return known->second;
   }
 
-  void read_part(const ProgramPart& part, int number) {
-    part_ = number;
-    for (std::vector<int>& content : content_) content.assign(index(chip_.memory.l2bm_lw), -1);
+  void find_tasks(const ProgramPart& part, int number) {
     std::set<int>& kept = kept_tags.emplace_back();
     for (const Statement& statement : part.program.statements) {
       if (const auto* loop = std::get_if<isa::Loop>(&statement.kind)) {
@@ -91,10 +91,10 @@ class Analyzer : private PartsAnalysis {
         if (!is_plain(mv->instruction)) kept.insert(mv->instruction.tag);
       }
     }
-    add_task({.kind = PartTask::Kind::kBegin});
+    tasks.push_back({.kind = PartTask::Kind::kBegin, .part = number});
     bool removed = false;
     for (const Statement& statement : part.program.statements) {
-      PartTask task{.statement = &statement, .behind_removed = removed};
+      PartTask task{.part = number, .statement = &statement, .behind_removed = removed};
       if (const auto* loop = std::get_if<isa::Loop>(&statement.kind)) {
         if (isa::is_idle(*loop)) continue;
         std::set<int> tags;
@@ -103,7 +103,11 @@ class Analyzer : private PartsAnalysis {
         task.cycles = isa::kCyclesPerStep * isa::count(statement).steps;
       } else if (const auto* mv = std::get_if<isa::Mv>(&statement.kind)) {
         if (!kept.contains(mv->instruction.tag)) {
-          add_move(mv->instruction, statement.line);
+          moves.push_back({.part = number,
+                           .mv = &mv->instruction,
+                           .line = statement.line,
+                           .position = static_cast<int64_t>(tasks.size()),
+                           .is_load = is_l2bm(mv->instruction.destinations[0])});
           continue;
         }
         task.has_transfers = true;
@@ -128,15 +132,26 @@ class Analyzer : private PartsAnalysis {
             part.name, statement.line));
       }
       removed = false;
-      const int64_t number_of_task = add_task(std::move(task));
-      read_task(tasks[index(number_of_task)], number_of_task);
+      tasks.push_back(std::move(task));
     }
-    part_end.push_back(add_task({.kind = PartTask::Kind::kEnd, .behind_removed = removed}));
+    part_end.push_back(std::ssize(tasks));
+    tasks.push_back({.kind = PartTask::Kind::kEnd, .part = number, .behind_removed = removed});
   }
-  int64_t add_task(PartTask task) {
-    task.part = part_;
-    tasks.push_back(std::move(task));
-    return static_cast<int64_t>(tasks.size()) - 1;
+
+  /// What tasks and transfers do in L2BM, in their order.
+  void find_uses() {
+    size_t next = 0;
+    for (size_t t = 0; t < tasks.size(); ++t) {
+      for (; next < moves.size() && moves[next].position == static_cast<int64_t>(t); ++next)
+        read_move(static_cast<int>(next));
+      PartTask& task = tasks[t];
+      if (task.kind == PartTask::Kind::kBegin) {
+        part_ = task.part;
+        for (std::vector<int>& content : content_) content.assign(index(chip_.memory.l2bm_lw), -1);
+      } else if (task.kind == PartTask::Kind::kStatement) {
+        read_task(task, static_cast<int64_t>(t));
+      }
+    }
   }
 
   /// A load or store that can be waited for.
@@ -148,15 +163,11 @@ class Analyzer : private PartsAnalysis {
     return (is_outside(from) && to == Space::kL2bm) || (from == Space::kL2bm && is_outside(to));
   }
 
-  void add_move(const Instruction& mv, int32_t line) {
-    PartTransfer move;
-    move.part = part_;
-    move.mv = &mv;
-    move.line = line;
-    move.position = static_cast<int64_t>(tasks.size());
-    move.is_load = is_l2bm(mv.destinations[0]);
+  void read_move(int number) {
+    PartTransfer& move = moves[index(number)];
+    const Instruction& mv = *move.mv;
     move.node = node(move.is_load ? mv.destinations[0] : mv.sources[0]);
-    nodes[index(move.node)].transfer = static_cast<int>(moves.size());
+    nodes[index(move.node)].transfer = number;
     for (const TransferRange& range : ranges_of(mv, chip_)) {
       if (range.memory == HazardResource::kL2bm) {
         touch(move.node, range.place, range.begin, range.end - range.begin, range.write);
@@ -164,7 +175,6 @@ class Analyzer : private PartsAnalysis {
         move.outside.push_back(range);
       }
     }
-    moves.push_back(std::move(move));
   }
 
   void read_task(PartTask& task, int64_t number) {
@@ -380,14 +390,14 @@ class Analyzer : private PartsAnalysis {
   }
 
   /// What is in the parts' scratch memory, and no loop with transfers reads.
-  void find_scratch(const std::vector<ProgramPart>& parts) {
+  void find_scratch() {
     std::vector<TransferRange> of_loops;
     for (const PartTask& task : tasks)
       of_loops.insert(of_loops.end(), task.ranges.begin(), task.ranges.end());
     const auto is_scratch = [&](const PartTransfer& move, const TransferRange& range) {
       return range.memory == HazardResource::kDram &&
              std::ranges::any_of(
-                 parts[index(move.part)].scratch,
+                 parts_[index(move.part)].scratch,
                  [&](const auto& each) { return each.first <= range.begin && range.end <= each.second; }) &&
              std::ranges::none_of(of_loops, [&](const auto& other) { return conflict(range, other); });
     };
@@ -456,6 +466,7 @@ class Analyzer : private PartsAnalysis {
     bool operator==(const Source&) const = default;
   };
 
+  const std::span<const ProgramPart> parts_;
   const isa::Chip& chip_;
   int part_ = 0;
   std::vector<std::vector<Source>> sources_;  ///< by transfer
@@ -499,8 +510,11 @@ std::vector<TransferRange> ranges_of(const Instruction& mv, const isa::Chip& chi
   return ranges;
 }
 
-PartsAnalysis analyze_parts(const std::vector<ProgramPart>& parts, const isa::Chip& chip) {
-  return Analyzer(parts, chip).take();
+std::optional<PartsAnalysis> analyze_parts(std::span<const ProgramPart> parts, const isa::Chip& chip,
+                                           size_t most_tasks, bool has_scratch) {
+  Analyzer analyzer(parts, chip);
+  if (analyzer.task_count() > most_tasks) return std::nullopt;
+  return analyzer.run(has_scratch);
 }
 
 }  // namespace kodama::scheduler

@@ -161,7 +161,7 @@ class Joiner {
 class Emitter {
  public:
   Emitter(const PartsAnalysis& analysis, const Formulation& formulation, const TransferSchedule& schedule,
-          const std::vector<ProgramPart>& parts, const isa::Chip& chip)
+          std::span<const ProgramPart> parts, const isa::Chip& chip)
       : analysis_(analysis),
         formulation_(formulation),
         schedule_(schedule),
@@ -311,7 +311,7 @@ class Emitter {
   const PartsAnalysis& analysis_;
   const Formulation& formulation_;
   const TransferSchedule& schedule_;
-  const std::vector<ProgramPart>& parts_;
+  const std::span<const ProgramPart> parts_;
   const isa::Chip& chip_;
   Joiner joiner_;
   std::deque<int> free_tags_;
@@ -322,12 +322,12 @@ class Emitter {
 }  // namespace
 
 ScheduledParts emit_parts(const PartsAnalysis& analysis, const Formulation& formulation,
-                          const TransferSchedule& schedule, const std::vector<ProgramPart>& parts,
+                          const TransferSchedule& schedule, std::span<const ProgramPart> parts,
                           const isa::Chip& chip) {
   return Emitter(analysis, formulation, schedule, parts, chip).run();
 }
 
-ScheduledParts emit_plain(const std::vector<ProgramPart>& parts, const isa::Chip& chip) {
+ScheduledParts emit_plain(std::span<const ProgramPart> parts, const isa::Chip& chip) {
   Joiner joiner(chip);
   ScheduledParts result;
   for (const ProgramPart& part : parts) {
@@ -363,22 +363,23 @@ void collect_open_tags(const std::vector<Statement>& statements, std::set<int>& 
 
 }  // namespace
 
-ScheduledParts join_parts(const ScheduledParts& first, const ScheduledParts& second, const isa::Chip& chip) {
+ScheduledParts join_parts(ScheduledParts first, ScheduledParts second, const isa::Chip& chip) {
   Joiner joiner(chip);
   ScheduledParts result;
-  const auto append = [&](const ScheduledParts& each) {
+  const auto append = [&](ScheduledParts& each) {
+    std::vector<Statement> statements = std::move(each.program.statements);
     auto begin = each.begin.begin();
-    for (size_t k = 0; k < each.program.statements.size(); ++k) {
+    for (size_t k = 0; k < statements.size(); ++k) {
       for (; begin != each.begin.end() && *begin == k; ++begin)
         result.begin.push_back(joiner.statements.size());
-      joiner.add(each.program.statements[k]);
+      joiner.add(std::move(statements[k]));
     }
   };
-  append(first);
   // The second begins with nothing under way: the first's last region ends when its transfers are over.
   std::set<int> open;
   collect_open_tags(first.program.statements, open);
   open.erase(0);
+  append(first);
   if (!open.empty()) {
     isa::check_internal(std::holds_alternative<isa::RegionMark>(joiner.statements.back().kind),
                         kTransferScheduling, "a segment doesn't end with a region");

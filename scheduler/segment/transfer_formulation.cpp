@@ -20,7 +20,7 @@ using isa::Operand;
 
 class Formulator {
  public:
-  Formulator(const PartsAnalysis& analysis, const std::vector<ProgramPart>& parts, const isa::Chip& chip,
+  Formulator(const PartsAnalysis& analysis, std::span<const ProgramPart> parts, const isa::Chip& chip,
              int64_t most_lw)
       : analysis_(analysis), parts_(parts), chip_(chip), most_lw_(most_lw) {}
 
@@ -430,7 +430,7 @@ class Formulator {
   }
 
   const PartsAnalysis& analysis_;
-  const std::vector<ProgramPart>& parts_;
+  const std::span<const ProgramPart> parts_;
   const isa::Chip& chip_;
   int64_t most_lw_;
   Formulation result_;
@@ -456,7 +456,7 @@ std::vector<isa::Instruction> detoured(const Detour& detour, const isa::Instruct
   return mvs;
 }
 
-Formulation formulate(const PartsAnalysis& analysis, const std::vector<ProgramPart>& parts,
+Formulation formulate(const PartsAnalysis& analysis, std::span<const ProgramPart> parts,
                       const isa::Chip& chip, int64_t most_lw) {
   return Formulator(analysis, parts, chip, most_lw).run();
 }

@@ -4,6 +4,7 @@
 #include <deque>
 #include <optional>
 #include <set>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -80,11 +81,11 @@ struct PartTransfer {
   int64_t position = 0;  ///< before this task
   bool is_load = true;
   int node = -1;
-  std::vector<TransferRange> outside;  ///< its end in DRAM or PDM
-  std::set<int> after;                 ///< stores that write what it reads
-  bool after_loop = false;             ///< a loop writes some of it
-  bool is_scratch = false;             ///< a store of what is loaded by transfers of the parts alone
-  int64_t earliest = 1;                ///< behind the mark of the first part
+  std::vector<TransferRange> outside = {};  ///< its end in DRAM or PDM
+  std::set<int> after = {};                 ///< stores that write what it reads
+  bool after_loop = false;                  ///< a loop writes some of it
+  bool is_scratch = false;                  ///< a store of what is loaded by transfers of the parts alone
+  int64_t earliest = 1;                     ///< behind the mark of the first part
 };
 struct PartsAnalysis {
   std::vector<PartTask> tasks;
@@ -96,9 +97,11 @@ struct PartsAnalysis {
   std::vector<std::set<int>> kept_tags;  ///< by part: of loops, whose waits stay where they are
   std::vector<int64_t> part_end;         ///< by part: its last task
 };
-/// The analysis names the parts' statements and operands, which must outlive it. UnsupportedError for
-/// statements that only hand-written programs have.
-PartsAnalysis analyze_parts(const std::vector<ProgramPart>& parts, const isa::Chip& chip);
+/// Nothing when there are more than `most_tasks`. Without `has_scratch`, others may read what the parts call
+/// their scratch. The analysis names the parts' statements and operands, which must outlive it.
+/// UnsupportedError for statements that only hand-written programs have.
+std::optional<PartsAnalysis> analyze_parts(std::span<const ProgramPart> parts, const isa::Chip& chip,
+                                           size_t most_tasks, bool has_scratch);
 
 /// A load of what a store before it takes out may copy it from where the store does.
 struct Detour {
@@ -116,7 +119,7 @@ struct Formulation {
   std::vector<Detour> detours;      ///< by transfer
 };
 /// A part that needs more than `most_lw` of L2BM at a time keeps its addresses.
-Formulation formulate(const PartsAnalysis& analysis, const std::vector<ProgramPart>& parts,
+Formulation formulate(const PartsAnalysis& analysis, std::span<const ProgramPart> parts,
                       const isa::Chip& chip, int64_t most_lw);
 /// The MVs of a load with a detour. `load` has its own place already; the source's buffer has moved by
 /// `shift`.
@@ -125,11 +128,11 @@ std::vector<isa::Instruction> detoured(const Detour& detour, const isa::Instruct
 
 /// The program of a schedule.
 ScheduledParts emit_parts(const PartsAnalysis& analysis, const Formulation& formulation,
-                          const TransferSchedule& schedule, const std::vector<ProgramPart>& parts,
+                          const TransferSchedule& schedule, std::span<const ProgramPart> parts,
                           const isa::Chip& chip);
 /// One part after the other, each as it is.
-ScheduledParts emit_plain(const std::vector<ProgramPart>& parts, const isa::Chip& chip);
+ScheduledParts emit_plain(std::span<const ProgramPart> parts, const isa::Chip& chip);
 /// One behind the other, the second when the first's transfers are over.
-ScheduledParts join_parts(const ScheduledParts& first, const ScheduledParts& second, const isa::Chip& chip);
+ScheduledParts join_parts(ScheduledParts first, ScheduledParts second, const isa::Chip& chip);
 
 }  // namespace kodama::scheduler

@@ -2,62 +2,132 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <utility>
+
 #include "isa/error.h"
+#include "isa/parallel.h"
 #include "isa/sequencer.h"
 #include "passes/registry.h"
 #include "scheduler/segment/transfer_parts.h"
 
 namespace kodama::scheduler {
+namespace {
+
+/// Programs of the same parts, of which the fastest is kept; of equal ones, the one with the least number.
+/// They may come in any order, from several threads.
+class Fastest {
+ public:
+  Fastest(ScheduledParts program, int64_t number, const isa::Chip& chip)
+      : chip_(chip),
+        program_(std::move(program)),
+        best_(isa::predict_cycles(program_.program, chip).total(), number) {}
+
+  void offer(ScheduledParts program, int64_t number) {
+    const std::pair<int64_t, int64_t> offered(isa::predict_cycles(program.program, chip_).total(), number);
+    const std::lock_guard lock(mutex_);
+    if (offered >= best_) return;
+    best_ = offered;
+    std::swap(program_, program);
+  }
+  int64_t number() const { return best_.second; }
+  ScheduledParts take() { return std::move(program_); }
+
+ private:
+  const isa::Chip& chip_;
+  std::mutex mutex_;
+  ScheduledParts program_;
+  std::pair<int64_t, int64_t> best_;  ///< cycles and number
+};
+
+class SegmentScheduler {
+ public:
+  SegmentScheduler(const isa::Chip& chip, const TransferChoice& choice)
+      : chip_(chip), choice_(choice), scheduler_(find_transfer_scheduler(choice.scheduler)) {}
+
+  /// `has_scratch`: nobody but these parts reads what they call so.
+  ScheduledParts run(std::span<const ProgramPart> parts, bool has_scratch) const {
+    if (scheduler_.leaves_programs) return emit_plain(parts, chip_);
+    const size_t most_tasks = parts.size() > 1 ? choice_.most_tasks : SIZE_MAX;
+    const auto analysis = analyze_parts(parts, chip_, most_tasks, has_scratch);
+    if (!analysis) return in_halves(parts, has_scratch, nullptr);
+    Fastest best(emit_plain(parts, chip_), kPlain, chip_);
+    plan(*analysis, parts, best);
+    if (best.number() != kPlain || parts.size() == 1) return best.take();
+    return in_halves(parts, has_scratch, &best);
+  }
+
+ private:
+  // Numbers of programs that are none of a schedule.
+  static constexpr int64_t kPlain = -1;
+  static constexpr int64_t kHalves = INT64_MAX;
+
+  void plan(const PartsAnalysis& analysis, std::span<const ProgramPart> parts, Fastest& best) const {
+    // Where there is no plan because something found no place, more of the parts keep their addresses.
+    constexpr int kEighths = 8;
+    for (int most = kEighths - 1; most >= kEighths / 2 && best.number() == kPlain; --most) {
+      const Formulation formulation =
+          formulate(analysis, parts, chip_, chip_.memory.l2bm_lw / kEighths * most);
+      check_problem(formulation.problem);
+      const std::vector<TransferSchedule> schedules = solve(formulation.problem);
+      isa::for_each_in_parallel(schedules.size(), [&](size_t k) {
+        best.offer(emit_parts(analysis, formulation, schedules[k], parts, chip_), static_cast<int64_t>(k));
+      });
+      if (best.number() != kPlain && choice_.observe)
+        choice_.observe(formulation.problem, schedules[static_cast<size_t>(best.number())]);
+    }
+  }
+  std::vector<TransferSchedule> solve(const TransferProblem& problem) const {
+    std::vector<TransferSchedule> schedules;
+    passes::run_blaming("transfer scheduler", scheduler_, [&] {
+      schedules = scheduler_.run(problem, choice_.options);
+      for (const TransferSchedule& schedule : schedules) {
+        const std::string fault = schedule_fault(problem, schedule);
+        if (!fault.empty())
+          throw isa::InternalError(fmt::format(
+              "internal error found by schedule_fault: transfer scheduler '{}': {}", scheduler_.name, fault));
+      }
+    });
+    return schedules;
+  }
+
+  /// What is too much for one plan, because the memory is too small for some of it or transfers of all crowd
+  /// the ports, may be good in halves. `plain`: the parts one after the other, if that is known.
+  ScheduledParts in_halves(std::span<const ProgramPart> parts, bool has_scratch, Fastest* plain) const {
+    const size_t middle = parts.size() / 2;
+    std::array<ScheduledParts, 2> halves;
+    std::optional<Fastest> own;
+    const auto work = [&](size_t k) {
+      // What the second half may read is no scratch of the first.
+      if (k == 0) halves[0] = run(parts.first(middle), false);
+      if (k == 1) halves[1] = run(parts.subspan(middle), has_scratch);
+      if (k == 2) own.emplace(emit_plain(parts, chip_), kPlain, chip_);
+    };
+    const size_t count = plain == nullptr ? 3 : 2;
+    // Plugins and those who look on are called one after the other.
+    if (!passes::RegisteringPlugin::any() && !choice_.observe) {
+      isa::for_each_in_parallel(count, work);
+    } else {
+      for (size_t k = 0; k < count; ++k) work(k);
+    }
+    if (plain == nullptr) plain = &*own;
+    plain->offer(join_parts(std::move(halves[0]), std::move(halves[1]), chip_), kHalves);
+    return plain->take();
+  }
+
+  const isa::Chip& chip_;
+  const TransferChoice& choice_;
+  const TransferScheduler& scheduler_;
+};
+
+}  // namespace
 
 ScheduledParts schedule_transfers(const std::vector<ProgramPart>& parts, const isa::Chip& chip,
                                   const TransferChoice& choice) {
-  const TransferScheduler& scheduler = find_transfer_scheduler(choice.scheduler);
-  ScheduledParts plain = emit_plain(parts, chip);
-  if (scheduler.leaves_programs) return plain;
-  const PartsAnalysis analysis = analyze_parts(parts, chip);
-  ScheduledParts best = std::move(plain);
-  int64_t best_cycles = isa::predict_cycles(best.program, chip).total();
-  bool is_plain = true;
-  // Where there is no plan because something found no place, more of the parts keep their addresses.
-  constexpr int kEighths = 8;
-  for (int most = kEighths - 1; most >= kEighths / 2 && is_plain; --most) {
-    const Formulation formulation = formulate(analysis, parts, chip, chip.memory.l2bm_lw / kEighths * most);
-    check_problem(formulation.problem);
-    if (parts.size() > 1 && formulation.problem.task_cycles.size() > choice.most_tasks) break;
-    std::vector<TransferSchedule> schedules;
-    passes::run_blaming("transfer scheduler", scheduler, [&] {
-      schedules = scheduler.run(formulation.problem, choice.options);
-      for (const TransferSchedule& schedule : schedules) {
-        const std::string fault = schedule_fault(formulation.problem, schedule);
-        if (!fault.empty())
-          throw isa::InternalError(fmt::format(
-              "internal error found by schedule_fault: transfer scheduler '{}': {}", scheduler.name, fault));
-      }
-    });
-    const TransferSchedule* chosen = nullptr;
-    for (const TransferSchedule& schedule : schedules) {
-      ScheduledParts found = emit_parts(analysis, formulation, schedule, parts, chip);
-      const int64_t cycles = isa::predict_cycles(found.program, chip).total();
-      if (cycles >= best_cycles) continue;
-      best = std::move(found);
-      best_cycles = cycles;
-      chosen = &schedule;
-    }
-    is_plain = chosen == nullptr;
-    if (!is_plain && choice.observe) choice.observe(formulation.problem, *chosen);
-  }
-  // What is too much for one plan, because the memory is too small for some of it or transfers of all crowd
-  // the ports, may be good in halves.
-  if (parts.size() > 1 && is_plain) {
-    const auto middle = parts.begin() + static_cast<ptrdiff_t>(parts.size() / 2);
-    std::vector<ProgramPart> first(parts.begin(), middle);
-    // What the second half may read is no scratch of the first.
-    for (ProgramPart& part : first) part.scratch.clear();
-    ScheduledParts halves = join_parts(schedule_transfers(first, chip, choice),
-                                       schedule_transfers({middle, parts.end()}, chip, choice), chip);
-    if (isa::predict_cycles(halves.program, chip).total() < best_cycles) best = std::move(halves);
-  }
-  return best;
+  return SegmentScheduler(chip, choice).run(parts, true);
 }
 
 }  // namespace kodama::scheduler

@@ -44,7 +44,7 @@ compiler/layers: isa compiler/graph compiler/reference compiler/tensor
 compiler/tile: isa layout/algebra scheduler/machine compiler/layers
 compiler/kernels: isa passes layout/algebra scheduler/machine compiler/tensor compiler/graph compiler/layers compiler/tile | scheduler/pipeline simulator
 compiler/plan: isa layout/gather layout/search layout/plan compiler/layers compiler/tile compiler/kernels | compiler/graph
-compiler/compile: isa assembler scheduler/packing scheduler/machine scheduler/segment scheduler/pipeline scheduler/verify compiler/graph compiler/kernels compiler/layers compiler/tile compiler/plan
+compiler/compile: isa passes assembler scheduler/packing scheduler/machine scheduler/segment scheduler/pipeline scheduler/verify compiler/graph compiler/kernels compiler/layers compiler/tile compiler/plan
 compiler/runtime: isa simulator compiler/tensor compiler/reference compiler/tile compiler/compile | scheduler/problem scheduler/machine scheduler/pipeline compiler/graph
 compiler/report: isa compiler/plan compiler/compile compiler/runtime
 compiler/driver: isa scheduler/problem scheduler/machine compiler/graph compiler/reference compiler/compile compiler/runtime compiler/report
