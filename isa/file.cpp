@@ -250,6 +250,10 @@ std::string read_file(const std::string& path) {
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   std::vector<char> piece(size_t{1} << 16);
+  // A file that grows is read to its end, too.
+  std::error_code unknown;
+  const uintmax_t size = fs::is_regular_file(path, unknown) ? fs::file_size(path, unknown) : 0;
+  if (!unknown) text.reserve(size);
   while (file && (file.read(piece.data(), static_cast<std::streamsize>(piece.size())) || file.gcount() > 0)) {
     text.append(piece.data(), static_cast<size_t>(file.gcount()));
     // Devices such as /dev/zero have no end.

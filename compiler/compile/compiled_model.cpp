@@ -802,9 +802,8 @@ void CompiledModel::add_slice(TensorId id, int64_t slice, const Tensor& part, Te
   put_slice(whole, axis, part, slice);
 }
 
-LayerGraph lowered_layers(const onnx::ModelProto& model, const CompileOptions& options,
+LayerGraph lowered_layers(onnx::ModelProto graph_model, const CompileOptions& options,
                           onnx::ModelProto* prepared) {
-  onnx::ModelProto graph_model = model;
   GraphPassOptions pass_options;
   pass_options.direct_operators.insert(directly_lowered_operators().begin(),
                                        directly_lowered_operators().end());
@@ -840,12 +839,12 @@ void finish_layers(LayerGraph& layers, const isa::Chip& chip, const CompileOptio
   check("split-reductions");
 }
 
-CompiledModel compile_model(const onnx::ModelProto& model, const isa::Chip& chip,
-                            const CompileOptions& options, onnx::ModelProto* prepared) {
+CompiledModel compile_model(onnx::ModelProto model, const isa::Chip& chip, const CompileOptions& options,
+                            onnx::ModelProto* prepared) {
   CompiledModel result;
   result.chip = chip;
   result.precision = options.precision;
-  ModelCompiler(plan_model(model, chip, options, prepared), chip, options, result).run();
+  ModelCompiler(plan_model(std::move(model), chip, options, prepared), chip, options, result).run();
   return result;
 }
 

@@ -172,11 +172,11 @@ struct CompileOptions {
 
 /// Compiles a model that import_model has made. `prepared`, if not null, receives the model after the graph
 /// passes, whose value names the layers' tensors carry.
-CompiledModel compile_model(const onnx::ModelProto& model, const isa::Chip& chip,
-                            const CompileOptions& options, onnx::ModelProto* prepared = nullptr);
+CompiledModel compile_model(onnx::ModelProto model, const isa::Chip& chip, const CompileOptions& options,
+                            onnx::ModelProto* prepared = nullptr);
 
 /// The layers of a model without those passes that look at the chip.
-LayerGraph lowered_layers(const onnx::ModelProto& model, const CompileOptions& options,
+LayerGraph lowered_layers(onnx::ModelProto model, const CompileOptions& options,
                           onnx::ModelProto* prepared = nullptr);
 /// These passes, on them or on those of a slice.
 void finish_layers(LayerGraph& layers, const isa::Chip& chip, const CompileOptions& options);

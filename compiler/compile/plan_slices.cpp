@@ -56,9 +56,9 @@ int64_t slices_in_l2bm(const LayerGraph& graph, const Batch& batch, const isa::C
 
 }  // namespace
 
-SlicedPlan plan_model(const onnx::ModelProto& model, const isa::Chip& chip, const CompileOptions& options,
+SlicedPlan plan_model(onnx::ModelProto model, const isa::Chip& chip, const CompileOptions& options,
                       onnx::ModelProto* prepared) {
-  LayerGraph whole = lowered_layers(model, options, prepared);
+  LayerGraph whole = lowered_layers(std::move(model), options, prepared);
   std::string why_not;
   const std::optional<Batch> batch = options.slices == 1 ? std::nullopt : find_batch(whole, &why_not);
   if (!batch) {

@@ -27,7 +27,7 @@ struct SlicedPlan {
 
 /// Layers of a model, and how they are computed. UserError where `options.slices` of the batch can't be.
 /// `prepared` as that of compile_model.
-SlicedPlan plan_model(const onnx::ModelProto& model, const isa::Chip& chip, const CompileOptions& options,
+SlicedPlan plan_model(onnx::ModelProto model, const isa::Chip& chip, const CompileOptions& options,
                       onnx::ModelProto* prepared = nullptr);
 
 /// Of `--slices`: "auto" is nothing, "off" one, else their number. UserError for anything else.

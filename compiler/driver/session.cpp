@@ -124,16 +124,19 @@ class WallTimes {
 };
 
 struct Compiled {
+  // Empty unless they are asked for: weights take memory.
   onnx::ModelProto imported;  ///< before the graph passes: the reference of the outputs
   onnx::ModelProto prepared;  ///< after them: the reference of the layers
   CompiledModel model;
 };
 
-Compiled compile_file(const SessionOptions& options, const std::string& file, WallTimes& times) {
+Compiled compile_file(const SessionOptions& options, const std::string& file, bool keeps_references,
+                      WallTimes& times) {
   CompileOptions compile = compile_options(options, dump_points(&options.passes), options.planner);
   const isa::Chip chip = isa::find_chip(options.chip);
   Compiled result;
-  result.imported = import_model(file, {options.dims, read_named_tensors("--bind", options.bind)});
+  onnx::ModelProto model = import_model(file, {options.dims, read_named_tensors("--bind", options.bind)});
+  if (keeps_references) result.imported = model;
   times.end("import");
   layout::SolutionCache cache(options.cache);
   if (!options.cache.empty()) compile.cache = &cache;
@@ -141,7 +144,8 @@ Compiled compile_file(const SessionOptions& options, const std::string& file, Wa
   compile.progress = [&](int64_t done, int64_t total, const std::string& what) {
     bar.update(done, total, what);
   };
-  result.model = compile_model(result.imported, chip, compile, &result.prepared);
+  result.model =
+      compile_model(std::move(model), chip, compile, keeps_references ? &result.prepared : nullptr);
   times.end("compile");
   return result;
 }
@@ -227,7 +231,7 @@ TensorMap read_inputs(const CompiledModel& model, const std::vector<std::string>
 int run_command(const RunRequest& request, std::ostream& out) {
   const SessionOptions& options = request.common;
   WallTimes times;
-  const Compiled compiled = compile_file(options, request.model_file, times);
+  const Compiled compiled = compile_file(options, request.model_file, request.compare, times);
   const CompiledModel& model = compiled.model;
   const double tolerance = request.tolerance.value_or(default_tolerance(model.precision));
 
@@ -346,7 +350,7 @@ int run_command(const RunRequest& request, std::ostream& out) {
 int compile_command(const CompileRequest& request, std::ostream& out) {
   check_package_directory(request.directory);
   WallTimes times;
-  const Compiled compiled = compile_file(request.common, request.model_file, times);
+  const Compiled compiled = compile_file(request.common, request.model_file, false, times);
   ProgressBar bar("writing");
   save_package(compiled.model, request.directory,
                [&](int64_t done, int64_t total, const std::string& what) { bar.update(done, total, what); });
@@ -371,13 +375,13 @@ int plan_command(const PlanRequest& request, std::ostream& out) {
   const SessionOptions& options = request.common;
   const isa::Chip chip = isa::find_chip(options.chip);
   CompileOptions compile = compile_options(options, planning_dump_points(), {});
-  const onnx::ModelProto model =
+  onnx::ModelProto model =
       import_model(request.model_file, {options.dims, read_named_tensors("--bind", options.bind)});
   layout::SolutionCache cache(options.cache);
   if (!options.cache.empty()) compile.cache = &cache;
   std::vector<PlanSummary> summaries;
   ProgressBar bar("planning");
-  const SlicedPlan planned = plan_model(model, chip, compile);
+  const SlicedPlan planned = plan_model(std::move(model), chip, compile);
   const LayerGraph& graph = *planned.graph;
   ModelPlanner& planner = *planned.planner;
   const ModelPlan& chosen = planned.plan;

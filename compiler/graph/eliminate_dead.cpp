@@ -55,20 +55,23 @@ void merge_equal_initializers(onnx::GraphProto& graph) {
   std::unordered_map<std::string, std::string> renames;
   for (const auto& [type, members] : groups) {
     if (members.size() < 2) continue;
-    std::unordered_multimap<size_t, std::pair<int, Tensor>> seen;
-    for (int index : members) {
+    std::unordered_multimap<size_t, int> seen;
+    const auto decoded = [&](int index) {
       const auto& proto = graph.initializer(index);
-      Tensor tensor = tensor_from_proto(proto, "initializer '" + proto.name() + "'");
+      return tensor_from_proto(proto, "initializer '" + proto.name() + "'");
+    };
+    for (int index : members) {
+      const Tensor tensor = decoded(index);
       size_t hash = std::hash<std::string_view>()(
           {reinterpret_cast<const char*>(tensor.bytes().data()), tensor.bytes().size()});
       for (const auto& text : tensor.strings()) hash = hash * 31 + std::hash<std::string>()(text);
       const auto [first, last] = seen.equal_range(hash);
       const auto equal =
-          std::find_if(first, last, [&](const auto& other) { return other.second.second == tensor; });
+          std::find_if(first, last, [&](const auto& other) { return decoded(other.second) == tensor; });
       if (equal != last) {
-        renames[proto.name()] = graph.initializer(equal->second.first).name();
+        renames[graph.initializer(index).name()] = graph.initializer(equal->second).name();
       } else {
-        seen.emplace(hash, std::pair(index, std::move(tensor)));
+        seen.emplace(hash, index);
       }
     }
   }

@@ -67,12 +67,13 @@ const std::vector<const onnx::NodeProto*>& GraphView::consumers(const std::strin
   return it == consumers_.end() ? kNone : it->second;
 }
 
-const Tensor* GraphView::constant(const std::string& name) const {
+std::shared_ptr<const Tensor> GraphView::shared_constant(const std::string& name) const {
   const auto it = initializers_.find(name);
   if (it == initializers_.end()) return nullptr;
   auto& slot = constants_[name];
-  if (!slot) slot = std::make_unique<Tensor>(tensor_from_proto(*it->second, "initializer '" + name + "'"));
-  return slot.get();
+  if (!slot)
+    slot = std::make_shared<const Tensor>(tensor_from_proto(*it->second, "initializer '" + name + "'"));
+  return slot;
 }
 
 bool GraphView::has_input(const onnx::NodeProto& node, int index) {

@@ -49,7 +49,9 @@ class GraphView {
   const std::vector<const onnx::NodeProto*>& consumers(const std::string& name) const;
 
   /// The elements of an initializer; nullptr for any other value. The pointer lives as long as the view.
-  const Tensor* constant(const std::string& name) const;
+  const Tensor* constant(const std::string& name) const { return shared_constant(name).get(); }
+  /// The same for those who keep it for longer.
+  std::shared_ptr<const Tensor> shared_constant(const std::string& name) const;
   bool is_constant(const std::string& name) const { return initializers_.contains(name); }
 
   /// Whether the node has an operand `index` (it may be left out by an empty name or a shorter list).
@@ -100,7 +102,7 @@ class GraphView {
   std::unordered_map<std::string, std::vector<const onnx::NodeProto*>> consumers_;
   std::unordered_map<std::string, const onnx::TensorProto*> initializers_;
   std::unordered_map<const onnx::NodeProto*, std::string> node_names_;
-  mutable std::unordered_map<std::string, std::unique_ptr<Tensor>> constants_;
+  mutable std::unordered_map<std::string, std::shared_ptr<const Tensor>> constants_;
 };
 
 }  // namespace kodama::compiler

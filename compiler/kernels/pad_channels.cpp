@@ -227,14 +227,15 @@ class ChannelPadder {
     result.shape[axis] = padding.channels;
     result.name = names_.make_unique(result.name + "/padded");
     result.alias_of = -1;
-    result.constant = Tensor(from.type(), result.shape);
+    Tensor padded(from.type(), result.shape);
     for (int64_t row = 0; row < rows; ++row) {
       for (const ChannelMove& move : padding.moves) {
         const auto source = from.bytes().begin() + (row * before + move.from) * bytes;
         std::copy(source, source + move.count * bytes,
-                  result.constant->bytes().begin() + (row * padding.channels + move.to) * bytes);
+                  padded.bytes().begin() + (row * padding.channels + move.to) * bytes);
       }
     }
+    result.constant = std::move(padded);
     graph_.tensors.push_back(std::move(result));
     return static_cast<TensorId>(graph_.tensors.size()) - 1;
   }

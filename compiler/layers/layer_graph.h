@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -30,11 +32,30 @@ namespace kodama::compiler {
 
 using TensorId = int;
 
+/// What a constant's elements are, or nothing of tensors that are none. They never change, so copies share
+/// them.
+class ConstantValue {
+ public:
+  ConstantValue() = default;
+  ConstantValue(std::nullopt_t) {}
+  ConstantValue(Tensor value) : value_(std::make_shared<const Tensor>(std::move(value))) {}
+  ConstantValue(std::shared_ptr<const Tensor> value) : value_(std::move(value)) {}
+
+  bool has_value() const { return value_ != nullptr; }
+  explicit operator bool() const { return has_value(); }
+  const Tensor& operator*() const { return *value_; }
+  const Tensor* operator->() const { return value_.get(); }
+  void reset() { value_.reset(); }
+
+ private:
+  std::shared_ptr<const Tensor> value_;
+};
+
 struct LayerTensor {
   std::string name;  ///< of the ONNX value where there is one
   DataType type = onnx::TensorProto_DataType_FLOAT;
   Shape shape;
-  std::optional<Tensor> constant;
+  ConstantValue constant;
   /// The tensor whose row-major elements this one shares (Reshape, Squeeze, …); -1 = its own.
   TensorId alias_of = -1;
 };

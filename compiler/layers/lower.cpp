@@ -52,10 +52,10 @@ class GraphLowering {
         graph_.outputs.push_back(known->second);
         continue;
       }
-      const Tensor* constant = view_.constant(output.name());
+      std::shared_ptr<const Tensor> constant = view_.shared_constant(output.name());
       isa::check_internal(constant != nullptr, "lower", "nothing makes the graph output '{}'", output.name());
       graph_.outputs.push_back(add_value(output.name()));
-      graph_.tensors.back().constant = *constant;
+      graph_.tensors.back().constant = std::move(constant);
     }
     return std::move(graph_);
   }

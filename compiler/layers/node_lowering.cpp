@@ -10,10 +10,10 @@ TensorId NodeLowering::input(int index) {
   const std::string& name = node_.input(index);
   const auto known = values_.find(name);
   if (known != values_.end()) return known->second;
-  const Tensor* constant = view_.constant(name);
+  std::shared_ptr<const Tensor> constant = view_.shared_constant(name);
   isa::check_internal(constant != nullptr, "lower", "{}: nothing makes its input '{}'", where(), name);
   const auto id = static_cast<TensorId>(graph_.tensors.size());
-  graph_.tensors.push_back({name, constant->type(), constant->shape(), *constant, -1});
+  graph_.tensors.push_back({name, constant->type(), constant->shape(), constant, -1});
   values_[name] = id;
   return id;
 }
