@@ -93,8 +93,8 @@ TensorAccess read_access(const JsonValue& j, size_t dims) {
 }
 
 /// Enumerations are written as their numbers' names in this order.
-constexpr std::array<const char*, 4> kL2bModes = {"distribute", "broadcast in group", "broadcast",
-                                                  "broadcast from all groups"};
+constexpr std::array<const char*, 5> kL2bModes = {"distribute", "broadcast in group", "broadcast",
+                                                  "broadcast from all groups", "exchanged"};
 constexpr std::array<const char*, 3> kL1bModes = {"distribute", "broadcast", "parity"};
 constexpr std::array<const char*, 3> kMabModes = {"distribute", "broadcast MABs", "broadcast PEs"};
 constexpr std::array<const char*, 5> kPaddings = {"undefined", "zero", "-inf", "+inf", "one"};

@@ -139,8 +139,8 @@ struct Tiling {
   int64_t cycles = 0;
 };
 
-/// The mode of each level for data that depends on `depends`. `dealt`: what all L2Bs get is in all groups'
-/// DRAM.
+/// The mode of each level for data that depends on `depends`. `dealt`: what several groups get is dealt over
+/// all groups' DRAM.
 Transport transport_for(const Splits& splits, const AxisSet& depends, const isa::Chip& chip,
                         bool dealt = false) {
   const auto differs = [&](TreeLevel level) {
@@ -150,7 +150,8 @@ Transport transport_for(const Splits& splits, const AxisSet& depends, const isa:
     }
     return result;
   };
-  const auto l2b = differs(kL2bLevel)     ? layout::L2bMode::kDistribute
+  const bool exchanged = dealt && !differs(kGroupLevel) && exchange_phases(chip) > 0;
+  const auto l2b = differs(kL2bLevel) ? exchanged ? layout::L2bMode::kExchanged : layout::L2bMode::kDistribute
                    : differs(kGroupLevel) ? layout::L2bMode::kBroadcastInGroup
                    : dealt                ? layout::L2bMode::kBroadcastDealt
                                           : layout::L2bMode::kBroadcast;
@@ -397,15 +398,23 @@ class Tiler {
     const int64_t tiles = iterations(tiling, Nest::kColumns);
     const int64_t blocks = tiling.row_blocks * tiling.inner_lw;
     int64_t l2bm_steps = 0, l1bm_steps = 0, dram_lw = 0;
-    // What comes with a piece. Transfers follow one another: the first in a port has all of it.
+    // What comes with a piece. Transfers follow one another: the first in a port has all of it. What L2Bs
+    // exchange needs little of DRAMs, where others go on meanwhile.
     double transfer_cycles = 0;
+    int64_t starts = 0;  // until the last is there
+    bool has_exchange = false;
     for (const auto& [transport, numbers, pitch] :
          {std::tuple(row_transport(tiling), row_tile_lw(tiling), row_pitch(tiling)),
           std::tuple(column_transport(tiling), column_tile_lw(tiling), column_pitch(tiling))}) {
       const int64_t lw = pitch * tiling.parts * transport.l2bm_lw_per_number();
       const auto in_dram = static_cast<double>(lw * transport.parts_per_group() / transport.dealt_over());
+      const bool exchanged = transport.l2b_mode() == layout::L2bMode::kExchanged;
       transfer_cycles += std::max(static_cast<double>(lw) / chip_.transfer.l2bm_mv_lw_per_cycle,
                                   in_dram / chip_.transfer.dram_lw_per_cycle);
+      const int64_t each = exchanged ? (exchange_phases(chip_) + 1) * chip_.l2b_count() : 1;
+      starts += each * chip_.transfer.issue_interval_steps * isa::kCyclesPerStep;
+      has_exchange = has_exchange || exchanged;
+      if (exchanged) starts += chip_.transfer.startup_cycles + 2 * chip_.transfer.group_hop_cycles;
       l2bm_steps +=
           lw / transport.l2bm_lw_per_number() * transport.l1bm_lw_per_number() / l2bm_step_lw(transport);
       l1bm_steps += ceil_div(numbers, isa::kCyclesPerStep);
@@ -420,10 +429,13 @@ class Tiler {
     const double transfers =
         (transfer_cycles + static_cast<double>(dram_lw) / chip_.transfer.dram_lw_per_cycle) * kTransferSlack +
         static_cast<double>(tiling.parts * chip_.transfer.issue_interval_steps * isa::kCyclesPerStep);
-    const int64_t piece = std::max(steps * isa::kCyclesPerStep, static_cast<int64_t>(transfers));
+    const int64_t piece =
+        std::max({steps * isa::kCyclesPerStep, static_cast<int64_t>(transfers), tiling.parts * starts});
     const int64_t vectors = result_tile_lw(tiling) / isa::kCyclesPerStep;
+    // Phases of an exchange are waited for soon, so a store beside holds up all.
     const int64_t store = costs_.store(results, result_tile_lw(tiling));
-    int64_t cycles = tiles * (tiling.inner_tiles * piece + kFirstPieceCycles) + tiles / pipe * store;
+    int64_t cycles = tiles * (tiling.inner_tiles * piece + kFirstPieceCycles) +
+                     (has_exchange ? tiles : tiles / pipe) * store;
     for (const AxisSet& depends : epilogue_depends_)
       cycles += tiles * costs_.load(transport_for(tiling.splits, depends, chip_), result_tile_lw(tiling));
     if (has_epilogue(*problem_.contract))

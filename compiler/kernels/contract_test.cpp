@@ -801,9 +801,13 @@ TEST_P(Contract, RandomLayers) {
   }
 }
 
-/// Runs the candidates that stream; how many of them have parts.
-int check_streamed(const Case& layer, const isa::Chip& chip, int& checked,
-                   MatrixPrecision precision = MatrixPrecision::kGFloat) {
+/// Candidates that stream, and those of them with parts, and with L2Bs that exchange an operand.
+struct Streamed {
+  int all = 0, with_parts = 0, exchanged = 0;
+};
+/// Runs and counts those of a layer.
+void check_streamed(const Case& layer, const isa::Chip& chip, Streamed& checked,
+                    MatrixPrecision precision = MatrixPrecision::kGFloat) {
   std::mt19937 random(30);
   std::vector<Tensor> tensors;
   for (const LayerTensor& tensor : layer.graph.tensors)
@@ -812,41 +816,53 @@ int check_streamed(const Case& layer, const isa::Chip& chip, int& checked,
   simulator::MachineOptions machine_options;
   machine_options.memory = simulator::MachineOptions::Memory::kDirty;
   simulator::Machine machine(chip, machine_options);
-  int with_parts = 0;
   for (const Candidate& candidate :
        find_kernel("contract-mau").run(layer.graph.layers[0], layer.graph, chip, {precision})) {
     if (candidate.description.find("streamed") == std::string::npos) continue;
     SCOPED_TRACE(candidate.description);
-    ++checked;
-    with_parts += candidate.description.find("parts") != std::string::npos ? 1 : 0;
+    ++checked.all;
+    checked.with_parts += candidate.description.find("parts") != std::string::npos ? 1 : 0;
+    checked.exchanged += std::ranges::any_of(candidate.placements, [](const StreamPlacement& each) {
+      return each.transport.l2b_mode() == layout::L2bMode::kExchanged;
+    });
     verify_candidate(candidate, layer.graph.layers[0], layer.graph, chip);
     const Tensor got = run_candidate(candidate, layer, tensors, machine);
     const auto values = got.data<float>();
     for (size_t i = 0; i < values.size(); ++i) {
       EXPECT_NEAR(values[i], want.value[i], want.bound[i]) << "element " << i;
-      if (::testing::Test::HasFailure()) return with_parts;
+      if (::testing::Test::HasFailure()) return;
     }
   }
-  return with_parts;
 }
 
 TEST(Contract, StreamedProducts) {
   // Sums in one register file and in two; several tiles; pieces in a loop, and few of them.
-  int checked = 0;
+  Streamed checked;
   for (const Case& layer : {matmul(0, 160, 90, 416), matmul(0, 100, 21, 60), matmul(2, 70, 130, 40),
                             conv({1, 1, 32, 96, 16, 16, 1, 1, 1, 0})})
     check_streamed(layer, tiny(), checked);
-  EXPECT_GE(checked, 4);
+  EXPECT_GE(checked.all, 4);
   // Few registers: sums are parked in the local memories.
   isa::Chip small = tiny();
   small.memory.grf_words = 160;
-  int with_parts = 0;
+  checked = {};
   for (const Case& layer : {matmul(0, 128, 120, 128), matmul(0, 256, 40, 60)})
-    with_parts += check_streamed(layer, small, checked);
-  EXPECT_GE(with_parts, 2);
+    check_streamed(layer, small, checked);
+  EXPECT_GE(checked.with_parts, 2);
   small.memory.grf_words = 256;
-  with_parts = check_streamed(matmul(0, 160, 150, 160), small, checked, MatrixPrecision::kHalf);
-  EXPECT_GE(with_parts, 1);
+  checked = {};
+  check_streamed(matmul(0, 160, 150, 160), small, checked, MatrixPrecision::kHalf);
+  EXPECT_GE(checked.with_parts, 1);
+}
+TEST(Contract, StreamedProductsWithExchanges) {
+  for (const int groups : {2, 4}) {
+    isa::Chip chip = tiny();
+    chip.groups = groups;
+    Streamed checked;
+    for (const Case& layer : {matmul(0, 64, 470, 120), matmul(0, 250, 128, 160)})
+      check_streamed(layer, chip, checked);
+    EXPECT_GE(checked.exchanged, 2) << groups << " groups";
+  }
 }
 TEST(Contract, PredictionIsNearTheSimulatedTime) {
   const Case layer = matmul(0, 128, 256, 192);

@@ -104,13 +104,17 @@ struct TileLoweringContext {
 // transfer_lowering.cpp: staging through L2BM and L1BM, MV tags and waits.
 void lower_load(TileLoweringContext& context, const LoadTile& op);
 void lower_store(TileLoweringContext& context, const StoreTile& op);
-/// The MVs of `lw` LW between a stream's part in each group and L2BM, with tags from `first_tag` on.
+/// The MVs of `lw` LW between a stream's part in each group and L2BM, with tags from `first_tag` on. Of what
+/// L2Bs exchange, every one gets its group's share, at its place among those of all groups.
 std::vector<isa::Instruction> mv_instructions(const layout::Transport& transport, bool to_chip, int64_t lw,
                                               const isa::Operand& dram, int64_t part_lw, int64_t l2bm_address,
                                               int first_tag, const isa::Chip& chip);
 /// LW on the L1BM side of one step between L2BM and L1BM.
 int64_t l2bm_step_lw(const layout::Transport& transport);
 // stream_product_lowering.cpp
+/// Phases in which L2Bs exchange a share of an operand (layout::L2bMode::kExchanged); 0: this chip's don't,
+/// as its groups aren't a power of two, or there are not enough tags.
+int exchange_phases(const isa::Chip& chip);
 void lower_stream_product(TileLoweringContext& context, const StreamProduct& op);
 // contract_lowering.cpp
 /// The precision letter of matrix instructions and bfn.

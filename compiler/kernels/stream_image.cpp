@@ -20,9 +20,9 @@ namespace {
 constexpr const char* kStreamImagePart = "stream image";
 
 /// Numbers after which DRAM addresses repeat up to a constant: the L2BM order deals runs of 8 LW over L1Bs,
-/// and runs of 16 may be dealt over groups.
+/// and longer runs may be dealt over groups.
 int64_t period_of(const layout::Transport& transport) {
-  return std::max<int64_t>(8, isa::kSpreadUnit * transport.dealt_over() / transport.l2bm_lw_per_number());
+  return std::max<int64_t>(8, transport.run_lw() * transport.dealt_over() / transport.l2bm_lw_per_number());
 }
 
 /// Where a (place code, stream number) is in an image. A place code is a linear function of the coordinates

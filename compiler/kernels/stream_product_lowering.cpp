@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <utility>
 #include <vector>
 
@@ -18,12 +19,14 @@
 /// uses later as there are shares before the first.
 namespace kodama::compiler {
 
+using isa::ceil_div;
 using isa::Opcode;
 using isa::Operand;
 using isa::Precision;
 using isa::Space;
 using isa::Width;
 using layout::L1bMode;
+using layout::L2bMode;
 using layout::MabMode;
 using layout::Transport;
 
@@ -83,7 +86,8 @@ class StreamProductLowering {
       side->mvs = static_cast<int>(
           mv_instructions(transport, true, 0, space_operand(Space::kDram, 0), 0, 0, 1, chip_).size());
       side->tag = tag;
-      tag += static_cast<int>(kSlots) * side->mvs;
+      side->phases = transport.l2b_mode() == L2bMode::kExchanged ? exchange_phases(chip_) : 0;
+      tag += (side->phases > 0 ? side->phases + 1 : static_cast<int>(kSlots)) * side->mvs;
     }
     store_tag_ = tag;
     // Vectors of two shares, if there is room; else they don't come to L1BM ahead.
@@ -102,16 +106,25 @@ class StreamProductLowering {
   void run() {
     const int64_t uses = op_.shares();
     const int64_t before = op_.first_shares();
+    const auto begin = [&](const Side& side, int64_t share) {
+      begin_phase(side, share - 1, 0);
+      fetch(side, share);
+      exchange(side, share);
+    };
     for (int64_t share = 0; share < kSlots; ++share) {
-      fetch(sides_[1], share);
-      if (share + 1 < kSlots) fetch(sides_[0], share);
+      begin(sides_[1], share);
+      if (share + 1 < kSlots) begin(sides_[0], share);
     }
     for (int64_t share = 0; share < std::min(before, uses); ++share) {
       for (int64_t portion = 0; portion < portions(sides_[1]); ++portion) {
         vectors_to_l1bm(portion, share);
         vectors_to_pes(portion, share);
       }
-      if (share + 1 < before) fetch(sides_[1], share + kSlots);
+      if (share + 1 < before) begin(sides_[1], share + kSlots);
+    }
+    if (phase_at() < blocks()) {
+      begin_phase(sides_[0], kSlots - 2, 0);
+      begin_phase(sides_[1], before + kSlots - 2, 0);
     }
     matrix_to_l1bm(0);
     matrix_to_register(0);
@@ -139,8 +152,9 @@ class StreamProductLowering {
     int64_t portion = 0;  ///< numbers that go through L1BM at a time
     int64_t slots = 0;    ///< portions that L1BM has at a time
     int mvs = 0, tag = 0;
+    int phases = 0;  ///< of an exchange
   };
-  static int64_t portions(const Side& side) { return isa::ceil_div(side.numbers, side.portion); }
+  static int64_t portions(const Side& side) { return ceil_div(side.numbers, side.portion); }
 
   /// What a use is.
   struct Use {
@@ -188,10 +202,55 @@ class StreamProductLowering {
     return looped_ ? std::vector<int64_t>{stride} : std::vector<int64_t>{};
   }
 
-  /// A share of an operand to L2BM.
+  /// A share of an operand to L2BM. Where L2Bs exchange shares, those before come to all of them meanwhile, a
+  /// phase of each, until exchange() of the same number: in phase p, L2Bs at places that differ in bit p send
+  /// each other what they have, which is twice as much after every phase.
   void fetch(const Side& side, int64_t number) {
-    if (!looped_ && number >= op_.shares()) return;
+    if (exists(number)) load(side, number);
+  }
+  /// The share that has been through all phases is there, and the next phases begin.
+  void exchange(const Side& side, int64_t number) {
+    if (side.phases == 0) return;
+    if (exists(number - side.phases)) {
+      for (int l2b = 0; l2b < chip_.l2b_count(); ++l2b) wait_for_phase(side, side.phases, l2b);
+    }
+    for (int phase = side.phases - 1; phase > 0; --phase) begin_phase(side, number - phase, phase);
+  }
+  void begin_phase(const Side& side, int64_t share, int phase) {
+    if (side.phases == 0 || !exists(share)) return;
+    for (int l2b = 0; l2b < chip_.l2b_count(); ++l2b) send(side, share, phase, l2b);
+  }
+  bool exists(int64_t share) const { return share >= 0 && (looped_ || share < op_.shares()); }
+  /// Of a phase of an exchange, what an L2B sends; L2Bs are numbered as the MVs of a load.
+  void send(const Side& side, int64_t number, int phase, int l2b) {
+    wait_for_phase(side, phase, l2b);
+    const Transport& transport = side.stream->transport;
+    const int group = l2b % chip_.groups;
+    const int unit = l2b / chip_.groups;
+    const int place = transport.share_place(group, unit);
+    const int other = transport.share_place(place ^ 1 << phase, unit);
+    const int64_t share_lw = side.l2bm_lw / chip_.groups;
+    isa::Instruction mv;
+    mv.opcode = Opcode::kMvp;
+    mv.size_lw = share_lw << phase;
+    mv.tag = static_cast<int8_t>(phase_tag(side, phase + 1, l2b - group + other));
+    Operand operand = space_operand(
+        Space::kL2bm, number % kSlots * l2bm_share_ + side.l2bm + (place >> phase << phase) * share_lw);
+    operand.unit = static_cast<int8_t>(unit);
+    operand.group = static_cast<int8_t>(group);
+    mv.sources = {operand};
+    operand.group = static_cast<int8_t>(other);
+    mv.destinations = {operand};
+    builder_.emit(std::move(mv), origin(side));
+  }
+  /// Of what an L2B has after so many phases, or of its load.
+  int phase_tag(const Side& side, int phases, int l2b) const { return side.tag + phases * side.mvs + l2b; }
+  void wait_for_phase(const Side& side, int phases, int l2b) {
+    builder_.emit_wait(phase_tag(side, phases, l2b), origin(side), true);
+  }
+  void load(const Side& side, int64_t number) {
     const int64_t slot = number % kSlots;
+    const int tag = side.phases > 0 ? phase_tag(side, 0, 0) : side.tag + static_cast<int>(slot) * side.mvs;
     const Transport& transport = side.stream->transport;
     TileIndex from = side.source->from;
     from.base = transport.part_offset(from.base + share_number(side, number) * side.source->pitch);
@@ -199,13 +258,13 @@ class StreamProductLowering {
     const int64_t round = transport.part_offset(StreamProduct::kRound * op_.parts * side.source->pitch);
     const Operand dram = space_operand(Space::kDram, side.stream->dram_address + from.base,
                                        builder_.loop_strides(from, 1, per_round(round)));
-    for (isa::Instruction& mv :
-         mv_instructions(transport, true, side.l2bm_lw, dram, side.part_lw, slot * l2bm_share_ + side.l2bm,
-                         side.tag + static_cast<int>(slot) * side.mvs, chip_)) {
+    for (isa::Instruction& mv : mv_instructions(transport, true, side.l2bm_lw, dram, side.part_lw,
+                                                slot * l2bm_share_ + side.l2bm, tag, chip_)) {
       builder_.emit(std::move(mv), origin(side));
     }
   }
   void wait(const Side& side, int64_t number) {
+    if (side.phases > 0) return;  // exchange() has
     for (int k = 0; k < side.mvs; ++k)
       builder_.emit_wait(side.tag + static_cast<int>(number % kSlots) * side.mvs + k, origin(side), true);
   }
@@ -219,13 +278,15 @@ class StreamProductLowering {
   void portion_to_l1bm(const Side& side, int64_t share, int64_t first, int64_t numbers, int64_t l1bm) {
     const Transport& transport = side.stream->transport;
     const int64_t fan_in = transport.l1bm_lw_per_number();
-    const int64_t l2bm = share % kSlots * l2bm_share_ + side.l2bm + first * transport.l2bm_lw_per_number();
+    const int64_t l2bm = share % kSlots * l2bm_share_ + side.l2bm;
+    const int64_t from = first * transport.l2bm_lw_per_number();
     const int64_t step = l2bm_step_lw(transport);
     const int64_t widen = transport.l2bm_lw_per_number() / fan_in;
     for (int64_t at = 0; at < numbers * fan_in; at += step) {
       isa::Instruction move;
       move.opcode = transport.l1b_mode() == L1bMode::kDistribute ? Opcode::kL2bmd : Opcode::kL2bmb;
-      move.sources = {space_operand(Space::kL2bm, l2bm + at * widen)};
+      move.sources = {
+          space_operand(Space::kL2bm, l2bm + transport.l2bm_place(from + at * widen, side.l2bm_lw))};
       move.destinations = {space_operand(Space::kL1bm, l1bm + at)};
       builder_.emit(std::move(move), origin(side));
     }
@@ -342,16 +403,30 @@ class StreamProductLowering {
     }
   }
 
+  // Phases of an exchange take time, and a transfer starts after the other: so they are spread over a use, or
+  // this and the next: here are the blocks. That before the last takes of the next share.
+  int64_t exchange_at() const { return std::max<int64_t>(blocks() - 2, 0); }
+  int64_t phase_at() const { return exchange_at() + blocks() / 4; }
+  int64_t fetch_at() const {
+    return sides_[0].phases + sides_[1].phases > 0 ? std::max(exchange_at() + blocks() / 2, blocks())
+                                                   : blocks();
+  }
+
   /// Products of a use, and beside them what brings the next ones nearer: to the PEs what is in L1BM since
   /// the products before, to L1BM what comes to the PEs beside the next. Products come first: where somebody
   /// else wants the same port, it is their turn.
   void multiply(int64_t number, bool stores) {
     const Use use = use_of(number);
     // Vectors that came in the use before are in the PEs, and so are the matrices of that use.
-    fetch(sides_[0], number + kSlots - 1);
-    fetch(sides_[1], number + op_.first_shares() + kSlots - 1);
-    if (stores) store(number, use);
+    const std::array<int64_t, 2> shares = {number + kSlots - 1, number + op_.first_shares() + kSlots - 1};
     for (int64_t block = 0; block < blocks(); ++block) {
+      for (size_t k = 0; k < sides_.size(); ++k) {
+        if (block + blocks() == phase_at()) begin_phase(sides_[k], shares.at(k) - 1, 0);
+        if (block + blocks() == fetch_at()) fetch(sides_[k], shares.at(k));
+        if (block == exchange_at()) exchange(sides_[k], shares.at(k));
+        if (block == phase_at()) begin_phase(sides_[k], shares.at(k), 0);
+      }
+      if (block == 0 && stores) store(number, use);
       free_ = is_first(block) ? 1 : 0;
       products(block, number * blocks() + block, use);
       to_pes_beside({number, block});
@@ -472,6 +547,15 @@ class StreamProductLowering {
 };
 
 }  // namespace
+
+int exchange_phases(const isa::Chip& chip) {
+  if (chip.groups == 1 || chip.l2b_per_group == 1 || !std::has_single_bit(static_cast<uint64_t>(chip.groups)))
+    return 0;
+  const int phases = std::countr_zero(static_cast<uint64_t>(chip.groups));
+  if (phases > kSlots - 2) return 0;  // behind its load, a share has so many uses until it is taken
+  const int tags = (phases + 1) * chip.l2b_count() + static_cast<int>(kSlots) + chip.l2b_per_group;
+  return kFirstStreamTag + tags <= isa::kMaxTransferTag + 1 ? phases : 0;
+}
 
 void lower_stream_product(TileLoweringContext& context, const StreamProduct& op) {
   StreamProductLowering(context, op).run();

@@ -29,15 +29,18 @@ std::vector<isa::Instruction> mv_instructions(const Transport& transport, bool t
                                               const Operand& dram, int64_t part_lw, int64_t l2bm_address,
                                               int first_tag, const isa::Chip& chip) {
   std::vector<isa::Instruction> list;
+  const bool is_exchanged = transport.l2b_mode() == L2bMode::kExchanged;
+  const int64_t size_lw = is_exchanged ? lw / transport.dealt_over() : lw;
   const auto add = [&](Opcode opcode, int l2b, int64_t part, int dram_group, int l2bm_group) {
     isa::Instruction mv;
     mv.opcode = opcode;
-    mv.size_lw = lw;
+    mv.size_lw = size_lw;
     mv.tag = static_cast<int8_t>(first_tag + static_cast<int>(list.size()));
     Operand memory = dram;
     memory.base += part * part_lw;
     memory.group = static_cast<int8_t>(dram_group);
     Operand buffer = space_operand(Space::kL2bm, l2bm_address);
+    if (is_exchanged) buffer.base += transport.share_place(l2bm_group, l2b) * size_lw;
     buffer.group = static_cast<int8_t>(l2bm_group);
     buffer.unit = static_cast<int8_t>(l2b);
     mv.sources = {to_chip ? memory : buffer};
@@ -60,6 +63,12 @@ std::vector<isa::Instruction> mv_instructions(const Transport& transport, bool t
     case L2bMode::kBroadcastDealt:
       isa::check_internal(to_chip, "transfer lowering", "a store to all groups by turns");
       add(Opcode::kMvb4, -1, 0, -1, -1);
+      break;
+    case L2bMode::kExchanged:
+      isa::check_internal(to_chip, "transfer lowering", "a store of shares that are exchanged");
+      for (int l = 0; l < chip.l2b_per_group; ++l) {
+        for (int g = 0; g < chip.groups; ++g) add(Opcode::kMvp, l, l, g, g);
+      }
       break;
     case L2bMode::kBroadcast:
       if (to_chip) {

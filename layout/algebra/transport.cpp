@@ -42,8 +42,29 @@ Transport::Transport(const isa::Chip& chip, L2bMode l2b, L1bMode l1b, MabMode ma
   const int64_t l2bm_step = l1b_ == L1bMode::kDistribute ? isa::kL2bmdPerL1bLw : isa::kL2bmBlockLw;
   granule_ = isa::kCyclesPerStep;  // one L1BM -> PE step
   granule_ = std::lcm(granule_, multiples_for(fan_in_, l2bm_step));
-  granule_ = std::lcm(granule_, multiples_for(l2bm_lw_per_number(),
-                                              std::lcm(isa::kMvUnitLw, isa::kSpreadUnit * dealt_over())));
+  granule_ = std::lcm(granule_,
+                      multiples_for(l2bm_lw_per_number(), std::lcm(isa::kMvUnitLw, run_lw() * dealt_over())));
+}
+
+int64_t Transport::run_lw() const {
+  if (l2b_ != L2bMode::kExchanged) return isa::kSpreadUnit;
+  // What a step takes from L2BM is in one place.
+  const int64_t step =
+      l1b_ == L1bMode::kDistribute ? isa::kCyclesPerStep * isa::kL2bmdRunLw * l1b_count_ : isa::kL2bmBlockLw;
+  return std::lcm(step, isa::kMvUnitLw);
+}
+
+int Transport::share_place(int group, int64_t l2b_in_group) const {
+  if (l2b_in_group % 2 == 0) return group;
+  int place = 0;
+  for (int bit = 1; bit < groups_; bit *= 2) place = 2 * place + ((group & bit) != 0 ? 1 : 0);
+  return place;
+}
+
+int64_t Transport::l2bm_place(int64_t at, int64_t lw) const {
+  if (l2b_ != L2bMode::kExchanged) return at;
+  const int64_t run = at / run_lw();
+  return run % groups_ * (lw / groups_) + run / groups_ * run_lw() + at % run_lw();
 }
 
 int64_t Transport::part_lw(int64_t numbers) const {
@@ -58,7 +79,7 @@ int64_t Transport::numbers_over(int64_t lw) const {
 }
 
 int Transport::parts_per_group() const {
-  return l2b_ == L2bMode::kDistribute ? l2b_per_group_ : 1;
+  return l2b_ == L2bMode::kDistribute || l2b_ == L2bMode::kExchanged ? l2b_per_group_ : 1;
 }
 
 int Transport::groups_used() const {
@@ -91,20 +112,21 @@ Transport::DramPlace Transport::dram_place(const Coordinates& place, int64_t str
   }
   DramPlace result;
   result.address = in_l2bm;
-  if (l2b_ == L2bMode::kBroadcastDealt) {
-    const int64_t run = in_l2bm / isa::kSpreadUnit;
+  if (dealt_over() > 1) {
+    const int64_t run = in_l2bm / run_lw();
     result.group = static_cast<int>(run % groups_);
-    result.address = run / groups_ * isa::kSpreadUnit + in_l2bm % isa::kSpreadUnit;
-    return result;
+    if (l2b_ == L2bMode::kExchanged) result.group = share_place(result.group, l2b % l2b_per_group_);
+    result.address = run / groups_ * run_lw() + in_l2bm % run_lw();
+  } else if (l2b_ != L2bMode::kBroadcast) {
+    result.group = static_cast<int>(l2b / l2b_per_group_);
   }
-  if (l2b_ != L2bMode::kBroadcast) result.group = static_cast<int>(l2b / l2b_per_group_);
-  if (l2b_ == L2bMode::kDistribute) result.address += l2b % l2b_per_group_ * part_lw(stream_numbers);
+  if (parts_per_group() > 1) result.address += l2b % l2b_per_group_ * part_lw(stream_numbers);
   return result;
 }
 
 std::string Transport::to_string() const {
   constexpr std::string_view kL2bNames[] = {"distribute", "broadcast in group", "broadcast",
-                                            "broadcast from all groups"};
+                                            "broadcast from all groups", "exchanged"};
   constexpr std::string_view kL1bNames[] = {"distribute", "broadcast", "parity"};
   constexpr std::string_view kMabNames[] = {"MAB distribute", "MAB broadcast", "PE broadcast"};
   return fmt::format("L2B {}, L1B {}, {}", kL2bNames[static_cast<int>(l2b_)],

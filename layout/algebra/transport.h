@@ -22,12 +22,16 @@
 ///                                                     another (l2bmb to one half, then the other)
 ///     DRAM = C, in the part of L2B q of its group's DRAM (mvp), once per group (mvb2), once in group 0
 ///            (mvb), or dealt over the groups' DRAMs in runs of 16 LW (mvb4)
+///     exchanged: L2Bs of the same number in all groups get the same, of which every group's DRAM has a
+///     share,
+///            dealt in runs of run_lw(). Each of them loads its group's (mvp), and has the others' from L2BMs
+///            of other groups: of a range of whole granules, L2BM has the groups' shares one after the other
 ///
 /// so a tile of consecutive stream numbers is a contiguous range of DRAM on every level, and no index
 /// arithmetic is left for the chip.
 namespace kodama::layout {
 
-enum class L2bMode : uint8_t { kDistribute, kBroadcastInGroup, kBroadcast, kBroadcastDealt };
+enum class L2bMode : uint8_t { kDistribute, kBroadcastInGroup, kBroadcast, kBroadcastDealt, kExchanged };
 enum class L1bMode : uint8_t { kDistribute, kBroadcast, kParity };
 enum class MabMode : uint8_t { kDistribute, kBroadcastMab, kBroadcastPe };
 
@@ -50,7 +54,17 @@ class Transport {
   /// tiles and streams are padded to a multiple of it.
   int64_t granule() const { return granule_; }
   /// Groups that a part is dealt over: of what an L2BM gets, each group's DRAM has this share.
-  int64_t dealt_over() const { return l2b_ == L2bMode::kBroadcastDealt ? groups_ : 1; }
+  int64_t dealt_over() const {
+    return l2b_ == L2bMode::kBroadcastDealt || l2b_ == L2bMode::kExchanged ? groups_ : 1;
+  }
+  /// LW of such a part in one group before the next LW of it are in another.
+  int64_t run_lw() const;
+  /// Of what L2Bs exchange: the place of a group's share among those of all groups, in L2BMs with this number
+  /// in their groups, and the group whose share has a place. Those of odd number have groups in the order of
+  /// their bits from the other end, so that paths between groups are used alike.
+  int share_place(int group, int64_t l2b_in_group) const;
+  /// Where L2BM has LW `at` of a range of `lw` that begins and ends with a granule.
+  int64_t l2bm_place(int64_t at, int64_t lw) const;
   /// LW of DRAM, per part and group, of a stream of `numbers` (rounded up to the granule).
   int64_t part_lw(int64_t numbers) const;
   /// LW of a part in a group's DRAM before stream number `number`, the first of a granule.

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <set>
+#include <span>
 
 namespace kodama::layout {
 namespace {
@@ -23,8 +24,8 @@ std::vector<isa::Chip> chips() {
 
 template <typename Visit>
 void for_each_transport(const isa::Chip& chip, Visit&& visit) {
-  for (const L2bMode l2b :
-       {L2bMode::kDistribute, L2bMode::kBroadcastInGroup, L2bMode::kBroadcast, L2bMode::kBroadcastDealt}) {
+  for (const L2bMode l2b : {L2bMode::kDistribute, L2bMode::kBroadcastInGroup, L2bMode::kBroadcast,
+                            L2bMode::kBroadcastDealt, L2bMode::kExchanged}) {
     for (const L1bMode l1b : {L1bMode::kDistribute, L1bMode::kBroadcast}) {
       for (const MabMode mab : {MabMode::kDistribute, MabMode::kBroadcastMab, MabMode::kBroadcastPe}) {
         visit(Transport(chip, l2b, l1b, mab));
@@ -63,7 +64,8 @@ TEST(Transport, EveryLevelMovesWholeUnits) {
       const auto whole = [&](int64_t numbers) {
         const int64_t per_l1b = numbers * transport.l1bm_lw_per_number();
         return numbers % 4 == 0 && per_l1b % (transport.l1b_mode() == L1bMode::kDistribute ? 32 : 64) == 0 &&
-               numbers * transport.l2bm_lw_per_number() % (16 * transport.dealt_over()) == 0 &&
+               numbers * transport.l2bm_lw_per_number() % (transport.run_lw() * transport.dealt_over()) ==
+                   0 &&
                numbers * transport.l2bm_lw_per_number() % 64 == 0;
       };
       for (int64_t numbers = 1; numbers <= transport.granule(); ++numbers) {
@@ -99,7 +101,9 @@ TEST(Transport, PlacesAreInjectiveAndTilesContiguous) {
       std::map<std::pair<int, int64_t>, Coordinates> owner;
       for_each_pe(chip, [&](Coordinates place) {
         Coordinates key = place;
-        if (transport.l2b_mode() >= L2bMode::kBroadcast) key[Level::kL2b] = 0;
+        if (transport.l2b_mode() == L2bMode::kBroadcast || transport.l2b_mode() == L2bMode::kBroadcastDealt)
+          key[Level::kL2b] = 0;
+        if (transport.l2b_mode() == L2bMode::kExchanged) key[Level::kL2b] %= chip.l2b_per_group;
         if (transport.l2b_mode() == L2bMode::kBroadcastInGroup) key[Level::kL2b] /= chip.l2b_per_group;
         if (transport.l1b_mode() == L1bMode::kBroadcast) key[Level::kL1b] = 0;
         if (transport.mab_mode() != MabMode::kDistribute) key[Level::kMab] = 0;
@@ -135,11 +139,17 @@ TEST(Transport, TheTransferInstructionsDeliverEveryNumber) {
       const int64_t per_l1b = numbers * transport.l1bm_lw_per_number();
       const int l1bs = chip.l1b_per_l2b;
       for (int q = 0; q < chip.l2b_count(); ++q) {
-        // MV: mvp copies the L2B's part, mvb2 and mvb copy the group's only part.
+        // MV: mvp copies the L2B's part, mvb2 and mvb copy the group's only part; or shares are exchanged.
         CellMemory l2bm(part * transport.dealt_over());
         const int group = transport.l2b_mode() == L2bMode::kBroadcast ? 0 : q / chip.l2b_per_group;
-        const int64_t base = transport.l2b_mode() == L2bMode::kDistribute ? q % chip.l2b_per_group * part : 0;
+        const int unit = q % chip.l2b_per_group;
+        const int64_t base = transport.parts_per_group() > 1 ? unit * part : 0;
         for (int64_t i = 0; i < part; ++i) {
+          if (transport.l2b_mode() == L2bMode::kExchanged) {
+            for (int g = 0; g < chip.groups; ++g)
+              l2bm.at(transport.share_place(g, unit) * part + i) = {g, base + i};
+            continue;
+          }
           if (transport.l2b_mode() != L2bMode::kBroadcastDealt) {
             l2bm[i] = {group, base + i};
             continue;
@@ -147,13 +157,17 @@ TEST(Transport, TheTransferInstructionsDeliverEveryNumber) {
           // mvb4: L2BM[16 G u + 16 g + i] = DRAM_g[16 u + i]
           for (int g = 0; g < chip.groups; ++g) l2bm[i / 16 * 16 * chip.groups + 16 * g + i % 16] = {g, i};
         }
+        // What a step takes from an address on.
+        const auto in_l2bm = [&](int64_t at) {
+          return std::span(l2bm).subspan(transport.l2bm_place(at, std::ssize(l2bm)));
+        };
         std::vector<CellMemory> l1bm(l1bs, CellMemory(per_l1b));
         if (transport.l1b_mode() == L1bMode::kDistribute) {  // l2bmd: B_b[y+8c+i] = C[x+8*L1Bs*c+8b+i]
           for (int64_t step = 0; 32 * step < per_l1b; ++step) {
             for (int c = 0; c < 4; ++c) {
               for (int b = 0; b < l1bs; ++b) {
                 for (int i = 0; i < 8; ++i) {
-                  l1bm[b].at(32 * step + 8 * c + i) = l2bm.at(32 * l1bs * step + 8 * l1bs * c + 8 * b + i);
+                  l1bm[b].at(32 * step + 8 * c + i) = in_l2bm(32 * l1bs * step)[8 * l1bs * c + 8 * b + i];
                 }
               }
             }
@@ -161,7 +175,7 @@ TEST(Transport, TheTransferInstructionsDeliverEveryNumber) {
         } else {  // l2bmb: B_b[y+i] = C[x+i], i < 64
           for (int64_t step = 0; 64 * step < per_l1b; ++step) {
             for (int b = 0; b < l1bs; ++b) {
-              for (int i = 0; i < 64; ++i) l1bm[b].at(64 * step + i) = l2bm.at(64 * step + i);
+              for (int i = 0; i < 64; ++i) l1bm[b].at(64 * step + i) = in_l2bm(64 * step)[i];
             }
           }
         }
