@@ -18,6 +18,7 @@
 #include "isa/arithmetic.h"
 #include "isa/costs.h"
 #include "isa/error.h"
+#include "isa/parallel.h"
 #include "layout/plan/planner.h"
 
 namespace kodama::compiler {
@@ -113,11 +114,12 @@ class ModelPlanner::Impl {
         options_(options),
         cache_(cache),
         origins_(graph, rearranges_read_through()) {
-    for (const Layer& layer : graph.layers) {
-      candidates_.emplace_back();
-      if (layer.kind() == LayerKind::kRearrange || layer.kind() == LayerKind::kHost) continue;
-      candidates_.back() = layer_candidates(layer, graph, chip, options);
-      if (candidates_.back().empty()) {
+    candidates_.resize(graph.layers.size());
+    const auto find = [&](size_t k) {
+      const Layer& layer = graph.layers[k];
+      if (layer.kind() == LayerKind::kRearrange || layer.kind() == LayerKind::kHost) return;
+      candidates_[k] = layer_candidates(layer, graph, chip, options);
+      if (candidates_[k].empty()) {
         throw isa::UnsupportedError(
             fmt::format("layer '{}' of node{} '{}' ({}): no kernel has room for it in the memories of chip "
                         "'{}'; split the "
@@ -125,6 +127,14 @@ class ModelPlanner::Impl {
                         layer.name, layer.onnx_nodes.size() == 1 ? "" : "s",
                         fmt::join(layer.onnx_nodes, "', '"), summary(layer, graph), chip.name));
       }
+    };
+    // Kernels of plugins are called one after the other.
+    const bool has_plugins =
+        std::ranges::any_of(kernels(), [](const Kernel& kernel) { return !kernel.plugin.empty(); });
+    if (has_plugins) {
+      for (size_t k = 0; k < graph.layers.size(); ++k) find(k);
+    } else {
+      isa::for_each_in_parallel(graph.layers.size(), find);
     }
   }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/container/small_vector.hpp>
 #include <deque>
 #include <map>
 #include <set>
@@ -75,7 +76,11 @@ class DependenceFinder {
  public:
   DependenceFinder(const std::vector<MachineOperation>& nodes, const Distances& distances,
                    const ForwardOrder& ordered_forward, std::vector<ScheduleProblem::Dependence>& found)
-      : nodes_(nodes), distances_(distances), ordered_forward_(ordered_forward), found_(found) {}
+      : nodes_(nodes),
+        distances_(distances),
+        ordered_forward_(ordered_forward),
+        found_(found),
+        latency_(nodes.size(), kNoEdge) {}
 
   void run() {
     for (int j = 0; j < static_cast<int>(nodes_.size()); ++j) {
@@ -83,20 +88,26 @@ class DependenceFinder {
       const MachineOperation& node = nodes_[static_cast<size_t>(j)];
       for (int a = 0; a < static_cast<int>(node.accesses.size()); ++a) find_predecessors(j, a);
       if (node.is_mv || node.is_wait || touches_transfer_memory(node)) order_transfers(j);
-      for (const auto& [i, distance] : incoming_) found_.push_back({i, j, distance, 0});
+      std::ranges::sort(incoming_);
+      for (const int i : incoming_)
+        found_.push_back({i, j, std::exchange(latency_[static_cast<size_t>(i)], kNoEdge), 0});
       for (int a = 0; a < static_cast<int>(node.accesses.size()); ++a) record(j, a);
     }
   }
 
  private:
+  static constexpr int64_t kNoEdge = INT64_MIN;
+
   struct Reference {
     int node = 0;
     int access = 0;
   };
+  /// Mostly few.
+  using References = boost::container::small_vector<Reference, 2>;
   struct WordState {
     /// The last of each agent: what an earlier one wrote may have to wait longer for a reader.
-    std::vector<Reference> writers;
-    std::vector<Reference> readers;  ///< since the write
+    References writers;
+    References readers;  ///< since the write
   };
   /// Accesses with the same loop strides: their addresses differ by the same amount in every iteration.
   struct StrideClass {
@@ -124,8 +135,9 @@ class DependenceFinder {
 
   void add_edge(int i, int j, int64_t latency) {
     if (i == j) return;
-    const auto [entry, is_new] = incoming_.emplace(i, latency);
-    if (!is_new) entry->second = std::max(entry->second, latency);
+    int64_t& known = latency_[static_cast<size_t>(i)];
+    if (known == kNoEdge) incoming_.push_back(i);
+    known = std::max(known, latency);
   }
 
   /// Dependence of `second` on an earlier access it is known to meet.
@@ -139,6 +151,11 @@ class DependenceFinder {
     // An MV issues just before the step of its time: later than the steps before, not later than that step.
     if (to.is_mv) gap = std::max<int64_t>(gap, 0);
     add_edge(first.node, second.node, from.is_mv ? std::max<int64_t>(gap, 0) : gap + 1);
+  }
+
+  template <typename Condition>
+  static void erase_if(References& list, const Condition& condition) {
+    list.erase(std::remove_if(list.begin(), list.end(), condition), list.end());
   }
 
   template <typename Visit>
@@ -221,9 +238,9 @@ class DependenceFinder {
       WordState& state = own.words[word];
       if (timed.access.write) {
         // Reads of the same operation come before its writes.
-        std::erase_if(state.readers, [&](const Reference& reader) { return reader.node != node; });
-        std::erase_if(state.writers,
-                      [&](const Reference& writer) { return at(writer).access.agent == timed.access.agent; });
+        erase_if(state.readers, [&](const Reference& reader) { return reader.node != node; });
+        erase_if(state.writers,
+                 [&](const Reference& writer) { return at(writer).access.agent == timed.access.agent; });
         state.writers.push_back(self);
       } else {
         state.readers.push_back(self);
@@ -258,7 +275,8 @@ class DependenceFinder {
   const ForwardOrder& ordered_forward_;
   std::vector<ScheduleProblem::Dependence>& found_;
   std::array<std::deque<StrideClass>, isa::kHazardResourceCount> classes_;
-  std::map<int, int64_t> incoming_;
+  std::vector<int> incoming_;     ///< operations that the present one depends on
+  std::vector<int64_t> latency_;  ///< by operation: from it to the present one
   std::vector<int> waits_;
   std::optional<int> last_mv_;
 };

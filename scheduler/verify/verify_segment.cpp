@@ -1,11 +1,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <deque>
+#include <functional>
 #include <map>
 #include <set>
 #include <unordered_map>
 
+#include "isa/parallel.h"
 #include "scheduler/verify/findings.h"
 #include "scheduler/verify/segment_run.h"
 #include "scheduler/verify/verify.h"
@@ -266,14 +269,19 @@ class StatementMatch {
 
 void verify_segment(const std::vector<ProgramPart>& parts, const ScheduledParts& segment,
                     const isa::Chip& chip) {
+  // Data is compared only of statements that match.
   StatementMatch(parts, segment, chip).run();
-  std::vector<const isa::Program*> programs{&segment.program};
-  for (const ProgramPart& part : parts) programs.push_back(&part.program);
-  const int64_t cell_lw = common_cell_lw(programs, chip);
-  verify_rules(segment.program, chip);
-  SegmentRun expected(chip, cell_lw);
-  expected.run_parts(parts);
-  SegmentRun(chip, cell_lw).run_against(segment.program, expected);
+  const auto check_rules = [&] { verify_rules(segment.program, chip); };
+  const auto compare_data = [&] {
+    std::vector<const isa::Program*> programs{&segment.program};
+    for (const ProgramPart& part : parts) programs.push_back(&part.program);
+    const int64_t cell_lw = common_cell_lw(programs, chip);
+    SegmentRun expected(chip, cell_lw);
+    expected.run_parts(parts);
+    SegmentRun(chip, cell_lw).run_against(segment.program, expected);
+  };
+  const std::array<std::function<void()>, 2> checks = {check_rules, compare_data};
+  isa::for_each_in_parallel(checks.size(), [&](size_t k) { checks.at(k)(); });
 }
 
 }  // namespace kodama::verify
