@@ -79,6 +79,10 @@ struct Picture {
     /// An L2B's rows have the channels of all its entries, one entry after the other, as a tensor has whose
     /// channels are entries and channels in one axis; else an entry's rows follow each other.
     bool inside = false;
+    /// L2Bs that take rows are counted across the groups: the second one is the first of the next group. So
+    /// heads differ from group to group, and images of the batch inside them, as in a picture of both in one
+    /// axis of channels, and one of tokens, split {channels, rows}.
+    bool dealt = false;
   };
   std::optional<Tokens> tokens = std::nullopt;
   /// Read as several, each with an image of its own, whose channels follow each other; empty: as one.
@@ -92,9 +96,11 @@ std::optional<Picture> picture_of(TensorId tensor, const Shape& shape, size_t ch
 std::vector<Picture> pictures_of(TensorId tensor, const Shape& shape, size_t channel_axis);
 /// Those, and where they have several axes of tokens, the same with the last alone as tokens, the others as
 /// entries, as products of two tensors have them: an entry begins a row, and L2Bs have whole entries. Left
-/// out where rows and L2Bs are cut there anyway.
+/// out where rows and L2Bs are cut there anyway. And those, dealt to groups, where `can_be_dealt`.
 std::vector<Picture> pictures_with_entries(TensorId tensor, const Shape& shape, size_t channel_axis,
                                            const isa::Chip& chip);
+/// Whether a group has a part of each image's heads, and every L2B in it an image: [images, heads, ...].
+bool can_be_dealt(const Shape& shape, const std::vector<int>& axes, const isa::Chip& chip);
 /// A tensor as entries (images) of tokens (columns), with channels on any axis.
 Picture token_picture(TensorId tensor, const Shape& shape, const Picture::Tokens& tokens);
 /// "", or what a picture's order is if it isn't the tensor's.
@@ -144,7 +150,10 @@ class RowsImage {
   StreamPlacement placement(std::string name) const;
 
  private:
+  bool is_dealt() const { return picture_.tokens && picture_.tokens->dealt && channel_ways_ == 1; }
   int64_t l2b_of_ways(int64_t x, int64_t y) const;
+  /// Of the L2Bs that have rows, those whose numbers differ in `count` ways above the first `below`.
+  std::vector<layout::Factor> way_factors(int64_t count, int64_t below) const;
   int64_t picture_chunks() const { return isa::ceil_div(picture_.channels, kChunkChannels); }
 
   Picture picture_;

@@ -2,8 +2,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <optional>
+#include <set>
 #include <tuple>
 
 #include "compiler/kernels/rows.h"
@@ -90,14 +92,31 @@ std::vector<Picture> pictures_with_entries(TensorId tensor, const Shape& shape, 
                         entries.images % chip.l2b_count() == 0;
     if (entries.images > 1 && !is_cut) pictures.push_back(std::move(entries));
   }
+  for (size_t k = pictures.size(); k-- > 0;) {
+    if (!pictures[k].tokens) continue;
+    std::vector<int> axes = pictures[k].tokens->entries;
+    const std::vector<int>& tokens = pictures[k].tokens->tokens;
+    axes.insert(axes.end(), tokens.begin(), tokens.end());
+    if (axes.size() < 3 || !can_be_dealt(shape, axes, chip)) continue;
+    pictures.push_back(pictures[k]);
+    pictures.back().tokens->dealt = true;
+  }
   return pictures;
+}
+
+bool can_be_dealt(const Shape& shape, const std::vector<int>& axes, const isa::Chip& chip) {
+  const bool is_tree = std::has_single_bit(static_cast<uint64_t>(chip.l2b_count()));
+  if (axes.size() < 2 || chip.groups == 1 || chip.l2b_per_group == 1 || !is_tree) return false;
+  return shape[static_cast<size_t>(axes[0])] == chip.l2b_per_group &&
+         shape[static_cast<size_t>(axes[1])] % chip.groups == 0;
 }
 
 std::string order_name(const Picture& picture) {
   if (!picture.tokens) return "";
   std::vector<int> axes = picture.tokens->entries;
   axes.insert(axes.end(), picture.tokens->tokens.begin(), picture.tokens->tokens.end());
-  return fmt::format("{}{}", picture.tokens->inside ? ", entries in rows" : "",
+  return fmt::format("{}{}{}", picture.tokens->inside ? ", entries in rows" : "",
+                     picture.tokens->dealt ? ", dealt to groups" : "",
                      std::ranges::is_sorted(axes) ? "" : fmt::format(", axes in the order {}", axes));
 }
 
@@ -153,6 +172,7 @@ std::pair<int64_t, int64_t> RowsImage::first_of(int l2b) const {
   int64_t y = 0;
   if (!split_.group_channels) y = group;
   if (!split_.l2b_channels) y = y * chip_.l2b_per_group + unit;
+  if (is_dealt()) y = unit * chip_.groups + group;
   return {y / row_ways_ * images_, y % row_ways_ * rows_};
 }
 
@@ -181,7 +201,16 @@ int64_t RowsImage::l2b_of_ways(int64_t x, int64_t y) const {
   if (split_.group_channels && split_.l2b_channels) return x;
   if (split_.group_channels) return x * per_group + y;
   if (split_.l2b_channels) return y * per_group + x;
-  return y;
+  return is_dealt() ? y % chip_.groups * per_group + y / chip_.groups : y;
+}
+
+std::vector<Factor> RowsImage::way_factors(int64_t count, int64_t below) const {
+  const int64_t per_group = chip_.l2b_per_group;
+  if (!is_dealt()) return {{count, Level::kL2b, (split_.l2b_channels ? per_group : 1) * below}};
+  // Groups are counted first.
+  const int64_t of_groups = std::clamp<int64_t>(chip_.groups / below, 1, count);
+  const int64_t passed = std::max<int64_t>(1, below / chip_.groups);
+  return {{count / of_groups, Level::kL2b, passed}, {of_groups, Level::kL2b, per_group * below}};
 }
 
 std::pair<std::vector<Factor>, std::vector<Factor>> packed_factors(int64_t channels,
@@ -216,17 +245,16 @@ StreamPlacement RowsImage::placement(std::string name) const {
   const int64_t in_unit = kUnitLw / isa::kPePerMab;
   const auto [groups, chunks] = order();
   const int64_t width = order().width();
-  const int64_t unit = split_.l2b_channels ? chip_.l2b_per_group : 1;
   std::vector<Factor> channels = channel_factors();
   channels.insert(channels.end(), {{chunks / width, Level::kAddress, width * groups * in_unit},
                                    {width, Level::kAddress, in_unit},
                                    {kBlocksPerChunk, Level::kAddress, 1},
                                    {isa::kPePerMab, Level::kPe, 1},
                                    {isa::kWordsPerLong, Level::kWord, 1}});
-  std::vector<Factor> images = {{image_ways_, Level::kL2b, unit * row_ways_},
-                                {images_, Level::kAddress, is_inside() ? row : rows_ * row}};
-  std::vector<Factor> rows = {{row_ways_, Level::kL2b, unit},
-                              {rows_, Level::kAddress, row_pitch() / isa::kPePerMab}};
+  std::vector<Factor> images = way_factors(image_ways_, row_ways_);
+  images.push_back({images_, Level::kAddress, is_inside() ? row : rows_ * row});
+  std::vector<Factor> rows = way_factors(row_ways_, 1);
+  rows.push_back({rows_, Level::kAddress, row_pitch() / isa::kPePerMab});
   const std::vector<Factor> columns = {{isa::kCyclesPerStep, Level::kAddress, kBlocksPerChunk},
                                        {groups, Level::kAddress, width * in_unit}};
   const std::vector<Factor> copies = {{chip_.l1b_per_l2b, Level::kL1b, 1},
@@ -329,6 +357,31 @@ std::vector<RowsTransfer> with_own(std::vector<RowsTransfer> list, const isa::Ch
   return result;
 }
 
+/// In rounds, in which every L2BM is read and written once at most: transfers that share a port would follow
+/// each other, and those behind them wait.
+std::vector<RowsTransfer> in_rounds(const std::vector<RowsTransfer>& list, int64_t part) {
+  std::vector<RowsTransfer> result;
+  std::vector<RowsTransfer> left;
+  for (const RowsTransfer& transfer : list)
+    (transfer.to_all || transfer.l2b < 0 ? result : left).push_back(transfer);
+  while (!left.empty()) {
+    std::set<std::tuple<int, int, int64_t>> read;
+    std::set<int> written;
+    std::vector<RowsTransfer> later;
+    for (const RowsTransfer& transfer : left) {
+      const std::tuple source(transfer.stream, transfer.group,
+                              transfer.stream < 0 ? transfer.dram / part : 0);
+      const bool is_free = !read.contains(source) && !written.contains(transfer.l2b);
+      (is_free ? result : later).push_back(transfer);
+      if (!is_free) continue;
+      read.insert(source);
+      written.insert(transfer.l2b);
+    }
+    left = std::move(later);
+  }
+  return result;
+}
+
 }  // namespace
 
 std::vector<RowsTransfer> window_transfers(const RowsImage& in, const RowsImage& out,
@@ -398,7 +451,7 @@ std::vector<RowsTransfer> window_transfers(const RowsImage& in, const RowsImage&
       list.push_back(transfer);
     }
   }
-  return with_own(with_broadcasts(list, chip), chip, part);
+  return in_rounds(with_own(with_broadcasts(list, chip), chip, part), part);
 }
 
 std::pair<int64_t, int64_t> rows_inside(const RowsImage& in, const RowsImage& out, const RowsWindow& window,

@@ -81,8 +81,10 @@ std::optional<std::vector<int>> axes_of_dims(const AffineMap& map, const Shape& 
 /// `heads_first`: where several dims are entries, the last of them varies slowest, so that an L2B has a head
 /// of all images of the batch rather than all heads of one.
 /// `inside`: entries are inside the rows of tensors whose channels aren't the tokens of another.
+/// `dealt`: images are dealt to groups (Picture::Tokens::dealt).
 std::optional<MatmulProblem> matmul_problem(const ContractLayer& contract, TensorId output, bool by_columns,
-                                            bool heads_first, bool inside, const LayerGraph& graph) {
+                                            bool heads_first, bool inside, bool dealt,
+                                            const LayerGraph& graph) {
   using Role = ContractLayer::Role;
   const auto shape_of = [&](TensorId tensor) -> const Shape& {
     return graph.tensors[static_cast<size_t>(tensor)].shape;
@@ -134,6 +136,7 @@ std::optional<MatmulProblem> matmul_problem(const ContractLayer& contract, Tenso
       for (const int dim : dims) to.push_back(axes[static_cast<size_t>(dim)]);
       return std::ranges::find(to, -1) == to.end();
     };
+    tokens.dealt = dealt;
     tokens.channel = axes[static_cast<size_t>(channel_dim)];
     if (tokens.channel < 0 || !add(problem.entry_dims, tokens.entries) || !add(token_dims, tokens.tokens))
       return std::nullopt;
@@ -178,6 +181,10 @@ class MatmulTiler {
         matrices_(problem_.matrices, {}, chip),
         out_(problem_.out, {}, chip) {}
 
+  bool can_be_dealt() const {
+    return problem_.out.images % chip_.l2b_count() == 0 &&
+           compiler::can_be_dealt(problem_.out.shape, problem_.out.tokens->entries, chip_);
+  }
   /// Whether L2Bs have several entries of several rows, and as many of both operands.
   bool can_be_inside() const {
     return out_.images() > 1 && out_.images() == matrices_.images() &&
@@ -612,12 +619,16 @@ std::vector<Candidate> matmul_candidates(const Layer& layer, const LayerGraph& g
   for (const bool by_columns : {false, true}) {
     for (const bool heads_first : {false, true}) {
       for (const bool inside : {false, true}) {
-        auto problem = matmul_problem(contract, layer.outputs.at(0), by_columns, heads_first, inside, graph);
-        if (!problem) break;
-        const auto tiler = std::make_shared<const MatmulTiler>(std::move(*problem), chip, options.precision);
-        if (inside && !tiler->can_be_inside()) break;
-        if (const auto tiling = tiler->best())
-          candidates.push_back(rows_candidate(tiler, *tiling, layer.name));
+        for (const bool dealt : {false, true}) {
+          auto problem =
+              matmul_problem(contract, layer.outputs.at(0), by_columns, heads_first, inside, dealt, graph);
+          if (!problem) break;
+          const auto tiler =
+              std::make_shared<const MatmulTiler>(std::move(*problem), chip, options.precision);
+          if ((inside && !tiler->can_be_inside()) || (dealt && !tiler->can_be_dealt())) break;
+          if (const auto tiling = tiler->best())
+            candidates.push_back(rows_candidate(tiler, *tiling, layer.name));
+        }
       }
     }
   }

@@ -45,8 +45,7 @@ class WindowLanesTiler : WindowsKernel {
   std::vector<LinesTiling> tilings() const {
     std::vector<LinesTiling> list;
     for (const RowsSplit split : kRowsSplits) {
-      // Parts that L2Bs have channels of don't make a whole that is split that way.
-      if (!problem_.in.parts.empty() && split != RowsSplit{}) continue;
+      if (!can_split(split)) continue;
       const LinesTiling least{split, 1, 1, 0};
       const Sizes one = sizes(least);
       if (!one.is_even() || !has_lines(one)) continue;

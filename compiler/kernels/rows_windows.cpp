@@ -50,8 +50,7 @@ class WindowsTiler : WindowsKernel {
   std::vector<WindowsTiling> tilings() const {
     std::vector<WindowsTiling> list;
     for (const RowsSplit split : kRowsSplits) {
-      // Parts that L2Bs have channels of don't make a whole that is split that way.
-      if (!problem_.in.parts.empty() && split != RowsSplit{}) continue;
+      if (!can_split(split)) continue;
       // What is normalized is all in one place.
       const RowsSplit out = problem_.steps.empty() ? split : RowsSplit{};
       std::optional<WindowsTiling> found;

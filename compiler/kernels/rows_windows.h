@@ -61,6 +61,11 @@ class WindowsKernel {
  protected:
   WindowsKernel(WindowsProblem problem, const isa::Chip& chip) : problem_(std::move(problem)), chip_(chip) {}
 
+  /// Parts that L2Bs have channels of don't make a whole that is split that way, and only rows are dealt.
+  bool can_split(RowsSplit split) const {
+    const bool is_dealt = problem_.out.tokens && problem_.out.tokens->dealt;
+    return split == RowsSplit{} || (problem_.in.parts.empty() && !is_dealt);
+  }
   bool is_weights(size_t input) const { return problem_.has_weights && input == 0; }
   /// Positions of the kernel that an input has values for.
   int64_t positions(size_t input) const;

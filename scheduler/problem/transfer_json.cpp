@@ -63,6 +63,7 @@ std::string to_json(const TransferProblem& problem, const TransferSchedule* sche
   json["issue_interval"] = problem.issue_interval;
   json["max_in_flight"] = problem.max_in_flight;
   json["ports"] = problem.ports;
+  if (!problem.queues.empty()) json["queues"] = problem.queues;
   json["task_cycles"] = problem.task_cycles;
   json["buffers"] = buffers;
   json["transfers"] = transfers;
@@ -75,7 +76,7 @@ namespace {
 /// A file holds a problem, and may hold its schedule: these are the members of both.
 void allow_file(const JsonValue& file) {
   file.allow({"name", "capacity", "estimated_cycles", "bound", "issue_interval", "max_in_flight", "ports",
-              "task_cycles", "buffers", "transfers", "keeps"});
+              "queues", "task_cycles", "buffers", "transfers", "keeps"});
 }
 void allow_buffer(const JsonValue& buffer, size_t place) {
   buffer.allow(
@@ -111,6 +112,7 @@ TransferProblem transfer_problem_from_json(const std::string& text, const std::s
   problem.issue_interval = integer_or(fields, "issue_interval", 0);
   problem.max_in_flight = integer_or(fields, "max_in_flight", 0);
   problem.ports = texts_or_none(fields, "ports");
+  problem.queues = integers_or_none(fields, "queues");
   const std::vector<int> task_cycles = fields.at("task_cycles").small_integers();
   problem.task_cycles.assign(task_cycles.begin(), task_cycles.end());
   fields.for_each("buffers", [&](const JsonValue& each) {

@@ -412,30 +412,31 @@ class Planner {
     const auto task = static_cast<size_t>(position);
     const int64_t free_time = clock_.time_after_waits(position) +
                               (task < problem_.task_cycles.size() ? problem_.task_cycles[task] : 0);
-    if (clock_.in_flight() >= places) return;
     for (size_t n = 0; n < std::min(pending_.size(), kLooked);) {
       const auto nth = pending_.end() - 1 - static_cast<ptrdiff_t>(n);
       const int k = *nth;
       const Transfer& transfer = problem_.transfers[index(k)];
       const bool copied = schedule_.copied[index(k)];
       if (transfer.earliest > position || is_known_to_have_no_place(unit_of(k), position) ||
-          !are_ports_free(k, free_time + attempt_.lookahead) ||
+          !are_ports_free(k, free_time + attempt_.lookahead) || clock_.in_flight(uses_of(k)) >= places ||
           (!copied && !clock_.is_over(transfer.after)) || !has_room_ahead(unit_of(k), position) ||
           !issue(k, position)) {
         ++n;
         continue;
       }
       pending_.erase(nth);
-      if (clock_.in_flight() >= places) return;
     }
   }
   /// Whether they are at some time. Ports only become busier.
   bool are_ports_free(int transfer, int64_t time) {
     int64_t& known = ports_free_[index(transfer)];
     if (known > time) return false;
-    const Transfer& each = problem_.transfers[index(transfer)];
-    known = clock_.port_time(schedule_.copied[index(transfer)] ? each.copy->uses : each.uses);
+    known = clock_.port_time(uses_of(transfer));
     return known <= time;
+  }
+  const std::vector<TransferProblem::PortUse>& uses_of(int transfer) const {
+    const Transfer& each = problem_.transfers[index(transfer)];
+    return schedule_.copied[index(transfer)] ? each.copy->uses : each.uses;
   }
   /// From an earlier look: what must be there becomes only more, and where nothing has become free since,
   /// there is still no place.

@@ -100,6 +100,7 @@ std::vector<int> issue_order(const TransferProblem& problem, const TransferSched
 
 TransferClock::TransferClock(const TransferProblem& problem)
     : problem_(problem),
+      under_way_(problem.queues.empty() ? 1 : 1 + index(*std::ranges::max_element(problem.queues))),
       port_free_(problem.ports.size(), 0),
       done_(problem.transfers.size(), kNotIssued),
       awaited_(problem.task_cycles.size() + 1, 0) {}
@@ -110,28 +111,44 @@ void TransferClock::issue(int transfer, bool copied) {
   for (const int other : t.after) {
     if (!copied && done_[index(other)] != kNotIssued) time_ = std::max(time_, done_[index(other)]);
   }
-  std::erase_if(under_way_, [&](int64_t end) { return end <= time_; });
-  if (problem_.max_in_flight > 0 && std::ssize(under_way_) >= problem_.max_in_flight) {
+  const auto& uses = copied ? t.copy->uses : t.uses;
+  const std::set<size_t> queues = queues_of(uses);
+  for (const size_t queue : queues) {
+    std::vector<int64_t>& under_way = under_way_[queue];
+    std::erase_if(under_way, [&](int64_t end) { return end <= time_; });
+    if (problem_.max_in_flight == 0 || std::ssize(under_way) < problem_.max_in_flight) continue;
     // The tasks are held until there is room.
-    std::ranges::sort(under_way_);
-    time_ = under_way_[under_way_.size() - index(problem_.max_in_flight)];
+    std::ranges::sort(under_way);
+    time_ = under_way[under_way.size() - index(problem_.max_in_flight)];
   }
   const int64_t start = std::max(time_, next_start_);
   next_start_ = start + problem_.issue_interval;
   int64_t end = start + latency;
-  for (const auto& use : copied ? t.copy->uses : t.uses) {
+  for (const auto& use : uses) {
     int64_t& free = port_free_[index(use.port)];
     free = std::max(free, start + latency) + use.cycles;
     end = std::max(end, free);
   }
   done_[index(transfer)] = end;
-  under_way_.push_back(end);
+  for (const size_t queue : queues) under_way_[queue].push_back(end);
   last_ = std::max(last_, end);
   if (t.is_load) awaited_[index(t.latest)] = std::max(awaited_[index(t.latest)], end);
 }
 
-int64_t TransferClock::in_flight() const {
-  return std::ranges::count_if(under_way_, [&](int64_t end) { return end > time_; });
+std::set<size_t> TransferClock::queues_of(const std::vector<TransferProblem::PortUse>& uses) const {
+  if (problem_.queues.empty()) return {0};
+  std::set<size_t> queues;
+  for (const auto& use : uses) queues.insert(index(problem_.queues[index(use.port)]));
+  return queues;
+}
+
+int64_t TransferClock::in_flight(const std::vector<TransferProblem::PortUse>& uses) const {
+  int64_t most = 0;
+  for (const size_t queue : queues_of(uses)) {
+    const auto count = std::ranges::count_if(under_way_[queue], [&](int64_t end) { return end > time_; });
+    most = std::max<int64_t>(most, count);
+  }
+  return most;
 }
 
 void TransferClock::await(int64_t position) {
@@ -177,6 +194,11 @@ std::string problem_fault(const TransferProblem& problem) {
   in_range(problem.capacity, 0, kMostCycles, "capacity");
   in_range(problem.issue_interval, 0, kMostCycles, "issue_interval");
   in_range(problem.max_in_flight, 0, kMostCycles, "max_in_flight");
+  require(problem.queues.empty() || problem.queues.size() == problem.ports.size(),
+          "found queues of {} ports, allowed: of none, or of all {}", problem.queues.size(),
+          problem.ports.size());
+  for (const int queue : problem.queues)
+    in_range(queue, 0, static_cast<int64_t>(problem.ports.size()) - 1, "queue of a port");
   for (const int64_t cycles : problem.task_cycles) in_range(cycles, 0, kMostCycles, "cycles of a task");
   for (const Buffer& buffer : problem.buffers) {
     require(buffer.size > 0 && buffer.size <= kMostCycles && buffer.alignment > 0 && buffer.phase >= 0 &&

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -88,8 +89,10 @@ struct TransferProblem {
   std::string name;
   int64_t capacity = 0;        ///< of the staging memory
   int64_t issue_interval = 0;  ///< cycles from the start of a transfer to that of the next
-  int64_t max_in_flight = 0;   ///< transfers under way at a time; 0 = any number
+  int64_t max_in_flight = 0;   ///< transfers under way at a time in a queue; 0 = any number
   std::vector<std::string> ports;
+  /// By port, the queue that transfers which use it have a place in (a group's); empty: all are in one.
+  std::vector<int> queues;
   std::vector<int64_t> task_cycles;
   std::vector<Buffer> buffers;
   std::vector<Transfer> transfers;  ///< in program order
@@ -124,8 +127,8 @@ class TransferClock {
   void run(int64_t cycles) { time_ += cycles; }
 
   int64_t time() const { return time_; }
-  /// Transfers that are not over.
-  int64_t in_flight() const;
+  /// Transfers that are not over, of the queues of some ports where most are.
+  int64_t in_flight(const std::vector<TransferProblem::PortUse>& uses) const;
   /// When `await` would be over.
   int64_t time_after_waits(int64_t position) const;
   /// Whether transfers that were issued are over now.
@@ -136,11 +139,14 @@ class TransferClock {
   int64_t end() const { return time_ > last_ ? time_ : last_; }
 
  private:
+  std::set<size_t> queues_of(const std::vector<TransferProblem::PortUse>& uses) const;
+
   const TransferProblem& problem_;
   int64_t time_ = 0;
   int64_t last_ = 0;
   int64_t next_start_ = 0;
-  std::vector<int64_t> under_way_;  ///< when transfers end that were not over at the last look
+  /// By queue: when transfers end that were not over at the last look.
+  std::vector<std::vector<int64_t>> under_way_;
   std::vector<int64_t> port_free_;
   std::vector<int64_t> done_;     ///< by transfer
   std::vector<int64_t> awaited_;  ///< by position: when its loads are over
