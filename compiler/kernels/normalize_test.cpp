@@ -61,6 +61,7 @@ TEST(Normalize, SoftmaxHoweverItIsSpelled) {
   EXPECT_EQ(check("g (float[3,5,7] x) => (float[3,5,7] y) { y = Softmax(x) }"), "Normalize");
   EXPECT_EQ(check("g (float[2,40,64] x) => (float[2,40,64] y) { y = Softmax<axis=-1>(x) }"), "Normalize");
   EXPECT_EQ(check("g (float[2,3,9,33] x) => (float[2,3,9,33] y) { y = Softmax<axis=3>(x) }"), "Normalize");
+  EXPECT_EQ(check("g (float[2,4,9,33] x) => (float[2,4,9,33] y) { y = Softmax<axis=3>(x) }"), "Normalize");
   // Over the channels of images.
   EXPECT_EQ(check("g (float[2,35,4,6] x) => (float[2,35,4,6] y) { y = Softmax<axis=1>(x) }"), "Normalize");
   EXPECT_EQ(check("g (float[6,37] x) => (float[6,37] y) { y = LogSoftmax(x) }"), "Normalize");

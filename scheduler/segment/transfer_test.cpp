@@ -69,6 +69,17 @@ TEST(TransferProblem, StartsAndTransfersUnderWayAreLimited) {
   EXPECT_EQ(time_of_both(), 96);
   problem.max_in_flight = 1;
   EXPECT_EQ(time_of_both(), 160);
+  problem.queues = {0, 1};
+  EXPECT_EQ(time_of_both(), 96);
+  problem.queues = {1, 1};
+  EXPECT_EQ(time_of_both(), 160);
+  problem.transfers[1].uses.push_back({0, 0});
+  problem.queues = {0, 1};
+  EXPECT_EQ(time_of_both(), 160) << "it has a place in both";
+  problem.queues = {0};
+  EXPECT_NE(problem_fault(problem), "");
+  problem.queues = {0, 2};
+  EXPECT_NE(problem_fault(problem), "");
 }
 
 TEST(TransferProblem, TasksBetweenEventsAreOnePosition) {
