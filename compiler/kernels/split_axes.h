@@ -14,9 +14,9 @@ namespace kodama::compiler {
 ///
 /// The results have the split shape, [2, 8, 64, 64]; whoever reads them in the old one reads an alias.
 ///
-/// And the inner dim of a product with a constant matrix that reads one picture as a vector: it becomes a window
-/// over the whole picture, so that the picture stays as it is. Example, [1, 400] being another shape of
-/// [1, 16, 5, 5], which has columns enough for a vector's and channels enough to fill half a chunk:
+/// And the inner dim of a product with a constant matrix that reads one picture as a vector: it becomes a
+/// window over the whole picture, so that the picture stays as it is. Example, [1, 400] being another shape
+/// of [1, 16, 5, 5], which has columns enough for a vector's and channels enough to fill half a chunk:
 ///
 ///     dims  m:1  n:120  k:400    ->    dims  m:1  n:120  k:16 (channels)  k2:5  k3:5        [1, 120, 1, 1]
 ///
