@@ -79,6 +79,14 @@ double DramTiming::occupy(int64_t address, int64_t lw, bool write, double time) 
 
 // ---- ports -----------------------------------------------------------------------------------------------
 
+namespace {
+
+bool is_l2bm(TransferPort port) {
+  return port == TransferPort::kL2bmRead || port == TransferPort::kL2bmWrite;
+}
+
+}  // namespace
+
 int TransferPorts::number(const TransferPart& part) const {
   switch (part.port) {
     case TransferPort::kDram:
@@ -101,8 +109,7 @@ TransferPart TransferPorts::part(int number) const {
   TransferPart part{};
   for (const TransferPort port : {TransferPort::kDram, TransferPort::kPdmRead, TransferPort::kPdmWrite,
                                   TransferPort::kL2bmRead, TransferPort::kL2bmWrite}) {
-    const bool is_l2bm = port == TransferPort::kL2bmRead || port == TransferPort::kL2bmWrite;
-    const int size = is_l2bm ? l2bs_ : groups_;
+    const int size = is_l2bm(port) ? l2bs_ : groups_;
     if (number < size) {
       part.port = port;
       part.index = number;
@@ -114,6 +121,10 @@ TransferPart TransferPorts::part(int number) const {
   part.index = number / groups_;
   part.to = number % groups_;
   return part;
+}
+
+int TransferPorts::group(const TransferPart& part) const {
+  return is_l2bm(part.port) ? part.index / (l2bs_ / groups_) : part.index;
 }
 
 // ---- timeline --------------------------------------------------------------------------------------------
@@ -162,8 +173,7 @@ double occupy_dram(DramTiming& dram, const TransferChunk& chunk, const Chip& chi
 uint64_t TransferTimeline::groups_of(const std::vector<TransferPart>& parts) const {
   uint64_t groups = 0;
   for (const TransferPart& part : parts) {
-    const bool is_l2bm = part.port == TransferPort::kL2bmRead || part.port == TransferPort::kL2bmWrite;
-    groups |= uint64_t{1} << (is_l2bm ? part.index / chip_.l2b_per_group : part.index);
+    groups |= uint64_t{1} << ports_.group(part);
     if (part.port == TransferPort::kGroupPath) groups |= uint64_t{1} << part.to;
   }
   return groups;

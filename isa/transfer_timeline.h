@@ -119,6 +119,8 @@ class TransferPorts {
   int number(const TransferPart& part) const;
   /// Port, index and destination of a number.
   TransferPart part(int number) const;
+  /// The group that a port belongs to; of a path between groups, the one that it comes from.
+  int group(const TransferPart& part) const;
 
  private:
   int groups_;

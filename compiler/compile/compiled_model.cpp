@@ -84,7 +84,6 @@ class ModelCompiler {
     result_.tensors = graph_.tensors;
     result_.inputs = graph_.inputs;
     result_.outputs = graph_.outputs;
-    // Passes behind the slicing have made others, of a slice.
     result_.slice_axes = planned_.axes;
     result_.slice_axes.resize(result_.tensors.size(), Batch::kSame);
     drop_unread_constants();

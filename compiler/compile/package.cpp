@@ -93,8 +93,6 @@ TensorAccess read_access(const JsonValue& j, size_t dims) {
 }
 
 /// Enumerations are written as their numbers' names in this order.
-constexpr std::array<const char*, 5> kL2bModes = {"distribute", "broadcast in group", "broadcast",
-                                                  "broadcast from all groups", "exchanged"};
 constexpr std::array<const char*, 3> kL1bModes = {"distribute", "broadcast", "parity"};
 constexpr std::array<const char*, 3> kMabModes = {"distribute", "broadcast MABs", "broadcast PEs"};
 constexpr std::array<const char*, 5> kPaddings = {"undefined", "zero", "-inf", "+inf", "one"};
@@ -107,7 +105,7 @@ ordered_json placement_to_json(const StreamPlacement& placement) {
           {"axes", placement.axis_dims},
           {"layout", placement.layout.to_string()},
           {"padding", kPaddings[static_cast<size_t>(placement.layout.padding())]},
-          {"l2b", kL2bModes[static_cast<size_t>(placement.transport.l2b_mode())]},
+          {"l2b", layout::kL2bModeNames[static_cast<size_t>(placement.transport.l2b_mode())]},
           {"l1b", kL1bModes[static_cast<size_t>(placement.transport.l1b_mode())]},
           {"mab", kMabModes[static_cast<size_t>(placement.transport.mab_mode())]},
           {"length_lw", placement.length_lw},
@@ -123,7 +121,7 @@ StreamPlacement read_placement(const JsonValue& j, const isa::Chip& chip, bool i
   placement.layout =
       j.at("layout").parsed([](const std::string& text) { return layout::Layout::parse(text); });
   placement.layout.set_padding(j.at("padding").one_of<layout::Padding>(kPaddings));
-  placement.transport = layout::Transport(chip, j.at("l2b").one_of<layout::L2bMode>(kL2bModes),
+  placement.transport = layout::Transport(chip, j.at("l2b").one_of<layout::L2bMode>(layout::kL2bModeNames),
                                           j.at("l1b").one_of<layout::L1bMode>(kL1bModes),
                                           j.at("mab").one_of<layout::MabMode>(kMabModes));
   placement.length_lw = j.at("length_lw").integer();

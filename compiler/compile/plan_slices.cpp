@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "compiler/layers/batch.h"
 #include "isa/arithmetic.h"
@@ -54,6 +55,30 @@ int64_t slices_in_l2bm(const LayerGraph& graph, const Batch& batch, const isa::C
   return slices;
 }
 
+/// The axes of a slice's graph after the passes behind the slicing, which gave tensors other shapes and made
+/// views of them. `before`: shapes of those that were there already, with the batch on `axes`.
+std::vector<int> axes_after_passes(const LayerGraph& graph, const std::vector<Shape>& before,
+                                   const std::vector<int>& axes) {
+  std::vector<int> result;
+  for (size_t id = 0; id < graph.tensors.size(); ++id) {
+    const Shape& shape = graph.tensors[id].shape;
+    const size_t of = id < before.size() ? id : static_cast<size_t>(graph.storage(static_cast<TensorId>(id)));
+    result.push_back(of < before.size() ? axes[of] : Batch::kSame);
+    if (result.back() == Batch::kSame || shape == before[of]) continue;
+    // The axis with as many elements before it.
+    const auto count = [](const Shape& list, int axis) {
+      return element_count(Shape(list.begin(), list.begin() + axis));
+    };
+    const int64_t outer = count(before[of], axes[of]);
+    int axis = 0;
+    while (axis < std::ssize(shape) && count(shape, axis) != outer) ++axis;
+    isa::check_internal(axis < std::ssize(shape), "plan_slices", "the batch of tensor '{}' is on no axis",
+                        graph.tensors[id].name);
+    result.back() = axis;
+  }
+  return result;
+}
+
 }  // namespace
 
 SlicedPlan plan_model(onnx::ModelProto model, const isa::Chip& chip, const CompileOptions& options,
@@ -70,9 +95,12 @@ SlicedPlan plan_model(onnx::ModelProto model, const isa::Chip& chip, const Compi
   if (slices < 1 || batch->images % slices != 0)
     throw isa::UserError(
         fmt::format("found {} slices of a batch of {}, allowed: its divisors", slices, batch->images));
-  SlicedPlan plan = plan_of(slice_of(whole, *batch, batch->images / slices), chip, options);
+  LayerGraph slice = slice_of(whole, *batch, batch->images / slices);
+  std::vector<Shape> shapes;
+  for (const LayerTensor& tensor : slice.tensors) shapes.push_back(tensor.shape);
+  SlicedPlan plan = plan_of(std::move(slice), chip, options);
   plan.slices = slices;
-  plan.axes = batch->axes;
+  plan.axes = axes_after_passes(*plan.graph, shapes, batch->axes);
   return plan;
 }
 

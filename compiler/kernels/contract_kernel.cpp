@@ -922,9 +922,7 @@ std::vector<Candidate> contract_candidates(const Layer& layer, const LayerGraph&
   });
 
   // Those that stream are few: the fastest, and the fastest with what the host sends for it.
-  const auto is_constant = [&](const TensorAccess& access) {
-    return graph.tensors[static_cast<size_t>(graph.storage(access.tensor))].constant.has_value();
-  };
+  const auto is_constant = [&](const TensorAccess& access) { return graph.is_constant(access.tensor); };
   const bool has_constant = is_constant(contract.a) || is_constant(contract.b);
   std::vector<const Choice*> kept;
   const Choice* fastest = nullptr;

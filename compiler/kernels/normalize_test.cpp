@@ -42,8 +42,10 @@ std::string check(const std::string& text) {
     const Tensor expected = interpret_layer(layer, graph, values).at(0);
     std::vector<Tensor> operands(graph.tensors.size());
     for (const TensorId id : layer_inputs(layer)) operands[static_cast<size_t>(id)] = values.get(id);
+    bool is_on_rows = layer.kind() != LayerKind::kMap && layer.kind() != LayerKind::kNormalize;
     for (const Candidate& candidate : layer_candidates(layer, graph, chip, {})) {
       if (candidate.kernel.find("-rows") == std::string::npos) continue;
+      is_on_rows = true;
       const Tensor result = testing::run_candidate(candidate, layer, graph, operands, chip).result;
       for (int64_t k = 0; k < result.size(); ++k) {
         const double value = element_as_double(expected, k);
@@ -52,6 +54,7 @@ std::string check(const std::string& text) {
           return candidate.kernel + " " + candidate.description + ", element " + std::to_string(k);
       }
     }
+    EXPECT_TRUE(is_on_rows) << summary(layer, graph);
     values.set(layer.outputs[0], expected);
   }
   return kinds(graph);

@@ -22,8 +22,9 @@
 ///     part of an L2B   [images][rows][RowOrder: chunks and columns]   LW of two channels
 ///
 /// Groups, and the L2Bs of a group, differ in channels or else in rows (RowsSplit); nothing is there twice.
-/// So there are four images of a picture, and kernels that agree on one need no relayout between them: what a
-/// window wants of rows that another L2B has comes by a transfer of its own (window_transfers).
+/// So there are four images of a picture (of tokens whose rows are split, a fifth: Picture::Tokens::dealt),
+/// and kernels that agree on one need no relayout between them: what a window wants of rows that another L2B
+/// has comes by a transfer of its own (window_transfers).
 ///
 /// Example, [1, 64, 56, 56] on mncore2, split {rows, rows}: L2B q has rows 7 q to 7 q + 6, each of
 /// 2 * 56 * 16 = 1792 LW, in 14 groups of 2 chunks: a part of 12,544 LW.

@@ -32,9 +32,7 @@ std::optional<WindowsProblem> depthwise_problem(const ContractLayer& contract, T
   const auto shape_of = [&](TensorId tensor) -> const Shape& {
     return graph.tensors[static_cast<size_t>(tensor)].shape;
   };
-  const auto is_constant = [&](const TensorAccess& access) {
-    return graph.tensors[static_cast<size_t>(graph.storage(access.tensor))].constant.has_value();
-  };
+  const auto is_constant = [&](const TensorAccess& access) { return graph.is_constant(access.tensor); };
   const auto extent = [&](int dim) { return dim < 0 ? 1 : contract.dims[static_cast<size_t>(dim)].extent; };
   if (is_constant(contract.a) == is_constant(contract.b)) return std::nullopt;
   const TensorAccess& weights = is_constant(contract.a) ? contract.a : contract.b;

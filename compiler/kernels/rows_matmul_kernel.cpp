@@ -90,7 +90,7 @@ std::optional<MatmulProblem> matmul_problem(const ContractLayer& contract, Tenso
     return graph.tensors[static_cast<size_t>(tensor)].shape;
   };
   for (const TensorAccess* access : {&contract.a, &contract.b}) {
-    if (graph.tensors[static_cast<size_t>(graph.storage(access->tensor))].constant) return std::nullopt;
+    if (graph.is_constant(access->tensor)) return std::nullopt;
   }
   const auto result = axes_of_dims(contract.output, contract.output_shape, contract);
   if (!result) return std::nullopt;

@@ -192,9 +192,7 @@ RowsProblem::Matrix matrix_of(const TensorAccess& weights, const ContractLayer& 
 std::optional<RowsProblem> rows_problem(const ContractLayer& whole, TensorId output, const LayerGraph& graph,
                                         size_t number) {
   using Role = ContractLayer::Role;
-  const auto is_constant = [&](const TensorAccess& access) {
-    return graph.tensors[static_cast<size_t>(graph.storage(access.tensor))].constant.has_value();
-  };
+  const auto is_constant = [&](const TensorAccess& access) { return graph.is_constant(access.tensor); };
   const auto shape_of = [&](TensorId tensor) -> const Shape& {
     return graph.tensors[static_cast<size_t>(tensor)].shape;
   };

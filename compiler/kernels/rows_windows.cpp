@@ -594,9 +594,7 @@ std::optional<WindowsProblem::Input> windows_input(std::string name, const Tenso
     if (access.map.offset(axis) != 0) is_like_result = false;
   }
   // Of one place, what another layer made is where the result is, as values of channels are not.
-  const bool is_constant =
-      graph.tensors[static_cast<size_t>(graph.storage(access.tensor))].constant.has_value();
-  input.of_rows = !for_channel || (is_like_result && !is_constant);
+  input.of_rows = !for_channel || (is_like_result && !graph.is_constant(access.tensor));
   if (for_channel || is_like_result) return input;
   input.by_place =
       problem.extents == problem.out.shape && result == AffineMap::identity(problem.extents.size());

@@ -130,10 +130,8 @@ class AxisSplitter {
             (normalize != nullptr && normalize->reduced[*dim]))
           continue;
         const auto all = [&](const TensorAccess* each) {
-          const bool is_constant =
-              graph_.tensors[static_cast<size_t>(graph_.storage(each->tensor))].constant.has_value();
           return is_divisible(each->map, shape_of(each->tensor), *dim, shape[axis]) &&
-                 (!is_constant || dim_count(each->map, *dim) == 0);
+                 (!graph_.is_constant(each->tensor) || dim_count(each->map, *dim) == 0);
         };
         const bool is_made = dim_count(output, *dim) == 1;
         if (is_made && is_divisible(output, shape_of(result), *dim, shape[axis]) &&
@@ -202,7 +200,7 @@ class PictureProducts {
       for (TensorAccess* access : {&contract->a, &contract->b}) {
         const TensorAccess& other = access == &contract->a ? contract->b : contract->a;
         const auto dim = whole_picture(*contract, *access);
-        if (!dim || !is_constant(other) || is_constant(*access)) continue;
+        if (!dim || !graph_.is_constant(other.tensor) || graph_.is_constant(access->tensor)) continue;
         make_window(layer, *contract, *access, *dim);
         break;
       }
@@ -211,9 +209,6 @@ class PictureProducts {
 
  private:
   const Shape& shape_of(TensorId tensor) const { return graph_.tensors[static_cast<size_t>(tensor)].shape; }
-  bool is_constant(const TensorAccess& access) const {
-    return graph_.tensors[static_cast<size_t>(graph_.storage(access.tensor))].constant.has_value();
-  }
 
   /// The dim that stands for all of a picture, if a window over it is worth while.
   std::optional<size_t> whole_picture(const ContractLayer& contract, const TensorAccess& access) const {

@@ -97,6 +97,10 @@ bool has_chip_form(DataType type) {
   return has_chip_arithmetic(type) || type == onnx::TensorProto_DataType_DOUBLE;
 }
 
+bool LayerGraph::is_constant(TensorId id) const {
+  return tensors[static_cast<size_t>(storage(id))].constant.has_value();
+}
+
 TensorId LayerGraph::storage(TensorId id) const {
   while (tensors.at(id).alias_of >= 0) id = tensors[id].alias_of;
   return id;

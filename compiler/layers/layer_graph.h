@@ -172,6 +172,8 @@ struct LayerGraph {
 
   /// The tensor whose elements `id` really names (follows aliases).
   TensorId storage(TensorId id) const;
+  /// Whether its elements are known.
+  bool is_constant(TensorId id) const;
 };
 
 /// Operands a layer reads (aliases not followed), in access order, constants included.

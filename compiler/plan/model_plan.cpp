@@ -177,9 +177,6 @@ class ModelPlanner::Impl {
   bool is_float(TensorId tensor) const {
     return graph_.tensors[static_cast<size_t>(tensor)].type == onnx::TensorProto_DataType_FLOAT;
   }
-  bool is_constant(TensorId tensor) const {
-    return graph_.tensors[static_cast<size_t>(graph_.storage(tensor))].constant.has_value();
-  }
   /// Whether a tensor stays on the chip between layers.
   bool is_kept(TensorId tensor) const { return !on_host_ && is_float(tensor); }
   bool reads_through(TensorId tensor) const { return !on_host_ && origins_.reads_through(tensor); }
@@ -531,7 +528,7 @@ class ModelPlanner::Impl {
         Operand& stream = operands[operand];
         if (stream.is_output && is_kept(result)) {
           add_tensor(result, node_number, static_cast<int>(operand));
-        } else if (!stream.is_output && !is_constant(stream.tensor) && is_kept(stream.tensor)) {
+        } else if (!stream.is_output && !graph_.is_constant(stream.tensor) && is_kept(stream.tensor)) {
           readers.push_back({node_number, static_cast<int>(operand), std::move(stream)});
         }
       }
@@ -551,7 +548,7 @@ class ModelPlanner::Impl {
     for (const Reader& reader : readers) {
       const TensorId tensor = reader.stream.tensor;
       for (const TensorId root : image_roots(tensor)) {
-        if (is_constant(root)) continue;
+        if (graph_.is_constant(root)) continue;
         if (!tensor_number.contains(root)) {
           layout::PlanProblem::Node source;
           source.name = graph_.tensors[static_cast<size_t>(root)].name;
@@ -681,7 +678,7 @@ class ModelPlanner::Impl {
       const auto found = home.find(root);
       if (found != home.end()) return found->second;
       int image = -1;
-      if (is_constant(root)) {
+      if (graph_.is_constant(root)) {
         image = add_image(PlannedImage::Kind::kConstant, placement(natural(root)));
       } else {
         const auto chosen = sent_.find(root);
@@ -767,7 +764,7 @@ class ModelPlanner::Impl {
           stage.fetch = fetched.contains(storage) || !is_kept(tensor);
           if (stage.fetch) plan.summary.link_cycles += link_cycles(operand);
           if (is_kept(tensor)) home[storage] = stage.result;
-        } else if (is_constant(tensor)) {
+        } else if (graph_.is_constant(tensor)) {
           stage.operands.push_back(add_image(PlannedImage::Kind::kConstant, operand));
         } else if (!is_kept(tensor)) {
           stage.operands.push_back(send(operand));
@@ -779,7 +776,7 @@ class ModelPlanner::Impl {
             image = known->second;
           } else {
             const std::vector<TensorId> roots = image_roots(tensor);
-            if (roots.size() == 1 && !is_constant(roots[0])) {
+            if (roots.size() == 1 && !graph_.is_constant(roots[0])) {
               const int there = home_of(roots[0]);
               const int from = layout_id(plan.images[static_cast<size_t>(there)].placement);
               if (is_same(roots[0], from, id)) image = there;

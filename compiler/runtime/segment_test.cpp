@@ -148,5 +148,31 @@ TEST(Slices, MakeWhatTheBatchMakes) {
   EXPECT_THROW(compile_model(model, chip, options), isa::UserError);  // of six
 }
 
+/// A slice's passes give tensors other shapes: a product of one picture makes a picture, and the output,
+/// which is another view of it, has the whole batch.
+TEST(Slices, OfViews) {
+  onnx::ModelProto source = testing::parse_model(
+      "g (float[3,8,5,6] x) => (float[3,10] y, float[3,2,5] z) <int64[3] two = {-1, 2, 5}> {"
+      " a = Conv <pads = [1,1,1,1]> (x, w) b = Relu (a) f = Flatten (b) y = MatMul (f, m)"
+      " g = MatMul (f, m) h = Relu (g) z = Reshape (h, two) }");
+  testing::add_initializer(source, "w",
+                           testing::random_tensor(onnx::TensorProto_DataType_FLOAT, {16, 8, 3, 3}, 7));
+  testing::add_initializer(source, "m",
+                           testing::random_tensor(onnx::TensorProto_DataType_FLOAT, {480, 10}, 8));
+  const onnx::ModelProto model = import_model(source, {}, "test");
+  const isa::Chip chip = isa::find_chip("mncore2");
+  CompileOptions options;
+  const CompiledModel whole = compile_model(model, chip, options);
+  const TensorMap inputs = inputs_of(whole);
+  const RunOutcome expected = ModelRunner(whole, {}).run(inputs);
+  options.slices = 3;
+  const CompiledModel model_of_slice = compile_model(model, chip, options);
+  const RunOutcome outcome = ModelRunner(model_of_slice, {}).run(inputs);
+  for (const char* name : {"y", "z"}) {
+    EXPECT_EQ(outcome.outputs.at(name).shape(), expected.outputs.at(name).shape());
+    EXPECT_LE(compare_tensors(outcome.outputs.at(name), expected.outputs.at(name)).max_relative, 1e-3);
+  }
+}
+
 }  // namespace
 }  // namespace kodama::compiler

@@ -125,11 +125,9 @@ Transport::DramPlace Transport::dram_place(const Coordinates& place, int64_t str
 }
 
 std::string Transport::to_string() const {
-  constexpr std::string_view kL2bNames[] = {"distribute", "broadcast in group", "broadcast",
-                                            "broadcast from all groups", "exchanged"};
   constexpr std::string_view kL1bNames[] = {"distribute", "broadcast", "parity"};
   constexpr std::string_view kMabNames[] = {"MAB distribute", "MAB broadcast", "PE broadcast"};
-  return fmt::format("L2B {}, L1B {}, {}", kL2bNames[static_cast<int>(l2b_)],
+  return fmt::format("L2B {}, L1B {}, {}", kL2bModeNames[static_cast<size_t>(l2b_)],
                      kL1bNames[static_cast<int>(l1b_)], kMabNames[static_cast<int>(mab_)]);
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 
@@ -32,6 +33,8 @@
 namespace kodama::layout {
 
 enum class L2bMode : uint8_t { kDistribute, kBroadcastInGroup, kBroadcast, kBroadcastDealt, kExchanged };
+inline constexpr std::array<const char*, 5> kL2bModeNames = {"distribute", "broadcast in group", "broadcast",
+                                                             "broadcast from all groups", "exchanged"};
 enum class L1bMode : uint8_t { kDistribute, kBroadcast, kParity };
 enum class MabMode : uint8_t { kDistribute, kBroadcastMab, kBroadcastPe };
 

@@ -151,9 +151,7 @@ class Formulator {
     for (int p = 0; p < ports.count(); ++p) {
       const isa::TransferPart part = ports.part(p);
       problem.ports.push_back(fmt::format("{} {}", static_cast<int>(part.port), part.index));
-      const bool is_l2bm =
-          part.port == isa::TransferPort::kL2bmRead || part.port == isa::TransferPort::kL2bmWrite;
-      problem.queues.push_back(is_l2bm ? part.index / chip_.l2b_per_group : part.index);
+      problem.queues.push_back(ports.group(part));
     }
     // A row must be opened first, in the worst case.
     const auto row_miss =
