@@ -114,6 +114,19 @@ uint64_t round_to_format(bool sign, Wide significand, int exponent, bool sticky,
   return pack({sign, static_cast<int>(biased), kept & format.mantissa_mask()}, format);
 }
 
+uint16_t half_of(float value) {
+  constexpr int kDropped = kFloatFormat.mantissa_bits - kHalfFormat.mantissa_bits;
+  constexpr int64_t kBias = int64_t{kFloatFormat.bias() - kHalfFormat.bias()} << kFloatFormat.mantissa_bits;
+  constexpr int64_t kOne = 1;
+  const auto bits = std::bit_cast<uint32_t>(value);
+  const auto sign = static_cast<uint16_t>((bits & kFloatFormat.sign_bit()) >> 16);
+  // A carry of the mantissa goes into the exponent.
+  const int64_t magnitude = static_cast<int64_t>(bits & ~kFloatFormat.sign_bit()) - kBias;
+  const int64_t rounded =
+      (magnitude + (kOne << (kDropped - 1)) - 1 + (magnitude >> kDropped & 1)) >> kDropped;
+  if (rounded < kOne << kHalfFormat.mantissa_bits) return 0;
+  return sign | static_cast<uint16_t>(std::min(rounded, static_cast<int64_t>(kHalfFormat.infinity())));
+}
 uint64_t convert(uint64_t bits, FloatFormat from, FloatFormat to) {
   const Unpacked value = unpack(bits, from);
   if (value.exponent == 0) return 0;

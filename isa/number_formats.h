@@ -61,6 +61,8 @@ uint64_t round_to_format(bool sign, unsigned __int128 significand, int exponent,
 /// Conversion between formats: exact when widening, one rounding when narrowing. Infinities keep their
 /// sign, every zero becomes +0.
 uint64_t convert(uint64_t bits, FloatFormat from, FloatFormat to);
+/// The same from single to half, quicker: for all elements of a tensor.
+uint16_t half_of(float value);
 
 /// Exponent distance of the extended range of `bfe`: exponent 0 in a block with exponent E means E - 6.
 inline constexpr int kBlockExtension = 6;

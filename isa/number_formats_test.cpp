@@ -130,6 +130,17 @@ TEST(Rounding, WideSignificands) {
   EXPECT_EQ(round_to_format(true, 1, -127, false, kFloatFormat), 0U);
 }
 
+TEST(Convert, FloatsToHalvesQuickly) {
+  const auto check = [](uint32_t bits) {
+    ASSERT_EQ(half_of(std::bit_cast<float>(bits)), convert(bits, kFloatFormat, kHalfFormat))
+        << std::hex << bits;
+  };
+  // Every exponent, around what is rounded up, down and to even.
+  for (uint32_t high = 0; high < 1U << 20; high += 3) {
+    for (const uint32_t low : {0U, 1U, 0x7ffU, 0x800U, 0xfffU}) check(high << 12 | low);
+  }
+}
+
 TEST(Convert, InfinityAndZero) {
   EXPECT_EQ(convert(0xfe01, kHalfFormat, kFloatFormat), 0xff800000U);
   EXPECT_EQ(convert(0x81ff, kHalfFormat, kFloatFormat), 0U);

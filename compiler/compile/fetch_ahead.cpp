@@ -228,7 +228,7 @@ class Planner {
       const TileBuffer& buffer = program.buffers[static_cast<size_t>(load->buffer)];
       if (writers[static_cast<size_t>(load->buffer)] != 1 || !is_local(buffer.homes, Space::kLm0)) continue;
       const layout::Transport& transport = program.streams[static_cast<size_t>(load->stream)].transport;
-      const int64_t shrink = load->normalize ? matrix_form(*load->normalize).stream_lw : 1;
+      const int64_t shrink = load->stream_lw();
       const int64_t unit = std::lcm(transport.granule(), shrink * isa::kCyclesPerStep);
       Movable movable{.stage = stage, .node = k, .load = *load, .size_lw = buffer.size_lw};
       movable.piece = std::min(kPieceLw / transport.l2bm_lw_per_number(),
@@ -366,7 +366,7 @@ class Planner {
         if (stages_[k].tiles != nullptr)
           stages_[k].tiles->kept.push_back({addresses[m], round_up(movable.size_lw, 2)});
       }
-      const int64_t shrink = movable.load.normalize ? matrix_form(*movable.load.normalize).stream_lw : 1;
+      const int64_t shrink = movable.load.stream_lw();
       const TileStream stream = own.streams[static_cast<size_t>(movable.load.stream)];
       const TileBuffer buffer = own.buffers[static_cast<size_t>(movable.load.buffer)];
       int64_t done = 0;

@@ -196,7 +196,7 @@ class ModelCheck {
     const std::pair<layout::Level, int64_t> levels[] = {
         {layout::Level::kL2b, chip.l2b_count()},        {layout::Level::kL1b, chip.l1b_per_l2b},
         {layout::Level::kMab, chip.mab_per_l1b},        {layout::Level::kPe, isa::kPePerMab},
-        {layout::Level::kAddress, placement.length_lw}, {layout::Level::kWord, 2}};
+        {layout::Level::kAddress, placement.length_lw}, {layout::Level::kWord, placement.elements_per_lw()}};
     Wide places = 1;
     for (const auto& [level, size] : levels) places *= size;
     if (elements > places) fail(path + ".layout", "found more elements than places");

@@ -28,10 +28,6 @@ constexpr int64_t kResidentAlignmentLw = 2;
 /// Of a copy, a step for four LW, until somebody may read the last of it.
 constexpr int64_t kCopyLatencyCycles = 4 * isa::kCyclesPerStep;
 
-int64_t stream_lw_of(const LoadTile& load) {
-  return load.normalize ? matrix_form(*load.normalize).stream_lw : 1;
-}
-
 constexpr std::array<Space, 2> kMemories = {Space::kLm0, Space::kLm1};
 size_t number_of(Space memory) {
   return memory == Space::kLm0 ? 0 : 1;
@@ -78,7 +74,7 @@ Source source_of(const TileProgram& program, const LoadTile& load, const std::ve
 }
 /// Where a load's first number is in a buffer that has all of its source.
 TileIndex place_in_source(const LoadTile& load, const Source& source) {
-  const int64_t shrink = stream_lw_of(load);
+  const int64_t shrink = load.stream_lw();
   TileIndex place{(load.from.base - source.begin) / shrink, load.from.strides};
   for (int64_t& stride : place.strides) stride /= shrink;
   return place;
@@ -125,7 +121,7 @@ class Loads {
   bool could_stay(const LoadTile& load) const {
     if (!constant_streams_[static_cast<size_t>(load.stream)] || load.at.base != 0 || !is_fixed(load.at))
       return false;
-    const int64_t shrink = stream_lw_of(load);
+    const int64_t shrink = load.stream_lw();
     const int64_t unit = shrink * isa::kCyclesPerStep;
     const auto is_whole = [&](int64_t number) { return number % unit == 0; };
     const TileBuffer& buffer = program_.buffers[static_cast<size_t>(load.buffer)];
@@ -158,7 +154,7 @@ class Loads {
         const layout::Transport& transport = program_.streams[static_cast<size_t>(load->stream)].transport;
         Cost& cost = costs_[buffer][source];
         cost.load += times * load_cycles(transport, load->count, chip_, load->normalize.has_value());
-        cost.copy += times * (load->count / stream_lw_of(*load) + kCopyLatencyCycles);
+        cost.copy += times * (load->count / load->stream_lw() + kCopyLatencyCycles);
         examples_.emplace(source, *load);
       }
     }
@@ -228,7 +224,7 @@ class Rewriter {
       copy.inputs = {{buffer, place_in_source(*load, source)}};
       copy.out = load->buffer;
       copy.out_at = load->at;
-      copy.count = load->count / stream_lw_of(*load);
+      copy.count = load->count / load->stream_lw();
       open.erase(load->buffer);
       rest.push_back({std::move(copy)});
     }
@@ -238,7 +234,7 @@ class Rewriter {
     const auto [made, is_new] = made_.emplace(source, static_cast<int>(program_.buffers.size()));
     if (is_new) {
       TileBuffer buffer = program_.buffers[static_cast<size_t>(load.buffer)];
-      buffer.size_lw = (source.end - source.begin) / stream_lw_of(load);
+      buffer.size_lw = (source.end - source.begin) / load.stream_lw();
       buffer.homes = isa::space_bit(place.memory);
       buffer.address_lw = place.address_lw;
       buffer.memory = place.memory;
@@ -324,7 +320,7 @@ class ResidentPlanner {
         const LoadTile& load = loads.examples().at(source);
         Offer& offer = offers_[source];
         if (offer.stages.empty()) offer.load = load;
-        offer.size_lw = round_up((source.end - source.begin) / stream_lw_of(load), kResidentAlignmentLw);
+        offer.size_lw = round_up((source.end - source.begin) / load.stream_lw(), kResidentAlignmentLw);
         offer.cost.load += cost.load;
         offer.cost.copy += cost.copy;
         offer.stages.insert(number);
@@ -416,7 +412,7 @@ class ResidentPlanner {
       TileBuffer buffer = of.buffers[static_cast<size_t>(offer.load.buffer)];
       stream.name = fmt::format("{} of {}", stream.name, of.name);
       buffer.name = fmt::format("{} of {}", buffer.name, of.name);
-      buffer.size_lw = (source.end - source.begin) / stream_lw_of(offer.load);
+      buffer.size_lw = (source.end - source.begin) / offer.load.stream_lw();
       buffer.homes = isa::space_bit(place.memory);
       buffer.address_lw = place.address_lw;
       buffer.memory = place.memory;

@@ -17,11 +17,12 @@ void verify_fetch_ahead(const std::vector<const TileProgram*>& before,
   /// Which long word of DRAM, by the stream's address and the number in it, and in which form.
   struct Source {
     int64_t dram = -1, number = 0;
-    int form = -1;
+    std::pair<int, StreamElement> form{-1, StreamElement::kFloat};
     bool operator==(const Source&) const = default;
   };
   const auto form_of = [](const LoadTile& load) {
-    return load.normalize ? static_cast<int>(*load.normalize) : -1;
+    return load.normalize ? std::pair{static_cast<int>(*load.normalize), load.element}
+                          : std::pair{-1, load.element};
   };
   const auto require = [](bool condition, const TileProgram& program, const std::string& what) {
     isa::check_internal(condition, kVerifyFetchAhead, "{}: {}", program.name, what);
@@ -37,7 +38,7 @@ void verify_fetch_ahead(const std::vector<const TileProgram*>& before,
       return number < before[k]->buffers.size() && before[k]->buffers[number].address_lw >= 0;
     };
     const auto fill = [&](const TileProgram& of, const LoadTile& load, auto&& word) {
-      const int64_t shrink = load.normalize ? matrix_form(*load.normalize).stream_lw : 1;
+      const int64_t shrink = load.stream_lw();
       for (int64_t lw = 0; lw < load.count / shrink; ++lw) {
         word(load.at.base + lw, Source{of.streams[static_cast<size_t>(load.stream)].dram_address,
                                        load.from.base + lw * shrink, form_of(load)});

@@ -11,10 +11,6 @@ namespace kodama::compiler {
 
 namespace {
 
-int64_t stream_lw_per_lw(const LoadTile& load) {
-  return load.normalize ? matrix_form(*load.normalize).stream_lw : 1;
-}
-
 /// base + sum(strides * counters), as many strides as both need.
 TileIndex scaled(TileIndex index, int64_t factor, const TileIndex& more) {
   index.base = index.base * factor + more.base;
@@ -37,7 +33,7 @@ class ResidentVerifier {
       require(load != nullptr && is_zero(load->at) && load->from.strides.empty(), preparation,
               "something else than a load");
       const TileBuffer& buffer = preparation.buffers[static_cast<size_t>(load->buffer)];
-      const int64_t size = load->count / stream_lw_per_lw(*load);
+      const int64_t size = load->count / load->stream_lw();
       require(size <= buffer.size_lw && is_kept(preparation, buffer.memory, buffer.address_lw, size),
               preparation, fmt::format("buffer '{}' is not among what is kept", buffer.name));
       std::map<int64_t, const LoadTile*>& loads = loads_[buffer.memory];
@@ -84,8 +80,7 @@ class ResidentVerifier {
                                [&](const TileProgram::Kept& kept) { return kept.has(memory, begin, size); });
   }
   int64_t end_of(const LoadTile& load) const {
-    return preparation_.buffers[static_cast<size_t>(load.buffer)].address_lw +
-           load.count / stream_lw_per_lw(load);
+    return preparation_.buffers[static_cast<size_t>(load.buffer)].address_lw + load.count / load.stream_lw();
   }
 
   void walk(const std::vector<TileNode>& before, const std::vector<TileNode>& after, Contents contents) {
@@ -124,7 +119,7 @@ class ResidentVerifier {
     const auto* copy = now != end ? std::get_if<MapTile>(&now->kind) : nullptr;
     if (copy == nullptr || copy->out != load.buffer || !(copy->expr == ScalarExpr::identity()) ||
         copy->inputs.size() != 1 || copy->inputs[0].buffer < static_cast<int>(before_->buffers.size()) ||
-        !(copy->out_at == load.at) || copy->count != load.count / stream_lw_per_lw(load))
+        !(copy->out_at == load.at) || copy->count != load.count / load.stream_lw())
       return false;
     check_numbers(load, TileIndex{}, copy->inputs[0].buffer, copy->inputs[0].at);
     return true;
@@ -190,7 +185,7 @@ class ResidentVerifier {
     require(wanted.dram_address == brought.dram_address && wanted.transport == brought.transport &&
                 wanted.length_lw == brought.length_lw && load.normalize == filled->normalize,
             *after_, fmt::format("buffer '{}' has numbers of another stream", buffer.name));
-    const int64_t lw = stream_lw_per_lw(load);
+    const int64_t lw = load.stream_lw();
     const TileIndex first{filled->from.base + (buffer.address_lw - address) * lw, {}};
     const TileIndex old_number = scaled(was, lw, load.from);
     const TileIndex new_number = scaled(is, lw, first);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "compiler/kernels/builtin_kernels.h"
+#include "compiler/kernels/contract_problem.h"
 #include "compiler/kernels/lowering.h"
 #include "compiler/kernels/predict.h"
 #include "compiler/kernels/stream_image.h"
@@ -62,68 +63,11 @@ constexpr double kConstantsPay = 2;
 /// LW of a local memory left to constants and temporaries.
 constexpr int64_t kStreamReserveLw = 64;
 
-/// What is split: batch, rows, columns.
-enum Axis : uint8_t { kBatchAxis, kRowAxis, kColumnAxis, kAxisCount };
-using AxisSet = std::array<bool, kAxisCount>;
 /// How many ways each axis is split on one level.
 using Split = std::array<int64_t, kAxisCount>;
-
 /// Levels of the tree that the work is split over, outermost first.
 enum TreeLevel : uint8_t { kGroupLevel, kL2bLevel, kL1bLevel, kMabLevel, kTreeLevels };
 using Splits = std::array<Split, kTreeLevels>;
-
-/// The layer, seen as rows and columns.
-struct Problem {
-  const ContractLayer* contract = nullptr;
-  bool swapped = false;  ///< rows = N
-  std::array<std::vector<int>, kAxisCount> dims;
-  std::vector<int> k_dims;
-  std::array<int64_t, kAxisCount> extents{};
-  int64_t k = 1;
-  Shape all_extents;
-  TensorId output = -1;
-
-  const TensorAccess& row_operand() const { return swapped ? contract->b : contract->a; }
-  const TensorAccess& column_operand() const { return swapped ? contract->a : contract->b; }
-};
-
-Problem make_problem(const ContractLayer& contract, TensorId output, bool swapped) {
-  using Role = ContractLayer::Role;
-  Problem problem;
-  problem.contract = &contract;
-  problem.swapped = swapped;
-  problem.output = output;
-  problem.extents.fill(1);
-  for (size_t d = 0; d < contract.dims.size(); ++d) {
-    const ContractLayer::Dim& dim = contract.dims[d];
-    problem.all_extents.push_back(dim.extent);
-    const auto index = static_cast<int>(d);
-    if (dim.role == Role::kK) {
-      problem.k_dims.push_back(index);
-      problem.k *= dim.extent;
-      continue;
-    }
-    const Axis axis = dim.role == Role::kBatch             ? kBatchAxis
-                      : (dim.role == Role::kM) == !swapped ? kRowAxis
-                                                           : kColumnAxis;
-    problem.dims[axis].push_back(index);
-    problem.extents[axis] *= dim.extent;
-  }
-  return problem;
-}
-
-/// Which axes an access really depends on.
-AxisSet dependence(const TensorAccess& access, const Problem& problem) {
-  AxisSet depends{};
-  for (size_t axis = 0; axis < kAxisCount; ++axis) {
-    for (int dim : problem.dims[axis]) {
-      for (size_t a = 0; a < access.map.axes(); ++a) {
-        depends[axis] = depends[axis] || access.map.coefficient(a, static_cast<size_t>(dim)) != 0;
-      }
-    }
-  }
-  return depends;
-}
 
 /// Everything that a candidate decides.
 struct Tiling {
@@ -202,8 +146,15 @@ int64_t tile_pitch(int64_t tile_lw, const Transport& transport) {
 /// One problem on one chip in one precision: tilings, costs, layouts and tile programs.
 class Tiler {
  public:
-  Tiler(const Problem& problem, const isa::Chip& chip, MatrixPrecision precision, CostTable& costs)
+  Tiler(const ContractProblem& problem, const LayerGraph& graph, const isa::Chip& chip,
+        MatrixPrecision precision, CostTable& costs)
       : problem_(problem), chip_(chip), precision_(precision), form_(matrix_form(precision)), costs_(costs) {
+    const auto element_of = [&](const TensorAccess& access) {
+      return precision == MatrixPrecision::kHalf && graph.is_packed(access.tensor) ? StreamElement::kHalf
+                                                                                   : StreamElement::kFloat;
+    };
+    row_element_ = element_of(problem.row_operand());
+    column_element_ = element_of(problem.column_operand());
     row_depends_ = dependence(problem.row_operand(), problem);
     column_depends_ = dependence(problem.column_operand(), problem);
     for (const TensorAccess& access : problem.contract->epilogue_inputs) {
@@ -353,9 +304,8 @@ class Tiler {
                             column_pitch(tiling) * column_transport(tiling).l2bm_lw_per_number();
       const int64_t room = chip_.memory.l2bm_lw - StreamProduct::kSharesInL2bm * share;
       const int64_t results = has_epilogue(*problem_.contract) ? 0 : result_tile_lw(tiling);
-      const int64_t in_lm =
-          has_parts ? 2 * column_tile_lw(tiling) / form_.stream_lw + result_tile_lw(tiling) + results / 2
-                    : column_tile_lw(tiling) / form_.stream_lw + results;
+      const int64_t in_lm = has_parts ? 2 * column_buffer_lw(tiling) + result_tile_lw(tiling) + results / 2
+                                      : column_buffer_lw(tiling) + results;
       if (room < 0 || in_lm > local ||
           (tiling.inner_lw > tiling.parts &&
            result_tile_lw(tiling) / isa::kCyclesPerStep * tiling.inner_lw > kMostPieceProducts))
@@ -450,11 +400,16 @@ class Tiler {
   }
 
   int64_t row_tile_lw(const Tiling& tiling) const {
-    return tiling.row_blocks * tiling.inner_lw * form_.rows * form_.stream_lw;
+    return row_buffer_lw(tiling) * form_.stream_lw_of(row_element_);
   }
   int64_t column_tile_lw(const Tiling& tiling) const {
-    return tiling.inner_lw * tiling.columns * form_.stream_lw;
+    return column_buffer_lw(tiling) * form_.stream_lw_of(column_element_);
   }
+  /// LW of them in a local memory.
+  int64_t row_buffer_lw(const Tiling& tiling) const {
+    return tiling.row_blocks * tiling.inner_lw * form_.rows;
+  }
+  int64_t column_buffer_lw(const Tiling& tiling) const { return tiling.inner_lw * tiling.columns; }
   int64_t result_tile_lw(const Tiling& tiling) const {
     return tiling.row_blocks * tiling.columns * form_.result_lw;
   }
@@ -516,7 +471,7 @@ class Tiler {
   }
 
   /// Factors of an axis' digits on the levels of the tree.
-  std::vector<Factor> split_factors(const Tiling& tiling, Axis axis) const {
+  std::vector<Factor> split_factors(const Tiling& tiling, ContractAxis axis) const {
     std::vector<Factor> factors;
     for (size_t level = 0; level < kTreeLevels; ++level) {
       const Split& split = tiling.splits[level];
@@ -527,7 +482,7 @@ class Tiler {
     return factors;
   }
   /// Copies over the levels that an operand without `axis` needs, and over those that nothing splits.
-  void replicate(const Tiling& tiling, Axis axis, std::vector<Factor>& replication) const {
+  void replicate(const Tiling& tiling, ContractAxis axis, std::vector<Factor>& replication) const {
     const std::vector<Factor> factors = split_factors(tiling, axis);
     replication.insert(replication.end(), factors.begin(), factors.end());
   }
@@ -541,11 +496,12 @@ class Tiler {
     return factors;
   }
 
-  const Problem& problem_;
+  const ContractProblem& problem_;
   const isa::Chip& chip_;
   MatrixPrecision precision_;
   const MatrixForm& form_;
   CostTable& costs_;
+  StreamElement row_element_ = StreamElement::kFloat, column_element_ = StreamElement::kFloat;
   AxisSet row_depends_{}, column_depends_{};
   std::vector<AxisSet> epilogue_depends_;
   int64_t accumulator_lw_ = 0;
@@ -562,7 +518,6 @@ void append(std::vector<Factor>& factors, const std::vector<Factor>& more) {
 
 /// Placements in the order contract a, contract b, epilogue inputs, output.
 std::vector<StreamPlacement> Tiler::placements(const Tiling& tiling) const {
-  const int64_t stream_lw = form_.stream_lw;
   const auto make = [&](std::string name, const TensorAccess& access, const Transport& transport,
                         int64_t length) {
     StreamPlacement placement;
@@ -580,6 +535,8 @@ std::vector<StreamPlacement> Tiler::placements(const Tiling& tiling) const {
   StreamPlacement row_stream =
       make(problem_.swapped ? "b" : "a", problem_.row_operand(), row_road, tiling.batches * row_length);
   {
+    const int64_t stream_lw = form_.stream_lw_of(row_element_);
+    row_stream.element = row_element_;
     std::vector<Factor> batch = split_factors(tiling, kBatchAxis);
     append(batch, {address(tiling.batches, row_length)});
     std::vector<Factor> rows = split_factors(tiling, kRowAxis);
@@ -589,7 +546,7 @@ std::vector<StreamPlacement> Tiler::placements(const Tiling& tiling) const {
                   address(form_.rows, stream_lw)});
     std::vector<Factor> inner = {address(tiling.inner_tiles, tiling.parts * row_pitch),
                                  address(tiling.inner_lw, form_.rows * stream_lw)};
-    append(inner, form_.inner_factors);
+    append(inner, form_.inner_factors_of(row_element_));
     std::vector<Factor> replication = unsplit_levels(tiling);
     replicate(tiling, kColumnAxis, replication);
     row_stream.axis_dims = {problem_.dims[kBatchAxis], problem_.dims[kRowAxis], problem_.k_dims};
@@ -602,6 +559,8 @@ std::vector<StreamPlacement> Tiler::placements(const Tiling& tiling) const {
   StreamPlacement column_stream = make(problem_.swapped ? "a" : "b", problem_.column_operand(), column_road,
                                        tiling.batches * column_length);
   {
+    const int64_t stream_lw = form_.stream_lw_of(column_element_);
+    column_stream.element = column_element_;
     std::vector<Factor> batch = split_factors(tiling, kBatchAxis);
     append(batch, {address(tiling.batches, column_length)});
     std::vector<Factor> columns = split_factors(tiling, kColumnAxis);
@@ -610,7 +569,7 @@ std::vector<StreamPlacement> Tiler::placements(const Tiling& tiling) const {
     std::vector<Factor> inner = {address(tiling.inner_tiles, tiling.parts * column_pitch),
                                  address(tiling.parts, column_pitch),
                                  address(tiling.inner_lw / tiling.parts, tiling.columns * stream_lw)};
-    append(inner, form_.inner_factors);
+    append(inner, form_.inner_factors_of(column_element_));
     std::vector<Factor> replication = unsplit_levels(tiling);
     replicate(tiling, kRowAxis, replication);
     column_stream.axis_dims = {problem_.dims[kBatchAxis], problem_.dims[kColumnAxis], problem_.k_dims};
@@ -723,13 +682,12 @@ TileProgram Tiler::program(const Tiling& tiling, const std::string& name,
     program.buffers.push_back({std::move(buffer_name), lw, homes});
     return static_cast<int>(program.buffers.size()) - 1;
   };
-  const int row_buffer = tiling.streamed
-                             ? -1
-                             : buffer(placements[static_cast<size_t>(row_stream)].name,
-                                      row_tile_lw(tiling) / form_.stream_lw, isa::space_bit(Space::kLm0));
+  const int row_buffer = tiling.streamed ? -1
+                                         : buffer(placements[static_cast<size_t>(row_stream)].name,
+                                                  row_buffer_lw(tiling), isa::space_bit(Space::kLm0));
   const std::string& column_name = placements[static_cast<size_t>(column_stream)].name;
-  const int64_t column_buffer_lw = column_tile_lw(tiling) / form_.stream_lw * (tiling.parts > 1 ? 2 : 1);
-  const int column_buffer = buffer(column_name, column_buffer_lw, isa::space_bit(Space::kLm1));
+  const int64_t vectors_lw = column_buffer_lw(tiling) * (tiling.parts > 1 ? 2 : 1);
+  const int column_buffer = buffer(column_name, vectors_lw, isa::space_bit(Space::kLm1));
   const int64_t result_lw = result_tile_lw(tiling);
   /// Sums, in one register file or two.
   struct Sums {
@@ -787,9 +745,9 @@ TileProgram Tiler::program(const Tiling& tiling, const std::string& name,
   if (tiling.streamed) {
     StreamProduct product;
     product.precision = precision_;
-    product.a = {row_stream, row_from, row_pitch};
-    product.b = {column_stream, column_from, column_pitch};
-    product.b_buffers = {buffer(column_name, column_buffer_lw, isa::space_bit(Space::kLm0)), column_buffer};
+    product.a = {row_stream, row_from, row_pitch, row_element_};
+    product.b = {column_stream, column_from, column_pitch, column_element_};
+    product.b_buffers = {buffer(column_name, vectors_lw, isa::space_bit(Space::kLm0)), column_buffer};
     for (size_t k = 0; k < sums.size(); ++k) product.c.at(k) = sums[k].buffer;
     product.pieces = tiling.inner_tiles;
     product.parts = tiling.parts;
@@ -818,9 +776,16 @@ TileProgram Tiler::program(const Tiling& tiling, const std::string& name,
     add(Nest::kColumns, std::move(product));
   } else {
     for (const Sums& part : sums) add(Nest::kColumns, FillTile{part.buffer, {}, part.count, 0});
-    add(row_nest, LoadTile{row_stream, row_from, row_buffer, {}, row_tile_lw(tiling), precision_});
-    add(column_nest,
-        LoadTile{column_stream, column_from, column_buffer, {}, column_tile_lw(tiling), precision_});
+    add(row_nest,
+        LoadTile{row_stream, row_from, row_buffer, {}, row_tile_lw(tiling), precision_, {}, row_element_});
+    add(column_nest, LoadTile{column_stream,
+                              column_from,
+                              column_buffer,
+                              {},
+                              column_tile_lw(tiling),
+                              precision_,
+                              {},
+                              column_element_});
     ProductTile product;
     product.precision = precision_;
     product.a = row_buffer;
@@ -889,18 +854,18 @@ std::string Tiler::split_name(const Tiling& tiling) const {
 
 /// A tiler with the problem it refers to, kept alive by the candidates' emit functions.
 struct Workbench {
-  Workbench(const ContractLayer& layer, TensorId output, bool swapped, const isa::Chip& chip_used,
-            MatrixPrecision precision)
+  Workbench(const ContractLayer& layer, const LayerGraph& graph, TensorId output, bool swapped,
+            const isa::Chip& chip_used, MatrixPrecision precision)
       : contract(layer),
         chip(chip_used),
-        problem(make_problem(contract, output, swapped)),
+        problem(contract_problem(contract, output, swapped)),
         costs(chip),
-        tiler(problem, chip, precision, costs) {}
+        tiler(problem, graph, chip, precision, costs) {}
   Workbench(const Workbench&) = delete;
   Workbench& operator=(const Workbench&) = delete;
   ContractLayer contract;
   isa::Chip chip;
-  Problem problem;
+  ContractProblem problem;
   CostTable costs;
   Tiler tiler;
 };
@@ -914,7 +879,8 @@ std::vector<Candidate> contract_candidates(const Layer& layer, const LayerGraph&
   };
   std::vector<Choice> choices;
   for (bool swapped : {false, true}) {
-    auto bench = std::make_shared<Workbench>(contract, layer.outputs.at(0), swapped, chip, options.precision);
+    auto bench =
+        std::make_shared<Workbench>(contract, graph, layer.outputs.at(0), swapped, chip, options.precision);
     for (Tiling& tiling : bench->tiler.tilings()) choices.push_back({bench, tiling});
   }
   std::stable_sort(choices.begin(), choices.end(), [](const Choice& first, const Choice& second) {

@@ -58,9 +58,9 @@ Precision matrix_instruction_precision(MatrixPrecision precision) {
   throw isa::InternalError("internal error in contract lowering: unknown matrix precision");
 }
 
-void emit_normalize(MachineBuilder& builder, MatrixPrecision precision, Operand from, Operand to,
-                    const std::string& origin) {
-  if (precision == MatrixPrecision::kHalf) {
+void emit_normalize(MachineBuilder& builder, MatrixPrecision precision, StreamElement element, Operand from,
+                    Operand to, const std::string& origin) {
+  if (precision == MatrixPrecision::kHalf && element == StreamElement::kFloat) {
     from.width = Width::kDoubleLong;
     from.stride = isa::words(Width::kDoubleLong);
     from.reduce = true;

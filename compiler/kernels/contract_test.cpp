@@ -285,8 +285,18 @@ Tensor run_candidate(const Candidate& candidate, const Case& layer, const std::v
   return result;
 }
 
+/// The layer with operands that are inputs, and so packed as halves: no operand, b, or both.
+std::vector<Case> with_inputs(Case layer, MatrixPrecision precision) {
+  std::vector<Case> cases = {layer};
+  if (precision != MatrixPrecision::kHalf) return cases;
+  for (const TensorId operand : {layer.contract().b.tensor, layer.contract().a.tensor}) {
+    layer.graph.inputs.push_back(operand);
+    cases.push_back(layer);
+  }
+  return cases;
+}
 /// All candidates of a layer in a precision against the plain loop.
-void check(const Case& layer, MatrixPrecision precision, uint32_t seed, size_t most_candidates = 2) {
+void check_operands(const Case& layer, MatrixPrecision precision, uint32_t seed, size_t most_candidates) {
   std::mt19937 random(seed);
   std::vector<Tensor> tensors;
   for (const LayerTensor& tensor : layer.graph.tensors)
@@ -310,6 +320,11 @@ void check(const Case& layer, MatrixPrecision precision, uint32_t seed, size_t m
           << "element " << i << " of " << shape_to_string(got.shape());
     }
   }
+}
+
+void check(const Case& layer, MatrixPrecision precision, uint32_t seed, size_t most_candidates = 2) {
+  for (const Case& each : with_inputs(layer, precision))
+    check_operands(each, precision, seed, most_candidates);
 }
 
 /// tiny with MABs as many as the kernel of rows needs.
@@ -833,8 +848,11 @@ TEST(Contract, StreamedProducts) {
   EXPECT_GE(checked.with_parts, 2);
   small.memory.grf_words = 256;
   checked = {};
-  check_streamed(matmul(0, 160, 150, 160), small, checked, MatrixPrecision::kHalf);
-  EXPECT_GE(checked.with_parts, 1);
+  for (const Case& layer : with_inputs(matmul(0, 160, 150, 160), MatrixPrecision::kHalf)) {
+    SCOPED_TRACE(layer.graph.inputs.size());
+    check_streamed(layer, small, checked, MatrixPrecision::kHalf);
+  }
+  EXPECT_GE(checked.with_parts, 3);
 }
 TEST(Contract, StreamedProductsWithExchanges) {
   for (const int groups : {2, 4}) {
@@ -929,6 +947,14 @@ TEST(StreamImage, ConvertsElementTypes) {
   unpack_stream(placement, pack_stream(placement, doubles, tiny()), back, tiny());
   EXPECT_EQ(half_to_float(back.data<uint16_t>()[0]), 1 + 0x1p-10F);
   EXPECT_EQ(back.data<uint16_t>()[1], float_to_half(1));
+
+  // Of halves of the chip a LW has four.
+  placement.element = StreamElement::kHalf;
+  placement.layout = layout::Layout::parse("((2_PE:1, 4_W:1))@LM0");
+  placement.layout.set_padding(layout::Padding::kMinusInfinity);
+  const StreamImage packed = pack_stream(placement, doubles, tiny());
+  EXPECT_EQ(packed.groups[0][0], 0x3e00'3e00'0000'0000U);
+  EXPECT_EQ(packed.groups[0][1], 0x0000'fe00'fe00'fe00U);
 }
 
 TEST(MachineBuilder, SharesConstantsAndChecksNesting) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "compiler/kernels/builtin_kernels.h"
+#include "compiler/tile/buffer_use.h"
 #include "isa/error.h"
 #include "passes/registry.h"
 
@@ -56,12 +57,14 @@ void verify_placement(const StreamPlacement& placement, const LayerGraph& graph,
     for (size_t axis = 0; axis < map.axes() && !is_placed[dim] && placement.extents[dim] > 1; ++axis)
       check(map.coefficient(axis, dim) == 0, "elements have no place: axis_dims lack a dim");
   }
+  check(placement.element == StreamElement::kFloat || (!placement.is_output && graph.is_packed(tensor)),
+        "a layer makes it, and not as halves");
   check(placement.length_lw > 0 && placement.length_lw % placement.transport.granule() == 0,
         "the length isn't a number of granules");
   check(placement.layout.level_extent(layout::Level::kAddress) <= placement.length_lw,
         "the layout is longer than the stream");
   try {
-    placement.layout.validate(chip, std::numeric_limits<uint32_t>::digits);
+    placement.layout.validate(chip, placement.element_bits());
   } catch (const isa::UserError& error) {
     check(false, error.what());
   }
@@ -114,6 +117,29 @@ void verify_candidate(const Candidate& candidate, const Layer& layer, const Laye
   isa::check_internal(read == operands, kPart, "the streams aren't those of the layer's operands");
 }
 
+namespace {
+
+/// Whether operations take the elements of streams for what they are.
+void verify_elements(const TileProgram& program, const Candidate& candidate) {
+  const auto check = [&](int stream, StreamElement element) {
+    const StreamPlacement& placement = candidate.placements[static_cast<size_t>(stream)];
+    isa::check_internal(element == placement.element, kPart, "stream '{}' is taken for one of {}s",
+                        placement.name, kStreamElementNames.at(static_cast<size_t>(element)));
+  };
+  for_each_node(program.body, [&](const TileNode& node) {
+    if (const auto* load = std::get_if<LoadTile>(&node.kind)) {
+      check(load->stream, load->element);
+    } else if (const auto* product = std::get_if<StreamProduct>(&node.kind)) {
+      check(product->a.stream, product->a.element);
+      check(product->b.stream, product->b.element);
+    } else if (const auto* rows = std::get_if<LoadRows>(&node.kind)) {
+      check(rows->stream, StreamElement::kFloat);
+    }
+  });
+}
+
+}  // namespace
+
 TileProgram emit_tiles(const Candidate& candidate, const std::vector<int64_t>& dram_addresses,
                        const isa::Chip& chip, bool backwards) {
   TileProgram program;
@@ -131,6 +157,7 @@ TileProgram emit_tiles(const Candidate& candidate, const std::vector<int64_t>& d
                           kPart, "stream '{}' isn't as its placement says", placement.name);
     }
     verify_tile_program(program, chip);
+    verify_elements(program, candidate);
   });
   return program;
 }

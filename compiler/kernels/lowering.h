@@ -119,9 +119,9 @@ void lower_stream_product(TileLoweringContext& context, const StreamProduct& op)
 // contract_lowering.cpp
 /// The precision letter of matrix instructions and bfn.
 isa::Precision matrix_instruction_precision(MatrixPrecision precision);
-/// One bfn: 4 operand LW `to` from the floats at `from` (4 LW, for kHalf 8 consecutive ones).
-void emit_normalize(MachineBuilder& builder, MatrixPrecision precision, isa::Operand from, isa::Operand to,
-                    const std::string& origin);
+/// One bfn: 4 operand LW `to` from the elements at `from` (4 LW, of floats for kHalf 8 consecutive ones).
+void emit_normalize(MachineBuilder& builder, MatrixPrecision precision, StreamElement element,
+                    isa::Operand from, isa::Operand to, const std::string& origin);
 void lower_fill(TileLoweringContext& context, const FillTile& op);
 void lower_product(TileLoweringContext& context, const ProductTile& op);
 // map_lowering.cpp

@@ -200,7 +200,7 @@ class LanesLoader {
           } else if (count < kCyclesPerStep) {
             target.mask = first_cycles(count);
           }
-          emit_normalize(builder_, op_.normalize, raw, target, origin_);
+          emit_normalize(builder_, op_.normalize, StreamElement::kFloat, raw, target, origin_);
         }
       }
     }

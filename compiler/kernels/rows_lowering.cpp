@@ -420,7 +420,8 @@ class RowsLoader {
     from.at = [&](int64_t above, int64_t column) {
       return staged + staged_order_.at(chunk + above, group) + column * kColumnLw;
     };
-    emit_normalize(builder_, *op_.normalize, take_blocks(context_, from, origin_), target, origin_);
+    emit_normalize(builder_, *op_.normalize, StreamElement::kFloat, take_blocks(context_, from, origin_),
+                   target, origin_);
   }
 
   /// Eight columns of a chunk, the block of every quad: as rows of a matrix that is read by columns.
@@ -450,7 +451,7 @@ class RowsLoader {
       builder_.emit(Opcode::kMread, precision, {space_operand(Space::kMatX, half * kCyclesPerStep)},
                     {columns}, origin_);
       const int64_t to = ((chunk * matrices + row / kRowsOfMatrices) * 2 + half) * kCyclesPerStep;
-      emit_normalize(builder_, *op_.normalize, columns,
+      emit_normalize(builder_, *op_.normalize, StreamElement::kFloat, columns,
                      masked(MachineBuilder::operand(buffer_, to * kWordsPerLong, kWordsPerLong, Width::kLong,
                                                     strides(kWordsPerLong)),
                             mab_masks_[static_cast<size_t>(row / 2 % kBlocksPerChunk)]),

@@ -9,6 +9,7 @@
 
 #include "isa/error.h"
 #include "isa/move_places.h"
+#include "isa/number_formats.h"
 
 namespace kodama::compiler {
 
@@ -235,9 +236,13 @@ std::span<const float> as_floats(const Tensor& tensor, bool to_odd, std::vector<
   return storage;
 }
 
-/// Word 0 of a LW is its upper half.
-int word_shift(int64_t word) {
-  return word == 0 ? 32 : 0;
+/// Word 0 of a LW is the upper one.
+int word_shift(int64_t word, int bits) {
+  return 64 - bits * static_cast<int>(word + 1);
+}
+void require_floats(const StreamPlacement& placement) {
+  isa::check_internal(placement.element == StreamElement::kFloat, kStreamImagePart, "stream '{}' has halves",
+                      placement.name);
 }
 
 /// Hands `run` a function that writes element `index` of `out` from a float.
@@ -340,25 +345,33 @@ void for_each_place(const StreamPlacement& placement, const Shape& tensor_shape,
 
 StreamImage pack_stream(const StreamPlacement& placement, const Tensor& tensor, const isa::Chip& chip) {
   StreamImage image = empty_stream(placement, chip);
-  const uint64_t padding = stream_padding_bits(placement.layout.padding());
+  const bool has_halves = placement.element == StreamElement::kHalf;
+  const auto bits_of = [&](float value) {
+    return has_halves ? uint64_t{isa::half_of(value)} : uint64_t{std::bit_cast<uint32_t>(value)};
+  };
+  const int bits = placement.element_bits();
+  const uint64_t padding = bits_of(std::bit_cast<float>(stream_padding_bits(placement.layout.padding())));
   if (padding != 0) {
-    for (std::vector<uint64_t>& group : image.groups) std::ranges::fill(group, padding << 32 | padding);
+    const uint64_t pair = has_halves ? padding << 16 | padding : padding;
+    for (std::vector<uint64_t>& group : image.groups) std::ranges::fill(group, pair << 32 | pair);
   }
   std::vector<float> storage;
   const std::span<const float> elements = as_floats(tensor, placement.round_to_odd, storage);
   const auto fill = static_cast<float>(placement.access.fill);
+  const uint64_t mask = (uint64_t{1} << bits) - 1;
   const std::vector<std::span<uint64_t>> groups(image.groups.begin(), image.groups.end());
-  for_each_place(
-      placement, tensor.shape(), chip, groups, true, [&](uint64_t& lw, int64_t word, int64_t offset) {
-        const float value = offset >= 0 ? elements[static_cast<size_t>(offset)] : fill;
-        const int shift = word_shift(word);
-        lw = (lw & ~(uint64_t{0xffffffff} << shift)) | uint64_t{std::bit_cast<uint32_t>(value)} << shift;
-      });
+  for_each_place(placement, tensor.shape(), chip, groups, true,
+                 [&](uint64_t& lw, int64_t word, int64_t offset) {
+                   const float value = offset >= 0 ? elements[static_cast<size_t>(offset)] : fill;
+                   const int shift = word_shift(word, bits);
+                   lw = (lw & ~(mask << shift)) | bits_of(value) << shift;
+                 });
   return image;
 }
 
 std::vector<std::vector<StreamLw>> stream_elements(const StreamPlacement& placement,
                                                    const Shape& tensor_shape, const isa::Chip& chip) {
+  require_floats(placement);
   std::vector<std::vector<StreamLw>> result(static_cast<size_t>(chip.groups));
   for (int g = 0; g < placement.transport.groups_used(); ++g) {
     result[static_cast<size_t>(g)].assign(static_cast<size_t>(stream_group_lw(placement)),
@@ -373,6 +386,7 @@ std::vector<std::vector<StreamLw>> stream_elements(const StreamPlacement& placem
 
 std::vector<StreamWord> stream_places(const StreamPlacement& placement, const Shape& tensor_shape,
                                       const isa::Chip& chip) {
+  require_floats(placement);
   /// The cells are the places themselves.
   struct Cell {
     StreamWord place;
@@ -406,7 +420,7 @@ std::vector<StreamWord> words_of_point(const StreamPlacement& placement, const s
   for (const Coordinates& offset : placement.layout.replica_offsets()) {
     const Coordinates at = place + offset;
     const auto dram = placement.transport.dram_place(at, placement.length_lw);
-    words.push_back({dram.group, 2 * dram.address + at[Level::kWord]});
+    words.push_back({dram.group, placement.elements_per_lw() * dram.address + at[Level::kWord]});
   }
   return words;
 }
@@ -414,6 +428,7 @@ std::vector<StreamWord> words_of_point(const StreamPlacement& placement, const s
 void unpack_stream(const StreamPlacement& placement, const StreamImage& image, Tensor& out,
                    const isa::Chip& chip) {
   if (element_count(placement.extents) == 0) return;
+  require_floats(placement);
   for (int g = 0; g < placement.transport.groups_used(); ++g) {
     isa::check_internal(
         static_cast<int64_t>(image.groups.at(static_cast<size_t>(g)).size()) == stream_group_lw(placement),
@@ -431,7 +446,8 @@ void unpack_stream(const StreamPlacement& placement, const StreamImage& image, T
       if (offset < 0) return;
       const uint64_t lw =
           pointers[static_cast<size_t>(number % period * codes + code)][number / period * period_lw];
-      write(offset, std::bit_cast<float>(static_cast<uint32_t>(lw >> word_shift(word))));
+      write(offset,
+            std::bit_cast<float>(static_cast<uint32_t>(lw >> word_shift(word, placement.element_bits()))));
     });
   });
 }

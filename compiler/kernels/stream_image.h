@@ -22,7 +22,8 @@ int64_t stream_group_lw(const StreamPlacement& placement);
 
 /// The stream of `tensor` (an operand): each element at all its places, `access.fill` where the access
 /// leaves the tensor, the layout's padding elsewhere. Elements of any numeric type are converted to
-/// float. InternalError if the tensor's shape has another rank than the access.
+/// float, and from there to half where the stream has halves. InternalError if the tensor's shape has another
+/// rank than the access.
 StreamImage pack_stream(const StreamPlacement& placement, const Tensor& tensor, const isa::Chip& chip);
 /// An image of the right size with undefined (zero) contents, to read an output stream into.
 StreamImage empty_stream(const StreamPlacement& placement, const isa::Chip& chip);
@@ -36,11 +37,13 @@ void unpack_stream(const StreamPlacement& placement, const StreamImage& image, T
 using StreamLw = std::array<int64_t, 2>;
 inline constexpr int64_t kStreamFill = -1;     ///< read outside the tensor: `access.fill`
 inline constexpr int64_t kStreamPadding = -2;  ///< no iteration point: the layout's padding
-/// By group.
+/// By group. As for stream_places, of a stream of floats: nothing on the chip makes or reads halves one by
+/// one.
 std::vector<std::vector<StreamLw>> stream_elements(const StreamPlacement& placement,
                                                    const Shape& tensor_shape, const isa::Chip& chip);
 
-/// A word of a stream: `word` = 2 * LW from the stream's base address, plus 1 for the lower half.
+/// A word of a stream: `word` = 2 * LW from the stream's base address, plus 1 for the lower half; of a stream
+/// of halves, 4 * LW plus which quarter.
 struct StreamWord {
   int group = -1;  ///< -1: the stream doesn't have the element
   int64_t word = 0;

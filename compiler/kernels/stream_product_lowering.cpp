@@ -52,7 +52,8 @@ class StreamProductLowering {
         op_(op),
         form_(matrix_form(op.precision)),
         precision_(matrix_instruction_precision(op.precision)),
-        group_(form_.stream_lw * isa::kCyclesPerStep) {
+        raw_lw_(isa::kCyclesPerStep *
+                std::max(form_.stream_lw_of(op.a.element), form_.stream_lw_of(op.b.element))) {
     const auto value = [&](int buffer) {
       return buffer < 0 ? -1 : context.buffer_values[static_cast<size_t>(buffer)];
     };
@@ -64,7 +65,7 @@ class StreamProductLowering {
       vectors_.at(k) = value(op.b_buffers.at(k));
       const isa::SpaceSet home = isa::space_bit(k == 0 ? Space::kGrf0 : Space::kGrf1);
       const int64_t alignment = isa::words(Width::kDoubleLong);
-      raw_.at(k) = builder_.value("raw", kRawSlots * group_ * isa::kWordsPerLong, home, alignment);
+      raw_.at(k) = builder_.value("raw", kRawSlots * raw_lw_ * isa::kWordsPerLong, home, alignment);
       matrices_.at(k) =
           builder_.value("matrix", kMatrixSlots * form_.rows * isa::kWordsPerLong, home, alignment);
     }
@@ -74,11 +75,13 @@ class StreamProductLowering {
       side->stream = &context.program.streams[static_cast<size_t>(source->stream)];
       side->source = source;
       side->numbers = lw;
+      side->stream_lw = form_.stream_lw_of(source->element);
+      side->group = side->stream_lw * isa::kCyclesPerStep;
       const Transport& transport = side->stream->transport;
       side->part_lw = transport.part_lw(side->stream->length_lw);
       side->l2bm_lw = source->pitch * transport.l2bm_lw_per_number();
       // As much as a step brings to L1BM, or as one takes from there.
-      side->portion = std::max(group_ * transport.l1bm_lw_per_number(), l2bm_step_lw(transport)) /
+      side->portion = std::max(side->group * transport.l1bm_lw_per_number(), l2bm_step_lw(transport)) /
                       transport.l1bm_lw_per_number();
       side->l1bm = side == sides_.data() ? 0 : chip_.memory.l1bm_lw / 2;
       side->l2bm = l2bm_share_;
@@ -147,7 +150,8 @@ class StreamProductLowering {
   struct Side {
     const TileStream* stream = nullptr;
     const StreamProduct::Source* source = nullptr;
-    int64_t numbers = 0;  ///< of a share
+    int64_t numbers = 0;               ///< of a share
+    int64_t stream_lw = 0, group = 0;  ///< stream numbers that become an operand LW, and four of them
     int64_t part_lw = 0, l2bm_lw = 0, l2bm = 0, l1bm = 0;
     int64_t portion = 0;  ///< numbers that go through L1BM at a time
     int64_t slots = 0;    ///< portions that L1BM has at a time
@@ -294,15 +298,15 @@ class StreamProductLowering {
   /// Numbers from L1BM, as block floats in four LW.
   void to_pes(const Side& side, int64_t l1bm, const Operand& to) {
     const Transport& transport = side.stream->transport;
-    const int64_t raw = raw_number_++ % kRawSlots * group_;
-    for (int64_t at = 0; at < group_; at += isa::kCyclesPerStep) {
+    const int64_t raw = raw_number_++ % kRawSlots * raw_lw_;
+    for (int64_t at = 0; at < side.group; at += isa::kCyclesPerStep) {
       builder_.emit(transport.mab_mode() == MabMode::kDistribute ? Opcode::kL1bmd : Opcode::kL1bmm,
                     Precision::kNone,
                     {space_operand(Space::kL1bm, l1bm + at * transport.l1bm_lw_per_number())},
                     {MachineBuilder::operand(raw_.at(free_), (raw + at) * isa::kWordsPerLong)}, origin(side));
     }
-    emit_normalize(builder_, op_.precision, MachineBuilder::operand(raw_.at(free_), raw * isa::kWordsPerLong),
-                   to, origin(side));
+    emit_normalize(builder_, op_.precision, side.source->element,
+                   MachineBuilder::operand(raw_.at(free_), raw * isa::kWordsPerLong), to, origin(side));
   }
 
   /// Where a piece's vectors are: the local memory and, where both of a turn and the next two are there,
@@ -324,9 +328,9 @@ class StreamProductLowering {
     const auto [piece, part] = vectors_of(share);
     const int64_t first = portion * side.portion;
     const int64_t l1bm = l1bm_of(side, side.portion, share * portions(side) + portion);
-    for (int64_t at = 0; at < std::min(side.portion, side.numbers - first); at += group_) {
+    for (int64_t at = 0; at < std::min(side.portion, side.numbers - first); at += side.group) {
       to_pes(side, l1bm + at * side.stream->transport.l1bm_lw_per_number(),
-             vectors_at(piece, (part * side.numbers + first + at) / form_.stream_lw));
+             vectors_at(piece, (part * side.numbers + first + at) / side.stream_lw));
     }
   }
 
@@ -336,7 +340,7 @@ class StreamProductLowering {
   int64_t row_block(int64_t block) const { return block % op_.row_blocks; }
   int64_t inner(int64_t block) const { return block / op_.row_blocks; }
   bool is_first(int64_t block) const { return row_block(block) < op_.first_blocks(); }
-  int64_t matrix_numbers() const { return form_.rows * form_.stream_lw; }
+  int64_t matrix_numbers() const { return form_.rows * sides_[0].stream_lw; }
   static Operand register_of(int64_t number, int64_t row, Width width = Width::kLong) {
     Operand operand = space_operand(number % 2 == 0 ? Space::kMatX : Space::kMatY, row);
     operand.width = width;
@@ -357,7 +361,7 @@ class StreamProductLowering {
     const int64_t rows = form_.rows / form_.write_steps;
     const Width width = rows == 2 * isa::kCyclesPerStep ? Width::kDoubleLong : Width::kLong;
     for (int64_t row = 0; row < form_.rows; row += isa::kCyclesPerStep) {
-      to_pes(side, l1bm + row * form_.stream_lw * side.stream->transport.l1bm_lw_per_number(),
+      to_pes(side, l1bm + row * side.stream_lw * side.stream->transport.l1bm_lw_per_number(),
              MachineBuilder::operand(matrices_.at(free_), (slot + row) * isa::kWordsPerLong));
     }
     for (int64_t step = 0; step < form_.write_steps; ++step) {
@@ -505,7 +509,8 @@ class StreamProductLowering {
     const int64_t step = l2bm_step_lw(transport);
     for (int64_t at = 0; at < results.chunk * fan_in; at += step) {
       isa::Instruction move;
-      move.opcode = Opcode::kL2bmd;
+      move.opcode = transport.l1b_mode() == L1bMode::kDistribute ? Opcode::kL2bmd : Opcode::kL2bm;
+      if (move.opcode == Opcode::kL2bm) move.unit = 0;
       move.sources = {space_operand(Space::kL1bm, l1bm + at)};
       move.destinations = {space_operand(Space::kL2bm, l2bm + at * (unit / fan_in))};
       builder_.emit(std::move(move), origin);
@@ -531,7 +536,7 @@ class StreamProductLowering {
   const StreamProduct& op_;
   const MatrixForm& form_;
   Precision precision_;
-  int64_t group_;  ///< stream numbers that become four operand LW
+  int64_t raw_lw_;  ///< LW that become four operand LW
   std::array<int, kHalves> sums_{}, parked_{};
   std::array<int, kHalves> vectors_{};
   std::array<int, kHalves> raw_{}, matrices_{};   ///< in either register file

@@ -140,12 +140,11 @@ int tag_of(bool to_chip, int64_t half, const isa::Chip& chip) {
   return first;
 }
 
-/// Lowers one load or store.
+/// Lowers one load or store (no `load`).
 class Mover {
  public:
   Mover(TileLoweringContext& context, bool to_chip, int stream, const TileIndex& stream_at, int buffer,
-        const TileIndex& buffer_at, int64_t count, std::optional<MatrixPrecision> normalize,
-        std::optional<int64_t> beside_at, std::string origin)
+        const TileIndex& buffer_at, int64_t count, const LoadTile* load, std::string origin)
       : builder_(context.builder),
         chip_(context.builder.chip()),
         stream_(context.program.streams[static_cast<size_t>(stream)]),
@@ -154,10 +153,11 @@ class Mover {
         buffer_(context.buffer_values[static_cast<size_t>(buffer)]),
         buffer_at_(buffer_at),
         to_chip_(to_chip),
-        normalize_(normalize),
-        shrink_(normalize ? matrix_form(*normalize).stream_lw : 1),
+        normalize_(load != nullptr ? load->normalize : std::nullopt),
+        element_(load != nullptr ? load->element : StreamElement::kFloat),
+        shrink_(load != nullptr ? load->stream_lw() : 1),
         group_(shrink_ * isa::kCyclesPerStep),
-        beside_at_(beside_at),
+        beside_at_(load != nullptr ? load->beside_at : std::nullopt),
         cutting_(cut(transport_, count, group_, chip_)),
         origin_(std::move(origin)) {
     if (beside_at_) {
@@ -368,7 +368,7 @@ class Mover {
           l1bm_step(MachineBuilder::operand(raw, k * 8), address + k * isa::kCyclesPerStep * unit);
         }
       }
-      emit_normalize(builder_, *normalize_, MachineBuilder::operand(raw),
+      emit_normalize(builder_, *normalize_, element_, MachineBuilder::operand(raw),
                      buffer_operand(tile_number, 2, Width::kLong), origin_);
       at += group_;
     }
@@ -410,6 +410,7 @@ class Mover {
   const TileIndex& buffer_at_;
   bool to_chip_;
   std::optional<MatrixPrecision> normalize_;
+  StreamElement element_;
   int64_t shrink_;  ///< stream numbers per LW of the buffer
   int64_t group_;   ///< stream numbers that one group of PE operations takes
   std::optional<int64_t> beside_at_;
@@ -465,13 +466,13 @@ int64_t move_cycles(const Transport& transport, int64_t numbers, bool to_chip, b
 }  // namespace
 
 void lower_load(TileLoweringContext& context, const LoadTile& op) {
-  Mover(context, true, op.stream, op.from, op.buffer, op.at, op.count, op.normalize, op.beside_at,
+  Mover(context, true, op.stream, op.from, op.buffer, op.at, op.count, &op,
         "load " + context.program.streams[static_cast<size_t>(op.stream)].name)
       .run();
 }
 
 void lower_store(TileLoweringContext& context, const StoreTile& op) {
-  Mover(context, false, op.stream, op.to, op.buffer, op.at, op.count, std::nullopt, std::nullopt,
+  Mover(context, false, op.stream, op.to, op.buffer, op.at, op.count, nullptr,
         "store " + context.program.streams[static_cast<size_t>(op.stream)].name)
       .run();
 }

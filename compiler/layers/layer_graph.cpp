@@ -101,6 +101,11 @@ bool LayerGraph::is_constant(TensorId id) const {
   return tensors[static_cast<size_t>(storage(id))].constant.has_value();
 }
 
+bool LayerGraph::is_packed(TensorId id) const {
+  const auto is_it = [&](TensorId input) { return storage(input) == storage(id); };
+  return is_constant(id) || std::ranges::any_of(inputs, is_it);
+}
+
 TensorId LayerGraph::storage(TensorId id) const {
   while (tensors.at(id).alias_of >= 0) id = tensors[id].alias_of;
   return id;

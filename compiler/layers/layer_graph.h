@@ -174,6 +174,9 @@ struct LayerGraph {
   TensorId storage(TensorId id) const;
   /// Whether its elements are known.
   bool is_constant(TensorId id) const;
+  /// Whether nothing but the host has a tensor at first, as it has constants and inputs: it can pack images
+  /// of it in any form.
+  bool is_packed(TensorId id) const;
 };
 
 /// Operands a layer reads (aliases not followed), in access order, constants included.

@@ -97,10 +97,10 @@ std::string key_of(const StreamPlacement& placement) {
     for (size_t dim = 0; dim < placement.extents.size(); ++dim)
       map += fmt::format("{},", placement.access.map.coefficient(axis, dim));
   }
-  return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", map, placement.access.fill, placement.extents, places,
+  return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}|{}{}", map, placement.access.fill, placement.extents, places,
                      around.to_string(), static_cast<int>(placement.layout.padding()),
                      placement.transport.to_string(), placement.length_lw, placement.round_to_odd,
-                     placement.is_output);
+                     placement.is_output, placement.element == StreamElement::kHalf ? "|halves" : "");
 }
 
 }  // namespace
@@ -250,6 +250,7 @@ class ModelPlanner::Impl {
   /// What `conversion` is at least, by sizes and layouts alone; 0 where the images may be the same.
   double at_least(TensorId root, int from, int to) {
     if (is_same_by_description(root, from, to).value_or(true)) return 0;
+    if (has_halves(from) || has_halves(to)) return sending_beside(root, to);
     if (is_rough(from, to)) return rough_conversion(from, to);
     const StreamPlacement& image = placement(to);
     const TensorId tensor = image.access.tensor;
@@ -259,6 +260,19 @@ class ModelPlanner::Impl {
     return static_cast<double>(
         layout::least_gather_cycles(stream_group_lw(image), image.transport.parts_per_group(), words, chip_));
   }
+  bool has_halves(int id) const { return placement(id).element == StreamElement::kHalf; }
+  /// What nothing on the chip makes of another image of a root: the host sends it, too.
+  double sending_beside(TensorId root, int to) const {
+    const bool is_root = graph_.storage(placement(to).access.tensor) == root;
+    return is_root && graph_.is_packed(root) ? static_cast<double>(link_cycles(placement(to))) : kNever;
+  }
+  /// Whether an operand is an image of its own beside that which is sent of its tensor by choice.
+  bool is_sent_beside(TensorId tensor, int id) {
+    const auto chosen = sent_.find(graph_.storage(tensor));
+    const bool is_chosen = chosen != sent_.end();
+    if (!has_halves(id) && !(is_chosen && has_halves(chosen->second))) return false;
+    return !is_chosen || !is_same(chosen->first, chosen->second, id);
+  }
   double rough_conversion(int from, int to) const {
     return has_all_elements(from) ? static_cast<double>(rough_cycles(from, to)) : kNever;
   }
@@ -266,6 +280,8 @@ class ModelPlanner::Impl {
   double conversion(TensorId root, int from, int to) {
     const auto [found, is_new] = conversions_.try_emplace({root, from, to}, 0);
     if (!is_new) return found->second;
+    if (has_halves(from) || has_halves(to))
+      return conversions_[{root, from, to}] = is_same(root, from, to) ? 0 : sending_beside(root, to);
     KnownCosts& known = known_costs(root, to);
     const std::string key = key_of(placement(from));
     const auto remembered = known.costs.find(key);
@@ -399,6 +415,11 @@ class ModelPlanner::Impl {
   /// Whether is_same, as far as it can be told without looking at every word.
   std::optional<bool> is_same_by_description(TensorId root, int from, int to) {
     if (from == to) return true;
+    if (has_halves(from) || has_halves(to)) {
+      return placement(from).element == placement(to).element &&
+             graph_.storage(placement(to).access.tensor) == root &&
+             key_of(essential(placement(to))) == key_of(essential(placement(from)));
+    }
     if (placement(from).is_rows || placement(to).is_rows) {
       const StreamPlacement& there = placement(from);
       StreamPlacement wanted = placement(to);
@@ -776,7 +797,9 @@ class ModelPlanner::Impl {
             image = known->second;
           } else {
             const std::vector<TensorId> roots = image_roots(tensor);
-            if (roots.size() == 1 && !graph_.is_constant(roots[0])) {
+            if (is_sent_beside(tensor, id)) {
+              image = send(operand);
+            } else if (roots.size() == 1 && !graph_.is_constant(roots[0])) {
               const int there = home_of(roots[0]);
               const int from = layout_id(plan.images[static_cast<size_t>(there)].placement);
               if (is_same(roots[0], from, id)) image = there;

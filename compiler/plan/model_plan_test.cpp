@@ -249,6 +249,26 @@ TEST(ModelPlan, ImagesOfTheSameWordsNeedNoMove) {
   EXPECT_EQ(read_where_made, 1);
 }
 
+TEST(ModelPlan, InputsAreSentAsHalves) {
+  // Once for both products, and as floats to the sum; what a layer makes has floats.
+  const LayerGraph graph = graph_of(
+      "agraph (float[64,64] a, float[64,64] b) => (float[64,64] x, float[64,64] y, float[64,64] z)"
+      "{ x = MatMul(a, b) y = MatMul(x, b) z = Add(b, a) }");
+  for (const char* planner : {"pbqp", "greedy", "first"}) {
+    const ModelPlan plan = ModelPlanner(graph, tiny(), {MatrixPrecision::kHalf}).plan(planner);
+    verify_model_plan(plan, graph);
+    std::map<TensorId, int> halves, floats;
+    for (const PlannedImage& image : plan.images) {
+      if (image.kind != PlannedImage::Kind::kSent) continue;
+      ++(image.placement.element == StreamElement::kHalf ? halves : floats)[image.placement.access.tensor];
+    }
+    EXPECT_EQ(halves.size(), 2U) << planner;
+    EXPECT_EQ(halves.count(tensor_named(graph, "x")), 0U) << planner;
+    EXPECT_EQ(floats[tensor_named(graph, "a")], 1) << planner;
+    EXPECT_EQ(floats[tensor_named(graph, "b")], 1) << planner;
+  }
+}
+
 TEST(ModelPlan, AMoveToTheHostNeedsAllElements) {
   // The strided convolution alone would have x sent without every second row and column.
   const LayerGraph graph = graph_of(

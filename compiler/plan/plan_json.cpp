@@ -43,6 +43,7 @@ Json stream_json(const StreamPlacement& stream) {
   return {{"stream", stream.name},
           {"layout", stream.layout.to_string()},
           {"transport", stream.transport.to_string()},
+          {"element", kStreamElementNames.at(static_cast<size_t>(stream.element))},
           {"lw_per_pe", stream.length_lw}};
 }
 

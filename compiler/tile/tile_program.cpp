@@ -38,12 +38,15 @@ constexpr const char* reduce_name(ReduceLayer::Op op) {
 }
 
 }  // namespace
+int64_t LoadTile::stream_lw() const {
+  return normalize ? matrix_form(*normalize).stream_lw_of(element) : 1;
+}
 int64_t StreamProduct::a_lw() const {
   const MatrixForm& form = matrix_form(precision);
-  return row_blocks * inner_lw * form.rows * form.stream_lw;
+  return row_blocks * inner_lw * form.rows * form.stream_lw_of(a.element);
 }
 int64_t StreamProduct::b_lw() const {
-  return inner_lw / parts * columns * matrix_form(precision).stream_lw;
+  return inner_lw / parts * columns * matrix_form(precision).stream_lw_of(b.element);
 }
 int64_t StreamProduct::c_lw() const {
   return parts * row_blocks * columns * matrix_form(precision).result_lw;
@@ -145,8 +148,15 @@ class Verifier {
     }
   }
 
+  /// Halves are nothing but operands of products.
+  void elements(std::string_view what, StreamElement element,
+                std::optional<MatrixPrecision> precision) const {
+    require(element == StreamElement::kFloat || precision == MatrixPrecision::kHalf, "{}: a stream of {}s",
+            what, kStreamElementNames.at(static_cast<size_t>(element)));
+  }
   void node(const LoadTile& op) const {
-    const int64_t shrink = op.normalize ? matrix_form(*op.normalize).stream_lw : 1;
+    const int64_t shrink = op.stream_lw();
+    elements("load", op.element, op.normalize);
     multiple_of_step("load", op.count);
     require(op.count % (shrink * isa::kCyclesPerStep) == 0, "load: {} LW can't be normalized", op.count);
     stream_range("load", op.stream, op.from, op.count);
@@ -189,6 +199,7 @@ class Verifier {
             "stream product of {} parts, {} pieces of {} inner LW", op.parts, op.pieces, op.inner_lw);
     int64_t l2bm_lw = 0;
     for (const auto& [source, lw] : {std::pair(&op.a, op.a_lw()), std::pair(&op.b, op.b_lw())}) {
+      elements("stream product", source->element, op.precision);
       stream_range("stream product", source->stream, source->from, (op.shares() - 1) * source->pitch + lw);
       const layout::Transport& transport = program_.streams[static_cast<size_t>(source->stream)].transport;
       require(source->pitch >= lw && source->pitch % transport.granule() == 0,
@@ -599,8 +610,12 @@ class Printer {
       std::visit([this](const auto& op) { node(op); }, item.kind);
     }
   }
+  static std::string of_elements(StreamElement element) {
+    return element == StreamElement::kHalf ? " of halves" : "";
+  }
   void node(const LoadTile& op) {
-    line("load {} <- {}, {} LW{}{}", buffer(op.buffer, op.at), stream(op.stream, op.from), op.count,
+    line("load {} <- {}, {} LW{}{}{}", buffer(op.buffer, op.at), stream(op.stream, op.from), op.count,
+         of_elements(op.element),
          op.normalize ? ", to block floats of " + matrix_precision_name(*op.normalize) : "",
          op.beside_at ? fmt::format(", beside others, by L2BM {}", *op.beside_at) : "");
   }
@@ -618,11 +633,11 @@ class Printer {
       return buffer(buffers[0], {}) + (buffers[1] < 0 ? "" : " and " + buffer(buffers[1], {}));
     };
     line(
-        "stream product {} = {} * {} by way of {} ({}: {} pieces of {}{} row blocks, {} inner LW, {} "
+        "stream product {} = {}{} * {}{} by way of {} ({}: {} pieces of {}{} row blocks, {} inner LW, {} "
         "columns)",
         op.result[0] < 0 ? pair(op.c) : pair(op.result) + " by way of " + pair(op.c),
-        stream(op.a.stream, op.a.from), stream(op.b.stream, op.b.from), pair(op.b_buffers),
-        matrix_precision_name(op.precision), op.pieces,
+        stream(op.a.stream, op.a.from), of_elements(op.a.element), stream(op.b.stream, op.b.from),
+        of_elements(op.b.element), pair(op.b_buffers), matrix_precision_name(op.precision), op.pieces,
         op.parts > 1 ? fmt::format("{} parts, parked in {}, of ", op.parts, pair(op.parked)) : "",
         op.row_blocks, op.inner_lw, op.columns);
     if (op.store) {
@@ -812,6 +827,11 @@ const MatrixForm& matrix_form(MatrixPrecision precision) {
                  .row_factors = {{4, Level::kPe, 1}, {2, Level::kAddress, 1}, {2, Level::kWord, 1}}},
   };
   return kForms.at(static_cast<size_t>(precision));
+}
+
+std::vector<Factor> MatrixForm::inner_factors_of(StreamElement element) const {
+  if (element == StreamElement::kFloat) return inner_factors;
+  return {{isa::kPePerMab, Level::kPe, 1}, {inner_per_lw / isa::kPePerMab, Level::kWord, 1}};
 }
 
 std::string to_string(const TileProgram& program) {

@@ -31,6 +31,13 @@ enum class MatrixPrecision : uint8_t { kGFloat, kFloat, kHalf };
 std::string matrix_precision_name(MatrixPrecision precision);     ///< "gfloat", …
 MatrixPrecision parse_matrix_precision(const std::string& name);  ///< UserError lists the names
 
+/// What the elements of a stream are.
+enum class StreamElement : uint8_t {
+  kFloat,  ///< two to a LW
+  kHalf,   ///< of the chip (isa/number_formats.h), four to a LW: operands of products at kHalf
+};
+inline constexpr std::array<const char*, 2> kStreamElementNames = {"float", "half"};
+
 struct TileBuffer {
   std::string name;
   int64_t size_lw = 0;
@@ -57,8 +64,8 @@ struct TileStream {
 
 /// buffer[at ...) = stream[from ... from + count). `from` is a multiple of the transport's granule.
 ///
-/// With `normalize` the floats become block floats of that precision on the way, blocks over the MAB's four
-/// PEs as the matrix unit wants them. For kHalf two stream LW (four floats) become one LW of four halves in
+/// With `normalize` the elements become block floats of that precision on the way, blocks over the MAB's four
+/// PEs as the matrix unit wants them. For kHalf two stream LW of floats become one LW of four halves in
 /// the buffer, so that the range there is count / 2 LW and count is a multiple of 8.
 struct LoadTile {
   int stream = -1;
@@ -70,6 +77,8 @@ struct LoadTile {
   /// A load that has nothing to do with the operations around it: it comes at once, by L2BM from this address
   /// on, and they need not wait for it.
   std::optional<int64_t> beside_at = std::nullopt;
+  StreamElement element = StreamElement::kFloat;  ///< of the stream
+  int64_t stream_lw() const;                      ///< LW of the stream that make one of the buffer
   bool operator==(const LoadTile&) const = default;
 };
 /// stream[to ...) = buffer[at ...). `to` is a multiple of the transport's granule; where `count` is not, the
@@ -131,6 +140,7 @@ struct StreamProduct {
     int stream = -1;
     TileIndex from;
     int64_t pitch = 0;  ///< stream numbers from one share to the next
+    StreamElement element = StreamElement::kFloat;
     bool operator==(const Source&) const = default;
   };
   struct Results {
@@ -188,6 +198,10 @@ struct MatrixForm {
   /// Factors (PE, address, word; most significant first) of an index 0 .. inner_per_lw - 1 of the inner
   /// dimension in stream LW, and of a row 0 .. rows - 1 in a result.
   std::vector<layout::Factor> inner_factors, row_factors;
+  int64_t stream_lw_of(StreamElement element) const {
+    return element == StreamElement::kHalf ? 1 : stream_lw;
+  }
+  std::vector<layout::Factor> inner_factors_of(StreamElement element) const;
 };
 const MatrixForm& matrix_form(MatrixPrecision precision);
 /// out[i] = expr(inputs[k][i]) for every LW (two floats) of the range.

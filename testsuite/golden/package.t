@@ -41,7 +41,7 @@ A damaged package is refused, whatever the damage is:
 
   $ cp -r package right; damage() { rm -rf package; cp -r right package; sed -i "$@"; kodama sim package; }
   $ damage 's/"operation": "/&a/' package/manifest.json
-  kodama: error: package/manifest.json: the package is damaged: found 3871 bytes with checksum 010bdd43, written were 3870 with 20c70560
+  kodama: error: package/manifest.json: the package is damaged: found 3945 bytes with checksum 96b48a8f, written were 3944 with 5013bd67
   [2]
   $ damage 1d package/programs/0*.vsm
   kodama: error: package/programs/0000_product.vsm: the package is damaged: found 367 bytes with checksum 6518a29d, written were 384 with 28f6f3ad
