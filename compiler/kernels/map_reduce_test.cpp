@@ -496,6 +496,30 @@ ImageCase joined_pooling(const PoolSizes& s, ReduceLayer::Op op, const std::vect
   return joined;
 }
 
+/// op over all rows and columns, with or without their axes.
+ImageCase make_whole_images(const Shape& shape, ReduceLayer::Op op, bool keeps_axes) {
+  ImageCase test;
+  add_tensor(test, shape);
+  const size_t outer = keeps_axes ? 4 : 2;
+  ReduceLayer reduce;
+  reduce.op = op;
+  reduce.output_extents = {shape[0], shape[1]};
+  reduce.output_extents.resize(outer, 1);
+  add_tensor(test, reduce.output_extents);
+  reduce.reduction_extents = {shape[2], shape[3]};
+  AffineMap all(4, outer + 2);
+  all.set(0, 0, 1).set(1, 1, 1).set(2, outer, 1).set(3, outer + 1, 1);
+  reduce.inputs = {{0, all, identity_of(op)}};
+  if (op == ReduceLayer::Op::kMax) {
+    reduce.expr = ScalarExpr::identity();
+  } else {
+    reduce.expr.apply(ScalarOp::kRelu, reduce.expr.input(0));
+  }
+  reduce.epilogue.apply(ScalarOp::kMul, reduce.epilogue.input(0), reduce.epilogue.constant(0.125));
+  add_layer(test, reduce);
+  return test;
+}
+
 TEST(Rows, PoolingOfLanes) {
   isa::Chip chip = tiny_chip();
   chip.mab_per_l1b = 16;
@@ -541,6 +565,44 @@ TEST(Rows, PoolingOfLanes) {
   check(joined_pooling({1, 96, 6, 16, 3, 1, 1}, max, {32, 32, 32}), 1, true);
 }
 
+/// Large images are reduced by halves, which make what the whole does; small ones at once.
+TEST(Rows, ImagesByHalves) {
+  isa::Chip chip = tiny_chip();
+  chip.mab_per_l1b = 16;
+  chip.l1b_per_l2b = 8;
+  const auto split = [&](ImageCase test) {
+    split_reductions(test.graph, chip);
+    return test;
+  };
+  for (const Shape& shape : {Shape{1, 40, 56, 56}, Shape{1, 64, 30, 22}, Shape{2, 33, 35, 41}}) {
+    for (const ReduceLayer::Op op : {ReduceLayer::Op::kMax, ReduceLayer::Op::kSum}) {
+      for (const bool keeps_axes : {true, false}) {
+        SCOPED_TRACE(fmt::format("{} {} {}", shape_to_string(shape), reduce_op_name(op), keeps_axes));
+        ImageCase test = split(make_whole_images(shape, op, keeps_axes));
+        if (!keeps_axes && shape[0] > 1) continue;  // images are no rows then
+        ASSERT_EQ(test.graph.layers.size(), 2U);
+        std::vector<Tensor> values = test.values;
+        values.resize(test.graph.tensors.size());
+        for (const Layer& layer : test.graph.layers) {
+          const Candidate candidate = find_kernel("reduce-rows").run(layer, test.graph, chip, {}).at(0);
+          values.at(static_cast<size_t>(layer.outputs[0])) =
+              run_candidate(candidate, layer, test.graph, values, chip).result;
+        }
+        const std::span<const float> in = values[0].data<float>();
+        const std::span<const float> results = values[1].data<float>();
+        const auto places = static_cast<size_t>(shape[2] * shape[3]);
+        for (size_t image = 0; image < results.size(); ++image) {
+          double want = identity_of(op);
+          for (const float x : in.subspan(image * places, places))
+            want = op == ReduceLayer::Op::kMax ? std::max<double>(want, x) : want + std::max(x, 0.0f);
+          ASSERT_NEAR(results[image], want / 8, std::abs(want) * 1e-5) << image;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(split(make_whole_images({1, 256, 7, 7}, ReduceLayer::Op::kSum, true)).graph.layers.size(), 1U);
+}
+
 TEST(Rows, Pooling) {
   isa::Chip chip = tiny_chip();
   chip.mab_per_l1b = 16;
@@ -561,25 +623,7 @@ TEST(Rows, Pooling) {
     for (const ReduceLayer::Op op : {ReduceLayer::Op::kMax, ReduceLayer::Op::kSum}) {
       for (const bool keeps_axes : {true, false}) {
         SCOPED_TRACE(fmt::format("{} {} {}", shape_to_string(shape), reduce_op_name(op), keeps_axes));
-        ImageCase test;
-        add_tensor(test, shape);
-        const size_t outer = keeps_axes ? 4 : 2;
-        ReduceLayer reduce;
-        reduce.op = op;
-        reduce.output_extents = {shape[0], shape[1]};
-        reduce.output_extents.resize(outer, 1);
-        add_tensor(test, reduce.output_extents);
-        reduce.reduction_extents = {shape[2], shape[3]};
-        AffineMap all(4, outer + 2);
-        all.set(0, 0, 1).set(1, 1, 1).set(2, outer, 1).set(3, outer + 1, 1);
-        reduce.inputs = {{0, all, identity_of(op)}};
-        if (op == ReduceLayer::Op::kMax) {
-          reduce.expr = ScalarExpr::identity();
-        } else {
-          reduce.expr.apply(ScalarOp::kRelu, reduce.expr.input(0));
-        }
-        reduce.epilogue.apply(ScalarOp::kMul, reduce.epilogue.input(0), reduce.epilogue.constant(0.125));
-        add_layer(test, reduce);
+        const ImageCase test = make_whole_images(shape, op, keeps_axes);
         EXPECT_EQ(of_rows(test).empty(), !keeps_axes && shape[0] > 1);
         check_near(test, chip);
       }

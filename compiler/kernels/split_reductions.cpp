@@ -4,10 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <utility>
 
 #include "compiler/graph/fresh_names.h"
 #include "compiler/kernels/builtin_kernels.h"
+#include "compiler/kernels/rows_windows.h"
 #include "compiler/kernels/spread.h"
+#include "isa/arithmetic.h"
 
 namespace kodama::compiler {
 namespace {
@@ -101,14 +105,108 @@ struct Names {
   FreshNames layers, tensors;
 };
 
+/// Cycles of a layer on images of rows, before conversions; nothing where it isn't one.
+std::optional<int64_t> cycles_on_rows(const Layer& layer, const LayerGraph& graph, const isa::Chip& chip) {
+  std::optional<int64_t> least;
+  for (const Candidate& candidate : reduce_rows_kernel().run(layer, graph, chip, {}))
+    least = std::min(least.value_or(candidate.predicted_cycles), candidate.predicted_cycles);
+  return least;
+}
+
+/// Both halves of a reduction of whole images: of parts, and of those. The sums of parts are an image of four
+/// columns, as lanes are, and some rows.
+struct ImageHalves {
+  Layer first, second;
+  LayerTensor parts;
+};
+
+/// With parts of `rows` rows. Columns beyond the last are read as `fill`.
+ImageHalves image_halves(const Layer& layer, const Shape& shape, int64_t rows, double fill) {
+  const auto& whole = std::get<ReduceLayer>(layer.body);
+  ImageHalves halves{layer, layer, {}};
+  const int64_t columns = isa::ceil_div(shape[3], int64_t{isa::kCyclesPerStep});
+  halves.parts.shape = {shape[0], shape[1], shape[2] / rows, isa::kCyclesPerStep};
+  auto& first = std::get<ReduceLayer>(halves.first.body);
+  first.epilogue = ScalarExpr::identity();
+  first.output_extents = halves.parts.shape;
+  first.reduction_extents = {rows, columns};
+  first.inputs[0].fill = fill;
+  AffineMap& map = first.inputs[0].map = AffineMap(4, 6);
+  map.set(0, 0, 1).set(1, 1, 1).set(2, 2, rows).set(2, 4, 1).set(3, 3, columns).set(3, 5, 1);
+  auto& second = std::get<ReduceLayer>(halves.second.body);
+  const size_t outer = whole.output_extents.size();
+  second.expr = ScalarExpr::identity();
+  second.reduction_extents = {halves.parts.shape[2], halves.parts.shape[3]};
+  second.inputs[0].fill = 0;
+  second.inputs[0].map = AffineMap(4, outer + 2);
+  second.inputs[0].map.set(0, 0, 1).set(1, 1, 1).set(2, outer, 1).set(3, outer + 1, 1);
+  return halves;
+}
+
+/// Whole images in the way that takes fewest cycles: at once or by halves. Nothing where at once is best, or
+/// the layer is something else.
+std::optional<ImageHalves> best_image_halves(const Layer& layer, const LayerGraph& graph,
+                                             const isa::Chip& chip) {
+  const auto& reduce = std::get<ReduceLayer>(layer.body);
+  const auto problem = pool_problem(reduce, layer.outputs.at(0), graph);
+  if (!problem || problem->window.kernel != std::array{problem->in.rows, problem->in.columns} ||
+      problem->window.pad != std::array<int64_t, 2>{} || reduce.reduction_extents.size() != 2) {
+    return std::nullopt;
+  }
+  const double fill = identity_of(reduce.op);
+  const Shape shape = graph.tensors[static_cast<size_t>(reduce.inputs[0].tensor)].shape;
+  if (shape[3] % isa::kCyclesPerStep != 0 && problem->expr.evaluate(std::vector{fill}) != fill)
+    return std::nullopt;
+  std::optional<int64_t> least = cycles_on_rows(layer, graph, chip);
+  std::optional<ImageHalves> best;
+  for (int64_t rows = 1; rows < shape[2]; ++rows) {
+    if (shape[2] % rows != 0) continue;
+    // What the kernels promise, in a graph of these layers alone.
+    ImageHalves halves = image_halves(layer, shape, rows, fill);
+    LayerGraph trial;
+    trial.tensors = {graph.tensors[static_cast<size_t>(reduce.inputs[0].tensor)], halves.parts,
+                     graph.tensors[static_cast<size_t>(layer.outputs[0])]};
+    const auto with = [](Layer half, TensorId input, TensorId output) {
+      std::get<ReduceLayer>(half.body).inputs[0].tensor = input;
+      half.outputs = {output};
+      return half;
+    };
+    const auto first = cycles_on_rows(with(halves.first, 0, 1), trial, chip);
+    const auto second = cycles_on_rows(with(halves.second, 1, 2), trial, chip);
+    if (!first || !second || (least && *first + *second >= *least)) continue;
+    least = *first + *second;
+    best = std::move(halves);
+  }
+  return best;
+}
+
+enum class Split { kNone, kImage, kLists };
+
 /// Splits layer `index` if that helps; the second half stands at index + 1 then.
-bool split_layer(LayerGraph& graph, size_t index, const isa::Chip& chip, Names& names) {
+Split split_layer(LayerGraph& graph, size_t index, const isa::Chip& chip, Names& names) {
   const auto* reduce = std::get_if<ReduceLayer>(&graph.layers[index].body);
-  if (reduce == nullptr) return false;
+  if (reduce == nullptr) return Split::kNone;
+  const auto parts_of = [&](LayerTensor parts, const Layer& layer) {
+    parts.name =
+        names.tensors.make_unique(graph.tensors[static_cast<size_t>(layer.outputs[0])].name + "/parts");
+    graph.tensors.push_back(std::move(parts));
+    return static_cast<TensorId>(graph.tensors.size()) - 1;
+  };
+  const auto insert_first = [&](Layer first) {
+    graph.layers.insert(graph.layers.begin() + static_cast<std::ptrdiff_t>(index), std::move(first));
+  };
+  if (auto halves = best_image_halves(graph.layers[index], graph, chip)) {
+    const TensorId parts = parts_of(std::move(halves->parts), graph.layers[index]);
+    halves->first.name = names.layers.make_unique(graph.layers[index].name + "/parts");
+    halves->first.outputs = {parts};
+    std::get<ReduceLayer>(halves->second.body).inputs[0].tensor = parts;
+    graph.layers[index] = std::move(halves->second);
+    insert_first(std::move(halves->first));
+    return Split::kImage;
+  }
   const std::vector<DimSplit> splits = choose_split(*reduce, chip);
-  if (splits.empty()) return false;
-  // Images are reduced whole.
-  if (!reduce_rows_kernel().run(graph.layers[index], graph, chip, {}).empty()) return false;
+  // Images that are best at once.
+  if (splits.empty() || cycles_on_rows(graph.layers[index], graph, chip)) return Split::kNone;
   const size_t output_dims = reduce->output_extents.size();
 
   Layer first_layer;
@@ -134,11 +232,8 @@ bool split_layer(LayerGraph& graph, size_t index, const isa::Chip& chip, Names& 
   }
 
   LayerTensor parts;
-  parts.name = names.tensors.make_unique(
-      graph.tensors[static_cast<size_t>(graph.layers[index].outputs[0])].name + "/parts");
   parts.shape = first.output_extents;
-  const auto parts_id = static_cast<TensorId>(graph.tensors.size());
-  graph.tensors.push_back(std::move(parts));
+  const TensorId parts_id = parts_of(std::move(parts), graph.layers[index]);
   first_layer.outputs = {parts_id};
 
   auto& second = std::get<ReduceLayer>(graph.layers[index].body);
@@ -147,8 +242,8 @@ bool split_layer(LayerGraph& graph, size_t index, const isa::Chip& chip, Names& 
   second.reduction_extents.assign(first.output_extents.begin() + static_cast<std::ptrdiff_t>(output_dims),
                                   first.output_extents.end());
   first_layer.body = std::move(first);
-  graph.layers.insert(graph.layers.begin() + static_cast<std::ptrdiff_t>(index), std::move(first_layer));
-  return true;
+  insert_first(std::move(first_layer));
+  return Split::kLists;
 }
 
 }  // namespace
@@ -158,8 +253,16 @@ void split_reductions(LayerGraph& graph, const isa::Chip& chip) {
   for (const Layer& layer : graph.layers) names.layers.reserve(layer.name);
   for (const LayerTensor& tensor : graph.tensors) names.tensors.reserve(tensor.name);
   for (size_t index = 0; index < graph.layers.size();) {
-    // Both halves are looked at again.
-    if (!split_layer(graph, index, chip, names)) ++index;
+    switch (split_layer(graph, index, chip, names)) {
+      case Split::kNone:
+        ++index;
+        break;
+      case Split::kImage:
+        index += 2;
+        break;
+      case Split::kLists:
+        break;  // both halves are looked at again
+    }
   }
 }
 

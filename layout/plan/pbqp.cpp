@@ -30,6 +30,31 @@ double tolerance(double cost) {
   return 1e-9 * std::max(1.0, std::isfinite(cost) ? std::abs(cost) : 1.0);
 }
 
+size_t at(int index) {
+  return static_cast<size_t>(index);
+}
+
+/// An edge, seen from one of its nodes.
+struct Adjacent {
+  int node;  ///< the other one
+  const Matrix* matrix;
+  bool is_second;  ///< the matrix has the other one's candidates as rows
+  double cost(int own, int other) const {
+    return is_second ? (*matrix)[at(other)][at(own)] : (*matrix)[at(own)][at(other)];
+  }
+};
+/// By node.
+std::vector<std::vector<Adjacent>> adjacency(const Pbqp& problem) {
+  std::vector<std::vector<Adjacent>> of_node(at(problem.node_count()));
+  for (int node = 0; node < problem.node_count(); ++node) {
+    for (const auto& [other, matrix] : problem.edges(node)) {
+      of_node[at(node)].push_back({other, &matrix, false});
+      of_node[at(other)].push_back({node, &matrix, true});
+    }
+  }
+  return of_node;
+}
+
 /// A problem from which nodes are taken away one by one. Branch and bound copies it at every branch, so all
 /// costs are in a few arrays, and a copy leaves out what is no longer used.
 class Rest {
@@ -194,7 +219,6 @@ class Rest {
   };
 
   int size() const { return static_cast<int>(alive_.size()); }
-  static size_t at(int index) { return static_cast<size_t>(index); }
   size_t count(int node) const { return first_cost_[at(node) + 1] - first_cost_[at(node)]; }
   double* costs(int node) { return &costs_[first_cost_[at(node)]]; }
   const double* costs(int node) const { return &costs_[first_cost_[at(node)]]; }
@@ -313,17 +337,10 @@ class Rest {
 /// other's neighbours.
 class Undominated {
  public:
-  explicit Undominated(const Pbqp& problem) : problem_(problem) {
+  explicit Undominated(const Pbqp& problem) : problem_(problem), neighbours_(adjacency(problem)) {
     for (int node = 0; node < problem.node_count(); ++node) {
       kept_.emplace_back(static_cast<size_t>(problem.candidate_count(node)));
       std::iota(kept_.back().begin(), kept_.back().end(), 0);
-      neighbours_.emplace_back();
-    }
-    for (int node = 0; node < problem.node_count(); ++node) {
-      for (const auto& [other, matrix] : problem.edges(node)) {
-        neighbours_[at(node)].push_back({other, &matrix, false});
-        neighbours_[at(other)].push_back({node, &matrix, true});
-      }
     }
     for (bool changed = true; changed;) {
       changed = false;
@@ -365,19 +382,9 @@ class Undominated {
   }
 
  private:
-  struct Neighbour {
-    int node;
-    const Matrix* matrix;
-    bool is_second;  ///< the matrix has the neighbour's candidates as rows
-    double cost(int own, int other) const {
-      return is_second ? (*matrix)[at(other)][at(own)] : (*matrix)[at(own)][at(other)];
-    }
-  };
   struct Removal {
     int node, gone, by;
   };
-  static size_t at(int index) { return static_cast<size_t>(index); }
-
   bool thin_out(int node) {
     std::vector<int>& kept = kept_[at(node)];
     const size_t before = kept.size();
@@ -400,7 +407,7 @@ class Undominated {
   bool dominates(int node, int by, int candidate) const {
     const std::vector<double>& costs = problem_.node_costs(node);
     double more = difference(costs[at(by)], costs[at(candidate)]);
-    for (const Neighbour& neighbour : neighbours_[at(node)]) {
+    for (const Adjacent& neighbour : neighbours_[at(node)]) {
       double most = -kForbidden;
       for (const int other : kept_[at(neighbour.node)])
         most = std::max(most, difference(neighbour.cost(by, other), neighbour.cost(candidate, other)));
@@ -418,7 +425,7 @@ class Undominated {
 
   const Pbqp& problem_;
   std::vector<std::vector<int>> kept_;
-  std::vector<std::vector<Neighbour>> neighbours_;
+  std::vector<std::vector<Adjacent>> neighbours_;
   std::vector<Removal> removed_;  ///< in their order
 };
 
@@ -472,6 +479,7 @@ class PbqpSearch {
     constexpr int kTogether = 12;
     const int nodes = problem_.node_count();
     if (nodes <= kTogether || best_.cost == kForbidden) return;
+    if (neighbours_.empty()) neighbours_ = adjacency(problem_);
     for (double last = kForbidden; best_.cost < last - tolerance(last);) {
       last = best_.cost;
       for (int first = 0; first < nodes; first += kTogether / 2)
@@ -482,30 +490,25 @@ class PbqpSearch {
   /// The nodes [first, end) as a problem of their own.
   void choose_anew(int first, int end) {
     constexpr int64_t kBranchesEach = 40;
-    const auto chosen = [&](int node) {
-      return static_cast<size_t>(best_.choice[static_cast<size_t>(node)]);
-    };
-    const auto is_free = [&](int node) { return node >= first && node < end; };
-    std::vector<std::vector<double>> costs;
-    for (int node = first; node < end; ++node) costs.push_back(problem_.node_costs(node));
     Pbqp part;
-    std::vector<std::pair<std::pair<int, int>, const Matrix*>> inside;
-    for (int node = 0; node < end; ++node) {
-      for (const auto& [other, matrix] : problem_.edges(node)) {
-        if (is_free(node) && is_free(other)) {
-          inside.push_back({{node - first, other - first}, &matrix});
-        } else if (is_free(node)) {
-          for (size_t k = 0; k < matrix.size(); ++k)
-            costs[static_cast<size_t>(node - first)][k] += matrix[k][chosen(other)];
-        } else if (is_free(other)) {
-          const std::vector<double>& row = matrix[chosen(node)];
-          for (size_t k = 0; k < row.size(); ++k) costs[static_cast<size_t>(other - first)][k] += row[k];
-        }
+    for (int node = first; node < end; ++node) {
+      std::vector<double> costs = problem_.node_costs(node);
+      for (const Adjacent& neighbour : neighbours_[at(node)]) {
+        if (neighbour.node >= first && neighbour.node < end) continue;
+        for (size_t k = 0; k < costs.size(); ++k)
+          costs[k] += neighbour.cost(static_cast<int>(k), best_.choice[at(neighbour.node)]);
+      }
+      part.add_node(std::move(costs));
+    }
+    for (int node = first; node < end; ++node) {
+      for (const Adjacent& neighbour : neighbours_[at(node)]) {
+        if (neighbour.node > node && neighbour.node < end)
+          part.add_edge(node - first, neighbour.node - first, *neighbour.matrix);
       }
     }
-    for (std::vector<double>& of_node : costs) part.add_node(std::move(of_node));
-    for (const auto& [pair, matrix] : inside) part.add_edge(pair.first, pair.second, *matrix);
     const Pbqp::Solution found = PbqpSearch(part, {.branches = kBranchesEach}).run();
+    const auto begin = best_.choice.begin() + first;
+    if (found.cost >= part.cost({begin, begin + (end - first)})) return;
     std::vector<int> choice = best_.choice;
     std::ranges::copy(found.choice, choice.begin() + first);
     const double cost = problem_.cost(choice);
@@ -545,7 +548,8 @@ class PbqpSearch {
   const Pbqp& problem_;
   Pbqp::Options options_;
   Pbqp::Solution best_;
-  double open_bound_ = kForbidden;  ///< the least bound of what was not searched
+  std::vector<std::vector<Adjacent>> neighbours_;  ///< of the problem; made when it is improved first
+  double open_bound_ = kForbidden;                 ///< the least bound of what was not searched
   int64_t branches_ = 0;
 };
 
