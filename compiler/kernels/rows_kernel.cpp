@@ -291,10 +291,8 @@ class RowsTiler : RowsContraction {
   int64_t constant_cycles(const RowsTiling& tiling, const Sizes& s) const {
     const Transport transport = weights_transport(tiling, s);
     if (s.all_matrices)
-      return ahead_cycles(transport, s.stacks_out * s.matrices_lw * form_.stream_lw, chip_,
-                          problem_.constants_stay);
-    return s.stacks_out * load_cycles(transport, s.matrices_lw * form_.stream_lw, chip_, true) * s.passes *
-           s.out.images();
+      return ahead_cycles(transport, s.stacks_out * s.matrices_lw, chip_, problem_.constants_stay);
+    return s.stacks_out * load_cycles(transport, s.matrices_lw, chip_, true) * s.passes * s.out.images();
   }
   /// Cycles and LW of the matrices.
   std::pair<int64_t, int64_t> constants(const RowsTiling& tiling) const {

@@ -189,10 +189,9 @@ class LanesTiler : RowsContraction {
   }
   int64_t constant_cycles(const Sizes& s) const {
     if (s.all_matrices)
-      return ahead_cycles(weights_transport(s), s.out_stacks * s.matrices_lw * form_.stream_lw, chip_,
-                          problem_.constants_stay);
-    return s.out_stacks * load_cycles(weights_transport(s), s.matrices_lw * form_.stream_lw, chip_, true) *
-           s.passes * s.out.images();
+      return ahead_cycles(weights_transport(s), s.out_stacks * s.matrices_lw, chip_, problem_.constants_stay);
+    return s.out_stacks * load_cycles(weights_transport(s), s.matrices_lw, chip_, true) * s.passes *
+           s.out.images();
   }
 
   /// Cycles and LW of the matrices.

@@ -400,16 +400,16 @@ int64_t RowsContraction::result_stack(int64_t chunks, int64_t others) const {
 }
 
 std::vector<Factor> RowsContraction::result_chunk_factors(int64_t chunks, int64_t stack, int64_t lw) const {
-  return {{isa::ceil_div(chunks, stack), Level::kAddress, lw * form_.stream_lw},
-          {stack, Level::kAddress, isa::kWordsPerLong * form_.stream_lw}};
+  return {{isa::ceil_div(chunks, stack), Level::kAddress, lw}, {stack, Level::kAddress, isa::kWordsPerLong}};
 }
 
 std::vector<std::vector<Factor>> RowsContraction::in_channel_factors(int64_t l1bs, int64_t chunks,
                                                                      int64_t stack) const {
-  // Blocks of eight channels of a vector are in LW of their own in the stream.
-  const int64_t together = form_.stream_lw, mabs = kBlocksPerChunk / together;
-  std::vector<Factor> blocks = {{mabs, Level::kMab, 1}, {together, Level::kAddress, 1}};
-  std::vector<Factor> of_chunks = {{isa::ceil_div(chunks, stack), Level::kAddress, matrices_lw(1) * together},
+  // A LW has two channels of every block of eight of a vector.
+  const int64_t together = form_.inner_per_lw / (isa::kPePerMab * isa::kWordsPerLong);
+  const int64_t mabs = kBlocksPerChunk / together;
+  std::vector<Factor> blocks = {{mabs, Level::kMab, 1}, {together, Level::kWord, isa::kWordsPerLong}};
+  std::vector<Factor> of_chunks = {{isa::ceil_div(chunks, stack), Level::kAddress, matrices_lw(1)},
                                    {stack, Level::kMab, mabs}};
   if (l1bs > 1) of_chunks.insert(of_chunks.begin(), {l1bs, Level::kL1b, 1});
   if (problem_.matrix.ins.size() > 1) {
@@ -430,13 +430,14 @@ std::vector<StreamPlacement> RowsContraction::streams(const RowsDivision& s, Row
   weights.access = problem_.matrix.access;
   weights.extents = problem_.matrix.extents;
   weights.transport = matrices.transport;
-  weights.length_lw = isa::round_up(matrices.lw * form_.stream_lw, weights.transport.granule()) +
+  weights.element = matrix_element();
+  weights.length_lw = isa::round_up(matrices.lw, weights.transport.granule()) +
                       weights.transport.numbers_over(matrices.zeros_lw);
   // A matrix' rows are those of a block of eight channels, by PE and word, for every LW of a result.
   std::vector<std::vector<Factor>> axes = {matrices.outs};
-  axes.front().insert(axes.front().end(), {{isa::kPePerMab, Level::kAddress,
-                                            isa::kWordsPerLong * form_.result_lw * form_.stream_lw},
-                                           {isa::kWordsPerLong, Level::kAddress, form_.stream_lw}});
+  axes.front().insert(axes.front().end(),
+                      {{isa::kPePerMab, Level::kAddress, isa::kWordsPerLong * form_.result_lw},
+                       {isa::kWordsPerLong, Level::kAddress, 1}});
   axes.insert(axes.end(), matrices.ins.begin(), matrices.ins.end());
   weights.axis_dims = {problem_.matrix.outs};
   weights.axis_dims.insert(weights.axis_dims.end(), problem_.matrix.ins.begin(), problem_.matrix.ins.end());
@@ -444,7 +445,7 @@ std::vector<StreamPlacement> RowsContraction::streams(const RowsDivision& s, Row
     if (problem_.kernel_dims.at(way) < 0) continue;
     weights.axis_dims.push_back({problem_.kernel_dims.at(way)});
     axes.push_back({{problem_.window.kernel.at(way), Level::kAddress,
-                     (way == 0 ? problem_.window.kernel[1] : 1) * form_.rows * form_.stream_lw}});
+                     (way == 0 ? problem_.window.kernel[1] : 1) * form_.rows}});
   }
   weights.layout = layout::Layout(axes, layout::Memory::kLm0, matrices.copies);
   place_single(weights);
@@ -521,10 +522,9 @@ RowsContraction::Draft RowsContraction::draft(const std::string& name,
   }
   if (sizes.fills_windows) draft.add(FillTile{draft.windows, {}, sizes.windows_lw, 0});
   if (sizes.all_matrices)
-    draft.add(LoadTile{draft.weight_stream, {}, draft.matrices, {}, kept * form_.stream_lw, precision_});
+    draft.add(LoadTile{draft.weight_stream, {}, draft.matrices, {}, kept, precision_, {}, matrix_element()});
   const layout::Transport& road = placements[static_cast<size_t>(draft.weight_stream)].transport;
-  draft.zeros =
-      road.part_offset(isa::round_up(sizes.sets * sizes.matrices_lw * form_.stream_lw, road.granule()));
+  draft.zeros = road.part_offset(isa::round_up(sizes.sets * sizes.matrices_lw, road.granule()));
   return draft;
 }
 
@@ -540,9 +540,9 @@ int64_t RowsContraction::room_cycles(int64_t windows_lw) const {
 int64_t RowsContraction::load_matrices(Draft& draft, int64_t set, const DraftSizes& sizes) const {
   if (sizes.all_matrices) return set * sizes.matrices_lw;
   TileIndex from;
-  const int64_t lw = sizes.matrices_lw * form_.stream_lw;
-  from.base = set * lw;
-  draft.add(LoadTile{draft.weight_stream, from, draft.matrices, {}, lw, precision_});
+  from.base = set * sizes.matrices_lw;
+  draft.add(LoadTile{
+      draft.weight_stream, from, draft.matrices, {}, sizes.matrices_lw, precision_, {}, matrix_element()});
   return 0;
 }
 

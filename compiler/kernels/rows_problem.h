@@ -102,6 +102,10 @@ class RowsContraction {
   int64_t matrices_lw(int64_t window_stacks) const {
     return window_stacks * problem_.window.kernel[0] * problem_.window.kernel[1] * form_.rows;
   }
+  /// They are constants, so the compiler packs them as the matrix unit takes them.
+  StreamElement matrix_element() const {
+    return precision_ == MatrixPrecision::kHalf ? StreamElement::kHalf : StreamElement::kFloat;
+  }
   /// Steps in which they are multiplied with so many vectors of four columns.
   int64_t product_steps(int64_t matrices_lw, int64_t vectors) const {
     return matrices_lw / form_.rows * form_.products * std::max(vectors, form_.write_steps);
