@@ -583,9 +583,10 @@ TEST(Rows, L1bsWithoutChannelsTakeRows) {
 /// Groups: sections of whole chunks, of several groups or of one; where there are none, all is one.
 TEST(Rows, Groups) {
   uint32_t seed = 150;
+  auto precision = MatrixPrecision::kGFloat;
   const auto check = [&](const Case& layer, const char* wanted, size_t least = 1) {
     SCOPED_TRACE(seed);
-    check_rows(layer, 0, seed++, least, {}, "contract-rows", MatrixPrecision::kGFloat, wanted);
+    check_rows(layer, 0, seed++, least, {}, "contract-rows", precision, wanted);
   };
   check(conv_and_add({1, 8, 12, 8, 6, 9, 3, 2, 1, 1}), "L1B rows");  // 3 chunks make 2
   check(conv({1, 5, 24, 24, 5, 8, 1, 1, 1, 0}), "L1B rows");         // no whole sections
@@ -596,6 +597,10 @@ TEST(Rows, Groups) {
   check(conv_and_add({1, 2, 64, 64, 5, 12, 3, 1, 1, 1}), "lanes", 2);
   check(conv_and_add({1, 6, 16, 16, 6, 16, 1, 1, 1, 0}), "lanes");  // an odd number of chunks
   check(conv({1, 4, 24, 24, 6, 12, 3, 1, 1, 1}), "lanes");
+  precision = MatrixPrecision::kHalf;  // no stacks
+  check(conv_and_add({1, 4, 32, 64, 1, 6, 3, 1, 1, 1}), "L1B sections");
+  check(conv_and_add({1, 16, 8, 8, 7, 14, 3, 1, 1, 1}), "lanes", 4);
+  check(conv_and_add({1, 2, 64, 64, 5, 12, 3, 1, 1, 1}), "lanes", 2);
 }
 /// Lines of lanes: of one chunk or two side by side, alone in a pair's place, over all kinds of edges.
 TEST(Rows, DepthwiseLanes) {
@@ -848,10 +853,8 @@ TEST(Contract, StreamedProducts) {
   EXPECT_GE(checked.with_parts, 2);
   small.memory.grf_words = 256;
   checked = {};
-  for (const Case& layer : with_inputs(matmul(0, 160, 150, 160), MatrixPrecision::kHalf)) {
-    SCOPED_TRACE(layer.graph.inputs.size());
+  for (const Case& layer : with_inputs(matmul(0, 160, 150, 160), MatrixPrecision::kHalf))
     check_streamed(layer, small, checked, MatrixPrecision::kHalf);
-  }
   EXPECT_GE(checked.with_parts, 3);
 }
 TEST(Contract, StreamedProductsWithExchanges) {
@@ -947,8 +950,6 @@ TEST(StreamImage, ConvertsElementTypes) {
   unpack_stream(placement, pack_stream(placement, doubles, tiny()), back, tiny());
   EXPECT_EQ(half_to_float(back.data<uint16_t>()[0]), 1 + 0x1p-10F);
   EXPECT_EQ(back.data<uint16_t>()[1], float_to_half(1));
-
-  // Of halves of the chip a LW has four.
   placement.element = StreamElement::kHalf;
   placement.layout = layout::Layout::parse("((2_PE:1, 4_W:1))@LM0");
   placement.layout.set_padding(layout::Padding::kMinusInfinity);

@@ -571,9 +571,6 @@ std::vector<Candidate> rows_candidates(const Layer& layer, const LayerGraph& gra
   for (size_t number = 0;; ++number) {
     auto problem = rows_problem(std::get<ContractLayer>(layer.body), layer.outputs.at(0), graph, number);
     if (!problem) break;
-    // Stacks of chunks would have some of other sections.
-    const MatrixForm& form = matrix_form(options.precision);
-    if (problem->sections.count > 1 && (form.stream_lw > 1 || form.result_lw > 1)) break;
     problem->constants_stay = options.constants_stay;
     const auto add_candidates = [&] {
       std::ranges::move(rows_candidates_of(*problem, chip, options.precision, layer.name),

@@ -391,11 +391,13 @@ std::vector<int64_t> RowsContraction::loaded_chunks(const RowsDivision& s) const
 }
 
 int64_t RowsContraction::window_stack(const std::vector<int64_t>& loaded) const {
+  if (has_sections()) return 1;
   const auto is_whole = [&](int64_t chunks) { return chunks % form_.stream_lw == 0; };
   return std::all_of(loaded.begin(), loaded.end() - 1, is_whole) ? form_.stream_lw : 1;
 }
 
 int64_t RowsContraction::result_stack(int64_t chunks, int64_t others) const {
+  if (has_sections()) return 1;
   return others == 0 || chunks % form_.result_lw == 0 ? form_.result_lw : 1;
 }
 

@@ -91,12 +91,13 @@ class RowsContraction {
                                             const RowsPiece& piece, int64_t zeros, int zero_stream) const;
 
   /// Chunks of which a vector of windows has a block each, as many as there are in one (LoadRows). `loaded`:
-  /// chunks that come together, in their order, to all L1Bs. 1 where others would be alone in a stack.
+  /// chunks that come together, in their order, to all L1Bs. 1 where others would be alone in a stack, or of
+  /// another section.
   int64_t window_stack(const std::vector<int64_t>& loaded) const;
   /// What comes together where L1Bs have all channels.
   std::vector<int64_t> loaded_chunks(const RowsDivision& s) const;
   /// Chunks of results, or sets of them, of which a matrix has eight rows each: of `chunks` that somebody
-  /// makes, where `others` have others.
+  /// makes, where `others` have others. 1 where they may be of two sections.
   int64_t result_stack(int64_t chunks, int64_t others) const;
   /// LW of a PE's matrices for a stack of results.
   int64_t matrices_lw(int64_t window_stacks) const {
