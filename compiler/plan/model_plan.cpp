@@ -249,6 +249,11 @@ class ModelPlanner::Impl {
 
   /// What `conversion` is at least, by sizes and layouts alone; 0 where the images may be the same.
   double at_least(TensorId root, int from, int to) {
+    const auto [found, is_new] = at_least_.try_emplace({root, from, to}, 0);
+    if (is_new) found->second = least_conversion(root, from, to);
+    return found->second;
+  }
+  double least_conversion(TensorId root, int from, int to) {
     if (is_same_by_description(root, from, to).value_or(true)) return 0;
     if (has_halves(from) || has_halves(to)) return sending_beside(root, to);
     if (is_rough(from, to)) return rough_conversion(from, to);
@@ -833,6 +838,7 @@ class ModelPlanner::Impl {
   std::deque<StreamPlacement> placements_;  // references stay valid
   std::map<int, std::vector<StreamWord>> places_;
   std::map<std::tuple<TensorId, int, int>, double> conversions_;
+  std::map<std::tuple<TensorId, int, int>, double> at_least_;
   std::map<std::tuple<TensorId, int, int>, bool> same_;
   std::map<std::string, KnownCosts> known_;
   std::map<std::pair<TensorId, int>, KnownCosts*> known_of_;

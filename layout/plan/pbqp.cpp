@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "isa/error.h"
@@ -14,9 +16,9 @@ namespace {
 using Matrix = Pbqp::Matrix;
 
 Matrix transposed(const Matrix& matrix) {
-  Matrix result(matrix[0].size(), std::vector<double>(matrix.size()));
-  for (size_t i = 0; i < matrix.size(); ++i) {
-    for (size_t j = 0; j < matrix[i].size(); ++j) result[j][i] = matrix[i][j];
+  Matrix result(matrix.columns(), matrix.rows());
+  for (size_t i = 0; i < matrix.rows(); ++i) {
+    for (size_t j = 0; j < matrix.columns(); ++j) result[j][i] = matrix[i][j];
   }
   return result;
 }
@@ -69,8 +71,7 @@ class Rest {
     edges_of_.resize(alive_.size());
     for (int node = 0; node < size(); ++node) {
       for (const auto& [other, matrix] : problem.edges(node)) {
-        double* values = new_edge(node, other);
-        for (const std::vector<double>& row : matrix) values = std::ranges::copy(row, values).out;
+        std::ranges::copy(matrix.values(), new_edge(node, other));
       }
     }
   }
@@ -255,28 +256,31 @@ class Rest {
     Step step{steps_, node, {}, {}};
     for (const Neighbour& neighbour : neighbours)
       step.neighbours.emplace_back(neighbour.node, count(neighbour.node));
-    // The best candidate, given what its neighbours' choices add.
-    const auto best_of = [&](auto&& added) {
+    // The best candidate for each choice of a neighbour, given what these add; what they cost is added to
+    // `costs_of_choices`. Choices are the inner loop: their costs are beside each other, mostly.
+    std::vector<double> least_costs;
+    const auto find_best = [&](size_t choices, double* costs_of_choices, auto&& added) {
+      least_costs.assign(choices, kForbidden);
+      const size_t first = step.best.size();
+      step.best.resize(first + choices, 0);
       const double* own = costs(node);
-      int best = 0;
-      double best_cost = kForbidden;
       for (size_t i = 0; i < count(node); ++i) {
-        const double cost = own[i] + added(i);
-        if (cost < best_cost) {
-          best_cost = cost;
-          best = static_cast<int>(i);
+        for (size_t k = 0; k < choices; ++k) {
+          const double cost = own[i] + added(i, k);
+          if (cost < least_costs[k]) {
+            least_costs[k] = cost;
+            step.best[first + k] = static_cast<int>(i);
+          }
         }
       }
-      step.best.push_back(best);
-      return best_cost;
+      for (size_t k = 0; k < choices; ++k) costs_of_choices[k] += least_costs[k];
     };
     if (neighbours.empty()) {
-      constant_ += best_of([](size_t) { return 0.0; });
+      find_best(1, &constant_, [](size_t, size_t) { return 0.0; });
     } else if (neighbours.size() == 1) {
       const View matrix = view(node, neighbours[0]);
-      double* of_other = costs(neighbours[0].node);
-      for (size_t j = 0; j < count(neighbours[0].node); ++j)
-        of_other[j] += best_of([&](size_t i) { return matrix(i, j); });
+      find_best(count(neighbours[0].node), costs(neighbours[0].node),
+                [&](size_t i, size_t j) { return matrix(i, j); });
     } else {
       const int a = neighbours[0].node;
       const int b = neighbours[1].node;
@@ -286,10 +290,8 @@ class Rest {
           known != edges_of_[at(a)].end() ? &values_[edges_[at(known->edge)].first_value] : new_edge(a, b);
       const View first = view(node, neighbours[0]);  // now that values have their place
       const View second = view(node, neighbours[1]);
-      for (size_t j = 0; j < count(a); ++j) {
-        for (size_t k = 0; k < count(b); ++k)
-          *between++ += best_of([&](size_t i) { return first(i, j) + second(i, k); });
-      }
+      for (size_t j = 0; j < count(a); ++j, between += count(b))
+        find_best(count(b), between, [&](size_t i, size_t k) { return first(i, j) + second(i, k); });
     }
     remove(node);
     steps_ = std::make_shared<const Step>(std::move(step));
@@ -357,10 +359,10 @@ class Undominated {
     }
     for (int node = 0; node < problem_.node_count(); ++node) {
       for (const auto& [other, matrix] : problem_.edges(node)) {
-        Matrix part;
+        Matrix part(kept_[at(node)].size(), kept_[at(other)].size());
+        auto value = part.values().begin();
         for (const int k : kept_[at(node)]) {
-          part.emplace_back();
-          for (const int j : kept_[at(other)]) part.back().push_back(matrix[at(k)][at(j)]);
+          for (const int j : kept_[at(other)]) *value++ = matrix[at(k)][at(j)];
         }
         result.add_edge(node, other, part);
       }
@@ -567,18 +569,17 @@ int Pbqp::add_node(std::vector<double> costs) {
 void Pbqp::add_edge(int a, int b, const Matrix& costs) {
   isa::check_internal(a != b && a >= 0 && b >= 0 && a < node_count() && b < node_count(), "pbqp",
                       "an edge from node {} to {}", a, b);
-  isa::check_internal(static_cast<int>(costs.size()) == candidate_count(a), "pbqp",
-                      "{} rows for {} candidates", costs.size(), candidate_count(a));
-  for (const auto& row : costs) {
-    isa::check_internal(static_cast<int>(row.size()) == candidate_count(b), "pbqp",
-                        "{} columns for {} candidates", row.size(), candidate_count(b));
-  }
-  const Matrix& oriented = a < b ? costs : transposed(costs);
-  auto [known, is_new] = edges_[static_cast<size_t>(std::min(a, b))].try_emplace(std::max(a, b), oriented);
+  isa::check_internal(static_cast<int>(costs.rows()) == candidate_count(a) &&
+                          static_cast<int>(costs.columns()) == candidate_count(b),
+                      "pbqp", "{} rows and {} columns for {} and {} candidates", costs.rows(),
+                      costs.columns(), candidate_count(a), candidate_count(b));
+  Matrix oriented = a < b ? costs : transposed(costs);
+  auto [known, is_new] =
+      edges_[static_cast<size_t>(std::min(a, b))].try_emplace(std::max(a, b), std::move(oriented));
   if (is_new) return;
-  for (size_t i = 0; i < oriented.size(); ++i) {
-    for (size_t j = 0; j < oriented[i].size(); ++j) known->second[i][j] += oriented[i][j];
-  }
+  // try_emplace has left it as it was.
+  std::ranges::transform(known->second.values(), oriented.values(), known->second.values().begin(),
+                         std::plus{});
 }
 
 double Pbqp::cost(const std::vector<int>& choice) const {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <span>
 #include <vector>
 
 /// Partitioned boolean quadratic problems: every node chooses one of its candidates, so that the sum of the
@@ -30,11 +31,29 @@ inline constexpr double kForbidden = std::numeric_limits<double>::infinity();
 
 class Pbqp {
  public:
+  /// Costs, row by row.
+  class Matrix {
+   public:
+    Matrix(size_t rows, size_t columns) : rows_(rows), columns_(columns), values_(rows * columns, 0) {}
+
+    size_t rows() const { return rows_; }
+    size_t columns() const { return columns_; }
+    std::span<double> operator[](size_t row) { return {&values_[row * columns_], columns_}; }
+    std::span<const double> operator[](size_t row) const { return {&values_[row * columns_], columns_}; }
+    std::span<double> values() { return values_; }
+    std::span<const double> values() const { return values_; }
+
+   private:
+    size_t rows_;
+    size_t columns_;
+    std::vector<double> values_;
+  };
+
   /// A node with the costs of its candidates, at least one. Returns its number.
   int add_node(std::vector<double> costs);
   /// Costs between the choices of two different nodes, [candidate of a][candidate of b]; adds to what is
   /// there.
-  void add_edge(int a, int b, const std::vector<std::vector<double>>& costs);
+  void add_edge(int a, int b, const Matrix& costs);
 
   int node_count() const { return static_cast<int>(costs_.size()); }
   int candidate_count(int node) const { return static_cast<int>(costs_[static_cast<size_t>(node)].size()); }
@@ -63,7 +82,6 @@ class Pbqp {
 
   const std::vector<double>& node_costs(int node) const { return costs_[static_cast<size_t>(node)]; }
   /// Costs of the edges to neighbours with a higher number: [neighbour][own candidate][its candidate].
-  using Matrix = std::vector<std::vector<double>>;
   const std::map<int, Matrix>& edges(int node) const { return edges_[static_cast<size_t>(node)]; }
 
  private:

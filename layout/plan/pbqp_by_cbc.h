@@ -37,8 +37,8 @@ inline double by_cbc(const Pbqp& problem) {
     }
     rows += fmt::format(" r{}:{} = 1\n", row_number++, one);
     for (const auto& [other, matrix] : problem.edges(node)) {
-      for (size_t i = 0; i < matrix.size(); ++i) {
-        for (size_t j = 0; j < matrix[i].size(); ++j) {
+      for (size_t i = 0; i < matrix.rows(); ++i) {
+        for (size_t j = 0; j < matrix.columns(); ++j) {
           if (matrix[i][j] == kForbidden) {
             rows += fmt::format(" r{}: {} + {} <= 1\n", row_number++, x(node, i), x(other, j));
           } else if (matrix[i][j] > 0) {

@@ -117,10 +117,10 @@ Pbqp as_pbqp(const PlanProblem& problem, const ConversionCost& cost) {
     const PlanProblem::Tensor& tensor = problem.tensors[t];
     for (const int to : wanted_layouts(problem, tensor)) {
       const int copy = pbqp.add_node({0, 0});  // absent, present
-      Pbqp::Matrix of_maker;
-      for (size_t candidate = 0; candidate < candidates_of(problem, tensor.maker.node); ++candidate) {
+      Pbqp::Matrix of_maker(candidates_of(problem, tensor.maker.node), 2);
+      for (size_t candidate = 0; candidate < of_maker.rows(); ++candidate) {
         const int from = layout_of(problem, tensor.maker, static_cast<int>(candidate));
-        of_maker.push_back({0, cost ? cost(static_cast<int>(t), from, to) : exactly(tensor, from, to)});
+        of_maker[candidate][1] = cost ? cost(static_cast<int>(t), from, to) : exactly(tensor, from, to);
       }
       pbqp.add_edge(tensor.maker.node, copy, of_maker);
       std::set<int> readers;  // a node may read the tensor twice
@@ -131,7 +131,7 @@ Pbqp as_pbqp(const PlanProblem& problem, const ConversionCost& cost) {
         readers.insert(use.node);
       }
       for (const int reader : readers) {
-        Pbqp::Matrix of_reader(2, std::vector<double>(candidates_of(problem, reader), 0));
+        Pbqp::Matrix of_reader(2, candidates_of(problem, reader));
         for (const PlanProblem::Use& use : tensor.readers) {
           if (use.node != reader) continue;
           for (size_t candidate = 0; candidate < candidates_of(problem, reader); ++candidate) {

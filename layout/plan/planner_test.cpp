@@ -29,17 +29,15 @@ Pbqp random_problem(std::mt19937& random, int nodes, int candidates, double dens
     for (int b = a + 1; b < nodes; ++b) {
       if (static_cast<double>(random() % 1000) >= density * 1000) continue;
       Pbqp::Matrix matrix(static_cast<size_t>(problem.candidate_count(a)),
-                          std::vector<double>(static_cast<size_t>(problem.candidate_count(b))));
-      for (auto& row : matrix) {
-        for (double& each : row) each = forbids && random() % 6 == 0 ? kForbidden : cost();
-      }
+                          static_cast<size_t>(problem.candidate_count(b)));
+      for (double& each : matrix.values()) each = forbids && random() % 6 == 0 ? kForbidden : cost();
       // Either order of the nodes means the same edge.
       if (random() % 2 == 0) {
         problem.add_edge(a, b, matrix);
       } else {
-        Pbqp::Matrix turned(matrix[0].size(), std::vector<double>(matrix.size()));
-        for (size_t i = 0; i < matrix.size(); ++i) {
-          for (size_t j = 0; j < matrix[i].size(); ++j) turned[j][i] = matrix[i][j];
+        Pbqp::Matrix turned(matrix.columns(), matrix.rows());
+        for (size_t i = 0; i < matrix.rows(); ++i) {
+          for (size_t j = 0; j < matrix.columns(); ++j) turned[j][i] = matrix[i][j];
         }
         problem.add_edge(b, a, turned);
       }
@@ -83,10 +81,8 @@ TEST(Pbqp, ChainsTreesAndRingsNeedNoBranch) {
     constexpr int kNodes = 300;
     for (int node = 0; node < kNodes; ++node) problem.add_node({static_cast<double>(random() % 9), 3, 4});
     for (int node = 0; node + (ring ? 0 : 1) < kNodes; ++node) {
-      Pbqp::Matrix matrix(3, std::vector<double>(3));
-      for (auto& row : matrix) {
-        for (double& each : row) each = static_cast<double>(random() % 9);
-      }
+      Pbqp::Matrix matrix(3, 3);
+      for (double& each : matrix.values()) each = static_cast<double>(random() % 9);
       problem.add_edge(node, (node + 1) % kNodes, matrix);
     }
     const Pbqp::Solution solution = problem.solve();
