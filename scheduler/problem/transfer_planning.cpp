@@ -412,13 +412,19 @@ class Planner {
     const auto task = static_cast<size_t>(position);
     const int64_t free_time = clock_.time_after_waits(position) +
                               (task < problem_.task_cycles.size() ? problem_.task_cycles[task] : 0);
+    const int64_t latest_free = free_time + attempt_.lookahead;
     for (size_t n = 0; n < std::min(pending_.size(), kLooked);) {
       const auto nth = pending_.end() - 1 - static_cast<ptrdiff_t>(n);
       const int k = *nth;
+      // Quick to see of most: ports only become busier.
+      if (ports_free_[index(k)] > latest_free) {
+        ++n;
+        continue;
+      }
       const Transfer& transfer = problem_.transfers[index(k)];
       const bool copied = schedule_.copied[index(k)];
       if (transfer.earliest > position || is_known_to_have_no_place(unit_of(k), position) ||
-          !are_ports_free(k, free_time + attempt_.lookahead) || clock_.in_flight(uses_of(k)) >= places ||
+          !are_ports_free(k, latest_free) || clock_.in_flight(uses_of(k)) >= places ||
           (!copied && !clock_.is_over(transfer.after)) || !has_room_ahead(unit_of(k), position) ||
           !issue(k, position)) {
         ++n;
@@ -427,10 +433,9 @@ class Planner {
       pending_.erase(nth);
     }
   }
-  /// Whether they are at some time. Ports only become busier.
+  /// Whether they are at some time.
   bool are_ports_free(int transfer, int64_t time) {
     int64_t& known = ports_free_[index(transfer)];
-    if (known > time) return false;
     known = clock_.port_time(uses_of(transfer));
     return known <= time;
   }

@@ -112,13 +112,16 @@ void TransferClock::issue(int transfer, bool copied) {
     if (!copied && done_[index(other)] != kNotIssued) time_ = std::max(time_, done_[index(other)]);
   }
   const auto& uses = copied ? t.copy->uses : t.uses;
-  const std::set<size_t> queues = queues_of(uses);
+  std::vector<size_t> queues;
+  for (const auto& use : uses) queues.push_back(queue_of(use));
+  if (problem_.queues.empty()) queues = {0};
+  std::ranges::sort(queues);
+  queues.erase(std::unique(queues.begin(), queues.end()), queues.end());
   for (const size_t queue : queues) {
     std::vector<int64_t>& under_way = under_way_[queue];
-    std::erase_if(under_way, [&](int64_t end) { return end <= time_; });
+    under_way.erase(under_way.begin(), std::ranges::upper_bound(under_way, time_));
     if (problem_.max_in_flight == 0 || std::ssize(under_way) < problem_.max_in_flight) continue;
     // The tasks are held until there is room.
-    std::ranges::sort(under_way);
     time_ = under_way[under_way.size() - index(problem_.max_in_flight)];
   }
   const int64_t start = std::max(time_, next_start_);
@@ -130,24 +133,25 @@ void TransferClock::issue(int transfer, bool copied) {
     end = std::max(end, free);
   }
   done_[index(transfer)] = end;
-  for (const size_t queue : queues) under_way_[queue].push_back(end);
+  for (const size_t queue : queues) {
+    std::vector<int64_t>& under_way = under_way_[queue];
+    under_way.insert(std::ranges::upper_bound(under_way, end), end);
+  }
   last_ = std::max(last_, end);
   if (t.is_load) awaited_[index(t.latest)] = std::max(awaited_[index(t.latest)], end);
 }
 
-std::set<size_t> TransferClock::queues_of(const std::vector<TransferProblem::PortUse>& uses) const {
-  if (problem_.queues.empty()) return {0};
-  std::set<size_t> queues;
-  for (const auto& use : uses) queues.insert(index(problem_.queues[index(use.port)]));
-  return queues;
+size_t TransferClock::queue_of(const TransferProblem::PortUse& use) const {
+  return problem_.queues.empty() ? 0 : index(problem_.queues[index(use.port)]);
 }
 
 int64_t TransferClock::in_flight(const std::vector<TransferProblem::PortUse>& uses) const {
+  const auto in_queue = [&](size_t queue) -> int64_t {
+    return under_way_[queue].end() - std::ranges::upper_bound(under_way_[queue], time_);
+  };
+  if (problem_.queues.empty()) return in_queue(0);
   int64_t most = 0;
-  for (const size_t queue : queues_of(uses)) {
-    const auto count = std::ranges::count_if(under_way_[queue], [&](int64_t end) { return end > time_; });
-    most = std::max<int64_t>(most, count);
-  }
+  for (const auto& use : uses) most = std::max(most, in_queue(queue_of(use)));
   return most;
 }
 
@@ -361,7 +365,12 @@ std::string schedule_fault(const TransferProblem& problem, const TransferSchedul
   struct Box {
     int64_t first, last, begin, end;
     bool ends_with_store;
-    std::string name;
+    size_t number;  ///< of the buffer; of a keep, behind all buffers
+  };
+  const auto name_of = [&](const Box& box) {
+    const size_t count = problem.buffers.size();
+    return box.number < count ? problem.buffers[box.number].name
+                              : fmt::format("of keep {}", box.number - count);
   };
   std::vector<Box> boxes;
   for (size_t b = 0; b < problem.buffers.size(); ++b) {
@@ -376,15 +385,14 @@ std::string schedule_fault(const TransferProblem& problem, const TransferSchedul
     if (buffer.fixed_address && *buffer.fixed_address != at)
       return fmt::format("buffer '{}' at {}, allowed is {}", buffer.name, at, *buffer.fixed_address);
     if (keep_of[b] < 0)
-      boxes.push_back(
-          {lives[b].first, lives[b].last, at, at + buffer.size, lives[b].ends_with_store, buffer.name});
+      boxes.push_back({lives[b].first, lives[b].last, at, at + buffer.size, lives[b].ends_with_store, b});
   }
   for (size_t k = 0; k < problem.keeps.size(); ++k) {
     if (!schedule.kept[k]) continue;
     const auto& member = problem.keeps[k].members.front();
     const int64_t begin = schedule.address[index(member.buffer)] - member.offset;
     boxes.push_back({keep_lives[k].first, keep_lives[k].last, begin, begin + problem.keeps[k].size,
-                     keep_lives[k].ends_with_store, fmt::format("of keep {}", k)});
+                     keep_lives[k].ends_with_store, problem.buffers.size() + k});
   }
   std::ranges::sort(boxes, {}, &Box::first);
   std::vector<const Box*> alive;
@@ -396,8 +404,8 @@ std::string schedule_fault(const TransferProblem& problem, const TransferSchedul
     });
     for (const Box* other : alive) {
       if (other->begin < box.end && box.begin < other->end)
-        return fmt::format("buffers '{}' [{}, {}) and '{}' [{}, {}) overlap at position {}", other->name,
-                           other->begin, other->end, box.name, box.begin, box.end, box.first / 2);
+        return fmt::format("buffers '{}' [{}, {}) and '{}' [{}, {}) overlap at position {}", name_of(*other),
+                           other->begin, other->end, name_of(box), box.begin, box.end, box.first / 2);
     }
     alive.push_back(&box);
   }

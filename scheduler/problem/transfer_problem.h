@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -139,13 +138,13 @@ class TransferClock {
   int64_t end() const { return time_ > last_ ? time_ : last_; }
 
  private:
-  std::set<size_t> queues_of(const std::vector<TransferProblem::PortUse>& uses) const;
+  size_t queue_of(const TransferProblem::PortUse& use) const;
 
   const TransferProblem& problem_;
   int64_t time_ = 0;
   int64_t last_ = 0;
   int64_t next_start_ = 0;
-  /// By queue: when transfers end that were not over at the last look.
+  /// By queue: when transfers end that were not over at the last look, in order.
   std::vector<std::vector<int64_t>> under_way_;
   std::vector<int64_t> port_free_;
   std::vector<int64_t> done_;     ///< by transfer
