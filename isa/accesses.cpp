@@ -24,6 +24,7 @@ class AccessLister {
         chip_(chip) {}
 
   std::vector<Access> list() {
+    list_.reserve(kMany);
     switch (row_.group) {
       case IssueGroup::kMv:
         list_mv();
@@ -46,6 +47,8 @@ class AccessLister {
   }
 
  private:
+  static constexpr size_t kMany = 8;  ///< most instructions have no more
+
   Access& single(HazardResource resource, Agent agent, bool write) {
     list_.push_back({.resource = resource, .agent = agent, .write = write});
     return list_.back();

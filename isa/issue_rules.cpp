@@ -1,9 +1,7 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <span>
 
 #include "isa/costs.h"
@@ -44,7 +42,9 @@ constexpr std::array kRead{Space::kLm0, Space::kLm1, Space::kGrf0, Space::kGrf1}
 struct StepResources {
   std::vector<StepResource> list;
   int mau = 0, mau_precision = 0, mau_input = 0, masks = 0;
-  std::map<Space, int> matrix, writes, reads, local_memories;
+  /// By Space; kNoResource where a space has none.
+  using BySpace = std::array<int, static_cast<size_t>(Space::kVirtual) + 1>;
+  BySpace matrix = none(), writes = none(), reads = none(), local_memories = none();
 
   StepResources() {
     const auto add = [&](std::string name, int64_t capacity = 1) {
@@ -57,13 +57,23 @@ struct StepResources {
     mau_precision = add("MAU precision");
     mau_input = add("MAU input 2");
     for (const Space space : {Space::kMatX, Space::kMatY})
-      matrix[space] = add(fmt::format("matrix register {}", space_name(space)));
+      of(matrix, space) = add(fmt::format("matrix register {}", space_name(space)));
     for (const Space space : kWritten)
-      writes[space] = add(fmt::format("write port of {}", space_name(space)));
-    for (const Space space : kRead) reads[space] = add(fmt::format("read port of {}", space_name(space)));
+      of(writes, space) = add(fmt::format("write port of {}", space_name(space)));
+    for (const Space space : kRead) of(reads, space) = add(fmt::format("read port of {}", space_name(space)));
     for (const Space space : {Space::kLm0, Space::kLm1})
-      local_memories[space] = add(fmt::format("port of {}", space_name(space)));
+      of(local_memories, space) = add(fmt::format("port of {}", space_name(space)));
     masks = add("mask");
+  }
+
+  static int& of(BySpace& numbers, Space space) { return numbers[static_cast<size_t>(space)]; }
+  static int of(const BySpace& numbers, Space space) { return numbers[static_cast<size_t>(space)]; }
+
+ private:
+  static BySpace none() {
+    BySpace numbers;
+    numbers.fill(kNoResource);
+    return numbers;
   }
 };
 const StepResources& step_resource_table() {
@@ -97,6 +107,9 @@ struct Want {
   Space space = Space::kNone;
   std::optional<Place> place = std::nullopt;  ///< nothing: shared with nobody
 };
+
+/// That an instruction has, but for odd ones.
+constexpr size_t kMostWants = 10;
 
 /// Adds what one instruction wants.
 void list_wants(const Instruction& instruction, std::vector<Want>& wants) {
@@ -132,21 +145,21 @@ void list_wants(const Instruction& instruction, std::vector<Want>& wants) {
   }
   const auto operand = [&](const Operand& each, bool write) {
     const Space space = each.space;
-    if (const auto found = table.matrix.find(space); found != table.matrix.end())
-      want(Rule::kMatrixRegister, write ? 1 : 0, found->second, space);
-    if (const auto found = table.local_memories.find(space); found != table.local_memories.end())
-      want(Rule::kLocalMemoryPort, write ? kPortWrite : kPortRead, found->second, space, address_place(each));
+    const auto in = [&](const StepResources::BySpace& numbers) { return StepResources::of(numbers, space); };
+    if (const int found = in(table.matrix); found != kNoResource)
+      want(Rule::kMatrixRegister, write ? 1 : 0, found, space);
+    if (const int found = in(table.local_memories); found != kNoResource)
+      want(Rule::kLocalMemoryPort, write ? kPortWrite : kPortRead, found, space, address_place(each));
     if (write) {
-      if (const auto found = table.writes.find(space); found != table.writes.end())
-        want(Rule::kWritePort, 0, found->second, space);
-    } else if (const auto found = table.reads.find(space); found != table.reads.end()) {
-      want(Rule::kReadPort, 0, found->second, space, address_place(each));
+      if (const int found = in(table.writes); found != kNoResource) want(Rule::kWritePort, 0, found, space);
+    } else if (const int found = in(table.reads); found != kNoResource) {
+      want(Rule::kReadPort, 0, found, space, address_place(each));
     }
   };
   for (const Operand& source : instruction.sources) operand(source, false);
   for (const Operand& destination : instruction.destinations) operand(destination, true);
   if (any_operand(instruction.sources, space_bit(Space::kImmediate)))
-    want(Rule::kImmediate, 0, table.local_memories.at(Space::kLm0), Space::kLm0);
+    want(Rule::kImmediate, 0, StepResources::of(table.local_memories, Space::kLm0), Space::kLm0);
   const auto mask = [&](const Mask& each) {
     if (each.kind == Mask::Kind::kNone) return;
     want(Rule::kMask, 0, table.masks, Space::kNone,
@@ -247,7 +260,7 @@ bool are_apart(const std::vector<Want>& wants) {
 
 std::string issue_conflict(const std::vector<Instruction>& step, const Chip& /*chip*/) {
   std::vector<Want> wants;
-  wants.reserve(step.size() * 8);
+  wants.reserve(step.size() * kMostWants);
   for (const Instruction& instruction : step) list_wants(instruction, wants);
   if (step.size() == 1 && issue_group(step[0]) == IssueGroup::kWait)
     return "'wait' can't stand alone; put 'nop' or another instruction beside it";
@@ -284,10 +297,22 @@ const std::vector<StepResource>& step_resources() {
   return step_resource_table().list;
 }
 
+namespace {
+
+/// Bytes: nobody reads keys, and texts take far longer to make.
+template <typename Numbers>
+void append(const Numbers& numbers, std::string& key) {
+  key.append(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(int64_t));
+}
+
+}  // namespace
+
 std::vector<StepUse> step_uses(const Instruction& instruction) {
   std::vector<Want> wants;
+  wants.reserve(kMostWants);
   list_wants(instruction, wants);
   std::vector<StepUse> uses;
+  uses.reserve(wants.size());
   for (auto want = wants.begin(); want != wants.end(); ++want) {
     if (want->resource == kNoResource) continue;
     const bool is_known = std::any_of(wants.begin(), want, [&](const Want& earlier) {
@@ -297,7 +322,8 @@ std::vector<StepUse> step_uses(const Instruction& instruction) {
     StepUse use{want->resource, {}, 0};
     if (want->place) {
       const Place& place = *want->place;
-      use.key = fmt::format("{}/{}", fmt::join(place.numbers, " "), fmt::join(place.loop_strides, " "));
+      append(place.numbers, use.key);
+      append(place.loop_strides, use.key);
       use.strides_end = place.loop_strides.size();
     }
     uses.push_back(std::move(use));

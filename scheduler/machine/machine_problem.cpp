@@ -7,7 +7,6 @@
 #include <deque>
 #include <map>
 #include <set>
-#include <unordered_map>
 #include <utility>
 
 #include "isa/error.h"
@@ -71,6 +70,51 @@ TimedAccess make_timed(Access access, const std::vector<int64_t>& loop_counts, c
   return timed;
 }
 
+/// What is known of words, by address: as std::unordered_map, which takes memory for each of them.
+template <typename State>
+class WordMap {
+ public:
+  State* find(int64_t word) {
+    if (slots_.empty()) return nullptr;
+    const Slot& slot = slots_[slot_of(word)];
+    return slot.state < 0 ? nullptr : &states_[static_cast<size_t>(slot.state)];
+  }
+  State& operator[](int64_t word) {
+    if (2 * (states_.size() + 1) > slots_.size()) grow();
+    Slot& slot = slots_[slot_of(word)];
+    if (slot.state < 0) {
+      slot = {word, static_cast<int32_t>(states_.size())};
+      states_.emplace_back();
+    }
+    return states_[static_cast<size_t>(slot.state)];
+  }
+
+ private:
+  struct Slot {
+    int64_t word = 0;
+    int32_t state = -1;
+  };
+
+  /// The word's slot, or the free one that it would get.
+  size_t slot_of(int64_t word) const {
+    constexpr uint64_t kGoldenRatio = 0x9e3779b97f4a7c15;
+    size_t k = static_cast<size_t>((static_cast<uint64_t>(word) * kGoldenRatio) >> 32) & (slots_.size() - 1);
+    while (slots_[k].state >= 0 && slots_[k].word != word) k = (k + 1) & (slots_.size() - 1);
+    return k;
+  }
+  void grow() {
+    constexpr size_t kFirst = 64;
+    std::vector<Slot> old(std::max(kFirst, 2 * slots_.size()));  // a power of two
+    old.swap(slots_);
+    for (const Slot& slot : old) {
+      if (slot.state >= 0) slots_[slot_of(slot.word)] = slot;
+    }
+  }
+
+  std::vector<Slot> slots_;
+  std::deque<State> states_;
+};
+
 /// Finds the dependences of operations in their order.
 class DependenceFinder {
  public:
@@ -101,6 +145,7 @@ class DependenceFinder {
   struct Reference {
     int node = 0;
     int access = 0;
+    bool operator==(const Reference&) const = default;
   };
   /// Mostly few.
   using References = boost::container::small_vector<Reference, 2>;
@@ -109,14 +154,20 @@ class DependenceFinder {
     References writers;
     References readers;  ///< since the write
   };
+  /// With the addresses that it begins and ends at: most are looked at in vain.
+  struct Listed {
+    Reference reference;
+    int64_t begin = 0;
+    int64_t end = 0;
+  };
   /// Accesses with the same loop strides: their addresses differ by the same amount in every iteration.
   struct StrideClass {
     std::vector<int64_t> strides;
     bool everywhere = false;
     int64_t low = 0;
     int64_t high = 0;
-    std::unordered_map<int64_t, WordState> words;
-    std::vector<Reference> list;
+    WordMap<WordState> words;
+    std::vector<Listed> list;
   };
 
   const TimedAccess& at(const Reference& reference) const {
@@ -140,8 +191,11 @@ class DependenceFinder {
     known = std::max(known, latency);
   }
 
-  /// Dependence of `second` on an earlier access it is known to meet.
+  /// Dependence of `second` on an earlier access it is known to meet, mostly in several words that follow one
+  /// another.
   void depend(const Reference& first, const Reference& second) {
+    if (last_pair_ == std::pair(first, second)) return;
+    last_pair_ = {first, second};
     const TimedAccess& a = at(first);
     const TimedAccess& b = at(second);
     if ((!a.access.write && !b.access.write) || !a.ranges_meet(b)) return;
@@ -187,27 +241,25 @@ class DependenceFinder {
       if (&other == &own) continue;
       if (!timed.everywhere && !other.everywhere && (timed.high <= other.low || other.high <= timed.low))
         continue;
-      for (const Reference& reference : other.list) {
-        if (timed.ranges_meet(at(reference))) depend(reference, self);
+      for (const Listed& earlier : other.list) {
+        if (timed.ranges_meet(at(earlier.reference))) depend(earlier.reference, self);
       }
     }
     if (timed.everywhere) {
-      for (const Reference& reference : own.list) depend(reference, self);
+      for (const Listed& earlier : own.list) depend(earlier.reference, self);
     } else if (is_word_indexed(timed.access.resource)) {
       for_each_word(timed.access, [&](int64_t word) {
-        const auto state = own.words.find(word);
-        if (state == own.words.end()) return;
-        for (const Reference& writer : state->second.writers) depend(writer, self);
+        const WordState* state = own.words.find(word);
+        if (state == nullptr) return;
+        for (const Reference& writer : state->writers) depend(writer, self);
         if (!timed.access.write) return;
-        for (const Reference& reader : state->second.readers) depend(reader, self);
+        for (const Reference& reader : state->readers) depend(reader, self);
       });
     } else {
-      for (const Reference& reference : own.list) {
-        const Access& first = at(reference).access;
-        if (first.begin[0] < timed.access.begin[0] + timed.access.length &&
-            timed.access.begin[0] < first.begin[0] + first.length) {
-          depend(reference, self);
-        }
+      const int64_t begin = timed.access.begin[0];
+      const int64_t end = begin + timed.access.length;
+      for (const Listed& earlier : own.list) {
+        if (earlier.begin < end && begin < earlier.end) depend(earlier.reference, self);
       }
     }
   }
@@ -222,17 +274,18 @@ class DependenceFinder {
     const bool by_word = !timed.everywhere && is_word_indexed(timed.access.resource);
     if (timed.access.write && !by_word) {
       // Whoever meets one of these later also meets this write, which is ordered behind them.
-      std::erase_if(own.list, [&](const Reference& reference) {
-        const Access& access = at(reference).access;
+      std::erase_if(own.list, [&](const Listed& earlier) {
+        const Access& access = at(earlier.reference).access;
         const int32_t place = access.place;
-        if (reference.node == node || (timed.access.place >= 0 && timed.access.place != place)) return false;
+        if (earlier.reference.node == node || (timed.access.place >= 0 && timed.access.place != place))
+          return false;
         if (access.write && access.agent != timed.access.agent) return false;
         if (timed.everywhere) return true;
         return timed.access.begin[0] <= access.begin[0] &&
                access.begin[0] + access.length <= timed.access.begin[0] + timed.access.length;
       });
     }
-    own.list.push_back(self);
+    own.list.push_back({self, timed.access.begin[0], timed.access.begin[0] + timed.access.length});
     if (!by_word) return;
     for_each_word(timed.access, [&](int64_t word) {
       WordState& state = own.words[word];
@@ -279,6 +332,7 @@ class DependenceFinder {
   std::vector<int64_t> latency_;  ///< by operation: from it to the present one
   std::vector<int> waits_;
   std::optional<int> last_mv_;
+  std::pair<Reference, Reference> last_pair_{{-1, -1}, {-1, -1}};  ///< that was looked at
 };
 
 /// The least number of iterations, 1 or more, after which `second` meets what `first` touched; 0 = never.
@@ -319,7 +373,7 @@ int64_t iterations_between(const TimedAccess& first, const TimedAccess& second, 
   return least;
 }
 
-/// Numbers for texts.
+/// Numbers for keys.
 class Numbers {
  public:
   int64_t of(const std::string& text) {
@@ -380,7 +434,8 @@ void add_operations(ScheduleProblem& problem, const std::vector<MachineOperation
   for (const MachineOperation& operation : operations) {
     if (!operation.is_mv && !operation.is_wait) {
       const std::string conflict = isa::issue_conflict({operation.instruction}, chip);
-      isa::check_internal(conflict.empty(), "scheduler", "'{}' can't issue: {}", operation.text, conflict);
+      isa::check_internal(conflict.empty(), "scheduler", "'{}' can't issue: {}",
+                          isa::mnemonic(operation.instruction), conflict);
     }
     ScheduleProblem::Operation& added = problem.operations.emplace_back();
     added.text = operation.text;

@@ -311,19 +311,14 @@ isa::Mask resolve(const isa::Mask& mask, const MachineProgram& program) {
 
 }  // namespace
 
-isa::Operand resolve(const Operand& operand, const MachineProgram& program) {
-  if (operand.space != Space::kVirtual) {
-    isa::Operand real = operand;
-    real.mask = resolve(operand.mask, program);
-    return real;
-  }
-  const Value& value = program.values.at(operand.value);
+isa::Operand resolve(Operand real, const MachineProgram& program) {
+  real.mask = resolve(real.mask, program);
+  if (real.space != Space::kVirtual) return real;
+  const Value& value = program.values.at(real.value);
   isa::check_internal(value.home != Space::kNone && value.address >= 0, "scheduler",
                       "value %{} has no {} yet", value.name, value.home == Space::kNone ? "home" : "address");
-  Operand real = operand;
   real.space = value.home;
   real.value = -1;
-  real.mask = resolve(operand.mask, program);
   if (value.home == Space::kOmr) real.width = isa::Width::kLong;  // as the assembler has it
   if (value.home == Space::kT) {
     // T has no addresses: cycle c reads and writes its own 2LW.
@@ -337,11 +332,10 @@ isa::Operand resolve(const Operand& operand, const MachineProgram& program) {
   return real;
 }
 
-isa::Instruction resolve(const isa::Instruction& instruction, const MachineProgram& program) {
-  isa::Instruction real = instruction;
+isa::Instruction resolve(isa::Instruction real, const MachineProgram& program) {
   real.zero_flush = resolve(real.zero_flush, program);
-  for (Operand& operand : real.sources) operand = resolve(operand, program);
-  for (Operand& operand : real.destinations) operand = resolve(operand, program);
+  for (Operand& operand : real.sources) operand = resolve(std::move(operand), program);
+  for (Operand& operand : real.destinations) operand = resolve(std::move(operand), program);
   return real;
 }
 

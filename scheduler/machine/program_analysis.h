@@ -99,8 +99,8 @@ std::string_view home_name(isa::Space space);
 std::vector<int64_t> trimmed(std::vector<int64_t> strides);
 
 /// `operand` with the value's home and address put in; real operands are returned unchanged.
-isa::Operand resolve(const isa::Operand& operand, const MachineProgram& program);
-isa::Instruction resolve(const isa::Instruction& instruction, const MachineProgram& program);
+isa::Operand resolve(isa::Operand operand, const MachineProgram& program);
+isa::Instruction resolve(isa::Instruction instruction, const MachineProgram& program);
 
 /// One line, virtual operands as %name.
 std::string to_string(const Operation& operation, const MachineProgram& program);

@@ -325,8 +325,8 @@ class ProgramScheduler {
     const std::vector<MachineOperation> operations = make_operations(*block, ordered);
     if (std::ranges::any_of(operations, [](const auto& each) { return each.is_mv || each.is_wait; }))
       return {};
-    const ScheduleProblem problem = loop_problem(program_.name, operations, distances_, ordered, depth);
-    const Schedule schedule = solve(problem, loops_);
+    ScheduleProblem problem = loop_problem(program_.name, operations, distances_, ordered, depth);
+    const Schedule schedule = solve(problem, *block, loops_);
     proofs += proofs_of(problem, schedule, loops_);
     const int64_t interval = schedule.interval;
     const auto stage = [&](size_t k) { return schedule.issue[k] / interval; };
@@ -393,8 +393,7 @@ class ProgramScheduler {
     for (const Operation& operation : block.operations) {
       Instruction instruction = resolve(operation.instruction, program_);
       drop_flattened_loops(instruction);
-      operations.push_back(make_machine_operation(std::move(instruction),
-                                                  scheduler::to_string(operation, program_), chip_, counts_));
+      operations.push_back(make_machine_operation(std::move(instruction), {}, chip_, counts_));
       operations.back().is_early = operation.is_early;
       for (const TimedAccess& timed : operations.back().accesses) {
         const Access& access = timed.access;
@@ -428,18 +427,28 @@ class ProgramScheduler {
                                              : block_bound(problem).steps();
     return proofs;
   }
-  Schedule solve(const ScheduleProblem& problem, const BlockScheduler& scheduler) {
+  /// Texts are for people; to write them takes longer than many a schedule.
+  void name_operations(const Block& block, ScheduleProblem& problem) const {
+    for (size_t k = 0; k < problem.operations.size(); ++k)
+      problem.operations[k].text = scheduler::to_string(block.operations[k], program_);
+  }
+  static std::string fault_of(const ScheduleProblem& problem, const Schedule& schedule) {
+    const std::string fault = length_fault(problem, schedule);
+    return fault.empty() ? schedule_fault(problem, schedule) : fault;
+  }
+  Schedule solve(ScheduleProblem& problem, const Block& block, const BlockScheduler& scheduler) {
+    if (choice_.observe || !scheduler.plugin.empty()) name_operations(block, problem);
     if (choice_.observe) choice_.observe(problem);
     Schedule schedule;
     passes::run_blaming("scheduler", scheduler, [&] {
       KnownSchedules& known = choice_.known != nullptr ? *choice_.known : own_known_;
       schedule = known.run(scheduler, problem, options_of(scheduler));
     });
-    std::string fault = length_fault(problem, schedule);
-    if (fault.empty()) fault = schedule_fault(problem, schedule);
-    if (fault.empty()) return schedule;
-    fault = fmt::format("its schedule of a {} of '{}' is wrong: {}", problem.is_loop ? "loop" : "block",
-                        problem.name, fault);
+    if (fault_of(problem, schedule).empty()) return schedule;
+    name_operations(block, problem);
+    const std::string fault =
+        fmt::format("its schedule of a {} of '{}' is wrong: {}", problem.is_loop ? "loop" : "block",
+                    problem.name, fault_of(problem, schedule));
     if (!scheduler.plugin.empty()) passes::blame("scheduler", scheduler, fault);
     throw isa::InternalError(fmt::format("internal error in scheduler '{}': {}", scheduler.name, fault));
   }
@@ -455,7 +464,7 @@ class ProgramScheduler {
             problem.operations[k].earliest, missing_steps(issued, operations[k].accesses, 0, distances_));
       }
     }
-    const Schedule schedule = solve(problem, blocks_);
+    const Schedule schedule = solve(problem, block, blocks_);
     proofs_ += proofs_of(problem, schedule, blocks_);
     emit(operations, schedule, out);
   }
