@@ -29,19 +29,11 @@ class Joiner {
   void begin_region(const std::string& name) { statements.push_back({isa::RegionMark{true, name}, 0}); }
   void end_region() { statements.push_back({isa::RegionMark{false, {}}, 0}); }
 
+  /// Behind the statement that it stood behind before.
+  void append(Statement statement) { add(std::move(statement), false); }
   void add(Statement statement) {
     const bool is_mv = std::holds_alternative<isa::Mv>(statement.kind);
-    const bool takes_time = !is_mv && !std::holds_alternative<isa::RegionMark>(statement.kind);
-    if (is_mv || (takes_time && time_ < trusted_from_)) keep_distance(statement);
-    if (is_mv) {
-      last_step_.reset();
-    } else if (takes_time) {
-      last_step_ = statements.size();
-      time_ += isa::count(statement).steps;
-      recent_.push_back({time_, statements.size(), {}});
-      while (recent_.front().end < time_ - window_) recent_.pop_front();
-    }
-    statements.push_back(std::move(statement));
+    add(std::move(statement), is_mv);
   }
 
   /// Puts a wait beside a step that has none; a step issues when its wait is over.
@@ -149,6 +141,22 @@ class Joiner {
       collect(statements[recent.statement], counters, true, time, recent.tail.emplace());
     }
     return *recent.tail;
+  }
+
+  /// `is_elsewhere`: it stood elsewhere before.
+  void add(Statement statement, bool is_elsewhere) {
+    const bool is_mv = std::holds_alternative<isa::Mv>(statement.kind);
+    const bool is_mark = std::holds_alternative<isa::RegionMark>(statement.kind);
+    if (is_elsewhere || (!is_mark && time_ < trusted_from_)) keep_distance(statement);
+    if (is_mv) {
+      last_step_.reset();
+    } else if (!is_mark) {
+      last_step_ = statements.size();
+      time_ += isa::count(statement).steps;
+      recent_.push_back({time_, statements.size(), {}});
+      while (recent_.front().end < time_ - window_) recent_.pop_front();
+    }
+    statements.push_back(std::move(statement));
   }
 
   const isa::Chip& chip_;
@@ -334,7 +342,7 @@ ScheduledParts emit_plain(std::span<const ProgramPart> parts, const isa::Chip& c
     result.begin.push_back(joiner.statements.size());
     joiner.begin_region(part.name);
     joiner.distrust();
-    for (const Statement& statement : part.program.statements) joiner.add(statement);
+    for (const Statement& statement : part.program.statements) joiner.append(statement);
     joiner.end_region();
   }
   result.begin.push_back(joiner.statements.size());
@@ -372,7 +380,7 @@ ScheduledParts join_parts(ScheduledParts first, ScheduledParts second, const isa
     for (size_t k = 0; k < statements.size(); ++k) {
       for (; begin != each.begin.end() && *begin == k; ++begin)
         result.begin.push_back(joiner.statements.size());
-      joiner.add(std::move(statements[k]));
+      joiner.append(std::move(statements[k]));
     }
   };
   // The second begins with nothing under way: the first's last region ends when its transfers are over.

@@ -9,8 +9,14 @@ using isa::HazardResource;
 
 std::vector<LoopedAccess> looped_accesses(const isa::Instruction& instruction,
                                           const std::vector<int64_t>& counts, const isa::Chip& chip) {
+  return looped_accesses(isa::accesses(instruction, chip), counts, chip);
+}
+
+std::vector<LoopedAccess> looped_accesses(std::vector<Access> accesses, const std::vector<int64_t>& counts,
+                                          const isa::Chip& chip) {
   std::vector<LoopedAccess> result;
-  for (Access& access : isa::accesses(instruction, chip)) {
+  result.reserve(accesses.size());
+  for (Access& access : accesses) {
     if (isa::is_forwarding_register(access.resource)) continue;
     LoopedAccess looped{.access = std::move(access)};
     const Access& own = looped.access;

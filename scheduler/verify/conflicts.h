@@ -21,6 +21,9 @@ struct LoopedAccess {
 /// left out: of those, one wants to know whose result they hold (forwards.h).
 std::vector<LoopedAccess> looped_accesses(const isa::Instruction& instruction,
                                           const std::vector<int64_t>& counts, const isa::Chip& chip);
+/// The same of those that isa::accesses has found.
+std::vector<LoopedAccess> looped_accesses(std::vector<isa::Access> accesses,
+                                          const std::vector<int64_t>& counts, const isa::Chip& chip);
 
 /// isa::required_gap of two accesses with the same counters in all loops around both, but for the port of LM,
 /// which keeps those apart that don't meet and may come in any order (verify_rules looks at it). Accesses

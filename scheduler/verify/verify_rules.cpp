@@ -121,6 +121,9 @@ class RuleWalk {
       checks_ = checks;
     }
     counters_ = outside;
+    if (is_in_loop()) return;
+    accesses_.clear();
+    issued_.clear();
   }
   void walk_iteration(const isa::Loop& loop, size_t depth, const Counter& counter) {
     std::vector<Counter> counters = *counters_;
@@ -203,12 +206,16 @@ class RuleWalk {
   /// For all iterations at once: operands that share a place have the same address in all of them, or count
   /// as different.
   void check_issue(const isa::Step& step) {
-    if (!issued_.try_emplace(&step).second) return;
+    if (is_in_loop() && !issued_.try_emplace(&step).second) return;
     const std::string conflict = isa::issue_conflict(step.instructions, chip_);
     if (!conflict.empty()) fail(conflict);
   }
 
+  /// What stands in none comes once, and there is much of it: nothing of it is remembered.
+  bool is_in_loop() const { return !counters_->empty(); }
+
   const std::vector<Access>& accesses(const Instruction& instruction) {
+    if (!is_in_loop()) return once_ = isa::accesses(instruction, chip_);
     const auto [known, is_new] = accesses_.try_emplace(&instruction);
     if (is_new) known->second = isa::accesses(instruction, chip_);
     return known->second;
@@ -380,8 +387,10 @@ class RuleWalk {
   std::map<HazardResource, std::deque<Touch>> recent_;
   std::map<int8_t, std::vector<Touch>> under_way_;  ///< transfers by tag
   std::array<Forward, isa::kHazardResourceCount> forwards_{};
+  // Of the outermost loop that is walked now.
   std::unordered_map<const Instruction*, std::vector<Access>> accesses_;
   std::unordered_map<const isa::Step*, bool> issued_;
+  std::vector<Access> once_;  ///< of an instruction outside of loops
 };
 
 }  // namespace

@@ -43,7 +43,16 @@ struct Placed {
   const std::vector<LoopedAccess>* awaited = nullptr;  ///< of a wait: what its transfer may touch
   std::array<bool, kForwards.size()> reads_forward{};
   std::array<bool, kForwards.size()> writes_forward{};
+  // Of `accesses`, by HazardResource.
+  uint32_t touched = 0;
+  uint32_t written = 0;
+
+  /// Whether some resource is one of both, and one of them writes it.
+  bool may_meet(const Placed& other) const {
+    return ((touched & other.written) | (written & other.touched)) != 0;
+  }
 };
+static_assert(isa::kHazardResourceCount <= 32);
 
 /// When something issues: an MV just before the step of its time.
 struct Issue {
@@ -126,21 +135,27 @@ class ScheduleMatch {
     Placed result{.instruction = operation.instruction, .origin = &operation.origin};
     Instruction& real = result.instruction;
     real.zero_flush = placed(real.zero_flush);
-    for (Operand& operand : real.sources) operand = placed(operand);
-    for (Operand& operand : real.destinations) operand = placed(operand);
+    for (Operand& operand : real.sources) operand = placed(std::move(operand));
+    for (Operand& operand : real.destinations) operand = placed(std::move(operand));
     result.is_mv = is_mv(real);
     result.is_wait = is_wait(real);
-    result.accesses = looped_accesses(real, counts_, chip_);
+    std::vector<isa::Access> all = isa::accesses(real, chip_);
+    for (const isa::Access& access : all) {
+      const auto found = std::ranges::find(kForwards, access.resource);
+      if (found == kForwards.end()) continue;
+      (access.write ? result.writes_forward
+                    : result.reads_forward)[static_cast<size_t>(found - kForwards.begin())] = true;
+    }
+    result.accesses = looped_accesses(std::move(all), counts_, chip_);
     if (!reads_turnaround_) {
       std::erase_if(result.accesses, [](const LoopedAccess& each) {
         return each.access.resource == HazardResource::kTurnaround;
       });
     }
-    for (const isa::Access& access : isa::accesses(real, chip_)) {
-      const auto found = std::ranges::find(kForwards, access.resource);
-      if (found == kForwards.end()) continue;
-      (access.write ? result.writes_forward
-                    : result.reads_forward)[static_cast<size_t>(found - kForwards.begin())] = true;
+    for (const LoopedAccess& each : result.accesses) {
+      const uint32_t bit = uint32_t{1} << static_cast<int>(each.access.resource);
+      result.touched |= bit;
+      if (each.access.write) result.written |= bit;
     }
     return result;
   }
@@ -371,6 +386,7 @@ class ScheduleMatch {
       if (depends && !is_behind) report("it comes before the wait for what it touches");
       return;
     }
+    if (!a.may_meet(b)) return;
     const int64_t gap = verify::required_gap(a.accesses, b_accesses, chip_);
     if (gap == isa::kNoConstraint) return;
     if (a.is_mv && b.is_mv) {

@@ -269,10 +269,10 @@ class StatementMatch {
 
 void verify_segment(const std::vector<ProgramPart>& parts, const ScheduledParts& segment,
                     const isa::Chip& chip) {
-  // Data is compared only of statements that match.
-  StatementMatch(parts, segment, chip).run();
   const auto check_rules = [&] { verify_rules(segment.program, chip); };
-  const auto compare_data = [&] {
+  const auto compare = [&] {
+    // Data is compared only of statements that match.
+    StatementMatch(parts, segment, chip).run();
     std::vector<const isa::Program*> programs{&segment.program};
     for (const ProgramPart& part : parts) programs.push_back(&part.program);
     const int64_t cell_lw = common_cell_lw(programs, chip);
@@ -280,7 +280,7 @@ void verify_segment(const std::vector<ProgramPart>& parts, const ScheduledParts&
     expected.run_parts(parts);
     SegmentRun(chip, cell_lw).run_against(segment.program, expected);
   };
-  const std::array<std::function<void()>, 2> checks = {check_rules, compare_data};
+  const std::array<std::function<void()>, 2> checks = {compare, check_rules};
   isa::for_each_in_parallel(checks.size(), [&](size_t k) { checks.at(k)(); });
 }
 
