@@ -58,7 +58,8 @@ constexpr int64_t kFirstPieceCycles = 400;
 constexpr double kTransferSlack = 1.1;
 /// Parts of a StreamProduct.
 constexpr int64_t kMostParts = 4;
-/// A StreamProduct brings constants, too, where it takes less than so many times what its products do.
+/// A StreamProduct brings constants, too, where it takes less than so many times what its products do, or so
+/// many times less than what loads them.
 constexpr double kConstantsPay = 2;
 /// LW of a local memory left to constants and temporaries.
 constexpr int64_t kStreamReserveLw = 64;
@@ -906,6 +907,9 @@ std::vector<Candidate> contract_candidates(const Layer& layer, const LayerGraph&
   for (const ContractLayer::Dim& dim : contract.dims) products *= static_cast<double>(dim.extent);
   const double product_cycles =
       products / isa::peak_macs_per_cycle(matrix_instruction_precision(options.precision), true, chip);
+  const auto loads =
+      std::ranges::find_if(choices, [](const Choice& choice) { return !choice.tiling.streamed; });
+  const double by_loads = loads != choices.end() ? static_cast<double>(loads->tiling.cycles) : 0;
   int64_t least = 0;
   std::set<std::string> seen;  // splits: sizes of tiles change what is sent little
   for (const Choice& choice : choices) {
@@ -915,7 +919,8 @@ std::vector<Candidate> contract_candidates(const Layer& layer, const LayerGraph&
     }
     // Constants come beside earlier layers, or stay; but not where there are so many products that bringing
     // operands is little of it.
-    if (has_constant && static_cast<double>(choice.tiling.cycles) > kConstantsPay * product_cycles) continue;
+    const double pays = std::max(kConstantsPay * product_cycles, by_loads / kConstantsPay);
+    if (has_constant && static_cast<double>(choice.tiling.cycles) > pays) continue;
     if (fastest == nullptr) fastest = &choice;
     if (!seen.insert(choice.bench->tiler.split_name(choice.tiling)).second) continue;
     if (with_link != nullptr && choice.tiling.cycles >= least) continue;

@@ -269,6 +269,19 @@ TEST(ModelPlan, InputsAreSentAsHalves) {
   }
 }
 
+TEST(ModelPlan, ConstantsAreStreamedWhereLoadsTakeLonger) {
+  LayerGraph graph = graph_of(
+      "agraph (float[2048,2048] a, float[2048,2048] b) => (float[2048,2048] y) { y = MatMul(a, b) }");
+  const TensorId b = tensor_named(graph, "b");
+  graph.tensors[static_cast<size_t>(b)].constant = Tensor(onnx::TensorProto_DataType_FLOAT, {2048, 2048});
+  std::erase(graph.inputs, b);
+  const auto candidates =
+      layer_candidates(graph.layers[0], graph, isa::find_chip("mncore2"), {MatrixPrecision::kHalf});
+  EXPECT_TRUE(std::ranges::any_of(candidates, [](const Candidate& candidate) {
+    return candidate.description.find("streamed") != std::string::npos;
+  }));
+}
+
 TEST(ModelPlan, AMoveToTheHostNeedsAllElements) {
   // The strided convolution alone would have x sent without every second row and column.
   const LayerGraph graph = graph_of(
