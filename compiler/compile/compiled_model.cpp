@@ -716,8 +716,10 @@ class ModelCompiler {
       for (StreamBinding& operand : chip->operands) {
         if (operand.origin != StreamBinding::Origin::kSent) continue;
         const TensorId storage = graph_.storage(operand.placement.access.tensor);
-        // What a kernel made, or what was sent already in another layout.
-        operand.host_relayout = made.contains(storage) || !sent.insert(storage).second;
+        // What a kernel made, or what was sent already in another layout. Halves are packed for each that
+        // wants them: they change no layout of floats.
+        const bool has_halves = operand.placement.element == StreamElement::kHalf;
+        operand.host_relayout = made.contains(storage) || (!has_halves && !sent.insert(storage).second);
       }
       const TensorId result = graph_.storage(chip->result.placement.access.tensor);
       chip->result.host_relayout = chip->fetch && !of_host.contains(result);
