@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <cstdint>
+#include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,6 +45,33 @@ void move_units(MachineBuilder& builder, int64_t l2bm, int64_t l1bm, bool to_l1b
   builder.emit(Opcode::kL2bmd, Precision::kNone, {to_l1bm ? far : near}, {to_l1bm ? near : far}, origin);
 }
 
+/// Where a vector's columns, so much further on, are inside the tensor; nothing: everywhere it matters.
+std::optional<TileLoweringContext::Inside> inside_of(const LoadLines& op, const Vector& vector,
+                                                     int64_t further, const isa::Chip& chip) {
+  const int64_t mabs = chip.mab_per_l1b, last_lane = chip.l1b_per_l2b / 2 - 1;
+  const bool left = further < op.left, right = op.last_result + further >= op.left + op.last;
+  const auto mab_of = [&](int64_t slot, int64_t column) {
+    const int64_t place = column * op.lines.places - slot % op.lines.line_slots() * kSlotPlaces;
+    return std::clamp<int64_t>(place * (mabs / kSlotPlaces), 0, mabs);
+  };
+  TileLoweringContext::Inside inside;
+  bool is_all = true;
+  for (int64_t c = 0; c < kCyclesPerStep; ++c) {
+    auto& [first, last] = inside.at(static_cast<size_t>(c));
+    first = left ? mab_of(vector.slot + c, op.left - further) : 0;
+    last = last_lane * mabs + (right ? mab_of(vector.slot + c, op.left + op.last - further) : mabs) - 1;
+    is_all = is_all && first == 0 && last + 1 == (last_lane + 1) * mabs;
+    // Behind the last slot nothing is.
+    if (c >= vector.count) first = (last_lane + 1) * mabs;
+  }
+  if (is_all) return std::nullopt;
+  return inside;
+}
+
+int64_t slots_of(const LoadLines& op) {
+  return op.parts * (op.order.chunks / op.width()) * op.lines.line_slots();
+}
+
 class LinesLoader {
  public:
   LinesLoader(TileLoweringContext& context, const LoadLines& op)
@@ -51,7 +80,7 @@ class LinesLoader {
         op_(op),
         buffer_(context.buffer_values[static_cast<size_t>(op.buffer)]),
         part_lines_(op.order.chunks / op.width()),
-        slots_(op.parts * part_lines_ * op.lines.line_slots()),
+        slots_(slots_of(op)),
         origin_("load " + context.program.streams[static_cast<size_t>(op.stream)].name) {}
 
   void run() {
@@ -100,37 +129,14 @@ class LinesLoader {
                        op_.first_line * op_.lines.line_slots();
     for (const Vector& vector : vectors_of(slots_)) {
       Operand target = in_buffer(buffer_, to + vector.slot);
-      const int mask = edge_mask(vector, further);
-      if (mask >= 0) {
-        target = masked(target, mask);
+      if (const auto inside = inside_of(op_, vector, further, builder_.chip())) {
+        target = masked(target, lane_mask(context_, *inside));
       } else if (vector.count < kCyclesPerStep) {
         target.mask = first_cycles(vector.count);
       }
       builder_.emit(Opcode::kL1bmd, Precision::kNone,
                     {space_operand(isa::Space::kL1bm, from + vector.slot * kUnitLw)}, {target}, origin_);
     }
-  }
-
-  /// Where a vector's columns, so much further on, are inside the tensor; -1: everywhere it matters.
-  int edge_mask(const Vector& vector, int64_t further) {
-    const isa::Chip& chip = builder_.chip();
-    const int64_t mabs = chip.mab_per_l1b, last_lane = chip.l1b_per_l2b / 2 - 1;
-    const bool left = further < op_.left, right = op_.last_result + further >= op_.left + op_.last;
-    const auto mab_of = [&](int64_t slot, int64_t column) {
-      const int64_t place = column * op_.lines.places - slot % op_.lines.line_slots() * kSlotPlaces;
-      return std::clamp<int64_t>(place * (mabs / kSlotPlaces), 0, mabs);
-    };
-    TileLoweringContext::Inside inside;
-    bool is_all = true;
-    for (int64_t c = 0; c < kCyclesPerStep; ++c) {
-      auto& [first, last] = inside.at(static_cast<size_t>(c));
-      first = left ? mab_of(vector.slot + c, op_.left - further) : 0;
-      last = last_lane * mabs + (right ? mab_of(vector.slot + c, op_.left + op_.last - further) : mabs) - 1;
-      is_all = is_all && first == 0 && last + 1 == (last_lane + 1) * mabs;
-      // Behind the last slot nothing is.
-      if (c >= vector.count) first = (last_lane + 1) * mabs;
-    }
-    return is_all ? -1 : lane_mask(context_, inside);
   }
 
   TileLoweringContext& context_;
@@ -229,6 +235,15 @@ class LinesReduction {
 };
 
 }  // namespace
+
+void add_lane_masks(std::set<TileLoweringContext::Inside>& masks, const LoadLines& op,
+                    const isa::Chip& chip) {
+  for (int64_t column = 0; column < op.kernel; ++column) {
+    for (const Vector& vector : vectors_of(slots_of(op))) {
+      if (const auto inside = inside_of(op, vector, column * op.dilation, chip)) masks.insert(*inside);
+    }
+  }
+}
 
 void lower_load_lines(TileLoweringContext& context, const LoadLines& op) {
   emit_rows_transfers(context, op.stream, true,

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,6 +49,8 @@ int mab_mask(TileLoweringContext& context, int64_t bits, int64_t value);
 int l1b_mask(TileLoweringContext& context, const TileLoweringContext::Inside& inside, int under = -1);
 /// The same for MABs: that of number m has 16 * lane + m.
 int lane_mask(TileLoweringContext& context, const TileLoweringContext::Inside& inside);
+/// Those that lower_load_lines takes for a load; they stay for others that take the same.
+void add_lane_masks(std::set<TileLoweringContext::Inside>& masks, const LoadLines& op, const isa::Chip& chip);
 /// Combines a window's elements, in two halves that don't wait for each other.
 class WindowFold {
  public:

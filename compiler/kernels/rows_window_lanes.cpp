@@ -4,12 +4,14 @@
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "compiler/kernels/predict.h"
 #include "compiler/kernels/rows_division.h"
+#include "compiler/kernels/rows_lowering.h"
 #include "compiler/kernels/rows_windows.h"
 #include "isa/arithmetic.h"
 
@@ -31,6 +33,9 @@ constexpr int64_t kMaxLinePasses = 16;
 constexpr int64_t kLinePieces = 12;
 /// Not more tiles than these, where more aren't needed.
 constexpr int64_t kLineTiles = 4;
+
+/// Masks of edges, of the 15 that there are: scalar operations take some, too.
+constexpr int64_t kMostMasks = 12;
 
 struct LinesTiling {
   RowsSplit split;  ///< of operand and result
@@ -116,7 +121,7 @@ class WindowLanesTiler : WindowsKernel {
     return s.windows_lw <= local && others <= local && s.lines.staged_lw() + kUnitLw <= staging.windows_lw &&
            s.tile_rows * s.lines.staged_lw() <= staging.results_lw &&
            s.region_l2bm + (row_inputs() + 1) * s.tile_l2bm <= chip_.memory.l2bm_lw &&
-           s.passes * s.out.images() <= kMaxLinePasses;
+           s.passes * s.out.images() <= kMaxLinePasses && has_masks(s);
   }
 
   int64_t cost(const LinesTiling& tiling, const Sizes& s) const {
@@ -263,6 +268,12 @@ class WindowLanesTiler : WindowsKernel {
     return s.in.order().groups == s.out.order().groups * s.window.stride[1] &&
            s.before < s.in.order().groups && s.right <= s.last && s.last > 0 && s.last_result >= 0 &&
            (!has_values || is_regular(s));
+  }
+  /// Whether there are as many mask registers as edges take.
+  bool has_masks(const Sizes& s) const {
+    std::set<TileLoweringContext::Inside> masks;
+    for (const LoadLines& load : piece_loads(s, 0, 0, {0, 1})) add_lane_masks(masks, load, chip_);
+    return std::ssize(masks) <= kMostMasks;
   }
   /// Whether all lines are of as many chunks as the result's have side by side.
   static bool is_regular(const Sizes& s) {
