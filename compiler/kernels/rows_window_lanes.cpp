@@ -91,6 +91,10 @@ class WindowLanesTiler : WindowsKernel {
       is_single = is_single && order.width() == 1;
       first += order.chunks;
     }
+    // Values of channels stand as lines do that are alike.
+    if (has_values() && !is_uniform(s)) {
+      s.lines.chunks.assign(static_cast<size_t>(first), 1);
+    }
     // Steps begin at even places.
     const int64_t even = round_up(s.left, 2);
     if (is_single && (s.right == 0 || groups_in % 2 == 0) && (stride == 1 || stride % 2 == 0) &&
@@ -263,17 +267,20 @@ class WindowLanesTiler : WindowsKernel {
  private:
   /// Whether lanes of results are over lanes of the operand, and values of channels can stand as lines do.
   bool has_lines(const Sizes& s) const {
-    const bool has_values = row_inputs() < std::ssize(problem_.inputs);
     if (row_inputs() > 0 && (s.window.stride[1] != 1 || s.parts.size() > 1)) return false;
     return s.in.order().groups == s.out.order().groups * s.window.stride[1] &&
            s.before < s.in.order().groups && s.right <= s.last && s.last > 0 && s.last_result >= 0 &&
-           (!has_values || is_regular(s));
+           (!has_values() || is_uniform(s));
   }
   /// Whether there are as many mask registers as edges take.
   bool has_masks(const Sizes& s) const {
     std::set<TileLoweringContext::Inside> masks;
     for (const LoadLines& load : piece_loads(s, 0, 0, {0, 1})) add_lane_masks(masks, load, chip_);
     return std::ssize(masks) <= kMostMasks;
+  }
+  bool has_values() const { return row_inputs() < std::ssize(problem_.inputs); }
+  static bool is_uniform(const Sizes& s) {
+    return std::ranges::all_of(s.lines.chunks, [&](int64_t chunks) { return chunks == s.lines.chunks[0]; });
   }
   /// Whether all lines are of as many chunks as the result's have side by side.
   static bool is_regular(const Sizes& s) {

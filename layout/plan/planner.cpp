@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "isa/error.h"
+#include "layout/plan/beam.h"
 #include "layout/plan/pbqp.h"
 #include "passes/registry.h"
 
@@ -23,6 +24,8 @@ constexpr int64_t kFirstBranches = 200;
 constexpr int64_t kMoreBranches = 25;
 /// Solutions with so many branches that are not proven and lead to none.
 constexpr int kVainRounds = 4;
+/// Plans by beam, each of which has used conversions whose costs weren't known.
+constexpr int kBeamRounds = 30;
 
 int layout_of(const PlanProblem& problem, const PlanProblem::Use& use, int candidate) {
   return problem.nodes[static_cast<size_t>(use.node)]
@@ -196,6 +199,13 @@ Plan plan_pbqp(const PlanProblem& problem, const PlanOptions& options) {
   Plan best;
   best.cost = kForbidden;
   double bound = -kForbidden;
+  // A good plan to begin with, and what its conversions cost.
+  bool is_news = true;
+  for (int round = 0; round < kBeamRounds && is_news; ++round) {
+    Plan plan = evaluate(problem, plan_by_beam(problem, cost));
+    is_news = costs.learn(plan);
+    if (best.choice.empty() || plan.cost < best.cost) best = std::move(plan);
+  }
   int vain_rounds = 0;
   // While costs become known, few branches will do; the whole budget is for what they are in the end.
   for (int64_t branches = std::min(kFirstBranches, options.branches);;) {
@@ -205,7 +215,7 @@ Plan plan_pbqp(const PlanProblem& problem, const PlanOptions& options) {
     std::vector<int> choice(solution.choice.begin(),
                             solution.choice.begin() + static_cast<ptrdiff_t>(problem.nodes.size()));
     Plan plan = evaluate(problem, std::move(choice));
-    const bool is_news = costs.learn(plan);
+    is_news = costs.learn(plan);
     if (best.choice.empty() || plan.cost < best.cost) best = std::move(plan);
     const double slack = std::isfinite(best.cost) ? 1e-9 * std::max(1.0, std::abs(best.cost)) : 0;
     best.proven = bound >= best.cost - slack;

@@ -37,6 +37,9 @@
 /// than the solution of a problem whose costs are too small, so the last one is as good as if all had been
 /// asked for, and bounds are bounds. In the example, a conversion that costs at least 7 and in truth 10 is
 /// asked for once; with at least 13, never: both uses take rows.
+///
+/// Branch and bound gets nowhere in problems of thousands of nodes, as dense blocks make. So `pbqp` begins
+/// with the plan of a beam (layout/plan/beam.h), which it proves to be the best or makes better.
 namespace kodama::layout {
 
 class Pbqp;

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "isa/error.h"
+#include "layout/plan/beam.h"
 #include "layout/plan/pbqp.h"
 #include "layout/plan/pbqp_by_cbc.h"
 
@@ -148,6 +149,45 @@ TEST(Planner, TheExampleOfTheHeader) {
   EXPECT_EQ(best.node_cost, 11);
 }
 
+/// Of a chain nothing is lost, with as many partial plans as a tensor has layouts; as many layers in dense
+/// blocks as make a quadratic problem of thousands of nodes are planned near their bound.
+TEST(Planner, BeamsOfChainsAndBlocks) {
+  std::mt19937 random(6);
+  constexpr int kLayouts = 5;
+  const auto convert = [](int from, int to) { return 7.0 + 5 * ((3 * from + to) % kLayouts); };
+  const auto add_nodes = [&](PlanProblem& problem, int count, size_t operands) {
+    for (int node = 0; node < count; ++node) {
+      problem.nodes.push_back({fmt::format("n{}", node), {}});
+      for (int layout = 0; layout < kLayouts; ++layout) {
+        problem.nodes.back().candidates.push_back({static_cast<double>(random() % 30), {}, ""});
+        problem.nodes.back().candidates.back().layouts.assign(operands, layout);
+        problem.nodes.back().candidates.back().layouts[0] = static_cast<int>(random() % kLayouts);
+      }
+    }
+  };
+  PlanProblem chain;
+  add_nodes(chain, 300, 2);
+  for (int node = 0; node + 1 < 300; ++node)
+    chain.tensors.push_back({fmt::format("t{}", node), {node, 0}, {{node + 1, 1}}, convert});
+  const ConversionCost cost = [&](int, int from, int to) { return from == to ? 0 : convert(from, to); };
+  const Plan best = plan(chain, "pbqp");
+  ASSERT_TRUE(best.proven);
+  EXPECT_EQ(evaluate(chain, plan_by_beam(chain, cost, {.width = kLayouts})).cost, best.cost);
+
+  // Every layer of a block reads all layers before it.
+  PlanProblem block;
+  constexpr int kLayers = 24;
+  add_nodes(block, kLayers, kLayers);
+  for (int node = 0; node + 1 < kLayers; ++node) {
+    PlanProblem::Tensor tensor{fmt::format("t{}", node), {node, 0}, {}, convert};
+    for (int reader = node + 1; reader < kLayers; ++reader) tensor.readers.push_back({reader, node + 1});
+    block.tensors.push_back(tensor);
+  }
+  const double by_beam = evaluate(block, plan_by_beam(block, cost)).cost;
+  EXPECT_LE(by_beam, plan(block, "greedy").cost);
+  EXPECT_LE(plan(block, "pbqp", {.branches = 10}).cost, by_beam);
+}
+
 TEST(Planner, MalformedProblemsAreRefused) {
   PlanProblem problem = header_example();
   EXPECT_THROW(plan(problem, "best"), isa::UserError);
@@ -243,6 +283,13 @@ TEST(Planner, NoPlannerBeatsPbqpAndItIsTheOptimum) {
     const Plan found = plan(problem, "pbqp");
     ASSERT_TRUE(found.proven);
     ASSERT_EQ(found.cost, best);
+    // A beam that keeps everything finds the best; one that keeps nothing but the cheapest, a plan.
+    const ConversionCost convert_exactly = [&](int, int from, int to) {
+      return from == to ? 0 : convert(from, to);
+    };
+    ASSERT_EQ(evaluate(problem, plan_by_beam(problem, convert_exactly, {.width = 100000})).cost, best);
+    ASSERT_EQ(plan_fault(problem, evaluate(problem, plan_by_beam(problem, convert_exactly, {.width = 1}))),
+              "");
     std::set<std::tuple<size_t, int, int>> asked;
     const PlanProblem problem_of_bounds = lazy(problem, asked);
     const Plan found_lazily = plan(problem_of_bounds, "pbqp");
