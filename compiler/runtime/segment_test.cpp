@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "compiler/graph/import.h"
@@ -113,6 +114,8 @@ TEST(Slices, MakeWhatTheBatchMakes) {
   testing::add_initializer(source, "w",
                            testing::random_tensor(onnx::TensorProto_DataType_FLOAT, {16, 4, 3, 3}, 7));
   const onnx::ModelProto model = import_model(source, {}, "test");
+  std::set<std::string> values;
+  for (const onnx::NodeProto& node : model.graph().node()) values.insert(node.output(0));
   const isa::Chip chip = isa::find_chip("mncore2");
   for (const Weights weights : {Weights::kStream, Weights::kResident}) {
     CompileOptions options;
@@ -124,7 +127,10 @@ TEST(Slices, MakeWhatTheBatchMakes) {
     std::map<std::string, Shape> shapes;
     RunnerOptions run_options;
     run_options.observe = [&](const std::string& name, const Tensor& tensor) {
-      EXPECT_TRUE(shapes.try_emplace(name, tensor.shape()).first->second == tensor.shape()) << name;
+      // What passes make themselves is cut as suits a slice, and nobody compares it.
+      if (values.contains(name)) {
+        EXPECT_TRUE(shapes.try_emplace(name, tensor.shape()).first->second == tensor.shape()) << name;
+      }
     };
     const RunOutcome expected = ModelRunner(whole, run_options).run(inputs);
     for (const int64_t slices : {2, 6}) {
