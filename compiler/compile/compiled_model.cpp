@@ -708,18 +708,29 @@ class ModelCompiler {
         }
       }
     }
+    const auto sent_tensor = [&](const StreamBinding& operand) {
+      return operand.origin == StreamBinding::Origin::kSent ? graph_.storage(operand.placement.access.tensor)
+                                                            : -1;
+    };
+    // What is packed as halves is packed for each that reads it: no layout of floats changes.
+    std::set<TensorId> packed;
+    for (const Stage& stage : result_.stages) {
+      const auto* chip = std::get_if<ChipStage>(&stage.body);
+      if (chip == nullptr) continue;
+      for (const StreamBinding& operand : chip->operands) {
+        if (operand.placement.element == StreamElement::kHalf) packed.insert(sent_tensor(operand));
+      }
+    }
     std::set<TensorId> sent;
     std::set<TensorId> made;
     for (Stage& stage : result_.stages) {
       auto* chip = std::get_if<ChipStage>(&stage.body);
       if (chip == nullptr) continue;
       for (StreamBinding& operand : chip->operands) {
-        if (operand.origin != StreamBinding::Origin::kSent) continue;
-        const TensorId storage = graph_.storage(operand.placement.access.tensor);
-        // What a kernel made, or what was sent already in another layout. Halves are packed for each that
-        // wants them: they change no layout of floats.
-        const bool has_halves = operand.placement.element == StreamElement::kHalf;
-        operand.host_relayout = made.contains(storage) || (!has_halves && !sent.insert(storage).second);
+        const TensorId tensor = sent_tensor(operand);
+        if (tensor < 0 || packed.contains(tensor)) continue;
+        // What a kernel made, or what was sent already in another layout.
+        operand.host_relayout = made.contains(tensor) || !sent.insert(tensor).second;
       }
       const TensorId result = graph_.storage(chip->result.placement.access.tensor);
       chip->result.host_relayout = chip->fetch && !of_host.contains(result);

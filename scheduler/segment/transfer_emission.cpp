@@ -211,7 +211,9 @@ class Emitter {
     return schedule_.address[index(buffer)] - formulation_.lowest[index(buffer)];
   }
 
-  /// Waits for the transfers that meet these ranges; with a step, the last wait stands beside it.
+  /// Waits for the transfers that meet these ranges; with a step, the last wait stands beside it. Behind a
+  /// transfer a step may read a place that one shortly before has written, or the other way round: a transfer
+  /// takes no step of its own, however long it is.
   void wait_for(const std::vector<TransferRange>& ranges, Statement* step = nullptr) {
     std::vector<int> tags;
     std::erase_if(in_flight_, [&](const InFlight& transfer) {
@@ -221,6 +223,7 @@ class Emitter {
       if (meets) tags.push_back(transfer.tag);
       return meets;
     });
+    if (!tags.empty()) joiner_.distrust();
     for (size_t k = 0; k < tags.size(); ++k) {
       free_tags_.push_back(tags[k]);
       const bool is_last = k + 1 == tags.size();
@@ -228,6 +231,7 @@ class Emitter {
     }
   }
   void finish_first() {
+    joiner_.distrust();
     joiner_.wait(in_flight_.front().tag);
     free_tags_.push_back(in_flight_.front().tag);
     in_flight_.erase(in_flight_.begin());

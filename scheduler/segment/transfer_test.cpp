@@ -660,6 +660,30 @@ TEST_F(Programs, LoopsWithTransfersKeepTheirWaits) {
   }
 }
 
+TEST_F(Programs, StepsKeepTheirDistanceOverTransfers) {
+  // What is loaded comes to a place that was just written, as there is no other: a distance that nobody had
+  // to keep in the part as it was, and a transfer takes no step.
+  chip.memory.l2bm_lw = 1280;
+  const ProgramPart first = part("first", R"(nop/9
+l2bmd $lb4096 $lc0
+l2bmd $lb4128 $lc256
+l2bmd $lb4160 $lc512
+l2bmd $lb4192 $lc768
+nop/2
+mvp/n1024i01 $lc0@.0 $d8192
+nop; wait i01
+)");
+  const ProgramPart both = part("both", R"(nop/9
+mvp/n256i02 $d4096 $lc256@.0
+l2bmd $lb4096 $lc0
+l2bmb $lc256 $lb0; wait i02
+)");
+  const ProgramPart reader = part("reader", R"(mvp/n1024i01 $d8192 $lc0@.0
+l2bmb $lc0 $lb0; wait i01
+)");
+  for (const char* scheduler : {"on-demand", "prefetch", "keep"}) schedule({first, both, reader}, scheduler);
+}
+
 TEST_F(Programs, LoadsDontPassStoresThatMakeTheirData) {
   // The first transfer of all that isn't a loop's is a store.
   const ProgramPart maker = part("maker", R"(nop/9

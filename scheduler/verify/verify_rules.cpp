@@ -64,7 +64,9 @@ class RuleWalk {
   }
 
  private:
-  [[noreturn]] static void fail(const std::string& what) { verify::fail(kVerifyRules, what); }
+  [[noreturn]] void fail(const std::string& what) const {
+    verify::fail(kVerifyRules, regions_.empty() ? what : fmt::format("{} (in {})", what, regions_.back()));
+  }
 
   void walk(const std::vector<Statement>& statements) {
     for (const Statement& statement : statements) {
@@ -77,7 +79,13 @@ class RuleWalk {
         take(*step);
       } else if (const auto* mv = std::get_if<isa::Mv>(&statement.kind)) {
         issue(mv->instruction);
-      } else if (!std::holds_alternative<isa::RegionMark>(statement.kind)) {
+      } else if (const auto* mark = std::get_if<isa::RegionMark>(&statement.kind)) {
+        if (mark->begin) {
+          regions_.push_back(mark->name);
+        } else if (!regions_.empty()) {
+          regions_.pop_back();
+        }
+      } else {
         fail("a program of the compiler consists of steps, nops, MVs, loops and region marks only");
       }
     }
@@ -157,7 +165,7 @@ class RuleWalk {
   }
 
   /// Of what moves between L1BM and L2BM, in every iteration.
-  static void check_alignment(const Instruction& instruction) {
+  void check_alignment(const Instruction& instruction) {
     bool has_l2bm = false, is_aligned = true;
     for_each_operand(instruction, [&](const Operand& operand, bool) {
       has_l2bm = has_l2bm || operand.space == Space::kL2bm;
@@ -386,6 +394,7 @@ class RuleWalk {
   CountersAt counters_ = std::make_shared<const std::vector<Counter>>();
   std::map<HazardResource, std::deque<Touch>> recent_;
   std::map<int8_t, std::vector<Touch>> under_way_;  ///< transfers by tag
+  std::vector<std::string> regions_;                ///< around, outermost first
   std::array<Forward, isa::kHazardResourceCount> forwards_{};
   // Of the outermost loop that is walked now.
   std::unordered_map<const Instruction*, std::vector<Access>> accesses_;
