@@ -647,9 +647,20 @@ class ModelPlanner::Impl {
     bound_ = found.bound;
     proven_ = found.proven;
   }
-  /// Cycles of a kernel, with what its constants cost at a price for a LW of LM0 or LM1 that stays theirs.
-  static double cost(const Candidate& candidate, double price) {
-    const auto all = static_cast<double>(candidate.predicted_cycles);
+  /// What a kernel's constants take of DRAM in every run, of which none stay: loads come ahead, behind other
+  /// layers' cycles, so that DRAM is what all of them share.
+  int64_t streamed_cycles(const Candidate& candidate) const {
+    if (options_.constants_stay) return 0;
+    int64_t lw = 0;
+    for (const StreamPlacement& operand : candidate.placements) {
+      if (graph_.is_constant(operand.access.tensor)) lw += stream_group_lw(operand);
+    }
+    return static_cast<int64_t>(std::ceil(static_cast<double>(lw) / chip_.transfer.dram_lw_per_cycle));
+  }
+  /// Cycles of a kernel, with what its constants cost: of DRAM, or at a price for a LW of LM0 or LM1 that
+  /// stays theirs.
+  double cost(const Candidate& candidate, double price) const {
+    const auto all = static_cast<double>(candidate.predicted_cycles + streamed_cycles(candidate));
     if (!stays(candidate, price)) return all;
     return all - static_cast<double>(candidate.constant_cycles) +
            price * static_cast<double>(candidate.constant_lw);
@@ -781,7 +792,7 @@ class ModelPlanner::Impl {
       stage.candidate = candidates_[k][static_cast<size_t>(choice_[k])];
       stage.estimated_cycles = stage.candidate.predicted_cycles;
       if (stays(stage.candidate, price_)) stage.estimated_cycles -= stage.candidate.constant_cycles;
-      plan.summary.kernel_cycles += stage.estimated_cycles;
+      plan.summary.kernel_cycles += stage.estimated_cycles + streamed_cycles(stage.candidate);
       for (const StreamPlacement& operand : stage.candidate.placements) {
         const TensorId tensor = operand.access.tensor;
         if (operand.is_output) {

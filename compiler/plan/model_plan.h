@@ -74,7 +74,7 @@ struct PlannedStage {
 /// runs.
 struct PlanSummary {
   std::string planner;
-  int64_t kernel_cycles = 0;
+  int64_t kernel_cycles = 0;    ///< with what constants take of DRAM, where none stay in the PEs
   int64_t link_cycles = 0;      ///< of what is sent and fetched by the planner's choice
   int64_t relayout_cycles = 0;  ///< estimated
   int64_t relayouts = 0;
