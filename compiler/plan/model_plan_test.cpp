@@ -458,6 +458,33 @@ TEST(ModelPlan, ConstantsThatStayHaveRoom) {
   EXPECT_LE(constants_lw(8, true), both);
 }
 
+/// Constants that come from DRAM in every run take its cycles beside those of their kernels; so 128 channels
+/// of 28 x 28 have matrices that no group loads for itself.
+TEST(ModelPlan, StreamedConstantsTakeDram) {
+  const isa::Chip chip = isa::find_chip("mncore2");
+  onnx::ModelProto model = testing::parse_model(
+      "g (float[1,128,28,28] x) => (float[1,128,28,28] z) { a = Conv <pads = [1, 1, 1, 1]> (x, v) "
+      "y = Relu (a) b = Conv <pads = [1, 1, 1, 1]> (y, w) z = Relu (b) }");
+  for (const char* name : {"v", "w"}) testing::add_random(model, name, {128, 128, 3, 3});
+  const LayerGraph graph = testing::lower(model);
+  for (const bool stay : {false, true}) {
+    KernelOptions options;
+    options.constants_stay = stay;
+    const ModelPlan plan = ModelPlanner(graph, chip, options).plan("pbqp");
+    int64_t of_kernels = 0;
+    for (const PlannedStage& stage : plan.stages)
+      of_kernels += stage.kind == PlannedStage::Kind::kKernel ? stage.estimated_cycles : 0;
+    int64_t lw = 0;
+    for (const PlannedImage& image : plan.images)
+      lw += image.kind == PlannedImage::Kind::kConstant ? stream_group_lw(image.placement) : 0;
+    const double in_dram = static_cast<double>(lw) / chip.transfer.dram_lw_per_cycle;
+    EXPECT_NEAR(static_cast<double>(plan.summary.kernel_cycles - of_kernels), stay ? 0 : in_dram, 2);
+    if (stay) continue;
+    // Four groups with all matrices each would load four times as many words as there are.
+    EXPECT_LT(lw * isa::kWordsPerLong * chip.groups, 2 * (2 * 128 * 128 * 9));
+  }
+}
+
 /// What is planned for large tensors by their size is near what is planned element by element.
 TEST(ModelPlan, RoughCostsAreNearTheEstimates) {
   const isa::Chip chip = isa::find_chip("mncore2");
