@@ -82,6 +82,12 @@ class Decoder {
     to.base = from.base;
     for (int c = 0; c < 4; ++c) to.offset[c] = static_cast<int32_t>(from.address(c) - from.base);
     to.loop_depth = static_cast<uint8_t>(from.loop_strides.size());
+    if (isa::is_pe_memory(to.space)) {
+      const bool is_local = isa::is_local_memory(to.space);
+      const int64_t size = is_local ? chip_.memory.lm_words : chip_.memory.grf_words;
+      for (int c = 0; c < 4; ++c)
+        to.place[c] = static_cast<int32_t>(row_address(to.base + to.offset[c], to.width, size));
+    }
     std::copy(from.loop_strides.begin(), from.loop_strides.end(), to.loop_strides.begin());
     return to;
   }
@@ -208,6 +214,9 @@ class Decoder {
       op.destinations.push_back(operand(destination));
       check_mask(destination.mask);
       if (destination.mask.kind != isa::Mask::Kind::kNone) node.own_masks = true;
+      if (destination.space == Space::kOmr || destination.space == Space::kT ||
+          destination.space == Space::kBar0 || destination.space == Space::kBar1)
+        node.writes_registers = true;
       if (destination.space == Space::kOmr) {
         op.wants_flags = true;
         if (destination.base < 1 || destination.base > 15 || destination.base >= chip_.memory.mask_entries) {

@@ -13,6 +13,18 @@
 /// far it reaches, so that the engine knows what may run L1B by L1B.
 namespace kodama::simulator {
 
+/// address modulo size, never negative.
+inline int64_t wrap(int64_t address, int64_t size) {
+  if (address >= 0 && address < size) return address;
+  const int64_t rest = address % size;
+  return rest < 0 ? rest + size : rest;
+}
+
+/// Where an access of this width begins that goes to a word address of a memory of PEs.
+inline int64_t row_address(int64_t address, isa::Width width, int64_t size) {
+  return wrap(address, size) & ~int64_t{isa::words(width) - 1};
+}
+
 using Counters = std::array<int64_t, isa::kMaxLoopDepth>;
 
 struct MicroOperand {
@@ -29,6 +41,8 @@ struct MicroOperand {
   isa::Mask mask;
   int64_t base = 0;
   std::array<int32_t, 4> offset{};  ///< of each cycle
+  /// Of a memory of PEs without loop strides: the word address in each cycle, but for BAR, T and j.
+  std::array<int32_t, 4> place{};
   std::array<int64_t, isa::kMaxLoopDepth> loop_strides{};
 
   int64_t resolve(const Counters& counters) const {
@@ -78,7 +92,8 @@ struct Node {
   std::vector<MicroOp> ops;      ///< of PEs, MABs and L1Bs
   std::vector<MicroOp> l2b_ops;  ///< of L2Bs
   bool no_forward = false;
-  bool own_masks = false;  ///< a destination names its mask: the block mask does not apply
+  bool writes_registers = false;  ///< T, BAR or masks
+  bool own_masks = false;         ///< a destination names its mask: the block mask does not apply
   // kNop, kLoop
   int64_t count = 1;
   std::vector<Node> body;

@@ -53,10 +53,10 @@ void L1b::refresh_stale_addresses() {
 void L1b::run_step(const Node& node, const Counters& counters, Scratch& scratch) {
   scratch.reset();
   if (stale_) refresh_stale_addresses();
-  std::array<CycleRows, kResultUnits> results;
+  std::array<CycleRows, kResultUnits>& results = scratch.results;
   std::array<PendingWrite, kResultUnits> writes;
   int write_count = 0;
-  CycleRows mwrite_source;
+  CycleRows& mwrite_source = scratch.mwrite_source;
   const MicroOp* mwrite = nullptr;
   std::array<PendingL1bm, 2> l1bm_writes;
   int l1bm_count = 0;
@@ -68,13 +68,13 @@ void L1b::run_step(const Node& node, const Counters& counters, Scratch& scratch)
       continue;
     }
     if (op.movement->way == isa::Movement::Way::kPeToL1bm) {
-      CycleRows source;
+      CycleRows& source = scratch.x;
       // The sum of halves needs no widening here: it widens itself.
       const bool widen = op.movement->rule == isa::Movement::Rule::kHalfSum && op.sources[0].extend;
       fetch_converted(op.sources[0], widen ? Precision::kHalf : op.precision, false, counters, scratch,
                       source);
       uint64_t* data = scratch.l1bm_data(l1bm_count);
-      const int64_t count = run_pe_to_l1bm(op, source, data);
+      const int64_t count = run_pe_to_l1bm(op, source, scratch, data);
       l1bm_writes[l1bm_count++] = {&op, data, count};
       continue;
     }
@@ -104,6 +104,7 @@ void L1b::run_step(const Node& node, const Counters& counters, Scratch& scratch)
   if (mwrite != nullptr) commit_mwrite(*mwrite, mwrite_source, counters);
   for (int i = 0; i < l1bm_count; ++i) commit_l1bm(l1bm_writes[i], counters);
   for (const CommitPhase phase : {CommitPhase::kMemories, CommitPhase::kAddresses, CommitPhase::kMasks}) {
+    if (phase != CommitPhase::kMemories && !node.writes_registers) break;
     for (int i = 0; i < write_count; ++i) commit(writes[i], node, counters, phase);
   }
   if (!node.no_forward) {

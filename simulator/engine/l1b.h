@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "isa/chip.h"
+#include "isa/move_places.h"
 #include "simulator/engine/decode.h"
 #include "simulator/engine/kernels/kernels.h"
 #include "simulator/engine/mapped_memory.h"
@@ -16,17 +17,13 @@
 /// One L1B with its MABs and PEs: the state, and the execution of steps on it.
 namespace kodama::simulator {
 
-/// address modulo size, never negative.
-inline int64_t wrap(int64_t address, int64_t size) {
-  if (address >= 0 && address < size) return address;
-  const int64_t rest = address % size;
-  return rest < 0 ? rest + size : rest;
-}
-
 /// One LW of two rows, its upper and lower words.
 inline uint64_t long_at(const uint32_t* upper, const uint32_t* lower, int lane) {
   return (uint64_t{upper[lane]} << 32) | lower[lane];
 }
+
+/// The words of an operand or result in all cycles.
+using CycleRows = std::array<Rows, 4>;
 
 /// Working memory of one thread.
 class Scratch {
@@ -39,6 +36,11 @@ class Scratch {
   uint64_t* l1bm_data(int index) { return l1bm_data_[index].data(); }
   uint64_t* l1bm_window() { return l1bm_window_.data(); }
 
+  /// Operands of the instruction that runs, results of the step by unit, and what a mwrite takes.
+  CycleRows x, y, z;
+  std::array<CycleRows, kResultUnits> results;
+  CycleRows mwrite_source;
+
  private:
   /// Six instructions of a step with at most three operands each, and conversions of each.
   static constexpr size_t kSlots = 36;
@@ -49,9 +51,6 @@ class Scratch {
   std::array<std::vector<uint64_t>, 2> l1bm_data_;
   std::vector<uint64_t> l1bm_window_;
 };
-
-/// The words of an operand or result in all cycles.
-using CycleRows = std::array<Rows, 4>;
 
 class L1b {
  public:
@@ -121,6 +120,8 @@ class L1b {
   uint32_t* memory_of(isa::Space space) const;
   int64_t size_of(isa::Space space) const;
   bool has_plain_addresses(const MicroOperand& operand) const;
+  /// The word addresses in all cycles of an operand that has them.
+  std::array<int64_t, 4> plain_addresses(const MicroOperand& operand, const Counters& counters) const;
   int64_t lane_address(const MicroOperand& operand, int64_t base, int cycle, int lane) const;
   void fetch(const MicroOperand& operand, isa::Precision precision, const Counters& counters,
              Scratch& scratch, CycleRows& value) const;
@@ -146,8 +147,16 @@ class L1b {
   void commit_mwrite(const MicroOp& op, const CycleRows& source, const Counters& counters);
   void write_matrix(const MicroOperand& destination, bool wide, int64_t base, const CycleRows& source);
   void run_l1bm_to_pe(const MicroOp& op, const Counters& counters, Scratch& scratch, CycleRows& result) const;
-  int64_t run_pe_to_l1bm(const MicroOp& op, const CycleRows& source, uint64_t* data) const;
-  void sum_to_halves(const MicroOp& op, const CycleRows& source, uint64_t* data) const;
+  bool is_dealt(const isa::L1bmLayout& layout) const;
+  /// The LW of an area that come in one cycle to rows of their upper and lower words.
+  void longs_to_rows(const isa::L1bmLayout& layout, const uint64_t* area, int cycle, int half, int rotation,
+                     uint32_t* upper, uint32_t* lower) const;
+  int64_t run_pe_to_l1bm(const MicroOp& op, const CycleRows& source, Scratch& scratch, uint64_t* data) const;
+  void sum_to_halves(const MicroOp& op, const CycleRows& source, Scratch& scratch, uint64_t* data) const;
+  /// The sum over all MABs of each PE number.
+  void sum_row(const uint32_t* row, bool to_half, std::array<uint32_t, isa::kPePerMab>& sums) const;
+  /// Whether the kernels can do it.
+  bool sum_floats(const isa::L1bmLayout& layout, const CycleRows& source, uint64_t* data) const;
   void zero_flush(const MicroOp& op, CycleRows& result) const;
   /// T and BARs take part in addresses, masks govern all writes: what others still need changes after them.
   enum class CommitPhase : uint8_t { kMemories, kAddresses, kMasks };
@@ -178,6 +187,7 @@ class L1b {
   uint64_t* l1bm_ = nullptr;
   uint64_t* turnaround_ = nullptr;
   uint32_t* zero_row_ = nullptr;
+  CycleRows zeros_;  ///< an operand that is all zero
   /// Results of each unit: the one under construction and the one that the forwarding registers show.
   std::array<std::array<uint32_t*, 2>, kResultUnits> results_{};
   std::array<uint8_t, kResultUnits> next_result_{};

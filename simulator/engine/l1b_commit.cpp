@@ -31,7 +31,7 @@ L1b::CycleMask L1b::cycle_mask(const isa::Mask& mask, int cycle) const {
 
 void L1b::copy_masked(uint32_t* to, const uint32_t* from, int word, const CycleMask& mask) const {
   if (mask.kind == CycleMask::Kind::kAll || !mask.governs(word)) {
-    std::memcpy(to, from, sizeof(uint32_t) * words_);
+    kernels_->copy_rows(shape_, from, 1, to);
   } else if (mask.kind == CycleMask::Kind::kLanes) {
     kernels_->masked_copy(shape_, from, mask.lanes, mask.high(word), mask.low(word), false, to);
   }
@@ -60,9 +60,22 @@ void L1b::commit_memory(const MicroOperand& destination, const isa::Mask& mask, 
                         const Counters& counters) {
   uint32_t* memory = memory_of(destination.space);
   const int width = isa::words(destination.width);
-  const int64_t base = destination.resolve(counters);
   const bool plain = has_plain_addresses(destination);
-  const int64_t size = size_of(destination.space);
+  const std::array<int64_t, 4> addresses =
+      plain ? plain_addresses(destination, counters) : std::array<int64_t, 4>{};
+  if (plain && !stale_ && mask.kind == isa::Mask::Kind::kNone) {
+    for (int c = 0; c < 4; ++c) {
+      const auto& words = result[c].word;
+      uint32_t* to = row(memory, addresses[c]);
+      if (width == 2 && words[1] == words[0] + words_) {
+        kernels_->copy_rows(shape_, words[0], 2, to);
+        continue;
+      }
+      for (int w = 0; w < width; ++w) kernels_->copy_rows(shape_, words[w], 1, to + w * words_);
+    }
+    return;
+  }
+  const int64_t base = destination.resolve(counters);
   // An LM's one port is taken until the last of the step's writes is through.
   int last_cycle = 0;
   for (int c = 0; c < 4; ++c) {
@@ -72,11 +85,10 @@ void L1b::commit_memory(const MicroOperand& destination, const isa::Mask& mask, 
     const CycleMask cycle = cycle_mask(mask, c);
     const int seen_after = isa::is_local_memory(destination.space) ? last_cycle : c;
     if (plain) {
-      const int64_t address = wrap(base + destination.offset[c], size) & ~int64_t{width - 1};
       for (int w = 0; w < width; ++w) {
-        if (stale_)
-          stale_->before_write(destination.space, seen_after, address + w, row(memory, address + w));
-        copy_masked(row(memory, address + w), result[c].word[w], w, cycle);
+        const int64_t address = addresses[c] + w;
+        if (stale_) stale_->before_write(destination.space, seen_after, address, row(memory, address));
+        copy_masked(row(memory, address), result[c].word[w], w, cycle);
       }
       continue;
     }

@@ -29,34 +29,11 @@ void L1b::run_l1bm_to_pe(const MicroOp& op, const Counters& counters, Scratch& s
     }
   }
   uint32_t* rows = result_rows(op.unit);
-  const int stride = shape_.stride;
   for (int c = 0; c < 4; ++c) {
     uint32_t* out = rows + c * 4 * words_;
     for (int half = 0; half < layout.halves; ++half) {
-      for (int pe = 0; pe < isa::kPePerMab; ++pe) {
-        uint32_t* upper = out + 2 * half * words_ + pe * stride;
-        uint32_t* lower = upper + words_;
-        if (layout.blocks == 1) {
-          const uint64_t value = area[layout.offset(c, half, 0, pe)];
-          std::fill_n(upper, stride, static_cast<uint32_t>(value >> 32));
-          std::fill_n(lower, stride, static_cast<uint32_t>(value));
-          continue;
-        }
-        const auto set = [&](int m, uint64_t value) {
-          upper[m] = static_cast<uint32_t>(value >> 32);
-          lower[m] = static_cast<uint32_t>(value);
-        };
-        if (layout.mabs_per_block == 1 && op.rotation == 0) {
-          const uint64_t* from = area + layout.offset(c, half, 0, pe);
-          const int64_t step = layout.offset(c, half, 1, pe) - layout.offset(c, half, 0, pe);
-          for (int m = 0; m < mabs_; ++m) set(m, from[step * m]);
-          continue;
-        }
-        for (int m = 0; m < mabs_; ++m) {
-          const int mab = (m - op.rotation + mabs_) % mabs_;
-          set(m, area[layout.offset(c, half, mab / layout.mabs_per_block, pe)]);
-        }
-      }
+      uint32_t* upper = out + 2 * half * words_;
+      longs_to_rows(layout, area, c, half, op.rotation, upper, upper + words_);
     }
     const bool two = layout.halves == 2;
     result[c].word = {out, out + words_, two ? out + 2 * words_ : zero_row_,
@@ -64,31 +41,56 @@ void L1b::run_l1bm_to_pe(const MicroOp& op, const Counters& counters, Scratch& s
   }
 }
 
-void L1b::sum_to_halves(const MicroOp& op, const CycleRows& source, uint64_t* data) const {
+/// Whether every MAB has four LW of its own, side by side, and rows have no padding.
+bool L1b::is_dealt(const isa::L1bmLayout& layout) const {
+  return layout.mabs_per_block == 1 && layout.halves == 1 && !layout.one_for_all_pes &&
+         mabs_ == shape_.stride;
+}
+
+void L1b::longs_to_rows(const isa::L1bmLayout& layout, const uint64_t* area, int cycle, int half,
+                        int rotation, uint32_t* upper, uint32_t* lower) const {
   const int stride = shape_.stride;
-  std::array<uint64_t, 256> values;
+  const int shared = layout.mabs_per_block;
+  const auto offset = [&](int block, int pe) { return layout.offset(cycle, half, block, pe); };
+  if (is_dealt(layout) && rotation == 0) {
+    kernels_->deal_longs(shape_, area + offset(0, 0), upper, lower);
+    return;
+  }
+  const bool repeats = layout.blocks == 1 || (shared % 4 == 0 && rotation == 0);
+  for (int pe = 0; pe < isa::kPePerMab; ++pe, upper += stride, lower += stride) {
+    if (repeats) {
+      const int count = layout.blocks == 1 ? stride : shared;
+      for (int block = 0; block < layout.blocks; ++block)
+        kernels_->repeat_long(area[offset(block, pe)], count, upper + block * shared, lower + block * shared);
+      continue;
+    }
+    for (int m = 0; m < mabs_; ++m) {
+      const uint64_t value = area[offset((m - rotation + mabs_) % mabs_ / shared, pe)];
+      upper[m] = static_cast<uint32_t>(value >> 32);
+      lower[m] = static_cast<uint32_t>(value);
+    }
+  }
+}
+
+void L1b::sum_to_halves(const MicroOp& op, const CycleRows& source, Scratch& scratch, uint64_t* data) const {
   // Words w0..wf of the PEs, reduced in single precision, rounded to half by the last stage.
   const bool from_half = op.precision == Precision::kHalf;
+  uint32_t* rows = scratch.rows();
   for (int c = 0; c < 4; ++c) {
-    std::array<uint64_t, 16> sums;
-    for (int k = 0; k < 16; ++k) {
-      for (int mab = 0; mab < mabs_; ++mab) {
-        const int lane = (k >> 2) * stride + mab;
-        if (from_half) {
-          const uint32_t word = source[c].word[(k & 3) >> 1][lane];
-          values[mab] =
-              isa::convert((k & 1) == 0 ? word >> 16 : word & 0xffff, isa::kHalfFormat, isa::kFloatFormat);
-        } else {
-          values[mab] = source[c].word[k & 3][lane];
-        }
+    std::array<const uint32_t*, 4> words = source[c].word;
+    if (from_half) {
+      for (int w = 0; w < 4; w += 2) {
+        uint32_t* wide = rows + w * words_;
+        kernels_->widen_half(shape_, source[c].word[w / 2], wide, wide + words_);
+        words[w] = wide;
+        words[w + 1] = wide + words_;
       }
-      std::array<uint64_t, 64> stage;
-      size_t count = 0;
-      for (int m = 0; m < mabs_; m += 4) {
-        stage[count++] = reduce_fadd_stage({values.data() + m, static_cast<size_t>(std::min(4, mabs_ - m))},
-                                           isa::kFloatFormat, isa::kFloatFormat);
-      }
-      sums[k] = reduce_fadd_stage({stage.data(), count}, isa::kFloatFormat, isa::kHalfFormat);
+    }
+    std::array<uint64_t, 16> sums;  // [PE][word]
+    for (int w = 0; w < 4; ++w) {
+      std::array<uint32_t, isa::kPePerMab> of_pes;
+      sum_row(words[w], true, of_pes);
+      for (size_t pe = 0; pe < of_pes.size(); ++pe) sums[4 * pe + w] = of_pes[pe];
     }
     for (int i = 0; i < 4; ++i) {
       data[4 * c + i] = sums[2 * i] << 48 | sums[2 * i + 1] << 32 | sums[8 + 2 * i] << 16 | sums[9 + 2 * i];
@@ -96,18 +98,80 @@ void L1b::sum_to_halves(const MicroOp& op, const CycleRows& source, uint64_t* da
   }
 }
 
-int64_t L1b::run_pe_to_l1bm(const MicroOp& op, const CycleRows& source, uint64_t* data) const {
+void L1b::sum_row(const uint32_t* row, bool to_half, std::array<uint32_t, isa::kPePerMab>& sums) const {
+  const isa::FloatFormat format = to_half ? isa::kHalfFormat : isa::kFloatFormat;
+  std::array<uint32_t, 4 * kRowGranule> stage;
+  if (mabs_ == kRowGranule) {
+    kernels_->sum_fours[0](row, words_, stage.data());
+    // The kernel takes four times as many.
+    std::fill(stage.begin() + kRowGranule, stage.end(), 0);
+    std::array<uint32_t, kRowGranule> all;
+    kernels_->sum_fours[to_half](stage.data(), static_cast<int>(stage.size()), all.data());
+    std::copy_n(all.begin(), sums.size(), sums.begin());
+    return;
+  }
+  for (int pe = 0; pe < isa::kPePerMab; ++pe) {
+    std::array<uint64_t, 256> values;
+    std::array<uint64_t, 64> fours;
+    std::copy_n(row + pe * shape_.stride, mabs_, values.begin());
+    size_t count = 0;
+    for (int m = 0; m < mabs_; m += 4) {
+      fours[count++] = reduce_fadd_stage({values.data() + m, static_cast<size_t>(std::min(4, mabs_ - m))},
+                                         isa::kFloatFormat, isa::kFloatFormat);
+    }
+    sums[static_cast<size_t>(pe)] =
+        static_cast<uint32_t>(reduce_fadd_stage({fours.data(), count}, isa::kFloatFormat, format));
+  }
+}
+
+bool L1b::sum_floats(const isa::L1bmLayout& layout, const CycleRows& source, uint64_t* data) const {
+  if (mabs_ != kRowGranule) return false;
+  const int shared = layout.mabs_per_block;
+  if (shared != 4 && shared != kRowGranule) return false;
+  constexpr int kFours = kRowGranule / 4;  // of a PE
+  // Both words of the LW of four cycles.
+  std::array<uint32_t, 8 * 4 * kFours> fours;
+  std::array<uint32_t, 8 * 4> all;
+  for (int half = 0; half < layout.halves; ++half) {
+    for (int c = 0; c < 4; ++c) {
+      for (int w = 0; w < 2; ++w)
+        kernels_->sum_fours[0](source[c].word[2 * half + w], words_, fours.data() + (2 * c + w) * 4 * kFours);
+    }
+    if (shared == kRowGranule)
+      kernels_->sum_fours[0](fours.data(), static_cast<int>(fours.size()), all.data());
+    const uint32_t* sums = shared == kRowGranule ? all.data() : fours.data();
+    const int row = isa::kPePerMab * layout.blocks;
+    for (int c = 0; c < 4; ++c) {
+      for (int k = 0; k < row; ++k) {
+        const uint32_t* upper = sums + 2 * c * row + k;
+        data[layout.offset(c, half, k % layout.blocks, k / layout.blocks)] = long_at(upper, upper + row, 0);
+      }
+    }
+  }
+  return true;
+}
+
+int64_t L1b::run_pe_to_l1bm(const MicroOp& op, const CycleRows& source, Scratch& scratch,
+                            uint64_t* data) const {
   using Rule = isa::Movement::Rule;
   const isa::L1bmLayout layout = isa::l1bm_layout(*op.movement, op.destinations[0].width, *chip_);
   const Rule rule = op.movement->rule;
   if (rule == Rule::kHalfSum) {
-    sum_to_halves(op, source, data);
+    sum_to_halves(op, source, scratch, data);
     return layout.lw();
   }
+  if (rule == Rule::kReduced && op.reduce_op == isa::ReduceOp::kFadd && op.precision == Precision::kFloat &&
+      sum_floats(layout, source, data))
+    return layout.lw();
   const int stride = shape_.stride;
   const int shared = layout.mabs_per_block;
   for (int c = 0; c < 4; ++c) {
     for (int half = 0; half < layout.halves; ++half) {
+      if (is_dealt(layout) && rule != Rule::kReduced) {
+        kernels_->collect_longs(shape_, source[c].word[2 * half], source[c].word[2 * half + 1],
+                                data + layout.offset(c, half, 0, 0));
+        continue;
+      }
       for (int pe = 0; pe < isa::kPePerMab; ++pe) {
         const auto long_of = [&](int mab) {
           return long_at(source[c].word[2 * half], source[c].word[2 * half + 1], pe * stride + mab);

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <vector>
 
 #include "isa/error.h"
@@ -27,7 +28,18 @@ int64_t L1b::lane_address(const MicroOperand& operand, int64_t base, int cycle, 
   if (operand.t_indirect) address += t[(cycle * 4 + 1) * words_ + lane] & 0xfff;
   const int width = isa::words(operand.width);
   if (operand.j >= 0 && lane / shape_.stride <= operand.j) address += width;
-  return wrap(address, size_of(operand.space)) & ~int64_t{width - 1};
+  return row_address(address, operand.width, size_of(operand.space));
+}
+
+std::array<int64_t, 4> L1b::plain_addresses(const MicroOperand& operand, const Counters& counters) const {
+  std::array<int64_t, 4> addresses;
+  if (operand.loop_depth == 0) {
+    std::copy(operand.place.begin(), operand.place.end(), addresses.begin());
+    return addresses;
+  }
+  const int64_t base = operand.resolve(counters), size = size_of(operand.space);
+  for (int c = 0; c < 4; ++c) addresses[c] = row_address(base + operand.offset[c], operand.width, size);
+  return addresses;
 }
 
 int64_t L1b::operand_address(const isa::Operand& operand, int mab, int pe, int cycle) const {
@@ -111,12 +123,12 @@ void L1b::fetch(const MicroOperand& operand, Precision precision, const Counters
         return;
       }
       if (has_plain_addresses(operand)) {
-        const int64_t size = size_of(operand.space);
+        const std::array<int64_t, 4> addresses = plain_addresses(operand, counters);
         for (int c = 0; c < 4; ++c) {
-          const int64_t address = wrap(base + operand.offset[c], size) & ~int64_t{width - 1};
-          for (int w = 0; w < 4; ++w) {
-            value[c].word[w] = w < width ? memory + (address + w) * words_ : zero_row_;
-          }
+          const uint32_t* first = memory + addresses[c] * words_;
+          value[c].word = {first, width > 1 ? first + words_ : zero_row_,
+                           width > 2 ? first + 2 * words_ : zero_row_,
+                           width > 2 ? first + 3 * words_ : zero_row_};
         }
         return;
       }

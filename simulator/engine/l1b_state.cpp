@@ -79,9 +79,8 @@ L1b::L1b(const isa::Chip& chip, const KernelTable& kernels, int l2b, int l1b)
   for (size_t unit = 0; unit < kResultUnits; ++unit) {
     for (size_t k = 0; k < 2; ++k) results_[unit][k] = at(results + (unit * 2 + k) * kResultRows * row_bytes);
   }
-  for (CycleRows& forward : forward_) {
-    for (Rows& rows : forward) rows.word.fill(zero_row_);
-  }
+  for (Rows& rows : zeros_) rows.word.fill(zero_row_);
+  forward_.fill(zeros_);
 }
 
 uint32_t* L1b::memory_of(Space space) const {

@@ -29,25 +29,23 @@ void L1b::run_alu(const MicroOp& op, const Counters& counters, Scratch& scratch,
     if (op.wants_flags) std::fill_n(flags, 4 * words_, uint8_t{0});
     return;
   }
-  CycleRows x;
-  CycleRows y;
-  for (CycleRows* rows_of : {&x, &y}) {
-    for (Rows& cycle : *rows_of) cycle.word.fill(zero_row_);
-  }
-  if (!op.sources.empty()) fetch_converted(op.sources[0], op.precision, false, counters, scratch, x);
-  if (op.sources.size() > 1) fetch_converted(op.sources[1], op.precision, false, counters, scratch, y);
+  if (!op.sources.empty()) fetch_converted(op.sources[0], op.precision, false, counters, scratch, scratch.x);
+  if (op.sources.size() > 1)
+    fetch_converted(op.sources[1], op.precision, false, counters, scratch, scratch.y);
+  const CycleRows& x = op.sources.empty() ? zeros_ : scratch.x;
+  const CycleRows& y = op.sources.size() > 1 ? scratch.y : zeros_;
   for (int c = 0; c < 4; ++c) {
     uint32_t* out = rows + c * 4 * words_;
     Results results{{out, out + words_, out + 2 * words_, out + 3 * words_},
                     op.wants_flags ? flags + c * words_ : nullptr};
     op.alu(shape_, x[c], y[c], results, op.parameter);
-    for (int w = 0; w < 4; ++w) result[c].word[w] = out + w * words_;
+    result[c].word = {out, out + words_, out + 2 * words_, out + 3 * words_};
     if (op.writes_l) continue;
     for (int w = 2; w < 4; ++w) {
       if (x[c].word[w] == zero_row_) {
         result[c].word[w] = zero_row_;
       } else {
-        std::memcpy(out + w * words_, x[c].word[w], sizeof(uint32_t) * words_);
+        kernels_->copy_rows(shape_, x[c].word[w], 1, out + w * words_);
       }
     }
   }
@@ -95,9 +93,9 @@ void L1b::run_mau(const MicroOp& op, const Counters& counters, Scratch& scratch,
   const bool matrix = op.row->mau.matrix;
   const bool has_factor = op.row->mau.factor >= 0;
   const bool has_addend = op.row->mau.addend >= 0;
-  CycleRows x;
-  CycleRows y;
-  CycleRows z;
+  CycleRows& x = scratch.x;
+  CycleRows& y = scratch.y;
+  CycleRows& z = scratch.z;
   const size_t first = matrix ? 1 : 0;
   fetch_converted(op.sources[first], op.precision, false, counters, scratch, x);
   if (has_factor) fetch_converted(op.sources[1], op.precision, false, counters, scratch, y);

@@ -18,6 +18,8 @@ void add_alu_kernels(KernelTable& table);
 void add_block_float_kernels(KernelTable& table);
 void add_vector_kernels(KernelTable& table);
 void add_matrix_kernels(KernelTable& table);
+void add_move_kernels(KernelTable& table);
+void add_reduce_kernels(KernelTable& table);
 void add_row_kernels(KernelTable& table);
 
 namespace {
@@ -30,6 +32,8 @@ const KernelTable* get_table() {
     add_block_float_kernels(kernels);
     add_vector_kernels(kernels);
     add_matrix_kernels(kernels);
+    add_move_kernels(kernels);
+    add_reduce_kernels(kernels);
     add_row_kernels(kernels);
     return kernels;
   }();

@@ -16,15 +16,17 @@
 namespace kodama::simulator {
 
 inline constexpr int kRowGranule = 16;
+/// Sums of more aligned significands may not fit 32 bits.
+inline constexpr int kMostSummedRows = 8;
 
 struct RowShape {
   int stride = 0;  ///< words per PE number
   int words() const { return 4 * stride; }
 };
 
-/// The words {h, l} of one operand in one cycle, most significant first.
+/// The words {h, l} of one operand in one cycle, most significant first. Not set unless `Rows{}`.
 struct Rows {
-  std::array<const uint32_t*, 4> word{};
+  std::array<const uint32_t*, 4> word;
 };
 
 /// Where a kernel leaves its result. `flags`: one byte per PE, four flag bits in the low end; null when
@@ -81,6 +83,21 @@ struct KernelTable {
   /// Two rows of floats to one row of halves.
   void (*narrow_float)(const RowShape&, const uint32_t* upper, const uint32_t* lower,
                        uint32_t* out) = nullptr;
+  /// out[k] = the sum of in[4 k ..], as the reducing transfers add floats; [rounded to half], in the low 16
+  /// bits then. `count`, of `in`: a multiple of 4 * kRowGranule.
+  void (*sum_fours[2])(const uint32_t* in, int count, uint32_t* out) = {};
+  /// out[i] = such a sum of in[0][i], in[1][i], …: of kMostSummedRows at most. `count`: a multiple of
+  /// kRowGranule.
+  void (*sum_rows)(const uint32_t* const* in, int rows, int count, uint32_t* out) = nullptr;
+  /// Of the LW [MAB][PE] at `from`, as many MABs as a row has, the upper and the lower words, [PE][MAB].
+  void (*deal_longs)(const RowShape&, const uint64_t* from, uint32_t* upper, uint32_t* lower) = nullptr;
+  /// The other way.
+  void (*collect_longs)(const RowShape&, const uint32_t* upper, const uint32_t* lower,
+                        uint64_t* to) = nullptr;
+  /// Copies whole rows.
+  void (*copy_rows)(const RowShape&, const uint32_t* from, int rows, uint32_t* to) = nullptr;
+  /// `count` times, a multiple of four.
+  void (*repeat_long)(uint64_t value, int count, uint32_t* upper, uint32_t* lower) = nullptr;
   /// Copies the half words that the mask allows: bit `high` of a PE's four mask bits governs the upper
   /// half word, bit `low` the lower one. `flush`: writes zero where the mask forbids.
   void (*masked_copy)(const RowShape&, const uint32_t* in, const uint8_t* mask, int high, int low, bool flush,

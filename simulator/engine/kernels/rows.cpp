@@ -81,15 +81,24 @@ void narrow_float(const RowShape& shape, const uint32_t* upper, const uint32_t* 
   }
 }
 
-void masked_copy(const RowShape& shape, const uint32_t* HWY_RESTRICT in, const uint8_t* HWY_RESTRICT mask,
-                 int high, int low, bool flush, uint32_t* HWY_RESTRICT out) {
-  const int n = shape.words();
-  for (int i = 0; i < n; ++i) {
-    const uint32_t bits = mask[i];
-    const uint32_t allowed =
-        (((bits >> high) & 1) != 0 ? 0xffff0000u : 0) | (((bits >> low) & 1) != 0 ? 0xffffu : 0);
-    const uint32_t old = flush ? 0 : out[i];
-    out[i] = (in[i] & allowed) | (old & ~allowed);
+void copy_rows(const RowShape& shape, const uint32_t* from, int rows, uint32_t* to) {
+  const D32 d;
+  for (int i = 0; i < rows * shape.words(); i += static_cast<int>(hn::Lanes(d)))
+    hn::StoreU(hn::LoadU(d, from + i), d, to + i);
+}
+
+void masked_copy(const RowShape& shape, const uint32_t* in, const uint8_t* mask, int high, int low,
+                 bool flush, uint32_t* out) {
+  const D32 d;
+  const hn::Rebind<uint8_t, D32> d8;
+  const V32 upper = hn::Set(d, 0xffff0000u), lower = hn::Set(d, 0xffffu);
+  const V32 high_bit = hn::Set(d, 1u << high), low_bit = hn::Set(d, 1u << low);
+  for (int i = 0; i < shape.words(); i += static_cast<int>(hn::Lanes(d))) {
+    const V32 bits = hn::PromoteTo(d, hn::LoadU(d8, mask + i));
+    const V32 allowed = hn::Or(hn::IfThenElseZero(hn::TestBit(bits, high_bit), upper),
+                               hn::IfThenElseZero(hn::TestBit(bits, low_bit), lower));
+    const V32 kept = flush ? hn::Zero(d) : hn::AndNot(allowed, hn::LoadU(d, out + i));
+    hn::StoreU(hn::Or(hn::And(hn::LoadU(d, in + i), allowed), kept), d, out + i);
   }
 }
 
@@ -100,6 +109,7 @@ void add_row_kernels(KernelTable& table) {
   table.flip = &flip;
   table.widen_half = &widen_half;
   table.narrow_float = &narrow_float;
+  table.copy_rows = &copy_rows;
   table.masked_copy = &masked_copy;
 }
 

@@ -1,0 +1,68 @@
+#include "simulator/engine/kernels/kernels.h"
+#include "simulator/engine/kernels/targets.h"
+
+/// Long words between an L1BM and rows: there the PEs of a MAB are neighbours, here the MABs of a PE number.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "simulator/engine/kernels/moves.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "simulator/engine/kernels/lanes-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kodama::simulator {
+namespace HWY_NAMESPACE {
+namespace {
+
+using VU64 = hn::Vec<DU64>;
+
+void deal_longs(const RowShape& shape, const uint64_t* from, uint32_t* upper, uint32_t* lower) {
+  const DU64 d;
+  const DU32h d32;
+  for (int m = 0; m < shape.stride; m += static_cast<int>(hn::Lanes(d))) {
+    VU64 pe[4];
+    hn::LoadInterleaved4(d, from + 4 * m, pe[0], pe[1], pe[2], pe[3]);
+    for (int k = 0; k < 4; ++k) {
+      hn::StoreU(hn::TruncateTo(d32, hn::ShiftRight<32>(pe[k])), d32, upper + k * shape.stride + m);
+      hn::StoreU(hn::TruncateTo(d32, pe[k]), d32, lower + k * shape.stride + m);
+    }
+  }
+}
+
+void collect_longs(const RowShape& shape, const uint32_t* upper, const uint32_t* lower, uint64_t* to) {
+  const DU64 d;
+  const DU32h d32;
+  for (int m = 0; m < shape.stride; m += static_cast<int>(hn::Lanes(d))) {
+    VU64 pe[4];
+    for (int k = 0; k < 4; ++k) {
+      const int at = k * shape.stride + m;
+      const VU64 high = hn::PromoteTo(d, hn::LoadU(d32, upper + at));
+      pe[k] = hn::Or(hn::ShiftLeft<32>(high), hn::PromoteTo(d, hn::LoadU(d32, lower + at)));
+    }
+    hn::StoreInterleaved4(pe[0], pe[1], pe[2], pe[3], d, to + 4 * m);
+  }
+}
+
+void repeat_long(uint64_t value, int count, uint32_t* upper, uint32_t* lower) {
+  const hn::CappedTag<uint32_t, 4> d;
+  const auto high = hn::Set(d, static_cast<uint32_t>(value >> 32));
+  const auto low = hn::Set(d, static_cast<uint32_t>(value));
+  for (int m = 0; m < count; m += static_cast<int>(hn::Lanes(d))) {
+    hn::StoreU(high, d, upper + m);
+    hn::StoreU(low, d, lower + m);
+  }
+}
+
+}  // namespace
+
+void add_move_kernels(KernelTable& table) {
+  table.deal_longs = &deal_longs;
+  table.collect_longs = &collect_longs;
+  table.repeat_long = &repeat_long;
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace kodama::simulator
+HWY_AFTER_NAMESPACE();
