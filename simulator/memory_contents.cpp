@@ -10,9 +10,35 @@ uint64_t EdgeValues::random() {
   return z ^ (z >> 31);
 }
 
+namespace {
+int mantissa_bits(int width) {
+  return width == 64 ? 52 : width == 32 ? 23 : 9;
+}
+uint64_t largest_exponent(int width) {
+  return width == 64 ? 2047 : width == 32 ? 255 : 63;
+}
+}  // namespace
+
+uint64_t EdgeValues::next_block(int width, uint64_t exponent) {
+  const int mantissa = mantissa_bits(width);
+  const uint64_t signed_mantissa = (uint64_t{1} << (width - 1)) | ((uint64_t{1} << mantissa) - 1);
+  uint64_t value = 0;
+  for (int i = 0; i < 64 / width; ++i) {
+    const bool is_zero = random() % 16 == 0;
+    const uint64_t number = (lane(width) & signed_mantissa) | exponent << mantissa;
+    value = (width == 64 ? 0 : value << width) | (is_zero ? 0 : number);
+  }
+  return value;
+}
+
+uint64_t EdgeValues::block_exponent(int width) {
+  const uint64_t largest = largest_exponent(width);
+  return random() % 8 == 0 ? 1 + random() % (largest - 1) : largest / 2 - 3 + random() % 7;
+}
+
 uint64_t EdgeValues::lane(int width) {
-  const int mantissa = width == 64 ? 52 : width == 32 ? 23 : 9;
-  const uint64_t max_exponent = width == 64 ? 2047 : width == 32 ? 255 : 63;
+  const int mantissa = mantissa_bits(width);
+  const uint64_t max_exponent = largest_exponent(width);
   const uint64_t bias = max_exponent / 2;
   const uint64_t mask = (uint64_t{1} << mantissa) - 1;
   // Fields of one number decide: which kind of exponent and of mantissa, the sign, an exponent.

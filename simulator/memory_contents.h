@@ -49,6 +49,11 @@ class EdgeValues {
     return random() % 2 == 0 ? (value & 0x80ffffff80ffffff) | 0x3e0000003e000000
                              : (value & 0x83ff83ff83ff83ff) | 0x3c003c003c003c00;
   }
+  /// Lanes of the width that all have one exponent, or are zeros, as normalized blocks do: what the matrix
+  /// unit's kernels are made for.
+  uint64_t next_block(int width, uint64_t exponent);
+  /// An exponent for such lanes: of numbers near one, or seldom any that numbers have.
+  uint64_t block_exponent(int width);
 
  private:
   uint64_t random();

@@ -67,8 +67,10 @@ void L1b::commit_memory(const MicroOperand& destination, const isa::Mask& mask, 
     for (int c = 0; c < 4; ++c) {
       const auto& words = result[c].word;
       uint32_t* to = row(memory, addresses[c]);
-      if (width == 2 && words[1] == words[0] + words_) {
-        kernels_->copy_rows(shape_, words[0], 2, to);
+      int together = 1;
+      while (together < width && words[together] == words[0] + together * words_) ++together;
+      if (together == width) {
+        kernels_->copy_rows(shape_, words[0], width, to);
         continue;
       }
       for (int w = 0; w < width; ++w) kernels_->copy_rows(shape_, words[w], 1, to + w * words_);

@@ -115,14 +115,14 @@ void L1b::run_matrix(const MicroOp& op, const CycleRows& v, const CycleRows* z, 
     }
   }
   const Rows no_addend{};
+  const uint32_t irregular = (kind & kBlockIrregular) != 0 ? 15
+                                                           : kernel(shape_, matrix.decoded, kind, v.data(),
+                                                                    z != nullptr ? z->data() : nullptr, rows);
   for (int c = 0; c < 4; ++c) {
     uint32_t* out = rows + c * 4 * words_;
     const std::array<uint32_t*, 4> words{out, out + words_, out + 2 * words_, out + 3 * words_};
-    const Rows& addend = z != nullptr ? (*z)[c] : no_addend;
-    bool exact = (kind & kBlockIrregular) != 0;
-    if (!exact)
-      exact = (kernel(shape_, matrix.decoded, kind, v[c], addend, {words, nullptr}) & kBlockIrregular) != 0;
-    if (exact) scalar_matrix_cycle(op, matrix, v[c], addend, words);
+    if ((irregular >> c & 1) != 0)
+      scalar_matrix_cycle(op, matrix, v[c], z != nullptr ? (*z)[c] : no_addend, words);
     for (int w = 0; w < 4; ++w) result[c].word[w] = words[w];
   }
 }

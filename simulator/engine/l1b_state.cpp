@@ -39,7 +39,7 @@ L1b::L1b(const isa::Chip& chip, const KernelTable& kernels, int l2b, int l1b)
       l2b_number_(l2b),
       l1b_number_(l1b) {
   const auto words = static_cast<size_t>(words_);
-  const auto decoded_bytes = size_t{128} * shape_.stride * sizeof(double);
+  const auto decoded_bytes = kDecodedBytes * static_cast<size_t>(shape_.stride);
   // One mapping, taken apart in pieces that are multiples of a cache line.
   size_t total = 0;
   auto piece = [&total](size_t bytes) {

@@ -111,14 +111,17 @@ isa::Chip small_memories(isa::Chip chip) {
 
 void fill_with_edge_values(const isa::Chip& chip, uint64_t seed, Machine& machine, GoldenMachine& golden) {
   EdgeValues values(seed);
-  const bool plain = seed % 2 == 0;
+  // Every fourth time blocks of one width, else plain numbers or any.
+  const bool blocks = seed % 4 == 2, plain = seed % 4 == 0;
+  const int width = std::array{32, 16, 64}[seed / 4 % 3];
   for (const Space space : kAllMemories) {
     // Nonzero base addresses would scatter all other accesses; instructions set them.
     if (space == Space::kBar0 || space == Space::kBar1) continue;
     std::vector<uint64_t> contents(static_cast<size_t>(space_size(space, chip) / address_step(space)));
+    const uint64_t exponent = blocks ? values.block_exponent(width) : 0;
     for_each_place(space, kEverywhere, chip, [&](const Place& place) {
       for (uint64_t& value : contents) {
-        value = plain ? values.next_plain() : values.next();
+        value = blocks ? values.next_block(width, exponent) : plain ? values.next_plain() : values.next();
         if (space == Space::kDar) value %= static_cast<uint64_t>(chip.memory.dram_lw) / 16;
       }
       machine.write(space, place, 0, contents);

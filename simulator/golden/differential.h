@@ -25,7 +25,8 @@ namespace kodama::simulator::golden {
 isa::Chip small_memories(isa::Chip chip);
 
 /// Fills all memories of both machines with the same values: pseudo-random lanes of every width, with zeros,
-/// infinities, extreme exponents, all-ones mantissas and single bits among them.
+/// infinities, extreme exponents, all-ones mantissas and single bits among them; for some seeds, numbers of
+/// one exponent in each memory.
 void fill_with_edge_values(const isa::Chip& chip, uint64_t seed, Machine& machine, GoldenMachine& golden);
 
 /// The first place where the memories differ; empty when all agree.

@@ -56,10 +56,14 @@ enum BlockKind : uint32_t {
 /// form, at `decoded` (the start of the whole matrix). Returns the OR of BlockKinds over the MABs.
 using MatrixDecodeKernel = uint32_t (*)(const RowShape&, const uint32_t* raw, int row, void* decoded);
 
-/// y = A*v (+ z) in one cycle. Returns the BlockKind of the vector; when it is irregular nothing was
-/// written. `matrix_kind` is kBlockUniform or kBlockExtended.
-using MatrixKernel = uint32_t (*)(const RowShape&, const void* decoded, uint32_t matrix_kind, const Rows& v,
-                                  const Rows& z, const Results& out);
+/// y = A*v (+ z) in the four cycles of a step, so that what is read of the matrix serves all of them. `z` is
+/// null where nothing is added; word w of cycle c goes to row 4 c + w of `out`. Returns the cycles, by bits,
+/// whose vector is irregular: what is written of them is anything. `matrix_kind` is kBlockUniform or
+/// kBlockExtended.
+using MatrixKernel = uint32_t (*)(const RowShape&, const void* decoded, uint32_t matrix_kind, const Rows* v,
+                                  const Rows* z, uint32_t* out);
+/// Bytes that they need for a matrix, for each word of RowShape::stride.
+inline constexpr size_t kDecodedBytes = 1600;
 
 struct KernelTable {
   const char* target = "";

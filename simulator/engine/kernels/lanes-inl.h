@@ -162,6 +162,23 @@ HWY_INLINE V64 load_factor(const Rows& rows, int lane, int i) {
   }
 }
 
+/// A piece of a row of floats with zeros for exponent 0. Returns whether an exponent is all ones: such
+/// numbers are no doubles, and the caller has to take another way.
+HWY_INLINE bool flush_floats(const uint32_t* HWY_RESTRICT from, float* HWY_RESTRICT to) {
+  using DI = hn::CappedTag<int32_t, kRowGranule>;
+  const DI d;
+  const hn::Rebind<float, DI> df;
+  auto largest = hn::Zero(d);
+  for (int i = 0; i < kRowGranule; i += static_cast<int>(hn::Lanes(d))) {
+    const auto bits = hn::LoadU(d, reinterpret_cast<const int32_t*>(from) + i);
+    const auto magnitude = hn::And(bits, hn::Set(d, 0x7fffffff));
+    largest = hn::Max(largest, magnitude);
+    const auto number = hn::Gt(magnitude, hn::Set(d, 0x007fffff));
+    hn::StoreU(hn::BitCast(df, hn::IfThenElseZero(number, bits)), df, to + i);
+  }
+  return !hn::AllFalse(d, hn::Gt(largest, hn::Set(d, 0x7f7fffff)));
+}
+
 /// Rounds two results of a lane pair and stores them: `lane` and `lane` + 1 of the operation.
 template <bool kRound>
 HWY_INLINE void store_pair(const V64 (&value)[2], const Results& out, int lane, int i) {
