@@ -87,6 +87,7 @@ class L1b {
     isa::Precision precision = isa::Precision::kNone;  ///< of `decoded`
     uint32_t valid = 0;                                ///< rows of `decoded` that are up to date
     std::array<uint32_t, 16> kind{};                   ///< BlockKinds of each row
+    uint32_t kinds = 0;                                ///< of all, when they are up to date
   };
   /// A result waiting to be written at the end of the step.
   struct PendingWrite {

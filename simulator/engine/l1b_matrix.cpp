@@ -106,13 +106,17 @@ void L1b::run_matrix(const MicroOp& op, const CycleRows& v, const CycleRows* z, 
       matrix.precision = op.precision;
       matrix.valid = 0;
     }
-    for (int i = 0; i < row_count; ++i) {
-      if ((matrix.valid >> i & 1) == 0) {
-        matrix.kind[i] = decode(shape_, matrix.raw + i * 2 * words_, i, matrix.decoded);
-        matrix.valid |= 1u << i;
+    const uint32_t all = (1u << row_count) - 1;
+    if ((matrix.valid & all) != all) {
+      matrix.kinds = 0;
+      for (int i = 0; i < row_count; ++i) {
+        if ((matrix.valid >> i & 1) == 0)
+          matrix.kind[i] = decode(shape_, matrix.raw + i * 2 * words_, i, matrix.decoded);
+        matrix.kinds |= matrix.kind[i];
       }
-      kind |= matrix.kind[i];
+      matrix.valid |= all;
     }
+    kind = matrix.kinds;
   }
   const Rows no_addend{};
   const uint32_t irregular = (kind & kBlockIrregular) != 0 ? 15

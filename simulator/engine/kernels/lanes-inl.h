@@ -86,18 +86,22 @@ HWY_INLINE V64 to_odd(V64 a, V64 b, V64 sum) {
 /// a[k] + b[k] for a later rounding to floats, or halves (kToHalf), that has to be the only rounding. The
 /// double nearest to a sum may be rounded again unless it lies half way between two results, which is rare;
 /// then it is rounded to odd instead.
-template <bool kToHalf>
-HWY_INLINE void add_for_rounding(const V64 (&a)[2], const V64 (&b)[2], V64 (&sum)[2]) {
+template <bool kToHalf, int kCount>
+HWY_INLINE void add_for_rounding(const V64 (&a)[kCount], const V64 (&b)[kCount], V64 (&sum)[kCount]) {
   const DU64 du;
   constexpr int kDropped = kToHalf ? 43 : 29;
   const auto dropped = hn::Set(du, (uint64_t{1} << kDropped) - 1);
   const auto half = hn::Set(du, uint64_t{1} << (kDropped - 1));
+  const auto is_half_way = [&](V64 value)
+                               HWY_ATTR { return hn::Eq(hn::And(hn::BitCast(du, value), dropped), half); };
   sum[0] = hn::Add(a[0], b[0]);
-  sum[1] = hn::Add(a[1], b[1]);
-  const auto half_way = hn::Or(hn::Eq(hn::And(hn::BitCast(du, sum[0]), dropped), half),
-                               hn::Eq(hn::And(hn::BitCast(du, sum[1]), dropped), half));
+  auto half_way = is_half_way(sum[0]);
+  for (int k = 1; k < kCount; ++k) {
+    sum[k] = hn::Add(a[k], b[k]);
+    half_way = hn::Or(half_way, is_half_way(sum[k]));
+  }
   if (HWY_LIKELY(hn::AllFalse(du, half_way))) return;
-  for (int k = 0; k < 2; ++k) sum[k] = to_odd(a[k], b[k], sum[k]);
+  for (int k = 0; k < kCount; ++k) sum[k] = to_odd(a[k], b[k], sum[k]);
 }
 
 /// Rounds to a float: nearest even at full precision, then overflow to infinity, underflow to +0.
@@ -162,22 +166,32 @@ HWY_INLINE V64 load_factor(const Rows& rows, int lane, int i) {
   }
 }
 
-/// A piece of a row of floats with zeros for exponent 0. Returns whether an exponent is all ones: such
-/// numbers are no doubles, and the caller has to take another way.
-HWY_INLINE bool flush_floats(const uint32_t* HWY_RESTRICT from, float* HWY_RESTRICT to) {
-  using DI = hn::CappedTag<int32_t, kRowGranule>;
-  const DI d;
-  const hn::Rebind<float, DI> df;
-  auto largest = hn::Zero(d);
-  for (int i = 0; i < kRowGranule; i += static_cast<int>(hn::Lanes(d))) {
-    const auto bits = hn::LoadU(d, reinterpret_cast<const int32_t*>(from) + i);
-    const auto magnitude = hn::And(bits, hn::Set(d, 0x7fffffff));
-    largest = hn::Max(largest, magnitude);
-    const auto number = hn::Gt(magnitude, hn::Set(d, 0x007fffff));
-    hn::StoreU(hn::BitCast(df, hn::IfThenElseZero(number, bits)), df, to + i);
+/// Pieces of rows of floats with zeros for exponent 0.
+class FlushedFloats {
+ public:
+  HWY_INLINE FlushedFloats() : largest_(hn::Zero(DI())) {}
+  /// kRowGranule of them.
+  HWY_INLINE void add(const uint32_t* HWY_RESTRICT from, float* HWY_RESTRICT to) {
+    const DI d;
+    const hn::Rebind<float, DI> df;
+    for (int i = 0; i < kRowGranule; i += static_cast<int>(hn::Lanes(d))) {
+      const auto bits = hn::LoadU(d, reinterpret_cast<const int32_t*>(from) + i);
+      const auto magnitude = hn::And(bits, hn::Set(d, 0x7fffffff));
+      largest_ = hn::Max(largest_, magnitude);
+      const auto number = hn::Gt(magnitude, hn::Set(d, 0x007fffff));
+      hn::StoreU(hn::BitCast(df, hn::IfThenElseZero(number, bits)), df, to + i);
+    }
   }
-  return !hn::AllFalse(d, hn::Gt(largest, hn::Set(d, 0x7f7fffff)));
-}
+  /// Whether no exponent is all ones: such numbers are no doubles, and the caller has to take another way.
+  HWY_INLINE bool are_doubles() const {
+    const DI d;
+    return hn::AllFalse(d, hn::Gt(largest_, hn::Set(d, 0x7f7fffff)));
+  }
+
+ private:
+  using DI = hn::CappedTag<int32_t, kRowGranule>;
+  hn::Vec<DI> largest_;
+};
 
 /// Rounds two results of a lane pair and stores them: `lane` and `lane` + 1 of the operation.
 template <bool kRound>

@@ -160,17 +160,16 @@ struct OutputRows {
 /// What is added to the results of kRowGranule MABs, with zeros for exponent 0.
 struct Addends {
   float value[kCycles][4][2][kRowGranule];  ///< [cycle][PE][word]
-  /// Whether there is none, or one that is no double.
+  /// Whether there are some, and all are doubles.
   HWY_INLINE bool load(const RowShape& shape, const Rows* z, int m) {
-    bool infinite = z == nullptr;
-    if (infinite) return false;
+    if (z == nullptr) return false;
+    FlushedFloats flushed;
     for (int c = 0; c < kCycles; ++c) {
       for (int p = 0; p < 4; ++p) {
-        for (int w = 0; w < 2; ++w)
-          infinite |= flush_floats(z[c].word[w] + p * shape.stride + m, value[c][p][w]);
+        for (int w = 0; w < 2; ++w) flushed.add(z[c].word[w] + p * shape.stride + m, value[c][p][w]);
       }
     }
-    return !infinite;
+    return flushed.are_doubles();
   }
 };
 
@@ -221,21 +220,19 @@ struct PairSums {
 };
 
 template <bool kRound>
-HWY_INLINE void finish_cycle(const RowShape& shape, const V64 (&y)[2], const Rows* z, const Addends* addends,
-                             int c, int p, int first, int m, const OutputRows& out) {
+HWY_INLINE void finish_cycle(const V64 (&y)[2], const Rows* z, const Addends* addends, int c, int p, int m,
+                             const Results& out, int i) {
   const D64 d;
   const DF32h df;
-  const int i = p * shape.stride + first + m;
-  const Results& results = out.of[c];
   if (addends == nullptr) {
-    finish_pair<kRound>(y, z == nullptr ? nullptr : z + c, results, 0, i);
+    finish_pair<kRound>(y, z == nullptr ? nullptr : z + c, out, 0, i);
     return;
   }
   const V64 addend[2] = {hn::PromoteTo(d, hn::LoadU(df, addends->value[c][p][0] + m)),
                          hn::PromoteTo(d, hn::LoadU(df, addends->value[c][p][1] + m))};
   V64 sum[2];
   add_for_rounding<kRound>(y, addend, sum);
-  store_pair<kRound>(sum, results, 0, i);
+  store_pair<kRound>(sum, out, 0, i);
 }
 
 /// In four calls, so that sums stay in registers.
@@ -243,10 +240,11 @@ template <bool kRound>
 HWY_INLINE void finish(const RowShape& shape, const PairSums& sums, const Rows* z, const Addends* addends,
                        int p, int first, int m, const OutputRows& out) {
   static_assert(kCycles == 4);
-  finish_cycle<kRound>(shape, sums.y[0], z, addends, 0, p, first, m, out);
-  finish_cycle<kRound>(shape, sums.y[1], z, addends, 1, p, first, m, out);
-  finish_cycle<kRound>(shape, sums.y[2], z, addends, 2, p, first, m, out);
-  finish_cycle<kRound>(shape, sums.y[3], z, addends, 3, p, first, m, out);
+  const int i = p * shape.stride + first + m;
+  finish_cycle<kRound>(sums.y[0], z, addends, 0, p, m, out.of[0], i);
+  finish_cycle<kRound>(sums.y[1], z, addends, 1, p, m, out.of[1], i);
+  finish_cycle<kRound>(sums.y[2], z, addends, 2, p, m, out.of[2], i);
+  finish_cycle<kRound>(sums.y[3], z, addends, 3, p, m, out.of[3], i);
 }
 
 template <bool kRound>

@@ -71,13 +71,13 @@ HWY_INLINE void multiply_add_floats(const RowShape& shape, const Rows& x, const 
   const DF32h df;
   alignas(64) float flushed[3][2][kRowGranule];
   for (int begin = 0; begin < shape.words(); begin += kRowGranule) {
-    bool infinite = false;
+    FlushedFloats floats;
     for (int k = 0; k < 2; ++k) {
-      infinite |= flush_floats(x.word[k] + begin, flushed[0][k]);
-      infinite |= flush_floats(y.word[k] + begin, flushed[1][k]);
-      infinite |= flush_floats(z.word[k] + begin, flushed[2][k]);
+      floats.add(x.word[k] + begin, flushed[0][k]);
+      floats.add(y.word[k] + begin, flushed[1][k]);
+      floats.add(z.word[k] + begin, flushed[2][k]);
     }
-    if (HWY_UNLIKELY(infinite)) {
+    if (HWY_UNLIKELY(!floats.are_doubles())) {
       vector_loop<false, kRound, true, true>(begin, begin + kRowGranule, x, y, z, out);
       continue;
     }
