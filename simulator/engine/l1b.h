@@ -87,7 +87,6 @@ class L1b {
     isa::Precision precision = isa::Precision::kNone;  ///< of `decoded`
     uint32_t valid = 0;                                ///< rows of `decoded` that are up to date
     std::array<uint32_t, 16> kind{};                   ///< BlockKinds of each row
-    uint32_t kinds = 0;                                ///< of all, when they are up to date
   };
   /// A result waiting to be written at the end of the step.
   struct PendingWrite {
@@ -140,6 +139,10 @@ class L1b {
                uint8_t* flags);
   void run_double_vector(const CycleRows& x, const CycleRows* y, const CycleRows* z, const MicroOp& op,
                          CycleRows& result) const;
+  /// Those results of a double multiplication that have no product: z, rounded, in two PEs from `first_pe`
+  /// on.
+  void pass_double_addend(const MicroOp& op, const Rows& z, int first_pe,
+                          const std::array<uint32_t*, 4>& out) const;
   void run_matrix(const MicroOp& op, const CycleRows& v, const CycleRows* z, CycleRows& result,
                   uint32_t* rows);
   void scalar_matrix_cycle(const MicroOp& op, const Matrix& matrix, const Rows& v, const Rows& z,

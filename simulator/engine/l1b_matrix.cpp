@@ -80,6 +80,8 @@ void L1b::run_matrix(const MicroOp& op, const CycleRows& v, const CycleRows* z, 
   Matrix& matrix = matrix_[op.sources[0].space == Space::kMatY];
   MatrixDecodeKernel decode = nullptr;
   MatrixKernel kernel = nullptr;
+  const bool is_double = op.precision == Precision::kDouble;
+  const int first_row = is_double && op.half_select == 'd' ? 2 : 0;
   int row_count = 8;
   switch (op.precision) {
     case Precision::kFloat:
@@ -96,37 +98,38 @@ void L1b::run_matrix(const MicroOp& op, const CycleRows& v, const CycleRows* z, 
       row_count = 16;
       break;
     default:
+      decode = kernels_->decode_double;
+      row_count = 2;
       break;
   }
-  uint32_t kind = 0;
-  if (decode == nullptr) {
-    kind = kBlockIrregular;
-  } else {
-    if (matrix.precision != op.precision) {
-      matrix.precision = op.precision;
-      matrix.valid = 0;
-    }
-    const uint32_t all = (1u << row_count) - 1;
-    if ((matrix.valid & all) != all) {
-      matrix.kinds = 0;
-      for (int i = 0; i < row_count; ++i) {
-        if ((matrix.valid >> i & 1) == 0)
-          matrix.kind[i] = decode(shape_, matrix.raw + i * 2 * words_, i, matrix.decoded);
-        matrix.kinds |= matrix.kind[i];
-      }
-      matrix.valid |= all;
-    }
-    kind = matrix.kinds;
+  if (matrix.precision != op.precision) {
+    matrix.precision = op.precision;
+    matrix.valid = 0;
   }
+  uint32_t kind = 0;
+  const uint32_t needed = ((1u << row_count) - 1) << first_row;
+  const bool all_decoded = (matrix.valid & needed) == needed;
+  for (int i = first_row; i < first_row + row_count; ++i) {
+    if (!all_decoded && (matrix.valid >> i & 1) == 0)
+      matrix.kind[i] = decode(shape_, matrix.raw + i * 2 * words_, i, matrix.decoded);
+    kind |= matrix.kind[i];
+  }
+  matrix.valid |= needed;
   const Rows no_addend{};
-  const uint32_t irregular = (kind & kBlockIrregular) != 0 ? 15
-                                                           : kernel(shape_, matrix.decoded, kind, v.data(),
-                                                                    z != nullptr ? z->data() : nullptr, rows);
+  uint32_t irregular = 15;
+  if ((kind & kBlockIrregular) == 0 && !is_double)
+    irregular = kernel(shape_, matrix.decoded, kind, v.data(), z != nullptr ? z->data() : nullptr, rows);
   for (int c = 0; c < 4; ++c) {
     uint32_t* out = rows + c * 4 * words_;
     const std::array<uint32_t*, 4> words{out, out + words_, out + 2 * words_, out + 3 * words_};
-    if ((irregular >> c & 1) != 0)
-      scalar_matrix_cycle(op, matrix, v[c], z != nullptr ? (*z)[c] : no_addend, words);
+    const Rows& addend = z != nullptr ? (*z)[c] : no_addend;
+    bool exact = (irregular >> c & 1) != 0;
+    if (is_double && (kind & kBlockIrregular) == 0) {
+      const DoubleMatrixKernel pair = kernels_->matrix_double[op.round_output];
+      exact = pair(shape_, matrix.decoded, first_row, v[c], addend, {words, nullptr}) == kBlockIrregular;
+      if (!exact) pass_double_addend(op, addend, 2 - first_row, words);
+    }
+    if (exact) scalar_matrix_cycle(op, matrix, v[c], addend, words);
     for (int w = 0; w < 4; ++w) result[c].word[w] = words[w];
   }
 }

@@ -9,6 +9,12 @@ namespace {
 
 using isa::Precision;
 
+/// A double operand from PE index `first` on.
+Rows part_of(const Rows& rows, int first) {
+  if (rows.word[0] == nullptr) return {};
+  return {{rows.word[0] + first, rows.word[1] + first}};
+}
+
 }  // namespace
 
 uint32_t* L1b::result_rows(Unit unit) const {
@@ -51,33 +57,34 @@ void L1b::run_alu(const MicroOp& op, const Counters& counters, Scratch& scratch,
   }
 }
 
+void L1b::pass_double_addend(const MicroOp& op, const Rows& z, int first_pe,
+                             const std::array<uint32_t*, 4>& out) const {
+  const int first = first_pe * shape_.stride;
+  const int count = 2 * shape_.stride;
+  if (z.word[0] == nullptr) {
+    for (int w = 0; w < (op.round_output ? 1 : 2); ++w) std::fill_n(out[w] + first, count, 0u);
+    return;
+  }
+  kernels_->vector_double[op.round_output](shape_.half(), part_of(z, first), {}, {},
+                                           {{out[0] + first, out[1] + first}, nullptr});
+}
+
 void L1b::run_double_vector(const CycleRows& x, const CycleRows* y, const CycleRows* z, const MicroOp& op,
                             CycleRows& result) const {
   uint32_t* rows = result_rows(Unit::kMau);
-  const isa::FloatFormat format = op.round_output ? isa::kFloatFormat : isa::kDoubleFormat;
+  const VectorMauKernel kernel = kernels_->vector_double[op.round_output];
   for (int c = 0; c < 4; ++c) {
     uint32_t* out = rows + c * 4 * words_;
-    for (int pe = 0; pe < isa::kPePerMab; ++pe) {
-      const bool multiplies = y == nullptr || (op.half_select == 'u') == (pe < 2);
-      for (int lane = pe * shape_.stride; lane < pe * shape_.stride + mabs_; ++lane) {
-        std::array<Term, 2> terms;
-        if (multiplies) {
-          const uint64_t a = long_at(x[c].word[0], x[c].word[1], lane);
-          terms[0] = y == nullptr ? value_term(a, isa::kDoubleFormat)
-                                  : product_term(a, long_at((*y)[c].word[0], (*y)[c].word[1], lane),
-                                                 isa::kDoubleFormat, truncated_bits(Precision::kDouble));
-        }
-        if (z != nullptr) {
-          terms[1] = value_term(long_at((*z)[c].word[0], (*z)[c].word[1], lane), isa::kDoubleFormat);
-        }
-        const uint64_t value = round_sum(terms, format);
-        if (op.round_output) {
-          out[lane] = static_cast<uint32_t>(value);
-        } else {
-          out[lane] = static_cast<uint32_t>(value >> 32);
-          out[words_ + lane] = static_cast<uint32_t>(value);
-        }
-      }
+    const std::array<uint32_t*, 4> words{out, out + words_};
+    const Rows addend = z != nullptr ? (*z)[c] : Rows{};
+    if (y == nullptr) {
+      kernel(shape_, x[c], {}, addend, {words, nullptr});
+    } else {
+      const int first_pe = op.half_select == 'u' ? 0 : 2;
+      const int first = first_pe * shape_.stride;
+      kernel(shape_.half(), part_of(x[c], first), part_of((*y)[c], first), part_of(addend, first),
+             {{out + first, out + words_ + first}, nullptr});
+      pass_double_addend(op, addend, 2 - first_pe, words);
     }
     if (op.round_output) {
       result[c].word.fill(out);

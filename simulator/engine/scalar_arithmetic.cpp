@@ -118,6 +118,14 @@ uint64_t round_sum(std::span<const Term> terms, FloatFormat format) {
   return round_many({used.data(), static_cast<size_t>(count)}, lowest, format);
 }
 
+uint64_t multiply_add_double(uint64_t x, const uint64_t* y, uint64_t z, bool to_float) {
+  const Term product = y == nullptr
+                           ? value_term(x, isa::kDoubleFormat)
+                           : product_term(x, *y, isa::kDoubleFormat, truncated_bits(Precision::kDouble));
+  const std::array<Term, 2> terms{product, value_term(z, isa::kDoubleFormat)};
+  return round_sum(terms, to_float ? isa::kFloatFormat : isa::kDoubleFormat);
+}
+
 DotProduct block_dot_product(std::span<const uint64_t> row, std::span<const uint64_t> vector,
                              Precision precision) {
   const FloatFormat format = isa::format_of(precision);

@@ -48,6 +48,8 @@ Term value_term(uint64_t bits, isa::FloatFormat format);
 Term product_term(uint64_t x, uint64_t y, isa::FloatFormat format, int k);
 /// The exact sum, rounded once.
 uint64_t round_sum(std::span<const Term> terms, isa::FloatFormat format);
+/// x*y + z of doubles, rounded to a double or a float; x + z if there is no y.
+uint64_t multiply_add_double(uint64_t x, const uint64_t* y, uint64_t z, bool to_float);
 
 /// One output of the matrix unit before the addition of z: `row` and `vector` are block floats of
 /// `format`. An element with exponent zero is zero but in half precision, where it has the exponent of

@@ -16,6 +16,7 @@ namespace HWY_NAMESPACE {
 // In the sources of the same names, for the same targets.
 void add_alu_kernels(KernelTable& table);
 void add_block_float_kernels(KernelTable& table);
+void add_double_kernels(KernelTable& table);
 void add_vector_kernels(KernelTable& table);
 void add_matrix_kernels(KernelTable& table);
 void add_move_kernels(KernelTable& table);
@@ -30,6 +31,7 @@ const KernelTable* get_table() {
     kernels.target = hwy::TargetName(HWY_TARGET);
     add_alu_kernels(kernels);
     add_block_float_kernels(kernels);
+    add_double_kernels(kernels);
     add_vector_kernels(kernels);
     add_matrix_kernels(kernels);
     add_move_kernels(kernels);

@@ -22,6 +22,8 @@ inline constexpr int kMostSummedRows = 8;
 struct RowShape {
   int stride = 0;  ///< words per PE number
   int words() const { return 4 * stride; }
+  /// Of half a row, that of two PE numbers, for kernels to which PE numbers mean nothing.
+  RowShape half() const { return {stride / 2}; }
 };
 
 /// The words {h, l} of one operand in one cycle, most significant first. Not set unless `Rows{}`.
@@ -39,9 +41,9 @@ struct Results {
 /// One ALU instruction in one cycle. `parameter` is b of bfn/bfe.
 using AluKernel = void (*)(const RowShape&, const Rows& x, const Rows& y, const Results& out, int parameter);
 
-/// x*y + z on the float or half lanes of a row; absent operands (null first word) are y = 1 and z = 0.
-/// The float kernel writes words 0 and 1, the half kernel 0..3; rounding to halves writes word 0 (float)
-/// or words 0 and 1 (half).
+/// x*y + z on the float, half or double lanes of a row; absent operands (null first word) are y = 1 and z =
+/// 0. The float and double kernels write words 0 and 1, the half kernel 0..3; rounding to the next lower
+/// precision writes word 0 (float, double) or words 0 and 1 (half).
 using VectorMauKernel = void (*)(const RowShape&, const Rows& x, const Rows& y, const Rows& z,
                                  const Results& out);
 
@@ -65,18 +67,27 @@ using MatrixKernel = uint32_t (*)(const RowShape&, const void* decoded, uint32_t
 /// Bytes that they need for a matrix, for each word of RowShape::stride.
 inline constexpr size_t kDecodedBytes = 1600;
 
+/// The outputs `first` and `first` + 1 of y = A*v (+ z) in one cycle, at the PEs of the same numbers; only
+/// these two rows of A need be decoded. Returns kBlockIrregular when the exact scalar arithmetic has to
+/// replace what was written, also because of z.
+using DoubleMatrixKernel = uint32_t (*)(const RowShape&, const void* decoded, int first, const Rows& v,
+                                        const Rows& z, const Results& out);
+
 struct KernelTable {
   const char* target = "";
   /// [opcode][precision][unsigned]; null where the ISA has no such instruction.
   AluKernel alu[isa::kOpcodeCount][isa::kPrecisionCount][2] = {};
   VectorMauKernel vector_float[2] = {};  ///< [rounded to half]
   VectorMauKernel vector_half[2] = {};
+  VectorMauKernel vector_double[2] = {};  ///< [rounded to float]
   MatrixDecodeKernel decode_float = nullptr;
   MatrixDecodeKernel decode_gfloat = nullptr;
   MatrixDecodeKernel decode_half = nullptr;
+  MatrixDecodeKernel decode_double = nullptr;
   MatrixKernel matrix_float[2] = {};  ///< [rounded to half]
   MatrixKernel matrix_gfloat[2] = {};
   MatrixKernel matrix_half[2] = {};
+  DoubleMatrixKernel matrix_double[2] = {};  ///< [rounded to float]
   /// Flags of a MAU result of `lanes` lanes: 1 (words 0-1), 2 (words 0, 1), 4 (words 0..3) or -4 (four
   /// halves in words 0, 1), -2 (two halves in word 0).
   void (*sign_flags)(const RowShape&, const Rows& result, int lanes, uint8_t* flags) = nullptr;

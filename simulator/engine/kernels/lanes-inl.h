@@ -70,13 +70,18 @@ HWY_INLINE V64 half_to_double(VU32h half) {
   return hn::PromoteTo(D64(), hn::BitCast(DF32h(), half_to_float_bits(d32, half)));
 }
 
+/// The error of `sum`, which is a + b rounded.
+HWY_INLINE V64 sum_error(V64 a, V64 b, V64 sum) {
+  const V64 b_part = hn::Sub(sum, a);
+  return hn::Add(hn::Sub(a, hn::Sub(sum, b_part)), hn::Sub(b, b_part));
+}
+
 /// a + b with rounding to odd: the last bit is sticky, so that a later rounding to a shorter format is the
 /// only rounding. `sum` is a + b.
 HWY_INLINE V64 to_odd(V64 a, V64 b, V64 sum) {
   const D64 d;
   const DU64 du;
-  const V64 b_part = hn::Sub(sum, a);
-  const V64 error = hn::Add(hn::Sub(a, hn::Sub(sum, b_part)), hn::Sub(b, b_part));
+  const V64 error = sum_error(a, b, sum);
   const auto bits = hn::BitCast(du, sum);
   const auto opposite = hn::ShiftRight<63>(hn::Xor(bits, hn::BitCast(du, error)));
   const auto odd = hn::Or(hn::Sub(bits, opposite), hn::Set(du, 1));
