@@ -41,9 +41,9 @@ struct Results {
 /// One ALU instruction in one cycle. `parameter` is b of bfn/bfe.
 using AluKernel = void (*)(const RowShape&, const Rows& x, const Rows& y, const Results& out, int parameter);
 
-/// x*y + z on the float, half or double lanes of a row; absent operands (null first word) are y = 1 and z =
-/// 0. The float and double kernels write words 0 and 1, the half kernel 0..3; rounding to the next lower
-/// precision writes word 0 (float, double) or words 0 and 1 (half).
+/// x*y + z on the lanes of a row; absent operands (null first word) are y = 1 and z = 0. The kernels of
+/// floats and doubles write words 0 and 1, those of halves 0..3; rounding to the next lower precision writes
+/// word 0, or words 0 and 1 (half).
 using VectorMauKernel = void (*)(const RowShape&, const Rows& x, const Rows& y, const Rows& z,
                                  const Results& out);
 
