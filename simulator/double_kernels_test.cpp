@@ -1,7 +1,8 @@
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
 
-#include <bit>
+#include <algorithm>
+#include <array>
 #include <functional>
 #include <iterator>
 #include <random>
@@ -71,9 +72,10 @@ class Operands {
   uint64_t ordinary() { return number(1023 - 30 + below(61)); }
   /// Any number, mostly where the fast way begins and ends.
   uint64_t extreme() {
-    static constexpr int kExponents[] = {0,    1,    2,    121,  122,  123,  124,  125,  622,  623,
-                                         624,  625,  700,  896,  1150, 1421, 1422, 1423, 1424, 1425,
-                                         1921, 1922, 1923, 1924, 1925, 2045, 2046, 2047};
+    static constexpr int kExponents[] = {0,    1,    2,    10,   30,   60,   90,   121,  122,  123,
+                                         124,  125,  470,  505,  520,  560,  622,  623,  624,  625,
+                                         700,  896,  1150, 1421, 1422, 1423, 1424, 1425, 1480, 1520,
+                                         1540, 1570, 1921, 1922, 1923, 1924, 1925, 2045, 2046, 2047};
     return below(4) == 0 ? bits() : number(one_of(kExponents));
   }
   uint64_t near(uint64_t pattern) { return pattern + static_cast<uint64_t>(below(5)) - 2; }
@@ -86,10 +88,10 @@ class Operands {
     return number(std::min(std::max(exponent, 0), 2047));
   }
   /// What cancels a value of the rounding `rounded`, or nearly, or rounds badly with it.
-  uint64_t addend(uint64_t rounded) {
+  uint64_t addend(uint64_t rounded, bool anywhere) {
     const uint64_t bits = any_addend(rounded);
     const int exponent = static_cast<int>(bits >> 52 & 2047);
-    return exponent == 0 || (exponent >= 123 && exponent <= 1923) ? bits : ordinary();
+    return anywhere || exponent == 0 || (exponent >= 123 && exponent <= 1923) ? bits : ordinary();
   }
 
  private:
@@ -147,7 +149,7 @@ TEST(DoubleKernels, VectorsEqualScalarArithmetic) {
         y.set(i, b);
         z.set(i, extremes && operands.below(8) == 0
                      ? operands.extreme()
-                     : operands.addend(multiply_add_double(a, product ? &b : nullptr, 0, false)));
+                     : operands.addend(multiply_add_double(a, product ? &b : nullptr, 0, false), extremes));
       }
       for (const bool round : {false, true}) {
         for (const bool mul : {false, true}) {
@@ -190,9 +192,10 @@ TEST(DoubleKernels, MatricesEqualScalarArithmetic) {
     for (int n = 0; n < kRuns; ++n) {
       const bool extremes = n % 4 == 0;
       const auto exponent = [&] {
-        static constexpr int kExponents[] = {0, 622, 623, 624, 1422, 1423, 1424, 2047};
+        static constexpr int kExponents[] = {0,    505,  520,  560,  622,  623, 624,
+                                             1422, 1423, 1424, 1540, 1560, 2047};
         // All blocks have to be regular to be computed here.
-        if (extremes && operands.below(60) == 0) return operands.one_of(kExponents);
+        if (extremes && operands.below(30) == 0) return operands.one_of(kExponents);
         return operands.below(20) == 0 ? (operands.below(2) == 0 ? 623 : 1423)
                                        : 1023 - 30 + operands.below(61);
       };
@@ -224,7 +227,7 @@ TEST(DoubleKernels, MatricesEqualScalarArithmetic) {
           }
           z.set(i * kStride + m, extremes && operands.below(60) == 0
                                      ? operands.extreme()
-                                     : operands.addend(dot_product(a[i][m], v[m], 0, false)));
+                                     : operands.addend(dot_product(a[i][m], v[m], 0, false), false));
         }
         kind[i] = kernels.decode_double({kStride}, raw.data(), i, decoded.data());
       }
