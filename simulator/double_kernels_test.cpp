@@ -172,6 +172,28 @@ TEST(DoubleKernels, VectorsEqualScalarArithmetic) {
   });
 }
 
+TEST(DoubleKernels, FloatsBecomeDoubles) {
+  constexpr int kRows = 500;
+  on_every_target([](const KernelTable& kernels) {
+    Operands operands(kSeed);
+    for (int n = 0; n < kRows; ++n) {
+      std::vector<uint32_t> in(kWords);
+      for (uint32_t& word : in) {
+        static constexpr uint32_t kPatterns[] = {0,          1,          0x7fffff,  0x800000,
+                                                 0x7f7fffff, 0x7f800000, 0x7fffffff};
+        word = static_cast<uint32_t>(operands.bits());
+        if (operands.below(4) == 0) word = operands.one_of(kPatterns) | (word & 0x80000000);
+      }
+      DoubleRow out;
+      kernels.widen_float({kStride}, in.data(), out.upper.data(), out.lower.data());
+      for (int i = 0; i < kWords; ++i) {
+        ASSERT_EQ(out.get(i), isa::convert(in[i], isa::kFloatFormat, isa::kDoubleFormat))
+            << std::hex << in[i];
+      }
+    }
+  });
+}
+
 /// Four elements with one exponent, some of them zero.
 std::array<uint64_t, 4> block_of(Operands& operands, int exponent) {
   std::array<uint64_t, 4> block;

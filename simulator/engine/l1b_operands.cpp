@@ -188,11 +188,7 @@ void L1b::fetch_converted(const MicroOperand& operand, Precision precision, bool
     for (int c = 0; c < 4; ++c) {
       uint32_t* out = rows + c * 4 * words_;
       if (precision == Precision::kDouble) {
-        for (int lane = 0; lane < words_; ++lane) {
-          const uint64_t wide = isa::convert(value[c].word[0][lane], isa::kFloatFormat, isa::kDoubleFormat);
-          out[lane] = static_cast<uint32_t>(wide >> 32);
-          out[words_ + lane] = static_cast<uint32_t>(wide);
-        }
+        kernels_->widen_float(shape_, value[c].word[0], out, out + words_);
         value[c].word = {out, out + words_, zero_row_, zero_row_};
       } else {
         kernels_->widen_half(shape_, value[c].word[0], out, out + words_);

@@ -95,6 +95,8 @@ struct KernelTable {
   void (*flip)(const RowShape&, const uint32_t* in, uint32_t pattern, uint32_t* out) = nullptr;
   /// Halves of `in` (upper half first) to floats.
   void (*widen_half)(const RowShape&, const uint32_t* in, uint32_t* upper, uint32_t* lower) = nullptr;
+  /// Floats to doubles.
+  void (*widen_float)(const RowShape&, const uint32_t* in, uint32_t* upper, uint32_t* lower) = nullptr;
   /// Two rows of floats to one row of halves.
   void (*narrow_float)(const RowShape&, const uint32_t* upper, const uint32_t* lower,
                        uint32_t* out) = nullptr;

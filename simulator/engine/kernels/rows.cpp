@@ -72,6 +72,21 @@ void widen_half(const RowShape& shape, const uint32_t* in, uint32_t* upper, uint
   }
 }
 
+void widen_float(const RowShape& shape, const uint32_t* in, uint32_t* upper, uint32_t* lower) {
+  const D32 d;
+  for (int i = 0; i < shape.words(); i += static_cast<int>(hn::Lanes(d))) {
+    const V32 word = hn::LoadU(d, in + i);
+    const V32 magnitude = hn::And(word, hn::Set(d, 0x7fffffff));
+    const auto zero = hn::Lt(magnitude, hn::Set(d, 0x00800000));
+    const auto infinite = hn::Gt(magnitude, hn::Set(d, 0x7f7fffff));
+    const V32 rebiased = hn::Add(hn::ShiftRight<3>(magnitude), hn::Set(d, (1023u - 127) << 20));
+    const V32 high = hn::IfThenElse(infinite, hn::Set(d, 0x7ff00000), rebiased);
+    const V32 sign = hn::And(word, hn::Set(d, 0x80000000));
+    hn::StoreU(hn::IfThenZeroElse(zero, hn::Or(high, sign)), d, upper + i);
+    hn::StoreU(hn::IfThenZeroElse(hn::Or(zero, infinite), hn::ShiftLeft<29>(word)), d, lower + i);
+  }
+}
+
 void narrow_float(const RowShape& shape, const uint32_t* upper, const uint32_t* lower, uint32_t* out) {
   const DU32h d;
   for (int i = 0; i < shape.words(); i += static_cast<int>(hn::Lanes(d))) {
@@ -108,6 +123,7 @@ void add_row_kernels(KernelTable& table) {
   table.sign_flags = &sign_flags;
   table.flip = &flip;
   table.widen_half = &widen_half;
+  table.widen_float = &widen_float;
   table.narrow_float = &narrow_float;
   table.copy_rows = &copy_rows;
   table.masked_copy = &masked_copy;
