@@ -73,7 +73,7 @@ void L1b::run_step(const Node& node, const Counters& counters, Scratch& scratch)
       const bool widen = op.movement->rule == isa::Movement::Rule::kHalfSum && op.sources[0].extend;
       fetch_converted(op.sources[0], widen ? Precision::kHalf : op.precision, false, counters, scratch,
                       source);
-      uint64_t* data = scratch.l1bm_data(l1bm_count);
+      uint64_t* data = l1bm_count == 0 ? next_turnaround_ : scratch.l1bm_data();
       const int64_t count = run_pe_to_l1bm(op, source, scratch, data);
       l1bm_writes[l1bm_count++] = {&op, data, count};
       continue;

@@ -33,8 +33,18 @@ class Scratch {
   /// 16 rows: words 0..3 of cycles 0..3.
   uint32_t* rows() { return rows_.data() + static_cast<size_t>(used_++ % kSlots) * 16 * row_words_; }
   uint8_t* flags() { return flags_.data(); }
-  uint64_t* l1bm_data(int index) { return l1bm_data_[index].data(); }
+  uint64_t* l1bm_data() { return l1bm_data_.data(); }  ///< of a second instruction to L1BM
   uint64_t* l1bm_window() { return l1bm_window_.data(); }
+
+  /// `count` LW for what L2BM instructions of a step read.
+  uint64_t* l2b_data(int64_t count) {
+    std::vector<uint64_t>& data =
+        l2b_used_ < l2b_data_.size() ? l2b_data_[l2b_used_] : l2b_data_.emplace_back();
+    ++l2b_used_;
+    if (data.size() < static_cast<size_t>(count)) data.resize(static_cast<size_t>(count));
+    return data.data();
+  }
+  void reset_l2b() { l2b_used_ = 0; }
 
   /// Operands of the instruction that runs, results of the step by unit, and what a mwrite takes.
   CycleRows x, y, z;
@@ -48,8 +58,10 @@ class Scratch {
   size_t used_ = 0;
   std::vector<uint32_t> rows_;
   std::vector<uint8_t> flags_;
-  std::array<std::vector<uint64_t>, 2> l1bm_data_;
+  std::vector<uint64_t> l1bm_data_;
   std::vector<uint64_t> l1bm_window_;
+  std::vector<std::vector<uint64_t>> l2b_data_;
+  size_t l2b_used_ = 0;
 };
 
 class L1b {
@@ -68,6 +80,7 @@ class L1b {
   void fill_pseudo_random(uint64_t seed);
 
   uint64_t* l1bm() { return l1bm_; }
+  const KernelTable& kernels() const { return *kernels_; }
 
   /// From now on readers that come too early see what was there before; see StaleView. Null = no longer.
   void show_stale(bool stale);
@@ -123,6 +136,8 @@ class L1b {
   /// The word addresses in all cycles of an operand that has them.
   std::array<int64_t, 4> plain_addresses(const MicroOperand& operand, const Counters& counters) const;
   int64_t lane_address(const MicroOperand& operand, int64_t base, int cycle, int lane) const;
+  /// The same for the kernels.
+  LaneAddresses lane_addresses(const MicroOperand& operand, int64_t base, int cycle) const;
   void fetch(const MicroOperand& operand, isa::Precision precision, const Counters& counters,
              Scratch& scratch, CycleRows& value) const;
   void fetch_constant(const MicroOperand& operand, isa::Precision precision, Scratch& scratch,
@@ -190,6 +205,7 @@ class L1b {
   std::array<Matrix, 2> matrix_{};
   uint64_t* l1bm_ = nullptr;
   uint64_t* turnaround_ = nullptr;
+  uint64_t* next_turnaround_ = nullptr;  ///< what comes to be there if all of it changes
   uint32_t* zero_row_ = nullptr;
   CycleRows zeros_;  ///< an operand that is all zero
   /// Results of each unit: the one under construction and the one that the forwarding registers show.

@@ -214,7 +214,11 @@ void L1b::put_turnaround(const uint64_t* data, int64_t count) {
 
 void L1b::commit_l1bm(const PendingL1bm& write, const Counters& counters) {
   const MicroOperand& destination = write.op->destinations[0];
-  put_turnaround(write.data, write.count);
+  if (!stale_ && write.data == next_turnaround_ && write.count == window_lw(*chip_)) {
+    std::swap(turnaround_, next_turnaround_);
+  } else {
+    put_turnaround(write.data, write.count);
+  }
   if (destination.space != Space::kL1bm) return;
   const int64_t size = chip_->memory.l1bm_lw;
   const int64_t base = wrap(destination.resolve(counters), size);

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <vector>
 
 #include "isa/error.h"
@@ -29,6 +31,17 @@ int64_t L1b::lane_address(const MicroOperand& operand, int64_t base, int cycle, 
   const int width = isa::words(operand.width);
   if (operand.j >= 0 && lane / shape_.stride <= operand.j) address += width;
   return row_address(address, operand.width, size_of(operand.space));
+}
+
+LaneAddresses L1b::lane_addresses(const MicroOperand& operand, int64_t base, int cycle) const {
+  const int64_t size = size_of(operand.space);
+  const int which = operand.space == Space::kLm1 ? 1 : 0;
+  return {.base = static_cast<int32_t>(wrap(base + operand.offset[cycle], size)),
+          .mask = static_cast<uint32_t>(size - 1),
+          .width = isa::words(operand.width),
+          .bar = isa::is_local_memory(operand.space) ? bar_[which] : nullptr,
+          .t = operand.t_indirect ? (stale_ ? stale_t_.data() : t_) + (cycle * 4 + 1) * words_ : nullptr,
+          .further_before = (operand.j + 1) * shape_.stride};
 }
 
 std::array<int64_t, 4> L1b::plain_addresses(const MicroOperand& operand, const Counters& counters) const {
@@ -133,7 +146,13 @@ void L1b::fetch(const MicroOperand& operand, Precision precision, const Counters
         return;
       }
       uint32_t* rows = scratch.rows();
+      const int64_t size = size_of(operand.space);
       for (int c = 0; c < 4; ++c) {
+        if (std::has_single_bit(static_cast<uint64_t>(size)) && size * words_ <= INT32_MAX) {
+          kernels_->gather(shape_, memory, lane_addresses(operand, base, c), rows + c * 4 * words_);
+          for (int w = 0; w < 4; ++w) value[c].word[w] = w < width ? rows + (c * 4 + w) * words_ : zero_row_;
+          continue;
+        }
         for (int lane = 0; lane < words_; ++lane) {
           const int64_t address = lane_address(operand, base, c, lane);
           for (int w = 0; w < width; ++w)

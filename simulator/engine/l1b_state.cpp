@@ -18,7 +18,7 @@ Scratch::Scratch(const RowShape& shape, int mabs)
       rows_(kSlots * 16 * row_words_),
       flags_(kResultUnits * 4 * row_words_) {
   const size_t window = static_cast<size_t>(std::max(64, 16 * mabs));
-  for (auto& data : l1bm_data_) data.resize(window);
+  l1bm_data_.resize(window);
   l1bm_window_.resize(window);
 }
 
@@ -59,6 +59,7 @@ L1b::L1b(const isa::Chip& chip, const KernelTable& kernels, int l2b, int l1b)
   const size_t decoded = piece(2 * decoded_bytes);
   const size_t l1bm = piece(static_cast<size_t>(chip.memory.l1bm_lw) * 8);
   const size_t turnaround = piece(static_cast<size_t>(window_lw(chip)) * 8);
+  const size_t next_turnaround = piece(static_cast<size_t>(window_lw(chip)) * 8);
   const size_t zero = piece(row_bytes);
   const size_t results = piece(static_cast<size_t>(kResultUnits) * 2 * kResultRows * row_bytes);
   storage_ = MappedMemory(total);
@@ -75,6 +76,7 @@ L1b::L1b(const isa::Chip& chip, const KernelTable& kernels, int l2b, int l1b)
   }
   l1bm_ = reinterpret_cast<uint64_t*>(start + l1bm);
   turnaround_ = reinterpret_cast<uint64_t*>(start + turnaround);
+  next_turnaround_ = reinterpret_cast<uint64_t*>(start + next_turnaround);
   zero_row_ = at(zero);
   for (size_t unit = 0; unit < kResultUnits; ++unit) {
     for (size_t k = 0; k < 2; ++k) results_[unit][k] = at(results + (unit * 2 + k) * kResultRows * row_bytes);

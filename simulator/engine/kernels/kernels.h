@@ -73,6 +73,17 @@ inline constexpr size_t kDecodedBytes = 1600;
 using DoubleMatrixKernel = uint32_t (*)(const RowShape&, const void* decoded, int first, const Rows& v,
                                         const Rows& z, const Results& out);
 
+/// The word address that every lane has of its own in a memory of PEs: base + bar + t modulo a power of two,
+/// down to a multiple of the width.
+struct LaneAddresses {
+  int32_t base = 0;
+  uint32_t mask = 0;              ///< words of the memory - 1
+  int32_t width = 1;              ///< words
+  const uint32_t* bar = nullptr;  ///< a row; null: none
+  const uint32_t* t = nullptr;    ///< a row whose low 12 bits count; null: none
+  int32_t further_before = 0;     ///< lanes before this one go a width further
+};
+
 struct KernelTable {
   const char* target = "";
   /// [opcode][precision][unsigned]; null where the ISA has no such instruction.
@@ -111,6 +122,9 @@ struct KernelTable {
   /// The other way.
   void (*collect_longs)(const RowShape&, const uint32_t* upper, const uint32_t* lower,
                         uint64_t* to) = nullptr;
+  /// Word w of row w of `out`: what each lane has at its address plus w. `memory`: rows, at most 2^31 words.
+  void (*gather)(const RowShape&, const uint32_t* memory, const LaneAddresses& addresses,
+                 uint32_t* out) = nullptr;
   /// Copies whole rows.
   void (*copy_rows)(const RowShape&, const uint32_t* from, int rows, uint32_t* to) = nullptr;
   /// `count` times, a multiple of four.

@@ -151,14 +151,6 @@ HWY_INLINE VU32h to_half(V64 value) {
   return hn::TruncateTo(DU32h(), hn::BitCast(du, result));
 }
 
-/// The parts of a float significand that the truncating multiplier needs.
-struct Split {
-  V64 value;
-  V64 high;  ///< without the low five bits
-  V64 low;   ///< the low five bits
-  V64 unit;  ///< 2^exponent with the sign if low is not zero, else 0
-};
-
 /// Lane `lane` of a row operand as doubles at PE index i.
 template <bool kHalf>
 HWY_INLINE V64 load_factor(const Rows& rows, int lane, int i) {

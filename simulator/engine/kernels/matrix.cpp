@@ -100,6 +100,14 @@ uint32_t decode_gfloat(const RowShape& shape, const uint32_t* raw, int row, void
   return check_floats<2, 8>(shape, words);
 }
 
+/// The parts of a float significand that the truncating multiplier needs.
+struct Split {
+  V64 value;
+  V64 high;  ///< without the low five bits
+  V64 low;   ///< the low five bits
+  V64 unit;  ///< 2^exponent with the sign if low is not zero, else 0
+};
+
 /// Block floats split as the multiplier needs them; `unit` is 16 units of the last place.
 HWY_INLINE Split split_block(VU32h pattern) {
   const DU32h d32;

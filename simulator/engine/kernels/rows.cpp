@@ -98,7 +98,8 @@ void narrow_float(const RowShape& shape, const uint32_t* upper, const uint32_t* 
 
 void copy_rows(const RowShape& shape, const uint32_t* from, int rows, uint32_t* to) {
   const D32 d;
-  for (int i = 0; i < rows * shape.words(); i += static_cast<int>(hn::Lanes(d)))
+  const int words = rows * shape.words();
+  for (int i = 0; i < words; i += static_cast<int>(hn::Lanes(d)))
     hn::StoreU(hn::LoadU(d, from + i), d, to + i);
 }
 
@@ -108,7 +109,8 @@ void masked_copy(const RowShape& shape, const uint32_t* in, const uint8_t* mask,
   const hn::Rebind<uint8_t, D32> d8;
   const V32 upper = hn::Set(d, 0xffff0000u), lower = hn::Set(d, 0xffffu);
   const V32 high_bit = hn::Set(d, 1u << high), low_bit = hn::Set(d, 1u << low);
-  for (int i = 0; i < shape.words(); i += static_cast<int>(hn::Lanes(d))) {
+  const int words = shape.words();
+  for (int i = 0; i < words; i += static_cast<int>(hn::Lanes(d))) {
     const V32 bits = hn::PromoteTo(d, hn::LoadU(d8, mask + i));
     const V32 allowed = hn::Or(hn::IfThenElseZero(hn::TestBit(bits, high_bit), upper),
                                hn::IfThenElseZero(hn::TestBit(bits, low_bit), lower));

@@ -15,23 +15,19 @@ namespace kodama::simulator {
 namespace HWY_NAMESPACE {
 namespace {
 
-HWY_INLINE Split split(V64 value) {
+/// x*y less the product of the low five bits of the floats' significands, plus 2^-38 of the leading place
+/// where both are nonzero. Every step is exact.
+HWY_INLINE V64 truncated_product(V64 x, V64 y) {
   const D64 d;
   const DU64 du;
-  Split s;
-  s.value = value;
-  const auto bits = hn::BitCast(du, value);
-  s.high = hn::BitCast(d, hn::And(bits, hn::Set(du, ~((uint64_t{1} << 34) - 1))));
-  s.low = hn::Sub(value, s.high);
-  const V64 unit = hn::BitCast(d, hn::And(bits, hn::Set(du, 0xfff0000000000000ull)));
-  s.unit = hn::IfThenZeroElse(hn::Eq(s.low, hn::Zero(d)), unit);
-  return s;
-}
-/// x*y less the product of the low parts, plus 2^-38 of the leading place where both are nonzero. Exact.
-HWY_INLINE V64 truncated_product(const Split& x, const Split& y) {
-  const D64 d;
-  const V64 product = hn::MulAdd(x.low, y.high, hn::Mul(x.high, y.value));
-  return hn::MulAdd(hn::Mul(x.unit, hn::Set(d, 0x1p-38)), y.unit, product);
+  const auto bits = [&](V64 value, uint64_t mask) HWY_ATTR {
+    return hn::BitCast(d, hn::And(hn::BitCast(du, value), hn::Set(du, mask)));
+  };
+  constexpr uint64_t kHigh = ~((uint64_t{1} << 34) - 1), kLeading = 0xfff0000000000000ull;
+  const V64 low = hn::Mul(hn::Sub(x, bits(x, kHigh)), hn::Sub(y, bits(y, kHigh)));
+  const V64 leading = hn::Mul(bits(x, kLeading), bits(y, kLeading));
+  const V64 unit = hn::IfThenZeroElse(hn::Eq(low, hn::Zero(d)), leading);
+  return hn::MulAdd(unit, hn::Set(d, 0x1p-38), hn::Sub(hn::Mul(x, y), low));
 }
 
 template <bool kHalf, bool kRound, bool kMul, bool kAdd>
@@ -46,8 +42,7 @@ HWY_INLINE void vector_loop(int begin, int end, const Rows& x, const Rows& y, co
         product[k] = load_factor<kHalf>(x, lane + k, i);
         if constexpr (kMul) {
           const V64 factor = load_factor<kHalf>(y, lane + k, i);
-          product[k] =
-              kHalf ? hn::Mul(product[k], factor) : truncated_product(split(product[k]), split(factor));
+          product[k] = kHalf ? hn::Mul(product[k], factor) : truncated_product(product[k], factor);
         }
       }
       if constexpr (kAdd) {
@@ -81,18 +76,23 @@ HWY_INLINE void multiply_add_floats(const RowShape& shape, const Rows& x, const 
       vector_loop<false, kRound, true, true>(begin, begin + kRowGranule, x, y, z, out);
       continue;
     }
-    for (int i = 0; i < kRowGranule; i += static_cast<int>(hn::Lanes(d))) {
-      V64 product[2];
-      V64 addend[2];
-      V64 sum[2];
-      for (int k = 0; k < 2; ++k) {
-        const V64 factor = hn::PromoteTo(d, hn::Load(df, flushed[0][k] + i));
-        const V64 other = hn::PromoteTo(d, hn::Load(df, flushed[1][k] + i));
-        addend[k] = hn::PromoteTo(d, hn::Load(df, flushed[2][k] + i));
-        product[k] = truncated_product(split(factor), split(other));
+    // Two vectors of both words at a time: one question whether somebody is half way.
+    const auto lanes = static_cast<int>(hn::Lanes(d));
+    for (int i = 0; i < kRowGranule; i += 2 * lanes) {
+      V64 product[4];
+      V64 addend[4];
+      V64 sum[4];
+      for (int k = 0; k < 4; ++k) {
+        const int word = k % 2, at = i + k / 2 * lanes;
+        const V64 factor = hn::PromoteTo(d, hn::LoadU(df, flushed[0][word] + at));
+        const V64 other = hn::PromoteTo(d, hn::LoadU(df, flushed[1][word] + at));
+        addend[k] = hn::PromoteTo(d, hn::LoadU(df, flushed[2][word] + at));
+        product[k] = truncated_product(factor, other);
       }
       add_for_rounding<kRound>(product, addend, sum);
-      store_pair<kRound>(sum, out, 0, begin + i);
+      const V64 first[2] = {sum[0], sum[1]}, second[2] = {sum[2], sum[3]};
+      store_pair<kRound>(first, out, 0, begin + i);
+      store_pair<kRound>(second, out, 0, begin + i + lanes);
     }
   }
 }
