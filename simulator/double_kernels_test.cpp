@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "simulator/engine/kernels/kernels.h"
-#include "simulator/engine/scalar_arithmetic.h"
+#include "simulator/engine/kernels/scalar_arithmetic.h"
 
 /// The vector kernels of double precision against the scalar arithmetic, on operands that are hard to round.
 namespace kodama::simulator {

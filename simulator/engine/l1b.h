@@ -10,7 +10,7 @@
 #include "simulator/engine/decode.h"
 #include "simulator/engine/kernels/kernels.h"
 #include "simulator/engine/mapped_memory.h"
-#include "simulator/engine/scalar_arithmetic.h"
+#include "simulator/engine/kernels/scalar_arithmetic.h"
 #include "simulator/engine/stale_view.h"
 #include "simulator/machine.h"
 

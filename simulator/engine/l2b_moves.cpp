@@ -9,7 +9,7 @@
 
 #include "isa/error.h"
 #include "isa/move_places.h"
-#include "simulator/engine/scalar_arithmetic.h"
+#include "simulator/engine/kernels/scalar_arithmetic.h"
 
 namespace kodama::simulator {
 namespace {

@@ -8,7 +8,7 @@
 #include "isa/arithmetic.h"
 #include "isa/error.h"
 #include "isa/move_places.h"
-#include "simulator/engine/scalar_arithmetic.h"
+#include "simulator/engine/kernels/scalar_arithmetic.h"
 
 namespace kodama::simulator {
 namespace {

@@ -1,6 +1,6 @@
 #include "simulator/engine/kernels/kernels.h"
+#include "simulator/engine/kernels/scalar_arithmetic.h"
 #include "simulator/engine/kernels/targets.h"
-#include "simulator/engine/scalar_arithmetic.h"
 
 /// The kernels of double precision. A result is the exact sum of two or three doubles, which is rounded once.
 /// That holds where no exponent is near the ends of its range; the others are rare and take the scalar

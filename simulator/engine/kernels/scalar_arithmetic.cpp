@@ -1,4 +1,4 @@
-#include "simulator/engine/scalar_arithmetic.h"
+#include "simulator/engine/kernels/scalar_arithmetic.h"
 
 #include <algorithm>
 #include <array>
