@@ -11,10 +11,18 @@ namespace {
 using isa::Precision;
 using isa::Space;
 
-/// The DAR belongs to the group, so its instructions are no matter of one L2B.
-bool moves_addresses(const isa::Movement& movement) {
-  return movement.way == isa::Movement::Way::kL2bmToDarStage ||
-         movement.way == isa::Movement::Way::kDarStageToDar;
+/// Of an L2BM instruction.
+Reach reach_of(const isa::Movement& movement) {
+  switch (movement.way) {
+    case isa::Movement::Way::kL2bmToL1bm:
+      return Reach::kFetch;
+    // The DAR belongs to the group, so its instructions are no matter of one L2B.
+    case isa::Movement::Way::kL2bmToDarStage:
+    case isa::Movement::Way::kDarStageToDar:
+      return Reach::kGlobal;
+    default:
+      return Reach::kL2b;
+  }
 }
 
 class Decoder {
@@ -254,7 +262,7 @@ class Decoder {
       case isa::IssueGroup::kL2bm:
       case isa::IssueGroup::kL2bmDarw:
         node.stats.l2bm_ops = 1;
-        node.reach = std::max(node.reach, moves_addresses(*op.movement) ? Reach::kGlobal : Reach::kL2b);
+        node.reach = std::max(node.reach, reach_of(*op.movement));
         decode_l2bm(instruction, op);
         node.l2b_ops.push_back(std::move(op));
         return;

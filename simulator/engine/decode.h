@@ -77,8 +77,9 @@ struct MicroOp {
   std::vector<MicroOperand> destinations;
 };
 
-/// How far a node reaches: inside each L1B, inside each L2B, or across L2Bs and to the host.
-enum class Reach : uint8_t { kL1b, kL2b, kGlobal };
+/// How far a node reaches: inside each L1B, or what each of them fetches of its L2BM, which stays as it is;
+/// inside each L2B; or across L2Bs and to the host.
+enum class Reach : uint8_t { kL1b, kFetch, kL2b, kGlobal };
 
 struct Node {
   enum class Kind : uint8_t { kStep, kNop, kWait, kLoop, kMask, kMv, kGet, kSet, kPreload, kQuit };

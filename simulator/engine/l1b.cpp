@@ -53,7 +53,6 @@ void L1b::refresh_stale_addresses() {
 void L1b::run_step(const Node& node, const Counters& counters, Scratch& scratch) {
   scratch.reset();
   if (stale_) refresh_stale_addresses();
-  std::array<CycleRows, kResultUnits>& results = scratch.results;
   std::array<PendingWrite, kResultUnits> writes;
   int write_count = 0;
   CycleRows& mwrite_source = scratch.mwrite_source;
@@ -79,7 +78,7 @@ void L1b::run_step(const Node& node, const Counters& counters, Scratch& scratch)
       continue;
     }
     const auto unit = static_cast<size_t>(op.unit);
-    CycleRows& result = results[unit];
+    CycleRows& result = result_words_[unit][next_result_[unit]];
     uint8_t* flags = scratch.flags() + unit * 4 * words_;
     switch (op.unit) {
       case Unit::kAlu:
@@ -110,7 +109,7 @@ void L1b::run_step(const Node& node, const Counters& counters, Scratch& scratch)
   if (!node.no_forward) {
     for (int i = 0; i < write_count; ++i) {
       const Unit unit = writes[i].op->unit;
-      put_forward(static_cast<size_t>(forward_of(unit)), *writes[i].result);
+      put_forward(static_cast<size_t>(forward_of(unit)), static_cast<size_t>(unit));
       // The rows shown by the forwarding register must not be the next target.
       next_result_[static_cast<size_t>(unit)] ^= 1;
     }

@@ -9,8 +9,8 @@
 #include "isa/move_places.h"
 #include "simulator/engine/decode.h"
 #include "simulator/engine/kernels/kernels.h"
-#include "simulator/engine/mapped_memory.h"
 #include "simulator/engine/kernels/scalar_arithmetic.h"
+#include "simulator/engine/mapped_memory.h"
 #include "simulator/engine/stale_view.h"
 #include "simulator/machine.h"
 
@@ -46,9 +46,8 @@ class Scratch {
   }
   void reset_l2b() { l2b_used_ = 0; }
 
-  /// Operands of the instruction that runs, results of the step by unit, and what a mwrite takes.
+  /// Operands of the instruction that runs, and what a mwrite takes.
   CycleRows x, y, z;
-  std::array<CycleRows, kResultUnits> results;
   CycleRows mwrite_source;
 
  private:
@@ -129,7 +128,9 @@ class L1b {
   void refresh_stale_addresses();
   void write_bar(int which, const std::vector<std::pair<uint32_t, bool>>& written);  ///< lanes that are
   void put_turnaround(const uint64_t* data, int64_t count);
-  void put_forward(size_t index, const CycleRows& result);
+  /// The result of a unit that is in `result_words_`.
+  void put_forward(size_t index, size_t unit);
+  const CycleRows& forwarded(size_t index) const;
   uint32_t* memory_of(isa::Space space) const;
   int64_t size_of(isa::Space space) const;
   bool has_plain_addresses(const MicroOperand& operand) const;
@@ -212,11 +213,18 @@ class L1b {
   std::array<std::array<uint32_t*, 2>, kResultUnits> results_{};
   std::array<uint8_t, kResultUnits> next_result_{};
   /// Forwarding registers: ALU, MAU, L1BM to PE, matrix read.
-  std::array<CycleRows, 4> forward_{};
+  std::array<std::array<CycleRows, 2>, kResultUnits> result_words_;  ///< the words in `results_`
+  /// Where what a forwarding register shows is: in `result_words_`, in `stale_words_`, or nowhere yet.
+  struct Forward {
+    enum class Kind : uint8_t { kZeros, kResult, kStale } kind = Kind::kZeros;
+    uint8_t unit = 0, which = 0;
+  };
+  std::array<Forward, 4> forward_{};
   std::array<isa::Mask, 6> block_masks_{};  ///< r s t m n k
   std::unique_ptr<StaleView> stale_;
   std::vector<uint32_t> stale_t_;                       ///< [cycle][word]
   std::array<std::vector<uint32_t>, 4> stale_forward_;  ///< rows of late forwarding registers
+  std::array<CycleRows, 4> stale_words_;                ///< the words in them
 };
 
 }  // namespace kodama::simulator

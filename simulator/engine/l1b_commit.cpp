@@ -232,21 +232,23 @@ void L1b::commit_l1bm(const PendingL1bm& write, const Counters& counters) {
   for (int64_t k = first; k < write.count; ++k) l1bm_[wrap(base + k, size)] = write.data[k];
 }
 
-void L1b::put_forward(size_t index, const CycleRows& result) {
+void L1b::put_forward(size_t index, size_t unit) {
+  const uint8_t which = next_result_[unit];
   if (!stale_ || chip_->hazard.forward == 0) {
-    forward_[index] = result;
+    forward_[index] = {Forward::Kind::kResult, static_cast<uint8_t>(unit), which};
     return;
   }
   std::vector<uint32_t> rows;
-  for (const Rows& cycle : result) {
+  for (const Rows& cycle : result_words_[unit][which]) {
     for (const uint32_t* word : cycle.word) rows.insert(rows.end(), word, word + words_);
   }
   stale_->later(chip_->hazard.forward, [this, index, rows = std::move(rows)] {
     stale_forward_[index] = rows;
     for (int c = 0; c < 4; ++c) {
       for (int w = 0; w < 4; ++w)
-        forward_[index][c].word[w] = stale_forward_[index].data() + (c * 4 + w) * words_;
+        stale_words_[index][c].word[w] = stale_forward_[index].data() + (c * 4 + w) * words_;
     }
+    forward_[index].kind = Forward::Kind::kStale;
   });
 }
 

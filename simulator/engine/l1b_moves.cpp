@@ -56,14 +56,13 @@ void L1b::longs_to_rows(const isa::L1bmLayout& layout, const uint64_t* area, int
     kernels_->deal_longs(shape_, area + offset(0, 0), upper, lower);
     return;
   }
-  const bool repeats = layout.blocks == 1 || (shared % 4 == 0 && rotation == 0);
+  if (layout.blocks == 1 || (shared % 4 == 0 && rotation == 0 && mabs_ == stride)) {
+    const int64_t block_step = layout.blocks == 1 ? 0 : offset(1, 0) - offset(0, 0);
+    kernels_->spread_longs(shape_, area + offset(0, 0), offset(0, 1) - offset(0, 0), block_step,
+                           layout.blocks == 1 ? stride : shared, upper, lower);
+    return;
+  }
   for (int pe = 0; pe < isa::kPePerMab; ++pe, upper += stride, lower += stride) {
-    if (repeats) {
-      const int count = layout.blocks == 1 ? stride : shared;
-      for (int block = 0; block < layout.blocks; ++block)
-        kernels_->repeat_long(area[offset(block, pe)], count, upper + block * shared, lower + block * shared);
-      continue;
-    }
     for (int m = 0; m < mabs_; ++m) {
       const uint64_t value = area[offset((m - rotation + mabs_) % mabs_ / shared, pe)];
       upper[m] = static_cast<uint32_t>(value >> 32);

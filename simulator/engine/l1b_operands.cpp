@@ -33,6 +33,18 @@ int64_t L1b::lane_address(const MicroOperand& operand, int64_t base, int cycle, 
   return row_address(address, operand.width, size_of(operand.space));
 }
 
+const CycleRows& L1b::forwarded(size_t index) const {
+  const Forward& forward = forward_[index];
+  switch (forward.kind) {
+    case Forward::Kind::kResult:
+      return result_words_[forward.unit][forward.which];
+    case Forward::Kind::kStale:
+      return stale_words_[index];
+    default:
+      return zeros_;
+  }
+}
+
 LaneAddresses L1b::lane_addresses(const MicroOperand& operand, int64_t base, int cycle) const {
   const int64_t size = size_of(operand.space);
   const int which = operand.space == Space::kLm1 ? 1 : 0;
@@ -169,16 +181,16 @@ void L1b::fetch(const MicroOperand& operand, Precision precision, const Counters
       }
       return;
     case Space::kAluf:
-      value = forward_[0];
+      value = forwarded(0);
       return;
     case Space::kMauf:
-      value = forward_[1];
+      value = forwarded(1);
       return;
     case Space::kLbf:
-      value = forward_[2];
+      value = forwarded(2);
       return;
     case Space::kMreadf:
-      value = forward_[3];
+      value = forwarded(3);
       return;
     case Space::kConstant:
       fetch_constant(operand, precision, scratch, value);

@@ -82,7 +82,6 @@ L1b::L1b(const isa::Chip& chip, const KernelTable& kernels, int l2b, int l1b)
     for (size_t k = 0; k < 2; ++k) results_[unit][k] = at(results + (unit * 2 + k) * kResultRows * row_bytes);
   }
   for (Rows& rows : zeros_) rows.word.fill(zero_row_);
-  forward_.fill(zeros_);
 }
 
 uint32_t* L1b::memory_of(Space space) const {
@@ -126,7 +125,7 @@ uint64_t L1b::read(Space space, int mab, int pe, int64_t address) const {
                            : space == Space::kMauf ? 1
                            : space == Space::kLbf  ? 2
                                                    : 3;
-      const Rows& rows = forward_[which][static_cast<size_t>(address & 3)];
+      const Rows& rows = forwarded(which)[static_cast<size_t>(address & 3)];
       const auto first = static_cast<size_t>(address >> 2) * 2;
       return long_at(rows.word[first], rows.word[first + 1], lane);
     }

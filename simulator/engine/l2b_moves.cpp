@@ -208,6 +208,27 @@ void run_step_in_l2b(const Node& node, int l2b, const Counters& counters, ChipMe
   memories.late->forget_l2bm(l2b, l1bs[0].stale()->step());
 }
 
+void fetch_from_l2bm(const MicroOp& op, int number, const Counters& counters, ChipMemories& memories) {
+  const isa::Chip& chip = memories.chip;
+  const int l2b = number / chip.l1b_per_l2b, b = number % chip.l1b_per_l2b;
+  if (!op.l1b_set.contains(b, chip.l1b_per_l2b)) return;
+  const isa::L2bmLayout layout = isa::l2bm_layout(*op.movement, chip);
+  const int64_t run = layout.lw_per_cycle;
+  const uint64_t* l2bm = memories.l2bm[l2b].longs();
+  uint64_t* l1bm = memories.l1bs[static_cast<size_t>(number)].l1bm();
+  const int64_t from = op.sources[0].resolve(counters), to = op.destinations[0].resolve(counters);
+  for (int c = 0; c < isa::kCyclesPerStep; ++c) {
+    const int64_t begin = wrap(from + layout.offset(c, b / layout.l1bs_per_part), chip.memory.l2bm_lw);
+    const int64_t end = wrap(to + run * c, chip.memory.l1bm_lw);
+    if (begin + run <= chip.memory.l2bm_lw && end + run <= chip.memory.l1bm_lw) {
+      std::memcpy(l1bm + end, l2bm + begin, static_cast<size_t>(run) * sizeof(uint64_t));
+      continue;
+    }
+    for (int64_t i = 0; i < run; ++i)
+      l1bm[wrap(end + i, chip.memory.l1bm_lw)] = l2bm[wrap(begin + i, chip.memory.l2bm_lw)];
+  }
+}
+
 void run_dar_operations(const Node& node, const Counters& counters, ChipMemories& memories) {
   const isa::Chip& chip = memories.chip;
   // The writer sees the stage as it was before this step.

@@ -11,6 +11,9 @@ namespace kodama::simulator {
 void run_step_in_l2b(const Node& node, int l2b, const Counters& counters, ChipMemories& memories,
                      Scratch& scratch);
 
+/// An instruction of a step from L2BM to L1BM, for one L1B of the chip. The L2BM must not change in the step.
+void fetch_from_l2bm(const MicroOp& op, int number, const Counters& counters, ChipMemories& memories);
+
 /// l2bmdars and l2bmdarw of a step, in all groups.
 void run_dar_operations(const Node& node, const Counters& counters, ChipMemories& memories);
 

@@ -146,12 +146,12 @@ class Machine::Impl {
     if (has_work || memories_.late) {
       // A thread hand-over costs as much as a few steps of an L1B.
       constexpr int64_t kWorthThreads = 16;
-      const int units =
-          reach == Reach::kL1b ? static_cast<int>(memories_.l1bs.size()) : memories_.chip.l2b_count();
+      const bool by_l1b = stays_in_l1bs(reach);
+      const int units = by_l1b ? static_cast<int>(memories_.l1bs.size()) : memories_.chip.l2b_count();
       auto task = [&](int unit, int thread) {
         Counters own = counters;
-        if (reach == Reach::kL1b) {
-          run_in_l1b(nodes, memories_.l1bs[unit], depth, own, scratch_[thread]);
+        if (by_l1b) {
+          run_in_l1b(nodes, unit, depth, own, scratch_[thread]);
         } else {
           run_in_l2b(nodes, unit, depth, own, scratch_[thread]);
         }
@@ -164,12 +164,18 @@ class Machine::Impl {
     }
   }
 
-  static void run_in_l1b(std::span<const Node> nodes, L1b& l1b, int depth, Counters& counters,
-                         Scratch& scratch) {
+  /// Whether each L1B can run such nodes by itself. Who keeps what was in an L2BM looks at all of them.
+  bool stays_in_l1bs(Reach reach) const {
+    return reach == Reach::kL1b || (reach == Reach::kFetch && !memories_.late);
+  }
+
+  void run_in_l1b(std::span<const Node> nodes, int number, int depth, Counters& counters, Scratch& scratch) {
+    L1b& l1b = memories_.l1bs[static_cast<size_t>(number)];
     for (const Node& node : nodes) {
       switch (node.kind) {
         case Node::Kind::kStep:
           l1b.run_step(node, counters, scratch);
+          for (const MicroOp& op : node.l2b_ops) fetch_from_l2bm(op, number, counters, memories_);
           if (l1b.stale() != nullptr) l1b.stale()->end_steps(1);
           break;
         case Node::Kind::kNop:
@@ -178,7 +184,7 @@ class Machine::Impl {
         case Node::Kind::kLoop:
           for (int64_t k = 0; k < node.count; ++k) {
             counters[depth] = k;
-            run_in_l1b(node.body, l1b, depth + 1, counters, scratch);
+            run_in_l1b(node.body, number, depth + 1, counters, scratch);
           }
           break;
         case Node::Kind::kMask:
@@ -191,13 +197,14 @@ class Machine::Impl {
   }
 
   void run_in_l2b(std::span<const Node> nodes, int l2b, int depth, Counters& counters, Scratch& scratch) {
-    const std::span<L1b> l1bs = memories_.l1bs_of(l2b);
+    const int l1bs = memories_.chip.l1b_per_l2b;
     size_t i = 0;
     while (i < nodes.size()) {
       size_t end = i;
-      while (end < nodes.size() && nodes[end].reach == Reach::kL1b) ++end;
+      while (end < nodes.size() && stays_in_l1bs(nodes[end].reach)) ++end;
       if (end > i) {
-        for (L1b& l1b : l1bs) run_in_l1b(nodes.subspan(i, end - i), l1b, depth, counters, scratch);
+        for (int b = 0; b < l1bs; ++b)
+          run_in_l1b(nodes.subspan(i, end - i), l2b * l1bs + b, depth, counters, scratch);
         i = end;
         continue;
       }

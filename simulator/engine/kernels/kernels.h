@@ -127,8 +127,10 @@ struct KernelTable {
                  uint32_t* out) = nullptr;
   /// Copies whole rows.
   void (*copy_rows)(const RowShape&, const uint32_t* from, int rows, uint32_t* to) = nullptr;
-  /// `count` times, a multiple of four.
-  void (*repeat_long)(uint64_t value, int count, uint32_t* upper, uint32_t* lower) = nullptr;
+  /// Of PE number p and block b of `count` MABs, a multiple of four or the whole row, the words of the LW at
+  /// from[p * pe_step + b * block_step].
+  void (*spread_longs)(const RowShape&, const uint64_t* from, int64_t pe_step, int64_t block_step, int count,
+                       uint32_t* upper, uint32_t* lower) = nullptr;
   /// Copies the half words that the mask allows: bit `high` of a PE's four mask bits governs the upper
   /// half word, bit `low` the lower one. `flush`: writes zero where the mask forbids.
   void (*masked_copy)(const RowShape&, const uint32_t* in, const uint8_t* mask, int high, int low, bool flush,

@@ -46,13 +46,21 @@ void collect_longs(const RowShape& shape, const uint32_t* upper, const uint32_t*
   }
 }
 
-void repeat_long(uint64_t value, int count, uint32_t* upper, uint32_t* lower) {
+void spread_longs(const RowShape& shape, const uint64_t* from, int64_t pe_step, int64_t block_step, int count,
+                  uint32_t* upper, uint32_t* lower) {
   const hn::CappedTag<uint32_t, 4> d;
-  const auto high = hn::Set(d, static_cast<uint32_t>(value >> 32));
-  const auto low = hn::Set(d, static_cast<uint32_t>(value));
-  for (int m = 0; m < count; m += static_cast<int>(hn::Lanes(d))) {
-    hn::StoreU(high, d, upper + m);
-    hn::StoreU(low, d, lower + m);
+  const auto lanes = static_cast<int>(hn::Lanes(d));
+  const int stride = shape.stride;
+  for (int pe = 0; pe < 4; ++pe, from += pe_step, upper += stride, lower += stride) {
+    const uint64_t* block = from;
+    for (int begin = 0; begin < stride; begin += count, block += block_step) {
+      const auto high = hn::Set(d, static_cast<uint32_t>(*block >> 32));
+      const auto low = hn::Set(d, static_cast<uint32_t>(*block));
+      for (int m = begin; m < begin + count; m += lanes) {
+        hn::StoreU(high, d, upper + m);
+        hn::StoreU(low, d, lower + m);
+      }
+    }
   }
 }
 
@@ -94,7 +102,7 @@ void add_move_kernels(KernelTable& table) {
   table.deal_longs = &deal_longs;
   table.collect_longs = &collect_longs;
   table.gather = &gather;
-  table.repeat_long = &repeat_long;
+  table.spread_longs = &spread_longs;
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)
