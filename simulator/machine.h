@@ -83,7 +83,8 @@ struct RunOptions {
   /// run. Memories may be read and written in it. Statements then run one at a time, which is slow.
   std::function<bool(const isa::Statement&)> before_statement;
   Hazards hazards = Hazards::kIgnore;
-  /// Count cycles. Timed runs of a process take turns (see ChipTiming).
+  /// Count cycles. Runs of a process wait for each other only while the timing model answers (see
+  /// ChipTiming).
   bool timing = true;
   /// Sent over the host link before the program and fetched after it, in bytes, one transfer each. Only their
   /// time is counted.

@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
+#include <barrier>
 #include <random>
 #include <thread>
 
@@ -196,10 +198,10 @@ TEST(Timing, WithoutTimingNothingIsCounted) {
 TEST(Timing, NothingHappensNothingIsComputed) {
   ChipTiming timing(isa::find_chip("tiny"));
   timing.begin();
+  const ChipTiming::Turn turn(timing);
   for (int k = 0; k < 1000; ++k) timing.sequencer().steps(1000000);
   EXPECT_EQ(timing.kernel_starts(), 0);
   EXPECT_EQ(timing.sequencer().now(), 4000000000);
-  timing.end();
 }
 
 TEST(Timing, EveryRunBeginsAnew) {
@@ -226,6 +228,31 @@ TEST(Timing, ThreadsTakeTurns) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(right, 20);
+}
+
+/// A run doesn't keep others from running until it is over: each waits here in the middle until the other one
+/// is there, too.
+TEST(Timing, RunsOfAProcessOverlap) {
+  const isa::Chip chip = chip_with_small_memories("tiny");
+  const isa::Program program =
+      assembler::assemble("nop\nmvp/n64i01 $p0@0 $d0@0\nnop; wait i01\n", "overlap.vsm", chip);
+  std::barrier<> middle(2);
+  std::array<int64_t, 2> cycles{};
+  const auto run = [&](size_t k) {
+    Machine machine(chip);
+    RunOptions options;
+    int statements = 0;
+    options.before_statement = [&](const isa::Statement&) {
+      if (++statements == 2) middle.arrive_and_wait();
+      return true;
+    };
+    cycles[k] = machine.run(program, options).cycles();
+  };
+  std::thread other(run, 1);
+  run(0);
+  other.join();
+  EXPECT_EQ(cycles[0], Machine(chip).run(program).cycles());
+  EXPECT_EQ(cycles[1], cycles[0]);
 }
 
 TEST(Timing, ErrorsGiveTheContextBack) {

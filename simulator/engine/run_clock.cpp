@@ -27,6 +27,7 @@ void RunClock::begin(const Decoded& decoded, const RunOptions& options) {
   if (!timing_) timing_ = std::make_unique<ChipTiming>(memories_->chip);
   timing_->begin();
   running_ = true;
+  const ChipTiming::Turn turn(*timing_);
   profile_ = options_->profile;
   timeline_ = options_->timeline;
   if (profile_ != nullptr) {
@@ -45,6 +46,7 @@ void RunClock::begin(const Decoded& decoded, const RunOptions& options) {
 }
 
 isa::CycleCauses RunClock::finish() {
+  const ChipTiming::Turn turn(*timing_);
   const int64_t drain = sequencer().finish();
   show_stall("last transfers", 0, drain);
   for (const int64_t bytes : options_->host_output) {
@@ -67,14 +69,13 @@ isa::CycleCauses RunClock::finish() {
     for (const int64_t bytes : options_->host_output) profile_->host_output_bytes += bytes;
     std::erase_if(profile_->entries, [](const Profile::Entry& entry) { return entry.count == 0; });
   }
-  timing_->end();
   forget_run();
   return causes;
 }
 
 void RunClock::abandon() {
   if (!running_) return;
-  timing_.reset();  // SystemC's context must be given back
+  timing_.reset();  // in the middle of transfers
   forget_run();
 }
 
@@ -112,6 +113,7 @@ void RunClock::count_steps(const Node& node, int64_t times) {
 }
 
 void RunClock::stretch(std::span<const Node> nodes, int64_t steps, int depth, const Counters& counters) {
+  const ChipTiming::Turn turn(*timing_);
   if (stalls_ || (timeline_ != nullptr && !timeline_->is_over(sequencer().now()))) {
     std::vector<int64_t> inner(counters.begin(), counters.begin() + depth);
     for (const Node& node : nodes) statement(node, inner);
@@ -155,6 +157,7 @@ void RunClock::hold_for_hazards(const Node& node, const std::vector<int64_t>& co
 }
 
 void RunClock::wait(const Node& node) {
+  const ChipTiming::Turn turn(*timing_);
   if (timeline_ != nullptr) timeline_->enter(node.region, sequencer().now());
   const int64_t stall = sequencer().wait(node.wait_tag);
   show_stall("wait", node.line, stall);
@@ -162,6 +165,7 @@ void RunClock::wait(const Node& node) {
 }
 
 void RunClock::mv(const Node& node, int depth, const Counters& counters) {
+  const ChipTiming::Turn turn(*timing_);
   hold_for_hazards(node, {counters.begin(), counters.begin() + depth});
   isa::TransferRequest request{.mv = *node.mv, .line = node.line, .region = node.region, .blocks = {}};
   if (!node.mv->sources.empty()) {

@@ -22,21 +22,21 @@ namespace {
 
 /// SystemC's state is global, and so are its pools of memory: one thread at a time makes, uses or destroys
 /// anything of it.
-class Turn {
+class SystemCTurn {
  public:
-  Turn() {
+  SystemCTurn() {
     if (holder_ == std::this_thread::get_id())
-      throw isa::InternalError("internal error in timing: two timed runs at a time in one thread");
+      throw isa::InternalError("internal error in timing: two turns at a time in one thread");
     lock_ = std::unique_lock(mutex_);
     holder_ = std::this_thread::get_id();
     outer_ = sc_core::sc_curr_simcontext;
   }
-  ~Turn() {
+  ~SystemCTurn() {
     enter(outer_);
     holder_ = std::thread::id();
   }
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
+  SystemCTurn(const SystemCTurn&) = delete;
+  SystemCTurn& operator=(const SystemCTurn&) = delete;
 
   /// Makes the context the current one for the rest of the turn.
   void enter(sc_core::sc_simcontext* context) {
@@ -53,7 +53,7 @@ class Turn {
 class SystemCContext {
  public:
   SystemCContext() {
-    Turn turn;
+    SystemCTurn turn;
     setenv("SYSTEMC_DISABLE_COPYRIGHT_MESSAGE", "1", 0);
     // Elaboration runs the kernel once without events.
     sc_core::sc_report_handler::set_actions(sc_core::SC_ID_NO_SC_START_ACTIVITY_, sc_core::SC_DO_NOTHING);
@@ -62,7 +62,7 @@ class SystemCContext {
     sc_core::sc_set_time_resolution(1, sc_core::SC_PS);
   }
   ~SystemCContext() {
-    const Turn turn;
+    const SystemCTurn turn;
     context_.reset();
   }
   SystemCContext(const SystemCContext&) = delete;
@@ -74,7 +74,7 @@ class SystemCContext {
     explicit Current(SystemCContext& context) { turn_.enter(context.context_.get()); }
 
    private:
-    Turn turn_;
+    SystemCTurn turn_;
   };
 
  private:
@@ -118,21 +118,16 @@ struct Model {
 class ChipTiming::Impl {
  public:
   explicit Impl(const isa::Chip& chip) : chip_(chip) { make_model(); }
-  ~Impl() {
-    current_.reset();
-    drop_model();
-  }
+  ~Impl() { drop_model(); }
 
   void begin() {
     // SystemC's time never goes back, and is to last for the longest run.
     constexpr sc_dt::uint64 kLastOrigin = sc_dt::uint64{1} << 62;
-    current_.emplace(*context_);
-    if (sc_core::sc_time_stamp().value() > kLastOrigin) {
-      current_.reset();
+    if (now() > kLastOrigin) {
       drop_model();
       make_model();
-      current_.emplace(*context_);
     }
+    const SystemCContext::Current current(*context_);
     model_->clock.origin = sc_core::sc_time_stamp();
     model_->link.reset();
     model_->engine.reset();
@@ -140,7 +135,10 @@ class ChipTiming::Impl {
     for (const auto& dram : model_->drams) dram->reset();
     sequencer_.emplace(model_->pe_array);
   }
-  void end() { current_.reset(); }
+  sc_dt::uint64 now() {
+    const SystemCContext::Current current(*context_);
+    return sc_core::sc_time_stamp().value();
+  }
 
   void make_model() {
     context_ = std::make_unique<SystemCContext>();
@@ -159,18 +157,22 @@ class ChipTiming::Impl {
   isa::Chip chip_;
   std::unique_ptr<SystemCContext> context_;
   std::unique_ptr<Model> model_;
-  std::optional<SystemCContext::Current> current_;
   std::optional<isa::Sequencer> sequencer_;
 };
+
+class ChipTiming::Turn::Impl : public SystemCContext::Current {
+ public:
+  using Current::Current;
+};
+
+ChipTiming::Turn::Turn(ChipTiming& timing) : impl_(std::make_unique<Impl>(*timing.impl_->context_)) {}
+ChipTiming::Turn::~Turn() = default;
 
 ChipTiming::ChipTiming(const isa::Chip& chip) : impl_(std::make_unique<Impl>(chip)) {}
 ChipTiming::~ChipTiming() = default;
 
 void ChipTiming::begin() {
   impl_->begin();
-}
-void ChipTiming::end() {
-  impl_->end();
 }
 isa::Sequencer& ChipTiming::sequencer() {
   return *impl_->sequencer_;

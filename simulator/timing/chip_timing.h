@@ -27,8 +27,8 @@
 /// One nanosecond of SystemC time is one cycle of the chip, in steps of a picosecond.
 ///
 /// SystemC has one simulation context per process that is current. A ChipTiming has its own, made once, and
-/// makes it the current one from begin() to end(); others wait at their begin(). A thread that already has
-/// one gets an InternalError.
+/// makes it the current one while a Turn lasts: for as long as the model answers, not for as long as a run
+/// takes. Others wait for their turn, so several simulations of a process take each other only that time.
 namespace kodama::simulator {
 
 class ChipTiming {
@@ -36,13 +36,24 @@ class ChipTiming {
   explicit ChipTiming(const isa::Chip& chip);
   ~ChipTiming();
 
-  /// A run begins, at cycle 0.
-  void begin();
-  /// It is over; the sequencer has finished. A run that doesn't come to its end leaves the object fit for
-  /// destruction only.
-  void end();
+  /// The right to use a model; one at a time in the process. InternalError for a second one in a thread.
+  class Turn {
+   public:
+    explicit Turn(ChipTiming& timing);
+    ~Turn();
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
 
-  /// Steps, MVs, waits and host data go here.
+   private:
+    class Impl;
+    std::unique_ptr<Impl> impl_;
+  };
+
+  /// A run begins, at cycle 0; the one before has finished. A run that doesn't come to its end leaves the
+  /// object fit for destruction only.
+  void begin();
+
+  /// Steps, MVs, waits and host data go here, in a turn.
   isa::Sequencer& sequencer();
 
   /// Receives each transfer when it is done.

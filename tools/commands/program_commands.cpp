@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <exception>
 #include <iostream>
 #include <map>
 #include <set>
@@ -24,6 +25,7 @@
 #include "simulator/debug/uninitialized.h"
 #include "simulator/machine.h"
 #include "simulator/run_report.h"
+#include "simulator/thread_pool.h"
 #include "tools/command_groups.h"
 #include "tools/common_options.h"
 #include "tools/options.h"
@@ -55,6 +57,14 @@ struct SimulateRequest {
   simulator::Hazards hazards = simulator::Hazards::kIgnore;
   simulator::ReportOptions report;
 };
+std::string summary_of(const simulator::RunStats& stats, bool timing) {
+  const isa::CycleCauses& causes = stats.causes;
+  return fmt::format("{} steps ({} nop), {} MV transfers{}", stats.steps, stats.nops, stats.mvs,
+                     timing ? fmt::format(", {} cycles ({} waiting)", causes.total(),
+                                          causes.wait + causes.mv_queue + causes.drain)
+                            : "");
+}
+
 int simulate_program(const SimulateRequest& request) {
   const std::string& file = request.file;
   const std::string& dump_file = request.dump_file;
@@ -94,15 +104,54 @@ int simulate_program(const SimulateRequest& request) {
   const simulator::RunStats stats = machine.run(program, options);
   bar.finish();
   if (!dump_file.empty() && dump_file != "-") isa::write_output(dump_file, dump);
-  const isa::CycleCauses& causes = stats.causes;
-  fmt::print(std::cerr, "{} steps ({} nop), {} MV transfers{}\n", stats.steps, stats.nops, stats.mvs,
-             request.timing ? fmt::format(", {} cycles ({} waiting)", causes.total(),
-                                          causes.wait + causes.mv_queue + causes.drain)
-                            : "");
+  fmt::print(std::cerr, "{}\n", summary_of(stats, request.timing));
   report.finish(out);
   const std::vector<std::string> reports = tracker.reports();
   for (const std::string& report : reports) fmt::print(std::cerr, "{}: {}\n", file, report);
   return reports.empty() ? compiler::kExitOk : compiler::kExitOutOfTolerance;
+}
+
+/// Several programs, each on a chip of its own.
+struct SimulateManyRequest {
+  std::vector<std::string> files;
+  std::string chip;
+  int jobs = 1;
+  simulator::MachineOptions machine;
+  simulator::RunOptions run;
+};
+
+/// What they print comes in the order of the files. Throws the first one's error, when all are done.
+int simulate_programs(const SimulateManyRequest& request) {
+  const isa::Chip chip = isa::find_chip(request.chip);
+  struct Outcome {
+    std::string dump, summary;
+    std::exception_ptr error;
+  };
+  std::vector<Outcome> outcomes(request.files.size());
+  const auto simulate = [&](const std::string& file, Outcome& outcome) {
+    const isa::Program program = assembler::read_program(file, chip);
+    simulator::RunOptions options = request.run;
+    options.dump = [&](const std::string& line) { outcome.dump += line + '\n'; };
+    const simulator::RunStats stats = simulator::Machine(chip, request.machine).run(program, options);
+    outcome.summary = fmt::format("{}: {}\n", file, summary_of(stats, options.timing));
+  };
+  simulator::ThreadPool pool(request.jobs);
+  pool.run(static_cast<int>(request.files.size()), [&](int k, int) {
+    const auto number = static_cast<size_t>(k);
+    try {
+      simulate(request.files[number], outcomes[number]);
+    } catch (...) {
+      outcomes[number].error = std::current_exception();
+    }
+  });
+  for (const Outcome& outcome : outcomes) {
+    std::cout << outcome.dump << std::flush;
+    fmt::print(std::cerr, "{}", outcome.summary);
+  }
+  for (const Outcome& outcome : outcomes) {
+    if (outcome.error) std::rethrow_exception(outcome.error);
+  }
+  return compiler::kExitOk;
 }
 
 class SimCommand : public Command {
@@ -110,8 +159,11 @@ class SimCommand : public Command {
   void declare(CLI::App& app) override {
     package_.common.chip.clear();
     debugger_.stop_at_start = false;
-    app.add_option("program", package_.directory, "directory of 'kodama compile', or program.vsm")
+    app.add_option("program", programs_,
+                   "directory of 'kodama compile', or program.vsm; of these there may be several, each on a "
+                   "chip of its own")
         ->required();
+    add_thread_count(app, "--jobs", jobs_, "programs at a time", 1);
     app.add_option("--chip", package_.common.chip, "chip; default: the manifest's, mncore2 for a program");
     app.add_option("-d,--dump", dump_file_,
                    "file for the output of d get statements (default: standard output)");
@@ -132,6 +184,9 @@ class SimCommand : public Command {
   int run(const CLI::App& app) override {
     const compiler::SessionOptions& common = package_.common;
     check_report_options(app, common.report, common.timing, common.hazards);
+    if (programs_.size() > 1) return run_programs(app);
+    if (is_given(app, "--jobs")) throw isa::UserError("--jobs: no effect on one program");
+    package_.directory = programs_.front();
     return compiler::is_package(package_.directory) ? run_package(app) : run_program(app);
   }
 
@@ -153,15 +208,41 @@ class SimCommand : public Command {
     return compiler::simulate_package_command(package_, session_stream(package_.common));
   }
 
-  int run_program(const CLI::App& app) {
+  simulator::MachineOptions machine_options(const CLI::App& app) const {
     simulator::MachineOptions options;
     options.threads = package_.common.threads;
     options.memory = memory_ == "dirty" ? simulator::MachineOptions::Memory::kDirty
                                         : simulator::MachineOptions::Memory::kZero;
     options.seed = package_.common.seed;
-    const std::string chip = package_.common.chip.empty() ? kDefaultChip : package_.common.chip;
     if (memory_ != "dirty" && is_given(app, "--seed"))
       throw isa::UserError("--seed: no effect on a program without --memory dirty");
+    return options;
+  }
+  std::string chip_of_programs() const {
+    return package_.common.chip.empty() ? kDefaultChip : package_.common.chip;
+  }
+
+  int run_programs(const CLI::App& app) {
+    for (const std::string& program : programs_) {
+      if (compiler::is_package(program))
+        throw isa::UserError(fmt::format("{}: a compiled model; together run programs alone", program));
+    }
+    check_mode(
+        app, "on several programs",
+        {"program", "--jobs", "--chip", "--threads", "--memory", "--seed", "--no-timing", "--hazards"});
+    SimulateManyRequest request{.files = programs_,
+                                .chip = chip_of_programs(),
+                                .jobs = jobs_,
+                                .machine = machine_options(app),
+                                .run = {}};
+    request.run.timing = package_.common.timing;
+    request.run.hazards = package_.common.hazards;
+    return simulate_programs(request);
+  }
+
+  int run_program(const CLI::App& app) {
+    const simulator::MachineOptions options = machine_options(app);
+    const std::string chip = chip_of_programs();
     const bool is_debugged =
         debugger_.stop_at_start || !debugger_.breakpoints.empty() || !debugger_.watches.empty();
     if (is_debugged) {
@@ -181,6 +262,8 @@ class SimCommand : public Command {
                              .report = package_.common.report});
   }
 
+  std::vector<std::string> programs_;
+  int jobs_ = 1;
   compiler::SimulateRequest package_;  ///< its common options are those of programs, too
   std::string dump_file_;
   std::string memory_ = "zero";
