@@ -1,10 +1,12 @@
 #include <benchmark/benchmark.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
 #include <string>
 #include <vector>
 
+#include "assembler/assembler.h"
 #include "isa/chip.h"
 #include "isa/program.h"
 #include "simulator/machine.h"
@@ -17,162 +19,121 @@
 namespace kodama::simulator {
 namespace {
 
-using isa::Instruction;
-using isa::Opcode;
-using isa::Operand;
-using isa::Precision;
 using isa::Space;
-using isa::Width;
-
-Operand memory(Space space, Width width, int64_t base, std::vector<int64_t> strides = {}) {
-  Operand operand;
-  operand.space = space;
-  operand.width = width;
-  operand.base = base;
-  operand.stride = isa::words(width);
-  operand.loop_strides = std::move(strides);
-  return operand;
-}
-
-Instruction instruction(Opcode opcode, Precision precision, std::vector<Operand> sources,
-                        std::vector<Operand> destinations) {
-  Instruction result;
-  result.opcode = opcode;
-  result.precision = precision;
-  result.sources = std::move(sources);
-  result.destinations = std::move(destinations);
-  return result;
-}
-
-isa::Statement step(std::vector<Instruction> instructions) {
-  return {isa::Step{std::move(instructions)}, 0};
-}
 
 constexpr int64_t kSteps = 512;
 
-isa::Program looped(std::vector<Instruction> instructions) {
-  isa::Program program;
+/// What is in the memories before: numbers of one exponent of the precision, so that blocks are normalized.
+struct StepBenchmark {
+  const char* name;
+  const char* line;  ///< VSM
+  int bits = 32;     ///< of a number
+};
+constexpr StepBenchmark kStepBenchmarks[] = {
+    {"gmfma", "gmfma $lx $lm0v $lr0v $lr0v"},
+    {"hmfma", "hmfma $lx $lm0v $llr0v $llr0v", 16},
+    {"fmfma", "fmfma $lx $lm0v $lr0v $lr0v"},
+    {"dmfma", "dmfmau $lx $lm0v $ls0v $llr0v", 64},
+    {"fvfma", "fvfma $lm0v $ln0v $lr0v $lr0v"},
+    {"hvfma", "hvfma $lm0v $ln0v $lls0v $llr0v", 16},
+    {"dvfma", "dvfmau $lm0v $ln0v $ls0v $llr0v", 64},
+    {"fvadd", "fvadd $lm0v $ln0v $lr0v"},
+    {"iadd", "iadd $lm0v $lr0v $ln0v"},
+    {"imin", "imin $lm0v $lr0v $ln0v"},
+    {"smin", "smin $lm0v $lr0v $ln0v"},
+    {"land", "land $lm0v $lr0v $ln0v"},
+    {"ilsl", "ilsl $lm0v $lr0v $ln0v"},
+    {"lpassa", "lpassa $lm0v $ln0v"},
+    {"masked_iadd", "iadd $lm0v $lr0v $ln0v/1000"},
+    {"fmax", "fmax $lm0v $ln0v $lr0v"},
+    {"gbfn", "gbfn $lm0v $ln0v"},
+    {"frsqrt", "frsqrt $lm0v $ln0v"},
+    {"t_indirect", "lpassa $lmt0 $ln0v"},
+    {"l1bmd_to_pes", "l1bmd $lb0 $lm0v"},
+    {"l1bmd_to_l1bm", "l1bmd $lm0v $lb0"},
+    {"l1bmm_to_pes", "l1bmm $lb0 $lm0v"},
+    {"l1bmm4_to_pes", "l1bmm4 $lb0 $lm0v"},
+    {"l1bmp", "l1bmp $lb0 $lm0v"},
+    {"l1bmm_to_l1bm", "l1bmm@0 $lm0v $lb0"},
+    {"l1bmm4_to_l1bm", "l1bmm4@0 $lm0v $lb0"},
+    {"l1bmrffadd", "l1bmrffadd $lm0v $lb0"},
+    {"l1bmr4ffadd", "l1bmr4ffadd $lm0v $lb0"},
+    {"l1bmrliadd", "l1bmrliadd $lm0v $lb0"},
+    {"l2bmb", "l2bmb $lc0 $lb0"},
+    {"l2bmd", "l2bmd $lc0 $lb0"},
+    {"l2bmd_to_l2bm", "l2bmd $lb0 $lc0"},
+    {"l2bmb2", "l2bmb2 $lc0 $lb0"},
+};
+
+isa::Program looped(isa::Program program) {
   isa::Loop loop;
   loop.count = kSteps;
-  loop.body.push_back(step(std::move(instructions)));
-  program.statements.push_back({std::move(loop), 0});
-  return program;
+  loop.body = std::move(program.statements);
+  isa::Program result;
+  result.statements.push_back({std::move(loop), 0});
+  return result;
 }
 
-/// Fills LM0, LM1 and the register files with ordinary numbers and block floats of `precision`.
-void prepare(Machine& machine, Precision precision) {
+/// Fills LM0, LM1 and the register files with numbers near one, and T with an address for each MAB.
+void prepare(Machine& machine, int bits) {
   const isa::Chip& chip = machine.chip();
   uint64_t state = 1;
-  auto number = [&](int bits) {
+  const auto number = [&] {
     state = state * 6364136223846793005ull + 1442695040888963407ull;
-    const uint64_t random = state >> 20;
-    if (bits == 16) return (random & 0x81ff) | 31ull << 9;
-    return (random & 0x807fffff) | 127ull << 23;
+    return bits == 16   ? ((state & 0x81ff81ff81ff81ff) | 0x3e003e003e003e00)
+           : bits == 32 ? ((state & 0x807fffff807fffff) | 0x3f8000003f800000)
+                        : ((state & 0x800fffffffffffff) | 0x3ff0000000000000);
   };
-  auto set = [&](Space space, int64_t words, int bits) {
-    isa::Program program;
-    for (int64_t address = 0; address < words; address += 2) {
+  isa::Program program;
+  for (const Space space : {Space::kLm0, Space::kLm1, Space::kGrf0, Space::kGrf1}) {
+    const int64_t words = space == Space::kLm0 || space == Space::kLm1 ? 1024 : chip.memory.grf_words;
+    for (int64_t address = 0; address < words; address += isa::kWordsPerLong) {
       isa::DebugSet statement;
       statement.space = space;
       statement.address = address;
-      statement.payload.push_back(bits == 16
-                                      ? number(16) << 48 | number(16) << 32 | number(16) << 16 | number(16)
-                                      : number(32) << 32 | number(32));
+      statement.payload.push_back(number());
       program.statements.push_back({statement, 0});
     }
-    machine.run(program);
-  };
-  const int bits = precision == Precision::kHalf ? 16 : 32;
-  set(Space::kLm0, 1024, bits);
-  set(Space::kLm1, 1024, bits);
-  set(Space::kGrf0, chip.memory.grf_words, 32);
-  set(Space::kGrf1, chip.memory.grf_words, bits);
-  // Normalize LM0 in place, then fill the matrix register.
-  if (precision == Precision::kNone) return;
-  isa::Program program;
-  isa::Loop loop;
-  loop.count = 128;
-  const Operand block = memory(Space::kLm0, Width::kLong, 0, {8});
-  loop.body.push_back(step({instruction(Opcode::kBfn, precision, {block}, {block})}));
-  program.statements.push_back({std::move(loop), 0});
-  for (int64_t row = 0; row < 16; row += 4) {
-    if (row == 8 && precision != Precision::kHalf) break;
-    Operand matrix;
-    matrix.space = Space::kMatX;
-    matrix.base = row;
-    program.statements.push_back(step(
-        {instruction(Opcode::kMwrite, precision, {memory(Space::kLm0, Width::kLong, 2 * row)}, {matrix})}));
   }
   machine.run(program);
+  const char* kind = bits == 16 ? "h" : bits == 32 ? "g" : "d";
+  std::string text = fmt::format("{}mwrite $lm0v $lx0\nnop/2\n", kind);
+  if (bits < 64) text += fmt::format("{}mwrite $lm8v $lx4\nnop/2\n", kind);
+  text += "lpassa $mabid $lr0v\nnop/2\nladd $lr0v $lr0v $t\nnop/4\n";
+  machine.run(assembler::assemble(text, "preparation", chip));
 }
 
-void measure(benchmark::State& state, Precision prepared, const isa::Program& program) {
-  MachineOptions options;
-  options.threads = static_cast<int>(state.range(0));
-  Machine machine(isa::find_chip("mncore2"), options);
-  prepare(machine, prepared);
+void measure(benchmark::State& state, Machine& machine, const isa::Program& program) {
   machine.run(program);
   int64_t steps = 0;
   for (auto _ : state) steps += machine.run(program).steps;
   state.counters["steps/s"] = benchmark::Counter(static_cast<double>(steps), benchmark::Counter::kIsRate);
 }
 
-void dense_matrix(benchmark::State& state, Precision precision) {
-  Operand matrix;
-  matrix.space = Space::kMatX;
-  const Width out = precision == Precision::kHalf ? Width::kDoubleLong : Width::kLong;
-  Operand accumulator = memory(Space::kGrf0, out, 0);
-  measure(
-      state, precision,
-      looped({instruction(Opcode::kMfma, precision,
-                          {matrix, memory(Space::kLm0, Width::kLong, 0, {2}), accumulator}, {accumulator})}));
-}
-void gmfma(benchmark::State& state) {
-  dense_matrix(state, Precision::kGFloat);
-}
-void hmfma(benchmark::State& state) {
-  dense_matrix(state, Precision::kHalf);
-}
-void fmfma(benchmark::State& state) {
-  dense_matrix(state, Precision::kFloat);
-}
-
-void fvfma(benchmark::State& state) {
-  const Operand accumulator = memory(Space::kGrf0, Width::kLong, 0);
-  measure(state, Precision::kNone,
-          looped({instruction(Opcode::kVfma, Precision::kFloat,
-                              {memory(Space::kLm0, Width::kLong, 0, {2}),
-                               memory(Space::kLm1, Width::kLong, 0, {2}), accumulator},
-                              {accumulator})}));
-}
-
-void alu_and_l1bm(benchmark::State& state) {
-  Operand source;
-  source.space = Space::kL1bm;
-  source.loop_strides = {8};
-  measure(
-      state, Precision::kNone,
-      looped({instruction(Opcode::kAdd, Precision::kInt,
-                          {memory(Space::kLm0, Width::kLong, 0, {2}), memory(Space::kGrf0, Width::kLong, 8)},
-                          {memory(Space::kGrf1, Width::kLong, 0)}),
-              instruction(Opcode::kL1bmd, Precision::kNone, {source},
-                          {memory(Space::kLm1, Width::kLong, 0, {2})})}));
+void one_step(benchmark::State& state, const StepBenchmark& step) {
+  MachineOptions options;
+  options.threads = static_cast<int>(state.range(0));
+  const isa::Chip& chip = isa::find_chip("mncore2");
+  Machine machine(chip, options);
+  prepare(machine, step.bits);
+  measure(state, machine, looped(assembler::assemble(std::string(step.line) + "\n", step.name, chip)));
 }
 
 void nop(benchmark::State& state) {
   isa::Program program;
   for (int64_t i = 0; i < kSteps; ++i) program.statements.push_back({isa::Nop{}, 0});
-  measure(state, Precision::kNone, program);
+  Machine machine(isa::find_chip("mncore2"));
+  measure(state, machine, program);
 }
 
 // ---- what timing costs
 
 /// Runs the program without and with timing, in turns; the counters are medians over the pairs.
-void timing_cost(benchmark::State& state, Precision prepared, const isa::Program& program) {
+void timing_cost(benchmark::State& state, const isa::Program& program) {
   MachineOptions options;
   options.threads = 2;
   Machine machine(isa::find_chip("mncore2"), options);
-  prepare(machine, prepared);
+  prepare(machine, 32);
   RunOptions timed;
   RunOptions untimed;
   untimed.timing = false;
@@ -196,13 +157,8 @@ void timing_cost(benchmark::State& state, Precision prepared, const isa::Program
 }
 
 void timing_of_compute(benchmark::State& state) {
-  Operand matrix;
-  matrix.space = Space::kMatX;
-  const Operand accumulator = memory(Space::kGrf0, Width::kLong, 0);
-  timing_cost(
-      state, Precision::kGFloat,
-      looped({instruction(Opcode::kMfma, Precision::kGFloat,
-                          {matrix, memory(Space::kLm0, Width::kLong, 0, {2}), accumulator}, {accumulator})}));
+  timing_cost(state, looped(assembler::assemble("gmfma $lx $lm0v $lr0v $lr0v\n", "gmfma",
+                                                isa::find_chip("mncore2"))));
 }
 
 /// DRAM to all L2BMs in two buffers, one transfer under way while the other one is waited for.
@@ -213,8 +169,8 @@ void timing_of_transfers(benchmark::State& state) {
     isa::Nop wait;
     wait.wait_tag = tag;
     loop.body.push_back({wait, 0});
-    Instruction transfer;
-    transfer.opcode = Opcode::kMvb2;
+    isa::Instruction transfer;
+    transfer.opcode = isa::Opcode::kMvb2;
     transfer.size_lw = 2048;
     transfer.tag = tag;
     transfer.sources.resize(1);
@@ -228,7 +184,7 @@ void timing_of_transfers(benchmark::State& state) {
   }
   isa::Program program;
   program.statements.push_back({std::move(loop), 0});
-  timing_cost(state, Precision::kNone, program);
+  timing_cost(state, program);
 }
 
 /// 10^8 steps, a `nop` each, in statements of a thousand lines.
@@ -301,12 +257,7 @@ void native_float_fma(benchmark::State& state) {
 }
 
 BENCHMARK(native_float_fma);
-BENCHMARK(gmfma)->Arg(1)->Arg(2)->UseRealTime();
-BENCHMARK(hmfma)->Arg(1)->Arg(2)->UseRealTime();
-BENCHMARK(fmfma)->Arg(1)->Arg(2)->UseRealTime();
-BENCHMARK(fvfma)->Arg(1)->Arg(2)->UseRealTime();
-BENCHMARK(alu_and_l1bm)->Arg(1)->Arg(2)->UseRealTime();
-BENCHMARK(nop)->Arg(1)->UseRealTime();
+BENCHMARK(nop)->UseRealTime();
 BENCHMARK(timing_of_compute)->UseRealTime();
 BENCHMARK(timing_of_transfers)->UseRealTime();
 BENCHMARK(hundred_million_nops)->UseRealTime()->Iterations(1);
@@ -314,4 +265,16 @@ BENCHMARK(hundred_million_nops)->UseRealTime()->Iterations(1);
 }  // namespace
 }  // namespace kodama::simulator
 
-BENCHMARK_MAIN();
+int main(int argc, char** argv) {
+  for (const auto& step : kodama::simulator::kStepBenchmarks) {
+    benchmark::RegisterBenchmark(
+        step.name, [&step](benchmark::State& state) { kodama::simulator::one_step(state, step); })
+        ->Arg(1)
+        ->Arg(2)
+        ->UseRealTime();
+  }
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}
