@@ -1,8 +1,13 @@
 #include "simulator/golden/differential.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
 
+#include <random>
+#include <string>
+
+#include "assembler/assembler.h"
 #include "simulator/engine/kernels/kernels.h"
 #include "simulator/test_chip.h"
 
@@ -33,6 +38,50 @@ TEST(Differential, EveryHighwayTargetEqualsGoldenModel) {
   }
   hwy::SetSupportedTargetsForTest(0);
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+}
+
+/// Transfers and L2BM instructions that have addresses in common, and others that haven't: the engine may do
+/// them in another order.
+TEST(Differential, TransfersBetweenStepsThatUseTheL2bm) {
+  const isa::Chip chip = [] {
+    isa::Chip small = small_memories(isa::find_chip("tiny"));
+    small.memory.l2bm_lw = 512;
+    return small;
+  }();
+  for (unsigned seed = 1; seed <= 400; ++seed) {
+    std::mt19937 random(seed);
+    const auto place = [&] { return 64 * (random() % 8); };
+    std::string text;
+    for (int k = 0; k < 24; ++k) {
+      switch (random() % 6) {
+        case 0:
+          text += fmt::format("mvp/n64 $d{}@0 $lc{}@0.0\n", place(), place());
+          break;
+        case 1:
+          text += fmt::format("mvp/n64 $lc{}@0.0 $d{}@0\n", place(), place());
+          break;
+        case 2:
+          text += fmt::format("mvb/n64i01 $d{}@0 $lc{}\n", place(), place());
+          break;
+        case 3:
+          text += fmt::format("l2bmb $lc{} $lb{}\n", place(), place() % 128);
+          break;
+        case 4:
+          text += fmt::format("l2bmd $lb{} $lc{}\n", place() % 128, place());
+          break;
+        default:
+          text += random() % 2 == 0 ? "nop; wait i01\n" : "l1bmm $lb0 $lm0v; wait i01\n";
+          break;
+      }
+    }
+    const isa::Program program = assembler::assemble(text, "transfers.vsm", chip);
+    Machine machine(chip);
+    GoldenMachine golden(chip);
+    fill_with_edge_values(chip, seed, machine, golden);
+    machine.run(program);
+    golden.run(program, {});
+    ASSERT_EQ(memory_difference(chip, machine, golden), "") << "seed " << seed << "\n" << text;
+  }
 }
 
 /// What the fuzzer finds, it must be able to say.

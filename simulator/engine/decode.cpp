@@ -182,6 +182,7 @@ class Decoder {
     node.idle = std::ranges::all_of(node.body, [](const Node& inner) { return inner.idle; });
     for (const Node& inner : node.body) {
       node.reach = std::max(node.reach, inner.reach);
+      node.data_reach = std::max(node.data_reach, inner.data_reach);
       node.stats += inner.stats;
     }
     const int64_t n = std::max<int64_t>(loop.count, 0);
@@ -262,7 +263,8 @@ class Decoder {
       case isa::IssueGroup::kL2bm:
       case isa::IssueGroup::kL2bmDarw:
         node.stats.l2bm_ops = 1;
-        node.reach = std::max(node.reach, reach_of(*op.movement));
+        node.data_reach = std::max(node.data_reach, reach_of(*op.movement));
+        node.reach = std::max(node.reach, node.data_reach);
         decode_l2bm(instruction, op);
         node.l2b_ops.push_back(std::move(op));
         return;

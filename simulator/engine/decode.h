@@ -84,7 +84,8 @@ enum class Reach : uint8_t { kL1b, kFetch, kL2b, kGlobal };
 struct Node {
   enum class Kind : uint8_t { kStep, kNop, kWait, kLoop, kMask, kMv, kGet, kSet, kPreload, kQuit };
   Kind kind = Kind::kNop;
-  Reach reach = Reach::kL1b;
+  Reach reach = Reach::kL1b;       ///< a wait is for all
+  Reach data_reach = Reach::kL1b;  ///< the same without its waits
   int32_t line = 0;
   int32_t id = 0;       ///< 0, 1, 2, … in the order of the program
   int32_t region = -1;  ///< in Decoded::regions

@@ -5,6 +5,7 @@
 
 #include "isa/error.h"
 #include "isa/hazards.h"
+#include "isa/move_places.h"
 #include "simulator/debug_text.h"
 #include "simulator/engine/chip_memories.h"
 #include "simulator/engine/decode.h"
@@ -65,6 +66,7 @@ class Machine::Impl {
     transfers_.begin(program.source_name);
     options_ = &options;
     stats_ = {};
+    stretch_ = {};
     for (L1b& l1b : memories_.l1bs) l1b.clear_block_mask();
     const std::unique_ptr<Impl, void (*)(Impl*)> end_of_run(this, [](Impl* self) {
       self->clock_.abandon();  // if the run didn't come to its end
@@ -102,66 +104,143 @@ class Machine::Impl {
 
  private:
   // -------------------------------------------------------------------------------------------------
-  // Execution. Consecutive nodes that reach no further than an L2B form a stretch, which runs L2B by L2B
-  // (or L1B by L1B) on all threads, so that the memories of an L1B stay in the cache of one core.
+  // Execution. Nodes that reach no further than an L2B form a stretch, which runs L2B by L2B (or L1B by L1B)
+  // on all threads, so that the memories of an L1B stay in the cache of one core. Time is counted when a node
+  // is met; what the stretch does to data happens when somebody must see it. Waits move no data, so a stretch
+  // goes on over them, and over a transfer that may as well come before it.
+
+  struct Stretch {
+    std::vector<std::span<const Node>> parts;
+    Reach reach = Reach::kL1b;
+    RunStats stats;
+    size_t nodes = 0;
+    /// LW [first, second) of L2BMs that it reads and writes, if that is known.
+    std::vector<std::pair<int64_t, int64_t>> l2bm_reads, l2bm_writes;
+    bool l2bm_unknown = false;
+  };
 
   void run_global(const std::vector<Node>& nodes, int depth, Counters& counters) {
     size_t i = 0;
     while (i < nodes.size() && !stopped_) {
       size_t end = i;
-      Reach reach = Reach::kL1b;
-      RunStats stretch;
-      while (end < nodes.size() && nodes[end].reach != Reach::kGlobal) {
-        reach = std::max(reach, nodes[end].reach);
-        stretch += nodes[end].stats;
-        ++end;
-      }
+      while (end < nodes.size() && nodes[end].reach != Reach::kGlobal) ++end;
       if (end > i) {
-        run_stretch({nodes.data() + i, end - i}, reach, stretch, depth, counters);
+        add_to_stretch({nodes.data() + i, end - i}, depth, counters);
         i = end;
         continue;
       }
-      run_global_node(nodes[i], depth, counters);
+      const Node& node = nodes[i++];
+      if (!memories_.late && goes_on_over(node, depth, counters)) continue;
+      run_stretch(depth, counters);
+      run_global_node(node, depth, counters);
       if (options_->progress) options_->progress(stats_.steps);
-      ++i;
     }
+    run_stretch(depth, counters);
     if (depth == 0) stopped_ = false;
   }
 
-  void run_stretch(std::span<const Node> nodes, Reach reach, const RunStats& stretch, int depth,
-                   const Counters& counters) {
-    stats_ += stretch;
-    if (clock_.running()) clock_.stretch(nodes, stretch.steps, depth, counters);
-    // In pieces, so that who watches the progress of a long program can end it.
-    constexpr size_t kPiece = 4096;
-    for (size_t at = 0; at < nodes.size(); at += kPiece) {
-      run_piece(nodes.subspan(at, std::min(kPiece, nodes.size() - at)), reach, stretch, depth, counters);
-      if (options_->progress) options_->progress(stats_.steps);
+  /// Does a global node that the stretch need not end for; false: it must.
+  bool goes_on_over(const Node& node, int depth, const Counters& counters) {
+    switch (node.kind) {
+      case Node::Kind::kWait:
+        wait(node);
+        if (clock_.running()) clock_.stretch({&node, 1}, 1, depth, counters);
+        stats_ += node.stats;
+        return true;
+      case Node::Kind::kStep:
+        if (node.data_reach == Reach::kGlobal) return false;
+        wait(node);
+        add_to_stretch({&node, 1}, depth, counters);
+        return true;
+      case Node::Kind::kMv:
+        if (!may_come_first(node, counters)) return false;
+        try {
+          check_transfer(node, counters);
+        } catch (...) {
+          run_stretch(depth, counters);  // what stands before it happens before it is refused
+          throw;
+        }
+        make_transfer(node, depth, counters);
+        return true;
+      default:
+        return false;
     }
   }
-  void run_piece(std::span<const Node> nodes, Reach reach, const RunStats& stretch, int depth,
-                 const Counters& counters) {
-    const bool has_work =
-        std::any_of(nodes.begin(), nodes.end(), [](const Node& node) { return !node.idle; });
+
+  void add_to_stretch(std::span<const Node> nodes, int depth, const Counters& counters) {
+    RunStats stats;
+    for (const Node& node : nodes) {
+      stats += node.stats;
+      stretch_.reach = std::max(stretch_.reach, node.data_reach);
+      if (node.kind == Node::Kind::kLoop) {
+        stretch_.l2bm_unknown |= node.data_reach != Reach::kL1b;
+        continue;
+      }
+      for (const MicroOp& op : node.l2b_ops) {
+        const bool writes = op.movement->way == isa::Movement::Way::kL1bmToL2bm;
+        if (!writes && op.movement->way != isa::Movement::Way::kL2bmToL1bm) continue;
+        const MicroOperand& side = writes ? op.destinations[0] : op.sources[0];
+        const int64_t begin = side.resolve(counters);
+        (writes ? stretch_.l2bm_writes : stretch_.l2bm_reads)
+            .emplace_back(begin, begin + isa::l2bm_layout(*op.movement, memories_.chip).l2bm_lw());
+      }
+    }
+    stats_ += stats;
+    if (clock_.running()) clock_.stretch(nodes, stats.steps, depth, counters);
+    stretch_.stats += stats;
+    stretch_.parts.push_back(nodes);
+    stretch_.nodes += nodes.size();
+    // So that who watches the progress of a long program can end it.
+    constexpr size_t kMost = 4096;
+    if (stretch_.nodes >= kMost) run_stretch(depth, counters);
+  }
+
+  /// Whether a transfer may move its data before the stretch does what it does: they have nothing in common.
+  bool may_come_first(const Node& node, const Counters& counters) const {
+    if (stretch_.parts.empty() || node.mv->sources.empty()) return true;
+    if (stretch_.l2bm_unknown) return false;
+    const int64_t size = memories_.chip.memory.l2bm_lw;
+    const auto meets = [&](const MicroOperand& side, const std::vector<std::pair<int64_t, int64_t>>& ranges) {
+      if (side.space != Space::kL2bm) return false;
+      const int64_t begin = side.resolve(counters), end = begin + node.mv->size_lw;
+      if (begin < 0 || end > size) return true;
+      return std::ranges::any_of(ranges, [&](const auto& range) {
+        return range.first < 0 || range.second > size || (range.first < end && begin < range.second);
+      });
+    };
+    return !meets(node.mv_destination, stretch_.l2bm_reads) &&
+           !meets(node.mv_destination, stretch_.l2bm_writes) && !meets(node.mv_source, stretch_.l2bm_writes);
+  }
+
+  void run_stretch(int depth, const Counters& counters) {
+    if (stretch_.parts.empty()) return;
+    const Stretch stretch = std::exchange(stretch_, {});
+    const bool has_work = std::ranges::any_of(stretch.parts, [](std::span<const Node> nodes) {
+      return std::ranges::any_of(nodes, [](const Node& node) { return !node.idle; });
+    });
     if (has_work || memories_.late) {
       // A thread hand-over costs as much as a few steps of an L1B.
       constexpr int64_t kWorthThreads = 16;
-      const bool by_l1b = stays_in_l1bs(reach);
+      const bool by_l1b = stays_in_l1bs(stretch.reach);
       const int units = by_l1b ? static_cast<int>(memories_.l1bs.size()) : memories_.chip.l2b_count();
       auto task = [&](int unit, int thread) {
         Counters own = counters;
-        if (by_l1b) {
-          run_in_l1b(nodes, unit, depth, own, scratch_[thread]);
-        } else {
-          run_in_l2b(nodes, unit, depth, own, scratch_[thread]);
+        for (const std::span<const Node> nodes : stretch.parts) {
+          if (by_l1b) {
+            run_in_l1b(nodes, unit, depth, own, scratch_[thread]);
+          } else {
+            run_in_l2b(nodes, unit, depth, own, scratch_[thread]);
+          }
         }
       };
-      if ((stretch.steps - stretch.nops) * static_cast<int64_t>(memories_.l1bs.size()) < kWorthThreads) {
+      if ((stretch.stats.steps - stretch.stats.nops) * static_cast<int64_t>(memories_.l1bs.size()) <
+          kWorthThreads) {
         for (int unit = 0; unit < units; ++unit) task(unit, 0);
       } else {
         pool_.run(units, task);
       }
     }
+    if (options_->progress) options_->progress(stats_.steps);
   }
 
   /// Whether each L1B can run such nodes by itself. Who keeps what was in an L2BM looks at all of them.
@@ -201,7 +280,7 @@ class Machine::Impl {
     size_t i = 0;
     while (i < nodes.size()) {
       size_t end = i;
-      while (end < nodes.size() && stays_in_l1bs(nodes[end].reach)) ++end;
+      while (end < nodes.size() && stays_in_l1bs(nodes[end].data_reach)) ++end;
       if (end > i) {
         for (int b = 0; b < l1bs; ++b)
           run_in_l1b(nodes.subspan(i, end - i), l2b * l1bs + b, depth, counters, scratch);
@@ -245,7 +324,8 @@ class Machine::Impl {
       case Node::Kind::kStep:
         if (node.wait_tag > 0) wait(node);
         run_dar_operations(node, counters, memories_);
-        run_stretch_of_one(node, depth, counters);
+        add_to_stretch({&node, 1}, depth, counters);
+        run_stretch(depth, counters);
         break;
       case Node::Kind::kWait:
         wait(node);
@@ -286,23 +366,25 @@ class Machine::Impl {
     }
   }
 
-  void run_stretch_of_one(const Node& node, int depth, const Counters& counters) {
-    run_stretch({&node, 1}, Reach::kL2b, node.stats, depth, counters);
-  }
-
   void wait(const Node& node) {
     if (clock_.running()) clock_.wait(node);
     if (memories_.late) memories_.late->finish_transfers(node.wait_tag);
   }
 
   void run_mv(const Node& node, int depth, const Counters& counters) {
+    check_transfer(node, counters);
+    make_transfer(node, depth, counters);
+  }
+  /// A refused transfer leaves all memories and the clock as they were.
+  void check_transfer(const Node& node, const Counters& counters) {
+    if (!node.mv->sources.empty()) transfers_.check(node, counters);
+  }
+  /// One that was checked.
+  void make_transfer(const Node& node, int depth, const Counters& counters) {
     ++stats_.mvs;
     stats_.add_moved(node.mv->size_lw);
-    const bool moves = !node.mv->sources.empty();
-    // A refused transfer leaves all memories and the clock as they were.
-    if (moves) transfers_.check(node, counters);
     if (clock_.running()) clock_.mv(node, depth, counters);
-    if (moves) transfers_.run(node, counters);
+    if (!node.mv->sources.empty()) transfers_.run(node, counters);
   }
 
   const KernelTable* kernels_;
@@ -314,6 +396,7 @@ class Machine::Impl {
   // Of the present run.
   const RunOptions* options_ = nullptr;
   RunStats stats_;
+  Stretch stretch_;
   bool stopped_ = false;  ///< by quit
 };
 
