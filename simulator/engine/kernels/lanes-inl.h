@@ -163,32 +163,45 @@ HWY_INLINE V64 load_factor(const Rows& rows, int lane, int i) {
   }
 }
 
-/// Pieces of rows of floats with zeros for exponent 0.
-class FlushedFloats {
+/// What pieces of rows of floats have in them.
+class PlainFloats {
  public:
-  HWY_INLINE FlushedFloats() : largest_(hn::Zero(DI())) {}
+  HWY_INLINE PlainFloats() : largest_(hn::Zero(D32())), smallest_(hn::Set(D32(), ~0u)) {}
   /// kRowGranule of them.
-  HWY_INLINE void add(const uint32_t* HWY_RESTRICT from, float* HWY_RESTRICT to) {
-    const DI d;
-    const hn::Rebind<float, DI> df;
+  HWY_INLINE void add(const uint32_t* from) {
+    const D32 d;
     for (int i = 0; i < kRowGranule; i += static_cast<int>(hn::Lanes(d))) {
-      const auto bits = hn::LoadU(d, reinterpret_cast<const int32_t*>(from) + i);
-      const auto magnitude = hn::And(bits, hn::Set(d, 0x7fffffff));
+      const V32 magnitude = hn::And(hn::LoadU(d, from + i), hn::Set(d, 0x7fffffff));
       largest_ = hn::Max(largest_, magnitude);
-      const auto number = hn::Gt(magnitude, hn::Set(d, 0x007fffff));
-      hn::StoreU(hn::BitCast(df, hn::IfThenElseZero(number, bits)), df, to + i);
+      // Zero is the largest then.
+      smallest_ = hn::Min(smallest_, hn::Sub(magnitude, hn::Set(d, 1)));
     }
   }
   /// Whether no exponent is all ones: such numbers are no doubles, and the caller has to take another way.
   HWY_INLINE bool are_doubles() const {
-    const DI d;
+    const D32 d;
     return hn::AllFalse(d, hn::Gt(largest_, hn::Set(d, 0x7f7fffff)));
+  }
+  /// Whether no exponent is 0 but those of zeros.
+  HWY_INLINE bool are_normal() const {
+    const D32 d;
+    return hn::AllFalse(d, hn::Lt(smallest_, hn::Set(d, 0x7fffff)));
   }
 
  private:
-  using DI = hn::CappedTag<int32_t, kRowGranule>;
-  hn::Vec<DI> largest_;
+  V32 largest_, smallest_;
 };
+
+/// A piece of a row of floats, kRowGranule of them, with zeros for exponent 0.
+HWY_INLINE void flush_floats(const uint32_t* HWY_RESTRICT from, float* HWY_RESTRICT to) {
+  const D32 d;
+  const hn::Rebind<float, D32> df;
+  for (int i = 0; i < kRowGranule; i += static_cast<int>(hn::Lanes(d))) {
+    const V32 bits = hn::LoadU(d, from + i);
+    const auto number = hn::Gt(hn::And(bits, hn::Set(d, 0x7fffffff)), hn::Set(d, 0x7fffff));
+    hn::StoreU(hn::BitCast(df, hn::IfThenElseZero(number, bits)), df, to + i);
+  }
+}
 
 /// Rounds two results of a lane pair and stores them: `lane` and `lane` + 1 of the operation.
 template <bool kRound>

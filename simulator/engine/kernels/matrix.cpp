@@ -165,20 +165,36 @@ struct OutputRows {
   }
 };
 
-/// What is added to the results of kRowGranule MABs, with zeros for exponent 0.
-struct Addends {
-  float value[kCycles][4][2][kRowGranule];  ///< [cycle][PE][word]
+/// What is added to the results of kRowGranule MABs, without numbers of exponent 0.
+class Addends {
+ public:
+  const float* of[kCycles][4][2];  ///< [cycle][PE][word]
   /// Whether there are some, and all are doubles.
   HWY_INLINE bool load(const RowShape& shape, const Rows* z, int m) {
     if (z == nullptr) return false;
-    FlushedFloats flushed;
-    for (int c = 0; c < kCycles; ++c) {
-      for (int p = 0; p < 4; ++p) {
-        for (int w = 0; w < 2; ++w) flushed.add(z[c].word[w] + p * shape.stride + m, value[c][p][w]);
+    PlainFloats plain;
+    const auto for_each = [&](const auto& visit) HWY_ATTR {
+      for (int c = 0; c < kCycles; ++c) {
+        for (int p = 0; p < 4; ++p) {
+          for (int w = 0; w < 2; ++w) visit(c, p, w, z[c].word[w] + p * shape.stride + m);
+        }
       }
-    }
-    return flushed.are_doubles();
+    };
+    for_each([&](int c, int p, int w, const uint32_t* piece) HWY_ATTR {
+      plain.add(piece);
+      of[c][p][w] = reinterpret_cast<const float*>(piece);
+    });
+    if (!plain.are_doubles()) return false;
+    if (HWY_LIKELY(plain.are_normal())) return true;
+    for_each([&](int c, int p, int w, const uint32_t* piece) HWY_ATTR {
+      flush_floats(piece, flushed_[c][p][w]);
+      of[c][p][w] = flushed_[c][p][w];
+    });
+    return true;
   }
+
+ private:
+  float flushed_[kCycles][4][2][kRowGranule];
 };
 
 /// Halves of the values of the vectors of kRowGranule MABs, and the cycles in which one is irregular.
@@ -236,8 +252,8 @@ HWY_INLINE void finish_cycle(const V64 (&y)[2], const Rows* z, const Addends* ad
     finish_pair<kRound>(y, z == nullptr ? nullptr : z + c, out, 0, i);
     return;
   }
-  const V64 addend[2] = {hn::PromoteTo(d, hn::LoadU(df, addends->value[c][p][0] + m)),
-                         hn::PromoteTo(d, hn::LoadU(df, addends->value[c][p][1] + m))};
+  const V64 addend[2] = {hn::PromoteTo(d, hn::LoadU(df, addends->of[c][p][0] + m)),
+                         hn::PromoteTo(d, hn::LoadU(df, addends->of[c][p][1] + m))};
   V64 sum[2];
   add_for_rounding<kRound>(y, addend, sum);
   store_pair<kRound>(sum, out, 0, i);

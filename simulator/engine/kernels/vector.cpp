@@ -66,15 +66,27 @@ HWY_INLINE void multiply_add_floats(const RowShape& shape, const Rows& x, const 
   const DF32h df;
   alignas(64) float flushed[3][2][kRowGranule];
   for (int begin = 0; begin < shape.words(); begin += kRowGranule) {
-    FlushedFloats floats;
+    const float* operands[3][2];
+    PlainFloats plain;
     for (int k = 0; k < 2; ++k) {
-      floats.add(x.word[k] + begin, flushed[0][k]);
-      floats.add(y.word[k] + begin, flushed[1][k]);
-      floats.add(z.word[k] + begin, flushed[2][k]);
+      const uint32_t* const words[3] = {x.word[k] + begin, y.word[k] + begin, z.word[k] + begin};
+      for (int n = 0; n < 3; ++n) {
+        plain.add(words[n]);
+        operands[n][k] = reinterpret_cast<const float*>(words[n]);
+      }
     }
-    if (HWY_UNLIKELY(!floats.are_doubles())) {
+    if (HWY_UNLIKELY(!plain.are_doubles())) {
       vector_loop<false, kRound, true, true>(begin, begin + kRowGranule, x, y, z, out);
       continue;
+    }
+    if (HWY_UNLIKELY(!plain.are_normal())) {
+      for (int k = 0; k < 2; ++k) {
+        const uint32_t* const words[3] = {x.word[k] + begin, y.word[k] + begin, z.word[k] + begin};
+        for (int n = 0; n < 3; ++n) {
+          flush_floats(words[n], flushed[n][k]);
+          operands[n][k] = flushed[n][k];
+        }
+      }
     }
     // Two vectors of both words at a time: one question whether somebody is half way.
     const auto lanes = static_cast<int>(hn::Lanes(d));
@@ -84,9 +96,9 @@ HWY_INLINE void multiply_add_floats(const RowShape& shape, const Rows& x, const 
       V64 sum[4];
       for (int k = 0; k < 4; ++k) {
         const int word = k % 2, at = i + k / 2 * lanes;
-        const V64 factor = hn::PromoteTo(d, hn::LoadU(df, flushed[0][word] + at));
-        const V64 other = hn::PromoteTo(d, hn::LoadU(df, flushed[1][word] + at));
-        addend[k] = hn::PromoteTo(d, hn::LoadU(df, flushed[2][word] + at));
+        const V64 factor = hn::PromoteTo(d, hn::LoadU(df, operands[0][word] + at));
+        const V64 other = hn::PromoteTo(d, hn::LoadU(df, operands[1][word] + at));
+        addend[k] = hn::PromoteTo(d, hn::LoadU(df, operands[2][word] + at));
         product[k] = truncated_product(factor, other);
       }
       add_for_rounding<kRound>(product, addend, sum);
