@@ -171,21 +171,20 @@ int64_t L1b::run_pe_to_l1bm(const MicroOp& op, const CycleRows& source, Scratch&
                                 data + layout.offset(c, half, 0, 0));
         continue;
       }
+      const uint32_t* upper = source[c].word[2 * half];
+      const uint32_t* lower = source[c].word[2 * half + 1];
+      const int chosen = rule == Rule::kOneOf ? op.unit_number : 0;
       for (int pe = 0; pe < isa::kPePerMab; ++pe) {
-        const auto long_of = [&](int mab) {
-          return long_at(source[c].word[2 * half], source[c].word[2 * half + 1], pe * stride + mab);
-        };
         for (int block = 0; block < layout.blocks; ++block) {
           uint64_t& to = data[layout.offset(c, half, block, pe)];
-          const int first = shared * block;
-          if (rule == Rule::kReduced) {
-            std::array<uint64_t, 256> values;
-            for (int k = 0; k < shared; ++k) values[static_cast<size_t>(k)] = long_of(first + k);
-            to = reduce_long_by_fours({values.data(), static_cast<size_t>(shared)}, op.reduce_op,
-                                      op.precision);
-          } else {
-            to = long_of(first + (rule == Rule::kOneOf ? op.unit_number : 0));
+          const int first = pe * stride + shared * block;
+          if (rule != Rule::kReduced) {
+            to = long_at(upper, lower, first + chosen);
+            continue;
           }
+          std::array<uint64_t, 256> values;
+          for (int k = 0; k < shared; ++k) values[static_cast<size_t>(k)] = long_at(upper, lower, first + k);
+          to = reduce_long_by_fours({values.data(), static_cast<size_t>(shared)}, op.reduce_op, op.precision);
         }
       }
     }
