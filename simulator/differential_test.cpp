@@ -31,13 +31,11 @@ TEST(Differential, EngineEqualsGoldenModel) {
 
 TEST(Differential, EveryHighwayTargetEqualsGoldenModel) {
   for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+    choose_vector_target(hwy::TargetName(target));
     SCOPED_TRACE(best_kernels().target);
     expect_no_difference(1000, 400);
   }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  choose_vector_target("");
 }
 
 /// Transfers and L2BM instructions that have addresses in common, and others that haven't: the engine may do

@@ -116,13 +116,11 @@ class Operands {
 /// Runs `check` on every target of this host.
 void on_every_target(const std::function<void(const KernelTable&)>& check) {
   for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+    choose_kernels(hwy::TargetName(target));
     SCOPED_TRACE(testing::Message() << best_kernels().target << ", seed " << kSeed);
     check(best_kernels());
   }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  choose_kernels("");
 }
 
 /// Result i of a kernel whose `rounded` is as given.

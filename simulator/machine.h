@@ -95,6 +95,10 @@ struct RunOptions {
   std::string name;              ///< of the program in the timeline
 };
 
+/// Machines made from now on compute with the vector code of this target ("AVX2", …), for tests; empty: with
+/// the host's best. UserError naming those that there are.
+void choose_vector_target(const std::string& name);
+
 class Machine {
  public:
   explicit Machine(const isa::Chip& chip, const MachineOptions& options = {});

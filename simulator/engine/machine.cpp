@@ -406,6 +406,10 @@ Machine::~Machine() = default;
 Machine::Machine(Machine&&) noexcept = default;
 Machine& Machine::operator=(Machine&&) noexcept = default;
 
+void choose_vector_target(const std::string& name) {
+  choose_kernels(name);
+}
+
 const isa::Chip& Machine::chip() const {
   return impl_->memories().chip;
 }

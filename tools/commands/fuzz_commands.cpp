@@ -7,6 +7,7 @@
 #include "compiler/report/progress.h"
 #include "isa/chip.h"
 #include "simulator/golden/differential.h"
+#include "simulator/machine.h"
 #include "tools/command_groups.h"
 #include "tools/common_options.h"
 #include "tools/options.h"
@@ -38,11 +39,17 @@ class FuzzCommand : public Command {
     add_number(app, "--seconds", options_.seconds, "stop after this time; 0 = no limit", 0, 1e9)
         ->capture_default_str();
     add_thread_count(app, "--jobs", options_.threads, "rounds at a time", 1);
+    app.add_option("--target", target_,
+                   "vector target of the engine, such as AVX2; default: the host's best");
   }
-  int run(const CLI::App& /*app*/) override { return fuzz_simulator(chip_, options_); }
+  int run(const CLI::App& /*app*/) override {
+    simulator::choose_vector_target(target_);
+    return fuzz_simulator(chip_, options_);
+  }
 
  private:
   std::string chip_ = "tiny";
+  std::string target_;
   simulator::golden::FuzzOptions options_;
 };
 

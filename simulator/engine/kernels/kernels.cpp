@@ -1,6 +1,13 @@
 #include "simulator/engine/kernels/kernels.h"
 
 #include "simulator/engine/kernels/targets.h"
+// After the targets that there are.
+#include <fmt/format.h>
+#include <hwy/targets.h>
+
+#include <vector>
+
+#include "isa/error.h"
 
 /// The table of each target, and the choice between them at run time.
 
@@ -55,6 +62,21 @@ HWY_EXPORT(get_table);
 
 const KernelTable& best_kernels() {
   return *HWY_DYNAMIC_DISPATCH(get_table)();
+}
+
+void choose_kernels(const std::string& target) {
+  hwy::SetSupportedTargetsForTest(0);  // an earlier choice hides the others
+  int64_t chosen = 0;
+  std::vector<std::string> names;
+  for (const int64_t each : hwy::SupportedAndGeneratedTargets()) {
+    names.emplace_back(hwy::TargetName(each));
+    if (names.back() == target) chosen = each;
+  }
+  if (!target.empty() && chosen == 0)
+    throw isa::UserError(
+        fmt::format("vector target '{}': this host supports {}", target, fmt::join(names, ", ")));
+  hwy::SetSupportedTargetsForTest(chosen);
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
 
 }  // namespace kodama::simulator

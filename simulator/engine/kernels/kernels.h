@@ -1,7 +1,9 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "isa/instruction.h"
 
@@ -139,5 +141,8 @@ struct KernelTable {
 
 /// The table of the best target that the host supports (and that hwy::SetSupportedTargetsForTest allows).
 const KernelTable& best_kernels();
+/// Makes that the target of this name from now on, for tests; empty: the best one again. UserError naming
+/// those that the host supports.
+void choose_kernels(const std::string& target);
 
 }  // namespace kodama::simulator
