@@ -1,11 +1,11 @@
 #include <gtest/gtest.h>
-#include <hwy/targets.h>
 
 #include <algorithm>
 #include <array>
 #include <functional>
 #include <iterator>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "simulator/engine/kernels/kernels.h"
@@ -115,8 +115,8 @@ class Operands {
 
 /// Runs `check` on every target of this host.
 void on_every_target(const std::function<void(const KernelTable&)>& check) {
-  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    choose_kernels(hwy::TargetName(target));
+  for (const std::string& target : kernel_targets()) {
+    choose_kernels(target);
     SCOPED_TRACE(testing::Message() << best_kernels().target << ", seed " << kSeed);
     check(best_kernels());
   }

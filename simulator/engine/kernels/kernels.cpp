@@ -64,17 +64,33 @@ const KernelTable& best_kernels() {
   return *HWY_DYNAMIC_DISPATCH(get_table)();
 }
 
-void choose_kernels(const std::string& target) {
+namespace {
+/// Bits of HWY_TARGETS that the host supports.
+std::vector<int64_t> supported_targets() {
   hwy::SetSupportedTargetsForTest(0);  // an earlier choice hides the others
-  int64_t chosen = 0;
+  std::vector<int64_t> targets;
+  for (int64_t left = hwy::SupportedTargets() & HWY_TARGETS; left != 0; left &= left - 1)
+    targets.push_back(left & -left);
+  return targets;
+}
+}  // namespace
+
+std::vector<std::string> kernel_targets() {
   std::vector<std::string> names;
-  for (const int64_t each : hwy::SupportedAndGeneratedTargets()) {
-    names.emplace_back(hwy::TargetName(each));
-    if (names.back() == target) chosen = each;
+  for (const int64_t target : supported_targets()) names.emplace_back(hwy::TargetName(target));
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  return names;
+}
+
+void choose_kernels(const std::string& target) {
+  int64_t chosen = 0;
+  for (const int64_t each : supported_targets()) {
+    if (hwy::TargetName(each) == target) chosen = each;
   }
-  if (!target.empty() && chosen == 0)
+  if (!target.empty() && chosen == 0) {
     throw isa::UserError(
-        fmt::format("vector target '{}': this host supports {}", target, fmt::join(names, ", ")));
+        fmt::format("vector target '{}': this host supports {}", target, fmt::join(kernel_targets(), ", ")));
+  }
   hwy::SetSupportedTargetsForTest(chosen);
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "isa/instruction.h"
 
@@ -141,8 +142,9 @@ struct KernelTable {
 
 /// The table of the best target that the host supports (and that hwy::SetSupportedTargetsForTest allows).
 const KernelTable& best_kernels();
-/// Makes that the target of this name from now on, for tests; empty: the best one again. UserError naming
-/// those that the host supports.
+/// Targets that there are kernels for and that the host supports, by name, the best one first.
+std::vector<std::string> kernel_targets();
+/// Makes the best one that of this name from now on, for tests; empty: as it was. UserError naming all.
 void choose_kernels(const std::string& target);
 
 }  // namespace kodama::simulator
