@@ -4,8 +4,9 @@ include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
 set(kodama_public_headers
-    isa/arithmetic.h isa/chip.h isa/costs.h isa/error.h isa/hazards.h isa/instruction.h isa/instruction_rows.def
+    isa/arithmetic.h isa/chip.h isa/costs.h isa/dram_model.h isa/error.h isa/hazards.h isa/instruction.h isa/instruction_rows.def
     isa/movement.h isa/number_formats.h isa/program.h
+    simulator/timing/dram_target.h
     passes/pass_options.h passes/plugin.h
     layout/algebra/algebra.h layout/algebra/bits.h layout/algebra/layout.h layout/algebra/transport.h
     layout/moves/move_code.h layout/moves/move_emission.h layout/moves/move_primitive.h layout/moves/move_proposals.h

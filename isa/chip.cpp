@@ -18,6 +18,7 @@
 #include <sstream>
 #include <variant>
 
+#include "isa/dram_model.h"
 #include "isa/error.h"
 #include "isa/file.h"
 
@@ -144,6 +145,55 @@ const std::vector<Key>& keys() {
       {"transfer.dram_turnaround_ns",
        NumberMember([](Chip& c) -> double& { return c.transfer.dram_turnaround_ns; }), "ns", 0, 1e6, kAny,
        "time between a read and a write"},
+      {"transfer.dram_model", TextMember([](Chip& c) -> std::string& { return c.transfer.dram_model; }), "",
+       0, 0, kAny,
+       "model of the DRAM's time: rows, banks (section dram), or one of a plugin; rows when left out"},
+
+      {"dram.channels", LongMember([](Chip& c) -> int64_t& { return c.dram.channels; }), "channels per group",
+       1, 64, kPowerOfTwo, "number of channels, each with a controller"},
+      {"dram.bank_groups", LongMember([](Chip& c) -> int64_t& { return c.dram.bank_groups; }),
+       "bank groups per channel", 1, 16, kPowerOfTwo, "number of bank groups"},
+      {"dram.banks_per_group", LongMember([](Chip& c) -> int64_t& { return c.dram.banks_per_group; }),
+       "banks per bank group", 1, 4, kPowerOfTwo, "number of banks of a group"},
+      {"dram.row_bytes", LongMember([](Chip& c) -> int64_t& { return c.dram.row_bytes; }), "bytes", 128,
+       65536, kPowerOfTwo, "size of a row (page) of a bank"},
+      {"dram.burst_bytes", LongMember([](Chip& c) -> int64_t& { return c.dram.burst_bytes; }), "bytes", 8,
+       128, kPowerOfTwo, "bytes that one read or write command moves"},
+      {"dram.interleave_bytes", LongMember([](Chip& c) -> int64_t& { return c.dram.interleave_bytes; }),
+       "bytes", 8, 65536, kPowerOfTwo,
+       "bytes that lie together in one row before the next channel has its turn"},
+      {"dram.queue_bursts", LongMember([](Chip& c) -> int64_t& { return c.dram.queue_bursts; }),
+       "bursts per channel", 1, 4096, kAny, "bursts among which a controller chooses"},
+      {"dram.burst_ns", NumberMember([](Chip& c) -> double& { return c.dram.burst_ns; }), "ns", 1e-3, 1e6,
+       kAny, "time of a burst, and between bursts of two bank groups (tCCDS)"},
+      {"dram.tccdl_ns", NumberMember([](Chip& c) -> double& { return c.dram.tccdl_ns; }), "ns", 0, 1e6, kAny,
+       "between bursts of one bank group"},
+      {"dram.trl_ns", NumberMember([](Chip& c) -> double& { return c.dram.trl_ns; }), "ns", 0, 1e6, kAny,
+       "from a read command to its data"},
+      {"dram.twl_ns", NumberMember([](Chip& c) -> double& { return c.dram.twl_ns; }), "ns", 0, 1e6, kAny,
+       "from a write command to its data"},
+      {"dram.trcdrd_ns", NumberMember([](Chip& c) -> double& { return c.dram.trcdrd_ns; }), "ns", 0, 1e6,
+       kAny, "from activate to read"},
+      {"dram.trcdwr_ns", NumberMember([](Chip& c) -> double& { return c.dram.trcdwr_ns; }), "ns", 0, 1e6,
+       kAny, "from activate to write"},
+      {"dram.trp_ns", NumberMember([](Chip& c) -> double& { return c.dram.trp_ns; }), "ns", 0, 1e6, kAny,
+       "from precharge to activate"},
+      {"dram.tras_ns", NumberMember([](Chip& c) -> double& { return c.dram.tras_ns; }), "ns", 0, 1e6, kAny,
+       "from activate to precharge"},
+      {"dram.trrd_ns", NumberMember([](Chip& c) -> double& { return c.dram.trrd_ns; }), "ns", 0, 1e6, kAny,
+       "from activate to activate of another bank"},
+      {"dram.tfaw_ns", NumberMember([](Chip& c) -> double& { return c.dram.tfaw_ns; }), "ns", 0, 1e6, kAny,
+       "in which there are at most four activates"},
+      {"dram.trtp_ns", NumberMember([](Chip& c) -> double& { return c.dram.trtp_ns; }), "ns", 0, 1e6, kAny,
+       "from read to precharge"},
+      {"dram.twr_ns", NumberMember([](Chip& c) -> double& { return c.dram.twr_ns; }), "ns", 0, 1e6, kAny,
+       "from the end of written data to precharge"},
+      {"dram.twtr_ns", NumberMember([](Chip& c) -> double& { return c.dram.twtr_ns; }), "ns", 0, 1e6, kAny,
+       "from the end of written data to a read"},
+      {"dram.trefi_ns", NumberMember([](Chip& c) -> double& { return c.dram.trefi_ns; }), "ns", 1, 1e9, kAny,
+       "between refreshes of all banks"},
+      {"dram.trfc_ns", NumberMember([](Chip& c) -> double& { return c.dram.trfc_ns; }), "ns", 0, 1e9, kAny,
+       "of a refresh of all banks"},
 
       {"host_link.bytes_per_second",
        NumberMember([](Chip& c) -> double& { return c.host_link.bytes_per_second; }), "bytes per second", 1e3,
@@ -194,7 +244,8 @@ class ChipReader {
  public:
   explicit ChipReader(std::string file) : file_(std::move(file)) {}
 
-  Chip read(std::string_view yaml) {
+  /// `changes` are keys and the values that stand for those of the file.
+  Chip read(std::string_view yaml, const std::vector<std::pair<std::string, std::string>>& changes = {}) {
     std::vector<YAML::Node> documents;
     try {
       documents = YAML::LoadAll(std::string(yaml));
@@ -207,6 +258,7 @@ class ChipReader {
     if (documents.empty()) documents.emplace_back(YAML::NodeType::Null);
     marks_[""] = documents[0].Mark();
     read_section(documents[0], "");
+    for (const auto& [path, value] : changes) change(path, value);
     check_consistency();
     chip_.source_file = file_;
     chip_.hash = hash();
@@ -285,7 +337,7 @@ class ChipReader {
       }
     }
     for (const std::string& name : names) {
-      if (first_line.contains(name)) continue;
+      if (first_line.contains(name) || is_optional(section, name)) continue;
       const std::string path = section.empty() ? name : section + "." + name;
       const auto key =
           std::find_if(keys().begin(), keys().end(), [&](const Key& k) { return k.path == path; });
@@ -296,6 +348,11 @@ class ChipReader {
               : fmt::format("missing key '{}' in {}: {}{}{}; allowed: {}", name, where, key->meaning,
                             key->unit.empty() ? "" : ", in ", key->unit, key->allowed()));
     }
+  }
+
+  /// Chip files from before the choice of a DRAM model, and those that don't choose "banks", go without.
+  static bool is_optional(const std::string& section, const std::string& name) {
+    return (section.empty() && name == "dram") || (section == "transfer" && name == "dram_model");
   }
 
   [[noreturn]] void fail(const Key& key, std::string_view found) const {
@@ -325,6 +382,19 @@ class ChipReader {
       if (wrong) fail(key, text);
     }
     return value;
+  }
+
+  void change(const std::string& path, const std::string& value) {
+    const auto key = std::ranges::find(keys(), path, &Key::path);
+    if (key == keys().end() || path == "name" || path == "description") {
+      throw UserError(
+          fmt::format("chip '{}': found '{}', which is no key of a chip file that can be changed; "
+                      "allowed: KEY=VALUE with SECTION.KEY as in configs/*.yaml",
+                      file_, path));
+    }
+    marks_[path] = YAML::Mark::null_mark();
+    read_value(YAML::Node(value), *key);
+    chip_.name += fmt::format(",{}={}", path, value);
   }
 
   void read_value(const YAML::Node& node, const Key& key) {
@@ -377,14 +447,64 @@ class ChipReader {
                 "'transfer.dram_refresh_ns' is {}; allowed: less than 'transfer.dram_refresh_interval_ns', "
                 "which is {}",
                 c.transfer.dram_refresh_ns, c.transfer.dram_refresh_interval_ns));
+    check_dram();
   }
 
-  /// FNV-1a over all values that describe hardware; name and description don't.
+  void check_dram() {
+    const TransferTiming& t = chip_.transfer;
+    const auto model = std::ranges::find(dram_models(), t.dram_model, &DramModelKind::name);
+    if (model == dram_models().end()) {
+      std::vector<std::string> names;
+      for (const DramModelKind& kind : dram_models()) names.push_back(kind.name);
+      throw UserError(
+          location(marks_.at("transfer.dram_model")),
+          fmt::format(
+              "'transfer.dram_model' is {}; allowed: {}, or one of a plugin that is loaded (--plugin)",
+              t.dram_model, fmt::join(names, ", ")));
+    }
+    const DramPart& d = chip_.dram;
+    if (d.channels == 0) {
+      require(t.dram_model != kBanksDram, "transfer.dram_model",
+              fmt::format("'transfer.dram_model' is banks, but the chip has no section 'dram' with the part; "
+                          "allowed: rows, or a chip file with the keys {}",
+                          fmt::join(names_in("dram"), ", ")));
+      return;
+    }
+    require(d.burst_bytes <= d.interleave_bytes && d.interleave_bytes <= d.row_bytes, "dram.interleave_bytes",
+            fmt::format("'dram.interleave_bytes' is {}; allowed: from 'dram.burst_bytes', which is {}, to "
+                        "'dram.row_bytes', which is {}",
+                        d.interleave_bytes, d.burst_bytes, d.row_bytes));
+    const int64_t rows = d.row_bytes * d.bank_groups * d.banks_per_group * d.channels;
+    require(chip_.memory.dram_lw * 8 % rows == 0, "dram.row_bytes",
+            fmt::format("one row of each bank is {} bytes; allowed: what divides 'memory.dram_lw', which is "
+                        "{} bytes",
+                        rows, chip_.memory.dram_lw * 8));
+    require(
+        d.trfc_ns + d.tras_ns + d.trp_ns < d.trefi_ns, "dram.trfc_ns",
+        fmt::format("'dram.trfc_ns' is {}; allowed: with tras and trp less than 'dram.trefi_ns', which is {}",
+                    d.trfc_ns, d.trefi_ns));
+    if (t.dram_model != kBanksDram) return;
+    // What compiler and reports take for the peak must be the part's.
+    const double part = static_cast<double>(d.channels * d.burst_bytes) / d.burst_ns * 1e9;
+    const double rate = t.dram_lw_per_cycle * 8 * chip_.clock_hz;
+    require(std::abs(part - rate) <= 0.01 * rate, "dram.burst_ns",
+            fmt::format(
+                "{} channels with {} bytes in 'dram.burst_ns' = {} move {:.4g} bytes per second; allowed: "
+                "what 'transfer.dram_lw_per_cycle' says, {:.4g}, within 1 %",
+                d.channels, d.burst_bytes, d.burst_ns, part, rate));
+  }
+
+  /// FNV-1a over all values that describe hardware; name and description don't, nor does a part whose model
+  /// isn't chosen.
   std::string hash() {
     uint64_t state = 0xcbf29ce484222325;
     for (const Key& key : keys()) {
-      if (key.is_text()) continue;
+      if (key.path == "name" || key.path == "description") continue;
+      if (chip_.transfer.dram_model == kRowsDram && key.path == "transfer.dram_model") continue;
+      if (chip_.transfer.dram_model != kBanksDram && key.path.starts_with("dram.")) continue;
       std::string text = fmt::format("{}=", key.path);
+      if (const auto* word = std::get_if<TextMember>(&key.member))
+        text += fmt::format("{}\n", (*word)(chip_));
       if (const auto* small = std::get_if<IntMember>(&key.member))
         text += fmt::format("{}\n", (*small)(chip_));
       if (const auto* large = std::get_if<LongMember>(&key.member))
@@ -422,7 +542,11 @@ Chip parse_chip(std::string_view yaml, const std::string& file_name) {
   return ChipReader(file_name).read(yaml);
 }
 
-Chip load_chip_file(const std::string& path) {
+namespace {
+
+using Changes = std::vector<std::pair<std::string, std::string>>;
+
+Chip load_changed(const std::string& path, const Changes& changes) {
   std::error_code error;
   if (fs::is_directory(path, error)) throw UserError({path}, "found a folder; expected a chip file (YAML)");
   std::ifstream stream(path, std::ios::binary);
@@ -430,20 +554,51 @@ Chip load_chip_file(const std::string& path) {
   std::ostringstream text;
   text << stream.rdbuf();
   if (stream.bad()) throw UserError({path}, "can't read the chip file: reading failed");
-  return parse_chip(text.str(), path);
+  return ChipReader(path).read(text.str(), changes);
+}
+
+/// Cuts `NAME,KEY=VALUE,…` at the first comma that a key and '=' follow; files may have commas in their
+/// names.
+Changes split_changes(std::string& name) {
+  Changes changes;
+  for (size_t comma = name.find(','); comma != std::string::npos; comma = name.find(',', comma + 1)) {
+    if (name.find('=', comma) == std::string::npos) break;
+    std::error_code error;
+    if (fs::exists(name, error)) return {};
+    std::string rest = name.substr(comma + 1);
+    name.resize(comma);
+    while (!rest.empty()) {
+      const size_t end = std::min(rest.find(','), rest.size());
+      const std::string change = rest.substr(0, end);
+      const size_t equals = change.find('=');
+      if (equals == std::string::npos || equals == 0) {
+        throw UserError(fmt::format(
+            "chip '{}': found '{}' behind the chip; allowed: KEY=VALUE, with commas between", name, change));
+      }
+      changes.emplace_back(change.substr(0, equals), change.substr(equals + 1));
+      rest.erase(0, end + 1);
+    }
+  }
+  return changes;
+}
+
+}  // namespace
+
+Chip load_chip_file(const std::string& path) {
+  return load_changed(path, {});
 }
 
 Chip find_chip(const std::string& name_or_file) {
-  if (name_or_file.find('/') != std::string::npos || name_or_file.ends_with(".yaml")) {
-    return load_chip_file(name_or_file);
-  }
+  std::string name = name_or_file;
+  const Changes changes = split_changes(name);
+  if (name.find('/') != std::string::npos || name.ends_with(".yaml")) return load_changed(name, changes);
   std::error_code error;
   for (const fs::path& folder : config_folders()) {
-    const fs::path file = folder / (name_or_file + ".yaml");
-    if (!name_or_file.empty() && fs::exists(file, error)) return load_chip_file(file.string());
+    const fs::path file = folder / (name + ".yaml");
+    if (!name.empty() && fs::exists(file, error)) return load_changed(file.string(), changes);
   }
-  throw UserError(fmt::format("no chip is named '{}'; allowed: {}, or the path of a chip file (*.yaml)",
-                              name_or_file, fmt::join(chip_names(), ", ")));
+  throw UserError(fmt::format("no chip is named '{}'; allowed: {}, or the path of a chip file (*.yaml)", name,
+                              fmt::join(chip_names(), ", ")));
 }
 
 std::vector<std::string> chip_names() {

@@ -59,6 +59,34 @@ struct TransferTiming {
   double dram_refresh_interval_ns = 0;
   double dram_refresh_ns = 0;
   double dram_turnaround_ns = 0;
+  std::string dram_model = "rows";  ///< isa/dram_model.h
+};
+
+/// A published DRAM part, for the model "banks" (isa/dram_banks.h): what one group has. Times by the names of
+/// data sheets, in ns.
+struct DramPart {
+  int64_t channels = 0;     ///< 0: the chip file doesn't say
+  int64_t bank_groups = 0;  ///< per channel
+  int64_t banks_per_group = 0;
+  int64_t row_bytes = 0;  ///< of one bank
+  int64_t burst_bytes = 0;
+  int64_t interleave_bytes = 0;  ///< that lie together in one row of one channel
+  int64_t queue_bursts = 0;      ///< that the controller of a channel chooses among
+  double burst_ns = 0;           ///< burst to burst of two bank groups
+  double tccdl_ns = 0;           ///< burst to burst of one bank group
+  double trl_ns = 0;             ///< read latency
+  double twl_ns = 0;             ///< write latency
+  double trcdrd_ns = 0;          ///< activate to read
+  double trcdwr_ns = 0;          ///< activate to write
+  double trp_ns = 0;             ///< precharge to activate
+  double tras_ns = 0;            ///< activate to precharge
+  double trrd_ns = 0;            ///< activate to activate of another bank
+  double tfaw_ns = 0;            ///< in which there are no more than four activates
+  double trtp_ns = 0;            ///< read to precharge
+  double twr_ns = 0;             ///< end of written data to precharge
+  double twtr_ns = 0;            ///< end of written data to read
+  double trefi_ns = 0;           ///< between refreshes of all banks
+  double trfc_ns = 0;            ///< of a refresh of all banks
 };
 
 struct HostLink {
@@ -108,6 +136,7 @@ struct Chip {
 
   MemorySizes memory;
   TransferTiming transfer;
+  DramPart dram;
   HostLink host_link;
   HazardGaps hazard;
 
@@ -130,7 +159,9 @@ Chip load_chip_file(const std::string& path);
 /// The same from text; `file_name` is used in messages.
 Chip parse_chip(std::string_view yaml, const std::string& file_name);
 /// `name_or_file`: a path (contains '/' or ends in .yaml) or the name of a chip in the configs folder,
-/// looked for in $KODAMA_CONFIG_DIR, the installed share folder and the source tree, in this order.
+/// looked for in $KODAMA_CONFIG_DIR, the installed share folder and the source tree, in this order. Behind it
+/// may stand keys that are to have other values: `mncore2,transfer.dram_model=banks,clock_hz=1e9`; the chip's
+/// name then says so, and find_chip finds it by that name.
 /// UserError, with the names there are, when nothing is found.
 Chip find_chip(const std::string& name_or_file);
 /// The names of the chips that find_chip knows.

@@ -12,70 +12,7 @@ namespace {
 /// Times this close are one event: far below a cycle, far above the rounding of sums.
 constexpr double kSameTime = 1e-6;
 
-double cycles_of_ns(double ns, const Chip& chip) {
-  return ns * 1e-9 * chip.clock_hz;
-}
-
 }  // namespace
-
-// ---- DRAM ------------------------------------------------------------------------------------------------
-
-DramTiming::DramTiming(const Chip& chip)
-    : channel_lw_per_cycle_(chip.transfer.dram_lw_per_cycle /
-                            static_cast<double>(chip.transfer.dram_channels)),
-      row_lw_(chip.transfer.dram_row_bytes / 8),
-      banks_per_channel_(chip.transfer.dram_banks),
-      row_miss_(cycles_of_ns(chip.transfer.dram_row_miss_ns, chip)),
-      turnaround_(cycles_of_ns(chip.transfer.dram_turnaround_ns, chip)),
-      refresh_interval_(cycles_of_ns(chip.transfer.dram_refresh_interval_ns, chip)),
-      refresh_(cycles_of_ns(chip.transfer.dram_refresh_ns, chip)),
-      banks_(static_cast<size_t>(chip.transfer.dram_banks * chip.transfer.dram_channels)),
-      clocks_(static_cast<size_t>(chip.transfer.dram_channels)) {}
-
-void DramTiming::refresh_before(double time) {
-  if (refresh_ <= 0) return;
-  const auto refreshes = static_cast<int64_t>(std::floor(time / refresh_interval_));
-  if (refreshes <= refreshes_) return;
-  refreshes_ = refreshes;
-  const double end = static_cast<double>(refreshes) * refresh_interval_ + refresh_;
-  for (Bank& bank : banks_) bank = {-1, end};
-  busy_until_ = std::max(busy_until_, end);
-}
-
-double DramTiming::occupy(int64_t address, int64_t lw, bool write, double time) {
-  refresh_before(time);
-  const double start = std::max(time, busy_until_);
-  double begin = start;
-  if (writing_ && *writing_ != write) {
-    begin += turnaround_;
-    ++turnarounds_;
-  }
-  writing_ = write;
-  std::fill(clocks_.begin(), clocks_.end(), begin);
-  const auto channels = static_cast<int64_t>(clocks_.size());
-  while (lw > 0) {
-    const int64_t piece = std::min(lw, row_lw_ - address % row_lw_);
-    const int64_t row_number = address / row_lw_;
-    const int64_t channel = row_number % channels;
-    const int64_t bank_number = row_number / channels % banks_per_channel_;
-    const int64_t row = row_number / channels / banks_per_channel_;
-    Bank& bank = banks_[static_cast<size_t>(channel * banks_per_channel_ + bank_number)];
-    double& clock = clocks_[static_cast<size_t>(channel)];
-    if (bank.row == row) {
-      ++row_hits_;
-    } else {
-      ++row_misses_;
-      bank.row = row;
-      clock = std::max(clock, bank.end + row_miss_);
-    }
-    clock += static_cast<double>(piece) / channel_lw_per_cycle_;
-    bank.end = clock;
-    address += piece;
-    lw -= piece;
-  }
-  busy_until_ = *std::max_element(clocks_.begin(), clocks_.end());
-  return busy_until_ - start;
-}
 
 // ---- ports -----------------------------------------------------------------------------------------------
 
@@ -133,41 +70,51 @@ TransferTimeline::TransferTimeline(const Chip& chip, Service service)
     : chip_(chip),
       ports_(chip),
       service_(std::move(service)),
-      refresh_interval_(cycles_of_ns(chip.transfer.dram_refresh_interval_ns, chip)),
-      refresh_(cycles_of_ns(chip.transfer.dram_refresh_ns, chip)),
       in_flight_(static_cast<size_t>(chip.groups)),
       busy_(static_cast<size_t>(ports_.count())),
       moved_(static_cast<size_t>(ports_.count())),
-      capacity_(static_cast<size_t>(ports_.count())) {}
-
-TransferTimeline::Service TransferTimeline::standard_service(const Chip& chip) {
-  // Copies of a timeline have DRAMs of their own.
-  std::vector<DramTiming> drams(static_cast<size_t>(chip.groups), DramTiming(chip));
-  return [drams = std::move(drams), chip](const TransferChunk& chunk) mutable {
-    const TransferPart& part = *chunk.part;
-    if (part.port != TransferPort::kDram)
-      return static_cast<double>(chunk.lw) / transfer_rate(part.port, chip);
-    return occupy_dram(drams[static_cast<size_t>(part.index)], chunk, chip);
-  };
+      capacity_(static_cast<size_t>(ports_.count())) {
+  const DramModelKind& dram = find_dram_model(chip.transfer.dram_model);
+  if (!dram.refresh) return;
+  const DramRefresh refresh = dram.refresh(chip);
+  refresh_interval_ = refresh.interval_cycles;
+  refresh_ = refresh.cycles;
 }
 
-double occupy_dram(DramTiming& dram, const TransferChunk& chunk, const Chip& chip) {
-  const TransferPart& part = *chunk.part;
-  if (!part.indirect) return dram.occupy(part.address + chunk.offset, chunk.lw, part.write, chunk.time);
-  double cycles = 0;
-  for (int64_t done = 0; done < chunk.lw;) {
-    const int64_t at = chunk.offset + done;
-    const int64_t block = at / chunk.block_lw;
-    const int64_t lw = std::min(chunk.lw - done, chunk.block_lw - at % chunk.block_lw);
-    const int64_t row_set =
-        chip.transfer.dram_row_bytes / 8 * chip.transfer.dram_banks * chip.transfer.dram_channels;
-    const bool known = chunk.blocks != nullptr && block < static_cast<int64_t>(chunk.blocks->size());
-    const int64_t address =
-        known ? (*chunk.blocks)[static_cast<size_t>(block)] : (block + 1) * row_set % chip.memory.dram_lw;
-    cycles += dram.occupy(address + at % chunk.block_lw, lw, part.write, chunk.time);
-    done += lw;
+namespace {
+
+/// Copies have DRAMs of their own.
+struct StandardService {
+  struct Dram {
+    explicit Dram(const Chip& chip)
+        : port(chip), model(find_dram_model(chip.transfer.dram_model).run(chip)) {}
+    Dram(const Dram& other) : port(other.port), model(other.model->clone()) {}
+    Dram(Dram&&) = default;
+    DramPort port;
+    std::unique_ptr<DramModel> model;
+  };
+  explicit StandardService(const Chip& c) : chip(c) {
+    for (int g = 0; g < chip.groups; ++g) drams.emplace_back(chip);
   }
-  return cycles;
+  double operator()(const TransferChunk& chunk) {
+    const TransferPart& part = *chunk.part;
+    if (part.port != TransferPort::kDram) return port_cycles(chunk.lw, transfer_rate(part.port, chip));
+    Dram& dram = drams[static_cast<size_t>(part.index)];
+    return dram.port.occupy(chunk, [&](const DramRequest& request) { return dram.model->serve(request); });
+  }
+  Chip chip;
+  std::vector<Dram> drams;
+};
+
+}  // namespace
+
+double port_cycles(int64_t lw, double lw_per_cycle) {
+  constexpr auto kTicks = static_cast<double>(kTicksPerCycle);
+  return std::round(static_cast<double>(lw) / lw_per_cycle * kTicks) / kTicks;
+}
+
+TransferTimeline::Service TransferTimeline::standard_service(const Chip& chip) {
+  return StandardService(chip);
 }
 
 uint64_t TransferTimeline::groups_of(const std::vector<TransferPart>& parts) const {

@@ -9,6 +9,7 @@
 
 #include "isa/chip.h"
 #include "isa/costs.h"
+#include "isa/dram_model.h"
 #include "isa/instruction.h"
 
 /// MV transfers over time: when each starts, how it shares ports with others, when it is done.
@@ -33,50 +34,6 @@
 /// what answers how long a chunk occupies a port (see Service).
 namespace kodama::isa {
 
-/// DRAM of one group, as far as it can be said without simulating a DRAM controller: banks with one open row
-/// each, in-order data, activation of rows announced ahead.
-///
-/// Addresses go through the columns of a row, then the channels, the banks, and the rows. Channels work
-/// beside each other, each at its part of the rate. A row that is not open must be activated, which takes
-/// `dram_row_miss_ns` after the last use of its bank; activations of other banks overlap with data, so
-/// streams hide them and accesses to many rows of one bank show every one. A refresh closes all rows; while
-/// it lasts (TransferTimeline's business) nothing moves. A change between reading and writing costs
-/// `dram_turnaround_ns`.
-class DramTiming {
- public:
-  explicit DramTiming(const Chip& chip);
-
-  /// Cycles the interface is occupied by `lw` LW from `address`, requested at `time`.
-  double occupy(int64_t address, int64_t lw, bool write, double time);
-
-  int64_t row_hits() const { return row_hits_; }
-  int64_t row_misses() const { return row_misses_; }  ///< rows opened
-  int64_t turnarounds() const { return turnarounds_; }
-
- private:
-  struct Bank {
-    int64_t row = -1;
-    double end = -1e18;  ///< of the last use
-  };
-  void refresh_before(double time);
-
-  double channel_lw_per_cycle_;
-  int64_t row_lw_;
-  int64_t banks_per_channel_;
-  double row_miss_;
-  double turnaround_;
-  double refresh_interval_;
-  double refresh_;
-  std::vector<Bank> banks_;     ///< channel by channel
-  std::vector<double> clocks_;  ///< of the channels, in one request
-  double busy_until_ = 0;
-  int64_t refreshes_ = 0;
-  std::optional<bool> writing_;
-  int64_t row_hits_ = 0;
-  int64_t row_misses_ = 0;
-  int64_t turnarounds_ = 0;
-};
-
 /// One MV as it is issued, addresses resolved.
 struct TransferRequest {
   Instruction mv;
@@ -87,18 +44,8 @@ struct TransferRequest {
   std::map<int32_t, std::vector<int64_t>> blocks;
 };
 
-/// What a chunk asks of a port.
-struct TransferChunk {
-  const TransferPart* part = nullptr;
-  const std::vector<int64_t>* blocks = nullptr;  ///< of an indirect part, when known
-  int64_t block_lw = 0;
-  int64_t offset = 0;  ///< of the chunk in the part, LW
-  int64_t lw = 0;
-  double time = 0;  ///< when the chunk starts
-};
-
-/// Cycles the DRAM is occupied by a chunk, through the DAR or not.
-double occupy_dram(DramTiming& dram, const TransferChunk& chunk, const Chip& chip);
+/// Cycles that `lw` LW occupy a port of a fixed rate, to the tick.
+double port_cycles(int64_t lw, double lw_per_cycle);
 
 /// A transfer that is done or under way.
 struct TransferRecord {
@@ -135,7 +82,7 @@ class TransferTimeline {
 
   /// Says for how many cycles a chunk occupies a port.
   using Service = std::function<double(const TransferChunk&)>;
-  /// Of the cost tables alone, with a DramTiming per group.
+  /// Of the cost tables, and of a DRAM model of the chip's kind per group.
   static Service standard_service(const Chip& chip);
 
   TransferTimeline(const Chip& chip, Service service);
@@ -196,8 +143,8 @@ class TransferTimeline {
   Chip chip_;
   TransferPorts ports_;
   Service service_;
-  double refresh_interval_;
-  double refresh_;
+  double refresh_interval_ = 0;
+  double refresh_ = 0;
   std::vector<Active> waiting_;  ///< issued, not moving yet; in order of `moving`
   std::vector<Active> active_;   ///< in the order in which ports are granted
   double since_ = 0;             ///< time of the last event

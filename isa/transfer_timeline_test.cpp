@@ -124,38 +124,6 @@ TEST(TransferTimeline, SlotsAndTags) {
   EXPECT_EQ(timeline.in_flight(5), 0);
 }
 
-TEST(DramTiming, StreamsHideRowMissesAndOneBankShowsThem) {
-  const Chip chip = calm_chip();
-  const double rate = chip.transfer.dram_lw_per_cycle;
-  DramTiming stream(chip);
-  EXPECT_NEAR(stream.occupy(0, 65536, false, 1000), 65536 / rate, 1e-6);
-  EXPECT_EQ(stream.row_misses(), 256);
-
-  DramTiming one_bank(chip);
-  const int64_t rows_apart = chip.transfer.dram_row_bytes / 8 * chip.transfer.dram_banks;
-  double cycles = 0;
-  for (int k = 0; k < 100; ++k) cycles += one_bank.occupy(k * rows_apart, 16, false, 1000);
-  const double miss = chip.transfer.dram_row_miss_ns * 1e-9 * chip.clock_hz;
-  EXPECT_NEAR(cycles, 100 * 16 / rate + 99 * miss, 1e-6);
-
-  DramTiming turning(chip);
-  cycles = 0;
-  for (int k = 0; k < 10; ++k) cycles += turning.occupy(0, 16, k % 2 == 1, 1000);
-  const double turnaround = chip.transfer.dram_turnaround_ns * 1e-9 * chip.clock_hz;
-  EXPECT_NEAR(cycles, 10 * 16 / rate + 9 * turnaround, 1e-6);
-}
-
-TEST(DramTiming, ChannelsShareTheRate) {
-  Chip chip = calm_chip();
-  chip.transfer.dram_channels = 4;
-  DramTiming dram(chip);
-  const int64_t row_lw = chip.transfer.dram_row_bytes / 8;
-  // A stream keeps all four busy, a row only one.
-  EXPECT_NEAR(dram.occupy(0, 64 * row_lw, false, 1000), 64 * row_lw / chip.transfer.dram_lw_per_cycle, 1e-6);
-  EXPECT_NEAR(dram.occupy(0, row_lw, false, 100000), 4 * row_lw / chip.transfer.dram_lw_per_cycle, 1e-6);
-  EXPECT_EQ(dram.row_misses(), 64);
-}
-
 TEST(InstructionFeed, AFastLinkIsNeverWaitedFor) {
   const Chip chip = find_chip("mncore2");
   InstructionFeed feed(chip);

@@ -15,8 +15,10 @@
 namespace kodama::simulator {
 namespace {
 
-/// Share of the time in which a DRAM is not being refreshed.
+/// Share of the time in which a DRAM is not being refreshed; 0 for a model of which the chip file doesn't say
+/// it in one number.
 double dram_share(const isa::Chip& chip) {
+  if (chip.transfer.dram_model != isa::kRowsDram) return 0;
   return 1 - chip.transfer.dram_refresh_ns / chip.transfer.dram_refresh_interval_ns;
 }
 
@@ -37,7 +39,7 @@ class Measurement {
 
   std::vector<Bandwidth> run() {
     transfers();
-    random_access();
+    if (chip_.transfer.dram_model == isa::kRowsDram) random_access();  // rows where that model has them
     steps();
     return std::move(results_);
   }
@@ -227,9 +229,10 @@ std::string bandwidth_table(const std::vector<Bandwidth>& results) {
       "| transfer | statement | LW | cycles | LW/cycle | configured | reached |\n"
       "| --- | --- | --: | --: | --: | --: | --: |\n";
   for (const Bandwidth& each : results) {
-    text +=
-        fmt::format("| {} | `{}` | {:.0f} | {:.0f} | {:.3f} | {:.3f} | {:.2f} % |\n", each.name, each.program,
-                    each.lw, each.cycles, each.lw_per_cycle, each.configured, 100 * each.ratio());
+    text += fmt::format("| {} | `{}` | {:.0f} | {:.0f} | {:.3f} | ", each.name, each.program, each.lw,
+                        each.cycles, each.lw_per_cycle);
+    text += each.configured == 0 ? "- | - |\n"
+                                 : fmt::format("{:.3f} | {:.2f} % |\n", each.configured, 100 * each.ratio());
   }
   return text;
 }

@@ -15,7 +15,7 @@ struct Bandwidth {
   double lw = 0;            ///< moved, on the wide side
   double cycles = 0;        ///< taken
   double lw_per_cycle = 0;  ///< reached
-  double configured = 0;    ///< by the chip file: the slowest port; of DRAM less its refreshes
+  double configured = 0;    ///< by the chip file: the slowest port; of DRAM less its refreshes. 0: not known
   double ratio() const { return lw_per_cycle / configured; }
 };
 

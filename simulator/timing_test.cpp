@@ -122,7 +122,7 @@ TEST(Timing, StraightLineProgramsTakeThePredictedTimeExactly) {
 
 TEST(Timing, ProgramsWithTransfersTakeThePredictedTime) {
   std::mt19937 random(2);
-  for (const char* name : {"tiny", "mncore2"}) {
+  for (const char* name : {"tiny", "mncore2", "mncore2,transfer.dram_model=banks"}) {
     const isa::Chip chip = chip_with_small_memories(name);
     for (int k = 0; k < 60; ++k) {
       const isa::Program program =
@@ -153,8 +153,9 @@ TEST(Timing, AFullGroupHoldsTheNextTransfer) {
   for (int k = 0; k < 20; ++k) text += "mvp/n4096 $p0@0 $d0@0\n";
   const isa::CycleCauses causes = simulated(assembler::assemble(text, "full.vsm", chip), chip);
   EXPECT_GT(causes.mv_queue, 0);
-  // 20 * 4096 LW at 16 per cycle, a refresh of 210 cycles every 2925.
-  EXPECT_EQ(causes.total(), 64 + 20 * 256 + 210);
+  // 20 * 4096 LW at 16 per cycle, a refresh of 210 cycles every 2925, and a row to be opened behind it: 22.5
+  // cycles, of which 4 don't show, because the DRAM is faster than the PDM: 60 cycles of 64 per chunk.
+  EXPECT_EQ(causes.total(), 64 + 20 * 256 + 210 + 19);
 }
 
 TEST(Timing, TheScheduleOnPaper) {

@@ -49,7 +49,9 @@ passes::PassOptions parse_pass_options(const std::vector<std::string>& raw) {
 }
 
 void add_plugin_option(CLI::App& app, std::vector<std::string>& plugins) {
-  app.add_option("--plugin", plugins, "shared library with passes (docs/write-a-pass.md); may be repeated")
+  app.add_option(
+         "--plugin", plugins,
+         "shared library with passes (docs/write-a-pass.md) or DRAM models (docs/timing.md); may be repeated")
       ->allow_extra_args(false);
 }
 
@@ -58,7 +60,9 @@ void load_plugins(const std::vector<std::string>& plugins) {
 }
 
 CLI::Option* add_chip(CLI::App& app, std::string& chip) {
-  return app.add_option("--chip", chip, "name of a chip, or a chip file")->capture_default_str();
+  return app
+      .add_option("--chip", chip, "name of a chip, or a chip file; behind it ,KEY=VALUE for keys of the file")
+      ->capture_default_str();
 }
 
 void add_seed(CLI::App& app, uint64_t& seed, const std::string& description) {
@@ -144,7 +148,9 @@ void check_report_options(const CLI::App& app, const simulator::ReportOptions& r
 }
 
 void add_model_options(CLI::App& app, SessionOptions& options, RawOptions& raw) {
-  app.add_option("--chip", options.chip, "name of a chip, or a chip file")->capture_default_str();
+  app.add_option("--chip", options.chip,
+                 "name of a chip, or a chip file; behind it ,KEY=VALUE for keys of the file")
+      ->capture_default_str();
   app.add_option("--precision", options.precision, "of matrix products: gfloat, float or half")
       ->capture_default_str();
   app.add_option("--dim", raw.dims, "NAME=N: extent of a symbolic dimension; INPUT:AXIS=N by position");

@@ -32,7 +32,7 @@ def chip_keys(path):
             indent, key, value, text = entry.groups()
             if not indent:
                 section = key
-            if value and (section == "clock_hz" or (section in ("transfer", "host_link", "hazard") and indent)):
+            if value and (section == "clock_hz" or (section in ("transfer", "dram", "host_link", "hazard") and indent)):
                 name = key if section == key else f"{section}.{key}"
                 rows.append(f"| `{name}` | {value} | {text or ' '.join(pending)} |")
             pending = []

@@ -61,9 +61,10 @@ isa::CycleCauses RunClock::finish() {
     for (int port = 0; port < ports; ++port)
       profile_->ports.push_back({timing_->busy_cycles(port), timing_->moved_lw(port)});
     for (int g = 0; g < memories_->chip.groups; ++g) {
-      profile_->dram_row_hits += timing_->dram(g).row_hits();
-      profile_->dram_row_misses += timing_->dram(g).row_misses();
-      profile_->dram_turnarounds += timing_->dram(g).turnarounds();
+      const isa::DramCounts counts = timing_->dram_counts(g);
+      profile_->dram_row_hits += std::max<int64_t>(counts.row_hits, 0);
+      profile_->dram_row_misses += std::max<int64_t>(counts.row_misses, 0);
+      profile_->dram_turnarounds += std::max<int64_t>(counts.turnarounds, 0);
     }
     for (const int64_t bytes : options_->host_input) profile_->host_input_bytes += bytes;
     for (const int64_t bytes : options_->host_output) profile_->host_output_bytes += bytes;

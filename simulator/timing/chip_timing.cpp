@@ -2,15 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <atomic>
-#include <cstdlib>
 #include <memory>
-#include <mutex>
 #include <optional>
-#include <thread>
 
 #include "isa/error.h"
 #include "simulator/timing/modules.h"
+#include "simulator/timing/systemc_context.h"
+#include "simulator/timing/target_model.h"
 
 /// SystemC's library wants the program's entry point; kodama has its own main().
 int sc_main(int /*argc*/, char** /*argv*/) {
@@ -19,67 +17,6 @@ int sc_main(int /*argc*/, char** /*argv*/) {
 
 namespace kodama::simulator {
 namespace {
-
-/// SystemC's state is global, and so are its pools of memory: one thread at a time makes, uses or destroys
-/// anything of it.
-class SystemCTurn {
- public:
-  SystemCTurn() {
-    if (holder_ == std::this_thread::get_id())
-      throw isa::InternalError("internal error in timing: two turns at a time in one thread");
-    lock_ = std::unique_lock(mutex_);
-    holder_ = std::this_thread::get_id();
-    outer_ = sc_core::sc_curr_simcontext;
-  }
-  ~SystemCTurn() {
-    enter(outer_);
-    holder_ = std::thread::id();
-  }
-  SystemCTurn(const SystemCTurn&) = delete;
-  SystemCTurn& operator=(const SystemCTurn&) = delete;
-
-  /// Makes the context the current one for the rest of the turn.
-  void enter(sc_core::sc_simcontext* context) {
-    sc_core::sc_curr_simcontext = sc_core::sc_default_global_context = context;
-  }
-
- private:
-  inline static std::mutex mutex_;
-  inline static std::atomic<std::thread::id> holder_;
-  std::unique_lock<std::mutex> lock_;
-  sc_core::sc_simcontext* outer_ = nullptr;
-};
-
-class SystemCContext {
- public:
-  SystemCContext() {
-    SystemCTurn turn;
-    setenv("SYSTEMC_DISABLE_COPYRIGHT_MESSAGE", "1", 0);
-    // Elaboration runs the kernel once without events.
-    sc_core::sc_report_handler::set_actions(sc_core::SC_ID_NO_SC_START_ACTIVITY_, sc_core::SC_DO_NOTHING);
-    context_ = std::make_unique<sc_core::sc_simcontext>();
-    turn.enter(context_.get());
-    sc_core::sc_set_time_resolution(1, sc_core::SC_PS);
-  }
-  ~SystemCContext() {
-    const SystemCTurn turn;
-    context_.reset();
-  }
-  SystemCContext(const SystemCContext&) = delete;
-  SystemCContext& operator=(const SystemCContext&) = delete;
-
-  /// A turn with the context as the current one.
-  class Current {
-   public:
-    explicit Current(SystemCContext& context) { turn_.enter(context.context_.get()); }
-
-   private:
-    SystemCTurn turn_;
-  };
-
- private:
-  std::unique_ptr<sc_core::sc_simcontext> context_;
-};
 
 /// The chip's modules.
 struct Model {
@@ -90,10 +27,11 @@ struct Model {
     pe_array.words.bind(link.instructions);
     pe_array.data.bind(link.data);
     pe_array.commands.bind(engine.commands);
+    pe_array.after_kernel = [this] { engine.rethrow_fault(); };
     size_t socket = 0;
     for (int g = 0; g < chip.groups; ++g) {
-      drams.push_back(std::make_unique<timing::Dram>(fmt::format("dram_{}", g).c_str(), chip));
-      engine.ports[socket++].bind(drams.back()->socket);
+      drams.push_back(make_dram(fmt::format("dram_{}", g), chip));
+      engine.ports[socket++].bind(drams.back()->socket());
     }
     const auto add = [&](const std::string& name, isa::TransferPort port) {
       rate_ports.push_back(std::make_unique<timing::RatePort>(name.c_str(), isa::transfer_rate(port, chip)));
@@ -105,11 +43,21 @@ struct Model {
     sc_core::sc_start(sc_core::SC_ZERO_TIME);
   }
 
+  std::unique_ptr<DramTarget> make_dram(const std::string& name, const isa::Chip& chip) {
+    for (const DramTargetKind& kind : dram_targets()) {
+      if (kind.name != chip.transfer.dram_model) continue;
+      drams_of_plugin = true;
+      return timing::make_target(kind, name, chip);
+    }
+    return std::make_unique<timing::Dram>(name.c_str(), chip, clock);
+  }
+
+  bool drams_of_plugin = false;
   timing::Clock clock;
   timing::HostLink link;
   timing::TransferEngine engine;
   timing::PeArray pe_array;
-  std::vector<std::unique_ptr<timing::Dram>> drams;  ///< by group
+  std::vector<std::unique_ptr<DramTarget>> drams;  ///< by group
   std::vector<std::unique_ptr<timing::RatePort>> rate_ports;
 };
 
@@ -121,33 +69,37 @@ class ChipTiming::Impl {
   ~Impl() { drop_model(); }
 
   void begin() {
-    // SystemC's time never goes back, and is to last for the longest run.
+    // SystemC's time never goes back, and is to last for the longest run. What a plugin's target remembers
+    // can be forgotten only with the target.
     constexpr sc_dt::uint64 kLastOrigin = sc_dt::uint64{1} << 62;
-    if (now() > kLastOrigin) {
+    if (now() > kLastOrigin || (began_ && model_->drams_of_plugin)) {
       drop_model();
       make_model();
     }
-    const SystemCContext::Current current(*context_);
+    began_ = true;
+    const timing::SystemCContext::Current current(*context_);
     model_->clock.origin = sc_core::sc_time_stamp();
     model_->link.reset();
     model_->engine.reset();
     model_->pe_array.reset();
-    for (const auto& dram : model_->drams) dram->reset();
+    for (const auto& dram : model_->drams) {
+      if (auto* own = dynamic_cast<timing::Dram*>(dram.get())) own->reset();
+    }
     sequencer_.emplace(model_->pe_array);
   }
   sc_dt::uint64 now() {
-    const SystemCContext::Current current(*context_);
+    const timing::SystemCContext::Current current(*context_);
     return sc_core::sc_time_stamp().value();
   }
 
   void make_model() {
-    context_ = std::make_unique<SystemCContext>();
-    const SystemCContext::Current current(*context_);
+    context_ = std::make_unique<timing::SystemCContext>();
+    const timing::SystemCContext::Current current(*context_);
     model_ = std::make_unique<Model>(chip_);
   }
   void drop_model() {
     {
-      const SystemCContext::Current current(*context_);
+      const timing::SystemCContext::Current current(*context_);
       sequencer_.reset();
       model_.reset();
     }
@@ -155,12 +107,13 @@ class ChipTiming::Impl {
   }
 
   isa::Chip chip_;
-  std::unique_ptr<SystemCContext> context_;
+  bool began_ = false;
+  std::unique_ptr<timing::SystemCContext> context_;
   std::unique_ptr<Model> model_;
   std::optional<isa::Sequencer> sequencer_;
 };
 
-class ChipTiming::Turn::Impl : public SystemCContext::Current {
+class ChipTiming::Turn::Impl : public timing::SystemCContext::Current {
  public:
   using Current::Current;
 };
@@ -186,8 +139,9 @@ double ChipTiming::busy_cycles(int port) const {
 int64_t ChipTiming::moved_lw(int port) const {
   return impl_->model_->engine.timeline().moved_lw(port);
 }
-const isa::DramTiming& ChipTiming::dram(int group) const {
-  return impl_->model_->drams[static_cast<size_t>(group)]->timing();
+isa::DramCounts ChipTiming::dram_counts(int group) const {
+  const auto* dram = dynamic_cast<timing::Dram*>(impl_->model_->drams[static_cast<size_t>(group)].get());
+  return dram == nullptr ? isa::DramCounts{} : dram->model().counts();
 }
 int64_t ChipTiming::kernel_starts() const {
   return impl_->model_->pe_array.kernel_starts();

@@ -29,7 +29,19 @@
 /// SystemC has one simulation context per process that is current. A ChipTiming has its own, made once, and
 /// makes it the current one while a Turn lasts: for as long as the model answers, not for as long as a run
 /// takes. Others wait for their turn, so several simulations of a process take each other only that time.
+///
+/// Chunks of a transfer are loosely timed transactions: how long a port is occupied by one is the delay that
+/// its target adds. A DRAM may be anybody's: dram_target.h.
 namespace kodama::simulator {
+
+struct DramTargetKind;
+
+namespace timing {
+
+/// A plugin's target for those who predict: in a SystemC context of its own, asked at time 0.
+std::unique_ptr<isa::DramModel> target_model(const DramTargetKind& kind, const isa::Chip& chip);
+
+}  // namespace timing
 
 class ChipTiming {
  public:
@@ -62,8 +74,8 @@ class ChipTiming {
   /// Of the transfers that are done, by port number (isa::TransferPorts).
   double busy_cycles(int port) const;
   int64_t moved_lw(int port) const;
-  /// Of the DRAM of a group.
-  const isa::DramTiming& dram(int group) const;
+  /// Of the DRAM of a group; a plugin's target counts nothing that is known here.
+  isa::DramCounts dram_counts(int group) const;
   /// Times that the SystemC kernel was started, for tests and benchmarks.
   int64_t kernel_starts() const;
 

@@ -10,7 +10,7 @@
 namespace kodama::simulator::timing {
 namespace {
 
-constexpr double kTicksPerCycle = 1000;
+constexpr auto kTicksPerCycle = static_cast<double>(isa::kTicksPerCycle);
 constexpr int kTags = 64;
 
 }  // namespace
@@ -24,6 +24,13 @@ sc_core::sc_time exactly(int64_t cycles) {
 }
 double cycles_of(const sc_core::sc_time& time) {
   return static_cast<double>(time.value()) / kTicksPerCycle;
+}
+
+sc_core::sc_time of_ticks(int64_t ticks) {
+  return sc_core::sc_time::from_value(static_cast<sc_dt::uint64>(ticks));
+}
+int64_t ticks_of(const sc_core::sc_time& time) {
+  return static_cast<int64_t>(time.value());
 }
 
 // ---- host link -------------------------------------------------------------------------------------------
@@ -55,21 +62,90 @@ RatePort::RatePort(sc_core::sc_module_name name, double lw_per_cycle)
   socket.register_b_transport(this, &RatePort::occupy);
 }
 
-void RatePort::occupy(tlm::tlm_generic_payload& payload, sc_core::sc_time& /*delay*/) {
-  auto* extension = payload.get_extension<ChunkExtension>();
-  extension->cycles = static_cast<double>(extension->chunk->lw) / lw_per_cycle_;
+void RatePort::occupy(tlm::tlm_generic_payload& payload, sc_core::sc_time& delay) {
+  const double cycles = isa::port_cycles(payload.get_data_length() / 8, lw_per_cycle_);
+  delay += of_ticks(std::llround(cycles * kTicksPerCycle));
   payload.set_response_status(tlm::TLM_OK_RESPONSE);
 }
 
-Dram::Dram(sc_core::sc_module_name name, const isa::Chip& chip)
-    : sc_module(name), chip_(chip), timing_(chip) {
-  socket.register_b_transport(this, &Dram::occupy);
+Dram::Dram(sc_core::sc_module_name name, const isa::Chip& chip, const Clock& clock)
+    : sc_module(name), chip_(chip), clock_(clock) {
+  reset();
+  socket_.register_b_transport(this, &Dram::serve);
 }
 
-void Dram::occupy(tlm::tlm_generic_payload& payload, sc_core::sc_time& /*delay*/) {
-  auto* extension = payload.get_extension<ChunkExtension>();
-  extension->cycles = isa::occupy_dram(timing_, *extension->chunk, chip_);
+void Dram::serve(tlm::tlm_generic_payload& payload, sc_core::sc_time& delay) {
+  const int64_t now = ticks_of(clock_.now());
+  request_.time = now + ticks_of(delay);
+  request_.write = payload.is_write();
+  auto* const gather = payload.get_extension<GatherExtension>();
+  if (gather != nullptr) {
+    request_.pieces.assign(gather->pieces->begin() + static_cast<int64_t>(gather->first),
+                           gather->pieces->end());
+    gather->taken = request_.pieces.size();
+  } else {
+    request_.pieces = {{static_cast<int64_t>(payload.get_address()), payload.get_data_length()}};
+  }
+  delay = of_ticks(model_->serve(request_) - now);
   payload.set_response_status(tlm::TLM_OK_RESPONSE);
+}
+
+DramInitiator::DramInitiator(std::string model, std::string plugin)
+    : model_(std::move(model)), plugin_(std::move(plugin)), data_(DramTarget::kMostBytes) {}
+
+DramInitiator::~DramInitiator() {
+  payload_.clear_extension(&gather_);  // a payload frees what it carries
+}
+
+void DramInitiator::blame(const std::string& fault) const {
+  const std::string what =
+      fmt::format("DRAM model '{}'{}", model_, plugin_.empty() ? "" : " of plugin " + plugin_);
+  throw isa::PassError(fmt::format("{} is at fault: {}", what, fault));
+}
+
+int64_t DramInitiator::send(tlm::tlm_fw_transport_if<>& target, const isa::DramRequest& request,
+                            int64_t now) {
+  int64_t time = request.time;
+  for (size_t first = 0; first < request.pieces.size();) {
+    const isa::DramPiece& piece = request.pieces[first];
+    isa::check_internal(time >= now && piece.bytes <= DramTarget::kMostBytes, "DRAM request",
+                        "{} bytes at tick {}, now is {}", piece.bytes, time, now);
+    payload_.set_command(request.write ? tlm::TLM_WRITE_COMMAND : tlm::TLM_READ_COMMAND);
+    payload_.set_address(static_cast<sc_dt::uint64>(piece.address));
+    payload_.set_data_ptr(data_.data());
+    payload_.set_data_length(static_cast<unsigned>(piece.bytes));
+    payload_.set_streaming_width(static_cast<unsigned>(piece.bytes));
+    payload_.set_byte_enable_ptr(nullptr);
+    payload_.set_dmi_allowed(false);
+    payload_.set_response_status(tlm::TLM_INCOMPLETE_RESPONSE);
+    const size_t left = request.pieces.size() - first;
+    gather_.pieces = &request.pieces;
+    gather_.first = first;
+    gather_.taken = 1;
+    if (left > 1) payload_.set_extension(&gather_);
+    sc_core::sc_time delay = of_ticks(time - now);
+    try {
+      target.b_transport(payload_, delay);
+    } catch (const isa::PassError&) {
+      throw;
+    } catch (const isa::InternalError&) {
+      throw;
+    } catch (const std::exception& error) {
+      blame(fmt::format("it throws: {}", error.what()));
+    }
+    if (left > 1) payload_.clear_extension(&gather_);
+    if (!payload_.is_response_ok())
+      blame(fmt::format("it answers {} to {} bytes at address {}", payload_.get_response_string(),
+                        piece.bytes, piece.address));
+    if (ticks_of(delay) < time - now)
+      blame(fmt::format("it answers a delay of {} ps to a transaction sent after {}", ticks_of(delay),
+                        time - now));
+    if (gather_.taken < 1 || gather_.taken > left)
+      blame(fmt::format("it takes {} of {} pieces", gather_.taken, left));
+    time = now + ticks_of(delay);
+    first += gather_.taken;
+  }
+  return time;
 }
 
 // ---- transfer engine -------------------------------------------------------------------------------------
@@ -79,10 +155,11 @@ TransferEngine::TransferEngine(sc_core::sc_module_name name, const isa::Chip& ch
       ports("ports", static_cast<size_t>(2 * chip.groups + chip.l2b_count() + 1)),
       chip_(chip),
       clock_(clock),
-      timeline_(chip, [this](const isa::TransferChunk& chunk) { return ask_port(chunk); }) {
+      timeline_(chip, [this](const isa::TransferChunk& chunk) { return ask_port(chunk); }),
+      data_(static_cast<size_t>(isa::TransferTimeline::kChunkLw * 8)),
+      drams_(chip.transfer.dram_model, isa::find_dram_model(chip.transfer.dram_model).plugin) {
   commands.register_nb_transport_fw(this, &TransferEngine::receive);
   reset();
-  chunk_payload_.set_extension(&chunk_extension_);
   SC_HAS_PROCESS(TransferEngine);
   SC_METHOD(handle_events);
   sensitive << wake_;
@@ -94,20 +171,26 @@ void TransferEngine::reset() {
       isa::TransferTimeline(chip_, [this](const isa::TransferChunk& chunk) { return ask_port(chunk); });
   timeline_.on_done = [this](const isa::TransferRecord& record) { transfer_done(record); };
   on_transfer = {};
-}
-
-TransferEngine::~TransferEngine() {
-  chunk_payload_.clear_extension(&chunk_extension_);  // a payload frees what it carries
+  dram_ports_.assign(static_cast<size_t>(chip_.groups), isa::DramPort(chip_));
 }
 
 double TransferEngine::ask_port(const isa::TransferChunk& chunk) {
-  chunk_payload_.set_command(chunk.part->write ? tlm::TLM_WRITE_COMMAND : tlm::TLM_READ_COMMAND);
-  chunk_payload_.set_address(static_cast<sc_dt::uint64>(chunk.part->address + chunk.offset) * 8);
+  const isa::TransferPart& part = *chunk.part;
+  auto& socket = ports[socket_of(part)];
+  if (part.port == isa::TransferPort::kDram) {
+    return dram_ports_[static_cast<size_t>(part.index)].occupy(chunk, [&](const isa::DramRequest& request) {
+      return drams_.send(*socket.operator->(), request, ticks_of(clock_.now()));
+    });
+  }
+  const bool write = part.port == isa::TransferPort::kPdmWrite || part.port == isa::TransferPort::kL2bmWrite;
+  chunk_payload_.set_command(write ? tlm::TLM_WRITE_COMMAND : tlm::TLM_READ_COMMAND);
+  chunk_payload_.set_address(static_cast<sc_dt::uint64>(part.address + chunk.offset) * 8);
+  chunk_payload_.set_data_ptr(data_.data());
   chunk_payload_.set_data_length(static_cast<unsigned>(chunk.lw * 8));
-  chunk_extension_.chunk = &chunk;
+  chunk_payload_.set_streaming_width(static_cast<unsigned>(chunk.lw * 8));
   sc_core::sc_time delay = sc_core::SC_ZERO_TIME;
-  ports[socket_of(*chunk.part)]->b_transport(chunk_payload_, delay);
-  return chunk_extension_.cycles;
+  socket->b_transport(chunk_payload_, delay);
+  return cycles_of(delay);
 }
 
 size_t TransferEngine::socket_of(const isa::TransferPart& part) const {
@@ -156,7 +239,20 @@ void TransferEngine::notify() {
   wake_.notify(time > now ? time - now : sc_core::SC_ZERO_TIME);
 }
 
+void TransferEngine::rethrow_fault() {
+  if (fault_) std::rethrow_exception(std::exchange(fault_, nullptr));
+}
+
 void TransferEngine::handle_events() {
+  try {
+    advance();
+  } catch (...) {
+    fault_ = std::current_exception();
+    sc_core::sc_pause();
+  }
+}
+
+void TransferEngine::advance() {
   timeline_.advance(cycles_of(clock_.now()));
   if (held_ != nullptr && timeline_.has_slot(held_->get_extension<MvExtension>()->parts)) {
     tlm::tlm_generic_payload& payload = *held_;
@@ -256,6 +352,7 @@ int64_t PeArray::in_flight(int tag) const {
 void PeArray::run_kernel() {
   ++kernel_starts_;
   sc_core::sc_start();
+  after_kernel();
 }
 
 void PeArray::run_kernel_until(int64_t cycle) {
@@ -263,6 +360,7 @@ void PeArray::run_kernel_until(int64_t cycle) {
   if (ahead == sc_core::SC_ZERO_TIME) return;
   ++kernel_starts_;
   sc_core::sc_start(ahead, sc_core::SC_RUN_TO_TIME);
+  after_kernel();
 }
 
 int64_t PeArray::issue(isa::TransferRequest request, int64_t cycle) {

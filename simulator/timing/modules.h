@@ -4,6 +4,8 @@
 #include <tlm_utils/simple_initiator_socket.h>
 #include <tlm_utils/simple_target_socket.h>
 
+#include <exception>
+#include <functional>
 #include <map>
 #include <memory>
 #include <systemc>
@@ -13,6 +15,7 @@
 #include "isa/costs.h"
 #include "isa/sequencer.h"
 #include "isa/transfer_timeline.h"
+#include "simulator/timing/dram_target.h"
 
 /// The SystemC modules of the timing model; simulator/timing/chip_timing.h has the picture.
 namespace kodama::simulator::timing {
@@ -21,6 +24,8 @@ namespace kodama::simulator::timing {
 sc_core::sc_time at_least(double cycles);
 sc_core::sc_time exactly(int64_t cycles);
 double cycles_of(const sc_core::sc_time& time);
+sc_core::sc_time of_ticks(int64_t ticks);
+int64_t ticks_of(const sc_core::sc_time& time);
 
 /// The chip's time: SystemC's, less that of the runs before.
 struct Clock {
@@ -37,17 +42,6 @@ struct MvExtension : tlm::tlm_extension<MvExtension> {
   tlm::tlm_extension_base* clone() const override { return new MvExtension(*this); }
   void copy_from(const tlm::tlm_extension_base& other) override {
     *this = static_cast<const MvExtension&>(other);
-  }
-};
-
-/// What a chunk of a transfer carries.
-struct ChunkExtension : tlm::tlm_extension<ChunkExtension> {
-  const isa::TransferChunk* chunk = nullptr;
-  double cycles = 0;  ///< answer: how long the port is occupied
-
-  tlm::tlm_extension_base* clone() const override { return new ChunkExtension(*this); }
-  void copy_from(const tlm::tlm_extension_base& other) override {
-    *this = static_cast<const ChunkExtension&>(other);
   }
 };
 
@@ -79,7 +73,28 @@ class HostLink : public sc_core::sc_module {
   isa::InstructionFeed feed_;
 };
 
+/// Sends a request to the DRAM behind a socket, as simulator/timing/dram_target.h says; `now` is SystemC's
+/// time as a tick of the program. Returns the tick at which the last byte has passed.
+class DramInitiator {
+ public:
+  DramInitiator(std::string model, std::string plugin);
+  ~DramInitiator();
+  DramInitiator(const DramInitiator&) = delete;
+  DramInitiator& operator=(const DramInitiator&) = delete;
+
+  int64_t send(tlm::tlm_fw_transport_if<>& target, const isa::DramRequest& request, int64_t now);
+
+ private:
+  [[noreturn]] void blame(const std::string& fault) const;
+  std::string model_;
+  std::string plugin_;
+  tlm::tlm_generic_payload payload_;
+  GatherExtension gather_;
+  std::vector<unsigned char> data_;
+};
+
 /// Ports whose time is LW over rate: those of a PDM, the MV ports of an L2BM, the paths between groups.
+/// They answer for one chunk at a time, like a DRAM.
 class RatePort : public sc_core::sc_module {
  public:
   RatePort(sc_core::sc_module_name name, double lw_per_cycle);
@@ -90,18 +105,21 @@ class RatePort : public sc_core::sc_module {
   double lw_per_cycle_;
 };
 
-/// The DRAM of a group.
-class Dram : public sc_core::sc_module {
+/// The DRAM of a group by a model of isa/dram_model.h.
+class Dram : public sc_core::sc_module, public DramTarget {
  public:
-  Dram(sc_core::sc_module_name name, const isa::Chip& chip);
-  void reset() { timing_ = isa::DramTiming(chip_); }
-  tlm_utils::simple_target_socket<Dram> socket{"socket"};
-  const isa::DramTiming& timing() const { return timing_; }
+  Dram(sc_core::sc_module_name name, const isa::Chip& chip, const Clock& clock);
+  tlm::tlm_target_socket<>& socket() override { return socket_; }
+  void reset() { model_ = isa::find_dram_model(chip_.transfer.dram_model).run(chip_); }
+  const isa::DramModel& model() const { return *model_; }
 
  private:
-  void occupy(tlm::tlm_generic_payload& payload, sc_core::sc_time& delay);
+  void serve(tlm::tlm_generic_payload& payload, sc_core::sc_time& delay);
   isa::Chip chip_;
-  isa::DramTiming timing_;
+  const Clock& clock_;
+  std::unique_ptr<isa::DramModel> model_;
+  isa::DramRequest request_;
+  tlm_utils::simple_target_socket<Dram> socket_{"socket"};
 };
 
 /// Carries out the MVs.
@@ -109,7 +127,6 @@ class TransferEngine : public sc_core::sc_module {
  public:
   TransferEngine(sc_core::sc_module_name name, const isa::Chip& chip, const Clock& clock);
   void reset();
-  ~TransferEngine() override;
   tlm_utils::simple_target_socket<TransferEngine> commands{"commands"};
   /// One per DRAM, PDM and L2BM, in this order, and one for the paths between groups.
   sc_core::sc_vector<tlm_utils::simple_initiator_socket<TransferEngine>> ports;
@@ -117,6 +134,8 @@ class TransferEngine : public sc_core::sc_module {
   const isa::TransferTimeline& timeline() const { return timeline_; }
 
   std::function<void(const isa::TransferRecord&)> on_transfer;
+  /// Throws what went wrong while the kernel ran; through the kernel it would lose its kind.
+  void rethrow_fault();
 
  private:
   tlm::tlm_sync_enum receive(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
@@ -124,6 +143,7 @@ class TransferEngine : public sc_core::sc_module {
   double ask_port(const isa::TransferChunk& chunk);
   void take(tlm::tlm_generic_payload& payload, int64_t cycle);
   void handle_events();
+  void advance();
   void notify();
   void transfer_done(const isa::TransferRecord& record);
 
@@ -133,8 +153,11 @@ class TransferEngine : public sc_core::sc_module {
   const Clock& clock_;
   isa::TransferTimeline timeline_;
   sc_core::sc_event wake_;
+  std::exception_ptr fault_;
   tlm::tlm_generic_payload chunk_payload_;
-  ChunkExtension chunk_extension_;
+  std::vector<unsigned char> data_;  ///< of chunk_payload_
+  std::vector<isa::DramPort> dram_ports_;
+  DramInitiator drams_;
   std::map<int64_t, tlm::tlm_generic_payload*> under_way_;  ///< by the timeline's number
   tlm::tlm_generic_payload* held_ = nullptr;                ///< for which there is no room yet
   int64_t held_cycle_ = 0;                                  ///< when it was wanted
@@ -157,6 +180,8 @@ class PeArray : public sc_core::sc_module, public isa::SequencerPorts, private t
   int64_t wait(int tag, int64_t cycle) override;
 
   int64_t kernel_starts() const { return kernel_starts_; }
+
+  std::function<void()> after_kernel;  ///< whenever the kernel has run
 
  private:
   tlm::tlm_sync_enum answer(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,

@@ -14,8 +14,11 @@ void fuzz_one(std::string_view input) {
   require(isa::host_link_cycles(1, chip) >= 0, "the host link takes time");
   isa::InstructionFeed feed(chip);
   require(feed.take_steps(0, 1000) >= 4 * 999, "steps take 4 cycles");
-  isa::DramTiming dram(chip);
-  require(dram.occupy(0, 64, false, 0) >= 0, "DRAM takes time");
+  const auto dram = isa::find_dram_model(chip.transfer.dram_model).run(chip);
+  for (const bool write : {false, true, false}) {
+    const isa::DramRequest request{1 << 20, write, {{0, 512}, {chip.memory.dram_lw * 8 - 512, 512}}};
+    require(dram->serve(request) >= request.time, "DRAM takes time");
+  }
 }
 
 }  // namespace kodama::fuzz

@@ -71,21 +71,21 @@ Options that have no effect in a mode:
   $ kodama compile model.onnx --chip tiny -o package > /dev/null
   $ for option in --step "--break 1" "--watch x" --check-uninitialized "-d f" "--memory dirty"; do
   >   kodama sim package $option; done
-  kodama: error: sim --step: no effect on the directory of a compiled model; what has one: --chip, --hazards, --input, --json, --no-timing, --output-dir, --seed, --stats, --stats-file, --threads, --trace, --trace-from, --trace-limit, --trace-to, --vcd, program
-  kodama: error: sim --break: no effect on the directory of a compiled model; what has one: --chip, --hazards, --input, --json, --no-timing, --output-dir, --seed, --stats, --stats-file, --threads, --trace, --trace-from, --trace-limit, --trace-to, --vcd, program
-  kodama: error: sim --watch: no effect on the directory of a compiled model; what has one: --chip, --hazards, --input, --json, --no-timing, --output-dir, --seed, --stats, --stats-file, --threads, --trace, --trace-from, --trace-limit, --trace-to, --vcd, program
-  kodama: error: sim --check-uninitialized: no effect on the directory of a compiled model; what has one: --chip, --hazards, --input, --json, --no-timing, --output-dir, --seed, --stats, --stats-file, --threads, --trace, --trace-from, --trace-limit, --trace-to, --vcd, program
-  kodama: error: sim --dump: no effect on the directory of a compiled model; what has one: --chip, --hazards, --input, --json, --no-timing, --output-dir, --seed, --stats, --stats-file, --threads, --trace, --trace-from, --trace-limit, --trace-to, --vcd, program
-  kodama: error: sim --memory: no effect on the directory of a compiled model; what has one: --chip, --hazards, --input, --json, --no-timing, --output-dir, --seed, --stats, --stats-file, --threads, --trace, --trace-from, --trace-limit, --trace-to, --vcd, program
+  kodama: error: sim --step: no effect on the directory of a compiled model; what has one: --chip, --hazards, --input, --json, --no-timing, --output-dir, --plugin, --seed, --stats, --stats-file, --threads, --trace, --trace-from, --trace-limit, --trace-to, --vcd, program
+  kodama: error: sim --break: no effect on the directory of a compiled model; what has one: --chip, --hazards, --input, --json, --no-timing, --output-dir, --plugin, --seed, --stats, --stats-file, --threads, --trace, --trace-from, --trace-limit, --trace-to, --vcd, program
+  kodama: error: sim --watch: no effect on the directory of a compiled model; what has one: --chip, --hazards, --input, --json, --no-timing, --output-dir, --plugin, --seed, --stats, --stats-file, --threads, --trace, --trace-from, --trace-limit, --trace-to, --vcd, program
+  kodama: error: sim --check-uninitialized: no effect on the directory of a compiled model; what has one: --chip, --hazards, --input, --json, --no-timing, --output-dir, --plugin, --seed, --stats, --stats-file, --threads, --trace, --trace-from, --trace-limit, --trace-to, --vcd, program
+  kodama: error: sim --dump: no effect on the directory of a compiled model; what has one: --chip, --hazards, --input, --json, --no-timing, --output-dir, --plugin, --seed, --stats, --stats-file, --threads, --trace, --trace-from, --trace-limit, --trace-to, --vcd, program
+  kodama: error: sim --memory: no effect on the directory of a compiled model; what has one: --chip, --hazards, --input, --json, --no-timing, --output-dir, --plugin, --seed, --stats, --stats-file, --threads, --trace, --trace-from, --trace-limit, --trace-to, --vcd, program
   [2]
   $ for option in "--input x=y" "--output-dir d" "--json f" "--seed 2"; do kodama sim p.vsm $option; done
-  kodama: error: sim --input: no effect on a program; what has one: --check-uninitialized, --chip, --dump, --hazards, --memory, --no-timing, --seed, --stats, --stats-file, --threads, --trace, --trace-from, --trace-limit, --trace-to, --vcd, program
-  kodama: error: sim --output-dir: no effect on a program; what has one: --check-uninitialized, --chip, --dump, --hazards, --memory, --no-timing, --seed, --stats, --stats-file, --threads, --trace, --trace-from, --trace-limit, --trace-to, --vcd, program
-  kodama: error: sim --json: no effect on a program; what has one: --check-uninitialized, --chip, --dump, --hazards, --memory, --no-timing, --seed, --stats, --stats-file, --threads, --trace, --trace-from, --trace-limit, --trace-to, --vcd, program
+  kodama: error: sim --input: no effect on a program; what has one: --check-uninitialized, --chip, --dump, --hazards, --memory, --no-timing, --plugin, --seed, --stats, --stats-file, --threads, --trace, --trace-from, --trace-limit, --trace-to, --vcd, program
+  kodama: error: sim --output-dir: no effect on a program; what has one: --check-uninitialized, --chip, --dump, --hazards, --memory, --no-timing, --plugin, --seed, --stats, --stats-file, --threads, --trace, --trace-from, --trace-limit, --trace-to, --vcd, program
+  kodama: error: sim --json: no effect on a program; what has one: --check-uninitialized, --chip, --dump, --hazards, --memory, --no-timing, --plugin, --seed, --stats, --stats-file, --threads, --trace, --trace-from, --trace-limit, --trace-to, --vcd, program
   kodama: error: --seed: no effect on a program without --memory dirty
   [2]
   $ kodama sim p.vsm --step --stats < /dev/null
-  kodama: error: sim --stats: no effect in the debugger of a program; what has one: --break, --chip, --memory, --seed, --step, --threads, --watch, program
+  kodama: error: sim --stats: no effect in the debugger of a program; what has one: --break, --chip, --memory, --plugin, --seed, --step, --threads, --watch, program
   [2]
   $ kodama sim p.vsm --trace-from 3
   kodama: error: --trace-from: no effect without --trace or --vcd

@@ -29,7 +29,7 @@ An error is said when all are done:
 What is for one program alone:
 
   $ kodama sim one.vsm two.vsm --stats
-  kodama: error: sim --stats: no effect on several programs; what has one: --chip, --hazards, --jobs, --memory, --no-timing, --seed, --threads, program
+  kodama: error: sim --stats: no effect on several programs; what has one: --chip, --hazards, --jobs, --memory, --no-timing, --plugin, --seed, --threads, program
   [2]
   $ kodama sim one.vsm --jobs 2
   kodama: error: --jobs: no effect on one program

@@ -83,7 +83,7 @@ import pathlib, sys
 source = pathlib.Path(sys.argv[1])
 guide = (source / "docs/write-a-pass.md").read_text()
 examples = sorted((source / "docs/examples").glob("*.cpp"))
-if len(examples) != 6:
+if len(examples) != 7:
     sys.exit(f"{len(examples)} examples")
 for example in examples:
     text = example.read_text()
@@ -95,6 +95,33 @@ for line in ["-shared -fPIC", "--plugin ./libmine.so --scheduler mine", "--compo
     if line not in guide:
         sys.exit(f"docs/write-a-pass.md doesn't say '{line}'")
 PYTHON
+    ;;
+  dram)
+    # The example, in a program of its own and in a whole network: what is predicted is what it takes.
+    install_headers
+    build_plugin "$examples/fixed_cost_dram.cpp" libdram.so -DSC_CPLUSPLUS=201703L -lsystemc
+    printf 'mvp/n1024i01 $d0@0 $lc0@0.0\nnop; wait i01\n' > dram.vsm
+    expect_exit 0 "$KODAMA" sim dram.vsm --chip mncore2,transfer.dram_model=fixed-cost --plugin ./libdram.so
+    expect_text "143 cycles" # 64 start-up, 15 for the transaction, 60 for the data, 4 for the step
+    expect_exit 2 "$KODAMA" sim dram.vsm --chip mncore2,transfer.dram_model=fixed-cost
+    expect_text "'transfer.dram_model' is fixed-cost; allowed: rows, banks, or one of a plugin that is loaded"
+    expect_exit 0 "$KODAMA" passes --plugin ./libdram.so
+    expect_text "the same time for every transaction (plugin ./libdram.so)"
+    for chip in tiny tiny,transfer.dram_model=fixed-cost mncore2,transfer.dram_model=banks; do
+      expect_exit 0 "$KODAMA" run "$SOURCE/testsuite/models/mnist8/model.onnx" --chip "$chip" --seed 3 --plugin ./libdram.so \
+        --json "run-$chip.json"
+      expect_text ": ok"
+    done
+    /usr/bin/python3 - << 'PYTHON'
+import json
+cycles = [json.load(open(f"run-{chip}.json"))["total"]["cycles"] for chip in ("tiny", "tiny,transfer.dram_model=fixed-cost")]
+if cycles[0] == cycles[1]:
+    raise SystemExit("the plugin's DRAM takes the same time")
+PYTHON
+    expect_exit 0 "$KODAMA" compile "$model" --chip tiny,transfer.dram_model=fixed-cost --plugin ./libdram.so -o package
+    expect_exit 0 "$KODAMA" sim package --plugin ./libdram.so
+    expect_exit 2 "$KODAMA" sim package
+    expect_text "or one of a plugin"
     ;;
   cmake_package)
     install_headers
@@ -137,7 +164,7 @@ PYTHON
     [ "$(wc -l < declared.txt)" -gt 100 ] || fail "no symbols found"
     missing=$(comm -23 declared.txt exported.txt | c++filt)
     [ -z "$missing" ] || fail "not exported: $missing"
-    ! grep -E '^_ZNK?6kodama' exported.txt | grep -vE "^_ZNK?6kodama$spaces" ||
+    ! grep -E '^_ZNK?6kodama' exported.txt | grep -vE "^_ZNK?6kodama($spaces|9simulator(13register_pass|12dram_targets))" ||
       fail "exported is more than plugins need"
     ;;
   bad_schedule)

@@ -16,9 +16,9 @@ TABLE = """
 isa:
 passes: isa
 assembler: isa
-simulator/timing: isa
+simulator/timing: isa passes
 simulator/engine/kernels: isa
-simulator: isa assembler simulator/timing | simulator/golden simulator/engine/kernels
+simulator: isa assembler simulator/timing | simulator/golden simulator/engine/kernels docs/examples
 simulator/engine: isa simulator simulator/engine/kernels simulator/timing
 simulator/golden: isa assembler simulator
 simulator/debug: isa assembler simulator
@@ -50,7 +50,7 @@ compiler/report: isa compiler/plan compiler/compile compiler/runtime
 compiler/driver: isa scheduler/problem scheduler/machine compiler/graph compiler/reference compiler/compile compiler/runtime compiler/report
 tools: isa passes simulator compiler/driver
 tools/commands: isa assembler simulator simulator/golden simulator/debug layout/algebra layout/bound layout/primitives layout/search layout/plan scheduler/problem scheduler/packing scheduler/machine scheduler/optimizer checks compiler/graph compiler/compile compiler/report compiler/driver tools
-docs/examples: isa passes layout/plan scheduler/problem scheduler/packing scheduler/optimizer compiler/graph compiler/kernels
+docs/examples: isa passes simulator/timing layout/plan scheduler/problem scheduler/packing scheduler/optimizer compiler/graph compiler/kernels
 testsuite/fuzz: isa assembler simulator simulator/debug scheduler/problem scheduler/packing compiler/graph compiler/compile
 testsuite/plugin: passes layout/moves layout/primitives layout/plan scheduler/problem scheduler/packing scheduler/machine scheduler/optimizer compiler/graph compiler/kernels
 testsuite/real: | isa compiler/graph compiler/compile compiler/runtime compiler/report

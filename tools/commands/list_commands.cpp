@@ -8,6 +8,7 @@
 #include "compiler/driver/session.h"
 #include "compiler/graph/passes.h"
 #include "isa/chip.h"
+#include "isa/dram_model.h"
 #include "isa/output.h"
 #include "isa/reference.h"
 #include "layout/plan/planner.h"
@@ -76,6 +77,7 @@ void print_passes() {
   print_choices("layout planners, --planner", layout::planners());
   fmt::print(std::cout, "  {:<24} {}\n", compiler::kHostPlanner,
              "the fastest candidate of each layer; all layouts are left to the host");
+  print_choices("DRAM models, transfer.dram_model of the chip", isa::dram_models());
   print_all("kernels", compiler::kernels());
   print_all("changes that kodama opt tries", scheduler::change_kinds());
   print_all("move primitives, kodama layout convert", layout::move_primitives());

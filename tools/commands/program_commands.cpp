@@ -179,9 +179,11 @@ class SimCommand : public Command {
     add_input_options(app, package_.common);
     add_report_options(app, package_.common.report, package_.common.timing);
     add_hazards_option(app, package_.common.hazards);
+    add_plugin_option(app, plugins_);
   }
 
   int run(const CLI::App& app) override {
+    load_plugins(plugins_);
     const compiler::SessionOptions& common = package_.common;
     check_report_options(app, common.report, common.timing, common.hazards);
     if (programs_.size() > 1) return run_programs(app);
@@ -193,7 +195,7 @@ class SimCommand : public Command {
  private:
   /// The options that have an effect in any mode, and `more`.
   static std::set<std::string> used(std::initializer_list<const char*> more, bool reports) {
-    std::set<std::string> all = {"program", "--chip", "--threads"};
+    std::set<std::string> all = {"program", "--chip", "--threads", "--plugin"};
     all.insert(more.begin(), more.end());
     if (reports) {
       all.insert({"--stats", "--stats-file", "--trace", "--vcd", "--trace-from", "--trace-to",
@@ -227,9 +229,9 @@ class SimCommand : public Command {
       if (compiler::is_package(program))
         throw isa::UserError(fmt::format("{}: a compiled model; together run programs alone", program));
     }
-    check_mode(
-        app, "on several programs",
-        {"program", "--jobs", "--chip", "--threads", "--memory", "--seed", "--no-timing", "--hazards"});
+    check_mode(app, "on several programs",
+               {"program", "--jobs", "--chip", "--plugin", "--threads", "--memory", "--seed", "--no-timing",
+                "--hazards"});
     SimulateManyRequest request{.files = programs_,
                                 .chip = chip_of_programs(),
                                 .jobs = jobs_,
@@ -263,6 +265,7 @@ class SimCommand : public Command {
   }
 
   std::vector<std::string> programs_;
+  std::vector<std::string> plugins_;
   int jobs_ = 1;
   compiler::SimulateRequest package_;  ///< its common options are those of programs, too
   std::string dump_file_;
@@ -314,11 +317,16 @@ class CheckCommand : public Command {
   void declare(CLI::App& app) override {
     app.add_option("program", path_, "program.vsm, or directory of 'kodama compile'")->required();
     app.add_option("--chip", chip_, "chip; default: the manifest's, mncore2 for a program");
+    add_plugin_option(app, plugins_);
   }
-  int run(const CLI::App& /*app*/) override { return check_program(path_, chip_); }
+  int run(const CLI::App& /*app*/) override {
+    load_plugins(plugins_);
+    return check_program(path_, chip_);
+  }
 
  private:
   std::string path_;
+  std::vector<std::string> plugins_;
   std::string chip_;
 };
 
