@@ -204,6 +204,18 @@ const std::vector<Key>& keys() {
       {"host_link.instruction_buffer_steps",
        LongMember([](Chip& c) -> int64_t& { return c.host_link.instruction_buffer_steps; }), "steps", 1, 1e12,
        kAny, "instructions that wait on the chip"},
+      {"host_link.way", TextMember([](Chip& c) -> std::string& { return c.host_link.way; }), "", 0, 0, kAny,
+       "pdm: data of the host pass the PDM of group 0 and MVs; direct: the host reaches all DRAMs; pdm when "
+       "left out"},
+      {"host_link.launch_seconds",
+       NumberMember([](Chip& c) -> double& { return c.host_link.launch_seconds; }), "seconds", 0, 1, kAny,
+       "from the host's call to the first step of a program; 1e-6 when left out"},
+
+      {"host.bytes_per_second", NumberMember([](Chip& c) -> double& { return c.host.bytes_per_second; }),
+       "bytes per second", 1e3, 1e15, kAny, "that layers on the host read and write; 1e10 when left out"},
+      {"host.operations_per_second",
+       NumberMember([](Chip& c) -> double& { return c.host.operations_per_second; }), "operations per second",
+       1e3, 1e18, kAny, "of layers on the host; 1e10 when left out"},
 
       {"hazard.pe_write_complete_cycles",
        LongMember([](Chip& c) -> int64_t& { return c.hazard.pe_write_complete_cycles; }), "cycles", 0,
@@ -350,9 +362,11 @@ class ChipReader {
     }
   }
 
-  /// Chip files from before the choice of a DRAM model, and those that don't choose "banks", go without.
+  /// What chip files may leave out: the part of a DRAM model that they don't choose, and what came later.
   static bool is_optional(const std::string& section, const std::string& name) {
-    return (section.empty() && name == "dram") || (section == "transfer" && name == "dram_model");
+    if (section.empty()) return name == "dram" || name == "host";
+    const std::string path = section + "." + name;
+    return path == "transfer.dram_model" || path == "host_link.way" || path == "host_link.launch_seconds";
   }
 
   [[noreturn]] void fail(const Key& key, std::string_view found) const {
@@ -448,6 +462,8 @@ class ChipReader {
                 "which is {}",
                 c.transfer.dram_refresh_ns, c.transfer.dram_refresh_interval_ns));
     check_dram();
+    require(c.host_link.way == "pdm" || c.host_link.way == "direct", "host_link.way",
+            fmt::format("'host_link.way' is {}; allowed: pdm, direct", c.host_link.way));
   }
 
   void check_dram() {
@@ -502,6 +518,10 @@ class ChipReader {
       if (key.path == "name" || key.path == "description") continue;
       if (chip_.transfer.dram_model == kRowsDram && key.path == "transfer.dram_model") continue;
       if (chip_.transfer.dram_model != kBanksDram && key.path.starts_with("dram.")) continue;
+      // The host's side is in no program.
+      if (key.path.starts_with("host.") || key.path == "host_link.way" ||
+          key.path == "host_link.launch_seconds")
+        continue;
       std::string text = fmt::format("{}=", key.path);
       if (const auto* word = std::get_if<TextMember>(&key.member))
         text += fmt::format("{}\n", (*word)(chip_));

@@ -91,8 +91,17 @@ struct DramPart {
 
 struct HostLink {
   double bytes_per_second = 0;  ///< each way
-  double latency_seconds = 0;   ///< per data transfer
+  double latency_seconds = 0;   ///< of data; transfers that are queued behind each other show it once
   int64_t instruction_buffer_steps = 0;
+  std::string way = "pdm";       ///< where data of the host go: pdm, that of group 0; direct, all DRAMs
+  double launch_seconds = 1e-6;  ///< from the host's call to the first step of a program
+  bool through_pdm() const { return way == "pdm"; }
+};
+
+/// What the host's processor does of a network, for layers that it computes.
+struct HostComputer {
+  double bytes_per_second = 1e10;       ///< read and written
+  double operations_per_second = 1e10;  ///< of elements, multiply-adds count as one
 };
 
 /// Distances of section 9 of the ISA page. A gap is the number of other steps that must stand between two
@@ -138,6 +147,7 @@ struct Chip {
   TransferTiming transfer;
   DramPart dram;
   HostLink host_link;
+  HostComputer host;
   HazardGaps hazard;
 
   int l2b_count() const { return groups * l2b_per_group; }

@@ -183,6 +183,8 @@ double transfer_rate(TransferPort port, const Chip& chip);
 int64_t transfer_cycles(const Instruction& mv, const Chip& chip);
 /// Cycles of moving `bytes` over the host link, one way, latency included.
 int64_t host_link_cycles(int64_t bytes, const Chip& chip);
+/// Without latency, in ticks (isa/dram_model.h).
+int64_t link_ticks(int64_t bytes, const Chip& chip);
 /// Peak multiply-adds per cycle of the whole chip for matrix (`matrix`) or vector operations; 0 where the
 /// precision has none.
 double peak_macs_per_cycle(Precision precision, bool matrix, const Chip& chip);

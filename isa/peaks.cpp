@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "isa/costs.h"
+#include "isa/dram_model.h"
 
 namespace kodama::isa {
 
@@ -8,6 +9,11 @@ int64_t host_link_cycles(int64_t bytes, const Chip& chip) {
   const double seconds =
       chip.host_link.latency_seconds + static_cast<double>(bytes) / chip.host_link.bytes_per_second;
   return static_cast<int64_t>(std::ceil(seconds * chip.clock_hz));
+}
+
+int64_t link_ticks(int64_t bytes, const Chip& chip) {
+  return std::llround(static_cast<double>(bytes) / chip.host_link.bytes_per_second * chip.clock_hz *
+                      static_cast<double>(kTicksPerCycle));
 }
 
 double peak_macs_per_cycle(Precision precision, bool matrix, const Chip& chip) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "isa/arithmetic.h"
 #include "isa/error.h"
 
 namespace kodama::isa {
@@ -16,6 +17,8 @@ CycleCauses& CycleCauses::operator+=(const CycleCauses& other) {
   drain += other.drain;
   host_input += other.host_input;
   host_output += other.host_output;
+  launch += other.launch;
+  host_compute += other.host_compute;
   return *this;
 }
 
@@ -53,6 +56,7 @@ void InstructionFeed::occupy_until(int64_t cycle) {
 int64_t Sequencer::steps(int64_t count) {
   if (count <= 0) return 0;
   const int64_t last = ports_.take_words(now_, count);
+  words_ += count;
   const int64_t stall = last - now_ - kCyclesPerStep * (count - 1);
   causes_.host_link += stall;
   causes_.steps += kCyclesPerStep * count;
@@ -63,6 +67,7 @@ int64_t Sequencer::steps(int64_t count) {
 int64_t Sequencer::mv(TransferRequest request) {
   const int64_t before = now_;
   const int64_t there = ports_.take_words(now_, 1);
+  ++words_;
   causes_.host_link += there - now_;
   now_ = ports_.issue(std::move(request), there);
   causes_.mv_queue += now_ - there;
@@ -90,13 +95,6 @@ int64_t Sequencer::finish() {
   return now_ - before;
 }
 
-int64_t Sequencer::host_data(int64_t bytes, bool to_chip) {
-  const int64_t before = now_;
-  now_ = ports_.host_data(bytes, to_chip, now_);
-  (to_chip ? causes_.host_input : causes_.host_output) += now_ - before;
-  return now_ - before;
-}
-
 // ---- prediction ------------------------------------------------------------------------------------------
 
 /// The cost tables.
@@ -106,10 +104,11 @@ class CyclePredictor::Ports : public SequencerPorts {
       : chip_(chip), feed_(chip), timeline_(chip, TransferTimeline::standard_service(chip)) {}
 
   int64_t take_words(int64_t cycle, int64_t count) override { return feed_.take_steps(cycle, count); }
-  int64_t host_data(int64_t bytes, bool /*to_chip*/, int64_t cycle) override {
-    cycle += host_link_cycles(bytes, chip_);
-    feed_.occupy_until(cycle);
-    return cycle;
+  const Chip& chip() const override { return chip_; }
+  int64_t link_data(int64_t bytes, bool /*to_chip*/, int64_t tick) override {
+    tick += link_ticks(bytes, chip_);
+    feed_.occupy_until(ceil_div(tick, kTicksPerCycle));
+    return tick;
   }
 
   int64_t issue(TransferRequest request, int64_t cycle) override {
@@ -227,8 +226,8 @@ void CyclePredictor::mv(const Instruction& instruction) {
 void CyclePredictor::wait(int tag) {
   impl_->sequencer().wait(tag);
 }
-void CyclePredictor::host_input(int64_t bytes) {
-  impl_->sequencer().host_data(bytes, true);
+void CyclePredictor::host_begin(const HostWork& work) {
+  impl_->sequencer().host_begin(work);
 }
 CycleCauses CyclePredictor::finish() {
   impl_->sequencer().finish();

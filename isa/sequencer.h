@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "isa/chip.h"
+#include "isa/host_work.h"
 #include "isa/program.h"
 #include "isa/transfer_timeline.h"
 
@@ -29,17 +30,19 @@ namespace kodama::isa {
 
 /// Where the cycles of a program went. They add up to total().
 struct CycleCauses {
-  int64_t steps = 0;        ///< 4 per step
-  int64_t wait = 0;         ///< held by `wait`
-  int64_t mv_queue = 0;     ///< held by an MV for which a group had no room
-  int64_t host_link = 0;    ///< held because an instruction had not come yet
-  int64_t hazard = 0;       ///< held by a chip that stalls for hazards (Sequencer::hold)
-  int64_t drain = 0;        ///< after the last step, until the last transfer is done
-  int64_t host_input = 0;   ///< data sent over the host link before the program
-  int64_t host_output = 0;  ///< data fetched after it
-  int64_t total() const {
-    return steps + wait + mv_queue + host_link + hazard + drain + host_input + host_output;
-  }
+  int64_t steps = 0;         ///< 4 per step
+  int64_t wait = 0;          ///< held by `wait`
+  int64_t mv_queue = 0;      ///< held by an MV for which a group had no room
+  int64_t host_link = 0;     ///< held because an instruction had not come yet
+  int64_t hazard = 0;        ///< held by a chip that stalls for hazards (Sequencer::hold)
+  int64_t drain = 0;         ///< after the last step, until the last transfer is done
+  int64_t host_input = 0;    ///< data from the host, as far as the program waits for them
+  int64_t host_output = 0;   ///< data to the host, as far as it is waited for
+  int64_t launch = 0;        ///< until a program starts that the host calls
+  int64_t host_compute = 0;  ///< layers on the host
+  /// What the host does: of no program.
+  int64_t of_host() const { return host_input + host_output + launch + host_compute; }
+  int64_t total() const { return steps + wait + mv_queue + host_link + hazard + drain + of_host(); }
   CycleCauses& operator+=(const CycleCauses& other);
   bool operator==(const CycleCauses&) const = default;
 };
@@ -70,10 +73,12 @@ class InstructionFeed {
 class SequencerPorts {
  public:
   virtual ~SequencerPorts() = default;
+  virtual const Chip& chip() const = 0;
   /// InstructionFeed::take_steps.
   virtual int64_t take_words(int64_t cycle, int64_t count) = 0;
-  /// Sends data over the host link from `cycle` on, alone; returns the cycle at which it is over.
-  virtual int64_t host_data(int64_t bytes, bool to_chip, int64_t cycle) = 0;
+  /// Sends data over the host link from a tick on (isa/dram_model.h), alone; returns the tick at which it is
+  /// over.
+  virtual int64_t link_data(int64_t bytes, bool to_chip, int64_t tick) = 0;
   /// Takes an MV wanted at `cycle`; returns the cycle at which there was room for it.
   virtual int64_t issue(TransferRequest request, int64_t cycle) = 0;
   /// The first cycle from `cycle` on at which no transfer of the tag is under way; tag -1: none at all.
@@ -86,7 +91,7 @@ class Sequencer {
   explicit Sequencer(SequencerPorts& ports) : ports_(ports) {}
   /// Goes on from where another is, with ports of its own, which must be in the same state.
   Sequencer(const Sequencer& other, SequencerPorts& ports)
-      : ports_(ports), now_(other.now_), causes_(other.causes_) {}
+      : ports_(ports), now_(other.now_), causes_(other.causes_), began_(other.began_), words_(other.words_) {}
 
   /// Each returns the cycles of stall; now() is then the cycle after it.
   int64_t steps(int64_t count);
@@ -96,8 +101,9 @@ class Sequencer {
   /// Nothing issues for so many steps.
   int64_t hold(int64_t steps);
   int64_t finish();
-  /// Data over the host link, one transfer each, while nothing else runs.
-  int64_t host_data(int64_t bytes, bool to_chip);
+  /// The host's part before the program and, after finish(), behind it (isa/host_work.cpp).
+  void host_begin(const HostWork& work);
+  void host_end(const HostWork& work);
 
   int64_t now() const { return now_; }
   const CycleCauses& causes() const { return causes_; }
@@ -106,6 +112,8 @@ class Sequencer {
   SequencerPorts& ports_;
   int64_t now_ = 0;
   CycleCauses causes_;
+  int64_t began_ = 0;  ///< the program
+  int64_t words_ = 0;  ///< of it until now
 };
 
 /// Predicts a program piece by piece, as predict_cycles does. A copy goes on by itself from where the
@@ -122,8 +130,7 @@ class CyclePredictor {
   void mv(const Instruction& instruction);
   /// The wait alone, without the step that it stands beside.
   void wait(int tag);
-  /// Sent over the host link while nothing else runs.
-  void host_input(int64_t bytes);
+  void host_begin(const HostWork& work);
   /// The end: waits for all transfers.
   CycleCauses finish();
 

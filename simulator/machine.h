@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "isa/chip.h"
+#include "isa/host_work.h"
 #include "isa/program.h"
 #include "isa/sequencer.h"
 #include "simulator/profile.h"
@@ -86,10 +87,7 @@ struct RunOptions {
   /// Count cycles. Runs of a process wait for each other only while the timing model answers (see
   /// ChipTiming).
   bool timing = true;
-  /// Sent over the host link before the program and fetched after it, in bytes, one transfer each. Only their
-  /// time is counted.
-  std::vector<int64_t> host_input;
-  std::vector<int64_t> host_output;
+  isa::HostWork host;            ///< around the program; its time alone is counted
   Profile* profile = nullptr;    ///< filled in; needs timing, not with before_statement
   Timeline* timeline = nullptr;  ///< the same
   std::string name;              ///< of the program in the timeline

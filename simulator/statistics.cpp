@@ -25,7 +25,7 @@ struct Cause {
   const char* text;
   int64_t isa::CycleCauses::*cycles;
 };
-constexpr std::array<Cause, 8> kCauses{{
+constexpr std::array<Cause, 10> kCauses{{
     {"steps", "steps", &isa::CycleCauses::steps},
     {"wait", "waiting for transfers", &isa::CycleCauses::wait},
     {"mv_queue", "no room for a transfer", &isa::CycleCauses::mv_queue},
@@ -34,6 +34,8 @@ constexpr std::array<Cause, 8> kCauses{{
     {"drain", "last transfers", &isa::CycleCauses::drain},
     {"host_input", "data from the host", &isa::CycleCauses::host_input},
     {"host_output", "data to the host", &isa::CycleCauses::host_output},
+    {"launch", "launches by the host", &isa::CycleCauses::launch},
+    {"host_compute", "layers on the host", &isa::CycleCauses::host_compute},
 }};
 
 std::string_view precision_name(isa::Precision precision) {

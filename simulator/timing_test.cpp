@@ -172,17 +172,115 @@ TEST(Timing, TheScheduleOnPaper) {
   EXPECT_EQ(causes.total(), 408);
 }
 
-TEST(Timing, HostDataIsCharged) {
-  const isa::Chip chip = chip_with_small_memories("tiny");
-  Machine machine(chip);
+// ---- the host, by hand: 25 GB/s are 33.33 bytes per cycle, a transfer shows 750 cycles of latency
+// -------------
+
+/// mncore2 without refreshes; 16 LW per cycle between PDM and DRAM, 64 cycles of start-up, 32 per group.
+isa::CycleCauses around_nops(const isa::HostWork& host, const std::string& changes = "", int nops = 10) {
+  const isa::Chip chip = isa::find_chip("mncore2,transfer.dram_refresh_ns=0" + changes);
   RunOptions options;
-  options.host_input = {25000, 50000};
-  options.host_output = {100000};
-  const isa::Program program = assembler::assemble("nop/10\n", "nop.vsm", chip);
-  const RunStats stats = machine.run(program, options);
-  EXPECT_EQ(stats.causes.host_input, 2 * 750 + 750 + 1500);
-  EXPECT_EQ(stats.causes.host_output, 750 + 3000);
-  EXPECT_EQ(stats.cycles(), 3750 + 3750 + 40);
+  options.host = host;
+  Machine machine(chip);
+  return machine.run(assembler::assemble(fmt::format("nop/{}\n", nops), "nop.vsm", chip), options).causes;
+}
+isa::HostTransfer image(std::vector<int64_t> group_lw, std::vector<int> same_as = {}) {
+  return {.dram_address = 4096, .group_lw = std::move(group_lw), .same_as = std::move(same_as)};
+}
+
+TEST(HostWay, ThroughPdmAndAnMv) {
+  // The example of isa/host_work.h.
+  isa::HostWork work;
+  work.input = {image({4096, 0, 0, 0})};
+  EXPECT_EQ(isa::host_input_cycles(work.input, isa::find_chip("mncore2,transfer.dram_refresh_ns=0")), 2055);
+  const isa::CycleCauses causes = around_nops(work);
+  EXPECT_EQ(causes.host_input, 2055);  // 750 + 32805 / 33.33 = 1734.15, 64 + 256
+  EXPECT_EQ(causes.total(), 2055 + 40);
+}
+
+TEST(HostWay, ADirectLinkTakesOneTransferAfterTheOther) {
+  isa::HostWork work;
+  work.input = {image({3125, 0, 0, 0}), image({3125, 3125, 0, 0})};
+  work.output = {image({12500, 0, 0, 0})};
+  const isa::CycleCauses causes = around_nops(work, ",host_link.way=direct");
+  EXPECT_EQ(causes.host_input, 2 * 750 + 750 + 1500);
+  EXPECT_EQ(causes.host_output, 750 + 3000);
+}
+
+TEST(HostWay, WordsOfSeveralGroupsPassTheLinkOnce) {
+  isa::HostWork alike;
+  alike.input = {image({4096, 4096, 4096, 4096}, {0, 0, 0, 0})};
+  EXPECT_EQ(isa::link_lw(alike.input), 4096);
+  // Four MVs leave PDM 0 by one port: 64 + 4 * 256, and the words of three more.
+  EXPECT_EQ(around_nops(alike).host_input, 2055 + 3 * 256 + 3);
+  isa::HostWork other;
+  other.input = {image({4096, 4096, 4096, 4096})};
+  // 750 + 4 * 32805 / 33.33 = 4686.6, then the last MV, three groups away: 64 + 96 + 256.
+  EXPECT_EQ(around_nops(other).host_input, 4687 + 416);
+}
+
+TEST(HostWay, ResultsGoTheOtherWay) {
+  isa::HostWork work;
+  work.output = {image({4096, 4096, 0, 0})};
+  // Both MVs want PDM 0's write port: the second is there at 64 + 2 * 256. The link takes 984.15 for each.
+  EXPECT_NEAR(around_nops(work).host_output, std::max(750.0, 320.0) + 2 * 984.15, 2);
+}
+
+TEST(HostWay, WhatIsStagedWaitsForItsMvAlone) {
+  isa::HostWork work;
+  work.input = {image({4096, 0, 0, 0})};
+  work.staged_lw = 4096;
+  EXPECT_EQ(around_nops(work).host_input, 64 + 256);
+}
+
+TEST(HostWay, WhatPassesTheLinkBesideAProgramIsWaitedForBehindIt) {
+  isa::HostWork work;
+  work.beside_in_lw = 12500;  // 100000 bytes: 750 + 3000 cycles, and the words of the program before them
+  const double words = 37 / 33.3333;
+  EXPECT_NEAR(around_nops(work, "", 100).host_input, 750 + 3000 + 100 * words - 400, 2);
+  EXPECT_EQ(around_nops(work, "", 2000).host_input, 0);
+  work.beside_out_lw = 12500;  // the other direction: no words there, both at a time
+  EXPECT_NEAR(around_nops(work, "", 100).of_host(), 750 + 3000 + 100 * words - 400, 2);
+  EXPECT_EQ(around_nops(work, "", 2000).of_host(), 0);
+}
+
+TEST(HostWay, WhatMayStayIsNotWaitedFor) {
+  isa::HostWork work;
+  work.output = {image({4096, 0, 0, 0})};
+  work.kept_lw = 4096;
+  EXPECT_EQ(around_nops(work).host_output, 64 + 256);
+}
+
+TEST(HostWay, LaunchesAreCharged) {
+  isa::HostWork work;
+  work.launch = true;
+  EXPECT_EQ(around_nops(work).launch, 750);
+  EXPECT_EQ(around_nops(work, ",host_link.launch_seconds=0").launch, 0);
+  EXPECT_EQ(around_nops({}).of_host(), 0);
+}
+
+TEST(HostWay, ImagesOfAnySizeAndAnyPdm) {
+  for (const int64_t lw : {1, 64, 4095, 1000000, 20000000}) {
+    for (const char* changes :
+         {"", ",memory.pdm_lw=1024", ",host_link.bytes_per_second=1e12", ",transfer.pdm_lw_per_cycle=0.1"}) {
+      if (std::string(changes).find("0.1") != std::string::npos && lw > 1000000) continue;
+      isa::HostWork work;
+      work.input = work.output = {image({lw, 0, lw, lw}, {0, 1, 2, 0})};
+      const isa::Chip chip = isa::find_chip(std::string("mncore2") + changes);
+      const isa::CycleCauses causes = around_nops(work, changes);
+      // Two thirds pass the link; all pass PDM 0's ports.
+      const double link = static_cast<double>(2 * lw * 8) / chip.host_link.bytes_per_second * chip.clock_hz;
+      const double ports = static_cast<double>(lw) / chip.transfer.pdm_lw_per_cycle;
+      EXPECT_GE(static_cast<double>(causes.host_input), std::max(link, 3 * ports)) << lw << changes;
+      EXPECT_GE(static_cast<double>(causes.host_output), std::max(link, 2 * ports)) << lw << changes;
+    }
+  }
+}
+
+TEST(HostWay, HostLayersCostTheirBytesOrOperations) {
+  const isa::Chip chip = isa::find_chip("mncore2");
+  EXPECT_EQ(isa::host_computation_cycles(10000000, 5, chip), 750000);  // 1 ms
+  EXPECT_EQ(isa::host_computation_cycles(5, 10000000, chip), 750000);
+  EXPECT_EQ(isa::host_computation_cycles(0, 0, chip), 0);
 }
 
 TEST(Timing, WithoutTimingNothingIsCounted) {

@@ -86,6 +86,14 @@ void add_input_options(CLI::App& app, SessionOptions& options) {
   app.add_option("--json", options.json_file, "write the layer table and totals as JSON");
 }
 
+void add_host_option(CLI::App& app, std::string& host) {
+  app.add_option("--host", host,
+                 "overlap: a compiled model's data pass the host link beside programs as far as they can; "
+                 "serial: the host does one thing after the other")
+      ->check(one_of({"overlap", "serial"}))
+      ->capture_default_str();
+}
+
 void add_report_options(CLI::App& app, simulator::ReportOptions& report, bool& timing) {
   app.add_flag("--stats{text}", report.statistics,
                "print where every cycle and byte went: text, json or csv (per region and source line)")

@@ -35,6 +35,7 @@ void add_threads(CLI::App& app, int& threads);
 // ---- runs on the simulated chip
 
 void add_input_options(CLI::App& app, compiler::SessionOptions& options);
+void add_host_option(CLI::App& app, std::string& host);
 void add_report_options(CLI::App& app, simulator::ReportOptions& report, bool& timing);
 /// `--stats` takes its form as the next word, if that is one; CLI11's flags take it after '=' only.
 std::vector<std::string> with_joined_forms(std::vector<std::string> arguments);

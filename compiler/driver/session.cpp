@@ -263,6 +263,7 @@ int run_command(const RunRequest& request, std::ostream& out) {
   simulator::RunReport report(model.chip, options.report);
   runner_options.timing = options.timing;
   runner_options.hazards = options.hazards;
+  runner_options.host_overlaps = options.host == "overlap";
   times.end("inputs");
   ModelRunner runner(model, runner_options);
   times.end("load chip");
@@ -275,7 +276,9 @@ int run_command(const RunRequest& request, std::ostream& out) {
     // Statistics and traces are of the last, as the table.
     const auto run = [&](int64_t number) {
       observed.clear();
-      return runner.run(set.inputs, number == request.repeat && options.report.any() ? &report : nullptr);
+      const bool is_last = number == request.repeat;
+      // Of several runs the last one is shown as one in a row of many.
+      return runner.run(set.inputs, is_last && options.report.any() ? &report : nullptr, request.repeat > 1);
     };
     RunOutcome outcome = run(1);
     Runs runs{request.repeat, outcome.first_cycles(),
@@ -426,6 +429,7 @@ int simulate_package_command(const SimulateRequest& request, std::ostream& out) 
   simulator::RunReport report(model.chip, request.common.report);
   options.timing = request.common.timing;
   options.hazards = request.common.hazards;
+  options.host_overlaps = request.common.host == "overlap";
   ModelRunner runner(model, options);
   const RunOutcome outcome = runner.run(inputs, request.common.report.any() ? &report : nullptr);
   const Runs runs{1, outcome.first_cycles(), outcome.preparation.dram_bytes + outcome.total.dram_bytes,

@@ -47,6 +47,7 @@ struct SessionOptions {
   bool check_layers = false;  ///< every layer's result goes to DRAM, to be compared
   bool timing = true;
   simulator::Hazards hazards = simulator::Hazards::kIgnore;
+  std::string host = "overlap";     ///< or serial: RunnerOptions::host_overlaps
   simulator::ReportOptions report;  ///< --stats, --trace, --vcd
 };
 

@@ -119,7 +119,7 @@ void print_layer_table(const CompiledModel& model, const Runs& runs, const Compa
                                       : "-");
     cells.push_back(least.cycles() > 0 ? fmt::format("{:.1f}x {}", cycles / least.cycles(), least.resource())
                                        : "-");
-    cells.push_back(std::to_string(stats.link_cycles));
+    cells.push_back(std::to_string(stats.link_cycles()));
     cells.push_back(stats.host_relayouts == 0
                         ? "-"
                         : fmt::format("{} ({})", stats.host_relayouts, bytes_text(stats.bytes_permuted)));
@@ -181,7 +181,7 @@ void print_layer_table(const CompiledModel& model, const Runs& runs, const Compa
              "chip {}, {} precision: {} steps, {} chip cycles of which {} wait for transfers, {} host link "
              "cycles\n",
              model.chip.name, matrix_precision_name(model.precision), all.chip.steps, all.chip_cycles(),
-             spent.wait + spent.mv_queue + spent.drain, all.link_cycles);
+             spent.wait + spent.mv_queue + spent.drain, all.link_cycles());
   print_slices(model, out);
   fmt::print(out, "a run, constants on the chip:   {}, {} of DRAM traffic{}\n", time(all.chip.cycles()),
              bytes_text(std::llround(all.dram_bytes)),
@@ -192,12 +192,17 @@ void print_layer_table(const CompiledModel& model, const Runs& runs, const Compa
     once += fmt::format("; {} chip cycles to bring weights to the PEs", outcome.preparation.chip.cycles());
   fmt::print(out, "the first, sending constants:   {}, {} of DRAM traffic ({})\n", time(runs.first_cycles),
              bytes_text(std::llround(runs.first_dram_bytes)), once);
+  fmt::print(out,
+             "of that the host:               {} cycles: data to the chip {}, from it {}, launches {}, its "
+             "layers {}\n",
+             spent.of_host(), spent.host_input, spent.host_output, spent.launch, spent.host_compute);
   if (all.host_layers > 0) {
     fmt::print(
         out,
-        "in no cycle count: {} layers on the host, which read and write {} of its memory and took {:.3f} s "
-        "of this machine\n",
-        all.host_layers, bytes_text(all.host_bytes), all.host_seconds);
+        "its {} layers: {} read and written at {:.3g} per second, {} operations at {:.3g} per second, as "
+        "the chip file assumes; they took {:.3f} s of this machine\n",
+        all.host_layers, bytes_text(all.host_bytes), model.chip.host.bytes_per_second, all.host_operations,
+        model.chip.host.operations_per_second, all.host_seconds);
   }
 }
 
@@ -414,7 +419,9 @@ nlohmann::ordered_json run_to_json(const CompiledModel& model, const Runs& runs,
           {"hazard", causes.hazard},
           {"drain", causes.drain},
           {"host_input", causes.host_input},
-          {"host_output", causes.host_output}}},
+          {"host_output", causes.host_output},
+          {"launch", causes.launch},
+          {"host_compute", causes.host_compute}}},
         {"total_cycles", causes.total()},
         {"dram_bytes", stats.dram_bytes},
         {"products", work.products},
@@ -423,13 +430,14 @@ nlohmann::ordered_json run_to_json(const CompiledModel& model, const Runs& runs,
         {"bound_resource", least.resource()},
         {"bound_cycles_by_resource",
          {{"MAU", least.product_cycles}, {"vector", least.vector_cycles}, {"DRAM", least.dram_cycles}}},
-        {"link_cycles", stats.link_cycles},
+        {"link_cycles", stats.link_cycles()},
         {"bytes_to_chip", stats.bytes_to_chip},
         {"bytes_from_chip", stats.bytes_from_chip},
         {"host_relayouts", stats.host_relayouts},
         {"bytes_permuted", stats.bytes_permuted},
         {"host_layers", stats.host_layers},
         {"host_bytes", stats.host_bytes},
+        {"host_operations", stats.host_operations},
         {"host_seconds", stats.host_seconds},
         {"wall_seconds", stats.wall_seconds}};
   };

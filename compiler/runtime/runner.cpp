@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <utility>
 
+#include "compiler/runtime/host_cost.h"
 #include "isa/arithmetic.h"
 #include "isa/costs.h"
 #include "isa/sequencer.h"
@@ -18,6 +20,41 @@ int64_t image_bytes(const StreamImage& image) {
   int64_t bytes = 0;
   for (const auto& group : image.groups) bytes += static_cast<int64_t>(group.size() * sizeof(uint64_t));
   return bytes;
+}
+
+isa::HostTransfer host_transfer(const StreamImage& image, int64_t address) {
+  isa::HostTransfer transfer;
+  transfer.dram_address = address;
+  for (const auto& words : image.groups) transfer.group_lw.push_back(static_cast<int64_t>(words.size()));
+  return transfer;
+}
+/// Of constants it is known which groups have the same words.
+isa::HostTransfer constant_transfer(const StreamImage& image, int64_t address) {
+  isa::HostTransfer transfer = host_transfer(image, address);
+  for (auto group = image.groups.begin(); group != image.groups.end(); ++group)
+    transfer.same_as.push_back(
+        static_cast<int>(std::find(image.groups.begin(), group, *group) - image.groups.begin()));
+  return transfer;
+}
+
+/// LW of PDM 0 from 0 on that statements use. Where counters of loops change the address: all of it.
+int64_t pdm_used(const std::vector<isa::Statement>& statements, const isa::Chip& chip) {
+  int64_t used = 0;
+  for (const isa::Statement& statement : statements) {
+    if (const auto* loop = std::get_if<isa::Loop>(&statement.kind))
+      used = std::max(used, pdm_used(loop->body, chip));
+    const auto* mv = std::get_if<isa::Mv>(&statement.kind);
+    if (mv == nullptr) continue;
+    for (const auto* operands : {&mv->instruction.sources, &mv->instruction.destinations}) {
+      for (const isa::Operand& operand : *operands) {
+        if (operand.space != isa::Space::kPdm || operand.group > 0) continue;
+        const bool moves =
+            std::ranges::any_of(operand.loop_strides, [](int64_t stride) { return stride != 0; });
+        used = std::max(used, moves ? chip.memory.pdm_lw : operand.base + mv->instruction.size_lw);
+      }
+    }
+  }
+  return std::min(used, chip.memory.pdm_lw);
 }
 
 /// Adds what each stage of a segment used: its region's share.
@@ -35,6 +72,26 @@ void add_usage(const Segment& segment, const simulator::Statistics& found, std::
       stats[k].dram_bytes = region.usage.bytes(simulator::Level::kDram);
     }
   }
+}
+
+/// The cycles of a segment's data, by the stages that they are for, in proportion to their bytes. What passes
+/// the link for others is the last one's.
+void share_host_cycles(const isa::CycleCauses& all, std::vector<StageStats>& stats) {
+  const auto share = [&](int64_t isa::CycleCauses::*cycles, int64_t StageStats::*bytes) {
+    double left_bytes = 0;
+    for (const StageStats& each : stats) left_bytes += static_cast<double>(each.*bytes);
+    int64_t left = all.*cycles;
+    for (StageStats& each : stats) {
+      const auto own = static_cast<double>(each.*bytes);
+      const int64_t part = own > 0 ? std::llround(static_cast<double>(left) * own / left_bytes) : 0;
+      each.chip.causes.*cycles += part;
+      left -= part;
+      left_bytes -= own;
+    }
+    stats.back().chip.causes.*cycles += left;
+  };
+  share(&isa::CycleCauses::host_input, &StageStats::bytes_to_chip);
+  share(&isa::CycleCauses::host_output, &StageStats::bytes_from_chip);
 }
 
 /// `what` it is for: a tensor, a layer.
@@ -56,18 +113,23 @@ StageStats& StageStats::operator+=(const StageStats& other) {
   host_relayouts += other.host_relayouts;
   host_layers += other.host_layers;
   host_bytes += other.host_bytes;
+  host_operations += other.host_operations;
   host_seconds += other.host_seconds;
-  link_cycles += other.link_cycles;
   wall_seconds += other.wall_seconds;
   return *this;
 }
 
 ModelRunner::ModelRunner(const CompiledModel& model, const RunnerOptions& options)
     : model_(model), options_(options), machine_(model.chip, options.machine) {
+  std::vector<isa::HostTransfer> constants;
   for (const CompiledModel::Preload& preload : model_.preloads) {
     write_image(preload.image, preload.dram_address);
-    preload_bytes_ += image_bytes(preload.image);
+    constants.push_back(constant_transfer(preload.image, preload.dram_address));
   }
+  preload_bytes_ = 8 * isa::link_lw(constants);
+  if (preload_bytes_ > 0 && options_.timing) preload_cycles_ = isa::host_input_cycles(constants, model_.chip);
+  for (const Segment& segment : model_.segments)
+    pdm_used_lw_ = std::max(pdm_used_lw_, pdm_used(segment.parts.program.statements, model_.chip));
 }
 
 void ModelRunner::write_image(const StreamImage& image, int64_t address) {
@@ -116,16 +178,18 @@ void ModelRunner::set_value(TensorId id, Tensor tensor) {
   values_[id] = std::move(tensor);
 }
 
-RunOutcome ModelRunner::run(const TensorMap& inputs, simulator::RunReport* report) {
+RunOutcome ModelRunner::run(const TensorMap& inputs, simulator::RunReport* report, bool next) {
   check_inputs(model_, inputs);
+  another_run_ = next;
   prepare();
   RunOutcome outcome;
   outcome.preparation = preparation_;
   outcome.preload_bytes = preload_bytes_;
-  outcome.preload_link_cycles = preload_bytes_ > 0 ? isa::host_link_cycles(preload_bytes_, model_.chip) : 0;
+  outcome.preload_link_cycles = preload_cycles_;
   outcome.stages.resize(model_.stages.size());
   observed_.clear();
   for (slice_ = 0; slice_ < model_.slices; ++slice_) run_slice(inputs, report, outcome);
+  if (!another_run_) is_queued_ = false;
   for (const auto& [id, tensor] : observed_)
     options_.observe(model_.tensors[static_cast<size_t>(id)].name, tensor);
   const auto all = static_cast<int64_t>(model_.stages.size()) * model_.slices;
@@ -158,7 +222,7 @@ void ModelRunner::run_slice(const TensorMap& inputs, simulator::RunReport* repor
         run_rearrange_stage(stage, *rearrange, stats.emplace_back());
       } else {
         stats.emplace_back();
-        run_host_stage(stage, std::get<HostStage>(stage.body));
+        run_host_stage(stage, std::get<HostStage>(stage.body), stats.back());
       }
     } catch (const std::bad_alloc&) {
       throw_no_memory(fmt::format("layer '{}' of model '{}'", stage.name, model_.name));
@@ -172,6 +236,10 @@ void ModelRunner::run_slice(const TensorMap& inputs, simulator::RunReport* repor
           if (id >= 0) stats.back().host_bytes += static_cast<int64_t>(value(id).byte_size());
         }
       }
+      is_queued_ = false;  // what comes behind it is called when its values are there
+      if (options_.timing)
+        stats.back().chip.causes.host_compute =
+            isa::host_computation_cycles(stats.back().host_bytes, stats.back().host_operations, model_.chip);
     }
     int64_t steps = 0;
     for (const StageStats& each : stats) steps += each.chip.steps + 1;
@@ -193,17 +261,57 @@ void ModelRunner::show_progress(int64_t stage) const {
                     model_.stages[static_cast<size_t>(stage)].name);
 }
 
-void ModelRunner::send(const StreamBinding& operand, StageStats& stats) {
+isa::HostTransfer ModelRunner::send(const StreamBinding& operand, StageStats& stats) {
   const StreamImage image =
       pack_stream(operand.placement, value(operand.placement.access.tensor), model_.chip);
   write_image(image, operand.dram_address);
-  const int64_t bytes = image_bytes(image);
-  stats.bytes_to_chip += bytes;
-  stats.chip.causes.host_input += isa::host_link_cycles(bytes, model_.chip);
+  isa::HostTransfer transfer = host_transfer(image, operand.dram_address);
+  stats.bytes_to_chip += 8 * transfer.link_lw();
   if (operand.host_relayout) {
-    stats.bytes_permuted += bytes;
+    stats.bytes_permuted += image_bytes(image);
     ++stats.host_relayouts;
   }
+  return transfer;
+}
+
+int64_t ModelRunner::early_lw(const Segment& segment, bool of_next_slice) const {
+  int64_t lw = 0;
+  for (int stage = segment.first_stage; stage < segment.end_stage(); ++stage) {
+    const auto& chip = std::get<ChipStage>(model_.stages[static_cast<size_t>(stage)].body);
+    for (const StreamBinding& operand : chip.operands) {
+      if (operand.origin != StreamBinding::Origin::kSent) continue;
+      const TensorId id = operand.placement.access.tensor;
+      const bool of_input = std::ranges::any_of(
+          model_.inputs, [&](TensorId input) { return model_.storage(input) == model_.storage(id); });
+      const bool known = of_input || model_.tensors[static_cast<size_t>(id)].constant.has_value() ||
+                         (!of_next_slice && values_.contains(id));
+      if (!known) return 0;
+      lw += image_bytes(empty_stream(operand.placement, model_.chip)) / 8;
+    }
+  }
+  return lw;
+}
+
+void ModelRunner::plan_host(const Segment& segment, isa::HostWork& host) {
+  host.launch = !is_queued_;
+  if (!options_.host_overlaps) return;
+  is_queued_ = true;
+  host.pdm_from = pdm_used_lw_;
+  const int64_t half = isa::host_half_lw(model_.chip, pdm_used_lw_);
+  host.staged_lw = std::min(std::exchange(staged_lw_, 0), isa::link_lw(host.input));
+  host.beside_out_lw = std::exchange(leaving_lw_, 0);
+  const bool is_last = segment.end_stage() == static_cast<int>(model_.stages.size());
+  const bool slice_follows = slice_ + 1 < model_.slices || another_run_;
+  const auto next = std::ranges::find(model_.segments, segment.end_stage(), &Segment::first_stage);
+  const auto first = model_.segments.begin();
+  // Only what comes right behind: what the host computes in between would have to wait for results first.
+  if (next != model_.segments.end()) {
+    staged_lw_ = std::min(half, early_lw(*next, false));
+  } else if (is_last && slice_follows && first->first_stage == 0) {
+    staged_lw_ = std::min(half, early_lw(*first, true));
+  }
+  host.beside_in_lw = staged_lw_;
+  if (is_last && slice_follows) leaving_lw_ = host.kept_lw = std::min(half, isa::link_lw(host.output));
 }
 
 std::vector<StageStats> ModelRunner::run_segment(const Segment& segment, simulator::RunReport* report) {
@@ -217,17 +325,16 @@ std::vector<StageStats> ModelRunner::run_segment(const Segment& segment, simulat
   run.hazards = options_.hazards;
   for (size_t k = 0; k < count; ++k) {
     for (const StreamBinding& operand : chip_stage(k).operands) {
-      if (operand.origin != StreamBinding::Origin::kSent) continue;
-      const int64_t before = stats[k].bytes_to_chip;
-      send(operand, stats[k]);
-      run.host_input.push_back(stats[k].bytes_to_chip - before);
+      if (operand.origin == StreamBinding::Origin::kSent) run.host.input.push_back(send(operand, stats[k]));
     }
-    if (chip_stage(k).fetch) {
-      const int64_t bytes = image_bytes(empty_stream(chip_stage(k).result.placement, model_.chip));
-      run.host_output.push_back(bytes);
-      stats[k].chip.causes.host_output += isa::host_link_cycles(bytes, model_.chip);
-    }
+    if (!chip_stage(k).fetch) continue;
+    const StreamBinding& result = chip_stage(k).result;
+    isa::HostTransfer transfer =
+        host_transfer(empty_stream(result.placement, model_.chip), result.dram_address);
+    stats[k].bytes_from_chip += 8 * transfer.link_lw();
+    run.host.output.push_back(std::move(transfer));
   }
+  plan_host(segment, run.host);
   // What a stage's own statements are; transfers for it may be in those before it.
   std::vector<int64_t> steps_before{0};
   for (size_t k = 0; k < count; ++k) {
@@ -253,6 +360,8 @@ std::vector<StageStats> ModelRunner::run_segment(const Segment& segment, simulat
     add_usage(segment, simulator::statistics(*run.profile, model_.chip), stats);
     // The last transfers belong to no statement.
     stats.back().chip.causes.drain += total.causes.drain;
+    stats.front().chip.causes.launch += total.causes.launch;
+    share_host_cycles(total.causes, stats);
     int64_t cycles = 0;
     for (const StageStats& each : stats) cycles += each.chip.cycles();
     isa::check_internal(cycles == total.cycles(), "ModelRunner", "the stages of '{}' have {} of {} cycles",
@@ -261,7 +370,6 @@ std::vector<StageStats> ModelRunner::run_segment(const Segment& segment, simulat
     for (StageStats& each : stats) each.chip.causes = {};
   }
   for (size_t k = 0; k < count; ++k) {
-    stats[k].link_cycles = stats[k].chip.causes.host_input + stats[k].chip.causes.host_output;
     take_result(model_.stages[static_cast<size_t>(segment.first_stage) + k], chip_stage(k), stats[k]);
   }
   return stats;
@@ -276,13 +384,9 @@ void ModelRunner::take_result(const Stage& stage, const ChipStage& chip, StageSt
       machine_.read_dram(static_cast<int>(group), chip.result.dram_address, image.groups[group]);
     }
   }
-  if (chip.fetch) {
-    const int64_t bytes = image_bytes(image);
-    stats.bytes_from_chip += bytes;
-    if (chip.result.host_relayout) {
-      stats.bytes_permuted += bytes;
-      ++stats.host_relayouts;
-    }
+  if (chip.fetch && chip.result.host_relayout) {
+    stats.bytes_permuted += image_bytes(image);
+    ++stats.host_relayouts;
   }
   const TensorId id = stage.outputs.at(0);
   const LayerTensor& info = model_.tensors[static_cast<size_t>(id)];
@@ -298,11 +402,12 @@ void ModelRunner::run_rearrange_stage(const Stage& stage, const RearrangeStage& 
   const TensorId id = stage.outputs.at(0);
   Tensor result = run_rearrange(rearrange.rearrange, model_.tensors[static_cast<size_t>(id)].type, pieces);
   stats.bytes_permuted += static_cast<int64_t>(result.byte_size());
+  stats.host_operations += result.size();
   ++stats.host_relayouts;
   set_value(id, std::move(result));
 }
 
-void ModelRunner::run_host_stage(const Stage& stage, const HostStage& host) {
+void ModelRunner::run_host_stage(const Stage& stage, const HostStage& host, StageStats& stats) {
   OperatorSets operators(model_.opset.contains("") ? model_.opset.at("") : 17);
   std::map<std::string, const Tensor*> known;
   for (TensorId id : stage.inputs) {
@@ -322,6 +427,7 @@ void ModelRunner::run_host_stage(const Stage& stage, const HostStage& host) {
       inputs.push_back(found->second);
     }
     std::vector<Tensor> outputs = run_node(node, inputs, operators);
+    stats.host_operations += host_operations(node, inputs, outputs);
     for (int k = 0; k < node.output_size() && k < static_cast<int>(outputs.size()); ++k) {
       if (node.output(k).empty()) continue;
       made[node.output(k)] = std::move(outputs[static_cast<size_t>(k)]);
@@ -347,16 +453,20 @@ std::vector<int64_t> predict_stages(const CompiledModel& model) {
   std::vector<int64_t> cycles(model.stages.size(), 0);
   for (const Segment& segment : model.segments) {
     isa::CyclePredictor predictor(model.chip);
+    isa::HostWork host;
     for (int stage = segment.first_stage; stage < segment.end_stage(); ++stage) {
-      for (const StreamBinding& operand :
-           std::get<ChipStage>(model.stages[static_cast<size_t>(stage)].body).operands) {
+      const auto& chip = std::get<ChipStage>(model.stages[static_cast<size_t>(stage)].body);
+      for (const StreamBinding& operand : chip.operands) {
         if (operand.origin == StreamBinding::Origin::kSent)
-          predictor.host_input(image_bytes(empty_stream(operand.placement, model.chip)));
+          host.input.push_back(
+              host_transfer(empty_stream(operand.placement, model.chip), operand.dram_address));
       }
     }
+    host.launch = true;
+    predictor.host_begin(host);
     const auto until_now = [&](bool is_end) {
       const isa::CycleCauses causes = isa::CyclePredictor(predictor).finish();
-      return causes.total() - causes.host_input - (is_end ? 0 : causes.drain);
+      return causes.total() - causes.of_host() - (is_end ? 0 : causes.drain);
     };
     int64_t before = 0;
     for (int stage = segment.first_stage; stage < segment.end_stage(); ++stage) {

@@ -18,7 +18,7 @@
 namespace kodama::compiler {
 
 struct StageStats {
-  simulator::RunStats chip;     ///< zero for Rearrange and Host stages: their work is in no cycle count
+  simulator::RunStats chip;     ///< of Rearrange and Host stages: causes.host_compute alone
   double dram_bytes = 0;        ///< that transfers read from the chip's DRAM and write to it; needs timing
   int64_t bytes_to_chip = 0;    ///< operands sent over the host link
   int64_t bytes_from_chip = 0;  ///< result fetched
@@ -26,11 +26,13 @@ struct StageStats {
   int64_t host_relayouts = 0;   ///< layout changes between layers that the host makes
   int64_t host_layers = 0;      ///< 1 for a stage that the host computes
   int64_t host_bytes = 0;       ///< that these read and write in the host's memory
+  int64_t host_operations = 0;  ///< of these: host_cost.h
   double host_seconds = 0;      ///< of this machine, for these
-  int64_t link_cycles = 0;  ///< chip cycles that the transfers take on the host link; part of chip.cycles()
+  /// Chip cycles that wait for the host's data, both ways; part of chip.cycles().
+  int64_t link_cycles() const { return chip.causes.host_input + chip.causes.host_output; }
   double wall_seconds = 0;
   /// Cycles of the program alone.
-  int64_t chip_cycles() const { return chip.cycles() - chip.causes.host_input - chip.causes.host_output; }
+  int64_t chip_cycles() const { return chip.cycles() - chip.causes.of_host(); }
   StageStats& operator+=(const StageStats& other);
 };
 
@@ -52,6 +54,9 @@ struct RunnerOptions {
   simulator::MachineOptions machine;
   bool timing = true;
   simulator::Hazards hazards = simulator::Hazards::kIgnore;
+  /// Programs are queued, and data pass the host link beside those that run: for the next one they come into
+  /// PDM 0, the last one's results leave it. Otherwise the host does one thing after the other.
+  bool host_overlaps = true;
   /// (stages done, stages in total, each once for every slice, name of the next)
   std::function<void(int64_t, int64_t, const std::string&)> progress;
   /// Receives every tensor a stage made, as far as it is in DRAM.
@@ -65,8 +70,9 @@ class ModelRunner {
   explicit ModelRunner(const CompiledModel& model, const RunnerOptions& options = {});
 
   /// `inputs` by name; UserError if one is missing, unknown, or has the wrong type or shape.
-  /// `report`, if not null, has the chip stages under their names; it needs timing.
-  RunOutcome run(const TensorMap& inputs, simulator::RunReport* report = nullptr);
+  /// `report`, if not null, has the chip stages under their names; it needs timing. `next` says that another
+  /// run follows at once, whose inputs are as large: with host_overlaps they come beside this one.
+  RunOutcome run(const TensorMap& inputs, simulator::RunReport* report = nullptr, bool next = false);
 
  private:
   /// Of slice_: adds to the outcome's stats, and puts its part into the outputs.
@@ -74,10 +80,15 @@ class ModelRunner {
   void show_progress(int64_t stage) const;
   /// The stats of its stages, in their order.
   std::vector<StageStats> run_segment(const Segment& segment, simulator::RunReport* report);
-  void send(const StreamBinding& operand, StageStats& stats);
+  isa::HostTransfer send(const StreamBinding& operand, StageStats& stats);
+  /// What the host does around a segment besides its data: launch, what passes the link beside it.
+  void plan_host(const Segment& segment, isa::HostWork& host);
+  /// LW that can be sent for a segment of this slice, or the next, before the present one is over; 0 when
+  /// what it gets isn't known by then.
+  int64_t early_lw(const Segment& segment, bool of_next_slice) const;
   void take_result(const Stage& stage, const ChipStage& chip, StageStats& stats);
   void run_rearrange_stage(const Stage& stage, const RearrangeStage& rearrange, StageStats& stats);
-  void run_host_stage(const Stage& stage, const HostStage& host);
+  void run_host_stage(const Stage& stage, const HostStage& host, StageStats& stats);
   const Tensor& value(TensorId id) const;
   void set_value(TensorId id, Tensor tensor);
   void write_image(const StreamImage& image, int64_t address);
@@ -87,15 +98,23 @@ class ModelRunner {
   RunnerOptions options_;
   simulator::Machine machine_;
   int64_t preload_bytes_ = 0;
+  int64_t preload_cycles_ = 0;
   bool is_prepared_ = false;
   StageStats preparation_;
-  int64_t slice_ = 0;                    ///< that runs
+  int64_t slice_ = 0;         ///< that runs
+  bool another_run_ = false;  ///< follows at once
+  int64_t pdm_used_lw_ = 0;   ///< of group 0, by programs
+  // While host_overlaps:
+  bool is_queued_ = false;               ///< the next program, behind one that runs
+  int64_t staged_lw_ = 0;                ///< in PDM 0 for the next program
+  int64_t leaving_lw_ = 0;               ///< results that are in PDM 0 still
   std::map<TensorId, Tensor> values_;    ///< by tensor, aliases with their own shape made on demand
   std::map<TensorId, Tensor> observed_;  ///< of all slices until now
 };
 
-/// Chip cycles of the stages (StageStats::chip_cycles) of a run, all slices together, without its values:
-/// exact, but where addresses of transfers are known at run time only.
+/// Chip cycles of the stages (StageStats::chip_cycles) of a run, all slices together, without its values and
+/// with the host doing one thing after the other: exact, but where addresses of transfers are known at run
+/// time only.
 std::vector<int64_t> predict_stages(const CompiledModel& model);
 
 /// Checks inputs against what the model wants (see ModelRunner::run).

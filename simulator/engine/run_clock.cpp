@@ -39,9 +39,9 @@ void RunClock::begin(const Decoded& decoded, const RunOptions& options) {
     timeline_->begin_program(options_->name, decoded.regions);
     timing_->on_transfer([this](const isa::TransferRecord& record) { timeline_->transfer(record); });
   }
-  for (const int64_t bytes : options_->host_input) {
-    const int64_t cycles = sequencer().host_data(bytes, true);
-    show_stall("host data to the chip", 0, cycles);
+  if (!options_->host.empty()) {
+    sequencer().host_begin(options_->host);
+    show_stall("launch and host data to the chip", 0, sequencer().now());
   }
 }
 
@@ -49,9 +49,10 @@ isa::CycleCauses RunClock::finish() {
   const ChipTiming::Turn turn(*timing_);
   const int64_t drain = sequencer().finish();
   show_stall("last transfers", 0, drain);
-  for (const int64_t bytes : options_->host_output) {
-    const int64_t cycles = sequencer().host_data(bytes, false);
-    show_stall("host data from the chip", 0, cycles);
+  if (!options_->host.empty()) {
+    const int64_t before = sequencer().now();
+    sequencer().host_end(options_->host);
+    show_stall("host data", 0, sequencer().now() - before);
   }
   const isa::CycleCauses causes = sequencer().causes();
   if (timeline_ != nullptr) timeline_->end_program(sequencer().now());
@@ -66,8 +67,8 @@ isa::CycleCauses RunClock::finish() {
       profile_->dram_row_misses += std::max<int64_t>(counts.row_misses, 0);
       profile_->dram_turnarounds += std::max<int64_t>(counts.turnarounds, 0);
     }
-    for (const int64_t bytes : options_->host_input) profile_->host_input_bytes += bytes;
-    for (const int64_t bytes : options_->host_output) profile_->host_output_bytes += bytes;
+    profile_->host_input_bytes = 8 * isa::link_lw(options_->host.input);
+    profile_->host_output_bytes = 8 * isa::link_lw(options_->host.output);
     std::erase_if(profile_->entries, [](const Profile::Entry& entry) { return entry.count == 0; });
   }
   forget_run();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "isa/arithmetic.h"
 #include "isa/error.h"
 
 namespace kodama::simulator::timing {
@@ -50,8 +51,8 @@ void HostLink::fetch(tlm::tlm_generic_payload& payload, sc_core::sc_time& delay)
 
 void HostLink::move_data(tlm::tlm_generic_payload& payload, sc_core::sc_time& delay) {
   const int64_t bytes = payload.get_extension<LinkExtension>()->amount;
-  delay += exactly(isa::host_link_cycles(bytes, chip_));
-  feed_.occupy_until(static_cast<int64_t>(cycles_of(clock_.now() + delay)));
+  delay += of_ticks(isa::link_ticks(bytes, chip_));
+  feed_.occupy_until(isa::ceil_div(ticks_of(clock_.now() + delay), isa::kTicksPerCycle));
   payload.set_response_status(tlm::TLM_OK_RESPONSE);
 }
 
@@ -320,12 +321,16 @@ int64_t PeArray::take_words(int64_t cycle, int64_t count) {
   return static_cast<int64_t>(cycles_of(clock_.now() + delay));
 }
 
-int64_t PeArray::host_data(int64_t bytes, bool to_chip, int64_t cycle) {
+int64_t PeArray::link_data(int64_t bytes, bool to_chip, int64_t tick) {
+  local_time(tick / isa::kTicksPerCycle);  // refuses what is too long
   link_extension_.amount = bytes;
-  sc_core::sc_time delay = local_time(cycle);
+  // The link doesn't mind being asked for a time before that of the kernel.
+  const int64_t now = ticks_of(clock_.now());
+  sc_core::sc_time delay = of_ticks(std::max<int64_t>(tick - now, 0));
+  const int64_t sent = now + ticks_of(delay);
   link_payload_.set_command(to_chip ? tlm::TLM_WRITE_COMMAND : tlm::TLM_READ_COMMAND);
   data->b_transport(link_payload_, delay);
-  return static_cast<int64_t>(cycles_of(clock_.now() + delay));
+  return tick + now + ticks_of(delay) - sent;
 }
 
 tlm::tlm_generic_payload& PeArray::new_payload() {

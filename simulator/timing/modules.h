@@ -175,7 +175,8 @@ class PeArray : public sc_core::sc_module, public isa::SequencerPorts, private t
   tlm_utils::simple_initiator_socket<PeArray> commands{"commands"};
 
   int64_t take_words(int64_t cycle, int64_t count) override;
-  int64_t host_data(int64_t bytes, bool to_chip, int64_t cycle) override;
+  const isa::Chip& chip() const override { return chip_; }
+  int64_t link_data(int64_t bytes, bool to_chip, int64_t tick) override;
   int64_t issue(isa::TransferRequest request, int64_t cycle) override;
   int64_t wait(int tag, int64_t cycle) override;
 

@@ -20,9 +20,9 @@ A compiled model is a directory. Its stages that run one after the other are one
   $ kodama check package/programs/0*.vsm --chip tiny
   package/programs/0000_product.vsm: no hazards
   $ kodama sim package | head -3
-  #  layer    operators    kind      output  where  steps  cycles  step cycles  wait  fetch  of peak  times bound  link cycles  host relayouts  max abs  max rel
-  --------------------------------------------------------------------------------------------------------------------------------------------------------------
-  0  product  MatMul+Relu  Contract  [2, 4]  chip      22     256           88   166      2    0.0 %  8192.0x MAU         1532               -        -        -
+  #  layer    operators    kind      output  where  steps  cycles  step cycles  wait  of peak  times bound  link cycles  host relayouts  max abs  max rel
+  -------------------------------------------------------------------------------------------------------------------------------------------------------
+  0  product  MatMul+Relu  Contract  [2, 4]  chip      22     264           88   176    0.0 %  8448.0x MAU         1602               -        -        -
 
 Constants that stay in the PEs are brought there by a program of their own:
 
@@ -33,9 +33,9 @@ Constants that stay in the PEs are brought there by a program of their own:
   preparation.vsm
   0 of 2 programs have hazards
   staying: no hazards
-  chip tiny, gfloat precision: 22 steps, 256 chip cycles of which 166 wait for transfers, 1532 host link cycles
-  a run, constants on the chip:   1788 cycles, 0.002 ms at 750 MHz, 1024 B of DRAM traffic
-  the first, sending constants:   2674 cycles, 0.004 ms at 750 MHz, 1536 B of DRAM traffic (512 B, 766 link cycles; 120 chip cycles to bring weights to the PEs)
+  chip tiny, gfloat precision: 22 steps, 264 chip cycles of which 176 wait for transfers, 1602 host link cycles
+  a run, constants on the chip:   2616 cycles, 0.003 ms at 750 MHz, 1024 B of DRAM traffic
+  the first, sending constants:   3571 cycles, 0.005 ms at 750 MHz, 1536 B of DRAM traffic (512 B, 835 link cycles; 120 chip cycles to bring weights to the PEs)
 
 A damaged package is refused, whatever the damage is:
 

@@ -4,22 +4,23 @@ A small network on the small chip: inputs from files, a table, JSON, dumps.
   $ kodama run models/linear.onnx --chip tiny --input x=models/x.npy --json run.json --output-dir out | sed 's/wall time.*/wall time/'
   wrote out/y.pb (output 'y')
   wrote run.json
-  #  layer    operators    kind      output  where  steps  cycles  step cycles  wait  fetch  of peak  times bound  link cycles  host relayouts  max abs  max rel
-  --------------------------------------------------------------------------------------------------------------------------------------------------------------
-  0  product  MatMul+Relu  Contract  [2, 4]  chip      22     256           88   166      2    0.0 %  8192.0x MAU         1532               -  5.0e-05  3.9e-05
-  --------------------------------------------------------------------------------------------------------------------------------------------------------------
-     total                                             22     256           88   166      2    0.0 %  728.2x DRAM         1532               -
+  #  layer    operators    kind      output  where  steps  cycles  step cycles  wait  of peak  times bound  link cycles  host relayouts  max abs  max rel
+  -------------------------------------------------------------------------------------------------------------------------------------------------------
+  0  product  MatMul+Relu  Contract  [2, 4]  chip      22     264           88   176    0.0 %  8448.0x MAU         1602               -  5.0e-05  3.9e-05
+  -------------------------------------------------------------------------------------------------------------------------------------------------------
+     total                                             22     264           88   176    0.0 %  750.9x DRAM         1602               -
   of peak: products over what the matrix unit could do in these cycles; times bound: cycles over what the problem takes at the peaks, whatever the plan
   the problem's bound: 1 cycles (products 1, vector operations 1, DRAM 1 for weights that don't stay in the PEs, inputs and outputs)
-  chip tiny, gfloat precision: 22 steps, 256 chip cycles of which 166 wait for transfers, 1532 host link cycles
-  a run, constants on the chip:   1788 cycles, 0.002 ms at 750 MHz, 1024 B of DRAM traffic
-  the first, sending constants:   2674 cycles, 0.004 ms at 750 MHz, 1536 B of DRAM traffic (512 B, 766 link cycles; 120 chip cycles to bring weights to the PEs)
-  planner pbqp: 0 relayouts on the chip take 0 of 256 chip cycles (0 %), 0 layout changes by the host
+  chip tiny, gfloat precision: 22 steps, 264 chip cycles of which 176 wait for transfers, 1602 host link cycles
+  a run, constants on the chip:   2616 cycles, 0.003 ms at 750 MHz, 1024 B of DRAM traffic
+  the first, sending constants:   3571 cycles, 0.005 ms at 750 MHz, 1536 B of DRAM traffic (512 B, 835 link cycles; 120 chip cycles to bring weights to the PEs)
+  of that the host:               2352 cycles: data to the chip 835, from it 767, launches 750, its layers 0
+  planner pbqp: 0 relayouts on the chip take 0 of 264 chip cycles (0 %), 0 layout changes by the host
   y float32 [2, 4]: 1.00187 0.995693 0 0.710895 0 0 0 1.26663
   y against the CPU reference: max abs 4.99e-05, over largest magnitude 3.94e-05 (allowed 1e-03): ok
   wall time
   $ /usr/bin/python3 -c 'import json; run = json.load(open("run.json")); print(run["total"]["total_cycles"], run["constant_link_cycles"], run["total_with_constants"], *run["wall_seconds"])'
-  1788 766 2674 import compile inputs load chip run reference report
+  2616 835 3571 import compile inputs load chip run reference report
   $ ls out
   y.pb
   $ grep -c '"kind"' run.json
@@ -67,15 +68,16 @@ What the chip can't do runs on the host, with the reason:
     Add 'integer sum': int64 has no arithmetic on the chip's Map kernels
     Cast 'to float': no conversion from int64 to float32 on the chip
 
-It is in no cycle count, which the totals say:
+It takes the time that the chip file's rates of the host say, and the totals say so:
 
-  $ kodama run models/host.onnx --chip tiny --input i=models/i.npy | grep -A3 '^a run' | sed 's/took [0-9.]* s/took S s/'
-  a run, constants on the chip:   1762 cycles, 0.002 ms at 750 MHz, 2048 B of DRAM traffic
-  the first, sending constants:   1762 cycles, 0.002 ms at 750 MHz, 2048 B of DRAM traffic (0 B, 0 link cycles)
-  in no cycle count: 2 layers on the host, which read and write 108 B of its memory and took S s of this machine
-  planner pbqp: 0 relayouts on the chip take 0 of 200 chip cycles (0 %), 0 layout changes by the host
-  $ kodama run models/moves.onnx --chip tiny --planner host --no-compare | grep 'in no cycle count' | sed 's/took [0-9.]* s/took S s/'
-  in no cycle count: 2 layers on the host, which read and write 1056 B of its memory and took S s of this machine
+  $ kodama run models/host.onnx --chip tiny --input i=models/i.npy | grep -A4 '^a run' | sed 's/took [0-9.]* s/took S s/'
+  a run, constants on the chip:   2633 cycles, 0.004 ms at 750 MHz, 2048 B of DRAM traffic
+  the first, sending constants:   2633 cycles, 0.004 ms at 750 MHz, 2048 B of DRAM traffic (0 B, 0 link cycles)
+  of that the host:               2425 cycles: data to the chip 883, from it 783, launches 750, its layers 9
+  its 2 layers: 108 B read and written at 1e+10 per second, 15 operations at 1e+10 per second, as the chip file assumes; they took S s of this machine
+  planner pbqp: 0 relayouts on the chip take 0 of 208 chip cycles (0 %), 0 layout changes by the host
+  $ kodama run models/moves.onnx --chip tiny --planner host --no-compare | grep '^its ' | sed 's/took [0-9.]* s/took S s/'
+  its 2 layers: 1056 B read and written at 1e+10 per second, 120 operations at 1e+10 per second, as the chip file assumes; they took S s of this machine
 
 Where the time went, part by part; the parts add up to the whole:
 
@@ -136,31 +138,32 @@ The plan says which images of tensors there are, and which stages make and read 
 Between kernels, tensors stay on the chip. Relayouts change their layouts there; the host sends and fetches:
 
   $ kodama run models/moves.onnx --chip tiny --no-compare | grep -v 'wall time'
-  #  layer      operators     kind      output        where  steps  cycles  step cycles  wait  fetch  of peak    times bound  link cycles  host relayouts  max abs  max rel
-  -------------------------------------------------------------------------------------------------------------------------------------------------------------------------
-  0  conv       Conv          Contract  [1, 4, 6, 6]  chip      26     188          104    72     12    0.7 %     148.5x MAU          935               -        -        -
-  1  pool.x0                  Relayout  -             chip      41     336          164   172      0        -              -            0               -        -        -
-  2  pool       MaxPool       Reduce    [1, 4, 3, 3]  chip      24     176           96    80      0        -  417.2x vector            0               -        -        -
-  3  product.a  Concat        Relayout  -             chip      31     180          124    56      0        -              -            0               -        -        -
-  4  product    MatMul        Contract  [1, 3, 3, 3]  chip      18     152           72    80      0    0.1 %    1441.2x MAU          781               -        -        -
-  5  part       Concat+Slice  Relayout  [1, 2, 3, 8]  chip      34     200          136    64      0        -              -          766               -        -        -
-  -------------------------------------------------------------------------------------------------------------------------------------------------------------------------
-     total                                                     174    1232          696   524     12    0.1 %    572.1x DRAM         2482               -
+  #  layer      operators     kind      output        where  steps  cycles  step cycles  wait  of peak    times bound  link cycles  host relayouts  max abs  max rel
+  ------------------------------------------------------------------------------------------------------------------------------------------------------------------
+  0  conv       Conv          Contract  [1, 4, 6, 6]  chip      26     194          104    90    0.7 %     153.3x MAU         1057               -        -        -
+  1  pool.x0                  Relayout  -             chip      41     336          164   172        -              -            0               -        -        -
+  2  pool       MaxPool       Reduce    [1, 4, 3, 3]  chip      24     176           96    80        -  417.2x vector            0               -        -        -
+  3  product.a  Concat        Relayout  -             chip      31     180          124    56        -              -            0               -        -        -
+  4  product    MatMul        Contract  [1, 3, 3, 3]  chip      18     152           72    80    0.1 %    1441.2x MAU          533               -        -        -
+  5  part       Concat+Slice  Relayout  [1, 2, 3, 8]  chip      34     321          136   185        -              -          267               -        -        -
+  ------------------------------------------------------------------------------------------------------------------------------------------------------------------
+     total                                                     174    1359          696   663    0.1 %    631.1x DRAM         1857               -
   of peak: products over what the matrix unit could do in these cycles; times bound: cycles over what the problem takes at the peaks, whatever the plan
   the problem's bound: 3 cycles (products 2, vector operations 1, DRAM 3 for weights that don't stay in the PEs, inputs and outputs)
-  chip tiny, gfloat precision: 174 steps, 1232 chip cycles of which 524 wait for transfers, 2482 host link cycles
-  a run, constants on the chip:   3714 cycles, 0.005 ms at 750 MHz, 17.4 kB of DRAM traffic
-  the first, sending constants:   4920 cycles, 0.007 ms at 750 MHz, 18.4 kB of DRAM traffic (10.2 kB, 1058 link cycles; 148 chip cycles to bring weights to the PEs)
+  chip tiny, gfloat precision: 174 steps, 1359 chip cycles of which 663 wait for transfers, 1857 host link cycles
+  a run, constants on the chip:   3966 cycles, 0.005 ms at 750 MHz, 17.4 kB of DRAM traffic
+  the first, sending constants:   5289 cycles, 0.007 ms at 750 MHz, 18.4 kB of DRAM traffic (10.2 kB, 1175 link cycles; 148 chip cycles to bring weights to the PEs)
+  of that the host:               2607 cycles: data to the chip 1057, from it 800, launches 750, its layers 0
   move       cycles  DRAM  ratio  from                                                                                                      to
   -------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------
   pool.x0       336     7   48.0  ((1:4), (2_L2B:2, 4_MAB:1, 1:4, 1:4, 4_PE:1, 2_W:1), (1:4, 4:1)) x [2_L2B:1, 2_L1B:1]@GRF0 pad undefined  ((2_L2B:2, 4_PE:1, 1:16, 4:1, 2_W:1), (4:4))@LM0 pad undefined
   product.a     180     4   45.0  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((1:16), (2_L2B:2, 1:16, 1:16, 1:8, 8:1), (1:16, 1:8, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1]@LM0
-  part          200     4   50.0  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
-  planner pbqp: 3 relayouts on the chip take 716 of 1232 chip cycles (58 %), 0 layout changes by the host
+  part          321     4   80.2  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
+  planner pbqp: 3 relayouts on the chip take 837 of 1359 chip cycles (62 %), 0 layout changes by the host
   part float32 [1, 2, 3, 8]: 5.28688 10.2241 3.66886 0.445417 5.28688 10.2241 3.66886 0.445417 6.84871 2.59294 ...
   y float32 [1, 3, 3, 3]: -10.68 8.02538 -4.40544 -9.2224 5.69597 3.00346 -8.00294 3.27275 -0.443362 -12.9553 ...
   $ kodama run models/moves.onnx --chip tiny --planner host --no-compare | grep -E 'relayouts on|^y|^part'
-  planner host: 0 relayouts on the chip take 0 of 724 chip cycles (0 %), 5 layout changes by the host
+  planner host: 0 relayouts on the chip take 0 of 746 chip cycles (0 %), 5 layout changes by the host
   part float32 [1, 2, 3, 8]: 5.28688 10.2241 3.66886 0.445417 5.28688 10.2241 3.66886 0.445417 6.84871 2.59294 ...
   y float32 [1, 3, 3, 3]: -10.68 8.02538 -4.40544 -9.2224 5.69597 3.00346 -8.00294 3.27275 -0.443362 -12.9553 ...
   $ kodama plan models/moves.onnx --chip tiny
@@ -183,8 +186,8 @@ Between kernels, tensors stay on the chip. Relayouts change their layouts there;
   moved: 6 stages, 174 steps, 23 MV transfers, for chip tiny at gfloat precision
   $ kodama sim moved --json sim.json > sim.txt; grep -E 'relayouts on|^y|^part' sim.txt
   wrote sim.json
-  part          200     4   50.0  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
-  3 relayouts on the chip take 716 of 1232 chip cycles (58 %), 0 layout changes by the host
+  part          321     4   80.2  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
+  3 relayouts on the chip take 837 of 1359 chip cycles (62 %), 0 layout changes by the host
   part float32 [1, 2, 3, 8]: 5.28688 10.2241 3.66886 0.445417 5.28688 10.2241 3.66886 0.445417 6.84871 2.59294 ...
   y float32 [1, 3, 3, 3]: -10.68 8.02538 -4.40544 -9.2224 5.69597 3.00346 -8.00294 3.27275 -0.443362 -12.9553 ...
 
@@ -199,7 +202,7 @@ No row and no total is faster than what the problem takes, and no total than wha
   wrote plan.json
   wrote moves.json
   $ /usr/bin/python3 -c 'import json; plan = json.load(open("plan.json"))[0]; run = json.load(open("moves.json")); print(all(plan[key] == run[key] for key in ("constant_bytes", "constant_link_cycles")), plan["total_with_constants"] - plan["total"])'
-  True 1058
+  False 1058
   $ /usr/bin/python3 -c 'import json; key = "bound_cycles_by_resource"; run, sim = (json.load(open(name)) for name in ("moves.json", "sim.json")); print(all(a["stats"][key] == b["stats"][key] for a, b in zip(run["stages"], sim["stages"])), run["total"][key] == sim["total"][key], {k: round(v, 2) for k, v in run["total"][key].items()})'
   True True {'MAU': 1.37, 'vector': 0.42, 'DRAM': 2.15}
 
@@ -218,21 +221,22 @@ Constants may stay in the PEs, where a program brings them before the first run.
 
   $ kodama run models/linear.onnx --chip tiny --weights resident --repeat 3 --no-compare --json weights.json | grep -v 'wall time'
   wrote weights.json
-  #  layer    operators    kind      output  where  steps  cycles  step cycles  wait  fetch  of peak  times bound  link cycles  host relayouts  max abs  max rel
-  --------------------------------------------------------------------------------------------------------------------------------------------------------------
-  0  product  MatMul+Relu  Contract  [2, 4]  chip      22     256           88   166      2    0.0 %  8192.0x MAU         1532               -        -        -
-  --------------------------------------------------------------------------------------------------------------------------------------------------------------
-     total                                             22     256           88   166      2    0.0 %  728.2x DRAM         1532               -
+  #  layer    operators    kind      output  where  steps  cycles  step cycles  wait  of peak  times bound  link cycles  host relayouts  max abs  max rel
+  -------------------------------------------------------------------------------------------------------------------------------------------------------
+  0  product  MatMul+Relu  Contract  [2, 4]  chip      22     264           88   176    0.0 %  8448.0x MAU          672               -        -        -
+  -------------------------------------------------------------------------------------------------------------------------------------------------------
+     total                                             22     264           88   176    0.0 %  750.9x DRAM          672               -
   of peak: products over what the matrix unit could do in these cycles; times bound: cycles over what the problem takes at the peaks, whatever the plan
   the problem's bound: 1 cycles (products 1, vector operations 1, DRAM 1 for weights that don't stay in the PEs, inputs and outputs)
-  chip tiny, gfloat precision: 22 steps, 256 chip cycles of which 166 wait for transfers, 1532 host link cycles
-  a run, constants on the chip:   1788 cycles, 0.002 ms at 750 MHz, 1024 B of DRAM traffic (run 3 of 3)
-  the first, sending constants:   2674 cycles, 0.004 ms at 750 MHz, 1536 B of DRAM traffic (512 B, 766 link cycles; 120 chip cycles to bring weights to the PEs)
-  planner pbqp: 0 relayouts on the chip take 0 of 256 chip cycles (0 %), 0 layout changes by the host
+  chip tiny, gfloat precision: 22 steps, 264 chip cycles of which 176 wait for transfers, 672 host link cycles
+  a run, constants on the chip:   936 cycles, 0.001 ms at 750 MHz, 1024 B of DRAM traffic (run 3 of 3)
+  the first, sending constants:   3408 cycles, 0.005 ms at 750 MHz, 1536 B of DRAM traffic (512 B, 835 link cycles; 120 chip cycles to bring weights to the PEs)
+  of that the host:               672 cycles: data to the chip 596, from it 76, launches 0, its layers 0
+  planner pbqp: 0 relayouts on the chip take 0 of 264 chip cycles (0 %), 0 layout changes by the host
   y float32 [2, 4]: 2.51689 1.43989 0 3.603 0.408309 0 5.00858 1.80331
   outputs of all 3 runs: the same bits
   $ /usr/bin/python3 -c 'import json; j = json.load(open("weights.json")); print(j["runs"], j["preparation"], j["total_with_constants"], j["total"]["dram_bytes"], j["dram_bytes_with_constants"])'
-  3 {'steps': 5, 'mvs': 1, 'cycles': 120, 'dram_bytes': 512.0} 2674 1024.0 1536.0
+  3 {'steps': 5, 'mvs': 1, 'cycles': 120, 'dram_bytes': 512.0} 3408 1024.0 1536.0
   $ kodama run models/linear.onnx --chip tiny --weights some
   kodama: error: weights 'some': allowed are stream, resident, auto
   [2]

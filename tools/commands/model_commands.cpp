@@ -16,6 +16,7 @@ class RunCommand : public Command {
     add_compile_options(app, request_.common, raw_);
     add_input_options(app, request_.common);
     add_report_options(app, request_.common.report, request_.common.timing);
+    add_host_option(app, request_.common.host);
     add_hazards_option(app, request_.common.hazards);
     add_number(app, "--repeat", request_.repeat,
                "runs with the same inputs; all outputs are compared, the table is of the last", 1, 1'000'000)

@@ -178,6 +178,7 @@ class SimCommand : public Command {
                  "report reads of memory that a program has not written (slow)");
     add_input_options(app, package_.common);
     add_report_options(app, package_.common.report, package_.common.timing);
+    add_host_option(app, package_.common.host);
     add_hazards_option(app, package_.common.hazards);
     add_plugin_option(app, plugins_);
   }
@@ -206,7 +207,7 @@ class SimCommand : public Command {
 
   int run_package(const CLI::App& app) {
     check_mode(app, "on the directory of a compiled model",
-               used({"--input", "--seed", "--output-dir", "--json"}, true));
+               used({"--input", "--seed", "--output-dir", "--json", "--host"}, true));
     return compiler::simulate_package_command(package_, session_stream(package_.common));
   }
 

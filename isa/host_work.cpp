@@ -1,0 +1,209 @@
+#include "isa/host_work.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "isa/arithmetic.h"
+#include "isa/dram_model.h"
+#include "isa/sequencer.h"
+
+namespace kodama::isa {
+namespace {
+
+/// LW of the chunks that go through a half at least: small beside the latency of the link, large beside the
+/// start of an MV.
+constexpr int64_t kChunkLw = 4096;
+/// A large image has no more chunks than this, as far as the half is large enough.
+constexpr int64_t kMostChunks = 1024;
+
+Instruction chunk_mv(bool to_chip, int64_t pdm, int group, int64_t dram, int64_t lw, int tag) {
+  Operand inside;
+  inside.space = Space::kPdm;
+  inside.base = pdm;
+  inside.group = 0;
+  Operand outside;
+  outside.space = Space::kDram;
+  outside.base = dram;
+  outside.group = static_cast<int8_t>(group);
+  Instruction mv = *parse_mnemonic("mvp");
+  mv.size_lw = round_up(lw, kMvUnitLw);
+  mv.tag = static_cast<int8_t>(tag);
+  mv.sources = {to_chip ? inside : outside};
+  mv.destinations = {to_chip ? outside : inside};
+  return mv;
+}
+
+/// A piece of an image on its way through a half.
+struct Chunk {
+  int64_t address = 0;  ///< in the DRAMs, LW
+  int64_t lw = 0;
+  std::vector<int> groups;  ///< that have these words
+};
+
+std::vector<Chunk> cut(const std::vector<HostTransfer>& transfers, int64_t half) {
+  const int64_t all = link_lw(transfers);
+  const int64_t size = std::min(round_up(std::max(kChunkLw, ceil_div(all, kMostChunks)), kMvUnitLw), half);
+  std::vector<Chunk> chunks;
+  for (const HostTransfer& transfer : transfers) {
+    for (size_t first = 0; first < transfer.group_lw.size(); ++first) {
+      if (transfer.first_like(static_cast<int>(first)) != static_cast<int>(first)) continue;
+      std::vector<int> groups;
+      for (size_t group = first; group < transfer.group_lw.size(); ++group) {
+        if (transfer.first_like(static_cast<int>(group)) == static_cast<int>(first))
+          groups.push_back(static_cast<int>(group));
+      }
+      for (int64_t at = 0; at < transfer.group_lw[first]; at += size)
+        chunks.push_back({transfer.dram_address + at, std::min(size, transfer.group_lw[first] - at), groups});
+    }
+  }
+  return chunks;
+}
+
+/// Chunks of a half stand in a ring; each place has a tag.
+struct Ring {
+  Ring(int64_t half, const std::vector<Chunk>& chunks) {
+    for (const Chunk& chunk : chunks) place_lw = std::max(place_lw, round_up(chunk.lw, kMvUnitLw));
+    places = std::clamp<int64_t>(half / place_lw, 1, kMaxTransferTag);
+  }
+  int64_t place_lw = kMvUnitLw;
+  int64_t places = 1;
+  int tag(size_t chunk) const { return 1 + static_cast<int>(static_cast<int64_t>(chunk) % places); }
+  int64_t address(size_t chunk) const { return static_cast<int64_t>(chunk) % places * place_lw; }
+};
+
+int64_t cycle_of(int64_t tick) {
+  return ceil_div(tick, kTicksPerCycle);
+}
+int64_t latency_ticks(const Chip& chip) {
+  return std::llround(chip.host_link.latency_seconds * chip.clock_hz * static_cast<double>(kTicksPerCycle));
+}
+
+}  // namespace
+
+int64_t HostTransfer::link_lw() const {
+  int64_t lw = 0;
+  for (size_t group = 0; group < group_lw.size(); ++group) {
+    if (first_like(static_cast<int>(group)) == static_cast<int>(group)) lw += group_lw[group];
+  }
+  return lw;
+}
+
+int64_t link_lw(const std::vector<HostTransfer>& transfers) {
+  int64_t lw = 0;
+  for (const HostTransfer& transfer : transfers) lw += transfer.link_lw();
+  return lw;
+}
+
+int64_t host_half_lw(const Chip& chip, int64_t pdm_from) {
+  if (!chip.host_link.through_pdm()) return 0;
+  return std::max<int64_t>(chip.memory.pdm_lw - round_up(pdm_from, kMvUnitLw), 0) / 2 / kMvUnitLw * kMvUnitLw;
+}
+
+int64_t host_input_cycles(const std::vector<HostTransfer>& input, const Chip& chip) {
+  CyclePredictor predictor(chip);
+  HostWork work;
+  work.input = input;
+  predictor.host_begin(work);
+  return predictor.finish().host_input;
+}
+
+int64_t host_computation_cycles(int64_t bytes, int64_t operations, const Chip& chip) {
+  const double seconds = std::max(static_cast<double>(bytes) / chip.host.bytes_per_second,
+                                  static_cast<double>(operations) / chip.host.operations_per_second);
+  return static_cast<int64_t>(std::ceil(seconds * chip.clock_hz));
+}
+
+void Sequencer::host_begin(const HostWork& work) {
+  const Chip& chip = ports_.chip();
+  if (work.launch) {
+    const auto cycles = static_cast<int64_t>(std::ceil(chip.host_link.launch_seconds * chip.clock_hz));
+    causes_.launch += cycles;
+    now_ += cycles;
+  }
+  const int64_t before = now_;
+  if (!chip.host_link.through_pdm()) {
+    for (const HostTransfer& transfer : work.input)
+      now_ = cycle_of(
+          ports_.link_data(transfer.link_lw() * 8, true, now_ * kTicksPerCycle + latency_ticks(chip)));
+  } else if (!work.input.empty()) {
+    // Nothing of programs is there now that couldn't be overwritten, but for what is staged: one half.
+    const int64_t half = std::max(host_half_lw(chip, work.staged_lw > 0 ? work.pdm_from : 0), kMvUnitLw);
+    const std::vector<Chunk> chunks = cut(work.input, half);
+    const Ring ring(half, chunks);
+    int64_t staged = work.staged_lw;
+    int64_t cycle = now_;
+    int64_t link = now_ * kTicksPerCycle + (staged < link_lw(work.input) ? latency_ticks(chip) : 0);
+    for (size_t k = 0; k < chunks.size(); ++k) {
+      const Chunk& chunk = chunks[k];
+      if (k >= static_cast<size_t>(ring.places)) cycle = ports_.wait(ring.tag(k), cycle);
+      const int64_t there = std::min(staged, chunk.lw);
+      staged -= there;
+      if (there < chunk.lw) {
+        const int64_t words = static_cast<int64_t>(chunk.groups.size()) * kInstructionBytes;
+        if (k >= static_cast<size_t>(ring.places)) link = std::max(link, cycle * kTicksPerCycle);
+        link = ports_.link_data((chunk.lw - there) * 8 + words, true, link);
+        cycle = std::max(cycle, cycle_of(link));
+      }
+      for (const int group : chunk.groups) {
+        TransferRequest request;
+        request.mv = chunk_mv(true, ring.address(k), group, chunk.address, chunk.lw, ring.tag(k));
+        cycle = ports_.issue(std::move(request), cycle);
+      }
+    }
+    now_ = ports_.wait(-1, cycle);
+  }
+  causes_.host_input += now_ - before;
+  began_ = now_;
+  words_ = 0;
+}
+
+void Sequencer::host_end(const HostWork& work) {
+  const Chip& chip = ports_.chip();
+  // What passes the link beside the program, behind its words.
+  const auto beside = [&](int64_t lw, int64_t words) {
+    if (lw == 0) return began_;
+    const double cycles = static_cast<double>(lw * 8 + words * kInstructionBytes) /
+                              chip.host_link.bytes_per_second * chip.clock_hz +
+                          chip.host_link.latency_seconds * chip.clock_hz;
+    return began_ + static_cast<int64_t>(std::ceil(cycles));
+  };
+  const int64_t in = std::max(now_, beside(work.beside_in_lw, words_));
+  causes_.host_input += in - now_;
+  now_ = in;
+  const int64_t before = now_;
+  now_ = std::max(now_, beside(work.beside_out_lw, 0));
+  if (!chip.host_link.through_pdm()) {
+    for (const HostTransfer& transfer : work.output)
+      now_ = cycle_of(
+          ports_.link_data(transfer.link_lw() * 8, false, now_ * kTicksPerCycle + latency_ticks(chip)));
+  } else if (!work.output.empty()) {
+    const int64_t half = std::max(host_half_lw(chip, work.pdm_from), kMvUnitLw);
+    const std::vector<Chunk> chunks = cut(work.output, half);
+    const Ring ring(half, chunks);
+    const auto places = static_cast<size_t>(ring.places);
+    int64_t to_pass = link_lw(work.output) - work.kept_lw;
+    int64_t cycle = now_;
+    int64_t link = now_ * kTicksPerCycle + (to_pass > 0 ? latency_ticks(chip) : 0);
+    const auto issue = [&](size_t k, int64_t from) {
+      TransferRequest request;  // one of those that have the words
+      request.mv = chunk_mv(false, half + ring.address(k), chunks[k].groups.front(), chunks[k].address,
+                            chunks[k].lw, ring.tag(k));
+      return ports_.issue(std::move(request), from);
+    };
+    for (size_t k = 0; k < std::min(places, chunks.size()); ++k) cycle = issue(k, cycle);
+    for (size_t k = 0; k < chunks.size(); ++k) {
+      cycle = ports_.wait(ring.tag(k), cycle);
+      const int64_t passes = std::min(chunks[k].lw, to_pass);
+      to_pass -= passes;
+      if (passes > 0)
+        link =
+            ports_.link_data(passes * 8 + kInstructionBytes, false, std::max(link, cycle * kTicksPerCycle));
+      if (k + places < chunks.size()) cycle = issue(k + places, std::max(cycle, cycle_of(link)));
+    }
+    now_ = std::max(cycle, link_lw(work.output) > work.kept_lw ? cycle_of(link) : cycle);
+  }
+  causes_.host_output += now_ - before;
+}
+
+}  // namespace kodama::isa
