@@ -32,6 +32,29 @@ struct Lane {
   static constexpr U kMantissaMask = static_cast<U>((U{1} << kMantissaBits) - 1);
 };
 
+// Short lanes are shifted as words, which they don't fit after the first shift: the vectorizer would take
+// shifts of short lanes by counts of their own, which AVX2 hasn't.
+
+/// x / 2^count, rounded down.
+template <class U>
+HWY_INLINE U shifted_right(U x, int count) {
+  using S = typename Lane<U>::S;
+  if constexpr (sizeof(U) == 2) {
+    return static_cast<U>((static_cast<int32_t>(uint32_t{x} << 16) >> count) >> 16);
+  } else {
+    return static_cast<U>(static_cast<S>(x) >> count);
+  }
+}
+template <class U>
+HWY_INLINE U rotated_left(U x, int count) {
+  constexpr int kWidth = Lane<U>::kWidth;
+  if constexpr (sizeof(U) == 2) {
+    return static_cast<U>(((uint32_t{x} * 0x10001) << count) >> 16);
+  } else {
+    return (x << count) | (x >> ((kWidth - count) & (kWidth - 1)));
+  }
+}
+
 #define KODAMA_OP(name, value_expression, flag_expression)                                          \
   template <class U>                                                                                \
   struct name {                                                                                     \
@@ -60,14 +83,10 @@ KODAMA_OP(OpAnd, x& y, r == 0)
 KODAMA_OP(OpOr, x | y, r == 0)
 KODAMA_OP(OpXor, x ^ y, r == 0)
 KODAMA_OP(OpLsl, x << (y & (L::kWidth - 1)), r == 0)
-KODAMA_OP(OpLsr, static_cast<S>(x) >> (y & (L::kWidth - 1)), r == 0)
+KODAMA_OP(OpLsr, shifted_right<U>(x, (y & (L::kWidth - 1))), r == 0)
 KODAMA_OP(OpLsrU, x >> (y & (L::kWidth - 1)), r == 0)
-KODAMA_OP(OpBsl,
-          (x << (y & (L::kWidth - 1))) | (x >> ((L::kWidth - (y & (L::kWidth - 1))) & (L::kWidth - 1))),
-          r == 0)
-KODAMA_OP(OpBsr,
-          (x >> (y & (L::kWidth - 1))) | (x << ((L::kWidth - (y & (L::kWidth - 1))) & (L::kWidth - 1))),
-          r == 0)
+KODAMA_OP(OpBsl, rotated_left<U>(x, (y & (L::kWidth - 1))), r == 0)
+KODAMA_OP(OpBsr, rotated_left<U>(x, (L::kWidth - (y & (L::kWidth - 1))) & (L::kWidth - 1)), r == 0)
 KODAMA_OP(OpPackbit, (x << 1) | (y >> (L::kWidth - 1)), (y & L::kSign) == 0)
 KODAMA_OP(OpMax, static_cast<S>(x) >= static_cast<S>(y) ? x : y, static_cast<S>(x) >= static_cast<S>(y))
 KODAMA_OP(OpMaxU, x >= y ? x : y, x >= y)
@@ -93,7 +112,7 @@ KODAMA_OP(OpMinF, (order_key<U>(x) <= order_key<U>(y) || both_zero<U>(x, y)) ? x
 
 template <int kBit>
 struct Relu {
-  KODAMA_OP(Op, (x >> (L::kWidth - 1 - kBit)) & 1 ? L::kSign : y, ((x >> (L::kWidth - 1 - kBit)) & 1) == 0)
+  KODAMA_OP(Op, (x & (L::kSign >> kBit)) != 0 ? L::kSign : y, (x & (L::kSign >> kBit)) == 0)
 };
 
 /// y with its exponent changed by kDelta; zero and infinity stay.
@@ -113,39 +132,49 @@ struct Lrelu {
   KODAMA_OP(Op, (x & L::kSign) == 0 ? y : (scaled<U, kDelta>(y)), (x & L::kSign) == 0)
 };
 
-/// floor(64 / sqrt(t)) for t = 1 + k/16 and t = 2 (1 + k/16).
-struct RsqrtTable {
-  uint8_t entry[2][16];
-  constexpr RsqrtTable() : entry() {
-    for (int odd = 0; odd < 2; ++odd) {
-      for (int k = 0; k < 16; ++k) {
-        // n <= 64 / sqrt(t)  <=>  n^2 t <= 4096, with t = (16 + k) * 2^odd / 16.
-        int n = 64;
-        while (n * n * (16 + k) * (1 << odd) > 4096 * 16) --n;
-        entry[odd][k] = static_cast<uint8_t>(n);
-      }
+// The next three are written for the vectorizer, which knows no tables, and no arithmetic shift, shift of a
+// constant or unsigned comparison of long words on AVX2: without branches, exponents signed and as wide as
+// the lane.
+
+/// floor(64 / sqrt(t)) for t = 1 + k/16, and for t = 2 (1 + k/16), where `odd` is 1, else 0.
+template <class U>
+constexpr HWY_INLINE U root_digits(U odd, U k) {
+  const auto above = [=](int limit) {
+    return static_cast<U>(static_cast<U>(static_cast<U>(limit) - k) >> (8 * sizeof(U) - 1));
+  };
+  const U of_one = static_cast<U>(64 - above(1) - above(2) - above(4));
+  const U of_two = static_cast<U>(45 + above(8) + above(11) + above(13));
+  return static_cast<U>((of_one ^ (static_cast<U>(-odd) & (of_one ^ of_two))) - above(0) - k);
+}
+constexpr bool root_digits_are_right() {
+  for (int odd = 0; odd < 2; ++odd) {
+    for (int k = 0; k < 16; ++k) {
+      // n <= 64 / sqrt(t)  <=>  n^2 t <= 4096, with t = (16 + k) * 2^odd / 16.
+      int n = 64;
+      while (n * n * (16 + k) * (1 << odd) > 4096 * 16) --n;
+      if (root_digits<uint64_t>(odd, k) != static_cast<uint64_t>(n)) return false;
     }
   }
-};
-inline constexpr RsqrtTable kRsqrt;
+  return true;
+}
+static_assert(root_digits_are_right());
 
 template <class U>
 HWY_INLINE U rsqrt_lane(U x) {
   using L = Lane<U>;
-  const int field = static_cast<int>(x >> L::kMantissaBits) & L::kExponentMask;
-  if (field == 0) return L::kExponentBits;
-  if (field == L::kExponentMask) return 0;
-  const int exponent = field - L::kBias;
-  const int half = exponent >> 1;
-  const int n = kRsqrt.entry[exponent & 1][static_cast<int>(x >> (L::kMantissaBits - 4)) & 15];
-  if (n == 64) return static_cast<U>(static_cast<U>(L::kBias - half) << L::kMantissaBits);
-  return static_cast<U>((static_cast<U>(L::kBias - 1 - half) << L::kMantissaBits) |
-                        (static_cast<U>(n - 32) << (L::kMantissaBits - 5)));
+  const U field = (x >> L::kMantissaBits) & L::kExponentMask;
+  // The bias is odd: half of the exponent, rounded down, is half of field + 1 less half of bias + 1.
+  const U next = field + 1;
+  const U n = root_digits<U>(next & 1, (x >> (L::kMantissaBits - 4)) & 15);
+  // n has six bits and is 32 at least; 64 is a power of two more.
+  const U power = static_cast<U>(L::kBias - 1 + (L::kBias + 1) / 2) - (next >> 1);
+  const U result = static_cast<U>(static_cast<U>(power << L::kMantissaBits) +
+                                  static_cast<U>(static_cast<U>(n - 32) << (L::kMantissaBits - 5)));
+  const U zero = static_cast<U>(-static_cast<U>(field == 0));
+  const U infinite = static_cast<U>(-static_cast<U>(field == L::kExponentMask));
+  return static_cast<U>((result & static_cast<U>(~(zero | infinite))) | (L::kExponentBits & zero));
 }
 KODAMA_OP(OpRsqrt, rsqrt_lane<U>(x), (x & L::kSign) == 0)
-
-// The next two are written for the vectorizer, which knows no arithmetic shift, no shift of a constant and no
-// unsigned comparison of long words on AVX2: without branches, exponents signed and as wide as the lane.
 
 template <class U>
 HWY_INLINE U floor_lane(U x) {
@@ -266,19 +295,24 @@ void alu(const RowShape& shape, const Rows& x, const Rows& y, const Results& out
 
 template <int kFrom>
 void rotate_pes(const RowShape& shape, const Rows& x, const Rows&, const Results& out, int) {
+  const D32 d;
+  const int stride = shape.stride;
   for (int w = 0; w < 2; ++w) {
     for (int p = 0; p < 4; ++p) {
-      const uint32_t* from = x.word[w] + ((p + kFrom) & 3) * shape.stride;
-      uint32_t* to = out.word[w] + p * shape.stride;
-      for (int m = 0; m < shape.stride; ++m) to[m] = from[m];
+      const uint32_t* from = x.word[w] + ((p + kFrom) & 3) * stride;
+      uint32_t* to = out.word[w] + p * stride;
+      for (int m = 0; m < stride; m += static_cast<int>(hn::Lanes(d)))
+        hn::StoreU(hn::LoadU(d, from + m), d, to + m);
     }
   }
   no_flags(shape, out);
 }
 
 void zero_all(const RowShape& shape, const Rows&, const Rows&, const Results& out, int) {
-  for (int w = 0; w < 4; ++w) {
-    for (int i = 0; i < shape.words(); ++i) out.word[w][i] = 0;
+  const D32 d;
+  const int words = shape.words();
+  for (uint32_t* const word : out.word) {
+    for (int i = 0; i < words; i += static_cast<int>(hn::Lanes(d))) hn::StoreU(hn::Zero(d), d, word + i);
   }
   no_flags(shape, out);
 }

@@ -16,53 +16,54 @@ namespace HWY_NAMESPACE {
 namespace {
 
 /// Normalizes `count` elements (right aligned patterns) of one block per vector lane.
-template <int kCount, int kMantissaBits, int kExponentMask, bool kExtended>
-HWY_INLINE void normalize_block(V32* element, int b) {
-  const D32 d;
-  const V32 exponent_mask = hn::Set(d, kExponentMask);
-  const V32 mantissa_mask = hn::Set(d, (1u << kMantissaBits) - 1);
-  const V32 sign_bit = hn::Set(d, static_cast<uint32_t>(kExponentMask + 1) << kMantissaBits);
-  const V32 top_ones = hn::Set(d, ((1u << kMantissaBits) - 1) & ~((1u << b) - 1));
-  const V32 one = hn::Set(d, 1);
-  const V32 zero = hn::Zero(d);
-  const V32 shift_b = hn::Set(d, static_cast<uint32_t>(b));
-  V32 largest = zero;
+template <int kCount, int kMantissaBits, int kExponentMask, bool kExtended, class D>
+HWY_INLINE void normalize_block(D d, hn::Vec<D>* element, int b) {
+  using V = hn::Vec<D>;
+  using T = hn::TFromD<D>;
+  const V exponent_mask = hn::Set(d, T{kExponentMask});
+  const V mantissa_mask = hn::Set(d, (T{1} << kMantissaBits) - 1);
+  const V sign_bit = hn::Set(d, static_cast<T>(kExponentMask + 1) << kMantissaBits);
+  const V top_ones = hn::Set(d, ((T{1} << kMantissaBits) - 1) & ~((T{1} << b) - 1));
+  const V one = hn::Set(d, T{1});
+  const V zero = hn::Zero(d);
+  const V shift_b = hn::Set(d, static_cast<T>(b));
+  V largest = zero;
   for (int j = 0; j < kCount; ++j) {
     largest = hn::Max(largest, hn::And(hn::ShiftRight<kMantissaBits>(element[j]), exponent_mask));
   }
   // Elements with the largest exponent and all-one mantissa would round up beyond the field.
   auto bump = hn::Ne(zero, zero);
   for (int j = 0; j < kCount; ++j) {
-    const V32 exponent = hn::And(hn::ShiftRight<kMantissaBits>(element[j]), exponent_mask);
+    const V exponent = hn::And(hn::ShiftRight<kMantissaBits>(element[j]), exponent_mask);
     const auto ones = hn::Eq(hn::And(element[j], top_ones), top_ones);
     bump = hn::Or(bump, hn::And(hn::Eq(exponent, largest), ones));
   }
-  const V32 block = hn::Add(hn::Add(largest, shift_b), hn::IfThenElseZero(bump, one));
+  const V block = hn::Add(hn::Add(largest, shift_b), hn::IfThenElseZero(bump, one));
   const auto empty = hn::Eq(largest, zero);
   const auto infinite = hn::Gt(block, hn::Sub(exponent_mask, one));
-  const V32 infinity = hn::ShiftLeft<kMantissaBits>(exponent_mask);
+  const V infinity = hn::ShiftLeft<kMantissaBits>(exponent_mask);
   for (int j = 0; j < kCount; ++j) {
-    const V32 sign = hn::And(element[j], sign_bit);
-    const V32 exponent = hn::And(hn::ShiftRight<kMantissaBits>(element[j]), exponent_mask);
-    const V32 mantissa = hn::And(element[j], mantissa_mask);
-    const V32 full =
-        hn::IfThenZeroElse(hn::Eq(exponent, zero), hn::Or(mantissa, hn::Set(d, 1u << kMantissaBits)));
-    const V32 distance = hn::Sub(block, exponent);
-    V32 shift = hn::Add(distance, one);
-    V32 field = block;
+    const V sign = hn::And(element[j], sign_bit);
+    const V exponent = hn::And(hn::ShiftRight<kMantissaBits>(element[j]), exponent_mask);
+    const V mantissa = hn::And(element[j], mantissa_mask);
+    const V full =
+        hn::IfThenZeroElse(hn::Eq(exponent, zero), hn::Or(mantissa, hn::Set(d, T{1} << kMantissaBits)));
+    const V distance = hn::Sub(block, exponent);
+    V shift = hn::Add(distance, one);
+    V field = block;
     if constexpr (kExtended) {
-      const V32 limit = hn::Set(d, static_cast<uint32_t>(6 + b));
+      const V limit = hn::Set(d, static_cast<T>(6 + b));
       const auto ones = hn::Eq(hn::And(element[j], top_ones), top_ones);
       const auto small = hn::Or(hn::Gt(distance, limit), hn::AndNot(ones, hn::Eq(distance, limit)));
-      shift = hn::IfThenElse(small, hn::Sub(shift, hn::Set(d, 6)), shift);
+      shift = hn::IfThenElse(small, hn::Sub(shift, hn::Set(d, T{6})), shift);
       field = hn::IfThenZeroElse(small, field);
     }
-    shift = hn::Min(shift, hn::Set(d, kMantissaBits + 3));
-    const V32 half = hn::Sub(hn::Shl(one, hn::Sub(shift, one)), one);
-    const V32 odd = hn::And(hn::Shr(full, shift), one);
-    const V32 rounded = hn::Shr(hn::Add(full, hn::Add(half, odd)), shift);
+    shift = hn::Min(shift, hn::Set(d, T{kMantissaBits + 3}));
+    const V half = hn::Sub(hn::Shl(one, hn::Sub(shift, one)), one);
+    const V odd = hn::And(hn::Shr(full, shift), one);
+    const V rounded = hn::Shr(hn::Add(full, hn::Add(half, odd)), shift);
     if constexpr (kExtended) field = hn::IfThenZeroElse(hn::Eq(rounded, zero), field);
-    V32 value = hn::Or(hn::ShiftLeft<kMantissaBits>(field), rounded);
+    V value = hn::Or(hn::ShiftLeft<kMantissaBits>(field), rounded);
     value = hn::IfThenElse(infinite, infinity, value);
     value = hn::IfThenZeroElse(empty, value);
     element[j] = hn::Or(sign, value);
@@ -76,7 +77,7 @@ void bfn_float(const RowShape& shape, const Rows& x, const Rows&, const Results&
     for (int m = 0; m < shape.stride; m += static_cast<int>(hn::Lanes(d))) {
       V32 element[4];
       for (int p = 0; p < 4; ++p) element[p] = hn::LoadU(d, x.word[w] + p * shape.stride + m);
-      normalize_block<4, 23, 255, false>(element, 0);
+      normalize_block<4, 23, 255, false>(d, element, 0);
       for (int p = 0; p < 4; ++p) hn::StoreU(element[p], d, out.word[w] + p * shape.stride + m);
     }
   }
@@ -89,7 +90,7 @@ void bfn_gfloat(const RowShape& shape, const Rows& x, const Rows&, const Results
   for (int m = 0; m < shape.stride; m += static_cast<int>(hn::Lanes(d))) {
     V32 element[8];
     for (int j = 0; j < 8; ++j) element[j] = hn::LoadU(d, x.word[j & 1] + (j >> 1) * shape.stride + m);
-    normalize_block<8, 23, 255, false>(element, 0);
+    normalize_block<8, 23, 255, false>(d, element, 0);
     for (int j = 0; j < 8; ++j) hn::StoreU(element[j], d, out.word[j & 1] + (j >> 1) * shape.stride + m);
   }
   no_flags(shape, out);
@@ -108,7 +109,7 @@ void bfn_half(const RowShape& shape, const Rows& x, const Rows&, const Results& 
         element[2 * j] = hn::ShiftRight<16>(word);
         element[2 * j + 1] = hn::And(word, low);
       }
-      normalize_block<16, 9, 63, kExtended>(element, b);
+      normalize_block<16, 9, 63, kExtended>(d, element, b);
       for (int j = 0; j < 8; ++j) {
         hn::StoreU(hn::Or(hn::ShiftLeft<16>(element[2 * j]), element[2 * j + 1]), d,
                    out.word[w + (j & 1)] + (j >> 1) * shape.stride + m);
@@ -118,42 +119,22 @@ void bfn_half(const RowShape& shape, const Rows& x, const Rows&, const Results& 
   no_flags(shape, out);
 }
 
-/// Blocks of 4 doubles, one at a time.
+/// Blocks of 4 doubles.
 void bfn_double(const RowShape& shape, const Rows& x, const Rows&, const Results& out, int) {
-  for (int m = 0; m < shape.stride; ++m) {
-    uint64_t element[4];
+  const DU64 d;
+  const DU32h d32;
+  for (int m = 0; m < shape.stride; m += static_cast<int>(hn::Lanes(d))) {
+    hn::Vec<DU64> element[4];
     for (int p = 0; p < 4; ++p) {
       const int i = p * shape.stride + m;
-      element[p] = (uint64_t{x.word[0][i]} << 32) | x.word[1][i];
+      const auto high = hn::PromoteTo(d, hn::LoadU(d32, x.word[0] + i));
+      element[p] = hn::Or(hn::ShiftLeft<32>(high), hn::PromoteTo(d, hn::LoadU(d32, x.word[1] + i)));
     }
-    int largest = 0;
-    for (uint64_t e : element) largest = HWY_MAX(largest, static_cast<int>(e >> 52) & 2047);
-    constexpr uint64_t kMask = (uint64_t{1} << 52) - 1;
-    int block = largest;
-    for (uint64_t e : element) {
-      if ((static_cast<int>(e >> 52) & 2047) == largest && (e & kMask) == kMask) block = largest + 1;
-    }
+    normalize_block<4, 52, 2047, false>(d, element, 0);
     for (int p = 0; p < 4; ++p) {
-      const uint64_t sign = element[p] & (uint64_t{1} << 63);
-      const int exponent = static_cast<int>(element[p] >> 52) & 2047;
-      uint64_t value = 0;
-      if (largest == 0) {
-        value = 0;
-      } else if (block >= 2047) {
-        value = uint64_t{2047} << 52;
-      } else {
-        uint64_t rounded = 0;
-        const int shift = block - exponent + 1;
-        if (exponent > 0 && shift < 55) {
-          const uint64_t full = (element[p] & kMask) | (uint64_t{1} << 52);
-          rounded = (full + (uint64_t{1} << (shift - 1)) - 1 + ((full >> shift) & 1)) >> shift;
-        }
-        value = (static_cast<uint64_t>(block) << 52) | rounded;
-      }
-      value |= sign;
       const int i = p * shape.stride + m;
-      out.word[0][i] = static_cast<uint32_t>(value >> 32);
-      out.word[1][i] = static_cast<uint32_t>(value);
+      hn::StoreU(hn::TruncateTo(d32, hn::ShiftRight<32>(element[p])), d32, out.word[0] + i);
+      hn::StoreU(hn::TruncateTo(d32, element[p]), d32, out.word[1] + i);
     }
   }
   no_flags(shape, out);

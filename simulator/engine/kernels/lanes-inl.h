@@ -26,8 +26,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 /// For results that have no flags: they are zero.
 HWY_INLINE void no_flags(const RowShape& shape, const Results& out) {
-  if (out.flags == nullptr) return;
-  for (int i = 0; i < shape.words(); ++i) out.flags[i] = 0;
+  if (out.flags != nullptr) std::memset(out.flags, 0, static_cast<size_t>(shape.words()));
 }
 
 using D32 = hn::CappedTag<uint32_t, kRowGranule>;

@@ -15,42 +15,59 @@ namespace kodama::simulator {
 namespace HWY_NAMESPACE {
 namespace {
 
-void sign_flags(const RowShape& shape, const Rows& result, int lanes, uint8_t* HWY_RESTRICT flags) {
-  const int n = shape.words();
-  const uint32_t* HWY_RESTRICT w0 = result.word[0];
-  const uint32_t* HWY_RESTRICT w1 = result.word[1];
+/// Stores a flag of four bits per PE: the inverse of what `negative(i)` says of the words from i on.
+template <class Negative>
+HWY_INLINE void store_flags(const RowShape& shape, uint8_t* flags, const Negative& negative) {
+  const D32 d;
+  const hn::Rebind<uint8_t, D32> d8;
+  const int words = shape.words();
+  for (int i = 0; i < words; i += static_cast<int>(hn::Lanes(d)))
+    hn::StoreU(hn::TruncateTo(d8, hn::Xor(negative(i), hn::Set(d, 15))), d8, flags + i);
+}
+
+void sign_flags(const RowShape& shape, const Rows& result, int lanes, uint8_t* flags) {
+  const D32 d;
+  const V32 one = hn::Set(d, 1);
+  const auto sign = [&](int w, int i)
+                        HWY_ATTR { return hn::ShiftRight<31>(hn::LoadU(d, result.word[w] + i)); };
+  const auto lower_sign = [&](int w, int i) HWY_ATTR {
+    return hn::And(hn::ShiftRight<15>(hn::LoadU(d, result.word[w] + i)), one);
+  };
+  const auto two = [&](V32 upper, V32 lower) HWY_ATTR { return hn::Or(hn::ShiftLeft<1>(upper), lower); };
+  const auto doubled = [&](V32 bits) HWY_ATTR {
+    const V32 apart = hn::Or(hn::ShiftLeft<1>(hn::And(bits, hn::Set(d, 2))), hn::And(bits, one));
+    return hn::Or(apart, hn::ShiftLeft<1>(apart));
+  };
+  const auto four = [&](V32 upper, V32 lower) HWY_ATTR { return hn::Or(hn::ShiftLeft<2>(upper), lower); };
   switch (lanes) {
     case 1:
-      for (int i = 0; i < n; ++i) flags[i] = w0[i] >> 31 != 0 ? 0 : 15;
+      store_flags(shape, flags, [&](int i) HWY_ATTR { return doubled(two(sign(0, i), sign(0, i))); });
       break;
     case 2:
-      for (int i = 0; i < n; ++i)
-        flags[i] = static_cast<uint8_t>((w0[i] >> 31 ? 0 : 12) | (w1[i] >> 31 ? 0 : 3));
+      store_flags(shape, flags, [&](int i) HWY_ATTR { return doubled(two(sign(0, i), sign(1, i))); });
       break;
     case -2:
-      for (int i = 0; i < n; ++i) {
-        flags[i] = static_cast<uint8_t>((w0[i] >> 31 ? 0 : 12) | ((w0[i] >> 15) & 1 ? 0 : 3));
-      }
+      store_flags(shape, flags, [&](int i) HWY_ATTR { return doubled(two(sign(0, i), lower_sign(0, i))); });
       break;
     case -4:
-      for (int i = 0; i < n; ++i) {
-        flags[i] = static_cast<uint8_t>((w0[i] >> 31 ? 0 : 8) | ((w0[i] >> 15) & 1 ? 0 : 4) |
-                                        (w1[i] >> 31 ? 0 : 2) | ((w1[i] >> 15) & 1 ? 0 : 1));
-      }
+      store_flags(shape, flags, [&](int i) HWY_ATTR {
+        return four(two(sign(0, i), lower_sign(0, i)), two(sign(1, i), lower_sign(1, i)));
+      });
       break;
     default:
-      for (int i = 0; i < n; ++i) {
-        flags[i] =
-            static_cast<uint8_t>((w0[i] >> 31 ? 0 : 8) | (w1[i] >> 31 ? 0 : 4) |
-                                 (result.word[2][i] >> 31 ? 0 : 2) | (result.word[3][i] >> 31 ? 0 : 1));
-      }
+      store_flags(shape, flags, [&](int i) HWY_ATTR {
+        return four(two(sign(0, i), sign(1, i)), two(sign(2, i), sign(3, i)));
+      });
       break;
   }
 }
 
 void flip(const RowShape& shape, const uint32_t* HWY_RESTRICT in, uint32_t pattern,
           uint32_t* HWY_RESTRICT out) {
-  for (int i = 0; i < shape.words(); ++i) out[i] = in[i] ^ pattern;
+  const D32 d;
+  const int words = shape.words();
+  for (int i = 0; i < words; i += static_cast<int>(hn::Lanes(d)))
+    hn::StoreU(hn::Xor(hn::LoadU(d, in + i), hn::Set(d, pattern)), d, out + i);
 }
 
 /// The conversion of suffix e: unlike in the multiplier, infinity stays infinity.
