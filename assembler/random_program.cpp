@@ -33,7 +33,9 @@ RandomProgram::RandomProgram(const isa::Chip& chip, uint64_t seed, RandomOptions
   for (const Instruction& form : isa::all_mnemonics()) {
     const IssueGroup group = isa::info(form.opcode).group;
     if (group == IssueGroup::kWait) continue;
-    (group == IssueGroup::kMv ? transfer_forms_ : step_forms_).push_back(form);
+    Forms& forms = group == IssueGroup::kMv ? transfer_forms_ : step_forms_;
+    if (forms.empty() || forms.back().front().opcode != form.opcode) forms.emplace_back();
+    forms.back().push_back(form);
   }
 }
 
@@ -252,10 +254,25 @@ Instruction RandomProgram::instruction(const Instruction& form) {
   throw isa::InternalError("internal error in random_program: no legal operands for " + isa::mnemonic(form));
 }
 
+/// Reductions have very many forms, other opcodes a single one.
+const Instruction& RandomProgram::pick_form(const Forms& forms) {
+  if (options_.even_opcodes && (&forms == &transfer_forms_ || one_in(2))) {
+    const std::vector<Instruction>& own = forms[below(forms.size())];
+    return own[below(own.size())];
+  }
+  size_t count = 0;
+  for (const std::vector<Instruction>& own : forms) count += own.size();
+  uint64_t left = below(count);
+  for (const std::vector<Instruction>& own : forms) {
+    if (left < own.size()) return own[left];
+    left -= own.size();
+  }
+  throw isa::InternalError("internal error in random_program: there are no forms");
+}
+
 Instruction RandomProgram::instruction(bool transfer) {
-  const std::vector<Instruction>& forms = transfer ? transfer_forms_ : step_forms_;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    Instruction candidate = forms[below(forms.size())];
+    Instruction candidate = pick_form(transfer ? transfer_forms_ : step_forms_);
     if (!draw(candidate)) continue;
     if (transfer || !find_violation(isa::Statement{isa::Step{{candidate}}}, chip_)) return candidate;
   }
@@ -374,9 +391,15 @@ isa::Statement RandomProgram::statement() {
 
 namespace {
 
-/// A memory that an operand addresses by a number.
-bool has_address(const Operand& operand) {
+/// An operand of its space that is told from others by a number. Products take a matrix register as a whole.
+bool has_address(const Instruction& instruction, const Operand& operand) {
   switch (operand.space) {
+    case Space::kMatX:
+    case Space::kMatY:
+      return isa::info(instruction.opcode).group != IssueGroup::kMauCalc;
+    case Space::kOmr:
+    case Space::kConstant:
+    case Space::kImmediate:
     case Space::kL1bm:
     case Space::kL2bm:
     case Space::kDar:
@@ -392,8 +415,8 @@ bool has_address(const Operand& operand) {
 template <typename Visit>
 void for_each_operand(isa::Statement& statement, Visit&& visit) {
   const auto visit_all = [&](Instruction& instruction) {
-    for (Operand& operand : instruction.sources) visit(operand);
-    for (Operand& operand : instruction.destinations) visit(operand);
+    for (Operand& operand : instruction.sources) visit(instruction, operand);
+    for (Operand& operand : instruction.destinations) visit(instruction, operand);
   };
   if (auto* step = std::get_if<isa::Step>(&statement.kind)) {
     for (Instruction& instruction : step->instructions) visit_all(instruction);
@@ -416,6 +439,23 @@ bool is_legal_in_loops(const isa::Statement& statement, const std::vector<int64_
 
 }  // namespace
 
+/// What a stride is a small multiple of: often something that the space's addresses are aligned to.
+int64_t RandomProgram::stride_unit(Space space) {
+  const int64_t factor = int64_t{1} << below(3);
+  switch (space) {
+    case Space::kMatX:
+    case Space::kMatY:
+      return 4;
+    case Space::kL1bm:
+    case Space::kL2bm:
+    case Space::kPdm:
+    case Space::kDram:
+      return one_in(2) ? factor : 16 * factor;
+    default:
+      return factor;
+  }
+}
+
 /// Gives the addresses in a loop strides that stay legal. `counts` are of the loops around it.
 void RandomProgram::add_strides(isa::Statement& statement, std::vector<int64_t>& counts) {
   if (auto* loop = std::get_if<isa::Loop>(&statement.kind)) {
@@ -424,18 +464,27 @@ void RandomProgram::add_strides(isa::Statement& statement, std::vector<int64_t>&
     counts.pop_back();
     return;
   }
-  for (int attempt = 0; attempt < 4; ++attempt) {
+  std::vector<Space> spaces;
+  for_each_operand(statement, [&](const Instruction& instruction, const Operand& operand) {
+    if (has_address(instruction, operand)) spaces.push_back(operand.space);
+  });
+  if (spaces.empty()) return;
+  constexpr int kDraws = 8;
+  for (int draw = 0; draw < kDraws; ++draw) {
     // Instructions of a step that share a port must read the same address, so a step has the same strides for
-    // all operands of a memory.
+    // all operands of a memory. What is hard to make legal has them for one memory.
     std::map<Space, std::vector<int64_t>> strides;
+    const bool one_space = draw >= kDraws / 2;
+    const Space only = spaces[below(spaces.size())];
     isa::Statement candidate = statement;
-    for_each_operand(candidate, [&](Operand& operand) {
-      if (!has_address(operand)) return;
+    for_each_operand(candidate, [&](const Instruction& instruction, Operand& operand) {
+      if (!has_address(instruction, operand)) return;
       const auto [own, is_new] = strides.try_emplace(operand.space);
-      if (is_new && !one_in(4)) {
+      if (is_new && (one_space ? operand.space == only : !one_in(4))) {
         own->second.resize(1 + below(counts.size()));
         for (int64_t& stride : own->second) {
-          const int64_t unit = int64_t{1} << below(isa::is_pe_memory(operand.space) ? 3 : 7);
+          if (own->second.size() > 3 && one_in(2)) continue;
+          const int64_t unit = stride_unit(operand.space);
           stride = unit * (static_cast<int64_t>(below(5)) - 2);
         }
       }
@@ -450,13 +499,21 @@ void RandomProgram::add_strides(isa::Statement& statement, std::vector<int64_t>&
 /// A loop that is itself run so many times.
 isa::Statement RandomProgram::loop_body(int depth, int64_t times) {
   constexpr int64_t kMostTimes = 64;  // what is nested multiplies
+  // Deep ones are a chain of loops of one or two iterations, so that the innermost ones have some, too.
+  const bool is_deep = depth > 3;
+  const auto count = static_cast<int64_t>(is_deep && !one_in(16) ? 1 + below(2) : below(5));
   isa::Loop result;
-  result.count = std::min(static_cast<int64_t>(below(5)), kMostTimes / times);
-  const uint64_t length = 1 + below(4);
-  for (uint64_t i = 0; i < length; ++i)
-    result.body.push_back(depth > 1 && one_in(2)
-                              ? loop_body(depth - 1, times * std::max<int64_t>(result.count, 1))
-                              : statement());
+  result.count = std::min(count, kMostTimes / times);
+  const uint64_t length = 1 + below(is_deep ? 2 : 4);
+  for (uint64_t i = 0; i < length; ++i) {
+    if (is_deep ? i == 0 : depth > 1 && one_in(2)) {
+      result.body.push_back(loop_body(depth - 1, times * std::max<int64_t>(result.count, 1)));
+    } else if (options_.transfers && one_in(8)) {
+      result.body.push_back({isa::Mv{instruction(true)}});
+    } else {
+      result.body.push_back(statement());
+    }
+  }
   return {result};
 }
 
@@ -474,7 +531,7 @@ isa::Program RandomProgram::program(int statements) {
   for (int i = 0; i < statements; ++i) {
     const bool is_loop = options_.loops && one_in(4);
     // Few go as deep as loops may be nested.
-    const int depth = is_loop ? 1 + static_cast<int>(below(one_in(16) ? isa::kMaxLoopDepth : 3)) : 0;
+    const int depth = is_loop ? 1 + static_cast<int>(below(one_in(8) ? isa::kMaxLoopDepth : 3)) : 0;
     program.statements.push_back(is_loop ? loop(depth) : statement());
   }
   return program;

@@ -28,6 +28,8 @@ struct RandomOptions {
   bool other_statements = true;
   /// Counted loops, some inside others and some that run not once. Addresses in them depend on the counters.
   bool loops = false;
+  /// Opcodes with few mnemonics are not rare: half of the steps, and all transfers, choose the opcode first.
+  bool even_opcodes = false;
   /// Addresses are mostly below this (in the unit of the memory), so that statements meet each other's data;
   /// one in eight ignores it.
   int64_t address_window = 64;
@@ -62,13 +64,17 @@ class RandomProgram {
   bool draw(isa::Instruction& instruction);
   isa::Statement debug_statement();
   isa::Statement loop_body(int depth, int64_t times);
+  int64_t stride_unit(isa::Space space);
   void add_strides(isa::Statement& loop, std::vector<int64_t>& counts);
 
   const isa::Chip& chip_;
   RandomOptions options_;
   std::mt19937_64 engine_;
-  std::vector<isa::Instruction> step_forms_;
-  std::vector<isa::Instruction> transfer_forms_;
+  /// By opcode.
+  using Forms = std::vector<std::vector<isa::Instruction>>;
+  const isa::Instruction& pick_form(const Forms& forms);
+  Forms step_forms_;
+  Forms transfer_forms_;
   /// Operands and mask already in the step being made; reused often, since the instructions of a step
   /// share read ports and mask entry.
   std::vector<isa::Operand> step_operands_;

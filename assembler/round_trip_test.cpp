@@ -71,12 +71,21 @@ TEST(RandomPrograms, AreReproducible) {
   EXPECT_FALSE(RandomProgram(chip("tiny"), 7).program(100) == RandomProgram(chip("tiny"), 8).program(100));
 }
 
-/// Counts of 0 and 1, loops in loops as deep as they may be, several statements, and addresses that depend on
-/// inner and outer counters. Each iteration is legal, which is what its text is.
+/// Counts of 0 and 1, loops in loops as deep as they may be, transfers and waits in them, and addresses in
+/// every space that depend on inner and outer counters. Each iteration is legal, which is what its text is.
 TEST(RandomPrograms, LoopsOfEveryKind) {
   std::set<int64_t> loop_counts;
   int deepest = 0;
   std::set<size_t> strides;
+  std::set<isa::Space> read, written, moved_from, moved_to;  // with addresses that change
+  bool waits = false;
+  const auto note = [&](const std::vector<isa::Operand>& operands, std::set<isa::Space>& spaces) {
+    for (const isa::Operand& operand : operands) {
+      strides.insert(operand.loop_strides.size());
+      if (std::ranges::any_of(operand.loop_strides, [](int64_t stride) { return stride != 0; }))
+        spaces.insert(operand.space);
+    }
+  };
   const std::function<void(const std::vector<isa::Statement>&, int)> look =
       [&](const std::vector<isa::Statement>& statements, int depth) {
         for (const isa::Statement& statement : statements) {
@@ -86,15 +95,20 @@ TEST(RandomPrograms, LoopsOfEveryKind) {
             look(loop->body, depth + 1);
           } else if (const auto* step = std::get_if<isa::Step>(&statement.kind)) {
             for (const isa::Instruction& instruction : step->instructions) {
-              for (const isa::Operand& source : instruction.sources)
-                strides.insert(source.loop_strides.size());
+              note(instruction.sources, read);
+              note(instruction.destinations, written);
+              if (depth > 0 && instruction.opcode == isa::Opcode::kWait) waits = true;
             }
+          } else if (const auto* mv = std::get_if<isa::Mv>(&statement.kind)) {
+            note(mv->instruction.sources, moved_from);
+            note(mv->instruction.destinations, moved_to);
           }
         }
       };
   RandomOptions options;
   options.loops = true;
-  for (uint64_t seed = 1; seed <= 60; ++seed) {
+  options.even_opcodes = true;
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
     const isa::Program program = RandomProgram(chip("tiny"), seed, options).program(20);
     look(program.statements, 0);
     const isa::Program unrolled = assemble(print(program), "random", chip("tiny"));
@@ -102,7 +116,13 @@ TEST(RandomPrograms, LoopsOfEveryKind) {
   }
   EXPECT_EQ(loop_counts, (std::set<int64_t>{0, 1, 2, 3, 4}));
   EXPECT_EQ(deepest, isa::kMaxLoopDepth);
-  EXPECT_TRUE(strides.contains(0) && strides.contains(1) && strides.contains(2) && strides.contains(3));
+  EXPECT_EQ(strides.size(), isa::kMaxLoopDepth + 1u);
+  using enum isa::Space;
+  EXPECT_EQ(read, (std::set{kLm0, kLm1, kGrf0, kGrf1, kConstant, kImmediate, kMatX, kMatY, kL1bm, kL2bm}));
+  EXPECT_EQ(written, (std::set{kLm0, kLm1, kGrf0, kGrf1, kOmr, kMatX, kMatY, kL1bm, kL2bm, kDar}));
+  EXPECT_EQ(moved_from, (std::set{kL2bm, kPdm, kDram, kDramIndirect}));
+  EXPECT_EQ(moved_to, moved_from);
+  EXPECT_TRUE(waits);
 }
 
 TEST(RandomPrograms, ObeyTheirFilter) {

@@ -134,6 +134,7 @@ class AccessLister {
         // Masked-off bits become 0: the entry is replaced in any case.
         Access& access = single(HazardResource::kMask, Agent::kPe, true);
         access.begin[0] = operand.base;
+        access.loop_strides = without_trailing_zeros(operand.loop_strides);
         break;
       }
       case Space::kBar0:

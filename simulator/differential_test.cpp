@@ -7,6 +7,7 @@
 #include <string>
 
 #include "assembler/assembler.h"
+#include "isa/error.h"
 #include "simulator/engine/kernels/kernels.h"
 #include "simulator/test_chip.h"
 
@@ -79,6 +80,32 @@ TEST(Differential, TransfersBetweenStepsThatUseTheL2bm) {
     golden.run(program, {});
     ASSERT_EQ(memory_difference(chip, machine, golden), "") << "seed " << seed << "\n" << text;
   }
+}
+
+/// A loop is its text, also where no memory is addressed.
+TEST(Differential, CountersOfLoopsReachMaskEntriesAndConstants) {
+  const isa::Chip chip = small_memories(small_chip());
+  const auto loop_of = [&](int64_t count) {
+    isa::Program program = assembler::assemble("iinc $l2bid $omr1\n", "loop.vsm", chip);
+    isa::Instruction& instruction = std::get<isa::Step>(program.statements[0].kind).instructions[0];
+    instruction.sources[0].loop_strides = {1};
+    instruction.destinations[0].loop_strides = {2};
+    program.statements = {{isa::Loop{count, program.statements}}};
+    return program;
+  };
+  const isa::Program loop = loop_of(5);
+  const isa::Program text = assembler::assemble(assembler::print(loop), "text.vsm", chip);
+  ASSERT_EQ(text.statements.size(), 5u);
+  for (const auto& [of_engine, of_golden] : {std::pair(&loop, &text), std::pair(&text, &loop)}) {
+    Machine machine(chip);
+    GoldenMachine golden(chip);
+    fill_with_edge_values(chip, 3, machine, golden);
+    machine.run(*of_engine);
+    golden.run(*of_golden, {});
+    EXPECT_EQ(memory_difference(chip, machine, golden), "");
+  }
+  Machine machine(chip);
+  EXPECT_THROW(machine.run(loop_of(9)), isa::UserError);  // the last constant is the sixth
 }
 
 /// What the fuzzer finds, it must be able to say.

@@ -100,6 +100,21 @@ class Decoder {
     return to;
   }
 
+  /// The base of an operand in all iterations of the loops around it.
+  void check_base(const isa::Operand& operand, int64_t first, int64_t last,
+                  fmt::format_string<int64_t&, int64_t&, int64_t&> message) const {
+    for (const bool most : {false, true}) {
+      int64_t base = operand.base;
+      for (size_t d = 0; d < std::min(operand.loop_strides.size(), loop_counts_.size()); ++d) {
+        if (loop_counts_[d] <= 0) return;  // never runs
+        const int64_t reach = operand.loop_strides[d] * (loop_counts_[d] - 1);
+        if ((reach > 0) == most) base += reach;
+      }
+      if (base < first || base > last)
+        throw isa::UserError(fmt::format("{}: {}", place(), fmt::format(message, base, first, last)));
+    }
+  }
+
   void check_mask(const isa::Mask& mask) const {
     if (mask.kind == isa::Mask::Kind::kRegister && mask.value >= chip_.memory.mask_entries) {
       throw isa::UserError(fmt::format("{}: mask entry {}; allowed are 0 to {}", place(), mask.value,
@@ -178,7 +193,9 @@ class Decoder {
   void decode_kind(const isa::Loop& loop, Node& node, int depth) {
     node.kind = Node::Kind::kLoop;
     node.count = loop.count;
+    loop_counts_.push_back(loop.count);
     node.body = decode_body(loop.body, depth + 1);
+    loop_counts_.pop_back();
     node.idle = std::ranges::all_of(node.body, [](const Node& inner) { return inner.idle; });
     for (const Node& inner : node.body) {
       node.reach = std::max(node.reach, inner.reach);
@@ -218,7 +235,11 @@ class Decoder {
     op.l1b_set = instruction.l1b_set;
     op.zero_flush = instruction.zero_flush;
     check_mask(op.zero_flush);
-    for (const isa::Operand& source : instruction.sources) op.sources.push_back(operand(source));
+    for (const isa::Operand& source : instruction.sources) {
+      op.sources.push_back(operand(source));
+      if (source.space == Space::kConstant)
+        check_base(source, 0, isa::kFixedConstantCount - 1, "constant {}; allowed are {} to {}");
+    }
     for (const isa::Operand& destination : instruction.destinations) {
       op.destinations.push_back(operand(destination));
       check_mask(destination.mask);
@@ -228,10 +249,8 @@ class Decoder {
         node.writes_registers = true;
       if (destination.space == Space::kOmr) {
         op.wants_flags = true;
-        if (destination.base < 1 || destination.base > 15 || destination.base >= chip_.memory.mask_entries) {
-          throw isa::UserError(fmt::format("{}: mask entry {} as a destination; allowed are 1 to 15", place(),
-                                           destination.base));
-        }
+        const int64_t last = std::min<int64_t>(isa::kMaskRegisters, chip_.memory.mask_entries) - 1;
+        check_base(destination, 1, last, "mask entry {} as a destination; allowed are {} to {}");
       }
     }
     if (op.sources.size() < op.row->source_count) unsupported(instruction, "an operand is missing");
@@ -325,6 +344,7 @@ class Decoder {
   Decoded decoded_;
   int32_t region_ = -1;
   int32_t line_ = 0;
+  std::vector<int64_t> loop_counts_;  ///< of the loops around
 };
 
 }  // namespace

@@ -141,7 +141,7 @@ class L1b {
   LaneAddresses lane_addresses(const MicroOperand& operand, int64_t base, int cycle) const;
   void fetch(const MicroOperand& operand, isa::Precision precision, const Counters& counters,
              Scratch& scratch, CycleRows& value) const;
-  void fetch_constant(const MicroOperand& operand, isa::Precision precision, Scratch& scratch,
+  void fetch_constant(isa::FixedConstant constant, isa::Precision precision, Scratch& scratch,
                       CycleRows& value) const;
   /// Fetches and applies the conversions e, r and -. `addend`: the z of a MAU operation.
   void fetch_converted(const MicroOperand& operand, isa::Precision precision, bool addend,

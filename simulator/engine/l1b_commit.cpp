@@ -160,7 +160,7 @@ void L1b::commit(const PendingWrite& write, const Node& node, const Counters& co
             entry[c * words_ + i] = static_cast<uint8_t>(flags[i] & cycle.bits(i));
           }
         }
-        uint8_t* to = masks_ + destination.base * 4 * words_;
+        uint8_t* to = masks_ + destination.resolve(counters) * 4 * words_;
         if (stale_) {
           stale_->later(chip_->hazard.mask_write_use,
                         [to, entry = std::move(entry)] { std::memcpy(to, entry.data(), entry.size()); });

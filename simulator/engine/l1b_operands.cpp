@@ -76,7 +76,7 @@ int64_t L1b::operand_address(const isa::Operand& operand, int mab, int pe, int c
   return lane_address(micro, operand.address(cycle), cycle, pe * shape_.stride + mab);
 }
 
-void L1b::fetch_constant(const MicroOperand& operand, Precision precision, Scratch& scratch,
+void L1b::fetch_constant(isa::FixedConstant constant, Precision precision, Scratch& scratch,
                          CycleRows& value) const {
   uint32_t* rows = scratch.rows();
   const int lanes = precision == Precision::kNone ? 1 : isa::lanes(precision);
@@ -84,7 +84,7 @@ void L1b::fetch_constant(const MicroOperand& operand, Precision precision, Scrat
     for (int mab = 0; mab < shape_.stride; ++mab) {
       uint32_t number = 0;
       bool top = false;
-      switch (static_cast<isa::FixedConstant>(operand.base)) {
+      switch (constant) {
         case isa::FixedConstant::kL2bid:
           number = static_cast<uint32_t>(l2b_number_);
           break;
@@ -193,7 +193,7 @@ void L1b::fetch(const MicroOperand& operand, Precision precision, const Counters
       value = forwarded(3);
       return;
     case Space::kConstant:
-      fetch_constant(operand, precision, scratch, value);
+      fetch_constant(static_cast<isa::FixedConstant>(operand.resolve(counters)), precision, scratch, value);
       return;
     default:
       throw isa::InternalError("internal error in simulator: not a source of a PE");

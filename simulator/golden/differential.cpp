@@ -6,6 +6,8 @@
 #include <mutex>
 
 #include "assembler/assembler.h"
+#include "assembler/machine_words.h"
+#include "assembler/program_file.h"
 #include "assembler/random_program.h"
 #include "isa/error.h"
 #include "simulator/debug_text.h"
@@ -21,16 +23,30 @@ using isa::Space;
 constexpr int kRoundLength = 16;
 constexpr size_t kMaxFailures = 10;
 
+/// How the engine comes by a program of several statements, and runs it. The golden model runs what was made.
+enum class Way : uint8_t {
+  kPlain,
+  kText,     ///< printed, which unrolls loops, and assembled
+  kBinary,   ///< saved and loaded
+  kWords,    ///< machine words, without the statements that they can't say
+  kThreads,  ///< several
+  kTimed,    ///< with the timing model beside it
+  kStepped,  ///< statement by statement, as the debugger does
+};
+constexpr std::array kWays{Way::kPlain, Way::kText,    Way::kBinary, Way::kWords,
+                           Way::kPlain, Way::kThreads, Way::kTimed,  Way::kStepped};
+
 /// What a machine did with one program.
 struct Reaction {
   std::vector<std::string> lines;
   bool refused = false;
 };
 template <typename AnyMachine>
-Reaction react(AnyMachine& machine, const isa::Program& program) {
+Reaction react(AnyMachine& machine, const isa::Program& program, Way way = Way::kPlain) {
   Reaction reaction;
   RunOptions options;
-  options.timing = false;
+  options.timing = way == Way::kTimed;
+  if (way == Way::kStepped) options.before_statement = [](const isa::Statement&) { return true; };
   options.dump = [&](const std::string& line) { reaction.lines.push_back(line); };
   try {
     machine.run(program, options);
@@ -43,14 +59,15 @@ Reaction react(AnyMachine& machine, const isa::Program& program) {
 /// Both machines, with the same contents.
 class Pair {
  public:
-  Pair(const isa::Chip& chip, uint64_t seed)
-      : chip_(chip), machine_(chip, machine_options(seed)), golden_(chip) {
+  Pair(const isa::Chip& chip, uint64_t seed, bool several_threads)
+      : chip_(chip), machine_(chip, MachineOptions{.threads = several_threads ? 3 : 1}), golden_(chip) {
     fill_with_edge_values(chip_, seed, machine_, golden_);
   }
 
-  /// Runs a program on both; says what differs afterwards.
-  std::string compare(const isa::Program& program) {
-    const Reaction engine = react(machine_, program);
+  /// Runs a program on both, or on the engine what it became; says what differs afterwards.
+  std::string compare(const isa::Program& program) { return compare(program, program, Way::kPlain); }
+  std::string compare(const isa::Program& program, const isa::Program& of_engine, Way way) {
+    const Reaction engine = react(machine_, of_engine, way);
     const Reaction expected = react(golden_, program);
     refused_ = expected.refused;
     if (engine.refused != expected.refused) {
@@ -66,33 +83,57 @@ class Pair {
   bool refused() const { return refused_; }
 
  private:
-  static MachineOptions machine_options(uint64_t seed) {
-    MachineOptions options;
-    options.threads = seed % 8 == 1 ? 3 : 1;
-    return options;
-  }
-
   const isa::Chip& chip_;
   Machine machine_;
   GoldenMachine golden_;
   bool refused_ = false;
 };
 
+std::string words_of(const isa::Program& program) {
+  return assembler::to_words(program, {.allow_inferred = true});
+}
+/// Whether there are machine words for it.
+bool has_words(const isa::Statement& statement) {
+  try {
+    words_of({.source_name = "random", .statements = {statement}});
+    return true;
+  } catch (const isa::UnsupportedError&) {
+    return false;
+  }
+}
+
 /// One round: a few programs of one statement, or, one time in four, a single program of several, in which
-/// block masks, forwarding and stretches of steps matter and memories are compared at the end. Returns the
-/// description of what went wrong, empty when nothing did; `steps` is the number of steps run.
+/// block masks, forwarding and stretches of steps matter, memories are compared at the end, and the engine
+/// has another way to it than the golden model. Returns the description of what went wrong, empty when
+/// nothing did; `steps` is the number of steps run.
 std::string run_round(const isa::Chip& chip, uint64_t seed, int64_t& steps) {
   const bool stepwise = seed % 4 != 0;
   assembler::RandomOptions options;
   options.address_window = 32;
   options.mask_statements = !stepwise;
+  options.even_opcodes = true;
   options.loops = seed % 2 == 0 || seed % 16 == 1;  // the latter on several threads
+  const Way way = stepwise ? Way::kPlain : kWays[seed / 4 % kWays.size()];
+  if (way == Way::kWords) {
+    options.transfers = options.mask_statements = false;
+    options.accept = [](const isa::Instruction& one) { return has_words({isa::Step{{one}}}); };
+  }
   assembler::RandomProgram random(chip, seed, options);
-  const isa::Program program = random.program(kRoundLength);
+  isa::Program program = random.program(kRoundLength);
+  if (way == Way::kWords) std::erase_if(program.statements, std::not_fn(has_words));
   const isa::ProgramCounts counts = isa::count(program);
   steps = counts.steps - counts.nops + counts.mvs;
   if (stepwise) return program_difference(chip, seed, program);
-  const std::string found = Pair(chip, seed).compare(program);
+  isa::Program of_engine = program;
+  if (way == Way::kText) of_engine = assembler::assemble(assembler::print(program), "random", chip);
+  if (way == Way::kBinary) {
+    of_engine = assembler::load_program(assembler::save_program(program, chip), "random", chip);
+    if (of_engine != program) return assembler::print(program) + "is another program when it is loaded\n";
+  }
+  if (way == Way::kWords) {
+    of_engine = assembler::from_words(words_of(program), "random", chip);
+  }
+  const std::string found = Pair(chip, seed, way == Way::kThreads).compare(program, of_engine, way);
   return found.empty() ? "" : assembler::print(program) + found;
 }
 
@@ -152,7 +193,7 @@ std::string memory_difference(const isa::Chip& chip, const Machine& machine, con
 }
 
 std::string program_difference(const isa::Chip& chip, uint64_t seed, const isa::Program& program) {
-  Pair pair(chip, seed);
+  Pair pair(chip, seed, seed % 8 == 1);
   isa::Program so_far;
   for (const isa::Statement& statement : program.statements) {
     const std::string found = pair.compare({.source_name = program.source_name, .statements = {statement}});

@@ -10,7 +10,9 @@
 #include "simulator/machine.h"
 
 /// Differential fuzzing: the engine and the golden model run the same random legal programs on the same
-/// contents, full of edge values, and every memory of both is compared after every statement.
+/// contents, full of edge values, and every memory of both is compared after every statement. Loops and what
+/// their counters do to addresses are among them, and some programs come to the engine as text, as a binary
+/// file or as machine words, or are run by several threads, with the timing model, or as the debugger does.
 ///
 ///     FuzzOptions options;
 ///     options.chip = small_memories(isa::find_chip("tiny"));

@@ -74,8 +74,9 @@ Quad GoldenMachine::source(const Operand& operand, Precision precision, const At
           static_cast<uint64_t>(at.l2b_number), static_cast<uint64_t>(at.l1b_number),
           static_cast<uint64_t>(at.mab_number), static_cast<uint64_t>(4 * at.mab_number + at.pe_number),
           static_cast<uint64_t>(at.pe_number),  uint64_t{1} << (width - 1)};
+      const uint64_t constant = values.at(static_cast<size_t>(isa::resolved_base(operand, context.counters)));
       uint64_t value = 0;
-      for (int i = 0; i < lanes; ++i) value = set_lane(value, width, i, values[operand.base]);
+      for (int i = 0; i < lanes; ++i) value = set_lane(value, width, i, constant);
       return {value, value};
     }
     default:
@@ -188,9 +189,10 @@ void GoldenMachine::deliver_to(const Operand& destination, const At& at, int cyc
       context.writes.push_back([pe, cycle, merge] { pe->t[cycle] = merge(pe->t[cycle]); });
       break;
     case Space::kOmr:
-      context.writes.push_back([pe, cycle, entry = destination.base, value = flags & bits] {
-        pe->masks[entry][cycle] = static_cast<uint8_t>(value);
-      });
+      context.writes.push_back(
+          [pe, cycle, entry = isa::resolved_base(destination, context.counters), value = flags & bits] {
+            pe->masks[entry][cycle] = static_cast<uint8_t>(value);
+          });
       break;
     case Space::kBar0:
     case Space::kBar1:
