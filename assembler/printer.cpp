@@ -254,7 +254,7 @@ void append_instruction(Buffer& out, const Instruction& instruction, const Count
   for (const Operand& operand : instruction.sources) {
     append(out, ' ');
     if (operand.space == Space::kImmediate) {
-      append(out, print_payload(instruction, operand.base));
+      append(out, print_payload(instruction, isa::resolved_base(operand, counters)));
     } else {
       append_operand(out, operand, counters, group == IssueGroup::kMauCalc);
     }
