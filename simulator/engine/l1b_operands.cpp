@@ -51,7 +51,7 @@ LaneAddresses L1b::lane_addresses(const MicroOperand& operand, int64_t base, int
   return {.base = static_cast<int32_t>(wrap(base + operand.offset[cycle], size)),
           .mask = static_cast<uint32_t>(size - 1),
           .width = isa::words(operand.width),
-          .bar = isa::is_local_memory(operand.space) ? bar_[which] : nullptr,
+          .bar = isa::is_local_memory(operand.space) && bar_used_[which] ? bar_[which] : nullptr,
           .t = operand.t_indirect ? (stale_ ? stale_t_.data() : t_) + (cycle * 4 + 1) * words_ : nullptr,
           .further_before = (operand.j + 1) * shape_.stride};
 }

@@ -19,6 +19,8 @@
 namespace kodama::simulator {
 
 inline constexpr int kRowGranule = 16;
+/// Words of the longest row: an L1B has at most 16 MABs.
+inline constexpr int kMostRowWords = 64;
 /// Sums of more aligned significands may not fit 32 bits.
 inline constexpr int kMostSummedRows = 8;
 

@@ -1,3 +1,6 @@
+#include <bit>
+#include <cstring>
+
 #include "simulator/engine/kernels/kernels.h"
 #include "simulator/engine/kernels/targets.h"
 
@@ -64,35 +67,58 @@ void spread_longs(const RowShape& shape, const uint64_t* from, int64_t pe_step, 
   }
 }
 
+/// Of two lanes, from their places, `kWords` words `apart` each.
+template <int kWords>
+HWY_INLINE void copy_pair(const uint32_t* from, const uint32_t* places, ptrdiff_t apart, uint32_t* to) {
+  uint64_t place = 0;
+  std::memcpy(&place, places, sizeof place);
+  const uint32_t* first = from + static_cast<uint32_t>(place);
+  const uint32_t* second = from + (place >> 32);
+  for (int w = 0; w < kWords; ++w) {
+    const uint64_t pair = first[w * apart] | uint64_t{second[w * apart]} << 32;
+    std::memcpy(to + w * apart, &pair, sizeof pair);
+  }
+}
+
 void gather(const RowShape& shape, const uint32_t* memory, const LaneAddresses& addresses, uint32_t* out) {
   const D32 d;
-  const int words = shape.words();
+  const auto vector = static_cast<int>(hn::Lanes(d));
+  const int words = shape.words();  // a power of two
+  const int row_bits = std::countr_zero(static_cast<unsigned>(words));
   const V32 mask = hn::Set(d, addresses.mask & ~static_cast<uint32_t>(addresses.width - 1));
   const V32 further = hn::Set(d, static_cast<uint32_t>(addresses.width));
-  const V32 lanes = hn::Iota(d, 0);
-  for (int i = 0; i < words; i += static_cast<int>(hn::Lanes(d))) {
-    V32 address = hn::Set(d, static_cast<uint32_t>(addresses.base));
+  const V32 base = hn::Set(d, static_cast<uint32_t>(addresses.base));
+  const V32 t_bits = hn::Set(d, 0xfff);
+  HWY_ALIGN uint32_t places[kMostRowWords];
+  bool together[kMostRowWords];  // of a vector: all go to one address
+  V32 lane = hn::Iota(d, 0);
+  for (int i = 0; i < words; i += vector) {
+    V32 address = base;
     if (addresses.bar != nullptr) address = hn::Add(address, hn::LoadU(d, addresses.bar + i));
-    if (addresses.t != nullptr)
-      address = hn::Add(address, hn::And(hn::LoadU(d, addresses.t + i), hn::Set(d, 0xfff)));
-    const V32 lane = hn::Add(lanes, hn::Set(d, static_cast<uint32_t>(i)));
-    const auto goes_further = hn::Lt(lane, hn::Set(d, static_cast<uint32_t>(addresses.further_before)));
-    address = hn::Add(address, hn::IfThenElseZero(goes_further, further));
-    const V32 row = hn::Mul(hn::And(address, mask), hn::Set(d, static_cast<uint32_t>(words)));
-    // Lanes that go to one address, as they do for counters, read a piece of a row. Else pairs of lanes are
-    // loaded one by one: few hosts' own instruction for this is faster.
-    const auto same = hn::Eq(row, hn::Set(d, hn::GetLane(row)));
-    HWY_ALIGN uint32_t indices[kRowGranule];
-    hn::Store(hn::Add(row, lane), d, indices);
-    if (hn::AllTrue(d, same)) {
-      for (int w = 0; w < addresses.width; ++w)
-        hn::StoreU(hn::LoadU(d, memory + indices[0] + w * words), d, out + w * words + i);
-      continue;
+    if (addresses.t != nullptr) address = hn::Add(address, hn::And(hn::LoadU(d, addresses.t + i), t_bits));
+    if (i < addresses.further_before) {
+      const auto goes_further = hn::Lt(lane, hn::Set(d, static_cast<uint32_t>(addresses.further_before)));
+      address = hn::Add(address, hn::IfThenElseZero(goes_further, further));
     }
-    const hn::RebindToSigned<D32> di;
-    const auto index = hn::BitCast(di, hn::Add(row, lane));
-    for (int w = 0; w < addresses.width; ++w)
-      hn::StoreU(hn::GatherIndex(d, memory + w * words, index), d, out + w * words + i);
+    const V32 row = hn::ShiftLeftSame(hn::And(address, mask), row_bits);
+    together[i / vector] = hn::AllTrue(d, hn::Eq(row, hn::Set(d, hn::GetLane(row))));
+    hn::Store(hn::Add(row, lane), d, places + i);
+    lane = hn::Add(lane, hn::Set(d, static_cast<uint32_t>(vector)));
+  }
+  // Lanes that go to one address, as they do for counters, read a piece of a row. Else lanes are loaded one
+  // by one, in pairs: few hosts' own instruction for this is faster.
+  for (int i = 0; i < words; i += vector) {
+    if (together[i / vector]) {
+      for (int w = 0; w < addresses.width; ++w)
+        hn::StoreU(hn::LoadU(d, memory + w * words + places[i]), d, out + w * words + i);
+    } else if (addresses.width == 2) {
+      for (int k = i; k < i + vector; k += 2) copy_pair<2>(memory, places + k, words, out + k);
+    } else {
+      for (int w = 0; w < addresses.width; ++w) {
+        for (int k = i; k < i + vector; k += 2)
+          copy_pair<1>(memory + w * words, places + k, words, out + w * words + k);
+      }
+    }
   }
 }
 

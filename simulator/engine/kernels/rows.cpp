@@ -126,9 +126,16 @@ void masked_copy(const RowShape& shape, const uint32_t* in, const uint8_t* mask,
   const hn::Rebind<uint8_t, D32> d8;
   const V32 upper = hn::Set(d, 0xffff0000u), lower = hn::Set(d, 0xffffu);
   const V32 high_bit = hn::Set(d, 1u << high), low_bit = hn::Set(d, 1u << low);
+  const auto both = hn::Set(d8, static_cast<uint8_t>(1u << high | 1u << low));
   const int words = shape.words();
   for (int i = 0; i < words; i += static_cast<int>(hn::Lanes(d))) {
-    const V32 bits = hn::PromoteTo(d, hn::LoadU(d8, mask + i));
+    const auto lanes = hn::And(hn::LoadU(d8, mask + i), both);
+    // Masks choose PEs or MABs more often than single ones, so whole vectors are left alone.
+    if (hn::AllTrue(d8, hn::Eq(lanes, hn::Zero(d8)))) {
+      if (flush) hn::StoreU(hn::Zero(d), d, out + i);
+      continue;
+    }
+    const V32 bits = hn::PromoteTo(d, lanes);
     const V32 allowed = hn::Or(hn::IfThenElseZero(hn::TestBit(bits, high_bit), upper),
                                hn::IfThenElseZero(hn::TestBit(bits, low_bit), lower));
     const V32 kept = flush ? hn::Zero(d) : hn::AndNot(allowed, hn::LoadU(d, out + i));
