@@ -99,6 +99,8 @@ class L1b {
     isa::Precision precision = isa::Precision::kNone;  ///< of `decoded`
     uint32_t valid = 0;                                ///< rows of `decoded` that are up to date
     std::array<uint32_t, 16> kind{};                   ///< BlockKinds of each row
+    uint32_t kinds = 0;  ///< of all rows of `kinds_of` together, while they are valid
+    uint32_t kinds_of = 0;
   };
   /// A result waiting to be written at the end of the step.
   struct PendingWrite {

@@ -109,12 +109,18 @@ void L1b::run_matrix(const MicroOp& op, const CycleRows& v, const CycleRows* z, 
   uint32_t kind = 0;
   const uint32_t needed = ((1u << row_count) - 1) << first_row;
   const bool all_decoded = (matrix.valid & needed) == needed;
-  for (int i = first_row; i < first_row + row_count; ++i) {
-    if (!all_decoded && (matrix.valid >> i & 1) == 0)
-      matrix.kind[i] = decode(shape_, matrix.raw + i * 2 * words_, i, matrix.decoded);
-    kind |= matrix.kind[i];
+  if (all_decoded && matrix.kinds_of == needed) {
+    kind = matrix.kinds;
+  } else {
+    for (int i = first_row; i < first_row + row_count; ++i) {
+      if ((matrix.valid >> i & 1) == 0)
+        matrix.kind[i] = decode(shape_, matrix.raw + i * 2 * words_, i, matrix.decoded);
+      kind |= matrix.kind[i];
+    }
+    matrix.valid |= needed;
+    matrix.kinds = kind;
+    matrix.kinds_of = needed;
   }
-  matrix.valid |= needed;
   const Rows no_addend{};
   uint32_t irregular = 15;
   if ((kind & kBlockIrregular) == 0 && !is_double)

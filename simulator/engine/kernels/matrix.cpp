@@ -243,32 +243,37 @@ struct PairSums {
   V64 y[kCycles][2];
 };
 
+/// Two cycles from `c` on.
 template <bool kRound>
-HWY_INLINE void finish_cycle(const V64 (&y)[2], const Rows* z, const Addends* addends, int c, int p, int m,
-                             const Results& out, int i) {
-  const D64 d;
-  const DF32h df;
+HWY_INLINE void finish_two(const PairSums& sums, const Rows* z, const Addends* addends, int c, int p, int m,
+                           const OutputRows& out, int i) {
   if (addends == nullptr) {
-    finish_pair<kRound>(y, z == nullptr ? nullptr : z + c, out, 0, i);
+    finish_pair<kRound>(sums.y[c], z == nullptr ? nullptr : z + c, out.of[c], 0, i);
+    finish_pair<kRound>(sums.y[c + 1], z == nullptr ? nullptr : z + c + 1, out.of[c + 1], 0, i);
     return;
   }
-  const V64 addend[2] = {hn::PromoteTo(d, hn::LoadU(df, addends->of[c][p][0] + m)),
-                         hn::PromoteTo(d, hn::LoadU(df, addends->of[c][p][1] + m))};
-  V64 sum[2];
-  add_for_rounding<kRound>(y, addend, sum);
-  store_pair<kRound>(sum, out, 0, i);
+  const D64 d;
+  const DF32h df;
+  const auto addend = [&](int cycle, int w)
+                          HWY_ATTR { return hn::PromoteTo(d, hn::LoadU(df, addends->of[cycle][p][w] + m)); };
+  // The rare number that lies half way is looked for in all four at once.
+  const V64 a[4] = {sums.y[c][0], sums.y[c][1], sums.y[c + 1][0], sums.y[c + 1][1]};
+  const V64 b[4] = {addend(c, 0), addend(c, 1), addend(c + 1, 0), addend(c + 1, 1)};
+  V64 sum[4];
+  add_for_rounding<kRound>(a, b, sum);
+  const V64 first[2] = {sum[0], sum[1]}, second[2] = {sum[2], sum[3]};
+  store_pair<kRound>(first, out.of[c], 0, i);
+  store_pair<kRound>(second, out.of[c + 1], 0, i);
 }
 
-/// In four calls, so that sums stay in registers.
+/// In two calls, so that sums stay in registers.
 template <bool kRound>
 HWY_INLINE void finish(const RowShape& shape, const PairSums& sums, const Rows* z, const Addends* addends,
                        int p, int first, int m, const OutputRows& out) {
   static_assert(kCycles == 4);
   const int i = p * shape.stride + first + m;
-  finish_cycle<kRound>(sums.y[0], z, addends, 0, p, m, out.of[0], i);
-  finish_cycle<kRound>(sums.y[1], z, addends, 1, p, m, out.of[1], i);
-  finish_cycle<kRound>(sums.y[2], z, addends, 2, p, m, out.of[2], i);
-  finish_cycle<kRound>(sums.y[3], z, addends, 3, p, m, out.of[3], i);
+  finish_two<kRound>(sums, z, addends, 0, p, m, out, i);
+  finish_two<kRound>(sums, z, addends, 2, p, m, out, i);
 }
 
 template <bool kRound>
