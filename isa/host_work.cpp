@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "isa/arithmetic.h"
 #include "isa/dram_model.h"
@@ -14,6 +13,9 @@ namespace {
 /// LW of the chunks that go through a half at least: small beside the latency of the link, large beside the
 /// start of an MV.
 constexpr int64_t kChunkLw = 4096;
+/// Chunks that the host has queued at a time: two channels each way, with queues of 31.
+constexpr int64_t kQueuedChunks = 2 * 31;
+static_assert(kQueuedChunks <= kMaxTransferTag);
 /// A large image has no more chunks than this, as far as the half is large enough.
 constexpr int64_t kMostChunks = 1024;
 
@@ -64,12 +66,25 @@ std::vector<Chunk> cut(const std::vector<HostTransfer>& transfers, int64_t half)
 struct Ring {
   Ring(int64_t half, const std::vector<Chunk>& chunks) {
     for (const Chunk& chunk : chunks) place_lw = std::max(place_lw, round_up(chunk.lw, kMvUnitLw));
-    places = std::clamp<int64_t>(half / place_lw, 1, kMaxTransferTag);
+    places = std::clamp<int64_t>(half / place_lw, 1, kQueuedChunks);
   }
   int64_t place_lw = kMvUnitLw;
   int64_t places = 1;
   int tag(size_t chunk) const { return 1 + static_cast<int>(static_cast<int64_t>(chunk) % places); }
   int64_t address(size_t chunk) const { return static_cast<int64_t>(chunk) % places * place_lw; }
+};
+
+/// The halves of PDM 0: from `from` on, `half` LW each.
+struct Halves {
+  /// `kept`: what programs use is to stay.
+  Halves(const Chip& chip, int64_t pdm_from, bool kept)
+      : from(kept ? round_up(pdm_from, kMvUnitLw) : 0), half(host_half_lw(chip, from)) {
+    if (half > 0) return;  // else nothing was staged or kept, and no program runs
+    from = 0;
+    half = host_half_lw(chip, 0);
+  }
+  int64_t from;
+  int64_t half;
 };
 
 int64_t cycle_of(int64_t tick) {
@@ -127,10 +142,9 @@ void Sequencer::host_begin(const HostWork& work) {
       now_ = cycle_of(
           ports_.link_data(transfer.link_lw() * 8, true, now_ * kTicksPerCycle + latency_ticks(chip)));
   } else if (!work.input.empty()) {
-    // Nothing of programs is there now that couldn't be overwritten, but for what is staged: one half.
-    const int64_t half = std::max(host_half_lw(chip, work.staged_lw > 0 ? work.pdm_from : 0), kMvUnitLw);
-    const std::vector<Chunk> chunks = cut(work.input, half);
-    const Ring ring(half, chunks);
+    const Halves halves(chip, work.pdm_from, work.staged_lw > 0 || work.beside_out_lw > 0);
+    const std::vector<Chunk> chunks = cut(work.input, halves.half);
+    const Ring ring(halves.half, chunks);
     int64_t staged = work.staged_lw;
     int64_t cycle = now_;
     int64_t link = now_ * kTicksPerCycle + (staged < link_lw(work.input) ? latency_ticks(chip) : 0);
@@ -147,7 +161,8 @@ void Sequencer::host_begin(const HostWork& work) {
       }
       for (const int group : chunk.groups) {
         TransferRequest request;
-        request.mv = chunk_mv(true, ring.address(k), group, chunk.address, chunk.lw, ring.tag(k));
+        request.mv =
+            chunk_mv(true, halves.from + ring.address(k), group, chunk.address, chunk.lw, ring.tag(k));
         cycle = ports_.issue(std::move(request), cycle);
       }
     }
@@ -178,17 +193,17 @@ void Sequencer::host_end(const HostWork& work) {
       now_ = cycle_of(
           ports_.link_data(transfer.link_lw() * 8, false, now_ * kTicksPerCycle + latency_ticks(chip)));
   } else if (!work.output.empty()) {
-    const int64_t half = std::max(host_half_lw(chip, work.pdm_from), kMvUnitLw);
-    const std::vector<Chunk> chunks = cut(work.output, half);
-    const Ring ring(half, chunks);
+    const Halves halves(chip, work.pdm_from, true);
+    const std::vector<Chunk> chunks = cut(work.output, halves.half);
+    const Ring ring(halves.half, chunks);
     const auto places = static_cast<size_t>(ring.places);
     int64_t to_pass = link_lw(work.output) - work.kept_lw;
     int64_t cycle = now_;
     int64_t link = now_ * kTicksPerCycle + (to_pass > 0 ? latency_ticks(chip) : 0);
     const auto issue = [&](size_t k, int64_t from) {
       TransferRequest request;  // one of those that have the words
-      request.mv = chunk_mv(false, half + ring.address(k), chunks[k].groups.front(), chunks[k].address,
-                            chunks[k].lw, ring.tag(k));
+      request.mv = chunk_mv(false, halves.from + halves.half + ring.address(k), chunks[k].groups.front(),
+                            chunks[k].address, chunks[k].lw, ring.tag(k));
       return ports_.issue(std::move(request), from);
     };
     for (size_t k = 0; k < std::min(places, chunks.size()); ++k) cycle = issue(k, cycle);

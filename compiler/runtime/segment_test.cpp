@@ -155,6 +155,54 @@ TEST(Slices, MakeWhatTheBatchMakes) {
   EXPECT_THROW(compile_model(model, chip, options), isa::UserError);  // of six
 }
 
+/// What passes the host link beside programs changes no bit, and of runs in a row only what can't be hidden
+/// shows.
+TEST(Host, OverlapsRunsInARow) {
+  onnx::ModelProto source = testing::parse_model(
+      "g (float[4,4,32,32] x) => (float[4,8,32,32] y) {"
+      " a = Conv <pads = [1,1,1,1]> (x, w) b = Relu (a) c = Conv <pads = [1,1,1,1]> (b, v) y = Relu (c) }");
+  const auto weights = [&](const std::string& name, const Shape& shape) {
+    testing::add_initializer(source, name,
+                             testing::random_tensor(onnx::TensorProto_DataType_FLOAT, shape, 7));
+  };
+  weights("w", {8, 4, 3, 3});
+  weights("v", {8, 8, 3, 3});
+  const onnx::ModelProto model = import_model(source, {}, "test");
+  for (const int64_t slices : {1, 4}) {
+    CompileOptions options;
+    options.slices = slices;
+    const CompiledModel compiled = compile_model(model, isa::find_chip("mncore2"), options);
+    const TensorMap inputs = inputs_of(compiled);
+    const auto runs = [&](bool overlaps) {
+      RunnerOptions run_options;
+      run_options.host_overlaps = overlaps;
+      ModelRunner runner(compiled, run_options);
+      std::vector<RunOutcome> outcomes;
+      for (int k = 0; k < 3; ++k) outcomes.push_back(runner.run(inputs, nullptr, k < 2));
+      return outcomes;
+    };
+    const std::vector<RunOutcome> serial = runs(false);
+    const std::vector<RunOutcome> overlapped = runs(true);
+    const auto host = [](const RunOutcome& outcome) { return outcome.total.chip.causes; };
+    for (const RunOutcome& outcome : overlapped) EXPECT_TRUE(outcome.outputs == serial[0].outputs);
+    EXPECT_EQ(host(serial[0]).of_host(), host(serial[2]).of_host());
+    EXPECT_EQ(host(serial[0]).launch, 750 * slices);
+    EXPECT_EQ(host(overlapped[0]).launch, 750);
+    EXPECT_EQ(host(overlapped[1]).launch, 0);
+    EXPECT_LT(host(overlapped[1]).of_host(), host(serial[1]).of_host());
+    // The first has to wait for its data, the last one's results for the link.
+    EXPECT_GT(host(overlapped[0]).host_input, host(overlapped[1]).host_input);
+    EXPECT_GT(host(overlapped[2]).host_output, host(overlapped[1]).host_output);
+    for (const std::vector<RunOutcome>* outcomes : {&serial, &overlapped}) {
+      for (const RunOutcome& outcome : *outcomes) {
+        int64_t cycles = 0;
+        for (const StageStats& stage : outcome.stages) cycles += stage.chip.cycles();
+        EXPECT_EQ(cycles, outcome.total.chip.cycles());
+      }
+    }
+  }
+}
+
 /// A slice's passes give tensors other shapes: a product of one picture makes a picture, and the output,
 /// which is another view of it, has the whole batch.
 TEST(Slices, OfViews) {
