@@ -272,6 +272,7 @@ class ChipReader {
     read_section(documents[0], "");
     for (const auto& [path, value] : changes) change(path, value);
     check_consistency();
+    chip_.name += changes_;
     chip_.source_file = file_;
     chip_.hash = hash();
     return chip_;
@@ -279,6 +280,7 @@ class ChipReader {
 
  private:
   SourceLocation location(const YAML::Mark& mark) const {
+    if (mark.is_null() && !changes_.empty()) return {file_ + changes_};
     if (mark.is_null()) return {file_, 1, 1};
     return {file_, mark.line + 1, mark.column + 1};
   }
@@ -407,8 +409,8 @@ class ChipReader {
                       file_, path));
     }
     marks_[path] = YAML::Mark::null_mark();
+    changes_ += fmt::format(",{}={}", path, value);
     read_value(YAML::Node(value), *key);
-    chip_.name += fmt::format(",{}={}", path, value);
   }
 
   void read_value(const YAML::Node& node, const Key& key) {
@@ -495,10 +497,14 @@ class ChipReader {
             fmt::format("one row of each bank is {} bytes; allowed: what divides 'memory.dram_lw', which is "
                         "{} bytes",
                         rows, chip_.memory.dram_lw * 8));
-    require(
-        d.trfc_ns + d.tras_ns + d.trp_ns < d.trefi_ns, "dram.trfc_ns",
-        fmt::format("'dram.trfc_ns' is {}; allowed: with tras and trp less than 'dram.trefi_ns', which is {}",
-                    d.trfc_ns, d.trefi_ns));
+    // Else a bank could wait for longer than its row stays open.
+    const double all = d.burst_ns + d.tccdl_ns + d.trl_ns + d.twl_ns + d.trcdrd_ns + d.trcdwr_ns + d.trp_ns +
+                       d.tras_ns + d.trrd_ns + d.tfaw_ns + d.trtp_ns + d.twr_ns + d.twtr_ns + d.trfc_ns;
+    require(all < d.trefi_ns, "dram.trefi_ns",
+            fmt::format(
+                "'dram.trefi_ns' is {}; allowed: more than the other times of the section together, which "
+                "are {}",
+                d.trefi_ns, all));
     if (t.dram_model != kBanksDram) return;
     // What compiler and reports take for the peak must be the part's.
     const double part = static_cast<double>(d.channels * d.burst_bytes) / d.burst_ns * 1e9;
@@ -539,6 +545,7 @@ class ChipReader {
   }
 
   std::string file_;
+  std::string changes_;  ///< of the chip, as they stand behind its name
   Chip chip_;
   std::map<std::string, YAML::Mark> marks_;  ///< of values and sections, for messages about them
 };

@@ -1,7 +1,10 @@
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "isa/costs.h"
 #include "isa/dram_model.h"
+#include "isa/error.h"
 
 namespace kodama::isa {
 
@@ -12,8 +15,16 @@ int64_t host_link_cycles(int64_t bytes, const Chip& chip) {
 }
 
 int64_t link_ticks(int64_t bytes, const Chip& chip) {
-  return std::llround(static_cast<double>(bytes) / chip.host_link.bytes_per_second * chip.clock_hz *
-                      static_cast<double>(kTicksPerCycle));
+  const double ticks = static_cast<double>(bytes) / chip.host_link.bytes_per_second * chip.clock_hz *
+                       static_cast<double>(kTicksPerCycle);
+  if (ticks > 0x1p60) {
+    throw UnsupportedError(
+        fmt::format("{} bytes over a host link of {} bytes per second take more cycles than can be counted; "
+                    "take a chip with a "
+                    "faster link, or run without timing",
+                    bytes, chip.host_link.bytes_per_second));
+  }
+  return std::llround(ticks);
 }
 
 double peak_macs_per_cycle(Precision precision, bool matrix, const Chip& chip) {
