@@ -1,9 +1,8 @@
 #include "simulator/timing/target_model.h"
 
-#include <fmt/format.h>
-
 #include <vector>
 
+#include "passes/registry.h"
 #include "simulator/timing/chip_timing.h"
 #include "simulator/timing/modules.h"
 #include "simulator/timing/systemc_context.h"
@@ -72,21 +71,11 @@ class TargetModel : public isa::DramModel {
 
 std::unique_ptr<DramTarget> make_target(const DramTargetKind& kind, const std::string& module,
                                         const isa::Chip& chip) {
-  const auto blame = [&](const std::string& fault) {
-    throw isa::PassError(
-        fmt::format("DRAM model '{}' of plugin {} is at fault: {}", kind.name, kind.plugin, fault));
-  };
   std::unique_ptr<DramTarget> target;
-  try {
+  passes::run_blaming("DRAM model", kind, [&] {
     target = kind.run(module, chip);
-  } catch (const isa::UserError&) {
-    throw;
-  } catch (const isa::UnsupportedError&) {
-    throw;
-  } catch (const std::exception& error) {
-    blame(fmt::format("it throws: {}", error.what()));
-  }
-  if (target == nullptr) blame("it makes no target");
+    if (target == nullptr) passes::blame("DRAM model", kind, "it makes no target");
+  });
   return target;
 }
 
