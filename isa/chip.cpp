@@ -43,6 +43,11 @@ struct Key {
   double maximum = 0;
   enum class Rule { kAny, kPowerOfTwo, kMultipleOf64 } rule = Rule::kAny;
   std::string_view meaning;
+  /// Whether a chip file may leave it out: never, alone (then Chip has its value), or with its whole section.
+  enum class Left { kNever, kAlone, kWithSection } left_out = Left::kNever;
+  bool of_host = false;  ///< no program depends on it
+
+  bool is_dram_part() const { return path.starts_with("dram."); }
 
   bool is_text() const { return std::holds_alternative<TextMember>(member); }
   bool is_number() const { return std::holds_alternative<NumberMember>(member); }
@@ -71,6 +76,7 @@ std::string Key::allowed() const {
 // instructions can address; other limits keep figures physically sensible.
 const std::vector<Key>& keys() {
   using enum Key::Rule;
+  using enum Key::Left;
   constexpr double kMaxSteps = 64;
   static const std::vector<Key> table = {
       {"name", TextMember([](Chip& c) -> std::string& { return c.name; }), "", 0, 0, kAny,
@@ -146,54 +152,53 @@ const std::vector<Key>& keys() {
        NumberMember([](Chip& c) -> double& { return c.transfer.dram_turnaround_ns; }), "ns", 0, 1e6, kAny,
        "time between a read and a write"},
       {"transfer.dram_model", TextMember([](Chip& c) -> std::string& { return c.transfer.dram_model; }), "",
-       0, 0, kAny,
-       "model of the DRAM's time: rows, banks (section dram), or one of a plugin; rows when left out"},
+       0, 0, kAny, "model of the DRAM's time: rows, banks (section dram), or one of a plugin", kAlone},
 
       {"dram.channels", LongMember([](Chip& c) -> int64_t& { return c.dram.channels; }), "channels per group",
-       1, 64, kPowerOfTwo, "number of channels, each with a controller"},
+       1, 64, kPowerOfTwo, "number of channels, each with a controller", kWithSection},
       {"dram.bank_groups", LongMember([](Chip& c) -> int64_t& { return c.dram.bank_groups; }),
-       "bank groups per channel", 1, 16, kPowerOfTwo, "number of bank groups"},
+       "bank groups per channel", 1, 16, kPowerOfTwo, "number of bank groups", kWithSection},
       {"dram.banks_per_group", LongMember([](Chip& c) -> int64_t& { return c.dram.banks_per_group; }),
-       "banks per bank group", 1, 4, kPowerOfTwo, "number of banks of a group"},
+       "banks per bank group", 1, 4, kPowerOfTwo, "number of banks of a group", kWithSection},
       {"dram.row_bytes", LongMember([](Chip& c) -> int64_t& { return c.dram.row_bytes; }), "bytes", 128,
-       65536, kPowerOfTwo, "size of a row (page) of a bank"},
+       65536, kPowerOfTwo, "size of a row (page) of a bank", kWithSection},
       {"dram.burst_bytes", LongMember([](Chip& c) -> int64_t& { return c.dram.burst_bytes; }), "bytes", 8,
-       128, kPowerOfTwo, "bytes that one read or write command moves"},
+       128, kPowerOfTwo, "bytes that one read or write command moves", kWithSection},
       {"dram.interleave_bytes", LongMember([](Chip& c) -> int64_t& { return c.dram.interleave_bytes; }),
        "bytes", 8, 65536, kPowerOfTwo,
-       "bytes that lie together in one row before the next channel has its turn"},
+       "bytes that lie together in one row before the next channel has its turn", kWithSection},
       {"dram.queue_bursts", LongMember([](Chip& c) -> int64_t& { return c.dram.queue_bursts; }),
-       "bursts per channel", 1, 4096, kAny, "bursts among which a controller chooses"},
+       "bursts per channel", 1, 4096, kAny, "bursts among which a controller chooses", kWithSection},
       {"dram.burst_ns", NumberMember([](Chip& c) -> double& { return c.dram.burst_ns; }), "ns", 1e-3, 1e6,
-       kAny, "time of a burst, and between bursts of two bank groups (tCCDS)"},
+       kAny, "time of a burst, and between bursts of two bank groups (tCCDS)", kWithSection},
       {"dram.tccdl_ns", NumberMember([](Chip& c) -> double& { return c.dram.tccdl_ns; }), "ns", 0, 1e6, kAny,
-       "between bursts of one bank group"},
+       "between bursts of one bank group", kWithSection},
       {"dram.trl_ns", NumberMember([](Chip& c) -> double& { return c.dram.trl_ns; }), "ns", 0, 1e6, kAny,
-       "from a read command to its data"},
+       "from a read command to its data", kWithSection},
       {"dram.twl_ns", NumberMember([](Chip& c) -> double& { return c.dram.twl_ns; }), "ns", 0, 1e6, kAny,
-       "from a write command to its data"},
+       "from a write command to its data", kWithSection},
       {"dram.trcdrd_ns", NumberMember([](Chip& c) -> double& { return c.dram.trcdrd_ns; }), "ns", 0, 1e6,
-       kAny, "from activate to read"},
+       kAny, "from activate to read", kWithSection},
       {"dram.trcdwr_ns", NumberMember([](Chip& c) -> double& { return c.dram.trcdwr_ns; }), "ns", 0, 1e6,
-       kAny, "from activate to write"},
+       kAny, "from activate to write", kWithSection},
       {"dram.trp_ns", NumberMember([](Chip& c) -> double& { return c.dram.trp_ns; }), "ns", 0, 1e6, kAny,
-       "from precharge to activate"},
+       "from precharge to activate", kWithSection},
       {"dram.tras_ns", NumberMember([](Chip& c) -> double& { return c.dram.tras_ns; }), "ns", 0, 1e6, kAny,
-       "from activate to precharge"},
+       "from activate to precharge", kWithSection},
       {"dram.trrd_ns", NumberMember([](Chip& c) -> double& { return c.dram.trrd_ns; }), "ns", 0, 1e6, kAny,
-       "from activate to activate of another bank"},
+       "from activate to activate of another bank", kWithSection},
       {"dram.tfaw_ns", NumberMember([](Chip& c) -> double& { return c.dram.tfaw_ns; }), "ns", 0, 1e6, kAny,
-       "in which there are at most four activates"},
+       "in which there are at most four activates", kWithSection},
       {"dram.trtp_ns", NumberMember([](Chip& c) -> double& { return c.dram.trtp_ns; }), "ns", 0, 1e6, kAny,
-       "from read to precharge"},
+       "from read to precharge", kWithSection},
       {"dram.twr_ns", NumberMember([](Chip& c) -> double& { return c.dram.twr_ns; }), "ns", 0, 1e6, kAny,
-       "from the end of written data to precharge"},
+       "from the end of written data to precharge", kWithSection},
       {"dram.twtr_ns", NumberMember([](Chip& c) -> double& { return c.dram.twtr_ns; }), "ns", 0, 1e6, kAny,
-       "from the end of written data to a read"},
+       "from the end of written data to a read", kWithSection},
       {"dram.trefi_ns", NumberMember([](Chip& c) -> double& { return c.dram.trefi_ns; }), "ns", 1, 1e9, kAny,
-       "between refreshes of all banks"},
+       "between refreshes of all banks", kWithSection},
       {"dram.trfc_ns", NumberMember([](Chip& c) -> double& { return c.dram.trfc_ns; }), "ns", 0, 1e9, kAny,
-       "of a refresh of all banks"},
+       "of a refresh of all banks", kWithSection},
 
       {"host_link.bytes_per_second",
        NumberMember([](Chip& c) -> double& { return c.host_link.bytes_per_second; }), "bytes per second", 1e3,
@@ -205,17 +210,17 @@ const std::vector<Key>& keys() {
        LongMember([](Chip& c) -> int64_t& { return c.host_link.instruction_buffer_steps; }), "steps", 1, 1e12,
        kAny, "instructions that wait on the chip"},
       {"host_link.way", TextMember([](Chip& c) -> std::string& { return c.host_link.way; }), "", 0, 0, kAny,
-       "pdm: data of the host pass the PDM of group 0 and MVs; direct: the host reaches all DRAMs; pdm when "
-       "left out"},
+       "pdm: data of the host pass the PDM of group 0 and MVs; direct: the host reaches all DRAMs", kAlone,
+       true},
       {"host_link.launch_seconds",
        NumberMember([](Chip& c) -> double& { return c.host_link.launch_seconds; }), "seconds", 0, 1, kAny,
-       "from the host's call to the first step of a program; 1e-6 when left out"},
+       "from the host's call to the first step of a program", kAlone, true},
 
       {"host.bytes_per_second", NumberMember([](Chip& c) -> double& { return c.host.bytes_per_second; }),
-       "bytes per second", 1e3, 1e15, kAny, "that layers on the host read and write; 1e10 when left out"},
+       "bytes per second", 1e3, 1e15, kAny, "that layers on the host read and write", kAlone, true},
       {"host.operations_per_second",
        NumberMember([](Chip& c) -> double& { return c.host.operations_per_second; }), "operations per second",
-       1e3, 1e18, kAny, "of layers on the host; 1e10 when left out"},
+       1e3, 1e18, kAny, "of layers on the host", kAlone, true},
 
       {"hazard.pe_write_complete_cycles",
        LongMember([](Chip& c) -> int64_t& { return c.hazard.pe_write_complete_cycles; }), "cycles", 0,
@@ -351,10 +356,11 @@ class ChipReader {
       }
     }
     for (const std::string& name : names) {
-      if (first_line.contains(name) || is_optional(section, name)) continue;
+      if (first_line.contains(name)) continue;
       const std::string path = section.empty() ? name : section + "." + name;
       const auto key =
           std::find_if(keys().begin(), keys().end(), [&](const Key& k) { return k.path == path; });
+      if (may_miss(path, key == keys().end())) continue;
       throw UserError(
           location(marks_[section]),
           key == keys().end()
@@ -364,11 +370,12 @@ class ChipReader {
     }
   }
 
-  /// What chip files may leave out: the part of a DRAM model that they don't choose, and what came later.
-  static bool is_optional(const std::string& section, const std::string& name) {
-    if (section.empty()) return name == "dram" || name == "host";
-    const std::string path = section + "." + name;
-    return path == "transfer.dram_model" || path == "host_link.way" || path == "host_link.launch_seconds";
+  /// Whether a chip file may go without a key or section.
+  static bool may_miss(const std::string& path, bool is_section) {
+    return std::ranges::all_of(keys(), [&](const Key& key) {
+      if (is_section ? !key.path.starts_with(path + ".") : key.path != path) return true;
+      return key.left_out == Key::Left::kAlone || (is_section && key.left_out == Key::Left::kWithSection);
+    });
   }
 
   [[noreturn]] void fail(const Key& key, std::string_view found) const {
@@ -407,6 +414,13 @@ class ChipReader {
           fmt::format("chip '{}': found '{}', which is no key of a chip file that can be changed; "
                       "allowed: KEY=VALUE with SECTION.KEY as in configs/*.yaml",
                       file_, path));
+    }
+    const std::string section = path.substr(0, path.find('.'));
+    if (key->left_out == Key::Left::kWithSection && !marks_.contains(section)) {
+      throw UserError(
+          fmt::format("chip '{}': found '{}', but the chip has no section '{}'; allowed: keys of "
+                      "sections that it has",
+                      file_, path, section));
     }
     marks_[path] = YAML::Mark::null_mark();
     changes_ += fmt::format(",{}={}", path, value);
@@ -470,16 +484,12 @@ class ChipReader {
 
   void check_dram() {
     const TransferTiming& t = chip_.transfer;
-    const auto model = std::ranges::find(dram_models(), t.dram_model, &DramModelKind::name);
-    if (model == dram_models().end()) {
-      std::vector<std::string> names;
-      for (const DramModelKind& kind : dram_models()) names.push_back(kind.name);
-      throw UserError(
-          location(marks_.at("transfer.dram_model")),
-          fmt::format(
-              "'transfer.dram_model' is {}; allowed: {}, or one of a plugin that is loaded (--plugin)",
-              t.dram_model, fmt::join(names, ", ")));
-    }
+    std::vector<std::string> models;
+    for (const DramModelKind& kind : dram_models()) models.push_back(kind.name);
+    require(
+        std::ranges::find(models, t.dram_model) != models.end(), "transfer.dram_model",
+        fmt::format("'transfer.dram_model' is {}; allowed: {}, or one of a plugin that is loaded (--plugin)",
+                    t.dram_model, fmt::join(models, ", ")));
     const DramPart& d = chip_.dram;
     if (d.channels == 0) {
       require(t.dram_model != kBanksDram, "transfer.dram_model",
@@ -523,11 +533,7 @@ class ChipReader {
     for (const Key& key : keys()) {
       if (key.path == "name" || key.path == "description") continue;
       if (chip_.transfer.dram_model == kRowsDram && key.path == "transfer.dram_model") continue;
-      if (chip_.transfer.dram_model != kBanksDram && key.path.starts_with("dram.")) continue;
-      // The host's side is in no program.
-      if (key.path.starts_with("host.") || key.path == "host_link.way" ||
-          key.path == "host_link.launch_seconds")
-        continue;
+      if (key.of_host || (chip_.transfer.dram_model != kBanksDram && key.is_dram_part())) continue;
       std::string text = fmt::format("{}=", key.path);
       if (const auto* word = std::get_if<TextMember>(&key.member))
         text += fmt::format("{}\n", (*word)(chip_));

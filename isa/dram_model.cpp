@@ -1,8 +1,5 @@
 #include "isa/dram_model.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -51,11 +48,8 @@ const std::vector<DramModelKind>& dram_models() {
 
 const DramModelKind& find_dram_model(const std::string& name) {
   const auto found = std::ranges::find(kinds(), name, &DramModelKind::name);
-  if (found != kinds().end()) return *found;
-  std::vector<std::string> names;
-  for (const DramModelKind& kind : kinds()) names.push_back(kind.name);
-  throw UserError(fmt::format("found DRAM model '{}', allowed: {}, or one of a plugin (--plugin)", name,
-                              fmt::join(names, ", ")));
+  check_internal(found != kinds().end(), "DRAM models", "'{}' is no model; chips are checked", name);
+  return *found;
 }
 
 void add_dram_model(DramModelKind kind) {

@@ -86,7 +86,7 @@ inline constexpr const char* kBanksDram = "banks";
 
 /// The first is the default.
 const std::vector<DramModelKind>& dram_models();
-/// UserError with the names there are.
+/// A chip's: its file is refused when there is none of the name.
 const DramModelKind& find_dram_model(const std::string& name);
 /// For those who load plugins; the name must be new. Not while others use the list.
 void add_dram_model(DramModelKind kind);

@@ -5,6 +5,7 @@
 
 #include "isa/dram_banks.h"
 #include "isa/error.h"
+#include "isa/file.h"
 
 namespace kodama::isa {
 namespace {
@@ -239,11 +240,35 @@ TEST(DramModels, TheChipChooses) {
               HasSubstr("allowed: more than the other times of the section together"));
 }
 
+TEST(DramModels, OlderChipFilesGoWithout) {
+  std::string text = read_file(source_path("configs/mncore2.yaml"));
+  const auto cut = [&](const std::string& from, const std::string& to) {
+    const size_t begin = text.find(from);
+    text.erase(begin, to.empty() ? text.find('\n', begin) + 1 - begin : text.find(to, begin) - begin);
+  };
+  cut("dram:\n", "host_link:");
+  cut("host:\n", "# Distances");
+  for (const char* key : {"  dram_model:", "  way:", "  launch_seconds:"}) cut(key, "");
+  const Chip chip = parse_chip(text, "older.yaml");
+  EXPECT_EQ(chip.hash, find_chip("mncore2").hash);
+  EXPECT_EQ(chip.transfer.dram_model, Chip().transfer.dram_model);
+  EXPECT_EQ(chip.host_link.launch_seconds, Chip().host_link.launch_seconds);
+  EXPECT_EQ(chip.host.bytes_per_second, Chip().host.bytes_per_second);
+  // A section that is there is whole.
+  try {
+    parse_chip(text + "dram:\n  channels: 4\n", "part.yaml");
+    ADD_FAILURE() << "accepted";
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("missing key 'bank_groups' in section 'dram'"));
+  }
+}
+
 TEST(DramModels, KeysOfTheChipCanBeChanged) {
   const Chip chip = find_chip("mncore2,clock_hz=1e9,counts.groups=2");
   EXPECT_EQ(chip.clock_hz, 1e9);
   EXPECT_EQ(chip.groups, 2);
   EXPECT_EQ(chip.name, "mncore2,clock_hz=1e9,counts.groups=2");
+  EXPECT_THAT(refusal("tiny,dram.channels=4"), HasSubstr("the chip has no section 'dram'"));
   EXPECT_THAT(refusal("mncore2,clock=1"), HasSubstr("found 'clock', which is no key"));
   EXPECT_THAT(refusal("mncore2,name=x"), HasSubstr("found 'name', which is no key"));
   EXPECT_THAT(refusal("mncore2,clock_hz=fast"), HasSubstr("'clock_hz' is 'fast'; allowed"));

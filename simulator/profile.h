@@ -38,6 +38,7 @@ struct Profile {
   int64_t dram_turnarounds = 0;
   int64_t host_input_bytes = 0;
   int64_t host_output_bytes = 0;
+  double host_dram_cycles = 0;  ///< that DRAM interfaces are taken by the host's data, of all groups together
 };
 
 }  // namespace kodama::simulator

@@ -377,6 +377,7 @@ Statistics statistics(const std::vector<std::pair<std::string, const Profile*>>&
     result.dram_row_hits += profile->dram_row_hits;
     result.dram_row_misses += profile->dram_row_misses;
     result.dram_turnarounds += profile->dram_turnarounds;
+    result.host_dram_cycles += profile->host_dram_cycles;
     result.host_data_bytes += static_cast<double>(profile->host_input_bytes + profile->host_output_bytes);
   }
   // Lines of different programs have nothing in common.
@@ -569,18 +570,19 @@ std::string statistics_text(const Statistics& statistics, size_t lines) {
 
 nlohmann::ordered_json statistics_json(const Statistics& statistics) {
   using nlohmann::ordered_json;
-  ordered_json result = {
-      {"chip", statistics.chip.name},
-      {"chip_hash", statistics.chip.hash},
-      {"clock_hz", statistics.chip.clock_hz},
-      {"total", usage_json(statistics.total, statistics.chip)},
-      {"bound", statistics.bound},
-      {"dram",
-       {{"row_hits", statistics.dram_row_hits},
-        {"row_misses", statistics.dram_row_misses},
-        {"turnarounds", statistics.dram_turnarounds}}},
-      {"host_link",
-       {{"instruction_bytes", statistics.total.host_bytes}, {"data_bytes", statistics.host_data_bytes}}}};
+  ordered_json result = {{"chip", statistics.chip.name},
+                         {"chip_hash", statistics.chip.hash},
+                         {"clock_hz", statistics.chip.clock_hz},
+                         {"total", usage_json(statistics.total, statistics.chip)},
+                         {"bound", statistics.bound},
+                         {"dram",
+                          {{"row_hits", statistics.dram_row_hits},
+                           {"row_misses", statistics.dram_row_misses},
+                           {"turnarounds", statistics.dram_turnarounds}}},
+                         {"host_link",
+                          {{"instruction_bytes", statistics.total.host_bytes},
+                           {"data_bytes", statistics.host_data_bytes},
+                           {"dram_cycles", statistics.host_dram_cycles}}}};
   ordered_json ports = ordered_json::array();
   for (const Statistics::PortUsage& port : statistics.ports) {
     ports.push_back({{"name", port.name},

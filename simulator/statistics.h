@@ -108,6 +108,7 @@ struct Statistics {
   int64_t dram_row_misses = 0;
   int64_t dram_turnarounds = 0;
   double host_data_bytes = 0;
+  double host_dram_cycles = 0;  ///< Profile::host_dram_cycles
   /// "PE steps: 97 % of all cycles", …
   std::string bound;
 };

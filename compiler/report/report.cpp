@@ -196,6 +196,8 @@ void print_layer_table(const CompiledModel& model, const Runs& runs, const Compa
              "of that the host:               {} cycles: data to the chip {}, from it {}, launches {}, its "
              "layers {}\n",
              spent.of_host(), spent.host_input, spent.host_output, spent.launch, spent.host_compute);
+  fmt::print(out, "its data occupy the DRAMs for   {:.0f} cycles of {} interfaces\n", all.host_dram_cycles,
+             model.chip.groups);
   if (all.host_layers > 0) {
     fmt::print(
         out,
@@ -438,6 +440,7 @@ nlohmann::ordered_json run_to_json(const CompiledModel& model, const Runs& runs,
         {"host_layers", stats.host_layers},
         {"host_bytes", stats.host_bytes},
         {"host_operations", stats.host_operations},
+        {"host_dram_cycles", stats.host_dram_cycles},
         {"host_seconds", stats.host_seconds},
         {"wall_seconds", stats.wall_seconds}};
   };

@@ -107,6 +107,7 @@ void share_host_cycles(const isa::CycleCauses& all, std::vector<StageStats>& sta
 StageStats& StageStats::operator+=(const StageStats& other) {
   chip += other.chip;
   dram_bytes += other.dram_bytes;
+  host_dram_cycles += other.host_dram_cycles;
   bytes_to_chip += other.bytes_to_chip;
   bytes_from_chip += other.bytes_from_chip;
   bytes_permuted += other.bytes_permuted;
@@ -358,6 +359,7 @@ std::vector<StageStats> ModelRunner::run_segment(const Segment& segment, simulat
   const simulator::RunStats total = machine_.run(segment.parts.program, run);
   if (run.timing) {
     add_usage(segment, simulator::statistics(*run.profile, model_.chip), stats);
+    stats.back().host_dram_cycles += run.profile->host_dram_cycles;  // of the segment as a whole
     // The last transfers belong to no statement.
     stats.back().chip.causes.drain += total.causes.drain;
     stats.front().chip.causes.launch += total.causes.launch;

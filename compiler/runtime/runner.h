@@ -20,6 +20,7 @@ namespace kodama::compiler {
 struct StageStats {
   simulator::RunStats chip;     ///< of Rearrange and Host stages: causes.host_compute alone
   double dram_bytes = 0;        ///< that transfers read from the chip's DRAM and write to it; needs timing
+  double host_dram_cycles = 0;  ///< that the host's data take of DRAM interfaces, all groups together
   int64_t bytes_to_chip = 0;    ///< operands sent over the host link
   int64_t bytes_from_chip = 0;  ///< result fetched
   int64_t bytes_permuted = 0;   ///< by the host in its moves

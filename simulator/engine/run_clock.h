@@ -35,6 +35,8 @@ class RunClock {
 
  private:
   void forget_run();
+  /// Cycles until now that DRAM interfaces were occupied, of all groups together.
+  double dram_cycles() const;
   isa::Sequencer& sequencer() { return timing_->sequencer(); }
   Profile::Entry& entry_of(const Node& node);
   /// A stall that ends now.
@@ -51,6 +53,7 @@ class RunClock {
   const RunOptions* options_ = nullptr;
   std::unique_ptr<isa::HazardChecker> stalls_;  ///< null = hazards don't stall
   Profile* profile_ = nullptr;
+  double host_dram_cycles_ = 0;
   Timeline* timeline_ = nullptr;
 };
 

@@ -15,6 +15,7 @@ A small network on the small chip: inputs from files, a table, JSON, dumps.
   a run, constants on the chip:   2616 cycles, 0.003 ms at 750 MHz, 1024 B of DRAM traffic
   the first, sending constants:   3571 cycles, 0.005 ms at 750 MHz, 1536 B of DRAM traffic (512 B, 835 link cycles; 120 chip cycles to bring weights to the PEs)
   of that the host:               2352 cycles: data to the chip 835, from it 767, launches 750, its layers 0
+  its data occupy the DRAMs for   15 cycles of 2 interfaces
   planner pbqp: 0 relayouts on the chip take 0 of 264 chip cycles (0 %), 0 layout changes by the host
   y float32 [2, 4]: 1.00187 0.995693 0 0.710895 0 0 0 1.26663
   y against the CPU reference: max abs 4.99e-05, over largest magnitude 3.94e-05 (allowed 1e-03): ok
@@ -70,13 +71,14 @@ What the chip can't do runs on the host, with the reason:
 
 It takes the time that the chip file's rates of the host say, and the totals say so:
 
-  $ kodama run models/host.onnx --chip tiny --input i=models/i.npy | grep -A4 '^a run' | sed 's/took [0-9.]* s/took S s/'
+  $ kodama run models/host.onnx --chip tiny --input i=models/i.npy | grep -A5 '^a run' | sed 's/took [0-9.]* s/took S s/'
   a run, constants on the chip:   2633 cycles, 0.004 ms at 750 MHz, 2048 B of DRAM traffic
   the first, sending constants:   2633 cycles, 0.004 ms at 750 MHz, 2048 B of DRAM traffic (0 B, 0 link cycles)
   of that the host:               2425 cycles: data to the chip 883, from it 783, launches 750, its layers 9
+  its data occupy the DRAMs for   30 cycles of 2 interfaces
   its 2 layers: 108 B read and written at 1e+10 per second, 15 operations at 1e+10 per second, as the chip file assumes; they took S s of this machine
   planner pbqp: 0 relayouts on the chip take 0 of 208 chip cycles (0 %), 0 layout changes by the host
-  $ kodama run models/moves.onnx --chip tiny --planner host --no-compare | grep '^its ' | sed 's/took [0-9.]* s/took S s/'
+  $ kodama run models/moves.onnx --chip tiny --planner host --no-compare | grep '^its .* layers:' | sed 's/took [0-9.]* s/took S s/'
   its 2 layers: 1056 B read and written at 1e+10 per second, 120 operations at 1e+10 per second, as the chip file assumes; they took S s of this machine
 
 Where the time went, part by part; the parts add up to the whole:
@@ -154,6 +156,7 @@ Between kernels, tensors stay on the chip. Relayouts change their layouts there;
   a run, constants on the chip:   3966 cycles, 0.005 ms at 750 MHz, 17.4 kB of DRAM traffic
   the first, sending constants:   5289 cycles, 0.007 ms at 750 MHz, 18.4 kB of DRAM traffic (10.2 kB, 1175 link cycles; 148 chip cycles to bring weights to the PEs)
   of that the host:               2607 cycles: data to the chip 1057, from it 800, launches 750, its layers 0
+  its data occupy the DRAMs for   71 cycles of 2 interfaces
   move       cycles  DRAM  ratio  from                                                                                                      to
   -------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------
   pool.x0       336     7   48.0  ((1:4), (2_L2B:2, 4_MAB:1, 1:4, 1:4, 4_PE:1, 2_W:1), (1:4, 4:1)) x [2_L2B:1, 2_L1B:1]@GRF0 pad undefined  ((2_L2B:2, 4_PE:1, 1:16, 4:1, 2_W:1), (4:4))@LM0 pad undefined
@@ -232,6 +235,7 @@ Constants may stay in the PEs, where a program brings them before the first run.
   a run, constants on the chip:   936 cycles, 0.001 ms at 750 MHz, 1024 B of DRAM traffic (run 3 of 3)
   the first, sending constants:   3408 cycles, 0.005 ms at 750 MHz, 1536 B of DRAM traffic (512 B, 835 link cycles; 120 chip cycles to bring weights to the PEs)
   of that the host:               672 cycles: data to the chip 596, from it 76, launches 0, its layers 0
+  its data occupy the DRAMs for   15 cycles of 2 interfaces
   planner pbqp: 0 relayouts on the chip take 0 of 264 chip cycles (0 %), 0 layout changes by the host
   y float32 [2, 4]: 2.51689 1.43989 0 3.603 0.408309 0 5.00858 1.80331
   outputs of all 3 runs: the same bits
