@@ -84,6 +84,8 @@ class ModelCompiler {
     result_.tensors = graph_.tensors;
     result_.inputs = graph_.inputs;
     result_.outputs = graph_.outputs;
+    result_.outputs.resize(graph_.outputs.size() - graph_.checks.size());
+    result_.checks = graph_.checks;
     result_.slice_axes = planned_.axes;
     result_.slice_axes.resize(result_.tensors.size(), Batch::kSame);
     drop_unread_constants();

@@ -103,6 +103,7 @@ struct CompiledModel {
   std::vector<LayerTensor> tensors;
   std::vector<TensorId> inputs;
   std::vector<TensorId> outputs;
+  std::vector<Check> checks;  ///< of every run
   std::vector<Stage> stages;
   std::vector<Segment> segments;  ///< of all chip stages, in their order
   /// Tensors and stages are those of a slice of the batch (compiler/layers/batch.h), and run so many times, a

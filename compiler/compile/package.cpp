@@ -237,6 +237,9 @@ class PackageWriter {
     manifest["opset"] = model_.opset;
     manifest["inputs"] = model_.inputs;
     manifest["outputs"] = model_.outputs;
+    manifest["checks"] = ordered_json::array();
+    for (const Check& check : model_.checks)
+      manifest["checks"].push_back({{"tensor", check.tensor}, {"message", check.message}});
     manifest["work"] = work_to_json(model_.work);
     manifest["slices"] = model_.slices;
     manifest["tensors"] = tensors();
@@ -397,8 +400,8 @@ class PackageReader {
                                        file_name, json.value("version", ordered_json()).dump(),
                                        kPackageVersion));
     }
-    manifest.allow({"format", "version", "model", "chip", "precision", "opset", "inputs", "outputs", "work",
-                    "slices", "tensors", "images", "stages", "segments", "preparation"});
+    manifest.allow({"format", "version", "model", "chip", "precision", "opset", "inputs", "outputs", "checks",
+                    "work", "slices", "tensors", "images", "stages", "segments", "preparation"});
     model_.name = manifest.at("model").text();
     read_chip(manifest.at("chip"), chip_name);
     model_.precision = manifest.at("precision").parsed(parse_matrix_precision);
@@ -407,6 +410,10 @@ class PackageReader {
     });
     model_.inputs = manifest.at("inputs").small_integers();
     model_.outputs = manifest.at("outputs").small_integers();
+    model_.checks = manifest.at("checks").list_of([](const JsonValue& j) {
+      j.allow({"tensor", "message"});
+      return Check{j.at("tensor").small_integer(), j.at("message").text()};
+    });
     model_.work = read_work(manifest.at("work"));
     model_.slices = manifest.at("slices").integer();
     model_.slice_axes =

@@ -22,7 +22,7 @@
 namespace kodama::compiler {
 
 /// Version of the format; a package of another version is refused.
-inline constexpr int kPackageVersion = 10;
+inline constexpr int kPackageVersion = 11;
 
 /// Whether save_package can write there: `directory` must not exist, be empty, or hold an earlier package and
 /// no other file. UserError that names what is in the way.

@@ -47,6 +47,13 @@ class ModelCheck {
     for (size_t id = 0; id < model_.tensors.size(); ++id) check_slices(id);
     check_ends("inputs", model_.inputs);
     check_ends("outputs", model_.outputs);
+    for (size_t k = 0; k < model_.checks.size(); ++k) {
+      const std::string path = at("checks", k) + ".tensor";
+      check_id(path, model_.checks[k].tensor);
+      const DataType type = tensor(model_.checks[k].tensor).type;
+      if (type != onnx::TensorProto_DataType_INT32)
+        fail(path, "found one of {}, allowed: int32", data_type_name(type));
+    }
     for (size_t k = 0; k < model_.preloads.size(); ++k) check_preload(at("images", k), model_.preloads[k]);
     for (size_t k = 0; k < model_.stages.size(); ++k) check_stage(at("stages", k), model_.stages[k]);
     check_segments();
@@ -86,7 +93,7 @@ class ModelCheck {
     check_id(path, alias.alias_of, -1);
     if (alias.alias_of < 0) return;
     const LayerTensor& target = tensor(alias.alias_of);
-    if (alias.type != target.type || element_count(alias.shape) != element_count(target.shape))
+    if (!is_alias(alias, target))
       fail(path, "found a {} of shape {}, which isn't {} of shape {} in another shape",
            data_type_name(target.type), shape_to_string(target.shape), data_type_name(alias.type),
            shape_to_string(alias.shape));
@@ -208,20 +215,10 @@ class ModelCheck {
   }
 
   static void check_result_type(const std::string& path, DataType type) {
-    switch (type) {
-      case onnx::TensorProto_DataType_FLOAT:
-      case onnx::TensorProto_DataType_DOUBLE:
-      case onnx::TensorProto_DataType_INT64:
-      case onnx::TensorProto_DataType_FLOAT16:
-      case onnx::TensorProto_DataType_BFLOAT16:
-        return;
-      default:
-        fail(path, "found a result of type {}, which no chip makes", data_type_name(type));
-    }
+    if (!word_kind(type)) fail(path, "found a result of type {}, which no chip makes", data_type_name(type));
   }
   static void check_operand_type(const std::string& path, DataType type) {
-    if (type == onnx::TensorProto_DataType_STRING || type == onnx::TensorProto_DataType_COMPLEX64 ||
-        type == onnx::TensorProto_DataType_COMPLEX128 || element_size(type) == 0)
+    if (!word_kind(type))
       fail(path, "found an operand of type {}, which no chip takes", data_type_name(type));
   }
 
@@ -382,6 +379,8 @@ class ModelCheck {
       k = end;
     }
     for (size_t k = 0; k < model_.outputs.size(); ++k) need(at("outputs", k), model_.outputs[k]);
+    for (size_t k = 0; k < model_.checks.size(); ++k)
+      need(at("checks", k) + ".tensor", model_.checks[k].tensor);
   }
 
   /// What comes from a stage before the segment that begins with stage `begin` is in DRAM.

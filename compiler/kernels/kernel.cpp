@@ -167,7 +167,7 @@ std::vector<Candidate> layer_candidates(const Layer& layer, const LayerGraph& gr
   std::vector<Candidate> all;
   if (layer.kind() == LayerKind::kRearrange || layer.kind() == LayerKind::kHost) return all;
   const DataType result = graph.tensors[static_cast<size_t>(layer.outputs.at(0))].type;
-  const bool rounds_again = element_size(result) < sizeof(float);
+  const bool rounds_again = has_float_arithmetic(result) && element_size(result) < sizeof(float);
   for (const Kernel& kernel : kernels()) {
     if (kernel.kind != layer.kind()) continue;
     std::vector<Candidate> candidates;

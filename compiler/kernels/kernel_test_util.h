@@ -65,7 +65,8 @@ inline Outcome run_candidate(const Candidate& candidate, const Layer& layer, con
     if (!image.groups[group].empty())
       machine.read_dram(static_cast<int>(group), addresses.back(), image.groups[group]);
   }
-  Tensor out(onnx::TensorProto_DataType_FLOAT, graph.tensors[static_cast<size_t>(layer.outputs[0])].shape);
+  const LayerTensor& made = graph.tensors[static_cast<size_t>(layer.outputs[0])];
+  Tensor out(made.type, made.shape);
   unpack_stream(result, image, out, chip);
   return {std::move(out), cycles};
 }

@@ -52,6 +52,12 @@ ScalarOp combining_op(ReduceLayer::Op op) {
       return ScalarOp::kMin;
     case ReduceLayer::Op::kProd:
       return ScalarOp::kMul;
+    case ReduceLayer::Op::kIntSum:
+      return ScalarOp::kIntAdd;
+    case ReduceLayer::Op::kIntMax:
+      return ScalarOp::kIntMax;
+    case ReduceLayer::Op::kIntMin:
+      return ScalarOp::kIntMin;
   }
   throw isa::InternalError("internal error in map lowering: unknown reduction");
 }

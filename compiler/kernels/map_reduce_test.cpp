@@ -16,6 +16,7 @@
 #include "compiler/kernels/rows_windows.h"
 #include "compiler/kernels/split_reductions.h"
 #include "compiler/kernels/spread.h"
+#include "compiler/layers/integer.h"
 
 namespace kodama::compiler {
 namespace {
@@ -40,24 +41,24 @@ Tensor float_tensor(const Shape& shape, const std::vector<float>& values) {
   return Tensor::from_values<float>(onnx::TensorProto_DataType_FLOAT, shape, values);
 }
 
-/// expr over vectors of equal length.
-std::vector<float> run_map(const ScalarExpr& expr, const std::vector<std::vector<float>>& inputs) {
-  const auto count = static_cast<int64_t>(inputs.at(0).size());
+/// expr over vectors of equal length, to elements of `type`.
+Tensor run_map(const ScalarExpr& expr, const std::vector<Tensor>& values, DataType type) {
+  const int64_t count = values.at(0).size();
   LayerGraph graph;
   MapLayer map;
   map.extents = {count};
   map.expr = expr;
-  std::vector<Tensor> values;
-  for (const std::vector<float>& input : inputs) {
+  for (const Tensor& value : values) {
     map.inputs.push_back({static_cast<TensorId>(graph.tensors.size()), AffineMap::identity(1), 0});
     LayerTensor tensor;
     tensor.name = fmt::format("x{}", graph.tensors.size());
+    tensor.type = value.type();
     tensor.shape = {count};
     graph.tensors.push_back(tensor);
-    values.push_back(float_tensor({count}, input));
   }
   LayerTensor y;
   y.name = "y";
+  y.type = type;
   y.shape = {count};
   graph.tensors.push_back(y);
   Layer layer;
@@ -65,8 +66,17 @@ std::vector<float> run_map(const ScalarExpr& expr, const std::vector<std::vector
   layer.outputs = {static_cast<TensorId>(graph.tensors.size()) - 1};
   layer.body = map;
   graph.layers.push_back(layer);
-  const Tensor out = run_layer(layer, graph, values);
+  return run_layer(layer, graph, values);
+}
+std::vector<float> run_map(const ScalarExpr& expr, const std::vector<std::vector<float>>& inputs) {
+  std::vector<Tensor> values;
+  for (const std::vector<float>& input : inputs)
+    values.push_back(float_tensor({static_cast<int64_t>(input.size())}, input));
+  const Tensor out = run_map(expr, values, onnx::TensorProto_DataType_FLOAT);
   return {out.data<float>().begin(), out.data<float>().end()};
+}
+Tensor int_tensor(const std::vector<int32_t>& values) {
+  return Tensor::from_values(onnx::TensorProto_DataType_INT32, {static_cast<int64_t>(values.size())}, values);
 }
 
 ScalarExpr unary(ScalarOp op) {
@@ -199,9 +209,78 @@ TEST(ScalarLowering, SpecialValues) {
 TEST(ScalarLowering, EqualityIsExact) {
   const float least = std::numeric_limits<float>::min();
   const float next = std::nextafter(least, 1.0F);
-  EXPECT_EQ(run_map(binary(ScalarOp::kEqual), {{1, 1, least, least, 0, -0.0F, kInf, kInf, -1, -kInf},
-                                               {1, 2, next, least, -0.0F, -0.0F, kInf, -kInf, 1, -kInf}}),
-            (std::vector<float>{1, 0, 0, 1, 1, 1, 1, 0, 0, 1}));
+  const std::vector<Tensor> inputs = {
+      float_tensor({10}, {1, 1, least, least, 0, -0.0F, kInf, kInf, -1, -kInf}),
+      float_tensor({10}, {1, 2, next, least, -0.0F, -0.0F, kInf, -kInf, 1, -kInf})};
+  const auto found = [&](ScalarOp op) {
+    const Tensor result = run_map(binary(op), inputs, onnx::TensorProto_DataType_BOOL);
+    const auto bytes = result.data<uint8_t>();
+    return std::vector<int>(bytes.begin(), bytes.end());
+  };
+  EXPECT_EQ(found(ScalarOp::kEqual), (std::vector<int>{1, 0, 0, 1, 1, 1, 1, 0, 0, 1}));
+  EXPECT_EQ(found(ScalarOp::kLess), (std::vector<int>{0, 1, 1, 0, 0, 0, 0, 0, 1, 0}));
+}
+
+/// Random words, and those around limits.
+std::vector<int32_t> words(size_t count, uint32_t seed) {
+  std::mt19937 random(seed);
+  constexpr std::array<int32_t, 8> kLimits = {
+      0, 1, -1, 2, 31, 32, std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()};
+  std::vector<int32_t> values(count);
+  for (int32_t& value : values)
+    value = random() % 3 == 0 ? kLimits[random() % kLimits.size()] : static_cast<int32_t>(random());
+  return values;
+}
+
+void expect_integers(const ScalarExpr& expr, const std::vector<std::vector<int32_t>>& inputs,
+                     DataType type = onnx::TensorProto_DataType_INT32) {
+  std::vector<Tensor> values;
+  for (const std::vector<int32_t>& input : inputs) values.push_back(int_tensor(input));
+  const Tensor found = run_map(expr, values, type);
+  for (size_t k = 0; k < inputs[0].size(); ++k) {
+    std::vector<double> arguments;
+    for (const std::vector<int32_t>& input : inputs) arguments.push_back(input[k]);
+    ASSERT_EQ(element_as_double(found, static_cast<int64_t>(k)),
+              type == onnx::TensorProto_DataType_FLOAT ? static_cast<float>(expr.evaluate(arguments))
+                                                       : expr.evaluate(arguments))
+        << expr.to_string() << " of " << arguments[0] << ", " << arguments.back();
+  }
+}
+
+TEST(ScalarLowering, OperationsOnIntegers) {
+  const std::vector<std::vector<int32_t>> inputs = {words(400, 1), words(400, 2), words(400, 3)};
+  for (const ScalarOp op : {ScalarOp::kIntAdd, ScalarOp::kIntSub, ScalarOp::kIntMax, ScalarOp::kIntMin,
+                            ScalarOp::kUnsignedMax, ScalarOp::kAnd, ScalarOp::kOr, ScalarOp::kXor,
+                            ScalarOp::kShiftLeft, ScalarOp::kShiftRight, ScalarOp::kShiftRightSigned})
+    expect_integers(binary(op), {inputs[0], inputs[1]});
+  expect_integers(unary(ScalarOp::kIsZero), {inputs[0]});
+  ScalarExpr select;
+  const int condition = select.apply(ScalarOp::kAnd, select.input(0), select.int_constant(1));
+  const int yes = select.input(1);
+  select.apply(ScalarOp::kSelect, condition, yes, select.input(2));
+  expect_integers(select, inputs);
+  const Tensor truncated = run_map(unary(ScalarOp::kToInt),
+                                   {float_tensor({8}, {0, -0.9F, 1.9F, -7.5F, 3e9F, -kInf, kInf, 16777215})},
+                                   onnx::TensorProto_DataType_INT32);
+  EXPECT_EQ(truncated,
+            int_tensor({0, 0, 1, -7, std::numeric_limits<int32_t>::max(), std::numeric_limits<int32_t>::min(),
+                        std::numeric_limits<int32_t>::max(), 16777215}));
+}
+
+TEST(ScalarLowering, FormulasOfIntegers) {
+  const std::vector<std::vector<int32_t>> inputs = {words(300, 4), words(300, 5)};
+  for (const IntegerType type : {IntegerType{32, true}, IntegerType{32, false}}) {
+    Formula f;
+    const Integer a = integer_of_word(f.x(0), type), b = integer_of_word(f.x(1), type);
+    expect_integers(f.result((a * b).low), inputs);
+    expect_integers(f.result(divide(a, b).quotient.low), inputs);
+    expect_integers(f.result(to_float(a)), {inputs[0]}, onnx::TensorProto_DataType_FLOAT);
+  }
+  Formula f;
+  const Integer a{f.x(0), f.x(1), {64, true}}, b{f.x(1), f.x(0), {64, true}};
+  expect_integers(f.result((a * b).high), inputs);
+  expect_integers(f.result((a - b).high), inputs);
+  expect_integers(f.result(to_float(a)), inputs, onnx::TensorProto_DataType_FLOAT);
 }
 
 TEST(ScalarLowering, SelectAndFusedProducts) {
@@ -301,6 +380,8 @@ void check_reduce(ReduceCase& test, ReduceLayer::Op op, const ScalarExpr& expr, 
         case ReduceLayer::Op::kMin:
           expected = std::min(expected, value);
           break;
+        default:
+          FAIL() << "a reduction of integers";
       }
     }
     const double bound = op == ReduceLayer::Op::kSum    ? magnitude * 1e-5

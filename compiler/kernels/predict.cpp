@@ -18,7 +18,9 @@ constexpr int64_t kRunningResultCycles = 2 * isa::kCyclesPerStep;
 
 /// Of an expression of this node alone, its constants left out: they are loaded once for a whole program.
 int64_t lowered_operations(ScalarOp op) {
-  if (op == ScalarOp::kInput || op == ScalarOp::kConstant) return 0;
+  if (op == ScalarOp::kInput || op == ScalarOp::kConstant || op == ScalarOp::kIntConstant ||
+      op == ScalarOp::kFloatBits || op == ScalarOp::kFromBits)
+    return 0;
   ScalarExpr expr;
   std::array<int, 3> args{-1, -1, -1};
   const isa::Chip chip;  // recipes are the same on every chip

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 #include <optional>
 
@@ -135,8 +136,10 @@ std::optional<Candidate> reduce_on(const Spread& spread, const Layer& layer, con
     const int accumulator = buffer("accumulator", tiling.block_lw);
 
     TileLoop blocks{"block", tiling.blocks, {}};
-    blocks.body.push_back(
-        {FillTile{accumulator, {}, tiling.block_lw, static_cast<float>(identity_of(reduce.op))}});
+    const DataType type = reduce_kind(reduce.op) == ScalarKind::kInteger ? onnx::TensorProto_DataType_INT32
+                                                                         : onnx::TensorProto_DataType_FLOAT;
+    blocks.body.push_back({FillTile{
+        accumulator, {}, tiling.block_lw, std::bit_cast<float>(word_of(identity_of(reduce.op), type))}});
 
     const auto reduce_tile = [&](std::vector<TileNode>& body, int64_t repeats, const TileIndex& from) {
       ReduceTile op;

@@ -89,7 +89,7 @@ std::vector<Candidate> normalize_rows_candidates(const Layer& layer, const Layer
     if (!problem) continue;
     for (size_t k = 0; k < normalize.steps.size(); ++k) {
       const auto& [op, expr] = normalize.steps[k];
-      if (op == ReduceLayer::Op::kProd) return {};
+      if (op == ReduceLayer::Op::kProd || (op && reduce_kind(*op) == ScalarKind::kInteger)) return {};
       problem->windows.steps.push_back({op, expr.renumbered(problem->numbers)});
       problem->numbers.push_back(static_cast<int>(normalize.inputs.size() + k));
     }

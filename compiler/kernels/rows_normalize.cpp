@@ -51,10 +51,10 @@ isa::ReduceOp hardware_op(ReduceLayer::Op op) {
       return isa::ReduceOp::kMax;
     case ReduceLayer::Op::kMin:
       return isa::ReduceOp::kMin;
-    case ReduceLayer::Op::kProd:
-      break;
+    default:
+      throw isa::InternalError(
+          fmt::format("internal error in normalize rows: {} over channels", reduce_op_name(op)));
   }
-  throw isa::InternalError("internal error in normalize rows: a product over channels");
 }
 
 class RowsNormalization {

@@ -3,8 +3,9 @@
 /// The PEs have multiply-add, min/max, integer and shift operations, a coarse table of 1/sqrt(x) (about 4
 /// bits) and floor; everything else is made of those. The recipes below keep intermediate results inside the
 /// range of single precision, so that their results are within a few units in the last place over the whole
-/// range, zeros and infinities included. Polynomial coefficients are minimax fits on the stated interval
-/// (iteratively reweighted least squares in double precision, rounded to single).
+/// range, zeros and infinities included. A step's word is an integer as well as a float. Polynomial
+/// coefficients are minimax fits on the stated interval (iteratively reweighted least squares in double
+/// precision, rounded to single).
 #include <array>
 #include <bit>
 #include <cmath>
@@ -288,11 +289,24 @@ class ScalarLowering {
   /// would not do: differences below 2^-126 are zero.
   Operand equal(const Operand& a, const Operand& b, const Operand& to) {
     Operand difference = alu(Opcode::kXor, Precision::kInt, add(a, constant(0.0f)), add(b, constant(0.0f)));
-    Operand opposite = alu(Opcode::kSub, Precision::kInt, bits(0), difference);
-    // Either a number other than 0 is negative, or its opposite is.
-    Operand differs_not = next_mask();
-    emit(Opcode::kOr, Precision::kInt, {difference, opposite}, {differs_not});
-    return select(differs_not, constant(1.0f), constant(0.0f), to);
+    emit(Opcode::kLnot, Precision::kInt, {difference}, {to});
+    return to;
+  }
+  /// The larger of a and b isn't a. Of two zeros max takes the first.
+  Operand less(const Operand& a, const Operand& b, const Operand& to) {
+    Operand difference = alu(Opcode::kXor, Precision::kInt, alu(Opcode::kMax, Precision::kFloat, a, b), a);
+    Operand same = alu(Opcode::kLnot, Precision::kInt, difference);
+    return binary(Opcode::kXor, Precision::kInt, same, bits(1), to);
+  }
+  Operand unsigned_alu(Opcode opcode, const Operand& a, const Operand& b, const Operand& to) {
+    isa::Instruction instruction;
+    instruction.opcode = opcode;
+    instruction.precision = Precision::kInt;
+    instruction.unsigned_op = true;
+    instruction.sources = {a, b};
+    instruction.destinations = {to};
+    builder_.emit(std::move(instruction), scalar_op_name(current().op));
+    return to;
   }
 
   Operand negated(const Operand& x) {
@@ -346,6 +360,10 @@ class ScalarLowering {
     return fma(x, values_[static_cast<size_t>(product.args[1])], z, final_target());
   }
 
+  Operand integer(Opcode opcode) {
+    return binary(opcode, Precision::kInt, argument(0), argument(1), final_target());
+  }
+
   Operand lower(const ScalarNode& node) {
     switch (node.op) {
       case ScalarOp::kInput:
@@ -394,14 +412,58 @@ class ScalarLowering {
         emit(Opcode::kFloor, Precision::kFloat, {argument(0)}, {to});
         return to;
       }
-      case ScalarOp::kEqual:
-        return equal(argument(0), argument(1), final_target());
       case ScalarOp::kSelectNotNegative: {
         Operand omr = next_mask();
         // The flag of a MAU result is "sign bit clear", after -0 has become +0.
         emit(Opcode::kVpassa, Precision::kFloat, {argument(0)}, {omr});
         return select(omr, argument(1), argument(2), final_target());
       }
+      case ScalarOp::kEqual:
+        return equal(argument(0), argument(1), final_target());
+      case ScalarOp::kLess:
+        return less(argument(0), argument(1), final_target());
+      case ScalarOp::kIntConstant:
+        return bits(static_cast<uint32_t>(static_cast<int32_t>(node.value)));
+      case ScalarOp::kIntAdd:
+        return integer(Opcode::kAdd);
+      case ScalarOp::kIntSub:
+        return integer(Opcode::kSub);
+      case ScalarOp::kIntMax:
+        return integer(Opcode::kMax);
+      case ScalarOp::kIntMin:
+        return integer(Opcode::kMin);
+      case ScalarOp::kAnd:
+        return integer(Opcode::kAnd);
+      case ScalarOp::kOr:
+        return integer(Opcode::kOr);
+      case ScalarOp::kXor:
+        return integer(Opcode::kXor);
+      case ScalarOp::kShiftLeft:
+        return integer(Opcode::kLsl);
+      case ScalarOp::kShiftRightSigned:
+        return integer(Opcode::kLsr);
+      case ScalarOp::kShiftRight:
+        return unsigned_alu(Opcode::kLsr, argument(0), argument(1), final_target());
+      case ScalarOp::kUnsignedMax:
+        return unsigned_alu(Opcode::kMax, argument(0), argument(1), final_target());
+      case ScalarOp::kIsZero: {
+        Operand to = final_target();
+        emit(Opcode::kLnot, Precision::kInt, {argument(0)}, {to});
+        return to;
+      }
+      case ScalarOp::kSelect: {
+        Operand is_zero = next_mask();
+        emit(Opcode::kPassa, Precision::kInt, {argument(0)}, {is_zero});
+        return select(is_zero, argument(2), argument(1), final_target());
+      }
+      case ScalarOp::kToInt: {
+        Operand to = final_target();
+        emit(Opcode::kFtoi, Precision::kFloat, {argument(0)}, {to});
+        return to;
+      }
+      case ScalarOp::kFloatBits:
+      case ScalarOp::kFromBits:
+        return argument(0);
     }
     throw isa::InternalError("internal error in lower_scalar: operation without a recipe");
   }

@@ -96,8 +96,11 @@ void guard_dim(LayerGraph& graph, const std::string& name, ReduceLayer& first, s
   const int value = first.expr.result();
   const int valid = first.expr.input(number);
   const int sign = first.expr.apply(ScalarOp::kSub, valid, first.expr.constant(0.5));
+  const double identity = identity_of(first.op);
   first.expr.set_result(first.expr.apply(ScalarOp::kSelectNotNegative, sign, value,
-                                         first.expr.constant(identity_of(first.op))));
+                                         reduce_kind(first.op) == ScalarKind::kFloat
+                                             ? first.expr.constant(identity)
+                                             : first.expr.int_constant(static_cast<int32_t>(identity))));
 }
 
 /// Both halves may be split again, and a model may have a node of any name.
@@ -232,6 +235,7 @@ Split split_layer(LayerGraph& graph, size_t index, const isa::Chip& chip, Names&
   }
 
   LayerTensor parts;
+  if (reduce_kind(first.op) == ScalarKind::kInteger) parts.type = onnx::TensorProto_DataType_INT32;
   parts.shape = first.output_extents;
   const TensorId parts_id = parts_of(std::move(parts), graph.layers[index]);
   first_layer.outputs = {parts_id};

@@ -216,22 +216,53 @@ class PointWalk {
   int64_t base_offset_ = 0;
 };
 
-/// The tensor's elements as floats: its own memory where it has floats, else converted into `storage`.
-std::span<const float> as_floats(const Tensor& tensor, bool to_odd, std::vector<float>& storage) {
-  if (tensor.type() == onnx::TensorProto_DataType_FLOAT) return tensor.data<float>();
-  storage.resize(static_cast<size_t>(tensor.size()));
+/// The tensor's elements as words: its own memory where they are, else converted into `storage`.
+std::span<const uint32_t> as_words(const Tensor& tensor, bool to_odd, std::vector<uint32_t>& storage) {
+  using onnx::TensorProto;
   switch (tensor.type()) {
-    case onnx::TensorProto_DataType_FLOAT16:
-      std::ranges::transform(tensor.data<uint16_t>(), storage.begin(), half_to_float);
+    case TensorProto::FLOAT:
+    case TensorProto::INT32:
+    case TensorProto::UINT32:
+      return tensor.data<uint32_t>();
+    default:
       break;
-    case onnx::TensorProto_DataType_BFLOAT16:
-      std::ranges::transform(tensor.data<uint16_t>(), storage.begin(), bfloat16_to_float);
+  }
+  storage.resize(static_cast<size_t>(tensor.size()));
+  const auto convert = [&](const auto& elements, auto&& word) {
+    std::ranges::transform(elements, storage.begin(), [&](auto element) { return uint32_t{word(element)}; });
+  };
+  const auto float_bits = [](float value) { return std::bit_cast<uint32_t>(value); };
+  const auto extended = [](auto element) { return static_cast<uint32_t>(int32_t{element}); };
+  switch (tensor.type()) {
+    case TensorProto::FLOAT16:
+      convert(tensor.data<uint16_t>(), [&](uint16_t bits) { return float_bits(half_to_float(bits)); });
+      break;
+    case TensorProto::BFLOAT16:
+      convert(tensor.data<uint16_t>(), [&](uint16_t bits) { return float_bits(bfloat16_to_float(bits)); });
+      break;
+    case TensorProto::BOOL:
+      convert(tensor.data<uint8_t>(), [](uint8_t byte) { return byte != 0 ? 1U : 0U; });
+      break;
+    case TensorProto::INT8:
+      convert(tensor.data<int8_t>(), extended);
+      break;
+    case TensorProto::UINT8:
+      convert(tensor.data<uint8_t>(), extended);
+      break;
+    case TensorProto::INT16:
+      convert(tensor.data<int16_t>(), extended);
+      break;
+    case TensorProto::UINT16:
+      convert(tensor.data<uint16_t>(), extended);
+      break;
+    case TensorProto::DOUBLE:
+      convert(tensor.data<double>(), [&](double value) {
+        return float_bits(to_odd ? round_to_odd(value) : static_cast<float>(value));
+      });
       break;
     default:
-      for (int64_t i = 0; i < tensor.size(); ++i) {
-        const double value = element_as_double(tensor, i);
-        storage[static_cast<size_t>(i)] = to_odd ? round_to_odd(value) : static_cast<float>(value);
-      }
+      throw isa::InternalError(fmt::format("internal error in {}: {} in a stream", kStreamImagePart,
+                                           data_type_name(tensor.type())));
   }
   return storage;
 }
@@ -245,28 +276,32 @@ void require_floats(const StreamPlacement& placement) {
                       placement.name);
 }
 
-/// Hands `run` a function that writes element `index` of `out` from a float.
+/// Hands `run` a function that writes element `index` of `out` from a word.
 template <typename Run>
 void with_writer(Tensor& out, Run&& run) {
+  using onnx::TensorProto;
+  const auto write = [&](auto data, auto&& element) {
+    run([data, element](int64_t i, uint32_t word) { data[static_cast<size_t>(i)] = element(word); });
+  };
+  const auto as_float = [](uint32_t word) { return std::bit_cast<float>(word); };
   switch (out.type()) {
-    case onnx::TensorProto_DataType_FLOAT:
-      return run(
-          [data = out.data<float>()](int64_t i, float value) { data[static_cast<size_t>(i)] = value; });
-    case onnx::TensorProto_DataType_DOUBLE:
-      return run(
-          [data = out.data<double>()](int64_t i, float value) { data[static_cast<size_t>(i)] = value; });
-    case onnx::TensorProto_DataType_INT64:
-      return run([data = out.data<int64_t>()](int64_t i, float value) {
-        data[static_cast<size_t>(i)] = static_cast<int64_t>(value);
-      });
-    case onnx::TensorProto_DataType_FLOAT16:
-      return run([data = out.data<uint16_t>()](int64_t i, float value) {
-        data[static_cast<size_t>(i)] = float_to_half(value);
-      });
-    case onnx::TensorProto_DataType_BFLOAT16:
-      return run([data = out.data<uint16_t>()](int64_t i, float value) {
-        data[static_cast<size_t>(i)] = float_to_bfloat16(value);
-      });
+    case TensorProto::FLOAT:
+    case TensorProto::INT32:
+    case TensorProto::UINT32:
+      return write(out.data<uint32_t>(), [](uint32_t word) { return word; });
+    case TensorProto::DOUBLE:
+      return write(out.data<double>(), [=](uint32_t word) { return double{as_float(word)}; });
+    case TensorProto::FLOAT16:
+      return write(out.data<uint16_t>(), [=](uint32_t word) { return float_to_half(as_float(word)); });
+    case TensorProto::BFLOAT16:
+      return write(out.data<uint16_t>(), [=](uint32_t word) { return float_to_bfloat16(as_float(word)); });
+    case TensorProto::BOOL:
+    case TensorProto::INT8:
+    case TensorProto::UINT8:
+      return write(out.data<uint8_t>(), [](uint32_t word) { return static_cast<uint8_t>(word); });
+    case TensorProto::INT16:
+    case TensorProto::UINT16:
+      return write(out.data<uint16_t>(), [](uint32_t word) { return static_cast<uint16_t>(word); });
     default:
       throw isa::InternalError(fmt::format("internal error in {}: a stream can't be unpacked to {}",
                                            kStreamImagePart, data_type_name(out.type())));
@@ -346,23 +381,23 @@ void for_each_place(const StreamPlacement& placement, const Shape& tensor_shape,
 StreamImage pack_stream(const StreamPlacement& placement, const Tensor& tensor, const isa::Chip& chip) {
   StreamImage image = empty_stream(placement, chip);
   const bool has_halves = placement.element == StreamElement::kHalf;
-  const auto bits_of = [&](float value) {
-    return has_halves ? uint64_t{isa::half_of(value)} : uint64_t{std::bit_cast<uint32_t>(value)};
+  const auto bits_of = [&](uint32_t word) {
+    return has_halves ? uint64_t{isa::half_of(std::bit_cast<float>(word))} : uint64_t{word};
   };
   const int bits = placement.element_bits();
-  const uint64_t padding = bits_of(std::bit_cast<float>(stream_padding_bits(placement.layout.padding())));
+  const uint64_t padding = bits_of(stream_padding_bits(placement.layout.padding()));
   if (padding != 0) {
     const uint64_t pair = has_halves ? padding << 16 | padding : padding;
     for (std::vector<uint64_t>& group : image.groups) std::ranges::fill(group, pair << 32 | pair);
   }
-  std::vector<float> storage;
-  const std::span<const float> elements = as_floats(tensor, placement.round_to_odd, storage);
-  const auto fill = static_cast<float>(placement.access.fill);
+  std::vector<uint32_t> storage;
+  const std::span<const uint32_t> elements = as_words(tensor, placement.round_to_odd, storage);
+  const uint32_t fill = word_of(placement.access.fill, tensor.type());
   const uint64_t mask = (uint64_t{1} << bits) - 1;
   const std::vector<std::span<uint64_t>> groups(image.groups.begin(), image.groups.end());
   for_each_place(placement, tensor.shape(), chip, groups, true,
                  [&](uint64_t& lw, int64_t word, int64_t offset) {
-                   const float value = offset >= 0 ? elements[static_cast<size_t>(offset)] : fill;
+                   const uint32_t value = offset >= 0 ? elements[static_cast<size_t>(offset)] : fill;
                    const int shift = word_shift(word, bits);
                    lw = (lw & ~(mask << shift)) | bits_of(value) << shift;
                  });
@@ -446,8 +481,7 @@ void unpack_stream(const StreamPlacement& placement, const StreamImage& image, T
       if (offset < 0) return;
       const uint64_t lw =
           pointers[static_cast<size_t>(number % period * codes + code)][number / period * period_lw];
-      write(offset,
-            std::bit_cast<float>(static_cast<uint32_t>(lw >> word_shift(word, placement.element_bits()))));
+      write(offset, static_cast<uint32_t>(lw >> word_shift(word, placement.element_bits())));
     });
   });
 }

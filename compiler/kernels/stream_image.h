@@ -21,14 +21,14 @@ struct StreamImage {
 int64_t stream_group_lw(const StreamPlacement& placement);
 
 /// The stream of `tensor` (an operand): each element at all its places, `access.fill` where the access
-/// leaves the tensor, the layout's padding elsewhere. Elements of any numeric type are converted to
-/// float, and from there to half where the stream has halves. InternalError if the tensor's shape has another
+/// leaves the tensor, the layout's padding elsewhere. Elements are words (word_kind), of which a stream of
+/// halves has floats rounded to half. InternalError if the tensor's shape has another
 /// rank than the access.
 StreamImage pack_stream(const StreamPlacement& placement, const Tensor& tensor, const isa::Chip& chip);
 /// An image of the right size with undefined (zero) contents, to read an output stream into.
 StreamImage empty_stream(const StreamPlacement& placement, const isa::Chip& chip);
-/// Writes the stream's elements to `out` at the indices that `access.map` gives, converting from float
-/// to the tensor's type; elements of `out` that no iteration point names stay as they are.
+/// Writes the stream's elements to `out` at the indices that `access.map` gives, converting words to the
+/// tensor's type; elements of `out` that no iteration point names stay as they are.
 void unpack_stream(const StreamPlacement& placement, const StreamImage& image, Tensor& out,
                    const isa::Chip& chip);
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "isa/error.h"
 
 namespace kodama::compiler {
@@ -17,6 +19,15 @@ AffineMap& AffineMap::set(size_t axis, size_t dim, int64_t coefficient) {
                       dim, dims());
   coefficients_[axis][dim] = coefficient;
   return *this;
+}
+
+AffineMap AffineMap::extended(size_t axes, size_t dims) const {
+  AffineMap result(this->axes() + axes, dims_ + dims);
+  for (size_t axis = 0; axis < this->axes(); ++axis) {
+    result.offsets_[axis] = offsets_[axis];
+    std::ranges::copy(coefficients_[axis], result.coefficients_[axis].begin());
+  }
+  return result;
 }
 
 AffineMap AffineMap::identity(size_t rank) {

@@ -52,6 +52,8 @@ class AffineMap {
                     const Shape& tensor_shape) const;
   /// This map after `inner`: point -> this(inner(point)); inner.axes() == dims of this.
   AffineMap after(const AffineMap& inner) const;
+  /// With more axes and dims behind its own, all of it zero.
+  AffineMap extended(size_t axes, size_t dims) const;
   /// "(d0, 2*d1 + d3 - 1)".
   std::string to_string() const;
   bool operator==(const AffineMap&) const = default;

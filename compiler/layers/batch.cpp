@@ -60,7 +60,7 @@ class BatchFinder {
         return {};
       }
       images_ = shape[0];
-      axes_[static_cast<size_t>(id)] = 0;
+      axes_[static_cast<size_t>(graph_.storage(id))] = 0;
     }
     if (images_ < 2) {
       why_not = "it has no inputs";

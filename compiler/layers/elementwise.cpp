@@ -21,18 +21,47 @@ HostReason lower_unary_op(NodeLowering& lowering) {
   return lower_unary(lowering, [](NodeLowering&, Term x) { return x.apply(op); });
 }
 
-template <ScalarOp op>
-HostReason lower_binary_op(NodeLowering& lowering) {
+/// A Map over input 0, of integers.
+template <typename F>
+HostReason lower_unary_integer(NodeLowering& lowering, F&& formula) {
   MapBuilder map(lowering, lowering.output_shape());
+  map.finish("", formula(map.integer_of_input(0)), lowering.output());
+  return kLowered;
+}
+
+bool makes_integers(const NodeLowering& lowering) {
+  return integer_type(lowering.output_type()).has_value();
+}
+
+/// Floats by an operation of the chip, integers by a formula.
+using IntegerFormula = Integer (*)(const Integer&, const Integer&);
+HostReason lower_arithmetic(NodeLowering& lowering, ScalarOp op, IntegerFormula integers) {
+  MapBuilder map(lowering, lowering.output_shape());
+  if (makes_integers(lowering)) {
+    const Integer a = map.integer_of_input(0);
+    map.finish("", integers(a, map.integer_of_input(1)), lowering.output());
+    return kLowered;
+  }
   const Term a = map.operand_of_input(0);
   const Term b = map.operand_of_input(1);
   map.finish("", a.apply(op, b), lowering.output());
   return kLowered;
 }
 
+HostReason lower_add(NodeLowering& lowering) {
+  return lower_arithmetic(lowering, ScalarOp::kAdd, operator+);
+}
+HostReason lower_sub(NodeLowering& lowering) {
+  return lower_arithmetic(lowering, ScalarOp::kSub, operator-);
+}
+HostReason lower_mul(NodeLowering& lowering) {
+  return lower_arithmetic(lowering, ScalarOp::kMul, operator*);
+}
+
 /// op over any number of operands, `scale` times the result, in as many Maps as the limit on operands asks
 /// for.
-HostReason lower_variadic(NodeLowering& lowering, ScalarOp op, double scale) {
+HostReason lower_variadic(NodeLowering& lowering, ScalarOp op, double scale,
+                          IntegerFormula integers = nullptr) {
   const Shape& extents = lowering.output_shape();
   int next = 1;
   TensorId partial = lowering.input(0);
@@ -42,15 +71,26 @@ HostReason lower_variadic(NodeLowering& lowering, ScalarOp op, double scale) {
   }
   for (int part = 0; next < lowering.input_count(); ++part) {
     MapBuilder map(lowering, extents);
-    Term result = map.operand(partial);
-    while (next < lowering.input_count() && map.input_count() < kMaxLayerInputs) {
-      result = result.apply(op, map.operand_of_input(next++));
+    const auto rest = [&] { return next < lowering.input_count() && map.input_count() < kMaxLayerInputs; };
+    const auto target = [&](const std::string& suffix) {
+      return suffix.empty() ? lowering.output()
+                            : lowering.add_tensor(suffix, lowering.output_type(), extents);
+    };
+    const auto suffix_now = [&] {
+      return next == lowering.input_count() ? std::string() : fmt::format("part{}", part);
+    };
+    if (makes_integers(lowering)) {
+      Integer result = map.integer(partial);
+      while (rest()) result = integers(result, map.integer_of_input(next++));
+      const std::string suffix = suffix_now();
+      map.finish(suffix, result, partial = target(suffix));
+      continue;
     }
-    const bool last = next == lowering.input_count();
-    if (last && scale != 1) result = result * scale;
-    const std::string suffix = last ? "" : fmt::format("part{}", part);
-    partial = last ? lowering.output() : lowering.add_tensor(suffix, lowering.output_type(), extents);
-    map.finish(suffix, result, partial);
+    Term result = map.operand(partial);
+    while (rest()) result = result.apply(op, map.operand_of_input(next++));
+    const std::string suffix = suffix_now();
+    if (suffix.empty() && scale != 1) result = result * scale;
+    map.finish(suffix, result, partial = target(suffix));
   }
   return kLowered;
 }
@@ -62,10 +102,10 @@ HostReason lower_mean(NodeLowering& lowering) {
   return lower_variadic(lowering, ScalarOp::kAdd, 1.0 / lowering.input_count());
 }
 HostReason lower_max(NodeLowering& lowering) {
-  return lower_variadic(lowering, ScalarOp::kMax, 1);
+  return lower_variadic(lowering, ScalarOp::kMax, 1, maximum);
 }
 HostReason lower_min(NodeLowering& lowering) {
-  return lower_variadic(lowering, ScalarOp::kMin, 1);
+  return lower_variadic(lowering, ScalarOp::kMin, 1, minimum);
 }
 
 HostReason lower_clip(NodeLowering& lowering) {
@@ -74,6 +114,13 @@ HostReason lower_clip(NodeLowering& lowering) {
     return kLowered;
   }
   MapBuilder map(lowering, lowering.output_shape());
+  if (makes_integers(lowering)) {
+    Integer result = map.integer_of_input(0);
+    if (lowering.has_input(1)) result = maximum(result, map.integer_of_input(1));
+    if (lowering.has_input(2)) result = minimum(result, map.integer_of_input(2));
+    map.finish("", result, lowering.output());
+    return kLowered;
+  }
   Term result = map.operand_of_input(0);
   if (lowering.has_input(1)) {
     result = lowering.uniform_constant(1) == 0.0 ? relu(result) : max(result, map.operand_of_input(1));
@@ -142,7 +189,35 @@ HostReason lower_shrink(NodeLowering& lowering) {
   });
 }
 
+HostReason lower_neg(NodeLowering& lowering) {
+  if (makes_integers(lowering)) return lower_unary_integer(lowering, [](const Integer& a) { return -a; });
+  return lower_unary_op<ScalarOp::kNeg>(lowering);
+}
+HostReason lower_abs(NodeLowering& lowering) {
+  if (makes_integers(lowering)) return lower_unary_integer(lowering, absolute);
+  return lower_unary_op<ScalarOp::kAbs>(lowering);
+}
+HostReason lower_relu(NodeLowering& lowering) {
+  if (makes_integers(lowering)) {
+    return lower_unary_integer(
+        lowering, [](const Integer& a) { return maximum(a, integer_constant(a.low, 0, a.type)); });
+  }
+  return lower_unary_op<ScalarOp::kRelu>(lowering);
+}
+HostReason lower_div(NodeLowering& lowering) {
+  const auto type = integer_type(lowering.output_type());
+  if (type && type->is_wide()) return "a division of 64-bit integers";
+  return lower_arithmetic(lowering, ScalarOp::kDiv,
+                          [](const Integer& a, const Integer& b) { return divide(a, b).quotient; });
+}
+
 HostReason lower_sign(NodeLowering& lowering) {
+  if (makes_integers(lowering)) {
+    return lower_unary_integer(lowering, [](const Integer& a) {
+      const auto number = [&](int64_t value) { return integer_constant(a.low, value, a.type); };
+      return where(is_zero(a), number(0), where(less(a, number(0)), number(-1), number(1)));
+    });
+  }
   return lower_unary(lowering, [](NodeLowering&, Term x) {
     return select(x, select(-x, x.constant(0), x.constant(1)), x.constant(-1));
   });
@@ -183,36 +258,22 @@ HostReason lower_pow(NodeLowering& lowering) {
   });
 }
 
-HostReason lower_cast(NodeLowering& lowering) {
-  const DataType from = lowering.input_type(0);
-  const DataType to = lowering.output_type();
-  if (from == to) {
-    lowering.bind_output(lowering.input(0));
-    return kLowered;
-  }
-  // The conversion is the operand's or the result's own: a double is narrowed on its way to the chip (so that
-  // nothing is rounded twice), or widened on its way back.
-  if (!has_chip_form(from) || !has_chip_form(to)) {
-    return fmt::format("no conversion from {} to {} on the chip", data_type_name(from), data_type_name(to));
-  }
-  return lower_unary(lowering, [](NodeLowering&, Term x) { return x; });
-}
-
 }  // namespace
 
 void register_elementwise(OperatorTable& table) {
   constexpr auto kFloats = ElementTypes::kChipFloats;
-  table.push_back({"Add", lower_binary_op<ScalarOp::kAdd>, kFloats});
-  table.push_back({"Sub", lower_binary_op<ScalarOp::kSub>, kFloats});
-  table.push_back({"Mul", lower_binary_op<ScalarOp::kMul>, kFloats});
-  table.push_back({"Div", lower_binary_op<ScalarOp::kDiv>, kFloats});
+  constexpr auto kNumbers = ElementTypes::kNumbers;
+  table.push_back({"Add", lower_add, kNumbers});
+  table.push_back({"Sub", lower_sub, kNumbers});
+  table.push_back({"Mul", lower_mul, kNumbers});
+  table.push_back({"Div", lower_div, kNumbers});
   table.push_back({"Sum", lower_sum, kFloats});
   table.push_back({"Mean", lower_mean, kFloats});
-  table.push_back({"Max", lower_max, kFloats});
-  table.push_back({"Min", lower_min, kFloats});
-  table.push_back({"Neg", lower_unary_op<ScalarOp::kNeg>, kFloats});
-  table.push_back({"Abs", lower_unary_op<ScalarOp::kAbs>, kFloats});
-  table.push_back({"Relu", lower_unary_op<ScalarOp::kRelu>, kFloats});
+  table.push_back({"Max", lower_max, kNumbers});
+  table.push_back({"Min", lower_min, kNumbers});
+  table.push_back({"Neg", lower_neg, kNumbers});
+  table.push_back({"Abs", lower_abs, kNumbers});
+  table.push_back({"Relu", lower_relu, kNumbers});
   table.push_back({"Reciprocal", lower_unary_op<ScalarOp::kReciprocal>, kFloats});
   table.push_back({"Sqrt", lower_unary_op<ScalarOp::kSqrt>, kFloats});
   table.push_back({"Exp", lower_unary_op<ScalarOp::kExp>, kFloats});
@@ -222,8 +283,8 @@ void register_elementwise(OperatorTable& table) {
   table.push_back({"Erf", lower_unary_op<ScalarOp::kErf>, kFloats});
   table.push_back({"Floor", lower_unary_op<ScalarOp::kFloor>, kFloats});
   table.push_back({"Ceil", lower_ceil, kFloats});
-  table.push_back({"Sign", lower_sign, kFloats});
-  table.push_back({"Clip", lower_clip, kFloats});
+  table.push_back({"Sign", lower_sign, kNumbers});
+  table.push_back({"Clip", lower_clip, kNumbers});
   table.push_back({"LeakyRelu", lower_leaky_relu, kFloats});
   table.push_back({"PRelu", lower_prelu, kFloats});
   table.push_back({"Elu", lower_elu, kFloats});
@@ -234,7 +295,6 @@ void register_elementwise(OperatorTable& table) {
   table.push_back({"ThresholdedRelu", lower_thresholded_relu, kFloats});
   table.push_back({"Shrink", lower_shrink, kFloats});
   table.push_back({"Pow", lower_pow, kFloats});
-  table.push_back({"Cast", lower_cast, ElementTypes::kAny});
 }
 
 }  // namespace kodama::compiler

@@ -18,6 +18,7 @@ struct Term {
   Term apply(ScalarOp op) const { return {expr, expr->apply(op, node)}; }
   Term apply(ScalarOp op, Term b) const { return {expr, expr->apply(op, node, b.node)}; }
   Term constant(double value) const { return {expr, expr->constant(value)}; }
+  Term integer(int32_t value) const { return {expr, expr->int_constant(value)}; }
 };
 
 inline Term operator+(Term a, Term b) {
@@ -80,14 +81,21 @@ inline Term log(Term a) {
 inline Term floor(Term a) {
   return a.apply(ScalarOp::kFloor);
 }
-/// a == b ? 1 : 0
+/// Conditions on floats.
 inline Term equal(Term a, Term b) {
   return a.apply(ScalarOp::kEqual, b);
+}
+inline Term less(Term a, Term b) {
+  return a.apply(ScalarOp::kLess, b);
 }
 /// condition >= 0 ? yes : no
 inline Term select(Term condition, Term yes, Term no) {
   return {condition.expr,
           condition.expr->apply(ScalarOp::kSelectNotNegative, condition.node, yes.node, no.node)};
+}
+/// condition (an integer) != 0 ? yes : no
+inline Term where(Term condition, Term yes, Term no) {
+  return {condition.expr, condition.expr->apply(ScalarOp::kSelect, condition.node, yes.node, no.node)};
 }
 
 class Formula {
@@ -98,6 +106,7 @@ class Formula {
 
   Term x(int number) { return {&expr_, expr_.input(number)}; }
   Term constant(double value) { return {&expr_, expr_.constant(value)}; }
+  Term integer(int32_t value) { return {&expr_, expr_.int_constant(value)}; }
   ScalarExpr result(Term term) {
     ScalarExpr expr = expr_;
     expr.set_result(term.node);

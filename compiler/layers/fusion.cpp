@@ -62,7 +62,7 @@ bool is_pointwise(const AffineMap& map, const Shape& extents, const Shape& tenso
 /// A value that would have been rounded to a narrower type than the result has must be: Cast to float16 and
 /// back is not the identity.
 bool loses_rounding(const LayerGraph& graph, TensorId between, TensorId result) {
-  return graph.tensors[between].type != onnx::TensorProto_DataType_FLOAT &&
+  return !is_exact_word(graph.tensors[between].type) &&
          graph.tensors[between].type != graph.tensors[result].type;
 }
 
@@ -461,6 +461,7 @@ void drop_unused_tensors(LayerGraph& graph) {
   for (LayerTensor& tensor : kept) renumber(tensor.alias_of);
   for (TensorId& id : graph.inputs) renumber(id);
   for (TensorId& id : graph.outputs) renumber(id);
+  for (Check& check : graph.checks) renumber(check.tensor);
   for (Layer& layer : graph.layers) {
     for (TensorAccess* access : layer_accesses(layer)) renumber(access->tensor);
     for (TensorId& id : layer.host_inputs) renumber(id);

@@ -74,30 +74,43 @@ class Reader {
   std::vector<int64_t> strides_;
 };
 
-/// A result: doubles until the end, then rounded once.
+/// A result: doubles until the end, then rounded once; of integers the last bits.
 Tensor round_to(DataType type, const Shape& shape, const std::vector<double>& values) {
+  using onnx::TensorProto;
   Tensor tensor(type, shape);
-  for (size_t i = 0; i < values.size(); ++i) {
-    switch (type) {
-      case onnx::TensorProto_DataType_FLOAT:
-        tensor.data<float>()[i] = static_cast<float>(values[i]);
-        break;
-      case onnx::TensorProto_DataType_DOUBLE:
-        tensor.data<double>()[i] = static_cast<float>(values[i]);
-        break;
-      case onnx::TensorProto_DataType_INT64:
-        tensor.data<int64_t>()[i] = static_cast<int64_t>(values[i]);
-        break;
-      case onnx::TensorProto_DataType_FLOAT16:
-        tensor.data<uint16_t>()[i] = float_to_half(round_to_odd(values[i]));
-        break;
-      case onnx::TensorProto_DataType_BFLOAT16:
-        tensor.data<uint16_t>()[i] = float_to_bfloat16(round_to_odd(values[i]));
-        break;
-      default:
-        throw isa::InternalError(fmt::format("internal error in the layer interpreter: a result of type {}",
-                                             data_type_name(type)));
-    }
+  const auto fill = [&](auto elements, auto&& element) {
+    std::ranges::transform(values, elements.begin(), element);
+  };
+  const auto bits = [](double value) { return word_of(value, TensorProto::INT32); };
+  switch (type) {
+    case TensorProto::FLOAT:
+      fill(tensor.data<float>(), [](double value) { return static_cast<float>(value); });
+      break;
+    case TensorProto::DOUBLE:
+      fill(tensor.data<double>(), [](double value) { return static_cast<float>(value); });
+      break;
+    case TensorProto::FLOAT16:
+      fill(tensor.data<uint16_t>(), [](double value) { return float_to_half(round_to_odd(value)); });
+      break;
+    case TensorProto::BFLOAT16:
+      fill(tensor.data<uint16_t>(), [](double value) { return float_to_bfloat16(round_to_odd(value)); });
+      break;
+    case TensorProto::INT32:
+    case TensorProto::UINT32:
+      fill(tensor.data<uint32_t>(), bits);
+      break;
+    case TensorProto::INT16:
+    case TensorProto::UINT16:
+      fill(tensor.data<uint16_t>(), [&](double value) { return static_cast<uint16_t>(bits(value)); });
+      break;
+    case TensorProto::BOOL:
+    case TensorProto::INT8:
+    case TensorProto::UINT8:
+      fill(tensor.data<uint8_t>(), [&](double value) { return static_cast<uint8_t>(bits(value)); });
+      break;
+    default:
+      throw isa::InternalError(
+          fmt::format("internal error in the layer interpreter: a result of type {}", data_type_name(type)));
   }
   return tensor;
 }
@@ -238,6 +251,12 @@ class LayerInterpreter {
         return std::isnan(a) || a < b ? a : b;
       case ReduceLayer::Op::kProd:
         return a * b;
+      case ReduceLayer::Op::kIntSum:
+        return static_cast<int32_t>(static_cast<int64_t>(a) + static_cast<int64_t>(b));
+      case ReduceLayer::Op::kIntMax:
+        return std::max(a, b);
+      case ReduceLayer::Op::kIntMin:
+        return std::min(a, b);
     }
     return a;
   }
@@ -255,6 +274,10 @@ void LayerValues::set(TensorId id, Tensor value) {
                       "'{}' is {} {}, the value {} {}", tensor.name, data_type_name(tensor.type),
                       shape_to_string(tensor.shape), data_type_name(value.type()),
                       shape_to_string(value.shape()));
+  // Elements of two words are there as words, which others read.
+  const TensorId storage = graph_.storage(id);
+  if (storage != id)
+    values_[storage] = value.reinterpreted(graph_.tensors[storage].type, graph_.tensors[storage].shape);
   values_[id] = std::move(value);
 }
 
@@ -270,7 +293,7 @@ const Tensor& LayerValues::get(TensorId id) {
   isa::check_internal(tensor.alias_of >= 0, "layer values", "'{}' isn't computed yet", tensor.name);
   const Tensor& storage = get(graph_.storage(id));
   if (storage.shape() == tensor.shape) return storage;
-  values_[id] = storage.reshaped(tensor.shape);
+  values_[id] = storage.reinterpreted(tensor.type, tensor.shape);
   return *values_[id];
 }
 
@@ -323,7 +346,10 @@ TensorMap interpret_layer_graph(const LayerGraph& graph, const TensorMap& inputs
     }
   }
   TensorMap outputs;
-  for (TensorId id : graph.outputs) outputs.emplace(graph.tensors[id].name, values.get(id));
+  for (const Check& check : graph.checks) throw_if_failed(check, values.get(check.tensor));
+  const size_t count = graph.outputs.size() - graph.checks.size();
+  for (size_t k = 0; k < count; ++k)
+    outputs.emplace(graph.tensors[graph.outputs[k]].name, values.get(graph.outputs[k]));
   return outputs;
 }
 

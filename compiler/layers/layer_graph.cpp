@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -70,7 +71,7 @@ std::string role_name(ContractLayer::Role role) {
 }
 
 std::string reduce_op_name(ReduceLayer::Op op) {
-  constexpr const char* kNames[] = {"sum", "max", "min", "prod"};
+  constexpr const char* kNames[] = {"sum", "max", "min", "prod", "int sum", "int max", "int min"};
   return kNames[static_cast<size_t>(op)];
 }
 
@@ -84,17 +85,99 @@ double identity_of(ReduceLayer::Op op) {
       return std::numeric_limits<double>::infinity();
     case ReduceLayer::Op::kProd:
       return 1;
+    case ReduceLayer::Op::kIntSum:
+      return 0;
+    case ReduceLayer::Op::kIntMax:
+      return std::numeric_limits<int32_t>::min();
+    case ReduceLayer::Op::kIntMin:
+      return std::numeric_limits<int32_t>::max();
   }
   return 0;
 }
 
-bool has_chip_arithmetic(DataType type) {
+ScalarKind reduce_kind(ReduceLayer::Op op) {
+  return op >= ReduceLayer::Op::kIntSum ? ScalarKind::kInteger : ScalarKind::kFloat;
+}
+
+std::optional<ScalarKind> word_kind(DataType type) {
+  using onnx::TensorProto;
+  switch (type) {
+    case TensorProto::FLOAT:
+    case TensorProto::DOUBLE:
+    case TensorProto::FLOAT16:
+    case TensorProto::BFLOAT16:
+      return ScalarKind::kFloat;
+    case TensorProto::BOOL:
+    case TensorProto::INT8:
+    case TensorProto::UINT8:
+    case TensorProto::INT16:
+    case TensorProto::UINT16:
+    case TensorProto::INT32:
+    case TensorProto::UINT32:
+      return ScalarKind::kInteger;
+    default:
+      return std::nullopt;
+  }
+}
+
+uint32_t word_of(double value, DataType type) {
+  return word_kind(type) == ScalarKind::kInteger ? static_cast<uint32_t>(static_cast<int64_t>(value))
+                                                 : std::bit_cast<uint32_t>(static_cast<float>(value));
+}
+
+bool has_float_arithmetic(DataType type) {
   return type == onnx::TensorProto_DataType_FLOAT || type == onnx::TensorProto_DataType_FLOAT16 ||
          type == onnx::TensorProto_DataType_BFLOAT16;
 }
 
-bool has_chip_form(DataType type) {
-  return has_chip_arithmetic(type) || type == onnx::TensorProto_DataType_DOUBLE;
+bool is_exact_word(DataType type) {
+  return type == onnx::TensorProto_DataType_FLOAT || word_kind(type) == ScalarKind::kInteger;
+}
+
+bool is_long(DataType type) {
+  return type == onnx::TensorProto_DataType_INT64 || type == onnx::TensorProto_DataType_UINT64;
+}
+Shape words_shape(Shape shape) {
+  shape.push_back(2);
+  return shape;
+}
+bool is_alias(const LayerTensor& tensor, const LayerTensor& other) {
+  const int64_t elements = element_count(tensor.shape);
+  if (is_long(tensor.type) && other.type == onnx::TensorProto_DataType_INT32)
+    return 2 * elements == element_count(other.shape);
+  return tensor.type == other.type && elements == element_count(other.shape);
+}
+
+void throw_if_failed(const Check& check, const Tensor& value) {
+  const auto elements = value.data<int32_t>();
+  if (std::ranges::any_of(elements, [](int32_t element) { return element != 0; }))
+    throw isa::UserError(check.message);
+}
+
+TensorId LayerGraph::add(LayerTensor tensor) {
+  if (is_long(tensor.type) && !tensor.constant && tensor.alias_of < 0) {
+    LayerTensor words{
+        tensor.name + "/words", onnx::TensorProto_DataType_INT32, words_shape(tensor.shape), {}, -1};
+    tensor.alias_of = static_cast<TensorId>(tensors.size());
+    tensors.push_back(std::move(words));
+  }
+  tensors.push_back(std::move(tensor));
+  return static_cast<TensorId>(tensors.size()) - 1;
+}
+
+TensorId LayerGraph::words_of(TensorId id) {
+  const LayerTensor& tensor = tensors[static_cast<size_t>(id)];
+  if (!is_long(tensor.type)) return id;
+  LayerTensor words{
+      tensor.name + "/words", onnx::TensorProto_DataType_INT32, words_shape(tensor.shape), {}, -1};
+  if (tensor.constant) {
+    words.constant = tensor.constant->reinterpreted(words.type, words.shape);
+  } else {
+    words.alias_of = storage(id);
+    if (tensors[static_cast<size_t>(words.alias_of)].shape == words.shape) return words.alias_of;
+  }
+  tensors.push_back(std::move(words));
+  return static_cast<TensorId>(tensors.size()) - 1;
 }
 
 bool LayerGraph::is_constant(TensorId id) const {
@@ -214,9 +297,9 @@ class Verifier {
     check_tensors();
     for (size_t i = 0; i < graph_.tensors.size(); ++i) available_[i] = graph_.tensors[i].constant.has_value();
     for (TensorId id : graph_.inputs) {
-      require(is_id(id) && graph_.tensors[id].alias_of < 0 && !available_[id],
+      require(is_id(id) && own_storage(id) && !available_[graph_.storage(id)],
               "graph input {} is a constant, an alias, or listed twice", id);
-      available_[id] = true;
+      available_[graph_.storage(id)] = true;
     }
     std::set<std::string> names;
     for (const Layer& layer : graph_.layers) {
@@ -229,6 +312,14 @@ class Verifier {
       std::visit([&](const auto& body) { check(layer, body); }, layer.body);
     }
     where_ = "";
+    require(graph_.checks.size() <= graph_.outputs.size(), "{} checks, {} outputs", graph_.checks.size(),
+            graph_.outputs.size());
+    for (size_t k = 0; k < graph_.checks.size(); ++k) {
+      const TensorId id = graph_.checks[k].tensor;
+      require(graph_.outputs[graph_.outputs.size() - graph_.checks.size() + k] == id,
+              "the tensor of a check isn't the output that it should be");
+      require(is_id(id) && tensor(id).type == onnx::TensorProto_DataType_INT32, "a check of tensor {}", id);
+    }
     for (TensorId id : graph_.outputs) {
       require(is_id(id), "graph output {} doesn't exist", id);
       require(available_[graph_.storage(id)], "graph output '{}' is computed by no layer",
@@ -246,6 +337,12 @@ class Verifier {
 
   bool is_id(TensorId id) const { return id >= 0 && static_cast<size_t>(id) < graph_.tensors.size(); }
   const LayerTensor& tensor(TensorId id) const { return graph_.tensors[id]; }
+  /// Whether it is no other name of a tensor but of its own words.
+  bool own_storage(TensorId id) const {
+    const TensorId words = tensor(id).alias_of;
+    return words < 0 || (is_long(tensor(id).type) && tensor(words).alias_of < 0 &&
+                         tensor(words).shape == words_shape(tensor(id).shape));
+  }
 
   void check_tensors() {
     for (size_t i = 0; i < graph_.tensors.size(); ++i) {
@@ -263,9 +360,8 @@ class Verifier {
       require(is_id(tensor.alias_of) && static_cast<size_t>(tensor.alias_of) < i, "alias of tensor {}",
               tensor.alias_of);
       const LayerTensor& other = graph_.tensors[tensor.alias_of];
-      require(other.type == tensor.type && element_count(other.shape) == element_count(tensor.shape),
-              "{} {} is an alias of {} {}", data_type_name(tensor.type), shape_to_string(tensor.shape),
-              data_type_name(other.type), shape_to_string(other.shape));
+      require(is_alias(tensor, other), "{} {} is an alias of {} {}", data_type_name(tensor.type),
+              shape_to_string(tensor.shape), data_type_name(other.type), shape_to_string(other.shape));
     }
   }
 
@@ -295,20 +391,35 @@ class Verifier {
     for (TensorId id : layer.outputs) {
       if (id == -1 && layer.kind() == LayerKind::kHost) continue;
       require(is_id(id), "writes tensor {}, which doesn't exist", id);
-      require(tensor(id).alias_of < 0 && !available_[id],
+      require(own_storage(id) && !available_[graph_.storage(id)],
               "writes '{}', which is a constant, an alias, a graph input or written before", tensor(id).name);
-      available_[id] = true;
+      available_[graph_.storage(id)] = true;
     }
   }
 
-  void check_arithmetic(const Layer& layer) const {
-    for (TensorId id : layer_inputs(layer)) {
-      require(has_chip_form(tensor(id).type), "computes on '{}' of type {}", tensor(id).name,
-              data_type_name(tensor(id).type));
-    }
-    const LayerTensor& output = tensor(layer.outputs[0]);
-    require(has_chip_form(output.type) || output.type == onnx::TensorProto_DataType_INT64,
-            "computes '{}' of type {}", output.name, data_type_name(output.type));
+  ScalarKind kind_of(TensorId id) const {
+    const std::optional<ScalarKind> kind = word_kind(tensor(id).type);
+    require(kind.has_value(), "computes on '{}' of type {}", tensor(id).name,
+            data_type_name(tensor(id).type));
+    return *kind;
+  }
+  std::vector<ScalarKind> kinds_of(const std::vector<TensorAccess>& accesses) const {
+    std::vector<ScalarKind> kinds;
+    for (const TensorAccess& access : accesses) kinds.push_back(kind_of(access.tensor));
+    return kinds;
+  }
+  /// That the last of a layer's expressions makes what its output is.
+  void check_result(const Layer& layer, ScalarKind made) const {
+    require(made == kind_of(layer.outputs[0]), "makes {}, its output '{}' is {}",
+            made == ScalarKind::kFloat ? "floats" : "integers", tensor(layer.outputs[0]).name,
+            data_type_name(tensor(layer.outputs[0]).type));
+  }
+  /// Of an epilogue, of which input 0 is what the layer has computed.
+  ScalarKind epilogue_kind(const ScalarExpr& epilogue, ScalarKind computed,
+                           const std::vector<TensorAccess>& inputs) const {
+    std::vector<ScalarKind> kinds = kinds_of(inputs);
+    kinds.insert(kinds.begin(), computed);
+    return epilogue.kind(kinds);
   }
 
   void check_output_shape(const Layer& layer, const Shape& extents) const {
@@ -324,41 +435,53 @@ class Verifier {
   }
 
   void check(const Layer& layer, const MapLayer& map) const {
-    check_arithmetic(layer);
     check_output_shape(layer, map.extents);
     check_expr(map.expr, map.inputs.size(), "expression");
+    check_result(layer, map.expr.kind(kinds_of(map.inputs)));
     require(!map.inputs.empty(), "no inputs: it is a constant");
   }
 
   void check(const Layer& layer, const ReduceLayer& reduce) const {
-    check_arithmetic(layer);
     check_output_shape(layer, reduce.output_extents);
     check_expr(reduce.expr, reduce.inputs.size(), "expression");
     check_expr(reduce.epilogue, 1 + reduce.epilogue_inputs.size(), "epilogue");
+    const ScalarKind kind = reduce_kind(reduce.op);
+    require(reduce.expr.kind(kinds_of(reduce.inputs)) == kind, "'{}' reduces {}", reduce.expr.to_string(),
+            reduce_op_name(reduce.op));
+    check_result(layer, epilogue_kind(reduce.epilogue, kind, reduce.epilogue_inputs));
     require(!reduce.inputs.empty(), "no inputs: it is a constant");
     require(element_count(reduce.reduction_extents) > 0, "nothing to reduce: {}",
             shape_to_string(reduce.reduction_extents));
   }
 
   void check(const Layer& layer, const NormalizeLayer& normalize) const {
-    check_arithmetic(layer);
     check_output_shape(layer, normalize.extents);
     require(!normalize.inputs.empty(), "no inputs: it is a constant");
     require(normalize.reduced.size() == normalize.extents.size() && element_count(normalize.extents) > 0 &&
                 std::ranges::count(normalize.reduced, true) > 0,
             "{} of the axes of {} are reduced", std::ranges::count(normalize.reduced, true),
             shape_to_string(normalize.extents));
-    for (size_t k = 0; k < normalize.steps.size(); ++k)
-      check_expr(normalize.steps[k].expr, normalize.inputs.size() + k, "step");
+    std::vector<ScalarKind> kinds = kinds_of(normalize.inputs);
+    for (size_t k = 0; k < normalize.steps.size(); ++k) {
+      const auto& [op, expr] = normalize.steps[k];
+      check_expr(expr, normalize.inputs.size() + k, "step");
+      kinds.push_back(expr.kind(kinds));
+      require(!op || reduce_kind(*op) == kinds.back(), "'{}' reduces {}", expr.to_string(),
+              reduce_op_name(*op));
+    }
+    check_result(layer, kinds.back());
     require(!normalize.steps.empty() && !normalize.steps.back().op, "the last of its {} steps is no map",
             normalize.steps.size());
   }
 
   void check(const Layer& layer, const ContractLayer& contract) const {
     using Role = ContractLayer::Role;
-    check_arithmetic(layer);
     check_output_shape(layer, contract.output_shape);
     check_expr(contract.epilogue, 1 + contract.epilogue_inputs.size(), "epilogue");
+    for (const TensorAccess* operand : {&contract.a, &contract.b})
+      require(kind_of(operand->tensor) == ScalarKind::kFloat, "multiplies '{}' of type {}",
+              tensor(operand->tensor).name, data_type_name(tensor(operand->tensor).type));
+    check_result(layer, epilogue_kind(contract.epilogue, ScalarKind::kFloat, contract.epilogue_inputs));
     require(contract.output.axes() == contract.output_shape.size() &&
                 contract.output.dims() == contract.dims.size(),
             "the output's map is {}", contract.output.to_string());
@@ -613,6 +736,8 @@ std::string to_json(const LayerGraph& graph) {
   }
   Json json = {{"name", graph.name},       {"opset", graph.opset}, {"inputs", graph.inputs},
                {"outputs", graph.outputs}, {"tensors", tensors},   {"layers", layers}};
+  for (const Check& check : graph.checks)
+    json["checks"].push_back({{"tensor", check.tensor}, {"message", check.message}});
   // Names in a model may hold any bytes.
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }

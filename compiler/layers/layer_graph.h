@@ -56,9 +56,17 @@ struct LayerTensor {
   DataType type = onnx::TensorProto_DataType_FLOAT;
   Shape shape;
   ConstantValue constant;
-  /// The tensor whose row-major elements this one shares (Reshape, Squeeze, …); -1 = its own.
+  /// The tensor whose row-major elements this one shares (Reshape, Squeeze, …); -1 = its own. An integer of
+  /// 64 bits is no word of the chip: such tensors, unless they are constants, are other names of an int32
+  /// tensor with one axis more, of the lower and the upper word.
   TensorId alias_of = -1;
 };
+/// Whether elements of this type are two integer words.
+bool is_long(DataType type);
+/// Of a tensor of such elements, that of their words.
+Shape words_shape(Shape shape);
+/// Whether one tensor's elements can be the other's.
+bool is_alias(const LayerTensor& tensor, const LayerTensor& other);
 
 /// How a layer reads one operand over its iteration space.
 struct TensorAccess {
@@ -78,7 +86,7 @@ struct MapLayer {
 /// out[d] = epilogue(reduction over r of expr(inputs at (d, r)), epilogue_inputs at d).
 /// The iteration space is output extents followed by reduction extents.
 struct ReduceLayer {
-  enum class Op : uint8_t { kSum, kMax, kMin, kProd };
+  enum class Op : uint8_t { kSum, kMax, kMin, kProd, kIntSum, kIntMax, kIntMin };
   Op op = Op::kSum;
   Shape output_extents;
   Shape reduction_extents;
@@ -162,16 +170,30 @@ struct Layer {
   LayerKind kind() const { return static_cast<LayerKind>(body.index()); }
 };
 
+/// A tensor of int32 that says whether the model's data were wrong: any element but 0 is an error of the
+/// user's. Indices that are computed can be out of range.
+struct Check {
+  TensorId tensor = -1;
+  std::string message;
+  bool operator==(const Check&) const = default;
+};
+
 struct LayerGraph {
   std::string name;
   std::vector<LayerTensor> tensors;
   std::vector<Layer> layers;  ///< in execution order
   std::vector<TensorId> inputs;
+  /// Those of the model, then the tensors of `checks`.
   std::vector<TensorId> outputs;
+  std::vector<Check> checks;
   std::map<std::string, int64_t> opset;  ///< domain ("" = ai.onnx) -> version, for Host layers
 
   /// The tensor whose elements `id` really names (follows aliases).
   TensorId storage(TensorId id) const;
+  /// Adds a tensor that is no alias. Of elements of two words, the tensor of these words, too.
+  TensorId add(LayerTensor tensor);
+  /// The words of a tensor of such elements; of others, itself.
+  TensorId words_of(TensorId id);
   /// Whether its elements are known.
   bool is_constant(TensorId id) const;
   /// Whether nothing but the host has a tensor at first, as it has constants and inputs: it can pack images
@@ -200,17 +222,23 @@ std::vector<AccessBox> layer_access_boxes(const Layer& layer);
 Shape contract_extents(const ContractLayer& contract);
 std::string role_name(ContractLayer::Role role);  ///< "batch", "M", "N", "K"
 std::string reduce_op_name(ReduceLayer::Op op);   ///< "sum", …
+/// What it reduces: integers of 32 bits, which wrap, or floats.
+ScalarKind reduce_kind(ReduceLayer::Op op);
 /// What a reduction of no elements is.
 double identity_of(ReduceLayer::Op op);
 
-/// Whether Map, Reduce, Contract and Normalize layers compute on elements of this type: the chip's kernels
+/// What an element of this type is in a word of the chip, if it is in one: 16-bit floats and double are
+/// floats of 32 bits there, which the host rounds; bool is 0 or 1; smaller integers are extended by their
+/// sign or by zeros. An integer of 64 bits is two elements (LayerGraph::words_of).
+std::optional<ScalarKind> word_kind(DataType type);
+/// A number as that word.
+uint32_t word_of(double value, DataType type);
+/// Whether Map, Reduce, Contract and Normalize layers compute on floats of this type: the chip's kernels
 /// work in single precision, so 16-bit floats are computed wider and rounded once, when the layer's result is
-/// stored.
-bool has_chip_arithmetic(DataType type);
-/// Whether tensors of this type may be operands and results of chip layers: those above, and double, which is
-/// rounded to single on the way to the chip. Only Cast makes layers with double operands. A result may be an
-/// int64, too: indices, which are whole numbers below 2^24.
-bool has_chip_form(DataType type);
+/// stored. Only Cast makes layers with double operands.
+bool has_float_arithmetic(DataType type);
+/// Whether a word has all that an element is, so that tensors of this type stay on the chip between layers.
+bool is_exact_word(DataType type);
 
 /// Checks everything the comments above promise; InternalError naming `pass` and the layer.
 void verify_layer_graph(const LayerGraph& graph, const std::string& pass);
@@ -232,6 +260,9 @@ LayerGraph lower_to_layers(const onnx::ModelProto& model, const LoweringOptions&
                            const std::function<void(const std::string&, const std::string&)>& dump = {});
 /// Operators with a decomposition into layers: expand-functions leaves them alone.
 const std::vector<std::string>& directly_lowered_operators();
+
+/// UserError with the check's message if any element of its tensor isn't 0.
+void throw_if_failed(const Check& check, const Tensor& value);
 
 /// Host execution of a Rearrange layer: the output from its inputs (by piece). Any element type; aliases
 /// give the tensor another shape, so inputs are passed with the shape of the access' tensor. The result has

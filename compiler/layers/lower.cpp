@@ -18,6 +18,8 @@ const OperatorTable& operator_table() {
     register_movement(rows);
     register_normalization(rows);
     register_pool(rows);
+    register_logic(rows);
+    register_indexing(rows);
     return rows;
   }();
   return table;
@@ -54,23 +56,28 @@ class GraphLowering {
       }
       std::shared_ptr<const Tensor> constant = view_.shared_constant(output.name());
       isa::check_internal(constant != nullptr, "lower", "nothing makes the graph output '{}'", output.name());
-      graph_.outputs.push_back(add_value(output.name()));
-      graph_.tensors.back().constant = std::move(constant);
+      graph_.outputs.push_back(add_constant(output.name(), std::move(constant)));
     }
+    for (const Check& check : graph_.checks) graph_.outputs.push_back(check.tensor);
     return std::move(graph_);
   }
 
  private:
   TensorId add_value(const std::string& name) {
     const auto& [type, shape] = view_.value(name);
-    graph_.tensors.push_back({name, type, shape, std::nullopt, -1});
-    return values_[name] = static_cast<TensorId>(graph_.tensors.size()) - 1;
+    return values_[name] = graph_.add({name, type, shape, std::nullopt, -1});
+  }
+
+  TensorId add_constant(const std::string& name, ConstantValue value) {
+    LayerTensor tensor{name, value->type(), value->shape(), std::move(value), -1};
+    return values_[name] = graph_.add(std::move(tensor));
   }
 
   void lower(const onnx::NodeProto& node) {
     if (lower_to_constants(node)) return;
     const size_t tensors = graph_.tensors.size();
     const size_t layers = graph_.layers.size();
+    const size_t checks = graph_.checks.size();
     const HostReason reason = try_lower(node);
     if (!reason) {
       for (size_t i = layers; i < graph_.layers.size(); ++i) check_points(node, graph_.layers[i]);
@@ -78,6 +85,7 @@ class GraphLowering {
     }
     for (size_t i = layers; i < graph_.layers.size(); ++i) layer_names_.release(graph_.layers[i].name);
     graph_.layers.resize(layers);
+    graph_.checks.resize(checks);
     graph_.tensors.resize(tensors);
     std::erase_if(values_, [&](const auto& value) { return static_cast<size_t>(value.second) >= tensors; });
     lower_to_host(node, *reason);
@@ -115,8 +123,7 @@ class GraphLowering {
     }
     for (int i = 0; i < node.output_size(); ++i) {
       if (!GraphView::has_output(node, i)) continue;
-      const TensorId id = add_value(node.output(i));
-      graph_.tensors[id].constant = std::move(results[i]);
+      add_constant(node.output(i), std::move(results[i]));
     }
     return true;
   }
@@ -129,12 +136,17 @@ class GraphLowering {
       if (!GraphView::has_input(node, i)) continue;
       const auto& [type, shape] = view_.value(node.input(i));
       // Integer operands after the first are axes, shapes and the like.
-      if (row->types == ElementTypes::kChipFloats && (i == 0 || has_chip_form(type))) {
+      if (row->types == ElementTypes::kNumbers && !integer_type(type)) {
+        if (auto reason = arithmetic_reason(type)) return reason;
+      }
+      if (row->types == ElementTypes::kChipFloats && (i == 0 || word_kind(type) == ScalarKind::kFloat)) {
         if (auto reason = arithmetic_reason(type)) return reason;
       }
       if (i == 0 && element_count(shape) == 0) return "the input has no elements";
     }
-    if (row->types == ElementTypes::kChipFloats) {
+    const bool makes_integers =
+        row->types == ElementTypes::kNumbers && integer_type(view_.type(node.output(0)));
+    if (row->types != ElementTypes::kAny && !makes_integers) {
       if (auto reason = arithmetic_reason(view_.type(node.output(0)))) return reason;
     }
     for (int i = 1; i < node.input_size(); ++i) {
@@ -149,7 +161,7 @@ class GraphLowering {
   }
 
   static HostReason arithmetic_reason(DataType type) {
-    if (has_chip_arithmetic(type)) return kLowered;
+    if (has_float_arithmetic(type)) return kLowered;
     if (type == onnx::TensorProto_DataType_DOUBLE) return "double precision Map kernels are not there yet";
     return fmt::format("{} has no arithmetic on the chip's Map kernels", data_type_name(type));
   }

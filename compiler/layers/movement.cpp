@@ -286,10 +286,9 @@ constexpr int64_t kMaxGatherPieces = 64;
 HostReason lower_gather(NodeLowering& lowering) {
   const Shape& from = lowering.input_shape(0);
   const auto indices = lowering.constant_integers(1);
-  if (!indices) return "the indices aren't constant";
+  if (!indices) return lower_gather_by_data(lowering);
   const auto count = static_cast<int64_t>(indices->size());
-  if (count > kMaxGatherPieces)
-    return fmt::format("{} indices; at most {} are resolved", count, kMaxGatherPieces);
+  if (count > kMaxGatherPieces) return lower_gather_by_data(lowering);
   const size_t axis = lowering.axis(lowering.int_attribute("axis"), from.size());
   RearrangeLayer rearrange;
   rearrange.extents = from;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace kodama::compiler {
 
@@ -12,10 +13,7 @@ TensorId NodeLowering::input(int index) {
   if (known != values_.end()) return known->second;
   std::shared_ptr<const Tensor> constant = view_.shared_constant(name);
   isa::check_internal(constant != nullptr, "lower", "{}: nothing makes its input '{}'", where(), name);
-  const auto id = static_cast<TensorId>(graph_.tensors.size());
-  graph_.tensors.push_back({name, constant->type(), constant->shape(), constant, -1});
-  values_[name] = id;
-  return id;
+  return values_[name] = graph_.add({name, constant->type(), constant->shape(), constant, -1});
 }
 
 const Tensor* NodeLowering::constant_input(int index) const {
@@ -68,31 +66,25 @@ std::string NodeLowering::inner_name(const std::string& suffix) const {
 }
 
 TensorId NodeLowering::add_tensor(const std::string& suffix, DataType type, Shape shape) {
-  graph_.tensors.push_back({inner_name(suffix), type, std::move(shape), std::nullopt, -1});
-  return static_cast<TensorId>(graph_.tensors.size()) - 1;
+  return graph_.add({inner_name(suffix), type, std::move(shape), std::nullopt, -1});
 }
 
 TensorId NodeLowering::add_constant(const std::string& suffix, Tensor value) {
-  const TensorId id = add_tensor(suffix, value.type(), value.shape());
-  graph_.tensors[id].constant = std::move(value);
-  return id;
+  LayerTensor tensor{inner_name(suffix), value.type(), value.shape(), std::nullopt, -1};
+  tensor.constant = std::move(value);
+  return graph_.add(std::move(tensor));
 }
 
 TensorId NodeLowering::add_alias(const std::string& suffix, TensorId source, Shape shape) {
   if (tensor(source).shape == shape) return source;
   if (tensor(source).constant)
     return add_constant(suffix, tensor(source).constant->reshaped(std::move(shape)));
-  const TensorId id = add_tensor(suffix, tensor(source).type, std::move(shape));
-  graph_.tensors[id].alias_of = source;
-  return id;
+  return graph_.add({inner_name(suffix), tensor(source).type, std::move(shape), std::nullopt, source});
 }
 
 TensorId NodeLowering::output(int index) {
   const std::string& name = node_.output(index);
-  const TensorId id = add_tensor("", output_type(index), output_shape(index));
-  graph_.tensors[id].name = name;
-  values_[name] = id;
-  return id;
+  return values_[name] = graph_.add({name, output_type(index), output_shape(index), std::nullopt, -1});
 }
 
 void NodeLowering::bind_output(TensorId source, int index) {
@@ -104,16 +96,20 @@ void NodeLowering::bind_output(TensorId source, int index) {
     values_[name] = source;
     return;
   }
-  const TensorId id = output(index);
-  LayerTensor& target = graph_.tensors[id];
+  LayerTensor target{name, output_type(index), output_shape(index), std::nullopt, -1};
   if (tensor(source).constant) {
     target.constant = tensor(source).constant->reshaped(target.shape);
   } else {
     target.alias_of = source;
   }
+  values_[name] = graph_.add(std::move(target));
 }
 
 void NodeLowering::add_layer(const std::string& suffix, decltype(Layer::body) body, TensorId output) {
+  if (auto* rearrange = std::get_if<RearrangeLayer>(&body); rearrange && is_long(tensor(output).type)) {
+    move_words(*rearrange);
+    output = words_of(output);
+  }
   Layer layer;
   layer.name = layer_names_.make_unique(inner_name(suffix));
   layer.onnx_ops = {node_.op_type()};
@@ -123,17 +119,83 @@ void NodeLowering::add_layer(const std::string& suffix, decltype(Layer::body) bo
   graph_.layers.push_back(std::move(layer));
 }
 
+void NodeLowering::move_words(RearrangeLayer& rearrange) {
+  const size_t rank = rearrange.extents.size();
+  const Shape extents = rearrange.extents;
+  rearrange.extents = words_shape(extents);
+  // A fill is one word. Of numbers whose words differ it is a constant under the pieces.
+  const double fill = std::exchange(rearrange.fill, 0);
+  if (fill != 0) {
+    Tensor value(onnx::TensorProto_DataType_INT64, {});
+    value.data<int64_t>()[0] = static_cast<int64_t>(fill);
+    const TensorId words = words_of(add_constant("fill", std::move(value)));
+    RearrangeLayer::Piece under{{words, AffineMap(1, rank + 1), 0}, std::vector<int64_t>(rank, 0), extents};
+    under.input.map.set(0, rank, 1);
+    rearrange.pieces.insert(rearrange.pieces.begin(), std::move(under));
+  }
+  for (size_t k = fill != 0 ? 1 : 0; k < rearrange.pieces.size(); ++k) {
+    RearrangeLayer::Piece& piece = rearrange.pieces[k];
+    const bool inside =
+        piece.input.map.stays_inside(piece.begin, piece.end, tensor(piece.input.tensor).shape);
+    isa::check_internal(inside || piece.input.fill == 0, "lower", "{}: a piece with a fill of {}", where(),
+                        piece.input.fill);
+    piece.input.fill = 0;
+    piece.input.tensor = words_of(piece.input.tensor);
+    const size_t axis = piece.input.map.axes();
+    piece.input.map = piece.input.map.extended(1, 1).set(axis, rank, 1);
+  }
+  for (RearrangeLayer::Piece& piece : rearrange.pieces) {
+    piece.begin.push_back(0);
+    piece.end.push_back(2);
+  }
+}
+
+Term MapBuilder::read(TensorAccess access) {
+  auto found = std::find(inputs_.begin(), inputs_.end(), access);
+  if (found == inputs_.end()) found = inputs_.insert(inputs_.end(), std::move(access));
+  return formula_.x(static_cast<int>(found - inputs_.begin()));
+}
+
 Term MapBuilder::operand(TensorId id) {
   const LayerTensor& tensor = lowering_.tensor(id);
   if (tensor.constant && tensor.constant->size() == 1) {
     const double value = element_as_double(*tensor.constant, 0);
+    if (word_kind(tensor.type) == ScalarKind::kInteger)
+      return formula_.integer(static_cast<int32_t>(word_of(value, tensor.type)));
     // A NaN stays an operand: how it reaches the chip is the business of whoever packs tensors.
     if (!std::isnan(value)) return formula_.constant(value);
   }
-  const TensorAccess access = lowering_.broadcast(id, extents_);
-  auto found = std::find(inputs_.begin(), inputs_.end(), access);
-  if (found == inputs_.end()) found = inputs_.insert(inputs_.end(), access);
-  return formula_.x(static_cast<int>(found - inputs_.begin()));
+  return read(lowering_.broadcast(id, extents_));
+}
+
+Integer MapBuilder::integer(TensorId id) {
+  const LayerTensor tensor = lowering_.tensor(id);
+  const IntegerType type = integer_type(tensor.type).value();
+  if (!type.is_wide()) return integer_of_word(operand(id), type);
+  if (tensor.constant && tensor.constant->size() == 1)
+    return integer_constant(
+        formula_.integer(0),
+        tensor.constant->reinterpreted(onnx::TensorProto_DataType_INT64, {}).data<int64_t>()[0], type);
+  const AffineMap map = AffineMap::broadcast(tensor.shape, extents_).extended(1, 0);
+  const TensorId words = lowering_.words_of(id);
+  TensorAccess low{words, map, 0}, high{words, map, 0};
+  high.map.set_offset(tensor.shape.size(), 1);
+  const Term lower = read(std::move(low));
+  return {lower, read(std::move(high)), type};
+}
+
+void MapBuilder::finish(const std::string& suffix, const Integer& result, TensorId output) {
+  if (!result.type.is_wide()) return finish(suffix, result.low, output);
+  // One Map of both words: each is chosen by its number.
+  const size_t rank = extents_.size();
+  for (TensorAccess& input : inputs_) input.map = input.map.extended(0, 1);
+  extents_ = words_shape(extents_);
+  TensorAccess number{lowering_.add_constant("word", Tensor::from_values<int32_t>(
+                                                         onnx::TensorProto_DataType_INT32, {2}, {0, 1})),
+                      AffineMap(1, rank + 1), 0};
+  number.map.set(0, rank, 1);
+  const Term is_high = read(std::move(number));
+  finish(suffix, where(is_high, result.high, result.low), lowering_.words_of(output));
 }
 
 void MapBuilder::finish(const std::string& suffix, Term result, TensorId output) {
@@ -142,8 +204,9 @@ void MapBuilder::finish(const std::string& suffix, Term result, TensorId output)
   if (map.inputs.empty()) {
     // Nothing but constants: one operand is kept so that there is something to stream over.
     const double value = map.expr.evaluate({});
-    Tensor constant(onnx::TensorProto_DataType_FLOAT, {});
-    constant.data<float>()[0] = static_cast<float>(value);
+    const bool is_float = map.expr.kind({}) == ScalarKind::kFloat;
+    Tensor constant(is_float ? onnx::TensorProto_DataType_FLOAT : onnx::TensorProto_DataType_INT32, {});
+    constant.data<uint32_t>()[0] = word_of(value, constant.type());
     const TensorId id = lowering_.add_constant(suffix.empty() ? "constant" : suffix + "_constant", constant);
     map.inputs = {lowering_.broadcast(id, extents_)};
     map.expr = ScalarExpr::identity();

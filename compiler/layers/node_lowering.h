@@ -12,6 +12,7 @@
 #include "compiler/graph/fresh_names.h"
 #include "compiler/graph/graph_view.h"
 #include "compiler/layers/formula.h"
+#include "compiler/layers/integer.h"
 #include "compiler/layers/layer_graph.h"
 
 /// How operators are decomposed into layers. Private to compiler/layers.
@@ -86,6 +87,12 @@ class NodeLowering {
   /// An output that has the elements of `source`, in the same order.
   void bind_output(TensorId source, int index = 0);
   void add_layer(const std::string& suffix, decltype(Layer::body) body, TensorId output);
+  /// A Check of the tensor.
+  void add_check(TensorId tensor, std::string message) {
+    graph_.checks.push_back({tensor, std::move(message)});
+  }
+  /// LayerGraph::words_of.
+  TensorId words_of(TensorId id) { return graph_.words_of(id); }
 
   /// Reads a tensor with the broadcast that numpy (ONNX) would apply to reach `to`.
   TensorAccess broadcast(TensorId id, const Shape& to) const {
@@ -94,6 +101,8 @@ class NodeLowering {
 
  private:
   std::string inner_name(const std::string& suffix) const;
+  /// Of elements of two words: makes it one of their words.
+  void move_words(RearrangeLayer& rearrange);
 
   const GraphView& view_;
   const onnx::NodeProto& node_;
@@ -110,11 +119,17 @@ class MapBuilder {
   /// A tensor, broadcast to the extents; a constant with one element becomes part of the formula.
   Term operand(TensorId id);
   Term operand_of_input(int index) { return operand(lowering_.input(index)); }
+  /// The same of a tensor of integers, or bool.
+  Integer integer(TensorId id);
+  Integer integer_of_input(int index) { return integer(lowering_.input(index)); }
   size_t input_count() const { return inputs_.size(); }
   /// Adds the layer that computes `result` into `output`.
   void finish(const std::string& suffix, Term result, TensorId output);
+  void finish(const std::string& suffix, const Integer& result, TensorId output);
 
  private:
+  Term read(TensorAccess access);
+
   NodeLowering& lowering_;
   Shape extents_;
   Formula formula_;
@@ -130,6 +145,7 @@ using Decomposition = HostReason (*)(NodeLowering&);
 /// What a decomposition can take; everything else goes to the host before it is asked.
 enum class ElementTypes : uint8_t {
   kChipFloats,  ///< floats that Map, Reduce and Contract compute on
+  kNumbers,     ///< these, integers and bool
   kAny,         ///< it only moves elements
 };
 
@@ -147,6 +163,11 @@ void register_contract(OperatorTable& table);
 void register_movement(OperatorTable& table);
 void register_normalization(OperatorTable& table);
 void register_pool(OperatorTable& table);
+void register_logic(OperatorTable& table);
+void register_indexing(OperatorTable& table);
+
+/// Gather with indices that are data.
+HostReason lower_gather_by_data(NodeLowering& lowering);
 
 /// The sliding window of Conv and the pools over the spatial axes.
 struct Window {

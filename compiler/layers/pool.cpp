@@ -90,14 +90,19 @@ HostReason lower_indices(NodeLowering& lowering, ReduceLayer pool, TensorId maxi
   pool.inputs.push_back({number_id, number_map, kInfinity});
   Formula candidate;
   const Term is_maximum = equal(candidate.x(0), candidate.x(1));
-  pool.expr = candidate.result(select(is_maximum - 1, candidate.x(2), candidate.constant(kInfinity)));
+  pool.expr = candidate.result(where(is_maximum, candidate.x(2), candidate.constant(kInfinity)));
   Formula epilogue;
   const Term first = epilogue.x(0);
   const Term in_channel = by_columns ? column_major(first, spatial) : first;
   pool.epilogue = epilogue.result(
       select(static_cast<double>(kLargestNumber) - first, in_channel + epilogue.x(1), epilogue.constant(-1)));
   pool.epilogue_inputs = {lowering.broadcast(channel_id, output)};
-  lowering.add_layer("indices", std::move(pool), lowering.output(1));
+  const Shape extents = pool.output_extents;
+  const TensorId indices = lowering.add_tensor("indices", kFloat, extents);
+  lowering.add_layer("indices", std::move(pool), indices);
+  MapBuilder map(lowering, extents);
+  map.finish("whole", to_integer(map.operand(indices), *integer_type(lowering.output_type(1))),
+             lowering.output(1));
   return kLowered;
 }
 

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <optional>
+#include <string_view>
 
 #include "isa/error.h"
 
@@ -11,22 +14,84 @@ namespace kodama::compiler {
 
 namespace {
 
+/// `kinds`: what it takes and, behind the colon, makes. f float, i integer, a any, the same everywhere.
 struct OpRow {
   const char* name;
-  int arity;
+  std::string_view kinds;
+  int arity() const { return static_cast<int>(kinds.find(':')); }
 };
 
 /// Indexed by ScalarOp.
 constexpr OpRow kOps[] = {
-    {"input", 0}, {"constant", 0}, {"add", 2},
-    {"sub", 2},   {"mul", 2},      {"div", 2},
-    {"neg", 1},   {"abs", 1},      {"max", 2},
-    {"min", 2},   {"relu", 1},     {"reciprocal", 1},
-    {"sqrt", 1},  {"exp", 1},      {"log", 1},
-    {"tanh", 1},  {"sigmoid", 1},  {"erf", 1},
-    {"floor", 1}, {"equal", 2},    {"select_not_negative", 3},
+    {"input", ":a"},         {"constant", ":f"},
+    {"add", "ff:f"},         {"sub", "ff:f"},
+    {"mul", "ff:f"},         {"div", "ff:f"},
+    {"neg", "f:f"},          {"abs", "f:f"},
+    {"max", "ff:f"},         {"min", "ff:f"},
+    {"relu", "f:f"},         {"reciprocal", "f:f"},
+    {"sqrt", "f:f"},         {"exp", "f:f"},
+    {"log", "f:f"},          {"tanh", "f:f"},
+    {"sigmoid", "f:f"},      {"erf", "f:f"},
+    {"floor", "f:f"},        {"select_not_negative", "faa:a"},
+    {"equal", "ff:i"},       {"less", "ff:i"},
+    {"int", ":i"},           {"int_add", "ii:i"},
+    {"int_sub", "ii:i"},     {"int_max", "ii:i"},
+    {"int_min", "ii:i"},     {"unsigned_max", "ii:i"},
+    {"and", "ii:i"},         {"or", "ii:i"},
+    {"xor", "ii:i"},         {"shift_left", "ii:i"},
+    {"shift_right", "ii:i"}, {"shift_right_signed", "ii:i"},
+    {"is_zero", "i:i"},      {"select", "iaa:a"},
+    {"to_int", "f:i"},       {"float_bits", "f:i"},
+    {"from_bits", "i:f"},
 };
 static_assert(std::size(kOps) == kScalarOps);
+
+const OpRow& row_of(ScalarOp op) {
+  return kOps[static_cast<size_t>(op)];
+}
+
+/// The last 32 bits of a number.
+uint32_t bits_of(double number) {
+  return static_cast<uint32_t>(static_cast<int64_t>(number));
+}
+double int_of(uint32_t bits) {
+  return static_cast<int32_t>(bits);
+}
+
+double evaluate_integers(ScalarOp op, uint32_t a, uint32_t b) {
+  const auto as_signed = [](uint32_t bits) { return static_cast<int32_t>(bits); };
+  switch (op) {
+    case ScalarOp::kIntAdd:
+      return int_of(a + b);
+    case ScalarOp::kIntSub:
+      return int_of(a - b);
+    case ScalarOp::kIntMax:
+      return std::max(as_signed(a), as_signed(b));
+    case ScalarOp::kIntMin:
+      return std::min(as_signed(a), as_signed(b));
+    case ScalarOp::kUnsignedMax:
+      return int_of(std::max(a, b));
+    case ScalarOp::kAnd:
+      return int_of(a & b);
+    case ScalarOp::kOr:
+      return int_of(a | b);
+    case ScalarOp::kXor:
+      return int_of(a ^ b);
+    case ScalarOp::kShiftLeft:
+      return int_of(a << (b % 32));
+    case ScalarOp::kShiftRight:
+      return int_of(a >> (b % 32));
+    case ScalarOp::kShiftRightSigned:
+      return as_signed(a) >> (b % 32);
+    case ScalarOp::kIsZero:
+      return a == 0 ? 1 : 0;
+    case ScalarOp::kFromBits:
+      return std::bit_cast<float>(a);
+    default:
+      throw isa::InternalError(
+          fmt::format("internal error in ScalarExpr: {} is no operation on integers", scalar_op_name(op)));
+  }
+}
 
 double evaluate_op(ScalarOp op, double a, double b, double c) {
   switch (op) {
@@ -64,15 +129,25 @@ double evaluate_op(ScalarOp op, double a, double b, double c) {
       return std::erf(a);
     case ScalarOp::kFloor:
       return std::floor(a);
-    case ScalarOp::kEqual:
-      return a == b ? 1 : 0;
     case ScalarOp::kSelectNotNegative:
       return a >= 0 ? b : c;
+    case ScalarOp::kEqual:
+      return a == b ? 1 : 0;
+    case ScalarOp::kLess:
+      return a < b ? 1 : 0;
+    case ScalarOp::kSelect:
+      return a != 0 ? b : c;
+    case ScalarOp::kToInt:
+      return std::isnan(a) ? 0 : std::clamp(std::trunc(a), -2147483648.0, 2147483647.0);
+    case ScalarOp::kFloatBits:
+      return int_of(std::bit_cast<uint32_t>(static_cast<float>(a)));
     case ScalarOp::kInput:
     case ScalarOp::kConstant:
-      break;
+    case ScalarOp::kIntConstant:
+      throw isa::InternalError("internal error in ScalarExpr: a leaf has no operation");
+    default:
+      return evaluate_integers(op, bits_of(a), bits_of(b));
   }
-  throw isa::InternalError("internal error in ScalarExpr: a leaf has no operation");
 }
 
 /// Constants compare by their bits: -0 and 0 differ, a NaN equals itself.
@@ -93,10 +168,10 @@ int append(std::vector<ScalarNode>& nodes, const ScalarNode& node) {
 }  // namespace
 
 std::string scalar_op_name(ScalarOp op) {
-  return kOps[static_cast<size_t>(op)].name;
+  return row_of(op).name;
 }
 int scalar_op_arity(ScalarOp op) {
-  return kOps[static_cast<size_t>(op)].arity;
+  return row_of(op).arity();
 }
 
 int ScalarExpr::input(int number) {
@@ -111,6 +186,61 @@ int ScalarExpr::constant(double value) {
   node.op = ScalarOp::kConstant;
   node.value = value;
   return append(nodes_, node);
+}
+
+int ScalarExpr::int_constant(int32_t value) {
+  ScalarNode node;
+  node.op = ScalarOp::kIntConstant;
+  node.value = value;
+  return append(nodes_, node);
+}
+
+/// The node that an operation on integers is without being computed: a constant, or an argument as it is; -1
+/// if it has to be. Formulas of wide integers have many of them, since the upper word is often known.
+int ScalarExpr::simplified(ScalarOp op, int a, int b, int c) {
+  const auto known = [&](int node) -> std::optional<int32_t> {
+    if (node < 0 || nodes_[node].op != ScalarOp::kIntConstant) return std::nullopt;
+    return static_cast<int32_t>(nodes_[node].value);
+  };
+  const auto x = known(a), y = known(b);
+  switch (op) {
+    case ScalarOp::kSelect:
+      if (b == c) return b;
+      if (x) return *x != 0 ? b : c;
+      return -1;
+    case ScalarOp::kFromBits:
+      if (nodes_[a].op == ScalarOp::kFloatBits) return nodes_[a].args[0];
+      return -1;
+    case ScalarOp::kIsZero:
+      return x ? int_constant(*x == 0 ? 1 : 0) : -1;
+    case ScalarOp::kIntAdd:
+    case ScalarOp::kOr:
+    case ScalarOp::kXor:
+      if (x == 0) return b;
+      break;
+    case ScalarOp::kAnd:
+      if (x == 0 || y == 0) return int_constant(0);
+      if (x == -1) return b;
+      if (y == -1) return a;
+      break;
+    case ScalarOp::kIntSub:
+    case ScalarOp::kShiftLeft:
+    case ScalarOp::kShiftRight:
+    case ScalarOp::kShiftRightSigned:
+    case ScalarOp::kIntMax:
+    case ScalarOp::kIntMin:
+    case ScalarOp::kUnsignedMax:
+      break;
+    default:
+      return -1;
+  }
+  if (x && y) {
+    const auto word = [](int32_t value) { return static_cast<uint32_t>(value); };
+    return int_constant(static_cast<int32_t>(evaluate_integers(op, word(*x), word(*y))));
+  }
+  const bool keeps_a = op != ScalarOp::kIntMax && op != ScalarOp::kIntMin && op != ScalarOp::kUnsignedMax &&
+                       op != ScalarOp::kAnd;
+  return keeps_a && y == 0 ? a : -1;
 }
 
 int ScalarExpr::apply(ScalarOp op, int a, int b, int c) {
@@ -131,7 +261,32 @@ int ScalarExpr::apply(ScalarOp op, int a, int b, int c) {
     if (std::abs(divisor) < kMost && std::abs(divisor) > 1 / kMost)
       return apply(ScalarOp::kMul, a, constant(1 / divisor));
   }
-  return append(nodes_, node);
+  const int simple = simplified(op, a, b, c);
+  return simple >= 0 ? simple : append(nodes_, node);
+}
+
+ScalarKind ScalarExpr::kind(std::span<const ScalarKind> inputs) const {
+  std::vector<ScalarKind> kinds;
+  for (const ScalarNode& node : nodes_) {
+    const std::string_view row = row_of(node.op).kinds;
+    const int arity = scalar_op_arity(node.op);
+    std::optional<ScalarKind> any;
+    if (node.op == ScalarOp::kInput) any = inputs[static_cast<size_t>(node.input)];
+    for (int k = 0; k < arity; ++k) {
+      const ScalarKind found = kinds[static_cast<size_t>(node.args[static_cast<size_t>(k)])];
+      const char wanted = row[static_cast<size_t>(k)];
+      if (wanted == 'a' && !any) any = found;
+      const ScalarKind allowed = wanted == 'a'   ? *any
+                                 : wanted == 'f' ? ScalarKind::kFloat
+                                                 : ScalarKind::kInteger;
+      isa::check_internal(found == allowed, "ScalarExpr", "argument {} of {} is of the other kind in {}", k,
+                          scalar_op_name(node.op), to_string());
+    }
+    const char made = row.back();
+    kinds.push_back(made == 'a' ? *any : made == 'f' ? ScalarKind::kFloat : ScalarKind::kInteger);
+  }
+  isa::check_internal(!kinds.empty(), "ScalarExpr", "an empty expression has no kind");
+  return kinds.back();
 }
 
 void ScalarExpr::set_result(int node) {
@@ -227,7 +382,7 @@ double ScalarExpr::evaluate(std::span<const double> inputs) const {
     const ScalarNode& node = nodes_[i];
     if (node.op == ScalarOp::kInput) {
       values[i] = inputs[node.input];
-    } else if (node.op == ScalarOp::kConstant) {
+    } else if (node.op == ScalarOp::kConstant || node.op == ScalarOp::kIntConstant) {
       values[i] = node.value;
     } else {
       values[i] =
@@ -254,6 +409,8 @@ std::string ScalarExpr::to_string() const {
       texts.push_back(fmt::format("x{}", node.input));
     } else if (node.op == ScalarOp::kConstant) {
       texts.push_back(fmt::format("{}", node.value));
+    } else if (node.op == ScalarOp::kIntConstant) {
+      texts.push_back(fmt::format("int({})", node.value));
     } else {
       std::string text = scalar_op_name(node.op) + "(";
       for (int k = 0; k < scalar_op_arity(node.op); ++k) {

@@ -8,7 +8,12 @@
 
 /// Scalar expressions: what a Map computes per element, what a Reduce or Contract applies before or
 /// after. A DAG of primitive operations in single assignment form; node i may only use nodes < i, the
-/// last node is the result. Values are single precision on the chip, which has neither NaN nor subnormals.
+/// last node is the result.
+///
+/// A value is a word of 32 bits: a float, of which the chip has neither NaN nor subnormals, or an integer in
+/// two's complement, which wraps. No operation converts one into the other unnoticed: scalar_kind knows what
+/// each takes and makes. Conditions are integers, 0 or 1. Other integer types, and what the chip has no
+/// operation for, are formulas of these (compiler/layers/integer.h).
 namespace kodama::compiler {
 
 enum class ScalarOp : uint8_t {
@@ -31,12 +36,36 @@ enum class ScalarOp : uint8_t {
   kSigmoid,
   kErf,
   kFloor,
-  kEqual,              ///< args[0] == args[1] ? 1 : 0
   kSelectNotNegative,  ///< args[0] >= 0 ? args[1] : args[2]
+  // Conditions on floats.
+  kEqual,
+  kLess,
+  // Integers.
+  kIntConstant,  ///< `value`
+  kIntAdd,
+  kIntSub,
+  kIntMax,
+  kIntMin,
+  kUnsignedMax,
+  kAnd,
+  kOr,
+  kXor,
+  kShiftLeft,         ///< by args[1] modulo 32, as the next two
+  kShiftRight,        ///< zeros come in
+  kShiftRightSigned,  ///< the sign comes in
+  kIsZero,            ///< a condition
+  kSelect,            ///< args[0] != 0 ? args[1] : args[2], both floats or both integers
+  // From one kind to the other.
+  kToInt,      ///< toward zero; what is too large becomes the largest or smallest integer
+  kFloatBits,  ///< the word itself
+  kFromBits,   ///< the reverse
 };
-inline constexpr int kScalarOps = static_cast<int>(ScalarOp::kSelectNotNegative) + 1;
+inline constexpr int kScalarOps = static_cast<int>(ScalarOp::kFromBits) + 1;
 std::string scalar_op_name(ScalarOp op);
 int scalar_op_arity(ScalarOp op);
+
+/// What a word is.
+enum class ScalarKind : uint8_t { kFloat, kInteger };
 
 struct ScalarNode {
   ScalarOp op = ScalarOp::kInput;
@@ -51,6 +80,7 @@ class ScalarExpr {
   /// Each returns the new node's number (equal nodes are shared).
   int input(int number);
   int constant(double value);
+  int int_constant(int32_t value);
   int apply(ScalarOp op, int a, int b = -1, int c = -1);
 
   const std::vector<ScalarNode>& nodes() const { return nodes_; }
@@ -59,6 +89,8 @@ class ScalarExpr {
   /// drops nodes that the result doesn't use).
   void set_result(int node);
   int input_count() const;
+  /// What the result is, where the inputs are `inputs`; InternalError for an operation on the wrong kind.
+  ScalarKind kind(std::span<const ScalarKind> inputs) const;
 
   /// The expression with input k replaced by `producer` applied to its own inputs renumbered by
   /// `producer_inputs` (producer input j becomes input producer_inputs[j] of the result), and this
@@ -69,7 +101,8 @@ class ScalarExpr {
   /// The expression with input k renumbered to inputs[k] (two inputs may become one).
   ScalarExpr renumbered(std::span<const int> inputs) const;
 
-  /// Double-precision value, for tests and constant folding.
+  /// Double-precision value, for tests and constant folding. Integers are numbers, too: from -2^31 to 2^31 -
+  /// 1 as results, of any size below 2^63 as inputs, of which the last 32 bits count.
   double evaluate(std::span<const double> inputs) const;
   /// "relu(add(mul(x0, 0.5), x1))"; with common terms "t1 = exp(x0); div(t1, add(t1, 1))".
   std::string to_string() const;
@@ -79,6 +112,8 @@ class ScalarExpr {
   static ScalarExpr identity();
 
  private:
+  int simplified(ScalarOp op, int a, int b, int c);
+
   std::vector<ScalarNode> nodes_;
 };
 

@@ -31,8 +31,7 @@ void check_movable(int64_t elements, const std::string& tensor) {
                   tensor, elements, kMostMovedElements));
 }
 
-int64_t ElementOrigins::constant(float value) {
-  const auto bits = std::bit_cast<uint32_t>(value);
+int64_t ElementOrigins::constant(uint32_t bits) {
   const auto [found, is_new] = numbers_.try_emplace(bits, static_cast<int64_t>(constants_.size()));
   if (is_new) constants_.push_back(bits);
   return found->second;
@@ -62,9 +61,8 @@ const Tensor& ElementOrigins::codes(TensorId storage) {
   };
   check(storage);
   for (const RearrangeLayer::Piece& piece : rearrange.pieces) check(piece.input.tensor);
-  const auto fill_code = [&](double fill) {
-    return static_cast<double>(-1 - constant(static_cast<float>(fill)));
-  };
+  const DataType type = graph_.tensors[static_cast<size_t>(storage)].type;
+  const auto fill_code = [&](double fill) { return static_cast<double>(-1 - constant(word_of(fill, type))); };
   rearrange.fill = fill_code(rearrange.fill);
   std::vector<Tensor> inputs;
   inputs.reserve(rearrange.pieces.size());
@@ -172,7 +170,8 @@ std::optional<layout::GatherProblem> gather_problem(const StreamPlacement& targe
     if (is_new) problem.constants.push_back(bits);
     return GatherSource::constant(found->second);
   };
-  const GatherSource fill = constant(std::bit_cast<uint32_t>(static_cast<float>(target.access.fill)));
+  const GatherSource fill =
+      constant(word_of(target.access.fill, graph.tensors[static_cast<size_t>(tensor)].type));
   const GatherSource padding = constant(stream_padding_bits(target.layout.padding()));
   const ElementOrigins::OfTensor origin_of = origins.all_of(tensor);
   // Words come from the same image many times in a row.
@@ -292,8 +291,9 @@ bool is_same_image(const StreamPlacement& target, TensorId root, const StreamPla
   };
   const auto wanted = stream_elements(target, shape_of(target), chip);
   const auto there = stream_elements(image, shape_of(image), chip);
-  const auto constant = [](const StreamPlacement& stream, int64_t element) {
-    return element == kStreamFill ? std::bit_cast<uint32_t>(static_cast<float>(stream.access.fill))
+  const auto constant = [&](const StreamPlacement& stream, int64_t element) {
+    const DataType type = graph.tensors[static_cast<size_t>(stream.access.tensor)].type;
+    return element == kStreamFill ? word_of(stream.access.fill, type)
                                   : stream_padding_bits(stream.layout.padding());
   };
   const ElementOrigins::OfTensor origin_of = origins.all_of(target.access.tensor);

@@ -62,8 +62,8 @@ class ElementOrigins {
   OfTensor all_of(TensorId tensor);
   /// How many different elements of `root` a tensor has.
   int64_t different(TensorId tensor, TensorId root);
-  /// The number of a constant; zero is number 0.
-  int64_t constant(float value);
+  /// The number of a constant's bits; zero is number 0.
+  int64_t constant(uint32_t bits);
   /// Bits of all constants.
   const std::vector<uint32_t>& constants() const { return constants_; }
   /// All that the origins of a tensor's elements in `root` depend on, without names and numbers of tensors.

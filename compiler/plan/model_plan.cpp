@@ -174,18 +174,18 @@ class ModelPlanner::Impl {
  private:
   // ---- what kinds of tensors there are
 
-  bool is_float(TensorId tensor) const {
-    return graph_.tensors[static_cast<size_t>(tensor)].type == onnx::TensorProto_DataType_FLOAT;
+  bool has_words(TensorId tensor) const {
+    return is_exact_word(graph_.tensors[static_cast<size_t>(tensor)].type);
   }
   /// Whether a tensor stays on the chip between layers.
-  bool is_kept(TensorId tensor) const { return !on_host_ && is_float(tensor); }
+  bool is_kept(TensorId tensor) const { return !on_host_ && has_words(tensor); }
   bool reads_through(TensorId tensor) const { return !on_host_ && origins_.reads_through(tensor); }
 
-  /// Outputs of the Rearrange layers of floats.
+  /// Outputs of the Rearrange layers of words.
   std::set<TensorId> rearranges_read_through() const {
     std::set<TensorId> tensors;
     for (const Layer& layer : graph_.layers) {
-      if (layer.kind() == LayerKind::kRearrange && is_float(layer.outputs[0]))
+      if (layer.kind() == LayerKind::kRearrange && has_words(layer.outputs[0]))
         tensors.insert(graph_.storage(layer.outputs[0]));
     }
     return tensors;

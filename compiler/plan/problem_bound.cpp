@@ -30,6 +30,9 @@ void add_expression(const ScalarExpr& expr, double points, ProblemWork& work) {
       case ScalarOp::kInput:
       case ScalarOp::kConstant:
       case ScalarOp::kNeg:
+      case ScalarOp::kIntConstant:
+      case ScalarOp::kFloatBits:
+      case ScalarOp::kFromBits:
         break;
       case ScalarOp::kAdd:
       case ScalarOp::kSub: {
@@ -56,8 +59,23 @@ void add_expression(const ScalarExpr& expr, double points, ProblemWork& work) {
       case ScalarOp::kMin:
       case ScalarOp::kRelu:
       case ScalarOp::kFloor:
-      case ScalarOp::kEqual:
       case ScalarOp::kSelectNotNegative:
+      case ScalarOp::kEqual:
+      case ScalarOp::kLess:
+      case ScalarOp::kIntAdd:
+      case ScalarOp::kIntSub:
+      case ScalarOp::kIntMax:
+      case ScalarOp::kIntMin:
+      case ScalarOp::kUnsignedMax:
+      case ScalarOp::kAnd:
+      case ScalarOp::kOr:
+      case ScalarOp::kXor:
+      case ScalarOp::kShiftLeft:
+      case ScalarOp::kShiftRight:
+      case ScalarOp::kShiftRightSigned:
+      case ScalarOp::kIsZero:
+      case ScalarOp::kSelect:
+      case ScalarOp::kToInt:
         work.alu_operations += points;
         break;
     }
@@ -74,7 +92,7 @@ ProblemWork operations_of(const Layer& layer) {
     const double elements = points_of(reduce->reduction_extents);
     add_expression(reduce->expr, outputs * elements, work);
     add_expression(reduce->epilogue, outputs, work);
-    const bool compares = reduce->op == ReduceLayer::Op::kMax || reduce->op == ReduceLayer::Op::kMin;
+    const bool compares = reduce->op != ReduceLayer::Op::kSum && reduce->op != ReduceLayer::Op::kProd;
     // The first element of each needs none.
     (compares ? work.alu_operations : work.mau_operations) += outputs * std::max(elements - 1, 0.0);
   } else if (const auto* normalize = std::get_if<NormalizeLayer>(&layer.body)) {
@@ -86,7 +104,7 @@ ProblemWork operations_of(const Layer& layer) {
     for (size_t k = 0; k < normalize->steps.size(); ++k) {
       const auto& [op, expr] = normalize->steps[k];
       add_expression(expr, of_rows[k] && !op ? rows : elements, work);
-      const bool compares = op == ReduceLayer::Op::kMax || op == ReduceLayer::Op::kMin;
+      const bool compares = op != ReduceLayer::Op::kSum && op != ReduceLayer::Op::kProd;
       if (op) (compares ? work.alu_operations : work.mau_operations) += elements - rows;
     }
   } else if (const auto* contract = std::get_if<ContractLayer>(&layer.body)) {
@@ -123,7 +141,7 @@ std::map<TensorId, double> elements_read(const Layer& layer, const LayerGraph& g
 bool is_on_chip(const Layer& layer, const LayerGraph& graph) {
   if (layer.kind() == LayerKind::kHost) return false;
   return layer.kind() != LayerKind::kRearrange ||
-         has_chip_form(graph.tensors[static_cast<size_t>(layer.outputs[0])].type);
+         word_kind(graph.tensors[static_cast<size_t>(layer.outputs[0])].type).has_value();
 }
 
 class Traffic {
@@ -136,7 +154,7 @@ class Traffic {
   const LayerTensor& tensor(TensorId id) const { return graph_.tensors[static_cast<size_t>(id)]; }
   double bytes(TensorId id, double elements) const {
     // Indices and the like have 32 bits on the chip.
-    const size_t most = has_chip_form(tensor(id).type) ? word_bytes_ : 4;
+    const size_t most = word_kind(tensor(id).type) ? word_bytes_ : 4;
     return elements * static_cast<double>(std::min(element_size(tensor(id).type), most));
   }
   double bytes(TensorId id) const { return bytes(id, points_of(tensor(id).shape)); }

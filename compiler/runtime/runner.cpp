@@ -172,7 +172,7 @@ void ModelRunner::set_value(TensorId id, Tensor tensor) {
   for (size_t other = 0; other < model_.tensors.size(); ++other) {
     const auto other_id = static_cast<TensorId>(other);
     if (other_id == id || model_.storage(other_id) != storage) continue;
-    Tensor view = tensor.reshaped(model_.tensors[other].shape);
+    Tensor view = tensor.reinterpreted(model_.tensors[other].type, model_.tensors[other].shape);
     observe(other_id, view);
     values_[other_id] = std::move(view);
   }
@@ -251,6 +251,7 @@ void ModelRunner::run_slice(const TensorMap& inputs, simulator::RunReport* repor
       outcome.stages[static_cast<size_t>(index++)] += each;
     }
   }
+  for (const Check& check : model_.checks) throw_if_failed(check, value(check.tensor));
   for (const TensorId id : model_.outputs)
     model_.add_slice(id, slice_, value(id), outcome.outputs[model_.tensors[static_cast<size_t>(id)].name]);
 }

@@ -143,6 +143,18 @@ Tensor Tensor::reshaped(Shape shape) const {
   return result;
 }
 
+Tensor Tensor::reinterpreted(DataType type, Shape shape) const {
+  if (type == type_) return reshaped(std::move(shape));
+  isa::check_internal(
+      static_cast<size_t>(element_count(shape)) * kodama::compiler::element_size(type) == byte_size(),
+      "Tensor::reinterpreted", "{} {} as {} {}", data_type_name(type_), shape_to_string(shape_),
+      data_type_name(type), shape_to_string(shape));
+  Tensor result = *this;
+  result.type_ = type;
+  result.shape_ = std::move(shape);
+  return result;
+}
+
 void Tensor::check_element_size(size_t size) const {
   if (size == element_size(type_)) return;  // before there is a message
   isa::check_internal(false, "Tensor::data", "a view of {}-byte elements on {}", size, data_type_name(type_));

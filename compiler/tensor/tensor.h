@@ -66,6 +66,8 @@ class Tensor {
 
   /// The same elements under another shape with the same count.
   Tensor reshaped(Shape shape) const;
+  /// The same bytes as elements of another type.
+  Tensor reinterpreted(DataType type, Shape shape) const;
 
   /// A one-dimensional or scalar tensor from values.
   template <typename T>

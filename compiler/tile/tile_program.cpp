@@ -23,20 +23,6 @@ constexpr const char* memory_name(isa::Space memory) {
   return memory == isa::Space::kLm0 ? "LM0" : "LM1";
 }
 
-constexpr const char* reduce_name(ReduceLayer::Op op) {
-  switch (op) {
-    case ReduceLayer::Op::kSum:
-      return "sum";
-    case ReduceLayer::Op::kMax:
-      return "max";
-    case ReduceLayer::Op::kMin:
-      return "min";
-    case ReduceLayer::Op::kProd:
-      return "prod";
-  }
-  return "?";
-}
-
 }  // namespace
 int64_t LoadTile::stream_lw() const {
   return normalize ? matrix_form(*normalize).stream_lw_of(element) : 1;
@@ -652,7 +638,7 @@ class Printer {
   }
   void node(const ReduceTile& op) {
     line("reduce {} {}= {}, {}, {} LW, {} times", buffer(op.accumulator, op.accumulator_at),
-         reduce_name(op.op), op.expr.to_string(), inputs(op.inputs), op.count, op.repeats);
+         reduce_op_name(op.op), op.expr.to_string(), inputs(op.inputs), op.count, op.repeats);
   }
   void transfers(const std::vector<RowsTransfer>& list) {
     ++depth_;
@@ -697,7 +683,7 @@ class Printer {
     for (const RowsInput& input : op.inputs) list += ", " + buffer(input.buffer, {});
     line(
         "reduce windows: {} chunks = {} of {} of {} of {}{}{} ({}kernel {}, dilation {}, stride {}, {} rows)",
-        op.order.chunks, op.epilogue.to_string(), reduce_name(op.op), op.expr.to_string(),
+        op.order.chunks, op.epilogue.to_string(), reduce_op_name(op.op), op.expr.to_string(),
         buffer(op.windows, {}), op.weights < 0 ? std::string() : " and " + buffer(op.weights, {}), list,
         op.whole_rows ? "whole rows, " : "", fmt::join(op.kernel, " x "), fmt::join(op.dilation, " x "),
         fmt::join(op.stride, " x "), op.rows);
@@ -709,7 +695,7 @@ class Printer {
          list);
     for (size_t k = 0; k < op.steps.size(); ++k)
       line("  x{} = {}{}", op.inputs.size() + k,
-           op.steps[k].op ? std::string(reduce_name(*op.steps[k].op)) + " of " : "",
+           op.steps[k].op ? std::string(reduce_op_name(*op.steps[k].op)) + " of " : "",
            op.steps[k].expr.to_string());
   }
   void node(const FinishRows& op) {
@@ -756,7 +742,7 @@ class Printer {
     line(
         "reduce lines: {} chunks to L2BM {} = {} of {} of {} of {}{}{} (kernel {}, stride {}, {} rows from "
         "{} on)",
-        op.order.chunks, op.l2bm, op.epilogue.to_string(), reduce_name(op.op), op.expr.to_string(),
+        op.order.chunks, op.l2bm, op.epilogue.to_string(), reduce_op_name(op.op), op.expr.to_string(),
         buffer(op.windows, {}), op.weights < 0 ? std::string() : " and " + buffer(op.weights, {}), list,
         fmt::join(op.kernel, " x "), fmt::join(op.stride, " x "), op.rows, op.first_row);
   }
