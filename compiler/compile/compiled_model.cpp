@@ -18,6 +18,7 @@
 #include "compiler/compile/plan_slices.h"
 #include "compiler/compile/resident.h"
 #include "compiler/graph/fresh_names.h"
+#include "compiler/graph/onnx_model.h"
 #include "compiler/graph/passes.h"
 #include "compiler/kernels/fuse_normalizations.h"
 #include "compiler/kernels/lowering.h"
@@ -824,7 +825,8 @@ LayerGraph lowered_layers(onnx::ModelProto graph_model, const CompileOptions& op
   pass_options.given = options.passes.options;
   run_graph_passes(graph_model, pass_options, [&](const GraphPass& pass, const onnx::ModelProto& result) {
     if (options.wants_dump(pass.name))
-      options.dump(pass.name, result.graph().name(), "onnx", result.SerializeAsString());
+      options.dump(pass.name, result.graph().name(), "onnx",
+                   serialize_model(result, "--dump-after " + pass.name));
   });
   LayerGraph layers =
       lower_to_layers(graph_model, options.lowering, [&](const std::string& pass, const std::string& text) {

@@ -20,6 +20,7 @@
 #include "compiler/compile/file_names.h"
 #include "compiler/compile/package_check.h"
 #include "compiler/graph/import.h"
+#include "compiler/graph/onnx_model.h"
 #include "isa/file.h"
 #include "isa/json_value.h"
 #include "isa/output.h"
@@ -369,7 +370,8 @@ class PackageWriter {
       opset->set_domain(domain);
       opset->set_version(version);
     }
-    isa::write_file_atomically((directory_ / "host.onnx").string(), host_model_.SerializeAsString());
+    isa::write_file_atomically((directory_ / "host.onnx").string(),
+                               serialize_model(host_model_, (directory_ / "host.onnx").string()));
   }
 
   const CompiledModel& model_;

@@ -308,9 +308,16 @@ void expand_local_functions(onnx::ModelProto& model, const std::string& where) {
     }
     return std::nullopt;
   };
+  // Types matter only to a body in another opset; what can't be inferred is reported there.
+  const int64_t version = opset_version(model);
+  const bool needs_types =
+      std::any_of(model.functions().begin(), model.functions().end(), [&](const auto& function) {
+        return std::any_of(
+            function.opset_import().begin(), function.opset_import().end(),
+            [&](const auto& import) { return import.domain().empty() && import.version() != version; });
+      });
   for (;;) {
-    // The types matter only to a body in another opset; what can't be inferred is reported there.
-    infer_what_is_known(model);
+    if (needs_types) infer_what_is_known(model);
     if (!FunctionExpander(model, where).expand_calls(find_function)) break;
   }
   model.clear_functions();

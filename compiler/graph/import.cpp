@@ -8,11 +8,16 @@
 #include <filesystem>
 #include <limits>
 
+#include "compiler/graph/check_structure.h"
+#include "compiler/graph/downgrade.h"
 #include "compiler/graph/expand_functions.h"
+#include "compiler/graph/external_data.h"
 #include "compiler/graph/fold_constants.h"
 #include "compiler/graph/infer_types.h"
+#include "compiler/graph/newer_fields.h"
 #include "compiler/graph/onnx_model.h"
 #include "compiler/graph/upgrade.h"
+#include "compiler/graph/walk.h"
 #include "isa/file.h"
 
 namespace kodama::compiler {
@@ -33,11 +38,11 @@ void check_versions(const onnx::ModelProto& model, const std::string& where) {
   if (!model.has_ir_version() || !model.has_graph()) {
     user_error(where, "not an ONNX model: it has no {}", model.has_graph() ? "ir_version" : "graph");
   }
-  if (model.ir_version() < kOldestIrVersion || model.ir_version() > kIrVersion) {
+  if (model.ir_version() < kOldestIrVersion || model.ir_version() > kNewestIrVersion) {
     user_error(where,
                "IR version {} of ONNX; versions {} to {} are allowed: save the model again with a release of "
-               "the onnx package that writes one of them (1.12 writes {})",
-               model.ir_version(), kOldestIrVersion, kIrVersion, kIrVersion);
+               "the onnx package that writes one of them (1.16 writes {})",
+               model.ir_version(), kOldestIrVersion, kNewestIrVersion, kNewestIrVersion);
   }
   if (model.opset_import_size() == 0) {
     user_error(where, "not a complete ONNX model: it imports no operator set (opset_import is empty)");
@@ -51,7 +56,7 @@ void check_versions(const onnx::ModelProto& model, const std::string& where) {
     const auto& ranges = onnx::OpSchemaRegistry::DomainToVersionRange::Instance().Map();
     const auto range = ranges.find(import.domain());
     if (range == ranges.end()) continue;  // matters only if a node uses it
-    const int64_t newest = import.domain().empty() ? kOpsetVersion : range->second.second;
+    const int64_t newest = import.domain().empty() ? kNewestOpset : range->second.second;
     if (import.version() < 1 || import.version() > newest) {
       user_error(where,
                  "opset {} of {}; versions 1 to {} are allowed: export the model again with one of them (in "
@@ -67,11 +72,20 @@ void normalize_domains(onnx::ModelProto& model) {
     if (message.domain() == "ai.onnx") message.set_domain("");
   };
   for (auto& import : *model.mutable_opset_import()) normalize(import);
-  for (auto& node : *model.mutable_graph()->mutable_node()) normalize(node);
   for (auto& function : *model.mutable_functions()) {
     for (auto& import : *function.mutable_opset_import()) normalize(import);
-    for (auto& node : *function.mutable_node()) normalize(node);
   }
+  for_each_node(model, normalize);
+}
+
+/// Exporters import operator sets that no node is of; their versions don't matter.
+void drop_unused_imports(onnx::ModelProto& model) {
+  std::set<std::string> used = {""};
+  for_each_node(model, [&](const onnx::NodeProto& node) { used.insert(node.domain()); });
+  auto& imports = *model.mutable_opset_import();
+  imports.erase(std::remove_if(imports.begin(), imports.end(),
+                               [&](const auto& import) { return !used.contains(import.domain()); }),
+                imports.end());
 }
 
 /// Trailing empty names of optional inputs and outputs say nothing, but make a node look as if it had them.
@@ -97,6 +111,7 @@ void check_operators(const onnx::ModelProto& model,
       return function.name() == node.op_type() && function.domain() == node.domain();
     });
   };
+  const auto& ranges = onnx::OpSchemaRegistry::DomainToVersionRange::Instance().Map();
   for (const auto& node : nodes) {
     if (is_local_function(node)) continue;
     const auto import = std::find_if(imports.begin(), imports.end(),
@@ -112,6 +127,13 @@ void check_operators(const onnx::ModelProto& model,
       if (any) {
         user_error(where, "{}: unknown operator '{}' of {} in opset {} (it exists since opset {})",
                    describe_node(node), node.op_type(), domain, import->version(), any->since_version());
+      }
+      if (!node.domain().empty() && !ranges.contains(node.domain())) {
+        unsupported(
+            where,
+            "{}: the operator '{}' of the domain '{}' isn't ONNX's, and the model has no function of "
+            "that name; export the model with ONNX's own operators, or with a function that defines it",
+            describe_node(node), node.op_type(), domain);
       }
       user_error(
           where,
@@ -138,9 +160,10 @@ void check_external_data(const onnx::TensorProto& tensor, const std::string& whe
     for (const auto& entry : tensor.external_data()) {
       if (entry.key() == "location") file = "'" + entry.value() + "'";
     }
-    user_error(where,
-               "{} keeps its data in {}: external data isn't read; save the model with all tensors inside it",
-               what, file);
+    user_error(
+        where,
+        "{} keeps its data in {}: external data are read only with a model file, beside which they are", what,
+        file);
   }
 }
 
@@ -445,19 +468,25 @@ onnx::ModelProto read_model(const std::string& path) {
 }
 
 onnx::ModelProto import_model(const std::string& path, const ImportOptions& options) {
-  return import_model(read_model(path), options, path);
+  onnx::ModelProto model = read_model(path);
+  load_external_data(model, std::filesystem::path(path).parent_path().string(), path);
+  return import_model(std::move(model), options, path);
 }
 
 onnx::ModelProto import_model(onnx::ModelProto model, const ImportOptions& options,
                               const std::string& where) {
+  resolve_newer_fields(model, where);
   normalize_domains(model);
+  drop_unused_imports(model);
   check_versions(model, where);
+  check_structure(model, where);
+  check_local_functions(model, where);
+  downgrade_opset(model, where);
   auto& graph = *model.mutable_graph();
   check_operators(model, graph.node(), model.opset_import(), where);
   for (const auto& function : model.functions()) {
     check_operators(model, function.node(), function.opset_import(), where);
   }
-  check_local_functions(model, where);
   check_ranks(graph, where);
   check_tensors(model, where);
   check_with_onnx(model, where);

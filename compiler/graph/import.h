@@ -23,7 +23,7 @@ struct ImportOptions {
 
 /// Reads an ONNX model and brings it into the one form that all passes work on:
 ///
-///  * opset 17 of ai.onnx, IR version 8; older models are converted,
+///  * opset 17 of ai.onnx, IR version 8; models of opset 1 to 21 and IR version 3 to 10 are converted,
 ///  * graph inputs are what the user gives: initializers aren't among them,
 ///  * no functions of the model's own (they are expanded), no control flow, tensors only, no external data,
 ///  * every value has an element type and a static shape, stated in its input, output, value_info or
@@ -31,13 +31,14 @@ struct ImportOptions {
 ///  * every node has a unique name.
 ///
 /// Throws UserError (file, node or tensor, what was found, what is allowed) for a wrong model or wrong
-/// options, UnsupportedError for a right one that Kodama can't take.
+/// options, UnsupportedError for a right one that Kodama can't take. External data are read from the model's
+/// folder (external_data.h).
 onnx::ModelProto import_model(const std::string& path, const ImportOptions& options = {});
 
-/// The same for a model in memory; `where` begins every message.
+/// The same for a model in memory, which must have no external data; `where` begins every message.
 onnx::ModelProto import_model(onnx::ModelProto model, const ImportOptions& options, const std::string& where);
 
-/// Only reads and parses the file. UserError if there is no ONNX model in it.
+/// Only reads and parses the file; external data stay outside. UserError if there is no ONNX model in it.
 onnx::ModelProto read_model(const std::string& path);
 
 }  // namespace kodama::compiler

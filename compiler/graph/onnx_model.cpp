@@ -134,8 +134,7 @@ std::string type_to_string(const onnx::TypeProto& type) {
   return text + "]";
 }
 
-FreshNames names_of(const onnx::GraphProto& graph) {
-  FreshNames names;
+void reserve_names(const onnx::GraphProto& graph, FreshNames& names) {
   for (const auto& value : graph.input()) names.reserve(value.name());
   for (const auto& value : graph.output()) names.reserve(value.name());
   for (const auto& value : graph.value_info()) names.reserve(value.name());
@@ -144,6 +143,11 @@ FreshNames names_of(const onnx::GraphProto& graph) {
     names.reserve(node.name());
     for (const std::string& output : node.output()) names.reserve(output);
   }
+}
+
+FreshNames names_of(const onnx::GraphProto& graph) {
+  FreshNames names;
+  reserve_names(graph, names);
   return names;
 }
 
@@ -226,6 +230,30 @@ std::optional<UntypedValue> find_untyped_value(const onnx::GraphProto& graph) {
     }
   }
   return std::nullopt;
+}
+
+std::string serialize_model(const onnx::ModelProto& model, const std::string& what) {
+  constexpr size_t kLargest = (size_t{1} << 31) - 1;  // of a protobuf message
+  const size_t size = model.ByteSizeLong();
+  if (size > kLargest) {
+    throw isa::UnsupportedError(fmt::format(
+        "{}: the model has {} bytes with its weights; an ONNX file has at most {}", what, size, kLargest));
+  }
+  return model.SerializeAsString();
+}
+
+LargeDataAside::LargeDataAside(onnx::GraphProto& graph) {
+  constexpr size_t kLarge = 16384;  // bytes: operands that decide shapes are smaller
+  for (auto& tensor : *graph.mutable_initializer()) {
+    if (tensor.raw_data().size() < kLarge) continue;
+    data_.emplace_back(&tensor, std::string());
+    tensor.mutable_raw_data()->swap(data_.back().second);
+    tensor.clear_raw_data();
+  }
+}
+
+LargeDataAside::~LargeDataAside() {
+  for (auto& [tensor, data] : data_) tensor->mutable_raw_data()->swap(data);
 }
 
 std::string check_onnx(const onnx::ModelProto& model) {

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
+#include <vector>
 
 #include "compiler/graph/fresh_names.h"
 #include "compiler/tensor/tensor.h"
@@ -50,6 +52,9 @@ std::optional<Shape> static_shape(const onnx::TypeProto& type);
 /// "float32 [batch, ?, 3]", for messages.
 std::string type_to_string(const onnx::TypeProto& type);
 
+/// Reserves the names of every value in a graph (inputs, initializers, outputs of nodes, value_info) and of
+/// every node.
+void reserve_names(const onnx::GraphProto& graph, FreshNames& names);
 /// With the names of every value in a graph (inputs, initializers, outputs of nodes, value_info) and of every
 /// node in use.
 FreshNames names_of(const onnx::GraphProto& graph);
@@ -77,6 +82,23 @@ struct UntypedValue {
   const onnx::NodeProto* node = nullptr;  ///< nullptr for a graph input
 };
 std::optional<UntypedValue> find_untyped_value(const onnx::GraphProto& graph);
+
+/// The model as an ONNX file. UnsupportedError, beginning with `what`, if it is larger than such a file can
+/// be: models with external data may be.
+std::string serialize_model(const onnx::ModelProto& model, const std::string& what);
+
+/// While it lives, the graph's large initializers have types and shapes but no data, so that a copy of the
+/// graph is small. Initializers must not be removed meanwhile.
+class LargeDataAside {
+ public:
+  explicit LargeDataAside(onnx::GraphProto& graph);
+  ~LargeDataAside();
+  LargeDataAside(const LargeDataAside&) = delete;
+  LargeDataAside& operator=(const LargeDataAside&) = delete;
+
+ private:
+  std::vector<std::pair<onnx::TensorProto*, std::string>> data_;
+};
 
 /// The ONNX checker's message about the model, cut to one line; empty if it has none.
 std::string check_onnx(const onnx::ModelProto& model);

@@ -213,6 +213,7 @@ void upgrade_opset(onnx::ModelProto& model, int64_t target, const std::string& w
   static const OpsetUpgrader upgrader;
   onnx::ModelProto upgraded;
   try {
+    const LargeDataAside aside(*model.mutable_graph());  // the converter copies the graph more than once
     upgraded = upgrader.convert_version(model, onnx::OpSetID(version), onnx::OpSetID(target));
   } catch (const isa::Error& error) {
     throw isa::UnsupportedError(fmt::format("{}: {}", where, error.what()));
