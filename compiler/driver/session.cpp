@@ -37,28 +37,6 @@ void check_dump_points(const std::set<std::string>& names, const std::vector<std
   }
 }
 
-/// Tensors of NAME=FILE[:MEMBER] specifications.
-TensorMap read_named_tensors(const char* option, const std::vector<std::string>& specifications) {
-  TensorMap tensors;
-  for (const std::string& specification : specifications) {
-    const size_t equals = specification.find('=');
-    if (equals == std::string::npos || equals == 0) {
-      throw isa::UserError(
-          fmt::format("{} {}: allowed is NAME=FILE or NAME=FILE.npz:MEMBER", option, specification));
-    }
-    const std::string name = specification.substr(0, equals);
-    std::string file = specification.substr(equals + 1);
-    std::string member;
-    if (const size_t colon = file.rfind(".npz:"); colon != std::string::npos) {
-      member = file.substr(colon + 5);
-      file = file.substr(0, colon + 4);
-    }
-    if (tensors.contains(name)) throw isa::UserError(fmt::format("{} {}: given twice", option, name));
-    tensors[name] = read_tensor_file(file, member);
-  }
-  return tensors;
-}
-
 /// Options of the compiler. Dumps of `points` become files. `planner`: whose options may be given.
 CompileOptions compile_options(const SessionOptions& options, const std::vector<std::string>& points,
                                const std::string& planner) {
@@ -215,6 +193,27 @@ void print_wrong_kernels(const CompiledModel& model, const Comparisons& layers, 
 }
 
 }  // namespace
+
+TensorMap read_named_tensors(const char* option, const std::vector<std::string>& specifications) {
+  TensorMap tensors;
+  for (const std::string& specification : specifications) {
+    const size_t equals = specification.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      throw isa::UserError(
+          fmt::format("{} {}: allowed is NAME=FILE or NAME=FILE.npz:MEMBER", option, specification));
+    }
+    const std::string name = specification.substr(0, equals);
+    std::string file = specification.substr(equals + 1);
+    std::string member;
+    if (const size_t colon = file.rfind(".npz:"); colon != std::string::npos) {
+      member = file.substr(colon + 5);
+      file = file.substr(0, colon + 4);
+    }
+    if (tensors.contains(name)) throw isa::UserError(fmt::format("{} {}: given twice", option, name));
+    tensors[name] = read_tensor_file(file, member);
+  }
+  return tensors;
+}
 
 TensorMap read_inputs(const CompiledModel& model, const std::vector<std::string>& specifications,
                       uint64_t seed) {

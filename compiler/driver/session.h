@@ -84,6 +84,9 @@ struct SimulateRequest {
 };
 int simulate_package_command(const SimulateRequest& request, std::ostream& out);
 
+/// The tensors that NAME=FILE[:MEMBER] each name. UserError, with the option that has them, for others.
+TensorMap read_named_tensors(const char* option, const std::vector<std::string>& specifications);
+
 /// Tensors for all inputs of a model: from "NAME=FILE[:MEMBER]", else random. UserError for a wrong name,
 /// file, type or shape.
 TensorMap read_inputs(const CompiledModel& model, const std::vector<std::string>& specifications,

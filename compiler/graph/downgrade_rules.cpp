@@ -406,8 +406,8 @@ std::string NodeDowngrade::number_like(double value, const std::string& like) {
 
 void NodeDowngrade::refuse(const std::string& what, const std::string& instead) const {
   throw isa::UnsupportedError(
-      fmt::format("{}: {} of opset {} can't be expressed in opset {}, which Kodama works on; {}", place(),
-                  what, version_, kOpsetVersion, instead));
+      fmt::format("{} of opset {}: {} can't be expressed in opset {}, which Kodama works on; {}", place(),
+                  version_, what, kOpsetVersion, instead));
 }
 
 }  // namespace kodama::compiler::downgrade

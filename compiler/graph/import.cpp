@@ -88,6 +88,17 @@ void drop_unused_imports(onnx::ModelProto& model) {
                 imports.end());
 }
 
+/// Brings a model to what libonnx knows, at most opset 17 and IR version 8, and checks what needs no types.
+void settle_versions(onnx::ModelProto& model, const std::string& where) {
+  resolve_newer_fields(model, where);
+  normalize_domains(model);
+  drop_unused_imports(model);
+  check_versions(model, where);
+  check_structure(model, where);
+  check_local_functions(model, where);
+  downgrade_opset(model, where);
+}
+
 /// Trailing empty names of optional inputs and outputs say nothing, but make a node look as if it had them.
 void trim_nodes(onnx::GraphProto& graph) {
   for (auto& node : *graph.mutable_node()) {
@@ -101,6 +112,55 @@ void trim_nodes(onnx::GraphProto& graph) {
 }
 
 using Imports = google::protobuf::RepeatedPtrField<onnx::OperatorSetIdProto>;
+
+std::string attribute_type_name(onnx::AttributeProto_AttributeType type) {
+  switch (type) {
+    case onnx::AttributeProto_AttributeType_INT:
+      return "an integer";
+    case onnx::AttributeProto_AttributeType_FLOAT:
+      return "a number";
+    case onnx::AttributeProto_AttributeType_STRING:
+      return "a string";
+    case onnx::AttributeProto_AttributeType_INTS:
+      return "a list of integers";
+    case onnx::AttributeProto_AttributeType_FLOATS:
+      return "a list of numbers";
+    case onnx::AttributeProto_AttributeType_STRINGS:
+      return "a list of strings";
+    case onnx::AttributeProto_AttributeType_TENSOR:
+      return "a tensor";
+    case onnx::AttributeProto_AttributeType_GRAPH:
+      return "a graph";
+    default:
+      return onnx::AttributeProto_AttributeType_IsValid(type)
+                 ? "of type " + onnx::AttributeProto_AttributeType_Name(type)
+                 : fmt::format("of type {}, which ONNX doesn't have", static_cast<int>(type));
+  }
+}
+
+/// Attributes that the schema has, of its types, and all that are required.
+void check_attributes(const onnx::NodeProto& node, const onnx::OpSchema& schema, const std::string& where) {
+  const auto& known = schema.attributes();
+  for (const auto& attribute : node.attribute()) {
+    if (attribute.name().rfind("__", 0) == 0) continue;  // ONNX lets anybody have those
+    const auto found = known.find(attribute.name());
+    if (found == known.end()) {
+      std::vector<std::string> names;
+      for (const auto& [name, each] : known) names.push_back(name);
+      std::sort(names.begin(), names.end());
+      user_error(where, "{}: it has the attribute '{}'; the operator has {}", describe_node(node),
+                 attribute.name(), names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
+    }
+    if (attribute.type() != found->second.type) {
+      user_error(where, "{}: attribute '{}' is {}; it must be {}", describe_node(node), attribute.name(),
+                 attribute_type_name(attribute.type()), attribute_type_name(found->second.type));
+    }
+  }
+  for (const auto& [name, each] : known) {
+    if (each.required && find_attribute(node, name) == nullptr)
+      user_error(where, "{}: attribute '{}' is missing", describe_node(node), name);
+  }
+}
 
 /// Operators must be known, before libonnx is asked anything: its messages don't name the node's place.
 void check_operators(const onnx::ModelProto& model,
@@ -145,6 +205,7 @@ void check_operators(const onnx::ModelProto& model,
       user_error(where, "{}: operator '{}' doesn't exist any more in opset {} of {}", describe_node(node),
                  node.op_type(), import->version(), domain);
     }
+    check_attributes(node, *schema, where);
     if (has_subgraph(node)) {
       unsupported(where,
                   "{}: control flow (operators with graphs inside) isn't supported; export the model with "
@@ -290,6 +351,10 @@ void bind_inputs(onnx::GraphProto& graph, const ImportOptions& options, const st
   }
 }
 
+bool is_open(const onnx::TensorShapeProto_Dimension& dim) {
+  return !dim.has_dim_value() || dim.dim_value() < 0;
+}
+
 /// Puts the given extents into the types of inputs and outputs; all inputs are static afterwards.
 class DimensionSetter {
  public:
@@ -308,8 +373,6 @@ class DimensionSetter {
 
  private:
   using Dim = onnx::TensorShapeProto_Dimension;
-
-  static bool is_open(const Dim& dim) { return !dim.has_dim_value() || dim.dim_value() < 0; }
 
   bool set_by_name(const std::string& name, int64_t value) {
     bool found = false;
@@ -370,25 +433,8 @@ class DimensionSetter {
     }
   }
 
-  /// How the user may call each open dimension: by its name, or by input and axis.
-  std::vector<std::string> open_dimensions() const {
-    std::vector<std::string> keys;
-    const auto add = [&](const std::string& key) {
-      if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
-    };
-    for (const auto& input : graph_.input()) {
-      const auto& shape = input.type().tensor_type().shape();
-      for (int axis = 0; axis < shape.dim_size(); ++axis) {
-        if (!is_open(shape.dim(axis))) continue;
-        const std::string& name = shape.dim(axis).dim_param();
-        add(name.empty() ? fmt::format("{}:{}", input.name(), axis) : name);
-      }
-    }
-    return keys;
-  }
-
   [[noreturn]] void unknown_key(const std::string& key) {
-    std::vector<std::string> names = open_dimensions();
+    std::vector<std::string> names = open_dimensions(graph_);
     for (const auto& [name, value] : names_set_) names.push_back(name);
     std::sort(names.begin(), names.end());
     if (names.empty()) {
@@ -399,7 +445,7 @@ class DimensionSetter {
   }
 
   void check_inputs() {
-    const std::vector<std::string> open = open_dimensions();
+    const std::vector<std::string> open = open_dimensions(graph_);
     if (open.empty()) return;
     std::vector<std::string> inputs;
     for (const auto& input : graph_.input()) {
@@ -467,21 +513,44 @@ onnx::ModelProto read_model(const std::string& path) {
   return model;
 }
 
-onnx::ModelProto import_model(const std::string& path, const ImportOptions& options) {
+std::vector<std::string> open_dimensions(const onnx::GraphProto& graph) {
+  std::unordered_set<std::string> initializers;
+  for (const auto& tensor : graph.initializer()) initializers.insert(tensor.name());
+  std::vector<std::string> keys;
+  for (const auto& input : graph.input()) {
+    if (initializers.contains(input.name())) continue;
+    const auto& shape = input.type().tensor_type().shape();
+    for (int axis = 0; axis < shape.dim_size(); ++axis) {
+      if (!is_open(shape.dim(axis))) continue;
+      const std::string& name = shape.dim(axis).dim_param();
+      const std::string key = name.empty() ? fmt::format("{}:{}", input.name(), axis) : name;
+      if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
+    }
+  }
+  return keys;
+}
+
+onnx::ModelProto read_model_with_data(const std::string& path) {
   onnx::ModelProto model = read_model(path);
   load_external_data(model, std::filesystem::path(path).parent_path().string(), path);
-  return import_model(std::move(model), options, path);
+  return model;
+}
+
+onnx::ModelProto simplify_model(onnx::ModelProto model, const std::string& where) {
+  settle_versions(model, where);
+  expand_local_functions(model, where);
+  trim_nodes(*model.mutable_graph());
+  name_nodes(*model.mutable_graph());
+  return model;
+}
+
+onnx::ModelProto import_model(const std::string& path, const ImportOptions& options) {
+  return import_model(read_model_with_data(path), options, path);
 }
 
 onnx::ModelProto import_model(onnx::ModelProto model, const ImportOptions& options,
                               const std::string& where) {
-  resolve_newer_fields(model, where);
-  normalize_domains(model);
-  drop_unused_imports(model);
-  check_versions(model, where);
-  check_structure(model, where);
-  check_local_functions(model, where);
-  downgrade_opset(model, where);
+  settle_versions(model, where);
   auto& graph = *model.mutable_graph();
   check_operators(model, graph.node(), model.opset_import(), where);
   for (const auto& function : model.functions()) {

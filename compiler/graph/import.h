@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "compiler/tensor/tensor.h"
 
@@ -37,6 +38,17 @@ onnx::ModelProto import_model(const std::string& path, const ImportOptions& opti
 
 /// The same for a model in memory, which must have no external data; `where` begins every message.
 onnx::ModelProto import_model(onnx::ModelProto model, const ImportOptions& options, const std::string& where);
+
+/// What can be said of a model whose types aren't known, for looking at models that import_model() refuses:
+/// operators of opset 17 or older, calls of the model's own functions expanded. Throws as import_model() for
+/// what has nothing to do with types and shapes.
+onnx::ModelProto simplify_model(onnx::ModelProto model, const std::string& where);
+
+/// How the user may call each dimension of the inputs that the model leaves open: by its name, or "x:0".
+std::vector<std::string> open_dimensions(const onnx::GraphProto& graph);
+
+/// read_model() and the external data beside the file.
+onnx::ModelProto read_model_with_data(const std::string& path);
 
 /// Only reads and parses the file; external data stay outside. UserError if there is no ONNX model in it.
 onnx::ModelProto read_model(const std::string& path);

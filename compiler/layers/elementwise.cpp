@@ -294,7 +294,8 @@ void register_elementwise(OperatorTable& table) {
   table.push_back({"HardSigmoid", lower_hard_sigmoid, kFloats});
   table.push_back({"ThresholdedRelu", lower_thresholded_relu, kFloats});
   table.push_back({"Shrink", lower_shrink, kFloats});
-  table.push_back({"Pow", lower_pow, kFloats});
+  table.push_back(
+      {"Pow", lower_pow, kFloats, "constant exponent: whole up to 16, or 0.5, or their negatives"});
 }
 
 }  // namespace kodama::compiler

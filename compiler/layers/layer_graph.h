@@ -255,11 +255,21 @@ const std::vector<std::string>& layer_pass_names();
 struct LoweringOptions {
   bool fuse = true;  ///< fuse-maps, fuse-epilogues, fold-rearranges
   bool force_host = false;
+  /// Called with each node that neither chip nor CPU reference can compute, and why, instead of an
+  /// UnsupportedError at the first; the node becomes a Host layer, which can't be run.
+  std::function<void(const onnx::NodeProto& node, const std::string& why)> refused = {};
 };
 LayerGraph lower_to_layers(const onnx::ModelProto& model, const LoweringOptions& options = {},
                            const std::function<void(const std::string&, const std::string&)>& dump = {});
 /// Operators with a decomposition into layers: expand-functions leaves them alone.
 const std::vector<std::string>& directly_lowered_operators();
+/// The same, with what docs/operators.md says of them.
+struct ChipOperator {
+  std::string name;
+  bool only_moves = false;  ///< elements of any type; else those for which has_chip_arithmetic() holds
+  std::string condition;    ///< what else a node must be; empty: nothing
+};
+const std::vector<ChipOperator>& chip_operators();
 
 /// UserError with the check's message if any element of its tensor isn't 0.
 void throw_if_failed(const Check& check, const Tensor& value);

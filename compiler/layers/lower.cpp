@@ -179,9 +179,10 @@ class GraphLowering {
     }
     std::string missing;
     if (!has_reference(node, operators_, &missing, types)) {
-      throw isa::UnsupportedError(
-          fmt::format("{}: neither the chip ({}) nor the CPU reference ({}) can compute it",
-                      view_.describe(node), reason, missing));
+      const std::string why =
+          fmt::format("neither the chip ({}) nor the CPU reference ({}) can compute it", reason, missing);
+      if (!options_.refused) throw isa::UnsupportedError(view_.describe(node) + ": " + why);
+      options_.refused(node, why);
     }
     std::vector<TensorId> outputs;
     for (int i = 0; i < node.output_size(); ++i) {
@@ -229,6 +230,16 @@ const std::vector<std::string>& directly_lowered_operators() {
     return list;
   }();
   return names;
+}
+
+const std::vector<ChipOperator>& chip_operators() {
+  static const std::vector<ChipOperator> operators = [] {
+    std::vector<ChipOperator> list;
+    for (const OperatorRow& row : operator_table())
+      list.push_back({row.name, row.types == ElementTypes::kAny, row.condition});
+    return list;
+  }();
+  return operators;
 }
 
 const std::vector<std::string>& layer_pass_names() {

@@ -324,17 +324,17 @@ void register_movement(OperatorTable& table) {
   table.push_back({"Flatten", lower_alias, kAny});
   table.push_back({"Squeeze", lower_alias, kAny});
   table.push_back({"Unsqueeze", lower_alias, kAny});
-  table.push_back({"Dropout", lower_dropout, kAny});
+  table.push_back({"Dropout", lower_dropout, kAny, "inference, the mask not asked for"});
   table.push_back({"Transpose", lower_transpose, kAny});
   table.push_back({"DepthToSpace", lower_depth_to_space, kAny});
   table.push_back({"SpaceToDepth", lower_space_to_depth, kAny});
   table.push_back({"Expand", lower_expand, kAny});
-  table.push_back({"Tile", lower_tile, kAny});
+  table.push_back({"Tile", lower_tile, kAny, "constant repeats"});
   table.push_back({"Concat", lower_concat, kAny});
-  table.push_back({"Slice", lower_slice, kAny});
+  table.push_back({"Slice", lower_slice, kAny, "constant starts, ends, axes, steps"});
   table.push_back({"Split", lower_split, kAny});
-  table.push_back({"Pad", lower_pad, kAny});
-  table.push_back({"Gather", lower_gather, kAny});
+  table.push_back({"Pad", lower_pad, kAny, "constant pads and value"});
+  table.push_back({"Gather", lower_gather, kAny, "constant indices, few of them"});
 }
 
 }  // namespace kodama::compiler

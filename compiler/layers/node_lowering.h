@@ -153,6 +153,7 @@ struct OperatorRow {
   const char* name;
   Decomposition decompose;
   ElementTypes types;
+  const char* condition = "";  ///< what else the node must be, for docs/operators.md; empty: nothing
 };
 using OperatorTable = std::vector<OperatorRow>;
 

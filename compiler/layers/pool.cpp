@@ -171,7 +171,8 @@ HostReason lower_average_pool(NodeLowering& lowering) {
 }  // namespace
 
 void register_pool(OperatorTable& table) {
-  table.push_back({"MaxPool", lower_max_pool, ElementTypes::kChipFloats});
+  table.push_back(
+      {"MaxPool", lower_max_pool, ElementTypes::kChipFloats, "Indices, if asked for, below 2^24"});
   table.push_back({"AveragePool", lower_average_pool, ElementTypes::kChipFloats});
 }
 

@@ -490,6 +490,10 @@ const onnx::FunctionProto* OperatorSets::function(const onnx::NodeProto& node) c
   return found != functions_.end() ? found->second : nullptr;
 }
 
+std::vector<std::pair<std::string, std::string>> reference_operators() {
+  return KernelRegistry::instance().names();
+}
+
 bool has_reference(const onnx::NodeProto& node, const OperatorSets& operators, std::string* reason,
                    const std::vector<onnx::TypeProto>& input_types) {
   std::string text;

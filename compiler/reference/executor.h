@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "compiler/tensor/tensor.h"
@@ -54,6 +55,9 @@ class OperatorSets {
 /// depend on them.
 bool has_reference(const onnx::NodeProto& node, const OperatorSets& operators, std::string* reason = nullptr,
                    const std::vector<onnx::TypeProto>& input_types = {});
+
+/// Domain ("" = ai.onnx) and name of every operator that has a kernel of its own.
+std::vector<std::pair<std::string, std::string>> reference_operators();
 
 /// Executes one node. `inputs` holds one pointer per input of the node, nullptr for an omitted optional
 /// one. Returns one tensor per output of the node, in order; an output whose name is empty gets an

@@ -185,6 +185,12 @@ void KernelRegistry::add(const std::string& domain, const std::string& op_type, 
   isa::check_internal(added, "KernelRegistry", "{} has two kernels", op_type);
 }
 
+std::vector<std::pair<std::string, std::string>> KernelRegistry::names() const {
+  std::vector<std::pair<std::string, std::string>> list;
+  for (const auto& [name, kernel] : kernels_) list.push_back(name);
+  return list;
+}
+
 const Kernel* KernelRegistry::find(const std::string& domain, const std::string& op_type) const {
   const auto found = kernels_.find({domain, op_type});
   return found != kernels_.end() ? &found->second : nullptr;

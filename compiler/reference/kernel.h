@@ -112,6 +112,8 @@ class KernelRegistry {
   void add(const std::string& domain, const std::string& op_type, Kernel kernel);
   /// nullptr if there is none.
   const Kernel* find(const std::string& domain, const std::string& op_type) const;
+  /// Domain and operator of each.
+  std::vector<std::pair<std::string, std::string>> names() const;
 
  private:
   std::map<std::pair<std::string, std::string>, Kernel> kernels_;

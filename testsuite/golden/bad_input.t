@@ -21,10 +21,10 @@ A missing file, a directory, a file that is no model, an empty and a truncated o
   kodama: error: cut.onnx: not an ONNX model, or truncated: its 5000 bytes aren't a complete protobuf message
   [2]
 
-An opset above 17, an operator that nobody knows, a dimension that nobody set:
+An opset above 21, an operator that nobody knows, a dimension that nobody set:
 
-  $ kodama run models/opset18.onnx
-  kodama: error: models/opset18.onnx: opset 18 of ai.onnx; versions 1 to 17 are allowed: export the model again with one of them (in PyTorch opset_version=17), or convert it with onnx.version_converter
+  $ kodama run models/opset22.onnx
+  kodama: error: models/opset22.onnx: opset 22 of ai.onnx; versions 1 to 21 are allowed: export the model again with one of them (in PyTorch opset_version=21), or convert it with onnx.version_converter
   [2]
   $ kodama run models/unknown_operator.onnx
   kodama: error: models/unknown_operator.onnx: node 'odd one' (Frobnicate): unknown operator 'Frobnicate' of ai.onnx (opset 17); allowed are ONNX's operators and functions that the model defines

@@ -17,11 +17,77 @@ def value(name, shape, kind=TensorProto.FLOAT):
     return helper.make_tensor_value_info(name, kind, shape)
 
 
-def save(name, nodes, inputs, outputs, initializers=(), opset=17, ir=8):
+def save(name, nodes, inputs, outputs, initializers=(), opset=17, ir=8, domains=()):
     graph = helper.make_graph(nodes, name, inputs, outputs, list(initializers))
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], producer_name="kodama")
+    imports = [helper.make_opsetid("", opset)] + [helper.make_opsetid(domain, 1) for domain in domains]
+    model = helper.make_model(graph, opset_imports=imports, producer_name="kodama")
     model.ir_version = ir
     with open(os.path.join(OUT, name + ".onnx"), "wb") as file:
+        file.write(model.SerializeToString())
+
+
+def external(name, dims, **entries):
+    """An initializer whose data are in another file."""
+    tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=dims, data_location=TensorProto.EXTERNAL)
+    for key, text in entries.items():
+        tensor.external_data.add(key=key, value=str(text))
+    return tensor
+
+
+def wrong_models():
+    """Models in folder wrong, each with one thing that isn't right."""
+    os.makedirs(os.path.join(OUT, "wrong"), exist_ok=True)
+    x, y = value("x", [2, 3]), value("y", [2, 3])
+    node = helper.make_node
+
+    def wrong(name, nodes, initializers=(), inputs=(x,), **how):
+        save("wrong/" + name, nodes, list(inputs), [y], initializers, **how)
+
+    wrong("cycle", [node("Add", ["x", "b"], ["a"], name="first"), node("Neg", ["a"], ["b"], name="second"),
+                    node("Relu", ["b"], ["y"], name="third")])
+    wrong("unsorted", [node("Relu", ["a"], ["y"], name="last"), node("Neg", ["x"], ["a"], name="first")])
+    wrong("nobody_makes", [node("Add", ["x", "z"], ["y"], name="sum")])
+    wrong("made_twice", [node("Neg", ["x"], ["a"], name="one"), node("Abs", ["x"], ["a"], name="other"),
+                         node("Relu", ["a"], ["y"], name="third")])
+    wrong("attribute_type", [node("Softmax", ["x"], ["y"], name="soft", axis="last")])
+    wrong("attribute_unknown", [node("Softmax", ["x"], ["y"], name="soft", axes=1)])
+    wrong("shapes", [node("Add", ["x", "w"], ["y"], name="sum")],
+          [numpy_helper.from_array(np.ones((4,), np.float32), "w")])
+    wrong("output_shape", [node("Transpose", ["x"], ["y"], name="turn")])
+    short = numpy_helper.from_array(np.ones((3,), np.float32), "w")
+    short.dims[0] = 5
+    wrong("tensor_data", [node("Add", ["x", "w"], ["y"], name="sum")], [short])
+    wrong("types", [node("Add", ["x", "w"], ["y"], name="sum")],
+          [numpy_helper.from_array(np.ones((3,), np.int64), "w")])
+    wrong("index", [node("Gather", ["x", "i"], ["y"], name="pick")],
+          [numpy_helper.from_array(np.array([0, 7], np.int64), "i")])
+    wrong("domain", [node("FlashAttention", ["x"], ["y"], name="attend", domain="com.example")],
+          domains=["com.example"])
+    for name, entries in (("external", dict(location="w.bin", offset=4, length=12)),
+                          ("external_missing", dict(location="gone.bin")),
+                          ("external_short", dict(location="w.bin", offset=8)),
+                          ("external_outside", dict(location="../x.npy"))):
+        wrong(name, [node("Add", ["x", "w"], ["y"], name="sum")], [external("w", [3], **entries)])
+    with open(os.path.join(OUT, "wrong", "w.bin"), "wb") as file:
+        file.write(np.array([0, 1, 2, 3], np.float32).tobytes())
+    antialias = node("Resize", ["x", "", "scales"], ["y"], name="shrink", mode="linear", antialias=1)
+    wrong("antialias", [antialias], [numpy_helper.from_array(np.array([0.5, 1], np.float32), "scales")], opset=18)
+
+
+def newer_models():
+    """A model of opset 21, with functions of its own: mish, and a mean whose axes are an operand."""
+    mean = helper.make_function("local", "mean_of_rows", ["a"], ["r"],
+                                [helper.make_node("Constant", [], ["axes"], value_ints=[1]),
+                                 helper.make_node("ReduceMean", ["a", "axes"], ["r"])],
+                                [helper.make_opsetid("", 21)], [])
+    nodes = [helper.make_node("Mish", ["x"], ["a"], name="smooth"),
+             helper.make_node("mean_of_rows", ["a"], ["m"], name="means", domain="local"),
+             helper.make_node("Sub", ["a", "m"], ["y"], name="centred")]
+    graph = helper.make_graph(nodes, "newer", [value("x", [2, 8])], [value("y", [2, 8])])
+    model = helper.make_model(graph, producer_name="kodama", functions=[mean],
+                              opset_imports=[helper.make_opsetid("", 21), helper.make_opsetid("local", 1)])
+    model.ir_version = 10
+    with open(os.path.join(OUT, "newer.onnx"), "wb") as file:
         file.write(model.SerializeToString())
 
 
@@ -33,7 +99,7 @@ def main():
               helper.make_node("Relu", ["xw"], ["y"], name="activation")]
     save("linear", linear, [value("x", [2, 8])], [value("y", [2, 4])], [weights])
     save("symbolic", linear, [value("x", ["batch", 8])], [value("y", ["batch", 4])], [weights])
-    save("opset18", linear, [value("x", [2, 8])], [value("y", [2, 4])], [weights], opset=18)
+    save("opset22", linear, [value("x", [2, 8])], [value("y", [2, 4])], [weights], opset=22)
     save("unknown_operator", [helper.make_node("Frobnicate", ["x"], ["y"], name="odd one")],
          [value("x", [2, 8])], [value("y", [2, 8])])
     save("host", [helper.make_node("Add", ["i", "i"], ["twice"], name="integer sum"),
@@ -71,6 +137,14 @@ def main():
          [value("a", ["m", 8]), value("b", [8, "n"]), value("c", ["m", 8])], [value("y", ["n", 8])])
     save("huge_host", [helper.make_node("Neg", ["i"], ["y"], name="negative")],
          [value("i", ["n"], TensorProto.INT64)], [value("y", ["n"], TensorProto.INT64)])
+    # What the host gets, and dimensions that are open.
+    save("mixed", [helper.make_node("MatMul", ["x", "w"], ["a"], name="product"),
+                   helper.make_node("TopK", ["a", "k"], ["best", "where"], name="best"),
+                   helper.make_node("Mul", ["best", "best"], ["y"], name="square")],
+         [value("x", ["batch", 8])], [value("y", ["batch", 2])],
+         [weights, numpy_helper.from_array(np.array([2], np.int64), "k")])
+    wrong_models()
+    newer_models()
     for name, array in (("x.npy", rng.standard_normal((2, 8)).astype(np.float32)),
                         ("x_double.npy", rng.standard_normal((2, 8))),
                         ("x_shape.npy", np.zeros((3, 8), np.float32)),

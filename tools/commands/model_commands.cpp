@@ -1,5 +1,10 @@
 #include <fmt/format.h>
+#include <fmt/ostream.h>
 
+#include <iostream>
+
+#include "compiler/driver/inspect.h"
+#include "compiler/driver/operators_page.h"
 #include "compiler/driver/session.h"
 #include "isa/error.h"
 #include "tools/command_groups.h"
@@ -85,6 +90,33 @@ class PlanCommand : public Command {
   RawOptions raw_;
 };
 
+class InspectCommand : public Command {
+ public:
+  void declare(CLI::App& app) override {
+    CLI::Option* model = app.add_option("model", request_.model_file, "model.onnx");
+    app.add_option("--dim", raw_.dims, "NAME=N: extent of a symbolic dimension; INPUT:AXIS=N by position");
+    app.add_option("--bind", request_.common.bind, "NAME=FILE: fix an input (axes, pads, shapes)");
+    app.add_option("--json", request_.common.json_file, "write all of it as JSON");
+    add_plugin_option(app, raw_.plugins);
+    app.add_flag("--operators", operators_, "print docs/operators.md: all operators, and where they run")
+        ->excludes(model);
+  }
+  int run(const CLI::App& /*app*/) override {
+    if (operators_) {
+      fmt::print(std::cout, "{}", compiler::operators_page());
+      return compiler::kExitOk;
+    }
+    if (request_.model_file.empty()) throw isa::UserError("inspect: name a model, or give --operators");
+    finish_options(raw_, request_.common);
+    return compiler::inspect_command(request_, session_stream(request_.common));
+  }
+
+ private:
+  compiler::InspectRequest request_;
+  RawOptions raw_;
+  bool operators_ = false;
+};
+
 }  // namespace
 
 void add_model_commands(CommandLine& line) {
@@ -92,6 +124,8 @@ void add_model_commands(CommandLine& line) {
                        "compile an ONNX model, run it on the simulated chip, compare with the CPU reference");
   line.add<CompileCommand>("compile",
                            "compile an ONNX model to a directory of VSM programs, images and a manifest");
+  line.add<InspectCommand>(
+      "inspect", "what a model is, and where each of its operators will run: chip, host, or nowhere");
   line.add<PlanCommand>(
       "plan",
       "choose kernels and layouts of a model with every planner; compare the cycles of the relayouts");
