@@ -88,14 +88,18 @@ class GraphDowngrade final : public downgrade::ValueKnowledge {
   }
 
   bool is_no_optional(const std::string& value) const override {
-    if (initializers_.contains(value)) return true;
-    const auto declared = types_.find(value);
-    if (declared != types_.end()) return !declared->second->has_optional_type();
-    const auto producer = producers_.find(value);
-    if (producer == producers_.end()) return outer_ != nullptr && outer_->is_no_optional(value);
-    const onnx::NodeProto& node = *producer->second;
-    if (node.op_type() == "Identity") return is_no_optional(node.input(0));
-    return node.domain().empty() && node.op_type() != "Optional" && !has_subgraph(node);
+    std::string name = value;
+    for (;;) {
+      if (initializers_.contains(name)) return true;
+      const auto declared = types_.find(name);
+      if (declared != types_.end()) return !declared->second->has_optional_type();
+      const auto producer = producers_.find(name);
+      if (producer == producers_.end()) return outer_ != nullptr && outer_->is_no_optional(name);
+      const onnx::NodeProto& node = *producer->second;
+      if (node.op_type() != "Identity" || node.input_size() != 1)
+        return node.domain().empty() && node.op_type() != "Optional" && !has_subgraph(node);
+      name = node.input(0);
+    }
   }
 
  private:

@@ -34,21 +34,11 @@ template <typename... Args>
   throw isa::UnsupportedError(where + ": " + fmt::format(format, std::forward<Args>(args)...));
 }
 
-void check_versions(const onnx::ModelProto& model, const std::string& where) {
-  if (!model.has_ir_version() || !model.has_graph()) {
-    user_error(where, "not an ONNX model: it has no {}", model.has_graph() ? "ir_version" : "graph");
-  }
-  if (model.ir_version() < kOldestIrVersion || model.ir_version() > kNewestIrVersion) {
-    user_error(where,
-               "IR version {} of ONNX; versions {} to {} are allowed: save the model again with a release of "
-               "the onnx package that writes one of them (1.16 writes {})",
-               model.ir_version(), kOldestIrVersion, kNewestIrVersion, kNewestIrVersion);
-  }
-  if (model.opset_import_size() == 0) {
-    user_error(where, "not a complete ONNX model: it imports no operator set (opset_import is empty)");
-  }
+using Imports = google::protobuf::RepeatedPtrField<onnx::OperatorSetIdProto>;
+
+void check_imports(const Imports& imports, const std::string& where) {
   std::set<std::string> domains;
-  for (const auto& import : model.opset_import()) {
+  for (const auto& import : imports) {
     if (!domains.insert(import.domain()).second) {
       user_error(where, "the operator set '{}' is imported twice",
                  import.domain().empty() ? "ai.onnx" : import.domain());
@@ -63,6 +53,26 @@ void check_versions(const onnx::ModelProto& model, const std::string& where) {
                  "PyTorch opset_version={}), or convert it with onnx.version_converter",
                  import.version(), import.domain().empty() ? "ai.onnx" : import.domain(), newest, newest);
     }
+  }
+}
+
+void check_versions(const onnx::ModelProto& model, const std::string& where) {
+  if (!model.has_ir_version() || !model.has_graph()) {
+    user_error(where, "not an ONNX model: it has no {}", model.has_graph() ? "ir_version" : "graph");
+  }
+  if (model.ir_version() < kOldestIrVersion || model.ir_version() > kNewestIrVersion) {
+    user_error(where,
+               "IR version {} of ONNX; versions {} to {} are allowed: save the model again with a release of "
+               "the onnx package that writes one of them (1.16 writes {})",
+               model.ir_version(), kOldestIrVersion, kNewestIrVersion, kNewestIrVersion);
+  }
+  if (model.opset_import_size() == 0) {
+    user_error(where, "not a complete ONNX model: it imports no operator set (opset_import is empty)");
+  }
+  check_imports(model.opset_import(), where);
+  for (const auto& function : model.functions()) {
+    check_imports(function.opset_import(),
+                  fmt::format("{}: function '{}.{}'", where, function.domain(), function.name()));
   }
 }
 
@@ -110,8 +120,6 @@ void trim_nodes(onnx::GraphProto& graph) {
     }
   }
 }
-
-using Imports = google::protobuf::RepeatedPtrField<onnx::OperatorSetIdProto>;
 
 std::string attribute_type_name(onnx::AttributeProto_AttributeType type) {
   switch (type) {

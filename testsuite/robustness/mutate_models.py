@@ -1,4 +1,4 @@
-"""Compiles and runs mutated ONNX models on the small chip. The program that KODAMA_MUTATE_MODEL names
+"""Compiles, runs and inspects mutated ONNX models on the small chip. The program that KODAMA_MUTATE_MODEL names
 (mutate_model.cpp) makes the models from models.txt."""
 
 import os
@@ -20,7 +20,9 @@ def make(kodama):
         # The first ones are the models as they are.
         number = index if index < count else rng.randrange(count, 1 << 62)
         subprocess.run([mutator, models, str(number), folder / "model.onnx"], check=True)
-        command = ["compile", "model.onnx", "-o", "package"] if index % 2 else ["run", "model.onnx"]
+        if index % 3 == 2:
+            return [[kodama, "inspect", "model.onnx"]]
+        command = ["compile", "model.onnx", "-o", "package"] if index % 3 else ["run", "model.onnx"]
         return [[kodama, *command, "--chip", "tiny"]]
 
     return make_case
