@@ -696,6 +696,26 @@ TEST(Downgrade, SubGraphsAreConvertedWithTheirSurroundings) {
   }
 }
 
+TEST(Downgrade, FunctionsThatSubGraphsCall) {
+  onnx::ModelProto model = parse_model(R"(
+    g (bool c, float[2,3] x) => (float[2] y) { y = If(c) }
+    <opset_import: ["" : 18, "local" : 1], domain: "local"> f (a) => (r) { r = local.h(a) }
+    <opset_import: ["" : 18], domain: "local">
+    h (a) => (r) { axes = Constant<value_ints=[1]>() r = ReduceMean<keepdims=0>(a, axes) })",
+                                       18, ", \"local\" : 1");
+  auto& branch = *set_attribute(*model.mutable_graph()->mutable_node(0), "then_branch",
+                                onnx::AttributeProto_AttributeType_GRAPH)
+                      .mutable_g();
+  branch = parse_model("b () => (float[2] r) { r = local.f(x) }", 18, ", \"local\" : 1").graph();
+  const onnx::ModelProto result = downgraded(model);
+  EXPECT_EQ(result.functions_size(), 0);
+  const auto inner = find_attribute(only(result, "If"), "then_branch")->g();
+  ASSERT_EQ(inner.node_size(), 2);
+  EXPECT_EQ(inner.node(1).op_type(), "ReduceMean");
+  EXPECT_EQ(inner.node(1).output(0), "r");
+  EXPECT_THAT(find_attribute(inner.node(1), "axes")->ints(), ElementsAre(1));
+}
+
 TEST(Downgrade, TableIsSortedAndSaysEverything) {
   const auto operators = changed_operators();
   EXPECT_TRUE(std::ranges::is_sorted(operators, {}, &ChangedOperator::name));

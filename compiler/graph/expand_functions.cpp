@@ -10,6 +10,7 @@
 #include "compiler/graph/infer_types.h"
 #include "compiler/graph/onnx_model.h"
 #include "compiler/graph/upgrade.h"
+#include "compiler/graph/walk.h"
 
 namespace kodama::compiler {
 
@@ -40,24 +41,24 @@ void infer_what_is_known(onnx::ModelProto& model) {
 
 class FunctionExpander {
  public:
-  FunctionExpander(onnx::ModelProto& model, std::string where)
-      : model_(model), where_(std::move(where)), names_(names_of(model.graph())) {}
+  FunctionExpander(onnx::ModelProto& model, std::string where) : model_(model), where_(std::move(where)) {
+    for_each_graph(model_, [&](const onnx::GraphProto& graph) { reserve_names(graph, names_); });
+  }
 
-  /// Replaces every node for which `find` returns a callee. Returns whether there was one.
-  bool expand_calls(const std::function<std::optional<Callee>(const onnx::NodeProto&)>& find) {
-    bool any = false;
+  using Find = std::function<std::optional<Callee>(const onnx::NodeProto&)>;
+
+  /// Replaces every node for which `find` returns a callee, but those in sub-graphs. Returns whether there
+  /// was one.
+  bool expand_calls(const Find& find) {
     types_.clear();
-    Nodes result;
-    for (auto& node : *model_.mutable_graph()->mutable_node()) {
-      if (auto callee = find(node)) {
-        any = true;
-        for (auto& inner : instantiate(node, std::move(*callee))) *result.Add() = std::move(inner);
-      } else {
-        *result.Add() = std::move(node);
-      }
-      if (result.size() > kMaxExpandedNodes) too_many_nodes(where_);
-    }
-    *model_.mutable_graph()->mutable_node() = std::move(result);
+    return expand_calls(*model_.mutable_graph()->mutable_node(), find);
+  }
+  /// The same in the graphs that nodes carry.
+  bool expand_inner_calls(const Find& find) {
+    bool any = false;
+    for_each_graph(model_, [&](onnx::GraphProto& graph) {
+      if (&graph != &model_.graph()) any |= expand_calls(*graph.mutable_node(), find);
+    });
     return any;
   }
 
@@ -67,6 +68,22 @@ class FunctionExpander {
   }
 
  private:
+  bool expand_calls(Nodes& nodes, const Find& find) {
+    bool any = false;
+    Nodes result;
+    for (auto& node : nodes) {
+      if (auto callee = find(node)) {
+        any = true;
+        for (auto& inner : instantiate(node, std::move(*callee))) *result.Add() = std::move(inner);
+      } else {
+        *result.Add() = std::move(node);
+      }
+      if (result.size() > kMaxExpandedNodes) too_many_nodes(where_);
+    }
+    nodes = std::move(result);
+    return any;
+  }
+
   std::string describe(const onnx::NodeProto& node) const { return where_ + ": " + describe_node(node); }
 
   Nodes instantiate(const onnx::NodeProto& call, Callee callee) {
@@ -253,6 +270,9 @@ class CallCounter {
     int depth = 0;      ///< of nested calls; -1: is being measured
   };
 
+  static void add(const Size& part, Size& sum) {
+    sum = {std::min(sum.nodes + part.nodes, kMaxExpandedNodes + 1), std::max(sum.depth, part.depth)};
+  }
   void check(const Size& size) const {
     if (size.nodes > kMaxExpandedNodes) too_many_nodes(where_);
     if (size.depth > kMaxCallDepth) too_deep();
@@ -269,7 +289,11 @@ class CallCounter {
     for (const auto& node : nodes) {
       const auto callee = functions_.find({node.domain(), node.op_type()});
       const Size own = callee == functions_.end() ? Size{1, 0} : measure(*callee->second, outer);
-      sum = {std::min(sum.nodes + own.nodes, kMaxExpandedNodes + 1), std::max(sum.depth, own.depth)};
+      add(own, sum);
+      for (const auto& attribute : node.attribute()) {
+        if (attribute.has_g()) add(measure(attribute.g().node(), outer), sum);
+        for (const auto& graph : attribute.graphs()) add(measure(graph.node(), outer), sum);
+      }
     }
     return sum;
   }
@@ -318,12 +342,14 @@ void expand_local_functions(onnx::ModelProto& model, const std::string& where) {
       });
   for (;;) {
     if (needs_types) infer_what_is_known(model);
-    if (!FunctionExpander(model, where).expand_calls(find_function)) break;
+    FunctionExpander expander(model, where);
+    const bool outside = expander.expand_calls(find_function);
+    if (!expander.expand_inner_calls(find_function) && !outside) break;
   }
   model.clear_functions();
   // The domains of the functions mean nothing any more.
   std::unordered_set<std::string> used{""};
-  for (const auto& node : model.graph().node()) used.insert(node.domain());
+  for_each_node(model, [&](const onnx::NodeProto& node) { used.insert(node.domain()); });
   auto& imports = *model.mutable_opset_import();
   imports.erase(std::remove_if(imports.begin(), imports.end(),
                                [&](const auto& import) { return !used.contains(import.domain()); }),

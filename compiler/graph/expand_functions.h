@@ -19,10 +19,11 @@ inline constexpr int kMaxCallDepth = 100;
 /// inference go into every call and must not see such a model.
 void check_local_functions(const onnx::ModelProto& model, const std::string& where);
 
-/// Expands the functions that the model itself defines (ModelProto.functions), also nested ones, and removes
-/// their definitions. They have passed check_local_functions. `where` begins the messages. UserError for
-/// calls that don't fit, UnsupportedError where a function's operator set can't be brought to the model's.
-/// New nodes have names below their caller's ("call/node"); types are to be inferred again.
+/// Expands the functions that the model itself defines (ModelProto.functions), also nested ones and those
+/// that sub-graphs call, and removes their definitions. They have passed check_local_functions. `where`
+/// begins the messages. UserError for calls that don't fit, UnsupportedError where a function's operator set
+/// can't be brought to the model's. New nodes have names below their caller's ("call/node"); types are to be
+/// inferred again.
 void expand_local_functions(onnx::ModelProto& model, const std::string& where);
 
 /// Expands the operators whose ONNX schema carries a function body, fixed or made for the node's types, until

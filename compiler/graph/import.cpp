@@ -282,10 +282,15 @@ void check_ranks(const onnx::GraphProto& graph, const std::string& where) {
   }
 }
 
-/// The checker asks every graph output for a shape, which many exporters leave out where it isn't known.
+/// The checker asks every graph output for type and shape, which exporters leave out where they aren't known.
 void check_with_onnx(onnx::ModelProto& model, const std::string& where) {
   std::vector<onnx::TypeProto_Tensor*> without_shape;
+  std::vector<onnx::ValueInfoProto*> without_type;
   for (auto& output : *model.mutable_graph()->mutable_output()) {
+    if (output.type().value_case() == onnx::TypeProto::VALUE_NOT_SET) {
+      without_type.push_back(&output);
+      output.mutable_type()->mutable_tensor_type()->set_elem_type(onnx::TensorProto_DataType_FLOAT);
+    }
     if (output.type().has_tensor_type() && !output.type().tensor_type().has_shape()) {
       without_shape.push_back(output.mutable_type()->mutable_tensor_type());
       without_shape.back()->mutable_shape();
@@ -293,6 +298,7 @@ void check_with_onnx(onnx::ModelProto& model, const std::string& where) {
   }
   const std::string message = check_onnx(model);
   for (auto* type : without_shape) type->clear_shape();
+  for (auto* output : without_type) output->clear_type();
   if (!message.empty()) user_error(where, "not a valid ONNX model: {}", message);
 }
 

@@ -298,6 +298,8 @@ TEST(Import, OutputsWithoutShape) {
   onnx::ModelProto model = relu_model();
   model.mutable_graph()->mutable_output(0)->mutable_type()->mutable_tensor_type()->clear_shape();
   EXPECT_EQ(static_shape(import_model(model, {}, "m").graph().output(0).type()), (Shape{2, 3}));
+  model.mutable_graph()->mutable_output(0)->clear_type();
+  EXPECT_EQ(static_shape(import_model(model, {}, "m").graph().output(0).type()), (Shape{2, 3}));
 }
 
 TEST(Import, NodesGetUniqueNames) {
