@@ -11,6 +11,7 @@
 #include "compiler/graph/onnx_model.h"
 #include "compiler/graph/upgrade.h"
 #include "compiler/graph/walk.h"
+#include "compiler/reference/executor.h"
 
 namespace kodama::compiler {
 
@@ -365,6 +366,8 @@ void expand_schema_functions(onnx::ModelProto& model,
       if (!schema || !(schema->HasFunction() || schema->HasContextDependentFunction()) || keep(node)) {
         return std::nullopt;
       }
+      // What a random operator draws depends on its name, which the nodes of its body don't have.
+      if (is_random(node)) return std::nullopt;
       Callee callee;
       if (schema->HasFunction()) {
         callee.function = *schema->GetFunction();

@@ -168,12 +168,25 @@ class ConstantFolder {
     }
     // Only now is known what no type inference could tell.
     made = 0;
-    for (const Tensor& tensor : results) {
+    for (size_t k = 0; k < results.size(); ++k) {
+      const Tensor& tensor = results[k];
+      check_declaration(node, static_cast<int>(k), tensor);
       const int64_t bytes = byte_count(tensor.type(), tensor.shape());
       if (bytes > allowed) return false;
       made += bytes;
     }
     return is_there || may_grow(node, made);
+  }
+
+  /// What the model says of a value whose shape its data decide was never checked.
+  void check_declaration(const onnx::NodeProto& node, int output, const Tensor& value) const {
+    if (node.output(output).empty()) return;
+    const auto declared = types_.find(node.output(output));
+    const auto shape = declared == types_.end() ? std::nullopt : static_shape(declared->second);
+    if (!shape || *shape == value.shape()) return;
+    throw isa::UserError(fmt::format(
+        "{}: its output '{}' is {}, but the model says {}", describe_node(node), node.output(output),
+        type_to_string(make_tensor_type(value.type(), value.shape())), type_to_string(declared->second)));
   }
 
   /// Whether there may be `made` bytes of constants more, without what only the node reads.

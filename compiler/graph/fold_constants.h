@@ -23,8 +23,9 @@ inline constexpr int64_t kFoldTotal = int64_t{64} << 20;
 /// can't run or that fail in it (the failure is then the run's), and outputs beyond the limit: bytes larger
 /// than both `limit` and the sum of the node's constant inputs, or such that the model's constants, without
 /// those that nobody reads any more, would grow beyond `total`. A graph output that becomes constant is
-/// made by an Identity of an initializer. Works on any opset, and where types are only partly known. Returns
-/// whether anything changed; value_info may then name values that are initializers.
+/// made by an Identity of an initializer. UserError for a value that hasn't the shape that the model says.
+/// Works on any opset, and where types are only partly known. Returns whether anything changed; value_info
+/// may then name values that are initializers.
 bool fold_constants(onnx::ModelProto& model, int64_t limit = kDefaultFoldLimit, int64_t total = kFoldTotal);
 
 /// The value of a Shape or Size node whose operand has this type; nullopt for other nodes and open types.

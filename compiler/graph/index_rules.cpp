@@ -144,7 +144,7 @@ void add_index_rules(RuleTable& rules) {
   rules["OneHot"] = {{check_one_hot}, {1}};
   rules["TopK"] = {{check_top_k}, {1}};
   rules["Compress"] = {{check_compress, rank_of(1, 1)}, {1}};
-  rules["Unique"] = {{axis("axis")}, {0}};
+  rules["Unique"] = {{axis("axis"), flag("sorted")}, {0}};
   rules["NonZero"] = {{}, {0}};
   rules["Trilu"] = {{rank_at_least(0, 2), one_element(1)}};
   rules["ReverseSequence"] = {{check_reverse_sequence}};

@@ -179,7 +179,8 @@ class TypeInference {
     for (const std::string& name : node.input()) {
       if (name.empty() || types.contains(name)) continue;
       types[name] = types_.at(name);
-      if (const Tensor* value = known_value(name)) {
+      const Tensor* const value = library_reads_elements(node) ? known_value(name) : nullptr;
+      if (value != nullptr) {
         data[name] = &tensors.emplace_back(tensor_to_proto(*value, name));
       }
     }

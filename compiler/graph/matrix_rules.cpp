@@ -77,44 +77,13 @@ std::map<int, Shape> infer_einsum(const NodeOperands& o) {
   return plan ? std::map<int, Shape>{{0, plan->result_shape}} : std::map<int, Shape>();
 }
 
-/// RNN, GRU and LSTM, with this many gates.
-struct RecurrentRule {
-  int64_t gates;
-
-  void operator()(const NodeOperands& o) const {
-    for (int i = 0; i < 3; ++i) rank_of(i, 3)(o);
-    o.require(o.has_attribute("hidden_size"),
-              "attribute hidden_size is missing; it must be the number of elements of the hidden state");
-    integer_between("hidden_size", 1, kLargestParameter / 8)(o);
-    one_of("direction", {"forward", "reverse", "bidirectional"})(o);
-    flag("layout")(o);
-    flag("input_forget")(o);
-    const int64_t hidden = *o.integer("hidden_size");
-    const int64_t directions = o.text("direction").value_or("forward") == "bidirectional" ? 2 : 1;
-    const auto extent_is = [&](int input, int64_t at, int64_t wanted, const char* what) {
-      const auto extent = o.extent(input, at);
-      if (extent) {
-        o.require(*extent == wanted, "axis {} of {} has {} elements; {}, {}, are allowed", at,
-                  o.describe(input), *extent, wanted, what);
-      }
-    };
-    for (int i : {1, 2}) {
-      extent_is(i, 0, directions, "the directions");
-      extent_is(i, 1, gates * hidden, "a row for each gate and element of the state");
-    }
-    extent_is(2, 2, hidden, "the elements of the state");
-    if (const auto width = o.extent(0, 2)) extent_is(1, 2, *width, "as many as X has");
-    rank_of(3, 2)(o);
-    extent_is(3, 0, directions, "the directions");
-    extent_is(3, 1, 2 * gates * hidden, "two for each row of W");
-    rank_of(4, 1)(o);
-    rank_of(5, 3)(o);
-    if (gates == 4) {
-      rank_of(6, 3)(o);
-      rank_of(7, 2)(o);
-    }
-  }
-};
+void check_det(const NodeOperands& o) {
+  rank_at_least(0, 2)(o);
+  const auto shape = o.shape(0);
+  if (!shape) return;
+  o.require((*shape)[shape->size() - 2] == shape->back(), "{} isn't square in its last two axes",
+            o.describe(0));
+}
 
 }  // namespace
 
@@ -126,10 +95,7 @@ void add_matrix_rules(RuleTable& rules) {
                              rank_between(7, 0, 1)}};
   rules["Gemm"] = {{check_gemm}};
   rules["Einsum"] = {{check_einsum}, {}, infer_einsum};
-  rules["Det"] = {{rank_at_least(0, 2)}};
-  rules["RNN"] = {{RecurrentRule{1}}};
-  rules["GRU"] = {{RecurrentRule{3}}};
-  rules["LSTM"] = {{RecurrentRule{4}}};
+  rules["Det"] = {{check_det}};
 }
 
 }  // namespace kodama::compiler::rules

@@ -73,14 +73,6 @@ bool has_subgraph(const onnx::NodeProto& node) {
                      [](const auto& attribute) { return attribute.has_g() || attribute.graphs_size() > 0; });
 }
 
-bool is_random(const onnx::NodeProto& node) {
-  static const std::set<std::string> kRandom = {"Bernoulli",        "Multinomial",   "RandomNormal",
-                                                "RandomNormalLike", "RandomUniform", "RandomUniformLike"};
-  if (!node.domain().empty()) return false;
-  // Dropout is random in training only, but then its mask is no less than its output.
-  return kRandom.contains(node.op_type()) || (node.op_type() == "Dropout" && node.input_size() > 2);
-}
-
 onnx::TypeProto make_tensor_type(DataType type, const Shape& shape) {
   onnx::TypeProto result;
   result.mutable_tensor_type()->set_elem_type(type);

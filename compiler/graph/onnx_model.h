@@ -42,9 +42,6 @@ void remove_attribute(onnx::NodeProto& node, std::string_view name);
 /// Whether the node carries graphs (If, Loop, Scan, SequenceMap, …).
 bool has_subgraph(const onnx::NodeProto& node);
 
-/// Whether the node's outputs differ from run to run.
-bool is_random(const onnx::NodeProto& node);
-
 /// The type of a tensor with these extents.
 onnx::TypeProto make_tensor_type(DataType type, const Shape& shape);
 /// The extents of a tensor type; nullopt unless it is a tensor type with every extent known.

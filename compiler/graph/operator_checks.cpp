@@ -44,6 +44,22 @@ Check same_rank(int input, int other) {
   };
 }
 
+Check extent_is(int input, int64_t axis, int64_t wanted, const char* what) {
+  return [=](const NodeOperands& o) {
+    const auto extent = o.extent(input, axis);
+    if (extent) {
+      o.require(*extent == wanted, "axis {} of {} has {} elements; {}, {}, are allowed", axis,
+                o.describe(input), *extent, wanted, what);
+    }
+  };
+}
+
+Check same_extent(int input, int64_t axis, int other, int64_t other_axis, const char* what) {
+  return [=](const NodeOperands& o) {
+    if (const auto wanted = o.extent(other, other_axis)) extent_is(input, axis, *wanted, what)(o);
+  };
+}
+
 Check one_element(int input) {
   return [=](const NodeOperands& o) {
     const auto size = o.size(input);

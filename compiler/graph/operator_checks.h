@@ -23,16 +23,25 @@ struct OperatorRule {
   std::vector<int> shape_inputs = {};
   /// The shapes of outputs, by number, that libonnx doesn't infer though the operands' shapes decide them.
   std::function<std::map<int, Shape>(const NodeOperands&)> infer_missing = nullptr;
+  /// False where libonnx makes wrong shapes of the elements of operands; infer_missing then makes the right
+  /// ones.
+  bool library_reads_elements = true;
 };
-/// By operator.
+inline constexpr bool kNotByLibrary = false;  ///< for library_reads_elements
+/// By operator; those outside ai.onnx with their domain and a dot.
 using RuleTable = std::unordered_map<std::string, OperatorRule>;
 
 void add_element_rules(RuleTable& rules);
 void add_index_rules(RuleTable& rules);
 void add_matrix_rules(RuleTable& rules);
+void add_recurrent_rules(RuleTable& rules);
 void add_reduction_rules(RuleTable& rules);
+void add_region_rules(RuleTable& rules);
 void add_shape_rules(RuleTable& rules);
+void add_signal_rules(RuleTable& rules);
 void add_source_rules(RuleTable& rules);
+void add_text_rules(RuleTable& rules);
+void add_training_rules(RuleTable& rules);
 void add_window_rules(RuleTable& rules);
 
 /// Keeps products and sums of window parameters far from overflow.
@@ -44,6 +53,10 @@ Check rank_between(int input, int64_t lowest, int64_t highest);
 Check rank_of(int input, int64_t rank);
 Check rank_at_least(int input, int64_t lowest);
 Check same_rank(int input, int other);
+/// `wanted` elements along an axis; `what` says why.
+Check extent_is(int input, int64_t axis, int64_t wanted, const char* what);
+/// As many elements along an axis as `other` has along another, "the batch", for example.
+Check same_extent(int input, int64_t axis, int other, int64_t other_axis, const char* what);
 /// A scalar, or a list of one.
 Check one_element(int input);
 /// A list of integers, or a scalar.

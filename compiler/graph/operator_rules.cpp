@@ -16,8 +16,9 @@ namespace {
 rules::RuleTable make_rules() {
   rules::RuleTable table;
   for (const auto add :
-       {rules::add_element_rules, rules::add_index_rules, rules::add_matrix_rules, rules::add_reduction_rules,
-        rules::add_shape_rules, rules::add_source_rules, rules::add_window_rules}) {
+       {rules::add_element_rules, rules::add_index_rules, rules::add_matrix_rules, rules::add_recurrent_rules,
+        rules::add_reduction_rules, rules::add_region_rules, rules::add_shape_rules, rules::add_signal_rules,
+        rules::add_source_rules, rules::add_text_rules, rules::add_training_rules, rules::add_window_rules}) {
     add(table);
   }
   return table;
@@ -26,8 +27,8 @@ rules::RuleTable make_rules() {
 /// nullptr if the table doesn't have the operator.
 const rules::OperatorRule* find_rule(const onnx::NodeProto& node) {
   static const rules::RuleTable table = make_rules();
-  if (!node.domain().empty() && node.domain() != "ai.onnx") return nullptr;
-  const auto found = table.find(node.op_type());
+  const bool is_standard = node.domain().empty() || node.domain() == "ai.onnx";
+  const auto found = table.find(is_standard ? node.op_type() : node.domain() + "." + node.op_type());
   return found == table.end() ? nullptr : &found->second;
 }
 
@@ -77,6 +78,11 @@ void check_operands(const NodeOperands& operands) {
 std::map<int, Shape> missing_inference(const NodeOperands& operands) {
   const auto* rule = find_rule(operands.node());
   return rule == nullptr || !rule->infer_missing ? std::map<int, Shape>() : rule->infer_missing(operands);
+}
+
+bool library_reads_elements(const onnx::NodeProto& node) {
+  const auto* rule = find_rule(node);
+  return rule == nullptr || rule->library_reads_elements;
 }
 
 int shape_deciding_input(const NodeOperands& operands) {

@@ -20,6 +20,9 @@ bool has_operator_rules(const onnx::NodeProto& node);
 /// The shapes of outputs, by number, that libonnx doesn't infer though the operands' shapes decide them.
 std::map<int, Shape> missing_inference(const NodeOperands& operands);
 
+/// Whether libonnx may see the elements of constant operands when it infers shapes.
+bool library_reads_elements(const onnx::NodeProto& node);
+
 /// Which operand's elements decide the shape of the outputs and aren't known; -1 if that isn't the reason why
 /// a shape is unknown. An operator whose result depends on its data itself names input 0.
 int shape_deciding_input(const NodeOperands& operands);

@@ -155,6 +155,13 @@ TEST(FoldConstants, LeavesRandomAndFailingNodes) {
   EXPECT_EQ(count_nodes(model, "RandomNormal"), 1);
 }
 
+TEST(FoldConstants, RefusesAValueOfAnotherShapeThanDeclared) {
+  onnx::ModelProto model = parse_model("g () => (int64[2] y) { y = Unique(x) }");
+  add_ints(model, "x", {1, 2, 1, 3});
+  EXPECT_THAT(testing::error_of<isa::UserError>([&] { fold_constants(model); }),
+              ::testing::AllOf(HasSubstr("(Unique)"), HasSubstr("int64 [3]"), HasSubstr("int64 [2]")));
+}
+
 TEST(FoldConstants, RemovesNoOps) {
   auto model = parse_model(
       "g (float[2,3] x) => (float[2,3] y) { a = Identity(x) b = Dropout(a) c = Cast<to=1>(b) d = Reshape(c, "

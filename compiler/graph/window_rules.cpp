@@ -124,42 +124,6 @@ void check_max_unpool(const NodeOperands& o) {
   if (const auto extents = o.integers(2)) check_extents(o, *extents, 0, o.describe(2));
 }
 
-/// Resize and Upsample: factors or extents, an operand or an attribute.
-void check_resize(const NodeOperands& o) {
-  one_of("mode", {"nearest", "linear", "cubic", "bilinear"})(o);
-  const bool with_roi = o.node().op_type() == "Resize" && o.since_version() >= 11;
-  const auto rank = o.rank(0);
-  std::vector<double> scales;
-  std::string what = "attribute scales";
-  if (const auto* given = find_attribute(o.node(), "scales")) {
-    scales.assign(given->floats().begin(), given->floats().end());
-  }
-  const int at = with_roi ? 2 : 1;
-  for (int i = 1; i < o.input_count(); ++i) rank_of(i, 1)(o);
-  if (o.has(at)) {
-    what = o.describe(at);
-    const Tensor* values = o.constant(at);
-    for (int64_t k = 0; values != nullptr && k < values->size(); ++k) {
-      scales.push_back(element_as_double(*values, k));
-    }
-  }
-  if (with_roi) {
-    if (const auto sizes = o.integers(3); sizes && rank) {
-      check_one_per_axis(o, static_cast<int64_t>(sizes->size()), 0, o.describe(3));
-      check_extents(o, *sizes, 1, o.describe(3));
-    }
-  }
-  if (!rank || scales.empty()) return;
-  check_one_per_axis(o, static_cast<int64_t>(scales.size()), 0, what);
-  for (size_t k = 0; k < scales.size(); ++k) {
-    const auto extent = o.extent(0, static_cast<int64_t>(k));
-    const double result = scales[k] * static_cast<double>(extent.value_or(1));
-    o.require(scales[k] > 0 && result <= static_cast<double>(kMaxTensorElements),
-              "{} holds {}; positive factors that give at most {} elements are allowed", what, scales[k],
-              kMaxTensorElements);
-  }
-}
-
 }  // namespace
 
 void add_window_rules(RuleTable& rules) {
@@ -176,18 +140,6 @@ void add_window_rules(RuleTable& rules) {
   for (const char* op : {"GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool"})
     rules[op] = {{rank_at_least(0, 3)}};
   rules["MaxUnpool"] = {{check_max_unpool}, {2}};
-  rules["Resize"] = {{rank_at_least(0, 1), check_resize}, {2, 3}};
-  rules["Upsample"] = {{rank_at_least(0, 1), check_resize}};
-  rules["RoiAlign"] = {{rank_of(0, 4), rank_of(1, 2), rank_of(2, 1), positive("output_height"),
-                        positive("output_width"), one_of("mode", {"avg", "max"})}};
-  rules["MaxRoiPool"] = {
-      {rank_of(0, 4), rank_of(1, 2), extents_attribute("pooled_shape"), [](const NodeOperands& o) {
-         const auto pooled = o.integers("pooled_shape");
-         o.require(pooled && pooled->size() == 2, "attribute pooled_shape must have 2 values");
-       }}};
-  rules["NonMaxSuppression"] = {
-      {rank_of(0, 3), rank_of(1, 3), one_element(2), one_element(3), one_element(4)}, {0}};
-  rules["GridSample"] = {{rank_of(0, 4), rank_of(1, 4)}};
 }
 
 }  // namespace kodama::compiler::rules

@@ -305,13 +305,7 @@ void LayerValues::forget(TensorId id) {
 }
 
 OperatorSets operator_sets(const LayerGraph& graph) {
-  onnx::ModelProto model;
-  for (const auto& [domain, version] : graph.opset) {
-    auto& import = *model.add_opset_import();
-    import.set_domain(domain);
-    import.set_version(version);
-  }
-  return OperatorSets(model);
+  return OperatorSets(graph.opset);
 }
 
 std::vector<Tensor> run_host_layer(const Layer& layer, const LayerGraph& graph, LayerValues& values) {

@@ -31,6 +31,8 @@ class OperatorSets {
  public:
   /// ONNX's own operator set at `version`, nothing else.
   OperatorSets(int64_t version) : versions_{{"", version}} {}  // NOLINT: a version is a set of operators
+  /// These versions by domain ("" is ONNX's own).
+  explicit OperatorSets(std::map<std::string, int64_t> versions) : versions_(std::move(versions)) {}
   /// The imports and functions of a model. UserError if a domain is imported twice with different versions.
   explicit OperatorSets(const onnx::ModelProto& model);
 
@@ -58,6 +60,10 @@ bool has_reference(const onnx::NodeProto& node, const OperatorSets& operators, s
 
 /// Domain ("" = ai.onnx) and name of every operator that has a kernel of its own.
 std::vector<std::pair<std::string, std::string>> reference_operators();
+
+/// Whether the node draws random numbers: the same in every run of a model, but others under another seed or
+/// name of the node (compiler/reference/random.h).
+bool is_random(const onnx::NodeProto& node);
 
 /// Executes one node. `inputs` holds one pointer per input of the node, nullptr for an omitted optional
 /// one. Returns one tensor per output of the node, in order; an output whose name is empty gets an

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <limits>
 
+#include "compiler/reference/reference_test_util.h"
+
 namespace kodama::compiler {
 namespace {
 
@@ -14,7 +16,11 @@ using isa::UnsupportedError;
 using isa::UserError;
 using onnx::TensorProto;
 using ::testing::AllOf;
+using testing::floats;
 using ::testing::HasSubstr;
+using testing::ints;
+using testing::parse_node;
+using testing::run_one;
 using ::testing::ThrowsMessage;
 
 /// A model in ONNX's own text form.
@@ -24,28 +30,6 @@ onnx::ModelProto parse(const std::string& text) {
   const auto status = parser.Parse(model);
   EXPECT_TRUE(status.IsOK()) << status.ErrorMessage();
   return model;
-}
-
-onnx::NodeProto parse_node(const std::string& text) {
-  onnx::NodeProto node;
-  onnx::OnnxParser parser(text.c_str());
-  const auto status = parser.Parse(node);
-  EXPECT_TRUE(status.IsOK()) << status.ErrorMessage();
-  node.set_name("n1");
-  return node;
-}
-
-Tensor floats(const Shape& shape, const std::vector<float>& values) {
-  return Tensor::from_values<float>(TensorProto::FLOAT, shape, values);
-}
-Tensor ints(const Shape& shape, const std::vector<int64_t>& values) {
-  return Tensor::from_values<int64_t>(TensorProto::INT64, shape, values);
-}
-
-Tensor run_one(const std::string& node, const std::vector<Tensor>& inputs, int64_t opset = 17) {
-  std::vector<const Tensor*> pointers;
-  for (const Tensor& input : inputs) pointers.push_back(&input);
-  return run_node(parse_node(node), pointers, opset).at(0);
 }
 
 TEST(RunGraph, ReturnsOutputsAndOnRequestEverything) {

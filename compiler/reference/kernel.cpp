@@ -175,6 +175,14 @@ const KernelRegistry& KernelRegistry::instance() {
     register_generator(filled);
     register_control_flow(filled);
     register_quantize(filled);
+    register_random(filled);
+    register_recurrent(filled);
+    register_resize(filled);
+    register_region(filled);
+    register_signal(filled);
+    register_text(filled);
+    register_training(filled);
+    register_unique(filled);
     return filled;
   }();
   return registry;

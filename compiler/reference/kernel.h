@@ -134,6 +134,14 @@ void register_cast(KernelRegistry& registry);
 void register_generator(KernelRegistry& registry);
 void register_control_flow(KernelRegistry& registry);
 void register_quantize(KernelRegistry& registry);
+void register_random(KernelRegistry& registry);
+void register_recurrent(KernelRegistry& registry);
+void register_resize(KernelRegistry& registry);
+void register_region(KernelRegistry& registry);
+void register_signal(KernelRegistry& registry);
+void register_text(KernelRegistry& registry);
+void register_training(KernelRegistry& registry);
+void register_unique(KernelRegistry& registry);
 
 /// Calls f(TypeTag<T>) for the element type; UserError if it isn't one of the family.
 template <typename F>

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 
 #include "compiler/reference/dnnl_backend.h"
 #include "compiler/reference/strided.h"
@@ -272,10 +273,55 @@ EinsumPlan plan_einsum(std::string equation, const std::vector<Shape>& operands)
   return plan;
 }
 
+namespace {
+
+/// By elimination with the largest pivot of each column; `a` is overwritten.
+double determinant(std::vector<double>& a, size_t n) {
+  double result = 1;
+  for (size_t k = 0; k < n; ++k) {
+    size_t pivot = k;
+    for (size_t i = k + 1; i < n; ++i) {
+      if (std::fabs(a[i * n + k]) > std::fabs(a[pivot * n + k])) pivot = i;
+    }
+    if (a[pivot * n + k] == 0) return 0;
+    if (pivot != k) {
+      for (size_t j = 0; j < n; ++j) std::swap(a[pivot * n + j], a[k * n + j]);
+      result = -result;
+    }
+    result *= a[k * n + k];
+    for (size_t i = k + 1; i < n; ++i) {
+      const double factor = a[i * n + k] / a[k * n + k];
+      for (size_t j = k; j < n; ++j) a[i * n + j] -= factor * a[k * n + j];
+    }
+  }
+  return result;
+}
+
+std::vector<Tensor> run_det(const NodeContext& context) {
+  const Tensor& x = context.input(0);
+  context.require(x.rank() >= 2 && x.shape()[x.shape().size() - 2] == x.shape().back(),
+                  "the input has shape {}; allowed are square matrices", shape_to_string(x.shape()));
+  const auto n = static_cast<size_t>(x.shape().back());
+  Tensor result(x.type(), Shape(x.shape().begin(), x.shape().end() - 2));
+  for_float_type(context, x.type(), [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    const auto to = result.data<T>();
+    for (size_t i = 0; i < to.size(); ++i) {
+      const auto matrix = x.data<T>().subspan(i * n * n, n * n);
+      std::vector<double> elements(matrix.begin(), matrix.end());
+      to[i] = to_element<T>(determinant(elements, n));
+    }
+  });
+  return {result};
+}
+
+}  // namespace
+
 void register_matmul(KernelRegistry& registry) {
   registry.add("MatMul", run_matmul);
   registry.add("Gemm", run_gemm);
   registry.add("Einsum", run_einsum);
+  registry.add("Det", run_det);
 }
 
 }  // namespace kodama::compiler::reference

@@ -332,24 +332,6 @@ std::vector<Tensor> run_space_to_depth(const NodeContext& context) {
   return {transpose(split, {0, 3, 5, 1, 2, 4}).reshaped({n, c * b * b, h / b, w / b})};
 }
 
-/// In inference nothing is dropped and the mask is all true.
-std::vector<Tensor> run_dropout(const NodeContext& context) {
-  const Tensor& x = context.input(0);
-  const bool training = context.since_version() >= 12  ? context.has_input(2) && context.scalar(2) != 0
-                        : context.since_version() >= 7 ? false
-                                                       : context.int_attribute("is_test") == 0;
-  if (training && !(context.since_version() >= 12 && context.has_input(1) && context.scalar(1) == 0)) {
-    throw isa::UnsupportedError(context.where() +
-                                ": Dropout in training mode is random and has no CPU reference");
-  }
-  Tensor mask(context.since_version() >= 10 ? TensorProto::BOOL : x.type(), x.shape());
-  visit_number_or_bool_type(mask.type(), [&](auto tag) {
-    using T = typename decltype(tag)::Type;
-    for (auto& value : mask.data<T>()) value = to_element<T>(1.0f);
-  });
-  return {x, mask};
-}
-
 std::vector<Tensor> run_reverse_sequence(const NodeContext& context) {
   const Tensor& x = context.input(0);
   const int64_t batch_axis = context.int_attribute("batch_axis");
@@ -410,7 +392,6 @@ void register_movement(KernelRegistry& registry) {
   registry.add("Split", run_split);
   registry.add("DepthToSpace", run_depth_to_space);
   registry.add("SpaceToDepth", run_space_to_depth);
-  registry.add("Dropout", run_dropout);
   registry.add("ReverseSequence", run_reverse_sequence);
   registry.add("Trilu", run_trilu);
 }

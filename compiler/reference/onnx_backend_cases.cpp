@@ -102,6 +102,49 @@ std::string contradiction(const TensorMap& tensors, const Values& declared) {
   return "";
 }
 
+/// ONNX's runner doesn't look at declared shapes, and some data have others: the data decide.
+void declare_as_given(onnx::GraphProto& graph, const TensorMap& inputs) {
+  for (onnx::ValueInfoProto& input : *graph.mutable_input()) {
+    const auto given = inputs.find(input.name());
+    if (given == inputs.end()) continue;
+    auto& shape = *input.mutable_type()->mutable_tensor_type()->mutable_shape();
+    shape.clear_dim();
+    for (const int64_t extent : given->second.shape()) shape.add_dim()->set_dim_value(extent);
+  }
+}
+
+/// Dropout of nothing is no random operator.
+bool draws(const onnx::NodeProto& node, const BackendTestCase& test) {
+  const std::string ratio = node.op_type() == "Dropout" && node.input_size() > 1 ? node.input(1) : "";
+  const auto is_zero = [&](const BackendTestData& data) {
+    const auto given = data.inputs.find(ratio);
+    return given != data.inputs.end() && given->second.size() == 1 &&
+           element_as_double(given->second, 0) == 0;
+  };
+  return is_random(node) && !std::ranges::all_of(test.data_sets, is_zero);
+}
+
+std::set<std::string> find_random_outputs(const BackendTestCase& test) {
+  std::set<std::string> random;
+  for (const onnx::NodeProto& node : test.model.graph().node()) {
+    const auto is_known = [&](const std::string& name) { return random.contains(name); };
+    if (draws(node, test) || std::ranges::any_of(node.input(), is_known)) {
+      random.insert(node.output().begin(), node.output().end());
+    }
+  }
+  std::set<std::string> outputs;
+  for (const onnx::ValueInfoProto& output : test.model.graph().output()) {
+    if (random.contains(output.name())) outputs.insert(output.name());
+  }
+  return outputs;
+}
+
+/// Tests of release 1.12 whose data can't come from their models.
+const std::map<std::string, const char*> kWrongTests = {
+    {"test_adam_multiple",
+     "a defect of ONNX's test: its data were made with epsilon 0.01, which its node hasn't"},
+};
+
 std::string describe(const Tensor& tensor) {
   return fmt::format("{} {}", data_type_name(tensor.type()), shape_to_string(tensor.shape()));
 }
@@ -176,6 +219,8 @@ std::vector<std::filesystem::path> list_backend_tests(const std::filesystem::pat
 BackendTestCase load_backend_test(const std::filesystem::path& directory) {
   BackendTestCase test;
   test.name = directory.filename().string();
+  if (const auto wrong = kWrongTests.find(test.name); wrong != kWrongTests.end())
+    test.skip_reason = wrong->second;
   test.model = read_message<onnx::ModelProto>(directory / "model.onnx", "model");
   const onnx::GraphProto& graph = test.model.graph();
   for (const onnx::ValueInfoProto& input : graph.input()) {
@@ -191,18 +236,24 @@ BackendTestCase load_backend_test(const std::filesystem::path& directory) {
     if (!std::filesystem::is_directory(directory / data.name)) break;
     data.inputs = load_tensors(directory / data.name, "input", graph.input());
     data.outputs = load_tensors(directory / data.name, "output", graph.output());
+    if (test.data_sets.empty()) declare_as_given(*test.model.mutable_graph(), data.inputs);
     if (test.skip_reason.empty()) test.skip_reason = contradiction(data.inputs, graph.input());
     test.data_sets.push_back(std::move(data));
   }
   if (test.data_sets.empty()) test.skip_reason = "there is no test_data_set_0";
+  test.random_outputs = find_random_outputs(test);
   return test;
 }
 
 std::string compare_with_expected(const TensorMap& actual, const TensorMap& expected,
-                                  const BackendTestTolerance& tolerance) {
+                                  const BackendTestTolerance& tolerance,
+                                  const std::set<std::string>& random_outputs) {
   for (const auto& [name, tensor] : expected) {
     const auto found = actual.find(name);
     if (found == actual.end()) return fmt::format("output '{}' is missing", name);
+    const bool is_same_type =
+        found->second.type() == tensor.type() && found->second.shape() == tensor.shape();
+    if (random_outputs.contains(name) && is_same_type) continue;
     const std::string difference = compare(found->second, tensor, tolerance);
     if (!difference.empty()) return fmt::format("output '{}': {}", name, difference);
   }

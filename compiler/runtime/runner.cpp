@@ -411,7 +411,7 @@ void ModelRunner::run_rearrange_stage(const Stage& stage, const RearrangeStage& 
 }
 
 void ModelRunner::run_host_stage(const Stage& stage, const HostStage& host, StageStats& stats) {
-  OperatorSets operators(model_.opset.contains("") ? model_.opset.at("") : 17);
+  const OperatorSets operators(model_.opset);
   std::map<std::string, const Tensor*> known;
   for (TensorId id : stage.inputs) {
     if (id >= 0) known[model_.tensors[static_cast<size_t>(id)].name] = &value(id);
