@@ -316,6 +316,18 @@ class CallCounter {
   std::map<const onnx::FunctionProto*, Size> sizes_;
 };
 
+/// Whether ONNX's body of an operator is wrong for the element type of its data, which the operator allows:
+/// such a node is left whole for the reference.
+bool body_misses_type(const onnx::NodeProto& node, const TypeMap& types) {
+  const auto type = node.input_size() == 0 ? types.end() : types.find(node.input(0));
+  if (type == types.end()) return false;
+  const auto element = type->second.tensor_type().elem_type();
+  // Its constants are float32.
+  if (node.op_type() == "MeanVarianceNormalization") return element != onnx::TensorProto_DataType_FLOAT;
+  // It calls NegativeLogLikelihoodLoss, which doesn't allow the type.
+  return node.op_type() == "SoftmaxCrossEntropyLoss" && element == onnx::TensorProto_DataType_BFLOAT16;
+}
+
 }  // namespace
 
 void check_local_functions(const onnx::ModelProto& model, const std::string& where) {
@@ -366,6 +378,7 @@ void expand_schema_functions(onnx::ModelProto& model,
       if (!schema || !(schema->HasFunction() || schema->HasContextDependentFunction()) || keep(node)) {
         return std::nullopt;
       }
+      if (body_misses_type(node, expander.types())) return std::nullopt;
       // What a random operator draws depends on its name, which the nodes of its body don't have.
       if (is_random(node)) return std::nullopt;
       Callee callee;

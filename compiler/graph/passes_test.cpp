@@ -233,6 +233,17 @@ TEST(ExpandFunctions, EverySchemaFunction) {
   }
 }
 
+TEST(ExpandFunctions, BodiesThatMissATypeStayWhole) {
+  const auto model = import(parse_model(
+      "g (double[2,3,4,4] x) => (double[2,3,4,4] y) { y = MeanVarianceNormalization<axes=[0,2,3]>(x) }"));
+  EXPECT_EQ(count_nodes(after("expand-functions", model, 0), "MeanVarianceNormalization"), 1);
+  onnx::ModelProto loss = parse_model(
+      "g (bfloat16[4,3] x) => (bfloat16[4] y) { y = SoftmaxCrossEntropyLoss<reduction=\"none\">(x, l) }");
+  add_ints(loss, "l", {0, 2, 1, 1});
+  run_graph_pass(find_graph_pass("expand-functions"), loss);
+  EXPECT_EQ(count_nodes(loss, "SoftmaxCrossEntropyLoss"), 1);
+}
+
 TEST(ExpandFunctions, LossesNeedLabels) {
   for (const char* op : {"NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"}) {
     for (const char* reduction : {"none", "sum", "mean"}) {

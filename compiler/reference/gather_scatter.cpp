@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <complex>
 #include <numeric>
 
 #include "compiler/reference/kernel.h"
@@ -184,13 +185,23 @@ std::vector<Tensor> run_one_hot(const NodeContext& context) {
 std::vector<Tensor> run_non_zero(const NodeContext& context) {
   const Tensor& x = context.input(0);
   std::vector<int64_t> found;
-  for_number_or_bool_type(context, x.type(), [&](auto tag) {
-    using T = typename decltype(tag)::Type;
-    const auto data = x.data<T>();
+  const auto find = [&](const auto& data, auto is_zero) {
     for (size_t i = 0; i < data.size(); ++i) {
-      if (static_cast<Compute<T>>(data[i]) != 0) found.push_back(static_cast<int64_t>(i));
+      if (!is_zero(data[i])) found.push_back(static_cast<int64_t>(i));
     }
-  });
+  };
+  if (x.type() == TensorProto::STRING) {  // as in numpy, what is empty is zero
+    find(x.strings(), [](const std::string& text) { return text.empty(); });
+  } else if (x.type() == TensorProto::COMPLEX64) {
+    find(x.data<std::complex<float>>(), [](const auto& value) { return value == 0.0f; });
+  } else if (x.type() == TensorProto::COMPLEX128) {
+    find(x.data<std::complex<double>>(), [](const auto& value) { return value == 0.0; });
+  } else {
+    for_number_or_bool_type(context, x.type(), [&](auto tag) {
+      using T = typename decltype(tag)::Type;
+      find(x.data<T>(), [](T value) { return static_cast<Compute<T>>(value) == 0; });
+    });
+  }
   const Strides strides = strides_of(x.shape());
   std::vector<int64_t> coordinates;
   for (size_t axis = 0; axis < strides.size(); ++axis) {

@@ -167,6 +167,7 @@ const KernelRegistry& KernelRegistry::instance() {
     register_reduce(filled);
     register_convolution(filled);
     register_pool(filled);
+    register_loss(filled);
     register_matmul(filled);
     register_normalization(filled);
     register_movement(filled);

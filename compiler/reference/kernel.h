@@ -126,6 +126,7 @@ void register_logic(KernelRegistry& registry);
 void register_reduce(KernelRegistry& registry);
 void register_convolution(KernelRegistry& registry);
 void register_pool(KernelRegistry& registry);
+void register_loss(KernelRegistry& registry);
 void register_matmul(KernelRegistry& registry);
 void register_normalization(KernelRegistry& registry);
 void register_movement(KernelRegistry& registry);

@@ -245,12 +245,40 @@ std::vector<Tensor> run_lp_normalization(const NodeContext& context) {
                     })};
 }
 
+/// (x - mean) / deviation over the axes, computed as ONNX's body of the operator does.
+std::vector<Tensor> run_mean_variance_normalization(const NodeContext& context) {
+  const Tensor& x = context.input(0);
+  const std::vector<bool> reduced = context.axis_flags(context.ints_attribute("axes"), x.rank());
+  // Where the statistics of an element are.
+  Shape kept = x.shape();
+  for (size_t axis = 0; axis < kept.size(); ++axis) {
+    if (reduced[axis]) kept[axis] = 1;
+  }
+  const std::vector<int64_t> place = strided_offsets(x.shape(), broadcast_strides(kept, x.shape()));
+  std::vector<double> values = as_doubles(context, x);
+  std::vector<double> mean(static_cast<size_t>(element_count(kept)), 0);
+  std::vector<double> variance(mean.size(), 0);
+  const double count = static_cast<double>(values.size()) / static_cast<double>(mean.size());
+  const auto add_up = [&](std::vector<double>& sums, auto value) {
+    for (size_t i = 0; i < values.size(); ++i) sums[static_cast<size_t>(place[i])] += value(i) / count;
+  };
+  add_up(mean, [&](size_t i) { return values[i]; });
+  add_up(variance, [&](size_t i) { return std::pow(values[i] - mean[static_cast<size_t>(place[i])], 2); });
+  constexpr double kEpsilon = 1e-9;  // added to the deviation
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto at = static_cast<size_t>(place[i]);
+    values[i] = (values[i] - mean[at]) / (std::sqrt(variance[at]) + kEpsilon);
+  }
+  return {from_doubles(context, x.type(), x.shape(), values)};
+}
+
 }  // namespace
 
 void register_normalization(KernelRegistry& registry) {
   registry.add("BatchNormalization", run_batch_normalization);
   registry.add("InstanceNormalization", run_instance_normalization);
   registry.add("LRN", run_lrn);
+  registry.add("MeanVarianceNormalization", run_mean_variance_normalization);
   registry.add("LpNormalization", run_lp_normalization);
   registry.add("Softmax", softmax_like(softmax));
   registry.add("LogSoftmax", softmax_like(log_softmax));
