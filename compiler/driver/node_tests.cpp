@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <ostream>
 #include <regex>
@@ -36,12 +37,37 @@ bool is_explained(const onnx::ModelProto& model, const TensorMap& actual, const 
 /// Inputs that say how, not what, to compute: they must be known when the program is made, so each data
 /// set's values are bound before compilation.
 TensorMap parameters(const onnx::ModelProto& model, const TensorMap& inputs) {
-  static const std::set<std::string> kOperators = {"Expand", "Pad",     "ReduceSum", "Reshape",  "Slice",
-                                                   "Split",  "Squeeze", "Tile",      "Unsqueeze"};
+  // The first and the last of an operator's inputs that are such.
+  static const std::map<std::string, std::pair<int, int>> kOperators = {{"BlackmanWindow", {0, 0}},
+                                                                        {"ConstantOfShape", {0, 0}},
+                                                                        {"CumSum", {1, 1}},
+                                                                        {"DFT", {1, 1}},
+                                                                        {"Dropout", {1, 2}},
+                                                                        {"Expand", {1, 1}},
+                                                                        {"GRU", {4, 4}},
+                                                                        {"HammingWindow", {0, 0}},
+                                                                        {"HannWindow", {0, 0}},
+                                                                        {"LSTM", {4, 4}},
+                                                                        {"Pad", {1, 3}},
+                                                                        {"RNN", {4, 4}},
+                                                                        {"Range", {0, 2}},
+                                                                        {"ReduceSum", {1, 1}},
+                                                                        {"Reshape", {1, 1}},
+                                                                        {"Resize", {1, 3}},
+                                                                        {"ReverseSequence", {1, 1}},
+                                                                        {"STFT", {1, 3}},
+                                                                        {"Slice", {1, 4}},
+                                                                        {"Split", {1, 1}},
+                                                                        {"Squeeze", {1, 1}},
+                                                                        {"Tile", {1, 1}},
+                                                                        {"Trilu", {1, 1}},
+                                                                        {"Unsqueeze", {1, 1}},
+                                                                        {"Upsample", {1, 1}}};
   TensorMap result;
   for (const onnx::NodeProto& node : model.graph().node()) {
-    if (!kOperators.contains(node.op_type())) continue;
-    for (int k = 1; k < node.input_size(); ++k) {
+    const auto row = kOperators.find(node.op_type());
+    if (row == kOperators.end()) continue;
+    for (int k = row->second.first; k <= row->second.second && k < node.input_size(); ++k) {
       if (const auto found = inputs.find(node.input(k)); found != inputs.end()) result.insert(*found);
     }
   }

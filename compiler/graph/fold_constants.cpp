@@ -120,9 +120,24 @@ class ConstantFolder {
   bool fold_shape(const onnx::NodeProto& node, std::vector<Tensor>& results) {
     const auto type = node.input_size() == 0 ? types_.end() : types_.find(node.input(0));
     if (type == types_.end()) return false;
+    if (node.op_type() == "EyeLike" && node.domain().empty()) return fold_eye(node, type->second, results);
     auto value = value_of_shape(node, type->second);
     if (!value) return false;
     results.push_back(std::move(*value));
+    return true;
+  }
+
+  /// Of an EyeLike's operand, only the shape matters.
+  bool fold_eye(const onnx::NodeProto& node, const onnx::TypeProto& type, std::vector<Tensor>& results) {
+    const auto shape = static_shape(type);
+    const int64_t made = bytes_of(node.output(0));
+    if (!shape || made == 0 || made > limit_ || !may_grow(node, made)) return false;
+    const Tensor like(static_cast<DataType>(type.tensor_type().elem_type()), *shape);
+    try {
+      results = run_node(node, {&like}, operators_);
+    } catch (const isa::Error&) {
+      return false;
+    }
     return true;
   }
 

@@ -181,6 +181,35 @@ TEST(ScalarLowering, Transcendentals) {
   expect_close(unary(ScalarOp::kErf), {line}, 6);
 }
 
+TEST(ScalarLowering, Powers) {
+  const ScalarExpr pow = binary(ScalarOp::kPow);
+  // Results from the smallest numbers to the largest.
+  std::vector<float> bases, exponents;
+  for (const float base : spread_values(1500, -126, 127, false, 13)) {
+    bases.push_back(base);
+    exponents.push_back(static_cast<float>(bases.size() % 250 - 125.0) / std::log2(base));
+  }
+  expect_close(pow, {bases, exponents}, 3);
+  expect_close(pow, {spread_values(1500, -1, 0, false, 14), spread_values(1500, 0, 5, true, 15)}, 2);
+  const auto at = [&](float x, float y) { return run_map(pow, {{x}, {y}})[0]; };
+  EXPECT_EQ(at(3, 6), 729);
+  EXPECT_EQ(at(-2, 3), -8);
+  EXPECT_EQ(at(-2, 4), 16);
+  EXPECT_EQ(at(-2, -1), -0.5F);
+  EXPECT_EQ(at(0, 0), 1);
+  EXPECT_EQ(at(0, 2), 0);
+  EXPECT_EQ(at(0, 0.1F), 0);
+  EXPECT_EQ(at(0, -1), kInf);
+  EXPECT_EQ(at(5, 0), 1);
+  EXPECT_EQ(at(kInf, 0), 1);
+  EXPECT_EQ(at(kInf, 2), kInf);
+  EXPECT_EQ(at(kInf, -2), 0);
+  EXPECT_EQ(at(2, 200), kInf);
+  EXPECT_EQ(at(2, -200), 0);
+  EXPECT_EQ(at(1, 1e30F), 1);
+  EXPECT_EQ(at(0.5F, kInf), 0);
+}
+
 TEST(ScalarLowering, SpecialValues) {
   const auto at = [](ScalarOp op, float x) { return run_map(unary(op), {{x}})[0]; };
   EXPECT_EQ(at(ScalarOp::kExp, kInf), kInf);

@@ -52,6 +52,9 @@ constexpr float kLog2E = 1.44269504f;
 // ln 2 split so that n * kLn2High is exact for |n| < 2^9.
 constexpr float kLn2High = 0.693359375f;
 constexpr float kLn2Low = -2.12194440e-4f;
+// For |n| < 2^7; what is left is smaller.
+constexpr float kLn2Most = 0.693145752f;
+constexpr float kLn2Rest = 1.42860677e-6f;
 
 class ScalarLowering {
  public:
@@ -199,12 +202,13 @@ class ScalarLowering {
     Operand expm1;  ///< e^r - 1, |r| <= ln2/2
     Operand power;  ///< n as an integer
   };
-  /// x = n ln2 + r for x already clamped to where n fits.
-  ExpParts exp_parts(const Operand& x) {
+  /// x = n ln2 + r for x already clamped to where n fits; r takes what x was rounded by, if that is given.
+  ExpParts exp_parts(const Operand& x, const std::optional<Operand>& rest = {}) {
     Operand shifted = fma(x, constant(kLog2E), constant(0.5f));
     Operand n = alu(Opcode::kFloor, Precision::kFloat, shifted);
     Operand r = fma(minus(n), constant(kLn2High), x);
     r = fma(minus(n), constant(kLn2Low), r);
+    if (rest) r = add(r, *rest);
     Operand ratio = polynomial(kExpm1OverR, r);
     return {mul(ratio, r), alu(Opcode::kFtoi, Precision::kFloat, n)};
   }
@@ -214,7 +218,9 @@ class ScalarLowering {
   Operand exp(const Operand& x, const Operand& to) {
     Operand clamped = alu(Opcode::kMax, Precision::kFloat, x, constant(-87.5f));
     clamped = alu(Opcode::kMin, Precision::kFloat, clamped, constant(89.0f));
-    ExpParts parts = exp_parts(clamped);
+    return scaled_exp(exp_parts(clamped), to);
+  }
+  Operand scaled_exp(const ExpParts& parts, const Operand& to) {
     Operand mantissa = add(parts.expm1, constant(1.0f));
     Operand exponent = alu(Opcode::kLsl, Precision::kInt, parts.power, bits(23));
     Operand scaled = alu(Opcode::kAdd, Precision::kInt, mantissa, exponent);
@@ -240,29 +246,81 @@ class ScalarLowering {
     return divide(constant(1.0f), add(decay, constant(1.0f)), to);
   }
 
-  /// log x: x = 2^e (1 + f) with 1 + f in [sqrt 1/2, sqrt 2), found by integer arithmetic on the pattern.
-  /// log 0 = -inf; log of a negative number is -inf too (the chip has no NaN); log inf = inf.
-  Operand log(const Operand& x, const Operand& to) {
+  /// x = 2^e (1 + f) with 1 + f in [sqrt 1/2, sqrt 2), found by integer arithmetic on the pattern of a
+  /// positive number.
+  struct LogParts {
+    Operand e, f;
+    Operand square;  ///< f^2
+    Operand cubic;   ///< log(1 + f) - f + f^2/2
+    Operand normal;  ///< mask: x is at least the smallest normal number
+    Operand finite;  ///< mask: x is less than infinity
+  };
+  LogParts log_parts(const Operand& x) {
     constexpr uint32_t kSqrtHalfBits = 0x3f3504f3;
+    LogParts parts;
     Operand offset = alu(Opcode::kSub, Precision::kInt, x, bits(kSqrtHalfBits));
     Operand exponent = alu(Opcode::kLsr, Precision::kInt, offset, bits(23));
     Operand mantissa = alu(Opcode::kAnd, Precision::kInt, offset, bits(kMantissaMask));
-    Operand f = add(alu(Opcode::kAdd, Precision::kInt, mantissa, bits(kSqrtHalfBits)), constant(-1.0f));
+    parts.f = add(alu(Opcode::kAdd, Precision::kInt, mantissa, bits(kSqrtHalfBits)), constant(-1.0f));
     // There is no integer-to-float: e added to the pattern of 1.5 * 2^23 is the float 1.5 * 2^23 + e.
-    Operand e = add(alu(Opcode::kAdd, Precision::kInt, exponent, bits(0x4b400000)), constant(-12582912.0f));
-    Operand square = mul(f, f);
-    Operand tail = mul(mul(polynomial(kLogTail, f), f), square);
-    tail = fma(e, constant(kLn2Low), tail);
-    tail = fma(minus(square), constant(0.5f), tail);
-    Operand result = fma(e, constant(kLn2High), add(f, tail));
+    parts.e = add(alu(Opcode::kAdd, Precision::kInt, exponent, bits(0x4b400000)), constant(-12582912.0f));
+    parts.square = mul(parts.f, parts.f);
+    parts.cubic = mul(mul(polynomial(kLogTail, parts.f), parts.f), parts.square);
     // Patterns from the smallest normal number to the largest finite one, read as integers, are logarithm's
     // domain.
-    Operand positive = next_mask();
-    emit(Opcode::kSub, Precision::kInt, {x, bits(0x00800000)}, {positive});
-    Operand with_zero = select(positive, result, constant(-std::numeric_limits<float>::infinity()), fresh());
-    Operand below_infinity = next_mask();
-    emit(Opcode::kSub, Precision::kInt, {bits(kInfinityBits - 1), x}, {below_infinity});
-    return select(below_infinity, with_zero, constant(std::numeric_limits<float>::infinity()), to);
+    parts.normal = next_mask();
+    emit(Opcode::kSub, Precision::kInt, {x, bits(0x00800000)}, {parts.normal});
+    parts.finite = next_mask();
+    emit(Opcode::kSub, Precision::kInt, {bits(kInfinityBits - 1), x}, {parts.finite});
+    return parts;
+  }
+
+  /// log 0 = -inf; log of a negative number is -inf too (the chip has no NaN); log inf = inf.
+  Operand log(const Operand& x, const Operand& to) {
+    LogParts parts = log_parts(x);
+    Operand tail = fma(parts.e, constant(kLn2Low), parts.cubic);
+    tail = fma(minus(parts.square), constant(0.5f), tail);
+    Operand result = fma(parts.e, constant(kLn2High), add(parts.f, tail));
+    Operand with_zero =
+        select(parts.normal, result, constant(-std::numeric_limits<float>::infinity()), fresh());
+    return select(parts.finite, with_zero, constant(std::numeric_limits<float>::infinity()), to);
+  }
+
+  /// |x|^y = e^(y log|x|), with log|x| as the sum of two numbers, high + low: what is rounded away of it
+  /// would be y times as large in the exponent. The multiply-add's product is all but exact, so that it gives
+  /// the rounding error of a product. The result has x's sign where y is an odd number. x^0 and 1^y are 1.
+  Operand pow(const Operand& x, const Operand& y, const Operand& to) {
+    const float infinity = std::numeric_limits<float>::infinity();
+    LogParts parts = log_parts(abs_bits(x));
+    // Each sum with its rounding error: f - f^2/2, with the rest of log(1 + f), with e ln2.
+    Operand half = mul(parts.f, constant(-0.5f));
+    Operand square = fma(half, parts.f, parts.f);
+    Operand square_error = fma(half, parts.f, add(parts.f, minus(square)));
+    Operand near = add(square, parts.cubic);
+    Operand near_error = add(add(square, minus(near)), parts.cubic);
+    Operand far = mul(parts.e, constant(kLn2Most));
+    Operand high = add(far, near);
+    Operand high_error = add(add(far, minus(high)), near);
+    Operand low = fma(parts.e, constant(kLn2Rest), add(square_error, near_error));
+    low = add(low, high_error);
+    high = select(parts.normal, high, constant(-infinity), fresh());
+    high = select(parts.finite, high, constant(infinity), fresh());
+    Operand exponent = mul(y, high);
+    Operand rest = fma(y, low, fma(y, high, minus(exponent)));
+    // Where the result is a number, the rest is far smaller than this.
+    rest = alu(Opcode::kMax, Precision::kFloat, rest, constant(-0x1p-10f));
+    rest = alu(Opcode::kMin, Precision::kFloat, rest, constant(0x1p-10f));
+    exponent = alu(Opcode::kMax, Precision::kFloat, exponent, constant(-87.5f));
+    exponent = alu(Opcode::kMin, Precision::kFloat, exponent, constant(89.0f));
+    Operand magnitude = scaled_exp(exp_parts(exponent, rest), fresh());
+    // y - 2 floor(y / 2) is 1 of odd numbers alone.
+    Operand pairs = alu(Opcode::kFloor, Precision::kFloat, mul(y, constant(0.5f)));
+    Operand from_odd = add(fma(minus(pairs), constant(2.0f), y), constant(-1.0f));
+    Operand odd = next_mask();
+    emit(Opcode::kSub, Precision::kInt, {bits(0), abs_bits(from_odd)}, {odd});
+    Operand sign = alu(Opcode::kAnd, Precision::kInt, x, bits(kSignMask));
+    Operand with_sign = alu(Opcode::kXor, Precision::kInt, magnitude, sign);
+    return select(odd, with_sign, magnitude, to);
   }
 
   /// sqrt x = x r with one correction; infinity passes. Negative numbers give -sqrt|x| (no NaN).
@@ -407,6 +465,8 @@ class ScalarLowering {
         return sigmoid(argument(0), final_target());
       case ScalarOp::kErf:
         return erf(argument(0), final_target());
+      case ScalarOp::kPow:
+        return pow(argument(0), argument(1), final_target());
       case ScalarOp::kFloor: {
         Operand to = final_target();
         emit(Opcode::kFloor, Precision::kFloat, {argument(0)}, {to});

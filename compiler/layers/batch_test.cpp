@@ -135,7 +135,7 @@ TEST(Batch, IsNotThereWhereImagesMeet) {
   why_none("g (float[1,3] x) => (float[1,3] y) { y = Abs (x) }");
   why_none("g (float[4,3] x, float[2,3] z) => (float[4,3] y) { y = Abs (x) }");
   // Nobody looks into what the host computes.
-  why_none("g (float[4,3] x) => (float[4,3] y) <int64 a = {1}> { y = CumSum (x, a) }");
+  why_none("g (float[4,3] x, int64 a) => (float[4,3] y) { y = CumSum (x, a) }");
 }
 
 }  // namespace

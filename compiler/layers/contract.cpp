@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "compiler/layers/node_lowering.h"
+#include "compiler/layers/convolution.h"
 
 /// Sums of products: matrix products and convolutions as one Contract each.
 namespace kodama::compiler {
@@ -23,25 +23,45 @@ class DimList {
   std::vector<ContractLayer::Dim> dims_;
 };
 
-HostReason lower_conv(NodeLowering& lowering) {
-  const Shape& x = lowering.input_shape(0);
-  const Shape& w = lowering.input_shape(1);
-  const Shape& y = lowering.output_shape();
-  lowering.require(x.size() >= 3 && w.size() == x.size() && y.size() == x.size(),
-                   "X is {} and W is {}; both need the same rank, at least 3", shape_to_string(x),
-                   shape_to_string(w));
-  const int64_t groups = lowering.int_attribute("group");
-  lowering.require(groups >= 1 && w[0] % groups == 0 && x[1] == w[1] * groups,
-                   "X is {} and W is {} with group {}; X needs {} channels, W a multiple of {} on axis 0",
-                   shape_to_string(x), shape_to_string(w), groups, w[1] * groups, groups);
-  const size_t spatial = x.size() - 2;
-  const Shape kernel(w.begin() + 2, w.end());
-  if (const auto stated = lowering.ints_attribute("kernel_shape")) {
-    lowering.require(*stated == kernel, "kernel_shape is {}, but W is {}", shape_to_string(*stated),
-                     shape_to_string(w));
+}  // namespace
+
+/// Kernel positions at the ends of an axis that read nothing but padding, wherever they are, are left out: of
+/// kernels that are dilated further than a small picture is wide, all but the middle.
+Convolution without_idle_taps(NodeLowering& lowering, const Convolution& convolution) {
+  const Shape& x = lowering.tensor(convolution.x).shape;
+  const Shape& y = lowering.tensor(convolution.target).shape;
+  Shape w = lowering.tensor(convolution.w).shape;
+  Convolution result = convolution;
+  AffineMap kept = AffineMap::identity(w.size());
+  for (size_t axis = 0; axis < result.window.kernel.size(); ++axis) {
+    const int64_t dilation = result.window.dilation[axis];
+    const int64_t reach = (y[2 + axis] - 1) * result.window.stride[axis];
+    // A tap reads [start, start + reach], in steps of the stride.
+    const auto is_idle = [&](int64_t tap) {
+      const int64_t start = tap * dilation - result.window.pad_begin[axis];
+      return start + reach < 0 || start >= x[2 + axis];
+    };
+    int64_t first = 0;
+    int64_t last = w[2 + axis] - 1;
+    while (first < last && is_idle(first)) ++first;
+    while (last > first && is_idle(last)) --last;
+    kept.set_offset(2 + axis, first);
+    w[2 + axis] = result.window.kernel[axis] = last - first + 1;
+    result.window.pad_begin[axis] -= first * dilation;
   }
-  const Window window =
-      window_of(lowering, kernel, Shape(x.begin() + 2, x.end()), Shape(y.begin() + 2, y.end()));
+  if (w != lowering.tensor(convolution.w).shape)
+    result.w = rearranged(lowering, "taps", convolution.w, std::move(kept), w, w);
+  return result;
+}
+
+void add_convolution(NodeLowering& lowering, const std::string& suffix, const Convolution& given) {
+  const Convolution convolution = without_idle_taps(lowering, given);
+  const Shape& x = lowering.tensor(convolution.x).shape;
+  const Shape& w = lowering.tensor(convolution.w).shape;
+  const Shape& y = lowering.tensor(convolution.target).shape;
+  const int64_t groups = convolution.groups;
+  const Window& window = convolution.window;
+  const size_t spatial = x.size() - 2;
 
   static const char* const kAxisNames[] = {"d", "h", "w"};
   const auto axis_name = [&](const char* prefix, size_t axis) {
@@ -57,7 +77,7 @@ HostReason lower_conv(NodeLowering& lowering) {
   for (size_t axis = 0; axis < spatial; ++axis) dims.add(axis_name("o", axis), y[2 + axis], Role::kN);
   const size_t ic = dims.add("ic", w[1], Role::kK);
   const size_t k = dims.size();
-  for (size_t axis = 0; axis < spatial; ++axis) dims.add(axis_name("k", axis), kernel[axis], Role::kK);
+  for (size_t axis = 0; axis < spatial; ++axis) dims.add(axis_name("k", axis), window.kernel[axis], Role::kK);
 
   AffineMap w_map(w.size(), dims.size());
   AffineMap x_map(x.size(), dims.size());
@@ -77,23 +97,235 @@ HostReason lower_conv(NodeLowering& lowering) {
   }
 
   ContractLayer contract;
-  contract.a = {lowering.input(1), w_map, 0};
-  contract.b = {lowering.input(0), x_map, 0};
+  contract.a = {convolution.w, w_map, 0};
+  contract.b = {convolution.x, x_map, 0};
   contract.output = y_map;
   contract.output_shape = y;
-  contract.epilogue = ScalarExpr::identity();
-  if (lowering.has_input(2)) {
-    lowering.require(lowering.input_shape(2) == Shape{w[0]}, "B is {}; [{}] is needed",
-                     shape_to_string(lowering.input_shape(2)), w[0]);
+  Formula epilogue;
+  Term result = epilogue.x(0);
+  const auto read = [&](TensorId tensor, AffineMap map) {
+    contract.epilogue_inputs.push_back({tensor, std::move(map), 0});
+    return epilogue.x(static_cast<int>(contract.epilogue_inputs.size()));
+  };
+  if (convolution.scale >= 0) {
+    AffineMap scale_map(1 + spatial, dims.size());
+    scale_map.set(0, oc, 1);
+    for (size_t axis = 0; axis < spatial; ++axis) scale_map.set(1 + axis, o + axis, 1);
+    result = result * read(convolution.scale, std::move(scale_map));
+  }
+  if (convolution.bias >= 0) {
     AffineMap bias_map(1, dims.size());
     if (groups > 1) bias_map.set(0, g, group_channels);
     bias_map.set(0, oc, 1);
-    Formula epilogue;
-    contract.epilogue = epilogue.result(epilogue.x(0) + epilogue.x(1));
-    contract.epilogue_inputs = {{lowering.input(2), bias_map, 0}};
+    result = result + read(convolution.bias, std::move(bias_map));
   }
+  contract.epilogue = epilogue.result(result);
   contract.dims = dims.take();
-  lowering.add_layer("", std::move(contract), lowering.output());
+  lowering.add_layer(suffix, std::move(contract), convolution.target);
+}
+
+TensorId rearranged(NodeLowering& lowering, const std::string& suffix, TensorId source, AffineMap map,
+                    const Shape& extents, const Shape& box) {
+  RearrangeLayer rearrange;
+  rearrange.extents = extents;
+  rearrange.pieces = {{{source, std::move(map), 0}, std::vector<int64_t>(extents.size(), 0), box}};
+  const LayerTensor& tensor = lowering.tensor(source);
+  if (tensor.constant)
+    return lowering.add_constant(suffix, run_rearrange(rearrange, tensor.type, {&*tensor.constant}));
+  const TensorId result = lowering.add_tensor(suffix, tensor.type, extents);
+  lowering.add_layer(suffix, std::move(rearrange), result);
+  return result;
+}
+
+void weave_residues(NodeLowering& lowering, TensorId residues, const Shape& strides) {
+  const Shape result = lowering.tensor(residues).shape;
+  const Shape& y = lowering.output_shape();
+  const size_t spatial = strides.size();
+  // [N, M, residues..., q...] to [N, M, (q, residue)...], less what the last block has too much.
+  Shape split = {y[0], y[1]};
+  Shape interleaved = split;
+  Shape joined = split;
+  AffineMap map(2 + 2 * spatial, 2 + 2 * spatial);
+  map.set(0, 0, 1).set(1, 1, 1);
+  split.insert(split.end(), strides.begin(), strides.end());
+  split.insert(split.end(), result.begin() + 2, result.end());
+  for (size_t axis = 0; axis < spatial; ++axis) {
+    map.set(2 + spatial + axis, 2 + 2 * axis, 1).set(2 + axis, 3 + 2 * axis, 1);
+    interleaved.insert(interleaved.end(), {result[2 + axis], strides[axis]});
+    joined.push_back(result[2 + axis] * strides[axis]);
+  }
+  const TensorId parts = lowering.add_alias("split", residues, split);
+  const TensorId woven = rearranged(lowering, "interleaved", parts, map, interleaved, interleaved);
+  if (joined == y) {
+    lowering.bind_output(woven);
+    return;
+  }
+  const TensorId whole = lowering.add_alias("whole", woven, joined);
+  RearrangeLayer slice;
+  slice.extents = y;
+  slice.pieces = {{{whole, AffineMap::identity(y.size()), 0}, std::vector<int64_t>(y.size(), 0), y}};
+  lowering.add_layer("slice", std::move(slice), lowering.output());
+}
+
+namespace {
+
+/// The bias of a convolution, input 2, as a tensor; -1 without one.
+TensorId bias_of(NodeLowering& lowering, int64_t channels) {
+  if (!lowering.has_input(2)) return -1;
+  lowering.require(lowering.input_shape(2) == Shape{channels}, "B is {}; [{}] is needed",
+                   shape_to_string(lowering.input_shape(2)), channels);
+  return lowering.input(2);
+}
+
+/// Attribute kernel_shape, if it is there, must say what W has.
+void check_kernel_shape(const NodeLowering& lowering, const Shape& kernel) {
+  const auto stated = lowering.ints_attribute("kernel_shape");
+  if (!stated) return;
+  lowering.require(*stated == kernel, "kernel_shape is {}, but W is {}", shape_to_string(*stated),
+                   shape_to_string(lowering.input_shape(1)));
+}
+
+HostReason lower_conv(NodeLowering& lowering) {
+  const Shape& x = lowering.input_shape(0);
+  const Shape& w = lowering.input_shape(1);
+  const Shape& y = lowering.output_shape();
+  lowering.require(x.size() >= 3 && w.size() == x.size() && y.size() == x.size(),
+                   "X is {} and W is {}; both need the same rank, at least 3", shape_to_string(x),
+                   shape_to_string(w));
+  Convolution convolution;
+  convolution.groups = lowering.int_attribute("group");
+  const int64_t groups = convolution.groups;
+  lowering.require(groups >= 1 && w[0] % groups == 0 && x[1] == w[1] * groups,
+                   "X is {} and W is {} with group {}; X needs {} channels, W a multiple of {} on axis 0",
+                   shape_to_string(x), shape_to_string(w), groups, w[1] * groups, groups);
+  const Shape kernel(w.begin() + 2, w.end());
+  check_kernel_shape(lowering, kernel);
+  convolution.window =
+      window_of(lowering, kernel, Shape(x.begin() + 2, x.end()), Shape(y.begin() + 2, y.end()));
+  convolution.x = lowering.input(0);
+  convolution.w = lowering.input(1);
+  convolution.bias = bias_of(lowering, w[0]);
+  convolution.target = lowering.output();
+  add_convolution(lowering, "", convolution);
+  return kLowered;
+}
+
+/// How much of the full result of a transposed convolution is cut off before an axis' first position.
+std::vector<int64_t> cut_before(const NodeLowering& lowering, const Window& window,
+                                const Shape& spatial_input, const Shape& spatial_output) {
+  const size_t rank = window.kernel.size();
+  const std::string auto_pad = lowering.string_attribute("auto_pad");
+  const auto shape = lowering.ints_attribute("output_shape");
+  const bool automatic = auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER";
+  if (!automatic && (!shape || shape->empty())) return window.pad_begin;
+  const auto extra = lowering.ints_attribute("output_padding").value_or(std::vector<int64_t>(rank, 0));
+  std::vector<int64_t> cut;
+  for (size_t axis = 0; axis < rank; ++axis) {
+    const int64_t full = (spatial_input[axis] - 1) * window.stride[axis] +
+                         (window.kernel[axis] - 1) * window.dilation[axis] + 1 + extra[axis];
+    const int64_t total = std::max<int64_t>(full - spatial_output[axis], 0);
+    cut.push_back(auto_pad == "SAME_UPPER" ? total / 2 : total - total / 2);
+  }
+  return cut;
+}
+
+/// A transposed convolution with stride s is, for every residue r of the output position modulo s, a
+/// convolution with those elements of the kernel that meet it: position q s + r gets
+/// X[q + m] * W[r + cut - s m] for all m. All residues become the output channels of one convolution, whose
+/// result is then interleaved.
+HostReason lower_conv_transpose(NodeLowering& lowering) {
+  const Shape& x = lowering.input_shape(0);
+  const Shape& y = lowering.output_shape();
+  lowering.require(x.size() >= 3 && lowering.input_shape(1).size() == x.size() && y.size() == x.size(),
+                   "X is {} and W is {}; both need the same rank, at least 3", shape_to_string(x),
+                   shape_to_string(lowering.input_shape(1)));
+  const size_t rank = x.size();
+  const size_t spatial = rank - 2;
+  const int64_t groups = lowering.int_attribute("group");
+  lowering.require(groups >= 1 && x[1] % groups == 0 && lowering.input_shape(1)[0] == x[1],
+                   "X is {} and W is {} with group {}; W needs {} on axis 0, a multiple of group",
+                   shape_to_string(x), shape_to_string(lowering.input_shape(1)), groups, x[1]);
+  TensorId w_id = lowering.input(1);
+  Shape w = lowering.tensor(w_id).shape;
+  check_kernel_shape(lowering, Shape(w.begin() + 2, w.end()));
+  const Shape spatial_input(x.begin() + 2, x.end());
+  const Shape spatial_output(y.begin() + 2, y.end());
+  Window window = window_of(lowering, Shape(w.begin() + 2, w.end()), spatial_input, spatial_output);
+  const std::vector<int64_t> cut = cut_before(lowering, window, spatial_input, spatial_output);
+
+  // With strides, kernels with holes become ones that have zeros there.
+  bool has_holes = false;
+  Shape holed = {w[0], w[1]};
+  Shape box = holed;
+  AffineMap hole_map(rank, 2 * rank - 2);
+  hole_map.set(0, 0, 1).set(1, 1, 1);
+  for (size_t axis = 0; axis < spatial; ++axis) {
+    const int64_t hole = window.stride[axis] > 1 ? window.dilation[axis] : 1;
+    has_holes = has_holes || hole > 1;
+    hole_map.set(2 + axis, holed.size(), 1);
+    holed.insert(holed.end(), {w[2 + axis], hole});
+    box.insert(box.end(), {w[2 + axis], 1});
+    w[2 + axis] *= hole;
+    if (hole > 1) window.dilation[axis] = 1;
+  }
+  if (has_holes)
+    w_id = lowering.add_alias("holed", rearranged(lowering, "holes", w_id, hole_map, holed, box), w);
+
+  // The convolution's weights [groups, oc, residues..., ic, taps...] and the extents of its result.
+  const int64_t in_channels = x[1] / groups;
+  Shape extents = {groups, w[1]};
+  int64_t residues = 1;
+  for (size_t axis = 0; axis < spatial; ++axis) {
+    extents.push_back(window.stride[axis]);
+    residues *= window.stride[axis];
+  }
+  extents.push_back(in_channels);
+  AffineMap w_map(rank, 3 + 2 * spatial);
+  w_map.set(0, 0, in_channels).set(0, 2 + spatial, 1).set(1, 1, 1);
+  Convolution convolution;
+  Shape weights = {groups * w[1] * residues, in_channels};
+  Shape result = {x[0], weights[0]};
+  for (size_t axis = 0; axis < spatial; ++axis) {
+    const int64_t stride = window.stride[axis];
+    const int64_t dilation = window.dilation[axis];  // 1 unless the stride is
+    const int64_t kernel = w[2 + axis];
+    const auto floor_div = [](int64_t a, int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); };
+    int64_t first = floor_div(stride - 1 + cut[axis], stride);  // taps m, from the largest down
+    int64_t last = -floor_div((kernel - 1) * dilation - cut[axis], stride);
+    std::swap(first, last);
+    const int64_t taps = dilation > 1 ? kernel : std::max<int64_t>(last - first + 1, 1);
+    extents.push_back(taps);
+    weights.push_back(taps);
+    w_map.set(2 + axis, 3 + spatial + axis, dilation > 1 ? -1 : -stride)
+        .set(2 + axis, 2 + axis, 1)
+        .set_offset(2 + axis, dilation > 1 ? kernel - 1 : cut[axis] - stride * first);
+    convolution.window.kernel.push_back(taps);
+    convolution.window.stride.push_back(1);
+    convolution.window.dilation.push_back(dilation);
+    convolution.window.pad_begin.push_back(-first);
+    convolution.window.pad_end.push_back(0);
+    result.push_back((y[2 + axis] + stride - 1) / stride);
+  }
+  convolution.w =
+      lowering.add_alias("kernel", rearranged(lowering, "taps", w_id, w_map, extents, extents), weights);
+  convolution.bias = bias_of(lowering, groups * w[1]);
+  if (convolution.bias >= 0 && residues > 1) {
+    const Shape repeated = {groups * w[1], residues};
+    const AffineMap map = AffineMap(1, 2).set(0, 0, 1);
+    convolution.bias = lowering.add_alias(
+        "bias", rearranged(lowering, "bias", convolution.bias, map, repeated, repeated), {weights[0]});
+  }
+  convolution.x = lowering.input(0);
+  convolution.groups = groups;
+  if (residues == 1) {
+    convolution.target = lowering.output();
+    add_convolution(lowering, "", convolution);
+    return kLowered;
+  }
+  convolution.target = lowering.add_tensor("residues", lowering.output_type(), result);
+  add_convolution(lowering, "", convolution);
+
+  weave_residues(lowering, convolution.target, window.stride);
   return kLowered;
 }
 
@@ -192,6 +424,7 @@ HostReason lower_gemm(NodeLowering& lowering) {
 
 void register_contract(OperatorTable& table) {
   table.push_back({"Conv", lower_conv, ElementTypes::kChipFloats});
+  table.push_back({"ConvTranspose", lower_conv_transpose, ElementTypes::kChipFloats});
   table.push_back({"MatMul", lower_matmul, ElementTypes::kChipFloats});
   table.push_back({"Gemm", lower_gemm, ElementTypes::kChipFloats});
 }

@@ -7,15 +7,6 @@ namespace kodama::compiler {
 
 namespace {
 
-/// One Map over input 0; F: (NodeLowering&, Term x) -> Term.
-template <typename F>
-HostReason lower_unary(NodeLowering& lowering, F&& formula) {
-  MapBuilder map(lowering, lowering.output_shape());
-  const Term x = map.operand_of_input(0);
-  map.finish("", formula(lowering, x), lowering.output());
-  return kLowered;
-}
-
 template <ScalarOp op>
 HostReason lower_unary_op(NodeLowering& lowering) {
   return lower_unary(lowering, [](NodeLowering&, Term x) { return x.apply(op); });
@@ -132,7 +123,7 @@ HostReason lower_clip(NodeLowering& lowering) {
 
 HostReason lower_leaky_relu(NodeLowering& lowering) {
   return lower_unary(lowering,
-                     [](NodeLowering& l, Term x) { return select(x, x, x * l.float_attribute("alpha")); });
+                     [](NodeLowering& l, Term x) { return leaky_relu(x, l.float_attribute("alpha")); });
 }
 
 HostReason lower_prelu(NodeLowering& lowering) {
@@ -142,43 +133,33 @@ HostReason lower_prelu(NodeLowering& lowering) {
   return kLowered;
 }
 
-/// exp(x) - 1 for x <= 0, without an overflow where x > 0 and the result isn't used.
-Term exp_minus_one_below_zero(Term x) {
-  return exp(min(x, 0)) - 1;
-}
-
 HostReason lower_elu(NodeLowering& lowering) {
-  return lower_unary(lowering, [](NodeLowering& l, Term x) {
-    return select(x, x, exp_minus_one_below_zero(x) * l.float_attribute("alpha"));
-  });
+  return lower_unary(lowering, [](NodeLowering& l, Term x) { return elu(x, l.float_attribute("alpha")); });
 }
 
 HostReason lower_selu(NodeLowering& lowering) {
   return lower_unary(lowering, [](NodeLowering& l, Term x) {
-    return select(x, x, exp_minus_one_below_zero(x) * l.float_attribute("alpha")) *
-           l.float_attribute("gamma");
+    return elu(x, l.float_attribute("alpha")) * l.float_attribute("gamma");
   });
 }
 
-/// log(1 + exp(x)), written so that exp never overflows.
 HostReason lower_softplus(NodeLowering& lowering) {
-  return lower_unary(lowering, [](NodeLowering&, Term x) { return relu(x) + log(exp(-abs(x)) + 1); });
+  return lower_unary(lowering, [](NodeLowering&, Term x) { return softplus(x); });
 }
 
 HostReason lower_softsign(NodeLowering& lowering) {
-  return lower_unary(lowering, [](NodeLowering&, Term x) { return x / (abs(x) + 1); });
+  return lower_unary(lowering, [](NodeLowering&, Term x) { return softsign(x); });
 }
 
 HostReason lower_hard_sigmoid(NodeLowering& lowering) {
   return lower_unary(lowering, [](NodeLowering& l, Term x) {
-    return min(relu(x * l.float_attribute("alpha") + l.float_attribute("beta")), 1);
+    return hard_sigmoid(x, l.float_attribute("alpha"), l.float_attribute("beta"));
   });
 }
 
 HostReason lower_thresholded_relu(NodeLowering& lowering) {
-  return lower_unary(lowering, [](NodeLowering& l, Term x) {
-    return select(l.float_attribute("alpha") - x, x.constant(0), x);
-  });
+  return lower_unary(lowering,
+                     [](NodeLowering& l, Term x) { return thresholded_relu(x, l.float_attribute("alpha")); });
 }
 
 HostReason lower_shrink(NodeLowering& lowering) {
@@ -227,35 +208,65 @@ HostReason lower_ceil(NodeLowering& lowering) {
   return lower_unary(lowering, [](NodeLowering&, Term x) { return -floor(-x); });
 }
 
+/// Half to even: up where more than a half is missing to the number below, or a half and that is odd.
+HostReason lower_round(NodeLowering& lowering) {
+  return lower_unary(lowering, [](NodeLowering&, Term x) {
+    const Term below = floor(x);
+    const Term missing = x - below;
+    const Term is_odd = below - floor(below * 0.5) * 2 - 1;
+    const Term from_odd = select(missing - 0.5, x.constant(1), x.constant(0));
+    const Term from_even = select(0.5 - missing, x.constant(0), x.constant(1));
+    return below + select(is_odd, from_odd, from_even);
+  });
+}
+
+/// fmod: a less the whole number of b's that is nearest to a / b from 0's side. In two steps, so that each
+/// number has up to 12 bits and what is left is exact for quotients below 2^24; a quotient that was rounded
+/// up takes one b too many.
+HostReason lower_mod(NodeLowering& lowering) {
+  lowering.require(lowering.int_attribute("fmod") != 0, "fmod is 0; of floating-point numbers it must be 1");
+  MapBuilder map(lowering, lowering.output_shape());
+  const Term a = abs(map.operand_of_input(0));
+  const Term b = abs(map.operand_of_input(1));
+  const auto step = [](Term rest, Term divisor) {
+    const Term left = rest - floor(rest / divisor) * divisor;
+    return select(left, select(left - divisor, left - divisor, left), left + divisor);
+  };
+  const Term rest = step(step(a, b * 4096), b);
+  map.finish("", select(map.operand_of_input(0), rest, -rest), lowering.output());
+  return kLowered;
+}
+
 /// Powers up to this are products.
 constexpr int64_t kMaxPower = 16;
 
 HostReason lower_pow(NodeLowering& lowering) {
+  MapBuilder map(lowering, lowering.output_shape());
+  const Term x = map.operand_of_input(0);
   const auto exponent = lowering.uniform_constant(1);
-  if (!exponent) return "the exponent isn't a constant";
-  if (lowering.input_shape(0) != lowering.output_shape()) return "the exponent's shape widens the base";
-  const double magnitude = std::fabs(*exponent);
+  const double magnitude = exponent ? std::fabs(*exponent) : 0;
   const bool is_product = magnitude >= 1 && magnitude <= kMaxPower && magnitude == std::floor(magnitude);
   if (!is_product && magnitude != 0.5) {
-    return fmt::format("the exponent {} is neither a whole number from 1 to {} nor 0.5", *exponent,
-                       kMaxPower);
+    if (!has_float_arithmetic(lowering.input_type(1)))
+      return fmt::format("the exponent is {}", data_type_name(lowering.input_type(1)));
+    map.finish("", pow(x, map.operand_of_input(1)), lowering.output());
+    return kLowered;
   }
-  return lower_unary(lowering, [&](NodeLowering&, Term x) {
-    Term result = x;
-    if (is_product) {
-      // Square and multiply, from the highest bit down.
-      const auto power = static_cast<int64_t>(magnitude);
-      int64_t bit = 1;
-      while (bit * 2 <= power) bit *= 2;
-      for (bit /= 2; bit > 0; bit /= 2) {
-        result = result * result;
-        if ((power & bit) != 0) result = result * x;
-      }
-    } else {
-      result = sqrt(x);
+  Term result = x;
+  if (is_product) {
+    // Square and multiply, from the highest bit down.
+    const auto power = static_cast<int64_t>(magnitude);
+    int64_t bit = 1;
+    while (bit * 2 <= power) bit *= 2;
+    for (bit /= 2; bit > 0; bit /= 2) {
+      result = result * result;
+      if ((power & bit) != 0) result = result * x;
     }
-    return *exponent < 0 ? reciprocal(result) : result;
-  });
+  } else {
+    result = sqrt(x);
+  }
+  map.finish("", *exponent < 0 ? reciprocal(result) : result, lowering.output());
+  return kLowered;
 }
 
 }  // namespace
@@ -294,8 +305,9 @@ void register_elementwise(OperatorTable& table) {
   table.push_back({"HardSigmoid", lower_hard_sigmoid, kFloats});
   table.push_back({"ThresholdedRelu", lower_thresholded_relu, kFloats});
   table.push_back({"Shrink", lower_shrink, kFloats});
-  table.push_back(
-      {"Pow", lower_pow, kFloats, "constant exponent: whole up to 16, or 0.5, or their negatives"});
+  table.push_back({"Round", lower_round, kFloats});
+  table.push_back({"Mod", lower_mod, kFloats});
+  table.push_back({"Pow", lower_pow, kFloats});
 }
 
 }  // namespace kodama::compiler

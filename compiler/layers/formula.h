@@ -45,6 +45,12 @@ inline Term operator*(Term a, double b) {
 inline Term operator-(double a, Term b) {
   return b.constant(a) - b;
 }
+inline Term operator+(double a, Term b) {
+  return b.constant(a) + b;
+}
+inline Term operator*(double a, Term b) {
+  return b.constant(a) * b;
+}
 inline Term operator-(Term a) {
   return a.apply(ScalarOp::kNeg);
 }
@@ -81,6 +87,9 @@ inline Term log(Term a) {
 inline Term floor(Term a) {
   return a.apply(ScalarOp::kFloor);
 }
+inline Term pow(Term a, Term b) {
+  return a.apply(ScalarOp::kPow, b);
+}
 /// Conditions on floats.
 inline Term equal(Term a, Term b) {
   return a.apply(ScalarOp::kEqual, b);
@@ -96,6 +105,34 @@ inline Term select(Term condition, Term yes, Term no) {
 /// condition (an integer) != 0 ? yes : no
 inline Term where(Term condition, Term yes, Term no) {
   return {condition.expr, condition.expr->apply(ScalarOp::kSelect, condition.node, yes.node, no.node)};
+}
+
+// Activations: of operators, and of recurrent ones' gates.
+inline Term tanh(Term a) {
+  return a.apply(ScalarOp::kTanh);
+}
+inline Term sigmoid(Term a) {
+  return a.apply(ScalarOp::kSigmoid);
+}
+inline Term leaky_relu(Term x, double alpha) {
+  return select(x, x, x * alpha);
+}
+/// alpha (exp(x) - 1) for x <= 0, without an overflow where x > 0 and it isn't used.
+inline Term elu(Term x, double alpha) {
+  return select(x, x, (exp(min(x, 0)) - 1) * alpha);
+}
+inline Term hard_sigmoid(Term x, double alpha, double beta) {
+  return min(relu(x * alpha + beta), 1);
+}
+/// log(1 + exp(x)), written so that exp never overflows.
+inline Term softplus(Term x) {
+  return relu(x) + log(exp(-abs(x)) + 1);
+}
+inline Term softsign(Term x) {
+  return x / (abs(x) + 1);
+}
+inline Term thresholded_relu(Term x, double alpha) {
+  return select(alpha - x, x.constant(0), x);
 }
 
 class Formula {

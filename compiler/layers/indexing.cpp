@@ -504,15 +504,13 @@ Term ordered(Selection& selection, const NodeLowering& lowering, TensorId id, Af
   return *type == IntegerType{32, false} ? word.apply(ScalarOp::kXor, word.integer(kNoIndex)) : word;
 }
 
-template <bool largest>
-HostReason lower_arg(NodeLowering& lowering) {
-  const Shape& from = lowering.input_shape(0);
-  const auto type = integer_type(lowering.input_type(0));
-  if (type && type->is_wide()) return "integers of 64 bits have no order in one word";
-  const size_t axis = lowering.axis(lowering.int_attribute("axis"), from.size());
-  const Shape shape = around_axis(from, axis);
+/// Where data [pre, n, post] has its largest (or smallest) element along n, for the first or the last time:
+/// int32 [pre, post]. InternalError for elements of 64 bits.
+TensorId place_of_extreme(NodeLowering& lowering, TensorId data, bool largest, bool last) {
+  const Shape shape = lowering.tensor(data).shape;
+  const auto type = integer_type(lowering.tensor(data).type);
+  isa::check_internal(!type || !type->is_wide(), "lower", "{}: an order of 64 bits", lowering.where());
   const Shape result = {shape[0], shape[2]};
-  const TensorId data = lowering.add_alias("data", lowering.input(0), shape);
   const DataType order = type ? kInt32 : TensorProto::FLOAT;
   const auto read = [&](const Selection& selection) {
     return selection.map(3).set(0, 0, 1).set(1, selection.reduction(0), 1).set(2, 1, 1);
@@ -522,29 +520,61 @@ HostReason lower_arg(NodeLowering& lowering) {
   {
     Selection find(lowering, order, result, {shape[1]});
     const Op op = type ? (largest ? Op::kIntMax : Op::kIntMin) : (largest ? Op::kMax : Op::kMin);
-    find.reduce("extreme", op, ordered(find, lowering, data, read(find)), ScalarExpr::identity(), {},
-                extreme);
+    find.reduce("extreme", op, ordered(find, lowering, data, read(find)), ScalarExpr::identity(), {}, extreme);
   }
   Selection find(lowering, kInt32, result, {shape[1]});
   const Term value = ordered(find, lowering, data, read(find));
-  const AffineMap own = find.map(2).set(0, 0, 1).set(1, 1, 1);
-  const Term best = find.number(extreme, own);
+  const Term best = find.number(extreme, find.map(2).set(0, 0, 1).set(1, 1, 1));
   const Term is_it = type ? same(value, best) : equal(value, best);
-  const bool last = lowering.int_attribute("select_last_index") != 0;
   const TensorId place = lowering.add_tensor("place", kInt32, result);
   find.reduce("place", last ? Op::kIntMax : Op::kIntMin,
               where(is_it, find.place(find.reduction(0)),
                     find.integer(last ? -1 : std::numeric_limits<int32_t>::max())),
               ScalarExpr::identity(), {}, place);
+  return place;
+}
+
+constexpr const char* kWideOrder = "integers of 64 bits have no order in one word";
+bool has_wide_order(const NodeLowering& lowering) {
+  const auto type = integer_type(lowering.input_type(0));
+  return type && type->is_wide();
+}
+
+template <bool largest>
+HostReason lower_arg(NodeLowering& lowering) {
+  if (has_wide_order(lowering)) return kWideOrder;
+  const Shape& from = lowering.input_shape(0);
+  const size_t axis = lowering.axis(lowering.int_attribute("axis"), from.size());
+  const TensorId data = lowering.add_alias("data", lowering.input(0), around_axis(from, axis));
+  const TensorId place =
+      place_of_extreme(lowering, data, largest, lowering.int_attribute("select_last_index") != 0);
+  const Shape result = lowering.tensor(place).shape;
   MapBuilder map(lowering, result);
   map.finish("whole", convert(map.integer(place), {64, true}), output_as(lowering, "places", result));
   return kLowered;
 }
 
+/// 1 where an axis has its largest element for the first time, else 0.
+HostReason lower_hardmax(NodeLowering& lowering) {
+  const Shape& from = lowering.input_shape(0);
+  const size_t axis = lowering.axis(lowering.int_attribute("axis"), from.size());
+  const Shape shape = around_axis(from, axis);
+  const TensorId data = lowering.add_alias("data", lowering.input(0), shape);
+  const TensorId place = place_of_extreme(lowering, data, true, false);
+  std::vector<int32_t> numbers(static_cast<size_t>(shape[1]));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  const TensorId number = lowering.add_constant("numbers", Tensor::from_values(kInt32, {shape[1], 1}, numbers));
+  MapBuilder map(lowering, shape);
+  const Term first = map.operand(lowering.add_alias("first", place, {shape[0], 1, shape[2]}));
+  const Term is_first = same(map.operand(number), first);
+  map.finish("", where(is_first, map.constant(1), map.constant(0)), output_as(lowering, "one", shape));
+  return kLowered;
+}
+
 HostReason lower_top_k(NodeLowering& lowering) {
+  if (has_wide_order(lowering)) return kWideOrder;
   const Shape& from = lowering.input_shape(0);
   const auto type = integer_type(lowering.input_type(0));
-  if (type && type->is_wide()) return "integers of 64 bits have no order in one word";
   const size_t axis = lowering.axis(lowering.int_attribute("axis"), from.size());
   if (auto reason = too_long(from[axis], from)) return reason;
   const bool largest = lowering.int_attribute("largest") != 0;
@@ -609,6 +639,7 @@ void register_indexing(OperatorTable& table) {
   table.push_back({"OneHot", lower_one_hot, kAny});
   table.push_back({"ArgMax", lower_arg<true>, ElementTypes::kNumbers});
   table.push_back({"ArgMin", lower_arg<false>, ElementTypes::kNumbers});
+  table.push_back({"Hardmax", lower_hardmax, ElementTypes::kChipFloats});
   table.push_back({"TopK", lower_top_k, ElementTypes::kNumbers});
 }
 

@@ -13,6 +13,7 @@ const OperatorTable& operator_table() {
   static const OperatorTable table = [] {
     OperatorTable rows;
     register_elementwise(rows);
+    register_trigonometry(rows);
     register_reduce(rows);
     register_contract(rows);
     register_movement(rows);
@@ -20,6 +21,11 @@ const OperatorTable& operator_table() {
     register_pool(rows);
     register_logic(rows);
     register_indexing(rows);
+    register_resize(rows);
+    register_recurrent(rows);
+    register_scan(rows);
+    register_einsum(rows);
+    register_linear_algebra(rows);
     return rows;
   }();
   return table;
@@ -144,12 +150,16 @@ class GraphLowering {
       }
       if (i == 0 && element_count(shape) == 0) return "the input has no elements";
     }
-    const bool makes_integers =
-        row->types == ElementTypes::kNumbers && integer_type(view_.type(node.output(0)));
-    if (row->types != ElementTypes::kAny && !makes_integers) {
-      if (auto reason = arithmetic_reason(view_.type(node.output(0)))) return reason;
+    const auto is_there = [](const std::string& name) { return !name.empty(); };
+    const auto first = std::ranges::find_if(node.output(), is_there);
+    if (row->types == ElementTypes::kChipFloats || row->types == ElementTypes::kNumbers) {
+      if (first == node.output().end()) return "nobody reads its results";
+      const DataType made = view_.type(*first);
+      const bool makes_integers = row->types == ElementTypes::kNumbers && integer_type(made);
+      auto reason = makes_integers ? kLowered : arithmetic_reason(made);
+      if (reason) return reason;
     }
-    for (int i = 1; i < node.input_size(); ++i) {
+    for (int i = 1; i < node.input_size() && row->types != ElementTypes::kAnyFirst; ++i) {
       // Of a data operand, as in Concat; an empty list of axes means something.
       if (GraphView::has_input(node, i) && element_count(view_.shape(node.input(i))) == 0 &&
           view_.type(node.input(i)) == view_.type(node.input(0))) {

@@ -101,8 +101,6 @@ TEST(LowerElementwise, PowersWithConstantExponent) {
   auto model = parse_model("g (float[9] x) => (float[9] y) { y = Pow(x, e) }");
   add_initializer(model, "e", Tensor::from_values<int64_t>(TensorProto::INT64, {1}, {2}));
   EXPECT_EQ(check_model(model), "Map");
-  EXPECT_EQ(check_text("g (float[9] x, float[9] e) => (float[9] y) { a = Abs(x) y = Pow(a, e) }"),
-            "Map Host");
 }
 
 TEST(LowerElementwise, ShortFloatsAreComputedWiderAndCastsRound) {
@@ -372,7 +370,7 @@ TEST(LowerHost, SaysWhy) {
             "a division of 64-bit integers");
   EXPECT_EQ(reason("g (double[3] a) => (double[3] y) { y = Exp (a) }"),
             "double precision Map kernels are not there yet");
-  EXPECT_EQ(reason("g (float[3] a) => (float[3] y) { y = Sin (a) }"),
+  EXPECT_EQ(reason("g (float[3] a) => (float[3] y) { y = Softmax (a) }"),
             "the operator has no decomposition into layers of the chip");
 }
 

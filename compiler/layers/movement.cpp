@@ -50,7 +50,8 @@ HostReason lower_alias(NodeLowering& lowering) {
 
 HostReason lower_dropout(NodeLowering& lowering) {
   if (lowering.has_output(1)) return "the mask is asked for";
-  if (lowering.has_input(2) && lowering.uniform_constant(2) != 0.0) return "training mode";
+  const bool drops_nothing = lowering.has_input(1) && lowering.uniform_constant(1) == 0.0;
+  if (lowering.has_input(2) && lowering.uniform_constant(2) != 0.0 && !drops_nothing) return "training mode";
   return lower_alias(lowering);
 }
 
@@ -211,8 +212,8 @@ struct PadPart {
   int64_t begin, end, coefficient, offset;
 };
 
-/// More pieces than this (3 to the power of the padded axes) are left to the host.
-constexpr size_t kMaxPadPieces = 81;
+/// More pieces than this (of Pad 3 to the power of the padded axes) are left to the host.
+constexpr size_t kMaxPieces = 81;
 
 HostReason lower_pad(NodeLowering& lowering) {
   const Shape& from = lowering.input_shape(0);
@@ -256,7 +257,7 @@ HostReason lower_pad(NodeLowering& lowering) {
     }
     pieces *= parts[axis].size();
   }
-  if (pieces > kMaxPadPieces) return fmt::format("{} pieces; at most {} are made", pieces, kMaxPadPieces);
+  if (pieces > kMaxPieces) return fmt::format("{} pieces; at most {} are made", pieces, kMaxPieces);
 
   RearrangeLayer rearrange;
   rearrange.extents = to;
@@ -315,6 +316,43 @@ HostReason lower_gather(NodeLowering& lowering) {
   return kLowered;
 }
 
+/// Constant lengths: of samples with the same one, what is reversed and what stays behind it.
+HostReason lower_reverse_sequence(NodeLowering& lowering) {
+  const Shape& shape = lowering.input_shape(0);
+  const size_t rank = shape.size();
+  const size_t batch = lowering.axis(lowering.int_attribute("batch_axis"), rank);
+  const size_t time = lowering.axis(lowering.int_attribute("time_axis"), rank);
+  const auto lengths = lowering.constant_integers(1);
+  if (!lengths) return "the lengths aren't constant";
+  lowering.require(batch != time && static_cast<int64_t>(lengths->size()) == shape[batch],
+                   "{} lengths for an input {} with batch_axis {} and time_axis {}", lengths->size(),
+                   shape_to_string(shape), batch, time);
+  RearrangeLayer rearrange;
+  rearrange.extents = shape;
+  for (size_t first = 0; first < lengths->size();) {
+    const int64_t length = (*lengths)[first];
+    lowering.require(length >= 0 && length <= shape[time], "a length is {}; 0 to {} is allowed", length,
+                     shape[time]);
+    size_t last = first;
+    while (last < lengths->size() && (*lengths)[last] == length) ++last;
+    RearrangeLayer::Piece piece{
+        {lowering.input(0), AffineMap::identity(rank), 0}, std::vector<int64_t>(rank, 0), shape};
+    piece.begin[batch] = static_cast<int64_t>(first);
+    piece.end[batch] = static_cast<int64_t>(last);
+    RearrangeLayer::Piece reversed = piece;
+    reversed.end[time] = length;
+    reversed.input.map.set(time, time, -1).set_offset(time, length - 1);
+    piece.begin[time] = length;
+    if (length > 0) rearrange.pieces.push_back(std::move(reversed));
+    if (length < shape[time]) rearrange.pieces.push_back(std::move(piece));
+    first = last;
+  }
+  if (rearrange.pieces.size() > kMaxPieces)
+    return fmt::format("{} pieces; at most {} are made", rearrange.pieces.size(), kMaxPieces);
+  lowering.add_layer("", std::move(rearrange), lowering.output());
+  return kLowered;
+}
+
 }  // namespace
 
 void register_movement(OperatorTable& table) {
@@ -335,6 +373,7 @@ void register_movement(OperatorTable& table) {
   table.push_back({"Split", lower_split, kAny});
   table.push_back({"Pad", lower_pad, kAny, "constant pads and value"});
   table.push_back({"Gather", lower_gather, kAny, "constant indices, few of them"});
+  table.push_back({"ReverseSequence", lower_reverse_sequence, kAny});
 }
 
 }  // namespace kodama::compiler

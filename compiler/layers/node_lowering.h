@@ -123,6 +123,7 @@ class MapBuilder {
   Integer integer(TensorId id);
   Integer integer_of_input(int index) { return integer(lowering_.input(index)); }
   size_t input_count() const { return inputs_.size(); }
+  Term constant(double value) { return formula_.constant(value); }
   /// Adds the layer that computes `result` into `output`.
   void finish(const std::string& suffix, Term result, TensorId output);
   void finish(const std::string& suffix, const Integer& result, TensorId output);
@@ -136,6 +137,15 @@ class MapBuilder {
   std::vector<TensorAccess> inputs_;
 };
 
+/// One Map over input 0; F: (NodeLowering&, Term x) -> Term.
+template <typename F>
+HostReason lower_unary(NodeLowering& lowering, F&& formula) {
+  MapBuilder map(lowering, lowering.output_shape());
+  const Term x = map.operand_of_input(0);
+  map.finish("", formula(lowering, x), lowering.output());
+  return kLowered;
+}
+
 /// Removes inputs that `expr` doesn't use and makes one of equal ones; numbers before `first` aren't in
 /// `inputs` and stay (an epilogue's input 0).
 void tidy_inputs(ScalarExpr& expr, std::vector<TensorAccess>& inputs, int first = 0);
@@ -147,6 +157,7 @@ enum class ElementTypes : uint8_t {
   kChipFloats,  ///< floats that Map, Reduce and Contract compute on
   kNumbers,     ///< these, integers and bool
   kAny,         ///< it only moves elements
+  kAnyFirst,    ///< it moves elements of its first operand; the others, which may be empty, say how
 };
 
 struct OperatorRow {
@@ -159,6 +170,13 @@ using OperatorTable = std::vector<OperatorRow>;
 
 // The families, a file each.
 void register_elementwise(OperatorTable& table);
+void register_trigonometry(OperatorTable& table);
+void register_resize(OperatorTable& table);
+void register_recurrent(OperatorTable& table);
+void register_scan(OperatorTable& table);
+void register_einsum(OperatorTable& table);
+void register_linear_algebra(OperatorTable& table);
+void register_scan(OperatorTable& table);
 void register_reduce(OperatorTable& table);
 void register_contract(OperatorTable& table);
 void register_movement(OperatorTable& table);
@@ -169,6 +187,11 @@ void register_indexing(OperatorTable& table);
 
 /// Gather with indices that are data.
 HostReason lower_gather_by_data(NodeLowering& lowering);
+
+/// The p-norm of elements as a sum: what is summed of an element, and what is made of the sum. UserError for
+/// a p below 1.
+Term norm_term(const NodeLowering& lowering, Term x);
+Term norm_of_sum(const NodeLowering& lowering, Term sum);
 
 /// The sliding window of Conv and the pools over the spatial axes.
 struct Window {

@@ -207,12 +207,43 @@ HostReason lower_layer_normalization(NodeLowering& lowering) {
   return kLowered;
 }
 
+/// y = x / (bias + alpha / size * sum of squares)^beta, over a window of channels around each.
+HostReason lower_local_response_normalization(NodeLowering& lowering) {
+  const Shape& shape = lowering.input_shape(0);
+  lowering.require(shape.size() >= 2, "the input is {}; it has no channels", shape_to_string(shape));
+  const size_t rank = shape.size();
+  const int64_t size = lowering.int_attribute("size");
+  lowering.require(size >= 1, "size is {}; it must be positive", size);
+  // Of a window that is longer than there are channels, the rest is never read.
+  const int64_t before = std::min((size - 1) / 2, shape[1] - 1);
+  const int64_t after = std::min(size / 2, shape[1] - 1);
+  AffineMap window(rank, rank + 1);
+  for (size_t axis = 0; axis < rank; ++axis) window.set(axis, axis, 1);
+  window.set(1, rank, 1).set_offset(1, -before);
+  Formula square;
+  Formula epilogue;
+  const double share = lowering.float_attribute("alpha") / static_cast<double>(size);
+  const Term sum = epilogue.x(0) * share + lowering.float_attribute("bias");
+  const Term factor = exp(log(sum) * -lowering.float_attribute("beta"));
+  lowering.add_layer("",
+                     ReduceLayer{ReduceLayer::Op::kSum,
+                                 shape,
+                                 {before + 1 + after},
+                                 {{lowering.input(0), window, 0}},
+                                 square.result(square.x(0) * square.x(0)),
+                                 epilogue.result(epilogue.x(1) * factor),
+                                 {{lowering.input(0), AffineMap::identity(rank), 0}}},
+                     lowering.output());
+  return kLowered;
+}
+
 }  // namespace
 
 void register_normalization(OperatorTable& table) {
   table.push_back({"BatchNormalization", lower_batch_normalization, ElementTypes::kChipFloats});
   table.push_back({"InstanceNormalization", lower_instance_normalization, ElementTypes::kChipFloats});
   table.push_back({"LayerNormalization", lower_layer_normalization, ElementTypes::kChipFloats});
+  table.push_back({"LRN", lower_local_response_normalization, ElementTypes::kChipFloats});
 }
 
 }  // namespace kodama::compiler

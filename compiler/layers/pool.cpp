@@ -168,11 +168,23 @@ HostReason lower_average_pool(NodeLowering& lowering) {
   return kLowered;
 }
 
+HostReason lower_lp_pool(NodeLowering& lowering) {
+  Pool pool = pool_of(lowering, false);
+  pool.layer.op = ReduceLayer::Op::kSum;
+  Formula expr;
+  Formula epilogue;
+  pool.layer.expr = expr.result(norm_term(lowering, expr.x(0)));
+  pool.layer.epilogue = epilogue.result(norm_of_sum(lowering, epilogue.x(0)));
+  lowering.add_layer("", std::move(pool.layer), lowering.output());
+  return kLowered;
+}
+
 }  // namespace
 
 void register_pool(OperatorTable& table) {
   table.push_back(
       {"MaxPool", lower_max_pool, ElementTypes::kChipFloats, "Indices, if asked for, below 2^24"});
+  table.push_back({"LpPool", lower_lp_pool, ElementTypes::kChipFloats});
   table.push_back({"AveragePool", lower_average_pool, ElementTypes::kChipFloats});
 }
 

@@ -204,7 +204,39 @@ HostReason lower_global_max_pool(NodeLowering& lowering) {
   return kLowered;
 }
 
+HostReason lower_global_lp_pool(NodeLowering& lowering) {
+  const Reduction space =
+      reduction_over(lowering.input_shape(0), spatial_axes(lowering), lowering.output_shape());
+  Formula expr;
+  Formula epilogue;
+  lowering.add_layer("",
+                     ReduceLayer{ReduceLayer::Op::kSum,
+                                 space.output_extents,
+                                 space.reduction_extents,
+                                 {{lowering.input(0), space.input_map, 0}},
+                                 expr.result(norm_term(lowering, expr.x(0))),
+                                 epilogue.result(norm_of_sum(lowering, epilogue.x(0))),
+                                 {}},
+                     lowering.output());
+  return kLowered;
+}
+
 }  // namespace
+
+Term norm_term(const NodeLowering& lowering, Term x) {
+  const int64_t p = lowering.int_attribute("p");
+  lowering.require(p >= 1, "p is {}; it must be positive", p);
+  if (p == 1) return abs(x);
+  if (p == 2) return x * x;
+  return pow(abs(x), x.constant(static_cast<double>(p)));
+}
+
+Term norm_of_sum(const NodeLowering& lowering, Term sum) {
+  const int64_t p = lowering.int_attribute("p");
+  if (p == 1) return sum;
+  if (p == 2) return sqrt(sum);
+  return pow(sum, sum.constant(1 / static_cast<double>(p)));
+}
 
 void register_reduce(OperatorTable& table) {
   constexpr auto kFloats = ElementTypes::kChipFloats;
@@ -219,6 +251,7 @@ void register_reduce(OperatorTable& table) {
   table.push_back({"ReduceLogSum", lower_reduce_log_sum, kFloats});
   table.push_back({"ReduceLogSumExp", lower_reduce_log_sum_exp, kFloats});
   table.push_back({"GlobalAveragePool", lower_global_average_pool, kFloats});
+  table.push_back({"GlobalLpPool", lower_global_lp_pool, kFloats});
   table.push_back({"GlobalMaxPool", lower_global_max_pool, kFloats});
 }
 

@@ -32,7 +32,7 @@ constexpr OpRow kOps[] = {
     {"sqrt", "f:f"},         {"exp", "f:f"},
     {"log", "f:f"},          {"tanh", "f:f"},
     {"sigmoid", "f:f"},      {"erf", "f:f"},
-    {"floor", "f:f"},        {"select_not_negative", "faa:a"},
+    {"pow", "ff:f"},          {"floor", "f:f"},        {"select_not_negative", "faa:a"},
     {"equal", "ff:i"},       {"less", "ff:i"},
     {"int", ":i"},           {"int_add", "ii:i"},
     {"int_sub", "ii:i"},     {"int_max", "ii:i"},
@@ -127,6 +127,8 @@ double evaluate_op(ScalarOp op, double a, double b, double c) {
       return 1 / (1 + std::exp(-a));
     case ScalarOp::kErf:
       return std::erf(a);
+    case ScalarOp::kPow:
+      return std::pow(a, b);
     case ScalarOp::kFloor:
       return std::floor(a);
     case ScalarOp::kSelectNotNegative:

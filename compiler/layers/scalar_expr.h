@@ -35,6 +35,7 @@ enum class ScalarOp : uint8_t {
   kTanh,
   kSigmoid,
   kErf,
+  kPow,  ///< args[0] to the power of args[1]; of a negative number to one that isn't whole: |args[0]|'s
   kFloor,
   kSelectNotNegative,  ///< args[0] >= 0 ? args[1] : args[2]
   // Conditions on floats.

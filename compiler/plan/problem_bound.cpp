@@ -52,6 +52,7 @@ void add_expression(const ScalarExpr& expr, double points, ProblemWork& work) {
       case ScalarOp::kTanh:
       case ScalarOp::kSigmoid:
       case ScalarOp::kErf:
+      case ScalarOp::kPow:
         work.mau_operations += points;
         break;
       case ScalarOp::kAbs:
