@@ -92,10 +92,12 @@ std::set<std::string> types_of(const onnx::OpSchema& schema) {
 }
 
 /// Of these types, those that the chip computes on.
-std::string chip_types(const std::set<std::string>& allowed) {
+std::string chip_types(const ChipOperator& computed, const std::set<std::string>& allowed) {
   std::set<std::string> types;
   for (int type = 1; onnx::TensorProto_DataType_IsValid(type); ++type) {
-    if (!has_chip_arithmetic(static_cast<DataType>(type))) continue;
+    const auto element = static_cast<DataType>(type);
+    const bool is_integer = word_kind(element) == ScalarKind::kInteger || is_long(element);
+    if (!has_float_arithmetic(element) && !(computed.takes_integers && is_integer)) continue;
     onnx::TypeProto proto;
     proto.mutable_tensor_type()->set_elem_type(type);
     const std::string text = *onnx::Utils::DataTypeUtils::ToType(proto);
@@ -125,7 +127,7 @@ std::string operator_rows() {
     std::string condition;
     const auto found = name.first.empty() ? chip.find(name.second) : chip.end();
     if (found != chip.end()) {
-      where = found->second.only_moves ? "all" : chip_types(types);
+      where = found->second.only_moves ? "all" : chip_types(found->second, types);
       condition = found->second.condition;
     }
     const char* host = kernels.contains(name) ? "yes" : has_body ? "by its body" : "no";

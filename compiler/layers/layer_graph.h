@@ -266,8 +266,9 @@ const std::vector<std::string>& directly_lowered_operators();
 /// The same, with what docs/operators.md says of them.
 struct ChipOperator {
   std::string name;
-  bool only_moves = false;  ///< elements of any type; else those for which has_chip_arithmetic() holds
-  std::string condition;    ///< what else a node must be; empty: nothing
+  bool only_moves = false;      ///< elements of any type; else those for which has_float_arithmetic() holds,
+  bool takes_integers = false;  ///< and integers and bool
+  std::string condition;        ///< what else a node must be; empty: nothing
 };
 const std::vector<ChipOperator>& chip_operators();
 

@@ -246,7 +246,8 @@ const std::vector<ChipOperator>& chip_operators() {
   static const std::vector<ChipOperator> operators = [] {
     std::vector<ChipOperator> list;
     for (const OperatorRow& row : operator_table())
-      list.push_back({row.name, row.types == ElementTypes::kAny, row.condition});
+      list.push_back({row.name, row.types == ElementTypes::kAny || row.types == ElementTypes::kAnyFirst,
+                      row.types == ElementTypes::kNumbers, row.condition});
     return list;
   }();
   return operators;
