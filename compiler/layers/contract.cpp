@@ -124,6 +124,57 @@ void add_convolution(NodeLowering& lowering, const std::string& suffix, const Co
   lowering.add_layer(suffix, std::move(contract), convolution.target);
 }
 
+void add_matmul(NodeLowering& lowering, const std::string& suffix, TensorId first, TensorId second,
+                TensorId target) {
+  const Shape a = lowering.tensor(first).shape;
+  const Shape b = lowering.tensor(second).shape;
+  const Shape y = lowering.tensor(target).shape;
+  lowering.require(!a.empty() && !b.empty(), "a scalar operand: A is {}, B is {}", shape_to_string(a),
+                   shape_to_string(b));
+  // A vector has no M (no N), and no batch.
+  const bool has_m = a.size() > 1;
+  const bool has_n = b.size() > 1;
+  const size_t a_batch = has_m ? a.size() - 2 : 0;
+  const size_t b_batch = has_n ? b.size() - 2 : 0;
+  const size_t batch = y.size() - has_m - has_n;
+  DimList dims;
+  for (size_t axis = 0; axis < batch; ++axis) {
+    const bool in_a = axis + a_batch >= batch && a[axis + a_batch - batch] != 1;
+    const bool in_b = axis + b_batch >= batch && b[axis + b_batch - batch] != 1;
+    dims.add(fmt::format("b{}", axis), y[axis], in_a == in_b ? Role::kBatch : in_a ? Role::kM : Role::kN);
+  }
+  const size_t m = has_m ? dims.add("m", a[a.size() - 2], Role::kM) : 0;
+  const size_t n = has_n ? dims.add("n", b.back(), Role::kN) : 0;
+  const size_t k = dims.add("k", a.back(), Role::kK);
+
+  AffineMap a_map(a.size(), dims.size());
+  AffineMap b_map(b.size(), dims.size());
+  AffineMap y_map(y.size(), dims.size());
+  for (size_t axis = 0; axis < batch; ++axis) {
+    y_map.set(axis, axis, 1);
+    if (axis + a_batch >= batch && a[axis + a_batch - batch] != 1) a_map.set(axis + a_batch - batch, axis, 1);
+    if (axis + b_batch >= batch && b[axis + b_batch - batch] != 1) b_map.set(axis + b_batch - batch, axis, 1);
+  }
+  a_map.set(a.size() - 1, k, 1);
+  b_map.set(has_n ? b.size() - 2 : 0, k, 1);
+  if (has_m) {
+    a_map.set(a.size() - 2, m, 1);
+    y_map.set(batch, m, 1);
+  }
+  if (has_n) {
+    b_map.set(b.size() - 1, n, 1);
+    y_map.set(y.size() - 1, n, 1);
+  }
+  ContractLayer contract;
+  contract.a = {first, a_map, 0};
+  contract.b = {second, b_map, 0};
+  contract.output = y_map;
+  contract.output_shape = y;
+  contract.epilogue = ScalarExpr::identity();
+  contract.dims = dims.take();
+  lowering.add_layer(suffix, std::move(contract), target);
+}
+
 TensorId rearranged(NodeLowering& lowering, const std::string& suffix, TensorId source, AffineMap map,
                     const Shape& extents, const Shape& box) {
   RearrangeLayer rearrange;
@@ -330,53 +381,7 @@ HostReason lower_conv_transpose(NodeLowering& lowering) {
 }
 
 HostReason lower_matmul(NodeLowering& lowering) {
-  const Shape& a = lowering.input_shape(0);
-  const Shape& b = lowering.input_shape(1);
-  const Shape& y = lowering.output_shape();
-  lowering.require(!a.empty() && !b.empty(), "a scalar operand: A is {}, B is {}", shape_to_string(a),
-                   shape_to_string(b));
-  // A vector has no M (no N), and no batch.
-  const bool has_m = a.size() > 1;
-  const bool has_n = b.size() > 1;
-  const size_t a_batch = has_m ? a.size() - 2 : 0;
-  const size_t b_batch = has_n ? b.size() - 2 : 0;
-  const size_t batch = y.size() - has_m - has_n;
-  DimList dims;
-  for (size_t axis = 0; axis < batch; ++axis) {
-    const bool in_a = axis + a_batch >= batch && a[axis + a_batch - batch] != 1;
-    const bool in_b = axis + b_batch >= batch && b[axis + b_batch - batch] != 1;
-    dims.add(fmt::format("b{}", axis), y[axis], in_a == in_b ? Role::kBatch : in_a ? Role::kM : Role::kN);
-  }
-  const size_t m = has_m ? dims.add("m", a[a.size() - 2], Role::kM) : 0;
-  const size_t n = has_n ? dims.add("n", b.back(), Role::kN) : 0;
-  const size_t k = dims.add("k", a.back(), Role::kK);
-
-  AffineMap a_map(a.size(), dims.size());
-  AffineMap b_map(b.size(), dims.size());
-  AffineMap y_map(y.size(), dims.size());
-  for (size_t axis = 0; axis < batch; ++axis) {
-    y_map.set(axis, axis, 1);
-    if (axis + a_batch >= batch && a[axis + a_batch - batch] != 1) a_map.set(axis + a_batch - batch, axis, 1);
-    if (axis + b_batch >= batch && b[axis + b_batch - batch] != 1) b_map.set(axis + b_batch - batch, axis, 1);
-  }
-  a_map.set(a.size() - 1, k, 1);
-  b_map.set(has_n ? b.size() - 2 : 0, k, 1);
-  if (has_m) {
-    a_map.set(a.size() - 2, m, 1);
-    y_map.set(batch, m, 1);
-  }
-  if (has_n) {
-    b_map.set(b.size() - 1, n, 1);
-    y_map.set(y.size() - 1, n, 1);
-  }
-  ContractLayer contract;
-  contract.a = {lowering.input(0), a_map, 0};
-  contract.b = {lowering.input(1), b_map, 0};
-  contract.output = y_map;
-  contract.output_shape = y;
-  contract.epilogue = ScalarExpr::identity();
-  contract.dims = dims.take();
-  lowering.add_layer("", std::move(contract), lowering.output());
+  add_matmul(lowering, "", lowering.input(0), lowering.input(1), lowering.output());
   return kLowered;
 }
 

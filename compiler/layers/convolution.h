@@ -4,7 +4,8 @@
 
 #include "compiler/layers/node_lowering.h"
 
-/// Convolutions, as layers: what Conv, ConvTranspose and Resize have in common. Private to compiler/layers.
+/// Convolutions and matrix products, as layers: what Conv, ConvTranspose, Resize and the operators on
+/// quantized tensors have in common. Private to compiler/layers.
 namespace kodama::compiler {
 
 /// A convolution of `x` [N, C, ...] with `w` [M, C / groups, ...] into `target` [N, M, ...].
@@ -16,6 +17,10 @@ struct Convolution {
   Window window;
 };
 void add_convolution(NodeLowering& lowering, const std::string& suffix, const Convolution& convolution);
+
+/// The product of two tensors as MatMul defines it, into `target`.
+void add_matmul(NodeLowering& lowering, const std::string& suffix, TensorId first, TensorId second,
+                TensorId target);
 
 /// The output, of the residues of its positions modulo `strides`: position q * stride + r of channel m is
 /// position q of channel m * (all strides) + r of `residues`, which may have more of them than the output

@@ -185,9 +185,11 @@ HostReason lower_relu(NodeLowering& lowering) {
   }
   return lower_unary_op<ScalarOp::kRelu>(lowering);
 }
+constexpr const char* kWideDivision = "a division of 64-bit integers";
+
 HostReason lower_div(NodeLowering& lowering) {
   const auto type = integer_type(lowering.output_type());
-  if (type && type->is_wide()) return "a division of 64-bit integers";
+  if (type && type->is_wide()) return kWideDivision;
   return lower_arithmetic(lowering, ScalarOp::kDiv,
                           [](const Integer& a, const Integer& b) { return divide(a, b).quotient; });
 }
@@ -208,22 +210,30 @@ HostReason lower_ceil(NodeLowering& lowering) {
   return lower_unary(lowering, [](NodeLowering&, Term x) { return -floor(-x); });
 }
 
-/// Half to even: up where more than a half is missing to the number below, or a half and that is odd.
 HostReason lower_round(NodeLowering& lowering) {
-  return lower_unary(lowering, [](NodeLowering&, Term x) {
-    const Term below = floor(x);
-    const Term missing = x - below;
-    const Term is_odd = below - floor(below * 0.5) * 2 - 1;
-    const Term from_odd = select(missing - 0.5, x.constant(1), x.constant(0));
-    const Term from_even = select(0.5 - missing, x.constant(0), x.constant(1));
-    return below + select(is_odd, from_odd, from_even);
-  });
+  return lower_unary(lowering, [](NodeLowering&, Term x) { return round_to_even(x); });
+}
+
+/// The remainder, with the sign of the dividend (fmod) or of the divisor.
+HostReason lower_integer_mod(NodeLowering& lowering) {
+  if (integer_type(lowering.output_type())->is_wide()) return kWideDivision;
+  const bool of_dividend = lowering.int_attribute("fmod") != 0;
+  MapBuilder map(lowering, lowering.output_shape());
+  const Integer a = map.integer_of_input(0);
+  const Integer b = map.integer_of_input(1);
+  const Integer rest = divide(a, b).remainder;
+  const Integer zero = integer_constant(a.low, 0, a.type);
+  const Term other_sign = less(rest ^ b, zero);
+  const Term turns = negation(is_zero(rest)).apply(ScalarOp::kAnd, other_sign);
+  map.finish("", of_dividend ? rest : where(turns, rest + b, rest), lowering.output());
+  return kLowered;
 }
 
 /// fmod: a less the whole number of b's that is nearest to a / b from 0's side. In two steps, so that each
 /// number has up to 12 bits and what is left is exact for quotients below 2^24; a quotient that was rounded
 /// up takes one b too many.
 HostReason lower_mod(NodeLowering& lowering) {
+  if (makes_integers(lowering)) return lower_integer_mod(lowering);
   lowering.require(lowering.int_attribute("fmod") != 0, "fmod is 0; of floating-point numbers it must be 1");
   MapBuilder map(lowering, lowering.output_shape());
   const Term a = abs(map.operand_of_input(0));
@@ -240,16 +250,63 @@ HostReason lower_mod(NodeLowering& lowering) {
 /// Powers up to this are products.
 constexpr int64_t kMaxPower = 16;
 
+/// The base to a power from 0 to 2^bits - 1, from the highest bit of the exponent down; constants have few
+/// bits.
+Integer power(const Integer& base, const Integer& exponent, int bits) {
+  Integer result = integer_constant(base.low, 1, base.type);
+  for (int bit = bits - 1; bit >= 0; --bit) {
+    if (bit + 1 < bits) result = result * result;
+    const Term is_set = exponent.low.apply(ScalarOp::kShiftRight, exponent.low.integer(bit))
+                            .apply(ScalarOp::kAnd, exponent.low.integer(1));
+    result = where(is_set, bit + 1 < bits ? result * base : base, result);
+  }
+  return result;
+}
+
+/// Integers to the power of integers, which wraps; to a negative power the reciprocal, toward zero.
+HostReason lower_integer_pow(NodeLowering& lowering) {
+  const auto constant = lowering.uniform_constant(1);
+  const bool is_small =
+      constant && *constant >= 0 && *constant <= kMaxPower && *constant == std::floor(*constant);
+  const auto exponent_type = integer_type(lowering.input_type(1));
+  MapBuilder map(lowering, lowering.output_shape());
+  const Integer base = map.integer_of_input(0);
+  if (is_small) {
+    const Integer exponent = integer_constant(base.low, static_cast<int64_t>(*constant), {32, true});
+    map.finish("", power(base, exponent, 5), lowering.output());
+    return kLowered;
+  }
+  if (!exponent_type) return "an integer to the power of a number that isn't one";
+  if (base.type.is_wide()) return "64-bit integers to a power that isn't a small constant";
+  // From 2^6 on what is left of a power in 32 bits depends on the base being even, -1 or 1: bits that are
+  // left out of the exponent would matter for odd bases alone, whose powers have long overflown.
+  constexpr int kExponentBits = 6;
+  const Integer exponent = map.integer_of_input(1);
+  const auto number = [&](int64_t value) { return integer_constant(base.low, value, base.type); };
+  const auto limit = [&](int64_t value) { return integer_constant(base.low, value, exponent.type); };
+  const Integer most = limit((1 << kExponentBits) - 2);
+  const Integer odd_most = most | (exponent & limit(1));
+  const Integer capped = where(less(most, exponent), odd_most, exponent);
+  const Integer positive = power(base, convert(capped, {32, true}), kExponentBits);
+  const Term is_one = equal(base, number(1));
+  const Integer minus_one = where(is_zero(exponent & limit(1)), number(1), number(-1));
+  const Integer negative = where(is_one, number(1), where(equal(base, number(-1)), minus_one, number(0)));
+  const Term below_zero = exponent.type.is_signed ? less(exponent, limit(0)) : base.low.integer(0);
+  map.finish("", where(below_zero, negative, positive), lowering.output());
+  return kLowered;
+}
+
 HostReason lower_pow(NodeLowering& lowering) {
+  if (makes_integers(lowering)) return lower_integer_pow(lowering);
   MapBuilder map(lowering, lowering.output_shape());
   const Term x = map.operand_of_input(0);
   const auto exponent = lowering.uniform_constant(1);
   const double magnitude = exponent ? std::fabs(*exponent) : 0;
   const bool is_product = magnitude >= 1 && magnitude <= kMaxPower && magnitude == std::floor(magnitude);
   if (!is_product && magnitude != 0.5) {
-    if (!has_float_arithmetic(lowering.input_type(1)))
-      return fmt::format("the exponent is {}", data_type_name(lowering.input_type(1)));
-    map.finish("", pow(x, map.operand_of_input(1)), lowering.output());
+    const Term exponent_term =
+        integer_type(lowering.input_type(1)) ? to_float(map.integer_of_input(1)) : map.operand_of_input(1);
+    map.finish("", pow(x, exponent_term), lowering.output());
     return kLowered;
   }
   Term result = x;
@@ -306,8 +363,8 @@ void register_elementwise(OperatorTable& table) {
   table.push_back({"ThresholdedRelu", lower_thresholded_relu, kFloats});
   table.push_back({"Shrink", lower_shrink, kFloats});
   table.push_back({"Round", lower_round, kFloats});
-  table.push_back({"Mod", lower_mod, kFloats});
-  table.push_back({"Pow", lower_pow, kFloats});
+  table.push_back({"Mod", lower_mod, kNumbers});
+  table.push_back({"Pow", lower_pow, kNumbers});
 }
 
 }  // namespace kodama::compiler

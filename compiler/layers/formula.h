@@ -107,6 +107,17 @@ inline Term where(Term condition, Term yes, Term no) {
   return {condition.expr, condition.expr->apply(ScalarOp::kSelect, condition.node, yes.node, no.node)};
 }
 
+/// To a whole number, half to even: up where more than a half is missing to the number below, or a half and
+/// that is odd.
+inline Term round_to_even(Term x) {
+  const Term below = floor(x);
+  const Term missing = x - below;
+  const Term is_odd = below - floor(below * 0.5) * 2 - 1;
+  const Term from_odd = select(missing - 0.5, x.constant(1), x.constant(0));
+  const Term from_even = select(0.5 - missing, x.constant(0), x.constant(1));
+  return below + select(is_odd, from_odd, from_even);
+}
+
 // Activations: of operators, and of recurrent ones' gates.
 inline Term tanh(Term a) {
   return a.apply(ScalarOp::kTanh);

@@ -520,7 +520,8 @@ TensorId place_of_extreme(NodeLowering& lowering, TensorId data, bool largest, b
   {
     Selection find(lowering, order, result, {shape[1]});
     const Op op = type ? (largest ? Op::kIntMax : Op::kIntMin) : (largest ? Op::kMax : Op::kMin);
-    find.reduce("extreme", op, ordered(find, lowering, data, read(find)), ScalarExpr::identity(), {}, extreme);
+    find.reduce("extreme", op, ordered(find, lowering, data, read(find)), ScalarExpr::identity(), {},
+                extreme);
   }
   Selection find(lowering, kInt32, result, {shape[1]});
   const Term value = ordered(find, lowering, data, read(find));
@@ -563,7 +564,8 @@ HostReason lower_hardmax(NodeLowering& lowering) {
   const TensorId place = place_of_extreme(lowering, data, true, false);
   std::vector<int32_t> numbers(static_cast<size_t>(shape[1]));
   std::iota(numbers.begin(), numbers.end(), 0);
-  const TensorId number = lowering.add_constant("numbers", Tensor::from_values(kInt32, {shape[1], 1}, numbers));
+  const TensorId number =
+      lowering.add_constant("numbers", Tensor::from_values(kInt32, {shape[1], 1}, numbers));
   MapBuilder map(lowering, shape);
   const Term first = map.operand(lowering.add_alias("first", place, {shape[0], 1, shape[2]}));
   const Term is_first = same(map.operand(number), first);
@@ -631,16 +633,20 @@ HostReason lower_gather_by_data(NodeLowering& lowering) {
 
 void register_indexing(OperatorTable& table) {
   constexpr auto kAny = ElementTypes::kAny;
-  table.push_back({"GatherElements", lower_gather_elements, kAny});
-  table.push_back({"GatherND", lower_gather_nd, kAny});
-  table.push_back({"ScatterElements", lower_scatter_elements, kAny});
-  table.push_back({"Scatter", lower_scatter_elements, kAny});
-  table.push_back({"ScatterND", lower_scatter_nd, kAny});
+  table.push_back(
+      {"GatherElements", lower_gather_elements, kAny, "at most 2^21 comparisons of indices with places"});
+  table.push_back({"GatherND", lower_gather_nd, kAny, "at most 2^21 comparisons of indices with places"});
+  table.push_back(
+      {"ScatterElements", lower_scatter_elements, kAny, "at most 2^21 comparisons of indices with places"});
+  table.push_back(
+      {"Scatter", lower_scatter_elements, kAny, "at most 2^21 comparisons of indices with places"});
+  table.push_back({"ScatterND", lower_scatter_nd, kAny, "at most 2^21 comparisons of indices with places"});
   table.push_back({"OneHot", lower_one_hot, kAny});
-  table.push_back({"ArgMax", lower_arg<true>, ElementTypes::kNumbers});
-  table.push_back({"ArgMin", lower_arg<false>, ElementTypes::kNumbers});
+  table.push_back({"ArgMax", lower_arg<true>, ElementTypes::kNumbers, "not of 64-bit integers"});
+  table.push_back({"ArgMin", lower_arg<false>, ElementTypes::kNumbers, "not of 64-bit integers"});
   table.push_back({"Hardmax", lower_hardmax, ElementTypes::kChipFloats});
-  table.push_back({"TopK", lower_top_k, ElementTypes::kNumbers});
+  table.push_back(
+      {"TopK", lower_top_k, ElementTypes::kNumbers, "axes of at most 1448 places, not of 64-bit integers"});
 }
 
 }  // namespace kodama::compiler

@@ -13,7 +13,7 @@ namespace kodama::compiler {
 namespace {
 
 /// Numbers around every limit, and random ones.
-std::vector<int64_t> numbers(uint32_t seed) {
+std::vector<int64_t> edge_numbers(uint32_t seed) {
   std::vector<int64_t> values;
   for (const int bit : {0, 1, 7, 8, 11, 15, 16, 22, 24, 31, 32, 33, 40, 52, 62}) {
     const int64_t power = int64_t{1} << bit;
@@ -38,21 +38,21 @@ int64_t cut(int64_t value, IntegerType type) {
   return static_cast<int64_t>(negative ? bits | ~mask : bits);
 }
 
-double lower(int64_t value) {
+double low_word(int64_t value) {
   return static_cast<int32_t>(static_cast<uint32_t>(value));
 }
-double upper(int64_t value) {
+double high_word(int64_t value) {
   return static_cast<int32_t>(static_cast<uint64_t>(value) >> 32);
 }
 
 /// Inputs 0 to 3: lower and upper words of a and b.
-Integer operand(Formula& f, int number, IntegerType type) {
+Integer words_operand(Formula& f, int number, IntegerType type) {
   if (!type.is_wide()) return integer_of_word(f.x(2 * number), type);
   return {f.x(2 * number), f.x(2 * number + 1), type};
 }
 
 int64_t value_of(Formula& f, const Integer& result, int64_t a, int64_t b) {
-  const std::vector<double> inputs = {lower(a), upper(a), lower(b), upper(b)};
+  const std::vector<double> inputs = {low_word(a), high_word(a), low_word(b), high_word(b)};
   const auto word = [&](Term term) {
     return static_cast<uint64_t>(
         static_cast<uint32_t>(static_cast<int64_t>(f.result(term).evaluate(inputs))));
@@ -65,12 +65,12 @@ using Expected = std::function<int64_t(int64_t, int64_t, IntegerType)>;
 
 void expect_operation(const char* name, const Operation& operation, const Expected& expected,
                       bool with_wide = true) {
-  const std::vector<int64_t> values = numbers(1);
+  const std::vector<int64_t> values = edge_numbers(1);
   std::mt19937 random(2);
   for (const IntegerType type : kTypes) {
     if (type.is_wide() && !with_wide) continue;
     Formula f;
-    const Integer result = operation(operand(f, 0, type), operand(f, 1, type));
+    const Integer result = operation(words_operand(f, 0, type), words_operand(f, 1, type));
     for (size_t k = 0; k < 300; ++k) {
       const int64_t a = cut(values[random() % values.size()], type);
       const int64_t b = cut(values[random() % values.size()], type);
@@ -166,11 +166,11 @@ TEST(Integer, Conversions) {
 TEST(Integer, ToFloatRoundsOnce) {
   for (const IntegerType type : kTypes) {
     Formula f;
-    const ScalarExpr expr = f.result(to_float(operand(f, 0, type)));
-    for (int64_t a : numbers(3)) {
+    const ScalarExpr expr = f.result(to_float(words_operand(f, 0, type)));
+    for (int64_t a : edge_numbers(3)) {
       a = cut(a, type);
       // What evaluate computes in double precision is exact up to the last sum.
-      const auto found = static_cast<float>(expr.evaluate(std::vector<double>{lower(a), upper(a)}));
+      const auto found = static_cast<float>(expr.evaluate(std::vector<double>{low_word(a), high_word(a)}));
       EXPECT_EQ(found, type.is_signed ? static_cast<float>(a) : static_cast<float>(u(a))) << a;
     }
   }

@@ -21,6 +21,7 @@ const OperatorTable& operator_table() {
     register_pool(rows);
     register_logic(rows);
     register_indexing(rows);
+    register_quantized(rows);
     register_resize(rows);
     register_recurrent(rows);
     register_scan(rows);

@@ -49,9 +49,14 @@ HostReason lower_alias(NodeLowering& lowering) {
 }
 
 HostReason lower_dropout(NodeLowering& lowering) {
-  if (lowering.has_output(1)) return "the mask is asked for";
   const bool drops_nothing = lowering.has_input(1) && lowering.uniform_constant(1) == 0.0;
   if (lowering.has_input(2) && lowering.uniform_constant(2) != 0.0 && !drops_nothing) return "training mode";
+  if (lowering.has_output(1)) {
+    Tensor kept(onnx::TensorProto_DataType_BOOL, lowering.output_shape(1));
+    std::ranges::fill(kept.data<uint8_t>(), uint8_t{1});
+    lowering.bind_output(lowering.add_constant("mask", std::move(kept)), 1);
+  }
+  if (!lowering.has_output(0)) return kLowered;
   return lower_alias(lowering);
 }
 
@@ -362,7 +367,7 @@ void register_movement(OperatorTable& table) {
   table.push_back({"Flatten", lower_alias, kAny});
   table.push_back({"Squeeze", lower_alias, kAny});
   table.push_back({"Unsqueeze", lower_alias, kAny});
-  table.push_back({"Dropout", lower_dropout, kAny, "inference, the mask not asked for"});
+  table.push_back({"Dropout", lower_dropout, kAny, "inference"});
   table.push_back({"Transpose", lower_transpose, kAny});
   table.push_back({"DepthToSpace", lower_depth_to_space, kAny});
   table.push_back({"SpaceToDepth", lower_space_to_depth, kAny});
@@ -372,7 +377,8 @@ void register_movement(OperatorTable& table) {
   table.push_back({"Slice", lower_slice, kAny, "constant starts, ends, axes, steps"});
   table.push_back({"Split", lower_split, kAny});
   table.push_back({"Pad", lower_pad, kAny, "constant pads and value"});
-  table.push_back({"Gather", lower_gather, kAny, "constant indices, few of them"});
+  table.push_back({"Gather", lower_gather, kAny,
+                   "few constant indices, or at most 2^21 comparisons of indices with places"});
   table.push_back({"ReverseSequence", lower_reverse_sequence, kAny});
 }
 

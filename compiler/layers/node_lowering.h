@@ -184,6 +184,7 @@ void register_normalization(OperatorTable& table);
 void register_pool(OperatorTable& table);
 void register_logic(OperatorTable& table);
 void register_indexing(OperatorTable& table);
+void register_quantized(OperatorTable& table);
 
 /// Gather with indices that are data.
 HostReason lower_gather_by_data(NodeLowering& lowering);

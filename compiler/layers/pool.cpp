@@ -108,6 +108,14 @@ HostReason lower_indices(NodeLowering& lowering, ReduceLayer pool, TensorId maxi
 
 HostReason lower_max_pool(NodeLowering& lowering) {
   Pool pool = pool_of(lowering, true);
+  if (const auto type = integer_type(lowering.output_type())) {
+    if (type->bits > 16) return "integers of more than 16 bits";
+    if (lowering.has_output(1)) return "the Indices of integers";
+    pool.layer.op = ReduceLayer::Op::kIntMax;
+    pool.layer.inputs[0].fill = type->is_signed ? -static_cast<double>(int64_t{1} << (type->bits - 1)) : 0;
+    lowering.add_layer("", pool.layer, lowering.output());
+    return kLowered;
+  }
   pool.layer.op = ReduceLayer::Op::kMax;
   pool.layer.inputs[0].fill = -std::numeric_limits<double>::infinity();
   const TensorId maximum = lowering.output();
@@ -182,8 +190,7 @@ HostReason lower_lp_pool(NodeLowering& lowering) {
 }  // namespace
 
 void register_pool(OperatorTable& table) {
-  table.push_back(
-      {"MaxPool", lower_max_pool, ElementTypes::kChipFloats, "Indices, if asked for, below 2^24"});
+  table.push_back({"MaxPool", lower_max_pool, ElementTypes::kNumbers, "Indices, if asked for, below 2^24"});
   table.push_back({"LpPool", lower_lp_pool, ElementTypes::kChipFloats});
   table.push_back({"AveragePool", lower_average_pool, ElementTypes::kChipFloats});
 }
