@@ -106,7 +106,27 @@ TEST(Upgrade, UpsampleAndResizeKeepTheirCoordinates) {
       ASSERT_EQ(node.op_type(), "Resize");
       EXPECT_EQ(find_attribute(node, "coordinate_transformation_mode")->s(), "asymmetric");
       EXPECT_EQ(find_attribute(node, "nearest_mode") != nullptr, mode == "nearest");
+      testing::expect_same_results(*model, imported, 1e-6);
     }
+  }
+}
+
+TEST(Upgrade, RegionsAndSequences) {
+  for (int opset : {10, 13, 15}) {  // half_pixel, the default since opset 16, was unknown
+    SCOPED_TRACE(opset);
+    expect_upgrade(
+        "g (float[1,2,6,6] x) => (float[2,2,3,3] y) { b = Constant<value=int64[2]{0, 0}>() "
+        "r = Constant<value=float[2,4]{0.0, 1.0, 4.0, 5.0, 0.5, 0.0, 2.0, 5.5}>() "
+        "y = RoiAlign<output_height=3, output_width=3, sampling_ratio=2>(x, r, b) }",
+        opset);
+  }
+  for (int opset : {7, 9, 13}) {
+    SCOPED_TRACE(opset);
+    expect_upgrade(
+        "g (float[5,2,3] x) => (float[5,1,2,4] y, float[1,2,4] h) { y, h = LSTM<hidden_size=4>(x, w, r, b) }",
+        opset, {{"w", {1, 16, 3}}, {"r", {1, 16, 4}}, {"b", {1, 32}}});
+    expect_upgrade("g (float[5,2,3] x) => (float[5,1,2,4] y) { y, h = GRU<hidden_size=4>(x, w, r, b) }",
+                   opset, {{"w", {1, 12, 3}}, {"r", {1, 12, 4}}, {"b", {1, 24}}});
   }
 }
 

@@ -10,8 +10,7 @@ using onnx::TensorProto;
 
 namespace {
 
-/// Integers keep their low bits; floating point truncates, and what ONNX leaves undefined saturates (NaN
-/// gives 0); anything but zero is true.
+/// As to_element(); anything but zero is true.
 template <typename To, typename From>
 To convert(From from) {
   if constexpr (std::is_same_v<To, From>) {
@@ -19,12 +18,7 @@ To convert(From from) {
   } else if constexpr (std::is_same_v<To, bool>) {
     return static_cast<Compute<From>>(from) != 0;
   } else if constexpr (kIsFloat<From> && std::is_integral_v<To>) {
-    const auto value = static_cast<double>(from);
-    if (std::isnan(value)) return 0;
-    if (value <= static_cast<double>(std::numeric_limits<To>::lowest()))
-      return std::numeric_limits<To>::lowest();
-    if (value >= static_cast<double>(std::numeric_limits<To>::max())) return std::numeric_limits<To>::max();
-    return static_cast<To>(value);
+    return to_element<To>(static_cast<double>(from));
   } else if constexpr (kIsSmallFloat<To>) {
     return to_element<To>(static_cast<double>(from));
   } else {

@@ -41,13 +41,19 @@ using Compute = std::conditional_t<kIsSmallFloat<T>, float, T>;
 template <typename T>
 using Accumulator = std::conditional_t<kIsFloat<T>, double, uint64_t>;
 
-/// Rounds to T (nearest even for floating point, modulo 2^n for integers).
+/// Rounds to T: to floating point the nearest, ties to even; of integers the low bits stay. Floating point to
+/// integers truncates, and what ONNX leaves undefined saturates (NaN gives 0).
 template <typename T, typename From>
 T to_element(From value) {
   if constexpr (kIsSmallFloat<T> && std::is_same_v<From, double>) {
     return T(round_to_odd(value));
   } else if constexpr (kIsSmallFloat<T>) {
     return T(static_cast<float>(value));
+  } else if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool> && std::is_floating_point_v<From>) {
+    if (std::isnan(value)) return 0;
+    if (value <= static_cast<From>(std::numeric_limits<T>::lowest())) return std::numeric_limits<T>::lowest();
+    if (value >= static_cast<From>(std::numeric_limits<T>::max())) return std::numeric_limits<T>::max();
+    return static_cast<T>(value);
   } else {
     return static_cast<T>(value);
   }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <complex>
 #include <numeric>
 
@@ -163,8 +164,10 @@ std::vector<Tensor> run_scatter_nd(const NodeContext& context) {
 std::vector<Tensor> run_one_hot(const NodeContext& context) {
   const Tensor& indices = context.input(0);
   const Tensor& values = context.input(2);
-  const auto depth = static_cast<int64_t>(context.scalar(1));
-  context.require(depth >= 1, "depth is {}; allowed is 1 and more", depth);
+  const double given_depth = context.scalar(1);
+  context.require(given_depth >= 1 && given_depth < 0x1p31, "depth is {}; allowed is 1 to 2^31-1",
+                  given_depth);
+  const auto depth = static_cast<int64_t>(given_depth);
   context.require(values.shape() == Shape{2}, "values has shape {}; allowed is [2]",
                   shape_to_string(values.shape()));
   const size_t axis = context.axis(context.int_attribute("axis"), indices.rank() + 1);
@@ -173,8 +176,9 @@ std::vector<Tensor> run_one_hot(const NodeContext& context) {
   const int64_t inner = count_between(indices.shape(), axis, indices.shape().size());
   std::vector<int64_t> choice = strided_offsets(shape, Strides(shape.size(), 0));
   for (int64_t i = 0; i < indices.size(); ++i) {
-    const auto index = static_cast<int64_t>(element_as_double(indices, i));
-    if (index < -depth || index >= depth) continue;  // such a row is all off
+    const double given = std::trunc(element_as_double(indices, i));
+    if (!(given >= -static_cast<double>(depth) && given < static_cast<double>(depth))) continue;  // all off
+    const auto index = static_cast<int64_t>(given);
     const int64_t at = ((i / inner) * depth + (index < 0 ? index + depth : index)) * inner + i % inner;
     choice[static_cast<size_t>(at)] = 1;
   }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "compiler/reference/kernel.h"
 #include "compiler/reference/strided.h"
@@ -183,19 +182,6 @@ std::vector<double> interpolate(const std::vector<double>& values, const Shape& 
   return result;
 }
 
-/// Integers truncate and saturate.
-template <typename T>
-T rounded(double value) {
-  if constexpr (kIsFloat<T>) {
-    return to_element<T>(value);
-  } else {
-    if (!(value > static_cast<double>(std::numeric_limits<T>::lowest())))
-      return std::numeric_limits<T>::lowest();
-    if (value >= static_cast<double>(std::numeric_limits<T>::max())) return std::numeric_limits<T>::max();
-    return static_cast<T>(value);
-  }
-}
-
 std::vector<Tensor> run_resize(const NodeContext& context) {
   const Tensor& x = context.input(0);
   const ResizePlan plan = plan_of(context);
@@ -212,7 +198,7 @@ std::vector<Tensor> run_resize(const NodeContext& context) {
     Tensor fill(x.type(), {1});
     visit_number_type(x.type(), [&](auto tag) {
       using T = typename decltype(tag)::Type;
-      fill.data<T>()[0] = rounded<T>(plan.extrapolation_value);
+      fill.data<T>()[0] = to_element<T>(plan.extrapolation_value);
     });
     return {take_by_axes(x, maps, &fill)};
   }
@@ -235,7 +221,7 @@ std::vector<Tensor> run_resize(const NodeContext& context) {
       for (size_t axis = 0; axis < shape.size(); ++axis) {
         is_outside |= sources[axis][static_cast<size_t>(index.index()[axis])].is_outside;
       }
-      to[i] = rounded<T>(is_outside ? plan.extrapolation_value : values[i]);
+      to[i] = to_element<T>(is_outside ? plan.extrapolation_value : values[i]);
     }
   });
   return {result};
