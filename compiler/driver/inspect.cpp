@@ -44,8 +44,8 @@ struct Inspection {
   int64_t opset = 0, ir_version = 0;
   std::vector<std::pair<std::string, std::string>> inputs, outputs;  ///< name and type
   int64_t parameters = 0, parameter_bytes = 0;
-  std::vector<std::string> assumed;  ///< open dimensions that count as 1
-  std::string problem;               ///< why shapes aren't known; empty: they are
+  std::vector<std::string> open;  ///< dimensions that nobody set; they count as 1
+  std::string problem;            ///< why shapes aren't known; empty: they are
   double multiply_adds = 0;
   std::map<std::string, OperatorUse> operators;
   std::vector<Reason> reasons;
@@ -216,15 +216,15 @@ Inspection inspect(const InspectRequest& request) {
   onnx::ModelProto model = read_model_with_data(request.model_file);
   read_facts(model, result);
   ImportOptions import_options{options.dims, read_named_tensors("--bind", options.bind)};
-  result.assumed = dimensions_left_open(model.graph(), import_options);
-  for (const std::string& key : result.assumed) import_options.dims.emplace(key, 1);
+  result.open = dimensions_left_open(model.graph(), import_options);
+  for (const std::string& key : result.open) import_options.dims.emplace(key, 1);
   onnx::ModelProto imported;
   try {
     imported = import_model(std::move(model), import_options, request.model_file);
   } catch (const isa::UnsupportedError& error) {
     result.problem = error.what();
   } catch (const isa::UserError& error) {
-    if (result.assumed.empty()) throw;  // else 1 may be what is wrong
+    if (result.open.empty()) throw;  // else 1 may be what is wrong
     result.problem = error.what();
   }
   if (result.problem.empty()) {
@@ -343,14 +343,15 @@ void print(const Inspection& result, std::ostream& out) {
   fact("parameters",
        fmt::format("{}, {} bytes", grouped(result.parameters), grouped(result.parameter_bytes)));
   if (result.problem.empty()) fact("multiply-adds", rounded(result.multiply_adds) + " in a run, on the chip");
-  if (!result.assumed.empty()) {
+  if (!result.open.empty()) {
+    const char* count = result.problem.empty() ? " count as 1 here" : "";
     fmt::print(out, "{}\n",
-               wrap(fmt::format("Open dimensions count as 1 here; --dim NAME=N sets them: {}",
-                                fmt::join(result.assumed, ", ")),
+               wrap(fmt::format("Open dimensions{}; --dim NAME=N sets them: {}", count,
+                                fmt::join(result.open, ", ")),
                     0, 2));
   }
   if (!result.problem.empty()) {
-    fmt::print(out, "{}\n", wrap("Shapes aren't known: " + result.problem, 0, 2));
+    fmt::print(out, "{}\n", wrap("Types and shapes aren't known: " + result.problem, 0, 2));
     fmt::print(out, "Operators are judged by their names; types and shapes may send more to the host.\n");
   }
   fmt::print(out, "\n{:<24}{:>6}{:>6}{:>6}{:>6}{:>8}{:>10}  {}\n", "operator", "nodes", "chip", "host",
@@ -393,7 +394,7 @@ nlohmann::ordered_json to_json(const Inspection& result) {
   json["inputs"] = values(result.inputs);
   json["outputs"] = values(result.outputs);
   json["parameters"] = {{"count", result.parameters}, {"bytes", result.parameter_bytes}};
-  json["assumed_to_be_1"] = result.assumed;
+  json["open_dimensions"] = result.open;
   json["shapes_known"] = result.problem.empty();
   if (!result.problem.empty()) json["problem"] = result.problem;
   if (result.problem.empty()) json["multiply_adds"] = result.multiply_adds;

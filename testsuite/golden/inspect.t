@@ -38,7 +38,7 @@ Open dimensions, and an operator on the host:
   On the host:
     TopK (best): the operator has no decomposition into layers of the chip
   wrote mixed.json
-  $ /usr/bin/python3 -c 'import json; m = json.load(open("mixed.json")); print(m["assumed_to_be_1"], m["parameters"], [(r["operator"], r["place"]) for r in m["not_on_the_chip"]])'
+  $ /usr/bin/python3 -c 'import json; m = json.load(open("mixed.json")); print(m["open_dimensions"], m["parameters"], [(r["operator"], r["place"]) for r in m["not_on_the_chip"]])'
   ['batch'] {'count': 33, 'bytes': 136} [('TopK', 'host')]
   $ kodama inspect models/mixed.onnx --dim batch=4 | grep -e input -e "^ .*adds" -e Open
     input          x  float32 [4, 8]
@@ -51,7 +51,7 @@ Operators that nobody computes: judged by their names, since no types follow:
     input          x  float32 [2, 3]
     output         y  float32 [2, 3]
     parameters     0, 0 bytes
-  Shapes aren't known: models/wrong/domain.onnx: node 'attend'
+  Types and shapes aren't known: models/wrong/domain.onnx: node 'attend'
     (com.example.FlashAttention): the operator 'FlashAttention' of the domain
     'com.example' isn't ONNX's, and the model has no function of that name; export
     the model with ONNX's own operators, or with a function that defines it
