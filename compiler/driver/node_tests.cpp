@@ -48,6 +48,7 @@ TensorMap parameters(const onnx::ModelProto& model, const TensorMap& inputs) {
                                                                         {"HammingWindow", {0, 0}},
                                                                         {"HannWindow", {0, 0}},
                                                                         {"LSTM", {4, 4}},
+                                                                        {"MelWeightMatrix", {0, 4}},
                                                                         {"Pad", {1, 3}},
                                                                         {"RNN", {4, 4}},
                                                                         {"Range", {0, 2}},

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "compiler/driver/random_nodes.h"
+#include "compiler/driver/random_operators.h"
 #include "compiler/graph/onnx_model.h"
 
 namespace kodama::compiler {
@@ -856,7 +857,7 @@ class RandomGraph : public RandomNodes {
     if (is_picture && kind < 45) return kind < 33 ? convolution(from) : pool(from);
     if (is_tokens && kind < 45)
       return kind < 15 ? attention(from) : kind < 30 ? matrix_product(from) : normalization(from);
-    switch (number(0, 13)) {
+    switch (number(0, 15)) {
       case 0:
         return convolution(from);
       case 1:
@@ -880,6 +881,9 @@ class RandomGraph : public RandomNodes {
         return movement(from);
       case 12:
         return concatenation(from);
+      case 13:
+      case 14:
+        return add_rare_operator(*this, from);
       default:
         return chance(50) ? attention(from) : feed_forward(from);
     }

@@ -23,8 +23,6 @@ class DimList {
   std::vector<ContractLayer::Dim> dims_;
 };
 
-}  // namespace
-
 /// Kernel positions at the ends of an axis that read nothing but padding, wherever they are, are left out: of
 /// kernels that are dilated further than a small picture is wide, all but the middle.
 Convolution without_idle_taps(NodeLowering& lowering, const Convolution& convolution) {
@@ -54,8 +52,98 @@ Convolution without_idle_taps(NodeLowering& lowering, const Convolution& convolu
   return result;
 }
 
+/// A kernel's position, and the places of the output, [begin, end), where it reads the picture.
+struct Tap {
+  std::vector<int64_t> position, begin, end;
+};
+std::vector<Tap> taps_of(const Convolution& convolution, const Shape& x, const Shape& y) {
+  const Window& window = convolution.window;
+  std::vector<Tap> taps = {{}};
+  for (size_t axis = 0; axis < window.kernel.size(); ++axis) {
+    std::vector<Tap> longer;
+    for (const Tap& tap : taps) {
+      for (int64_t k = 0; k < window.kernel[axis]; ++k) {
+        // Places o with 0 <= o * stride + start < extent.
+        const int64_t start = k * window.dilation[axis] - window.pad_begin[axis];
+        const int64_t stride = window.stride[axis];
+        const auto first_from = [&](int64_t place) { return place <= 0 ? 0 : (place + stride - 1) / stride; };
+        Tap next = tap;
+        next.position.push_back(k);
+        next.begin.push_back(std::min(first_from(-start), y[2 + axis]));
+        next.end.push_back(std::min(first_from(x[2 + axis] - start), y[2 + axis]));
+        if (next.begin.back() < next.end.back()) longer.push_back(std::move(next));
+      }
+    }
+    taps = std::move(longer);
+  }
+  return taps;
+}
+
+/// A kernel that reads little but padding, as one that is dilated almost as far as the picture is wide: each
+/// of its positions is a convolution of its own, for the places where it reads the picture; a Map adds them
+/// up. False if the kernel isn't such.
+bool add_sparse_convolution(NodeLowering& lowering, const std::string& suffix,
+                            const Convolution& convolution) {
+  const Shape& x = lowering.tensor(convolution.x).shape;
+  const Shape y = lowering.tensor(convolution.target).shape;
+  const Window& window = convolution.window;
+  constexpr int64_t kMostTaps = 9;
+  constexpr double kLittle = 0.3;
+  const int64_t all_taps = element_count(window.kernel);
+  if (all_taps == 1 || all_taps > kMostTaps || convolution.scale >= 0) return false;
+  const std::vector<Tap> taps = taps_of(convolution, x, y);
+  double read = 0;
+  for (const Tap& tap : taps) {
+    double places = 1;
+    for (size_t axis = 0; axis < tap.begin.size(); ++axis)
+      places *= static_cast<double>(tap.end[axis] - tap.begin[axis]);
+    read += places;
+  }
+  const double places = static_cast<double>(element_count({y.begin() + 2, y.end()}));
+  if (taps.empty() || read > kLittle * places * static_cast<double>(all_taps)) return false;
+
+  const size_t rank = y.size();
+  const std::string prefix = suffix.empty() ? "" : suffix + "_";
+  MapLayer sum{y, {}, {}};
+  Formula formula;
+  std::optional<Term> result;
+  const auto add = [&](TensorId tensor, AffineMap map) {
+    sum.inputs.push_back({tensor, std::move(map), 0});
+    const Term term = formula.x(static_cast<int>(sum.inputs.size()) - 1);
+    result = result ? *result + term : term;
+  };
+  for (size_t k = 0; k < taps.size(); ++k) {
+    const std::string name = fmt::format("{}tap{}", prefix, k);
+    Convolution part = convolution;
+    part.bias = -1;
+    Shape part_w = lowering.tensor(convolution.w).shape;
+    Shape part_y = y;
+    AffineMap w_map = AffineMap::identity(rank);
+    AffineMap place = AffineMap::identity(rank);
+    for (size_t axis = 0; axis < window.kernel.size(); ++axis) {
+      w_map.set_offset(2 + axis, taps[k].position[axis]);
+      place.set_offset(2 + axis, -taps[k].begin[axis]);
+      part_w[2 + axis] = part.window.kernel[axis] = part.window.dilation[axis] = 1;
+      part_y[2 + axis] = taps[k].end[axis] - taps[k].begin[axis];
+      part.window.pad_begin[axis] = window.pad_begin[axis] - taps[k].position[axis] * window.dilation[axis] -
+                                    taps[k].begin[axis] * window.stride[axis];
+    }
+    part.w = rearranged(lowering, name + "_weights", convolution.w, std::move(w_map), part_w, part_w);
+    part.target = lowering.add_tensor(name, onnx::TensorProto_DataType_FLOAT, part_y);
+    add_convolution(lowering, name, part);
+    add(part.target, std::move(place));
+  }
+  if (convolution.bias >= 0) add(convolution.bias, AffineMap(1, rank).set(0, 1, 1));
+  sum.expr = formula.result(*result);
+  lowering.add_layer(suffix, std::move(sum), convolution.target);
+  return true;
+}
+
+}  // namespace
+
 void add_convolution(NodeLowering& lowering, const std::string& suffix, const Convolution& given) {
   const Convolution convolution = without_idle_taps(lowering, given);
+  if (add_sparse_convolution(lowering, suffix, convolution)) return;
   const Shape& x = lowering.tensor(convolution.x).shape;
   const Shape& w = lowering.tensor(convolution.w).shape;
   const Shape& y = lowering.tensor(convolution.target).shape;

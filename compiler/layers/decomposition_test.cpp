@@ -62,6 +62,21 @@ TEST(LowerConvolution, PositionsThatReadPaddingAloneAreLeftOut) {
   EXPECT_EQ(dims[6].extent, 3);
 }
 
+TEST(LowerConvolution, KernelsThatReadLittleButPaddingAreAddedUpByPosition) {
+  auto model = parse_model(
+      "g (float[2,2,5,6] x) => (float[] y) { y = Conv <dilations = [4, 5], pads = [4, 5, 4, 5]> (x, w, b) }");
+  add_random(model, "w", {3, 2, 3, 3});
+  add_random(model, "b", {3});
+  const std::string found = check_model(model);
+  EXPECT_EQ(found, "Contract Contract Contract Contract Contract Contract Contract Contract Contract Map");
+  auto grouped = parse_model(
+      "g (float[1,4,9] x) => (float[] y) { y = Conv <dilations = [7], pads = [14, 12], strides = [2], group "
+      "= 2> (x, "
+      "w) }");
+  add_random(grouped, "w", {6, 2, 5});
+  EXPECT_EQ(check_model(grouped).find("Host"), std::string::npos);
+}
+
 TEST(LowerEinsum, Equations) {
   const std::tuple<const char*, const char*, const char*> cases[] = {
       {"ij,jk->ik", "float[3,4] a, float[4,5] b", "Contract"},

@@ -251,6 +251,14 @@ class Recurrence {
   }
   static constexpr size_t kProductDims = 4;  ///< dims of a state product's epilogue
 
+  /// A gate's rows of what state_products made of several.
+  TensorAccess gate_of(const DirectionGroup& group, TensorId products, int64_t gate) {
+    const Shape shape = {group.count, batch_, lowering_.tensor(products).shape[2] / hidden_, hidden_};
+    AffineMap map(4, 3);
+    map.set(0, 0, 1).set(1, 1, 1).set_offset(2, gate).set(3, 2, 1);
+    return {lowering_.add_alias("gates", products, shape), map, 0};
+  }
+
   TensorId add_map(const DirectionGroup& group, const std::string& name, PointMap& map, Term result) {
     const TensorId id = lowering_.add_tensor(name, type(), state_extents(group));
     lowering_.add_layer(name, map.finish(state_extents(group), result), id);
@@ -462,13 +470,13 @@ class GruStep {
         group_, name("gates"), *h, 0, 2,
         [&](Term sum, const auto& read) { return f()(sum + read(input(0, Recurrence::kProductDims))); });
     PointMap reset_map;
-    const Term reset = reset_map.read(row_of(gates, 1)) * reset_map.read(*h);
+    const Term reset = reset_map.read(plan_.gate_of(group_, gates, 1)) * reset_map.read(*h);
     const TensorId reset_state = plan_.add_map(group_, name("reset"), reset_map, reset);
     const TensorId candidate = plan_.state_products(
         group_, name("candidate"), Recurrence::state_access(reset_state), 2, 1,
         [&](Term sum, const auto& read) { return g()(sum + read(input(2, Recurrence::kProductDims))); });
     const Term value = map.read(Recurrence::state_access(candidate));
-    return finish(map, map.read(row_of(gates, 0)), value, h);
+    return finish(map, map.read(plan_.gate_of(group_, gates, 0)), value, h);
   }
 
   TensorId reset_last(const std::optional<TensorAccess>& h) {
@@ -482,7 +490,7 @@ class GruStep {
           plan_.state_products(group_, name("products"), *h, 0, 3, [&](Term sum, const auto& read) {
             return has_bias ? sum + read(plan_.per_row(group_, 3, bias_rows, Recurrence::kProductDims)) : sum;
           });
-      for (int64_t gate = 0; gate < 3; ++gate) recurrent[gate] = map.read(row_of(sums, gate));
+      for (int64_t gate = 0; gate < 3; ++gate) recurrent[gate] = map.read(plan_.gate_of(group_, sums, gate));
     } else if (has_bias) {
       for (int64_t gate = 0; gate < 3; ++gate)
         recurrent[gate] = map.read(plan_.per_row(group_, 3, bias_rows + gate * plan_.hidden(), 3));
@@ -503,9 +511,6 @@ class GruStep {
   std::string name(const char* what) const { return step_name(prefix_, step_, what); }
   TensorAccess input(int64_t gate, size_t dims) const {
     return plan_.input_product(group_, products_, step_, gate, dims);
-  }
-  TensorAccess row_of(TensorId gates, int64_t gate) const {
-    return {gates, AffineMap::identity(3).set_offset(2, gate * plan_.hidden()), 0};
   }
   TensorId finish(PointMap& map, Term z, Term candidate, const std::optional<TensorAccess>& h) {
     // (1 - z) c + z h, as c + z (h - c).
@@ -574,7 +579,7 @@ HostReason lower_lstm(NodeLowering& lowering) {
       enum : int64_t { kInput, kOutput, kForget, kCell };
       const auto gate = [&](PointMap& map, int64_t number) {
         if (gates < 0) return map.read(plan.input_product(group, products, step, number, 3));
-        return map.read({gates, AffineMap::identity(3).set_offset(2, number * plan.hidden()), 0});
+        return map.read(plan.gate_of(group, gates, number));
       };
       const auto with_peephole = [&](PointMap& map, int64_t number, std::optional<Term> state) {
         const Term sum = gate(map, number);
