@@ -8,7 +8,7 @@ namespace {
 /// RNN, GRU and LSTM, with this many gates.
 struct RecurrentRule {
   int64_t gates;
-  size_t activations;  ///< of a direction
+  int64_t activations;  ///< of a direction
 
   void operator()(const NodeOperands& o) const {
     for (int i = 0; i < 3; ++i) rank_of(i, 3)(o);
@@ -22,9 +22,10 @@ struct RecurrentRule {
     const int64_t hidden = *o.integer("hidden_size");
     const int64_t directions = o.text("direction").value_or("forward") == "bidirectional" ? 2 : 1;
     if (const auto* names = find_attribute(o.node(), "activations")) {
-      const size_t wanted = activations * static_cast<size_t>(directions);
-      o.require(static_cast<size_t>(names->strings_size()) == wanted,
-                "attribute activations has {} values; {}, {} for each direction, are allowed",
+      // More don't matter: for RNN the schema itself names two, for either number of directions.
+      const auto wanted = activations * directions;
+      o.require(names->strings_size() >= wanted,
+                "attribute activations has {} values; {}, {} for each direction, are needed",
                 names->strings_size(), wanted, activations);
     }
     for (int i : {1, 2}) {

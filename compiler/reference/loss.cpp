@@ -1,7 +1,7 @@
 #include <cmath>
 #include <limits>
 
-#include "compiler/reference/kernel.h"
+#include "compiler/reference/doubles.h"
 #include "compiler/reference/strided.h"
 
 /// NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss: scores [N, C, d...], labels [N, d...], and perhaps a
@@ -36,10 +36,7 @@ Samples samples_of(const NodeContext& context) {
   Samples samples;
   samples.classes = x.shape()[1];
   samples.stride = count_between(x.shape(), 2, x.shape().size());
-  for_float_type(context, x.type(), [&](auto tag) {
-    const auto from = x.data<typename decltype(tag)::Type>();
-    samples.scores.assign(from.begin(), from.end());
-  });
+  samples.scores = as_doubles(context, x);
   return samples;
 }
 
@@ -52,16 +49,6 @@ void make_log_softmax(Samples& samples, size_t count) {
     for (int64_t c = 0; c < samples.classes; ++c) sum += std::exp(samples.scores[samples.at(i, c)] - highest);
     for (int64_t c = 0; c < samples.classes; ++c) samples.scores[samples.at(i, c)] -= highest + std::log(sum);
   }
-}
-
-Tensor rounded_to(const NodeContext& context, DataType type, const Shape& shape,
-                  const std::vector<double>& values) {
-  Tensor result(type, shape);
-  for_float_type(context, type, [&](auto tag) {
-    using T = typename decltype(tag)::Type;
-    for (size_t i = 0; i < values.size(); ++i) result.data<T>()[i] = to_element<T>(values[i]);
-  });
-  return result;
 }
 
 /// -score of the label times the label's weight; what is ignored has the loss and the weight 0.
@@ -88,8 +75,8 @@ Tensor likelihood_loss(const NodeContext& context, const Samples& log_probabilit
     sum_of_weights += weight;
   }
   const DataType type = context.input(0).type();
-  if (reduction == "none") return rounded_to(context, type, labels.shape(), losses);
-  return rounded_to(context, type, {}, {reduction == "sum" ? sum : sum / sum_of_weights});
+  if (reduction == "none") return from_doubles(context, type, labels.shape(), losses);
+  return from_doubles(context, type, {}, {reduction == "sum" ? sum : sum / sum_of_weights});
 }
 
 std::vector<Tensor> run_negative_log_likelihood(const NodeContext& context) {
@@ -100,7 +87,7 @@ std::vector<Tensor> run_softmax_cross_entropy(const NodeContext& context) {
   Samples samples = samples_of(context);
   make_log_softmax(samples, static_cast<size_t>(context.input(1).size()));
   const Tensor& x = context.input(0);
-  return {likelihood_loss(context, samples), rounded_to(context, x.type(), x.shape(), samples.scores)};
+  return {likelihood_loss(context, samples), from_doubles(context, x.type(), x.shape(), samples.scores)};
 }
 
 }  // namespace

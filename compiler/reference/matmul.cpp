@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "compiler/reference/dnnl_backend.h"
+#include "compiler/reference/doubles.h"
 #include "compiler/reference/strided.h"
 
 namespace kodama::compiler::reference {
@@ -302,17 +303,15 @@ std::vector<Tensor> run_det(const NodeContext& context) {
   context.require(x.rank() >= 2 && x.shape()[x.shape().size() - 2] == x.shape().back(),
                   "the input has shape {}; allowed are square matrices", shape_to_string(x.shape()));
   const auto n = static_cast<size_t>(x.shape().back());
-  Tensor result(x.type(), Shape(x.shape().begin(), x.shape().end() - 2));
-  for_float_type(context, x.type(), [&](auto tag) {
-    using T = typename decltype(tag)::Type;
-    const auto to = result.data<T>();
-    for (size_t i = 0; i < to.size(); ++i) {
-      const auto matrix = x.data<T>().subspan(i * n * n, n * n);
-      std::vector<double> elements(matrix.begin(), matrix.end());
-      to[i] = to_element<T>(determinant(elements, n));
-    }
-  });
-  return {result};
+  const Shape shape(x.shape().begin(), x.shape().end() - 2);
+  const std::vector<double> elements = as_doubles(context, x);
+  std::vector<double> results;
+  for (size_t i = 0; i < static_cast<size_t>(element_count(shape)); ++i) {
+    const auto begin = elements.begin() + static_cast<ptrdiff_t>(i * n * n);
+    std::vector<double> matrix(begin, begin + static_cast<ptrdiff_t>(n * n));
+    results.push_back(determinant(matrix, n));
+  }
+  return {from_doubles(context, x.type(), shape, results)};
 }
 
 }  // namespace

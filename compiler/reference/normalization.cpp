@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "compiler/reference/kernel.h"
+#include "compiler/reference/doubles.h"
 #include "compiler/reference/strided.h"
 
 /// Normalizations and softmax. Statistics are computed in double.
@@ -17,26 +17,6 @@ std::vector<double> channel_values(const NodeContext& context, size_t input, int
                   shape_to_string(tensor.shape()), channels);
   std::vector<double> values;
   for (int64_t i = 0; i < channels; ++i) values.push_back(element_as_double(tensor, i));
-  return values;
-}
-
-Tensor from_doubles(const NodeContext& context, DataType type, const Shape& shape,
-                    const std::vector<double>& values) {
-  Tensor result(type, shape);
-  for_float_type(context, type, [&](auto tag) {
-    using T = typename decltype(tag)::Type;
-    const auto to = result.data<T>();
-    for (size_t i = 0; i < to.size(); ++i) to[i] = to_element<T>(values[i]);
-  });
-  return result;
-}
-
-std::vector<double> as_doubles(const NodeContext& context, const Tensor& tensor) {
-  std::vector<double> values(static_cast<size_t>(tensor.size()));
-  for_float_type(context, tensor.type(), [&](auto tag) {
-    const auto from = tensor.data<typename decltype(tag)::Type>();
-    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(from[i]);
-  });
   return values;
 }
 

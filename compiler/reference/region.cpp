@@ -83,6 +83,8 @@ struct SampledAxis {
   }
 };
 
+/// The mean or the maximum of samples, each of which is interpolated first, as ONNX's page says (some
+/// runtimes take the largest of the weighted corners).
 std::vector<Tensor> run_roi_align(const NodeContext& context) {
   const Tensor& x = context.input(0);
   const Tensor& rois = context.input(1);
@@ -113,8 +115,8 @@ std::vector<Tensor> run_roi_align(const NodeContext& context) {
   const bool half_pixel = coordinates == "half_pixel";
   const auto sampled_axis = [&](double from, double to, int64_t bins) {
     SampledAxis axis;
-    axis.start = from * scale - (half_pixel ? 0.5 : 0);
-    double length = (to - from) * scale;
+    axis.start = from - (half_pixel ? 0.5 : 0);
+    double length = to - from;
     if (!half_pixel) length = std::max(length, 1.0);
     axis.bin = length / static_cast<double>(bins);
     const double samples = sampling_ratio > 0 ? static_cast<double>(sampling_ratio) : std::ceil(axis.bin);
@@ -130,7 +132,7 @@ std::vector<Tensor> run_roi_align(const NodeContext& context) {
     for (size_t region = 0; region < pictures.size(); ++region) {
       require_picture(context, static_cast<double>(pictures[region]), x);
       double corners[4];  // x1, y1, x2, y2
-      for (size_t k = 0; k < 4; ++k) corners[k] = static_cast<double>(rois.data<T>()[region * 4 + k]);
+      for (size_t k = 0; k < 4; ++k) corners[k] = static_cast<double>(rois.data<T>()[region * 4 + k]) * scale;
       require_region(context, corners);
       const SampledAxis rows = sampled_axis(corners[1], corners[3], height);
       const SampledAxis columns = sampled_axis(corners[0], corners[2], width);

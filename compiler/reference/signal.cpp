@@ -2,7 +2,7 @@
 #include <complex>
 #include <numbers>
 
-#include "compiler/reference/kernel.h"
+#include "compiler/reference/doubles.h"
 #include "compiler/reference/strided.h"
 
 /// DFT, STFT, MelWeightMatrix. Complex numbers are a last axis of two; transforms are computed in double.
@@ -44,30 +44,21 @@ std::vector<Complex> transform(const std::vector<Complex>& x, bool inverse) {
 /// A tensor whose last axis is one real or two parts of a complex number.
 std::vector<Complex> complex_values(const NodeContext& context, const Tensor& tensor) {
   const auto parts = static_cast<size_t>(tensor.shape().back());
-  std::vector<Complex> values(static_cast<size_t>(tensor.size()) / parts);
-  for_float_type(context, tensor.type(), [&](auto tag) {
-    const auto from = tensor.data<typename decltype(tag)::Type>();
-    for (size_t i = 0; i < values.size(); ++i) {
-      values[i] = {static_cast<double>(from[i * parts]),
-                   parts == 2 ? static_cast<double>(from[i * parts + 1]) : 0};
-    }
-  });
+  const std::vector<double> from = as_doubles(context, tensor);
+  std::vector<Complex> values;
+  for (size_t i = 0; i < from.size(); i += parts) values.emplace_back(from[i], parts == 2 ? from[i + 1] : 0);
   return values;
 }
 
 Tensor complex_tensor(const NodeContext& context, DataType type, Shape shape,
                       const std::vector<Complex>& values) {
   shape.push_back(2);
-  Tensor result(type, std::move(shape));
-  for_float_type(context, type, [&](auto tag) {
-    using T = typename decltype(tag)::Type;
-    const auto to = result.data<T>();
-    for (size_t i = 0; i < values.size(); ++i) {
-      to[2 * i] = to_element<T>(values[i].real());
-      to[2 * i + 1] = to_element<T>(values[i].imag());
-    }
-  });
-  return result;
+  std::vector<double> parts;
+  for (const Complex& value : values) {
+    parts.push_back(value.real());
+    parts.push_back(value.imag());
+  }
+  return from_doubles(context, type, shape, parts);
 }
 
 /// A number of elements that is an operand.
@@ -128,7 +119,7 @@ std::vector<Tensor> run_stft(const NodeContext& context) {
     const Tensor& given = context.input(2);
     context.require(given.rank() == 1, "window has shape {}; allowed is a list",
                     shape_to_string(given.shape()));
-    for (int64_t i = 0; i < given.size(); ++i) window.push_back(element_as_double(given, i));
+    window = as_doubles(context, given);
   }
   context.require(context.has_input(2) || context.has_input(3), "neither window nor frame_length is given");
   const int64_t length =
