@@ -108,11 +108,10 @@ std::vector<Tensor> run_dft(const NodeContext& context) {
 /// Frames of the signal, frame_step apart, each times the window and transformed.
 std::vector<Tensor> run_stft(const NodeContext& context) {
   const Tensor& signal = context.input(0);
-  context.require(
-      (signal.rank() == 3 && (signal.shape()[2] == 1 || signal.shape()[2] == 2)) || signal.rank() == 2,
-      "signal has shape {}; allowed is [batch, length, 1 or 2]", shape_to_string(signal.shape()));
+  context.require(signal.rank() == 3 && (signal.shape()[2] == 1 || signal.shape()[2] == 2),
+                  "signal has shape {}; allowed is [batch, length, 1 or 2]", shape_to_string(signal.shape()));
   const int64_t step = length_operand(context, 1, "frame_step");
-  const bool is_complex = signal.rank() == 3 && signal.shape()[2] == 2;
+  const bool is_complex = signal.shape()[2] == 2;
   const bool onesided = context.int_attribute("onesided") != 0 && !is_complex;
   std::vector<double> window;
   if (context.has_input(2)) {
@@ -133,8 +132,7 @@ std::vector<Tensor> run_stft(const NodeContext& context) {
                   "a frame of {} elements; 1 to {}, the length of the signal, is allowed", length, samples);
   const int64_t frames = (samples - length) / step + 1;
   const int64_t bins = onesided ? length / 2 + 1 : length;
-  const std::vector<Complex> values =
-      complex_values(context, signal.rank() == 2 ? signal.reshaped({batch, samples, 1}) : signal);
+  const std::vector<Complex> values = complex_values(context, signal);
   std::vector<Complex> result;
   for (int64_t n = 0; n < batch; ++n) {
     for (int64_t frame = 0; frame < frames; ++frame) {
