@@ -33,6 +33,13 @@ std::string spread(NodeDowngrade& n, const std::string& value, const std::string
   return n.add("Reshape", {value, shape});
 }
 
+int64_t axis_of(NodeDowngrade& n) {
+  const int64_t axis = n.integer("axis", 1);
+  constexpr int64_t kMostAxes = 1 << 16;
+  n.require(axis >= -kMostAxes && axis < kMostAxes, "axis is {}; no tensor has so many", axis);
+  return axis;
+}
+
 int64_t take_block_size(NodeDowngrade& n) {
   const int64_t block = n.integer("block_size", 0);
   n.require(block >= 0, "block_size is {}; it must not be negative", block);
@@ -47,7 +54,7 @@ void dequantize(NodeDowngrade& n) {
   const int64_t block = take_block_size(n);
   if (block == 0 && !is_short(n.input_type(0)) && !is_narrow_float(n.input_type(1))) return n.keep();
   const std::string x = n.input(0);
-  const int64_t axis = n.integer("axis", 1);
+  const int64_t axis = axis_of(n);
   const DataType wide = onnx::TensorProto_DataType_INT32;
   std::string number = n.add("Cast", {x}, {to_type(wide)});
   if (n.has_input(2)) {
@@ -96,7 +103,7 @@ void quantize(NodeDowngrade& n) {
   }
   // In float32, which has all numbers up to 2^24.
   const std::string x = n.input(0);
-  const int64_t axis = n.integer("axis", 1);
+  const int64_t axis = axis_of(n);
   const auto as_float = [&](const std::string& value) { return n.add("Cast", {value}, {to_type(kFloat)}); };
   const std::string scale = spread(n, as_float(n.input(1)), x, axis, block);
   std::string number = n.add("Round", {n.add("Div", {as_float(x), scale})});

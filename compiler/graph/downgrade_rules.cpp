@@ -155,7 +155,9 @@ void group_normalization(NodeDowngrade& n) {
   const std::string x = n.input(0);
   n.require(n.has("num_groups"), "attribute num_groups is missing");
   const int64_t groups = n.integer("num_groups", 0);
-  n.require(groups >= 1, "num_groups is {}; it must be positive", groups);
+  constexpr int64_t kMostGroups = 1 << 20;
+  n.require(groups >= 1 && groups <= kMostGroups, "num_groups is {}; 1 to {} are allowed", groups,
+            kMostGroups);
   const bool is_per_channel = n.version() >= 21;
   if (is_per_channel && n.integer("stash_type", 1) != 1)
     n.refuse("a stash_type that isn't float32", "export with stash_type=1, in which we compute");

@@ -696,6 +696,25 @@ TEST(Downgrade, SubGraphsAreConvertedWithTheirSurroundings) {
   }
 }
 
+TEST(Downgrade, NumbersThatNoShapeHas) {
+  const std::vector<std::pair<std::string, std::vector<int64_t>>> cases = {
+      {"Pad<mode=\"wrap\">(x, list)", {INT64_MIN, 0, 0, INT64_MAX}},
+      {"AffineGrid(x, list)", {1, 1, INT64_MAX, INT64_MAX}},
+      {"Col2Im(x, list, list)", {INT64_MAX, INT64_MAX}},
+      {"GroupNormalization<num_groups=9223372036854775807>(x, x, x)", {}},
+      {"AveragePool<kernel_shape=[9223372036854775807], dilations=[2]>(x)", {}},
+      {"AveragePool<kernel_shape=[2], dilations=[9223372036854775807]>(x)", {}},
+      {"LpPool<kernel_shape=[2], ceil_mode=1, strides=[9223372036854775807]>(x)", {}},
+      {"QuantizeLinear<axis=9223372036854775807, output_dtype=5>(x, x)", {}},
+      {"DequantizeLinear<axis=9223372036854775807, block_size=-1>(x, x)", {}}};
+  for (const auto& [node, list] : cases) {
+    SCOPED_TRACE(node);
+    onnx::ModelProto model = parse_model("g (float[2,3,4] x) => (float[a,b,c] y) { y = " + node + " }", 21);
+    add_ints(model, "list", list);
+    EXPECT_THAT(error_of<isa::UserError>([&] { import_model(model, {}, "m.onnx"); }), HasSubstr("makes 'y'"));
+  }
+}
+
 TEST(Downgrade, FunctionsThatSubGraphsCall) {
   onnx::ModelProto model = parse_model(R"(
     g (bool c, float[2,3] x) => (float[2] y) { y = If(c) }

@@ -9,6 +9,9 @@ namespace kodama::compiler::downgrade {
 
 namespace {
 
+/// Keeps sums and products of extents far from overflow.
+constexpr int64_t kLargestExtent = int64_t{1} << 31;
+
 std::string concat(NodeDowngrade& n, const std::vector<std::string>& lists) {
   return n.add("Concat", lists, {along(0)});
 }
@@ -52,10 +55,9 @@ PoolWindow window_of(NodeDowngrade& n) {
     const auto values = n.integers(name).value_or(std::vector<int64_t>(length, absent));
     n.require(values.size() == length, "attribute {} has {} values; {} are needed", name, values.size(),
               length);
-    constexpr int64_t kLargest = int64_t{1} << 31;
     for (int64_t value : values)
-      n.require(value >= absent && value < kLargest, "attribute {} holds {}; it must be from {} to 2^31",
-                name, value, absent);
+      n.require(value >= absent && value < kLargestExtent,
+                "attribute {} holds {}; it must be from {} to 2^31", name, value, absent);
     return values;
   };
   for (int64_t extent : window.kernel)
@@ -195,7 +197,7 @@ void col2im(NodeDowngrade& n) {
     n.require(values.size() == length, "attribute {} has {} values; {} are needed", name, values.size(),
               length);
     for (int64_t value : values)
-      n.require(value >= absent && value < (int64_t{1} << 31), "attribute {} holds {}", name, value);
+      n.require(value >= absent && value < kLargestExtent, "attribute {} holds {}", name, value);
     return values;
   };
   const std::vector<int64_t> strides = list("strides", rank, 1);
@@ -207,8 +209,9 @@ void col2im(NodeDowngrade& n) {
   int64_t elements = 1;
   for (size_t k = 0; k < rank; ++k) {
     constexpr int64_t kLargest = 1 << 12;
-    n.require(block[k] >= 1 && image[k] >= 1, "image_shape {} and block_shape {} must be positive",
-              shape_to_string(image), shape_to_string(block));
+    n.require(block[k] >= 1 && image[k] >= 1 && image[k] < kLargestExtent,
+              "image_shape {} and block_shape {} must be positive, and below {}", shape_to_string(image),
+              shape_to_string(block), kLargestExtent);
     n.require(block[k] <= kLargest && (elements *= block[k]) <= kLargest,
               "a block of shape {} is too large; at most {} elements are supported", shape_to_string(block),
               kLargest);
@@ -318,6 +321,8 @@ void resize(NodeDowngrade& n) {
   const std::string rank = axes ? rank_of(n, x) : "";
   const std::string shape = axes || policy != "stretch" ? n.add("Shape", {x}) : "";
   if (!sizes.empty() && policy != "stretch") {
+    // Coordinates then follow from both extents, as the operator's page says (scale = length_resized /
+    // length_original); onnxruntime takes the ratio before rounding.
     const std::string own = axes ? n.add("Gather", {shape, n.integers_constant(*axes)}) : shape;
     const std::string from = n.add("Cast", {own}, {to_type(kDouble)});
     const std::string ratios = n.add("Div", {n.add("Cast", {sizes}, {to_type(kDouble)}), from});
@@ -353,6 +358,9 @@ void pad(NodeDowngrade& n) {
     const std::vector<int64_t> pads = n.integers(1);
     n.require(pads.size() % 2 == 0, "its operand pads has {} elements; two per axis are needed", pads.size());
     const size_t count = pads.size() / 2;
+    for (int64_t pad : pads) {
+      n.require(pad > -kLargestExtent && pad < kLargestExtent, "its operand pads holds {}", pad);
+    }
     std::vector<int64_t> axes(count);
     std::iota(axes.begin(), axes.end(), 0);
     if (n.has_input(3)) axes = n.integers(3);

@@ -286,8 +286,10 @@ void check_ranks(const onnx::GraphProto& graph, const std::string& where) {
 void check_with_onnx(onnx::ModelProto& model, const std::string& where) {
   std::vector<onnx::TypeProto_Tensor*> without_shape;
   std::vector<onnx::ValueInfoProto*> without_type;
+  std::unordered_set<std::string> made;  // whose types will be inferred
+  for (const auto& node : model.graph().node()) made.insert(node.output().begin(), node.output().end());
   for (auto& output : *model.mutable_graph()->mutable_output()) {
-    if (output.type().value_case() == onnx::TypeProto::VALUE_NOT_SET) {
+    if (output.type().value_case() == onnx::TypeProto::VALUE_NOT_SET && made.contains(output.name())) {
       without_type.push_back(&output);
       output.mutable_type()->mutable_tensor_type()->set_elem_type(onnx::TensorProto_DataType_FLOAT);
     }

@@ -300,6 +300,8 @@ TEST(Import, OutputsWithoutShape) {
   EXPECT_EQ(static_shape(import_model(model, {}, "m").graph().output(0).type()), (Shape{2, 3}));
   model.mutable_graph()->mutable_output(0)->clear_type();
   EXPECT_EQ(static_shape(import_model(model, {}, "m").graph().output(0).type()), (Shape{2, 3}));
+  model.mutable_graph()->mutable_output(0)->set_name("x");  // no node makes it
+  EXPECT_THAT(import_error(model), HasSubstr("type"));
 }
 
 TEST(Import, NodesGetUniqueNames) {
