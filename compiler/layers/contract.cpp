@@ -392,6 +392,17 @@ HostReason lower_conv_transpose(NodeLowering& lowering) {
   Window window = window_of(lowering, Shape(w.begin() + 2, w.end()), spatial_input, spatial_output);
   const std::vector<int64_t> cut = cut_before(lowering, window, spatial_input, spatial_output);
 
+  // What the convolution's weights have, zeros included.
+  constexpr double kMostWeights = 0x1p24;
+  double weights_count = static_cast<double>(element_count(w));
+  for (size_t axis = 0; axis < spatial; ++axis) {
+    const auto stride = static_cast<double>(window.stride[axis]);
+    const auto dilation = static_cast<double>(window.stride[axis] > 1 ? window.dilation[axis] : 1);
+    weights_count *= dilation + 2 * stride / static_cast<double>(w[2 + axis]);
+  }
+  if (weights_count > std::max(kMostWeights, 8 * static_cast<double>(element_count(w))))
+    return "strides or dilations make too many weights of it";
+
   // With strides, kernels with holes become ones that have zeros there.
   bool has_holes = false;
   Shape holed = {w[0], w[1]};

@@ -77,6 +77,47 @@ TEST(LowerConvolution, KernelsThatReadLittleButPaddingAreAddedUpByPosition) {
   EXPECT_EQ(check_model(grouped).find("Host"), std::string::npos);
 }
 
+TEST(LowerDecompositions, OfShortFloats) {
+  auto recurrent = parse_model(
+      "g (float16[3,2,4] x, float16[1,12,4] w, float16[1,12,3] r, float16[1,2,3] h, float16[1,2,3] c) => "
+      "(float16[3,1,2,3] y, float16[1,2,3] y_h, float16[1,2,3] y_c) "
+      "{ y, y_h, y_c = LSTM <hidden_size = 3> (x, w, r, , , h, c) }");
+  EXPECT_EQ(check_model(recurrent, 4e-3).find("Host"), std::string::npos);
+  for (const char* coordinates : {"half_pixel", "align_corners"}) {
+    auto resize = parse_model(
+        fmt::format("g (float16[1,2,4,4] x) => (float16[1,2,8,8] y) {{ y = Resize <mode = \"linear\", "
+                    "coordinate_transformation_mode = \"{}\"> (x, , , s) }}",
+                    coordinates));
+    add_ints(resize, "s", {1, 2, 8, 8});
+    EXPECT_EQ(check_model(resize, 4e-3).find("Host"), std::string::npos);
+  }
+  EXPECT_EQ(check_text("g (float16[1,2,5,5] x, float16[3,2,3,3] w) => (float16[1,3,5,5] y) "
+                       "{ y = Conv <dilations = [4, 4], pads = [4, 4, 4, 4]> (x, w) }",
+                       4e-3)
+                .find("Host"),
+            std::string::npos);
+  EXPECT_EQ(check_text("g (float16[1,2,5,5] x, float16[2,3,3,3] w) => (float16[] y) "
+                       "{ y = ConvTranspose <strides = [2, 2]> (x, w) }",
+                       4e-3)
+                .find("Host"),
+            std::string::npos);
+  EXPECT_EQ(check_text("g (float16[40] x) => (float16[40] y) <int64 a = {0}> { y = CumSum (x, a) }", 8e-3)
+                .find("Host"),
+            std::string::npos);
+}
+
+/// What would take more memory than there is stays on the host, which says why.
+TEST(LowerDecompositions, RefuseWhatIsTooLarge) {
+  EXPECT_EQ(kinds(lower(parse_model(
+                "g (float[1,1,2] x, float[1,1,2] w) => (float[] y) { y = ConvTranspose <strides = "
+                "[2], dilations = [1000000000], pads = [500000000, 500000000]> (x, w) }"))),
+            "Host");
+  auto model =
+      parse_model("g (float[1,1,30000] x) => (float[] y) { y = Resize <mode = \"cubic\"> (x, , , s) }");
+  add_ints(model, "s", {1, 1, 50000});
+  EXPECT_EQ(kinds(lower(model)), "Host");
+}
+
 TEST(LowerEinsum, Equations) {
   const std::tuple<const char*, const char*, const char*> cases[] = {
       {"ij,jk->ik", "float[3,4] a, float[4,5] b", "Contract"},
@@ -181,6 +222,12 @@ TEST(LowerElementwise, Powers) {
   auto model = parse_model("g (float[1] x) => (float[4] y) { a = Exp(x) y = Pow(a, e) }");
   add_initializer(model, "e", Tensor::from_values<float>(TensorProto::FLOAT, {4}, {0.3F, -2.7F, 0.0F, 5.0F}));
   EXPECT_EQ(check_model(model, 1e-5), "Map Map");
+  auto whole = parse_model("g (float[3] x) => (float[3] y) { y = Pow(x, e) }");
+  add_ints(whole, "e", {3, -2, 20});
+  EXPECT_EQ(check_model(whole, 1e-5), "Map");
+  auto alike = parse_model("g (float[3] x) => (float[3] y) { y = Pow(x, e) }");
+  add_ints(alike, "e", {20, 20, 20});
+  EXPECT_EQ(check_model(alike, 1e-5), "Map");
 }
 
 }  // namespace

@@ -304,9 +304,10 @@ HostReason lower_pow(NodeLowering& lowering) {
   const double magnitude = exponent ? std::fabs(*exponent) : 0;
   const bool is_product = magnitude >= 1 && magnitude <= kMaxPower && magnitude == std::floor(magnitude);
   if (!is_product && magnitude != 0.5) {
-    const Term exponent_term =
-        integer_type(lowering.input_type(1)) ? to_float(map.integer_of_input(1)) : map.operand_of_input(1);
-    map.finish("", pow(x, exponent_term), lowering.output());
+    const Term power_of = exponent && !std::isnan(*exponent)     ? x.constant(*exponent)
+                          : integer_type(lowering.input_type(1)) ? to_float(map.integer_of_input(1))
+                                                                 : map.operand_of_input(1);
+    map.finish("", pow(x, power_of), lowering.output());
     return kLowered;
   }
   Term result = x;

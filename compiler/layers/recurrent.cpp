@@ -53,7 +53,7 @@ struct DirectionGroup {
   std::vector<Activation> activations;
 };
 
-/// The operands of a Map over [directions, batch, hidden], or of an epilogue, with any access.
+/// A Map whose operands are read with any access.
 class PointMap {
  public:
   Term read(const TensorAccess& access) {
@@ -479,30 +479,34 @@ class GruStep {
     return finish(map, map.read(plan_.gate_of(group_, gates, 0)), value, h);
   }
 
+  /// r multiplies the product, whose bias is no part of X's products then.
   TensorId reset_last(const std::optional<TensorAccess>& h) {
-    NodeLowering& lowering = plan_.lowering();
-    const bool has_bias = lowering.has_input(3);
-    const int64_t bias_rows = plan_.gates() * plan_.hidden();
     PointMap map;
-    std::array<std::optional<Term>, 3> recurrent;
-    if (h) {
-      const TensorId sums =
-          plan_.state_products(group_, name("products"), *h, 0, 3, [&](Term sum, const auto& read) {
-            return has_bias ? sum + read(plan_.per_row(group_, 3, bias_rows, Recurrence::kProductDims)) : sum;
-          });
-      for (int64_t gate = 0; gate < 3; ++gate) recurrent[gate] = map.read(plan_.gate_of(group_, sums, gate));
-    } else if (has_bias) {
-      for (int64_t gate = 0; gate < 3; ++gate)
-        recurrent[gate] = map.read(plan_.per_row(group_, 3, bias_rows + gate * plan_.hidden(), 3));
-    }
-    const auto gate_input = [&](size_t gate) {
-      const Term x = map.read(input(static_cast<int64_t>(gate), 3));
-      return recurrent[gate] ? x + *recurrent[gate] : x;
+    const auto with_bias = [&](Term sum, const auto& read, int64_t gate, size_t dims) {
+      if (!plan_.lowering().has_input(3)) return sum;
+      return sum + read(plan_.per_row(group_, 3, (plan_.gates() + gate) * plan_.hidden(), dims));
     };
-    const Term z = f()(gate_input(0));
-    const Term r = f()(gate_input(1));
-    const Term x = map.read(input(2, 3));
-    return finish(map, z, g()(recurrent[2] ? x + r * *recurrent[2] : x), h);
+    const auto read_here = [&](const TensorAccess& access) { return map.read(access); };
+    if (!h) {
+      const auto gate = [&](int64_t number) {
+        return f()(with_bias(map.read(input(number, 3)), read_here, number, 3));
+      };
+      const Term z = gate(0);
+      const Term part = gate(1) * with_bias(map.zero(), read_here, 2, 3);
+      return finish(map, z, g()(map.read(input(2, 3)) + part), h);
+    }
+    constexpr size_t kDims = Recurrence::kProductDims;
+    const TensorId gates =
+        plan_.state_products(group_, name("gates"), *h, 0, 2, [&](Term sum, const auto& read) {
+          return f()(with_bias(sum + read(input(0, kDims)), read, 0, kDims));
+        });
+    const TensorId products =
+        plan_.state_products(group_, name("products"), *h, 2, 1,
+                             [&](Term sum, const auto& read) { return with_bias(sum, read, 2, kDims); });
+    const Term part =
+        map.read(plan_.gate_of(group_, gates, 1)) * map.read(Recurrence::state_access(products));
+    const Term candidate = g()(map.read(input(2, 3)) + part);
+    return finish(map, map.read(plan_.gate_of(group_, gates, 0)), candidate, h);
   }
 
  private:

@@ -193,6 +193,9 @@ TensorId rearrange_axes(NodeLowering& lowering, TensorId source, const std::vect
   return extents == to ? result : lowering.add_alias("resized", result, to);
 }
 
+/// A matrix of more than these is worse than the host.
+constexpr int64_t kMostWeights = int64_t{1} << 24;
+
 /// One axis by a matrix; `target` has the result's shape.
 void contract_axis(NodeLowering& lowering, TensorId source, const ResizedAxis& resized, TensorId target) {
   using Role = ContractLayer::Role;
@@ -450,6 +453,10 @@ HostReason lower_resize(NodeLowering& lowering) {
   }
   if (!weighted.empty() && !has_float_arithmetic(lowering.input_type(0)))
     return fmt::format("weighted sums of {}", data_type_name(lowering.input_type(0)));
+  for (const ResizedAxis& resized : weighted) {
+    if (resized.output() * resized.input > kMostWeights)
+      return fmt::format("a matrix of {} by {} weights", resized.output(), resized.input);
+  }
   // What makes the tensor larger comes last.
   std::ranges::stable_sort(weighted, {}, [](const ResizedAxis& resized) {
     return static_cast<double>(resized.output()) / static_cast<double>(resized.input);

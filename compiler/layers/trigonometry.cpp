@@ -74,8 +74,8 @@ class Angle {
   Term less_quarters(const Term& count) const {
     const Term coarse = less(less(rest_, count, 0), count, 1);
     const Term fine = less(less(coarse, turns_, 2), count, 2);
-    const Term rest = less(less(less(fine, turns_, 3), count, 3), turns_, 4);
-    return max(min(rest, 2), -2);
+    const Term finer = less(less(fine, turns_, 3), count, 3);
+    return max(min(less(less(finer, turns_, 4), count, 4), 2), -2);
   }
 
  private:

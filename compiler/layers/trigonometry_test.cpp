@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "compiler/layers/layer_test_util.h"
 
 namespace kodama::compiler {
@@ -40,6 +42,21 @@ TEST(LowerTrigonometry, FormulasAreTheFunctions) {
   check_values("Acosh", line(1, 1.1), 2e-7);
   check_values("Acosh", line(1, 1e12), 2e-7);
   check_values("Atanh", line(-0.999, 0.999), 2e-7);
+}
+
+/// Where a function is all but zero, it is still right in all of its digits.
+TEST(LowerTrigonometry, NearZerosOfFarAngles) {
+  const auto model = import_model(
+      parse_model("g (float[3] x) => (float[3] s, float[3] c) { s = Sin (x) c = Cos (x) }"), {}, "test");
+  const std::vector<float> angles = {252.89821F, 2023.1857F, 3.14159274F};
+  const TensorMap outputs = interpret_layer_graph(
+      lower_to_layers(model), {{"x", Tensor::from_values<float>(TensorProto::FLOAT, {3}, angles)}});
+  for (size_t k = 0; k < angles.size(); ++k) {
+    const double sine = std::sin(static_cast<double>(angles[k]));
+    const double cosine = std::cos(static_cast<double>(angles[k]));
+    EXPECT_NEAR(outputs.at("s").data<float>()[k], sine, 1e-6 * std::abs(sine)) << angles[k];
+    EXPECT_NEAR(outputs.at("c").data<float>()[k], cosine, 1e-6 * std::abs(cosine)) << angles[k];
+  }
 }
 
 TEST(LowerTrigonometry, RoundsHalfToEven) {
