@@ -86,7 +86,7 @@ void lower_fill(TileLoweringContext& context, const FillTile& op) {
              for (int64_t k = first; k < first + count; ++k) {
                Operand payload;
                payload.space = Space::kImmediate;
-               payload.base = std::bit_cast<uint32_t>(op.value);
+               payload.base = op.bits;
                isa::Instruction imm;
                imm.opcode = Opcode::kImm;
                imm.immediate_kind = isa::ImmediateKind::kFloat;

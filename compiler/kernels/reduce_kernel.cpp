@@ -138,8 +138,8 @@ std::optional<Candidate> reduce_on(const Spread& spread, const Layer& layer, con
     TileLoop blocks{"block", tiling.blocks, {}};
     const DataType type = reduce_kind(reduce.op) == ScalarKind::kInteger ? onnx::TensorProto_DataType_INT32
                                                                          : onnx::TensorProto_DataType_FLOAT;
-    blocks.body.push_back({FillTile{
-        accumulator, {}, tiling.block_lw, std::bit_cast<float>(word_of(identity_of(reduce.op), type))}});
+    blocks.body.push_back(
+        {FillTile{accumulator, {}, tiling.block_lw, word_of(identity_of(reduce.op), type)}});
 
     const auto reduce_tile = [&](std::vector<TileNode>& body, int64_t repeats, const TileIndex& from) {
       ReduceTile op;

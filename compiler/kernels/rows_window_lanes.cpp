@@ -192,7 +192,8 @@ class WindowLanesTiler : WindowsKernel {
     const int windows = draft.windows;
     const std::vector<RowsInput>& inputs = draft.inputs;
     const auto add = [&](auto op) { draft.add(std::move(op)); };
-    if (s.has_outside_columns()) add(FillTile{windows, {}, s.windows_lw, static_cast<float>(problem_.fill)});
+    if (s.has_outside_columns())
+      add(FillTile{windows, {}, s.windows_lw, word_of(problem_.fill, onnx::TensorProto_DataType_FLOAT)});
     for (const int64_t image : in_turn(s.out.images(), backwards)) {
       for (const int64_t pass : in_turn(s.passes, backwards)) {
         PiecesInTurn next(pieces(s), problem_.window, tiling.rows, s.tile_rows, backwards);

@@ -172,22 +172,20 @@ double evaluate_op(ScalarOp op, double a, double b, double c) {
   }
 }
 
-/// Constants compare by their bits: -0 and 0 differ, a NaN equals itself.
-bool same_node(const ScalarNode& a, const ScalarNode& b) {
-  return a.op == b.op && a.args == b.args && a.input == b.input &&
-         (a.value == b.value ? std::signbit(a.value) == std::signbit(b.value)
-                             : std::isnan(a.value) && std::isnan(b.value));
-}
-
 int append(std::vector<ScalarNode>& nodes, const ScalarNode& node) {
-  const auto found = std::find_if(nodes.begin(), nodes.end(),
-                                  [&](const ScalarNode& other) { return same_node(node, other); });
+  const auto found = std::find(nodes.begin(), nodes.end(), node);
   if (found != nodes.end()) return static_cast<int>(found - nodes.begin());
   nodes.push_back(node);
   return static_cast<int>(nodes.size()) - 1;
 }
 
 }  // namespace
+
+bool ScalarNode::operator==(const ScalarNode& other) const {
+  return op == other.op && args == other.args && input == other.input &&
+         (value == other.value ? std::signbit(value) == std::signbit(other.value)
+                               : std::isnan(value) && std::isnan(other.value));
+}
 
 std::string scalar_op_name(ScalarOp op) {
   return row_of(op).name;

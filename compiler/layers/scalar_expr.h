@@ -73,7 +73,8 @@ struct ScalarNode {
   std::array<int, 3> args{-1, -1, -1};
   double value = 0;
   int input = -1;
-  bool operator==(const ScalarNode&) const = default;
+  /// Constants compare by their bits: -0 and 0 differ, a NaN equals itself.
+  bool operator==(const ScalarNode& other) const;
 };
 
 class ScalarExpr {

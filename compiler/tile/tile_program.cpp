@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <type_traits>
 
 #include "isa/arithmetic.h"
@@ -608,7 +609,9 @@ class Printer {
   void node(const StoreTile& op) {
     line("store {} <- {}, {} LW", stream(op.stream, op.to), buffer(op.buffer, op.at), op.count);
   }
-  void node(const FillTile& op) { line("fill {} = {}, {} LW", buffer(op.buffer, op.at), op.value, op.count); }
+  void node(const FillTile& op) {
+    line("fill {} = {}, {} LW", buffer(op.buffer, op.at), std::bit_cast<float>(op.bits), op.count);
+  }
   void node(const ProductTile& op) {
     line("product {} += {} * {} ({}: {} row blocks, {} inner LW, {} columns)", buffer(op.c, op.c_at),
          buffer(op.a, op.a_at), buffer(op.b, op.b_at), matrix_precision_name(op.precision), op.row_blocks,

@@ -91,12 +91,12 @@ struct StoreTile {
   int64_t count = 0;
   bool operator==(const StoreTile&) const = default;
 };
-/// Every float of the range = value.
+/// Every word of the range = these bits.
 struct FillTile {
   int buffer = -1;
   TileIndex at;
   int64_t count = 0;
-  float value = 0;
+  uint32_t bits = 0;
   bool operator==(const FillTile&) const = default;
 };
 /// c += A * B on the matrix unit with operands that LoadTile normalized. An operand's LW holds, over the

@@ -19,7 +19,7 @@ What a model is, and where its operators will run.
   in all                      12    10     -     2       -   786.6 k
   none: nothing to compute in a run (constant, joined with another, a new shape)
 
-Open dimensions, and an operator on the host:
+Open dimensions, and an operator of several kinds of layers:
 
   $ kodama inspect models/mixed.onnx --json mixed.json
   models/mixed.onnx: opset 17, IR version 8, written by kodama
@@ -32,14 +32,11 @@ Open dimensions, and an operator on the host:
   operator                 nodes  chip  host  none refused  mul-adds  as
   MatMul                       1     1     -     -       -        32  Contract
   Mul                          1     1     -     -       -         -  Map
-  TopK                         1     -     1     -       -         -
-  in all                       3     2     1     -       -        32
-  
-  On the host:
-    TopK (best): the operator has no decomposition into layers of the chip
+  TopK                         1     1     -     -       -         -  Map+Reduce
+  in all                       3     3     -     -       -        32
   wrote mixed.json
   $ /usr/bin/python3 -c 'import json; m = json.load(open("mixed.json")); print(m["open_dimensions"], m["parameters"], [(r["operator"], r["place"]) for r in m["not_on_the_chip"]])'
-  ['batch'] {'count': 33, 'bytes': 136} [('TopK', 'host')]
+  ['batch'] {'count': 33, 'bytes': 136} []
   $ kodama inspect models/mixed.onnx --dim batch=4 | grep -e input -e "^ .*adds" -e Open
     input          x  float32 [4, 8]
     multiply-adds  128 in a run, on the chip
