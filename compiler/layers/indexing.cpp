@@ -125,12 +125,19 @@ Term from_front(Term index, int64_t extent) {
   return where(below(index, index.integer(0)), turned, index);
 }
 
-/// Every result looks at every place: of long tables the host does it, and sends what was found.
-constexpr int64_t kMostLooks = int64_t{1} << 21;
-HostReason too_long(int64_t places, const Shape& results) {
+/// Every result looks at every place. Of long tables the host does it sooner, unless it had to fetch them:
+/// about what both ways take on a chip of thousands of PEs, in cycles.
+HostReason looks_too_often(const NodeLowering& lowering, int64_t places, const Shape& results) {
+  constexpr int64_t kMostLooks = int64_t{1} << 22;  // words of an operand's stream
+  constexpr int64_t kLooksPerCycle = 6;
+  constexpr int64_t kHostCycles = 2500;  // a launch, and the ways of the link
+  constexpr int64_t kLinkWordsPerCycle = 1;
   const int64_t count = element_count(results);
-  if (places <= kMostLooks && count * places <= kMostLooks) return kLowered;
-  return fmt::format("{} results, each from {} places: more than {} comparisons", count, places, kMostLooks);
+  const int64_t looks = places > kMostLooks ? kMostLooks : count * places;
+  const int64_t fetched = lowering.constant_input(0) != nullptr ? 0 : element_count(lowering.input_shape(0));
+  const int64_t host = kHostCycles + (fetched + count) / kLinkWordsPerCycle;
+  if (looks < kMostLooks && looks / kLooksPerCycle <= host) return kLowered;
+  return fmt::format("{} results, each from {} places, are found sooner there", count, places);
 }
 
 /// Operand `index` has integers from -extent to extent - 1, or the run ends in an error. Of constants it is
@@ -212,7 +219,7 @@ TensorId output_as(NodeLowering& lowering, const std::string& suffix, const Shap
 HostReason lower_gather_of_data(NodeLowering& lowering) {
   const Shape& from = lowering.input_shape(0);
   const size_t axis = lowering.axis(lowering.int_attribute("axis"), from.size());
-  if (auto reason = too_long(from[axis], lowering.output_shape())) return reason;
+  if (auto reason = looks_too_often(lowering, from[axis], lowering.output_shape())) return reason;
   const TensorId indices = lowering.input(1);
   check_range(lowering, 1, indices, from[axis]);
   const Shape shape = around_axis(from, axis);
@@ -228,7 +235,7 @@ HostReason lower_gather_elements(NodeLowering& lowering) {
   const Shape& from = lowering.input_shape(0);
   const Shape& to = lowering.output_shape();
   const size_t axis = lowering.axis(lowering.int_attribute("axis"), from.size());
-  if (auto reason = too_long(from[axis], to)) return reason;
+  if (auto reason = looks_too_often(lowering, from[axis], to)) return reason;
   check_range(lowering, 1, lowering.input(1), from[axis]);
   Selection selection(lowering, lowering.output_type(), to, {from[axis]});
   AffineMap own = selection.map(to.size()), data = selection.map(to.size());
@@ -304,7 +311,7 @@ HostReason lower_gather_nd(NodeLowering& lowering) {
   const int64_t images = element_count({from.begin(), at(from, batch)});
   const int64_t places = element_count(axes);
   const int64_t rest = element_count({at(from, batch + depth), from.end()});
-  if (auto reason = too_long(places, lowering.output_shape())) return reason;
+  if (auto reason = looks_too_often(lowering, places, lowering.output_shape())) return reason;
   check_coordinates(lowering, 1, axes);
   const TensorId linear = linear_indices(lowering, 1, axes);
   const int64_t count = element_count(lowering.tensor(linear).shape) / images;
@@ -397,7 +404,7 @@ HostReason lower_scatter_elements(NodeLowering& lowering) {
   const Shape& shape = lowering.output_shape();
   const Shape& updates = lowering.input_shape(1);
   const size_t axis = lowering.axis(lowering.int_attribute("axis"), shape.size());
-  if (auto reason = too_long(updates[axis], shape)) return reason;
+  if (auto reason = looks_too_often(lowering, updates[axis], shape)) return reason;
   if (element_count(updates) == 0) {
     lowering.bind_output(lowering.input(0));
     return kLowered;
@@ -434,7 +441,8 @@ HostReason lower_scatter_nd(NodeLowering& lowering) {
   const int64_t places = element_count(axes);
   const int64_t rest = element_count({split, shape.end()});
   const Shape& indices = lowering.input_shape(1);
-  if (auto reason = too_long(element_count({indices.begin(), indices.end() - 1}), shape)) return reason;
+  if (auto reason = looks_too_often(lowering, element_count({indices.begin(), indices.end() - 1}), shape))
+    return reason;
   check_coordinates(lowering, 1, axes);
   const TensorId linear = linear_indices(lowering, 1, axes);
   const int64_t count = element_count(lowering.tensor(linear).shape);
@@ -578,7 +586,7 @@ HostReason lower_top_k(NodeLowering& lowering) {
   const Shape& from = lowering.input_shape(0);
   const auto type = integer_type(lowering.input_type(0));
   const size_t axis = lowering.axis(lowering.int_attribute("axis"), from.size());
-  if (auto reason = too_long(from[axis], from)) return reason;
+  if (auto reason = looks_too_often(lowering, from[axis], from)) return reason;
   const bool largest = lowering.int_attribute("largest") != 0;
   const Shape shape = around_axis(from, axis);
   const Shape result = around_axis(lowering.output_shape(0), axis);
@@ -634,19 +642,18 @@ HostReason lower_gather_by_data(NodeLowering& lowering) {
 void register_indexing(OperatorTable& table) {
   constexpr auto kAny = ElementTypes::kAny;
   table.push_back(
-      {"GatherElements", lower_gather_elements, kAny, "at most 2^21 comparisons of indices with places"});
-  table.push_back({"GatherND", lower_gather_nd, kAny, "at most 2^21 comparisons of indices with places"});
+      {"GatherElements", lower_gather_elements, kAny, "short axes: every result looks at all places"});
+  table.push_back({"GatherND", lower_gather_nd, kAny, "short axes: every result looks at all places"});
   table.push_back(
-      {"ScatterElements", lower_scatter_elements, kAny, "at most 2^21 comparisons of indices with places"});
-  table.push_back(
-      {"Scatter", lower_scatter_elements, kAny, "at most 2^21 comparisons of indices with places"});
-  table.push_back({"ScatterND", lower_scatter_nd, kAny, "at most 2^21 comparisons of indices with places"});
+      {"ScatterElements", lower_scatter_elements, kAny, "short axes: every result looks at all places"});
+  table.push_back({"Scatter", lower_scatter_elements, kAny, "short axes: every result looks at all places"});
+  table.push_back({"ScatterND", lower_scatter_nd, kAny, "short axes: every result looks at all places"});
   table.push_back({"OneHot", lower_one_hot, kAny});
   table.push_back({"ArgMax", lower_arg<true>, ElementTypes::kNumbers, "not of 64-bit integers"});
   table.push_back({"ArgMin", lower_arg<false>, ElementTypes::kNumbers, "not of 64-bit integers"});
   table.push_back({"Hardmax", lower_hardmax, ElementTypes::kChipFloats});
-  table.push_back(
-      {"TopK", lower_top_k, ElementTypes::kNumbers, "axes of at most 1448 places, not of 64-bit integers"});
+  table.push_back({"TopK", lower_top_k, ElementTypes::kNumbers,
+                   "short axes: every place looks at all others; not of 64-bit integers"});
 }
 
 }  // namespace kodama::compiler
