@@ -168,14 +168,80 @@ bool of_matrices(RandomNodes& nodes, const RandomValue& x) {
   }
 }
 
+std::string cast(RandomNodes& nodes, const std::string& from, DataType type) {
+  return nodes.step("Cast", {from}, [&](onnx::NodeProto& node) { set_int(node, "to", type); });
+}
+
+/// Integers, bool, and indices that are data: all of it exact.
+bool of_integers(RandomNodes& nodes, const RandomValue& x) {
+  if (!is_step_function_safe(x) || x.rank() == 0) return false;
+  using onnx::TensorProto;
+  const DataType type =
+      nodes.pick(std::array<DataType, 6>{TensorProto::INT8, TensorProto::UINT8, TensorProto::INT16,
+                                         TensorProto::INT32, TensorProto::INT64, TensorProto::UINT32});
+  const bool is_signed = type != TensorProto::UINT8 && type != TensorProto::UINT32;
+  // Up to 100, where no type overflows.
+  const std::string scaled = nodes.step("Mul", {x.name, nodes.scalar(100 / std::max(x.magnitude, 1.0))});
+  const std::string a = cast(nodes, is_signed ? scaled : nodes.step("Abs", {scaled}), type);
+  const int64_t axis = nodes.number(0, x.rank() - 1);
+  const auto with_axis = [&](onnx::NodeProto& node) { set_int(node, "axis", axis); };
+  const auto as_float = [&](const std::string& of, double magnitude) {
+    return nodes.finish("Cast", {of}, magnitude,
+                        [](onnx::NodeProto& node) { set_int(node, "to", TensorProto::FLOAT); });
+  };
+  const std::string b = nodes.step("Min", {a, cast(nodes, nodes.scalar(7), type)});
+  switch (nodes.number(0, 7)) {
+    case 0:
+      return as_float(nodes.step(nodes.pick(std::array<const char*, 3>{"Sub", "Max", "Mul"}), {b, a}),
+                      is_signed || type == TensorProto::UINT8 ? 32768.0 : 4294967296.0);
+    case 1: {
+      if (type == TensorProto::INT64) return false;
+      const std::string divisor = nodes.step("Add", {b, cast(nodes, nodes.scalar(8), type)});
+      return as_float(nodes.step(nodes.pick(std::array<const char*, 2>{"Div", "Mod"}), {a, divisor}), 256);
+    }
+    case 2: {
+      const std::string is_less =
+          nodes.step(nodes.pick(std::array<const char*, 3>{"Less", "Equal", "GreaterOrEqual"}), {a, b});
+      return nodes.finish("Where", {is_less, x.name, nodes.scalar(0.5)}, std::max(x.magnitude, 0.5));
+    }
+    case 3: {
+      const std::string large = nodes.step("Greater", {x.name, nodes.scalar(0.25)});
+      const std::string odd = cast(nodes, a, TensorProto::BOOL);
+      return as_float(nodes.step(nodes.pick(std::array<const char*, 3>{"And", "Or", "Xor"}), {large, odd}),
+                      1);
+    }
+    case 4:
+      return as_float(
+          nodes.step(nodes.pick(std::array<const char*, 2>{"ArgMax", "ArgMin"}), {x.name}, with_axis),
+          static_cast<double>(x.shape()[static_cast<size_t>(axis)]));
+    case 5: {
+      const std::string places =
+          nodes.step("ArgMax", {x.name}, [&](onnx::NodeProto& node) { set_int(node, "axis", axis); });
+      return nodes.finish("GatherElements", {x.name, places}, x.magnitude, with_axis);
+    }
+    case 6: {
+      const std::string first = nodes.step("ArgMin", {x.name}, with_axis);
+      const std::string flat = nodes.step("Reshape", {first, nodes.integers({-1})});
+      return nodes.finish("Gather", {x.name, flat}, x.magnitude, with_axis);
+    }
+    default: {
+      const int64_t count = nodes.number(1, x.shape()[static_cast<size_t>(axis)]);
+      return nodes.finish_all("TopK", {x.name, nodes.integers({count})}, 1, x.magnitude, with_axis);
+    }
+  }
+}
+
 }  // namespace
 
 bool add_rare_operator(RandomNodes& nodes, size_t from) {
   const RandomValue x = nodes.at(from);
-  switch (nodes.number(0, 8)) {
+  switch (nodes.number(0, 10)) {
     case 0:
     case 1:
       return function(nodes, x);
+    case 9:
+    case 10:
+      return of_integers(nodes, x);
     case 2:
       return step_function(nodes, x);
     case 3:

@@ -1,0 +1,129 @@
+/// Indices that are data: results against the CPU reference, and what is out of range.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "compiler/layers/layer_test_util.h"
+
+namespace kodama::compiler {
+namespace {
+
+using onnx::TensorProto;
+using testing::parse_model;
+
+LayerGraph layers_of(const std::string& text) {
+  return lower_to_layers(import_model(parse_model(text), {}, "t"));
+}
+
+/// All layers are on the chip, and give what the reference gives.
+void expect_same(const std::string& text, const TensorMap& inputs) {
+  SCOPED_TRACE(text);
+  const onnx::ModelProto model = import_model(parse_model(text), {}, "t");
+  for (const bool fuse : {false, true}) {
+    const LayerGraph graph = lower_to_layers(model, {.fuse = fuse});
+    for (const Layer& layer : graph.layers) EXPECT_NE(layer.kind(), LayerKind::kHost) << layer.name;
+    EXPECT_EQ(interpret_layer_graph(graph, inputs), run_graph(model, inputs));
+  }
+}
+
+template <typename T>
+Tensor tensor(DataType type, const Shape& shape, const std::vector<T>& values) {
+  return Tensor::from_values<T>(type, shape, values);
+}
+Tensor floats(const Shape& shape, const std::vector<float>& values) {
+  return tensor(TensorProto::FLOAT, shape, values);
+}
+Tensor longs(const Shape& shape, const std::vector<int64_t>& values) {
+  return tensor(TensorProto::INT64, shape, values);
+}
+
+TEST(Indexing, GathersWordsOfEveryType) {
+  const Tensor indices = longs({3}, {1, -1, 0});
+  expect_same("g (float[2, 2] x, int64[3] i) => (float[2, 3] y) { y = Gather <axis = 1> (x, i) }",
+              {{"x", floats({2, 2}, {1.5F, -2, 3, -0.0F})}, {"i", indices}});
+  expect_same("g (int64[2, 2] x, int64[3] i) => (int64[2, 3] y) { y = Gather <axis = 1> (x, i) }",
+              {{"x", longs({2, 2}, {int64_t{1} << 40, -5, 7, -(int64_t{1} << 62)})}, {"i", indices}});
+  expect_same("g (bool[2] x, int64[3] i) => (bool[3] y) { y = Gather <axis = 0> (x, i) }",
+              {{"x", tensor<uint8_t>(TensorProto::BOOL, {2}, {1, 0})}, {"i", indices}});
+  expect_same("g (float16[2] x, int64[3] i) => (float16[3] y) { y = Gather <axis = 0> (x, i) }",
+              {{"x", tensor<uint16_t>(TensorProto::FLOAT16, {2}, {0x3c00, 0xc200})}, {"i", indices}});
+}
+
+TEST(Indexing, CoordinatesNameElementsAndRows) {
+  const Tensor x = floats({2, 3}, {0, 1, 2, 3, 4, 5});
+  expect_same("g (float[2, 3] x, int64[2, 2] i) => (float[2] y) { y = GatherND (x, i) }",
+              {{"x", x}, {"i", longs({2, 2}, {1, 2, -2, -1})}});
+  expect_same("g (float[2, 3] x, int64[1, 1] i) => (float[1, 3] y) { y = GatherND (x, i) }",
+              {{"x", x}, {"i", longs({1, 1}, {-1})}});
+  expect_same("g (float[2, 3] x, int64[2, 1] i) => (float[2] y) { y = GatherND <batch_dims = 1> (x, i) }",
+              {{"x", x}, {"i", longs({2, 1}, {2, 0})}});
+}
+
+TEST(Indexing, TheLastUpdateCountsUnlessTheyAreAdded) {
+  const TensorMap inputs = {
+      {"x", floats({5}, {10, 20, 30, 40, 50})}, {"i", longs({3}, {1, -4, 4})}, {"u", floats({3}, {1, 2, 3})}};
+  for (const char* reduction : {"none", "add", "mul"})
+    expect_same(fmt::format("g (float[5] x, int64[3] i, float[3] u) => (float[5] y) "
+                            "{{ y = ScatterElements <axis = 0, reduction = \"{}\"> (x, i, u) }}",
+                            reduction),
+                inputs);
+  expect_same(
+      "g (int64[2, 2] x, int64[1, 1] i, int64[1, 2] u) => (int64[2, 2] y) { y = ScatterND (x, i, u) }",
+      {{"x", longs({2, 2}, {1, 2, 3, 4})},
+       {"i", longs({1, 1}, {1})},
+       {"u", longs({1, 2}, {int64_t{1} << 35, -1})}});
+  // Fewer updates than places on another axis, too.
+  expect_same(
+      "g (float[3, 3] x, int64[1, 2] i, float[1, 2] u) => (float[3, 3] y) "
+      "{ y = ScatterElements <axis = 0> (x, i, u) }",
+      {{"x", floats({3, 3}, {0, 0, 0, 0, 0, 0, 0, 0, 0})},
+       {"i", longs({1, 2}, {2, 0})},
+       {"u", floats({1, 2}, {7, 8})}});
+}
+
+TEST(Indexing, TiesGoToTheFirst) {
+  const Tensor x = floats({2, 4}, {3, 1, 3, 2, -1, -1, -5, -1});
+  for (const char* largest : {"0", "1"}) {
+    expect_same(
+        fmt::format("g (float[2, 4] x) => (float[2, 3] y, int64[2, 3] i) "
+                    "{{ k = Constant <value = int64[1] {{3}}> () y, i = TopK <largest = {}> (x, k) }}",
+                    largest),
+        {{"x", x}});
+  }
+  for (const char* op : {"ArgMax", "ArgMin"}) {
+    for (const int last : {0, 1}) {
+      expect_same(fmt::format("g (float[2, 4] x) => (int64[2, 1] y) "
+                              "{{ y = {} <axis = 1, select_last_index = {}> (x) }}",
+                              op, last),
+                  {{"x", x}});
+      expect_same(
+          fmt::format("g (uint32[4] x) => (int64[1] y) {{ y = {} <select_last_index = {}> (x) }}", op, last),
+          {{"x", tensor<uint32_t>(TensorProto::UINT32, {4}, {1, 4000000000U, 4000000000U, 1})}});
+    }
+  }
+}
+
+TEST(Indexing, OutOfRangeIsAnError) {
+  const auto message = [](const std::string& text, const TensorMap& inputs) -> std::string {
+    try {
+      interpret_layer_graph(layers_of(text), inputs);
+    } catch (const isa::UserError& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  const std::string gather = "g (float[3] x, int64[1] i) => (float[1] y) { y = Gather (x, i) }";
+  const Tensor x = floats({3}, {1, 2, 3});
+  for (const int64_t index : {int64_t{3}, int64_t{-4}, int64_t{1} << 32, -(int64_t{1} << 40)})
+    EXPECT_EQ(message(gather, {{"x", x}, {"i", longs({1}, {index})}}),
+              "node 'y' (Gather): an index in 'i' is out of range; allowed are -3 to 2")
+        << index;
+  EXPECT_EQ(message(gather, {{"x", x}, {"i", longs({1}, {-3})}}), "no error");
+  const std::string nd = "g (float[2, 3] x, int64[1, 2] i) => (float[1] y) { y = GatherND (x, i) }";
+  const Tensor matrix = floats({2, 3}, {1, 2, 3, 4, 5, 6});
+  EXPECT_EQ(message(nd, {{"x", matrix}, {"i", longs({1, 2}, {2, 0})}}),
+            "node 'y' (GatherND): an index in 'i' is out of range; allowed are -2 to 1");
+  EXPECT_EQ(message(nd, {{"x", matrix}, {"i", longs({1, 2}, {1, 2})}}), "no error");
+}
+
+}  // namespace
+}  // namespace kodama::compiler
