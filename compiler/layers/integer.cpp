@@ -336,6 +336,30 @@ Term to_float(const Integer& a) {
   return bit_xor(value.apply(ScalarOp::kFloatBits), sign).apply(ScalarOp::kFromBits);
 }
 
+Term round_to_type(Term x, DataType type) {
+  const bool is_half = type == onnx::TensorProto_DataType_FLOAT16;
+  if (!is_half && type != onnx::TensorProto_DataType_BFLOAT16) return x;
+  const Term bits = x.apply(ScalarOp::kFloatBits);
+  // The bits left out, as a carry into those that stay: a half and more, or a half where the last one is odd.
+  const int left_out = is_half ? 13 : 16;
+  const auto half = static_cast<int32_t>((1U << (left_out - 1)) - 1);
+  const Term is_odd = bit_and(right(bits, left_out), x.integer(1));
+  const Term rounded = mask(add(add(bits, x.integer(half)), is_odd), ~((1U << left_out) - 1));
+  if (!is_half) return rounded.apply(ScalarOp::kFromBits);
+  // From 65520 on it is infinity; below 2^-14 the numbers of float16 are the multiples of 2^-24.
+  constexpr double kInfinite = 65520, kLeastNormal = 0x1p-14, kLeast = 0x1p-24;
+  const Term sign = mask(bits, 0x80000000U);
+  const auto signed_bits = [&](Term magnitude) {
+    return bit_or(magnitude.apply(ScalarOp::kFloatBits), sign);
+  };
+  const Term magnitude = abs(x);
+  const Term few = signed_bits(round_to_even(magnitude * (1 / kLeast)) * kLeast);
+  const Term infinite = signed_bits(x.constant(std::numeric_limits<double>::infinity()));
+  const Term is_small = less(magnitude, x.constant(kLeastNormal));
+  const Term is_finite = less(magnitude, x.constant(kInfinite));
+  return where(is_finite, where(is_small, few, rounded), infinite).apply(ScalarOp::kFromBits);
+}
+
 Integer to_integer(Term x, IntegerType to) {
   if (to.bits == 1) return integer_of_word(negation(equal(x, x.constant(0))), to);
   const Integer word = integer_of_word(x.apply(ScalarOp::kToInt), {32, true});

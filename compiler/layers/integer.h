@@ -68,6 +68,9 @@ Integer where(Term condition, const Integer& yes, const Integer& no);
 
 /// Rounded to the nearest, ties to even.
 Term to_float(const Integer& a);
+/// A float rounded to the nearest that float16 or bfloat16 has, ties to even; of other types it stays as it
+/// is.
+Term round_to_type(Term x, DataType type);
 /// Toward zero. What the type can't hold is undefined, as in ONNX; of a float beyond 2^63 it is some number.
 Integer to_integer(Term x, IntegerType to);
 

@@ -176,6 +176,24 @@ TEST(Integer, ToFloatRoundsOnce) {
   }
 }
 
+TEST(Integer, ShortFloatsAreRoundedAsTheHostRounds) {
+  std::mt19937 random(9);
+  Formula f, g;
+  const ScalarExpr half = f.result(round_to_type(f.x(0), onnx::TensorProto_DataType_FLOAT16));
+  const ScalarExpr brain = g.result(round_to_type(g.x(0), onnx::TensorProto_DataType_BFLOAT16));
+  for (int k = 0; k < 3000; ++k) {
+    const float x =
+        std::ldexp(static_cast<float>(random() >> 8) * 0x1p-24F + 1, static_cast<int>(random() % 50) - 30) *
+        ((random() & 1) != 0 ? -1 : 1);
+    const std::vector<double> inputs = {x};
+    EXPECT_EQ(half.evaluate(inputs), half_to_float(float_to_half(x))) << x;
+    EXPECT_EQ(brain.evaluate(inputs), bfloat16_to_float(float_to_bfloat16(x))) << x;
+  }
+  for (const float x :
+       {65519.0F, 65520.0F, 1e30F, -1e30F, 0x1p-24F, 0x1p-25F, 0x1.8p-24F, 0x1.ffep-15F, 0.0F})
+    EXPECT_EQ(half.evaluate(std::vector<double>{x}), half_to_float(float_to_half(x))) << x;
+}
+
 TEST(Integer, FromFloat) {
   for (const IntegerType type : kTypes) {
     Formula f;

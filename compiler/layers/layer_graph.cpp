@@ -131,7 +131,7 @@ bool has_float_arithmetic(DataType type) {
 }
 
 bool is_exact_word(DataType type) {
-  return type == onnx::TensorProto_DataType_FLOAT || word_kind(type) == ScalarKind::kInteger;
+  return has_float_arithmetic(type) || word_kind(type) == ScalarKind::kInteger;
 }
 
 bool is_long(DataType type) {

@@ -228,8 +228,8 @@ ScalarKind reduce_kind(ReduceLayer::Op op);
 double identity_of(ReduceLayer::Op op);
 
 /// What an element of this type is in a word of the chip, if it is in one: 16-bit floats and double are
-/// floats of 32 bits there, which the host rounds; bool is 0 or 1; smaller integers are extended by their
-/// sign or by zeros. An integer of 64 bits is two elements (LayerGraph::words_of).
+/// floats of 32 bits there, the latter rounded by the host; bool is 0 or 1; smaller integers are extended by
+/// their sign or by zeros. An integer of 64 bits is two elements (LayerGraph::words_of).
 std::optional<ScalarKind> word_kind(DataType type);
 /// A number as that word.
 uint32_t word_of(double value, DataType type);

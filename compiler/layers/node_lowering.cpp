@@ -110,6 +110,7 @@ void NodeLowering::add_layer(const std::string& suffix, decltype(Layer::body) bo
     move_words(*rearrange);
     output = words_of(output);
   }
+  round_result(body, tensor(output).type);
   Layer layer;
   layer.name = layer_names_.make_unique(inner_name(suffix));
   layer.onnx_ops = {node_.op_type()};
@@ -117,6 +118,22 @@ void NodeLowering::add_layer(const std::string& suffix, decltype(Layer::body) bo
   layer.body = std::move(body);
   layer.outputs = {output};
   graph_.layers.push_back(std::move(layer));
+}
+
+void NodeLowering::round_result(decltype(Layer::body)& body, DataType type) {
+  ScalarExpr* last = nullptr;
+  if (auto* map = std::get_if<MapLayer>(&body)) {
+    last = &map->expr;
+  } else if (auto* reduce = std::get_if<ReduceLayer>(&body)) {
+    last = &reduce->epilogue;
+  } else if (auto* contract = std::get_if<ContractLayer>(&body)) {
+    last = &contract->epilogue;
+  } else if (auto* normalize = std::get_if<NormalizeLayer>(&body)) {
+    last = &normalize->steps.back().expr;
+  }
+  if (last == nullptr) return;
+  const Term result = round_to_type({last, last->result()}, type);
+  last->set_result(result.node);
 }
 
 void NodeLowering::move_words(RearrangeLayer& rearrange) {

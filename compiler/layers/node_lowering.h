@@ -101,6 +101,8 @@ class NodeLowering {
 
  private:
   std::string inner_name(const std::string& suffix) const;
+  /// Results of 16 bits are rounded where they are made, so that they are as they would be in memory.
+  static void round_result(decltype(Layer::body)& body, DataType type);
   /// Of elements of two words: makes it one of their words.
   void move_words(RearrangeLayer& rearrange);
 

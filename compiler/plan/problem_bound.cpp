@@ -142,7 +142,7 @@ std::map<TensorId, double> elements_read(const Layer& layer, const LayerGraph& g
 bool is_on_chip(const Layer& layer, const LayerGraph& graph) {
   if (layer.kind() == LayerKind::kHost) return false;
   return layer.kind() != LayerKind::kRearrange ||
-         word_kind(graph.tensors[static_cast<size_t>(layer.outputs[0])].type).has_value();
+         is_exact_word(graph.tensors[static_cast<size_t>(layer.outputs[0])].type);
 }
 
 class Traffic {
