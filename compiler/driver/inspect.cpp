@@ -11,6 +11,7 @@
 #include <set>
 
 #include "compiler/compile/compiled_model.h"
+#include "compiler/driver/session_parts.h"
 #include "compiler/graph/import.h"
 #include "compiler/graph/onnx_model.h"
 #include "compiler/graph/walk.h"

@@ -12,6 +12,7 @@
 #include <regex>
 #include <set>
 
+#include "compiler/dynamic/dynamic_executor.h"
 #include "compiler/reference/onnx_backend_test.h"
 #include "compiler/report/progress.h"
 #include "compiler/runtime/comparison.h"
@@ -21,22 +22,24 @@ namespace kodama::compiler {
 namespace {
 
 /// Whether numbers that the chip lacks explain all differences.
-bool is_explained(const onnx::ModelProto& model, const TensorMap& actual, const BackendTestData& data) {
-  TensorMap inputs;
-  for (const auto& [name, tensor] : data.inputs) inputs[name] = as_chip_reads(tensor);
-  const TensorMap as_read = run_graph(model, inputs);
+bool is_explained(const onnx::ModelProto& model, const ValueMap& actual, const BackendTestData& data) {
+  ValueMap inputs;
+  for (const auto& [name, value] : data.inputs)
+    inputs[name] = value.is_tensor() ? Value(as_chip_reads(value.tensor())) : value;
+  const ValueMap as_read = run_graph_on_values(model, inputs);
   const BackendTestTolerance tolerance;
   return std::ranges::all_of(data.outputs, [&](const auto& output) {
     const auto& [name, expected] = output;
-    return actual.contains(name) && as_read.contains(name) &&
-           explained_by_number_format(actual.at(name), expected, as_read.at(name), tolerance.absolute,
-                                      tolerance.relative);
+    return actual.contains(name) && as_read.contains(name) && expected.is_tensor() &&
+           actual.at(name).is_tensor() &&
+           explained_by_number_format(actual.at(name).tensor(), expected.tensor(), as_read.at(name).tensor(),
+                                      tolerance.absolute, tolerance.relative);
   });
 }
 
 /// Inputs that say how, not what, to compute: they must be known when the program is made, so each data
 /// set's values are bound before compilation.
-TensorMap parameters(const onnx::ModelProto& model, const TensorMap& inputs) {
+TensorMap parameters(const onnx::ModelProto& model, const ValueMap& inputs) {
   // The first and the last of an operator's inputs that are such.
   static const std::map<std::string, std::pair<int, int>> kOperators = {{"BlackmanWindow", {0, 0}},
                                                                         {"ConstantOfShape", {0, 0}},
@@ -69,7 +72,9 @@ TensorMap parameters(const onnx::ModelProto& model, const TensorMap& inputs) {
     const auto row = kOperators.find(node.op_type());
     if (row == kOperators.end()) continue;
     for (int k = row->second.first; k <= row->second.second && k < node.input_size(); ++k) {
-      if (const auto found = inputs.find(node.input(k)); found != inputs.end()) result.insert(*found);
+      const auto found = inputs.find(node.input(k));
+      if (found != inputs.end() && found->second.is_tensor())
+        result.emplace(found->first, found->second.tensor());
     }
   }
   return result;
@@ -78,8 +83,8 @@ TensorMap parameters(const onnx::ModelProto& model, const TensorMap& inputs) {
 void run_reference(const BackendTestCase& test, NodeTestResult& result) {
   try {
     for (const BackendTestData& data : test.data_sets) {
-      const std::string difference =
-          compare_with_expected(run_graph(test.model, data.inputs), data.outputs, {}, test.random_outputs);
+      const std::string difference = compare_with_expected(run_graph_on_values(test.model, data.inputs),
+                                                           data.outputs, {}, test.random_outputs);
       if (!difference.empty()) {
         result.reference = NodeTestStatus::kFailed;
         result.reference_reason = difference;
@@ -98,6 +103,47 @@ void run_reference(const BackendTestCase& test, NodeTestResult& result) {
   }
 }
 
+/// What a data set's run on the chip came to.
+struct ChipRun {
+  ValueMap outputs;
+  bool uses_chip = false;
+  std::set<std::string> reasons;  ///< of what the host computed
+};
+
+ChipRun run_static(const onnx::ModelProto& imported, const ValueMap& inputs, const isa::Chip& chip,
+                   const CompileOptions& options, const RunnerOptions& runner_options) {
+  ChipRun run;
+  const CompiledModel model = compile_model(imported, chip, options);
+  for (const Stage& stage : model.stages) {
+    run.uses_chip |= stage.kind != LayerKind::kHost;
+    if (const auto* host = std::get_if<HostStage>(&stage.body)) {
+      run.reasons.insert(fmt::format("{}: {}", fmt::join(stage.onnx_ops, "+"), host->reason));
+    }
+  }
+  run.outputs = to_values(ModelRunner(model, runner_options).run(to_tensors(inputs, "input")).outputs);
+  return run;
+}
+
+/// Control flow and sequences don't count: they are the host's on any chip.
+ChipRun run_dynamic(const onnx::ModelProto& imported, const ValueMap& inputs, const isa::Chip& chip,
+                    const CompileOptions& options, const RunnerOptions& runner_options) {
+  DynamicOptions dynamic;
+  dynamic.compile = options;
+  dynamic.runner = runner_options;
+  DynamicOutcome outcome = DynamicExecutor(imported, chip, std::move(dynamic)).run(inputs);
+  ChipRun run;
+  run.outputs = std::move(outcome.outputs);
+  for (const RegionRuns& region : outcome.regions) {
+    run.uses_chip |= region.place == RegionPlace::kChip;
+    if (region.only_decides) continue;
+    for (const std::string& reason : region.reasons)
+      run.reasons.insert(region.place == RegionPlace::kHost && region.operators.size() == 1
+                             ? fmt::format("{}: {}", region.operators[0], reason)
+                             : reason);
+  }
+  return run;
+}
+
 void run_chip(const BackendTestCase& test, const isa::Chip& chip, const NodeTestRequest& request,
               NodeTestResult& result) {
   try {
@@ -105,29 +151,25 @@ void run_chip(const BackendTestCase& test, const isa::Chip& chip, const NodeTest
     std::set<std::string> reasons;
     for (const BackendTestData& data : test.data_sets) {
       const TensorMap bound = parameters(test.model, data.inputs);
-      const onnx::ModelProto imported = import_model(test.model, {{}, bound}, test.name);
+      const ImportedModel imported = import_any_model(test.model, {{}, bound}, test.name);
       CompileOptions options;
       options.precision = parse_matrix_precision(request.precision);
-      const CompiledModel model = compile_model(imported, chip, options);
-      for (const Stage& stage : model.stages) {
-        uses_chip |= stage.kind != LayerKind::kHost;
-        if (const auto* host = std::get_if<HostStage>(&stage.body)) {
-          reasons.insert(fmt::format("{}: {}", fmt::join(stage.onnx_ops, "+"), host->reason));
-        }
-      }
       RunnerOptions runner_options;
       runner_options.timing = false;
       runner_options.machine.threads = request.threads;
-      TensorMap inputs = data.inputs;
+      ValueMap inputs = data.inputs;
       for (const auto& [name, tensor] : bound) inputs.erase(name);
-      const TensorMap actual = ModelRunner(model, runner_options).run(inputs).outputs;
-      std::string difference = compare_with_expected(actual, data.outputs, {}, test.random_outputs);
+      const auto run = imported.open_reason.empty() ? run_static : run_dynamic;
+      const ChipRun found = run(imported.model, inputs, chip, options, runner_options);
+      uses_chip |= found.uses_chip;
+      reasons.insert(found.reasons.begin(), found.reasons.end());
+      std::string difference = compare_with_expected(found.outputs, data.outputs, {}, test.random_outputs);
       if (difference.empty() && !test.random_outputs.empty()) {
         // What is drawn must be what the reference draws.
-        difference = compare_with_expected(actual, run_graph(imported, inputs));
+        difference = compare_with_expected(found.outputs, run_graph_on_values(imported.model, inputs));
       }
       if (difference.empty()) continue;
-      const bool limited = is_explained(test.model, actual, data);
+      const bool limited = is_explained(test.model, found.outputs, data);
       result.chip = limited ? NodeTestStatus::kLimited : NodeTestStatus::kFailed;
       result.chip_reason = limited ? "the chip has no NaN and no subnormals: " + difference : difference;
       return;

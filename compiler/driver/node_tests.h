@@ -10,7 +10,8 @@
 namespace kodama::compiler {
 
 enum class NodeTestStatus : uint8_t {
-  kPassed,   ///< computed on the chip (relayouts by host permutation included), within ONNX's tolerances
+  kPassed,   ///< computed on the chip (relayouts by host permutation included; control flow and sequences are
+             ///< the host's), within ONNX's tolerances
   kHost,     ///< right, but computed on the host by the CPU reference; the reason names operator and type
   kLimited,  ///< differs only where the chip has no such number: NaN, or a subnormal
   kFailed,

@@ -10,9 +10,9 @@
 #include <filesystem>
 #include <ostream>
 
-#include "compiler/compile/file_names.h"
 #include "compiler/compile/package.h"
 #include "compiler/compile/plan_slices.h"
+#include "compiler/driver/session_parts.h"
 #include "compiler/reference/onnx_backend_test.h"
 #include "compiler/report/progress.h"
 #include "compiler/report/report.h"
@@ -22,85 +22,6 @@
 namespace kodama::compiler {
 namespace {
 
-namespace fs = std::filesystem;
-
-constexpr int64_t kPrintedElements = 10;
-
-void check_dump_points(const std::set<std::string>& names, const std::vector<std::string>& used) {
-  const std::vector<std::string> known = dump_points();
-  for (const std::string& name : names) {
-    if (name == "all" || std::find(used.begin(), used.end(), name) != used.end()) continue;
-    const bool is_known = std::find(known.begin(), known.end(), name) != known.end();
-    throw isa::UserError(fmt::format("--dump-after {}: {}; allowed are all, {}", name,
-                                     is_known ? "this pass does not run here" : "there is no such pass",
-                                     fmt::join(used, ", ")));
-  }
-}
-
-/// Options of the compiler. Dumps of `points` become files. `planner`: whose options may be given.
-CompileOptions compile_options(const SessionOptions& options, const std::vector<std::string>& points,
-                               const std::string& planner) {
-  check_dump_points(options.dump_after, points);
-  CompileOptions compile;
-  compile.precision = parse_matrix_precision(options.precision);
-  compile.passes = options.passes;
-  compile.passes.others = planning_options(planner);
-  scheduler::check_options(compile.passes);
-  compile.planner = options.planner;
-  compile.weights = parse_weights(options.weights);
-  compile.store_layers = options.check_layers;
-  compile.slices = parse_slices(options.slices);
-  compile.lowering.fuse = options.fuse;
-  compile.dump_after = options.dump_after;
-  if (options.dump_after.empty()) return compile;
-  compile.dump = [&options, number = 0](const std::string& pass, const std::string& what,
-                                        const std::string& extension, const std::string& text) mutable {
-    std::error_code error;
-    fs::create_directories(options.dump_directory, error);
-    const std::string path =
-        fmt::format("{}/{:03}.{}.{}.{}", options.dump_directory, number++, pass, file_stem(what), extension);
-    isa::write_output(path, text);
-  };
-  return compile;
-}
-
-/// Where the time of a command went: each part from the end of the one before, so that they add up.
-class WallTimes {
- public:
-  /// Ends a part; parts of one name are one.
-  void end(const std::string& part) {
-    const auto now = std::chrono::steady_clock::now();
-    const double seconds = std::chrono::duration<double>(now - last_).count();
-    last_ = now;
-    const auto known = std::ranges::find(parts_, part, &std::pair<std::string, double>::first);
-    if (known == parts_.end()) {
-      parts_.emplace_back(part, seconds);
-    } else {
-      known->second += seconds;
-    }
-  }
-  /// Of the rounded parts, so that the reader's sum is the printed one.
-  std::string to_string() const {
-    std::string text;
-    int64_t sum = 0;
-    for (const auto& [part, seconds] : parts_) {
-      const int64_t hundredths = std::llround(seconds * 100);
-      sum += hundredths;
-      text += fmt::format("{} {:.2f} s, ", part, static_cast<double>(hundredths) / 100);
-    }
-    return fmt::format("{}in all {:.2f} s", text, static_cast<double>(sum) / 100);
-  }
-  nlohmann::ordered_json to_json() const {
-    nlohmann::ordered_json json = nlohmann::ordered_json::object();
-    for (const auto& [part, seconds] : parts_) json[part] = seconds;
-    return json;
-  }
-
- private:
-  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-  std::vector<std::pair<std::string, double>> parts_;
-};
-
 struct Compiled {
   // Empty unless they are asked for: weights take memory.
   onnx::ModelProto imported;  ///< before the graph passes: the reference of the outputs
@@ -108,12 +29,12 @@ struct Compiled {
   CompiledModel model;
 };
 
-Compiled compile_file(const SessionOptions& options, const std::string& file, bool keeps_references,
-                      WallTimes& times) {
+/// `model` is imported, and `times` ends that.
+Compiled compile_imported(const SessionOptions& options, onnx::ModelProto model, bool keeps_references,
+                          WallTimes& times) {
   CompileOptions compile = compile_options(options, dump_points(&options.passes), options.planner);
   const isa::Chip chip = isa::find_chip(options.chip);
   Compiled result;
-  onnx::ModelProto model = import_model(file, {options.dims, read_named_tensors("--bind", options.bind)});
   if (keeps_references) result.imported = model;
   times.end("import");
   layout::SolutionCache cache(options.cache);
@@ -126,54 +47,6 @@ Compiled compile_file(const SessionOptions& options, const std::string& file, bo
       compile_model(std::move(model), chip, compile, keeps_references ? &result.prepared : nullptr);
   times.end("compile");
   return result;
-}
-
-/// Tensors as .pb files of a directory, by name. They are tried before the run whose outputs they take.
-class OutputFiles {
- public:
-  OutputFiles(const CompiledModel& model, const std::string& directory) {
-    if (directory.empty()) return;
-    std::error_code error;
-    fs::create_directories(directory, error);
-    if (error) throw isa::UserError(directory + ": can't be created: " + error.message());
-    std::vector<std::string> names;
-    for (TensorId id : model.outputs) names.push_back(model.tensors[static_cast<size_t>(id)].name);
-    std::vector<std::string> paths;
-    const std::vector<std::string> stems = distinct_file_stems(names);
-    for (size_t k = 0; k < names.size(); ++k) {
-      paths.push_back((fs::path(directory) / (stems[k] + ".pb")).string());
-      files_[names[k]] = paths.back();
-    }
-    isa::check_outputs(paths);
-  }
-  void write(const TensorMap& outputs) const {
-    for (const auto& [name, path] : files_) {
-      write_tensor_file(path, outputs.at(name), name);
-      isa::say_wrote(path, fmt::format("output '{}'", name));
-    }
-  }
-
- private:
-  std::map<std::string, std::string> files_;
-};
-
-void print_outputs(const TensorMap& outputs, bool classes, std::ostream& out) {
-  for (const auto& [name, tensor] : outputs) {
-    print_tensor(name, tensor, kPrintedElements, out);
-    if (classes) {
-      const std::vector<int64_t> rows = largest_per_row(tensor);
-      fmt::print(out, "class found: {}\n", fmt::join(rows, " "));
-    }
-  }
-}
-
-std::string verdict(const Comparison& comparison, double tolerance) {
-  if (!comparison.problem.empty()) return comparison.problem + ": FAILED";
-  return fmt::format(
-      "max abs {:.2e}, over largest magnitude {:.2e}{} (allowed {:.0e}): {}", comparison.max_absolute,
-      comparison.max_relative,
-      comparison.unequal > 0 ? fmt::format(", {} elements not comparable", comparison.unequal) : "",
-      tolerance, within(comparison, tolerance) ? "ok" : "FAILED");
 }
 
 /// Which layers that kernels of plugins compute came out wrong.
@@ -194,27 +67,6 @@ void print_wrong_kernels(const CompiledModel& model, const Comparisons& layers, 
 
 }  // namespace
 
-TensorMap read_named_tensors(const char* option, const std::vector<std::string>& specifications) {
-  TensorMap tensors;
-  for (const std::string& specification : specifications) {
-    const size_t equals = specification.find('=');
-    if (equals == std::string::npos || equals == 0) {
-      throw isa::UserError(
-          fmt::format("{} {}: allowed is NAME=FILE or NAME=FILE.npz:MEMBER", option, specification));
-    }
-    const std::string name = specification.substr(0, equals);
-    std::string file = specification.substr(equals + 1);
-    std::string member;
-    if (const size_t colon = file.rfind(".npz:"); colon != std::string::npos) {
-      member = file.substr(colon + 5);
-      file = file.substr(0, colon + 4);
-    }
-    if (tensors.contains(name)) throw isa::UserError(fmt::format("{} {}: given twice", option, name));
-    tensors[name] = read_tensor_file(file, member);
-  }
-  return tensors;
-}
-
 TensorMap read_inputs(const CompiledModel& model, const std::vector<std::string>& specifications,
                       uint64_t seed) {
   TensorMap inputs = read_named_tensors("--input", specifications);
@@ -230,7 +82,10 @@ TensorMap read_inputs(const CompiledModel& model, const std::vector<std::string>
 int run_command(const RunRequest& request, std::ostream& out) {
   const SessionOptions& options = request.common;
   WallTimes times;
-  const Compiled compiled = compile_file(options, request.model_file, request.compare, times);
+  ImportedModel imported =
+      import_any_model(request.model_file, {options.dims, read_named_tensors("--bind", options.bind)});
+  if (!imported.open_reason.empty()) return run_dynamic_command(request, std::move(imported), times, out);
+  const Compiled compiled = compile_imported(options, std::move(imported.model), request.compare, times);
   const CompiledModel& model = compiled.model;
   const double tolerance = request.tolerance.value_or(default_tolerance(model.precision));
 
@@ -244,7 +99,8 @@ int run_command(const RunRequest& request, std::ostream& out) {
     BackendTestCase test = load_backend_test(request.test_data);
     for (BackendTestData& data : test.data_sets) {
       for (const std::string& name : test.random_outputs) data.outputs.erase(name);
-      sets.push_back({data.name, std::move(data.inputs), std::move(data.outputs)});
+      sets.push_back({data.name, to_tensors(std::move(data.inputs), "input"),
+                      to_tensors(std::move(data.outputs), "output")});
       check_inputs(model, sets.back().inputs);
     }
   } else {
@@ -271,9 +127,9 @@ int run_command(const RunRequest& request, std::ostream& out) {
   bool passed = true;
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
   for (const DataSet& set : sets) {
-    const OutputFiles files(model, set.name.empty() || options.output_directory.empty()
-                                       ? options.output_directory
-                                       : options.output_directory + "/" + set.name);
+    const OutputFiles files(output_names(model), set.name.empty() || options.output_directory.empty()
+                                                     ? options.output_directory
+                                                     : options.output_directory + "/" + set.name);
     // Statistics and traces are of the last, as the table.
     const auto run = [&](int64_t number) {
       observed.clear();
@@ -318,7 +174,7 @@ int run_command(const RunRequest& request, std::ostream& out) {
     print_relayouts(model, outcome, out);
     print_schedules_given_up(model, out);
     print_host_layers(model, out);
-    print_outputs(outcome.outputs, request.show_classes, out);
+    print_outputs(borrow_values(outcome.outputs), request.show_classes, out);
     for (const std::string& difference : differences) fmt::print(out, "{}\n", difference);
     passed &= differences.empty();
     if (request.repeat > 1 && differences.empty())
@@ -333,7 +189,7 @@ int run_command(const RunRequest& request, std::ostream& out) {
       fmt::print(out, "{} against the recorded output: {}\n", name, verdict(comparison, tolerance));
       passed &= within(comparison, tolerance);
     }
-    files.write(outcome.outputs);
+    files.write(borrow_values(outcome.outputs));
     if (!options.json_file.empty()) {
       auto entry = run_to_json(model, runs, layers, outputs);
       entry["data_set"] = set.name;
@@ -354,7 +210,10 @@ int run_command(const RunRequest& request, std::ostream& out) {
 int compile_command(const CompileRequest& request, std::ostream& out) {
   check_package_directory(request.directory);
   WallTimes times;
-  const Compiled compiled = compile_file(request.common, request.model_file, false, times);
+  const SessionOptions& options = request.common;
+  onnx::ModelProto imported =
+      import_model(request.model_file, {options.dims, read_named_tensors("--bind", options.bind)});
+  const Compiled compiled = compile_imported(options, std::move(imported), false, times);
   ProgressBar bar("writing");
   save_package(compiled.model, request.directory,
                [&](int64_t done, int64_t total, const std::string& what) { bar.update(done, total, what); });
@@ -420,7 +279,7 @@ int simulate_package_command(const SimulateRequest& request, std::ostream& out) 
       [&](int64_t done, int64_t total, const std::string& what) { bar.update(done, total, what); });
   bar.finish();
   const TensorMap inputs = read_inputs(model, request.common.inputs, request.common.seed);
-  const OutputFiles files(model, request.common.output_directory);
+  const OutputFiles files(output_names(model), request.common.output_directory);
   ProgressBar run_bar("running");
   RunnerOptions options;
   options.machine.threads = request.common.threads;
@@ -439,9 +298,9 @@ int simulate_package_command(const SimulateRequest& request, std::ostream& out) 
   print_layer_table(model, runs, {}, out);
   print_relayouts(model, outcome, out);
   print_host_layers(model, out);
-  print_outputs(outcome.outputs, false, out);
+  print_outputs(borrow_values(outcome.outputs), false, out);
   report.finish(out);
-  files.write(outcome.outputs);
+  files.write(borrow_values(outcome.outputs));
   if (!request.common.json_file.empty()) {
     isa::write_output(request.common.json_file, run_to_json(model, runs, {}, {}).dump(1) + "\n");
   }

@@ -33,6 +33,7 @@ struct SessionOptions {
   std::vector<std::string> inputs;      ///< --input NAME=FILE[:MEMBER]
   uint64_t seed = 1;                    ///< of random inputs
   int threads = 0;
+  int64_t cache_limit = 256;     ///< programs kept of a model that is compiled in parts while it runs
   std::string output_directory;  ///< where outputs are written as .pb; empty = nowhere
   std::set<std::string> dump_after;
   std::string dump_directory = "kodama-dump";
@@ -61,7 +62,8 @@ struct RunRequest {
   std::optional<double> tolerance;  ///< largest error over largest magnitude; default by precision
   bool compare = true;              ///< against the CPU reference
 };
-/// Compiles and runs a model, prints the layer table. Returns an exit code (tolerance); throws isa::Error.
+/// Compiles and runs a model, prints the layer table; a model that isn't static is compiled in parts while it
+/// runs (compiler/dynamic). Returns an exit code (tolerance); throws isa::Error.
 int run_command(const RunRequest& request, std::ostream& out);
 
 struct CompileRequest {
@@ -83,9 +85,6 @@ struct SimulateRequest {
   std::string directory;
 };
 int simulate_package_command(const SimulateRequest& request, std::ostream& out);
-
-/// The tensors that NAME=FILE[:MEMBER] each name. UserError, with the option that has them, for others.
-TensorMap read_named_tensors(const char* option, const std::vector<std::string>& specifications);
 
 /// Tensors for all inputs of a model: from "NAME=FILE[:MEMBER]", else random. UserError for a wrong name,
 /// file, type or shape.

@@ -98,6 +98,17 @@ void drop_unused_imports(onnx::ModelProto& model) {
                 imports.end());
 }
 
+/// Functions are expanded into their callers; what graphs of a function's nodes read isn't renamed there.
+void check_functions_without_graphs(const onnx::ModelProto& model, const std::string& where) {
+  for (const auto& function : model.functions()) {
+    for (const auto& node : function.node()) {
+      if (!has_subgraph(node)) continue;
+      unsupported(where, "{}: control flow inside the model's function '{}'; put its body into its callers",
+                  describe_node(node), function.name());
+    }
+  }
+}
+
 /// Brings a model to what libonnx knows, at most opset 17 and IR version 8, and checks what needs no types.
 void settle_versions(onnx::ModelProto& model, const std::string& where) {
   resolve_newer_fields(model, where);
@@ -106,6 +117,7 @@ void settle_versions(onnx::ModelProto& model, const std::string& where) {
   check_versions(model, where);
   check_structure(model, where);
   check_local_functions(model, where);
+  check_functions_without_graphs(model, where);
   downgrade_opset(model, where);
 }
 
@@ -117,6 +129,9 @@ void trim_nodes(onnx::GraphProto& graph) {
     }
     while (node.output_size() > 1 && node.output(node.output_size() - 1).empty()) {
       node.mutable_output()->RemoveLast();
+    }
+    for (auto& attribute : *node.mutable_attribute()) {
+      if (attribute.has_g()) trim_nodes(*attribute.mutable_g());
     }
   }
 }
@@ -170,10 +185,13 @@ void check_attributes(const onnx::NodeProto& node, const onnx::OpSchema& schema,
   }
 }
 
+/// Whether a model may have control flow, values that are no tensors, and open shapes.
+enum class Form : uint8_t { kStatic, kOpen };
+
 /// Operators must be known, before libonnx is asked anything: its messages don't name the node's place.
 void check_operators(const onnx::ModelProto& model,
                      const google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes, const Imports& imports,
-                     const std::string& where) {
+                     const std::string& where, Form form) {
   const auto is_local_function = [&](const onnx::NodeProto& node) {
     return std::any_of(model.functions().begin(), model.functions().end(), [&](const auto& function) {
       return function.name() == node.op_type() && function.domain() == node.domain();
@@ -214,11 +232,15 @@ void check_operators(const onnx::ModelProto& model,
                  node.op_type(), import->version(), domain);
     }
     check_attributes(node, *schema, where);
-    if (has_subgraph(node)) {
-      unsupported(where,
-                  "{}: control flow (operators with graphs inside) isn't supported; export the model with "
-                  "its branches and loops resolved",
-                  describe_node(node));
+    if (has_subgraph(node) && form == Form::kStatic) {
+      unsupported(
+          where,
+          "{}: control flow (operators with graphs inside) can't be compiled ahead; kodama run decides "
+          "it while the model runs, or export the model with its branches and loops resolved",
+          describe_node(node));
+    }
+    for (const auto& attribute : node.attribute()) {
+      if (attribute.has_g()) check_operators(model, attribute.g().node(), imports, where, form);
     }
   }
 }
@@ -242,12 +264,15 @@ void check_tensors(const onnx::ModelProto& model, const std::string& where) {
     check_external_data(tensor, where, what);
     (void)tensor_from_proto(tensor, where + ": " + what);
   };
-  const auto check_nodes = [&](const auto& nodes) {
+  const auto check_nodes = [&](const auto& self, const auto& nodes) -> void {
     for (const auto& node : nodes) {
       for (const auto& attribute : node.attribute()) {
         const std::string what = fmt::format("{}, attribute '{}'", describe_node(node), attribute.name());
         if (attribute.has_t()) check(attribute.t(), what);
         for (const auto& tensor : attribute.tensors()) check(tensor, what);
+        for (const auto& tensor : attribute.g().initializer())
+          check(tensor, fmt::format("{}, initializer '{}'", what, tensor.name()));
+        self(self, attribute.g().node());
       }
     }
   };
@@ -259,8 +284,8 @@ void check_tensors(const onnx::ModelProto& model, const std::string& where) {
     unsupported(where, "initializer '{}' is sparse; only dense tensors are supported",
                 graph.sparse_initializer(0).values().name());
   }
-  check_nodes(graph.node());
-  for (const auto& function : model.functions()) check_nodes(function.node());
+  check_nodes(check_nodes, graph.node());
+  for (const auto& function : model.functions()) check_nodes(check_nodes, function.node());
 }
 
 /// Axes that a tensor may have: twice NumPy's 32. What computes places of elements takes memory by their
@@ -305,12 +330,12 @@ void check_with_onnx(onnx::ModelProto& model, const std::string& where) {
 }
 
 /// What neither the ONNX checker nor its type inference look at.
-void check_graph(const onnx::GraphProto& graph, const std::string& where) {
+void check_graph(const onnx::GraphProto& graph, const std::string& where, Form form) {
   std::unordered_set<std::string> made;
   for (const auto& tensor : graph.initializer()) made.insert(tensor.name());
   for (const auto& input : graph.input()) {
     made.insert(input.name());
-    if (!input.type().has_tensor_type()) {
+    if (!input.type().has_tensor_type() && form == Form::kStatic) {
       unsupported(where, "input '{}' is {}; only tensors are supported", input.name(),
                   type_to_string(input.type()));
     }
@@ -325,8 +350,8 @@ void check_graph(const onnx::GraphProto& graph, const std::string& where) {
     if (!outputs.insert(output.name()).second) {
       user_error(where, "graph output '{}' is listed twice", output.name());
     }
-    if (output.has_type() && output.type().value_case() != onnx::TypeProto::VALUE_NOT_SET &&
-        !output.type().has_tensor_type()) {
+    if (form == Form::kStatic && output.has_type() &&
+        output.type().value_case() != onnx::TypeProto::VALUE_NOT_SET && !output.type().has_tensor_type()) {
       unsupported(where, "output '{}' is {}; only tensors are supported", output.name(),
                   type_to_string(output.type()));
     }
@@ -371,20 +396,21 @@ bool is_open(const onnx::TensorShapeProto_Dimension& dim) {
   return !dim.has_dim_value() || dim.dim_value() < 0;
 }
 
-/// Puts the given extents into the types of inputs and outputs; all inputs are static afterwards.
+/// Puts the given extents into the types of inputs and outputs; unless the form is open, all inputs are
+/// static afterwards.
 class DimensionSetter {
  public:
   DimensionSetter(onnx::GraphProto& graph, const ImportOptions& options, const std::string& where)
       : graph_(graph), options_(options), where_(where) {}
 
-  void run() {
+  void run(Form form) {
     for (const auto& [key, value] : options_.dims) {
       if (value < 1) user_error(where_, "--dim {}={}: a dimension must be at least 1", key, value);
       // A dimension's own name comes first: both may contain a colon.
       if (set_by_name(key, value)) continue;
       if (!set_by_axis(key, value)) unknown_key(key);
     }
-    check_inputs();
+    if (form == Form::kStatic) check_inputs();
   }
 
  private:
@@ -414,7 +440,9 @@ class DimensionSetter {
     const std::string name = key.substr(0, colon);
     const std::string axis_text = key.substr(colon + 1);
     const auto input = std::find_if(graph_.mutable_input()->begin(), graph_.mutable_input()->end(),
-                                    [&wanted = name](const auto& info) { return info.name() == wanted; });
+                                    [&wanted = name](const auto& info) {
+                                      return info.name() == wanted && info.type().has_tensor_type();
+                                    });
     if (input == graph_.mutable_input()->end()) return false;
     auto& dims = *input->mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim();
     const bool is_number =
@@ -503,6 +531,73 @@ void check_types(const onnx::ModelProto& model, const std::string& where) {
   }
 }
 
+/// Why the model can't be static, as far as its nodes and declarations say; empty if nothing speaks against
+/// it.
+std::string why_open(const onnx::ModelProto& model) {
+  for (const auto& node : model.graph().node()) {
+    if (has_subgraph(node)) return fmt::format("{} is control flow", describe_node(node));
+    const auto* schema = find_schema(model, node);
+    for (int k = 0; schema != nullptr && k < node.output_size(); ++k) {
+      if (const std::string kind = non_tensor_output(*schema, k); !kind.empty())
+        return fmt::format("{} makes {}", describe_node(node), kind);
+    }
+  }
+  for (const auto* values : {&model.graph().input(), &model.graph().output()}) {
+    for (const auto& value : *values) {
+      const bool has_type = value.type().value_case() != onnx::TypeProto::VALUE_NOT_SET;
+      if (has_type && !value.type().has_tensor_type())
+        return fmt::format("'{}' is {}", value.name(), type_to_string(value.type()));
+    }
+  }
+  for (const auto& input : model.graph().input()) {
+    if (!static_shape(input.type()))
+      return fmt::format("input '{}' is {}", input.name(), type_to_string(input.type()));
+  }
+  return "";
+}
+
+/// All that can be done while shapes are open and control flow isn't decided.
+void check_and_expand(onnx::ModelProto& model, const ImportOptions& options, const std::string& where,
+                      Form form) {
+  settle_versions(model, where);
+  auto& graph = *model.mutable_graph();
+  check_operators(model, graph.node(), model.opset_import(), where, form);
+  for (const auto& function : model.functions()) {
+    check_operators(model, function.node(), function.opset_import(), where, form);
+  }
+  check_ranks(graph, where);
+  check_tensors(model, where);
+  check_with_onnx(model, where);
+  check_graph(graph, where, form);
+
+  separate_initializers(graph);
+  bind_inputs(graph, options, where);
+  model.set_ir_version(kIrVersion);
+  // Types of intermediate values are inferred anew: exporters write those of the example they traced.
+  graph.clear_value_info();
+  DimensionSetter(graph, options, where).run(form);
+  expand_local_functions(model, where);
+  trim_nodes(graph);
+  name_nodes(graph);
+
+  if (opset_version(model) == 0) {  // all nodes were of other domains
+    auto& import = *model.add_opset_import();
+    import.set_domain("");
+    import.set_version(kOpsetVersion);
+  }
+}
+
+/// From there, with types inferred, to the one form of static models.
+void finish_static(onnx::ModelProto& model, const std::string& where) {
+  if (opset_version(model) != kOpsetVersion) {
+    upgrade_opset(model, kOpsetVersion, where);
+    name_nodes(*model.mutable_graph());
+    infer_all(model, where);
+  }
+  check_types(model, where);
+  reestablish(model, "import");
+}
+
 }  // namespace
 
 onnx::ModelProto read_model(const std::string& path) {
@@ -566,41 +661,37 @@ onnx::ModelProto import_model(const std::string& path, const ImportOptions& opti
 
 onnx::ModelProto import_model(onnx::ModelProto model, const ImportOptions& options,
                               const std::string& where) {
-  settle_versions(model, where);
-  auto& graph = *model.mutable_graph();
-  check_operators(model, graph.node(), model.opset_import(), where);
-  for (const auto& function : model.functions()) {
-    check_operators(model, function.node(), function.opset_import(), where);
-  }
-  check_ranks(graph, where);
-  check_tensors(model, where);
-  check_with_onnx(model, where);
-  check_graph(graph, where);
-
-  separate_initializers(graph);
-  bind_inputs(graph, options, where);
-  model.set_ir_version(kIrVersion);
-  // Types of intermediate values are inferred anew: exporters write those of the example they traced.
-  graph.clear_value_info();
-  DimensionSetter(graph, options, where).run();
-  expand_local_functions(model, where);
-  trim_nodes(graph);
-  name_nodes(graph);
-
-  if (opset_version(model) == 0) {  // all nodes were of other domains
-    auto& import = *model.add_opset_import();
-    import.set_domain("");
-    import.set_version(kOpsetVersion);
-  }
-  if (opset_version(model) != kOpsetVersion) {
-    infer_all(model, where);
-    upgrade_opset(model, kOpsetVersion, where);
-    name_nodes(graph);
-  }
+  check_and_expand(model, options, where, Form::kStatic);
   infer_all(model, where);
-  check_types(model, where);
-  reestablish(model, "import");
+  finish_static(model, where);
   return model;
+}
+
+ImportedModel import_any_model(const std::string& path, const ImportOptions& options) {
+  return import_any_model(read_model_with_data(path), options, path);
+}
+
+ImportedModel import_any_model(onnx::ModelProto model, const ImportOptions& options,
+                               const std::string& where) {
+  ImportedModel result{std::move(model), ""};
+  check_and_expand(result.model, options, where, Form::kOpen);
+  result.open_reason = why_open(result.model);
+  if (!result.open_reason.empty()) return result;
+  infer_all(result.model, where);
+  if (const auto untyped = find_untyped_value(result.model.graph())) {
+    result.open_reason = explain_open_type(result.model, untyped->name);
+    if (opset_version(result.model) == kOpsetVersion) return result;
+    // More shapes may be known in the newer opset.
+    onnx::ModelProto upgraded = result.model;
+    try {
+      finish_static(upgraded, where);
+    } catch (const isa::UnsupportedError&) {
+      return result;
+    }
+    return {std::move(upgraded), ""};
+  }
+  finish_static(result.model, where);
+  return result;
 }
 
 }  // namespace kodama::compiler

@@ -39,6 +39,21 @@ onnx::ModelProto import_model(const std::string& path, const ImportOptions& opti
 /// The same for a model in memory, which must have no external data; `where` begins every message.
 onnx::ModelProto import_model(onnx::ModelProto model, const ImportOptions& options, const std::string& where);
 
+/// A model that need not be static.
+struct ImportedModel {
+  onnx::ModelProto model;
+  /// Why the model isn't static: control flow, values that are no tensors, open dimensions of inputs, shapes
+  /// that depend on data. Empty: `model` is what import_model() gives. Else it is checked, with the graphs in
+  /// its nodes, as far as that can be done without shapes, functions of its own are expanded, and nodes have
+  /// names; it is of opset 17, or the older one that it had: parts of it are brought to 17 when their shapes
+  /// are known (compiler/dynamic/dynamic_executor.h).
+  std::string open_reason;
+};
+/// Errors are those of import_model(), but for what `open_reason` may name.
+ImportedModel import_any_model(const std::string& path, const ImportOptions& options = {});
+ImportedModel import_any_model(onnx::ModelProto model, const ImportOptions& options,
+                               const std::string& where);
+
 /// What can be said of a model whose types aren't known, for looking at models that import_model() refuses:
 /// operators of opset 17 or older, calls of the model's own functions expanded. Throws as import_model() for
 /// what has nothing to do with types and shapes.

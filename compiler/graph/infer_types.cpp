@@ -155,19 +155,10 @@ class TypeInference {
 
   /// Only tensors.
   static void check_results(const onnx::NodeProto& node, const onnx::OpSchema& schema) {
-    for (int i = 0; i < node.output_size() && !schema.outputs().empty(); ++i) {
-      const auto& formal =
-          schema.outputs()[std::min<size_t>(static_cast<size_t>(i), schema.outputs().size() - 1)];
-      const auto& allowed = formal.GetTypes();
-      const auto all_begin_with = [&](const char* prefix) {
-        return !allowed.empty() && std::all_of(allowed.begin(), allowed.end(),
-                                               [&](const auto* type) { return type->rfind(prefix, 0) == 0; });
-      };
-      for (const auto& [prefix, name] : {std::pair("seq(", "a sequence"), std::pair("map(", "a map"),
-                                         std::pair("optional(", "an optional")}) {
-        if (!all_begin_with(prefix)) continue;
+    for (int i = 0; i < node.output_size(); ++i) {
+      if (const std::string kind = non_tensor_output(schema, i); !kind.empty()) {
         throw isa::UnsupportedError(fmt::format("{}: its output '{}' is {}; only tensors are supported",
-                                                describe_node(node), node.output(i), name));
+                                                describe_node(node), node.output(i), kind));
       }
     }
   }
@@ -260,10 +251,11 @@ class TypeInference {
   /// The values of a node whose operands are known; what fails is reported by who needs it.
   void evaluate(const onnx::NodeProto& node) {
     if (is_random(node) || has_subgraph(node)) return;
+    const bool by_data = shape_depends_on_data(node);  // only the results say how large they are
     for (const std::string& name : node.output()) {
       const auto* type = name.empty() ? nullptr : known_type(name);
       const auto shape = type == nullptr ? std::nullopt : static_shape(*type);
-      if (!shape || element_count(*shape) > kMostKnownElements) return;
+      if (by_data ? type == nullptr : !shape || element_count(*shape) > kMostKnownElements) return;
     }
     std::vector<Tensor> results;
     if (const auto* type = node.input_size() == 0 ? nullptr : known_type(node.input(0))) {
@@ -284,6 +276,8 @@ class TypeInference {
       }
     }
     for (int i = 0; i < node.output_size(); ++i) {
+      const Tensor& result = results[static_cast<size_t>(i)];
+      if (by_data) store(node, i, make_tensor_type(result.type(), result.shape()));
       values_[node.output(i)] = std::make_shared<const Tensor>(std::move(results[static_cast<size_t>(i)]));
     }
   }

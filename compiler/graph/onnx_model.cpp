@@ -73,6 +73,22 @@ bool has_subgraph(const onnx::NodeProto& node) {
                      [](const auto& attribute) { return attribute.has_g() || attribute.graphs_size() > 0; });
 }
 
+std::string non_tensor_output(const onnx::OpSchema& schema, int output) {
+  if (schema.outputs().empty()) return "";
+  const auto& formal =
+      schema.outputs()[std::min<size_t>(static_cast<size_t>(output), schema.outputs().size() - 1)];
+  const auto& allowed = formal.GetTypes();
+  for (const auto& [prefix, name] :
+       {std::pair("seq(", "a sequence"), std::pair("map(", "a map"), std::pair("optional(", "an optional")}) {
+    if (!allowed.empty() && std::all_of(allowed.begin(), allowed.end(), [&prefix = prefix](const auto* type) {
+          return type->rfind(prefix, 0) == 0;
+        })) {
+      return name;
+    }
+  }
+  return "";
+}
+
 onnx::TypeProto make_tensor_type(DataType type, const Shape& shape) {
   onnx::TypeProto result;
   result.mutable_tensor_type()->set_elem_type(type);

@@ -42,6 +42,9 @@ void remove_attribute(onnx::NodeProto& node, std::string_view name);
 /// Whether the node carries graphs (If, Loop, Scan, SequenceMap, …).
 bool has_subgraph(const onnx::NodeProto& node);
 
+/// "a sequence", "a map" or "an optional" if the schema allows nothing else for an output; else empty.
+std::string non_tensor_output(const onnx::OpSchema& schema, int output);
+
 /// The type of a tensor with these extents.
 onnx::TypeProto make_tensor_type(DataType type, const Shape& shape);
 /// The extents of a tensor type; nullopt unless it is a tensor type with every extent known.

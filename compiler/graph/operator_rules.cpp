@@ -94,4 +94,15 @@ int shape_deciding_input(const NodeOperands& operands) {
   return -1;
 }
 
+std::vector<int> shape_inputs(const onnx::NodeProto& node) {
+  const auto* rule = find_rule(node);
+  return rule == nullptr ? std::vector<int>() : rule->shape_inputs;
+}
+
+bool shape_depends_on_data(const onnx::NodeProto& node) {
+  static const std::set<std::string> kOperators = {"Compress", "NonMaxSuppression", "NonZero",
+                                                   "StringNormalizer", "Unique"};
+  return (node.domain().empty() || node.domain() == "ai.onnx") && kOperators.contains(node.op_type());
+}
+
 }  // namespace kodama::compiler

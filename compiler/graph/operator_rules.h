@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <vector>
 
 #include "compiler/graph/node_operands.h"
 
@@ -26,5 +27,11 @@ bool library_reads_elements(const onnx::NodeProto& node);
 /// Which operand's elements decide the shape of the outputs and aren't known; -1 if that isn't the reason why
 /// a shape is unknown. An operator whose result depends on its data itself names input 0.
 int shape_deciding_input(const NodeOperands& operands);
+
+/// The operands from whose elements the outputs' extents are read, in any node of this operator.
+std::vector<int> shape_inputs(const onnx::NodeProto& node);
+/// Whether these are the data that the operator works on, so that only its results say how large they are:
+/// NonZero, Compress.
+bool shape_depends_on_data(const onnx::NodeProto& node);
 
 }  // namespace kodama::compiler

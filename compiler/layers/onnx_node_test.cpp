@@ -49,8 +49,9 @@ TEST(OnnxNodeTests, LayersGiveTheExpectedOutputs) {
     for (const LayerGraph& graph : graphs) {
       for (const auto& data : test.data_sets) {
         try {
-          const std::string difference = compare_with_expected(interpret_layer_graph(graph, data.inputs),
-                                                               data.outputs, {}, test.random_outputs);
+          const std::string difference =
+              compare_with_expected(to_values(interpret_layer_graph(graph, to_tensors(data.inputs, "input"))),
+                                    data.outputs, {}, test.random_outputs);
           EXPECT_EQ(difference, "") << describe(graph);
         } catch (const std::exception& error) {
           ADD_FAILURE() << error.what() << "\n" << describe(graph);

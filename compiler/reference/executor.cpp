@@ -39,47 +39,39 @@ class Scope {
  public:
   explicit Scope(const Scope* parent = nullptr) : parent_(parent) {}
 
-  const Tensor* find(const std::string& name) const {
+  const Value* find(const std::string& name) const {
     const auto found = values_.find(name);
-    if (found != values_.end()) return found->second;
+    if (found != values_.end()) return &found->second;
     return parent_ != nullptr ? parent_->find(name) : nullptr;
   }
-  bool has_own(const std::string& name) const { return values_.count(name) > 0; }
-  void borrow(const std::string& name, const Tensor* tensor) { values_[name] = tensor; }
-  void own(const std::string& name, Tensor tensor) {
-    Tensor& kept = owned_[name];
-    kept = std::move(tensor);
-    values_[name] = &kept;
-  }
-  void forget(const std::string& name) {
-    values_.erase(name);
-    owned_.erase(name);
-  }
-  const std::unordered_map<std::string, const Tensor*>& values() const { return values_; }
+  bool has_own(const std::string& name) const { return values_.contains(name); }
+  void set(const std::string& name, Value value) { values_.insert_or_assign(name, std::move(value)); }
+  void forget(const std::string& name) { values_.erase(name); }
+  std::unordered_map<std::string, Value>& values() { return values_; }
 
  private:
   const Scope* parent_;
-  std::unordered_map<std::string, const Tensor*> values_;
-  std::unordered_map<std::string, Tensor> owned_;
+  std::unordered_map<std::string, Value> values_;
 };
 
 class Interpreter {
  public:
   explicit Interpreter(const OperatorSets& operators, int depth = 0) : operators_(operators), depth_(depth) {}
 
-  std::vector<Tensor> run_node(const onnx::NodeProto& node, const std::vector<const Tensor*>& inputs,
-                               const Scope* scope) const;
+  /// Graphs in the node's attributes go to `run_subgraph`.
+  std::vector<Value> run_node(const onnx::NodeProto& node, const std::vector<const Value*>& inputs,
+                              const SubgraphRunner& run_subgraph) const;
   void run_node_in(const onnx::NodeProto& node, Scope& scope) const;
-  std::vector<Tensor> run_subgraph(const onnx::GraphProto& graph, const std::vector<Tensor>& inputs,
-                                   const Scope* outer) const;
+  std::vector<Value> run_subgraph(const onnx::GraphProto& graph, const std::vector<Value>& inputs,
+                                  const Scope* outer) const;
 
  private:
-  std::vector<Tensor> run_kernel(const onnx::NodeProto& node, const onnx::OpSchema& schema,
-                                 const reference::Kernel& kernel, const std::vector<const Tensor*>& inputs,
-                                 const Scope* scope) const;
-  std::vector<Tensor> run_function(const onnx::FunctionProto& function, const onnx::OpSchema* schema,
-                                   const onnx::NodeProto& call, const std::vector<const Tensor*>& inputs,
-                                   const OperatorSets& operators) const;
+  std::vector<Value> run_kernel(const onnx::NodeProto& node, const onnx::OpSchema& schema,
+                                const reference::ValueKernel& kernel, const std::vector<const Value*>& inputs,
+                                const SubgraphRunner& run_subgraph) const;
+  std::vector<Value> run_function(const onnx::FunctionProto& function, const onnx::OpSchema* schema,
+                                  const onnx::NodeProto& call, const std::vector<const Value*>& inputs,
+                                  const OperatorSets& operators) const;
 
   const OperatorSets& operators_;
   int depth_;
@@ -106,14 +98,6 @@ std::string unknown_operator(const onnx::NodeProto& node, const OperatorSets& op
                        domain_text(domain), version);
   }
   return "";
-}
-
-onnx::TypeProto tensor_type(const Tensor& tensor) {
-  onnx::TypeProto type;
-  type.mutable_tensor_type()->set_elem_type(tensor.type());
-  auto* const shape = type.mutable_tensor_type()->mutable_shape();
-  for (const int64_t extent : tensor.shape()) shape->add_dim()->set_dim_value(extent);
-  return type;
 }
 
 /// The function body of a schema for this node, with its imports filled in; nullopt if there is none.
@@ -167,7 +151,7 @@ void bind_attributes(const onnx::NodeProto& call, const onnx::OpSchema* schema, 
 
 /// Checks the node's form and its inputs' types against the schema.
 void check_node(const onnx::NodeProto& node, const onnx::OpSchema& schema,
-                const std::vector<const Tensor*>& inputs) {
+                const std::vector<const Value*>& inputs) {
   const std::string where = place_of(node);
   try {
     schema.Verify(node);
@@ -175,14 +159,13 @@ void check_node(const onnx::NodeProto& node, const onnx::OpSchema& schema,
     throw UserError(fmt::format("{}: {}", where, error.what()));
   }
   const auto& formals = schema.inputs();
-  std::map<std::string, DataType> bound;  // type variables
+  std::map<std::string, std::pair<const std::string*, size_t>> bound;  // type variables, and by which input
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i] == nullptr) continue;
     if (formals.empty())
       throw UserError(fmt::format("{}: has {} inputs; allowed are none", where, inputs.size()));
     const auto& formal = formals[std::min(i, formals.size() - 1)];
-    const DataType type = inputs[i]->type();
-    const auto* const type_string = onnx::Utils::DataTypeUtils::ToType(tensor_type(*inputs[i]));
+    const std::string* const type_string = onnx::Utils::DataTypeUtils::ToType(inputs[i]->type());
     if (formal.GetTypes().count(type_string) == 0) {
       std::set<std::string> allowed;
       for (const auto* each : formal.GetTypes()) allowed.insert(*each);
@@ -192,18 +175,21 @@ void check_node(const onnx::NodeProto& node, const onnx::OpSchema& schema,
                                   *type_string, list));
     }
     if (formal.GetOption() == onnx::OpSchema::Variadic && !formal.GetIsHomogeneous()) continue;
-    const auto [variable, is_new] = bound.emplace(formal.GetTypeStr(), type);
-    if (!is_new && variable->second != type) {
+    const auto [variable, is_new] = bound.emplace(formal.GetTypeStr(), std::pair(type_string, i));
+    if (!is_new && variable->second.first != type_string) {
+      const auto name = [](const Value& value, const std::string& type) {
+        return value.is_tensor() ? data_type_name(value.element_type()) : type;
+      };
+      const auto& [other_type, other] = variable->second;
       throw UserError(fmt::format("{}: input {} '{}' is {}, but an input that must have the same type is {}",
-                                  where, i, formal.GetName(), data_type_name(type),
-                                  data_type_name(variable->second)));
+                                  where, i, formal.GetName(), name(*inputs[i], *type_string),
+                                  name(*inputs[other], *other_type)));
     }
   }
 }
 
-std::vector<Tensor> Interpreter::run_node(const onnx::NodeProto& node,
-                                          const std::vector<const Tensor*>& inputs,
-                                          const Scope* scope) const {
+std::vector<Value> Interpreter::run_node(const onnx::NodeProto& node, const std::vector<const Value*>& inputs,
+                                         const SubgraphRunner& run_subgraph) const {
   isa::check_internal(inputs.size() == static_cast<size_t>(node.input_size()), "reference",
                       "{} has {} inputs, but {} values were given", place_of(node), node.input_size(),
                       inputs.size());
@@ -218,11 +204,11 @@ std::vector<Tensor> Interpreter::run_node(const onnx::NodeProto& node,
     check_node(node, *schema, inputs);
     if (const auto* kernel =
             KernelRegistry::instance().find(canonical_domain(node.domain()), node.op_type())) {
-      return run_kernel(node, *schema, *kernel, inputs, scope);
+      return run_kernel(node, *schema, *kernel, inputs, run_subgraph);
     }
     std::vector<onnx::TypeProto> input_types;
-    for (const Tensor* input : inputs) {
-      input_types.push_back(input != nullptr ? tensor_type(*input) : onnx::TypeProto());
+    for (const Value* input : inputs) {
+      input_types.push_back(input != nullptr ? input->type() : onnx::TypeProto());
     }
     if (const auto function = schema_function(*schema, node, input_types)) {
       return run_function(*function, schema, node, inputs, operators_.with_imports_of(*function));
@@ -243,15 +229,12 @@ std::vector<Tensor> Interpreter::run_node(const onnx::NodeProto& node,
   }
 }
 
-std::vector<Tensor> Interpreter::run_kernel(const onnx::NodeProto& node, const onnx::OpSchema& schema,
-                                            const reference::Kernel& kernel,
-                                            const std::vector<const Tensor*>& inputs,
-                                            const Scope* scope) const {
-  const NodeContext context(node, schema, operators_.version(node.domain()), inputs,
-                            [this, scope](const onnx::GraphProto& graph, const std::vector<Tensor>& values) {
-                              return run_subgraph(graph, values, scope);
-                            });
-  std::vector<Tensor> outputs = kernel(context);
+std::vector<Value> Interpreter::run_kernel(const onnx::NodeProto& node, const onnx::OpSchema& schema,
+                                           const reference::ValueKernel& kernel,
+                                           const std::vector<const Value*>& inputs,
+                                           const SubgraphRunner& run_subgraph) const {
+  const NodeContext context(node, schema, operators_.version(node.domain()), inputs, run_subgraph);
+  std::vector<Value> outputs = kernel(context);
   for (size_t i = outputs.size(); i < context.output_count(); ++i) {
     if (context.has_output(i)) {
       throw UnsupportedError(fmt::format("{}: output {} has no CPU reference", context.where(), i));
@@ -261,10 +244,10 @@ std::vector<Tensor> Interpreter::run_kernel(const onnx::NodeProto& node, const o
   return outputs;
 }
 
-std::vector<Tensor> Interpreter::run_function(const onnx::FunctionProto& function,
-                                              const onnx::OpSchema* schema, const onnx::NodeProto& call,
-                                              const std::vector<const Tensor*>& inputs,
-                                              const OperatorSets& operators) const {
+std::vector<Value> Interpreter::run_function(const onnx::FunctionProto& function,
+                                             const onnx::OpSchema* schema, const onnx::NodeProto& call,
+                                             const std::vector<const Value*>& inputs,
+                                             const OperatorSets& operators) const {
   const std::string where = place_of(call);
   if (depth_ >= kMaxFunctionDepth) {
     throw UserError(fmt::format("{}: functions call each other more than {} deep; recursion isn't allowed",
@@ -278,7 +261,7 @@ std::vector<Tensor> Interpreter::run_function(const onnx::FunctionProto& functio
   }
   Scope scope;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (inputs[i] != nullptr) scope.borrow(function.input(static_cast<int>(i)), inputs[i]);
+    if (inputs[i] != nullptr) scope.set(function.input(static_cast<int>(i)), *inputs[i]);
   }
   // An omitted optional input of the function is an omitted input of the nodes that use it.
   std::set<std::string> omitted;
@@ -293,22 +276,22 @@ std::vector<Tensor> Interpreter::run_function(const onnx::FunctionProto& functio
     }
     inner.run_node_in(node, scope);
   }
-  std::vector<Tensor> outputs;
+  std::vector<Value> outputs;
   for (int i = 0; i < call.output_size(); ++i) {
-    const Tensor* const value = scope.find(function.output(i));
+    const Value* const value = scope.find(function.output(i));
     if (value == nullptr && !call.output(i).empty()) {
       throw UserError(
           fmt::format("{}: the function never computes its output '{}'", where, function.output(i)));
     }
-    outputs.push_back(value != nullptr ? *value : Tensor());
+    outputs.push_back(value != nullptr ? *value : Value());
   }
   return outputs;
 }
 
 void Interpreter::run_node_in(const onnx::NodeProto& node, Scope& scope) const {
-  std::vector<const Tensor*> inputs;
+  std::vector<const Value*> inputs;
   for (const std::string& name : node.input()) {
-    const Tensor* const value = name.empty() ? nullptr : scope.find(name);
+    const Value* const value = name.empty() ? nullptr : scope.find(name);
     if (value == nullptr && !name.empty()) {
       throw UserError(
           fmt::format("{}: input '{}' is neither an input of the graph, nor an initializer, nor the "
@@ -317,14 +300,17 @@ void Interpreter::run_node_in(const onnx::NodeProto& node, Scope& scope) const {
     }
     inputs.push_back(value);
   }
-  std::vector<Tensor> outputs = run_node(node, inputs, &scope);
+  std::vector<Value> outputs =
+      run_node(node, inputs, [&](const onnx::GraphProto& graph, const std::vector<Value>& values) {
+        return run_subgraph(graph, values, &scope);
+      });
   for (int i = 0; i < node.output_size(); ++i) {
     const std::string& name = node.output(i);
     if (name.empty()) continue;
     if (scope.has_own(name)) {
       throw UserError(fmt::format("{}: output '{}' has been computed already", place_of(node), name));
     }
-    scope.own(name, std::move(outputs[static_cast<size_t>(i)]));
+    scope.set(name, std::move(outputs[static_cast<size_t>(i)]));
   }
 }
 
@@ -335,84 +321,33 @@ void add_initializers(const onnx::GraphProto& graph, Scope& scope) {
   }
   for (const onnx::TensorProto& initializer : graph.initializer()) {
     if (scope.has_own(initializer.name())) continue;  // an input overrides the initializer of its name
-    scope.own(initializer.name(),
+    scope.set(initializer.name(),
               tensor_from_proto(initializer, fmt::format("initializer '{}'", initializer.name())));
   }
 }
 
-std::vector<Tensor> Interpreter::run_subgraph(const onnx::GraphProto& graph,
-                                              const std::vector<Tensor>& inputs, const Scope* outer) const {
+std::vector<Value> Interpreter::run_subgraph(const onnx::GraphProto& graph, const std::vector<Value>& inputs,
+                                             const Scope* outer) const {
   if (static_cast<int>(inputs.size()) != graph.input_size()) {
     throw UserError(fmt::format("graph '{}' has {} inputs, but {} values are passed to it", graph.name(),
                                 graph.input_size(), inputs.size()));
   }
   Scope scope(outer);
-  for (size_t i = 0; i < inputs.size(); ++i)
-    scope.borrow(graph.input(static_cast<int>(i)).name(), &inputs[i]);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const onnx::ValueInfoProto& declared = graph.input(static_cast<int>(i));
+    scope.set(declared.name(), as_declared(declared, inputs[i]));
+  }
   add_initializers(graph, scope);
   for (const onnx::NodeProto& node : graph.node()) run_node_in(node, scope);
-  std::vector<Tensor> outputs;
+  std::vector<Value> outputs;
   for (const onnx::ValueInfoProto& output : graph.output()) {
-    const Tensor* const value = scope.find(output.name());
+    const Value* const value = scope.find(output.name());
     if (value == nullptr) {
       throw UserError(fmt::format("graph '{}': output '{}' is never computed", graph.name(), output.name()));
     }
     outputs.push_back(*value);
   }
   return outputs;
-}
-
-/// Names that a node reads, also inside its subgraphs.
-void collect_uses(const onnx::NodeProto& node, std::set<std::string>& uses) {
-  uses.insert(node.input().begin(), node.input().end());
-  for (const onnx::AttributeProto& attribute : node.attribute()) {
-    if (!attribute.has_g()) continue;
-    for (const onnx::NodeProto& inner : attribute.g().node()) collect_uses(inner, uses);
-    for (const onnx::ValueInfoProto& output : attribute.g().output()) uses.insert(output.name());
-  }
-}
-
-/// Checks the value given for a graph input against its declaration; `symbols` holds the extents that
-/// symbolic dimensions have got so far.
-void check_graph_input(const onnx::ValueInfoProto& declared, const Tensor& value,
-                       std::map<std::string, int64_t>& symbols) {
-  if (!declared.has_type()) return;
-  if (!declared.type().has_tensor_type()) {
-    throw UnsupportedError(
-        fmt::format("input '{}' is no tensor; only tensors have a CPU reference", declared.name()));
-  }
-  const auto& type = declared.type().tensor_type();
-  if (type.elem_type() != value.type()) {
-    throw UserError(fmt::format("input '{}' is {}; the model wants {}", declared.name(),
-                                data_type_name(value.type()),
-                                data_type_name(static_cast<DataType>(type.elem_type()))));
-  }
-  if (!type.has_shape()) return;
-  bool matches = type.shape().dim_size() == value.rank();
-  std::string wanted;
-  for (int axis = 0; axis < type.shape().dim_size(); ++axis) {
-    const auto& dim = type.shape().dim(axis);
-    wanted += axis == 0 ? "" : ", ";
-    if (!matches) {
-      wanted += dim.has_dim_value() ? std::to_string(dim.dim_value()) : dim.dim_param();
-      continue;
-    }
-    const int64_t extent = value.shape()[static_cast<size_t>(axis)];
-    if (dim.has_dim_value()) {
-      wanted += std::to_string(dim.dim_value());
-      matches = matches && dim.dim_value() == extent;
-    } else if (!dim.dim_param().empty()) {
-      const int64_t known = symbols.emplace(dim.dim_param(), extent).first->second;
-      wanted += fmt::format("{}={}", dim.dim_param(), known);
-      matches = matches && known == extent;
-    } else {
-      wanted += "?";
-    }
-  }
-  if (!matches) {
-    throw UserError(fmt::format("input '{}' has shape {}; the model wants [{}]", declared.name(),
-                                shape_to_string(value.shape()), wanted));
-  }
 }
 
 bool node_has_reference(const onnx::NodeProto& node, const OperatorSets& operators, std::string& reason,
@@ -453,6 +388,19 @@ bool node_has_reference(const onnx::NodeProto& node, const OperatorSets& operato
   }
   reason = fmt::format("operator {} has no CPU reference", node.op_type());
   return false;
+}
+
+/// Names that a graph reads from outside.
+void collect_outer_names(const onnx::GraphProto& graph, std::set<std::string>& names) {
+  std::set<std::string> read;
+  for (const onnx::NodeProto& node : graph.node()) read.merge(names_read(node));
+  for (const onnx::ValueInfoProto& output : graph.output()) read.insert(output.name());
+  for (const onnx::NodeProto& node : graph.node()) {
+    for (const std::string& output : node.output()) read.erase(output);
+  }
+  for (const onnx::ValueInfoProto& input : graph.input()) read.erase(input.name());
+  for (const onnx::TensorProto& initializer : graph.initializer()) read.erase(initializer.name());
+  names.merge(read);
 }
 
 }  // namespace
@@ -502,12 +450,103 @@ bool has_reference(const onnx::NodeProto& node, const OperatorSets& operators, s
   return has;
 }
 
+std::set<std::string> names_read(const onnx::NodeProto& node) {
+  std::set<std::string> names(node.input().begin(), node.input().end());
+  names.erase("");
+  for (const onnx::AttributeProto& attribute : node.attribute()) {
+    if (attribute.has_g()) collect_outer_names(attribute.g(), names);
+  }
+  return names;
+}
+
+Value as_declared(const onnx::ValueInfoProto& declared, const Value& value) {
+  return declared.type().has_optional_type() && !value.is_optional() ? Value::optional(value) : value;
+}
+
+Value check_graph_input(const onnx::ValueInfoProto& declared, const Value& given,
+                        std::map<std::string, int64_t>& symbols) {
+  Value value = as_declared(declared, given);
+  if (!declared.has_type()) return value;
+  if (!value.is_tensor() || !declared.type().has_tensor_type()) {
+    const std::string* const wanted = onnx::Utils::DataTypeUtils::ToType(declared.type());
+    if (onnx::Utils::DataTypeUtils::ToType(value.type()) != wanted) {
+      throw UserError(
+          fmt::format("input '{}' is {}; the model wants {}", declared.name(), value.describe(), *wanted));
+    }
+    return value;
+  }
+  const Tensor& tensor = value.tensor();
+  const auto& type = declared.type().tensor_type();
+  if (type.elem_type() != tensor.type()) {
+    throw UserError(fmt::format("input '{}' is {}; the model wants {}", declared.name(),
+                                data_type_name(tensor.type()),
+                                data_type_name(static_cast<DataType>(type.elem_type()))));
+  }
+  if (!type.has_shape()) return value;
+  bool matches = type.shape().dim_size() == tensor.rank();
+  std::string wanted;
+  for (int axis = 0; axis < type.shape().dim_size(); ++axis) {
+    const auto& dim = type.shape().dim(axis);
+    wanted += axis == 0 ? "" : ", ";
+    if (!matches) {
+      wanted += dim.has_dim_value() ? std::to_string(dim.dim_value()) : dim.dim_param();
+      continue;
+    }
+    const int64_t extent = tensor.shape()[static_cast<size_t>(axis)];
+    if (dim.has_dim_value()) {
+      wanted += std::to_string(dim.dim_value());
+      matches = matches && dim.dim_value() == extent;
+    } else if (!dim.dim_param().empty()) {
+      const int64_t known = symbols.emplace(dim.dim_param(), extent).first->second;
+      wanted += fmt::format("{}={}", dim.dim_param(), known);
+      matches = matches && known == extent;
+    } else {
+      wanted += "?";
+    }
+  }
+  if (!matches) {
+    throw UserError(fmt::format("input '{}' has shape {}; the model wants [{}]", declared.name(),
+                                shape_to_string(tensor.shape()), wanted));
+  }
+  return value;
+}
+
 std::vector<Tensor> run_node(const onnx::NodeProto& node, const std::vector<const Tensor*>& inputs,
                              const OperatorSets& operators) {
-  return Interpreter(operators).run_node(node, inputs, nullptr);
+  std::vector<Value> values;
+  values.reserve(inputs.size());
+  std::vector<const Value*> pointers;
+  for (const Tensor* input : inputs) {
+    if (input != nullptr) values.push_back(Value::borrowed(*input));
+    pointers.push_back(input != nullptr ? &values.back() : nullptr);
+  }
+  const Interpreter interpreter(operators);
+  std::vector<Value> outputs = run_node_on_values(
+      node, pointers, operators, [&](const onnx::GraphProto& graph, const std::vector<Value>& graph_inputs) {
+        return interpreter.run_subgraph(graph, graph_inputs, nullptr);
+      });
+  std::vector<Tensor> tensors;
+  for (Value& output : outputs) {
+    if (!output.is_tensor()) {
+      throw UnsupportedError(fmt::format("{}: its output is {}; only tensors are supported here",
+                                         place_of(node), output.describe()));
+    }
+    tensors.push_back(std::move(output).take_tensor());
+  }
+  return tensors;
+}
+
+std::vector<Value> run_node_on_values(const onnx::NodeProto& node, const std::vector<const Value*>& inputs,
+                                      const OperatorSets& operators, const SubgraphRunner& run_subgraph) {
+  return Interpreter(operators).run_node(node, inputs, run_subgraph);
 }
 
 TensorMap run_graph(const onnx::ModelProto& model, const TensorMap& inputs, const RunOptions& options) {
+  return to_tensors(run_graph_on_values(model, borrow_values(inputs), options), "value");
+}
+
+ValueMap run_graph_on_values(const onnx::ModelProto& model, const ValueMap& inputs,
+                             const RunOptions& options) {
   const onnx::GraphProto& graph = model.graph();
   const OperatorSets operators(model);
   Scope scope;
@@ -517,8 +556,7 @@ TensorMap run_graph(const onnx::ModelProto& model, const TensorMap& inputs, cons
     declared.insert(input.name());
     const auto given = inputs.find(input.name());
     if (given == inputs.end()) continue;
-    check_graph_input(input, given->second, symbols);
-    scope.borrow(input.name(), &given->second);
+    scope.set(input.name(), check_graph_input(input, given->second, symbols));
   }
   for (const auto& [name, value] : inputs) {
     if (declared.count(name) == 0) {
@@ -533,9 +571,7 @@ TensorMap run_graph(const onnx::ModelProto& model, const TensorMap& inputs, cons
   // A value is freed after its last use.
   std::map<std::string, int> last_use;
   for (int i = 0; i < graph.node_size(); ++i) {
-    std::set<std::string> names;
-    collect_uses(graph.node(i), names);
-    for (const std::string& name : names) last_use[name] = i;
+    for (const std::string& name : names_read(graph.node(i))) last_use[name] = i;
     for (const std::string& name : graph.node(i).output()) last_use.emplace(name, i);
   }
   for (const onnx::ValueInfoProto& output : graph.output()) last_use.erase(output.name());
@@ -551,14 +587,14 @@ TensorMap run_graph(const onnx::ModelProto& model, const TensorMap& inputs, cons
     for (const std::string& name : dead_after[static_cast<size_t>(i)]) scope.forget(name);
   }
 
-  TensorMap results;
-  if (options.keep_intermediates) {
-    for (const auto& [name, value] : scope.values()) results.emplace(name, *value);
-  }
+  ValueMap results;
   for (const onnx::ValueInfoProto& output : graph.output()) {
-    const Tensor* const value = scope.find(output.name());
+    const Value* const value = scope.find(output.name());
     if (value == nullptr) throw UserError(fmt::format("output '{}' is never computed", output.name()));
     results.emplace(output.name(), *value);
+  }
+  if (options.keep_intermediates) {
+    for (auto& [name, value] : scope.values()) results.emplace(name, value);
   }
   return results;
 }

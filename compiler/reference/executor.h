@@ -5,11 +5,12 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "compiler/tensor/tensor.h"
+#include "compiler/tensor/value.h"
 
 /// The CPU reference: executes ONNX graphs as the ONNX specification says, for opsets 1 to 17.
 ///
@@ -22,8 +23,6 @@
 /// node's name and operator), UnsupportedError for what has no reference. Nothing here crashes on a malformed
 /// node or model.
 namespace kodama::compiler {
-
-using TensorMap = std::map<std::string, Tensor>;
 
 /// What an operator's name means: the version of each imported operator set, and the functions that the
 /// model itself defines. Functions are referred to, not copied: the model must outlive this.
@@ -71,6 +70,15 @@ bool is_random(const onnx::NodeProto& node);
 std::vector<Tensor> run_node(const onnx::NodeProto& node, const std::vector<const Tensor*>& inputs,
                              const OperatorSets& operators);
 
+/// Executes a graph attribute (of If, Loop, Scan, SequenceMap) with values for its inputs; names from the
+/// surrounding graph are visible. Returns the graph's outputs in order.
+using SubgraphRunner =
+    std::function<std::vector<Value>(const onnx::GraphProto&, const std::vector<Value>& inputs)>;
+
+/// The same for values of any kind. The node's graphs go to `run_subgraph`.
+std::vector<Value> run_node_on_values(const onnx::NodeProto& node, const std::vector<const Value*>& inputs,
+                                      const OperatorSets& operators, const SubgraphRunner& run_subgraph);
+
 struct RunOptions {
   /// Return every value of the main graph (inputs, initializers, intermediate values), not just its outputs.
   bool keep_intermediates = false;
@@ -79,7 +87,20 @@ struct RunOptions {
 };
 
 /// Executes the whole model: `inputs` gives a value to every graph input that has no initializer (and may
-/// override those that have). Returns all graph outputs.
+/// override those that have). Returns all graph outputs. UnsupportedError for outputs that are no tensors.
 TensorMap run_graph(const onnx::ModelProto& model, const TensorMap& inputs, const RunOptions& options = {});
+/// The same for values of any kind. A value that isn't optional may be given where the model declares an
+/// optional.
+ValueMap run_graph_on_values(const onnx::ModelProto& model, const ValueMap& inputs,
+                             const RunOptions& options = {});
+
+/// Checks a value for a graph input against its declaration and returns it as declared: what is given for an
+/// optional becomes one. `symbols` holds the extents that symbolic dimensions have got so far. UserError.
+Value check_graph_input(const onnx::ValueInfoProto& declared, const Value& value,
+                        std::map<std::string, int64_t>& symbols);
+/// What is given where an optional is declared becomes one; other values as they are.
+Value as_declared(const onnx::ValueInfoProto& declared, const Value& value);
+/// Names that a node reads, also inside its graphs; of these not what they make themselves.
+std::set<std::string> names_read(const onnx::NodeProto& node);
 
 }  // namespace kodama::compiler

@@ -1,6 +1,7 @@
 #include "compiler/reference/kernel.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "compiler/reference/strided.h"
 
@@ -9,12 +10,17 @@ namespace kodama::compiler::reference {
 using onnx::TensorProto;
 
 NodeContext::NodeContext(const onnx::NodeProto& node, const onnx::OpSchema& schema, int64_t opset,
-                         const std::vector<const Tensor*>& inputs, SubgraphRunner run_subgraph)
+                         const std::vector<const Value*>& inputs, SubgraphRunner run_subgraph)
     : node_(node), schema_(schema), opset_(opset), inputs_(inputs), run_subgraph_(std::move(run_subgraph)) {}
 
-const Tensor& NodeContext::input(size_t index) const {
+const Value& NodeContext::value(size_t index) const {
   if (!has_input(index)) fail("input {} is missing", index);
   return *inputs_[index];
+}
+
+const Tensor& NodeContext::input(size_t index) const {
+  require(value(index).is_tensor(), "input {} is {}; allowed is a tensor", index, value(index).describe());
+  return value(index).tensor();
 }
 
 std::vector<const Tensor*> NodeContext::inputs() const {
@@ -100,8 +106,8 @@ std::vector<float> NodeContext::floats_attribute(const std::string& name) const 
   return {found.floats().begin(), found.floats().end()};
 }
 
-std::vector<Tensor> NodeContext::run_subgraph(const onnx::GraphProto& graph,
-                                              const std::vector<Tensor>& inputs) const {
+std::vector<Value> NodeContext::run_subgraph(const onnx::GraphProto& graph,
+                                             const std::vector<Value>& inputs) const {
   isa::check_internal(run_subgraph_ != nullptr, "reference", "{} has nobody to run its graph", where());
   return run_subgraph_(graph, inputs);
 }
@@ -184,13 +190,19 @@ const KernelRegistry& KernelRegistry::instance() {
     register_text(filled);
     register_training(filled);
     register_unique(filled);
+    register_sequence(filled);
     return filled;
   }();
   return registry;
 }
 
 void KernelRegistry::add(const std::string& domain, const std::string& op_type, Kernel kernel) {
-  const bool added = kernels_.emplace(std::pair(domain, op_type), std::move(kernel)).second;
+  const auto of_values = [kernel = std::move(kernel)](const NodeContext& context) {
+    std::vector<Tensor> tensors = kernel(context);
+    return std::vector<Value>(std::make_move_iterator(tensors.begin()),
+                              std::make_move_iterator(tensors.end()));
+  };
+  const bool added = kernels_.emplace(std::pair(domain, op_type), of_values).second;
   isa::check_internal(added, "KernelRegistry", "{} has two kernels", op_type);
 }
 
@@ -200,7 +212,12 @@ std::vector<std::pair<std::string, std::string>> KernelRegistry::names() const {
   return list;
 }
 
-const Kernel* KernelRegistry::find(const std::string& domain, const std::string& op_type) const {
+void KernelRegistry::add_of_values(const std::string& op_type, ValueKernel kernel) {
+  const bool added = kernels_.emplace(std::pair("", op_type), std::move(kernel)).second;
+  isa::check_internal(added, "KernelRegistry", "{} has two kernels", op_type);
+}
+
+const ValueKernel* KernelRegistry::find(const std::string& domain, const std::string& op_type) const {
   const auto found = kernels_.find({domain, op_type});
   return found != kernels_.end() ? &found->second : nullptr;
 }

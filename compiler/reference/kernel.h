@@ -12,7 +12,8 @@
 #include <vector>
 
 #include "compiler/reference/element_types.h"
-#include "compiler/tensor/tensor.h"
+#include "compiler/reference/executor.h"
+#include "compiler/tensor/value.h"
 
 /// What an operator's implementation sees of its node, and the table of implementations. Private to
 /// compiler/reference.
@@ -22,17 +23,12 @@ namespace kodama::compiler::reference {
 /// output.
 std::string place_of(const onnx::NodeProto& node);
 
-/// Executes a graph attribute (of If, Loop, Scan) with values for its inputs; names from the surrounding
-/// graph are visible. Returns the graph's outputs in order.
-using SubgraphRunner =
-    std::function<std::vector<Tensor>(const onnx::GraphProto&, const std::vector<Tensor>& inputs)>;
-
 /// One execution of one node. Before a kernel sees it, the node has been checked against its ONNX schema
 /// (number of inputs, their types, attribute names and types); shapes and values are the kernel's to check.
 class NodeContext {
  public:
   NodeContext(const onnx::NodeProto& node, const onnx::OpSchema& schema, int64_t opset,
-              const std::vector<const Tensor*>& inputs, SubgraphRunner run_subgraph = nullptr);
+              const std::vector<const Value*>& inputs, SubgraphRunner run_subgraph = nullptr);
 
   const onnx::NodeProto& node() const { return node_; }
   /// Version of the operator's definition: the opset in which it last changed, as far as the model's opset
@@ -42,9 +38,11 @@ class NodeContext {
 
   size_t input_count() const { return inputs_.size(); }
   bool has_input(size_t index) const { return index < inputs_.size() && inputs_[index] != nullptr; }
-  /// UserError if it is omitted.
+  /// UserError if it is omitted, or no tensor.
   const Tensor& input(size_t index) const;
-  const Tensor* optional_input(size_t index) const { return has_input(index) ? inputs_[index] : nullptr; }
+  const Tensor* optional_input(size_t index) const { return has_input(index) ? &input(index) : nullptr; }
+  /// A tensor, a sequence or an optional. UserError if it is omitted.
+  const Value& value(size_t index) const;
   /// All inputs of a variadic operator.
   std::vector<const Tensor*> inputs() const;
   /// The elements of an integer input (int32 or int64) of rank 0 or 1.
@@ -69,7 +67,7 @@ class NodeContext {
   std::vector<std::string> strings_attribute(const std::string& name) const;
   std::vector<float> floats_attribute(const std::string& name) const;
 
-  std::vector<Tensor> run_subgraph(const onnx::GraphProto& graph, const std::vector<Tensor>& inputs) const;
+  std::vector<Value> run_subgraph(const onnx::GraphProto& graph, const std::vector<Value>& inputs) const;
 
   std::string where() const { return place_of(node_); }
   template <typename... Args>
@@ -96,11 +94,13 @@ class NodeContext {
   const onnx::NodeProto& node_;
   const onnx::OpSchema& schema_;
   int64_t opset_;
-  const std::vector<const Tensor*>& inputs_;
+  const std::vector<const Value*>& inputs_;
   SubgraphRunner run_subgraph_;
 };
 
+/// Of operators on tensors, and of those that take or make sequences, optionals, or anything at all.
 using Kernel = std::function<std::vector<Tensor>(const NodeContext&)>;
+using ValueKernel = std::function<std::vector<Value>(const NodeContext&)>;
 
 /// One kernel for all versions of an operator; what differs between versions the kernel asks its context.
 class KernelRegistry {
@@ -110,13 +110,14 @@ class KernelRegistry {
 
   void add(const std::string& op_type, Kernel kernel) { add("", op_type, std::move(kernel)); }
   void add(const std::string& domain, const std::string& op_type, Kernel kernel);
+  void add_of_values(const std::string& op_type, ValueKernel kernel);
   /// nullptr if there is none.
-  const Kernel* find(const std::string& domain, const std::string& op_type) const;
+  const ValueKernel* find(const std::string& domain, const std::string& op_type) const;
   /// Domain and operator of each.
   std::vector<std::pair<std::string, std::string>> names() const;
 
  private:
-  std::map<std::pair<std::string, std::string>, Kernel> kernels_;
+  std::map<std::pair<std::string, std::string>, ValueKernel> kernels_;
 };
 
 /// The families, a file each.
@@ -143,6 +144,7 @@ void register_signal(KernelRegistry& registry);
 void register_text(KernelRegistry& registry);
 void register_training(KernelRegistry& registry);
 void register_unique(KernelRegistry& registry);
+void register_sequence(KernelRegistry& registry);
 
 /// Calls f(TypeTag<T>) for the element type; UserError if it isn't one of the family.
 template <typename F>

@@ -31,8 +31,8 @@ std::optional<std::vector<int64_t>> integers_from(const NodeContext& context, si
   return context.ints_attribute_if_present(attribute);
 }
 
-std::vector<Tensor> run_identity(const NodeContext& context) {
-  return {context.input(0)};
+std::vector<Value> run_identity(const NodeContext& context) {
+  return {context.value(0)};
 }
 
 std::vector<Tensor> run_reshape(const NodeContext& context) {
@@ -112,25 +112,7 @@ std::vector<Tensor> run_transpose(const NodeContext& context) {
 
 std::vector<Tensor> run_concat(const NodeContext& context) {
   const std::vector<const Tensor*> inputs = context.inputs();
-  const Tensor& first = *inputs[0];
-  const size_t axis = context.axis(context.int_attribute("axis", 1), first.rank());
-  Shape shape = first.shape();
-  for (size_t i = 1; i < inputs.size(); ++i) {
-    const Shape& other = inputs[i]->shape();
-    bool fits = other.size() == shape.size();
-    for (size_t k = 0; fits && k < shape.size(); ++k) fits = k == axis || other[k] == shape[k];
-    context.require(fits, "shapes {} and {} can't be concatenated along axis {}",
-                    shape_to_string(first.shape()), shape_to_string(other), axis);
-    shape[axis] += other[axis];
-  }
-  Tensor result(first.type(), shape);
-  const Strides strides = strides_of(shape);
-  int64_t begin = 0;
-  for (const Tensor* input : inputs) {
-    put(*input, strided_offsets(input->shape(), strides, begin * strides[axis]), result);
-    begin += input->shape()[axis];
-  }
-  return {result};
+  return {concatenate(inputs, context.axis(context.int_attribute("axis", 1), inputs[0]->rank()))};
 }
 
 /// Before opset 10 starts, ends and axes are attributes and the step is 1.
@@ -378,7 +360,7 @@ std::vector<Tensor> run_trilu(const NodeContext& context) {
 }  // namespace
 
 void register_movement(KernelRegistry& registry) {
-  registry.add("Identity", run_identity);
+  registry.add_of_values("Identity", run_identity);
   registry.add("Reshape", run_reshape);
   registry.add("Flatten", run_flatten);
   registry.add("Squeeze", run_squeeze);

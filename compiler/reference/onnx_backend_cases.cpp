@@ -18,31 +18,30 @@ namespace {
 
 constexpr const char* kDebianPlace = "/usr/lib/python3/dist-packages/onnx/backend/test/data/node";
 
-template <typename Message>
-Message read_message(const std::filesystem::path& path, const char* kind) {
+std::string read_bytes(const std::filesystem::path& path) {
   std::ifstream stream(path, std::ios::binary);
   if (!stream) throw UserError(fmt::format("{}: can't be read", path.string()));
-  const std::string bytes((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
-  Message message;
-  if (bytes.size() > static_cast<size_t>(std::numeric_limits<int>::max()) ||
-      !message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-    throw UserError(fmt::format("{}: not a {}, or truncated", path.string(), kind));
-  }
-  return message;
+  return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
 }
 
-/// The reason why a graph's input or output can't be read; empty for tensors.
-std::string not_a_tensor(const char* role, const onnx::ValueInfoProto& value) {
+onnx::ModelProto read_model_file(const std::filesystem::path& path) {
+  const std::string bytes = read_bytes(path);
+  onnx::ModelProto model;
+  if (bytes.size() > static_cast<size_t>(std::numeric_limits<int>::max()) ||
+      !model.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    throw UserError(fmt::format("{}: not a model, or truncated", path.string()));
+  }
+  return model;
+}
+
+/// The reason why a graph's input or output can't be read; empty for tensors, sequences and optionals.
+std::string no_value(const char* role, const onnx::ValueInfoProto& value) {
   const char* kind = nullptr;
   switch (value.type().value_case()) {
     case onnx::TypeProto::kTensorType:
-      return "";
     case onnx::TypeProto::kSequenceType:
-      kind = "a sequence";
-      break;
     case onnx::TypeProto::kOptionalType:
-      kind = "an optional";
-      break;
+      return "";
     case onnx::TypeProto::kMapType:
       kind = "a map";
       break;
@@ -55,61 +54,50 @@ std::string not_a_tensor(const char* role, const onnx::ValueInfoProto& value) {
   return fmt::format("{} '{}' is {}", role, value.name(), kind);
 }
 
-/// ONNX's generator stores bfloat16 data as uint16, since numpy has no such type; the graph says what it is.
-Tensor as_declared(const Tensor& stored, const onnx::ValueInfoProto& declared) {
-  if (stored.type() != TensorProto::UINT16 ||
-      declared.type().tensor_type().elem_type() != TensorProto::BFLOAT16) {
-    return stored;
-  }
-  Tensor tensor(TensorProto::BFLOAT16, stored.shape());
-  std::ranges::copy(stored.bytes(), tensor.bytes().begin());
-  return tensor;
-}
-
 /// input_0.pb, input_1.pb, …: the values of the first inputs of the graph, in its order.
 template <typename Values>
-TensorMap load_tensors(const std::filesystem::path& directory, const char* role, const Values& declared) {
-  TensorMap tensors;
+ValueMap load_values(const std::filesystem::path& directory, const char* role, const Values& declared) {
+  ValueMap values;
   for (int i = 0; i < declared.size(); ++i) {
     const std::filesystem::path path = directory / fmt::format("{}_{}.pb", role, i);
     if (!std::filesystem::exists(path)) break;
-    const Tensor stored = tensor_from_proto(read_message<TensorProto>(path, "TensorProto"), path.string());
-    tensors.emplace(declared.Get(i).name(), as_declared(stored, declared.Get(i)));
+    values.emplace(declared.Get(i).name(),
+                   value_from_bytes(read_bytes(path), declared.Get(i).type(), path.string()));
   }
-  return tensors;
+  return values;
 }
 
 /// The reason why test data contradicts its model's declarations; empty if it doesn't.
 template <typename Values>
-std::string contradiction(const TensorMap& tensors, const Values& declared) {
+std::string contradiction(const ValueMap& values, const Values& declared) {
   for (const onnx::ValueInfoProto& value : declared) {
-    const auto found = tensors.find(value.name());
+    const auto found = values.find(value.name());
     const auto& type = value.type().tensor_type();
-    if (found == tensors.end() || !type.has_shape()) continue;
+    if (found == values.end() || !found->second.is_tensor() || !type.has_shape()) continue;
+    const Tensor& tensor = found->second.tensor();
     Shape shape;
-    bool fits = type.shape().dim_size() == found->second.rank();
+    bool fits = type.shape().dim_size() == tensor.rank();
     for (int axis = 0; axis < type.shape().dim_size(); ++axis) {
       const auto& dim = type.shape().dim(axis);
       shape.push_back(dim.has_dim_value() ? dim.dim_value() : -1);
-      fits = fits &&
-             (!dim.has_dim_value() || dim.dim_value() == found->second.shape()[static_cast<size_t>(axis)]);
+      fits = fits && (!dim.has_dim_value() || dim.dim_value() == tensor.shape()[static_cast<size_t>(axis)]);
     }
     if (!fits) {
       return fmt::format("the data of '{}' has shape {}, its model declares {}", value.name(),
-                         shape_to_string(found->second.shape()), shape_to_string(shape));
+                         shape_to_string(tensor.shape()), shape_to_string(shape));
     }
   }
   return "";
 }
 
 /// ONNX's runner doesn't look at declared shapes, and some data have others: the data decide.
-void declare_as_given(onnx::GraphProto& graph, const TensorMap& inputs) {
+void declare_as_given(onnx::GraphProto& graph, const ValueMap& inputs) {
   for (onnx::ValueInfoProto& input : *graph.mutable_input()) {
     const auto given = inputs.find(input.name());
-    if (given == inputs.end()) continue;
+    if (given == inputs.end() || !given->second.is_tensor() || !input.type().has_tensor_type()) continue;
     auto& shape = *input.mutable_type()->mutable_tensor_type()->mutable_shape();
     shape.clear_dim();
-    for (const int64_t extent : given->second.shape()) shape.add_dim()->set_dim_value(extent);
+    for (const int64_t extent : given->second.tensor().shape()) shape.add_dim()->set_dim_value(extent);
   }
 }
 
@@ -118,8 +106,8 @@ bool draws(const onnx::NodeProto& node, const BackendTestCase& test) {
   const std::string ratio = node.op_type() == "Dropout" && node.input_size() > 1 ? node.input(1) : "";
   const auto is_zero = [&](const BackendTestData& data) {
     const auto given = data.inputs.find(ratio);
-    return given != data.inputs.end() && given->second.size() == 1 &&
-           element_as_double(given->second, 0) == 0;
+    return given != data.inputs.end() && given->second.is_tensor() && given->second.tensor().size() == 1 &&
+           element_as_double(given->second.tensor(), 0) == 0;
   };
   return is_random(node) && !std::ranges::all_of(test.data_sets, is_zero);
 }
@@ -195,6 +183,23 @@ std::string compare(const Tensor& actual, const Tensor& expected, const BackendT
   return "";
 }
 
+std::string compare(const Value& actual, const Value& expected, const BackendTestTolerance& tolerance) {
+  if (actual.is_tensor() && expected.is_tensor())
+    return compare(actual.tensor(), expected.tensor(), tolerance);
+  if (actual.is_optional() != expected.is_optional() || actual.is_sequence() != expected.is_sequence() ||
+      actual.has_element() != expected.has_element() || actual.element_type() != expected.element_type() ||
+      actual.size() != expected.size()) {
+    return fmt::format("is {}, expected is {}", actual.describe(), expected.describe());
+  }
+  if (expected.is_optional())
+    return expected.has_element() ? compare(actual.element(), expected.element(), tolerance) : "";
+  for (size_t k = 0; k < expected.size(); ++k) {
+    const std::string difference = compare(actual.at(k), expected.at(k), tolerance);
+    if (!difference.empty()) return fmt::format("tensor {} of the sequence {}", k, difference);
+  }
+  return "";
+}
+
 }  // namespace
 
 std::optional<std::filesystem::path> find_onnx_node_tests() {
@@ -221,21 +226,21 @@ BackendTestCase load_backend_test(const std::filesystem::path& directory) {
   test.name = directory.filename().string();
   if (const auto wrong = kWrongTests.find(test.name); wrong != kWrongTests.end())
     test.skip_reason = wrong->second;
-  test.model = read_message<onnx::ModelProto>(directory / "model.onnx", "model");
+  test.model = read_model_file(directory / "model.onnx");
   const onnx::GraphProto& graph = test.model.graph();
   for (const onnx::ValueInfoProto& input : graph.input()) {
-    if (test.skip_reason.empty()) test.skip_reason = not_a_tensor("input", input);
+    if (test.skip_reason.empty()) test.skip_reason = no_value("input", input);
   }
   for (const onnx::ValueInfoProto& output : graph.output()) {
-    if (test.skip_reason.empty()) test.skip_reason = not_a_tensor("output", output);
+    if (test.skip_reason.empty()) test.skip_reason = no_value("output", output);
   }
   if (!test.skip_reason.empty()) return test;
   for (int i = 0;; ++i) {
     BackendTestData data;
     data.name = fmt::format("test_data_set_{}", i);
     if (!std::filesystem::is_directory(directory / data.name)) break;
-    data.inputs = load_tensors(directory / data.name, "input", graph.input());
-    data.outputs = load_tensors(directory / data.name, "output", graph.output());
+    data.inputs = load_values(directory / data.name, "input", graph.input());
+    data.outputs = load_values(directory / data.name, "output", graph.output());
     if (test.data_sets.empty()) declare_as_given(*test.model.mutable_graph(), data.inputs);
     if (test.skip_reason.empty()) test.skip_reason = contradiction(data.inputs, graph.input());
     test.data_sets.push_back(std::move(data));
@@ -245,16 +250,17 @@ BackendTestCase load_backend_test(const std::filesystem::path& directory) {
   return test;
 }
 
-std::string compare_with_expected(const TensorMap& actual, const TensorMap& expected,
+std::string compare_with_expected(const ValueMap& actual, const ValueMap& expected,
                                   const BackendTestTolerance& tolerance,
                                   const std::set<std::string>& random_outputs) {
-  for (const auto& [name, tensor] : expected) {
+  for (const auto& [name, value] : expected) {
     const auto found = actual.find(name);
     if (found == actual.end()) return fmt::format("output '{}' is missing", name);
-    const bool is_same_type =
-        found->second.type() == tensor.type() && found->second.shape() == tensor.shape();
+    const bool is_same_type = found->second.is_tensor() && value.is_tensor() &&
+                              found->second.tensor().type() == value.tensor().type() &&
+                              found->second.tensor().shape() == value.tensor().shape();
     if (random_outputs.contains(name) && is_same_type) continue;
-    const std::string difference = compare(found->second, tensor, tolerance);
+    const std::string difference = compare(found->second, value, tolerance);
     if (!difference.empty()) return fmt::format("output '{}': {}", name, difference);
   }
   return "";

@@ -26,7 +26,7 @@ TEST(OnnxNodeTests, ReferencePassesThemAll) {
     try {
       std::string difference;
       for (const BackendTestData& data : test.data_sets) {
-        const TensorMap outputs = run_graph(test.model, data.inputs);
+        const ValueMap outputs = run_graph_on_values(test.model, data.inputs);
         const std::string found = compare_with_expected(outputs, data.outputs, {}, test.random_outputs);
         if (!found.empty()) difference += data.name + ": " + found + "\n";
       }
@@ -47,7 +47,7 @@ TEST(OnnxNodeTests, ReferencePassesThemAll) {
 
 TEST(CompareWithExpected, Tolerances) {
   const auto floats = [](std::vector<float> values) {
-    return TensorMap{{"y", Tensor::from_values<float>(onnx::TensorProto::FLOAT, {2}, values)}};
+    return ValueMap{{"y", Tensor::from_values<float>(onnx::TensorProto::FLOAT, {2}, values)}};
   };
   EXPECT_EQ(compare_with_expected(floats({1.0f, NAN}), floats({1.0009f, NAN})), "");
   EXPECT_NE(compare_with_expected(floats({1.0f, 2.0f}), floats({1.0f, 2.01f})), "");
@@ -55,7 +55,7 @@ TEST(CompareWithExpected, Tolerances) {
   EXPECT_NE(compare_with_expected({}, floats({1.0f, 2.0f})), "");
   EXPECT_NE(compare_with_expected({{"y", Tensor(onnx::TensorProto::DOUBLE, {2})}}, floats({0.0f, 0.0f})), "");
   const auto integers = [](int64_t value) {
-    return TensorMap{{"y", Tensor::from_values<int64_t>(onnx::TensorProto::INT64, {}, {value})}};
+    return ValueMap{{"y", Tensor::from_values<int64_t>(onnx::TensorProto::INT64, {}, {value})}};
   };
   EXPECT_NE(compare_with_expected(integers((int64_t{1} << 60) + 1), integers(int64_t{1} << 60)), "");
 }

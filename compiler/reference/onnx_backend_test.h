@@ -16,8 +16,8 @@ namespace kodama::compiler {
 
 struct BackendTestData {
   std::string name;  ///< "test_data_set_0"
-  TensorMap inputs;
-  TensorMap outputs;
+  ValueMap inputs;
+  ValueMap outputs;
 };
 
 /// One test directory. Where `skip_reason` is not empty the rest may be incomplete.
@@ -28,7 +28,7 @@ struct BackendTestCase {
   /// Outputs that random numbers decide. ONNX says nothing of the generator: they have the expected type and
   /// shape, but other elements.
   std::set<std::string> random_outputs;
-  std::string skip_reason;  ///< e.g. "input 'x' is a sequence"
+  std::string skip_reason;  ///< e.g. "input 'x' is a map"
 };
 
 /// Where the node tests are: $KODAMA_ONNX_NODE_TESTS, else the place where Debian puts them; nullopt if
@@ -47,11 +47,11 @@ struct BackendTestTolerance {
   double absolute = 1e-7;
 };
 
-/// Empty if `actual` has all the tensors of `expected` with the same types, shapes and elements (floating
+/// Empty if `actual` has all the values of `expected` with the same types, shapes and elements (floating
 /// point within the tolerance: |a - e| <= absolute + relative * |e|, NaN equals NaN; everything else
 /// exactly); else what differs first. bfloat16 may be off by one in its last place. Of `random_outputs` only
 /// types and shapes are compared.
-std::string compare_with_expected(const TensorMap& actual, const TensorMap& expected,
+std::string compare_with_expected(const ValueMap& actual, const ValueMap& expected,
                                   const BackendTestTolerance& tolerance = {},
                                   const std::set<std::string>& random_outputs = {});
 

@@ -161,6 +161,42 @@ void put(const Tensor& source, const std::vector<int64_t>& offsets, Tensor& targ
   }
 }
 
+Tensor concatenate(const std::vector<const Tensor*>& tensors, size_t axis) {
+  const Tensor& first = *tensors.at(0);
+  Shape shape = first.shape();
+  for (size_t i = 1; i < tensors.size(); ++i) {
+    const Shape& other = tensors[i]->shape();
+    bool fits = other.size() == shape.size();
+    for (size_t k = 0; fits && k < shape.size(); ++k) fits = k == axis || other[k] == shape[k];
+    if (!fits) {
+      throw isa::UserError(fmt::format("shapes {} and {} can't be concatenated along axis {}",
+                                       shape_to_string(first.shape()), shape_to_string(other), axis));
+    }
+    shape[axis] += other[axis];
+  }
+  Tensor result(first.type(), shape);
+  const Strides strides = strides_of(shape);
+  int64_t begin = 0;
+  for (const Tensor* tensor : tensors) {
+    put(*tensor, strided_offsets(tensor->shape(), strides, begin * strides[axis]), result);
+    begin += tensor->shape()[axis];
+  }
+  return result;
+}
+
+Tensor slice(const Tensor& tensor, size_t axis, int64_t begin, int64_t count) {
+  Shape shape = tensor.shape();
+  const Strides strides = strides_of(shape);
+  shape[axis] = count;
+  return take(tensor, shape, strided_offsets(shape, strides, begin * strides[axis]));
+}
+
+Tensor element_along(const Tensor& tensor, size_t axis, int64_t index) {
+  Shape shape = tensor.shape();
+  shape.erase(shape.begin() + static_cast<ptrdiff_t>(axis));
+  return slice(tensor, axis, index, 1).reshaped(shape);
+}
+
 Tensor broadcast_to(const Tensor& tensor, const Shape& shape) {
   if (tensor.shape() == shape) return tensor;
   return take(tensor, shape, strided_offsets(shape, broadcast_strides(tensor.shape(), shape)));

@@ -48,6 +48,13 @@ Tensor take_by_axes(const Tensor& source, const std::vector<std::vector<int64_t>
 /// Copies source element i over target[offsets[i]].
 void put(const Tensor& source, const std::vector<int64_t>& offsets, Tensor& target);
 
+/// The tensors one behind the other along `axis`. UserError if they don't fit; there is one at least.
+Tensor concatenate(const std::vector<const Tensor*>& tensors, size_t axis);
+/// Elements [begin, begin + count) of `axis`.
+Tensor slice(const Tensor& tensor, size_t axis, int64_t begin, int64_t count);
+/// Element `index` of `axis`, without that axis.
+Tensor element_along(const Tensor& tensor, size_t axis, int64_t index);
+
 /// `tensor` repeated along axes of extent 1 so that it has `shape`; itself if it has that shape already.
 Tensor broadcast_to(const Tensor& tensor, const Shape& shape);
 /// Axes reordered: axis i of the result is axis permutation[i] of the tensor.

@@ -11,52 +11,13 @@
 #include <ostream>
 
 #include "compiler/plan/problem_bound.h"
+#include "compiler/report/table.h"
 
 namespace kodama::compiler {
 namespace {
 
-/// Columns as wide as their widest cell; numbers, which stand between `left_columns` and `numbers_end`, are
-/// right aligned.
-class Table {
- public:
-  explicit Table(std::vector<std::string> header) : rows_{std::move(header)} {}
-  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
-  void rule() { rules_.push_back(rows_.size()); }
-
-  void print(std::ostream& out, size_t left_columns, size_t numbers_end = SIZE_MAX) const {
-    std::vector<size_t> widths(rows_[0].size(), 0);
-    for (const auto& row : rows_) {
-      for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
-    }
-    size_t total = 0;
-    for (size_t width : widths) total += width + 2;
-    const std::string line(total - 2, '-');
-    for (size_t r = 0; r < rows_.size(); ++r) {
-      if (r == 1 || std::find(rules_.begin(), rules_.end(), r) != rules_.end()) fmt::print(out, "{}\n", line);
-      std::string text;
-      for (size_t c = 0; c < rows_[r].size(); ++c) {
-        if (c > 0) text += "  ";
-        text += c < left_columns || c >= numbers_end ? fmt::format("{:<{}}", rows_[r][c], widths[c])
-                                                     : fmt::format("{:>{}}", rows_[r][c], widths[c]);
-      }
-      text.erase(text.find_last_not_of(' ') + 1);
-      fmt::print(out, "{}\n", text);
-    }
-  }
-
- private:
-  std::vector<std::vector<std::string>> rows_;
-  std::vector<size_t> rules_;
-};
-
 std::string shorten(const std::string& text, size_t width) {
   return text.size() <= width ? text : text.substr(0, width - 2) + "..";
-}
-
-std::string bytes_text(int64_t bytes) {
-  if (bytes < 10'000) return fmt::format("{} B", bytes);
-  if (bytes < 10'000'000) return fmt::format("{:.1f} kB", static_cast<double>(bytes) / 1e3);
-  return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
 }
 
 /// Causes of a program's cycles, as the table's columns name them.

@@ -26,6 +26,11 @@ class RunCommand : public Command {
     add_number(app, "--repeat", request_.repeat,
                "runs with the same inputs; all outputs are compared, the table is of the last", 1, 1'000'000)
         ->capture_default_str();
+    add_number(
+        app, "--cache-limit", request_.common.cache_limit,
+        "programs kept of a model whose shapes or ways only the data know; the least recently used goes", 1,
+        1'000'000)
+        ->capture_default_str();
     app.add_option("--test-data", request_.test_data,
                    "directory with test_data_set_N: run each set, compare with its outputs");
     add_number(

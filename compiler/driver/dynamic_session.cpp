@@ -1,0 +1,203 @@
+#include <fmt/format.h>
+#include <fmt/ostream.h>
+
+#include <algorithm>
+#include <ostream>
+#include <set>
+
+#include "compiler/driver/session_parts.h"
+#include "compiler/dynamic/compare_values.h"
+#include "compiler/dynamic/dynamic_executor.h"
+#include "compiler/dynamic/dynamic_report.h"
+#include "compiler/graph/onnx_model.h"
+#include "compiler/reference/onnx_backend_test.h"
+#include "compiler/report/progress.h"
+#include "compiler/report/report.h"
+#include "compiler/runtime/comparison.h"
+#include "isa/file.h"
+#include "isa/output.h"
+
+namespace kodama::compiler {
+
+namespace {
+
+struct DataSet {
+  std::string name;
+  ValueMap inputs;
+  ValueMap expected;
+};
+
+/// What may be said of an input that isn't given.
+[[noreturn]] void throw_not_given(const onnx::ValueInfoProto& input) {
+  std::string hint = "give it with --input";
+  if (input.type().has_tensor_type() && input.type().tensor_type().has_shape()) {
+    const auto& dims = input.type().tensor_type().shape().dim();
+    for (int axis = 0; axis < dims.size(); ++axis) {
+      if (dims.Get(axis).has_dim_value()) continue;
+      const std::string& name = dims.Get(axis).dim_param();
+      hint += fmt::format("{} --dim {}=4",
+                          axis > 0 && hint.find("--dim") != std::string::npos ? "" : ", or its size with",
+                          name.empty() ? fmt::format("{}:{}", input.name(), axis) : name);
+    }
+  }
+  throw isa::UserError(fmt::format("input '{}' is {}: {}", input.name(), type_to_string(input.type()), hint));
+}
+
+/// Values for all inputs: from --input, else random ones of their declared shape.
+ValueMap read_values(const onnx::GraphProto& graph, const SessionOptions& options) {
+  ValueMap inputs;
+  for (const std::string& specification : options.inputs) {
+    const auto [name, file, member] = parse_named_file("--input", specification);
+    if (inputs.contains(name)) throw isa::UserError(fmt::format("--input {}: given twice", name));
+    const auto declared = std::ranges::find(
+        graph.input(), name, [](const auto& input) -> const std::string& { return input.name(); });
+    const bool is_tensor = declared == graph.input().end() || declared->type().has_tensor_type();
+    inputs[name] = is_tensor ? Value(read_tensor_file(file, member))
+                             : value_from_bytes(isa::read_file(file), declared->type(), file);
+  }
+  for (const auto& input : graph.input()) {
+    if (inputs.contains(input.name())) continue;
+    const auto shape = static_shape(input.type());
+    if (!shape) throw_not_given(input);
+    const auto type = static_cast<DataType>(input.type().tensor_type().elem_type());
+    inputs[input.name()] = random_input(input.name(), type, *shape, options.seed);
+  }
+  return inputs;
+}
+
+/// Outputs whose number of rows the model leaves open.
+std::set<std::string> outputs_with_rows(const onnx::GraphProto& graph) {
+  std::set<std::string> names;
+  for (const auto& output : graph.output()) {
+    const auto& shape = output.type().tensor_type().shape();
+    if (shape.dim_size() > 0 && !shape.dim(0).has_dim_value()) names.insert(output.name());
+  }
+  return names;
+}
+
+bool print_comparison(const ValueMap& outputs, const ValueMap& expected, const std::set<std::string>& rows,
+                      const char* beside, double tolerance, std::ostream& out, nlohmann::ordered_json& json) {
+  bool passed = true;
+  for (const ValueComparison& each : compare_values(outputs, expected, rows, tolerance)) {
+    const bool ok = each.as_set || within(each.worst, tolerance);
+    fmt::print(out, "{} against {}: {}\n", each.name, beside,
+               each.as_set ? fmt::format("the same {} rows in another order: ok",
+                                         outputs.at(each.name).tensor().shape()[0])
+                           : verdict(each.worst, tolerance));
+    json.push_back({{"output", each.name},
+                    {"against", beside},
+                    {"max_absolute", each.worst.max_absolute},
+                    {"max_relative", each.worst.max_relative},
+                    {"as_set", each.as_set},
+                    {"ok", ok}});
+    passed &= ok;
+  }
+  return passed;
+}
+
+void check_options(const RunRequest& request, const std::string& why) {
+  const auto refuse = [&](const char* option) {
+    throw isa::UnsupportedError(
+        fmt::format("{}: not for a model that is compiled in parts while it runs ({})", option, why));
+  };
+  if (request.common.check_layers) refuse("--check-layers");
+  if (request.common.report.any()) refuse("--stats, --trace, --vcd");
+}
+
+}  // namespace
+
+int run_dynamic_command(const RunRequest& request, ImportedModel imported, WallTimes times,
+                        std::ostream& out) {
+  const SessionOptions& options = request.common;
+  check_options(request, imported.open_reason);
+  times.end("import");
+  DynamicOptions dynamic;
+  dynamic.compile = compile_options(options, dump_points(&options.passes), options.planner);
+  layout::SolutionCache cache(options.cache);
+  if (!options.cache.empty()) dynamic.compile.cache = &cache;
+  dynamic.runner.machine.threads = options.threads;
+  dynamic.runner.timing = options.timing;
+  dynamic.runner.hazards = options.hazards;
+  dynamic.runner.host_overlaps = options.host == "overlap";
+  dynamic.cache_limit = options.cache_limit;
+  ProgressBar bar("running");
+  int64_t steps = 0;
+  dynamic.progress = [&](const std::string& what) { bar.update(steps, steps + 1, what), ++steps; };
+  DynamicExecutor executor(std::move(imported.model), isa::find_chip(options.chip), std::move(dynamic));
+  const onnx::GraphProto& graph = executor.model().graph();
+  const double tolerance =
+      request.tolerance.value_or(default_tolerance(parse_matrix_precision(options.precision)));
+  const std::set<std::string> rows = outputs_with_rows(graph);
+
+  std::vector<DataSet> sets;
+  if (request.test_data.empty()) {
+    sets.push_back({"", read_values(graph, options), {}});
+  } else {
+    for (BackendTestData& data : load_backend_test(request.test_data).data_sets)
+      sets.push_back({data.name, std::move(data.inputs), std::move(data.outputs)});
+  }
+  std::vector<std::string> names;
+  for (const auto& output : graph.output()) names.push_back(output.name());
+  times.end("inputs");
+  bool passed = true;
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  fmt::print(out, "compiled in parts while it runs: {}\n", imported.open_reason);
+  for (const DataSet& set : sets) {
+    const OutputFiles files(names, set.name.empty() || options.output_directory.empty()
+                                       ? options.output_directory
+                                       : options.output_directory + "/" + set.name);
+    if (!set.name.empty()) fmt::print(out, "=== {} ===\n", set.name);
+    if (request.show_images) {
+      for (const auto& [name, value] : set.inputs) {
+        if (value.is_tensor()) print_text_art(name, value.tensor(), out);
+      }
+    }
+    DynamicOutcome outcome = executor.run(set.inputs);
+    nlohmann::ordered_json entry;
+    entry["data_set"] = set.name;
+    if (request.repeat > 1) entry["first_run"] = dynamic_to_json(outcome)["total"];
+    const int64_t first_compiles = outcome.total.compiles;
+    std::vector<std::string> differences;
+    for (int64_t number = 2; number <= request.repeat; ++number) {
+      DynamicOutcome again = executor.run(set.inputs);
+      for (const auto& [name, value] : again.outputs) {
+        if (!(value == outcome.outputs.at(name)))
+          differences.push_back(
+              fmt::format("{} of run {} has other bits than that of the first: FAILED", name, number));
+      }
+      outcome = std::move(again);
+    }
+    bar.finish();
+    times.end("compile and run");
+    print_dynamic_report(outcome, out);
+    if (request.repeat > 1)
+      fmt::print(out, "of {} runs, the last: the first compiled {} programs, this one {}\n", request.repeat,
+                 first_compiles, outcome.total.compiles);
+    print_outputs(outcome.outputs, request.show_classes, out);
+    for (const std::string& difference : differences) fmt::print(out, "{}\n", difference);
+    passed &= differences.empty();
+    if (request.repeat > 1 && differences.empty())
+      fmt::print(out, "outputs of all {} runs: the same bits\n", request.repeat);
+    nlohmann::ordered_json comparisons = nlohmann::ordered_json::array();
+    if (request.compare) {
+      const ValueMap expected = run_graph_on_values(executor.model(), set.inputs);
+      times.end("reference");
+      passed &=
+          print_comparison(outcome.outputs, expected, rows, "the CPU reference", tolerance, out, comparisons);
+    }
+    passed &= print_comparison(outcome.outputs, set.expected, rows, "the recorded output", tolerance, out,
+                               comparisons);
+    files.write(outcome.outputs);
+    entry.update(dynamic_to_json(outcome));
+    entry["comparisons"] = std::move(comparisons);
+    json.push_back(std::move(entry));
+    times.end("report");
+  }
+  for (auto& entry : json) entry["wall_seconds"] = times.to_json();
+  if (!options.json_file.empty())
+    isa::write_output(options.json_file, (json.size() == 1 ? json[0] : json).dump(1) + "\n");
+  fmt::print(out, "wall time: {}\n", times.to_string());
+  return passed ? kExitOk : kExitOutOfTolerance;
+}
+
+}  // namespace kodama::compiler

@@ -1,0 +1,111 @@
+#include "compiler/dynamic/compare_values.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+namespace kodama::compiler {
+
+namespace {
+
+/// Rows are compared each with each.
+constexpr int64_t kMostRows = 4096;
+
+Comparison compare(const Value& actual, const Value& expected) {
+  Comparison result;
+  if (actual.is_tensor() && expected.is_tensor()) return compare_tensors(actual.tensor(), expected.tensor());
+  if (actual.is_optional() != expected.is_optional() || actual.is_sequence() != expected.is_sequence() ||
+      actual.has_element() != expected.has_element() || actual.size() != expected.size() ||
+      actual.element_type() != expected.element_type()) {
+    result.problem = fmt::format("{} instead of {}", actual.describe(), expected.describe());
+    return result;
+  }
+  for (size_t k = 0; k < expected.size(); ++k) {
+    const Comparison each = compare_tensors(actual.at(k), expected.at(k));
+    if (!each.problem.empty()) result.problem = fmt::format("tensor {}: {}", k, each.problem);
+    result.max_absolute = std::max(result.max_absolute, each.max_absolute);
+    result.max_relative = std::max(result.max_relative, each.max_relative);
+    result.unequal += each.unequal;
+  }
+  return result;
+}
+
+/// A tensor and what it should be, of which rows are compared.
+struct Pair {
+  const Tensor& actual;
+  const Tensor& expected;
+  double allowed;  ///< error
+};
+
+double largest(const Tensor& tensor) {
+  double result = 0;
+  for (int64_t k = 0; k < tensor.size(); ++k) {
+    const double value = std::abs(element_as_double(tensor, k));
+    if (std::isfinite(value)) result = std::max(result, value);
+  }
+  return result;
+}
+
+bool same_row(const Pair& pair, int64_t actual_row, int64_t expected_row) {
+  const int64_t width = pair.expected.size() / pair.expected.shape()[0];
+  for (int64_t k = 0; k < width; ++k) {
+    const double a = element_as_double(pair.actual, actual_row * width + k);
+    const double e = element_as_double(pair.expected, expected_row * width + k);
+    if (a != e && !(std::abs(a - e) <= pair.allowed)) return false;
+  }
+  return true;
+}
+
+bool same_set(const std::vector<Pair>& pairs, int64_t count) {
+  std::vector<bool> taken(static_cast<size_t>(count), false);
+  for (int64_t row = 0; row < count; ++row) {
+    bool found = false;
+    for (int64_t step = 0; step < count && !found; ++step) {
+      const int64_t other = (row + step) % count;  // most are where they should be
+      if (taken[static_cast<size_t>(other)]) continue;
+      found = std::ranges::all_of(pairs, [&](const Pair& pair) { return same_row(pair, row, other); });
+      if (found) taken[static_cast<size_t>(other)] = true;
+    }
+    if (!found) return false;
+  }
+  return true;
+}
+
+bool has_rows(const Value& value) {
+  return value.is_tensor() && value.tensor().rank() > 0 && value.tensor().shape()[0] > 0 &&
+         value.tensor().shape()[0] <= kMostRows && element_size(value.element_type()) != 0;
+}
+
+}  // namespace
+
+std::vector<ValueComparison> compare_values(const ValueMap& actual, const ValueMap& expected,
+                                            const std::set<std::string>& rows, double tolerance) {
+  std::vector<ValueComparison> results;
+  std::map<int64_t, std::vector<size_t>> by_rows;  // places in results
+  for (const auto& [name, value] : expected) {
+    const Value& own = actual.at(name);
+    results.push_back({name, compare(own, value), false});
+    if (rows.contains(name) && has_rows(value) && has_rows(own) &&
+        own.tensor().shape() == value.tensor().shape() && own.element_type() == value.element_type())
+      by_rows[value.tensor().shape()[0]].push_back(results.size() - 1);
+  }
+  for (const auto& [count, group] : by_rows) {
+    if (std::ranges::all_of(group, [&](size_t k) { return within(results[k].worst, tolerance); })) continue;
+    std::vector<Pair> pairs;
+    for (const size_t k : group) {
+      const Tensor& wanted = expected.at(results[k].name).tensor();
+      const bool is_float =
+          wanted.type() == onnx::TensorProto::FLOAT || wanted.type() == onnx::TensorProto::DOUBLE ||
+          wanted.type() == onnx::TensorProto::FLOAT16 || wanted.type() == onnx::TensorProto::BFLOAT16;
+      pairs.push_back(
+          {actual.at(results[k].name).tensor(), wanted, is_float ? tolerance * largest(wanted) : 0});
+    }
+    if (!same_set(pairs, count)) continue;
+    for (const size_t k : group) results[k].as_set = true;
+  }
+  return results;
+}
+
+}  // namespace kodama::compiler

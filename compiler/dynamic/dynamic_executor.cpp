@@ -1,0 +1,446 @@
+#include "compiler/dynamic/dynamic_executor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+
+#include "compiler/graph/fold_constants.h"
+#include "compiler/graph/import.h"
+#include "compiler/graph/onnx_model.h"
+#include "compiler/graph/operator_rules.h"
+#include "compiler/runtime/host_cost.h"
+#include "isa/host_work.h"
+
+namespace kodama::compiler {
+
+namespace {
+
+/// As many programs of a region are made for values that data decide; then the nodes that ask for these
+/// values are the host's: a Slice at a loop's counter isn't compiled for every iteration.
+constexpr int64_t kMostDataVariants = 8;
+
+/// Constants of a graph and of those in its nodes become initializers: no region is cut, or larger, for them.
+void constants_to_initializers(onnx::GraphProto& graph, const OperatorSets& operators) {
+  for (auto& node : *graph.mutable_node()) {
+    for (auto& attribute : *node.mutable_attribute()) {
+      if (attribute.has_g()) constants_to_initializers(*attribute.mutable_g(), operators);
+    }
+  }
+  remove_nodes(graph, [&](int k) {
+    const onnx::NodeProto& node = graph.node(k);
+    if (node.op_type() != "Constant" || !node.domain().empty()) return false;
+    *graph.add_initializer() = tensor_to_proto(run_node(node, {}, operators).at(0), node.output(0));
+    return true;
+  });
+}
+
+onnx::ModelProto prepared(onnx::ModelProto model) {
+  const OperatorSets operators(model);
+  constants_to_initializers(*model.mutable_graph(), operators);
+  return model;
+}
+
+/// Values of the outputs of a graph in which everything is folded; empty if something is left to do.
+std::vector<Value> folded_results(const onnx::GraphProto& graph) {
+  std::map<std::string, const onnx::TensorProto*> constants;
+  for (const auto& tensor : graph.initializer()) constants[tensor.name()] = &tensor;
+  for (const auto& node : graph.node()) {
+    const auto constant = node.op_type() == "Identity" ? constants.find(node.input(0)) : constants.end();
+    if (constant == constants.end()) return {};
+    constants[node.output(0)] = constant->second;
+  }
+  std::vector<Value> results;
+  for (const auto& output : graph.output()) {
+    const auto constant = constants.find(output.name());
+    if (constant == constants.end()) return {};
+    results.emplace_back(tensor_from_proto(*constant->second, output.name()));
+  }
+  return results;
+}
+
+bool is_reference_only(const std::string& op) {
+  return op == "SplitToSequence" || op == "ConcatFromSequence";
+}
+
+}  // namespace
+
+bool DynamicOutcome::all_on_chip() const {
+  return std::ranges::all_of(regions, [](const RegionRuns& region) {
+    return region.place == RegionPlace::kFolded || region.only_decides ||
+           (region.place == RegionPlace::kChip && region.reasons.empty());
+  });
+}
+
+/// One run of the model.
+class DynamicExecutor::Walk {
+ public:
+  explicit Walk(DynamicExecutor& executor) : executor_(executor) {}
+
+  DynamicOutcome run(const ValueMap& inputs) {
+    const GraphInfo& graph = *executor_.main_;
+    Frame frame(graph, nullptr);
+    give_inputs(graph, inputs, frame);
+    const std::vector<Value> outputs = run_graph(graph, frame);
+    for (int k = 0; k < graph.proto().output_size(); ++k)
+      outcome_.outputs[graph.proto().output(k).name()] = outputs[static_cast<size_t>(k)];
+    outcome_.total.name = "total";
+    for (const RegionRuns& region : outcome_.regions) {
+      outcome_.total.runs += region.runs;
+      outcome_.total.compiles += region.compiles;
+      outcome_.total.hits += region.hits;
+      outcome_.total.compile_seconds += region.compile_seconds;
+      outcome_.total.stats += region.stats;
+      outcome_.total.preload_bytes += region.preload_bytes;
+      outcome_.total.preload_cycles += region.preload_cycles;
+    }
+    outcome_.cached_programs = executor_.cache_.size();
+    outcome_.dropped_programs = executor_.cache_.dropped();
+    return std::move(outcome_);
+  }
+
+ private:
+  static void give_inputs(const GraphInfo& graph, const ValueMap& inputs, Frame& frame) {
+    std::map<std::string, int64_t> symbols;
+    std::set<std::string> declared;
+    for (const auto& input : graph.proto().input()) {
+      declared.insert(input.name());
+      const auto given = inputs.find(input.name());
+      if (given == inputs.end()) throw isa::UserError(fmt::format("input '{}' is not given", input.name()));
+      frame.set(input.name(), check_graph_input(input, given->second, symbols));
+    }
+    for (const auto& [name, value] : inputs) {
+      if (!declared.contains(name)) {
+        throw isa::UserError(
+            fmt::format("the model has no input '{}'; its inputs are: {}", name, fmt::join(declared, ", ")));
+      }
+    }
+  }
+
+  std::vector<Value> run_graph(const GraphInfo& graph, Frame& frame) {
+    std::vector<bool> done(graph.nodes().size(), false);
+    auto left = static_cast<int64_t>(graph.nodes().size());
+    const auto finish = [&](int node) {
+      done[static_cast<size_t>(node)] = true;
+      --left;
+    };
+    while (left > 0) {
+      const int64_t before = left;
+      std::map<int, std::string> hosts;  // plain nodes that are the host's, and why
+      if (may_have_region(graph, done, frame)) {
+        const std::shared_ptr<Program> program = program_for(graph, done, frame, hosts);
+        if (!program->region.nodes.empty()) run_program(graph, *program, frame);
+        for (const int node : program->region.nodes) finish(node);
+      }
+      for (int k = 0; k < static_cast<int>(graph.nodes().size()); ++k) {
+        if (!done[static_cast<size_t>(k)] && run_on_host(graph, k, hosts, frame)) finish(k);
+      }
+      if (left == before) throw_stuck(graph, done, frame);
+    }
+    std::vector<Value> outputs;
+    for (const auto& output : graph.proto().output()) {
+      const Value* const value = frame.value(output.name());
+      if (value == nullptr) {
+        throw isa::UserError(fmt::format("{}: output '{}' is never computed", graph.path(), output.name()));
+      }
+      outputs.push_back(*value);
+    }
+    return outputs;
+  }
+
+  [[noreturn]] static void throw_stuck(const GraphInfo& graph, const std::vector<bool>& done,
+                                       const Frame& frame) {
+    for (size_t k = 0; k < done.size(); ++k) {
+      if (done[k]) continue;
+      for (const std::string& name : graph.nodes()[k].reads) {
+        if (frame.value(name) == nullptr)
+          throw isa::UserError(fmt::format("{}: reads '{}', which nothing makes before it",
+                                           describe_node(*graph.nodes()[k].proto), name));
+      }
+    }
+    throw isa::InternalError("internal error in DynamicExecutor: no node of " + graph.path() + " can run");
+  }
+
+  /// Whether it's worth to plan one: some plain node has tensors for operands.
+  static bool may_have_region(const GraphInfo& graph, const std::vector<bool>& done, const Frame& frame) {
+    for (size_t k = 0; k < done.size(); ++k) {
+      const GraphInfo::Node& node = graph.nodes()[k];
+      if (done[k] || node.node_class != NodeClass::kPlain) continue;
+      if (std::ranges::all_of(node.reads, [&](const std::string& name) {
+            const Frame::Known* const known = frame.find(name);
+            return known != nullptr ? known->value.is_tensor() : graph.constant(name) != nullptr;
+          }))
+        return true;
+    }
+    return false;
+  }
+
+  /// What decides which region comes next, but for bound values.
+  std::string key_of(const GraphInfo& graph, const std::vector<bool>& done, const Frame& frame) const {
+    std::string key = fmt::format("{:p} ", static_cast<const void*>(&graph));
+    for (const bool is_done : done) key += is_done ? '1' : '0';
+    for (const std::string& name : graph.names()) {
+      const Frame::Known* const known = frame.find(name);
+      if (known == nullptr) continue;
+      key += fmt::format("\n{}{}", known->value.describe(), known->from_shapes ? " s " : " ") + name;
+    }
+    return key;
+  }
+
+  /// The next region with its program, from the cache or made now; without nodes if there is none. `hosts`
+  /// receives the nodes that can't be in one though their operands are there.
+  std::shared_ptr<Program> program_for(const GraphInfo& graph, const std::vector<bool>& done,
+                                       const Frame& frame, std::map<int, std::string>& hosts) {
+    const std::string key = key_of(graph, done, frame);
+    std::shared_ptr<Program> program = executor_.cache_.find(key, frame);
+    if (program != nullptr) {
+      if (!program->region.nodes.empty()) ++row_of(graph, *program).hits;
+    } else {
+      program = make_program(graph, done, frame, key);
+      if (!program->region.nodes.empty()) {
+        RegionRuns& row = row_of(graph, *program);
+        ++row.compiles;
+        row.compile_seconds += program->compile_seconds;
+      }
+      executor_.cache_.add(key, program);
+    }
+    hosts = program->refused;
+    for (const int k : program->region.unknown) {
+      const onnx::NodeProto& node = *graph.nodes()[static_cast<size_t>(k)].proto;
+      hosts.emplace(k, shape_depends_on_data(node) ? "its shape depends on data"
+                                                   : "its shape isn't known from its operands");
+    }
+    return program;
+  }
+
+  std::shared_ptr<Program> make_program(const GraphInfo& graph, const std::vector<bool>& done,
+                                        const Frame& frame, const std::string& key) {
+    const auto start = std::chrono::steady_clock::now();
+    auto program = std::make_shared<Program>();
+    RegionOptions options;
+    options.may_bind_data = executor_.cache_.data_variants(key) < kMostDataVariants;
+    for (;;) {
+      program->region = plan_region(executor_.model_, graph, done, frame, options);
+      if (program->region.nodes.empty()) break;
+      try {
+        compile(graph, *program);
+        break;
+      } catch (const isa::UnsupportedError& error) {
+        const auto [node, reason] = find_refused(graph, done, frame, options, program->region, error.what());
+        options.refused.emplace(node, reason);
+      }
+    }
+    program->refused = options.refused;
+    bool binds_data = false;
+    for (const std::string& name : program->region.bound) {
+      const Frame::Known& known = *frame.find(name);
+      program->bound.push_back(known.value);
+      binds_data |= !known.from_shapes;
+    }
+    if (binds_data) executor_.cache_.count_data_variant(key);
+    program->region.model.Clear();
+    program->compile_seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return program;
+  }
+
+  /// The first node that can't be compiled with those before it, and why.
+  std::pair<int, std::string> find_refused(const GraphInfo& graph, const std::vector<bool>& done,
+                                           const Frame& frame, RegionOptions options, const Region& region,
+                                           std::string reason) {
+    int good = 0;
+    int bad = static_cast<int>(region.nodes.size());
+    while (bad - good > 1) {
+      options.most_nodes = (good + bad) / 2;
+      Program part;
+      part.region = plan_region(executor_.model_, graph, done, frame, options);
+      try {
+        compile(graph, part);
+        good = options.most_nodes;
+      } catch (const isa::UnsupportedError& error) {
+        bad = options.most_nodes;
+        reason = error.what();
+      }
+    }
+    return {region.nodes[static_cast<size_t>(bad - 1)], reason};
+  }
+
+  void compile(const GraphInfo& graph, Program& program) {
+    const std::string name = name_of(graph, program.region);
+    if (executor_.options_.progress) executor_.options_.progress("compiling " + name);
+    onnx::ModelProto model = program.region.model;
+    model.mutable_graph()->set_name(name);
+    model = import_model(std::move(model), {}, name);
+    if (fold_constants(model)) prune_value_info(*model.mutable_graph());
+    program.results = folded_results(model.graph());
+    if (!program.results.empty()) return;
+    program.compiled = compile_model(std::move(model), executor_.chip_, executor_.options_.compile);
+    for (const Stage& stage : program.compiled.stages) {
+      program.uses_chip |= stage.on_chip();
+      const auto* host = std::get_if<HostStage>(&stage.body);
+      if (host == nullptr) continue;
+      for (const onnx::NodeProto& node : host->nodes)
+        program.hosts.push_back(fmt::format("{} '{}': {}", node.op_type(), node.name(), host->reason));
+    }
+  }
+
+  void run_program(const GraphInfo& graph, Program& program, Frame& frame) {
+    RegionRuns& row = row_of(graph, program);
+    ++row.runs;
+    const auto& outputs = program.region.outputs;
+    if (!program.results.empty()) {
+      for (size_t k = 0; k < outputs.size(); ++k)
+        frame.set(outputs[k].name, program.results[k], outputs[k].from_shapes);
+      return;
+    }
+    if (executor_.options_.progress) executor_.options_.progress(row.name);
+    if (program.runner == nullptr)
+      program.runner = std::make_unique<ModelRunner>(program.compiled, executor_.options_.runner);
+    TensorMap inputs;
+    for (const std::string& name : program.region.inputs) inputs[name] = frame.find(name)->value.tensor();
+    RunOutcome outcome = program.runner->run(inputs);
+    row.stats += outcome.total;
+    if (!program.is_loaded) {
+      program.is_loaded = true;
+      row.preload_bytes += outcome.preload_bytes;
+      row.preload_cycles += outcome.preload_link_cycles + outcome.preparation.chip.cycles();
+    }
+    for (const Region::Output& output : outputs)
+      frame.set(output.name, std::move(outcome.outputs.at(output.name)), output.from_shapes);
+  }
+
+  /// False if the node isn't the host's, or its operands aren't there yet.
+  bool run_on_host(const GraphInfo& graph, int index, const std::map<int, std::string>& hosts, Frame& frame) {
+    const GraphInfo::Node& info = graph.nodes()[static_cast<size_t>(index)];
+    const onnx::NodeProto& node = *info.proto;
+    if (std::ranges::any_of(info.reads, [&](const auto& name) { return frame.value(name) == nullptr; }))
+      return false;
+    std::vector<const Value*> inputs;
+    bool only_tensors = true;
+    for (const std::string& name : node.input()) {
+      inputs.push_back(name.empty() ? nullptr : frame.value(name));
+      only_tensors &= inputs.back() == nullptr || inputs.back()->is_tensor();
+    }
+    std::string reason = "control flow";
+    bool decides = true;
+    if (info.node_class == NodeClass::kSequence || (info.node_class == NodeClass::kPlain && !only_tensors)) {
+      reason = "sequences and optionals are the host's";
+    } else if (info.node_class == NodeClass::kPlain) {
+      const auto found = hosts.find(index);
+      const bool by_data = shape_depends_on_data(node);
+      if (found == hosts.end() && !by_data) return false;
+      reason = by_data ? "its shape depends on data" : found->second;
+      decides = false;
+    }
+    const size_t row = host_row(graph, index, reason, decides);
+    ++outcome_.regions[row].runs;
+    if (executor_.options_.progress) executor_.options_.progress(describe_node(node));
+    const auto start = std::chrono::steady_clock::now();
+    std::vector<Value> outputs =
+        run_node_on_values(node, inputs, executor_.operators_,
+                           [&](const onnx::GraphProto& body, const std::vector<Value>& values) {
+                             const GraphInfo& inner = graph.inner(body);
+                             isa::check_internal(static_cast<int>(values.size()) == body.input_size(),
+                                                 "DynamicExecutor", "{} values for {} inputs of {}",
+                                                 values.size(), body.input_size(), inner.path());
+                             Frame inner_frame(inner, &frame);
+                             for (size_t k = 0; k < values.size(); ++k) {
+                               const auto& declared = body.input(static_cast<int>(k));
+                               inner_frame.set(declared.name(), as_declared(declared, values[k]));
+                             }
+                             return run_graph(inner, inner_frame);
+                           });
+    if (!decides || is_reference_only(node.op_type()))
+      charge(node, inputs, outputs, start, outcome_.regions[row].stats);
+    for (int k = 0; k < node.output_size(); ++k) {
+      if (!node.output(k).empty()) frame.set(node.output(k), std::move(outputs[static_cast<size_t>(k)]));
+    }
+    return true;
+  }
+
+  /// As a layer on the host. What only passes values on costs nothing.
+  void charge(const onnx::NodeProto& node, const std::vector<const Value*>& inputs,
+              const std::vector<Value>& outputs, std::chrono::steady_clock::time_point start,
+              StageStats& stats) const {
+    StageStats own;
+    own.host_layers = 1;
+    own.host_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    std::vector<const Tensor*> tensors;
+    std::vector<Tensor> results;
+    for (const Value* value : inputs) {
+      own.host_bytes += value == nullptr ? 0 : value->byte_size();
+      tensors.push_back(value != nullptr && value->is_tensor() ? &value->tensor() : nullptr);
+    }
+    for (const Value& value : outputs) {
+      own.host_bytes += value.byte_size();
+      if (value.is_tensor()) results.push_back(value.tensor());
+    }
+    own.host_operations = host_operations(node, tensors, results);
+    if (executor_.options_.runner.timing)
+      own.chip.causes.host_compute =
+          isa::host_computation_cycles(own.host_bytes, own.host_operations, executor_.chip_);
+    stats += own;
+  }
+
+  /// Rows of the report, by graph and nodes.
+  std::string name_of(const GraphInfo& graph, const Region& region) {
+    const auto [name, is_new] = names_.try_emplace({&graph, region.nodes});
+    if (is_new) name->second = fmt::format("{} {}", graph.path(), ++regions_of_[&graph]);
+    return name->second;
+  }
+
+  RegionRuns& row_of(const GraphInfo& graph, const Program& program) {
+    const auto [found, is_new] = rows_.try_emplace({&graph, program.region.nodes}, outcome_.regions.size());
+    if (is_new) {
+      RegionRuns& row = outcome_.regions.emplace_back();
+      row.name = name_of(graph, program.region);
+      for (const int node : program.region.nodes)
+        row.operators.push_back(graph.nodes()[static_cast<size_t>(node)].proto->op_type());
+      row.place = !program.results.empty() || program.compiled.stages.empty() ? RegionPlace::kFolded
+                  : program.uses_chip || program.hosts.empty()                ? RegionPlace::kChip
+                                                                              : RegionPlace::kHost;
+      row.reasons = program.hosts;
+    }
+    return outcome_.regions[found->second];
+  }
+
+  size_t host_row(const GraphInfo& graph, int node, const std::string& reason, bool decides) {
+    const auto [found, is_new] = host_rows_.try_emplace({&graph, node}, outcome_.regions.size());
+    if (is_new) {
+      const onnx::NodeProto& proto = *graph.nodes()[static_cast<size_t>(node)].proto;
+      RegionRuns& row = outcome_.regions.emplace_back();
+      row.name = fmt::format("{} '{}'", graph.path(), proto.name());
+      row.operators = {proto.op_type()};
+      row.place = RegionPlace::kHost;
+      row.reasons = {reason};
+      row.only_decides = decides;
+    }
+    return found->second;
+  }
+
+  using RowKey = std::pair<const GraphInfo*, std::vector<int>>;
+
+  DynamicExecutor& executor_;
+  DynamicOutcome outcome_;
+  std::map<RowKey, std::string> names_;
+  std::map<const GraphInfo*, int> regions_of_;
+  std::map<RowKey, size_t> rows_;
+  std::map<std::pair<const GraphInfo*, int>, size_t> host_rows_;
+};
+
+DynamicExecutor::DynamicExecutor(onnx::ModelProto imported, isa::Chip chip, DynamicOptions options)
+    : model_(prepared(std::move(imported))),
+      chip_(std::move(chip)),
+      options_(std::move(options)),
+      operators_(model_),
+      main_(std::make_unique<GraphInfo>(model_, model_.graph(), "main", nullptr)),
+      cache_(options_.cache_limit) {}
+
+DynamicExecutor::~DynamicExecutor() = default;
+
+DynamicOutcome DynamicExecutor::run(const ValueMap& inputs) {
+  return Walk(*this).run(inputs);
+}
+
+}  // namespace kodama::compiler

@@ -1,0 +1,139 @@
+#include "compiler/dynamic/dynamic_report.h"
+
+#include <fmt/format.h>
+#include <fmt/ostream.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <map>
+#include <ostream>
+
+#include "compiler/report/table.h"
+
+namespace kodama::compiler {
+
+namespace {
+
+const char* place_name(const RegionRuns& region) {
+  if (region.place == RegionPlace::kChip) return region.reasons.empty() ? "chip" : "chip and host";
+  return region.place == RegionPlace::kHost ? "host" : "folded";
+}
+
+/// "3 Conv, Relu, …": each operator once, with how often it is there, at most so many of them.
+std::string operators_text(const std::vector<std::string>& operators) {
+  constexpr size_t kMost = 4;
+  std::vector<std::pair<std::string, int>> counts;
+  for (const std::string& name : operators) {
+    const auto known = std::ranges::find(counts, name, &std::pair<std::string, int>::first);
+    if (known == counts.end()) {
+      counts.emplace_back(name, 1);
+    } else {
+      ++known->second;
+    }
+  }
+  std::string text;
+  for (size_t k = 0; k < counts.size() && k < kMost; ++k) {
+    text += (k == 0 ? "" : ", ");
+    text += counts[k].second > 1 ? fmt::format("{} {}", counts[k].second, counts[k].first) : counts[k].first;
+  }
+  return counts.size() > kMost ? fmt::format("{}, .. ({} nodes)", text, operators.size()) : text;
+}
+
+int64_t host_cycles(const RegionRuns& region) {
+  return region.stats.chip.causes.host_compute;
+}
+
+std::vector<std::string> numbers(const RegionRuns& region) {
+  return {std::to_string(region.runs),
+          std::to_string(region.compiles),
+          std::to_string(region.hits),
+          std::to_string(region.stats.chip_cycles()),
+          std::to_string(region.stats.chip.cycles() - region.stats.chip_cycles() - host_cycles(region)),
+          std::to_string(host_cycles(region)),
+          bytes_text(region.link_bytes())};
+}
+
+}  // namespace
+
+void print_dynamic_report(const DynamicOutcome& outcome, std::ostream& out) {
+  Table table({"region", "operators", "where", "runs", "compiles", "hits", "chip cycles", "link cycles",
+               "host cycles", "link bytes"});
+  const auto add = [&](const RegionRuns& region, const std::string& operators, const std::string& where) {
+    std::vector<std::string> row{region.name, operators, where};
+    for (std::string& number : numbers(region)) row.push_back(std::move(number));
+    table.add(std::move(row));
+  };
+  for (const RegionRuns& region : outcome.regions)
+    add(region, operators_text(region.operators), place_name(region));
+  table.rule();
+  add(outcome.total, "", "");
+  table.print(out, 3);
+  const RegionRuns& total = outcome.total;
+  fmt::print(out, "all regions: {} cycles", total.stats.chip.cycles());
+  if (total.preload_bytes > 0) {
+    fmt::print(out, ", and {} once, for {} of constants", total.preload_cycles,
+               bytes_text(total.preload_bytes));
+  }
+  fmt::print(
+      out,
+      "\nprograms: {} compiled in {:.2f} s, {} runs of such that were there; {} are kept, {} were dropped\n",
+      total.compiles, total.compile_seconds, total.hits, outcome.cached_programs, outcome.dropped_programs);
+  // A reason once, with all that it is true of.
+  std::vector<std::pair<std::string, std::vector<std::string>>> reasons;
+  const auto tell = [&](const std::string& reason, const std::string& what) {
+    auto known = std::ranges::find(reasons, reason, &std::pair<std::string, std::vector<std::string>>::first);
+    if (known == reasons.end()) known = reasons.insert(reasons.end(), {reason, {}});
+    known->second.push_back(what);
+  };
+  for (const RegionRuns& region : outcome.regions) {
+    for (const std::string& reason : region.reasons) {
+      const size_t colon = reason.find("': ");
+      const bool of_part =
+          region.operators.size() != 1 || region.place == RegionPlace::kChip || colon != std::string::npos;
+      if (of_part && colon != std::string::npos) {
+        tell(reason.substr(colon + 3), reason.substr(0, colon + 1));
+      } else {
+        tell(reason, fmt::format("{} ({})", region.name, region.operators.at(0)));
+      }
+    }
+  }
+  if (!reasons.empty()) fmt::print(out, "on the host:\n");
+  constexpr size_t kMostNames = 4;
+  for (const auto& [reason, names] : reasons) {
+    const size_t shown = std::min(names.size(), kMostNames);
+    fmt::print(out, "  {}: {}{}\n", reason,
+               fmt::join(names.begin(), names.begin() + static_cast<ptrdiff_t>(shown), ", "),
+               names.size() > shown ? fmt::format(", and {} more", names.size() - shown) : "");
+  }
+}
+
+nlohmann::ordered_json dynamic_to_json(const DynamicOutcome& outcome) {
+  const auto row = [](const RegionRuns& region) {
+    return nlohmann::ordered_json{{"name", region.name},
+                                  {"operators", region.operators},
+                                  {"where", place_name(region)},
+                                  {"reasons", region.reasons},
+                                  {"runs", region.runs},
+                                  {"compiles", region.compiles},
+                                  {"hits", region.hits},
+                                  {"compile_seconds", region.compile_seconds},
+                                  {"cycles", region.stats.chip.cycles()},
+                                  {"chip_cycles", region.stats.chip_cycles()},
+                                  {"host_cycles", host_cycles(region)},
+                                  {"link_bytes", region.link_bytes()},
+                                  {"bytes_to_chip", region.stats.bytes_to_chip},
+                                  {"bytes_from_chip", region.stats.bytes_from_chip},
+                                  {"preload_bytes", region.preload_bytes},
+                                  {"preload_cycles", region.preload_cycles}};
+  };
+  nlohmann::ordered_json json;
+  json["regions"] = nlohmann::ordered_json::array();
+  for (const RegionRuns& region : outcome.regions) json["regions"].push_back(row(region));
+  json["total"] = row(outcome.total);
+  json["total"].erase("where");
+  json["cached_programs"] = outcome.cached_programs;
+  json["dropped_programs"] = outcome.dropped_programs;
+  return json;
+}
+
+}  // namespace kodama::compiler

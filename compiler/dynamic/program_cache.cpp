@@ -1,0 +1,52 @@
+#include "compiler/dynamic/program_cache.h"
+
+#include <algorithm>
+
+namespace kodama::compiler {
+
+namespace {
+
+bool fits(const Program& program, const Frame& frame) {
+  for (size_t k = 0; k < program.bound.size(); ++k) {
+    const Frame::Known* const known = frame.find(program.region.bound[k]);
+    if (known == nullptr || !(known->value == program.bound[k])) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+ProgramCache::ProgramCache(int64_t limit) : limit_(std::max<int64_t>(limit, 1)) {}
+
+std::shared_ptr<Program> ProgramCache::find(const std::string& key, const Frame& frame) {
+  const auto [begin, end] = by_key_.equal_range(key);
+  // What is bound to fewer values fits more often: those with values first.
+  auto best = end;
+  for (auto it = begin; it != end; ++it) {
+    const Program& program = *it->second->program;
+    if (fits(program, frame) && (best == end || program.bound.size() > best->second->program->bound.size()))
+      best = it;
+  }
+  if (best == end) return nullptr;
+  used_.splice(used_.begin(), used_, best->second);
+  return used_.front().program;
+}
+
+void ProgramCache::add(const std::string& key, std::shared_ptr<Program> program) {
+  used_.push_front({key, std::move(program)});
+  by_key_.emplace(key, used_.begin());
+  while (static_cast<int64_t>(used_.size()) > limit_) {
+    const auto last = std::prev(used_.end());
+    const auto [begin, end] = by_key_.equal_range(last->key);
+    by_key_.erase(std::find_if(begin, end, [&](const auto& each) { return each.second == last; }));
+    used_.erase(last);
+    ++dropped_;
+  }
+}
+
+int64_t ProgramCache::data_variants(const std::string& key) const {
+  const auto found = data_variants_.find(key);
+  return found == data_variants_.end() ? 0 : found->second;
+}
+
+}  // namespace kodama::compiler

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "compiler/compile/compiled_model.h"
+#include "compiler/dynamic/region.h"
+#include "compiler/runtime/runner.h"
+
+namespace kodama::compiler {
+
+/// A region with its program, for the types and bound values that it was made for.
+struct Program {
+  Region region;                       ///< without its model
+  std::vector<Value> bound;            ///< values of region.bound
+  std::vector<std::string> hosts;      ///< why parts of it are on the host: "Add 'n': int64 has no …"
+  std::map<int, std::string> refused;  ///< nodes that were left out because the chip's way can't take them
+  bool uses_chip = false;
+  double compile_seconds = 0;
+  /// Of a region whose results follow from bound values, shapes and constants: these; then there is no
+  /// runner.
+  std::vector<Value> results;
+  CompiledModel compiled;
+  std::unique_ptr<ModelRunner> runner;  ///< made for the first run; refers to `compiled`
+  bool is_loaded = false;               ///< its constants were sent, in a run before
+};
+
+/// The programs that were used last. A key says the graph, which of its nodes are done, and the types of all
+/// values that are there; programs of one key differ in their bound values.
+class ProgramCache {
+ public:
+  /// `limit`: as many programs are kept, 1 at least.
+  explicit ProgramCache(int64_t limit);
+
+  /// The program of this key whose bound values the frame has; null if there is none. It counts as used now.
+  std::shared_ptr<Program> find(const std::string& key, const Frame& frame);
+  /// Whoever runs a program that goes keeps it that long.
+  void add(const std::string& key, std::shared_ptr<Program> program);
+  /// How many programs of this key were ever made for values that came from data.
+  int64_t data_variants(const std::string& key) const;
+  void count_data_variant(const std::string& key) { ++data_variants_[key]; }
+
+  int64_t size() const { return static_cast<int64_t>(used_.size()); }
+  int64_t dropped() const { return dropped_; }
+
+ private:
+  struct Entry {
+    std::string key;
+    std::shared_ptr<Program> program;
+  };
+
+  int64_t limit_;
+  int64_t dropped_ = 0;
+  std::list<Entry> used_;  ///< the last one first
+  std::unordered_multimap<std::string, std::list<Entry>::iterator> by_key_;
+  std::unordered_map<std::string, int64_t> data_variants_;
+};
+
+}  // namespace kodama::compiler
