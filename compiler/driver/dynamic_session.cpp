@@ -27,38 +27,38 @@ struct DataSet {
   ValueMap expected;
 };
 
-/// What may be said of an input that isn't given.
-[[noreturn]] void throw_not_given(const onnx::ValueInfoProto& input) {
-  std::string hint = "give it with --input";
-  if (input.type().has_tensor_type() && input.type().tensor_type().has_shape()) {
+[[noreturn]] void throw_not_given(const onnx::ValueInfoProto& input, const std::string& file) {
+  std::string flags;
+  if (input.type().has_tensor_type()) {
     const auto& dims = input.type().tensor_type().shape().dim();
     for (int axis = 0; axis < dims.size(); ++axis) {
-      if (dims.Get(axis).has_dim_value()) continue;
       const std::string& name = dims.Get(axis).dim_param();
-      hint += fmt::format("{} --dim {}=4",
-                          axis > 0 && hint.find("--dim") != std::string::npos ? "" : ", or its size with",
-                          name.empty() ? fmt::format("{}:{}", input.name(), axis) : name);
+      if (!dims.Get(axis).has_dim_value())
+        flags += " --dim " + (name.empty() ? fmt::format("{}:{}", input.name(), axis) : name) + "=4";
     }
   }
-  throw isa::UserError(fmt::format("input '{}' is {}: {}", input.name(), type_to_string(input.type()), hint));
+  throw isa::UserError(
+      fmt::format("{}: input '{}' is {}: give it with --input {}=FILE{}", file, input.name(),
+                  type_to_string(input.type()), input.name(),
+                  flags.empty() ? "" : fmt::format(", or the size of a random one, for example:{}", flags)));
 }
 
 /// Values for all inputs: from --input, else random ones of their declared shape.
-ValueMap read_values(const onnx::GraphProto& graph, const SessionOptions& options) {
+ValueMap read_values(const onnx::GraphProto& graph, const SessionOptions& options, const std::string& file) {
   ValueMap inputs;
   for (const std::string& specification : options.inputs) {
-    const auto [name, file, member] = parse_named_file("--input", specification);
+    const auto [name, from, member] = parse_named_file("--input", specification);
     if (inputs.contains(name)) throw isa::UserError(fmt::format("--input {}: given twice", name));
     const auto declared = std::ranges::find(
         graph.input(), name, [](const auto& input) -> const std::string& { return input.name(); });
     const bool is_tensor = declared == graph.input().end() || declared->type().has_tensor_type();
-    inputs[name] = is_tensor ? Value(read_tensor_file(file, member))
-                             : value_from_bytes(isa::read_file(file), declared->type(), file);
+    inputs[name] = is_tensor ? Value(read_tensor_file(from, member))
+                             : value_from_bytes(isa::read_file(from), declared->type(), from);
   }
   for (const auto& input : graph.input()) {
     if (inputs.contains(input.name())) continue;
     const auto shape = static_shape(input.type());
-    if (!shape) throw_not_given(input);
+    if (!shape) throw_not_given(input, file);
     const auto type = static_cast<DataType>(input.type().tensor_type().elem_type());
     inputs[input.name()] = random_input(input.name(), type, *shape, options.seed);
   }
@@ -131,7 +131,7 @@ int run_dynamic_command(const RunRequest& request, ImportedModel imported, WallT
 
   std::vector<DataSet> sets;
   if (request.test_data.empty()) {
-    sets.push_back({"", read_values(graph, options), {}});
+    sets.push_back({"", read_values(graph, options, request.model_file), {}});
   } else {
     for (BackendTestData& data : load_backend_test(request.test_data).data_sets)
       sets.push_back({data.name, std::move(data.inputs), std::move(data.outputs)});
@@ -141,17 +141,10 @@ int run_dynamic_command(const RunRequest& request, ImportedModel imported, WallT
   times.end("inputs");
   bool passed = true;
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
-  fmt::print(out, "compiled in parts while it runs: {}\n", imported.open_reason);
   for (const DataSet& set : sets) {
     const OutputFiles files(names, set.name.empty() || options.output_directory.empty()
                                        ? options.output_directory
                                        : options.output_directory + "/" + set.name);
-    if (!set.name.empty()) fmt::print(out, "=== {} ===\n", set.name);
-    if (request.show_images) {
-      for (const auto& [name, value] : set.inputs) {
-        if (value.is_tensor()) print_text_art(name, value.tensor(), out);
-      }
-    }
     DynamicOutcome outcome = executor.run(set.inputs);
     nlohmann::ordered_json entry;
     entry["data_set"] = set.name;
@@ -169,6 +162,13 @@ int run_dynamic_command(const RunRequest& request, ImportedModel imported, WallT
     }
     bar.finish();
     times.end("compile and run");
+    if (!set.name.empty()) fmt::print(out, "=== {} ===\n", set.name);
+    if (request.show_images) {
+      for (const auto& [name, value] : set.inputs) {
+        if (value.is_tensor()) print_text_art(name, value.tensor(), out);
+      }
+    }
+    fmt::print(out, "compiled in parts while it runs: {}\n", imported.open_reason);
     print_dynamic_report(outcome, out);
     if (request.repeat > 1)
       fmt::print(out, "of {} runs, the last: the first compiled {} programs, this one {}\n", request.repeat,

@@ -12,6 +12,7 @@
 #include "compiler/compile/file_names.h"
 #include "compiler/compile/plan_slices.h"
 #include "compiler/report/report.h"
+#include "isa/file.h"
 #include "isa/output.h"
 
 namespace kodama::compiler {
@@ -130,7 +131,7 @@ OutputFiles::OutputFiles(const std::vector<std::string>& names, const std::strin
 
 void OutputFiles::write(const ValueMap& outputs) const {
   for (const auto& [name, path] : files_) {
-    isa::write_output(path, value_to_bytes(outputs.at(name), name));
+    isa::write_file_atomically(path, value_to_bytes(outputs.at(name), name));
     isa::say_wrote(path, fmt::format("output '{}'", name));
   }
 }

@@ -17,9 +17,9 @@ namespace kodama::compiler {
 
 namespace {
 
-/// As many programs of a region are made for values that data decide; then the nodes that ask for these
-/// values are the host's: a Slice at a loop's counter isn't compiled for every iteration.
-constexpr int64_t kMostDataVariants = 8;
+/// So many programs are made for different values, from data, of the lists that decide a node's shape; then
+/// the node is the host's: a Slice at a loop's counter isn't compiled for every iteration.
+constexpr int64_t kMostVariants = 8;
 
 /// Constants of a graph and of those in its nodes become initializers: no region is cut, or larger, for them.
 void constants_to_initializers(onnx::GraphProto& graph, const OperatorSets& operators) {
@@ -119,6 +119,7 @@ class DynamicExecutor::Walk {
   }
 
   std::vector<Value> run_graph(const GraphInfo& graph, Frame& frame) {
+    const std::string entry = key_of(graph, {}, frame);
     std::vector<bool> done(graph.nodes().size(), false);
     auto left = static_cast<int64_t>(graph.nodes().size());
     const auto finish = [&](int node) {
@@ -129,7 +130,7 @@ class DynamicExecutor::Walk {
       const int64_t before = left;
       std::map<int, std::string> hosts;  // plain nodes that are the host's, and why
       if (may_have_region(graph, done, frame)) {
-        const std::shared_ptr<Program> program = program_for(graph, done, frame, hosts);
+        const std::shared_ptr<Program> program = program_for(graph, entry, done, frame, hosts);
         if (!program->region.nodes.empty()) run_program(graph, *program, frame);
         for (const int node : program->region.nodes) finish(node);
       }
@@ -190,20 +191,21 @@ class DynamicExecutor::Walk {
 
   /// The next region with its program, from the cache or made now; without nodes if there is none. `hosts`
   /// receives the nodes that can't be in one though their operands are there.
-  std::shared_ptr<Program> program_for(const GraphInfo& graph, const std::vector<bool>& done,
-                                       const Frame& frame, std::map<int, std::string>& hosts) {
+  std::shared_ptr<Program> program_for(const GraphInfo& graph, const std::string& entry,
+                                       const std::vector<bool>& done, const Frame& frame,
+                                       std::map<int, std::string>& hosts) {
     const std::string key = key_of(graph, done, frame);
     std::shared_ptr<Program> program = executor_.cache_.find(key, frame);
     if (program != nullptr) {
-      if (!program->region.nodes.empty()) ++row_of(graph, *program).hits;
+      ++row_of(graph, *program).hits;
     } else {
-      program = make_program(graph, done, frame, key);
+      program = make_program(graph, entry, done, frame);
       if (!program->region.nodes.empty()) {
         RegionRuns& row = row_of(graph, *program);
         ++row.compiles;
         row.compile_seconds += program->compile_seconds;
+        executor_.cache_.add(key, program);
       }
-      executor_.cache_.add(key, program);
     }
     hosts = program->refused;
     for (const int k : program->region.unknown) {
@@ -214,12 +216,23 @@ class DynamicExecutor::Walk {
     return program;
   }
 
-  std::shared_ptr<Program> make_program(const GraphInfo& graph, const std::vector<bool>& done,
-                                        const Frame& frame, const std::string& key) {
+  /// What the programs of other values of a node's lists have in common.
+  static std::string variant_key(const std::string& entry, int node) {
+    return fmt::format("{} {}", node, entry);
+  }
+
+  std::shared_ptr<Program> make_program(const GraphInfo& graph, const std::string& entry,
+                                        const std::vector<bool>& done, const Frame& frame) {
     const auto start = std::chrono::steady_clock::now();
     auto program = std::make_shared<Program>();
     RegionOptions options;
-    options.may_bind_data = executor_.cache_.data_variants(key) < kMostDataVariants;
+    for (int k = 0; k < static_cast<int>(done.size()); ++k) {
+      if (done[static_cast<size_t>(k)] || shape_inputs(*graph.nodes()[static_cast<size_t>(k)].proto).empty())
+        continue;
+      if (executor_.cache_.variants(variant_key(entry, k)) >= kMostVariants)
+        options.refused.emplace(
+            k, fmt::format("what decides its shape comes from data, and had {} values", kMostVariants));
+    }
     for (;;) {
       program->region = plan_region(executor_.model_, graph, done, frame, options);
       if (program->region.nodes.empty()) break;
@@ -232,13 +245,8 @@ class DynamicExecutor::Walk {
       }
     }
     program->refused = options.refused;
-    bool binds_data = false;
-    for (const std::string& name : program->region.bound) {
-      const Frame::Known& known = *frame.find(name);
-      program->bound.push_back(known.value);
-      binds_data |= !known.from_shapes;
-    }
-    if (binds_data) executor_.cache_.count_data_variant(key);
+    for (const std::string& name : program->region.bound) program->bound.push_back(frame.find(name)->value);
+    for (const int k : program->region.by_data) program->variant_of.push_back(variant_key(entry, k));
     program->region.model.Clear();
     program->compile_seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -33,20 +33,24 @@ std::shared_ptr<Program> ProgramCache::find(const std::string& key, const Frame&
 }
 
 void ProgramCache::add(const std::string& key, std::shared_ptr<Program> program) {
+  for (const std::string& of : program->variant_of) ++variants_[of];
   used_.push_front({key, std::move(program)});
   by_key_.emplace(key, used_.begin());
   while (static_cast<int64_t>(used_.size()) > limit_) {
     const auto last = std::prev(used_.end());
     const auto [begin, end] = by_key_.equal_range(last->key);
     by_key_.erase(std::find_if(begin, end, [&](const auto& each) { return each.second == last; }));
+    for (const std::string& of : last->program->variant_of) {
+      if (--variants_[of] == 0) variants_.erase(of);
+    }
     used_.erase(last);
     ++dropped_;
   }
 }
 
-int64_t ProgramCache::data_variants(const std::string& key) const {
-  const auto found = data_variants_.find(key);
-  return found == data_variants_.end() ? 0 : found->second;
+int64_t ProgramCache::variants(const std::string& of) const {
+  const auto found = variants_.find(of);
+  return found == variants_.end() ? 0 : found->second;
 }
 
 }  // namespace kodama::compiler

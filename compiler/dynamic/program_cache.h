@@ -15,10 +15,11 @@ namespace kodama::compiler {
 
 /// A region with its program, for the types and bound values that it was made for.
 struct Program {
-  Region region;                       ///< without its model
-  std::vector<Value> bound;            ///< values of region.bound
-  std::vector<std::string> hosts;      ///< why parts of it are on the host: "Add 'n': int64 has no …"
-  std::map<int, std::string> refused;  ///< nodes that were left out because the chip's way can't take them
+  Region region;                        ///< without its model
+  std::vector<Value> bound;             ///< values of region.bound
+  std::vector<std::string> variant_of;  ///< see ProgramCache::variants()
+  std::vector<std::string> hosts;       ///< why parts of it are on the host: "Add 'n': int64 has no …"
+  std::map<int, std::string> refused;   ///< nodes that were left out because the chip's way can't take them
   bool uses_chip = false;
   double compile_seconds = 0;
   /// Of a region whose results follow from bound values, shapes and constants: these; then there is no
@@ -40,9 +41,9 @@ class ProgramCache {
   std::shared_ptr<Program> find(const std::string& key, const Frame& frame);
   /// Whoever runs a program that goes keeps it that long.
   void add(const std::string& key, std::shared_ptr<Program> program);
-  /// How many programs of this key were ever made for values that came from data.
-  int64_t data_variants(const std::string& key) const;
-  void count_data_variant(const std::string& key) { ++data_variants_[key]; }
+  /// How many programs are there that were made for other values of the same lists, which come from data:
+  /// those whose `variant_of` names these.
+  int64_t variants(const std::string& of) const;
 
   int64_t size() const { return static_cast<int64_t>(used_.size()); }
   int64_t dropped() const { return dropped_; }
@@ -57,7 +58,7 @@ class ProgramCache {
   int64_t dropped_ = 0;
   std::list<Entry> used_;  ///< the last one first
   std::unordered_multimap<std::string, std::list<Entry>::iterator> by_key_;
-  std::unordered_map<std::string, int64_t> data_variants_;
+  std::unordered_map<std::string, int64_t> variants_;
 };
 
 }  // namespace kodama::compiler

@@ -78,7 +78,6 @@ class RegionPlanner {
   bool may_bind(const std::string& name) const {
     const Frame::Known* const known = frame_.find(name);
     if (known == nullptr || !known->value.is_tensor() || !is_list(known->value.tensor())) return false;
-    if (!known->from_shapes && !options_.may_bind_data) return false;
     return known->value.element_type() != onnx::TensorProto::FLOAT || decides_shape_.contains(name);
   }
 
@@ -164,9 +163,16 @@ class RegionPlanner {
       if (!name.empty() && seen.insert(name).second) open.push_back(name);
     };
     for (const int k : region_.nodes) {
+      bool by_data = false;
       for (const int input : shape_inputs(node(k))) {
-        if (input < node(k).input_size()) visit(node(k).input(input));
+        if (input >= node(k).input_size()) continue;
+        const std::string& name = node(k).input(input);
+        visit(name);
+        const Frame::Known* const known = frame_.find(name);
+        by_data |=
+            made_by_.contains(name) ? !from_shapes_.contains(name) : known != nullptr && !known->from_shapes;
       }
+      if (by_data) region_.by_data.push_back(k);
     }
     while (!open.empty()) {
       const std::string name = std::move(open.back());

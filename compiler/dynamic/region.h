@@ -22,14 +22,14 @@ struct Region {
   };
   std::vector<Output> outputs;  ///< what other nodes, or the graph's outputs, need of it
   onnx::ModelProto model;       ///< for import_model()
+  /// Of its nodes those whose shapes are decided by lists that come from data, not from shapes.
+  std::vector<int> by_data;
   /// Nodes that aren't in it though all that they read is there: their shapes can't be told from it.
   std::vector<int> unknown;
 };
 
 struct RegionOptions {
-  /// Whether values that come from data, not from shapes, may be bound.
-  bool may_bind_data = true;
-  /// Nodes that the chip's way has refused, with its reason.
+  /// Nodes that are the host's, with the reason.
   std::map<int, std::string> refused;
   /// If not negative: only the first so many nodes of the region.
   int most_nodes = -1;

@@ -30,7 +30,7 @@ An opset above 21, an operator that nobody knows, a dimension that nobody set:
   kodama: error: models/unknown_operator.onnx: node 'odd one' (Frobnicate): unknown operator 'Frobnicate' of ai.onnx (opset 17); allowed are ONNX's operators and functions that the model defines
   [2]
   $ kodama run models/symbolic.onnx
-  kodama: error: models/symbolic.onnx: input 'x' is float32 [batch, 8]: the symbolic dimension batch must be set, for example: --dim batch=4
+  kodama: error: models/symbolic.onnx: input 'x' is float32 [batch, 8]: give it with --input x=FILE, or the size of a random one, for example: --dim batch=4
   [2]
   $ kodama run models/symbolic.onnx --dim bach=4
   kodama: error: models/symbolic.onnx: --dim bach: the model has no such dimension; it has: batch

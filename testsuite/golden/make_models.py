@@ -143,6 +143,31 @@ def main():
                    helper.make_node("Mul", ["best", "best"], ["y"], name="square")],
          [value("x", ["batch", 8])], [value("y", ["batch", 2])],
          [weights, numpy_helper.from_array(np.array([2], np.int64), "k")])
+    # Only the data know the shapes, or the way.
+    save("positive", [helper.make_node("Relu", ["x"], ["r"], name="rectify"),
+                      helper.make_node("NonZero", ["r"], ["where"], name="find"),
+                      helper.make_node("Transpose", ["where"], ["places"], name="turn"),
+                      helper.make_node("GatherND", ["r", "places"], ["found"], name="take"),
+                      helper.make_node("Sqrt", ["found"], ["y"], name="root")],
+         [value("x", ["batch", 8])], [value("y", ["n"])])
+    body = helper.make_graph([helper.make_node("Identity", ["go"], ["more"], name="same"),
+                              helper.make_node("MatMul", ["state", "v"], ["p"], name="product"),
+                              helper.make_node("Tanh", ["p"], ["next"], name="squash")], "step",
+                             [value("i", [], TensorProto.INT64), value("go", [], TensorProto.BOOL), value("state", [2, 8])],
+                             [value("more", [], TensorProto.BOOL), value("next", [2, 8])])
+    square = numpy_helper.from_array(np.random.default_rng(3).standard_normal((8, 8)).astype(np.float32), "v")
+    save("loop", [helper.make_node("Loop", ["m", "", "x"], ["y"], name="steps", body=body)],
+         [value("m", [], TensorProto.INT64), value("x", [2, 8])], [value("y", [2, 8])], [square])
+    save("sequence", [helper.make_node("SplitToSequence", ["x"], ["rows"], name="split", axis=0, keepdims=0),
+                      helper.make_node("SequenceAt", ["rows", "i"], ["row"], name="pick"),
+                      helper.make_node("Exp", ["row"], ["y"], name="exp")],
+         [value("x", ["batch", 8]), value("i", [], TensorProto.INT64)], [value("y", [8])])
+    save("reshape", [helper.make_node("Reshape", ["x", "s"], ["z"], name="fold"),
+                     helper.make_node("Relu", ["z"], ["y"], name="rectify")],
+         [value("x", ["batch", 8]), value("s", [2], TensorProto.INT64)], [value("y", ["a", "b"])])
+    for name, array in (("one.npy", np.array(1, np.int64)), ("three.npy", np.array(3, np.int64)),
+                        ("list.npy", np.array([5, 2], np.int64))):
+        np.save(os.path.join(OUT, name), array)
     wrong_models()
     newer_models()
     for name, array in (("x.npy", rng.standard_normal((2, 8)).astype(np.float32)),

@@ -1,0 +1,279 @@
+#include "compiler/dynamic/dynamic_executor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "compiler/dynamic/compare_values.h"
+#include "compiler/graph/import.h"
+#include "compiler/graph/test_models.h"
+
+namespace kodama::compiler {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::parse_model;
+
+Tensor floats(const Shape& shape, const std::vector<float>& values) {
+  return Tensor::from_values<float>(onnx::TensorProto::FLOAT, shape, values);
+}
+Tensor integers(const Shape& shape, const std::vector<int64_t>& values) {
+  return Tensor::from_values<int64_t>(onnx::TensorProto::INT64, shape, values);
+}
+Tensor truth(bool value) {
+  return Tensor::from_values<uint8_t>(onnx::TensorProto::BOOL, {}, {value});
+}
+
+/// An executor on the small chip, whose every run is held against the reference.
+class Runs {
+ public:
+  explicit Runs(const std::string& graph, int64_t cache_limit = 64, int opset = 17)
+      : model_(parse_model(graph, opset)) {
+    make(cache_limit);
+  }
+  explicit Runs(onnx::ModelProto model, int64_t cache_limit = 64) : model_(std::move(model)) {
+    make(cache_limit);
+  }
+
+  DynamicOutcome run(const ValueMap& inputs) {
+    DynamicOutcome outcome = executor_->run(inputs);
+    const ValueMap expected = run_graph_on_values(model_, inputs);
+    for (const ValueComparison& each : compare_values(outcome.outputs, expected, {}, 1e-5)) {
+      EXPECT_EQ(each.worst.problem, "") << each.name;
+      EXPECT_TRUE(within(each.worst, 1e-5)) << each.name << " " << each.worst.max_absolute;
+    }
+    return outcome;
+  }
+  std::string error(const ValueMap& inputs) {
+    return testing::error_of<isa::UserError>([&] { executor_->run(inputs); });
+  }
+  const std::string& open_reason() const { return open_reason_; }
+
+ private:
+  void make(int64_t cache_limit) {
+    ImportedModel imported = import_any_model(model_, {}, "test");
+    open_reason_ = imported.open_reason;
+    DynamicOptions options;
+    options.compile.precision = MatrixPrecision::kFloat;
+    options.cache_limit = cache_limit;
+    executor_ = std::make_unique<DynamicExecutor>(std::move(imported.model), isa::find_chip("tiny"),
+                                                  std::move(options));
+  }
+
+  onnx::ModelProto model_;
+  std::string open_reason_;
+  std::unique_ptr<DynamicExecutor> executor_;
+};
+
+const RegionRuns& region(const DynamicOutcome& outcome, const std::string& name) {
+  for (const RegionRuns& each : outcome.regions) {
+    if (each.name == name) return each;
+  }
+  throw std::runtime_error("no region " + name);
+}
+
+TEST(DynamicExecutor, SymbolicDimensionsAreBoundByInputs) {
+  Runs runs("g (float[n,4] x, float[n,4] y) => (float[n,4] z) { s = Add(x, y) z = Relu(s) }");
+  EXPECT_THAT(runs.open_reason(), HasSubstr("input 'x' is float32 [n, 4]"));
+  const auto inputs = [](int64_t n, int64_t m) {
+    return ValueMap{{"x", testing::random_tensor(onnx::TensorProto::FLOAT, {n, 4}, 1)},
+                    {"y", testing::random_tensor(onnx::TensorProto::FLOAT, {m, 4}, 2)}};
+  };
+  // A second pass over shapes that were there compiles nothing.
+  for (const int64_t n : {3, 1, 5}) EXPECT_EQ(runs.run(inputs(n, n)).total.compiles, 1);
+  for (const int64_t n : {5, 3, 1}) {
+    const DynamicOutcome outcome = runs.run(inputs(n, n));
+    EXPECT_EQ(outcome.total.compiles, 0);
+    EXPECT_EQ(outcome.total.hits, 1);
+    EXPECT_TRUE(outcome.all_on_chip());
+    EXPECT_EQ(outcome.total.preload_bytes, 0);
+  }
+  EXPECT_THAT(runs.error(inputs(3, 2)), AllOf(HasSubstr("input 'y'"), HasSubstr("n=3")));
+  EXPECT_THAT(runs.error({{"x", Value()}}), HasSubstr("input 'x'"));
+  EXPECT_THAT(runs.error(ValueMap{}), HasSubstr("'x' is not given"));
+}
+
+TEST(DynamicExecutor, TheLeastRecentlyUsedProgramGoes) {
+  Runs runs("g (float[n] x) => (float[n] y) { y = Relu(x) }", 2);
+  const auto compiles = [&](int64_t n) {
+    return runs.run({{"x", testing::random_tensor(onnx::TensorProto::FLOAT, {n}, 1)}}).total.compiles;
+  };
+  EXPECT_EQ(compiles(1), 1);
+  EXPECT_EQ(compiles(2), 1);
+  EXPECT_EQ(compiles(1), 0);
+  EXPECT_EQ(compiles(3), 1);  // 2 goes
+  EXPECT_EQ(compiles(1), 0);
+  EXPECT_EQ(compiles(2), 1);  // 3 goes
+  const DynamicOutcome outcome = runs.run({{"x", floats({1}, {1})}});
+  EXPECT_EQ(outcome.cached_programs, 2);
+  EXPECT_EQ(outcome.dropped_programs, 2);
+}
+
+TEST(DynamicExecutor, ArithmeticOnShapesCutsNoRegion) {
+  Runs runs(R"(g (float[n,6] x) => (float[m,k] y) {
+    zero = Constant<value = int64[1] {0}>()
+    three = Constant<value = int64[1] {3}>()
+    rest = Constant<value = int64[1] {-1}>()
+    s = Shape(x)
+    n = Gather(s, zero)
+    list = Concat<axis = 0>(n, three, rest)
+    z = Reshape(x, list)
+    r = Relu(z)
+    y = ReduceSum<keepdims = 0>(r, zero) })");
+  const DynamicOutcome outcome =
+      runs.run({{"x", testing::random_tensor(onnx::TensorProto::FLOAT, {4, 6}, 1)}});
+  ASSERT_EQ(outcome.regions.size(), 1U);
+  EXPECT_TRUE(outcome.all_on_chip());
+}
+
+TEST(DynamicExecutor, DataDecideShapes) {
+  Runs runs(R"(g (float[6] x) => (int64[1,n] where, float[n] values, float[1,n] floats) {
+    r = Relu(x) where = NonZero(r) t = Transpose(where) values = GatherND(x, t)
+    doubled = Add(where, where) floats = Cast<to = 1>(doubled) })");
+  for (const int zeros : {0, 2, 6}) {
+    std::vector<float> x(6, 1.5F);
+    for (int k = 0; k < zeros; ++k) x[static_cast<size_t>(k)] = -1;
+    const DynamicOutcome outcome = runs.run({{"x", floats({6}, x)}});
+    const RegionRuns& nonzero = outcome.regions.at(1);
+    EXPECT_EQ(nonzero.operators, std::vector<std::string>{"NonZero"});
+    EXPECT_THAT(nonzero.reasons, ::testing::ElementsAre(HasSubstr("depends on data")));
+    EXPECT_GT(nonzero.stats.chip.causes.host_compute, 0);
+    EXPECT_FALSE(outcome.all_on_chip());
+    EXPECT_EQ(outcome.regions.size(), 3U);
+  }
+}
+
+TEST(DynamicExecutor, ValuesFromDataThatDecideShapesAreBound) {
+  Runs runs(
+      R"(g (float[4] x, int64[1] n) => (float[k] y, float[k] z) {
+    sum = ReduceSum(x)
+    y = Expand(sum, n)
+    z = Relu(y) })");
+  EXPECT_EQ(runs.run({{"x", floats({4}, {1, 2, 3, 4})}, {"n", integers({1}, {3})}}).total.compiles, 1);
+  EXPECT_EQ(runs.run({{"x", floats({4}, {1, 2, 3, 4})}, {"n", integers({1}, {5})}}).total.compiles, 1);
+  EXPECT_EQ(runs.run({{"x", floats({4}, {4, 3, 2, 1})}, {"n", integers({1}, {3})}}).total.compiles, 0);
+}
+
+const char* const kIf = R"(g (bool c, float[n] x) => (float[n] y) {
+  a = Add(x, x)
+  y = If<then_branch = yes () => (float[n] p) { q = Relu(a) p = Mul(q, x) },
+         else_branch = no () => (float[n] p) { p = Neg(a) }>(c) })";
+
+TEST(DynamicExecutor, IfRunsOneBranchAndSeesOuterValues) {
+  Runs runs(kIf);
+  const Tensor x = floats({3}, {1, -2, 3});
+  const DynamicOutcome yes = runs.run({{"c", truth(true)}, {"x", x}});
+  EXPECT_EQ(region(yes, "then of 'y' 1").operators, (std::vector<std::string>{"Relu", "Mul"}));
+  EXPECT_TRUE(yes.all_on_chip());
+  const DynamicOutcome no = runs.run({{"c", truth(false)}, {"x", x}});
+  EXPECT_EQ(no.regions.size(), 3U);
+  EXPECT_EQ(no.total.compiles, 1);
+}
+
+TEST(DynamicExecutor, LoopBodiesAreCompiledOnce) {
+  Runs runs(R"(g (int64 m, bool c, float[2,2] w, float[2,2] start) => (float[2,2] last, float[k,2] rows) {
+    last, rows = Loop<body = one (int64 i, bool go, float[2,2] state) => (bool more, float[2,2] next, float[2] row) {
+      more = Identity(go) p = MatMul(state, w) next = Tanh(p)
+      axes = Constant<value = int64[1] {0}>() row = ReduceSum<keepdims = 0>(next, axes) }>(m, c, start) })");
+  ValueMap inputs{{"m", integers({}, {100})},
+                  {"c", truth(true)},
+                  {"w", floats({2, 2}, {0.5, 1, -1, 0.25})},
+                  {"start", floats({2, 2}, {1, 2, 3, 4})}};
+  const DynamicOutcome outcome = runs.run(inputs);
+  const RegionRuns& body = region(outcome, "body of 'last' 1");
+  EXPECT_EQ(body.runs, 100);
+  EXPECT_EQ(body.compiles, 1);
+  EXPECT_EQ(body.hits, 99);
+  EXPECT_TRUE(outcome.all_on_chip());
+  // Without an iteration the state is the first, and there are no rows.
+  inputs.at("m") = integers({}, {0});
+  EXPECT_EQ(runs.run(inputs).outputs.at("rows").tensor().shape(), (Shape{0, 2}));
+  inputs.at("m") = integers({}, {-3});
+  runs.run(inputs);
+  inputs.at("m") = integers({2}, {1, 2});
+  EXPECT_THAT(runs.error(inputs), AllOf(HasSubstr("'m'"), HasSubstr("[2]")));
+}
+
+/// What asks for another list in every iteration goes to the host in the end, and a second pass compiles
+/// nothing.
+TEST(DynamicExecutor, ListsThatChangeInEveryIterationAreNotCompiledFor) {
+  Runs runs(R"(g (int64 m, float[32] x) => (float[1] last) {
+    zero = Constant<value = float[1] {0}>()
+    last = Loop<body = one (int64 i, bool go, float[1] sum) => (bool more, float[1] next) {
+      more = Identity(go) axes = Constant<value = int64[1] {0}>() from = Unsqueeze(i, axes)
+      one = Constant<value = int64[1] {1}>() to = Add(from, one) part = Slice(x, from, to) next = Add(sum, part) }>
+      (m, , zero) })");
+  const ValueMap inputs{{"m", integers({}, {20})},
+                        {"x", testing::random_tensor(onnx::TensorProto::FLOAT, {32}, 3)}};
+  const DynamicOutcome outcome = runs.run(inputs);
+  EXPECT_LE(outcome.total.compiles, 12);
+  EXPECT_EQ(runs.run(inputs).total.compiles, 0);
+}
+
+TEST(DynamicExecutor, ScanAndNestedControlFlow) {
+  Runs runs(R"(g (float[t,3] x, float[3] start) => (float[3] last, float[t,3] all) {
+    last, all = Scan<num_scan_inputs = 1, body = one (float[3] s, float[3] e) => (float[3] next, float[3] out) {
+      sum = ReduceSum<keepdims = 0>(e) zero = Constant<value = float {0}>() c = Greater(sum, zero)
+      next = If<then_branch = yes () => (float[3] a) { a = Add(s, e) },
+                else_branch = no () => (float[3] b) { b = Sub(s, e) }>(c)
+      out = Identity(next) }>(start, x) })");
+  const ValueMap inputs{{"x", floats({4, 3}, {1, 2, 3, -1, -2, -3, 4, -1, 2, 0, -5, 1})},
+                        {"start", floats({3}, {0, 1, 2})}};
+  runs.run(inputs);
+  EXPECT_EQ(runs.run(inputs).total.compiles, 0);
+}
+
+TEST(DynamicExecutor, SequencesAreTheHosts) {
+  Runs runs(R"(g (float[n,4] x, int64 at) => (float[k,4] y) {
+    parts = SplitToSequence<axis = 0>(x) one = SequenceAt(parts, at) doubled = Add(one, one)
+    longer = SequenceInsert(parts, doubled) joined = ConcatFromSequence<axis = 0>(longer) y = Relu(joined) })");
+  const Tensor x = testing::random_tensor(onnx::TensorProto::FLOAT, {3, 4}, 1);
+  const DynamicOutcome outcome = runs.run({{"x", x}, {"at", integers({}, {-1})}});
+  EXPECT_TRUE(outcome.all_on_chip());
+  EXPECT_EQ(outcome.outputs.at("y").tensor().shape(), (Shape{4, 4}));
+  EXPECT_THAT(runs.error({{"x", x}, {"at", integers({}, {3})}}),
+              AllOf(HasSubstr("SequenceAt"), HasSubstr("position 3"), HasSubstr("-3 to 2")));
+}
+
+TEST(DynamicExecutor, OlderOpsetsAreUpgradedRegionByRegion) {
+  // Squeeze has its axes as an attribute before opset 13, also inside a branch.
+  Runs runs(R"(g (bool c, float[n,1] x) => (float[n] y) {
+    y = If<then_branch = yes () => (float[n] p) { p = Squeeze<axes = [1]>(x) },
+           else_branch = no () => (float[n] p) { q = Squeeze<axes = [1]>(x) p = Neg(q) }>(c) })",
+            64, 11);
+  for (const bool c : {true, false}) runs.run({{"c", truth(c)}, {"x", floats({3, 1}, {1, 2, 3})}});
+}
+
+TEST(DynamicExecutor, DataThatContradictShapesAreUserErrors) {
+  Runs runs("g (float[n] x, int64[1] s) => (float[k] y) { y = Reshape(x, s) }");
+  EXPECT_THAT(runs.error({{"x", floats({4}, {1, 2, 3, 4})}, {"s", integers({1}, {3})}}),
+              AllOf(HasSubstr("node 'y' (Reshape)"), HasSubstr("[3]")));
+  Runs gather("g (float[n] x, int64[m] i) => (float[m] y) { y = Gather(x, i) }");
+  EXPECT_THAT(gather.error({{"x", floats({4}, {1, 2, 3, 4})}, {"i", integers({1}, {4})}}),
+              AllOf(HasSubstr("Gather"), HasSubstr("4")));
+}
+
+TEST(DynamicExecutor, StaticModelsAreNotOpen) {
+  EXPECT_EQ(
+      import_any_model(parse_model("g (float[2] x) => (float[2] y) { y = Relu(x) }"), {}, "test").open_reason,
+      "");
+}
+
+TEST(CompareValues, RowsMayComeInAnotherOrder) {
+  const ValueMap expected{{"box", floats({3, 2}, {1, 2, 3, 4, 5, 6})}, {"label", integers({3}, {7, 8, 9})}};
+  const ValueMap actual{{"box", floats({3, 2}, {3, 4, 1, 2, 5, 6.000001F})},
+                        {"label", integers({3}, {8, 7, 9})}};
+  const ValueMap mixed{{"box", floats({3, 2}, {3, 4, 1, 2, 5, 6})}, {"label", integers({3}, {7, 8, 9})}};
+  const auto all_right = [&](const ValueMap& values, const std::set<std::string>& rows) {
+    return std::ranges::all_of(compare_values(values, expected, rows, 1e-5), [](const ValueComparison& each) {
+      return each.as_set || within(each.worst, 1e-5);
+    });
+  };
+  EXPECT_TRUE(all_right(actual, {"box", "label"}));
+  EXPECT_FALSE(all_right(actual, {"box"}));
+  EXPECT_FALSE(all_right(mixed, {"box", "label"}));
+  EXPECT_TRUE(all_right(expected, {}));
+}
+
+}  // namespace
+}  // namespace kodama::compiler

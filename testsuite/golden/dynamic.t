@@ -1,0 +1,116 @@
+Models whose shapes or ways only the data know are compiled in parts while they run.
+
+  $ cp -r "$TESTDIR/models" .
+  $ run() { kodama run "$@" --chip tiny | sed -e 's/wall time.*/wall time/' -e 's/ in [0-9.]* s,/ in some time,/'; }
+
+A dimension that the given input binds; a second run compiles nothing:
+
+  $ run models/symbolic.onnx --input x=models/x.npy --repeat 2
+  compiled in parts while it runs: input 'x' is float32 [batch, 8]
+  region  operators     where  runs  compiles  hits  chip cycles  link cycles  host cycles  link bytes
+  ----------------------------------------------------------------------------------------------------
+  main 1  MatMul, Relu  chip      1         0     1          264         2352            0      1024 B
+  ----------------------------------------------------------------------------------------------------
+  total                           1         0     1          264         2352            0      1024 B
+  all regions: 2616 cycles
+  programs: 0 compiled in some time, 1 runs of such that were there; 1 are kept, 0 were dropped
+  of 2 runs, the last: the first compiled 1 programs, this one 0
+  y float32 [2, 4]: 1.00187 0.995693 0 0.710895 0 0 0 1.26663
+  outputs of all 2 runs: the same bits
+  y against the CPU reference: max abs 4.99e-05, over largest magnitude 3.94e-05 (allowed 1e-03): ok
+  wall time
+
+A shape that depends on data:
+
+  $ run models/positive.onnx --input x=models/x.npy --json run.json
+  wrote run.json
+  compiled in parts while it runs: input 'x' is float32 [batch, 8]
+  region       operators                  where  runs  compiles  hits  chip cycles  link cycles  host cycles  link bytes
+  ----------------------------------------------------------------------------------------------------------------------
+  main 1       Relu                       chip      1         1     0          208         2416            0      2048 B
+  main 'find'  NonZero                    host      1         0     0            0            0           14         0 B
+  main 2       Transpose, GatherND, Sqrt  chip      1         1     0         3216         2603            0      7680 B
+  ----------------------------------------------------------------------------------------------------------------------
+  total                                             3         2     0         3424         5019           14      9728 B
+  all regions: 8457 cycles, and 1714 once, for 27.6 kB of constants
+  programs: 2 compiled in some time, 0 runs of such that were there; 2 are kept, 0 were dropped
+  on the host:
+    its shape depends on data: main 'find' (NonZero)
+  y float32 [7]: 1.42926 0.804178 0.814287 0.409225 0.330173 0.309003 0.188643
+  y against the CPU reference: max abs 0.00e+00, over largest magnitude 0.00e+00 (allowed 1e-03): ok
+  wall time
+  $ /usr/bin/python3 -c 'import json; run = json.load(open("run.json")); print([(r["where"], r["runs"], r["compiles"]) for r in run["regions"]], run["total"]["compiles"], [c["ok"] for c in run["comparisons"]])'
+  [('chip', 1, 1), ('host', 1, 0), ('chip', 1, 1)] 2 [True]
+
+A loop, whose body is compiled once:
+
+  $ run models/loop.onnx --input x=models/x.npy --input m=models/three.npy
+  compiled in parts while it runs: node 'steps' (Loop) is control flow
+  region             operators               where  runs  compiles  hits  chip cycles  link cycles  host cycles  link bytes
+  -------------------------------------------------------------------------------------------------------------------------
+  main 'steps'       Loop                    host      1         0     0            0            0            0         0 B
+  body of 'steps' 1  Identity, MatMul, Tanh  chip      3         1     2         1680         7104            0      4608 B
+  -------------------------------------------------------------------------------------------------------------------------
+  total                                                4         1     2         1680         7104            0      4608 B
+  all regions: 8784 cycles, and 971 once, for 1024 B of constants
+  programs: 1 compiled in some time, 2 runs of such that were there; 1 are kept, 0 were dropped
+  on the host:
+    control flow: main 'steps' (Loop)
+  y float32 [2, 8]: -0.994552 1 0.494595 -0.993991 0.999407 0.845136 0.998139 -0.380363 -0.999234 0.999998 ...
+  y against the CPU reference: max abs 4.90e-05, over largest magnitude 4.90e-05 (allowed 1e-03): ok
+  wall time
+
+Sequences are the host's; outputs go to files as those of other models:
+
+  $ run models/sequence.onnx --input x=models/x.npy --input i=models/one.npy --output-dir out
+  wrote out/y.pb (output 'y')
+  compiled in parts while it runs: node 'split' (SplitToSequence) makes a sequence
+  region        operators        where  runs  compiles  hits  chip cycles  link cycles  host cycles  link bytes
+  -------------------------------------------------------------------------------------------------------------
+  main 'split'  SplitToSequence  host      1         0     0            0            0           10         0 B
+  main 'pick'   SequenceAt       host      1         0     0            0            0            0         0 B
+  main 1        Exp              chip      1         1     0          340         2416            0      2048 B
+  -------------------------------------------------------------------------------------------------------------
+  total                                    3         1     0          340         2416           10      2048 B
+  all regions: 2766 cycles
+  programs: 1 compiled in some time, 0 runs of such that were there; 1 are kept, 0 were dropped
+  on the host:
+    sequences and optionals are the host's: main 'split' (SplitToSequence), main 'pick' (SequenceAt)
+  y float32 [8]: 0.293068 0.504985 0.93049 0.388776 0.906404 1.10019 1.03623 0.602727
+  y against the CPU reference: max abs 5.96e-08, over largest magnitude 5.42e-08 (allowed 1e-03): ok
+  wall time
+  $ ls out
+  y.pb
+
+Values that don't fit what the model does with them:
+
+  $ kodama run models/reshape.onnx --chip tiny --input x=models/x.npy --input s=models/list.npy
+  kodama: error: node 'fold' (Reshape): input data 'x' (float32 [2, 8]) has 16 elements; they can't be reshaped to [5, 2]
+  [2]
+  $ kodama run models/loop.onnx --chip tiny --input x=models/x.npy --input m=models/list.npy
+  kodama: error: input 'm' has shape [2]; the model wants []
+  [2]
+  $ kodama run models/sequence.onnx --chip tiny --input x=models/x.npy --input i=models/three.npy
+  kodama: error: node 'pick' (SequenceAt): position 3 in a sequence of 2 tensors; allowed is -2 to 1
+  [2]
+  $ kodama run models/symbolic.onnx --chip tiny --input x=models/x_double.npy
+  kodama: error: input 'x' is float64; the model wants float32
+  [2]
+  $ kodama run models/symbolic.onnx --chip tiny --dim batch=3 --input x=models/x.npy
+  kodama: error: input 'x' of model 'symbolic': found shape [2, 8], allowed is [3, 8]
+  [2]
+
+A size that nothing says, and what needs the whole model ahead:
+
+  $ kodama run models/positive.onnx
+  kodama: error: models/positive.onnx: input 'x' is float32 [batch, 8]: give it with --input x=FILE, or the size of a random one, for example: --dim batch=4
+  [2]
+  $ kodama run models/positive.onnx --input x=models/x.npy --stats
+  kodama: not supported: --stats, --trace, --vcd: not for a model that is compiled in parts while it runs (input 'x' is float32 [batch, 8])
+  [3]
+  $ kodama compile models/loop.onnx -o out2
+  kodama: not supported: models/loop.onnx: node 'steps' (Loop): control flow (operators with graphs inside) can't be compiled ahead; kodama run decides it while the model runs, or export the model with its branches and loops resolved
+  [3]
+  $ kodama compile models/positive.onnx --dim batch=2 -o out2
+  kodama: not supported: models/positive.onnx: node 'find' (NonZero): the shape of its output 'where' (int64 [2, ?]) depends on data: on the elements of input X 'r' (float32 [2, 8]), which aren't constant; Kodama needs every shape before the model runs (--bind fixes an input of the model)
+  [3]
