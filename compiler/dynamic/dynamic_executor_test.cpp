@@ -1,5 +1,6 @@
 #include "compiler/dynamic/dynamic_executor.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,17 +28,20 @@ Tensor truth(bool value) {
 /// An executor on the small chip, whose every run is held against the reference.
 class Runs {
  public:
-  explicit Runs(const std::string& graph, int64_t cache_limit = 64, int opset = 17)
-      : model_(parse_model(graph, opset)) {
-    make(cache_limit);
+  explicit Runs(const std::string& graph, int64_t cache_limit = 64, int opset = 17,
+                const std::string& imports = "")
+      : Runs(parse_model(graph, opset, imports), cache_limit) {}
+  explicit Runs(const onnx::ModelProto& model, int64_t cache_limit = 64) : expected_(model) {
+    make(model, cache_limit);
   }
-  explicit Runs(onnx::ModelProto model, int64_t cache_limit = 64) : model_(std::move(model)) {
-    make(cache_limit);
+  /// `expected`: the same in words that the reference knows.
+  Runs(const onnx::ModelProto& model, onnx::ModelProto expected) : expected_(std::move(expected)) {
+    make(model, 64);
   }
 
   DynamicOutcome run(const ValueMap& inputs) {
     DynamicOutcome outcome = executor_->run(inputs);
-    const ValueMap expected = run_graph_on_values(model_, inputs);
+    const ValueMap expected = run_graph_on_values(expected_, inputs);
     for (const ValueComparison& each : compare_values(outcome.outputs, expected, {}, 1e-5)) {
       EXPECT_EQ(each.worst.problem, "") << each.name;
       EXPECT_TRUE(within(each.worst, 1e-5)) << each.name << " " << each.worst.max_absolute;
@@ -50,8 +54,8 @@ class Runs {
   const std::string& open_reason() const { return open_reason_; }
 
  private:
-  void make(int64_t cache_limit) {
-    ImportedModel imported = import_any_model(model_, {}, "test");
+  void make(const onnx::ModelProto& model, int64_t cache_limit) {
+    ImportedModel imported = import_any_model(model, {}, "test");
     open_reason_ = imported.open_reason;
     DynamicOptions options;
     options.compile.precision = MatrixPrecision::kFloat;
@@ -60,7 +64,7 @@ class Runs {
                                                   std::move(options));
   }
 
-  onnx::ModelProto model_;
+  onnx::ModelProto expected_;
   std::string open_reason_;
   std::unique_ptr<DynamicExecutor> executor_;
 };
@@ -242,6 +246,31 @@ TEST(DynamicExecutor, OlderOpsetsAreUpgradedRegionByRegion) {
            else_branch = no () => (float[n] p) { q = Squeeze<axes = [1]>(x) p = Neg(q) }>(c) })",
             64, 11);
   for (const bool c : {true, false}) runs.run({{"c", truth(c)}, {"x", floats({3, 1}, {1, 2, 3})}});
+}
+
+TEST(DynamicExecutor, NewerOpsetsAreDowngradedAlsoInBranches) {
+  // ReduceMax has its axes as an operand since opset 18.
+  const auto model = [](const char* maximum, int opset) {
+    return parse_model(fmt::format(R"(g (bool c, float[n,3] x) => (float[n] y) {{
+      axes = Constant<value = int64[1] {{1}}> ()
+      y = If<then_branch = yes () => (float[n] p) {{ p = {0} }},
+             else_branch = no () => (float[n] p) {{ q = {0} p = Neg(q) }}>(c) }})",
+                                   maximum),
+                       opset);
+  };
+  Runs runs(model("ReduceMax<keepdims = 0>(x, axes)", 21),
+            model("ReduceMax<axes = [1], keepdims = 0>(x)", 17));
+  for (const bool c : {true, false})
+    runs.run({{"c", truth(c)}, {"x", floats({2, 3}, {1, 5, 3, -4, -2, -3})}});
+}
+
+TEST(DynamicExecutor, FunctionsThatBranchesCallAreExpanded) {
+  Runs runs(R"(g (bool c, float[n] x) => (float[n] y) {
+      y = If<then_branch = yes () => (float[n] p) { p = own.Twice(x) },
+             else_branch = no () => (float[n] p) { p = Neg(x) }>(c) }
+    <domain: "own", opset_import: ["" : 17]> Twice (a) => (b) { b = Add(a, a) })",
+            64, 17, ", \"own\" : 1");
+  for (const bool c : {true, false}) runs.run({{"c", truth(c)}, {"x", floats({2}, {1, -5})}});
 }
 
 TEST(DynamicExecutor, DataThatContradictShapesAreUserErrors) {

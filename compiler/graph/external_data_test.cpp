@@ -162,6 +162,15 @@ TEST_F(ExternalData, ShapesAndTypesThatNoFileHas) {
   }
 }
 
+TEST_F(ExternalData, OpenModelsHaveThemToo) {
+  onnx::ModelProto model = sum_model({{"location", "weights/w.bin"}});
+  auto& type = *model.mutable_graph()->mutable_input(0)->mutable_type()->mutable_tensor_type();
+  type.mutable_shape()->mutable_dim(0)->set_dim_param("n");
+  const ImportedModel imported = import_any_model(save(model));
+  EXPECT_THAT(imported.open_reason, HasSubstr("float32 [n]"));
+  EXPECT_EQ(run(imported.model), (std::vector<float>{1, 2, 3}));
+}
+
 TEST_F(ExternalData, AModelInMemoryHasNoFolder) {
   const auto model = sum_model({{"location", "weights/w.bin"}});
   EXPECT_THAT(error_of<isa::UserError>([&] { import_model(model, {}, "m.onnx"); }),

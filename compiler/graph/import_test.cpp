@@ -416,5 +416,19 @@ TEST(Import, RankIsLimited) {
   EXPECT_THAT(import_unsupported(model), HasSubstr("value 's' has 65 axes"));
 }
 
+TEST(Import, FunctionsHoldNoControlFlow) {
+  for (const int opset : {17, 21}) {
+    const auto model =
+        parse_model(fmt::format(R"(g (bool c, float[n] x) => (float[n] y) {{ y = own.Choose(c, x) }}
+      <domain: "own", opset_import: ["" : {}]> Choose (c, a) => (b) {{
+        b = If<then_branch = yes () => (p) {{ p = Identity(a) }},
+               else_branch = no () => (p) {{ p = Neg(a) }}>(c) }})",
+                                opset),
+                    opset, ", \"own\" : 1");
+    EXPECT_THAT(error_of<isa::UnsupportedError>([&] { import_any_model(model, {}, "m.onnx"); }),
+                AllOf(HasSubstr("'b' (If)"), HasSubstr("function 'Choose'")));
+  }
+}
+
 }  // namespace
 }  // namespace kodama::compiler
