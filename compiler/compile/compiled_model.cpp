@@ -68,6 +68,8 @@ class ModelCompiler {
     result_.name = graph_.name;
     result_.opset = graph_.opset;
     result_.slices = planned_.slices;
+    result_.keeps_inputs = options_.keeps_inputs && planned_.slices == 1;
+    if (result_.keeps_inputs) result_.ties = add_ties(planned_.plan, graph_, options_.ties);
     verify_model_plan(plan_, graph_);
     result_.plan = plan_.summary;
     if (options_.wants_dump("plan"))
@@ -95,6 +97,10 @@ class ModelCompiler {
  private:
   const Layer& layer_of(const PlannedStage& stage) const {
     return graph_.layers[static_cast<size_t>(stage.layer)];
+  }
+  /// Relayouts of ties are the last stages.
+  bool is_tie(size_t stage) const {
+    return !result_.ties.empty() && static_cast<int>(stage) >= result_.ties.front().first_stage;
   }
   int last_stage() const { return static_cast<int>(plan_.stages.size()) - 1; }
 
@@ -142,7 +148,9 @@ class ModelCompiler {
         return image.kind == PlannedImage::Kind::kSent && image.first_stage == static_cast<int>(k) &&
                made.contains(storage(number));
       });
-      const bool continues = k > 0 && is_chip(k) && is_chip(k - 1) && !returns;
+      // What ties write over is read in the segments before them.
+      const bool ties_begin = is_tie(k) && !is_tie(k - 1);
+      const bool continues = k > 0 && is_chip(k) && is_chip(k - 1) && !returns && !ties_begin;
       if (!continues) made.clear();
       segment_begin_[k] = continues ? segment_begin_[k - 1] : static_cast<int>(k);
       if (is_chip(k)) made.insert(storage(stage.result));
@@ -419,7 +427,7 @@ class ModelCompiler {
   /// Where a stage's result is in DRAM, if only stages of its segment read it.
   std::vector<std::pair<int64_t, int64_t>> scratch_of(size_t stage) const {
     const PlannedStage& planned = plan_.stages[stage];
-    if (options_.store_layers || planned.fetch || planned.result < 0) return {};
+    if (options_.store_layers || planned.fetch || planned.result < 0 || is_tie(stage)) return {};
     // What a plugin computes is compared with the reference.
     const auto kernel = std::ranges::find(kernels(), planned.candidate.kernel, &Kernel::name);
     if (kernel != kernels().end() && !kernel->plugin.empty()) return {};
@@ -526,15 +534,23 @@ class ModelCompiler {
 
   void place_images() {
     std::vector<DramBuffer> buffers;
-    for (const PlannedImage& image : plan_.images) {
-      const bool constant = image.kind == PlannedImage::Kind::kConstant;
+    std::map<int, int> in_place_of;
+    for (const Tie& tie : result_.ties) {
+      for (size_t k = 0; k < tie.made.size(); ++k) in_place_of[tie.made[k]] = tie.targets[k];
+    }
+    const size_t own = plan_.images.size() - in_place_of.size();  // these are the last
+    for (const PlannedImage& image : std::span(plan_.images).first(own)) {
+      const bool stays = image.kind == PlannedImage::Kind::kConstant ||
+                         (result_.keeps_inputs && is_sent_input(image, graph_));
       buffers.push_back({fmt::format("tensor '{}' ({}) of layer '{}'", tensor_of(image).name,
                                      image.placement.name, first_reader(image)),
-                         stream_group_lw(image.placement), constant ? 0 : first_needed(image),
-                         constant ? last_stage() : segment_end_[static_cast<size_t>(image.last_stage)]});
+                         stream_group_lw(image.placement), stays ? 0 : first_needed(image),
+                         stays ? last_stage() : segment_end_[static_cast<size_t>(image.last_stage)]});
     }
     dram_.emplace(buffers, chip_.memory.dram_lw, kImageAlignmentLw);
     addresses_ = dram_->addresses();
+    for (const auto& [made, place] : in_place_of)
+      addresses_.push_back(addresses_[static_cast<size_t>(place)]);
     for (size_t k = 0; k < plan_.images.size(); ++k) {
       if (plan_.images[k].kind != PlannedImage::Kind::kConstant) continue;
       const StreamPlacement& placement = plan_.images[k].placement;
@@ -662,8 +678,8 @@ class ModelCompiler {
   void make_relayout(ModelPlanner& planner, const PlannedStage& planned, int index, Stage& stage) {
     const Layer& layer = layer_of(planned);
     const StreamPlacement& to = plan_.images[static_cast<size_t>(planned.result)].placement;
-    const bool for_a_kernel = layer.kind() != LayerKind::kRearrange;
-    if (for_a_kernel) {
+    if (is_tie(static_cast<size_t>(index)) ||
+        layer.kind() != LayerKind::kRearrange) {  // not what the layer makes
       stage.name = fmt::format("{}.{}", layer.name, to.name);
       stage.outputs.clear();
     }
@@ -759,7 +775,7 @@ class ModelCompiler {
   const isa::Chip& chip_;
   const CompileOptions& options_;
   CompiledModel& result_;
-  const SlicedPlan planned_;
+  SlicedPlan planned_;
   const LayerGraph& graph_;  ///< of a slice
   const ModelPlan& plan_;
   std::optional<DramPlacement> dram_;

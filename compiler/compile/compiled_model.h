@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "compiler/compile/ties.h"
 #include "compiler/kernels/kernel.h"
 #include "compiler/kernels/stream_image.h"
 #include "compiler/layers/layer_graph.h"
@@ -124,6 +125,11 @@ struct CompiledModel {
   /// (compiler/compile/resident.h). Without statements where none do.
   isa::Program preparation;
 
+  /// Images of inputs stay in DRAM from run to run (CompileOptions::keeps_inputs).
+  bool keeps_inputs = false;
+  /// Those of CompileOptions::ties that could be made. Not in packages.
+  std::vector<Tie> ties = {};
+
   TensorId storage(TensorId id) const;
   /// A tensor's shape over all slices.
   Shape whole_shape(TensorId id) const;
@@ -151,6 +157,11 @@ struct CompileOptions {
   Weights weights = Weights::kStream;
   std::optional<Weights> planned_weights = {};  ///< the plan is made for these instead
   bool store_layers = false;                    ///< all results are in DRAM behind their segment
+  /// Images of inputs keep their place in DRAM, so that a run may leave out what hasn't changed
+  /// (ModelRunner::run_again). Not with slices.
+  bool keeps_inputs = false;
+  /// Outputs that are inputs of the next run (ties.h), as far as that can be done; needs keeps_inputs.
+  std::vector<TieRequest> ties = {};
   /// In how many slices of the batch a run is made; nothing: in as many as plan_slices.h finds best.
   std::optional<int64_t> slices = 1;
   /// Names of graph passes, layer passes, "plan", "tile", "machine", or scheduler passes whose result

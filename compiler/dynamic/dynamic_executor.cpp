@@ -131,7 +131,7 @@ class DynamicExecutor::Walk {
       std::map<int, std::string> hosts;  // plain nodes that are the host's, and why
       if (may_have_region(graph, done, frame)) {
         const std::shared_ptr<Program> program = program_for(graph, entry, done, frame, hosts);
-        if (!program->region.nodes.empty()) run_program(graph, *program, frame);
+        if (!program->region.nodes.empty()) run_program(graph, program, frame);
         for (const int node : program->region.nodes) finish(node);
       }
       for (int k = 0; k < static_cast<int>(graph.nodes().size()); ++k) {
@@ -283,7 +283,16 @@ class DynamicExecutor::Walk {
     if (fold_constants(model)) prune_value_info(*model.mutable_graph());
     program.results = folded_results(model.graph());
     if (!program.results.empty()) return;
-    program.compiled = compile_model(std::move(model), executor_.chip_, executor_.options_.compile);
+    CompileOptions options = executor_.options_.compile;
+    options.keeps_inputs = graph.is_body();
+    options.ties = ties_of(graph, program.region);
+    try {
+      program.compiled = compile_model(model, executor_.chip_, options);
+    } catch (const isa::UnsupportedError&) {
+      if (!options.keeps_inputs) throw;
+      options.keeps_inputs = false;
+      program.compiled = compile_model(std::move(model), executor_.chip_, options);
+    }
     for (const Stage& stage : program.compiled.stages) {
       program.uses_chip |= stage.on_chip();
       const auto* host = std::get_if<HostStage>(&stage.body);
@@ -293,7 +302,28 @@ class DynamicExecutor::Walk {
     }
   }
 
-  void run_program(const GraphInfo& graph, Program& program, Frame& frame) {
+  /// States of a loop that its body's program may keep on the chip: the program is all that reads and makes
+  /// them.
+  static std::vector<TieRequest> ties_of(const GraphInfo& graph, const Region& region) {
+    std::vector<TieRequest> ties;
+    if (region.nodes.size() != graph.nodes().size()) return ties;
+    for (const GraphInfo::State& state : graph.states()) {
+      const bool decides_shape = std::ranges::any_of(graph.nodes(), [&](const GraphInfo::Node& node) {
+        const std::vector<int> lists = shape_inputs(*node.proto);
+        return std::ranges::any_of(lists, [&](int input) {
+          return input < node.proto->input_size() && node.proto->input(input) == state.input;
+        });
+      });
+      const bool is_made = std::ranges::any_of(
+          region.outputs, [&](const Region::Output& output) { return output.name == state.output; });
+      if (!decides_shape && is_made && std::ranges::find(region.inputs, state.input) != region.inputs.end())
+        ties.push_back({state.output, state.input});
+    }
+    return ties;
+  }
+
+  void run_program(const GraphInfo& graph, const std::shared_ptr<Program>& held, Frame& frame) {
+    Program& program = *held;
     RegionRuns& row = row_of(graph, program);
     ++row.runs;
     const auto& outputs = program.region.outputs;
@@ -305,17 +335,47 @@ class DynamicExecutor::Walk {
     if (executor_.options_.progress) executor_.options_.progress(row.name);
     if (program.runner == nullptr)
       program.runner = std::make_unique<ModelRunner>(program.compiled, executor_.options_.runner);
+    const bool keeps_inputs = program.compiled.keeps_inputs;
+    const bool continues = keeps_inputs && program.run_number == executor_.runs_;
     TensorMap inputs;
-    for (const std::string& name : program.region.inputs) inputs[name] = frame.find(name)->value.tensor();
-    RunOutcome outcome = program.runner->run(inputs);
+    for (const std::string& name : program.region.inputs) {
+      const Value& value = frame.find(name)->value;
+      const auto before = program.there.find(name);
+      if (continues && before != program.there.end() && before->second.is_same_as(value)) continue;
+      const Value given = fetched(value, row);
+      inputs[name] = given.tensor();
+      program.there[name] = value;
+    }
+    program.run_number = executor_.runs_;
+    RunOutcome outcome = keeps_inputs ? program.runner->run_again(inputs) : program.runner->run(inputs);
+    // Others know a tie's output by a stand-in: what it was before is gone from the chip.
+    for (const Tie& tie : program.compiled.ties) {
+      const LayerTensor& tensor = program.compiled.tensors[static_cast<size_t>(tie.output)];
+      const std::string& input = program.compiled.tensors[static_cast<size_t>(tie.input)].name;
+      const Value stand_in = Tensor(tensor.type, tensor.shape);
+      std::erase_if(on_chip_, [&](const OnChip& each) { return each.program == held && each.tie == &tie; });
+      on_chip_.push_back({stand_in, held, &tie});
+      program.there[input] = stand_in;
+      frame.set(tensor.name, stand_in);
+    }
     row.stats += outcome.total;
     if (!program.is_loaded) {
       program.is_loaded = true;
       row.preload_bytes += outcome.preload_bytes;
       row.preload_cycles += outcome.preload_link_cycles + outcome.preparation.chip.cycles();
     }
-    for (const Region::Output& output : outputs)
-      frame.set(output.name, std::move(outcome.outputs.at(output.name)), output.from_shapes);
+    for (const Region::Output& output : outputs) {
+      const auto made = outcome.outputs.find(output.name);
+      if (made != outcome.outputs.end()) frame.set(output.name, std::move(made->second), output.from_shapes);
+    }
+  }
+
+  /// The value itself where it is a stand-in for what is on the chip; `row` is charged.
+  Value fetched(const Value& value, RegionRuns& row) {
+    for (const OnChip& each : on_chip_) {
+      if (each.stand_in.is_same_as(value)) return each.program->runner->fetch_tied(*each.tie, row.stats);
+    }
+    return value;
   }
 
   /// False if the node isn't the host's, or its operands aren't there yet.
@@ -361,6 +421,9 @@ class DynamicExecutor::Walk {
                            });
     if (!decides || is_reference_only(node.op_type()))
       charge(node, inputs, outputs, start, outcome_.regions[row].stats);
+    if (info.node_class == NodeClass::kControl) {
+      for (Value& output : outputs) output = fetched(output, outcome_.regions[row]);
+    }
     for (int k = 0; k < node.output_size(); ++k) {
       if (!node.output(k).empty()) frame.set(node.output(k), std::move(outputs[static_cast<size_t>(k)]));
     }
@@ -427,10 +490,18 @@ class DynamicExecutor::Walk {
     return found->second;
   }
 
+  /// A state that a program keeps on the chip, and the value that stands for it.
+  struct OnChip {
+    Value stand_in;
+    std::shared_ptr<Program> program;
+    const Tie* tie;
+  };
+
   using RowKey = std::pair<const GraphInfo*, std::vector<int>>;
 
   DynamicExecutor& executor_;
   DynamicOutcome outcome_;
+  std::vector<OnChip> on_chip_;
   std::map<RowKey, std::string> names_;
   std::map<const GraphInfo*, int> regions_of_;
   std::map<RowKey, size_t> rows_;
@@ -448,6 +519,7 @@ DynamicExecutor::DynamicExecutor(onnx::ModelProto imported, isa::Chip chip, Dyna
 DynamicExecutor::~DynamicExecutor() = default;
 
 DynamicOutcome DynamicExecutor::run(const ValueMap& inputs) {
+  ++runs_;
   return Walk(*this).run(inputs);
 }
 

@@ -29,7 +29,7 @@ namespace kodama::compiler {
 struct DynamicOptions {
   CompileOptions compile;
   RunnerOptions runner;
-  int64_t cache_limit = 256;  ///< programs that are kept
+  int64_t cache_limit = 64;  ///< programs that are kept
   /// Called before a region is compiled and before anything runs, with its name.
   std::function<void(const std::string&)> progress;
 };
@@ -90,6 +90,7 @@ class DynamicExecutor {
   OperatorSets operators_;
   std::unique_ptr<GraphInfo> main_;
   ProgramCache cache_;
+  int64_t runs_ = 0;
 };
 
 }  // namespace kodama::compiler

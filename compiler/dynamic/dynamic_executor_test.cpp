@@ -214,6 +214,36 @@ TEST(DynamicExecutor, ListsThatChangeInEveryIterationAreNotCompiledFor) {
   EXPECT_EQ(runs.run(inputs).total.compiles, 0);
 }
 
+/// Twenty operators; what passes the link in an iteration is what the condition is made of.
+TEST(DynamicExecutor, ALoopsStateStaysOnTheChip) {
+  std::string body;
+  std::string last = "s";
+  for (int k = 0; k < 6; ++k) {
+    body += fmt::format("m{0} = MatMul({1}, w) t{0} = Tanh(m{0}) a{0} = Add(t{0}, {1})\n", k, last);
+    last = fmt::format("a{}", k);
+  }
+  Runs runs(fmt::format(R"(g (int64 m, float[16,16] w, float[16,16] start) => (float[16,16] last) {{
+    last = Loop<body = one (int64 i, bool go, float[16,16] s) => (bool more, float[16,16] next) {{
+      half = Constant<value = float {{0.25}}>()
+      {} next = Mul({}, half)
+      sum = ReduceMax<keepdims = 0>(next) limit = Constant<value = float {{100}}>() more = Less(sum, limit) }}>
+      (m, , start) }})",
+                        body, last));
+  const auto link_bytes = [&](int64_t iterations) {
+    const DynamicOutcome outcome =
+        runs.run({{"m", integers({}, {iterations})},
+                  {"w", testing::random_tensor(onnx::TensorProto::FLOAT, {16, 16}, 1, -0.2, 0.2)},
+                  {"start", testing::random_tensor(onnx::TensorProto::FLOAT, {16, 16}, 2)}});
+    EXPECT_EQ(region(outcome, "body of 'last' 1").compiles, iterations == 10 ? 1 : 0);
+    return outcome.total.link_bytes();
+  };
+  const int64_t few = link_bytes(10);
+  const int64_t per_iteration = (link_bytes(100) - few) / 90;
+  EXPECT_GT(per_iteration, 0);
+  EXPECT_LE(per_iteration, 1024);                            // one number, in DRAM's unit for each group
+  EXPECT_LE(few - 10 * per_iteration, 3 * 16 * 16 * 4 * 4);  // the state and the weights once, the last state
+}
+
 TEST(DynamicExecutor, ScanAndNestedControlFlow) {
   Runs runs(R"(g (float[t,3] x, float[3] start) => (float[3] last, float[t,3] all) {
     last, all = Scan<num_scan_inputs = 1, body = one (float[3] s, float[3] e) => (float[3] next, float[3] out) {

@@ -53,12 +53,38 @@ GraphInfo::GraphInfo(const onnx::ModelProto& model, const onnx::GraphProto& grap
       node.graphs.push_back(std::make_unique<GraphInfo>(model, attribute.g(),
                                                         fmt::format("{} '{}'", role, proto.name()), this));
       inner_[&attribute.g()] = node.graphs.back().get();
+      node.graphs.back()->find_states(model, proto);
     }
     nodes_.push_back(std::move(node));
   }
   std::ranges::reverse(nodes_);
   names_.assign(wanted.begin(), wanted.end());
   std::ranges::sort(names_);
+}
+
+void GraphInfo::find_states(const onnx::ModelProto& model, const onnx::NodeProto& node) {
+  is_repeated_ = node.op_type() != "If";
+  const auto* schema = find_schema(model, node);
+  int first_input = 0;
+  int first_output = 0;
+  int count = 0;
+  if (node.op_type() == "Loop") {  // iteration number and condition come first, the condition goes first
+    first_input = 2;
+    first_output = 1;
+    count = node.input_size() - 2;
+  } else if (node.op_type() == "Scan" && schema != nullptr && schema->since_version() >= 9) {
+    const auto* scans = find_attribute(node, "num_scan_inputs");
+    count = node.input_size() - (scans == nullptr ? node.input_size() : static_cast<int>(scans->i()));
+  }
+  for (int k = 0; k < count; ++k) {
+    if (first_input + k >= graph_.input_size() || first_output + k >= graph_.output_size()) return;
+    const std::string& input = graph_.input(first_input + k).name();
+    const std::string& output = graph_.output(first_output + k).name();
+    const auto uses =
+        std::ranges::count_if(graph_.output(), [&](const auto& each) { return each.name() == output; });
+    // What else leaves the graph is read by others.
+    if (uses == 1 && !is_output(input)) states_.push_back({input, output});
+  }
 }
 
 bool GraphInfo::is_output(const std::string& name) const {

@@ -37,6 +37,14 @@ class GraphInfo {
   const onnx::GraphProto& proto() const { return graph_; }
   const std::string& path() const { return path_; }
   const std::vector<Node>& nodes() const { return nodes_; }
+  /// Of a body of Loop or Scan: inputs that in the next iteration are the outputs beside them.
+  struct State {
+    std::string input;
+    std::string output;
+  };
+  const std::vector<State>& states() const { return states_; }
+  /// Whether it may run many times in a run of the model: it is in a Loop or Scan.
+  bool is_body() const { return is_repeated_ || (outer_ != nullptr && outer_->is_body()); }
   /// All names that its live nodes and its outputs read, each once.
   const std::vector<std::string>& names() const { return names_; }
   bool is_output(const std::string& name) const;
@@ -50,7 +58,11 @@ class GraphInfo {
  private:
   const onnx::GraphProto& graph_;
   std::string path_;
+  void find_states(const onnx::ModelProto& model, const onnx::NodeProto& node);
+
   const GraphInfo* outer_;
+  std::vector<State> states_;
+  bool is_repeated_ = false;
   std::vector<Node> nodes_;
   std::vector<std::string> names_;
   std::unordered_map<std::string, const onnx::TensorProto*> initializers_;

@@ -27,7 +27,11 @@ struct Program {
   std::vector<Value> results;
   CompiledModel compiled;
   std::unique_ptr<ModelRunner> runner;  ///< made for the first run; refers to `compiled`
-  bool is_loaded = false;               ///< its constants were sent, in a run before
+  /// Of a loop's body: what is on the chip from the last run, inputs as they were given and, by their inputs,
+  /// stand-ins for the outputs of ties; of `run_number` of the executor.
+  std::map<std::string, Value> there;
+  int64_t run_number = 0;
+  bool is_loaded = false;  ///< its constants were sent, in a run before
 };
 
 /// The programs that were used last. A key says the graph, which of its nodes are done, and the types of all

@@ -182,6 +182,55 @@ void ModelRunner::set_value(TensorId id, Tensor tensor) {
 RunOutcome ModelRunner::run(const TensorMap& inputs, simulator::RunReport* report, bool next) {
   check_inputs(model_, inputs);
   another_run_ = next;
+  inputs_ = inputs;
+  there_.clear();
+  fetches_ties_ = true;
+  return run_all_slices(report);
+}
+
+RunOutcome ModelRunner::run_again(const TensorMap& changed) {
+  isa::check_internal(model_.keeps_inputs, "ModelRunner", "'{}' keeps no inputs", model_.name);
+  const bool is_first = inputs_.empty();
+  for (const auto& [name, tensor] : changed) inputs_[name] = tensor;
+  check_inputs(model_, inputs_);
+  another_run_ = false;
+  there_.clear();
+  for (const TensorId id : model_.inputs) {
+    if (!is_first && !changed.contains(model_.tensors[static_cast<size_t>(id)].name))
+      there_.insert(model_.storage(id));
+  }
+  fetches_ties_ = false;
+  return run_all_slices(nullptr);
+}
+
+Tensor ModelRunner::fetch_tied(const Tie& tie, StageStats& stats) {
+  for (const Stage& stage : model_.stages) {
+    const auto* chip = std::get_if<ChipStage>(&stage.body);
+    if (chip == nullptr || !chip->fetch ||
+        model_.storage(chip->result.placement.access.tensor) != model_.storage(tie.output))
+      continue;
+    StageStats own;
+    take_result(stage, *chip, own);
+    const isa::HostTransfer transfer =
+        host_transfer(empty_stream(chip->result.placement, model_.chip), chip->result.dram_address);
+    own.bytes_from_chip = 8 * transfer.link_lw();
+    if (options_.timing) own.chip.causes.host_output = isa::host_input_cycles({transfer}, model_.chip);
+    stats += own;
+    return value(tie.output);
+  }
+  throw isa::InternalError("internal error in ModelRunner: nothing makes the output of a tie");
+}
+
+bool ModelRunner::is_there(TensorId tensor) const {
+  return there_.contains(model_.storage(tensor));
+}
+
+bool ModelRunner::is_tied_output(TensorId tensor) const {
+  return std::ranges::any_of(
+      model_.ties, [&](const Tie& tie) { return model_.storage(tie.output) == model_.storage(tensor); });
+}
+
+RunOutcome ModelRunner::run_all_slices(simulator::RunReport* report) {
   prepare();
   RunOutcome outcome;
   outcome.preparation = preparation_;
@@ -189,7 +238,7 @@ RunOutcome ModelRunner::run(const TensorMap& inputs, simulator::RunReport* repor
   outcome.preload_link_cycles = preload_cycles_;
   outcome.stages.resize(model_.stages.size());
   observed_.clear();
-  for (slice_ = 0; slice_ < model_.slices; ++slice_) run_slice(inputs, report, outcome);
+  for (slice_ = 0; slice_ < model_.slices; ++slice_) run_slice(report, outcome);
   if (!another_run_) is_queued_ = false;
   for (const auto& [id, tensor] : observed_)
     options_.observe(model_.tensors[static_cast<size_t>(id)].name, tensor);
@@ -198,13 +247,13 @@ RunOutcome ModelRunner::run(const TensorMap& inputs, simulator::RunReport* repor
   return outcome;
 }
 
-void ModelRunner::run_slice(const TensorMap& inputs, simulator::RunReport* report, RunOutcome& outcome) {
+void ModelRunner::run_slice(simulator::RunReport* report, RunOutcome& outcome) {
   values_.clear();
   for (size_t id = 0; id < model_.tensors.size(); ++id) {
     if (model_.tensors[id].constant) set_value(static_cast<TensorId>(id), *model_.tensors[id].constant);
   }
   for (const TensorId id : model_.inputs) {
-    const Tensor& whole = inputs.at(model_.tensors[static_cast<size_t>(id)].name);
+    const Tensor& whole = inputs_.at(model_.tensors[static_cast<size_t>(id)].name);
     set_value(id, model_.slice_of(id, slice_, whole));
   }
   const auto count = static_cast<int64_t>(model_.stages.size());
@@ -252,8 +301,10 @@ void ModelRunner::run_slice(const TensorMap& inputs, simulator::RunReport* repor
     }
   }
   for (const Check& check : model_.checks) throw_if_failed(check, value(check.tensor));
-  for (const TensorId id : model_.outputs)
+  for (const TensorId id : model_.outputs) {
+    if (!fetches_ties_ && is_tied_output(id)) continue;
     model_.add_slice(id, slice_, value(id), outcome.outputs[model_.tensors[static_cast<size_t>(id)].name]);
+  }
 }
 
 void ModelRunner::show_progress(int64_t stage) const {
@@ -283,6 +334,7 @@ int64_t ModelRunner::early_lw(const Segment& segment, bool of_next_slice) const 
     for (const StreamBinding& operand : chip.operands) {
       if (operand.origin != StreamBinding::Origin::kSent) continue;
       const TensorId id = operand.placement.access.tensor;
+      if (is_there(id)) continue;
       const bool of_input = std::ranges::any_of(
           model_.inputs, [&](TensorId input) { return model_.storage(input) == model_.storage(id); });
       const bool known = of_input || model_.tensors[static_cast<size_t>(id)].constant.has_value() ||
@@ -327,10 +379,11 @@ std::vector<StageStats> ModelRunner::run_segment(const Segment& segment, simulat
   run.hazards = options_.hazards;
   for (size_t k = 0; k < count; ++k) {
     for (const StreamBinding& operand : chip_stage(k).operands) {
-      if (operand.origin == StreamBinding::Origin::kSent) run.host.input.push_back(send(operand, stats[k]));
+      if (operand.origin == StreamBinding::Origin::kSent && !is_there(operand.placement.access.tensor))
+        run.host.input.push_back(send(operand, stats[k]));
     }
-    if (!chip_stage(k).fetch) continue;
     const StreamBinding& result = chip_stage(k).result;
+    if (!is_fetched(chip_stage(k))) continue;
     isa::HostTransfer transfer =
         host_transfer(empty_stream(result.placement, model_.chip), result.dram_address);
     stats[k].bytes_from_chip += 8 * transfer.link_lw();
@@ -373,14 +426,20 @@ std::vector<StageStats> ModelRunner::run_segment(const Segment& segment, simulat
     for (StageStats& each : stats) each.chip.causes = {};
   }
   for (size_t k = 0; k < count; ++k) {
-    take_result(model_.stages[static_cast<size_t>(segment.first_stage) + k], chip_stage(k), stats[k]);
+    const ChipStage& chip = chip_stage(k);
+    // Watching a tensor costs the model nothing.
+    if (is_fetched(chip) || (options_.observe && chip.stored))
+      take_result(model_.stages[static_cast<size_t>(segment.first_stage) + k], chip, stats[k]);
   }
   return stats;
 }
 
+bool ModelRunner::is_fetched(const ChipStage& chip) const {
+  return chip.fetch && (fetches_ties_ || !is_tied_output(chip.result.placement.access.tensor));
+}
+
 void ModelRunner::take_result(const Stage& stage, const ChipStage& chip, StageStats& stats) {
-  // Watching a tensor costs the model nothing.
-  if (stage.outputs.empty() || (!chip.fetch && (!options_.observe || !chip.stored))) return;
+  if (stage.outputs.empty()) return;
   StreamImage image = empty_stream(chip.result.placement, model_.chip);
   for (size_t group = 0; group < image.groups.size(); ++group) {
     if (!image.groups[group].empty()) {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -75,9 +76,22 @@ class ModelRunner {
   /// run follows at once, whose inputs are as large: with host_overlaps they come beside this one.
   RunOutcome run(const TensorMap& inputs, simulator::RunReport* report = nullptr, bool next = false);
 
+  /// For models that keep their inputs (CompileOptions::keeps_inputs). Inputs that are left out are on the
+  /// chip, or the host has them, from the last run: what it was given, or for a tie's input what its output
+  /// was. Of ties the outputs aren't fetched. UserError for an input that is left out in the first run.
+  RunOutcome run_again(const TensorMap& changed);
+  /// The output of a tie behind run_again; `stats` gets what fetching it costs.
+  Tensor fetch_tied(const Tie& tie, StageStats& stats);
+
  private:
+  RunOutcome run_all_slices(simulator::RunReport* report);
+  /// Whether an operand of the host's is there already.
+  bool is_there(TensorId tensor) const;
+  bool is_tied_output(TensorId tensor) const;
+  /// Whether the host fetches a stage's result in this run.
+  bool is_fetched(const ChipStage& chip) const;
   /// Of slice_: adds to the outcome's stats, and puts its part into the outputs.
-  void run_slice(const TensorMap& inputs, simulator::RunReport* report, RunOutcome& outcome);
+  void run_slice(simulator::RunReport* report, RunOutcome& outcome);
   void show_progress(int64_t stage) const;
   /// The stats of its stages, in their order.
   std::vector<StageStats> run_segment(const Segment& segment, simulator::RunReport* report);
@@ -102,6 +116,9 @@ class ModelRunner {
   int64_t preload_cycles_ = 0;
   bool is_prepared_ = false;
   StageStats preparation_;
+  TensorMap inputs_;          ///< of this run; while inputs are kept, of runs before it
+  std::set<TensorId> there_;  ///< inputs (storage) that are left out
+  bool fetches_ties_ = true;
   int64_t slice_ = 0;         ///< that runs
   bool another_run_ = false;  ///< follows at once
   int64_t pdm_used_lw_ = 0;   ///< of group 0, by programs

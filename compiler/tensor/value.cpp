@@ -144,6 +144,11 @@ onnx::TypeProto Value::type() const {
   return type;
 }
 
+bool Value::is_same_as(const Value& other) const {
+  return is_sequence_ == other.is_sequence_ && is_optional_ == other.is_optional_ &&
+         tensors_ == other.tensors_;
+}
+
 bool Value::operator==(const Value& other) const {
   return is_sequence_ == other.is_sequence_ && is_optional_ == other.is_optional_ &&
          has_element_ == other.has_element_ && element_type_ == other.element_type_ &&

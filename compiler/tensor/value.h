@@ -53,6 +53,8 @@ class Value {
   /// Its type in ONNX: of tensors with their shapes, of sequences without.
   onnx::TypeProto type() const;
 
+  /// Whether both share their tensors: copies of one value, not only equal ones.
+  bool is_same_as(const Value& other) const;
   /// Bit-exact equality.
   bool operator==(const Value& other) const;
 

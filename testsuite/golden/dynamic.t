@@ -48,11 +48,11 @@ A loop, whose body is compiled once:
   compiled in parts while it runs: node 'steps' (Loop) is control flow
   region             operators               where  runs  compiles  hits  chip cycles  link cycles  host cycles  link bytes
   -------------------------------------------------------------------------------------------------------------------------
-  main 'steps'       Loop                    host      1         0     0            0            0            0         0 B
-  body of 'steps' 1  Identity, MatMul, Tanh  chip      3         1     2         1680         7104            0      4608 B
+  main 'steps'       Loop                    host      1         0     0            0          883            0      1024 B
+  body of 'steps' 1  Identity, MatMul, Tanh  chip      3         1     2         2600         3085            0       512 B
   -------------------------------------------------------------------------------------------------------------------------
-  total                                                4         1     2         1680         7104            0      4608 B
-  all regions: 8784 cycles, and 971 once, for 1024 B of constants
+  total                                                4         1     2         2600         3968            0      1536 B
+  all regions: 6568 cycles, and 1074 once, for 4096 B of constants
   programs: 1 compiled in some time, 2 runs of such that were there; 1 are kept, 0 were dropped
   on the host:
     control flow: main 'steps' (Loop)

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compiler/layers/layer_graph.h"
+#include "compiler/plan/model_plan.h"
+
+/// Ties: an output whose values are an input's in the next run, without leaving the chip. A loop's state, or
+/// weights that training changes.
+///
+///     x (sent once) -> image of x -> ... -> kernel -> image of y (made)
+///                           ^                             |
+///                           +---- relayout behind all ----+
+///
+/// Behind the last stage, in a segment of its own, a relayout brings what was made of the output into the
+/// place of every image of the input that the host would send. These keep their place from run to run.
+namespace kodama::compiler {
+
+/// By the names of the model's values.
+struct TieRequest {
+  std::string output;
+  std::string input;
+};
+
+struct Tie {
+  TensorId output = -1;
+  TensorId input = -1;
+  int source = -1;           ///< image of the plan: of the output, as the host would fetch it
+  std::vector<int> targets;  ///< images that the host sends of the input
+  std::vector<int> made;     ///< the same as relayouts make them: at the addresses of `targets`
+  int first_stage = -1;      ///< of these relayouts
+};
+
+/// Adds stages and images for the ties that can be made, and returns those. One can't be made where the host
+/// reads the output on its way or the input at all, where the input comes to the chip as something else than
+/// floats, and where the output isn't a kernel's result of the input's type and shape. UserError for names
+/// that the model doesn't have.
+std::vector<Tie> add_ties(ModelPlan& plan, const LayerGraph& graph, const std::vector<TieRequest>& requests);
+
+/// Whether an image is one that the host sends of an input.
+bool is_sent_input(const PlannedImage& image, const LayerGraph& graph);
+
+}  // namespace kodama::compiler
