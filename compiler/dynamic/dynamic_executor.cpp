@@ -60,8 +60,9 @@ std::vector<Value> folded_results(const onnx::GraphProto& graph) {
   return results;
 }
 
-bool is_reference_only(const std::string& op) {
-  return op == "SplitToSequence" || op == "ConcatFromSequence";
+/// Other operators on sequences pass tensors on as they are.
+bool copies_elements(const onnx::NodeProto& node) {
+  return node.op_type() == "SplitToSequence" || node.op_type() == "ConcatFromSequence";
 }
 
 }  // namespace
@@ -275,7 +276,7 @@ class DynamicExecutor::Walk {
   }
 
   void compile(const GraphInfo& graph, Program& program) {
-    const std::string name = name_of(graph, program.region);
+    const std::string name = next_name(graph);
     if (executor_.options_.progress) executor_.options_.progress("compiling " + name);
     onnx::ModelProto model = program.region.model;
     model.mutable_graph()->set_name(name);
@@ -384,12 +385,9 @@ class DynamicExecutor::Walk {
     const onnx::NodeProto& node = *info.proto;
     if (std::ranges::any_of(info.reads, [&](const auto& name) { return frame.value(name) == nullptr; }))
       return false;
-    std::vector<const Value*> inputs;
-    bool only_tensors = true;
-    for (const std::string& name : node.input()) {
-      inputs.push_back(name.empty() ? nullptr : frame.value(name));
-      only_tensors &= inputs.back() == nullptr || inputs.back()->is_tensor();
-    }
+    const bool only_tensors = std::ranges::all_of(node.input(), [&](const std::string& name) {
+      return name.empty() || frame.value(name)->is_tensor();
+    });
     std::string reason = "control flow";
     bool decides = true;
     if (info.node_class == NodeClass::kSequence || (info.node_class == NodeClass::kPlain && !only_tensors)) {
@@ -404,6 +402,13 @@ class DynamicExecutor::Walk {
     const size_t row = host_row(graph, index, reason, decides);
     ++outcome_.regions[row].runs;
     if (executor_.options_.progress) executor_.options_.progress(describe_node(node));
+    std::vector<Value> given;
+    given.reserve(static_cast<size_t>(node.input_size()));
+    std::vector<const Value*> inputs;
+    for (const std::string& name : node.input()) {
+      if (!name.empty()) given.push_back(fetched(*frame.value(name), outcome_.regions[row]));
+      inputs.push_back(name.empty() ? nullptr : &given.back());
+    }
     const auto start = std::chrono::steady_clock::now();
     std::vector<Value> outputs =
         run_node_on_values(node, inputs, executor_.operators_,
@@ -419,8 +424,7 @@ class DynamicExecutor::Walk {
                              }
                              return run_graph(inner, inner_frame);
                            });
-    if (!decides || is_reference_only(node.op_type()))
-      charge(node, inputs, outputs, start, outcome_.regions[row].stats);
+    if (!decides || copies_elements(node)) charge(node, inputs, outputs, start, outcome_.regions[row].stats);
     if (info.node_class == NodeClass::kControl) {
       for (Value& output : outputs) output = fetched(output, outcome_.regions[row]);
     }
@@ -454,18 +458,17 @@ class DynamicExecutor::Walk {
     stats += own;
   }
 
-  /// Rows of the report, by graph and nodes.
-  std::string name_of(const GraphInfo& graph, const Region& region) {
-    const auto [name, is_new] = names_.try_emplace({&graph, region.nodes});
-    if (is_new) name->second = fmt::format("{} {}", graph.path(), ++regions_of_[&graph]);
-    return name->second;
+  /// Of the next region of a graph in the report.
+  std::string next_name(const GraphInfo& graph) {
+    return fmt::format("{} {}", graph.path(), regions_of_[&graph] + 1);
   }
 
   RegionRuns& row_of(const GraphInfo& graph, const Program& program) {
     const auto [found, is_new] = rows_.try_emplace({&graph, program.region.nodes}, outcome_.regions.size());
     if (is_new) {
       RegionRuns& row = outcome_.regions.emplace_back();
-      row.name = name_of(graph, program.region);
+      row.name = next_name(graph);
+      ++regions_of_[&graph];
       for (const int node : program.region.nodes)
         row.operators.push_back(graph.nodes()[static_cast<size_t>(node)].proto->op_type());
       row.place = !program.results.empty() || program.compiled.stages.empty() ? RegionPlace::kFolded
@@ -502,7 +505,6 @@ class DynamicExecutor::Walk {
   DynamicExecutor& executor_;
   DynamicOutcome outcome_;
   std::vector<OnChip> on_chip_;
-  std::map<RowKey, std::string> names_;
   std::map<const GraphInfo*, int> regions_of_;
   std::map<RowKey, size_t> rows_;
   std::map<std::pair<const GraphInfo*, int>, size_t> host_rows_;

@@ -244,6 +244,21 @@ TEST(DynamicExecutor, ALoopsStateStaysOnTheChip) {
   EXPECT_LE(few - 10 * per_iteration, 3 * 16 * 16 * 4 * 4);  // the state and the weights once, the last state
 }
 
+/// A state that was on the chip alone is there for nodes that go to the host later.
+TEST(DynamicExecutor, StatesComeBackForTheHost) {
+  Runs runs(R"(g (int64 m, float[32] x) => (float[32] last) {
+    last = Loop<body = one (int64 i, bool go, float[32] s) => (bool more, float[32] next) {
+      more = Identity(go)
+      axes = Constant<value = int64[1] {0}>()
+      one = Constant<value = int64[1] {1}>()
+      from = Unsqueeze(i, axes)
+      to = Add(from, one)
+      part = Slice(s, from, to)
+      t = Tanh(s)
+      next = Add(t, part) }>(m, , x) })");
+  runs.run({{"m", integers({}, {12})}, {"x", testing::random_tensor(onnx::TensorProto::FLOAT, {32}, 3)}});
+}
+
 TEST(DynamicExecutor, ScanAndNestedControlFlow) {
   Runs runs(R"(g (float[t,3] x, float[3] start) => (float[3] last, float[t,3] all) {
     last, all = Scan<num_scan_inputs = 1, body = one (float[3] s, float[3] e) => (float[3] next, float[3] out) {

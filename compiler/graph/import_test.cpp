@@ -273,6 +273,37 @@ TEST(Import, ControlFlowAndNonTensorsAreUnsupported) {
               AllOf(HasSubstr("SequenceConstruct"), HasSubstr("a sequence")));
 }
 
+TEST(Import, AnyModelSaysWhyItIsOpen) {
+  const auto reason = [](const std::string& graph, const ImportOptions& options = {}) {
+    return import_any_model(parse_model(graph), options, "m").open_reason;
+  };
+  const char* const symbolic = "g (float[n,2] x) => (float[n,2] y) { y = Relu(x) }";
+  EXPECT_THAT(reason(symbolic), HasSubstr("input 'x' is float32 [n, 2]"));
+  ImportOptions options;
+  options.dims = {{"n", 3}};
+  EXPECT_EQ(reason(symbolic, options), "");
+  EXPECT_THAT(reason("g (float[2] x) => (int64[1,n] y) { y = NonZero(x) }"), HasSubstr("(NonZero)"));
+  EXPECT_THAT(reason("g (float[2] x) => (float[4] y) { s = SequenceConstruct(x, x) y = "
+                     "ConcatFromSequence<axis=0>(s) }"),
+              HasSubstr("makes a sequence"));
+  EXPECT_THAT(
+      reason("g (bool c, float[2] x) => (float[2] y) { y = If<then_branch = t () => (float[2] a) { a = "
+             "Relu(x) }, else_branch = e () => (float[2] b) { b = Neg(x) }>(c) }"),
+      HasSubstr("(If) is control flow"));
+}
+
+TEST(Import, NodesInBranchesAreChecked) {
+  const auto message = [](const std::string& inner) {
+    const std::string graph = fmt::format(
+        "g (bool c, float[2] x) => (float[2] y) {{ y = If<then_branch = t () => (float[2] a) {{ a = {} }}, "
+        "else_branch = e () => (float[2] b) {{ b = Neg(x) }}>(c) }}",
+        inner);
+    return testing::error_of<isa::UserError>([&] { import_any_model(parse_model(graph), {}, "m"); });
+  };
+  EXPECT_THAT(message("Frobnicate(x)"), HasSubstr("unknown operator 'Frobnicate'"));
+  EXPECT_THAT(message("Relu(nothing)"), HasSubstr("'nothing'"));
+}
+
 TEST(Import, DataDependentShapes) {
   EXPECT_THAT(import_unsupported(parse_model("g (float[2] x) => (int64[1,n] y) { y = NonZero(x) }")),
               AllOf(HasSubstr("(NonZero)"), HasSubstr("'y'")));
