@@ -21,6 +21,7 @@ namespace kodama::compiler {
 struct TieRequest {
   std::string output;
   std::string input;
+  bool fetch = false;  ///< the host wants the output of every run, too
 };
 
 struct Tie {
@@ -30,6 +31,7 @@ struct Tie {
   std::vector<int> targets;  ///< images that the host sends of the input
   std::vector<int> made;     ///< the same as relayouts make them: at the addresses of `targets`
   int first_stage = -1;      ///< of these relayouts
+  bool fetch = false;        ///< the output goes to the host in every run, too, at least under another name
 };
 
 /// Adds stages and images for the ties that can be made, and returns those. One can't be made where the host

@@ -318,7 +318,7 @@ class DynamicExecutor::Walk {
       const bool is_made = std::ranges::any_of(
           region.outputs, [&](const Region::Output& output) { return output.name == state.output; });
       if (!decides_shape && is_made && std::ranges::find(region.inputs, state.input) != region.inputs.end())
-        ties.push_back({state.output, state.input});
+        ties.push_back({state.output, state.input, state.is_read});
     }
     return ties;
   }
@@ -353,6 +353,12 @@ class DynamicExecutor::Walk {
     for (const Tie& tie : program.compiled.ties) {
       const LayerTensor& tensor = program.compiled.tensors[static_cast<size_t>(tie.output)];
       const std::string& input = program.compiled.tensors[static_cast<size_t>(tie.input)].name;
+      if (tie.fetch) {
+        program.there[input] = std::move(outcome.outputs.at(tensor.name));
+        frame.set(tensor.name, program.there[input]);
+        outcome.outputs.erase(tensor.name);
+        continue;
+      }
       const Value stand_in = Tensor(tensor.type, tensor.shape);
       std::erase_if(on_chip_, [&](const OnChip& each) { return each.program == held && each.tie == &tie; });
       on_chip_.push_back({stand_in, held, &tie});

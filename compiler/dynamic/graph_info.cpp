@@ -82,8 +82,7 @@ void GraphInfo::find_states(const onnx::ModelProto& model, const onnx::NodeProto
     const std::string& output = graph_.output(first_output + k).name();
     const auto uses =
         std::ranges::count_if(graph_.output(), [&](const auto& each) { return each.name() == output; });
-    // What else leaves the graph is read by others.
-    if (uses == 1 && !is_output(input)) states_.push_back({input, output});
+    states_.push_back({input, output, uses > 1 || is_output(input)});
   }
 }
 

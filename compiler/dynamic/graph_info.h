@@ -41,6 +41,7 @@ class GraphInfo {
   struct State {
     std::string input;
     std::string output;
+    bool is_read = false;  ///< by others than the next iteration
   };
   const std::vector<State>& states() const { return states_; }
   /// Whether it may run many times in a run of the model: it is in a Loop or Scan.

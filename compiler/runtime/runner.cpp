@@ -225,9 +225,10 @@ bool ModelRunner::is_there(TensorId tensor) const {
   return there_.contains(model_.storage(tensor));
 }
 
-bool ModelRunner::is_tied_output(TensorId tensor) const {
-  return std::ranges::any_of(
-      model_.ties, [&](const Tie& tie) { return model_.storage(tie.output) == model_.storage(tensor); });
+bool ModelRunner::stays_on_chip(TensorId tensor) const {
+  return std::ranges::any_of(model_.ties, [&](const Tie& tie) {
+    return !tie.fetch && model_.storage(tie.output) == model_.storage(tensor);
+  });
 }
 
 RunOutcome ModelRunner::run_all_slices(simulator::RunReport* report) {
@@ -302,7 +303,7 @@ void ModelRunner::run_slice(simulator::RunReport* report, RunOutcome& outcome) {
   }
   for (const Check& check : model_.checks) throw_if_failed(check, value(check.tensor));
   for (const TensorId id : model_.outputs) {
-    if (!fetches_ties_ && is_tied_output(id)) continue;
+    if (!fetches_ties_ && stays_on_chip(id)) continue;
     model_.add_slice(id, slice_, value(id), outcome.outputs[model_.tensors[static_cast<size_t>(id)].name]);
   }
 }
@@ -435,7 +436,7 @@ std::vector<StageStats> ModelRunner::run_segment(const Segment& segment, simulat
 }
 
 bool ModelRunner::is_fetched(const ChipStage& chip) const {
-  return chip.fetch && (fetches_ties_ || !is_tied_output(chip.result.placement.access.tensor));
+  return chip.fetch && (fetches_ties_ || !stays_on_chip(chip.result.placement.access.tensor));
 }
 
 void ModelRunner::take_result(const Stage& stage, const ChipStage& chip, StageStats& stats) {

@@ -87,7 +87,7 @@ class ModelRunner {
   RunOutcome run_all_slices(simulator::RunReport* report);
   /// Whether an operand of the host's is there already.
   bool is_there(TensorId tensor) const;
-  bool is_tied_output(TensorId tensor) const;
+  bool stays_on_chip(TensorId tensor) const;
   /// Whether the host fetches a stage's result in this run.
   bool is_fetched(const ChipStage& chip) const;
   /// Of slice_: adds to the outcome's stats, and puts its part into the outputs.
