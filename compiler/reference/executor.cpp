@@ -328,10 +328,6 @@ void add_initializers(const onnx::GraphProto& graph, Scope& scope) {
 
 std::vector<Value> Interpreter::run_subgraph(const onnx::GraphProto& graph, const std::vector<Value>& inputs,
                                              const Scope* outer) const {
-  if (static_cast<int>(inputs.size()) != graph.input_size()) {
-    throw UserError(fmt::format("graph '{}' has {} inputs, but {} values are passed to it", graph.name(),
-                                graph.input_size(), inputs.size()));
-  }
   Scope scope(outer);
   for (size_t i = 0; i < inputs.size(); ++i) {
     const onnx::ValueInfoProto& declared = graph.input(static_cast<int>(i));

@@ -109,6 +109,9 @@ std::vector<float> NodeContext::floats_attribute(const std::string& name) const 
 std::vector<Value> NodeContext::run_subgraph(const onnx::GraphProto& graph,
                                              const std::vector<Value>& inputs) const {
   isa::check_internal(run_subgraph_ != nullptr, "reference", "{} has nobody to run its graph", where());
+  require(static_cast<int>(inputs.size()) == graph.input_size(),
+          "graph '{}' has {} inputs; {} values are passed to it", graph.name(), graph.input_size(),
+          inputs.size());
   return run_subgraph_(graph, inputs);
 }
 
