@@ -327,6 +327,34 @@ TEST(DynamicExecutor, DataThatContradictShapesAreUserErrors) {
               AllOf(HasSubstr("Gather"), HasSubstr("4")));
 }
 
+/// Where a region is more than the chip can take, the node to blame goes to the host, and the rest stays.
+TEST(DynamicExecutor, WhatTheChipRefusesIsTheHosts) {
+  onnx::ModelProto model = parse_model(R"(g (float[n,8] x) => (float[n] y) {
+    r = Relu(x)
+    p = MatMul(r, w)
+    one = Constant<value = int64[1] {1}>()
+    s = ReduceSum<keepdims = 0>(p, one)
+    y = Tanh(s) })");
+  testing::add_random(model, "w", {8, 512});
+  isa::Chip chip = isa::find_chip("tiny");
+  chip.memory.dram_lw = 2048;  // less than the weights
+  DynamicOptions options;
+  options.compile.precision = MatrixPrecision::kFloat;
+  DynamicExecutor executor(import_any_model(model, {}, "test").model, chip, std::move(options));
+  const ValueMap inputs{{"x", testing::random_tensor(onnx::TensorProto::FLOAT, {2, 8}, 1)}};
+  const DynamicOutcome outcome = executor.run(inputs);
+  EXPECT_EQ(outcome.regions.front().operators, std::vector<std::string>{"Relu"});
+  EXPECT_EQ(outcome.regions.front().place, RegionPlace::kChip);
+  const RegionRuns& product = outcome.regions.at(1);
+  EXPECT_EQ(product.operators, std::vector<std::string>{"MatMul"});
+  EXPECT_EQ(product.place, RegionPlace::kHost);
+  EXPECT_THAT(product.reasons, ::testing::ElementsAre(HasSubstr("DRAM")));
+  EXPECT_GT(product.stats.chip.causes.host_compute, 0);
+  testing::expect_close(to_tensors(outcome.outputs, "output"),
+                        to_tensors(run_graph_on_values(model, inputs), "output"), 1e-5);
+  EXPECT_EQ(executor.run(inputs).total.compiles, 0);
+}
+
 TEST(DynamicExecutor, StaticModelsAreNotOpen) {
   EXPECT_EQ(
       import_any_model(parse_model("g (float[2] x) => (float[2] y) { y = Relu(x) }"), {}, "test").open_reason,
