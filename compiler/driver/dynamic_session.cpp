@@ -5,6 +5,7 @@
 #include <ostream>
 #include <set>
 
+#include "compiler/compile/plan_slices.h"
 #include "compiler/driver/session_parts.h"
 #include "compiler/dynamic/compare_values.h"
 #include "compiler/dynamic/dynamic_executor.h"
@@ -101,6 +102,7 @@ void check_options(const RunRequest& request, const std::string& why) {
         fmt::format("{}: not for a model that is compiled in parts while it runs ({})", option, why));
   };
   if (request.common.check_layers) refuse("--check-layers");
+  if (parse_slices(request.common.slices).value_or(1) != 1) refuse("--slices with a number");
   if (request.common.report.any()) refuse("--stats, --trace, --vcd");
 }
 
