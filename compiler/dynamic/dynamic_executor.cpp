@@ -6,6 +6,7 @@
 #include <chrono>
 #include <set>
 
+#include "compiler/dynamic/decide_branches.h"
 #include "compiler/graph/fold_constants.h"
 #include "compiler/graph/import.h"
 #include "compiler/graph/onnx_model.h"
@@ -22,10 +23,12 @@ namespace {
 constexpr int64_t kMostVariants = 8;
 
 /// Constants of a graph and of those in its nodes become initializers: no region is cut, or larger, for them.
-void constants_to_initializers(onnx::GraphProto& graph, const OperatorSets& operators) {
+/// Nodes get names.
+void prepare_graph(onnx::GraphProto& graph, const OperatorSets& operators) {
+  name_nodes(graph);
   for (auto& node : *graph.mutable_node()) {
     for (auto& attribute : *node.mutable_attribute()) {
-      if (attribute.has_g()) constants_to_initializers(*attribute.mutable_g(), operators);
+      if (attribute.has_g()) prepare_graph(*attribute.mutable_g(), operators);
     }
   }
   remove_nodes(graph, [&](int k) {
@@ -38,7 +41,7 @@ void constants_to_initializers(onnx::GraphProto& graph, const OperatorSets& oper
 
 onnx::ModelProto prepared(onnx::ModelProto model) {
   const OperatorSets operators(model);
-  constants_to_initializers(*model.mutable_graph(), operators);
+  prepare_graph(*model.mutable_graph(), operators);
   return model;
 }
 
@@ -132,6 +135,11 @@ class DynamicExecutor::Walk {
       std::map<int, std::string> hosts;  // plain nodes that are the host's, and why
       if (may_have_region(graph, done, frame)) {
         const std::shared_ptr<Program> program = program_for(graph, entry, done, frame, hosts);
+        if (!program->region.decided.empty()) {
+          const GraphInfo& rest = without_decided(graph, done, program->region.decided);
+          Frame inner_frame(rest, &frame);
+          return run_graph(rest, inner_frame);
+        }
         if (!program->region.nodes.empty()) run_program(graph, program, frame);
         for (const int node : program->region.nodes) finish(node);
       }
@@ -149,6 +157,22 @@ class DynamicExecutor::Walk {
       outputs.push_back(*value);
     }
     return outputs;
+  }
+
+  /// What is left of a graph, with branches in the places of Ifs.
+  const GraphInfo& without_decided(const GraphInfo& graph, const std::vector<bool>& done,
+                                   const std::map<int, bool>& decided) {
+    std::string key = fmt::format("{:p} ", static_cast<const void*>(&graph));
+    for (const bool is_done : done) key += is_done ? '1' : '0';
+    for (const auto& [node, condition] : decided) key += fmt::format(" {}={}", node, condition);
+    const auto [found, is_new] = executor_.decided_.try_emplace(key);
+    Decided& result = found->second;
+    if (is_new) {
+      result.graph = with_branches(graph, done, decided);
+      result.info = std::make_unique<GraphInfo>(executor_.model_, result.graph, graph.path(), &graph);
+      if (std::ranges::none_of(done, [](bool is_done) { return is_done; })) result.info->take_states(graph);
+    }
+    return *result.info;
   }
 
   [[noreturn]] static void throw_stuck(const GraphInfo& graph, const std::vector<bool>& done,
@@ -198,15 +222,16 @@ class DynamicExecutor::Walk {
     const std::string key = key_of(graph, done, frame);
     std::shared_ptr<Program> program = executor_.cache_.find(key, frame);
     if (program != nullptr) {
-      ++row_of(graph, *program).hits;
+      if (!program->region.nodes.empty()) ++row_of(graph, *program).hits;
     } else {
       program = make_program(graph, entry, done, frame);
       if (!program->region.nodes.empty()) {
         RegionRuns& row = row_of(graph, *program);
         ++row.compiles;
         row.compile_seconds += program->compile_seconds;
-        executor_.cache_.add(key, program);
       }
+      if (!program->region.nodes.empty() || !program->region.decided.empty())
+        executor_.cache_.add(key, program);
     }
     hosts = program->refused;
     for (const int k : program->region.unknown) {
@@ -463,7 +488,7 @@ class DynamicExecutor::Walk {
 
   /// Of the next region of a graph in the report.
   std::string next_name(const GraphInfo& graph) {
-    return fmt::format("{} {}", graph.path(), regions_of_[&graph] + 1);
+    return fmt::format("{} {}", graph.path(), regions_of_[graph.path()] + 1);
   }
 
   RegionRuns& row_of(const GraphInfo& graph, const Program& program) {
@@ -471,7 +496,7 @@ class DynamicExecutor::Walk {
     if (is_new) {
       RegionRuns& row = outcome_.regions.emplace_back();
       row.name = next_name(graph);
-      ++regions_of_[&graph];
+      ++regions_of_[graph.path()];
       for (const int node : program.region.nodes)
         row.operators.push_back(graph.nodes()[static_cast<size_t>(node)].proto->op_type());
       row.place = !program.results.empty() || program.compiled.stages.empty() ? RegionPlace::kFolded
@@ -508,7 +533,7 @@ class DynamicExecutor::Walk {
   DynamicExecutor& executor_;
   DynamicOutcome outcome_;
   std::vector<OnChip> on_chip_;
-  std::map<const GraphInfo*, int> regions_of_;
+  std::map<std::string, int> regions_of_;
   std::map<RowKey, size_t> rows_;
   std::map<std::pair<const GraphInfo*, int>, size_t> host_rows_;
 };

@@ -89,6 +89,12 @@ class DynamicExecutor {
   DynamicOptions options_;
   OperatorSets operators_;
   std::unique_ptr<GraphInfo> main_;
+  /// Graphs in which Ifs are replaced by a branch, by what decides them.
+  struct Decided {
+    onnx::GraphProto graph;
+    std::unique_ptr<GraphInfo> info;
+  };
+  std::map<std::string, Decided> decided_;
   ProgramCache cache_;
   int64_t runs_ = 0;
 };

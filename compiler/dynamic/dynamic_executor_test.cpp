@@ -174,6 +174,32 @@ TEST(DynamicExecutor, IfRunsOneBranchAndSeesOuterValues) {
   EXPECT_EQ(no.total.compiles, 1);
 }
 
+/// What exporters write where they don't know whether an axis has one element.
+TEST(DynamicExecutor, AnIfThatShapesDecideCutsNoRegion) {
+  Runs runs(R"(g (float[n,k] x, float[4] w) => (float[m] y) {
+    a = Relu(x)
+    s = Shape(a)
+    one = Constant<value = int64[1] {1}>()
+    extent = Gather(s, one)
+    c = Equal(extent, one)
+    z = If<then_branch = yes () => (float[m] t) { axes = Constant<value = int64[1] {1}>() t = Squeeze(a, axes) },
+           else_branch = no () => (float[m,l] t) { t = Identity(a) }>(c)
+    q = If<then_branch = yes () => (float[m] t) { t = Neg(z) },
+           else_branch = no () => (float[m] t) { one_ = Constant<value = int64[1] {1}>()
+                                                 t = ReduceSum<keepdims = 0>(z, one_) }>(c)
+    y = Mul(q, w) })");
+  const Tensor w = testing::random_tensor(onnx::TensorProto::FLOAT, {4}, 7);
+  for (const int64_t extent : {1, 3, 1, 3}) {
+    const DynamicOutcome outcome =
+        runs.run({{"x", testing::random_tensor(onnx::TensorProto::FLOAT, {4, extent}, 1)}, {"w", w}});
+    ASSERT_EQ(outcome.regions.size(), 1U);
+    EXPECT_TRUE(outcome.all_on_chip());
+  }
+  EXPECT_EQ(
+      runs.run({{"x", testing::random_tensor(onnx::TensorProto::FLOAT, {4, 1}, 1)}, {"w", w}}).total.compiles,
+      0);
+}
+
 TEST(DynamicExecutor, LoopBodiesAreCompiledOnce) {
   Runs runs(R"(g (int64 m, bool c, float[2,2] w, float[2,2] start) => (float[2,2] last, float[k,2] rows) {
     last, rows = Loop<body = one (int64 i, bool go, float[2,2] state) => (bool more, float[2,2] next, float[2] row) {

@@ -55,6 +55,8 @@ class GraphInfo {
   const Value* constant_value(const std::string& name) const;
   /// The info of a graph in one of its nodes.
   const GraphInfo& inner(const onnx::GraphProto& graph) const;
+  /// Takes over what is known of `other`, of which this has all nodes.
+  void take_states(const GraphInfo& other) { states_ = other.states_; }
 
  private:
   const onnx::GraphProto& graph_;

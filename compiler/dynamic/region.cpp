@@ -1,10 +1,12 @@
 #include "compiler/dynamic/region.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
 
+#include "compiler/graph/fold_constants.h"
 #include "compiler/graph/infer_types.h"
 #include "compiler/graph/onnx_model.h"
 #include "compiler/graph/operator_rules.h"
@@ -32,8 +34,9 @@ class RegionPlanner {
 
   Region run() {
     find_candidates();
-    if (candidates_.empty()) return {};
-    infer();
+    if (!candidates_.empty()) infer();
+    decide();
+    if (candidates_.empty() || !region_.decided.empty()) return std::move(region_);
     choose();
     if (options_.most_nodes >= 0 && static_cast<int>(region_.nodes.size()) > options_.most_nodes)
       region_.nodes.resize(static_cast<size_t>(options_.most_nodes));
@@ -132,6 +135,61 @@ class RegionPlanner {
     const auto type = types_.find(name);
     return type != types_.end() && static_shape(type->second).has_value() &&
            type->second.tensor_type().elem_type() != onnx::TensorProto_DataType_UNDEFINED;
+  }
+
+  /// Of Ifs that wait, the conditions that follow from shapes.
+  void decide() {
+    const OperatorSets operators(model_);
+    for (int k = 0; k < static_cast<int>(graph_.nodes().size()); ++k) {
+      const GraphInfo::Node& info = graph_.nodes()[static_cast<size_t>(k)];
+      if (done_[static_cast<size_t>(k)] || info.node_class != NodeClass::kControl ||
+          node(k).op_type() != "If")
+        continue;
+      const Tensor* const condition = value_from_shapes(node(k).input(0), operators);
+      if (condition != nullptr && condition->type() == onnx::TensorProto::BOOL && condition->size() == 1)
+        region_.decided[k] = condition->data<bool>()[0];
+    }
+    region_.bound.assign(deciding_.begin(), deciding_.end());
+  }
+
+  /// Null if it isn't computed from shapes and constants alone, or isn't small.
+  const Tensor* value_from_shapes(const std::string& name, const OperatorSets& operators) {
+    if (const auto known = from_shapes_values_.find(name); known != from_shapes_values_.end())
+      return known->second ? &*known->second : nullptr;
+    std::optional<Tensor>& value = from_shapes_values_[name];
+    const auto maker = made_by_.find(name);
+    if (maker == made_by_.end()) {
+      const Frame::Known* const known = frame_.find(name);
+      if (known != nullptr && known->from_shapes) {
+        value = known->value.tensor();
+        deciding_.insert(name);
+      }
+      if (known == nullptr && graph_.constant(name) != nullptr) value = graph_.constant_value(name)->tensor();
+      if (value && value->size() > kMostListElements) value.reset();
+      return value ? &*value : nullptr;
+    }
+    const onnx::NodeProto& made = node(maker->second);
+    if (!from_shapes_.contains(name) || !is_static(name)) return nullptr;
+    if (element_count(*static_shape(types_.at(name))) > kMostListElements) return nullptr;
+    if (made.op_type() == "Shape" || made.op_type() == "Size") {
+      const auto type = types_.find(made.input(0));
+      if (type != types_.end()) value = value_of_shape(made, type->second);
+      return value ? &*value : nullptr;
+    }
+    std::vector<const Tensor*> inputs;
+    for (const std::string& input : made.input()) {
+      inputs.push_back(input.empty() ? nullptr : value_from_shapes(input, operators));
+      if (!input.empty() && inputs.back() == nullptr) return nullptr;
+    }
+    std::vector<Tensor> results;
+    try {
+      results = run_node(made, inputs, operators);
+    } catch (const isa::Error&) {  // whoever runs it says so
+      return nullptr;
+    }
+    for (int k = 0; k < made.output_size(); ++k)
+      from_shapes_values_[made.output(k)] = std::move(results[static_cast<size_t>(k)]);
+    return &*from_shapes_values_[name];
   }
 
   void choose() {
@@ -242,6 +300,8 @@ class RegionPlanner {
   std::unordered_set<std::string> from_shapes_;   ///< of what they make
   std::unordered_set<std::string> decides_shape_;
   TypeMap types_;
+  std::set<std::string> deciding_;  ///< values of the frame that conditions follow from
+  std::map<std::string, std::optional<Tensor>> from_shapes_values_;  ///< nothing: it can't be told
 };
 
 }  // namespace

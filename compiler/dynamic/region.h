@@ -12,7 +12,10 @@ namespace kodama::compiler {
 
 /// Nodes of a graph that can be compiled together now: the shapes of all that they read and make are known.
 struct Region {
-  std::vector<int> nodes;           ///< of GraphInfo::nodes(), in their order; empty: there is no such region
+  std::vector<int> nodes;  ///< of GraphInfo::nodes(), in their order; empty: there is no such region
+  /// Ifs whose condition follows from shapes, with its value; then there is no region yet: their branches may
+  /// be part of it (decide_branches.h).
+  std::map<int, bool> decided;
   std::vector<std::string> inputs;  ///< values that it is given in every run
   /// Values of lists and numbers that decide shapes in it: constants of its program.
   std::vector<std::string> bound;
