@@ -48,6 +48,11 @@ void ProgramCache::add(const std::string& key, std::shared_ptr<Program> program)
   }
 }
 
+int64_t ProgramCache::size() const {
+  return std::ranges::count_if(used_,
+                               [](const Entry& entry) { return !entry.program->region.nodes.empty(); });
+}
+
 int64_t ProgramCache::variants(const std::string& of) const {
   const auto found = variants_.find(of);
   return found == variants_.end() ? 0 : found->second;

@@ -49,7 +49,8 @@ class ProgramCache {
   /// those whose `variant_of` names these.
   int64_t variants(const std::string& of) const;
 
-  int64_t size() const { return static_cast<int64_t>(used_.size()); }
+  /// Programs; decisions about Ifs, which are kept beside them, don't count.
+  int64_t size() const;
   int64_t dropped() const { return dropped_; }
 
  private:
