@@ -33,7 +33,7 @@ struct SessionOptions {
   std::vector<std::string> inputs;      ///< --input NAME=FILE[:MEMBER]
   uint64_t seed = 1;                    ///< of random inputs
   int threads = 0;
-  int64_t cache_limit = 64;     ///< programs kept of a model that is compiled in parts while it runs
+  int64_t cache_limit = 64;      ///< programs kept of a model that is compiled in parts while it runs
   std::string output_directory;  ///< where outputs are written as .pb; empty = nowhere
   std::set<std::string> dump_after;
   std::string dump_directory = "kodama-dump";
