@@ -134,7 +134,7 @@ TEST_F(KeepWindows, OthersLoadTheirOwn) {
   const std::vector<std::pair<const char*, std::function<void(TileProgram&)>>> changes = {
       {"another image", [](TileProgram& p) { p.streams[0].dram_address = 8192; }},
       {"other rows", [](TileProgram& p) { std::get<LoadRows>(p.body[1].kind).transfers[0].dram += 128; }},
-      {"other values between", [](TileProgram& p) { std::get<FillTile>(p.body[0].kind).value = 1; }},
+      {"other values between", [](TileProgram& p) { std::get<FillTile>(p.body[0].kind).bits = 1; }},
       {"a load twice", [](TileProgram& p) { p.body.insert(p.body.begin() + 2, p.body[1]); }},
       {"a fill behind", [](TileProgram& p) { std::swap(p.body[0], p.body[1]); }},
       {"a loop",
