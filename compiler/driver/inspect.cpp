@@ -8,12 +8,15 @@
 #include <array>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 
 #include "compiler/compile/compiled_model.h"
 #include "compiler/driver/session_parts.h"
+#include "compiler/dynamic/graph_info.h"
 #include "compiler/graph/import.h"
 #include "compiler/graph/onnx_model.h"
+#include "compiler/graph/operator_rules.h"
 #include "compiler/graph/walk.h"
 #include "compiler/layers/layer_graph.h"
 #include "compiler/reference/executor.h"
@@ -167,6 +170,15 @@ void look_at_layers(onnx::ModelProto imported, const scheduler::PipelineChoice& 
   }
 }
 
+/// Why the host computes a node of an operator that the chip hasn't.
+std::string host_reason(const onnx::ModelProto& model, const onnx::NodeProto& node) {
+  const NodeClass node_class = class_of(model, node);
+  if (node_class == NodeClass::kSequence) return "sequences and optionals are the host's";
+  if (node_class == NodeClass::kControl) return "control flow: the host decides which graph runs next";
+  if (shape_depends_on_data(node)) return "the shapes of its results depend on data";
+  return "the operator has no decomposition into layers of the chip";
+}
+
 /// Without types and shapes: by the tables alone.
 void look_at_operators(const onnx::ModelProto& model, Inspection& result) {
   std::set<std::string> lowered;
@@ -182,7 +194,7 @@ void look_at_operators(const onnx::ModelProto& model, Inspection& result) {
       place = Place::kNone;
     } else if (!node.domain().empty() || !lowered.contains(node.op_type())) {
       place = has_reference(node, operators, &why) ? Place::kHost : Place::kRefused;
-      if (place == Place::kHost) why = "the operator has no decomposition into layers of the chip";
+      if (place == Place::kHost) why = host_reason(model, node);
       result.add(place, op, why, node.name());
     }
     ++use.at[static_cast<size_t>(place)];
@@ -208,6 +220,17 @@ std::vector<std::string> dimensions_left_open(const onnx::GraphProto& model, con
   std::vector<std::string> open = open_dimensions(graph);
   std::erase_if(open, [&](const auto& key) { return given.contains(key) || options.dims.contains(key); });
   return open;
+}
+
+/// The model as `kodama run` takes it where import_model() refuses it; nullopt if that refuses it, too.
+std::optional<ImportedModel> import_in_parts(const InspectRequest& request, const TensorMap& bind) {
+  try {
+    ImportedModel open = import_any_model(request.model_file, {request.common.dims, bind});
+    if (!open.open_reason.empty()) return open;
+  } catch (const isa::UserError&) {
+  } catch (const isa::UnsupportedError&) {
+  }
+  return std::nullopt;
 }
 
 Inspection inspect(const InspectRequest& request) {
@@ -236,6 +259,11 @@ Inspection inspect(const InspectRequest& request) {
     for (const auto& output : imported.graph().output())
       result.outputs.emplace_back(output.name(), type_to_string(output.type()));
     look_at_layers(std::move(imported), options.passes, result);
+    return result;
+  }
+  if (auto open = import_in_parts(request, import_options.bind)) {
+    result.problem = "it is compiled in parts while it runs, since " + open->open_reason;
+    look_at_operators(open->model, result);
     return result;
   }
   model = read_model(request.model_file);

@@ -9,8 +9,6 @@
 
 namespace kodama::compiler {
 
-namespace {
-
 NodeClass class_of(const onnx::ModelProto& model, const onnx::NodeProto& node) {
   const auto* schema = find_schema(model, node);
   if (schema == nullptr) return NodeClass::kPlain;  // refused when it runs
@@ -26,8 +24,6 @@ NodeClass class_of(const onnx::ModelProto& model, const onnx::NodeProto& node) {
   if (!schema->inputs().empty() && only_others(schema->inputs()[0])) return NodeClass::kSequence;
   return has_subgraph(node) ? NodeClass::kControl : NodeClass::kPlain;
 }
-
-}  // namespace
 
 GraphInfo::GraphInfo(const onnx::ModelProto& model, const onnx::GraphProto& graph, std::string path,
                      const GraphInfo* outer)

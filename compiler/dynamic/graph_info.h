@@ -19,6 +19,9 @@ enum class NodeClass : uint8_t {
   kSequence,  ///< makes or takes sequences or optionals: the host keeps those
 };
 
+/// By its schema in the operator sets that `model` imports; unknown operators are plain.
+NodeClass class_of(const onnx::ModelProto& model, const onnx::NodeProto& node);
+
 /// A graph of the model with what doesn't change from run to run: its live nodes in their order, what they
 /// read. Refers to the model.
 class GraphInfo {

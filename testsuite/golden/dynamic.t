@@ -114,3 +114,16 @@ A size that nothing says, and what needs the whole model ahead:
   $ kodama compile models/positive.onnx --dim batch=2 -o out2
   kodama: not supported: models/positive.onnx: node 'find' (NonZero): the shape of its output 'where' (int64 [2, ?]) depends on data: on the elements of input X 'r' (float32 [2, 8]), which aren't constant; Kodama needs every shape before the model runs (--bind fixes an input of the model)
   [3]
+
+Of a model whose way or shapes only the data know, why it is compiled in parts, and what is the host's:
+
+  $ kodama inspect models/loop.onnx | tr -s ' \n' ' ' | grep -o 'it is compiled in parts.*control flow \|On the host.*'
+  it is compiled in parts while it runs, since node 'steps' (Loop) is control flow 
+  On the host: Loop (steps): control flow: the host decides which graph runs next 
+  $ kodama inspect models/positive.onnx | tr -s ' \n' ' ' | grep -o 'it is compiled in parts.*batch, 8\]\|On the host.*'
+  it is compiled in parts while it runs, since input 'x' is float32 [batch, 8]
+  On the host: NonZero (find): the shapes of its results depend on data 
+  $ kodama inspect models/sequence.onnx | grep -A3 'On the host'
+  On the host:
+    SplitToSequence (split): sequences and optionals are the host's
+    SequenceAt (pick): sequences and optionals are the host's
