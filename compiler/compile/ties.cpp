@@ -60,9 +60,9 @@ std::vector<Tie> add_ties(ModelPlan& plan, const LayerGraph& graph, const std::v
     const LayerTensor& input = graph.tensors[static_cast<size_t>(tie.input)];
     const TensorId from = graph.storage(tie.output);
     const TensorId to = graph.storage(tie.input);
-    const bool fits = from != to && output.type == onnx::TensorProto_DataType_FLOAT &&
-                      input.type == output.type && input.shape == output.shape && !of_host.contains(from) &&
-                      !of_host.contains(to) && outputs_of(to) == 0;
+    const bool fits = from != to && is_exact_word(output.type) && input.type == output.type &&
+                      input.shape == output.shape && !of_host.contains(from) && !of_host.contains(to) &&
+                      outputs_of(to) == 0;
     if (!fits) continue;
     tie.fetch = request.fetch || outputs_of(from) > 1;
     const PlannedStage* maker = nullptr;
