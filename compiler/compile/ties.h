@@ -36,8 +36,8 @@ struct Tie {
 
 /// Adds stages and images for the ties that can be made, and returns those. One can't be made where the host
 /// reads the output on its way or the input at all, where the input comes to the chip as something else than
-/// words of its type, and where the output isn't a kernel's result of the input's type and shape. UserError for names
-/// that the model doesn't have.
+/// words of its type, and where the output isn't a kernel's result of the input's type and shape. UserError
+/// for names that the model doesn't have.
 std::vector<Tie> add_ties(ModelPlan& plan, const LayerGraph& graph, const std::vector<TieRequest>& requests);
 
 /// Whether an image is one that the host sends of an input.
