@@ -140,49 +140,10 @@ HostReason looks_too_often(const NodeLowering& lowering, int64_t places, const S
   return fmt::format("{} results, each from {} places, are found sooner there", count, places);
 }
 
-/// Operand `index` has integers from -extent to extent - 1, or the run ends in an error. Of constants it is
-/// known now.
+/// Operand `operand` has integers from -extent to extent - 1.
 void check_range(NodeLowering& lowering, int operand, TensorId indices, int64_t extent,
                  const std::string& suffix = "range") {
-  const std::string what = fmt::format("{}: an index in '{}' is out of range; allowed are {} to {}",
-                                       lowering.where(), lowering.node().input(operand), -extent, extent - 1);
-  const LayerTensor tensor = lowering.tensor(indices);
-  if (tensor.constant) {
-    for (int64_t k = 0; k < tensor.constant->size(); ++k) {
-      const double value = element_as_double(*tensor.constant, k);
-      if (value < static_cast<double>(-extent) || value >= static_cast<double>(extent))
-        throw isa::UserError(fmt::format("{}, found is {}", what, value));
-    }
-    return;
-  }
-  // The first axis may be a batch that is worked through in slices.
-  const bool keeps_first = tensor.shape.size() > 1;
-  const Shape extents = keeps_first ? Shape{tensor.shape[0]} : Shape{1};
-  const Shape reduced(tensor.shape.begin() + (keeps_first ? 1 : 0), tensor.shape.end());
-  const IntegerType type = integer_type(tensor.type).value();
-  const TensorId words = lowering.words_of(indices);
-  AffineMap map(tensor.shape.size(), 1 + reduced.size());
-  for (size_t axis = 0; axis < tensor.shape.size(); ++axis) map.set(axis, keeps_first ? axis : axis + 1, 1);
-  ReduceLayer layer;
-  layer.op = ReduceLayer::Op::kIntMax;
-  layer.output_extents = extents;
-  layer.reduction_extents = reduced.empty() ? Shape{1} : reduced;
-  if (reduced.empty()) map = map.extended(0, 1);
-  Formula formula;
-  Integer index = integer_of_word(formula.x(0), {32, true});
-  layer.inputs = {{words, map, 0}};
-  if (type.is_wide()) {
-    layer.inputs = {{words, map.extended(1, 0), 0}, {words, map.extended(1, 0), 0}};
-    layer.inputs[1].map.set_offset(map.axes(), 1);
-    index = {formula.x(0), formula.x(1), {64, true}};
-  }
-  const auto bound = [&](int64_t value) { return integer_constant(index.low, value, index.type); };
-  layer.expr = formula.result(either(less(index, bound(-extent)), negation(less(index, bound(extent)))));
-  layer.epilogue = ScalarExpr::identity();
-  tidy_inputs(layer.expr, layer.inputs);
-  const TensorId flags = lowering.add_tensor(suffix, kInt32, extents);
-  lowering.add_layer(suffix, std::move(layer), flags);
-  lowering.add_check(flags, what);
+  check_bounds(lowering, operand, indices, -extent, extent - 1, suffix);
 }
 
 Shape around_axis(const Shape& shape, size_t axis) {
@@ -634,6 +595,49 @@ HostReason lower_top_k(NodeLowering& lowering) {
 
 }  // namespace
 
+void check_bounds(NodeLowering& lowering, int operand, TensorId indices, int64_t lowest, int64_t highest,
+                  const std::string& suffix) {
+  const std::string what = fmt::format("{}: an index in '{}' is out of range; allowed are {} to {}",
+                                       lowering.where(), lowering.node().input(operand), lowest, highest);
+  const LayerTensor tensor = lowering.tensor(indices);
+  if (tensor.constant) {
+    for (int64_t k = 0; k < tensor.constant->size(); ++k) {
+      const double value = element_as_double(*tensor.constant, k);
+      if (value < static_cast<double>(lowest) || value > static_cast<double>(highest))
+        throw isa::UserError(fmt::format("{}, found is {}", what, value));
+    }
+    return;
+  }
+  // The first axis may be a batch that is worked through in slices.
+  const bool keeps_first = tensor.shape.size() > 1;
+  const Shape extents = keeps_first ? Shape{tensor.shape[0]} : Shape{1};
+  const Shape reduced(tensor.shape.begin() + (keeps_first ? 1 : 0), tensor.shape.end());
+  const IntegerType type = integer_type(tensor.type).value();
+  const TensorId words = lowering.words_of(indices);
+  AffineMap map(tensor.shape.size(), 1 + reduced.size());
+  for (size_t axis = 0; axis < tensor.shape.size(); ++axis) map.set(axis, keeps_first ? axis : axis + 1, 1);
+  ReduceLayer layer;
+  layer.op = ReduceLayer::Op::kIntMax;
+  layer.output_extents = extents;
+  layer.reduction_extents = reduced.empty() ? Shape{1} : reduced;
+  if (reduced.empty()) map = map.extended(0, 1);
+  Formula formula;
+  Integer index = integer_of_word(formula.x(0), {32, true});
+  layer.inputs = {{words, map, 0}};
+  if (type.is_wide()) {
+    layer.inputs = {{words, map.extended(1, 0), 0}, {words, map.extended(1, 0), 0}};
+    layer.inputs[1].map.set_offset(map.axes(), 1);
+    index = {formula.x(0), formula.x(1), {64, true}};
+  }
+  const auto bound = [&](int64_t value) { return integer_constant(index.low, value, index.type); };
+  layer.expr = formula.result(either(less(index, bound(lowest)), less(bound(highest), index)));
+  layer.epilogue = ScalarExpr::identity();
+  tidy_inputs(layer.expr, layer.inputs);
+  const TensorId flags = lowering.add_tensor(suffix, kInt32, extents);
+  lowering.add_layer(suffix, std::move(layer), flags);
+  lowering.add_check(flags, what);
+}
+
 HostReason lower_gather_by_data(NodeLowering& lowering) {
   if (!is_movable_type(lowering.input_type(0))) return not_movable(lowering.input_type(0));
   return lower_gather_of_data(lowering);
@@ -644,10 +648,12 @@ void register_indexing(OperatorTable& table) {
   table.push_back(
       {"GatherElements", lower_gather_elements, kAny, "short axes: every result looks at all places"});
   table.push_back({"GatherND", lower_gather_nd, kAny, "short axes: every result looks at all places"});
-  table.push_back(
-      {"ScatterElements", lower_scatter_elements, kAny, "short axes: every result looks at all places"});
-  table.push_back({"Scatter", lower_scatter_elements, kAny, "short axes: every result looks at all places"});
-  table.push_back({"ScatterND", lower_scatter_nd, kAny, "short axes: every result looks at all places"});
+  table.push_back({"ScatterElements", lower_scatter_elements, ElementTypes::kAnyFirst,
+                   "short axes: every result looks at all places"});
+  table.push_back({"Scatter", lower_scatter_elements, ElementTypes::kAnyFirst,
+                   "short axes: every result looks at all places"});
+  table.push_back({"ScatterND", lower_scatter_nd, ElementTypes::kAnyFirst,
+                   "short axes: every result looks at all places"});
   table.push_back({"OneHot", lower_one_hot, kAny});
   table.push_back({"ArgMax", lower_arg<true>, ElementTypes::kNumbers, "not of 64-bit integers"});
   table.push_back({"ArgMin", lower_arg<false>, ElementTypes::kNumbers, "not of 64-bit integers"});

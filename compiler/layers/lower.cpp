@@ -22,6 +22,7 @@ const OperatorTable& operator_table() {
     register_logic(rows);
     register_indexing(rows);
     register_quantized(rows);
+    register_regions(rows);
     register_resize(rows);
     register_recurrent(rows);
     register_scan(rows);

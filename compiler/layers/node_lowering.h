@@ -187,7 +187,12 @@ void register_pool(OperatorTable& table);
 void register_logic(OperatorTable& table);
 void register_indexing(OperatorTable& table);
 void register_quantized(OperatorTable& table);
+void register_regions(OperatorTable& table);
 
+/// Operand `operand`, or what `indices` has of it, has integers from `lowest` to `highest`, or the run ends
+/// in an error. Of constants it is known now.
+void check_bounds(NodeLowering& lowering, int operand, TensorId indices, int64_t lowest, int64_t highest,
+                  const std::string& suffix = "range");
 /// Gather with indices that are data.
 HostReason lower_gather_by_data(NodeLowering& lowering);
 
