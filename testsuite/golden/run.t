@@ -248,3 +248,9 @@ Constants may stay in the PEs, where a program brings them before the first run.
   kodama: error: --repeat: found '0', allowed: a whole number from 1 to 1000000
   Run with --help for more information.
   [2]
+
+Indices are data; one that is out of range is the user's error:
+
+  $ kodama run models/gather.onnx --chip tiny --input i=models/i.npy
+  kodama: error: node 'look up' (Gather): an index in 'i' is out of range; allowed are -3 to 2
+  [2]
