@@ -133,6 +133,33 @@ TEST(LowerReduce, AllReductionsAndAxes) {
             "Reduce");
 }
 
+TEST(LowerReduce, IntegersOfEveryWidth) {
+  const std::vector<int64_t> numbers = {
+      1, -1, int64_t{1} << 40, -(int64_t{1} << 62), 255, 7, -9, 128, 65536, 4000000000, 0, -1};
+  for (const char* type : {"int8", "uint8", "int32", "uint32", "int64", "uint64"}) {
+    for (const char* op : {"ReduceMax <axes = [1]>", "ReduceMin <axes = [1]>", "ReduceSum"}) {
+      const bool is_sum = std::string(op) == "ReduceSum";
+      if (is_sum && std::string(type).ends_with("int8")) continue;
+      const std::string text = fmt::format(
+          "g (int64[2,6] x) => (int64[2,1] y) {{ a = Cast <to = {}> (x) axes = Constant <value = "
+          "int64[1] {{1}}> () r = {} (a{}) y = Cast <to = 7> (r) }}",
+          static_cast<int>(std::string(type) == "int8"     ? TensorProto::INT8
+                           : std::string(type) == "uint8"  ? TensorProto::UINT8
+                           : std::string(type) == "int32"  ? TensorProto::INT32
+                           : std::string(type) == "uint32" ? TensorProto::UINT32
+                           : std::string(type) == "int64"  ? TensorProto::INT64
+                                                           : TensorProto::UINT64),
+          op, is_sum ? ", axes" : "");
+      SCOPED_TRACE(text);
+      const auto model = import_model(parse_model(text), {}, "t");
+      const TensorMap inputs = {{"x", Tensor::from_values(TensorProto::INT64, {2, 6}, numbers)}};
+      const LayerGraph graph = lower_to_layers(model);
+      for (const Layer& layer : graph.layers) EXPECT_NE(layer.kind(), LayerKind::kHost);
+      EXPECT_EQ(interpret_layer_graph(graph, inputs), run_graph(model, inputs));
+    }
+  }
+}
+
 TEST(LowerReduce, SumTakesItsAxesAsAnOperand) {
   auto model = parse_model("g (float[2,3,4] x) => (float[2,4] y) { y = ReduceSum <keepdims = 0> (x, axes) }");
   add_ints(model, "axes", {-2});

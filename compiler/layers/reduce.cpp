@@ -1,3 +1,6 @@
+#include <limits>
+#include <type_traits>
+
 #include "compiler/layers/node_lowering.h"
 
 /// Reductions over axes.
@@ -92,14 +95,129 @@ HostReason lower_simple(NodeLowering& lowering, ReduceLayer::Op op, Term (*befor
   return kLowered;
 }
 
+/// Reductions of integers. Words are reduced as they are; what the chip can't reduce at once, in parts.
+class IntegerReduction {
+ public:
+  IntegerReduction(NodeLowering& lowering, const std::vector<bool>& reduced)
+      : lowering_(lowering),
+        space_(reduction_over(lowering.input_shape(0), reduced, lowering.output_shape())),
+        type_(*integer_type(lowering.output_type())) {}
+
+  HostReason sum() {
+    // Of halves of words, with zeros above them, sums don't overflow.
+    constexpr int64_t kMostHalves = int64_t{1} << 16;
+    if (!type_.is_wide()) return finish(reduce("sum", Op::kIntSum, [](Term low, Term) { return low; }));
+    if (element_count(space_.reduction_extents) > kMostHalves) return "a sum of too many 64-bit integers";
+    std::vector<TensorId> halves;
+    for (const int half : {0, 1, 2, 3}) {
+      const auto part = [half](Term low, Term high) {
+        const Term word = half < 2 ? low : high;
+        const Term bits = half % 2 == 0 ? word : word.apply(ScalarOp::kShiftRight, word.integer(16));
+        return bits.apply(ScalarOp::kAnd, bits.integer(0xffff));
+      };
+      halves.push_back(reduce(fmt::format("half{}", half), Op::kIntSum, part));
+    }
+    MapBuilder map(lowering_, lowering_.output_shape());
+    Integer total = integer_constant(map.operand(halves[0]), 0, {64, false});
+    for (int half = 0; half < 4; ++half) {
+      const Term word = map.operand(halves[static_cast<size_t>(half)]);
+      const Integer part{word, word.integer(0), {64, false}};
+      total = total + shift_left(part, integer_constant(word, 16 * half, {32, false}));
+    }
+    map.finish("", {total.low, total.high, type_}, lowering_.output());
+    return kLowered;
+  }
+
+  HostReason extreme(bool largest) {
+    const Op op = largest ? Op::kIntMax : Op::kIntMin;
+    if (!type_.is_wide()) {
+      const bool flips = type_ == IntegerType{32, false};
+      const auto order = [flips](Term low, Term) { return flips ? flipped(low) : low; };
+      return finish(reduce("extreme", op, order), flips);
+    }
+    // The upper words decide, and the lower ones of those that have the best.
+    const bool is_signed = type_.is_signed;
+    const TensorId upper =
+        reduce("upper", op, [&](Term, Term high) { return is_signed ? high : flipped(high); });
+    const auto among_best = [&](Term low, Term high, Term best) {
+      const Term differs = (is_signed ? high : flipped(high)).apply(ScalarOp::kXor, best);
+      const double worst = identity_of(op);
+      return where(differs, low.integer(static_cast<int32_t>(worst)), flipped(low));
+    };
+    const TensorId lower = reduce("lower", op, among_best, upper);
+    MapBuilder map(lowering_, lowering_.output_shape());
+    const Term high = map.operand(upper);
+    map.finish("", {flipped(map.operand(lower)), is_signed ? high : flipped(high), type_},
+               lowering_.output());
+    return kLowered;
+  }
+
+ private:
+  using Op = ReduceLayer::Op;
+
+  /// With a sign, words order as they did without.
+  static Term flipped(Term word) {
+    return word.apply(ScalarOp::kXor, word.integer(std::numeric_limits<int32_t>::min()));
+  }
+
+  /// int32, of the result's shape: `op` of a formula of both words, and of the result of another reduction.
+  template <typename F>
+  TensorId reduce(const std::string& suffix, Op op, F&& formula_of, TensorId other = -1) {
+    const TensorId words = lowering_.words_of(lowering_.input(0));
+    Formula formula;
+    ReduceLayer layer;
+    layer.op = op;
+    layer.output_extents = space_.output_extents;
+    layer.reduction_extents = space_.reduction_extents;
+    const AffineMap map = type_.is_wide() ? space_.input_map.extended(1, 0) : space_.input_map;
+    layer.inputs = {{words, map, 0}, {words, map, 0}};
+    if (type_.is_wide()) layer.inputs[1].map.set_offset(space_.input_map.axes(), 1);
+    if constexpr (std::is_invocable_v<F, Term, Term>) {
+      layer.expr = formula.result(formula_of(formula.x(0), formula.x(1)));
+    } else {
+      const size_t rank = space_.output_extents.size();
+      AffineMap of_result(rank, map.dims());
+      for (size_t axis = 0; axis < rank; ++axis) of_result.set(axis, axis, 1);
+      layer.inputs.push_back({other, of_result, 0});
+      layer.expr = formula.result(formula_of(formula.x(0), formula.x(1), formula.x(2)));
+    }
+    layer.epilogue = ScalarExpr::identity();
+    tidy_inputs(layer.expr, layer.inputs);
+    const TensorId result =
+        lowering_.add_tensor(suffix, onnx::TensorProto_DataType_INT32, space_.output_extents);
+    lowering_.add_layer(suffix, std::move(layer), result);
+    return result;
+  }
+  HostReason finish(TensorId word, bool flips = false) {
+    MapBuilder map(lowering_, lowering_.output_shape());
+    const Term term = map.operand(word);
+    const Integer number = integer_of_word(flips ? flipped(term) : term, {32, true});
+    map.finish("", convert(number, type_), lowering_.output());
+    return kLowered;
+  }
+
+  NodeLowering& lowering_;
+  Reduction space_;
+  IntegerType type_;
+};
+
+/// Sums and extremes of floats or integers.
+HostReason lower_plain(NodeLowering& lowering, ReduceLayer::Op op) {
+  if (!integer_type(lowering.output_type())) return lower_simple(lowering, op, unchanged, unchanged);
+  const auto reduced = reduced_axes(lowering);
+  if (!reduced) return kUnknownAxes;
+  IntegerReduction reduction(lowering, *reduced);
+  return op == ReduceLayer::Op::kSum ? reduction.sum() : reduction.extreme(op == ReduceLayer::Op::kMax);
+}
+
 HostReason lower_reduce_sum(NodeLowering& lowering) {
-  return lower_simple(lowering, ReduceLayer::Op::kSum, unchanged, unchanged);
+  return lower_plain(lowering, ReduceLayer::Op::kSum);
 }
 HostReason lower_reduce_max(NodeLowering& lowering) {
-  return lower_simple(lowering, ReduceLayer::Op::kMax, unchanged, unchanged);
+  return lower_plain(lowering, ReduceLayer::Op::kMax);
 }
 HostReason lower_reduce_min(NodeLowering& lowering) {
-  return lower_simple(lowering, ReduceLayer::Op::kMin, unchanged, unchanged);
+  return lower_plain(lowering, ReduceLayer::Op::kMin);
 }
 HostReason lower_reduce_prod(NodeLowering& lowering) {
   return lower_simple(lowering, ReduceLayer::Op::kProd, unchanged, unchanged);
@@ -240,10 +358,10 @@ Term norm_of_sum(const NodeLowering& lowering, Term sum) {
 
 void register_reduce(OperatorTable& table) {
   constexpr auto kFloats = ElementTypes::kChipFloats;
-  table.push_back({"ReduceSum", lower_reduce_sum, kFloats});
+  table.push_back({"ReduceSum", lower_reduce_sum, ElementTypes::kNumbers});
   table.push_back({"ReduceMean", lower_reduce_mean, kFloats});
-  table.push_back({"ReduceMax", lower_reduce_max, kFloats});
-  table.push_back({"ReduceMin", lower_reduce_min, kFloats});
+  table.push_back({"ReduceMax", lower_reduce_max, ElementTypes::kNumbers});
+  table.push_back({"ReduceMin", lower_reduce_min, ElementTypes::kNumbers});
   table.push_back({"ReduceProd", lower_reduce_prod, kFloats});
   table.push_back({"ReduceL1", lower_reduce_l1, kFloats});
   table.push_back({"ReduceL2", lower_reduce_l2, kFloats});
