@@ -296,6 +296,30 @@ TEST(ScalarLowering, OperationsOnIntegers) {
                         std::numeric_limits<int32_t>::max(), 16777215}));
 }
 
+/// Dividends beside multiples of the divisor, where an estimate that is off by one shows.
+TEST(ScalarLowering, DivisionOfWords) {
+  std::mt19937 random(7);
+  std::vector<int32_t> dividends, divisors;
+  for (int k = 0; k < 4000; ++k) {
+    const uint32_t divisor = (random() >> (random() % 32)) + 1;
+    const auto quotient = static_cast<uint32_t>(random() % (0xffffffffULL / divisor + 1));
+    dividends.push_back(static_cast<int32_t>(quotient * divisor + random() % 3 - 1));
+    divisors.push_back(static_cast<int32_t>(divisor));
+  }
+  for (const IntegerType type : {IntegerType{32, true}, IntegerType{32, false}}) {
+    Formula f;
+    const Division division = divide(integer_of_word(f.x(0), type), integer_of_word(f.x(1), type));
+    const Tensor found =
+        run_map(f.result(division.quotient.low), {int_tensor(dividends), int_tensor(divisors)},
+                onnx::TensorProto_DataType_INT32);
+    for (size_t k = 0; k < dividends.size(); ++k) {
+      const int64_t a = type.is_signed ? int64_t{dividends[k]} : int64_t{static_cast<uint32_t>(dividends[k])};
+      const int64_t b = type.is_signed ? int64_t{divisors[k]} : int64_t{static_cast<uint32_t>(divisors[k])};
+      ASSERT_EQ(found.data<int32_t>()[k], static_cast<int32_t>(b == 0 ? 0 : a / b)) << a << " / " << b;
+    }
+  }
+}
+
 TEST(ScalarLowering, FormulasOfIntegers) {
   const std::vector<std::vector<int32_t>> inputs = {words(300, 4), words(300, 5)};
   for (const IntegerType type : {IntegerType{32, true}, IntegerType{32, false}}) {

@@ -154,20 +154,28 @@ Integer magnitude_of(const Integer& a) {
   return {sub(bit_xor(a.low, sign), sign), a.low.integer(0), wide};
 }
 
-/// Of words without a sign, digit by digit.
 struct WordDivision {
   Term quotient, remainder;
 };
+/// Of words without a sign. An estimate in single precision, never too large, leaves a remainder that is
+/// smaller by at least 2^20, or to a divisor or two; the third of them is left one or two at most, since the
+/// first is cut off at 2^31.
 WordDivision divide_words(Term a, Term b) {
-  Term quotient = a.integer(0), remainder = a.integer(0);
-  const Term one = a.integer(1);
-  for (int bit = kWordBits - 1; bit >= 0; --bit) {
-    // The remainder is below b, and so has 33 bits here at most.
-    const Term overflow = right(remainder, kWordBits - 1);
-    remainder = bit_or(left(remainder, 1), bit_and(right(a, bit), one));
-    const Term fits = bit_or(overflow, negation(unsigned_less(remainder, b)));
+  constexpr IntegerType kWord{kWordBits, false};
+  constexpr int kEstimates = 3, kCorrections = 2;
+  const Term reciprocal_of_b = reciprocal(unsigned_to_float(b, b.integer(0))) * (1 - 0x1p-20);
+  const Integer divisor = integer_of_word(b, kWord);
+  Term quotient = a.integer(0), remainder = a;
+  for (int step = 0; step < kEstimates; ++step) {
+    const Term estimate =
+        (unsigned_to_float(remainder, a.integer(0)) * reciprocal_of_b).apply(ScalarOp::kToInt);
+    remainder = sub(remainder, product(integer_of_word(estimate, kWord), divisor, kWordBits).low);
+    quotient = add(quotient, estimate);
+  }
+  for (int step = 0; step < kCorrections; ++step) {
+    const Term fits = negation(unsigned_less(remainder, b));
     remainder = sub(remainder, bit_and(b, sub(a.integer(0), fits)));
-    quotient = bit_or(left(quotient, 1), fits);
+    quotient = add(quotient, fits);
   }
   return {quotient, remainder};
 }
