@@ -118,6 +118,12 @@ class GraphLowering {
     std::vector<Tensor> results;
     if (node.op_type() == "Constant" && node.domain().empty()) {
       results = run_node(node, {}, operators_);
+    } else if (node.op_type() == "ConstantOfShape" && node.domain().empty()) {
+      // Its shape is known, wherever it comes from.
+      const Shape& shape = view_.shape(node.output(0));
+      const Tensor extents =
+          Tensor::from_values(onnx::TensorProto_DataType_INT64, {static_cast<int64_t>(shape.size())}, shape);
+      results = run_node(node, {&extents}, operators_);
     } else {
       for (int i = 0; i < node.output_size(); ++i) {
         if (!GraphView::has_output(node, i)) {
