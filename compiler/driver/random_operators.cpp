@@ -226,7 +226,10 @@ bool of_integers(RandomNodes& nodes, const RandomValue& x) {
     }
     default: {
       const int64_t count = nodes.number(1, x.shape()[static_cast<size_t>(axis)]);
-      return nodes.finish_all("TopK", {x.name, nodes.integers({count})}, 1, x.magnitude, with_axis);
+      const std::vector<std::string> both =
+          nodes.steps("TopK", {x.name, nodes.integers({count})}, 2, with_axis);
+      return nodes.finish("Add", {both[0], cast(nodes, both[1], TensorProto::FLOAT)},
+                          x.magnitude + static_cast<double>(x.shape()[static_cast<size_t>(axis)]));
     }
   }
 }
