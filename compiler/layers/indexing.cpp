@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
-#include <numeric>
 
 #include "compiler/layers/node_lowering.h"
 
@@ -43,7 +42,7 @@ class Selection {
     return lowering_.tensor(words).type == kInt32 || integer_type(type_) ? word
                                                                          : word.apply(ScalarOp::kFloatBits);
   }
-  /// A float as it is.
+  /// A word as it is.
   Term number(TensorId id, AffineMap map) { return read(id, std::move(map), 0); }
   /// An integer, of 64 bits the lower word; `outside`: what is read outside the tensor.
   Term index(TensorId id, AffineMap map, double outside = 0) {
@@ -53,10 +52,7 @@ class Selection {
   /// The place along a dim.
   Term place(size_t dim) {
     const int64_t extent = dim < extents_.size() ? extents_[dim] : reduced_[dim - extents_.size()];
-    std::vector<int32_t> numbers(static_cast<size_t>(extent));
-    std::iota(numbers.begin(), numbers.end(), 0);
-    return read(lowering_.add_constant("places", Tensor::from_values(kInt32, {extent}, numbers)),
-                map(1).set(0, dim, 1), 0);
+    return read(lowering_.add_numbers("places", kInt32, {extent}), map(1).set(0, dim, 1), 0);
   }
   Term integer(int32_t value) { return formula_.integer(value); }
   Term constant(double value) { return formula_.constant(value); }
@@ -92,10 +88,7 @@ class Selection {
 
  private:
   Term read(TensorId id, AffineMap map, double outside) {
-    const TensorAccess access{id, std::move(map), outside};
-    auto found = std::find(inputs_.begin(), inputs_.end(), access);
-    if (found == inputs_.end()) found = inputs_.insert(inputs_.end(), access);
-    return formula_.x(static_cast<int>(found - inputs_.begin()));
+    return read_input(formula_, inputs_, {id, std::move(map), outside});
   }
 
   NodeLowering& lowering_;
@@ -431,9 +424,7 @@ HostReason lower_one_hot(NodeLowering& lowering) {
   places.insert(places.begin() + static_cast<std::ptrdiff_t>(axis), 1);
   Shape own(shape.size(), 1);
   own[axis] = shape[axis];
-  std::vector<int32_t> numbers(static_cast<size_t>(shape[axis]));
-  std::iota(numbers.begin(), numbers.end(), 0);
-  const TensorId number = lowering.add_constant("places", Tensor::from_values(kInt32, own, numbers));
+  const TensorId number = lowering.add_numbers("places", kInt32, own);
   MapBuilder map(lowering, shape);
   const TensorId indices = lowering.add_alias("indices", lowering.input(0), places);
   const Integer index = integer_type(lowering.input_type(0)) ? map.integer(indices)
@@ -531,10 +522,7 @@ HostReason lower_hardmax(NodeLowering& lowering) {
   const Shape shape = around_axis(from, axis);
   const TensorId data = lowering.add_alias("data", lowering.input(0), shape);
   const TensorId place = place_of_extreme(lowering, data, true, false);
-  std::vector<int32_t> numbers(static_cast<size_t>(shape[1]));
-  std::iota(numbers.begin(), numbers.end(), 0);
-  const TensorId number =
-      lowering.add_constant("numbers", Tensor::from_values(kInt32, {shape[1], 1}, numbers));
+  const TensorId number = lowering.add_numbers("numbers", kInt32, {shape[1], 1});
   MapBuilder map(lowering, shape);
   const Term first = map.operand(lowering.add_alias("first", place, {shape[0], 1, shape[2]}));
   const Term is_first = same(map.operand(number), first);

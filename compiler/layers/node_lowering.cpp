@@ -75,6 +75,13 @@ TensorId NodeLowering::add_constant(const std::string& suffix, Tensor value) {
   return graph_.add(std::move(tensor));
 }
 
+TensorId NodeLowering::add_numbers(const std::string& suffix, DataType type, const Shape& shape) {
+  Tensor numbers(type, shape);
+  const auto words = numbers.data<uint32_t>();
+  for (size_t k = 0; k < words.size(); ++k) words[k] = word_of(static_cast<double>(k), type);
+  return add_constant(suffix, std::move(numbers));
+}
+
 TensorId NodeLowering::add_alias(const std::string& suffix, TensorId source, Shape shape) {
   if (tensor(source).shape == shape) return source;
   if (tensor(source).constant)
@@ -167,10 +174,10 @@ void NodeLowering::move_words(RearrangeLayer& rearrange) {
   }
 }
 
-Term MapBuilder::read(TensorAccess access) {
-  auto found = std::find(inputs_.begin(), inputs_.end(), access);
-  if (found == inputs_.end()) found = inputs_.insert(inputs_.end(), std::move(access));
-  return formula_.x(static_cast<int>(found - inputs_.begin()));
+Term read_input(Formula& formula, std::vector<TensorAccess>& inputs, TensorAccess access) {
+  auto found = std::find(inputs.begin(), inputs.end(), access);
+  if (found == inputs.end()) found = inputs.insert(inputs.end(), std::move(access));
+  return formula.x(static_cast<int>(found - inputs.begin()));
 }
 
 Term MapBuilder::operand(TensorId id) {

@@ -81,6 +81,8 @@ class NodeLowering {
   /// New tensors. Their names begin with the node's.
   TensorId add_tensor(const std::string& suffix, DataType type, Shape shape);
   TensorId add_constant(const std::string& suffix, Tensor value);
+  /// A constant of 0, 1, 2, … in row-major order, float or int32.
+  TensorId add_numbers(const std::string& suffix, DataType type, const Shape& shape);
   TensorId add_alias(const std::string& suffix, TensorId source, Shape shape);
   /// The tensor of an output, to be written by a layer.
   TensorId output(int index = 0);
@@ -113,6 +115,9 @@ class NodeLowering {
   FreshNames& layer_names_;
 };
 
+/// An access as a term of a formula over `inputs`, where it is, or is put at the end.
+Term read_input(Formula& formula, std::vector<TensorAccess>& inputs, TensorAccess access);
+
 /// Collects the operands of a Map over `extents` and writes its formula.
 class MapBuilder {
  public:
@@ -131,7 +136,7 @@ class MapBuilder {
   void finish(const std::string& suffix, const Integer& result, TensorId output);
 
  private:
-  Term read(TensorAccess access);
+  Term read(TensorAccess access) { return read_input(formula_, inputs_, std::move(access)); }
 
   NodeLowering& lowering_;
   Shape extents_;

@@ -66,14 +66,12 @@ HostReason lower_indices(NodeLowering& lowering, ReduceLayer pool, TensorId maxi
   if (element_count(input) > kLargestNumber || (by_columns && channel_size > kLargestNumber / 8)) {
     return "its Indices are too large to be exact in single precision";
   }
-  std::vector<float> numbers(static_cast<size_t>(channel_size));
-  std::iota(numbers.begin(), numbers.end(), 0.0F);
   std::vector<float> channels;
   for (int64_t i = 0; i < input[0] * input[1]; ++i) channels.push_back(static_cast<float>(i * channel_size));
   Shape channel_shape(output.size(), 1);
   std::copy_n(input.begin(), 2, channel_shape.begin());
   constexpr DataType kFloat = onnx::TensorProto_DataType_FLOAT;
-  const TensorId number_id = lowering.add_constant("numbers", Tensor::from_values(kFloat, spatial, numbers));
+  const TensorId number_id = lowering.add_numbers("numbers", kFloat, spatial);
   const TensorId channel_id =
       lowering.add_constant("channels", Tensor::from_values(kFloat, channel_shape, channels));
 

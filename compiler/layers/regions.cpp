@@ -1,5 +1,3 @@
-#include <numeric>
-
 #include "compiler/layers/node_lowering.h"
 
 /// What detectors read of pictures.
@@ -8,6 +6,7 @@ namespace kodama::compiler {
 namespace {
 
 using Role = ContractLayer::Role;
+constexpr DataType kReal = onnx::TensorProto_DataType_FLOAT;
 
 /// Of RoiAlign: the samples of an axis of its regions.
 struct RegionAxis {
@@ -15,13 +14,6 @@ struct RegionAxis {
   int64_t low, high;  ///< columns of `rois`
   int64_t bins, extent;
 };
-
-TensorId counting(NodeLowering& lowering, const std::string& suffix, int64_t count) {
-  std::vector<float> numbers(static_cast<size_t>(count));
-  std::iota(numbers.begin(), numbers.end(), 0.0F);
-  return lowering.add_constant(suffix,
-                               Tensor::from_values(onnx::TensorProto_DataType_FLOAT, {count}, numbers));
-}
 
 /// How much each position of a picture's axis counts for each bin of each region: the mean over its samples
 /// of what linear interpolation takes of the position, [regions, bins, extent]. With several pictures,
@@ -40,14 +32,13 @@ TensorId region_weights(NodeLowering& lowering, const RegionAxis& axis, int64_t 
   const size_t rank = layer.output_extents.size();
   Formula formula;
   const auto read = [&](TensorId id, AffineMap map) {
-    layer.inputs.push_back({id, std::move(map), 0});
-    return formula.x(static_cast<int>(layer.inputs.size()) - 1);
+    return read_input(formula, layer.inputs, {id, std::move(map), 0});
   };
   const auto corner = [&](int64_t column) {
     return read(lowering.input(1), AffineMap(2, rank + 1).set(0, 0, 1).set_offset(1, column)) * scale;
   };
   const auto number = [&](const char* of, size_t dim, int64_t count) {
-    return read(counting(lowering, fmt::format("{}_{}", axis.name, of), count),
+    return read(lowering.add_numbers(fmt::format("{}_{}", axis.name, of), kReal, {count}),
                 AffineMap(1, rank + 1).set(0, dim, 1));
   };
   const Term low = corner(axis.low);
@@ -66,11 +57,8 @@ TensorId region_weights(NodeLowering& lowering, const RegionAxis& axis, int64_t 
     const TensorId words = lowering.words_of(lowering.input(2));
     const AffineMap map = AffineMap(1, rank + 1).set(0, 0, 1);
     const Term picture = read(words, is_long(lowering.input_type(2)) ? map.extended(1, 0) : map);
-    std::vector<int32_t> numbers(static_cast<size_t>(pictures));
-    std::iota(numbers.begin(), numbers.end(), 0);
-    const TensorId all =
-        lowering.add_constant(fmt::format("{}_pictures", axis.name),
-                              Tensor::from_values(onnx::TensorProto_DataType_INT32, {pictures}, numbers));
+    const TensorId all = lowering.add_numbers(fmt::format("{}_pictures", axis.name),
+                                              onnx::TensorProto_DataType_INT32, {pictures});
     const Term its = read(all, AffineMap(1, rank + 1).set(0, 1, 1));
     result = where(picture.apply(ScalarOp::kXor, its), zero, result);
   }
@@ -78,8 +66,7 @@ TensorId region_weights(NodeLowering& lowering, const RegionAxis& axis, int64_t 
   layer.epilogue = ScalarExpr::identity();
   tidy_inputs(layer.expr, layer.inputs);
   const std::string suffix = fmt::format("{}_weights", axis.name);
-  const TensorId weights =
-      lowering.add_tensor(suffix, onnx::TensorProto_DataType_FLOAT, layer.output_extents);
+  const TensorId weights = lowering.add_tensor(suffix, kReal, layer.output_extents);
   lowering.add_layer(suffix, std::move(layer), weights);
   return weights;
 }
@@ -99,7 +86,6 @@ HostReason lower_roi_align(NodeLowering& lowering) {
   check_bounds(lowering, 2, lowering.input(2), 0, pictures - 1);
   const TensorId rows = region_weights(lowering, {"rows", 1, 3, y[2], x[2]}, pictures);
   const TensorId columns = region_weights(lowering, {"columns", 0, 2, y[3], x[3]}, 1);
-  constexpr DataType kFloatType = onnx::TensorProto_DataType_FLOAT;
   const Shape extents = {y[0], y[2], y[3], pictures, x[2], x[3]};
   const Shape of_rows = {y[0], pictures, y[2], x[2]};
   const TensorId rows_apart = lowering.add_alias("rows_apart", rows, of_rows);
@@ -109,7 +95,7 @@ HostReason lower_roi_align(NodeLowering& lowering) {
   weights.inputs = {{rows_apart, AffineMap(4, 6).set(0, 0, 1).set(1, 3, 1).set(2, 1, 1).set(3, 4, 1), 0},
                     {columns, AffineMap(3, 6).set(0, 0, 1).set(1, 2, 1).set(2, 5, 1), 0}};
   weights.expr = formula.result(formula.x(0) * formula.x(1));
-  const TensorId weight = lowering.add_tensor("weights", kFloatType, extents);
+  const TensorId weight = lowering.add_tensor("weights", kReal, extents);
   lowering.add_layer("weights", std::move(weights), weight);
 
   ContractLayer contract;
