@@ -22,9 +22,10 @@ namespace {
 int run(int argc, char** argv) {
   CommandLine line("Kodama: simulator, assembler and compiler for MN-Core-like chips",
                    "kodama " KODAMA_VERSION);
-  for (const auto add_group : {add_model_commands, add_program_commands, add_test_commands,
-                               add_optimizer_commands, add_fuzz_commands, add_reference_commands,
-                               add_layout_commands, add_schedule_commands, add_list_commands})
+  for (const auto add_group :
+       {add_model_commands, add_training_commands, add_program_commands, add_test_commands,
+        add_optimizer_commands, add_fuzz_commands, add_reference_commands, add_layout_commands,
+        add_schedule_commands, add_list_commands})
     add_group(line);
   return line.run(with_joined_forms({argv + 1, argv + argc}));
 }

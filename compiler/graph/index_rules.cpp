@@ -120,6 +120,28 @@ void check_compress(const NodeOperands& o) {
   axis("axis")(o);
 }
 
+std::map<int, Shape> infer_one_hot(const NodeOperands& o) {
+  const Tensor* depth = o.constant(1);
+  auto shape = o.shape(0);
+  if (depth == nullptr || depth->size() != 1 || !shape) return {};
+  const auto rank = static_cast<int64_t>(shape->size());
+  int64_t at = o.integer("axis").value_or(-1);
+  if (at < 0) at += rank + 1;
+  shape->insert(shape->begin() + at, static_cast<int64_t>(element_as_double(*depth, 0)));
+  return {{0, *shape}};
+}
+
+std::map<int, Shape> infer_compress(const NodeOperands& o) {
+  const Tensor* condition = o.constant(1);
+  auto shape = o.shape(0);
+  if (condition == nullptr || condition->type() != onnx::TensorProto_DataType_BOOL || !shape) return {};
+  const auto taken = std::ranges::count_if(condition->data<uint8_t>(), [](uint8_t bit) { return bit != 0; });
+  if (!o.has_attribute("axis")) return {{0, {taken}}};
+  const int64_t at = o.integer("axis").value_or(0);
+  (*shape)[static_cast<size_t>(at < 0 ? at + static_cast<int64_t>(shape->size()) : at)] = taken;
+  return {{0, *shape}};
+}
+
 void check_reverse_sequence(const NodeOperands& o) {
   rank_at_least(0, 2)(o);
   rank_of(1, 1)(o);
@@ -141,9 +163,9 @@ void add_index_rules(RuleTable& rules) {
   rules["Scatter"] = {{check_scatter_elements}};
   rules["ScatterElements"] = {{check_scatter_elements}};
   rules["ScatterND"] = {{check_scatter_nd}};
-  rules["OneHot"] = {{check_one_hot}, {1}};
+  rules["OneHot"] = {{check_one_hot}, {1}, infer_one_hot};
   rules["TopK"] = {{check_top_k}, {1}};
-  rules["Compress"] = {{check_compress, rank_of(1, 1)}, {1}};
+  rules["Compress"] = {{check_compress, rank_of(1, 1)}, {1}, infer_compress};
   rules["Unique"] = {{axis("axis"), flag("sorted")}, {0}};
   rules["NonZero"] = {{}, {0}};
   rules["Trilu"] = {{rank_at_least(0, 2), one_element(1)}};

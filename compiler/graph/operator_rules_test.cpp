@@ -330,6 +330,18 @@ TEST(OperatorRules, ShapesThatTheLibraryDoesNotInfer) {
                                               "Einsum<equation=\"ij,jk\">(x, w) y = Relu(e) }"),
                                   {}, "m.onnx");
   EXPECT_EQ(static_shape(model.graph().output(0).type()), (Shape{2, 4}));
+  const auto shape_of = [](const std::string& graph) {
+    return static_shape(import_model(parse_model(graph), {}, "m.onnx").graph().output(0).type());
+  };
+  EXPECT_EQ(shape_of("g (int64[2,3] x, float[2] v) => (float[a,b,c] y) { d = Constant<value_int=5>() "
+                     "y = OneHot<axis=-2>(x, d, v) }"),
+            (Shape{2, 5, 3}));
+  EXPECT_EQ(shape_of("g (float[2,3] x) => (float[a,b] y) { c = Constant<value=bool[3]{1, 0, 1}>() "
+                     "y = Compress<axis=-1>(x, c) }"),
+            (Shape{2, 2}));
+  EXPECT_EQ(shape_of("g (float[2,3] x) => (float[a] y) { c = Constant<value=bool[4]{1, 0, 1, 1}>() "
+                     "y = Compress(x, c) }"),
+            Shape{3});
 }
 
 TEST(OperatorRules, VersionsHaveARemedy) {

@@ -40,6 +40,7 @@ checks: isa passes assembler layout/moves layout/search scheduler/problem schedu
 compiler/tensor: isa
 compiler/reference: compiler/tensor
 compiler/graph: isa passes compiler/reference compiler/tensor
+compiler/graph/gradient: isa compiler/graph compiler/reference compiler/tensor
 compiler/layers: isa compiler/graph compiler/reference compiler/tensor
 compiler/tile: isa layout/algebra scheduler/machine compiler/layers
 compiler/kernels: isa passes layout/algebra scheduler/machine compiler/tensor compiler/graph compiler/layers compiler/tile | scheduler/pipeline simulator
@@ -48,7 +49,7 @@ compiler/compile: isa passes assembler scheduler/packing scheduler/machine sched
 compiler/runtime: isa simulator compiler/tensor compiler/reference compiler/tile compiler/compile | scheduler/problem scheduler/machine scheduler/pipeline compiler/graph
 compiler/report: isa compiler/plan compiler/compile compiler/runtime
 compiler/dynamic: isa compiler/tensor compiler/graph compiler/reference compiler/compile compiler/runtime compiler/report
-compiler/driver: isa scheduler/problem scheduler/machine compiler/tensor compiler/graph compiler/layers compiler/reference compiler/compile compiler/runtime compiler/report compiler/dynamic
+compiler/driver: isa scheduler/problem scheduler/machine compiler/tensor compiler/graph compiler/graph/gradient compiler/layers compiler/reference compiler/compile compiler/runtime compiler/report compiler/dynamic
 tools: isa passes simulator compiler/driver
 tools/commands: isa assembler simulator simulator/golden simulator/debug layout/algebra layout/bound layout/primitives layout/search layout/plan scheduler/problem scheduler/packing scheduler/machine scheduler/optimizer checks compiler/graph compiler/compile compiler/report compiler/driver tools
 docs/examples: isa passes simulator/timing layout/plan scheduler/problem scheduler/packing scheduler/optimizer compiler/graph compiler/kernels
