@@ -5,6 +5,7 @@ find_package(yaml-cpp REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(Boost REQUIRED)
+find_package(ZLIB REQUIRED)
 find_package(hwy CONFIG QUIET)
 find_package(Protobuf REQUIRED)  # must precede ONNX, whose targets refer to it
 find_package(ONNX REQUIRED)

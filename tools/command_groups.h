@@ -6,7 +6,7 @@
 namespace kodama::tools {
 
 void add_model_commands(CommandLine& line);      ///< run, compile, plan
-void add_training_commands(CommandLine& line);   ///< grad
+void add_training_commands(CommandLine& line);   ///< grad, train-step, train
 void add_program_commands(CommandLine& line);    ///< sim, check, asm, dis
 void add_test_commands(CommandLine& line);       ///< onnx-tests, judge
 void add_optimizer_commands(CommandLine& line);  ///< opt

@@ -22,6 +22,7 @@ enum ExitCode : int {
   kExitUserError = 2,
   kExitUnsupported = 3,
   kExitInternalError = 70,
+  kExitInterrupted = 130,  ///< by Ctrl-C, as shells say it
 };
 
 /// What the three commands share.

@@ -1,4 +1,6 @@
-#include "compiler/driver/grad.h"
+#include <fmt/format.h>
+
+#include "compiler/driver/training.h"
 #include "isa/error.h"
 #include "isa/file.h"
 #include "tools/command_groups.h"
@@ -34,10 +36,99 @@ class GradCommand : public Command {
   RawOptions raw_;
 };
 
+/// What makes a step of a model.
+void add_step_options(CLI::App& app, compiler::TrainStepRequest& step) {
+  const auto choices = [](const char* what, const std::vector<compiler::ChoiceRow>& rows) {
+    return fmt::format("{}: {}", what, compiler::choices_to_string(rows));
+  };
+  app.add_option("--loss", step.loss,
+                 choices("of the model's output and a further input", compiler::loss_choices()) +
+                     ", or a value of the model")
+      ->capture_default_str();
+  app.add_option("--loss-of", step.output, "the output that a loss by name is of; default: the first");
+  app.add_option("--optimizer", step.optimizer, choices("NAME:KEY=N,...", compiler::optimizer_choices()))
+      ->capture_default_str();
+  app.add_option("--lr-schedule", step.schedule, choices("NAME:KEY=N,...", compiler::schedule_choices()))
+      ->capture_default_str();
+  app.add_option("--clip", step.clip, choices("gradients", compiler::clip_choices()));
+  app.add_option("--loss-scale", step.loss_scale,
+                 choices("against underflow", compiler::loss_scale_choices()))
+      ->capture_default_str();
+  app.add_option("--train", step.train,
+                 "parameters to train; default: initializers of floats with more than one element");
+  app.add_option("--freeze", step.freeze, "parameters that stay as they are");
+  app.add_option("--stop", step.stop, "values that no gradient passes");
+  app.add_flag("!--no-batch-statistics", step.trains_normalization,
+               "BatchNormalization as in inference: running statistics stay as they are");
+  app.add_flag("!--no-dropout", step.drops_out, "Dropout drops nothing");
+  add_seed(app, step.seed, "of what is dropped, and of the order of the examples");
+}
+
+class TrainStepCommand : public Command {
+ public:
+  void declare(CLI::App& app) override {
+    app.add_option("model", request_.model_file, "model.onnx")->required();
+    add_step_options(app, request_.step);
+    add_number(app, "--batch", request_.batch, "extent of the first axis of every input", 1, 1'000'000);
+    app.add_option("-o,--output", request_.output_file, "model to write: a training step")->required();
+    app.add_option("--dim", raw_.dims, "NAME=N: extent of a symbolic dimension; INPUT:AXIS=N by position");
+    app.add_option("--bind", request_.common.bind, "NAME=FILE: fix an input (axes, pads, shapes)");
+  }
+  int run(const CLI::App& /*app*/) override {
+    finish_options(raw_, request_.common);
+    return compiler::train_step_command(request_, report_stream({request_.output_file}));
+  }
+
+ private:
+  compiler::TrainStepCommand request_;
+  RawOptions raw_;
+};
+
+class TrainCommand : public Command {
+ public:
+  void declare(CLI::App& app) override {
+    app.add_option("model", request_.model_file,
+                   "model.onnx, or a training step: of train-step or a checkpoint, to go on from there")
+        ->required();
+    app.add_option("--data", request_.data,
+                   "a .npy or .pb per input of the step, examples along the first axis; or mnist:DIR")
+        ->required();
+    add_step_options(app, request_.step);
+    add_number(app, "--batch", request_.batch, "examples in a step", 1, 1'000'000)->capture_default_str();
+    add_number(app, "--epochs", request_.epochs, "times through all examples", 1, 1'000'000)
+        ->capture_default_str();
+    add_number(app, "--steps", request_.most_steps, "end behind so many steps", 1, 1'000'000'000);
+    add_number(app, "--held-out", request_.held_out,
+               "the last N examples aren't trained with: behind every epoch they are tried", 1,
+               1'000'000'000);
+    app.add_option("--checkpoint", request_.checkpoint_file,
+                   "step to write at the end and on Ctrl-C, which train goes on from to the bit");
+    add_number(app, "--checkpoint-every", request_.checkpoint_every, "and every N steps", 1, 1'000'000'000);
+    app.add_option("-o,--output", request_.output_file, "write the model with what it has learned");
+    app.add_option("--csv", request_.csv_file,
+                   "write step, epoch, loss, learning rate and cycles of every step");
+    add_compile_options(app, request_.common, raw_);
+    add_threads(app, request_.common.threads);
+  }
+  int run(const CLI::App& app) override {
+    finish_options(raw_, request_.common);
+    if (is_given(app, "--checkpoint-every") && request_.checkpoint_file.empty())
+      throw isa::UserError("--checkpoint-every: no effect without --checkpoint FILE");
+    return compiler::train_command(
+        request_, report_stream({request_.checkpoint_file, request_.output_file, request_.csv_file}));
+  }
+
+ private:
+  compiler::TrainRequest request_;
+  RawOptions raw_;
+};
+
 }  // namespace
 
 void add_training_commands(CommandLine& line) {
   line.add<GradCommand>("grad", "add to an ONNX model the gradients of one of its values");
+  line.add<TrainStepCommand>("train-step", "make a training step of an ONNX model: an ONNX model, too");
+  line.add<TrainCommand>("train", "train an ONNX model on the simulated chip");
 }
 
 }  // namespace kodama::tools

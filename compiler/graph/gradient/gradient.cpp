@@ -125,6 +125,25 @@ const GradientRow* find_gradient_row(const onnx::NodeProto& node) {
   return row == kByName.end() ? nullptr : row->second;
 }
 
+void fold_around(onnx::ModelProto& model, const std::set<std::string>& variables) {
+  onnx::GraphProto& graph = *model.mutable_graph();
+  google::protobuf::RepeatedPtrField<onnx::TensorProto> constants, aside;
+  for (auto& tensor : *graph.mutable_initializer())
+    (variables.contains(tensor.name()) ? aside : constants).Add()->Swap(&tensor);
+  graph.mutable_initializer()->Swap(&constants);
+  const int inputs = graph.input_size();
+  for (const auto& tensor : aside) {
+    auto& input = *graph.add_input();
+    input.set_name(tensor.name());
+    *input.mutable_type() = make_tensor_type(static_cast<DataType>(tensor.data_type()),
+                                             {tensor.dims().begin(), tensor.dims().end()});
+  }
+  fold_constants(model);
+  graph.mutable_input()->DeleteSubrange(inputs, graph.input_size() - inputs);
+  graph.mutable_initializer()->MergeFrom(aside);
+  prune_value_info(graph);
+}
+
 namespace {
 
 class Differentiation {
@@ -134,7 +153,7 @@ class Differentiation {
 
   GradientNames run() {
     check_request();
-    fold_what_is_constant();
+    fold_around(model_, {wrt_.begin(), wrt_.end()});
     // Parts may have parts of their own.
     while (write_in_parts()) {
     }
@@ -176,28 +195,6 @@ class Differentiation {
     for (const auto& tensor : model_.graph().initializer()) {
       if (is_float(static_cast<DataType>(tensor.data_type()))) wrt_.push_back(tensor.name());
     }
-  }
-
-  /// Axes, sizes and the like, of which rules know the elements. Initializers that are differentiated by
-  /// aren't constants here.
-  void fold_what_is_constant() {
-    onnx::GraphProto& graph = *model_.mutable_graph();
-    const std::set<std::string> variables(wrt_.begin(), wrt_.end());
-    google::protobuf::RepeatedPtrField<onnx::TensorProto> constants, aside;
-    for (auto& tensor : *graph.mutable_initializer())
-      (variables.contains(tensor.name()) ? aside : constants).Add()->Swap(&tensor);
-    graph.mutable_initializer()->Swap(&constants);
-    const int inputs = graph.input_size();
-    for (const auto& tensor : aside) {
-      auto& input = *graph.add_input();
-      input.set_name(tensor.name());
-      *input.mutable_type() = make_tensor_type(static_cast<DataType>(tensor.data_type()),
-                                               {tensor.dims().begin(), tensor.dims().end()});
-    }
-    fold_constants(model_);
-    graph.mutable_input()->DeleteSubrange(inputs, graph.input_size() - inputs);
-    graph.mutable_initializer()->MergeFrom(aside);
-    prune_value_info(graph);
   }
 
   /// Operands through which a gradient may pass.

@@ -122,6 +122,10 @@ struct GradientRow {
 const GradientRow* find_gradient_row(const onnx::NodeProto& node);
 const std::vector<GradientRow>& gradient_rows();
 
+/// Folds what is constant, so that rules know the elements of axes, sizes and the like; initializers among
+/// `variables` count as if they weren't constant.
+void fold_around(onnx::ModelProto& model, const std::set<std::string>& variables);
+
 // Rows of the families, each in a file of its own.
 std::vector<GradientRow> element_gradients();
 std::vector<GradientRow> movement_gradients();

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "compiler/graph/gradient/gradient_test_variants.h"
+#include "compiler/graph/gradient/terms.h"
 #include "compiler/graph/import.h"
 #include "compiler/graph/test_models.h"
 
@@ -16,8 +17,8 @@ namespace kodama::compiler::testing {
 
 namespace {
 
-constexpr DataType kDouble = onnx::TensorProto_DataType_DOUBLE;
-constexpr DataType kInt64 = onnx::TensorProto_DataType_INT64;
+using gradient::kDouble;
+using gradient::kInt64;
 
 Tensor random_doubles(const Shape& shape, std::mt19937& generator, double low, double high) {
   std::uniform_real_distribution<double> distribution(low, high);

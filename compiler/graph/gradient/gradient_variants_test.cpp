@@ -298,6 +298,10 @@ Variants convolution_variants() {
        "y = Conv <auto_pad = \"SAME_UPPER\", strides = [2, 2]> (x, w)"},
       {"ConvSameLower", "double[1,2,6,7] x, double[2,2,4,2] w",
        "y = Conv <auto_pad = \"SAME_LOWER\"> (x, w)"},
+      {"ConvManyElements", "double[2,30,5,5] x, double[3,30,3,3] w, double[3] b",
+       "y = Conv <pads = [1, 1, 1, 1], strides = [2, 1]> (x, w, b)"},
+      {"ConvManyElementsGroups", "double[2,60,5,4] x, double[4,30,3,3] w",
+       "y = Conv <group = 2, pads = [1, 0, 1, 1], dilations = [1, 2]> (x, w)"},
       {"ConvUnusedColumns", "double[1,1,8,9] x, double[1,1,2,2] w", "y = Conv <strides = [3, 4]> (x, w)"},
       {"ConvTranspose", "double[2,3,4,3] x, double[3,2,3,3] w, double[2] b", "y = ConvTranspose (x, w, b)"},
       {"ConvTransposeStride", "double[1,3,4,3] x, double[3,2,3,2] w",
@@ -316,6 +320,8 @@ Variants convolution_variants() {
 Variants pool_variants() {
   return {
       {"MaxPool", "double[2,2,6,6] x", "y = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (x)"},
+      {"MaxPoolTiles3d", "double[2,1,2,6,3] x",
+       "y = MaxPool <kernel_shape = [1, 2, 3], strides = [1, 2, 3]> (x)"},
       {"MaxPoolOverlapping", "double[1,2,7,6] x",
        "y = MaxPool <kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]> (x)"},
       {"MaxPoolCeilDilation", "double[1,1,8,7] x",

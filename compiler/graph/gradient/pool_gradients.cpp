@@ -12,9 +12,41 @@ Windows pool_windows(const NodeGradient& n) {
   return windows_of(n, n.x().shape, *n.ints("kernel_shape"), n.y().shape);
 }
 
+/// Windows that don't overlap, as axes of their own: x [N, C, windows, kernel, ...]. The first place that has
+/// the maximum gets the gradient.
+void max_of_tiles(NodeGradient& n, const Windows& w) {
+  const Term x = n.x();
+  Shape apart(x.shape.begin(), x.shape.begin() + 2);
+  Shape windows = apart;
+  Shape places(2, 1);
+  Ints axes;
+  int64_t count = 1;
+  for (size_t axis = 0; axis < w.rank(); ++axis) {
+    axes.push_back(static_cast<int64_t>(apart.size()) + 1);
+    for (const int64_t extent : {w.output[axis], w.kernel[axis]}) apart.push_back(extent);
+    for (const int64_t extent : {w.output[axis], int64_t{1}}) windows.push_back(extent);
+    for (const int64_t extent : {int64_t{1}, w.kernel[axis]}) places.push_back(extent);
+    count *= w.kernel[axis];
+  }
+  const Term numbers = reshape(counting(n.graph(), count, x.type), places);
+  const Term is_hit = equal(reshape(x, apart), reshape(n.y(), windows));
+  const Term first = reduce("ReduceMin", select(is_hit, numbers, static_cast<double>(count)), axes);
+  n.give(0, reshape(select(equal(numbers, first), reshape(n.dy(), windows), 0.0), x.shape));
+}
+
+bool are_tiles(const Windows& w) {
+  for (size_t axis = 0; axis < w.rank(); ++axis) {
+    const bool is_tile = w.strides[axis] == w.kernel[axis] && w.dilations[axis] == 1 && w.before[axis] == 0 &&
+                         w.behind[axis] == 0;
+    if (!is_tile) return false;
+  }
+  return true;
+}
+
 /// The first place of each window that has its maximum gets the gradient.
 void max_pool(NodeGradient& n) {
   const Windows w = pool_windows(n);
+  if (are_tiles(w)) return max_of_tiles(n, w);
   const Term y = n.y();
   const Term x = padded(n.x(), w, -std::numeric_limits<double>::infinity());
   Term is_open;  // windows whose maximum hasn't been met yet

@@ -1,0 +1,356 @@
+#include <fmt/format.h>
+#include <fmt/ostream.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <csignal>
+#include <optional>
+#include <set>
+
+#include "compiler/driver/session_parts.h"
+#include "compiler/driver/training.h"
+#include "compiler/driver/training_data.h"
+#include "compiler/driver/training_parts.h"
+#include "compiler/graph/graph_view.h"
+#include "compiler/graph/onnx_model.h"
+#include "compiler/report/progress.h"
+#include "isa/error.h"
+#include "isa/output.h"
+
+/// `kodama train`.
+namespace kodama::compiler {
+
+namespace {
+
+std::atomic<bool> is_interrupted = false;
+
+/// While it lives, Ctrl-C only says that it was pressed; pressed again it ends the program.
+class Interruption {
+ public:
+  Interruption() {
+    is_interrupted = false;
+    struct sigaction action = {};
+    action.sa_handler = [](int) { is_interrupted = true; };
+    action.sa_flags = static_cast<int>(SA_RESETHAND);
+    sigaction(SIGINT, &action, &before_);
+  }
+  ~Interruption() { sigaction(SIGINT, &before_, nullptr); }
+  Interruption(const Interruption&) = delete;
+  Interruption& operator=(const Interruption&) = delete;
+
+ private:
+  struct sigaction before_ = {};
+};
+
+/// A model on the chip some of whose inputs stay there from run to run.
+class ResidentModel {
+ public:
+  ResidentModel(const onnx::ModelProto& model, const SessionOptions& options,
+                const std::vector<StepModel::Tie>& ties, const std::string& what) {
+    CompileOptions compile = compile_options(options, dump_points(&options.passes), options.planner);
+    compile.keeps_inputs = true;
+    compile.slices = 1;
+    for (const auto& each : ties) compile.ties.push_back({each.output, each.input, false});
+    layout::SolutionCache cache(options.cache);
+    if (!options.cache.empty()) compile.cache = &cache;
+    ProgressBar bar("compiling " + what);
+    compile.progress = [&](int64_t done, int64_t total, const std::string& name) {
+      bar.update(done, total, name);
+    };
+    compiled_ = compile_model(model, isa::find_chip(options.chip), compile);
+    bar.finish();
+    RunnerOptions run;
+    run.machine.threads = options.threads;
+    run.timing = options.timing;
+    run.hazards = options.hazards;
+    runner_.emplace(compiled_, run);
+    for (const Tie& tie : compiled_.ties) tied_[name_of(tie.input)] = &tie;
+  }
+  ResidentModel(const ResidentModel&) = delete;
+  ResidentModel& operator=(const ResidentModel&) = delete;
+
+  RunOutcome run(const TensorMap& changed) { return runner_->run_again(changed); }
+  bool is_tied(const std::string& input) const { return tied_.contains(input); }
+  /// The output that takes the place of a tied input, behind the last run.
+  Tensor fetch(const std::string& input) {
+    StageStats stats;
+    return runner_->fetch_tied(*tied_.at(input), stats);
+  }
+  const CompiledModel& compiled() const { return compiled_; }
+
+ private:
+  std::string name_of(TensorId id) const { return compiled_.tensors[static_cast<size_t>(id)].name; }
+
+  CompiledModel compiled_;
+  std::optional<ModelRunner> runner_;
+  std::map<std::string, const Tie*> tied_;
+};
+
+/// The model with other values in its parameters.
+onnx::ModelProto with_values(onnx::ModelProto model, const TensorMap& values) {
+  for (auto& tensor : *model.mutable_graph()->mutable_initializer()) {
+    const auto value = values.find(tensor.name());
+    if (value != values.end()) tensor = tensor_to_proto(value->second, tensor.name());
+  }
+  return model;
+}
+
+/// The same with these initializers as inputs.
+onnx::ModelProto with_inputs(onnx::ModelProto model, const std::set<std::string>& names) {
+  auto& graph = *model.mutable_graph();
+  google::protobuf::RepeatedPtrField<onnx::TensorProto> constants;
+  for (auto& tensor : *graph.mutable_initializer()) {
+    if (!names.contains(tensor.name())) {
+      constants.Add()->Swap(&tensor);
+      continue;
+    }
+    auto& input = *graph.add_input();
+    input.set_name(tensor.name());
+    *input.mutable_type() = make_tensor_type(static_cast<DataType>(tensor.data_type()),
+                                             {tensor.dims().begin(), tensor.dims().end()});
+  }
+  graph.mutable_initializer()->Swap(&constants);
+  return model;
+}
+
+class Training {
+ public:
+  Training(const TrainRequest& request, std::ostream& out)
+      : request_(request), out_(out), data_(request.data) {}
+
+  int run() {
+    make_step();
+    check_data();
+    isa::check_outputs(std::vector{request_.checkpoint_file, request_.output_file, request_.csv_file});
+    chip_.emplace(step_.model, request_.common, step_.state, "step");
+    say_what_travels();
+    TensorMap changed = state_;
+    const Interruption interruption;
+    const int64_t per_epoch = (data_.size() - request_.held_out) / request_.batch;
+    ProgressBar bar("training");
+    while (done_ < per_epoch * request_.epochs && !is_over()) {
+      const int64_t epoch = done_ / per_epoch;
+      const std::vector<int64_t> order =
+          shuffled(data_.size() - request_.held_out, request_.step.seed, epoch);
+      const auto begin = order.begin() + done_ % per_epoch * request_.batch;
+      const std::vector<int64_t> examples(begin, begin + request_.batch);
+      for (size_t i = 0; i < step_.batch.size(); ++i) changed[step_.batch[i]] = data_.batch(i, examples);
+      changed[step_.step] = Tensor::from_values<int64_t>(onnx::TensorProto_DataType_INT64, {}, {done_});
+      const RunOutcome outcome = chip_->run(changed);
+      changed.clear();
+      for (const auto& each : step_.state) {
+        if (!chip_->is_tied(each.input))
+          changed[each.input] = state_[each.input] = outcome.outputs.at(each.output);
+      }
+      ++done_;
+      const Row row = {done_, epoch + 1, element_as_double(outcome.outputs.at(step_.loss), 0),
+                       element_as_double(outcome.outputs.at(step_.rate), 0), outcome.total.chip.cycles()};
+      rows_.push_back(row);
+      bar.update(done_, per_epoch * request_.epochs, describe(row));
+      if (request_.checkpoint_every > 0 && done_ % request_.checkpoint_every == 0) save_checkpoint();
+      if (done_ % per_epoch == 0) {
+        bar.finish();
+        print_epoch(epoch + 1, per_epoch);
+      }
+    }
+    bar.finish();
+    finish(per_epoch);
+    return is_interrupted ? kExitInterrupted : kExitOk;
+  }
+
+ private:
+  struct Row {
+    int64_t step = 0, epoch = 0;
+    double loss = 0, rate = 0;
+    int64_t cycles = 0;
+  };
+  [[noreturn]] static void user_error(const std::string& message) { throw isa::UserError(message); }
+
+  void make_step() {
+    onnx::ModelProto raw = read_model_with_data(request_.model_file);
+    const bool is_step = std::ranges::any_of(
+        raw.metadata_props(), [](const auto& property) { return property.key() == kTrainStepMetadata; });
+    if (is_step) {
+      step_ = read_train_step(request_.model_file);
+      done_ = step_.done;
+      if (!request_.output_file.empty())
+        user_error(
+            fmt::format("{}: a step has no model of its own to write; name the model itself, or leave out "
+                        "--output",
+                        request_.model_file));
+      if (request_.held_out > 0 && request_.data.empty()) user_error("--held-out: there are no data");
+    } else {
+      model_ = import_with_batch(request_.model_file, request_.common, request_.batch);
+      step_ = make_train_step(*model_, request_.step, request_.model_file);
+    }
+    state_ = step_.initial;
+  }
+
+  void check_data() {
+    if (data_.tensors() != step_.batch.size()) {
+      std::string names;
+      for (const std::string& name : step_.batch) names += (names.empty() ? "'" : ", '") + name + "'";
+      user_error(fmt::format("--data: {} tensors; a step has the inputs {}", data_.tensors(), names));
+    }
+    const GraphView view(step_.model);
+    for (size_t i = 0; i < step_.batch.size(); ++i) {
+      const std::string& name = step_.batch[i];
+      const Shape& shape = view.shape(name);
+      if (shape.empty() || shape[0] != request_.batch)
+        user_error(fmt::format("input '{}' has shape {}; its first axis is not --batch {}", name,
+                               shape_to_string(shape), request_.batch));
+      data_.fit(i, name, view.type(name), shape);
+    }
+    if (step_.classes > 0) data_.check_labels(step_.batch.size() - 1, step_.classes);
+    if (request_.held_out >= data_.size() || data_.size() - request_.held_out < request_.batch)
+      user_error(fmt::format("--held-out {}: of {} examples that leaves less than a batch of {}",
+                             request_.held_out, data_.size(), request_.batch));
+  }
+
+  void say_what_travels() {
+    std::vector<std::string> untied;
+    for (const auto& each : step_.state) {
+      if (!chip_->is_tied(each.input)) untied.push_back(each.input);
+    }
+    fmt::print(out_, "{} of {} tensors of state stay on the chip{}\n", step_.state.size() - untied.size(),
+               step_.state.size(), untied.empty() ? "" : "; these pass the link in every step:");
+    for (const std::string& name : untied) fmt::print(out_, "  {}\n", name);
+  }
+
+  bool is_over() const {
+    return is_interrupted || (request_.most_steps > 0 && std::ssize(rows_) >= request_.most_steps);
+  }
+
+  double seconds(int64_t cycles) const {
+    return static_cast<double>(cycles) / chip_->compiled().chip.clock_hz;
+  }
+
+  std::string describe(const Row& row) const {
+    return fmt::format("loss {:.4g}, {} cycles a step, {:.3g} examples per simulated second", row.loss,
+                       row.cycles, static_cast<double>(request_.batch) / seconds(row.cycles));
+  }
+
+  /// What is on the chip comes to the host.
+  void fetch_state() {
+    if (rows_.empty()) return;
+    for (const auto& each : step_.state) {
+      if (chip_->is_tied(each.input)) state_[each.input] = chip_->fetch(each.input);
+    }
+  }
+
+  void save_checkpoint() {
+    if (request_.checkpoint_file.empty()) return;
+    fetch_state();
+    StepModel saved = step_;
+    saved.initial = state_;
+    saved.done = done_;
+    write_train_step(saved, request_.checkpoint_file);
+  }
+
+  void print_epoch(int64_t epoch, int64_t per_epoch) {
+    double loss = 0;
+    int64_t cycles = 0;
+    const size_t count = std::min(rows_.size(), static_cast<size_t>(per_epoch));
+    for (size_t i = rows_.size() - count; i < rows_.size(); ++i) {
+      loss += rows_[i].loss;
+      cycles += rows_[i].cycles;
+    }
+    const auto steps = static_cast<double>(count);
+    fmt::print(out_,
+               "epoch {}: mean loss {:.5f}, {:.0f} cycles a step, {:.0f} examples per simulated second{}\n",
+               epoch, loss / steps, static_cast<double>(cycles) / steps,
+               steps * static_cast<double>(request_.batch) / seconds(cycles), validate());
+    out_.flush();
+  }
+
+  /// ", held out: 97.1 % right" or the mean loss.
+  std::string validate() {
+    if (request_.held_out < request_.batch || !model_ || step_.classes == 0) return "";
+    fetch_state();
+    TensorMap changed;
+    std::set<std::string> names;
+    for (const auto& each : step_.state) {
+      const bool is_of_model = std::ranges::any_of(
+          model_->graph().initializer(), [&](const auto& tensor) { return tensor.name() == each.input; });
+      if (!is_of_model) continue;
+      names.insert(each.input);
+      changed[each.input] = state_.at(each.input);
+    }
+    if (!forward_)
+      forward_.emplace(with_inputs(*model_, names), request_.common, std::vector<StepModel::Tie>(),
+                       "validation");
+    const std::string output =
+        request_.step.output.empty() ? model_->graph().output(0).name() : request_.step.output;
+    int64_t right = 0;
+    int64_t tried = 0;
+    const int64_t first = data_.size() - request_.held_out;
+    for (int64_t begin = first; begin + request_.batch <= data_.size(); begin += request_.batch) {
+      std::vector<int64_t> examples;
+      for (int64_t i = 0; i < request_.batch; ++i) examples.push_back(begin + i);
+      for (size_t i = 0; i + 1 < step_.batch.size(); ++i) changed[step_.batch[i]] = data_.batch(i, examples);
+      const RunOutcome outcome = forward_->run(changed);
+      changed.clear();
+      count_right(outcome.outputs.at(output), data_.batch(step_.batch.size() - 1, examples), right, tried);
+    }
+    return fmt::format(", held out: {:.2f} % of {} right",
+                       100.0 * static_cast<double>(right) / static_cast<double>(tried), tried);
+  }
+
+  /// Of scores [N, C, ...] the largest of each C is compared with the label.
+  static void count_right(const Tensor& scores, const Tensor& labels, int64_t& right, int64_t& tried) {
+    const int64_t classes = scores.shape()[1];
+    const int64_t batch = scores.shape()[0];
+    const int64_t inner = scores.size() / (batch * classes);
+    for (int64_t n = 0; n < batch; ++n) {
+      for (int64_t i = 0; i < inner; ++i) {
+        int64_t best = 0;
+        const auto score = [&](int64_t c) {
+          return element_as_double(scores, (n * classes + c) * inner + i);
+        };
+        for (int64_t c = 1; c < classes; ++c) best = score(c) > score(best) ? c : best;
+        right += static_cast<int64_t>(best == labels.data<int64_t>()[static_cast<size_t>(n * inner + i)]);
+        ++tried;
+      }
+    }
+  }
+
+  void finish(int64_t per_epoch) {
+    if (!rows_.empty() && done_ % per_epoch != 0) print_epoch(done_ / per_epoch + 1, done_ % per_epoch);
+    save_checkpoint();
+    if (!request_.output_file.empty()) {
+      fetch_state();
+      isa::write_file_atomically(request_.output_file,
+                                 serialize_model(with_values(*model_, state_), request_.output_file));
+    }
+    if (!request_.csv_file.empty()) {
+      std::string text = "step,epoch,loss,rate,cycles\n";
+      for (const Row& row : rows_)
+        text += fmt::format("{},{},{:.9g},{:.9g},{}\n", row.step, row.epoch, row.loss, row.rate, row.cycles);
+      isa::write_output(request_.csv_file, text);
+    }
+    int64_t cycles = 0;
+    for (const Row& row : rows_) cycles += row.cycles;
+    fmt::print(out_, "{}{} steps, {} cycles, {:.6f} s of the chip\n", is_interrupted ? "interrupted: " : "",
+               rows_.size(), cycles, seconds(cycles));
+  }
+
+  const TrainRequest& request_;
+  std::ostream& out_;
+  TrainingData data_;
+  std::optional<onnx::ModelProto> model_;  ///< unless the file was a step
+  StepModel step_;
+  TensorMap state_;  ///< as far as the host knows it
+  std::optional<ResidentModel> chip_;
+  std::optional<ResidentModel> forward_;  ///< made for the first validation
+  int64_t done_ = 0;
+  std::vector<Row> rows_;
+};
+
+}  // namespace
+
+int train_command(const TrainRequest& request, std::ostream& out) {
+  return Training(request, out).run();
+}
+
+}  // namespace kodama::compiler

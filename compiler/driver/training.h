@@ -1,0 +1,52 @@
+#pragma once
+
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "compiler/driver/session.h"
+#include "compiler/graph/gradient/gradient.h"
+#include "compiler/graph/gradient/train_step.h"
+
+/// The commands `kodama grad`, `kodama train-step` and `kodama train`.
+namespace kodama::compiler {
+
+struct GradRequest {
+  SessionOptions common;  ///< dims and bind matter
+  std::string model_file;
+  std::string output_file;
+  GradientRequest gradient;
+};
+/// Writes a model that computes what the given one computes and, as further outputs, the gradients of a
+/// value; says which there are. Errors are those of import_model() and add_gradients().
+int grad_command(const GradRequest& request, std::ostream& out);
+
+struct TrainStepCommand {
+  SessionOptions common;  ///< dims and bind matter
+  std::string model_file;
+  std::string output_file;
+  int64_t batch = 0;  ///< the first axis of every input; 0: as the model has it
+  TrainStepRequest step;
+};
+/// Writes a training step of a model (train_step.h) and says what its inputs and outputs are.
+int train_step_command(const TrainStepCommand& request, std::ostream& out);
+
+struct TrainRequest {
+  SessionOptions common;
+  std::string model_file;  ///< a model, or a step that train-step or a checkpoint made
+  std::vector<std::string> data;
+  TrainStepRequest step;
+  int64_t batch = 32;
+  int64_t epochs = 1;
+  int64_t most_steps = 0;        ///< ends earlier; 0: no limit
+  int64_t held_out = 0;          ///< the last examples are for validation
+  int64_t checkpoint_every = 0;  ///< steps; 0: at the end alone
+  std::string checkpoint_file;   ///< empty: none
+  std::string output_file;       ///< the trained model; empty: none
+  std::string csv_file;          ///< empty: none
+};
+/// Trains on the simulated chip. The state stays there; a step sends its batch and fetches its loss. Ctrl-C
+/// ends behind the present step, and saves. Throws before the first step what is wrong with data or options.
+int train_command(const TrainRequest& request, std::ostream& out);
+
+}  // namespace kodama::compiler
