@@ -173,9 +173,10 @@ void add_model_options(CLI::App& app, SessionOptions& options, RawOptions& raw) 
                  "chooses kernels and layouts: pbqp (least in all), greedy, first, or a plugin's; host: all "
                  "relayouts by the host")
       ->capture_default_str();
-  CLI::Option* cache = app.add_option(
-      "--cache", options.cache,
-      "directory that keeps what conversions cost; default KODAMA_CACHE, or kodama in ~/.cache");
+  CLI::Option* cache =
+      app.add_option("--cache", options.cache,
+                     "directory that keeps what conversions cost, and programs of models that are compiled "
+                     "in parts; default KODAMA_CACHE, or kodama in ~/.cache");
   app.add_flag_callback(
          "--no-cache", [&options] { options.cache.clear(); }, "keep nothing between runs")
       ->excludes(cache);

@@ -127,7 +127,7 @@ struct CompiledModel {
 
   /// Images of inputs stay in DRAM from run to run (CompileOptions::keeps_inputs).
   bool keeps_inputs = false;
-  /// Those of CompileOptions::ties that could be made. Not in packages.
+  /// Those of CompileOptions::ties that could be made; packages have only what a run needs of them.
   std::vector<Tie> ties = {};
 
   TensorId storage(TensorId id) const;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -154,10 +155,80 @@ RearrangeLayer read_rearrange(const JsonValue& j) {
   return rearrange;
 }
 
-// --- checksums ------------------------------------------------------------------------------------------
+// --- files ----------------------------------------------------------------------------------------------
 
 constexpr const char* kManifest = "manifest.json";
 constexpr const char* kChecksums = "checksums";
+constexpr const char* kHostModel = "host.onnx";
+
+/// Where the files of a package are, by their names in it.
+class PackageFiles {
+ public:
+  using Contents = std::function<void(const isa::Output&)>;
+
+  PackageFiles() = default;
+  PackageFiles(const PackageFiles&) = delete;
+  PackageFiles& operator=(const PackageFiles&) = delete;
+  virtual ~PackageFiles() = default;
+
+  /// What messages call a file.
+  virtual std::string path(const std::string& name) const = 0;
+  virtual bool has(const std::string& name) const = 0;
+  /// UserError when it can't be read.
+  virtual std::string read(const std::string& name) const = 0;
+  virtual void write(const std::string& name, const Contents& contents) = 0;
+  void write(const std::string& name, const std::string& text) {
+    write(name, [&](const isa::Output& output) { output(text); });
+  }
+};
+
+class FilesInDirectory : public PackageFiles {
+ public:
+  using PackageFiles::write;
+
+  explicit FilesInDirectory(fs::path directory) : directory_(std::move(directory)) {}
+
+  std::string path(const std::string& name) const override { return (directory_ / name).string(); }
+  bool has(const std::string& name) const override {
+    std::error_code error;
+    return fs::status(directory_ / name, error).type() != fs::file_type::not_found;
+  }
+  std::string read(const std::string& name) const override { return isa::read_file(path(name)); }
+  void write(const std::string& name, const Contents& contents) override {
+    isa::write_file_atomically(path(name), contents);
+  }
+
+ private:
+  fs::path directory_;
+};
+
+class FilesInMemory : public PackageFiles {
+ public:
+  using PackageFiles::write;
+
+  /// `where` begins the messages.
+  explicit FilesInMemory(std::string where) : where_(std::move(where)) {}
+
+  std::string path(const std::string& name) const override { return where_ + ": " + name; }
+  bool has(const std::string& name) const override { return files_.contains(name); }
+  std::string read(const std::string& name) const override {
+    const auto found = files_.find(name);
+    if (found == files_.end()) throw isa::UserError(path(name) + ": is missing");
+    return found->second;
+  }
+  void write(const std::string& name, const Contents& contents) override {
+    std::string& text = files_[name];
+    text.clear();
+    contents([&](std::string_view piece) { text += piece; });
+  }
+  const std::map<std::string, std::string>& all() const { return files_; }
+
+ private:
+  std::string where_;
+  std::map<std::string, std::string> files_;
+};
+
+// --- checksums ------------------------------------------------------------------------------------------
 
 /// Names of files in a package, and the CRC-32 and the size of each.
 struct FileSum {
@@ -180,12 +251,11 @@ std::string to_string(const FileSums& sums) {
 }
 
 /// The files that a package has by its own account. UserError unless that is as it was written, to the byte.
-FileSums read_sums(const fs::path& directory) {
-  const std::string path = (directory / kChecksums).string();
-  std::error_code error;
-  if (fs::status(path, error).type() == fs::file_type::not_found)
+FileSums read_sums(const PackageFiles& files) {
+  const std::string path = files.path(kChecksums);
+  if (!files.has(kChecksums))
     throw isa::UserError(fmt::format("{}: is missing; the package is of another version or damaged", path));
-  const std::string text = isa::read_file(path);
+  const std::string text = files.read(kChecksums);
   FileSums sums;
   std::istringstream lines(text);
   lines.imbue(std::locale::classic());
@@ -204,10 +274,10 @@ FileSums read_sums(const fs::path& directory) {
   return sums;
 }
 
-void check_sums(const fs::path& directory, const FileSums& sums) {
+void check_sums(const PackageFiles& files, const FileSums& sums) {
   for (const auto& [name, sum] : sums) {
-    const std::string path = (directory / name).string();
-    const FileSum found = sum_of(isa::read_file(path));
+    const std::string path = files.path(name);
+    const FileSum found = sum_of(files.read(name));
     if (found != sum)
       throw isa::UserError(fmt::format(
           "{}: the package is damaged: found {} bytes with checksum {:08x}, written were {} with {:08x}",
@@ -221,14 +291,10 @@ constexpr std::array<const char*, 3> kFolders = {"programs", "images", "constant
 
 class PackageWriter {
  public:
-  PackageWriter(const CompiledModel& model, fs::path directory)
-      : model_(model), directory_(std::move(directory)) {}
+  PackageWriter(const CompiledModel& model, PackageFiles& files) : model_(model), files_(files) {}
 
+  /// All files but the checksums.
   void write(const std::function<void(int64_t, int64_t, const std::string&)>& progress) {
-    {
-      const auto hold = isa::hold_temporaries();
-      for (const char* folder : kFolders) fs::create_directories(directory_ / folder);
-    }
     ordered_json manifest;
     manifest["format"] = "kodama package";
     manifest["version"] = kPackageVersion;
@@ -243,6 +309,10 @@ class PackageWriter {
       manifest["checks"].push_back({{"tensor", check.tensor}, {"message", check.message}});
     manifest["work"] = work_to_json(model_.work);
     manifest["slices"] = model_.slices;
+    manifest["keeps_inputs"] = model_.keeps_inputs;
+    manifest["ties"] = ordered_json::array();
+    for (const Tie& tie : model_.ties)
+      manifest["ties"].push_back({{"output", tie.output}, {"input", tie.input}, {"fetch", tie.fetch}});
     manifest["tensors"] = tensors();
     manifest["images"] = images();
     ordered_json stages = ordered_json::array();
@@ -261,8 +331,7 @@ class PackageWriter {
     }
     if (progress) progress(count, count, "");
     write_host_model();
-    isa::write_file_atomically((directory_ / kManifest).string(), manifest.dump(1) + "\n");
-    write_checksums(directory_.string());
+    files_.write(kManifest, manifest.dump(1) + "\n");
   }
 
  private:
@@ -278,7 +347,7 @@ class PackageWriter {
                         {"slice_axis", model_.slice_axes[id]}};
       if (tensor.constant) {
         const std::string file = fmt::format("constants/{:04}.pb", id);
-        write_tensor_file((directory_ / file).string(), *tensor.constant, tensor.name);
+        files_.write(file, tensor_to_proto(*tensor.constant, tensor.name).SerializeAsString());
         j["constant"] = file;
       }
       list.push_back(j);
@@ -292,7 +361,7 @@ class PackageWriter {
     for (const CompiledModel::Preload& preload : model_.preloads) {
       const std::string file = fmt::format("images/{:04}_{}.bin", number++, file_stem(preload.name));
       std::vector<int64_t> sizes;
-      isa::write_file_atomically((directory_ / file).string(), [&](const isa::Output& output) {
+      files_.write(file, [&](const isa::Output& output) {
         for (const auto& group : preload.image.groups) {
           sizes.push_back(static_cast<int64_t>(group.size()));
           output({reinterpret_cast<const char*>(group.data()), group.size() * sizeof(uint64_t)});
@@ -334,13 +403,13 @@ class PackageWriter {
     return j;
   }
 
-  void write_program(const std::string& file, const isa::Program& program) const {
-    isa::write_file_atomically((directory_ / file).string(), [&](const isa::Output& output) {
+  void write_program(const std::string& file, const isa::Program& program) {
+    files_.write(file, [&](const isa::Output& output) {
       assembler::print(program, [&](std::string_view piece) { output(piece); });
     });
   }
 
-  ordered_json segments() const {
+  ordered_json segments() {
     ordered_json list = ordered_json::array();
     for (const Segment& segment : model_.segments) {
       const Stage& first = model_.stages[static_cast<size_t>(segment.first_stage)];
@@ -370,12 +439,11 @@ class PackageWriter {
       opset->set_domain(domain);
       opset->set_version(version);
     }
-    isa::write_file_atomically((directory_ / "host.onnx").string(),
-                               serialize_model(host_model_, (directory_ / "host.onnx").string()));
+    files_.write(kHostModel, serialize_model(host_model_, files_.path(kHostModel)));
   }
 
   const CompiledModel& model_;
-  fs::path directory_;
+  PackageFiles& files_;
   onnx::ModelProto host_model_;
 };
 
@@ -383,16 +451,17 @@ class PackageWriter {
 
 class PackageReader {
  public:
-  PackageReader(fs::path directory, CompiledModel& model) : directory_(std::move(directory)), model_(model) {}
+  PackageReader(const PackageFiles& files, CompiledModel& model) : files_(files), model_(model) {}
 
-  void read(const std::string& chip_name,
+  /// `chip`: that it must be for; nothing: the one that the manifest names.
+  void read(const std::optional<isa::Chip>& chip,
             const std::function<void(int64_t, int64_t, const std::string&)>& progress) {
-    const std::string file_name = (directory_ / kManifest).string();
-    sums_ = read_sums(directory_);
-    check_sums(directory_, sums_);
+    const std::string file_name = files_.path(kManifest);
+    sums_ = read_sums(files_);
+    check_sums(files_, sums_);
     if (!sums_.contains(kManifest))
       throw isa::UserError(fmt::format("{}: has no checksum in '{}'", file_name, kChecksums));
-    const std::string text = isa::read_file(file_name);
+    const std::string text = files_.read(kManifest);
     const ordered_json json = isa::parse_json(text, file_name);
     const JsonValue manifest(json, file_name);
     if (!manifest.has("format") || json["format"] != "kodama package")
@@ -403,9 +472,10 @@ class PackageReader {
                                        kPackageVersion));
     }
     manifest.allow({"format", "version", "model", "chip", "precision", "opset", "inputs", "outputs", "checks",
-                    "work", "slices", "tensors", "images", "stages", "segments", "preparation"});
+                    "work", "slices", "keeps_inputs", "ties", "tensors", "images", "stages", "segments",
+                    "preparation"});
     model_.name = manifest.at("model").text();
-    read_chip(manifest.at("chip"), chip_name);
+    read_chip(manifest.at("chip"), chip);
     model_.precision = manifest.at("precision").parsed(parse_matrix_precision);
     manifest.at("opset").for_each_member([&](const std::string& domain, const JsonValue& version) {
       model_.opset[domain] = version.integer(1, 1000);
@@ -418,11 +488,21 @@ class PackageReader {
     });
     model_.work = read_work(manifest.at("work"));
     model_.slices = manifest.at("slices").integer();
+    model_.keeps_inputs = manifest.at("keeps_inputs").flag();
+    model_.ties = manifest.at("ties").list_of([](const JsonValue& j) {
+      j.allow({"output", "input", "fetch"});
+      Tie tie;
+      tie.output = j.at("output").small_integer();
+      tie.input = j.at("input").small_integer();
+      tie.fetch = j.at("fetch").flag();
+      return tie;
+    });
     model_.slice_axes =
         manifest.at("tensors").list_of([](const JsonValue& j) { return j.at("slice_axis").small_integer(); });
     model_.tensors = manifest.at("tensors").list_of([&](const JsonValue& j) { return tensor(j); });
     model_.preloads = manifest.at("images").list_of([&](const JsonValue& j) { return image(j); });
-    if (sums_.contains("host.onnx")) host_model_ = read_model((directory_ / "host.onnx").string());
+    if (sums_.contains(kHostModel))
+      host_model_ = parse_model(files_.read(kHostModel), files_.path(kHostModel));
     const std::vector<JsonValue> stages = manifest.at("stages").list();
     for (size_t k = 0; k < stages.size(); ++k) {
       model_.stages.push_back(stage(stages[k]));
@@ -430,8 +510,7 @@ class PackageReader {
         progress(static_cast<int64_t>(k), static_cast<int64_t>(stages.size()), model_.stages.back().name);
     }
     model_.segments = manifest.at("segments").list_of([&](const JsonValue& j) { return segment(j); });
-    if (manifest.has("preparation"))
-      model_.preparation = assembler::assemble_file(file(manifest.at("preparation")), model_.chip);
+    if (manifest.has("preparation")) model_.preparation = program(manifest.at("preparation"));
     try {
       check_package_model(model_);
     } catch (const isa::UserError& error) {
@@ -441,23 +520,27 @@ class PackageReader {
   }
 
  private:
-  void read_chip(const JsonValue& j, const std::string& chip_name) {
+  void read_chip(const JsonValue& j, const std::optional<isa::Chip>& chip) {
     j.allow({"name", "hash"});
     const std::string name = j.at("name").text();
     const std::string hash = j.at("hash").text();
-    model_.chip = chip_name.empty() ? j.at("name").parsed(isa::find_chip) : isa::find_chip(chip_name);
+    model_.chip = chip ? *chip : j.at("name").parsed(isa::find_chip);
     if (hash != model_.chip.hash) {
       throw isa::UserError(
           fmt::format("{}: compiled for chip '{}' with hash {}, but {} has hash {}; compile the model again",
-                      directory_.string(), name, hash, model_.chip.source_file, model_.chip.hash));
+                      files_.path(kManifest), name, hash, model_.chip.source_file, model_.chip.hash));
     }
   }
 
-  /// A file of the package: its checksum has been checked.
+  /// The name of a file of the package: its checksum has been checked.
   std::string file(const JsonValue& j) const {
-    const std::string name = j.text();
+    std::string name = j.text();
     if (!sums_.contains(name)) j.fail(fmt::format("files of the package, which are in '{}'", kChecksums));
-    return (directory_ / name).string();
+    return name;
+  }
+  isa::Program program(const JsonValue& j) const {
+    const std::string name = file(j);
+    return assembler::assemble(files_.read(name), files_.path(name), model_.chip);
   }
 
   LayerTensor tensor(const JsonValue& j) const {
@@ -471,7 +554,10 @@ class PackageReader {
       j.at("type").fail(fmt::format("{}, as type_code says", data_type_name(tensor.type)));
     tensor.shape = j.at("shape").integers();
     tensor.alias_of = j.at("alias_of").small_integer();
-    if (j.has("constant")) tensor.constant = read_tensor_file(file(j.at("constant")));
+    if (j.has("constant")) {
+      const std::string name = file(j.at("constant"));
+      tensor.constant = tensor_from_bytes(files_.read(name), files_.path(name));
+    }
     return tensor;
   }
 
@@ -481,7 +567,7 @@ class PackageReader {
     preload.name = j.at("name").text();
     preload.dram_address = j.at("dram_address").integer();
     const std::string path = file(j.at("file"));
-    const std::string bytes = isa::read_file(path);
+    const std::string bytes = files_.read(path);
     size_t at = 0;
     for (const JsonValue& size : j.at("lw_per_group").list()) {
       const auto left = static_cast<int64_t>((bytes.size() - at) / sizeof(uint64_t));
@@ -562,9 +648,9 @@ class PackageReader {
     j.allow({"first_stage", "stages", "program"});
     Segment segment;
     segment.first_stage = j.at("first_stage").small_integer();
-    const std::string path = file(j.at("program"));
+    const std::string path = files_.path(file(j.at("program")));
     isa::Program& program = segment.parts.program;
-    program = assembler::assemble_file(path, model_.chip);
+    program = this->program(j.at("program"));
     std::set<std::string> names;
     int depth = 0;
     for (size_t k = 0; k < program.statements.size(); ++k) {
@@ -588,7 +674,7 @@ class PackageReader {
     return segment;
   }
 
-  fs::path directory_;
+  const PackageFiles& files_;
   CompiledModel& model_;
   onnx::ModelProto host_model_;
   FileSums sums_;
@@ -626,7 +712,7 @@ void check_package_directory(const std::string& directory) {
   if (fs::is_empty(target)) return;
   if (!is_package(target.string()))
     throw isa::UserError(directory + ": exists and is not a kodama package; choose another directory");
-  const FileSums own = read_sums(target);
+  const FileSums own = read_sums(FilesInDirectory(target));
   for (const auto& entry : fs::recursive_directory_iterator(target)) {
     const std::string name = entry.path().lexically_relative(target).generic_string();
     const bool is_own = entry.is_directory() && !entry.is_symlink()
@@ -652,7 +738,13 @@ void save_package(const CompiledModel& model, const std::string& directory,
     const auto temporary = isa::Temporary::make(isa::Temporary::Kind::kFolder, target.parent_path(), error);
     if (!temporary) refuse(error);
     if (fs::exists(target)) fs::permissions(temporary->path(), fs::status(target).permissions());
-    PackageWriter(model, temporary->path()).write(progress);
+    {
+      const auto hold = isa::hold_temporaries();
+      for (const char* folder : kFolders) fs::create_directories(temporary->path() / folder);
+    }
+    FilesInDirectory files(temporary->path());
+    PackageWriter(model, files).write(progress);
+    write_checksums(temporary->path().string());
     check_package_directory(directory);  // what happened meanwhile
     error = fs::exists(target) ? temporary->exchange_with(target) : temporary->move_to(target);
     if (error) refuse(error);
@@ -666,7 +758,41 @@ CompiledModel load_package(const std::string& directory, const std::string& chip
   if (!is_package(directory))
     throw isa::UserError(directory + ": is not a kodama package (no manifest.json)");
   CompiledModel model;
-  PackageReader(directory, model).read(chip_name, progress);
+  const FilesInDirectory files(directory);
+  PackageReader(files, model)
+      .read(chip_name.empty() ? std::nullopt : std::optional(isa::find_chip(chip_name)), progress);
+  return model;
+}
+
+std::string package_to_bytes(const CompiledModel& model) {
+  FilesInMemory files(model.name);
+  PackageWriter(model, files).write({});
+  FileSums sums;
+  for (const auto& [name, text] : files.all()) sums[name] = sum_of(text);
+  files.write(kChecksums, to_string(sums));
+  std::string bytes;
+  for (const auto& [name, text] : files.all()) {
+    bytes += fmt::format("{} {}\n", text.size(), name);
+    bytes += text;
+  }
+  return bytes;
+}
+
+CompiledModel package_from_bytes(const std::string& bytes, const isa::Chip& chip, const std::string& where) {
+  FilesInMemory files(where);
+  for (size_t at = 0; at < bytes.size();) {
+    const size_t line_end = bytes.find('\n', at);
+    size_t size = 0;
+    const auto [name, error] = line_end == std::string::npos
+                                   ? std::from_chars_result{nullptr, std::errc::invalid_argument}
+                                   : std::from_chars(&bytes[at], &bytes[line_end], size);
+    if (error != std::errc() || *name != ' ' || size > bytes.size() - line_end - 1)
+      throw isa::UserError(fmt::format("{}: byte {} doesn't begin a file of a package", where, at));
+    files.write(std::string(name + 1, &bytes[line_end]), bytes.substr(line_end + 1, size));
+    at = line_end + 1 + size;
+  }
+  CompiledModel model;
+  PackageReader(files, model).read(chip, {});
   return model;
 }
 

@@ -22,7 +22,7 @@
 namespace kodama::compiler {
 
 /// Version of the format; a package of another version is refused.
-inline constexpr int kPackageVersion = 11;
+inline constexpr int kPackageVersion = 12;
 
 /// Whether save_package can write there: `directory` must not exist, be empty, or hold an earlier package and
 /// no other file. UserError that names what is in the way.
@@ -36,6 +36,10 @@ void save_package(const CompiledModel& model, const std::string& directory,
 /// the chip file `chip_name` (empty: the one named in the manifest) is not the chip it was compiled for.
 CompiledModel load_package(const std::string& directory, const std::string& chip_name = "",
                            const std::function<void(int64_t, int64_t, const std::string&)>& progress = {});
+
+/// A package's files as one text, and back; errors are those of load_package, and begin with `where`.
+std::string package_to_bytes(const CompiledModel& model);
+CompiledModel package_from_bytes(const std::string& bytes, const isa::Chip& chip, const std::string& where);
 
 /// Writes `checksums` anew for the files that are there: for tests that damage packages on purpose.
 void write_checksums(const std::string& directory);

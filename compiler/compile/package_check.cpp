@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 #include <string_view>
 
@@ -54,6 +55,7 @@ class ModelCheck {
       if (type != onnx::TensorProto_DataType_INT32)
         fail(path, "found one of {}, allowed: int32", data_type_name(type));
     }
+    for (size_t k = 0; k < model_.ties.size(); ++k) check_tie(at("ties", k), model_.ties[k]);
     for (size_t k = 0; k < model_.preloads.size(); ++k) check_preload(at("images", k), model_.preloads[k]);
     for (size_t k = 0; k < model_.stages.size(); ++k) check_stage(at("stages", k), model_.stages[k]);
     check_segments();
@@ -121,6 +123,22 @@ class ModelCheck {
       if (!names.insert(tensor(ids[k]).name).second)
         fail(at(list, k), "found tensor '{}' twice", tensor(ids[k]).name);
     }
+  }
+
+  /// What is made of an output takes the place of an input of its type and shape.
+  void check_tie(const std::string& path, const Tie& tie) const {
+    check_id(path + ".output", tie.output);
+    check_id(path + ".input", tie.input);
+    const auto is_among = [](const std::vector<TensorId>& ids, TensorId id) {
+      return std::ranges::find(ids, id) != ids.end();
+    };
+    if (!is_among(model_.outputs, tie.output)) fail(path + ".output", "found no output of the model");
+    if (!is_among(model_.inputs, tie.input)) fail(path + ".input", "found no input of the model");
+    const LayerTensor& output = tensor(tie.output);
+    const LayerTensor& input = tensor(tie.input);
+    if (output.type != input.type || output.shape != input.shape)
+      fail(path, "found a {} of shape {} in the place of a {} of shape {}", data_type_name(output.type),
+           shape_to_string(output.shape), data_type_name(input.type), shape_to_string(input.shape));
   }
 
   void check_dram(const std::string& path, int64_t address, int64_t size) const {

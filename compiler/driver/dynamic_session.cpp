@@ -17,6 +17,7 @@
 #include "compiler/runtime/comparison.h"
 #include "isa/file.h"
 #include "isa/output.h"
+#include "passes/registry.h"
 
 namespace kodama::compiler {
 
@@ -116,7 +117,11 @@ int run_dynamic_command(const RunRequest& request, ImportedModel imported, WallT
   DynamicOptions dynamic;
   dynamic.compile = compile_options(options, dump_points(&options.passes), options.planner);
   layout::SolutionCache cache(options.cache);
+  StoredPrograms programs(options.cache + "/programs");
   if (!options.cache.empty()) dynamic.compile.cache = &cache;
+  // Dumps are of passes that run; what a plugin is, its name doesn't say.
+  if (!options.cache.empty() && options.dump_after.empty() && !passes::RegisteringPlugin::any())
+    dynamic.programs = &programs;
   dynamic.runner.machine.threads = options.threads;
   dynamic.runner.timing = options.timing;
   dynamic.runner.hazards = options.hazards;

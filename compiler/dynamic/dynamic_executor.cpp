@@ -93,6 +93,7 @@ class DynamicExecutor::Walk {
     for (const RegionRuns& region : outcome_.regions) {
       outcome_.total.runs += region.runs;
       outcome_.total.compiles += region.compiles;
+      outcome_.total.disk_hits += region.disk_hits;
       outcome_.total.hits += region.hits;
       outcome_.total.compile_seconds += region.compile_seconds;
       outcome_.total.stats += region.stats;
@@ -227,7 +228,7 @@ class DynamicExecutor::Walk {
       program = make_program(graph, entry, done, frame);
       if (!program->region.nodes.empty()) {
         RegionRuns& row = row_of(graph, *program);
-        ++row.compiles;
+        ++(program->from_disk ? row.disk_hits : row.compiles);
         row.compile_seconds += program->compile_seconds;
       }
       if (!program->region.nodes.empty() || !program->region.decided.empty())
@@ -250,6 +251,7 @@ class DynamicExecutor::Walk {
   std::shared_ptr<Program> make_program(const GraphInfo& graph, const std::string& entry,
                                         const std::vector<bool>& done, const Frame& frame) {
     const auto start = std::chrono::steady_clock::now();
+    const int64_t compiles_before = compiles_;
     auto program = std::make_shared<Program>();
     RegionOptions options;
     for (int k = 0; k < static_cast<int>(done.size()); ++k) {
@@ -262,14 +264,11 @@ class DynamicExecutor::Walk {
     for (;;) {
       program->region = plan_region(executor_.model_, graph, done, frame, options);
       if (program->region.nodes.empty()) break;
-      try {
-        compile(graph, *program);
-        break;
-      } catch (const isa::UnsupportedError& error) {
-        const auto [node, reason] = find_refused(graph, done, frame, options, program->region, error.what());
-        options.refused.emplace(node, reason);
-      }
+      const std::optional<std::string> refusal = compile(graph, *program);
+      if (!refusal) break;
+      options.refused.insert(find_refused(graph, done, frame, options, program->region, *refusal));
     }
+    program->from_disk = compiles_ == compiles_before;
     program->refused = options.refused;
     for (const std::string& name : program->region.bound) program->bound.push_back(frame.find(name)->value);
     for (const int k : program->region.by_data) program->variant_of.push_back(variant_key(entry, k));
@@ -289,36 +288,70 @@ class DynamicExecutor::Walk {
       options.most_nodes = (good + bad) / 2;
       Program part;
       part.region = plan_region(executor_.model_, graph, done, frame, options);
-      try {
-        compile(graph, part);
-        good = options.most_nodes;
-      } catch (const isa::UnsupportedError& error) {
+      if (const std::optional<std::string> refusal = compile(graph, part, true)) {
         bad = options.most_nodes;
-        reason = error.what();
+        reason = *refusal;
+      } else {
+        good = options.most_nodes;
       }
     }
     return {region.nodes[static_cast<size_t>(bad - 1)], reason};
   }
 
-  void compile(const GraphInfo& graph, Program& program) {
+  /// Makes a region's program, or reads it from disk; returns why there can't be one. `is_trial`: only that
+  /// is asked, and `program` is of no use.
+  std::optional<std::string> compile(const GraphInfo& graph, Program& program, bool is_trial = false) {
     const std::string name = next_name(graph);
-    if (executor_.options_.progress) executor_.options_.progress("compiling " + name);
-    onnx::ModelProto model = program.region.model;
+    onnx::ModelProto& model = program.region.model;
     model.mutable_graph()->set_name(name);
-    model = import_model(std::move(model), {}, name);
-    if (fold_constants(model)) prune_value_info(*model.mutable_graph());
-    program.results = folded_results(model.graph());
-    if (!program.results.empty()) return;
     CompileOptions options = executor_.options_.compile;
     options.keeps_inputs = graph.is_body();
     options.ties = ties_of(graph, program.region);
-    try {
-      program.compiled = compile_model(model, executor_.chip_, options);
-    } catch (const isa::UnsupportedError&) {
-      if (!options.keeps_inputs) throw;
-      options.keeps_inputs = false;
-      program.compiled = compile_model(std::move(model), executor_.chip_, options);
+    StoredPrograms* const programs = executor_.options_.programs;
+    if (programs == nullptr) return compile_anew(program, options);
+    const std::string key = program_key(model, executor_.chip_, options);
+    std::optional<std::string> verdict = programs->verdict(key);
+    if (verdict && !verdict->empty()) return verdict;
+    if (verdict && is_trial) return std::nullopt;
+    if (auto made = programs->find(key, executor_.chip_)) {
+      program.results = std::move(made->results);
+      program.compiled = std::move(made->compiled);
+      look_at_stages(program);
+      return std::nullopt;
     }
+    verdict = compile_anew(program, options);
+    if (verdict || is_trial) {
+      programs->store_verdict(key, verdict.value_or(""));
+    } else {
+      programs->store(key, program.results, program.compiled);
+    }
+    return verdict;
+  }
+
+  std::optional<std::string> compile_anew(Program& program, CompileOptions options) {
+    const std::string name = program.region.model.graph().name();
+    if (executor_.options_.progress) executor_.options_.progress("compiling " + name);
+    ++compiles_;
+    try {
+      onnx::ModelProto model = import_model(program.region.model, {}, name);
+      if (fold_constants(model)) prune_value_info(*model.mutable_graph());
+      program.results = folded_results(model.graph());
+      if (!program.results.empty()) return std::nullopt;
+      try {
+        program.compiled = compile_model(model, executor_.chip_, options);
+      } catch (const isa::UnsupportedError&) {
+        if (!options.keeps_inputs) throw;
+        options.keeps_inputs = false;
+        program.compiled = compile_model(std::move(model), executor_.chip_, options);
+      }
+    } catch (const isa::UnsupportedError& error) {
+      return error.what();
+    }
+    look_at_stages(program);
+    return std::nullopt;
+  }
+
+  static void look_at_stages(Program& program) {
     for (const Stage& stage : program.compiled.stages) {
       program.uses_chip |= stage.on_chip();
       const auto* host = std::get_if<HostStage>(&stage.body);
@@ -533,6 +566,7 @@ class DynamicExecutor::Walk {
   DynamicExecutor& executor_;
   DynamicOutcome outcome_;
   std::vector<OnChip> on_chip_;
+  int64_t compiles_ = 0;  ///< those that only showed what can't be compiled, too
   std::map<std::string, int> regions_of_;
   std::map<RowKey, size_t> rows_;
   std::map<std::pair<const GraphInfo*, int>, size_t> host_rows_;

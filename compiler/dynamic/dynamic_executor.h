@@ -12,6 +12,7 @@
 #include "compiler/compile/compiled_model.h"
 #include "compiler/dynamic/graph_info.h"
 #include "compiler/dynamic/program_cache.h"
+#include "compiler/dynamic/stored_programs.h"
 #include "compiler/reference/executor.h"
 #include "compiler/runtime/runner.h"
 
@@ -29,7 +30,8 @@ namespace kodama::compiler {
 struct DynamicOptions {
   CompileOptions compile;
   RunnerOptions runner;
-  int64_t cache_limit = 64;  ///< programs that are kept
+  int64_t cache_limit = 64;            ///< programs that are kept in memory
+  StoredPrograms* programs = nullptr;  ///< on disk; null: none
   /// Called before a region is compiled and before anything runs, with its name.
   std::function<void(const std::string&)> progress;
 };
@@ -49,8 +51,9 @@ struct RegionRuns {
   bool only_decides = false;         ///< on the host: control flow, or handling of sequences and optionals
   int64_t runs = 0;
   int64_t compiles = 0;
-  int64_t hits = 0;  ///< runs whose program was there
-  double compile_seconds = 0;
+  int64_t disk_hits = 0;       ///< programs that were read from disk
+  int64_t hits = 0;            ///< runs whose program was in memory
+  double compile_seconds = 0;  ///< and for reading from disk
   StageStats stats;            ///< without what is sent once
   int64_t preload_bytes = 0;   ///< constants, for programs that ran for the first time
   int64_t preload_cycles = 0;  ///< and what else happens before their first run

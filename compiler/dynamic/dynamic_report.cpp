@@ -46,6 +46,7 @@ int64_t host_cycles(const RegionRuns& region) {
 std::vector<std::string> numbers(const RegionRuns& region) {
   return {std::to_string(region.runs),
           std::to_string(region.compiles),
+          std::to_string(region.disk_hits),
           std::to_string(region.hits),
           std::to_string(region.stats.chip_cycles()),
           std::to_string(region.stats.chip.cycles() - region.stats.chip_cycles() - host_cycles(region)),
@@ -56,8 +57,8 @@ std::vector<std::string> numbers(const RegionRuns& region) {
 }  // namespace
 
 void print_dynamic_report(const DynamicOutcome& outcome, std::ostream& out) {
-  Table table({"region", "operators", "where", "runs", "compiles", "hits", "chip cycles", "link cycles",
-               "host cycles", "link bytes"});
+  Table table({"region", "operators", "where", "runs", "compiles", "from disk", "hits", "chip cycles",
+               "link cycles", "host cycles", "link bytes"});
   const auto add = [&](const RegionRuns& region, const std::string& operators, const std::string& where) {
     std::vector<std::string> row{region.name, operators, where};
     for (std::string& number : numbers(region)) row.push_back(std::move(number));
@@ -74,10 +75,12 @@ void print_dynamic_report(const DynamicOutcome& outcome, std::ostream& out) {
     fmt::print(out, ", and {} once, for {} of constants", total.preload_cycles,
                bytes_text(total.preload_bytes));
   }
-  fmt::print(
-      out,
-      "\nprograms: {} compiled in {:.2f} s, {} runs of such that were there; {} are kept, {} were dropped\n",
-      total.compiles, total.compile_seconds, total.hits, outcome.cached_programs, outcome.dropped_programs);
+  fmt::print(out,
+             "\nprograms: {} compiled and {} read from disk in {:.2f} s, {} runs of such that were in "
+             "memory; {} are "
+             "kept, {} were dropped\n",
+             total.compiles, total.disk_hits, total.compile_seconds, total.hits, outcome.cached_programs,
+             outcome.dropped_programs);
   // A reason once, with all that it is true of.
   std::vector<std::pair<std::string, std::vector<std::string>>> reasons;
   const auto tell = [&](const std::string& reason, const std::string& what) {
@@ -115,6 +118,7 @@ nlohmann::ordered_json dynamic_to_json(const DynamicOutcome& outcome) {
                                   {"reasons", region.reasons},
                                   {"runs", region.runs},
                                   {"compiles", region.compiles},
+                                  {"disk_hits", region.disk_hits},
                                   {"hits", region.hits},
                                   {"compile_seconds", region.compile_seconds},
                                   {"cycles", region.stats.chip.cycles()},

@@ -21,6 +21,7 @@ struct Program {
   std::vector<std::string> hosts;       ///< why parts of it are on the host: "Add 'n': int64 has no …"
   std::map<int, std::string> refused;   ///< nodes that were left out because the chip's way can't take them
   bool uses_chip = false;
+  bool from_disk = false;  ///< nothing was compiled for it
   double compile_seconds = 0;
   /// Of a region whose results follow from bound values, shapes and constants: these; then there is no
   /// runner.

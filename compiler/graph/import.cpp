@@ -607,7 +607,10 @@ onnx::ModelProto read_model(const std::string& path) {
   if (status.type() == std::filesystem::file_type::directory) {
     user_error(path, "is a directory; an ONNX model is one file");
   }
-  const std::string bytes = isa::read_file(path);
+  return parse_model(isa::read_file(path), path);
+}
+
+onnx::ModelProto parse_model(const std::string& bytes, const std::string& path) {
   if (bytes.empty()) user_error(path, "the file is empty; an ONNX model is expected");
   if (bytes.size() > static_cast<size_t>(std::numeric_limits<int>::max())) {
     user_error(path, "{} bytes; a protobuf file, and so an ONNX model, has at most 2 GiB", bytes.size());

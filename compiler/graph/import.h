@@ -67,5 +67,7 @@ onnx::ModelProto read_model_with_data(const std::string& path);
 
 /// Only reads and parses the file; external data stay outside. UserError if there is no ONNX model in it.
 onnx::ModelProto read_model(const std::string& path);
+/// The same of a file's bytes; `path` begins every message.
+onnx::ModelProto parse_model(const std::string& bytes, const std::string& path);
 
 }  // namespace kodama::compiler

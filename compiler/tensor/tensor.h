@@ -111,6 +111,8 @@ float round_to_odd(double value);
 /// Reads a tensor from FILE by its extension: `.pb` (TensorProto), `.npy`, or `.npz` (then `member`
 /// names the array; with one array it may be empty). UserError with the file's name otherwise.
 Tensor read_tensor_file(const std::string& path, const std::string& member = "");
+/// The bytes of a `.pb` file; UserError, beginning with `where`, for others.
+Tensor tensor_from_bytes(const std::string& bytes, const std::string& where);
 /// Writes `.pb` or `.npy`, to a temporary name that is then renamed.
 void write_tensor_file(const std::string& path, const Tensor& tensor, const std::string& name);
 

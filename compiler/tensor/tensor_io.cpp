@@ -369,21 +369,21 @@ Tensor read_npz(const std::string& path, const std::string& member) {
   return parse_npy(read_zip_entry(archive.get(), *found, where), where);
 }
 
-Tensor parse_pb(const std::string& file, const std::string& path) {
-  TensorProto proto;
-  if (file.size() > static_cast<size_t>(std::numeric_limits<int>::max()) ||
-      !proto.ParseFromArray(file.data(), static_cast<int>(file.size()))) {
-    throw UserError(fmt::format("{}: not a TensorProto, or truncated", path));
-  }
-  return tensor_from_proto(proto, path);
-}
-
 }  // namespace
+
+Tensor tensor_from_bytes(const std::string& bytes, const std::string& where) {
+  TensorProto proto;
+  if (bytes.size() > static_cast<size_t>(std::numeric_limits<int>::max()) ||
+      !proto.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    throw UserError(fmt::format("{}: not a TensorProto, or truncated", where));
+  }
+  return tensor_from_proto(proto, where);
+}
 
 Tensor read_tensor_file(const std::string& path, const std::string& member) {
   const std::string extension = std::filesystem::path(path).extension().string();
   if (extension == ".npz") return read_npz(path, member);
-  if (extension == ".pb") return parse_pb(read_whole_file(path), path);
+  if (extension == ".pb") return tensor_from_bytes(read_whole_file(path), path);
   if (extension == ".npy") return parse_npy(read_whole_file(path), path);
   throw UserError(
       fmt::format("{}: unknown kind of tensor file '{}'; allowed are .pb, .npy and .npz", path, extension));

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <system_error>
 #include <vector>
 
@@ -28,9 +26,8 @@ uint64_t checksum(std::string_view key, std::string_view value) {
   return isa::hash(value, isa::hash(key));
 }
 
-std::string entry_text(std::string_view key, std::string_view value) {
-  return fmt::format("{}{} {} {:016x}\n{}{}", kMagic, key.size(), value.size(), checksum(key, value), key,
-                     value);
+std::string header_text(std::string_view key, std::string_view value) {
+  return fmt::format("{}{} {} {:016x}\n", kMagic, key.size(), value.size(), checksum(key, value));
 }
 
 }  // namespace
@@ -60,17 +57,21 @@ std::optional<std::string> SolutionCache::find(std::string_view key) const {
   const std::string path = path_of(key);
   std::error_code ignored;
   if (!fs::is_regular_file(path, ignored)) return std::nullopt;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return std::nullopt;
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::string text;
+  try {
+    text = isa::read_file(path);
+  } catch (const isa::Error&) {
+    return std::nullopt;
+  }
   // Where the value is follows from the key and from what is left; then everything must be as it was written.
   const size_t header_end = text.find('\n', kMagic.size());
   if (text.starts_with(kMagic) && header_end != std::string::npos &&
       text.size() - header_end - 1 >= key.size()) {
-    std::string value = text.substr(header_end + 1 + key.size());
-    if (text == entry_text(key, value)) {
+    const std::string_view value = std::string_view(text).substr(header_end + 1 + key.size());
+    if (std::string_view(text).substr(0, header_end + 1) == header_text(key, value) &&
+        std::string_view(text).substr(header_end + 1, key.size()) == key) {
       fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);
-      return value;
+      return std::string(value);
     }
   }
   fs::remove(path, ignored);
@@ -81,9 +82,11 @@ void SolutionCache::store(std::string_view key, std::string_view value) {
   try {
     std::error_code error;
     fs::create_directories(directory_, error);
-    const std::string text = entry_text(key, value);
-    isa::write_file_atomically(path_of(key), text);
-    unchecked_bytes_ -= static_cast<int64_t>(text.size());
+    const std::string header = header_text(key, value);
+    isa::write_file_atomically(path_of(key), [&](const isa::Output& output) {
+      for (const std::string_view piece : {std::string_view(header), key, value}) output(piece);
+    });
+    unchecked_bytes_ -= static_cast<int64_t>(header.size() + key.size() + value.size());
     if (unchecked_bytes_ < 0) make_room();
   } catch (const isa::Error&) {
     // A full or read-only disk: then there is no cache.

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-/// Solved conversions, kept on disk between runs.
+/// Solved conversions, and programs (compiler/dynamic/stored_programs.h), kept on disk between runs.
 ///
 /// An entry is a key and a value, both text. The key says everything the solution depends on (the chip's
 /// hash, layouts, shapes, solver_version()), so an entry never gets old; it can only be forgotten.

@@ -7,33 +7,45 @@ A dimension that the given input binds; a second run compiles nothing:
 
   $ run models/symbolic.onnx --input x=models/x.npy --repeat 2
   compiled in parts while it runs: input 'x' is float32 [batch, 8]
-  region  operators     where  runs  compiles  hits  chip cycles  link cycles  host cycles  link bytes
-  ----------------------------------------------------------------------------------------------------
-  main 1  MatMul, Relu  chip      1         0     1          264         2352            0      1024 B
-  ----------------------------------------------------------------------------------------------------
-  total                           1         0     1          264         2352            0      1024 B
+  region  operators     where  runs  compiles  from disk  hits  chip cycles  link cycles  host cycles  link bytes
+  ---------------------------------------------------------------------------------------------------------------
+  main 1  MatMul, Relu  chip      1         0          0     1          264         2352            0      1024 B
+  ---------------------------------------------------------------------------------------------------------------
+  total                           1         0          0     1          264         2352            0      1024 B
   all regions: 2616 cycles
-  programs: 0 compiled in some time, 1 runs of such that were there; 1 are kept, 0 were dropped
+  programs: 0 compiled and 0 read from disk in some time, 1 runs of such that were in memory; 1 are kept, 0 were dropped
   of 2 runs, the last: the first compiled 1 programs, this one 0
   y float32 [2, 4]: 1.00187 0.995693 0 0.710895 0 0 0 1.26663
   outputs of all 2 runs: the same bits
   y against the CPU reference: max abs 4.99e-05, over largest magnitude 3.94e-05 (allowed 1e-03): ok
   wall time
 
+Another process that meets the same shapes compiles nothing:
+
+  $ for time in first second; do KODAMA_CACHE=kept run models/symbolic.onnx --input x=models/x.npy | grep -e '^programs' -e 'main 1' -e region; done
+  region  operators     where  runs  compiles  from disk  hits  chip cycles  link cycles  host cycles  link bytes
+  main 1  MatMul, Relu  chip      1         1          0     0          264         2352            0      1024 B
+  all regions: 2616 cycles, and 955 once, for 512 B of constants
+  programs: 1 compiled and 0 read from disk in some time, 0 runs of such that were in memory; 1 are kept, 0 were dropped
+  region  operators     where  runs  compiles  from disk  hits  chip cycles  link cycles  host cycles  link bytes
+  main 1  MatMul, Relu  chip      1         0          1     0          264         2352            0      1024 B
+  all regions: 2616 cycles, and 955 once, for 512 B of constants
+  programs: 0 compiled and 1 read from disk in some time, 0 runs of such that were in memory; 1 are kept, 0 were dropped
+
 A shape that depends on data:
 
   $ run models/positive.onnx --input x=models/x.npy --json run.json
   wrote run.json
   compiled in parts while it runs: input 'x' is float32 [batch, 8]
-  region       operators                  where  runs  compiles  hits  chip cycles  link cycles  host cycles  link bytes
-  ----------------------------------------------------------------------------------------------------------------------
-  main 1       Relu                       chip      1         1     0          208         2416            0      2048 B
-  main 'find'  NonZero                    host      1         0     0            0            0           14         0 B
-  main 2       Transpose, GatherND, Sqrt  chip      1         1     0         3216         2603            0      7680 B
-  ----------------------------------------------------------------------------------------------------------------------
-  total                                             3         2     0         3424         5019           14      9728 B
+  region       operators                  where  runs  compiles  from disk  hits  chip cycles  link cycles  host cycles  link bytes
+  ---------------------------------------------------------------------------------------------------------------------------------
+  main 1       Relu                       chip      1         1          0     0          208         2416            0      2048 B
+  main 'find'  NonZero                    host      1         0          0     0            0            0           14         0 B
+  main 2       Transpose, GatherND, Sqrt  chip      1         1          0     0         3216         2603            0      7680 B
+  ---------------------------------------------------------------------------------------------------------------------------------
+  total                                             3         2          0     0         3424         5019           14      9728 B
   all regions: 8457 cycles, and 1714 once, for 27.6 kB of constants
-  programs: 2 compiled in some time, 0 runs of such that were there; 2 are kept, 0 were dropped
+  programs: 2 compiled and 0 read from disk in some time, 0 runs of such that were in memory; 2 are kept, 0 were dropped
   on the host:
     its shape depends on data: main 'find' (NonZero)
   y float32 [7]: 1.42926 0.804178 0.814287 0.409225 0.330173 0.309003 0.188643
@@ -46,14 +58,14 @@ A loop, whose body is compiled once:
 
   $ run models/loop.onnx --input x=models/x.npy --input m=models/three.npy
   compiled in parts while it runs: node 'steps' (Loop) is control flow
-  region             operators               where  runs  compiles  hits  chip cycles  link cycles  host cycles  link bytes
-  -------------------------------------------------------------------------------------------------------------------------
-  main 'steps'       Loop                    host      1         0     0            0          883            0      1024 B
-  body of 'steps' 1  Identity, MatMul, Tanh  chip      3         1     2         2600         3085            0       512 B
-  -------------------------------------------------------------------------------------------------------------------------
-  total                                                4         1     2         2600         3968            0      1536 B
+  region             operators               where  runs  compiles  from disk  hits  chip cycles  link cycles  host cycles  link bytes
+  ------------------------------------------------------------------------------------------------------------------------------------
+  main 'steps'       Loop                    host      1         0          0     0            0          883            0      1024 B
+  body of 'steps' 1  Identity, MatMul, Tanh  chip      3         1          0     2         2600         3085            0       512 B
+  ------------------------------------------------------------------------------------------------------------------------------------
+  total                                                4         1          0     2         2600         3968            0      1536 B
   all regions: 6568 cycles, and 1074 once, for 4096 B of constants
-  programs: 1 compiled in some time, 2 runs of such that were there; 1 are kept, 0 were dropped
+  programs: 1 compiled and 0 read from disk in some time, 2 runs of such that were in memory; 1 are kept, 0 were dropped
   on the host:
     control flow: main 'steps' (Loop)
   y float32 [2, 8]: -0.994552 1 0.494595 -0.993991 0.999407 0.845136 0.998139 -0.380363 -0.999234 0.999998 ...
@@ -65,15 +77,15 @@ Sequences are the host's; outputs go to files as those of other models:
   $ run models/sequence.onnx --input x=models/x.npy --input i=models/one.npy --output-dir out
   wrote out/y.pb (output 'y')
   compiled in parts while it runs: node 'split' (SplitToSequence) makes a sequence
-  region        operators        where  runs  compiles  hits  chip cycles  link cycles  host cycles  link bytes
-  -------------------------------------------------------------------------------------------------------------
-  main 'split'  SplitToSequence  host      1         0     0            0            0           10         0 B
-  main 'pick'   SequenceAt       host      1         0     0            0            0            0         0 B
-  main 1        Exp              chip      1         1     0          340         2416            0      2048 B
-  -------------------------------------------------------------------------------------------------------------
-  total                                    3         1     0          340         2416           10      2048 B
+  region        operators        where  runs  compiles  from disk  hits  chip cycles  link cycles  host cycles  link bytes
+  ------------------------------------------------------------------------------------------------------------------------
+  main 'split'  SplitToSequence  host      1         0          0     0            0            0           10         0 B
+  main 'pick'   SequenceAt       host      1         0          0     0            0            0            0         0 B
+  main 1        Exp              chip      1         1          0     0          340         2416            0      2048 B
+  ------------------------------------------------------------------------------------------------------------------------
+  total                                    3         1          0     0          340         2416           10      2048 B
   all regions: 2766 cycles
-  programs: 1 compiled in some time, 0 runs of such that were there; 1 are kept, 0 were dropped
+  programs: 1 compiled and 0 read from disk in some time, 0 runs of such that were in memory; 1 are kept, 0 were dropped
   on the host:
     sequences and optionals are the host's: main 'split' (SplitToSequence), main 'pick' (SequenceAt)
   y float32 [8]: 0.293068 0.504985 0.93049 0.388776 0.906404 1.10019 1.03623 0.602727

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <onnx/onnx_pb.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "compiler/compile/compiled_model.h"
+#include "compiler/tensor/value.h"
+#include "layout/search/solution_cache.h"
+
+/// What was compiled, kept on disk from one process to the next, beside solved conversions and by the same
+/// means.
+///
+/// A key says all that a program follows from: the region's model with bound values and a digest of its
+/// constants, chip, options, and compiler_version(). A value is a package (compiler/compile/package.h) or,
+/// where nothing is left to run, the results; of regions that the chip's way refuses, why. What can't be read
+/// counts as not there.
+namespace kodama::compiler {
+
+/// Of all sources that have a say in what a program is: a hash of their texts, made by the build.
+std::string_view compiler_version();
+
+/// `model` is taken apart meanwhile, and is the same afterwards.
+std::string program_key(onnx::ModelProto& model, const isa::Chip& chip, const CompileOptions& options);
+
+class StoredPrograms {
+ public:
+  /// So many bytes of them are kept; what wasn't used for longest goes first.
+  static constexpr int64_t kMostBytes = int64_t{1} << 30;
+
+  /// What a region was compiled to: `results` of one that is folded, else `compiled`.
+  struct Made {
+    std::vector<Value> results;
+    CompiledModel compiled;
+  };
+
+  explicit StoredPrograms(std::string directory, int64_t most_bytes = kMostBytes);
+
+  std::optional<Made> find(const std::string& key, const isa::Chip& chip) const;
+  void store(const std::string& key, const std::vector<Value>& results, const CompiledModel& compiled);
+
+  /// Why this can't be compiled; empty text: it can. Kept also for what was compiled only to know that.
+  std::optional<std::string> verdict(const std::string& key) const;
+  void store_verdict(const std::string& key, const std::string& why_not);
+
+ private:
+  mutable layout::SolutionCache cache_;
+};
+
+}  // namespace kodama::compiler
