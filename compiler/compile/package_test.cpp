@@ -11,6 +11,7 @@
 #include <random>
 
 #include "compiler/graph/import.h"
+#include "compiler/graph/test_models.h"
 #include "isa/error.h"
 #include "isa/file.h"
 
@@ -263,6 +264,35 @@ TEST_F(Packages, StayWhenTheNewOneCannotBeWritten) {
   EXPECT_TRUE(fs::exists(package() / "notes.txt"));
   EXPECT_EQ(complaint(), "");
   EXPECT_EQ(count(), 1U);
+}
+
+/// A result that doesn't go to DRAM leaves its place to others: what a later segment reads there is theirs.
+TEST(PackageBytes, WhatIsNotStoredLeavesItsPlace) {
+  const isa::Chip chip = isa::find_chip("tiny");
+  CompiledModel model = compile_model(
+      import_model(
+          testing::parse_model("g (float[4,4] x) => (float[4,4] y) { a = MatMul(x, x) b = MatMul(a, x) "
+                               "c = MatMul(b, x) h = Det(c) y = Mul(a, h) }"),
+          {}, "test"),
+      chip, {});
+  ASSERT_EQ(model.segments.size(), 2U);
+  const auto stage_of = [&](const std::string& name) -> ChipStage& {
+    for (Stage& stage : model.stages) {
+      auto* chip_stage = std::get_if<ChipStage>(&stage.body);
+      if (chip_stage != nullptr && !stage.outputs.empty() &&
+          model.tensors[static_cast<size_t>(stage.outputs[0])].name == name)
+        return *chip_stage;
+    }
+    throw std::runtime_error("no stage makes " + name);
+  };
+  const int64_t place = stage_of("a").result.dram_address;
+  stage_of("b").result.dram_address = place;
+  stage_of("b").stored = false;
+  EXPECT_NO_THROW(package_from_bytes(package_to_bytes(model), chip, "test"));
+  stage_of("a").stored = false;
+  EXPECT_THAT(
+      testing::error_of<isa::UserError>([&] { package_from_bytes(package_to_bytes(model), chip, "test"); }),
+      HasSubstr("since another segment reads the result"));
 }
 
 }  // namespace

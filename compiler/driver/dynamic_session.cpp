@@ -127,6 +127,7 @@ int run_dynamic_command(const RunRequest& request, ImportedModel imported, WallT
   dynamic.runner.hazards = options.hazards;
   dynamic.runner.host_overlaps = options.host == "overlap";
   dynamic.cache_limit = options.cache_limit;
+  for (const std::string& bucket : options.buckets) dynamic.buckets.push_back(parse_bucket(bucket));
   ProgressBar bar("running");
   int64_t steps = 0;
   dynamic.progress = [&](const std::string& what) { bar.update(steps, steps + 1, what), ++steps; };

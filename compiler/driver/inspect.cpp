@@ -175,7 +175,8 @@ std::string host_reason(const onnx::ModelProto& model, const onnx::NodeProto& no
   const NodeClass node_class = class_of(model, node);
   if (node_class == NodeClass::kSequence) return "sequences and optionals are the host's";
   if (node_class == NodeClass::kControl) return "control flow: the host decides which graph runs next";
-  if (shape_depends_on_data(node)) return "the shapes of its results depend on data";
+  if (shape_depends_on_data(node))
+    return fmt::format("the shapes of its results ({}) depend on data", fmt::join(node.output(), ", "));
   return "the operator has no decomposition into layers of the chip";
 }
 

@@ -85,6 +85,9 @@ int run_command(const RunRequest& request, std::ostream& out) {
   ImportedModel imported =
       import_any_model(request.model_file, {options.dims, read_named_tensors("--bind", options.bind)});
   if (!imported.open_reason.empty()) return run_dynamic_command(request, std::move(imported), times, out);
+  if (!options.buckets.empty())
+    throw isa::UserError(fmt::format("--bucket {}: all shapes of this model are known before it runs",
+                                     options.buckets.front()));
   const Compiled compiled = compile_imported(options, std::move(imported.model), request.compare, times);
   const CompiledModel& model = compiled.model;
   const double tolerance = request.tolerance.value_or(default_tolerance(model.precision));

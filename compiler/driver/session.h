@@ -34,8 +34,9 @@ struct SessionOptions {
   std::vector<std::string> inputs;      ///< --input NAME=FILE[:MEMBER]
   uint64_t seed = 1;                    ///< of random inputs
   int threads = 0;
-  int64_t cache_limit = 64;      ///< programs kept of a model that is compiled in parts while it runs
-  std::string output_directory;  ///< where outputs are written as .pb; empty = nowhere
+  int64_t cache_limit = 64;          ///< programs kept of a model that is compiled in parts while it runs
+  std::vector<std::string> buckets;  ///< --bucket DIM=N,N,…: of such a model
+  std::string output_directory;      ///< where outputs are written as .pb; empty = nowhere
   std::set<std::string> dump_after;
   std::string dump_directory = "kodama-dump";
   std::string planner = "pbqp";

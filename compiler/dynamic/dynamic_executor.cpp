@@ -85,6 +85,7 @@ class DynamicExecutor::Walk {
   DynamicOutcome run(const ValueMap& inputs) {
     const GraphInfo& graph = *executor_.main_;
     Frame frame(graph, nullptr);
+    for (const auto& [name, axes] : executor_.named_axes_) frame.name_axes(name, axes);
     give_inputs(graph, inputs, frame);
     const std::vector<Value> outputs = run_graph(graph, frame);
     for (int k = 0; k < graph.proto().output_size(); ++k)
@@ -228,7 +229,9 @@ class DynamicExecutor::Walk {
       program = make_program(graph, entry, done, frame);
       if (!program->region.nodes.empty()) {
         RegionRuns& row = row_of(graph, *program);
-        ++(program->from_disk ? row.disk_hits : row.compiles);
+        ++(program->source == Program::Source::kCompiled ? row.compiles
+           : program->source == Program::Source::kDisk   ? row.disk_hits
+                                                         : row.hits);
         row.compile_seconds += program->compile_seconds;
       }
       if (!program->region.nodes.empty() || !program->region.decided.empty())
@@ -264,11 +267,15 @@ class DynamicExecutor::Walk {
     for (;;) {
       program->region = plan_region(executor_.model_, graph, done, frame, options);
       if (program->region.nodes.empty()) break;
-      const std::optional<std::string> refusal = compile(graph, *program);
+      if (make_padded(graph, *program, frame)) break;
+      program->code = std::make_shared<Code>();
+      const std::optional<std::string> refusal = compile(graph, program->region, *program->code);
       if (!refusal) break;
+      program->code = nullptr;
       options.refused.insert(find_refused(graph, done, frame, options, program->region, *refusal));
     }
-    program->from_disk = compiles_ == compiles_before;
+    if (compiles_ == compiles_before && program->source == Program::Source::kCompiled)
+      program->source = Program::Source::kDisk;
     program->refused = options.refused;
     for (const std::string& name : program->region.bound) program->bound.push_back(frame.find(name)->value);
     for (const int k : program->region.by_data) program->variant_of.push_back(variant_key(entry, k));
@@ -286,9 +293,9 @@ class DynamicExecutor::Walk {
     int bad = static_cast<int>(region.nodes.size());
     while (bad - good > 1) {
       options.most_nodes = (good + bad) / 2;
-      Program part;
-      part.region = plan_region(executor_.model_, graph, done, frame, options);
-      if (const std::optional<std::string> refusal = compile(graph, part, true)) {
+      Region part = plan_region(executor_.model_, graph, done, frame, options);
+      Code unused;
+      if (const std::optional<std::string> refusal = compile(graph, part, unused, true)) {
         bad = options.most_nodes;
         reason = *refusal;
       } else {
@@ -298,66 +305,100 @@ class DynamicExecutor::Walk {
     return {region.nodes[static_cast<size_t>(bad - 1)], reason};
   }
 
-  /// Makes a region's program, or reads it from disk; returns why there can't be one. `is_trial`: only that
-  /// is asked, and `program` is of no use.
-  std::optional<std::string> compile(const GraphInfo& graph, Program& program, bool is_trial = false) {
-    const std::string name = next_name(graph);
-    onnx::ModelProto& model = program.region.model;
-    model.mutable_graph()->set_name(name);
+  /// The code of a region's bucket, if it can have one.
+  bool make_padded(const GraphInfo& graph, Program& program, const Frame& frame) {
+    const std::vector<Bucket>& buckets = executor_.options_.buckets;
+    Region& region = program.region;
+    if (buckets.empty() || graph.is_body()) return false;
+    std::map<std::string, BucketAxes> axes;
+    for (const std::string& name : region.inputs) {
+      if (const BucketAxes* named = frame.named_axes(name)) axes[name] = *named;
+    }
+    BucketChoice choice = choose_bucket(region, axes, buckets);
+    program.no_bucket = choice.reason;
+    if (!choice.padded) return false;
+    Region padded = region;
+    padded.model = std::move(choice.padded->model);
+    padded.model.mutable_graph()->set_name(next_name(graph));
+    const std::string key = program_key(padded.model, executor_.chip_, executor_.options_.compile);
+    std::weak_ptr<Code>& known = executor_.bucket_codes_[key];
+    program.code = known.lock();
+    if (program.code != nullptr) {
+      program.source = Program::Source::kMemory;
+    } else {
+      program.code = std::make_shared<Code>();
+      if (const std::optional<std::string> refusal = compile(graph, padded, *program.code)) {
+        program.no_bucket = *refusal;
+        return false;
+      }
+      known = program.code;
+    }
+    choice.padded->model.Clear();
+    program.padding = std::move(choice.padded);
+    return true;
+  }
+
+  /// Makes a region's code, or reads it from disk; returns why there can't be one. `is_trial`: only that
+  /// is asked, and `code` is of no use.
+  std::optional<std::string> compile(const GraphInfo& graph, Region& region, Code& code,
+                                     bool is_trial = false) {
+    onnx::ModelProto& model = region.model;
+    model.mutable_graph()->set_name(next_name(graph));
     CompileOptions options = executor_.options_.compile;
     options.keeps_inputs = graph.is_body();
-    options.ties = ties_of(graph, program.region);
+    options.ties = ties_of(graph, region);
     StoredPrograms* const programs = executor_.options_.programs;
-    if (programs == nullptr) return compile_anew(program, options);
+    if (programs == nullptr) return compile_anew(model, code, options);
     const std::string key = program_key(model, executor_.chip_, options);
     std::optional<std::string> verdict = programs->verdict(key);
     if (verdict && !verdict->empty()) return verdict;
     if (verdict && is_trial) return std::nullopt;
     if (auto made = programs->find(key, executor_.chip_)) {
-      program.results = std::move(made->results);
-      program.compiled = std::move(made->compiled);
-      look_at_stages(program);
+      code.results = std::move(made->results);
+      code.compiled = std::move(made->compiled);
+      look_at_stages(code);
       return std::nullopt;
     }
-    verdict = compile_anew(program, options);
+    verdict = compile_anew(model, code, options);
     if (verdict || is_trial) {
       programs->store_verdict(key, verdict.value_or(""));
     } else {
-      programs->store(key, program.results, program.compiled);
+      programs->store(key, code.results, code.compiled);
     }
     return verdict;
   }
 
-  std::optional<std::string> compile_anew(Program& program, CompileOptions options) {
-    const std::string name = program.region.model.graph().name();
+  std::optional<std::string> compile_anew(const onnx::ModelProto& region, Code& code,
+                                          CompileOptions options) {
+    const std::string& name = region.graph().name();
     if (executor_.options_.progress) executor_.options_.progress("compiling " + name);
     ++compiles_;
     try {
-      onnx::ModelProto model = import_model(program.region.model, {}, name);
+      onnx::ModelProto model = import_model(region, {}, name);
       if (fold_constants(model)) prune_value_info(*model.mutable_graph());
-      program.results = folded_results(model.graph());
-      if (!program.results.empty()) return std::nullopt;
+      code.results = folded_results(model.graph());
+      if (!code.results.empty()) return std::nullopt;
       try {
-        program.compiled = compile_model(model, executor_.chip_, options);
+        code.compiled = compile_model(model, executor_.chip_, options);
       } catch (const isa::UnsupportedError&) {
         if (!options.keeps_inputs) throw;
         options.keeps_inputs = false;
-        program.compiled = compile_model(std::move(model), executor_.chip_, options);
+        code.compiled = compile_model(std::move(model), executor_.chip_, options);
       }
     } catch (const isa::UnsupportedError& error) {
       return error.what();
     }
-    look_at_stages(program);
+    look_at_stages(code);
     return std::nullopt;
   }
 
-  static void look_at_stages(Program& program) {
-    for (const Stage& stage : program.compiled.stages) {
-      program.uses_chip |= stage.on_chip();
+  static void look_at_stages(Code& code) {
+    for (const Stage& stage : code.compiled.stages) {
+      code.uses_chip |= stage.on_chip();
       const auto* host = std::get_if<HostStage>(&stage.body);
       if (host == nullptr) continue;
       for (const onnx::NodeProto& node : host->nodes)
-        program.hosts.push_back(fmt::format("{} '{}': {}", node.op_type(), node.name(), host->reason));
+        code.hosts.push_back(fmt::format("{} '{}': {}", node.op_type(), node.name(), host->reason));
     }
   }
 
@@ -383,62 +424,76 @@ class DynamicExecutor::Walk {
 
   void run_program(const GraphInfo& graph, const std::shared_ptr<Program>& held, Frame& frame) {
     Program& program = *held;
+    Code& code = *program.code;
     RegionRuns& row = row_of(graph, program);
     ++row.runs;
+    row.bucket = program.padding ? program.padding->text : "";
+    row.no_bucket = program.no_bucket;
     const auto& outputs = program.region.outputs;
-    if (!program.results.empty()) {
-      for (size_t k = 0; k < outputs.size(); ++k)
-        frame.set(outputs[k].name, program.results[k], outputs[k].from_shapes);
+    const auto set_output = [&](const Region::Output& output, Value value) {
+      if (program.padding) {
+        value = cut_to(value.tensor(), program.padding->output_shapes.at(output.name));
+        const auto axes = program.padding->output_axes.find(output.name);
+        if (axes != program.padding->output_axes.end()) frame.name_axes(output.name, axes->second);
+      }
+      frame.set(output.name, std::move(value), output.from_shapes);
+    };
+    if (!code.results.empty()) {
+      for (size_t k = 0; k < outputs.size(); ++k) set_output(outputs[k], code.results[k]);
       return;
     }
     if (executor_.options_.progress) executor_.options_.progress(row.name);
-    if (program.runner == nullptr)
-      program.runner = std::make_unique<ModelRunner>(program.compiled, executor_.options_.runner);
-    const bool keeps_inputs = program.compiled.keeps_inputs;
-    const bool continues = keeps_inputs && program.run_number == executor_.runs_;
+    if (code.runner == nullptr)
+      code.runner = std::make_unique<ModelRunner>(code.compiled, executor_.options_.runner);
+    const bool keeps_inputs = code.compiled.keeps_inputs;
+    const bool continues = keeps_inputs && code.run_number == executor_.runs_;
     TensorMap inputs;
     for (const std::string& name : program.region.inputs) {
       const Value& value = frame.find(name)->value;
-      const auto before = program.there.find(name);
-      if (continues && before != program.there.end() && before->second.is_same_as(value)) continue;
+      const auto before = code.there.find(name);
+      if (continues && before != code.there.end() && before->second.is_same_as(value)) continue;
       const Value given = fetched(value, row);
-      inputs[name] = given.tensor();
-      program.there[name] = value;
+      inputs[name] = program.padding && program.padding->input_shapes.contains(name)
+                         ? padded_to(given.tensor(), program.padding->input_shapes.at(name))
+                         : given.tensor();
+      code.there[name] = value;
     }
-    program.run_number = executor_.runs_;
-    RunOutcome outcome = keeps_inputs ? program.runner->run_again(inputs) : program.runner->run(inputs);
+    if (program.padding) inputs.insert(program.padding->given.begin(), program.padding->given.end());
+    code.run_number = executor_.runs_;
+    RunOutcome outcome = keeps_inputs ? code.runner->run_again(inputs) : code.runner->run(inputs);
     // Others know a tie's output by a stand-in: what it was before is gone from the chip.
-    for (const Tie& tie : program.compiled.ties) {
-      const LayerTensor& tensor = program.compiled.tensors[static_cast<size_t>(tie.output)];
-      const std::string& input = program.compiled.tensors[static_cast<size_t>(tie.input)].name;
+    for (const Tie& tie : code.compiled.ties) {
+      const LayerTensor& tensor = code.compiled.tensors[static_cast<size_t>(tie.output)];
+      const std::string& input = code.compiled.tensors[static_cast<size_t>(tie.input)].name;
       if (tie.fetch) {
-        program.there[input] = std::move(outcome.outputs.at(tensor.name));
-        frame.set(tensor.name, program.there[input]);
+        code.there[input] = std::move(outcome.outputs.at(tensor.name));
+        frame.set(tensor.name, code.there[input]);
         outcome.outputs.erase(tensor.name);
         continue;
       }
       const Value stand_in = Tensor(tensor.type, tensor.shape);
-      std::erase_if(on_chip_, [&](const OnChip& each) { return each.program == held && each.tie == &tie; });
-      on_chip_.push_back({stand_in, held, &tie});
-      program.there[input] = stand_in;
+      std::erase_if(on_chip_,
+                    [&](const OnChip& each) { return each.code == program.code && each.tie == &tie; });
+      on_chip_.push_back({stand_in, program.code, &tie});
+      code.there[input] = stand_in;
       frame.set(tensor.name, stand_in);
     }
     row.stats += outcome.total;
-    if (!program.is_loaded) {
-      program.is_loaded = true;
+    if (!code.is_loaded) {
+      code.is_loaded = true;
       row.preload_bytes += outcome.preload_bytes;
       row.preload_cycles += outcome.preload_link_cycles + outcome.preparation.chip.cycles();
     }
     for (const Region::Output& output : outputs) {
       const auto made = outcome.outputs.find(output.name);
-      if (made != outcome.outputs.end()) frame.set(output.name, std::move(made->second), output.from_shapes);
+      if (made != outcome.outputs.end()) set_output(output, std::move(made->second));
     }
   }
 
   /// The value itself where it is a stand-in for what is on the chip; `row` is charged.
   Value fetched(const Value& value, RegionRuns& row) {
     for (const OnChip& each : on_chip_) {
-      if (each.stand_in.is_same_as(value)) return each.program->runner->fetch_tied(*each.tie, row.stats);
+      if (each.stand_in.is_same_as(value)) return each.code->runner->fetch_tied(*each.tie, row.stats);
     }
     return value;
   }
@@ -527,15 +582,16 @@ class DynamicExecutor::Walk {
   RegionRuns& row_of(const GraphInfo& graph, const Program& program) {
     const auto [found, is_new] = rows_.try_emplace({&graph, program.region.nodes}, outcome_.regions.size());
     if (is_new) {
+      const Code& code = *program.code;
       RegionRuns& row = outcome_.regions.emplace_back();
       row.name = next_name(graph);
       ++regions_of_[graph.path()];
       for (const int node : program.region.nodes)
         row.operators.push_back(graph.nodes()[static_cast<size_t>(node)].proto->op_type());
-      row.place = !program.results.empty() || program.compiled.stages.empty() ? RegionPlace::kFolded
-                  : program.uses_chip || program.hosts.empty()                ? RegionPlace::kChip
-                                                                              : RegionPlace::kHost;
-      row.reasons = program.hosts;
+      row.place = !code.results.empty() || code.compiled.stages.empty() ? RegionPlace::kFolded
+                  : code.uses_chip || code.hosts.empty()                ? RegionPlace::kChip
+                                                                        : RegionPlace::kHost;
+      row.reasons = code.hosts;
     }
     return outcome_.regions[found->second];
   }
@@ -557,7 +613,7 @@ class DynamicExecutor::Walk {
   /// A state that a program keeps on the chip, and the value that stands for it.
   struct OnChip {
     Value stand_in;
-    std::shared_ptr<Program> program;
+    std::shared_ptr<Code> code;
     const Tie* tie;
   };
 
@@ -578,7 +634,9 @@ DynamicExecutor::DynamicExecutor(onnx::ModelProto imported, isa::Chip chip, Dyna
       options_(std::move(options)),
       operators_(model_),
       main_(std::make_unique<GraphInfo>(model_, model_.graph(), "main", nullptr)),
-      cache_(options_.cache_limit) {}
+      cache_(options_.cache_limit) {
+  named_axes_ = find_bucket_axes(model_.graph(), options_.buckets);
+}
 
 DynamicExecutor::~DynamicExecutor() = default;
 

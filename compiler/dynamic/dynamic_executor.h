@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "compiler/compile/compiled_model.h"
@@ -32,6 +33,9 @@ struct DynamicOptions {
   RunnerOptions runner;
   int64_t cache_limit = 64;            ///< programs that are kept in memory
   StoredPrograms* programs = nullptr;  ///< on disk; null: none
+  /// Dimensions that are padded (buckets.h). UserError of the executor's constructor for those that the model
+  /// doesn't have.
+  std::vector<Bucket> buckets = {};
   /// Called before a region is compiled and before anything runs, with its name.
   std::function<void(const std::string&)> progress;
 };
@@ -54,6 +58,8 @@ struct RegionRuns {
   int64_t disk_hits = 0;       ///< programs that were read from disk
   int64_t hits = 0;            ///< runs whose program was in memory
   double compile_seconds = 0;  ///< and for reading from disk
+  std::string bucket;          ///< of the last run: "seq 37 in 64"; empty: none
+  std::string no_bucket;       ///< why there is none though a dimension has buckets
   StageStats stats;            ///< without what is sent once
   int64_t preload_bytes = 0;   ///< constants, for programs that ran for the first time
   int64_t preload_cycles = 0;  ///< and what else happens before their first run
@@ -99,6 +105,8 @@ class DynamicExecutor {
   };
   std::map<std::string, Decided> decided_;
   ProgramCache cache_;
+  std::map<std::string, BucketAxes> named_axes_;                       ///< by values of the main graph
+  std::unordered_map<std::string, std::weak_ptr<Code>> bucket_codes_;  ///< by program_key()
   int64_t runs_ = 0;
 };
 

@@ -81,6 +81,12 @@ void print_dynamic_report(const DynamicOutcome& outcome, std::ostream& out) {
              "kept, {} were dropped\n",
              total.compiles, total.disk_hits, total.compile_seconds, total.hits, outcome.cached_programs,
              outcome.dropped_programs);
+  for (const RegionRuns& region : outcome.regions) {
+    if (!region.bucket.empty()) fmt::print(out, "in a bucket: {}: {}\n", region.name, region.bucket);
+    if (!region.no_bucket.empty())
+      fmt::print(out, "{}: {}: {}\n", region.bucket.empty() ? "in no bucket" : "not in all buckets",
+                 region.name, region.no_bucket);
+  }
   // A reason once, with all that it is true of.
   std::vector<std::pair<std::string, std::vector<std::string>>> reasons;
   const auto tell = [&](const std::string& reason, const std::string& what) {
@@ -121,6 +127,8 @@ nlohmann::ordered_json dynamic_to_json(const DynamicOutcome& outcome) {
                                   {"disk_hits", region.disk_hits},
                                   {"hits", region.hits},
                                   {"compile_seconds", region.compile_seconds},
+                                  {"bucket", region.bucket},
+                                  {"no_bucket", region.no_bucket},
                                   {"cycles", region.stats.chip.cycles()},
                                   {"chip_cycles", region.stats.chip_cycles()},
                                   {"host_cycles", host_cycles(region)},

@@ -117,6 +117,16 @@ const Value* Frame::value(const std::string& name) const {
   return graph_.constant_value(name);
 }
 
+void Frame::name_axes(const std::string& name, std::map<int, std::string> axes) {
+  axes_.insert_or_assign(name, std::move(axes));
+}
+
+const std::map<int, std::string>* Frame::named_axes(const std::string& name) const {
+  const auto found = axes_.find(name);
+  if (found != axes_.end()) return &found->second;
+  return outer_ == nullptr ? nullptr : outer_->named_axes(name);
+}
+
 void Frame::set(const std::string& name, Value value, bool from_shapes) {
   values_.insert_or_assign(name, Known{std::move(value), from_shapes});
 }

@@ -92,11 +92,16 @@ class Frame {
   /// Also initializers.
   const Value* value(const std::string& name) const;
   void set(const std::string& name, Value value, bool from_shapes = false);
+  /// Axes of a value that are of a dimension with a name.
+  void name_axes(const std::string& name, std::map<int, std::string> axes);
+  /// Those; null if nothing was said.
+  const std::map<int, std::string>* named_axes(const std::string& name) const;
 
  private:
   const GraphInfo& graph_;
   const Frame* outer_;
   std::unordered_map<std::string, Known> values_;
+  std::unordered_map<std::string, std::map<int, std::string>> axes_;
 };
 
 }  // namespace kodama::compiler

@@ -33,24 +33,28 @@ std::shared_ptr<Program> ProgramCache::find(const std::string& key, const Frame&
 }
 
 void ProgramCache::add(const std::string& key, std::shared_ptr<Program> program) {
+  // Programs of one code are small, but there may be one for every length of a bucket.
+  constexpr int64_t kMostPrograms = 64;
   for (const std::string& of : program->variant_of) ++variants_[of];
+  if (program->code != nullptr) ++codes_[program->code.get()];
   used_.push_front({key, std::move(program)});
   by_key_.emplace(key, used_.begin());
-  while (static_cast<int64_t>(used_.size()) > limit_) {
-    const auto last = std::prev(used_.end());
-    const auto [begin, end] = by_key_.equal_range(last->key);
-    by_key_.erase(std::find_if(begin, end, [&](const auto& each) { return each.second == last; }));
-    for (const std::string& of : last->program->variant_of) {
-      if (--variants_[of] == 0) variants_.erase(of);
-    }
-    used_.erase(last);
-    ++dropped_;
-  }
+  while (size() > limit_ || static_cast<int64_t>(used_.size()) > limit_ * kMostPrograms) drop_last();
 }
 
-int64_t ProgramCache::size() const {
-  return std::ranges::count_if(used_,
-                               [](const Entry& entry) { return !entry.program->region.nodes.empty(); });
+void ProgramCache::drop_last() {
+  const auto last = std::prev(used_.end());
+  const auto [begin, end] = by_key_.equal_range(last->key);
+  by_key_.erase(std::find_if(begin, end, [&](const auto& each) { return each.second == last; }));
+  for (const std::string& of : last->program->variant_of) {
+    if (--variants_[of] == 0) variants_.erase(of);
+  }
+  const auto code = codes_.find(last->program->code.get());
+  if (code != codes_.end() && --code->second == 0) {
+    codes_.erase(code);
+    ++dropped_;
+  }
+  used_.pop_back();
 }
 
 int64_t ProgramCache::variants(const std::string& of) const {

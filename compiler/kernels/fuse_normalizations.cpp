@@ -237,6 +237,8 @@ class NormalizeFusion {
           node_of[node] = rest.input(old.input);
         } else if (old.op == ScalarOp::kConstant) {
           node_of[node] = rest.constant(old.value);
+        } else if (old.op == ScalarOp::kIntConstant) {
+          node_of[node] = rest.int_constant(static_cast<int32_t>(old.value));
         } else if (of_rows[node]) {
           // Only where something else reads it.
           bool is_read = static_cast<int>(node) == expr.result();
@@ -272,7 +274,7 @@ class NormalizeFusion {
       const auto number = static_cast<size_t>(std::max(node.input, 0));
       bool rows = node.op == ScalarOp::kInput && number >= layer_.inputs.size() &&
                   step_of_rows[number - layer_.inputs.size()];
-      bool is_constant = node.op == ScalarOp::kConstant;
+      bool is_constant = node.op == ScalarOp::kConstant || node.op == ScalarOp::kIntConstant;
       if (scalar_op_arity(node.op) > 0) {
         is_constant = true;
         bool all = true;
@@ -300,6 +302,8 @@ class NormalizeFusion {
         node_of.push_back(result.input(node.input));
       } else if (node.op == ScalarOp::kConstant) {
         node_of.push_back(result.constant(node.value));
+      } else if (node.op == ScalarOp::kIntConstant) {
+        node_of.push_back(result.int_constant(static_cast<int32_t>(node.value)));
       } else if (node.op == ScalarOp::kDiv && of_rows[static_cast<size_t>(node.args[1])] &&
                  !of_rows[node_of.size()]) {
         node_of.push_back(

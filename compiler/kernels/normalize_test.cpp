@@ -95,6 +95,13 @@ TEST(Normalize, LayersWithMoments) {
             "Map Normalize");
 }
 
+/// Conditions are integers, and so are their constants.
+TEST(Normalize, IntegersInFormulas) {
+  EXPECT_EQ(check("g (float[5,45] x) => (float[5,45] y) { m = ReduceMax<axes=[-1]>(x) e = Equal(x, m) "
+                  "n = Not(e) y = Cast<to=1>(n) }"),
+            "Normalize");
+}
+
 TEST(Normalize, WhatSomebodyElseReadsStays) {
   // The sums are an output.
   EXPECT_EQ(

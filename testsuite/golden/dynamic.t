@@ -32,6 +32,24 @@ Another process that meets the same shapes compiles nothing:
   all regions: 2616 cycles, and 955 once, for 512 B of constants
   programs: 0 compiled and 1 read from disk in some time, 0 runs of such that were in memory; 1 are kept, 0 were dropped
 
+A dimension is padded to a bucket; one program serves all lengths of it, and results are those of the data alone:
+
+  $ run models/symbolic.onnx --input x=models/x.npy --bucket batch=4,8 | grep -e bucket -e y
+  region  operators     where  runs  compiles  from disk  hits  chip cycles  link cycles  host cycles  link bytes
+  all regions: 2616 cycles, and 955 once, for 512 B of constants
+  programs: 1 compiled and 0 read from disk in some time, 0 runs of such that were in memory; 1 are kept, 0 were dropped
+  in a bucket: main 1: batch 2 in 4
+  y float32 [2, 4]: 1.00187 0.995693 0 0.710895 0 0 0 1.26663
+  y against the CPU reference: max abs 4.99e-05, over largest magnitude 3.94e-05 (allowed 1e-03): ok
+  $ run models/symbolic.onnx --input x=models/x.npy --bucket batch=1 | grep bucket
+  in no bucket: main 1: 'batch' is 2, more than its largest bucket, 1
+  $ run models/positive.onnx --input x=models/x.npy --bucket where:1=16 | grep bucket
+  in no bucket: main 2: node 'take' (GatherND): nothing says what padding does to its results
+  $ run models/symbolic.onnx --input x=models/x.npy --bucket bach=4,8
+  kodama: error: --bucket bach: the model has no such dimension; allowed are batch, and VALUE:AXIS, with the name of a value in its graph, such as one whose shape depends on data (kodama inspect names them)
+  $ run models/symbolic.onnx --input x=models/x.npy --bucket batch=8,4
+  kodama: error: --bucket batch=8,4: allowed is DIM=N,N,\xe2\x80\xa6 with extents from 1 to 2^31, each larger than the one before (esc)
+
 A shape that depends on data:
 
   $ run models/positive.onnx --input x=models/x.npy --json run.json
@@ -134,7 +152,7 @@ Of a model whose way or shapes only the data know, why it is compiled in parts, 
   On the host: Loop (steps): control flow: the host decides which graph runs next 
   $ kodama inspect models/positive.onnx | tr -s ' \n' ' ' | grep -o 'it is compiled in parts.*batch, 8\]\|On the host.*'
   it is compiled in parts while it runs, since input 'x' is float32 [batch, 8]
-  On the host: NonZero (find): the shapes of its results depend on data 
+  On the host: NonZero (find): the shapes of its results (where) depend on data 
   $ kodama inspect models/sequence.onnx | grep -A3 'On the host'
   On the host:
     SplitToSequence (split): sequences and optionals are the host's

@@ -4,7 +4,7 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 build=${1:-$here/../../build/release}
 shift || true
-export PATH="$(cd "$build" && pwd)/tools:$PATH" KODAMA_CONFIG_DIR="$here/../../configs"
+export KODAMA_CACHE=off PATH="$(cd "$build" && pwd)/tools:$PATH" KODAMA_CONFIG_DIR="$here/../../configs"
 cd "$here"
 [ $# -gt 0 ] || set -- *.t
 exec cram3 --preserve-env --shell=/bin/bash -i -y "$@"

@@ -31,6 +31,11 @@ class RunCommand : public Command {
         "programs kept of a model whose shapes or ways only the data know; the least recently used goes", 1,
         1'000'000)
         ->capture_default_str();
+    app.add_option(
+           "--bucket", request_.common.buckets,
+           "DIM=16,32,64: a dimension that is found at run time is padded to the next of these, with the "
+           "same results; DIM is its name, or VALUE:AXIS; may be repeated")
+        ->allow_extra_args(false);
     app.add_option("--test-data", request_.test_data,
                    "directory with test_data_set_N: run each set, compare with its outputs");
     add_number(
