@@ -97,22 +97,16 @@ bool print_comparison(const ValueMap& outputs, const ValueMap& expected, const s
   return passed;
 }
 
-void check_options(const RunRequest& request, const std::string& why) {
-  const auto refuse = [&](const char* option) {
-    throw isa::UnsupportedError(
-        fmt::format("{}: not for a model that is compiled in parts while it runs ({})", option, why));
-  };
-  if (request.common.check_layers) refuse("--check-layers");
-  if (parse_slices(request.common.slices).value_or(1) != 1) refuse("--slices with a number");
-  if (request.common.report.any()) refuse("--stats, --trace, --vcd");
-}
-
 }  // namespace
 
 int run_dynamic_command(const RunRequest& request, ImportedModel imported, WallTimes times,
                         std::ostream& out) {
   const SessionOptions& options = request.common;
-  check_options(request, imported.open_reason);
+  if (parse_slices(options.slices).value_or(1) != 1) {
+    throw isa::UnsupportedError(
+        fmt::format("--slices with a number: not for a model that is compiled in parts while it runs ({})",
+                    imported.open_reason));
+  }
   times.end("import");
   DynamicOptions dynamic;
   dynamic.compile = compile_options(options, dump_points(&options.passes), options.planner);
@@ -133,6 +127,7 @@ int run_dynamic_command(const RunRequest& request, ImportedModel imported, WallT
   dynamic.progress = [&](const std::string& what) { bar.update(steps, steps + 1, what), ++steps; };
   DynamicExecutor executor(std::move(imported.model), isa::find_chip(options.chip), std::move(dynamic));
   const onnx::GraphProto& graph = executor.model().graph();
+  simulator::RunReport report(isa::find_chip(options.chip), options.report);
   const double tolerance =
       request.tolerance.value_or(default_tolerance(parse_matrix_precision(options.precision)));
   const std::set<std::string> rows = outputs_with_rows(graph);
@@ -153,14 +148,18 @@ int run_dynamic_command(const RunRequest& request, ImportedModel imported, WallT
     const OutputFiles files(names, set.name.empty() || options.output_directory.empty()
                                        ? options.output_directory
                                        : options.output_directory + "/" + set.name);
-    DynamicOutcome outcome = executor.run(set.inputs);
+    // Statistics and traces are of the last run, as the table.
+    const auto run = [&](int64_t number) {
+      return executor.run(set.inputs, number == request.repeat && options.report.any() ? &report : nullptr);
+    };
+    DynamicOutcome outcome = run(1);
     nlohmann::ordered_json entry;
     entry["data_set"] = set.name;
     if (request.repeat > 1) entry["first_run"] = dynamic_to_json(outcome)["total"];
     const int64_t first_compiles = outcome.total.compiles;
     std::vector<std::string> differences;
     for (int64_t number = 2; number <= request.repeat; ++number) {
-      DynamicOutcome again = executor.run(set.inputs);
+      DynamicOutcome again = run(number);
       for (const auto& [name, value] : again.outputs) {
         if (!(value == outcome.outputs.at(name)))
           differences.push_back(
@@ -201,6 +200,8 @@ int run_dynamic_command(const RunRequest& request, ImportedModel imported, WallT
     json.push_back(std::move(entry));
     times.end("report");
   }
+  report.finish(out);
+  times.end("report");
   for (auto& entry : json) entry["wall_seconds"] = times.to_json();
   if (!options.json_file.empty())
     isa::write_output(options.json_file, (json.size() == 1 ? json[0] : json).dump(1) + "\n");

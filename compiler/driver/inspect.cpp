@@ -49,6 +49,7 @@ struct Inspection {
   std::vector<std::pair<std::string, std::string>> inputs, outputs;  ///< name and type
   int64_t parameters = 0, parameter_bytes = 0;
   std::vector<std::string> open;  ///< dimensions that nobody set; they count as 1
+  std::string hot_host;           ///< a line, if much of the work is the host's
   std::string problem;            ///< why shapes aren't known; empty: they are
   double multiply_adds = 0;
   std::map<std::string, OperatorUse> operators;
@@ -127,6 +128,34 @@ double multiply_adds(const Layer& layer) {
   return count;
 }
 
+/// That the layer reads and writes, constants aside.
+double bytes_of(const Layer& layer, const LayerGraph& graph) {
+  double bytes = 0;
+  const auto add = [&](TensorId id) {
+    if (id < 0) return;
+    const LayerTensor& tensor = graph.tensors[static_cast<size_t>(id)];
+    if (!tensor.constant)
+      bytes +=
+          static_cast<double>(element_count(tensor.shape)) * static_cast<double>(element_size(tensor.type));
+  };
+  for (const TensorId id : layer_inputs(layer)) add(id);
+  for (const TensorId id : layer.outputs) add(id);
+  return bytes;
+}
+
+/// One line if the host has a fifth of the work or more, in bytes: what takes how long isn't known before it
+/// runs. Empty otherwise.
+std::string hot_host(const std::map<std::string, double>& host_bytes, double bytes) {
+  constexpr double kMuch = 0.2;
+  double sum = 0;
+  for (const auto& [node, each] : host_bytes) sum += each;
+  if (bytes == 0 || sum < kMuch * bytes) return "";
+  const auto most = std::ranges::max_element(host_bytes, {}, [](const auto& each) { return each.second; });
+  return fmt::format(
+      "Much of it is the host's: {:.0f} % of the bytes that operators read and write, {:.0f} % for {}",
+      100 * sum / bytes, 100 * most->second / bytes, most->first);
+}
+
 void look_at_layers(onnx::ModelProto imported, const scheduler::PipelineChoice& passes, Inspection& result) {
   const Origins origins(imported.graph());
   std::map<std::string, std::set<Place>> places;  // of imported nodes
@@ -144,13 +173,18 @@ void look_at_layers(onnx::ModelProto imported, const scheduler::PipelineChoice& 
     result.add(Place::kRefused, put(Place::kRefused, node.name(), operator_name(node)), why, node.name());
   };
   const LayerGraph graph = lowered_layers(std::move(imported), options, nullptr);
+  double bytes = 0;
+  std::map<std::string, double> host_bytes;
   for (const Layer& layer : graph.layers) {
     const std::string& node = layer.onnx_nodes.at(0);
     if (refused.contains(node)) continue;
+    const double moved = bytes_of(layer, graph);
+    bytes += moved;
     const auto* host = std::get_if<HostLayer>(&layer.body);
     const std::string op = put(host == nullptr ? Place::kChip : Place::kHost, node, layer.onnx_ops.at(0));
     if (host != nullptr) {
       result.add(Place::kHost, op, host->reason, node);
+      host_bytes[fmt::format("{} ({})", op, node)] += moved;
       continue;
     }
     OperatorUse& use = result.operators[op];
@@ -158,6 +192,7 @@ void look_at_layers(onnx::ModelProto imported, const scheduler::PipelineChoice& 
     use.multiply_adds += multiply_adds(layer);
     result.multiply_adds += multiply_adds(layer);
   }
+  result.hot_host = hot_host(host_bytes, bytes);
   for (const auto& [node, op] : origins.operators()) {
     OperatorUse& use = result.operators[op];
     ++use.nodes;
@@ -406,6 +441,7 @@ void print(const Inspection& result, std::ostream& out) {
   row("in all", all, "");
   if (all.at[static_cast<size_t>(Place::kNone)] > 0 && result.problem.empty())
     fmt::print(out, "none: nothing to compute in a run (constant, joined with another, a new shape)\n");
+  if (!result.hot_host.empty()) fmt::print(out, "{}\n", wrap(result.hot_host, 0, 2));
   print_reasons(result, Place::kHost, "On the host", out);
   print_reasons(result, Place::kRefused, "Refused", out);
 }
@@ -436,6 +472,7 @@ nlohmann::ordered_json to_json(const Inspection& result) {
     entry["layers"] = use.layers;
     operators.push_back(std::move(entry));
   }
+  json["much_on_the_host"] = result.hot_host;
   auto& reasons = json["not_on_the_chip"] = nlohmann::ordered_json::array();
   for (const Reason& reason : result.reasons) {
     reasons.push_back({{"operator", reason.op},

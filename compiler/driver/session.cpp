@@ -177,6 +177,7 @@ int run_command(const RunRequest& request, std::ostream& out) {
     print_relayouts(model, outcome, out);
     print_schedules_given_up(model, out);
     print_host_layers(model, out);
+    print_host_share(host_shares(model, outcome), outcome.total.chip.cycles(), out);
     print_outputs(borrow_values(outcome.outputs), request.show_classes, out);
     for (const std::string& difference : differences) fmt::print(out, "{}\n", difference);
     passed &= differences.empty();
@@ -301,6 +302,7 @@ int simulate_package_command(const SimulateRequest& request, std::ostream& out) 
   print_layer_table(model, runs, {}, out);
   print_relayouts(model, outcome, out);
   print_host_layers(model, out);
+  print_host_share(host_shares(model, outcome), outcome.total.chip.cycles(), out);
   print_outputs(borrow_values(outcome.outputs), false, out);
   report.finish(out);
   files.write(borrow_values(outcome.outputs));

@@ -322,7 +322,7 @@ Tensor resized(const Tensor& tensor, const Shape& shape) {
 Bucket parse_bucket(const std::string& text) {
   const auto fail = [&] {
     return isa::UserError(fmt::format(
-        "--bucket {}: allowed is DIM=N,N,… with extents from 1 to 2^31, each larger than the one before",
+        "--bucket {}: allowed is DIM=N,N,N with extents from 1 to 2^31, each larger than the one before",
         text));
   };
   Bucket bucket;

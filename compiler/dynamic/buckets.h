@@ -25,7 +25,7 @@ struct Bucket {
   std::string dimension;         ///< a dimension's name, or "x:0": axis 0 of the value x
   std::vector<int64_t> extents;  ///< in rising order
 };
-/// From DIM=N,N,…; UserError for anything else.
+/// From DIM=N,N,N; UserError for anything else.
 Bucket parse_bucket(const std::string& text);
 
 /// An axis of a value that is of a dimension with buckets, and that dimension.

@@ -80,7 +80,7 @@ bool DynamicOutcome::all_on_chip() const {
 /// One run of the model.
 class DynamicExecutor::Walk {
  public:
-  explicit Walk(DynamicExecutor& executor) : executor_(executor) {}
+  Walk(DynamicExecutor& executor, simulator::RunReport* report) : executor_(executor), report_(report) {}
 
   DynamicOutcome run(const ValueMap& inputs) {
     const GraphInfo& graph = *executor_.main_;
@@ -145,9 +145,11 @@ class DynamicExecutor::Walk {
         if (!program->region.nodes.empty()) run_program(graph, program, frame);
         for (const int node : program->region.nodes) finish(node);
       }
+      HostVisit visit;
       for (int k = 0; k < static_cast<int>(graph.nodes().size()); ++k) {
-        if (!done[static_cast<size_t>(k)] && run_on_host(graph, k, hosts, frame)) finish(k);
+        if (!done[static_cast<size_t>(k)] && run_on_host(graph, k, hosts, frame, done, visit)) finish(k);
       }
+      end_visit(graph, done, visit);
       if (left == before) throw_stuck(graph, done, frame);
     }
     std::vector<Value> outputs;
@@ -345,9 +347,10 @@ class DynamicExecutor::Walk {
     onnx::ModelProto& model = region.model;
     model.mutable_graph()->set_name(next_name(graph));
     CompileOptions options = executor_.options_.compile;
-    options.keeps_inputs = graph.is_body();
-    options.ties = ties_of(graph, region);
-    StoredPrograms* const programs = executor_.options_.programs;
+    // What is compared with the reference must be known to the host.
+    options.keeps_inputs = graph.is_body() && !options.store_layers;
+    if (options.keeps_inputs) options.ties = ties_of(graph, region);
+    StoredPrograms* const programs = options.store_layers ? nullptr : executor_.options_.programs;
     if (programs == nullptr) return compile_anew(model, code, options);
     const std::string key = program_key(model, executor_.chip_, options);
     std::optional<std::string> verdict = programs->verdict(key);
@@ -379,7 +382,8 @@ class DynamicExecutor::Walk {
       code.results = folded_results(model.graph());
       if (!code.results.empty()) return std::nullopt;
       try {
-        code.compiled = compile_model(model, executor_.chip_, options);
+        code.compiled =
+            compile_model(model, executor_.chip_, options, options.store_layers ? &code.prepared : nullptr);
       } catch (const isa::UnsupportedError&) {
         if (!options.keeps_inputs) throw;
         options.keeps_inputs = false;
@@ -443,8 +447,16 @@ class DynamicExecutor::Walk {
       return;
     }
     if (executor_.options_.progress) executor_.options_.progress(row.name);
-    if (code.runner == nullptr)
-      code.runner = std::make_unique<ModelRunner>(code.compiled, executor_.options_.runner);
+    if (code.runner == nullptr) {
+      RunnerOptions options = executor_.options_.runner;
+      options.name = row.name;
+      if (executor_.options_.compile.store_layers)
+        options.observe = [&code](const std::string& name, const Tensor& tensor) {
+          code.observed[name] = tensor;
+        };
+      code.runner = std::make_unique<ModelRunner>(code.compiled, options);
+    }
+    if (report_ != nullptr) executor_.reported_.push_back(program.code);
     const bool keeps_inputs = code.compiled.keeps_inputs;
     const bool continues = keeps_inputs && code.run_number == executor_.runs_;
     TensorMap inputs;
@@ -452,7 +464,7 @@ class DynamicExecutor::Walk {
       const Value& value = frame.find(name)->value;
       const auto before = code.there.find(name);
       if (continues && before != code.there.end() && before->second.is_same_as(value)) continue;
-      const Value given = fetched(value, row);
+      const Value given = fetched(value, row.stats);
       inputs[name] = program.padding && program.padding->input_shapes.contains(name)
                          ? padded_to(given.tensor(), program.padding->input_shapes.at(name))
                          : given.tensor();
@@ -460,7 +472,18 @@ class DynamicExecutor::Walk {
     }
     if (program.padding) inputs.insert(program.padding->given.begin(), program.padding->given.end());
     code.run_number = executor_.runs_;
-    RunOutcome outcome = keeps_inputs ? code.runner->run_again(inputs) : code.runner->run(inputs);
+    code.observed.clear();
+    RunOutcome outcome =
+        keeps_inputs ? code.runner->run_again(inputs, report_) : code.runner->run(inputs, report_);
+    if (executor_.options_.compile.store_layers) compare_layers(code, inputs, row);
+    for (HostShare& share : host_shares(code.compiled, outcome)) {
+      const auto known = std::ranges::find(row.host_layers, share.node, &HostShare::node);
+      if (known == row.host_layers.end()) {
+        row.host_layers.push_back(std::move(share));
+      } else {
+        known->cycles += share.cycles;
+      }
+    }
     // Others know a tie's output by a stand-in: what it was before is gone from the chip.
     for (const Tie& tie : code.compiled.ties) {
       const LayerTensor& tensor = code.compiled.tensors[static_cast<size_t>(tie.output)];
@@ -490,16 +513,42 @@ class DynamicExecutor::Walk {
     }
   }
 
-  /// The value itself where it is a stand-in for what is on the chip; `row` is charged.
-  Value fetched(const Value& value, RegionRuns& row) {
+  /// What the program's layers made, beside the reference's.
+  static void compare_layers(const Code& code, const TensorMap& inputs, RegionRuns& row) {
+    const TensorMap reference = compiler::run_graph(code.prepared, inputs, {.keep_intermediates = true});
+    for (const auto& [name, tensor] : code.observed) {
+      const auto expected = reference.find(name);
+      if (expected == reference.end()) continue;
+      const Comparison found = compare_tensors(tensor, expected->second);
+      const auto [known, is_new] = row.layers.try_emplace(name, found);
+      if (!is_new && is_worse(found, known->second)) known->second = found;
+    }
+  }
+  static bool is_worse(const Comparison& found, const Comparison& known) {
+    if (found.problem.empty() != known.problem.empty()) return !found.problem.empty();
+    return found.max_relative > known.max_relative;
+  }
+
+  /// The value itself where it is a stand-in for what is on the chip; `stats` are charged.
+  Value fetched(const Value& value, StageStats& stats) {
     for (const OnChip& each : on_chip_) {
-      if (each.stand_in.is_same_as(value)) return each.code->runner->fetch_tied(*each.tie, row.stats);
+      if (each.stand_in.is_same_as(value)) return each.code->runner->fetch_tied(*each.tie, stats);
     }
     return value;
   }
 
+  /// Nodes that the host computes one after the other: a stage.
+  struct HostVisit {
+    std::vector<int> nodes;
+    std::vector<std::string> reasons;
+    StageStats stats;
+    std::map<std::string, int64_t> read;  ///< bytes of values that it didn't make
+    std::map<std::string, int64_t> made;
+  };
+
   /// False if the node isn't the host's, or its operands aren't there yet.
-  bool run_on_host(const GraphInfo& graph, int index, const std::map<int, std::string>& hosts, Frame& frame) {
+  bool run_on_host(const GraphInfo& graph, int index, const std::map<int, std::string>& hosts, Frame& frame,
+                   const std::vector<bool>& done, HostVisit& visit) {
     const GraphInfo::Node& info = graph.nodes()[static_cast<size_t>(index)];
     const onnx::NodeProto& node = *info.proto;
     if (std::ranges::any_of(info.reads, [&](const auto& name) { return frame.value(name) == nullptr; }))
@@ -507,25 +556,52 @@ class DynamicExecutor::Walk {
     const bool only_tensors = std::ranges::all_of(node.input(), [&](const std::string& name) {
       return name.empty() || frame.value(name)->is_tensor();
     });
-    std::string reason = "control flow";
-    bool decides = true;
-    if (info.node_class == NodeClass::kSequence || (info.node_class == NodeClass::kPlain && !only_tensors)) {
-      reason = "sequences and optionals are the host's";
-    } else if (info.node_class == NodeClass::kPlain) {
+    if (info.node_class == NodeClass::kPlain && only_tensors) {
       const auto found = hosts.find(index);
       const bool by_data = shape_depends_on_data(node);
       if (found == hosts.end() && !by_data) return false;
-      reason = by_data ? "its shape depends on data" : found->second;
-      decides = false;
+      visit.nodes.push_back(index);
+      visit.reasons.push_back(by_data ? "its shape depends on data" : found->second);
+      compute(graph, index, frame, visit.stats);
+      for (const std::string& name : node.input()) {
+        if (!name.empty() && !visit.made.contains(name)) visit.read[name] = frame.value(name)->byte_size();
+      }
+      for (const std::string& name : node.output()) {
+        if (!name.empty()) visit.made[name] = frame.value(name)->byte_size();
+      }
+      return true;
     }
-    const size_t row = host_row(graph, index, reason, decides);
+    end_visit(graph, done, visit);
+    const bool is_control = info.node_class == NodeClass::kControl;
+    const size_t row = host_row(
+        graph, {index}, {is_control ? "control flow" : "sequences and optionals are the host's"}, true);
     ++outcome_.regions[row].runs;
+    StageStats stats;
+    compute(graph, index, frame, stats);
+    stats.host_operations = 0;
+    if (copies_elements(node)) {
+      for (const std::string& name : node.input())
+        stats.host_bytes += name.empty() ? 0 : frame.value(name)->byte_size();
+      for (const std::string& name : node.output())
+        stats.host_bytes += name.empty() ? 0 : frame.value(name)->byte_size();
+      charge_host(stats);
+    } else {
+      stats.host_seconds = 0;  // what only passes values on costs nothing
+    }
+    outcome_.regions[row].stats += stats;
+    return true;
+  }
+
+  /// By the reference. `stats` receives operations, seconds, and what is fetched.
+  void compute(const GraphInfo& graph, int index, Frame& frame, StageStats& stats) {
+    const GraphInfo::Node& info = graph.nodes()[static_cast<size_t>(index)];
+    const onnx::NodeProto& node = *info.proto;
     if (executor_.options_.progress) executor_.options_.progress(describe_node(node));
     std::vector<Value> given;
     given.reserve(static_cast<size_t>(node.input_size()));
     std::vector<const Value*> inputs;
     for (const std::string& name : node.input()) {
-      if (!name.empty()) given.push_back(fetched(*frame.value(name), outcome_.regions[row]));
+      if (!name.empty()) given.push_back(fetched(*frame.value(name), stats));
       inputs.push_back(name.empty() ? nullptr : &given.back());
     }
     const auto start = std::chrono::steady_clock::now();
@@ -540,38 +616,52 @@ class DynamicExecutor::Walk {
                              }
                              return run_graph(inner, inner_frame);
                            });
-    if (!decides || copies_elements(node)) charge(node, inputs, outputs, start, outcome_.regions[row].stats);
+    stats.host_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (info.node_class == NodeClass::kControl) {
-      for (Value& output : outputs) output = fetched(output, outcome_.regions[row]);
+      for (Value& output : outputs) output = fetched(output, stats);
     }
+    stats.host_operations += operations_of(node, inputs, outputs);
     for (int k = 0; k < node.output_size(); ++k) {
       if (!node.output(k).empty()) frame.set(node.output(k), std::move(outputs[static_cast<size_t>(k)]));
     }
-    return true;
   }
 
-  /// As a layer on the host. What only passes values on costs nothing.
-  void charge(const onnx::NodeProto& node, const std::vector<const Value*>& inputs,
-              const std::vector<Value>& outputs, std::chrono::steady_clock::time_point start,
-              StageStats& stats) const {
-    StageStats own;
-    own.host_layers = 1;
-    own.host_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  static int64_t operations_of(const onnx::NodeProto& node, const std::vector<const Value*>& inputs,
+                               const std::vector<Value>& outputs) {
     std::vector<const Tensor*> tensors;
     std::vector<Tensor> results;
-    for (const Value* value : inputs) {
-      own.host_bytes += value == nullptr ? 0 : value->byte_size();
+    for (const Value* value : inputs)
       tensors.push_back(value != nullptr && value->is_tensor() ? &value->tensor() : nullptr);
-    }
     for (const Value& value : outputs) {
-      own.host_bytes += value.byte_size();
       if (value.is_tensor()) results.push_back(value.tensor());
     }
-    own.host_operations = host_operations(node, tensors, results);
+    return host_operations(node, tensors, results);
+  }
+
+  /// As a layer on the host of these bytes and operations.
+  void charge_host(StageStats& stats) const {
+    stats.host_layers = 1;
     if (executor_.options_.runner.timing)
-      own.chip.causes.host_compute =
-          isa::host_computation_cycles(own.host_bytes, own.host_operations, executor_.chip_);
-    stats += own;
+      stats.chip.causes.host_compute =
+          isa::host_computation_cycles(stats.host_bytes, stats.host_operations, executor_.chip_);
+  }
+
+  /// A stage on the host pays for what it reads, and for what others read of it.
+  void end_visit(const GraphInfo& graph, const std::vector<bool>& done, HostVisit& visit) {
+    if (visit.nodes.empty()) return;
+    std::set<std::string> wanted;
+    for (const auto& output : graph.proto().output()) wanted.insert(output.name());
+    for (size_t k = 0; k < done.size(); ++k) {
+      const auto& reads = graph.nodes()[k].reads;
+      if (!done[k]) wanted.insert(reads.begin(), reads.end());
+    }
+    for (const auto& [name, bytes] : visit.read) visit.stats.host_bytes += bytes;
+    for (const auto& [name, bytes] : visit.made) visit.stats.host_bytes += wanted.contains(name) ? bytes : 0;
+    charge_host(visit.stats);
+    const size_t row = host_row(graph, visit.nodes, visit.reasons, false);
+    ++outcome_.regions[row].runs;
+    outcome_.regions[row].stats += visit.stats;
+    visit = {};
   }
 
   /// Of the next region of a graph in the report.
@@ -596,16 +686,21 @@ class DynamicExecutor::Walk {
     return outcome_.regions[found->second];
   }
 
-  size_t host_row(const GraphInfo& graph, int node, const std::string& reason, bool decides) {
-    const auto [found, is_new] = host_rows_.try_emplace({&graph, node}, outcome_.regions.size());
-    if (is_new) {
-      const onnx::NodeProto& proto = *graph.nodes()[static_cast<size_t>(node)].proto;
-      RegionRuns& row = outcome_.regions.emplace_back();
-      row.name = fmt::format("{} '{}'", graph.path(), proto.name());
-      row.operators = {proto.op_type()};
-      row.place = RegionPlace::kHost;
-      row.reasons = {reason};
-      row.only_decides = decides;
+  /// A stage on the host; `reasons` by node.
+  size_t host_row(const GraphInfo& graph, const std::vector<int>& nodes,
+                  const std::vector<std::string>& reasons, bool decides) {
+    const auto [found, is_new] = host_rows_.try_emplace({&graph, nodes}, outcome_.regions.size());
+    if (!is_new) return found->second;
+    RegionRuns& row = outcome_.regions.emplace_back();
+    row.place = RegionPlace::kHost;
+    row.only_decides = decides;
+    for (size_t k = 0; k < nodes.size(); ++k) {
+      const onnx::NodeProto& node = *graph.nodes()[static_cast<size_t>(nodes[k])].proto;
+      row.operators.push_back(node.op_type());
+      row.reasons.push_back(nodes.size() == 1
+                                ? reasons[k]
+                                : fmt::format("{} '{}': {}", node.op_type(), node.name(), reasons[k]));
+      if (k == 0) row.name = fmt::format("{} '{}'", graph.path(), node.name());
     }
     return found->second;
   }
@@ -620,12 +715,13 @@ class DynamicExecutor::Walk {
   using RowKey = std::pair<const GraphInfo*, std::vector<int>>;
 
   DynamicExecutor& executor_;
+  simulator::RunReport* report_;
   DynamicOutcome outcome_;
   std::vector<OnChip> on_chip_;
   int64_t compiles_ = 0;  ///< those that only showed what can't be compiled, too
   std::map<std::string, int> regions_of_;
   std::map<RowKey, size_t> rows_;
-  std::map<std::pair<const GraphInfo*, int>, size_t> host_rows_;
+  std::map<RowKey, size_t> host_rows_;
 };
 
 DynamicExecutor::DynamicExecutor(onnx::ModelProto imported, isa::Chip chip, DynamicOptions options)
@@ -640,9 +736,9 @@ DynamicExecutor::DynamicExecutor(onnx::ModelProto imported, isa::Chip chip, Dyna
 
 DynamicExecutor::~DynamicExecutor() = default;
 
-DynamicOutcome DynamicExecutor::run(const ValueMap& inputs) {
+DynamicOutcome DynamicExecutor::run(const ValueMap& inputs, simulator::RunReport* report) {
   ++runs_;
-  return Walk(*this).run(inputs);
+  return Walk(*this, report).run(inputs);
 }
 
 }  // namespace kodama::compiler

@@ -15,6 +15,7 @@
 #include "compiler/dynamic/program_cache.h"
 #include "compiler/dynamic/stored_programs.h"
 #include "compiler/reference/executor.h"
+#include "compiler/report/report.h"
 #include "compiler/runtime/runner.h"
 
 /// Runs models whose shapes or ways only the data know: open dimensions, shapes that depend on data, control
@@ -61,6 +62,9 @@ struct RegionRuns {
   std::string bucket;          ///< of the last run: "seq 37 in 64"; empty: none
   std::string no_bucket;       ///< why there is none though a dimension has buckets
   StageStats stats;            ///< without what is sent once
+  /// Cycles of the layers that the host computes in it, all runs together.
+  std::vector<HostShare> host_layers;
+  Comparisons layers;  ///< the worst of all runs, where layers are compared (CompileOptions::store_layers)
   int64_t preload_bytes = 0;   ///< constants, for programs that ran for the first time
   int64_t preload_cycles = 0;  ///< and what else happens before their first run
   int64_t link_bytes() const { return stats.bytes_to_chip + stats.bytes_from_chip; }
@@ -88,7 +92,9 @@ class DynamicExecutor {
 
   /// `inputs` gives every input of the model a value. UserError for wrong inputs, and for nodes that their
   /// values don't fit, UnsupportedError for what neither the chip nor the reference can do.
-  DynamicOutcome run(const ValueMap& inputs);
+  /// `report`, if not null, has every program that runs, under the region's name; its programs live as long
+  /// as the executor.
+  DynamicOutcome run(const ValueMap& inputs, simulator::RunReport* report = nullptr);
 
  private:
   class Walk;
@@ -108,6 +114,7 @@ class DynamicExecutor {
   std::map<std::string, BucketAxes> named_axes_;                       ///< by values of the main graph
   std::unordered_map<std::string, std::weak_ptr<Code>> bucket_codes_;  ///< by program_key()
   int64_t runs_ = 0;
+  std::vector<std::shared_ptr<Code>> reported_;  ///< what reports refer to
 };
 
 }  // namespace kodama::compiler

@@ -4,7 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "compiler/dynamic/compare_values.h"
+#include "compiler/dynamic/dynamic_report.h"
 #include "compiler/graph/import.h"
 #include "compiler/graph/test_models.h"
 
@@ -379,6 +382,33 @@ TEST(DynamicExecutor, WhatTheChipRefusesIsTheHosts) {
   testing::expect_close(to_tensors(outcome.outputs, "output"),
                         to_tensors(run_graph_on_values(model, inputs), "output"), 1e-5);
   EXPECT_EQ(executor.run(inputs).total.compiles, 0);
+}
+
+/// What the host computes in a row is one stage: what passes between its nodes costs nothing.
+TEST(DynamicExecutor, NeighboursOnTheHostAreOneStage) {
+  Runs runs(R"(g (float[8] x) => (int64[m] u, float[k] y) {
+    r = Relu(x) where = NonZero(r) u = Unique(where) c = Cast<to = 9>(r) y = Compress(x, c) })");
+  const DynamicOutcome outcome = runs.run({{"x", floats({8}, {1, -1, 2, -2, 3, -3, 4, -4})}});
+  const RegionRuns& stage = region(outcome, "main 'where'");
+  EXPECT_EQ(stage.operators, (std::vector<std::string>{"NonZero", "Unique", "Compress"}));
+  EXPECT_EQ(stage.runs, 1);
+  EXPECT_EQ(stage.stats.host_layers, 1);
+  // r, x and c; u and y.
+  EXPECT_EQ(stage.stats.host_bytes, 8 * 4 + 8 * 4 + 8 + 4 * 8 + 4 * 4);
+  EXPECT_THAT(stage.reasons, ::testing::Each(HasSubstr("': its shape depends on data")));
+}
+
+TEST(DynamicExecutor, MuchWorkOnTheHostIsSaid) {
+  const auto report = [](int64_t size) {
+    Runs runs("g (float[n] x) => (float[m] y) { r = Relu(x) y = Unique(r) }");
+    std::ostringstream text;
+    print_dynamic_report(runs.run({{"x", testing::random_tensor(onnx::TensorProto::FLOAT, {size}, 1)}}),
+                         text);
+    return text.str();
+  };
+  EXPECT_THAT(report(20000), HasSubstr("much of this run is the host's"));
+  EXPECT_THAT(report(20000), HasSubstr("for Unique of main 'y' (its shape depends on data)"));
+  EXPECT_THAT(report(20), ::testing::Not(HasSubstr("much of this run")));
 }
 
 TEST(DynamicExecutor, StaticModelsAreNotOpen) {

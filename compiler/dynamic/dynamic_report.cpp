@@ -4,7 +4,9 @@
 #include <fmt/ostream.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
 #include <ostream>
 
@@ -52,6 +54,47 @@ std::vector<std::string> numbers(const RegionRuns& region) {
           std::to_string(region.stats.chip.cycles() - region.stats.chip_cycles() - host_cycles(region)),
           std::to_string(host_cycles(region)),
           bytes_text(region.link_bytes())};
+}
+
+/// Of stages on the host also what their data take of the link.
+std::vector<HostShare> all_host_shares(const DynamicOutcome& outcome) {
+  std::vector<HostShare> shares;
+  for (const RegionRuns& region : outcome.regions) {
+    shares.insert(shares.end(), region.host_layers.begin(), region.host_layers.end());
+    if (region.place != RegionPlace::kHost || region.only_decides || !region.host_layers.empty()) continue;
+    const std::string more =
+        region.operators.size() > 1 ? fmt::format(" and {} behind it", region.operators.size() - 1) : "";
+    shares.push_back({fmt::format("{} of {}{}", region.operators.at(0), region.name, more),
+                      region.reasons.at(0), region.stats.chip.cycles() - region.stats.chip_cycles()});
+  }
+  return shares;
+}
+
+nlohmann::ordered_json layers_to_json(const Comparisons& layers) {
+  auto list = nlohmann::ordered_json::array();
+  for (const auto& [name, found] : layers) {
+    list.push_back({{"name", name},
+                    {"max_absolute", found.max_absolute},
+                    {"max_relative", found.max_relative},
+                    {"problem", found.problem}});
+  }
+  return list;
+}
+
+void print_layers(const DynamicOutcome& outcome, std::ostream& out) {
+  for (const RegionRuns& region : outcome.regions) {
+    if (region.layers.empty()) continue;
+    const auto worst = std::ranges::max_element(region.layers, {}, [](const auto& layer) {
+      return layer.second.problem.empty() ? layer.second.max_relative
+                                          : std::numeric_limits<double>::infinity();
+    });
+    fmt::print(out, "layers of {}: {} compared with the CPU reference, the worst is '{}': {}\n", region.name,
+               region.layers.size(), worst->first,
+               worst->second.problem.empty()
+                   ? fmt::format("max abs {:.2e}, over largest magnitude {:.2e}", worst->second.max_absolute,
+                                 worst->second.max_relative)
+                   : worst->second.problem);
+  }
 }
 
 }  // namespace
@@ -114,6 +157,8 @@ void print_dynamic_report(const DynamicOutcome& outcome, std::ostream& out) {
                fmt::join(names.begin(), names.begin() + static_cast<ptrdiff_t>(shown), ", "),
                names.size() > shown ? fmt::format(", and {} more", names.size() - shown) : "");
   }
+  print_host_share(all_host_shares(outcome), total.stats.chip.cycles(), out);
+  print_layers(outcome, out);
 }
 
 nlohmann::ordered_json dynamic_to_json(const DynamicOutcome& outcome) {
@@ -136,7 +181,8 @@ nlohmann::ordered_json dynamic_to_json(const DynamicOutcome& outcome) {
                                   {"bytes_to_chip", region.stats.bytes_to_chip},
                                   {"bytes_from_chip", region.stats.bytes_from_chip},
                                   {"preload_bytes", region.preload_bytes},
-                                  {"preload_cycles", region.preload_cycles}};
+                                  {"preload_cycles", region.preload_cycles},
+                                  {"layers", layers_to_json(region.layers)}};
   };
   nlohmann::ordered_json json;
   json["regions"] = nlohmann::ordered_json::array();

@@ -23,6 +23,9 @@ struct Code {
   /// runner.
   std::vector<Value> results;
   CompiledModel compiled;
+  /// Of what is checked layer by layer: the model after the graph passes.
+  onnx::ModelProto prepared;
+  TensorMap observed;                   ///< what layers made in the last run, where they are compared
   std::unique_ptr<ModelRunner> runner;  ///< made for the first run; refers to `compiled`
   /// Of a loop's body: what is on the chip from the last run, inputs as they were given and, by their inputs,
   /// stand-ins for the outputs of ties; of `run_number` of the executor.

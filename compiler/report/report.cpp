@@ -283,6 +283,34 @@ void print_host_layers(const CompiledModel& model, std::ostream& out) {
   }
 }
 
+void print_host_share(const std::vector<HostShare>& shares, int64_t all_cycles, std::ostream& out) {
+  constexpr double kMuch = 0.2;
+  int64_t cycles = 0;
+  for (const HostShare& share : shares) cycles += share.cycles;
+  if (cycles == 0 || static_cast<double>(cycles) < kMuch * static_cast<double>(all_cycles)) return;
+  const HostShare& most = *std::ranges::max_element(shares, {}, &HostShare::cycles);
+  const auto percent = [&](int64_t part) {
+    return 100 * static_cast<double>(part) / static_cast<double>(all_cycles);
+  };
+  fmt::print(
+      out,
+      "much of this run is the host's: {:.0f} % of all cycles, {:.0f} % for {} ({}); docs/operators.md has "
+      "what the chip takes\n",
+      percent(cycles), percent(most.cycles), most.node, most.reason);
+}
+
+std::vector<HostShare> host_shares(const CompiledModel& model, const RunOutcome& outcome) {
+  std::vector<HostShare> shares;
+  for (size_t k = 0; k < model.stages.size(); ++k) {
+    const auto* host = std::get_if<HostStage>(&model.stages[k].body);
+    if (host == nullptr) continue;
+    const onnx::NodeProto& node = host->nodes.front();
+    shares.push_back({fmt::format("{} '{}'", node.op_type(), node.name()), host->reason,
+                      outcome.stages[k].chip.causes.host_compute});
+  }
+  return shares;
+}
+
 void print_schedules_given_up(const CompiledModel& model, std::ostream& out) {
   scheduler::ScheduleProofs all;
   for (const Stage& stage : model.stages) {

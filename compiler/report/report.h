@@ -39,6 +39,16 @@ void print_plans(const std::vector<PlanSummary>& plans, std::ostream& out);
 nlohmann::ordered_json plans_to_json(const std::vector<PlanSummary>& plans);
 /// Host layers with operator, node and reason; nothing if there are none.
 void print_host_layers(const CompiledModel& model, std::ostream& out);
+/// One line if the host takes a fifth of all cycles or more, with what takes most of them. `shares`: cycles
+/// by node, "Add 'n'", each with the reason why it is there.
+struct HostShare {
+  std::string node;
+  std::string reason;
+  int64_t cycles = 0;
+};
+void print_host_share(const std::vector<HostShare>& shares, int64_t all_cycles, std::ostream& out);
+/// Of a run: its Host layers.
+std::vector<HostShare> host_shares(const CompiledModel& model, const RunOutcome& outcome);
 /// One line if the search of a scheduler of blocks gave up somewhere: where nothing shorter is known, but
 /// might exist. Nothing otherwise.
 void print_schedules_given_up(const CompiledModel& model, std::ostream& out);

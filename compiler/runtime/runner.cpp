@@ -188,7 +188,7 @@ RunOutcome ModelRunner::run(const TensorMap& inputs, simulator::RunReport* repor
   return run_all_slices(report);
 }
 
-RunOutcome ModelRunner::run_again(const TensorMap& changed) {
+RunOutcome ModelRunner::run_again(const TensorMap& changed, simulator::RunReport* report) {
   isa::check_internal(model_.keeps_inputs, "ModelRunner", "'{}' keeps no inputs", model_.name);
   const bool is_first = inputs_.empty();
   for (const auto& [name, tensor] : changed) inputs_[name] = tensor;
@@ -200,7 +200,7 @@ RunOutcome ModelRunner::run_again(const TensorMap& changed) {
       there_.insert(model_.storage(id));
   }
   fetches_ties_ = false;
-  return run_all_slices(nullptr);
+  return run_all_slices(report);
 }
 
 Tensor ModelRunner::fetch_tied(const Tie& tie, StageStats& stats) {
@@ -409,7 +409,7 @@ std::vector<StageStats> ModelRunner::run_segment(const Segment& segment, simulat
     };
   }
   simulator::Profile own_profile;
-  if (report != nullptr) report->attach("", run);
+  if (report != nullptr) report->attach(options_.name, run);
   if (run.timing && run.profile == nullptr) run.profile = &own_profile;
   const simulator::RunStats total = machine_.run(segment.parts.program, run);
   if (run.timing) {

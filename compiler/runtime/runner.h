@@ -59,6 +59,7 @@ struct RunnerOptions {
   /// Programs are queued, and data pass the host link beside those that run: for the next one they come into
   /// PDM 0, the last one's results leave it. Otherwise the host does one thing after the other.
   bool host_overlaps = true;
+  std::string name;  ///< of a region around its runs in reports; empty: none
   /// (stages done, stages in total, each once for every slice, name of the next)
   std::function<void(int64_t, int64_t, const std::string&)> progress;
   /// Receives every tensor a stage made, as far as it is in DRAM.
@@ -79,7 +80,7 @@ class ModelRunner {
   /// For models that keep their inputs (CompileOptions::keeps_inputs). Inputs that are left out are on the
   /// chip, or the host has them, from the last run: what it was given, or for a tie's input what its output
   /// was. Of ties the outputs aren't fetched. UserError for an input that is left out in the first run.
-  RunOutcome run_again(const TensorMap& changed);
+  RunOutcome run_again(const TensorMap& changed, simulator::RunReport* report = nullptr);
   /// The output of a tie behind run_again; `stats` gets what fetching it costs.
   Tensor fetch_tied(const Tie& tie, StageStats& stats);
 
