@@ -193,15 +193,48 @@ std::string node_test_status_name(NodeTestStatus status) {
   return kNames[static_cast<size_t>(status)];
 }
 
-std::vector<NodeTestResult> run_node_tests(const NodeTestRequest& request) {
-  std::filesystem::path root = request.directory;
-  if (root.empty()) {
-    const auto found = find_onnx_node_tests();
-    if (!found)
-      throw isa::UserError(
-          "ONNX's node tests are not installed; install libonnx-testdata or give --directory");
-    root = *found;
+namespace {
+
+/// Of all tests that are asked for.
+std::vector<std::filesystem::path> test_directories(const NodeTestRequest& request) {
+  std::vector<std::filesystem::path> roots = {request.directory};
+  if (request.directory.empty()) {
+    roots.clear();
+    std::vector<std::string> sets;
+    for (const std::string& set : request.sets) {
+      if (set == "all") {
+        sets = onnx_test_sets();
+        break;
+      }
+      if (std::ranges::find(onnx_test_sets(), set) == onnx_test_sets().end()) {
+        throw isa::UserError(fmt::format(
+            "--set {}: allowed are {} and all{}", set, fmt::join(onnx_test_sets(), ", "),
+            set == "real" || set == "light" ? "; Debian's package has no models of this set" : ""));
+      }
+      sets.push_back(set);
+    }
+    for (const std::string& set : sets) {
+      const auto found = find_onnx_tests(set);
+      if (!found) {
+        throw isa::UserError(fmt::format(
+            "ONNX's {} tests are not installed; install libonnx-testdata or give --directory", set));
+      }
+      roots.push_back(*found);
+    }
   }
+  std::vector<std::filesystem::path> directories;
+  for (const std::filesystem::path& root : roots) {
+    const std::vector<std::filesystem::path> found = list_backend_tests(root);
+    if (found.empty()) throw isa::UserError(root.string() + ": holds no tests");
+    directories.insert(directories.end(), found.begin(), found.end());
+  }
+  return directories;
+}
+
+}  // namespace
+
+std::vector<NodeTestResult> run_node_tests(const NodeTestRequest& request) {
+  const std::vector<std::filesystem::path> directories = test_directories(request);
   // std::regex recurses for every part of an expression.
   constexpr size_t kLongestFilter = 1000;
   if (request.filter.size() > kLongestFilter)
@@ -214,8 +247,6 @@ std::vector<NodeTestResult> run_node_tests(const NodeTestRequest& request) {
     throw isa::UserError("--filter " + request.filter + ": is not a regular expression: " + error.what());
   }
   const isa::Chip chip = isa::find_chip(request.chip);
-  const std::vector<std::filesystem::path> directories = list_backend_tests(root);
-  if (directories.empty()) throw isa::UserError(root.string() + ": holds no tests");
   ProgressBar bar("node tests");
   std::vector<NodeTestResult> results;
   for (size_t k = 0; k < directories.size(); ++k) {
@@ -235,7 +266,8 @@ std::vector<NodeTestResult> run_node_tests(const NodeTestRequest& request) {
   }
   if (results.empty())
     throw isa::UserError(fmt::format("--filter {}: no test's name matches; the {} tests are in {}",
-                                     request.filter, directories.size(), root.string()));
+                                     request.filter, directories.size(),
+                                     directories.front().parent_path().string()));
   return results;
 }
 

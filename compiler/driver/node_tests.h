@@ -6,7 +6,7 @@
 
 #include "compiler/driver/session.h"
 
-/// ONNX's own node tests on the chip path and on the reference path.
+/// ONNX's own tests, of nodes and of small models, on the chip path and on the reference path.
 namespace kodama::compiler {
 
 enum class NodeTestStatus : uint8_t {
@@ -31,14 +31,15 @@ struct NodeTestResult {
 struct NodeTestRequest {
   std::string chip = "tiny";
   std::string precision = "float";
-  std::string directory;  ///< empty: where Debian's libonnx-testdata puts them
+  std::vector<std::string> sets = {"node"};  ///< of onnx_test_sets(), or "all"
+  std::string directory;  ///< instead of sets; empty: where Debian's libonnx-testdata puts them
   std::string filter;     ///< regular expression on the test's name; empty = all
   bool verbose = false;   ///< a line per test, not only per test that did not pass
   int threads = 0;
   std::string json_file;
 };
 
-/// Runs the tests in order of their names. UserError if there are none.
+/// Runs the tests, set by set, in order of their names. UserError if there are none.
 std::vector<NodeTestResult> run_node_tests(const NodeTestRequest& request);
 
 /// Prints results and totals; exit code 1 if any test failed on either path.

@@ -173,7 +173,7 @@ bool is_small(const onnx::ModelProto& model) {
 /// Every operator's node tests, damaged in many ways: import and the reference refuse what they can't
 /// compute, by errors that are the user's. Sanitizers watch the rest.
 TEST(DamagedNodes, AreRefusedOrComputed) {
-  const auto root = find_onnx_node_tests();
+  const auto root = find_onnx_tests();
   if (!root) GTEST_SKIP() << "the package libonnx-testdata isn't installed";
   std::set<std::string> seen;
   int refused = 0;

@@ -11,7 +11,7 @@ namespace {
 using namespace testing;  // NOLINT
 
 TEST(OnnxNodeTests, LayersGiveTheExpectedOutputs) {
-  const auto root = find_onnx_node_tests();
+  const auto root = find_onnx_tests();
   if (!root) GTEST_SKIP() << "the package libonnx-testdata isn't installed";
   const auto& direct = directly_lowered_operators();
   GraphPassOptions pass_options;

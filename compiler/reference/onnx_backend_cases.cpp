@@ -202,9 +202,15 @@ std::string compare(const Value& actual, const Value& expected, const BackendTes
 
 }  // namespace
 
-std::optional<std::filesystem::path> find_onnx_node_tests() {
+const std::vector<std::string>& onnx_test_sets() {
+  static const std::vector<std::string> kSets = {"node", "simple", "pytorch-operator", "pytorch-converted"};
+  return kSets;
+}
+
+std::optional<std::filesystem::path> find_onnx_tests(const std::string& set) {
   const char* const given = std::getenv("KODAMA_ONNX_NODE_TESTS");
   std::filesystem::path place = given != nullptr ? given : kDebianPlace;
+  if (set != "node") place = place.parent_path() / set;
   std::error_code error;
   if (!std::filesystem::is_directory(place, error)) return std::nullopt;
   return place;

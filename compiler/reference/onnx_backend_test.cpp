@@ -10,7 +10,7 @@ namespace {
 
 /// Every node test of ONNX whose operators have a reference.
 TEST(OnnxNodeTests, ReferencePassesThemAll) {
-  const auto root = find_onnx_node_tests();
+  const auto root = find_onnx_tests();
   if (!root) {
     GTEST_SKIP() << "ONNX's node tests aren't here: install libonnx-testdata or set KODAMA_ONNX_NODE_TESTS";
   }

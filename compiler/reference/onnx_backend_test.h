@@ -31,9 +31,13 @@ struct BackendTestCase {
   std::string skip_reason;  ///< e.g. "input 'x' is a map"
 };
 
-/// Where the node tests are: $KODAMA_ONNX_NODE_TESTS, else the place where Debian puts them; nullopt if
-/// there is nothing.
-std::optional<std::filesystem::path> find_onnx_node_tests();
+/// The sets of tests that have models in Debian's package. `real` names models that it doesn't have, and
+/// `light` isn't in it.
+const std::vector<std::string>& onnx_test_sets();
+
+/// Where the tests of a set are: the node tests in $KODAMA_ONNX_NODE_TESTS, else at the place where Debian
+/// puts them, the others beside them; nullopt if there is nothing.
+std::optional<std::filesystem::path> find_onnx_tests(const std::string& set = "node");
 
 /// The test directories in `root`, sorted by name.
 std::vector<std::filesystem::path> list_backend_tests(const std::filesystem::path& root);

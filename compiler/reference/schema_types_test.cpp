@@ -50,7 +50,7 @@ bool is_meaningless(const onnx::NodeProto& node, int input, DataType type) {
 /// schema, with those that must have the same. Results aren't compared: that an operator refuses a type is
 /// what is looked for.
 TEST(Schemas, EveryTypeOfEveryOperatorIsComputed) {
-  const auto root = find_onnx_node_tests();
+  const auto root = find_onnx_tests();
   if (!root) GTEST_SKIP() << "the package libonnx-testdata isn't installed";
   std::set<std::string> seen;
   int cases = 0;

@@ -156,6 +156,12 @@ Names and filters that match nothing:
   $ kodama layout bench --kind nope
   kodama: error: found kind 'nope', allowed: DRAM, L1B, L2B, MAB, PE, chip, copies, group, images, matrix, odd, pairs
   [2]
+  $ kodama onnx-tests --set real
+  kodama: error: --set real: allowed are node, simple, pytorch-operator, pytorch-converted and all; Debian's package has no models of this set
+  [2]
+  $ kodama onnx-tests --set simple --filter sequence_model1
+  chip path (tiny, float): 1 passed, 0 host, 0 limited, 0 failed, 0 skipped of 1
+  reference path: 1 passed, 0 host, 0 limited, 0 failed, 0 skipped of 1
   $ kodama onnx-tests --filter nosuchtest 2>&1 | cut -d ';' -f 1
   kodama: error: --filter nosuchtest: no test's name matches
   $ kodama onnx-tests --filter $(printf '(%.0s' $(seq 50000))

@@ -21,7 +21,13 @@ class NodeTestsCommand : public Command {
   void declare(CLI::App& app) override {
     add_chip(app, request_.chip);
     app.add_option("--precision", request_.precision, "of matrix products")->capture_default_str();
-    app.add_option("--directory", request_.directory, "where the tests are (default: libonnx-testdata's)");
+    CLI::Option* sets =
+        app.add_option("--set", request_.sets,
+                       "node, simple, pytorch-operator, pytorch-converted or all; may be repeated")
+            ->allow_extra_args(false)
+            ->capture_default_str();
+    app.add_option("--directory", request_.directory, "where the tests are (default: libonnx-testdata's)")
+        ->excludes(sets);
     app.add_option("--filter", request_.filter, "regular expression on the test's name");
     app.add_flag("--verbose", request_.verbose, "a line for tests that passed, too");
     add_threads(app, request_.threads);
