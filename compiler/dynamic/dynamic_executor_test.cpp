@@ -347,6 +347,28 @@ TEST(DynamicExecutor, FunctionsThatBranchesCallAreExpanded) {
   for (const bool c : {true, false}) runs.run({{"c", truth(c)}, {"x", floats({2}, {1, -5})}});
 }
 
+TEST(DynamicExecutor, FunctionsMayHoldControlFlow) {
+  // Two calls, one in the other's place; the graphs read the function's operands, and one another's values; a
+  // function that is called from a graph of another; an attribute of the call; names that the caller has,
+  // too.
+  const char* functions = R"(
+    <domain: "own", opset_import: ["" : 17, "own" : 1]> Repeat <slope> (times, a) => (b) {
+      yes = Constant<value = bool {1}>() doubled = Add(a, a)
+      b = Loop<body = body (int64 i, bool go, float[n] s) => (bool on, float[n] t) {
+        on = Identity(go) u = LeakyRelu<alpha: float = @slope>(s) v = own.Choose(go, u) t = Add(v, doubled) }>(times, yes, a) }
+    <domain: "own", opset_import: ["" : 17]> Choose (c, a) => (b) {
+      b = If<then_branch = yes () => (float[n] p) { p = Neg(a) },
+             else_branch = no () => (float[n] p) { p = Abs(a) }>(c) })";
+  Runs runs(
+      std::string(
+          "g (bool c, int64 m, float[n] x) => (float[n] y, float[n] b) { u = own.Choose(c, x) "
+          "b = own.Repeat<slope = 0.5>(m, u) t = own.Choose(c, b) y = own.Repeat<slope = 0.25>(m, t) }") +
+          functions,
+      64, 17, ", \"own\" : 1");
+  for (const bool c : {true, false})
+    runs.run({{"c", truth(c)}, {"m", integers({}, {3})}, {"x", floats({3}, {1, -5, 2})}});
+}
+
 TEST(DynamicExecutor, DataThatContradictShapesAreUserErrors) {
   Runs runs("g (float[n] x, int64[1] s) => (float[k] y) { y = Reshape(x, s) }");
   EXPECT_THAT(runs.error({{"x", floats({4}, {1, 2, 3, 4})}, {"s", integers({1}, {3})}}),

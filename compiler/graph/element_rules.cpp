@@ -25,9 +25,13 @@ void add_element_rules(RuleTable& rules) {
     rules[op] = {{check_broadcast}};
   }
   rules["BitShift"] = {{check_broadcast, one_of("direction", {"LEFT", "RIGHT"})}};
-  rules["Cast"] = {{element_type("to")}};
+  rules["Cast"] = {{[](const NodeOperands& o) {
+    if (o.since_version() >= 6) element_type("to")(o);  // before, it was a word
+  }}};
   rules["Clip"] = {{one_element(1), one_element(2)}};
-  rules["PRelu"] = {{broadcasts_to_input(1, 0)}};
+  rules["PRelu"] = {{[](const NodeOperands& o) {
+    if (o.since_version() >= 7) broadcasts_to_input(1, 0)(o);  // before, one axis was that of channels
+  }}};
   rules["Dropout"] = {{one_element(1), one_element(2)}};
   for (const char* op : {"QuantizeLinear", "DequantizeLinear"}) {
     rules[op] = {{QuantizationRule{.x = 0, .scale = 1, .zero_point = 2}}};

@@ -134,6 +134,9 @@ class FunctionExpander {
         }
         input = it->second;
       }
+      for (auto& attribute : *node.mutable_attribute()) {
+        if (attribute.has_g()) rename_graph(*attribute.mutable_g(), prefix, actual);
+      }
       for (auto& output : *node.mutable_output()) {
         auto [it, is_new] = actual.try_emplace(output);
         if (is_new) it->second = names_.make_unique(prefix + output);
@@ -150,9 +153,46 @@ class FunctionExpander {
     return nodes;
   }
 
+  using Names = std::unordered_map<std::string, std::string>;
+
+  /// A graph in a node of a function: what it makes gets names that nothing around the call has; what it
+  /// reads of the function has those of the caller's graph.
+  void rename_graph(onnx::GraphProto& graph, const std::string& prefix, Names actual) {
+    const auto make = [&](std::string& name) {
+      if (name.empty()) return;
+      std::string& renamed = actual[name];
+      renamed = names_.make_unique(prefix + name);
+      name = renamed;
+    };
+    const auto read = [&](std::string& name) {
+      if (const auto known = actual.find(name); known != actual.end()) name = known->second;
+    };
+    for (auto& input : *graph.mutable_input()) make(*input.mutable_name());
+    for (auto& tensor : *graph.mutable_initializer()) {
+      // Of an old model it is an input, too.
+      const bool is_input = std::ranges::any_of(
+          graph.input(), [&](const auto& input) { return input.name() == actual[tensor.name()]; });
+      if (is_input) {
+        read(*tensor.mutable_name());
+      } else {
+        make(*tensor.mutable_name());
+      }
+    }
+    for (auto& node : *graph.mutable_node()) {
+      for (auto& input : *node.mutable_input()) read(input);
+      for (auto& attribute : *node.mutable_attribute()) {
+        if (attribute.has_g()) rename_graph(*attribute.mutable_g(), prefix, actual);
+      }
+      for (auto& output : *node.mutable_output()) make(output);
+      node.set_name(names_.make_unique(prefix + (node.name().empty() ? node.op_type() : node.name())));
+    }
+    for (auto& output : *graph.mutable_output()) read(*output.mutable_name());
+    graph.clear_value_info();
+  }
+
   /// Attributes of the body that refer to the call's.
   void bind_attributes(const onnx::NodeProto& call, Callee& callee) {
-    for (auto& node : *callee.function.mutable_node()) {
+    for_each_node_in(*callee.function.mutable_node(), [&](onnx::NodeProto& node) {
       auto& attributes = *node.mutable_attribute();
       for (int i = attributes.size() - 1; i >= 0; --i) {
         auto& attribute = attributes[i];
@@ -171,7 +211,7 @@ class FunctionExpander {
           attributes.DeleteSubrange(i, 1);  // optional, and absent in the call
         }
       }
-    }
+    });
   }
 
   static void drop_missing_inputs(const onnx::NodeProto& call, onnx::FunctionProto& function) {
@@ -179,11 +219,11 @@ class FunctionExpander {
     for (int i = 0; i < function.input_size(); ++i) {
       if (i >= call.input_size() || call.input(i).empty()) missing.insert(function.input(i));
     }
-    for (auto& node : *function.mutable_node()) {
+    for_each_node_in(*function.mutable_node(), [&](onnx::NodeProto& node) {
       for (auto& input : *node.mutable_input()) {
         if (missing.contains(input)) input.clear();
       }
-    }
+    });
   }
 
   /// Brings the body to the model's versions of all operator sets.
@@ -195,6 +235,16 @@ class FunctionExpander {
         added.set_domain(import.domain());
         added.set_version(import.version());
       } else if (version != import.version() && import.domain().empty()) {
+        for (const auto& node : function.node()) {
+          for (const auto& attribute : node.attribute()) {
+            if (!needs_upgrade(attribute.g().node(), import.version(), version)) continue;
+            throw isa::UnsupportedError(
+                fmt::format("{}: in the function, {} has a graph that is written in opset {}, the model in "
+                            "opset {}; they "
+                            "must be the same",
+                            describe(call), describe_node(node), import.version(), version));
+          }
+        }
         if (needs_upgrade(function.node(), import.version(), version)) {
           convert(call, function, import.version(), version);
         }

@@ -98,15 +98,30 @@ void drop_unused_imports(onnx::ModelProto& model) {
                 imports.end());
 }
 
-/// Functions are expanded into their callers; what graphs of a function's nodes read isn't renamed there.
-void check_functions_without_graphs(const onnx::ModelProto& model, const std::string& where) {
-  for (const auto& function : model.functions()) {
-    for (const auto& node : function.node()) {
-      if (!has_subgraph(node)) continue;
-      unsupported(where, "{}: control flow inside the model's function '{}'; put its body into its callers",
-                  describe_node(node), function.name());
+/// Constant was of floats alone until opset 9, but exporters never held to it: others become initializers.
+void admit_constants(onnx::ModelProto& model) {
+  if (opset_version(model) >= 9) return;
+  for_each_graph(model, [&](onnx::GraphProto& graph) {
+    FreshNames names = names_of(graph);
+    for (auto& node : *graph.mutable_node()) {
+      const auto* value = find_attribute(node, "value");
+      if (node.op_type() != "Constant" || !node.domain().empty() || node.output_size() != 1 ||
+          value == nullptr || !value->has_t())
+        continue;
+      const int type = value->t().data_type();
+      if (type == onnx::TensorProto_DataType_FLOAT || type == onnx::TensorProto_DataType_FLOAT16 ||
+          type == onnx::TensorProto_DataType_DOUBLE)
+        continue;
+      onnx::TensorProto& tensor = *graph.add_initializer();
+      tensor = value->t();
+      tensor.set_name(names.make_unique(node.output(0) + "/value"));
+      node.set_op_type("Identity");
+      node.clear_attribute();
+      node.add_input(tensor.name());
+      // Until IR version 4 initializers had to be inputs, too.
+      model.set_ir_version(std::max<int64_t>(model.ir_version(), 4));
     }
-  }
+  });
 }
 
 /// Brings a model to what libonnx knows, at most opset 17 and IR version 8, and checks what needs no types.
@@ -117,7 +132,7 @@ void settle_versions(onnx::ModelProto& model, const std::string& where) {
   check_versions(model, where);
   check_structure(model, where);
   check_local_functions(model, where);
-  check_functions_without_graphs(model, where);
+  admit_constants(model);
   downgrade_opset(model, where);
 }
 

@@ -15,7 +15,8 @@ struct RecurrentRule {
     o.require(o.has_attribute("hidden_size"),
               "attribute hidden_size is missing; it must be the number of elements of the hidden state");
     integer_between("hidden_size", 1, kLargestParameter / 8)(o);
-    one_of("direction", {"forward", "reverse", "bidirectional"})(o);
+    // The first schema of GRU misspells its default.
+    if (o.has_attribute("direction")) one_of("direction", {"forward", "reverse", "bidirectional"})(o);
     flag("layout")(o);
     flag("input_forget")(o);
     flag("linear_before_reset")(o);

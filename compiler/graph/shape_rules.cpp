@@ -101,6 +101,7 @@ void check_concat(const NodeOperands& o) {
 }
 
 void check_split(const NodeOperands& o) {
+  if (o.since_version() < 2) return;  // the sizes have the type of the data
   rank_at_least(0, 1)(o);
   axis("axis")(o);
   const auto parts = list_of(o, "split", 1).values;

@@ -2,6 +2,9 @@
 
 #include <onnx/version_converter/convert.h>
 
+#include <cctype>
+#include <cmath>
+#include <cstring>
 #include <limits>
 #include <memory>
 
@@ -115,6 +118,173 @@ onnx::Node* adapt_batch_normalization(const IrGraph&, onnx::Node* node) {
   return node;
 }
 
+/// An Unsqueeze before the node, of its operand `input`.
+void unsqueeze(const IrGraph& graph, onnx::Node* node, size_t input, const std::vector<int64_t>& axes) {
+  if (axes.empty()) return;
+  onnx::Value* const operand = node->inputs()[input];
+  onnx::Node* const added = graph->create(onnx::kUnsqueeze);
+  added->addInput(operand);
+  added->is_(onnx::kaxes, std::vector<int64_t>(axes));
+  added->insertBefore(node);
+  added->output()->setElemType(operand->elemType());
+  std::vector<onnx::Dimension> sizes = operand->sizes();
+  for (const int64_t axis : axes) sizes.insert(sizes.begin() + axis, onnx::Dimension(1));
+  added->output()->setSizes(sizes);
+  node->replaceInput(input, added->output());
+}
+
+/// Before opset 7 the second operand was spread over the first only where `broadcast` said so, and from an
+/// axis on. libonnx's adapter puts the new axes wherever the rank asks for them.
+onnx::Node* adapt_broadcast(const IrGraph& graph, onnx::Node* node) {
+  const onnx::Symbol broadcast("broadcast");
+  const bool spreads = node->hasAttribute(broadcast) && node->i(broadcast) != 0;
+  if (spreads && node->hasAttribute(onnx::kaxis)) {
+    const auto rank = static_cast<int64_t>(node->inputs()[0]->sizes().size());
+    const auto own = static_cast<int64_t>(node->inputs()[1]->sizes().size());
+    int64_t axis = node->i(onnx::kaxis);
+    if (axis < 0) axis += rank;
+    if (axis < 0 || axis + own > rank) {
+      throw isa::UserError(fmt::format("its second operand has {} axes from axis {} on, its first {} in all",
+                                       own, node->i(onnx::kaxis), rank));
+    }
+    std::vector<int64_t> axes;
+    for (int64_t k = own; k < rank - axis; ++k) axes.push_back(k);
+    unsqueeze(graph, node, 1, axes);
+  }
+  if (node->hasAttribute(broadcast)) node->removeAttribute(broadcast);
+  if (node->hasAttribute(onnx::kaxis)) node->removeAttribute(onnx::kaxis);
+  return node;
+}
+
+/// A slope of one axis was one for every channel.
+onnx::Node* adapt_prelu(const IrGraph& graph, onnx::Node* node) {
+  const size_t rank = node->inputs()[0]->sizes().size();
+  std::vector<int64_t> axes;
+  if (node->inputs()[1]->sizes().size() == 1) {
+    for (size_t k = 2; k < rank; ++k) axes.push_back(static_cast<int64_t>(k) - 1);
+  }
+  unsqueeze(graph, node, 1, axes);
+  return node;
+}
+
+/// The type was a word.
+onnx::Node* adapt_cast(const IrGraph&, onnx::Node* node) {
+  const onnx::Symbol to("to");
+  std::string name = node->s(to);
+  for (char& c : name) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  onnx::TensorProto_DataType type{};
+  if (!onnx::TensorProto_DataType_Parse(name, &type))
+    throw isa::UserError(fmt::format("attribute 'to' is '{}', which is no type", node->s(to)));
+  node->removeAttribute(to);
+  node->i_(to, type);
+  return node;
+}
+
+/// Whether the sequence was wanted; now it is, if somebody reads it.
+onnx::Node* adapt_recurrent(const IrGraph&, onnx::Node* node) {
+  const onnx::Symbol output_sequence("output_sequence");
+  if (node->hasAttribute(output_sequence)) node->removeAttribute(output_sequence);
+  return node;
+}
+
+/// The exponent was a number of any kind.
+onnx::Node* adapt_norm_pool(const IrGraph&, onnx::Node* node) {
+  const onnx::Symbol p("p");
+  if (!node->hasAttribute(p)) return node;
+  const double value = node->f(p);
+  if (value != std::floor(value)) throw isa::UnsupportedError(fmt::format("attribute 'p' is {}", value));
+  node->removeAttribute(p);
+  node->i_(p, static_cast<int64_t>(value));
+  return node;
+}
+
+onnx::Node* adapt_paddings(const IrGraph&, onnx::Node* node) {
+  const onnx::Symbol paddings("paddings");
+  node->is_(onnx::kpads, std::vector<int64_t>(node->is(paddings)));
+  node->removeAttribute(paddings);
+  return node;
+}
+
+/// The elements of a constant list, or number.
+std::vector<int64_t> constant_list(const IrGraph& graph, const onnx::Value* value) {
+  const onnx::Tensor* tensor = nullptr;
+  if (value->node()->kind() == onnx::kConstant) {
+    tensor = &value->node()->t(onnx::kvalue);
+  } else {
+    const auto found = graph->getInitializer(value->uniqueName());
+    if (found != graph->initializers().end()) tensor = &*found;
+  }
+  if (tensor == nullptr)
+    throw isa::UnsupportedError(fmt::format("operand '{}' is no constant", value->uniqueName()));
+  const auto size = static_cast<size_t>(tensor->size_from_dim(0));
+  const auto numbers = [&](const auto& list, const auto* raw) {
+    std::vector<int64_t> result;
+    for (size_t k = 0; k < size; ++k) {
+      if (tensor->is_raw_data()) {
+        std::remove_cvref_t<decltype(*raw)> element;
+        std::memcpy(&element, tensor->raw().data() + k * sizeof element, sizeof element);
+        result.push_back(static_cast<int64_t>(element));
+      } else {
+        result.push_back(static_cast<int64_t>(list[k]));
+      }
+    }
+    return result;
+  };
+  switch (tensor->elem_type()) {
+    case onnx::TensorProto_DataType_INT64:
+      return numbers(tensor->int64s(), static_cast<const int64_t*>(nullptr));
+    case onnx::TensorProto_DataType_INT32:
+      return numbers(tensor->int32s(), static_cast<const int32_t*>(nullptr));
+    case onnx::TensorProto_DataType_FLOAT:
+      return numbers(tensor->floats(), static_cast<const float*>(nullptr));
+    default:
+      throw isa::UnsupportedError(fmt::format("operand '{}' is of type {}", value->uniqueName(),
+                                              data_type_name(static_cast<DataType>(tensor->elem_type()))));
+  }
+}
+
+/// The sizes of the parts were an operand, too.
+onnx::Node* adapt_split(const IrGraph& graph, onnx::Node* node) {
+  if (node->inputs().size() < 2) return node;
+  node->is_(onnx::Symbol("split"), constant_list(graph, node->inputs()[1]));
+  node->removeInput(1);
+  return node;
+}
+
+/// One axis was repeated; now all are, each so many times.
+onnx::Node* adapt_tile(const IrGraph& graph, onnx::Node* node) {
+  const int64_t tiles = constant_list(graph, node->inputs()[1]).at(0);
+  int64_t axis = constant_list(graph, node->inputs()[2]).at(0);
+  const auto rank = static_cast<int64_t>(node->inputs()[0]->sizes().size());
+  if (axis < 0) axis += rank;
+  if (axis < 0 || axis >= rank) throw isa::UserError(fmt::format("it repeats axis {} of {}", axis, rank));
+  onnx::Tensor repeats;
+  repeats.elem_type() = onnx::TensorProto_DataType_INT64;
+  repeats.int64s().assign(static_cast<size_t>(rank), 1);
+  repeats.int64s()[static_cast<size_t>(axis)] = tiles;
+  repeats.sizes() = {rank};
+  node->removeInput(2);
+  node->removeInput(1);
+  append_constant(graph, node, std::move(repeats));
+  return node;
+}
+
+/// The shape was an attribute; libonnx's adapter makes a list of it that has no axis.
+onnx::Node* adapt_reshape(const IrGraph& graph, onnx::Node* node) {
+  const onnx::Symbol attribute("shape");
+  const onnx::Symbol consumed("consumed_inputs");
+  if (node->hasAttribute(consumed)) node->removeAttribute(consumed);
+  onnx::Tensor shape;
+  shape.elem_type() = onnx::TensorProto_DataType_INT64;
+  if (node->hasAttribute(attribute)) {
+    shape.int64s() = node->is(attribute);
+    node->removeAttribute(attribute);
+  }
+  shape.sizes() = {static_cast<int64_t>(shape.int64s().size())};
+  append_constant(graph, node, std::move(shape));
+  return node;
+}
+
 /// Says which node an adapter failed on.
 class NamingAdapter final : public conversion::Adapter {
  public:
@@ -140,6 +310,18 @@ class NamingAdapter final : public conversion::Adapter {
 class OpsetUpgrader final : public conversion::DefaultVersionConverter {
  public:
   OpsetUpgrader() {
+    registerAdapter("LpPool", 1, 2, adapt_norm_pool);
+    registerAdapter("GlobalLpPool", 1, 2, adapt_norm_pool);
+    registerAdapter("Pad", 1, 2, adapt_paddings);
+    registerAdapter("Split", 1, 2, adapt_split);
+    registerAdapter("GRU", 2, 3, [](const IrGraph&, onnx::Node* node) { return node; });
+    registerAdapter("Reshape", 4, 5, adapt_reshape);
+    registerAdapter("Cast", 5, 6, adapt_cast);
+    registerAdapter("Tile", 5, 6, adapt_tile);
+    for (const char* op : {"Add", "And", "Div", "Equal", "Greater", "Less", "Mul", "Or", "Pow", "Sub", "Xor"})
+      registerAdapter(op, 6, 7, adapt_broadcast);
+    for (const char* op : {"GRU", "LSTM", "RNN"}) registerAdapter(op, 6, 7, adapt_recurrent);
+    registerAdapter("PRelu", 6, 7, adapt_prelu);
     registerAdapter("Clip", 10, 11, adapt_clip);
     registerAdapter("Pad", 10, 11, adapt_pad);
     registerAdapter("Resize", 10, 11, adapt_resize);

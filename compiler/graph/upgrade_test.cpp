@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "compiler/graph/import.h"
+#include "compiler/graph/onnx_model.h"
 #include "compiler/graph/test_models.h"
 
 namespace kodama::compiler {
@@ -154,11 +155,125 @@ TEST(Upgrade, NumericNamesDontClash) {
   testing::expect_same_results(model, import_model(model, {}, "m.onnx"), 1e-6);
 }
 
+/// A model of an opset before 7 gives what the same in words of opset 17 gives.
+void expect_equal(const std::string& old_graph, int opset, const std::string& new_graph,
+                  const std::vector<std::pair<std::string, Shape>>& weights = {}) {
+  SCOPED_TRACE(old_graph);
+  onnx::ModelProto old_model = parse_model(old_graph, opset);
+  onnx::ModelProto new_model = parse_model(new_graph, 17);
+  for (auto* model : {&old_model, &new_model}) {
+    for (const auto& [name, shape] : weights) add_random(*model, name, shape, 0.1, 1);
+  }
+  old_model.set_ir_version(3);
+  for (const auto& [name, shape] : weights) {  // as they had to be
+    auto& input = *old_model.mutable_graph()->add_input();
+    input.set_name(name);
+    *input.mutable_type() = make_tensor_type(onnx::TensorProto::FLOAT, shape);
+  }
+  testing::expect_same_results(new_model, import_model(old_model, {}, "m.onnx"), 1e-6);
+}
+
+TEST(Upgrade, OperandsThatWereSpreadFromAnAxisOn) {
+  // As many channels as rows: a wrong axis isn't noticed by its extent.
+  for (const char* op : {"Add", "Sub", "Mul", "Div", "Pow"}) {
+    expect_equal(fmt::format("g (float[2,3,3,3] x, float[3] b) => (float[2,3,3,3] y) {{ a = Abs(x) "
+                             "y = {}<axis=1, broadcast=1>(a, b) }}",
+                             op),
+                 6,
+                 fmt::format("g (float[2,3,3,3] x, float[3] b) => (float[2,3,3,3] y) {{ a = Abs(x) "
+                             "n = Constant<value=int64[2]{{1, 2}}>() u = Unsqueeze(b, n) y = {}(a, u) }}",
+                             op));
+  }
+  for (const char* op : {"Equal", "And", "Or", "Xor", "Greater", "Less"}) {
+    const bool is_order = op[0] == 'G' || op[0] == 'L';
+    const char* type = is_order ? "float" : "bool";
+    expect_equal(fmt::format("g ({1}[2,3,3] x, {1}[2,3] b) => (bool[2,3,3] y) {{ "
+                             "y = {0}<axis=0, broadcast=1>(x, b) }}",
+                             op, type),
+                 6,
+                 fmt::format("g ({1}[2,3,3] x, {1}[2,3] b) => (bool[2,3,3] y) {{ "
+                             "n = Constant<value=int64[1]{{2}}>() u = Unsqueeze(b, n) y = {0}(x, u) }}",
+                             op, type));
+  }
+  expect_equal("g (float[2,3,4] x, float[4] b) => (float[2,3,4] y) { y = Add<broadcast=1>(x, b) }", 6,
+               "g (float[2,3,4] x, float[4] b) => (float[2,3,4] y) { y = Add(x, b) }");
+  expect_equal("g (float[2,3,4] x, float[3,1] b) => (float[2,3,4] y) { y = Mul<axis=-2, broadcast=1>(x, b) }",
+               6, "g (float[2,3,4] x, float[3,1] b) => (float[2,3,4] y) { y = Mul(x, b) }");
+  expect_equal(
+      "g (float[2,3,3] x) => (float[2,3,3] y) { y = PRelu(x, s) }", 6,
+      "g (float[2,3,3] x) => (float[2,3,3] y) { n = Constant<value=int64[1]{1}>() u = Unsqueeze(s, n) "
+      "y = PRelu(x, u) }",
+      {{"s", {3}}});
+}
+
+TEST(Upgrade, OldestForms) {
+  expect_equal("g (float[2,3] x) => (float[4,4] y) { y = Pad<paddings=[1,0,1,1], value=2.0>(x) }", 1,
+               "g (float[2,3] x) => (float[4,4] y) { p = Constant<value=int64[4]{1,0,1,1}>() "
+               "v = Constant<value=float {2}>() y = Pad(x, p, v) }");
+  expect_equal(
+      "g (float[2,6] x) => (float[2,2] y, float[2,4] z) { s = Constant<value=float[2]{2,4}>() "
+      "y, z = Split<axis=1>(x, s) }",
+      1,
+      "g (float[2,6] x) => (float[2,2] y, float[2,4] z) { s = Constant<value=int64[2]{2,4}>() "
+      "y, z = Split<axis=1>(x, s) }");
+  expect_equal(
+      "g (float[2,3] x) => (float[2,9] y) { t = Constant<value=float[1]{3}>() "
+      "a = Constant<value=float[1]{1}>() y = Tile(x, t, a) }",
+      1, "g (float[2,3] x) => (float[2,9] y) { r = Constant<value=int64[2]{1,3}>() y = Tile(x, r) }");
+  expect_equal("g (float[2,3] x) => (int64[2,3] y) { t = Mul(x, x) y = Cast<to=\"INT64\">(t) }", 5,
+               "g (float[2,3] x) => (int64[2,3] y) { t = Mul(x, x) y = Cast<to=7>(t) }");
+  expect_equal(
+      "g (float[2,3] x) => (float[3,2] y) { y = Reshape<shape=[3,-1]>(x) }", 4,
+      "g (float[2,3] x) => (float[3,2] y) { s = Constant<value=int64[2]{3,2}>() y = Reshape(x, s) }");
+  expect_equal(
+      "g (float[1,2,4,4] x) => (float[1,2,2,2] y) { "
+      "y = LpPool<kernel_shape=[2,2], strides=[2,2], p=2.0>(x) }",
+      1, "g (float[1,2,4,4] x) => (float[1,2,2,2] y) { y = LpPool<kernel_shape=[2,2], strides=[2,2]>(x) }");
+  expect_equal("g (float[1,2,4,4] x) => (float[1,2,1,1] y) { y = GlobalLpPool<p=2.0>(x) }", 1,
+               "g (float[1,2,4,4] x) => (float[1,2,1,1] y) { y = GlobalLpPool(x) }");
+  expect_equal("g (float[2,3,4] x) => (float[2,6,4] y) { r = Relu<consumed_inputs=[0]>(x) y = Concat(r, x) }",
+               3, "g (float[2,3,4] x) => (float[2,6,4] y) { r = Relu(x) y = Concat<axis=1>(r, x) }");
+  expect_equal(
+      "g (float[2,3,4] x) => (float[2,3,4] y) { n = BatchNormalization<is_test=1, "
+      "consumed_inputs=[0,0,0,1,1], spatial=1>(x, s, b, m, v) y = Dropout<is_test=1>(n) }",
+      5, "g (float[2,3,4] x) => (float[2,3,4] y) { n = BatchNormalization(x, s, b, m, v) y = Identity(n) }",
+      {{"s", {3}}, {"b", {3}}, {"m", {3}}, {"v", {3}}});
+  expect_equal(
+      "g (float[1,1,2,2] x) => (float[1,1,4,6] y) { "
+      "y = Upsample<height_scale=2.0, width_scale=3.0, mode=\"nearest\">(x) }",
+      1,
+      "g (float[1,1,2,2] x) => (float[1,1,4,6] y) { s = Constant<value=float[4]{1,1,2,3}>() "
+      "y = Resize<mode=\"nearest\", coordinate_transformation_mode=\"asymmetric\", "
+      "nearest_mode=\"floor\">(x, , s) }");
+  expect_equal("g (float[2,4] x) => (float[2,3] y) { y = Gemm<transB=1, broadcast=1>(x, w, b) }", 6,
+               "g (float[2,4] x) => (float[2,3] y) { y = Gemm<transB=1>(x, w, b) }",
+               {{"w", {3, 4}}, {"b", {3}}});
+  expect_equal("g (float[2,3] x) => (int64[2] y) { y = Constant<value=int64[2]{3, 4}>() z = Relu(x) }", 6,
+               "g (float[2,3] x) => (int64[2] y) { y = Constant<value=int64[2]{3, 4}>() z = Relu(x) }");
+}
+
+TEST(Upgrade, RecurrentOfTheOldest) {
+  const std::vector<std::pair<std::string, Shape>> gates[] = {
+      {{"w", {1, 4, 3}}, {"r", {1, 4, 4}}, {"b", {1, 8}}},
+      {{"w", {1, 12, 3}}, {"r", {1, 12, 4}}, {"b", {1, 24}}},
+      {{"w", {1, 16, 3}}, {"r", {1, 16, 4}}, {"b", {1, 32}}}};
+  for (const int opset : {1, 3, 6}) {
+    for (size_t k = 0; k < 3; ++k) {
+      const std::string op = std::vector<std::string>{"RNN", "GRU", "LSTM"}[k];
+      const std::string graph = "g (float[5,2,3] x) => (float[5,1,2,4] y, float[1,2,4] h) { y, h = " + op;
+      expect_equal(graph + "<hidden_size=4, output_sequence=1>(x, w, r, b) }", opset,
+                   graph + "<hidden_size=4>(x, w, r, b) }", gates[k]);
+    }
+  }
+}
+
 TEST(Upgrade, WhatCantBeConvertedIsNamed) {
-  onnx::ModelProto model = parse_model("g (float[2] x, float[2] z) => (bool[2] y) { y = Greater(x, z) }", 6);
-  model.mutable_graph()->mutable_node(0)->set_name("compare");
+  onnx::ModelProto model =
+      parse_model("g (float[2,3] x, float t, float a) => (float[2,9] y) { y = Tile(x, t, a) }", 1);
+  model.mutable_graph()->mutable_node(0)->set_name("repeat");
   EXPECT_THAT(testing::error_of<isa::UnsupportedError>([&] { import_model(model, {}, "m.onnx"); }),
-              AllOf(HasSubstr("node 'compare' (Greater)"), HasSubstr("opset 6 to 7")));
+              AllOf(HasSubstr("node 'repeat' (Tile)"), HasSubstr("opset 5 to 6"),
+                    HasSubstr("operand 't' is no constant")));
 }
 
 }  // namespace

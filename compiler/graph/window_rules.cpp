@@ -136,7 +136,9 @@ void add_window_rules(RuleTable& rules) {
   rules["ConvTranspose"] = {{WindowRule{.x = 0, .w = 1, .transposed = true},
                              ChannelRule{.x = 0, .w = 1, .bias = 2, .transposed = true}}};
   for (const char* op : {"MaxPool", "AveragePool"}) rules[op] = {{WindowRule{.x = 0}}};
-  rules["LpPool"] = {{WindowRule{.x = 0}, positive("p")}};
+  rules["LpPool"] = {{WindowRule{.x = 0}, [](const NodeOperands& o) {
+                        if (o.since_version() >= 2) positive("p")(o);  // before, it was a float
+                      }}};
   for (const char* op : {"GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool"})
     rules[op] = {{rank_at_least(0, 3)}};
   rules["MaxUnpool"] = {{check_max_unpool}, {2}};
