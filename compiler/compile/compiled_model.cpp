@@ -595,7 +595,7 @@ class ModelCompiler {
       case PlannedStage::Kind::kHost: {
         const auto& host = std::get<HostLayer>(layer.body);
         stage.inputs = layer.host_inputs;
-        stage.body = HostStage{host.nodes, host.reason};
+        stage.body = HostStage{{reading_stage_inputs(host.nodes.at(0), stage.inputs)}, host.reason};
         break;
       }
       case PlannedStage::Kind::kKernel:
@@ -607,6 +607,15 @@ class ModelCompiler {
         break;
     }
     return stage;
+  }
+
+  /// A node of the host with the names of the tensors that it reads: a value can be another's tensor.
+  onnx::NodeProto reading_stage_inputs(onnx::NodeProto node, const std::vector<TensorId>& inputs) const {
+    for (size_t k = 0; k < inputs.size(); ++k) {
+      if (inputs[k] >= 0)
+        node.set_input(static_cast<int>(k), graph_.tensors[static_cast<size_t>(inputs[k])].name);
+    }
+    return node;
   }
 
   /// The part of a chip stage that the plan knows.
@@ -845,8 +854,8 @@ LayerGraph lowered_layers(onnx::ModelProto graph_model, const CompileOptions& op
                    serialize_model(result, "--dump-after " + pass.name));
   });
   LayerGraph layers =
-      lower_to_layers(graph_model, options.lowering, [&](const std::string& pass, const std::string& text) {
-        if (options.wants_dump(pass)) options.dump(pass, graph_model.graph().name(), "json", text);
+      lower_to_layers(graph_model, options.lowering, [&](const std::string& pass, const LayerGraph& graph) {
+        if (options.wants_dump(pass)) options.dump(pass, graph_model.graph().name(), "json", to_json(graph));
       });
   if (prepared != nullptr) *prepared = std::move(graph_model);
   return layers;

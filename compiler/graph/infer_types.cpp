@@ -143,8 +143,9 @@ class TypeInference {
     }
     // libonnx isn't asked about operators that nobody here knows.
     if (!has_operator_rules(node) && !has_reference(node, operators_, nullptr, input_types(node))) return;
-    infer_by_library(node, *schema);
-    for (const auto& [output, shape] : missing_inference(operands)) {
+    const std::map<int, Shape> own = own_inference(operands);
+    infer_by_library(node, *schema, own);
+    for (const auto& [output, shape] : own) {
       if (output >= node.output_size() || node.output(output).empty()) continue;
       const auto* type = known_type(node.output(output));
       if (type == nullptr) continue;
@@ -163,7 +164,9 @@ class TypeInference {
     }
   }
 
-  void infer_by_library(onnx::NodeProto& node, const onnx::OpSchema& schema) {
+  /// All but the shapes of `own` outputs.
+  void infer_by_library(onnx::NodeProto& node, const onnx::OpSchema& schema,
+                        const std::map<int, Shape>& own) {
     std::unordered_map<std::string, onnx::TypeProto*> types;
     std::unordered_map<std::string, const onnx::TensorProto*> data;
     std::deque<onnx::TensorProto> tensors;
@@ -192,7 +195,10 @@ class TypeInference {
                                        message.empty() ? "its types contradict each other" : message));
     }
     for (int i = 0; i < node.output_size(); ++i) {
-      if (!node.output(i).empty()) store(node, i, *context.getOutputType(static_cast<size_t>(i)));
+      if (node.output(i).empty()) continue;
+      onnx::TypeProto inferred = *context.getOutputType(static_cast<size_t>(i));
+      if (own.contains(i)) inferred.mutable_tensor_type()->clear_shape();
+      store(node, i, inferred);
     }
   }
 

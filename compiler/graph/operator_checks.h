@@ -21,9 +21,10 @@ struct OperatorRule {
   std::vector<Check> checks;
   /// The operands from whose elements the outputs' extents are read; 0 may be the data itself.
   std::vector<int> shape_inputs = {};
-  /// The shapes of outputs, by number, that libonnx doesn't infer though the operands' shapes decide them.
-  std::function<std::map<int, Shape>(const NodeOperands&)> infer_missing = nullptr;
-  /// False where libonnx makes wrong shapes of the elements of operands; infer_missing then makes the right
+  /// The shapes of outputs, by number, that libonnx doesn't infer though the operands' shapes decide them, or
+  /// infers wrongly.
+  std::function<std::map<int, Shape>(const NodeOperands&)> infer_own = nullptr;
+  /// False where libonnx makes wrong shapes of the elements of operands; infer_own then makes the right
   /// ones.
   bool library_reads_elements = true;
 };

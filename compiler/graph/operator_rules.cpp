@@ -75,9 +75,9 @@ void check_operands(const NodeOperands& operands) {
   }
 }
 
-std::map<int, Shape> missing_inference(const NodeOperands& operands) {
+std::map<int, Shape> own_inference(const NodeOperands& operands) {
   const auto* rule = find_rule(operands.node());
-  return rule == nullptr || !rule->infer_missing ? std::map<int, Shape>() : rule->infer_missing(operands);
+  return rule == nullptr || !rule->infer_own ? std::map<int, Shape>() : rule->infer_own(operands);
 }
 
 bool library_reads_elements(const onnx::NodeProto& node) {

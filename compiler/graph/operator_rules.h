@@ -18,8 +18,9 @@ void check_operands(const NodeOperands& operands);
 /// Whether the table has this operator.
 bool has_operator_rules(const onnx::NodeProto& node);
 
-/// The shapes of outputs, by number, that libonnx doesn't infer though the operands' shapes decide them.
-std::map<int, Shape> missing_inference(const NodeOperands& operands);
+/// The shapes of outputs, by number, that libonnx doesn't infer though the operands' shapes decide them, or
+/// infers wrongly.
+std::map<int, Shape> own_inference(const NodeOperands& operands);
 
 /// Whether libonnx may see the elements of constant operands when it infers shapes.
 bool library_reads_elements(const onnx::NodeProto& node);

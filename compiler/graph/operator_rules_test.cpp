@@ -330,6 +330,11 @@ TEST(OperatorRules, ShapesThatTheLibraryDoesNotInfer) {
                                               "Einsum<equation=\"ij,jk\">(x, w) y = Relu(e) }"),
                                   {}, "m.onnx");
   EXPECT_EQ(static_shape(model.graph().output(0).type()), (Shape{2, 4}));
+  const auto transposed =
+      import_model(parse_model("g (float[1,2,5] x, float[2,3,2] w) => (float[a,b,c] y) "
+                               "{ y = ConvTranspose<strides = [3], auto_pad = \"SAME_LOWER\">(x, w) }"),
+                   {}, "m.onnx");
+  EXPECT_EQ(static_shape(transposed.graph().output(0).type()), (Shape{1, 3, 15}));
   const auto shape_of = [](const std::string& graph) {
     return static_shape(import_model(parse_model(graph), {}, "m.onnx").graph().output(0).type());
   };

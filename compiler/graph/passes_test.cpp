@@ -209,8 +209,6 @@ TEST(ExpandFunctions, EverySchemaFunction) {
     double tolerance;
   } kCases[] = {
       {"g (float[2,3] x) => (float[2,3] y) { y = HardSwish(x) }", 1e-6},
-      {"g (float[2,3] x) => (float[2,3] y) { y = Celu<alpha=0.7>(x) }", 1e-6},
-      {"g (float[2,3] x) => (float[2,3] y) { y = Celu(x) }", 1e-6},
       {"g (float[2,3] x) => (float[2,3] y) { y = Softmax<axis=0>(x) }", 1e-6},
       {"g (float[2,3] x) => (float[2,3] y) { y = LogSoftmax(x) }", 1e-6},
       {"g (double[2,3] x) => (double[2,3] y) { y = Softmax(x) }", 1e-12},

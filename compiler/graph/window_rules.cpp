@@ -117,11 +117,31 @@ struct ChannelRule {
 };
 
 void check_max_unpool(const NodeOperands& o) {
-  WindowRule{.x = 0}(o);
+  WindowRule{.x = 0, .transposed = true}(o);
   check_same_shape(o, 0, 1);
   list_of_integers(2)(o);
   check_one_per_axis(o, o.size(2), 0, o.describe(2));
   if (const auto extents = o.integers(2)) check_extents(o, *extents, 0, o.describe(2));
+}
+
+/// With auto_pad SAME_*: as many times the input's extents as the strides say. libonnx makes them smaller
+/// where kernels are smaller than strides.
+std::map<int, Shape> infer_conv_transpose(const NodeOperands& o) {
+  const std::string auto_pad = o.text("auto_pad").value_or("NOTSET");
+  const auto rank = o.rank(0);
+  const auto features = o.extent(1, 1);
+  const bool has_shape = o.integers("output_shape").has_value();
+  if ((auto_pad != "SAME_UPPER" && auto_pad != "SAME_LOWER") || has_shape || !rank || !features) return {};
+  const Shape strides = o.integers("strides").value_or(Shape(static_cast<size_t>(*rank) - 2, 1));
+  Shape shape;
+  for (int64_t axis = 0; axis < *rank; ++axis) {
+    const auto extent = o.extent(0, axis);
+    if (!extent || (axis > 1 && *extent > kLargestParameter)) return {};
+    shape.push_back(axis == 0   ? *extent
+                    : axis == 1 ? *features * o.integer("group").value_or(1)
+                                : *extent * strides[static_cast<size_t>(axis) - 2]);
+  }
+  return {{0, shape}};
 }
 
 }  // namespace
@@ -134,7 +154,9 @@ void add_window_rules(RuleTable& rules) {
                            one_element(2), one_element(6), one_element(7), rank_between(4, 0, 1),
                            rank_between(5, 0, 1)}};
   rules["ConvTranspose"] = {{WindowRule{.x = 0, .w = 1, .transposed = true},
-                             ChannelRule{.x = 0, .w = 1, .bias = 2, .transposed = true}}};
+                             ChannelRule{.x = 0, .w = 1, .bias = 2, .transposed = true}},
+                            {},
+                            infer_conv_transpose};
   for (const char* op : {"MaxPool", "AveragePool"}) rules[op] = {{WindowRule{.x = 0}}};
   rules["LpPool"] = {{WindowRule{.x = 0}, [](const NodeOperands& o) {
                         if (o.since_version() >= 2) positive("p")(o);  // before, it was a float

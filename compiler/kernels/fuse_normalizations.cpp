@@ -42,6 +42,18 @@ ScalarExpr part_of(const ScalarExpr& expr, int node) {
   return part;
 }
 
+/// An input or a constant of one expression in another.
+int copy_leaf(const ScalarNode& leaf, ScalarExpr& to) {
+  switch (leaf.op) {
+    case ScalarOp::kInput:
+      return to.input(leaf.input);
+    case ScalarOp::kIntConstant:
+      return to.int_constant(static_cast<int32_t>(leaf.value));
+    default:
+      return to.constant(leaf.value);
+  }
+}
+
 /// A Map and what is fused into it.
 class NormalizeFusion {
  public:
@@ -233,12 +245,8 @@ class NormalizeFusion {
       std::vector<int> node_of(expr.nodes().size(), -1);
       for (size_t node = 0; node < expr.nodes().size(); ++node) {
         const ScalarNode& old = expr.nodes()[node];
-        if (old.op == ScalarOp::kInput) {
-          node_of[node] = rest.input(old.input);
-        } else if (old.op == ScalarOp::kConstant) {
-          node_of[node] = rest.constant(old.value);
-        } else if (old.op == ScalarOp::kIntConstant) {
-          node_of[node] = rest.int_constant(static_cast<int32_t>(old.value));
+        if (scalar_op_arity(old.op) == 0) {
+          node_of[node] = copy_leaf(old, rest);
         } else if (of_rows[node]) {
           // Only where something else reads it.
           bool is_read = static_cast<int>(node) == expr.result();
@@ -298,12 +306,8 @@ class NormalizeFusion {
     std::vector<int> node_of;
     for (const ScalarNode& node : expr.nodes()) {
       const auto argument = [&](size_t k) { return node_of[static_cast<size_t>(node.args.at(k))]; };
-      if (node.op == ScalarOp::kInput) {
-        node_of.push_back(result.input(node.input));
-      } else if (node.op == ScalarOp::kConstant) {
-        node_of.push_back(result.constant(node.value));
-      } else if (node.op == ScalarOp::kIntConstant) {
-        node_of.push_back(result.int_constant(static_cast<int32_t>(node.value)));
+      if (scalar_op_arity(node.op) == 0) {
+        node_of.push_back(copy_leaf(node, result));
       } else if (node.op == ScalarOp::kDiv && of_rows[static_cast<size_t>(node.args[1])] &&
                  !of_rows[node_of.size()]) {
         node_of.push_back(

@@ -137,6 +137,13 @@ HostReason lower_elu(NodeLowering& lowering) {
   return lower_unary(lowering, [](NodeLowering& l, Term x) { return elu(x, l.float_attribute("alpha")); });
 }
 
+HostReason lower_celu(NodeLowering& lowering) {
+  return lower_unary(lowering, [](NodeLowering& l, Term x) {
+    const double alpha = l.float_attribute("alpha");
+    return select(x, x, (exp(min(x, 0) * (1 / alpha)) - 1) * alpha);
+  });
+}
+
 HostReason lower_selu(NodeLowering& lowering) {
   return lower_unary(lowering, [](NodeLowering& l, Term x) {
     return elu(x, l.float_attribute("alpha")) * l.float_attribute("gamma");
@@ -357,6 +364,7 @@ void register_elementwise(OperatorTable& table) {
   table.push_back({"LeakyRelu", lower_leaky_relu, kFloats});
   table.push_back({"PRelu", lower_prelu, kFloats});
   table.push_back({"Elu", lower_elu, kFloats});
+  table.push_back({"Celu", lower_celu, kFloats});
   table.push_back({"Selu", lower_selu, kFloats});
   table.push_back({"Softplus", lower_softplus, kFloats});
   table.push_back({"Softsign", lower_softsign, kFloats});

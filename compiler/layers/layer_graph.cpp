@@ -712,7 +712,9 @@ std::string to_json(const LayerGraph& graph) {
     if (tensor.alias_of >= 0) entry["alias_of"] = tensor.alias_of;
     if (tensor.constant) {
       entry["constant"] = true;
-      if (tensor.constant->size() <= kMaxPrintedElements && element_size(tensor.type) > 0) {
+      const bool is_complex =
+          tensor.type == onnx::TensorProto::COMPLEX64 || tensor.type == onnx::TensorProto::COMPLEX128;
+      if (tensor.constant->size() <= kMaxPrintedElements && element_size(tensor.type) > 0 && !is_complex) {
         Json elements = Json::array();
         for (int64_t k = 0; k < tensor.constant->size(); ++k) {
           elements.push_back(number_json(element_as_double(*tensor.constant, k)));

@@ -259,8 +259,9 @@ struct LoweringOptions {
   /// UnsupportedError at the first; the node becomes a Host layer, which can't be run.
   std::function<void(const onnx::NodeProto& node, const std::string& why)> refused = {};
 };
+/// `observe` gets the graph behind every pass, by its name.
 LayerGraph lower_to_layers(const onnx::ModelProto& model, const LoweringOptions& options = {},
-                           const std::function<void(const std::string&, const std::string&)>& dump = {});
+                           const std::function<void(const std::string&, const LayerGraph&)>& observe = {});
 /// Operators with a decomposition into layers: expand-functions leaves them alone.
 const std::vector<std::string>& directly_lowered_operators();
 /// The same, with what docs/operators.md says of them.

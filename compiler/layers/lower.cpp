@@ -271,12 +271,12 @@ const std::vector<std::string>& layer_pass_names() {
 }
 
 LayerGraph lower_to_layers(const onnx::ModelProto& model, const LoweringOptions& options,
-                           const std::function<void(const std::string&, const std::string&)>& dump) {
+                           const std::function<void(const std::string&, const LayerGraph&)>& observe) {
   LayerGraph graph = GraphLowering(model, options).run();
   const auto finish_pass = [&](const std::string& name) {
     drop_unused_tensors(graph);
     verify_layer_graph(graph, name);
-    if (dump) dump(name, to_json(graph));
+    if (observe) observe(name, graph);
   };
   finish_pass("lower");
   if (options.fuse) {

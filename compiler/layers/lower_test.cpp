@@ -33,6 +33,8 @@ TEST(LowerElementwise, UnaryOperators) {
                          "Reciprocal",
                          "LeakyRelu <alpha = 0.3>",
                          "Elu <alpha = 0.7>",
+                         "Celu",
+                         "Celu <alpha = 0.7>",
                          "Shrink <lambd = 0.4, bias = 0.1>",
                          "ThresholdedRelu <alpha = 0.2>",
                          "HardSigmoid <alpha = 1.5, beta = 0.3>"}) {
@@ -43,6 +45,8 @@ TEST(LowerElementwise, UnaryOperators) {
               "Map");
   }
   EXPECT_EQ(check_text("g (float x) => (float y) { y = Relu (x) }"), "Map");
+  // Whose body in ONNX makes a list of it.
+  EXPECT_EQ(check_text("g (float x) => (float y) { y = Celu (x) }"), "Map");
 }
 
 TEST(LowerElementwise, BinaryOperatorsBroadcast) {

@@ -247,7 +247,8 @@ bool may_be_same_image(const StreamPlacement& target, TensorId root, const Strea
   const int64_t points = element_count(target.extents);
   if (!dims || points == 0) return true;
   const Shape& shape = graph.tensors[static_cast<size_t>(target.access.tensor)].shape;
-  const Shape& root_shape = graph.tensors[static_cast<size_t>(root)].shape;
+  // The image may be of the root under another shape, with as many elements in the same order.
+  const Shape& image_shape = graph.tensors[static_cast<size_t>(image.access.tensor)].shape;
   constexpr int64_t kProbes = 24;
   for (int64_t probe = 0; probe < kProbes; ++probe) {
     // All over the iteration space, so that no digit of an index stays as it is.
@@ -269,8 +270,8 @@ bool may_be_same_image(const StreamPlacement& target, TensorId root, const Strea
     if (origin.root != root) return false;
     std::vector<int64_t> there(image.extents.size(), 0);
     int64_t left = origin.offset;
-    for (size_t axis = root_shape.size(); axis-- > 0; left /= root_shape[axis]) {
-      const int64_t at = left % root_shape[axis];
+    for (size_t axis = image_shape.size(); axis-- > 0; left /= image_shape[axis]) {
+      const int64_t at = left % image_shape[axis];
       const size_t dim = (*dims)[axis];
       if (at >= (dim < there.size() ? image.extents[dim] : 1)) return false;
       if (dim < there.size()) there[dim] = at;

@@ -62,10 +62,12 @@ std::vector<int64_t> scale_index(const NodeContext& context, const Tensor& x, co
 }
 
 void check_zero_point(const NodeContext& context, size_t scale, size_t zero_point) {
-  context.require(
-      !context.has_input(zero_point) || context.input(zero_point).size() == context.input(scale).size(),
-      "inputs {} and {} have shapes {} and {}; they must be the same", scale, zero_point,
-      shape_to_string(context.input(scale).shape()), shape_to_string(context.input(zero_point).shape()));
+  const Tensor* const zero = context.optional_input(zero_point);
+  if (zero == nullptr) return;
+  const Tensor& scales = context.input(scale);
+  context.require(zero->size() == scales.size(),
+                  "inputs {} and {} have shapes {} and {}; they must be the same", scale, zero_point,
+                  shape_to_string(scales.shape()), shape_to_string(zero->shape()));
 }
 
 std::vector<Tensor> run_quantize_linear(const NodeContext& context) {

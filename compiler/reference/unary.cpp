@@ -172,6 +172,10 @@ void register_unary(KernelRegistry& registry) {
   registry.add("Elu", with_attributes("alpha", "", [](auto x, auto alpha, auto) {
                  return x < 0 ? alpha * std::expm1(x) : x;
                }));
+  // Its body in ONNX makes a list of one element of a scalar.
+  registry.add("Celu", with_attributes("alpha", "", [](auto x, auto alpha, auto) {
+                 return x < 0 ? alpha * std::expm1(x / alpha) : x;
+               }));
   registry.add("Selu", with_attributes("alpha", "gamma", [](auto x, auto alpha, auto gamma) {
                  return gamma * (x > 0 ? x : alpha * std::expm1(x));
                }));
