@@ -11,7 +11,8 @@ namespace kodama::compiler {
 struct GraphFuzzRequest {
   uint64_t seed = 1;                    ///< of the first graph; graph k depends on seed + k alone
   int64_t count = 100;                  ///< graphs
-  std::vector<std::string> chips;       ///< empty: tiny and mncore2
+  bool operators = false;               ///< GraphKind::kOperators, one run each; else kNetwork
+  std::vector<std::string> chips;       ///< empty: tiny, for networks mncore2, too
   std::vector<std::string> precisions;  ///< empty: gfloat, half and float
   int jobs = 2;                         ///< processes
   int seconds = 60;                     ///< processor time of a run, at most
@@ -21,8 +22,8 @@ struct GraphFuzzRequest {
   std::string directory;                ///< where models that fail are written; empty: nowhere
 };
 
-/// Compiles every graph for every chip and precision, each time with other passes, and runs it, in a process
-/// of its own. A run fails when
+/// Compiles every graph for every chip and precision (graphs of operators for one of them, which the seed
+/// says), each time with other passes, and runs it, in a process of its own. A run fails when
 ///  * anything but UnsupportedError comes out of compiler, simulator or reference, or the process dies,
 ///  * isa::find_hazards finds something in a program,
 ///  * an output is out of tolerance (default_tolerance) and rounding errors don't explain it,

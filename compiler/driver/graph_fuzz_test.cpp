@@ -1,14 +1,19 @@
 #include "compiler/driver/graph_fuzz.h"
 
 #include <gtest/gtest.h>
+#include <onnx/defs/schema.h>
 
 #include <csignal>
+#include <set>
 #include <sstream>
 
 #include "compiler/driver/child_process.h"
+#include "compiler/driver/graph_judge.h"
 #include "compiler/driver/random_graph.h"
+#include "compiler/driver/random_rows.h"
 #include "compiler/driver/shrink_graph.h"
 #include "compiler/graph/import.h"
+#include "compiler/graph/onnx_model.h"
 #include "compiler/graph/test_models.h"
 #include "compiler/runtime/comparison.h"
 #include "compiler/runtime/runner.h"
@@ -17,19 +22,83 @@
 namespace kodama::compiler {
 namespace {
 
+/// Every operator of docs/operators.md has a row, or a reason why not.
+TEST(RandomRows, AreOfAllOperators) {
+  std::set<std::string> listed;
+  for (const auto& latest : onnx::OpSchemaRegistry::get_all_schemas()) {
+    if (!latest.domain().empty() && latest.domain() != "ai.onnx.preview.training") continue;
+    const int version = latest.domain().empty() ? static_cast<int>(kOpsetVersion) : latest.since_version();
+    const auto* schema = onnx::OpSchemaRegistry::Schema(latest.Name(), version, latest.domain());
+    if (schema == nullptr || schema->deprecated()) continue;
+    listed.insert((latest.domain().empty() ? "" : latest.domain() + ".") + latest.Name());
+  }
+  std::set<std::string> with_row;
+  for (const RandomRow& row : random_rows()) {
+    EXPECT_TRUE(with_row.insert(row.name).second) << "two rows of " << row.name;
+    EXPECT_TRUE(listed.contains(row.name)) << row.name;
+    EXPECT_FALSE(operators_without_row().contains(row.name)) << row.name;
+  }
+  for (const std::string& name : listed)
+    EXPECT_TRUE(with_row.contains(name) || operators_without_row().contains(name)) << name << " has no row";
+}
+
+/// No row is there that never makes a node, and none makes nodes that the reference refuses.
+TEST(RandomRows, MakeNodes) {
+  for (const RandomRow& row : random_rows()) {
+    int made = 0;
+    for (uint64_t seed = 1; seed <= 60; ++seed) {
+      try {
+        made += can_add(row.name, seed) ? 1 : 0;
+      } catch (const isa::Error& error) {
+        ADD_FAILURE() << row.name << ", seed " << seed << ": " << error.what();
+      }
+    }
+    EXPECT_GE(made, 10) << row.name;
+  }
+}
+
 TEST(RandomGraph, IsTheSameEverywhere) {
   std::string all;
-  for (uint64_t seed = 1; seed <= 20; ++seed) {
-    onnx::ModelProto model = random_graph(seed);
-    for (const onnx::NodeProto& node : model.graph().node()) {
-      all += node.name() + "(";
-      for (const std::string& name : node.input()) all += name + ",";
-      all += ")";
+  for (const GraphKind kind : {GraphKind::kNetwork, GraphKind::kOperators}) {
+    for (uint64_t seed = 1; seed <= 10; ++seed) {
+      const onnx::ModelProto model = random_problem(seed, kind).model;
+      for (const onnx::NodeProto& node : model.graph().node()) {
+        all += node.name() + "(";
+        for (const std::string& name : node.input()) all += name + ",";
+        all += ")";
+      }
+      // Protobuf doesn't promise what bytes it writes; constants are written by us.
+      for (const auto& initializer : model.graph().initializer()) all += initializer.raw_data();
     }
-    // Protobuf doesn't promise what bytes it writes; constants are written by us.
-    for (const auto& initializer : model.graph().initializer()) all += initializer.raw_data();
   }
-  EXPECT_EQ(isa::hash(all), 11275229991046307852U);
+  EXPECT_EQ(isa::hash(all), 374739697896592660U);
+}
+
+TEST(RandomGraph, HasManyNodesOfManyTypes) {
+  std::set<std::string> operators;
+  std::set<DataType> types;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    const GraphProblem problem = random_problem(seed, GraphKind::kOperators);
+    EXPECT_GE(problem.model.graph().node_size(), 8) << "seed " << seed;
+    EXPECT_LE(problem.model.graph().node_size(), 80) << "seed " << seed;
+    for (const auto& node : problem.model.graph().node()) operators.insert(node.op_type());
+    const ValueMap values = run_graph_on_values(problem.model, problem.inputs, {.keep_intermediates = true});
+    for (const auto& [name, value] : values) types.insert(value.element_type());
+  }
+  EXPECT_GT(operators.size(), 170U);
+  EXPECT_GE(types.size(), 14U);
+}
+
+/// What is read where a small error would change much is an output, unless it has none.
+TEST(RandomGraph, ShowsWhatStepsRead) {
+  GraphProblem problem{
+      testing::parse_model("agraph (float[2,3] x) => (float[2,3] y)"
+                           "{ a = Exp(x) b = Floor(a) c = Floor(x) d = Add(b, c) y = Round(d) }"),
+      {{"x", testing::random_tensor(onnx::TensorProto_DataType_FLOAT, {2, 3}, 1)}}};
+  std::vector<std::string> outputs;
+  problem = with_outputs_to_compare(problem);
+  for (const auto& output : problem.model.graph().output()) outputs.push_back(output.name());
+  EXPECT_EQ(outputs, (std::vector<std::string>{"y", "a", "d"}));
 }
 
 /// Random small networks, compiled with every planner: outputs as the CPU reference computes them, no
@@ -39,11 +108,9 @@ TEST(RandomGraph, EveryPlannerComputesTheSame) {
   int64_t relayouts = 0, prepared = 0;
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
-    const onnx::ModelProto model = import_model(random_graph(seed), {}, "fuzz");
-    TensorMap inputs;
-    for (const auto& input : model.graph().input())
-      inputs[input.name()] = random_input(input.name(), onnx::TensorProto_DataType_FLOAT,
-                                          static_shape(input.type()).value(), seed);
+    const GraphProblem problem = random_problem(seed, GraphKind::kNetwork);
+    const onnx::ModelProto model = import_model(problem.model, {}, "fuzz");
+    const TensorMap inputs = to_tensors(problem.inputs, "input");
     const TensorMap expected = run_graph(model, inputs);
     for (const std::string& planner : ModelPlanner::planner_names()) {
       CompileOptions options;
@@ -72,49 +139,6 @@ TEST(RandomGraph, EveryPlannerComputesTheSame) {
   }
   EXPECT_GT(relayouts, 60);
   EXPECT_GT(prepared, 20);
-}
-
-/// What random graphs were shrunk to.
-TEST(RandomGraph, FaultsThatWereThere) {
-  struct Case {
-    std::string graph;
-    std::string chip;
-    MatrixPrecision precision = MatrixPrecision::kGFloat;
-  };
-  std::string numbers = "0";
-  for (int k = 1; k < 8 * 24; ++k) numbers += fmt::format(",{}", (7 * k % 11 - 5) / 8.0);
-  const std::vector<Case> cases = {
-      // Entries whose tokens don't fill their last row aren't those of all tokens in a row.
-      {"agraph (float[2,15,15] x, float[2,15,16] z) => (float[2,15,16] y)"
-       "{ s = Softmax<axis = -1>(x) y = MatMul(s, z) }",
-       "mncore2"},
-      // What is dealt over groups needn't be as many units in each.
-      {"agraph (float[1,33,8] x, float[1,1,33,8] z) => (float[1,1,33,33] y) <float[8,24] w = {" + numbers +
-           "}, int64[3] lengths = {8, 8, 8}, int64[4] shape = {0, -1, 1, 8}> { a = MatMul(x, w)"
-           "p, q, r = Split<axis = 2>(a, lengths) t = Reshape(q, shape)"
-           "u = Transpose<perm = [0, 2, 3, 1]>(t) y = MatMul(z, u) }",
-       "tiny"},
-  };
-  for (const Case& each : cases) {
-    SCOPED_TRACE(each.graph);
-    const onnx::ModelProto model = import_model(testing::parse_model(each.graph), {}, "model");
-    TensorMap inputs;
-    for (const auto& input : model.graph().input())
-      inputs[input.name()] =
-          random_input(input.name(), onnx::TensorProto_DataType_FLOAT, static_shape(input.type()).value(), 1);
-    CompileOptions options;
-    options.precision = each.precision;
-    const CompiledModel compiled = compile_model(model, isa::find_chip(each.chip), options);
-    RunnerOptions run;
-    run.hazards = simulator::Hazards::kError;
-    run.machine.memory = simulator::MachineOptions::Memory::kDirty;
-    const RunOutcome outcome = ModelRunner(compiled, run).run(inputs);
-    for (const auto& [name, tensor] : run_graph(model, inputs)) {
-      const Comparison comparison = compare_tensors(outcome.outputs.at(name), tensor);
-      EXPECT_TRUE(within(comparison, default_tolerance(each.precision)))
-          << name << ": " << comparison.max_relative << comparison.problem;
-    }
-  }
 }
 
 TEST(ChildProcess, TellsHowWorkEnds) {
@@ -146,14 +170,14 @@ TEST(ShrinkGraph, KeepsWhatFails) {
                                         "t = Transpose(c) }"),
                    {}, "model"),
       {{"x", testing::random_tensor(onnx::TensorProto_DataType_FLOAT, {2, 3}, 1)}}};
-  const TensorMap values = run_graph(problem.model, problem.inputs, {.keep_intermediates = true});
+  const ValueMap values = run_graph_on_values(problem.model, problem.inputs, {.keep_intermediates = true});
   const auto fails = [](const GraphProblem& part) { return testing::count_nodes(part.model, "Add") == 1; };
   const GraphProblem small = shrink_graph(problem, fails, 100);
   ASSERT_EQ(small.model.graph().node_size(), 1);
   EXPECT_EQ(small.model.graph().node(0).op_type(), "Add");
   ASSERT_EQ(small.inputs.size(), 2U);
   EXPECT_TRUE(small.inputs.at("c") == values.at("c"));
-  EXPECT_TRUE(run_graph(small.model, small.inputs).at("d") == values.at("d"));
+  EXPECT_TRUE(run_graph_on_values(small.model, small.inputs).at("d") == values.at("d"));
 }
 
 TEST(GraphFuzz, PrintsTotals) {
@@ -164,6 +188,18 @@ TEST(GraphFuzz, PrintsTotals) {
   request.chips = {"tiny"};
   EXPECT_EQ(graph_fuzz_command(request, out), 0);
   EXPECT_NE(out.str().find("2 graphs from seed 5 in 6 runs (tiny; gfloat, half, float): 6 passed"),
+            std::string::npos)
+      << out.str();
+}
+
+TEST(GraphFuzz, RunsEveryGraphOfOperatorsOnce) {
+  std::ostringstream out;
+  GraphFuzzRequest request;
+  request.operators = true;
+  request.seed = 5;
+  request.count = 6;
+  EXPECT_EQ(graph_fuzz_command(request, out), 0);
+  EXPECT_NE(out.str().find("6 graphs from seed 5 in 6 runs (tiny; gfloat, half, float): 6 passed"),
             std::string::npos)
       << out.str();
 }

@@ -1,5 +1,6 @@
 #include "compiler/driver/shrink_graph.h"
 
+#include <algorithm>
 #include <optional>
 #include <set>
 #include <string>
@@ -11,16 +12,16 @@ namespace kodama::compiler {
 namespace {
 
 void add_value(google::protobuf::RepeatedPtrField<onnx::ValueInfoProto>& list, const std::string& name,
-               const Tensor& tensor) {
-  auto* value = list.Add();
-  value->set_name(name);
-  *value->mutable_type() = make_tensor_type(tensor.type(), tensor.shape());
+               const Value& value) {
+  auto* declared = list.Add();
+  declared->set_name(name);
+  *declared->mutable_type() = value.type();
 }
 
 /// The problem whose outputs are `outputs`, without the nodes in `dropped`; nothing when no node is left.
 /// `values`: of all that the model computes.
 std::optional<GraphProblem> part_of(const GraphProblem& problem, const std::set<std::string>& outputs,
-                                    const std::set<int>& dropped, const TensorMap& values) {
+                                    const std::set<int>& dropped, const ValueMap& values) {
   const onnx::GraphProto& graph = problem.model.graph();
   std::set<std::string> needed = outputs;
   std::set<std::string> made;
@@ -32,7 +33,7 @@ std::optional<GraphProblem> part_of(const GraphProblem& problem, const std::set<
     if (!is_read || dropped.contains(k)) continue;
     nodes.insert(nodes.begin(), &node);
     made.insert(node.output().begin(), node.output().end());
-    needed.insert(node.input().begin(), node.input().end());
+    needed.merge(names_read(node));
   }
   if (nodes.empty()) return std::nullopt;
   for (const std::string& output : outputs) {
@@ -53,7 +54,13 @@ std::optional<GraphProblem> part_of(const GraphProblem& problem, const std::set<
   }
   for (const std::string& name : needed) {
     if (name.empty() || made.contains(name)) continue;
-    add_value(*result.mutable_input(), name, values.at(name));
+    const auto given = std::find_if(graph.input().begin(), graph.input().end(),
+                                    [&](const auto& input) { return input.name() == name; });
+    if (given != graph.input().end()) {  // with the dimensions that it leaves open
+      *result.add_input() = *given;
+    } else {
+      add_value(*result.mutable_input(), name, values.at(name));
+    }
     part.inputs[name] = values.at(name);
   }
   for (const auto& output : graph.output()) {  // in their order
@@ -77,7 +84,7 @@ std::set<std::string> outputs_of(const GraphProblem& problem) {
 
 GraphProblem shrink_graph(GraphProblem problem, const std::function<bool(const GraphProblem&)>& fails,
                           int most_tries) {
-  const TensorMap values = run_graph(problem.model, problem.inputs, {.keep_intermediates = true});
+  const ValueMap values = run_graph_on_values(problem.model, problem.inputs, {.keep_intermediates = true});
   int tries = 0;
   const auto try_part = [&](const std::set<std::string>& outputs, const std::set<int>& dropped) {
     if (tries >= most_tries) return false;
@@ -94,8 +101,7 @@ GraphProblem shrink_graph(GraphProblem problem, const std::function<bool(const G
     // One value alone, the earliest first.
     for (int k = 0; k + 1 < problem.model.graph().node_size(); ++k) {
       const std::string name = problem.model.graph().node(k).output(0);
-      if (values.contains(name) && values.at(name).type() == onnx::TensorProto_DataType_FLOAT &&
-          try_part({name}, {})) {
+      if (values.contains(name) && try_part({name}, {})) {
         is_smaller = true;
         break;
       }

@@ -12,12 +12,12 @@ namespace kodama::compiler {
 /// A model and what it is run on.
 struct GraphProblem {
   onnx::ModelProto model;
-  TensorMap inputs;
+  ValueMap inputs;
 };
 
 /// Drops outputs and nodes while `fails` holds; it is called at most `most_tries` times. What nodes that are
 /// gone have made becomes an input, with the values that the CPU reference computes. `problem` itself is
-/// expected to fail, and to be as import_model makes it.
+/// expected to fail.
 GraphProblem shrink_graph(GraphProblem problem, const std::function<bool(const GraphProblem&)>& fails,
                           int most_tries);
 

@@ -173,7 +173,7 @@ Names and filters that match nothing:
   $ kodama onnx-fuzz --precision nosuch
   kodama: error: precision 'nosuch' is unknown, allowed: gfloat, float, half
   [2]
-  $ kodama onnx-fuzz --seed 3 --count 1 --chip tiny
+  $ kodama onnx-fuzz --seed 3 --count 1 --chip tiny | tail -1
   1 graphs from seed 3 in 3 runs (tiny; gfloat, half, float): 3 passed, 0 of them by more than the tolerance but as rounding explains, 0 not supported, 0 failed
 
 A breakpoint where no statement is:

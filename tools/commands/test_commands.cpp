@@ -46,7 +46,10 @@ class GraphFuzzCommand : public Command {
   void declare(CLI::App& app) override {
     add_seed(app, request_.seed, "of the first graph; the next has the next seed");
     add_number(app, "--count", request_.count, "graphs", 1, 1'000'000'000)->capture_default_str();
-    app.add_option("--chip", request_.chips, "chip; may be repeated (default: tiny and mncore2)")
+    app.add_flag("--operators", request_.operators,
+                 "models of 10 to 60 nodes of all operators and types, one run each");
+    app.add_option("--chip", request_.chips,
+                   "chip; may be repeated (default: tiny, without --operators mncore2, too)")
         ->allow_extra_args(false);
     app.add_option("--precision", request_.precisions,
                    "of matrix products; may be repeated (default: gfloat, half and float)")

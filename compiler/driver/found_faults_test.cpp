@@ -1,0 +1,99 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "compiler/driver/graph_judge.h"
+#include "compiler/graph/onnx_model.h"
+#include "compiler/graph/test_models.h"
+#include "compiler/tensor/comparison.h"
+
+namespace kodama::compiler {
+namespace {
+
+/// What a random model that failed was shrunk to.
+struct Fault {
+  const char* name;
+  std::string graph;
+  const char* chip = "tiny";
+  const char* precision = "float";
+  bool fuse = true;
+};
+
+void PrintTo(const Fault& fault, std::ostream* out) {
+  *out << fault.name;
+}
+
+std::vector<Fault> faults() {
+  std::string numbers = "0";
+  for (int k = 1; k < 8 * 24; ++k) numbers += fmt::format(",{}", (7 * k % 11 - 5) / 8.0);
+  return {
+      // Entries whose tokens don't fill their last row aren't those of all tokens in a row.
+      {"TokensThatDoNotFillTheirLastRow",
+       "agraph (float[2,15,15] x, float[2,15,16] z) => (float[2,15,16] y)"
+       "{ s = Softmax<axis = -1>(x) y = MatMul(s, z) }",
+       "mncore2", "gfloat"},
+      // What is dealt over groups needn't be as many units in each.
+      {"UnequalUnitsInGroups",
+       "agraph (float[1,33,8] x, float[1,1,33,8] z) => (float[1,1,33,33] y) <float[8,24] w = {" + numbers +
+           "}, int64[3] lengths = {8, 8, 8}, int64[4] shape = {0, -1, 1, 8}> { a = MatMul(x, w)"
+           "p, q, r = Split<axis = 2>(a, lengths) t = Reshape(q, shape)"
+           "u = Transpose<perm = [0, 2, 3, 1]>(t) y = MatMul(z, u) }",
+       "tiny", "gfloat"},
+      // Normalizations hoisted what rows have, and met constants that are integers.
+      {"LayerNormalizationOfHalfFloats",
+       "agraph (float16[4,9] x, float16[9] s) => (float16[4,9] y) { y = LayerNormalization<axis = 1>(x, s) "
+       "}"},
+      {"LayerNormalizationOfBfloats",
+       "agraph (bfloat16[8,9] x, bfloat16[9] s, bfloat16[9] b) => (bfloat16[8,9] y)"
+       "{ y = LayerNormalization<axis = -1, epsilon = 0.01>(x, s, b) }"},
+      {"IndicesOfAMaximumThatAreReadAgain",
+       "agraph (float[2,6,8] x) => (float[2,6,8] y)"
+       "{ m, i = MaxPool<kernel_shape = [2], strides = [2]>(x)"
+       "y = MaxUnpool<kernel_shape = [2], strides = [2]>(m, i) }"},
+      // Its kernel is larger than what it unpools.
+      {"UnpoolsASingleElement",
+       "agraph (float[2,9,2] x) => (float[2,9,2] y)"
+       "{ m, i = MaxPool<kernel_shape = [2], strides = [2]>(x)"
+       "y = MaxUnpool<kernel_shape = [2], strides = [2]>(m, i) }"},
+      // The host looked for a value by its name, and it was another's tensor.
+      {"TheHostReadsALastState",
+       "agraph (float[3,3,1] x, float[1,8,1] w, float[1,8,2] r) => (float[1,3,2] y)"
+       "{ a, b, h = LSTM<hidden_size = 2, direction = \"reverse\">(x, w, r) y = LpNormalization(h) }"},
+      // Its function's body makes a list of it.
+      {"CeluOfAScalar", "agraph (float x) => (float z) { y = Celu(x) z = Acos(y) }"},
+      // An input under another shape, with another number of axes.
+      {"AListOfOneElementReadAsAScalar",
+       "agraph (float[1] x, float[1] z) => (bool[1] y) <int64[1] axes = {0}>"
+       "{ s = Squeeze(x, axes) y = Greater(z, s) }",
+       "tiny", "half"},
+      // Its kernel is smaller than its strides: libonnx says less than ONNX.
+      {"TransposedConvolutionOfTheSameSize",
+       "agraph (float[2,3,4] x, float[3,5,2] w) => (float[2,5,12] y)"
+       "{ y = ConvTranspose<strides = [3], auto_pad = \"SAME_LOWER\">(x, w) }"},
+      {"QuantizesWithoutAZeroPoint",
+       "agraph (float[3,4] x) => (uint8[3,4] y, float[3,4] z) <float s = {0.25}>"
+       "{ y = QuantizeLinear(x, s) z = DequantizeLinear(y, s) }"},
+  };
+}
+
+class FoundFault : public ::testing::TestWithParam<Fault> {};
+
+TEST_P(FoundFault, IsGone) {
+  const Fault& fault = GetParam();
+  GraphProblem problem{testing::parse_model(fault.graph), {}};
+  for (const auto& input : problem.model.graph().input())
+    problem.inputs[input.name()] =
+        random_input(input.name(), static_cast<DataType>(input.type().tensor_type().elem_type()),
+                     static_shape(input.type()).value(), 1);
+  for (const bool is_dirty : {false, true}) {
+    Setting setting{
+        .chip = fault.chip, .precision = fault.precision, .fuse = fault.fuse, .is_dirty = is_dirty};
+    const Verdict verdict = judge(problem, setting);
+    EXPECT_TRUE(verdict.outcome == Outcome::kPassed) << verdict.reason;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Fuzz, FoundFault, ::testing::ValuesIn(faults()),
+                         [](const auto& each) { return each.param.name; });
+
+}  // namespace
+}  // namespace kodama::compiler

@@ -1,0 +1,369 @@
+#include "compiler/driver/graph_judge.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+#include <random>
+#include <regex>
+
+#include "compiler/driver/random_graph.h"
+#include "compiler/driver/random_rows.h"
+#include "compiler/dynamic/compare_values.h"
+#include "compiler/dynamic/dynamic_executor.h"
+#include "compiler/graph/import.h"
+#include "compiler/graph/onnx_model.h"
+#include "compiler/runtime/comparison.h"
+#include "compiler/runtime/runner.h"
+#include "isa/arithmetic.h"
+#include "isa/hazards.h"
+#include "scheduler/machine/passes.h"
+#include "scheduler/problem/schedule_problem.h"
+#include "scheduler/problem/transfer_problem.h"
+
+namespace kodama::compiler {
+namespace {
+
+using onnx::TensorProto;
+
+/// The exact scheduler could look at a kernel's blocks for hours.
+constexpr const char* kExactNodes = "2000";
+
+struct Failure {
+  std::string kind;
+  std::string reason;
+};
+
+template <typename Passes>
+std::vector<std::string> names_of(const Passes& passes) {
+  std::vector<std::string> names;
+  for (const auto& pass : passes) names.push_back(pass.name);
+  return names;
+}
+
+/// Half the distance between neighbouring numbers of a type, relative to them.
+double rounding_of(DataType type) {
+  switch (type) {
+    case TensorProto::FLOAT16:
+      return 0x1.0p-11;
+    case TensorProto::BFLOAT16:
+      return 0x1.0p-8;
+    default:
+      return 0x1.0p-24;
+  }
+}
+
+void disturb(Tensor& tensor, double relative, double absolute, std::mt19937_64& engine) {
+  if (!is_float_type(tensor.type())) return;
+  const auto random = [&] { return 2 * (static_cast<double>(engine() >> 11) * 0x1.0p-53) - 1; };
+  double largest = 0;
+  for (int64_t k = 0; k < tensor.size(); ++k) {
+    const double element = element_as_double(tensor, k);
+    if (std::isfinite(element)) largest = std::max(largest, std::abs(element));
+  }
+  for (int64_t k = 0; k < tensor.size(); ++k) {
+    const double element = element_as_double(tensor, k);
+    const double value = element + element * relative * random() + largest * absolute * random();
+    const auto at = static_cast<size_t>(k);
+    switch (tensor.type()) {
+      case TensorProto::FLOAT:
+        tensor.data<float>()[at] = static_cast<float>(value);
+        break;
+      case TensorProto::DOUBLE:
+        tensor.data<double>()[at] = value;
+        break;
+      case TensorProto::FLOAT16:
+        tensor.data<uint16_t>()[at] = float_to_half(static_cast<float>(value));
+        break;
+      default:
+        tensor.data<uint16_t>()[at] = float_to_bfloat16(static_cast<float>(value));
+    }
+  }
+}
+
+/// How a chip errs in what an operator computes: by rounding that looks random.
+struct Errors {
+  MatrixPrecision precision = MatrixPrecision::kFloat;
+  std::mt19937_64 engine;
+
+  void disturb_operand(RowErrors kind, Tensor& tensor) {
+    const double product_error = precision == MatrixPrecision::kHalf     ? 0x1.0p-9
+                                 : precision == MatrixPrecision::kGFloat ? 0x1.0p-18
+                                                                         : 0x1.0p-23;
+    if (kind == RowErrors::kProducts) disturb(tensor, 0, product_error, engine);
+    if (kind == RowErrors::kSums) disturb(tensor, 0, 0x1.0p-23, engine);
+  }
+  void disturb_result(RowErrors kind, Tensor& tensor) {
+    if (kind != RowErrors::kNone) disturb(tensor, 4 * rounding_of(tensor.type()), 0, engine);
+  }
+};
+
+/// Values of the model's outputs as they follow from the operands that the chip had: where those are outputs,
+/// too, what the chip has made of them, and else what the reference makes of others.
+ValueMap outputs_after(const GraphProblem& problem, const ValueMap& of_chip, Errors* errors) {
+  ValueMap values = problem.inputs;
+  const onnx::GraphProto& graph = problem.model.graph();
+  for (const auto& initializer : graph.initializer())
+    values[initializer.name()] = tensor_from_proto(initializer, "initializer");
+  ValueMap outputs;
+  for (const onnx::NodeProto& node : graph.node()) {
+    const RowErrors kind = random_row(node.op_type()).errors;
+    std::map<std::string, Value> disturbed;
+    if (errors != nullptr) {
+      for (const std::string& name : node.input()) {
+        if (name.empty() || !values.at(name).is_tensor()) continue;
+        Tensor tensor = values.at(name).tensor();
+        errors->disturb_operand(kind, tensor);
+        disturbed[name] = std::move(tensor);
+      }
+    }
+    std::vector<Value> results = run_any_node(node, [&](const std::string& name) -> const Value& {
+      const auto own = disturbed.find(name);
+      return own == disturbed.end() ? values.at(name) : own->second;
+    });
+    for (int k = 0; k < node.output_size(); ++k) {
+      if (node.output(k).empty()) continue;
+      Value& result = results[static_cast<size_t>(k)];
+      if (errors != nullptr && result.is_tensor()) {
+        Tensor tensor = result.tensor();
+        errors->disturb_result(kind, tensor);
+        result = Value(std::move(tensor));
+      }
+      const auto shown = of_chip.find(node.output(k));
+      if (shown != of_chip.end()) {
+        outputs[node.output(k)] = result;
+        // What has another shape can't be computed with.
+        if (!result.is_tensor() || (shown->second.is_tensor() && shown->second.type().SerializeAsString() ==
+                                                                     result.type().SerializeAsString()))
+          result = shown->second;
+      }
+      values[node.output(k)] = std::move(result);
+    }
+  }
+  return outputs;
+}
+
+Comparison compare_value(const std::string& name, const Value& actual, const Value& expected) {
+  return compare_values({{name, actual}}, {{name, expected}}, {}, 0)[0].worst;
+}
+
+void check_hazards(const isa::Program& program, const isa::Chip& chip, const std::string& where) {
+  const std::vector<isa::HazardViolation> found = isa::find_hazards(program, chip);
+  if (!found.empty()) throw Failure{"hazard", fmt::format("hazard in {}: {}", where, found.front().text)};
+}
+
+CompileOptions options_of(const Setting& setting) {
+  CompileOptions options;
+  options.precision = parse_matrix_precision(setting.precision);
+  options.planner = setting.planner;
+  options.weights = setting.weights;
+  options.lowering.fuse = setting.fuse;
+  options.passes = setting.passes;
+  options.passes.others = planning_options(setting.planner);
+  return options;
+}
+
+bool is_host_type(DataType type) {
+  return type == TensorProto::DOUBLE || type == TensorProto::STRING || type == TensorProto::COMPLEX64 ||
+         type == TensorProto::COMPLEX128;
+}
+
+/// A model on the chip: compiled at once, or in parts while it runs.
+class ChipModel {
+ public:
+  ChipModel(const ImportedModel& imported, const Setting& setting, const CompileOptions& options)
+      : setting_(setting) {
+    const isa::Chip chip = isa::find_chip(setting.chip);
+    RunnerOptions runner;
+    runner.timing = false;
+    runner.machine.threads = 1;
+    if (setting.is_dirty) runner.machine.memory = simulator::MachineOptions::Memory::kDirty;
+    if (!imported.open_reason.empty()) {
+      DynamicOptions dynamic;
+      dynamic.compile = options;
+      dynamic.runner = runner;
+      dynamic.runner.hazards = simulator::Hazards::kError;
+      executor_ = std::make_unique<DynamicExecutor>(imported.model, chip, std::move(dynamic));
+      return;
+    }
+    compiled_ = std::make_unique<CompiledModel>(compile_model(imported.model, chip, options));
+    for (const auto& [name, type] : collect_types(imported.model.graph()))
+      has_host_types_ |= is_host_type(static_cast<DataType>(type.tensor_type().elem_type()));
+    for (const Stage& stage : compiled_->stages) {
+      if (const auto* host = std::get_if<HostStage>(&stage.body))
+        host_reasons_.push_back(fmt::format("{}: {}", fmt::join(stage.onnx_ops, "+"), host->reason));
+    }
+    if (!compiled_->preparation.statements.empty())
+      check_hazards(compiled_->preparation, chip, "the preparation");
+    for (const Segment& segment : compiled_->segments)
+      check_hazards(segment.parts.program, chip,
+                    compiled_->stages[static_cast<size_t>(segment.first_stage)].name);
+    runner_ = std::make_unique<ModelRunner>(*compiled_, runner);
+  }
+
+  ValueMap run(const ValueMap& inputs) {
+    if (executor_) {
+      DynamicOutcome outcome = executor_->run(inputs);
+      host_reasons_.clear();
+      for (const RegionRuns& region : outcome.regions)
+        host_reasons_.insert(host_reasons_.end(), region.reasons.begin(), region.reasons.end());
+      return std::move(outcome.outputs);
+    }
+    RunOutcome outcome = runner_->run(to_tensors(inputs, "input"));
+    if (setting_.planner != "host" && !has_host_types_ && outcome.total.host_relayouts > 0)
+      throw Failure{"host relayout", "the host changes a layout of floats"};
+    return to_values(std::move(outcome.outputs));
+  }
+
+  const std::vector<std::string>& host_reasons() const { return host_reasons_; }
+
+ private:
+  Setting setting_;
+  bool has_host_types_ = false;  ///< tensors that the chip can't hold
+  std::unique_ptr<CompiledModel> compiled_;
+  std::unique_ptr<ModelRunner> runner_;
+  std::unique_ptr<DynamicExecutor> executor_;
+  std::vector<std::string> host_reasons_;
+};
+
+/// Throws Failure for outputs that are wrong.
+void compare_outputs(const GraphProblem& problem, const ValueMap& outputs, MatrixPrecision precision,
+                     Verdict& verdict) {
+  constexpr uint64_t kRuns = 4;
+  constexpr double kFactor = 4;
+  const ValueMap expected = outputs_after(problem, outputs, nullptr);
+  std::vector<ValueMap> with_errors;
+  for (const auto& [name, value] : expected) {
+    const Comparison comparison = compare_value(name, outputs.at(name), value);
+    const double tolerance = std::max(default_tolerance(precision), 2 * rounding_of(value.element_type()));
+    if (within(comparison, tolerance)) continue;
+    verdict.reason = fmt::format(
+        "{}: max abs {:.2e}, over largest magnitude {:.2e}{} {}", name, comparison.max_absolute,
+        comparison.max_relative,
+        comparison.unequal > 0 ? fmt::format(", {} elements not comparable", comparison.unequal) : "",
+        comparison.problem);
+    if (!comparison.problem.empty() || comparison.unequal > 0) throw Failure{"difference", verdict.reason};
+    for (uint64_t run = with_errors.size(); run < kRuns; ++run) {
+      Errors errors{precision, std::mt19937_64(run + 1)};
+      with_errors.push_back(outputs_after(problem, outputs, &errors));
+    }
+    double largest = 0;
+    for (const ValueMap& other : with_errors)
+      largest = std::max(largest, compare_value(name, other.at(name), value).max_absolute);
+    if (comparison.max_absolute > kFactor * largest) throw Failure{"difference", verdict.reason};
+    verdict.outcome = Outcome::kRounding;
+  }
+}
+
+/// Floats in another order; what decides shapes and places stays as it is.
+ValueMap other_inputs(const ValueMap& inputs) {
+  ValueMap others = inputs;
+  for (auto& [name, value] : others) {
+    if (!value.is_tensor() || value.element_type() != TensorProto::FLOAT) continue;
+    Tensor tensor = value.tensor();
+    std::reverse(tensor.data<float>().begin(), tensor.data<float>().end());
+    value = Value(std::move(tensor));
+  }
+  return others;
+}
+
+/// Compiles and runs. Failure, or an exception of anybody.
+Verdict check_problem(const GraphProblem& given, const Setting& setting) {
+  Verdict verdict;
+  const GraphProblem problem = with_outputs_to_compare(given);
+  const ImportedModel imported = import_any_model(problem.model, {}, "random graph");
+  const CompileOptions options = options_of(setting);
+  ChipModel model(imported, setting, options);
+  const ValueMap outputs = model.run(problem.inputs);
+  verdict.host_reasons = model.host_reasons();
+  compare_outputs(problem, outputs, options.precision, verdict);
+  if (setting.repeats) {
+    try {
+      model.run(other_inputs(problem.inputs));
+    } catch (const isa::UserError&) {  // an index that was computed of them is out of range
+    }
+    if (model.run(problem.inputs) != outputs)
+      throw Failure{"repeated run", "a later run with the same inputs has other bits"};
+  }
+  if (setting.compares_passes) {
+    CompileOptions defaults = options;
+    defaults.passes = {};
+    defaults.passes.others = options.passes.others;
+    if (ChipModel(imported, setting, defaults).run(problem.inputs) != outputs)
+      throw Failure{"other passes", "the default passes give other bits"};
+  }
+  return verdict;
+}
+
+}  // namespace
+
+Setting random_setting(uint64_t seed, const std::string& chip, const std::string& precision) {
+  std::mt19937_64 engine(seed ^ isa::hash(chip + " " + precision));
+  const auto number = [&](size_t count) { return static_cast<size_t>(engine() % count); };
+  const auto pick = [&](const std::vector<std::string>& names) { return names[number(names.size())]; };
+  const auto seldom = [&](const std::vector<std::string>& names) {
+    return number(4) == 0 ? pick(names) : std::string();
+  };
+  Setting setting{.chip = chip, .precision = precision};
+  if (number(3) == 0) setting.planner = pick(ModelPlanner::planner_names());
+  setting.weights = std::array{Weights::kStream, Weights::kResident, Weights::kAuto}[number(3)];
+  setting.fuse = number(6) != 0;
+  setting.passes.coalescer = seldom(names_of(scheduler::coalescers()));
+  setting.passes.home_assigner = seldom(names_of(scheduler::home_assigners()));
+  setting.passes.allocator = seldom(names_of(scheduler::allocators()));
+  setting.passes.transfers = seldom(names_of(scheduler::transfer_schedulers()));
+  std::vector<std::string> blocks, loops;
+  for (const scheduler::BlockScheduler& each : scheduler::block_schedulers()) {
+    if (each.for_blocks) blocks.push_back(each.name);
+    if (each.for_loops) loops.push_back(each.name);
+  }
+  setting.passes.scheduler = seldom(blocks);
+  setting.passes.loop_scheduler = seldom(loops);
+  if (setting.passes.scheduler == "exact") setting.passes.options["exact-nodes"] = kExactNodes;
+  setting.repeats = number(3) == 0;
+  setting.compares_passes = number(4) == 0;
+  setting.is_dirty = number(3) == 0;
+  return setting;
+}
+
+std::string command_line(const Setting& setting) {
+  std::string text = fmt::format("--chip {} --precision {} --planner {} --weights {}", setting.chip,
+                                 setting.precision, setting.planner, weights_name(setting.weights));
+  const auto add = [&](const char* option, const std::string& value) {
+    if (!value.empty()) text += fmt::format(" {} {}", option, value);
+  };
+  if (!setting.fuse) text += " --no-fuse";
+  add("--coalescer", setting.passes.coalescer);
+  add("--home-assigner", setting.passes.home_assigner);
+  add("--allocator", setting.passes.allocator);
+  add("--transfers", setting.passes.transfers);
+  add("--scheduler", setting.passes.scheduler);
+  add("--loop-scheduler", setting.passes.loop_scheduler);
+  for (const auto& [name, value] : setting.passes.options)
+    text += fmt::format(" --pass-option {}={}", name, value);
+  return text;
+}
+
+std::string in_general(const std::string& reason) {
+  static const std::regex kNames("'[^']*'|[0-9]+");
+  return std::regex_replace(reason.substr(0, 400), kNames, "#");
+}
+
+Verdict judge(const GraphProblem& problem, const Setting& setting) {
+  try {
+    return check_problem(problem, setting);
+  } catch (const Failure& failure) {
+    return {Outcome::kFailed, failure.kind, failure.reason};
+  } catch (const isa::UnsupportedError& error) {
+    return {Outcome::kUnsupported, "", error.what()};
+  } catch (const isa::UserError& error) {
+    return {Outcome::kFailed, in_general(error.what()), error.what()};
+  } catch (const std::exception& error) {
+    return {Outcome::kFailed, in_general(error.what()), error.what()};
+  }
+}
+
+}  // namespace kodama::compiler
