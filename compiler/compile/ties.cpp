@@ -49,6 +49,14 @@ std::vector<Tie> add_ties(ModelPlan& plan, const LayerGraph& graph, const std::v
   const auto storage_of = [&](int image) {
     return graph.storage(plan.images[static_cast<size_t>(image)].placement.access.tensor);
   };
+  // What the host sends to later layers it has to fetch.
+  const auto is_sent = [&](TensorId storage) {
+    for (int k = 0; k < static_cast<int>(plan.images.size()); ++k) {
+      if (plan.images[static_cast<size_t>(k)].kind == PlannedImage::Kind::kSent && storage_of(k) == storage)
+        return true;
+    }
+    return false;
+  };
   const auto outputs_of = [&](TensorId storage) {
     return std::ranges::count_if(graph.outputs, [&](TensorId id) { return graph.storage(id) == storage; });
   };
@@ -62,7 +70,7 @@ std::vector<Tie> add_ties(ModelPlan& plan, const LayerGraph& graph, const std::v
     const TensorId to = graph.storage(tie.input);
     const bool fits = from != to && is_exact_word(output.type) && input.type == output.type &&
                       input.shape == output.shape && !of_host.contains(from) && !of_host.contains(to) &&
-                      outputs_of(to) == 0;
+                      !is_sent(from) && outputs_of(to) == 0;
     if (!fits) continue;
     tie.fetch = request.fetch || outputs_of(from) > 1;
     const PlannedStage* maker = nullptr;

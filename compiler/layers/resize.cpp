@@ -416,8 +416,9 @@ HostReason lower_resize(NodeLowering& lowering) {
 
   std::vector<ResizedAxis> axes;
   for (size_t axis = 0; axis < from.size(); ++axis) {
-    const double length =
-        scales->empty() ? static_cast<double>(to[axis]) : (*scales)[axis] * static_cast<double>(from[axis]);
+    // Regions end at the last element that there is, other coordinates count what was rounded down.
+    const double length = crops || scales->empty() ? static_cast<double>(to[axis])
+                                                   : (*scales)[axis] * static_cast<double>(from[axis]);
     const double scale =
         scales->empty() ? static_cast<double>(to[axis]) / static_cast<double>(from[axis]) : (*scales)[axis];
     const std::pair<double, double> part =
