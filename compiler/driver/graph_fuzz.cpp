@@ -91,7 +91,8 @@ class GraphFuzzer {
     const auto k =
         static_cast<size_t>(request_.operators ? seed_of(run) % static_cast<uint64_t>(combinations())
                                                : static_cast<uint64_t>(run % runs_per_graph()));
-    return random_setting(seed_of(run), chips_[k / precisions_.size()], precisions_[k % precisions_.size()]);
+    return random_setting(seed_of(run), chips_[k / precisions_.size()], precisions_[k % precisions_.size()],
+                          request_.operators);
   }
   Verdict judge_run(uint64_t seed, const Setting& setting) const {
     GraphProblem problem;
@@ -159,7 +160,8 @@ class GraphFuzzer {
           if (command_line(simpler) != command_line(setting) && fails(problem, simpler)) setting = simpler;
         };
         simplify([](Setting& each) { each.passes = {}; });
-        simplify([](Setting& each) { each.passes.scheduler = "", each.passes.options = {}; });
+        simplify([](Setting& each) { each.passes.options = {}; });
+        simplify([](Setting& each) { each.passes.scheduler = ""; });
         simplify([](Setting& each) { each.passes.loop_scheduler = ""; });
         simplify([](Setting& each) { each.passes.coalescer = ""; });
         simplify([](Setting& each) { each.passes.home_assigner = ""; });

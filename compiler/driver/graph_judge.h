@@ -23,7 +23,8 @@ struct Setting {
   bool compares_passes = false;  ///< with the bits of the default passes
 };
 
-Setting random_setting(uint64_t seed, const std::string& chip, const std::string& precision);
+/// `is_quick`: mostly one that takes less time.
+Setting random_setting(uint64_t seed, const std::string& chip, const std::string& precision, bool is_quick);
 /// A reason without names and numbers.
 std::string in_general(const std::string& reason);
 /// As options of `kodama run`.
