@@ -421,14 +421,14 @@ TEST(LowerHost, TensorsWithoutElements) {
             "Host");
 }
 
-TEST(LowerToLayers, DumpsAfterEveryPass) {
+TEST(LowerToLayers, ShowsTheGraphAfterEveryPass) {
   const auto model = import_model(
       parse_model("g (float[3,2] a) => (float[2,3] y) { b = Exp (a) c = Transpose (b) y = Relu (c) }"), {},
       "t");
   std::vector<std::string> names;
-  lower_to_layers(model, {}, [&](const std::string& name, const std::string& text) {
+  lower_to_layers(model, {}, [&](const std::string& name, const LayerGraph& graph) {
     names.push_back(name);
-    EXPECT_FALSE(nlohmann::json::parse(text)["layers"].empty());
+    EXPECT_FALSE(nlohmann::json::parse(to_json(graph))["layers"].empty());
   });
   EXPECT_EQ(names, layer_pass_names());
 }
