@@ -111,7 +111,6 @@ ordered_json placement_to_json(const StreamPlacement& placement) {
           {"l1b", kL1bModes[static_cast<size_t>(placement.transport.l1b_mode())]},
           {"mab", kMabModes[static_cast<size_t>(placement.transport.mab_mode())]},
           {"length_lw", placement.length_lw},
-          {"round_to_odd", placement.round_to_odd},
           {"element", kStreamElementNames.at(static_cast<size_t>(placement.element))}};
 }
 StreamPlacement read_placement(const JsonValue& j, const isa::Chip& chip, bool is_output) {
@@ -128,7 +127,6 @@ StreamPlacement read_placement(const JsonValue& j, const isa::Chip& chip, bool i
                                           j.at("l1b").one_of<layout::L1bMode>(kL1bModes),
                                           j.at("mab").one_of<layout::MabMode>(kMabModes));
   placement.length_lw = j.at("length_lw").integer();
-  placement.round_to_odd = j.at("round_to_odd").flag();
   placement.element = j.at("element").one_of<StreamElement>(kStreamElementNames);
   return placement;
 }
@@ -584,7 +582,7 @@ class PackageReader {
 
   StreamBinding binding(const JsonValue& j, bool is_output) const {
     j.allow({"name", "access", "extents", "axes", "layout", "padding", "l2b", "l1b", "mab", "length_lw",
-             "round_to_odd", "element", "dram_address", "origin", "host_relayout"});
+             "element", "dram_address", "origin", "host_relayout"});
     StreamBinding binding;
     binding.placement = read_placement(j, model_.chip, is_output);
     binding.dram_address = j.at("dram_address").integer();

@@ -96,8 +96,11 @@ std::string chip_types(const ChipOperator& computed, const std::set<std::string>
   std::set<std::string> types;
   for (int type = 1; onnx::TensorProto_DataType_IsValid(type); ++type) {
     const auto element = static_cast<DataType>(type);
-    const bool is_integer = word_kind(element) == ScalarKind::kInteger || is_long(element);
-    if (!has_float_arithmetic(element) && !(computed.takes_integers && is_integer)) continue;
+    const bool is_double = element == onnx::TensorProto_DataType_DOUBLE;
+    const bool is_integer = !is_double && (word_kind(element) == ScalarKind::kInteger || is_long(element));
+    if (!has_float_arithmetic(element) && !(computed.takes_integers && is_integer) &&
+        !(computed.takes_doubles && is_double))
+      continue;
     onnx::TypeProto proto;
     proto.mutable_tensor_type()->set_elem_type(type);
     const std::string text = *onnx::Utils::DataTypeUtils::ToType(proto);
@@ -125,7 +128,7 @@ std::string operator_rows() {
     const bool has_body = schema->HasFunction() || schema->HasContextDependentFunction();
     std::string where = has_body ? "by its body" : "";
     std::string condition;
-    const auto found = name.first.empty() ? chip.find(name.second) : chip.end();
+    const auto found = chip.find(shown);
     if (found != chip.end()) {
       where = found->second.only_moves ? "all" : chip_types(found->second, types);
       condition = found->second.condition;

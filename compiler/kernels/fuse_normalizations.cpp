@@ -42,18 +42,6 @@ ScalarExpr part_of(const ScalarExpr& expr, int node) {
   return part;
 }
 
-/// An input or a constant of one expression in another.
-int copy_leaf(const ScalarNode& leaf, ScalarExpr& to) {
-  switch (leaf.op) {
-    case ScalarOp::kInput:
-      return to.input(leaf.input);
-    case ScalarOp::kIntConstant:
-      return to.int_constant(static_cast<int32_t>(leaf.value));
-    default:
-      return to.constant(leaf.value);
-  }
-}
-
 /// A Map and what is fused into it.
 class NormalizeFusion {
  public:
@@ -246,7 +234,7 @@ class NormalizeFusion {
       for (size_t node = 0; node < expr.nodes().size(); ++node) {
         const ScalarNode& old = expr.nodes()[node];
         if (scalar_op_arity(old.op) == 0) {
-          node_of[node] = copy_leaf(old, rest);
+          node_of[node] = rest.leaf(old);
         } else if (of_rows[node]) {
           // Only where something else reads it.
           bool is_read = static_cast<int>(node) == expr.result();
@@ -282,7 +270,7 @@ class NormalizeFusion {
       const auto number = static_cast<size_t>(std::max(node.input, 0));
       bool rows = node.op == ScalarOp::kInput && number >= layer_.inputs.size() &&
                   step_of_rows[number - layer_.inputs.size()];
-      bool is_constant = node.op == ScalarOp::kConstant || node.op == ScalarOp::kIntConstant;
+      bool is_constant = node.op != ScalarOp::kInput;
       if (scalar_op_arity(node.op) > 0) {
         is_constant = true;
         bool all = true;
@@ -307,7 +295,7 @@ class NormalizeFusion {
     for (const ScalarNode& node : expr.nodes()) {
       const auto argument = [&](size_t k) { return node_of[static_cast<size_t>(node.args.at(k))]; };
       if (scalar_op_arity(node.op) == 0) {
-        node_of.push_back(copy_leaf(node, result));
+        node_of.push_back(result.leaf(node));
       } else if (node.op == ScalarOp::kDiv && of_rows[static_cast<size_t>(node.args[1])] &&
                  !of_rows[node_of.size()]) {
         node_of.push_back(

@@ -166,8 +166,6 @@ std::vector<Candidate> layer_candidates(const Layer& layer, const LayerGraph& gr
                                         const KernelOptions& options) {
   std::vector<Candidate> all;
   if (layer.kind() == LayerKind::kRearrange || layer.kind() == LayerKind::kHost) return all;
-  const DataType result = graph.tensors[static_cast<size_t>(layer.outputs.at(0))].type;
-  const bool rounds_again = has_float_arithmetic(result) && element_size(result) < sizeof(float);
   for (const Kernel& kernel : kernels()) {
     if (kernel.kind != layer.kind()) continue;
     std::vector<Candidate> candidates;
@@ -178,7 +176,6 @@ std::vector<Candidate> layer_candidates(const Layer& layer, const LayerGraph& gr
     });
     for (Candidate& candidate : candidates) {
       candidate.kernel = kernel.name;
-      for (StreamPlacement& placement : candidate.placements) placement.round_to_odd = rounds_again;
       all.push_back(std::move(candidate));
     }
   }

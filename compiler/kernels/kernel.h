@@ -37,9 +37,6 @@ struct StreamPlacement {
   layout::Layout layout;
   layout::Transport transport;
   int64_t length_lw = 0;  ///< stream numbers per PE, a multiple of the transport's granule
-  /// Operand: doubles become floats by rounding to odd, because the layer's result will be rounded again, to
-  /// 16 bits.
-  bool round_to_odd = false;
   /// Operands that the host packs (LayerGraph::is_packed) may be halves, each rounded once as the PEs would.
   StreamElement element = StreamElement::kFloat;
   int element_bits() const { return element == StreamElement::kHalf ? 16 : 32; }

@@ -71,4 +71,47 @@ inline Outcome run_candidate(const Candidate& candidate, const Layer& layer, con
   return {std::move(out), cycles};
 }
 
+inline const isa::Chip& tiny_chip() {
+  static const isa::Chip chip = isa::find_chip("tiny");
+  return chip;
+}
+
+/// The cheapest candidate's result.
+inline Tensor run_layer(const Layer& layer, const LayerGraph& graph, const std::vector<Tensor>& values) {
+  const std::vector<Candidate> candidates = layer_candidates(layer, graph, tiny_chip(), {});
+  EXPECT_FALSE(candidates.empty());
+  return run_candidate(candidates.at(0), layer, graph, values, tiny_chip()).result;
+}
+
+/// expr over vectors of equal length, to elements of `type`.
+inline Tensor run_map(const ScalarExpr& expr, const std::vector<Tensor>& values, DataType type) {
+  const int64_t count = values.at(0).size();
+  LayerGraph graph;
+  MapLayer map;
+  map.extents = {count};
+  map.expr = expr;
+  for (const Tensor& value : values) {
+    map.inputs.push_back({static_cast<TensorId>(graph.tensors.size()), AffineMap::identity(1), 0});
+    LayerTensor tensor;
+    tensor.name = fmt::format("x{}", graph.tensors.size());
+    tensor.type = value.type();
+    tensor.shape = {count};
+    graph.tensors.push_back(tensor);
+  }
+  LayerTensor y;
+  y.name = "y";
+  y.type = type;
+  y.shape = {count};
+  graph.tensors.push_back(y);
+  Layer layer;
+  layer.name = "map";
+  layer.outputs = {static_cast<TensorId>(graph.tensors.size()) - 1};
+  layer.body = map;
+  graph.layers.push_back(layer);
+  return run_layer(layer, graph, values);
+}
+inline Tensor int_tensor(const std::vector<int32_t>& values) {
+  return Tensor::from_values(onnx::TensorProto_DataType_INT32, {static_cast<int64_t>(values.size())}, values);
+}
+
 }  // namespace kodama::compiler::testing

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <map>
 #include <optional>
 #include <string>
@@ -56,6 +58,8 @@ class MachineBuilder {
   /// materialized with imm at its start). Read it with stride 0.
   int constant_float(float constant);
   int constant_bits(uint32_t payload);
+  /// The same of a whole LW.
+  int constant_long(uint64_t payload);
 
   void begin_loop(int64_t count);
   void end_loop();
@@ -67,12 +71,17 @@ class MachineBuilder {
  private:
   std::vector<scheduler::Node>& open_body();
   scheduler::Block& open_block();
+  template <typename Payload>
+  int constant_of(std::vector<std::pair<Payload, int>>& constants, Payload payload,
+                  fmt::format_string<Payload&> name);
+  void add_long_constant(scheduler::Block& block, uint64_t payload, int to);
 
   const isa::Chip& chip_;
   scheduler::MachineProgram program_;
   int depth_ = 0;
   std::vector<std::vector<scheduler::Node>*> open_;
   std::vector<std::pair<uint32_t, int>> constants_;
+  std::vector<std::pair<uint64_t, int>> long_constants_;
 };
 
 /// imm of a 32-bit integer.

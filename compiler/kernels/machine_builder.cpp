@@ -105,13 +105,23 @@ int MachineBuilder::constant_float(float constant) {
 }
 
 int MachineBuilder::constant_bits(uint32_t payload) {
-  for (const auto& [bits, value] : constants_) {
+  return constant_of(constants_, payload, "constant_{:08x}");
+}
+
+int MachineBuilder::constant_long(uint64_t payload) {
+  return constant_of(long_constants_, payload, "constant_{:016x}");
+}
+
+template <typename Payload>
+int MachineBuilder::constant_of(std::vector<std::pair<Payload, int>>& constants, Payload payload,
+                                fmt::format_string<Payload&> name) {
+  for (const auto& [bits, value] : constants) {
     if (bits == payload) return value;
   }
-  const int id = value(fmt::format("constant_{:08x}", payload), isa::kWordsPerLong,
+  const int id = value(fmt::format(name, payload), isa::kWordsPerLong,
                        isa::space_bit(isa::Space::kGrf0) | isa::space_bit(isa::Space::kGrf1) |
                            isa::space_bit(isa::Space::kLm0) | isa::space_bit(isa::Space::kLm1));
-  constants_.emplace_back(payload, id);
+  constants.emplace_back(payload, id);
   return id;
 }
 
@@ -145,11 +155,52 @@ void MachineBuilder::end_region() {
   open_.pop_back();
 }
 
+void MachineBuilder::add_long_constant(scheduler::Block& block, uint64_t payload, int to) {
+  constexpr int kWordBits = 32;
+  const auto upper = static_cast<uint32_t>(payload >> kWordBits), lower = static_cast<uint32_t>(payload);
+  const auto part = [&] {
+    return operand(value("constant_part", isa::kWordsPerLong,
+                         isa::space_bit(isa::Space::kGrf0) | isa::space_bit(isa::Space::kGrf1)),
+                   0, 0);
+  };
+  const auto add = [&](isa::Instruction instruction) {
+    block.operations.push_back({std::move(instruction), "constant"});
+  };
+  const auto combine = [&](isa::Opcode opcode, const isa::Operand& a, const isa::Operand& b,
+                           const isa::Operand& result) {
+    isa::Instruction instruction;
+    instruction.opcode = opcode;
+    instruction.precision = isa::Precision::kLong;
+    instruction.unsigned_op = opcode == isa::Opcode::kLsr;
+    instruction.sources = {a, b};
+    instruction.destinations = {result};
+    add(std::move(instruction));
+  };
+  // imm puts a payload into both words; with u, into the upper one, and 0 into the other.
+  const auto in_upper = [&](uint32_t word, const isa::Operand& result) {
+    isa::Instruction imm = integer_immediate(word, result);
+    imm.unsigned_op = true;
+    add(std::move(imm));
+  };
+  const isa::Operand result = operand(to, 0, 0);
+  if (upper == lower) return add(integer_immediate(upper, result));
+  if (lower == 0) return in_upper(upper, result);
+  const isa::Operand low = part(), shift = part(), shifted = upper == 0 ? result : part();
+  in_upper(lower, low);
+  add(integer_immediate(kWordBits, shift));
+  combine(isa::Opcode::kLsr, low, shift, shifted);
+  if (upper == 0) return;
+  const isa::Operand high = part();
+  in_upper(upper, high);
+  combine(isa::Opcode::kOr, high, shifted, result);
+}
+
 scheduler::MachineProgram MachineBuilder::finish() {
   check_internal(open_.size() == 1, kMachineBuilderPart, "{} ends inside {} loops or regions", program_.name,
                  open_.size() - 1);
-  if (!constants_.empty()) {
+  if (!constants_.empty() || !long_constants_.empty()) {
     scheduler::Block prologue;
+    for (const auto& [bits, value] : long_constants_) add_long_constant(prologue, bits, value);
     for (const auto& [bits, value] : constants_) {
       prologue.operations.push_back({integer_immediate(bits, operand(value, 0, 0)), "constant"});
     }

@@ -13,8 +13,7 @@ constexpr int64_t kWordsPerVector = 8;
 /// Vectors computed side by side, so that one fills the distances of the others. Long expressions have
 /// enough independent operations of their own and need the registers.
 int64_t unroll_factor(const ScalarExpr& expr) {
-  int64_t work = 0;
-  for (const ScalarNode& node : expr.nodes()) work += machine_operations(node.op);
+  const int64_t work = machine_operations(expr);
   if (work <= 4) return 8;
   return work <= 16 ? 4 : 2;
 }

@@ -21,53 +21,18 @@
 namespace kodama::compiler {
 namespace {
 
+using testing::int_tensor;
 using testing::run_candidate;
+using testing::run_layer;
+using testing::run_map;
+using testing::tiny_chip;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
-
-const isa::Chip& tiny_chip() {
-  static const isa::Chip chip = isa::find_chip("tiny");
-  return chip;
-}
-
-/// The cheapest candidate's result.
-Tensor run_layer(const Layer& layer, const LayerGraph& graph, const std::vector<Tensor>& values) {
-  const std::vector<Candidate> candidates = layer_candidates(layer, graph, tiny_chip(), {});
-  EXPECT_FALSE(candidates.empty());
-  return run_candidate(candidates.at(0), layer, graph, values, tiny_chip()).result;
-}
 
 Tensor float_tensor(const Shape& shape, const std::vector<float>& values) {
   return Tensor::from_values<float>(onnx::TensorProto_DataType_FLOAT, shape, values);
 }
 
-/// expr over vectors of equal length, to elements of `type`.
-Tensor run_map(const ScalarExpr& expr, const std::vector<Tensor>& values, DataType type) {
-  const int64_t count = values.at(0).size();
-  LayerGraph graph;
-  MapLayer map;
-  map.extents = {count};
-  map.expr = expr;
-  for (const Tensor& value : values) {
-    map.inputs.push_back({static_cast<TensorId>(graph.tensors.size()), AffineMap::identity(1), 0});
-    LayerTensor tensor;
-    tensor.name = fmt::format("x{}", graph.tensors.size());
-    tensor.type = value.type();
-    tensor.shape = {count};
-    graph.tensors.push_back(tensor);
-  }
-  LayerTensor y;
-  y.name = "y";
-  y.type = type;
-  y.shape = {count};
-  graph.tensors.push_back(y);
-  Layer layer;
-  layer.name = "map";
-  layer.outputs = {static_cast<TensorId>(graph.tensors.size()) - 1};
-  layer.body = map;
-  graph.layers.push_back(layer);
-  return run_layer(layer, graph, values);
-}
 std::vector<float> run_map(const ScalarExpr& expr, const std::vector<std::vector<float>>& inputs) {
   std::vector<Tensor> values;
   for (const std::vector<float>& input : inputs)
@@ -75,10 +40,6 @@ std::vector<float> run_map(const ScalarExpr& expr, const std::vector<std::vector
   const Tensor out = run_map(expr, values, onnx::TensorProto_DataType_FLOAT);
   return {out.data<float>().begin(), out.data<float>().end()};
 }
-Tensor int_tensor(const std::vector<int32_t>& values) {
-  return Tensor::from_values(onnx::TensorProto_DataType_INT32, {static_cast<int64_t>(values.size())}, values);
-}
-
 ScalarExpr unary(ScalarOp op) {
   ScalarExpr expr;
   expr.apply(op, expr.input(0));

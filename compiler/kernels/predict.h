@@ -23,8 +23,10 @@ int64_t predicted_reduce_cycles(const ScalarExpr& expr, int64_t vectors, int64_t
 /// Machine operations of steps (NormalizeRows) for four columns of `chunks` chunks.
 int64_t normalize_operations(const std::vector<NormalizeLayer::Step>& steps, size_t inputs, int64_t chunks);
 
-/// Machine operations that one node of an expression becomes (lower_scalar).
-int64_t machine_operations(ScalarOp op);
+/// Machine operations that a node becomes (lower_scalar), of doubles or words.
+int64_t machine_operations(ScalarOp op, bool of_doubles = false);
+/// And all nodes of an expression.
+int64_t machine_operations(const ScalarExpr& expr);
 
 /// Predicted cycles of loading or storing `numbers` stream numbers from one address on, transfers waited
 /// for, on an otherwise idle chip. `normalize`: the floats become block floats on the way.

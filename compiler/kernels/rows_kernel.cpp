@@ -259,7 +259,7 @@ class RowsTiler : RowsContraction {
     int64_t finish = 1;
     if (has_epilogue()) {
       finish = 3;
-      for (const ScalarNode& node : problem_.contract.epilogue.nodes()) finish += machine_operations(node.op);
+      finish += machine_operations(problem_.contract.epilogue);
     }
     const int64_t row_blocks = s.staged.chunks * s.groups;
     const int64_t product = s.stacks_out * product_steps(s.matrices_lw, vectors);

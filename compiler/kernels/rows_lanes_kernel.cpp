@@ -169,8 +169,7 @@ class LanesTiler : RowsContraction {
     int64_t finish = vectors;
     if (has_epilogue()) {
       int64_t operations = 2 + s.row_inputs;
-      for (const ScalarNode& node : problem_.contract.epilogue.nodes())
-        operations += machine_operations(node.op);
+      operations += machine_operations(problem_.contract.epilogue);
       finish += spread * operations;
     }
     const int64_t moves =

@@ -338,8 +338,7 @@ int64_t MatmulTiler::cost(const MatmulTiling& tiling, const Sizes& s) const {
                                 tiling.entry_l1bs * tiling.chunk_l1bs, problem_.by_columns ? 8 : 5);
   int64_t finish = 1;
   if (problem_.contract.epilogue != ScalarExpr::identity()) {
-    finish = 3;
-    for (const ScalarNode& node : problem_.contract.epilogue.nodes()) finish += machine_operations(node.op);
+    finish = 3 + machine_operations(problem_.contract.epilogue);
   }
   const int64_t products = tiling.chunks * (inner * std::max(tiling.rows, form_.write_steps) +
                                             kRowsFillSteps + tiling.rows * (finish + 1));

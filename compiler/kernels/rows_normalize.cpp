@@ -330,7 +330,7 @@ int64_t normalize_operations(const std::vector<NormalizeLayer::Step>& steps, siz
   int64_t operations = 0;
   for (size_t k = 0; k < steps.size(); ++k) {
     int64_t each = 1;
-    for (const ScalarNode& node : steps[k].expr.nodes()) each += machine_operations(node.op);
+    each += machine_operations(steps[k].expr);
     operations += each * (of_rows[k] && !steps[k].op ? 1 : chunks) + (steps[k].op ? kOverLanes : 0);
   }
   return operations;

@@ -567,15 +567,12 @@ WindowsKernel::Draft WindowsKernel::draft(const std::string& name,
 
 int64_t WindowsKernel::element_operations() const {
   // A product is added where it is made.
-  int64_t operations = 1;
-  for (const ScalarNode& node : problem_.expr.nodes()) operations += machine_operations(node.op);
+  const int64_t operations = 1 + machine_operations(problem_.expr);
   return operations - (problem_.has_weights ? machine_operations(ScalarOp::kMul) : 0);
 }
 
 int64_t WindowsKernel::result_operations() const {
-  int64_t operations = 0;
-  for (const ScalarNode& node : problem_.epilogue.nodes()) operations += machine_operations(node.op);
-  return operations;
+  return machine_operations(problem_.epilogue);
 }
 
 std::optional<WindowsProblem::Input> windows_input(std::string name, const TensorAccess& access,

@@ -25,6 +25,10 @@ constexpr uint32_t kInfinityBits = 0x7f800000;
 constexpr uint32_t kAbsMask = 0x7fffffff;
 constexpr uint32_t kSignMask = 0x80000000;
 constexpr uint32_t kMantissaMask = 0x007fffff;
+constexpr uint64_t kDoubleInfinity = 0x7ff0000000000000;
+constexpr uint64_t kDoubleSign = 0x8000000000000000;
+constexpr uint64_t kUpperWord = 0xffffffff00000000;
+constexpr uint64_t kLowerWord = 0x00000000ffffffff;
 
 // expm1(r) / r on |r| <= 0.35, relative error 2.5e-10.
 constexpr std::array<float, 7> kExpm1OverR = {1.0f,
@@ -67,9 +71,15 @@ class ScalarLowering {
     isa::check_internal(!nodes.empty(), "lower_scalar", "empty expression");
     count_uses();
     values_.resize(nodes.size());
+    doubles_.resize(nodes.size());
     for (size_t i = 0; i < nodes.size(); ++i) {
       node_ = static_cast<int>(i);
-      if (!fused_into_fma_[i]) values_[i] = lower(nodes[i]);
+      if (fused_into_fma_[i]) continue;
+      if (expr_.is_double(node_)) {
+        doubles_[i] = lower_double(nodes[i]);
+      } else {
+        values_[i] = lower(nodes[i]);
+      }
     }
     const Operand& result = values_.back();
     if (destination_ && !(result == *destination_)) {
@@ -356,10 +366,11 @@ class ScalarLowering {
     Operand same = alu(Opcode::kLnot, Precision::kInt, difference);
     return binary(Opcode::kXor, Precision::kInt, same, bits(1), to);
   }
-  Operand unsigned_alu(Opcode opcode, const Operand& a, const Operand& b, const Operand& to) {
+  Operand unsigned_alu(Opcode opcode, Precision precision, const Operand& a, const Operand& b,
+                       const Operand& to) {
     isa::Instruction instruction;
     instruction.opcode = opcode;
-    instruction.precision = Precision::kInt;
+    instruction.precision = precision;
     instruction.unsigned_op = true;
     instruction.sources = {a, b};
     instruction.destinations = {to};
@@ -422,6 +433,239 @@ class ScalarLowering {
     return binary(opcode, Precision::kInt, argument(0), argument(1), final_target());
   }
 
+  // --- doubles ----------------------------------------------------------------------------------------
+
+  /// A vector of doubles: those of the first words of all LW, and those of the second ones, a LW each. What
+  /// words they are made of, and which they become, are vectors of words as all others are.
+  using Pair = std::array<Operand, 2>;
+
+  Operand double_constant(uint64_t payload) {
+    return MachineBuilder::operand(builder_.constant_long(payload), 0, 0);
+  }
+  Operand double_constant(double value) { return double_constant(std::bit_cast<uint64_t>(value)); }
+  Operand long_shift(Opcode opcode, const Operand& a, int count) {
+    return unsigned_alu(opcode, Precision::kLong, a, bits(static_cast<uint32_t>(count)), fresh());
+  }
+  Operand upper_word(const Operand& a) {
+    return alu(Opcode::kAnd, Precision::kLong, a, double_constant(kUpperWord));
+  }
+  Operand lower_word(const Operand& a) {
+    return alu(Opcode::kAnd, Precision::kLong, a, double_constant(kLowerWord));
+  }
+  Operand joined(const Operand& a, const Operand& b) { return alu(Opcode::kOr, Precision::kLong, a, b); }
+  Pair pair(const Operand& high, const Operand& low) {
+    return {joined(upper_word(high), long_shift(Opcode::kLsr, low, 32)),
+            joined(long_shift(Opcode::kLsl, high, 32), lower_word(low))};
+  }
+  /// Words of which the upper ones in their LW are those of the first, the lower ones of the second.
+  Operand words(const Operand& first_upper, const Operand& second_lower) {
+    const Operand to = final_target();
+    emit(Opcode::kOr, Precision::kLong, {first_upper, second_lower}, {to});
+    return to;
+  }
+  Operand high_words(const Pair& a) { return words(upper_word(a[0]), long_shift(Opcode::kLsr, a[1], 32)); }
+  Operand low_words(const Pair& a) { return words(long_shift(Opcode::kLsl, a[0], 32), lower_word(a[1])); }
+  /// Of conditions that are whole LW, 0 or 1.
+  Operand condition_words(const Operand& first, const Operand& second) {
+    return words(long_shift(Opcode::kLsl, first, 32), second);
+  }
+  /// What is made of every half of the operands.
+  template <typename F, typename... Pairs>
+  static Pair halves(F&& f, const Pairs&... pairs) {
+    return {f(pairs[0]...), f(pairs[1]...)};
+  }
+
+  Operand add_doubles(const Operand& a, const Operand& b) {
+    return binary(Opcode::kVadd, Precision::kDouble, a, b, fresh());
+  }
+  /// A product is made on half of the PEs at a time; on the others the addend passes.
+  Operand half_product(char half, const Operand& a, const Operand& b, const std::optional<Operand>& c) {
+    isa::Instruction instruction;
+    instruction.opcode = c ? Opcode::kVfma : Opcode::kVmul;
+    instruction.precision = Precision::kDouble;
+    instruction.half_select = half;
+    instruction.sources = {a, b};
+    if (c) instruction.sources.push_back(*c);
+    instruction.destinations = {fresh()};
+    const Operand to = instruction.destinations[0];
+    builder_.emit(std::move(instruction), scalar_op_name(current().op));
+    return to;
+  }
+  Operand multiply_doubles(const Operand& a, const Operand& b, const std::optional<Operand>& c = {}) {
+    return half_product('d', a, b, half_product('u', a, b, c));
+  }
+  Operand abs_double(const Operand& a) {
+    return alu(Opcode::kAnd, Precision::kLong, a, double_constant(~kDoubleSign));
+  }
+  /// As reciprocal_sqrt, with as many steps as double precision needs.
+  Operand reciprocal_sqrt_of_double(const Operand& magnitude) {
+    Operand r = alu(Opcode::kRsqrt, Precision::kDouble, magnitude);
+    for (int iteration = 0; iteration < 5; ++iteration) {
+      const Operand xr = multiply_doubles(magnitude, r);
+      const Operand error = multiply_doubles(minus(xr), r, double_constant(1.0));
+      r = multiply_doubles(multiply_doubles(r, double_constant(0.5)), error, r);
+    }
+    return r;
+  }
+  Operand finite_double_mask(const Operand& magnitude) {
+    Operand omr = next_mask();
+    emit(Opcode::kSub, Precision::kLong, {double_constant(kDoubleInfinity - 1), magnitude}, {omr});
+    return omr;
+  }
+  /// As divide.
+  Operand divide_doubles(const Operand& a, const Operand& b) {
+    const Operand magnitude = abs_double(b);
+    const Operand r = reciprocal_sqrt_of_double(magnitude);
+    const Operand quotient = multiply_doubles(multiply_doubles(a, r), r);
+    const Operand finite =
+        finite_double_mask(alu(Opcode::kMax, Precision::kLong, abs_double(a), abs_double(quotient)));
+    const Operand remainder = multiply_doubles(minus(quotient), magnitude, a);
+    const Operand correction = multiply_doubles(multiply_doubles(remainder, r), r);
+    const Operand far = multiply_doubles(a, double_constant(kDoubleInfinity));
+    const Operand result = select(finite, add_doubles(quotient, correction), far, fresh());
+    const Operand sign = alu(Opcode::kAnd, Precision::kLong, b, double_constant(kDoubleSign));
+    return alu(Opcode::kXor, Precision::kLong, result, sign);
+  }
+  /// As sqrt.
+  Operand sqrt_of_double(const Operand& x) {
+    const Operand magnitude = abs_double(x);
+    const Operand r = reciprocal_sqrt_of_double(magnitude);
+    const Operand root = multiply_doubles(x, r);
+    const Operand residual = multiply_doubles(minus(root), root, x);
+    const Operand corrected = multiply_doubles(residual, multiply_doubles(r, double_constant(0.5)), root);
+    return select(finite_double_mask(magnitude), corrected, x, fresh());
+  }
+  /// LW that are 1 where the lower of two doubles is the first, and isn't the second.
+  Operand less_doubles(const Operand& a, const Operand& b) {
+    const Operand larger = alu(Opcode::kMax, Precision::kDouble, a, b);
+    const Operand same = alu(Opcode::kLnot, Precision::kLong, alu(Opcode::kXor, Precision::kLong, larger, a));
+    return alu(Opcode::kLnot, Precision::kLong, same);
+  }
+  Operand equal_doubles(const Operand& a, const Operand& b) {
+    const Operand zero = double_constant(0.0);
+    const Operand difference =
+        alu(Opcode::kXor, Precision::kLong, add_doubles(a, zero), add_doubles(b, zero));
+    return alu(Opcode::kLnot, Precision::kLong, difference);
+  }
+  /// The words of a vector, each as the upper one of a LW, whose lower one is 0.
+  Pair as_upper_words(const Operand& a) { return {upper_word(a), long_shift(Opcode::kLsl, a, 32)}; }
+
+  bool takes_doubles(int argument) const {
+    return expr_.is_double(current().args.at(static_cast<size_t>(argument)));
+  }
+  const Pair& double_argument(int k) const {
+    return doubles_[static_cast<size_t>(current().args[static_cast<size_t>(k)])];
+  }
+
+  Pair lower_double_sum(const ScalarNode& node) {
+    const bool subtract = node.op == ScalarOp::kSub;
+    const int k = product_argument(node);
+    return pair_of([&](size_t half) {
+      if (k < 0) {
+        const Operand& b = double_argument(1)[half];
+        return add_doubles(double_argument(0)[half], subtract ? minus(b) : b);
+      }
+      const ScalarNode& product = expr_.nodes()[static_cast<size_t>(node.args[static_cast<size_t>(k)])];
+      Operand x = doubles_[static_cast<size_t>(product.args[0])][half];
+      Operand z = double_argument(1 - k)[half];
+      if (subtract) (k == 1 ? x : z).negate ^= true;
+      return multiply_doubles(x, doubles_[static_cast<size_t>(product.args[1])][half], z);
+    });
+  }
+  template <typename F>
+  static Pair pair_of(F&& f) {
+    return {f(size_t{0}), f(size_t{1})};
+  }
+
+  Pair lower_double(const ScalarNode& node) {
+    const auto by = [&](Opcode opcode) {
+      return halves([&](const Operand& a, const Operand& b) { return alu(opcode, Precision::kDouble, a, b); },
+                    double_argument(0), double_argument(1));
+    };
+    const auto of = [&](auto&& f) { return halves(f, double_argument(0)); };
+    const auto of_both = [&](auto&& f) { return halves(f, double_argument(0), double_argument(1)); };
+    switch (node.op) {
+      case ScalarOp::kDoubleConstant: {
+        const Operand value = double_constant(node.value);
+        return {value, value};
+      }
+      case ScalarOp::kPair:
+        return pair(argument(0), argument(1));
+      case ScalarOp::kWiden:
+        return halves(
+            [&](Operand word) {
+              word.extend = true;
+              const Operand to = fresh();
+              emit(Opcode::kVpassa, Precision::kDouble, {word}, {to});
+              return to;
+            },
+            as_upper_words(argument(0)));
+      case ScalarOp::kToLong:
+        return of([&](const Operand& a) { return alu(Opcode::kFtoi, Precision::kDouble, a); });
+      case ScalarOp::kAdd:
+      case ScalarOp::kSub:
+        return lower_double_sum(node);
+      case ScalarOp::kMul:
+        return of_both([&](const Operand& a, const Operand& b) { return multiply_doubles(a, b); });
+      case ScalarOp::kDiv:
+        return of_both([&](const Operand& a, const Operand& b) { return divide_doubles(a, b); });
+      case ScalarOp::kReciprocal:
+        return of([&](const Operand& a) { return divide_doubles(double_constant(1.0), a); });
+      case ScalarOp::kNeg:
+        return of([&](const Operand& a) {
+          const Operand to = fresh();
+          emit(Opcode::kVpassa, Precision::kDouble, {minus(a)}, {to});
+          return to;
+        });
+      case ScalarOp::kAbs:
+        return of([&](const Operand& a) { return abs_double(a); });
+      case ScalarOp::kMax:
+        return by(Opcode::kMax);
+      case ScalarOp::kMin:
+        return by(Opcode::kMin);
+      case ScalarOp::kRelu:
+        return of(
+            [&](const Operand& a) { return alu(Opcode::kMax, Precision::kDouble, a, double_constant(0.0)); });
+      case ScalarOp::kSqrt:
+        return of([&](const Operand& a) { return sqrt_of_double(a); });
+      case ScalarOp::kFloor:
+        return of([&](const Operand& a) { return alu(Opcode::kFloor, Precision::kDouble, a); });
+      case ScalarOp::kSelectNotNegative: {
+        const bool of_doubles = takes_doubles(0);
+        Pair condition;
+        if (of_doubles) {
+          condition = double_argument(0);
+        } else {
+          // The sign of a float, -0's lost, is that of a LW which it is the upper word of.
+          const Operand plain = fresh();
+          emit(Opcode::kVpassa, Precision::kFloat, {argument(0)}, {plain});
+          condition = as_upper_words(plain);
+        }
+        return halves(
+            [&](const Operand& a, const Operand& yes, const Operand& no) {
+              const Operand omr = next_mask();
+              if (of_doubles) {
+                emit(Opcode::kVpassa, Precision::kDouble, {a}, {omr});
+              } else {
+                emit(Opcode::kSub, Precision::kLong, {a, double_constant(0.0)}, {omr});
+              }
+              return select(omr, yes, no, fresh());
+            },
+            condition, double_argument(1), double_argument(2));
+      }
+      case ScalarOp::kSelect:
+        return halves(
+            [&](const Operand& a, const Operand& yes, const Operand& no) {
+              const Operand is_zero = next_mask();
+              emit(Opcode::kPassa, Precision::kLong, {a}, {is_zero});
+              return select(is_zero, no, yes, fresh());
+            },
+            as_upper_words(argument(0)), double_argument(1), double_argument(2));
+      default:
+        throw isa::InternalError("internal error in lower_scalar: operation on doubles without a recipe");
+    }
+  }
+
   Operand lower(const ScalarNode& node) {
     switch (node.op) {
       case ScalarOp::kInput:
@@ -474,13 +718,31 @@ class ScalarLowering {
       }
       case ScalarOp::kSelectNotNegative: {
         Operand omr = next_mask();
+        if (takes_doubles(0)) {
+          // Their upper words have the sign; -0 has become +0 before.
+          const Pair plain = halves([&](const Operand& a) { return add_doubles(a, double_constant(0.0)); },
+                                    double_argument(0));
+          emit(Opcode::kVpassa, Precision::kFloat,
+               {joined(upper_word(plain[0]), long_shift(Opcode::kLsr, plain[1], 32))}, {omr});
+          return select(omr, argument(1), argument(2), final_target());
+        }
         // The flag of a MAU result is "sign bit clear", after -0 has become +0.
         emit(Opcode::kVpassa, Precision::kFloat, {argument(0)}, {omr});
         return select(omr, argument(1), argument(2), final_target());
       }
       case ScalarOp::kEqual:
+        if (takes_doubles(0)) {
+          const Pair same = halves([&](const Operand& a, const Operand& b) { return equal_doubles(a, b); },
+                                   double_argument(0), double_argument(1));
+          return condition_words(same[0], same[1]);
+        }
         return equal(argument(0), argument(1), final_target());
       case ScalarOp::kLess:
+        if (takes_doubles(0)) {
+          const Pair is_less = halves([&](const Operand& a, const Operand& b) { return less_doubles(a, b); },
+                                      double_argument(0), double_argument(1));
+          return condition_words(is_less[0], is_less[1]);
+        }
         return less(argument(0), argument(1), final_target());
       case ScalarOp::kIntConstant:
         return bits(static_cast<uint32_t>(static_cast<int32_t>(node.value)));
@@ -503,9 +765,9 @@ class ScalarLowering {
       case ScalarOp::kShiftRightSigned:
         return integer(Opcode::kLsr);
       case ScalarOp::kShiftRight:
-        return unsigned_alu(Opcode::kLsr, argument(0), argument(1), final_target());
+        return unsigned_alu(Opcode::kLsr, Precision::kInt, argument(0), argument(1), final_target());
       case ScalarOp::kUnsignedMax:
-        return unsigned_alu(Opcode::kMax, argument(0), argument(1), final_target());
+        return unsigned_alu(Opcode::kMax, Precision::kInt, argument(0), argument(1), final_target());
       case ScalarOp::kIsZero: {
         Operand to = final_target();
         emit(Opcode::kLnot, Precision::kInt, {argument(0)}, {to});
@@ -524,6 +786,32 @@ class ScalarLowering {
       case ScalarOp::kFloatBits:
       case ScalarOp::kFromBits:
         return argument(0);
+      case ScalarOp::kHighWord:
+        return high_words(double_argument(0));
+      case ScalarOp::kLowWord:
+        return low_words(double_argument(0));
+      case ScalarOp::kNarrow: {
+        // The float is in the upper word; in the lower one, it is again.
+        const Pair narrow = halves(
+            [&](const Operand& a) {
+              isa::Instruction instruction;
+              instruction.opcode = Opcode::kVpassa;
+              instruction.precision = Precision::kDouble;
+              instruction.round_output = true;
+              instruction.sources = {a};
+              instruction.destinations = {fresh()};
+              const Operand to = instruction.destinations[0];
+              builder_.emit(std::move(instruction), scalar_op_name(current().op));
+              return to;
+            },
+            double_argument(0));
+        return words(upper_word(narrow[0]), long_shift(Opcode::kLsr, narrow[1], 32));
+      }
+      case ScalarOp::kDoubleConstant:
+      case ScalarOp::kPair:
+      case ScalarOp::kWiden:
+      case ScalarOp::kToLong:
+        break;  // lower_double
     }
     throw isa::InternalError("internal error in lower_scalar: operation without a recipe");
   }
@@ -537,6 +825,7 @@ class ScalarLowering {
   const std::vector<Operand>& inputs_;
   const std::optional<Operand>& destination_;
   std::vector<Operand> values_;
+  std::vector<Pair> doubles_;  ///< of nodes that are doubles
   std::vector<int> uses_;
   std::vector<bool> fused_into_fma_;
   int node_ = 0;

@@ -217,7 +217,7 @@ class PointWalk {
 };
 
 /// The tensor's elements as words: its own memory where they are, else converted into `storage`.
-std::span<const uint32_t> as_words(const Tensor& tensor, bool to_odd, std::vector<uint32_t>& storage) {
+std::span<const uint32_t> as_words(const Tensor& tensor, std::vector<uint32_t>& storage) {
   using onnx::TensorProto;
   switch (tensor.type()) {
     case TensorProto::FLOAT:
@@ -255,11 +255,6 @@ std::span<const uint32_t> as_words(const Tensor& tensor, bool to_odd, std::vecto
     case TensorProto::UINT16:
       convert(tensor.data<uint16_t>(), extended);
       break;
-    case TensorProto::DOUBLE:
-      convert(tensor.data<double>(), [&](double value) {
-        return float_bits(to_odd ? round_to_odd(value) : static_cast<float>(value));
-      });
-      break;
     default:
       throw isa::InternalError(fmt::format("internal error in {}: {} in a stream", kStreamImagePart,
                                            data_type_name(tensor.type())));
@@ -289,8 +284,6 @@ void with_writer(Tensor& out, Run&& run) {
     case TensorProto::INT32:
     case TensorProto::UINT32:
       return write(out.data<uint32_t>(), [](uint32_t word) { return word; });
-    case TensorProto::DOUBLE:
-      return write(out.data<double>(), [=](uint32_t word) { return double{as_float(word)}; });
     case TensorProto::FLOAT16:
       return write(out.data<uint16_t>(), [=](uint32_t word) { return float_to_half(as_float(word)); });
     case TensorProto::BFLOAT16:
@@ -391,7 +384,7 @@ StreamImage pack_stream(const StreamPlacement& placement, const Tensor& tensor, 
     for (std::vector<uint64_t>& group : image.groups) std::ranges::fill(group, pair << 32 | pair);
   }
   std::vector<uint32_t> storage;
-  const std::span<const uint32_t> elements = as_words(tensor, placement.round_to_odd, storage);
+  const std::span<const uint32_t> elements = as_words(tensor, storage);
   const uint32_t fill = word_of(placement.access.fill, tensor.type());
   const uint64_t mask = (uint64_t{1} << bits) - 1;
   const std::vector<std::span<uint64_t>> groups(image.groups.begin(), image.groups.end());

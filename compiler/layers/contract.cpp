@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "compiler/layers/convolution.h"
+#include "compiler/layers/fold.h"
 
 /// Sums of products: matrix products and convolutions as one Contract each.
 namespace kodama::compiler {
@@ -212,11 +213,9 @@ void add_convolution(NodeLowering& lowering, const std::string& suffix, const Co
   lowering.add_layer(suffix, std::move(contract), convolution.target);
 }
 
-void add_matmul(NodeLowering& lowering, const std::string& suffix, TensorId first, TensorId second,
-                TensorId target) {
+ContractLayer matmul_of(const NodeLowering& lowering, TensorId first, TensorId second, const Shape& y) {
   const Shape a = lowering.tensor(first).shape;
   const Shape b = lowering.tensor(second).shape;
-  const Shape y = lowering.tensor(target).shape;
   lowering.require(!a.empty() && !b.empty(), "a scalar operand: A is {}, B is {}", shape_to_string(a),
                    shape_to_string(b));
   // A vector has no M (no N), and no batch.
@@ -260,7 +259,12 @@ void add_matmul(NodeLowering& lowering, const std::string& suffix, TensorId firs
   contract.output_shape = y;
   contract.epilogue = ScalarExpr::identity();
   contract.dims = dims.take();
-  lowering.add_layer(suffix, std::move(contract), target);
+  return contract;
+}
+
+void add_matmul(NodeLowering& lowering, const std::string& suffix, TensorId first, TensorId second,
+                TensorId target) {
+  lowering.add_layer(suffix, matmul_of(lowering, first, second, lowering.tensor(target).shape), target);
 }
 
 TensorId rearranged(NodeLowering& lowering, const std::string& suffix, TensorId source, AffineMap map,
@@ -480,7 +484,32 @@ HostReason lower_conv_transpose(NodeLowering& lowering) {
 }
 
 HostReason lower_matmul(NodeLowering& lowering) {
-  add_matmul(lowering, "", lowering.input(0), lowering.input(1), lowering.output());
+  const ContractLayer contract =
+      matmul_of(lowering, lowering.input(0), lowering.input(1), lowering.output_shape());
+  if (has_float_arithmetic(lowering.output_type())) {
+    lowering.add_layer("", contract, lowering.output());
+    return kLowered;
+  }
+  const auto sums = add_products(lowering, "", contract);
+  if (!sums) return kTooManyProducts;
+  lowering.bind_output(*sums);
+  return kLowered;
+}
+
+/// Of doubles and integers: alpha times sums of products, plus beta times C, which isn't there if beta is 0.
+HostReason finish_gemm(NodeLowering& lowering, const ContractLayer& contract, double alpha, double beta) {
+  const bool is_integer = integer_type(lowering.output_type()).has_value();
+  if (is_integer && (alpha != 1 || (beta != 0 && beta != 1))) return "integers times alpha or beta";
+  const auto sums = add_products(lowering, "", contract);
+  if (!sums) return kTooManyProducts;
+  MapBuilder map(lowering, lowering.output_shape());
+  if (is_integer) {
+    const Integer sum = map.integer(*sums);
+    map.finish("", beta == 0 ? sum : sum + map.integer_of_input(2), lowering.output());
+  } else {
+    const Term sum = map.operand(*sums) * alpha;
+    map.finish("", beta == 0 ? sum : sum + map.operand_of_input(2) * beta, lowering.output());
+  }
   return kLowered;
 }
 
@@ -504,15 +533,23 @@ HostReason lower_gemm(NodeLowering& lowering) {
 
   const float alpha = lowering.float_attribute("alpha");
   const float beta = lowering.float_attribute("beta");
-  Formula epilogue;
-  Term result = epilogue.x(0);
-  if (alpha != 1) result = result * alpha;
-  if (lowering.has_input(2) && beta != 0) {
+  const bool has_addend = lowering.has_input(2) && beta != 0;
+  if (has_addend) {
     const Shape& c = lowering.input_shape(2);
     const bool fits =
         c.size() <= 2 && std::equal(c.rbegin(), c.rend(), y.rbegin(),
                                     [](int64_t from, int64_t to) { return from == 1 || from == to; });
     lowering.require(fits, "C is {}; it can't be broadcast to {}", shape_to_string(c), shape_to_string(y));
+  }
+  if (!has_float_arithmetic(lowering.output_type())) {
+    contract.dims = dims.take();
+    return finish_gemm(lowering, contract, alpha, has_addend ? beta : 0);
+  }
+  Formula epilogue;
+  Term result = epilogue.x(0);
+  if (alpha != 1) result = result * alpha;
+  if (has_addend) {
+    const Shape& c = lowering.input_shape(2);
     Term addend = epilogue.x(1);
     if (beta != 1) addend = addend * beta;
     result = result + addend;
@@ -527,10 +564,11 @@ HostReason lower_gemm(NodeLowering& lowering) {
 }  // namespace
 
 void register_contract(OperatorTable& table) {
+  constexpr const char* kFewProducts = "up to 2^22 products of integers or doubles";
   table.push_back({"Conv", lower_conv, ElementTypes::kChipFloats});
   table.push_back({"ConvTranspose", lower_conv_transpose, ElementTypes::kChipFloats});
-  table.push_back({"MatMul", lower_matmul, ElementTypes::kChipFloats});
-  table.push_back({"Gemm", lower_gemm, ElementTypes::kChipFloats});
+  table.push_back({"MatMul", lower_matmul, ElementTypes::kAllNumbers, kFewProducts});
+  table.push_back({"Gemm", lower_gemm, ElementTypes::kAllNumbers, kFewProducts});
 }
 
 }  // namespace kodama::compiler

@@ -18,7 +18,9 @@ struct Convolution {
 };
 void add_convolution(NodeLowering& lowering, const std::string& suffix, const Convolution& convolution);
 
-/// The product of two tensors as MatMul defines it, into `target`.
+/// The product of two tensors as MatMul defines it, of shape `y`.
+ContractLayer matmul_of(const NodeLowering& lowering, TensorId first, TensorId second, const Shape& y);
+/// The same as a layer, of floats, into `target`.
 void add_matmul(NodeLowering& lowering, const std::string& suffix, TensorId first, TensorId second,
                 TensorId target);
 

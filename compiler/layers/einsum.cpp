@@ -2,7 +2,7 @@
 #include <cctype>
 #include <map>
 
-#include "compiler/layers/node_lowering.h"
+#include "compiler/layers/fold.h"
 
 /// Einsum: diagonals of an operand first, then sums over what it alone has, then the operands one after the
 /// other: a Contract for two of them, or, where nothing is summed, a Map.
@@ -71,7 +71,9 @@ class Einsum {
       take_diagonals(operands_[i]);
       sum_alone(i);
     }
-    while (operands_.size() > 1) join();
+    while (operands_.size() > 1) {
+      if (!join()) return kTooManyProducts;
+    }
     const Operand& result = operands_[0];
     if (result.labels == output_) {
       if (!written_) lowering_.bind_output(result.tensor);
@@ -129,7 +131,7 @@ class Einsum {
   }
 
   void add_rearrange(const std::string& suffix, TensorId source, AffineMap map, const Labels& labels,
-                     TensorId target) {
+                     TensorId target) const {
     RearrangeLayer rearrange;
     rearrange.extents = lowering_.tensor(target).shape;
     rearrange.pieces = {
@@ -174,6 +176,11 @@ class Einsum {
     Shape kept_extents;
     for (const Label label : kept) kept_extents.push_back(shape[place(operand.labels, label)]);
     const std::string name = next_name("sum");
+    if (!has_float_arithmetic(lowering_.output_type())) {
+      sum_by_maps(name, operand, dims, kept_extents);
+      operand.labels = kept;
+      return;
+    }
     const TensorId target = lowering_.add_tensor(name, lowering_.output_type(), kept_extents);
     lowering_.add_layer(name,
                         ReduceLayer{ReduceLayer::Op::kSum,
@@ -187,8 +194,21 @@ class Einsum {
     operand = {target, kept};
   }
 
-  /// The first two operands become one.
-  void join() {
+  /// What no Reduce layer sums, over the dims behind the extents that are kept.
+  void sum_by_maps(const std::string& name, Operand& operand, const Labels& dims,
+                   const Shape& kept_extents) const {
+    Shape extents = kept_extents;
+    for (size_t k = kept_extents.size(); k < dims.size(); ++k) extents.push_back(extents_.at(dims[k]));
+    const TensorId ordered = lowering_.add_tensor(name + "_terms", lowering_.output_type(), extents);
+    add_rearrange(name + "_terms", operand.tensor, access(operand, dims).map, dims, ordered);
+    std::vector<bool> summed(dims.size(), false);
+    std::fill(summed.begin() + static_cast<std::ptrdiff_t>(kept_extents.size()), summed.end(), true);
+    const TensorId sums = add_fold(lowering_, name, ordered, summed, FoldOp::kSum);
+    operand.tensor = lowering_.add_alias(name + "_kept", sums, kept_extents);
+  }
+
+  /// The first two operands become one. False where the chip has no way to.
+  bool join() {
     using Role = ContractLayer::Role;
     const Operand a = operands_[0];
     const Operand b = operands_[1];
@@ -207,14 +227,21 @@ class Einsum {
     }
     const Shape extents = extents_of(kept);
     const std::string name = is_last ? "" : next_name("product");
-    const TensorId target =
-        is_last ? lowering_.output() : lowering_.add_tensor(name, lowering_.output_type(), extents);
-    written_ = is_last;
+    const auto new_target = [&] {
+      written_ = is_last;
+      return is_last ? lowering_.output() : lowering_.add_tensor(name, lowering_.output_type(), extents);
+    };
+    TensorId target = -1;
     if (summed.empty()) {
-      Formula product;
-      MapLayer map{extents, {access(a, kept), access(b, kept)}, product.result(product.x(0) * product.x(1))};
-      tidy_inputs(map.expr, map.inputs);
-      lowering_.add_layer(name, std::move(map), target);
+      target = new_target();
+      MapBuilder map(lowering_, extents);
+      if (integer_type(lowering_.output_type())) {
+        const Integer first = map.integer_at(a.tensor, access(a, kept).map);
+        map.finish(name, first * map.integer_at(b.tensor, access(b, kept).map), target);
+      } else {
+        const Term first = map.operand_at(a.tensor, access(a, kept).map);
+        map.finish(name, first * map.operand_at(b.tensor, access(b, kept).map), target);
+      }
     } else {
       Labels dims = kept;
       dims.insert(dims.end(), summed.begin(), summed.end());
@@ -236,9 +263,17 @@ class Einsum {
       for (size_t axis = 0; axis < kept.size(); ++axis) contract.output.set(axis, axis, 1);
       contract.output_shape = extents;
       contract.epilogue = ScalarExpr::identity();
-      lowering_.add_layer(name, std::move(contract), target);
+      if (has_float_arithmetic(lowering_.output_type())) {
+        target = new_target();
+        lowering_.add_layer(name, std::move(contract), target);
+      } else {
+        const auto sums = add_products(lowering_, name, contract);
+        if (!sums) return false;
+        target = *sums;
+      }
     }
     operands_[0] = {target, kept};
+    return true;
   }
 
   NodeLowering& lowering_;
@@ -256,7 +291,8 @@ HostReason lower_einsum(NodeLowering& lowering) {
 }  // namespace
 
 void register_einsum(OperatorTable& table) {
-  table.push_back({"Einsum", lower_einsum, ElementTypes::kChipFloats});
+  table.push_back(
+      {"Einsum", lower_einsum, ElementTypes::kAllNumbers, "up to 2^22 products of integers or doubles"});
 }
 
 }  // namespace kodama::compiler

@@ -11,6 +11,10 @@ template <ScalarOp op>
 HostReason lower_unary_op(NodeLowering& lowering) {
   return lower_unary(lowering, [](NodeLowering&, Term x) { return x.apply(op); });
 }
+template <Term (*function)(Term)>
+HostReason lower_function(NodeLowering& lowering) {
+  return lower_unary(lowering, [](NodeLowering&, Term x) { return function(x); });
+}
 
 /// A Map over input 0, of integers.
 template <typename F>
@@ -18,10 +22,6 @@ HostReason lower_unary_integer(NodeLowering& lowering, F&& formula) {
   MapBuilder map(lowering, lowering.output_shape());
   map.finish("", formula(map.integer_of_input(0)), lowering.output());
   return kLowered;
-}
-
-bool makes_integers(const NodeLowering& lowering) {
-  return integer_type(lowering.output_type()).has_value();
 }
 
 /// Floats by an operation of the chip, integers by a formula.
@@ -192,11 +192,8 @@ HostReason lower_relu(NodeLowering& lowering) {
   }
   return lower_unary_op<ScalarOp::kRelu>(lowering);
 }
-constexpr const char* kWideDivision = "a division of 64-bit integers";
 
 HostReason lower_div(NodeLowering& lowering) {
-  const auto type = integer_type(lowering.output_type());
-  if (type && type->is_wide()) return kWideDivision;
   return lower_arithmetic(lowering, ScalarOp::kDiv,
                           [](const Integer& a, const Integer& b) { return divide(a, b).quotient; });
 }
@@ -223,7 +220,6 @@ HostReason lower_round(NodeLowering& lowering) {
 
 /// The remainder, with the sign of the dividend (fmod) or of the divisor.
 HostReason lower_integer_mod(NodeLowering& lowering) {
-  if (integer_type(lowering.output_type())->is_wide()) return kWideDivision;
   const bool of_dividend = lowering.int_attribute("fmod") != 0;
   MapBuilder map(lowering, lowering.output_shape());
   const Integer a = map.integer_of_input(0);
@@ -237,8 +233,8 @@ HostReason lower_integer_mod(NodeLowering& lowering) {
 }
 
 /// fmod: a less the whole number of b's that is nearest to a / b from 0's side. In two steps, so that each
-/// number has up to 12 bits and what is left is exact for quotients below 2^24; a quotient that was rounded
-/// up takes one b too many.
+/// number has up to 12 bits and what is left is exact for quotients below 2^24, of doubles 2^36; a quotient
+/// that was rounded up takes one b too many.
 HostReason lower_mod(NodeLowering& lowering) {
   if (makes_integers(lowering)) return lower_integer_mod(lowering);
   lowering.require(lowering.int_attribute("fmod") != 0, "fmod is 0; of floating-point numbers it must be 1");
@@ -249,7 +245,7 @@ HostReason lower_mod(NodeLowering& lowering) {
     const Term left = rest - floor(rest / divisor) * divisor;
     return select(left, select(left - divisor, left - divisor, left), left + divisor);
   };
-  const Term rest = step(step(a, b * 4096), b);
+  const Term rest = step(step(a, b * (a.is_double() ? 0x1p18 : 4096)), b);
   map.finish("", select(map.operand_of_input(0), rest, -rest), lowering.output());
   return kLowered;
 }
@@ -306,15 +302,24 @@ HostReason lower_integer_pow(NodeLowering& lowering) {
 HostReason lower_pow(NodeLowering& lowering) {
   if (makes_integers(lowering)) return lower_integer_pow(lowering);
   MapBuilder map(lowering, lowering.output_shape());
-  const Term x = map.operand_of_input(0);
+  // Where one of them is a double, both are.
+  const auto type = integer_type(lowering.input_type(1));
+  const bool in_double = is_double(lowering.input_type(0)) || is_double(lowering.input_type(1));
+  const auto as_operand = [&](Term value) { return in_double && !value.is_double() ? widen(value) : value; };
+  const Term x = as_operand(map.operand_of_input(0));
+  const auto finish = [&](Term result) {
+    const bool narrows = in_double && !is_double(lowering.output_type());
+    map.finish("", narrows ? narrow(result, lowering.output_type()) : result, lowering.output());
+  };
   const auto exponent = lowering.uniform_constant(1);
   const double magnitude = exponent ? std::fabs(*exponent) : 0;
   const bool is_product = magnitude >= 1 && magnitude <= kMaxPower && magnitude == std::floor(magnitude);
   if (!is_product && magnitude != 0.5) {
-    const Term power_of = exponent && !std::isnan(*exponent)     ? x.constant(*exponent)
-                          : integer_type(lowering.input_type(1)) ? to_float(map.integer_of_input(1))
-                                                                 : map.operand_of_input(1);
-    map.finish("", pow(x, power_of), lowering.output());
+    const Term power_of = exponent && !std::isnan(*exponent) ? x.constant(*exponent)
+                          : !type                            ? as_operand(map.operand_of_input(1))
+                          : in_double                        ? to_double(map.integer_of_input(1))
+                                                             : to_float(map.integer_of_input(1));
+    finish(pow(x, power_of));
     return kLowered;
   }
   Term result = x;
@@ -330,50 +335,50 @@ HostReason lower_pow(NodeLowering& lowering) {
   } else {
     result = sqrt(x);
   }
-  map.finish("", *exponent < 0 ? reciprocal(result) : result, lowering.output());
+  finish(*exponent < 0 ? reciprocal(result) : result);
   return kLowered;
 }
 
 }  // namespace
 
 void register_elementwise(OperatorTable& table) {
-  constexpr auto kFloats = ElementTypes::kChipFloats;
-  constexpr auto kNumbers = ElementTypes::kNumbers;
-  table.push_back({"Add", lower_add, kNumbers});
-  table.push_back({"Sub", lower_sub, kNumbers});
-  table.push_back({"Mul", lower_mul, kNumbers});
-  table.push_back({"Div", lower_div, kNumbers});
-  table.push_back({"Sum", lower_sum, kFloats});
-  table.push_back({"Mean", lower_mean, kFloats});
-  table.push_back({"Max", lower_max, kNumbers});
-  table.push_back({"Min", lower_min, kNumbers});
-  table.push_back({"Neg", lower_neg, kNumbers});
-  table.push_back({"Abs", lower_abs, kNumbers});
-  table.push_back({"Relu", lower_relu, kNumbers});
-  table.push_back({"Reciprocal", lower_unary_op<ScalarOp::kReciprocal>, kFloats});
-  table.push_back({"Sqrt", lower_unary_op<ScalarOp::kSqrt>, kFloats});
-  table.push_back({"Exp", lower_unary_op<ScalarOp::kExp>, kFloats});
-  table.push_back({"Log", lower_unary_op<ScalarOp::kLog>, kFloats});
-  table.push_back({"Tanh", lower_unary_op<ScalarOp::kTanh>, kFloats});
-  table.push_back({"Sigmoid", lower_unary_op<ScalarOp::kSigmoid>, kFloats});
-  table.push_back({"Erf", lower_unary_op<ScalarOp::kErf>, kFloats});
-  table.push_back({"Floor", lower_unary_op<ScalarOp::kFloor>, kFloats});
-  table.push_back({"Ceil", lower_ceil, kFloats});
-  table.push_back({"Sign", lower_sign, kNumbers});
-  table.push_back({"Clip", lower_clip, kNumbers});
-  table.push_back({"LeakyRelu", lower_leaky_relu, kFloats});
-  table.push_back({"PRelu", lower_prelu, kFloats});
-  table.push_back({"Elu", lower_elu, kFloats});
-  table.push_back({"Celu", lower_celu, kFloats});
-  table.push_back({"Selu", lower_selu, kFloats});
-  table.push_back({"Softplus", lower_softplus, kFloats});
-  table.push_back({"Softsign", lower_softsign, kFloats});
-  table.push_back({"HardSigmoid", lower_hard_sigmoid, kFloats});
-  table.push_back({"ThresholdedRelu", lower_thresholded_relu, kFloats});
-  table.push_back({"Shrink", lower_shrink, kFloats});
-  table.push_back({"Round", lower_round, kFloats});
-  table.push_back({"Mod", lower_mod, kNumbers});
-  table.push_back({"Pow", lower_pow, kNumbers});
+  constexpr auto kReals = ElementTypes::kReals;
+  constexpr auto kAllNumbers = ElementTypes::kAllNumbers;
+  table.push_back({"Add", lower_add, kAllNumbers});
+  table.push_back({"Sub", lower_sub, kAllNumbers});
+  table.push_back({"Mul", lower_mul, kAllNumbers});
+  table.push_back({"Div", lower_div, kAllNumbers});
+  table.push_back({"Sum", lower_sum, kReals});
+  table.push_back({"Mean", lower_mean, kReals});
+  table.push_back({"Max", lower_max, kAllNumbers});
+  table.push_back({"Min", lower_min, kAllNumbers});
+  table.push_back({"Neg", lower_neg, kAllNumbers});
+  table.push_back({"Abs", lower_abs, kAllNumbers});
+  table.push_back({"Relu", lower_relu, kAllNumbers});
+  table.push_back({"Reciprocal", lower_unary_op<ScalarOp::kReciprocal>, kReals});
+  table.push_back({"Sqrt", lower_unary_op<ScalarOp::kSqrt>, kReals});
+  table.push_back({"Exp", lower_function<exp>, kReals});
+  table.push_back({"Log", lower_function<log>, kReals});
+  table.push_back({"Tanh", lower_function<tanh>, kReals});
+  table.push_back({"Sigmoid", lower_function<sigmoid>, kReals});
+  table.push_back({"Erf", lower_unary_op<ScalarOp::kErf>, ElementTypes::kChipFloats});
+  table.push_back({"Floor", lower_unary_op<ScalarOp::kFloor>, kReals});
+  table.push_back({"Ceil", lower_ceil, kReals});
+  table.push_back({"Sign", lower_sign, kAllNumbers});
+  table.push_back({"Clip", lower_clip, kAllNumbers});
+  table.push_back({"LeakyRelu", lower_leaky_relu, kReals});
+  table.push_back({"PRelu", lower_prelu, kReals});
+  table.push_back({"Elu", lower_elu, kReals});
+  table.push_back({"Celu", lower_celu, kReals});
+  table.push_back({"Selu", lower_selu, kReals});
+  table.push_back({"Softplus", lower_softplus, kReals});
+  table.push_back({"Softsign", lower_softsign, kReals});
+  table.push_back({"HardSigmoid", lower_hard_sigmoid, kReals});
+  table.push_back({"ThresholdedRelu", lower_thresholded_relu, kReals});
+  table.push_back({"Shrink", lower_shrink, kReals});
+  table.push_back({"Round", lower_round, kReals});
+  table.push_back({"Mod", lower_mod, kAllNumbers});
+  table.push_back({"Pow", lower_pow, kAllNumbers});
 }
 
 }  // namespace kodama::compiler

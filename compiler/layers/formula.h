@@ -9,6 +9,8 @@
 ///
 ///     Formula f;
 ///     ScalarExpr expr = f.result(relu(f.x(0) * 0.5 + f.x(1)));
+///
+/// Formulas of floats are formulas of doubles, where their terms are that.
 namespace kodama::compiler {
 
 /// A node of an expression under construction.
@@ -17,7 +19,11 @@ struct Term {
   int node;
   Term apply(ScalarOp op) const { return {expr, expr->apply(op, node)}; }
   Term apply(ScalarOp op, Term b) const { return {expr, expr->apply(op, node, b.node)}; }
-  Term constant(double value) const { return {expr, expr->constant(value)}; }
+  bool is_double() const { return expr->is_double(node); }
+  /// A number like this one: a float, or a double.
+  Term constant(double value) const {
+    return {expr, is_double() ? expr->double_constant(value) : expr->constant(value)};
+  }
   Term integer(int32_t value) const { return {expr, expr->int_constant(value)}; }
 };
 
@@ -78,19 +84,16 @@ inline Term reciprocal(Term a) {
 inline Term sqrt(Term a) {
   return a.apply(ScalarOp::kSqrt);
 }
-inline Term exp(Term a) {
-  return a.apply(ScalarOp::kExp);
-}
-inline Term log(Term a) {
-  return a.apply(ScalarOp::kLog);
-}
+// Of floats operations of the chip, of doubles formulas (compiler/layers/doubles.cpp).
+Term exp(Term a);
+Term log(Term a);
+Term tanh(Term a);
+Term sigmoid(Term a);
+Term pow(Term a, Term b);
 inline Term floor(Term a) {
   return a.apply(ScalarOp::kFloor);
 }
-inline Term pow(Term a, Term b) {
-  return a.apply(ScalarOp::kPow, b);
-}
-/// Conditions on floats.
+/// Conditions.
 inline Term equal(Term a, Term b) {
   return a.apply(ScalarOp::kEqual, b);
 }
@@ -119,12 +122,6 @@ inline Term round_to_even(Term x) {
 }
 
 // Activations: of operators, and of recurrent ones' gates.
-inline Term tanh(Term a) {
-  return a.apply(ScalarOp::kTanh);
-}
-inline Term sigmoid(Term a) {
-  return a.apply(ScalarOp::kSigmoid);
-}
 inline Term leaky_relu(Term x, double alpha) {
   return select(x, x, x * alpha);
 }
@@ -155,6 +152,7 @@ class Formula {
   Term x(int number) { return {&expr_, expr_.input(number)}; }
   Term constant(double value) { return {&expr_, expr_.constant(value)}; }
   Term integer(int32_t value) { return {&expr_, expr_.int_constant(value)}; }
+  Term double_constant(double value) { return {&expr_, expr_.double_constant(value)}; }
   ScalarExpr result(Term term) {
     ScalarExpr expr = expr_;
     expr.set_result(term.node);

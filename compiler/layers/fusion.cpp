@@ -10,8 +10,11 @@ namespace kodama::compiler {
 
 namespace {
 
-/// Nodes of a fused expression: each may need a temporary in the PE's registers.
+/// Nodes of a fused expression: each may need a temporary in the PE's registers. Formulas on pairs of words
+/// have more of them, and more operands, than what they save by not being stored and loaded again.
 constexpr size_t kMaxExprNodes = 48;
+constexpr size_t kMaxWordNodes = 128;
+constexpr size_t kMaxWordInputs = 9;
 
 /// Who makes and who reads each storage.
 class Uses {
@@ -59,6 +62,42 @@ bool is_pointwise(const AffineMap& map, const Shape& extents, const Shape& tenso
   return true;
 }
 
+/// Whether `map` reads, at every point, one of both words of the element there: of a tensor with one axis
+/// more than its elements have, the last. The space may have such an axis, too.
+bool is_word_of_point(const AffineMap& map, const Shape& extents, const Shape& words) {
+  if (words.empty() || words.back() != 2 || map.axes() != words.size()) return false;
+  const size_t rank = words.size() - 1;
+  if (extents.size() < rank) return false;
+  for (size_t axis = 0; axis <= rank; ++axis) {
+    if (axis < rank && (map.offset(axis) != 0 || extents[axis] != words[axis])) return false;
+    for (size_t dim = 0; dim < map.dims(); ++dim) {
+      if (extents[dim] != 1 && map.coefficient(axis, dim) != (axis == dim && axis < rank ? 1 : 0))
+        return false;
+    }
+  }
+  return element_count(extents) <= element_count(words);
+}
+
+/// Operands that are one integer of a constant become part of the expression.
+void take_constants(const LayerGraph& graph, const std::vector<TensorAccess>& inputs, int first,
+                    ScalarExpr& expr) {
+  for (size_t k = 0; k < inputs.size(); ++k) {
+    const auto& [tensor, map, fill] = inputs[k];
+    const LayerTensor& source = graph.tensors[static_cast<size_t>(tensor)];
+    if (!source.constant || word_kind(source.type) != ScalarKind::kInteger) continue;
+    int64_t place = 0;
+    bool is_one = true;
+    for (size_t axis = 0; axis < map.axes(); ++axis) {
+      place = place * source.shape[axis] + map.offset(axis);
+      is_one = is_one && map.offset(axis) >= 0 && map.offset(axis) < source.shape[axis];
+      for (size_t dim = 0; dim < map.dims(); ++dim) is_one = is_one && map.coefficient(axis, dim) == 0;
+    }
+    if (!is_one) continue;
+    const uint32_t word = word_of(element_as_double(*source.constant, place), source.type);
+    expr = expr.with_constant(first + static_cast<int>(k), ScalarKind::kInteger, word);
+  }
+}
+
 /// A value that would have been rounded to a narrower type than the result has must be: Cast to float16 and
 /// back is not the identity.
 bool loses_rounding(const LayerGraph& graph, TensorId between, TensorId result) {
@@ -77,8 +116,9 @@ struct Substituted {
   ScalarExpr expr;
   std::vector<TensorAccess> inputs;
 };
-Substituted substitute_map(const ScalarExpr& expr, const std::vector<TensorAccess>& inputs, int first,
-                           TensorId producer_output, const MapLayer& producer) {
+Substituted substitute_map(const LayerGraph& graph, const ScalarExpr& expr,
+                           const std::vector<TensorAccess>& inputs, int first, TensorId producer_output,
+                           const MapLayer& producer) {
   Substituted result{expr, inputs};
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i].tensor != producer_output) continue;
@@ -93,6 +133,7 @@ Substituted substitute_map(const ScalarExpr& expr, const std::vector<TensorAcces
     result.expr =
         result.expr.substitute(first + static_cast<int>(i), producer.expr, producer_numbers, own_numbers);
   }
+  take_constants(graph, result.inputs, first, result.expr);
   tidy_inputs(result.expr, result.inputs, first);
   return result;
 }
@@ -118,11 +159,16 @@ bool fuse_map_into(LayerGraph& graph, const Layer& producer, Layer& consumer) {
   }
   const auto accesses = layer_accesses(std::as_const(consumer));
   const auto boxes = layer_access_boxes(consumer);
+  bool in_words = false;
   for (size_t i = 0; i < inputs->size(); ++i) {
     const TensorAccess& access = *accesses[i];
     if (graph.storage(access.tensor) != between) continue;
     if (access.tensor != between) return false;  // as another shape
     const Shape& points = boxes[i].end;
+    if (is_word_of_point(access.map, points, map.extents)) {
+      in_words = true;
+      continue;
+    }
     if (consumer.kind() == LayerKind::kMap ? !is_pointwise(access.map, points, map.extents)
                                            // A window that overlaps would compute values again.
                                            : !access.map.stays_inside(points, map.extents) ||
@@ -130,9 +176,9 @@ bool fuse_map_into(LayerGraph& graph, const Layer& producer, Layer& consumer) {
       return false;
     }
   }
-  Substituted fused = substitute_map(*expr, *inputs, 0, between, map);
-  if (fused.inputs.empty() || fused.inputs.size() > kMaxLayerInputs ||
-      fused.expr.nodes().size() > kMaxExprNodes) {
+  Substituted fused = substitute_map(graph, *expr, *inputs, 0, between, map);
+  if (fused.inputs.empty() || fused.inputs.size() > (in_words ? kMaxWordInputs : kMaxLayerInputs) ||
+      fused.expr.nodes().size() > (in_words ? kMaxWordNodes : kMaxExprNodes)) {
     return false;
   }
   *expr = std::move(fused.expr);

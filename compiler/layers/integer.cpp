@@ -3,6 +3,7 @@
 #include <array>
 #include <limits>
 
+#include "compiler/layers/doubles.h"
 #include "isa/error.h"
 
 namespace kodama::compiler {
@@ -180,6 +181,22 @@ WordDivision divide_words(Term a, Term b) {
   return {quotient, remainder};
 }
 
+/// Of numbers of 64 bits without a sign, by estimates in double precision that are never too large: of the
+/// first at most 2^15 are left, of the second one.
+Division divide_longs(const Integer& a, const Integer& b) {
+  constexpr IntegerType kLong{64, false};
+  const Term reciprocal_of_b = reciprocal(to_double(b)) * (1 - 0x1p-50);
+  Integer quotient = integer_constant(a.low, 0, kLong), remainder = a;
+  for (int step = 0; step < 2; ++step) {
+    const Integer estimate = double_to_integer(to_double(remainder) * reciprocal_of_b, kLong);
+    remainder = remainder - estimate * b;
+    quotient = quotient + estimate;
+  }
+  const Term fits = negation(less(remainder, b));
+  const Integer one = convert(integer_of_word(fits, {1, false}), kLong);
+  return {quotient + one, where(fits, remainder - b, remainder)};
+}
+
 /// `a` or, where the sign (0 or -1) says so, -a.
 Term with_sign(Term a, Term sign) {
   return sub(bit_xor(a, sign), sign);
@@ -295,8 +312,23 @@ Integer shift_right(const Integer& a, const Integer& count) {
   return {where(gone, zero, where(far, high, low)), where(bit_or(gone, far), zero, high), a.type};
 }
 
+/// Of 64 bits.
+Division divide_wide(const Integer& a, const Integer& b) {
+  const Division magnitudes = divide_longs(magnitude_of(a), magnitude_of(b));
+  const auto with_sign_of = [&](const Integer& value, Term sign) {
+    const Integer signs{sign, sign, a.type};
+    return (Integer{value.low, value.high, a.type} ^ signs) - signs;
+  };
+  const Term zero = a.low.integer(0);
+  const Term of_quotient = a.type.is_signed ? sign_of(bit_xor(a.high, b.high)) : zero;
+  const Term of_remainder = a.type.is_signed ? sign_of(a.high) : zero;
+  const Term by_zero = is_zero(b);
+  return {where(by_zero, integer_constant(zero, 0, a.type), with_sign_of(magnitudes.quotient, of_quotient)),
+          where(by_zero, a, with_sign_of(magnitudes.remainder, of_remainder))};
+}
+
 Division divide(const Integer& a, const Integer& b) {
-  isa::check_internal(!a.type.is_wide(), "integers", "a division of 64 bits");
+  if (a.type.is_wide()) return divide_wide(a, b);
   const Term zero = a.low.integer(0);
   Term quotient = zero, remainder = zero;
   if (a.type.bits <= 16) {

@@ -56,7 +56,6 @@ struct Division {
   Integer quotient;   ///< toward zero; by zero: 0
   Integer remainder;  ///< a - quotient * b
 };
-/// Of types up to 32 bits.
 Division divide(const Integer& a, const Integer& b);
 
 // Conditions: 0 or 1.

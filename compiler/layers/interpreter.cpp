@@ -86,9 +86,6 @@ Tensor round_to(DataType type, const Shape& shape, const std::vector<double>& va
     case TensorProto::FLOAT:
       fill(tensor.data<float>(), [](double value) { return static_cast<float>(value); });
       break;
-    case TensorProto::DOUBLE:
-      fill(tensor.data<double>(), [](double value) { return static_cast<float>(value); });
-      break;
     case TensorProto::FLOAT16:
       fill(tensor.data<uint16_t>(), [](double value) { return float_to_half(round_to_odd(value)); });
       break;

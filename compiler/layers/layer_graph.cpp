@@ -103,7 +103,6 @@ std::optional<ScalarKind> word_kind(DataType type) {
   using onnx::TensorProto;
   switch (type) {
     case TensorProto::FLOAT:
-    case TensorProto::DOUBLE:
     case TensorProto::FLOAT16:
     case TensorProto::BFLOAT16:
       return ScalarKind::kFloat;
@@ -135,7 +134,8 @@ bool is_exact_word(DataType type) {
 }
 
 bool is_long(DataType type) {
-  return type == onnx::TensorProto_DataType_INT64 || type == onnx::TensorProto_DataType_UINT64;
+  return type == onnx::TensorProto_DataType_INT64 || type == onnx::TensorProto_DataType_UINT64 ||
+         type == onnx::TensorProto_DataType_DOUBLE;
 }
 Shape words_shape(Shape shape) {
   shape.push_back(2);

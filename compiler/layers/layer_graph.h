@@ -56,12 +56,12 @@ struct LayerTensor {
   DataType type = onnx::TensorProto_DataType_FLOAT;
   Shape shape;
   ConstantValue constant;
-  /// The tensor whose row-major elements this one shares (Reshape, Squeeze, …); -1 = its own. An integer of
+  /// The tensor whose row-major elements this one shares (Reshape, Squeeze, …); -1 = its own. An element of
   /// 64 bits is no word of the chip: such tensors, unless they are constants, are other names of an int32
   /// tensor with one axis more, of the lower and the upper word.
   TensorId alias_of = -1;
 };
-/// Whether elements of this type are two integer words.
+/// Whether elements of this type are two integer words, the lower one first.
 bool is_long(DataType type);
 /// Of a tensor of such elements, that of their words.
 Shape words_shape(Shape shape);
@@ -227,15 +227,15 @@ ScalarKind reduce_kind(ReduceLayer::Op op);
 /// What a reduction of no elements is.
 double identity_of(ReduceLayer::Op op);
 
-/// What an element of this type is in a word of the chip, if it is in one: 16-bit floats and double are
-/// floats of 32 bits there, the latter rounded by the host; bool is 0 or 1; smaller integers are extended by
-/// their sign or by zeros. An integer of 64 bits is two elements (LayerGraph::words_of).
+/// What an element of this type is in a word of the chip, if it is in one: 16-bit floats are floats of 32
+/// bits there; bool is 0 or 1; smaller integers are extended by their sign or by zeros. An integer of 64
+/// bits, or a double, is two elements (LayerGraph::words_of).
 std::optional<ScalarKind> word_kind(DataType type);
 /// A number as that word.
 uint32_t word_of(double value, DataType type);
 /// Whether Map, Reduce, Contract and Normalize layers compute on floats of this type: the chip's kernels
 /// work in single precision, so 16-bit floats are computed wider and rounded once, when the layer's result is
-/// stored. Only Cast makes layers with double operands.
+/// stored. Doubles are formulas on their words (compiler/layers/doubles.h).
 bool has_float_arithmetic(DataType type);
 /// Whether a word has all that an element is, so that tensors of this type stay on the chip between layers.
 bool is_exact_word(DataType type);
@@ -269,7 +269,8 @@ struct ChipOperator {
   std::string name;
   bool only_moves = false;      ///< elements of any type; else those for which has_float_arithmetic() holds,
   bool takes_integers = false;  ///< and integers and bool
-  std::string condition;        ///< what else a node must be; empty: nothing
+  bool takes_doubles = false;
+  std::string condition;  ///< what else a node must be; empty: nothing
 };
 const std::vector<ChipOperator>& chip_operators();
 

@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "compiler/layers/node_lowering.h"
 
 /// Comparisons, boolean operators, choices, bits, and conversions among the types of elements.
@@ -59,7 +61,11 @@ HostReason lower_not(NodeLowering& lowering) {
 HostReason lower_where(NodeLowering& lowering) {
   MapBuilder map(lowering, lowering.output_shape());
   const Term condition = map.operand_of_input(0);
-  if (is_float_operand(lowering, 1)) {
+  if (lowering.output_type() == TensorProto::DOUBLE) {
+    // The words as they are.
+    const Integer yes = bits_of_double(map.operand_of_input(1));
+    map.finish("", where(condition, yes, bits_of_double(map.operand_of_input(2))), lowering.output());
+  } else if (is_float_operand(lowering, 1)) {
     const Term yes = map.operand_of_input(1);
     map.finish("", where(condition, yes, map.operand_of_input(2)), lowering.output());
   } else {
@@ -69,28 +75,33 @@ HostReason lower_where(NodeLowering& lowering) {
   return kLowered;
 }
 
-constexpr int32_t kInfinityBits = 0x7f800000;
-constexpr int32_t kMagnitudeBits = 0x7fffffff;
-
-/// The bits of a float's magnitude, which order as the magnitudes do.
+/// The bits of a float or double, as an integer with a sign.
+Integer float_bits(Term x) {
+  return x.is_double() ? bits_of_double(x) : integer_of_word(x.apply(ScalarOp::kFloatBits), {32, true});
+}
+/// Those of its magnitude, which order as the magnitudes do.
 Integer magnitude_bits(Term x) {
-  const Term bits = x.apply(ScalarOp::kFloatBits);
-  return integer_of_word(bits.apply(ScalarOp::kAnd, x.integer(kMagnitudeBits)), {32, true});
+  const Integer bits = float_bits(x);
+  const int64_t all =
+      x.is_double() ? std::numeric_limits<int64_t>::max() : std::numeric_limits<int32_t>::max();
+  return bits & integer_constant(x, all, bits.type);
+}
+Integer infinity_bits(Term x) {
+  return magnitude_bits(x.constant(std::numeric_limits<double>::infinity()));
 }
 
 HostReason lower_is_nan(NodeLowering& lowering) {
   MapBuilder map(lowering, lowering.output_shape());
-  const Integer bits = magnitude_bits(map.operand_of_input(0));
-  finish_condition(lowering, map, less(integer_constant(bits.low, kInfinityBits, bits.type), bits));
+  const Term x = map.operand_of_input(0);
+  finish_condition(lowering, map, less(infinity_bits(x), magnitude_bits(x)));
   return kLowered;
 }
 HostReason lower_is_inf(NodeLowering& lowering) {
   MapBuilder map(lowering, lowering.output_shape());
   const Term x = map.operand_of_input(0);
-  const Integer bits = magnitude_bits(x);
-  const Term infinite = equal(bits, integer_constant(bits.low, kInfinityBits, bits.type));
-  const Integer whole = integer_of_word(x.apply(ScalarOp::kFloatBits), {32, true});
-  const Term negative = less(whole, integer_constant(bits.low, 0, whole.type));
+  const Term infinite = equal(magnitude_bits(x), infinity_bits(x));
+  const Integer whole = float_bits(x);
+  const Term negative = less(whole, integer_constant(x, 0, whole.type));
   Term wanted = x.integer(0);
   if (lowering.int_attribute("detect_negative") != 0) wanted = negative;
   if (lowering.int_attribute("detect_positive") != 0)
@@ -119,24 +130,26 @@ HostReason lower_cast(NodeLowering& lowering) {
   }
   const auto from_integer = integer_type(from);
   const auto to_type = integer_type(to);
-  const auto is_number = [](DataType type) { return integer_type(type) || word_kind(type).has_value(); };
-  if (!is_number(from) || !is_number(to) || (from_integer && to == TensorProto::DOUBLE) ||
-      (to_type && from == TensorProto::DOUBLE))
+  const auto is_number = [](DataType type) { return is_long(type) || word_kind(type).has_value(); };
+  if (!is_number(from) || !is_number(to))
     return fmt::format("no conversion from {} to {} on the chip", data_type_name(from), data_type_name(to));
   MapBuilder map(lowering, lowering.output_shape());
+  const bool to_double_type = to == TensorProto::DOUBLE;
   if (from_integer) {
     const Integer a = map.integer_of_input(0);
     if (to_type) {
       map.finish("", convert(a, *to_type), lowering.output());
     } else {
-      map.finish("", to_float(a), lowering.output());
+      map.finish("", to_double_type ? to_double(a) : to_float(a), lowering.output());
     }
-  } else if (to_type) {
-    map.finish("", to_integer(map.operand_of_input(0), *to_type), lowering.output());
+    return kLowered;
+  }
+  const Term x = map.operand_of_input(0);
+  if (to_type) {
+    map.finish("", x.is_double() ? double_to_integer(x, *to_type) : to_integer(x, *to_type),
+               lowering.output());
   } else {
-    // The conversion is the operand's or the result's own: a double is narrowed on its way to the chip (so
-    // that nothing is rounded twice), or widened on its way back.
-    map.finish("", map.operand_of_input(0), lowering.output());
+    map.finish("", x.is_double() ? narrow(x, to) : to_double_type ? widen(x) : x, lowering.output());
   }
   return kLowered;
 }
@@ -144,7 +157,7 @@ HostReason lower_cast(NodeLowering& lowering) {
 }  // namespace
 
 void register_logic(OperatorTable& table) {
-  constexpr auto kNumbers = ElementTypes::kNumbers;
+  constexpr auto kNumbers = ElementTypes::kAllNumbers;
   table.push_back({"Equal", lower_equal, kNumbers});
   table.push_back({"Less", lower_less, kNumbers});
   table.push_back({"Greater", lower_greater, kNumbers});

@@ -28,17 +28,31 @@ const OperatorTable& operator_table() {
     register_scan(rows);
     register_einsum(rows);
     register_linear_algebra(rows);
+    register_random(rows);
+    register_training(rows);
     return rows;
   }();
   return table;
 }
 
 const OperatorRow* find_operator(const onnx::NodeProto& node) {
-  if (!node.domain().empty() && node.domain() != "ai.onnx") return nullptr;
+  const bool is_default = node.domain().empty() || node.domain() == "ai.onnx";
+  const std::string name = is_default ? node.op_type() : node.domain() + "." + node.op_type();
   for (const OperatorRow& row : operator_table()) {
-    if (node.op_type() == row.name) return &row;
+    if (name == row.name) return &row;
   }
   return nullptr;
+}
+
+bool takes_integers(const OperatorRow& row) {
+  return row.types == ElementTypes::kNumbers || row.types == ElementTypes::kAllNumbers;
+}
+bool takes_doubles(const OperatorRow& row) {
+  return row.types == ElementTypes::kReals || row.types == ElementTypes::kAllNumbers;
+}
+/// Whether it computes, and doesn't only move elements.
+bool computes(const OperatorRow& row) {
+  return row.types != ElementTypes::kAny && row.types != ElementTypes::kAnyFirst;
 }
 
 class GraphLowering {
@@ -150,21 +164,19 @@ class GraphLowering {
       if (!GraphView::has_input(node, i)) continue;
       const auto& [type, shape] = view_.value(node.input(i));
       // Integer operands after the first are axes, shapes and the like.
-      if (row->types == ElementTypes::kNumbers && !integer_type(type)) {
-        if (auto reason = arithmetic_reason(type)) return reason;
-      }
-      if (row->types == ElementTypes::kChipFloats && (i == 0 || word_kind(type) == ScalarKind::kFloat)) {
-        if (auto reason = arithmetic_reason(type)) return reason;
+      const bool may_be_integer = takes_integers(*row) || (computes(*row) && i > 0);
+      if (computes(*row) && !(may_be_integer && integer_type(type))) {
+        if (auto reason = arithmetic_reason(*row, type)) return reason;
       }
       if (i == 0 && element_count(shape) == 0) return "the input has no elements";
     }
     const auto is_there = [](const std::string& name) { return !name.empty(); };
     const auto first = std::ranges::find_if(node.output(), is_there);
-    if (row->types == ElementTypes::kChipFloats || row->types == ElementTypes::kNumbers) {
+    if (computes(*row)) {
       if (first == node.output().end()) return "nobody reads its results";
       const DataType made = view_.type(*first);
-      const bool makes_integers = row->types == ElementTypes::kNumbers && integer_type(made);
-      auto reason = makes_integers ? kLowered : arithmetic_reason(made);
+      const bool makes_integers = takes_integers(*row) && integer_type(made);
+      auto reason = makes_integers ? kLowered : arithmetic_reason(*row, made);
       if (reason) return reason;
     }
     for (int i = 1; i < node.input_size() && row->types != ElementTypes::kAnyFirst; ++i) {
@@ -178,9 +190,10 @@ class GraphLowering {
     return row->decompose(lowering);
   }
 
-  static HostReason arithmetic_reason(DataType type) {
+  static HostReason arithmetic_reason(const OperatorRow& row, DataType type) {
     if (has_float_arithmetic(type)) return kLowered;
-    if (type == onnx::TensorProto_DataType_DOUBLE) return "double precision Map kernels are not there yet";
+    if (type == onnx::TensorProto_DataType_DOUBLE)
+      return takes_doubles(row) ? kLowered : HostReason("it has no formula in double precision");
     return fmt::format("{} has no arithmetic on the chip's Map kernels", data_type_name(type));
   }
 
@@ -255,7 +268,7 @@ const std::vector<ChipOperator>& chip_operators() {
     std::vector<ChipOperator> list;
     for (const OperatorRow& row : operator_table())
       list.push_back({row.name, row.types == ElementTypes::kAny || row.types == ElementTypes::kAnyFirst,
-                      row.types == ElementTypes::kNumbers, row.condition});
+                      takes_integers(row), takes_doubles(row), row.condition});
     return list;
   }();
   return operators;

@@ -48,18 +48,6 @@ HostReason lower_alias(NodeLowering& lowering) {
   return kLowered;
 }
 
-HostReason lower_dropout(NodeLowering& lowering) {
-  const bool drops_nothing = lowering.has_input(1) && lowering.uniform_constant(1) == 0.0;
-  if (lowering.has_input(2) && lowering.uniform_constant(2) != 0.0 && !drops_nothing) return "training mode";
-  if (lowering.has_output(1)) {
-    Tensor kept(onnx::TensorProto_DataType_BOOL, lowering.output_shape(1));
-    std::ranges::fill(kept.data<uint8_t>(), uint8_t{1});
-    lowering.bind_output(lowering.add_constant("mask", std::move(kept)), 1);
-  }
-  if (!lowering.has_output(0)) return kLowered;
-  return lower_alias(lowering);
-}
-
 HostReason lower_transpose(NodeLowering& lowering) {
   const size_t rank = lowering.input_shape(0).size();
   std::vector<size_t> permutation(rank);
@@ -367,7 +355,6 @@ void register_movement(OperatorTable& table) {
   table.push_back({"Flatten", lower_alias, kAny});
   table.push_back({"Squeeze", lower_alias, kAny});
   table.push_back({"Unsqueeze", lower_alias, kAny});
-  table.push_back({"Dropout", lower_dropout, kAny, "inference"});
   table.push_back({"Transpose", lower_transpose, kAny});
   table.push_back({"DepthToSpace", lower_depth_to_space, kAny});
   table.push_back({"SpaceToDepth", lower_space_to_depth, kAny});

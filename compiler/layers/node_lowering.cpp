@@ -1,6 +1,7 @@
 #include "compiler/layers/node_lowering.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <utility>
 
@@ -150,8 +151,13 @@ void NodeLowering::move_words(RearrangeLayer& rearrange) {
   // A fill is one word. Of numbers whose words differ it is a constant under the pieces.
   const double fill = std::exchange(rearrange.fill, 0);
   if (fill != 0) {
-    Tensor value(onnx::TensorProto_DataType_INT64, {});
-    value.data<int64_t>()[0] = static_cast<int64_t>(fill);
+    const DataType type = tensor(rearrange.pieces.at(0).input.tensor).type;
+    Tensor value(type, {});
+    if (type == onnx::TensorProto_DataType_DOUBLE) {
+      value.data<double>()[0] = fill;
+    } else {
+      value.data<int64_t>()[0] = static_cast<int64_t>(fill);
+    }
     const TensorId words = words_of(add_constant("fill", std::move(value)));
     RearrangeLayer::Piece under{{words, AffineMap(1, rank + 1), 0}, std::vector<int64_t>(rank, 0), extents};
     under.input.map.set(0, rank, 1);
@@ -187,29 +193,50 @@ Term MapBuilder::operand(TensorId id) {
     if (word_kind(tensor.type) == ScalarKind::kInteger)
       return formula_.integer(static_cast<int32_t>(word_of(value, tensor.type)));
     // A NaN stays an operand: how it reaches the chip is the business of whoever packs tensors.
-    if (!std::isnan(value)) return formula_.constant(value);
+    if (!std::isnan(value))
+      return is_long(tensor.type) ? formula_.double_constant(value) : formula_.constant(value);
   }
-  return read(lowering_.broadcast(id, extents_));
+  return operand_at(id, AffineMap::broadcast(tensor.shape, extents_));
+}
+
+Term MapBuilder::operand_at(TensorId id, const AffineMap& map, double outside) {
+  if (!is_long(lowering_.tensor(id).type)) return read({id, map, outside});
+  const Integer words = words_at(id, map, std::bit_cast<uint64_t>(outside), {64, false});
+  return pair(words.high, words.low);
 }
 
 Integer MapBuilder::integer(TensorId id) {
-  const LayerTensor tensor = lowering_.tensor(id);
+  const LayerTensor& tensor = lowering_.tensor(id);
   const IntegerType type = integer_type(tensor.type).value();
   if (!type.is_wide()) return integer_of_word(operand(id), type);
   if (tensor.constant && tensor.constant->size() == 1)
     return integer_constant(
         formula_.integer(0),
         tensor.constant->reinterpreted(onnx::TensorProto_DataType_INT64, {}).data<int64_t>()[0], type);
-  const AffineMap map = AffineMap::broadcast(tensor.shape, extents_).extended(1, 0);
+  return integer_at(id, AffineMap::broadcast(tensor.shape, extents_));
+}
+
+Integer MapBuilder::integer_at(TensorId id, const AffineMap& map, int64_t outside) {
+  const IntegerType type = integer_type(lowering_.tensor(id).type).value();
+  if (!type.is_wide()) return integer_of_word(read({id, map, static_cast<double>(outside)}), type);
+  return words_at(id, map, static_cast<uint64_t>(outside), type);
+}
+
+Integer MapBuilder::words_at(TensorId id, const AffineMap& map, uint64_t outside, IntegerType type) {
   const TensorId words = lowering_.words_of(id);
-  TensorAccess low{words, map, 0}, high{words, map, 0};
-  high.map.set_offset(tensor.shape.size(), 1);
+  const auto fill = [&](int shift) { return static_cast<double>(static_cast<int32_t>(outside >> shift)); };
+  TensorAccess low{words, map.extended(1, 0), fill(0)}, high{words, map.extended(1, 0), fill(32)};
+  high.map.set_offset(map.axes(), 1);
   const Term lower = read(std::move(low));
   return {lower, read(std::move(high)), type};
 }
 
 void MapBuilder::finish(const std::string& suffix, const Integer& result, TensorId output) {
   if (!result.type.is_wide()) return finish(suffix, result.low, output);
+  finish_words(suffix, result, output);
+}
+
+void MapBuilder::finish_words(const std::string& suffix, const Integer& result, TensorId output) {
   // One Map of both words: each is chosen by its number.
   const size_t rank = extents_.size();
   for (TensorAccess& input : inputs_) input.map = input.map.extended(0, 1);
@@ -223,6 +250,7 @@ void MapBuilder::finish(const std::string& suffix, const Integer& result, Tensor
 }
 
 void MapBuilder::finish(const std::string& suffix, Term result, TensorId output) {
+  if (result.is_double()) return finish_words(suffix, bits_of_double(result), output);
   MapLayer map{extents_, inputs_, formula_.result(result)};
   tidy_inputs(map.expr, map.inputs);
   if (map.inputs.empty()) {

@@ -11,6 +11,7 @@
 
 #include "compiler/graph/fresh_names.h"
 #include "compiler/graph/graph_view.h"
+#include "compiler/layers/doubles.h"
 #include "compiler/layers/formula.h"
 #include "compiler/layers/integer.h"
 #include "compiler/layers/layer_graph.h"
@@ -115,6 +116,14 @@ class NodeLowering {
   FreshNames& layer_names_;
 };
 
+inline bool is_double(DataType type) {
+  return type == onnx::TensorProto_DataType_DOUBLE;
+}
+/// Of its first output.
+inline bool makes_integers(const NodeLowering& lowering) {
+  return integer_type(lowering.output_type()).has_value();
+}
+
 /// An access as a term of a formula over `inputs`, where it is, or is put at the end.
 Term read_input(Formula& formula, std::vector<TensorAccess>& inputs, TensorAccess access);
 
@@ -123,20 +132,30 @@ class MapBuilder {
  public:
   MapBuilder(NodeLowering& lowering, Shape extents) : lowering_(lowering), extents_(std::move(extents)) {}
 
-  /// A tensor, broadcast to the extents; a constant with one element becomes part of the formula.
+  /// A tensor, broadcast to the extents; a constant with one element becomes part of the formula. Doubles are
+  /// one term.
   Term operand(TensorId id);
   Term operand_of_input(int index) { return operand(lowering_.input(index)); }
   /// The same of a tensor of integers, or bool.
   Integer integer(TensorId id);
   Integer integer_of_input(int index) { return integer(lowering_.input(index)); }
+  /// The same read by a map of one's own, with what is outside the tensor.
+  Term operand_at(TensorId id, const AffineMap& map, double outside = 0);
+  Integer integer_at(TensorId id, const AffineMap& map, int64_t outside = 0);
+  Term word_at(TensorId id, const AffineMap& map) { return read({id, map, 0}); }
   size_t input_count() const { return inputs_.size(); }
   Term constant(double value) { return formula_.constant(value); }
+  Term double_constant(double value) { return formula_.double_constant(value); }
+  Term word(int32_t value) { return formula_.integer(value); }
   /// Adds the layer that computes `result` into `output`.
   void finish(const std::string& suffix, Term result, TensorId output);
   void finish(const std::string& suffix, const Integer& result, TensorId output);
 
  private:
   Term read(TensorAccess access) { return read_input(formula_, inputs_, std::move(access)); }
+  /// The words of elements that are two, of which the lower and the upper one are so outside.
+  Integer words_at(TensorId id, const AffineMap& map, uint64_t outside, IntegerType type);
+  void finish_words(const std::string& suffix, const Integer& result, TensorId output);
 
   NodeLowering& lowering_;
   Shape extents_;
@@ -164,11 +183,13 @@ enum class ElementTypes : uint8_t {
   kChipFloats,  ///< floats that Map, Reduce and Contract compute on
   kNumbers,     ///< these, integers and bool
   kAny,         ///< it only moves elements
+  kReals,       ///< floats and doubles
+  kAllNumbers,  ///< these, integers, and bool
   kAnyFirst,    ///< it moves elements of its first operand; the others, which may be empty, say how
 };
 
 struct OperatorRow {
-  const char* name;
+  const char* name;  ///< with its domain in front, unless that is ai.onnx
   Decomposition decompose;
   ElementTypes types;
   const char* condition = "";  ///< what else the node must be, for docs/operators.md; empty: nothing
@@ -183,7 +204,8 @@ void register_recurrent(OperatorTable& table);
 void register_scan(OperatorTable& table);
 void register_einsum(OperatorTable& table);
 void register_linear_algebra(OperatorTable& table);
-void register_scan(OperatorTable& table);
+void register_random(OperatorTable& table);
+void register_training(OperatorTable& table);
 void register_reduce(OperatorTable& table);
 void register_contract(OperatorTable& table);
 void register_movement(OperatorTable& table);

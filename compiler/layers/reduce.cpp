@@ -1,7 +1,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "compiler/layers/node_lowering.h"
+#include "compiler/layers/fold.h"
 
 /// Reductions over axes.
 namespace kodama::compiler {
@@ -74,9 +74,80 @@ Term square(Term x) {
   return x * x;
 }
 
+/// The result: `finish` of what elements were reduced to, which has one element along reduced axes.
+template <typename F>
+void finish_reduced(NodeLowering& lowering, TensorId reduced, F&& finish) {
+  const Shape extents = lowering.tensor(reduced).shape;
+  TensorId result = -1;
+  if (extents == lowering.output_shape()) {
+    result = lowering.output();
+  } else {
+    result = lowering.add_tensor("result", lowering.output_type(), extents);
+    lowering.bind_output(result);
+  }
+  MapBuilder map(lowering, extents);
+  map.finish("result", finish(map), result);
+}
+/// A formula of the elements, of `type`.
+template <typename F>
+TensorId add_terms(NodeLowering& lowering, const std::string& suffix, DataType type, F&& formula) {
+  const Shape& shape = lowering.input_shape(0);
+  const TensorId terms = lowering.add_tensor(suffix, type, shape);
+  MapBuilder map(lowering, shape);
+  map.finish(suffix, formula(map), terms);
+  return terms;
+}
+
+/// An element as a double, and a double as a result.
+Term double_of_input(const NodeLowering& lowering, MapBuilder& map) {
+  return integer_type(lowering.input_type(0)) ? to_double(map.integer_of_input(0)) : map.operand_of_input(0);
+}
+template <typename F>
+void finish_double(NodeLowering& lowering, TensorId reduced, F&& finish) {
+  if (const auto type = integer_type(lowering.output_type())) {
+    finish_reduced(lowering, reduced,
+                   [&](MapBuilder& map) { return double_to_integer(finish(map.operand(reduced)), *type); });
+  } else {
+    finish_reduced(lowering, reduced, [&](MapBuilder& map) { return finish(map.operand(reduced)); });
+  }
+}
+
+/// Of doubles, and of integers whose result isn't one before it is cut off: as in lower_simple.
+HostReason lower_in_double(NodeLowering& lowering, FoldOp op, Term (*before)(Term), Term (*after)(Term)) {
+  const auto reduced = reduced_axes(lowering);
+  if (!reduced) return kUnknownAxes;
+  const TensorId terms = add_terms(lowering, "terms", onnx::TensorProto_DataType_DOUBLE,
+                                   [&](MapBuilder& map) { return before(double_of_input(lowering, map)); });
+  finish_double(lowering, add_fold(lowering, "", terms, *reduced, op), after);
+  return kLowered;
+}
+
+/// Integers that stay integers.
+HostReason lower_integers(NodeLowering& lowering, FoldOp op, Integer (*before)(const Integer&)) {
+  const auto reduced = reduced_axes(lowering);
+  if (!reduced) return kUnknownAxes;
+  TensorId terms = lowering.input(0);
+  if (before != nullptr) {
+    terms = add_terms(lowering, "terms", lowering.output_type(),
+                      [&](MapBuilder& map) { return before(map.integer_of_input(0)); });
+  }
+  const TensorId result = add_fold(lowering, "", terms, *reduced, op);
+  lowering.bind_output(lowering.add_alias("kept", result, lowering.output_shape()));
+  return kLowered;
+}
+
+FoldOp fold_op(ReduceLayer::Op op) {
+  return op == ReduceLayer::Op::kSum    ? FoldOp::kSum
+         : op == ReduceLayer::Op::kProd ? FoldOp::kProduct
+         : op == ReduceLayer::Op::kMax  ? FoldOp::kMax
+                                        : FoldOp::kMin;
+}
+
 /// before: applied to each element; after: to the reduced value.
 HostReason lower_simple(NodeLowering& lowering, ReduceLayer::Op op, Term (*before)(Term),
                         Term (*after)(Term)) {
+  if (!has_float_arithmetic(lowering.output_type()))
+    return lower_in_double(lowering, fold_op(op), before, after);
   const auto reduced = reduced_axes(lowering);
   if (!reduced) return kUnknownAxes;
   const Shape& shape = lowering.input_shape(0);
@@ -203,7 +274,7 @@ class IntegerReduction {
 
 /// Sums and extremes of floats or integers.
 HostReason lower_plain(NodeLowering& lowering, ReduceLayer::Op op) {
-  if (!integer_type(lowering.output_type())) return lower_simple(lowering, op, unchanged, unchanged);
+  if (!makes_integers(lowering)) return lower_simple(lowering, op, unchanged, unchanged);
   const auto reduced = reduced_axes(lowering);
   if (!reduced) return kUnknownAxes;
   IntegerReduction reduction(lowering, *reduced);
@@ -220,15 +291,19 @@ HostReason lower_reduce_min(NodeLowering& lowering) {
   return lower_plain(lowering, ReduceLayer::Op::kMin);
 }
 HostReason lower_reduce_prod(NodeLowering& lowering) {
+  if (makes_integers(lowering)) return lower_integers(lowering, FoldOp::kProduct, nullptr);
   return lower_simple(lowering, ReduceLayer::Op::kProd, unchanged, unchanged);
 }
 HostReason lower_reduce_l1(NodeLowering& lowering) {
+  if (makes_integers(lowering)) return lower_integers(lowering, FoldOp::kSum, absolute);
   return lower_simple(lowering, ReduceLayer::Op::kSum, abs, unchanged);
 }
 HostReason lower_reduce_l2(NodeLowering& lowering) {
   return lower_simple(lowering, ReduceLayer::Op::kSum, square, sqrt);
 }
 HostReason lower_reduce_sum_square(NodeLowering& lowering) {
+  if (makes_integers(lowering))
+    return lower_integers(lowering, FoldOp::kSum, [](const Integer& a) { return a * a; });
   return lower_simple(lowering, ReduceLayer::Op::kSum, square, unchanged);
 }
 HostReason lower_reduce_log_sum(NodeLowering& lowering) {
@@ -254,7 +329,25 @@ void add_mean(NodeLowering& lowering, const std::vector<bool>& reduced) {
 HostReason lower_reduce_mean(NodeLowering& lowering) {
   const auto reduced = reduced_axes(lowering);
   if (!reduced) return kUnknownAxes;
-  add_mean(lowering, *reduced);
+  const int64_t count = reduced_count(lowering.input_shape(0), *reduced);
+  if (is_double(lowering.output_type())) {
+    const TensorId sum = add_fold(lowering, "", lowering.input(0), *reduced, FoldOp::kSum);
+    finish_double(lowering, sum, [&](Term x) { return x / x.constant(static_cast<double>(count)); });
+  } else if (const auto type = integer_type(lowering.output_type())) {
+    // The sum needs more bits than the numbers.
+    const IntegerType wide{64, type->is_signed};
+    const DataType between =
+        type->is_signed ? onnx::TensorProto_DataType_INT64 : onnx::TensorProto_DataType_UINT64;
+    const TensorId terms = add_terms(lowering, "terms", between,
+                                     [&](MapBuilder& map) { return convert(map.integer_of_input(0), wide); });
+    const TensorId sum = add_fold(lowering, "", terms, *reduced, FoldOp::kSum);
+    finish_reduced(lowering, sum, [&](MapBuilder& map) {
+      const Integer total = map.integer(sum);
+      return convert(divide(total, integer_constant(total.low, count, wide)).quotient, *type);
+    });
+  } else {
+    add_mean(lowering, *reduced);
+  }
   return kLowered;
 }
 
@@ -263,6 +356,21 @@ HostReason lower_reduce_log_sum_exp(NodeLowering& lowering) {
   const auto reduced = reduced_axes(lowering);
   if (!reduced) return kUnknownAxes;
   const Shape& shape = lowering.input_shape(0);
+  if (!has_float_arithmetic(lowering.output_type())) {
+    const TensorId numbers = add_terms(lowering, "numbers", onnx::TensorProto_DataType_DOUBLE,
+                                       [&](MapBuilder& map) { return double_of_input(lowering, map); });
+    const TensorId most = add_fold(lowering, "most", numbers, *reduced, FoldOp::kMax);
+    const TensorId terms =
+        add_terms(lowering, "terms", onnx::TensorProto_DataType_DOUBLE,
+                  [&](MapBuilder& map) { return exp(map.operand(numbers) - map.operand(most)); });
+    const TensorId sum = add_fold(lowering, "", terms, *reduced, FoldOp::kSum);
+    MapBuilder map(lowering, lowering.tensor(sum).shape);
+    const TensorId result =
+        lowering.add_tensor("sums", onnx::TensorProto_DataType_DOUBLE, lowering.tensor(sum).shape);
+    map.finish("sums", log(map.operand(sum)) + map.operand(most), result);
+    finish_double(lowering, result, unchanged);
+    return kLowered;
+  }
   const Reduction space = reduction_over(shape, *reduced, lowering.output_shape());
   const TensorAccess x{lowering.input(0), space.input_map, 0};
   const TensorId maximum = lowering.add_tensor("max", lowering.output_type(), space.output_extents);
@@ -358,16 +466,17 @@ Term norm_of_sum(const NodeLowering& lowering, Term sum) {
 
 void register_reduce(OperatorTable& table) {
   constexpr auto kFloats = ElementTypes::kChipFloats;
-  table.push_back({"ReduceSum", lower_reduce_sum, ElementTypes::kNumbers});
-  table.push_back({"ReduceMean", lower_reduce_mean, kFloats});
-  table.push_back({"ReduceMax", lower_reduce_max, ElementTypes::kNumbers});
-  table.push_back({"ReduceMin", lower_reduce_min, ElementTypes::kNumbers});
-  table.push_back({"ReduceProd", lower_reduce_prod, kFloats});
-  table.push_back({"ReduceL1", lower_reduce_l1, kFloats});
-  table.push_back({"ReduceL2", lower_reduce_l2, kFloats});
-  table.push_back({"ReduceSumSquare", lower_reduce_sum_square, kFloats});
-  table.push_back({"ReduceLogSum", lower_reduce_log_sum, kFloats});
-  table.push_back({"ReduceLogSumExp", lower_reduce_log_sum_exp, kFloats});
+  constexpr auto kAllNumbers = ElementTypes::kAllNumbers;
+  table.push_back({"ReduceSum", lower_reduce_sum, kAllNumbers});
+  table.push_back({"ReduceMean", lower_reduce_mean, kAllNumbers});
+  table.push_back({"ReduceMax", lower_reduce_max, kAllNumbers});
+  table.push_back({"ReduceMin", lower_reduce_min, kAllNumbers});
+  table.push_back({"ReduceProd", lower_reduce_prod, kAllNumbers});
+  table.push_back({"ReduceL1", lower_reduce_l1, kAllNumbers});
+  table.push_back({"ReduceL2", lower_reduce_l2, kAllNumbers});
+  table.push_back({"ReduceSumSquare", lower_reduce_sum_square, kAllNumbers});
+  table.push_back({"ReduceLogSum", lower_reduce_log_sum, kAllNumbers});
+  table.push_back({"ReduceLogSumExp", lower_reduce_log_sum_exp, kAllNumbers});
   table.push_back({"GlobalAveragePool", lower_global_average_pool, kFloats});
   table.push_back({"GlobalLpPool", lower_global_lp_pool, kFloats});
   table.push_back({"GlobalMaxPool", lower_global_max_pool, kFloats});

@@ -112,9 +112,133 @@ HostReason lower_roi_align(NodeLowering& lowering) {
   return kLowered;
 }
 
+/// An axis of a picture that GridSample reads.
+struct SampledAxis {
+  const char* name;
+  int64_t extent;
+  int64_t column;  ///< of the grid
+};
+
+/// Where a position outside the picture is read: at the edge, or mirrored there.
+Term padded(Term position, int64_t extent, bool align_corners, const std::string& padding) {
+  if (padding == "zeros") return position;
+  const auto last = static_cast<double>(extent - 1);
+  if (padding == "reflection") {
+    const double low = align_corners ? 0 : -0.5;
+    const double span = align_corners ? last : last + 1;
+    if (span <= 0) return position.constant(0);
+    const Term distance = abs(position - low);
+    const Term turns = floor(distance * (1 / span));
+    const Term rest = distance - turns * span;
+    const Term is_odd = turns - floor(turns * 0.5) * 2 - 1;
+    position = select(is_odd, span - rest, rest) + low;
+  }
+  return min(max(position, 0.0), last);
+}
+
+/// What the cubic of `a` = -0.75 gives an element at this distance.
+Term cubic_weight(Term distance) {
+  constexpr double kA = -0.75;
+  const Term d = abs(distance);
+  const Term near = ((d * (kA + 2) - (kA + 3)) * d) * d + 1;
+  const Term far = ((d * kA - 5 * kA) * d + 8 * kA) * d - 4 * kA;
+  return select(1.0 - d, near, select(2.0 - d, far, d.constant(0)));
+}
+
+/// How much each position along an axis of a picture counts for each position of the grid: [N, H', W',
+/// extent].
+TensorId sample_weights(NodeLowering& lowering, const SampledAxis& axis) {
+  const std::string mode = lowering.string_attribute("mode");
+  const std::string padding = lowering.string_attribute("padding_mode");
+  const bool align_corners = lowering.int_attribute("align_corners") != 0;
+  const Shape& grid = lowering.input_shape(1);
+  const Shape extents = {grid[0], grid[1], grid[2], axis.extent};
+  MapBuilder map(lowering, extents);
+  AffineMap at = AffineMap(4, 4).set_offset(3, axis.column);
+  for (size_t k = 0; k < 3; ++k) at.set(k, k, 1);
+  const Term normalized = map.operand_at(lowering.input(1), at);
+  const auto length = static_cast<double>(axis.extent);
+  const Term pixel =
+      align_corners ? (normalized + 1) * ((length - 1) / 2) : (normalized + 1) * (length / 2) - 0.5;
+  // What is no number, or infinite, is far outside, or with padding the first element.
+  constexpr double kFar = 0x1p20;
+  const Term is_number = less(abs(pixel), pixel.constant(kFar));
+  const Term position = where(is_number, pixel, pixel.constant(padding == "zeros" ? -kFar : 0));
+  const Term element =
+      map.word_at(lowering.add_numbers(std::string(axis.name) + "_numbers", kReal, {axis.extent}),
+                  AffineMap(1, 4).set(0, 3, 1));
+  const auto pad = [&](Term of) { return padded(of, axis.extent, align_corners, padding); };
+  const Term zero = pixel.constant(0), one = pixel.constant(1);
+  Term weight = zero;
+  if (mode == "nearest") {
+    weight = where(equal(round_to_even(pad(position)), element), one, zero);
+  } else if (mode == "bilinear") {
+    weight = relu(1.0 - abs(pad(position) - element));
+  } else {
+    // Each of the four elements is padded on its own.
+    const Term below = floor(position);
+    for (int k = -1; k <= 2; ++k) {
+      const Term tap = below + k;
+      weight = weight + where(equal(floor(pad(tap)), element), cubic_weight(position - tap), zero);
+    }
+  }
+  const std::string suffix = std::string(axis.name) + "_weights";
+  const TensorId weights = lowering.add_tensor(suffix, kReal, extents);
+  map.finish(suffix, weight, weights);
+  return weights;
+}
+
+/// A product with weights that follow from the grid, as RoiAlign is one.
+HostReason lower_grid_sample(NodeLowering& lowering) {
+  constexpr int64_t kMostWeights = int64_t{1} << 24;
+  const Shape& x = lowering.input_shape(0);
+  const Shape& grid = lowering.input_shape(1);
+  const Shape& y = lowering.output_shape();
+  lowering.require(x.size() == 4 && grid.size() == 4 && grid[3] == 2 && grid[0] == x[0],
+                   "X is {}, grid {}; [N, C, H, W] and [N, H', W', 2] are needed", shape_to_string(x),
+                   shape_to_string(grid));
+  const std::string mode = lowering.string_attribute("mode");
+  lowering.require(mode == "bilinear" || mode == "nearest" || mode == "bicubic",
+                   "mode is '{}'; bilinear, nearest and bicubic are allowed", mode);
+  const std::string padding = lowering.string_attribute("padding_mode");
+  lowering.require(padding == "zeros" || padding == "border" || padding == "reflection",
+                   "padding_mode is '{}'; zeros, border and reflection are allowed", padding);
+  const int64_t points = grid[1] * grid[2], positions = x[2] * x[3];
+  if (x[0] * points > kMostWeights / positions)
+    return fmt::format("{} points, each with weights for {} positions", x[0] * points, positions);
+  const TensorId rows = sample_weights(lowering, {"rows", x[2], 1});
+  const TensorId columns = sample_weights(lowering, {"columns", x[3], 0});
+  const Shape extents = {x[0], points, x[2], x[3]};
+  MapBuilder map(lowering, extents);
+  const auto weights_along = [&](TensorId id, size_t dim) {
+    const TensorId flat =
+        lowering.add_alias(dim == 2 ? "rows_flat" : "columns_flat", id, {x[0], points, x[dim]});
+    return map.operand_at(flat, AffineMap(3, 4).set(0, 0, 1).set(1, 1, 1).set(2, dim, 1));
+  };
+  const TensorId weights = lowering.add_tensor("weights", kReal, extents);
+  const Term of_row = weights_along(rows, 2);
+  map.finish("weights", of_row * weights_along(columns, 3), weights);
+
+  ContractLayer contract;
+  contract.dims = {
+      {"b", x[0], Role::kBatch}, {"p", points, Role::kM}, {"c", x[1], Role::kN}, {"i", positions, Role::kK}};
+  const TensorId flat = lowering.add_alias("flat_weights", weights, {x[0], points, positions});
+  const TensorId picture = lowering.add_alias("flat", lowering.input(0), {x[0], x[1], positions});
+  contract.a = {flat, AffineMap(3, 4).set(0, 0, 1).set(1, 1, 1).set(2, 3, 1), 0};
+  contract.b = {picture, AffineMap(3, 4).set(0, 0, 1).set(1, 2, 1).set(2, 3, 1), 0};
+  contract.output = AffineMap(3, 4).set(0, 0, 1).set(1, 2, 1).set(2, 1, 1);
+  contract.output_shape = {y[0], y[1], points};
+  contract.epilogue = ScalarExpr::identity();
+  const TensorId result = lowering.add_tensor("sampled", lowering.output_type(), contract.output_shape);
+  lowering.add_layer("", std::move(contract), result);
+  lowering.bind_output(result);
+  return kLowered;
+}
+
 }  // namespace
 
 void register_regions(OperatorTable& table) {
+  table.push_back({"GridSample", lower_grid_sample, ElementTypes::kChipFloats});
   table.push_back(
       {"RoiAlign", lower_roi_align, ElementTypes::kChipFloats, "mode avg, a sampling_ratio that isn't 0"});
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <string_view>
 
@@ -14,10 +15,9 @@ namespace kodama::compiler {
 
 namespace {
 
-/// `kinds`: what it takes and, behind the colon, makes. f float, i integer, a any, the same everywhere.
 struct OpRow {
   const char* name;
-  std::string_view kinds;
+  std::string_view kinds;  ///< scalar_op_kinds
   int arity() const { return static_cast<int>(kinds.find(':')); }
 };
 
@@ -25,27 +25,27 @@ struct OpRow {
 constexpr OpRow kOps[] = {
     {"input", ":a"},
     {"constant", ":f"},
-    {"add", "ff:f"},
-    {"sub", "ff:f"},
-    {"mul", "ff:f"},
-    {"div", "ff:f"},
-    {"neg", "f:f"},
-    {"abs", "f:f"},
-    {"max", "ff:f"},
-    {"min", "ff:f"},
-    {"relu", "f:f"},
-    {"reciprocal", "f:f"},
-    {"sqrt", "f:f"},
+    {"add", "rr:r"},
+    {"sub", "rr:r"},
+    {"mul", "rr:r"},
+    {"div", "rr:r"},
+    {"neg", "r:r"},
+    {"abs", "r:r"},
+    {"max", "rr:r"},
+    {"min", "rr:r"},
+    {"relu", "r:r"},
+    {"reciprocal", "r:r"},
+    {"sqrt", "r:r"},
+    {"floor", "r:r"},
+    {"select_not_negative", "raa:a"},
     {"exp", "f:f"},
     {"log", "f:f"},
     {"tanh", "f:f"},
     {"sigmoid", "f:f"},
     {"erf", "f:f"},
     {"pow", "ff:f"},
-    {"floor", "f:f"},
-    {"select_not_negative", "faa:a"},
-    {"equal", "ff:i"},
-    {"less", "ff:i"},
+    {"equal", "rr:i"},
+    {"less", "rr:i"},
     {"int", ":i"},
     {"int_add", "ii:i"},
     {"int_sub", "ii:i"},
@@ -63,6 +63,13 @@ constexpr OpRow kOps[] = {
     {"to_int", "f:i"},
     {"float_bits", "f:i"},
     {"from_bits", "i:f"},
+    {"double", ":d"},
+    {"pair", "ii:d"},
+    {"high_word", "d:i"},
+    {"low_word", "d:i"},
+    {"widen", "f:d"},
+    {"narrow", "d:f"},
+    {"to_long", "d:d"},
 };
 static_assert(std::size(kOps) == kScalarOps);
 
@@ -111,6 +118,10 @@ double evaluate_integers(ScalarOp op, uint32_t a, uint32_t b) {
       throw isa::InternalError(
           fmt::format("internal error in ScalarExpr: {} is no operation on integers", scalar_op_name(op)));
   }
+}
+
+uint64_t long_bits(double number) {
+  return std::bit_cast<uint64_t>(number);
 }
 
 double evaluate_op(ScalarOp op, double a, double b, double c) {
@@ -163,9 +174,25 @@ double evaluate_op(ScalarOp op, double a, double b, double c) {
       return std::isnan(a) ? 0 : std::clamp(std::trunc(a), -2147483648.0, 2147483647.0);
     case ScalarOp::kFloatBits:
       return int_of(std::bit_cast<uint32_t>(static_cast<float>(a)));
+    case ScalarOp::kPair:
+      return std::bit_cast<double>(uint64_t{bits_of(a)} << 32 | bits_of(b));
+    case ScalarOp::kHighWord:
+      return int_of(static_cast<uint32_t>(long_bits(a) >> 32));
+    case ScalarOp::kLowWord:
+      return int_of(static_cast<uint32_t>(long_bits(a)));
+    case ScalarOp::kWiden:
+    case ScalarOp::kNarrow:
+      return static_cast<float>(a);
+    case ScalarOp::kToLong: {
+      constexpr double kLimit = 0x1p63;
+      if (std::isnan(a)) return 0;
+      if (a >= kLimit) return std::bit_cast<double>(std::numeric_limits<int64_t>::max());
+      return std::bit_cast<double>(static_cast<int64_t>(std::max(a, -kLimit)));
+    }
     case ScalarOp::kInput:
     case ScalarOp::kConstant:
     case ScalarOp::kIntConstant:
+    case ScalarOp::kDoubleConstant:
       throw isa::InternalError("internal error in ScalarExpr: a leaf has no operation");
     default:
       return evaluate_integers(op, bits_of(a), bits_of(b));
@@ -194,6 +221,10 @@ int scalar_op_arity(ScalarOp op) {
   return row_of(op).arity();
 }
 
+std::string_view scalar_op_kinds(ScalarOp op) {
+  return row_of(op).kinds;
+}
+
 int ScalarExpr::input(int number) {
   isa::check_internal(number >= 0, "ScalarExpr", "input {}", number);
   ScalarNode node;
@@ -215,6 +246,28 @@ int ScalarExpr::int_constant(int32_t value) {
   return append(nodes_, node);
 }
 
+int ScalarExpr::double_constant(double value) {
+  ScalarNode node;
+  node.op = ScalarOp::kDoubleConstant;
+  node.value = value;
+  return append(nodes_, node);
+}
+
+int ScalarExpr::leaf(const ScalarNode& node) {
+  isa::check_internal(scalar_op_arity(node.op) == 0, "ScalarExpr", "{} is no leaf", scalar_op_name(node.op));
+  return append(nodes_, node);
+}
+
+bool ScalarExpr::is_double(int node) const {
+  for (;;) {
+    const ScalarNode& at = nodes_[static_cast<size_t>(node)];
+    const char made = row_of(at.op).kinds.back();
+    if (made == 'd') return true;
+    if ((made != 'r' && made != 'a') || at.op == ScalarOp::kInput) return false;
+    node = at.args[made == 'a' ? 1 : 0];
+  }
+}
+
 /// The node that an operation on integers is without being computed: a constant, or an argument as it is; -1
 /// if it has to be. Formulas of wide integers have many of them, since the upper word is often known.
 int ScalarExpr::simplified(ScalarOp op, int a, int b, int c) {
@@ -231,6 +284,16 @@ int ScalarExpr::simplified(ScalarOp op, int a, int b, int c) {
     case ScalarOp::kFromBits:
       if (nodes_[a].op == ScalarOp::kFloatBits) return nodes_[a].args[0];
       return -1;
+    case ScalarOp::kPair: {
+      const ScalarNode &high = nodes_[a], &low = nodes_[b];
+      if (high.op == ScalarOp::kHighWord && low.op == ScalarOp::kLowWord && high.args[0] == low.args[0])
+        return high.args[0];
+      return -1;
+    }
+    case ScalarOp::kHighWord:
+      return nodes_[a].op == ScalarOp::kPair ? nodes_[a].args[0] : -1;
+    case ScalarOp::kLowWord:
+      return nodes_[a].op == ScalarOp::kPair ? nodes_[a].args[1] : -1;
     case ScalarOp::kIsZero:
       return x ? int_constant(*x == 0 ? 1 : 0) : -1;
     case ScalarOp::kIntAdd:
@@ -281,30 +344,39 @@ int ScalarExpr::apply(ScalarOp op, int a, int b, int c) {
     if (std::abs(divisor) < kMost && std::abs(divisor) > 1 / kMost)
       return apply(ScalarOp::kMul, a, constant(1 / divisor));
   }
-  const int simple = simplified(op, a, b, c);
-  return simple >= 0 ? simple : append(nodes_, node);
+  return moved(node);
+}
+
+int ScalarExpr::moved(const ScalarNode& node) {
+  if (scalar_op_arity(node.op) > 0) {
+    const int simple = simplified(node.op, node.args[0], node.args[1], node.args[2]);
+    if (simple >= 0) return simple;
+  }
+  return append(nodes_, node);
 }
 
 ScalarKind ScalarExpr::kind(std::span<const ScalarKind> inputs) const {
   std::vector<ScalarKind> kinds;
+  const auto kind_of = [](char letter) {
+    return letter == 'f' ? ScalarKind::kFloat : letter == 'i' ? ScalarKind::kInteger : ScalarKind::kDouble;
+  };
   for (const ScalarNode& node : nodes_) {
     const std::string_view row = row_of(node.op).kinds;
     const int arity = scalar_op_arity(node.op);
-    std::optional<ScalarKind> any;
+    std::optional<ScalarKind> any, real;
     if (node.op == ScalarOp::kInput) any = inputs[static_cast<size_t>(node.input)];
     for (int k = 0; k < arity; ++k) {
       const ScalarKind found = kinds[static_cast<size_t>(node.args[static_cast<size_t>(k)])];
       const char wanted = row[static_cast<size_t>(k)];
       if (wanted == 'a' && !any) any = found;
-      const ScalarKind allowed = wanted == 'a'   ? *any
-                                 : wanted == 'f' ? ScalarKind::kFloat
-                                                 : ScalarKind::kInteger;
+      if (wanted == 'r' && !real) real = found == ScalarKind::kInteger ? ScalarKind::kFloat : found;
+      const ScalarKind allowed = wanted == 'a' ? *any : wanted == 'r' ? *real : kind_of(wanted);
       if (found == allowed) continue;  // formulas are long
       isa::check_internal(false, "ScalarExpr", "argument {} of {} is of the other kind in {}", k,
                           scalar_op_name(node.op), to_string());
     }
     const char made = row.back();
-    kinds.push_back(made == 'a' ? *any : made == 'f' ? ScalarKind::kFloat : ScalarKind::kInteger);
+    kinds.push_back(made == 'a' ? *any : made == 'r' ? *real : kind_of(made));
   }
   isa::check_internal(!kinds.empty(), "ScalarExpr", "an empty expression has no kind");
   return kinds.back();
@@ -357,7 +429,7 @@ ScalarExpr ScalarExpr::substitute(int k, const ScalarExpr& producer, std::span<c
       for (int& arg : moved.args) {
         if (arg >= 0) arg = renumbered[arg];
       }
-      renumbered.push_back(append(combined.nodes_, moved));
+      renumbered.push_back(combined.moved(moved));
     }
     isa::check_internal(!renumbered.empty(), "ScalarExpr::substitute", "an empty expression");
     return renumbered.back();
@@ -371,6 +443,22 @@ ScalarExpr ScalarExpr::substitute(int k, const ScalarExpr& producer, std::span<c
   const int result = copy(*this, [&](int input) { return input == k ? value : renumber(own_inputs, input); });
   combined.set_result(result);
   return combined;
+}
+
+ScalarExpr ScalarExpr::with_constant(int k, ScalarKind kind, uint32_t word) const {
+  ScalarExpr result;
+  std::vector<int> numbers;
+  for (ScalarNode node : nodes_) {
+    for (int& arg : node.args) {
+      if (arg >= 0) arg = numbers[static_cast<size_t>(arg)];
+    }
+    const bool is_it = node.op == ScalarOp::kInput && node.input == k;
+    numbers.push_back(!is_it                       ? result.moved(node)
+                      : kind == ScalarKind::kFloat ? result.constant(std::bit_cast<float>(word))
+                                                   : result.int_constant(static_cast<int32_t>(word)));
+  }
+  result.set_result(numbers.back());
+  return result;
 }
 
 ScalarExpr ScalarExpr::renumbered(std::span<const int> inputs) const {
@@ -403,7 +491,7 @@ double ScalarExpr::evaluate(std::span<const double> inputs) const {
     const ScalarNode& node = nodes_[i];
     if (node.op == ScalarOp::kInput) {
       values[i] = inputs[node.input];
-    } else if (node.op == ScalarOp::kConstant || node.op == ScalarOp::kIntConstant) {
+    } else if (scalar_op_arity(node.op) == 0) {
       values[i] = node.value;
     } else {
       values[i] =
@@ -432,6 +520,8 @@ std::string ScalarExpr::to_string() const {
       texts.push_back(fmt::format("{}", node.value));
     } else if (node.op == ScalarOp::kIntConstant) {
       texts.push_back(fmt::format("int({})", node.value));
+    } else if (node.op == ScalarOp::kDoubleConstant) {
+      texts.push_back(fmt::format("double({})", node.value));
     } else {
       std::string text = scalar_op_name(node.op) + "(";
       for (int k = 0; k < scalar_op_arity(node.op); ++k) {

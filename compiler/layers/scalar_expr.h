@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 /// Scalar expressions: what a Map computes per element, what a Reduce or Contract applies before or
@@ -11,14 +12,16 @@
 /// last node is the result.
 ///
 /// A value is a word of 32 bits: a float, of which the chip has neither NaN nor subnormals, or an integer in
-/// two's complement, which wraps. No operation converts one into the other unnoticed: scalar_kind knows what
-/// each takes and makes. Conditions are integers, 0 or 1. Other integer types, and what the chip has no
-/// operation for, are formulas of these (compiler/layers/integer.h).
+/// two's complement, which wraps; or, inside an expression alone, a double, which is made of two words and
+/// taken apart into them. No operation converts one into the other unnoticed: kind() knows what each takes
+/// and makes. Conditions are integers, 0 or 1. Other integer types, and what the chip has no operation for,
+/// are formulas of these (compiler/layers/integer.h, compiler/layers/doubles.h).
 namespace kodama::compiler {
 
 enum class ScalarOp : uint8_t {
   kInput,     ///< `input` = operand number
   kConstant,  ///< `value`
+  // Floats or doubles: as the arguments are, all alike.
   kAdd,
   kSub,
   kMul,
@@ -30,15 +33,16 @@ enum class ScalarOp : uint8_t {
   kRelu,  ///< max(x, 0)
   kReciprocal,
   kSqrt,
+  kFloor,
+  kSelectNotNegative,  ///< args[0] >= 0 ? args[1] : args[2]; these are of any kind, both alike
+  // Floats alone.
   kExp,
   kLog,
   kTanh,
   kSigmoid,
   kErf,
   kPow,  ///< args[0] to the power of args[1]; of a negative number to one that isn't whole: |args[0]|'s
-  kFloor,
-  kSelectNotNegative,  ///< args[0] >= 0 ? args[1] : args[2]
-  // Conditions on floats.
+  // Conditions on floats or doubles.
   kEqual,
   kLess,
   // Integers.
@@ -55,18 +59,29 @@ enum class ScalarOp : uint8_t {
   kShiftRight,        ///< zeros come in
   kShiftRightSigned,  ///< the sign comes in
   kIsZero,            ///< a condition
-  kSelect,            ///< args[0] != 0 ? args[1] : args[2], both floats or both integers
+  kSelect,            ///< args[0] != 0 ? args[1] : args[2], of any kind, both alike
   // From one kind to the other.
   kToInt,      ///< toward zero; what is too large becomes the largest or smallest integer
   kFloatBits,  ///< the word itself
   kFromBits,   ///< the reverse
+  // Doubles.
+  kDoubleConstant,  ///< `value`
+  kPair,            ///< of its upper word and its lower one
+  kHighWord,        ///< of a double: an integer
+  kLowWord,
+  kWiden,   ///< of a float
+  kNarrow,  ///< to the nearest float
+  kToLong,  ///< toward zero, to the nearest integer of 64 bits: its bits, as if they were a double's
 };
-inline constexpr int kScalarOps = static_cast<int>(ScalarOp::kFromBits) + 1;
+inline constexpr int kScalarOps = static_cast<int>(ScalarOp::kToLong) + 1;
 std::string scalar_op_name(ScalarOp op);
 int scalar_op_arity(ScalarOp op);
+/// What it takes, a letter an argument, and, behind a colon, makes: f float, i integer, d double; r float or
+/// double, the same everywhere; a any, the same everywhere.
+std::string_view scalar_op_kinds(ScalarOp op);
 
-/// What a word is.
-enum class ScalarKind : uint8_t { kFloat, kInteger };
+/// What a value is. Words are floats or integers.
+enum class ScalarKind : uint8_t { kFloat, kInteger, kDouble };
 
 struct ScalarNode {
   ScalarOp op = ScalarOp::kInput;
@@ -83,6 +98,9 @@ class ScalarExpr {
   int input(int number);
   int constant(double value);
   int int_constant(int32_t value);
+  int double_constant(double value);
+  /// A constant or an input, as it is in another expression.
+  int leaf(const ScalarNode& node);
   int apply(ScalarOp op, int a, int b = -1, int c = -1);
 
   const std::vector<ScalarNode>& nodes() const { return nodes_; }
@@ -91,6 +109,8 @@ class ScalarExpr {
   /// drops nodes that the result doesn't use).
   void set_result(int node);
   int input_count() const;
+  /// Whether a node is a double; inputs are words.
+  bool is_double(int node) const;
   /// What the result is, where the inputs are `inputs`; InternalError for an operation on the wrong kind.
   ScalarKind kind(std::span<const ScalarKind> inputs) const;
 
@@ -99,6 +119,9 @@ class ScalarExpr {
   /// expression's other inputs renumbered by `own_inputs`.
   ScalarExpr substitute(int k, const ScalarExpr& producer, std::span<const int> producer_inputs,
                         std::span<const int> own_inputs) const;
+
+  /// The expression with a constant word in the place of input k; a float by its bits.
+  ScalarExpr with_constant(int k, ScalarKind kind, uint32_t word) const;
 
   /// The expression with input k renumbered to inputs[k] (two inputs may become one).
   ScalarExpr renumbered(std::span<const int> inputs) const;
@@ -115,6 +138,8 @@ class ScalarExpr {
 
  private:
   int simplified(ScalarOp op, int a, int b, int c);
+  /// A node of another expression, whose arguments are those of this one.
+  int moved(const ScalarNode& node);
 
   std::vector<ScalarNode> nodes_;
 };

@@ -1,7 +1,7 @@
 #include <limits>
 #include <numeric>
 
-#include "compiler/layers/node_lowering.h"
+#include "compiler/layers/fold.h"
 
 /// Operators along one axis in which places matter: running sums, and who is first.
 namespace kodama::compiler {
@@ -11,11 +11,6 @@ namespace {
 /// Up to so many elements a running sum is a sum of its own for every place; longer axes are done in blocks.
 constexpr int64_t kDirectScan = 24;
 constexpr int64_t kScanBlock = 16;
-
-struct Scan {
-  size_t axis = 0;
-  bool exclusive = false, reverse = false;
-};
 
 /// result[i] = sum over k < terms of source[i - k], or [i + k], of what there is along the axis; without the
 /// place itself if exclusive.
@@ -108,6 +103,10 @@ HostReason lower_cum_sum(NodeLowering& lowering) {
   lowering.require(axes->size() == 1, "{} axes are given; 1 is needed", axes->size());
   const Scan scan{lowering.axis((*axes)[0], shape.size()), lowering.int_attribute("exclusive") != 0,
                   lowering.int_attribute("reverse") != 0};
+  if (!has_float_arithmetic(lowering.output_type())) {
+    lowering.bind_output(add_scan_by_steps(lowering, lowering.input(0), scan));
+    return kLowered;
+  }
   const bool direct = shape[scan.axis] <= kDirectScan;
   const TensorId result = add_scan(lowering, lowering.input(0), scan, 0, direct ? lowering.output() : -1);
   if (!direct) lowering.bind_output(result);
@@ -117,7 +116,7 @@ HostReason lower_cum_sum(NodeLowering& lowering) {
 }  // namespace
 
 void register_scan(OperatorTable& table) {
-  table.push_back({"CumSum", lower_cum_sum, ElementTypes::kChipFloats});
+  table.push_back({"CumSum", lower_cum_sum, ElementTypes::kAllNumbers});
 }
 
 }  // namespace kodama::compiler

@@ -97,10 +97,10 @@ std::string key_of(const StreamPlacement& placement) {
     for (size_t dim = 0; dim < placement.extents.size(); ++dim)
       map += fmt::format("{},", placement.access.map.coefficient(axis, dim));
   }
-  return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}|{}{}", map, placement.access.fill, placement.extents, places,
+  return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}{}", map, placement.access.fill, placement.extents, places,
                      around.to_string(), static_cast<int>(placement.layout.padding()),
-                     placement.transport.to_string(), placement.length_lw, placement.round_to_odd,
-                     placement.is_output, placement.element == StreamElement::kHalf ? "|halves" : "");
+                     placement.transport.to_string(), placement.length_lw, placement.is_output,
+                     placement.element == StreamElement::kHalf ? "|halves" : "");
 }
 
 }  // namespace

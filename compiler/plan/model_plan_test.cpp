@@ -295,7 +295,7 @@ TEST(ModelPlan, AMoveToTheHostNeedsAllElements) {
 
 TEST(ModelPlan, OtherTypesGoByTheHost) {
   const LayerGraph graph =
-      graph_of("agraph (double[2,3] x) => (double[3,2] y) { y = Transpose<perm = [1, 0]>(x) }");
+      graph_of("agraph (complex64[2,3] x) => (complex64[3,2] y) { y = Transpose<perm = [1, 0]>(x) }");
   const ModelPlan plan = plans_of(graph, tiny()).at("pbqp");
   ASSERT_EQ(plan.stages.size(), 1U);
   EXPECT_EQ(plan.stages[0].kind, PlannedStage::Kind::kHostRearrange);

@@ -17,7 +17,7 @@ double points_of(const Shape& extents) {
 }
 
 /// Adds an expression at each of `points`.
-void add_expression(const ScalarExpr& expr, double points, ProblemWork& work) {
+void add_expression(const ScalarExpr& expr, double all_points, ProblemWork& work) {
   const std::vector<ScalarNode>& nodes = expr.nodes();
   const auto node = [&](int k) -> const ScalarNode& { return nodes[static_cast<size_t>(k)]; };
   std::vector<int> readers(nodes.size(), 0);
@@ -25,7 +25,11 @@ void add_expression(const ScalarExpr& expr, double points, ProblemWork& work) {
     for (int k = 0; k < scalar_op_arity(each.op); ++k)
       ++readers[static_cast<size_t>(each.args[static_cast<size_t>(k)])];
   }
-  for (const ScalarNode& each : nodes) {
+  for (size_t number = 0; number < nodes.size(); ++number) {
+    const ScalarNode& each = nodes[number];
+    // A long word has two floats, or one double.
+    const bool is_double = expr.is_double(static_cast<int>(number));
+    const double points = is_double ? 2 * all_points : all_points;
     switch (each.op) {
       case ScalarOp::kInput:
       case ScalarOp::kConstant:
@@ -33,6 +37,10 @@ void add_expression(const ScalarExpr& expr, double points, ProblemWork& work) {
       case ScalarOp::kIntConstant:
       case ScalarOp::kFloatBits:
       case ScalarOp::kFromBits:
+      case ScalarOp::kDoubleConstant:
+      case ScalarOp::kPair:
+      case ScalarOp::kHighWord:
+      case ScalarOp::kLowWord:
         break;
       case ScalarOp::kAdd:
       case ScalarOp::kSub: {
@@ -53,6 +61,8 @@ void add_expression(const ScalarExpr& expr, double points, ProblemWork& work) {
       case ScalarOp::kSigmoid:
       case ScalarOp::kErf:
       case ScalarOp::kPow:
+      case ScalarOp::kWiden:
+      case ScalarOp::kNarrow:
         work.mau_operations += points;
         break;
       case ScalarOp::kAbs:
@@ -77,6 +87,7 @@ void add_expression(const ScalarExpr& expr, double points, ProblemWork& work) {
       case ScalarOp::kIsZero:
       case ScalarOp::kSelect:
       case ScalarOp::kToInt:
+      case ScalarOp::kToLong:
         work.alu_operations += points;
         break;
     }

@@ -172,20 +172,20 @@ std::vector<Tensor> run_dropout(const NodeContext& context) {
 
 }  // namespace
 
-RandomStream::RandomStream(const NodeContext& context) {
-  const onnx::NodeProto& node = context.node();
-  if (!context.has_attribute("seed")) {
-    std::string name = node.name();
-    for (const std::string& output : node.output()) {
-      if (name.empty()) name = output;
-    }
-    key_ = halves(fnv1a(name));
-  } else if (const auto& seed = context.attribute("seed"); seed.type() == onnx::AttributeProto::INT) {
-    key_ = halves(static_cast<uint64_t>(seed.i()));
-  } else {
-    key_ = {std::bit_cast<uint32_t>(seed.f()), 0};
+ThreefryWords random_key(const onnx::NodeProto& node) {
+  for (const onnx::AttributeProto& attribute : node.attribute()) {
+    if (attribute.name() != "seed") continue;
+    if (attribute.type() == onnx::AttributeProto::INT) return halves(static_cast<uint64_t>(attribute.i()));
+    return {std::bit_cast<uint32_t>(attribute.f()), 0};
   }
+  std::string name = node.name();
+  for (const std::string& output : node.output()) {
+    if (name.empty()) name = output;
+  }
+  return halves(fnv1a(name));
 }
+
+RandomStream::RandomStream(const NodeContext& context) : key_(random_key(context.node())) {}
 
 ThreefryWords RandomStream::words(size_t element) const {
   return threefry(key_, halves(element));

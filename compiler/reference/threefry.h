@@ -1,5 +1,7 @@
 #pragma once
 
+#include <onnx/onnx_pb.h>
+
 #include <array>
 #include <cstdint>
 
@@ -31,5 +33,8 @@ constexpr ThreefryWords threefry(ThreefryWords key, ThreefryWords counter) {
   }
   return {a, b};
 }
+
+/// The key of a random operator; random.h says which.
+ThreefryWords random_key(const onnx::NodeProto& node);
 
 }  // namespace kodama::compiler::reference

@@ -2,35 +2,31 @@
 
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 namespace kodama::compiler {
 
 Tensor as_chip_reads(const Tensor& tensor) {
   Tensor result = tensor;
-  const auto read = [&]<typename Element>(Element, auto&& to_float, auto&& from_float) {
+  // Elements of a type, and the floats or doubles that the chip computes them in.
+  const auto read = [&]<typename Element>(Element, auto&& to_number, auto&& from_number) {
     for (Element& element : result.data<Element>()) {
-      const float value = to_float(element);
+      const auto value = to_number(element);
+      using Number = std::remove_cv_t<decltype(value)>;
       if (std::isnan(value)) {
-        element = from_float(std::copysign(std::numeric_limits<float>::infinity(), value));
-      } else if (value != 0 && std::abs(value) < std::numeric_limits<float>::min()) {
-        element = from_float(std::copysign(0.0F, value));
+        element = from_number(std::copysign(std::numeric_limits<Number>::infinity(), value));
+      } else if (value != 0 && std::abs(value) < std::numeric_limits<Number>::min()) {
+        element = from_number(std::copysign(Number{0}, value));
       }
     }
   };
+  const auto same = [](auto x) { return x; };
   switch (tensor.type()) {
     case onnx::TensorProto_DataType_FLOAT:
-      read(
-          float{}, [](float x) { return x; }, [](float x) { return x; });
+      read(float{}, same, same);
       break;
     case onnx::TensorProto_DataType_DOUBLE:
-      read(
-          double{},
-          [](double x) {
-            return x != 0 && std::abs(x) < static_cast<double>(std::numeric_limits<float>::min())
-                       ? std::copysign(std::numeric_limits<float>::denorm_min(), static_cast<float>(x))
-                       : static_cast<float>(x);
-          },
-          [](float x) { return static_cast<double>(x); });
+      read(double{}, same, same);
       break;
     case onnx::TensorProto_DataType_FLOAT16:
       read(uint16_t{}, half_to_float, float_to_half);

@@ -102,8 +102,8 @@ def main():
     save("opset22", linear, [value("x", [2, 8])], [value("y", [2, 4])], [weights], opset=22)
     save("unknown_operator", [helper.make_node("Frobnicate", ["x"], ["y"], name="odd one")],
          [value("x", [2, 8])], [value("y", [2, 8])])
-    save("host", [helper.make_node("Add", ["i", "i"], ["twice"], name="integer sum"),
-                  helper.make_node("Cast", ["twice"], ["f"], name="to float", to=TensorProto.FLOAT),
+    save("host", [helper.make_node("Cast", ["i"], ["text"], name="to text", to=TensorProto.STRING),
+                  helper.make_node("Cast", ["text"], ["f"], name="from text", to=TensorProto.FLOAT),
                   helper.make_node("Mul", ["f", "f"], ["y"], name="square")],
          [value("i", [3], TensorProto.INT64)], [value("y", [3])])
     bad = numpy_helper.from_array(np.array([[1, np.inf], [np.nan, 2]], np.float32), "w")

@@ -64,20 +64,21 @@ Compiling again replaces the package:
 
 What the chip can't do runs on the host, with the reason:
 
-  $ kodama run models/host.onnx --chip tiny --input i=models/i.npy | grep -A2 'computed on the host'
+  $ kodama run models/host.onnx --chip tiny --input i=models/i.npy | grep -A3 'computed on the host'
   computed on the host by the CPU reference:
-    Div 'integer quotient': a division of 64-bit integers
-  y float32 [3]: 1 1 1
+    Cast 'to text': no conversion from int64 to string on the chip
+    Cast 'from text': no conversion from string to float32 on the chip
+  y float32 [3]: 1 4 9
 
 It takes the time that the chip file's rates of the host say, and the totals say so:
 
   $ kodama run models/host.onnx --chip tiny --input i=models/i.npy | grep -A5 '^a run' | sed 's/took [0-9.]* s/took S s/'
-  a run, constants on the chip:   3390 cycles, 0.005 ms at 750 MHz, 7168 B of DRAM traffic
-  the first, sending constants:   4437 cycles, 0.006 ms at 750 MHz, 7168 B of DRAM traffic (6144 B, 1047 link cycles)
-  of that the host:               2374 cycles: data to the chip 835, from it 783, launches 750, its layers 6
-  its data occupy the DRAMs for   26 cycles of 2 interfaces
-  its 1 layers: 72 B read and written at 1e+10 per second, 9 operations at 1e+10 per second, as the chip file assumes; they took S s of this machine
-  move         cycles  DRAM  ratio  from                to
+  a run, constants on the chip:   2627 cycles, 0.004 ms at 750 MHz, 2048 B of DRAM traffic
+  the first, sending constants:   2627 cycles, 0.004 ms at 750 MHz, 2048 B of DRAM traffic (0 B, 0 link cycles)
+  of that the host:               2419 cycles: data to the chip 883, from it 783, launches 750, its layers 3
+  its data occupy the DRAMs for   30 cycles of 2 interfaces
+  its 2 layers: 36 B read and written at 1e+10 per second, 12 operations at 1e+10 per second, as the chip file assumes; they took S s of this machine
+  planner pbqp: 0 relayouts on the chip take 0 of 208 chip cycles (0 %), 0 layout changes by the host
   $ kodama run models/moves.onnx --chip tiny --planner host --no-compare | grep '^its .* layers:' | sed 's/took [0-9.]* s/took S s/'
   its 2 layers: 1056 B read and written at 1e+10 per second, 120 operations at 1e+10 per second, as the chip file assumes; they took S s of this machine
 
