@@ -124,7 +124,7 @@ class NormalizeFusion {
   }
 
   bool take(size_t number, const ReduceLayer& reduce) {
-    if (reduce_kind(reduce.op) == ScalarKind::kInteger) return false;
+    if (reduced_kind(reduce) != ScalarKind::kFloat) return false;
     const AffineMap& access = layer_.inputs[number].map;
     const size_t rank = layer_.extents.size();
     const size_t outputs = reduce.output_extents.size();

@@ -160,6 +160,10 @@ isa::Operand lower_scalar(MachineBuilder& builder, const ScalarExpr& expr,
                           const std::vector<isa::Operand>& inputs,
                           const std::optional<isa::Operand>& destination = std::nullopt);
 
+/// The same of an expression that makes doubles: their upper and lower words.
+void lower_double(MachineBuilder& builder, const ScalarExpr& expr, const std::vector<isa::Operand>& inputs,
+                  const isa::Operand& high, const isa::Operand& low);
+
 /// The whole tile program as a machine program, one region per program.
 scheduler::MachineProgram lower_tile_program(const TileProgram& program, const isa::Chip& chip);
 

@@ -96,25 +96,36 @@ void lower_reduce(TileLoweringContext& context, const ReduceTile& op) {
   const int accumulator = context.buffer_values[static_cast<size_t>(op.accumulator)];
 
   // combined(inputs…, accumulator) = op(accumulator, expr(inputs)): a sum of products becomes multiply-adds.
+  // Of doubles the accumulator is two words, the upper one first.
+  const bool of_doubles = op.low_accumulator >= 0;
   ScalarExpr combined = op.expr;
   const int value = combined.result();
-  const int old = combined.input(static_cast<int>(op.inputs.size()));
+  int old = combined.input(static_cast<int>(op.inputs.size()));
+  if (of_doubles)
+    old = combined.apply(ScalarOp::kPair, old, combined.input(static_cast<int>(op.inputs.size()) + 1));
   combined.set_result(combined.apply(combining_op(op.op), old, value));
 
   for_each_vector(
       builder, op.count / kLwPerVector, unroll_factor(combined),
       [&](int64_t offset, int64_t vectors, const std::vector<int64_t>& strides) {
-        const auto stored = [&](int64_t v) {
-          return builder.operand_at(accumulator, op.accumulator_at, offset + v * kWordsPerVector, 2,
+        const auto stored = [&](int64_t v, bool low) {
+          const int buffer =
+              low ? context.buffer_values[static_cast<size_t>(op.low_accumulator)] : accumulator;
+          return builder.operand_at(buffer, op.accumulator_at, offset + v * kWordsPerVector, 2,
                                     isa::Width::kLong, strides);
         };
         // The running values stay in registers over the inner loop.
-        std::vector<isa::Operand> running;
-        for (int64_t v = 0; v < vectors; ++v) {
+        std::vector<isa::Operand> running, running_low;
+        const auto start = [&](std::vector<isa::Operand>& values, int64_t v, bool low) {
           const int id = builder.value("running", kWordsPerVector,
                                        isa::space_bit(isa::Space::kGrf0) | isa::space_bit(isa::Space::kGrf1));
-          running.push_back(MachineBuilder::operand(id));
-          builder.emit(isa::Opcode::kPassa, isa::Precision::kLong, {stored(v)}, {running.back()}, "reduce");
+          values.push_back(MachineBuilder::operand(id));
+          builder.emit(isa::Opcode::kPassa, isa::Precision::kLong, {stored(v, low)}, {values.back()},
+                       "reduce");
+        };
+        for (int64_t v = 0; v < vectors; ++v) {
+          start(running, v, false);
+          if (of_doubles) start(running_low, v, true);
         }
         std::vector<int64_t> inner = strides;
         inner.push_back(op.count * 2);
@@ -126,13 +137,22 @@ void lower_reduce(TileLoweringContext& context, const ReduceTile& op) {
                                                 input.at, offset + v * kWordsPerVector, 2, isa::Width::kLong,
                                                 inner));
           }
-          inputs.push_back(running[static_cast<size_t>(v)]);
-          lower_scalar(builder, combined, inputs, running[static_cast<size_t>(v)]);
+          const isa::Operand& value_of_vector = running[static_cast<size_t>(v)];
+          inputs.push_back(value_of_vector);
+          if (of_doubles) {
+            inputs.push_back(running_low[static_cast<size_t>(v)]);
+            lower_double(builder, combined, inputs, value_of_vector, running_low[static_cast<size_t>(v)]);
+          } else {
+            lower_scalar(builder, combined, inputs, value_of_vector);
+          }
         }
         builder.end_loop();
         for (int64_t v = 0; v < vectors; ++v) {
           builder.emit(isa::Opcode::kPassa, isa::Precision::kLong, {running[static_cast<size_t>(v)]},
-                       {stored(v)}, "reduce");
+                       {stored(v, false)}, "reduce");
+          if (of_doubles)
+            builder.emit(isa::Opcode::kPassa, isa::Precision::kLong, {running_low[static_cast<size_t>(v)]},
+                         {stored(v, true)}, "reduce");
         }
       });
 }

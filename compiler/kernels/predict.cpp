@@ -99,7 +99,13 @@ int64_t predicted_map_cycles(const ScalarExpr& expr, int64_t vectors) {
 }
 
 int64_t predicted_reduce_cycles(const ScalarExpr& expr, int64_t vectors, int64_t elements) {
-  const int64_t steps = (machine_operations(expr) + 1) * isa::kCyclesPerStep * vectors;
+  // Running doubles are kept as words.
+  const bool of_doubles = expr.is_double(expr.result());
+  const int64_t combination =
+      of_doubles ? machine_operations(ScalarOp::kPair) + machine_operations(ScalarOp::kAdd, true) +
+                       machine_operations(ScalarOp::kHighWord) + machine_operations(ScalarOp::kLowWord)
+                 : 1;
+  const int64_t steps = (machine_operations(expr) + combination) * isa::kCyclesPerStep * vectors;
   return elements * std::max(steps, kRunningResultCycles) + kWaitCyclesPerOperation * longest_chain(expr);
 }
 

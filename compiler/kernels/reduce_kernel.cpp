@@ -38,6 +38,29 @@ struct Tiling {
   int64_t rest = 0;      ///< elements of the last, shorter tile
 };
 
+/// An epilogue whose double is two inputs, the upper word and the lower one; the others come behind them.
+ScalarExpr with_words(const ScalarExpr& epilogue) {
+  ScalarExpr result;
+  std::vector<int> numbers;
+  for (ScalarNode node : epilogue.nodes()) {
+    for (int& arg : node.args) {
+      if (arg >= 0) arg = numbers[static_cast<size_t>(arg)];
+    }
+    if (node.op == ScalarOp::kDoubleInput) {
+      const int high = result.input(0);
+      numbers.push_back(result.apply(ScalarOp::kPair, high, result.input(1)));
+    } else if (node.op == ScalarOp::kInput) {
+      numbers.push_back(result.input(node.input + 1));
+    } else if (scalar_op_arity(node.op) == 0) {
+      numbers.push_back(result.leaf(node));
+    } else {
+      numbers.push_back(result.apply(node.op, node.args[0], node.args[1], node.args[2]));
+    }
+  }
+  result.set_result(numbers.back());
+  return result;
+}
+
 std::optional<Candidate> reduce_on(const Spread& spread, const Layer& layer, const isa::Chip& chip) {
   const auto& reduce = std::get<ReduceLayer>(layer.body);
   const int64_t outputs = element_count(reduce.output_extents);
@@ -46,6 +69,7 @@ std::optional<Candidate> reduce_on(const Spread& spread, const Layer& layer, con
   const auto epilogue_inputs = static_cast<int64_t>(reduce.epilogue_inputs.size());
   const int64_t granule = spread.transport.granule();
   const bool has_epilogue = !(reduce.epilogue == ScalarExpr::identity());
+  const bool of_doubles = reduced_kind(reduce) == ScalarKind::kDouble;
 
   // Accumulator, epilogue inputs and result take one block each, the inputs one tile each. Blocks start on
   // granules; of a single one, whole vectors are enough.
@@ -56,7 +80,7 @@ std::optional<Candidate> reduce_on(const Spread& spread, const Layer& layer, con
   tiling.blocks = ceil_div(needed, tiling.block_lw);
   const int64_t output_length = round_up(tiling.blocks * tiling.block_lw, granule);
 
-  const int64_t block_buffers = 2 + epilogue_inputs;
+  const int64_t block_buffers = (of_doubles ? 3 : 2) + epilogue_inputs;
   const int64_t reserved = (block_buffers + 1) / 2 * tiling.block_lw;
   const int64_t capacity = tile_capacity_lw(inputs, 1, chip) - reserved;
   // A tile starts on a granule, so it holds a multiple of `unit` reduction elements.
@@ -117,7 +141,7 @@ std::optional<Candidate> reduce_on(const Spread& spread, const Layer& layer, con
                        (has_epilogue ? predicted_map_cycles(reduce.epilogue, vectors) : 0) +
                        store_cycles(spread.transport, tiling.block_lw, chip));
 
-  candidate.emit = [reduce, tiling, has_epilogue, granule, placements = candidate.placements,
+  candidate.emit = [reduce, tiling, has_epilogue, of_doubles, granule, placements = candidate.placements,
                     name = layer.name](const std::vector<int64_t>& addresses) {
     TileProgram program;
     program.name = name;
@@ -134,18 +158,29 @@ std::optional<Candidate> reduce_on(const Spread& spread, const Layer& layer, con
     for (size_t k = 0; k < input_count; ++k)
       tiles.push_back(buffer(placements[k].name, tiling.chunk * tiling.block_lw));
     const int accumulator = buffer("accumulator", tiling.block_lw);
+    const int low_accumulator = of_doubles ? buffer("lower words", tiling.block_lw) : -1;
 
     TileLoop blocks{"block", tiling.blocks, {}};
-    const DataType type = reduce_kind(reduce.op) == ScalarKind::kInteger ? onnx::TensorProto_DataType_INT32
-                                                                         : onnx::TensorProto_DataType_FLOAT;
-    blocks.body.push_back(
-        {FillTile{accumulator, {}, tiling.block_lw, word_of(identity_of(reduce.op), type)}});
+    const double identity = identity_of(reduce.op);
+    const auto fill = [&](int id, uint32_t word) {
+      blocks.body.push_back({FillTile{id, {}, tiling.block_lw, word}});
+    };
+    if (of_doubles) {
+      const auto bits = std::bit_cast<uint64_t>(identity);
+      fill(accumulator, static_cast<uint32_t>(bits >> 32));
+      fill(low_accumulator, static_cast<uint32_t>(bits));
+    } else {
+      const bool is_integer = reduce_kind(reduce.op) == ScalarKind::kInteger;
+      fill(accumulator, word_of(identity, is_integer ? onnx::TensorProto_DataType_INT32
+                                                     : onnx::TensorProto_DataType_FLOAT));
+    }
 
     const auto reduce_tile = [&](std::vector<TileNode>& body, int64_t repeats, const TileIndex& from) {
       ReduceTile op;
       op.op = reduce.op;
       op.expr = reduce.expr;
       op.accumulator = accumulator;
+      op.low_accumulator = low_accumulator;
       op.count = tiling.block_lw;
       op.repeats = repeats;
       for (size_t k = 0; k < input_count; ++k) {
@@ -166,9 +201,10 @@ std::optional<Candidate> reduce_on(const Spread& spread, const Layer& layer, con
     const TileIndex block_at{0, {round_up(tiling.block_lw, granule)}};
     if (has_epilogue) {
       MapTile epilogue;
-      epilogue.expr = reduce.epilogue;
+      epilogue.expr = of_doubles ? with_words(reduce.epilogue) : reduce.epilogue;
       epilogue.count = tiling.block_lw;
       epilogue.inputs.push_back({accumulator, {}});
+      if (of_doubles) epilogue.inputs.push_back({low_accumulator, {}});
       for (size_t k = 0; k < reduce.epilogue_inputs.size(); ++k) {
         const size_t stream = input_count + k;
         const int id = buffer(placements[stream].name, tiling.block_lw);

@@ -28,7 +28,7 @@ std::optional<WindowsProblem> pool_problem(const ReduceLayer& reduce, TensorId o
       reduce.reduction_extents.size() > 2) {
     return std::nullopt;
   }
-  if (reduce_kind(reduce.op) == ScalarKind::kInteger) return std::nullopt;
+  if (reduced_kind(reduce) != ScalarKind::kFloat) return std::nullopt;
   WindowsProblem problem;
   problem.op = reduce.op;
   problem.expr = reduce.expr;

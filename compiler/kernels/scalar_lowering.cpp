@@ -67,6 +67,29 @@ class ScalarLowering {
       : builder_(builder), expr_(expr), inputs_(inputs), destination_(destination) {}
 
   Operand run() {
+    lower_nodes();
+    const Operand& result = values_.back();
+    if (destination_ && !(result == *destination_)) {
+      // The result is an input, a constant or shared: it still has to go where the caller wants it.
+      Operand target = *destination_;
+      emit(Opcode::kPassa, Precision::kLong, {result}, {target});
+      return target;
+    }
+    return result;
+  }
+
+  /// Of an expression that makes doubles.
+  void run_to_words(const Operand& high, const Operand& low) {
+    lower_nodes();
+    const Pair& result = doubles_.back();
+    emit(Opcode::kOr, Precision::kLong, {upper_word(result[0]), long_shift(Opcode::kLsr, result[1], 32)},
+         {high});
+    emit(Opcode::kOr, Precision::kLong, {long_shift(Opcode::kLsl, result[0], 32), lower_word(result[1])},
+         {low});
+  }
+
+ private:
+  void lower_nodes() {
     const auto& nodes = expr_.nodes();
     isa::check_internal(!nodes.empty(), "lower_scalar", "empty expression");
     count_uses();
@@ -81,17 +104,8 @@ class ScalarLowering {
         values_[i] = lower(nodes[i]);
       }
     }
-    const Operand& result = values_.back();
-    if (destination_ && !(result == *destination_)) {
-      // The result is an input, a constant or shared: it still has to go where the caller wants it.
-      Operand target = *destination_;
-      emit(Opcode::kPassa, Precision::kLong, {result}, {target});
-      return target;
-    }
-    return result;
   }
 
- private:
   // --- emission helpers -------------------------------------------------------------------------------
 
   void emit(Opcode opcode, Precision precision, std::vector<Operand> sources,
@@ -808,6 +822,7 @@ class ScalarLowering {
         return words(upper_word(narrow[0]), long_shift(Opcode::kLsr, narrow[1], 32));
       }
       case ScalarOp::kDoubleConstant:
+      case ScalarOp::kDoubleInput:
       case ScalarOp::kPair:
       case ScalarOp::kWiden:
       case ScalarOp::kToLong:
@@ -832,6 +847,11 @@ class ScalarLowering {
 };
 
 }  // namespace
+
+void lower_double(MachineBuilder& builder, const ScalarExpr& expr, const std::vector<Operand>& inputs,
+                  const Operand& high, const Operand& low) {
+  ScalarLowering(builder, expr, inputs, std::nullopt).run_to_words(high, low);
+}
 
 Operand lower_scalar(MachineBuilder& builder, const ScalarExpr& expr, const std::vector<Operand>& inputs,
                      const std::optional<Operand>& destination) {

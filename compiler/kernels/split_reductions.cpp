@@ -188,7 +188,8 @@ enum class Split { kNone, kImage, kLists };
 /// Splits layer `index` if that helps; the second half stands at index + 1 then.
 Split split_layer(LayerGraph& graph, size_t index, const isa::Chip& chip, Names& names) {
   const auto* reduce = std::get_if<ReduceLayer>(&graph.layers[index].body);
-  if (reduce == nullptr) return Split::kNone;
+  // Parts of doubles are no words: who adds such a layer adds two (compiler/layers/fold.cpp).
+  if (reduce == nullptr || reduced_kind(*reduce) == ScalarKind::kDouble) return Split::kNone;
   const auto parts_of = [&](LayerTensor parts, const Layer& layer) {
     parts.name =
         names.tensors.make_unique(graph.tensors[static_cast<size_t>(layer.outputs[0])].name + "/parts");

@@ -564,7 +564,7 @@ HostReason lower_gemm(NodeLowering& lowering) {
 }  // namespace
 
 void register_contract(OperatorTable& table) {
-  constexpr const char* kFewProducts = "up to 2^22 products of integers or doubles";
+  constexpr const char* kFewProducts = "up to 2^22 products of 64-bit integers";
   table.push_back({"Conv", lower_conv, ElementTypes::kChipFloats});
   table.push_back({"ConvTranspose", lower_conv_transpose, ElementTypes::kChipFloats});
   table.push_back({"MatMul", lower_matmul, ElementTypes::kAllNumbers, kFewProducts});

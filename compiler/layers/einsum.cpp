@@ -292,7 +292,7 @@ HostReason lower_einsum(NodeLowering& lowering) {
 
 void register_einsum(OperatorTable& table) {
   table.push_back(
-      {"Einsum", lower_einsum, ElementTypes::kAllNumbers, "up to 2^22 products of integers or doubles"});
+      {"Einsum", lower_einsum, ElementTypes::kAllNumbers, "up to 2^22 products of 64-bit integers"});
 }
 
 }  // namespace kodama::compiler

@@ -2,9 +2,9 @@
 
 #include "compiler/layers/node_lowering.h"
 
-/// Reductions and running sums of numbers that no Reduce layer combines, because they are two words or no
-/// operation of the chip: doubles, and products of integers. They are Maps, one after the other, that combine
-/// a few elements each.
+/// Reductions and running sums of numbers that are two words, or that the chip has no operation to combine:
+/// doubles by Reduce layers that keep both words; integers of 64 bits, and products of integers, by Maps, one
+/// after the other, that combine a few elements each.
 namespace kodama::compiler {
 
 enum class FoldOp : uint8_t { kSum, kProduct, kMax, kMin };
@@ -15,8 +15,8 @@ TensorId add_fold(NodeLowering& lowering, const std::string& suffix, TensorId so
                   const std::vector<bool>& reduced, FoldOp op);
 
 /// The sums of products that a Contract layer would compute, of integers or doubles, which the matrix unit
-/// hasn't: all products as one Map, then a fold; of the shape of its output. Its epilogue isn't applied.
-/// Nothing where there are too many products to keep.
+/// hasn't, as a Reduce, or, of integers of 64 bits, as a Map of all products and a fold; of the shape of its
+/// output. Its epilogue isn't applied. Nothing where there are too many products to keep.
 std::optional<TensorId> add_products(NodeLowering& lowering, const std::string& suffix,
                                      const ContractLayer& contract);
 constexpr const char* kTooManyProducts = "too many products for sums outside the matrix unit";

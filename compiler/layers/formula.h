@@ -153,6 +153,7 @@ class Formula {
   Term constant(double value) { return {&expr_, expr_.constant(value)}; }
   Term integer(int32_t value) { return {&expr_, expr_.int_constant(value)}; }
   Term double_constant(double value) { return {&expr_, expr_.double_constant(value)}; }
+  Term double_input(int number) { return {&expr_, expr_.double_input(number)}; }
   ScalarExpr result(Term term) {
     ScalarExpr expr = expr_;
     expr.set_result(term.node);

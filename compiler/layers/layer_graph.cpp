@@ -99,6 +99,10 @@ ScalarKind reduce_kind(ReduceLayer::Op op) {
   return op >= ReduceLayer::Op::kIntSum ? ScalarKind::kInteger : ScalarKind::kFloat;
 }
 
+ScalarKind reduced_kind(const ReduceLayer& reduce) {
+  return reduce.expr.is_double(reduce.expr.result()) ? ScalarKind::kDouble : reduce_kind(reduce.op);
+}
+
 std::optional<ScalarKind> word_kind(DataType type) {
   using onnx::TensorProto;
   switch (type) {
@@ -434,8 +438,8 @@ class Verifier {
     require(false, "its {} {} has {} inputs", what, expr.to_string(), inputs);
   }
 
-  void check_reduced(const ScalarExpr& expr, ScalarKind kind, ReduceLayer::Op op) const {
-    if (kind == reduce_kind(op)) return;
+  void check_reduced(const ScalarExpr& expr, ScalarKind kind, ScalarKind wanted, ReduceLayer::Op op) const {
+    if (kind == wanted) return;  // formulas are long
     require(false, "'{}' reduces {}", expr.to_string(), reduce_op_name(op));
   }
 
@@ -450,8 +454,10 @@ class Verifier {
     check_output_shape(layer, reduce.output_extents);
     check_expr(reduce.expr, reduce.inputs.size(), "expression");
     check_expr(reduce.epilogue, 1 + reduce.epilogue_inputs.size(), "epilogue");
-    const ScalarKind kind = reduce_kind(reduce.op);
-    check_reduced(reduce.expr, reduce.expr.kind(kinds_of(reduce.inputs)), reduce.op);
+    const ScalarKind kind = reduced_kind(reduce);
+    require(reduce_kind(reduce.op) == ScalarKind::kFloat || kind != ScalarKind::kDouble,
+            "'{}' reduces doubles", reduce_op_name(reduce.op));
+    check_reduced(reduce.expr, reduce.expr.kind(kinds_of(reduce.inputs)), kind, reduce.op);
     check_result(layer, epilogue_kind(reduce.epilogue, kind, reduce.epilogue_inputs));
     require(!reduce.inputs.empty(), "no inputs: it is a constant");
     require(element_count(reduce.reduction_extents) > 0, "nothing to reduce: {}",
@@ -470,7 +476,7 @@ class Verifier {
       const auto& [op, expr] = normalize.steps[k];
       check_expr(expr, normalize.inputs.size() + k, "step");
       kinds.push_back(expr.kind(kinds));
-      if (op) check_reduced(expr, kinds.back(), *op);
+      if (op) check_reduced(expr, kinds.back(), reduce_kind(*op), *op);
     }
     check_result(layer, kinds.back());
     require(!normalize.steps.empty() && !normalize.steps.back().op, "the last of its {} steps is no map",

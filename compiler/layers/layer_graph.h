@@ -84,7 +84,8 @@ struct MapLayer {
 };
 
 /// out[d] = epilogue(reduction over r of expr(inputs at (d, r)), epilogue_inputs at d).
-/// The iteration space is output extents followed by reduction extents.
+/// The iteration space is output extents followed by reduction extents. Where `expr` makes doubles, these are
+/// reduced, and the epilogue's input 0 is one (ScalarOp::kDoubleInput).
 struct ReduceLayer {
   enum class Op : uint8_t { kSum, kMax, kMin, kProd, kIntSum, kIntMax, kIntMin };
   Op op = Op::kSum;
@@ -224,6 +225,8 @@ std::string role_name(ContractLayer::Role role);  ///< "batch", "M", "N", "K"
 std::string reduce_op_name(ReduceLayer::Op op);   ///< "sum", …
 /// What it reduces: integers of 32 bits, which wrap, or floats.
 ScalarKind reduce_kind(ReduceLayer::Op op);
+/// The same, or doubles.
+ScalarKind reduced_kind(const ReduceLayer& reduce);
 /// What a reduction of no elements is.
 double identity_of(ReduceLayer::Op op);
 

@@ -64,6 +64,7 @@ constexpr OpRow kOps[] = {
     {"float_bits", "f:i"},
     {"from_bits", "i:f"},
     {"double", ":d"},
+    {"double_input", ":d"},
     {"pair", "ii:d"},
     {"high_word", "d:i"},
     {"low_word", "d:i"},
@@ -193,6 +194,7 @@ double evaluate_op(ScalarOp op, double a, double b, double c) {
     case ScalarOp::kConstant:
     case ScalarOp::kIntConstant:
     case ScalarOp::kDoubleConstant:
+    case ScalarOp::kDoubleInput:
       throw isa::InternalError("internal error in ScalarExpr: a leaf has no operation");
     default:
       return evaluate_integers(op, bits_of(a), bits_of(b));
@@ -250,6 +252,13 @@ int ScalarExpr::double_constant(double value) {
   ScalarNode node;
   node.op = ScalarOp::kDoubleConstant;
   node.value = value;
+  return append(nodes_, node);
+}
+
+int ScalarExpr::double_input(int number) {
+  ScalarNode node;
+  node.op = ScalarOp::kDoubleInput;
+  node.input = number;
   return append(nodes_, node);
 }
 
@@ -489,7 +498,7 @@ double ScalarExpr::evaluate(std::span<const double> inputs) const {
   const auto value_of = [&](int node) { return node < 0 ? 0.0 : values[node]; };
   for (size_t i = 0; i < nodes_.size(); ++i) {
     const ScalarNode& node = nodes_[i];
-    if (node.op == ScalarOp::kInput) {
+    if (node.input >= 0) {
       values[i] = inputs[node.input];
     } else if (scalar_op_arity(node.op) == 0) {
       values[i] = node.value;
@@ -514,7 +523,9 @@ std::string ScalarExpr::to_string() const {
   std::vector<std::string> texts;
   for (size_t i = 0; i < nodes_.size(); ++i) {
     const ScalarNode& node = nodes_[i];
-    if (node.op == ScalarOp::kInput) {
+    if (node.op == ScalarOp::kDoubleInput) {
+      texts.push_back(fmt::format("d{}", node.input));
+    } else if (node.op == ScalarOp::kInput) {
       texts.push_back(fmt::format("x{}", node.input));
     } else if (node.op == ScalarOp::kConstant) {
       texts.push_back(fmt::format("{}", node.value));

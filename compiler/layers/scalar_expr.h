@@ -66,6 +66,7 @@ enum class ScalarOp : uint8_t {
   kFromBits,   ///< the reverse
   // Doubles.
   kDoubleConstant,  ///< `value`
+  kDoubleInput,     ///< `input`, which is a double: what a Reduce layer has reduced, in its epilogue
   kPair,            ///< of its upper word and its lower one
   kHighWord,        ///< of a double: an integer
   kLowWord,
@@ -109,7 +110,8 @@ class ScalarExpr {
   /// drops nodes that the result doesn't use).
   void set_result(int node);
   int input_count() const;
-  /// Whether a node is a double; inputs are words.
+  int double_input(int number);
+  /// Whether a node is a double.
   bool is_double(int node) const;
   /// What the result is, where the inputs are `inputs`; InternalError for an operation on the wrong kind.
   ScalarKind kind(std::span<const ScalarKind> inputs) const;

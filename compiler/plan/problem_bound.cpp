@@ -38,6 +38,7 @@ void add_expression(const ScalarExpr& expr, double all_points, ProblemWork& work
       case ScalarOp::kFloatBits:
       case ScalarOp::kFromBits:
       case ScalarOp::kDoubleConstant:
+      case ScalarOp::kDoubleInput:
       case ScalarOp::kPair:
       case ScalarOp::kHighWord:
       case ScalarOp::kLowWord:
@@ -106,7 +107,8 @@ ProblemWork operations_of(const Layer& layer) {
     add_expression(reduce->epilogue, outputs, work);
     const bool compares = reduce->op != ReduceLayer::Op::kSum && reduce->op != ReduceLayer::Op::kProd;
     // The first element of each needs none.
-    (compares ? work.alu_operations : work.mau_operations) += outputs * std::max(elements - 1, 0.0);
+    const double points = reduced_kind(*reduce) == ScalarKind::kDouble ? 2 * outputs : outputs;
+    (compares ? work.alu_operations : work.mau_operations) += points * std::max(elements - 1, 0.0);
   } else if (const auto* normalize = std::get_if<NormalizeLayer>(&layer.body)) {
     const double elements = points_of(normalize->extents);
     double rows = 1;

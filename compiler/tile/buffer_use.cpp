@@ -28,6 +28,10 @@ struct BufferUseOf {
   BufferUse operator()(const ReduceTile& op) const {
     BufferUse use{inputs(op.inputs), {op.accumulator}};
     use.reads.push_back(op.accumulator);
+    if (op.low_accumulator >= 0) {
+      use.reads.push_back(op.low_accumulator);
+      use.writes.push_back(op.low_accumulator);
+    }
     return use;
   }
   BufferUse operator()(const LoadRows& op) const { return {{}, {op.buffer}}; }
@@ -85,6 +89,7 @@ struct ReadsOf {
   std::vector<BufferRead> operator()(ReduceTile& op) const {
     std::vector<BufferRead> reads = inputs(op.inputs);
     reads.push_back({&op.accumulator, &op.accumulator_at});
+    if (op.low_accumulator >= 0) reads.push_back({&op.low_accumulator, &op.accumulator_at});
     return reads;
   }
   std::vector<BufferRead> operator()(WindowProduct& op) const {

@@ -237,6 +237,9 @@ class Verifier {
     require(op.repeats > 0, "reduce: {} repeats", op.repeats);
     inputs("reduce", op.inputs, op.expr, op.count * op.repeats);
     buffer_range("reduce", op.accumulator, op.accumulator_at, op.count);
+    require((op.low_accumulator >= 0) == op.expr.is_double(op.expr.result()),
+            "reduce: a buffer of lower words is for doubles");
+    if (op.low_accumulator >= 0) buffer_range("reduce", op.low_accumulator, op.accumulator_at, op.count);
   }
   void transfers(std::string_view what, int stream, const std::vector<RowsTransfer>& list) const {
     require(stream >= 0 && stream < static_cast<int>(program_.streams.size()), "{}: no stream {}", what,
@@ -640,7 +643,8 @@ class Printer {
          op.count);
   }
   void node(const ReduceTile& op) {
-    line("reduce {} {}= {}, {}, {} LW, {} times", buffer(op.accumulator, op.accumulator_at),
+    line("reduce {}{} {}= {}, {}, {} LW, {} times", buffer(op.accumulator, op.accumulator_at),
+         op.low_accumulator >= 0 ? " and " + buffer(op.low_accumulator, op.accumulator_at) : "",
          reduce_op_name(op.op), op.expr.to_string(), inputs(op.inputs), op.count, op.repeats);
   }
   void transfers(const std::vector<RowsTransfer>& list) {

@@ -225,6 +225,8 @@ struct ReduceTile {
   std::vector<MapTile::Input> inputs;
   int accumulator = -1;
   TileIndex accumulator_at;
+  /// Of doubles, the buffer of their lower words; `accumulator` has the upper ones. Else -1.
+  int low_accumulator = -1;
   int64_t count = 0;  ///< LW of the accumulator range
   int64_t repeats = 0;
   bool operator==(const ReduceTile&) const = default;
