@@ -139,15 +139,21 @@ TensorId reduce_doubles(NodeLowering& lowering, const std::string& suffix, Tenso
   Shape outputs = shape;
   outputs[axis] = parts;
   const int64_t each = (count + parts - 1) / parts;
-  DoubleReduction reduction(lowering, outputs, {each});
   AffineMap map = AffineMap::identity(shape.size()).extended(0, 1);
   map.set(axis, axis, each).set(axis, shape.size(), 1);
-  const Term value = reduction.read(source, map, real_identity(op));
-  const TensorId result = reduction.finish(suffix, value, reduction_of_doubles(op));
+  const TensorId result = add_reduction_of_doubles(lowering, suffix, source, map, outputs, {each}, op);
   return parts == 1 ? result : reduce_doubles(lowering, suffix + "_parts", result, axis, op);
 }
 
 }  // namespace
+
+TensorId add_reduction_of_doubles(NodeLowering& lowering, const std::string& suffix, TensorId source,
+                                  const AffineMap& map, const Shape& outputs, const Shape& reduced,
+                                  FoldOp op) {
+  DoubleReduction reduction(lowering, outputs, reduced);
+  const Term value = reduction.read(source, map, real_identity(op));
+  return reduction.finish(suffix, value, reduction_of_doubles(op));
+}
 
 TensorId add_fold(NodeLowering& lowering, const std::string& suffix, TensorId source,
                   const std::vector<bool>& reduced, FoldOp op) {

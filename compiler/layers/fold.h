@@ -14,6 +14,12 @@ enum class FoldOp : uint8_t { kSum, kProduct, kMax, kMin };
 TensorId add_fold(NodeLowering& lowering, const std::string& suffix, TensorId source,
                   const std::vector<bool>& reduced, FoldOp op);
 
+/// Doubles that `map`, over the dims of `outputs` and `reduced`, reads of `source`, reduced over the latter.
+/// What is outside leaves the result as it is.
+TensorId add_reduction_of_doubles(NodeLowering& lowering, const std::string& suffix, TensorId source,
+                                  const AffineMap& map, const Shape& outputs, const Shape& reduced,
+                                  FoldOp op);
+
 /// The sums of products that a Contract layer would compute, of integers or doubles, which the matrix unit
 /// hasn't, as a Reduce, or, of integers of 64 bits, as a Map of all products and a fold; of the shape of its
 /// output. Its epilogue isn't applied. Nothing where there are too many products to keep.

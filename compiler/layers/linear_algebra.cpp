@@ -9,29 +9,6 @@ namespace kodama::compiler {
 
 namespace {
 
-/// A piece for each row that keeps something: for types that nothing else than moving is there for.
-HostReason move_triangle(NodeLowering& lowering, int64_t k, bool upper) {
-  const Shape& shape = lowering.input_shape(0);
-  const size_t rank = shape.size();
-  constexpr int64_t kMostPieces = 81;
-  if (shape[rank - 2] > kMostPieces)
-    return fmt::format("{} rows of {}; at most {} are moved one by one", shape[rank - 2],
-                       data_type_name(lowering.input_type(0)), kMostPieces);
-  RearrangeLayer rearrange;
-  rearrange.extents = shape;
-  for (int64_t row = 0; row < shape[rank - 2]; ++row) {
-    const int64_t diagonal = std::clamp<int64_t>(row + k + (upper ? 0 : 1), 0, shape.back());
-    RearrangeLayer::Piece piece{
-        {lowering.input(0), AffineMap::identity(rank), 0}, std::vector<int64_t>(rank, 0), shape};
-    piece.begin[rank - 2] = row;
-    piece.end[rank - 2] = row + 1;
-    (upper ? piece.begin : piece.end)[rank - 1] = diagonal;
-    if (piece.begin[rank - 1] < piece.end[rank - 1]) rearrange.pieces.push_back(std::move(piece));
-  }
-  lowering.add_layer("", std::move(rearrange), lowering.output());
-  return kLowered;
-}
-
 HostReason lower_trilu(NodeLowering& lowering) {
   const Shape& shape = lowering.input_shape(0);
   lowering.require(shape.size() >= 2, "the input is {}; matrices are needed", shape_to_string(shape));
@@ -47,7 +24,8 @@ HostReason lower_trilu(NodeLowering& lowering) {
   const int64_t columns = shape.back();
   // Beyond the matrix all diagonals are alike.
   k = std::clamp(k, -rows - 1, columns + 1);
-  if (!has_float_arithmetic(lowering.input_type(0))) return move_triangle(lowering, k, upper);
+  const DataType type = lowering.input_type(0);
+  if (!word_kind(type) && !is_long(type)) return data_type_name(type);
   Tensor kept(onnx::TensorProto_DataType_FLOAT, {rows, columns});
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t column = 0; column < columns; ++column) {
@@ -56,9 +34,19 @@ HostReason lower_trilu(NodeLowering& lowering) {
     }
   }
   MapBuilder map(lowering, shape);
-  const Term x = map.operand_of_input(0);
   const Term is_kept = map.operand(lowering.add_constant("kept", std::move(kept)));
-  map.finish("", select(is_kept, x, x.constant(0)), lowering.output());
+  if (integer_type(type)) {
+    const Integer x = map.integer_of_input(0);
+    const Term zero = x.low.integer(0);
+    map.finish("", {select(is_kept, x.low, zero), select(is_kept, x.high, zero), x.type}, lowering.output());
+  } else if (is_double(type)) {
+    const Integer x = bits_of_double(map.operand_of_input(0));
+    const Term zero = x.low.integer(0);
+    map.finish("", {select(is_kept, x.low, zero), select(is_kept, x.high, zero), x.type}, lowering.output());
+  } else {
+    const Term x = map.operand_of_input(0);
+    map.finish("", select(is_kept, x, x.constant(0)), lowering.output());
+  }
   return kLowered;
 }
 

@@ -141,9 +141,14 @@ TEST(LowerReduce, IntegersOfEveryWidth) {
   const std::vector<int64_t> numbers = {
       1, -1, int64_t{1} << 40, -(int64_t{1} << 62), 255, 7, -9, 128, 65536, 4000000000, 0, -1};
   for (const char* type : {"int8", "uint8", "int32", "uint32", "int64", "uint64"}) {
-    for (const char* op : {"ReduceMax <axes = [1]>", "ReduceMin <axes = [1]>", "ReduceSum"}) {
+    for (const char* op : {"ReduceMax <axes = [1]>", "ReduceMin <axes = [1]>", "ReduceSum",
+                           "ReduceProd <axes = [1]>", "ReduceMean <axes = [1]>", "ReduceL1 <axes = [1]>",
+                           "ReduceL2 <axes = [1]>", "ReduceSumSquare <axes = [1]>"}) {
       const bool is_sum = std::string(op) == "ReduceSum";
-      if (is_sum && std::string(type).ends_with("int8")) continue;
+      const bool is_extreme = std::string(op).find("ReduceM") == 0 && std::string(op).find("Mean") > 20;
+      if (!is_extreme && std::string(type).ends_with("int8")) continue;
+      // Squares of these fill 64 bits: what a root is cut off to would depend on the last place.
+      if (std::string(type).starts_with("u") && std::string(op).starts_with("ReduceL2")) continue;
       const std::string text = fmt::format(
           "g (int64[2,6] x) => (int64[2,1] y) {{ a = Cast <to = {}> (x) axes = Constant <value = "
           "int64[1] {{1}}> () r = {} (a{}) y = Cast <to = 7> (r) }}",

@@ -2,7 +2,7 @@
 #include <limits>
 #include <numeric>
 
-#include "compiler/layers/node_lowering.h"
+#include "compiler/layers/fold.h"
 
 /// Pooling over windows: a Reduce whose access has two coefficients per spatial axis.
 namespace kodama::compiler {
@@ -87,7 +87,10 @@ HostReason lower_indices(NodeLowering& lowering, ReduceLayer pool, TensorId maxi
   pool.inputs.push_back({maximum, maximum_map, 0});
   pool.inputs.push_back({number_id, number_map, kInfinity});
   Formula candidate;
-  const Term is_maximum = equal(candidate.x(0), candidate.x(1));
+  const Term value = candidate.x(0), best = candidate.x(1);
+  const Term is_maximum = integer_type(lowering.output_type())
+                              ? value.apply(ScalarOp::kXor, best).apply(ScalarOp::kIsZero)
+                              : equal(value, best);
   pool.expr = candidate.result(where(is_maximum, candidate.x(2), candidate.constant(kInfinity)));
   Formula epilogue;
   const Term first = epilogue.x(0);
@@ -104,18 +107,26 @@ HostReason lower_indices(NodeLowering& lowering, ReduceLayer pool, TensorId maxi
   return kLowered;
 }
 
+/// Of doubles: windows reduced.
+TensorId pool_of_doubles(NodeLowering& lowering, const Pool& pool, FoldOp op) {
+  return add_reduction_of_doubles(lowering, "pooled", lowering.input(0), pool.layer.inputs[0].map,
+                                  pool.layer.output_extents, pool.layer.reduction_extents, op);
+}
+
 HostReason lower_max_pool(NodeLowering& lowering) {
   Pool pool = pool_of(lowering, true);
-  if (const auto type = integer_type(lowering.output_type())) {
-    if (type->bits > 16) return "integers of more than 16 bits";
-    if (lowering.has_output(1)) return "the Indices of integers";
-    pool.layer.op = ReduceLayer::Op::kIntMax;
-    pool.layer.inputs[0].fill = type->is_signed ? -static_cast<double>(int64_t{1} << (type->bits - 1)) : 0;
-    lowering.add_layer("", pool.layer, lowering.output());
+  if (is_double(lowering.output_type())) {
+    if (lowering.has_output(1)) return "the Indices of doubles";
+    lowering.bind_output(pool_of_doubles(lowering, pool, FoldOp::kMax));
     return kLowered;
   }
-  pool.layer.op = ReduceLayer::Op::kMax;
-  pool.layer.inputs[0].fill = -std::numeric_limits<double>::infinity();
+  if (const auto type = integer_type(lowering.output_type())) {
+    pool.layer.op = ReduceLayer::Op::kIntMax;
+    pool.layer.inputs[0].fill = type->is_signed ? -static_cast<double>(int64_t{1} << (type->bits - 1)) : 0;
+  } else {
+    pool.layer.op = ReduceLayer::Op::kMax;
+    pool.layer.inputs[0].fill = -std::numeric_limits<double>::infinity();
+  }
   const TensorId maximum = lowering.output();
   lowering.add_layer("", pool.layer, maximum);
   return lowering.has_output(1) ? lower_indices(lowering, std::move(pool.layer), maximum) : kLowered;
@@ -159,6 +170,18 @@ HostReason lower_average_pool(NodeLowering& lowering) {
     scales = std::move(wider);
   }
   // A window with nothing in it averages to 0.
+  if (is_double(lowering.output_type())) {
+    const std::vector<double> counts(scales.begin(), scales.end());
+    const TensorId count = lowering.add_constant(
+        "counts",
+        Tensor::from_values(onnx::TensorProto_DataType_DOUBLE,
+                            counts.size() == 1 ? Shape{} : Shape(output.begin() + 2, output.end()), counts));
+    const TensorId sum = pool_of_doubles(lowering, pool, FoldOp::kSum);
+    MapBuilder map(lowering, output);
+    const Term divisor = max(map.operand(count), 1.0);
+    map.finish("", map.operand(sum) / divisor, lowering.output());
+    return kLowered;
+  }
   for (float& scale : scales) scale = scale == 0 ? 0.0F : 1.0F / scale;
   Formula epilogue;
   if (std::adjacent_find(scales.begin(), scales.end(), std::not_equal_to<>()) == scales.end()) {
@@ -185,12 +208,94 @@ HostReason lower_lp_pool(NodeLowering& lowering) {
   return kLowered;
 }
 
+/// Every place of the result looks for its index among all; of several the last counts, as if they were
+/// written in order.
+HostReason lower_max_unpool(NodeLowering& lowering) {
+  constexpr int64_t kMostLooks = int64_t{1} << 24;
+  const Shape& x = lowering.input_shape(0);
+  const Shape& y = lowering.output_shape();
+  const int64_t count = element_count(x), places = element_count(y);
+  if (count > kMostLooks / places) return fmt::format("{} places, each from {} indices", places, count);
+  lowering.require(lowering.input_shape(1) == x, "X is {} and I {}; they must be the same",
+                   shape_to_string(x), shape_to_string(lowering.input_shape(1)));
+  // Indices count in the tensor that was pooled; output_shape may be larger.
+  const Shape kernel = lowering.ints_attribute("kernel_shape").value_or(Shape{});
+  const Shape strides = lowering.ints_attribute("strides").value_or(Shape(kernel.size(), 1));
+  const Shape pads = lowering.ints_attribute("pads").value_or(Shape(2 * kernel.size(), 0));
+  lowering.require(kernel.size() + 2 == x.size() && strides.size() == kernel.size() &&
+                       pads.size() == 2 * kernel.size() && y.size() == x.size(),
+                   "kernel_shape, strides or pads don't fit X {}", shape_to_string(x));
+  Shape pooled = {x[0], x[1]};
+  for (size_t axis = 0; axis < kernel.size(); ++axis)
+    pooled.push_back((x[axis + 2] - 1) * strides[axis] + kernel[axis] - pads[axis] -
+                     pads[kernel.size() + axis]);
+  for (size_t axis = 0; axis < y.size(); ++axis) {
+    if (pooled[axis] <= 0 || y[axis] < pooled[axis]) return "output_shape is smaller than what was pooled";
+  }
+  check_bounds(lowering, 1, lowering.input(1), 0, element_count(pooled) - 1);
+  constexpr DataType kIndex = onnx::TensorProto_DataType_INT32;
+  std::vector<int32_t> numbers;
+  for (int64_t place = 0; place < places; ++place) {
+    int64_t rest = place, number = 0, stride = 1;
+    bool is_inside = true;
+    for (size_t axis = y.size(); axis-- > 0; rest /= y[axis]) {
+      is_inside = is_inside && rest % y[axis] < pooled[axis];
+      number += rest % y[axis] * stride;
+      stride *= pooled[axis];
+    }
+    numbers.push_back(is_inside ? static_cast<int32_t>(number) : -1);
+  }
+  const TensorId place =
+      lowering.add_constant("places", Tensor::from_values<int32_t>(kIndex, {places}, numbers));
+  const TensorId order = lowering.add_numbers("order", kIndex, {count});
+  const TensorId indices = lowering.add_alias("indices", lowering.input(1), {count});
+  const TensorId values = lowering.add_alias("values", lowering.input(0), {count});
+  const AffineMap of_place = AffineMap(1, 2).set(0, 0, 1), of_value = AffineMap(1, 2).set(0, 1, 1);
+  const auto same = [](Term a, Term b) { return a.apply(ScalarOp::kXor, b).apply(ScalarOp::kIsZero); };
+  const auto reduce = [&](const std::string& suffix, ReduceLayer::Op op, auto&& formula_of, TensorId output) {
+    Formula formula;
+    ReduceLayer layer;
+    layer.op = op;
+    layer.output_extents = {places};
+    layer.reduction_extents = {count};
+    const auto read = [&](TensorId id, const AffineMap& map) {
+      return read_input(formula, layer.inputs, {id, map, 0});
+    };
+    layer.expr = formula.result(formula_of(read));
+    layer.epilogue = ScalarExpr::identity();
+    tidy_inputs(layer.expr, layer.inputs);
+    lowering.add_layer(suffix, std::move(layer), output);
+  };
+  const TensorId last = lowering.add_tensor("last", kIndex, {places});
+  reduce(
+      "last", ReduceLayer::Op::kIntMax,
+      [&](const auto& read) {
+        const Term index = read(lowering.words_of(indices), of_value.extended(1, 0));
+        const Term number = read(order, of_value);
+        return where(same(index, read(place, of_place)), number, number.integer(-1));
+      },
+      last);
+  const TensorId result = lowering.add_tensor("result", lowering.output_type(), {places});
+  reduce(
+      "result", ReduceLayer::Op::kSum,
+      [&](const auto& read) {
+        const Term value = read(values, of_value);
+        return where(same(read(order, of_value), read(last, of_place)), value, value.constant(0));
+      },
+      result);
+  lowering.bind_output(result);
+  return kLowered;
+}
+
 }  // namespace
 
 void register_pool(OperatorTable& table) {
-  table.push_back({"MaxPool", lower_max_pool, ElementTypes::kNumbers, "Indices, if asked for, below 2^24"});
+  table.push_back({"MaxUnpool", lower_max_unpool, ElementTypes::kChipFloats,
+                   "few elements: every place looks at all indices"});
+  table.push_back({"MaxPool", lower_max_pool, ElementTypes::kAllNumbers,
+                   "Indices, if asked for, below 2^24, and not of doubles"});
   table.push_back({"LpPool", lower_lp_pool, ElementTypes::kChipFloats});
-  table.push_back({"AveragePool", lower_average_pool, ElementTypes::kChipFloats});
+  table.push_back({"AveragePool", lower_average_pool, ElementTypes::kReals});
 }
 
 }  // namespace kodama::compiler

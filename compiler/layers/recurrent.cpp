@@ -113,7 +113,11 @@ class Recurrence {
     lengths_.assign(static_cast<size_t>(batch_), steps_);
     if (lowering_.has_input(4)) {
       const auto lengths = lowering_.constant_integers(4);
-      if (!lengths) return "sequence_lens isn't constant";
+      if (!lengths) {
+        take_lengths_of_data();
+        read_activations(default_activations);
+        return kLowered;
+      }
       for (const int64_t length : *lengths)
         lowering_.require(length >= 0 && length <= steps_, "sequence_lens holds {}; 0 to {} is allowed",
                           length, steps_);
@@ -129,6 +133,18 @@ class Recurrence {
     }
     read_activations(default_activations);
     return kLowered;
+  }
+
+  /// Every sample may be over at any step.
+  void take_lengths_of_data() {
+    constexpr DataType kLength = onnx::TensorProto_DataType_INT32;
+    check_bounds(lowering_, 4, lowering_.input(4), 0, steps_);
+    lengths_.assign(static_cast<size_t>(batch_), 0);
+    valid_ = lowering_.add_tensor("valid", kFloat, {steps_, batch_});
+    MapBuilder map(lowering_, {steps_, batch_});
+    const Integer time = map.integer(lowering_.add_numbers("times", kLength, {steps_, 1}));
+    const Term is_valid = less(time, map.integer_of_input(4));
+    map.finish("valid", where(is_valid, map.constant(1), map.constant(-1)), valid_);
   }
 
   const std::vector<DirectionGroup>& groups() const { return groups_; }

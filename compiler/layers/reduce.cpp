@@ -410,12 +410,50 @@ std::vector<bool> spatial_axes(const NodeLowering& lowering) {
   return flags;
 }
 
+/// Elements over the p-norm along an axis; of zeros they stay zeros.
+HostReason lower_lp_normalization(NodeLowering& lowering) {
+  const Shape& shape = lowering.input_shape(0);
+  std::vector<bool> reduced(shape.size(), false);
+  reduced[lowering.axis(lowering.int_attribute("axis"), shape.size())] = true;
+  Shape kept = shape;
+  for (size_t axis = 0; axis < kept.size(); ++axis) kept[axis] = reduced[axis] ? 1 : kept[axis];
+  const Reduction space = reduction_over(shape, reduced, kept);
+  Formula expr, epilogue;
+  const TensorId norm = lowering.add_tensor("norm", onnx::TensorProto_DataType_FLOAT, kept);
+  lowering.add_layer("norm",
+                     ReduceLayer{ReduceLayer::Op::kSum,
+                                 space.output_extents,
+                                 space.reduction_extents,
+                                 {{lowering.input(0), space.input_map, 0}},
+                                 expr.result(norm_term(lowering, expr.x(0))),
+                                 epilogue.result(norm_of_sum(lowering, epilogue.x(0))),
+                                 {}},
+                     norm);
+  MapBuilder map(lowering, shape);
+  const Term x = map.operand_of_input(0);
+  const Term divisor = map.operand(norm);
+  const Term zero = x.constant(0);
+  map.finish("", where(equal(divisor, zero), zero, x / divisor), lowering.output());
+  return kLowered;
+}
+
 HostReason lower_global_average_pool(NodeLowering& lowering) {
+  if (is_double(lowering.output_type())) {
+    const std::vector<bool> axes = spatial_axes(lowering);
+    const auto count = static_cast<double>(reduced_count(lowering.input_shape(0), axes));
+    const TensorId sum = add_fold(lowering, "", lowering.input(0), axes, FoldOp::kSum);
+    finish_double(lowering, sum, [&](Term x) { return x / x.constant(count); });
+    return kLowered;
+  }
   add_mean(lowering, spatial_axes(lowering));
   return kLowered;
 }
 
 HostReason lower_global_max_pool(NodeLowering& lowering) {
+  if (is_double(lowering.output_type())) {
+    lowering.bind_output(add_fold(lowering, "", lowering.input(0), spatial_axes(lowering), FoldOp::kMax));
+    return kLowered;
+  }
   const Reduction space =
       reduction_over(lowering.input_shape(0), spatial_axes(lowering), lowering.output_shape());
   lowering.add_layer("",
@@ -477,9 +515,10 @@ void register_reduce(OperatorTable& table) {
   table.push_back({"ReduceSumSquare", lower_reduce_sum_square, kAllNumbers});
   table.push_back({"ReduceLogSum", lower_reduce_log_sum, kAllNumbers});
   table.push_back({"ReduceLogSumExp", lower_reduce_log_sum_exp, kAllNumbers});
-  table.push_back({"GlobalAveragePool", lower_global_average_pool, kFloats});
+  table.push_back({"LpNormalization", lower_lp_normalization, kFloats});
+  table.push_back({"GlobalAveragePool", lower_global_average_pool, ElementTypes::kReals});
   table.push_back({"GlobalLpPool", lower_global_lp_pool, kFloats});
-  table.push_back({"GlobalMaxPool", lower_global_max_pool, kFloats});
+  table.push_back({"GlobalMaxPool", lower_global_max_pool, ElementTypes::kReals});
 }
 
 }  // namespace kodama::compiler

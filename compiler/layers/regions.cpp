@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "compiler/layers/node_lowering.h"
 
 /// What detectors read of pictures.
@@ -13,6 +15,7 @@ struct RegionAxis {
   const char* name;
   int64_t low, high;  ///< columns of `rois`
   int64_t bins, extent;
+  int64_t samples;  ///< of a bin
 };
 
 /// How much each position of a picture's axis counts for each bin of each region: the mean over its samples
@@ -20,7 +23,7 @@ struct RegionAxis {
 /// [regions, pictures, bins, extent], and zero for those that a region isn't in.
 TensorId region_weights(NodeLowering& lowering, const RegionAxis& axis, int64_t pictures) {
   const int64_t regions = lowering.input_shape(1)[0];
-  const int64_t samples = lowering.int_attribute("sampling_ratio");
+  const int64_t samples = axis.samples;
   const double scale = lowering.float_attribute("spatial_scale");
   const bool half_pixel = lowering.string_attribute("coordinate_transformation_mode") != "output_half_pixel";
   const bool several = pictures > 1;
@@ -76,16 +79,22 @@ TensorId region_weights(NodeLowering& lowering, const RegionAxis& axis, int64_t 
 /// products, one after the other, would multiply less, but what is between them had to change its layout.
 HostReason lower_roi_align(NodeLowering& lowering) {
   constexpr int64_t kMostWeights = int64_t{1} << 24;
-  if (lowering.string_attribute("mode") != "avg") return "the maximum of samples";
+  const std::string mode = lowering.string_attribute("mode");
+  lowering.require(mode == "avg" || mode == "max", "mode is '{}'; avg and max are allowed", mode);
   if (lowering.int_attribute("sampling_ratio") <= 0) return "as many samples as a region is large";
   const Shape& x = lowering.input_shape(0);
-  const Shape& y = lowering.output_shape();
+  // The largest of samples is that of as many bins with one sample each.
+  const int64_t ratio = lowering.int_attribute("sampling_ratio");
+  const bool takes_largest = mode == "max" && ratio > 1;
+  const int64_t samples = takes_largest ? 1 : ratio, finer = takes_largest ? ratio : 1;
+  const Shape& result = lowering.output_shape();
+  const Shape y = {result[0], result[1], result[2] * finer, result[3] * finer};
   const int64_t pictures = x[0], bins = y[0] * y[2] * y[3], positions = x[2] * x[3];
   if (bins > kMostWeights || pictures * positions > kMostWeights / bins)
     return fmt::format("{} bins, each with weights for {} positions", bins, pictures * positions);
   check_bounds(lowering, 2, lowering.input(2), 0, pictures - 1);
-  const TensorId rows = region_weights(lowering, {"rows", 1, 3, y[2], x[2]}, pictures);
-  const TensorId columns = region_weights(lowering, {"columns", 0, 2, y[3], x[3]}, 1);
+  const TensorId rows = region_weights(lowering, {"rows", 1, 3, y[2], x[2], samples}, pictures);
+  const TensorId columns = region_weights(lowering, {"columns", 0, 2, y[3], x[3], samples}, 1);
   const Shape extents = {y[0], y[2], y[3], pictures, x[2], x[3]};
   const Shape of_rows = {y[0], pictures, y[2], x[2]};
   const TensorId rows_apart = lowering.add_alias("rows_apart", rows, of_rows);
@@ -108,7 +117,104 @@ HostReason lower_roi_align(NodeLowering& lowering) {
   contract.output = AffineMap(4, 6).set(0, 0, 1).set(1, 3, 1).set(2, 1, 1).set(3, 2, 1);
   contract.output_shape = y;
   contract.epilogue = ScalarExpr::identity();
-  lowering.add_layer("", std::move(contract), lowering.output());
+  if (!takes_largest) {
+    lowering.add_layer("", std::move(contract), lowering.output());
+    return kLowered;
+  }
+  const TensorId all = lowering.add_tensor("all", lowering.output_type(), y);
+  lowering.add_layer("all", std::move(contract), all);
+  AffineMap of_bin = AffineMap(4, 6).set(0, 0, 1).set(1, 1, 1);
+  of_bin.set(2, 2, finer).set(2, 4, 1).set(3, 3, finer).set(3, 5, 1);
+  lowering.add_layer("",
+                     ReduceLayer{ReduceLayer::Op::kMax,
+                                 result,
+                                 {finer, finer},
+                                 {{all, of_bin, 0}},
+                                 ScalarExpr::identity(),
+                                 ScalarExpr::identity(),
+                                 {}},
+                     lowering.output());
+  return kLowered;
+}
+
+/// How much an element along an axis may be of a bin of MaxRoiPool, so that the least of it and the element
+/// is what counts: infinity inside, minus infinity outside; [regions, bins, extent].
+TensorId pooled_elements(NodeLowering& lowering, const RegionAxis& axis) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const int64_t regions = lowering.input_shape(1)[0];
+  const double scale = lowering.float_attribute("spatial_scale");
+  const Shape extents = {regions, axis.bins, axis.extent};
+  MapBuilder map(lowering, extents);
+  // Halves away from 0.
+  const auto corner = [&](int64_t column) {
+    const Term at =
+        map.operand_at(lowering.input(1), AffineMap(2, 3).set(0, 0, 1).set_offset(1, column)) * scale;
+    const Term magnitude = floor(abs(at) + 0.5);
+    return select(at, magnitude, -magnitude);
+  };
+  const auto number = [&](const char* of, size_t dim, int64_t count) {
+    const std::string suffix = fmt::format("{}_{}", axis.name, of);
+    return map.operand_at(lowering.add_numbers(suffix, kReal, {count}), AffineMap(1, 3).set(0, dim, 1));
+  };
+  const Term from = corner(axis.low);
+  const Term length = max(corner(axis.high) - from + 1, 1.0);
+  const Term bin = number("bins", 1, axis.bins), element = number("elements", 2, axis.extent);
+  const auto bins = static_cast<double>(axis.bins);
+  const Term size = length / length.constant(bins);
+  const Term begin = from + floor(bin * size), end = from - floor(-((bin + 1) * size));
+  const Term outside = less(element, begin).apply(ScalarOp::kOr, negation(less(element, end)));
+  const std::string suffix = fmt::format("{}_inside", axis.name);
+  const TensorId result = lowering.add_tensor(suffix, kReal, extents);
+  map.finish(suffix, where(outside, map.constant(-kInfinity), map.constant(kInfinity)), result);
+  return result;
+}
+
+/// Every bin looks at all elements of all pictures.
+HostReason lower_max_roi_pool(NodeLowering& lowering) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr int64_t kMostLooks = int64_t{1} << 28;
+  const Shape& x = lowering.input_shape(0);
+  const Shape& y = lowering.output_shape();
+  lowering.require(x.size() == 4 && y.size() == 4 && lowering.input_shape(1) == Shape{y[0], 5},
+                   "X is {}, rois {}; [N, C, H, W] and [regions, 5] are needed", shape_to_string(x),
+                   shape_to_string(lowering.input_shape(1)));
+  const int64_t positions = x[0] * x[2] * x[3];
+  if (element_count(y) > kMostLooks / positions)
+    return fmt::format("{} bins, each from {} positions", element_count(y), positions);
+  const TensorId pictures = lowering.add_tensor("pictures", onnx::TensorProto_DataType_INT32, {y[0]});
+  {
+    MapBuilder map(lowering, {y[0]});
+    const Term number = map.operand_at(lowering.input(1), AffineMap(2, 1).set(0, 0, 1));
+    map.finish("pictures", to_integer(number, {32, true}), pictures);
+  }
+  check_bounds(lowering, 1, pictures, 0, x[0] - 1);
+  const TensorId rows = pooled_elements(lowering, {"rows", 2, 4, y[2], x[2], 1});
+  const TensorId columns = pooled_elements(lowering, {"columns", 1, 3, y[3], x[3], 1});
+  ReduceLayer layer;
+  layer.op = ReduceLayer::Op::kMax;
+  layer.output_extents = y;
+  layer.reduction_extents = {x[0], x[2], x[3]};
+  Formula formula;
+  const auto read = [&](TensorId id, AffineMap map) {
+    return read_input(formula, layer.inputs, {id, std::move(map), 0});
+  };
+  const auto along = [](size_t bin, size_t element) {
+    return AffineMap(3, 7).set(0, 0, 1).set(1, bin, 1).set(2, element, 1);
+  };
+  Term value = read(lowering.input(0), AffineMap(4, 7).set(0, 4, 1).set(1, 1, 1).set(2, 5, 1).set(3, 6, 1));
+  value = min(value, min(read(rows, along(2, 5)), read(columns, along(3, 6))));
+  if (x[0] > 1) {
+    const TensorId all = lowering.add_numbers("all_pictures", onnx::TensorProto_DataType_INT32, {x[0]});
+    const Term differs = read(pictures, AffineMap(1, 7).set(0, 0, 1))
+                             .apply(ScalarOp::kXor, read(all, AffineMap(1, 7).set(0, 4, 1)));
+    value = where(differs, value.constant(-kInfinity), value);
+  }
+  layer.expr = formula.result(value);
+  // A bin without elements is 0.
+  Formula epilogue;
+  const Term most = epilogue.x(0);
+  layer.epilogue = epilogue.result(where(equal(most, most.constant(-kInfinity)), most.constant(0), most));
+  lowering.add_layer("", std::move(layer), lowering.output());
   return kLowered;
 }
 
@@ -239,8 +345,9 @@ HostReason lower_grid_sample(NodeLowering& lowering) {
 
 void register_regions(OperatorTable& table) {
   table.push_back({"GridSample", lower_grid_sample, ElementTypes::kChipFloats});
-  table.push_back(
-      {"RoiAlign", lower_roi_align, ElementTypes::kChipFloats, "mode avg, a sampling_ratio that isn't 0"});
+  table.push_back({"RoiAlign", lower_roi_align, ElementTypes::kChipFloats, "a sampling_ratio that isn't 0"});
+  table.push_back({"MaxRoiPool", lower_max_roi_pool, ElementTypes::kChipFloats,
+                   "not too many bins: each looks at all positions"});
 }
 
 }  // namespace kodama::compiler
