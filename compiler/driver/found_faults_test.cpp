@@ -75,6 +75,11 @@ std::vector<Fault> faults() {
        "{1, 2.5, 2.5}> "
        "{ y = Resize<mode = \"linear\", coordinate_transformation_mode = \"tf_crop_and_resize\">(x, roi, "
        "scales) }"},
+      // 10.5 * 15 / 21 - 0.5 is 7, which a division by a rounded scale misses.
+      {"NearestPositionsThatAreWhole",
+       "agraph (float[1,15,4] x) => (float[1,21,6] y) <int64[3] sizes = {1, 21, 6}> { y = Resize<mode = "
+       "\"nearest\", coordinate_transformation_mode = \"half_pixel\", nearest_mode = \"ceil\">(x, , , sizes) "
+       "}"},
       // Its state stayed on the chip though the host changes its layout for another layer.
       {"AStateThatTheHostSends",
        "agraph (int64 n, bool c, float[4,5,3] x, float[4,5,3] s) => (float[4,5,3] y, float[m,4,5,3] z) { y, "

@@ -17,6 +17,7 @@
 #include "compiler/graph/expand_functions.h"
 #include "compiler/graph/import.h"
 #include "compiler/graph/onnx_model.h"
+#include "compiler/graph/operator_rules.h"
 #include "compiler/runtime/comparison.h"
 #include "compiler/runtime/runner.h"
 #include "isa/arithmetic.h"
@@ -114,8 +115,11 @@ ValueMap outputs_after(const GraphProblem& problem, const ValueMap& of_chip, Err
     const RowErrors kind = random_row(node.op_type()).errors;
     std::map<std::string, Value> disturbed;
     if (errors != nullptr) {
-      for (const std::string& name : node.input()) {
-        if (name.empty() || !values.at(name).is_tensor()) continue;
+      const std::vector<int> of_shape = shape_inputs(node);
+      for (int k = 0; k < node.input_size(); ++k) {
+        const std::string& name = node.input(k);
+        const bool decides_shapes = k > 0 && std::ranges::find(of_shape, k) != of_shape.end();
+        if (name.empty() || decides_shapes || !values.at(name).is_tensor()) continue;
         Tensor tensor = values.at(name).tensor();
         errors->disturb_operand(kind, tensor);
         disturbed[name] = std::move(tensor);

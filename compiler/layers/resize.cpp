@@ -42,21 +42,23 @@ struct ResizeAttributes {
   bool exclude_outside = false;
 };
 
-/// Where an output position of an axis is in the input. `length`: the output's, of a node with scales before
-/// it is cut to a whole number.
-double input_coordinate(const ResizeAttributes& attributes, double position, double scale, int64_t input,
+/// Where an output position of an axis is in the input. `output`: how many there are; `length`: the same, of
+/// a node with scales before it is cut to a whole number.
+double input_coordinate(const ResizeAttributes& attributes, double position, int64_t input, int64_t output,
                         double length, const std::pair<double, double>& region) {
   const auto last = static_cast<double>(input - 1);
-  if (attributes.coordinates == "asymmetric") return position / scale;
+  // One quotient: of whole numbers it is exact where it is whole, and a division by a rounded scale isn't.
+  const auto unscaled = [&](double at) { return at * static_cast<double>(input) / length; };
+  if (attributes.coordinates == "asymmetric") return unscaled(position);
   if (attributes.coordinates == "align_corners") return length == 1 ? 0 : position * last / (length - 1);
-  if (attributes.coordinates == "pytorch_half_pixel" && length <= 1) return 0;
-  if (attributes.coordinates == "tf_half_pixel_for_nn") return (position + 0.5) / scale;
+  if (attributes.coordinates == "pytorch_half_pixel" && output <= 1) return 0;
+  if (attributes.coordinates == "tf_half_pixel_for_nn") return unscaled(position + 0.5);
   if (attributes.coordinates == "tf_crop_and_resize") {
     const auto& [start, end] = region;
-    return length <= 1 ? 0.5 * (start + end) * last
-                       : start * last + position * (end - start) * last / (length - 1);
+    return output <= 1 ? 0.5 * (start + end) * last
+                       : start * last + position * (end - start) * last / static_cast<double>(output - 1);
   }
-  return (position + 0.5) / scale - 0.5;
+  return unscaled(position + 0.5) - 0.5;
 }
 
 double nearest_position(const std::string& mode, double coordinate) {
@@ -416,9 +418,8 @@ HostReason lower_resize(NodeLowering& lowering) {
 
   std::vector<ResizedAxis> axes;
   for (size_t axis = 0; axis < from.size(); ++axis) {
-    // Regions end at the last element that there is, other coordinates count what was rounded down.
-    const double length = crops || scales->empty() ? static_cast<double>(to[axis])
-                                                   : (*scales)[axis] * static_cast<double>(from[axis]);
+    const double length =
+        scales->empty() ? static_cast<double>(to[axis]) : (*scales)[axis] * static_cast<double>(from[axis]);
     const double scale =
         scales->empty() ? static_cast<double>(to[axis]) / static_cast<double>(from[axis]) : (*scales)[axis];
     const std::pair<double, double> part =
@@ -427,7 +428,7 @@ HostReason lower_resize(NodeLowering& lowering) {
     ResizedAxis resized{axis, from[axis], {}};
     for (int64_t o = 0; o < to[axis]; ++o) {
       const double coordinate =
-          input_coordinate(attributes, static_cast<double>(o), scale, from[axis], length, part);
+          input_coordinate(attributes, static_cast<double>(o), from[axis], to[axis], length, part);
       resized.taps.push_back(taps_at(attributes, coordinate, from[axis]));
     }
     axes.push_back(std::move(resized));
