@@ -103,7 +103,20 @@ Term tanh_of_double(Term x) {
   return m / (m + 2);
 }
 
-/// e^(y log|x|), negative where x is and y is an odd number; x^0 and 1^y are 1.
+/// x^y by products, which are exact while they have 53 bits, for whole y below 2^kProductBits.
+constexpr int kProductBits = 6;
+Term power_by_products(Term x, Term y) {
+  const Term n = whole(y);
+  Term result = x.constant(1);
+  for (int bit = kProductBits - 1; bit >= 0; --bit) {
+    if (bit + 1 < kProductBits) result = result * result;
+    const Term is_set = int_and(shifted(ScalarOp::kShiftRight, n, bit), 1);
+    result = where(is_set, bit + 1 < kProductBits ? result * x : x, result);
+  }
+  return result;
+}
+
+/// Else e^(y log|x|), negative where x is and y is an odd number; x^0 and 1^y are 1.
 Term pow_of_double(Term x, Term y) {
   const Term magnitude = exp_of_double(y * log_of_double(abs(x)));
   const Term half = y * 0.5;
@@ -111,7 +124,9 @@ Term pow_of_double(Term x, Term y) {
   const Term is_whole = equal(floor(y), y);
   const Term turns = is_odd.apply(ScalarOp::kAnd, is_whole).apply(ScalarOp::kAnd, less(x, x.constant(0)));
   const Term result = where(turns, -magnitude, magnitude);
-  return where(equal(y, y.constant(0)), y.constant(1), result);
+  const Term is_few =
+      less(abs(y - y.constant((1 << kProductBits) / 2 - 0.5)), y.constant((1 << kProductBits) / 2));
+  return where(is_whole.apply(ScalarOp::kAnd, is_few), power_by_products(x, y), result);
 }
 
 }  // namespace

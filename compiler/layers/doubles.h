@@ -4,8 +4,8 @@
 
 /// Numbers of double precision as formulas: a double is two words, and inside an expression one value of the
 /// chip's double unit (ScalarOp::kPair). Sums, products, quotients and square roots are rounded once, or as
-/// good as that; functions are within a few units in the last place, powers within 1e-13 of themselves.
-/// There are no subnormal numbers and no NaN, as for floats.
+/// good as that; functions are within a few units in the last place, powers within 1e-13 of themselves, or as
+/// products are. There are no subnormal numbers and no NaN, as for floats.
 namespace kodama::compiler {
 
 /// A double of its words.

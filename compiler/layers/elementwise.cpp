@@ -279,7 +279,19 @@ HostReason lower_integer_pow(NodeLowering& lowering) {
     map.finish("", power(base, exponent, 5), lowering.output());
     return kLowered;
   }
-  if (!exponent_type) return "an integer to the power of a number that isn't one";
+  if (!exponent_type) {
+    // In double precision, and toward zero; what isn't whole for lack of the last places is.
+    Term exponent = map.operand_of_input(1);
+    if (!exponent.is_double()) exponent = widen(exponent);
+    const Term exact = pow(to_double(base), exponent);
+    const Term nearest = floor(exact + 0.5);
+    const Term is_whole = less(abs(exact - nearest), abs(exact) * 0x1p-42);
+    const Term value = where(is_whole, nearest, exact);
+    const double limit = std::ldexp(1.0, base.type.bits - 1);
+    const Term bounded = base.type.is_wide() ? value : min(max(value, -limit), limit - 1);
+    map.finish("", double_to_integer(bounded, base.type), lowering.output());
+    return kLowered;
+  }
   if (base.type.is_wide()) return "64-bit integers to a power that isn't a small constant";
   // From 2^6 on what is left of a power in 32 bits depends on the base being even, -1 or 1: bits that are
   // left out of the exponent would matter for odd bases alone, whose powers have long overflown.
