@@ -91,7 +91,9 @@ bool add_sparse_convolution(NodeLowering& lowering, const std::string& suffix,
   constexpr int64_t kMostTaps = 9;
   constexpr double kLittle = 0.3;
   const int64_t all_taps = element_count(window.kernel);
-  if (all_taps == 1 || all_taps > kMostTaps || convolution.scale >= 0) return false;
+  if (all_taps == 1 || all_taps > kMostTaps || convolution.scale >= 0 ||
+      is_double(lowering.tensor(convolution.x).type))
+    return false;
   const std::vector<Tap> taps = taps_of(convolution, x, y);
   double read = 0;
   for (const Tap& tap : taps) {
@@ -145,9 +147,9 @@ bool add_sparse_convolution(NodeLowering& lowering, const std::string& suffix,
 void add_convolution(NodeLowering& lowering, const std::string& suffix, const Convolution& given) {
   const Convolution convolution = without_idle_taps(lowering, given);
   if (add_sparse_convolution(lowering, suffix, convolution)) return;
-  const Shape& x = lowering.tensor(convolution.x).shape;
-  const Shape& w = lowering.tensor(convolution.w).shape;
-  const Shape& y = lowering.tensor(convolution.target).shape;
+  const Shape x = lowering.tensor(convolution.x).shape;
+  const Shape w = lowering.tensor(convolution.w).shape;
+  const Shape y = lowering.tensor(convolution.target).shape;
   const int64_t groups = convolution.groups;
   const Window& window = convolution.window;
   const size_t spatial = x.size() - 2;
@@ -190,6 +192,16 @@ void add_convolution(NodeLowering& lowering, const std::string& suffix, const Co
   contract.b = {convolution.x, x_map, 0};
   contract.output = y_map;
   contract.output_shape = y;
+  if (is_double(lowering.tensor(convolution.x).type)) {
+    contract.dims = dims.take();
+    const TensorId sums = add_products(lowering, suffix, contract).value();
+    MapBuilder map(lowering, y);
+    Term result = map.operand(sums);
+    if (convolution.bias >= 0)
+      result = result + map.operand_at(convolution.bias, AffineMap(1, y.size()).set(0, 1, 1));
+    map.finish(suffix, result, convolution.target);
+    return;
+  }
   Formula epilogue;
   Term result = epilogue.x(0);
   const auto read = [&](TensorId tensor, AffineMap map) {
@@ -565,7 +577,7 @@ HostReason lower_gemm(NodeLowering& lowering) {
 
 void register_contract(OperatorTable& table) {
   constexpr const char* kFewProducts = "up to 2^22 products of 64-bit integers";
-  table.push_back({"Conv", lower_conv, ElementTypes::kChipFloats});
+  table.push_back({"Conv", lower_conv, ElementTypes::kReals});
   table.push_back({"ConvTranspose", lower_conv_transpose, ElementTypes::kChipFloats});
   table.push_back({"MatMul", lower_matmul, ElementTypes::kAllNumbers, kFewProducts});
   table.push_back({"Gemm", lower_gemm, ElementTypes::kAllNumbers, kFewProducts});

@@ -208,6 +208,15 @@ TEST(LowerDoubles, ReductionsAreMaps) {
 TEST(LowerDoubles, Products) {
   expect_on_chip("g (double[2,3,4] a, double[4,5] b) => (double[2,3,5] y) { y = MatMul (a, b) }");
   expect_on_chip("g (double[4] a, double[4] b) => (double y) { y = MatMul (a, b) }");
+  expect_on_chip(
+      "g (double[2,4,6,5] x, double[6,2,3,2] w, double[6] b) => (double[] y) "
+      "{ y = Conv <group = 2, strides = [2, 1], pads = [1, 0, 1, 1]> (x, w, b) }");
+  expect_on_chip(
+      "g (double[2,3,4] x, double[3] s, double[3] b, double[3] m, double[3] v) => (double[] y) "
+      "{ w = Abs (v) y = BatchNormalization (x, s, b, m, w) }");
+  expect_on_chip(
+      "g (double[1,2,7] x, double[3,2,3] w) => (double[] y) "
+      "{ y = Conv <dilations = [3], pads = [4, 2]> (x, w) }");
   expect_on_chip("g (int64[2,3] a, int64[3,5] b) => (int64[2,5] y) { y = MatMul (a, b) }", 0);
   expect_on_chip(
       "g (double[4,3] a, double[5,4] b, double[3,1] c) => (double[3,5] y) "

@@ -102,7 +102,11 @@ HostReason lower_batch_normalization(NodeLowering& lowering) {
     lowering.require(lowering.input_shape(i) == Shape{channels}, "input {} is {}; [{}] is needed", i,
                      shape_to_string(lowering.input_shape(i)), channels);
   }
-  if (lowering.int_attribute("training_mode") != 0) return lower_training_batch_normalization(lowering);
+  const bool in_double = is_double(lowering.output_type());
+  if (lowering.int_attribute("training_mode") != 0) {
+    if (in_double) return "statistics of doubles";
+    return lower_training_batch_normalization(lowering);
+  }
   // As a tensor of shape [C, 1, ...] a vector is broadcast over all axes but the channels.
   Shape per_channel(shape.size() - 1, 1);
   per_channel[0] = channels;
@@ -113,7 +117,7 @@ HostReason lower_batch_normalization(NodeLowering& lowering) {
   const Tensor* bias = lowering.constant_input(2);
   const Tensor* mean = lowering.constant_input(3);
   const Tensor* variance = lowering.constant_input(4);
-  if (scale && bias && mean && variance) {
+  if (scale && bias && mean && variance && !in_double) {
     Tensor factor(onnx::TensorProto_DataType_FLOAT, per_channel);
     Tensor shift(onnx::TensorProto_DataType_FLOAT, per_channel);
     for (int64_t c = 0; c < channels; ++c) {
@@ -240,7 +244,8 @@ HostReason lower_local_response_normalization(NodeLowering& lowering) {
 }  // namespace
 
 void register_normalization(OperatorTable& table) {
-  table.push_back({"BatchNormalization", lower_batch_normalization, ElementTypes::kChipFloats});
+  table.push_back(
+      {"BatchNormalization", lower_batch_normalization, ElementTypes::kReals, "doubles: inference"});
   table.push_back({"InstanceNormalization", lower_instance_normalization, ElementTypes::kChipFloats});
   table.push_back({"LayerNormalization", lower_layer_normalization, ElementTypes::kChipFloats});
   table.push_back({"LRN", lower_local_response_normalization, ElementTypes::kChipFloats});
