@@ -70,6 +70,18 @@ class Packages : public ::testing::Test {
 };
 
 /// The preparation is part of it, and damage to it is found.
+/// A shift to the left has no form without a sign, which the simulator alone wouldn't have noticed.
+TEST_F(Packages, OfDoublesAndLongIntegersAreReadAgain) {
+  const auto model = kodama::compiler::testing::parse_model(
+      "g (double[3,4] a, double[4,5] b, int64[7] i, int64[7] j, float[9] f) => (double[3,5] y, double[3,4] "
+      "z, "
+      "int64[7] k, bool[3,4] c, double[9] w, float[3,4] n, int64[3,4] l) { y = MatMul (a, b) e = Exp (a) "
+      "z = Div (a, e) k = Div (i, j) c = Less (a, z) w = Cast <to = 11> (f) n = Cast <to = 1> (a) "
+      "l = Cast <to = 7> (a) }");
+  save(compile_model(import_model(model, {}, "doubles"), isa::find_chip("tiny"), {}));
+  EXPECT_EQ(complaint(), "");
+}
+
 TEST_F(Packages, HaveThePreparation) {
   const CompiledModel model = compiled("testsuite/golden/models/linear.onnx", "pbqp", Weights::kResident);
   ASSERT_FALSE(model.preparation.statements.empty());

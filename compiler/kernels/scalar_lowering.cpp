@@ -458,7 +458,10 @@ class ScalarLowering {
   }
   Operand double_constant(double value) { return double_constant(std::bit_cast<uint64_t>(value)); }
   Operand long_shift(Opcode opcode, const Operand& a, int count) {
-    return unsigned_alu(opcode, Precision::kLong, a, bits(static_cast<uint32_t>(count)), fresh());
+    const Operand by = bits(static_cast<uint32_t>(count));
+    // There is no other shift to the left.
+    return opcode == Opcode::kLsl ? alu(opcode, Precision::kLong, a, by)
+                                  : unsigned_alu(opcode, Precision::kLong, a, by, fresh());
   }
   Operand upper_word(const Operand& a) {
     return alu(Opcode::kAnd, Precision::kLong, a, double_constant(kUpperWord));
