@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <set>
+#include <unordered_set>
 #include <utility>
 
 #include "isa/error.h"
@@ -60,10 +62,22 @@ class Beam {
   };
   /// Of a tensor: the layout it was made in, then those it has been converted to, ascending.
   using Held = std::vector<int>;
+  /// What is held of every tensor of live_: numbers of `helds_`. A long recurrence has hundreds of tensors
+  /// that are still read, and states are copied and compared for every candidate.
+  using AllHeld = std::vector<int>;
+  struct HashOfAll {
+    size_t operator()(const AllHeld& all) const {
+      uint64_t hash = 0;
+      for (const int number : all)
+        hash = (hash ^ static_cast<uint64_t>(number)) * 0x9e3779b97f4a7c15ULL + (hash >> 32);
+      return hash ^ (hash >> 29);
+    }
+  };
+  using Seen = std::unordered_set<AllHeld, HashOfAll>;
   struct State {
     double cost = 0;
     int step = -1;
-    std::vector<Held> held;  ///< as live_
+    AllHeld held;  ///< as live_
   };
   struct Step {
     int before, candidate;
@@ -106,6 +120,24 @@ class Beam {
   double cost(int tensor, int from, int to) const {
     return from == to ? 0 : std::min(cost_(tensor, from, to), kMuch);
   }
+  int number_of(const Held& held) {
+    const auto [known, is_new] = numbers_.try_emplace(held, static_cast<int>(helds_.size()));
+    if (is_new) helds_.push_back(&known->first);
+    return known->second;
+  }
+  const Held& held_of(int number) const { return *helds_[at(number)]; }
+  /// The number of what `number` is with another layout, which may be there.
+  int with_layout(int number, int layout) {
+    const auto [known, is_new] = extended_.try_emplace({number, layout});
+    if (is_new) {
+      Held held = held_of(number);
+      const auto place = std::lower_bound(held.begin() + 1, held.end(), layout);
+      if (layout != held[0] && (place == held.end() || *place != layout)) held.insert(place, layout);
+      known->second = number_of(held);
+    }
+    return known->second;
+  }
+
   size_t slot(int tensor) const {
     return static_cast<size_t>(std::ranges::find(live_, tensor) - live_.begin());
   }
@@ -123,7 +155,7 @@ class Beam {
         for (size_t k = 0; k < uses.read.size(); ++k) {
           const auto [tensor, operand] = uses.read[k];
           const int to = layout_of(node, candidate, operand);
-          const Held& held = states_[state].held[read_at[k]];
+          const Held& held = held_of(states_[state].held[read_at[k]]);
           if (to == PlanProblem::kUnread || std::ranges::find(held, to) != held.end()) continue;
           const auto same = [&](size_t other) {
             return uses.read[other].tensor == tensor &&
@@ -146,19 +178,17 @@ class Beam {
     });
     for (const TensorUse& made : uses.made) live_.push_back(made.tensor);
     std::vector<State> next;
-    std::set<std::vector<Held>> seen;
+    Seen seen;
     for (const Extension& extension : extensions) {
       if (next.size() == width_) break;
       State state{extension.cost, static_cast<int>(steps_.size()), states_[extension.state].held};
       for (size_t k = 0; k < uses.read.size(); ++k) {
         const int to = layout_of(node, extension.candidate, uses.read[k].operand);
-        Held& held = state.held[read_at[k]];
-        if (to == PlanProblem::kUnread || to == held[0]) continue;
-        const auto place = std::lower_bound(held.begin() + 1, held.end(), to);
-        if (place == held.end() || *place != to) held.insert(place, to);
+        int& held = state.held[read_at[k]];
+        if (to != PlanProblem::kUnread) held = with_layout(held, to);
       }
       for (const TensorUse& made : uses.made)
-        state.held.push_back({layout_of(node, extension.candidate, made.operand)});
+        state.held.push_back(number_of({layout_of(node, extension.candidate, made.operand)}));
       if (!seen.insert(state.held).second) continue;
       steps_.push_back({states_[extension.state].step, extension.candidate});
       next.push_back(std::move(state));
@@ -172,7 +202,7 @@ class Beam {
     live_.erase(live_.begin() + index);
     for (State& state : states_) state.held.erase(state.held.begin() + index);
     std::ranges::stable_sort(states_, {}, &State::cost);
-    std::set<std::vector<Held>> seen;
+    Seen seen;
     std::erase_if(states_, [&](const State& state) { return !seen.insert(state.held).second; });
   }
 
@@ -225,6 +255,9 @@ class Beam {
   std::vector<int> live_;             ///< tensors that are still read
   std::vector<State> states_ = {{}};  ///< before the first node: nothing
   std::vector<Step> steps_;
+  std::map<Held, int> numbers_;
+  std::vector<const Held*> helds_;               ///< by number
+  std::map<std::pair<int, int>, int> extended_;  ///< with_layout()
 };
 
 }  // namespace

@@ -3,10 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <set>
-#include <tuple>
+#include <unordered_map>
 
 #include "isa/error.h"
 #include "layout/plan/beam.h"
@@ -157,7 +158,7 @@ class LazyCosts {
   explicit LazyCosts(const PlanProblem& problem) : problem_(problem) {}
 
   double cost(int tensor, int from, int to) {
-    const auto [found, is_new] = costs_.try_emplace({tensor, from, to}, Known{});
+    const auto [found, is_new] = costs_.try_emplace(Key{tensor, from, to}, Known{});
     if (is_new) found->second.cost = at_least(problem_.tensors[static_cast<size_t>(tensor)], from, to);
     return found->second.cost;
   }
@@ -165,7 +166,7 @@ class LazyCosts {
   bool learn(const Plan& plan) {
     bool is_news = false;
     for (const Plan::Conversion& conversion : plan.conversions) {
-      Known& known = costs_[{conversion.tensor, conversion.from, conversion.to}];
+      Known& known = costs_[Key{conversion.tensor, conversion.from, conversion.to}];
       is_news = is_news || !known.is_exact;
       known = {conversion.cost, true};
     }
@@ -177,8 +178,16 @@ class LazyCosts {
     double cost = 0;
     bool is_exact = false;
   };
+  using Key = std::array<int, 3>;  ///< tensor, from, to
+  struct HashOfKey {
+    size_t operator()(const Key& key) const {
+      uint64_t hash = 0;
+      for (const int number : key) hash = (hash ^ static_cast<uint32_t>(number)) * 0x9e3779b97f4a7c15ULL;
+      return hash ^ (hash >> 32);
+    }
+  };
   const PlanProblem& problem_;
-  std::map<std::tuple<int, int, int>, Known> costs_;
+  std::unordered_map<Key, Known, HashOfKey> costs_;  ///< asked for by the million
 };
 
 /// A choice of the problem's nodes as a solution of as_pbqp, copies of tensors included.
