@@ -578,6 +578,79 @@ TEST(Downgrade, GridSampleModes) {
       AllOf(HasSubstr("(GridSample)"), HasSubstr("5 axes")));
 }
 
+/// Results are PyTorch's: interpolate, fft and grid_sample with align_corners=False.
+TEST(Downgrade, ResizeRuns) {
+  const Tensor x = counting({1, 1, 2, 3});
+  const Tensor linear = floats(
+      {1, 1, 4, 6}, {0,     0.25F, 0.75F, 1.25F, 1.75F, 2,     0.75F, 1,     1.5F,  2,     2.5F,  2.75F,
+                     2.25F, 2.5F,  3,     3.5F,  4,     4.25F, 3,     3.25F, 3.75F, 4.25F, 4.75F, 5});
+  const auto resize = [&](const std::string& attributes, const std::string& operands, int opset,
+                          const std::vector<float>& scales, const std::vector<int64_t>& sizes) {
+    onnx::ModelProto model = parse_model(
+        "g (float[1,1,2,3] x) => (float[1,1,h,w] y) { y = Resize<" + attributes + ">(x, " + operands + ") }",
+        opset);
+    if (!scales.empty())
+      add_initializer(model, "scales", floats({static_cast<int64_t>(scales.size())}, scales));
+    if (!sizes.empty()) add_ints(model, "sizes", sizes);
+    return run(model, {{"x", x}});
+  };
+  expect_near(resize("mode=\"linear\", axes=[-2,3]", ", scales", 18, {2, 2}, {}), linear);
+  expect_near(resize("mode=\"linear\", axes=[3,2]", ", , sizes", 19, {}, {6, 4}), linear);
+  expect_near(resize("mode=\"linear\", antialias=1", ", scales", 18, {1, 1, 2, 2}, {}), linear);
+  expect_near(resize("mode=\"linear\", coordinate_transformation_mode=\"half_pixel_symmetric\"", ", scales",
+                     19, {1, 1, 2, 2}, {}),
+              linear);
+  // Four rows at most: two of three columns, as twice the rows are.
+  expect_near(resize("mode=\"linear\", axes=[2,3], keep_aspect_ratio_policy=\"not_larger\"", ", , sizes", 18,
+                     {}, {4, 9}),
+              linear);
+  expect_near(resize("mode=\"cubic\", axes=[2,3]", ", scales", 18, {2, 2}, {}),
+              floats({1, 1, 4, 6}, {-0.421875F, -0.125F,    0.3515625F, 1.015625F, 1.492188F, 1.789062F,
+                                    0.5742188F, 0.8710938F, 1.347656F,  2.011719F, 2.488281F, 2.785156F,
+                                    2.214844F,  2.511719F,  2.988281F,  3.652344F, 4.128906F, 4.425781F,
+                                    3.210938F,  3.507812F,  3.984375F,  4.648438F, 5.125F,    5.421875F}));
+}
+
+TEST(Downgrade, ResizeOfARegionRuns) {
+  // The last two columns of three and all rows: as they are.
+  onnx::ModelProto model = parse_model(
+      "g (float[1,1,2,3] x) => (float[1,1,2,2] y) { y = Resize<axes=[2,3], mode=\"linear\", "
+      "coordinate_transformation_mode=\"tf_crop_and_resize\">(x, roi, , sizes) }",
+      18);
+  add_ints(model, "sizes", {2, 2});
+  add_initializer(model, "roi", floats({4}, {0, 0.5F, 1, 1}));
+  expect_near(run(model, {{"x", counting({1, 1, 2, 3})}}), floats({1, 1, 2, 2}, {1, 2, 4, 5}));
+}
+
+TEST(Downgrade, FourierTransformRuns) {
+  onnx::ModelProto model = parse_model("g (float[1,4,1] x) => (float[1,4,2] y) { y = DFT(x, , axis) }", 20);
+  add_initializer(model, "axis", Tensor::from_values<int64_t>(kInt64, {}, {1}));
+  const Tensor x = floats({1, 4, 1}, {1, 2, -1, 0.5F});
+  const Tensor y = floats({1, 4, 2}, {2.5F, 0, 2, -1.5F, -2.5F, 0, 2, 1.5F});
+  expect_near(run(model, {{"x", x}}), y);
+  // The default is the last axis of the signal.
+  expect_near(run("g (float[1,4,1] x) => (float[1,4,2] y) { y = DFT(x) }", 20, {{"x", x}}), y);
+}
+
+TEST(Downgrade, GridSampleRuns) {
+  std::vector<float> squares;
+  for (int k = 0; k < 16; ++k) squares.push_back(static_cast<float>(k * k) / 10);
+  const TensorMap inputs = {
+      {"x", floats({1, 1, 4, 4}, squares)},
+      {"grid", floats({1, 2, 2, 2}, {-0.5F, -0.5F, 0.25F, 0.5F, 0.75F, -1, 0.1F, 0.9F})}};
+  for (const auto& [mode, expected] :
+       std::map<std::string, std::vector<float>>{{"linear", {1.05F, 14.8F, 0.45F, 13.153F}},
+                                                 {"cubic", {0.5387696F, 17.2375F, 0.075F, 14.47136F}},
+                                                 {"nearest", {0, 10, 0.9F, 19.6F}}}) {
+    SCOPED_TRACE(mode);
+    expect_near(
+        run("g (float[1,1,4,4] x, float[1,2,2,2] grid) => (float[1,1,2,2] y) { y = GridSample<mode=\"" +
+                mode + "\">(x, grid) }",
+            20, inputs),
+        floats({1, 1, 2, 2}, expected), 1e-5);
+  }
+}
+
 TEST(Downgrade, InfinityOfNarrowFloats) {
   const std::vector<uint16_t> x = {float_to_half(1), float_to_half(INFINITY), float_to_half(-INFINITY)};
   EXPECT_EQ(run("g (float16[3] x) => (bool[3] y) { y = IsInf<detect_negative=0>(x) }", 20,
