@@ -361,6 +361,19 @@ std::string gather(Site& site) {
   return "";
 }
 
+/// Places in data that aren't padded: what is no place is masked.
+std::string gather_elements(Site& site) {
+  if (any_padded(site.input(0))) return "the data that it reads are padded";
+  if (!site.is_constant(1)) site.mask_all(1, PadFill::kZero);
+  return "";
+}
+
+std::string gather_points(Site& site) {
+  if (site.input(1).back().is_padded()) return "its places have other axes for other lengths";
+  if (site.integer("batch_dims", 0) != 0) return "it reads in batches";
+  return gather_elements(site);
+}
+
 std::string expand(Site& site) {
   return is_spread_alike(site.input(0), site.output(0)) ? "" : kSpread;
 }
@@ -500,6 +513,8 @@ const std::unordered_map<std::string, Rule>& rules() {
         {"Flatten", regroup},
         {"GRU", recurrent},
         {"Gather", gather},
+        {"GatherElements", gather_elements},
+        {"GatherND", gather_points},
         {"Gemm", gemm},
         {"GlobalAveragePool", global_average},
         {"GlobalMaxPool", global_max},

@@ -90,7 +90,7 @@ std::string program_key(onnx::ModelProto& model, const isa::Chip& chip, const Co
 }
 
 StoredPrograms::StoredPrograms(std::string directory, int64_t most_bytes)
-    : cache_(std::move(directory), most_bytes) {}
+    : cache_(std::move(directory), most_bytes), most_bytes_(most_bytes) {}
 
 std::optional<StoredPrograms::Made> StoredPrograms::find(const std::string& key,
                                                          const isa::Chip& chip) const {
@@ -113,6 +113,12 @@ std::optional<StoredPrograms::Made> StoredPrograms::find(const std::string& key,
 
 void StoredPrograms::store(const std::string& key, const std::vector<Value>& results,
                            const CompiledModel& compiled) {
+  int64_t bytes = 0;
+  for (const CompiledModel::Preload& preload : compiled.preloads) {
+    for (const auto& group : preload.image.groups)
+      bytes += static_cast<int64_t>(group.size() * sizeof(uint64_t));
+  }
+  if (bytes > most_bytes_ / 4) return;
   cache_.store(program_entry(key), results.empty() ? std::string(kPackage) + package_to_bytes(compiled)
                                                    : std::string(kResults) + results_to_bytes(results));
 }

@@ -27,7 +27,8 @@ std::string program_key(onnx::ModelProto& model, const isa::Chip& chip, const Co
 
 class StoredPrograms {
  public:
-  /// So many bytes of them are kept; what wasn't used for longest goes first.
+  /// So many bytes of them are kept; what wasn't used for longest goes first. A program whose constants are
+  /// more than a quarter of that isn't stored.
   static constexpr int64_t kMostBytes = int64_t{1} << 30;
 
   /// What a region was compiled to: `results` of one that is folded, else `compiled`.
@@ -46,7 +47,8 @@ class StoredPrograms {
   void store_verdict(const std::string& key, const std::string& why_not);
 
  private:
-  mutable layout::SolutionCache cache_;
+  layout::SolutionCache cache_;
+  int64_t most_bytes_;
 };
 
 }  // namespace kodama::compiler

@@ -44,7 +44,7 @@ A dimension is padded to a bucket; one program serves all lengths of it, and res
   $ run models/symbolic.onnx --input x=models/x.npy --bucket batch=1 | grep bucket
   in no bucket: main 1: 'batch' is 2, more than its largest bucket, 1
   $ run models/positive.onnx --input x=models/x.npy --bucket where:1=16 | grep bucket
-  in no bucket: main 2: node 'take' (GatherND): nothing says what padding does to its results
+  in a bucket: main 2: where:1 7 in 16
   $ run models/symbolic.onnx --input x=models/x.npy --bucket bach=4,8
   kodama: error: --bucket bach: the model has no such dimension; allowed are batch, and VALUE:AXIS, with the name of a value in its graph, such as one whose shape depends on data (kodama inspect names them)
   $ run models/symbolic.onnx --input x=models/x.npy --bucket batch=8,4
