@@ -266,7 +266,7 @@ class Training {
 
   /// ", held out: 97.1 % right" or the mean loss.
   std::string validate() {
-    if (request_.held_out < request_.batch || !model_ || step_.classes == 0) return "";
+    if (request_.held_out == 0 || !model_ || step_.classes == 0) return "";
     fetch_state();
     TensorMap changed;
     std::set<std::string> names;
@@ -285,24 +285,27 @@ class Training {
     int64_t right = 0;
     int64_t tried = 0;
     const int64_t first = data_.size() - request_.held_out;
-    for (int64_t begin = first; begin + request_.batch <= data_.size(); begin += request_.batch) {
+    for (int64_t begin = first; begin < data_.size(); begin += request_.batch) {
+      // The last batch is filled up with its last example, which counts once.
       std::vector<int64_t> examples;
-      for (int64_t i = 0; i < request_.batch; ++i) examples.push_back(begin + i);
+      for (int64_t i = 0; i < request_.batch; ++i) examples.push_back(std::min(begin + i, data_.size() - 1));
       for (size_t i = 0; i + 1 < step_.batch.size(); ++i) changed[step_.batch[i]] = data_.batch(i, examples);
       const RunOutcome outcome = forward_->run(changed);
       changed.clear();
-      count_right(outcome.outputs.at(output), data_.batch(step_.batch.size() - 1, examples), right, tried);
+      count_right(outcome.outputs.at(output), data_.batch(step_.batch.size() - 1, examples),
+                  std::min(request_.batch, data_.size() - begin), right, tried);
     }
     return fmt::format(", held out: {:.2f} % of {} right",
                        100.0 * static_cast<double>(right) / static_cast<double>(tried), tried);
   }
 
-  /// Of scores [N, C, ...] the largest of each C is compared with the label.
-  static void count_right(const Tensor& scores, const Tensor& labels, int64_t& right, int64_t& tried) {
+  /// Of the first `count` scores [N, C, ...] the largest of each C is compared with the label.
+  static void count_right(const Tensor& scores, const Tensor& labels, int64_t count, int64_t& right,
+                          int64_t& tried) {
     const int64_t classes = scores.shape()[1];
     const int64_t batch = scores.shape()[0];
     const int64_t inner = scores.size() / (batch * classes);
-    for (int64_t n = 0; n < batch; ++n) {
+    for (int64_t n = 0; n < count; ++n) {
       for (int64_t i = 0; i < inner; ++i) {
         int64_t best = 0;
         const auto score = [&](int64_t c) {

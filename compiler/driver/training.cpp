@@ -4,11 +4,13 @@
 #include <fmt/ostream.h>
 
 #include <algorithm>
+#include <set>
 
 #include "compiler/driver/session_parts.h"
 #include "compiler/driver/training_parts.h"
 #include "compiler/graph/graph_view.h"
 #include "compiler/graph/import.h"
+#include "compiler/graph/onnx_model.h"
 #include "isa/file.h"
 
 namespace kodama::compiler {
