@@ -130,8 +130,9 @@ void add_sequence_construct(RandomNodes& nodes, const std::string& op) {
 
 void add_sequence_empty(RandomNodes& nodes, const std::string& op) {
   nodes.add(op, {},
-            nodes.chance(60) ? Attributes().set("dtype", nodes.pick_type(RandomNodes::types("Abs", 0)))
-                             : Attributes());
+            nodes.chance(60)
+                ? Attributes().set("dtype", nodes.pick_type(RandomNodes::types("SequenceConstruct", 0)))
+                : Attributes());
 }
 
 /// A place in a sequence; "" means the last or one behind it.
