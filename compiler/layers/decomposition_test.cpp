@@ -216,6 +216,28 @@ TEST(LowerMovement, ReversedSequences) {
   EXPECT_EQ(check_model(model), "Rearrange");
 }
 
+TEST(LowerElementwise, DivisionsByZeroAreZero) {
+  for (const char* type : {"int32", "int64", "uint8", "uint64"}) {
+    for (const char* op : {"Div", "Mod", "Mod <fmod = 1>"}) {
+      const std::string number = std::to_string(std::string(type) == "int32"   ? TensorProto::INT32
+                                                : std::string(type) == "int64" ? TensorProto::INT64
+                                                : std::string(type) == "uint8" ? TensorProto::UINT8
+                                                                               : TensorProto::UINT64);
+      const auto model = import_model(
+          parse_model(fmt::format("g (int64[5] a, int64[5] b) => (int64[5] y) {{ x = Cast <to = {0}> (a) "
+                                  "z = Cast <to = {0}> (b) d = {1} (x, z) y = Cast <to = 7> (d) }}",
+                                  number, op)),
+          {}, "t");
+      const auto longs = [](const std::vector<int64_t>& values) {
+        return Tensor::from_values(TensorProto::INT64, {5}, values);
+      };
+      const TensorMap inputs = {{"a", longs({7, 0, -9, 255, 1})}, {"b", longs({0, 0, 0, 3, 2})}};
+      EXPECT_EQ(interpret_layer_graph(lower_to_layers(model), inputs), run_graph(model, inputs))
+          << type << op;
+    }
+  }
+}
+
 TEST(LowerElementwise, Powers) {
   EXPECT_EQ(check_text("g (float[9] x, float[9] e) => (float[9] y) { a = Abs(x) y = Pow(a, e) }", 1e-5),
             "Map");

@@ -224,8 +224,9 @@ HostReason lower_integer_mod(NodeLowering& lowering) {
   MapBuilder map(lowering, lowering.output_shape());
   const Integer a = map.integer_of_input(0);
   const Integer b = map.integer_of_input(1);
-  const Integer rest = divide(a, b).remainder;
+  // By zero it is zero, as the reference has it.
   const Integer zero = integer_constant(a.low, 0, a.type);
+  const Integer rest = where(is_zero(b), zero, divide(a, b).remainder);
   const Term other_sign = less(rest ^ b, zero);
   const Term turns = negation(is_zero(rest)).apply(ScalarOp::kAnd, other_sign);
   map.finish("", of_dividend ? rest : where(turns, rest + b, rest), lowering.output());

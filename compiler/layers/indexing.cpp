@@ -78,7 +78,7 @@ class Selection {
            epilogue.result(is_integer() ? sum : sum.apply(ScalarOp::kFromBits)), {},
            lowering_.words_of(output));
   }
-  bool is_integer() const { return integer_type(type_).has_value(); }
+  bool is_integer() const { return !has_float_arithmetic(type_); }
   /// An operand of an epilogue, over the result's extents.
   TensorAccess beside(TensorId id, const AffineMap& map) const {
     const TensorId words = lowering_.words_of(id);
@@ -145,7 +145,7 @@ Shape around_axis(const Shape& shape, size_t axis) {
 }
 
 bool is_movable_type(DataType type) {
-  return integer_type(type) || has_float_arithmetic(type);
+  return word_kind(type) || is_long(type);
 }
 HostReason not_movable(DataType type) {
   return fmt::format("{} is no word of the chip", data_type_name(type));
@@ -295,7 +295,7 @@ HostReason scatter(NodeLowering& lowering, const Scatter& scatter, const std::st
                    TensorId output) {
   const DataType type = lowering.output_type();
   const size_t rank = scatter.extents.size();
-  const bool is_float = !integer_type(type).has_value();
+  const bool is_float = has_float_arithmetic(type);
   if (reduction == "add" && (is_float || !is_long(type))) {
     Selection sum(lowering, type, scatter.extents, scatter.reduced);
     const Term wanted = scatter.targets(sum);

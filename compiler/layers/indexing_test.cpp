@@ -42,6 +42,12 @@ TEST(Indexing, GathersWordsOfEveryType) {
               {{"x", floats({2, 2}, {1.5F, -2, 3, -0.0F})}, {"i", indices}});
   expect_same("g (int64[2, 2] x, int64[3] i) => (int64[2, 3] y) { y = Gather <axis = 1> (x, i) }",
               {{"x", longs({2, 2}, {int64_t{1} << 40, -5, 7, -(int64_t{1} << 62)})}, {"i", indices}});
+  expect_same("g (double[2, 2] x, int64[3] i) => (double[2, 3] y) { y = Gather <axis = 1> (x, i) }",
+              {{"x", tensor<double>(TensorProto::DOUBLE, {2, 2}, {0.1, -2, 1e300, -0.0})}, {"i", indices}});
+  expect_same("g (double[4] x, int64[2] i, double[2] u) => (double[4] y) { y = ScatterElements (x, i, u) }",
+              {{"x", tensor<double>(TensorProto::DOUBLE, {4}, {0.1, -2, 1e300, 5})},
+               {"u", tensor<double>(TensorProto::DOUBLE, {2}, {0.3, 1e-200})},
+               {"i", longs({2}, {3, 1})}});
   expect_same("g (bool[2] x, int64[3] i) => (bool[3] y) { y = Gather <axis = 0> (x, i) }",
               {{"x", tensor<uint8_t>(TensorProto::BOOL, {2}, {1, 0})}, {"i", indices}});
   expect_same("g (float16[2] x, int64[3] i) => (float16[3] y) { y = Gather <axis = 0> (x, i) }",
