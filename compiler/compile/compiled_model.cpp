@@ -24,6 +24,7 @@
 #include "compiler/kernels/lowering.h"
 #include "compiler/kernels/pad_channels.h"
 #include "compiler/kernels/split_axes.h"
+#include "compiler/kernels/split_gathers.h"
 #include "compiler/kernels/split_products.h"
 #include "compiler/kernels/split_reductions.h"
 #include "compiler/layers/batch.h"
@@ -876,6 +877,8 @@ void finish_layers(LayerGraph& layers, const isa::Chip& chip, const CompileOptio
     split_axes(layers, chip);
     check("split-axes");
   }
+  split_gathers(layers, chip);
+  check("split-gathers");
   split_reductions(layers, chip);
   check("split-reductions");
 }
@@ -919,8 +922,9 @@ std::vector<std::string> planning_dump_points() {
   for (const std::string& name : graph_pipeline()) {
     if (std::find(points.begin(), points.end(), name) == points.end()) points.push_back(name);
   }
-  for (const char* name : {"lower", "fold-rearranges", "fuse-maps", "fuse-epilogues", "split-products",
-                           "pad-channels", "fuse-normalizations", "split-axes", "split-reductions", "plan"})
+  for (const char* name :
+       {"lower", "fold-rearranges", "fuse-maps", "fuse-epilogues", "split-products", "pad-channels",
+        "fuse-normalizations", "split-axes", "split-gathers", "split-reductions", "plan"})
     points.emplace_back(name);
   return points;
 }

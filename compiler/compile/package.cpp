@@ -304,7 +304,10 @@ class PackageWriter {
     manifest["outputs"] = model_.outputs;
     manifest["checks"] = ordered_json::array();
     for (const Check& check : model_.checks)
-      manifest["checks"].push_back({{"tensor", check.tensor}, {"message", check.message}});
+      manifest["checks"].push_back({{"tensor", check.tensor},
+                                    {"message", check.message},
+                                    {"lowest", check.lowest},
+                                    {"highest", check.highest}});
     manifest["work"] = work_to_json(model_.work);
     manifest["slices"] = model_.slices;
     manifest["keeps_inputs"] = model_.keeps_inputs;
@@ -481,8 +484,9 @@ class PackageReader {
     model_.inputs = manifest.at("inputs").small_integers();
     model_.outputs = manifest.at("outputs").small_integers();
     model_.checks = manifest.at("checks").list_of([](const JsonValue& j) {
-      j.allow({"tensor", "message"});
-      return Check{j.at("tensor").small_integer(), j.at("message").text()};
+      j.allow({"tensor", "message", "lowest", "highest"});
+      return Check{j.at("tensor").small_integer(), j.at("message").text(), j.at("lowest").integer(),
+                   j.at("highest").integer()};
     });
     model_.work = read_work(manifest.at("work"));
     model_.slices = manifest.at("slices").integer();

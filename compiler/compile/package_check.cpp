@@ -52,8 +52,7 @@ class ModelCheck {
       const std::string path = at("checks", k) + ".tensor";
       check_id(path, model_.checks[k].tensor);
       const DataType type = tensor(model_.checks[k].tensor).type;
-      if (type != onnx::TensorProto_DataType_INT32)
-        fail(path, "found one of {}, allowed: int32", data_type_name(type));
+      if (!is_index_type(type)) fail(path, "found one of {}, allowed: int32 and int64", data_type_name(type));
     }
     for (size_t k = 0; k < model_.ties.size(); ++k) check_tie(at("ties", k), model_.ties[k]);
     for (size_t k = 0; k < model_.preloads.size(); ++k) check_preload(at("images", k), model_.preloads[k]);

@@ -12,7 +12,9 @@ Kernel depthwise_rows_kernel();  ///< rows_depthwise_kernel.cpp: "depthwise-rows
 Kernel reduce_rows_kernel();     ///< rows_pool_kernel.cpp: "reduce-rows"
 Kernel map_rows_kernel();        ///< rows_map_kernel.cpp: "map-rows"
 Kernel normalize_rows_kernel();  ///< rows_map_kernel.cpp: "normalize-rows"
+Kernel gather_kernel();          ///< gather_kernel.cpp: "gather-tables"
 Kernel map_kernel();             ///< map_kernel.cpp
 Kernel reduce_kernel();          ///< reduce_kernel.cpp
+Kernel reduce_shared_kernel();   ///< reduce_shared_kernel.cpp: "reduce-shared"
 
 }  // namespace kodama::compiler

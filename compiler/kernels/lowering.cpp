@@ -28,6 +28,8 @@ void lower_node(TileLoweringContext& context, const TileNode& node) {
           lower_map(context, op);
         } else if constexpr (std::is_same_v<Op, ReduceTile>) {
           lower_reduce(context, op);
+        } else if constexpr (std::is_same_v<Op, GatherTile>) {
+          lower_gather(context, op);
         } else if constexpr (std::is_same_v<Op, LoadRows>) {
           lower_load_rows(context, op);
         } else if constexpr (std::is_same_v<Op, WindowProduct>) {

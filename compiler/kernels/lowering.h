@@ -136,6 +136,7 @@ void lower_product(TileLoweringContext& context, const ProductTile& op);
 // map_lowering.cpp
 void lower_map(TileLoweringContext& context, const MapTile& op);
 void lower_reduce(TileLoweringContext& context, const ReduceTile& op);
+void lower_gather(TileLoweringContext& context, const GatherTile& op);  // gather_lowering.cpp
 
 // rows_lowering.cpp: images of rows.
 void lower_load_rows(TileLoweringContext& context, const LoadRows& op);

@@ -128,14 +128,27 @@ void lower_reduce(TileLoweringContext& context, const ReduceTile& op) {
           if (of_doubles) start(running_low, v, true);
         }
         std::vector<int64_t> inner = strides;
-        inner.push_back(op.count * 2);
+        inner.push_back(op.count * isa::kWordsPerLong);
+        std::vector<int64_t> held = strides, shared(strides.size(), 0);
+        held.push_back(0);
+        shared.push_back(isa::kWordsPerLong);
         builder.begin_loop(op.repeats);
         for (int64_t v = 0; v < vectors; ++v) {
           std::vector<isa::Operand> inputs;
-          for (const MapTile::Input& input : op.inputs) {
-            inputs.push_back(builder.operand_at(context.buffer_values[static_cast<size_t>(input.buffer)],
-                                                input.at, offset + v * kWordsPerVector, 2, isa::Width::kLong,
-                                                inner));
+          for (const ReduceTile::Input& input : op.inputs) {
+            const int buffer = context.buffer_values[static_cast<size_t>(input.buffer)];
+            const int64_t vector = offset + v * kWordsPerVector;
+            switch (input.order) {
+              case ReduceTile::Order::kEach:
+                inputs.push_back(builder.operand_at(buffer, input.at, vector, 2, isa::Width::kLong, inner));
+                break;
+              case ReduceTile::Order::kHeld:
+                inputs.push_back(builder.operand_at(buffer, input.at, vector, 2, isa::Width::kLong, held));
+                break;
+              case ReduceTile::Order::kShared:
+                inputs.push_back(builder.operand_at(buffer, input.at, 0, 0, isa::Width::kLong, shared));
+                break;
+            }
           }
           const isa::Operand& value_of_vector = running[static_cast<size_t>(v)];
           inputs.push_back(value_of_vector);

@@ -8,6 +8,10 @@
 
 namespace kodama::compiler {
 
+bool AffineMap::depends_on(size_t dim) const {
+  return std::ranges::any_of(coefficients_, [&](const auto& row) { return row[dim] != 0; });
+}
+
 AffineMap& AffineMap::set_offset(size_t axis, int64_t value) {
   isa::check_internal(axis < axes(), "AffineMap", "axis {} of {}", axis, axes());
   offsets_[axis] = value;

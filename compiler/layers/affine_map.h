@@ -31,6 +31,8 @@ class AffineMap {
   size_t dims() const { return dims_; }
   int64_t offset(size_t axis) const { return offsets_[axis]; }
   int64_t coefficient(size_t axis, size_t dim) const { return coefficients_[axis][dim]; }
+  /// Whether the index is another one somewhere along a dim.
+  bool depends_on(size_t dim) const;
   AffineMap& set_offset(size_t axis, int64_t value);
   AffineMap& set(size_t axis, size_t dim, int64_t coefficient);
 

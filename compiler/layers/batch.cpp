@@ -23,6 +23,7 @@ std::vector<int64_t*> extents_of(Layer& layer) {
   if (auto* map = std::get_if<MapLayer>(&layer.body)) add(map->extents);
   if (auto* reduce = std::get_if<ReduceLayer>(&layer.body)) add(reduce->output_extents);
   if (auto* normalize = std::get_if<NormalizeLayer>(&layer.body)) add(normalize->extents);
+  if (auto* gather = std::get_if<GatherLayer>(&layer.body)) add(gather->extents);
   if (auto* rearrange = std::get_if<RearrangeLayer>(&layer.body)) add(rearrange->extents);
   if (auto* contract = std::get_if<ContractLayer>(&layer.body)) {
     for (ContractLayer::Dim& dim : contract->dims) extents.push_back(&dim.extent);

@@ -216,6 +216,31 @@ class LayerInterpreter {
     return {round_to(output_type(), normalize.extents, result)};
   }
 
+  std::vector<Tensor> operator()(const GatherLayer& gather) {
+    Shape extents = gather.extents;
+    extents.push_back(gather.places);
+    const auto indices = readers_of(gather.index_inputs, gather.extents);
+    const Reader data(gather.data, values_.get(gather.data.tensor), extents);
+    const auto epilogue_readers = readers_of(gather.epilogue_inputs, gather.extents);
+    std::vector<double> inputs(indices.size());
+    std::vector<double> epilogue_inputs(1 + epilogue_readers.size());
+    std::vector<double> result;
+    std::vector<int64_t> point(gather.extents.size(), 0);
+    for_each_point(point, gather.extents, dims_between(0, point.size()), [&] {
+      read(indices, point, inputs, 0);
+      const auto place = static_cast<int64_t>(gather.index.evaluate(inputs));
+      epilogue_inputs[0] = 0;
+      if (place >= 0 && place < gather.places) {
+        std::vector<int64_t> at = point;
+        at.push_back(place);
+        epilogue_inputs[0] = data.at(at);
+      }
+      read(epilogue_readers, point, epilogue_inputs, 1);
+      result.push_back(gather.epilogue.evaluate(epilogue_inputs));
+    });
+    return {round_to(output_type(), gather.extents, result)};
+  }
+
   std::vector<Tensor> operator()(const RearrangeLayer& rearrange) {
     std::vector<const Tensor*> inputs;
     for (const auto& piece : rearrange.pieces) inputs.push_back(&values_.get(piece.input.tensor));

@@ -33,6 +33,10 @@ std::vector<Access*> collect_accesses(LayerType& layer) {
           add_all(body.epilogue_inputs);
         } else if constexpr (std::is_same_v<Body, NormalizeLayer>) {
           add_all(body.inputs);
+        } else if constexpr (std::is_same_v<Body, GatherLayer>) {
+          add_all(body.index_inputs);
+          accesses.push_back(&body.data);
+          add_all(body.epilogue_inputs);
         } else if constexpr (std::is_same_v<Body, RearrangeLayer>) {
           for (auto& piece : body.pieces) accesses.push_back(&piece.input);
         }
@@ -141,6 +145,9 @@ bool is_long(DataType type) {
   return type == onnx::TensorProto_DataType_INT64 || type == onnx::TensorProto_DataType_UINT64 ||
          type == onnx::TensorProto_DataType_DOUBLE;
 }
+bool is_index_type(DataType type) {
+  return type == onnx::TensorProto_DataType_INT32 || type == onnx::TensorProto_DataType_INT64;
+}
 Shape words_shape(Shape shape) {
   shape.push_back(2);
   return shape;
@@ -153,9 +160,16 @@ bool is_alias(const LayerTensor& tensor, const LayerTensor& other) {
 }
 
 void throw_if_failed(const Check& check, const Tensor& value) {
-  const auto elements = value.data<int32_t>();
-  if (std::ranges::any_of(elements, [](int32_t element) { return element != 0; }))
-    throw isa::UserError(check.message);
+  const auto look = [&](auto elements) {
+    if (std::ranges::any_of(elements,
+                            [&](int64_t each) { return each < check.lowest || each > check.highest; }))
+      throw isa::UserError(check.message);
+  };
+  if (value.type() == onnx::TensorProto_DataType_INT64) {
+    look(value.data<int64_t>());
+  } else {
+    look(value.data<int32_t>());
+  }
 }
 
 TensorId LayerGraph::add(LayerTensor tensor) {
@@ -282,6 +296,10 @@ std::vector<AccessBox> layer_access_boxes(const Layer& layer) {
     whole(contract_extents(*contract), 2 + contract->epilogue_inputs.size());
   } else if (const auto* normalize = std::get_if<NormalizeLayer>(&layer.body)) {
     whole(normalize->extents, normalize->inputs.size());
+  } else if (const auto* gather = std::get_if<GatherLayer>(&layer.body)) {
+    whole(gather->extents, gather->index_inputs.size());
+    whole(concatenate(gather->extents, {gather->places}), 1);
+    whole(gather->extents, gather->epilogue_inputs.size());
   } else if (const auto* rearrange = std::get_if<RearrangeLayer>(&layer.body)) {
     for (const auto& piece : rearrange->pieces) boxes.push_back({piece.begin, piece.end});
   }
@@ -322,7 +340,7 @@ class Verifier {
       const TensorId id = graph_.checks[k].tensor;
       require(graph_.outputs[graph_.outputs.size() - graph_.checks.size() + k] == id,
               "the tensor of a check isn't the output that it should be");
-      require(is_id(id) && tensor(id).type == onnx::TensorProto_DataType_INT32, "a check of tensor {}", id);
+      require(is_id(id) && is_index_type(tensor(id).type), "a check of tensor {}", id);
     }
     for (TensorId id : graph_.outputs) {
       require(is_id(id), "graph output {} doesn't exist", id);
@@ -481,6 +499,17 @@ class Verifier {
     check_result(layer, kinds.back());
     require(!normalize.steps.empty() && !normalize.steps.back().op, "the last of its {} steps is no map",
             normalize.steps.size());
+  }
+
+  void check(const Layer& layer, const GatherLayer& gather) const {
+    check_output_shape(layer, gather.extents);
+    check_expr(gather.index, gather.index_inputs.size(), "index");
+    check_expr(gather.epilogue, 1 + gather.epilogue_inputs.size(), "epilogue");
+    require(gather.places > 0, "{} places", gather.places);
+    require(!gather.index_inputs.empty(), "its index is a constant");
+    require(gather.index.kind(kinds_of(gather.index_inputs)) == ScalarKind::kInteger,
+            "the index '{}' is a float", gather.index.to_string());
+    check_result(layer, epilogue_kind(gather.epilogue, kind_of(gather.data.tensor), gather.epilogue_inputs));
   }
 
   void check(const Layer& layer, const ContractLayer& contract) const {
@@ -656,6 +685,15 @@ Json body_json(const LayerGraph& graph, const NormalizeLayer& normalize) {
           {"inputs", accesses_json(graph, normalize.inputs)},
           {"steps", steps}};
 }
+Json body_json(const LayerGraph& graph, const GatherLayer& gather) {
+  return {{"extents", gather.extents},
+          {"places", gather.places},
+          {"index_inputs", accesses_json(graph, gather.index_inputs)},
+          {"index", gather.index.to_string()},
+          {"data", access_json(graph, gather.data)},
+          {"epilogue", gather.epilogue.to_string()},
+          {"epilogue_inputs", accesses_json(graph, gather.epilogue_inputs)}};
+}
 Json body_json(const LayerGraph& graph, const RearrangeLayer& rearrange) {
   Json pieces = Json::array();
   for (const auto& piece : rearrange.pieces) {
@@ -701,6 +739,12 @@ std::string body_summary(const NormalizeLayer& normalize) {
     if (normalize.reduced[axis]) axes.push_back(axis);
   }
   return fmt::format("{}over {}, rows along {}", text, shape_to_string(normalize.extents), axes);
+}
+std::string body_summary(const GatherLayer& gather) {
+  std::string text = fmt::format("place {} of {} over {}", gather.index.to_string(), gather.places,
+                                 shape_to_string(gather.extents));
+  if (gather.epilogue != ScalarExpr::identity()) text += ", then " + gather.epilogue.to_string();
+  return text;
 }
 std::string body_summary(const RearrangeLayer& rearrange) {
   if (rearrange.pieces.size() != 1) return fmt::format("{} pieces", rearrange.pieces.size());
@@ -748,7 +792,10 @@ std::string to_json(const LayerGraph& graph) {
   Json json = {{"name", graph.name},       {"opset", graph.opset}, {"inputs", graph.inputs},
                {"outputs", graph.outputs}, {"tensors", tensors},   {"layers", layers}};
   for (const Check& check : graph.checks)
-    json["checks"].push_back({{"tensor", check.tensor}, {"message", check.message}});
+    json["checks"].push_back({{"tensor", check.tensor},
+                              {"message", check.message},
+                              {"lowest", check.lowest},
+                              {"highest", check.highest}});
   // Names in a model may hold any bytes.
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }

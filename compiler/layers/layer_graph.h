@@ -65,6 +65,8 @@ struct LayerTensor {
 bool is_long(DataType type);
 /// Of a tensor of such elements, that of their words.
 Shape words_shape(Shape shape);
+/// Whether a type is one of indices: int32 or int64.
+bool is_index_type(DataType type);
 /// Whether one tensor's elements can be the other's.
 bool is_alias(const LayerTensor& tensor, const LayerTensor& other);
 
@@ -136,6 +138,21 @@ struct NormalizeLayer {
 /// Of each step, whether it has one value for a row: it reduces, or depends on nothing but such steps.
 std::vector<bool> steps_of_rows(const std::vector<NormalizeLayer::Step>& steps, size_t inputs);
 
+/// out[d] = epilogue(data at (d, index at d), epilogue_inputs at d): indices that are data. `index` of
+/// `index_inputs` at d is a place from 0 to places - 1, or anything else, which finds a word of zeros.
+/// Example, rows of a table [10000, 64] by 16 indices (Gather):
+///
+///     extents  16 64   places 10000   index  list(d0)   data  table(place, d1)
+struct GatherLayer {
+  Shape extents;
+  int64_t places = 1;
+  std::vector<TensorAccess> index_inputs;     ///< over extents
+  ScalarExpr index;                           ///< an integer
+  TensorAccess data;                          ///< over extents, then the place
+  ScalarExpr epilogue;                        ///< input 0 = what was found, input 1 + i = epilogue_inputs[i]
+  std::vector<TensorAccess> epilogue_inputs;  ///< over extents
+};
+
 /// out = fill everywhere, then for each piece, out[d] = input at d for every d in the piece's box.
 struct RearrangeLayer {
   struct Piece {
@@ -154,28 +171,31 @@ struct HostLayer {
   std::string reason;                  ///< why it is not on the chip
 };
 
-enum class LayerKind : uint8_t { kMap, kReduce, kContract, kNormalize, kRearrange, kHost };
+enum class LayerKind : uint8_t { kMap, kReduce, kContract, kNormalize, kGather, kRearrange, kHost };
 /// In the order of the kinds.
-inline constexpr std::array<const char*, 6> kLayerKindNames = {"Map",       "Reduce",    "Contract",
-                                                               "Normalize", "Rearrange", "Host"};
+inline constexpr std::array<const char*, 7> kLayerKindNames = {"Map",    "Reduce",    "Contract", "Normalize",
+                                                               "Gather", "Rearrange", "Host"};
 std::string layer_kind_name(LayerKind kind);  ///< "Map", …
 
 struct Layer {
   std::string name;                     ///< unique; of the ONNX node it came from
   std::vector<std::string> onnx_ops;    ///< operators fused into it, in order: {"Conv", "Relu"}
   std::vector<std::string> onnx_nodes;  ///< their node names
-  std::variant<MapLayer, ReduceLayer, ContractLayer, NormalizeLayer, RearrangeLayer, HostLayer> body;
+  std::variant<MapLayer, ReduceLayer, ContractLayer, NormalizeLayer, GatherLayer, RearrangeLayer, HostLayer>
+      body;
   std::vector<TensorId> host_inputs;  ///< kHost: the node's inputs in order (-1 = omitted); else empty
   std::vector<TensorId> outputs;      ///< one; kHost: the node's outputs in order (-1 = omitted)
 
   LayerKind kind() const { return static_cast<LayerKind>(body.index()); }
 };
 
-/// A tensor of int32 that says whether the model's data were wrong: any element but 0 is an error of the
-/// user's. Indices that are computed can be out of range.
+/// A tensor of integers that says whether the model's data were wrong: an element that isn't from `lowest` to
+/// `highest` is an error of the user's. Indices can be out of range: the host looks at those that it sends,
+/// layers make flags of others.
 struct Check {
   TensorId tensor = -1;
   std::string message;
+  int64_t lowest = 0, highest = 0;
   bool operator==(const Check&) const = default;
 };
 
@@ -277,7 +297,7 @@ struct ChipOperator {
 };
 const std::vector<ChipOperator>& chip_operators();
 
-/// UserError with the check's message if any element of its tensor isn't 0.
+/// UserError with the check's message if any element of its tensor isn't what is allowed.
 void throw_if_failed(const Check& check, const Tensor& value);
 
 /// Host execution of a Rearrange layer: the output from its inputs (by piece). Any element type; aliases

@@ -121,6 +121,8 @@ ProblemWork operations_of(const Layer& layer) {
       const bool compares = op != ReduceLayer::Op::kSum && op != ReduceLayer::Op::kProd;
       if (op) (compares ? work.alu_operations : work.mau_operations) += elements - rows;
     }
+  } else if (const auto* gather = std::get_if<GatherLayer>(&layer.body)) {
+    add_expression(gather->epilogue, points_of(gather->extents), work);
   } else if (const auto* contract = std::get_if<ContractLayer>(&layer.body)) {
     work.products = points_of(contract_extents(*contract));
     add_expression(contract->epilogue, points_of(contract->output_shape), work);
@@ -144,6 +146,9 @@ std::map<TensorId, double> elements_read(const Layer& layer, const LayerGraph& g
         moves = moves || access.map.coefficient(axis, dim) != 0;
       if (moves) points *= extent;
     }
+    // Of a table, what results there are.
+    if (const auto* gather = std::get_if<GatherLayer>(&layer.body))
+      points = std::min(points, points_of(gather->extents));
     const TensorId storage = graph.storage(access.tensor);
     double& most = read[storage];
     most = std::max(most, std::min(points, points_of(graph.tensors[static_cast<size_t>(storage)].shape)));

@@ -34,6 +34,7 @@ struct BufferUseOf {
     }
     return use;
   }
+  BufferUse operator()(const GatherTile& op) const { return {{op.table, op.index}, {op.out}}; }
   BufferUse operator()(const LoadRows& op) const { return {{}, {op.buffer}}; }
   BufferUse operator()(const WindowProduct& op) const { return {{op.matrices, op.windows}, {op.sums}}; }
   BufferUse operator()(const ReduceWindows& op) const { return windows(op); }
@@ -92,6 +93,9 @@ struct ReadsOf {
     if (op.low_accumulator >= 0) reads.push_back({&op.low_accumulator, &op.accumulator_at});
     return reads;
   }
+  std::vector<BufferRead> operator()(GatherTile& op) const {
+    return {{&op.table, &op.table_at}, {&op.index, &op.index_at}};
+  }
   std::vector<BufferRead> operator()(WindowProduct& op) const {
     return {{&op.matrices, &op.matrices_at}, {&op.windows}};
   }
@@ -137,9 +141,10 @@ struct ReadsOf {
     if (op.weights >= 0) reads.push_back({&op.weights});
     return reads;
   }
-  static std::vector<BufferRead> inputs(std::vector<MapTile::Input>& list) {
+  template <typename Input>
+  static std::vector<BufferRead> inputs(std::vector<Input>& list) {
     std::vector<BufferRead> reads;
-    for (MapTile::Input& input : list) reads.push_back({&input.buffer, &input.at});
+    for (Input& input : list) reads.push_back({&input.buffer, &input.at});
     return reads;
   }
   static std::vector<BufferRead> whole(std::vector<RowsInput>& list) {

@@ -234,12 +234,31 @@ class Verifier {
   }
   void node(const ReduceTile& op) const {
     multiple_of_step("reduce", op.count);
-    require(op.repeats > 0, "reduce: {} repeats", op.repeats);
-    inputs("reduce", op.inputs, op.expr, op.count * op.repeats);
+    require(op.repeats > 0, "reduce of {} elements", op.repeats);
+    require(op.expr.input_count() <= static_cast<int>(op.inputs.size()), "reduce: {} inputs for {}",
+            op.inputs.size(), op.expr.to_string());
+    for (const ReduceTile::Input& input : op.inputs) {
+      using Order = ReduceTile::Order;
+      const int64_t lw = input.order == Order::kEach   ? op.count * op.repeats
+                         : input.order == Order::kHeld ? op.count
+                                                       : op.repeats;
+      buffer_range("reduce", input.buffer, input.at, lw);
+    }
     buffer_range("reduce", op.accumulator, op.accumulator_at, op.count);
     require((op.low_accumulator >= 0) == op.expr.is_double(op.expr.result()),
             "reduce: a buffer of lower words is for doubles");
     if (op.low_accumulator >= 0) buffer_range("reduce", op.low_accumulator, op.accumulator_at, op.count);
+  }
+  void node(const GatherTile& op) const {
+    multiple_of_step("gather", op.count);
+    const int64_t places_lw = GatherTile::places_lw(op.form, op.places);
+    require(op.places > 0 && op.tables > 0 && op.table_lw >= places_lw,
+            "gather: {} tables of {} places, {} LW apart", op.tables, op.places, op.table_lw);
+    buffer_range("gather", op.table, op.table_at, (op.tables - 1) * op.table_lw + places_lw);
+    require(program_.buffers[static_cast<size_t>(op.table)].homes == isa::space_bit(isa::Space::kLm0),
+            "gather: a table that isn't in LM0 alone");
+    buffer_range("gather", op.index, op.index_at, op.count);
+    buffer_range("gather", op.out, op.out_at, op.tables * op.count);
   }
   void transfers(std::string_view what, int stream, const std::vector<RowsTransfer>& list) const {
     require(stream >= 0 && stream < static_cast<int>(program_.streams.size()), "{}: no stream {}", what,
@@ -587,10 +606,15 @@ class Printer {
     const bool known = number >= 0 && number < static_cast<int>(program_.streams.size());
     return fmt::format("{}[{}]", known ? program_.streams[static_cast<size_t>(number)].name : "?", index(at));
   }
-  std::string inputs(const std::vector<MapTile::Input>& list) const {
+  template <typename Input>
+  std::string inputs(const std::vector<Input>& list) const {
     std::string text;
     for (size_t k = 0; k < list.size(); ++k) {
       text += fmt::format("{}x{} = {}", k == 0 ? "" : ", ", k, buffer(list[k].buffer, list[k].at));
+      if constexpr (std::is_same_v<Input, ReduceTile::Input>) {
+        constexpr std::array<const char*, 3> kOrders = {"", " held", " shared"};
+        text += kOrders.at(static_cast<size_t>(list[k].order));
+      }
     }
     return text;
   }
@@ -646,6 +670,11 @@ class Printer {
     line("reduce {}{} {}= {}, {}, {} LW, {} times", buffer(op.accumulator, op.accumulator_at),
          op.low_accumulator >= 0 ? " and " + buffer(op.low_accumulator, op.accumulator_at) : "",
          reduce_op_name(op.op), op.expr.to_string(), inputs(op.inputs), op.count, op.repeats);
+  }
+  void node(const GatherTile& op) {
+    line("gather {} = {} of {} tables {} of {} places, {} LW apart, by {}, {} LW", buffer(op.out, op.out_at),
+         kGatherFormNames.at(static_cast<size_t>(op.form)), op.tables, buffer(op.table, op.table_at),
+         op.places, op.table_lw, buffer(op.index, op.index_at), op.count);
   }
   void transfers(const std::vector<RowsTransfer>& list) {
     ++depth_;

@@ -218,11 +218,23 @@ struct MapTile {
   int64_t count = 0;
   bool operator==(const MapTile&) const = default;
 };
-/// accumulator[i] = op(accumulator[i], expr(inputs at r * count + i)) for r = 0 .. repeats - 1.
+/// accumulator[i] = op(accumulator[i], expr(inputs at r and i)) for r = 0 .. repeats - 1.
 struct ReduceTile {
+  /// Which LW of its buffer an input has at (r, i).
+  enum class Order : uint8_t {
+    kEach,    ///< r * count + i
+    kHeld,    ///< i
+    kShared,  ///< r; its words are alike
+  };
+  struct Input {
+    int buffer = -1;
+    TileIndex at;
+    Order order = Order::kEach;
+    bool operator==(const Input&) const = default;
+  };
   ReduceLayer::Op op = ReduceLayer::Op::kSum;
   ScalarExpr expr;
-  std::vector<MapTile::Input> inputs;
+  std::vector<Input> inputs;
   int accumulator = -1;
   TileIndex accumulator_at;
   /// Of doubles, the buffer of their lower words; `accumulator` has the upper ones. Else -1.
@@ -231,6 +243,32 @@ struct ReduceTile {
   int64_t repeats = 0;
   bool operator==(const ReduceTile&) const = default;
 };
+/// out[t][i] = what table t has at the place index[i], for `tables` tables and `count` LW of the index.
+/// Places are numbers from 0 to places - 1; whatever else the index has, taken without a sign, stands for
+/// place `places`, which the tables have, too.
+struct GatherTile {
+  enum class Form : uint8_t {
+    kPairs,  ///< a place is a LW; the words of a LW of the index are alike
+    kOwn,    ///< a place is a LW; each of its words is found by its own word of the index
+    kWords,  ///< a place is a word
+  };
+  Form form = Form::kPairs;
+  int table = -1;  ///< in LM0
+  TileIndex table_at;
+  int64_t tables = 1, table_lw = 0;  ///< and LW from one table to the next
+  int64_t places = 1;
+  int index = -1;
+  TileIndex index_at;
+  int out = -1;
+  TileIndex out_at;
+  int64_t count = 0;
+  /// LW that the places of a table take, with the last.
+  static int64_t places_lw(Form form, int64_t places) {
+    return form == Form::kWords ? isa::ceil_div(places + 1, int64_t{isa::kWordsPerLong}) : places + 1;
+  }
+  bool operator==(const GatherTile&) const = default;
+};
+inline constexpr std::array<const char*, 3> kGatherFormNames = {"pairs", "pairs of their own", "words"};
 
 // Rows of images: convolutions whose operands are windows (compiler/kernels/rows_kernel.cpp). An image of
 // rows has per L2B, in DRAM as in L2BM, whole rows of a tensor, each in the order of RowOrder. Lock step
@@ -607,9 +645,9 @@ struct TileLoop {
   std::vector<TileNode> body;
 };
 struct TileNode {
-  std::variant<LoadTile, StoreTile, FillTile, ProductTile, StreamProduct, MapTile, ReduceTile, LoadRows,
-               WindowProduct, ReduceWindows, NormalizeRows, FinishRows, LoadLanes, LoadPlaces, FinishLanes,
-               LoadLines, ReduceLines, SumRows, StoreRows, TileLoop>
+  std::variant<LoadTile, StoreTile, FillTile, ProductTile, StreamProduct, MapTile, ReduceTile, GatherTile,
+               LoadRows, WindowProduct, ReduceWindows, NormalizeRows, FinishRows, LoadLanes, LoadPlaces,
+               FinishLanes, LoadLines, ReduceLines, SumRows, StoreRows, TileLoop>
       kind;
 };
 

@@ -225,6 +225,11 @@ std::vector<bool> reserved_words(const ProgramIndex& index, Space space, int64_t
   for (const OperationSite& site : index.sites) {
     const auto add = [&](const Operand& operand) {
       if (operand.space != space) return;
+      // Where T points from words that are kept, it is to others of these.
+      const auto is_kept = [&](const KeptWords& kept) {
+        return kept.space == space && kept.begin <= operand.base && operand.base < kept.end;
+      };
+      if (operand.t_indirect && std::ranges::any_of(index.kept, is_kept)) return;
       if (space == Space::kT || operand.t_indirect) {
         reserved.assign(size, true);
         return;

@@ -83,6 +83,11 @@ class PlaceCheck {
     }
     if (!isa::is_pe_memory(operand.space) && operand.space != Space::kT) return;
     std::vector<bool>& taken = direct(operand.space);
+    // Where T points from words that are kept, it is to others of these.
+    const auto is_kept = [&](const scheduler::KeptWords& kept) {
+      return kept.space == operand.space && kept.begin <= operand.base && operand.base < kept.end;
+    };
+    if (operand.t_indirect && std::ranges::any_of(program_.kept, is_kept)) return;
     if (operand.space == Space::kT || operand.t_indirect) {
       std::fill(taken.begin(), taken.end(), true);
       return;
