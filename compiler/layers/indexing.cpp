@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <limits>
 
@@ -6,9 +7,9 @@
 
 /// Operators whose indices are data, or results: Gather and Scatter in all forms, OneHot, ArgMax, TopK.
 ///
-/// The chip has no branch and few addresses that data decide. Here every result looks at all places that its
-/// index may name and keeps the word of the one it does name: a Reduce, whose sum has one term that isn't
-/// zero. It is exact for words of any type, and costs the length of the axis for each result.
+/// What an index names is found by a Gather layer. Where it is the result that isn't known, which update is
+/// for a place and which element comes at a rank, every result looks at all that may be for it: a Reduce of
+/// many results over the same elements.
 namespace kodama::compiler {
 
 namespace {
@@ -34,20 +35,16 @@ class Selection {
   AffineMap map(size_t axes) const { return {axes, extents_.size() + reduced_.size()}; }
   size_t reduction(size_t axis) const { return extents_.size() + axis; }
 
-  /// The bits of an element, or of the one of its words that the point is for.
-  Term bits(TensorId id, AffineMap map) {
-    const TensorId words = lowering_.words_of(id);
-    if (words != id) map = map.extended(1, 0).set(map.axes(), rank_, 1);
-    const Term word = read(words, std::move(map), 0);
-    return lowering_.tensor(words).type == kInt32 || integer_type(type_) ? word
-                                                                         : word.apply(ScalarOp::kFloatBits);
-  }
   /// A word as it is.
   Term number(TensorId id, AffineMap map) { return read(id, std::move(map), 0); }
   /// An integer, of 64 bits the lower word; `outside`: what is read outside the tensor.
   Term index(TensorId id, AffineMap map, double outside = 0) {
     const TensorId words = lowering_.words_of(id);
-    return read(words, words == id ? std::move(map) : map.extended(1, 0), outside);
+    Shape points = extents_;
+    points.insert(points.end(), reduced_.begin(), reduced_.end());
+    return read_input(
+        formula_, inputs_,
+        lowering_.read_through({words, words == id ? std::move(map) : map.extended(1, 0), outside}, points));
   }
   /// The place along a dim.
   Term place(size_t dim) {
@@ -70,15 +67,6 @@ class Selection {
     tidy_inputs(layer.expr, layer.inputs);
     lowering_.add_layer(suffix, std::move(layer), output);
   }
-  /// The bits where the condition holds, which is at one place at most.
-  void pick(const std::string& suffix, Term condition, Term bits, TensorId output) {
-    Formula epilogue;
-    const Term sum = epilogue.x(0);
-    reduce(suffix, ReduceLayer::Op::kIntSum, where(condition, bits, integer(0)),
-           epilogue.result(is_integer() ? sum : sum.apply(ScalarOp::kFromBits)), {},
-           lowering_.words_of(output));
-  }
-  bool is_integer() const { return !has_float_arithmetic(type_); }
   /// An operand of an epilogue, over the result's extents.
   TensorAccess beside(TensorId id, const AffineMap& map) const {
     const TensorId words = lowering_.words_of(id);
@@ -118,19 +106,86 @@ Term from_front(Term index, int64_t extent) {
   return where(below(index, index.integer(0)), turned, index);
 }
 
-/// Every result looks at every place. Of long tables the host does it sooner, unless it had to fetch them:
-/// about what both ways take on a chip of thousands of PEs, in cycles.
-HostReason looks_too_often(const NodeLowering& lowering, int64_t places, const Shape& results) {
-  constexpr int64_t kMostLooks = int64_t{1} << 22;  // words of an operand's stream
-  constexpr int64_t kLooksPerCycle = 6;
-  constexpr int64_t kHostCycles = 2500;  // a launch, and the ways of the link
-  constexpr int64_t kLinkWordsPerCycle = 1;
-  const int64_t count = element_count(results);
-  const int64_t looks = places > kMostLooks ? kMostLooks : count * places;
-  const int64_t fetched = lowering.constant_input(0) != nullptr ? 0 : element_count(lowering.input_shape(0));
-  const int64_t host = kHostCycles + (fetched + count) / kLinkWordsPerCycle;
-  if (looks < kMostLooks && looks / kLooksPerCycle <= host) return kLowered;
-  return fmt::format("{} results, each from {} places, are found sooner there", count, places);
+/// A Gather layer: every point of `extents` has the word of a tensor at a place that an index names.
+class Lookup {
+ public:
+  /// Of elements of `type`.
+  Lookup(NodeLowering& lowering, DataType type, const Shape& extents, int64_t places)
+      : lowering_(lowering), type_(type), rank_(extents.size()) {
+    layer_.extents = is_long(type) ? words_shape(extents) : extents;
+    layer_.places = places;
+  }
+
+  /// A map from the points; dims are the axes of the result, and in one of data the place behind them.
+  AffineMap map(size_t axes) const { return {axes, layer_.extents.size()}; }
+  AffineMap data_map(size_t axes) const { return {axes, layer_.extents.size() + 1}; }
+  size_t place() const { return layer_.extents.size(); }
+
+  /// An integer of the index, of 64 bits its lower word.
+  Term index(TensorId id, AffineMap map) {
+    const TensorId words = lowering_.words_of(id);
+    return read_input(formula_, layer_.index_inputs,
+                      lowering_.read_through({words, words == id ? std::move(map) : map.extended(1, 0), 0},
+                                             layer_.extents));
+  }
+
+  /// What the index names in `data`.
+  void find(const std::string& suffix, Term index, TensorId data, AffineMap map, TensorId output) {
+    layer_.epilogue = ScalarExpr::identity();
+    finish(suffix, index, data, std::move(map), output);
+  }
+  /// The same where `index`, the place itself, isn't negative; elsewhere elements of `otherwise`.
+  void find_or(const std::string& suffix, TensorId index, const AffineMap& index_map, TensorId data,
+               AffineMap map, TensorId otherwise, TensorId output) {
+    const bool is_float = !integer_type(type_).has_value();
+    const auto bits = [&](Term x) { return is_float ? x.apply(ScalarOp::kFloatBits) : x; };
+    layer_.epilogue_inputs = {
+        {index, index_map, 0},
+        of_words(otherwise, AffineMap::identity(rank_).extended(0, layer_.extents.size() - rank_))};
+    Formula epilogue;
+    const Term has_none = below(epilogue.x(1), epilogue.integer(0));
+    const Term word = where(has_none, bits(epilogue.x(2)), bits(epilogue.x(0)));
+    layer_.epilogue = epilogue.result(is_float ? word.apply(ScalarOp::kFromBits) : word);
+    finish(suffix, this->index(index, index_map), data, std::move(map), output);
+  }
+
+ private:
+  TensorAccess of_words(TensorId id, AffineMap map) const {
+    const TensorId words = lowering_.words_of(id);
+    if (words == id) return {id, std::move(map), 0};
+    const size_t axis = map.axes();
+    return {words, map.extended(1, 0).set(axis, rank_, 1), 0};
+  }
+  void finish(const std::string& suffix, Term index, TensorId data, AffineMap map, TensorId output) {
+    layer_.index = formula_.result(index);
+    tidy_inputs(layer_.index, layer_.index_inputs);
+    layer_.data = of_words(data, std::move(map));
+    lowering_.add_layer(suffix, layer_, lowering_.words_of(output));
+  }
+
+  NodeLowering& lowering_;
+  DataType type_;
+  size_t rank_;
+  GatherLayer layer_;
+  Formula formula_;
+};
+
+/// Tables that LM0 has no room for are cut, and every slice has all results: no more than tensors on the chip
+/// may have elements.
+HostReason too_long_a_table(int64_t places, const Shape& results) {
+  constexpr int64_t kSlice = 1024, kMostResults = int64_t{1} << 25;
+  const int64_t slices = (places + kSlice - 1) / kSlice;
+  if (slices <= 1 || element_count(results) <= kMostResults / slices) return kLowered;
+  return fmt::format("{} results from {} places, in slices of {}, are more than {}", element_count(results),
+                     places, kSlice, kMostResults);
+}
+
+/// Where every result looks at all elements that may be for it.
+HostReason too_many_looks(int64_t results, int64_t elements) {
+  constexpr int64_t kMostLooks = int64_t{1} << 27;
+  if (elements == 0 || results <= kMostLooks / elements) return kLowered;
+  return fmt::format("{} results look at {} elements each: more than {} looks", results, elements,
+                     kMostLooks);
 }
 
 /// Operand `operand` has integers from -extent to extent - 1.
@@ -154,12 +209,10 @@ HostReason not_movable(DataType type) {
 /// result[p, i, q] = data[p, indices[i], q] for data [pre, n, post].
 void gather_along(NodeLowering& lowering, TensorId data, TensorId indices, TensorId output) {
   const Shape shape = lowering.tensor(data).shape;
-  const Shape result = lowering.tensor(output).shape;
-  Selection selection(lowering, lowering.tensor(data).type, result, {shape[1]});
-  const Term index = from_front(selection.index(indices, selection.map(1).set(0, 1, 1)), shape[1]);
-  AffineMap map = selection.map(3);
-  map.set(0, 0, 1).set(1, selection.reduction(0), 1).set(2, 2, 1);
-  selection.pick("", same(index, selection.place(selection.reduction(0))), selection.bits(data, map), output);
+  Lookup lookup(lowering, lowering.tensor(data).type, lowering.tensor(output).shape, shape[1]);
+  const Term index = from_front(lookup.index(indices, lookup.map(1).set(0, 1, 1)), shape[1]);
+  lookup.find("", index, data, lookup.data_map(3).set(0, 0, 1).set(1, lookup.place(), 1).set(2, 2, 1),
+              output);
 }
 
 /// A tensor of the node's output under another shape, to be written by a layer.
@@ -173,7 +226,7 @@ TensorId output_as(NodeLowering& lowering, const std::string& suffix, const Shap
 HostReason lower_gather_of_data(NodeLowering& lowering) {
   const Shape& from = lowering.input_shape(0);
   const size_t axis = lowering.axis(lowering.int_attribute("axis"), from.size());
-  if (auto reason = looks_too_often(lowering, from[axis], lowering.output_shape())) return reason;
+  if (auto reason = too_long_a_table(from[axis], lowering.output_shape())) return reason;
   const TensorId indices = lowering.input(1);
   check_range(lowering, 1, indices, from[axis]);
   const Shape shape = around_axis(from, axis);
@@ -189,17 +242,16 @@ HostReason lower_gather_elements(NodeLowering& lowering) {
   const Shape& from = lowering.input_shape(0);
   const Shape& to = lowering.output_shape();
   const size_t axis = lowering.axis(lowering.int_attribute("axis"), from.size());
-  if (auto reason = looks_too_often(lowering, from[axis], to)) return reason;
+  if (auto reason = too_long_a_table(from[axis], to)) return reason;
   check_range(lowering, 1, lowering.input(1), from[axis]);
-  Selection selection(lowering, lowering.output_type(), to, {from[axis]});
-  AffineMap own = selection.map(to.size()), data = selection.map(to.size());
+  Lookup lookup(lowering, lowering.output_type(), to, from[axis]);
+  AffineMap own = lookup.map(to.size()), data = lookup.data_map(to.size());
   for (size_t k = 0; k < to.size(); ++k) {
     own.set(k, k, 1);
-    data.set(k, k == axis ? selection.reduction(0) : k, 1);
+    data.set(k, k == axis ? lookup.place() : k, 1);
   }
-  const Term index = from_front(selection.index(lowering.input(1), own), from[axis]);
-  selection.pick("", same(index, selection.place(selection.reduction(0))),
-                 selection.bits(lowering.input(0), data), lowering.output());
+  const Term index = from_front(lookup.index(lowering.input(1), own), from[axis]);
+  lookup.find("", index, lowering.input(0), data, lowering.output());
   return kLowered;
 }
 
@@ -265,19 +317,17 @@ HostReason lower_gather_nd(NodeLowering& lowering) {
   const int64_t images = element_count({from.begin(), at(from, batch)});
   const int64_t places = element_count(axes);
   const int64_t rest = element_count({at(from, batch + depth), from.end()});
-  if (auto reason = looks_too_often(lowering, places, lowering.output_shape())) return reason;
+  if (auto reason = too_long_a_table(places, lowering.output_shape())) return reason;
   check_coordinates(lowering, 1, axes);
   const TensorId linear = linear_indices(lowering, 1, axes);
   const int64_t count = element_count(lowering.tensor(linear).shape) / images;
   const Shape result = {images, count, rest};
-  Selection selection(lowering, lowering.output_type(), result, {places});
+  Lookup lookup(lowering, lowering.output_type(), result, places);
   const TensorId list = lowering.add_alias("list", linear, {images, count});
   const TensorId data = lowering.add_alias("data", lowering.input(0), {images, places, rest});
-  const Term index = selection.index(list, selection.map(2).set(0, 0, 1).set(1, 1, 1));
-  AffineMap map = selection.map(3);
-  map.set(0, 0, 1).set(1, selection.reduction(0), 1).set(2, 2, 1);
-  selection.pick("", same(index, selection.place(selection.reduction(0))), selection.bits(data, map),
-                 output_as(lowering, "gathered", result));
+  const Term index = lookup.index(list, lookup.map(2).set(0, 0, 1).set(1, 1, 1));
+  lookup.find("", index, data, lookup.data_map(3).set(0, 0, 1).set(1, lookup.place(), 1).set(2, 2, 1),
+              output_as(lowering, "gathered", result));
   return kLowered;
 }
 
@@ -286,8 +336,11 @@ HostReason lower_gather_nd(NodeLowering& lowering) {
 struct Scatter {
   TensorId data, updates;
   Shape extents;  ///< of the result
-  Shape reduced;  ///< one axis: updates that may be for it
-  std::function<AffineMap(const Selection&)> update;
+  int64_t count;  ///< of updates that may be for it
+  /// Axes along which all results have the same targets.
+  std::vector<bool> is_alike;
+  /// Fills in a map to an update; `number` is the dim of its number.
+  std::function<AffineMap(AffineMap, size_t number)> update;
   std::function<Term(Selection&)> targets;
 };
 
@@ -296,10 +349,14 @@ HostReason scatter(NodeLowering& lowering, const Scatter& scatter, const std::st
   const DataType type = lowering.output_type();
   const size_t rank = scatter.extents.size();
   const bool is_float = has_float_arithmetic(type);
+  Shape own = scatter.extents;
+  for (size_t k = 0; k < rank; ++k) own[k] = scatter.is_alike[k] && reduction == "none" ? 1 : own[k];
+  if (auto reason = too_many_looks(element_count(own), scatter.count)) return reason;
+  if (auto reason = too_long_a_table(scatter.count, scatter.extents)) return reason;
   if (reduction == "add" && (is_float || !is_long(type))) {
-    Selection sum(lowering, type, scatter.extents, scatter.reduced);
+    Selection sum(lowering, type, scatter.extents, {scatter.count});
     const Term wanted = scatter.targets(sum);
-    const Term update = sum.number(scatter.updates, scatter.update(sum));
+    const Term update = sum.number(scatter.updates, scatter.update(sum.map(rank), sum.reduction(0)));
     const Term none = is_float ? sum.constant(0) : sum.integer(0);
     Formula epilogue;
     const Term total =
@@ -312,9 +369,10 @@ HostReason scatter(NodeLowering& lowering, const Scatter& scatter, const std::st
     return kLowered;
   }
   if (reduction == "mul" && is_float) {
-    Selection product(lowering, type, scatter.extents, scatter.reduced);
+    Selection product(lowering, type, scatter.extents, {scatter.count});
     const Term wanted = scatter.targets(product);
-    const Term update = product.number(scatter.updates, scatter.update(product));
+    const Term update =
+        product.number(scatter.updates, scatter.update(product.map(rank), product.reduction(0)));
     Formula epilogue;
     product.reduce("", ReduceLayer::Op::kProd, where(wanted, update, product.constant(1)),
                    epilogue.result(epilogue.x(0) * epilogue.x(1)),
@@ -323,28 +381,24 @@ HostReason scatter(NodeLowering& lowering, const Scatter& scatter, const std::st
   }
   if (reduction != "none") return fmt::format("reduction {} of {}", reduction, data_type_name(type));
   // The last update of every place, or -1; then its word.
-  const TensorId last = lowering.add_tensor("last", kInt32, scatter.extents);
+  const TensorId last = lowering.add_tensor("last", kInt32, own);
   {
-    Selection find(lowering, kInt32, scatter.extents, scatter.reduced);
+    Selection find(lowering, kInt32, own, {scatter.count});
     const Term wanted = scatter.targets(find);
     find.reduce("last", ReduceLayer::Op::kIntMax,
                 where(wanted, find.place(find.reduction(0)), find.integer(-1)), ScalarExpr::identity(), {},
                 last);
   }
-  Selection pick(lowering, type, scatter.extents, scatter.reduced);
-  AffineMap own = pick.map(rank);
-  for (size_t k = 0; k < rank; ++k) own.set(k, k, 1);
-  const Term wanted = same(pick.index(last, own), pick.place(pick.reduction(0)));
-  Formula epilogue;
-  const auto as_bits = [&](Term x) { return is_float ? x.apply(ScalarOp::kFloatBits) : x; };
-  const Term has_none = below(epilogue.x(1), epilogue.integer(0));
-  const Term word = where(has_none, as_bits(epilogue.x(2)), epilogue.x(0));
-  pick.reduce(
-      "", ReduceLayer::Op::kIntSum,
-      where(wanted, pick.bits(scatter.updates, scatter.update(pick)), pick.integer(0)),
-      epilogue.result(is_float ? word.apply(ScalarOp::kFromBits) : word),
-      {pick.beside(last, AffineMap::identity(rank)), pick.beside(scatter.data, AffineMap::identity(rank))},
-      lowering.words_of(output));
+  Lookup lookup(lowering, type, scatter.extents, scatter.count);
+  AffineMap of_last = lookup.map(rank);
+  for (size_t k = 0; k < rank; ++k) of_last.set(k, k, scatter.is_alike[k] ? 0 : 1);
+  const AffineMap of_updates = scatter.update(lookup.data_map(rank), lookup.place());
+  const std::optional<double> all = lowering.uniform_constant(0);
+  if (all == 0.0 && !std::signbit(*all)) {
+    lookup.find("", lookup.index(last, of_last), scatter.updates, of_updates, output);
+  } else {
+    lookup.find_or("", last, of_last, scatter.updates, of_updates, scatter.data, output);
+  }
   return kLowered;
 }
 
@@ -358,26 +412,33 @@ HostReason lower_scatter_elements(NodeLowering& lowering) {
   const Shape& shape = lowering.output_shape();
   const Shape& updates = lowering.input_shape(1);
   const size_t axis = lowering.axis(lowering.int_attribute("axis"), shape.size());
-  if (auto reason = looks_too_often(lowering, updates[axis], shape)) return reason;
   if (element_count(updates) == 0) {
     lowering.bind_output(lowering.input(0));
     return kLowered;
   }
   check_range(lowering, 1, lowering.input(1), shape[axis]);
-  const auto update_map = [&](const Selection& selection) {
-    AffineMap map = selection.map(shape.size());
-    for (size_t k = 0; k < shape.size(); ++k) map.set(k, k == axis ? selection.reduction(0) : k, 1);
+  const auto update_map = [&](AffineMap map, size_t number) {
+    for (size_t k = 0; k < shape.size(); ++k) map.set(k, k == axis ? number : k, 1);
     return map;
   };
   const auto targets = [&](Selection& selection) {
     // Where there are fewer updates than places, none is outside them.
-    const Term index = selection.index(lowering.input(1), update_map(selection), kNoIndex);
+    const AffineMap map = update_map(selection.map(shape.size()), selection.reduction(0));
+    const Term index = selection.index(lowering.input(1), map, kNoIndex);
     const Term inside = negation(same(index, selection.integer(static_cast<int32_t>(kNoIndex))));
     const Term place = selection.place(axis);
     return both(inside, same(from_front(index, shape[axis]), place));
   };
+  // Indices that an Expand repeats are the same for whole slices.
+  const TensorId words = lowering.words_of(lowering.input(1));
+  const AffineMap own = AffineMap::identity(updates.size());
+  const AffineMap list =
+      lowering.read_through({words, words == lowering.input(1) ? own : own.extended(1, 0), 0}, updates).map;
+  std::vector<bool> is_alike;
+  for (size_t k = 0; k < shape.size(); ++k)
+    is_alike.push_back(k != axis && !list.depends_on(k) && updates[k] == shape[k]);
   return scatter(lowering,
-                 {lowering.input(0), lowering.input(2), shape, {updates[axis]}, update_map, targets},
+                 {lowering.input(0), lowering.input(2), shape, updates[axis], is_alike, update_map, targets},
                  reduction_of(lowering), lowering.output());
 }
 
@@ -394,23 +455,18 @@ HostReason lower_scatter_nd(NodeLowering& lowering) {
   }
   const int64_t places = element_count(axes);
   const int64_t rest = element_count({split, shape.end()});
-  const Shape& indices = lowering.input_shape(1);
-  if (auto reason = looks_too_often(lowering, element_count({indices.begin(), indices.end() - 1}), shape))
-    return reason;
   check_coordinates(lowering, 1, axes);
   const TensorId linear = linear_indices(lowering, 1, axes);
   const int64_t count = element_count(lowering.tensor(linear).shape);
   const TensorId list = lowering.add_alias("list", linear, {count});
   const TensorId data = lowering.add_alias("data", lowering.input(0), {places, rest});
   const TensorId updates = lowering.add_alias("updates", lowering.input(2), {count, rest});
-  const auto update_map = [&](const Selection& selection) {
-    return selection.map(2).set(0, selection.reduction(0), 1).set(1, 1, 1);
-  };
+  const auto update_map = [](AffineMap map, size_t number) { return map.set(0, number, 1).set(1, 1, 1); };
   const auto targets = [&](Selection& selection) {
     return same(selection.index(list, selection.map(1).set(0, selection.reduction(0), 1)),
                 selection.place(0));
   };
-  return scatter(lowering, {data, updates, {places, rest}, {count}, update_map, targets},
+  return scatter(lowering, {data, updates, {places, rest}, count, {false, true}, update_map, targets},
                  reduction_of(lowering), output_as(lowering, "scattered", {places, rest}));
 }
 
@@ -535,7 +591,7 @@ HostReason lower_top_k(NodeLowering& lowering) {
   const Shape& from = lowering.input_shape(0);
   const auto type = integer_type(lowering.input_type(0));
   const size_t axis = lowering.axis(lowering.int_attribute("axis"), from.size());
-  if (auto reason = looks_too_often(lowering, from[axis], from)) return reason;
+  if (auto reason = too_many_looks(element_count(from), from[axis])) return reason;
   const bool largest = lowering.int_attribute("largest") != 0;
   const Shape shape = around_axis(from, axis);
   const Shape result = around_axis(lowering.output_shape(0), axis);
@@ -551,16 +607,23 @@ HostReason lower_top_k(NodeLowering& lowering) {
     const Term better = type ? (largest ? below(mine, its) : below(its, mine))
                              : (largest ? less(mine, its) : less(its, mine));
     const Term equals = type ? same(mine, its) : equal(mine, its);
-    const Term in_front = below(count.place(count.reduction(0)), count.place(1));
+    // Places are no large numbers: their difference has their order's sign.
+    const Term in_front = count.place(count.reduction(0))
+                              .apply(ScalarOp::kIntSub, count.place(1))
+                              .apply(ScalarOp::kShiftRight, count.integer(31));
     count.reduce("rank", ReduceLayer::Op::kIntSum, either(better, both(equals, in_front)),
                  ScalarExpr::identity(), {}, rank);
   }
-  const auto pick = [&](DataType of, const std::string& suffix, TensorId output, auto&& word) {
-    Selection selection(lowering, of, result, {shape[1]});
-    const AffineMap map = selection.map(3).set(0, 0, 1).set(1, selection.reduction(0), 1).set(2, 2, 1);
-    selection.pick(suffix, same(selection.index(rank, map), selection.place(1)), word(selection, map),
-                   output);
-  };
+  // Where the one of each rank is; then what is there.
+  const TensorId place = lowering.add_tensor("place", kInt32, result);
+  {
+    Selection find(lowering, kInt32, result, {shape[1]});
+    const AffineMap map = find.map(3).set(0, 0, 1).set(1, find.reduction(0), 1).set(2, 2, 1);
+    const Term is_it = same(find.index(rank, map), find.place(1));
+    find.reduce("place", ReduceLayer::Op::kIntSum,
+                where(is_it, find.place(find.reduction(0)), find.integer(0)), ScalarExpr::identity(), {},
+                place);
+  }
   const auto result_tensor = [&](const std::string& suffix, int index) {
     if (result == lowering.output_shape(index)) return lowering.output(index);
     const TensorId id = lowering.add_tensor(suffix, lowering.output_type(index), result);
@@ -568,13 +631,12 @@ HostReason lower_top_k(NodeLowering& lowering) {
     return id;
   };
   if (lowering.has_output(0)) {
-    pick(lowering.output_type(0), "", result_tensor("values", 0),
-         [&](Selection& selection, const AffineMap& map) { return selection.bits(data, map); });
+    Lookup lookup(lowering, lowering.output_type(0), result, shape[1]);
+    const Term index = lookup.index(place, AffineMap::identity(3));
+    lookup.find("", index, data, lookup.data_map(3).set(0, 0, 1).set(1, lookup.place(), 1).set(2, 2, 1),
+                result_tensor("values", 0));
   }
   if (lowering.has_output(1)) {
-    const TensorId place = lowering.add_tensor("place", kInt32, result);
-    pick(kInt32, "place", place,
-         [&](Selection& selection, const AffineMap&) { return selection.place(selection.reduction(0)); });
     MapBuilder map(lowering, result);
     map.finish("places", convert(map.integer(place), {64, true}), result_tensor("places", 1));
   }
@@ -596,31 +658,48 @@ void check_bounds(NodeLowering& lowering, int operand, TensorId indices, int64_t
     }
     return;
   }
-  // The first axis may be a batch that is worked through in slices.
-  const bool keeps_first = tensor.shape.size() > 1;
-  const Shape extents = keeps_first ? Shape{tensor.shape[0]} : Shape{1};
-  const Shape reduced(tensor.shape.begin() + (keeps_first ? 1 : 0), tensor.shape.end());
-  const IntegerType type = integer_type(tensor.type).value();
+  if (lowering.is_given(indices) && is_index_type(tensor.type)) {
+    lowering.add_check(indices, what, lowest, highest);
+    return;
+  }
   const TensorId words = lowering.words_of(indices);
-  AffineMap map(tensor.shape.size(), 1 + reduced.size());
-  for (size_t axis = 0; axis < tensor.shape.size(); ++axis) map.set(axis, keeps_first ? axis : axis + 1, 1);
+  const bool is_wide = words != indices;
+  const size_t rank = tensor.shape.size();
+  const AffineMap own = AffineMap::identity(rank);
+  const TensorAccess source =
+      lowering.read_through({words, is_wide ? own.extended(1, 0) : own, 0}, tensor.shape);
+  // What is repeated is looked at once. The first axis may be a batch that is worked through in slices.
+  Shape reduced = tensor.shape;
+  for (size_t axis = 0; axis < rank; ++axis) reduced[axis] = source.map.depends_on(axis) ? reduced[axis] : 1;
+  Shape extents = {1};
+  if (rank > 1) std::swap(extents[0], reduced[0]);
+  AffineMap spread(rank, 1 + rank);
+  for (size_t axis = 0; axis < rank; ++axis) spread.set(axis, axis + 1, 1);
+  if (rank > 1) spread.set(0, 0, 1);
   ReduceLayer layer;
-  layer.op = ReduceLayer::Op::kIntMax;
+  layer.op = ReduceLayer::Op::kIntMin;
   layer.output_extents = extents;
   layer.reduction_extents = reduced.empty() ? Shape{1} : reduced;
-  if (reduced.empty()) map = map.extended(0, 1);
+  TensorAccess low{source.tensor, source.map.after(spread), 0};
+  if (reduced.empty()) low.map = low.map.extended(0, 1);
+  layer.inputs = {low};
+  // Without a sign, whatever is below the lowest is beyond the highest.
   Formula formula;
-  Integer index = integer_of_word(formula.x(0), {32, true});
-  layer.inputs = {{words, map, 0}};
-  if (type.is_wide()) {
-    layer.inputs = {{words, map.extended(1, 0), 0}, {words, map.extended(1, 0), 0}};
-    layer.inputs[1].map.set_offset(map.axes(), 1);
-    index = {formula.x(0), formula.x(1), {64, true}};
+  const Term word = formula.x(0);
+  const Term beyond = word.apply(ScalarOp::kIntSub, formula.integer(static_cast<int32_t>(lowest)));
+  const Term most = formula.integer(static_cast<int32_t>(highest - lowest));
+  Term wrong = beyond.apply(ScalarOp::kUnsignedMax, most).apply(ScalarOp::kXor, most);
+  if (is_wide) {
+    const size_t axis = lowering.tensor(source.tensor).shape.size() - 1;
+    TensorAccess high = low;
+    high.map.set_offset(axis, 1);
+    layer.inputs.push_back(high);
+    const Term sign = word.apply(ScalarOp::kShiftRightSigned, formula.integer(31));
+    wrong = wrong.apply(ScalarOp::kOr, formula.x(1).apply(ScalarOp::kXor, sign));
   }
-  const auto bound = [&](int64_t value) { return integer_constant(index.low, value, index.type); };
-  layer.expr = formula.result(either(less(index, bound(lowest)), less(bound(highest), index)));
-  layer.epilogue = ScalarExpr::identity();
-  tidy_inputs(layer.expr, layer.inputs);
+  layer.expr = formula.result(wrong.apply(ScalarOp::kIsZero));
+  Formula epilogue;
+  layer.epilogue = epilogue.result(epilogue.x(0).apply(ScalarOp::kIsZero));
   const TensorId flags = lowering.add_tensor(suffix, kInt32, extents);
   lowering.add_layer(suffix, std::move(layer), flags);
   lowering.add_check(flags, what);
@@ -632,22 +711,20 @@ HostReason lower_gather_by_data(NodeLowering& lowering) {
 }
 
 void register_indexing(OperatorTable& table) {
-  constexpr auto kAny = ElementTypes::kAny;
-  table.push_back(
-      {"GatherElements", lower_gather_elements, kAny, "short axes: every result looks at all places"});
-  table.push_back({"GatherND", lower_gather_nd, kAny, "short axes: every result looks at all places"});
-  table.push_back({"ScatterElements", lower_scatter_elements, ElementTypes::kAnyFirst,
-                   "short axes: every result looks at all places"});
-  table.push_back({"Scatter", lower_scatter_elements, ElementTypes::kAnyFirst,
-                   "short axes: every result looks at all places"});
-  table.push_back({"ScatterND", lower_scatter_nd, ElementTypes::kAnyFirst,
-                   "short axes: every result looks at all places"});
+  constexpr auto kAny = ElementTypes::kAny, kAnyFirst = ElementTypes::kAnyFirst;
+  constexpr const char* kTables = "results times slices of 1024 places up to 2^25";
+  constexpr const char* kUpdates = "elements times updates that may be for them up to 2^27";
+  table.push_back({"GatherElements", lower_gather_elements, kAny, kTables});
+  table.push_back({"GatherND", lower_gather_nd, kAny, kTables});
+  table.push_back({"ScatterElements", lower_scatter_elements, kAnyFirst, kUpdates});
+  table.push_back({"Scatter", lower_scatter_elements, kAnyFirst, kUpdates});
+  table.push_back({"ScatterND", lower_scatter_nd, kAnyFirst, kUpdates});
   table.push_back({"OneHot", lower_one_hot, kAny});
   table.push_back({"ArgMax", lower_arg<true>, ElementTypes::kNumbers, "not of 64-bit integers"});
   table.push_back({"ArgMin", lower_arg<false>, ElementTypes::kNumbers, "not of 64-bit integers"});
   table.push_back({"Hardmax", lower_hardmax, ElementTypes::kChipFloats});
   table.push_back({"TopK", lower_top_k, ElementTypes::kNumbers,
-                   "short axes: every place looks at all others; not of 64-bit integers"});
+                   "not of 64-bit integers; elements times the axis' length up to 2^27"});
 }
 
 }  // namespace kodama::compiler

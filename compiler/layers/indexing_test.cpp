@@ -86,6 +86,55 @@ TEST(Indexing, TheLastUpdateCountsUnlessTheyAreAdded) {
        {"u", floats({1, 2}, {7, 8})}});
 }
 
+TEST(Indexing, IndicesThatAreRepeatedAreLookedAtOnce) {
+  // Rows: an Expand repeats the indices over the columns. The last of two updates of a row counts.
+  const std::string text =
+      "g (float[4, 3] x, int64[3, 1] i, float[3, 3] u) => (float[4, 3] y, float[3, 3] z) { "
+      "s = Constant <value = int64[2] {3, 3}> () r = Expand (i, s) "
+      "y = ScatterElements <axis = 0> (x, r, u) z = GatherElements <axis = 0> (x, r) }";
+  const TensorMap inputs = {{"x", floats({4, 3}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11})},
+                            {"i", longs({3, 1}, {-1, 1, 3})},
+                            {"u", floats({3, 3}, {-1, -2, -3, -4, -5, -6, -7, -8, -9})}};
+  expect_same(text, inputs);
+  for (const Layer& layer : layers_of(text).layers) {
+    if (const auto* reduce = std::get_if<ReduceLayer>(&layer.body)) {
+      EXPECT_LE(element_count(reduce->output_extents) * element_count(reduce->reduction_extents), 12)
+          << layer.name;
+    }
+  }
+  // A column without updates isn't like the others.
+  expect_same(
+      "g (float[2, 3] x, int64[1, 1] i, float[1, 2] u) => (float[2, 3] y) { "
+      "s = Constant <value = int64[2] {1, 2}> () r = Expand (i, s) y = ScatterElements <axis = 0> (x, r, u) "
+      "}",
+      {{"x", floats({2, 3}, {1, 2, 3, 4, 5, 6})}, {"i", longs({1, 1}, {1})}, {"u", floats({1, 2}, {7, 8})}});
+}
+
+TEST(Indexing, ScatterKeepsMinusZeroAndIndicesFarOutsideFindNothing) {
+  expect_same("g (float[3] x, int64[1] i, float[1] u) => (float[3] y) { y = ScatterElements (x, i, u) }",
+              {{"x", floats({3}, {-0.0F, 5, -0.0F})}, {"i", longs({1}, {1})}, {"u", floats({1}, {-0.0F})}});
+}
+
+TEST(Indexing, WhatIsTooMuchForTheChipIsTheHosts) {
+  const auto reason = [](const std::string& text) -> std::string {
+    for (const Layer& layer : layers_of(text).layers) {
+      if (const auto* host = std::get_if<HostLayer>(&layer.body)) return host->reason;
+    }
+    return "";
+  };
+  EXPECT_EQ(reason("g (float[50000, 768] x, int64[128] i) => (float[128, 768] y) { y = Gather (x, i) }"), "");
+  EXPECT_EQ(reason("g (float[50000, 768] x, int64[2048] i) => (float[2048, 768] y) { y = Gather (x, i) }"),
+            "1572864 results from 50000 places, in slices of 1024, are more than 33554432");
+  const auto top_k = [](int64_t n) {
+    return fmt::format(
+        "g (float[{0}] x) => (float[3] y, int64[3] i) "
+        "{{ k = Constant <value = int64[1] {{3}}> () y, i = TopK (x, k) }}",
+        n);
+  };
+  EXPECT_EQ(reason(top_k(10000)), "");
+  EXPECT_EQ(reason(top_k(20000)), "20000 results look at 20000 elements each: more than 134217728 looks");
+}
+
 TEST(Indexing, TiesGoToTheFirst) {
   const Tensor x = floats({2, 4}, {3, 1, 3, 2, -1, -1, -5, -1});
   for (const char* largest : {"0", "1"}) {

@@ -365,7 +365,7 @@ void register_movement(OperatorTable& table) {
   table.push_back({"Split", lower_split, kAny});
   table.push_back({"Pad", lower_pad, kAny, "constant pads and value"});
   table.push_back({"Gather", lower_gather, kAny,
-                   "few constant indices, or short axes: every result looks at all places"});
+                   "few constant indices; else results times slices of 1024 places up to 2^25"});
   table.push_back({"ReverseSequence", lower_reverse_sequence, kAny});
 }
 

@@ -128,6 +128,21 @@ void NodeLowering::add_layer(const std::string& suffix, decltype(Layer::body) bo
   graph_.layers.push_back(std::move(layer));
 }
 
+TensorAccess NodeLowering::read_through(TensorAccess access, const Shape& extents) const {
+  for (size_t k = graph_.layers.size(); k-- > 0;) {
+    const Layer& layer = graph_.layers[k];
+    const auto* rearrange = std::get_if<RearrangeLayer>(&layer.body);
+    if (rearrange == nullptr || layer.outputs[0] != access.tensor) continue;
+    if (rearrange->pieces.size() != 1 || !access.map.stays_inside(extents, rearrange->extents)) break;
+    const auto& [input, begin, end] = rearrange->pieces[0];
+    if (end != rearrange->extents || std::ranges::count(begin, 0) != std::ssize(begin) ||
+        !input.map.stays_inside(end, tensor(input.tensor).shape))
+      break;
+    access = {input.tensor, input.map.after(access.map), access.fill};
+  }
+  return access;
+}
+
 void NodeLowering::round_result(decltype(Layer::body)& body, DataType type) {
   ScalarExpr* last = nullptr;
   if (auto* map = std::get_if<MapLayer>(&body)) {

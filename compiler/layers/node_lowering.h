@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <onnx/onnx_pb.h>
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -91,11 +92,19 @@ class NodeLowering {
   void bind_output(TensorId source, int index = 0);
   void add_layer(const std::string& suffix, decltype(Layer::body) body, TensorId output);
   /// A Check of the tensor.
-  void add_check(TensorId tensor, std::string message) {
-    graph_.checks.push_back({tensor, std::move(message)});
+  void add_check(TensorId tensor, std::string message, int64_t lowest = 0, int64_t highest = 0) {
+    graph_.checks.push_back({tensor, std::move(message), lowest, highest});
+  }
+  /// Whether a tensor has the elements of an input of the model, so that the host has them.
+  bool is_given(TensorId id) const {
+    const auto is_it = [&](TensorId input) { return graph_.storage(input) == graph_.storage(id); };
+    return std::ranges::any_of(graph_.inputs, is_it);
   }
   /// LayerGraph::words_of.
   TensorId words_of(TensorId id) { return graph_.words_of(id); }
+  /// The same elements, over points of these extents, as an access of what Rearrange layers made them of,
+  /// where every one of these is a single piece.
+  TensorAccess read_through(TensorAccess access, const Shape& extents) const;
 
   /// Reads a tensor with the broadcast that numpy (ONNX) would apply to reach `to`.
   TensorAccess broadcast(TensorId id, const Shape& to) const {

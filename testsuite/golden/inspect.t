@@ -32,7 +32,7 @@ Open dimensions, and an operator of several kinds of layers:
   operator                 nodes  chip  host  none refused  mul-adds  as
   MatMul                       1     1     -     -       -        32  Contract
   Mul                          1     1     -     -       -         -  Map
-  TopK                         1     1     -     -       -         -  Map+Reduce
+  TopK                         1     1     -     -       -         -  Gather+Map..
   in all                       3     3     -     -       -        32
   wrote mixed.json
   $ /usr/bin/python3 -c 'import json; m = json.load(open("mixed.json")); print(m["open_dimensions"], m["parameters"], [(r["operator"], r["place"]) for r in m["not_on_the_chip"]])'
