@@ -137,7 +137,7 @@ class Lookup {
   /// The same where `index`, the place itself, isn't negative; elsewhere elements of `otherwise`.
   void find_or(const std::string& suffix, TensorId index, const AffineMap& index_map, TensorId data,
                AffineMap map, TensorId otherwise, TensorId output) {
-    const bool is_float = !integer_type(type_).has_value();
+    const bool is_float = has_float_arithmetic(type_);
     const auto bits = [&](Term x) { return is_float ? x.apply(ScalarOp::kFloatBits) : x; };
     layer_.epilogue_inputs = {
         {index, index_map, 0},
