@@ -48,8 +48,8 @@ compiler/plan: isa layout/gather layout/search layout/plan compiler/layers compi
 compiler/compile: isa passes assembler scheduler/packing scheduler/machine scheduler/segment scheduler/pipeline scheduler/verify compiler/graph compiler/kernels compiler/layers compiler/tile compiler/plan
 compiler/runtime: isa simulator compiler/tensor compiler/reference compiler/tile compiler/compile | scheduler/problem scheduler/machine scheduler/pipeline compiler/graph
 compiler/report: isa compiler/plan compiler/compile compiler/runtime
-compiler/dynamic: isa compiler/tensor compiler/graph compiler/reference compiler/compile compiler/runtime compiler/report
-compiler/driver: isa scheduler/problem scheduler/machine compiler/tensor compiler/graph compiler/graph/gradient compiler/layers compiler/reference compiler/compile compiler/runtime compiler/report compiler/dynamic
+compiler/dynamic: isa layout/search compiler/tensor compiler/graph compiler/reference compiler/compile compiler/runtime compiler/report
+compiler/driver: isa passes scheduler/problem scheduler/machine compiler/tensor compiler/graph compiler/graph/gradient compiler/layers compiler/reference compiler/compile compiler/runtime compiler/report compiler/dynamic
 tools: isa passes simulator compiler/driver
 tools/commands: isa assembler simulator simulator/golden simulator/debug layout/algebra layout/bound layout/primitives layout/search layout/plan scheduler/problem scheduler/packing scheduler/machine scheduler/optimizer checks compiler/graph compiler/compile compiler/report compiler/driver tools
 docs/examples: isa passes simulator/timing layout/plan scheduler/problem scheduler/packing scheduler/optimizer compiler/graph compiler/kernels
