@@ -92,6 +92,32 @@ TEST(Weights, ThatStayMakeTheSameBits) {
   }
 }
 
+/// A table that stays is read where indices say, as one that comes again: T points from its own words.
+TEST(Weights, TablesThatStayAreReadByIndices) {
+  const onnx::ModelProto model =
+      import_model(testing::parse_model(
+                       "g (int64[5] i) => (float[5, 6] y) { w = Constant <value = float[4, 6] {"
+                       "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23"
+                       "}> () y = Gather (w, i) }"),
+                   {}, "t");
+  CompileOptions options;
+  options.weights = Weights::kStream;
+  const CompiledModel stream = compile_model(model, isa::find_chip("tiny"), options);
+  options.weights = Weights::kResident;
+  const CompiledModel resident = compile_model(model, isa::find_chip("tiny"), options);
+  EXPECT_TRUE(stream.preparation.statements.empty());
+  EXPECT_FALSE(resident.preparation.statements.empty());
+  const TensorMap inputs = {
+      {"i", Tensor::from_values<int64_t>(onnx::TensorProto_DataType_INT64, {5}, {3, -4, 1, -1, 2})}};
+  RunnerOptions run_options;
+  run_options.machine.memory = simulator::MachineOptions::Memory::kDirty;
+  run_options.hazards = simulator::Hazards::kError;
+  const TensorMap expected = run_graph(model, inputs);
+  EXPECT_TRUE(ModelRunner(stream, run_options).run(inputs).outputs == expected);
+  ModelRunner runner(resident, run_options);
+  for (int number = 0; number < 2; ++number) EXPECT_TRUE(runner.run(inputs).outputs == expected) << number;
+}
+
 /// The host computes a layer between two segments: what stays is there for both.
 TEST(Weights, StayOverSegments) {
   isa::Chip chip = isa::find_chip("mncore2");
