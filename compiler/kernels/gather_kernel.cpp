@@ -16,7 +16,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <map>
 #include <optional>
 
@@ -65,9 +64,6 @@ GatherDims dims_of(const GatherLayer& gather) {
 size_t kind_of_words(Form form) {
   return form == Form::kPairs ? kTable : form == Form::kOwn ? kBoth : kIndex;
 }
-
-/// Candidates beside the fastest may take so many times as long: relayouts around them may be shorter.
-constexpr int64_t kWorthOffering = 2;
 
 /// What a PE does. Counts are of elements of a kind's dims that a PE has in addresses, of indices LW.
 struct GatherTiling {
@@ -302,33 +298,21 @@ std::vector<Candidate> gather_candidates(const Layer& layer, const LayerGraph&, 
   const auto& gather = std::get<GatherLayer>(layer.body);
   if (element_count(gather.extents) == 0) return {};
   const GatherDims dims = dims_of(gather);
-  // What is best where PEs are given to a kind, and where L1Bs are given to the same: these differ in what
-  // has to be broadcast, and so in what relayouts around them cost.
-  std::map<std::pair<size_t, bool>, std::pair<int64_t, GatherTiling>> best;
+  // What is best where PEs are given to a kind: these differ in what has to be broadcast, and so in what
+  // relayouts around them cost.
+  std::map<size_t, std::pair<int64_t, GatherTiling>> best;
   for (const Form form : {Form::kPairs, Form::kOwn, Form::kWords}) {
     for (const UnitKinds& units : all_unit_kinds(dims.extent)) {
       const auto tiling = tiling_of(gather, dims, form, units, chip);
       if (!tiling) continue;
       const int64_t cycles = predicted_cycles(gather, *tiling, chip);
-      const std::pair key = {units[kPeUnit], units[kPeUnit] == units[kL1bUnit]};
-      const auto found = best.find(key);
-      if (found == best.end() || cycles < found->second.first) best[key] = {cycles, *tiling};
+      const auto found = best.find(units[kPeUnit]);
+      if (found == best.end() || cycles < found->second.first) best[units[kPeUnit]] = {cycles, *tiling};
     }
   }
-  int64_t least = std::numeric_limits<int64_t>::max();
-  for (const auto& [key, found] : best) least = std::min(least, found.first);
-  // Once more with channels last, as matrix products make them.
-  GatherDims turned = dims;
-  std::vector<int>& columns = turned.dims[kTable];
-  if (!columns.empty()) std::ranges::rotate(columns, columns.begin() + 1);
   std::vector<Candidate> candidates;
-  for (const auto& [key, found] : best) {
-    if (found.first / kWorthOffering > least) continue;
+  for (const auto& [kind, found] : best)
     candidates.push_back(gather_with(gather, dims, found.second, layer, chip));
-    if (columns.size() < 2 || key.first != kTable) continue;
-    candidates.push_back(gather_with(gather, turned, found.second, layer, chip));
-    candidates.back().description += ", channels last";
-  }
   return candidates;
 }
 
