@@ -8,7 +8,6 @@
 
 #include "compiler/graph/fresh_names.h"
 #include "compiler/kernels/builtin_kernels.h"
-#include "compiler/kernels/spread.h"
 #include "compiler/layers/formula.h"
 #include "isa/arithmetic.h"
 

@@ -26,7 +26,6 @@ class Selection {
   /// Of elements of `type`.
   Selection(NodeLowering& lowering, DataType type, const Shape& extents, Shape reduced)
       : lowering_(lowering),
-        type_(type),
         extents_(is_long(type) ? words_shape(extents) : extents),
         reduced_(std::move(reduced)),
         rank_(extents.size()) {}
@@ -80,7 +79,6 @@ class Selection {
   }
 
   NodeLowering& lowering_;
-  DataType type_;
   Shape extents_, reduced_;
   size_t rank_;
   Formula formula_;
