@@ -238,6 +238,38 @@ TEST(LowerElementwise, DivisionsByZeroAreZero) {
   }
 }
 
+TEST(LowerElementwise, EluKeepsTheDigitsOfSmallNumbers) {
+  for (const char* op : {"Elu", "Celu", "Selu", "Elu <alpha = 0.25>"}) {
+    const auto model = import_model(
+        parse_model(fmt::format("g (float[7] x) => (float[7] y) {{ y = {} (x) }}", op)), {}, "t");
+    const TensorMap inputs = {
+        {"x", Tensor::from_values<float>(TensorProto::FLOAT, {7},
+                                         {-1e-6F, -3e-4F, -0.01F, -0.124F, -0.126F, -2, 0.5F})}};
+    const Tensor found = interpret_layer_graph(lower_to_layers(model), inputs).at("y");
+    const Tensor expected = run_graph(model, inputs).at("y");
+    for (int64_t i = 0; i < 7; ++i) {
+      const double value = element_as_double(expected, i);
+      EXPECT_NEAR(element_as_double(found, i), value, 1e-6 * std::abs(value)) << op << " " << i;
+    }
+  }
+}
+
+/// Odd bases have powers beyond any exponent, which wrap.
+TEST(LowerElementwise, IntegerPowersWrap) {
+  for (const int type : {TensorProto::INT32, TensorProto::INT64, TensorProto::UINT32, TensorProto::UINT64}) {
+    const auto model = import_model(
+        parse_model(fmt::format("g (int32[7] x, int64[7] e) => (int32[7] y) {{ p = Cast <to = {}> (e) "
+                                "y = Pow (x, p) }}",
+                                type)),
+        {}, "t");
+    const TensorMap inputs = {
+        {"x", Tensor::from_values<int32_t>(TensorProto::INT32, {7}, {3, 3, -3, 2, 2, -1, 5})},
+        {"e", Tensor::from_values<int64_t>(TensorProto::INT64, {7},
+                                           {100, 1000000001, 77, 40, 31, 63, 2147483647})}};
+    EXPECT_EQ(interpret_layer_graph(lower_to_layers(model), inputs), run_graph(model, inputs)) << type;
+  }
+}
+
 TEST(LowerElementwise, Powers) {
   EXPECT_EQ(check_text("g (float[9] x, float[9] e) => (float[9] y) { a = Abs(x) y = Pow(a, e) }", 1e-5),
             "Map");

@@ -140,7 +140,7 @@ HostReason lower_elu(NodeLowering& lowering) {
 HostReason lower_celu(NodeLowering& lowering) {
   return lower_unary(lowering, [](NodeLowering& l, Term x) {
     const double alpha = l.float_attribute("alpha");
-    return select(x, x, (exp(min(x, 0) * (1 / alpha)) - 1) * alpha);
+    return select(x, x, exp_minus_one(min(x, 0) * (1 / alpha)) * alpha);
   });
 }
 
@@ -294,15 +294,17 @@ HostReason lower_integer_pow(NodeLowering& lowering) {
     return kLowered;
   }
   if (base.type.is_wide()) return "64-bit integers to a power that isn't a small constant";
-  // From 2^6 on what is left of a power in 32 bits depends on the base being even, -1 or 1: bits that are
-  // left out of the exponent would matter for odd bases alone, whose powers have long overflown.
-  constexpr int kExponentBits = 6;
   const Integer exponent = map.integer_of_input(1);
   const auto number = [&](int64_t value) { return integer_constant(base.low, value, base.type); };
   const auto limit = [&](int64_t value) { return integer_constant(base.low, value, exponent.type); };
-  const Integer most = limit((1 << kExponentBits) - 2);
-  const Integer odd_most = most | (exponent & limit(1));
-  const Integer capped = where(less(most, exponent), odd_most, exponent);
+  // Powers in 32 bits repeat every 2^30 for odd bases, and are zero from 2^5 on for even ones. So exponents
+  // of 31 bits do for all.
+  constexpr int kExponentBits = 31;
+  const Integer most = limit((int64_t{1} << kExponentBits) - 1);
+  const Integer highest = limit(int64_t{1} << (kExponentBits - 1));
+  const Integer alike = (exponent & limit((int64_t{1} << (kExponentBits - 1)) - 1)) | highest;
+  const bool can_exceed = exponent.type.bits - (exponent.type.is_signed ? 1 : 0) > kExponentBits;
+  const Integer capped = can_exceed ? where(less(most, exponent), alike, exponent) : exponent;
   const Integer positive = power(base, convert(capped, {32, true}), kExponentBits);
   const Term is_one = equal(base, number(1));
   const Integer minus_one = where(is_zero(exponent & limit(1)), number(1), number(-1));

@@ -125,9 +125,18 @@ inline Term round_to_even(Term x) {
 inline Term leaky_relu(Term x, double alpha) {
   return select(x, x, x * alpha);
 }
+/// exp(x) - 1 for x <= 0. Near zero the difference would keep few of the digits: there its series.
+inline Term exp_minus_one(Term x) {
+  // Terms of the series until what is left out of it is below half a unit in the last place.
+  const int terms = x.is_double() ? 9 : 5;
+  const double near = x.is_double() ? 1.0 / 16 : 1.0 / 8;
+  Term series = x.constant(1);
+  for (int k = terms; k > 1; --k) series = series * x * (1.0 / k) + 1;
+  return select(x + near, series * x, exp(x) - 1);
+}
 /// alpha (exp(x) - 1) for x <= 0, without an overflow where x > 0 and it isn't used.
 inline Term elu(Term x, double alpha) {
-  return select(x, x, (exp(min(x, 0)) - 1) * alpha);
+  return select(x, x, exp_minus_one(min(x, 0)) * alpha);
 }
 inline Term hard_sigmoid(Term x, double alpha, double beta) {
   return min(relu(x * alpha + beta), 1);
