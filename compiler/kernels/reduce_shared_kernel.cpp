@@ -253,6 +253,7 @@ std::vector<Candidate> shared_candidates(const Layer& layer, const LayerGraph&, 
                                          const KernelOptions&) {
   const auto& reduce = std::get<ReduceLayer>(layer.body);
   if (element_count(reduce.output_extents) == 0 || element_count(reduce.reduction_extents) < 2) return {};
+  if (reduced_kind(reduce) == ScalarKind::kDouble) return {};  // has one buffer of running values
   const auto dims = shared_dims_of(reduce);
   if (!dims) return {};
   std::map<size_t, std::pair<int64_t, SharedTiling>> best;  // by whom PEs are given to

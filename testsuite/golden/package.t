@@ -41,7 +41,7 @@ A damaged package is refused, whatever the damage is:
 
   $ cp -r package right; damage() { rm -rf package; cp -r right package; sed -i "$@"; kodama sim package; }
   $ damage 's/"operation": "/&a/' package/manifest.json
-  kodama: error: package/manifest.json: the package is damaged: found 3960 bytes with checksum dd973302, written were 3959 with 777e7742
+  kodama: error: package/manifest.json: the package is damaged: found 3914 bytes with checksum 74e12000, written were 3913 with 9e639904
   [2]
   $ damage 1d package/programs/0*.vsm
   kodama: error: package/programs/0000_product.vsm: the package is damaged: found 367 bytes with checksum 6518a29d, written were 384 with 28f6f3ad
