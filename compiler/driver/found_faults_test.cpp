@@ -87,6 +87,10 @@ std::vector<Fault> faults() {
        "Loop<body = body (int64 i, bool go, float[4,5,3] t) => (bool on, float[4,5,3] u, float[4,5,3] v)"
        "{ a = Min(t, x) b = Tanh(a) u = HardSigmoid(b) v = Neg(u) on = Identity(go) }>(n, c, s) }",
        "tiny", "float", "host"},
+      // Its indices are doubles.
+      {"OneHotOfDoubles",
+       "agraph (double[1,4] x) => (uint64[1,5,4] y) <float d = {5}, uint64[2] v = {3, 7}> "
+       "{ y = OneHot<axis = 1>(x, d, v) }"},
       {"QuantizesWithoutAZeroPoint",
        "agraph (float[3,4] x) => (uint8[3,4] y, float[3,4] z) <float s = {0.25}>"
        "{ y = QuantizeLinear(x, s) z = DequantizeLinear(y, s) }"},

@@ -3,6 +3,7 @@
 #include <functional>
 #include <limits>
 
+#include "compiler/layers/doubles.h"
 #include "compiler/layers/node_lowering.h"
 
 /// Operators whose indices are data, or results: Gather and Scatter in all forms, OneHot, ArgMax, TopK.
@@ -481,8 +482,12 @@ HostReason lower_one_hot(NodeLowering& lowering) {
   const TensorId number = lowering.add_numbers("places", kInt32, own);
   MapBuilder map(lowering, shape);
   const TensorId indices = lowering.add_alias("indices", lowering.input(0), places);
-  const Integer index = integer_type(lowering.input_type(0)) ? map.integer(indices)
-                                                             : to_integer(map.operand(indices), {64, true});
+  const auto whole = [](Term number) {
+    const IntegerType type = {64, true};
+    return number.is_double() ? double_to_integer(number, type) : to_integer(number, type);
+  };
+  const Integer index =
+      integer_type(lowering.input_type(0)) ? map.integer(indices) : whole(map.operand(indices));
   const Integer wide = convert(index, {64, true});
   const auto value = [&](int64_t constant) { return integer_constant(wide.low, constant, wide.type); };
   const Integer turned = where(less(wide, value(0)), wide + value(shape[axis]), wide);
