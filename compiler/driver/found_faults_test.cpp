@@ -91,6 +91,13 @@ std::vector<Fault> faults() {
       {"OneHotOfDoubles",
        "agraph (double[1,4] x) => (uint64[1,5,4] y) <float d = {5}, uint64[2] v = {3, 7}> "
        "{ y = OneHot<axis = 1>(x, d, v) }"},
+      // Its parameters are of other types than its data.
+      {"BatchNormalizationOfDoublesByFloats",
+       "agraph (double[2,3] x, float[3] s, float[3] b, float[3] m, float[3] r) => (double[2,3] y) "
+       "{ v = Exp(r) y = BatchNormalization(x, s, b, m, v) }"},
+      {"BatchNormalizationOfFloatsByDoubles",
+       "agraph (float[2,3] x, float[3] s, float[3] b, double[3] m, double[3] r) => (float[2,3] y) "
+       "{ v = Exp(r) y = BatchNormalization(x, s, b, m, v) }"},
       {"QuantizesWithoutAZeroPoint",
        "agraph (float[3,4] x) => (uint8[3,4] y, float[3,4] z) <float s = {0.25}>"
        "{ y = QuantizeLinear(x, s) z = DequantizeLinear(y, s) }"},

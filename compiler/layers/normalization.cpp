@@ -3,6 +3,7 @@
 #include <functional>
 #include <tuple>
 
+#include "compiler/layers/doubles.h"
 #include "compiler/layers/node_lowering.h"
 
 /// Normalizations.
@@ -102,7 +103,9 @@ HostReason lower_batch_normalization(NodeLowering& lowering) {
     lowering.require(lowering.input_shape(i) == Shape{channels}, "input {} is {}; [{}] is needed", i,
                      shape_to_string(lowering.input_shape(i)), channels);
   }
-  const bool in_double = is_double(lowering.output_type());
+  // Where one of them is a double, all are.
+  bool in_double = false;
+  for (int i = 0; i < 5; ++i) in_double |= is_double(lowering.input_type(i));
   if (lowering.int_attribute("training_mode") != 0) {
     if (in_double) return "statistics of doubles";
     return lower_training_batch_normalization(lowering);
@@ -112,7 +115,8 @@ HostReason lower_batch_normalization(NodeLowering& lowering) {
   per_channel[0] = channels;
   const double epsilon = lowering.float_attribute("epsilon");
   MapBuilder map(lowering, lowering.output_shape());
-  const Term x = map.operand_of_input(0);
+  const auto as_operand = [&](Term value) { return in_double && !value.is_double() ? widen(value) : value; };
+  const Term x = as_operand(map.operand_of_input(0));
   const Tensor* scale = lowering.constant_input(1);
   const Tensor* bias = lowering.constant_input(2);
   const Tensor* mean = lowering.constant_input(3);
@@ -133,14 +137,16 @@ HostReason lower_batch_normalization(NodeLowering& lowering) {
     return kLowered;
   }
   const auto channel_operand = [&](const char* suffix, int index) {
-    return map.operand(lowering.add_alias(suffix, lowering.input(index), per_channel));
+    return as_operand(map.operand(lowering.add_alias(suffix, lowering.input(index), per_channel)));
   };
   const Term scale_term = channel_operand("scale", 1);
   const Term bias_term = channel_operand("bias", 2);
   const Term mean_term = channel_operand("mean", 3);
   const Term variance_term = channel_operand("variance", 4);
   const Term factor = scale_term / sqrt(variance_term + epsilon);
-  map.finish("", (x - mean_term) * factor + bias_term, lowering.output());
+  const Term result = (x - mean_term) * factor + bias_term;
+  const bool narrows = in_double && !is_double(lowering.output_type());
+  map.finish("", narrows ? narrow(result, lowering.output_type()) : result, lowering.output());
   return kLowered;
 }
 
