@@ -2,10 +2,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
+#include <map>
+#include <numeric>
 #include <random>
+#include <set>
 
 #include "compiler/graph/gradient/terms.h"
 #include "compiler/graph/import.h"
@@ -122,7 +126,8 @@ TEST(TrainStep, OptimizersAreThoseOfTheBooks) {
          return p - 0.1 * g / (std::sqrt(l.square_[i]) + 1e-10);
        }},
   };
-  for (const auto& [name, update] : optimizers) {
+  for (const auto& [name, by_hand] : optimizers) {
+    const Update& update = by_hand;  // clang 14 captures no structured bindings
     TrainStepRequest request;
     request.loss = "mse";
     request.optimizer = name;
