@@ -94,9 +94,8 @@ void average_pool(NodeGradient& n) {
   n.give(0, place_back_everywhere(n.dy() / window_counts(n, w), w));
 }
 
-/// d y / d x = |x|^(p - 1) sign(x) y^(1 - p), zero where y is.
-Term norm_gradient(const Term& x, const Term& y, double p, const Term& scaled) {
-  (void)y;
+/// d y / d x = |x|^(p - 1) sign(x) y^(1 - p), zero where y is; `scaled` is norm_scale's part of it.
+Term norm_gradient(const Term& x, double p, const Term& scaled) {
   if (p == 1) return scaled * sign(x);
   if (p == 2) return scaled * x;
   return scaled * sign(x) * pow(abs(x), x.graph->number(p - 1, x.type));
@@ -113,12 +112,12 @@ void lp_pool(NodeGradient& n) {
   const Windows w = pool_windows(n);
   const auto p = static_cast<double>(n.integer("p"));
   const Term scaled = place_back_everywhere(norm_scale(n.y(), p, n.dy()), w);
-  n.give(0, norm_gradient(n.x(), n.y(), p, scaled));
+  n.give(0, norm_gradient(n.x(), p, scaled));
 }
 
 void global_lp_pool(NodeGradient& n) {
   const auto p = static_cast<double>(n.integer("p"));
-  n.give(0, norm_gradient(n.x(), n.y(), p, norm_scale(n.y(), p, n.dy())));
+  n.give(0, norm_gradient(n.x(), p, norm_scale(n.y(), p, n.dy())));
 }
 
 int64_t spatial_size(const Term& x) {
