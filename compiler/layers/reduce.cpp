@@ -410,6 +410,20 @@ std::vector<bool> spatial_axes(const NodeLowering& lowering) {
   return flags;
 }
 
+/// The norm of the node's attribute p over input 0.
+void add_norm(NodeLowering& lowering, const std::string& suffix, const Reduction& space, TensorId output) {
+  Formula expr, epilogue;
+  lowering.add_layer(suffix,
+                     ReduceLayer{ReduceLayer::Op::kSum,
+                                 space.output_extents,
+                                 space.reduction_extents,
+                                 {{lowering.input(0), space.input_map, 0}},
+                                 expr.result(norm_term(lowering, expr.x(0))),
+                                 epilogue.result(norm_of_sum(lowering, epilogue.x(0))),
+                                 {}},
+                     output);
+}
+
 /// Elements over the p-norm along an axis; of zeros they stay zeros.
 HostReason lower_lp_normalization(NodeLowering& lowering) {
   const Shape& shape = lowering.input_shape(0);
@@ -418,17 +432,8 @@ HostReason lower_lp_normalization(NodeLowering& lowering) {
   Shape kept = shape;
   for (size_t axis = 0; axis < kept.size(); ++axis) kept[axis] = reduced[axis] ? 1 : kept[axis];
   const Reduction space = reduction_over(shape, reduced, kept);
-  Formula expr, epilogue;
   const TensorId norm = lowering.add_tensor("norm", onnx::TensorProto_DataType_FLOAT, kept);
-  lowering.add_layer("norm",
-                     ReduceLayer{ReduceLayer::Op::kSum,
-                                 space.output_extents,
-                                 space.reduction_extents,
-                                 {{lowering.input(0), space.input_map, 0}},
-                                 expr.result(norm_term(lowering, expr.x(0))),
-                                 epilogue.result(norm_of_sum(lowering, epilogue.x(0))),
-                                 {}},
-                     norm);
+  add_norm(lowering, "norm", space, norm);
   MapBuilder map(lowering, shape);
   const Term x = map.operand_of_input(0);
   const Term divisor = map.operand(norm);
@@ -471,17 +476,7 @@ HostReason lower_global_max_pool(NodeLowering& lowering) {
 HostReason lower_global_lp_pool(NodeLowering& lowering) {
   const Reduction space =
       reduction_over(lowering.input_shape(0), spatial_axes(lowering), lowering.output_shape());
-  Formula expr;
-  Formula epilogue;
-  lowering.add_layer("",
-                     ReduceLayer{ReduceLayer::Op::kSum,
-                                 space.output_extents,
-                                 space.reduction_extents,
-                                 {{lowering.input(0), space.input_map, 0}},
-                                 expr.result(norm_term(lowering, expr.x(0))),
-                                 epilogue.result(norm_of_sum(lowering, epilogue.x(0))),
-                                 {}},
-                     lowering.output());
+  add_norm(lowering, "", space, lowering.output());
   return kLowered;
 }
 
