@@ -70,20 +70,7 @@ void disturb(Tensor& tensor, double relative, double absolute, std::mt19937_64& 
   for (int64_t k = 0; k < tensor.size(); ++k) {
     const double element = element_as_double(tensor, k);
     const double value = element + element * relative * random() + largest * absolute * random();
-    const auto at = static_cast<size_t>(k);
-    switch (tensor.type()) {
-      case TensorProto::FLOAT:
-        tensor.data<float>()[at] = static_cast<float>(value);
-        break;
-      case TensorProto::DOUBLE:
-        tensor.data<double>()[at] = value;
-        break;
-      case TensorProto::FLOAT16:
-        tensor.data<uint16_t>()[at] = float_to_half(static_cast<float>(value));
-        break;
-      default:
-        tensor.data<uint16_t>()[at] = float_to_bfloat16(static_cast<float>(value));
-    }
+    set_element(tensor, k, value);
   }
 }
 

@@ -32,7 +32,32 @@ bool is_number(DataType type) {
   return is_float_type(type) || is_integer_type(type);
 }
 
-/// Writes element k of a tensor of numbers or bools.
+/// Whether numbers of these make a value that can be compared; fills in what RandomValue says of it.
+bool measure(RandomValue& value) {
+  if (!value.is_tensor()) return true;
+  const Tensor& tensor = value.tensor();
+  if (!is_number(tensor.type())) return true;
+  bool is_first = true, is_good = true;
+  for (int64_t k = 0; k < tensor.size(); ++k) {
+    const double element = element_as_double(tensor, k);
+    if (!std::isfinite(element)) {
+      value.has_special = true;
+      continue;
+    }
+    if (is_float_type(tensor.type())) {
+      is_good &= element == 0 || std::abs(element) >= kSmallestFloat;
+      is_good &= std::abs(element) <= (tensor.type() == TensorProto::FLOAT16 ? 2e4 : kLargestFloat);
+      // Half floats' subnormal numbers are no subnormal numbers of floats.
+    }
+    value.low = is_first ? element : std::min(value.low, element);
+    value.high = is_first ? element : std::max(value.high, element);
+    is_first = false;
+  }
+  return is_good;
+}
+
+}  // namespace
+
 void set_element(Tensor& tensor, int64_t k, double value) {
   const auto at = static_cast<size_t>(k);
   switch (tensor.type()) {
@@ -61,32 +86,6 @@ void set_element(Tensor& tensor, int64_t k, double value) {
     }
   }
 }
-
-/// Whether numbers of these make a value that can be compared; fills in what RandomValue says of it.
-bool measure(RandomValue& value) {
-  if (!value.is_tensor()) return true;
-  const Tensor& tensor = value.tensor();
-  if (!is_number(tensor.type())) return true;
-  bool is_first = true, is_good = true;
-  for (int64_t k = 0; k < tensor.size(); ++k) {
-    const double element = element_as_double(tensor, k);
-    if (!std::isfinite(element)) {
-      value.has_special = true;
-      continue;
-    }
-    if (is_float_type(tensor.type())) {
-      is_good &= element == 0 || std::abs(element) >= kSmallestFloat;
-      is_good &= std::abs(element) <= (tensor.type() == TensorProto::FLOAT16 ? 2e4 : kLargestFloat);
-      // Half floats' subnormal numbers are no subnormal numbers of floats.
-    }
-    value.low = is_first ? element : std::min(value.low, element);
-    value.high = is_first ? element : std::max(value.high, element);
-    is_first = false;
-  }
-  return is_good;
-}
-
-}  // namespace
 
 bool is_float_type(DataType type) {
   return type == TensorProto::FLOAT || type == TensorProto::DOUBLE || type == TensorProto::FLOAT16 ||

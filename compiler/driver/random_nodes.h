@@ -253,6 +253,8 @@ onnx::ValueInfoProto declare_value(const std::string& name, const Value& value);
 
 bool is_float_type(DataType type);
 bool is_integer_type(DataType type);
+/// Writes element k of a tensor of numbers or bools, rounded to its type.
+void set_element(Tensor& tensor, int64_t k, double value);
 /// Least and largest of an integer type.
 double lowest_of(DataType type);
 double largest_of(DataType type);
