@@ -534,24 +534,30 @@ class ModelCompiler {
   }
 
   void place_images() {
-    std::vector<DramBuffer> buffers;
     std::map<int, int> in_place_of;
     for (const Tie& tie : result_.ties) {
       for (size_t k = 0; k < tie.made.size(); ++k) in_place_of[tie.made[k]] = tie.targets[k];
+      if (tie.in_place) in_place_of[tie.source] = tie.targets.front();
     }
-    const size_t own = plan_.images.size() - in_place_of.size();  // these are the last
-    for (const PlannedImage& image : std::span(plan_.images).first(own)) {
+    std::vector<DramBuffer> buffers;
+    std::vector<int> owners;
+    for (int number = 0; number < static_cast<int>(plan_.images.size()); ++number) {
+      if (in_place_of.contains(number)) continue;
+      const PlannedImage& image = plan_.images[static_cast<size_t>(number)];
       const bool stays = image.kind == PlannedImage::Kind::kConstant ||
                          (result_.keeps_inputs && is_sent_input(image, graph_));
+      owners.push_back(number);
       buffers.push_back({fmt::format("tensor '{}' ({}) of layer '{}'", tensor_of(image).name,
                                      image.placement.name, first_reader(image)),
                          stream_group_lw(image.placement), stays ? 0 : first_needed(image),
                          stays ? last_stage() : segment_end_[static_cast<size_t>(image.last_stage)]});
     }
     dram_.emplace(buffers, chip_.memory.dram_lw, kImageAlignmentLw);
-    addresses_ = dram_->addresses();
-    for (const auto& [made, place] : in_place_of)
-      addresses_.push_back(addresses_[static_cast<size_t>(place)]);
+    addresses_.assign(plan_.images.size(), 0);
+    for (size_t k = 0; k < owners.size(); ++k)
+      addresses_[static_cast<size_t>(owners[k])] = dram_->addresses()[k];
+    for (const auto& [image, place] : in_place_of)
+      addresses_[static_cast<size_t>(image)] = addresses_[static_cast<size_t>(place)];
     for (size_t k = 0; k < plan_.images.size(); ++k) {
       if (plan_.images[k].kind != PlannedImage::Kind::kConstant) continue;
       const StreamPlacement& placement = plan_.images[k].placement;

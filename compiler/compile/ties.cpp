@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <set>
 
+#include "compiler/plan/placement_key.h"
+
 namespace kodama::compiler {
 
 namespace {
@@ -33,6 +35,27 @@ std::set<TensorId> tensors_of_host(const ModelPlan& plan, const LayerGraph& grap
     }
   }
   return tensors;
+}
+
+/// Whether a stage may write its result where an image is: it reads each place before it writes there, and
+/// nobody reads the image behind it.
+bool is_made_in_place(const ModelPlan& plan, int stage, int target) {
+  const PlannedStage& maker = plan.stages[static_cast<size_t>(stage)];
+  const PlannedImage& image = plan.images[static_cast<size_t>(target)];
+  const PlannedImage& result = plan.images[static_cast<size_t>(maker.result)];
+  if (image.last_stage > stage) return false;
+  for (size_t k = 0; k < maker.operands.size(); ++k) {
+    if (maker.operands[k] == target && std::ranges::count(maker.candidate.elementwise, k) == 0) return false;
+  }
+  // What is made of padding is anything. The local memory that a kernel takes words to is its own matter.
+  if (image.placement.layout.padding() != layout::Padding::kUndefined) return false;
+  const auto key = [](StreamPlacement placement) {
+    placement.is_output = true;
+    placement.layout = layout::Layout(placement.layout.axes(), layout::Memory::kLm0,
+                                      placement.layout.replication(), layout::Padding::kUndefined);
+    return key_of(essential(placement));
+  };
+  return key(image.placement) == key(result.placement);
 }
 
 }  // namespace
@@ -99,6 +122,13 @@ std::vector<Tie> add_ties(ModelPlan& plan, const LayerGraph& graph, const std::v
     });
     if (tie.targets.empty() || !floats) continue;
     tie.first_stage = static_cast<int>(plan.stages.size());
+    tie.in_place = by_kernel && !tie.fetch && tie.targets.size() == 1 &&
+                   is_made_in_place(plan, static_cast<int>(maker - plan.stages.data()), tie.targets.front());
+    if (tie.in_place) {
+      plan.images[static_cast<size_t>(tie.source)].last_stage = static_cast<int>(plan.stages.size()) - 1;
+      ties.push_back(std::move(tie));
+      continue;
+    }
     for (const int target : tie.targets) {
       const auto stage_number = static_cast<int>(plan.stages.size());
       PlannedImage made = plan.images[static_cast<size_t>(target)];

@@ -15,6 +15,10 @@
 ///
 /// Behind the last stage, in a segment of its own, a relayout brings what was made of the output into the
 /// place of every image of the input that the host would send. These keep their place from run to run.
+///
+/// There is no relayout where the kernel that makes the output works element by element, the input has one
+/// image, in the same layout, and no stage behind reads it: then the result takes the image's place at once,
+/// as weights that an optimizer changes do.
 namespace kodama::compiler {
 
 /// By the names of the model's values.
@@ -31,6 +35,7 @@ struct Tie {
   std::vector<int> targets;  ///< images that the host sends of the input
   std::vector<int> made;     ///< the same as relayouts make them: at the addresses of `targets`
   int first_stage = -1;      ///< of these relayouts
+  bool in_place = false;     ///< `source` is where the one target is; nothing is made
   bool fetch = false;        ///< the output goes to the host in every run, too, at least under another name
 };
 

@@ -607,6 +607,8 @@ std::vector<StreamPlacement> Tiler::placements(const Tiling& tiling) const {
     list.push_back(accumulator_stream(fmt::format("x{}", k), problem_.contract->epilogue_inputs[k],
                                       transport_for(tiling.splits, epilogue_depends_[k], chip_),
                                       layout::Memory::kLm0));
+    // Nobody reads what it makes of that.
+    list.back().layout.set_padding(layout::Padding::kUndefined);
   }
   TensorAccess output;
   output.tensor = problem_.output;
@@ -945,6 +947,8 @@ std::vector<Candidate> contract_candidates(const Layer& layer, const LayerGraph&
     if (dram > chip.memory.dram_lw) continue;
     candidate.description = choice.bench->tiler.describe(choice.tiling);
     candidate.predicted_cycles = choice.tiling.cycles;
+    // Those of the epilogue come with the tile that they are read for.
+    for (size_t k = 2; k + 1 < candidate.placements.size(); ++k) candidate.elementwise.push_back(k);
     candidate.emit = [choice, name = layer.name,
                       placements = candidate.placements](const std::vector<int64_t>& dram_addresses) {
       return choice.bench->tiler.program(choice.tiling, name, placements, dram_addresses);

@@ -725,6 +725,11 @@ TEST(Rows, Attention) {
   // Images dealt to groups.
   check_matmul(heads(2, 4, 14, 40, 33), 32, 8);
 }
+TEST(Rows, WeightsThatTheHostSends) {
+  Case layer = conv({2, 1, 40, 70, 9, 11, 3, 1, 1, 1});
+  layer.graph.inputs = {0};
+  check_rows(layer, -1, 40);
+}
 TEST(Rows, RandomConvolutions) {
   std::mt19937 random(7);
   const auto between = [&](int64_t low, int64_t high) {
@@ -747,7 +752,7 @@ TEST(Rows, WhatItDoesNotDo) {
   Case layer = conv({1, 1, 32, 32, 8, 3, 3, 1, 1, 1});  // windows over rows shorter than a vector
   layer.graph.tensors[0].constant = Tensor(onnx::TensorProto_DataType_FLOAT, layer.graph.tensors[0].shape);
   EXPECT_TRUE(none(layer));
-  EXPECT_TRUE(none(matmul(0, 8, 32, 32)));  // two operands that aren't constant
+  EXPECT_TRUE(none(matmul(0, 8, 32, 32)));  // two operands that layers make
   EXPECT_TRUE(find_kernel("contract-rows")
                   .run(matmul(0, 8, 32, 32).graph.layers[0], layer.graph, tiny(), {})
                   .empty());

@@ -61,6 +61,9 @@ struct Candidate {
   int64_t predicted_cycles = 0;  ///< steps * 4 plus transfers that are waited for
   /// Of those, what falls away if constants stay in the PEs, and the LW of LM0 and LM1 that they take then.
   int64_t constant_cycles = 0, constant_lw = 0;
+  /// Streams of which every place is read before the result is written at the same one, and never behind. The
+  /// result may take the place of one that lies as it does.
+  std::vector<size_t> elementwise = {};
   /// Another stream that lies as `like` does.
   void place(StreamPlacement like, std::string name, const TensorAccess& access, bool is_output = false) {
     like.name = std::move(name);

@@ -75,8 +75,11 @@ void lower_map(TileLoweringContext& context, const MapTile& op) {
           const int64_t at = offset + v * kWordsPerVector;
           std::vector<isa::Operand> inputs;
           for (const MapTile::Input& input : op.inputs) {
-            inputs.push_back(builder.operand_at(context.buffer_values[static_cast<size_t>(input.buffer)],
-                                                input.at, at, 2, isa::Width::kLong, strides));
+            const int buffer = context.buffer_values[static_cast<size_t>(input.buffer)];
+            const std::vector<int64_t> held(strides.size(), 0);
+            inputs.push_back(input.is_single
+                                 ? builder.operand_at(buffer, input.at, 0, 0, isa::Width::kLong, held)
+                                 : builder.operand_at(buffer, input.at, at, 2, isa::Width::kLong, strides));
           }
           const isa::Operand target = builder.operand_at(out, op.out_at, at, 2, isa::Width::kLong, strides);
           if (in_place) {

@@ -290,13 +290,13 @@ class RowsTiler : RowsContraction {
   }
   int64_t constant_cycles(const RowsTiling& tiling, const Sizes& s) const {
     const Transport transport = weights_transport(tiling, s);
-    if (s.all_matrices)
-      return ahead_cycles(transport, s.stacks_out * s.matrices_lw, chip_, problem_.constants_stay);
+    if (s.all_matrices) return matrix_load_cycles(transport, s.stacks_out * s.matrices_lw);
     return s.stacks_out * load_cycles(transport, s.matrices_lw, chip_, true) * s.passes * s.out.images();
   }
   /// Cycles and LW of the matrices.
   std::pair<int64_t, int64_t> constants(const RowsTiling& tiling) const {
     const Sizes s = sizes(tiling);
+    if (!problem_.is_constant) return {0, 0};
     return {constant_cycles(tiling, s), s.stacks_out * s.matrices_lw};
   }
 
@@ -571,6 +571,8 @@ std::vector<Candidate> rows_candidates(const Layer& layer, const LayerGraph& gra
   for (size_t number = 0;; ++number) {
     auto problem = rows_problem(std::get<ContractLayer>(layer.body), layer.outputs.at(0), graph, number);
     if (!problem) break;
+    // Nothing on the chip makes a stream of halves.
+    if (!problem->is_constant && options.precision == MatrixPrecision::kHalf) break;
     problem->constants_stay = options.constants_stay;
     const auto add_candidates = [&] {
       std::ranges::move(rows_candidates_of(*problem, chip, options.precision, layer.name),

@@ -187,8 +187,7 @@ class LanesTiler : RowsContraction {
     return cycles * passes + constant_cycles(s) + room_cycles(s.windows_lw);
   }
   int64_t constant_cycles(const Sizes& s) const {
-    if (s.all_matrices)
-      return ahead_cycles(weights_transport(s), s.out_stacks * s.matrices_lw, chip_, problem_.constants_stay);
+    if (s.all_matrices) return matrix_load_cycles(weights_transport(s), s.out_stacks * s.matrices_lw);
     return s.out_stacks * load_cycles(weights_transport(s), s.matrices_lw, chip_, true) * s.passes *
            s.out.images();
   }
@@ -196,6 +195,7 @@ class LanesTiler : RowsContraction {
   /// Cycles and LW of the matrices.
   std::pair<int64_t, int64_t> constants(const LanesTiling& tiling) const {
     const Sizes s = sizes(tiling);
+    if (!problem_.is_constant) return {0, 0};
     return {constant_cycles(s), s.out_stacks * s.matrices_lw};
   }
   std::vector<StreamPlacement> placements(const LanesTiling& tiling) const;

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -69,6 +70,10 @@ std::vector<Candidate> map_rows_candidates(const Layer& layer, const LayerGraph&
       std::ranges::move(windows_candidates(problem->windows, layer.name, graph, chip),
                         std::back_inserter(candidates));
     }
+  }
+  for (Candidate& candidate : candidates) {
+    candidate.elementwise.resize(candidate.placements.size() - 1);
+    std::iota(candidate.elementwise.begin(), candidate.elementwise.end(), size_t{0});
   }
   return candidates;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "compiler/kernels/predict.h"
 #include "isa/arithmetic.h"
 #include "isa/error.h"
 
@@ -187,21 +188,47 @@ RowsProblem::Matrix matrix_of(const TensorAccess& weights, const ContractLayer& 
   return matrix;
 }
 
+/// Whether the host has, at first, what a tensor is made of: constants, inputs, and what is rearranged of
+/// them.
+bool is_from_host(TensorId tensor, const LayerGraph& graph) {
+  if (graph.is_packed(tensor)) return true;
+  const auto makes_it = [&](const Layer& layer) {
+    return layer.kind() == LayerKind::kRearrange &&
+           graph.storage(layer.outputs.at(0)) == graph.storage(tensor);
+  };
+  const auto maker = std::ranges::find_if(graph.layers, makes_it);
+  return maker != graph.layers.end() && std::ranges::all_of(layer_inputs(*maker), [&](TensorId input) {
+           return is_from_host(input, graph);
+         });
+}
+
+/// Whether the first operand is the matrix, or the second one: what is constant, or else what the host has,
+/// as weights that are trained. Nothing where neither is.
+std::optional<bool> has_weights_first(const ContractLayer& contract, const LayerGraph& graph) {
+  const bool constant = graph.is_constant(contract.a.tensor);
+  if (constant != graph.is_constant(contract.b.tensor)) return constant;
+  if (constant) return std::nullopt;
+  if (is_from_host(contract.b.tensor, graph)) return false;
+  if (is_from_host(contract.a.tensor, graph)) return true;
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<RowsProblem> rows_problem(const ContractLayer& whole, TensorId output, const LayerGraph& graph,
                                         size_t number) {
   using Role = ContractLayer::Role;
-  const auto is_constant = [&](const TensorAccess& access) { return graph.is_constant(access.tensor); };
   const auto shape_of = [&](TensorId tensor) -> const Shape& {
     return graph.tensors[static_cast<size_t>(tensor)].shape;
   };
-  if (is_constant(whole.a) == is_constant(whole.b)) return std::nullopt;
+  const std::optional<bool> weights_first = has_weights_first(whole, graph);
+  if (!weights_first) return std::nullopt;
   RowsProblem problem;
   problem.contract = whole;
-  problem.weights_first = is_constant(whole.a);
+  problem.weights_first = *weights_first;
   const Role out_role = problem.weights_first ? Role::kM : Role::kN;
   const TensorAccess& weights = problem.weights_first ? whole.a : whole.b;
+  problem.is_constant = graph.is_constant(weights.tensor);
   const auto groups =
       merge_groups(problem.contract, problem.weights_first, shape_of(graph.storage(weights.tensor)));
   if (!groups) return std::nullopt;
@@ -528,6 +555,11 @@ RowsContraction::Draft RowsContraction::draft(const std::string& name,
   const layout::Transport& road = placements[static_cast<size_t>(draft.weight_stream)].transport;
   draft.zeros = road.part_offset(isa::round_up(sizes.sets * sizes.matrices_lw, road.granule()));
   return draft;
+}
+
+int64_t RowsContraction::matrix_load_cycles(const layout::Transport& transport, int64_t count) const {
+  return problem_.is_constant ? ahead_cycles(transport, count, chip_, problem_.constants_stay)
+                              : load_cycles(transport, count, chip_, true);
 }
 
 int64_t RowsContraction::room_cycles(int64_t windows_lw) const {

@@ -15,7 +15,7 @@
 #include "compiler/layers/layer_graph.h"
 #include "isa/chip.h"
 
-/// Products with a constant matrix, seen as windows of pictures: what "contract-rows" computes.
+/// Products with a matrix that the host has, seen as windows of pictures: what "contract-rows" computes.
 namespace kodama::compiler {
 
 /// Channels that depend on each other alone: all of a layer, or of a grouped convolution as many groups as
@@ -32,6 +32,7 @@ struct RowsSections {
 struct RowsProblem {
   ContractLayer contract;     ///< groups of channels are merged: its dims have all channels
   bool weights_first = true;  ///< operand a is the matrix
+  bool is_constant = true;  ///< the matrix; else it is what the host sends, or what a tie brings in its place
   RowsSections sections;
   /// A section's matrix, and so of all sections; dims behind the contract's tell groups.
   struct Matrix {
@@ -103,10 +104,12 @@ class RowsContraction {
   int64_t matrices_lw(int64_t window_stacks) const {
     return window_stacks * problem_.window.kernel[0] * problem_.window.kernel[1] * form_.rows;
   }
-  /// They are constants, so the compiler packs them as the matrix unit takes them.
+  /// The compiler packs them as the matrix unit takes them.
   StreamElement matrix_element() const {
     return precision_ == MatrixPrecision::kHalf ? StreamElement::kHalf : StreamElement::kFloat;
   }
+  /// Cycles of loading matrices of `count` LW in a PE once: constants come ahead.
+  int64_t matrix_load_cycles(const layout::Transport& transport, int64_t count) const;
   /// Steps in which they are multiplied with so many vectors of four columns.
   int64_t product_steps(int64_t matrices_lw, int64_t vectors) const {
     return matrices_lw / form_.rows * form_.products * std::max(vectors, form_.write_steps);

@@ -59,7 +59,11 @@ namespace {
 /// The same kernel on the same spread with the elements in other orders, itself first.
 std::vector<Candidate> with_other_orders(const Candidate& candidate) {
   std::vector<Candidate> candidates{candidate};
-  const StreamPlacement& first = candidate.placements.front();
+  const StreamPlacement& first = candidate.placements.back();
+  // A single element has no order.
+  const auto has_order = [](const StreamPlacement& placement) {
+    return element_count(placement.extents) > 1;
+  };
   // Dims of one element don't make an order.
   const auto dims_of = [&](std::vector<int> dims) {
     std::erase_if(dims, [&](int dim) { return first.extents[static_cast<size_t>(dim)] == 1; });
@@ -71,7 +75,9 @@ std::vector<Candidate> with_other_orders(const Candidate& candidate) {
   if (dims_of(turned_dims) != dims_of(first.axis_dims.front())) {
     Candidate turned = candidate;
     turned.description += ", channels last";
-    for (StreamPlacement& placement : turned.placements) placement.axis_dims.front() = turned_dims;
+    for (StreamPlacement& placement : turned.placements) {
+      if (has_order(placement)) placement.axis_dims.front() = turned_dims;
+    }
     candidates.push_back(std::move(turned));
   }
   const auto order = [](const Factor& factor) {
@@ -83,6 +89,7 @@ std::vector<Candidate> with_other_orders(const Candidate& candidate) {
     Candidate dealt = candidates[k];
     dealt.description += ", dealt";
     for (StreamPlacement& placement : dealt.placements) {
+      if (!has_order(placement)) continue;
       std::vector<std::vector<Factor>> axes = placement.layout.axes();
       std::ranges::stable_sort(axes.front(), {}, order);
       placement.layout = layout::Layout(std::move(axes), placement.layout.memory(),

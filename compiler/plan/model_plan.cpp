@@ -15,6 +15,8 @@
 #include <tuple>
 #include <utility>
 
+#include "compiler/plan/adopt_layouts.h"
+#include "compiler/plan/placement_key.h"
 #include "isa/arithmetic.h"
 #include "isa/costs.h"
 #include "isa/error.h"
@@ -44,72 +46,14 @@ constexpr int64_t kLargeWords = int64_t{1} << 22;
 constexpr int64_t kManyWords = int64_t{1} << 20;
 constexpr int64_t kSomeWords = int64_t{1} << 17;
 
-/// The axes of a placement's layout, cut at the bounds of the dims that stand in one, and without what has
-/// one place: kernels describe the same image in several ways, as all tokens of a tensor or as entries of
-/// tokens.
-std::map<std::vector<int>, std::vector<layout::Factor>> axes_of_dims(const StreamPlacement& placement) {
-  std::map<std::vector<int>, std::vector<layout::Factor>> axes;
-  const layout::Layout layout = placement.layout.normalized();
-  const auto extent = [&](int dim) { return placement.extents[static_cast<size_t>(dim)]; };
-  for (size_t axis = 0; axis < placement.axis_dims.size(); ++axis) {
-    std::vector<int> dims = placement.axis_dims[axis];
-    std::erase_if(dims, [&](int dim) { return extent(dim) == 1; });
-    std::vector<layout::Factor> factors = layout.axes()[axis];
-    while (dims.size() > 1) {
-      std::vector<layout::Factor> left = factors, own;
-      int64_t wanted = extent(dims.back());
-      while (wanted > 1 && !left.empty()) {
-        layout::Factor& last = left.back();
-        if (wanted % last.size == 0) {
-          wanted /= last.size;
-          own.insert(own.begin(), last);
-          left.pop_back();
-        } else if (last.size % wanted == 0) {
-          own.insert(own.begin(), {wanted, last.level, last.stride});
-          last = {last.size / wanted, last.level, last.stride * wanted};
-          wanted = 1;
-        } else {
-          break;
-        }
-      }
-      if (wanted > 1) break;
-      axes[{dims.back()}] = std::move(own);
-      factors = std::move(left);
-      dims.pop_back();
-    }
-    if (!dims.empty() || !factors.empty()) axes[dims] = std::move(factors);
-  }
-  return axes;
-}
-
-/// Two placements of a tensor with one key are the same words at the same places.
-std::string key_of(const StreamPlacement& placement) {
-  std::string places;
-  for (const auto& [dims, factors] : axes_of_dims(placement)) {
-    places += fmt::format("{}", dims);
-    for (const layout::Factor& factor : factors) places += " " + factor.to_string();
-  }
-  const layout::Layout around({}, placement.layout.memory(), placement.layout.replication(),
-                              placement.layout.padding());
-  std::string map;
-  for (size_t axis = 0; axis < placement.access.map.axes(); ++axis) {
-    map += fmt::format("{};", placement.access.map.offset(axis));
-    for (size_t dim = 0; dim < placement.extents.size(); ++dim)
-      map += fmt::format("{},", placement.access.map.coefficient(axis, dim));
-  }
-  return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}{}", map, placement.access.fill, placement.extents, places,
-                     around.to_string(), static_cast<int>(placement.layout.padding()),
-                     placement.transport.to_string(), placement.length_lw, placement.is_output,
-                     placement.element == StreamElement::kHalf ? "|halves" : "");
-}
-
 }  // namespace
 
 class ModelPlanner::Impl {
  public:
   Impl(const LayerGraph& graph, const isa::Chip& chip, const KernelOptions& options,
-       layout::SolutionCache* cache)
+       layout::SolutionCache* cache, std::vector<StateTensor> states)
       : graph_(graph),
+        states_(std::move(states)),
         chip_(chip),
         options_(options),
         cache_(cache),
@@ -136,6 +80,7 @@ class ModelPlanner::Impl {
     } else {
       isa::for_each_in_parallel(graph.layers.size(), find);
     }
+    adopt_layouts(graph, chip, candidates_);
   }
 
   ModelPlan run(const std::string& planner, const Observer& observe) {
@@ -350,36 +295,6 @@ class ModelPlanner::Impl {
     }
   }
 
-  /// Without the dims of the iteration space that say nothing of the image, such as the columns of the other
-  /// factor of a product: what is left is the same for every product with this operand in this place.
-  static StreamPlacement essential(const StreamPlacement& placement) {
-    std::vector<int> number(placement.extents.size(), -1);
-    StreamPlacement result = placement;
-    result.extents.clear();
-    for (size_t dim = 0; dim < number.size(); ++dim) {
-      bool says = std::ranges::any_of(placement.axis_dims, [&](const std::vector<int>& dims) {
-        return std::ranges::count(dims, static_cast<int>(dim)) > 0;
-      });
-      for (size_t axis = 0; axis < placement.access.map.axes(); ++axis)
-        says = says || placement.access.map.coefficient(axis, dim) != 0;
-      if (!says) continue;
-      number[dim] = static_cast<int>(result.extents.size());
-      result.extents.push_back(placement.extents[dim]);
-    }
-    AffineMap map(placement.access.map.axes(), result.extents.size());
-    for (size_t axis = 0; axis < map.axes(); ++axis) {
-      map.set_offset(axis, placement.access.map.offset(axis));
-      for (size_t dim = 0; dim < number.size(); ++dim) {
-        if (number[dim] >= 0)
-          map.set(axis, static_cast<size_t>(number[dim]), placement.access.map.coefficient(axis, dim));
-      }
-    }
-    result.access.map = map;
-    for (std::vector<int>& dims : result.axis_dims) {
-      for (int& dim : dims) dim = number[static_cast<size_t>(dim)];
-    }
-    return result;
-  }
   bool is_large(int id) const {
     const StreamPlacement& image = placement(id);
     return std::max(words(image), element_count(shape_of(image))) > kLargeWords;
@@ -539,7 +454,7 @@ class ModelPlanner::Impl {
         layout::PlanProblem::Candidate choice;
         choice.name = candidate.kernel;
         choice.cost = cost(candidate, price_);
-        if (fetched.contains(result) || !is_kept(result))
+        if ((fetched.contains(result) && !stays_as_state(result)) || !is_kept(result))
           choice.cost += static_cast<double>(link_cycles(result_of(candidate)));
         for (const Operand& operand : operands) {
           const StreamPlacement* placement = operand.placements[number];
@@ -578,7 +493,7 @@ class ModelPlanner::Impl {
         if (!tensor_number.contains(root)) {
           layout::PlanProblem::Node source;
           source.name = graph_.tensors[static_cast<size_t>(root)].name;
-          source.candidates.push_back(sending(natural(root)));
+          source.candidates.push_back(sending(root, natural(root)));
           sender[root] = static_cast<int>(problem.nodes.size());
           problem.nodes.push_back(std::move(source));
           add_tensor(root, sender[root], 0);
@@ -590,9 +505,35 @@ class ModelPlanner::Impl {
         for (const StreamPlacement* placement : reader.stream.placements) {
           if (placement == nullptr) continue;
           problem.nodes[static_cast<size_t>(from_host->second)].candidates.push_back(
-              sending(layout_id(*placement)));
+              sending(root, layout_id(*placement)));
         }
       }
+    }
+    // What the next run finds in a state's place lies as it does: a node behind both reads both in one
+    // layout.
+    for (const StateTensor& state : states_) {
+      const auto node = sender.find(graph_.storage(state.input));
+      const auto made = tensor_number.find(graph_.storage(state.output));
+      if (node == sender.end() || made == tensor_number.end() || sender.contains(made->first)) continue;
+      layout::PlanProblem::Tensor same;
+      same.name = "place of " + problem.nodes[static_cast<size_t>(node->second)].name;
+      same.maker = {node->second, 1};
+      same.conversion = same.at_least = [](int from, int to) { return from == to ? 0 : kNever; };
+      const auto keeper = static_cast<int>(problem.nodes.size());
+      same.readers = {{keeper, 0}};
+      problem.tensors.push_back(std::move(same));
+      problem.tensors[static_cast<size_t>(made->second)].readers.push_back({keeper, 1});
+      layout::PlanProblem::Node kept;
+      kept.name = problem.tensors.back().name;
+      for (layout::PlanProblem::Candidate& choice :
+           problem.nodes[static_cast<size_t>(node->second)].candidates) {
+        const int there = choice.layouts.front();
+        StreamPlacement next = placement(there);
+        next.access.tensor = made->first;
+        choice.layouts.push_back(there);
+        kept.candidates.push_back({0, {there, layout_id(next)}, "kept"});
+      }
+      problem.nodes.push_back(std::move(kept));
     }
     std::erase_if(problem.tensors, [](const auto& tensor) { return tensor.readers.empty(); });
     const auto solve = [&](int64_t branches) {
@@ -676,7 +617,14 @@ class ModelPlanner::Impl {
     return static_cast<int64_t>(kRoom * 2 * static_cast<double>(chip_.memory.lm_words / isa::kWordsPerLong));
   }
 
-  layout::PlanProblem::Candidate sending(int id) const {
+  /// Whether a result stays on the chip as what the next run reads.
+  bool stays_as_state(TensorId storage) const {
+    return std::ranges::any_of(
+        states_, [&](const StateTensor& state) { return graph_.storage(state.output) == storage; });
+  }
+  layout::PlanProblem::Candidate sending(TensorId root, int id) const {
+    const auto is_it = [&](const StateTensor& state) { return graph_.storage(state.input) == root; };
+    if (std::ranges::any_of(states_, is_it)) return {0, {id}, "kept"};
     return {static_cast<double>(link_cycles(placement(id))), {id}, "sent"};
   }
 
@@ -838,6 +786,7 @@ class ModelPlanner::Impl {
   }
 
   const LayerGraph& graph_;
+  const std::vector<StateTensor> states_;
   const isa::Chip& chip_;
   const KernelOptions options_;
   layout::SolutionCache* cache_;
@@ -863,8 +812,8 @@ class ModelPlanner::Impl {
 };
 
 ModelPlanner::ModelPlanner(const LayerGraph& graph, const isa::Chip& chip, const KernelOptions& options,
-                           layout::SolutionCache* cache)
-    : impl_(std::make_unique<Impl>(graph, chip, options, cache)) {}
+                           layout::SolutionCache* cache, std::vector<StateTensor> states)
+    : impl_(std::make_unique<Impl>(graph, chip, options, cache, std::move(states))) {}
 ModelPlanner::~ModelPlanner() = default;
 
 std::vector<std::string> ModelPlanner::planner_names() {

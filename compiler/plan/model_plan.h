@@ -98,11 +98,18 @@ void verify_model_plan(const ModelPlan& plan, const LayerGraph& graph);
 
 inline constexpr const char* kHostPlanner = "host";
 
+/// An output that is an input's value in the next run, and doesn't leave the chip (compiler/compile/ties.h).
+/// Neither passes the host link in a run, and the output had best lie as the input does.
+struct StateTensor {
+  TensorId output = -1;
+  TensorId input = -1;
+};
+
 class ModelPlanner {
  public:
   /// `graph` must outlive the planner. `cache`, if not null, keeps what conversions cost.
   ModelPlanner(const LayerGraph& graph, const isa::Chip& chip, const KernelOptions& options,
-               layout::SolutionCache* cache = nullptr);
+               layout::SolutionCache* cache = nullptr, std::vector<StateTensor> states = {});
   ~ModelPlanner();
 
   /// kHostPlanner, and those of layout::planners(). The first takes each layer's fastest candidate and leaves

@@ -249,6 +249,32 @@ TEST(ModelPlan, ImagesOfTheSameWordsNeedNoMove) {
   EXPECT_EQ(read_where_made, 1);
 }
 
+TEST(ModelPlan, MapsTakeOverTheLayoutsOfProducts) {
+  const LayerGraph graph = graph_of(
+      "agraph (float[64,96] x, float[64,80] dy, float[80,96] w, float rate) => (float[80,96] y, float[96,80] "
+      "g) {"
+      "  xt = Transpose<perm = [1, 0]>(x) g = MatMul(xt, dy) gt = Transpose<perm = [1, 0]>(g)"
+      "  step = Mul(rate, gt) y = Sub(w, step) }");
+  const TensorId w = tensor_named(graph, "w");
+  ModelPlanner planner(graph, tiny(), {}, nullptr, {{graph.outputs[0], w}});
+  const ModelPlan plan = planner.plan("pbqp");
+  verify_model_plan(plan, graph);
+  bool is_there = false;
+  for (const PlannedStage& stage : plan.stages) {
+    const Layer& layer = graph.layers[static_cast<size_t>(stage.layer)];
+    if (layer.kind() != LayerKind::kMap) continue;
+    EXPECT_EQ(stage.kind, PlannedStage::Kind::kKernel) << layer.name << " needs a relayout";
+    is_there = true;
+    // A single element comes by itself.
+    for (const StreamPlacement& placement : stage.candidate.placements) {
+      if (placement.access.tensor == tensor_named(graph, "rate")) {
+        EXPECT_LE(placement.length_lw, 16);
+      }
+    }
+  }
+  EXPECT_TRUE(is_there);
+}
+
 TEST(ModelPlan, InputsAreSentAsHalves) {
   // Once for both products, and as floats to the sum; what a layer makes has floats.
   const LayerGraph graph = graph_of(

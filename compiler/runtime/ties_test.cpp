@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "compiler/graph/import.h"
 #include "compiler/graph/test_models.h"
 #include "compiler/runtime/runner.h"
@@ -11,7 +13,7 @@ using testing::parse_model;
 
 /// Runs `count` times with ties and holds the outputs against the reference, which is given its own.
 void expect_ties(const std::string& graph, const std::vector<TieRequest>& ties, size_t made, int count,
-                 const char* chip_name = "tiny", Weights weights = Weights::kStream) {
+                 const char* chip_name = "tiny", Weights weights = Weights::kStream, int in_place = -1) {
   const onnx::ModelProto model = import_model(parse_model(graph), {}, "test");
   CompileOptions options;
   options.precision = MatrixPrecision::kFloat;
@@ -20,6 +22,9 @@ void expect_ties(const std::string& graph, const std::vector<TieRequest>& ties, 
   options.weights = weights;
   const CompiledModel compiled = compile_model(model, isa::find_chip(chip_name), options);
   ASSERT_EQ(compiled.ties.size(), made);
+  if (in_place >= 0) {
+    EXPECT_EQ(std::ranges::count(compiled.ties, true, &Tie::in_place), in_place);
+  }
   ModelRunner runner(compiled);
   TensorMap inputs = testing::random_inputs(model);
   TensorMap given = inputs;
@@ -59,6 +64,24 @@ TEST(Ties, StatesChangePlaces) {
   expect_ties(R"(g (float[4,4] a, float[4,4] b) => (float[4,4] c, float[4,4] d) {
     p = MatMul(a, b) c = Tanh(p) t = Transpose<perm = [1, 0]>(a) q = MatMul(t, a) d = Sigmoid(q) })",
               {{"c", "b"}, {"d", "a"}}, 2, 4);
+}
+
+/// Weights and their velocities lie as the product makes the gradient, and are written where they are.
+TEST(Ties, WhatAnOptimizerChangesStaysInPlace) {
+  for (const char* chip : {"tiny", "mncore2"}) {
+    expect_ties(
+        R"(g (float[64,96] x, float[64,80] dy, float[96,80] w, float[96,80] v, float rate) => (float[96,80] wn, float[96,80] vn) {
+      xt = Transpose<perm = [1, 0]>(x) g = MatMul(xt, dy) m = Constant<value = float {0.9}>()
+      kept = Mul(v, m) vn = Add(kept, g) step = Mul(rate, vn) wn = Sub(w, step) })",
+        {{"wn", "w"}, {"vn", "v"}}, 2, 4, chip, Weights::kStream, 2);
+  }
+}
+
+/// Who reads the old value behind the new one needs it.
+TEST(Ties, WhatIsReadLaterIsNotWrittenOver) {
+  expect_ties(R"(g (float[96,80] w, float[96,80] d, float[80,16] x) => (float[96,80] wn, float[96,16] y) {
+    wn = Sub(w, d) p = MatMul(wn, x) q = MatMul(w, x) y = Add(p, q) })",
+              {{"wn", "w"}}, 1, 4);
 }
 
 /// What the host wants in every run is fetched, but not sent.

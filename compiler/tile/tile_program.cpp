@@ -126,7 +126,8 @@ class Verifier {
               int64_t count) const {
     require(expr.input_count() <= static_cast<int>(list.size()), "{}: {} inputs for {}", what, list.size(),
             expr.to_string());
-    for (const MapTile::Input& input : list) buffer_range(what, input.buffer, input.at, count);
+    for (const MapTile::Input& input : list)
+      buffer_range(what, input.buffer, input.at, input.is_single ? 1 : count);
   }
 
   void nodes(const std::vector<TileNode>& list) {

@@ -204,12 +204,13 @@ struct MatrixForm {
   std::vector<layout::Factor> inner_factors_of(StreamElement element) const;
 };
 const MatrixForm& matrix_form(MatrixPrecision precision);
-/// out[i] = expr(inputs[k][i]) for every LW (two floats) of the range.
+/// out[i] = expr(inputs[k][i]) for every LW (two floats) of the range; of a single input, expr(inputs[k][0]).
 struct MapTile {
   ScalarExpr expr;
   struct Input {
     int buffer = -1;
     TileIndex at;
+    bool is_single = false;
     bool operator==(const Input&) const = default;
   };
   std::vector<Input> inputs;
