@@ -14,6 +14,7 @@
 #include "compiler/compile/compiled_model.h"
 #include "compiler/driver/session_parts.h"
 #include "compiler/dynamic/graph_info.h"
+#include "compiler/graph/gradient/gradient_nodes.h"
 #include "compiler/graph/import.h"
 #include "compiler/graph/onnx_model.h"
 #include "compiler/graph/operator_rules.h"
@@ -281,6 +282,7 @@ Inspection inspect(const InspectRequest& request) {
   onnx::ModelProto imported;
   try {
     imported = import_model(std::move(model), import_options, request.model_file);
+    expand_gradient_nodes(imported, request.model_file);
   } catch (const isa::UnsupportedError& error) {
     result.problem = error.what();
   } catch (const isa::UserError& error) {

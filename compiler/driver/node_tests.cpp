@@ -13,6 +13,7 @@
 #include <set>
 
 #include "compiler/dynamic/dynamic_executor.h"
+#include "compiler/graph/gradient/gradient_nodes.h"
 #include "compiler/reference/onnx_backend_test.h"
 #include "compiler/report/progress.h"
 #include "compiler/runtime/comparison.h"
@@ -80,10 +81,19 @@ TensorMap parameters(const onnx::ModelProto& model, const ValueMap& inputs) {
   return result;
 }
 
+/// The reference computes any model as it is, but for Gradient nodes, which say what to compute.
+onnx::ModelProto reference_model(const BackendTestCase& test) {
+  if (!has_gradient_nodes(test.model)) return test.model;
+  ImportedModel imported = import_any_model(test.model, {}, test.name);
+  expand_gradient_nodes(imported, test.name);
+  return std::move(imported.model);
+}
+
 void run_reference(const BackendTestCase& test, NodeTestResult& result) {
   try {
+    const onnx::ModelProto model = reference_model(test);
     for (const BackendTestData& data : test.data_sets) {
-      const std::string difference = compare_with_expected(run_graph_on_values(test.model, data.inputs),
+      const std::string difference = compare_with_expected(run_graph_on_values(model, data.inputs),
                                                            data.outputs, {}, test.random_outputs);
       if (!difference.empty()) {
         result.reference = NodeTestStatus::kFailed;
@@ -151,7 +161,8 @@ void run_chip(const BackendTestCase& test, const isa::Chip& chip, const NodeTest
     std::set<std::string> reasons;
     for (const BackendTestData& data : test.data_sets) {
       const TensorMap bound = parameters(test.model, data.inputs);
-      const ImportedModel imported = import_any_model(test.model, {{}, bound}, test.name);
+      ImportedModel imported = import_any_model(test.model, {{}, bound}, test.name);
+      expand_gradient_nodes(imported, test.name);
       CompileOptions options;
       options.precision = parse_matrix_precision(request.precision);
       RunnerOptions runner_options;

@@ -26,8 +26,8 @@ This page is made from the tables in the code by `kodama inspect --operators > d
 | column | |
 | --- | --- |
 | types | what ONNX allows as elements of the first operand (without one: of the result) |
-| chip | elements of which the chip computes it, wherever the condition holds: *all* are operators that only move elements, which the host permutes unless they are floats; *by its body*: ONNX defines it by other operators, which are in this table |
-| host | *yes*: the CPU reference has it, and computes it in a run whatever the chip can't; *by its body*, as before; *no*: it can't be run |
+| chip | elements of which the chip computes it, wherever the condition holds: *all* are operators that only move elements, which the host permutes unless they are floats; *by its body*: ONNX defines it by other operators, which are in this table; *by its gradient*: the nodes that compute the derivatives it asks for take its place when a model is read ([training](training.md)) |
+| host | *yes*: the CPU reference has it, and computes it in a run whatever the chip can't; *by its body*, *by its gradient*, as before; *no*: it can't be run |
 | condition | what the chip asks for besides |
 
 )";
@@ -134,6 +134,10 @@ std::string operator_rows() {
       condition = found->second.condition;
     }
     const char* host = kernels.contains(name) ? "yes" : has_body ? "by its body" : "no";
+    if (name.second == "Gradient") {
+      where = host = "by its gradient";
+      condition = "all shapes known before the model runs";
+    }
     rows += fmt::format("| {} | {} | {} | {} | {} |\n", shown, describe_types(types), where, host, condition);
   }
   return rows;

@@ -27,7 +27,8 @@ const RandomRow& random_row(const std::string& op) {
 const std::map<std::string, std::string>& operators_without_row() {
   static const std::map<std::string, std::string> reasons = {
       {"ai.onnx.preview.training.Gradient",
-       "has no reference: it says what to differentiate, and computes nothing"},
+       "is replaced by other nodes when a model is read: it says what to differentiate, and computes "
+       "nothing"},
   };
   return reasons;
 }

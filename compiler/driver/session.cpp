@@ -13,6 +13,7 @@
 #include "compiler/compile/package.h"
 #include "compiler/compile/plan_slices.h"
 #include "compiler/driver/session_parts.h"
+#include "compiler/graph/gradient/gradient_nodes.h"
 #include "compiler/reference/onnx_backend_test.h"
 #include "compiler/report/progress.h"
 #include "compiler/report/report.h"
@@ -84,6 +85,7 @@ int run_command(const RunRequest& request, std::ostream& out) {
   WallTimes times;
   ImportedModel imported =
       import_any_model(request.model_file, {options.dims, read_named_tensors("--bind", options.bind)});
+  expand_gradient_nodes(imported, request.model_file);
   if (!imported.open_reason.empty()) return run_dynamic_command(request, std::move(imported), times, out);
   if (!options.buckets.empty())
     throw isa::UserError(fmt::format("--bucket {}: all shapes of this model are known before it runs",
@@ -217,6 +219,7 @@ int compile_command(const CompileRequest& request, std::ostream& out) {
   const SessionOptions& options = request.common;
   onnx::ModelProto imported =
       import_model(request.model_file, {options.dims, read_named_tensors("--bind", options.bind)});
+  expand_gradient_nodes(imported, request.model_file);
   const Compiled compiled = compile_imported(options, std::move(imported), false, times);
   ProgressBar bar("writing");
   save_package(compiled.model, request.directory,
@@ -244,6 +247,7 @@ int plan_command(const PlanRequest& request, std::ostream& out) {
   CompileOptions compile = compile_options(options, planning_dump_points(), {});
   onnx::ModelProto model =
       import_model(request.model_file, {options.dims, read_named_tensors("--bind", options.bind)});
+  expand_gradient_nodes(model, request.model_file);
   layout::SolutionCache cache(options.cache);
   if (!options.cache.empty()) compile.cache = &cache;
   std::vector<PlanSummary> summaries;

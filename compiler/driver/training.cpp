@@ -8,6 +8,7 @@
 
 #include "compiler/driver/session_parts.h"
 #include "compiler/driver/training_parts.h"
+#include "compiler/graph/gradient/gradient_nodes.h"
 #include "compiler/graph/graph_view.h"
 #include "compiler/graph/import.h"
 #include "compiler/graph/onnx_model.h"
@@ -33,7 +34,9 @@ onnx::ModelProto import_with_batch(const std::string& file, const SessionOptions
       import.dims.try_emplace(key, batch);
     }
   }
-  return import_model(std::move(model), import, file);
+  model = import_model(std::move(model), import, file);
+  expand_gradient_nodes(model, file);
+  return model;
 }
 
 int grad_command(const GradRequest& request, std::ostream& out) {

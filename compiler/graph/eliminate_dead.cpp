@@ -83,7 +83,9 @@ void merge_equal_initializers(onnx::GraphProto& graph) {
   }
 }
 
-/// Kahn's algorithm; among the nodes that are ready the one that came first stays first.
+}  // namespace
+
+// Kahn's algorithm.
 void sort_nodes(onnx::GraphProto& graph) {
   const int count = graph.node_size();
   std::unordered_map<std::string, int> producer;
@@ -114,11 +116,9 @@ void sort_nodes(onnx::GraphProto& graph) {
       if (--missing[next] == 0) ready.push(next);
     }
   }
-  isa::check_internal(sorted.size() == count, "graph pass eliminate-dead", "the graph has a cycle");
+  isa::check_internal(sorted.size() == count, "sorting nodes", "the graph has a cycle");
   *graph.mutable_node() = std::move(sorted);
 }
-
-}  // namespace
 
 void eliminate_dead(onnx::ModelProto& model) {
   auto& graph = *model.mutable_graph();

@@ -143,6 +143,12 @@ class TypeInference {
     }
     // libonnx isn't asked about operators that nobody here knows.
     if (!has_operator_rules(node) && !has_reference(node, operators_, nullptr, input_types(node))) return;
+    if (results_are_like_operands(node)) {
+      for (int k = 0; k < node.output_size(); ++k) {
+        if (!node.output(k).empty()) store(node, k, *known_type(node.input(k)));
+      }
+      return;
+    }
     const std::map<int, Shape> own = own_inference(operands);
     infer_by_library(node, *schema, own);
     for (const auto& [output, shape] : own) {

@@ -27,6 +27,8 @@ struct OperatorRule {
   /// False where libonnx makes wrong shapes of the elements of operands; infer_own then makes the right
   /// ones.
   bool library_reads_elements = true;
+  /// Whether output k is of the type of operand k; libonnx infers nothing then.
+  bool results_are_like_operands = false;
 };
 inline constexpr bool kNotByLibrary = false;  ///< for library_reads_elements
 /// By operator; those outside ai.onnx with their domain and a dot.

@@ -85,6 +85,11 @@ bool library_reads_elements(const onnx::NodeProto& node) {
   return rule == nullptr || rule->library_reads_elements;
 }
 
+bool results_are_like_operands(const onnx::NodeProto& node) {
+  const auto* rule = find_rule(node);
+  return rule != nullptr && rule->results_are_like_operands;
+}
+
 int shape_deciding_input(const NodeOperands& operands) {
   const auto* rule = find_rule(operands.node());
   if (rule == nullptr) return -1;

@@ -25,6 +25,9 @@ std::map<int, Shape> own_inference(const NodeOperands& operands);
 /// Whether libonnx may see the elements of constant operands when it infers shapes.
 bool library_reads_elements(const onnx::NodeProto& node);
 
+/// Whether output k has the type of operand k, which libonnx doesn't say.
+bool results_are_like_operands(const onnx::NodeProto& node);
+
 /// Which operand's elements decide the shape of the outputs and aren't known; -1 if that isn't the reason why
 /// a shape is unknown. An operator whose result depends on its data itself names input 0.
 int shape_deciding_input(const NodeOperands& operands);

@@ -66,4 +66,8 @@ void canonicalize(onnx::ModelProto& model);
 void fold_batch_normalization(onnx::ModelProto& model);
 void eliminate_dead(onnx::ModelProto& model);
 
+/// Every node behind those whose results it reads; among the nodes that may be next, the one that came first.
+/// InternalError if there is a cycle.
+void sort_nodes(onnx::GraphProto& graph);
+
 }  // namespace kodama::compiler

@@ -1,3 +1,6 @@
+#include <set>
+
+#include "compiler/graph/onnx_model.h"
 #include "compiler/graph/operator_checks.h"
 
 namespace kodama::compiler::rules {
@@ -43,6 +46,26 @@ std::map<int, Shape> infer_optimizer(const NodeOperands& o) {
   return shapes;
 }
 
+/// A value for each of the names that it lists, and a derivative by each of the first list.
+void check_gradient(const NodeOperands& o) {
+  std::set<std::string> names;
+  int count = 0;
+  for (const char* list : {"xs", "zs"}) {
+    const auto* found = find_attribute(o.node(), list);
+    if (found == nullptr) continue;
+    for (const std::string& name : found->strings()) {
+      o.require(names.insert(name).second, "its lists xs and zs have '{}' twice", name);
+      ++count;
+    }
+  }
+  o.require(o.input_count() == count, "{} operands; it has {} names in xs and zs, each with a value",
+            o.input_count(), count);
+  for (int k = 0; k < count; ++k) o.require(o.has(k), "input {} is missing", k);
+  const int results = find_attribute(o.node(), "xs")->strings_size();
+  o.require(o.node().output_size() <= results, "{} outputs; {} are allowed, one for each of xs",
+            o.node().output_size(), results);
+}
+
 }  // namespace
 
 void add_training_rules(RuleTable& rules) {
@@ -50,6 +73,7 @@ void add_training_rules(RuleTable& rules) {
   rules[domain + "Adagrad"] = {{OptimizerRule{.states = 1}}, {}, infer_optimizer<1>};
   rules[domain + "Momentum"] = {{OptimizerRule{.states = 1}}, {}, infer_optimizer<1>};
   rules[domain + "Adam"] = {{OptimizerRule{.states = 2}}, {}, infer_optimizer<2>};
+  rules[domain + "Gradient"] = {.checks = {check_gradient}, .results_are_like_operands = true};
 }
 
 }  // namespace kodama::compiler::rules
