@@ -39,12 +39,12 @@ class Selection {
   Term number(TensorId id, AffineMap map) { return read(id, std::move(map), 0); }
   /// An integer, of 64 bits the lower word; `outside`: what is read outside the tensor.
   Term index(TensorId id, AffineMap map, double outside = 0) {
-    const TensorId words = lowering_.words_of(id);
-    Shape points = extents_;
-    points.insert(points.end(), reduced_.begin(), reduced_.end());
-    return read_input(
-        formula_, inputs_,
-        lowering_.read_through({words, words == id ? std::move(map) : map.extended(1, 0), outside}, points));
+    const bool is_word = lowering_.words_of(id) == id;
+    return read_word(id, is_word ? std::move(map) : map.extended(1, 0), outside);
+  }
+  /// Of an element of two words the upper one.
+  Term upper(TensorId id, const AffineMap& map) {
+    return read_word(id, map.extended(1, 0).set_offset(map.axes(), 1), 0);
   }
   /// The place along a dim.
   Term place(size_t dim) {
@@ -77,6 +77,13 @@ class Selection {
  private:
   Term read(TensorId id, AffineMap map, double outside) {
     return read_input(formula_, inputs_, {id, std::move(map), outside});
+  }
+  /// A word of the tensor's words.
+  Term read_word(TensorId id, AffineMap map, double outside) {
+    Shape points = extents_;
+    points.insert(points.end(), reduced_.begin(), reduced_.end());
+    return read_input(formula_, inputs_,
+                      lowering_.read_through({lowering_.words_of(id), std::move(map), outside}, points));
   }
 
   NodeLowering& lowering_;
@@ -515,37 +522,83 @@ HostReason lower_one_hot(NodeLowering& lowering) {
   return kLowered;
 }
 
-/// Floats, and integers of a word as words that order as they do.
-Term ordered(Selection& selection, const NodeLowering& lowering, TensorId id, AffineMap map) {
-  const auto type = integer_type(lowering.tensor(id).type);
-  if (!type) return selection.number(id, std::move(map));
-  const Term word = selection.index(id, std::move(map));
-  return *type == IntegerType{32, false} ? word.apply(ScalarOp::kXor, word.integer(kNoIndex)) : word;
+/// An element as words with signs that order as it does, the upper one first. A float is itself.
+using Order = std::vector<Term>;
+
+/// The words of a double, as those of an integer.
+Order order_of_double(Term high, Term low) {
+  // -0 is 0. Of negative numbers, larger bits are less.
+  const Term magnitude = high.apply(ScalarOp::kShiftLeft, high.integer(1)).apply(ScalarOp::kOr, low);
+  const Term upper = where(magnitude, high, high.integer(0));
+  const Term sign = upper.apply(ScalarOp::kShiftRightSigned, high.integer(31));
+  const Term most = high.integer(std::numeric_limits<int32_t>::max());
+  return {upper.apply(ScalarOp::kXor, both(sign, most)), low.apply(ScalarOp::kXor, sign)};
+}
+
+Order ordered(Selection& selection, const NodeLowering& lowering, TensorId id, const AffineMap& map) {
+  const DataType element = lowering.tensor(id).type;
+  const auto type = integer_type(element);
+  if (!type && !is_double(element)) return {selection.number(id, map)};
+  // Without a sign, the highest bit is the least number with one.
+  const auto with_sign = [](Term word) { return word.apply(ScalarOp::kXor, word.integer(kNoIndex)); };
+  const Term low = selection.index(id, map);
+  if (type && !type->is_wide()) return {*type == IntegerType{32, false} ? with_sign(low) : low};
+  const Term high = selection.upper(id, map);
+  Order order = type ? Order{type->is_signed ? high : with_sign(high), low} : order_of_double(high, low);
+  order[1] = with_sign(order[1]);
+  return order;
+}
+
+Term same_order(const Order& a, const Order& b, bool is_float) {
+  Term result = is_float ? equal(a[0], b[0]) : same(a[0], b[0]);
+  for (size_t k = 1; k < a.size(); ++k) result = both(result, same(a[k], b[k]));
+  return result;
+}
+Term less_order(const Order& a, const Order& b, bool is_float) {
+  if (is_float) return less(a[0], b[0]);
+  if (a.size() == 1) return below(a[0], b[0]);
+  return either(below(a[0], b[0]), both(same(a[0], b[0]), below(a[1], b[1])));
+}
+
+/// Elements that are compared as floats, not as words.
+bool has_float_order(DataType type) {
+  return !integer_type(type) && !is_double(type);
 }
 
 /// Where data [pre, n, post] has its largest (or smallest) element along n, for the first or the last time:
-/// int32 [pre, post]. InternalError for elements of 64 bits.
+/// int32 [pre, post].
 TensorId place_of_extreme(NodeLowering& lowering, TensorId data, bool largest, bool last) {
   const Shape shape = lowering.tensor(data).shape;
-  const auto type = integer_type(lowering.tensor(data).type);
-  isa::check_internal(!type || !type->is_wide(), "lower", "{}: an order of 64 bits", lowering.where());
+  const DataType type = lowering.tensor(data).type;
+  const bool is_float = has_float_order(type);
   const Shape result = {shape[0], shape[2]};
-  const DataType order = type ? kInt32 : TensorProto::FLOAT;
+  const DataType order = is_float ? TensorProto::FLOAT : kInt32;
   const auto read = [&](const Selection& selection) {
     return selection.map(3).set(0, 0, 1).set(1, selection.reduction(0), 1).set(2, 1, 1);
   };
   using Op = ReduceLayer::Op;
-  const TensorId extreme = lowering.add_tensor("extreme", order, result);
-  {
+  const Op op = is_float ? (largest ? Op::kMax : Op::kMin) : (largest ? Op::kIntMax : Op::kIntMin);
+  // Word by word: the lower one of those elements whose upper one is the best.
+  std::vector<TensorId> extremes;
+  const auto best = [&](Selection& find) {
+    Order words;
+    for (const TensorId extreme : extremes)
+      words.push_back(find.number(extreme, find.map(2).set(0, 0, 1).set(1, 1, 1)));
+    return words;
+  };
+  for (const char* suffix : {"extreme", "lower_extreme"}) {
     Selection find(lowering, order, result, {shape[1]});
-    const Op op = type ? (largest ? Op::kIntMax : Op::kIntMin) : (largest ? Op::kMax : Op::kMin);
-    find.reduce("extreme", op, ordered(find, lowering, data, read(find)), ScalarExpr::identity(), {},
-                extreme);
+    const Order value = ordered(find, lowering, data, read(find));
+    if (extremes.size() == value.size()) break;
+    Term word = value[extremes.size()];
+    if (!extremes.empty())
+      word = where(same(value[0], best(find)[0]), word, find.integer(static_cast<int32_t>(identity_of(op))));
+    const TensorId extreme = lowering.add_tensor(suffix, order, result);
+    find.reduce(suffix, op, word, ScalarExpr::identity(), {}, extreme);
+    extremes.push_back(extreme);
   }
   Selection find(lowering, kInt32, result, {shape[1]});
-  const Term value = ordered(find, lowering, data, read(find));
-  const Term best = find.number(extreme, find.map(2).set(0, 0, 1).set(1, 1, 1));
-  const Term is_it = type ? same(value, best) : equal(value, best);
+  const Term is_it = same_order(ordered(find, lowering, data, read(find)), best(find), is_float);
   const TensorId place = lowering.add_tensor("place", kInt32, result);
   find.reduce("place", last ? Op::kIntMax : Op::kIntMin,
               where(is_it, find.place(find.reduction(0)),
@@ -554,15 +607,8 @@ TensorId place_of_extreme(NodeLowering& lowering, TensorId data, bool largest, b
   return place;
 }
 
-constexpr const char* kWideOrder = "integers of 64 bits have no order in one word";
-bool has_wide_order(const NodeLowering& lowering) {
-  const auto type = integer_type(lowering.input_type(0));
-  return type && type->is_wide();
-}
-
 template <bool largest>
 HostReason lower_arg(NodeLowering& lowering) {
-  if (has_wide_order(lowering)) return kWideOrder;
   const Shape& from = lowering.input_shape(0);
   const size_t axis = lowering.axis(lowering.int_attribute("axis"), from.size());
   const TensorId data = lowering.add_alias("data", lowering.input(0), around_axis(from, axis));
@@ -590,9 +636,8 @@ HostReason lower_hardmax(NodeLowering& lowering) {
 }
 
 HostReason lower_top_k(NodeLowering& lowering) {
-  if (has_wide_order(lowering)) return kWideOrder;
   const Shape& from = lowering.input_shape(0);
-  const auto type = integer_type(lowering.input_type(0));
+  const bool is_float = has_float_order(lowering.input_type(0));
   const size_t axis = lowering.axis(lowering.int_attribute("axis"), from.size());
   if (auto reason = too_many_looks(element_count(from), from[axis])) return reason;
   const bool largest = lowering.int_attribute("largest") != 0;
@@ -605,11 +650,10 @@ HostReason lower_top_k(NodeLowering& lowering) {
     Selection count(lowering, kInt32, shape, {shape[1]});
     const AffineMap own = count.map(3).set(0, 0, 1).set(1, 1, 1).set(2, 2, 1);
     const AffineMap other = count.map(3).set(0, 0, 1).set(1, count.reduction(0), 1).set(2, 2, 1);
-    const Term mine = ordered(count, lowering, data, own);
-    const Term its = ordered(count, lowering, data, other);
-    const Term better = type ? (largest ? below(mine, its) : below(its, mine))
-                             : (largest ? less(mine, its) : less(its, mine));
-    const Term equals = type ? same(mine, its) : equal(mine, its);
+    const Order mine = ordered(count, lowering, data, own);
+    const Order its = ordered(count, lowering, data, other);
+    const Term better = largest ? less_order(mine, its, is_float) : less_order(its, mine, is_float);
+    const Term equals = same_order(mine, its, is_float);
     // Places are no large numbers: their difference has their order's sign.
     const Term in_front = count.place(count.reduction(0))
                               .apply(ScalarOp::kIntSub, count.place(1))
@@ -635,7 +679,7 @@ HostReason lower_top_k(NodeLowering& lowering) {
   };
   if (lowering.has_output(0)) {
     Lookup lookup(lowering, lowering.output_type(0), result, shape[1]);
-    const Term index = lookup.index(place, AffineMap::identity(3));
+    const Term index = lookup.index(place, lookup.map(3).set(0, 0, 1).set(1, 1, 1).set(2, 2, 1));
     lookup.find("", index, data, lookup.data_map(3).set(0, 0, 1).set(1, lookup.place(), 1).set(2, 2, 1),
                 result_tensor("values", 0));
   }
@@ -723,11 +767,11 @@ void register_indexing(OperatorTable& table) {
   table.push_back({"Scatter", lower_scatter_elements, kAnyFirst, kUpdates});
   table.push_back({"ScatterND", lower_scatter_nd, kAnyFirst, kUpdates});
   table.push_back({"OneHot", lower_one_hot, kAny});
-  table.push_back({"ArgMax", lower_arg<true>, ElementTypes::kNumbers, "not of 64-bit integers"});
-  table.push_back({"ArgMin", lower_arg<false>, ElementTypes::kNumbers, "not of 64-bit integers"});
+  table.push_back({"ArgMax", lower_arg<true>, ElementTypes::kAllNumbers});
+  table.push_back({"ArgMin", lower_arg<false>, ElementTypes::kAllNumbers});
   table.push_back({"Hardmax", lower_hardmax, ElementTypes::kChipFloats});
-  table.push_back({"TopK", lower_top_k, ElementTypes::kNumbers,
-                   "not of 64-bit integers; elements times the axis' length up to 2^27"});
+  table.push_back(
+      {"TopK", lower_top_k, ElementTypes::kAllNumbers, "elements times the axis' length up to 2^27"});
 }
 
 }  // namespace kodama::compiler

@@ -157,6 +157,36 @@ TEST(Indexing, TiesGoToTheFirst) {
   }
 }
 
+TEST(Indexing, ElementsOfTwoWordsHaveAnOrder) {
+  constexpr int64_t kBig = int64_t{1} << 40, kLeast = std::numeric_limits<int64_t>::min();
+  const std::vector<int64_t> numbers = {kBig, kBig + 3, -kBig, -1, kLeast, kBig + 3, 0x80000000, -kBig + 1};
+  const std::vector<uint64_t> words(numbers.begin(), numbers.end());
+  const std::vector<double> reals = {0.0, -0.0, -1e300, 1e-300, 1.0, 1.0 + 0x1p-50, -1.0, -1.0 - 0x1p-50};
+  const std::map<std::string, Tensor> inputs = {
+      {"int64", tensor<int64_t>(TensorProto::INT64, {2, 4}, numbers)},
+      {"uint64", tensor<uint64_t>(TensorProto::UINT64, {2, 4}, words)},
+      {"double", tensor<double>(TensorProto::DOUBLE, {2, 4}, reals)},
+      {"double ",
+       tensor<double>(TensorProto::DOUBLE, {2, 4}, {0.0, -0.0, 0.0, -0.0, -0.0, 0.0, -1.0, -1.0})}};
+  for (const auto& [type, x] : inputs) {
+    for (const int flag : {0, 1}) {
+      for (const int axis : {0, 1}) {
+        const std::string top_k = fmt::format(
+            "g ({0}[2, 4] x) => ({0}[{1}] y, int64[{1}] i) "
+            "{{ k = Constant <value = int64[1] {{2}}> () y, i = TopK <axis = {2}, largest = {3}> (x, k) }}",
+            type, axis == 0 ? "2, 4" : "2, 2", axis, flag);
+        expect_same(top_k, {{"x", x}});
+        EXPECT_EQ(count_layers(layers_of(top_k), LayerKind::kHost), 0);
+        for (const char* op : {"ArgMax", "ArgMin"})
+          expect_same(fmt::format("g ({}[2, 4] x) => (int64[{}] y) "
+                                  "{{ y = {} <axis = {}, select_last_index = {}> (x) }}",
+                                  type, axis == 0 ? "1, 4" : "2, 1", op, axis, flag),
+                      {{"x", x}});
+      }
+    }
+  }
+}
+
 TEST(Indexing, OutOfRangeIsAnError) {
   const auto message = [](const std::string& text, const TensorMap& inputs) -> std::string {
     try {

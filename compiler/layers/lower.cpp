@@ -45,7 +45,7 @@ const OperatorRow* find_operator(const onnx::NodeProto& node) {
 }
 
 bool takes_integers(const OperatorRow& row) {
-  return row.types == ElementTypes::kNumbers || row.types == ElementTypes::kAllNumbers;
+  return row.types == ElementTypes::kAllNumbers;
 }
 bool takes_doubles(const OperatorRow& row) {
   return row.types == ElementTypes::kReals || row.types == ElementTypes::kAllNumbers;

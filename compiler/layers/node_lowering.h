@@ -190,7 +190,6 @@ using Decomposition = HostReason (*)(NodeLowering&);
 /// What a decomposition can take; everything else goes to the host before it is asked.
 enum class ElementTypes : uint8_t {
   kChipFloats,  ///< floats that Map, Reduce and Contract compute on
-  kNumbers,     ///< these, integers and bool
   kAny,         ///< it only moves elements
   kReals,       ///< floats and doubles
   kAllNumbers,  ///< these, integers, and bool
