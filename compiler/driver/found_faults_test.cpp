@@ -16,6 +16,7 @@ struct Fault {
   const char* chip = "tiny";
   const char* precision = "float";
   const char* planner = "pbqp";
+  Outcome outcome = Outcome::kPassed;
 };
 
 void PrintTo(const Fault& fault, std::ostream* out) {
@@ -101,6 +102,12 @@ std::vector<Fault> faults() {
       {"QuantizesWithoutAZeroPoint",
        "agraph (float[3,4] x) => (uint8[3,4] y, float[3,4] z) <float s = {0.25}>"
        "{ y = QuantizeLinear(x, s) z = DequantizeLinear(y, s) }"},
+      // The judge took single precision's range for that of half, which has zeros here.
+      {"ProductsOfNumbersThatHalfDoesNotHave",
+       "agraph (float[1,1,1,1] x, float[1,4,3,2] g) => (float[1,1,1,1] t, float[1,1,4,3] y)"
+       "<float s = {0.000000000000000001}> { t = Mul(x, s)"
+       "y = GridSample<mode = \"nearest\", padding_mode = \"reflection\">(t, g) }",
+       "tiny", "half", "pbqp", Outcome::kRounding},
   };
 }
 
@@ -117,7 +124,7 @@ TEST_P(FoundFault, IsGone) {
     const Setting setting{
         .chip = fault.chip, .precision = fault.precision, .planner = fault.planner, .is_dirty = is_dirty};
     const Verdict verdict = judge(problem, setting);
-    EXPECT_TRUE(verdict.outcome == Outcome::kPassed) << verdict.reason;
+    EXPECT_TRUE(verdict.outcome == fault.outcome) << verdict.reason;
   }
 }
 

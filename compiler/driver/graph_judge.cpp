@@ -23,6 +23,7 @@
 #include "compiler/runtime/runner.h"
 #include "isa/arithmetic.h"
 #include "isa/hazards.h"
+#include "isa/number_formats.h"
 #include "scheduler/machine/passes.h"
 #include "scheduler/problem/schedule_problem.h"
 #include "scheduler/problem/transfer_problem.h"
@@ -59,7 +60,8 @@ double rounding_of(DataType type) {
   }
 }
 
-void disturb(Tensor& tensor, double relative, double absolute, std::mt19937_64& engine) {
+/// Errors as large as these parts of each element, and of the largest one, and as `least` itself.
+void disturb(Tensor& tensor, double relative, double absolute, double least, std::mt19937_64& engine) {
   if (!is_float_type(tensor.type())) return;
   const auto random = [&] { return 2 * (static_cast<double>(engine() >> 11) * 0x1.0p-53) - 1; };
   double largest = 0;
@@ -69,9 +71,15 @@ void disturb(Tensor& tensor, double relative, double absolute, std::mt19937_64& 
   }
   for (int64_t k = 0; k < tensor.size(); ++k) {
     const double element = element_as_double(tensor, k);
-    const double value = element + element * relative * random() + largest * absolute * random();
+    const double value =
+        element + element * relative * random() + largest * absolute * random() + least * random();
     set_element(tensor, k, value);
   }
+}
+
+/// Operands of products that are smaller count as zeros. Half's numbers end far above single precision's.
+double least_of(MatrixPrecision precision) {
+  return precision == MatrixPrecision::kHalf ? std::ldexp(1.0, 1 - isa::kHalfFormat.bias()) : 0;
 }
 
 /// How a chip errs in what an operator computes: by rounding that looks random.
@@ -83,11 +91,11 @@ struct Errors {
     const double product_error = precision == MatrixPrecision::kHalf     ? 0x1.0p-9
                                  : precision == MatrixPrecision::kGFloat ? 0x1.0p-18
                                                                          : 0x1.0p-23;
-    if (kind == RowErrors::kProducts) disturb(tensor, 0, product_error, engine);
-    if (kind == RowErrors::kSums) disturb(tensor, 0, 0x1.0p-23, engine);
+    if (kind == RowErrors::kProducts) disturb(tensor, 0, product_error, least_of(precision), engine);
+    if (kind == RowErrors::kSums) disturb(tensor, 0, 0x1.0p-23, 0, engine);
   }
   void disturb_result(RowErrors kind, Tensor& tensor) {
-    if (kind != RowErrors::kNone) disturb(tensor, 4 * rounding_of(tensor.type()), 0, engine);
+    if (kind != RowErrors::kNone) disturb(tensor, 4 * rounding_of(tensor.type()), 0, 0, engine);
   }
 };
 
