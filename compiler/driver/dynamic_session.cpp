@@ -67,16 +67,6 @@ ValueMap read_values(const onnx::GraphProto& graph, const SessionOptions& option
   return inputs;
 }
 
-/// Outputs whose number of rows the model leaves open.
-std::set<std::string> outputs_with_rows(const onnx::GraphProto& graph) {
-  std::set<std::string> names;
-  for (const auto& output : graph.output()) {
-    const auto& shape = output.type().tensor_type().shape();
-    if (shape.dim_size() > 0 && !shape.dim(0).has_dim_value()) names.insert(output.name());
-  }
-  return names;
-}
-
 bool print_comparison(const ValueMap& outputs, const ValueMap& expected, const std::set<std::string>& rows,
                       const char* beside, double tolerance, std::ostream& out, nlohmann::ordered_json& json) {
   bool passed = true;
@@ -130,7 +120,7 @@ int run_dynamic_command(const RunRequest& request, ImportedModel imported, WallT
   simulator::RunReport report(isa::find_chip(options.chip), options.report);
   const double tolerance =
       request.tolerance.value_or(default_tolerance(parse_matrix_precision(options.precision)));
-  const std::set<std::string> rows = outputs_with_rows(graph);
+  const std::set<std::string> rows = outputs_in_order_of_scores(graph);
 
   std::vector<DataSet> sets;
   if (request.test_data.empty()) {

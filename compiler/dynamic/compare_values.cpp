@@ -6,6 +6,8 @@
 #include <cmath>
 #include <map>
 
+#include "compiler/graph/walk.h"
+
 namespace kodama::compiler {
 
 namespace {
@@ -58,27 +60,80 @@ bool same_row(const Pair& pair, int64_t actual_row, int64_t expected_row) {
   return true;
 }
 
-bool same_set(const std::vector<Pair>& pairs, int64_t count) {
-  std::vector<bool> taken(static_cast<size_t>(count), false);
-  for (int64_t row = 0; row < count; ++row) {
-    bool found = false;
-    for (int64_t step = 0; step < count && !found; ++step) {
-      const int64_t other = (row + step) % count;  // most are where they should be
-      if (taken[static_cast<size_t>(other)]) continue;
-      found = std::ranges::all_of(pairs, [&](const Pair& pair) { return same_row(pair, row, other); });
-      if (found) taken[static_cast<size_t>(other)] = true;
+/// Gives every row a partner of its own among the expected ones, if that can be done.
+class RowMatching {
+ public:
+  RowMatching(const std::vector<Pair>& pairs, int64_t count)
+      : pairs_(pairs), count_(count), taker_(static_cast<size_t>(count), -1) {}
+
+  bool run() {
+    for (int64_t row = 0; row < count_; ++row) {
+      tried_.assign(static_cast<size_t>(count_), false);
+      if (!find_partner(row)) return false;
     }
-    if (!found) return false;
+    return true;
   }
-  return true;
-}
+
+ private:
+  bool fits(int64_t row, int64_t other) const {
+    return std::ranges::all_of(pairs_, [&](const Pair& pair) { return same_row(pair, row, other); });
+  }
+
+  /// Rows within the tolerance of several may have to leave a partner to another row: augmenting paths.
+  bool find_partner(int64_t row) {
+    for (int64_t step = 0; step < count_; ++step) {
+      const int64_t other = (row + step) % count_;  // most are where they should be
+      const auto place = static_cast<size_t>(other);
+      if (tried_[place] || !fits(row, other)) continue;
+      tried_[place] = true;
+      if (taker_[place] >= 0 && !find_partner(taker_[place])) continue;
+      taker_[place] = row;
+      return true;
+    }
+    return false;
+  }
+
+  const std::vector<Pair>& pairs_;
+  const int64_t count_;
+  std::vector<int64_t> taker_;  ///< of each expected row; -1: nobody
+  std::vector<bool> tried_;     ///< expected rows, for the present row
+};
 
 bool has_rows(const Value& value) {
   return value.is_tensor() && value.tensor().rank() > 0 && value.tensor().shape()[0] > 0 &&
          value.tensor().shape()[0] <= kMostRows && element_size(value.element_type()) != 0;
 }
 
+/// Whether the order of what a node makes may be that of numbers which were computed.
+bool is_in_order_of_scores(const onnx::NodeProto& node, const std::set<std::string>& ordered) {
+  const auto makes_order = [&](const onnx::NodeProto& each) {
+    const bool sorts = each.op_type() == "TopK" || each.op_type() == "NonMaxSuppression";
+    return (each.domain().empty() && sorts) ||
+           std::ranges::any_of(each.input(), [&](const auto& name) { return ordered.contains(name); });
+  };
+  bool found = makes_order(node);
+  for (const auto& attribute : node.attribute()) {
+    for_each_node_in(attribute.g().node(), [&](const onnx::NodeProto& each) { found |= makes_order(each); });
+    for (const auto& value : attribute.g().output()) found |= ordered.contains(value.name());
+  }
+  return found;
+}
+
 }  // namespace
+
+std::set<std::string> outputs_in_order_of_scores(const onnx::GraphProto& graph) {
+  std::set<std::string> ordered;
+  for (const onnx::NodeProto& node : graph.node()) {
+    if (is_in_order_of_scores(node, ordered)) ordered.insert(node.output().begin(), node.output().end());
+  }
+  std::set<std::string> names;
+  for (const auto& output : graph.output()) {
+    const auto& shape = output.type().tensor_type().shape();
+    const bool is_open = shape.dim_size() > 0 && !shape.dim(0).has_dim_value();
+    if (is_open && ordered.contains(output.name())) names.insert(output.name());
+  }
+  return names;
+}
 
 std::vector<ValueComparison> compare_values(const ValueMap& actual, const ValueMap& expected,
                                             const std::set<std::string>& rows, double tolerance) {
@@ -102,7 +157,7 @@ std::vector<ValueComparison> compare_values(const ValueMap& actual, const ValueM
       pairs.push_back(
           {actual.at(results[k].name).tensor(), wanted, is_float ? tolerance * largest(wanted) : 0});
     }
-    if (!same_set(pairs, count)) continue;
+    if (!RowMatching(pairs, count).run()) continue;
     for (const size_t k : group) results[k].as_set = true;
   }
   return results;

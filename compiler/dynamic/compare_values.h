@@ -1,5 +1,7 @@
 #pragma once
 
+#include <onnx/onnx_pb.h>
+
 #include <set>
 #include <string>
 #include <vector>
@@ -18,9 +20,15 @@ struct ValueComparison {
   bool as_set = false;
 };
 
-/// Compares all values of `expected`. Where tensors of `rows` differ, and several of them have as many rows,
-/// a row of all of them together is one thing (a detector's box, label and score): their order may be
-/// another.
+/// The outputs of a model whose rows are found at run time and come in the order of numbers that were
+/// computed: their number is open, and they depend on a TopK or NonMaxSuppression. Where such numbers are
+/// equal but for rounding, the order of rows is, too, only as exact as these.
+std::set<std::string> outputs_in_order_of_scores(const onnx::GraphProto& graph);
+
+/// Compares all values of `expected`. Where tensors of `rows` differ, those with as many rows are compared
+/// once more as a set, of which a row of all of them together is one thing (a detector's box, label and
+/// score): their number must be that of the expected ones, and each must have a partner of its own among
+/// these, in which every element is right by the same tolerance.
 std::vector<ValueComparison> compare_values(const ValueMap& actual, const ValueMap& expected,
                                             const std::set<std::string>& rows, double tolerance);
 

@@ -455,5 +455,28 @@ TEST(CompareValues, RowsMayComeInAnotherOrder) {
   EXPECT_TRUE(all_right(expected, {}));
 }
 
+TEST(CompareValues, EachRowHasAPartnerOfItsOwn) {
+  const auto is_set = [](const std::vector<float>& actual) {
+    const auto rows = static_cast<int64_t>(actual.size());
+    return compare_values({{"y", floats({rows}, actual)}}, {{"y", floats({2}, {1, 0.92F})}}, {"y"}, 0.1)[0]
+        .as_set;
+  };
+  EXPECT_TRUE(is_set({0.95F, 1.05F}));   // the first is near both, the second near one alone
+  EXPECT_FALSE(is_set({1.05F, 1.05F}));  // both near the same one
+  EXPECT_FALSE(is_set({1, 0.92F, 0.92F}));
+}
+
+TEST(CompareValues, ScoresAloneMakeAnOrderThatRoundingChanges) {
+  const auto outputs = outputs_in_order_of_scores(parse_model(R"(
+      g (float[1,n,4] boxes, float[1,1,n] scores, float[n] x, bool c)
+        => (int64[m,3] chosen, float[k] best, float[k] doubled, float[n] same, int64[1,j] places, float[5] fixed) <int64[1] five = {5}> {
+    chosen = NonMaxSuppression(boxes, scores)
+    best = If<then_branch = one () => (float[k] v) { v, i = TopK(x, five) }, else_branch = two () => (float[n] w) { w = Identity(x) }>(c)
+    doubled = Add(best, best) same = Relu(x) places = NonZero(x) fixed, i = TopK(x, five)
+  })")
+                                                      .graph());
+  EXPECT_EQ(outputs, (std::set<std::string>{"best", "chosen", "doubled"}));
+}
+
 }  // namespace
 }  // namespace kodama::compiler
