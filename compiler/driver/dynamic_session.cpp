@@ -72,10 +72,14 @@ bool print_comparison(const ValueMap& outputs, const ValueMap& expected, const s
   bool passed = true;
   for (const ValueComparison& each : compare_values(outputs, expected, rows, tolerance)) {
     const bool ok = each.as_set || within(each.worst, tolerance);
-    fmt::print(out, "{} against {}: {}\n", each.name, beside,
-               each.as_set ? fmt::format("the same {} rows in another order: ok",
-                                         outputs.at(each.name).tensor().shape()[0])
-                           : verdict(each.worst, tolerance));
+    const auto row_count = [&] { return outputs.at(each.name).tensor().shape()[0]; };
+    std::string text = verdict(each.worst, tolerance);
+    if (each.as_set) {
+      text = fmt::format("the same {} rows in another order: ok", row_count());
+    } else if (each.rows_found >= 0) {
+      text += fmt::format("; in another order {} of {} rows are right", each.rows_found, row_count());
+    }
+    fmt::print(out, "{} against {}: {}\n", each.name, beside, text);
     json.push_back({{"output", each.name},
                     {"against", beside},
                     {"max_absolute", each.worst.max_absolute},

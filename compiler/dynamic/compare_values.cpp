@@ -60,18 +60,20 @@ bool same_row(const Pair& pair, int64_t actual_row, int64_t expected_row) {
   return true;
 }
 
-/// Gives every row a partner of its own among the expected ones, if that can be done.
+/// Gives as many rows as can be a partner of their own among the expected ones.
 class RowMatching {
  public:
   RowMatching(const std::vector<Pair>& pairs, int64_t count)
       : pairs_(pairs), count_(count), taker_(static_cast<size_t>(count), -1) {}
 
-  bool run() {
+  /// How many that are.
+  int64_t run() {
+    int64_t found = 0;
     for (int64_t row = 0; row < count_; ++row) {
       tried_.assign(static_cast<size_t>(count_), false);
-      if (!find_partner(row)) return false;
+      if (find_partner(row)) ++found;
     }
-    return true;
+    return found;
   }
 
  private:
@@ -141,7 +143,7 @@ std::vector<ValueComparison> compare_values(const ValueMap& actual, const ValueM
   std::map<int64_t, std::vector<size_t>> by_rows;  // places in results
   for (const auto& [name, value] : expected) {
     const Value& own = actual.at(name);
-    results.push_back({name, compare(own, value), false});
+    results.push_back({.name = name, .worst = compare(own, value)});
     if (rows.contains(name) && has_rows(value) && has_rows(own) &&
         own.tensor().shape() == value.tensor().shape() && own.element_type() == value.element_type())
       by_rows[value.tensor().shape()[0]].push_back(results.size() - 1);
@@ -157,8 +159,11 @@ std::vector<ValueComparison> compare_values(const ValueMap& actual, const ValueM
       pairs.push_back(
           {actual.at(results[k].name).tensor(), wanted, is_float ? tolerance * largest(wanted) : 0});
     }
-    if (!RowMatching(pairs, count).run()) continue;
-    for (const size_t k : group) results[k].as_set = true;
+    const int64_t found = RowMatching(pairs, count).run();
+    for (const size_t k : group) {
+      results[k].rows_found = found;
+      results[k].as_set = found == count;
+    }
   }
   return results;
 }

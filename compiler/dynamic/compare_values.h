@@ -18,6 +18,8 @@ struct ValueComparison {
   Comparison worst;
   /// The value is right as one of a set: its rows are those that are expected, in another order.
   bool as_set = false;
+  /// Of those compared as a set, how many rows have a partner; -1: it wasn't.
+  int64_t rows_found = -1;
 };
 
 /// The outputs of a model whose rows are found at run time and come in the order of numbers that were

@@ -464,6 +464,8 @@ TEST(CompareValues, EachRowHasAPartnerOfItsOwn) {
   EXPECT_TRUE(is_set({0.95F, 1.05F}));   // the first is near both, the second near one alone
   EXPECT_FALSE(is_set({1.05F, 1.05F}));  // both near the same one
   EXPECT_FALSE(is_set({1, 0.92F, 0.92F}));
+  const ValueMap apart{{"y", floats({3}, {3, 5, 2})}}, expected{{"y", floats({3}, {1, 2, 3})}};
+  EXPECT_EQ(compare_values(apart, expected, {"y"}, 0.1)[0].rows_found, 2);
 }
 
 TEST(CompareValues, ScoresAloneMakeAnOrderThatRoundingChanges) {
