@@ -24,3 +24,6 @@ if(NOT TARGET hwy::hwy)
 endif()
 pkg_check_modules(libzip REQUIRED IMPORTED_TARGET GLOBAL libzip)  # .npz
 pkg_check_modules(systemc REQUIRED IMPORTED_TARGET GLOBAL systemc)
+# Not needed: training on several chips (compiler/driver/chips.h).
+set(MPI_CXX_SKIP_MPICXX ON)
+find_package(MPI COMPONENTS CXX QUIET)

@@ -154,7 +154,18 @@ void remove_temporaries_on_signals() {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   std::thread([signals] {
     int number = 0;
-    if (sigwait(&signals, &number) != 0) return;
+    for (;;) {
+      if (sigwait(&signals, &number) != 0) return;
+      struct sigaction action {};
+      if (::sigaction(number, nullptr, &action) != 0 || action.sa_handler == SIG_DFL) break;
+      // Somebody has a handler for it, and goes on.
+      sigset_t one;
+      sigemptyset(&one);
+      sigaddset(&one, number);
+      pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
+      ::pthread_kill(::pthread_self(), number);
+      pthread_sigmask(SIG_BLOCK, &one, nullptr);
+    }
     const auto hold = hold_temporaries();  // for good: whoever wants to make another file waits for the end
     for (const fs::path& path : registry().temporaries) {
       std::error_code ignored;

@@ -42,7 +42,8 @@ class Temporary {
 std::unique_lock<std::mutex> hold_temporaries();
 
 /// Lets SIGINT, SIGTERM and SIGHUP (those that aren't ignored) remove all temporaries before they end the
-/// process. Called once, before there are threads.
+/// process. One that has got a handler since goes to that, and removes nothing. Called once, before there are
+/// threads.
 void remove_temporaries_on_signals();
 
 }  // namespace kodama::isa

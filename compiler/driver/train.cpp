@@ -7,13 +7,16 @@
 #include <csignal>
 #include <optional>
 #include <set>
+#include <thread>
 
+#include "compiler/driver/chips.h"
 #include "compiler/driver/session_parts.h"
 #include "compiler/driver/training.h"
 #include "compiler/driver/training_data.h"
 #include "compiler/driver/training_parts.h"
 #include "compiler/graph/graph_view.h"
 #include "compiler/graph/onnx_model.h"
+#include "compiler/graph/shares.h"
 #include "compiler/report/progress.h"
 #include "isa/error.h"
 #include "isa/output.h"
@@ -25,7 +28,8 @@ namespace {
 
 std::atomic<bool> is_interrupted = false;
 
-/// While it lives, Ctrl-C only says that it was pressed; pressed again it ends the program.
+/// While it lives, Ctrl-C only says that it was pressed; pressed again it ends the program. Under mpirun,
+/// which has the terminal's Ctrl-C itself, it is SIGUSR1.
 class Interruption {
  public:
   Interruption() {
@@ -34,20 +38,25 @@ class Interruption {
     action.sa_handler = [](int) { is_interrupted = true; };
     action.sa_flags = static_cast<int>(SA_RESETHAND);
     sigaction(SIGINT, &action, &before_);
+    sigaction(SIGUSR1, &action, &before_asked_);
   }
-  ~Interruption() { sigaction(SIGINT, &before_, nullptr); }
+  ~Interruption() {
+    sigaction(SIGINT, &before_, nullptr);
+    sigaction(SIGUSR1, &before_asked_, nullptr);
+  }
   Interruption(const Interruption&) = delete;
   Interruption& operator=(const Interruption&) = delete;
 
  private:
   struct sigaction before_ = {};
+  struct sigaction before_asked_ = {};
 };
 
 /// A model on the chip some of whose inputs stay there from run to run.
 class ResidentModel {
  public:
   ResidentModel(const onnx::ModelProto& model, const SessionOptions& options,
-                const std::vector<StepModel::Tie>& ties, const std::string& what) {
+                const std::vector<StepModel::Tie>& ties, const std::string& what, RunnerOptions run = {}) {
     CompileOptions compile = compile_options(options, dump_points(&options.passes), options.planner);
     compile.keeps_inputs = true;
     compile.slices = 1;
@@ -60,7 +69,6 @@ class ResidentModel {
     };
     compiled_ = compile_model(model, isa::find_chip(options.chip), compile);
     bar.finish();
-    RunnerOptions run;
     run.machine.threads = options.threads;
     run.timing = options.timing;
     run.hazards = options.hazards;
@@ -116,26 +124,46 @@ onnx::ModelProto with_inputs(onnx::ModelProto model, const std::set<std::string>
 
 class Training {
  public:
-  Training(const TrainRequest& request, std::ostream& out)
-      : request_(request), out_(out), data_(request.data) {}
+  /// `chips`: null where there is one.
+  Training(const TrainRequest& request, std::ostream& out, Chips* chips)
+      : request_(request),
+        out_(out),
+        chips_(chips),
+        shares_(request.chips * request.accumulate),
+        share_batch_(request.batch / shares_) {}
 
-  int run() {
+  /// Reads everything, and throws what is wrong with it.
+  void check() {
+    if (request_.batch % shares_ != 0)
+      user_error(
+          fmt::format("--batch {}: not a multiple of {}, the number of its shares (--chips, "
+                      "--accumulate)",
+                      request_.batch, shares_));
+    const Choice choice = parse_choice("--interconnect", request_.interconnect, interconnect_choices());
+    interconnect_ = {choice["bandwidth"], choice["latency"]};
+    if (interconnect_.bandwidth <= 0 || interconnect_.latency < 0)
+      user_error("--interconnect: a bandwidth above 0 and a latency from 0 on are allowed");
+    data_.emplace(request_.data);
     make_step();
     check_data();
     isa::check_outputs(std::vector{request_.checkpoint_file, request_.output_file, request_.csv_file});
-    chip_.emplace(step_.model, request_.common, step_.state, "step");
+  }
+
+  /// Behind check().
+  int run() {
+    compile();
     say_what_travels();
     TensorMap changed = state_;
     const Interruption interruption;
-    const int64_t per_epoch = (data_.size() - request_.held_out) / request_.batch;
+    const int64_t per_epoch = (data_->size() - request_.held_out) / request_.batch;
     ProgressBar bar("training");
     while (done_ < per_epoch * request_.epochs && !is_over()) {
       const int64_t epoch = done_ / per_epoch;
       const std::vector<int64_t> order =
-          shuffled(data_.size() - request_.held_out, request_.step.seed, epoch);
+          shuffled(data_->size() - request_.held_out, request_.step.seed, epoch);
       const auto begin = order.begin() + done_ % per_epoch * request_.batch;
-      const std::vector<int64_t> examples(begin, begin + request_.batch);
-      for (size_t i = 0; i < step_.batch.size(); ++i) changed[step_.batch[i]] = data_.batch(i, examples);
+      examples_.assign(begin, begin + request_.batch);
+      for (auto& [name, tensor] : share(0)) changed[name] = std::move(tensor);
       changed[step_.step] = Tensor::from_values<int64_t>(onnx::TensorProto_DataType_INT64, {}, {done_});
       const RunOutcome outcome = chip_->run(changed);
       changed.clear();
@@ -144,8 +172,12 @@ class Training {
           changed[each.input] = state_[each.input] = outcome.outputs.at(each.output);
       }
       ++done_;
-      const Row row = {done_, epoch + 1, element_as_double(outcome.outputs.at(step_.loss), 0),
-                       element_as_double(outcome.outputs.at(step_.rate), 0), outcome.total.chip.cycles()};
+      const Row row = {done_,
+                       epoch + 1,
+                       element_as_double(outcome.outputs.at(step_.loss), 0),
+                       element_as_double(outcome.outputs.at(step_.rate), 0),
+                       outcome.total.chip.cycles(),
+                       interconnect_cycles()};
       rows_.push_back(row);
       bar.update(done_, per_epoch * request_.epochs, describe(row));
       if (request_.checkpoint_every > 0 && done_ % request_.checkpoint_every == 0) save_checkpoint();
@@ -153,17 +185,22 @@ class Training {
         bar.finish();
         print_epoch(epoch + 1, per_epoch);
       }
+      // All chips end behind the same step.
+      if (chips_ != nullptr) is_interrupted = chips_->any(is_interrupted);
     }
     bar.finish();
     finish(per_epoch);
-    return is_interrupted ? kExitInterrupted : kExitOk;
+    // mpirun takes another code for a failure; who has started it knows of the signal.
+    return is_interrupted && chips_ == nullptr ? kExitInterrupted : kExitOk;
   }
 
  private:
   struct Row {
     int64_t step = 0, epoch = 0;
     double loss = 0, rate = 0;
-    int64_t cycles = 0;
+    int64_t cycles = 0;        ///< of a chip
+    int64_t interconnect = 0;  ///< cycles of the chip's clock
+    int64_t all_cycles() const { return cycles + interconnect; }
   };
   [[noreturn]] static void user_error(const std::string& message) { throw isa::UserError(message); }
 
@@ -181,31 +218,82 @@ class Training {
                         request_.model_file));
       if (request_.held_out > 0 && request_.data.empty()) user_error("--held-out: there are no data");
     } else {
-      model_ = import_with_batch(request_.model_file, request_.common, request_.batch);
+      model_ = import_with_batch(request_.model_file, request_.common, share_batch_);
       step_ = make_train_step(*model_, request_.step, request_.model_file);
     }
     state_ = step_.initial;
   }
 
+  /// The step for the chip, which waits for other shares where there are any.
+  void compile() {
+    onnx::ModelProto model = step_.model;
+    RunnerOptions run;
+    SessionOptions common = request_.common;
+    if (shares_ > 1) {
+      join_shares(model, step_.joined, request_.model_file);
+      run.mean_of_shares = [this](const auto& operands, TensorMap& changed) {
+        return mean_of_shares(operands, changed);
+      };
+    }
+    if (chips_ != nullptr && common.threads == 0)
+      common.threads =
+          std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / chips_->count_here());
+    chip_.emplace(model, common, step_.state, "step", run);
+  }
+
+  /// The inputs of a share of the present step: number `index` of those of this chip.
+  TensorMap share(int64_t index) const {
+    const int64_t chip = chips_ == nullptr ? 0 : chips_->number();
+    const auto begin = examples_.begin() + (chip * request_.accumulate + index) * share_batch_;
+    const std::vector<int64_t> own(begin, begin + share_batch_);
+    TensorMap inputs;
+    for (size_t i = 0; i < step_.batch.size(); ++i) inputs[step_.batch[i]] = data_->batch(i, own);
+    return inputs;
+  }
+
+  /// RunnerOptions::mean_of_shares.
+  std::optional<std::vector<Tensor>> mean_of_shares(const std::vector<const Tensor*>& operands,
+                                                    TensorMap& changed) {
+    std::vector<Tensor> own;
+    for (const Tensor* operand : operands) own.push_back(*operand);
+    sum_.add(std::move(own));
+    if (sum_.count() < request_.accumulate) {
+      changed = share(sum_.count());
+      return std::nullopt;
+    }
+    std::vector<Tensor> mean = sum_.take();
+    exchanged_bytes_ = bytes_of(mean);
+    if (chips_ != nullptr) mean = sum_over_chips(*chips_, std::move(mean));
+    for (Tensor& tensor : mean) divide(tensor, shares_);
+    return mean;
+  }
+
+  int64_t interconnect_cycles() const {
+    if (chips_ == nullptr) return 0;
+    return std::llround(std::ceil(interconnect_.seconds(chips_->count(), exchanged_bytes_) *
+                                  chip_->compiled().chip.clock_hz));
+  }
+
   void check_data() {
-    if (data_.tensors() != step_.batch.size()) {
+    if (data_->tensors() != step_.batch.size()) {
       std::string names;
       for (const std::string& name : step_.batch) names += (names.empty() ? "'" : ", '") + name + "'";
-      user_error(fmt::format("--data: {} tensors; a step has the inputs {}", data_.tensors(), names));
+      user_error(fmt::format("--data: {} tensors; a step has the inputs {}", data_->tensors(), names));
     }
     const GraphView view(step_.model);
     for (size_t i = 0; i < step_.batch.size(); ++i) {
       const std::string& name = step_.batch[i];
       const Shape& shape = view.shape(name);
-      if (shape.empty() || shape[0] != request_.batch)
-        user_error(fmt::format("input '{}' has shape {}; its first axis is not --batch {}", name,
-                               shape_to_string(shape), request_.batch));
-      data_.fit(i, name, view.type(name), shape);
+      if (shape.empty() || shape[0] != share_batch_)
+        user_error(fmt::format("input '{}' has shape {}; its first axis is not --batch {}{}", name,
+                               shape_to_string(shape), request_.batch,
+                               shares_ == 1 ? "" : fmt::format(" / {} shares", shares_)));
+      data_->fit(i, name, view.type(name), shape);
     }
-    if (step_.classes > 0) data_.check_labels(step_.batch.size() - 1, step_.classes);
-    if (request_.held_out >= data_.size() || data_.size() - request_.held_out < request_.batch)
+    if (step_.classes > 0) data_->check_labels(step_.batch.size() - 1, step_.classes);
+    if (request_.held_out >= data_->size() || data_->size() - request_.held_out < request_.batch)
       user_error(fmt::format("--held-out {}: of {} examples that leaves less than a batch of {}",
-                             request_.held_out, data_.size(), request_.batch));
+                             request_.held_out, data_->size(), request_.batch));
   }
 
   void say_what_travels() {
@@ -228,7 +316,7 @@ class Training {
 
   std::string describe(const Row& row) const {
     return fmt::format("loss {:.4g}, {} cycles a step, {:.3g} examples per simulated second", row.loss,
-                       row.cycles, static_cast<double>(request_.batch) / seconds(row.cycles));
+                       row.all_cycles(), static_cast<double>(request_.batch) / seconds(row.all_cycles()));
   }
 
   /// What is on the chip comes to the host.
@@ -251,22 +339,27 @@ class Training {
   void print_epoch(int64_t epoch, int64_t per_epoch) {
     double loss = 0;
     int64_t cycles = 0;
+    int64_t interconnect = 0;
     const size_t count = std::min(rows_.size(), static_cast<size_t>(per_epoch));
     for (size_t i = rows_.size() - count; i < rows_.size(); ++i) {
       loss += rows_[i].loss;
       cycles += rows_[i].cycles;
+      interconnect += rows_[i].interconnect;
     }
     const auto steps = static_cast<double>(count);
-    fmt::print(out_,
-               "epoch {}: mean loss {:.5f}, {:.0f} cycles a step, {:.0f} examples per simulated second{}\n",
-               epoch, loss / steps, static_cast<double>(cycles) / steps,
-               steps * static_cast<double>(request_.batch) / seconds(cycles), validate());
+    fmt::print(
+        out_, "epoch {}: mean loss {:.5f}, {:.0f} cycles a step{}, {:.0f} examples per simulated second{}\n",
+        epoch, loss / steps, static_cast<double>(cycles) / steps,
+        chips_ == nullptr
+            ? ""
+            : fmt::format(" and {:.0f} of the interconnect", static_cast<double>(interconnect) / steps),
+        steps * static_cast<double>(request_.batch) / seconds(cycles + interconnect), validate());
     out_.flush();
   }
 
   /// ", held out: 97.1 % right" or the mean loss.
   std::string validate() {
-    if (request_.held_out == 0 || !model_ || step_.classes == 0) return "";
+    if (!is_first_chip() || request_.held_out == 0 || !model_ || step_.classes == 0) return "";
     fetch_state();
     TensorMap changed;
     std::set<std::string> names;
@@ -284,16 +377,16 @@ class Training {
         request_.step.output.empty() ? model_->graph().output(0).name() : request_.step.output;
     int64_t right = 0;
     int64_t tried = 0;
-    const int64_t first = data_.size() - request_.held_out;
-    for (int64_t begin = first; begin < data_.size(); begin += request_.batch) {
+    const int64_t first = data_->size() - request_.held_out;
+    for (int64_t begin = first; begin < data_->size(); begin += share_batch_) {
       // The last batch is filled up with its last example, which counts once.
       std::vector<int64_t> examples;
-      for (int64_t i = 0; i < request_.batch; ++i) examples.push_back(std::min(begin + i, data_.size() - 1));
-      for (size_t i = 0; i + 1 < step_.batch.size(); ++i) changed[step_.batch[i]] = data_.batch(i, examples);
+      for (int64_t i = 0; i < share_batch_; ++i) examples.push_back(std::min(begin + i, data_->size() - 1));
+      for (size_t i = 0; i + 1 < step_.batch.size(); ++i) changed[step_.batch[i]] = data_->batch(i, examples);
       const RunOutcome outcome = forward_->run(changed);
       changed.clear();
-      count_right(outcome.outputs.at(output), data_.batch(step_.batch.size() - 1, examples),
-                  std::min(request_.batch, data_.size() - begin), right, tried);
+      count_right(outcome.outputs.at(output), data_->batch(step_.batch.size() - 1, examples),
+                  std::min(share_batch_, data_->size() - begin), right, tried);
     }
     return fmt::format(", held out: {:.2f} % of {} right",
                        100.0 * static_cast<double>(right) / static_cast<double>(tried), tried);
@@ -327,33 +420,87 @@ class Training {
                                  serialize_model(with_values(*model_, state_), request_.output_file));
     }
     if (!request_.csv_file.empty()) {
-      std::string text = "step,epoch,loss,rate,cycles\n";
+      std::string text = "step,epoch,loss,rate,cycles,interconnect\n";
       for (const Row& row : rows_)
-        text += fmt::format("{},{},{:.9g},{:.9g},{}\n", row.step, row.epoch, row.loss, row.rate, row.cycles);
+        text += fmt::format("{},{},{:.9g},{:.9g},{},{}\n", row.step, row.epoch, row.loss, row.rate,
+                            row.cycles, row.interconnect);
       isa::write_output(request_.csv_file, text);
     }
     int64_t cycles = 0;
-    for (const Row& row : rows_) cycles += row.cycles;
-    fmt::print(out_, "{}{} steps, {} cycles, {:.6f} s of the chip\n", is_interrupted ? "interrupted: " : "",
-               rows_.size(), cycles, seconds(cycles));
+    int64_t interconnect = 0;
+    for (const Row& row : rows_) cycles += row.cycles, interconnect += row.interconnect;
+    fmt::print(out_, "{}{} steps, {} cycles, {:.6f} s of the chip{}\n", is_interrupted ? "interrupted: " : "",
+               rows_.size(), cycles, seconds(cycles),
+               chips_ == nullptr ? ""
+                                 : fmt::format(", and {} cycles, {:.6f} s of the interconnect", interconnect,
+                                               seconds(interconnect)));
+  }
+
+  bool is_first_chip() const { return chips_ == nullptr || chips_->number() == 0; }
+
+  static void divide(Tensor& tensor, int64_t by) {
+    if (tensor.type() == onnx::TensorProto_DataType_DOUBLE) {
+      for (double& value : tensor.data<double>()) value /= static_cast<double>(by);
+    } else {
+      for (float& value : tensor.data<float>()) value /= static_cast<float>(by);
+    }
   }
 
   const TrainRequest& request_;
   std::ostream& out_;
-  TrainingData data_;
+  Chips* const chips_;
+  const int64_t shares_, share_batch_;
+  Interconnect interconnect_;
+  std::optional<TrainingData> data_;
   std::optional<onnx::ModelProto> model_;  ///< unless the file was a step
   StepModel step_;
   TensorMap state_;  ///< as far as the host knows it
   std::optional<ResidentModel> chip_;
   std::optional<ResidentModel> forward_;  ///< made for the first validation
+  std::vector<int64_t> examples_;         ///< of the present step, of all shares
+  SumOfShares sum_;                       ///< of those that this chip has done in this step
+  int64_t exchanged_bytes_ = 0;
   int64_t done_ = 0;
   std::vector<Row> rows_;
 };
 
 }  // namespace
 
+namespace {
+
+/// As one of several chips.
+int train_on_chip(TrainRequest request, std::ostream& out) {
+  const auto chips = make_chips(static_cast<int>(request.chips));
+  std::ostream nowhere(nullptr);
+  const bool is_first = chips->number() == 0;
+  if (!is_first) request.checkpoint_file = request.output_file = request.csv_file = "";
+  Training training(request, is_first ? out : nowhere, chips.get());
+  // What is wrong for all of them the first one says, whose end is the others' before they begin.
+  if (!is_first) chips->any(false);
+  training.check();
+  if (is_first) chips->any(false);
+  return training.run();
+}
+
+}  // namespace
+
 int train_command(const TrainRequest& request, std::ostream& out) {
-  return Training(request, out).run();
+  const std::optional<int> processes = started_as_one_of();
+  if (request.chips > 1 && processes) return train_on_chip(request, out);
+  if (processes.value_or(1) > 1)
+    throw isa::UserError(fmt::format(
+        "mpirun has started {0} processes, each of which would train alone; say --chips {0}", *processes));
+  Training training(request, out, nullptr);
+  training.check();
+  if (request.chips > 1) return start_on_chips(static_cast<int>(request.chips), request.command);
+  return training.run();
+}
+
+std::vector<ChoiceRow> interconnect_choices() {
+  return {{"ring",
+           "from every chip to the next one",
+           {{"bandwidth", 12.5e9, "of a link: bytes per second in either direction"},
+            {"latency", 5e-6, "of a message: seconds"}}}};
 }
 
 }  // namespace kodama::compiler

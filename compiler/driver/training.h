@@ -36,7 +36,13 @@ struct TrainRequest {
   std::string model_file;  ///< a model, or a step that train-step or a checkpoint made
   std::vector<std::string> data;
   TrainStepRequest step;
-  int64_t batch = 32;
+  int64_t batch = 32;  ///< examples in a step, of all shares together
+  /// A step's batch is taken in chips * accumulate shares: so many on each chip, one after the other. The
+  /// optimizer gets the mean of their gradients.
+  int64_t accumulate = 1;
+  int64_t chips = 1;  ///< each a process (chips.h)
+  std::string interconnect = "ring";
+  std::vector<std::string> command = {};  ///< program and arguments that train on each of several chips
   int64_t epochs = 1;
   int64_t most_steps = 0;        ///< ends earlier; 0: no limit
   int64_t held_out = 0;          ///< the last examples are for validation
@@ -47,6 +53,9 @@ struct TrainRequest {
 };
 /// Trains on the simulated chip. The state stays there; a step sends its batch and fetches its loss. Ctrl-C
 /// ends behind the present step, and saves. Throws before the first step what is wrong with data or options.
+/// On several chips it starts the command in as many processes, unless it is in one of them; the first one
+/// reports and writes the files.
 int train_command(const TrainRequest& request, std::ostream& out);
+std::vector<ChoiceRow> interconnect_choices();
 
 }  // namespace kodama::compiler

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <utility>
 
+#include "compiler/graph/shares.h"
 #include "compiler/runtime/host_cost.h"
 #include "isa/arithmetic.h"
 #include "isa/costs.h"
@@ -248,7 +249,7 @@ RunOutcome ModelRunner::run_all_slices(simulator::RunReport* report) {
   return outcome;
 }
 
-void ModelRunner::run_slice(simulator::RunReport* report, RunOutcome& outcome) {
+void ModelRunner::begin_slice() {
   values_.clear();
   for (size_t id = 0; id < model_.tensors.size(); ++id) {
     if (model_.tensors[id].constant) set_value(static_cast<TensorId>(id), *model_.tensors[id].constant);
@@ -257,6 +258,36 @@ void ModelRunner::run_slice(simulator::RunReport* report, RunOutcome& outcome) {
     const Tensor& whole = inputs_.at(model_.tensors[static_cast<size_t>(id)].name);
     set_value(id, model_.slice_of(id, slice_, whole));
   }
+}
+
+void ModelRunner::begin_share(const TensorMap& changed, int64_t stage) {
+  for (const auto& [name, tensor] : changed) inputs_[name] = tensor;
+  check_inputs(model_, inputs_);
+  if (model_.keeps_inputs) {
+    // What only later stages get hasn't been sent yet.
+    std::set<TensorId> later;
+    for (size_t k = static_cast<size_t>(stage); k < model_.stages.size(); ++k) {
+      const auto* chip = std::get_if<ChipStage>(&model_.stages[k].body);
+      if (chip == nullptr) continue;
+      for (const StreamBinding& operand : chip->operands) {
+        if (operand.origin == StreamBinding::Origin::kSent)
+          later.insert(model_.storage(operand.placement.access.tensor));
+      }
+    }
+    for (const TensorId id : model_.inputs) {
+      const TensorId storage = model_.storage(id);
+      if (changed.contains(model_.tensors[static_cast<size_t>(id)].name)) {
+        there_.erase(storage);
+      } else if (!later.contains(storage)) {
+        there_.insert(storage);
+      }
+    }
+  }
+  begin_slice();
+}
+
+void ModelRunner::run_slice(simulator::RunReport* report, RunOutcome& outcome) {
+  begin_slice();
   const auto count = static_cast<int64_t>(model_.stages.size());
   auto segment = model_.segments.begin();
   for (int64_t index = 0; index < count;) {
@@ -264,6 +295,8 @@ void ModelRunner::run_slice(simulator::RunReport* report, RunOutcome& outcome) {
     show_progress(index);
     const auto start = std::chrono::steady_clock::now();
     std::vector<StageStats> stats;
+    TensorMap changed;
+    bool ends_share = false;
     try {
       if (stage.on_chip()) {
         isa::check_internal(segment != model_.segments.end() && segment->first_stage == index, "ModelRunner",
@@ -272,8 +305,13 @@ void ModelRunner::run_slice(simulator::RunReport* report, RunOutcome& outcome) {
       } else if (const auto* rearrange = std::get_if<RearrangeStage>(&stage.body)) {
         run_rearrange_stage(stage, *rearrange, stats.emplace_back());
       } else {
+        const auto& host = std::get<HostStage>(stage.body);
         stats.emplace_back();
-        run_host_stage(stage, std::get<HostStage>(stage.body), stats.back());
+        if (options_.mean_of_shares && is_mean_of_shares(host.nodes.front())) {
+          ends_share = !run_mean_of_shares(stage, changed, stats.back());
+        } else {
+          run_host_stage(stage, host, stats.back());
+        }
       }
     } catch (const std::bad_alloc&) {
       throw_no_memory(fmt::format("layer '{}' of model '{}'", stage.name, model_.name));
@@ -284,7 +322,8 @@ void ModelRunner::run_slice(simulator::RunReport* report, RunOutcome& outcome) {
       stats.back().host_seconds = seconds;
       for (const std::vector<TensorId>& ids : {stage.inputs, stage.outputs}) {
         for (const TensorId id : ids) {
-          if (id >= 0) stats.back().host_bytes += static_cast<int64_t>(value(id).byte_size());
+          if (id >= 0 && values_.contains(id))
+            stats.back().host_bytes += static_cast<int64_t>(value(id).byte_size());
         }
       }
       is_queued_ = false;  // what comes behind it is called when its values are there
@@ -299,6 +338,11 @@ void ModelRunner::run_slice(simulator::RunReport* report, RunOutcome& outcome) {
       each.wall_seconds = seconds * static_cast<double>(each.chip.steps + 1) / static_cast<double>(steps);
       outcome.total += each;
       outcome.stages[static_cast<size_t>(index++)] += each;
+    }
+    if (ends_share) {
+      begin_share(changed, index);
+      segment = model_.segments.begin();
+      index = 0;
     }
   }
   for (const Check& check : model_.checks) throw_if_failed(check, value(check.tensor));
@@ -510,6 +554,20 @@ void ModelRunner::run_host_stage(const Stage& stage, const HostStage& host, Stag
                       info.name, data_type_name(info.type), shape_to_string(info.shape)));
     set_value(id, *found->second);
   }
+}
+
+bool ModelRunner::run_mean_of_shares(const Stage& stage, TensorMap& changed, StageStats& stats) {
+  std::vector<const Tensor*> operands;
+  for (const TensorId id : stage.inputs) {
+    operands.push_back(&value(id));
+    stats.host_operations += operands.back()->size();
+  }
+  std::optional<std::vector<Tensor>> means = options_.mean_of_shares(operands, changed);
+  if (!means) return false;
+  for (size_t k = 0; k < stage.outputs.size(); ++k) {
+    if (stage.outputs[k] >= 0) set_value(stage.outputs[k], std::move(means->at(k)));
+  }
+  return true;
 }
 
 std::vector<int64_t> predict_stages(const CompiledModel& model) {

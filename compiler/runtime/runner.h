@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -62,6 +63,12 @@ struct RunnerOptions {
   std::string name;  ///< of a region around its runs in reports; empty: none
   /// (stages done, stages in total, each once for every slice, name of the next)
   std::function<void(int64_t, int64_t, const std::string&)> progress;
+  /// Called where a model waits for other shares (compiler/graph/shares.h), with what this one has: returns
+  /// the means. Or nothing: the run begins anew for one more share, with other values of some inputs, which
+  /// it puts into `changed`; state on the chip is still that of before. Without it every mean is the operand.
+  std::function<std::optional<std::vector<Tensor>>(const std::vector<const Tensor*>& operands,
+                                                   TensorMap& changed)>
+      mean_of_shares;
   /// Receives every tensor a stage made, as far as it is in DRAM.
   std::function<void(const std::string& name, const Tensor&)> observe;
 };
@@ -93,6 +100,12 @@ class ModelRunner {
   bool is_fetched(const ChipStage& chip) const;
   /// Of slice_: adds to the outcome's stats, and puts its part into the outputs.
   void run_slice(simulator::RunReport* report, RunOutcome& outcome);
+  /// Forgets all values but those of constants and inputs.
+  void begin_slice();
+  /// The same for one more share, at a stage where the last one ended.
+  void begin_share(const TensorMap& changed, int64_t stage);
+  /// False: the run is to begin anew, with what is in `changed`.
+  bool run_mean_of_shares(const Stage& stage, TensorMap& changed, StageStats& stats);
   void show_progress(int64_t stage) const;
   /// The stats of its stages, in their order.
   std::vector<StageStats> run_segment(const Segment& segment, simulator::RunReport* report);

@@ -1,5 +1,8 @@
 #include <fmt/format.h>
 
+#include <filesystem>
+#include <sstream>
+
 #include "compiler/driver/training.h"
 #include "isa/error.h"
 #include "isa/file.h"
@@ -35,6 +38,15 @@ class GradCommand : public Command {
   compiler::GradRequest request_;
   RawOptions raw_;
 };
+
+/// The program that runs, and its arguments.
+std::vector<std::string> own_command() {
+  std::istringstream arguments(isa::read_file("/proc/self/cmdline"));
+  std::vector<std::string> command;
+  for (std::string argument; std::getline(arguments, argument, '\0');) command.push_back(argument);
+  command.at(0) = std::filesystem::read_symlink("/proc/self/exe").string();
+  return command;
+}
 
 /// What makes a step of a model.
 void add_step_options(CLI::App& app, compiler::TrainStepRequest& step) {
@@ -95,6 +107,17 @@ class TrainCommand : public Command {
         ->required();
     add_step_options(app, request_.step);
     add_number(app, "--batch", request_.batch, "examples in a step", 1, 1'000'000)->capture_default_str();
+    add_number(app, "--accumulate", request_.accumulate,
+               "take a chip's examples in N shares, one after the other, and train with the mean", 1,
+               1'000'000)
+        ->capture_default_str();
+    add_number(app, "--chips", request_.chips,
+               "share a step's examples among N chips, each simulated by a process (MPI)", 1, 1024)
+        ->capture_default_str();
+    app.add_option("--interconnect", request_.interconnect,
+                   fmt::format("between chips, in time that is charged: {}",
+                               compiler::choices_to_string(compiler::interconnect_choices())))
+        ->capture_default_str();
     add_number(app, "--epochs", request_.epochs, "times through all examples", 1, 1'000'000)
         ->capture_default_str();
     add_number(app, "--steps", request_.most_steps, "end behind so many steps", 1, 1'000'000'000);
@@ -114,6 +137,9 @@ class TrainCommand : public Command {
     finish_options(raw_, request_.common);
     if (is_given(app, "--checkpoint-every") && request_.checkpoint_file.empty())
       throw isa::UserError("--checkpoint-every: no effect without --checkpoint FILE");
+    if (is_given(app, "--interconnect") && request_.chips == 1)
+      throw isa::UserError("--interconnect: no effect without --chips N");
+    request_.command = own_command();
     return compiler::train_command(
         request_, report_stream({request_.checkpoint_file, request_.output_file, request_.csv_file}));
   }

@@ -393,6 +393,8 @@ class StepMaker {
       pairs.emplace_back(Term{&terms, parameter, value.type, value.shape},
                          Term{&terms, gradient, value.type, value.shape});
     }
+    std::vector<std::pair<Term, Term>> running = running_statistics(terms, view);
+    const Term loss = join(terms, loss_name, pairs, running);
     if (scale) {
       const Term inverse = map("Reciprocal", scale);
       for (auto& [parameter, gradient] : pairs) gradient = gradient * cast(inverse, gradient.type);
@@ -427,16 +429,12 @@ class StepMaker {
     for (const auto& [old, next] : slots_of_all) tie(old, next, false);
     terms.set_prefix("update/");
     for (const auto& [old, next] : shared) tie(old, kept(next, old), false);
-    for (const auto& [input, output] : statistics_) {
-      const ValueInfo& value = view.value(input);
-      tie({&terms, input, value.type, value.shape},
-          kept({&terms, output, value.type, value.shape}, {&terms, input, value.type, value.shape}), false);
-    }
+    for (const auto& [old, next] : running) tie(old, kept(next, old), false);
     if (is_finite) tie_scale(terms, scale, is_finite);
 
     graph().clear_output();
     step_.loss = names.make_unique("loss");
-    add_output({&terms, loss_name, loss_type_, loss_shape_}, step_.loss);
+    add_output(loss, step_.loss);
     step_.rate = names.make_unique("rate");
     add_output(rate, step_.rate);
     for (const Pending& each : pending_) {
@@ -444,6 +442,36 @@ class StepMaker {
       add_output(each.output, output);
       step_.state.push_back({each.input.name, output, each.is_parameter});
     }
+  }
+
+  /// The running statistics and what they become.
+  std::vector<std::pair<Term, Term>> running_statistics(TermGraph& terms, const GraphView& view) const {
+    std::vector<std::pair<Term, Term>> running;
+    for (const auto& [input, output] : statistics_) {
+      const ValueInfo& value = view.value(input);
+      running.emplace_back(Term{&terms, input, value.type, value.shape},
+                           Term{&terms, output, value.type, value.shape});
+    }
+    return running;
+  }
+
+  /// Puts a node Identity behind everything of which shares of the batch take the mean
+  /// (StepModel::joined): gradients, the running statistics that follow, the loss, which is returned.
+  Term join(TermGraph& terms, const std::string& loss, std::vector<std::pair<Term, Term>>& gradients,
+            std::vector<std::pair<Term, Term>>& running) {
+    terms.set_prefix("joined/");
+    const auto joined = [&](const Term& value) {
+      // Means are of words as the chip has them.
+      const DataType type = element_size(value.type) == 2 ? kFloat : value.type;
+      const Term mean = map("Identity", cast(value, type));
+      step_.joined.push_back(mean.name);
+      return cast(mean, value.type);
+    };
+    for (auto& [parameter, gradient] : gradients) gradient = joined(gradient);
+    for (auto& [old, next] : running) next = joined(next);
+    const Term mean_loss = joined({&terms, loss, loss_type_, loss_shape_});
+    terms.set_prefix("update/");
+    return mean_loss;
   }
 
   /// Of these parameters those on which the loss depends.
@@ -575,6 +603,7 @@ void write_train_step(const StepModel& step, const std::string& path) {
   json["rate"] = step.rate;
   json["classes"] = step.classes;
   json["done"] = step.done;
+  json["joined"] = step.joined;
   for (const auto& each : step.state)
     json["state"].push_back(
         {{"input", each.input}, {"output", each.output}, {"parameter", each.is_parameter}});
@@ -603,6 +632,7 @@ StepModel read_train_step(const std::string& path) {
     step.rate = json.at("rate");
     step.classes = json.at("classes");
     step.done = json.at("done");
+    step.joined = json.value("joined", step.joined);  // steps of earlier versions have none
     for (const auto& each : json.at("state"))
       step.state.push_back({each.at("input"), each.at("output"), each.at("parameter")});
   } catch (const nlohmann::json::exception& error) {

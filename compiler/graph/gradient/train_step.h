@@ -58,6 +58,9 @@ struct StepModel {
   TensorMap initial;               ///< first values, by the inputs of the state
   int64_t classes = 0;             ///< the last input of the batch holds numbers below; 0: it doesn't
   int64_t done = 0;                ///< steps before the first values were reached
+  /// What nodes Identity make of gradients, of the next running statistics and of the loss: what a batch of
+  /// several shares has the mean of (compiler/graph/shares.h).
+  std::vector<std::string> joined;
 };
 
 /// Makes the step of a model that import_model() has made. Errors as those of add_gradients(), and UserError
