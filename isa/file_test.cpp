@@ -212,6 +212,31 @@ TEST_F(Files, ThatAreNotFinishedGoWithASignal) {
   }
 }
 
+TEST_F(Files, ThatAreNotFinishedStayWhereASignalHasAHandler) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    static volatile std::sig_atomic_t came = 0;
+    remove_temporaries_on_signals();
+    std::error_code error;
+    const auto file = Temporary::make(Temporary::Kind::kFile, folder_, error);
+    struct sigaction action {};
+    action.sa_handler = [](int) { came = 1; };
+    action.sa_flags = static_cast<int>(SA_RESETHAND);
+    ::sigaction(SIGINT, &action, nullptr);
+    ::kill(::getpid(), SIGINT);
+    while (came == 0) ::usleep(1000);
+    // It goes on, and makes other files; the next one ends it.
+    const auto another = Temporary::make(Temporary::Kind::kFile, folder_, error);
+    if (!another || !fs::exists(file->path())) ::_exit(1);
+    ::kill(::getpid(), SIGINT);
+    while (true) ::pause();
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT);
+  EXPECT_EQ(count(), 0U);
+}
+
 TEST_F(Files, ChangeNamesInOneStep) {
   fs::create_directory(path("old"));
   std::ofstream(path("old/a")) << "one";

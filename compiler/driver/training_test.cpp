@@ -183,6 +183,37 @@ TEST_F(TrainingFiles, GoesOnFromACheckpointToTheBit) {
   EXPECT_EQ(rest, std::vector<double>(whole.begin() + 7, whole.end()));
 }
 
+TEST_F(TrainingFiles, SharesOfABatchAreOnlyAnotherOrderOfSummation) {
+  train(request());
+  const std::vector<double> whole = losses_of(file("loss.csv"));
+  TrainRequest parts = request();
+  parts.accumulate = 4;
+  parts.checkpoint_file = file("parts.onnx");
+  EXPECT_THAT(train(parts), HasSubstr("14 of 14 tensors of state stay on the chip"));
+  const std::vector<double> losses = losses_of(file("loss.csv"));
+  ASSERT_EQ(losses.size(), whole.size());
+  for (size_t i = 0; i < losses.size(); ++i)
+    EXPECT_NEAR(losses[i], whole[i], 2e-4 * whole[i]) << "step " << i;
+  // A checkpoint is a step of a share, that any runtime takes.
+  const StepModel step = read_train_step(file("parts.onnx"));
+  EXPECT_EQ(step.done, 10);
+  EXPECT_EQ(step.joined.size(), 5U);
+  EXPECT_EQ(step.model.functions_size(), 0);
+  TrainRequest more = request();
+  more.model_file = file("parts.onnx");
+  more.accumulate = 4;
+  more.epochs = 3;
+  more.most_steps = 1;
+  train(more);
+  more.accumulate = 1;
+  std::ostringstream out;
+  EXPECT_THAT(message_of<isa::UserError>([&] { train_command(more, out); }),
+              HasSubstr("input 'x' has shape [4, 6]; its first axis is not --batch 16"));
+  more.accumulate = 3;
+  EXPECT_THAT(message_of<isa::UserError>([&] { train_command(more, out); }),
+              HasSubstr("--batch 16: not a multiple of 3, the number of its shares"));
+}
+
 TEST_F(TrainingFiles, BadDataAreRefusedBeforeTheFirstStep) {
   const auto refusal = [&](const std::function<void(TrainRequest&)>& change) {
     TrainRequest changed = request();
