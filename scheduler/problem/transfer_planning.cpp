@@ -469,13 +469,14 @@ class Planner {
   bool place(int number, int64_t position, bool avoid_emptying) {
     Unit& unit = units_[index(number)];
     if (unit.fixed) {
-      // What was there before it is known to be reserved came ahead of its time, or lives longer.
+      // What was there before it is known to be reserved came ahead of its time, or lives longer; what is
+      // there before a demanded address' own time goes before that.
       const bool is_free = std::ranges::none_of(places_, [&](const Place& place) {
         const Unit& other = units_[index(std::get<1>(place))];
         return (avoid_emptying || (other.alive_to >= 2 * position && !other.is_stored)) &&
                std::get<0>(place) < *unit.fixed + unit.size && *unit.fixed < std::get<2>(place);
       });
-      if (unit.is_reserved && !is_free) return false;
+      if (!is_free && (unit.is_reserved || 2 * position < unit.alive_from)) return false;
       unit.address = *unit.fixed;
     } else {
       const auto aligned = [&](int64_t address) {

@@ -144,6 +144,22 @@ TEST(TransferProblem, ACrowdedMomentHoldsUpNothingElse) {
   EXPECT_EQ(estimated_cycles(problem, found), 80 + 100 + 100 + 80 + 100 + 100 + 100);
 }
 
+/// Task 2 needs a demanded address, where something else is until its time comes.
+TEST(TransferProblem, WhatHasADemandedAddressComesAheadWhenItIsFree) {
+  TransferProblem problem = two_tasks(128);
+  problem.task_cycles = {100, 100, 100};
+  problem.buffers.push_back({"demanded", 64, 1, 0, 0, 2, 2});
+  problem.transfers.push_back({"load demanded", 2, true, 0, 2, 0, {{0, 80}}, {}});
+  problem.buffers[0].last_task = 1;
+  const TransferSchedule found = solve("prefetch", problem);
+  EXPECT_EQ(found.address, (std::vector<int64_t>{0, 64, 0}));
+  EXPECT_EQ(found.issue, (std::vector<int64_t>{0, 0, 2}));
+  // There is another place for what else is there.
+  problem.buffers[2].fixed_address = 128;
+  problem.capacity = 192;
+  EXPECT_LT(solve("prefetch", problem).issue[2], 2);
+}
+
 /// Tasks 0 and 1 make 64 LW each, task 2 works on 64 others, task 3 needs what 1 made and task 4 what 0 made.
 TEST(TransferProblem, BoundGivesUpTheFurthestNextUse) {
   TransferProblem problem;
