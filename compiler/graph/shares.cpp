@@ -7,13 +7,10 @@
 
 #include "compiler/graph/onnx_model.h"
 #include "compiler/reference/executor.h"
+#include "compiler/reference/shares.h"
 #include "isa/error.h"
 
 namespace kodama::compiler {
-
-bool is_mean_of_shares(const onnx::NodeProto& node) {
-  return node.domain() == kSharesDomain && node.op_type() == kMeanOfShares;
-}
 
 void join_shares(onnx::ModelProto& model, const std::vector<std::string>& outputs, const std::string& where) {
   onnx::GraphProto& graph = *model.mutable_graph();

@@ -9,15 +9,10 @@
 /// shares of a batch that one chip takes one after the other.
 namespace kodama::compiler {
 
-inline constexpr const char* kSharesDomain = "kodama";
-inline constexpr const char* kMeanOfShares = "MeanOfShares";
-
 /// Makes of a node `output = Identity(value)` for each of these outputs a single node kodama.MeanOfShares of
 /// all: every output is the mean of its operand over all shares. What doesn't depend on it comes before it,
 /// all else behind. It is a function of the model's own, whose body are these Identity nodes: other runtimes
 /// compute a single share. UserError, beginning with `where`, for an output that no Identity node makes.
 void join_shares(onnx::ModelProto& model, const std::vector<std::string>& outputs, const std::string& where);
-
-bool is_mean_of_shares(const onnx::NodeProto& node);
 
 }  // namespace kodama::compiler

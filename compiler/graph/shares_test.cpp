@@ -10,6 +10,7 @@
 #include "compiler/graph/passes.h"
 #include "compiler/graph/test_models.h"
 #include "compiler/reference/executor.h"
+#include "compiler/reference/shares.h"
 #include "isa/error.h"
 
 namespace kodama::compiler {

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <utility>
 
-#include "compiler/graph/shares.h"
+#include "compiler/reference/shares.h"
 #include "compiler/runtime/host_cost.h"
 #include "isa/arithmetic.h"
 #include "isa/costs.h"
