@@ -12,6 +12,7 @@ set(kodama_public_headers
     layout/moves/move_code.h layout/moves/move_emission.h layout/moves/move_primitive.h layout/moves/move_proposals.h
     layout/moves/step_packer.h layout/plan/planner.h layout/primitives/move_primitives.h
     scheduler/machine/machine_program.h scheduler/machine/passes.h scheduler/packing/packing.h
+    scheduler/recompute/recompute.h
     scheduler/problem/schedule_problem.h scheduler/problem/transfer_problem.h
     scheduler/optimizer/operation_flow.h scheduler/optimizer/optimize.h scheduler/optimizer/program_stream.h
     scheduler/optimizer/stream_changes.h scheduler/optimizer/stream_operation.h

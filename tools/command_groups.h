@@ -13,7 +13,7 @@ void add_optimizer_commands(CommandLine& line);  ///< opt
 void add_fuzz_commands(CommandLine& line);       ///< fuzz
 void add_reference_commands(CommandLine& line);  ///< isa (in list_commands.cpp)
 void add_layout_commands(CommandLine& line);     ///< layout show, bound, convert, primitives, fuzz, bench
-void add_schedule_commands(CommandLine& line);   ///< bench bandwidth, schedule, packing; pack, schedule
+void add_schedule_commands(CommandLine& line);   ///< bench ..., pack, recompute, schedule
 void add_list_commands(CommandLine& line);       ///< passes, chips
 
 }  // namespace kodama::tools

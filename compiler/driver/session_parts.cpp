@@ -66,7 +66,8 @@ CompileOptions compile_options(const SessionOptions& options, const std::vector<
   CompileOptions compile;
   compile.precision = parse_matrix_precision(options.precision);
   compile.passes = options.passes;
-  compile.passes.others = planning_options(planner);
+  const auto planning = planning_options(planner);
+  compile.passes.others.insert(compile.passes.others.end(), planning.begin(), planning.end());
   scheduler::check_options(compile.passes);
   compile.planner = options.planner;
   compile.weights = parse_weights(options.weights);

@@ -127,6 +127,7 @@ class Training {
   /// `chips`: null where there is one.
   Training(const TrainRequest& request, std::ostream& out, Chips* chips)
       : request_(request),
+        common_(with_recomputer(request.common, request.memory)),
         out_(out),
         chips_(chips),
         shares_(request.chips * request.accumulate),
@@ -226,9 +227,10 @@ class Training {
 
   /// The step for the chip, which waits for other shares where there are any.
   void compile() {
+    limit_memory(step_, common_, request_.memory, out_);
     onnx::ModelProto model = step_.model;
     RunnerOptions run;
-    SessionOptions common = request_.common;
+    SessionOptions common = common_;
     if (shares_ > 1) {
       join_shares(model, step_.joined, request_.model_file);
       run.mean_of_shares = [this](const auto& operands, TensorMap& changed) {
@@ -371,8 +373,7 @@ class Training {
       changed[each.input] = state_.at(each.input);
     }
     if (!forward_)
-      forward_.emplace(with_inputs(*model_, names), request_.common, std::vector<StepModel::Tie>(),
-                       "validation");
+      forward_.emplace(with_inputs(*model_, names), common_, std::vector<StepModel::Tie>(), "validation");
     const std::string output =
         request_.step.output.empty() ? model_->graph().output(0).name() : request_.step.output;
     int64_t right = 0;
@@ -447,6 +448,7 @@ class Training {
   }
 
   const TrainRequest& request_;
+  const SessionOptions common_;
   std::ostream& out_;
   Chips* const chips_;
   const int64_t shares_, share_batch_;

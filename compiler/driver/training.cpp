@@ -12,6 +12,8 @@
 #include "compiler/graph/graph_view.h"
 #include "compiler/graph/import.h"
 #include "compiler/graph/onnx_model.h"
+#include "compiler/recompute/step_memory.h"
+#include "isa/chip.h"
 #include "isa/file.h"
 
 namespace kodama::compiler {
@@ -39,6 +41,28 @@ onnx::ModelProto import_with_batch(const std::string& file, const SessionOptions
   return model;
 }
 
+SessionOptions with_recomputer(SessionOptions common, const StepMemoryOptions& memory) {
+  if (!memory.limit.empty())
+    common.passes.others.push_back(&scheduler::find_recomputer(memory.recomputer).options);
+  return common;
+}
+
+void limit_memory(StepModel& step, const SessionOptions& common, const StepMemoryOptions& memory,
+                  std::ostream& out) {
+  if (memory.limit.empty()) return;
+  StepMemoryRequest request = {parse_memory_limit(memory.limit),
+                               memory.counts == "results",
+                               memory.recomputer,
+                               {},
+                               memory.problem_file};
+  for (const auto& option : scheduler::find_recomputer(memory.recomputer).options) {
+    const auto given = common.passes.options.find(option.name);
+    if (given != common.passes.options.end()) request.options.insert(*given);
+  }
+  const CompileOptions compile = compile_options(common, dump_points(&common.passes), common.planner);
+  out << limit_step_memory(step, isa::find_chip(common.chip), compile, request).to_string();
+}
+
 int grad_command(const GradRequest& request, std::ostream& out) {
   onnx::ModelProto model = import_with_batch(request.model_file, request.common, 0);
   const int before = model.graph().node_size();
@@ -61,7 +85,8 @@ int grad_command(const GradRequest& request, std::ostream& out) {
 
 int train_step_command(const TrainStepCommand& request, std::ostream& out) {
   const onnx::ModelProto model = import_with_batch(request.model_file, request.common, request.batch);
-  const StepModel step = make_train_step(model, request.step, request.model_file);
+  StepModel step = make_train_step(model, request.step, request.model_file);
+  limit_memory(step, with_recomputer(request.common, request.memory), request.memory, out);
   write_train_step(step, request.output_file);
 
   const GraphView view(step.model);

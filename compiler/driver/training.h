@@ -21,12 +21,21 @@ struct GradRequest {
 /// value; says which there are. Errors are those of import_model() and add_gradients().
 int grad_command(const GradRequest& request, std::ostream& out);
 
+/// A limit on what a step keeps in memory (compiler/recompute/step_memory.h).
+struct StepMemoryOptions {
+  std::string limit;                   ///< parse_memory_limit; empty: none
+  std::string counts = "activations";  ///< or results: all of them
+  std::string recomputer = "optimal";  ///< scheduler::find_recomputer
+  std::string problem_file;            ///< for the problem and what was found; empty: none
+};
+
 struct TrainStepCommand {
-  SessionOptions common;  ///< dims and bind matter
+  SessionOptions common;  ///< dims and bind matter; with a limit chip, precision and pass options, too
   std::string model_file;
   std::string output_file;
   int64_t batch = 0;  ///< the first axis of every input; 0: as the model has it
   TrainStepRequest step;
+  StepMemoryOptions memory;
 };
 /// Writes a training step of a model (train_step.h) and says what its inputs and outputs are.
 int train_step_command(const TrainStepCommand& request, std::ostream& out);
@@ -36,6 +45,7 @@ struct TrainRequest {
   std::string model_file;  ///< a model, or a step that train-step or a checkpoint made
   std::vector<std::string> data;
   TrainStepRequest step;
+  StepMemoryOptions memory;
   int64_t batch = 32;  ///< examples in a step, of all shares together
   /// A step's batch is taken in chips * accumulate shares: so many on each chip, one after the other. The
   /// optimizer gets the mean of their gradients.

@@ -31,6 +31,7 @@ layout/gather: isa layout/moves
 layout/plan: isa passes
 scheduler/problem: isa passes
 scheduler/packing: isa passes scheduler/problem
+scheduler/recompute: isa passes scheduler/problem scheduler/packing
 scheduler/machine: isa passes scheduler/problem scheduler/packing | scheduler/verify scheduler/pipeline
 scheduler/segment: isa passes scheduler/problem | assembler scheduler/verify
 scheduler/optimizer: isa passes scheduler/problem scheduler/machine | assembler
@@ -46,12 +47,13 @@ compiler/tile: isa layout/algebra scheduler/machine compiler/layers
 compiler/kernels: isa passes layout/algebra scheduler/machine compiler/tensor compiler/graph compiler/layers compiler/tile | scheduler/pipeline simulator
 compiler/plan: isa layout/gather layout/search layout/plan compiler/layers compiler/tile compiler/kernels | compiler/graph
 compiler/compile: isa passes assembler scheduler/packing scheduler/machine scheduler/segment scheduler/pipeline scheduler/verify compiler/graph compiler/kernels compiler/layers compiler/tile compiler/plan
+compiler/recompute: isa scheduler/recompute compiler/graph compiler/graph/gradient compiler/reference compiler/plan compiler/compile
 compiler/runtime: isa simulator compiler/tensor compiler/reference compiler/tile compiler/compile | scheduler/problem scheduler/machine scheduler/pipeline compiler/graph
 compiler/report: isa compiler/plan compiler/compile compiler/runtime
 compiler/dynamic: isa layout/search compiler/tensor compiler/graph compiler/reference compiler/compile compiler/runtime compiler/report
-compiler/driver: isa passes scheduler/problem scheduler/machine compiler/tensor compiler/graph compiler/graph/gradient compiler/layers compiler/reference compiler/compile compiler/runtime compiler/report compiler/dynamic
+compiler/driver: isa passes scheduler/problem scheduler/machine compiler/tensor compiler/graph compiler/graph/gradient compiler/layers compiler/reference compiler/compile compiler/recompute compiler/runtime compiler/report compiler/dynamic
 tools: isa passes simulator compiler/driver
-tools/commands: isa assembler simulator simulator/golden simulator/debug layout/algebra layout/bound layout/primitives layout/search layout/plan scheduler/problem scheduler/packing scheduler/machine scheduler/optimizer checks compiler/graph compiler/compile compiler/report compiler/driver tools
+tools/commands: isa assembler simulator simulator/golden simulator/debug layout/algebra layout/bound layout/primitives layout/search layout/plan scheduler/problem scheduler/packing scheduler/recompute scheduler/machine scheduler/optimizer checks compiler/graph compiler/compile compiler/report compiler/driver tools
 docs/examples: isa passes simulator/timing layout/plan scheduler/problem scheduler/packing scheduler/optimizer compiler/graph compiler/kernels
 testsuite/fuzz: isa assembler simulator simulator/debug scheduler/problem scheduler/packing compiler/graph compiler/compile
 testsuite/plugin: passes layout/moves layout/primitives layout/plan scheduler/problem scheduler/packing scheduler/machine scheduler/optimizer compiler/graph compiler/kernels

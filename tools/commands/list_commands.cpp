@@ -16,6 +16,7 @@
 #include "scheduler/machine/passes.h"
 #include "scheduler/optimizer/stream_changes.h"
 #include "scheduler/packing/packing.h"
+#include "scheduler/recompute/recompute.h"
 #include "tools/command_groups.h"
 #include "tools/common_options.h"
 
@@ -74,6 +75,7 @@ void print_passes() {
                 scheduler::block_schedulers());
   print_choices("transfer schedulers, --transfers", scheduler::transfer_schedulers());
   print_choices("address packers, kodama pack --packer", scheduler::packers());
+  print_choices("recomputers, --recompute", scheduler::recomputers());
   print_choices("layout planners, --planner", layout::planners());
   fmt::print(std::cout, "  {:<24} {}\n", compiler::kHostPlanner,
              "the fastest candidate of each layer; all layouts are left to the host");

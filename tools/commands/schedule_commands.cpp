@@ -6,6 +6,7 @@
 #include "isa/file.h"
 #include "scheduler/packing/packing_suite.h"
 #include "scheduler/problem/schedule_suite.h"
+#include "scheduler/recompute/recompute_suite.h"
 #include "simulator/bandwidth.h"
 #include "tools/command_groups.h"
 #include "tools/common_options.h"
@@ -130,6 +131,56 @@ class PackCommand : public Command {
   std::vector<std::string> plugins_;
 };
 
+class BenchRecomputeCommand : public Command {
+ public:
+  void declare(CLI::App& app) override {
+    app.add_option("files", request_.files, ".json (train-step --recompute-problem makes such)");
+    app.add_option("--recomputer", request_.recomputers, "only these");
+    add_seed(app, request_.first_seed, "of the first generated problems");
+    add_number(app, "--count", request_.count, "generated problems of each kind", 1, 1'000'000)
+        ->capture_default_str();
+    add_pass_options(app, pass_options_);
+    add_plugin_option(app, plugins_);
+  }
+  int run(const CLI::App& app) override {
+    if (!request_.files.empty())
+      check_mode(app, "on files", {"files", "--recomputer", "--pass-option", "--plugin"});
+    load_plugins(plugins_);
+    request_.options = parse_pass_options(pass_options_);
+    scheduler::run_recompute_bench(request_, std::cout);
+    return compiler::kExitOk;
+  }
+
+ private:
+  scheduler::RecomputeBenchRequest request_;
+  std::vector<std::string> pass_options_;
+  std::vector<std::string> plugins_;
+};
+
+class RecomputeCommand : public Command {
+ public:
+  void declare(CLI::App& app) override {
+    app.add_option("problem", request_.file, "problem.json")->required();
+    app.add_option("--recomputer", request_.recomputer, "who solves it");
+    add_number(app, "--limit", request_.limit, "bytes, instead of the file's", 0);
+    app.add_option("-o,--output", request_.output, "write problem and steps as JSON");
+    app.add_option("--check", request_.schedule, "check the steps of this file (JSON) instead");
+    add_pass_options(app, pass_options_);
+    add_plugin_option(app, plugins_);
+  }
+  int run(const CLI::App& app) override {
+    if (!request_.schedule.empty()) check_mode(app, "with --check", {"problem", "--limit", "--check"});
+    load_plugins(plugins_);
+    request_.options = parse_pass_options(pass_options_);
+    return scheduler::recompute_file(request_, report_stream({request_.output}));
+  }
+
+ private:
+  scheduler::RecomputeFileRequest request_;
+  std::vector<std::string> pass_options_;
+  std::vector<std::string> plugins_;
+};
+
 class ScheduleCommand : public Command {
  public:
   void declare(CLI::App& app) override {
@@ -165,6 +216,10 @@ void add_schedule_commands(CommandLine& line) {
                                  "all schedulers on a set of blocks and loops, beside lower bounds", bench);
   line.add<BenchPackingCommand>(
       "packing", "an address packer on generated problems with known solutions, or on files", bench);
+  line.add<BenchRecomputeCommand>(
+      "recompute", "what is computed again when memory is short, on generated problems or files", bench);
+  line.add<RecomputeCommand>("recompute",
+                             "order operations from a JSON file, or repeat some, within a memory");
   line.add<PackCommand>("pack", "give the buffers of a file addresses in one memory, by their lifetimes");
   line.add<ScheduleCommand>(
       "schedule", "schedule a block or loop from a JSON file (--dump-after schedule-problem makes such)");

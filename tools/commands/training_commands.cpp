@@ -76,6 +76,30 @@ void add_step_options(CLI::App& app, compiler::TrainStepRequest& step) {
   add_seed(app, step.seed, "of what is dropped, and of the order of the examples");
 }
 
+/// What limits the memory of a step.
+void add_memory_options(CLI::App& app, compiler::StepMemoryOptions& memory) {
+  app.add_option(
+      "--memory", memory.limit,
+      "what activations may take at a time: bytes, with K, M or G behind, or a part of what they take "
+      "else, as 50%; docs/memory.md");
+  app.add_option("--memory-counts", memory.counts,
+                 "what is limited: activations, what the loss is computed of, or all results")
+      ->check(one_of({"activations", "results"}))
+      ->capture_default_str();
+  app.add_option("--recompute", memory.recomputer,
+                 "how: none, order, sqrt, optimal, or a plugin's; 'kodama passes' says what they do")
+      ->capture_default_str();
+  app.add_option("--recompute-problem", memory.problem_file,
+                 "write what was to be solved, and the solution, as JSON (kodama recompute takes it)");
+}
+void check_memory_options(const CLI::App& app, const compiler::StepMemoryOptions& memory) {
+  if (!memory.limit.empty()) return;
+  for (const char* option : {"--memory-counts", "--recompute", "--recompute-problem"}) {
+    if (is_given(app, option))
+      throw isa::UserError(fmt::format("{}: no effect without --memory LIMIT", option));
+  }
+}
+
 class TrainStepCommand : public Command {
  public:
   void declare(CLI::App& app) override {
@@ -85,10 +109,21 @@ class TrainStepCommand : public Command {
     app.add_option("-o,--output", request_.output_file, "model to write: a training step")->required();
     app.add_option("--dim", raw_.dims, "NAME=N: extent of a symbolic dimension; INPUT:AXIS=N by position");
     app.add_option("--bind", request_.common.bind, "NAME=FILE: fix an input (axes, pads, shapes)");
+    add_memory_options(app, request_.memory);
+    add_chip(app, request_.common.chip);
+    app.add_option("--precision", request_.common.precision, "of matrix products")->capture_default_str();
+    add_pass_options(app, raw_.pass_options);
+    add_plugin_option(app, raw_.plugins);
   }
-  int run(const CLI::App& /*app*/) override {
+  int run(const CLI::App& app) override {
     finish_options(raw_, request_.common);
-    return compiler::train_step_command(request_, report_stream({request_.output_file}));
+    check_memory_options(app, request_.memory);
+    for (const char* option : {"--chip", "--precision", "--pass-option"}) {
+      if (request_.memory.limit.empty() && is_given(app, option))
+        throw isa::UserError(fmt::format("{}: no effect without --memory LIMIT", option));
+    }
+    return compiler::train_step_command(request_,
+                                        report_stream({request_.output_file, request_.memory.problem_file}));
   }
 
  private:
@@ -132,16 +167,19 @@ class TrainCommand : public Command {
                    "write step, epoch, loss, learning rate and cycles of every step");
     add_compile_options(app, request_.common, raw_);
     add_threads(app, request_.common.threads);
+    add_memory_options(app, request_.memory);
   }
   int run(const CLI::App& app) override {
     finish_options(raw_, request_.common);
+    check_memory_options(app, request_.memory);
     if (is_given(app, "--checkpoint-every") && request_.checkpoint_file.empty())
       throw isa::UserError("--checkpoint-every: no effect without --checkpoint FILE");
     if (is_given(app, "--interconnect") && request_.chips == 1)
       throw isa::UserError("--interconnect: no effect without --chips N");
     request_.command = own_command();
     return compiler::train_command(
-        request_, report_stream({request_.checkpoint_file, request_.output_file, request_.csv_file}));
+        request_, report_stream({request_.checkpoint_file, request_.output_file, request_.csv_file,
+                                 request_.memory.problem_file}));
   }
 
  private:
