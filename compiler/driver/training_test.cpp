@@ -262,6 +262,46 @@ TEST_F(TrainingFiles, ReadsMnist) {
               HasSubstr("1 bytes of data; shape [2] needs 2"));
 }
 
+/// Layers one behind the other, of which a part is computed again: the chip computes the same bits.
+TEST_F(TrainingFiles, SameBitsInLessMemory) {
+  onnx::ModelProto model;
+  ASSERT_TRUE(model.ParseFromString(isa::read_file(file("m.onnx"))));
+  auto& graph = *model.mutable_graph();
+  graph.mutable_node()->Clear();
+  constexpr int kLayers = 6;
+  const auto add_node = [&](const char* op, const std::vector<std::string>& inputs,
+                            const std::string& output) {
+    auto& node = *graph.add_node();
+    node.set_op_type(op);
+    for (const auto& input : inputs) node.add_input(input);
+    node.add_output(output);
+  };
+  add_node("Gemm", {"x", "w1", "b1"}, "h0");
+  for (int k = 0; k < kLayers; ++k) {
+    const std::string weight = fmt::format("v{}", k);
+    Tensor tensor(onnx::TensorProto_DataType_FLOAT, {8, 8});
+    for (int64_t i = 0; i < tensor.size(); ++i)
+      tensor.data<float>()[static_cast<size_t>(i)] = 0.1F * static_cast<float>((i * 7 + k) % 11 - 5);
+    *graph.add_initializer() = tensor_to_proto(tensor, weight);
+    add_node("MatMul", {fmt::format("h{}", k), weight}, fmt::format("m{}", k));
+    add_node("Tanh", {fmt::format("m{}", k)}, fmt::format("h{}", k + 1));
+  }
+  add_node("Gemm", {fmt::format("h{}", kLayers), "w2", "b2"}, "y");
+  isa::write_file_atomically(file("m.onnx"), model.SerializeAsString());
+
+  TrainRequest trained = request();
+  trained.held_out = 0;
+  trained.most_steps = 3;
+  train(trained);
+  const std::vector<double> losses = losses_of(file("loss.csv"));
+  trained.memory.limit = "60%";
+  const std::string text = train(trained);
+  EXPECT_THAT(text, HasSubstr("activations alive at a time: "));
+  EXPECT_EQ(losses_of(file("loss.csv")), losses);
+  trained.memory.limit = "1";
+  EXPECT_THAT(message_of<isa::UnsupportedError>([&] { train(trained); }), HasSubstr("1 B are allowed"));
+}
+
 TEST(TrainingOrder, IsAPermutationOfItsOwnForEveryEpoch) {
   const auto first = shuffled(1000, 1, 0);
   auto sorted = first;

@@ -422,8 +422,12 @@ class StepWriter {
 };
 
 std::string bytes_to_string(int64_t bytes) {
-  constexpr double kMega = 1 << 20;
-  return fmt::format("{:.2f} MiB", static_cast<double>(bytes) / kMega);
+  constexpr int64_t kKibi = 1 << 10;
+  constexpr int64_t kMost = 10 * kKibi;  // of a unit
+  if (bytes < kMost) return fmt::format("{} B", bytes);
+  const auto number = static_cast<double>(bytes);
+  if (bytes < kMost * kKibi) return fmt::format("{:.2f} KiB", number / kKibi);
+  return fmt::format("{:.2f} MiB", number / (kKibi * kKibi));
 }
 
 }  // namespace

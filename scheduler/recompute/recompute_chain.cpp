@@ -96,6 +96,8 @@ class ChainFinder {
     turn_ = turn;
     std::vector<ChainStage> found = cut();
     if (found.size() < 2 || !assign_second_part(found)) return {};
+    // It runs, even if it only makes what is kept; those before it run for it.
+    found.back().wants_inner = true;
     measure(found);
     return found;
   }

@@ -33,6 +33,7 @@ RecomputeProblem generate_recompute(const RecomputeRequest& request) {
     reads_of.push_back(reads);
     add(fmt::format("f{}", k), reads, size());
   }
+  problem.values[static_cast<size_t>(add("loss", {request.stages - 1}, 0))].is_kept = true;
   int gradient = -1;
   for (int k = request.stages; k-- > 0;) {
     std::vector<int> reads = reads_of[static_cast<size_t>(k)];

@@ -9,8 +9,8 @@ namespace kodama::scheduler {
 
 struct RecomputeRequest {
   uint64_t seed = 1;
-  /// Operations of the first part. The second part has one for each of them, which reads what it made, what
-  /// it read, and what the one before it made.
+  /// Operations of the first part, behind which is one whose result, of no bytes, is kept. The second part
+  /// has one for each of them, which reads what it made, what it read, and what the one before it made.
   int stages = 12;
   /// Of operations of the first part that read a second value, of an earlier one: 0 makes chains.
   double skips = 0;
