@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "scheduler/recompute/recompute_builtin.h"
@@ -28,7 +30,7 @@ class OptimalRecompute {
       nodes_ = found.nodes;
       offer(finish_recompute(problem_, found.order, "nothing is done again, in another order"));
       if (bound.peak > problem_.limit) {
-        give_up("an operation alone needs more, or what is kept");
+        give_up(fmt::format("an operation alone, or what is kept, takes {} bytes", bound.peak));
       } else if (!is_solved() && !search()) {
         try_all(given_order(problem_));
         if (found.order != given_order(problem_)) try_all(found.order);
@@ -48,9 +50,9 @@ class OptimalRecompute {
     nodes_ += schedule.nodes;
     if (is_better(schedule, best_)) best_ = std::move(schedule);
   }
-  void give_up(const char* why) {
+  void give_up(std::string why) {
     best_.status = RecomputeStatus::kInfeasible;
-    best_.message = why;
+    best_.message = std::move(why);
   }
 
   /// Whether that has settled it.
