@@ -30,7 +30,7 @@ Three operations forward, three back. All values are alive at c2; with less, a i
   $ kodama recompute chain.json --check out.json
   out.json: right, peak 36, 47 cycles
   $ kodama recompute chain.json --limit 30
-  chain: 6 operations, infeasible (an operation alone needs more, or what is kept)
+  chain: 6 operations, infeasible (an operation alone, or what is kept, takes 36 bytes)
   limit  30
   peak   38 (bound 36)
   cycles 42 (bound 42)
@@ -79,7 +79,7 @@ A training step within a limit; the problem can be had:
   $ kodama recompute problem.json --recomputer order | head -1 | sed 's/(.*//'
   CNTKGraph: 132 operations, gave up 
   $ kodama train-step $M --loss mse -o step.onnx --memory 1
-  kodama: not supported: --memory: activations of the step take 43.92 KiB at a time; 1 B are allowed, and the least that was found by --recompute optimal is 42.88 KiB (an operation alone needs more, or what is kept); use a smaller batch, or another --recompute
+  kodama: not supported: --memory: activations of the step take 43.92 KiB at a time; 1 B are allowed, and the least that was found by --recompute optimal is 42.88 KiB (an operation alone, or what is kept, takes 31360 bytes); use a smaller batch, or another --recompute
   [3]
   $ kodama train-step $M --loss mse -o step.onnx --memory 120%
   kodama: error: --memory: found '120%', allowed: bytes, with K, M or G behind, or a part as 1% to 100%
