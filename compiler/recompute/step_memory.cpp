@@ -119,7 +119,7 @@ class StepMemory::Reader {
           nodes.back().push_back(node_numbers_.at(name));
       }
       std::ranges::sort(nodes.back());
-      nodes.back().erase(std::ranges::unique(nodes.back()).begin(), nodes.back().end());
+      nodes.back().erase(std::unique(nodes.back().begin(), nodes.back().end()), nodes.back().end());
       made.operations.back().once =
           made.operations.back().once ||
           std::ranges::any_of(nodes.back(), [&](int node) { return random_nodes_.contains(node); });

@@ -18,7 +18,7 @@ RecomputeProblem generate_recompute(const RecomputeRequest& request) {
   const auto size = [&] { return request.is_even ? kMost : random.between(1, kMost); };
   const auto add = [&](std::string name, std::vector<int> reads, int64_t bytes) {
     std::ranges::sort(reads);
-    reads.erase(std::ranges::unique(reads).begin(), reads.end());
+    reads.erase(std::unique(reads.begin(), reads.end()), reads.end());
     const int value = static_cast<int>(problem.values.size());
     problem.values.push_back({name, bytes, false});
     problem.operations.push_back({std::move(name), size(), 0, false, std::move(reads), {value}});
