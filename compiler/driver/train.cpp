@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cmath>
 #include <csignal>
+#include <memory>
 #include <optional>
 #include <set>
 #include <thread>
@@ -14,7 +15,9 @@
 #include "compiler/driver/training.h"
 #include "compiler/driver/training_data.h"
 #include "compiler/driver/training_parts.h"
+#include "compiler/dynamic/dynamic_executor.h"
 #include "compiler/graph/graph_view.h"
+#include "compiler/graph/inner_graphs.h"
 #include "compiler/graph/onnx_model.h"
 #include "compiler/graph/shares.h"
 #include "compiler/report/progress.h"
@@ -52,8 +55,28 @@ class Interruption {
   struct sigaction before_asked_ = {};
 };
 
-/// A model on the chip some of whose inputs stay there from run to run.
-class ResidentModel {
+struct StepOutcome {
+  TensorMap outputs;
+  int64_t cycles = 0;
+};
+
+/// A model that runs again and again; inputs that aren't given anew keep their values.
+class RepeatedModel {
+ public:
+  RepeatedModel() = default;
+  virtual ~RepeatedModel() = default;
+  RepeatedModel(const RepeatedModel&) = delete;
+  RepeatedModel& operator=(const RepeatedModel&) = delete;
+
+  virtual StepOutcome run(const TensorMap& changed) = 0;
+  /// Whether the input stays on the chip, where an output takes its place.
+  virtual bool is_tied(const std::string& input) const = 0;
+  /// The output that takes the place of a tied input, behind the last run.
+  virtual Tensor fetch(const std::string& input) = 0;
+};
+
+/// Compiled as a whole; state stays on the chip from run to run.
+class ResidentModel : public RepeatedModel {
  public:
   ResidentModel(const onnx::ModelProto& model, const SessionOptions& options,
                 const std::vector<StepModel::Tie>& ties, const std::string& what, RunnerOptions run = {}) {
@@ -75,17 +98,16 @@ class ResidentModel {
     runner_.emplace(compiled_, run);
     for (const Tie& tie : compiled_.ties) tied_[name_of(tie.input)] = &tie;
   }
-  ResidentModel(const ResidentModel&) = delete;
-  ResidentModel& operator=(const ResidentModel&) = delete;
 
-  RunOutcome run(const TensorMap& changed) { return runner_->run_again(changed); }
-  bool is_tied(const std::string& input) const { return tied_.contains(input); }
-  /// The output that takes the place of a tied input, behind the last run.
-  Tensor fetch(const std::string& input) {
+  StepOutcome run(const TensorMap& changed) override {
+    RunOutcome outcome = runner_->run_again(changed);
+    return {std::move(outcome.outputs), outcome.total.chip.cycles()};
+  }
+  bool is_tied(const std::string& input) const override { return tied_.contains(input); }
+  Tensor fetch(const std::string& input) override {
     StageStats stats;
     return runner_->fetch_tied(*tied_.at(input), stats);
   }
-  const CompiledModel& compiled() const { return compiled_; }
 
  private:
   std::string name_of(TensorId id) const { return compiled_.tensors[static_cast<size_t>(id)].name; }
@@ -94,6 +116,46 @@ class ResidentModel {
   std::optional<ModelRunner> runner_;
   std::map<std::string, const Tie*> tied_;
 };
+
+/// With control flow: compiled in parts while it runs; all state passes the link.
+class DynamicModel : public RepeatedModel {
+ public:
+  DynamicModel(const onnx::ModelProto& model, const SessionOptions& options) : cache_(options.cache) {
+    DynamicOptions dynamic;
+    dynamic.compile = compile_options(options, dump_points(&options.passes), options.planner);
+    if (!options.cache.empty()) dynamic.compile.cache = &cache_;
+    dynamic.runner.machine.threads = options.threads;
+    dynamic.runner.timing = options.timing;
+    dynamic.runner.hazards = options.hazards;
+    executor_.emplace(model, isa::find_chip(options.chip), std::move(dynamic));
+  }
+
+  StepOutcome run(const TensorMap& changed) override {
+    for (const auto& [name, tensor] : changed) inputs_.insert_or_assign(name, Value(tensor));
+    DynamicOutcome outcome = executor_->run(inputs_);
+    return {to_tensors(outcome.outputs, "output"), outcome.total.stats.chip.cycles()};
+  }
+  bool is_tied(const std::string& /*input*/) const override { return false; }
+  Tensor fetch(const std::string& input) override { return inputs_.at(input).tensor(); }
+
+ private:
+  layout::SolutionCache cache_;
+  std::optional<DynamicExecutor> executor_;
+  ValueMap inputs_;
+};
+
+std::unique_ptr<RepeatedModel> repeated_model(const onnx::ModelProto& model, const SessionOptions& options,
+                                              const std::vector<StepModel::Tie>& ties,
+                                              const std::string& what, RunnerOptions run = {}) {
+  if (!has_control_flow(model))
+    return std::make_unique<ResidentModel>(model, options, ties, what, std::move(run));
+  if (run.mean_of_shares)
+    throw isa::UnsupportedError(
+        "training in shares (--chips, --accumulate) of a model with If, Loop or Scan; train it with one chip "
+        "and "
+        "whole batches");
+  return std::make_unique<DynamicModel>(model, options);
+}
 
 /// The model with other values in its parameters.
 onnx::ModelProto with_values(onnx::ModelProto model, const TensorMap& values) {
@@ -166,7 +228,7 @@ class Training {
       examples_.assign(begin, begin + request_.batch);
       for (auto& [name, tensor] : share(0)) changed[name] = std::move(tensor);
       changed[step_.step] = Tensor::from_values<int64_t>(onnx::TensorProto_DataType_INT64, {}, {done_});
-      const RunOutcome outcome = chip_->run(changed);
+      const StepOutcome outcome = chip_->run(changed);
       changed.clear();
       for (const auto& each : step_.state) {
         if (!chip_->is_tied(each.input))
@@ -177,7 +239,7 @@ class Training {
                        epoch + 1,
                        element_as_double(outcome.outputs.at(step_.loss), 0),
                        element_as_double(outcome.outputs.at(step_.rate), 0),
-                       outcome.total.chip.cycles(),
+                       outcome.cycles,
                        interconnect_cycles()};
       rows_.push_back(row);
       bar.update(done_, per_epoch * request_.epochs, describe(row));
@@ -240,7 +302,7 @@ class Training {
     if (chips_ != nullptr && common.threads == 0)
       common.threads =
           std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / chips_->count_here());
-    chip_.emplace(model, common, step_.state, "step", run);
+    chip_ = repeated_model(model, common, step_.state, "step", run);
   }
 
   /// The inputs of a share of the present step: number `index` of those of this chip.
@@ -313,7 +375,7 @@ class Training {
   }
 
   double seconds(int64_t cycles) const {
-    return static_cast<double>(cycles) / chip_->compiled().chip.clock_hz;
+    return static_cast<double>(cycles) / isa::find_chip(request_.common.chip).clock_hz;
   }
 
   std::string describe(const Row& row) const {
@@ -372,8 +434,7 @@ class Training {
       names.insert(each.input);
       changed[each.input] = state_.at(each.input);
     }
-    if (!forward_)
-      forward_.emplace(with_inputs(*model_, names), common_, std::vector<StepModel::Tie>(), "validation");
+    if (!forward_) forward_ = repeated_model(with_inputs(*model_, names), common_, {}, "validation");
     const std::string output =
         request_.step.output.empty() ? model_->graph().output(0).name() : request_.step.output;
     int64_t right = 0;
@@ -384,7 +445,7 @@ class Training {
       std::vector<int64_t> examples;
       for (int64_t i = 0; i < share_batch_; ++i) examples.push_back(std::min(begin + i, data_->size() - 1));
       for (size_t i = 0; i + 1 < step_.batch.size(); ++i) changed[step_.batch[i]] = data_->batch(i, examples);
-      const RunOutcome outcome = forward_->run(changed);
+      const StepOutcome outcome = forward_->run(changed);
       changed.clear();
       count_right(outcome.outputs.at(output), data_->batch(step_.batch.size() - 1, examples),
                   std::min(share_batch_, data_->size() - begin), right, tried);
@@ -457,10 +518,10 @@ class Training {
   std::optional<onnx::ModelProto> model_;  ///< unless the file was a step
   StepModel step_;
   TensorMap state_;  ///< as far as the host knows it
-  std::optional<ResidentModel> chip_;
-  std::optional<ResidentModel> forward_;  ///< made for the first validation
-  std::vector<int64_t> examples_;         ///< of the present step, of all shares
-  SumOfShares sum_;                       ///< of those that this chip has done in this step
+  std::unique_ptr<RepeatedModel> chip_;
+  std::unique_ptr<RepeatedModel> forward_;  ///< made for the first validation
+  std::vector<int64_t> examples_;           ///< of the present step, of all shares
+  SumOfShares sum_;                         ///< of those that this chip has done in this step
   int64_t exchanged_bytes_ = 0;
   int64_t done_ = 0;
   std::vector<Row> rows_;

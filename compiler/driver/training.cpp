@@ -10,7 +10,7 @@
 #include "compiler/driver/training_parts.h"
 #include "compiler/graph/gradient/gradient_nodes.h"
 #include "compiler/graph/graph_view.h"
-#include "compiler/graph/import.h"
+#include "compiler/graph/import_control_flow.h"
 #include "compiler/graph/onnx_model.h"
 #include "compiler/recompute/step_memory.h"
 #include "isa/chip.h"
@@ -36,7 +36,7 @@ onnx::ModelProto import_with_batch(const std::string& file, const SessionOptions
       import.dims.try_emplace(key, batch);
     }
   }
-  model = import_model(std::move(model), import, file);
+  model = import_with_control_flow(std::move(model), import, file);
   expand_gradient_nodes(model, file);
   return model;
 }

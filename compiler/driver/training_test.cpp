@@ -13,6 +13,7 @@
 
 #include "compiler/driver/training_data.h"
 #include "compiler/graph/onnx_model.h"
+#include "compiler/graph/test_models.h"
 #include "compiler/reference/executor.h"
 #include "isa/error.h"
 #include "isa/file.h"
@@ -114,6 +115,33 @@ class TrainingFiles : public ::testing::Test {
     return out.str();
   }
 
+  /// Trains by the CPU reference and expects these losses; returns the state behind them.
+  TensorMap follow(const TrainRequest& trained, const std::vector<double>& losses) const {
+    std::ostringstream ignored;
+    TrainStepCommand command;
+    command.model_file = trained.model_file;
+    command.output_file = file("step.onnx");
+    command.batch = trained.batch;
+    command.step = trained.step;
+    EXPECT_EQ(train_step_command(command, ignored), kExitOk);
+    const StepModel step = read_train_step(file("step.onnx"));
+    TrainingData data(trained.data);
+    TensorMap state = step.initial;
+    for (int64_t i = 0; i < 10; ++i) {
+      const auto order = shuffled(kExamples - trained.held_out, trained.step.seed, i / 5);
+      const std::vector<int64_t> examples(order.begin() + i % 5 * 16, order.begin() + (i % 5 + 1) * 16);
+      TensorMap inputs = state;
+      inputs["x"] = data.batch(0, examples);
+      inputs["labels"] = data.batch(1, examples);
+      inputs[step.step] = Tensor::from_values<int64_t>(onnx::TensorProto_DataType_INT64, {}, {i});
+      const TensorMap outputs = run_graph(step.model, inputs);
+      const double expected = element_as_double(outputs.at(step.loss), 0);
+      EXPECT_NEAR(losses[static_cast<size_t>(i)], expected, 1e-3 * expected) << "step " << i;
+      for (const auto& each : step.state) state[each.input] = outputs.at(each.output);
+    }
+    return state;
+  }
+
   std::filesystem::path directory_;
 };
 
@@ -138,34 +166,49 @@ TEST_F(TrainingFiles, LearnsOnTheChipWhatTheReferenceLearns) {
   const std::vector<double> losses = losses_of(file("loss.csv"));
   ASSERT_EQ(losses.size(), 10U);
 
-  std::ostringstream ignored;
-  TrainStepCommand command;
-  command.model_file = trained.model_file;
-  command.output_file = file("step.onnx");
-  command.batch = trained.batch;
-  command.step = trained.step;
-  ASSERT_EQ(train_step_command(command, ignored), kExitOk);
-  const StepModel step = read_train_step(file("step.onnx"));
-  TrainingData data(trained.data);
-  TensorMap state = step.initial;
-  for (int64_t i = 0; i < 10; ++i) {
-    const auto order = shuffled(kExamples - trained.held_out, trained.step.seed, i / 5);
-    const std::vector<int64_t> examples(order.begin() + i % 5 * 16, order.begin() + (i % 5 + 1) * 16);
-    TensorMap inputs = state;
-    inputs["x"] = data.batch(0, examples);
-    inputs["labels"] = data.batch(1, examples);
-    inputs[step.step] = Tensor::from_values<int64_t>(onnx::TensorProto_DataType_INT64, {}, {i});
-    const TensorMap outputs = run_graph(step.model, inputs);
-    const double expected = element_as_double(outputs.at(step.loss), 0);
-    EXPECT_NEAR(losses[static_cast<size_t>(i)], expected, 1e-3 * expected) << "step " << i;
-    for (const auto& each : step.state) state[each.input] = outputs.at(each.output);
-  }
+  const TensorMap state = follow(trained, losses);
   // The model that was written has these weights.
   const auto model = read_model(trained.output_file);
   for (const auto& tensor : model.graph().initializer()) {
     const Tensor value = tensor_from_proto(tensor, "");
     for (int64_t k = 0; k < value.size(); ++k)
       EXPECT_NEAR(element_as_double(value, k), element_as_double(state.at(tensor.name()), k), 5e-3);
+  }
+}
+
+TEST_F(TrainingFiles, LearnsWithALoopAndAScan) {
+  const std::string scan =
+      "h = Scan <num_scan_inputs = 1, scan_input_axes = [1], body = b (float[N,4] s, float[N,3] t) => "
+      "(float[N,4] g) { a = MatMul (t, wx) c = MatMul (s, wh) d = Add (a, c) g = Tanh (d) }> (z, r)";
+  const std::string loop =
+      "n = Constant <value = int64 {2}> () h = Loop (n, , z) <body = b (int64 k, bool on, float[N,4] s) => "
+      "(bool still, float[N,4] g) { still = Identity (on) t = Gather <axis = 1> (r, k) a = MatMul (t, wx) "
+      "c = MatMul (s, wh) d = Add (a, c) g = Tanh (d) }>";
+  for (const std::string& recurrence : {scan, loop}) {
+    onnx::ModelProto model = testing::parse_model(
+        "agraph (float[N,6] x) => (float[N,3] y) { p = Constant <value = int64[3] {0, 2, 3}> () "
+        "r = Reshape (x, p) z = MatMul (x, w0) " +
+        recurrence + " y = MatMul (h, w2) }");
+    testing::add_random(model, "w0", {kFeatures, 4});
+    testing::add_random(model, "wx", {3, 4});
+    testing::add_random(model, "wh", {4, 4});
+    testing::add_random(model, "w2", {4, kClasses});
+    isa::write_file_atomically(file("rnn.onnx"), model.SerializeAsString());
+    TrainRequest training = request();
+    training.model_file = file("rnn.onnx");
+    training.checkpoint_file = file("state.onnx");
+    EXPECT_THAT(train(training), HasSubstr("held out: "));
+    const std::vector<double> losses = losses_of(file("loss.csv"));
+    ASSERT_EQ(losses.size(), 10U);
+    EXPECT_LT(losses.back(), 0.7 * losses.front());
+    follow(training, losses);
+    // The step that was saved goes on.
+    training.model_file = file("state.onnx");
+    training.epochs = 3;
+    training.most_steps = 1;
+    training.checkpoint_file = "";
+    train(training);
+    EXPECT_LT(losses_of(file("loss.csv")).front(), losses.front());
   }
 }
 

@@ -41,6 +41,8 @@ class ConstantFolder {
     for (const auto& tensor : graph_.initializer()) total_ += bytes_of(tensor.name());
     for (const auto& node : graph_.node()) {
       for (const std::string& input : node.input()) ++readers_[input];
+      if (!has_subgraph(node)) continue;
+      for (const std::string& name : names_read(node)) ++readers_[name];
     }
   }
 

@@ -2,6 +2,7 @@
 
 #include <onnx/defs/schema.h>
 
+#include "compiler/graph/inner_graphs.h"
 #include "compiler/graph/onnx_model.h"
 
 namespace kodama::compiler {
@@ -14,11 +15,12 @@ constexpr const char* kGraphViewPart = "graph view";
 
 GraphView::GraphView(const onnx::ModelProto& model) : model_(model) {
   const auto& graph = model.graph();
+  const bool is_open = has_control_flow(model);
   for (const auto& [name, type] : collect_types(graph)) {
     const auto shape = static_shape(type);
-    isa::check_internal(shape.has_value(), kGraphViewPart, "value '{}' has no static shape ({})", name,
-                        type_to_string(type));
-    values_[name] = {static_cast<DataType>(type.tensor_type().elem_type()), *shape};
+    isa::check_internal(shape.has_value() || is_open, kGraphViewPart, "value '{}' has no static shape ({})",
+                        name, type_to_string(type));
+    if (shape) values_[name] = {static_cast<DataType>(type.tensor_type().elem_type()), *shape};
   }
   for (const auto& input : graph.input()) inputs_.insert(input.name());
   for (const auto& output : graph.output()) outputs_.insert(output.name());
@@ -52,7 +54,8 @@ GraphView::GraphView(const onnx::ModelProto& model) : model_(model) {
 
 const ValueInfo& GraphView::value(const std::string& name) const {
   const auto it = values_.find(name);
-  isa::check_internal(it != values_.end(), kGraphViewPart, "the graph has no value '{}'", name);
+  isa::check_internal(it != values_.end(), kGraphViewPart, "the graph has no value '{}' of a known shape",
+                      name);
   return it->second;
 }
 

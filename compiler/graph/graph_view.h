@@ -27,7 +27,7 @@ struct ValueInfo {
 /// attributes are seen). Not to be used from several threads: constants are decoded when first asked for.
 class GraphView {
  public:
-  /// The model must be as import_model() or a pass leaves it (InternalError where a type is missing).
+  /// InternalError where a type is missing; with control flow, values of open shape aren't in the view.
   explicit GraphView(const onnx::ModelProto& model);
 
   const onnx::ModelProto& model() const { return model_; }

@@ -13,7 +13,9 @@
 #include "compiler/graph/expand_functions.h"
 #include "compiler/graph/external_data.h"
 #include "compiler/graph/fold_constants.h"
+#include "compiler/graph/import_control_flow.h"
 #include "compiler/graph/infer_types.h"
+#include "compiler/graph/inner_graphs.h"
 #include "compiler/graph/newer_fields.h"
 #include "compiler/graph/onnx_model.h"
 #include "compiler/graph/upgrade.h"
@@ -200,8 +202,9 @@ void check_attributes(const onnx::NodeProto& node, const onnx::OpSchema& schema,
   }
 }
 
-/// Whether a model may have control flow, values that are no tensors, and open shapes.
-enum class Form : uint8_t { kStatic, kOpen };
+/// Whether a model may have control flow (with inputs of static shape), or also values that are no tensors,
+/// and open shapes.
+enum class Form : uint8_t { kStatic, kControlFlow, kOpen };
 
 /// Operators must be known, before libonnx is asked anything: its messages don't name the node's place.
 void check_operators(const onnx::ModelProto& model,
@@ -350,7 +353,7 @@ void check_graph(const onnx::GraphProto& graph, const std::string& where, Form f
   for (const auto& tensor : graph.initializer()) made.insert(tensor.name());
   for (const auto& input : graph.input()) {
     made.insert(input.name());
-    if (!input.type().has_tensor_type() && form == Form::kStatic) {
+    if (!input.type().has_tensor_type() && form != Form::kOpen) {
       unsupported(where, "input '{}' is {}; only tensors are supported", input.name(),
                   type_to_string(input.type()));
     }
@@ -365,7 +368,7 @@ void check_graph(const onnx::GraphProto& graph, const std::string& where, Form f
     if (!outputs.insert(output.name()).second) {
       user_error(where, "graph output '{}' is listed twice", output.name());
     }
-    if (form == Form::kStatic && output.has_type() &&
+    if (form != Form::kOpen && output.has_type() &&
         output.type().value_case() != onnx::TypeProto::VALUE_NOT_SET && !output.type().has_tensor_type()) {
       unsupported(where, "output '{}' is {}; only tensors are supported", output.name(),
                   type_to_string(output.type()));
@@ -425,7 +428,7 @@ class DimensionSetter {
       if (set_by_name(key, value)) continue;
       if (!set_by_axis(key, value)) unknown_key(key);
     }
-    if (form == Form::kStatic) check_inputs();
+    if (form != Form::kOpen) check_inputs();
   }
 
  private:
@@ -541,6 +544,7 @@ void check_types(const onnx::ModelProto& model, const std::string& where) {
     if (type.has_tensor_type())
       check_rank(type.tensor_type().shape().dim_size(), where, fmt::format("value '{}'", name));
   }
+  if (has_control_flow(model)) return;
   if (const auto untyped = find_untyped_value(model.graph())) {
     unsupported(where, "{}", explain_open_type(model, untyped->name));
   }
@@ -613,6 +617,38 @@ void finish_static(onnx::ModelProto& model, const std::string& where) {
   reestablish(model, "import");
 }
 
+/// Constants of graphs in nodes become the model's own, so that they are values like others: something may be
+/// differentiated by them.
+void lift_constants(onnx::ModelProto& model) {
+  onnx::GraphProto& main = *model.mutable_graph();
+  FreshNames names = names_of(main);
+  const auto lift = [&](const auto& self, onnx::GraphProto& graph) -> void {
+    Renames renames;
+    for (auto& tensor : *graph.mutable_initializer()) {
+      const std::string name = names.make_unique(tensor.name());
+      renames[tensor.name()] = name;
+      tensor.set_name(name);
+      main.add_initializer()->Swap(&tensor);
+    }
+    graph.clear_initializer();
+    for (auto& node : *graph.mutable_node()) rename_values(node, renames);
+    for (auto& output : *graph.mutable_output()) {
+      const auto renamed = renames.find(output.name());
+      if (renamed != renames.end()) output.set_name(renamed->second);
+    }
+    for (auto& node : *graph.mutable_node()) {
+      for (auto& attribute : *node.mutable_attribute()) {
+        if (attribute.has_g()) self(self, *attribute.mutable_g());
+      }
+    }
+  };
+  for (auto& node : *main.mutable_node()) {
+    for (auto& attribute : *node.mutable_attribute()) {
+      if (attribute.has_g()) lift(lift, *attribute.mutable_g());
+    }
+  }
+}
+
 }  // namespace
 
 onnx::ModelProto read_model(const std::string& path) {
@@ -682,6 +718,21 @@ onnx::ModelProto import_model(onnx::ModelProto model, const ImportOptions& optio
   check_and_expand(model, options, where, Form::kStatic);
   infer_all(model, where);
   finish_static(model, where);
+  return model;
+}
+
+onnx::ModelProto import_with_control_flow(onnx::ModelProto model, const ImportOptions& options,
+                                          const std::string& where) {
+  if (!has_control_flow(model)) return import_model(std::move(model), options, where);
+  check_and_expand(model, options, where, Form::kControlFlow);
+  if (opset_version(model) != kOpsetVersion)
+    unsupported(where, "a model with control flow in opset {}; {} is supported here: export it with that",
+                opset_version(model), kOpsetVersion);
+  for_each_graph(model, [](onnx::GraphProto& graph) { name_nodes(graph); });
+  lift_constants(model);
+  infer_all(model, where);
+  check_types(model, where);
+  reestablish(model, "import");
   return model;
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "compiler/graph/fold_constants.h"
+#include "compiler/graph/inner_graphs.h"
 #include "compiler/graph/onnx_model.h"
 #include "compiler/graph/operator_rules.h"
 #include "compiler/reference/executor.h"
@@ -141,6 +142,10 @@ class TypeInference {
     for (int i = 0; i < node.input_size(); ++i) {
       if (operands.has(i) && !operands.type(i)) return;
     }
+    if (has_subgraph(node)) {
+      infer_control_flow(node);
+      return;
+    }
     // libonnx isn't asked about operators that nobody here knows.
     if (!has_operator_rules(node) && !has_reference(node, operators_, nullptr, input_types(node))) return;
     if (results_are_like_operands(node)) {
@@ -158,6 +163,15 @@ class TypeInference {
       store(node, output, make_tensor_type(static_cast<DataType>(type->tensor_type().elem_type()), shape));
     }
     evaluate(node);
+  }
+
+  void infer_control_flow(const onnx::NodeProto& node) {
+    const Surroundings around = {[&](const std::string& name) { return known_type(name); },
+                                 [&](const std::string& name) { return known_value(name); }};
+    const std::vector<onnx::TypeProto> types = control_flow_types(model_, node, around);
+    for (int i = 0; i < std::min(node.output_size(), static_cast<int>(types.size())); ++i) {
+      if (!node.output(i).empty()) store(node, i, types[static_cast<size_t>(i)]);
+    }
   }
 
   /// Only tensors.

@@ -150,6 +150,9 @@ void reserve_names(const onnx::GraphProto& graph, FreshNames& names) {
   for (const auto& node : graph.node()) {
     names.reserve(node.name());
     for (const std::string& output : node.output()) names.reserve(output);
+    for (const auto& attribute : node.attribute()) {
+      if (attribute.has_g()) reserve_names(attribute.g(), names);
+    }
   }
 }
 
@@ -286,6 +289,7 @@ void reestablish(onnx::ModelProto& model, const std::string& pass) {
     message = error.what();
   }
   isa::check_internal(message.empty(), "graph pass " + pass, "the pass left an invalid model: {}", message);
+  if (std::ranges::any_of(graph.node(), has_subgraph)) return;
   if (const auto untyped = find_untyped_value(graph)) {
     throw isa::InternalError(fmt::format(
         "internal error in graph pass {}: value '{}' of {} has no static type after the pass ({})", pass,

@@ -53,7 +53,7 @@ std::optional<Shape> static_shape(const onnx::TypeProto& type);
 std::string type_to_string(const onnx::TypeProto& type);
 
 /// Reserves the names of every value in a graph (inputs, initializers, outputs of nodes, value_info) and of
-/// every node.
+/// every node, also of graphs in nodes.
 void reserve_names(const onnx::GraphProto& graph, FreshNames& names);
 /// With the names of every value in a graph (inputs, initializers, outputs of nodes, value_info) and of every
 /// node in use.
@@ -104,8 +104,8 @@ class LargeDataAside {
 std::string check_onnx(const onnx::ModelProto& model);
 
 /// Brings a model that a pass has changed back to a verified state: names the nodes, drops stale
-/// value_info, infers the types of new values, then checks it with the ONNX checker and that every value
-/// has an element type and a static shape. A violation is an InternalError that names `pass`.
+/// value_info, infers types, then checks it with the ONNX checker and, unless it has control flow, that every
+/// value has an element type and a static shape. A violation is an InternalError that names `pass`.
 void reestablish(onnx::ModelProto& model, const std::string& pass);
 
 /// Messages of libonnx span lines and carry source positions: keeps what a user can use, on one line.

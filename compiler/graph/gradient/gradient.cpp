@@ -11,7 +11,9 @@
 #include "compiler/graph/fold_constants.h"
 #include "compiler/graph/gradient/gradient_rules.h"
 #include "compiler/graph/graph_view.h"
+#include "compiler/graph/inner_graphs.h"
 #include "compiler/graph/onnx_model.h"
+#include "compiler/reference/executor.h"
 
 namespace kodama::compiler {
 
@@ -69,7 +71,11 @@ Term NodeGradient::dy_or_zeros(int output) {
 void NodeGradient::give(int input, const Term& gradient) {
   if (!wants(input)) return;
   given_.insert(input);
-  const Term operand = x(input);
+  give_value(node_.input(input), gradient);
+}
+
+void NodeGradient::give_value(const std::string& name, const Term& gradient) {
+  const Term operand = value(name);
   isa::check_internal(gradient.type == operand.type, "gradient rule", "{}: a gradient of another type",
                       describe_node(node_));
   const Term summed = sum_to(gradient, operand.shape);
@@ -105,7 +111,7 @@ const std::vector<GradientRow>& gradient_rows() {
     for (const auto& family :
          {element_gradients, movement_gradients, index_gradients, reduction_gradients, matrix_gradients,
           convolution_gradients, pool_gradients, normalization_gradients, loss_gradients, resize_gradients,
-          region_gradients, recurrent_gradients, signal_gradients}) {
+          region_gradients, recurrent_gradients, signal_gradients, control_gradients}) {
       const auto more = family();
       rows.insert(rows.end(), more.begin(), more.end());
     }
@@ -146,24 +152,86 @@ void fold_around(onnx::ModelProto& model, const std::set<std::string>& variables
 
 namespace {
 
+/// Names that a node reads, each once; of control flow, also what its graphs do.
+std::vector<std::string> operands_of(const onnx::NodeProto& node) {
+  const std::set<std::string> names = names_read(node);
+  return {names.begin(), names.end()};
+}
+
+/// Of a value without a known shape the type isn't known either.
+bool may_be_float(const GraphView& view, const std::string& name) {
+  return !name.empty() && (!view.has_value(name) || is_float(view.type(name)));
+}
+
+}  // namespace
+
+std::set<std::string> dependents(const GraphView& view, std::set<std::string> wrt,
+                                 const std::set<std::string>& stop) {
+  for (const auto& node : view.nodes()) {
+    const GradientRow* row = find_gradient_row(node);
+    if (row != nullptr && row->is_zero) continue;
+    if (std::ranges::none_of(operands_of(node), [&](const auto& name) { return wrt.contains(name); }))
+      continue;
+    for (const std::string& output : node.output()) {
+      if (may_be_float(view, output) && !stop.contains(output)) wrt.insert(output);
+    }
+  }
+  return wrt;
+}
+
+namespace {
+
+/// A value to differentiate, and the one that has its gradient; empty: ones.
+struct Target {
+  std::string value;
+  std::string seed;
+};
+
 class Differentiation {
  public:
   Differentiation(onnx::ModelProto& model, const GradientRequest& request, const std::string& where)
-      : model_(model), request_(request), where_(where) {}
+      : model_(model), request_(request), targets_({{request.loss, ""}}), where_(where) {}
+  /// Of a graph in a node.
+  Differentiation(onnx::ModelProto& model, std::vector<Target> targets, std::vector<std::string> wrt,
+                  const std::string& where)
+      : model_(model), targets_(std::move(targets)), where_(where), wrt_(std::move(wrt)) {
+    request_.loss = targets_.empty() ? "" : targets_.front().value;
+  }
 
   GradientNames run() {
     check_request();
+    prepare();
+    const GraphView view(model_);
+    check_reached(view);
+    return finish(view, add_nodes(view));
+  }
+
+  /// Without gradients that are zero.
+  std::map<std::string, std::string> run_inside() {
+    prepare();
+    const GraphView view(model_);
+    std::map<std::string, std::string> names;
+    auto gradients = add_nodes(view);
+    FreshNames in_use = names_of(model_.graph());
+    TermGraph terms(*model_.mutable_graph(), in_use);
+    for (const std::string& name : wrt_) {
+      const auto found = gradients.find(name);
+      if (found == gradients.end()) continue;
+      for (Term& term : found->second) term.graph = &terms;
+      names[name] = sum(found->second).name;
+    }
+    return names;
+  }
+
+ private:
+  void prepare() {
     fold_around(model_, {wrt_.begin(), wrt_.end()});
     // Parts may have parts of their own.
     while (write_in_parts()) {
     }
-    const GraphView view(model_);
-    find_active(view);
-    check_reached(view);
-    return add_nodes(view);
+    find_active(GraphView(model_));
   }
 
- private:
   [[noreturn]] void user_error(const std::string& message) const {
     throw isa::UserError(where_ + ": " + message);
   }
@@ -204,22 +272,11 @@ class Differentiation {
 
   /// Values between those differentiated by and the loss.
   void find_active(const GraphView& view) {
-    depends_.clear();
+    depends_ = dependents(view, {wrt_.begin(), wrt_.end()}, stop_);
     active_.clear();
-    depends_.insert(wrt_.begin(), wrt_.end());
-    for (const auto& node : model_.graph().node()) {
-      const GradientRow* row = find_gradient_row(node);
-      if (row != nullptr && row->is_zero) continue;
-      const bool reads =
-          std::ranges::any_of(node.input(), [&](const auto& name) { return depends_.contains(name); });
-      if (!reads) continue;
-      for (const std::string& output : node.output()) {
-        if (!output.empty() && is_float(view.type(output)) && !stop_.contains(output))
-          depends_.insert(output);
-      }
+    for (const Target& target : targets_) {
+      if (depends_.contains(target.value)) active_.insert(target.value);
     }
-    if (!depends_.contains(request_.loss)) return;
-    active_.insert(request_.loss);
     for (int i = model_.graph().node_size() - 1; i >= 0; --i) {
       const auto& node = model_.graph().node(i);
       const GradientRow* row = find_gradient_row(node);
@@ -227,19 +284,36 @@ class Differentiation {
       if (std::ranges::none_of(node.output(), [&](const auto& name) { return active_.contains(name); }))
         continue;
       for (int k = 0; k < node.input_size(); ++k) {
-        const std::string& input = node.input(k);
-        if (!depends_.contains(input) || stop_.contains(input)) continue;
-        if (!is_open(row, k)) {
-          refuse_operand(view, node, k);
-        }
-        active_.insert(input);
+        if (!depends_.contains(node.input(k)) || stop_.contains(node.input(k))) continue;
+        if (!is_open(row, k)) refuse_operand(view, node, k);
+        active_.insert(node.input(k));
       }
+      if (has_subgraph(node)) activate_captured(node);
+      check_shapes(view, node);
+    }
+  }
+
+  void activate_captured(const onnx::NodeProto& node) {
+    for (const std::string& name : operands_of(node)) {
+      if (depends_.contains(name) && !stop_.contains(name)) active_.insert(name);
+    }
+  }
+
+  /// Only where control flow is can shapes be open.
+  void check_shapes(const GraphView& view, const onnx::NodeProto& node) const {
+    if (!is_active(node)) return;
+    for (const std::string& output : node.output()) {
+      if (active_.contains(output) && !view.has_value(output))
+        refuse(view, node,
+               fmt::format("isn't differentiated: the shape of its result '{}' isn't known before the model "
+                           "runs (of a Loop: give it a constant trip count, and a condition that stays true)",
+                           output));
     }
   }
 
   bool is_active(const onnx::NodeProto& node) const {
     const auto is_on = [&](const auto& name) { return active_.contains(name); };
-    return std::ranges::any_of(node.output(), is_on) && std::ranges::any_of(node.input(), is_on);
+    return std::ranges::any_of(node.output(), is_on) && std::ranges::any_of(operands_of(node), is_on);
   }
 
   void check_reached(const GraphView& view) {
@@ -265,13 +339,13 @@ class Differentiation {
     for (const auto& node : model_.graph().node()) {
       const onnx::NodeProto* leaver = nullptr;
       bool reads_floats = false;
-      for (const std::string& input : node.input()) {
+      for (const std::string& input : operands_of(node)) {
         if (floats.contains(input)) reads_floats = true;
         if (const auto other = others.find(input); other != others.end()) leaver = other->second;
       }
       for (const std::string& output : node.output()) {
         if (output.empty() || stop_.contains(output)) continue;
-        if (reads_floats && is_float(view.type(output))) {
+        if (reads_floats && may_be_float(view, output)) {
           floats.insert(output);
         } else if (reads_floats || leaver != nullptr) {
           others[output] = reads_floats ? &node : leaver;
@@ -286,16 +360,25 @@ class Differentiation {
   }
 
   /// "node 'a' (Add) <- node 'b' (Mul)": the nodes from the loss to this one.
-  std::string path_to(const GraphView& view, const onnx::NodeProto& target) const {
+  std::string path_to(const GraphView& view, const onnx::NodeProto& node) const {
+    for (const Target& target : targets_) {
+      const std::string path = path_from(view, target.value, node);
+      if (!path.empty()) return path;
+    }
+    return "";
+  }
+
+  static std::string path_from(const GraphView& view, const std::string& begin,
+                               const onnx::NodeProto& target) {
     std::map<const onnx::NodeProto*, const onnx::NodeProto*> next;  // towards the loss
     std::vector<const onnx::NodeProto*> open;
-    if (const auto* maker = view.producer(request_.loss)) {
+    if (const auto* maker = view.producer(begin)) {
       open.push_back(maker);
       next[maker] = nullptr;
     }
     for (size_t i = 0; i < open.size() && open[i] != &target; ++i) {
-      for (const std::string& input : open[i]->input()) {
-        const auto* maker = input.empty() ? nullptr : view.producer(input);
+      for (const std::string& input : operands_of(*open[i])) {
+        const auto* maker = view.producer(input);
         if (maker != nullptr && next.try_emplace(maker, open[i]).second) open.push_back(maker);
       }
     }
@@ -307,7 +390,7 @@ class Differentiation {
     std::ranges::reverse(path);
     if (path.size() > kMost)
       path = {path[0], path[1], fmt::format(".. {} nodes ..", path.size() - 4), path.end()[-2], path.back()};
-    return fmt::format("'{}' <- {}", request_.loss, fmt::join(path, " <- "));
+    return fmt::format("'{}' <- {}", begin, fmt::join(path, " <- "));
   }
 
   [[noreturn]] void refuse(const GraphView& view, const onnx::NodeProto& node,
@@ -387,14 +470,19 @@ class Differentiation {
     return true;
   }
 
-  GradientNames add_nodes(const GraphView& view) {
+  std::map<std::string, std::vector<Term>> add_nodes(const GraphView& view) {
     onnx::GraphProto& graph = *model_.mutable_graph();
     FreshNames names = names_of(graph);
     TermGraph terms(graph, names);
     std::map<std::string, std::vector<Term>> gradients;
-    const ValueInfo& loss = view.value(request_.loss);
     terms.set_prefix("grad/");
-    gradients[request_.loss] = {terms.filled(1, loss.type, loss.shape)};
+    for (const Target& target : targets_) {
+      if (!active_.contains(target.value)) continue;
+      const ValueInfo& value = view.value(target.value);
+      gradients[target.value].push_back(target.seed.empty()
+                                            ? terms.filled(1, value.type, value.shape)
+                                            : Term{&terms, target.seed, value.type, value.shape});
+    }
     for (int i = graph.node_size() - 1, last = i; i >= 0; --i) {
       isa::check_internal(last < graph.node_size(), "gradient", "nodes were lost");
       onnx::NodeProto& node = *graph.mutable_node(i);
@@ -411,11 +499,21 @@ class Differentiation {
                             "{}: no gradient for input {}", describe_node(node), k);
       }
     }
+    return gradients;
+  }
+
+  /// Gives the gradients their names.
+  GradientNames finish(const GraphView& view, std::map<std::string, std::vector<Term>> gradients) {
+    onnx::GraphProto& graph = *model_.mutable_graph();
+    FreshNames names = names_of(graph);
+    TermGraph terms(graph, names);
     GradientNames result;
-    terms.set_prefix("");
     for (const std::string& name : wrt_) {
       const ValueInfo& value = view.value(name);
       const auto found = gradients.find(name);
+      if (found != gradients.end()) {
+        for (Term& term : found->second) term.graph = &terms;
+      }
       const Term total =
           found == gradients.end() ? terms.filled(0, value.type, value.shape) : sum(found->second);
       const std::string output = names.make_unique(name + ".grad");
@@ -433,7 +531,8 @@ class Differentiation {
   }
 
   onnx::ModelProto& model_;
-  const GradientRequest& request_;
+  GradientRequest request_;
+  std::vector<Target> targets_;
   const std::string& where_;
   std::vector<std::string> wrt_;
   bool takes_all_ = false;
@@ -443,6 +542,15 @@ class Differentiation {
 };
 
 }  // namespace
+
+std::map<std::string, std::string> add_inner_gradients(
+    onnx::ModelProto& model, const std::vector<std::pair<std::string, std::string>>& seeds,
+    const std::vector<std::string>& wrt, const std::string& where) {
+  std::vector<Target> targets;
+  for (const auto& [output, seed] : seeds) targets.push_back({output, seed});
+  return Differentiation(model, std::move(targets), wrt, where).run_inside();
+}
+
 }  // namespace gradient
 
 GradientNames add_gradients(onnx::ModelProto& model, const GradientRequest& request,

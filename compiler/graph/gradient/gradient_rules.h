@@ -86,6 +86,13 @@ class NodeGradient : public NodeTerms {
   /// A result that the node may leave out and gets now.
   Term output(int index, DataType type, const Shape& shape);
 
+  /// Of control flow, whose graphs read values that are no operands of the node.
+  const GraphView& view() const { return view_; }
+  onnx::NodeProto& mutable_node() { return node_; }
+  Term value(const std::string& name) const { return term(name); }
+  bool wants_value(const std::string& name) const { return active_.contains(name); }
+  void give_value(const std::string& name, const Term& gradient);
+
  private:
   std::map<std::string, std::vector<Term>>& gradients_;
   const std::set<std::string>& active_;
@@ -126,6 +133,16 @@ const std::vector<GradientRow>& gradient_rows();
 /// `variables` count as if they weren't constant.
 void fold_around(onnx::ModelProto& model, const std::set<std::string>& variables);
 
+/// Adds the gradients of a model that stands for a graph in a node: `seeds` are pairs of an output and of the
+/// input that holds its gradient. By each of `wrt` that an output depends on, the name of its gradient.
+/// Values have types and static shapes. Errors as those of add_gradients().
+std::map<std::string, std::string> add_inner_gradients(
+    onnx::ModelProto& model, const std::vector<std::pair<std::string, std::string>>& seeds,
+    const std::vector<std::string>& wrt, const std::string& where);
+/// Values of floats that depend on those of `wrt`, these included; those of unknown shape count as floats.
+std::set<std::string> dependents(const GraphView& view, std::set<std::string> wrt,
+                                 const std::set<std::string>& stop);
+
 // Rows of the families, each in a file of its own.
 std::vector<GradientRow> element_gradients();
 std::vector<GradientRow> movement_gradients();
@@ -140,5 +157,6 @@ std::vector<GradientRow> resize_gradients();
 std::vector<GradientRow> region_gradients();
 std::vector<GradientRow> recurrent_gradients();
 std::vector<GradientRow> signal_gradients();
+std::vector<GradientRow> control_gradients();
 
 }  // namespace kodama::compiler::gradient

@@ -9,7 +9,7 @@
 
 #include "compiler/graph/gradient/gradient_test_variants.h"
 #include "compiler/graph/gradient/terms.h"
-#include "compiler/graph/import.h"
+#include "compiler/graph/import_control_flow.h"
 #include "compiler/graph/test_models.h"
 
 /// Every rule against central differences of the CPU reference.
@@ -38,7 +38,7 @@ onnx::ModelProto model_of(const GradientVariant& variant, unsigned seed) {
   for (const std::string& name : variant.outputs) probe.mutable_graph()->add_output()->set_name(name);
   for (auto& output : *probe.mutable_graph()->mutable_output())
     output.mutable_type()->mutable_tensor_type()->set_elem_type(kDouble);
-  probe = import_model(probe, {}, variant.name);
+  probe = import_with_control_flow(probe, {}, variant.name);
   std::mt19937 generator(seed);
   std::string total;
   const auto add = [&](const char* op, const std::vector<std::string>& inputs, const std::string& output) {
@@ -67,7 +67,7 @@ onnx::ModelProto model_of(const GradientVariant& variant, unsigned seed) {
   auto& loss = *graph.add_output();
   loss.set_name("loss");
   *loss.mutable_type() = make_tensor_type(kDouble, {});
-  return import_model(model, {}, variant.name);
+  return import_with_control_flow(model, {}, variant.name);
 }
 
 double loss_of(const onnx::ModelProto& model, const TensorMap& inputs) {
@@ -129,7 +129,7 @@ INSTANTIATE_TEST_SUITE_P(Rules, Gradients, ::testing::ValuesIn(gradient_variants
                          [](const auto& variant) { return variant.param.name; });
 
 onnx::ModelProto imported(const std::string& graph) {
-  return import_model(parse_model(graph), {}, "test");
+  return import_with_control_flow(parse_model(graph), {}, "test");
 }
 
 TEST(Gradient, EveryRowHasAVariant) {
@@ -235,6 +235,62 @@ TEST(Gradient, NamesWhatIsNotDifferentiable) {
               {"y", {"x"}, {}}),
       "m.onnx: node 'y' (ScatterElements) is not differentiated with reduction mul; none and add are; the "
       "path from the loss: 'y' <- node 'y' (ScatterElements)");
+}
+
+TEST(Gradient, NamesControlFlowThatIsNotDifferentiated) {
+  const std::string begin = "agraph (float[3] x, int64 n) => (float y) { t = Constant <value = bool {1}> () ";
+  const std::string end = " y = ReduceSum <keepdims = 0> (u) }";
+  EXPECT_THAT(
+      refusal(begin +
+                  "h, u = Loop (n, t, x) <body = b (int64 k, bool c, float[3] p) => (bool d, float[3] q, "
+                  "float[3] s) { d = Identity (c) q = Sin (p) s = Exp (q) }>" +
+                  end,
+              {"y", {"x"}, {}}),
+      ::testing::HasSubstr("(Loop) isn't differentiated: the shape of its result 'u' isn't known before the "
+                           "model runs"));
+  EXPECT_THAT(
+      refusal(begin +
+                  "v = Loop (n, t, x) <body = b (int64 k, bool c, float[m] p) => (bool d, float[q] q) "
+                  "{ d = Identity (c) q = Concat <axis = 0> (p, x) }> z = Constant <value_ints = [1]> "
+                  "() w = Constant <value_ints = [0]> () u = Slice (v, w, z)" +
+                  end,
+              {"y", {"x"}, {}}),
+      ::testing::HasSubstr("'v' isn't known before the model runs"));
+  EXPECT_THAT(
+      refusal("agraph (float[1,1,4,4] x, float[1,4] r, int64[1] i, bool f) => (float[1,1,2,2] y) { "
+              "y = If (f) <then_branch = t () => (float[1,1,2,2] a) { a = RoiAlign <mode = \"max\", "
+              "output_height = 2, output_width = 2> (x, r, i) }, else_branch = e () => (float[1,1,2,2] b) "
+              "{ g = Constant <value = int64[2] {0, 0}> () h = Constant <value = int64[2] {2, 2}> () "
+              "m = Constant <value = int64[2] {2, 3}> () b = Slice (x, g, h, m) }> }",
+              {"y", {"x"}, {}}),
+      ::testing::HasSubstr("inside node 'y' (If): node 'a' (RoiAlign) is differentiated only in mode avg"));
+}
+
+/// Whether a value is reached only by way of zeros or integers can't be seen from outside: zeros.
+TEST(Gradient, OfWhatControlFlowOnlyCountsIsZero) {
+  const Tensor gradient = gradient_of(
+      "agraph (float[3] x, float[3] z) => (float[3] y) { n = Constant <value = int64 {2}> () "
+      "y = Loop (n, , z) <body = b (int64 k, bool c, float[3] p) => (bool d, float[3] q) { d = Identity (c) "
+      "r = Round (x) q = Mul (p, r) }> }");
+  for (float value : gradient.data<float>()) EXPECT_EQ(value, 0);
+}
+
+TEST(Gradient, ConstantsInsideAreTheModelsOwn) {
+  auto model = parse_model(
+      "agraph (float[3] x) => (float[3] y) { n = Constant <value = int64 {2}> () "
+      "y = Loop (n, , x) <body = b (int64 k, bool c, float[3] p) => (bool d, float[3] q) { d = Identity (c) "
+      "q = Mul (p, w) }> }");
+  auto& loop = *model.mutable_graph()->mutable_node(1);
+  *loop.mutable_attribute(0)->mutable_g()->add_initializer() =
+      tensor_to_proto(Tensor::from_values<float>(onnx::TensorProto_DataType_FLOAT, {3}, {1, 2, 3}), "w");
+  model = import_with_control_flow(model, {}, "test");
+  const auto names = make_gradient_model(model, {"y", {}, {}}, "test");
+  ASSERT_EQ(names.size(), 1U);
+  TensorMap inputs = random_inputs(model);
+  const TensorMap results = run_graph(model, inputs);
+  for (size_t i = 0; i < 3; ++i)  // y = x w^2
+    EXPECT_NEAR(results.at(names[0].second).data<float>()[i],
+                2 * inputs.at("x").data<float>()[i] * static_cast<float>(i + 1), 1e-5);
 }
 
 TEST(Gradient, SaysWhatIsWrongWithTheRequest) {

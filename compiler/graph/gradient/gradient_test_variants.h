@@ -22,5 +22,6 @@ struct GradientVariant {
 };
 
 const std::vector<GradientVariant>& gradient_variants();
+std::vector<GradientVariant> control_variants();  ///< of these, control flow
 
 }  // namespace kodama::compiler::testing

@@ -587,9 +587,10 @@ Variants signal_variants() {
 const std::vector<GradientVariant>& gradient_variants() {
   static const Variants kVariants = [] {
     Variants all;
-    for (const auto& family : {element_variants, movement_variants, index_variants, reduction_variants,
-                               matrix_variants, convolution_variants, pool_variants, normalization_variants,
-                               loss_variants, region_variants, recurrent_variants, signal_variants}) {
+    for (const auto& family :
+         {element_variants, movement_variants, index_variants, reduction_variants, matrix_variants,
+          convolution_variants, pool_variants, normalization_variants, loss_variants, region_variants,
+          recurrent_variants, signal_variants, control_variants}) {
       const Variants more = family();
       all.insert(all.end(), more.begin(), more.end());
     }

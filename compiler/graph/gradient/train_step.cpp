@@ -12,9 +12,10 @@
 #include "compiler/graph/gradient/gradient_rules.h"
 #include "compiler/graph/gradient/optimizers.h"
 #include "compiler/graph/graph_view.h"
-#include "compiler/graph/import.h"
+#include "compiler/graph/import_control_flow.h"
 #include "compiler/graph/infer_types.h"
 #include "compiler/graph/onnx_model.h"
+#include "compiler/reference/executor.h"
 #include "isa/error.h"
 #include "isa/file.h"
 
@@ -480,7 +481,7 @@ class StepMaker {
     const auto& nodes = step_.model.graph().node();
     for (int i = nodes.size() - 1; i >= 0; --i) {
       if (std::ranges::any_of(nodes[i].output(), [&](const auto& name) { return needed.contains(name); }))
-        needed.insert(nodes[i].input().begin(), nodes[i].input().end());
+        needed.merge(names_read(nodes[i]));
     }
     std::vector<std::string> result;
     for (const std::string& name : names) {
@@ -559,7 +560,7 @@ class StepMaker {
 
   void remove_unread_initializers() {
     std::set<std::string> read;
-    for (const auto& node : graph().node()) read.insert(node.input().begin(), node.input().end());
+    for (const auto& node : graph().node()) read.merge(names_read(node));
     auto& initializers = *graph().mutable_initializer();
     initializers.erase(std::remove_if(initializers.begin(), initializers.end(),
                                       [&](const auto& tensor) { return !read.contains(tensor.name()); }),
@@ -654,7 +655,7 @@ StepModel read_train_step(const std::string& path) {
     if (!step.initial.contains(each.input)) throw wrong(fmt::format("'{}' has no first value", each.input));
   }
   model.clear_metadata_props();
-  step.model = import_model(std::move(model), {}, path);
+  step.model = import_with_control_flow(std::move(model), {}, path);
   std::set<std::string> there;
   for (const auto& input : step.model.graph().input()) there.insert(input.name());
   for (const auto& output : step.model.graph().output()) there.insert(output.name());
