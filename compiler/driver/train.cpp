@@ -335,7 +335,7 @@ class Training {
   int64_t interconnect_cycles() const {
     if (chips_ == nullptr) return 0;
     return std::llround(std::ceil(interconnect_.seconds(chips_->count(), exchanged_bytes_) *
-                                  chip_->compiled().chip.clock_hz));
+                                  isa::find_chip(common_.chip).clock_hz));
   }
 
   void check_data() {

@@ -56,6 +56,8 @@ void make_window_explicit(const GraphView& view, onnx::NodeProto& node) {
 void drop_unused_outputs(const onnx::ModelProto& model, const GraphView& view, onnx::NodeProto& node) {
   const onnx::OpSchema* schema = find_schema(model, node);
   if (!schema || schema->outputs().empty()) return;
+  // In training mode it must have all.
+  if (node.op_type() == "BatchNormalization" && view.get_int(node, "training_mode", 0) != 0) return;
   for (int i = 0; i < node.output_size(); ++i) {
     const std::string& name = node.output(i);
     if (name.empty() || view.is_graph_output(name) || !view.consumers(name).empty()) continue;

@@ -649,6 +649,39 @@ void lift_constants(onnx::ModelProto& model) {
   }
 }
 
+/// The condition of an If, if it is constant.
+std::optional<bool> constant_condition(const onnx::GraphProto& graph, const onnx::NodeProto& node) {
+  if (node.op_type() != "If" || !node.domain().empty()) return std::nullopt;
+  for (const auto& tensor : graph.initializer()) {
+    if (tensor.name() != node.input(0)) continue;
+    const Tensor value = tensor_from_proto(tensor, describe_node(node));
+    if (value.type() == onnx::TensorProto_DataType_BOOL && value.size() == 1) return value.data<bool>()[0];
+  }
+  return std::nullopt;
+}
+
+/// Ifs whose condition follows from shapes and constants become their branch. Whether there were any.
+bool decide_branches(onnx::ModelProto& model) {
+  fold_constants(model);
+  onnx::GraphProto& graph = *model.mutable_graph();
+  onnx::GraphProto decided;
+  bool any = false;
+  for (const auto& node : graph.node()) {
+    if (const auto condition = constant_condition(graph, node)) {
+      put_branch(node, *condition, decided);
+      any = true;
+    } else {
+      *decided.add_node() = node;
+    }
+  }
+  if (!any) return false;
+  graph.mutable_node()->Swap(decided.mutable_node());
+  graph.mutable_initializer()->MergeFrom(decided.initializer());
+  graph.clear_value_info();
+  name_nodes(graph);
+  return true;
+}
+
 }  // namespace
 
 onnx::ModelProto read_model(const std::string& path) {
@@ -730,7 +763,10 @@ onnx::ModelProto import_with_control_flow(onnx::ModelProto model, const ImportOp
                 opset_version(model), kOpsetVersion);
   for_each_graph(model, [](onnx::GraphProto& graph) { name_nodes(graph); });
   lift_constants(model);
-  infer_all(model, where);
+  do {
+    infer_all(model, where);
+  } while (decide_branches(model));
+  prune_value_info(*model.mutable_graph());
   check_types(model, where);
   reestablish(model, "import");
   return model;

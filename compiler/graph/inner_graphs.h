@@ -26,6 +26,10 @@ void rename_values(onnx::NodeProto& node, const Renames& names);
 /// the new ones.
 Renames rename_own_values(onnx::GraphProto& graph, const std::set<std::string>& kept, FreshNames& names);
 
+/// Adds the nodes of a branch of an If to a graph, in its place. Values inside get names of their own.
+/// UserError for a branch that has not as many outputs as the node.
+void put_branch(const onnx::NodeProto& node, bool condition, onnx::GraphProto& result);
+
 /// Names that a graph reads from those around it.
 std::set<std::string> names_from_outside(const onnx::GraphProto& graph);
 

@@ -423,6 +423,17 @@ TEST(Canonicalize, UnusedOptionalOutputs) {
   EXPECT_EQ(after("canonicalize", model).graph().node(0).output_size(), 1);
 }
 
+TEST(Canonicalize, NormalizationInTrainingKeepsItsOutputs) {
+  auto model = import_model(
+      parse_model(
+          "agraph (float[2,3,4] x, float[3] s, float[3] b, float[3] m, float[3] v) => (float[2,3,4] y) { "
+          "y, n, w = BatchNormalization <training_mode = 1> (x, s, b, m, v) }"),
+      {}, "test");
+  const auto before = model;
+  run_graph_passes(model);
+  expect_same_results(before, model);
+}
+
 TEST(Canonicalize, InitializerAsOutput) {
   auto model = parse_model("g (float[2] x) => (float[2] y, float[2] w) { y = Add(x, w) }");
   add_random(model, "w", {2});

@@ -289,8 +289,8 @@ class Differentiation {
         active_.insert(node.input(k));
       }
       if (has_subgraph(node)) activate_captured(node);
-      check_shapes(view, node);
     }
+    for (const auto& node : model_.graph().node()) check_shapes(view, node);
   }
 
   void activate_captured(const onnx::NodeProto& node) {

@@ -275,6 +275,17 @@ TEST(Gradient, OfWhatControlFlowOnlyCountsIsZero) {
   for (float value : gradient.data<float>()) EXPECT_EQ(value, 0);
 }
 
+TEST(Gradient, BranchesThatAreDecidedAreTaken) {
+  const auto model = imported(
+      "agraph (float[2,3] x) => (float[m,n] y) { s = Shape (x) i = Constant <value = int64 {1}> () "
+      "e = Gather (s, i) three = Constant <value = int64 {3}> () c = Equal (e, three) "
+      "y = If (c) <then_branch = t () => (float[2,3] a) { b = Exp (x) a = Mul (b, x) }, "
+      "else_branch = o () => (float[m,n] d) { d = Transpose (x) }> }");
+  EXPECT_EQ(count_nodes(model, "If"), 0);
+  EXPECT_EQ(count_nodes(model, "Exp"), 1);
+  EXPECT_EQ(static_shape(model.graph().output(0).type()), (Shape{2, 3}));
+}
+
 TEST(Gradient, ConstantsInsideAreTheModelsOwn) {
   auto model = parse_model(
       "agraph (float[3] x) => (float[3] y) { n = Constant <value = int64 {2}> () "
