@@ -431,7 +431,7 @@ TEST(Canonicalize, NormalizationInTrainingKeepsItsOutputs) {
       {}, "test");
   const auto before = model;
   run_graph_passes(model);
-  expect_same_results(before, model);
+  testing::expect_same_results(before, model);
 }
 
 TEST(Canonicalize, InitializerAsOutput) {
