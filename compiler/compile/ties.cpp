@@ -44,6 +44,9 @@ bool is_made_in_place(const ModelPlan& plan, int stage, int target) {
   const PlannedImage& image = plan.images[static_cast<size_t>(target)];
   const PlannedImage& result = plan.images[static_cast<size_t>(maker.result)];
   if (image.last_stage > stage) return false;
+  // Who runs a stage of the host may begin anew there, with other inputs (RunnerOptions::mean_of_shares).
+  const auto is_host = [](const PlannedStage& each) { return each.kind == PlannedStage::Kind::kHost; };
+  if (std::any_of(plan.stages.begin() + stage, plan.stages.end(), is_host)) return false;
   for (size_t k = 0; k < maker.operands.size(); ++k) {
     if (maker.operands[k] == target && std::ranges::count(maker.candidate.elementwise, k) == 0) return false;
   }

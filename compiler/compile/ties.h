@@ -17,8 +17,8 @@
 /// place of every image of the input that the host would send. These keep their place from run to run.
 ///
 /// There is no relayout where the kernel that makes the output works element by element, the input has one
-/// image, in the same layout, and no stage behind reads it: then the result takes the image's place at once,
-/// as weights that an optimizer changes do.
+/// image, in the same layout, and no stage behind reads it or is the host's: then the result takes the
+/// image's place at once, as weights that an optimizer changes do.
 namespace kodama::compiler {
 
 /// By the names of the model's values.
