@@ -45,18 +45,25 @@ void join_shares(onnx::ModelProto& model, const std::vector<std::string>& output
   }
 
   const std::set<std::string> joined(outputs.begin(), outputs.end());
-  std::set<std::string> behind = joined;
+  std::set<std::string> needed(mean.input().begin(), mean.input().end());
+  std::vector<bool> comes_first(static_cast<size_t>(graph.node_size()), false);
+  for (int i = graph.node_size() - 1; i >= 0; --i) {
+    const onnx::NodeProto& node = graph.node(i);
+    if (std::ranges::none_of(node.output(), [&](const auto& name) { return needed.contains(name); }))
+      continue;
+    isa::check_internal(!joined.contains(node.output(0)), "join_shares", "'{}' depends on the mean itself",
+                        node.output(0));
+    comes_first[static_cast<size_t>(i)] = true;
+    needed.merge(names_read(node));
+    needed.erase("");  // operands that are left out
+  }
   google::protobuf::RepeatedPtrField<onnx::NodeProto> first;
   google::protobuf::RepeatedPtrField<onnx::NodeProto> then;
-  for (onnx::NodeProto& node : *graph.mutable_node()) {
+  for (int i = 0; i < graph.node_size(); ++i) {
+    onnx::NodeProto& node = *graph.mutable_node(i);
     if (node.output_size() == 1 && joined.contains(node.output(0))) continue;
-    const bool depends =
-        std::ranges::any_of(names_read(node), [&](const auto& name) { return behind.contains(name); });
-    if (depends) behind.insert(node.output().begin(), node.output().end());
-    (depends ? then : first).Add()->Swap(&node);
+    (comes_first[static_cast<size_t>(i)] ? first : then).Add()->Swap(&node);
   }
-  for (const std::string& operand : mean.input())
-    isa::check_internal(!behind.contains(operand), "join_shares", "'{}' depends on the mean itself", operand);
   *first.Add() = mean;
   first.MergeFrom(then);
   graph.mutable_node()->Swap(&first);

@@ -10,9 +10,10 @@
 namespace kodama::compiler {
 
 /// Makes of a node `output = Identity(value)` for each of these outputs a single node kodama.MeanOfShares of
-/// all: every output is the mean of its operand over all shares. What doesn't depend on it comes before it,
-/// all else behind. It is a function of the model's own, whose body are these Identity nodes: other runtimes
-/// compute a single share. UserError, beginning with `where`, for an output that no Identity node makes.
+/// all: every output is the mean of its operand over all shares. What it needs comes before it, all else
+/// behind, so that a share changes no state. It is a function of the model's own, whose body are these
+/// Identity nodes: other runtimes compute a single share. UserError, beginning with `where`, for an output
+/// that no Identity node makes.
 void join_shares(onnx::ModelProto& model, const std::vector<std::string>& outputs, const std::string& where);
 
 }  // namespace kodama::compiler

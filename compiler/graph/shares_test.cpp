@@ -22,17 +22,18 @@ onnx::ModelProto import(const std::string& graph) {
   return import_model(testing::parse_model(graph), {}, "m.onnx");
 }
 
-TEST(JoinShares, WaitsBehindAllThatDoesNotDependOnTheMeans) {
+TEST(JoinShares, WaitsBehindWhatItNeedsAlone) {
   onnx::ModelProto model = import(
       "g (float[2] x, float[2] w) => (float[2] y, float[2] z)"
-      "{ a = Mul(x, w) ga = Identity(a) y = Sub(w, ga) b = Exp(x) gb = Identity(b) z = Sub(y, gb) }");
+      "{ a = Mul(x, w) ga = Identity(a) y = Sub(w, ga) c = Neg(x) b = Exp(x) gb = Identity(b) d = Add(c, y) "
+      "z = Sub(d, gb) }");
   const TensorMap inputs = {{"x", Tensor::from_values<float>(onnx::TensorProto_DataType_FLOAT, {2}, {1, 2})},
                             {"w", Tensor::from_values<float>(onnx::TensorProto_DataType_FLOAT, {2}, {3, 4})}};
   const TensorMap before = run_graph(model, inputs);
   join_shares(model, {"gb", "ga"}, "m.onnx");
   std::vector<std::string> made;
   for (const auto& node : model.graph().node()) made.push_back(node.output(0));
-  EXPECT_THAT(made, ElementsAre("a", "b", "gb", "y", "z"));
+  EXPECT_THAT(made, ElementsAre("a", "b", "gb", "y", "c", "d", "z"));
   EXPECT_TRUE(is_mean_of_shares(model.graph().node(2)));
   EXPECT_THAT(model.graph().node(2).input(), ElementsAre("b", "a"));
   EXPECT_THAT(model.graph().node(2).output(), ElementsAre("gb", "ga"));
