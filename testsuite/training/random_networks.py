@@ -101,8 +101,9 @@ class Network:
         kernel = dice.choice([1, 1, 2, 3, 3, 3, 3, 4, 5, 5, 6, 7])
         stride = dice.choice([1, 1, 1, 2]) if size >= 8 else 1
         groups = dice.choice([g for g in (1, 1, 1, 1, 2, 4, channels) if channels % g == 0 and width % g == 0])
-        # A normalization takes away what a bias adds: its gradient would be nothing but rounding errors.
-        normalizes = dice.random() < 0.5
+        # A normalization takes away what a bias adds, and a single weight's size: their gradients would be nothing but
+        # rounding errors.
+        normalizes = dice.random() < 0.5 and channels // groups * kernel * kernel > 1
         has_bias = not normalizes and dice.random() < 0.7
         made = self.convolution(value, channels, size, width, kernel, stride, groups, has_bias)
         if made is None:
