@@ -504,6 +504,9 @@ class ModelPlanner::Impl {
         if (from_host == sender.end() || reads_through(tensor)) continue;
         for (const StreamPlacement* placement : reader.stream.placements) {
           if (placement == nullptr) continue;
+          // A tie brings what has the state's own shape.
+          if (is_state(root) && shape_of(*placement) != graph_.tensors[static_cast<size_t>(root)].shape)
+            continue;
           problem.nodes[static_cast<size_t>(from_host->second)].candidates.push_back(
               sending(root, layout_id(*placement)));
         }
@@ -515,6 +518,9 @@ class ModelPlanner::Impl {
       const auto node = sender.find(graph_.storage(state.input));
       const auto made = tensor_number.find(graph_.storage(state.output));
       if (node == sender.end() || made == tensor_number.end() || sender.contains(made->first)) continue;
+      if (graph_.tensors[static_cast<size_t>(made->first)].shape !=
+          graph_.tensors[static_cast<size_t>(node->first)].shape)
+        continue;
       layout::PlanProblem::Tensor same;
       same.name = "place of " + problem.nodes[static_cast<size_t>(node->second)].name;
       same.maker = {node->second, 1};
@@ -617,14 +623,18 @@ class ModelPlanner::Impl {
     return static_cast<int64_t>(kRoom * 2 * static_cast<double>(chip_.memory.lm_words / isa::kWordsPerLong));
   }
 
+  /// Whether an input stays on the chip from run to run.
+  bool is_state(TensorId root) const {
+    return std::ranges::any_of(states_,
+                               [&](const StateTensor& state) { return graph_.storage(state.input) == root; });
+  }
   /// Whether a result stays on the chip as what the next run reads.
   bool stays_as_state(TensorId storage) const {
     return std::ranges::any_of(
         states_, [&](const StateTensor& state) { return graph_.storage(state.output) == storage; });
   }
   layout::PlanProblem::Candidate sending(TensorId root, int id) const {
-    const auto is_it = [&](const StateTensor& state) { return graph_.storage(state.input) == root; };
-    if (std::ranges::any_of(states_, is_it)) return {0, {id}, "kept"};
+    if (is_state(root)) return {0, {id}, "kept"};
     return {static_cast<double>(link_cycles(placement(id))), {id}, "sent"};
   }
 

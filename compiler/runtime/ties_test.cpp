@@ -77,6 +77,15 @@ TEST(Ties, WhatAnOptimizerChangesStaysInPlace) {
   }
 }
 
+/// Readers see the state in another shape, as normalizations do.
+TEST(Ties, StatesOfOtherShapes) {
+  for (const char* chip : {"tiny", "mncore2"}) {
+    expect_ties(R"(g (float[2,8,9,9] x, float[8] s, float[8] d) => (float[8] sn, float[2,8,9,9] y) {
+      shape = Constant<value = int64[3] {8, 1, 1}>() r = Reshape(s, shape) y = Mul(x, r) sn = Sub(s, d) })",
+                {{"sn", "s"}}, 1, 3, chip);
+  }
+}
+
 /// Who reads the old value behind the new one needs it.
 TEST(Ties, WhatIsReadLaterIsNotWrittenOver) {
   expect_ties(R"(g (float[96,80] w, float[96,80] d, float[80,16] x) => (float[96,80] wn, float[96,16] y) {
