@@ -50,6 +50,18 @@ std::vector<Fault> faults() {
        "agraph (float[2,6,8] x) => (float[2,6,8] y)"
        "{ m, i = MaxPool<kernel_shape = [2], strides = [2]>(x)"
        "y = MaxUnpool<kernel_shape = [2], strides = [2]>(m, i) }"},
+      // Three bins of 7 columns: 3 (7 / 3) was more than 7 in single precision.
+      {"BinsThatEndAtAWholeNumber",
+       "agraph (float[1,4,3,15] x) => (float[2,4,1,3] y)"
+       "<float[2,5] regions = {0, 3, 0, 9, 2, 0, 4, 0, 10, 2}>"
+       "{ y = MaxRoiPool<pooled_shape = [1, 3]>(x, regions) }"},
+      // Of two columns, interpolated rows are dependent; with weights of 9 bits they aren't.
+      {"TheDeterminantOfInterpolatedRows",
+       "agraph (float[1,1,3,2] x) => (float[3,1] y) <float[3,4] regions = {0.013, 1.492, 0.09248, 2.123852,"
+       "0.167, 0.318, 1.758044, 0.991182, 0.732, 1.662, 1.445884, 2.079456}, int64[3] pictures = {0, 0, 0}>"
+       "{ r = RoiAlign<output_height = 3, output_width = 3, sampling_ratio = 1>(x, regions, pictures)"
+       "y = Det(r) }",
+       "tiny", "half", "pbqp", Outcome::kRounding},
       // Its kernel is larger than what it unpools.
       {"UnpoolsASingleElement",
        "agraph (float[2,9,2] x) => (float[2,9,2] y)"

@@ -87,15 +87,21 @@ struct Errors {
   MatrixPrecision precision = MatrixPrecision::kFloat;
   std::mt19937_64 engine;
 
+  double product_error() const {
+    return precision == MatrixPrecision::kHalf     ? 0x1.0p-9
+           : precision == MatrixPrecision::kGFloat ? 0x1.0p-18
+                                                   : 0x1.0p-23;
+  }
   void disturb_operand(RowErrors kind, Tensor& tensor) {
-    const double product_error = precision == MatrixPrecision::kHalf     ? 0x1.0p-9
-                                 : precision == MatrixPrecision::kGFloat ? 0x1.0p-18
-                                                                         : 0x1.0p-23;
-    if (kind == RowErrors::kProducts) disturb(tensor, 0, product_error, least_of(precision), engine);
+    if (kind == RowErrors::kProducts || kind == RowErrors::kWeights)
+      disturb(tensor, 0, product_error(), least_of(precision), engine);
     if (kind == RowErrors::kSums) disturb(tensor, 0, 0x1.0p-23, 0, engine);
   }
   void disturb_result(RowErrors kind, Tensor& tensor) {
-    if (kind != RowErrors::kNone) disturb(tensor, 4 * rounding_of(tensor.type()), 0, 0, engine);
+    if (kind == RowErrors::kNone) return;
+    // Weights are rounded one by one: rows that depend on each other needn't any more.
+    disturb(tensor, 4 * rounding_of(tensor.type()), kind == RowErrors::kWeights ? product_error() : 0, 0,
+            engine);
   }
 };
 

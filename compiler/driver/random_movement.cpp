@@ -361,7 +361,7 @@ std::vector<RandomRow> movement_rows() {
       {"Pad", add_pad, exact},
       {"Range", add_range},
       {"Reshape", add_reshape, exact},
-      {"Resize", add_resize, RowErrors::kProducts},
+      {"Resize", add_resize, RowErrors::kWeights},
       {"ReverseSequence", add_reverse_sequence, exact},
       {"Shape", add_shape, exact},
       {"Size", add_size, exact},

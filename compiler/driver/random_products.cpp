@@ -268,7 +268,7 @@ std::vector<RandomRow> product_rows() {
   const auto products = RowErrors::kProducts;
   return {
       {"BlackmanWindow", add_window},
-      {"DFT", add_dft, products},
+      {"DFT", add_dft, RowErrors::kWeights},
       {"Det", add_det, RowErrors::kSums},
       {"Einsum", add_einsum, products},
       {"GRU", add_recurrent, products},
@@ -281,7 +281,7 @@ std::vector<RandomRow> product_rows() {
       {"MelWeightMatrix", add_mel_weights},
       {"QLinearMatMul", add_qlinear_mat_mul, exact},
       {"RNN", add_recurrent, products},
-      {"STFT", add_stft, products},
+      {"STFT", add_stft, RowErrors::kWeights},
   };
 }
 

@@ -17,6 +17,7 @@ enum class RowErrors : uint8_t {
   kRounds,    ///< by the rounding of the result
   kSums,      ///< by the rounding of sums, relative to the largest element of an operand
   kProducts,  ///< by the precision of matrix products, relative to the largest element of an operand
+  kWeights,   ///< the same, and products are with numbers that the operator makes, as in interpolation
 };
 
 struct RandomRow {

@@ -329,14 +329,14 @@ std::vector<RandomRow> window_rows() {
       {"GlobalAveragePool", add_global_pool, sums},
       {"GlobalLpPool", add_global_lp_pool, sums},
       {"GlobalMaxPool", add_global_pool, exact},
-      {"GridSample", add_grid_sample, products, true},
+      {"GridSample", add_grid_sample, RowErrors::kWeights, true},
       {"LRN", add_lrn, sums},
       {"LpPool", add_lp_pool, sums},
       {"MaxPool", add_max_pool, exact, true},
       {"MaxRoiPool", add_max_roi_pool, exact, true},
       {"MaxUnpool", add_max_unpool, exact},
       {"QLinearConv", add_qlinear_conv, exact},
-      {"RoiAlign", add_roi_align, products, true},
+      {"RoiAlign", add_roi_align, RowErrors::kWeights, true},
   };
 }
 

@@ -160,8 +160,9 @@ TensorId pooled_elements(NodeLowering& lowering, const RegionAxis& axis) {
   const Term length = max(corner(axis.high) - from + 1, 1.0);
   const Term bin = number("bins", 1, axis.bins), element = number("elements", 2, axis.extent);
   const auto bins = static_cast<double>(axis.bins);
-  const Term size = length / length.constant(bins);
-  const Term begin = from + floor(bin * size), end = from - floor(-((bin + 1) * size));
+  // Whole numbers over a whole number: half of one more, and no rounding crosses the next.
+  const Term begin = from + floor((bin * length + 0.5) * (1 / bins));
+  const Term end = from + floor(((bin + 1) * length + (bins - 0.5)) * (1 / bins));
   const Term outside = less(element, begin).apply(ScalarOp::kOr, negation(less(element, end)));
   const std::string suffix = fmt::format("{}_inside", axis.name);
   const TensorId result = lowering.add_tensor(suffix, kReal, extents);

@@ -180,9 +180,9 @@ std::vector<Tensor> run_max_roi_pool(const NodeContext& context) {
   };
   const auto range_of = [](double from, double to, int64_t bin, int64_t bins, int64_t extent) {
     const double length = std::max(to - from + 1, 1.0);
-    const double size = length / static_cast<double>(bins);
-    const double begin = from + std::floor(static_cast<double>(bin) * size);
-    const double end = from + std::ceil(static_cast<double>(bin + 1) * size);
+    // Both are whole numbers: a quotient is rounded, but never over one.
+    const double begin = from + std::floor(static_cast<double>(bin) * length / static_cast<double>(bins));
+    const double end = from + std::ceil(static_cast<double>(bin + 1) * length / static_cast<double>(bins));
     const auto bounded = [&](double value) {
       return static_cast<int64_t>(std::clamp(value, 0.0, static_cast<double>(extent)));
     };
