@@ -62,6 +62,11 @@ std::vector<Fault> faults() {
        "{ r = RoiAlign<output_height = 3, output_width = 3, sampling_ratio = 1>(x, regions, pictures)"
        "y = Det(r) }",
        "tiny", "half", "pbqp", Outcome::kRounding},
+      // 1 + exp(x) had lost the digits of exp(x).
+      {"SoftplusOfNegativeNumbers",
+       "agraph (float[9] x) => (float[9] y) <float[9] by = {-15.0, -14.0, -13.0, -12.0, -11.0, -16.0, -14.0, "
+       "-13.0, -12.0}>"
+       "{ s = Add(x, by) y = Softplus(s) }"},
       // Its kernel is larger than what it unpools.
       {"UnpoolsASingleElement",
        "agraph (float[2,9,2] x) => (float[2,9,2] y)"

@@ -238,16 +238,16 @@ TEST(LowerElementwise, DivisionsByZeroAreZero) {
   }
 }
 
-TEST(LowerElementwise, EluKeepsTheDigitsOfSmallNumbers) {
-  for (const char* op : {"Elu", "Celu", "Selu", "Elu <alpha = 0.25>"}) {
+TEST(LowerElementwise, SmallResultsKeepTheirDigits) {
+  for (const char* op : {"Elu", "Celu", "Selu", "Elu <alpha = 0.25>", "Softplus"}) {
     const auto model = import_model(
-        parse_model(fmt::format("g (float[7] x) => (float[7] y) {{ y = {} (x) }}", op)), {}, "t");
+        parse_model(fmt::format("g (float[9] x) => (float[9] y) {{ y = {} (x) }}", op)), {}, "t");
     const TensorMap inputs = {
-        {"x", Tensor::from_values<float>(TensorProto::FLOAT, {7},
-                                         {-1e-6F, -3e-4F, -0.01F, -0.124F, -0.126F, -2, 0.5F})}};
+        {"x", Tensor::from_values<float>(TensorProto::FLOAT, {9},
+                                         {-1e-6F, -3e-4F, -0.01F, -0.124F, -0.126F, -2, 0.5F, -11, -30})}};
     const Tensor found = interpret_layer_graph(lower_to_layers(model), inputs).at("y");
     const Tensor expected = run_graph(model, inputs).at("y");
-    for (int64_t i = 0; i < 7; ++i) {
+    for (int64_t i = 0; i < 9; ++i) {
       const double value = element_as_double(expected, i);
       EXPECT_NEAR(element_as_double(found, i), value, 1e-6 * std::abs(value)) << op << " " << i;
     }

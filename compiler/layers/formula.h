@@ -141,9 +141,15 @@ inline Term elu(Term x, double alpha) {
 inline Term hard_sigmoid(Term x, double alpha, double beta) {
   return min(relu(x * alpha + beta), 1);
 }
+/// log(1 + x) for x from 0 to 1. The sum drops digits of a small x: what is left of it says by how much the
+/// logarithm is then too small or too large.
+inline Term log_of_one_plus(Term x) {
+  const Term sum = x + 1, kept = sum - 1;
+  return where(equal(kept, kept.constant(0)), x, log(sum) * (x / kept));
+}
 /// log(1 + exp(x)), written so that exp never overflows.
 inline Term softplus(Term x) {
-  return relu(x) + log(exp(-abs(x)) + 1);
+  return relu(x) + log_of_one_plus(exp(-abs(x)));
 }
 inline Term softsign(Term x) {
   return x / (abs(x) + 1);
