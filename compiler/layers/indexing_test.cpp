@@ -176,7 +176,7 @@ TEST(Indexing, ElementsOfTwoWordsHaveAnOrder) {
             "{{ k = Constant <value = int64[1] {{2}}> () y, i = TopK <axis = {2}, largest = {3}> (x, k) }}",
             type, axis == 0 ? "2, 4" : "2, 2", axis, flag);
         expect_same(top_k, {{"x", x}});
-        EXPECT_EQ(count_layers(layers_of(top_k), LayerKind::kHost), 0);
+        EXPECT_EQ(testing::count_layers(layers_of(top_k), LayerKind::kHost), 0);
         for (const char* op : {"ArgMax", "ArgMin"})
           expect_same(fmt::format("g ({}[2, 4] x) => (int64[{}] y) "
                                   "{{ y = {} <axis = {}, select_last_index = {}> (x) }}",

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "compiler/graph/gradient/gradient_test_variants.h"
 
 namespace kodama::compiler::testing {
