@@ -16,30 +16,15 @@
 namespace kodama::compiler {
 namespace {
 
-/// What ties keep on the chip.
-std::vector<StateTensor> states_of(const LayerGraph& graph, const CompileOptions& options) {
-  std::vector<StateTensor> states;
-  if (!options.keeps_inputs) return states;
-  const auto find = [&](const std::vector<TensorId>& ids, const std::string& name) {
-    const auto found = std::ranges::find_if(
-        ids, [&](TensorId id) { return graph.tensors[static_cast<size_t>(id)].name == name; });
-    return found == ids.end() ? -1 : *found;
-  };
-  for (const TieRequest& tie : options.ties) {
-    const StateTensor state{find(graph.outputs, tie.output), find(graph.inputs, tie.input)};
-    if (state.output >= 0 && state.input >= 0 && !tie.fetch) states.push_back(state);
-  }
-  return states;
-}
-
 SlicedPlan plan_of(LayerGraph graph, const isa::Chip& chip, const CompileOptions& options) {
   SlicedPlan plan;
   plan.graph = std::make_unique<LayerGraph>(std::move(graph));
   finish_layers(*plan.graph, chip, options);
   const KernelOptions kernels{options.precision, options.passes.options,
                               options.planned_weights.value_or(options.weights) != Weights::kStream};
-  plan.planner = std::make_unique<ModelPlanner>(*plan.graph, chip, kernels, options.cache,
-                                                states_of(*plan.graph, options));
+  plan.planner = std::make_unique<ModelPlanner>(
+      *plan.graph, chip, kernels, options.cache,
+      options.keeps_inputs ? states_of(*plan.graph, options.ties) : std::vector<StateTensor>());
   plan.plan = plan.planner->plan(options.planner);
   return plan;
 }

@@ -63,6 +63,16 @@ bool is_made_in_place(const ModelPlan& plan, int stage, int target) {
 
 }  // namespace
 
+std::vector<StateTensor> states_of(const LayerGraph& graph, const std::vector<TieRequest>& requests) {
+  std::vector<StateTensor> states;
+  for (const TieRequest& request : requests) {
+    const StateTensor state{find_tensor(graph, graph.outputs, request.output, "output"),
+                            find_tensor(graph, graph.inputs, request.input, "input")};
+    if (!request.fetch) states.push_back(state);
+  }
+  return states;
+}
+
 bool is_sent_input(const PlannedImage& image, const LayerGraph& graph) {
   const TensorId storage = graph.storage(image.placement.access.tensor);
   return image.kind == PlannedImage::Kind::kSent &&

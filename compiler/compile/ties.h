@@ -45,6 +45,10 @@ struct Tie {
 /// for names that the model doesn't have.
 std::vector<Tie> add_ties(ModelPlan& plan, const LayerGraph& graph, const std::vector<TieRequest>& requests);
 
+/// What these keep on the chip, for the planner: but for outputs that the host wants. UserError for names
+/// that the model doesn't have.
+std::vector<StateTensor> states_of(const LayerGraph& graph, const std::vector<TieRequest>& requests);
+
 /// Whether an image is one that the host sends of an input.
 bool is_sent_input(const PlannedImage& image, const LayerGraph& graph);
 

@@ -19,8 +19,9 @@
 #include "isa/arithmetic.h"
 #include "isa/error.h"
 
-/// "contract-rows": products with constant matrices on images of rows (compiler/tile/tile_program.h), without
-/// an expanded operand: a position of a convolution's kernel is an offset of addresses.
+/// "contract-rows": products with matrices that the host has at first on images of rows
+/// (compiler/tile/tile_program.h), without an expanded operand: a position of a convolution's kernel is an
+/// offset of addresses.
 ///
 /// An image has whole rows, in an order that every kernel of this kind makes and takes. What an L2B needs,
 /// the rows above and below its own included, comes by transfers from wherever it is. In an L1B
@@ -593,7 +594,7 @@ std::vector<Candidate> rows_candidates(const Layer& layer, const LayerGraph& gra
 Kernel contract_rows_kernel() {
   Kernel kernel;
   kernel.name = kRowsKernel;
-  kernel.description = "convolutions and products with constant matrices, on images of rows";
+  kernel.description = "convolutions and products with matrices of the host, on images of rows";
   kernel.kind = LayerKind::kContract;
   kernel.run = rows_candidates;
   return kernel;

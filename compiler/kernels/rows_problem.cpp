@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <tuple>
 
 #include "compiler/kernels/predict.h"
@@ -189,16 +190,16 @@ RowsProblem::Matrix matrix_of(const TensorAccess& weights, const ContractLayer& 
 }
 
 /// Whether the host has, at first, what a tensor is made of: constants, inputs, and what is rearranged of
-/// them.
-bool is_from_host(TensorId tensor, const LayerGraph& graph) {
-  if (graph.is_packed(tensor)) return true;
+/// them. `seen`: tensors that others are made of, too.
+bool is_from_host(TensorId tensor, const LayerGraph& graph, std::set<TensorId>& seen) {
+  if (graph.is_packed(tensor) || !seen.insert(graph.storage(tensor)).second) return true;
   const auto makes_it = [&](const Layer& layer) {
     return layer.kind() == LayerKind::kRearrange &&
            graph.storage(layer.outputs.at(0)) == graph.storage(tensor);
   };
   const auto maker = std::ranges::find_if(graph.layers, makes_it);
   return maker != graph.layers.end() && std::ranges::all_of(layer_inputs(*maker), [&](TensorId input) {
-           return is_from_host(input, graph);
+           return is_from_host(input, graph, seen);
          });
 }
 
@@ -208,8 +209,12 @@ std::optional<bool> has_weights_first(const ContractLayer& contract, const Layer
   const bool constant = graph.is_constant(contract.a.tensor);
   if (constant != graph.is_constant(contract.b.tensor)) return constant;
   if (constant) return std::nullopt;
-  if (is_from_host(contract.b.tensor, graph)) return false;
-  if (is_from_host(contract.a.tensor, graph)) return true;
+  const auto has = [&](const TensorAccess& operand) {
+    std::set<TensorId> seen;
+    return is_from_host(operand.tensor, graph, seen);
+  };
+  if (has(contract.b)) return false;
+  if (has(contract.a)) return true;
   return std::nullopt;
 }
 
