@@ -119,7 +119,7 @@ int run_dynamic_command(const RunRequest& request, ImportedModel imported, WallT
   ProgressBar bar("running");
   int64_t steps = 0;
   dynamic.progress = [&](const std::string& what) { bar.update(steps, steps + 1, what), ++steps; };
-  DynamicExecutor executor(std::move(imported.model), isa::find_chip(options.chip), std::move(dynamic));
+  DynamicExecutor executor(std::move(imported.model), isa::find_chip(options.chip), dynamic);
   const onnx::GraphProto& graph = executor.model().graph();
   simulator::RunReport report(isa::find_chip(options.chip), options.report);
   const double tolerance =
@@ -183,8 +183,17 @@ int run_dynamic_command(const RunRequest& request, ImportedModel imported, WallT
     if (request.compare) {
       const ValueMap expected = run_graph_on_values(executor.model(), set.inputs);
       times.end("reference");
-      passed &=
-          print_comparison(outcome.outputs, expected, rows, "the CPU reference", tolerance, out, comparisons);
+      if (!print_comparison(outcome.outputs, expected, rows, "the CPU reference", tolerance, out,
+                            comparisons)) {
+        const auto run_shown = [&](const GraphProblem& shown) {
+          DynamicExecutor other(shown.model, isa::find_chip(options.chip), dynamic);
+          return other.run(shown.inputs).outputs;
+        };
+        const auto shown =
+            compare_with_chip_operands({executor.model(), set.inputs}, outcome.outputs, run_shown);
+        passed &= print_with_chip_operands(shown, tolerance, out, comparisons);
+        times.end("reference on the chip's operands");
+      }
     }
     passed &= print_comparison(outcome.outputs, set.expected, rows, "the recorded output", tolerance, out,
                                comparisons);

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "compiler/driver/child_process.h"
+#include "compiler/driver/chip_operands.h"
 #include "compiler/driver/graph_judge.h"
 #include "compiler/driver/random_graph.h"
 #include "compiler/driver/random_rows.h"

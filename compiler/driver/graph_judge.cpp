@@ -11,6 +11,7 @@
 #include <regex>
 #include <set>
 
+#include "compiler/driver/chip_operands.h"
 #include "compiler/driver/random_graph.h"
 #include "compiler/driver/random_rows.h"
 #include "compiler/dynamic/compare_values.h"
@@ -145,21 +146,20 @@ std::optional<GraphProblem> body_of(const onnx::NodeProto& node, const FindValue
   return body;
 }
 
-ValueMap outputs_after(const GraphProblem& problem, const ValueMap& of_chip, Errors* errors);
+ValueMap outputs_with_errors(const GraphProblem& problem, const ValueMap& of_chip, Errors& errors);
 
 /// What a node computes whose body errs.
 std::vector<Value> run_with_errors(const onnx::NodeProto& node, const FindValue& find, Errors& errors) {
   const std::optional<GraphProblem> body = body_of(node, find);
   if (!body) return run_any_node(node, find);
-  const ValueMap outputs = outputs_after(*body, {}, &errors);
+  const ValueMap outputs = outputs_with_errors(*body, {}, errors);
   std::vector<Value> results;
   for (const std::string& name : node.output()) results.push_back(name.empty() ? Value() : outputs.at(name));
   return results;
 }
 
-/// Values of the model's outputs as they follow from the operands that the chip had: where those are outputs,
-/// too, what the chip has made of them, and else what the reference makes of others.
-ValueMap outputs_after(const GraphProblem& problem, const ValueMap& of_chip, Errors* errors) {
+/// outputs_of_chip_operands() of a chip that errs.
+ValueMap outputs_with_errors(const GraphProblem& problem, const ValueMap& of_chip, Errors& errors) {
   ValueMap values = problem.inputs;
   const onnx::GraphProto& graph = problem.model.graph();
   for (const auto& initializer : graph.initializer())
@@ -170,40 +170,31 @@ ValueMap outputs_after(const GraphProblem& problem, const ValueMap& of_chip, Err
   for (const onnx::NodeProto& node : graph.node()) {
     const RowErrors kind = random_row(node.op_type()).errors;
     std::map<std::string, Value> disturbed;
-    if (errors != nullptr) {
-      const std::vector<int> of_shape = shape_inputs(node);
-      for (int k = 0; k < node.input_size(); ++k) {
-        const std::string& name = node.input(k);
-        const bool decides_shapes = k > 0 && std::ranges::find(of_shape, k) != of_shape.end();
-        if (name.empty() || decides_shapes || !values.at(name).is_tensor()) continue;
-        Tensor tensor = values.at(name).tensor();
-        errors->disturb_operand(kind, tensor);
-        disturbed[name] = std::move(tensor);
-      }
+    const std::vector<int> of_shape = shape_inputs(node);
+    for (int k = 0; k < node.input_size(); ++k) {
+      const std::string& name = node.input(k);
+      const bool decides_shapes = k > 0 && std::ranges::find(of_shape, k) != of_shape.end();
+      if (name.empty() || decides_shapes || !values.at(name).is_tensor()) continue;
+      Tensor tensor = values.at(name).tensor();
+      errors.disturb_operand(kind, tensor);
+      disturbed[name] = std::move(tensor);
     }
     const auto find = [&](const std::string& name) -> const Value& {
       const auto own = disturbed.find(name);
       return own == disturbed.end() ? values.at(name) : own->second;
     };
-    std::vector<Value> results =
-        errors == nullptr ? run_any_node(node, find) : run_with_errors(node, find, *errors);
+    std::vector<Value> results = run_with_errors(node, find, errors);
     for (int k = 0; k < node.output_size(); ++k) {
-      if (node.output(k).empty()) continue;
+      const std::string& name = node.output(k);
+      if (name.empty()) continue;
       Value& result = results[static_cast<size_t>(k)];
-      if (errors != nullptr && result.is_tensor()) {
+      if (result.is_tensor()) {
         Tensor tensor = result.tensor();
-        errors->disturb_result(kind, tensor);
+        errors.disturb_result(kind, tensor);
         result = Value(std::move(tensor));
       }
-      if (shown_names.contains(node.output(k))) outputs[node.output(k)] = result;
-      const auto shown = of_chip.find(node.output(k));
-      if (shown != of_chip.end()) {
-        // What has another shape can't be computed with.
-        if (!result.is_tensor() || (shown->second.is_tensor() && shown->second.type().SerializeAsString() ==
-                                                                     result.type().SerializeAsString()))
-          result = shown->second;
-      }
-      values[node.output(k)] = std::move(result);
+      if (shown_names.contains(name)) outputs[name] = result;
+      values[name] = operand_of_chip(name, result, of_chip);
     }
   }
   return outputs;
@@ -297,7 +288,7 @@ void compare_outputs(const GraphProblem& problem, const ValueMap& outputs, Matri
                      Verdict& verdict) {
   constexpr uint64_t kRuns = 4;
   constexpr double kFactor = 4;
-  const ValueMap expected = outputs_after(problem, outputs, nullptr);
+  const ValueMap expected = outputs_of_chip_operands(problem, outputs);
   std::vector<ValueMap> with_errors;
   for (const auto& [name, value] : expected) {
     const Comparison comparison = compare_value(name, outputs.at(name), value);
@@ -311,7 +302,7 @@ void compare_outputs(const GraphProblem& problem, const ValueMap& outputs, Matri
     if (!comparison.problem.empty() || comparison.unequal > 0) throw Failure{"difference", verdict.reason};
     for (uint64_t run = with_errors.size(); run < kRuns; ++run) {
       Errors errors{precision, std::mt19937_64(run + 1)};
-      with_errors.push_back(outputs_after(problem, outputs, &errors));
+      with_errors.push_back(outputs_with_errors(problem, outputs, errors));
     }
     double largest = 0;
     for (const ValueMap& other : with_errors)

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "compiler/driver/chip_operands.h"
 #include "compiler/driver/random_blocks.h"
 #include "compiler/driver/random_rows.h"
 
@@ -12,13 +13,6 @@ namespace kodama::compiler {
 namespace {
 
 using onnx::TensorProto;
-
-/// Its type alone: what shape it has is the compiler's to find out.
-onnx::ValueInfoProto declare_output(const std::string& name, const Value& value) {
-  onnx::ValueInfoProto output = declare_value(name, value);
-  if (output.type().has_tensor_type()) output.mutable_type()->mutable_tensor_type()->clear_shape();
-  return output;
-}
 
 constexpr RandomSizes kNetworkSizes = {.elements = 8000, .products = 900'000};
 constexpr RandomSizes kOperatorSizes = {.elements = 400, .products = 20'000};
@@ -192,33 +186,6 @@ class RandomGraph {
 
 GraphProblem random_problem(uint64_t seed, GraphKind kind) {
   return RandomGraph(seed, kind).make();
-}
-
-GraphProblem with_outputs_to_compare(GraphProblem problem) {
-  auto& graph = *problem.model.mutable_graph();
-  const ValueMap values = run_graph_on_values(problem.model, problem.inputs, {.keep_intermediates = true});
-  std::set<std::string> exact, outputs;
-  for (const auto& output : graph.output()) outputs.insert(output.name());
-  for (const auto& input : graph.input()) exact.insert(input.name());
-  for (const auto& constant : graph.initializer()) exact.insert(constant.name());
-  for (const auto& node : graph.node()) {
-    const RandomRow& row = random_row(node.op_type());
-    bool are_exact = true;  // all operands
-    for (const std::string& name : names_read(node)) {
-      if (name.empty() || exact.contains(name)) continue;
-      are_exact &= row.steps;
-      if (!row.steps) continue;
-      exact.insert(name);
-      if (outputs.insert(name).second) *graph.add_output() = declare_output(name, values.at(name));
-    }
-    for (const std::string& name : node.output()) {
-      if (name.empty()) continue;
-      // What operators make of integers are integers that are as exact.
-      const bool may_round = row.errors != RowErrors::kNone && is_float_type(values.at(name).element_type());
-      if ((are_exact && !may_round) || outputs.contains(name)) exact.insert(name);
-    }
-  }
-  return problem;
 }
 
 bool can_add(const std::string& op, uint64_t seed) {

@@ -24,10 +24,6 @@ enum class GraphKind : uint8_t {
 /// numbers and the choices made of them are integers.
 GraphProblem random_problem(uint64_t seed, GraphKind kind);
 
-/// The same with more outputs: what operators read whose results a small change of operands changes a lot
-/// (RandomRow::steps), if it isn't exact.
-GraphProblem with_outputs_to_compare(GraphProblem problem);
-
 /// An attempt to add one node, for tests: whether there is one now.
 bool can_add(const std::string& op, uint64_t seed);
 

@@ -185,10 +185,29 @@ int run_command(const RunRequest& request, std::ostream& out) {
     passed &= differences.empty();
     if (request.repeat > 1 && differences.empty())
       fmt::print(out, "outputs of all {} runs: the same bits\n", request.repeat);
+    bool is_right = true;
     for (const auto& [name, comparison] : outputs) {
       fmt::print(out, "{} against the CPU reference: {}\n", name, verdict(comparison, tolerance));
-      passed &= within(comparison, tolerance);
+      is_right &= within(comparison, tolerance);
     }
+    nlohmann::ordered_json on_operands = nlohmann::ordered_json::array();
+    if (!is_right) {
+      const auto run_shown = [&](const GraphProblem& shown) {
+        ImportedModel again = import_any_model(shown.model, {}, request.model_file);
+        WallTimes ignored;
+        const Compiled other = compile_imported(options, std::move(again.model), false, ignored);
+        RunnerOptions plain;
+        plain.machine.threads = options.threads;
+        plain.timing = false;
+        return to_values(ModelRunner(other.model, plain).run(to_tensors(shown.inputs, "input")).outputs);
+      };
+      is_right =
+          print_with_chip_operands(compare_with_chip_operands({compiled.imported, borrow_values(set.inputs)},
+                                                              borrow_values(outcome.outputs), run_shown),
+                                   tolerance, out, on_operands);
+      times.end("reference on the chip's operands");
+    }
+    passed &= is_right;
     print_wrong_kernels(model, layers, tolerance, out);
     for (const auto& [name, tensor] : set.expected) {
       const Comparison comparison = compare_tensors(outcome.outputs.at(name), tensor);
@@ -199,6 +218,7 @@ int run_command(const RunRequest& request, std::ostream& out) {
     if (!options.json_file.empty()) {
       auto entry = run_to_json(model, runs, layers, outputs);
       entry["data_set"] = set.name;
+      if (!on_operands.empty()) entry["on_the_chips_operands"] = std::move(on_operands);
       json.push_back(entry);
     }
     times.end("report");

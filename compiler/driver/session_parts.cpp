@@ -168,4 +168,35 @@ std::string verdict(const Comparison& comparison, double tolerance) {
       tolerance, within(comparison, tolerance) ? "ok" : "FAILED");
 }
 
+bool print_with_chip_operands(const std::optional<OperandsComparison>& comparison, double tolerance,
+                              std::ostream& out, nlohmann::ordered_json& json) {
+  if (!comparison) return false;
+  fmt::print(out, "run once more with {} operands of operators that choose, compare or round to integers\n",
+             comparison->operands.size());
+  for (const std::string& name : comparison->changed)
+    fmt::print(out, "{} has other bits than in the run before, of which this shows nothing: FAILED\n", name);
+  Comparison worst;
+  for (const ValueComparison& each : comparison->operands) {
+    if (!within(each.worst, tolerance))
+      fmt::print(out, "operand {} against the CPU reference: {}\n", each.name,
+                 verdict(each.worst, tolerance));
+    worst.max_absolute = std::max(worst.max_absolute, each.worst.max_absolute);
+    worst.max_relative = std::max(worst.max_relative, each.worst.max_relative);
+    worst.unequal += each.worst.unequal;
+    if (worst.problem.empty()) worst.problem = each.worst.problem;
+  }
+  fmt::print(out, "operands against the CPU reference, each on those before it: {}\n",
+             verdict(worst, tolerance));
+  for (const ValueComparison& each : comparison->outputs) {
+    fmt::print(out, "{} against the CPU reference on the chip's operands: {}\n", each.name,
+               verdict(each.worst, tolerance));
+    json.push_back({{"output", each.name},
+                    {"against", "the CPU reference on the chip's operands"},
+                    {"max_absolute", each.worst.max_absolute},
+                    {"max_relative", each.worst.max_relative},
+                    {"ok", within(each.worst, tolerance)}});
+  }
+  return comparison->is_within(tolerance);
+}
+
 }  // namespace kodama::compiler

@@ -4,10 +4,12 @@
 #include <iosfwd>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "compiler/driver/chip_operands.h"
 #include "compiler/driver/session.h"
 #include "compiler/tensor/value.h"
 
@@ -58,6 +60,11 @@ std::vector<std::string> output_names(const CompiledModel& model);
 void print_outputs(const ValueMap& outputs, bool classes, std::ostream& out);
 /// One comparison as a sentence.
 std::string verdict(const Comparison& comparison, double tolerance);
+
+/// What a comparison with the CPU reference leaves open where a model decides by numbers that it has
+/// computed, as sentences and entries of `json`: whether everything is right for the chip's operands.
+bool print_with_chip_operands(const std::optional<OperandsComparison>& comparison, double tolerance,
+                              std::ostream& out, nlohmann::ordered_json& json);
 
 /// `run` of a model that isn't static; `times` has its import.
 int run_dynamic_command(const RunRequest& request, ImportedModel imported, WallTimes times,

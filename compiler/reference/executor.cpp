@@ -578,8 +578,14 @@ ValueMap run_graph_on_values(const onnx::ModelProto& model, const ValueMap& inpu
 
   const Interpreter interpreter(operators);
   for (int i = 0; i < graph.node_size(); ++i) {
-    if (options.before_node) options.before_node(graph.node(i));
     interpreter.run_node_in(graph.node(i), scope);
+    for (const std::string& name : graph.node(i).output()) {
+      const Value* const value = options.made && !name.empty() ? scope.find(name) : nullptr;
+      if (value == nullptr) continue;
+      Value changed = *value;
+      options.made(name, changed);
+      scope.set(name, std::move(changed));
+    }
     for (const std::string& name : dead_after[static_cast<size_t>(i)]) scope.forget(name);
   }
 

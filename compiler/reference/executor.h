@@ -82,8 +82,9 @@ std::vector<Value> run_node_on_values(const onnx::NodeProto& node, const std::ve
 struct RunOptions {
   /// Return every value of the main graph (inputs, initializers, intermediate values), not just its outputs.
   bool keep_intermediates = false;
-  /// Called before each node of the main graph.
-  std::function<void(const onnx::NodeProto&)> before_node = {};
+  /// Called for each value that a node of the main graph has made, in their order; what it makes of the value
+  /// is what other nodes read, and what is returned.
+  std::function<void(const std::string& name, Value& value)> made = {};
 };
 
 /// Executes the whole model: `inputs` gives a value to every graph input that has no initializer (and may

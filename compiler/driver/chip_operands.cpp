@@ -1,0 +1,91 @@
+#include "compiler/driver/chip_operands.h"
+
+#include <algorithm>
+#include <set>
+
+#include "compiler/driver/random_rows.h"
+
+namespace kodama::compiler {
+namespace {
+
+/// Its type alone: what shape it has is the compiler's to find out.
+onnx::ValueInfoProto declare_output(const std::string& name, const Value& value) {
+  onnx::ValueInfoProto output = declare_value(name, value);
+  if (output.type().has_tensor_type()) output.mutable_type()->mutable_tensor_type()->clear_shape();
+  return output;
+}
+
+}  // namespace
+
+GraphProblem with_outputs_to_compare(GraphProblem problem) {
+  auto& graph = *problem.model.mutable_graph();
+  const ValueMap values = run_graph_on_values(problem.model, problem.inputs, {.keep_intermediates = true});
+  std::set<std::string> exact, outputs;
+  for (const auto& output : graph.output()) outputs.insert(output.name());
+  for (const auto& input : graph.input()) exact.insert(input.name());
+  for (const auto& constant : graph.initializer()) exact.insert(constant.name());
+  for (const auto& node : graph.node()) {
+    const RandomRow& row = random_row(node.op_type());
+    bool are_exact = true;  // all operands
+    for (const std::string& name : names_read(node)) {
+      if (name.empty() || exact.contains(name)) continue;
+      are_exact &= row.steps;
+      if (!row.steps) continue;
+      exact.insert(name);
+      if (outputs.insert(name).second) *graph.add_output() = declare_output(name, values.at(name));
+    }
+    for (const std::string& name : node.output()) {
+      if (name.empty()) continue;
+      // What operators make of integers are integers that are as exact.
+      const bool may_round = row.errors != RowErrors::kNone && is_float_type(values.at(name).element_type());
+      if ((are_exact && !may_round) || outputs.contains(name)) exact.insert(name);
+    }
+  }
+  return problem;
+}
+
+const Value& operand_of_chip(const std::string& name, const Value& computed, const ValueMap& of_chip) {
+  const auto found = of_chip.find(name);
+  if (found == of_chip.end() || !computed.is_tensor())
+    return found == of_chip.end() ? computed : found->second;
+  // With what has another shape nodes can't compute.
+  const bool fits = found->second.is_tensor() &&
+                    found->second.type().SerializeAsString() == computed.type().SerializeAsString();
+  return fits ? found->second : computed;
+}
+
+ValueMap outputs_of_chip_operands(const GraphProblem& problem, const ValueMap& of_chip) {
+  std::set<std::string> names;
+  for (const auto& output : problem.model.graph().output()) names.insert(output.name());
+  ValueMap outputs;
+  RunOptions options;
+  options.made = [&](const std::string& name, Value& value) {
+    if (names.contains(name)) outputs[name] = value;
+    if (of_chip.contains(name)) value = Value(operand_of_chip(name, value, of_chip));
+  };
+  // Behind the values that nodes made, those that none makes: inputs, and constants.
+  outputs.merge(run_graph_on_values(problem.model, problem.inputs, options));
+  return outputs;
+}
+
+bool OperandsComparison::is_within(double tolerance) const {
+  const auto ok = [&](const ValueComparison& each) { return within(each.worst, tolerance); };
+  return changed.empty() && std::ranges::all_of(operands, ok) && std::ranges::all_of(outputs, ok);
+}
+
+std::optional<OperandsComparison> compare_with_chip_operands(
+    const GraphProblem& problem, const ValueMap& outputs,
+    const std::function<ValueMap(const GraphProblem&)>& run) {
+  const GraphProblem shown = with_outputs_to_compare(problem);
+  if (shown.model.graph().output_size() == problem.model.graph().output_size()) return std::nullopt;
+  const ValueMap of_chip = run(shown);
+  OperandsComparison result;
+  for (ValueComparison& each : compare_values(of_chip, outputs_of_chip_operands(shown, of_chip), {}, 0)) {
+    const auto found = outputs.find(each.name);
+    if (found != outputs.end() && found->second != of_chip.at(each.name)) result.changed.push_back(each.name);
+    (found == outputs.end() ? result.operands : result.outputs).push_back(std::move(each));
+  }
+  return result;
+}
+
+}  // namespace kodama::compiler
