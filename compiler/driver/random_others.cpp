@@ -53,11 +53,16 @@ Attributes seed_of(RandomNodes& nodes) {
 
 void add_bernoulli(RandomNodes& nodes, const std::string& op) {
   const RandomValue x = nodes.want_for(op, {.low = 0, .high = 1});
+  std::string probability = x.name;
+  // What is nearly 0 or 1 may be outside on the chip, by its rounding, and is refused there.
+  if (!x.is_input && (x.low < 1e-3 || x.high > 1 - 1e-3)) {
+    probability = nodes.step("Clip", {x.name, nodes.scalar(0, x.type()), nodes.scalar(1, x.type())});
+  }
   Attributes attributes = seed_of(nodes);
   if (nodes.chance(40))
     attributes.set("dtype", nodes.pick(std::vector<DataType>{TensorProto::BOOL, TensorProto::INT32,
                                                              TensorProto::DOUBLE}));
-  nodes.add(op, {x.name}, attributes);
+  nodes.add(op, {probability}, attributes);
 }
 
 void add_multinomial(RandomNodes& nodes, const std::string& op) {

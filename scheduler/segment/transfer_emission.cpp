@@ -29,12 +29,10 @@ class Joiner {
   void begin_region(const std::string& name) { statements.push_back({isa::RegionMark{true, name}, 0}); }
   void end_region() { statements.push_back({isa::RegionMark{false, {}}, 0}); }
 
-  /// Behind the statement that it stood behind before.
+  /// Behind the statement that it stood behind before, on the same places.
   void append(Statement statement) { add(std::move(statement), false); }
-  void add(Statement statement) {
-    const bool is_mv = std::holds_alternative<isa::Mv>(statement.kind);
-    add(std::move(statement), is_mv);
-  }
+  /// What stood elsewhere before, or works on other places now.
+  void add(Statement statement) { add(std::move(statement), true); }
 
   /// Puts a wait beside a step that has none; a step issues when its wait is over.
   static bool beside(Statement& statement, int tag) {
@@ -143,11 +141,10 @@ class Joiner {
     return *recent.tail;
   }
 
-  /// `is_elsewhere`: it stood elsewhere before.
-  void add(Statement statement, bool is_elsewhere) {
+  void add(Statement statement, bool is_moved) {
     const bool is_mv = std::holds_alternative<isa::Mv>(statement.kind);
     const bool is_mark = std::holds_alternative<isa::RegionMark>(statement.kind);
-    if (is_elsewhere || (!is_mark && time_ < trusted_from_)) keep_distance(statement);
+    if (is_moved || (!is_mark && time_ < trusted_from_)) keep_distance(statement);
     if (is_mv) {
       last_step_.reset();
     } else if (!is_mark) {
@@ -292,7 +289,13 @@ class Emitter {
     Statement statement = *task.statement;
     rewrite(statement, *task.statement, analysis_.kept_tags[index(task.part)]);
     wait_for(ranges, &statement);
-    joiner_.add(std::move(statement));
+    // Buffers that lay beside each other may share a place now, and what is there already isn't waited for:
+    // what one step writes the next one reads.
+    if (task.nodes.empty() && task.ranges.empty()) {
+      joiner_.append(std::move(statement));
+    } else {
+      joiner_.add(std::move(statement));
+    }
   }
 
   /// Addresses of L2BM; and no waits but for the tags of loops.

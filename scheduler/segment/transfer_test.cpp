@@ -815,6 +815,68 @@ TEST_F(Programs, StatementsOfHandWrittenProgramsAreRefused) {
   EXPECT_THROW(schedule_transfers({part("d", "d get $lc0n0c0 1\n")}, chip), isa::UnsupportedError);
 }
 
+/// Buffers that come to places of others, and loads that fall away: no step may come too close to one that it
+/// had nothing to do with before.
+TEST_F(Programs, RandomPartsKeepTheirDistances) {
+  constexpr int kPlaceLw = 256;
+  constexpr int kPlaces = 6;
+  chip.memory.l2bm_lw = kPlaces * kPlaceLw;
+  for (unsigned seed = 1; seed <= 100; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    std::mt19937 engine(seed);
+    const auto number = [&](int count) { return static_cast<int>(engine() % static_cast<unsigned>(count)); };
+    const auto random_round = [&] {
+      std::vector<int> places(kPlaces);
+      std::iota(places.begin(), places.end(), 0);
+      std::shuffle(places.begin(), places.end(), engine);
+      const int loads = 1 + number(3);
+      const int stores = 1 + number(kPlaces - loads);
+      const auto place = [&](int k) { return kPlaceLw * places[static_cast<size_t>(k)]; };
+      const bool waits_beside = number(2) == 0;
+      std::string text;
+      for (int k = 0; k < loads; ++k) {
+        const int from = 1024 * number(6);
+        for (int unit = 0; unit < 2; ++unit)
+          text += fmt::format("mvp/n{}i{:02} $d{} $lc{}@.{}\n", kPlaceLw, 2 * k + unit + 1,
+                              from + unit * kPlaceLw, place(k), unit);
+        text += fmt::format("nop; wait i{:02}\n", 2 * k + 1);
+        if (!waits_beside) text += fmt::format("nop; wait i{:02}\n", 2 * k + 2);
+      }
+      // Each step works on a place of its own: none needs a distance from another.
+      std::vector<std::string> steps;
+      for (int k = 0; k < loads; ++k)
+        steps.push_back(fmt::format("l2bmd $lc{} $lb{}{}\n", place(k), 32 * k,
+                                    waits_beside ? fmt::format("; wait i{:02}", 2 * k + 2) : ""));
+      for (int k = loads; k < loads + stores; ++k)
+        steps.push_back(fmt::format("l2bmd $lb{} $lc{}\n", 4096 + 32 * k, place(k)));
+      // What a place holds that nobody has filled, and what nobody stores, is of no use: it may lie anywhere.
+      if (loads + stores < kPlaces)
+        steps.push_back(fmt::format("l2bmd $lc{} $lb128\n", place(loads + stores)));
+      if (loads + stores + 1 < kPlaces)
+        steps.push_back(fmt::format("l2bmd $lb4320 $lc{}\n", place(loads + stores + 1)));
+      std::shuffle(steps.begin(), steps.end(), engine);
+      for (const std::string& step : steps) text += step;
+      text += "nop/2\n";
+      std::string waits;
+      for (int k = 0; k < stores; ++k) {
+        const int to = 1024 * (number(6) + 6 * k);
+        for (int unit = 0; unit < 2; ++unit) {
+          text += fmt::format("mvp/n{}i{:02} $lc{}@.{} $d{}\n", kPlaceLw, 2 * k + unit + 10, place(loads + k),
+                              unit, to + unit * kPlaceLw);
+          waits += fmt::format("nop; wait i{:02}\n", 2 * k + unit + 10);
+        }
+      }
+      return text + waits;
+    };
+    std::vector<ProgramPart> parts;
+    for (int p = 0; p < 3; ++p) {
+      parts.push_back(part(fmt::format("part {}", p), random_round() + random_round()));
+      ASSERT_TRUE(isa::find_hazards(parts.back().program, chip).empty()) << text({parts.back().program, {}});
+    }
+    for (const char* scheduler : {"on-demand", "prefetch", "keep"}) schedule(parts, scheduler);
+  }
+}
+
 TEST_F(Programs, TheVerifierFindsDamage) {
   const std::vector<ProgramPart> parts = {stage("a", 0, 4096), stage("b", 4096, 12288), stage("c", 8192, 0)};
   const ScheduledParts right = schedule(parts, "prefetch");
