@@ -30,9 +30,14 @@ class Joiner {
   void end_region() { statements.push_back({isa::RegionMark{false, {}}, 0}); }
 
   /// Behind the statement that it stood behind before, on the same places.
-  void append(Statement statement) { add(std::move(statement), false); }
-  /// What stood elsewhere before, or works on other places now.
-  void add(Statement statement) { add(std::move(statement), true); }
+  void append(Statement statement) { add(std::move(statement), Moved::kNot); }
+  /// The same on other places of L2BM.
+  void append_moved(Statement statement) { add(std::move(statement), Moved::kInL2bm); }
+  /// What stood elsewhere before.
+  void add(Statement statement) {
+    const bool is_mv = std::holds_alternative<isa::Mv>(statement.kind);
+    add(std::move(statement), is_mv ? Moved::kInTime : Moved::kNot);
+  }
 
   /// Puts a wait beside a step that has none; a step issues when its wait is over.
   static bool beside(Statement& statement, int tag) {
@@ -57,6 +62,7 @@ class Joiner {
   }
 
  private:
+  enum class Moved : uint8_t { kNot, kInL2bm, kInTime };
   struct TimedStep {
     int64_t time = 0;  ///< counted from the beginning of what it is in, or backwards from its end
     std::vector<isa::Access> accesses;
@@ -107,7 +113,7 @@ class Joiner {
     return time < window_;
   }
 
-  void keep_distance(const Statement& statement) {
+  void keep_distance(const Statement& statement, bool only_in_l2bm) {
     Counters counters;
     int64_t time = 0;
     std::vector<TimedStep> head;
@@ -119,7 +125,7 @@ class Joiner {
           const int64_t between = time_ + later.time - (recent.end - first.time) - 1;
           for (const isa::Access& a : first.accesses) {
             for (const isa::Access& b : later.accesses) {
-              if (a.resource == b.resource)
+              if (a.resource == b.resource && (!only_in_l2bm || a.resource == HazardResource::kL2bm))
                 missing = std::max(missing, isa::required_gap(a, b, chip_) - between);
             }
           }
@@ -141,10 +147,11 @@ class Joiner {
     return *recent.tail;
   }
 
-  void add(Statement statement, bool is_moved) {
+  void add(Statement statement, Moved moved) {
     const bool is_mv = std::holds_alternative<isa::Mv>(statement.kind);
     const bool is_mark = std::holds_alternative<isa::RegionMark>(statement.kind);
-    if (is_moved || (!is_mark && time_ < trusted_from_)) keep_distance(statement);
+    const bool is_close = moved == Moved::kInTime || (!is_mark && time_ < trusted_from_);
+    if (is_close || moved == Moved::kInL2bm) keep_distance(statement, !is_close);
     if (is_mv) {
       last_step_.reset();
     } else if (!is_mark) {
@@ -294,7 +301,7 @@ class Emitter {
     if (task.nodes.empty() && task.ranges.empty()) {
       joiner_.append(std::move(statement));
     } else {
-      joiner_.add(std::move(statement));
+      joiner_.append_moved(std::move(statement));
     }
   }
 
