@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 
 #include "isa/arithmetic.h"
 #include "isa/error.h"
@@ -79,56 +80,89 @@ Gather::Home Gather::home(const Tile& tile, int l2b, const GatherSource& source)
   return {slot.window, lm_word(slot.in_window + std::popcount(before), source.word() % kWordsPerOctet)};
 }
 
+namespace {
+
+/// Blocks of DRAM that an L2B wants, by address. Addresses come in any order, most of them near the last.
+template <typename Block>
+class BlockTable {
+ public:
+  Block& operator[](int64_t address) {
+    const int64_t number = address >> kPageShift;
+    if (page_ == nullptr || number != number_) {
+      number_ = number;
+      page_ = &pages_[number];
+      if (page_->empty()) page_->resize(size_t{1} << kPageShift);
+    }
+    return (*page_)[static_cast<size_t>(address & ((int64_t{1} << kPageShift) - 1))];
+  }
+  /// Calls visit(address, block) in the order of addresses, also for blocks that nobody has asked for.
+  template <typename Visit>
+  void for_each(Visit&& visit) {
+    for (auto& [number, page] : pages_) {
+      for (size_t k = 0; k < page.size(); ++k)
+        visit((number << kPageShift) + static_cast<int64_t>(k), page[k]);
+    }
+  }
+
+ private:
+  static constexpr int kPageShift = 12;
+  std::map<int64_t, std::vector<Block>> pages_;
+  int64_t number_ = 0;
+  std::vector<Block>* page_ = nullptr;
+};
+
+}  // namespace
+
 void Gather::cut(Tile& tile) {
   // By L2B, what is wanted of which block by whom.
   struct Wanted {
+    uint8_t octets = 0;
+    uint32_t l1bs = 0;
+    int32_t number = -1;  ///< among the blocks
+  };
+  struct Use {
     int64_t address;
     int32_t vector;
-    uint8_t octets;
-    uint32_t l1bs;
+    bool operator==(const Use&) const = default;
   };
-  std::vector<std::vector<Wanted>> wanted(static_cast<size_t>(chip_.l2b_count()));
+  std::vector<BlockTable<Wanted>> wanted(static_cast<size_t>(chip_.l2b_count()));
+  std::vector<std::vector<Use>> uses(wanted.size());  // neighbours differ
   for_each_word(tile, [&](int l2b, int32_t vector, int64_t lw, int, const GatherSource& source) {
     if (source.is_constant()) return;
-    auto& list = wanted[static_cast<size_t>(l2b)];
-    const auto octet = static_cast<uint8_t>(1U << (source.word() / kWordsPerOctet % kOctetsPerBlock));
-    const uint32_t l1b = uint32_t{1} << (lw / isa::kL2bmdRunLw % chip_.l1b_per_l2b);
-    const int64_t block = source.block();
-    if (!list.empty() && list.back().address == block && list.back().vector == vector) {
-      list.back().octets |= octet;
-      list.back().l1bs |= l1b;
-    } else {
-      list.push_back({block, vector, octet, l1b});
-    }
+    const Use use{source.block(), vector};
+    Wanted& block = wanted[static_cast<size_t>(l2b)][use.address];
+    block.octets |= static_cast<uint8_t>(1U << (source.word() / kWordsPerOctet % kOctetsPerBlock));
+    block.l1bs |= uint32_t{1} << (lw / isa::kL2bmdRunLw % chip_.l1b_per_l2b);
+    auto& list = uses[static_cast<size_t>(l2b)];
+    if (list.empty() || !(list.back() == use)) list.push_back(use);
   });
   tile.addresses.resize(wanted.size());
-  std::vector<std::vector<int32_t>> block_of_wanted(wanted.size());
   for (size_t l2b = 0; l2b < wanted.size(); ++l2b) {
-    std::ranges::sort(wanted[l2b], {}, &Wanted::address);
     std::vector<int64_t>& addresses = tile.addresses[l2b];
-    for (const Wanted& each : wanted[l2b]) {
+    wanted[l2b].for_each([&](int64_t address, Wanted& each) {
+      if (each.octets == 0) return;
       // Blocks of one transfer: small gaps come along.
-      if (!addresses.empty() && each.address <= addresses.back() + 1 + kLargestGapBlocks) {
-        while (addresses.back() < each.address) addresses.push_back(addresses.back() + 1);
+      if (!addresses.empty() && address <= addresses.back() + 1 + kLargestGapBlocks) {
+        while (addresses.back() < address) addresses.push_back(addresses.back() + 1);
       } else {
-        addresses.push_back(each.address);
+        addresses.push_back(address);
       }
       if (addresses.size() > tile.blocks.size()) tile.blocks.resize(addresses.size());
-      block_of_wanted[l2b].push_back(static_cast<int32_t>(addresses.size() - 1));
+      each.number = static_cast<int32_t>(addresses.size() - 1);
       Block& block = tile.blocks[addresses.size() - 1];
       block.octets |= each.octets;
       block.l1bs |= each.l1bs;
-    }
+    });
   }
   cut_windows(tile);
 
   std::vector<std::vector<bool>> present(tile.windows.size(),
                                          std::vector<bool>(static_cast<size_t>(tile.vector_count)));
   for (size_t l2b = 0; l2b < wanted.size(); ++l2b) {
-    for (size_t k = 0; k < wanted[l2b].size(); ++k) {
-      const Block& block = tile.blocks[static_cast<size_t>(block_of_wanted[l2b][k])];
+    for (const Use& use : uses[l2b]) {
+      const Block& block = tile.blocks[static_cast<size_t>(wanted[l2b][use.address].number)];
       const Slot& slot = tile.slots[static_cast<size_t>(block.slot)];
-      present[static_cast<size_t>(slot.window)][static_cast<size_t>(wanted[l2b][k].vector)] = true;
+      present[static_cast<size_t>(slot.window)][static_cast<size_t>(use.vector)] = true;
     }
   }
   tile.first_window.assign(static_cast<size_t>(tile.vector_count), -1);
