@@ -68,16 +68,18 @@ class SegmentScheduler {
   void plan(const PartsAnalysis& analysis, std::span<const ProgramPart> parts, Fastest& best) const {
     // Where there is no plan because something found no place, more of the parts keep their addresses.
     constexpr int kEighths = 8;
-    for (int most = kEighths - 1; most >= kEighths / 2 && best.number() == kPlain; --most) {
+    for (int most = kEighths - 1; most >= kEighths / 2; --most) {
       const Formulation formulation =
           formulate(analysis, parts, chip_, chip_.memory.l2bm_lw / kEighths * most);
       check_problem(formulation.problem);
       const std::vector<TransferSchedule> schedules = solve(formulation.problem);
+      if (schedules.empty()) continue;
       isa::for_each_in_parallel(schedules.size(), [&](size_t k) {
         best.offer(emit_parts(analysis, formulation, schedules[k], parts, chip_), static_cast<int64_t>(k));
       });
       if (best.number() != kPlain && choice_.observe)
         choice_.observe(formulation.problem, schedules[static_cast<size_t>(best.number())]);
+      return;
     }
   }
   std::vector<TransferSchedule> solve(const TransferProblem& problem) const {
