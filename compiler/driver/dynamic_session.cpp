@@ -186,7 +186,9 @@ int run_dynamic_command(const RunRequest& request, ImportedModel imported, WallT
       if (!print_comparison(outcome.outputs, expected, rows, "the CPU reference", tolerance, out,
                             comparisons)) {
         const auto run_shown = [&](const GraphProblem& shown) {
-          DynamicExecutor other(shown.model, isa::find_chip(options.chip), dynamic);
+          DynamicOptions own = dynamic;
+          own.compile.dump_after.clear();
+          DynamicExecutor other(shown.model, isa::find_chip(options.chip), std::move(own));
           return other.run(shown.inputs).outputs;
         };
         const auto shown =

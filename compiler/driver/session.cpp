@@ -195,7 +195,9 @@ int run_command(const RunRequest& request, std::ostream& out) {
       const auto run_shown = [&](const GraphProblem& shown) {
         ImportedModel again = import_any_model(shown.model, {}, request.model_file);
         WallTimes ignored;
-        const Compiled other = compile_imported(options, std::move(again.model), false, ignored);
+        SessionOptions own = options;
+        own.dump_after.clear();
+        const Compiled other = compile_imported(own, std::move(again.model), false, ignored);
         RunnerOptions plain;
         plain.machine.threads = options.threads;
         plain.timing = false;
