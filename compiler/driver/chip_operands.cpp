@@ -40,27 +40,27 @@ bool has_floats(const onnx::TypeProto& type) {
 
 GraphProblem with_outputs_to_compare(GraphProblem problem) {
   auto& graph = *problem.model.mutable_graph();
-  if (std::ranges::none_of(graph.node(), [](const auto& node) { return random_row(node.op_type()).steps; }))
-    return problem;
+  if (std::ranges::none_of(graph.node(), takes_steps)) return problem;
   const std::map<std::string, onnx::TypeProto> types = types_of_values(problem);
   std::set<std::string> exact, outputs;
   for (const auto& output : graph.output()) outputs.insert(output.name());
   for (const auto& input : graph.input()) exact.insert(input.name());
   for (const auto& constant : graph.initializer()) exact.insert(constant.name());
   for (const auto& node : graph.node()) {
-    const RandomRow& row = random_row(node.op_type());
+    const bool steps = takes_steps(node);
     bool are_exact = true;  // all operands
     for (const std::string& name : names_read(node)) {
       if (name.empty() || exact.contains(name)) continue;
-      are_exact &= row.steps;
-      if (!row.steps) continue;
+      are_exact &= steps;
+      if (!steps) continue;
       exact.insert(name);
       if (outputs.insert(name).second) *graph.add_output() = declare_output(name, types.at(name));
     }
     for (const std::string& name : node.output()) {
       if (name.empty()) continue;
       // What operators make of integers are integers that are as exact.
-      const bool may_round = row.errors != RowErrors::kNone && has_floats(types.at(name));
+      const bool may_round =
+          random_row(node.op_type()).errors != RowErrors::kNone && has_floats(types.at(name));
       if ((are_exact && !may_round) || outputs.contains(name)) exact.insert(name);
     }
   }

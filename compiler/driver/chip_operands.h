@@ -18,7 +18,7 @@
 namespace kodama::compiler {
 
 /// The same with more outputs: what operators read whose results a small change of operands changes a lot
-/// (RandomRow::steps), if it isn't exact.
+/// (takes_steps of random_rows.h), if it isn't exact.
 GraphProblem with_outputs_to_compare(GraphProblem problem);
 
 /// Values of the model's outputs as they follow from the operands that the chip had: where those are outputs,

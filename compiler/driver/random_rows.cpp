@@ -24,6 +24,10 @@ const RandomRow& random_row(const std::string& op) {
   throw isa::InternalError("random_row: no row of " + op);
 }
 
+bool takes_steps(const onnx::NodeProto& node) {
+  return random_row(node.op_type()).steps && (node.op_type() != "MaxPool" || node.output_size() > 1);
+}
+
 const std::map<std::string, std::string>& operators_without_row() {
   static const std::map<std::string, std::string> reasons = {
       {"ai.onnx.preview.training.Gradient",

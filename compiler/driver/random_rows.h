@@ -38,6 +38,9 @@ struct RandomRow {
 const std::vector<RandomRow>& random_rows();
 /// The row of an operator of ONNX, or of its training domain.
 const RandomRow& random_row(const std::string& op);
+/// Whether small changes of what a node reads change its results a lot (RandomRow::steps): a MaxPool's
+/// largest elements don't step, only where they are does.
+bool takes_steps(const onnx::NodeProto& node);
 /// Operators without a row, with the reason.
 const std::map<std::string, std::string>& operators_without_row();
 
