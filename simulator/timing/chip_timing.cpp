@@ -10,11 +10,6 @@
 #include "simulator/timing/systemc_context.h"
 #include "simulator/timing/target_model.h"
 
-/// SystemC's library wants the program's entry point; kodama has its own main().
-int sc_main(int /*argc*/, char** /*argv*/) {
-  return 1;
-}
-
 namespace kodama::simulator {
 namespace {
 

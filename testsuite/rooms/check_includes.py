@@ -22,6 +22,9 @@ simulator: isa assembler simulator/timing | simulator/golden simulator/engine/ke
 simulator/engine: isa simulator simulator/engine/kernels simulator/timing
 simulator/golden: isa assembler simulator
 simulator/debug: isa assembler simulator
+host/include:
+host: isa assembler simulator host/include
+host/tests:
 layout/algebra: isa
 layout/bound: isa layout/algebra
 layout/moves: isa passes layout/algebra
