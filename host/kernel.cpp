@@ -140,22 +140,21 @@ Kernel::Kernel(isa::Program program, std::string name)
 void Kernel::find_waits() {
   host_waits_.clear();
   waits_again_ = false;
-  Tags arrived = 0;
+  Tags own = 0;
   Tags host = 0;
   for_each_tagged(program_.statements, 0, size(), [&](const Statement& statement, size_t index) {
     if (const int tag = mv_tag(statement); tag > 0) {
-      arrived |= tag_bit(tag);
+      own |= tag_bit(tag);
       carried_ |= tag_bit(tag);
     }
     const int tag = wait_tag(statement);
     if (tag == 0) return;
     waited_ |= tag_bit(tag);
-    if ((arrived & tag_bit(tag)) == 0) {
+    if ((own & tag_bit(tag)) == 0) {
       host_waits_.push_back({index, tag});
       waits_again_ |= (host & tag_bit(tag)) != 0;
       host |= tag_bit(tag);
     }
-    arrived &= ~tag_bit(tag);
   });
 }
 

@@ -29,7 +29,8 @@ class Kernel {
 
   const std::string& name() const { return name_; }
   const isa::Program& program() const { return program_; }
-  /// A `wait` whose tag no MV of this kernel has carried since the last wait for it.
+  /// A `wait` whose tag no MV before it in this kernel carries: one that waits twice for a transfer of its
+  /// own wants nothing of the host.
   struct HostWait {
     size_t statement = 0;
     int tag = 0;

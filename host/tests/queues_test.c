@@ -171,6 +171,13 @@ static void test_tags_of_kernels(mnc2_device_t dev) {
   EXPECT_EQ(mnc2_get_idma_stat(dev, &idma), MNC2_SUCCESS);
   EXPECT_EQ(idma.n_dma, 0);
   EXPECT_EQ(mnc2_tag_wait(dev, 0x21), MNC2_SUCCESS);
+  /* Two waits for one transfer of its own are no wait for the host. */
+  mnc2_kernel_t twice =
+      test_kernel(dev, "twice.vsm", "mvp/n64i22 $p0@0 $p64@0\nnop; wait i22\nnop; wait i22\n");
+  EXPECT_EQ(mnc2_exec_kernel(twice), MNC2_SUCCESS);
+  EXPECT_EQ(mnc2_get_idma_stat(dev, &idma), MNC2_SUCCESS);
+  EXPECT_EQ(idma.n_dma, 0);
+  mnc2_free_kernel(twice);
   mnc2_free_kernel(brings);
   mnc2_free_kernel(takes);
 }
