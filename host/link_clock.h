@@ -6,6 +6,8 @@
 
 #include "host/kernel.h"
 #include "isa/chip.h"
+#include "isa/costs.h"
+#include "isa/dram_model.h"
 
 /// When transfers and kernels happen, in cycles of the chip since the device was opened, by what the chip
 /// description says of the host link: a rate each way, a latency that transfers queued behind each other show
@@ -15,7 +17,7 @@ namespace kodama::host {
 class LinkClock {
  public:
   explicit LinkClock(const isa::Chip& chip)
-      : cycles_per_byte_(chip.clock_hz / chip.host_link.bytes_per_second),
+      : chip_(chip),
         latency_(chip.host_link.latency_seconds * chip.clock_hz),
         launch_(chip.host_link.launch_seconds * chip.clock_hz) {}
 
@@ -47,13 +49,13 @@ class LinkClock {
   double transfer(double wanted, int64_t bytes, double& free) {
     const double start = std::max(wanted, free);
     const bool queued = free > wanted;
-    free = start + static_cast<double>(bytes) * cycles_per_byte_;
+    free = start + static_cast<double>(isa::link_ticks(bytes, chip_)) / isa::kTicksPerCycle;
     link_cycles_ += free - start + (queued ? 0 : latency_);
     last_ = std::max(last_, free + latency_);
     return free + latency_;
   }
 
-  double cycles_per_byte_;
+  isa::Chip chip_;
   double latency_;
   double launch_;
   double now_ = 0;  ///< of the host

@@ -8,6 +8,7 @@
 
 #include "host/message.h"
 #include "isa/file.h"
+#include "simulator/statistics.h"
 
 namespace kodama::host {
 namespace {
@@ -32,9 +33,8 @@ Book& book() {
 
 nlohmann::ordered_json to_json(const Totals& totals) {
   const simulator::RunStats& runs = totals.runs;
-  const isa::CycleCauses& causes = runs.causes;
   return {
-      {"cycles", causes.total()},
+      {"cycles", runs.causes.total()},
       {"steps", runs.steps},
       {"nops", runs.nops},
       {"mvs", runs.mvs},
@@ -45,12 +45,7 @@ nlohmann::ordered_json to_json(const Totals& totals) {
       {"sent_bytes", totals.sent_bytes},
       {"receives", totals.receives},
       {"received_bytes", totals.received_bytes},
-      {"causes",
-       {{"steps", causes.steps},
-        {"wait", causes.wait},
-        {"mv_queue", causes.mv_queue},
-        {"host_link", causes.host_link},
-        {"drain", causes.drain}}},
+      {"cycles_by_cause", simulator::causes_json(runs.causes)},
       {"link_cycles", std::llround(totals.link_cycles)},
       {"elapsed_cycles", std::llround(totals.elapsed_cycles)},
   };

@@ -244,6 +244,12 @@ std::string bound_of(const Statistics& statistics) {
 
 }  // namespace
 
+nlohmann::ordered_json causes_json(const isa::CycleCauses& cycles) {
+  nlohmann::ordered_json causes;
+  for (const Cause& cause : kCauses) causes[cause.name] = cycles.*cause.cycles;
+  return causes;
+}
+
 std::string_view level_name(Level level) {
   constexpr std::array<std::string_view, kLevelCount> kNames{
       "DRAM", "PDM", "L2BM, MV side", "L2BM, L1B side", "L1BM, L2B side", "L1BM, PE side", "LM", "GRF"};
@@ -423,12 +429,6 @@ std::string stalls_text(const isa::CycleCauses& cycles) {
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", cycles.*cause.cycles, cause.text);
   }
   return text.empty() ? "-" : text;
-}
-
-nlohmann::ordered_json causes_json(const isa::CycleCauses& cycles) {
-  nlohmann::ordered_json causes;
-  for (const Cause& cause : kCauses) causes[cause.name] = cycles.*cause.cycles;
-  return causes;
 }
 
 /// The lines with most cycles, in that order.

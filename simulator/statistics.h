@@ -121,6 +121,8 @@ Statistics statistics(const std::vector<std::pair<std::string, const Profile*>>&
 
 /// For people. `lines`: at most so many source lines, those with most cycles.
 std::string statistics_text(const Statistics& statistics, size_t lines = 10);
+/// Cycles by the names of their causes: `cycles_by_cause`.
+nlohmann::ordered_json causes_json(const isa::CycleCauses& cycles);
 /// Everything; of lines at most kReportedLines, those with most cycles.
 inline constexpr size_t kReportedLines = 100000;
 nlohmann::ordered_json statistics_json(const Statistics& statistics);

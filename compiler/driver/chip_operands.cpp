@@ -69,12 +69,12 @@ GraphProblem with_outputs_to_compare(GraphProblem problem) {
 
 const Value& operand_of_chip(const std::string& name, const Value& computed, const ValueMap& of_chip) {
   const auto found = of_chip.find(name);
-  if (found == of_chip.end() || !computed.is_tensor())
-    return found == of_chip.end() ? computed : found->second;
-  // With what has another shape nodes can't compute.
-  const bool fits = found->second.is_tensor() &&
-                    found->second.type().SerializeAsString() == computed.type().SerializeAsString();
-  return fits ? found->second : computed;
+  if (found == of_chip.end()) return computed;
+  const Value& own = found->second;
+  // With a tensor of another shape nodes can't compute.
+  const bool fits = !computed.is_tensor() || (own.is_tensor() && own.type().SerializeAsString() ==
+                                                                     computed.type().SerializeAsString());
+  return fits ? own : computed;
 }
 
 ValueMap outputs_of_chip_operands(const GraphProblem& problem, const ValueMap& of_chip) {

@@ -25,7 +25,8 @@ const RandomRow& random_row(const std::string& op) {
 }
 
 bool takes_steps(const onnx::NodeProto& node) {
-  return random_row(node.op_type()).steps && (node.op_type() != "MaxPool" || node.output_size() > 1);
+  const RandomRow& row = random_row(node.op_type());
+  return row.steps && node.output_size() > row.first_step;
 }
 
 const std::map<std::string, std::string>& operators_without_row() {

@@ -32,14 +32,15 @@ struct RandomRow {
   bool is_dynamic = false;
   /// Defined for all operands, with results that don't grow: for graphs in nodes, which run on many values.
   bool in_bodies = false;
+  /// The first output of which `steps` is true: of MaxPool only places step, not the largest elements.
+  int first_step = 0;
 };
 
 /// In the order of docs/operators.md.
 const std::vector<RandomRow>& random_rows();
 /// The row of an operator of ONNX, or of its training domain.
 const RandomRow& random_row(const std::string& op);
-/// Whether small changes of what a node reads change its results a lot (RandomRow::steps): a MaxPool's
-/// largest elements don't step, only where they are does.
+/// Whether small changes of what a node reads change some of its results a lot (RandomRow::steps).
 bool takes_steps(const onnx::NodeProto& node);
 /// Operators without a row, with the reason.
 const std::map<std::string, std::string>& operators_without_row();

@@ -332,7 +332,7 @@ std::vector<RandomRow> window_rows() {
       {"GridSample", add_grid_sample, RowErrors::kWeights, true},
       {"LRN", add_lrn, sums},
       {"LpPool", add_lp_pool, sums},
-      {"MaxPool", add_max_pool, exact, true},
+      {"MaxPool", add_max_pool, exact, true, false, false, 1},
       {"MaxRoiPool", add_max_roi_pool, exact, true},
       {"MaxUnpool", add_max_unpool, exact},
       {"QLinearConv", add_qlinear_conv, exact},

@@ -171,8 +171,10 @@ std::string verdict(const Comparison& comparison, double tolerance) {
 bool print_with_chip_operands(const std::optional<OperandsComparison>& comparison, double tolerance,
                               std::ostream& out, nlohmann::ordered_json& json) {
   if (!comparison) return false;
-  fmt::print(out, "run once more with {} operands of operators that choose, compare or round to integers\n",
-             comparison->operands.size());
+  fmt::print(
+      out,
+      "run once more with what operators read that choose, compare or round to integers as outputs: {}\n",
+      comparison->operands.size());
   for (const std::string& name : comparison->changed)
     fmt::print(out, "{} has other bits than in the run before, of which this shows nothing: FAILED\n", name);
   Comparison worst;
@@ -180,10 +182,7 @@ bool print_with_chip_operands(const std::optional<OperandsComparison>& compariso
     if (!within(each.worst, tolerance))
       fmt::print(out, "operand {} against the CPU reference: {}\n", each.name,
                  verdict(each.worst, tolerance));
-    worst.max_absolute = std::max(worst.max_absolute, each.worst.max_absolute);
-    worst.max_relative = std::max(worst.max_relative, each.worst.max_relative);
-    worst.unequal += each.worst.unequal;
-    if (worst.problem.empty()) worst.problem = each.worst.problem;
+    include(worst, each.worst);
   }
   fmt::print(out, "operands against the CPU reference, each on those before it: {}\n",
              verdict(worst, tolerance));

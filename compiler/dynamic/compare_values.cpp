@@ -25,11 +25,9 @@ Comparison compare(const Value& actual, const Value& expected) {
     return result;
   }
   for (size_t k = 0; k < expected.size(); ++k) {
-    const Comparison each = compare_tensors(actual.at(k), expected.at(k));
-    if (!each.problem.empty()) result.problem = fmt::format("tensor {}: {}", k, each.problem);
-    result.max_absolute = std::max(result.max_absolute, each.max_absolute);
-    result.max_relative = std::max(result.max_relative, each.max_relative);
-    result.unequal += each.unequal;
+    Comparison each = compare_tensors(actual.at(k), expected.at(k));
+    if (!each.problem.empty()) each.problem = fmt::format("tensor {}: {}", k, each.problem);
+    include(result, each);
   }
   return result;
 }
@@ -122,6 +120,13 @@ bool is_in_order_of_scores(const onnx::NodeProto& node, const std::set<std::stri
 }
 
 }  // namespace
+
+void include(Comparison& worst, const Comparison& other) {
+  worst.max_absolute = std::max(worst.max_absolute, other.max_absolute);
+  worst.max_relative = std::max(worst.max_relative, other.max_relative);
+  worst.unequal += other.unequal;
+  if (worst.problem.empty()) worst.problem = other.problem;
+}
 
 std::set<std::string> outputs_in_order_of_scores(const onnx::GraphProto& graph) {
   std::set<std::string> ordered;

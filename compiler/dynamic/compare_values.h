@@ -22,6 +22,9 @@ struct ValueComparison {
   int64_t rows_found = -1;
 };
 
+/// Makes `worst` that of both.
+void include(Comparison& worst, const Comparison& other);
+
 /// The outputs of a model whose rows are found at run time and come in the order of numbers that were
 /// computed: their number is open, and they depend on a TopK or NonMaxSuppression. Where such numbers are
 /// equal but for rounding, the order of rows is, too, only as exact as these.

@@ -15,7 +15,7 @@ import json, re, sys
 stats = json.load(open(sys.argv[1]))
 steps, cycles = re.search(r"(\d+) steps .* (\d+) cycles", open(sys.argv[2]).read()).groups()
 assert stats["steps"] == int(steps), (stats["steps"], steps)
-assert stats["cycles"] == int(cycles) == sum(stats["causes"].values()), (stats, cycles)
+assert stats["cycles"] == int(cycles) == sum(stats["cycles_by_cause"].values()), (stats, cycles)
 assert stats["kernels"] == 1 and stats["transfers"] == 3 and stats["bytes"] == 3 * 131072, stats
 assert stats["elapsed_cycles"] > stats["cycles"] and stats["devices"][0]["chip"] == "mncore2", stats
 P

@@ -877,6 +877,25 @@ TEST_F(Programs, RandomPartsKeepTheirDistances) {
   }
 }
 
+/// A plan that is no faster than the parts one after the other is made once, not again in less memory.
+TEST_F(Programs, APlanThatIsNoBetterIsntMadeAgain) {
+  static int plans = 0;
+  [[maybe_unused]] static const bool is_there = [] {
+    register_pass(TransferScheduler{"counted",
+                                    "on demand, and counts",
+                                    {},
+                                    false,
+                                    [](const TransferProblem& problem, const passes::PassOptions& options) {
+                                      ++plans;
+                                      return find_transfer_scheduler("on-demand").run(problem, options);
+                                    }});
+    return true;
+  }();
+  plans = 0;
+  schedule({stage("a", 0, 4096)}, "counted");
+  EXPECT_EQ(plans, 1);
+}
+
 TEST_F(Programs, TheVerifierFindsDamage) {
   const std::vector<ProgramPart> parts = {stage("a", 0, 4096), stage("b", 4096, 12288), stage("c", 8192, 0)};
   const ScheduledParts right = schedule(parts, "prefetch");

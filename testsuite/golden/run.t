@@ -255,3 +255,23 @@ Indices are data; one that is out of range is the user's error:
   $ kodama run models/gather.onnx --chip tiny --input i=models/i.npy
   kodama: error: node 'look up' (Gather): an index in 'i' is out of range; allowed are -3 to 2
   [2]
+
+Scores that gfloat makes equal are chosen from otherwise than on the reference, which is right for these scores:
+
+  $ kodama run models/choice.onnx --chip tiny --input x=models/choice.npy | grep -E '^(best int|best against|run once|operands)'
+  best int64 [1]: 0
+  best against the CPU reference: max abs 0.00e+00, over largest magnitude 0.00e+00, 1 elements not comparable (allowed 1e-03): FAILED
+  run once more with what operators read that choose, compare or round to integers as outputs: 1
+  operands against the CPU reference, each on those before it: max abs 9.54e-07, over largest magnitude 9.54e-07 (allowed 1e-03): ok
+  best against the CPU reference on the chip's operands: max abs 0.00e+00, over largest magnitude 0.00e+00 (allowed 1e-03): ok
+  $ kodama run models/choice.onnx --chip tiny --input x=models/choice.npy --precision float | grep -E '^(best int|best against|run once|operands)'
+  best int64 [1]: 1
+  best against the CPU reference: max abs 0.00e+00, over largest magnitude 0.00e+00 (allowed 1e-05): ok
+
+But not for others:
+
+  $ kodama run models/choice.onnx --chip tiny --input x=models/choice.npy --tolerance 1e-8 > choice.txt
+  [1]
+  $ grep -E '^operand' choice.txt
+  operand s against the CPU reference: max abs 9.54e-07, over largest magnitude 9.54e-07 (allowed 1e-08): FAILED
+  operands against the CPU reference, each on those before it: max abs 9.54e-07, over largest magnitude 9.54e-07 (allowed 1e-08): FAILED
