@@ -14,7 +14,7 @@ namespace kodama::host {
 
 /// A set of tags 1 to 63; bit t is tag t.
 using Tags = uint64_t;
-inline constexpr int kTags = 64;
+inline constexpr int kTags = isa::kMaxTransferTag + 1;
 constexpr Tags tag_bit(int tag) {
   return Tags{1} << tag;
 }
