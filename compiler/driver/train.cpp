@@ -16,11 +16,13 @@
 #include "compiler/driver/training_data.h"
 #include "compiler/driver/training_parts.h"
 #include "compiler/dynamic/dynamic_executor.h"
+#include "compiler/dynamic/dynamic_report.h"
 #include "compiler/graph/graph_view.h"
 #include "compiler/graph/inner_graphs.h"
 #include "compiler/graph/onnx_model.h"
 #include "compiler/graph/shares.h"
 #include "compiler/report/progress.h"
+#include "compiler/report/report.h"
 #include "isa/error.h"
 #include "isa/output.h"
 
@@ -73,6 +75,8 @@ class RepeatedModel {
   virtual bool is_tied(const std::string& input) const = 0;
   /// The output that takes the place of a tied input, behind the last run.
   virtual Tensor fetch(const std::string& input) = 0;
+  /// Where the cycles of the last run went.
+  virtual void print_layers(std::ostream& out) const = 0;
 };
 
 /// Compiled as a whole; state stays on the chip from run to run.
@@ -101,12 +105,24 @@ class ResidentModel : public RepeatedModel {
 
   StepOutcome run(const TensorMap& changed) override {
     RunOutcome outcome = runner_->run_again(changed);
-    return {std::move(outcome.outputs), outcome.total.chip.cycles()};
+    if (first_cycles_ == 0) {
+      first_cycles_ = outcome.first_cycles();
+      first_dram_bytes_ = outcome.preparation.dram_bytes + outcome.total.dram_bytes;
+    }
+    ++runs_;
+    TensorMap outputs = std::move(outcome.outputs);
+    last_ = std::move(outcome);
+    return {std::move(outputs), last_.total.chip.cycles()};
   }
   bool is_tied(const std::string& input) const override { return tied_.contains(input); }
   Tensor fetch(const std::string& input) override {
     StageStats stats;
     return runner_->fetch_tied(*tied_.at(input), stats);
+  }
+  void print_layers(std::ostream& out) const override {
+    print_layer_table(compiled_, {runs_, first_cycles_, first_dram_bytes_, last_}, {}, out);
+    print_relayouts(compiled_, last_, out);
+    print_host_layers(compiled_, out);
   }
 
  private:
@@ -115,6 +131,9 @@ class ResidentModel : public RepeatedModel {
   CompiledModel compiled_;
   std::optional<ModelRunner> runner_;
   std::map<std::string, const Tie*> tied_;
+  RunOutcome last_;  ///< without its outputs
+  int64_t runs_ = 0, first_cycles_ = 0;
+  double first_dram_bytes_ = 0;
 };
 
 /// With control flow: compiled in parts while it runs; all state passes the link.
@@ -132,16 +151,18 @@ class DynamicModel : public RepeatedModel {
 
   StepOutcome run(const TensorMap& changed) override {
     for (const auto& [name, tensor] : changed) inputs_.insert_or_assign(name, Value(tensor));
-    DynamicOutcome outcome = executor_->run(inputs_);
-    return {to_tensors(outcome.outputs, "output"), outcome.total.stats.chip.cycles()};
+    last_ = executor_->run(inputs_);
+    return {to_tensors(last_.outputs, "output"), last_.total.stats.chip.cycles()};
   }
   bool is_tied(const std::string& /*input*/) const override { return false; }
   Tensor fetch(const std::string& input) override { return inputs_.at(input).tensor(); }
+  void print_layers(std::ostream& out) const override { print_dynamic_report(last_, out); }
 
  private:
   layout::SolutionCache cache_;
   std::optional<DynamicExecutor> executor_;
   ValueMap inputs_;
+  DynamicOutcome last_;
 };
 
 std::unique_ptr<RepeatedModel> repeated_model(const onnx::ModelProto& model, const SessionOptions& options,
@@ -252,6 +273,7 @@ class Training {
       if (chips_ != nullptr) is_interrupted = chips_->any(is_interrupted);
     }
     bar.finish();
+    if (request_.show_layers && !rows_.empty()) chip_->print_layers(out_);
     finish(per_epoch);
     // mpirun takes another code for a failure; who has started it knows of the signal.
     return is_interrupted && chips_ == nullptr ? kExitInterrupted : kExitOk;

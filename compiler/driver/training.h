@@ -60,6 +60,7 @@ struct TrainRequest {
   std::string checkpoint_file;   ///< empty: none
   std::string output_file;       ///< the trained model; empty: none
   std::string csv_file;          ///< empty: none
+  bool show_layers = false;      ///< of the last step: what its layers and moves took
 };
 /// Trains on the simulated chip. The state stays there; a step sends its batch and fetches its loss. Ctrl-C
 /// ends behind the present step, and saves. Throws before the first step what is wrong with data or options.

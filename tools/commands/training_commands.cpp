@@ -165,6 +165,7 @@ class TrainCommand : public Command {
     app.add_option("-o,--output", request_.output_file, "write the model with what it has learned");
     app.add_option("--csv", request_.csv_file,
                    "write step, epoch, loss, learning rate and cycles of every step");
+    app.add_flag("--layers", request_.show_layers, "say where the last step's cycles went: layers and moves");
     add_compile_options(app, request_.common, raw_);
     add_threads(app, request_.common.threads);
     add_memory_options(app, request_.memory);
