@@ -1,5 +1,6 @@
 #include "isa/chip.h"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <yaml-cpp/yaml.h>
 
@@ -256,10 +257,22 @@ const std::vector<Key>& keys() {
 
 // ---- reading -------------------------------------------------------------------------------------------
 
+/// Whether it is the name of a file, not of a chip.
+bool is_chip_file(const std::string& name) {
+  return name.find('/') != std::string::npos || name.ends_with(".yaml");
+}
+/// The file of a chip by name, or the name itself where it is a file's. UserError if there is none.
+std::string path_of_chip(const std::string& name_or_file);
+std::string text_of_chip_file(const std::string& path);
+
+/// Files that are each one's base, at most.
+constexpr int kMostBases = 16;
+
 /// Reads one chip file: walks the YAML tree along the key table.
 class ChipReader {
  public:
-  explicit ChipReader(std::string file) : file_(std::move(file)) {}
+  /// `bases`: files that it is the base of, one of the next.
+  explicit ChipReader(std::string file, int bases = 0) : file_(std::move(file)), bases_(bases) {}
 
   /// `changes` are keys and the values that stand for those of the file.
   Chip read(std::string_view yaml, const std::vector<std::pair<std::string, std::string>>& changes = {}) {
@@ -274,6 +287,7 @@ class ChipReader {
     }
     if (documents.empty()) documents.emplace_back(YAML::NodeType::Null);
     marks_[""] = documents[0].Mark();
+    if (documents[0].IsMap() && documents[0]["base"]) read_base(documents[0]["base"]);
     read_section(documents[0], "");
     for (const auto& [path, value] : changes) change(path, value);
     check_consistency();
@@ -320,8 +334,37 @@ class ChipReader {
     return names;
   }
 
+  /// Takes over what another chip has; what is wrong with it together with the file's own keys is said of the
+  /// line that names it.
+  void read_base(const YAML::Node& node) {
+    const YAML::Mark mark = node.Mark();
+    if (!node.IsScalar() || node.Scalar().empty())
+      throw UserError(
+          location(mark),
+          fmt::format("'base' is {}; allowed: a chip's name, or a chip file (*.yaml)", describe(node)));
+    if (bases_ >= kMostBases)
+      throw UserError(location(mark),
+                      fmt::format("'base' is '{}', behind {} others; allowed: chips that end at "
+                                  "one without a base",
+                                  node.Scalar(), bases_));
+    std::string name = node.Scalar();
+    const fs::path folder = fs::path(file_).parent_path();
+    if (is_chip_file(name) && fs::path(name).is_relative()) name = (folder / name).string();
+    std::string path;
+    try {
+      path = path_of_chip(name);
+    } catch (const UserError& error) {
+      throw UserError(location(mark), error.what());
+    }
+    ChipReader base(path, bases_ + 1);
+    chip_ = base.read(text_of_chip_file(path));
+    for (const auto& each : base.marks_) marks_[each.first] = mark;
+    marks_.erase("name");
+  }
+
   void read_section(const YAML::Node& node, const std::string& section) {
-    const std::vector<std::string> names = names_in(section);
+    std::vector<std::string> names = names_in(section);
+    if (section.empty()) names.emplace_back("base");
     const std::string where = section.empty() ? "a chip file" : fmt::format("section '{}'", section);
     if (!node.IsMap()) {
       throw UserError(location(marks_[section]), fmt::format("found {}, but {} is a section with the keys {}",
@@ -344,6 +387,7 @@ class ChipReader {
         throw UserError(location(mark), fmt::format("duplicate key '{}' in {}; first given in line {}", name,
                                                     where, earlier->second));
       }
+      if (section.empty() && name == "base") continue;
       const std::string path = section.empty() ? name : section + "." + name;
       // An empty value has the mark of whatever follows it.
       marks_[path] = entry.second.IsNull() ? mark : entry.second.Mark();
@@ -358,6 +402,7 @@ class ChipReader {
     for (const std::string& name : names) {
       if (first_line.contains(name)) continue;
       const std::string path = section.empty() ? name : section + "." + name;
+      if (path == "base" || marks_.contains(path)) continue;
       const auto key =
           std::find_if(keys().begin(), keys().end(), [&](const Key& k) { return k.path == path; });
       if (may_miss(path, key == keys().end())) continue;
@@ -551,10 +596,31 @@ class ChipReader {
   }
 
   std::string file_;
+  int bases_;
   std::string changes_;  ///< of the chip, as they stand behind its name
   Chip chip_;
   std::map<std::string, YAML::Mark> marks_;  ///< of values and sections, for messages about them
 };
+
+/// The share folders of the prefix that this code was installed to, wherever that is now: beside the program,
+/// or the shared library, that has it.
+std::vector<fs::path> folders_beside_this() {
+  std::vector<fs::path> files;
+  Dl_info info{};
+  static const char here = 0;
+  if (::dladdr(&here, &info) != 0 && info.dli_fname != nullptr) files.emplace_back(info.dli_fname);
+  files.emplace_back("/proc/self/exe");  // a program's own name need not say where it is
+  std::vector<fs::path> folders;
+  for (const fs::path& file : files) {
+    std::error_code error;
+    fs::path folder = fs::canonical(file, error).parent_path();
+    for (int up = 0; up < 3 && !error && folder.has_relative_path(); ++up) {  // PREFIX/lib/ARCHITECTURE
+      folders.push_back(folder / "share/kodama/configs");
+      folder = folder.parent_path();
+    }
+  }
+  return folders;
+}
 
 /// Folders with chip files, first one first.
 std::vector<fs::path> config_folders() {
@@ -562,11 +628,35 @@ std::vector<fs::path> config_folders() {
   if (const char* folder = std::getenv("KODAMA_CONFIG_DIR"); folder != nullptr && *folder != 0) {
     folders.emplace_back(folder);
   }
+  const std::vector<fs::path> beside = folders_beside_this();
+  folders.insert(folders.end(), beside.begin(), beside.end());
 #ifdef KODAMA_INSTALL_CONFIG_DIR
   folders.emplace_back(KODAMA_INSTALL_CONFIG_DIR);
 #endif
   folders.emplace_back(source_path("configs"));
   return folders;
+}
+
+std::string path_of_chip(const std::string& name_or_file) {
+  if (is_chip_file(name_or_file)) return name_or_file;
+  std::error_code error;
+  for (const fs::path& folder : config_folders()) {
+    const fs::path file = folder / (name_or_file + ".yaml");
+    if (!name_or_file.empty() && fs::exists(file, error)) return file.string();
+  }
+  throw UserError(fmt::format("no chip is named '{}'; allowed: {}, or the path of a chip file (*.yaml)",
+                              name_or_file, fmt::join(chip_names(), ", ")));
+}
+
+std::string text_of_chip_file(const std::string& path) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) throw UserError({path}, "found a folder; expected a chip file (YAML)");
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) throw UserError({path}, fmt::format("can't read the chip file: {}", std::strerror(errno)));
+  std::ostringstream text;
+  text << stream.rdbuf();
+  if (stream.bad()) throw UserError({path}, "can't read the chip file: reading failed");
+  return text.str();
 }
 
 }  // namespace
@@ -580,14 +670,7 @@ namespace {
 using Changes = std::vector<std::pair<std::string, std::string>>;
 
 Chip load_changed(const std::string& path, const Changes& changes) {
-  std::error_code error;
-  if (fs::is_directory(path, error)) throw UserError({path}, "found a folder; expected a chip file (YAML)");
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) throw UserError({path}, fmt::format("can't read the chip file: {}", std::strerror(errno)));
-  std::ostringstream text;
-  text << stream.rdbuf();
-  if (stream.bad()) throw UserError({path}, "can't read the chip file: reading failed");
-  return ChipReader(path).read(text.str(), changes);
+  return ChipReader(path).read(text_of_chip_file(path), changes);
 }
 
 /// Cuts `NAME,KEY=VALUE,…` at the first comma that a key and '=' follow; files may have commas in their
@@ -624,14 +707,7 @@ Chip load_chip_file(const std::string& path) {
 Chip find_chip(const std::string& name_or_file) {
   std::string name = name_or_file;
   const Changes changes = split_changes(name);
-  if (name.find('/') != std::string::npos || name.ends_with(".yaml")) return load_changed(name, changes);
-  std::error_code error;
-  for (const fs::path& folder : config_folders()) {
-    const fs::path file = folder / (name + ".yaml");
-    if (!name.empty() && fs::exists(file, error)) return load_changed(file.string(), changes);
-  }
-  throw UserError(fmt::format("no chip is named '{}'; allowed: {}, or the path of a chip file (*.yaml)", name,
-                              fmt::join(chip_names(), ", ")));
+  return load_changed(path_of_chip(name), changes);
 }
 
 std::vector<std::string> chip_names() {

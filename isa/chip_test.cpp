@@ -16,6 +16,7 @@
 namespace kodama::isa {
 namespace {
 
+namespace fs = std::filesystem;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
@@ -49,13 +50,17 @@ Edited edit(const std::string& start, const std::string& replacement) {
   return out;
 }
 
-std::string error_of(const std::string& text) {
+template <typename Call>
+std::string error_of_call(const Call& call) {
   try {
-    parse_chip(text, "x.yaml");
+    call();
   } catch (const UserError& error) {
     return error.what();
   }
   return "no error";
+}
+std::string error_of(const std::string& text) {
+  return error_of_call([&] { parse_chip(text, "x.yaml"); });
 }
 
 TEST(Chips, ShippedFilesAreValid) {
@@ -197,6 +202,47 @@ TEST(ChipErrors, Syntax) {
   EXPECT_THAT(error_of("just text"), HasSubstr("found 'just text'"));
   EXPECT_THAT(error_of(tiny_text() + "---\nname: b\n"), HasSubstr("found a second YAML document"));
   EXPECT_THAT(error_of(std::string("\0\1\2", 3)), StartsWith("x.yaml:1:1: "));
+}
+
+TEST(ChipBase, HasWhatTheFileDoesNotSay) {
+  const Chip tiny = find_chip("tiny");
+  const Chip mine = parse_chip("name: mine\nbase: tiny\nmemory: {l2bm_lw: 16384}\nclock_hz: 1e9\n", "x.yaml");
+  EXPECT_EQ(mine.name, "mine");
+  EXPECT_EQ(mine.memory.l2bm_lw, 16384);
+  EXPECT_EQ(mine.clock_hz, 1e9);
+  EXPECT_EQ(mine.memory.l1bm_lw, tiny.memory.l1bm_lw);
+  EXPECT_EQ(mine.groups, tiny.groups);
+  EXPECT_NE(mine.hash, tiny.hash);
+  EXPECT_EQ(parse_chip("base: tiny\nname: same\n", "x.yaml").hash, tiny.hash);
+
+  const fs::path folder = fs::path(::testing::TempDir()) / "kodama_chip_base";
+  fs::create_directories(folder);
+  std::ofstream(folder / "first.yaml") << "name: first\nbase: tiny\nclock_hz: 2e9\n";
+  std::ofstream(folder / "second.yaml") << "name: second\nbase: first.yaml\nmemory: {l2bm_lw: 16384}\n";
+  const Chip second = find_chip((folder / "second.yaml").string() + ",counts.groups=4");
+  EXPECT_EQ(second.clock_hz, 2e9);
+  EXPECT_EQ(second.memory.l2bm_lw, 16384);
+  EXPECT_EQ(second.groups, 4);
+  std::ofstream(folder / "a.yaml") << "name: a\nbase: b.yaml\n";
+  std::ofstream(folder / "b.yaml") << "name: b\nbase: a.yaml\n";
+  EXPECT_THAT(error_of_call([&] { load_chip_file((folder / "a.yaml").string()); }),
+              HasSubstr("allowed: chips that end at one without a base"));
+  fs::remove_all(folder);
+}
+
+TEST(ChipBase, WhatIsWrongIsSaidOfItsLine) {
+  EXPECT_THAT(error_of("name: x\nbase: [tiny]\n"), StartsWith("x.yaml:2:7: 'base' is a list"));
+  EXPECT_THAT(error_of("name: x\nbase: \n"), HasSubstr("'base' is nothing"));
+  EXPECT_THAT(error_of("name: x\nbase: huge\n"),
+              StartsWith("x.yaml:2:7: no chip is named 'huge'; allowed: "));
+  EXPECT_THAT(error_of("name: x\nbase: no.yaml\n"), HasSubstr("no.yaml: can't read"));
+  EXPECT_THAT(error_of("base: tiny\n"), HasSubstr("missing key 'name'"));
+  EXPECT_THAT(error_of("name: x\nbase: tiny\nmemory: {l3_lw: 4}\n"),
+              StartsWith("x.yaml:3:10: unknown key 'l3_lw'"));
+  EXPECT_THAT(error_of("name: x\nbase: tiny\nmemory: {pdm_lw: 64}\ncounts: {groups: 16}\n"),
+              StartsWith("x.yaml:3:18: 'memory.pdm_lw' is 64"));
+  EXPECT_THAT(error_of("name: x\nbase: tiny\ncounts: {groups: 8, l2b_per_group: 16}\nmemory: {}\n"),
+              HasSubstr("x.yaml:"));
 }
 
 TEST(FindChip, LooksInFoldersAndExplains) {

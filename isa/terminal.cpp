@@ -1,6 +1,8 @@
 #include "isa/terminal.h"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -58,6 +60,13 @@ void append_printable(std::string& out, std::string_view text) {
 }
 
 }  // namespace
+
+std::optional<size_t> terminal_width() {
+  struct winsize size = {};
+  if (::isatty(STDOUT_FILENO) == 0 || ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
+    return std::nullopt;
+  return size.ws_col;
+}
 
 std::string printable(std::string_view text) {
   std::string out;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <optional>
 #include <ostream>
 #include <streambuf>
 #include <string>
@@ -12,6 +14,9 @@ namespace kodama::isa {
 /// The text with every control character but line ends and tabs, and every character that changes the
 /// direction of writing, as \u001b, and every byte that is no UTF-8 as \x9b.
 std::string printable(std::string_view text);
+
+/// Columns of the terminal that standard output is; nothing if it is none, or one that doesn't say.
+std::optional<size_t> terminal_width();
 
 /// While it lives, all that goes to the stream gets there as printable() text.
 class PrintableStream : public std::streambuf {

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "compiler/driver/session_options.h"
+#include "compiler/report/table.h"
 #include "isa/error.h"
 #include "isa/output.h"
 #include "passes/plugin_loading.h"
@@ -93,7 +94,7 @@ void add_input_options(CLI::App& app, SessionOptions& options) {
                  "NAME=FILE: .pb (TensorProto), .npy, or .npz[:MEMBER]; inputs not given are random");
   add_seed(app, options.seed, "seed of random inputs");
   add_threads(app, options.threads);
-  app.add_option("--output-dir", options.output_directory, "write every output as DIR/NAME.pb");
+  app.add_option("--output-dir", options.output_directory, "write every output as DIR/NAME.pb, and NAME.npy");
   app.add_option("--json", options.json_file, "write the layer table and totals as JSON");
 }
 
@@ -184,6 +185,7 @@ void add_model_options(CLI::App& app, SessionOptions& options, RawOptions& raw) 
       ->excludes(cache);
   app.add_flag("!--no-fuse", options.fuse, "keep every operator a layer of its own");
   add_plugin_option(app, raw.plugins);
+  add_wide_option(app);
 }
 
 void add_compile_options(CLI::App& app, SessionOptions& options, RawOptions& raw) {
@@ -197,6 +199,12 @@ void finish_options(const RawOptions& raw, SessionOptions& options) {
   parse_dims(raw.dims, options);
   options.dump_after.insert(raw.dump_after.begin(), raw.dump_after.end());
   options.passes.options = parse_pass_options(raw.pass_options);
+}
+
+void add_wide_option(CLI::App& app) {
+  app.add_flag_callback(
+      "--wide", [] { compiler::fit_tables(0); },
+      "tables with all columns, also where they are wider than the terminal");
 }
 
 std::ostream& report_stream(const std::vector<std::string>& outputs) {

@@ -62,6 +62,9 @@ void finish_options(const RawOptions& raw, compiler::SessionOptions& options);
 
 // ---- output
 
+/// --wide; without it tables fit the terminal.
+void add_wide_option(CLI::App& app);
+
 /// Tries the files that a command will write, before the work. Returns where everything else that it prints
 /// goes: standard error when one of the files is standard output.
 std::ostream& report_stream(const std::vector<std::string>& outputs);

@@ -9,6 +9,7 @@
 #include <new>
 
 #include "compiler/driver/session.h"
+#include "compiler/report/table.h"
 #include "isa/output.h"
 #include "isa/temporary.h"
 #include "isa/terminal.h"
@@ -27,6 +28,7 @@ int run(int argc, char** argv) {
         add_optimizer_commands, add_fuzz_commands, add_reference_commands, add_layout_commands,
         add_schedule_commands, add_list_commands})
     add_group(line);
+  compiler::fit_tables(isa::terminal_width().value_or(0));
   return line.run(with_joined_forms({argv + 1, argv + argc}));
 }
 

@@ -50,6 +50,32 @@ Compiled compile_imported(const SessionOptions& options, onnx::ModelProto model,
   return result;
 }
 
+/// Where a wrong result begins, and what to try.
+void print_first_wrong_layer(const CompiledModel& model, const Comparisons& layers, double tolerance,
+                             std::ostream& out) {
+  const auto comparison_of = [&](const Stage& stage) -> const Comparison* {
+    for (const TensorId id : stage.outputs) {
+      if (id < 0) continue;
+      const auto found = layers.find(model.tensors[static_cast<size_t>(id)].name);
+      if (found != layers.end()) return &found->second;
+    }
+    return nullptr;
+  };
+  const auto first = std::ranges::find_if(model.stages, [&](const Stage& stage) {
+    const Comparison* comparison = comparison_of(stage);
+    return comparison != nullptr && !within(*comparison, tolerance);
+  });
+  if (first == model.stages.end()) {
+    fmt::print(out, "no layer that was compared is out of tolerance; --check-layers compares all\n");
+  } else {
+    fmt::print(out, "first layer out of tolerance: '{}' ({}): {}\n", first->name,
+               fmt::join(first->onnx_ops, "+"), verdict(*comparison_of(*first), tolerance));
+  }
+  if (model.precision != MatrixPrecision::kFloat)
+    fmt::print(out, "what products lose at {} may be the reason: try --precision float\n",
+               matrix_precision_name(model.precision));
+}
+
 /// Which layers that kernels of plugins compute came out wrong.
 void print_wrong_kernels(const CompiledModel& model, const Comparisons& layers, double tolerance,
                          std::ostream& out) {
@@ -209,6 +235,7 @@ int run_command(const RunRequest& request, std::ostream& out) {
                                    tolerance, out, on_operands);
       times.end("reference on the chip's operands");
     }
+    if (!is_right) print_first_wrong_layer(model, layers, tolerance, out);
     passed &= is_right;
     print_wrong_kernels(model, layers, tolerance, out);
     for (const auto& [name, tensor] : set.expected) {

@@ -12,6 +12,7 @@
 #include "compiler/compile/file_names.h"
 #include "compiler/compile/plan_slices.h"
 #include "compiler/report/report.h"
+#include "compiler/tensor/numpy_types.h"
 #include "isa/file.h"
 #include "isa/output.h"
 
@@ -116,6 +117,14 @@ nlohmann::ordered_json WallTimes::to_json() const {
   return json;
 }
 
+namespace {
+
+std::string numpy_file(const std::string& path) {
+  return fs::path(path).replace_extension(".npy").string();
+}
+
+}  // namespace
+
 OutputFiles::OutputFiles(const std::vector<std::string>& names, const std::string& directory) {
   if (directory.empty()) return;
   std::error_code error;
@@ -126,14 +135,18 @@ OutputFiles::OutputFiles(const std::vector<std::string>& names, const std::strin
   for (size_t k = 0; k < names.size(); ++k) {
     paths.push_back((fs::path(directory) / (stems[k] + ".pb")).string());
     files_[names[k]] = paths.back();
+    paths.push_back(numpy_file(paths.back()));
   }
   isa::check_outputs(paths);
 }
 
 void OutputFiles::write(const ValueMap& outputs) const {
   for (const auto& [name, path] : files_) {
-    isa::write_file_atomically(path, value_to_bytes(outputs.at(name), name));
+    const Value& value = outputs.at(name);
+    isa::write_file_atomically(path, value_to_bytes(value, name));
     isa::say_wrote(path, fmt::format("output '{}'", name));
+    if (!value.is_tensor() || !is_numpy_type(value.tensor().type())) continue;
+    write_tensor_file(numpy_file(path), value.tensor(), name);
   }
 }
 
@@ -161,11 +174,16 @@ void print_outputs(const ValueMap& outputs, bool classes, std::ostream& out) {
 
 std::string verdict(const Comparison& comparison, double tolerance) {
   if (!comparison.problem.empty()) return comparison.problem + ": FAILED";
+  const bool passes = within(comparison, tolerance);
+  std::string place;
+  if (!passes && comparison.worst_place)
+    place = fmt::format("; at {}: found {}, expected {}", shape_to_string(*comparison.worst_place),
+                        comparison.found, comparison.expected);
   return fmt::format(
-      "max abs {:.2e}, over largest magnitude {:.2e}{} (allowed {:.0e}): {}", comparison.max_absolute,
+      "max abs {:.2e}, over largest magnitude {:.2e}{} (allowed {:.0e}): {}{}", comparison.max_absolute,
       comparison.max_relative,
       comparison.unequal > 0 ? fmt::format(", {} elements not comparable", comparison.unequal) : "",
-      tolerance, within(comparison, tolerance) ? "ok" : "FAILED");
+      tolerance, passes ? "ok" : "FAILED", place);
 }
 
 bool print_with_chip_operands(const std::optional<OperandsComparison>& comparison, double tolerance,

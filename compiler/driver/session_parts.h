@@ -40,7 +40,8 @@ class WallTimes {
   std::vector<std::pair<std::string, double>> parts_;
 };
 
-/// Values as .pb files of a directory, by name. They are tried before the run whose outputs they take.
+/// Values as files of a directory, by name: NAME.pb, and NAME.npy of tensors whose type numpy has. They are
+/// tried before the run whose outputs they take.
 class OutputFiles {
  public:
   /// No files if `directory` is empty.

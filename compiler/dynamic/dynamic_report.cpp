@@ -109,6 +109,8 @@ void print_dynamic_report(const DynamicOutcome& outcome, std::ostream& out) {
   };
   for (const RegionRuns& region : outcome.regions)
     add(region, operators_text(region.operators), place_name(region));
+  table.leave_out_first(
+      {"from disk", "link bytes", "hits", "compiles", "operators", "link cycles", "host cycles"});
   table.rule();
   add(outcome.total, "", "");
   table.print(out, 3);

@@ -107,6 +107,9 @@ void print_layer_table(const CompiledModel& model, const Runs& runs, const Compa
     row.push_back(comparison == nullptr ? "-" : error_text(comparison->max_relative));
     table.add(std::move(row));
   }
+  table.leave_out_first({"host relayouts", "link cycles", "hazard", "drain", "fetch", "MV queue",
+                         "step cycles", "max abs", "steps", "where", "wait", "operators", "output", "kind",
+                         "max rel"});
   table.rule();
   std::vector<std::string> total{"", "total", "", "", "", ""};
   for (std::string& cell : numbers(outcome.total, model.work, true)) total.push_back(std::move(cell));
@@ -197,6 +200,7 @@ void print_relayouts(const CompiledModel& model, const RunOutcome& outcome, std:
     cycles += own;
     ++relayouts;
   }
+  table.leave_out_first({"from", "to", "ratio", "DRAM"});
   if (relayouts > 0) table.print(out, 1, 4);
   const std::string planner =
       model.plan.planner.empty() ? "" : fmt::format("planner {}: ", model.plan.planner);
@@ -220,6 +224,7 @@ void print_planned_relayouts(const ModelPlan& plan, const LayerGraph& graph, std
                std::to_string(stage.estimated_cycles), fmt::format("{}", fmt::join(from, " + ")),
                to.layout.to_string()});
   }
+  table.leave_out_first({"from", "to"});
   table.print(out, 1, 2);
 }
 
@@ -239,6 +244,7 @@ void print_plans(const std::vector<PlanSummary>& plans, std::ostream& out) {
                                 : "-",
                std::to_string(plan.constant_cycles), std::to_string(plan.total() + plan.constant_cycles)});
   }
+  table.leave_out_first({"with constants", "constant link cycles", "relayouts", "link cycles"});
   table.print(out, 1);
   fmt::print(
       out,

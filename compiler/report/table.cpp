@@ -2,30 +2,62 @@
 
 #include <fmt/format.h>
 #include <fmt/ostream.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iostream>
 
 namespace kodama::compiler {
 
+namespace {
+
+size_t standard_width = 0;
+
+}  // namespace
+
+void fit_tables(size_t width) {
+  standard_width = width;
+}
+
 void Table::print(std::ostream& out, size_t left_columns, size_t numbers_end) const {
+  const bool fits = standard_width > 0 && &out == &std::cout;
+  print_within(fits ? standard_width : SIZE_MAX, out, left_columns, numbers_end);
+}
+
+void Table::print_within(size_t width, std::ostream& out, size_t left_columns, size_t numbers_end) const {
   std::vector<size_t> widths(rows_[0].size(), 0);
   for (const auto& row : rows_) {
     for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
   }
-  size_t total = 0;
-  for (size_t width : widths) total += width + 2;
-  const std::string line(total - 2, '-');
+  std::vector<bool> is_shown(widths.size(), true);
+  const auto total = [&] {
+    size_t sum = 0;
+    for (size_t c = 0; c < widths.size(); ++c) sum += is_shown[c] ? widths[c] + 2 : 0;
+    return sum - 2;
+  };
+  std::vector<std::string> left_out;
+  for (const std::string& name : least_first_) {
+    if (total() <= width) break;
+    const auto column = std::ranges::find(rows_[0], name);
+    if (column == rows_[0].end()) continue;
+    is_shown[static_cast<size_t>(column - rows_[0].begin())] = false;
+    left_out.push_back(name);
+  }
+  const std::string line(total(), '-');
   for (size_t r = 0; r < rows_.size(); ++r) {
     if (r == 1 || std::find(rules_.begin(), rules_.end(), r) != rules_.end()) fmt::print(out, "{}\n", line);
     std::string text;
     for (size_t c = 0; c < rows_[r].size(); ++c) {
-      if (c > 0) text += "  ";
+      if (!is_shown[c]) continue;
+      if (!text.empty()) text += "  ";
       text += c < left_columns || c >= numbers_end ? fmt::format("{:<{}}", rows_[r][c], widths[c])
                                                    : fmt::format("{:>{}}", rows_[r][c], widths[c]);
     }
     text.erase(text.find_last_not_of(' ') + 1);
     fmt::print(out, "{}\n", text);
   }
+  if (!left_out.empty())
+    fmt::print(out, "left out, for {} columns: {} (--wide)\n", width, fmt::join(left_out, ", "));
 }
 
 std::string bytes_text(int64_t bytes) {

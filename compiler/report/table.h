@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <iosfwd>
 #include <string>
+#include <utility>
 #include <vector>
 
 /// Tables as text.
@@ -11,18 +12,30 @@ namespace kodama::compiler {
 
 /// Columns as wide as their widest cell; numbers, which stand between `left_columns` and `numbers_end`, are
 /// right aligned.
+///
+/// A table that is printed on a terminal fits its width: columns that don't matter most are left out, and
+/// named below (fit_tables). Elsewhere a table has all of its columns.
 class Table {
  public:
   explicit Table(std::vector<std::string> header) : rows_{std::move(header)} {}
   void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
   void rule() { rules_.push_back(rows_.size()); }
+  /// Names of columns, in the order in which they are left out. Others never are.
+  void leave_out_first(std::vector<std::string> columns) { least_first_ = std::move(columns); }
 
   void print(std::ostream& out, size_t left_columns, size_t numbers_end = SIZE_MAX) const;
+  /// The same in `width` characters, as far as leaving out columns does it.
+  void print_within(size_t width, std::ostream& out, size_t left_columns, size_t numbers_end) const;
 
  private:
   std::vector<std::vector<std::string>> rows_;
   std::vector<size_t> rules_;
+  std::vector<std::string> least_first_;
 };
+
+/// From now on tables on standard output have this width, if that is a terminal's (isa::terminal_width);
+/// 0: as wide as they are.
+void fit_tables(size_t width);
 
 /// "512 B", "12.5 kB", "3.0 MB".
 std::string bytes_text(int64_t bytes);

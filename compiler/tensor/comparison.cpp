@@ -11,37 +11,54 @@
 
 namespace kodama::compiler {
 
-Comparison compare_tensors(const Tensor& actual, const Tensor& expected) {
-  Comparison result;
-  if (actual.type() != expected.type() || actual.shape() != expected.shape()) {
-    result.problem = fmt::format("found {} {}, expected {} {}", data_type_name(actual.type()),
-                                 shape_to_string(actual.shape()), data_type_name(expected.type()),
-                                 shape_to_string(expected.shape()));
-    return result;
-  }
-  switch (expected.type()) {
+namespace {
+
+std::string element_text(const Tensor& tensor, int64_t index) {
+  switch (tensor.type()) {
     case onnx::TensorProto_DataType_STRING:
-      for (size_t k = 0; k < expected.strings().size(); ++k)
-        result.unequal += actual.strings()[k] != expected.strings()[k];
-      return result;
-    case onnx::TensorProto_DataType_FLOAT:
+      return fmt::format("'{}'", tensor.strings()[static_cast<size_t>(index)]);
+    case onnx::TensorProto_DataType_INT64:
+      return std::to_string(tensor.data<int64_t>()[static_cast<size_t>(index)]);
+    case onnx::TensorProto_DataType_UINT64:
+      return std::to_string(tensor.data<uint64_t>()[static_cast<size_t>(index)]);
     case onnx::TensorProto_DataType_DOUBLE:
-    case onnx::TensorProto_DataType_FLOAT16:
-    case onnx::TensorProto_DataType_BFLOAT16:
-      break;
-    default: {
-      const size_t size = element_size(expected.type());
-      const auto a = actual.bytes();
-      const auto e = expected.bytes();
-      for (size_t at = 0; at + size <= e.size(); at += size) {
-        result.unequal += !std::equal(e.begin() + static_cast<std::ptrdiff_t>(at),
-                                      e.begin() + static_cast<std::ptrdiff_t>(at + size),
-                                      a.begin() + static_cast<std::ptrdiff_t>(at));
-      }
-      return result;
+      return fmt::format("{}", tensor.data<double>()[static_cast<size_t>(index)]);
+    case onnx::TensorProto_DataType_COMPLEX64: {
+      const float* parts = reinterpret_cast<const float*>(tensor.bytes().data()) + 2 * index;
+      return fmt::format("{}{:+}i", parts[0], parts[1]);
     }
+    case onnx::TensorProto_DataType_COMPLEX128: {
+      const double* parts = reinterpret_cast<const double*>(tensor.bytes().data()) + 2 * index;
+      return fmt::format("{}{:+}i", parts[0], parts[1]);
+    }
+    default:
+      return fmt::format("{}", static_cast<float>(element_as_double(tensor, index)));
   }
+}
+
+Shape place_of(int64_t index, const Shape& shape) {
+  Shape place(shape.size());
+  for (size_t axis = shape.size(); axis-- > 0; index /= shape[axis]) place[axis] = index % shape[axis];
+  return place;
+}
+
+/// `differs(k)` says whether element k does. Returns the first.
+template <typename Differs>
+int64_t count_unequal(int64_t size, Comparison& result, const Differs& differs) {
+  int64_t first = -1;
+  for (int64_t k = 0; k < size; ++k) {
+    if (!differs(k)) continue;
+    if (first < 0) first = k;
+    ++result.unequal;
+  }
+  return first;
+}
+
+/// Returns the element of the largest error, else the first one that isn't comparable; -1: none.
+int64_t compare_floats(const Tensor& actual, const Tensor& expected, Comparison& result) {
   double largest = 0;
+  int64_t worst = -1;
+  int64_t first_unequal = -1;
   for (int64_t k = 0; k < expected.size(); ++k) {
     const double e = element_as_double(expected, k);
     const double a = element_as_double(actual, k);
@@ -51,17 +68,58 @@ Comparison compare_tensors(const Tensor& actual, const Tensor& expected) {
     }
     if (!std::isfinite(a) || !std::isfinite(e)) {
       ++result.unequal;
-      if (result.worst_index < 0) result.worst_index = k;
+      if (first_unequal < 0) first_unequal = k;
       continue;
     }
     largest = std::max(largest, std::abs(e));
     const double error = std::abs(a - e);
     if (error > result.max_absolute) {
       result.max_absolute = error;
-      result.worst_index = k;
+      worst = k;
     }
   }
   result.max_relative = largest > 0 ? result.max_absolute / largest : result.max_absolute;
+  return first_unequal >= 0 ? first_unequal : worst;
+}
+
+}  // namespace
+
+Comparison compare_tensors(const Tensor& actual, const Tensor& expected) {
+  Comparison result;
+  if (actual.type() != expected.type() || actual.shape() != expected.shape()) {
+    result.problem = fmt::format("found {} {}, expected {} {}", data_type_name(actual.type()),
+                                 shape_to_string(actual.shape()), data_type_name(expected.type()),
+                                 shape_to_string(expected.shape()));
+    return result;
+  }
+  int64_t worst = -1;
+  switch (expected.type()) {
+    case onnx::TensorProto_DataType_STRING:
+      worst = count_unequal(expected.size(), result, [&](int64_t k) {
+        return actual.strings()[static_cast<size_t>(k)] != expected.strings()[static_cast<size_t>(k)];
+      });
+      break;
+    case onnx::TensorProto_DataType_FLOAT:
+    case onnx::TensorProto_DataType_DOUBLE:
+    case onnx::TensorProto_DataType_FLOAT16:
+    case onnx::TensorProto_DataType_BFLOAT16:
+      worst = compare_floats(actual, expected, result);
+      break;
+    default: {
+      const size_t size = element_size(expected.type());
+      const std::byte* a = actual.bytes().data();
+      const std::byte* e = expected.bytes().data();
+      worst = count_unequal(expected.size(), result, [&](int64_t k) {
+        const size_t at = static_cast<size_t>(k) * size;
+        return !std::equal(e + at, e + at + size, a + at);
+      });
+    }
+  }
+  if (worst >= 0) {
+    result.worst_place = place_of(worst, expected.shape());
+    result.found = element_text(actual, worst);
+    result.expected = element_text(expected, worst);
+  }
   return result;
 }
 

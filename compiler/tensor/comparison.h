@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "compiler/tensor/tensor.h"
@@ -10,9 +11,12 @@ namespace kodama::compiler {
 
 /// How far a tensor is from what it should be.
 struct Comparison {
-  double max_absolute = 0;   ///< largest |actual - expected|
-  double max_relative = 0;   ///< largest absolute error over the largest |expected|
-  int64_t worst_index = -1;  ///< where the largest absolute error is (flat index)
+  double max_absolute = 0;  ///< largest |actual - expected|
+  double max_relative = 0;  ///< largest absolute error over the largest |expected|
+  /// Where the largest absolute error is, else the first element of `unequal` (indices by axis); what is
+  /// there and should be, as text. Empty if nothing differs.
+  std::optional<Shape> worst_place = {};
+  std::string found, expected;
   /// Elements that can't be compared by a difference and are not the same: NaN or infinity against a
   /// number, different integers.
   int64_t unequal = 0;

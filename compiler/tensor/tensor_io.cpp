@@ -13,6 +13,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "compiler/tensor/numpy_types.h"
 #include "compiler/tensor/tensor.h"
 #include "isa/file.h"
 
@@ -387,6 +388,10 @@ Tensor read_tensor_file(const std::string& path, const std::string& member) {
   if (extension == ".npy") return parse_npy(read_whole_file(path), path);
   throw UserError(
       fmt::format("{}: unknown kind of tensor file '{}'; allowed are .pb, .npy and .npz", path, extension));
+}
+
+bool is_numpy_type(DataType type) {
+  return std::ranges::find(kNumpyTypes, type, &NumpyType::type) != kNumpyTypes.end();
 }
 
 void write_tensor_file(const std::string& path, const Tensor& tensor, const std::string& name) {

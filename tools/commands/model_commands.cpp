@@ -1,11 +1,14 @@
 #include <fmt/format.h>
 #include <fmt/ostream.h>
 
+#include <algorithm>
 #include <iostream>
+#include <thread>
 
 #include "compiler/driver/inspect.h"
 #include "compiler/driver/operators_page.h"
 #include "compiler/driver/session.h"
+#include "compiler/driver/sweep.h"
 #include "isa/error.h"
 #include "tools/command_groups.h"
 #include "tools/common_options.h"
@@ -100,6 +103,50 @@ class PlanCommand : public Command {
   RawOptions raw_;
 };
 
+class SweepCommand : public Command {
+ public:
+  void declare(CLI::App& app) override {
+    app.add_option("model", request_.model_file, "model.onnx")->required();
+    app.add_option(
+           "--set", sets_,
+           "KEY=VALUE,VALUE,...: a key of the chip file (memory.l2bm_lw) or an option of the compiler "
+           "(weights, scheduler), and what it is to be; may be repeated: all combinations")
+        ->required()
+        ->allow_extra_args(false);
+    app.add_option("--csv", request_.csv_file, "write the rows as CSV");
+    add_compile_options(app, request_.common, raw_);
+    add_host_option(app, request_.common.host);
+    add_seed(app, request_.common.seed, "seed of random inputs");
+    add_thread_count(app, "--jobs", jobs_, "combinations at a time; 0 = all cores", 0);
+    add_thread_count(app, "--threads", request_.common.threads, "threads of the simulator for each of them",
+                     1);
+  }
+  int run(const CLI::App& /*app*/) override {
+    finish_options(raw_, request_.common);
+    for (const std::string& set : sets_) {
+      const size_t equals = set.find('=');
+      compiler::SweepAxis axis{set.substr(0, equals), {}};
+      for (size_t at = equals; at != std::string::npos;) {
+        const size_t end = set.find(',', at + 1);
+        axis.values.push_back(set.substr(at + 1, end == std::string::npos ? end : end - at - 1));
+        at = end;
+      }
+      if (axis.key.empty() || axis.values.empty() || std::ranges::find(axis.values, "") != axis.values.end())
+        throw isa::UserError(fmt::format(
+            "--set {}: allowed is KEY=VALUE,VALUE,..., for example --set memory.l2bm_lw=16384,32768", set));
+      request_.axes.push_back(std::move(axis));
+    }
+    request_.jobs = jobs_ > 0 ? jobs_ : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+    return compiler::sweep_command(request_, report_stream({request_.csv_file}));
+  }
+
+ private:
+  compiler::SweepRequest request_;
+  RawOptions raw_;
+  std::vector<std::string> sets_;
+  int jobs_ = 0;
+};
+
 class InspectCommand : public Command {
  public:
   void declare(CLI::App& app) override {
@@ -134,6 +181,8 @@ void add_model_commands(CommandLine& line) {
                        "compile an ONNX model, run it on the simulated chip, compare with the CPU reference");
   line.add<CompileCommand>("compile",
                            "compile an ONNX model to a directory of VSM programs, images and a manifest");
+  line.add<SweepCommand>(
+      "sweep", "a model with every value of keys of the chip file, or options: cycles beside each other");
   line.add<InspectCommand>(
       "inspect", "what a model is, and where each of its operators will run: chip, host, or nowhere");
   line.add<PlanCommand>(

@@ -181,6 +181,7 @@ class SimCommand : public Command {
     add_host_option(app, package_.common.host);
     add_hazards_option(app, package_.common.hazards);
     add_plugin_option(app, plugins_);
+    add_wide_option(app);
   }
 
   int run(const CLI::App& app) override {
@@ -207,7 +208,7 @@ class SimCommand : public Command {
 
   int run_package(const CLI::App& app) {
     check_mode(app, "on the directory of a compiled model",
-               used({"--input", "--seed", "--output-dir", "--json", "--host"}, true));
+               used({"--input", "--seed", "--output-dir", "--json", "--host", "--wide"}, true));
     return compiler::simulate_package_command(package_, session_stream(package_.common));
   }
 
