@@ -138,6 +138,32 @@ TEST(Device, PackagesTakeTurnsInDramOfTheirOwn) {
   EXPECT_EQ(cycles[0], cycles[1]);
 }
 
+/// Between two programs of an inference the host computes; the chip has no other's then.
+TEST(Device, LayersOnTheHostStayInTheirInference) {
+  onnx::ModelProto source = testing::parse_model(
+      "g (float[16,32] x) => (float[16,32] y) { a = MatMul (x, w) b = Cast <to = 8> (a) c = Cast <to = 1> (b)"
+      " y = MatMul (c, w) }");
+  testing::add_initializer(source, "w",
+                           testing::random_tensor(onnx::TensorProto_DataType_FLOAT, {32, 32}, 3));
+  const CompiledModel model = compiled(std::move(source));
+  ASSERT_EQ(model.segments.size(), 2U);
+  const std::vector<LaunchTimes> one = row(1, 4, model);
+  const std::vector<LaunchTimes> two = row(2, 4, model);
+  for (size_t k = 1; k < 4; ++k) EXPECT_GE(two[k].began, two[k - 1].over);
+  EXPECT_LT(two[3].results_there, one[3].results_there);
+  // From serial hosts nothing comes early.
+  DeviceOptions options;
+  options.runner.host_overlaps = false;
+  Device device(tiny(), options);
+  const Package package = device.load(model);
+  Stream streams[] = {device.stream(), device.stream()};
+  const Result first = infer(streams[0], package, 0);
+  const Result second = infer(streams[1], package, 1);
+  EXPECT_TRUE(second.get() == expected(model, 1));
+  EXPECT_EQ(second.times().began, first.times().over);
+  EXPECT_EQ(second.times().over - second.times().began, first.times().over - first.times().began);
+}
+
 TEST(Device, EventsOrderStreams) {
   const CompiledModel model = product("g", 1, true);
   const auto run = [&](bool waits) {
