@@ -38,7 +38,7 @@ namespace kodama::isa {
 struct TransferRequest {
   Instruction mv;
   int32_t line = 0;
-  int32_t region = -1;  ///< number of the region it belongs to, for reports
+  int32_t region = -1;   ///< number of the region it belongs to, for reports
   bool of_host = false;  ///< moves the host's data (isa/host_work.h)
   /// Of an indirect operand: per group the DRAM address (LW) of each block of 16 * nd<N> LW. Empty when
   /// unknown (prediction); then every block counts as a new row of one bank.
