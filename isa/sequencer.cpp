@@ -53,30 +53,51 @@ void InstructionFeed::occupy_until(int64_t cycle) {
 
 // ---- sequencer -------------------------------------------------------------------------------------------
 
+int64_t Sequencer::bring_next() {
+  const int64_t before = now_;
+  const int64_t again = next_input_->advance(ports_, tags_, words_, now_);
+  causes_.host_input += now_ - before;
+  return again;
+}
+
 int64_t Sequencer::steps(int64_t count) {
-  if (count <= 0) return 0;
-  const int64_t last = ports_.take_words(now_, count);
-  words_ += count;
-  const int64_t stall = last - now_ - kCyclesPerStep * (count - 1);
-  causes_.host_link += stall;
-  causes_.steps += kCyclesPerStep * count;
-  now_ = last + kCyclesPerStep;
+  int64_t stall = 0;
+  while (count > 0) {
+    int64_t now = count;
+    if (next_input_) {
+      const int64_t again = bring_next();
+      if (again < now_ + kCyclesPerStep * count)
+        now = std::clamp<int64_t>(ceil_div(again - now_, kCyclesPerStep), 1, count);
+    }
+    const int64_t last = ports_.take_words(now_, now);
+    words_ += now;
+    const int64_t held = last - now_ - kCyclesPerStep * (now - 1);
+    causes_.host_link += held;
+    causes_.steps += kCyclesPerStep * now;
+    now_ = last + kCyclesPerStep;
+    stall += held;
+    count -= now;
+  }
   return stall;
 }
 
 int64_t Sequencer::mv(TransferRequest request) {
+  if (next_input_) bring_next();
   const int64_t before = now_;
   const int64_t there = ports_.take_words(now_, 1);
   ++words_;
   causes_.host_link += there - now_;
+  tags_.mv(request.mv.tag);
   now_ = ports_.issue(std::move(request), there);
   causes_.mv_queue += now_ - there;
   return now_ - before;
 }
 
 int64_t Sequencer::wait(int tag) {
+  if (next_input_) bring_next();
   const int64_t before = now_;
   now_ = ports_.wait(tag, now_);
+  tags_.wait(tag);
   causes_.wait += now_ - before;
   return now_ - before;
 }
@@ -89,8 +110,12 @@ int64_t Sequencer::hold(int64_t steps) {
 }
 
 int64_t Sequencer::finish() {
+  if (next_input_) bring_next();
   const int64_t before = now_;
-  now_ = ports_.wait(-1, now_);
+  // Of the program: not what comes for the next.
+  for (int tag = 0; tag <= kMaxTransferTag; ++tag) {
+    if (tags_.in_use[static_cast<size_t>(tag)]) now_ = ports_.wait(tag, now_);
+  }
   causes_.drain += now_ - before;
   return now_ - before;
 }
@@ -124,6 +149,10 @@ class CyclePredictor::Ports : public SequencerPorts {
   int64_t wait(int tag, int64_t cycle) override {
     while (timeline_.in_flight(tag) > 0) timeline_.advance(timeline_.next_event());
     return std::max(cycle, timeline_.last_done(tag));
+  }
+  int64_t in_flight(int tag, int64_t cycle) override {
+    timeline_.advance(static_cast<double>(cycle));
+    return timeline_.in_flight(tag);
   }
 
  private:

@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "isa/chip.h"
 #include "isa/host_work.h"
+#include "isa/next_input.h"
 #include "isa/program.h"
 #include "isa/transfer_timeline.h"
 
@@ -83,6 +85,8 @@ class SequencerPorts {
   virtual int64_t issue(TransferRequest request, int64_t cycle) = 0;
   /// The first cycle from `cycle` on at which no transfer of the tag is under way; tag -1: none at all.
   virtual int64_t wait(int tag, int64_t cycle) = 0;
+  /// Transfers of the tag (-1: all) that are under way at `cycle`.
+  virtual int64_t in_flight(int tag, int64_t cycle) = 0;
 };
 
 class Sequencer {
@@ -91,7 +95,14 @@ class Sequencer {
   explicit Sequencer(SequencerPorts& ports) : ports_(ports) {}
   /// Goes on from where another is, with ports of its own, which must be in the same state.
   Sequencer(const Sequencer& other, SequencerPorts& ports)
-      : ports_(ports), now_(other.now_), causes_(other.causes_), began_(other.began_), words_(other.words_) {}
+      : ports_(ports),
+        now_(other.now_),
+        causes_(other.causes_),
+        began_(other.began_),
+        words_(other.words_),
+        tags_(other.tags_),
+        next_input_(other.next_input_),
+        host_times_(other.host_times_) {}
 
   /// Each returns the cycles of stall; now() is then the cycle after it.
   int64_t steps(int64_t count);
@@ -104,16 +115,23 @@ class Sequencer {
   /// The host's part before the program and, after finish(), behind it (isa/host_work.cpp).
   void host_begin(const HostWork& work);
   void host_end(const HostWork& work);
+  const HostTimes& host_times() const { return host_times_; }
 
   int64_t now() const { return now_; }
   const CycleCauses& causes() const { return causes_; }
 
  private:
+  /// Lets the next program's data come; the cycle at which to call again.
+  int64_t bring_next();
+
   SequencerPorts& ports_;
   int64_t now_ = 0;
   CycleCauses causes_;
   int64_t began_ = 0;  ///< the program
   int64_t words_ = 0;  ///< of it until now
+  TagUse tags_;
+  std::optional<NextInput> next_input_;
+  HostTimes host_times_;
 };
 
 /// Predicts a program piece by piece, as predict_cycles does. A copy goes on by itself from where the

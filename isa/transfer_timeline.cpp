@@ -72,6 +72,7 @@ TransferTimeline::TransferTimeline(const Chip& chip, Service service)
       service_(std::move(service)),
       in_flight_(static_cast<size_t>(chip.groups)),
       busy_(static_cast<size_t>(ports_.count())),
+      busy_for_host_(static_cast<size_t>(ports_.count())),
       moved_(static_cast<size_t>(ports_.count())),
       capacity_(static_cast<size_t>(ports_.count())) {
   const DramModelKind& dram = find_dram_model(chip.transfer.dram_model);
@@ -240,6 +241,7 @@ void TransferTimeline::handle(double time) {
     }
     for (const Demand& demand : active.demands) {
       busy_[static_cast<size_t>(demand.port)] += demand.cycles;
+      if (active.record.request.of_host) busy_for_host_[static_cast<size_t>(demand.port)] += demand.cycles;
       moved_[static_cast<size_t>(demand.port)] += demand.lw;
     }
     active.position += active.length;

@@ -38,7 +38,8 @@ namespace kodama::isa {
 struct TransferRequest {
   Instruction mv;
   int32_t line = 0;
-  int32_t region = -1;  ///< number of the region it belongs to, for reports
+  int32_t region = -1;   ///< number of the region it belongs to, for reports
+  bool of_host = false;  ///< moves the host's data (isa/host_work.h)
   /// Of an indirect operand: per group the DRAM address (LW) of each block of 16 * nd<N> LW. Empty when
   /// unknown (prediction); then every block counts as a new row of one bank.
   std::map<int32_t, std::vector<int64_t>> blocks;
@@ -111,6 +112,7 @@ class TransferTimeline {
 
   /// Cycles that a port was occupied, and LW that passed it, so far (chunks count when they end).
   double busy(int port) const { return busy_[static_cast<size_t>(port)]; }
+  double busy_for_host(int port) const { return busy_for_host_[static_cast<size_t>(port)]; }
   int64_t moved_lw(int port) const { return moved_[static_cast<size_t>(port)]; }
 
  private:
@@ -156,6 +158,7 @@ class TransferTimeline {
   std::map<int, int64_t> tag_done_;
   int64_t last_done_ = 0;
   std::vector<double> busy_;
+  std::vector<double> busy_for_host_;
   std::vector<int64_t> moved_;
   std::vector<double> capacity_;
 };

@@ -52,6 +52,7 @@ struct RunStats {
   int64_t mvs = 0;
   int64_t mv_lw = 0;        ///< LW moved on the wide side
   isa::CycleCauses causes;  ///< all zero without timing
+  isa::HostTimes host;      ///< of one run; sums have none
   int64_t alu_ops = 0;      ///< steps whose slot was used
   int64_t mau_ops = 0;
   int64_t l1bm_ops = 0;

@@ -225,29 +225,182 @@ TEST(HostWay, ResultsGoTheOtherWay) {
   EXPECT_NEAR(around_nops(work).host_output, std::max(750.0, 320.0) + 2 * 984.15, 2);
 }
 
-TEST(HostWay, WhatIsStagedWaitsForItsMvAlone) {
-  isa::HostWork work;
-  work.input = {image({4096, 0, 0, 0})};
-  work.staged_lw = 4096;
-  EXPECT_EQ(around_nops(work).host_input, 64 + 256);
+/// A run of nops, with refreshes of the DRAM switched off.
+RunStats run_around(const isa::HostWork& host, const std::string& text) {
+  const isa::Chip chip = isa::find_chip("mncore2,transfer.dram_refresh_ns=0");
+  RunOptions options;
+  options.host = host;
+  Machine machine(chip);
+  const isa::Program program = assembler::assemble(text, "text.vsm", chip);
+  const isa::ProgramCounts counts = isa::count(program);
+  options.host.words = counts.steps + counts.mvs;
+  isa::plan_places(options.host.next, program, host.output, chip);
+  return machine.run(program, options);
 }
 
-TEST(HostWay, WhatPassesTheLinkBesideAProgramIsWaitedForBehindIt) {
+TEST(HostWay, TheNextProgramsDataComeBesideAProgram) {
   isa::HostWork work;
-  work.beside_in_lw = 12500;  // 100000 bytes: 750 + 3000 cycles, and the words of the program before them
+  work.next = {image({12500, 0, 0, 0})};
   const double words = 37 / 33.3333;
-  EXPECT_NEAR(around_nops(work, "", 100).host_input, 750 + 3000 + 100 * words - 400, 2);
-  EXPECT_EQ(around_nops(work, "", 2000).host_input, 0);
-  work.beside_out_lw = 12500;  // the other direction: no words there, both at a time
-  EXPECT_NEAR(around_nops(work, "", 100).of_host(), 750 + 3000 + 100 * words - 400, 2);
-  EXPECT_EQ(around_nops(work, "", 2000).of_host(), 0);
+  // The example of isa/host_work.h: behind the words three chunks of 984.15 cycles, then two MVs at PDM's
+  // port.
+  const auto expected = [&](int steps) { return steps * words + 750 + 3 * 984.15 + 64 + 256 + 16; };
+  const RunStats some = run_around(work, "nop/100\n");
+  EXPECT_NEAR(static_cast<double>(some.cycles()), expected(100), 2);
+  EXPECT_EQ(some.causes.host_input, some.cycles() - 400);
+  EXPECT_EQ(some.host.program_over, 400);
+  EXPECT_EQ(some.host.next_there, some.cycles());
+  // A long program hides all of it.
+  const RunStats many = run_around(work, "nop/3000\n");
+  EXPECT_EQ(many.cycles(), 12000);
+  EXPECT_EQ(many.causes.host_input, 0);
+  EXPECT_EQ(many.host.next_there, 12000);
+}
+
+TEST(HostWay, ThePlaceOfTheNextDataIsFreeBehindItsLastReader) {
+  isa::HostWork work;
+  work.next = {image({4096, 0, 0, 0})};
+  const auto planned = [&](const std::string& text) {
+    const isa::Chip chip = isa::find_chip("mncore2");
+    std::vector<isa::HostTransfer> next = work.next;
+    isa::plan_places(next, assembler::assemble(text, "text.vsm", chip), work.output, chip);
+    return next[0].free_after;
+  };
+  constexpr int64_t kEnd = isa::HostTransfer::kAtTheEnd;
+  EXPECT_EQ(planned("nop/100\n"), 0);
+  EXPECT_EQ(
+      planned("mvp/n64i01 $d8191@0 $lc0@0.0\nmvp/n64i02 $d8192@0 $lc64@0.0\nnop; wait i02\nnop; wait i01\n"),
+      2);
+  EXPECT_EQ(planned("mvp/n64i01 $d4032@0 $lc0@0.0\nnop; wait i01\n"), 0);     // ends before it
+  EXPECT_EQ(planned("mvp/n64i01 $d4096@1 $lc0@1.0\nnop; wait i01\n"), 0);     // in another group
+  EXPECT_EQ(planned("mvp/n64i01 $lc0@0.0 $d4096@0\nnop; wait i01\n"), 1);     // writes
+  EXPECT_EQ(planned("mvp/n64i01 $d4096@0 $lc0@0.0\nnop; wait i02\n"), kEnd);  // nobody waits for it
+  EXPECT_EQ(planned("mvp/n64 $d4096@0 $lc0@0.0\nnop; wait i02\n"), kEnd);
+  work.output = {image({1, 0, 0, 0})};
+  EXPECT_EQ(planned("nop/100\n"), kEnd);
+  work.output = {image({0, 1, 0, 0})};
+  EXPECT_EQ(planned("nop/100\n"), 0);
+
+  // All of 4096 LW have come at 1734 + words, but 2990 steps are over before the program has read the place.
+  work.output = {};
+  const std::string reads = "mvp/n64i01 $d4096@0 $lc0@0.0\nnop; wait i01\n";
+  EXPECT_EQ(run_around(work, reads + "nop/3000\n").causes.host_input, 0);
+  EXPECT_EQ(run_around(work, "nop/3000\n" + reads).causes.host_input, 320);
+  EXPECT_EQ(run_around(work, "nop/3000\n" + reads + "nop/80\n").causes.host_input, 0);
+}
+
+TEST(HostWay, WhatComesBesideAProgramTakesPortsFromItsTransfers) {
+  isa::HostWork work;
+  work.next = {image({65536, 0, 0, 0})};
+  // 100 transfers of 4096 LW from the same DRAM, one after the other, beside 4096 cycles of the host's.
+  std::string text;
+  for (int k = 0; k < 100; ++k) text += "mvp/n4096i01 $d131072@0 $lc0@0.0\nnop; wait i01\n";
+  const RunStats alone = run_around({}, text);
+  const RunStats both = run_around(work, text);
+  EXPECT_EQ(both.causes.host_input, 0);
+  EXPECT_GT(both.causes.wait, alone.causes.wait);
+  EXPECT_LT(both.causes.wait, alone.causes.wait + 4096 + 16 * 64);
+}
+
+TEST(HostWay, DataThatTheHostGetsTooLateDontHoldARun) {
+  isa::HostWork work;
+  work.next = {image({4096, 0, 0, 0})};
+  work.next_from = 401;
+  const RunStats late = run_around(work, "nop/100\n");
+  EXPECT_EQ(late.cycles(), 400);
+  EXPECT_EQ(late.host.next_there, -1);
+  work.next_from = 300;
+  const RunStats in_time = run_around(work, "nop/100\n");
+  // The words have passed by then.
+  EXPECT_EQ(in_time.cycles(), 300 + 2055);
+  work.output = {image({0, 64, 0, 0})};
+  const RunStats behind_results = run_around(work, "nop/100\n");
+  EXPECT_LT(behind_results.host.results_there, behind_results.host.next_there);
+}
+
+TEST(HostWay, MoreThanPdmHoldsComesInTurn) {
+  for (const char* changes : {"", ",memory.pdm_lw=1024", ",transfer.max_in_flight=1"}) {
+    isa::HostWork work;
+    work.next = {image({300000, 0, 5000, 300000}, {0, 1, 2, 0})};
+    work.next[0].free_after = 0;
+    const isa::Chip chip = isa::find_chip(std::string("mncore2") + changes);
+    const isa::CycleCauses all = around_nops(work, changes, 10);
+    const isa::CycleCauses none = around_nops(work, changes, 1000000);
+    EXPECT_GE(static_cast<double>(all.total()), 8 * 305000 / chip.host_link.bytes_per_second * chip.clock_hz)
+        << changes;
+    EXPECT_EQ(none.host_input, 0) << changes;
+    EXPECT_EQ(none.total(), 4000000) << changes;
+  }
+}
+
+/// Beside random programs: all of it comes, in DRAM's interfaces is what both move, and no cycle is lost.
+TEST(HostWay, AnyProgramLetsTheNextDataCome) {
+  std::mt19937 random(11);
+  const isa::Chip chip = chip_with_small_memories("tiny");
+  for (int round = 0; round < 60; ++round) {
+    const isa::Program program =
+        assembler::assemble(random_text(random, 150, round % 3 > 0), "random.vsm", chip);
+    isa::HostWork work;
+    for (int k = 0; k <= round % 3; ++k) {
+      isa::HostTransfer transfer{.dram_address = 64 * static_cast<int64_t>(random() % 10000), .group_lw = {}};
+      for (int group = 0; group < chip.groups; ++group)
+        transfer.group_lw.push_back(64 * static_cast<int64_t>(random() % 300));
+      work.next.push_back(transfer);
+    }
+    work.next_from = static_cast<int64_t>(random() % 1000);
+    work.pdm_from = static_cast<int64_t>(random() % static_cast<unsigned>(chip.memory.pdm_lw / 2));
+    const isa::ProgramCounts counts = isa::count(program);
+    work.words = counts.steps + counts.mvs;
+    isa::plan_places(work.next, program, work.output, chip);
+    const auto run = [&](const isa::HostWork& host, Profile& profile) {
+      RunOptions options;
+      options.host = host;
+      options.profile = &profile;
+      return Machine(chip).run(program, options);
+    };
+    Profile profile;
+    Profile profile_alone;
+    const RunStats both = run(work, profile);
+    const RunStats alone = run({}, profile_alone);
+    Profile again;
+    EXPECT_EQ(run(work, again).causes, both.causes) << round;
+    EXPECT_EQ(both.causes.steps, alone.causes.steps) << round;
+    if (both.host.next_there < 0) {
+      EXPECT_EQ(both.causes, alone.causes) << round;
+      EXPECT_LT(alone.cycles(), work.next_from) << round;
+      continue;
+    }
+    EXPECT_EQ(both.host.next_there, both.cycles()) << round;
+    EXPECT_GE(static_cast<double>(both.cycles()), static_cast<double>(8 * isa::link_lw(work.next)) /
+                                                      chip.host_link.bytes_per_second * chip.clock_hz)
+        << round;
+    for (int group = 0; group < chip.groups; ++group) {
+      int64_t lw = profile_alone.ports[static_cast<size_t>(group)].lw;
+      for (const isa::HostTransfer& transfer : work.next) lw += transfer.group_lw[static_cast<size_t>(group)];
+      EXPECT_EQ(profile.ports[static_cast<size_t>(group)].lw, lw) << round;
+    }
+  }
+}
+
+TEST(HostWay, WhatTheRunBeforeHasKeptLeavesFirst) {
+  isa::HostWork work;
+  work.output = {image({4096, 0, 0, 0})};
+  const int64_t alone = run_around(work, "nop/100\n").cycles();
+  work.leaving_until = 300;
+  EXPECT_EQ(run_around(work, "nop/100\n").cycles(), alone);
+  work.leaving_until = 1000;
+  EXPECT_EQ(run_around(work, "nop/100\n").cycles(), alone + 600);
 }
 
 TEST(HostWay, WhatMayStayIsNotWaitedFor) {
   isa::HostWork work;
   work.output = {image({4096, 0, 0, 0})};
+  const RunStats waits = run_around(work, "nop/10\n");
   work.kept_lw = 4096;
-  EXPECT_EQ(around_nops(work).host_output, 64 + 256);
+  const RunStats goes_on = run_around(work, "nop/10\n");
+  EXPECT_EQ(goes_on.causes.host_output, 64 + 256);
+  EXPECT_EQ(goes_on.host.results_there, waits.host.results_there);
+  EXPECT_EQ(waits.host.results_there, waits.cycles());
 }
 
 TEST(HostWay, LaunchesAreCharged) {

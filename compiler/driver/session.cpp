@@ -12,6 +12,7 @@
 
 #include "compiler/compile/package.h"
 #include "compiler/compile/plan_slices.h"
+#include "compiler/driver/pipeline.h"
 #include "compiler/driver/session_parts.h"
 #include "compiler/graph/gradient/gradient_nodes.h"
 #include "compiler/reference/onnx_backend_test.h"
@@ -108,16 +109,22 @@ TensorMap read_inputs(const CompiledModel& model, const std::vector<std::string>
 
 int run_command(const RunRequest& request, std::ostream& out) {
   const SessionOptions& options = request.common;
+  if (request.pipeline) check_pipeline_options(request);
   WallTimes times;
   ImportedModel imported =
       import_any_model(request.model_file, {options.dims, read_named_tensors("--bind", options.bind)});
   expand_gradient_nodes(imported, request.model_file);
+  if (request.pipeline && !imported.open_reason.empty())
+    throw isa::UnsupportedError(fmt::format(
+        "--pipeline: {}, so the model is compiled in parts while it runs; --dim and --bind fix its shapes",
+        imported.open_reason));
   if (!imported.open_reason.empty()) return run_dynamic_command(request, std::move(imported), times, out);
   if (!options.buckets.empty())
     throw isa::UserError(fmt::format("--bucket {}: all shapes of this model are known before it runs",
                                      options.buckets.front()));
   const Compiled compiled = compile_imported(options, std::move(imported.model), request.compare, times);
   const CompiledModel& model = compiled.model;
+  if (request.pipeline) return run_pipeline(request, model, compiled.imported, times, out);
   const double tolerance = request.tolerance.value_or(default_tolerance(model.precision));
 
   struct DataSet {

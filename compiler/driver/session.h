@@ -66,6 +66,8 @@ struct RunRequest {
   bool show_images = false;   ///< print inputs of shape [1, 1, H, W] as text art
   bool show_classes = false;  ///< print the index of the largest output per row
   int64_t repeat = 1;         ///< runs with the same inputs
+  bool pipeline = false;      ///< runs them as compiler/driver/pipeline.h
+  int64_t in_flight = 2;      ///< of these, at a time
   std::optional<double> tolerance;  ///< largest error over largest magnitude; default by precision
   bool compare = true;              ///< against the CPU reference
 };

@@ -144,7 +144,7 @@ TEST(PassCombinations, EveryCombinationForTheDemo) {
   compare_combinations(isa::source_path(kDemo), MatrixPrecision::kGFloat, Coverage::kEveryCombination);
 }
 
-class SharedModels : public testing::TestWithParam<const char*> {
+class SharedModels : public ::testing::TestWithParam<const char*> {
  protected:
   static void compare(Coverage coverage) {
     const fs::path file = fs::path(isa::source_path("../shared/data")) / GetParam();
@@ -159,8 +159,8 @@ TEST_P(SharedModels, EveryCombination) {
   compare(Coverage::kEveryCombination);
 }
 INSTANTIATE_TEST_SUITE_P(Real, SharedModels,
-                         testing::Values("models/lenet.onnx", "models/mlp.onnx",
-                                         "onnx_mlir_mnist/mnist.onnx"));
+                         ::testing::Values("models/lenet.onnx", "models/mlp.onnx",
+                                           "onnx_mlir_mnist/mnist.onnx"));
 
 }  // namespace
 }  // namespace kodama::compiler

@@ -122,7 +122,11 @@ StageStats& StageStats::operator+=(const StageStats& other) {
 }
 
 ModelRunner::ModelRunner(const CompiledModel& model, const RunnerOptions& options)
-    : model_(model), options_(options), machine_(model.chip, options.machine) {
+    : ModelRunner(model, options, std::make_shared<ChipInUse>(model.chip, options.machine)) {}
+
+ModelRunner::ModelRunner(const CompiledModel& model, const RunnerOptions& options,
+                         std::shared_ptr<ChipInUse> chip)
+    : model_(model), options_(options), chip_(std::move(chip)) {
   std::vector<isa::HostTransfer> constants;
   for (const CompiledModel::Preload& preload : model_.preloads) {
     write_image(preload.image, preload.dram_address);
@@ -131,28 +135,30 @@ ModelRunner::ModelRunner(const CompiledModel& model, const RunnerOptions& option
   preload_bytes_ = 8 * isa::link_lw(constants);
   if (preload_bytes_ > 0 && options_.timing) preload_cycles_ = isa::host_input_cycles(constants, model_.chip);
   for (const Segment& segment : model_.segments)
-    pdm_used_lw_ = std::max(pdm_used_lw_, pdm_used(segment.parts.program.statements, model_.chip));
+    chip_->pdm_used_lw =
+        std::max(chip_->pdm_used_lw, pdm_used(segment.parts.program.statements, model_.chip));
 }
 
 void ModelRunner::write_image(const StreamImage& image, int64_t address) {
   for (size_t group = 0; group < image.groups.size(); ++group) {
     if (!image.groups[group].empty())
-      machine_.write_dram(static_cast<int>(group), address, image.groups[group]);
+      chip_->machine.write_dram(static_cast<int>(group), address, image.groups[group]);
   }
 }
 
-void ModelRunner::prepare() {
-  if (is_prepared_ || model_.preparation.statements.empty()) return;
+const StageStats& ModelRunner::prepare() {
+  if (is_prepared_ || model_.preparation.statements.empty()) return preparation_;
   simulator::RunOptions run;
   run.timing = options_.timing;
   run.hazards = options_.hazards;
   simulator::Profile profile;
   if (run.timing) run.profile = &profile;
-  preparation_.chip = machine_.run(model_.preparation, run);
+  preparation_.chip = chip_->machine.run(model_.preparation, run);
   if (run.timing)
     preparation_.dram_bytes =
         simulator::statistics(profile, model_.chip).total.bytes(simulator::Level::kDram);
   is_prepared_ = true;
+  return preparation_;
 }
 
 const Tensor& ModelRunner::value(TensorId id) const {
@@ -182,11 +188,26 @@ void ModelRunner::set_value(TensorId id, Tensor tensor) {
 
 RunOutcome ModelRunner::run(const TensorMap& inputs, simulator::RunReport* report, bool next) {
   check_inputs(model_, inputs);
-  another_run_ = next;
-  inputs_ = inputs;
   there_.clear();
+  following_.reset();
+  if (next) following_ = {first_input(), 0};
+  inputs_ = inputs;
   fetches_ties_ = true;
   return run_all_slices(report);
+}
+
+RunOutcome ModelRunner::run(const TensorMap& inputs, const std::optional<Following>& following) {
+  check_inputs(model_, inputs);
+  there_.clear();
+  following_ = following;
+  inputs_ = inputs;
+  fetches_ties_ = true;
+  return run_all_slices(nullptr);
+}
+
+std::vector<isa::HostTransfer> ModelRunner::first_input() const {
+  if (model_.segments.empty() || model_.segments.front().first_stage != 0) return {};
+  return early_input(model_.segments.front(), true);
 }
 
 RunOutcome ModelRunner::run_again(const TensorMap& changed, simulator::RunReport* report) {
@@ -194,7 +215,8 @@ RunOutcome ModelRunner::run_again(const TensorMap& changed, simulator::RunReport
   const bool is_first = inputs_.empty();
   for (const auto& [name, tensor] : changed) inputs_[name] = tensor;
   check_inputs(model_, inputs_);
-  another_run_ = false;
+  following_.reset();
+  chip_->next_is_there = false;  // it was of other inputs
   there_.clear();
   for (const TensorId id : model_.inputs) {
     if (!is_first && !changed.contains(model_.tensors[static_cast<size_t>(id)].name))
@@ -240,8 +262,17 @@ RunOutcome ModelRunner::run_all_slices(simulator::RunReport* report) {
   outcome.preload_link_cycles = preload_cycles_;
   outcome.stages.resize(model_.stages.size());
   observed_.clear();
-  for (slice_ = 0; slice_ < model_.slices; ++slice_) run_slice(report, outcome);
-  if (!another_run_) is_queued_ = false;
+  cycles_ = 0;
+  try {
+    for (slice_ = 0; slice_ < model_.slices; ++slice_) run_slice(report, outcome);
+  } catch (...) {
+    chip_->is_queued = chip_->next_is_there = false;
+    chip_->leaving = 0;
+    throw;
+  }
+  if (!following_) chip_->is_queued = false;
+  const bool host_is_last = !model_.stages.empty() && !model_.stages.back().on_chip();
+  if (host_is_last || outcome.results_there == 0) outcome.results_there = cycles_;
   for (const auto& [id, tensor] : observed_)
     options_.observe(model_.tensors[static_cast<size_t>(id)].name, tensor);
   const auto all = static_cast<int64_t>(model_.stages.size()) * model_.slices;
@@ -301,7 +332,7 @@ void ModelRunner::run_slice(simulator::RunReport* report, RunOutcome& outcome) {
       if (stage.on_chip()) {
         isa::check_internal(segment != model_.segments.end() && segment->first_stage == index, "ModelRunner",
                             "stage {} has no segment", index);
-        stats = run_segment(*segment++, report);
+        stats = run_segment(*segment++, report, outcome);
       } else if (const auto* rearrange = std::get_if<RearrangeStage>(&stage.body)) {
         run_rearrange_stage(stage, *rearrange, stats.emplace_back());
       } else {
@@ -326,10 +357,13 @@ void ModelRunner::run_slice(simulator::RunReport* report, RunOutcome& outcome) {
             stats.back().host_bytes += static_cast<int64_t>(value(id).byte_size());
         }
       }
-      is_queued_ = false;  // what comes behind it is called when its values are there
+      chip_->is_queued = false;  // what comes behind it is called when its values are there
       if (options_.timing)
         stats.back().chip.causes.host_compute =
             isa::host_computation_cycles(stats.back().host_bytes, stats.back().host_operations, model_.chip);
+      cycles_ += stats.back().chip.cycles();
+      // Results leave the chip meanwhile.
+      chip_->leaving = std::max<int64_t>(chip_->leaving - stats.back().chip.cycles(), 0);
     }
     int64_t steps = 0;
     for (const StageStats& each : stats) steps += each.chip.steps + 1;
@@ -372,8 +406,8 @@ isa::HostTransfer ModelRunner::send(const StreamBinding& operand, StageStats& st
   return transfer;
 }
 
-int64_t ModelRunner::early_lw(const Segment& segment, bool of_next_slice) const {
-  int64_t lw = 0;
+std::vector<isa::HostTransfer> ModelRunner::early_input(const Segment& segment, bool of_next_slice) const {
+  std::vector<isa::HostTransfer> input;
   for (int stage = segment.first_stage; stage < segment.end_stage(); ++stage) {
     const auto& chip = std::get<ChipStage>(model_.stages[static_cast<size_t>(stage)].body);
     for (const StreamBinding& operand : chip.operands) {
@@ -384,36 +418,52 @@ int64_t ModelRunner::early_lw(const Segment& segment, bool of_next_slice) const 
           model_.inputs, [&](TensorId input) { return model_.storage(input) == model_.storage(id); });
       const bool known = of_input || model_.tensors[static_cast<size_t>(id)].constant.has_value() ||
                          (!of_next_slice && values_.contains(id));
-      if (!known) return 0;
-      lw += image_bytes(empty_stream(operand.placement, model_.chip)) / 8;
+      if (!known) return {};
+      input.push_back(host_transfer(empty_stream(operand.placement, model_.chip), operand.dram_address));
     }
   }
-  return lw;
+  return input;
+}
+
+const std::vector<isa::HostTransfer>& ModelRunner::planned(const Segment& segment, const isa::HostWork& host,
+                                                           std::vector<isa::HostTransfer> next) {
+  Planned& planned = planned_[segment.first_stage];
+  if (planned.next != next || planned.output != host.output) {
+    planned.result = next;
+    isa::plan_places(planned.result, segment.parts.program, host.output, model_.chip);
+    planned.next = std::move(next);
+    planned.output = host.output;
+  }
+  return planned.result;
 }
 
 void ModelRunner::plan_host(const Segment& segment, isa::HostWork& host) {
-  host.launch = !is_queued_;
+  host.launch = !chip_->is_queued;
   if (!options_.host_overlaps) return;
-  is_queued_ = true;
-  host.pdm_from = pdm_used_lw_;
-  const int64_t half = isa::host_half_lw(model_.chip, pdm_used_lw_);
-  host.staged_lw = std::min(std::exchange(staged_lw_, 0), isa::link_lw(host.input));
-  host.beside_out_lw = std::exchange(leaving_lw_, 0);
+  chip_->is_queued = true;
+  host.pdm_from = chip_->pdm_used_lw;
+  host.leaving_until = chip_->leaving;
+  if (std::exchange(chip_->next_is_there, false)) host.input.clear();
   const bool is_last = segment.end_stage() == static_cast<int>(model_.stages.size());
-  const bool slice_follows = slice_ + 1 < model_.slices || another_run_;
+  const bool is_last_slice = slice_ + 1 == model_.slices;
   const auto next = std::ranges::find(model_.segments, segment.end_stage(), &Segment::first_stage);
-  const auto first = model_.segments.begin();
   // Only what comes right behind: what the host computes in between would have to wait for results first.
   if (next != model_.segments.end()) {
-    staged_lw_ = std::min(half, early_lw(*next, false));
-  } else if (is_last && slice_follows && first->first_stage == 0) {
-    staged_lw_ = std::min(half, early_lw(*first, true));
+    host.next = planned(segment, host, early_input(*next, false));
+  } else if (is_last && !is_last_slice) {
+    host.next = planned(segment, host, first_input());
+  } else if (is_last && following_) {
+    host.next = planned(segment, host, following_->input);
+    host.next_from = following_->from - cycles_;
   }
-  host.beside_in_lw = staged_lw_;
-  if (is_last && slice_follows) leaving_lw_ = host.kept_lw = std::min(half, isa::link_lw(host.output));
+  const isa::ProgramCounts counts = isa::count(segment.parts.program);
+  host.words = counts.steps + counts.mvs;
+  if (is_last && (!is_last_slice || following_))
+    host.kept_lw = std::min(isa::host_half_lw(model_.chip, host.pdm_from), isa::link_lw(host.output));
 }
 
-std::vector<StageStats> ModelRunner::run_segment(const Segment& segment, simulator::RunReport* report) {
+std::vector<StageStats> ModelRunner::run_segment(const Segment& segment, simulator::RunReport* report,
+                                                 RunOutcome& outcome) {
   const auto count = static_cast<size_t>(segment.stage_count());
   const auto chip_stage = [&](size_t k) -> const ChipStage& {
     return std::get<ChipStage>(model_.stages[static_cast<size_t>(segment.first_stage) + k].body);
@@ -455,8 +505,14 @@ std::vector<StageStats> ModelRunner::run_segment(const Segment& segment, simulat
   simulator::Profile own_profile;
   if (report != nullptr) report->attach(options_.name, run);
   if (run.timing && run.profile == nullptr) run.profile = &own_profile;
-  const simulator::RunStats total = machine_.run(segment.parts.program, run);
+  const simulator::RunStats total = chip_->machine.run(segment.parts.program, run);
   if (run.timing) {
+    chip_->next_is_there = total.host.next_there >= 0;
+    outcome.following_there = chip_->next_is_there ? cycles_ + total.host.next_there : -1;
+    const int64_t leave = std::max(total.host.results_there, run.host.leaving_until);
+    chip_->leaving = std::max<int64_t>(leave - total.cycles(), 0);
+    if (!run.host.output.empty()) outcome.results_there = cycles_ + total.host.results_there;
+    cycles_ += total.cycles();
     add_usage(segment, simulator::statistics(*run.profile, model_.chip), stats);
     stats.back().host_dram_cycles += run.profile->host_dram_cycles;  // of the segment as a whole
     // The last transfers belong to no statement.
@@ -488,7 +544,7 @@ void ModelRunner::take_result(const Stage& stage, const ChipStage& chip, StageSt
   StreamImage image = empty_stream(chip.result.placement, model_.chip);
   for (size_t group = 0; group < image.groups.size(); ++group) {
     if (!image.groups[group].empty()) {
-      machine_.read_dram(static_cast<int>(group), chip.result.dram_address, image.groups[group]);
+      chip_->machine.read_dram(static_cast<int>(group), chip.result.dram_address, image.groups[group]);
     }
   }
   if (chip.fetch && chip.result.host_relayout) {
@@ -600,28 +656,31 @@ std::vector<int64_t> predict_stages(const CompiledModel& model) {
   return cycles;
 }
 
-void check_inputs(const CompiledModel& model, const TensorMap& inputs) {
+void check_input(const CompiledModel& model, const std::string& name, const Tensor& tensor) {
   std::vector<std::string> names;
   for (TensorId id : model.inputs) names.push_back(model.tensors[static_cast<size_t>(id)].name);
-  for (const auto& [name, tensor] : inputs) {
-    const auto found = std::find(names.begin(), names.end(), name);
-    if (found == names.end()) {
-      throw isa::UserError(fmt::format("model '{}' has no input '{}'; its inputs are: {}", model.name, name,
-                                       names.empty() ? "(none)" : fmt::format("{}", fmt::join(names, ", "))));
-    }
-    const TensorId id = model.inputs[static_cast<size_t>(found - names.begin())];
-    const LayerTensor& info = model.tensors[static_cast<size_t>(id)];
-    if (tensor.type() != info.type) {
-      throw isa::UserError(fmt::format("input '{}' of model '{}': found type {}, allowed is {}", name,
-                                       model.name, data_type_name(tensor.type()), data_type_name(info.type)));
-    }
-    const Shape shape = model.whole_shape(id);
-    if (tensor.shape() != shape) {
-      throw isa::UserError(fmt::format("input '{}' of model '{}': found shape {}, allowed is {}", name,
-                                       model.name, shape_to_string(tensor.shape()), shape_to_string(shape)));
-    }
+  const auto found = std::find(names.begin(), names.end(), name);
+  if (found == names.end()) {
+    throw isa::UserError(fmt::format("model '{}' has no input '{}'; its inputs are: {}", model.name, name,
+                                     names.empty() ? "(none)" : fmt::format("{}", fmt::join(names, ", "))));
   }
-  for (const std::string& name : names) {
+  const TensorId id = model.inputs[static_cast<size_t>(found - names.begin())];
+  const LayerTensor& info = model.tensors[static_cast<size_t>(id)];
+  if (tensor.type() != info.type) {
+    throw isa::UserError(fmt::format("input '{}' of model '{}': found type {}, allowed is {}", name,
+                                     model.name, data_type_name(tensor.type()), data_type_name(info.type)));
+  }
+  const Shape shape = model.whole_shape(id);
+  if (tensor.shape() != shape) {
+    throw isa::UserError(fmt::format("input '{}' of model '{}': found shape {}, allowed is {}", name,
+                                     model.name, shape_to_string(tensor.shape()), shape_to_string(shape)));
+  }
+}
+
+void check_inputs(const CompiledModel& model, const TensorMap& inputs) {
+  for (const auto& [name, tensor] : inputs) check_input(model, name, tensor);
+  for (const TensorId id : model.inputs) {
+    const std::string& name = model.tensors[static_cast<size_t>(id)].name;
     if (!inputs.contains(name))
       throw isa::UserError(fmt::format("model '{}': input '{}' is not given", model.name, name));
   }

@@ -12,6 +12,7 @@
 #include "compiler/compile/compiled_model.h"
 #include "compiler/reference/executor.h"
 #include "compiler/tensor/comparison.h"
+#include "isa/host_work.h"
 #include "simulator/machine.h"
 #include "simulator/run_report.h"
 #include "simulator/statistics.h"
@@ -47,6 +48,10 @@ struct RunOutcome {
   int64_t preload_bytes = 0;  ///< constants that are sent
   int64_t preload_link_cycles = 0;
   StageStats preparation;  ///< brings constants that stay to the PEs
+  // When things happened, in cycles from the begin of the run; all zero without timing.
+  int64_t results_there = 0;  ///< the host has all outputs; where a run follows, at any time around the end
+  /// What follows has its data in DRAM; -1: it hasn't (Following).
+  int64_t following_there = -1;
   /// Of the first run, all of this included.
   int64_t first_cycles() const {
     return preload_link_cycles + preparation.chip.cycles() + total.chip.cycles();
@@ -57,8 +62,8 @@ struct RunnerOptions {
   simulator::MachineOptions machine;
   bool timing = true;
   simulator::Hazards hazards = simulator::Hazards::kIgnore;
-  /// Programs are queued, and data pass the host link beside those that run: for the next one they come into
-  /// PDM 0, the last one's results leave it. Otherwise the host does one thing after the other.
+  /// Programs are queued, and data pass beside those that run: the next one's come into DRAM, the last one's
+  /// results leave (isa/host_work.h). Otherwise the host does one thing after the other.
   bool host_overlaps = true;
   std::string name;  ///< of a region around its runs in reports; empty: none
   /// (stages done, stages in total, each once for every slice, name of the next)
@@ -73,16 +78,46 @@ struct RunnerOptions {
   std::function<void(const std::string& name, const Tensor&)> observe;
 };
 
+/// A simulated chip, and what the host has on the way between two runs. Models that share one have DRAM of
+/// their own each (compiler/runtime/device.h).
+struct ChipInUse {
+  explicit ChipInUse(const isa::Chip& chip, const simulator::MachineOptions& options = {})
+      : machine(chip, options) {}
+  simulator::Machine machine;
+  int64_t pdm_used_lw = 0;  ///< of group 0, by programs of all models
+  // While host_overlaps:
+  bool is_queued = false;      ///< the next program, behind one that runs
+  bool next_is_there = false;  ///< its data, in DRAM
+  int64_t leaving = 0;         ///< cycles until the last results are with the host
+};
+
+/// What the chip runs next, as far as it may come beside the present run.
+struct Following {
+  std::vector<isa::HostTransfer> input;  ///< of its first program (ModelRunner::first_input)
+  int64_t from = 0;                      ///< cycles from the begin of the present run until the host has it
+};
+
 /// A chip with a model's constants loaded; run() may be called any number of times. What stays on the chip
 /// comes there before the first run.
 class ModelRunner {
  public:
   explicit ModelRunner(const CompiledModel& model, const RunnerOptions& options = {});
+  /// On a chip that others use, too, one at a time.
+  ModelRunner(const CompiledModel& model, const RunnerOptions& options, std::shared_ptr<ChipInUse> chip);
 
   /// `inputs` by name; UserError if one is missing, unknown, or has the wrong type or shape.
   /// `report`, if not null, has the chip stages under their names; it needs timing. `next` says that another
-  /// run follows at once, whose inputs are as large: with host_overlaps they come beside this one.
+  /// run of this model follows at once: with host_overlaps its inputs come beside this one.
   RunOutcome run(const TensorMap& inputs, simulator::RunReport* report = nullptr, bool next = false);
+  /// The same with anything behind it.
+  RunOutcome run(const TensorMap& inputs, const std::optional<Following>& following);
+
+  /// What the model gets before its first program; empty when that isn't known before the host has computed,
+  /// or nothing can come early.
+  std::vector<isa::HostTransfer> first_input() const;
+  /// Brings the constants that stay on the chip there, once; else the first run does.
+  const StageStats& prepare();
+  int64_t preload_link_cycles() const { return preload_cycles_; }
 
   /// For models that keep their inputs (CompileOptions::keeps_inputs). Inputs that are left out are on the
   /// chip, or the host has them, from the last run: what it was given, or for a tie's input what its output
@@ -108,24 +143,27 @@ class ModelRunner {
   bool run_mean_of_shares(const Stage& stage, TensorMap& changed, StageStats& stats);
   void show_progress(int64_t stage) const;
   /// The stats of its stages, in their order.
-  std::vector<StageStats> run_segment(const Segment& segment, simulator::RunReport* report);
+  std::vector<StageStats> run_segment(const Segment& segment, simulator::RunReport* report,
+                                      RunOutcome& outcome);
   isa::HostTransfer send(const StreamBinding& operand, StageStats& stats);
   /// What the host does around a segment besides its data: launch, what passes the link beside it.
   void plan_host(const Segment& segment, isa::HostWork& host);
-  /// LW that can be sent for a segment of this slice, or the next, before the present one is over; 0 when
+  /// What can be sent for a segment of this slice, or the next, before the present one is over; empty when
   /// what it gets isn't known by then.
-  int64_t early_lw(const Segment& segment, bool of_next_slice) const;
+  std::vector<isa::HostTransfer> early_input(const Segment& segment, bool of_next_slice) const;
+  /// That, with the places that it waits for beside a program.
+  const std::vector<isa::HostTransfer>& planned(const Segment& segment, const isa::HostWork& host,
+                                                std::vector<isa::HostTransfer> next);
   void take_result(const Stage& stage, const ChipStage& chip, StageStats& stats);
   void run_rearrange_stage(const Stage& stage, const RearrangeStage& rearrange, StageStats& stats);
   void run_host_stage(const Stage& stage, const HostStage& host, StageStats& stats);
   const Tensor& value(TensorId id) const;
   void set_value(TensorId id, Tensor tensor);
   void write_image(const StreamImage& image, int64_t address);
-  void prepare();
 
   const CompiledModel& model_;
   RunnerOptions options_;
-  simulator::Machine machine_;
+  std::shared_ptr<ChipInUse> chip_;
   int64_t preload_bytes_ = 0;
   int64_t preload_cycles_ = 0;
   bool is_prepared_ = false;
@@ -133,13 +171,16 @@ class ModelRunner {
   TensorMap inputs_;          ///< of this run; while inputs are kept, of runs before it
   std::set<TensorId> there_;  ///< inputs (storage) that are left out
   bool fetches_ties_ = true;
-  int64_t slice_ = 0;         ///< that runs
-  bool another_run_ = false;  ///< follows at once
-  int64_t pdm_used_lw_ = 0;   ///< of group 0, by programs
-  // While host_overlaps:
-  bool is_queued_ = false;               ///< the next program, behind one that runs
-  int64_t staged_lw_ = 0;                ///< in PDM 0 for the next program
-  int64_t leaving_lw_ = 0;               ///< results that are in PDM 0 still
+  int64_t slice_ = 0;  ///< that runs
+  std::optional<Following> following_;
+  int64_t cycles_ = 0;  ///< of this run until now
+  /// By segment: what came beside it last, before and after plan_places.
+  struct Planned {
+    std::vector<isa::HostTransfer> next;
+    std::vector<isa::HostTransfer> output;
+    std::vector<isa::HostTransfer> result;
+  };
+  std::map<int, Planned> planned_;
   std::map<TensorId, Tensor> values_;    ///< by tensor, aliases with their own shape made on demand
   std::map<TensorId, Tensor> observed_;  ///< of all slices until now
 };
@@ -149,7 +190,8 @@ class ModelRunner {
 /// time only.
 std::vector<int64_t> predict_stages(const CompiledModel& model);
 
-/// Checks inputs against what the model wants (see ModelRunner::run).
+/// Checks one input, or all, against what the model wants (see ModelRunner::run).
+void check_input(const CompiledModel& model, const std::string& name, const Tensor& tensor);
 void check_inputs(const CompiledModel& model, const TensorMap& inputs);
 
 }  // namespace kodama::compiler

@@ -84,7 +84,7 @@ class Machine::Impl {
     } else {
       run_global(decoded.nodes, 0, counters);
     }
-    if (clock_.running()) stats_.causes = clock_.finish();
+    if (clock_.running()) clock_.finish(stats_);
     return stats_;
   }
 

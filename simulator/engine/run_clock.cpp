@@ -39,51 +39,42 @@ void RunClock::begin(const Decoded& decoded, const RunOptions& options) {
     timeline_->begin_program(options_->name, decoded.regions);
     timing_->on_transfer([this](const isa::TransferRecord& record) { timeline_->transfer(record); });
   }
-  host_dram_cycles_ = 0;
   if (!options_->host.empty()) {
     sequencer().host_begin(options_->host);
-    host_dram_cycles_ = dram_cycles();
     show_stall("launch and host data to the chip", 0, sequencer().now());
   }
 }
 
-isa::CycleCauses RunClock::finish() {
+void RunClock::finish(RunStats& stats) {
   const ChipTiming::Turn turn(*timing_);
   const int64_t drain = sequencer().finish();
   show_stall("last transfers", 0, drain);
   if (!options_->host.empty()) {
     const int64_t before = sequencer().now();
-    const double program_and_before = dram_cycles();
     sequencer().host_end(options_->host);
-    host_dram_cycles_ += dram_cycles() - program_and_before;
     show_stall("host data", 0, sequencer().now() - before);
   }
-  const isa::CycleCauses causes = sequencer().causes();
+  stats.causes = sequencer().causes();
+  stats.host = sequencer().host_times();
   if (timeline_ != nullptr) timeline_->end_program(sequencer().now());
   if (profile_ != nullptr) {
-    profile_->cycles = causes;
+    profile_->cycles = stats.causes;
     const int ports = isa::TransferPorts(memories_->chip).count();
     for (int port = 0; port < ports; ++port)
       profile_->ports.push_back({timing_->busy_cycles(port), timing_->moved_lw(port)});
     for (int g = 0; g < memories_->chip.groups; ++g) {
+      profile_->host_dram_cycles += timing_->busy_cycles_for_host(g);  // DRAMs are the first ports
       const isa::DramCounts counts = timing_->dram_counts(g);
       profile_->dram_row_hits += std::max<int64_t>(counts.row_hits, 0);
       profile_->dram_row_misses += std::max<int64_t>(counts.row_misses, 0);
       profile_->dram_turnarounds += std::max<int64_t>(counts.turnarounds, 0);
     }
-    profile_->host_dram_cycles = host_dram_cycles_;
     profile_->host_input_bytes = 8 * isa::link_lw(options_->host.input);
+    if (stats.host.next_there >= 0) profile_->host_input_bytes += 8 * isa::link_lw(options_->host.next);
     profile_->host_output_bytes = 8 * isa::link_lw(options_->host.output);
     std::erase_if(profile_->entries, [](const Profile::Entry& entry) { return entry.count == 0; });
   }
   forget_run();
-  return causes;
-}
-
-double RunClock::dram_cycles() const {
-  double cycles = 0;  // DRAMs are the first ports
-  for (int g = 0; g < memories_->chip.groups; ++g) cycles += timing_->busy_cycles(g);
-  return cycles;
 }
 
 void RunClock::abandon() {

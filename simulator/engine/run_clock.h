@@ -21,8 +21,8 @@ class RunClock {
 
   /// A run with timing begins; `decoded` and `options` must outlive it.
   void begin(const Decoded& decoded, const RunOptions& options);
-  /// The run came to its end.
-  isa::CycleCauses finish();
+  /// The run came to its end: puts its causes and times into `stats`.
+  void finish(RunStats& stats);
   /// The run ends before its end, if there is one.
   void abandon();
   /// A run with timing is under way. The functions below are for such a run.
@@ -35,8 +35,6 @@ class RunClock {
 
  private:
   void forget_run();
-  /// Cycles until now that DRAM interfaces were occupied, of all groups together.
-  double dram_cycles() const;
   isa::Sequencer& sequencer() { return timing_->sequencer(); }
   Profile::Entry& entry_of(const Node& node);
   /// A stall that ends now.
@@ -53,7 +51,6 @@ class RunClock {
   const RunOptions* options_ = nullptr;
   std::unique_ptr<isa::HazardChecker> stalls_;  ///< null = hazards don't stall
   Profile* profile_ = nullptr;
-  double host_dram_cycles_ = 0;
   Timeline* timeline_ = nullptr;
 };
 

@@ -131,6 +131,9 @@ void ChipTiming::on_transfer(std::function<void(const isa::TransferRecord&)> rec
 double ChipTiming::busy_cycles(int port) const {
   return impl_->model_->engine.timeline().busy(port);
 }
+double ChipTiming::busy_cycles_for_host(int port) const {
+  return impl_->model_->engine.timeline().busy_for_host(port);
+}
 int64_t ChipTiming::moved_lw(int port) const {
   return impl_->model_->engine.timeline().moved_lw(port);
 }

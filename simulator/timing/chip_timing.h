@@ -73,6 +73,7 @@ class ChipTiming {
 
   /// Of the transfers that are done, by port number (isa::TransferPorts).
   double busy_cycles(int port) const;
+  double busy_cycles_for_host(int port) const;
   int64_t moved_lw(int port) const;
   /// Of the DRAM of a group; a plugin's target counts nothing that is known here.
   isa::DramCounts dram_counts(int group) const;

@@ -396,6 +396,11 @@ int64_t PeArray::wait(int tag, int64_t cycle) {
   return std::max(cycle, tag < 0 ? any_last_done_ : last_done_[static_cast<size_t>(tag)]);
 }
 
+int64_t PeArray::in_flight(int tag, int64_t cycle) {
+  if (in_flight(tag) > 0) run_kernel_until(cycle);
+  return in_flight(tag);
+}
+
 tlm::tlm_sync_enum PeArray::answer(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
                                    sc_core::sc_time& /*delay*/) {
   const auto* mv = payload.get_extension<MvExtension>();

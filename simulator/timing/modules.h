@@ -179,6 +179,7 @@ class PeArray : public sc_core::sc_module, public isa::SequencerPorts, private t
   int64_t link_data(int64_t bytes, bool to_chip, int64_t tick) override;
   int64_t issue(isa::TransferRequest request, int64_t cycle) override;
   int64_t wait(int tag, int64_t cycle) override;
+  int64_t in_flight(int tag, int64_t cycle) override;
 
   int64_t kernel_starts() const { return kernel_starts_; }
 

@@ -225,23 +225,23 @@ Constants may stay in the PEs, where a program brings them before the first run.
 
   $ kodama run models/linear.onnx --chip tiny --weights resident --repeat 3 --no-compare --json weights.json | grep -v 'wall time'
   wrote weights.json
-  #  layer    operators    kind      output  where  steps  cycles  step cycles  wait  of peak  times bound  link cycles  host relayouts  max abs  max rel
-  -------------------------------------------------------------------------------------------------------------------------------------------------------
-  0  product  MatMul+Relu  Contract  [2, 4]  chip      22     264           88   176    0.0 %  8448.0x MAU          672               -        -        -
-  -------------------------------------------------------------------------------------------------------------------------------------------------------
-     total                                             22     264           88   176    0.0 %  750.9x DRAM          672               -
+  #  layer    operators    kind      output  where  steps  cycles  step cycles  wait  fetch  of peak  times bound  link cycles  host relayouts  max abs  max rel
+  --------------------------------------------------------------------------------------------------------------------------------------------------------------
+  0  product  MatMul+Relu  Contract  [2, 4]  chip      22     256           88   166      2    0.0 %  8192.0x MAU          614               -        -        -
+  --------------------------------------------------------------------------------------------------------------------------------------------------------------
+     total                                             22     256           88   166      2    0.0 %  728.2x DRAM          614               -
   of peak: products over what the matrix unit could do in these cycles; times bound: cycles over what the problem takes at the peaks, whatever the plan
   the problem's bound: 1 cycles (products 1, vector operations 1, DRAM 1 for weights that don't stay in the PEs, inputs and outputs)
-  chip tiny, gfloat precision: 22 steps, 264 chip cycles of which 176 wait for transfers, 672 host link cycles
-  a run, constants on the chip:   936 cycles, 0.001 ms at 750 MHz, 1024 B of DRAM traffic (run 3 of 3)
-  the first, sending constants:   3408 cycles, 0.005 ms at 750 MHz, 1536 B of DRAM traffic (512 B, 835 link cycles; 120 chip cycles to bring weights to the PEs)
-  of that the host:               672 cycles: data to the chip 596, from it 76, launches 0, its layers 0
-  its data occupy the DRAMs for   15 cycles of 2 interfaces
-  planner pbqp: 0 relayouts on the chip take 0 of 264 chip cycles (0 %), 0 layout changes by the host
+  chip tiny, gfloat precision: 22 steps, 256 chip cycles of which 166 wait for transfers, 614 host link cycles
+  a run, constants on the chip:   870 cycles, 0.001 ms at 750 MHz, 1024 B of DRAM traffic (run 3 of 3)
+  the first, sending constants:   3410 cycles, 0.005 ms at 750 MHz, 1536 B of DRAM traffic (512 B, 835 link cycles; 120 chip cycles to bring weights to the PEs)
+  of that the host:               614 cycles: data to the chip 538, from it 76, launches 0, its layers 0
+  its data occupy the DRAMs for   22 cycles of 2 interfaces
+  planner pbqp: 0 relayouts on the chip take 0 of 256 chip cycles (0 %), 0 layout changes by the host
   y float32 [2, 4]: 2.51689 1.43989 0 3.603 0.408309 0 5.00858 1.80331
   outputs of all 3 runs: the same bits
   $ /usr/bin/python3 -c 'import json; j = json.load(open("weights.json")); print(j["runs"], j["preparation"], j["total_with_constants"], j["total"]["dram_bytes"], j["dram_bytes_with_constants"])'
-  3 {'steps': 5, 'mvs': 1, 'cycles': 120, 'dram_bytes': 512.0} 3408 1024.0 1536.0
+  3 {'steps': 5, 'mvs': 1, 'cycles': 120, 'dram_bytes': 512.0} 3410 1024.0 1536.0
   $ kodama run models/linear.onnx --chip tiny --weights some
   kodama: error: weights 'some': allowed are stream, resident, auto
   [2]

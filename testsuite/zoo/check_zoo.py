@@ -1,7 +1,9 @@
 #!/usr/bin/python3
 """check_zoo.py TOOLS graphs: tools/zoo.py builds valid graphs of the published sizes.
 check_zoo.py TOOLS run KODAMA: and networks that `kodama run` computes as its CPU reference does.
+check_zoo.py TOOLS pipeline KODAMA: with two inferences in flight ResNet-18 keeps the chip busy.
 """
+import json
 import os
 import subprocess
 import sys
@@ -114,7 +116,24 @@ def check_run(kodama):
     print("networks of the zoo on the small chip are as the CPU reference")
 
 
+def check_pipeline(kodama):
+    """At least 95 % of the slower of link and chip, and the same bits as one by one."""
+    with tempfile.TemporaryDirectory() as folder:
+        model, figures = os.path.join(folder, "resnet18.onnx"), os.path.join(folder, "run.json")
+        zoo.write(zoo.build("resnet18").model("resnet18"), model)
+        subprocess.run([kodama, "run", model, "--repeat", "5", "--pipeline", "--in-flight", "2", "--json", figures],
+                       check=True)
+        with open(figures, encoding="utf-8") as file:
+            found = json.load(file)
+    check(found["same_bits"] and found["passed"], f"bits or results: {found}")
+    check(found["share_of_slower"] >= 0.95, f"{found['share_of_slower']:.4f} of the slower of link and chip")
+    check(found["latency_alone_cycles"] > found["cycles_per_inference"], f"nothing overlaps: {found}")
+    print(f"ResNet-18, two in flight: {found['share_of_slower']:.4f} of the {found['slower']}")
+
+
 if sys.argv[2] == "run":
     check_run(sys.argv[3])
+elif sys.argv[2] == "pipeline":
+    check_pipeline(sys.argv[3])
 else:
     check_graphs()

@@ -29,6 +29,13 @@ class RunCommand : public Command {
     add_number(app, "--repeat", request_.repeat,
                "runs with the same inputs; all outputs are compared, the table is of the last", 1, 1'000'000)
         ->capture_default_str();
+    CLI::Option* pipeline =
+        app.add_flag("--pipeline", request_.pipeline,
+                     "of --repeat runs: throughput against latency, some runs in flight at a time, each with "
+                     "random inputs of its own; all bits are compared with those of one by one");
+    add_number(app, "--in-flight", request_.in_flight, "runs that the host has handed in at a time", 1, 1000)
+        ->needs(pipeline)
+        ->capture_default_str();
     add_number(
         app, "--cache-limit", request_.common.cache_limit,
         "programs kept of a model whose shapes or ways only the data know; the least recently used goes", 1,
