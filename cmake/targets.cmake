@@ -52,7 +52,7 @@ kodama_precompiled_set(onnx LINK onnx onnx_proto HEADERS <nlohmann/json.hpp> <on
 
 # kodama_precompile(TARGET NAME library|test): the set that fits the part NAME.
 function(kodama_precompile target name kind)
-  if(name MATCHES "^compiler_")
+  if(name MATCHES "^(compiler_|builder)")
     target_precompile_headers(${target} REUSE_FROM kodama_pch_onnx_${kind})
   else()
     target_precompile_headers(${target} REUSE_FROM kodama_pch_base_${kind})

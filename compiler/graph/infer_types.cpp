@@ -51,6 +51,17 @@ class TypeInference {
     for (auto& node : *graph_.mutable_node()) infer(node);
   }
 
+  InferredResults results(const onnx::NodeProto& node) const {
+    InferredResults results;
+    for (const std::string& name : node.output()) {
+      const auto type = types_.find(name);
+      const auto value = values_.find(name);
+      results.types.push_back(type == types_.end() ? onnx::TypeProto() : *type->second);
+      results.values.push_back(value == values_.end() ? std::nullopt : std::optional(*value->second));
+    }
+    return results;
+  }
+
   std::string explain(const std::string& value) {
     for (const auto& node : graph_.node()) {
       if (std::find(node.output().begin(), node.output().end(), value) == node.output().end()) continue;
@@ -331,6 +342,30 @@ void infer_types(onnx::ModelProto& model) {
     *model.mutable_graph()->mutable_output() = outputs;
     throw;
   }
+}
+
+InferredResults infer_node(const onnx::ModelProto& versions, const onnx::NodeProto& node,
+                           const Surroundings& around) {
+  onnx::ModelProto model;
+  model.set_ir_version(kIrVersion);
+  *model.mutable_opset_import() = versions.opset_import();
+  onnx::GraphProto& graph = *model.mutable_graph();
+  *graph.add_node() = node;
+  for (const std::string& name : names_read(node)) {
+    if (name.empty()) continue;
+    if (const Tensor* const value = around.value(name); value != nullptr) {
+      *graph.add_initializer() = tensor_to_proto(*value, name);
+      continue;
+    }
+    const onnx::TypeProto* const type = around.type(name);
+    if (type == nullptr) continue;
+    auto& input = *graph.add_input();
+    input.set_name(name);
+    *input.mutable_type() = *type;
+  }
+  TypeInference inference(model);
+  inference.run();
+  return inference.results(model.graph().node(0));
 }
 
 std::string explain_open_type(onnx::ModelProto model, const std::string& value) {

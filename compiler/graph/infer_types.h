@@ -2,7 +2,11 @@
 
 #include <onnx/onnx_pb.h>
 
+#include <optional>
 #include <string>
+#include <vector>
+
+#include "compiler/graph/inner_graphs.h"
 
 /// Types of a graph's values.
 namespace kodama::compiler {
@@ -19,5 +23,15 @@ void infer_types(onnx::ModelProto& model);
 /// Why the type of a value is still open, as a sentence that names the node. The message of an
 /// UnsupportedError.
 std::string explain_open_type(onnx::ModelProto model, const std::string& value);
+
+/// What is known of the results of a node.
+struct InferredResults {
+  std::vector<onnx::TypeProto> types;         ///< one per output; not set where nothing is known
+  std::vector<std::optional<Tensor>> values;  ///< of small results that are constant
+};
+/// The same for a single node, for who makes a graph node by node: `versions` is a model that imports the
+/// operator sets, `around` knows what the node and its graphs read. Errors are those of infer_types().
+InferredResults infer_node(const onnx::ModelProto& versions, const onnx::NodeProto& node,
+                           const Surroundings& around);
 
 }  // namespace kodama::compiler

@@ -25,19 +25,19 @@ namespace kodama::compiler {
 struct TrainStepRequest {
   /// A row of loss_choices(), or a value of the model: then there is no further input.
   std::string loss = "softmax-cross-entropy";
-  std::string output;  ///< of the model, for a loss by name; empty: its first
+  std::string output = {};  ///< of the model, for a loss by name; empty: its first
   std::string optimizer = "sgd";
   std::string schedule = "constant";
-  std::string clip;                 ///< "", "norm:at=1", "value:at=1"
+  std::string clip = {};            ///< "", "norm:at=1", "value:at=1"
   std::string loss_scale = "none";  ///< "none", "static:by=1024", "dynamic:..."
   /// Parameters to train; empty: all initializers of floats with more than one element that the loss depends
   /// on, but for running statistics.
-  std::vector<std::string> train;
-  std::vector<std::string> freeze;   ///< parameters that stay as they are
-  std::vector<std::string> stop;     ///< values that no gradient passes
-  bool trains_normalization = true;  ///< BatchNormalization by its batch, running statistics are state
-  bool drops_out = true;             ///< Dropout does
-  uint64_t seed = 1;                 ///< of what is dropped
+  std::vector<std::string> train = {};
+  std::vector<std::string> freeze = {};  ///< parameters that stay as they are
+  std::vector<std::string> stop = {};    ///< values that no gradient passes
+  bool trains_normalization = true;      ///< BatchNormalization by its batch, running statistics are state
+  bool drops_out = true;                 ///< Dropout does
+  uint64_t seed = 1;                     ///< of what is dropped
 };
 
 /// Under this key the metadata of a step's model say which value is what.
