@@ -222,6 +222,7 @@ std::ostream& session_stream(const SessionOptions& options) {
   if (!options.dump_after.empty()) isa::check_output_directory(options.dump_directory);
   std::vector<std::string> outputs = options.report.files();
   outputs.push_back(options.json_file);
+  outputs.push_back(options.html_file);
   return report_stream(outputs);
 }
 
