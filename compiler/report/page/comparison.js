@@ -34,7 +34,7 @@ if (data.comparison) {
             el("tr", { "data-row": String(index) }, el("th", { scope: "row" }, row.name),
               el("td", { class: "n" }, cnum(path.concat(["a"]))), el("td", { class: "n" }, cnum(path.concat(["b"]))),
               el("td", { class: "n" }, cnum(path.concat(["difference"]), "signed")), el("td", { class: "n hide-1" }, cnum(path.concat(["ratio"]), "times")),
-              el("td", { class: "hide-1" }, verdict(row)), el("td", { class: "bar-cell hide-1" }, bar)),
+              el("td", { class: "hide-1" }, verdict(row)), el("td", { class: "bar-cell hide-1" }, row.difference ? bar : null)),
           );
         }
         count.textContent = found.length > limit ? `the first of ${plain(found.length)} layers` : `${plain(found.length)} layers`;

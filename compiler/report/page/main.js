@@ -4,7 +4,9 @@ const sections = new Map();
 function drawPart(part) {
   const section = sections.get(part.id);
   const body = clear(section.querySelector(".part-body"));
+  performance.mark("begin");
   part.draw(body);
+  performance.measure(part.id, "begin");
 }
 function drawAll() {
   state.stage = null;

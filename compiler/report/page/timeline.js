@@ -4,9 +4,6 @@ const kBand = 34;
 const kTrack = 26;
 const kAxis = 22;
 
-function css(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-}
 function trackLabelWidth() {
   return isNarrow() ? 74 : 150;
 }
@@ -42,6 +39,12 @@ function drawTimeline() {
   c.font = "12px system-ui, sans-serif";
   c.textBaseline = "middle";
   const x = timeline.scale;
+  const style = getComputedStyle(document.documentElement);
+  const colours = new Map();
+  const css = (name) => {
+    if (!colours.has(name)) colours.set(name, style.getPropertyValue(name).trim());
+    return colours.get(name);
+  };
   const ink = css("--ink");
   const muted = css("--muted");
   const wanted = timeline.search.toLowerCase();
