@@ -133,9 +133,7 @@ int run_command(const RunRequest& request, std::ostream& out) {
   if (request.compare) {
     runner_options.observe = [&](const std::string& name, const Tensor& tensor) { observed[name] = tensor; };
   }
-  simulator::ReportOptions report_options = options.report;
-  report_options.keeps_timeline = report_options.timeline.keeps_transfers = !options.html_file.empty();
-  simulator::RunReport report(model.chip, report_options);
+  simulator::RunReport report(model.chip, options.report);
   runner_options.timing = options.timing;
   runner_options.hazards = options.hazards;
   runner_options.host_overlaps = options.host == "overlap";
@@ -155,7 +153,7 @@ int run_command(const RunRequest& request, std::ostream& out) {
       const bool is_last = number == request.repeat;
       if (report.timeline() != nullptr) programs_before = report.timeline()->program_begins().size() - 1;
       // Of several runs the last one is shown as one in a row of many.
-      return runner.run(set.inputs, is_last && report_options.any() ? &report : nullptr, request.repeat > 1);
+      return runner.run(set.inputs, is_last && options.report.any() ? &report : nullptr, request.repeat > 1);
     };
     RunOutcome outcome = run(1);
     Runs runs{request.repeat, outcome.first_cycles(),

@@ -47,7 +47,7 @@ struct SessionOptions {
   scheduler::PipelineChoice passes;
   bool fuse = true;
   std::string json_file;
-  std::string html_file;      ///< of a run: its report
+  std::string html_file;      ///< of a run: its report; needs report.keeps_timeline
   bool check_layers = false;  ///< every layer's result goes to DRAM, to be compared
   bool timing = true;
   simulator::Hazards hazards = simulator::Hazards::kIgnore;

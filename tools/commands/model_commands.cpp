@@ -52,9 +52,9 @@ class RunCommand : public Command {
   }
   int run(const CLI::App& app) override {
     finish_options(raw_, request_.common);
+    simulator::ReportOptions& report = request_.common.report;
+    report.keeps_timeline = report.timeline.keeps_transfers = !request_.common.html_file.empty();
     check_report_options(app, request_.common.report, request_.common.timing, request_.common.hazards);
-    if (!request_.common.timing && !request_.common.html_file.empty())
-      throw isa::UserError("--no-timing: allowed only without --report, which shows time");
     for (const char* option : {"--input", "--seed"}) {
       if (!request_.test_data.empty() && is_given(app, option))
         throw isa::UserError(fmt::format("{}: no effect with --test-data, which has the inputs", option));
