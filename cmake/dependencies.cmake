@@ -24,6 +24,8 @@ if(NOT TARGET hwy::hwy)
 endif()
 pkg_check_modules(libzip REQUIRED IMPORTED_TARGET GLOBAL libzip)  # .npz
 pkg_check_modules(systemc REQUIRED IMPORTED_TARGET GLOBAL systemc)
+pkg_check_modules(graphviz REQUIRED IMPORTED_TARGET GLOBAL libgvc libcgraph)  # the report's graph
+find_file(D3_SCRIPT d3.min.js PATHS /usr/share/nodejs/d3/dist NO_DEFAULT_PATH REQUIRED)  # the report's plots
 # Not needed: training on several chips (compiler/driver/chips.h).
 set(MPI_CXX_SKIP_MPICXX ON)
 find_package(MPI COMPONENTS CXX QUIET)

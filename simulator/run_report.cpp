@@ -9,7 +9,7 @@
 namespace kodama::simulator {
 
 RunReport::RunReport(const isa::Chip& chip, const ReportOptions& options) : chip_(chip), options_(options) {
-  if (!options.trace_file.empty() || !options.vcd_file.empty())
+  if (!options.trace_file.empty() || !options.vcd_file.empty() || options.keeps_timeline)
     timeline_ = std::make_unique<Timeline>(chip, options.timeline);
 }
 

@@ -19,8 +19,9 @@ struct ReportOptions {
   std::string trace_file;       ///< Chrome trace
   std::string vcd_file;
   TimelineOptions timeline;
+  bool keeps_timeline = false;  ///< for RunReport::timeline
   std::vector<std::string> files() const { return {statistics_file, trace_file, vcd_file}; }
-  bool any() const { return !statistics.empty() || !trace_file.empty() || !vcd_file.empty(); }
+  bool any() const { return !statistics.empty() || !trace_file.empty() || !vcd_file.empty() || keeps_timeline; }
 };
 
 /// Collects any number of runs, one after the other.
@@ -33,6 +34,8 @@ class RunReport {
   void attach(const std::string& name, RunOptions& run);
   /// Writes what was asked for. Files appear under their names when they are complete.
   void finish(std::ostream& out);
+  /// Null unless a trace, a VCD or the timeline itself was asked for.
+  const Timeline* timeline() const { return timeline_.get(); }
 
  private:
   isa::Chip chip_;

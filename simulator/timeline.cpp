@@ -29,6 +29,13 @@ void Timeline::end_program(int64_t cycle) {
     open_.pop_back();
   }
   origin_ += cycle;
+  ends_.push_back(origin_);
+}
+
+std::vector<int64_t> Timeline::program_begins() const {
+  std::vector<int64_t> begins{0};
+  begins.insert(begins.end(), ends_.begin(), ends_.end());
+  return begins;
 }
 
 bool Timeline::is_over(int64_t cycle) {
@@ -133,18 +140,25 @@ void Timeline::enter(int32_t region, int64_t cycle) {
 
 void Timeline::transfer(const isa::TransferRecord& record) {
   std::vector<bool> seen(static_cast<size_t>(chip_.groups));
+  Transfer kept{{}, 0, {}, record.issued + origin_, record.done + origin_};
   for (const isa::TransferPart& part : record.parts) {
     const bool is_l2bm =
         part.port == isa::TransferPort::kL2bmRead || part.port == isa::TransferPort::kL2bmWrite;
     const int group = is_l2bm ? part.index / chip_.l2b_per_group : part.index;
     if (part.port == isa::TransferPort::kGroupPath || seen[static_cast<size_t>(group)]) continue;
     seen[static_cast<size_t>(group)] = true;
+    kept.groups |= uint64_t{1} << group;
     const isa::Instruction& mv = record.request.mv;
     std::string name = fmt::format("{}/n{}", isa::mnemonic(mv), mv.size_lw);
     if (mv.tag > 0) name += fmt::format("i{:02x}", mv.tag);
     add({kFirstEngine + group, record.request.line, record.issued, record.done, std::move(name),
          region_path(record.request.region)});
   }
+  if (!options_.keeps_transfers || truncated_ || kept.done <= options_.from || kept.issued >= options_.to)
+    return;
+  kept.mv = record.request.mv;
+  kept.region = region_path(record.request.region);
+  kept_transfers_.push_back(std::move(kept));
 }
 
 std::vector<Timeline::Span> Timeline::with_lanes(std::vector<std::string>* tracks) const {

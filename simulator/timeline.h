@@ -26,6 +26,7 @@ struct TimelineOptions {
   int64_t from = 0;  ///< first cycle
   int64_t to = std::numeric_limits<int64_t>::max();
   int64_t limit = 1000000;  ///< spans
+  bool keeps_transfers = false;  ///< for transfers()
 };
 
 class Timeline {
@@ -50,19 +51,34 @@ class Timeline {
 
   std::string chrome_json() const;
   std::string vcd() const;
-  /// Whether spans inside the window are missing because of the limit.
-  bool truncated() const { return truncated_; }
 
- private:
+  // For other drawings: cycles are those of all programs one after the other.
   enum Track : int32_t { kRegions, kSequencer, kL2bm, kL1bm, kMau, kAlu, kFirstEngine };
   struct Span {
-    int32_t track;
+    int32_t track;  ///< from kFirstEngine on: transfers of a group
     int32_t line;
     int64_t begin;
     int64_t end;
     std::string name;
     std::string region;  ///< that it belongs to
   };
+  /// All but transfers, in the order in which they ended.
+  const std::vector<Span>& spans() const { return spans_; }
+  struct Transfer {
+    isa::Instruction mv;
+    uint64_t groups = 0;  ///< bit g: the engine of group g has it
+    std::string region;
+    int64_t issued = 0;
+    int64_t done = 0;
+  };
+  const std::vector<Transfer>& transfers() const { return kept_transfers_; }
+  /// Of each program the cycle at which it began, and that at which the last one ended.
+  std::vector<int64_t> program_begins() const;
+
+  /// Whether spans inside the window are missing because of the limit.
+  bool truncated() const { return truncated_; }
+
+ private:
   struct OpenRegion {
     int32_t region;
     int64_t begin;
@@ -89,6 +105,8 @@ class Timeline {
   std::string present_;  ///< path of the innermost open region
   std::vector<Span> spans_;
   std::vector<Span> transfers_;  ///< track = kFirstEngine + group
+  std::vector<Transfer> kept_transfers_;
+  std::vector<int64_t> ends_;  ///< of programs
   bool truncated_ = false;
 };
 

@@ -117,8 +117,8 @@ void add_report_options(CLI::App& app, simulator::ReportOptions& report, bool& t
       ->capture_default_str();
   add_number(app, "--trace-to", report.timeline.to, "cycle before which trace and VCD end", 1)
       ->default_str("the end");
-  add_number(app, "--trace-limit", report.timeline.limit, "largest number of spans in trace and VCD", 1,
-             int64_t{1} << 40)
+  add_number(app, "--trace-limit", report.timeline.limit, "largest number of spans in trace, VCD and report",
+             1, int64_t{1} << 40)
       ->capture_default_str();
   app.add_flag("!--no-timing", timing, "don't count cycles");
 }
@@ -146,13 +146,20 @@ void check_report_options(const CLI::App& app, const simulator::ReportOptions& r
                           simulator::Hazards hazards) {
   if (!timing && hazards == simulator::Hazards::kStall)
     throw isa::UserError("--no-timing: allowed only without --hazards=stall, which shows in the time");
+  if (!timing && report.keeps_timeline)
+    throw isa::UserError("--no-timing: allowed only without --report, which shows time");
   if (!timing && report.any())
     throw isa::UserError("--no-timing: allowed only without --stats, --trace and --vcd, which show time");
   if (report.statistics.empty() && !report.statistics_file.empty())
     throw isa::UserError("--stats-file: allowed only with --stats");
+  for (const char* option : {"--trace-from", "--trace-to"}) {
+    if (report.keeps_timeline && is_given(app, option))
+      throw isa::UserError(
+          fmt::format("{}: allowed only without --report, which shows the whole run", option));
+  }
   if (report.trace_file.empty() && report.vcd_file.empty()) {
     for (const char* option : {"--trace-from", "--trace-to", "--trace-limit"}) {
-      if (is_given(app, option))
+      if (is_given(app, option) && !report.keeps_timeline)
         throw isa::UserError(fmt::format("{}: no effect without --trace or --vcd", option));
     }
   }
@@ -216,6 +223,7 @@ std::ostream& session_stream(const SessionOptions& options) {
   if (!options.dump_after.empty()) isa::check_output_directory(options.dump_directory);
   std::vector<std::string> outputs = options.report.files();
   outputs.push_back(options.json_file);
+  outputs.push_back(options.html_file);
   return report_stream(outputs);
 }
 

@@ -101,6 +101,11 @@ int run_dynamic_command(const RunRequest& request, ImportedModel imported, WallT
         fmt::format("--slices with a number: not for a model that is compiled in parts while it runs ({})",
                     imported.open_reason));
   }
+  if (!options.html_file.empty()) {
+    throw isa::UnsupportedError(fmt::format(
+        "--report: not for a model that is compiled in parts while it runs ({}); --json has its regions",
+        imported.open_reason));
+  }
   times.end("import");
   DynamicOptions dynamic;
   dynamic.compile = compile_options(options, dump_points(&options.passes), options.planner);

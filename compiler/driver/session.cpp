@@ -16,9 +16,12 @@
 #include "compiler/driver/session_parts.h"
 #include "compiler/graph/gradient/gradient_nodes.h"
 #include "compiler/reference/onnx_backend_test.h"
+#include "compiler/report/html_report.h"
 #include "compiler/report/progress.h"
 #include "compiler/report/report.h"
+#include "compiler/report/traced_run.h"
 #include "compiler/runtime/comparison.h"
+#include "isa/file.h"
 #include "isa/output.h"
 
 namespace kodama::compiler {
@@ -54,27 +57,27 @@ Compiled compile_imported(const SessionOptions& options, onnx::ModelProto model,
 /// Where a wrong result begins, and what to try.
 void print_first_wrong_layer(const CompiledModel& model, const Comparisons& layers, double tolerance,
                              std::ostream& out) {
-  const auto comparison_of = [&](const Stage& stage) -> const Comparison* {
-    for (const TensorId id : stage.outputs) {
-      if (id < 0) continue;
-      const auto found = layers.find(model.tensors[static_cast<size_t>(id)].name);
-      if (found != layers.end()) return &found->second;
-    }
-    return nullptr;
-  };
   const auto first = std::ranges::find_if(model.stages, [&](const Stage& stage) {
-    const Comparison* comparison = comparison_of(stage);
+    const Comparison* comparison = find_comparison(stage, model, layers);
     return comparison != nullptr && !within(*comparison, tolerance);
   });
   if (first == model.stages.end()) {
     fmt::print(out, "no layer that was compared is out of tolerance; --check-layers compares all\n");
   } else {
     fmt::print(out, "first layer out of tolerance: '{}' ({}): {}\n", first->name,
-               fmt::join(first->onnx_ops, "+"), verdict(*comparison_of(*first), tolerance));
+               fmt::join(first->onnx_ops, "+"), verdict(*find_comparison(*first, model, layers), tolerance));
   }
   if (model.precision != MatrixPrecision::kFloat)
     fmt::print(out, "what products lose at {} may be the reason: try --precision float\n",
                matrix_precision_name(model.precision));
+}
+
+/// What the report's timeline has of a run, if there is one and the run had programs.
+std::optional<TracedRun> traced_run(const CompiledModel& model, const simulator::RunReport& report,
+                                    size_t first_program) {
+  const simulator::Timeline* timeline = report.timeline();
+  if (timeline == nullptr || model.segments.empty()) return {};
+  return TracedRun(model, *timeline, first_program, timeline->program_begins().size() - 1 - first_program);
 }
 
 /// Which layers that kernels of plugins compute came out wrong.
@@ -169,9 +172,11 @@ int run_command(const RunRequest& request, std::ostream& out) {
                                                      ? options.output_directory
                                                      : options.output_directory + "/" + set.name);
     // Statistics and traces are of the last, as the table.
+    size_t programs_before = 0;
     const auto run = [&](int64_t number) {
       observed.clear();
       const bool is_last = number == request.repeat;
+      if (report.timeline() != nullptr) programs_before = report.timeline()->program_begins().size() - 1;
       // Of several runs the last one is shown as one in a row of many.
       return runner.run(set.inputs, is_last && options.report.any() ? &report : nullptr, request.repeat > 1);
     };
@@ -251,8 +256,9 @@ int run_command(const RunRequest& request, std::ostream& out) {
       passed &= within(comparison, tolerance);
     }
     files.write(borrow_values(outcome.outputs));
-    if (!options.json_file.empty()) {
-      auto entry = run_to_json(model, runs, layers, outputs);
+    if (!options.json_file.empty() || !options.html_file.empty()) {
+      const std::optional<TracedRun> traced = traced_run(model, report, programs_before);
+      auto entry = run_to_json(model, runs, layers, outputs, traced ? &*traced : nullptr);
       entry["data_set"] = set.name;
       if (!on_operands.empty()) entry["on_the_chips_operands"] = std::move(on_operands);
       json.push_back(entry);
@@ -262,11 +268,25 @@ int run_command(const RunRequest& request, std::ostream& out) {
   report.finish(out);
   times.end("report");
   for (auto& entry : json) entry["wall_seconds"] = times.to_json();  // of the command, all data sets together
-  if (!options.json_file.empty()) {
-    isa::write_output(options.json_file, (json.size() == 1 ? json[0] : json).dump(1) + "\n");
-  }
+  if (json.size() == 1) json = nlohmann::ordered_json(json[0]);
+  if (!options.json_file.empty()) isa::write_output(options.json_file, json.dump(1) + "\n");
+  if (!options.html_file.empty()) isa::write_output(options.html_file, html_report({{model.name, json}}));
   fmt::print(out, "wall time: {}\n", times.to_string());
   return passed ? kExitOk : kExitOutOfTolerance;
+}
+
+int report_command(const ReportRequest& request) {
+  std::vector<ReportSource> sources;
+  for (const std::string& file : request.files) {
+    const std::string text = isa::read_file(file);
+    try {
+      sources.push_back({file, nlohmann::ordered_json::parse(text)});
+    } catch (const nlohmann::json::exception& error) {
+      throw isa::UserError(fmt::format("{}: not JSON: {}", file, error.what()));
+    }
+  }
+  isa::write_output(request.html_file, html_report(sources));
+  return kExitOk;
 }
 
 int compile_command(const CompileRequest& request, std::ostream& out) {

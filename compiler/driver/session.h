@@ -47,6 +47,7 @@ struct SessionOptions {
   scheduler::PipelineChoice passes;
   bool fuse = true;
   std::string json_file;
+  std::string html_file;      ///< of a run: its report; needs report.keeps_timeline
   bool check_layers = false;  ///< every layer's result goes to DRAM, to be compared
   bool timing = true;
   simulator::Hazards hazards = simulator::Hazards::kIgnore;
@@ -74,6 +75,13 @@ struct RunRequest {
 /// Compiles and runs a model, prints the layer table; a model that isn't static is compiled in parts while it
 /// runs (compiler/dynamic). Returns an exit code (tolerance); throws isa::Error.
 int run_command(const RunRequest& request, std::ostream& out);
+
+struct ReportRequest {
+  std::vector<std::string> files;  ///< one or two that `kodama run --json` has written
+  std::string html_file;
+};
+/// The report of a run, or of two and what differs between them.
+int report_command(const ReportRequest& request);
 
 struct CompileRequest {
   SessionOptions common;

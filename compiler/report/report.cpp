@@ -11,6 +11,7 @@
 #include <ostream>
 
 #include "compiler/plan/problem_bound.h"
+#include "compiler/report/report_parts.h"
 #include "compiler/report/table.h"
 
 namespace kodama::compiler {
@@ -36,7 +37,8 @@ std::string error_text(double value) {
   return value == 0 ? "0" : fmt::format("{:.1e}", value);
 }
 
-/// Relayouts are no part of the problem, and layers on the host take no cycles.
+}  // namespace
+
 ProblemWork work_of(const Stage& stage) {
   const auto* chip = std::get_if<ChipStage>(&stage.body);
   return chip != nullptr ? chip->work : ProblemWork{};
@@ -51,8 +53,6 @@ const Comparison* find_comparison(const Stage& stage, const CompiledModel& model
   }
   return nullptr;
 }
-
-}  // namespace
 
 void print_layer_table(const CompiledModel& model, const Runs& runs, const Comparisons& comparisons,
                        std::ostream& out) {
@@ -386,112 +386,6 @@ std::vector<int64_t> largest_per_row(const Tensor& tensor) {
     }
     result.push_back(best);
   }
-  return result;
-}
-
-nlohmann::ordered_json run_to_json(const CompiledModel& model, const Runs& runs,
-                                   const Comparisons& comparisons, const Comparisons& outputs) {
-  using nlohmann::ordered_json;
-  const RunOutcome& outcome = runs.steady_state;
-  const auto error_to_json = [](const Comparison& comparison) {
-    return ordered_json{{"max_absolute", comparison.max_absolute},
-                        {"max_relative", comparison.max_relative},
-                        {"unequal", comparison.unequal}};
-  };
-  const auto stats_to_json = [&](const StageStats& stats, const ProblemWork& work) {
-    const isa::CycleCauses& causes = stats.chip.causes;
-    const ProblemBound least = problem_bound(work, model.chip, model.precision);
-    const auto cycles = static_cast<double>(stats.chip_cycles());
-    return ordered_json{
-        {"steps", stats.chip.steps},
-        {"nops", stats.chip.nops},
-        {"mvs", stats.chip.mvs},
-        {"cycles", stats.chip_cycles()},
-        {"wait_cycles", causes.wait},
-        {"cycles_by_cause",
-         {{"steps", causes.steps},
-          {"wait", causes.wait},
-          {"mv_queue", causes.mv_queue},
-          {"host_link", causes.host_link},
-          {"hazard", causes.hazard},
-          {"drain", causes.drain},
-          {"host_input", causes.host_input},
-          {"host_output", causes.host_output},
-          {"launch", causes.launch},
-          {"host_compute", causes.host_compute}}},
-        {"total_cycles", causes.total()},
-        {"dram_bytes", stats.dram_bytes},
-        {"products", work.products},
-        {"share_of_peak", share_of_peak(work, cycles, model.chip, model.precision)},
-        {"bound_cycles", least.cycles()},
-        {"bound_resource", least.resource()},
-        {"bound_cycles_by_resource",
-         {{"MAU", least.product_cycles}, {"vector", least.vector_cycles}, {"DRAM", least.dram_cycles}}},
-        {"link_cycles", stats.link_cycles()},
-        {"bytes_to_chip", stats.bytes_to_chip},
-        {"bytes_from_chip", stats.bytes_from_chip},
-        {"host_relayouts", stats.host_relayouts},
-        {"bytes_permuted", stats.bytes_permuted},
-        {"host_layers", stats.host_layers},
-        {"host_bytes", stats.host_bytes},
-        {"host_operations", stats.host_operations},
-        {"host_dram_cycles", stats.host_dram_cycles},
-        {"host_seconds", stats.host_seconds},
-        {"wall_seconds", stats.wall_seconds}};
-  };
-  ordered_json stages = ordered_json::array();
-  for (size_t k = 0; k < model.stages.size(); ++k) {
-    const Stage& stage = model.stages[k];
-    ordered_json j = {{"name", stage.name},
-                      {"operators", stage.onnx_ops},
-                      {"nodes", stage.onnx_nodes},
-                      {"kind", stage_kind_name(stage)},
-                      {"where", stage.on_chip() ? "chip" : "host"},
-                      {"operation", stage.operation}};
-    if (const auto* chip = std::get_if<ChipStage>(&stage.body)) {
-      j["kernel"] = chip->kernel;
-      j["tiling"] = chip->description;
-      j["predicted_cycles"] = chip->predicted_cycles;
-      const scheduler::ScheduleProofs& proofs = chip->proofs;
-      if (proofs.schedules > 0) {
-        j["schedules"] = {{"blocks", proofs.schedules},
-                          {"proven", proofs.proven},
-                          {"gave_up", proofs.gave_up},
-                          {"gave_up_steps", proofs.gave_up_steps},
-                          {"gave_up_bound", proofs.gave_up_bound}};
-      }
-    } else if (const auto* host = std::get_if<HostStage>(&stage.body)) {
-      j["reason"] = host->reason;
-    }
-    ordered_json shapes = ordered_json::array();
-    for (TensorId id : stage.outputs) {
-      if (id >= 0) shapes.push_back(model.tensors[static_cast<size_t>(id)].shape);
-    }
-    j["shapes"] = shapes;
-    j["stats"] = stats_to_json(outcome.stages[k], work_of(stage));
-    if (const Comparison* comparison = find_comparison(stage, model, comparisons))
-      j["error"] = error_to_json(*comparison);
-    stages.push_back(j);
-  }
-  ordered_json result = {{"model", model.name},
-                         {"chip", model.chip.name},
-                         {"chip_hash", model.chip.hash},
-                         {"precision", matrix_precision_name(model.precision)},
-                         {"stages", stages},
-                         {"total", stats_to_json(outcome.total, model.work)},
-                         {"constant_bytes", outcome.preload_bytes},
-                         {"constant_link_cycles", outcome.preload_link_cycles},
-                         {"preparation",
-                          {{"steps", outcome.preparation.chip.steps},
-                           {"mvs", outcome.preparation.chip.mvs},
-                           {"cycles", outcome.preparation.chip.cycles()},
-                           {"dram_bytes", outcome.preparation.dram_bytes}}},
-                         {"runs", runs.count},
-                         {"total_with_constants", runs.first_cycles},
-                         {"dram_bytes_with_constants", runs.first_dram_bytes}};
-  ordered_json errors = ordered_json::object();
-  for (const auto& [name, comparison] : outputs) errors[name] = error_to_json(comparison);
-  result["outputs"] = errors;
   return result;
 }
 

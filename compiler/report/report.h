@@ -17,6 +17,10 @@ namespace kodama::compiler {
 /// Errors by tensor name.
 using Comparisons = std::map<std::string, Comparison>;
 
+/// That of a stage's first result which has one; null: none.
+const Comparison* find_comparison(const Stage& stage, const CompiledModel& model,
+                                  const Comparisons& comparisons);
+
 /// What a model's runs with the same inputs were like; there is one at least.
 struct Runs {
   int64_t count = 0;
@@ -59,7 +63,11 @@ bool print_text_art(const std::string& name, const Tensor& tensor, std::ostream&
 /// Index of the largest element of each row (all elements of a row: the last axis).
 std::vector<int64_t> largest_per_row(const Tensor& tensor);
 
+class TracedRun;
+/// All of it, which `kodama report` makes a page of: per stage and in total the numbers of the layer table;
+/// the network (network_json.h); of a traced run its timeline, transfers and memories (traced_run.h).
 nlohmann::ordered_json run_to_json(const CompiledModel& model, const Runs& runs,
-                                   const Comparisons& comparisons, const Comparisons& outputs);
+                                   const Comparisons& comparisons, const Comparisons& outputs,
+                                   const TracedRun* traced = nullptr);
 
 }  // namespace kodama::compiler

@@ -52,7 +52,8 @@ compiler/plan: isa layout/gather layout/search layout/plan compiler/layers compi
 compiler/compile: isa passes assembler scheduler/packing scheduler/machine scheduler/segment scheduler/pipeline scheduler/verify compiler/graph compiler/kernels compiler/layers compiler/tile compiler/plan
 compiler/recompute: isa scheduler/recompute compiler/graph compiler/graph/gradient compiler/reference compiler/plan compiler/compile
 compiler/runtime: isa simulator compiler/tensor compiler/reference compiler/tile compiler/compile | scheduler/problem scheduler/machine scheduler/pipeline compiler/graph
-compiler/report: isa compiler/plan compiler/compile compiler/runtime
+compiler/report/page:
+compiler/report: isa simulator layout/algebra compiler/kernels compiler/plan compiler/compile compiler/runtime compiler/report/page
 compiler/dynamic: isa layout/search compiler/tensor compiler/graph compiler/reference compiler/compile compiler/runtime compiler/report
 compiler/driver: isa passes scheduler/problem scheduler/machine compiler/tensor compiler/graph compiler/graph/gradient compiler/layers compiler/reference compiler/compile compiler/recompute compiler/runtime compiler/report compiler/dynamic
 builder: isa compiler/tensor compiler/reference compiler/graph compiler/graph/gradient | compiler/driver

@@ -24,6 +24,8 @@ class RunCommand : public Command {
     add_compile_options(app, request_.common, raw_);
     add_input_options(app, request_.common);
     add_report_options(app, request_.common.report, request_.common.timing);
+    app.add_option("--report", request_.common.html_file,
+                   "write a page of HTML: network, timeline, memories, layouts (docs/report.md)");
     add_host_option(app, request_.common.host);
     add_hazards_option(app, request_.common.hazards);
     add_number(app, "--repeat", request_.repeat,
@@ -60,6 +62,8 @@ class RunCommand : public Command {
   }
   int run(const CLI::App& app) override {
     finish_options(raw_, request_.common);
+    simulator::ReportOptions& report = request_.common.report;
+    report.keeps_timeline = report.timeline.keeps_transfers = !request_.common.html_file.empty();
     check_report_options(app, request_.common.report, request_.common.timing, request_.common.hazards);
     for (const char* option : {"--input", "--seed"}) {
       if (!request_.test_data.empty() && is_given(app, option))
@@ -73,6 +77,23 @@ class RunCommand : public Command {
  private:
   compiler::RunRequest request_;
   RawOptions raw_;
+};
+
+class ReportCommand : public Command {
+ public:
+  void declare(CLI::App& app) override {
+    app.add_option("files", request_.files, "what `kodama run --json` wrote; two are compared")
+        ->required()
+        ->expected(1, 2);
+    app.add_option("-o,--output", request_.html_file, "page to write")->required();
+  }
+  int run(const CLI::App& /*app*/) override {
+    report_stream({request_.html_file});
+    return compiler::report_command(request_);
+  }
+
+ private:
+  compiler::ReportRequest request_;
 };
 
 class CompileCommand : public Command {
@@ -186,6 +207,8 @@ class InspectCommand : public Command {
 void add_model_commands(CommandLine& line) {
   line.add<RunCommand>("run",
                        "compile an ONNX model, run it on the simulated chip, compare with the CPU reference");
+  line.add<ReportCommand>("report",
+                          "make a page of HTML of a run, or of two that are compared (docs/report.md)");
   line.add<CompileCommand>("compile",
                            "compile an ONNX model to a directory of VSM programs, images and a manifest");
   line.add<SweepCommand>(
