@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "isa/cancellation.h"
 #include "isa/error.h"
 #include "isa/hazards.h"
 #include "isa/move_places.h"
@@ -134,6 +135,7 @@ class Machine::Impl {
       run_stretch(depth, counters);
       run_global_node(node, depth, counters);
       if (options_->progress) options_->progress(stats_.steps);
+      isa::stop_if_cancelled();
     }
     run_stretch(depth, counters);
     if (depth == 0) stopped_ = false;
@@ -262,6 +264,7 @@ class Machine::Impl {
           break;
         case Node::Kind::kLoop:
           for (int64_t k = 0; k < node.count; ++k) {
+            isa::stop_if_cancelled();
             counters[depth] = k;
             run_in_l1b(node.body, number, depth + 1, counters, scratch);
           }
