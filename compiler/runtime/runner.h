@@ -82,7 +82,7 @@ class ModelRunner {
   /// `inputs` by name; UserError if one is missing, unknown, or has the wrong type or shape.
   /// `report`, if not null, has the chip stages under their names; it needs timing. `next` says that another
   /// run follows at once, whose inputs are as large: with host_overlaps they come beside this one.
-  RunOutcome run(const TensorMap& inputs, simulator::RunReport* report = nullptr, bool next = false);
+  RunOutcome run(TensorMap inputs, simulator::RunReport* report = nullptr, bool next = false);
 
   /// For models that keep their inputs (CompileOptions::keeps_inputs). Inputs that are left out are on the
   /// chip, or the host has them, from the last run: what it was given, or for a tie's input what its output
