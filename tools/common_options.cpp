@@ -6,9 +6,11 @@
 #include <limits>
 #include <map>
 
+#include "compiler/driver/session_options.h"
 #include "isa/error.h"
 #include "isa/output.h"
 #include "passes/plugin_loading.h"
+#include "simulator/hazard_modes.h"
 #include "tools/options.h"
 
 namespace kodama::tools {
@@ -25,6 +27,15 @@ void parse_dims(const std::vector<std::string>& specifications, SessionOptions& 
     if (!value) throw isa::UserError(fmt::format("--dim {}: allowed is {}", specification, kAllowed));
     if (!options.dims.emplace(dim.name, *value).second)
       throw isa::UserError(fmt::format("--dim {}: '{}' is given twice", specification, dim.name));
+  }
+}
+
+void add_word_options(CLI::App& app, SessionOptions& options, bool of_plan) {
+  for (const compiler::WordOption& word : compiler::word_options()) {
+    if (word.of_plan != of_plan) continue;
+    CLI::Option* option =
+        app.add_option(fmt::format("--{}", word.name), word.value(options), word.description);
+    if (!word.value(options).empty()) option->capture_default_str();
   }
 }
 
@@ -122,15 +133,11 @@ std::vector<std::string> with_joined_forms(std::vector<std::string> arguments) {
 }
 
 void add_hazards_option(CLI::App& app, simulator::Hazards& hazards) {
-  static const std::map<std::string, simulator::Hazards> kModes{{"ignore", simulator::Hazards::kIgnore},
-                                                                {"error", simulator::Hazards::kError},
-                                                                {"stale", simulator::Hazards::kStale},
-                                                                {"stall", simulator::Hazards::kStall}};
   app.add_option_function<std::string>(
-         "--hazards", [&hazards](const std::string& mode) { hazards = kModes.at(mode); },
+         "--hazards", [&hazards](const std::string& mode) { hazards = simulator::parse_hazards(mode); },
          "reads too soon after a write: ignore (as the vendor's emulator, written at once), error (refuse "
          "the program), stale (as the hardware: the old value), or stall (as a chip that waits: the cycles)")
-      ->check(one_of({"ignore", "error", "stale", "stall"}))
+      ->check(one_of(simulator::hazard_modes()))
       ->default_str("ignore");
 }
 
@@ -159,8 +166,7 @@ void add_model_options(CLI::App& app, SessionOptions& options, RawOptions& raw) 
   app.add_option("--chip", options.chip,
                  "name of a chip, or a chip file; behind it ,KEY=VALUE for keys of the file")
       ->capture_default_str();
-  app.add_option("--precision", options.precision, "of matrix products: gfloat, float or half")
-      ->capture_default_str();
+  add_word_options(app, options, true);
   app.add_option("--dim", raw.dims, "NAME=N: extent of a symbolic dimension; INPUT:AXIS=N by position");
   app.add_option("--bind", options.bind, "NAME=FILE: fix an input (axes, pads, shapes) before compilation");
   CLI::Option* dump_after =
@@ -169,10 +175,6 @@ void add_model_options(CLI::App& app, SessionOptions& options, RawOptions& raw) 
   app.add_option("--dump-dir", options.dump_directory, "directory of dumps")
       ->capture_default_str()
       ->needs(dump_after);
-  app.add_option("--planner", options.planner,
-                 "chooses kernels and layouts: pbqp (least in all), greedy, first, or a plugin's; host: all "
-                 "relayouts by the host")
-      ->capture_default_str();
   CLI::Option* cache =
       app.add_option("--cache", options.cache,
                      "directory that keeps what conversions cost, and programs of models that are compiled "
@@ -181,28 +183,12 @@ void add_model_options(CLI::App& app, SessionOptions& options, RawOptions& raw) 
          "--no-cache", [&options] { options.cache.clear(); }, "keep nothing between runs")
       ->excludes(cache);
   app.add_flag("!--no-fuse", options.fuse, "keep every operator a layer of its own");
-  app.add_option("--slices", options.slices,
-                 "parts of the batch that run one after the other: a number, auto (as many as it takes for "
-                 "tensors to stay on the chip), or off (the batch at once)")
-      ->capture_default_str();
   add_plugin_option(app, raw.plugins);
 }
 
 void add_compile_options(CLI::App& app, SessionOptions& options, RawOptions& raw) {
   add_model_options(app, options, raw);
-  app.add_option(
-         "--weights", options.weights,
-         "constants between runs: stream (in DRAM), resident (in the PEs, as many as fit) or auto (as is "
-         "predicted to be faster)")
-      ->capture_default_str();
-  app.add_option("--scheduler", options.passes.scheduler, "instruction scheduler of blocks");
-  app.add_option("--loop-scheduler", options.passes.loop_scheduler, "instruction scheduler of loops");
-  app.add_option("--coalescer", options.passes.coalescer, "pass that makes one value of two");
-  app.add_option("--spiller", options.passes.spiller, "pass that makes room where memories overflow");
-  app.add_option("--allocator", options.passes.allocator, "address allocator");
-  app.add_option("--transfers", options.passes.transfers,
-                 "transfer scheduler: when data is fetched, and what stays on chip");
-  app.add_option("--home-assigner", options.passes.home_assigner, "pass that chooses memories for values");
+  add_word_options(app, options, false);
   add_pass_options(app, raw.pass_options);
 }
 

@@ -54,6 +54,11 @@ struct SessionOptions {
   simulator::ReportOptions report;  ///< --stats, --trace, --vcd
 };
 
+/// Options of the compiler. Dumps of `points` become files; those of `options` must live as long. `planner`:
+/// whose options may be given.
+CompileOptions compile_options(const SessionOptions& options, const std::vector<std::string>& points,
+                               const std::string& planner);
+
 struct RunRequest {
   SessionOptions common;
   std::string model_file;

@@ -26,11 +26,6 @@ NamedFile parse_named_file(const char* option, const std::string& specification)
 /// The tensors that NAME=FILE[:MEMBER] each name. UserError, with the option that has them, for others.
 TensorMap read_named_tensors(const char* option, const std::vector<std::string>& specifications);
 
-/// Options of the compiler. Dumps of `points` become files; those of `options` must live as long. `planner`:
-/// whose options may be given.
-CompileOptions compile_options(const SessionOptions& options, const std::vector<std::string>& points,
-                               const std::string& planner);
-
 /// Where the time of a command went: each part from the end of the one before, so that they add up.
 class WallTimes {
  public:
