@@ -446,6 +446,12 @@ nlohmann::ordered_json run_to_json(const CompiledModel& model, const Runs& runs,
       j["kernel"] = chip->kernel;
       j["tiling"] = chip->description;
       j["predicted_cycles"] = chip->predicted_cycles;
+      if (stage.kind == LayerKind::kRearrange) {  // a move: its layouts
+        j["from"] = ordered_json::array();
+        for (const StreamBinding& operand : chip->operands)
+          j["from"].push_back(operand.placement.layout.to_string());
+        j["to"] = chip->result.placement.layout.to_string();
+      }
       const scheduler::ScheduleProofs& proofs = chip->proofs;
       if (proofs.schedules > 0) {
         j["schedules"] = {{"blocks", proofs.schedules},

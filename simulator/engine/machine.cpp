@@ -253,6 +253,7 @@ class Machine::Impl {
   void run_in_l1b(std::span<const Node> nodes, int number, int depth, Counters& counters, Scratch& scratch) {
     L1b& l1b = memories_.l1bs[static_cast<size_t>(number)];
     for (const Node& node : nodes) {
+      isa::stop_if_cancelled();
       switch (node.kind) {
         case Node::Kind::kStep:
           l1b.run_step(node, counters, scratch);
@@ -264,7 +265,6 @@ class Machine::Impl {
           break;
         case Node::Kind::kLoop:
           for (int64_t k = 0; k < node.count; ++k) {
-            isa::stop_if_cancelled();
             counters[depth] = k;
             run_in_l1b(node.body, number, depth + 1, counters, scratch);
           }
