@@ -58,3 +58,8 @@ include(\${CMAKE_CURRENT_LIST_DIR}/kodama-targets.cmake)
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/kodama-config-version.cmake COMPATIBILITY ExactVersion)
 install(FILES ${CMAKE_BINARY_DIR}/kodama-config.cmake ${CMAKE_BINARY_DIR}/kodama-config-version.cmake
         DESTINATION ${kodama_package_dir} COMPONENT plugin)
+
+# Plugins find what their headers declare in the program, or Python module, itself: all of these libraries is in it,
+# used or not (as LINK_LIBRARY_OVERRIDE).
+set(kodama_whole_libraries
+    WHOLE_ARCHIVE,kodama_isa,kodama_passes,kodama_scheduler_problem,kodama_scheduler_packing,kodama_scheduler_machine,kodama_scheduler_segment,kodama_scheduler_optimizer,kodama_layout_algebra,kodama_layout_moves,kodama_layout_primitives,kodama_layout_plan,kodama_compiler_tensor,kodama_compiler_graph,kodama_compiler_layers,kodama_compiler_tile,kodama_compiler_kernels)

@@ -1,8 +1,8 @@
-# kodama_library(NAME [PUBLIC lib...] [PRIVATE lib...] [TESTS_APART] [IN_SHARED])
+# kodama_library(NAME [PUBLIC lib...] [PRIVATE lib...] [TESTS_APART])
 #   One static library kodama_NAME from every *.cpp of the calling folder but the *_test.cpp and
 #   *_bench.cpp, and, where there are *_test.cpp, one test program kodama_NAME_test.
 #   TESTS_APART: tests are never compiled together, since their helpers have the same names.
-#   IN_SHARED: shared libraries (host/) may contain it.
+#   Shared libraries (host/, python/) contain them, so all are position independent.
 #   Headers are included as "folder/header.h" from the root of the project.
 add_library(kodama_options INTERFACE)
 target_include_directories(kodama_options INTERFACE ${PROJECT_SOURCE_DIR})
@@ -25,9 +25,11 @@ endif()
 
 # Most of the time of a build is reading the same headers again. Precompiled sets: for the parts below the
 # compiler and for those that see ONNX, each for libraries and for tests (which are not optimized: they
-# check, the libraries compute). A fifth for libraries that shared ones may contain.
+# check, the libraries compute).
 file(WRITE ${CMAKE_BINARY_DIR}/precompiled.cpp "// Carries precompiled headers.\n")
 set(kodama_test_options $<$<CONFIG:Release>:-O0>)
+# Nobody replaces a function of a library from outside: it is inlined and called directly, as in an executable.
+set(kodama_library_options $<$<CXX_COMPILER_ID:GNU>:-fno-semantic-interposition>)
 function(kodama_precompiled_set name)
   cmake_parse_arguments(ARG "" "" "LINK;HEADERS" ${ARGN})
   foreach(kind library test)
@@ -36,18 +38,13 @@ function(kodama_precompiled_set name)
     target_precompile_headers(kodama_pch_${name}_${kind} PRIVATE <algorithm> <array> <cstdint> <functional> <map>
         <memory> <optional> <span> <string> <string_view> <variant> <vector> <fmt/format.h> ${ARG_HEADERS})
   endforeach()
+  set_target_properties(kodama_pch_${name}_library PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  target_compile_options(kodama_pch_${name}_library PRIVATE ${kodama_library_options})
   target_link_libraries(kodama_pch_${name}_test PRIVATE GTest::gtest)
   target_compile_options(kodama_pch_${name}_test PRIVATE ${kodama_test_options})
   target_precompile_headers(kodama_pch_${name}_test PRIVATE <gtest/gtest.h>)
 endfunction()
 kodama_precompiled_set(base)
-add_library(kodama_pch_shared_library OBJECT ${CMAKE_BINARY_DIR}/precompiled.cpp)
-set(kodama_shared_options $<$<CXX_COMPILER_ID:GNU>:-fno-semantic-interposition>)
-target_link_libraries(kodama_pch_shared_library PRIVATE kodama_options fmt::fmt)
-target_compile_options(kodama_pch_shared_library PRIVATE ${kodama_shared_options})
-set_target_properties(kodama_pch_shared_library PROPERTIES POSITION_INDEPENDENT_CODE ON)
-target_precompile_headers(kodama_pch_shared_library PRIVATE <algorithm> <array> <cstdint> <functional> <map>
-    <memory> <optional> <span> <string> <string_view> <variant> <vector> <fmt/format.h>)
 kodama_precompiled_set(onnx LINK onnx onnx_proto HEADERS <nlohmann/json.hpp> <onnx/onnx_pb.h>)
 
 # kodama_precompile(TARGET NAME library|test): the set that fits the part NAME.
@@ -60,7 +57,7 @@ function(kodama_precompile target name kind)
 endfunction()
 
 function(kodama_library name)
-  cmake_parse_arguments(ARG "TESTS_APART;IN_SHARED" "" "PUBLIC;PRIVATE" ${ARGN})
+  cmake_parse_arguments(ARG "TESTS_APART" "" "PUBLIC;PRIVATE" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
   set(tests ${sources})
   set(benches ${sources})
@@ -68,14 +65,10 @@ function(kodama_library name)
   list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
   add_library(kodama_${name} STATIC ${sources})
   target_link_libraries(kodama_${name} PUBLIC kodama_options ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
-  set_target_properties(kodama_${name} PROPERTIES UNITY_BUILD ${KODAMA_UNITY} UNITY_BUILD_BATCH_SIZE 8)
-  if(ARG_IN_SHARED)
-    set_target_properties(kodama_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
-    target_compile_options(kodama_${name} PRIVATE ${kodama_shared_options})
-    target_precompile_headers(kodama_${name} REUSE_FROM kodama_pch_shared_library)
-  else()
-    kodama_precompile(kodama_${name} ${name} library)
-  endif()
+  set_target_properties(kodama_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON
+                        UNITY_BUILD ${KODAMA_UNITY} UNITY_BUILD_BATCH_SIZE 8)
+  target_compile_options(kodama_${name} PRIVATE ${kodama_library_options})
+  kodama_precompile(kodama_${name} ${name} library)
   if(tests)
     add_executable(kodama_${name}_test ${tests})
     target_link_libraries(kodama_${name}_test PRIVATE kodama_${name} ${ARG_PRIVATE} GTest::gmock GTest::gtest_main)

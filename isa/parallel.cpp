@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "isa/cancellation.h"
+
 namespace kodama::isa {
 namespace {
 
@@ -30,10 +32,12 @@ class ParallelLoop {
       : count_(count), work_(work), failed_(count) {}
 
   void run() {
+    const Cancellation cancellation = Cancellation::current();
     std::vector<std::thread> helpers;
     while (helpers.size() + 1 < count_ && take_processor()) {
       try {
-        helpers.emplace_back([this] {
+        helpers.emplace_back([this, &cancellation] {
+          const CancellationScope scope(cancellation);
           take();
           ++idle_processors();
         });
@@ -53,6 +57,7 @@ class ParallelLoop {
       const size_t k = next_++;
       if (k >= count_) return;
       try {
+        stop_if_cancelled();
         work_(k);
       } catch (...) {
         // Those before it have all begun; one of them may still fail.

@@ -117,7 +117,7 @@ struct library::SessionState {
   std::optional<compiler::StoredPrograms> stored;
   std::optional<compiler::DynamicExecutor> executor;
 
-  Result run_static(const Tensors& inputs, simulator::RunReport* report);
+  Result run_static(Tensors inputs, simulator::RunReport* report);
   Result run_open(const Tensors& inputs, simulator::RunReport* report);
 };
 
@@ -154,8 +154,8 @@ Session::~Session() = default;
 Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&&) noexcept = default;
 
-Result library::SessionState::run_static(const Tensors& inputs, simulator::RunReport* report) {
-  compiler::RunOutcome outcome = runner->run(to_map(inputs), report);
+Result library::SessionState::run_static(Tensors inputs, simulator::RunReport* report) {
+  compiler::RunOutcome outcome = runner->run(to_map(std::move(inputs)), report);
   const CompiledModel& model = *program->compiled;
   Result result;
   result.cycles = outcome.total.chip.cycles();
@@ -190,7 +190,7 @@ Result library::SessionState::run_open(const Tensors& inputs, simulator::RunRepo
   return result;
 }
 
-Result Session::run(const Tensors& inputs, const RunFiles& files) {
+Result Session::run(Tensors inputs, const RunFiles& files) {
   simulator::ReportOptions options;
   options.trace_file = files.trace;
   options.vcd_file = files.vcd;
@@ -200,7 +200,8 @@ Result Session::run(const Tensors& inputs, const RunFiles& files) {
     throw UserError("RunFiles: allowed only in a session with timing, which they show");
   simulator::RunReport report(state_->program->chip, options);
   simulator::RunReport* const wanted = options.any() ? &report : nullptr;
-  Result result = state_->runner ? state_->run_static(inputs, wanted) : state_->run_open(inputs, wanted);
+  Result result =
+      state_->runner ? state_->run_static(std::move(inputs), wanted) : state_->run_open(inputs, wanted);
   result.seconds = static_cast<double>(result.cycles) / state_->program->chip.clock_hz;
   std::ostream nowhere(nullptr);
   report.finish(nowhere);

@@ -23,9 +23,11 @@ namespace library {
 struct TensorAccess {
   static Tensor wrap(compiler::Tensor tensor);
   static const compiler::Tensor& get(const Tensor& tensor);
+  /// A copy, unless nobody else has it.
+  static compiler::Tensor take(Tensor tensor);
 };
-/// Copies.
-compiler::TensorMap to_map(const Tensors& tensors);
+/// Copies the elements of tensors that somebody else has, too.
+compiler::TensorMap to_map(Tensors tensors);
 /// Moves.
 Tensors from_map(compiler::TensorMap map);
 

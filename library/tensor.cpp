@@ -98,10 +98,14 @@ Tensor TensorAccess::wrap(compiler::Tensor tensor) {
 const compiler::Tensor& TensorAccess::get(const Tensor& tensor) {
   return tensor.state_->tensor;
 }
+compiler::Tensor TensorAccess::take(Tensor tensor) {
+  if (tensor.state_.use_count() == 1) return std::move(tensor.state_->tensor);
+  return tensor.state_->tensor;
+}
 
-compiler::TensorMap to_map(const Tensors& tensors) {
+compiler::TensorMap to_map(Tensors tensors) {
   compiler::TensorMap map;
-  for (const auto& [name, tensor] : tensors) map.emplace(name, TensorAccess::get(tensor));
+  for (auto& [name, tensor] : tensors) map.emplace(name, TensorAccess::take(std::move(tensor)));
   return map;
 }
 Tensors from_map(compiler::TensorMap map) {

@@ -25,12 +25,15 @@ constexpr const char* kAllowed =
   throw isa::UserError(fmt::format("--plugin {}: {}; {}", file, found, kAllowed));
 }
 
-/// The loader maps the segments of a library that was cut off and dies at the first touch, so the length is
-/// checked here: the table of sections is at the end of the file.
-void check_is_library(const std::string& file) {
+void check_is_file(const std::string& file) {
   std::error_code error;
   if (!std::filesystem::exists(file, error)) refuse(file, "found no such file");
   if (!std::filesystem::is_regular_file(file, error)) refuse(file, "found something that is no file");
+}
+
+/// The loader maps the segments of a library that was cut off and dies at the first touch, so the length is
+/// checked here: the table of sections is at the end of the file.
+void check_is_library(const std::string& file) {
   std::ifstream stream(file, std::ios::binary);
   if (!stream) refuse(file, "found a file that can't be read");
   Elf64_Ehdr header{};
@@ -66,10 +69,17 @@ void check_number(void* library, const std::string& file, const char* name, int 
     refuse(file, fmt::format("found a plugin with {} {}, this Kodama has {}", what, *number, expected));
 }
 
-}  // namespace
+/// Plugins find Kodama's functions in the program. If it has them from a shared library (the Python module),
+/// that must be one whose names everybody sees.
+void publish_kodama() {
+  Dl_info self{};
+  if (dladdr(reinterpret_cast<void*>(&load_plugin), &self) != 0 && self.dli_fname != nullptr)
+    dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
+}
 
-void load_plugin(const std::string& file) {
+void load_library(const std::string& file) {
   check_is_library(file);
+  publish_kodama();
   const std::string path = file.find('/') == std::string::npos ? "./" + file : file;
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) refuse(file, "found a library that can't be loaded: " + loader_message());
@@ -77,16 +87,41 @@ void load_plugin(const std::string& file) {
   check_number(library, file, "kodama_plugin_layout", plugin_layout(), "data layout");
   auto* const register_passes = reinterpret_cast<void (*)()>(dlsym(library, "kodama_register_passes"));
   if (register_passes == nullptr) refuse(file, "found a library without the function kodama_register_passes");
+  register_passes();
+}
 
+/// Empty: none.
+std::function<void(const std::string&)>& python_loader() {
+  static std::function<void(const std::string&)> loader;
+  return loader;
+}
+
+}  // namespace
+
+void load_python_plugins_with(std::function<void(const std::string&)> load) {
+  python_loader() = std::move(load);
+}
+
+void load_plugin(const std::string& file) {
+  check_is_file(file);
+  const bool is_python = file.ends_with(".py");
+  if (is_python && !python_loader())
+    throw isa::UserError(
+        fmt::format("--plugin {0}: found a file in Python, which this program can't load; allowed: the same "
+                    "command by Python, 'python3 -m kodama ... --plugin {0}'",
+                    file));
   const RegisteringPlugin registering(file);
+  const std::string what = is_python ? "it" : "kodama_register_passes";
   try {
-    register_passes();
+    (is_python ? python_loader() : load_library)(file);
   } catch (const isa::UserError&) {
     throw;
+  } catch (const isa::Cancelled&) {
+    throw;
   } catch (const std::exception& error) {
-    refuse(file, fmt::format("kodama_register_passes failed: {}", error.what()));
+    refuse(file, fmt::format("{} failed: {}", what, error.what()));
   } catch (...) {
-    refuse(file, "kodama_register_passes failed with something that is no std::exception");
+    refuse(file, fmt::format("{} failed with something that is no std::exception", what));
   }
   if (registering.passes() == 0) refuse(file, "found a plugin that registers no pass");
 }

@@ -8,17 +8,23 @@ std::string& plugin_now() {
   return file;
 }
 int passes_of_plugin = 0;
+bool replaces_others = false;
 bool any_plugin = false;
 
 }  // namespace
 
-RegisteringPlugin::RegisteringPlugin(std::string file) {
+RegisteringPlugin::RegisteringPlugin(std::string file, bool replaces) {
   plugin_now() = std::move(file);
+  replaces_others = replaces;
   passes_of_plugin = 0;
   any_plugin = true;
 }
 RegisteringPlugin::~RegisteringPlugin() {
   plugin_now().clear();
+  replaces_others = false;
+}
+bool RegisteringPlugin::replaces() {
+  return replaces_others;
 }
 int RegisteringPlugin::passes() const {
   return passes_of_plugin;

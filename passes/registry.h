@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "isa/cancellation.h"
 #include "isa/error.h"
 
 /// Where passes of a kind are found by name. A kind is a struct with at least
@@ -34,7 +35,9 @@ namespace kodama::passes {
 /// While one exists, passes that are added are marked as the plugin's.
 class RegisteringPlugin {
  public:
-  explicit RegisteringPlugin(std::string file);
+  /// `replaces`: passes may have the names of others that came from plugins, which they replace. Then nobody
+  /// may run passes, or have references to them.
+  explicit RegisteringPlugin(std::string file, bool replaces = false);
   ~RegisteringPlugin();
   RegisteringPlugin(const RegisteringPlugin&) = delete;
   RegisteringPlugin& operator=(const RegisteringPlugin&) = delete;
@@ -42,6 +45,7 @@ class RegisteringPlugin {
   int passes() const;  ///< added so far
   /// The file of the one that exists; empty: none does.
   static const std::string& file();
+  static bool replaces();
   /// UserError naming the plugin.
   [[noreturn]] static void refuse(const std::string& found, const std::string& allowed);
   static void count();
@@ -100,8 +104,13 @@ class Registry {
       const auto [found, allowed] = check_(pass);
       if (!found.empty()) refuse(fmt::format("{} '{}' {}", kind_, pass.name, found), allowed);
     }
-    for (const Pass& other : passes_) {
+    for (Pass& other : passes_) {
       if (other.name != pass.name) continue;
+      if (RegisteringPlugin::replaces() && !other.plugin.empty()) {
+        other = std::move(pass);
+        RegisteringPlugin::count();
+        return;
+      }
       refuse(fmt::format("a second {} '{}' (the first is {})", kind_, pass.name,
                          other.plugin.empty() ? "Kodama's own" : "of plugin " + other.plugin),
              "a name that is not taken ('kodama passes' lists those that are), and a plugin given once");
@@ -125,6 +134,7 @@ template <typename Pass>
 /// check of it finds, is the plugin's fault.
 template <typename Pass, typename Work>
 void run_blaming(std::string_view kind, const Pass& pass, const Work& work) {
+  isa::stop_if_cancelled();
   if (pass.plugin.empty()) return work();
   try {
     work();
@@ -133,6 +143,8 @@ void run_blaming(std::string_view kind, const Pass& pass, const Work& work) {
   } catch (const isa::UnsupportedError&) {
     throw;
   } catch (const isa::PassError&) {
+    throw;
+  } catch (const isa::Cancelled&) {
     throw;
   } catch (const isa::InternalError& error) {  // a verifier's, or of what the pass called
     blame(kind, pass, error.what());

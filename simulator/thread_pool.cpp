@@ -41,6 +41,7 @@ void ThreadPool::run(int count, const std::function<void(int, int)>& task) {
   {
     const std::lock_guard lock(mutex_);
     task_ = &task;
+    cancellation_ = isa::Cancellation::current();
     count_ = count;
     error_ = nullptr;
     next_.store(0, std::memory_order_relaxed);
@@ -76,7 +77,10 @@ void ThreadPool::work(int thread) {
       seen = generation_.load(std::memory_order_acquire);
       if (stop_) return;
     }
-    take_tasks(thread);
+    {
+      const isa::CancellationScope scope(cancellation_);
+      take_tasks(thread);
+    }
     if (busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
       const std::lock_guard lock(mutex_);
       done_.notify_one();

@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "isa/cancellation.h"
+
 namespace kodama::simulator {
 
 /// Threads that share the tasks of one parallel loop at a time; the calling thread is one of them.
@@ -24,7 +26,7 @@ class ThreadPool {
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
   /// Calls task(i, thread) for 0 <= i < count, each once, in any order; returns when all are done. Throws
-  /// the first exception that a task threw.
+  /// the first exception that a task threw. All tasks are under the caller's Cancellation.
   void run(int count, const std::function<void(int i, int thread)>& task);
 
  private:
@@ -36,6 +38,7 @@ class ThreadPool {
   std::condition_variable start_;
   std::condition_variable done_;
   const std::function<void(int, int)>* task_ = nullptr;
+  isa::Cancellation cancellation_ = isa::Cancellation::current();  ///< of those who called run()
   int count_ = 0;
   std::atomic<int> next_{0};
   std::atomic<uint64_t> generation_{0};

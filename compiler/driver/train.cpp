@@ -11,18 +11,15 @@
 #include <thread>
 
 #include "compiler/driver/chips.h"
+#include "compiler/driver/repeated_model.h"
 #include "compiler/driver/session_parts.h"
 #include "compiler/driver/training.h"
 #include "compiler/driver/training_data.h"
 #include "compiler/driver/training_parts.h"
-#include "compiler/dynamic/dynamic_executor.h"
-#include "compiler/dynamic/dynamic_report.h"
 #include "compiler/graph/graph_view.h"
-#include "compiler/graph/inner_graphs.h"
 #include "compiler/graph/onnx_model.h"
 #include "compiler/graph/shares.h"
 #include "compiler/report/progress.h"
-#include "compiler/report/report.h"
 #include "isa/error.h"
 #include "isa/output.h"
 
@@ -56,127 +53,6 @@ class Interruption {
   struct sigaction before_ = {};
   struct sigaction before_asked_ = {};
 };
-
-struct StepOutcome {
-  TensorMap outputs;
-  int64_t cycles = 0;
-};
-
-/// A model that runs again and again; inputs that aren't given anew keep their values.
-class RepeatedModel {
- public:
-  RepeatedModel() = default;
-  virtual ~RepeatedModel() = default;
-  RepeatedModel(const RepeatedModel&) = delete;
-  RepeatedModel& operator=(const RepeatedModel&) = delete;
-
-  virtual StepOutcome run(const TensorMap& changed) = 0;
-  /// Whether the input stays on the chip, where an output takes its place.
-  virtual bool is_tied(const std::string& input) const = 0;
-  /// The output that takes the place of a tied input, behind the last run.
-  virtual Tensor fetch(const std::string& input) = 0;
-  /// Where the cycles of the last run went.
-  virtual void print_layers(std::ostream& out) const = 0;
-};
-
-/// Compiled as a whole; state stays on the chip from run to run.
-class ResidentModel : public RepeatedModel {
- public:
-  ResidentModel(const onnx::ModelProto& model, const SessionOptions& options,
-                const std::vector<StepModel::Tie>& ties, const std::string& what, RunnerOptions run = {}) {
-    CompileOptions compile = compile_options(options, dump_points(&options.passes), options.planner);
-    compile.keeps_inputs = true;
-    compile.slices = 1;
-    for (const auto& each : ties) compile.ties.push_back({each.output, each.input, false});
-    layout::SolutionCache cache(options.cache);
-    if (!options.cache.empty()) compile.cache = &cache;
-    ProgressBar bar("compiling " + what);
-    compile.progress = [&](int64_t done, int64_t total, const std::string& name) {
-      bar.update(done, total, name);
-    };
-    compiled_ = compile_model(model, isa::find_chip(options.chip), compile);
-    bar.finish();
-    run.machine.threads = options.threads;
-    run.timing = options.timing;
-    run.hazards = options.hazards;
-    runner_.emplace(compiled_, run);
-    for (const Tie& tie : compiled_.ties) tied_[name_of(tie.input)] = &tie;
-  }
-
-  StepOutcome run(const TensorMap& changed) override {
-    RunOutcome outcome = runner_->run_again(changed);
-    if (first_cycles_ == 0) {
-      first_cycles_ = outcome.first_cycles();
-      first_dram_bytes_ = outcome.preparation.dram_bytes + outcome.total.dram_bytes;
-    }
-    ++runs_;
-    TensorMap outputs = std::move(outcome.outputs);
-    last_ = std::move(outcome);
-    return {std::move(outputs), last_.total.chip.cycles()};
-  }
-  bool is_tied(const std::string& input) const override { return tied_.contains(input); }
-  Tensor fetch(const std::string& input) override {
-    StageStats stats;
-    return runner_->fetch_tied(*tied_.at(input), stats);
-  }
-  void print_layers(std::ostream& out) const override {
-    print_layer_table(compiled_, {runs_, first_cycles_, first_dram_bytes_, last_}, {}, out);
-    print_relayouts(compiled_, last_, out);
-    print_host_layers(compiled_, out);
-  }
-
- private:
-  std::string name_of(TensorId id) const { return compiled_.tensors[static_cast<size_t>(id)].name; }
-
-  CompiledModel compiled_;
-  std::optional<ModelRunner> runner_;
-  std::map<std::string, const Tie*> tied_;
-  RunOutcome last_;  ///< without its outputs
-  int64_t runs_ = 0, first_cycles_ = 0;
-  double first_dram_bytes_ = 0;
-};
-
-/// With control flow: compiled in parts while it runs; all state passes the link.
-class DynamicModel : public RepeatedModel {
- public:
-  DynamicModel(const onnx::ModelProto& model, const SessionOptions& options) : cache_(options.cache) {
-    DynamicOptions dynamic;
-    dynamic.compile = compile_options(options, dump_points(&options.passes), options.planner);
-    if (!options.cache.empty()) dynamic.compile.cache = &cache_;
-    dynamic.runner.machine.threads = options.threads;
-    dynamic.runner.timing = options.timing;
-    dynamic.runner.hazards = options.hazards;
-    executor_.emplace(model, isa::find_chip(options.chip), std::move(dynamic));
-  }
-
-  StepOutcome run(const TensorMap& changed) override {
-    for (const auto& [name, tensor] : changed) inputs_.insert_or_assign(name, Value(tensor));
-    last_ = executor_->run(inputs_);
-    return {to_tensors(last_.outputs, "output"), last_.total.stats.chip.cycles()};
-  }
-  bool is_tied(const std::string& /*input*/) const override { return false; }
-  Tensor fetch(const std::string& input) override { return inputs_.at(input).tensor(); }
-  void print_layers(std::ostream& out) const override { print_dynamic_report(last_, out); }
-
- private:
-  layout::SolutionCache cache_;
-  std::optional<DynamicExecutor> executor_;
-  ValueMap inputs_;
-  DynamicOutcome last_;
-};
-
-std::unique_ptr<RepeatedModel> repeated_model(const onnx::ModelProto& model, const SessionOptions& options,
-                                              const std::vector<StepModel::Tie>& ties,
-                                              const std::string& what, RunnerOptions run = {}) {
-  if (!has_control_flow(model))
-    return std::make_unique<ResidentModel>(model, options, ties, what, std::move(run));
-  if (run.mean_of_shares)
-    throw isa::UnsupportedError(
-        "training in shares (--chips, --accumulate) of a model with If, Loop or Scan; train it with one chip "
-        "and "
-        "whole batches");
-  return std::make_unique<DynamicModel>(model, options);
-}
 
 /// The model with other values in its parameters.
 onnx::ModelProto with_values(onnx::ModelProto model, const TensorMap& values) {
@@ -237,35 +113,22 @@ class Training {
   int run() {
     compile();
     say_what_travels();
-    TensorMap changed = state_;
     const Interruption interruption;
     const int64_t per_epoch = (data_->size() - request_.held_out) / request_.batch;
     ProgressBar bar("training");
-    while (done_ < per_epoch * request_.epochs && !is_over()) {
-      const int64_t epoch = done_ / per_epoch;
+    while (chip_->done() < per_epoch * request_.epochs && !is_over()) {
+      const int64_t epoch = chip_->done() / per_epoch;
       const std::vector<int64_t> order =
           shuffled(data_->size() - request_.held_out, request_.step.seed, epoch);
-      const auto begin = order.begin() + done_ % per_epoch * request_.batch;
+      const auto begin = order.begin() + chip_->done() % per_epoch * request_.batch;
       examples_.assign(begin, begin + request_.batch);
-      for (auto& [name, tensor] : share(0)) changed[name] = std::move(tensor);
-      changed[step_.step] = Tensor::from_values<int64_t>(onnx::TensorProto_DataType_INT64, {}, {done_});
-      const StepOutcome outcome = chip_->run(changed);
-      changed.clear();
-      for (const auto& each : step_.state) {
-        if (!chip_->is_tied(each.input))
-          changed[each.input] = state_[each.input] = outcome.outputs.at(each.output);
-      }
-      ++done_;
-      const Row row = {done_,
-                       epoch + 1,
-                       element_as_double(outcome.outputs.at(step_.loss), 0),
-                       element_as_double(outcome.outputs.at(step_.rate), 0),
-                       outcome.cycles,
-                       interconnect_cycles()};
+      const RepeatedStep::Outcome outcome = chip_->run(share(0));
+      const int64_t done = chip_->done();
+      const Row row = {done, epoch + 1, outcome.loss, outcome.rate, outcome.cycles, interconnect_cycles()};
       rows_.push_back(row);
-      bar.update(done_, per_epoch * request_.epochs, describe(row));
-      if (request_.checkpoint_every > 0 && done_ % request_.checkpoint_every == 0) save_checkpoint();
-      if (done_ % per_epoch == 0) {
+      bar.update(done, per_epoch * request_.epochs, describe(row));
+      if (request_.checkpoint_every > 0 && done % request_.checkpoint_every == 0) save_checkpoint();
+      if (done % per_epoch == 0) {
         bar.finish();
         print_epoch(epoch + 1, per_epoch);
       }
@@ -273,7 +136,7 @@ class Training {
       if (chips_ != nullptr) is_interrupted = chips_->any(is_interrupted);
     }
     bar.finish();
-    if (request_.show_layers && !rows_.empty()) chip_->print_layers(out_);
+    if (request_.show_layers && !rows_.empty()) chip_->model().print_layers(out_);
     finish(per_epoch);
     // mpirun takes another code for a failure; who has started it knows of the signal.
     return is_interrupted && chips_ == nullptr ? kExitInterrupted : kExitOk;
@@ -295,7 +158,6 @@ class Training {
         raw.metadata_props(), [](const auto& property) { return property.key() == kTrainStepMetadata; });
     if (is_step) {
       step_ = read_train_step(request_.model_file);
-      done_ = step_.done;
       if (!request_.output_file.empty())
         user_error(
             fmt::format("{}: a step has no model of its own to write; name the model itself, or leave out "
@@ -306,7 +168,6 @@ class Training {
       model_ = import_with_batch(request_.model_file, request_.common, share_batch_);
       step_ = make_train_step(*model_, request_.step, request_.model_file);
     }
-    state_ = step_.initial;
   }
 
   /// The step for the chip, which waits for other shares where there are any.
@@ -324,7 +185,7 @@ class Training {
     if (chips_ != nullptr && common.threads == 0)
       common.threads =
           std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / chips_->count_here());
-    chip_ = repeated_model(model, common, step_.state, "step", run);
+    chip_.emplace(step_, repeated_model(model, common, step_.state, "step", run));
   }
 
   /// The inputs of a share of the present step: number `index` of those of this chip.
@@ -385,7 +246,7 @@ class Training {
   void say_what_travels() {
     std::vector<std::string> untied;
     for (const auto& each : step_.state) {
-      if (!chip_->is_tied(each.input)) untied.push_back(each.input);
+      if (!chip_->model().is_tied(each.input)) untied.push_back(each.input);
     }
     fmt::print(out_, "{} of {} tensors of state stay on the chip{}\n", step_.state.size() - untied.size(),
                step_.state.size(), untied.empty() ? "" : "; these pass the link in every step:");
@@ -405,20 +266,11 @@ class Training {
                        row.all_cycles(), static_cast<double>(request_.batch) / seconds(row.all_cycles()));
   }
 
-  /// What is on the chip comes to the host.
-  void fetch_state() {
-    if (rows_.empty()) return;
-    for (const auto& each : step_.state) {
-      if (chip_->is_tied(each.input)) state_[each.input] = chip_->fetch(each.input);
-    }
-  }
-
   void save_checkpoint() {
     if (request_.checkpoint_file.empty()) return;
-    fetch_state();
     StepModel saved = step_;
-    saved.initial = state_;
-    saved.done = done_;
+    saved.initial = chip_->state();
+    saved.done = chip_->done();
     write_train_step(saved, request_.checkpoint_file);
   }
 
@@ -446,7 +298,7 @@ class Training {
   /// ", held out: 97.1 % right" or the mean loss.
   std::string validate() {
     if (!is_first_chip() || request_.held_out == 0 || !model_ || step_.classes == 0) return "";
-    fetch_state();
+    const TensorMap& state = chip_->state();
     TensorMap changed;
     std::set<std::string> names;
     for (const auto& each : step_.state) {
@@ -454,7 +306,7 @@ class Training {
           model_->graph().initializer(), [&](const auto& tensor) { return tensor.name() == each.input; });
       if (!is_of_model) continue;
       names.insert(each.input);
-      changed[each.input] = state_.at(each.input);
+      changed[each.input] = state.at(each.input);
     }
     if (!forward_) forward_ = repeated_model(with_inputs(*model_, names), common_, {}, "validation");
     const std::string output =
@@ -467,7 +319,7 @@ class Training {
       std::vector<int64_t> examples;
       for (int64_t i = 0; i < share_batch_; ++i) examples.push_back(std::min(begin + i, data_->size() - 1));
       for (size_t i = 0; i + 1 < step_.batch.size(); ++i) changed[step_.batch[i]] = data_->batch(i, examples);
-      const StepOutcome outcome = forward_->run(changed);
+      const RepeatedOutcome outcome = forward_->run(changed);
       changed.clear();
       count_right(outcome.outputs.at(output), data_->batch(step_.batch.size() - 1, examples),
                   std::min(share_batch_, data_->size() - begin), right, tried);
@@ -496,12 +348,12 @@ class Training {
   }
 
   void finish(int64_t per_epoch) {
-    if (!rows_.empty() && done_ % per_epoch != 0) print_epoch(done_ / per_epoch + 1, done_ % per_epoch);
+    const int64_t done = chip_->done();
+    if (!rows_.empty() && done % per_epoch != 0) print_epoch(done / per_epoch + 1, done % per_epoch);
     save_checkpoint();
     if (!request_.output_file.empty()) {
-      fetch_state();
       isa::write_file_atomically(request_.output_file,
-                                 serialize_model(with_values(*model_, state_), request_.output_file));
+                                 serialize_model(with_values(*model_, chip_->state()), request_.output_file));
     }
     if (!request_.csv_file.empty()) {
       std::string text = "step,epoch,loss,rate,cycles,interconnect\n";
@@ -539,13 +391,11 @@ class Training {
   std::optional<TrainingData> data_;
   std::optional<onnx::ModelProto> model_;  ///< unless the file was a step
   StepModel step_;
-  TensorMap state_;  ///< as far as the host knows it
-  std::unique_ptr<RepeatedModel> chip_;
+  std::optional<RepeatedStep> chip_;
   std::unique_ptr<RepeatedModel> forward_;  ///< made for the first validation
   std::vector<int64_t> examples_;           ///< of the present step, of all shares
   SumOfShares sum_;                         ///< of those that this chip has done in this step
   int64_t exchanged_bytes_ = 0;
-  int64_t done_ = 0;
   std::vector<Row> rows_;
 };
 

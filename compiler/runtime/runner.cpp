@@ -186,21 +186,21 @@ void ModelRunner::set_value(TensorId id, Tensor tensor) {
   values_[id] = std::move(tensor);
 }
 
-RunOutcome ModelRunner::run(const TensorMap& inputs, simulator::RunReport* report, bool next) {
+RunOutcome ModelRunner::run(TensorMap inputs, simulator::RunReport* report, bool next) {
   check_inputs(model_, inputs);
   there_.clear();
   following_.reset();
   if (next) following_ = {first_input(), 0};
-  inputs_ = inputs;
+  inputs_ = std::move(inputs);
   fetches_ties_ = true;
   return run_all_slices(report);
 }
 
-RunOutcome ModelRunner::run(const TensorMap& inputs, const std::optional<Following>& following) {
+RunOutcome ModelRunner::run(TensorMap inputs, const std::optional<Following>& following) {
   check_inputs(model_, inputs);
   there_.clear();
   following_ = following;
-  inputs_ = inputs;
+  inputs_ = std::move(inputs);
   fetches_ties_ = true;
   return run_all_slices(nullptr);
 }
@@ -285,9 +285,11 @@ void ModelRunner::begin_slice() {
   for (size_t id = 0; id < model_.tensors.size(); ++id) {
     if (model_.tensors[id].constant) set_value(static_cast<TensorId>(id), *model_.tensors[id].constant);
   }
+  // Whether no other slice, share or run looks at the inputs of this one.
+  const bool is_last_look = model_.slices == 1 && !model_.keeps_inputs && !options_.mean_of_shares;
   for (const TensorId id : model_.inputs) {
-    const Tensor& whole = inputs_.at(model_.tensors[static_cast<size_t>(id)].name);
-    set_value(id, model_.slice_of(id, slice_, whole));
+    Tensor& whole = inputs_.at(model_.tensors[static_cast<size_t>(id)].name);
+    set_value(id, is_last_look ? std::move(whole) : model_.slice_of(id, slice_, whole));
   }
 }
 
@@ -382,7 +384,13 @@ void ModelRunner::run_slice(simulator::RunReport* report, RunOutcome& outcome) {
   for (const Check& check : model_.checks) throw_if_failed(check, value(check.tensor));
   for (const TensorId id : model_.outputs) {
     if (!fetches_ties_ && stays_on_chip(id)) continue;
-    model_.add_slice(id, slice_, value(id), outcome.outputs[model_.tensors[static_cast<size_t>(id)].name]);
+    const Tensor& found = value(id);
+    Tensor& output = outcome.outputs[model_.tensors[static_cast<size_t>(id)].name];
+    if (model_.slices == 1) {
+      output = std::move(values_.at(id));  // the run is over
+    } else {
+      model_.add_slice(id, slice_, found, output);
+    }
   }
 }
 

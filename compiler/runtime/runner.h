@@ -108,9 +108,9 @@ class ModelRunner {
   /// `inputs` by name; UserError if one is missing, unknown, or has the wrong type or shape.
   /// `report`, if not null, has the chip stages under their names; it needs timing. `next` says that another
   /// run of this model follows at once: with host_overlaps its inputs come beside this one.
-  RunOutcome run(const TensorMap& inputs, simulator::RunReport* report = nullptr, bool next = false);
+  RunOutcome run(TensorMap inputs, simulator::RunReport* report = nullptr, bool next = false);
   /// The same with anything behind it.
-  RunOutcome run(const TensorMap& inputs, const std::optional<Following>& following);
+  RunOutcome run(TensorMap inputs, const std::optional<Following>& following);
 
   /// What the model gets before its first program; empty when that isn't known before the host has computed,
   /// or nothing can come early.

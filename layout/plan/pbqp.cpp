@@ -8,6 +8,7 @@
 #include <span>
 #include <utility>
 
+#include "isa/cancellation.h"
 #include "isa/error.h"
 
 namespace kodama::layout {
@@ -521,6 +522,7 @@ class PbqpSearch {
 
   /// `rest` is reduced.
   void branch(Rest rest) {
+    isa::stop_if_cancelled();
     const int node = rest.busiest();
     if (node < 0) {
       offer(rest);

@@ -10,6 +10,7 @@
 #include <set>
 #include <sstream>
 
+#include "isa/cancellation.h"
 #include "isa/error.h"
 #include "layout/primitives/move_primitives.h"
 
@@ -84,6 +85,7 @@ Search search(const BitView& view, const SlotState& from, const SlotState& goal,
   int64_t& looked_at = result.path.states;
   int64_t found = -1;
   while (!open.empty() && looked_at < most_states) {
+    isa::stop_if_cancelled();
     const int64_t at = open.top().second;
     open.pop();
     Node& node = nodes[static_cast<size_t>(at)];
@@ -141,6 +143,7 @@ Path beam(const BitView& view, const SlotState& from, const SlotState& goal, int
   for (int depth = 0; depth < kMostMoves && !front.empty(); ++depth) {
     std::vector<Candidate> next;
     for (const Candidate& each : front) {
+      isa::stop_if_cancelled();
       ++best.states;
       for (Move& move : moves_from(view, each.state, goal)) {
         const double cost = each.cost + move.steps;

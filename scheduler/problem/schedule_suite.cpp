@@ -140,6 +140,17 @@ ScheduleProblem random_problem(uint64_t seed, int operations, bool is_loop) {
   return problem;
 }
 
+Schedule checked_schedule(const ScheduleProblem& problem, const BlockScheduler& scheduler,
+                          const passes::PassOptions& options) {
+  Schedule schedule;
+  passes::run_blaming("scheduler", scheduler, [&] { schedule = scheduler.run(problem, options); });
+  const std::string fault = schedule_fault(problem, schedule);
+  if (fault.empty()) return schedule;
+  const std::string text = fmt::format("its schedule of '{}' is wrong: {}", problem.name, fault);
+  if (!scheduler.plugin.empty()) passes::blame("scheduler", scheduler, text);
+  throw isa::InternalError(fmt::format("internal error in scheduler '{}': {}", scheduler.name, text));
+}
+
 namespace {
 
 int schedule_transfer_file(const ScheduleFileRequest& request, const std::string& text, std::ostream& out) {
@@ -313,11 +324,8 @@ int bench_schedules(const ScheduleBenchRequest& request, std::ostream& out) {
           options.insert(*given);
       }
       const auto start = std::chrono::steady_clock::now();
-      const Schedule schedule = scheduler.run(problem, options);
+      const Schedule schedule = checked_schedule(problem, scheduler, options);
       const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-      const std::string fault = schedule_fault(problem, schedule);
-      isa::check_internal(fault.empty(), "schedule suite", "scheduler '{}' on '{}': {}", scheduler.name,
-                          problem.name, fault);
       const int64_t length = length_of(problem, schedule);
       if (length < best) {
         best = length;

@@ -14,6 +14,11 @@ namespace kodama::scheduler {
 /// VLIW processor: the same for the same seed everywhere.
 ScheduleProblem random_problem(uint64_t seed, int operations, bool is_loop);
 
+/// Runs a scheduler, whose options these are, and checks its schedule. InternalError, of a plugin PassError,
+/// that names the broken rule.
+Schedule checked_schedule(const ScheduleProblem& problem, const BlockScheduler& scheduler,
+                          const passes::PassOptions& options);
+
 struct ScheduleFileRequest {
   std::string file;
   std::string scheduler;  ///< empty: the default of blocks or loops
@@ -34,8 +39,8 @@ struct ScheduleBenchRequest {
   bool details = false;  ///< a line per problem
 };
 /// All problems by all schedulers: steps, lower bound, gap, time; per scheduler the geometric mean of steps
-/// over bound, and how many are proven. InternalError when a schedule is wrong, or better than a proven
-/// optimum.
+/// over bound, and how many are proven. InternalError, of a plugin PassError, when a schedule is wrong, or
+/// better than a proven optimum.
 int bench_schedules(const ScheduleBenchRequest& request, std::ostream& out);
 
 }  // namespace kodama::scheduler

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "isa/cancellation.h"
 #include "isa/costs.h"
 #include "scheduler/verify/findings.h"
 
@@ -459,6 +460,7 @@ class Lockstep {
 
   void run() {
     for (;;) {
+      isa::stop_if_cancelled();
       const Prepared* const left = next(before_);
       const Prepared* const right = next(after_);
       if (left == nullptr && right == nullptr) return;

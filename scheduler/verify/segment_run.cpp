@@ -6,6 +6,7 @@
 #include <numeric>
 #include <optional>
 
+#include "isa/cancellation.h"
 #include "scheduler/verify/findings.h"
 
 namespace kodama::verify {
@@ -188,6 +189,7 @@ void SegmentRun::execute(const Statement& statement, std::vector<int64_t>& count
     counters.push_back(0);
     for (int64_t i = 0; i < loop->count; ++i) {
       counters.back() = i;
+      isa::stop_if_cancelled();
       for (const Statement& inner : loop->body) execute(inner, counters);
     }
     counters.pop_back();

@@ -7,6 +7,7 @@
 #include <memory>
 #include <unordered_map>
 
+#include "isa/cancellation.h"
 #include "scheduler/verify/findings.h"
 #include "scheduler/verify/verify.h"
 
@@ -70,6 +71,7 @@ class RuleWalk {
 
   void walk(const std::vector<Statement>& statements) {
     for (const Statement& statement : statements) {
+      isa::stop_if_cancelled();
       if (const auto* loop = std::get_if<isa::Loop>(&statement.kind)) {
         walk_loop(*loop);
       } else if (const auto* nop = std::get_if<isa::Nop>(&statement.kind)) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "isa/cancellation.h"
 #include "isa/error.h"
 #include "isa/hazards.h"
 #include "isa/move_places.h"
@@ -134,6 +135,7 @@ class Machine::Impl {
       run_stretch(depth, counters);
       run_global_node(node, depth, counters);
       if (options_->progress) options_->progress(stats_.steps);
+      isa::stop_if_cancelled();
     }
     run_stretch(depth, counters);
     if (depth == 0) stopped_ = false;
@@ -251,6 +253,7 @@ class Machine::Impl {
   void run_in_l1b(std::span<const Node> nodes, int number, int depth, Counters& counters, Scratch& scratch) {
     L1b& l1b = memories_.l1bs[static_cast<size_t>(number)];
     for (const Node& node : nodes) {
+      isa::stop_if_cancelled();
       switch (node.kind) {
         case Node::Kind::kStep:
           l1b.run_step(node, counters, scratch);

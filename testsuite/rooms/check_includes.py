@@ -61,6 +61,7 @@ builder/generate:
 builder/example: builder
 tools: isa passes simulator compiler/driver
 tools/commands: isa assembler simulator simulator/golden simulator/debug layout/algebra layout/bound layout/primitives layout/search layout/plan scheduler/problem scheduler/packing scheduler/recompute scheduler/machine scheduler/optimizer checks compiler/graph compiler/compile compiler/report compiler/driver tools
+python/module: isa passes assembler simulator layout/algebra layout/bound layout/search layout/plan scheduler/problem scheduler/packing scheduler/recompute checks compiler/graph compiler/graph/gradient compiler/driver library library/include/kodama tools
 docs/examples: isa passes simulator/timing layout/plan scheduler/problem scheduler/packing scheduler/optimizer compiler/graph compiler/kernels
 testsuite/fuzz: isa assembler simulator simulator/debug scheduler/problem scheduler/packing compiler/graph compiler/compile
 testsuite/plugin: passes layout/moves layout/primitives layout/plan scheduler/problem scheduler/packing scheduler/machine scheduler/optimizer compiler/graph compiler/kernels

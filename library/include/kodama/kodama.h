@@ -213,8 +213,9 @@ class Session {
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
 
-  /// UserError if an input is missing, unknown, or of the wrong type or shape.
-  Result run(const Tensors& inputs, const RunFiles& files = {});
+  /// UserError if an input is missing, unknown, or of the wrong type or shape. Elements of a tensor that nobody
+  /// else has are not copied: std::move(inputs).
+  Result run(Tensors inputs, const RunFiles& files = {});
 
  private:
   std::unique_ptr<library::SessionState> state_;
