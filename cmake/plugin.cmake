@@ -53,7 +53,9 @@ install(EXPORT kodama-targets NAMESPACE kodama:: DESTINATION ${kodama_package_di
 file(WRITE ${CMAKE_BINARY_DIR}/kodama-config.cmake
 "include(CMakeFindDependencyMacro)
 find_dependency(fmt)
-include(\${CMAKE_CURRENT_LIST_DIR}/kodama-targets.cmake)
+foreach(part kodama-targets kodama-library-targets)  # of components plugin and library
+  include(\${CMAKE_CURRENT_LIST_DIR}/\${part}.cmake OPTIONAL)
+endforeach()
 ")
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/kodama-config-version.cmake COMPATIBILITY ExactVersion)
 install(FILES ${CMAKE_BINARY_DIR}/kodama-config.cmake ${CMAKE_BINARY_DIR}/kodama-config-version.cmake

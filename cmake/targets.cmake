@@ -64,6 +64,7 @@ function(kodama_library name)
   list(FILTER sources EXCLUDE REGEX "_(test|bench)\\.cpp$")
   list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
   add_library(kodama_${name} STATIC ${sources})
+  set_property(GLOBAL APPEND PROPERTY kodama_libraries kodama_${name})  # cmake/install.cmake
   target_link_libraries(kodama_${name} PUBLIC kodama_options ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
   set_target_properties(kodama_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON
                         UNITY_BUILD ${KODAMA_UNITY} UNITY_BUILD_BATCH_SIZE 8)
