@@ -101,6 +101,37 @@ const std::vector<WrongProgram>& wrong_programs() {
          const Value y = i + 200;
        },
        {"input B is 200", "from -128 to 127"}},
+      {"ANumberBeyondAllIntegers",
+       [](Graph& graph, int& line) {
+         const Value i = graph.input("i", kUInt64, {4});
+         line = __LINE__ + 1;
+         const Value y = i + ~uint64_t{0};
+       },
+       {"input B is 1.8446744073709552e+19"}},
+      {"ParameterLargerThanATensorCanBe",
+       [](Graph& graph, int& line) {
+         line = __LINE__ + 1;
+         graph.parameter("w", {1 << 20, 1 << 20});
+       },
+       {"'w' is [1048576, 1048576]", "at most 2147483647 elements"}},
+      {"ParameterOfStrings",
+       [](Graph& graph, int& line) {
+         line = __LINE__ + 1;
+         graph.parameter("w", {2}, Initial::zeros(), kString);
+       },
+       {"the first value of 'w'", "give a Tensor"}},
+      {"OutputInABody",
+       [](Graph& graph, int& line) {
+         const Value x = matrix(graph);
+         op::Scan({x}, {.body =
+                            [&](const std::vector<Value>& in) {
+                              line = __LINE__ + 1;
+                              graph.output(in[0], "y");
+                              return in;
+                            },
+                        .num_scan_inputs = 1});
+       },
+       {"an output is made in the body of a node"}},
       {"AxisOutOfRange",
        [](Graph& graph, int& line) {
          const Value x = matrix(graph);
