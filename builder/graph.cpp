@@ -10,6 +10,7 @@
 #include "compiler/graph/check_structure.h"
 #include "compiler/graph/gradient/gradient_nodes.h"
 #include "compiler/graph/infer_types.h"
+#include "compiler/graph/node_operands.h"
 #include "compiler/graph/onnx_model.h"
 #include "isa/file.h"
 
@@ -87,8 +88,13 @@ Value add_drawn(Recorder& recorder, ValueKind kind, const std::string& name, con
   check_dims(Dims(shape).list(), name, here);
   ValueRecord record;
   record.kind = kind;
-  // Whether the type can hold such elements is seen here.
-  with_line(here, [&] { (void)initial.draw(type, {1}, 0, name); });
+  with_line(here, [&] {
+    if (compiler::element_count(shape) > compiler::kMaxTensorElements) {
+      throw isa::UserError(fmt::format("'{}' is {}; a tensor of at most {} elements is allowed", name,
+                                       compiler::shape_to_string(shape), compiler::kMaxTensorElements));
+    }
+    (void)initial.draw(type, {1}, 0, name);  // whether the type can hold such elements
+  });
   record.initial = initial;
   record.type = compiler::make_tensor_type(type, shape);
   return recorder.add(std::move(record), name, true, here);
@@ -185,7 +191,7 @@ void Graph::save(const std::string& path, const Extents& extents, Here here) con
 
 onnx::ModelProto finished_model(const Recorder& recorder, const std::vector<int>& outputs,
                                 const Extents& extents, Here here) {
-  onnx::ModelProto model = recorder.export_model(outputs);
+  onnx::ModelProto model = with_line(here, [&] { return recorder.export_model(outputs); });
   onnx::GraphProto& graph = *model.mutable_graph();
   check_extents(graph, extents, here);
   if (!extents.empty()) {

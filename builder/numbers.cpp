@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <span>
 
 #include "builder/recorder.h"
 #include "compiler/reference/threefry.h"
@@ -31,18 +33,31 @@ T integer_of(const Number& number, DataType type, const std::string& what) {
   return static_cast<T>(value);
 }
 
+/// The number of each element.
+using NumberAt = std::function<Number(size_t)>;
+
 template <typename T>
-void fill_integers(Tensor& tensor, const Operand::Numbers& numbers, const std::string& what) {
-  for (size_t k = 0; k < numbers.size(); ++k)
-    tensor.data<T>()[k] = integer_of<T>(numbers[k], tensor.type(), what);
+void fill_integers(Tensor& tensor, const NumberAt& number, const std::string& what) {
+  const std::span<T> data = tensor.data<T>();
+  for (size_t k = 0; k < data.size(); ++k) data[k] = integer_of<T>(number(k), tensor.type(), what);
 }
 
 template <typename T, typename Convert>
-void fill_reals(Tensor& tensor, const Operand::Numbers& numbers, const Convert& convert) {
-  for (size_t k = 0; k < numbers.size(); ++k) tensor.data<T>()[k] = convert(numbers[k].as<double>());
+void fill_reals(Tensor& tensor, const NumberAt& number, const Convert& convert) {
+  const std::span<T> data = tensor.data<T>();
+  for (size_t k = 0; k < data.size(); ++k) data[k] = convert(number(k).as<double>());
 }
 
-void fill(Tensor& tensor, const Operand::Numbers& numbers, const std::string& what) {
+void fill_bools(Tensor& tensor, const NumberAt& number, const std::string& what) {
+  const std::span<uint8_t> data = tensor.data<uint8_t>();
+  for (size_t k = 0; k < data.size(); ++k) {
+    if (!number(k).is_bool())
+      throw isa::UserError(fmt::format("{} is {}; true and false are allowed", what, text_of(number(k))));
+    data[k] = number(k).as<bool>() ? 1 : 0;
+  }
+}
+
+void fill(Tensor& tensor, const NumberAt& numbers, const std::string& what) {
   switch (tensor.type()) {
     case kFloat32:
       return fill_reals<float>(tensor, numbers, [](double value) { return static_cast<float>(value); });
@@ -73,13 +88,7 @@ void fill(Tensor& tensor, const Operand::Numbers& numbers, const std::string& wh
     case kUInt64:
       return fill_integers<uint64_t>(tensor, numbers, what);
     case kBool:
-      for (size_t k = 0; k < numbers.size(); ++k) {
-        if (!numbers[k].is_bool())
-          throw isa::UserError(
-              fmt::format("{} is {}; true and false are allowed", what, text_of(numbers[k])));
-        tensor.data<uint8_t>()[k] = numbers[k].as<bool>() ? 1 : 0;
-      }
-      return;
+      return fill_bools(tensor, numbers, what);
     default:
       throw isa::UserError(fmt::format("{} is a number; elements must be {}: give a Tensor", what,
                                        compiler::data_type_name(tensor.type())));
@@ -122,7 +131,8 @@ Tensor constant_of(const Operand& numbers, DataType type, const std::string& wha
   const bool is_list = numbers.numbers() != nullptr;
   const Operand::Numbers list = is_list ? *numbers.numbers() : Operand::Numbers{*numbers.number()};
   Tensor tensor(type, is_list ? Shape{static_cast<int64_t>(list.size())} : Shape{});
-  fill(tensor, list, what);
+  fill(
+      tensor, [&](size_t k) { return list[k]; }, what);
   return tensor;
 }
 
@@ -144,7 +154,6 @@ Initial Initial::scaled() {
 
 Tensor Initial::draw(DataType type, const Shape& shape, uint64_t seed, const std::string& name) const {
   Tensor tensor(type, shape);
-  const size_t count = static_cast<size_t>(tensor.size());
   const Draws draws(seed, name);
   double low = a_, high = b_;
   if (kind_ == Kind::kScaled) {
@@ -154,18 +163,12 @@ Tensor Initial::draw(DataType type, const Shape& shape, uint64_t seed, const std
     high = std::sqrt(3 / std::max(1.0, fan));
     low = -high;
   }
-  Operand::Numbers numbers;
-  numbers.reserve(count);
-  for (size_t k = 0; k < count; ++k) {
-    if (kind_ == Kind::kConstant) {
-      numbers.emplace_back(a_);
-    } else if (kind_ == Kind::kNormal) {
-      numbers.emplace_back(b_ + a_ * draws.normal(k));
-    } else {
-      numbers.emplace_back(low + (high - low) * draws.uniform(k));
-    }
-  }
-  fill(tensor, numbers, fmt::format("the first value of '{}'", name));
+  const auto number = [&](size_t k) -> Number {
+    if (kind_ == Kind::kConstant) return a_;
+    if (kind_ == Kind::kNormal) return b_ + a_ * draws.normal(k);
+    return low + (high - low) * draws.uniform(k);
+  };
+  fill(tensor, number, fmt::format("the first value of '{}'", name));
   return tensor;
 }
 

@@ -30,6 +30,8 @@ class Number {
       value_ = value;
     } else {
       value_ = static_cast<int64_t>(value);
+      if (std::is_unsigned_v<T> && as<int64_t>() < 0)
+        value_ = static_cast<double>(value);  // which no type of integers takes: its last digits are lost
     }
   }
 

@@ -3,6 +3,7 @@
 #include <onnx/defs/schema.h>
 #include <onnx/onnx_pb.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <set>
@@ -109,7 +110,7 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   static int id_of(const Value& value) { return value.id_; }
 
   size_t push_scope(const std::string& name);
-  void pop_scope(size_t outer) { scope_.resize(outer); }
+  void pop_scope(size_t outer) { scope_.resize(std::min(outer, scope_.size())); }
 
  private:
   class Undo;

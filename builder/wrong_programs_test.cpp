@@ -47,7 +47,7 @@ const std::vector<WrongProgram>& wrong_programs() {
          line = __LINE__ + 1;
          F::conv2d(x, w, {}, {.padding = 1});
        },
-       {"node 'Conv' (Conv)", "w"}},
+       {"node 'Conv' (Conv)", "has 3 channels, input W 'w' (float32 [8, 4, 3, 3]) is for 4"}},
       {"InnerExtentsThatDiffer",
        [](Graph& graph, int& line) {
          const Value x = matrix(graph);
@@ -55,7 +55,7 @@ const std::vector<WrongProgram>& wrong_programs() {
          line = __LINE__ + 1;
          F::linear(x, w);
        },
-       {"node 'Gemm' (Gemm)", "w"}},
+       {"node 'Gemm' (Gemm)", "the inner extents 6 and 7 differ"}},
       {"ShapesThatCantBeBroadcast",
        [](Graph& graph, int& line) {
          const Value x = matrix(graph);
@@ -71,7 +71,7 @@ const std::vector<WrongProgram>& wrong_programs() {
          line = __LINE__ + 1;
          const Value y = x * b;
        },
-       {"node 'Mul' (Mul)"}},
+       {"node 'Mul' (Mul): Incompatible dimensions"}},
       {"ElementTypesThatDiffer",
        [](Graph& graph, int& line) {
          const Value x = matrix(graph);
@@ -101,6 +101,37 @@ const std::vector<WrongProgram>& wrong_programs() {
          const Value y = i + 200;
        },
        {"input B is 200", "from -128 to 127"}},
+      {"ANumberBeyondAllIntegers",
+       [](Graph& graph, int& line) {
+         const Value i = graph.input("i", kUInt64, {4});
+         line = __LINE__ + 1;
+         const Value y = i + ~uint64_t{0};
+       },
+       {"input B is 1.8446744073709552e+19"}},
+      {"ParameterLargerThanATensorCanBe",
+       [](Graph& graph, int& line) {
+         line = __LINE__ + 1;
+         graph.parameter("w", {1 << 20, 1 << 20});
+       },
+       {"'w' is [1048576, 1048576]", "at most 2147483647 elements"}},
+      {"ParameterOfStrings",
+       [](Graph& graph, int& line) {
+         line = __LINE__ + 1;
+         graph.parameter("w", {2}, Initial::zeros(), kString);
+       },
+       {"the first value of 'w'", "give a Tensor"}},
+      {"OutputInABody",
+       [](Graph& graph, int& line) {
+         const Value x = matrix(graph);
+         op::Scan({x}, {.body =
+                            [&](const std::vector<Value>& in) {
+                              line = __LINE__ + 1;
+                              graph.output(in[0], "y");
+                              return in;
+                            },
+                        .num_scan_inputs = 1});
+       },
+       {"an output is made in the body of a node"}},
       {"AxisOutOfRange",
        [](Graph& graph, int& line) {
          const Value x = matrix(graph);
@@ -114,7 +145,7 @@ const std::vector<WrongProgram>& wrong_programs() {
          line = __LINE__ + 1;
          F::permute(x, {0, 0});
        },
-       {"node 'Transpose' (Transpose)", "perm"}},
+       {"node 'Transpose' (Transpose)", "attribute perm is [0, 0]; a permutation of the 2 axes"}},
       {"AttributeThatIsNoChoice",
        [](Graph& graph, int& line) {
          const Value x = image(graph);
@@ -135,7 +166,7 @@ const std::vector<WrongProgram>& wrong_programs() {
          line = __LINE__ + 1;
          F::max_pool2d(x, 9);
        },
-       {"node 'MaxPool' (MaxPool)"}},
+       {"node 'MaxPool' (MaxPool): the kernel reaches over 9 elements"}},
       {"GroupsThatDontDivideTheChannels",
        [](Graph& graph, int& line) {
          const Value x = image(graph);
@@ -143,7 +174,7 @@ const std::vector<WrongProgram>& wrong_programs() {
          line = __LINE__ + 1;
          op::Conv(x, w, {.group = 2});
        },
-       {"node 'Conv' (Conv)"}},
+       {"node 'Conv' (Conv)", "for 2 in each of 2 groups"}},
       {"ValueOfAnotherGraph",
        [](Graph& graph, int& line) {
          Graph other("other");
@@ -224,21 +255,21 @@ const std::vector<WrongProgram>& wrong_programs() {
          line = __LINE__ + 1;
          F::concat({x, y}, 0);
        },
-       {"node 'Concat' (Concat)"}},
+       {"node 'Concat' (Concat): input 1 'y' (float32 [4, 6, 1]) has rank 3; rank 2"}},
       {"ReshapeThatDoesntFit",
        [](Graph& graph, int& line) {
          const Value x = matrix(graph);
          line = __LINE__ + 1;
          F::reshape(x, {5, -1});
        },
-       {"node 'Reshape' (Reshape)"}},
+       {"node 'Reshape' (Reshape)", "24 elements; they can't be reshaped to [5, -1]"}},
       {"PartsThatDontAddUp",
        [](Graph& graph, int& line) {
          const Value x = matrix(graph);
          line = __LINE__ + 1;
          F::split(x, {2, 2}, 1);
        },
-       {"node 'Split' (Split)"}},
+       {"node 'Split' (Split): the parts have 4 elements together; axis 1"}},
       {"NoOutputsOfSplit",
        [](Graph& graph, int& line) {
          const Value x = matrix(graph);
@@ -292,7 +323,7 @@ const std::vector<WrongProgram>& wrong_programs() {
          line = __LINE__ + 1;
          graph.model({{"batch", 3}});
        },
-       {"node 'Add' (Add)"}},
+       {"node 'Add' (Add): input A 'x' (float32 [3, 6])"}},
       {"ShapeOfAnOpenDimension",
        [](Graph& graph, int& line) {
          const Value x = graph.input("x", kFloat32, {"batch", 6});
@@ -383,23 +414,28 @@ const std::vector<WrongProgram>& wrong_programs() {
          line = __LINE__ + 1;
          my_layer(x, w);
        },
-       {"node 'MatMul' (MatMul)"}},
+       {"node 'MatMul' (MatMul): input A 'x' (float32 [4, 6]) times"}},
       {"CallOfSeveralLines",
        [](Graph& graph, int& line) {
          const Value x = image(graph);
          const Value w = graph.parameter("w", {4, 3, 3, 3});
          const Value b = graph.parameter("b", {5});
          line = __LINE__ + 1;
-         op::Conv(x, w, b, {.dilations = {1, 1}, .kernel_shape = {3, 3}, .strides = {1, 1}});
+         op::Conv(x, w, b,
+                  {.dilations = {1, 1},
+                   .group = 1,
+                   .kernel_shape = {3, 3},
+                   .pads = {1, 1, 1, 1},
+                   .strides = {1, 1}});
        },
-       {"node 'Conv' (Conv)", "b"}},
+       {"node 'Conv' (Conv): input B 'b' (float32 [5]) has 5 elements; 4"}},
       {"IndexOfTheWrongType",
        [](Graph& graph, int& line) {
          const Value x = matrix(graph);
          line = __LINE__ + 1;
          const Value row = x[x];
        },
-       {"node 'Gather' (Gather)", "indices"}},
+       {"node 'Gather' (Gather)", "input indices 'x'", "tensor(int64)"}},
       {"OptimizerThatIsntThere",
        [](Graph& graph, int& line) {
          const Value loss = F::mean(F::linear(matrix(graph), graph.parameter("w", {3, 6})));
