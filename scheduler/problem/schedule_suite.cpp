@@ -198,6 +198,9 @@ int schedule_transfer_file(const ScheduleFileRequest& request, const std::string
 
 int schedule_file(const ScheduleFileRequest& request, std::ostream& out) {
   const std::string text = isa::read_file(request.file);
+  if (is_transfer_problem(text, request.file) && request.draw)
+    throw isa::UnsupportedError(request.file +
+                                ": it is a problem of transfers; blocks and loops can be drawn");
   if (is_transfer_problem(text, request.file)) return schedule_transfer_file(request, text, out);
   const ScheduleProblem problem = problem_from_json(text, request.file);
   Schedule schedule;
@@ -248,6 +251,7 @@ int schedule_file(const ScheduleFileRequest& request, std::ostream& out) {
   fmt::print(out, "{}: {} {}{}\n", who, unit, length_of(problem, schedule), known);
   print_schedule(problem, schedule, out);
   if (!request.output.empty()) isa::write_output(request.output, to_json(problem, schedule));
+  if (request.draw) request.draw(problem, schedule);
   return 0;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <iosfwd>
 #include <string>
 #include <vector>
@@ -25,6 +26,8 @@ struct ScheduleFileRequest {
   passes::PassOptions options;
   std::string output;    ///< the schedule as JSON; empty: none
   std::string schedule;  ///< checks this schedule instead of making one; empty: none
+  /// Receives a block or loop and its schedule, if that is right; may be empty.
+  std::function<void(const ScheduleProblem&, const Schedule&)> draw = {};
 };
 /// Solves the problem of a JSON file and prints steps and bounds, and what issues when. The exit code: 1 when
 /// a schedule is wrong, or is said to be the shortest and isn't. That none is shorter is only printed where

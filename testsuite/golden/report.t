@@ -86,3 +86,26 @@ What can't be had is said before the work:
   $ ls bad.html
   ls: cannot access 'bad.html': No such file or directory
   [2]
+
+`kodama schedule --draw` draws what depends on what, and the steps:
+
+  $ cat > block.json <<'END'
+  > {"name": "</title><script> \"&", "loop": false, "resources": [{"name": "unit <b>", "capacity": 1}], "classes": [],
+  >  "operations": [{"id": 0, "text": "a <i> & \"b\"", "uses": [{"resource": 0}]}, {"id": 1, "text": "c", "uses": [{"resource": 0}]}],
+  >  "dependences": [{"from": 0, "to": 1, "distance": 3}], "separations": []}
+  > END
+  $ kodama schedule block.json --draw block.svg > /dev/null
+  wrote block.svg
+  $ /usr/bin/python3 -c 'import xml.dom.minidom; svg = xml.dom.minidom.parse("block.svg"); print([node.firstChild.data for node in svg.getElementsByTagName("text")], len(svg.getElementsByTagName("script")))'
+  ['Dependences: </title><script> "&', 'a <i> & "b"', '0 in step 0', 'c', '1 in step 3', 'Steps: 4', '0', '1', '2', '3', 'unit <b>', '0', '1'] 0
+  $ kodama schedule block.json --draw block.dot > /dev/null; cat block.dot
+  wrote block.dot
+  digraph "</title><script> \"&" {
+    node [shape=box]
+    0 [label="0: a <i> & \"b\" in step 0"]
+    1 [label="1: c in step 3"]
+    0 -> 1 [label="3"]
+  }
+  $ sed 's/"distance": 3/"distance": 100000/' block.json > long.json; kodama schedule long.json --draw long.svg > /dev/null
+  kodama: not supported: </title><script> "&: 100001 steps are too many for a picture, which may have 10000; a name that ends in .dot gets the dependences alone
+  [3]

@@ -4,11 +4,13 @@
 #include "compiler/driver/session.h"
 #include "isa/chip.h"
 #include "isa/file.h"
+#include "isa/output.h"
 #include "scheduler/packing/packing_suite.h"
 #include "scheduler/problem/schedule_suite.h"
 #include "scheduler/recompute/recompute_suite.h"
 #include "simulator/bandwidth.h"
 #include "tools/command_groups.h"
+#include "tools/commands/schedule_drawing.h"
 #include "tools/common_options.h"
 #include "tools/options.h"
 
@@ -188,18 +190,29 @@ class ScheduleCommand : public Command {
     app.add_option("--scheduler", request_.scheduler, "of blocks or loops");
     app.add_option("-o,--output", request_.output, "write the schedule as JSON");
     app.add_option("--check", request_.schedule, "check this schedule (JSON) instead");
+    app.add_option(
+        "--draw", drawing_,
+        "draw dependences and steps: an SVG, or if the name ends in .dot the dependences for Graphviz");
     add_pass_options(app, pass_options_);
     add_plugin_option(app, plugins_);
   }
   int run(const CLI::App& app) override {
-    if (!request_.schedule.empty()) check_mode(app, "with --check", {"problem", "--output", "--check"});
+    if (!request_.schedule.empty())
+      check_mode(app, "with --check", {"problem", "--output", "--check", "--draw"});
     load_plugins(plugins_);
     request_.options = parse_pass_options(pass_options_);
-    return scheduler::schedule_file(request_, report_stream({request_.output}));
+    if (!drawing_.empty()) {
+      request_.draw = [&](const scheduler::ScheduleProblem& problem, const scheduler::Schedule& schedule) {
+        isa::write_output(drawing_, drawing_.ends_with(".dot") ? schedule_dot(problem, schedule)
+                                                               : schedule_svg(problem, schedule));
+      };
+    }
+    return scheduler::schedule_file(request_, report_stream({request_.output, drawing_}));
   }
 
  private:
   scheduler::ScheduleFileRequest request_;
+  std::string drawing_;
   std::vector<std::string> pass_options_;
   std::vector<std::string> plugins_;
 };
