@@ -18,6 +18,7 @@
 #include "compiler/plan/adopt_layouts.h"
 #include "compiler/plan/placement_key.h"
 #include "isa/arithmetic.h"
+#include "isa/cancellation.h"
 #include "isa/costs.h"
 #include "isa/error.h"
 #include "isa/parallel.h"
@@ -228,6 +229,7 @@ class ModelPlanner::Impl {
   }
   /// Cycles of making image `to` of the elements that come from `root`, which is there as image `from`.
   double conversion(TensorId root, int from, int to) {
+    isa::stop_if_cancelled();
     const auto [found, is_new] = conversions_.try_emplace({root, from, to}, 0);
     if (!is_new) return found->second;
     if (has_halves(from) || has_halves(to))

@@ -87,8 +87,8 @@ def asm(text: str, chip: str = "mncore2", *, file: str = "<asm>") -> VsmProgram:
     ``file`` begins the text of errors, which have line and column. Raises :class:`UserError` (``messages`` has
     one entry for each wrong line) and :class:`UnsupportedError`.
 
-    >>> print(asm("nop/2\\n"))
-    nop/2
+    >>> asm("linc $lm0v $ln0v\\nnop/2\\n")
+    <kodama.VsmProgram for mncore2: 3 steps, 0 MV transfers>
     """
     return VsmProgram(_kodama.assemble(text, chip, file))
 
@@ -205,8 +205,8 @@ def simulate(program: Union[str, VsmProgram], chip: str = "mncore2", *,
     ``dram`` has what is in group 0's DRAM before, by address (long words). What is in the memories behind it,
     ``result.machine`` knows.
 
-    >>> simulate("imm i\\"7\\" $lm0v\\n d getd $lm0n0c0b0m0p0 1\\n", "tiny").steps
-    1
+    >>> simulate("linc $lm0v $ln0v\\nnop/2\\n", "tiny").cycles
+    12
     """
     if isinstance(program, VsmProgram):
         machine = Machine(chip if chip != "mncore2" else program.chip, threads=threads, memory=memory, seed=seed)

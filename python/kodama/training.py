@@ -34,6 +34,26 @@ class StepOutcome(float):
         return float(self)
 
 
+class _Statistics:
+    """Of a normalization: torch's running variance is that of a sample, ONNX's that of the population. As both go the
+    same way from the same beginning, one follows from the other."""
+
+    def __init__(self, name: str, module: Any) -> None:
+        self.prefix = f"{name}." if name else ""
+        self.momentum = module.momentum
+        self.first = module.running_var.clone()
+        self.count = 0  # values of a channel in a batch
+
+    def as_torch_has_it(self, state: dict[str, Any], steps: int) -> None:
+        name = self.prefix + "running_var"
+        if name in state and self.count > 1:
+            kept = (1 - self.momentum) ** steps * self.first
+            state[name] = kept + (state[name] - kept) * (self.count / (self.count - 1))
+        batches = self.prefix + "num_batches_tracked"
+        if batches in state:
+            state[batches] = state[batches] + steps
+
+
 class TrainStep:
     """A training step: call it with a batch, get the loss.
 
@@ -46,9 +66,10 @@ class TrainStep:
     remembers of them and running statistics stay on the chip; :meth:`state_dict` fetches them.
     """
 
-    def __init__(self, step: _kodama.TrainStep, module: Any) -> None:
+    def __init__(self, step: _kodama.TrainStep, module: Any, statistics: Sequence[_Statistics] = ()) -> None:
         self._step = step
         self._module = module
+        self._statistics = statistics
         #: Of the last step, in cycles of the chip's clock.
         self.cycles = 0
 
@@ -87,8 +108,11 @@ class TrainStep:
         if not _is_module(self._module):
             raise UserError("state_dict: the step was made of an ONNX model; allowed: state(), which has arrays")
         state = self._step.state()
-        return {name: hand_out(state[name], "torch").reshape(value.shape) if name in state else value.clone()
-                for name, value in self._module.state_dict().items()}
+        result = {name: hand_out(state[name], "torch").reshape(value.shape) if name in state else value.clone()
+                  for name, value in self._module.state_dict().items()}
+        for each in self._statistics:
+            each.as_torch_has_it(result, self.done)
+        return result
 
     def __repr__(self) -> str:
         return f"<kodama.TrainStep of {type(self._module).__name__}: {self.done} steps done>"
@@ -119,18 +143,20 @@ def train_step(module: ModelLike, loss: Any, optimizer: Any, batch: Sequence[Ten
                   for name, value in options.items()})
     if not isinstance(batch, (list, tuple)) or len(batch) < 2:
         raise UserError("batch: found no inputs and target; allowed: (x, ..., target)")
-    name, train = "model", []
+    name, train, initial, statistics = "model", [], {}, []
     if _is_module(module):
         name = type(module).__name__
         train = _trained(module, optimizer)
-        content = _export_for_training(module, batch[:-1])
+        content, statistics = _export_for_training(module, batch[:-1])
+        # The export has run the module: the statistics in it are not those of the module any more.
+        initial = {key: _own(value) for key, value in module.named_buffers() if value.is_floating_point()}
     else:
         content = _bytes_of(module)
     step = _kodama.TrainStep(
         content, name, _loss(loss), _optimizer(optimizer), schedule, clip, train, seed,
         chip or (context.chip if context else "mncore2"), precision or (context.precision if context else "gfloat"),
-        threads if threads is not None else (context.threads if context else 0), texts)
-    return TrainStep(step, module)
+        threads if threads is not None else (context.threads if context else 0), texts, initial)
+    return TrainStep(step, module, statistics)
 
 
 def _bytes_of(model: ModelLike) -> bytes:
@@ -144,23 +170,33 @@ def _bytes_of(model: ModelLike) -> bytes:
         return file.read()
 
 
-def _export_for_training(module: Any, inputs: Sequence[TensorLike]) -> bytes:
+def _export_for_training(module: Any, inputs: Sequence[TensorLike]) -> tuple[bytes, list[_Statistics]]:
     """As ONNX, as the module is in training; nothing is folded, and initializers have the parameters' names."""
     import inspect
 
     import torch
 
-    twin = copy.deepcopy(module).train()  # exporting runs it, which would change running statistics
+    twin = copy.deepcopy(module).train()  # exporting runs it, which changes running statistics
     tensors = tuple(torch.as_tensor(each).detach() for each in inputs)
     parameters = list(inspect.signature(module.forward).parameters)
     names = parameters[:len(tensors)] if len(parameters) >= len(tensors) else None
+    statistics = []
+    for name, each in twin.named_modules():
+        if not isinstance(each, torch.nn.modules.batchnorm._BatchNorm) or each.running_var is None:
+            continue
+        if each.momentum is None:
+            raise _unsupported("module", f"{type(module).__name__}.{name}", "normalization without momentum", "give it one")
+        own = _Statistics(name, each)
+        each.register_forward_hook(
+            lambda _, given, __, own=own: setattr(own, "count", given[0].numel() // given[0].shape[1]))
+        statistics.append(own)
     file = io.BytesIO()
     try:
         torch.onnx.export(twin, tensors, file, opset_version=OPSET, input_names=names,
                           training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False)
     except (torch.onnx.errors.UnsupportedOperatorError, torch.onnx.errors.SymbolicValueError) as error:
         raise UnsupportedError(f"{type(module).__name__}: torch.onnx can't export it: {error}") from error
-    return file.getvalue()
+    return file.getvalue(), statistics
 
 
 def _trained(module: Any, optimizer: Any) -> list[str]:

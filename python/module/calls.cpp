@@ -123,9 +123,16 @@ void run_long(const std::function<void()>& work) {
   } catch (const isa::PassError& error) {
     if (!call.from_pass) throw;
     const py::object exception = make_error("PassError", error.what());
+    if (call.from_pass->trace())
+      PyException_SetTraceback(call.from_pass->value().ptr(), call.from_pass->trace().ptr());
     exception.attr("__cause__") = call.from_pass->value();
     PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())), exception.ptr());
     throw py::error_already_set();
+  } catch (const isa::Error&) {
+    throw;
+  } catch (const std::exception&) {
+    if (call.from_pass) throw py::error_already_set(*call.from_pass);  // of a function that is no pass
+    throw;
   }
 }
 

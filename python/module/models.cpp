@@ -1,6 +1,7 @@
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <set>
@@ -19,40 +20,37 @@ namespace {
 struct Format {
   ElementType type;
   const char* code;  ///< of the buffer protocol
+  ssize_t bytes;
 };
 /// Elements of bfloat16 are seen as their patterns: the protocol has no such type.
-constexpr std::array<Format, 15> kFormats{{{ElementType::kFloat32, "f"},
-                                           {ElementType::kUint8, "B"},
-                                           {ElementType::kInt8, "b"},
-                                           {ElementType::kUint16, "H"},
-                                           {ElementType::kInt16, "h"},
-                                           {ElementType::kInt32, "i"},
-                                           {ElementType::kInt64, "l"},
-                                           {ElementType::kBool, "?"},
-                                           {ElementType::kFloat16, "e"},
-                                           {ElementType::kFloat64, "d"},
-                                           {ElementType::kUint32, "I"},
-                                           {ElementType::kUint64, "L"},
-                                           {ElementType::kComplex64, "Zf"},
-                                           {ElementType::kComplex128, "Zd"},
-                                           {ElementType::kBfloat16, "H"}}};
+constexpr std::array<Format, 15> kFormats{{{ElementType::kFloat32, "f", 4},
+                                           {ElementType::kUint8, "B", 1},
+                                           {ElementType::kInt8, "b", 1},
+                                           {ElementType::kUint16, "H", 2},
+                                           {ElementType::kInt16, "h", 2},
+                                           {ElementType::kInt32, "i", 4},
+                                           {ElementType::kInt64, "l", 8},
+                                           {ElementType::kBool, "?", 1},
+                                           {ElementType::kFloat16, "e", 2},
+                                           {ElementType::kFloat64, "d", 8},
+                                           {ElementType::kUint32, "I", 4},
+                                           {ElementType::kUint64, "L", 8},
+                                           {ElementType::kComplex64, "Zf", 8},
+                                           {ElementType::kComplex128, "Zd", 16},
+                                           {ElementType::kBfloat16, "H", 2}}};
 
 /// The tensor's own memory.
 py::buffer_info buffer_of(Tensor& tensor) {
-  for (const Format& format : kFormats) {
-    if (format.type != tensor.type()) continue;
-    const auto bytes = tensor.bytes();
-    const auto size =
-        static_cast<ssize_t>(bytes.size() / static_cast<size_t>(std::max<int64_t>(tensor.size(), 1)));
-    const ssize_t item = tensor.size() > 0 ? size : 1;
-    std::vector<ssize_t> shape(tensor.shape().begin(), tensor.shape().end());
-    std::vector<ssize_t> strides(shape.size());
-    ssize_t stride = item;
-    for (size_t k = shape.size(); k-- > 0; stride *= std::max<ssize_t>(shape[k], 1)) strides[k] = stride;
-    return {bytes.data(), item, format.code, std::ssize(shape), std::move(shape), std::move(strides)};
-  }
-  throw UserError(
-      fmt::format("a tensor of {}: has no memory that NumPy could see", element_type_name(tensor.type())));
+  const auto format = std::ranges::find(kFormats, tensor.type(), &Format::type);
+  if (format == kFormats.end())
+    throw UserError(
+        fmt::format("a tensor of {}: has no memory that NumPy could see", element_type_name(tensor.type())));
+  std::vector<ssize_t> shape(tensor.shape().begin(), tensor.shape().end());
+  std::vector<ssize_t> strides(shape.size());
+  ssize_t stride = format->bytes;
+  for (size_t k = shape.size(); k-- > 0; stride *= std::max<ssize_t>(shape[k], 1)) strides[k] = stride;
+  return {tensor.bytes().data(), format->bytes,    format->code,
+          std::ssize(shape),     std::move(shape), std::move(strides)};
 }
 
 /// (name, type or None, shape)

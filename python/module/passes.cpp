@@ -84,6 +84,15 @@ void add_scheduler(const Declaration& declaration, const py::function& function,
     return call_python([&] {
       const auto [issue, interval, optimal] =
           call(text, options).cast<std::tuple<std::vector<int64_t>, int64_t, bool>>();
+      // What is larger is no answer, and sums of it overflow.
+      const int64_t longest = scheduler::kMostSteps * (std::ssize(problem.operations) + 1);
+      for (const int64_t step : issue) {
+        if (step > longest)
+          throw std::runtime_error(fmt::format("range: found step {}, allowed: 0 to {}", step, longest));
+      }
+      if (interval > longest)
+        throw std::runtime_error(
+            fmt::format("range: found interval {}, allowed: 1 to {}", interval, longest));
       return scheduler::Schedule{.issue = issue, .interval = interval, .is_optimal = optimal};
     });
   };
@@ -124,7 +133,6 @@ void add_packer(const Declaration& declaration, const py::function& function) {
     const std::string text = packing_json(problem).dump();
     scheduler::PackingSolution solution;
     solution.offsets = call_python([&] { return call(text, options).cast<std::vector<int64_t>>(); });
-    solution.lower_bound = packing_lower_bound(problem);
     if (solution.offsets.size() != problem.buffers.size()) {
       if (solution.offsets.empty()) return solution;
       throw std::runtime_error(fmt::format("found {} offsets, allowed: one for each of {} buffers",
@@ -135,6 +143,7 @@ void add_packer(const Declaration& declaration, const py::function& function) {
       const int64_t offset = std::clamp<int64_t>(solution.offsets[k], 0, int64_t{1} << 60);
       solution.height = std::max(solution.height, offset + problem.buffers[k].size);
     }
+    solution.lower_bound = std::min(packing_lower_bound(problem), solution.height);
     if (solution.height <= problem.capacity) solution.status = scheduler::PackingStatus::kSolved;
     return solution;
   };

@@ -21,6 +21,7 @@ using compiler::TrainStepRequest;
 
 struct Wanted {
   TrainStepRequest step;
+  compiler::TensorMap initial;                 ///< of the state, instead of what the model has
   std::map<std::string, std::string> options;  ///< of the compiler
   std::string chip, precision;
   int threads = 0;
@@ -41,6 +42,12 @@ class PyTrainStep {
       compiler::expand_gradient_nodes(imported, name);
       compiler::StepModel step = compiler::make_train_step(std::move(imported), wanted.step, name);
       batch_ = step.batch;
+      for (const auto& [name, tensor] : wanted.initial) {
+        const auto state = step.initial.find(name);
+        if (state != step.initial.end() && state->second.type() == tensor.type() &&
+            state->second.shape() == tensor.shape())
+          state->second = tensor;
+      }
       for (const auto& tie : step.state) {
         if (tie.is_parameter) parameters_.push_back(tie.input);
       }
@@ -116,7 +123,7 @@ void define_training(py::module_& module) {
                        const std::string& optimizer, const std::string& schedule, const std::string& clip,
                        const std::vector<std::string>& train, uint64_t seed, const std::string& chip,
                        const std::string& precision, int threads,
-                       const std::map<std::string, std::string>& options) {
+                       const std::map<std::string, std::string>& options, const py::dict& initial) {
         TrainStepRequest step;
         step.loss = loss;
         step.optimizer = optimizer;
@@ -124,8 +131,13 @@ void define_training(py::module_& module) {
         step.clip = clip;
         step.train = train;
         step.seed = seed;
-        return std::make_unique<PyTrainStep>(model.operator std::string(), name,
-                                             Wanted{step, options, chip, precision, threads});
+        compiler::TensorMap values;
+        for (const auto& [key, value] : initial)
+          values.emplace(key.cast<std::string>(),
+                         library::TensorAccess::take(std::move(value.cast<Tensor&>())));
+        return std::make_unique<PyTrainStep>(
+            model.operator std::string(), name,
+            Wanted{step, std::move(values), options, chip, precision, threads});
       }))
       .def_property_readonly("batch", &PyTrainStep::batch)
       .def_property_readonly("parameters", &PyTrainStep::parameters)

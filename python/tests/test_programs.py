@@ -24,9 +24,12 @@ def test_asm_and_its_text():
 
 def test_forms(tmp_path):
     program = kodama.asm("linc $lm0v $ln0v\nnop/3\n", "tiny")
-    for form in ("text", "words", "binary"):
+    for form in ("text", "binary"):
         program.save(tmp_path / form, form)
         assert str(kodama.dis(tmp_path / form, "tiny")) == str(program)
+    with pytest.raises(kodama.UnsupportedError, match="write the program as text or in the binary format"):
+        program.to_bytes("words")
+    assert kodama.asm("nop\n", "tiny").to_bytes("words")
     with pytest.raises(kodama.UserError, match="found 'hex', allowed: text, words, binary"):
         program.to_bytes("hex")
 

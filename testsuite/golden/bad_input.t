@@ -109,3 +109,9 @@ A failed compilation leaves nothing behind:
   [2]
   $ ls -A mine
   precious
+
+Passes in Python need a process that has Python:
+
+  $ touch pass.py; kodama passes --plugin pass.py
+  kodama: error: --plugin pass.py: found a file in Python, which this program can't load; allowed: the same command by Python, 'python3 -m kodama ... --plugin pass.py'
+  [2]
