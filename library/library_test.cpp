@@ -100,9 +100,10 @@ TEST(Library, WritesFilesAboutARun) {
   Session session(
       Program::compile(Model::from_bytes(product()), {.chip = "tiny", .options = {{"cache", ""}}}));
   const std::string folder = ::testing::TempDir();
-  const RunFiles files{folder + "library.trace", folder + "library.vcd", folder + "library.json"};
+  const RunFiles files{folder + "library.trace", folder + "library.vcd", folder + "library.json",
+                       folder + "library.html"};
   session.run(Model::from_bytes(product()).random_inputs(), files);
-  for (const std::string& file : {files.trace, files.vcd, files.statistics}) {
+  for (const std::string& file : {files.trace, files.vcd, files.statistics, files.report}) {
     EXPECT_GT(std::filesystem::file_size(file), 100U) << file;
     std::filesystem::remove(file);
   }

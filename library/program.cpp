@@ -6,7 +6,10 @@
 #include "compiler/compile/plan_slices.h"
 #include "compiler/driver/session_options.h"
 #include "compiler/dynamic/dynamic_report.h"
+#include "compiler/report/html_report.h"
 #include "compiler/report/report.h"
+#include "compiler/report/traced_run.h"
+#include "isa/output.h"
 #include "library/states.h"
 #include "passes/plugin_loading.h"
 #include "passes/registry.h"
@@ -117,7 +120,7 @@ struct library::SessionState {
   std::optional<compiler::StoredPrograms> stored;
   std::optional<compiler::DynamicExecutor> executor;
 
-  Result run_static(Tensors inputs, simulator::RunReport* report);
+  Result run_static(Tensors inputs, simulator::RunReport* report, const std::string& page);
   Result run_open(const Tensors& inputs, simulator::RunReport* report);
 };
 
@@ -154,7 +157,8 @@ Session::~Session() = default;
 Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&&) noexcept = default;
 
-Result library::SessionState::run_static(Tensors inputs, simulator::RunReport* report) {
+Result library::SessionState::run_static(Tensors inputs, simulator::RunReport* report,
+                                         const std::string& page) {
   compiler::RunOutcome outcome = runner->run(to_map(std::move(inputs)), report);
   const CompiledModel& model = *program->compiled;
   Result result;
@@ -163,7 +167,12 @@ Result library::SessionState::run_static(Tensors inputs, simulator::RunReport* r
   compiler::Comparisons none;
   const compiler::Runs runs{1, result.first_cycles, outcome.preparation.dram_bytes + outcome.total.dram_bytes,
                             outcome};
-  result.json = compiler::run_to_json(model, runs, none, none).dump(1);
+  std::optional<compiler::TracedRun> traced;
+  if (!page.empty()) traced = compiler::traced_run(model, *report, 0);
+  const nlohmann::ordered_json json =
+      compiler::run_to_json(model, runs, none, none, traced ? &*traced : nullptr);
+  result.json = json.dump(1);
+  if (!page.empty()) isa::write_output(page, compiler::html_report({{model.name, json}}));
   std::ostringstream table;
   compiler::print_layer_table(model, runs, none, table);
   compiler::print_relayouts(model, outcome, table);
@@ -196,12 +205,18 @@ Result Session::run(Tensors inputs, const RunFiles& files) {
   options.vcd_file = files.vcd;
   if (!files.statistics.empty()) options.statistics = "json";
   options.statistics_file = files.statistics;
+  options.keeps_timeline = options.timeline.keeps_transfers = !files.report.empty();
+  if (!files.report.empty() && !state_->runner)
+    throw UnsupportedError(
+        fmt::format("RunFiles: a report of model '{}', which is compiled while it runs; Result::json "
+                    "has its parts",
+                    state_->program->name));
   if (options.any() && !state_->options.timing)
     throw UserError("RunFiles: allowed only in a session with timing, which they show");
   simulator::RunReport report(state_->program->chip, options);
   simulator::RunReport* const wanted = options.any() ? &report : nullptr;
-  Result result =
-      state_->runner ? state_->run_static(std::move(inputs), wanted) : state_->run_open(inputs, wanted);
+  Result result = state_->runner ? state_->run_static(std::move(inputs), wanted, files.report)
+                                 : state_->run_open(inputs, wanted);
   result.seconds = static_cast<double>(result.cycles) / state_->program->chip.clock_hz;
   std::ostream nowhere(nullptr);
   report.finish(nowhere);

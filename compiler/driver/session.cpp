@@ -72,14 +72,6 @@ void print_first_wrong_layer(const CompiledModel& model, const Comparisons& laye
                matrix_precision_name(model.precision));
 }
 
-/// What the report's timeline has of a run, if there is one and the run had programs.
-std::optional<TracedRun> traced_run(const CompiledModel& model, const simulator::RunReport& report,
-                                    size_t first_program) {
-  const simulator::Timeline* timeline = report.timeline();
-  if (timeline == nullptr || model.segments.empty()) return {};
-  return TracedRun(model, *timeline, first_program, timeline->program_begins().size() - 1 - first_program);
-}
-
 /// Which layers that kernels of plugins compute came out wrong.
 void print_wrong_kernels(const CompiledModel& model, const Comparisons& layers, double tolerance,
                          std::ostream& out) {

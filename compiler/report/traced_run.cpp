@@ -348,4 +348,11 @@ std::vector<ordered_json> transfers_json(const TracedRun& run, const DramImages&
   return result;
 }
 
+std::optional<TracedRun> traced_run(const CompiledModel& model, const simulator::RunReport& report,
+                                    size_t first_program) {
+  const simulator::Timeline* timeline = report.timeline();
+  if (timeline == nullptr || model.segments.empty()) return {};
+  return TracedRun(model, *timeline, first_program, timeline->program_begins().size() - 1 - first_program);
+}
+
 }  // namespace kodama::compiler

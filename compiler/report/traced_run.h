@@ -3,11 +3,13 @@
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "compiler/compile/compiled_model.h"
+#include "simulator/run_report.h"
 #include "simulator/timeline.h"
 
 /// A run as the simulator's timeline has it, seen from the model: which layer it was in when, and which
@@ -79,6 +81,11 @@ class TracedRun {
   std::unordered_map<std::string, int> stage_by_name_;
   mutable std::unordered_map<std::string, int> stage_by_region_;
 };
+
+/// What the report's timeline has of the run since `first_program`, if there is a timeline and the run had
+/// programs.
+std::optional<TracedRun> traced_run(const CompiledModel& model, const simulator::RunReport& report,
+                                    size_t first_program);
 
 /// What the slots and the transfer engines were busy with, in at most kTimelineBins equal parts of the run:
 ///

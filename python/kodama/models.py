@@ -138,17 +138,18 @@ class CompiledModel:
 
     # Running
 
-    def run(self, *args: TensorLike, trace: Path = "", vcd: Path = "", statistics: Path = "",
+    def run(self, *args: TensorLike, trace: Path = "", vcd: Path = "", statistics: Path = "", report: Path = "",
             **inputs: TensorLike) -> RunResult:
         """Runs the model and returns everything about it.
 
-        ``trace`` (Chrome's format, for Perfetto), ``vcd`` (for GTKWave) and ``statistics`` (JSON) are files to
-        write. An input whose name is one of these, or no Python name, goes by its position or in ``run_named``.
+        ``trace`` (Chrome's format, for Perfetto), ``vcd`` (for GTKWave) and ``statistics`` (JSON), ``report`` (a page
+        of HTML, docs/report.md) are files to write. An input whose name is one of these, or no Python name, goes by its position or in ``run_named``.
         """
-        return self.run_named(self._named(args, inputs), trace=trace, vcd=vcd, statistics=statistics)
+        return self.run_named(self._named(args, inputs), trace=trace, vcd=vcd, statistics=statistics,
+                              report=report)
 
-    def run_named(self, inputs: Mapping[str, TensorLike], *, trace: Path = "", vcd: Path = "",
-                  statistics: Path = "") -> RunResult:
+    def run_named(self, inputs: Mapping[str, TensorLike], *, trace: Path = "", vcd: Path = "", statistics: Path = "",
+                  report: Path = "") -> RunResult:
         """The same with inputs by any name."""
         types = {each.name: each.dtype for each in self.inputs}
         owned: dict[str, _kodama.Tensor] = {}
@@ -167,7 +168,8 @@ class CompiledModel:
                 self._session = _kodama.Session(self._program, *self._settings)
             scope = current_trace()
             with (scope.file_for(self) if scope and not os.fspath(trace) else _as_it_is(trace)) as file:
-                result = self._session.run(owned, given_away, os.fspath(file), os.fspath(vcd), os.fspath(statistics))
+                result = self._session.run(owned, given_away, os.fspath(file), os.fspath(vcd), os.fspath(statistics),
+                                           os.fspath(report))
             self._last = RunResult(result, kind)
             return self._last
 
@@ -237,9 +239,8 @@ class CompiledModel:
         return self.run(*args, trace=path, **inputs)
 
     def report(self, path: Path, *args: TensorLike, **inputs: TensorLike) -> RunResult:
-        """Runs once more and writes the report: one HTML page."""
-        raise UnsupportedError("report: this Kodama has no HTML report; instead, trace() writes a trace for Perfetto, "
-                               "and RunResult.text has the tables")
+        """Runs once more and writes the report, a page of HTML that works without a network (docs/report.md)."""
+        return self.run(*args, report=path, **inputs)
 
     def __repr__(self) -> str:
         return f"<kodama.CompiledModel {self.name} for {self.chip}: {self.inputs} -> {self.outputs}>"

@@ -96,7 +96,7 @@ class PySession {
   }
 
   Result run(const py::dict& inputs, const std::set<std::string>& given_away, const std::string& trace,
-             const std::string& vcd, const std::string& statistics) {
+             const std::string& vcd, const std::string& statistics, const std::string& report) {
     if (is_busy_)
       throw UserError(
           "this session runs in another thread; allowed: one run at a time, or a session for each");
@@ -104,7 +104,7 @@ class PySession {
     is_busy_ = true;
     const std::unique_ptr<bool, void (*)(bool*)> end(&is_busy_, [](bool* busy) { *busy = false; });
     std::optional<Result> result;
-    run_long([&] { result = session_->run(std::move(tensors), {trace, vcd, statistics}); });
+    run_long([&] { result = session_->run(std::move(tensors), {trace, vcd, statistics, report}); });
     return std::move(*result);
   }
 

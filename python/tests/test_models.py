@@ -228,6 +228,8 @@ def test_several_outputs():
 def test_files(small, tmp_path):
     model, _ = small
     model.trace(tmp_path / "trace.json", X)
+    model.report(tmp_path / "run.html", X)
+    assert (tmp_path / "run.html").read_text().startswith("<!DOCTYPE html>")
     assert json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     model.run(X, vcd=tmp_path / "run.vcd", statistics=tmp_path / "s.json")
     assert (tmp_path / "run.vcd").stat().st_size and json.loads((tmp_path / "s.json").read_text())

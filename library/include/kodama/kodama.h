@@ -194,6 +194,7 @@ struct RunFiles {
   std::string trace;       ///< Chrome trace, for Perfetto
   std::string vcd;         ///< for GTKWave
   std::string statistics;  ///< JSON: where every cycle and byte went
+  std::string report;  ///< a page of HTML (docs/report.md); not of a program that is compiled while it runs
 };
 
 struct Result {
@@ -213,8 +214,8 @@ class Session {
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
 
-  /// UserError if an input is missing, unknown, or of the wrong type or shape. Elements of a tensor that nobody
-  /// else has are not copied: std::move(inputs).
+  /// UserError if an input is missing, unknown, or of the wrong type or shape. Elements of a tensor that
+  /// nobody else has are not copied: std::move(inputs).
   Result run(Tensors inputs, const RunFiles& files = {});
 
  private:
