@@ -42,6 +42,7 @@ class _Statistics:
         self.prefix = f"{name}." if name else ""
         self.momentum = module.momentum
         self.first = module.running_var.clone()
+        self.batches = module.num_batches_tracked.clone()
         self.count = 0  # values of a channel in a batch
 
     def as_torch_has_it(self, state: dict[str, Any], steps: int) -> None:
@@ -51,7 +52,7 @@ class _Statistics:
             state[name] = kept + (state[name] - kept) * (self.count / (self.count - 1))
         batches = self.prefix + "num_batches_tracked"
         if batches in state:
-            state[batches] = state[batches] + steps
+            state[batches] = self.batches + steps
 
 
 class TrainStep:
