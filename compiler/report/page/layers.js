@@ -3,7 +3,7 @@ const kRow = 34;
 const layers = { rows: [], sort: { key: "index", down: false }, filter: "", scroll: null, body: null, focus: 0, input: null, most: 0 };
 const columns = [
   { key: "index", title: "#", number: true, value: (stage, index) => index, cell: (stage, index) => String(index) },
-  { key: "name", title: "layer", value: (stage) => stage.name, cell: (stage) => el("span", { class: "layer-name" }, stage.name || "(no name)"), wide: true },
+  { key: "name", title: "layer", value: (stage) => stage.name, cell: (stage) => el("span", { class: "layer-name", title: stage.name }, isNarrow() ? middle(stage.name, 17) || "(no name)" : stage.name || "(no name)"), wide: true },
   { key: "operators", title: "operators", value: (stage) => stage.operators.join("+"), cell: (stage) => shorten(stage.operators.join("+") || "\u2013", 30), wide: true, hide: 2 },
   { key: "kind", title: "kind", value: (stage) => stage.kind, cell: (stage) => stage.kind, hide: 2 },
   { key: "where", title: "where", value: (stage) => stage.where, cell: (stage) => stage.where, hide: 2 },

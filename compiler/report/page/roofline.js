@@ -49,7 +49,7 @@ parts.push({
     const taken = [];
     const free = (box) => taken.every((other) => box[0] > other[2] || box[2] < other[0] || box[1] > other[3] || box[3] < other[1]);
     const place = (point) => [point.x > 0 ? x(point.x) : width - margin.right / 2 + 4, y(point.y)];
-    for (const point of points) {
+    for (const point of withX.length > 0 && total.x > 0 ? points.concat([total]) : points) {
       const [px, py] = place(point);
       taken.push([px - 6, py - 6, px + 6, py + 6]);
     }

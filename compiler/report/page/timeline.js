@@ -138,7 +138,7 @@ parts.push({
       section.append(el("p", {}, "This run was not traced. ", el("code", {}, "kodama run MODEL --report PAGE.html --json RUN.json"), " traces it."));
       return;
     }
-    const label = trackLabelWidth();
+    const label = trackLabelWidth; // changes with the width of the window
     const canvas = el("canvas", { class: "timeline", tabindex: "0", role: "img", "aria-label": "Timeline of the slots, stalls and transfer engines. Arrows move a cursor, plus and minus zoom, 0 shows all, Enter opens the layer at the cursor. The table below has the same in numbers." });
     canvas.style.height = `${kBand + t.tracks.length * kTrack + kAxis}px`;
     const readout = el("p", { class: "readout", "aria-live": "polite" }, "Point at the timeline, or move with the arrow keys.");
@@ -146,26 +146,26 @@ parts.push({
     timeline.canvas = canvas;
     timeline.cursor = null;
     timeline.search = "";
-    const base = () => d3.scaleLinear().domain([0, Math.max(t.cycles, 1)]).range([0, Math.max(canvas.clientWidth - label, 10)]);
+    const base = () => d3.scaleLinear().domain([0, Math.max(t.cycles, 1)]).range([0, Math.max(canvas.clientWidth - label(), 10)]);
     timeline.zoom = d3.zoom().scaleExtent([1, Math.max(1, t.cycles / 40)]);
     const apply = () => {
       const transform = d3.zoomTransform(canvas);
       const inner = base();
       const shown = d3.zoomIdentity.translate(transform.x, 0).scale(transform.k).rescaleX(inner);
-      timeline.scale = d3.scaleLinear().domain(shown.domain()).range([label, canvas.clientWidth]);
+      timeline.scale = d3.scaleLinear().domain(shown.domain()).range([label(), canvas.clientWidth]);
       drawTimeline();
     };
     timeline.zoom.on("zoom", apply);
     timeline.zoom.filter(() => !d3.event.button && (d3.event.type !== "wheel" || d3.event.ctrlKey || d3.event.metaKey));
     const limits = () => {
-      const wide = Math.max(canvas.clientWidth - label, 10);
+      const wide = Math.max(canvas.clientWidth - label(), 10);
       timeline.zoom.extent([[0, 0], [wide, 10]]).translateExtent([[0, 0], [wide, 10]]);
     };
     const select = d3.select(canvas);
     const zoomBy = (factor) => select.call(timeline.zoom.scaleBy, factor);
     const show = () => select.call(timeline.zoom.transform, d3.zoomIdentity);
     timeline.window = (from, to) => {
-      const wide = Math.max(canvas.clientWidth - label, 10);
+      const wide = Math.max(canvas.clientWidth - label(), 10);
       const k = clamp(t.cycles / Math.max(to - from, 1), 1, Math.max(1, t.cycles / 40));
       select.call(timeline.zoom.transform, d3.zoomIdentity.translate((-from / t.cycles) * wide * k, 0).scale(k));
     };
