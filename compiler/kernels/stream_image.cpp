@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "isa/cancellation.h"
 #include "isa/error.h"
 #include "isa/move_places.h"
 #include "isa/number_formats.h"
@@ -190,6 +191,7 @@ class PointWalk {
     if (k + 1 < axes_.size()) {
       State state = outer;
       for (size_t i = 0; i < size; ++i) {
+        if (k == 0) isa::stop_if_cancelled();
         state.code = outer.code + table.code[i];
         state.number = outer.number + table.number[i];
         state.word = outer.word + table.word[i];

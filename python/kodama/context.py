@@ -109,7 +109,8 @@ def trace_scope(path: Union[str, "os.PathLike[str]"]) -> Iterator[None]:
             model(x)
             model(y)
 
-    The file is written at the end of the scope; a run that fails, or the scope itself, leaves none.
+    The file is written at the end of the scope, unless that raises. Threads that are started in the scope are not in
+    it.
     """
     target = os.path.abspath(os.fspath(path))
     if not os.path.isdir(os.path.dirname(target)):
