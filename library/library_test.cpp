@@ -1,12 +1,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <kodama/kodama.h>
 
 #include <cmath>
 #include <filesystem>
 #include <thread>
 
 #include "compiler/graph/test_models.h"
-#include "kodama/kodama.h"
 
 namespace kodama {
 namespace {

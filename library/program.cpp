@@ -167,8 +167,8 @@ Result library::SessionState::run_static(Tensors inputs, simulator::RunReport* r
   compiler::Comparisons none;
   const compiler::Runs runs{1, result.first_cycles, outcome.preparation.dram_bytes + outcome.total.dram_bytes,
                             outcome};
-  std::optional<compiler::TracedRun> traced;
-  if (!page.empty()) traced = compiler::traced_run(model, *report, 0);
+  const auto traced =
+      page.empty() ? std::optional<compiler::TracedRun>() : compiler::traced_run(model, *report, 0);
   const nlohmann::ordered_json json =
       compiler::run_to_json(model, runs, none, none, traced ? &*traced : nullptr);
   result.json = json.dump(1);

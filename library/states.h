@@ -1,5 +1,7 @@
 #pragma once
 
+#include <kodama/kodama.h>
+
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,7 +11,6 @@
 #include "compiler/graph/import.h"
 #include "compiler/runtime/runner.h"
 #include "compiler/tensor/value.h"
-#include "kodama/kodama.h"
 
 /// What the classes of kodama.h refer to. Private to library.
 namespace kodama {

@@ -21,7 +21,9 @@ struct ReportOptions {
   TimelineOptions timeline;
   bool keeps_timeline = false;  ///< for RunReport::timeline
   std::vector<std::string> files() const { return {statistics_file, trace_file, vcd_file}; }
-  bool any() const { return !statistics.empty() || !trace_file.empty() || !vcd_file.empty() || keeps_timeline; }
+  bool any() const {
+    return !statistics.empty() || !trace_file.empty() || !vcd_file.empty() || keeps_timeline;
+  }
 };
 
 /// Collects any number of runs, one after the other.

@@ -25,7 +25,7 @@ namespace kodama::simulator {
 struct TimelineOptions {
   int64_t from = 0;  ///< first cycle
   int64_t to = std::numeric_limits<int64_t>::max();
-  int64_t limit = 1000000;  ///< spans
+  int64_t limit = 1000000;       ///< spans
   bool keeps_transfers = false;  ///< for transfers()
 };
 

@@ -70,7 +70,8 @@ TEST(CompareRuns, LayersOfOneNameAreMatchedInTheirOrder) {
   std::vector<std::string> rows;
   for (const ordered_json& row : found["layers"])
     rows.push_back(row["name"].get<std::string>() + " " + row["difference"].dump());
-  EXPECT_EQ(rows, (std::vector<std::string>{"a -6", "twice 2", "gone null", "twice 0", "zero 9", "new null"}));
+  EXPECT_EQ(rows,
+            (std::vector<std::string>{"a -6", "twice 2", "gone null", "twice 0", "zero 9", "new null"}));
   EXPECT_EQ(found["layers"][0]["ratio"], 0.4);
   EXPECT_TRUE(found["layers"][4]["ratio"].is_null());
   EXPECT_EQ(found["total"]["total_cycles"]["difference"], 0);

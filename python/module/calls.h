@@ -46,8 +46,8 @@ void run_long(const std::function<void()>& work);
 /// pass itself, which would wait for its own end.
 void register_alone(const std::function<void()>& registering);
 
-/// What a pass in Python has thrown; run_long() makes it the cause of the error that Kodama makes of it, or, where
-/// Kodama makes none (of a function for progress), throws it.
+/// What a pass in Python has thrown; run_long() makes it the cause of the error that Kodama makes of it, or,
+/// where Kodama makes none (of a function for progress), throws it.
 void keep_error(py::error_already_set& error);
 /// The text of an exception: "KeyError: 3 (mine.py, line 12)".
 std::string text_of(const py::error_already_set& error);

@@ -1,3 +1,4 @@
+#include <kodama/kodama.h>
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
 
@@ -9,7 +10,6 @@
 #include <variant>
 
 #include "compiler/graph/import.h"
-#include "kodama/kodama.h"
 #include "python/module/calls.h"
 #include "python/module/parts.h"
 

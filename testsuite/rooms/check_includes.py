@@ -55,13 +55,16 @@ compiler/runtime: isa simulator compiler/tensor compiler/reference compiler/tile
 compiler/report/page:
 compiler/report: isa simulator layout/algebra compiler/kernels compiler/plan compiler/compile compiler/runtime compiler/report/page
 compiler/dynamic: isa layout/search compiler/tensor compiler/graph compiler/reference compiler/compile compiler/runtime compiler/report
-compiler/driver: isa passes scheduler/problem scheduler/machine compiler/tensor compiler/graph compiler/graph/gradient compiler/layers compiler/reference compiler/compile compiler/recompute compiler/runtime compiler/report compiler/dynamic
+compiler/driver: isa passes scheduler/problem scheduler/machine compiler/tensor compiler/graph compiler/graph/gradient compiler/layers compiler/reference compiler/plan compiler/compile compiler/recompute compiler/runtime compiler/report compiler/dynamic
 builder: isa compiler/tensor compiler/reference compiler/graph compiler/graph/gradient | compiler/driver
 builder/generate:
 builder/example: builder
-tools: isa passes simulator compiler/driver
+library/include/kodama: isa
+library: isa passes simulator compiler/tensor compiler/reference compiler/graph compiler/graph/gradient compiler/compile compiler/runtime compiler/report compiler/dynamic compiler/driver
+library/example:
+tools: isa passes simulator compiler/report compiler/driver
 tools/commands: isa assembler simulator simulator/golden simulator/debug layout/algebra layout/bound layout/primitives layout/search layout/plan scheduler/problem scheduler/packing scheduler/recompute scheduler/machine scheduler/optimizer checks compiler/graph compiler/compile compiler/report compiler/driver tools
-python/module: isa passes assembler simulator layout/algebra layout/bound layout/search layout/plan scheduler/problem scheduler/packing scheduler/recompute checks compiler/graph compiler/graph/gradient compiler/driver library library/include/kodama tools
+python/module: isa passes assembler simulator layout/algebra layout/bound layout/search layout/plan scheduler/problem scheduler/packing scheduler/recompute checks compiler/graph compiler/graph/gradient compiler/driver library tools
 docs/examples: isa passes simulator/timing layout/plan scheduler/problem scheduler/packing scheduler/optimizer compiler/graph compiler/kernels
 testsuite/fuzz: isa assembler simulator simulator/debug scheduler/problem scheduler/packing compiler/graph compiler/compile
 testsuite/plugin: passes layout/moves layout/primitives layout/plan scheduler/problem scheduler/packing scheduler/machine scheduler/optimizer compiler/graph compiler/kernels
