@@ -5,13 +5,14 @@ if(KODAMA_SANITIZE)
 endif()
 get_property(kodama_parts GLOBAL PROPERTY kodama_libraries)
 list(REMOVE_ITEM kodama_parts kodama_host kodama_checks)  # libmnc2's, and tests'
-add_library(kodama_shared SHARED ${CMAKE_BINARY_DIR}/precompiled.cpp)
-list(JOIN kodama_parts "," parts)
-target_link_libraries(kodama_shared PRIVATE kodama_options ${kodama_parts} PUBLIC fmt::fmt)
+set(objects ${kodama_parts})
+list(TRANSFORM objects REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>")
+add_library(kodama_shared SHARED ${objects})
+target_link_libraries(kodama_shared PRIVATE kodama_options ${kodama_parts} PUBLIC fmt::fmt)  # for what they link
 target_include_directories(kodama_shared INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
                            $<INSTALL_INTERFACE:${kodama_include_dir}>)
 target_compile_features(kodama_shared INTERFACE cxx_std_20)
-set_target_properties(kodama_shared PROPERTIES LINK_LIBRARY_OVERRIDE "WHOLE_ARCHIVE,${parts}" OUTPUT_NAME kodama EXPORT_NAME kodama VERSION ${PROJECT_VERSION} SOVERSION 0)
+set_target_properties(kodama_shared PROPERTIES OUTPUT_NAME kodama EXPORT_NAME kodama VERSION ${PROJECT_VERSION} SOVERSION 0)
 set(installed kodama_shared)
 # Parts by name, whose headers are "FOLDER/..."; those of the compiler see ONNX.
 foreach(part isa assembler simulator layout scheduler compiler builder)

@@ -5,6 +5,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <ostream>
@@ -63,6 +65,11 @@ void check_axes(const SweepRequest& request) {
     if (std::any_of(request.axes.begin(), request.axes.begin() + static_cast<std::ptrdiff_t>(k), is_same))
       throw isa::UserError(fmt::format("--set {}: given twice; allowed: once, with all values", axis.key));
     if (is_chip_key(axis.key)) continue;
+    if (axis.key.find('.') != std::string::npos)
+      throw isa::UserError(
+          fmt::format("--set {}: no key of a chip file; allowed: SECTION.KEY as in configs/*.yaml, and "
+                      "options of the compiler",
+                      axis.key));
     SessionOptions options = request.common;
     set_option(options, axis.key, axis.values.front());
     compile_options(options, dump_points(&options.passes), options.planner);
@@ -164,10 +171,11 @@ void print_sweep(const SweepRequest& request, const std::vector<Values>& all,
       cells.insert(cells.end(), {"-", "-", "-", "-", "-", row.problem});
     } else {
       const double share = static_cast<double>(row.cycles) / static_cast<double>(most);
-      cells.insert(cells.end(), {std::to_string(row.cycles), std::to_string(row.chip_cycles),
-                                 fmt::format("{:.3f}", row.seconds * 1e3), fmt::format("{:.0f}", row.bound),
-                                 fmt::format("{:.1f} %", 100 * row.share_of_peak),
-                                 std::string(static_cast<size_t>(std::max(1.0, share * kBarWidth)), '#')});
+      cells.insert(cells.end(),
+                   {std::to_string(row.cycles), std::to_string(row.chip_cycles),
+                    fmt::format("{:.3f}", row.seconds * 1e3), fmt::format("{:.0f}", std::ceil(row.bound)),
+                    fmt::format("{:.1f} %", 100 * row.share_of_peak),
+                    std::string(static_cast<size_t>(std::max(1.0, share * kBarWidth)), '#')});
     }
     table.add(std::move(cells));
   }

@@ -110,6 +110,7 @@ Sequences are the host's; outputs go to files as those of other models:
   y against the CPU reference: max abs 5.96e-08, over largest magnitude 5.42e-08 (allowed 1e-03): ok
   wall time
   $ ls out
+  y.npy
   y.pb
 
 Values that don't fit what the model does with them:

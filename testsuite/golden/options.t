@@ -64,19 +64,20 @@ Numbers out of range, names that are none:
 A tolerance of 0 asks for the same bits:
 
   $ kodama run model.onnx --chip tiny --tolerance 0 | grep -o "allowed 0e+00.*"
-  allowed 0e+00): FAILED
+  allowed 0e+00): FAILED; at [0, 8]: found -3.080728, expected -3.0808315
+  allowed 0e+00): FAILED; at [0, 8]: found -3.080728, expected -3.0808315
 
 Options that have no effect in a mode:
 
   $ kodama compile model.onnx --chip tiny -o package > /dev/null
   $ for option in --step "--break 1" "--watch x" --check-uninitialized "-d f" "--memory dirty"; do
   >   kodama sim package $option; done
-  kodama: error: sim --step: no effect on the directory of a compiled model; what has one: --chip, --hazards, --host, --input, --json, --no-timing, --output-dir, --plugin, --seed, --stats, --stats-file, --threads, --trace, --trace-from, --trace-limit, --trace-to, --vcd, program
-  kodama: error: sim --break: no effect on the directory of a compiled model; what has one: --chip, --hazards, --host, --input, --json, --no-timing, --output-dir, --plugin, --seed, --stats, --stats-file, --threads, --trace, --trace-from, --trace-limit, --trace-to, --vcd, program
-  kodama: error: sim --watch: no effect on the directory of a compiled model; what has one: --chip, --hazards, --host, --input, --json, --no-timing, --output-dir, --plugin, --seed, --stats, --stats-file, --threads, --trace, --trace-from, --trace-limit, --trace-to, --vcd, program
-  kodama: error: sim --check-uninitialized: no effect on the directory of a compiled model; what has one: --chip, --hazards, --host, --input, --json, --no-timing, --output-dir, --plugin, --seed, --stats, --stats-file, --threads, --trace, --trace-from, --trace-limit, --trace-to, --vcd, program
-  kodama: error: sim --dump: no effect on the directory of a compiled model; what has one: --chip, --hazards, --host, --input, --json, --no-timing, --output-dir, --plugin, --seed, --stats, --stats-file, --threads, --trace, --trace-from, --trace-limit, --trace-to, --vcd, program
-  kodama: error: sim --memory: no effect on the directory of a compiled model; what has one: --chip, --hazards, --host, --input, --json, --no-timing, --output-dir, --plugin, --seed, --stats, --stats-file, --threads, --trace, --trace-from, --trace-limit, --trace-to, --vcd, program
+  kodama: error: sim --step: no effect on the directory of a compiled model; what has one: --chip, --hazards, --host, --input, --json, --no-timing, --output-dir, --plugin, --seed, --stats, --stats-file, --threads, --trace, --trace-from, --trace-limit, --trace-to, --vcd, --wide, program
+  kodama: error: sim --break: no effect on the directory of a compiled model; what has one: --chip, --hazards, --host, --input, --json, --no-timing, --output-dir, --plugin, --seed, --stats, --stats-file, --threads, --trace, --trace-from, --trace-limit, --trace-to, --vcd, --wide, program
+  kodama: error: sim --watch: no effect on the directory of a compiled model; what has one: --chip, --hazards, --host, --input, --json, --no-timing, --output-dir, --plugin, --seed, --stats, --stats-file, --threads, --trace, --trace-from, --trace-limit, --trace-to, --vcd, --wide, program
+  kodama: error: sim --check-uninitialized: no effect on the directory of a compiled model; what has one: --chip, --hazards, --host, --input, --json, --no-timing, --output-dir, --plugin, --seed, --stats, --stats-file, --threads, --trace, --trace-from, --trace-limit, --trace-to, --vcd, --wide, program
+  kodama: error: sim --dump: no effect on the directory of a compiled model; what has one: --chip, --hazards, --host, --input, --json, --no-timing, --output-dir, --plugin, --seed, --stats, --stats-file, --threads, --trace, --trace-from, --trace-limit, --trace-to, --vcd, --wide, program
+  kodama: error: sim --memory: no effect on the directory of a compiled model; what has one: --chip, --hazards, --host, --input, --json, --no-timing, --output-dir, --plugin, --seed, --stats, --stats-file, --threads, --trace, --trace-from, --trace-limit, --trace-to, --vcd, --wide, program
   [2]
   $ for option in "--input x=y" "--output-dir d" "--json f" "--seed 2"; do kodama sim p.vsm $option; done
   kodama: error: sim --input: no effect on a program; what has one: --check-uninitialized, --chip, --dump, --hazards, --memory, --no-timing, --plugin, --seed, --stats, --stats-file, --threads, --trace, --trace-from, --trace-limit, --trace-to, --vcd, program
@@ -214,7 +215,7 @@ Schedule files:
   kodama: error: out.json: the file: found 'stops', allowed: name, interval, steps, optimal, issue
   [2]
   $ kodama schedule s.json --check out.json --scheduler list
-  kodama: error: schedule --scheduler: no effect with --check; what has one: --check, --output, problem
+  kodama: error: schedule --scheduler: no effect with --check; what has one: --check, --draw, --output, problem
   [2]
   $ (printf '['; printf '[%.0s' $(seq 20000)) > deep.json; kodama schedule deep.json
   kodama: error: deep.json: found more than 32 levels of lists and objects, allowed: as many

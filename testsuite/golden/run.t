@@ -23,6 +23,7 @@ A small network on the small chip: inputs from files, a table, JSON, dumps.
   $ /usr/bin/python3 -c 'import json; run = json.load(open("run.json")); print(run["total"]["total_cycles"], run["constant_link_cycles"], run["total_with_constants"], *run["wall_seconds"])'
   2616 835 3571 import compile inputs load chip run reference report
   $ ls out
+  y.npy
   y.pb
   $ grep -c '"kind"' run.json
   1
@@ -260,7 +261,7 @@ Scores that gfloat makes equal are chosen from otherwise than on the reference, 
 
   $ kodama run models/choice.onnx --chip tiny --input x=models/choice.npy | grep -E '^(best int|best against|run once|operands)'
   best int64 [1]: 0
-  best against the CPU reference: max abs 0.00e+00, over largest magnitude 0.00e+00, 1 elements not comparable (allowed 1e-03): FAILED
+  best against the CPU reference: max abs 0.00e+00, over largest magnitude 0.00e+00, 1 elements not comparable (allowed 1e-03): FAILED; at [0]: found 0, expected 1
   run once more with what operators read that choose, compare or round to integers as outputs: 1
   operands against the CPU reference, each on those before it: max abs 9.54e-07, over largest magnitude 9.54e-07 (allowed 1e-03): ok
   best against the CPU reference on the chip's operands: max abs 0.00e+00, over largest magnitude 0.00e+00 (allowed 1e-03): ok
@@ -273,5 +274,5 @@ But not for others:
   $ kodama run models/choice.onnx --chip tiny --input x=models/choice.npy --tolerance 1e-8 > choice.txt
   [1]
   $ grep -E '^operand' choice.txt
-  operand s against the CPU reference: max abs 9.54e-07, over largest magnitude 9.54e-07 (allowed 1e-08): FAILED
+  operand s against the CPU reference: max abs 9.54e-07, over largest magnitude 9.54e-07 (allowed 1e-08): FAILED; at [0, 1]: found 1, expected 1.000001
   operands against the CPU reference, each on those before it: max abs 9.54e-07, over largest magnitude 9.54e-07 (allowed 1e-08): FAILED
