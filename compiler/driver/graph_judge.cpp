@@ -98,6 +98,14 @@ struct Errors {
       disturb(tensor, 0, product_error(), least_of(precision), engine);
     if (kind == RowErrors::kSums) disturb(tensor, 0, 0x1.0p-23, 0, engine);
   }
+  /// By the rounding of terms of which each element is the sum.
+  void disturb_by_terms(Tensor& tensor, const Tensor& terms) {
+    for (int64_t k = 0; k < tensor.size(); ++k) {
+      const double random = 2 * (static_cast<double>(engine() >> 11) * 0x1.0p-53) - 1;
+      const double error = 4 * rounding_of(tensor.type()) * element_as_double(terms, k);
+      set_element(tensor, k, element_as_double(tensor, k) + error * random);
+    }
+  }
   void disturb_result(RowErrors kind, Tensor& tensor) {
     if (kind == RowErrors::kNone) return;
     // Weights are rounded one by one: rows that depend on each other needn't any more.
@@ -105,6 +113,24 @@ struct Errors {
             engine);
   }
 };
+
+/// What the terms of Leibniz' formula are together at most, of each matrix: the product of its rows' sums.
+/// The determinant of rows that depend on each other is the rounding of its terms.
+Tensor terms_of_determinants(const Tensor& matrices, const Shape& shape) {
+  Tensor terms(TensorProto::DOUBLE, shape);
+  const int64_t size = matrices.shape().back();
+  for (int64_t number = 0; number < terms.size(); ++number) {
+    double product = 1;
+    for (int64_t row = 0; row < size; ++row) {
+      double sum = 0;
+      for (int64_t column = 0; column < size; ++column)
+        sum += std::abs(element_as_double(matrices, (number * size + row) * size + column));
+      product *= sum;
+    }
+    terms.data<double>()[static_cast<size_t>(number)] = product;
+  }
+  return terms;
+}
 
 using FindValue = std::function<const Value&(const std::string&)>;
 
@@ -191,6 +217,9 @@ ValueMap outputs_with_errors(const GraphProblem& problem, const ValueMap& of_chi
       if (result.is_tensor()) {
         Tensor tensor = result.tensor();
         errors.disturb_result(kind, tensor);
+        if (kind == RowErrors::kDeterminants)
+          errors.disturb_by_terms(tensor,
+                                  terms_of_determinants(find(node.input(0)).tensor(), tensor.shape()));
         result = Value(std::move(tensor));
       }
       if (shown_names.contains(name)) outputs[name] = result;

@@ -269,7 +269,7 @@ std::vector<RandomRow> product_rows() {
   return {
       {"BlackmanWindow", add_window},
       {"DFT", add_dft, RowErrors::kWeights},
-      {"Det", add_det, RowErrors::kSums},
+      {"Det", add_det, RowErrors::kDeterminants},
       {"Einsum", add_einsum, products},
       {"GRU", add_recurrent, products},
       {"Gemm", add_gemm, products},

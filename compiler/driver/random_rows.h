@@ -13,11 +13,12 @@ namespace kodama::compiler {
 
 /// How the chip's result may differ from the reference's for the same operands.
 enum class RowErrors : uint8_t {
-  kNone,      ///< not at all: bits are moved, chosen or compared, or integers are computed
-  kRounds,    ///< by the rounding of the result
-  kSums,      ///< by the rounding of sums, relative to the largest element of an operand
-  kProducts,  ///< by the precision of matrix products, relative to the largest element of an operand
-  kWeights,   ///< the same, and products are with numbers that the operator makes, as in interpolation
+  kNone,          ///< not at all: bits are moved, chosen or compared, or integers are computed
+  kRounds,        ///< by the rounding of the result
+  kSums,          ///< by the rounding of sums, relative to the largest element of an operand
+  kDeterminants,  ///< by the rounding of the terms of Leibniz' formula, of which little may be left
+  kProducts,      ///< by the precision of matrix products, relative to the largest element of an operand
+  kWeights,       ///< the same, and products are with numbers that the operator makes, as in interpolation
 };
 
 struct RandomRow {

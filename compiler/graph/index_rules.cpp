@@ -82,6 +82,13 @@ void check_gather_nd(const NodeOperands& o) {
   o.require(batch >= 0 && batch < std::min(*rank, *index_rank),
             "attribute batch_dims is {}; 0 to {} is allowed for {} and {}", batch,
             std::min(*rank, *index_rank) - 1, o.describe(0), o.describe(1));
+  for (int64_t axis = 0; axis < batch; ++axis) {
+    const auto own = o.extent(0, axis);
+    const auto other = o.extent(1, axis);
+    o.require(!own || !other || *own == *other,
+              "axis {} of {} and of {} differ; the first batch_dims = {} axes are the same in both", axis,
+              o.describe(0), o.describe(1), batch);
+  }
   const auto depth = o.extent(1, *index_rank - 1);
   if (depth) {
     o.require(*depth >= 1 && *depth <= *rank - batch,

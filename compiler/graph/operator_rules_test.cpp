@@ -56,6 +56,14 @@ void expect_refused(const Case& test, int opset = 17) {
 const Shape kImage{1, 2, 8, 8};
 const Shape kFilter{4, 2, 3, 3};
 
+// Found by the fuzzer: an internal error where other data gave the table another batch.
+TEST(OperatorRules, GatherNDHasOneBatch) {
+  const onnx::ModelProto model = parse_model(
+      "g (float[9,3] x, int64[8,6,1] i) => (float[8,6] y) { y = GatherND<batch_dims = 1>(x, i) }");
+  const std::string message = error_of<isa::UserError>([&] { import_model(model, {}, "m.onnx"); });
+  EXPECT_THAT(message, AllOf(HasSubstr("GatherND"), HasSubstr("[9, 3]"), HasSubstr("batch_dims = 1")));
+}
+
 // ONNX's body of the operator would give other numbers, or no valid graph.
 TEST(OperatorRules, LayerNormalizationNeedsAScaleOfTheNormalizedAxes) {
   const auto error = [](const char* node, const Shape& data, const Shape& scale) {
