@@ -5,6 +5,7 @@ KODAMA_BUILD=DIR takes a build that there is; else build/pip is made.
 
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -27,4 +28,6 @@ class CMakeBuild(build_ext):
         subprocess.run(["cmake", "--install", build, "--component", "python", "--prefix", package.parent], check=True)
 
 
-setup(ext_modules=[Extension("kodama._kodama", [])], cmdclass={"build_ext": CMakeBuild})
+VERSION = re.search(r"project\(kodama VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text()).group(1)
+
+setup(version=VERSION, ext_modules=[Extension("kodama._kodama", [])], cmdclass={"build_ext": CMakeBuild})

@@ -63,9 +63,7 @@ Program Program::compile(const Model& model, const CompileSettings& settings) {
   Program program;
   const compiler::ImportedModel& imported = model.state_->imported;
   if (!imported.open_reason.empty()) {
-    if (compile.slices.value_or(1) != 1)
-      throw UnsupportedError(fmt::format(
-          "slices with a number: not for a model that is compiled while it runs ({})", imported.open_reason));
+    compiler::check_slices_of_parts(options, imported.open_reason);
     auto state = std::make_shared<ProgramState>();
     state->name = model.name();
     state->chip = chip;
@@ -127,13 +125,15 @@ struct library::SessionState {
 Session::Session(const Program& program, const SessionSettings& settings)
     : state_(std::make_unique<library::SessionState>()) {
   state_->program = program.state_;
-  compiler::RunnerOptions& run = state_->options;
-  run.machine.threads = settings.threads;
-  run.timing = settings.timing;
-  run.hazards = simulator::parse_hazards(settings.hazards);
-  if (!run.timing && run.hazards == simulator::Hazards::kStall)
+  compiler::SessionOptions options;
+  options.threads = settings.threads;
+  options.timing = settings.timing;
+  options.hazards = simulator::parse_hazards(settings.hazards);
+  options.host = settings.host_overlaps ? "overlap" : "serial";
+  if (!options.timing && options.hazards == simulator::Hazards::kStall)
     throw UserError("hazards stall: allowed only with timing, in which they show");
-  run.host_overlaps = settings.host_overlaps;
+  compiler::RunnerOptions& run = state_->options;
+  run = compiler::runner_options(options);
   run.progress = to_counts(settings.progress);
   if (program.state_->compiled) {
     state_->runner.emplace(*program.state_->compiled, run);
@@ -146,7 +146,7 @@ Session::Session(const Program& program, const SessionSettings& settings)
   if (!open.options.cache.empty()) {
     dynamic.compile.cache = &state_->cache.emplace(open.options.cache);
     if (!passes::RegisteringPlugin::any())
-      dynamic.programs = &state_->stored.emplace(open.options.cache + "/programs");
+      dynamic.programs = &state_->stored.emplace(compiler::StoredPrograms::directory_in(open.options.cache));
   }
   dynamic.runner = run;
   if (settings.progress)

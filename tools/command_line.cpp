@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ostream.h>
+#include <kodama/kodama.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -23,8 +24,7 @@ namespace kodama::tools {
 namespace {
 
 int run(int argc, char** argv) {
-  CommandLine line("Kodama: simulator, assembler and compiler for MN-Core-like chips",
-                   "kodama " KODAMA_VERSION);
+  CommandLine line("Kodama: simulator, assembler and compiler for MN-Core-like chips", "kodama " + version());
   for (const auto add_group :
        {add_model_commands, add_training_commands, add_program_commands, add_test_commands,
         add_optimizer_commands, add_fuzz_commands, add_reference_commands, add_layout_commands,

@@ -96,11 +96,7 @@ bool print_comparison(const ValueMap& outputs, const ValueMap& expected, const s
 int run_dynamic_command(const RunRequest& request, ImportedModel imported, WallTimes times,
                         std::ostream& out) {
   const SessionOptions& options = request.common;
-  if (parse_slices(options.slices).value_or(1) != 1) {
-    throw isa::UnsupportedError(
-        fmt::format("--slices with a number: not for a model that is compiled in parts while it runs ({})",
-                    imported.open_reason));
-  }
+  check_slices_of_parts(options, imported.open_reason);
   if (!options.html_file.empty()) {
     throw isa::UnsupportedError(fmt::format(
         "--report: not for a model that is compiled in parts while it runs ({}); --json has its regions",
@@ -110,15 +106,12 @@ int run_dynamic_command(const RunRequest& request, ImportedModel imported, WallT
   DynamicOptions dynamic;
   dynamic.compile = compile_options(options, dump_points(&options.passes), options.planner);
   layout::SolutionCache cache(options.cache);
-  StoredPrograms programs(options.cache + "/programs");
+  StoredPrograms programs(StoredPrograms::directory_in(options.cache));
   if (!options.cache.empty()) dynamic.compile.cache = &cache;
   // Dumps are of passes that run; what a plugin is, its name doesn't say.
   if (!options.cache.empty() && options.dump_after.empty() && !passes::RegisteringPlugin::any())
     dynamic.programs = &programs;
-  dynamic.runner.machine.threads = options.threads;
-  dynamic.runner.timing = options.timing;
-  dynamic.runner.hazards = options.hazards;
-  dynamic.runner.host_overlaps = options.host == "overlap";
+  dynamic.runner = runner_options(options);
   dynamic.cache_limit = options.cache_limit;
   for (const std::string& bucket : options.buckets) dynamic.buckets.push_back(parse_bucket(bucket));
   ProgressBar bar("running");

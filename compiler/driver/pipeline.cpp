@@ -73,9 +73,6 @@ class Row {
 
 std::vector<Inference> run_row(const RunRequest& request, const CompiledModel& model, int64_t in_flight,
                                const std::function<TensorMap(int64_t)>& inputs_of) {
-  RunnerOptions runner;
-  runner.machine.threads = request.common.threads;
-  runner.hazards = request.common.hazards;
   ProgressBar bar(in_flight == 1 ? "one by one" : "pipeline");
   std::vector<Inference> done;
   const auto add = [&](std::optional<Inference> inference) {
@@ -84,7 +81,7 @@ std::vector<Inference> run_row(const RunRequest& request, const CompiledModel& m
     bar.update(static_cast<int64_t>(done.size()), request.repeat, "inferences");
     return true;
   };
-  Row row(model, runner, in_flight);
+  Row row(model, runner_options(request.common), in_flight);
   for (int64_t k = 0; k < request.repeat; ++k) add(row.hand_in(inputs_of(k)));
   while (add(row.take())) {
   }

@@ -20,7 +20,8 @@ namespace {
 class ResidentModel : public RepeatedModel {
  public:
   ResidentModel(const onnx::ModelProto& model, const SessionOptions& options,
-                const std::vector<StepModel::Tie>& ties, const std::string& what, RunnerOptions run = {}) {
+                const std::vector<StepModel::Tie>& ties, const std::string& what,
+                MeanOfShares mean_of_shares) {
     CompileOptions compile = compile_options(options, dump_points(&options.passes), options.planner);
     compile.keeps_inputs = true;
     compile.slices = 1;
@@ -33,9 +34,8 @@ class ResidentModel : public RepeatedModel {
     };
     compiled_ = compile_model(model, isa::find_chip(options.chip), compile);
     bar.finish();
-    run.machine.threads = options.threads;
-    run.timing = options.timing;
-    run.hazards = options.hazards;
+    RunnerOptions run = runner_options(options);
+    run.mean_of_shares = std::move(mean_of_shares);
     runner_.emplace(compiled_, run);
     for (const Tie& tie : compiled_.ties) tied_[name_of(tie.input)] = &tie;
   }
@@ -80,9 +80,7 @@ class DynamicModel : public RepeatedModel {
     DynamicOptions dynamic;
     dynamic.compile = compile_options(options, dump_points(&options.passes), options.planner);
     if (!options.cache.empty()) dynamic.compile.cache = &cache_;
-    dynamic.runner.machine.threads = options.threads;
-    dynamic.runner.timing = options.timing;
-    dynamic.runner.hazards = options.hazards;
+    dynamic.runner = runner_options(options);
     executor_.emplace(model, isa::find_chip(options.chip), std::move(dynamic));
   }
 
@@ -106,14 +104,13 @@ class DynamicModel : public RepeatedModel {
 
 std::unique_ptr<RepeatedModel> repeated_model(const onnx::ModelProto& model, const SessionOptions& options,
                                               const std::vector<StepModel::Tie>& ties,
-                                              const std::string& what, RunnerOptions run) {
+                                              const std::string& what, MeanOfShares mean_of_shares) {
   if (!has_control_flow(model))
-    return std::make_unique<ResidentModel>(model, options, ties, what, std::move(run));
-  if (run.mean_of_shares)
+    return std::make_unique<ResidentModel>(model, options, ties, what, std::move(mean_of_shares));
+  if (mean_of_shares)
     throw isa::UnsupportedError(
         "training in shares (--chips, --accumulate) of a model with If, Loop or Scan; train it with one chip "
-        "and "
-        "whole batches");
+        "and whole batches");
   return std::make_unique<DynamicModel>(model, options);
 }
 

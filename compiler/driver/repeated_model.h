@@ -39,12 +39,15 @@ class RepeatedModel {
   virtual void print_layers(std::ostream& out) const = 0;
 };
 
+/// RunnerOptions::mean_of_shares.
+using MeanOfShares = decltype(RunnerOptions::mean_of_shares);
+
 /// `ties`: outputs that take the places of inputs in the next run, as far as they can on the chip. `what` is
 /// for the progress on a terminal. A model with control flow is compiled in parts while it runs;
-/// UnsupportedError with `run.mean_of_shares`, then.
+/// UnsupportedError with `mean_of_shares`, then.
 std::unique_ptr<RepeatedModel> repeated_model(const onnx::ModelProto& model, const SessionOptions& options,
                                               const std::vector<StepModel::Tie>& ties,
-                                              const std::string& what, RunnerOptions run = {});
+                                              const std::string& what, MeanOfShares mean_of_shares = {});
 
 /// A training step with its state.
 class RepeatedStep {

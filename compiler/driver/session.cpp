@@ -142,8 +142,7 @@ int run_command(const RunRequest& request, std::ostream& out) {
 
   TensorMap observed;
   ProgressBar bar("running");
-  RunnerOptions runner_options;
-  runner_options.machine.threads = options.threads;
+  RunnerOptions runner_options = compiler::runner_options(options);
   runner_options.progress = [&](int64_t done, int64_t total, const std::string& what) {
     bar.update(done, total, what);
   };
@@ -151,9 +150,6 @@ int run_command(const RunRequest& request, std::ostream& out) {
     runner_options.observe = [&](const std::string& name, const Tensor& tensor) { observed[name] = tensor; };
   }
   simulator::RunReport report(model.chip, options.report);
-  runner_options.timing = options.timing;
-  runner_options.hazards = options.hazards;
-  runner_options.host_overlaps = options.host == "overlap";
   times.end("inputs");
   ModelRunner runner(model, runner_options);
   times.end("load chip");
@@ -228,8 +224,7 @@ int run_command(const RunRequest& request, std::ostream& out) {
         SessionOptions own = options;
         own.dump_after.clear();
         const Compiled other = compile_imported(own, std::move(again.model), false, ignored);
-        RunnerOptions plain;
-        plain.machine.threads = options.threads;
+        RunnerOptions plain = compiler::runner_options(options);
         plain.timing = false;
         return to_values(ModelRunner(other.model, plain).run(to_tensors(shown.inputs, "input")).outputs);
       };
@@ -357,15 +352,11 @@ int simulate_package_command(const SimulateRequest& request, std::ostream& out) 
   const TensorMap inputs = read_inputs(model, request.common.inputs, request.common.seed);
   const OutputFiles files(output_names(model), request.common.output_directory);
   ProgressBar run_bar("running");
-  RunnerOptions options;
-  options.machine.threads = request.common.threads;
+  RunnerOptions options = runner_options(request.common);
   options.progress = [&](int64_t done, int64_t total, const std::string& what) {
     run_bar.update(done, total, what);
   };
   simulator::RunReport report(model.chip, request.common.report);
-  options.timing = request.common.timing;
-  options.hazards = request.common.hazards;
-  options.host_overlaps = request.common.host == "overlap";
   ModelRunner runner(model, options);
   const RunOutcome outcome = runner.run(inputs, request.common.report.any() ? &report : nullptr);
   const Runs runs{1, outcome.first_cycles(), outcome.preparation.dram_bytes + outcome.total.dram_bytes,

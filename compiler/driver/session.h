@@ -60,6 +60,11 @@ struct SessionOptions {
 CompileOptions compile_options(const SessionOptions& options, const std::vector<std::string>& points,
                                const std::string& planner);
 
+/// Options of runs on the simulated chip.
+RunnerOptions runner_options(const SessionOptions& options);
+/// UnsupportedError where --slices is a number and the model is compiled in parts while it runs.
+void check_slices_of_parts(const SessionOptions& options, const std::string& open_reason);
+
 struct RunRequest {
   SessionOptions common;
   std::string model_file;

@@ -88,6 +88,21 @@ CompileOptions compile_options(const SessionOptions& options, const std::vector<
   return compile;
 }
 
+RunnerOptions runner_options(const SessionOptions& options) {
+  RunnerOptions run;
+  run.machine.threads = options.threads;
+  run.timing = options.timing;
+  run.hazards = options.hazards;
+  run.host_overlaps = options.host == "overlap";
+  return run;
+}
+
+void check_slices_of_parts(const SessionOptions& options, const std::string& open_reason) {
+  if (parse_slices(options.slices).value_or(1) != 1)
+    throw isa::UnsupportedError(fmt::format(
+        "--slices with a number: not for a model that is compiled in parts while it runs ({})", open_reason));
+}
+
 void WallTimes::end(const std::string& part) {
   const auto now = std::chrono::steady_clock::now();
   const double seconds = std::chrono::duration<double>(now - last_).count();

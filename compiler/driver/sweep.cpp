@@ -104,11 +104,8 @@ SweepRow measure(const SessionOptions& options, const onnx::ModelProto& model) {
   layout::SolutionCache cache(options.cache);
   if (!options.cache.empty()) compile.cache = &cache;
   const CompiledModel compiled = compile_model(model, isa::find_chip(options.chip), compile);
-  RunnerOptions run;
-  run.machine.threads = options.threads;
-  run.hazards = options.hazards;
-  run.host_overlaps = options.host == "overlap";
-  const RunOutcome outcome = ModelRunner(compiled, run).run(read_inputs(compiled, {}, options.seed));
+  const RunOutcome outcome =
+      ModelRunner(compiled, runner_options(options)).run(read_inputs(compiled, {}, options.seed));
   row.cycles = outcome.total.chip.cycles();
   row.chip_cycles = outcome.total.chip_cycles();
   row.first_cycles = outcome.first_cycles();

@@ -174,18 +174,16 @@ class Training {
   void compile() {
     limit_memory(step_, common_, request_.memory, out_);
     onnx::ModelProto model = step_.model;
-    RunnerOptions run;
+    MeanOfShares mean;
     SessionOptions common = common_;
     if (shares_ > 1) {
       join_shares(model, step_.joined, request_.model_file);
-      run.mean_of_shares = [this](const auto& operands, TensorMap& changed) {
-        return mean_of_shares(operands, changed);
-      };
+      mean = [this](const auto& operands, TensorMap& changed) { return mean_of_shares(operands, changed); };
     }
     if (chips_ != nullptr && common.threads == 0)
       common.threads =
           std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / chips_->count_here());
-    chip_.emplace(step_, repeated_model(model, common, step_.state, "step", run));
+    chip_.emplace(step_, repeated_model(model, common, step_.state, "step", mean));
   }
 
   /// The inputs of a share of the present step: number `index` of those of this chip.

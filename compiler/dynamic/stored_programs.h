@@ -37,6 +37,8 @@ class StoredPrograms {
     CompiledModel compiled;
   };
 
+  /// Where they are in the directory that `--cache` names.
+  static std::string directory_in(const std::string& cache) { return cache + "/programs"; }
   explicit StoredPrograms(std::string directory, int64_t most_bytes = kMostBytes);
 
   std::optional<Made> find(const std::string& key, const isa::Chip& chip) const;

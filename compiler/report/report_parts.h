@@ -8,8 +8,5 @@ namespace kodama::compiler {
 
 /// Relayouts are no part of the problem, and layers on the host take no cycles.
 ProblemWork work_of(const Stage& stage);
-/// Of the first output that was compared; null if none was.
-const Comparison* find_comparison(const Stage& stage, const CompiledModel& model,
-                                  const Comparisons& comparisons);
 
 }  // namespace kodama::compiler

@@ -276,3 +276,12 @@ But not for others:
   $ grep -E '^operand' choice.txt
   operand s against the CPU reference: max abs 9.54e-07, over largest magnitude 9.54e-07 (allowed 1e-08): FAILED; at [0, 1]: found 1, expected 1.000001
   operands against the CPU reference, each on those before it: max abs 9.54e-07, over largest magnitude 9.54e-07 (allowed 1e-08): FAILED
+
+On a terminal a table fits: columns that matter least are left out, and named. --wide has them all.
+
+  $ on_terminal() { script -qec "stty cols 80; kodama run models/linear.onnx --chip tiny --no-compare $*" /dev/null </dev/null | tr -d '\r' | grep -E '^(#|left out)'; }
+  $ on_terminal
+  #  layer    operators    kind      output  cycles  of peak  times bound  max rel
+  left out, for 80 columns: host relayouts, link cycles, step cycles, max abs, steps, where, wait (--wide)
+  $ on_terminal --wide
+  #  layer    operators    kind      output  where  steps  cycles  step cycles  wait  of peak  times bound  link cycles  host relayouts  max abs  max rel
