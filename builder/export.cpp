@@ -2,6 +2,7 @@
 
 #include "builder/recorder.h"
 #include "compiler/graph/onnx_model.h"
+#include "compiler/proto/tensor_proto.h"
 
 /// What was recorded as a model.
 namespace kodama::builder {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "compiler/graph/onnx_model.h"
+#include "compiler/proto/tensor_proto.h"
 
 namespace kodama::builder {
 

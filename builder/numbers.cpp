@@ -6,7 +6,7 @@
 #include <span>
 
 #include "builder/recorder.h"
-#include "compiler/reference/threefry.h"
+#include "compiler/reference/kernels/threefry.h"
 
 namespace kodama::builder {
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "compiler/graph/onnx_model.h"
+#include "compiler/proto/tensor_proto.h"
 
 namespace kodama::builder::testing {
 

@@ -12,6 +12,7 @@
 #include "compiler/graph/infer_types.h"
 #include "compiler/graph/onnx_model.h"
 #include "compiler/graph/operator_rules.h"
+#include "compiler/proto/tensor_proto.h"
 
 namespace kodama::builder {
 

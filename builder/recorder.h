@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "builder/graph.h"
-#include "compiler/graph/fresh_names.h"
+#include "compiler/tensor/fresh_names.h"
 
 /// What a Graph has recorded. Private to builder.
 namespace kodama::builder {

@@ -11,6 +11,7 @@
 #include "builder/operator_call_test.h"
 #include "compiler/graph/import.h"
 #include "compiler/graph/onnx_model.h"
+#include "compiler/proto/tensor_proto.h"
 #include "compiler/reference/executor.h"
 #include "isa/file.h"
 

@@ -16,11 +16,11 @@ set(kodama_public_headers
     scheduler/problem/schedule_problem.h scheduler/problem/transfer_problem.h
     scheduler/optimizer/operation_flow.h scheduler/optimizer/optimize.h scheduler/optimizer/program_stream.h
     scheduler/optimizer/stream_changes.h scheduler/optimizer/stream_operation.h
-    compiler/tensor/tensor.h
-    compiler/graph/fold_constants.h compiler/graph/fresh_names.h compiler/graph/graph_view.h
+    compiler/tensor/fresh_names.h compiler/tensor/tensor.h compiler/tensor/value.h compiler/reference/kernels/node.h
+    compiler/graph/fold_constants.h compiler/graph/graph_view.h
     compiler/graph/onnx_model.h compiler/graph/passes.h
     compiler/layers/affine_map.h compiler/layers/layer_graph.h compiler/layers/scalar_expr.h
-    compiler/tile/tile_program.h
+    compiler/streams/element_forms.h compiler/streams/stream_placement.h compiler/tile/tile_program.h
     compiler/kernels/kernel.h compiler/kernels/predict.h compiler/kernels/spread.h)
 # Plugins carry the hash of these headers, and Kodama loads those that carry its own.
 set(kodama_public_header_files ${kodama_public_headers})
@@ -53,7 +53,7 @@ install(EXPORT kodama-targets NAMESPACE kodama:: DESTINATION ${kodama_package_di
 file(WRITE ${CMAKE_BINARY_DIR}/kodama-config.cmake
 "include(CMakeFindDependencyMacro)
 find_dependency(fmt)
-foreach(part kodama-targets kodama-library-targets)  # of components plugin and library
+foreach(part kodama-targets kodama-runtime-targets kodama-library-targets)  # of components plugin, runtime and library
   include(\${CMAKE_CURRENT_LIST_DIR}/\${part}.cmake OPTIONAL)
 endforeach()
 ")
@@ -64,4 +64,4 @@ install(FILES ${CMAKE_BINARY_DIR}/kodama-config.cmake ${CMAKE_BINARY_DIR}/kodama
 # Plugins find what their headers declare in the program, or Python module, itself: all of these libraries is in it,
 # used or not (as LINK_LIBRARY_OVERRIDE).
 set(kodama_whole_libraries
-    WHOLE_ARCHIVE,kodama_isa,kodama_passes,kodama_scheduler_problem,kodama_scheduler_packing,kodama_scheduler_machine,kodama_scheduler_segment,kodama_scheduler_optimizer,kodama_layout_algebra,kodama_layout_moves,kodama_layout_primitives,kodama_layout_plan,kodama_compiler_tensor,kodama_compiler_graph,kodama_compiler_layers,kodama_compiler_tile,kodama_compiler_kernels)
+    WHOLE_ARCHIVE,kodama_isa,kodama_passes,kodama_scheduler_problem,kodama_scheduler_packing,kodama_scheduler_machine,kodama_scheduler_segment,kodama_scheduler_optimizer,kodama_layout_algebra,kodama_layout_moves,kodama_layout_primitives,kodama_layout_plan,kodama_compiler_tensor,kodama_compiler_reference_kernels,kodama_compiler_graph,kodama_compiler_layers,kodama_compiler_streams,kodama_compiler_tile,kodama_compiler_kernels)

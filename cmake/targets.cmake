@@ -47,9 +47,13 @@ endfunction()
 kodama_precompiled_set(base)
 kodama_precompiled_set(onnx LINK onnx onnx_proto HEADERS <nlohmann/json.hpp> <onnx/onnx_pb.h>)
 
+# Parts of the compiler that know nothing of ONNX; nor do the tests of some.
+set(kodama_library_without_onnx compiler_tensor compiler_reference_kernels compiler_layers compiler_streams compiler_package
+    compiler_tile compiler_kernels compiler_plan compiler_runtime)
+set(kodama_test_without_onnx compiler_tensor compiler_layers)
 # kodama_precompile(TARGET NAME library|test): the set that fits the part NAME.
 function(kodama_precompile target name kind)
-  if(name MATCHES "^(compiler_|builder)")
+  if(name MATCHES "^(compiler_|builder)" AND NOT name IN_LIST kodama_${kind}_without_onnx)
     target_precompile_headers(${target} REUSE_FROM kodama_pch_onnx_${kind})
   else()
     target_precompile_headers(${target} REUSE_FROM kodama_pch_base_${kind})

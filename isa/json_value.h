@@ -71,6 +71,7 @@ class JsonValue {
 
   int64_t integer(int64_t low = -kLargestJsonInteger - 1, int64_t high = kLargestJsonInteger) const;
   int small_integer() const;
+  bool is_text() const { return json_.is_string(); }
   std::string text() const;
   /// What `parse` makes of a text. Its errors don't know where that is from.
   template <typename Parse>

@@ -1,10 +1,11 @@
 #!/bin/bash
-# installed.sh CMAKE BUILD EXAMPLE CXX MODEL: a program outside of the tree, built against an installed copy that was moved.
+# installed.sh CMAKE BUILD EXAMPLE CXX CC MODEL HOST_MODEL: programs outside of the tree, built against installed copies that were moved.
+# HOST_MODEL: something of it is computed on the host.
 set -euo pipefail
-cmake=$1 build=$2 example=$3 cxx=$4 model=$5
+cmake=$1 build=$2 example=$3 cxx=$4 cc=$5 model=$6 host_model=$7
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-"$cmake" --install "$build" --component library --prefix "$folder/first" >"$folder/log"
+for component in runtime library; do "$cmake" --install "$build" --component $component --prefix "$folder/first" >"$folder/log"; done
 mv "$folder/first" "$folder/moved"
 export PKG_CONFIG_PATH=$(dirname "$(find "$folder/moved" -name kodama.pc)") KODAMA_CACHE=off
 cd "$folder"
@@ -50,4 +51,37 @@ P
 "$cmake" --build project/build >"$folder/log" || { cat "$folder/log"; exit 1; }
 project/build/run_model "$model" tiny
 for part in isa assembler simulator layout scheduler; do project/build/use_$part; done
-echo "the installed copy is complete"
+echo "--- the runtime alone"
+"$build/tools/kodama" compile "$model" --chip tiny -o chip.package >"$folder/log"
+"$build/tools/kodama" compile "$host_model" --chip tiny -o host.package >"$folder/log"
+"$cmake" --install "$build" --component runtime --prefix "$folder/second" >"$folder/log"
+mv "$folder/second" "$folder/runtime"
+export PKG_CONFIG_PATH=$(dirname "$(find "$folder/runtime" -name kodama-runtime.pc)")
+libraries=$(pkg-config --variable=libdir kodama-runtime)
+flags=$(pkg-config --cflags --libs kodama-runtime)
+"$cxx" -std=c++20 -Wall -Wextra -Werror "$example/run_package.cpp" -o in_cxx $flags
+"$cc" -std=c99 -pedantic -Wall -Wextra -Werror "$example/run_package.c" -o in_c $flags
+mkdir runner
+cat >runner/CMakeLists.txt <<P
+cmake_minimum_required(VERSION 3.16)
+project(user LANGUAGES C CXX)
+find_package(kodama REQUIRED)
+add_executable(in_cxx $example/run_package.cpp)
+add_executable(in_c $example/run_package.c)
+foreach(program in_cxx in_c)
+  target_link_libraries(\${program} PRIVATE kodama::runtime)
+endforeach()
+P
+"$cmake" -S runner -B runner/build -DCMAKE_PREFIX_PATH="$folder/runtime" -DCMAKE_CXX_COMPILER="$cxx" -DCMAKE_C_COMPILER="$cc" >"$folder/log"
+"$cmake" --build runner/build >"$folder/log" || { cat "$folder/log"; exit 1; }
+for package in chip host; do
+  LD_LIBRARY_PATH=$libraries ./in_cxx $package.package | tee in_cxx.txt
+  LD_LIBRARY_PATH=$libraries ./in_c $package.package | sort | cmp - <(sort in_cxx.txt)
+  runner/build/in_cxx $package.package | cmp - in_cxx.txt
+  runner/build/in_c $package.package | sort | cmp - <(sort in_cxx.txt)
+done
+if LD_LIBRARY_PATH=$libraries ldd ./in_cxx "$libraries"/libkodama-runtime.so | grep -E "onnx|protobuf|libkodama\.|not found"; then
+  echo "the runtime needs what it must not, or something isn't there"
+  exit 1
+fi
+echo "the installed copies are complete"

@@ -1,8 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <kodama/c_runtime.h>
 #include <kodama/kodama.h>
 
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <thread>
 
@@ -12,6 +14,7 @@ namespace kodama {
 namespace {
 
 using compiler::testing::error_of;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -96,6 +99,127 @@ TEST(Library, KeepsPackages) {
   EXPECT_EQ(difference(before.run(inputs).outputs, behind.run(inputs).outputs), 0);
 }
 
+/// A product, and a choice of text that the host computes.
+std::string with_text() {
+  return bytes_of(R"(g (float[4,8] x, float[8,8] w, string[3] s) => (float[4,8] y, string[3] t)
+                     { p = MatMul(x, w) y = Relu(p) t = StringNormalizer<case_change_action = "UPPER">(s) })");
+}
+
+TEST(Library, PackagesRunWithoutTheCompiler) {
+  const std::string directory = ::testing::TempDir() + "kodama_runtime_package";
+  std::filesystem::remove_all(directory);
+  const Model model = Model::from_bytes(with_text());
+  const Program program = Program::compile(model, {.chip = "tiny", .options = {{"cache", ""}}});
+  program.save(directory);
+  const Package package = Package::load(directory);
+  EXPECT_EQ(package.chip(), "tiny");
+  ASSERT_EQ(package.inputs().size(), 3U);
+  EXPECT_EQ(package.inputs()[2].type, ElementType::kString);
+  Tensors inputs = Model::from_bytes(product()).random_inputs();
+  inputs.insert_or_assign("s", Tensor::of_strings({3}, {"a", "B", "\xc3\xa9"}));
+  Session session(program);
+  PackageSession runner(package, {.threads = 1});
+  const Result expected = session.run(inputs);
+  for (int run = 0; run < 2; ++run) {
+    const Outcome found = runner.run(inputs);
+    EXPECT_EQ(difference(found.outputs, expected.outputs), 0);
+    EXPECT_THAT(found.outputs.at("t").strings(), ElementsAre("A", "B", "\xc3\x89"));
+    EXPECT_EQ(found.cycles, expected.cycles);
+    EXPECT_GE(found.first_cycles, found.cycles);
+  }
+  EXPECT_THAT(error_of<UserError>([&] { runner.run({}); }), HasSubstr("is not given"));
+  EXPECT_THROW(PackageSession(package, {.hazards = "some"}), UserError);
+  EXPECT_THROW(Package::load(directory + "/none"), UserError);
+
+  // The same in C, which has no tensors of strings.
+  kodama_package* c_package = nullptr;
+  ASSERT_EQ(kodama_package_load(directory.c_str(), nullptr, &c_package), KODAMA_OK);
+  kodama_session* c_session = nullptr;
+  ASSERT_EQ(kodama_session_new(c_package, nullptr, &c_session), KODAMA_OK);
+  EXPECT_EQ(kodama_session_set_input(c_session, "s", "", 0), KODAMA_UNSUPPORTED);
+  EXPECT_THAT(kodama_last_error(), HasSubstr("strings"));
+  kodama_package_free(c_package);
+  kodama_session_free(c_session);
+  std::filesystem::remove_all(directory);
+}
+
+TEST(Library, RunsPackagesForC) {
+  const std::string directory = ::testing::TempDir() + "kodama_c_package";
+  std::filesystem::remove_all(directory);
+  const Model model = Model::from_bytes(product());
+  const Program program = Program::compile(model, {.chip = "tiny", .options = {{"cache", ""}}});
+  program.save(directory);
+  const Tensors inputs = model.random_inputs();
+  const Result expected = Session(program).run(inputs);
+
+  kodama_package* package = nullptr;
+  ASSERT_EQ(kodama_package_load(directory.c_str(), "tiny", &package), KODAMA_OK);
+  EXPECT_STREQ(kodama_package_chip(package), "tiny");
+  EXPECT_STREQ(kodama_package_name(package), "product");
+  EXPECT_EQ(version(), kodama_version());
+  ASSERT_EQ(kodama_package_input_count(package), 2U);
+  ASSERT_EQ(kodama_package_output_count(package), 1U);
+  kodama_value_info info = {};
+  ASSERT_EQ(kodama_package_output(package, 0, &info), KODAMA_OK);
+  EXPECT_STREQ(info.name, "y");
+  EXPECT_EQ(info.type, KODAMA_FLOAT32);
+  ASSERT_EQ(info.rank, 2U);
+  EXPECT_EQ(info.shape[1], 8);
+  EXPECT_EQ(info.bytes, 4U * 8 * sizeof(float));
+  EXPECT_EQ(kodama_package_input(package, 2, &info), KODAMA_USER_ERROR);
+  EXPECT_EQ(kodama_package_input(package, 0, nullptr), KODAMA_USER_ERROR);
+
+  kodama_session_settings settings = kodama_default_settings();
+  kodama_session* session = nullptr;
+  settings.hazards = "some";
+  EXPECT_EQ(kodama_session_new(package, &settings, &session), KODAMA_USER_ERROR);
+  EXPECT_EQ(session, nullptr);
+  settings = kodama_default_settings();
+  settings.threads = -1;
+  EXPECT_EQ(kodama_session_new(package, &settings, &session), KODAMA_USER_ERROR);
+  ASSERT_EQ(kodama_session_new(package, nullptr, &session), KODAMA_OK);
+  const void* elements = nullptr;
+  size_t bytes = 0;
+  EXPECT_EQ(kodama_session_output(session, "y", &elements, &bytes), KODAMA_USER_ERROR);
+  EXPECT_THAT(kodama_last_error(), HasSubstr("no run"));
+  EXPECT_EQ(kodama_session_run(session), KODAMA_USER_ERROR);
+  for (const auto& [name, tensor] : inputs) {
+    EXPECT_EQ(kodama_session_set_input(session, name.c_str(), tensor.bytes().data(), 3), KODAMA_USER_ERROR);
+    EXPECT_EQ(kodama_session_set_input(session, name.c_str(), nullptr, tensor.bytes().size()),
+              KODAMA_USER_ERROR);
+    ASSERT_EQ(kodama_session_set_input(session, name.c_str(), tensor.bytes().data(), tensor.bytes().size()),
+              KODAMA_OK);
+  }
+  EXPECT_EQ(kodama_session_set_input(session, "z", "", 0), KODAMA_USER_ERROR);
+  EXPECT_THAT(kodama_last_error(), AllOf(HasSubstr("'w'"), HasSubstr("'x'")));
+  for (int run = 0; run < 2; ++run) {
+    ASSERT_EQ(kodama_session_run(session), KODAMA_OK) << kodama_last_error();
+    ASSERT_EQ(kodama_session_output(session, "y", &elements, &bytes), KODAMA_OK);
+    const auto y = expected.outputs.at("y").bytes();
+    ASSERT_EQ(bytes, y.size());
+    EXPECT_EQ(std::memcmp(elements, y.data(), bytes), 0);
+    EXPECT_EQ(kodama_session_cycles(session), expected.cycles);
+    EXPECT_GE(kodama_session_first_cycles(session), expected.cycles);
+    EXPECT_GT(kodama_session_seconds(session), 0);
+  }
+  EXPECT_EQ(kodama_session_output(session, "q", &elements, &bytes), KODAMA_USER_ERROR);
+  kodama_session_free(session);
+  kodama_package_free(package);
+
+  // Nothing of it crashes on nothing.
+  kodama_session_free(nullptr);
+  kodama_package_free(nullptr);
+  EXPECT_EQ(kodama_package_load(nullptr, nullptr, &package), KODAMA_USER_ERROR);
+  EXPECT_EQ(kodama_package_load(directory.c_str(), nullptr, nullptr), KODAMA_USER_ERROR);
+  EXPECT_EQ(kodama_package_load("/nowhere", nullptr, &package), KODAMA_USER_ERROR);
+  EXPECT_EQ(kodama_package_load(directory.c_str(), "no chip", &package), KODAMA_USER_ERROR);
+  EXPECT_EQ(package, nullptr);
+  EXPECT_EQ(kodama_session_run(nullptr), KODAMA_USER_ERROR);
+  EXPECT_EQ(kodama_session_cycles(nullptr), 0);
+  EXPECT_STREQ(kodama_package_name(nullptr), "");
+  std::filesystem::remove_all(directory);
+}
+
 TEST(Library, WritesFilesAboutARun) {
   Session session(
       Program::compile(Model::from_bytes(product()), {.chip = "tiny", .options = {{"cache", ""}}}));
@@ -176,6 +300,10 @@ TEST(LibraryTensor, HasElementsAndFiles) {
   tensor.write(file);
   EXPECT_THAT(Tensor::read(file).data<int64_t>(), ElementsAre(1, 2, 3, 4, 5, 6));
   std::filesystem::remove(file);
+  const std::string proto = ::testing::TempDir() + "library_tensor.pb";
+  write_tensor(proto, tensor, "t");
+  EXPECT_THAT(read_tensor(proto).data<int64_t>(), ElementsAre(1, 2, 3, 4, 5, 6));
+  std::filesystem::remove(proto);
   EXPECT_EQ(Tensor(ElementType::kFloat32, {0, 3}).size(), 0);
   EXPECT_EQ(Tensor::copy_of(ElementType::kFloat32, {0}, nullptr).bytes().size(), 0U);
   EXPECT_THROW(Tensor(ElementType::kFloat32, {-1}), UserError);

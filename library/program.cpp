@@ -2,10 +2,11 @@
 
 #include <sstream>
 
-#include "compiler/compile/package.h"
 #include "compiler/compile/plan_slices.h"
 #include "compiler/driver/session_options.h"
 #include "compiler/dynamic/dynamic_report.h"
+#include "compiler/package/package.h"
+#include "compiler/proto/tensor_file.h"
 #include "compiler/report/html_report.h"
 #include "compiler/report/report.h"
 #include "compiler/report/traced_run.h"
@@ -13,23 +14,15 @@
 #include "library/states.h"
 #include "passes/plugin_loading.h"
 #include "passes/registry.h"
-#include "simulator/hazard_modes.h"
 
 namespace kodama {
 
 using compiler::CompiledModel;
+using library::describe;
 using library::ProgramState;
+using library::to_counts;
 
 namespace {
-
-std::vector<ValueInfo> describe(const CompiledModel& model, const std::vector<compiler::TensorId>& ids) {
-  std::vector<ValueInfo> result;
-  for (const compiler::TensorId id : ids) {
-    const compiler::LayerTensor& tensor = model.tensors[static_cast<size_t>(id)];
-    result.push_back({tensor.name, static_cast<ElementType>(tensor.type), model.whole_shape(id)});
-  }
-  return result;
-}
 
 std::shared_ptr<ProgramState> state_of(CompiledModel compiled) {
   auto state = std::make_shared<ProgramState>();
@@ -39,15 +32,6 @@ std::shared_ptr<ProgramState> state_of(CompiledModel compiled) {
   state->outputs = describe(compiled, compiled.outputs);
   state->compiled = std::move(compiled);
   return state;
-}
-
-/// (done, total, what), as the compiler and the runner report it.
-std::function<void(int64_t, int64_t, const std::string&)> to_counts(
-    const std::function<void(double, const std::string&)>& progress) {
-  if (!progress) return {};
-  return [progress](int64_t done, int64_t total, const std::string& what) {
-    progress(total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 0.0, what);
-  };
 }
 
 }  // namespace
@@ -125,16 +109,8 @@ struct library::SessionState {
 Session::Session(const Program& program, const SessionSettings& settings)
     : state_(std::make_unique<library::SessionState>()) {
   state_->program = program.state_;
-  compiler::SessionOptions options;
-  options.threads = settings.threads;
-  options.timing = settings.timing;
-  options.hazards = simulator::parse_hazards(settings.hazards);
-  options.host = settings.host_overlaps ? "overlap" : "serial";
-  if (!options.timing && options.hazards == simulator::Hazards::kStall)
-    throw UserError("hazards stall: allowed only with timing, in which they show");
+  state_->options = library::runner_options(settings);
   compiler::RunnerOptions& run = state_->options;
-  run = compiler::runner_options(options);
-  run.progress = to_counts(settings.progress);
   if (program.state_->compiled) {
     state_->runner.emplace(*program.state_->compiled, run);
     return;
@@ -223,11 +199,11 @@ Result Session::run(Tensors inputs, const RunFiles& files) {
   return result;
 }
 
-std::string version() {
-  return KODAMA_VERSION;
+Tensor read_tensor(const std::string& file, const std::string& member) {
+  return library::TensorAccess::wrap(compiler::read_tensor_file(file, member));
 }
-std::vector<std::string> chip_names() {
-  return isa::chip_names();
+void write_tensor(const std::string& file, const Tensor& tensor, const std::string& name) {
+  compiler::write_tensor_file(file, library::TensorAccess::get(tensor), name);
 }
 void load_plugin(const std::string& file) {
   passes::load_plugin(file);

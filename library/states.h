@@ -9,28 +9,14 @@
 #include "compiler/driver/session.h"
 #include "compiler/dynamic/dynamic_executor.h"
 #include "compiler/graph/import.h"
+#include "compiler/package/compiled_model.h"
 #include "compiler/runtime/runner.h"
-#include "compiler/tensor/value.h"
+#include "library/runtime/states.h"
 
 /// What the classes of kodama.h refer to. Private to library.
 namespace kodama {
 
-struct Tensor::State {
-  compiler::Tensor tensor;
-};
-
 namespace library {
-
-struct TensorAccess {
-  static Tensor wrap(compiler::Tensor tensor);
-  static const compiler::Tensor& get(const Tensor& tensor);
-  /// A copy, unless nobody else has it.
-  static compiler::Tensor take(Tensor tensor);
-};
-/// Copies the elements of tensors that somebody else has, too.
-compiler::TensorMap to_map(Tensors tensors);
-/// Moves.
-Tensors from_map(compiler::TensorMap map);
 
 struct ModelState {
   std::string where;  ///< begins messages

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/compile/compiled_model.h"
+#include "compiler/compile/compile_model.h"
 #include "compiler/graph/import.h"
 #include "isa/costs.h"
 #include "isa/error.h"

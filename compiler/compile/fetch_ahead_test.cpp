@@ -15,24 +15,26 @@ using layout::L1bMode;
 using layout::L2bMode;
 using layout::MabMode;
 
-constexpr int64_t kMatrixLw = 64;
+constexpr int64_t kMatrixBufferLw = 64;
 
 /// A stage that has `work` times something to compute with a constant, which it loads first.
 TileProgram stage(const std::string& name, int64_t dram, int64_t work, const isa::Chip& chip) {
   const layout::Transport transport(chip, L2bMode::kDistribute, L1bMode::kDistribute, MabMode::kDistribute);
   TileProgram program;
   program.name = name;
-  program.buffers = {{"matrix", kMatrixLw, isa::space_bit(Space::kLm0)},
-                     {"result", kMatrixLw, isa::space_bit(Space::kLm1)}};
-  program.streams = {{"w", transport, kMatrixLw, dram}, {"y", transport, kMatrixLw, dram + 100000}};
+  program.buffers = {{"matrix", kMatrixBufferLw, isa::space_bit(Space::kLm0)},
+                     {"result", kMatrixBufferLw, isa::space_bit(Space::kLm1)}};
+  program.streams = {{"w", transport, kMatrixBufferLw, dram},
+                     {"y", transport, kMatrixBufferLw, dram + 100000}};
   MapTile map;
   map.expr.apply(ScalarOp::kRelu, map.expr.input(0));
   map.inputs = {{0, {}}};
   map.out = 1;
-  map.count = kMatrixLw;
-  LoadTile load{0, {}, 0, {}, kMatrixLw};
+  map.count = kMatrixBufferLw;
+  LoadTile load{0, {}, 0, {}, kMatrixBufferLw};
   load.normalize = MatrixPrecision::kGFloat;
-  program.body = {{load}, {map}, {TileLoop{"again", work, {{map}}}}, {StoreTile{1, {}, 1, {}, kMatrixLw}}};
+  program.body = {
+      {load}, {map}, {TileLoop{"again", work, {{map}}}}, {StoreTile{1, {}, 1, {}, kMatrixBufferLw}}};
   return program;
 }
 
@@ -85,7 +87,7 @@ TEST_F(FetchAhead, WhatIsNeededLaterComesEarlier) {
   std::vector<AheadStage> list = stages();
   fetch_ahead(list, chip_);
   verify();
-  EXPECT_EQ(pieces_lw(0) + pieces_lw(1), 2 * kMatrixLw);
+  EXPECT_EQ(pieces_lw(0) + pieces_lw(1), 2 * kMatrixBufferLw);
   EXPECT_EQ(pieces_lw(2), 0);
   EXPECT_LT(after_[1].buffers[0].address_lw, chip_.memory.lm_words / isa::kWordsPerLong);
   EXPECT_FALSE(std::holds_alternative<LoadTile>(after_[2].body[0].kind));
@@ -129,7 +131,7 @@ TEST_F(FetchAhead, OnlyRowsThatLeaveL2bmTakeTime) {
     fetch_ahead(list, chip_);
     return pieces_lw(0) + pieces_lw(1);
   };
-  EXPECT_EQ(pieces_beside_rows(chip_.memory.l2bm_lw / 4), 2 * kMatrixLw);
+  EXPECT_EQ(pieces_beside_rows(chip_.memory.l2bm_lw / 4), 2 * kMatrixBufferLw);
   EXPECT_EQ(pieces_beside_rows(chip_.memory.l2bm_lw), 0);
 }
 
@@ -138,11 +140,11 @@ TEST_F(FetchAhead, WordsThatOthersUseAreLeftAlone) {
   // A program between the second and the third that has nearly all of LM0.
   AheadStage other;
   const int64_t all = chip_.memory.lm_words / isa::kWordsPerLong;
-  other.taken = {{0, all - kMatrixLw - 2}};
+  other.taken = {{0, all - kMatrixBufferLw - 2}};
   list.insert(list.begin() + 2, other);
   fetch_ahead(list, chip_);
   verify();
-  EXPECT_GE(after_[2].buffers[0].address_lw, all - kMatrixLw - 2);
+  EXPECT_GE(after_[2].buffers[0].address_lw, all - kMatrixBufferLw - 2);
 }
 
 TEST_F(FetchAhead, DamageIsFound) {
@@ -164,7 +166,7 @@ TEST_F(FetchAhead, DamageIsFound) {
   expect_found();
   after_[2].kept.clear();
   expect_found();
-  after_[with_piece].body.push_back({FillTile{a_piece(with_piece).buffer, {}, kMatrixLw, 0}});
+  after_[with_piece].body.push_back({FillTile{a_piece(with_piece).buffer, {}, kMatrixBufferLw, 0}});
   expect_found();
   a_piece(with_piece).beside_at = chip_.memory.l2bm_lw;
   expect_found();

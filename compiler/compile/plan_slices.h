@@ -2,7 +2,8 @@
 
 #include <memory>
 
-#include "compiler/compile/compiled_model.h"
+#include "compiler/compile/compile_model.h"
+#include "compiler/package/compiled_model.h"
 
 /// A large batch in slices. Where every layer computes each image by itself (compiler/layers/batch.h), the
 /// program of some images, a slice, serves all of them: it runs once for each slice, with constants that come

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "compiler/layers/layer_graph.h"
+#include "compiler/package/compiled_model.h"
 #include "compiler/plan/model_plan.h"
 
 /// Ties: an output whose values are an input's in the next run, without leaving the chip. A loop's state, or
@@ -26,17 +27,6 @@ struct TieRequest {
   std::string output;
   std::string input;
   bool fetch = false;  ///< the host wants the output of every run, too
-};
-
-struct Tie {
-  TensorId output = -1;
-  TensorId input = -1;
-  int source = -1;           ///< image of the plan: of the output, as the host would fetch it
-  std::vector<int> targets;  ///< images that the host sends of the input
-  std::vector<int> made;     ///< the same as relayouts make them: at the addresses of `targets`
-  int first_stage = -1;      ///< of these relayouts
-  bool in_place = false;     ///< `source` is where the one target is; nothing is made
-  bool fetch = false;        ///< the output goes to the host in every run, too, at least under another name
 };
 
 /// Adds stages and images for the ties that can be made, and returns those. One can't be made where the host

@@ -72,8 +72,9 @@ const Value& operand_of_chip(const std::string& name, const Value& computed, con
   if (found == of_chip.end()) return computed;
   const Value& own = found->second;
   // With a tensor of another shape nodes can't compute.
-  const bool fits = !computed.is_tensor() || (own.is_tensor() && own.type().SerializeAsString() ==
-                                                                     computed.type().SerializeAsString());
+  const bool fits =
+      !computed.is_tensor() || (own.is_tensor() && own.element_type() == computed.element_type() &&
+                                own.tensor().shape() == computed.tensor().shape());
   return fits ? own : computed;
 }
 

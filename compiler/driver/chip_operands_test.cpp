@@ -8,7 +8,7 @@ namespace kodama::compiler {
 namespace {
 
 Value floats(Shape shape, std::vector<float> elements) {
-  return Tensor::from_values(onnx::TensorProto::FLOAT, std::move(shape), elements);
+  return Tensor::from_values(DataType::kFloat32, std::move(shape), elements);
 }
 
 /// Chooses the largest of what was computed, as a detector does.
@@ -55,7 +55,7 @@ TEST(ChipOperands, WrongChoicesAreWrong) {
   const GraphProblem problem = choosing_problem();
   const auto run = [&](const GraphProblem& shown) {
     ValueMap outputs = run_graph_on_values(shown.model, shown.inputs);
-    outputs["place"] = Tensor::from_values<int64_t>(onnx::TensorProto::INT64, {1}, {2});
+    outputs["place"] = Tensor::from_values<int64_t>(DataType::kInt64, {1}, {2});
     return outputs;
   };
   EXPECT_FALSE(compare_with_chip_operands(problem, run(problem), run)->is_within(1e-3));

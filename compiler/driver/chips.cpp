@@ -17,7 +17,7 @@ void add_elements(const T* from, T* to, int64_t count) {
 void add_tensor(const Tensor& from, Tensor& to) {
   isa::check_internal(from.type() == to.type() && from.shape() == to.shape(), "SumOfShares",
                       "shares have tensors of other shapes");
-  if (to.type() == onnx::TensorProto_DataType_DOUBLE) {
+  if (to.type() == DataType::kFloat64) {
     add_elements(from.data<double>().data(), to.data<double>().data(), to.size());
   } else {
     add_elements(from.data<float>().data(), to.data<float>().data(), to.size());
@@ -94,8 +94,8 @@ std::vector<Tensor> SumOfShares::take() {
 }
 
 std::vector<Tensor> sum_over_chips(Chips& chips, std::vector<Tensor> own) {
-  sum_elements<float>(chips, onnx::TensorProto_DataType_FLOAT, own);
-  sum_elements<double>(chips, onnx::TensorProto_DataType_DOUBLE, own);
+  sum_elements<float>(chips, DataType::kFloat32, own);
+  sum_elements<double>(chips, DataType::kFloat64, own);
   return own;
 }
 

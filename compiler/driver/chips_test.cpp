@@ -12,8 +12,8 @@
 namespace kodama::compiler {
 namespace {
 
-constexpr DataType kFloat = onnx::TensorProto_DataType_FLOAT;
-constexpr DataType kDouble = onnx::TensorProto_DataType_DOUBLE;
+constexpr DataType kFloat = DataType::kFloat32;
+constexpr DataType kDouble = DataType::kFloat64;
 
 /// Chips as threads of this process.
 class Meeting {

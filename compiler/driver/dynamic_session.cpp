@@ -11,6 +11,8 @@
 #include "compiler/dynamic/dynamic_executor.h"
 #include "compiler/dynamic/dynamic_report.h"
 #include "compiler/graph/onnx_model.h"
+#include "compiler/proto/tensor_file.h"
+#include "compiler/proto/tensor_proto.h"
 #include "compiler/reference/onnx_backend_test.h"
 #include "compiler/report/progress.h"
 #include "compiler/report/report.h"

@@ -11,12 +11,13 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "compiler/compile/file_names.h"
 #include "compiler/driver/child_process.h"
 #include "compiler/driver/graph_judge.h"
 #include "compiler/driver/random_graph.h"
 #include "compiler/driver/session.h"
 #include "compiler/driver/shrink_graph.h"
+#include "compiler/package/file_names.h"
+#include "compiler/proto/tensor_proto.h"
 #include "compiler/report/progress.h"
 #include "compiler/tensor/value.h"
 #include "isa/output.h"

@@ -95,7 +95,7 @@ TEST(RandomGraph, ShowsWhatStepsRead) {
   GraphProblem problem{
       testing::parse_model("agraph (float[2,3] x) => (float[2,3] y)"
                            "{ a = Exp(x) b = Floor(a) c = Floor(x) d = Add(b, c) y = Round(d) }"),
-      {{"x", testing::random_tensor(onnx::TensorProto_DataType_FLOAT, {2, 3}, 1)}}};
+      {{"x", testing::random_tensor(DataType::kFloat32, {2, 3}, 1)}}};
   std::vector<std::string> outputs;
   problem = with_outputs_to_compare(problem);
   for (const auto& output : problem.model.graph().output()) outputs.push_back(output.name());
@@ -108,7 +108,7 @@ TEST(RandomRows, ProbabilitiesStayProbabilities) {
   int found = 0;
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     RandomNodes nodes(seed, {.elements = 400, .products = 20'000});
-    const Tensor zeros(onnx::TensorProto::FLOAT, {4});
+    const Tensor zeros(DataType::kFloat32, {4});
     nodes.add("Cosh", {nodes.add_input(zeros).name});
     if (!nodes.attempt([&] { random_row("Bernoulli").add(nodes, "Bernoulli"); })) continue;
     const ValueMap inputs = nodes.input_values();
@@ -203,7 +203,7 @@ TEST(ShrinkGraph, KeepsWhatFails) {
                                         "{ a = Relu(x) b = Exp(a) c = Neg(b) d = Add(c, a) e = Abs(d) "
                                         "t = Transpose(c) }"),
                    {}, "model"),
-      {{"x", testing::random_tensor(onnx::TensorProto_DataType_FLOAT, {2, 3}, 1)}}};
+      {{"x", testing::random_tensor(DataType::kFloat32, {2, 3}, 1)}}};
   const ValueMap values = run_graph_on_values(problem.model, problem.inputs, {.keep_intermediates = true});
   const auto fails = [](const GraphProblem& part) { return testing::count_nodes(part.model, "Add") == 1; };
   const GraphProblem small = shrink_graph(problem, fails, 100);

@@ -20,6 +20,8 @@
 #include "compiler/graph/import.h"
 #include "compiler/graph/onnx_model.h"
 #include "compiler/graph/operator_rules.h"
+#include "compiler/lowering/lowering.h"
+#include "compiler/proto/tensor_proto.h"
 #include "compiler/runtime/comparison.h"
 #include "compiler/runtime/runner.h"
 #include "isa/arithmetic.h"
@@ -31,8 +33,6 @@
 
 namespace kodama::compiler {
 namespace {
-
-using onnx::TensorProto;
 
 /// The exact scheduler could look at a kernel's blocks for hours.
 constexpr const char* kExactNodes = "2000";
@@ -52,9 +52,9 @@ std::vector<std::string> names_of(const Passes& passes) {
 /// Half the distance between neighbouring numbers of a type, relative to them.
 double rounding_of(DataType type) {
   switch (type) {
-    case TensorProto::FLOAT16:
+    case DataType::kFloat16:
       return 0x1.0p-11;
-    case TensorProto::BFLOAT16:
+    case DataType::kBfloat16:
       return 0x1.0p-8;
     default:
       return 0x1.0p-24;
@@ -117,7 +117,7 @@ struct Errors {
 /// What the terms of Leibniz' formula are together at most, of each matrix: the product of its rows' sums.
 /// The determinant of rows that depend on each other is the rounding of its terms.
 Tensor terms_of_determinants(const Tensor& matrices, const Shape& shape) {
-  Tensor terms(TensorProto::DOUBLE, shape);
+  Tensor terms(DataType::kFloat64, shape);
   const int64_t size = matrices.shape().back();
   for (int64_t number = 0; number < terms.size(); ++number) {
     double product = 1;
@@ -250,8 +250,8 @@ CompileOptions options_of(const Setting& setting) {
 }
 
 bool is_host_type(DataType type) {
-  return type == TensorProto::DOUBLE || type == TensorProto::STRING || type == TensorProto::COMPLEX64 ||
-         type == TensorProto::COMPLEX128;
+  return type == DataType::kFloat64 || type == DataType::kString || type == DataType::kComplex64 ||
+         type == DataType::kComplex128;
 }
 
 /// A model on the chip: compiled at once, or in parts while it runs.
@@ -345,7 +345,7 @@ void compare_outputs(const GraphProblem& problem, const ValueMap& outputs, Matri
 ValueMap other_inputs(const ValueMap& inputs) {
   ValueMap others = inputs;
   for (auto& [name, value] : others) {
-    if (!value.is_tensor() || value.element_type() != TensorProto::FLOAT) continue;
+    if (!value.is_tensor() || value.element_type() != DataType::kFloat32) continue;
     Tensor tensor = value.tensor();
     std::reverse(tensor.data<float>().begin(), tensor.data<float>().end());
     value = Value(std::move(tensor));

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/compile/compiled_model.h"
+#include "compiler/compile/compile_model.h"
 #include "compiler/driver/shrink_graph.h"
 
 /// One random model on the simulated chip, held against the CPU reference. Private to compiler/driver.

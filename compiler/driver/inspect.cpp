@@ -11,7 +11,7 @@
 #include <optional>
 #include <set>
 
-#include "compiler/compile/compiled_model.h"
+#include "compiler/compile/compile_model.h"
 #include "compiler/driver/session_parts.h"
 #include "compiler/dynamic/graph_info.h"
 #include "compiler/graph/gradient/gradient_nodes.h"
@@ -20,6 +20,7 @@
 #include "compiler/graph/operator_rules.h"
 #include "compiler/graph/walk.h"
 #include "compiler/layers/layer_graph.h"
+#include "compiler/lowering/lowering.h"
 #include "compiler/reference/executor.h"
 #include "isa/output.h"
 
@@ -88,9 +89,8 @@ void read_facts(onnx::ModelProto& model, Inspection& result) {
     for (int64_t extent : tensor.dims()) {
       if (extent < 0 || __builtin_mul_overflow(count, extent, &count)) return;  // import says so
     }
-    const size_t size = onnx::TensorProto_DataType_IsValid(tensor.data_type())
-                            ? element_size(static_cast<DataType>(tensor.data_type()))
-                            : 0;
+    const size_t size =
+        is_data_type(tensor.data_type()) ? element_size(static_cast<DataType>(tensor.data_type())) : 0;
     int64_t bytes = 0;
     if (__builtin_mul_overflow(count, static_cast<int64_t>(size), &bytes)) return;
     result.parameters += count;

@@ -13,6 +13,9 @@
 #include "compiler/driver/session.h"
 #include "compiler/graph/import.h"
 #include "compiler/graph/onnx_model.h"
+#include "compiler/plan/problem_bound.h"
+#include "compiler/proto/tensor_proto.h"
+#include "compiler/reference/executor.h"
 #include "compiler/runtime/runner.h"
 #include "isa/error.h"
 #include "isa/output.h"
@@ -20,7 +23,7 @@
 namespace kodama::compiler {
 namespace {
 
-constexpr auto kFloat = onnx::TensorProto_DataType_FLOAT;
+constexpr auto kFloat = DataType::kFloat32;
 
 void set_type(onnx::ValueInfoProto& info, const std::string& name, const Shape& shape) {
   info.set_name(name);

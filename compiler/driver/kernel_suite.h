@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/compile/compiled_model.h"
+#include "compiler/package/compiled_model.h"
 #include "compiler/runtime/comparison.h"
 
 /// How near the kernels come to what their problems need: `kodama bench kernels`, the tables of

@@ -13,6 +13,7 @@
 #include "compiler/graph/downgrade.h"
 #include "compiler/graph/onnx_model.h"
 #include "compiler/layers/layer_graph.h"
+#include "compiler/lowering/lowering.h"
 #include "compiler/reference/executor.h"
 
 namespace kodama::compiler {
@@ -94,9 +95,9 @@ std::set<std::string> types_of(const onnx::OpSchema& schema) {
 /// Of these types, those that the chip computes on.
 std::string chip_types(const ChipOperator& computed, const std::set<std::string>& allowed) {
   std::set<std::string> types;
-  for (int type = 1; onnx::TensorProto_DataType_IsValid(type); ++type) {
+  for (int type = 1; is_data_type(type); ++type) {
     const auto element = static_cast<DataType>(type);
-    const bool is_double = element == onnx::TensorProto_DataType_DOUBLE;
+    const bool is_double = element == DataType::kFloat64;
     const bool is_integer = !is_double && (word_kind(element) == ScalarKind::kInteger || is_long(element));
     if (!has_float_arithmetic(element) && !(computed.takes_integers && is_integer) &&
         !(computed.takes_doubles && is_double))

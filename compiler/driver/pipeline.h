@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <iosfwd>
 
-#include "compiler/compile/compiled_model.h"
 #include "compiler/driver/session_parts.h"
+#include "compiler/package/compiled_model.h"
 
 /// `kodama run --pipeline`: inferences in a row, some in flight at a time, on a Device
 /// (compiler/runtime/device.h).

@@ -8,11 +8,9 @@
 namespace kodama::compiler {
 namespace {
 
-using onnx::TensorProto;
-
 /// Where a block begins: later values are likelier.
 RandomValue from_value(RandomNodes& nodes, int64_t least_rank, int64_t most_rank) {
-  return nodes.want({.types = {TensorProto::FLOAT},
+  return nodes.want({.types = {DataType::kFloat32},
                      .least_rank = least_rank,
                      .most_rank = most_rank,
                      .low = -300,
@@ -197,7 +195,7 @@ void add_attention(RandomNodes& nodes) {
   std::string scores = nodes.step("MatMul", {q, k});
   if (nodes.chance(40)) scores = nodes.step("Div", {scores, nodes.scalar(1 / factor)});
   if (nodes.chance(30)) {  // what comes later is not seen
-    Tensor mask(TensorProto::FLOAT, {tokens, tokens});
+    Tensor mask(DataType::kFloat32, {tokens, tokens});
     const float hidden = -1e4F;
     for (int64_t row = 0; row < tokens; ++row) {
       for (int64_t column = row + 1; column < tokens; ++column)

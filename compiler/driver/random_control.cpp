@@ -5,8 +5,6 @@
 namespace kodama::compiler {
 namespace {
 
-using onnx::TensorProto;
-
 // ---- graphs in nodes
 
 /// Some nodes on `from`, of operators that are defined for all operands; the last result has its type and
@@ -43,7 +41,7 @@ RandomValue state_for(RandomNodes& nodes) {
 }
 
 std::string condition_for(RandomNodes& nodes) {
-  Wanted wanted{.types = {TensorProto::BOOL}};
+  Wanted wanted{.types = {DataType::kBool}};
   wanted.fits = [](const Shape& shape) { return product_of(shape) == 1; };
   wanted.make_shape = [](RandomChoices&) { return Shape{}; };
   const RandomValue condition = nodes.want(wanted);
@@ -68,8 +66,8 @@ void add_loop(RandomNodes& nodes, const std::string& op) {
       nodes.partner(state, {.types = {state.type()}, .low = -100, .high = 100}, true);
   RandomNodes body(nodes, body_prefix(nodes, "loop"));
   const std::string prefix = body_prefix(nodes, "in");
-  const Tensor counter = Tensor::from_values<int64_t>(TensorProto::INT64, {}, {0});
-  Tensor goes_on(TensorProto::BOOL, {});
+  const Tensor counter = Tensor::from_values<int64_t>(DataType::kInt64, {}, {0});
+  Tensor goes_on(DataType::kBool, {});
   goes_on.data<uint8_t>()[0] = 1;
   body.add_body_input(prefix + "i", counter);
   body.add_body_input(prefix + "c", goes_on);
@@ -85,7 +83,7 @@ void add_loop(RandomNodes& nodes, const std::string& op) {
   const bool scans = body.chance(50);
   if (scans) outputs.push_back(body.step("Neg", {is_float_type(state.type()) ? result : prefix + "i"}));
   const std::string trips = nodes.integer(nodes.number(1, 4));
-  nodes.add(op, {trips, nodes.chance(60) ? nodes.scalar(1, TensorProto::BOOL) : "", state.name},
+  nodes.add(op, {trips, nodes.chance(60) ? nodes.scalar(1, DataType::kBool) : "", state.name},
             Attributes().set("body", body.finish_graph(outputs)), scans ? 2 : 1);
 }
 
@@ -138,7 +136,7 @@ void add_sequence_empty(RandomNodes& nodes, const std::string& op) {
 /// A place in a sequence; "" means the last or one behind it.
 std::string place_in(RandomNodes& nodes, int64_t low, int64_t high) {
   if (nodes.chance(30)) return "";
-  const DataType type = nodes.chance(50) ? TensorProto::INT64 : TensorProto::INT32;
+  const DataType type = nodes.chance(50) ? DataType::kInt64 : DataType::kInt32;
   return nodes.scalar(static_cast<double>(nodes.number(low, high)), type);
 }
 
@@ -223,7 +221,7 @@ void add_sequence_map(RandomNodes& nodes, const std::string& op) {
 void add_optional(RandomNodes& nodes, const std::string& op) {
   if (nodes.chance(20)) {
     onnx::TypeProto type;
-    type.mutable_tensor_type()->set_elem_type(TensorProto::FLOAT);
+    type.mutable_tensor_type()->set_elem_type(DataType::kFloat32);
     nodes.add(op, {}, Attributes().set("type", type));
     return;
   }

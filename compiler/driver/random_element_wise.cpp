@@ -7,7 +7,6 @@
 namespace kodama::compiler {
 namespace {
 
-using onnx::TensorProto;
 using Add = std::function<void(RandomNodes&, const std::string&)>;
 
 /// An attribute that is a float, in a range, or not there.
@@ -42,7 +41,7 @@ void add_test_of_specials(RandomNodes& nodes, const std::string& op) {
   Wanted wanted{.types = RandomNodes::types(op, 0), .may_be_special = true};
   RandomValue x = nodes.want(wanted);
   if (!x.has_special && nodes.chance(60)) {
-    Tensor tensor = nodes.random_tensor(TensorProto::FLOAT, x.shape(), -4, 4);
+    Tensor tensor = nodes.random_tensor(DataType::kFloat32, x.shape(), -4, 4);
     for (float& element : tensor.data<float>()) {
       const int64_t kind = nodes.number(0, 5);
       if (kind == 0) element = std::numeric_limits<float>::quiet_NaN();
@@ -171,16 +170,16 @@ void add_cast(RandomNodes& nodes, const std::string& op) {
   Wanted wanted = kAnyOperand;
   wanted.types = RandomNodes::types(op, 0);
   std::string x;
-  if (to == TensorProto::STRING) {
+  if (to == DataType::kString) {
     wanted.types = RandomNodes::only_integers(wanted.types);
     x = nodes.want(wanted).name;
   } else if (nodes.chance(4)) {
-    Tensor text(TensorProto::STRING, {nodes.number(1, 9)});
+    Tensor text(DataType::kString, {nodes.number(1, 9)});
     for (std::string& each : text.strings()) each = nodes.word({"1", "-2", "3", "40", "0"});
-    if (to == TensorProto::BOOL || (is_integer_type(to) && lowest_of(to) == 0)) throw RandomNodes::Misfit();
+    if (to == DataType::kBool || (is_integer_type(to) && lowest_of(to) == 0)) throw RandomNodes::Misfit();
     x = nodes.add_constant(text);
   } else {
-    std::erase(wanted.types, TensorProto::STRING);
+    std::erase(wanted.types, DataType::kString);
     const RandomValue from = nodes.want(wanted);
     const bool is_fit = !is_float_type(from.type()) || !is_integer_type(to) ||
                         (from.low >= lowest_of(to) && from.high <= largest_of(to));
@@ -202,7 +201,7 @@ void add_dropout(RandomNodes& nodes, const std::string& op) {
   const std::string ratio = nodes.chance(50) ? nodes.scalar(nodes.real(0, 0.9)) : "";
   Attributes attributes;
   if (nodes.chance(60) || is_training) attributes.set("seed", nodes.number(0, 99));
-  nodes.add(op, {x.name, ratio, is_training ? nodes.scalar(1, TensorProto::BOOL) : ""}, attributes);
+  nodes.add(op, {x.name, ratio, is_training ? nodes.scalar(1, DataType::kBool) : ""}, attributes);
 }
 
 /// Along an axis, or from it on.

@@ -12,8 +12,6 @@
 namespace kodama::compiler {
 namespace {
 
-using onnx::TensorProto;
-
 constexpr RandomSizes kNetworkSizes = {.elements = 8000, .products = 900'000};
 constexpr RandomSizes kOperatorSizes = {.elements = 400, .products = 20'000};
 
@@ -95,7 +93,7 @@ class RandomGraph {
   }
   void add_float_input() {
     const Shape shape = first_shape();
-    nodes_.add_input(nodes_.random_tensor(TensorProto::FLOAT, shape, -4, 4));
+    nodes_.add_input(nodes_.random_tensor(DataType::kFloat32, shape, -4, 4));
   }
   void add_any_input() {
     const DataType type = nodes_.pick_type(RandomNodes::types("Cast", 0));
@@ -191,7 +189,7 @@ GraphProblem random_problem(uint64_t seed, GraphKind kind) {
 bool can_add(const std::string& op, uint64_t seed) {
   RandomNodes nodes(seed, kOperatorSizes);
   nodes.set_dynamic(true);
-  nodes.add_input(nodes.random_tensor(TensorProto::FLOAT, {2, 4, 6, 4}, -4, 4));
+  nodes.add_input(nodes.random_tensor(DataType::kFloat32, {2, 4, 6, 4}, -4, 4));
   nodes.attempt([&] { random_row("SequenceConstruct").add(nodes, "SequenceConstruct"); });
   nodes.attempt([&] { random_row("Optional").add(nodes, "Optional"); });
   const int before = nodes.nodes();

@@ -8,8 +8,6 @@
 namespace kodama::compiler {
 namespace {
 
-using onnx::TensorProto;
-
 RandomValue table_for(RandomNodes& nodes, const std::string& op, int64_t least_rank = 1) {
   constexpr double kAny = std::numeric_limits<double>::infinity();
   return nodes.want_for(
@@ -25,7 +23,7 @@ void add_gather(RandomNodes& nodes, const std::string& op) {
   const RandomValue x = table_for(nodes, op);
   const int64_t axis = nodes.number(0, x.rank() - 1);
   const int64_t size = x.shape()[static_cast<size_t>(axis)];
-  Wanted wanted{.types = {TensorProto::INT64, TensorProto::INT32},
+  Wanted wanted{.types = {DataType::kInt64, DataType::kInt32},
                 .most_rank = 2,
                 .low = static_cast<double>(-size),
                 .high = static_cast<double>(size - 1)};
@@ -53,7 +51,7 @@ Tensor random_tuples(RandomNodes& nodes, Shape shape, const Shape& data, int64_t
   const int64_t places = product_of(data, 0, static_cast<size_t>(depth));
   if (are_distinct && count > places) throw RandomNodes::Misfit();
   shape.push_back(depth);
-  Tensor tuples(TensorProto::INT64, shape);
+  Tensor tuples(DataType::kInt64, shape);
   std::vector<int64_t> order(static_cast<size_t>(places));
   std::iota(order.begin(), order.end(), 0);
   nodes.shuffle(order);
@@ -97,7 +95,7 @@ void add_scatter_elements(RandomNodes& nodes, const std::string& op) {
   const std::string reduction = reduction_for(nodes, x);
   Shape shape = x.shape();
   for (int64_t& each : shape) each = nodes.chance(50) ? each : nodes.number(1, each);
-  Tensor places(nodes.chance(50) ? TensorProto::INT64 : TensorProto::INT32, shape);
+  Tensor places(nodes.chance(50) ? DataType::kInt64 : DataType::kInt32, shape);
   const int64_t size = x.shape()[axis];
   const int64_t after = product_of(shape, axis + 1);
   for (int64_t line = 0; line < product_of(shape) / shape[axis]; ++line) {
@@ -108,7 +106,7 @@ void add_scatter_elements(RandomNodes& nodes, const std::string& op) {
       int64_t place = reduction == "none" ? order[static_cast<size_t>(k)] : nodes.number(0, size - 1);
       if (nodes.chance(10)) place -= size;
       const auto at = static_cast<size_t>(line / after * after * shape[axis] + k * after + line % after);
-      if (places.type() == TensorProto::INT64) {
+      if (places.type() == DataType::kInt64) {
         places.data<int64_t>()[at] = place;
       } else {
         places.data<int32_t>()[at] = static_cast<int32_t>(place);
@@ -148,7 +146,7 @@ void add_one_hot(RandomNodes& nodes, const std::string& op) {
   nodes.add(op,
             {x.name,
              nodes.scalar(static_cast<double>(depth),
-                          nodes.word({"a", "b"}) == "a" ? TensorProto::INT64 : TensorProto::FLOAT),
+                          nodes.word({"a", "b"}) == "a" ? DataType::kInt64 : DataType::kFloat32),
              nodes.add_constant(values)},
             attributes);
 }
@@ -176,7 +174,7 @@ void add_compress(RandomNodes& nodes, const std::string& op) {
   const auto axis = static_cast<size_t>(nodes.number(0, x.rank() - 1));
   const int64_t size = has_axis ? x.shape()[axis] : x.size();
   const RandomValue condition = nodes.want(
-      {.types = {TensorProto::BOOL}, .shape = Shape{nodes.chance(70) ? size : nodes.number(1, size)}});
+      {.types = {DataType::kBool}, .shape = Shape{nodes.chance(70) ? size : nodes.number(1, size)}});
   nodes.add(
       op, {x.name, condition.name},
       has_axis ? Attributes().set("axis", nodes.either(static_cast<int64_t>(axis), x.rank())) : Attributes());
@@ -196,9 +194,9 @@ void add_unique(RandomNodes& nodes, const std::string& op) {
 
 void add_non_max_suppression(RandomNodes& nodes, const std::string& op) {
   const int64_t batch = nodes.number(1, 2), boxes = nodes.number(2, 8), classes = nodes.number(1, 3);
-  const RandomValue where = nodes.want({.types = {TensorProto::FLOAT}, .shape = Shape{batch, boxes, 4}});
+  const RandomValue where = nodes.want({.types = {DataType::kFloat32}, .shape = Shape{batch, boxes, 4}});
   const RandomValue scores =
-      nodes.want({.types = {TensorProto::FLOAT}, .shape = Shape{batch, classes, boxes}});
+      nodes.want({.types = {DataType::kFloat32}, .shape = Shape{batch, classes, boxes}});
   std::vector<std::string> inputs{where.name, scores.name, nodes.integer(nodes.number(1, 4)),
                                   nodes.chance(70) ? nodes.scalar(nodes.real(0.1, 0.9)) : "",
                                   nodes.chance(50) ? nodes.scalar(nodes.real(-1, 1)) : ""};

@@ -7,8 +7,6 @@
 namespace kodama::compiler {
 namespace {
 
-using onnx::TensorProto;
-
 /// Any elements: bits are moved.
 RandomValue something(RandomNodes& nodes, const std::string& op, int64_t least_rank = 0,
                       int64_t most_rank = 5) {
@@ -275,10 +273,10 @@ void add_constant_of_shape(RandomNodes& nodes, const std::string& op) {
   const std::vector<int64_t> shape{nodes.number(1, 4), nodes.extent(9)};
   Attributes attributes;
   if (nodes.chance(80)) {
-    const std::vector<DataType> types = {TensorProto::FLOAT,  TensorProto::FLOAT16, TensorProto::DOUBLE,
-                                         TensorProto::INT8,   TensorProto::INT16,   TensorProto::INT32,
-                                         TensorProto::INT64,  TensorProto::UINT8,   TensorProto::UINT16,
-                                         TensorProto::UINT32, TensorProto::UINT64,  TensorProto::BOOL};
+    const std::vector<DataType> types = {DataType::kFloat32, DataType::kFloat16, DataType::kFloat64,
+                                         DataType::kInt8,    DataType::kInt16,   DataType::kInt32,
+                                         DataType::kInt64,   DataType::kUint8,   DataType::kUint16,
+                                         DataType::kUint32,  DataType::kUint64,  DataType::kBool};
     attributes.set("value", nodes.random_tensor(nodes.pick(types), {1}, -4, 4));
   }
   const std::string list =
@@ -331,7 +329,7 @@ void add_resize(RandomNodes& nodes, const std::string& op) {
   }
   std::string roi;
   if (crops) {
-    Tensor list(TensorProto::FLOAT, {2 * x.rank()});
+    Tensor list(DataType::kFloat32, {2 * x.rank()});
     for (int64_t k = 0; k < 2 * x.rank(); ++k)
       list.data<float>()[static_cast<size_t>(k)] = k < x.rank() ? 0 : k % 2 == 0 ? 0.75F : 1;
     roi = nodes.add_constant(list);
@@ -339,7 +337,7 @@ void add_resize(RandomNodes& nodes, const std::string& op) {
   if (nodes.chance(60)) {
     nodes.add(op, {x.name, roi, "", nodes.integers(sizes)}, attributes);
   } else {
-    Tensor list(TensorProto::FLOAT, {x.rank()});
+    Tensor list(DataType::kFloat32, {x.rank()});
     for (size_t k = 0; k < scales.size(); ++k) list.data<float>()[k] = static_cast<float>(scales[k]);
     nodes.add(op, {x.name, roi, nodes.add_constant(list)}, attributes);
   }

@@ -11,11 +11,10 @@
 #include <numeric>
 
 #include "compiler/graph/onnx_model.h"
+#include "compiler/proto/tensor_proto.h"
 
 namespace kodama::compiler {
 namespace {
-
-using onnx::TensorProto;
 
 constexpr std::array<int64_t, 22> kExtents = {1,  2,  3,  4,  5,  6,  7,  8,  9,  12, 15,
                                               16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 100};
@@ -46,7 +45,7 @@ bool measure(RandomValue& value) {
     }
     if (is_float_type(tensor.type())) {
       is_good &= element == 0 || std::abs(element) >= kSmallestFloat;
-      is_good &= std::abs(element) <= (tensor.type() == TensorProto::FLOAT16 ? 2e4 : kLargestFloat);
+      is_good &= std::abs(element) <= (tensor.type() == DataType::kFloat16 ? 2e4 : kLargestFloat);
       // Half floats' subnormal numbers are no subnormal numbers of floats.
     }
     value.low = is_first ? element : std::min(value.low, element);
@@ -61,22 +60,22 @@ bool measure(RandomValue& value) {
 void set_element(Tensor& tensor, int64_t k, double value) {
   const auto at = static_cast<size_t>(k);
   switch (tensor.type()) {
-    case TensorProto::FLOAT:
+    case DataType::kFloat32:
       tensor.data<float>()[at] = static_cast<float>(value);
       break;
-    case TensorProto::DOUBLE:
+    case DataType::kFloat64:
       tensor.data<double>()[at] = value;
       break;
-    case TensorProto::FLOAT16:
+    case DataType::kFloat16:
       tensor.data<uint16_t>()[at] = float_to_half(static_cast<float>(value));
       break;
-    case TensorProto::BFLOAT16:
+    case DataType::kBfloat16:
       tensor.data<uint16_t>()[at] = float_to_bfloat16(static_cast<float>(value));
       break;
-    case TensorProto::COMPLEX64:
+    case DataType::kComplex64:
       tensor.data<std::array<float, 2>>()[at] = {static_cast<float>(value), 0.5F};
       break;
-    case TensorProto::COMPLEX128:
+    case DataType::kComplex128:
       tensor.data<std::array<double, 2>>()[at] = {value, 0.5};
       break;
     default: {
@@ -88,19 +87,19 @@ void set_element(Tensor& tensor, int64_t k, double value) {
 }
 
 bool is_float_type(DataType type) {
-  return type == TensorProto::FLOAT || type == TensorProto::DOUBLE || type == TensorProto::FLOAT16 ||
-         type == TensorProto::BFLOAT16;
+  return type == DataType::kFloat32 || type == DataType::kFloat64 || type == DataType::kFloat16 ||
+         type == DataType::kBfloat16;
 }
 bool is_integer_type(DataType type) {
   switch (type) {
-    case TensorProto::INT8:
-    case TensorProto::INT16:
-    case TensorProto::INT32:
-    case TensorProto::INT64:
-    case TensorProto::UINT8:
-    case TensorProto::UINT16:
-    case TensorProto::UINT32:
-    case TensorProto::UINT64:
+    case DataType::kInt8:
+    case DataType::kInt16:
+    case DataType::kInt32:
+    case DataType::kInt64:
+    case DataType::kUint8:
+    case DataType::kUint16:
+    case DataType::kUint32:
+    case DataType::kUint64:
       return true;
     default:
       return false;
@@ -108,10 +107,10 @@ bool is_integer_type(DataType type) {
 }
 double lowest_of(DataType type) {
   switch (type) {
-    case TensorProto::INT8:
-    case TensorProto::INT16:
-    case TensorProto::INT32:
-    case TensorProto::INT64:
+    case DataType::kInt8:
+    case DataType::kInt16:
+    case DataType::kInt32:
+    case DataType::kInt64:
       return -std::ldexp(1, static_cast<int>(8 * element_size(type)) - 1);
     default:
       return 0;
@@ -210,7 +209,7 @@ Attributes& Attributes::set(const std::string& name, const onnx::TypeProto& valu
 onnx::ValueInfoProto declare_value(const std::string& name, const Value& value) {
   onnx::ValueInfoProto declared;
   declared.set_name(name);
-  *declared.mutable_type() = value.type();
+  *declared.mutable_type() = type_to_proto(value.type());
   return declared;
 }
 
@@ -280,10 +279,10 @@ std::vector<DataType> RandomNodes::only_integers(std::vector<DataType> types) {
 
 DataType RandomNodes::pick_type(const std::vector<DataType>& types) {
   const auto has = [&](DataType type) { return std::find(types.begin(), types.end(), type) != types.end(); };
-  if (has(TensorProto::FLOAT) && chance(45)) return TensorProto::FLOAT;
+  if (has(DataType::kFloat32) && chance(45)) return DataType::kFloat32;
   DataType type = pick(types);
   const bool is_rare =
-      type == TensorProto::STRING || type == TensorProto::COMPLEX64 || type == TensorProto::COMPLEX128;
+      type == DataType::kString || type == DataType::kComplex64 || type == DataType::kComplex128;
   return is_rare && !chance(25) ? pick(types) : type;
 }
 
@@ -314,9 +313,9 @@ std::optional<RandomValue> RandomNodes::converted(const Wanted& wanted, DataType
   Wanted any_number = wanted;
   any_number.low = -std::numeric_limits<double>::infinity();
   any_number.high = std::numeric_limits<double>::infinity();
-  const bool is_of_numbers = is_number(x.type()) || x.type() == TensorProto::BOOL;
+  const bool is_of_numbers = is_number(x.type()) || x.type() == DataType::kBool;
   if (!is_of_numbers || !fits(x, any_number, x.type()) || x.has_special) return std::nullopt;
-  if (!is_number(type) && type != TensorProto::BOOL) return std::nullopt;
+  if (!is_number(type) && type != DataType::kBool) return std::nullopt;
   double low = wanted.low, high = wanted.high;
   if (is_integer_type(type)) {
     low = std::max(low, std::ceil(lowest_of(type)));
@@ -325,9 +324,9 @@ std::optional<RandomValue> RandomNodes::converted(const Wanted& wanted, DataType
   RandomValue result = x;
   // Neither the rounding of a conversion nor that of a result may leave the range.
   const bool narrows =
-      type != TensorProto::BOOL && is_number(x.type()) && (result.low < low || result.high > high);
-  const bool is_clippable = x.type() == TensorProto::FLOAT || x.type() == TensorProto::DOUBLE ||
-                            x.type() == TensorProto::INT32 || x.type() == TensorProto::INT64;
+      type != DataType::kBool && is_number(x.type()) && (result.low < low || result.high > high);
+  const bool is_clippable = x.type() == DataType::kFloat32 || x.type() == DataType::kFloat64 ||
+                            x.type() == DataType::kInt32 || x.type() == DataType::kInt64;
   if (narrows && (!is_clippable || low < -1e9 || high > 1e9 || low > 1e9 || high < -1e9)) {
     if (is_integer_type(x.type()) && is_integer_type(type) && low <= lowest_of(type) &&
         high >= largest_of(type)) {
@@ -419,8 +418,8 @@ RandomValue RandomNodes::partner(const RandomValue& x, Wanted wanted, bool one_w
 
 RandomValue RandomNodes::indices(const Shape& shape, int64_t low, int64_t high, bool only_64_bits) {
   Wanted wanted{
-      .types = {TensorProto::INT64}, .low = static_cast<double>(low), .high = static_cast<double>(high - 1)};
-  if (!only_64_bits) wanted.types.push_back(TensorProto::INT32);
+      .types = {DataType::kInt64}, .low = static_cast<double>(low), .high = static_cast<double>(high - 1)};
+  if (!only_64_bits) wanted.types.push_back(DataType::kInt32);
   wanted.shape = shape;
   return want(wanted);
 }
@@ -465,7 +464,7 @@ void RandomNodes::add_value(const std::string& name, Value value, bool is_hidden
 
 Tensor RandomNodes::random_tensor(DataType type, const Shape& shape, double low, double high) {
   Tensor tensor(type, shape);
-  if (type == TensorProto::STRING) {
+  if (type == DataType::kString) {
     for (std::string& element : tensor.strings())
       element = word({"a", "B", "the", "Cat", "is", "", "x y", "7"});
     return tensor;
@@ -487,10 +486,10 @@ Tensor RandomNodes::random_tensor(DataType type, const Shape& shape, double low,
     }
     return tensor;
   }
-  if (type == TensorProto::BOOL) low = 0, high = 1;
+  if (type == DataType::kBool) low = 0, high = 1;
   const double first = std::max(low, std::min(-4.0, high - 8));
   const double last = std::min(high, first + 8);
-  const bool is_whole = type == TensorProto::BOOL || (chance(10) && last - first >= 2);
+  const bool is_whole = type == DataType::kBool || (chance(10) && last - first >= 2);
   for (int64_t k = 0; k < tensor.size(); ++k) {
     const double element = first + (last - first) * static_cast<double>(number(0, 2000)) / 2000;
     set_element(tensor, k,
@@ -553,17 +552,17 @@ std::string RandomNodes::scalar(double value, DataType type) {
 
 std::string RandomNodes::integers(const std::vector<int64_t>& numbers) {
   return add_constant(
-      Tensor::from_values<int64_t>(TensorProto::INT64, {static_cast<int64_t>(numbers.size())}, numbers));
+      Tensor::from_values<int64_t>(DataType::kInt64, {static_cast<int64_t>(numbers.size())}, numbers));
 }
 
 std::string RandomNodes::integer(int64_t number) {
-  return add_constant(Tensor::from_values<int64_t>(TensorProto::INT64, {}, {number}));
+  return add_constant(Tensor::from_values<int64_t>(DataType::kInt64, {}, {number}));
 }
 
 std::string RandomNodes::list(const std::vector<int64_t>& numbers) {
   if (!is_dynamic_ || outer_ != nullptr || inputs() >= kMostInputs || !chance(30)) return integers(numbers);
   const Shape shape{static_cast<int64_t>(numbers.size())};
-  return add_input(Tensor::from_values<int64_t>(TensorProto::INT64, shape, numbers)).name;
+  return add_input(Tensor::from_values<int64_t>(DataType::kInt64, shape, numbers)).name;
 }
 
 // ---- nodes

@@ -180,8 +180,8 @@ class RandomNodes : public RandomChoices {
   std::string add_constant(const Tensor& tensor);
   /// Random floats from -high to high, or from `low` to it.
   std::string constant(const Shape& shape, double high, std::optional<double> low = std::nullopt,
-                       DataType type = onnx::TensorProto::FLOAT);
-  std::string scalar(double value, DataType type = onnx::TensorProto::FLOAT);
+                       DataType type = DataType::kFloat32);
+  std::string scalar(double value, DataType type = DataType::kFloat32);
   std::string integers(const std::vector<int64_t>& numbers);
   std::string integer(int64_t number);
   /// The same; in a model that may be dynamic now and then an input.

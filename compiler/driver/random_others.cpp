@@ -5,8 +5,6 @@
 namespace kodama::compiler {
 namespace {
 
-using onnx::TensorProto;
-
 // ---- quantization
 
 void add_quantize(RandomNodes& nodes, const std::string& op) {
@@ -16,7 +14,7 @@ void add_quantize(RandomNodes& nodes, const std::string& op) {
   const int64_t axis = per_axis ? nodes.number(0, x.rank() - 1) : 0;
   const Shape shape = per_axis ? Shape{x.shape()[static_cast<size_t>(axis)]} : Shape{};
   // Powers of two, so that no quotient rounds.
-  Tensor scale(TensorProto::FLOAT, shape);
+  Tensor scale(DataType::kFloat32, shape);
   for (float& each : scale.data<float>())
     each = static_cast<float>(std::ldexp(1, static_cast<int>(nodes.number(-4, 1))));
   std::vector<std::string> inputs{x.name, nodes.add_constant(scale)};
@@ -30,14 +28,14 @@ void add_dequantize(RandomNodes& nodes, const std::string& op) {
   const int64_t axis = per_axis ? nodes.number(0, x.rank() - 1) : 0;
   const Shape shape = per_axis ? Shape{x.shape()[static_cast<size_t>(axis)]} : Shape{};
   std::vector<std::string> inputs{x.name, nodes.constant(shape, 0.5, 0.01)};
-  if (x.type() != TensorProto::INT32 && nodes.chance(60))
+  if (x.type() != DataType::kInt32 && nodes.chance(60))
     inputs.push_back(nodes.add_constant(nodes.random_tensor(x.type(), shape, 0, 9)));
   nodes.add(op, inputs, per_axis ? Attributes().set("axis", nodes.either(axis, x.rank())) : Attributes());
 }
 
 /// Of numbers whose range makes a scale that is a power of two: quotients don't round.
 void add_dynamic_quantize(RandomNodes& nodes, const std::string& op) {
-  Tensor x(TensorProto::FLOAT, {nodes.number(2, 4), nodes.extent(9)});
+  Tensor x(DataType::kFloat32, {nodes.number(2, 4), nodes.extent(9)});
   const auto data = x.data<float>();
   for (float& each : data) each = static_cast<float>(nodes.number(-60, 120)) / 4;
   data[0] = -63.75F / 2;
@@ -60,8 +58,8 @@ void add_bernoulli(RandomNodes& nodes, const std::string& op) {
   }
   Attributes attributes = seed_of(nodes);
   if (nodes.chance(40))
-    attributes.set("dtype", nodes.pick(std::vector<DataType>{TensorProto::BOOL, TensorProto::INT32,
-                                                             TensorProto::DOUBLE}));
+    attributes.set("dtype",
+                   nodes.pick(std::vector<DataType>{DataType::kBool, DataType::kInt32, DataType::kFloat64}));
   nodes.add(op, {probability}, attributes);
 }
 
@@ -69,7 +67,7 @@ void add_multinomial(RandomNodes& nodes, const std::string& op) {
   const RandomValue x = nodes.want_for(op, {.least_rank = 2, .most_rank = 2, .low = -8, .high = 8});
   Attributes attributes = seed_of(nodes).set("sample_size", nodes.number(1, 5));
   if (nodes.chance(50))
-    attributes.set("dtype", nodes.pick(std::vector<DataType>{TensorProto::INT32, TensorProto::INT64}));
+    attributes.set("dtype", nodes.pick(std::vector<DataType>{DataType::kInt32, DataType::kInt64}));
   nodes.add(op, {x.name}, attributes);
 }
 
@@ -81,14 +79,14 @@ void add_random(RandomNodes& nodes, const std::string& op) {
   } else {
     attributes.set("low", nodes.real(-2, 0)).set("high", nodes.real(0.5, 2));
   }
-  const DataType type = nodes.pick_type({TensorProto::FLOAT, TensorProto::DOUBLE, TensorProto::FLOAT16});
+  const DataType type = nodes.pick_type({DataType::kFloat32, DataType::kFloat64, DataType::kFloat16});
   if (!is_like) attributes.set("shape", std::vector<int64_t>{nodes.number(1, 3), nodes.extent(9)});
   std::vector<std::string> inputs;
   bool has_type = nodes.chance(50);
   if (is_like) {
     const RandomValue x = nodes.want_for(op);
     inputs.push_back(x.name);
-    has_type |= !is_float_type(x.type()) || x.type() == TensorProto::BFLOAT16;
+    has_type |= !is_float_type(x.type()) || x.type() == DataType::kBfloat16;
   }
   if (has_type) attributes.set("dtype", type);
   nodes.add(op, inputs, attributes);
@@ -98,7 +96,7 @@ void add_random(RandomNodes& nodes, const std::string& op) {
 
 void add_string_normalizer(RandomNodes& nodes, const std::string& op) {
   const Shape shape = nodes.chance(50) ? Shape{nodes.number(2, 6)} : Shape{1, nodes.number(2, 6)};
-  Tensor text = nodes.random_tensor(TensorProto::STRING, shape, 0, 0);
+  Tensor text = nodes.random_tensor(DataType::kString, shape, 0, 0);
   text.strings()[0] = "kept";
   Attributes attributes;
   if (nodes.chance(60)) attributes.set("case_change_action", nodes.word({"LOWER", "UPPER", "NONE"}));
@@ -109,8 +107,8 @@ void add_string_normalizer(RandomNodes& nodes, const std::string& op) {
 
 void add_tf_idf(RandomNodes& nodes, const std::string& op) {
   const bool is_text = nodes.chance(30);
-  const RandomValue x = is_text ? nodes.fresh(TensorProto::STRING, {nodes.number(4, 9)})
-                                : nodes.want({.types = {TensorProto::INT32, TensorProto::INT64},
+  const RandomValue x = is_text ? nodes.fresh(DataType::kString, {nodes.number(4, 9)})
+                                : nodes.want({.types = {DataType::kInt32, DataType::kInt64},
                                               .least_rank = 1,
                                               .most_rank = 2,
                                               .low = -20,
@@ -136,7 +134,7 @@ void add_tf_idf(RandomNodes& nodes, const std::string& op) {
 void add_optimizer(RandomNodes& nodes, const std::string& op) {
   const std::string domain = op.substr(0, op.rfind('.'));
   const std::string name = op.substr(op.rfind('.') + 1);
-  const DataType type = nodes.chance(70) ? TensorProto::FLOAT : TensorProto::DOUBLE;
+  const DataType type = nodes.chance(70) ? DataType::kFloat32 : DataType::kFloat64;
   const RandomValue x = nodes.want({.types = {type}, .low = -100, .high = 100});
   const RandomValue gradient = nodes.want({.types = {type}, .low = -100, .high = 100, .shape = x.shape()});
   std::vector<std::string> inputs{nodes.scalar(0.125, type), nodes.integer(nodes.number(0, 5)), x.name,

@@ -6,8 +6,6 @@
 namespace kodama::compiler {
 namespace {
 
-using onnx::TensorProto;
-
 int64_t wide(RandomNodes& nodes) {
   return nodes.extent(nodes.sizes().elements > 1000 ? 100 : 17);
 }
@@ -161,7 +159,7 @@ void add_det(RandomNodes& nodes, const std::string& op) {
 
 /// As many samples' lengths as there are samples.
 std::string lengths_for(RandomNodes& nodes, int64_t batch, int64_t steps) {
-  return nodes.add_constant(nodes.random_tensor(TensorProto::INT32, {batch}, 1, static_cast<double>(steps)));
+  return nodes.add_constant(nodes.random_tensor(DataType::kInt32, {batch}, 1, static_cast<double>(steps)));
 }
 
 void add_recurrent(RandomNodes& nodes, const std::string& op) {
@@ -248,9 +246,9 @@ void add_window(RandomNodes& nodes, const std::string& op) {
   Attributes attributes;
   if (nodes.chance(50)) attributes.set("periodic", nodes.number(0, 1));
   if (nodes.chance(40))
-    attributes.set("output_datatype", nodes.pick(std::vector<DataType>{
-                                          TensorProto::FLOAT, TensorProto::DOUBLE, TensorProto::FLOAT16}));
-  const DataType type = nodes.chance(50) ? TensorProto::INT64 : TensorProto::INT32;
+    attributes.set("output_datatype", nodes.pick(std::vector<DataType>{DataType::kFloat32, DataType::kFloat64,
+                                                                       DataType::kFloat16}));
+  const DataType type = nodes.chance(50) ? DataType::kInt64 : DataType::kInt32;
   nodes.add(op, {nodes.scalar(static_cast<double>(nodes.number(3, 12)), type)}, attributes);
 }
 

@@ -5,7 +5,6 @@
 namespace kodama::compiler {
 namespace {
 
-using onnx::TensorProto;
 using Add = std::function<void(RandomNodes&, const std::string&)>;
 
 /// Over some axes, or all; elements from `low` to `high`.
@@ -33,7 +32,7 @@ void add_cum_sum(RandomNodes& nodes, const std::string& op) {
   Attributes attributes;
   if (nodes.chance(40)) attributes.set("exclusive", nodes.number(0, 1));
   if (nodes.chance(40)) attributes.set("reverse", nodes.number(0, 1));
-  const DataType type = nodes.chance(50) ? TensorProto::INT64 : TensorProto::INT32;
+  const DataType type = nodes.chance(50) ? DataType::kInt64 : DataType::kInt32;
   nodes.add(op, {x.name, nodes.scalar(static_cast<double>(nodes.number(-x.rank(), x.rank() - 1)), type)},
             attributes);
 }
@@ -45,7 +44,7 @@ void add_batch_normalization(RandomNodes& nodes, const std::string& op) {
   const Shape shape{x.shape()[1]};
   const bool is_training = nodes.chance(15) && x.size() / x.shape()[1] > 2;
   const auto pick_type = [&](int input) {
-    return input < 3 && is_training ? x.type() : nodes.chance(80) ? x.type() : TensorProto::FLOAT;
+    return input < 3 && is_training ? x.type() : nodes.chance(80) ? x.type() : DataType::kFloat32;
   };
   const DataType of_scale = pick_type(1);
   const DataType of_mean = pick_type(3);

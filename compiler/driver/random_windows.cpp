@@ -6,8 +6,6 @@
 namespace kodama::compiler {
 namespace {
 
-using onnx::TensorProto;
-
 /// Pictures of one to three dimensions: [N, C, ...].
 RandomValue picture_for(RandomNodes& nodes, const std::string& op, Wanted wanted = {}) {
   wanted.least_rank = std::max<int64_t>(wanted.least_rank, 3);
@@ -149,7 +147,7 @@ void add_conv_integer(RandomNodes& nodes, const std::string& op) {
   const RandomValue x = picture_for(nodes, op);
   const WindowChoice window = window_of(nodes, x.shape(), false, true);
   const Channels channels = channels_of(nodes, x.shape(), window.taps());
-  const DataType type = nodes.chance(50) ? TensorProto::INT8 : TensorProto::UINT8;
+  const DataType type = nodes.chance(50) ? DataType::kInt8 : DataType::kUint8;
   const Tensor weights =
       nodes.random_tensor(type, weight_shape(x.shape(), channels, window.kernel), -128, 255);
   std::vector<std::string> inputs{x.name, nodes.add_constant(weights)};
@@ -164,8 +162,8 @@ void add_qlinear_conv(RandomNodes& nodes, const std::string& op) {
   const RandomValue x = picture_for(nodes, op);
   const WindowChoice window = window_of(nodes, x.shape(), false, true);
   const Channels channels = channels_of(nodes, x.shape(), window.taps());
-  const DataType type = nodes.chance(50) ? TensorProto::INT8 : TensorProto::UINT8;
-  const DataType result = nodes.chance(50) ? TensorProto::INT8 : TensorProto::UINT8;
+  const DataType type = nodes.chance(50) ? DataType::kInt8 : DataType::kUint8;
+  const DataType result = nodes.chance(50) ? DataType::kInt8 : DataType::kUint8;
   const Tensor weights =
       nodes.random_tensor(type, weight_shape(x.shape(), channels, window.kernel), -128, 255);
   // Powers of two, so that no product of scales rounds.
@@ -181,8 +179,7 @@ void add_qlinear_conv(RandomNodes& nodes, const std::string& op) {
                                   scale(-2, 2),
                                   nodes.scalar(static_cast<double>(nodes.number(0, 9)), result)};
   if (nodes.chance(50))
-    inputs.push_back(
-        nodes.add_constant(nodes.random_tensor(TensorProto::INT32, {channels.features}, -50, 50)));
+    inputs.push_back(nodes.add_constant(nodes.random_tensor(DataType::kInt32, {channels.features}, -50, 50)));
   nodes.add(op, inputs, window.attributes(true).set("group", channels.groups));
 }
 
@@ -266,12 +263,12 @@ Tensor rectangles(RandomNodes& nodes, DataType type, int64_t count, int64_t heig
                  below = nodes.real(y, static_cast<double>(height));
     for (const double each : {x, y, right, below}) numbers.push_back(with_batch ? std::floor(each) : each);
   }
-  Tensor floats(TensorProto::FLOAT, {count, columns});
+  Tensor floats(DataType::kFloat32, {count, columns});
   for (size_t k = 0; k < numbers.size(); ++k) floats.data<float>()[k] = static_cast<float>(numbers[k]);
-  if (type == TensorProto::FLOAT) return floats;
+  if (type == DataType::kFloat32) return floats;
   Tensor tensor(type, floats.shape());
   for (size_t k = 0; k < numbers.size(); ++k) {
-    if (type == TensorProto::DOUBLE)
+    if (type == DataType::kFloat64)
       tensor.data<double>()[k] = static_cast<double>(floats.data<float>()[k]);
     else
       tensor.data<uint16_t>()[k] = float_to_half(floats.data<float>()[k]);

@@ -123,7 +123,7 @@ RepeatedStep::RepeatedStep(const StepModel& step, std::unique_ptr<RepeatedModel>
 RepeatedStep::Outcome RepeatedStep::run(TensorMap batch) {
   TensorMap changed = std::move(batch);
   for (const auto& [name, tensor] : changed_) changed[name] = tensor;
-  changed[names_.step] = Tensor::from_values<int64_t>(onnx::TensorProto_DataType_INT64, {}, {done_});
+  changed[names_.step] = Tensor::from_values<int64_t>(DataType::kInt64, {}, {done_});
   const RepeatedOutcome outcome = model_->run(changed);
   changed_.clear();
   for (const auto& each : names_.state) {

@@ -10,11 +10,11 @@
 #include <filesystem>
 #include <ostream>
 
-#include "compiler/compile/package.h"
 #include "compiler/compile/plan_slices.h"
 #include "compiler/driver/pipeline.h"
 #include "compiler/driver/session_parts.h"
 #include "compiler/graph/gradient/gradient_nodes.h"
+#include "compiler/package/package.h"
 #include "compiler/reference/onnx_backend_test.h"
 #include "compiler/report/html_report.h"
 #include "compiler/report/progress.h"

@@ -8,8 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "compiler/compile/compiled_model.h"
+#include "compiler/compile/compile_model.h"
 #include "compiler/graph/import.h"
+#include "compiler/package/compiled_model.h"
 #include "compiler/runtime/runner.h"
 
 /// The commands `kodama run`, `kodama compile` and `kodama sim DIR`, as functions of what the user asked for.

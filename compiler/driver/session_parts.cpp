@@ -9,10 +9,12 @@
 #include <filesystem>
 #include <ostream>
 
-#include "compiler/compile/file_names.h"
 #include "compiler/compile/plan_slices.h"
+#include "compiler/package/file_names.h"
+#include "compiler/proto/tensor_file.h"
+#include "compiler/proto/tensor_proto.h"
 #include "compiler/report/report.h"
-#include "compiler/tensor/numpy_types.h"
+#include "compiler/tensor/numpy_file.h"
 #include "isa/file.h"
 #include "isa/output.h"
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compiler/graph/onnx_model.h"
+#include "compiler/proto/tensor_proto.h"
 
 namespace kodama::compiler {
 namespace {
@@ -15,7 +16,7 @@ void add_value(google::protobuf::RepeatedPtrField<onnx::ValueInfoProto>& list, c
                const Value& value) {
   auto* declared = list.Add();
   declared->set_name(name);
-  *declared->mutable_type() = value.type();
+  *declared->mutable_type() = type_to_proto(value.type());
 }
 
 /// The problem whose outputs are `outputs`, without the nodes in `dropped`; nothing when no node is left.

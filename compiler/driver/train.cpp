@@ -19,6 +19,7 @@
 #include "compiler/graph/graph_view.h"
 #include "compiler/graph/onnx_model.h"
 #include "compiler/graph/shares.h"
+#include "compiler/proto/tensor_proto.h"
 #include "compiler/report/progress.h"
 #include "isa/error.h"
 #include "isa/output.h"
@@ -373,7 +374,7 @@ class Training {
   bool is_first_chip() const { return chips_ == nullptr || chips_->number() == 0; }
 
   static void divide(Tensor& tensor, int64_t by) {
-    if (tensor.type() == onnx::TensorProto_DataType_DOUBLE) {
+    if (tensor.type() == DataType::kFloat64) {
       for (double& value : tensor.data<double>()) value /= static_cast<double>(by);
     } else {
       for (float& value : tensor.data<float>()) value /= static_cast<float>(by);

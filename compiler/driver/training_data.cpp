@@ -11,14 +11,15 @@
 #include <numeric>
 #include <optional>
 
+#include "compiler/proto/tensor_file.h"
 #include "isa/error.h"
 
 namespace kodama::compiler {
 
 namespace {
 
-constexpr DataType kFloat = onnx::TensorProto_DataType_FLOAT;
-constexpr DataType kInt64 = onnx::TensorProto_DataType_INT64;
+constexpr DataType kFloat = DataType::kFloat32;
+constexpr DataType kInt64 = DataType::kInt64;
 constexpr const char* kMnist = "mnist:";
 
 /// All bytes of a file, decompressed if it is one of gzip.
@@ -116,9 +117,9 @@ void TrainingData::fit(size_t number, const std::string& input, DataType type, c
       wide.emplace(kInt64, tensor.shape());
       std::ranges::copy(tensor.data<decltype(element)>(), wide->data<int64_t>().begin());
     };
-    if (tensor.type() == onnx::TensorProto_DataType_INT32) widen(int32_t{});
-    if (tensor.type() == onnx::TensorProto_DataType_UINT8) widen(uint8_t{});
-    if (tensor.type() == onnx::TensorProto_DataType_INT8) widen(int8_t{});
+    if (tensor.type() == DataType::kInt32) widen(int32_t{});
+    if (tensor.type() == DataType::kUint8) widen(uint8_t{});
+    if (tensor.type() == DataType::kInt8) widen(int8_t{});
     if (wide) tensor = std::move(*wide);
   }
   Shape wanted = shape;
@@ -128,7 +129,7 @@ void TrainingData::fit(size_t number, const std::string& input, DataType type, c
         fmt::format("{}: {} {}; input '{}' wants {} {}, where the first axis counts examples", source.name,
                     data_type_name(tensor.type()), shape_to_string(tensor.shape()), input,
                     data_type_name(type), shape_to_string(wanted)));
-  if (tensor.type() != kFloat && tensor.type() != onnx::TensorProto_DataType_DOUBLE) return;
+  if (tensor.type() != kFloat && tensor.type() != DataType::kFloat64) return;
   for (int64_t i = 0; i < tensor.size(); ++i) {
     const double value = element_as_double(tensor, i);
     if (!std::isfinite(value))

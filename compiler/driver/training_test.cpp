@@ -14,6 +14,8 @@
 #include "compiler/driver/training_data.h"
 #include "compiler/graph/onnx_model.h"
 #include "compiler/graph/test_models.h"
+#include "compiler/proto/tensor_file.h"
+#include "compiler/proto/tensor_proto.h"
 #include "compiler/reference/executor.h"
 #include "isa/error.h"
 #include "isa/file.h"
@@ -45,8 +47,8 @@ class TrainingFiles : public ::testing::Test {
     std::filesystem::create_directories(directory_);
     std::mt19937 generator(5);
     std::normal_distribution<float> noise(0, 0.5F);
-    Tensor x(onnx::TensorProto_DataType_FLOAT, {kExamples, kFeatures});
-    Tensor labels(onnx::TensorProto_DataType_INT64, {kExamples});
+    Tensor x(DataType::kFloat32, {kExamples, kFeatures});
+    Tensor labels(DataType::kInt64, {kExamples});
     for (int64_t n = 0; n < kExamples; ++n) {
       const int64_t label = n % kClasses;
       labels.data<int64_t>()[static_cast<size_t>(n)] = label;
@@ -65,14 +67,14 @@ class TrainingFiles : public ::testing::Test {
     const auto add_value = [](onnx::ValueInfoProto& value, const std::string& name, int64_t width) {
       value.set_name(name);
       auto& type = *value.mutable_type()->mutable_tensor_type();
-      type.set_elem_type(onnx::TensorProto_DataType_FLOAT);
+      type.set_elem_type(DataType::kFloat32);
       type.mutable_shape()->add_dim()->set_dim_param("N");
       type.mutable_shape()->add_dim()->set_dim_value(width);
     };
     add_value(*graph.add_input(), "x", kFeatures);
     add_value(*graph.add_output(), "y", kClasses);
     const auto add_weights = [&](const std::string& name, const Shape& shape) {
-      Tensor tensor(onnx::TensorProto_DataType_FLOAT, shape);
+      Tensor tensor(DataType::kFloat32, shape);
       for (float& value : tensor.data<float>()) value = noise(generator);
       *graph.add_initializer() = tensor_to_proto(tensor, name);
     };
@@ -133,7 +135,7 @@ class TrainingFiles : public ::testing::Test {
       TensorMap inputs = state;
       inputs["x"] = data.batch(0, examples);
       inputs["labels"] = data.batch(1, examples);
-      inputs[step.step] = Tensor::from_values<int64_t>(onnx::TensorProto_DataType_INT64, {}, {i});
+      inputs[step.step] = Tensor::from_values<int64_t>(DataType::kInt64, {}, {i});
       const TensorMap outputs = run_graph(step.model, inputs);
       const double expected = element_as_double(outputs.at(step.loss), 0);
       EXPECT_NEAR(losses[static_cast<size_t>(i)], expected, 1e-3 * expected) << "step " << i;
@@ -281,7 +283,7 @@ TEST_F(TrainingFiles, BadDataAreRefusedBeforeTheFirstStep) {
   write_tensor_file(file("four.npy"), labels, "labels");
   EXPECT_THAT(refusal([&](auto& r) { r.data[1] = file("four.npy"); }),
               HasSubstr("the label of example 95 is 3; 0 to 2 is allowed"));
-  write_tensor_file(file("few.npy"), Tensor(onnx::TensorProto_DataType_INT64, {95}), "labels");
+  write_tensor_file(file("few.npy"), Tensor(DataType::kInt64, {95}), "labels");
   EXPECT_THAT(refusal([&](auto& r) { r.data[1] = file("few.npy"); }), HasSubstr("95 examples, but"));
   EXPECT_THAT(refusal([&](auto& r) { r.data = {"mnist:" + directory_.string()}; }),
               HasSubstr("no train-images-idx3-ubyte or t10k-images-idx3-ubyte there"));
@@ -296,10 +298,8 @@ TEST_F(TrainingFiles, ReadsMnist) {
   isa::write_file_atomically(file("mnist/t10k-labels-idx1-ubyte"), labels);
   const TrainingData data({"mnist:" + file("mnist")});
   ASSERT_EQ(data.size(), 2);
-  EXPECT_EQ(data.batch(0, {0}),
-            Tensor::from_values<float>(onnx::TensorProto_DataType_FLOAT, {1, 1, 1, 2}, {1, 0}));
-  EXPECT_EQ(data.batch(1, {1, 0}),
-            Tensor::from_values<int64_t>(onnx::TensorProto_DataType_INT64, {2}, {1, 7}));
+  EXPECT_EQ(data.batch(0, {0}), Tensor::from_values<float>(DataType::kFloat32, {1, 1, 1, 2}, {1, 0}));
+  EXPECT_EQ(data.batch(1, {1, 0}), Tensor::from_values<int64_t>(DataType::kInt64, {2}, {1, 7}));
   isa::write_file_atomically(file("mnist/t10k-labels-idx1-ubyte"), labels.substr(0, 9));
   EXPECT_THAT(message_of<isa::UserError>([&] { TrainingData({"mnist:" + file("mnist")}); }),
               HasSubstr("1 bytes of data; shape [2] needs 2"));
@@ -322,7 +322,7 @@ TEST_F(TrainingFiles, SameBitsInLessMemory) {
   add_node("Gemm", {"x", "w1", "b1"}, "h0");
   for (int k = 0; k < kLayers; ++k) {
     const std::string weight = fmt::format("v{}", k);
-    Tensor tensor(onnx::TensorProto_DataType_FLOAT, {8, 8});
+    Tensor tensor(DataType::kFloat32, {8, 8});
     for (int64_t i = 0; i < tensor.size(); ++i)
       tensor.data<float>()[static_cast<size_t>(i)] = 0.1F * static_cast<float>((i * 7 + k) % 11 - 5);
     *graph.add_initializer() = tensor_to_proto(tensor, weight);

@@ -7,6 +7,7 @@
 
 #include "compiler/graph/onnx_model.h"
 #include "compiler/graph/operator_rules.h"
+#include "compiler/proto/tensor_proto.h"
 #include "compiler/reference/executor.h"
 
 namespace kodama::compiler {
@@ -139,8 +140,8 @@ std::string elementwise(Site& site) {
 /// Dividing integers by what may be 0 is an error.
 std::string division(Site& site) {
   const DataType type = site.input_type(1);
-  if (type != onnx::TensorProto::FLOAT && type != onnx::TensorProto::DOUBLE &&
-      type != onnx::TensorProto::FLOAT16 && type != onnx::TensorProto::BFLOAT16)
+  if (type != DataType::kFloat32 && type != DataType::kFloat64 && type != DataType::kFloat16 &&
+      type != DataType::kBfloat16)
     site.mask_all(1, PadFill::kOne);
   return elementwise(site);
 }
@@ -215,7 +216,7 @@ std::string reduction(Site& site) {
 }
 
 bool is_float(DataType type) {
-  return type == onnx::TensorProto::FLOAT || type == onnx::TensorProto::DOUBLE;
+  return type == DataType::kFloat32 || type == DataType::kFloat64;
 }
 
 std::string mean_over(Site& site, std::vector<int> axes) {

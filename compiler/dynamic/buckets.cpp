@@ -17,6 +17,7 @@
 #include "compiler/graph/import.h"
 #include "compiler/graph/node_operands.h"
 #include "compiler/graph/onnx_model.h"
+#include "compiler/proto/tensor_proto.h"
 
 namespace kodama::compiler {
 
@@ -49,41 +50,41 @@ Tensor scalar(DataType type, double value) {
                                                                              : static_cast<T>(value);
   };
   switch (type) {
-    case onnx::TensorProto_DataType_FLOAT:
+    case DataType::kFloat32:
       put(float{});
       return tensor;
-    case onnx::TensorProto_DataType_DOUBLE:
+    case DataType::kFloat64:
       put(double{});
       return tensor;
-    case onnx::TensorProto_DataType_FLOAT16:
+    case DataType::kFloat16:
       tensor.data<uint16_t>()[0] = float_to_half(static_cast<float>(value));
       return tensor;
-    case onnx::TensorProto_DataType_BFLOAT16:
+    case DataType::kBfloat16:
       tensor.data<uint16_t>()[0] = float_to_bfloat16(static_cast<float>(value));
       return tensor;
-    case onnx::TensorProto_DataType_INT8:
+    case DataType::kInt8:
       put_integer(int8_t{});
       return tensor;
-    case onnx::TensorProto_DataType_INT16:
+    case DataType::kInt16:
       put_integer(int16_t{});
       return tensor;
-    case onnx::TensorProto_DataType_INT32:
+    case DataType::kInt32:
       put_integer(int32_t{});
       return tensor;
-    case onnx::TensorProto_DataType_INT64:
+    case DataType::kInt64:
       put_integer(int64_t{});
       return tensor;
-    case onnx::TensorProto_DataType_UINT8:
-    case onnx::TensorProto_DataType_BOOL:
+    case DataType::kUint8:
+    case DataType::kBool:
       put_integer(uint8_t{});
       return tensor;
-    case onnx::TensorProto_DataType_UINT16:
+    case DataType::kUint16:
       put_integer(uint16_t{});
       return tensor;
-    case onnx::TensorProto_DataType_UINT32:
+    case DataType::kUint32:
       put_integer(uint32_t{});
       return tensor;
-    case onnx::TensorProto_DataType_UINT64:
+    case DataType::kUint64:
       put_integer(uint64_t{});
       return tensor;
     default:
@@ -173,7 +174,7 @@ class PaddedModel {
     SharedMask& shared = found->second;
     if (is_new) {
       shared = {names_.make_unique(fmt::format("data along axis {} of {}", axis, value)), exact};
-      Tensor mask(onnx::TensorProto::BOOL, shape);
+      Tensor mask(DataType::kBool, shape);
       std::fill_n(mask.data<uint8_t>().begin(), exact, uint8_t{1});
       give(shared.name, std::move(mask));
     } else if (shared.exact != exact) {
@@ -221,8 +222,7 @@ class PaddedModel {
     give(count_name, scalar(graph_.type(original), static_cast<double>(count)));
     const std::vector<int64_t> list(axes.begin(), axes.end());
     const std::string axes_name = add_constant(
-        "axes",
-        Tensor::from_values<int64_t>(onnx::TensorProto::INT64, {static_cast<int64_t>(list.size())}, list));
+        "axes", Tensor::from_values<int64_t>(DataType::kInt64, {static_cast<int64_t>(list.size())}, list));
     const std::string sum = names_.make_unique("sum of " + node.output(0));
     const auto* keeps = find_attribute(node, "keepdims");
     auto& keepdims = set_attribute(add_node("ReduceSum", sum, {node.input(0), axes_name}, sum), "keepdims",
@@ -241,7 +241,7 @@ class PaddedModel {
       axis = attribute == nullptr ? 0 : attribute->i();
       if (axis < 0) axis += static_cast<int64_t>(data.size());
       const Tensor indices = tensor_from_proto(*exact_->constant(node.input(1)), node.input(1));
-      places = Tensor(onnx::TensorProto::INT64, indices.shape());
+      places = Tensor(DataType::kInt64, indices.shape());
       for (int64_t k = 0; k < indices.size(); ++k) {
         const auto at = static_cast<int64_t>(element_as_double(indices, k));
         places.data<int64_t>()[static_cast<size_t>(k)] = at < 0 ? at + data[static_cast<size_t>(axis)] : at;
@@ -257,7 +257,7 @@ class PaddedModel {
       const int64_t start = first(1);
       const int64_t begin = std::clamp<int64_t>(start < 0 ? start + extent : start, 0, extent);
       const int64_t count = exact_->shape(node.output(0))[static_cast<size_t>(axis)];
-      places = Tensor(onnx::TensorProto::INT64, {count});
+      places = Tensor(DataType::kInt64, {count});
       for (int64_t k = 0; k < count; ++k) places.data<int64_t>()[static_cast<size_t>(k)] = begin + k;
     }
     const std::string name = names_.make_unique("places of " + node.output(0));

@@ -25,9 +25,9 @@ Tensor small_numbers(DataType type, const Shape& shape, unsigned seed) {
   for (int64_t k = 0; k < tensor.size(); ++k) {
     const auto value = static_cast<int64_t>(generator() % 7) - 3;
     const auto at = static_cast<size_t>(k);
-    if (type == onnx::TensorProto::FLOAT) tensor.data<float>()[at] = static_cast<float>(value);
-    if (type == onnx::TensorProto::INT64) tensor.data<int64_t>()[at] = std::abs(value);
-    if (type == onnx::TensorProto::BOOL) tensor.data<uint8_t>()[at] = value > 0;
+    if (type == DataType::kFloat32) tensor.data<float>()[at] = static_cast<float>(value);
+    if (type == DataType::kInt64) tensor.data<int64_t>()[at] = std::abs(value);
+    if (type == DataType::kBool) tensor.data<uint8_t>()[at] = value > 0;
   }
   return tensor;
 }
@@ -40,11 +40,11 @@ Tensor with_rubbish(const Tensor& tensor, const Shape& shape) {
   Tensor result = padded_to(tensor, shape);
   for (int64_t k = 0; k < result.size(); ++k) {
     const auto at = static_cast<size_t>(k);
-    if (result.type() == onnx::TensorProto::FLOAT && inside.data<float>()[at] == 0)
+    if (result.type() == DataType::kFloat32 && inside.data<float>()[at] == 0)
       result.data<float>()[at] = std::nanf("");
-    if (result.type() == onnx::TensorProto::INT64 && inside.data<int64_t>()[at] == 0)
+    if (result.type() == DataType::kInt64 && inside.data<int64_t>()[at] == 0)
       result.data<int64_t>()[at] = 1'000'000;
-    if (result.type() == onnx::TensorProto::BOOL && inside.data<uint8_t>()[at] == 0)
+    if (result.type() == DataType::kBool && inside.data<uint8_t>()[at] == 0)
       result.data<uint8_t>()[at] = k % 2 != 0;
   }
   return result;
@@ -82,7 +82,7 @@ onnx::ModelProto model_of(const std::string& graph) {
   };
   const std::pair<const char*, Shape> weights[] = {
       {"w", {4, 3}}, {"filter", {2, 3, 3}}, {"picture_filter", {2, 3, 3, 3}}, {"table", {5, 4}}};
-  for (const auto& [name, shape] : weights) add(name, small_numbers(onnx::TensorProto::FLOAT, shape, 9));
+  for (const auto& [name, shape] : weights) add(name, small_numbers(DataType::kFloat32, shape, 9));
   const std::pair<const char*, std::vector<int64_t>> lists[] = {{"zero", {0}},
                                                                 {"one", {1}},
                                                                 {"two", {2}},
@@ -93,11 +93,11 @@ onnx::ModelProto model_of(const std::string& graph) {
                                                                 {"rows", {-1, 4}},
                                                                 {"ends", {0, 1, 0, 0, 2, 0}}};
   for (const auto& [name, values] : lists)
-    add(name, Tensor::from_values(onnx::TensorProto::INT64, {static_cast<int64_t>(values.size())}, values));
+    add(name, Tensor::from_values(DataType::kInt64, {static_cast<int64_t>(values.size())}, values));
   const std::pair<const char*, int64_t> scalars[] = {{"at_zero", 0}, {"at_one", 1}, {"minus_one", -1}};
   for (const auto& [name, value] : scalars)
-    add(name, Tensor::from_values<int64_t>(onnx::TensorProto::INT64, {}, {value}));
-  add("two_float", Tensor::from_values<float>(onnx::TensorProto::FLOAT, {}, {2}));
+    add(name, Tensor::from_values<int64_t>(DataType::kInt64, {}, {value}));
+  add("two_float", Tensor::from_values<float>(DataType::kFloat32, {}, {2}));
   return model;
 }
 
@@ -285,7 +285,7 @@ TEST(Buckets, FiftyLengthsAreThreePrograms) {
   for (int pass = 0; pass < 2; ++pass) {
     for (const int64_t n : lengths) {
       const DynamicOutcome outcome =
-          runs.run({{"x", small_numbers(onnx::TensorProto::FLOAT, {1, n, 4}, static_cast<unsigned>(n))}});
+          runs.run({{"x", small_numbers(DataType::kFloat32, {1, n, 4}, static_cast<unsigned>(n))}});
       compiles += outcome.total.compiles;
       EXPECT_EQ(outcome.total.compiles + outcome.total.hits, 1);
       EXPECT_LE(outcome.cached_programs, 3);
@@ -298,8 +298,8 @@ TEST(Buckets, FiftyLengthsAreThreePrograms) {
 
 TEST(Buckets, SoftmaxOfTheChipIsOfTheDataAlone) {
   BucketRuns runs("g (float[2,n] x) => (float[2,n] y) { y = Softmax(x) }", {{"n", {16}}});
-  const DynamicOutcome outcome = runs.run(
-      {{"x", Tensor::from_values<float>(onnx::TensorProto::FLOAT, {2, 4}, {0, 0, 0, 0, 2, 2, 2, 2})}});
+  const DynamicOutcome outcome =
+      runs.run({{"x", Tensor::from_values<float>(DataType::kFloat32, {2, 4}, {0, 0, 0, 0, 2, 2, 2, 2})}});
   for (const float value : outcome.outputs.at("y").tensor().data<float>()) EXPECT_NEAR(value, 0.25, 1e-6);
 }
 
@@ -309,7 +309,7 @@ TEST(Buckets, ShapesThatDependOnDataAreNamedByTheirValues) {
                   {{"where:1", {4, 8, 12}}});
   int64_t programs = 0;
   for (unsigned seed = 1; seed < 9; ++seed) {
-    const DynamicOutcome outcome = runs.run({{"x", small_numbers(onnx::TensorProto::FLOAT, {12}, seed)}});
+    const DynamicOutcome outcome = runs.run({{"x", small_numbers(DataType::kFloat32, {12}, seed)}});
     EXPECT_EQ(outcome.regions.back().no_bucket, "");
     programs += outcome.total.compiles;
   }
@@ -319,7 +319,7 @@ TEST(Buckets, ShapesThatDependOnDataAreNamedByTheirValues) {
                   {{"where:1", {12}}});
   int64_t compiles = 0;
   for (unsigned seed = 1; seed < 6; ++seed)
-    compiles += sums.run({{"x", small_numbers(onnx::TensorProto::FLOAT, {12}, seed)}}).total.compiles;
+    compiles += sums.run({{"x", small_numbers(DataType::kFloat32, {12}, seed)}}).total.compiles;
   EXPECT_EQ(compiles, 2);
 }
 
@@ -331,7 +331,7 @@ TEST(Buckets, TheNextRegionKnowsTheDimension) {
                   {{"n", {8}}, {"a:0", {8}}});
   int64_t compiles = 0;
   for (int64_t n = 1; n <= 8; ++n)
-    compiles += runs.run({{"x", small_numbers(onnx::TensorProto::FLOAT, {n, 4}, 1)}}).total.compiles;
+    compiles += runs.run({{"x", small_numbers(DataType::kFloat32, {n, 4}, 1)}}).total.compiles;
   EXPECT_EQ(compiles, 2);
 }
 

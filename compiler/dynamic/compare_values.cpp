@@ -158,9 +158,8 @@ std::vector<ValueComparison> compare_values(const ValueMap& actual, const ValueM
     std::vector<Pair> pairs;
     for (const size_t k : group) {
       const Tensor& wanted = expected.at(results[k].name).tensor();
-      const bool is_float =
-          wanted.type() == onnx::TensorProto::FLOAT || wanted.type() == onnx::TensorProto::DOUBLE ||
-          wanted.type() == onnx::TensorProto::FLOAT16 || wanted.type() == onnx::TensorProto::BFLOAT16;
+      const bool is_float = wanted.type() == DataType::kFloat32 || wanted.type() == DataType::kFloat64 ||
+                            wanted.type() == DataType::kFloat16 || wanted.type() == DataType::kBfloat16;
       pairs.push_back(
           {actual.at(results[k].name).tensor(), wanted, is_float ? tolerance * largest(wanted) : 0});
     }

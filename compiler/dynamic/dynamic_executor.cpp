@@ -11,6 +11,7 @@
 #include "compiler/graph/import.h"
 #include "compiler/graph/onnx_model.h"
 #include "compiler/graph/operator_rules.h"
+#include "compiler/proto/tensor_proto.h"
 #include "compiler/runtime/host_cost.h"
 #include "isa/host_work.h"
 
@@ -401,8 +402,7 @@ class DynamicExecutor::Walk {
       code.uses_chip |= stage.on_chip();
       const auto* host = std::get_if<HostStage>(&stage.body);
       if (host == nullptr) continue;
-      for (const onnx::NodeProto& node : host->nodes)
-        code.hosts.push_back(fmt::format("{} '{}': {}", node.op_type(), node.name(), host->reason));
+      code.hosts.push_back(fmt::format("{} '{}': {}", host->node.op_type, host->node.name, host->reason));
     }
   }
 
@@ -607,7 +607,8 @@ class DynamicExecutor::Walk {
     const auto start = std::chrono::steady_clock::now();
     std::vector<Value> outputs =
         run_node_on_values(node, inputs, executor_.operators_,
-                           [&](const onnx::GraphProto& body, const std::vector<Value>& values) {
+                           [&](const std::string& attribute, const std::vector<Value>& values) {
+                             const onnx::GraphProto& body = graph_of(node, attribute);
                              const GraphInfo& inner = graph.inner(body);
                              Frame inner_frame(inner, &frame);
                              for (size_t k = 0; k < values.size(); ++k) {
@@ -626,6 +627,12 @@ class DynamicExecutor::Walk {
     }
   }
 
+  static const onnx::GraphProto& graph_of(const onnx::NodeProto& node, const std::string& attribute) {
+    const auto found = std::ranges::find(node.attribute(), attribute, &onnx::AttributeProto::name);
+    isa::check_internal(found != node.attribute().end(), "DynamicExecutor", "no graph '{}'", attribute);
+    return found->g();
+  }
+
   static int64_t operations_of(const onnx::NodeProto& node, const std::vector<const Value*>& inputs,
                                const std::vector<Value>& outputs) {
     std::vector<const Tensor*> tensors;
@@ -635,7 +642,7 @@ class DynamicExecutor::Walk {
     for (const Value& value : outputs) {
       if (value.is_tensor()) results.push_back(value.tensor());
     }
-    return host_operations(node, tensors, results);
+    return host_operations(node.op_type(), tensors, results);
   }
 
   /// As a layer on the host of these bytes and operations.

@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "compiler/compile/compiled_model.h"
+#include "compiler/compile/compile_model.h"
 #include "compiler/dynamic/graph_info.h"
 #include "compiler/dynamic/program_cache.h"
 #include "compiler/dynamic/stored_programs.h"

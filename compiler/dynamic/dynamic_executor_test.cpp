@@ -19,13 +19,13 @@ using ::testing::HasSubstr;
 using testing::parse_model;
 
 Tensor floats(const Shape& shape, const std::vector<float>& values) {
-  return Tensor::from_values<float>(onnx::TensorProto::FLOAT, shape, values);
+  return Tensor::from_values<float>(DataType::kFloat32, shape, values);
 }
 Tensor integers(const Shape& shape, const std::vector<int64_t>& values) {
-  return Tensor::from_values<int64_t>(onnx::TensorProto::INT64, shape, values);
+  return Tensor::from_values<int64_t>(DataType::kInt64, shape, values);
 }
 Tensor truth(bool value) {
-  return Tensor::from_values<uint8_t>(onnx::TensorProto::BOOL, {}, {value});
+  return Tensor::from_values<uint8_t>(DataType::kBool, {}, {value});
 }
 
 /// An executor on the small chip, whose every run is held against the reference.
@@ -83,8 +83,8 @@ TEST(DynamicExecutor, SymbolicDimensionsAreBoundByInputs) {
   Runs runs("g (float[n,4] x, float[n,4] y) => (float[n,4] z) { s = Add(x, y) z = Relu(s) }");
   EXPECT_THAT(runs.open_reason(), HasSubstr("input 'x' is float32 [n, 4]"));
   const auto inputs = [](int64_t n, int64_t m) {
-    return ValueMap{{"x", testing::random_tensor(onnx::TensorProto::FLOAT, {n, 4}, 1)},
-                    {"y", testing::random_tensor(onnx::TensorProto::FLOAT, {m, 4}, 2)}};
+    return ValueMap{{"x", testing::random_tensor(DataType::kFloat32, {n, 4}, 1)},
+                    {"y", testing::random_tensor(DataType::kFloat32, {m, 4}, 2)}};
   };
   // A second pass over shapes that were there compiles nothing.
   for (const int64_t n : {3, 1, 5}) EXPECT_EQ(runs.run(inputs(n, n)).total.compiles, 1);
@@ -103,7 +103,7 @@ TEST(DynamicExecutor, SymbolicDimensionsAreBoundByInputs) {
 TEST(DynamicExecutor, TheLeastRecentlyUsedProgramGoes) {
   Runs runs("g (float[n] x) => (float[n] y) { y = Relu(x) }", 2);
   const auto compiles = [&](int64_t n) {
-    return runs.run({{"x", testing::random_tensor(onnx::TensorProto::FLOAT, {n}, 1)}}).total.compiles;
+    return runs.run({{"x", testing::random_tensor(DataType::kFloat32, {n}, 1)}}).total.compiles;
   };
   EXPECT_EQ(compiles(1), 1);
   EXPECT_EQ(compiles(2), 1);
@@ -127,8 +127,7 @@ TEST(DynamicExecutor, ArithmeticOnShapesCutsNoRegion) {
     z = Reshape(x, list)
     r = Relu(z)
     y = ReduceSum<keepdims = 0>(r, zero) })");
-  const DynamicOutcome outcome =
-      runs.run({{"x", testing::random_tensor(onnx::TensorProto::FLOAT, {4, 6}, 1)}});
+  const DynamicOutcome outcome = runs.run({{"x", testing::random_tensor(DataType::kFloat32, {4, 6}, 1)}});
   ASSERT_EQ(outcome.regions.size(), 1U);
   EXPECT_TRUE(outcome.all_on_chip());
 }
@@ -191,16 +190,15 @@ TEST(DynamicExecutor, AnIfThatShapesDecideCutsNoRegion) {
            else_branch = no () => (float[m] t) { one_ = Constant<value = int64[1] {1}>()
                                                  t = ReduceSum<keepdims = 0>(z, one_) }>(c)
     y = Mul(q, w) })");
-  const Tensor w = testing::random_tensor(onnx::TensorProto::FLOAT, {4}, 7);
+  const Tensor w = testing::random_tensor(DataType::kFloat32, {4}, 7);
   for (const int64_t extent : {1, 3, 1, 3}) {
     const DynamicOutcome outcome =
-        runs.run({{"x", testing::random_tensor(onnx::TensorProto::FLOAT, {4, extent}, 1)}, {"w", w}});
+        runs.run({{"x", testing::random_tensor(DataType::kFloat32, {4, extent}, 1)}, {"w", w}});
     ASSERT_EQ(outcome.regions.size(), 1U);
     EXPECT_TRUE(outcome.all_on_chip());
   }
-  EXPECT_EQ(
-      runs.run({{"x", testing::random_tensor(onnx::TensorProto::FLOAT, {4, 1}, 1)}, {"w", w}}).total.compiles,
-      0);
+  EXPECT_EQ(runs.run({{"x", testing::random_tensor(DataType::kFloat32, {4, 1}, 1)}, {"w", w}}).total.compiles,
+            0);
 }
 
 TEST(DynamicExecutor, LoopBodiesAreCompiledOnce) {
@@ -237,7 +235,7 @@ TEST(DynamicExecutor, ListsThatChangeInEveryIterationAreNotCompiledFor) {
       one = Constant<value = int64[1] {1}>() to = Add(from, one) part = Slice(x, from, to) next = Add(sum, part) }>
       (m, , zero) })");
   const ValueMap inputs{{"m", integers({}, {20})},
-                        {"x", testing::random_tensor(onnx::TensorProto::FLOAT, {32}, 3)}};
+                        {"x", testing::random_tensor(DataType::kFloat32, {32}, 3)}};
   const DynamicOutcome outcome = runs.run(inputs);
   EXPECT_LE(outcome.total.compiles, 12);
   EXPECT_EQ(runs.run(inputs).total.compiles, 0);
@@ -261,8 +259,8 @@ TEST(DynamicExecutor, ALoopsStateStaysOnTheChip) {
   const auto link_bytes = [&](int64_t iterations) {
     const DynamicOutcome outcome =
         runs.run({{"m", integers({}, {iterations})},
-                  {"w", testing::random_tensor(onnx::TensorProto::FLOAT, {16, 16}, 1, -0.2, 0.2)},
-                  {"start", testing::random_tensor(onnx::TensorProto::FLOAT, {16, 16}, 2)}});
+                  {"w", testing::random_tensor(DataType::kFloat32, {16, 16}, 1, -0.2, 0.2)},
+                  {"start", testing::random_tensor(DataType::kFloat32, {16, 16}, 2)}});
     EXPECT_EQ(region(outcome, "body of 'last' 1").compiles, iterations == 10 ? 1 : 0);
     return outcome.total.link_bytes();
   };
@@ -285,7 +283,7 @@ TEST(DynamicExecutor, StatesComeBackForTheHost) {
       part = Slice(s, from, to)
       t = Tanh(s)
       next = Add(t, part) }>(m, , x) })");
-  runs.run({{"m", integers({}, {12})}, {"x", testing::random_tensor(onnx::TensorProto::FLOAT, {32}, 3)}});
+  runs.run({{"m", integers({}, {12})}, {"x", testing::random_tensor(DataType::kFloat32, {32}, 3)}});
 }
 
 TEST(DynamicExecutor, ScanAndNestedControlFlow) {
@@ -305,7 +303,7 @@ TEST(DynamicExecutor, SequencesAreTheHosts) {
   Runs runs(R"(g (float[n,4] x, int64 at) => (float[k,4] y) {
     parts = SplitToSequence<axis = 0>(x) one = SequenceAt(parts, at) doubled = Add(one, one)
     longer = SequenceInsert(parts, doubled) joined = ConcatFromSequence<axis = 0>(longer) y = Relu(joined) })");
-  const Tensor x = testing::random_tensor(onnx::TensorProto::FLOAT, {3, 4}, 1);
+  const Tensor x = testing::random_tensor(DataType::kFloat32, {3, 4}, 1);
   const DynamicOutcome outcome = runs.run({{"x", x}, {"at", integers({}, {-1})}});
   EXPECT_TRUE(outcome.all_on_chip());
   EXPECT_EQ(outcome.outputs.at("y").tensor().shape(), (Shape{4, 4}));
@@ -392,7 +390,7 @@ TEST(DynamicExecutor, WhatTheChipRefusesIsTheHosts) {
   DynamicOptions options;
   options.compile.precision = MatrixPrecision::kFloat;
   DynamicExecutor executor(import_any_model(model, {}, "test").model, chip, std::move(options));
-  const ValueMap inputs{{"x", testing::random_tensor(onnx::TensorProto::FLOAT, {2, 8}, 1)}};
+  const ValueMap inputs{{"x", testing::random_tensor(DataType::kFloat32, {2, 8}, 1)}};
   const DynamicOutcome outcome = executor.run(inputs);
   EXPECT_EQ(outcome.regions.front().operators, std::vector<std::string>{"Relu"});
   EXPECT_EQ(outcome.regions.front().place, RegionPlace::kChip);
@@ -424,8 +422,7 @@ TEST(DynamicExecutor, MuchWorkOnTheHostIsSaid) {
   const auto report = [](int64_t size) {
     Runs runs("g (float[n] x) => (float[m] y) { r = Relu(x) y = Unique(r) }");
     std::ostringstream text;
-    print_dynamic_report(runs.run({{"x", testing::random_tensor(onnx::TensorProto::FLOAT, {size}, 1)}}),
-                         text);
+    print_dynamic_report(runs.run({{"x", testing::random_tensor(DataType::kFloat32, {size}, 1)}}), text);
     return text.str();
   };
   EXPECT_THAT(report(20000), HasSubstr("much of this run is the host's"));

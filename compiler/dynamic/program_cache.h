@@ -8,9 +8,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "compiler/compile/compiled_model.h"
 #include "compiler/dynamic/buckets.h"
 #include "compiler/dynamic/region.h"
+#include "compiler/package/compiled_model.h"
 #include "compiler/runtime/runner.h"
 
 namespace kodama::compiler {

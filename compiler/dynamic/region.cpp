@@ -10,6 +10,7 @@
 #include "compiler/graph/infer_types.h"
 #include "compiler/graph/onnx_model.h"
 #include "compiler/graph/operator_rules.h"
+#include "compiler/proto/tensor_proto.h"
 #include "compiler/reference/executor.h"
 
 namespace kodama::compiler {
@@ -20,9 +21,8 @@ namespace {
 constexpr int64_t kMostListElements = 1024;
 
 bool is_list(const Tensor& tensor) {
-  const bool is_number = tensor.type() == onnx::TensorProto::INT64 ||
-                         tensor.type() == onnx::TensorProto::INT32 ||
-                         tensor.type() == onnx::TensorProto::FLOAT;
+  const bool is_number = tensor.type() == DataType::kInt64 || tensor.type() == DataType::kInt32 ||
+                         tensor.type() == DataType::kFloat32;
   return is_number && tensor.rank() <= 1 && tensor.size() <= kMostListElements;
 }
 
@@ -81,7 +81,7 @@ class RegionPlanner {
   bool may_bind(const std::string& name) const {
     const Frame::Known* const known = frame_.find(name);
     if (known == nullptr || !known->value.is_tensor() || !is_list(known->value.tensor())) return false;
-    return known->value.element_type() != onnx::TensorProto::FLOAT || decides_shape_.contains(name);
+    return known->value.element_type() != DataType::kFloat32 || decides_shape_.contains(name);
   }
 
   /// Types of what the candidates make, as far as they can be told.
@@ -104,7 +104,7 @@ class RegionPlanner {
         if (const Frame::Known* known = frame_.find(name); known != nullptr && may_bind(name)) {
           *graph.add_initializer() = tensor_to_proto(known->value.tensor(), name);
         } else if (known != nullptr) {
-          add_input(graph, name, known->value.type());
+          add_input(graph, name, type_to_proto(known->value.type()));
         } else {
           add_constant(graph, name, kMostListElements);
         }
@@ -134,7 +134,7 @@ class RegionPlanner {
   bool is_static(const std::string& name) const {
     const auto type = types_.find(name);
     return type != types_.end() && static_shape(type->second).has_value() &&
-           type->second.tensor_type().elem_type() != onnx::TensorProto_DataType_UNDEFINED;
+           type->second.tensor_type().elem_type() != DataType::kUndefined;
   }
 
   /// Of Ifs that wait, the conditions that follow from shapes.
@@ -146,7 +146,7 @@ class RegionPlanner {
           node(k).op_type() != "If")
         continue;
       const Tensor* const condition = value_from_shapes(node(k).input(0), operators);
-      if (condition != nullptr && condition->type() == onnx::TensorProto::BOOL && condition->size() == 1)
+      if (condition != nullptr && condition->type() == DataType::kBool && condition->size() == 1)
         region_.decided[k] = condition->data<bool>()[0];
     }
     region_.bound.assign(deciding_.begin(), deciding_.end());
@@ -264,7 +264,7 @@ class RegionPlanner {
         } else if (std::ranges::binary_search(region_.bound, name)) {
           *graph.add_initializer() = tensor_to_proto(known->value.tensor(), name);
         } else {
-          add_input(graph, name, known->value.type());
+          add_input(graph, name, type_to_proto(known->value.type()));
           region_.inputs.push_back(name);
         }
       }

@@ -4,8 +4,9 @@
 
 #include <cstring>
 
-#include "compiler/compile/package.h"
 #include "compiler/graph/onnx_model.h"
+#include "compiler/package/package.h"
+#include "compiler/proto/tensor_proto.h"
 
 namespace kodama::compiler {
 

@@ -6,7 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "compiler/compile/compiled_model.h"
+#include "compiler/compile/compile_model.h"
+#include "compiler/package/compiled_model.h"
 #include "compiler/tensor/value.h"
 #include "layout/search/solution_cache.h"
 

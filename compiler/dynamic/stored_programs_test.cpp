@@ -59,7 +59,7 @@ onnx::ModelProto product() {
 }
 
 ValueMap rows(int64_t n) {
-  return {{"x", testing::random_tensor(onnx::TensorProto::FLOAT, {n, 4}, 1)}};
+  return {{"x", testing::random_tensor(DataType::kFloat32, {n, 4}, 1)}};
 }
 
 TEST_F(StoredProgramsTest, AnotherProcessCompilesNothing) {
@@ -131,7 +131,7 @@ TEST_F(StoredProgramsTest, RefusalsAreKept) {
     r = Relu(x) a = Abs(r) p = MatMul(a, w) t = Tanh(p) y = Exp(t) })");
   testing::add_random(model, "w", {8, 512});
   chip_.memory.dram_lw = 2048;  // less than the weights
-  const ValueMap inputs{{"x", testing::random_tensor(onnx::TensorProto::FLOAT, {2, 8}, 1)}};
+  const ValueMap inputs{{"x", testing::random_tensor(DataType::kFloat32, {2, 8}, 1)}};
   const DynamicOutcome first = run(model, inputs);
   const DynamicOutcome second = run(model, inputs);
   EXPECT_EQ(second.total.compiles, 0);

@@ -146,7 +146,7 @@ void check_with_onnx(onnx::ModelProto& model, const std::string& where) {
   for (auto& output : *model.mutable_graph()->mutable_output()) {
     if (output.type().value_case() == onnx::TypeProto::VALUE_NOT_SET && made.contains(output.name())) {
       without_type.push_back(&output);
-      output.mutable_type()->mutable_tensor_type()->set_elem_type(onnx::TensorProto_DataType_FLOAT);
+      output.mutable_type()->mutable_tensor_type()->set_elem_type(DataType::kFloat32);
     }
     if (output.type().has_tensor_type() && !output.type().tensor_type().has_shape()) {
       without_shape.push_back(output.mutable_type()->mutable_tensor_type());

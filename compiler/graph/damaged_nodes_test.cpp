@@ -6,6 +6,7 @@
 
 #include "compiler/graph/import.h"
 #include "compiler/graph/onnx_model.h"
+#include "compiler/proto/tensor_proto.h"
 #include "compiler/reference/onnx_backend_test.h"
 
 namespace kodama::compiler {
@@ -150,10 +151,9 @@ class Damager {
     Tensor tensor = given->second;
     if (tensor.size() > 0) {
       const auto at = static_cast<size_t>(below(static_cast<int>(tensor.size())));
-      if (tensor.type() == onnx::TensorProto::INT64) tensor.data<int64_t>()[at] = any_integer();
-      if (tensor.type() == onnx::TensorProto::INT32)
-        tensor.data<int32_t>()[at] = one_of<int32_t>({-9, 0, 1, 77});
-      if (tensor.type() == onnx::TensorProto::FLOAT) tensor.data<float>()[at] = any_float();
+      if (tensor.type() == DataType::kInt64) tensor.data<int64_t>()[at] = any_integer();
+      if (tensor.type() == DataType::kInt32) tensor.data<int32_t>()[at] = one_of<int32_t>({-9, 0, 1, 77});
+      if (tensor.type() == DataType::kFloat32) tensor.data<float>()[at] = any_float();
     }
     *graph.add_initializer() = tensor_to_proto(tensor, name);
     graph.mutable_input()->DeleteSubrange(k, 1);

@@ -7,6 +7,7 @@
 #include "compiler/graph/downgrade_rules.h"
 #include "compiler/graph/expand_functions.h"
 #include "compiler/graph/walk.h"
+#include "compiler/proto/tensor_proto.h"
 #include "compiler/reference/executor.h"
 
 namespace kodama::compiler {
@@ -116,7 +117,7 @@ class GraphDowngrade final : public downgrade::ValueKnowledge {
   }
 
   DataType type(const std::string& value, int depth) const {
-    constexpr DataType kUnknown = onnx::TensorProto_DataType_UNDEFINED;
+    constexpr DataType kUnknown = DataType::kUndefined;
     constexpr int kDeepest = 1000;
     const auto declared = types_.find(value);
     if (declared != types_.end()) {
@@ -145,7 +146,7 @@ class GraphDowngrade final : public downgrade::ValueKnowledge {
         "Split",      "Sqrt",      "Squeeze",     "Sub",
         "Tanh",       "Tile",      "Transpose",   "Unsqueeze"};
     if (!node.domain().empty()) return kUnknown;
-    if (kTruth.contains(node.op_type())) return onnx::TensorProto_DataType_BOOL;
+    if (kTruth.contains(node.op_type())) return DataType::kBool;
     if (node.op_type() == "Cast") {
       const auto* to = find_attribute(node, "to");
       return to == nullptr ? kUnknown : static_cast<DataType>(to->i());

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "compiler/graph/downgrade_rules.h"
+#include "compiler/proto/tensor_proto.h"
 
 /// Quantization of opset 19 to 21: what opset 17's operators don't take is written in arithmetic.
 namespace kodama::compiler::downgrade {
@@ -8,10 +9,10 @@ namespace kodama::compiler::downgrade {
 namespace {
 
 bool is_narrow_float(DataType type) {
-  return type == onnx::TensorProto_DataType_FLOAT16 || type == onnx::TensorProto_DataType_BFLOAT16;
+  return type == DataType::kFloat16 || type == DataType::kBfloat16;
 }
 bool is_short(DataType type) {
-  return type == onnx::TensorProto_DataType_INT16 || type == onnx::TensorProto_DataType_UINT16;
+  return type == DataType::kInt16 || type == DataType::kUint16;
 }
 
 /// A scale or zero point, spread such that it broadcasts against x: it is a number, a list along an axis, or
@@ -26,7 +27,7 @@ std::string spread(NodeDowngrade& n, const std::string& value, const std::string
   }
   if (axis == -1) return value;
   const std::string behind = n.add("Shape", {x}, {onnx::MakeAttribute("start", axis + 1)});
-  const Tensor one = Tensor::from_values<int64_t>(onnx::TensorProto_DataType_INT64, {1}, {1});
+  const Tensor one = Tensor::from_values<int64_t>(DataType::kInt64, {1}, {1});
   const std::string ones = n.add("ConstantOfShape", {n.add("Shape", {behind})},
                                  {onnx::MakeAttribute("value", tensor_to_proto(one, ""))});
   const std::string shape = n.add("Concat", {n.integers_constant({-1}), ones}, {along(0)});
@@ -55,7 +56,7 @@ void dequantize(NodeDowngrade& n) {
   if (block == 0 && !is_short(n.input_type(0)) && !is_narrow_float(n.input_type(1))) return n.keep();
   const std::string x = n.input(0);
   const int64_t axis = axis_of(n);
-  const DataType wide = onnx::TensorProto_DataType_INT32;
+  const DataType wide = DataType::kInt32;
   std::string number = n.add("Cast", {x}, {to_type(wide)});
   if (n.has_input(2)) {
     const std::string zero = n.add("Cast", {n.input(2)}, {to_type(wide)});
@@ -71,30 +72,30 @@ void quantize(NodeDowngrade& n) {
   const int64_t block = take_block_size(n);
   const auto wanted = static_cast<DataType>(n.integer("output_dtype", 0));
   n.remove("output_dtype");
-  DataType type = onnx::TensorProto_DataType_UINT8;
-  if (n.has_input(2) && n.input_type(2) != onnx::TensorProto_DataType_UNDEFINED) {
+  DataType type = DataType::kUint8;
+  if (n.has_input(2) && n.input_type(2) != DataType::kUndefined) {
     type = n.input_type(2);
-    n.require(wanted == onnx::TensorProto_DataType_UNDEFINED || wanted == type,
+    n.require(wanted == DataType::kUndefined || wanted == type,
               "output_dtype is {}, but its zero point is {}", data_type_name(wanted), data_type_name(type));
-  } else if (wanted != onnx::TensorProto_DataType_UNDEFINED) {
+  } else if (wanted != DataType::kUndefined) {
     type = wanted;
   }
   const bool is_plain =
       block == 0 && !is_short(type) && !is_narrow_float(n.input_type(0)) && !is_narrow_float(n.input_type(1));
-  if (is_plain && (n.has_input(2) || type == onnx::TensorProto_DataType_UINT8)) return n.keep();
+  if (is_plain && (n.has_input(2) || type == DataType::kUint8)) return n.keep();
   double low = 0;
   double high = 255;
   switch (type) {
-    case onnx::TensorProto_DataType_UINT8:
+    case DataType::kUint8:
       break;
-    case onnx::TensorProto_DataType_INT8:
+    case DataType::kInt8:
       low = -128;
       high = 127;
       break;
-    case onnx::TensorProto_DataType_UINT16:
+    case DataType::kUint16:
       high = 65535;
       break;
-    case onnx::TensorProto_DataType_INT16:
+    case DataType::kInt16:
       low = -32768;
       high = 32767;
       break;
@@ -119,7 +120,7 @@ void quantize(NodeDowngrade& n) {
 void qlinear_matmul(NodeDowngrade& n) {
   for (int scale : {1, 4, 6}) {
     if (is_narrow_float(n.input_type(scale))) {
-      const std::string wide = n.add("Cast", {n.input(scale)}, {to_type(onnx::TensorProto_DataType_FLOAT)});
+      const std::string wide = n.add("Cast", {n.input(scale)}, {to_type(DataType::kFloat32)});
       n.node().set_input(scale, wide);
     }
   }

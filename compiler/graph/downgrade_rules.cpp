@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "compiler/proto/tensor_proto.h"
+
 namespace kodama::compiler::downgrade {
 
 namespace {
@@ -17,7 +19,7 @@ void drop_saturate(NodeDowngrade& n) {
 }
 
 void equal(NodeDowngrade& n) {
-  constexpr DataType kString = onnx::TensorProto_DataType_STRING;
+  constexpr DataType kString = DataType::kString;
   if (n.input_type(0) == kString || n.input_type(1) == kString)
     n.refuse("comparison of strings", "compare numbers that stand for the strings (LabelEncoder)");
   n.keep();
@@ -219,7 +221,7 @@ void grid_sample(NodeDowngrade& n) {
 
 void is_inf(NodeDowngrade& n) {
   const DataType type = n.input_type(0);
-  if (type == onnx::TensorProto_DataType_FLOAT16 || type == onnx::TensorProto_DataType_BFLOAT16)
+  if (type == DataType::kFloat16 || type == DataType::kBfloat16)
     n.node().set_input(0, n.add("Cast", {n.input(0)}, {to_type(kFloat)}));
   n.keep();
 }
@@ -313,7 +315,7 @@ std::vector<int64_t> NodeDowngrade::integers(int index) const {
     refuse(fmt::format("input {} '{}' with elements that aren't constant", index, node_.input(index)),
            "export it as a constant");
   }
-  require(tensor->type() == kInt64 || tensor->type() == onnx::TensorProto_DataType_INT32,
+  require(tensor->type() == kInt64 || tensor->type() == DataType::kInt32,
           "input {} '{}' is {}; int64 is allowed", index, node_.input(index), data_type_name(tensor->type()));
   std::vector<int64_t> values;
   for (int64_t i = 0; i < tensor->size(); ++i) {

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "compiler/graph/fresh_names.h"
 #include "compiler/graph/onnx_model.h"
+#include "compiler/tensor/fresh_names.h"
 
 /// How nodes of opset 18 to 21 become nodes of opset 17. Private to compiler/graph.
 ///
@@ -19,13 +19,13 @@
 /// nodes of opset 17 that compute its outputs. `operator_changes` has a row per operator.
 namespace kodama::compiler::downgrade {
 
-inline constexpr DataType kBool = onnx::TensorProto_DataType_BOOL;
-inline constexpr DataType kDouble = onnx::TensorProto_DataType_DOUBLE;
-inline constexpr DataType kFloat = onnx::TensorProto_DataType_FLOAT;
-inline constexpr DataType kInt32 = onnx::TensorProto_DataType_INT32;
-inline constexpr DataType kInt64 = onnx::TensorProto_DataType_INT64;
-inline constexpr DataType kUint8 = onnx::TensorProto_DataType_UINT8;
-inline constexpr DataType kUint64 = onnx::TensorProto_DataType_UINT64;
+inline constexpr DataType kBool = DataType::kBool;
+inline constexpr DataType kDouble = DataType::kFloat64;
+inline constexpr DataType kFloat = DataType::kFloat32;
+inline constexpr DataType kInt32 = DataType::kInt32;
+inline constexpr DataType kInt64 = DataType::kInt64;
+inline constexpr DataType kUint8 = DataType::kUint8;
+inline constexpr DataType kUint64 = DataType::kUint64;
 
 /// Attributes that many operators have.
 inline onnx::AttributeProto to_type(DataType type) {
@@ -69,7 +69,7 @@ class NodeDowngrade {
   bool has_input(int index) const { return index < node_.input_size() && !node_.input(index).empty(); }
   const std::string& input(int index) const;
   DataType input_type(int index) const {
-    return has_input(index) ? values_.type(node_.input(index)) : onnx::TensorProto_DataType_UNDEFINED;
+    return has_input(index) ? values_.type(node_.input(index)) : DataType::kUndefined;
   }
   /// The elements of an operand that is there; UnsupportedError if they aren't known before the model runs.
   std::vector<int64_t> integers(int index) const;

@@ -19,14 +19,14 @@ using testing::error_of;
 using ::testing::HasSubstr;
 using testing::parse_model;
 
-constexpr DataType kBool = onnx::TensorProto_DataType_BOOL;
-constexpr DataType kDouble = onnx::TensorProto_DataType_DOUBLE;
-constexpr DataType kFloat = onnx::TensorProto_DataType_FLOAT;
-constexpr DataType kFloat16 = onnx::TensorProto_DataType_FLOAT16;
-constexpr DataType kInt16 = onnx::TensorProto_DataType_INT16;
-constexpr DataType kInt64 = onnx::TensorProto_DataType_INT64;
-constexpr DataType kInt8 = onnx::TensorProto_DataType_INT8;
-constexpr DataType kUint8 = onnx::TensorProto_DataType_UINT8;
+constexpr DataType kBool = DataType::kBool;
+constexpr DataType kDouble = DataType::kFloat64;
+constexpr DataType kFloat = DataType::kFloat32;
+constexpr DataType kFloat16 = DataType::kFloat16;
+constexpr DataType kInt16 = DataType::kInt16;
+constexpr DataType kInt64 = DataType::kInt64;
+constexpr DataType kInt8 = DataType::kInt8;
+constexpr DataType kUint8 = DataType::kUint8;
 
 Tensor floats(const Shape& shape, const std::vector<float>& values) {
   return Tensor::from_values<float>(kFloat, shape, values);
@@ -419,8 +419,7 @@ TEST(Downgrade, BitwiseOperators) {
   expect_bitwise<int16_t>(kInt16, "int16", {-32768, 12345}, {-1, -4});
   expect_bitwise<int64_t>(kInt64, "int64", {INT64_MIN, -2, 0x0123456789abcdef},
                           {INT64_MAX, 3, 0x00ff00ff00ff00ff});
-  expect_bitwise<uint64_t>(onnx::TensorProto_DataType_UINT64, "uint64", {~0ULL, 1},
-                           {0x8000000000000001ULL, 0});
+  expect_bitwise<uint64_t>(DataType::kUint64, "uint64", {~0ULL, 1}, {0x8000000000000001ULL, 0});
 }
 
 TEST(Downgrade, OptionalsThatAreTensors) {
@@ -719,9 +718,8 @@ TEST(Downgrade, QuantizationTo16BitNumbersAndBlocks) {
   onnx::ModelProto model =
       parse_model("g (float[1,4] x) => (uint16[1,4] y) { y = QuantizeLinear(x, s, z) }", 21);
   add_initializer(model, "s", floats({}, {1}));
-  add_initializer(model, "z", Tensor::from_values<uint16_t>(onnx::TensorProto_DataType_UINT16, {}, {2}));
-  EXPECT_EQ(run(model, x),
-            Tensor::from_values<uint16_t>(onnx::TensorProto_DataType_UINT16, {1, 4}, {0, 2, 4, 65535}));
+  add_initializer(model, "z", Tensor::from_values<uint16_t>(DataType::kUint16, {}, {2}));
+  EXPECT_EQ(run(model, x), Tensor::from_values<uint16_t>(DataType::kUint16, {1, 4}, {0, 2, 4, 65535}));
   // The type as an attribute, instead of a zero point; halves are rounded to even.
   model = parse_model("g (float[1,4] x) => (int8[1,4] y) { y = QuantizeLinear<output_dtype=3>(x, s) }", 21);
   add_initializer(model, "s", floats({}, {1}));

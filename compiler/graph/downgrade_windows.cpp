@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "compiler/graph/downgrade_rules.h"
+#include "compiler/proto/tensor_proto.h"
 
 /// Pools, pictures and paddings of opset 18 to 21.
 namespace kodama::compiler::downgrade {

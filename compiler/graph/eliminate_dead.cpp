@@ -3,6 +3,7 @@
 
 #include "compiler/graph/onnx_model.h"
 #include "compiler/graph/passes.h"
+#include "compiler/proto/tensor_proto.h"
 
 namespace kodama::compiler {
 

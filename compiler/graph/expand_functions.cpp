@@ -373,9 +373,9 @@ bool body_misses_type(const onnx::NodeProto& node, const TypeMap& types) {
   if (type == types.end()) return false;
   const auto element = type->second.tensor_type().elem_type();
   // Its constants are float32.
-  if (node.op_type() == "MeanVarianceNormalization") return element != onnx::TensorProto_DataType_FLOAT;
+  if (node.op_type() == "MeanVarianceNormalization") return element != DataType::kFloat32;
   // It calls NegativeLogLikelihoodLoss, which doesn't allow the type.
-  return node.op_type() == "SoftmaxCrossEntropyLoss" && element == onnx::TensorProto_DataType_BFLOAT16;
+  return node.op_type() == "SoftmaxCrossEntropyLoss" && element == DataType::kBfloat16;
 }
 
 }  // namespace

@@ -89,8 +89,7 @@ class ExternalDataLoader {
 
   int64_t byte_count(const onnx::TensorProto& tensor) const {
     const auto type = static_cast<DataType>(tensor.data_type());
-    const auto size =
-        onnx::TensorProto_DataType_IsValid(tensor.data_type()) ? static_cast<int64_t>(element_size(type)) : 0;
+    const auto size = is_data_type(tensor.data_type()) ? static_cast<int64_t>(element_size(type)) : 0;
     if (size == 0) {
       fail("external data of type {} can't be read; types whose elements are whole bytes can",
            data_type_name(type));

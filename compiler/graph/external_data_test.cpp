@@ -57,7 +57,7 @@ class ExternalData : public ::testing::Test {
     onnx::ModelProto model = parse_model("g (float[3] x) => (float[3] y) { y = Add(x, w) }");
     auto& weights = *model.mutable_graph()->add_initializer();
     weights.set_name("w");
-    weights.set_data_type(onnx::TensorProto_DataType_FLOAT);
+    weights.set_data_type(DataType::kFloat32);
     weights.add_dims(3);
     set_external(weights, entries);
     return model;
@@ -66,7 +66,7 @@ class ExternalData : public ::testing::Test {
     return error_of<isa::UserError>([&] { import_model(save(sum_model(entries))); });
   }
   static std::vector<float> run(const onnx::ModelProto& model) {
-    const Tensor zero(onnx::TensorProto_DataType_FLOAT, {3});
+    const Tensor zero(DataType::kFloat32, {3});
     const Tensor y = run_graph(model, {{"x", zero}}).at("y");
     return {y.data<float>().begin(), y.data<float>().end()};
   }
@@ -88,7 +88,7 @@ TEST_F(ExternalData, InAttributesFunctionsAndSubGraphs) {
     f (a) => (r) { k = Constant() r = Add(a, k) })",
                                        17, ", \"local\" : 1");
   const auto set_tensor = [&](onnx::TensorProto& tensor, const char* offset) {
-    tensor.set_data_type(onnx::TensorProto_DataType_FLOAT);
+    tensor.set_data_type(DataType::kFloat32);
     tensor.add_dims(3);
     set_external(tensor, {{"location", "weights/w.bin"}, {"offset", offset}});
   };

@@ -4,14 +4,15 @@
 #include "compiler/graph/graph_view.h"
 #include "compiler/graph/onnx_model.h"
 #include "compiler/graph/passes.h"
+#include "compiler/proto/tensor_proto.h"
 
 namespace kodama::compiler {
 
 namespace {
 
 bool is_float_type(DataType type) {
-  return type == onnx::TensorProto_DataType_FLOAT || type == onnx::TensorProto_DataType_DOUBLE ||
-         type == onnx::TensorProto_DataType_FLOAT16 || type == onnx::TensorProto_DataType_BFLOAT16;
+  return type == DataType::kFloat32 || type == DataType::kFloat64 || type == DataType::kFloat16 ||
+         type == DataType::kBfloat16;
 }
 
 /// Fills a tensor of any floating type; value(i) gives element i.
@@ -20,16 +21,16 @@ Tensor make_float_tensor(DataType type, const Shape& shape, const std::function<
   const int64_t size = tensor.size();
   for (int64_t i = 0; i < size; ++i) {
     switch (type) {
-      case onnx::TensorProto_DataType_FLOAT:
+      case DataType::kFloat32:
         tensor.data<float>()[i] = static_cast<float>(value(i));
         break;
-      case onnx::TensorProto_DataType_DOUBLE:
+      case DataType::kFloat64:
         tensor.data<double>()[i] = value(i);
         break;
-      case onnx::TensorProto_DataType_FLOAT16:
+      case DataType::kFloat16:
         tensor.data<uint16_t>()[i] = float_to_half(static_cast<float>(value(i)));
         break;
-      case onnx::TensorProto_DataType_BFLOAT16:
+      case DataType::kBfloat16:
         tensor.data<uint16_t>()[i] = float_to_bfloat16(static_cast<float>(value(i)));
         break;
       default:

@@ -6,6 +6,7 @@
 
 #include "compiler/graph/infer_types.h"
 #include "compiler/graph/onnx_model.h"
+#include "compiler/proto/tensor_proto.h"
 #include "compiler/reference/executor.h"
 
 namespace kodama::compiler {
@@ -149,11 +150,9 @@ class ConstantFolder {
         std::all_of(node.input().begin(), node.input().end(),
                     [&](const std::string& name) { return name.empty() || is_constant(name); });
     if (!all_constant) return false;
-    std::vector<onnx::TypeProto> input_types;
     int64_t allowed = 0;
     for (const std::string& input : node.input()) {
       const auto type = types_.find(input);
-      input_types.push_back(type == types_.end() ? onnx::TypeProto() : type->second);
       if (type == types_.end()) continue;
       if (const auto shape = static_shape(type->second)) {
         allowed += byte_count(static_cast<DataType>(type->second.tensor_type().elem_type()), *shape);
@@ -169,7 +168,7 @@ class ConstantFolder {
       made += bytes;
     }
     if (!is_there && !may_grow(node, made)) return false;
-    if (!has_reference(node, operators_, nullptr, input_types)) return false;
+    if (!has_reference(node, operators_)) return false;
     std::vector<std::shared_ptr<const Tensor>> tensors;
     std::vector<const Tensor*> inputs;
     for (const std::string& input : node.input()) {
@@ -371,7 +370,7 @@ std::optional<Tensor> value_of_shape(const onnx::NodeProto& node, const onnx::Ty
   if (!node.domain().empty() || (node.op_type() != "Shape" && node.op_type() != "Size")) return std::nullopt;
   const auto shape = static_shape(input);
   if (!shape) return std::nullopt;
-  constexpr DataType kInt64 = onnx::TensorProto_DataType_INT64;
+  constexpr DataType kInt64 = DataType::kInt64;
   if (node.op_type() == "Size") return Tensor::from_values<int64_t>(kInt64, {}, {element_count(*shape)});
   const auto rank = static_cast<int64_t>(shape->size());
   const auto bound = [&](const char* name, int64_t absent) {

@@ -4,6 +4,7 @@
 
 #include "compiler/graph/inner_graphs.h"
 #include "compiler/graph/onnx_model.h"
+#include "compiler/proto/tensor_proto.h"
 
 namespace kodama::compiler {
 

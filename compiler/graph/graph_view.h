@@ -17,7 +17,7 @@ namespace kodama::compiler {
 
 /// A value's element type and static shape.
 struct ValueInfo {
-  DataType type = onnx::TensorProto_DataType_UNDEFINED;
+  DataType type = DataType::kUndefined;
   Shape shape;
 };
 

@@ -25,7 +25,7 @@ TEST(GraphView, AnswersAboutValuesNodesAndAttributes) {
 
   EXPECT_EQ(view.shape("b"), (Shape{4, 2, 3}));
   EXPECT_EQ(view.shape("w"), (Shape{4}));
-  EXPECT_EQ(view.type("x"), onnx::TensorProto_DataType_FLOAT);
+  EXPECT_EQ(view.type("x"), DataType::kFloat32);
   EXPECT_FALSE(view.has_value("nothing"));
   EXPECT_THROW(view.value("nothing"), isa::InternalError);
   EXPECT_TRUE(view.is_graph_input("x"));

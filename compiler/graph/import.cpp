@@ -20,6 +20,7 @@
 #include "compiler/graph/onnx_model.h"
 #include "compiler/graph/upgrade.h"
 #include "compiler/graph/walk.h"
+#include "compiler/proto/tensor_proto.h"
 #include "isa/file.h"
 
 namespace kodama::compiler {
@@ -111,9 +112,7 @@ void admit_constants(onnx::ModelProto& model) {
           value == nullptr || !value->has_t())
         continue;
       const int type = value->t().data_type();
-      if (type == onnx::TensorProto_DataType_FLOAT || type == onnx::TensorProto_DataType_FLOAT16 ||
-          type == onnx::TensorProto_DataType_DOUBLE)
-        continue;
+      if (type == DataType::kFloat32 || type == DataType::kFloat16 || type == DataType::kFloat64) continue;
       onnx::TensorProto& tensor = *graph.add_initializer();
       tensor = value->t();
       tensor.set_name(names.make_unique(node.output(0) + "/value"));
@@ -633,7 +632,7 @@ std::optional<bool> constant_condition(const onnx::GraphProto& graph, const onnx
   for (const auto& tensor : graph.initializer()) {
     if (tensor.name() != node.input(0)) continue;
     const Tensor value = tensor_from_proto(tensor, describe_node(node));
-    if (value.type() == onnx::TensorProto_DataType_BOOL && value.size() == 1) return value.data<bool>()[0];
+    if (value.type() == DataType::kBool && value.size() == 1) return value.data<bool>()[0];
   }
   return std::nullopt;
 }

@@ -8,6 +8,7 @@
 
 #include "compiler/graph/test_models.h"
 #include "compiler/graph/walk.h"
+#include "compiler/proto/tensor_proto.h"
 
 namespace kodama::compiler {
 namespace {
@@ -92,7 +93,7 @@ TEST_F(ImportFile, EveryTruncationIsAUserError) {
 }
 
 TEST_F(ImportFile, TensorInsteadOfModel) {
-  const Tensor tensor = testing::random_tensor(onnx::TensorProto_DataType_FLOAT, {3, 4}, 1);
+  const Tensor tensor = testing::random_tensor(DataType::kFloat32, {3, 4}, 1);
   EXPECT_THAT(error_for(write(tensor_to_proto(tensor, "t").SerializeAsString())),
               HasSubstr("not an ONNX model"));
 }
@@ -190,7 +191,7 @@ TEST(Import, NanAndInfinityAreAllowed) {
   onnx::ModelProto model = parse_model("g (float[2] x) => (float[2] y) { y = Add(x, w) }");
   add_initializer(model, "w",
                   Tensor::from_values<float>(
-                      onnx::TensorProto_DataType_FLOAT, {2},
+                      DataType::kFloat32, {2},
                       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}));
   EXPECT_EQ(import_model(model, {}, "m.onnx").graph().node_size(), 1);
 }
@@ -231,7 +232,7 @@ TEST(Import, UnnamedDimensionsAreSetByInputAndAxis) {
 TEST(Import, BoundInputsAreConstants) {
   const auto model =
       parse_model("g (float[2,3] x, int64[2] shape) => (float[n,m] y) { y = Reshape(x, shape) }");
-  const Tensor shape = Tensor::from_values<int64_t>(onnx::TensorProto_DataType_INT64, {2}, {3, 2});
+  const Tensor shape = Tensor::from_values<int64_t>(DataType::kInt64, {2}, {3, 2});
   ImportOptions options;
   options.bind = {{"shape", shape}};
   const auto imported = import_model(model, options, "m");
@@ -435,7 +436,7 @@ TEST(Import, RankIsLimited) {
   onnx::ModelProto model = parse_model("g (float[2] x) => (float[2] y) { y = Add(x, w) }");
   auto& weights = *model.mutable_graph()->add_initializer();
   weights.set_name("w");
-  weights.set_data_type(onnx::TensorProto_DataType_FLOAT);
+  weights.set_data_type(DataType::kFloat32);
   for (int k = 0; k < 5000; ++k) weights.add_dims(1);
   weights.add_float_data(1);
   EXPECT_THAT(import_unsupported(model), HasSubstr("initializer 'w' has 5000 axes"));

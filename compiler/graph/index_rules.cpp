@@ -141,7 +141,7 @@ std::map<int, Shape> infer_one_hot(const NodeOperands& o) {
 std::map<int, Shape> infer_compress(const NodeOperands& o) {
   const Tensor* condition = o.constant(1);
   auto shape = o.shape(0);
-  if (condition == nullptr || condition->type() != onnx::TensorProto_DataType_BOOL || !shape) return {};
+  if (condition == nullptr || condition->type() != DataType::kBool || !shape) return {};
   const auto taken = std::ranges::count_if(condition->data<uint8_t>(), [](uint8_t bit) { return bit != 0; });
   if (!o.has_attribute("axis")) return {{0, {taken}}};
   const int64_t at = o.integer("axis").value_or(0);

@@ -10,6 +10,7 @@
 #include "compiler/graph/inner_graphs.h"
 #include "compiler/graph/onnx_model.h"
 #include "compiler/graph/operator_rules.h"
+#include "compiler/proto/tensor_proto.h"
 #include "compiler/reference/executor.h"
 
 namespace kodama::compiler {
@@ -67,7 +68,7 @@ class TypeInference {
       if (std::find(node.output().begin(), node.output().end(), value) == node.output().end()) continue;
       const std::string where = describe_node(node);
       std::string reason;
-      if (!has_operator_rules(node) && !has_reference(node, operators_, &reason, input_types(node))) {
+      if (!has_operator_rules(node) && !has_reference(node, operators_, &reason)) {
         return where + ": " + reason;
       }
       const auto type = types_.find(value);
@@ -91,7 +92,7 @@ class TypeInference {
  private:
   static void check_tensor(const std::string& what, const onnx::TypeProto& type) {
     if (!type.has_tensor_type()) return;
-    if (!onnx::TensorProto_DataType_IsValid(type.tensor_type().elem_type())) {
+    if (!is_data_type(type.tensor_type().elem_type())) {
       throw isa::UserError(fmt::format("{} has the element type {}, which IR version {} of ONNX doesn't have",
                                        what, type.tensor_type().elem_type(), kIrVersion));
     }
@@ -111,7 +112,7 @@ class TypeInference {
   const onnx::TypeProto* known_type(const std::string& name) const {
     const auto found = types_.find(name);
     if (found == types_.end() || !found->second->has_tensor_type()) return nullptr;
-    if (found->second->tensor_type().elem_type() == onnx::TensorProto_DataType_UNDEFINED) return nullptr;
+    if (found->second->tensor_type().elem_type() == DataType::kUndefined) return nullptr;
     return found->second;
   }
 
@@ -123,15 +124,6 @@ class TypeInference {
     auto tensor =
         std::make_shared<const Tensor>(tensor_from_proto(*initializer->second, "initializer '" + name + "'"));
     return (values_[name] = std::move(tensor)).get();
-  }
-
-  std::vector<onnx::TypeProto> input_types(const onnx::NodeProto& node) const {
-    std::vector<onnx::TypeProto> types;
-    for (const std::string& name : node.input()) {
-      const auto* type = name.empty() ? nullptr : known_type(name);
-      types.push_back(type == nullptr ? onnx::TypeProto() : *type);
-    }
-    return types;
   }
 
   NodeOperands operands_of(const onnx::NodeProto& node, const onnx::OpSchema& schema) {
@@ -158,7 +150,7 @@ class TypeInference {
       return;
     }
     // libonnx isn't asked about operators that nobody here knows.
-    if (!has_operator_rules(node) && !has_reference(node, operators_, nullptr, input_types(node))) return;
+    if (!has_operator_rules(node) && !has_reference(node, operators_)) return;
     if (results_are_like_operands(node)) {
       for (int k = 0; k < node.output_size(); ++k) {
         if (!node.output(k).empty()) store(node, k, *known_type(node.input(k)));
@@ -265,8 +257,8 @@ class TypeInference {
   static std::string merge(const onnx::TypeProto_Tensor& inferred, onnx::TypeProto& known) {
     if (known.value_case() != onnx::TypeProto::VALUE_NOT_SET && !known.has_tensor_type()) return "kind";
     auto& type = *known.mutable_tensor_type();
-    if (inferred.elem_type() != onnx::TensorProto_DataType_UNDEFINED) {
-      if (type.elem_type() == onnx::TensorProto_DataType_UNDEFINED) type.set_elem_type(inferred.elem_type());
+    if (inferred.elem_type() != DataType::kUndefined) {
+      if (type.elem_type() == DataType::kUndefined) type.set_elem_type(inferred.elem_type());
       if (type.elem_type() != inferred.elem_type()) return "element type";
     }
     if (!inferred.has_shape()) return "";

@@ -6,6 +6,7 @@
 
 #include "compiler/graph/fold_constants.h"
 #include "compiler/graph/onnx_model.h"
+#include "compiler/proto/tensor_proto.h"
 #include "compiler/reference/executor.h"
 
 namespace kodama::compiler {
@@ -131,8 +132,7 @@ std::optional<Tensor> value_in(const onnx::ModelProto& model, std::string name) 
 }
 
 bool is_truth(const std::optional<Tensor>& value) {
-  return value && value->type() == onnx::TensorProto_DataType_BOOL && value->size() == 1 &&
-         value->data<bool>()[0];
+  return value && value->type() == DataType::kBool && value->size() == 1 && value->data<bool>()[0];
 }
 
 /// The body of a Loop or Scan, with what differs between the two.
@@ -196,11 +196,10 @@ class Body {
   std::vector<InnerInput> inner_inputs() const {
     std::vector<InnerInput> inputs;
     if (is_loop()) {
-      inputs.push_back({scalar_type(onnx::TensorProto_DataType_INT64)});
-      inputs.push_back({scalar_type(onnx::TensorProto_DataType_BOOL)});
+      inputs.push_back({scalar_type(DataType::kInt64)});
+      inputs.push_back({scalar_type(DataType::kBool)});
       // Then it is true in the first iteration, and in the others if an iteration can't make it false.
-      if (begins())
-        inputs.back().value = Tensor::from_values<uint8_t>(onnx::TensorProto_DataType_BOOL, {}, {1});
+      if (begins()) inputs.back().value = Tensor::from_values<uint8_t>(DataType::kBool, {}, {1});
     }
     for (const auto& type : types_) inputs.push_back({type});
     for (size_t k = 0; k < scans_; ++k) inputs.push_back({slice_type(k)});

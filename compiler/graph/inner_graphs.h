@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "compiler/graph/fresh_names.h"
+#include "compiler/tensor/fresh_names.h"
 #include "compiler/tensor/tensor.h"
 
 /// Graphs in nodes (If, Loop, Scan): their names, their types, and how they become models of their own.

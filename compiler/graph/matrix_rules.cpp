@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "compiler/graph/operator_checks.h"
-#include "compiler/reference/matmul.h"
+#include "compiler/reference/kernels/matmul.h"
 
 namespace kodama::compiler::rules {
 

@@ -15,7 +15,7 @@ std::optional<DataType> NodeOperands::type(int input) const {
   if (!has(input)) return std::nullopt;
   const auto* type = types_[static_cast<size_t>(input)];
   if (type == nullptr || !type->has_tensor_type()) return std::nullopt;
-  if (type->tensor_type().elem_type() == onnx::TensorProto_DataType_UNDEFINED) return std::nullopt;
+  if (type->tensor_type().elem_type() == DataType::kUndefined) return std::nullopt;
   return static_cast<DataType>(type->tensor_type().elem_type());
 }
 
@@ -47,11 +47,11 @@ const Tensor* NodeOperands::constant(int input) const {
 std::optional<std::vector<int64_t>> NodeOperands::integers(int input) const {
   const Tensor* tensor = constant(input);
   if (tensor == nullptr) return std::nullopt;
-  if (tensor->type() == onnx::TensorProto_DataType_INT64) {
+  if (tensor->type() == DataType::kInt64) {
     const auto data = tensor->data<int64_t>();
     return std::vector<int64_t>(data.begin(), data.end());
   }
-  if (tensor->type() == onnx::TensorProto_DataType_INT32) {
+  if (tensor->type() == DataType::kInt32) {
     const auto data = tensor->data<int32_t>();
     return std::vector<int64_t>(data.begin(), data.end());
   }

@@ -125,7 +125,7 @@ std::string type_to_string(const onnx::TypeProto& type) {
       return "an unknown type";
   }
   const auto& tensor = type.tensor_type();
-  std::string text = tensor.elem_type() == onnx::TensorProto_DataType_UNDEFINED
+  std::string text = tensor.elem_type() == DataType::kUndefined
                          ? "unknown element type"
                          : data_type_name(static_cast<DataType>(tensor.elem_type()));
   if (!tensor.has_shape()) return text + " of unknown shape";
@@ -226,7 +226,7 @@ std::optional<UntypedValue> find_untyped_value(const onnx::GraphProto& graph) {
     const auto it = types.find(name);
     if (it == types.end()) return UntypedValue{name, "an unknown type", node};
     const auto& type = it->second;
-    if (static_shape(type) && type.tensor_type().elem_type() != onnx::TensorProto_DataType_UNDEFINED) {
+    if (static_shape(type) && type.tensor_type().elem_type() != DataType::kUndefined) {
       return std::nullopt;
     }
     return UntypedValue{name, type_to_string(type), node};

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/graph/fresh_names.h"
+#include "compiler/tensor/fresh_names.h"
 #include "compiler/tensor/tensor.h"
 
 /// What every graph pass needs to know about an onnx::ModelProto, and the invariants that passes keep.

@@ -72,8 +72,8 @@ Check list_of_integers(int input) {
     rank_between(input, 0, 1)(o);
     const auto type = o.type(input);
     if (type) {
-      o.require(*type == onnx::TensorProto_DataType_INT64 || *type == onnx::TensorProto_DataType_INT32,
-                "{} is no list of integers", o.describe(input));
+      o.require(*type == DataType::kInt64 || *type == DataType::kInt32, "{} is no list of integers",
+                o.describe(input));
     }
   };
 }
@@ -175,8 +175,7 @@ Check element_type(const char* name) {
   return [=](const NodeOperands& o) {
     const auto value = o.integer(name);
     if (!value) return;
-    o.require(*value > 0 && onnx::TensorProto_DataType_IsValid(
-                                static_cast<int>(std::clamp<int64_t>(*value, -1, 1 << 20))),
+    o.require(*value > 0 && is_data_type(static_cast<int>(std::clamp<int64_t>(*value, -1, 1 << 20))),
               "attribute {} is {}, which is no element type of ONNX", name, *value);
   };
 }

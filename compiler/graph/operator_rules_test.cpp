@@ -36,11 +36,11 @@ onnx::ModelProto model_of(const Case& test, int opset) {
   for (const auto& [name, shape] : test.operands) {
     auto& input = *model.mutable_graph()->add_input();
     input.set_name(name);
-    *input.mutable_type() = make_tensor_type(onnx::TensorProto_DataType_FLOAT, shape);
+    *input.mutable_type() = make_tensor_type(DataType::kFloat32, shape);
   }
   auto& output = *model.mutable_graph()->add_output();
   output.set_name("y");
-  output.mutable_type()->mutable_tensor_type()->set_elem_type(onnx::TensorProto_DataType_FLOAT);
+  output.mutable_type()->mutable_tensor_type()->set_elem_type(DataType::kFloat32);
   model.mutable_graph()->mutable_node(0)->set_name("the_node");
   return with_operands_left_out(std::move(model));
 }

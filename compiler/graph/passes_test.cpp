@@ -9,6 +9,7 @@
 #include "compiler/graph/fold_constants.h"
 #include "compiler/graph/import.h"
 #include "compiler/graph/test_models.h"
+#include "compiler/proto/tensor_proto.h"
 #include "isa/file.h"
 
 namespace kodama::compiler {
@@ -369,7 +370,7 @@ TEST(EliminateDead, RemovesAndMerges) {
       "g (float[2] x) => (float[2] y) { dead = Exp(x) deader = Neg(dead) a = Add(x, w1) b = Add(a, w2) y = "
       "Add(b, w3) }");
   const auto same = [](double a, double b) {
-    return Tensor::from_values<float>(onnx::TensorProto_DataType_FLOAT, {2},
+    return Tensor::from_values<float>(DataType::kFloat32, {2},
                                       {static_cast<float>(a), static_cast<float>(b)});
   };
   add_initializer(model, "w1", same(1, 2));

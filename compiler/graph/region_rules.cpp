@@ -2,7 +2,7 @@
 
 #include "compiler/graph/onnx_model.h"
 #include "compiler/graph/operator_checks.h"
-#include "compiler/reference/resize.h"
+#include "compiler/reference/kernels/resize.h"
 
 namespace kodama::compiler::rules {
 

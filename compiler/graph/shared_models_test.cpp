@@ -7,6 +7,7 @@
 #include "compiler/graph/import.h"
 #include "compiler/graph/passes.h"
 #include "compiler/graph/test_models.h"
+#include "compiler/proto/tensor_file.h"
 #include "isa/file.h"
 
 namespace kodama::compiler {

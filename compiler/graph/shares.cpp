@@ -7,7 +7,7 @@
 
 #include "compiler/graph/onnx_model.h"
 #include "compiler/reference/executor.h"
-#include "compiler/reference/shares.h"
+#include "compiler/reference/kernels/shares.h"
 #include "isa/error.h"
 
 namespace kodama::compiler {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "compiler/graph/onnx_model.h"
+#include "compiler/proto/tensor_proto.h"
 #include "compiler/reference/executor.h"
 
 /// Models and comparisons for the tests of the graph level.
@@ -32,19 +33,19 @@ inline Tensor random_tensor(DataType type, const Shape& shape, unsigned seed, do
   for (int64_t i = 0; i < tensor.size(); ++i) {
     const double value = distribution(generator);
     switch (type) {
-      case onnx::TensorProto_DataType_FLOAT:
+      case DataType::kFloat32:
         tensor.data<float>()[i] = static_cast<float>(value);
         break;
-      case onnx::TensorProto_DataType_DOUBLE:
+      case DataType::kFloat64:
         tensor.data<double>()[i] = value;
         break;
-      case onnx::TensorProto_DataType_FLOAT16:
+      case DataType::kFloat16:
         tensor.data<uint16_t>()[i] = float_to_half(static_cast<float>(value));
         break;
-      case onnx::TensorProto_DataType_INT64:
+      case DataType::kInt64:
         tensor.data<int64_t>()[i] = static_cast<int64_t>(value * 8 + 8);
         break;
-      case onnx::TensorProto_DataType_BOOL:
+      case DataType::kBool:
         tensor.data<uint8_t>()[i] = value > 0;
         break;
       default:
@@ -59,16 +60,16 @@ inline void add_initializer(onnx::ModelProto& model, const std::string& name, co
 }
 
 inline void add_random(onnx::ModelProto& model, const std::string& name, const Shape& shape, double low = -1,
-                       double high = 1, DataType type = onnx::TensorProto_DataType_FLOAT) {
+                       double high = 1, DataType type = DataType::kFloat32) {
   add_initializer(
       model, name,
       random_tensor(type, shape, static_cast<unsigned>(std::hash<std::string>()(name)), low, high));
 }
 
 inline void add_ints(onnx::ModelProto& model, const std::string& name, const std::vector<int64_t>& values) {
-  add_initializer(model, name,
-                  Tensor::from_values<int64_t>(onnx::TensorProto_DataType_INT64,
-                                               {static_cast<int64_t>(values.size())}, values));
+  add_initializer(
+      model, name,
+      Tensor::from_values<int64_t>(DataType::kInt64, {static_cast<int64_t>(values.size())}, values));
 }
 
 inline TensorMap random_inputs(const onnx::ModelProto& model, unsigned seed = 1) {

@@ -41,7 +41,7 @@ void check_tf_idf_vectorizer(const NodeOperands& o) {
             "attribute min_gram_length is larger than max_gram_length");
   const Shape indexes = o.integers("ngram_indexes").value_or(Shape());
   check_extents(o, indexes, 0, "attribute ngram_indexes");
-  const char* const pool = o.type(0) == onnx::TensorProto_DataType_STRING ? "pool_strings" : "pool_int64s";
+  const char* const pool = o.type(0) == DataType::kString ? "pool_strings" : "pool_int64s";
   o.require(!o.type(0) || o.has_attribute(pool), "attribute {} is missing; {} is looked up in it", pool,
             o.describe(0));
   const auto* weights = find_attribute(o.node(), "weights");

@@ -39,16 +39,16 @@ onnx::Tensor scalar_like(const onnx::Value* like, float value) {
   const auto type = static_cast<DataType>(like->elemType());
   tensor.elem_type() = type;
   switch (type) {
-    case onnx::TensorProto_DataType_DOUBLE:
+    case DataType::kFloat64:
       tensor.doubles().push_back(value);
       break;
-    case onnx::TensorProto_DataType_FLOAT16:
+    case DataType::kFloat16:
       tensor.int32s().push_back(float_to_half(value));
       break;
-    case onnx::TensorProto_DataType_BFLOAT16:
+    case DataType::kBfloat16:
       tensor.int32s().push_back(float_to_bfloat16(value));
       break;
-    case onnx::TensorProto_DataType_FLOAT:
+    case DataType::kFloat32:
       tensor.floats().push_back(value);
       break;
     default:
@@ -76,7 +76,7 @@ onnx::Node* adapt_clip(const IrGraph& graph, onnx::Node* node) {
 /// its default.
 onnx::Node* adapt_pad(const IrGraph& graph, onnx::Node* node) {
   onnx::Tensor pads;
-  pads.elem_type() = onnx::TensorProto_DataType_INT64;
+  pads.elem_type() = DataType::kInt64;
   pads.int64s() = node->is(onnx::kpads);
   pads.sizes() = {static_cast<int64_t>(pads.int64s().size())};
   const float value = node->hasAttribute(onnx::kvalue) ? static_cast<float>(node->f(onnx::kvalue)) : 0.0F;
@@ -96,7 +96,7 @@ onnx::Node* adapt_pad(const IrGraph& graph, onnx::Node* node) {
 onnx::Node* adapt_resize(const IrGraph& graph, onnx::Node* node) {
   onnx::Value* scales = node->inputs()[1];
   onnx::Tensor roi;  // only read in the mode tf_crop_and_resize, but not optional before opset 13
-  roi.elem_type() = onnx::TensorProto_DataType_FLOAT;
+  roi.elem_type() = DataType::kFloat32;
   roi.sizes() = {0};
   onnx::Node* constant = graph->create(onnx::kConstant);
   constant->insertBefore(node);
@@ -231,11 +231,11 @@ std::vector<int64_t> constant_list(const IrGraph& graph, const onnx::Value* valu
     return result;
   };
   switch (tensor->elem_type()) {
-    case onnx::TensorProto_DataType_INT64:
+    case DataType::kInt64:
       return numbers(tensor->int64s(), static_cast<const int64_t*>(nullptr));
-    case onnx::TensorProto_DataType_INT32:
+    case DataType::kInt32:
       return numbers(tensor->int32s(), static_cast<const int32_t*>(nullptr));
-    case onnx::TensorProto_DataType_FLOAT:
+    case DataType::kFloat32:
       return numbers(tensor->floats(), static_cast<const float*>(nullptr));
     default:
       throw isa::UnsupportedError(fmt::format("operand '{}' is of type {}", value->uniqueName(),
@@ -259,7 +259,7 @@ onnx::Node* adapt_tile(const IrGraph& graph, onnx::Node* node) {
   if (axis < 0) axis += rank;
   if (axis < 0 || axis >= rank) throw isa::UserError(fmt::format("it repeats axis {} of {}", axis, rank));
   onnx::Tensor repeats;
-  repeats.elem_type() = onnx::TensorProto_DataType_INT64;
+  repeats.elem_type() = DataType::kInt64;
   repeats.int64s().assign(static_cast<size_t>(rank), 1);
   repeats.int64s()[static_cast<size_t>(axis)] = tiles;
   repeats.sizes() = {rank};
@@ -275,7 +275,7 @@ onnx::Node* adapt_reshape(const IrGraph& graph, onnx::Node* node) {
   const onnx::Symbol consumed("consumed_inputs");
   if (node->hasAttribute(consumed)) node->removeAttribute(consumed);
   onnx::Tensor shape;
-  shape.elem_type() = onnx::TensorProto_DataType_INT64;
+  shape.elem_type() = DataType::kInt64;
   if (node->hasAttribute(attribute)) {
     shape.int64s() = node->is(attribute);
     node->removeAttribute(attribute);

@@ -99,8 +99,7 @@ TEST(Upgrade, UpsampleAndResizeKeepTheirCoordinates) {
         7);
     onnx::ModelProto resize = parse_model(
         "g (float[1,1,3,4] x) => (float[1,1,a,b] y) { y = Resize<mode=\"" + mode + "\">(x, s) }", 10);
-    add_initializer(resize, "s",
-                    Tensor::from_values<float>(onnx::TensorProto_DataType_FLOAT, {4}, {1, 1, 2, 3}));
+    add_initializer(resize, "s", Tensor::from_values<float>(DataType::kFloat32, {4}, {1, 1, 2, 3}));
     for (const auto* model : {&upsample, &resize}) {
       const auto imported = import_model(*model, {}, "m.onnx");
       const auto& node = imported.graph().node(imported.graph().node_size() - 1);
@@ -168,7 +167,7 @@ void expect_equal(const std::string& old_graph, int opset, const std::string& ne
   for (const auto& [name, shape] : weights) {  // as they had to be
     auto& input = *old_model.mutable_graph()->add_input();
     input.set_name(name);
-    *input.mutable_type() = make_tensor_type(onnx::TensorProto::FLOAT, shape);
+    *input.mutable_type() = make_tensor_type(DataType::kFloat32, shape);
   }
   testing::expect_same_results(new_model, import_model(old_model, {}, "m.onnx"), 1e-6);
 }

@@ -13,7 +13,7 @@
 #include "compiler/kernels/contract_problem.h"
 #include "compiler/kernels/lowering.h"
 #include "compiler/kernels/predict.h"
-#include "compiler/kernels/stream_image.h"
+#include "compiler/streams/stream_image.h"
 #include "isa/arithmetic.h"
 #include "isa/costs.h"
 #include "isa/error.h"

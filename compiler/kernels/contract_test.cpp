@@ -9,7 +9,7 @@
 #include "compiler/kernels/lowering.h"
 #include "compiler/kernels/rows_problem.h"
 #include "compiler/kernels/rows_windows.h"
-#include "compiler/kernels/stream_image.h"
+#include "compiler/streams/stream_image.h"
 #include "isa/error.h"
 #include "scheduler/pipeline/pipeline.h"
 #include "simulator/machine.h"
@@ -25,7 +25,7 @@ const isa::Chip& tiny() {
 }
 
 Tensor random_tensor(const Shape& shape, std::mt19937& random) {
-  Tensor tensor(onnx::TensorProto_DataType_FLOAT, shape);
+  Tensor tensor(DataType::kFloat32, shape);
   std::normal_distribution<float> normal;
   for (float& value : tensor.data<float>()) value = normal(random);
   return tensor;
@@ -280,7 +280,7 @@ Tensor run_candidate(const Candidate& candidate, const Case& layer, const std::v
     std::vector<uint64_t>& group = image.groups[static_cast<size_t>(g)];
     if (!group.empty()) machine.read_dram(g, addresses.back(), group);
   }
-  Tensor result(onnx::TensorProto_DataType_FLOAT, layer.contract().output_shape);
+  Tensor result(DataType::kFloat32, layer.contract().output_shape);
   unpack_stream(output, image, result, chip);
   return result;
 }
@@ -358,7 +358,7 @@ void concatenate(TensorId whole, const std::vector<int64_t>& channels, LayerGrap
     piece.begin = begin;
     piece.end = concat.extents;
     piece.end[1] = begin[1] + count;
-    Tensor values(onnx::TensorProto_DataType_FLOAT, part.shape);
+    Tensor values(DataType::kFloat32, part.shape);
     const auto from = tensors[static_cast<size_t>(whole)].data<float>();
     for (size_t image = 0; image < images; ++image) {
       const auto part_size = static_cast<size_t>(count) * size;
@@ -642,7 +642,7 @@ TEST(Rows, Depthwise) {
 TEST(Rows, WindowsLeaveRoomForConstants) {
   const isa::Chip chip = isa::find_chip("mncore2");
   Case layer = conv({1, 1, 3, 64, 224, 224, 7, 2, 1, 3});
-  layer.graph.tensors[0].constant = Tensor(onnx::TensorProto_DataType_FLOAT, layer.graph.tensors[0].shape);
+  layer.graph.tensors[0].constant = Tensor(DataType::kFloat32, layer.graph.tensors[0].shape);
   // LW of the windows of the fastest candidate.
   const auto windows = [&](bool constants_stay) {
     KernelOptions options;
@@ -750,7 +750,7 @@ TEST(Rows, WhatItDoesNotDo) {
     return find_kernel("contract-rows").run(layer.graph.layers[0], layer.graph, with_quads(), {}).empty();
   };
   Case layer = conv({1, 1, 32, 32, 8, 3, 3, 1, 1, 1});  // windows over rows shorter than a vector
-  layer.graph.tensors[0].constant = Tensor(onnx::TensorProto_DataType_FLOAT, layer.graph.tensors[0].shape);
+  layer.graph.tensors[0].constant = Tensor(DataType::kFloat32, layer.graph.tensors[0].shape);
   EXPECT_TRUE(none(layer));
   EXPECT_TRUE(none(matmul(0, 8, 32, 32)));  // two operands that layers make
   EXPECT_TRUE(find_kernel("contract-rows")
@@ -939,17 +939,17 @@ TEST(StreamImage, ConvertsElementTypes) {
   placement.transport = {tiny(), layout::L2bMode::kBroadcast, layout::L1bMode::kBroadcast,
                          layout::MabMode::kBroadcastMab};
   placement.length_lw = placement.transport.granule();
-  Tensor halves(onnx::TensorProto_DataType_FLOAT16, {5});
+  Tensor halves(DataType::kFloat16, {5});
   for (size_t i = 0; i < 5; ++i) halves.data<uint16_t>()[i] = float_to_half(static_cast<float>(i) - 1.5F);
   const StreamImage image = pack_stream(placement, halves, tiny());
   EXPECT_EQ(image.groups[0][2], 0x40200000'ff800000U);  // 2.5, then padding
   EXPECT_TRUE(image.groups[1].empty());
-  Tensor back(onnx::TensorProto_DataType_FLOAT16, {5});
+  Tensor back(DataType::kFloat16, {5});
   unpack_stream(placement, image, back, tiny());
   EXPECT_EQ(back, halves);
 
-  const auto ones = Tensor::from_values<float>(onnx::TensorProto_DataType_FLOAT, {5},
-                                               {1 + 0x1p-11F + 0x1p-20F, 1 + 0x1p-11F, 0, 0, 0});
+  const auto ones =
+      Tensor::from_values<float>(DataType::kFloat32, {5}, {1 + 0x1p-11F + 0x1p-20F, 1 + 0x1p-11F, 0, 0, 0});
   placement.element = StreamElement::kHalf;
   placement.layout = layout::Layout::parse("((2_PE:1, 4_W:1))@LM0");
   placement.layout.set_padding(layout::Padding::kMinusInfinity);

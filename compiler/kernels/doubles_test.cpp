@@ -45,7 +45,7 @@ std::vector<double> run_doubles(const std::function<Term(Term, Term)>& formula, 
       if (is_used) used.push_back(inputs[static_cast<size_t>(k)]);
       numbers[static_cast<size_t>(k)] = static_cast<int>(used.size()) - 1;
     }
-    return run_map(expr.renumbered(numbers), used, onnx::TensorProto_DataType_INT32);
+    return run_map(expr.renumbered(numbers), used, DataType::kInt32);
   };
   const Tensor high = word(bits.high), low = word(bits.low);
   std::vector<double> result;
@@ -110,7 +110,7 @@ TEST(DoubleUnit, Operations) {
                  [](double x, double y) { return x < y ? y : x; }, a, b, 0);
   expect_doubles([](Term x, Term y) { return where(equal(x, y), x, y + y); },
                  [](double x, double y) { return x == y ? x : y + y; }, a, a, 0);
-  expect_doubles([](Term x, Term) { return widen(narrow(x, onnx::TensorProto_DataType_FLOAT)); },
+  expect_doubles([](Term x, Term) { return widen(narrow(x, DataType::kFloat32)); },
                  [](double x, double) { return static_cast<float>(x); }, a, b, 0);
   expect_doubles(
       [](Term x, Term) {

@@ -87,8 +87,7 @@ class NormalizeFusion {
     for (size_t number = 0; number < layer_.inputs.size(); ++number) {
       const TensorAccess input = layer_.inputs[number];
       const int producer = uses_.producer[static_cast<size_t>(input.tensor)];
-      if (producer < 0 ||
-          graph_.tensors[static_cast<size_t>(input.tensor)].type != onnx::TensorProto_DataType_FLOAT)
+      if (producer < 0 || graph_.tensors[static_cast<size_t>(input.tensor)].type != DataType::kFloat32)
         continue;
       const std::set<int>& readers = uses_.readers[static_cast<size_t>(input.tensor)];
       const auto is_same_tensor = [&](const TensorAccess& other) {

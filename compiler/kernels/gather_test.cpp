@@ -15,7 +15,6 @@
 namespace kodama::compiler {
 namespace {
 
-using onnx::TensorProto;
 using testing::run_candidate;
 
 using Random = std::mt19937;
@@ -58,7 +57,7 @@ struct LayerCase {
 
 Tensor random_words(Random& random, DataType type, const Shape& shape, int64_t first, int64_t last) {
   Tensor tensor(type, shape);
-  if (type == TensorProto::FLOAT) {
+  if (type == DataType::kFloat32) {
     for (float& element : tensor.data<float>())
       element = static_cast<float>(first + below(random, last - first)) * 0.5F;
   } else {
@@ -104,9 +103,9 @@ LayerCase random_gather(Random& random, int64_t most_places) {
     for (size_t axis = 0; axis < dims.size(); ++axis) map.set(axis, dims[axis], 1);
     return TensorAccess{id, std::move(map), 0};
   };
-  const DataType type = below(random, 2) == 0 ? TensorProto::FLOAT : TensorProto::INT32;
+  const DataType type = below(random, 2) == 0 ? DataType::kFloat32 : DataType::kInt32;
   const TensorId index = made.add(
-      "index", random_words(random, TensorProto::INT32, index_shape, -gather.places - 2, gather.places + 2));
+      "index", random_words(random, DataType::kInt32, index_shape, -gather.places - 2, gather.places + 2));
   const TensorId data = made.add("data", random_words(random, type, data_shape, -1000, 1000));
   gather.index_inputs = {access(index, index_dims, rank)};
   gather.data = access(data, data_dims, rank + 1);
@@ -119,7 +118,7 @@ LayerCase random_gather(Random& random, int64_t most_places) {
     const TensorId beside = made.add("beside", random_words(random, type, gather.extents, -100, 100));
     gather.epilogue_inputs = {{beside, AffineMap::identity(rank), 0}};
     Formula sum;
-    gather.epilogue = sum.result(type == TensorProto::FLOAT ? sum.x(0) + sum.x(1)
+    gather.epilogue = sum.result(type == DataType::kFloat32 ? sum.x(0) + sum.x(1)
                                                             : sum.x(0).apply(ScalarOp::kIntAdd, sum.x(1)));
   }
   const Shape extents = gather.extents;
@@ -158,13 +157,13 @@ TEST(GatherTables, TablesThatLm0HasNoRoomForComeOneAfterTheOther) {
   gather.extents = {1300, 2000};
   gather.places = 700;
   gather.index_inputs = {
-      {made.add("index", random_words(random, TensorProto::INT32, {1300}, 0, 700)), AffineMap(1, 2), 0}};
+      {made.add("index", random_words(random, DataType::kInt32, {1300}, 0, 700)), AffineMap(1, 2), 0}};
   gather.index_inputs[0].map.set(0, 0, 1);
-  gather.data = {made.add("data", random_words(random, TensorProto::FLOAT, {700, 2000}, -1000, 1000)),
+  gather.data = {made.add("data", random_words(random, DataType::kFloat32, {700, 2000}, -1000, 1000)),
                  AffineMap(2, 3), 0};
   gather.data.map.set(0, 2, 1).set(1, 1, 1);
   gather.index = gather.epilogue = ScalarExpr::identity();
-  made.finish(gather, TensorProto::FLOAT, gather.extents);
+  made.finish(gather, DataType::kFloat32, gather.extents);
   expect_same(made, gather_kernel(), isa::find_chip("tiny"));
 }
 
@@ -198,8 +197,8 @@ TEST(ReduceShared, ResultsThatLookAtTheSameElements) {
     ReduceLayer reduce;
     reduce.output_extents = {a, n, b};
     reduce.reduction_extents = {m};
-    const TensorId mine = made.add("mine", random_words(random, TensorProto::INT32, {a, n, b}, 0, 50));
-    const TensorId its = made.add("its", random_words(random, TensorProto::INT32, {a, m, b}, 0, 50));
+    const TensorId mine = made.add("mine", random_words(random, DataType::kInt32, {a, n, b}, 0, 50));
+    const TensorId its = made.add("its", random_words(random, DataType::kInt32, {a, m, b}, 0, 50));
     AffineMap of_mine(3, 4), of_its(3, 4);
     of_mine.set(0, 0, 1).set(1, 1, 1).set(2, 2, 1);
     of_its.set(0, 0, 1).set(1, 3, 1).set(2, 2, 1);
@@ -219,7 +218,7 @@ TEST(ReduceShared, ResultsThatLookAtTheSameElements) {
       reduce.epilogue = sum.result(sum.x(0).apply(ScalarOp::kIntAdd, sum.x(1)));
       reduce.epilogue_inputs = {{mine, AffineMap::identity(3), 0}};
     }
-    made.finish(std::move(reduce), TensorProto::INT32, {a, n, b});
+    made.finish(std::move(reduce), DataType::kInt32, {a, n, b});
     expect_same(made, reduce_shared_kernel(), chip);
     if (HasFailure()) return;
   }
@@ -233,9 +232,9 @@ TEST(ReduceShared, IsNotForResultsWithElementsOfTheirOwn) {
   reduce.reduction_extents = {7};
   Random random(5);
   reduce.inputs = {
-      {made.add("x", random_words(random, TensorProto::INT32, {5, 7}, 0, 50)), AffineMap::identity(2), 0}};
+      {made.add("x", random_words(random, DataType::kInt32, {5, 7}, 0, 50)), AffineMap::identity(2), 0}};
   reduce.expr = reduce.epilogue = ScalarExpr::identity();
-  made.finish(std::move(reduce), TensorProto::INT32, {5});
+  made.finish(std::move(reduce), DataType::kInt32, {5});
   EXPECT_TRUE(reduce_shared_kernel().run(made.layer, made.graph, isa::find_chip("tiny"), {}).empty());
 }
 

@@ -4,7 +4,7 @@
 
 #include "compiler/kernels/kernel.h"
 #include "compiler/kernels/lowering.h"
-#include "compiler/kernels/stream_image.h"
+#include "compiler/streams/stream_image.h"
 #include "scheduler/pipeline/pipeline.h"
 #include "simulator/machine.h"
 
@@ -111,7 +111,7 @@ inline Tensor run_map(const ScalarExpr& expr, const std::vector<Tensor>& values,
   return run_layer(layer, graph, values);
 }
 inline Tensor int_tensor(const std::vector<int32_t>& values) {
-  return Tensor::from_values(onnx::TensorProto_DataType_INT32, {static_cast<int64_t>(values.size())}, values);
+  return Tensor::from_values(DataType::kInt32, {static_cast<int64_t>(values.size())}, values);
 }
 
 }  // namespace kodama::compiler::testing

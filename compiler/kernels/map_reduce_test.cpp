@@ -30,14 +30,14 @@ using testing::tiny_chip;
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
 Tensor float_tensor(const Shape& shape, const std::vector<float>& values) {
-  return Tensor::from_values<float>(onnx::TensorProto_DataType_FLOAT, shape, values);
+  return Tensor::from_values<float>(DataType::kFloat32, shape, values);
 }
 
 std::vector<float> run_map(const ScalarExpr& expr, const std::vector<std::vector<float>>& inputs) {
   std::vector<Tensor> values;
   for (const std::vector<float>& input : inputs)
     values.push_back(float_tensor({static_cast<int64_t>(input.size())}, input));
-  const Tensor out = run_map(expr, values, onnx::TensorProto_DataType_FLOAT);
+  const Tensor out = run_map(expr, values, DataType::kFloat32);
   return {out.data<float>().begin(), out.data<float>().end()};
 }
 ScalarExpr unary(ScalarOp op) {
@@ -203,7 +203,7 @@ TEST(ScalarLowering, EqualityIsExact) {
       float_tensor({10}, {1, 1, least, least, 0, -0.0F, kInf, kInf, -1, -kInf}),
       float_tensor({10}, {1, 2, next, least, -0.0F, -0.0F, kInf, -kInf, 1, -kInf})};
   const auto found = [&](ScalarOp op) {
-    const Tensor result = run_map(binary(op), inputs, onnx::TensorProto_DataType_BOOL);
+    const Tensor result = run_map(binary(op), inputs, DataType::kBool);
     const auto bytes = result.data<uint8_t>();
     return std::vector<int>(bytes.begin(), bytes.end());
   };
@@ -223,16 +223,16 @@ std::vector<int32_t> words(size_t count, uint32_t seed) {
 }
 
 void expect_integers(const ScalarExpr& expr, const std::vector<std::vector<int32_t>>& inputs,
-                     DataType type = onnx::TensorProto_DataType_INT32) {
+                     DataType type = DataType::kInt32) {
   std::vector<Tensor> values;
   for (const std::vector<int32_t>& input : inputs) values.push_back(int_tensor(input));
   const Tensor found = run_map(expr, values, type);
   for (size_t k = 0; k < inputs[0].size(); ++k) {
     std::vector<double> arguments;
     for (const std::vector<int32_t>& input : inputs) arguments.push_back(input[k]);
-    ASSERT_EQ(element_as_double(found, static_cast<int64_t>(k)),
-              type == onnx::TensorProto_DataType_FLOAT ? static_cast<float>(expr.evaluate(arguments))
-                                                       : expr.evaluate(arguments))
+    ASSERT_EQ(
+        element_as_double(found, static_cast<int64_t>(k)),
+        type == DataType::kFloat32 ? static_cast<float>(expr.evaluate(arguments)) : expr.evaluate(arguments))
         << expr.to_string() << " of " << arguments[0] << ", " << arguments.back();
   }
 }
@@ -249,9 +249,9 @@ TEST(ScalarLowering, OperationsOnIntegers) {
   const int yes = select.input(1);
   select.apply(ScalarOp::kSelect, condition, yes, select.input(2));
   expect_integers(select, inputs);
-  const Tensor truncated = run_map(unary(ScalarOp::kToInt),
-                                   {float_tensor({8}, {0, -0.9F, 1.9F, -7.5F, 3e9F, -kInf, kInf, 16777215})},
-                                   onnx::TensorProto_DataType_INT32);
+  const Tensor truncated =
+      run_map(unary(ScalarOp::kToInt),
+              {float_tensor({8}, {0, -0.9F, 1.9F, -7.5F, 3e9F, -kInf, kInf, 16777215})}, DataType::kInt32);
   EXPECT_EQ(truncated,
             int_tensor({0, 0, 1, -7, std::numeric_limits<int32_t>::max(), std::numeric_limits<int32_t>::min(),
                         std::numeric_limits<int32_t>::max(), 16777215}));
@@ -270,9 +270,8 @@ TEST(ScalarLowering, DivisionOfWords) {
   for (const IntegerType type : {IntegerType{32, true}, IntegerType{32, false}}) {
     Formula f;
     const Division division = divide(integer_of_word(f.x(0), type), integer_of_word(f.x(1), type));
-    const Tensor found =
-        run_map(f.result(division.quotient.low), {int_tensor(dividends), int_tensor(divisors)},
-                onnx::TensorProto_DataType_INT32);
+    const Tensor found = run_map(f.result(division.quotient.low),
+                                 {int_tensor(dividends), int_tensor(divisors)}, DataType::kInt32);
     for (size_t k = 0; k < dividends.size(); ++k) {
       const int64_t a = type.is_signed ? int64_t{dividends[k]} : int64_t{static_cast<uint32_t>(dividends[k])};
       const int64_t b = type.is_signed ? int64_t{divisors[k]} : int64_t{static_cast<uint32_t>(divisors[k])};
@@ -288,13 +287,13 @@ TEST(ScalarLowering, FormulasOfIntegers) {
     const Integer a = integer_of_word(f.x(0), type), b = integer_of_word(f.x(1), type);
     expect_integers(f.result((a * b).low), inputs);
     expect_integers(f.result(divide(a, b).quotient.low), inputs);
-    expect_integers(f.result(to_float(a)), {inputs[0]}, onnx::TensorProto_DataType_FLOAT);
+    expect_integers(f.result(to_float(a)), {inputs[0]}, DataType::kFloat32);
   }
   Formula f;
   const Integer a{f.x(0), f.x(1), {64, true}}, b{f.x(1), f.x(0), {64, true}};
   expect_integers(f.result((a * b).high), inputs);
   expect_integers(f.result((a - b).high), inputs);
-  expect_integers(f.result(to_float(a)), inputs, onnx::TensorProto_DataType_FLOAT);
+  expect_integers(f.result(to_float(a)), inputs, DataType::kFloat32);
 }
 
 TEST(ScalarLowering, SelectAndFusedProducts) {

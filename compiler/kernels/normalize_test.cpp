@@ -7,7 +7,8 @@
 #include "compiler/kernels/fuse_normalizations.h"
 #include "compiler/kernels/kernel_test_util.h"
 #include "compiler/layers/interpreter.h"
-#include "compiler/layers/layer_test_util.h"
+#include "compiler/lowering/lowering.h"
+#include "compiler/lowering/lowering_test_util.h"
 
 namespace kodama::compiler {
 namespace {

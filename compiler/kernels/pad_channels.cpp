@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/graph/fresh_names.h"
 #include "compiler/kernels/rows.h"
 #include "compiler/kernels/rows_problem.h"
 #include "compiler/kernels/rows_windows.h"
+#include "compiler/tensor/fresh_names.h"
 #include "compiler/tile/tile_program.h"
 #include "isa/arithmetic.h"
 

@@ -171,8 +171,7 @@ std::optional<Candidate> reduce_on(const Spread& spread, const Layer& layer, con
       fill(low_accumulator, static_cast<uint32_t>(bits));
     } else {
       const bool is_integer = reduce_kind(reduce.op) == ScalarKind::kInteger;
-      fill(accumulator, word_of(identity, is_integer ? onnx::TensorProto_DataType_INT32
-                                                     : onnx::TensorProto_DataType_FLOAT));
+      fill(accumulator, word_of(identity, is_integer ? DataType::kInt32 : DataType::kFloat32));
     }
 
     const auto reduce_tile = [&](std::vector<TileNode>& body, int64_t repeats, const TileIndex& from) {

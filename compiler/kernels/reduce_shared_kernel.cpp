@@ -158,8 +158,8 @@ TileProgram emit_shared(const ReduceLayer& reduce, const SharedDims& dims, const
     op.inputs.push_back({id, {}, dims.is_shared[k] ? Order::kShared : Order::kHeld});
   }
   op.accumulator = buffer("accumulator", tiling.block_lw);
-  const DataType type = reduce_kind(reduce.op) == ScalarKind::kInteger ? onnx::TensorProto_DataType_INT32
-                                                                       : onnx::TensorProto_DataType_FLOAT;
+  const DataType type =
+      reduce_kind(reduce.op) == ScalarKind::kInteger ? DataType::kInt32 : DataType::kFloat32;
   blocks.body.push_back(
       {FillTile{op.accumulator, {}, tiling.block_lw, word_of(identity_of(reduce.op), type)}});
   const auto reduce_elements = [&](std::vector<TileNode>& body, int64_t count, TileIndex from) {

@@ -193,7 +193,7 @@ class WindowLanesTiler : WindowsKernel {
     const std::vector<RowsInput>& inputs = draft.inputs;
     const auto add = [&](auto op) { draft.add(std::move(op)); };
     if (s.has_outside_columns())
-      add(FillTile{windows, {}, s.windows_lw, word_of(problem_.fill, onnx::TensorProto_DataType_FLOAT)});
+      add(FillTile{windows, {}, s.windows_lw, word_of(problem_.fill, DataType::kFloat32)});
     for (const int64_t image : in_turn(s.out.images(), backwards)) {
       for (const int64_t pass : in_turn(s.passes, backwards)) {
         PiecesInTurn next(pieces(s), problem_.window, tiling.rows, s.tile_rows, backwards);

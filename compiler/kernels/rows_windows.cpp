@@ -103,7 +103,7 @@ class WindowsTiler : WindowsKernel {
     const bool by_rows = tiling.by_rows();
     const double fill = problem_.whole_rows ? identity_of(problem_.op) : problem_.fill;
     if (s.has_outside_columns() || (problem_.whole_rows && s.pitch > problem_.in.columns))
-      add(FillTile{windows, {}, s.windows_lw, word_of(fill, onnx::TensorProto_DataType_FLOAT)});
+      add(FillTile{windows, {}, s.windows_lw, word_of(fill, DataType::kFloat32)});
     for (const int64_t image : in_turn(s.out.images(), backwards)) {
       for (const int64_t pass : in_turn(s.passes, backwards)) {
         const int64_t l1bs = by_rows ? s.l1bs_in(pass) : s.l1bs;

@@ -6,9 +6,9 @@
 #include <optional>
 #include <utility>
 
-#include "compiler/graph/fresh_names.h"
 #include "compiler/kernels/builtin_kernels.h"
 #include "compiler/layers/formula.h"
+#include "compiler/tensor/fresh_names.h"
 #include "isa/arithmetic.h"
 
 namespace kodama::compiler {
@@ -41,12 +41,12 @@ GatherHalves gather_halves(const Layer& layer, const LayerGraph& graph, int64_t 
 
   std::vector<int32_t> begins;
   for (int64_t k = 0; k < slices; ++k) begins.push_back(static_cast<int32_t>(k * length));
-  halves.begins.type = halves.parts.type = onnx::TensorProto_DataType_INT32;
+  halves.begins.type = halves.parts.type = DataType::kInt32;
   halves.begins.shape = {slices};
-  halves.begins.constant = Tensor::from_values(onnx::TensorProto_DataType_INT32, {slices}, begins);
+  halves.begins.constant = Tensor::from_values(DataType::kInt32, {slices}, begins);
   const LayerTensor& data = graph.tensors[static_cast<size_t>(whole.data.tensor)];
   const bool is_float = word_kind(data.type) == ScalarKind::kFloat;
-  if (is_float) halves.parts.type = onnx::TensorProto_DataType_FLOAT;
+  if (is_float) halves.parts.type = DataType::kFloat32;
 
   auto& first = std::get<GatherLayer>(halves.first.body);
   first.extents.insert(first.extents.begin(), slices);

@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/graph/fresh_names.h"
 #include "compiler/kernels/rows.h"
 #include "compiler/kernels/rows_problem.h"
+#include "compiler/tensor/fresh_names.h"
 #include "compiler/tile/tile_program.h"
 
 namespace kodama::compiler {

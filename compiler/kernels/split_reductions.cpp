@@ -7,10 +7,10 @@
 #include <optional>
 #include <utility>
 
-#include "compiler/graph/fresh_names.h"
 #include "compiler/kernels/builtin_kernels.h"
 #include "compiler/kernels/rows_windows.h"
 #include "compiler/kernels/spread.h"
+#include "compiler/tensor/fresh_names.h"
 #include "isa/arithmetic.h"
 
 namespace kodama::compiler {
@@ -83,7 +83,7 @@ void guard_dim(LayerGraph& graph, const std::string& name, ReduceLayer& first, s
   LayerTensor ones;
   ones.name = name;
   ones.shape = {extent};
-  ones.constant = Tensor::from_values<float>(onnx::TensorProto_DataType_FLOAT, {extent},
+  ones.constant = Tensor::from_values<float>(DataType::kFloat32, {extent},
                                              std::vector<float>(static_cast<size_t>(extent), 1.0f));
   TensorAccess access;
   access.tensor = static_cast<TensorId>(graph.tensors.size());
@@ -236,7 +236,7 @@ Split split_layer(LayerGraph& graph, size_t index, const isa::Chip& chip, Names&
   }
 
   LayerTensor parts;
-  if (reduce_kind(first.op) == ScalarKind::kInteger) parts.type = onnx::TensorProto_DataType_INT32;
+  if (reduce_kind(first.op) == ScalarKind::kInteger) parts.type = DataType::kInt32;
   parts.shape = first.output_extents;
   const TensorId parts_id = parts_of(std::move(parts), graph.layers[index]);
   first_layer.outputs = {parts_id};

@@ -10,7 +10,8 @@
 #include "compiler/kernels/pad_channels.h"
 #include "compiler/kernels/split_axes.h"
 #include "compiler/kernels/split_products.h"
-#include "compiler/layers/layer_test_util.h"
+#include "compiler/lowering/lowering.h"
+#include "compiler/lowering/lowering_test_util.h"
 
 namespace kodama::compiler {
 namespace {

@@ -143,7 +143,7 @@ Term widen(Term x) {
 }
 
 Term narrow(Term x, DataType type) {
-  if (type == onnx::TensorProto_DataType_FLOAT) return x.apply(ScalarOp::kNarrow);
+  if (type == DataType::kFloat32) return x.apply(ScalarOp::kNarrow);
   // To odd: what a float can't hold is cut off, and its last bit says whether there was any.
   constexpr uint32_t kCutOff = 0x1fffffff;
   const Term low = low_word(x);

@@ -4,7 +4,8 @@
 #include <array>
 #include <numeric>
 
-#include "compiler/layers/node_lowering.h"
+#include "compiler/layers/formula.h"
+#include "isa/error.h"
 
 namespace kodama::compiler {
 
@@ -283,7 +284,7 @@ bool is_scale(const Layer& layer) {
 bool fuse_scale_into(LayerGraph& graph, const Layer& producer, Layer& consumer) {
   const auto& map = std::get<MapLayer>(producer.body);
   const TensorId between = producer.outputs[0];
-  if (graph.tensors[between].type != onnx::TensorProto_DataType_FLOAT) return false;
+  if (graph.tensors[between].type != DataType::kFloat32) return false;
   ContractLayer fused = std::get<ContractLayer>(consumer.body);
   // Once, and as an operand of the product.
   int reads = 0;

@@ -205,25 +205,24 @@ Term with_sign(Term a, Term sign) {
 }  // namespace
 
 std::optional<IntegerType> integer_type(DataType type) {
-  using onnx::TensorProto;
   switch (type) {
-    case TensorProto::BOOL:
+    case DataType::kBool:
       return IntegerType{1, false};
-    case TensorProto::INT8:
+    case DataType::kInt8:
       return IntegerType{8, true};
-    case TensorProto::UINT8:
+    case DataType::kUint8:
       return IntegerType{8, false};
-    case TensorProto::INT16:
+    case DataType::kInt16:
       return IntegerType{16, true};
-    case TensorProto::UINT16:
+    case DataType::kUint16:
       return IntegerType{16, false};
-    case TensorProto::INT32:
+    case DataType::kInt32:
       return IntegerType{32, true};
-    case TensorProto::UINT32:
+    case DataType::kUint32:
       return IntegerType{32, false};
-    case TensorProto::INT64:
+    case DataType::kInt64:
       return IntegerType{64, true};
-    case TensorProto::UINT64:
+    case DataType::kUint64:
       return IntegerType{64, false};
     default:
       return std::nullopt;
@@ -377,8 +376,8 @@ Term to_float(const Integer& a) {
 }
 
 Term round_to_type(Term x, DataType type) {
-  const bool is_half = type == onnx::TensorProto_DataType_FLOAT16;
-  if (!is_half && type != onnx::TensorProto_DataType_BFLOAT16) return x;
+  const bool is_half = type == DataType::kFloat16;
+  if (!is_half && type != DataType::kBfloat16) return x;
   const Term bits = x.apply(ScalarOp::kFloatBits);
   // The bits left out, as a carry into those that stay: a half and more, or a half where the last one is odd.
   const int left_out = is_half ? 13 : 16;

@@ -181,8 +181,8 @@ TEST(Integer, ToFloatRoundsOnce) {
 TEST(Integer, ShortFloatsAreRoundedAsTheHostRounds) {
   std::mt19937 random(9);
   Formula f, g;
-  const ScalarExpr half = f.result(round_to_type(f.x(0), onnx::TensorProto_DataType_FLOAT16));
-  const ScalarExpr brain = g.result(round_to_type(g.x(0), onnx::TensorProto_DataType_BFLOAT16));
+  const ScalarExpr half = f.result(round_to_type(f.x(0), DataType::kFloat16));
+  const ScalarExpr brain = g.result(round_to_type(g.x(0), DataType::kBfloat16));
   for (int k = 0; k < 3000; ++k) {
     const float x =
         std::ldexp(static_cast<float>(random() >> 8) * 0x1p-24F + 1, static_cast<int>(random() % 50) - 30) *

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "compiler/reference/kernels/interpreter.h"
+
 namespace kodama::compiler {
 
 namespace {
@@ -76,33 +78,32 @@ class Reader {
 
 /// A result: doubles until the end, then rounded once; of integers the last bits.
 Tensor round_to(DataType type, const Shape& shape, const std::vector<double>& values) {
-  using onnx::TensorProto;
   Tensor tensor(type, shape);
   const auto fill = [&](auto elements, auto&& element) {
     std::ranges::transform(values, elements.begin(), element);
   };
-  const auto bits = [](double value) { return word_of(value, TensorProto::INT32); };
+  const auto bits = [](double value) { return word_of(value, DataType::kInt32); };
   switch (type) {
-    case TensorProto::FLOAT:
+    case DataType::kFloat32:
       fill(tensor.data<float>(), [](double value) { return static_cast<float>(value); });
       break;
-    case TensorProto::FLOAT16:
+    case DataType::kFloat16:
       fill(tensor.data<uint16_t>(), [](double value) { return float_to_half(round_to_odd(value)); });
       break;
-    case TensorProto::BFLOAT16:
+    case DataType::kBfloat16:
       fill(tensor.data<uint16_t>(), [](double value) { return float_to_bfloat16(round_to_odd(value)); });
       break;
-    case TensorProto::INT32:
-    case TensorProto::UINT32:
+    case DataType::kInt32:
+    case DataType::kUint32:
       fill(tensor.data<uint32_t>(), bits);
       break;
-    case TensorProto::INT16:
-    case TensorProto::UINT16:
+    case DataType::kInt16:
+    case DataType::kUint16:
       fill(tensor.data<uint16_t>(), [&](double value) { return static_cast<uint16_t>(bits(value)); });
       break;
-    case TensorProto::BOOL:
-    case TensorProto::INT8:
-    case TensorProto::UINT8:
+    case DataType::kBool:
+    case DataType::kInt8:
+    case DataType::kUint8:
       fill(tensor.data<uint8_t>(), [&](double value) { return static_cast<uint8_t>(bits(value)); });
       break;
     default:
@@ -247,7 +248,11 @@ class LayerInterpreter {
     return {run_rearrange(rearrange, output_type(), inputs)};
   }
 
-  std::vector<Tensor> operator()(const HostLayer&) { return run_host_layer(layer_, graph_, values_); }
+  std::vector<Tensor> operator()(const HostLayer& host) {
+    std::vector<const Tensor*> inputs;
+    for (const TensorId id : layer_.host_inputs) inputs.push_back(id < 0 ? nullptr : &values_.get(id));
+    return reference::run_node(host.node, inputs);
+  }
 
  private:
   DataType output_type() const { return graph_.tensors[layer_.outputs[0]].type; }
@@ -324,17 +329,6 @@ void LayerValues::forget(TensorId id) {
   for (size_t i = 0; i < values_.size(); ++i) {
     if (graph_.storage(static_cast<TensorId>(i)) == storage) values_[i].reset();
   }
-}
-
-OperatorSets operator_sets(const LayerGraph& graph) {
-  return OperatorSets(graph.opset);
-}
-
-std::vector<Tensor> run_host_layer(const Layer& layer, const LayerGraph& graph, LayerValues& values) {
-  const auto& host = std::get<HostLayer>(layer.body);
-  std::vector<const Tensor*> inputs;
-  for (TensorId id : layer.host_inputs) inputs.push_back(id < 0 ? nullptr : &values.get(id));
-  return run_node(host.nodes.at(0), inputs, operator_sets(graph));
 }
 
 std::vector<Tensor> interpret_layer(const Layer& layer, const LayerGraph& graph, LayerValues& values) {

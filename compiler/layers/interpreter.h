@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "compiler/layers/layer_graph.h"
-#include "compiler/reference/executor.h"
+#include "compiler/tensor/value.h"
 
 /// Layers executed as they are defined: nested loops in double precision, rounded once to the type of the
 /// layer's output. Slow and plain: what the chip computes, and what a pass leaves, is held to it.
@@ -30,10 +30,6 @@ class LayerValues {
   std::vector<std::optional<Tensor>> values_;  ///< own values, and aliases once they were asked for
 };
 
-/// What Host layers' operators mean.
-OperatorSets operator_sets(const LayerGraph& graph);
-/// Results of a Host layer, one per output (omitted ones unspecified).
-std::vector<Tensor> run_host_layer(const Layer& layer, const LayerGraph& graph, LayerValues& values);
 /// Results of any layer.
 std::vector<Tensor> interpret_layer(const Layer& layer, const LayerGraph& graph, LayerValues& values);
 

@@ -108,19 +108,18 @@ ScalarKind reduced_kind(const ReduceLayer& reduce) {
 }
 
 std::optional<ScalarKind> word_kind(DataType type) {
-  using onnx::TensorProto;
   switch (type) {
-    case TensorProto::FLOAT:
-    case TensorProto::FLOAT16:
-    case TensorProto::BFLOAT16:
+    case DataType::kFloat32:
+    case DataType::kFloat16:
+    case DataType::kBfloat16:
       return ScalarKind::kFloat;
-    case TensorProto::BOOL:
-    case TensorProto::INT8:
-    case TensorProto::UINT8:
-    case TensorProto::INT16:
-    case TensorProto::UINT16:
-    case TensorProto::INT32:
-    case TensorProto::UINT32:
+    case DataType::kBool:
+    case DataType::kInt8:
+    case DataType::kUint8:
+    case DataType::kInt16:
+    case DataType::kUint16:
+    case DataType::kInt32:
+    case DataType::kUint32:
       return ScalarKind::kInteger;
     default:
       return std::nullopt;
@@ -133,8 +132,7 @@ uint32_t word_of(double value, DataType type) {
 }
 
 bool has_float_arithmetic(DataType type) {
-  return type == onnx::TensorProto_DataType_FLOAT || type == onnx::TensorProto_DataType_FLOAT16 ||
-         type == onnx::TensorProto_DataType_BFLOAT16;
+  return type == DataType::kFloat32 || type == DataType::kFloat16 || type == DataType::kBfloat16;
 }
 
 bool is_exact_word(DataType type) {
@@ -142,11 +140,10 @@ bool is_exact_word(DataType type) {
 }
 
 bool is_long(DataType type) {
-  return type == onnx::TensorProto_DataType_INT64 || type == onnx::TensorProto_DataType_UINT64 ||
-         type == onnx::TensorProto_DataType_DOUBLE;
+  return type == DataType::kInt64 || type == DataType::kUint64 || type == DataType::kFloat64;
 }
 bool is_index_type(DataType type) {
-  return type == onnx::TensorProto_DataType_INT32 || type == onnx::TensorProto_DataType_INT64;
+  return type == DataType::kInt32 || type == DataType::kInt64;
 }
 Shape words_shape(Shape shape) {
   shape.push_back(2);
@@ -154,7 +151,7 @@ Shape words_shape(Shape shape) {
 }
 bool is_alias(const LayerTensor& tensor, const LayerTensor& other) {
   const int64_t elements = element_count(tensor.shape);
-  if (is_long(tensor.type) && other.type == onnx::TensorProto_DataType_INT32)
+  if (is_long(tensor.type) && other.type == DataType::kInt32)
     return 2 * elements == element_count(other.shape);
   return tensor.type == other.type && elements == element_count(other.shape);
 }
@@ -165,7 +162,7 @@ void throw_if_failed(const Check& check, const Tensor& value) {
                             [&](int64_t each) { return each < check.lowest || each > check.highest; }))
       throw isa::UserError(check.message);
   };
-  if (value.type() == onnx::TensorProto_DataType_INT64) {
+  if (value.type() == DataType::kInt64) {
     look(value.data<int64_t>());
   } else {
     look(value.data<int32_t>());
@@ -174,8 +171,7 @@ void throw_if_failed(const Check& check, const Tensor& value) {
 
 TensorId LayerGraph::add(LayerTensor tensor) {
   if (is_long(tensor.type) && !tensor.constant && tensor.alias_of < 0) {
-    LayerTensor words{
-        tensor.name + "/words", onnx::TensorProto_DataType_INT32, words_shape(tensor.shape), {}, -1};
+    LayerTensor words{tensor.name + "/words", DataType::kInt32, words_shape(tensor.shape), {}, -1};
     tensor.alias_of = static_cast<TensorId>(tensors.size());
     tensors.push_back(std::move(words));
   }
@@ -186,8 +182,7 @@ TensorId LayerGraph::add(LayerTensor tensor) {
 TensorId LayerGraph::words_of(TensorId id) {
   const LayerTensor& tensor = tensors[static_cast<size_t>(id)];
   if (!is_long(tensor.type)) return id;
-  LayerTensor words{
-      tensor.name + "/words", onnx::TensorProto_DataType_INT32, words_shape(tensor.shape), {}, -1};
+  LayerTensor words{tensor.name + "/words", DataType::kInt32, words_shape(tensor.shape), {}, -1};
   if (tensor.constant) {
     words.constant = tensor.constant->reinterpreted(words.type, words.shape);
   } else {
@@ -596,11 +591,10 @@ class Verifier {
   }
 
   void check(const Layer& layer, const HostLayer& host) const {
-    require(host.nodes.size() == 1, "{} nodes", host.nodes.size());
-    require(layer.host_inputs.size() == static_cast<size_t>(host.nodes[0].input_size()) &&
-                layer.outputs.size() == static_cast<size_t>(host.nodes[0].output_size()),
+    require(layer.host_inputs.size() == host.node.inputs.size() &&
+                layer.outputs.size() == host.node.outputs.size(),
             "{} inputs and {} outputs for a node with {} and {}", layer.host_inputs.size(),
-            layer.outputs.size(), host.nodes[0].input_size(), host.nodes[0].output_size());
+            layer.outputs.size(), host.node.inputs.size(), host.node.outputs.size());
     require(!host.reason.empty(), "no reason is given");
   }
 
@@ -703,9 +697,7 @@ Json body_json(const LayerGraph& graph, const RearrangeLayer& rearrange) {
   return {{"extents", rearrange.extents}, {"fill", number_json(rearrange.fill)}, {"pieces", pieces}};
 }
 Json body_json(const LayerGraph&, const HostLayer& host) {
-  Json nodes = Json::array();
-  for (const auto& node : host.nodes) nodes.push_back({{"name", node.name()}, {"operator", node.op_type()}});
-  return {{"nodes", nodes}, {"reason", host.reason}};
+  return {{"node", {{"name", host.node.name}, {"operator", host.node.op_type}}}, {"reason", host.reason}};
 }
 
 std::string body_summary(const MapLayer& map) {
@@ -765,8 +757,7 @@ std::string to_json(const LayerGraph& graph) {
     if (tensor.alias_of >= 0) entry["alias_of"] = tensor.alias_of;
     if (tensor.constant) {
       entry["constant"] = true;
-      const bool is_complex =
-          tensor.type == onnx::TensorProto::COMPLEX64 || tensor.type == onnx::TensorProto::COMPLEX128;
+      const bool is_complex = tensor.type == DataType::kComplex64 || tensor.type == DataType::kComplex128;
       if (tensor.constant->size() <= kMaxPrintedElements && element_size(tensor.type) > 0 && !is_complex) {
         Json elements = Json::array();
         for (int64_t k = 0; k < tensor.constant->size(); ++k) {
@@ -789,8 +780,11 @@ std::string to_json(const LayerGraph& graph) {
     entry["body"] = std::visit([&](const auto& body) { return body_json(graph, body); }, layer.body);
     layers.push_back(entry);
   }
-  Json json = {{"name", graph.name},       {"opset", graph.opset}, {"inputs", graph.inputs},
-               {"outputs", graph.outputs}, {"tensors", tensors},   {"layers", layers}};
+  Json json = {{"name", graph.name},
+               {"inputs", graph.inputs},
+               {"outputs", graph.outputs},
+               {"tensors", tensors},
+               {"layers", layers}};
   for (const Check& check : graph.checks)
     json["checks"].push_back({{"tensor", check.tensor},
                               {"message", check.message},
@@ -808,6 +802,24 @@ std::string summary(const Layer& layer, const LayerGraph& graph) {
   return fmt::format("{} {} [{}]: {} <- {}: {}", layer_kind_name(layer.kind()), layer.name,
                      fmt::join(layer.onnx_ops, "+"), fmt::join(outputs, ", "), fmt::join(inputs, ", "),
                      std::visit([](const auto& body) { return body_summary(body); }, layer.body));
+}
+
+void tidy_inputs(ScalarExpr& expr, std::vector<TensorAccess>& inputs, int first) {
+  std::vector<bool> used(first + inputs.size(), false);
+  for (const ScalarNode& node : expr.nodes()) {
+    if (node.input >= 0) used[node.input] = true;
+  }
+  std::vector<int> numbers(used.size(), -1);
+  for (int i = 0; i < first; ++i) numbers[i] = i;
+  std::vector<TensorAccess> kept;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!used[first + i]) continue;
+    auto found = std::find(kept.begin(), kept.end(), inputs[i]);
+    if (found == kept.end()) found = kept.insert(kept.end(), inputs[i]);
+    numbers[first + i] = first + static_cast<int>(found - kept.begin());
+  }
+  inputs = std::move(kept);
+  expr = expr.renumbered(numbers);
 }
 
 }  // namespace kodama::compiler

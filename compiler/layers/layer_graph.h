@@ -1,7 +1,5 @@
 #pragma once
 
-#include <onnx/onnx_pb.h>
-
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -15,6 +13,7 @@
 
 #include "compiler/layers/affine_map.h"
 #include "compiler/layers/scalar_expr.h"
+#include "compiler/reference/kernels/node.h"
 #include "compiler/tensor/tensor.h"
 
 /// The layer graph (l3): few kinds of layers, many ONNX operators.
@@ -53,7 +52,7 @@ class ConstantValue {
 
 struct LayerTensor {
   std::string name;  ///< of the ONNX value where there is one
-  DataType type = onnx::TensorProto_DataType_FLOAT;
+  DataType type = DataType::kFloat32;
   Shape shape;
   ConstantValue constant;
   /// The tensor whose row-major elements this one shares (Reshape, Squeeze, …); -1 = its own. An element of
@@ -165,10 +164,10 @@ struct RearrangeLayer {
   std::vector<Piece> pieces;
 };
 
-/// ONNX nodes run by the CPU reference.
+/// A node that the CPU reference executes.
 struct HostLayer {
-  std::vector<onnx::NodeProto> nodes;  ///< exactly one for now: fusing them saves nothing
-  std::string reason;                  ///< why it is not on the chip
+  reference::Node node;
+  std::string reason;  ///< why it is not on the chip
 };
 
 enum class LayerKind : uint8_t { kMap, kReduce, kContract, kNormalize, kGather, kRearrange, kHost };
@@ -207,7 +206,6 @@ struct LayerGraph {
   /// Those of the model, then the tensors of `checks`.
   std::vector<TensorId> outputs;
   std::vector<Check> checks;
-  std::map<std::string, int64_t> opset;  ///< domain ("" = ai.onnx) -> version, for Host layers
 
   /// The tensor whose elements `id` really names (follows aliases).
   TensorId storage(TensorId id) const;
@@ -227,6 +225,12 @@ std::vector<TensorId> layer_inputs(const Layer& layer);
 /// All accesses of a layer (empty for Host), in the order of layer_inputs.
 std::vector<const TensorAccess*> layer_accesses(const Layer& layer);
 std::vector<TensorAccess*> layer_accesses(Layer& layer);
+
+/// A Map, Reduce or Contract with more operands than this gets expensive in local memory.
+inline constexpr size_t kMaxLayerInputs = 6;
+/// Removes inputs that `expr` doesn't use and makes one of equal ones; numbers before `first` aren't in
+/// `inputs` and stay (an epilogue's input 0).
+void tidy_inputs(ScalarExpr& expr, std::vector<TensorAccess>& inputs, int first = 0);
 
 /// The tensors that a tensor is concatenated of along an axis, in order, each of the same extents but along
 /// that one: what a Rearrange layer, or several one after the other, makes it of. Itself where none does.
@@ -269,33 +273,6 @@ void verify_layer_graph(const LayerGraph& graph, const std::string& pass);
 /// elements) for --dump-after, and a short one-line form per layer.
 std::string to_json(const LayerGraph& graph);
 std::string summary(const Layer& layer, const LayerGraph& graph);
-
-/// ONNX model (after the graph passes) to layers. `options.force_host` sends everything to the host. `dump`
-/// is called after each pass (layer_pass_names) with its name and to_json of the verified graph.
-/// UnsupportedError naming node and operator where neither the chip nor the CPU reference has an operator.
-/// "lower", "fuse-maps", "fuse-epilogues", "fold-rearranges": in the order in which they run.
-const std::vector<std::string>& layer_pass_names();
-struct LoweringOptions {
-  bool fuse = true;  ///< fuse-maps, fuse-epilogues, fold-rearranges
-  bool force_host = false;
-  /// Called with each node that neither chip nor CPU reference can compute, and why, instead of an
-  /// UnsupportedError at the first; the node becomes a Host layer, which can't be run.
-  std::function<void(const onnx::NodeProto& node, const std::string& why)> refused = {};
-};
-/// `observe` gets the graph behind every pass, by its name.
-LayerGraph lower_to_layers(const onnx::ModelProto& model, const LoweringOptions& options = {},
-                           const std::function<void(const std::string&, const LayerGraph&)>& observe = {});
-/// Operators with a decomposition into layers: expand-functions leaves them alone.
-const std::vector<std::string>& directly_lowered_operators();
-/// The same, with what docs/operators.md says of them.
-struct ChipOperator {
-  std::string name;
-  bool only_moves = false;      ///< elements of any type; else those for which has_float_arithmetic() holds,
-  bool takes_integers = false;  ///< and integers and bool
-  bool takes_doubles = false;
-  std::string condition;  ///< what else a node must be; empty: nothing
-};
-const std::vector<ChipOperator>& chip_operators();
 
 /// UserError with the check's message if any element of its tensor isn't what is allowed.
 void throw_if_failed(const Check& check, const Tensor& value);

@@ -130,34 +130,33 @@ void run_piece(const RearrangeLayer::Piece& piece, const Shape& source_shape, co
 
 /// `value` as one element of `type`, in its storage form.
 Tensor fill_element(DataType type, double value) {
-  using onnx::TensorProto;
   Tensor element(type, {});
   switch (type) {
-    case TensorProto::FLOAT:
+    case DataType::kFloat32:
       element.data<float>()[0] = static_cast<float>(value);
       break;
-    case TensorProto::DOUBLE:
+    case DataType::kFloat64:
       element.data<double>()[0] = value;
       break;
-    case TensorProto::FLOAT16:
+    case DataType::kFloat16:
       element.data<uint16_t>()[0] = float_to_half(static_cast<float>(value));
       break;
-    case TensorProto::BFLOAT16:
+    case DataType::kBfloat16:
       element.data<uint16_t>()[0] = float_to_bfloat16(static_cast<float>(value));
       break;
-    case TensorProto::COMPLEX64:
+    case DataType::kComplex64:
       element.data<std::array<float, 2>>()[0][0] = static_cast<float>(value);
       break;
-    case TensorProto::COMPLEX128:
+    case DataType::kComplex128:
       element.data<std::array<double, 2>>()[0][0] = value;
       break;
-    case TensorProto::BOOL:
+    case DataType::kBool:
       element.data<uint8_t>()[0] = value != 0;
       break;
-    case TensorProto::UINT64:
+    case DataType::kUint64:
       element.data<uint64_t>()[0] = static_cast<uint64_t>(value);
       break;
-    case TensorProto::INT64:
+    case DataType::kInt64:
       element.data<int64_t>()[0] = static_cast<int64_t>(value);
       break;
     default: {
@@ -192,7 +191,7 @@ Tensor run_rearrange(const RearrangeLayer& rearrange, DataType type,
                         data_type_name(input->type()), data_type_name(type));
   }
   Tensor output(type, rearrange.extents);
-  if (type == onnx::TensorProto_DataType_STRING) {
+  if (type == DataType::kString) {
     for (size_t i = 0; i < piece_inputs.size(); ++i) {
       run_piece(rearrange.pieces[i], piece_inputs[i]->shape(), piece_inputs[i]->strings().data(),
                 rearrange.extents, output.strings().data(), std::string());

@@ -9,10 +9,8 @@
 namespace kodama::compiler {
 namespace {
 
-using onnx::TensorProto;
-
 Tensor counting(const Shape& shape) {
-  Tensor tensor(TensorProto::INT32, shape);
+  Tensor tensor(DataType::kInt32, shape);
   const auto data = tensor.data<int32_t>();
   std::iota(data.begin(), data.end(), 1);
   return tensor;
@@ -20,7 +18,7 @@ Tensor counting(const Shape& shape) {
 
 /// The definition, element by element.
 Tensor expected_rearrange(const RearrangeLayer& rearrange, const std::vector<const Tensor*>& inputs) {
-  Tensor output(TensorProto::INT32, rearrange.extents);
+  Tensor output(DataType::kInt32, rearrange.extents);
   std::vector<int64_t> point(rearrange.extents.size(), 0);
   for (int64_t number = 0; number < output.size(); ++number) {
     int64_t rest = number;
@@ -81,7 +79,7 @@ TEST(RunMove, RandomMapsAndPieces) {
     }
     std::vector<const Tensor*> inputs;
     for (const Tensor& tensor : tensors) inputs.push_back(&tensor);
-    ASSERT_EQ(run_rearrange(rearrange, TensorProto::INT32, inputs), expected_rearrange(rearrange, inputs))
+    ASSERT_EQ(run_rearrange(rearrange, DataType::kInt32, inputs), expected_rearrange(rearrange, inputs))
         << "trial " << trial;
   }
 }
@@ -97,20 +95,20 @@ TEST(RunMove, LargeTransposesGoThroughTheBlockedPath) {
       rearrange.extents.push_back(source.shape()[permutation[axis]]);
     }
     rearrange.pieces = {{{0, map, 0}, {0, 0, 0, 0}, rearrange.extents}};
-    ASSERT_EQ(run_rearrange(rearrange, TensorProto::INT32, {&source}),
+    ASSERT_EQ(run_rearrange(rearrange, DataType::kInt32, {&source}),
               expected_rearrange(rearrange, {&source}));
   } while (std::next_permutation(permutation.begin(), permutation.end()));
 }
 
 TEST(RunMove, EveryElementTypeAndItsFill) {
-  for (int number = TensorProto::FLOAT; number <= TensorProto::BFLOAT16; ++number) {
+  for (int number = DataType::kFloat32; number <= DataType::kBfloat16; ++number) {
     const auto type = static_cast<DataType>(number);
     Tensor source(type, {2});
     RearrangeLayer rearrange;
     rearrange.extents = {4};
     rearrange.fill = 1;
     rearrange.pieces = {{{0, AffineMap::identity(1).set_offset(0, -1), 0}, {1}, {3}}};
-    if (type == TensorProto::STRING) {
+    if (type == DataType::kString) {
       source.strings() = {"a", "b"};
       EXPECT_EQ(run_rearrange(rearrange, type, {&source}).strings(),
                 (std::vector<std::string>{"", "a", "b", ""}));
@@ -118,7 +116,7 @@ TEST(RunMove, EveryElementTypeAndItsFill) {
     }
     const Tensor result = run_rearrange(rearrange, type, {&source});
     ASSERT_EQ(result.shape(), Shape{4}) << data_type_name(type);
-    if (type == TensorProto::COMPLEX64 || type == TensorProto::COMPLEX128) continue;
+    if (type == DataType::kComplex64 || type == DataType::kComplex128) continue;
     for (int64_t i = 0; i < 4; ++i) {
       EXPECT_EQ(element_as_double(result, i), i == 0 || i == 3 ? 1 : 0) << data_type_name(type);
     }

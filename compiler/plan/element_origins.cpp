@@ -69,8 +69,7 @@ const Tensor& ElementOrigins::codes(TensorId storage) {
   for (RearrangeLayer::Piece& piece : rearrange.pieces) {
     piece.input.fill = fill_code(piece.input.fill);
     const TensorId from = graph_.storage(piece.input.tensor);
-    Tensor input(onnx::TensorProto_DataType_INT64,
-                 graph_.tensors[static_cast<size_t>(piece.input.tensor)].shape);
+    Tensor input(DataType::kInt64, graph_.tensors[static_cast<size_t>(piece.input.tensor)].shape);
     const auto elements = input.data<int64_t>();
     if (through_.contains(from)) {
       std::ranges::copy(codes(from).data<int64_t>(), elements.begin());
@@ -81,8 +80,7 @@ const Tensor& ElementOrigins::codes(TensorId storage) {
   }
   std::vector<const Tensor*> pieces;
   for (const Tensor& input : inputs) pieces.push_back(&input);
-  return codes_.emplace(storage, run_rearrange(rearrange, onnx::TensorProto_DataType_INT64, pieces))
-      .first->second;
+  return codes_.emplace(storage, run_rearrange(rearrange, DataType::kInt64, pieces)).first->second;
 }
 
 const std::vector<TensorId>& ElementOrigins::roots(TensorId tensor) {

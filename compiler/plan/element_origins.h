@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/kernels/stream_image.h"
 #include "compiler/layers/layer_graph.h"
+#include "compiler/streams/stream_image.h"
 #include "isa/chip.h"
 #include "layout/gather/gather.h"
 

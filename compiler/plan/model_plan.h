@@ -10,6 +10,7 @@
 
 #include "compiler/kernels/kernel.h"
 #include "compiler/layers/layer_graph.h"
+#include "compiler/package/compiled_model.h"
 #include "compiler/plan/element_origins.h"
 #include "isa/chip.h"
 #include "layout/plan/planner.h"
@@ -67,23 +68,6 @@ struct PlannedStage {
   std::set<int> rearrange_layers;  ///< kRelayout: the Rearrange layers it does on its way
   std::vector<TensorId> roots;     ///< kRelayout: the tensor of each operand
   int64_t estimated_cycles = 0;    ///< of a kernel or relayout
-};
-
-/// What the planner found. Planners make `total` least: the cycles of a run. Constants (weights, and the
-/// tables of relayouts) are in no plan's objective, since they are sent once and then serve any number of
-/// runs.
-struct PlanSummary {
-  std::string planner;
-  int64_t kernel_cycles = 0;    ///< with what constants take of DRAM, where none stay in the PEs
-  int64_t link_cycles = 0;      ///< of what is sent and fetched by the planner's choice
-  int64_t relayout_cycles = 0;  ///< estimated
-  int64_t relayouts = 0;
-  int64_t constant_bytes = 0;   ///< sent before the first run
-  int64_t constant_cycles = 0;  ///< of the host link, for these
-  int64_t total() const { return kernel_cycles + link_cycles + relayout_cycles; }
-  double bound = 0;  ///< no plan is cheaper; pbqp only
-  bool proven = false;
-  std::string problem = {};  ///< why the planner can't plan the model; then nothing else is set
 };
 
 struct ModelPlan {

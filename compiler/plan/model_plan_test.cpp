@@ -7,7 +7,7 @@
 #include <map>
 
 #include "compiler/graph/import.h"
-#include "compiler/layers/layer_test_util.h"
+#include "compiler/lowering/lowering_test_util.h"
 #include "isa/error.h"
 #include "isa/file.h"
 #include "layout/plan/pbqp_by_cbc.h"
@@ -74,8 +74,8 @@ TEST(ElementOrigins, AgreeWithRunningTheMoves) {
   model.mutable_graph()->mutable_output(0)->mutable_type()->mutable_tensor_type()->clear_shape();
   const LayerGraph graph = testing::lower(model, false);
   ElementOrigins origins(graph, all_rearranges(graph));
-  const TensorMap inputs{{"x", testing::random_tensor(onnx::TensorProto_DataType_FLOAT, {2, 3, 4}, 1)},
-                         {"z", testing::random_tensor(onnx::TensorProto_DataType_FLOAT, {2, 2, 4}, 2)}};
+  const TensorMap inputs{{"x", testing::random_tensor(DataType::kFloat32, {2, 3, 4}, 1)},
+                         {"z", testing::random_tensor(DataType::kFloat32, {2, 2, 4}, 2)}};
   const TensorMap outputs = interpret_layer_graph(graph, inputs);
   const TensorId y = graph.outputs[0];
   const Tensor& expected = outputs.at(graph.tensors[static_cast<size_t>(y)].name);
@@ -299,7 +299,7 @@ TEST(ModelPlan, ConstantsAreStreamedWhereLoadsTakeLonger) {
   LayerGraph graph = graph_of(
       "agraph (float[2048,2048] a, float[2048,2048] b) => (float[2048,2048] y) { y = MatMul(a, b) }");
   const TensorId b = tensor_named(graph, "b");
-  graph.tensors[static_cast<size_t>(b)].constant = Tensor(onnx::TensorProto_DataType_FLOAT, {2048, 2048});
+  graph.tensors[static_cast<size_t>(b)].constant = Tensor(DataType::kFloat32, {2048, 2048});
   std::erase(graph.inputs, b);
   const auto candidates =
       layer_candidates(graph.layers[0], graph, isa::find_chip("mncore2"), {MatrixPrecision::kHalf});

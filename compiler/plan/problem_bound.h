@@ -4,6 +4,7 @@
 #include <string>
 
 #include "compiler/layers/layer_graph.h"
+#include "compiler/package/compiled_model.h"
 #include "compiler/tile/tile_program.h"
 #include "isa/chip.h"
 
@@ -16,21 +17,6 @@
 ///
 /// Waiting, latencies, exchange between PEs and the host link are in none of them.
 namespace kodama::compiler {
-
-/// Counts, as doubles: extents of a model may multiply to more than 63 bits. All zero for Host layers and for
-/// Rearranges that the host makes.
-struct ProblemWork {
-  /// Multiply-adds of Contract layers, points of padding included.
-  double products = 0;
-  /// Operations of expressions (of Maps, before and after reductions, after products) and of reductions as
-  /// the layers write them, by the unit that has them: sums and products, where a product that only a sum
-  /// reads is one operation with it, and functions, which take several, as one; and
-  double mau_operations = 0;
-  /// comparisons and the like. Signs cost nothing.
-  double alu_operations = 0;
-  /// What DRAM holds before or after, and what doesn't fit into the chip.
-  double dram_bytes = 0;
-};
 
 /// Of constants (their storage), the share that no run loads, because it stays in the PEs: 0 to 1.
 using ResidentShares = std::map<TensorId, double>;

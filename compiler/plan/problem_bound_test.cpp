@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "compiler/layers/layer_test_util.h"
+#include "compiler/lowering/lowering_test_util.h"
 
 namespace kodama::compiler {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/compile/compiled_model.h"
+#include "compiler/compile/compile_model.h"
 #include "compiler/graph/gradient/train_step.h"
 #include "scheduler/recompute/recompute.h"
 

@@ -16,8 +16,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr DataType kFloats = onnx::TensorProto_DataType_FLOAT;
-constexpr DataType kIntegers = onnx::TensorProto_DataType_INT64;
+constexpr DataType kFloats = DataType::kFloat32;
+constexpr DataType kIntegers = DataType::kInt64;
 
 /// Convolutions with BatchNormalization, one around which its input passes, pooling, Dropout, a classifier.
 onnx::ModelProto picture_model() {

@@ -1,4 +1,4 @@
-#include "compiler/reference/dnnl_backend.h"
+#include "compiler/reference/kernels/dnnl_backend.h"
 
 #include <gtest/gtest.h>
 
@@ -11,18 +11,16 @@
 namespace kodama::compiler {
 namespace {
 
-using onnx::TensorProto;
-
 Tensor random_tensor(const Shape& shape, uint32_t seed) {
   std::mt19937 generator(seed);
   std::uniform_real_distribution<float> values(-1.0f, 1.0f);
-  Tensor tensor(TensorProto::FLOAT, shape);
+  Tensor tensor(DataType::kFloat32, shape);
   for (float& value : tensor.data<float>()) value = values(generator);
   return tensor;
 }
 
 Tensor to_double(const Tensor& tensor) {
-  Tensor result(TensorProto::DOUBLE, tensor.shape());
+  Tensor result(DataType::kFloat64, tensor.shape());
   for (int64_t i = 0; i < tensor.size(); ++i) {
     result.data<double>()[static_cast<size_t>(i)] = element_as_double(tensor, i);
   }

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/reference/kernels/interpreter.h"
 #include "compiler/tensor/value.h"
 
 /// The CPU reference: executes ONNX graphs as the ONNX specification says, for opsets 1 to 17.
@@ -52,10 +53,8 @@ class OperatorSets {
 
 /// Whether run_node can execute `node`: it has a kernel, is a model-local function, or has a function body
 /// of ONNX in which everything can be executed. If not, `reason` (unless null) says why in a sentence fit
-/// for a report. `input_types` (of the node's inputs, as far as known) is needed for function bodies that
-/// depend on them.
-bool has_reference(const onnx::NodeProto& node, const OperatorSets& operators, std::string* reason = nullptr,
-                   const std::vector<onnx::TypeProto>& input_types = {});
+/// for a report.
+bool has_reference(const onnx::NodeProto& node, const OperatorSets& operators, std::string* reason = nullptr);
 
 /// Domain ("" = ai.onnx) and name of every operator that has a kernel of its own.
 std::vector<std::pair<std::string, std::string>> reference_operators();
@@ -70,14 +69,10 @@ bool is_random(const onnx::NodeProto& node);
 std::vector<Tensor> run_node(const onnx::NodeProto& node, const std::vector<const Tensor*>& inputs,
                              const OperatorSets& operators);
 
-/// Executes a graph attribute (of If, Loop, Scan, SequenceMap) with values for its inputs; names from the
-/// surrounding graph are visible. Returns the graph's outputs in order.
-using SubgraphRunner =
-    std::function<std::vector<Value>(const onnx::GraphProto&, const std::vector<Value>& inputs)>;
-
-/// The same for values of any kind. The node's graphs go to `run_subgraph`.
+/// For values of any kind. The node's graphs go to `run_subgraph`, by the names of their attributes.
 std::vector<Value> run_node_on_values(const onnx::NodeProto& node, const std::vector<const Value*>& inputs,
-                                      const OperatorSets& operators, const SubgraphRunner& run_subgraph);
+                                      const OperatorSets& operators,
+                                      const reference::SubgraphRunner& run_subgraph);
 
 struct RunOptions {
   /// Return every value of the main graph (inputs, initializers, intermediate values), not just its outputs.

@@ -14,7 +14,6 @@ namespace {
 
 using isa::UnsupportedError;
 using isa::UserError;
-using onnx::TensorProto;
 using ::testing::AllOf;
 using testing::floats;
 using ::testing::HasSubstr;
@@ -173,7 +172,7 @@ TEST(RunNode, MalformedNodesGiveUserErrors) {
 
 TEST(RunNode, IntegersWrapAndDivideLikeNumpy) {
   const auto int8 = [](const std::vector<int8_t>& values) {
-    return Tensor::from_values<int8_t>(TensorProto::INT8, {static_cast<int64_t>(values.size())}, values);
+    return Tensor::from_values<int8_t>(DataType::kInt8, {static_cast<int64_t>(values.size())}, values);
   };
   EXPECT_EQ(run_one("y = Add(a, b)", {int8({127, 1}), int8({1, 1})}), int8({-128, 2}));
   EXPECT_EQ(run_one("y = Mul(a, b)", {int8({-128, 7}), int8({-1, 3})}), int8({-128, 21}));
@@ -187,12 +186,12 @@ TEST(RunNode, IntegersWrapAndDivideLikeNumpy) {
 }
 
 TEST(RunNode, SmallFloatsRoundOncePerOperator) {
-  for (const DataType type : {TensorProto::FLOAT16, TensorProto::BFLOAT16}) {
+  for (const DataType type : {DataType::kFloat16, DataType::kBfloat16}) {
     const auto make = [&](const std::vector<float>& values) {
       Tensor tensor(type, {static_cast<int64_t>(values.size())});
       for (size_t i = 0; i < values.size(); ++i) {
         tensor.data<uint16_t>()[i] =
-            type == TensorProto::FLOAT16 ? float_to_half(values[i]) : float_to_bfloat16(values[i]);
+            type == DataType::kFloat16 ? float_to_half(values[i]) : float_to_bfloat16(values[i]);
       }
       return tensor;
     };
@@ -206,12 +205,12 @@ TEST(RunNode, SmallFloatsRoundOncePerOperator) {
 TEST(RunNode, CastsAtTheEdges) {
   const Tensor x = floats({6}, {NAN, INFINITY, -INFINITY, 300.7f, -1.5f, 0.0f});
   const auto cast = [&](const char* to) { return run_one(fmt::format("y = Cast <to = {}> (x)", to), {x}); };
-  EXPECT_EQ(cast("2"), Tensor::from_values<uint8_t>(TensorProto::UINT8, {6}, {0, 255, 0, 255, 0, 0}));
+  EXPECT_EQ(cast("2"), Tensor::from_values<uint8_t>(DataType::kUint8, {6}, {0, 255, 0, 255, 0, 0}));
   EXPECT_EQ(cast("7"), ints({6}, {0, std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min(),
                                   300, -1, 0}));
-  EXPECT_EQ(cast("9"), Tensor::from_values<uint8_t>(TensorProto::BOOL, {6}, {1, 1, 1, 1, 1, 0}));
+  EXPECT_EQ(cast("9"), Tensor::from_values<uint8_t>(DataType::kBool, {6}, {1, 1, 1, 1, 1, 0}));
   // 1 + 2^-11 + 2^-40 is just above the middle of two halves; through float it would round to even, down.
-  const Tensor close = Tensor::from_values<double>(TensorProto::DOUBLE, {1}, {1.0 + 0x1p-11 + 0x1p-40});
+  const Tensor close = Tensor::from_values<double>(DataType::kFloat64, {1}, {1.0 + 0x1p-11 + 0x1p-40});
   EXPECT_EQ(run_one("y = Cast <to = 10> (x)", {close}).data<uint16_t>()[0], 0x3c01);
 }
 
@@ -235,13 +234,13 @@ TEST(RunNode, OldOpsets) {
 }
 
 TEST(RunNode, EmptyTensors) {
-  const Tensor empty(TensorProto::FLOAT, {0, 3});
+  const Tensor empty(DataType::kFloat32, {0, 3});
   EXPECT_EQ(run_one("y = Relu(a)", {empty}).shape(), (Shape{0, 3}));
   EXPECT_EQ(run_one("y = Softmax(a)", {empty}).shape(), (Shape{0, 3}));
   EXPECT_EQ(run_one("y = MatMul(a, b)", {empty, floats({3, 2}, std::vector<float>(6))}).shape(),
             (Shape{0, 2}));
   EXPECT_EQ(
-      run_one("y = MatMul(a, b)", {Tensor(TensorProto::FLOAT, {2, 0}), Tensor(TensorProto::FLOAT, {0, 2})}),
+      run_one("y = MatMul(a, b)", {Tensor(DataType::kFloat32, {2, 0}), Tensor(DataType::kFloat32, {0, 2})}),
       floats({2, 2}, {0, 0, 0, 0}));
   EXPECT_EQ(run_one("y = Concat <axis = 0> (a, b)", {empty, floats({1, 3}, {1, 2, 3})}),
             floats({1, 3}, {1, 2, 3}));

@@ -7,12 +7,12 @@
 #include <iterator>
 #include <limits>
 
+#include "compiler/proto/tensor_proto.h"
 #include "compiler/reference/onnx_backend_test.h"
 
 namespace kodama::compiler {
 
 using isa::UserError;
-using onnx::TensorProto;
 
 namespace {
 
@@ -138,8 +138,8 @@ std::string describe(const Tensor& tensor) {
 }
 
 bool is_floating_point(DataType type) {
-  return type == TensorProto::FLOAT || type == TensorProto::DOUBLE || type == TensorProto::FLOAT16 ||
-         type == TensorProto::BFLOAT16;
+  return type == DataType::kFloat32 || type == DataType::kFloat64 || type == DataType::kFloat16 ||
+         type == DataType::kBfloat16;
 }
 
 /// A bfloat16 may be off by one in its last place: ONNX's data was made by cutting off bits, while we round
@@ -150,19 +150,17 @@ std::string compare(const Tensor& actual, const Tensor& expected, const BackendT
   if (actual.type() != expected.type() || actual.shape() != expected.shape()) {
     return fmt::format("is {}, expected is {}", describe(actual), describe(expected));
   }
-  if (expected.type() == TensorProto::STRING) {
+  if (expected.type() == DataType::kString) {
     const auto [a, e] =
         std::mismatch(actual.strings().begin(), actual.strings().end(), expected.strings().begin());
     if (a == actual.strings().end()) return "";
     return fmt::format("element {} is '{}', expected is '{}'", a - actual.strings().begin(), *a, *e);
   }
   if (actual == expected) return "";
-  const bool is_complex =
-      expected.type() == TensorProto::COMPLEX64 || expected.type() == TensorProto::COMPLEX128;
+  const bool is_complex = expected.type() == DataType::kComplex64 || expected.type() == DataType::kComplex128;
   if (is_complex) return "complex elements differ";
-  const double relative = expected.type() == TensorProto::BFLOAT16
-                              ? std::max(tolerance.relative, kBfloat16Step)
-                              : tolerance.relative;
+  const double relative = expected.type() == DataType::kBfloat16 ? std::max(tolerance.relative, kBfloat16Step)
+                                                                 : tolerance.relative;
   for (int64_t i = 0; i < expected.size(); ++i) {
     const double a = element_as_double(actual, i);
     const double e = element_as_double(expected, i);

@@ -47,15 +47,15 @@ TEST(OnnxNodeTests, ReferencePassesThemAll) {
 
 TEST(CompareWithExpected, Tolerances) {
   const auto floats = [](std::vector<float> values) {
-    return ValueMap{{"y", Tensor::from_values<float>(onnx::TensorProto::FLOAT, {2}, values)}};
+    return ValueMap{{"y", Tensor::from_values<float>(DataType::kFloat32, {2}, values)}};
   };
   EXPECT_EQ(compare_with_expected(floats({1.0f, NAN}), floats({1.0009f, NAN})), "");
   EXPECT_NE(compare_with_expected(floats({1.0f, 2.0f}), floats({1.0f, 2.01f})), "");
   EXPECT_NE(compare_with_expected(floats({1.0f, INFINITY}), floats({1.0f, 3.0f})), "");
   EXPECT_NE(compare_with_expected({}, floats({1.0f, 2.0f})), "");
-  EXPECT_NE(compare_with_expected({{"y", Tensor(onnx::TensorProto::DOUBLE, {2})}}, floats({0.0f, 0.0f})), "");
+  EXPECT_NE(compare_with_expected({{"y", Tensor(DataType::kFloat64, {2})}}, floats({0.0f, 0.0f})), "");
   const auto integers = [](int64_t value) {
-    return ValueMap{{"y", Tensor::from_values<int64_t>(onnx::TensorProto::INT64, {}, {value})}};
+    return ValueMap{{"y", Tensor::from_values<int64_t>(DataType::kInt64, {}, {value})}};
   };
   EXPECT_NE(compare_with_expected(integers((int64_t{1} << 60) + 1), integers(int64_t{1} << 60)), "");
 }

@@ -4,8 +4,8 @@
 #include <numeric>
 #include <set>
 
+#include "compiler/reference/kernels/threefry.h"
 #include "compiler/reference/reference_test_util.h"
-#include "compiler/reference/threefry.h"
 
 namespace kodama::compiler {
 namespace {
@@ -58,7 +58,7 @@ TEST(RandomOperators, SeedAndIndexDecideTheNumbers) {
 }
 
 TEST(RandomOperators, UniformAndNormalDistributions) {
-  for (const int type : {onnx::TensorProto::FLOAT, onnx::TensorProto::DOUBLE, onnx::TensorProto::FLOAT16}) {
+  for (const int type : {DataType::kFloat32, DataType::kFloat64, DataType::kFloat16}) {
     SCOPED_TRACE(type);
     const Tensor uniform = run_one(
         fmt::format("y = RandomUniform<shape=[100,100], low=-1.0, high=3.0, seed=7.0, dtype={}>()", type),
@@ -80,8 +80,8 @@ TEST(RandomOperators, UniformAndNormalDistributions) {
       within += std::fabs(element_as_double(normal, i) - 2) < 0.5 ? 1 : 0;
     EXPECT_NEAR(static_cast<double>(within) / 10000, 0.6827, 0.015);
   }
-  const Tensor like = run_one("y = RandomNormalLike(x)", {Tensor(onnx::TensorProto::DOUBLE, {2, 5})});
-  EXPECT_EQ(like.type(), onnx::TensorProto::DOUBLE);
+  const Tensor like = run_one("y = RandomNormalLike(x)", {Tensor(DataType::kFloat64, {2, 5})});
+  EXPECT_EQ(like.type(), DataType::kFloat64);
   EXPECT_EQ(like.shape(), (Shape{2, 5}));
   EXPECT_THAT([] { run_one("y = RandomNormalLike(x)", {ints({1}, {1})}); },
               ThrowsMessage<isa::UserError>(HasSubstr("int64")));
@@ -92,7 +92,7 @@ TEST(RandomOperators, BernoulliDrawsOneWithTheGivenProbability) {
   probabilities[0] = 0;
   probabilities[1] = 1;
   const Tensor y = run_one("y = Bernoulli<seed=3.0, dtype=9>(p)", {floats({10000}, probabilities)});
-  EXPECT_EQ(y.type(), onnx::TensorProto::BOOL);
+  EXPECT_EQ(y.type(), DataType::kBool);
   EXPECT_EQ(element_as_double(y, 0), 0);
   EXPECT_EQ(element_as_double(y, 1), 1);
   EXPECT_NEAR(moments_of(y).mean, 0.25, 0.015);
@@ -123,7 +123,7 @@ TEST(RandomOperators, MultinomialDrawsClassesByTheirLogProbabilities) {
 TEST(RandomOperators, DropoutKeepsTheMean) {
   const Tensor x = floats({10000}, std::vector<float>(10000, 1));
   const Tensor ratio = floats({}, {0.2});
-  const Tensor training = Tensor::from_values<bool>(onnx::TensorProto::BOOL, {}, {true});
+  const Tensor training = Tensor::from_values<bool>(DataType::kBool, {}, {true});
   const auto out = run_all("y, m = Dropout<seed=5>(x, r, t)", {&x, &ratio, &training}, 13);
   EXPECT_NEAR(moments_of(out[0]).mean, 1, 0.02);
   EXPECT_NEAR(moments_of(out[1]).mean, 0.8, 0.015);

@@ -159,8 +159,8 @@ TEST(Rnn, HalfAndDouble) {
     expect_near(run_one("y = RNN<hidden_size=2>(x, w, r)", {cast(kX), cast(w), cast(r)}), expected,
                 tolerance);
   };
-  check(onnx::TensorProto::DOUBLE, 1e-6);
-  check(onnx::TensorProto::FLOAT16, 1e-3);
+  check(DataType::kFloat64, 1e-6);
+  check(DataType::kFloat16, 1e-3);
 }
 
 TEST(Rnn, WrongShapes) {

@@ -22,23 +22,23 @@ inline onnx::NodeProto parse_node(const std::string& text) {
 }
 
 inline Tensor floats(const Shape& shape, const std::vector<float>& values) {
-  return Tensor::from_values<float>(onnx::TensorProto::FLOAT, shape, values);
+  return Tensor::from_values<float>(DataType::kFloat32, shape, values);
 }
 inline Tensor ints(const Shape& shape, const std::vector<int64_t>& values) {
-  return Tensor::from_values<int64_t>(onnx::TensorProto::INT64, shape, values);
+  return Tensor::from_values<int64_t>(DataType::kInt64, shape, values);
 }
 inline Tensor int32s(const Shape& shape, const std::vector<int32_t>& values) {
-  return Tensor::from_values<int32_t>(onnx::TensorProto::INT32, shape, values);
+  return Tensor::from_values<int32_t>(DataType::kInt32, shape, values);
 }
 inline Tensor strings(const Shape& shape, const std::vector<std::string>& values) {
-  Tensor tensor(onnx::TensorProto::STRING, shape);
+  Tensor tensor(DataType::kString, shape);
   tensor.strings() = values;
   return tensor;
 }
 
 /// Element k is ((a k + b) mod 19 - 9) / divisor: what expected numbers were computed from, too.
 inline Tensor pattern(const Shape& shape, int a, int b, float divisor = 16) {
-  Tensor tensor(onnx::TensorProto::FLOAT, shape);
+  Tensor tensor(DataType::kFloat32, shape);
   int k = 0;
   for (float& value : tensor.data<float>()) value = static_cast<float>((a * k++ + b) % 19 - 9) / divisor;
   return tensor;

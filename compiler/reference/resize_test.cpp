@@ -106,11 +106,11 @@ TEST(Resize, AnyTypeIsTakenNearestAndIntegersAreInterpolated) {
   EXPECT_EQ(resize_by("coordinate_transformation_mode=\"asymmetric\", nearest_mode=\"floor\"",
                       strings({2}, {"a", "b"}), {2}),
             strings({4}, {"a", "a", "b", "b"}));
-  const Tensor bytes = Tensor::from_values<uint8_t>(onnx::TensorProto::UINT8, {2}, {10, 255});
+  const Tensor bytes = Tensor::from_values<uint8_t>(DataType::kUint8, {2}, {10, 255});
   EXPECT_EQ(resize_by("mode=\"linear\"", bytes, {2}),
-            Tensor::from_values<uint8_t>(onnx::TensorProto::UINT8, {4}, {10, 71, 193, 255}));
+            Tensor::from_values<uint8_t>(DataType::kUint8, {4}, {10, 71, 193, 255}));
   EXPECT_EQ(resize_by("mode=\"cubic\"", bytes, {2}),  // beyond the type at both ends
-            Tensor::from_values<uint8_t>(onnx::TensorProto::UINT8, {4}, {0, 65, 199, 255}));
+            Tensor::from_values<uint8_t>(DataType::kUint8, {4}, {0, 65, 199, 255}));
 }
 
 TEST(Resize, ExcludeOutside) {

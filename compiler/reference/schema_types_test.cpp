@@ -10,16 +10,14 @@
 namespace kodama::compiler {
 namespace {
 
-using onnx::TensorProto;
-
 /// The elements as another type, which may be any.
 Tensor converted(const Tensor& x, DataType type) {
   if (x.type() == type) return x;
-  if (type == TensorProto::COMPLEX64 || type == TensorProto::COMPLEX128) {
+  if (type == DataType::kComplex64 || type == DataType::kComplex128) {
     Tensor result(type, x.shape());
     for (int64_t i = 0; i < x.size(); ++i) {
       const double real = element_as_double(x, i);
-      if (type == TensorProto::COMPLEX64) {
+      if (type == DataType::kComplex64) {
         result.data<std::complex<float>>()[static_cast<size_t>(i)] = static_cast<float>(real);
       } else {
         result.data<std::complex<double>>()[static_cast<size_t>(i)] = real;
@@ -33,17 +31,17 @@ Tensor converted(const Tensor& x, DataType type) {
 /// What a schema allows though nothing can be computed.
 bool is_meaningless(const onnx::NodeProto& node, int input, DataType type) {
   const bool is_float =
-      type == TensorProto::FLOAT || type == TensorProto::DOUBLE || type == TensorProto::FLOAT16;
+      type == DataType::kFloat32 || type == DataType::kFloat64 || type == DataType::kFloat16;
   // The result has the type of X, but must be floating point.
   if (node.op_type() == "GridSample") return !is_float;
   // Without fmod, as in the test, Mod is for integers.
-  if (node.op_type() == "Mod") return is_float || type == TensorProto::BFLOAT16;
+  if (node.op_type() == "Mod") return is_float || type == DataType::kBfloat16;
   // Interpolated between texts; the test's mode is cubic.
   if (node.op_type() == "Resize" && input == 0) {
-    return type == TensorProto::STRING || type == TensorProto::BOOL || type == TensorProto::COMPLEX64 ||
-           type == TensorProto::COMPLEX128;
+    return type == DataType::kString || type == DataType::kBool || type == DataType::kComplex64 ||
+           type == DataType::kComplex128;
   }
-  return node.op_type() == "TfIdfVectorizer" && type == TensorProto::STRING;  // its pool holds integers
+  return node.op_type() == "TfIdfVectorizer" && type == DataType::kString;  // its pool holds integers
 }
 
 /// Takes the node tests of one operator on tensors after the other; each operand gets every type of the

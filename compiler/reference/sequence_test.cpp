@@ -10,19 +10,18 @@ namespace {
 using ::testing::HasSubstr;
 
 Tensor row(const std::vector<float>& values) {
-  return Tensor::from_values<float>(onnx::TensorProto::FLOAT, {static_cast<int64_t>(values.size())}, values);
+  return Tensor::from_values<float>(DataType::kFloat32, {static_cast<int64_t>(values.size())}, values);
 }
 Tensor number(int64_t value) {
-  return Tensor::from_values<int64_t>(onnx::TensorProto::INT64, {}, {value});
+  return Tensor::from_values<int64_t>(DataType::kInt64, {}, {value});
 }
 Tensor list(const std::vector<int64_t>& values) {
-  return Tensor::from_values<int64_t>(onnx::TensorProto::INT64, {static_cast<int64_t>(values.size())},
-                                      values);
+  return Tensor::from_values<int64_t>(DataType::kInt64, {static_cast<int64_t>(values.size())}, values);
 }
 Value rows(const std::vector<std::vector<float>>& values) {
   std::vector<Value> elements;
   for (const auto& each : values) elements.emplace_back(row(each));
-  return Value::sequence(onnx::TensorProto::FLOAT, elements);
+  return Value::sequence(DataType::kFloat32, elements);
 }
 
 Value run(const std::string& text, const std::vector<Value>& values) {
@@ -75,7 +74,7 @@ TEST(Sequences, SplitAndConcatenate) {
   EXPECT_THAT(error("y = SplitToSequence(x, n)", {x, list({4})}), HasSubstr("allowed is 5"));
   EXPECT_TRUE(run("y = ConcatFromSequence<axis = 0>(s)", {rows({{1, 2}, {3}})}) == Value(row({1, 2, 3})));
   EXPECT_EQ(run("y = ConcatFromSequence<axis = 1, new_axis = 1>(s)", {rows({{1, 2}, {3, 4}})}).tensor(),
-            Tensor::from_values<float>(onnx::TensorProto::FLOAT, {2, 2}, {1, 3, 2, 4}));
+            Tensor::from_values<float>(DataType::kFloat32, {2, 2}, {1, 3, 2, 4}));
   EXPECT_THAT(error("y = ConcatFromSequence<axis = 0>(s)", {rows({})}), HasSubstr("empty"));
   EXPECT_THAT(error("y = ConcatFromSequence<axis = 0, new_axis = 1>(s)", {rows({{1, 2}, {3}})}),
               HasSubstr("can't be concatenated"));
@@ -83,9 +82,9 @@ TEST(Sequences, SplitAndConcatenate) {
 
 TEST(Sequences, Optionals) {
   const Value full = Value::optional(row({1}));
-  const Value empty = Value::empty_optional(Value(row({1})).type());
+  const Value empty = Value::empty_optional(DataType::kFloat32, false);
   const auto truth = [](bool value) {
-    return Value(Tensor::from_values<uint8_t>(onnx::TensorProto::BOOL, {}, {value}));
+    return Value(Tensor::from_values<uint8_t>(DataType::kBool, {}, {value}));
   };
   EXPECT_TRUE(run("y = Optional(x)", {row({1})}) == full);
   EXPECT_TRUE(run("y = OptionalHasElement(o)", {full}) == truth(true));

@@ -3,8 +3,8 @@
 #include <map>
 
 #include "compiler/kernels/lowering.h"
-#include "compiler/kernels/stream_image.h"
 #include "compiler/report/traced_run.h"
+#include "compiler/streams/stream_image.h"
 #include "isa/costs.h"
 #include "isa/error.h"
 #include "layout/algebra/drawing.h"

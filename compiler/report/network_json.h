@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "compiler/compile/compiled_model.h"
+#include "compiler/package/compiled_model.h"
 
 /// The network of a compiled model as edges between its stages, for run_to_json.
 namespace kodama::compiler {

@@ -283,9 +283,7 @@ void print_host_layers(const CompiledModel& model, std::ostream& out) {
     if (host == nullptr) continue;
     if (first) fmt::print(out, "computed on the host by the CPU reference:\n");
     first = false;
-    for (const onnx::NodeProto& node : host->nodes) {
-      fmt::print(out, "  {} '{}': {}\n", node.op_type(), node.name(), host->reason);
-    }
+    fmt::print(out, "  {} '{}': {}\n", host->node.op_type, host->node.name, host->reason);
   }
 }
 
@@ -310,8 +308,7 @@ std::vector<HostShare> host_shares(const CompiledModel& model, const RunOutcome&
   for (size_t k = 0; k < model.stages.size(); ++k) {
     const auto* host = std::get_if<HostStage>(&model.stages[k].body);
     if (host == nullptr) continue;
-    const onnx::NodeProto& node = host->nodes.front();
-    shares.push_back({fmt::format("{} '{}'", node.op_type(), node.name()), host->reason,
+    shares.push_back({fmt::format("{} '{}'", host->node.op_type, host->node.name), host->reason,
                       outcome.stages[k].chip.causes.host_compute});
   }
   return shares;
@@ -334,7 +331,7 @@ void print_tensor(const std::string& name, const Tensor& tensor, int64_t limit, 
   fmt::print(out, "{} {} {}:", name, data_type_name(tensor.type()), shape_to_string(tensor.shape()));
   const int64_t count = std::min(limit, tensor.size());
   for (int64_t k = 0; k < count; ++k) {
-    if (tensor.type() == onnx::TensorProto_DataType_STRING) {
+    if (tensor.type() == DataType::kString) {
       fmt::print(out, " \"{}\"", tensor.strings()[static_cast<size_t>(k)]);
     } else {
       fmt::print(out, " {:.6g}", element_as_double(tensor, k));
@@ -345,8 +342,7 @@ void print_tensor(const std::string& name, const Tensor& tensor, int64_t limit, 
 
 bool print_text_art(const std::string& name, const Tensor& tensor, std::ostream& out) {
   const Shape& shape = tensor.shape();
-  if (shape.size() < 2 || shape.size() > 4 || tensor.type() == onnx::TensorProto_DataType_STRING)
-    return false;
+  if (shape.size() < 2 || shape.size() > 4 || tensor.type() == DataType::kString) return false;
   const int64_t height = shape[shape.size() - 2];
   const int64_t width = shape[shape.size() - 1];
   // One picture, large enough to be one and small enough for a terminal.

@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "compiler/compile/compiled_model.h"
+#include "compiler/package/compiled_model.h"
+#include "compiler/plan/model_plan.h"
 #include "compiler/runtime/comparison.h"
 #include "compiler/runtime/runner.h"
 

@@ -4,7 +4,7 @@
 #include <bit>
 #include <optional>
 
-#include "compiler/kernels/stream_image.h"
+#include "compiler/streams/stream_image.h"
 #include "isa/arithmetic.h"
 #include "isa/costs.h"
 

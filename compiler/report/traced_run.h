@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "compiler/compile/compiled_model.h"
+#include "compiler/package/compiled_model.h"
 #include "simulator/run_report.h"
 #include "simulator/timeline.h"
 

@@ -22,16 +22,16 @@ Tensor as_chip_reads(const Tensor& tensor) {
   };
   const auto same = [](auto x) { return x; };
   switch (tensor.type()) {
-    case onnx::TensorProto_DataType_FLOAT:
+    case DataType::kFloat32:
       read(float{}, same, same);
       break;
-    case onnx::TensorProto_DataType_DOUBLE:
+    case DataType::kFloat64:
       read(double{}, same, same);
       break;
-    case onnx::TensorProto_DataType_FLOAT16:
+    case DataType::kFloat16:
       read(uint16_t{}, half_to_float, float_to_half);
       break;
-    case onnx::TensorProto_DataType_BFLOAT16:
+    case DataType::kBfloat16:
       read(uint16_t{}, bfloat16_to_float, float_to_bfloat16);
       break;
     default:
@@ -45,7 +45,7 @@ bool explained_by_number_format(const Tensor& actual, const Tensor& expected, co
   for (const Tensor* other : {&expected, &as_read}) {
     if (actual.type() != other->type() || actual.shape() != other->shape()) return false;
   }
-  if (actual.type() == onnx::TensorProto_DataType_STRING) return actual == as_read;
+  if (actual.type() == DataType::kString) return actual == as_read;
   const auto passes = [&](double a, double e) {
     if (std::isnan(e)) return true;
     if (e != 0 && std::abs(e) < static_cast<double>(std::numeric_limits<float>::min()) && a == 0) return true;

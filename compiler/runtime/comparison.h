@@ -1,8 +1,8 @@
 #pragma once
 
+#include "compiler/streams/element_forms.h"
 #include "compiler/tensor/comparison.h"
 #include "compiler/tensor/tensor.h"
-#include "compiler/tile/tile_program.h"
 
 namespace kodama::compiler {
 

@@ -13,21 +13,18 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kSubnormal = 1e-39F;
 
 Tensor floats(const std::vector<float>& values) {
-  return Tensor::from_values<float>(onnx::TensorProto_DataType_FLOAT, {static_cast<int64_t>(values.size())},
-                                    values);
+  return Tensor::from_values<float>(DataType::kFloat32, {static_cast<int64_t>(values.size())}, values);
 }
 
 TEST(ChipNumbers, WhatTheChipReads) {
   const Tensor read = as_chip_reads(floats({1, kNan, -kNan, kSubnormal, -kSubnormal, -kInfinity, 2e-38F}));
   EXPECT_TRUE(read == floats({1, kInfinity, -kInfinity, 0, -0.0F, -kInfinity, 2e-38F}));
   const auto doubles = [](const std::vector<double>& values) {
-    return Tensor::from_values<double>(onnx::TensorProto_DataType_DOUBLE,
-                                       {static_cast<int64_t>(values.size())}, values);
+    return Tensor::from_values<double>(DataType::kFloat64, {static_cast<int64_t>(values.size())}, values);
   };
   EXPECT_TRUE(as_chip_reads(doubles({1e-310, 1e-40, 1e-300, 0.1})) == doubles({0, 1e-40, 1e-300, 0.1}));
   const auto halves = [](const std::vector<uint16_t>& values) {
-    return Tensor::from_values<uint16_t>(onnx::TensorProto_DataType_FLOAT16,
-                                         {static_cast<int64_t>(values.size())}, values);
+    return Tensor::from_values<uint16_t>(DataType::kFloat16, {static_cast<int64_t>(values.size())}, values);
   };
   // The smallest half, which is subnormal there, is a normal float.
   EXPECT_TRUE(as_chip_reads(halves({0x0001, 0x7e00, 0xfe00})) == halves({0x0001, 0x7c00, 0xfc00}));
@@ -55,7 +52,7 @@ TEST(ChipNumbers, ExplainDifferences) {
   EXPECT_FALSE(explained_by_number_format(floats({1}), floats({1, 1}), floats({1, 1}), 0, 0));
   // What is no float is as exact as ever: IsNaN of infinity.
   const auto booleans = [](uint8_t value) {
-    return Tensor::from_values<uint8_t>(onnx::TensorProto_DataType_BOOL, {2}, {value, 0});
+    return Tensor::from_values<uint8_t>(DataType::kBool, {2}, {value, 0});
   };
   EXPECT_TRUE(explained_by_number_format(booleans(0), booleans(1), booleans(0), 0, 0));
   EXPECT_FALSE(explained_by_number_format(booleans(1), booleans(0), booleans(0), 0, 0));

@@ -5,9 +5,9 @@
 #include <memory>
 #include <string>
 
-#include "compiler/compile/compiled_model.h"
-#include "compiler/reference/executor.h"
+#include "compiler/package/compiled_model.h"
 #include "compiler/runtime/runner.h"
+#include "compiler/tensor/value.h"
 
 /// One simulated chip for several compiled models, asynchronously: streams of operations, and events between
 /// them.

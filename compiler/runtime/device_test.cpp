@@ -7,6 +7,7 @@
 #include <random>
 #include <thread>
 
+#include "compiler/compile/compile_model.h"
 #include "compiler/graph/import.h"
 #include "compiler/graph/test_models.h"
 #include "compiler/runtime/dram_region.h"
@@ -34,13 +35,12 @@ CompiledModel product(const std::string& name, uint64_t seed, bool longer = fals
                   ? " (float[16,32] x) => (float[16,32] y) { a = MatMul (x, w) b = Relu (a) c = MatMul (b, w)"
                     " d = Sigmoid (c) e = MatMul (d, w) y = Tanh (e) }"
                   : " (float[16,32] x) => (float[16,32] y) { a = MatMul (x, w) y = Relu (a) }"));
-  testing::add_initializer(source, "w",
-                           testing::random_tensor(onnx::TensorProto_DataType_FLOAT, {32, 32}, seed));
+  testing::add_initializer(source, "w", testing::random_tensor(DataType::kFloat32, {32, 32}, seed));
   return compiled(std::move(source), tiny(), weights);
 }
 
 Tensor input(uint64_t seed, const Shape& shape = {16, 32}) {
-  return random_input("x", onnx::TensorProto_DataType_FLOAT, shape, seed);
+  return random_input("x", DataType::kFloat32, shape, seed);
 }
 
 /// As one by one on a chip of its own.
@@ -143,8 +143,7 @@ TEST(Device, LayersOnTheHostStayInTheirInference) {
   onnx::ModelProto source = testing::parse_model(
       "g (float[16,32] x) => (float[16,32] y) { a = MatMul (x, w) b = Cast <to = 8> (a) c = Cast <to = 1> (b)"
       " y = MatMul (c, w) }");
-  testing::add_initializer(source, "w",
-                           testing::random_tensor(onnx::TensorProto_DataType_FLOAT, {32, 32}, 3));
+  testing::add_initializer(source, "w", testing::random_tensor(DataType::kFloat32, {32, 32}, 3));
   const CompiledModel model = compiled(std::move(source));
   ASSERT_EQ(model.segments.size(), 2U);
   const std::vector<LaunchTimes> one = row(1, 4, model);
@@ -318,8 +317,8 @@ TEST(Device, ErrorsReachWhoWaits) {
   Stream behind = device.stream();
   Stream apart = device.stream();
   const auto gathered = [&](int64_t index) {
-    stream.send(package, "d", random_input("d", onnx::TensorProto_DataType_FLOAT, {3, 4}, 1));
-    Tensor indices(onnx::TensorProto_DataType_INT64, {2});
+    stream.send(package, "d", random_input("d", DataType::kFloat32, {3, 4}, 1));
+    Tensor indices(DataType::kInt64, {2});
     indices.data<int64_t>()[0] = index;
     stream.send(package, "i", std::move(indices));
     stream.launch(package);

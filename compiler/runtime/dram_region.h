@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "compiler/compile/compiled_model.h"
+#include "compiler/package/compiled_model.h"
 
 /// The part of the DRAM that a compiled model uses, and moving it elsewhere.
 namespace kodama::compiler {

@@ -5,7 +5,7 @@
 
 namespace kodama::compiler {
 
-int64_t host_operations(const onnx::NodeProto& node, const std::vector<const Tensor*>& inputs,
+int64_t host_operations(const std::string& op_type, const std::vector<const Tensor*>& inputs,
                         const std::vector<Tensor>& outputs) {
   int64_t elements = 0;
   for (const Tensor& tensor : outputs) elements += tensor.size();
@@ -16,20 +16,20 @@ int64_t host_operations(const onnx::NodeProto& node, const std::vector<const Ten
   const auto per_first = [](const Tensor& tensor) {
     return tensor.rank() == 0 ? 1 : tensor.size() / std::max<int64_t>(tensor.shape()[0], 1);
   };
-  const std::string& op = node.op_type();
   const Tensor* const x = input(0);
   if (x == nullptr) return elements;
-  if (op == "MatMul" || op == "MatMulInteger" || op == "QLinearMatMul")
+  if (op_type == "MatMul" || op_type == "MatMulInteger" || op_type == "QLinearMatMul")
     return results * (x->rank() == 0 ? 1 : x->shape().back());
-  if (op == "Gemm" && !outputs.empty() && outputs[0].rank() == 2)
+  if (op_type == "Gemm" && !outputs.empty() && outputs[0].rank() == 2)
     return results * x->size() / std::max<int64_t>(outputs[0].shape()[0], 1);
-  if (op == "Conv" || op == "ConvInteger" || op == "ConvTranspose" || op == "QLinearConv") {
-    const Tensor* const weights = input(op == "QLinearConv" ? 3 : 1);
+  if (op_type == "Conv" || op_type == "ConvInteger" || op_type == "ConvTranspose" ||
+      op_type == "QLinearConv") {
+    const Tensor* const weights = input(op_type == "QLinearConv" ? 3 : 1);
     if (weights == nullptr) return elements;
-    return (op == "ConvTranspose" ? x->size() : results) * per_first(*weights);
+    return (op_type == "ConvTranspose" ? x->size() : results) * per_first(*weights);
   }
-  if ((op == "RNN" || op == "GRU" || op == "LSTM") && input(1) != nullptr && input(2) != nullptr &&
-      x->rank() == 3)
+  if ((op_type == "RNN" || op_type == "GRU" || op_type == "LSTM") && input(1) != nullptr &&
+      input(2) != nullptr && x->rank() == 3)
     return x->shape()[0] * x->shape()[1] * (input(1)->size() + input(2)->size());
   return elements;
 }

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <onnx/onnx_pb.h>
-
 #include <vector>
 
 #include "compiler/tensor/tensor.h"
@@ -11,7 +9,7 @@ namespace kodama::compiler {
 
 /// Operations of a node: multiply-adds of products, convolutions and recurrent layers, else every element
 /// that it reads or writes. Omitted inputs are null.
-int64_t host_operations(const onnx::NodeProto& node, const std::vector<const Tensor*>& inputs,
+int64_t host_operations(const std::string& op_type, const std::vector<const Tensor*>& inputs,
                         const std::vector<Tensor>& outputs);
 
 }  // namespace kodama::compiler

@@ -7,15 +7,13 @@ namespace {
 
 int64_t operations(const std::string& op, const std::vector<Shape>& inputs,
                    const std::vector<Shape>& outputs) {
-  onnx::NodeProto node;
-  node.set_op_type(op);
   std::vector<Tensor> read;
-  for (const Shape& shape : inputs) read.emplace_back(onnx::TensorProto_DataType_FLOAT, shape);
+  for (const Shape& shape : inputs) read.emplace_back(DataType::kFloat32, shape);
   std::vector<const Tensor*> pointers;
   for (const Tensor& tensor : read) pointers.push_back(&tensor);
   std::vector<Tensor> written;
-  for (const Shape& shape : outputs) written.emplace_back(onnx::TensorProto_DataType_FLOAT, shape);
-  return host_operations(node, pointers, written);
+  for (const Shape& shape : outputs) written.emplace_back(DataType::kFloat32, shape);
+  return host_operations(op, pointers, written);
 }
 
 TEST(HostOperations, AreMultiplyAddsOrElements) {
@@ -33,11 +31,9 @@ TEST(HostOperations, AreMultiplyAddsOrElements) {
 }
 
 TEST(HostOperations, OmittedInputsAreNone) {
-  onnx::NodeProto node;
-  node.set_op_type("Clip");
-  const Tensor x(onnx::TensorProto_DataType_FLOAT, {4});
-  EXPECT_EQ(host_operations(node, {&x, nullptr, nullptr}, {}), 4);
-  EXPECT_EQ(host_operations(node, {nullptr}, {}), 0);
+  const Tensor x(DataType::kFloat32, {4});
+  EXPECT_EQ(host_operations("Clip", {&x, nullptr, nullptr}, {}), 4);
+  EXPECT_EQ(host_operations("Clip", {nullptr}, {}), 0);
 }
 
 }  // namespace

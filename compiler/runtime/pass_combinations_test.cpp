@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "compiler/compile/compile_model.h"
 #include "compiler/graph/import.h"
 #include "compiler/runtime/runner.h"
 #include "isa/file.h"

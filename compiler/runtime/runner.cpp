@@ -8,7 +8,8 @@
 #include <cmath>
 #include <utility>
 
-#include "compiler/reference/shares.h"
+#include "compiler/reference/kernels/interpreter.h"
+#include "compiler/reference/kernels/shares.h"
 #include "compiler/runtime/host_cost.h"
 #include "isa/arithmetic.h"
 #include "isa/costs.h"
@@ -340,7 +341,7 @@ void ModelRunner::run_slice(simulator::RunReport* report, RunOutcome& outcome) {
       } else {
         const auto& host = std::get<HostStage>(stage.body);
         stats.emplace_back();
-        if (options_.mean_of_shares && is_mean_of_shares(host.nodes.front())) {
+        if (options_.mean_of_shares && is_mean_of_shares(host.node.domain, host.node.op_type)) {
           ends_share = !run_mean_of_shares(stage, changed, stats.back());
         } else {
           run_host_stage(stage, host, stats.back());
@@ -579,44 +580,21 @@ void ModelRunner::run_rearrange_stage(const Stage& stage, const RearrangeStage& 
 }
 
 void ModelRunner::run_host_stage(const Stage& stage, const HostStage& host, StageStats& stats) {
-  const OperatorSets operators(model_.opset);
-  std::map<std::string, const Tensor*> known;
-  for (TensorId id : stage.inputs) {
-    if (id >= 0) known[model_.tensors[static_cast<size_t>(id)].name] = &value(id);
-  }
-  std::map<std::string, Tensor> made;
-  for (const onnx::NodeProto& node : host.nodes) {
-    std::vector<const Tensor*> inputs;
-    for (const std::string& name : node.input()) {
-      if (name.empty()) {
-        inputs.push_back(nullptr);
-        continue;
-      }
-      const auto found = known.find(name);
-      isa::check_internal(found != known.end(), "ModelRunner", "Host layer '{}' reads unknown value '{}'",
-                          stage.name, name);
-      inputs.push_back(found->second);
-    }
-    std::vector<Tensor> outputs = run_node(node, inputs, operators);
-    stats.host_operations += host_operations(node, inputs, outputs);
-    for (int k = 0; k < node.output_size() && k < static_cast<int>(outputs.size()); ++k) {
-      if (node.output(k).empty()) continue;
-      made[node.output(k)] = std::move(outputs[static_cast<size_t>(k)]);
-      known[node.output(k)] = &made[node.output(k)];
-    }
-  }
-  for (TensorId id : stage.outputs) {
-    if (id < 0) continue;
-    const LayerTensor& info = model_.tensors[static_cast<size_t>(id)];
-    const auto found = known.find(info.name);
-    if (found == known.end() || found->second->type() != info.type || found->second->shape() != info.shape)
+  std::vector<const Tensor*> inputs;
+  for (const TensorId id : stage.inputs) inputs.push_back(id >= 0 ? &value(id) : nullptr);
+  std::vector<Tensor> outputs = reference::run_node(host.node, inputs);
+  stats.host_operations += host_operations(host.node.op_type, inputs, outputs);
+  for (size_t k = 0; k < stage.outputs.size(); ++k) {
+    if (stage.outputs[k] < 0) continue;
+    const LayerTensor& info = model_.tensors[static_cast<size_t>(stage.outputs[k])];
+    const Tensor& found = outputs[k];
+    if (found.type() != info.type || found.shape() != info.shape)
       throw isa::UserError(
-          fmt::format("Host layer '{}': found {} for output '{}', allowed: {} of shape {}", stage.name,
-                      found == known.end() ? "nothing"
-                                           : data_type_name(found->second->type()) + " of shape " +
-                                                 shape_to_string(found->second->shape()),
-                      info.name, data_type_name(info.type), shape_to_string(info.shape)));
-    set_value(id, *found->second);
+          fmt::format("Host layer '{}': found {} of shape {} for output '{}', allowed: {} of "
+                      "shape {}",
+                      stage.name, data_type_name(found.type()), shape_to_string(found.shape()), info.name,
+                      data_type_name(info.type), shape_to_string(info.shape)));
+    set_value(stage.outputs[k], std::move(outputs[k]));
   }
 }
 

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "compiler/compile/compiled_model.h"
-#include "compiler/reference/executor.h"
+#include "compiler/package/compiled_model.h"
 #include "compiler/tensor/comparison.h"
+#include "compiler/tensor/value.h"
 #include "isa/host_work.h"
 #include "simulator/machine.h"
 #include "simulator/run_report.h"

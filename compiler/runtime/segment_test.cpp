@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "compiler/compile/compile_model.h"
 #include "compiler/graph/import.h"
 #include "compiler/graph/test_models.h"
 #include "compiler/runtime/runner.h"
@@ -107,8 +108,7 @@ TEST(Weights, TablesThatStayAreReadByIndices) {
   const CompiledModel resident = compile_model(model, isa::find_chip("tiny"), options);
   EXPECT_TRUE(stream.preparation.statements.empty());
   EXPECT_FALSE(resident.preparation.statements.empty());
-  const TensorMap inputs = {
-      {"i", Tensor::from_values<int64_t>(onnx::TensorProto_DataType_INT64, {5}, {3, -4, 1, -1, 2})}};
+  const TensorMap inputs = {{"i", Tensor::from_values<int64_t>(DataType::kInt64, {5}, {3, -4, 1, -1, 2})}};
   RunnerOptions run_options;
   run_options.machine.memory = simulator::MachineOptions::Memory::kDirty;
   run_options.hazards = simulator::Hazards::kError;
@@ -137,8 +137,7 @@ TEST(Slices, MakeWhatTheBatchMakes) {
   onnx::ModelProto source = testing::parse_model(
       "g (float[6,4,8,8] x) => (float[6,16] y) {"
       " a = Conv <pads = [1,1,1,1]> (x, w) b = Relu (a) c = GlobalAveragePool (b) y = Flatten (c) }");
-  testing::add_initializer(source, "w",
-                           testing::random_tensor(onnx::TensorProto_DataType_FLOAT, {16, 4, 3, 3}, 7));
+  testing::add_initializer(source, "w", testing::random_tensor(DataType::kFloat32, {16, 4, 3, 3}, 7));
   const onnx::ModelProto model = import_model(source, {}, "test");
   std::set<std::string> values;
   for (const onnx::NodeProto& node : model.graph().node()) values.insert(node.output(0));
@@ -188,8 +187,7 @@ TEST(Host, OverlapsRunsInARow) {
       "g (float[4,4,32,32] x) => (float[4,8,32,32] y) {"
       " a = Conv <pads = [1,1,1,1]> (x, w) b = Relu (a) c = Conv <pads = [1,1,1,1]> (b, v) y = Relu (c) }");
   const auto weights = [&](const std::string& name, const Shape& shape) {
-    testing::add_initializer(source, name,
-                             testing::random_tensor(onnx::TensorProto_DataType_FLOAT, shape, 7));
+    testing::add_initializer(source, name, testing::random_tensor(DataType::kFloat32, shape, 7));
   };
   weights("w", {8, 4, 3, 3});
   weights("v", {8, 8, 3, 3});
@@ -236,10 +234,8 @@ TEST(Slices, OfViews) {
       "g (float[3,8,5,6] x) => (float[3,10] y, float[3,2,5] z) <int64[3] two = {-1, 2, 5}> {"
       " a = Conv <pads = [1,1,1,1]> (x, w) b = Relu (a) f = Flatten (b) y = MatMul (f, m)"
       " g = MatMul (f, m) h = Relu (g) z = Reshape (h, two) }");
-  testing::add_initializer(source, "w",
-                           testing::random_tensor(onnx::TensorProto_DataType_FLOAT, {16, 8, 3, 3}, 7));
-  testing::add_initializer(source, "m",
-                           testing::random_tensor(onnx::TensorProto_DataType_FLOAT, {480, 10}, 8));
+  testing::add_initializer(source, "w", testing::random_tensor(DataType::kFloat32, {16, 8, 3, 3}, 7));
+  testing::add_initializer(source, "m", testing::random_tensor(DataType::kFloat32, {480, 10}, 8));
   const onnx::ModelProto model = import_model(source, {}, "test");
   const isa::Chip chip = isa::find_chip("mncore2");
   CompileOptions options;

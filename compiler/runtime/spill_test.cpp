@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "compiler/compile/compile_model.h"
 #include "compiler/graph/test_models.h"
 #include "compiler/runtime/runner.h"
 #include "isa/error.h"

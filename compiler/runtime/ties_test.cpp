@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "compiler/compile/compile_model.h"
 #include "compiler/graph/import.h"
 #include "compiler/graph/test_models.h"
 #include "compiler/runtime/runner.h"
@@ -139,7 +140,7 @@ TEST(Ties, InputsStay) {
   EXPECT_THROW(runner.run_again({}), isa::UserError);
   TensorMap inputs = testing::random_inputs(model);
   const int64_t all = runner.run_again(inputs).total.bytes_to_chip;
-  inputs["x"] = testing::random_tensor(onnx::TensorProto::FLOAT, {4, 8}, 9);
+  inputs["x"] = testing::random_tensor(DataType::kFloat32, {4, 8}, 9);
   const RunOutcome outcome = runner.run_again({{"x", inputs["x"]}});
   EXPECT_GT(outcome.total.bytes_to_chip, 0);
   EXPECT_LT(outcome.total.bytes_to_chip, all);

@@ -15,19 +15,19 @@ namespace {
 
 std::string element_text(const Tensor& tensor, int64_t index) {
   switch (tensor.type()) {
-    case onnx::TensorProto_DataType_STRING:
+    case DataType::kString:
       return fmt::format("'{}'", tensor.strings()[static_cast<size_t>(index)]);
-    case onnx::TensorProto_DataType_INT64:
+    case DataType::kInt64:
       return std::to_string(tensor.data<int64_t>()[static_cast<size_t>(index)]);
-    case onnx::TensorProto_DataType_UINT64:
+    case DataType::kUint64:
       return std::to_string(tensor.data<uint64_t>()[static_cast<size_t>(index)]);
-    case onnx::TensorProto_DataType_DOUBLE:
+    case DataType::kFloat64:
       return fmt::format("{}", tensor.data<double>()[static_cast<size_t>(index)]);
-    case onnx::TensorProto_DataType_COMPLEX64: {
+    case DataType::kComplex64: {
       const float* parts = reinterpret_cast<const float*>(tensor.bytes().data()) + 2 * index;
       return fmt::format("{}{:+}i", parts[0], parts[1]);
     }
-    case onnx::TensorProto_DataType_COMPLEX128: {
+    case DataType::kComplex128: {
       const double* parts = reinterpret_cast<const double*>(tensor.bytes().data()) + 2 * index;
       return fmt::format("{}{:+}i", parts[0], parts[1]);
     }
@@ -94,15 +94,15 @@ Comparison compare_tensors(const Tensor& actual, const Tensor& expected) {
   }
   int64_t worst = -1;
   switch (expected.type()) {
-    case onnx::TensorProto_DataType_STRING:
+    case DataType::kString:
       worst = count_unequal(expected.size(), result, [&](int64_t k) {
         return actual.strings()[static_cast<size_t>(k)] != expected.strings()[static_cast<size_t>(k)];
       });
       break;
-    case onnx::TensorProto_DataType_FLOAT:
-    case onnx::TensorProto_DataType_DOUBLE:
-    case onnx::TensorProto_DataType_FLOAT16:
-    case onnx::TensorProto_DataType_BFLOAT16:
+    case DataType::kFloat32:
+    case DataType::kFloat64:
+    case DataType::kFloat16:
+    case DataType::kBfloat16:
       worst = compare_floats(actual, expected, result);
       break;
     default: {
@@ -146,35 +146,35 @@ Tensor random_input(const std::string& name, DataType type, const Shape& shape, 
   };
   const auto small = [&] { return engine() % 10; };
   switch (type) {
-    case onnx::TensorProto_DataType_FLOAT:
+    case DataType::kFloat32:
       fill(float{}, normal);
       break;
-    case onnx::TensorProto_DataType_DOUBLE:
+    case DataType::kFloat64:
       fill(double{}, normal);
       break;
-    case onnx::TensorProto_DataType_FLOAT16:
+    case DataType::kFloat16:
       fill(uint16_t{}, [&] { return float_to_half(static_cast<float>(normal())); });
       break;
-    case onnx::TensorProto_DataType_BFLOAT16:
+    case DataType::kBfloat16:
       fill(uint16_t{}, [&] { return float_to_bfloat16(static_cast<float>(normal())); });
       break;
-    case onnx::TensorProto_DataType_BOOL:
+    case DataType::kBool:
       fill(uint8_t{}, [&] { return engine() & 1; });
       break;
-    case onnx::TensorProto_DataType_INT8:
-    case onnx::TensorProto_DataType_UINT8:
+    case DataType::kInt8:
+    case DataType::kUint8:
       fill(uint8_t{}, small);
       break;
-    case onnx::TensorProto_DataType_INT16:
-    case onnx::TensorProto_DataType_UINT16:
+    case DataType::kInt16:
+    case DataType::kUint16:
       fill(uint16_t{}, small);
       break;
-    case onnx::TensorProto_DataType_INT32:
-    case onnx::TensorProto_DataType_UINT32:
+    case DataType::kInt32:
+    case DataType::kUint32:
       fill(uint32_t{}, small);
       break;
-    case onnx::TensorProto_DataType_INT64:
-    case onnx::TensorProto_DataType_UINT64:
+    case DataType::kInt64:
+    case DataType::kUint64:
       fill(uint64_t{}, small);
       break;
     default:

@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 Tensor floats(Shape shape, const std::vector<float>& values) {
-  return Tensor::from_values<float>(onnx::TensorProto_DataType_FLOAT, std::move(shape), values);
+  return Tensor::from_values<float>(DataType::kFloat32, std::move(shape), values);
 }
 
 TEST(Comparison, SaysWhereTheWorstIs) {
@@ -39,23 +39,22 @@ TEST(Comparison, WhatIsNotComparableComesFirst) {
 }
 
 TEST(Comparison, NamesElementsOfEveryType) {
-  const auto big =
-      Tensor::from_values<int64_t>(onnx::TensorProto_DataType_INT64, {}, {(int64_t{1} << 60) + 1});
-  const auto other = Tensor::from_values<int64_t>(onnx::TensorProto_DataType_INT64, {}, {int64_t{1} << 60});
+  const auto big = Tensor::from_values<int64_t>(DataType::kInt64, {}, {(int64_t{1} << 60) + 1});
+  const auto other = Tensor::from_values<int64_t>(DataType::kInt64, {}, {int64_t{1} << 60});
   const Comparison integers = compare_tensors(big, other);
   EXPECT_THAT(*integers.worst_place, ElementsAre());
   EXPECT_EQ(integers.found, "1152921504606846977");
-  Tensor a(onnx::TensorProto_DataType_STRING, {2});
+  Tensor a(DataType::kString, {2});
   Tensor b = a;
   b.strings()[1] = "x";
   EXPECT_EQ(compare_tensors(a, b).expected, "'x'");
   EXPECT_EQ(compare_tensors(a, b).found, "''");
-  Tensor halves(onnx::TensorProto_DataType_FLOAT16, {1});
+  Tensor halves(DataType::kFloat16, {1});
   halves.data<uint16_t>()[0] = float_to_half(0.5F);
-  EXPECT_EQ(compare_tensors(halves, Tensor(onnx::TensorProto_DataType_FLOAT16, {1})).found, "0.5");
-  Tensor complex(onnx::TensorProto_DataType_COMPLEX64, {1});
+  EXPECT_EQ(compare_tensors(halves, Tensor(DataType::kFloat16, {1})).found, "0.5");
+  Tensor complex(DataType::kComplex64, {1});
   complex.bytes()[7] = std::byte{0x40};
-  EXPECT_EQ(compare_tensors(complex, Tensor(onnx::TensorProto_DataType_COMPLEX64, {1})).found, "0+2i");
+  EXPECT_EQ(compare_tensors(complex, Tensor(DataType::kComplex64, {1})).found, "0+2i");
   EXPECT_THAT(compare_tensors(a, floats({2}, {1, 2})).problem, HasSubstr("expected float32 [2]"));
   EXPECT_TRUE(within(compare_tensors(floats({0, 2}, {}), floats({0, 2}, {})), 0));
 }

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <onnx/onnx_pb.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -24,22 +22,51 @@ int64_t element_count(const Shape& shape);
 /// "[1, 28, 28]".
 std::string shape_to_string(const Shape& shape);
 
-/// The element types are ONNX's own (onnx::TensorProto::DataType), so that no table translates them.
-using DataType = onnx::TensorProto_DataType;
+namespace tensor_parts {
+/// Unscoped, since ONNX's messages hold these numbers as integers: they compare and convert. The names are
+/// only visible as DataType::kFloat32.
+enum ElementType : int32_t {
+  kUndefined = 0,
+  kFloat32 = 1,
+  kUint8 = 2,
+  kInt8 = 3,
+  kUint16 = 4,
+  kInt16 = 5,
+  kInt32 = 6,
+  kInt64 = 7,
+  kString = 8,
+  kBool = 9,
+  kFloat16 = 10,
+  kFloat64 = 11,
+  kUint32 = 12,
+  kUint64 = 13,
+  kComplex64 = 14,
+  kComplex128 = 15,
+  kBfloat16 = 16,
+};
+}  // namespace tensor_parts
+/// Types of elements, with ONNX's numbers (TensorProto.DataType), so that no table translates them.
+using DataType = tensor_parts::ElementType;
+/// Whether it is one of them, kUndefined included.
+constexpr bool is_data_type(int64_t number) {
+  return number >= DataType::kUndefined && number <= DataType::kBfloat16;
+}
 
-/// Bytes per element in memory; 0 for STRING and types we can't hold (they are refused on import).
+/// Bytes per element in memory; 0 for kString and types we can't hold (they are refused on import).
 size_t element_size(DataType type);
 /// "float32", "int64", …: numpy's names, used in every message.
 std::string data_type_name(DataType type);
+/// As ONNX's schemas write it: "float", "double", else numpy's.
+std::string onnx_type_name(DataType type);
 
-/// A dense row-major tensor. Elements of FLOAT16 and BFLOAT16 are held as their 16-bit patterns,
-/// BOOL as bytes 0 and 1, complex types as pairs. STRING tensors hold their elements in strings().
+/// A dense row-major tensor. Elements of kFloat16 and kBfloat16 are held as their 16-bit patterns,
+/// kBool as bytes 0 and 1, complex types as pairs. kString tensors hold their elements in strings().
 class Tensor {
  public:
   /// A float scalar, zero.
   Tensor() = default;
-  /// Zero-filled (empty strings for STRING). UserError for a type we can't hold, and for a tensor larger than
-  /// the machine's memory, which is what a broken shape looks like.
+  /// Zero-filled (empty strings for kString). UserError for a type we can't hold, and for a tensor larger
+  /// than the machine's memory, which is what a broken shape looks like.
   Tensor(DataType type, Shape shape);
 
   DataType type() const { return type_; }
@@ -85,16 +112,11 @@ class Tensor {
  private:
   void check_element_size(size_t size) const;
 
-  DataType type_ = onnx::TensorProto_DataType_FLOAT;
+  DataType type_ = DataType::kFloat32;
   Shape shape_;
   std::vector<std::byte> bytes_ = std::vector<std::byte>(sizeof(float));
   std::vector<std::string> strings_;
 };
-
-/// Decodes every storage form of a TensorProto (raw_data, *_data fields; external data is refused with
-/// UserError). `where` begins the message of any error.
-Tensor tensor_from_proto(const onnx::TensorProto& proto, const std::string& where);
-onnx::TensorProto tensor_to_proto(const Tensor& tensor, const std::string& name);
 
 /// Element `index` as double (integers converted exactly up to 2^53), for comparisons and messages.
 double element_as_double(const Tensor& tensor, int64_t index);
@@ -107,13 +129,5 @@ uint16_t float_to_bfloat16(float value);
 /// Rounds to float so that rounding the result again, to a format with at least two bits less, is as if
 /// `value` itself had been rounded: an inexact result has its last bit set.
 float round_to_odd(double value);
-
-/// Reads a tensor from FILE by its extension: `.pb` (TensorProto), `.npy`, or `.npz` (then `member`
-/// names the array; with one array it may be empty). UserError with the file's name otherwise.
-Tensor read_tensor_file(const std::string& path, const std::string& member = "");
-/// The bytes of a `.pb` file; UserError, beginning with `where`, for others.
-Tensor tensor_from_bytes(const std::string& bytes, const std::string& where);
-/// Writes `.pb` or `.npy`, to a temporary name that is then renamed.
-void write_tensor_file(const std::string& path, const Tensor& tensor, const std::string& name);
 
 }  // namespace kodama::compiler

@@ -1,16 +1,25 @@
 #pragma once
 
-#include <onnx/onnx_pb.h>
-
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "compiler/tensor/tensor.h"
 
 namespace kodama::compiler {
+
+/// What a value is declared to be.
+struct ValueType {
+  DataType element = DataType::kUndefined;
+  bool is_sequence = false;  ///< or, of an optional, what it may hold
+  bool is_optional = false;
+  std::optional<Shape> shape = {};  ///< of tensors; -1: an extent that isn't known
+};
+/// As ONNX's schemas write it, without shapes: "tensor(float)", "optional(seq(tensor(int64)))".
+std::string type_name(const ValueType& type);
 
 /// What a name in an ONNX graph stands for: a tensor, a sequence of tensors of one element type, or an
 /// optional one of these, which may be empty. Tensors are shared and never changed, so copies cost nothing.
@@ -25,8 +34,8 @@ class Value {
   static Value sequence(DataType element_type, std::vector<Value> elements);
   /// The optional that holds `value`, which is no optional.
   static Value optional(Value value);
-  /// The empty optional of a type that says what it might hold. UnsupportedError for maps and sparse tensors.
-  static Value empty_optional(const onnx::TypeProto& type);
+  /// The empty optional that might hold a tensor, or a sequence, of this type.
+  static Value empty_optional(DataType element_type, bool of_sequence);
 
   bool is_tensor() const { return !is_sequence_ && !is_optional_; }
   bool is_sequence() const { return is_sequence_ && !is_optional_; }
@@ -50,8 +59,8 @@ class Value {
   int64_t byte_size() const;
   /// "float32 [2, 3]", "a sequence of 3 float32 tensors", "an empty optional".
   std::string describe() const;
-  /// Its type in ONNX: of tensors with their shapes, of sequences without.
-  onnx::TypeProto type() const;
+  /// Its type: of tensors with their shapes, of sequences without.
+  ValueType type() const;
 
   /// Whether both share their tensors: copies of one value, not only equal ones.
   bool is_same_as(const Value& other) const;
@@ -65,7 +74,7 @@ class Value {
   bool is_sequence_ = false;  ///< or, of an optional, what it holds
   bool is_optional_ = false;
   bool has_element_ = true;
-  DataType element_type_ = onnx::TensorProto_DataType_FLOAT;
+  DataType element_type_ = DataType::kFloat32;
   std::vector<Shared> tensors_;
 };
 
@@ -77,11 +86,5 @@ ValueMap to_values(TensorMap tensors);
 ValueMap borrow_values(const TensorMap& tensors);
 /// UnsupportedError where a value is no tensor; `role` ("output") begins the message.
 TensorMap to_tensors(ValueMap values, const std::string& role);
-
-/// Reads a value of this type from the bytes of a file: a TensorProto, SequenceProto or OptionalProto.
-/// UserError for bytes that aren't one, UnsupportedError for other types; `where` begins the message.
-Value value_from_bytes(const std::string& bytes, const onnx::TypeProto& type, const std::string& where);
-/// The bytes of such a file.
-std::string value_to_bytes(const Value& value, const std::string& name);
 
 }  // namespace kodama::compiler

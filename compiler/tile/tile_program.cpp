@@ -18,8 +18,6 @@ using layout::Level;
 
 namespace {
 
-constexpr std::array<std::string_view, 3> kPrecisionNames = {"gfloat", "float", "half"};
-
 constexpr const char* memory_name(isa::Space memory) {
   return memory == isa::Space::kLm0 ? "LM0" : "LM1";
 }
@@ -807,18 +805,6 @@ class Printer {
 };
 
 }  // namespace
-
-std::string matrix_precision_name(MatrixPrecision precision) {
-  return std::string(kPrecisionNames.at(static_cast<size_t>(precision)));
-}
-
-MatrixPrecision parse_matrix_precision(const std::string& name) {
-  for (size_t k = 0; k < kPrecisionNames.size(); ++k) {
-    if (kPrecisionNames[k] == name) return static_cast<MatrixPrecision>(k);
-  }
-  throw isa::UserError(
-      fmt::format("precision '{}' is unknown, allowed: {}", name, fmt::join(kPrecisionNames, ", ")));
-}
 
 const MatrixForm& matrix_form(MatrixPrecision precision) {
   // Element orders of sections 8.3 and 8.4 of the ISA page: float and gfloat results i = 2p + w; gfloat

@@ -9,6 +9,7 @@
 
 #include "compiler/layers/layer_graph.h"
 #include "compiler/layers/scalar_expr.h"
+#include "compiler/streams/element_forms.h"
 #include "isa/arithmetic.h"
 #include "isa/chip.h"
 #include "layout/algebra/transport.h"
@@ -25,18 +26,6 @@
 ///     buffers  x: 32 @LM0   y: 32 @LM1
 ///     Loop 3 (i) { Load x <- in[32 i .. +32];  Map y = relu(x);  Store out[32 i .. +32] <- y }
 namespace kodama::compiler {
-
-/// Block-float form of matrix products (`--precision`).
-enum class MatrixPrecision : uint8_t { kGFloat, kFloat, kHalf };
-std::string matrix_precision_name(MatrixPrecision precision);     ///< "gfloat", …
-MatrixPrecision parse_matrix_precision(const std::string& name);  ///< UserError lists the names
-
-/// What the elements of a stream are.
-enum class StreamElement : uint8_t {
-  kFloat,  ///< two to a LW
-  kHalf,   ///< of the chip (isa/number_formats.h), four to a LW: operands of products at kHalf
-};
-inline constexpr std::array<const char*, 2> kStreamElementNames = {"float", "half"};
 
 struct TileBuffer {
   std::string name;

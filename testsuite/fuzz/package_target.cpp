@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "compiler/compile/package.h"
+#include "compiler/package/package.h"
 #include "testsuite/fuzz/fuzz_target.h"
 
 namespace kodama::fuzz {

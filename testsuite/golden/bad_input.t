@@ -72,7 +72,7 @@ Inputs with a wrong name, type, shape; files that are none:
   kodama: error: input 'x' of model 'linear': found shape [3, 8], allowed is [2, 8]
   [2]
   $ kodama run models/linear.onnx --chip tiny --input x=missing.npy
-  kodama: error: missing.npy: there is no such file
+  kodama: error: missing.npy: can't be read: No such file or directory
   [2]
   $ kodama run models/linear.onnx --chip tiny --input x=models/two.npz
   kodama: error: models/two.npz: the archive holds 2 arrays (a, b); say which one

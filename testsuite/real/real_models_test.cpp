@@ -10,6 +10,8 @@
 
 #include "compiler/compile/plan_slices.h"
 #include "compiler/graph/import.h"
+#include "compiler/proto/tensor_file.h"
+#include "compiler/reference/executor.h"
 #include "compiler/report/report.h"
 #include "compiler/runtime/comparison.h"
 #include "compiler/runtime/runner.h"
@@ -152,7 +154,7 @@ int lenet_agreements(MatrixPrecision precision) {
   int correct = 0;
   RunOutcome outcome;
   for (int64_t first = 0; first < kImages; first += kBatch) {
-    Tensor x(onnx::TensorProto_DataType_FLOAT, {kBatch, 1, 28, 28});
+    Tensor x(DataType::kFloat32, {kBatch, 1, 28, 28});
     for (size_t k = 0; k < kBatch * kPixels; ++k) {
       x.data<float>()[k] = static_cast<float>(pixels[static_cast<size_t>(first) * kPixels + k]) / 255.0f;
     }
@@ -187,7 +189,7 @@ TensorMap cora_inputs(const fs::path& file) {
   const Tensor shape = read("shape");
   const int64_t nodes = shape.data<int32_t>()[0];
   const int64_t features = shape.data<int32_t>()[1];
-  Tensor x(onnx::TensorProto_DataType_FLOAT, {nodes, features});
+  Tensor x(DataType::kFloat32, {nodes, features});
   const Tensor rows = read("feat_row");
   const Tensor columns = read("feat_col");
   std::vector<float> counts(static_cast<size_t>(nodes), 0);
@@ -197,7 +199,7 @@ TensorMap cora_inputs(const fs::path& file) {
     x.data<float>()[row * static_cast<size_t>(features) +
                     static_cast<size_t>(columns.data<int32_t>()[static_cast<size_t>(k)])] = 1 / counts[row];
   }
-  Tensor adjacency(onnx::TensorProto_DataType_FLOAT, {nodes, nodes});
+  Tensor adjacency(DataType::kFloat32, {nodes, nodes});
   auto a = adjacency.data<float>();
   const auto at = [&](int64_t i, int64_t j) -> float& { return a[static_cast<size_t>(i * nodes + j)]; };
   for (int64_t i = 0; i < nodes; ++i) at(i, i) = 1;

@@ -42,33 +42,39 @@ scheduler/verify: isa scheduler/machine scheduler/segment
 scheduler/pipeline: isa passes scheduler/problem scheduler/machine scheduler/verify
 checks: isa passes assembler layout/moves layout/search scheduler/problem scheduler/optimizer simulator simulator/debug | layout/gather simulator/golden
 compiler/tensor: isa
-compiler/reference: compiler/tensor
-compiler/graph: isa passes compiler/reference compiler/tensor
-compiler/graph/gradient: isa compiler/graph compiler/reference compiler/tensor
-compiler/layers: isa compiler/graph compiler/reference compiler/tensor
-compiler/tile: isa layout/algebra scheduler/machine compiler/layers
-compiler/kernels: isa passes layout/algebra scheduler/machine compiler/tensor compiler/graph compiler/layers compiler/tile | scheduler/pipeline simulator
-compiler/plan: isa layout/gather layout/search layout/plan compiler/layers compiler/tile compiler/kernels | compiler/graph
-compiler/compile: isa passes assembler scheduler/packing scheduler/machine scheduler/segment scheduler/pipeline scheduler/verify compiler/graph compiler/kernels compiler/layers compiler/tile compiler/plan
+compiler/reference/kernels: compiler/tensor
+compiler/proto: isa compiler/tensor
+compiler/reference: compiler/tensor compiler/proto compiler/reference/kernels
+compiler/graph: isa passes compiler/reference compiler/tensor compiler/proto compiler/reference/kernels
+compiler/graph/gradient: isa compiler/graph compiler/reference compiler/tensor compiler/proto
+compiler/layers: isa compiler/tensor compiler/reference/kernels
+compiler/lowering: compiler/graph compiler/reference compiler/reference/kernels compiler/tensor compiler/layers compiler/proto
+compiler/streams: isa layout/algebra compiler/tensor compiler/layers
+compiler/package: isa assembler scheduler/machine scheduler/segment compiler/reference/kernels compiler/layers compiler/streams | compiler/graph compiler/compile
+compiler/tile: isa layout/algebra scheduler/machine compiler/layers compiler/streams
+compiler/kernels: isa passes layout/algebra scheduler/machine compiler/tensor compiler/layers compiler/streams compiler/tile | compiler/lowering scheduler/pipeline simulator
+compiler/plan: isa layout/gather layout/search layout/plan compiler/layers compiler/streams compiler/package compiler/tile compiler/kernels | compiler/graph compiler/lowering
+compiler/compile: isa passes scheduler/packing scheduler/machine scheduler/segment scheduler/pipeline scheduler/verify compiler/graph compiler/kernels compiler/layers compiler/lowering compiler/package compiler/tile compiler/plan compiler/tensor
 compiler/recompute: isa scheduler/recompute compiler/graph compiler/graph/gradient compiler/reference compiler/plan compiler/compile
-compiler/runtime: isa simulator compiler/tensor compiler/reference compiler/tile compiler/compile | scheduler/problem scheduler/machine scheduler/pipeline compiler/graph
+compiler/runtime: isa simulator compiler/tensor compiler/reference/kernels compiler/streams compiler/package | scheduler/problem scheduler/machine scheduler/pipeline compiler/graph compiler/compile
 compiler/report/page:
-compiler/report: isa simulator layout/algebra compiler/kernels compiler/plan compiler/compile compiler/runtime compiler/report/page
-compiler/dynamic: isa layout/search compiler/tensor compiler/graph compiler/reference compiler/compile compiler/runtime compiler/report
-compiler/driver: isa passes scheduler/problem scheduler/machine compiler/tensor compiler/graph compiler/graph/gradient compiler/layers compiler/reference compiler/plan compiler/compile compiler/recompute compiler/runtime compiler/report compiler/dynamic
-builder: isa compiler/tensor compiler/reference compiler/graph compiler/graph/gradient | compiler/driver
+compiler/report: isa simulator layout/algebra compiler/kernels compiler/plan compiler/runtime compiler/report/page compiler/streams compiler/package
+compiler/dynamic: isa layout/search compiler/tensor compiler/graph compiler/reference compiler/compile compiler/runtime compiler/report compiler/proto compiler/package
+compiler/driver: isa passes scheduler/problem scheduler/machine compiler/tensor compiler/graph compiler/graph/gradient compiler/layers compiler/reference compiler/plan compiler/compile compiler/recompute compiler/runtime compiler/report compiler/dynamic compiler/proto compiler/package compiler/lowering
+builder: isa compiler/tensor compiler/reference compiler/graph compiler/graph/gradient compiler/proto compiler/reference/kernels | compiler/driver
 builder/generate:
 builder/example: builder
 library/include/kodama: isa
-library: isa passes simulator compiler/tensor compiler/reference compiler/graph compiler/graph/gradient compiler/compile compiler/runtime compiler/report compiler/dynamic compiler/driver
+library/runtime: isa simulator compiler/tensor compiler/package compiler/runtime
+library: isa passes compiler/tensor compiler/reference compiler/graph compiler/graph/gradient compiler/compile compiler/runtime compiler/report compiler/dynamic compiler/driver compiler/package compiler/proto library/runtime
 library/example:
 tools: isa passes simulator compiler/report compiler/driver
-tools/commands: isa assembler simulator simulator/golden simulator/debug layout/algebra layout/bound layout/primitives layout/search layout/plan scheduler/problem scheduler/packing scheduler/recompute scheduler/machine scheduler/optimizer checks compiler/graph compiler/compile compiler/report compiler/driver tools
+tools/commands: isa assembler simulator simulator/golden simulator/debug layout/algebra layout/bound layout/primitives layout/search layout/plan scheduler/problem scheduler/packing scheduler/recompute scheduler/machine scheduler/optimizer checks compiler/graph compiler/report compiler/driver tools compiler/package
 python/module: isa passes assembler simulator layout/algebra layout/bound layout/search layout/plan scheduler/problem scheduler/packing scheduler/recompute checks compiler/graph compiler/graph/gradient compiler/driver library tools
 docs/examples: isa passes simulator/timing layout/plan scheduler/problem scheduler/packing scheduler/optimizer compiler/graph compiler/kernels
-testsuite/fuzz: isa assembler simulator simulator/debug scheduler/problem scheduler/packing compiler/graph compiler/compile
+testsuite/fuzz: isa assembler simulator simulator/debug scheduler/problem scheduler/packing compiler/graph compiler/package
 testsuite/plugin: passes layout/moves layout/primitives layout/plan scheduler/problem scheduler/packing scheduler/machine scheduler/optimizer compiler/graph compiler/kernels
-testsuite/real: | isa compiler/graph compiler/compile compiler/runtime compiler/report
+testsuite/real: | isa compiler/graph compiler/compile compiler/runtime compiler/report compiler/proto compiler/reference
 testsuite/robustness:
 """
 MOST_LINES = 1000

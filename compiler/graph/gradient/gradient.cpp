@@ -36,9 +36,8 @@ Ints NodeTerms::integers(int input) const {
   const Tensor& tensor = constant(input);
   Ints values;
   for (int64_t i = 0; i < tensor.size(); ++i)
-    values.push_back(tensor.type() == onnx::TensorProto_DataType_INT32
-                         ? tensor.data<int32_t>()[static_cast<size_t>(i)]
-                         : tensor.data<int64_t>()[static_cast<size_t>(i)]);
+    values.push_back(tensor.type() == DataType::kInt32 ? tensor.data<int32_t>()[static_cast<size_t>(i)]
+                                                       : tensor.data<int64_t>()[static_cast<size_t>(i)]);
   return values;
 }
 

@@ -22,7 +22,7 @@ onnx::ModelProto expanded(const std::string& graph) {
 std::map<std::string, double> run(const std::string& graph, const std::map<std::string, double>& numbers) {
   TensorMap inputs;
   for (const auto& [name, number] : numbers) {
-    Tensor tensor(onnx::TensorProto_DataType_DOUBLE, {});
+    Tensor tensor(DataType::kFloat64, {});
     tensor.data<double>()[0] = number;
     inputs[name] = std::move(tensor);
   }
@@ -107,8 +107,8 @@ TEST(GradientNodes, AreOfTheSumOfAllElements) {
   const onnx::ModelProto model = expanded(
       "agraph (float[2,3] x, float[3] s) => (float[2,3] dx) {"
       "y = Mul(x, s) dx = ai.onnx.preview.training.Gradient<xs = [\"x\"], zs = [\"s\"], y = \"y\">(x, s) }");
-  const Tensor x = random_tensor(onnx::TensorProto_DataType_FLOAT, {2, 3}, 1);
-  const Tensor s = random_tensor(onnx::TensorProto_DataType_FLOAT, {3}, 2);
+  const Tensor x = random_tensor(DataType::kFloat32, {2, 3}, 1);
+  const Tensor s = random_tensor(DataType::kFloat32, {3}, 2);
   const Tensor dx = run_graph(model, {{"x", x}, {"s", s}}).at("dx");
   for (size_t k = 0; k < 6; ++k) EXPECT_EQ(dx.data<float>()[k], s.data<float>()[k % 3]);
 }

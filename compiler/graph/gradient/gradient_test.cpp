@@ -11,6 +11,7 @@
 #include "compiler/graph/gradient/terms.h"
 #include "compiler/graph/import_control_flow.h"
 #include "compiler/graph/test_models.h"
+#include "compiler/proto/tensor_proto.h"
 
 /// Every rule against central differences of the CPU reference.
 namespace kodama::compiler::testing {
@@ -293,7 +294,7 @@ TEST(Gradient, ConstantsInsideAreTheModelsOwn) {
       "q = Mul (p, w) }> }");
   auto& loop = *model.mutable_graph()->mutable_node(1);
   *loop.mutable_attribute(0)->mutable_g()->add_initializer() =
-      tensor_to_proto(Tensor::from_values<float>(onnx::TensorProto_DataType_FLOAT, {3}, {1, 2, 3}), "w");
+      tensor_to_proto(Tensor::from_values<float>(DataType::kFloat32, {3}, {1, 2, 3}), "w");
   model = import_with_control_flow(model, {}, "test");
   const auto names = make_gradient_model(model, {"y", {}, {}}, "test");
   ASSERT_EQ(names.size(), 1U);

@@ -85,7 +85,7 @@ void max_roi_pool(NodeParts& n) {
                     {onnx::MakeAttribute("axis", int64_t{0})});
   // Columns of every bin first: [R, C, H, bins, W] to [R, C, H, bins]. What is far below everything
   // is of no bin.
-  const double lowest = x.type == onnx::TensorProto_DataType_FLOAT16 ? -6e4 : -3e38;
+  const double lowest = x.type == DataType::kFloat16 ? -6e4 : -3e38;
   const Term by_columns = reduce(
       "ReduceMax",
       select(reshape(columns, {count, 1, 1, pooled[1], x.extent(3)}), unsqueeze(pictures, {3}), lowest), {4},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "compiler/proto/tensor_proto.h"
 #include "isa/error.h"
 
 namespace kodama::compiler::gradient {
@@ -41,8 +42,8 @@ Term number_like(double value, const Term& like) {
 }  // namespace
 
 bool is_float(DataType type) {
-  return type == onnx::TensorProto_DataType_FLOAT || type == onnx::TensorProto_DataType_DOUBLE ||
-         type == onnx::TensorProto_DataType_FLOAT16 || type == onnx::TensorProto_DataType_BFLOAT16;
+  return type == DataType::kFloat32 || type == DataType::kFloat64 || type == DataType::kFloat16 ||
+         type == DataType::kBfloat16;
 }
 
 Tensor tensor_of(DataType type, const Shape& shape, const std::vector<double>& values) {
@@ -53,25 +54,25 @@ Tensor tensor_of(DataType type, const Shape& shape, const std::vector<double>& v
     std::ranges::transform(values, tensor.data<T>().begin(), convert);
   };
   switch (type) {
-    case onnx::TensorProto_DataType_FLOAT:
+    case DataType::kFloat32:
       fill([](double v) { return static_cast<float>(v); });
       break;
-    case onnx::TensorProto_DataType_DOUBLE:
+    case DataType::kFloat64:
       fill([](double v) { return v; });
       break;
-    case onnx::TensorProto_DataType_FLOAT16:
+    case DataType::kFloat16:
       fill([](double v) { return float_to_half(static_cast<float>(v)); });
       break;
-    case onnx::TensorProto_DataType_BFLOAT16:
+    case DataType::kBfloat16:
       fill([](double v) { return float_to_bfloat16(static_cast<float>(v)); });
       break;
-    case onnx::TensorProto_DataType_INT32:
+    case DataType::kInt32:
       fill([](double v) { return static_cast<int32_t>(v); });
       break;
-    case onnx::TensorProto_DataType_INT64:
+    case DataType::kInt64:
       fill([](double v) { return static_cast<int64_t>(v); });
       break;
-    case onnx::TensorProto_DataType_BOOL:
+    case DataType::kBool:
       fill([](double v) { return static_cast<uint8_t>(v != 0); });
       break;
     default:
@@ -91,7 +92,7 @@ std::vector<Term> TermGraph::add(const std::string& op, const std::vector<Term>&
   for (const auto& attribute : attributes) *node.add_attribute() = attribute;
   std::vector<Term> terms;
   for (const auto& [type, shape] : outputs) {
-    if (type == onnx::TensorProto_DataType_UNDEFINED) {
+    if (type == DataType::kUndefined) {
       node.add_output("");
       terms.emplace_back();
       continue;

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/graph/fresh_names.h"
 #include "compiler/graph/onnx_model.h"
+#include "compiler/tensor/fresh_names.h"
 #include "compiler/tensor/tensor.h"
 
 /// ONNX nodes written as formulas.
@@ -24,17 +24,17 @@
 /// in our code and not in the user's model. Numbers become constants of the type of the other operand.
 namespace kodama::compiler::gradient {
 
-inline constexpr DataType kBool = onnx::TensorProto_DataType_BOOL;
-inline constexpr DataType kDouble = onnx::TensorProto_DataType_DOUBLE;
-inline constexpr DataType kFloat = onnx::TensorProto_DataType_FLOAT;
-inline constexpr DataType kInt64 = onnx::TensorProto_DataType_INT64;
+inline constexpr DataType kBool = DataType::kBool;
+inline constexpr DataType kDouble = DataType::kFloat64;
+inline constexpr DataType kFloat = DataType::kFloat32;
+inline constexpr DataType kInt64 = DataType::kInt64;
 
 class TermGraph;
 
 struct Term {
   TermGraph* graph = nullptr;
   std::string name;
-  DataType type = onnx::TensorProto_DataType_UNDEFINED;
+  DataType type = DataType::kUndefined;
   Shape shape;
 
   /// False for what is left out.

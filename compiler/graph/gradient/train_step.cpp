@@ -15,6 +15,7 @@
 #include "compiler/graph/import_control_flow.h"
 #include "compiler/graph/infer_types.h"
 #include "compiler/graph/onnx_model.h"
+#include "compiler/proto/tensor_proto.h"
 #include "compiler/reference/executor.h"
 #include "isa/error.h"
 #include "isa/file.h"
@@ -24,7 +25,7 @@ namespace kodama::compiler {
 namespace gradient {
 namespace {
 
-constexpr DataType kUint32 = onnx::TensorProto_DataType_UINT32;
+constexpr DataType kUint32 = DataType::kUint32;
 
 /// Operands that tell an operator what to do, though they are floats: no parameters.
 bool is_setting(const onnx::NodeProto& node, int input) {

@@ -221,7 +221,7 @@ TEST(TrainStep, LossesAreScaledAgainstUnderflow) {
 TEST(TrainStep, ShortParametersHaveMastersInSinglePrecision) {
   TrainStepRequest request;
   request.loss = "mse";
-  const StepModel step = make_train_step(line_model(onnx::TensorProto_DataType_FLOAT16), request, "line");
+  const StepModel step = make_train_step(line_model(DataType::kFloat16), request, "line");
   ASSERT_EQ(step.initial.size(), 2U);
   for (const auto& [name, tensor] : step.initial) {
     EXPECT_THAT(name, HasSubstr(".master"));

@@ -1,17 +1,15 @@
 #pragma once
 
-#include <cstddef>
+#include <kodama/runtime.h>
+
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "isa/error.h"
 
 /// Kodama as a library: what programs outside of it may use without looking at its insides.
 ///
@@ -35,87 +33,11 @@
 /// text that the command line prints.
 namespace kodama {
 
-using isa::Error;
-using isa::InternalError;
-using isa::UnsupportedError;
-using isa::UserError;
-
-/// Types of elements, with ONNX's numbers.
-enum class ElementType : int {
-  kFloat32 = 1,
-  kUint8 = 2,
-  kInt8 = 3,
-  kUint16 = 4,
-  kInt16 = 5,
-  kInt32 = 6,
-  kInt64 = 7,
-  kString = 8,
-  kBool = 9,
-  kFloat16 = 10,  ///< 16-bit patterns
-  kFloat64 = 11,
-  kUint32 = 12,
-  kUint64 = 13,
-  kComplex64 = 14,
-  kComplex128 = 15,
-  kBfloat16 = 16,  ///< 16-bit patterns
-};
-/// numpy's names: "float32", "int64".
-std::string element_type_name(ElementType type);
-/// UserError lists the names.
-ElementType parse_element_type(const std::string& name);
-
 namespace library {
-struct TensorAccess;
 struct ModelState;
 struct ProgramState;
 struct SessionState;
 }  // namespace library
-
-/// A dense row-major tensor in the host's memory. Copies share their elements.
-class Tensor {
- public:
-  /// Zeros (empty strings). UserError for a shape that no machine has memory for.
-  Tensor(ElementType type, std::vector<int64_t> shape);
-  /// `elements`: as many as the shape has, row major; not of strings.
-  static Tensor copy_of(ElementType type, std::vector<int64_t> shape, const void* elements);
-  static Tensor of_strings(std::vector<int64_t> shape, std::vector<std::string> elements);
-  /// `.npy`, `.npz` (MEMBER may be empty if it has one), or `.pb` of ONNX.
-  static Tensor read(const std::string& file, const std::string& member = "");
-  void write(const std::string& file, const std::string& name = "") const;
-
-  ElementType type() const;
-  const std::vector<int64_t>& shape() const;
-  int64_t size() const;  ///< elements
-  std::span<const std::byte> bytes() const;
-  std::span<std::byte> bytes();
-  std::span<const std::string> strings() const;
-  /// UserError if T is of another size than the elements.
-  template <typename T>
-  std::span<const T> data() const {
-    return {reinterpret_cast<const T*>(checked_bytes(sizeof(T))), static_cast<size_t>(size())};
-  }
-  template <typename T>
-  std::span<T> data() {
-    return {const_cast<T*>(reinterpret_cast<const T*>(checked_bytes(sizeof(T)))),
-            static_cast<size_t>(size())};
-  }
-
- private:
-  friend struct library::TensorAccess;
-  struct State;
-  explicit Tensor(std::shared_ptr<State> state) : state_(std::move(state)) {}
-  const std::byte* checked_bytes(size_t element_size) const;
-
-  std::shared_ptr<State> state_;
-};
-using Tensors = std::map<std::string, Tensor>;
-
-/// An input or output of a model.
-struct ValueInfo {
-  std::string name;
-  std::optional<ElementType> type;  ///< nothing: a sequence or an optional
-  std::vector<int64_t> shape;       ///< -1 where only the data say it
-};
 
 struct ImportSettings {
   /// Extents of dimensions that the model leaves open: by name, or "INPUT:AXIS".
@@ -179,16 +101,6 @@ class Program {
   std::shared_ptr<const library::ProgramState> state_;
 };
 
-struct SessionSettings {
-  int threads = 0;  ///< of the simulator; 0: all cores
-  bool timing = true;
-  std::string hazards = "ignore";  ///< error, stale, stall: as `kodama run --hazards`
-  /// A run's data pass the host link beside programs as far as they can; else one thing after the other.
-  bool host_overlaps = true;
-  /// Called now and then with what part of a run is done, and what comes next; what it throws ends the run.
-  std::function<void(double, const std::string&)> progress = {};
-};
-
 /// Files about a run; empty: none.
 struct RunFiles {
   std::string trace;       ///< Chrome trace, for Perfetto
@@ -222,10 +134,10 @@ class Session {
   std::unique_ptr<library::SessionState> state_;
 };
 
-/// "0.1.0".
-std::string version();
-/// Names of chips that come with Kodama.
-std::vector<std::string> chip_names();
+/// As Tensor::read and write, and `.pb` of ONNX, too.
+Tensor read_tensor(const std::string& file, const std::string& member = "");
+void write_tensor(const std::string& file, const Tensor& tensor, const std::string& name = "");
+
 /// A shared library with passes or DRAM models (docs/write-a-pass.md).
 void load_plugin(const std::string& file);
 

@@ -1,0 +1,482 @@
+#include "compiler/streams/stream_image.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <set>
+#include <span>
+#include <utility>
+
+#include "isa/cancellation.h"
+#include "isa/error.h"
+#include "isa/move_places.h"
+#include "isa/number_formats.h"
+
+namespace kodama::compiler {
+
+using layout::Coordinates;
+using layout::Level;
+
+namespace {
+
+constexpr const char* kStreamImagePart = "stream image";
+
+/// Numbers after which DRAM addresses repeat up to a constant: the L2BM order deals runs of 8 LW over L1Bs,
+/// and longer runs may be dealt over groups.
+int64_t period_of(const layout::Transport& transport) {
+  return std::max<int64_t>(8, transport.run_lw() * transport.dealt_over() / transport.l2bm_lw_per_number());
+}
+
+/// Where a (place code, stream number) is in an image. A place code is a linear function of the coordinates
+/// on the levels, so that the contributions of a layout's axes add up, as the numbers do; the transport's
+/// own address function is asked once per place and number of a period.
+class PlaceTable {
+ public:
+  PlaceTable(const StreamPlacement& placement, const isa::Chip& chip)
+      : chip_(chip), codes_(chip.pe_count()), period_(period_of(placement.transport)) {
+    const layout::Transport& transport = placement.transport;
+    entries_.resize(static_cast<size_t>(period_ * codes_));
+    for (int64_t number = 0; number < period_; ++number) {
+      for (int64_t place = 0; place < codes_; ++place) {
+        Coordinates at = layout::place_of_pe(place, chip);
+        at[Level::kAddress] = number;
+        // Places beyond a short stream are never asked for, but have an address all the same.
+        const auto dram = transport.dram_place(at, std::max(placement.length_lw, number + 1));
+        entries_[static_cast<size_t>(number * codes_ + place)] = {dram.group, dram.address};
+      }
+    }
+    Coordinates origin;
+    Coordinates next;
+    next[Level::kAddress] = period_;
+    period_lw_ =
+        transport.dram_place(next, period_ + 1).address - transport.dram_place(origin, period_ + 1).address;
+  }
+
+  int64_t code(const Coordinates& at) const { return layout::pe_number(at, chip_); }
+  /// Pointers into `image` for every entry, and the LW per period.
+  template <typename Word>
+  std::vector<Word*> bind(const std::vector<std::span<Word>>& groups) const {
+    std::vector<Word*> pointers;
+    pointers.reserve(entries_.size());
+    for (const Entry& entry : entries_) {
+      const std::span<Word> group = groups[static_cast<size_t>(entry.group)];
+      // A place outside the image belongs to numbers past the end of a short stream.
+      pointers.push_back(entry.address < static_cast<int64_t>(group.size()) ? group.data() + entry.address
+                                                                            : nullptr);
+    }
+    return pointers;
+  }
+  int64_t codes() const { return codes_; }
+  int64_t period() const { return period_; }
+  int64_t period_lw() const { return period_lw_; }
+
+ private:
+  struct Entry {
+    int group = 0;
+    int64_t address = 0;
+  };
+  const isa::Chip& chip_;
+  int64_t codes_;
+  int64_t period_;
+  int64_t period_lw_ = 0;
+  std::vector<Entry> entries_;
+};
+
+/// What index i along one axis of the layout adds to everything.
+struct AxisTable {
+  std::vector<int64_t> code;
+  std::vector<int64_t> number;
+  std::vector<int64_t> word;
+  std::vector<int64_t> offset;                ///< of the tensor's element
+  std::vector<std::vector<int64_t>> checked;  ///< tensor index on each axis that may leave the tensor
+  int64_t size() const { return static_cast<int64_t>(code.size()); }
+};
+
+/// Calls `visit(offset or -1, code, number, word)` for every iteration point.
+class PointWalk {
+ public:
+  PointWalk(const StreamPlacement& placement, const Shape& tensor_shape, const PlaceTable& places) {
+    const AffineMap& map = placement.access.map;
+    isa::check_internal(map.axes() == tensor_shape.size(), kStreamImagePart,
+                        "stream '{}': access of rank {} to shape {}", placement.name, map.axes(),
+                        shape_to_string(tensor_shape));
+    isa::check_internal(placement.layout.axes().size() == placement.axis_dims.size(), kStreamImagePart,
+                        "stream '{}': {} layout axes for {} groups of dims", placement.name,
+                        placement.layout.axes().size(), placement.axis_dims.size());
+    std::vector<int64_t> tensor_strides(tensor_shape.size(), 1);
+    for (size_t a = tensor_shape.size(); a-- > 1;)
+      tensor_strides[a - 1] = tensor_strides[a] * tensor_shape[a];
+
+    std::vector<bool> covered(placement.extents.size(), false);
+    for (const std::vector<int>& dims : placement.axis_dims) {
+      for (int dim : dims) covered[static_cast<size_t>(dim)] = true;
+    }
+    for (size_t dim = 0; dim < covered.size(); ++dim) {
+      for (size_t a = 0; a < map.axes() && !covered[dim]; ++a) {
+        isa::check_internal(map.coefficient(a, dim) == 0, kStreamImagePart,
+                            "stream '{}' depends on dim {}, which its layout leaves out", placement.name,
+                            dim);
+      }
+    }
+
+    std::vector<size_t> checked_axes;
+    for (size_t a = 0; a < map.axes(); ++a) {
+      const auto [low, high] = map.range(a, placement.extents);
+      if (low < 0 || high >= tensor_shape[a]) {
+        checked_axes.push_back(a);
+        checked_extent_.push_back(static_cast<uint64_t>(tensor_shape[a]));
+        checked_base_.push_back(map.offset(a));
+      }
+      base_offset_ += map.offset(a) * tensor_strides[a];
+    }
+
+    for (size_t k = 0; k < placement.axis_dims.size(); ++k) {
+      const std::vector<int>& dims = placement.axis_dims[k];
+      int64_t size = 1;
+      for (int dim : dims) size *= placement.extents[static_cast<size_t>(dim)];
+      isa::check_internal(size <= placement.layout.extent(k), kStreamImagePart,
+                          "stream '{}': axis {} of {} in {}", placement.name, k, size,
+                          placement.layout.to_string());
+      AxisTable table;
+      table.checked.resize(checked_axes.size());
+      std::vector<int64_t> index(map.axes());
+      for (int64_t i = 0; i < size; ++i) {
+        std::fill(index.begin(), index.end(), 0);
+        int64_t rest = i;
+        for (size_t d = dims.size(); d-- > 0;) {
+          const auto dim = static_cast<size_t>(dims[d]);
+          const int64_t digit = rest % placement.extents[dim];
+          rest /= placement.extents[dim];
+          for (size_t a = 0; a < map.axes(); ++a) index[a] += map.coefficient(a, dim) * digit;
+        }
+        const Coordinates at = placement.layout.contribution(k, i);
+        table.code.push_back(places.code(at));
+        table.number.push_back(at[Level::kAddress]);
+        table.word.push_back(at[Level::kWord]);
+        int64_t offset = 0;
+        for (size_t a = 0; a < map.axes(); ++a) offset += index[a] * tensor_strides[a];
+        table.offset.push_back(offset);
+        for (size_t c = 0; c < checked_axes.size(); ++c) table.checked[c].push_back(index[checked_axes[c]]);
+      }
+      axes_.push_back(std::move(table));
+    }
+    // The longest axis innermost, where a point costs least.
+    const auto longest =
+        std::max_element(axes_.begin(), axes_.end(),
+                         [](const AxisTable& x, const AxisTable& y) { return x.size() < y.size(); });
+    if (longest != axes_.end()) std::rotate(longest, longest + 1, axes_.end());
+    if (axes_.empty())
+      axes_.push_back({{0}, {0}, {0}, {0}, std::vector<std::vector<int64_t>>(checked_axes.size(), {0})});
+  }
+
+  template <typename Visit>
+  void run(Visit&& visit) const {
+    State state{.code = 0, .number = 0, .word = 0, .offset = base_offset_, .checked = checked_base_};
+    axis(0, state, visit);
+  }
+
+ private:
+  struct State {
+    int64_t code = 0;
+    int64_t number = 0;
+    int64_t word = 0;
+    int64_t offset = 0;
+    std::vector<int64_t> checked;
+  };
+
+  template <typename Visit>
+  void axis(size_t k, const State& outer, Visit&& visit) const {
+    const AxisTable& table = axes_[k];
+    const auto size = static_cast<size_t>(table.size());
+    if (k + 1 < axes_.size()) {
+      State state = outer;
+      for (size_t i = 0; i < size; ++i) {
+        if (k == 0) isa::stop_if_cancelled();
+        state.code = outer.code + table.code[i];
+        state.number = outer.number + table.number[i];
+        state.word = outer.word + table.word[i];
+        state.offset = outer.offset + table.offset[i];
+        for (size_t c = 0; c < state.checked.size(); ++c)
+          state.checked[c] = outer.checked[c] + table.checked[c][i];
+        axis(k + 1, state, visit);
+      }
+      return;
+    }
+    for (size_t i = 0; i < size; ++i) {
+      bool inside = true;
+      for (size_t c = 0; c < outer.checked.size(); ++c) {
+        inside &= static_cast<uint64_t>(outer.checked[c] + table.checked[c][i]) < checked_extent_[c];
+      }
+      visit(inside ? outer.offset + table.offset[i] : -1, outer.code + table.code[i],
+            outer.number + table.number[i], outer.word + table.word[i]);
+    }
+  }
+
+  std::vector<AxisTable> axes_;
+  std::vector<uint64_t> checked_extent_;
+  std::vector<int64_t> checked_base_;
+  int64_t base_offset_ = 0;
+};
+
+/// The tensor's elements as words: its own memory where they are, else converted into `storage`.
+std::span<const uint32_t> as_words(const Tensor& tensor, std::vector<uint32_t>& storage) {
+  switch (tensor.type()) {
+    case DataType::kFloat32:
+    case DataType::kInt32:
+    case DataType::kUint32:
+      return tensor.data<uint32_t>();
+    default:
+      break;
+  }
+  storage.resize(static_cast<size_t>(tensor.size()));
+  const auto convert = [&](const auto& elements, auto&& word) {
+    std::ranges::transform(elements, storage.begin(), [&](auto element) { return uint32_t{word(element)}; });
+  };
+  const auto float_bits = [](float value) { return std::bit_cast<uint32_t>(value); };
+  const auto extended = [](auto element) { return static_cast<uint32_t>(int32_t{element}); };
+  switch (tensor.type()) {
+    case DataType::kFloat16:
+      convert(tensor.data<uint16_t>(), [&](uint16_t bits) { return float_bits(half_to_float(bits)); });
+      break;
+    case DataType::kBfloat16:
+      convert(tensor.data<uint16_t>(), [&](uint16_t bits) { return float_bits(bfloat16_to_float(bits)); });
+      break;
+    case DataType::kBool:
+      convert(tensor.data<uint8_t>(), [](uint8_t byte) { return byte != 0 ? 1U : 0U; });
+      break;
+    case DataType::kInt8:
+      convert(tensor.data<int8_t>(), extended);
+      break;
+    case DataType::kUint8:
+      convert(tensor.data<uint8_t>(), extended);
+      break;
+    case DataType::kInt16:
+      convert(tensor.data<int16_t>(), extended);
+      break;
+    case DataType::kUint16:
+      convert(tensor.data<uint16_t>(), extended);
+      break;
+    default:
+      throw isa::InternalError(fmt::format("internal error in {}: {} in a stream", kStreamImagePart,
+                                           data_type_name(tensor.type())));
+  }
+  return storage;
+}
+
+/// Word 0 of a LW is the upper one.
+int word_shift(int64_t word, int bits) {
+  return 64 - bits * static_cast<int>(word + 1);
+}
+void require_floats(const StreamPlacement& placement) {
+  isa::check_internal(placement.element == StreamElement::kFloat, kStreamImagePart, "stream '{}' has halves",
+                      placement.name);
+}
+
+/// Hands `run` a function that writes element `index` of `out` from a word.
+template <typename Run>
+void with_writer(Tensor& out, Run&& run) {
+  const auto write = [&](auto data, auto&& element) {
+    run([data, element](int64_t i, uint32_t word) { data[static_cast<size_t>(i)] = element(word); });
+  };
+  const auto as_float = [](uint32_t word) { return std::bit_cast<float>(word); };
+  switch (out.type()) {
+    case DataType::kFloat32:
+    case DataType::kInt32:
+    case DataType::kUint32:
+      return write(out.data<uint32_t>(), [](uint32_t word) { return word; });
+    case DataType::kFloat16:
+      return write(out.data<uint16_t>(), [=](uint32_t word) { return float_to_half(as_float(word)); });
+    case DataType::kBfloat16:
+      return write(out.data<uint16_t>(), [=](uint32_t word) { return float_to_bfloat16(as_float(word)); });
+    case DataType::kBool:
+    case DataType::kInt8:
+    case DataType::kUint8:
+      return write(out.data<uint8_t>(), [](uint32_t word) { return static_cast<uint8_t>(word); });
+    case DataType::kInt16:
+    case DataType::kUint16:
+      return write(out.data<uint16_t>(), [](uint32_t word) { return static_cast<uint16_t>(word); });
+    default:
+      throw isa::InternalError(fmt::format("internal error in {}: a stream can't be unpacked to {}",
+                                           kStreamImagePart, data_type_name(out.type())));
+  }
+}
+
+}  // namespace
+
+uint32_t stream_padding_bits(layout::Padding padding) {
+  switch (padding) {
+    case layout::Padding::kUndefined:
+    case layout::Padding::kZero:
+      return 0;
+    case layout::Padding::kMinusInfinity:
+      return std::bit_cast<uint32_t>(-std::numeric_limits<float>::infinity());
+    case layout::Padding::kPlusInfinity:
+      return std::bit_cast<uint32_t>(std::numeric_limits<float>::infinity());
+    case layout::Padding::kOne:
+      return std::bit_cast<uint32_t>(1.0F);
+  }
+  return 0;
+}
+
+int64_t stream_group_lw(const StreamPlacement& placement) {
+  return placement.transport.part_lw(placement.length_lw) * placement.transport.parts_per_group();
+}
+
+StreamImage empty_stream(const StreamPlacement& placement, const isa::Chip& chip) {
+  StreamImage image;
+  image.groups.resize(static_cast<size_t>(chip.groups));
+  for (int g = 0; g < placement.transport.groups_used(); ++g) {
+    image.groups[static_cast<size_t>(g)].resize(static_cast<size_t>(stream_group_lw(placement)));
+  }
+  return image;
+}
+
+namespace {
+
+/// Calls put(cell, word, offset or -1) for every place of every element of the stream. `groups` hold one cell
+/// per LW. Without `all_replicas`, an element that is kept several times has one place.
+template <typename Cell, typename Put>
+void for_each_place(const StreamPlacement& placement, const Shape& tensor_shape, const isa::Chip& chip,
+                    const std::vector<std::span<Cell>>& groups, bool all_replicas, Put&& put) {
+  if (element_count(placement.extents) == 0) return;
+  const PlaceTable places(placement, chip);
+  const PointWalk walk(placement, tensor_shape, places);
+  const std::vector<Cell*> pointers = places.bind<Cell>(groups);
+  const int64_t codes = places.codes();
+  const int64_t period = places.period();
+  const int64_t period_lw = places.period_lw();
+
+  // Replicas on levels that the transport broadcasts are one copy in DRAM.
+  struct Replica {
+    int64_t code, number, word;
+  };
+  std::vector<Replica> replicas;
+  std::set<std::tuple<int, int64_t, int64_t>> seen;
+  for (const Coordinates& offset : placement.layout.replica_offsets()) {
+    const auto place = placement.transport.dram_place(offset, placement.length_lw);
+    if (seen.insert({place.group, place.address, offset[Level::kWord]}).second) {
+      replicas.push_back({places.code(offset), offset[Level::kAddress], offset[Level::kWord]});
+    }
+  }
+  if (!all_replicas) replicas = {{0, 0, 0}};
+
+  walk.run([&](int64_t offset, int64_t code, int64_t number, int64_t word) {
+    for (const Replica& replica : replicas) {
+      const int64_t at = number + replica.number;
+      put(pointers[static_cast<size_t>(at % period * codes + code + replica.code)][at / period * period_lw],
+          word + replica.word, offset);
+    }
+  });
+}
+
+}  // namespace
+
+StreamImage pack_stream(const StreamPlacement& placement, const Tensor& tensor, const isa::Chip& chip) {
+  StreamImage image = empty_stream(placement, chip);
+  const bool has_halves = placement.element == StreamElement::kHalf;
+  const auto bits_of = [&](uint32_t word) {
+    return has_halves ? uint64_t{isa::half_of(std::bit_cast<float>(word))} : uint64_t{word};
+  };
+  const int bits = placement.element_bits();
+  const uint64_t padding = bits_of(stream_padding_bits(placement.layout.padding()));
+  if (padding != 0) {
+    const uint64_t pair = has_halves ? padding << 16 | padding : padding;
+    for (std::vector<uint64_t>& group : image.groups) std::ranges::fill(group, pair << 32 | pair);
+  }
+  std::vector<uint32_t> storage;
+  const std::span<const uint32_t> elements = as_words(tensor, storage);
+  const uint32_t fill = word_of(placement.access.fill, tensor.type());
+  const uint64_t mask = (uint64_t{1} << bits) - 1;
+  const std::vector<std::span<uint64_t>> groups(image.groups.begin(), image.groups.end());
+  for_each_place(placement, tensor.shape(), chip, groups, true,
+                 [&](uint64_t& lw, int64_t word, int64_t offset) {
+                   const uint32_t value = offset >= 0 ? elements[static_cast<size_t>(offset)] : fill;
+                   const int shift = word_shift(word, bits);
+                   lw = (lw & ~(mask << shift)) | bits_of(value) << shift;
+                 });
+  return image;
+}
+
+std::vector<std::vector<StreamLw>> stream_elements(const StreamPlacement& placement,
+                                                   const Shape& tensor_shape, const isa::Chip& chip) {
+  require_floats(placement);
+  std::vector<std::vector<StreamLw>> result(static_cast<size_t>(chip.groups));
+  for (int g = 0; g < placement.transport.groups_used(); ++g) {
+    result[static_cast<size_t>(g)].assign(static_cast<size_t>(stream_group_lw(placement)),
+                                          {kStreamPadding, kStreamPadding});
+  }
+  const std::vector<std::span<StreamLw>> groups(result.begin(), result.end());
+  for_each_place(placement, tensor_shape, chip, groups, true, [](StreamLw& lw, int64_t word, int64_t offset) {
+    lw[static_cast<size_t>(word)] = offset >= 0 ? offset : kStreamFill;
+  });
+  return result;
+}
+
+std::vector<StreamWord> stream_places(const StreamPlacement& placement, const Shape& tensor_shape,
+                                      const isa::Chip& chip) {
+  require_floats(placement);
+  /// The cells are the places themselves.
+  struct Cell {
+    StreamWord place;
+  };
+  std::vector<std::vector<Cell>> cells(static_cast<size_t>(chip.groups));
+  for (int g = 0; g < placement.transport.groups_used(); ++g) {
+    cells[static_cast<size_t>(g)].resize(static_cast<size_t>(stream_group_lw(placement)));
+    for (size_t k = 0; k < cells[static_cast<size_t>(g)].size(); ++k)
+      cells[static_cast<size_t>(g)][k].place = {g, 2 * static_cast<int64_t>(k)};
+  }
+  const std::vector<std::span<Cell>> groups(cells.begin(), cells.end());
+  std::vector<StreamWord> result(static_cast<size_t>(element_count(tensor_shape)));
+  for_each_place(placement, tensor_shape, chip, groups, false,
+                 [&](const Cell& cell, int64_t word, int64_t offset) {
+                   if (offset < 0) return;
+                   StreamWord& place = result[static_cast<size_t>(offset)];
+                   if (place.group < 0) place = {cell.place.group, cell.place.word + word};
+                 });
+  return result;
+}
+
+std::vector<StreamWord> words_of_point(const StreamPlacement& placement, const std::vector<int64_t>& point) {
+  Coordinates place;
+  for (size_t axis = 0; axis < placement.axis_dims.size(); ++axis) {
+    int64_t index = 0;
+    for (const int dim : placement.axis_dims[axis])
+      index = index * placement.extents[static_cast<size_t>(dim)] + point[static_cast<size_t>(dim)];
+    place = place + placement.layout.contribution(axis, index);
+  }
+  std::vector<StreamWord> words;
+  for (const Coordinates& offset : placement.layout.replica_offsets()) {
+    const Coordinates at = place + offset;
+    const auto dram = placement.transport.dram_place(at, placement.length_lw);
+    words.push_back({dram.group, placement.elements_per_lw() * dram.address + at[Level::kWord]});
+  }
+  return words;
+}
+
+void unpack_stream(const StreamPlacement& placement, const StreamImage& image, Tensor& out,
+                   const isa::Chip& chip) {
+  if (element_count(placement.extents) == 0) return;
+  require_floats(placement);
+  for (int g = 0; g < placement.transport.groups_used(); ++g) {
+    isa::check_internal(
+        static_cast<int64_t>(image.groups.at(static_cast<size_t>(g)).size()) == stream_group_lw(placement),
+        kStreamImagePart, "stream '{}': image of group {} has another size", placement.name, g);
+  }
+  const PlaceTable places(placement, chip);
+  const PointWalk walk(placement, out.shape(), places);
+  std::vector<std::span<const uint64_t>> groups(image.groups.begin(), image.groups.end());
+  const std::vector<const uint64_t*> pointers = places.bind<const uint64_t>(groups);
+  const int64_t codes = places.codes();
+  const int64_t period = places.period();
+  const int64_t period_lw = places.period_lw();
+  with_writer(out, [&](const auto& write) {
+    walk.run([&](int64_t offset, int64_t code, int64_t number, int64_t word) {
+      if (offset < 0) return;
+      const uint64_t lw =
+          pointers[static_cast<size_t>(number % period * codes + code)][number / period * period_lw];
+      write(offset, static_cast<uint32_t>(lw >> word_shift(word, placement.element_bits())));
+    });
+  });
+}
+
+}  // namespace kodama::compiler
