@@ -62,8 +62,9 @@ builder/example: builder
 library/include/kodama: isa
 library: isa passes simulator compiler/tensor compiler/reference compiler/graph compiler/graph/gradient compiler/compile compiler/runtime compiler/report compiler/dynamic compiler/driver
 library/example:
-tools: isa passes simulator compiler/report compiler/driver
-tools/commands: isa assembler simulator simulator/golden simulator/debug layout/algebra layout/bound layout/primitives layout/search layout/plan scheduler/problem scheduler/packing scheduler/recompute scheduler/machine scheduler/optimizer checks compiler/graph compiler/compile compiler/report compiler/driver tools
+tools/help: isa
+tools: isa passes simulator compiler/report compiler/driver tools/help
+tools/commands: isa assembler simulator simulator/golden simulator/debug layout/algebra layout/bound layout/primitives layout/search layout/plan scheduler/problem scheduler/packing scheduler/recompute scheduler/machine scheduler/optimizer checks compiler/graph compiler/compile compiler/report compiler/driver tools/help tools
 python/module: isa passes assembler simulator layout/algebra layout/bound layout/search layout/plan scheduler/problem scheduler/packing scheduler/recompute checks compiler/graph compiler/graph/gradient compiler/driver library tools
 docs/examples: isa passes simulator/timing layout/plan scheduler/problem scheduler/packing scheduler/optimizer compiler/graph compiler/kernels
 testsuite/fuzz: isa assembler simulator simulator/debug scheduler/problem scheduler/packing compiler/graph compiler/compile
