@@ -138,6 +138,10 @@ class SweepCommand : public Command {
         ->required()
         ->allow_extra_args(false);
     app.add_option("--csv", request_.csv_file, "write the rows as CSV");
+    app.add_option(
+        "--plot", request_.plot_file,
+        "write a plot as SVG: cycles over the values of the first --set, a line for each combination "
+        "of the others");
     add_compile_options(app, request_.common, raw_);
     add_host_option(app, request_.common.host);
     add_seed(app, request_.common.seed, "seed of random inputs");
@@ -161,7 +165,7 @@ class SweepCommand : public Command {
       request_.axes.push_back(std::move(axis));
     }
     request_.jobs = jobs_ > 0 ? jobs_ : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-    return compiler::sweep_command(request_, report_stream({request_.csv_file}));
+    return compiler::sweep_command(request_, report_stream({request_.csv_file, request_.plot_file}));
   }
 
  private:
