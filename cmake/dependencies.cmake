@@ -25,6 +25,8 @@ endif()
 pkg_check_modules(libzip REQUIRED IMPORTED_TARGET GLOBAL libzip)  # .npz
 pkg_check_modules(systemc REQUIRED IMPORTED_TARGET GLOBAL systemc)
 pkg_check_modules(graphviz REQUIRED IMPORTED_TARGET GLOBAL libgvc libcgraph)  # the report's graph
+pkg_check_modules(cmark REQUIRED IMPORTED_TARGET GLOBAL libcmark-gfm)  # pages on the terminal
+find_library(CMARK_EXTENSIONS cmark-gfm-extensions REQUIRED)
 find_file(D3_SCRIPT d3.min.js PATHS /usr/share/nodejs/d3/dist NO_DEFAULT_PATH REQUIRED)  # the report's plots
 # Not needed: training on several chips (compiler/driver/chips.h).
 set(MPI_CXX_SKIP_MPICXX ON)

@@ -1,5 +1,6 @@
 # What programs outside of the tree build against (docs/library.md): `cmake --install BUILD --component C --prefix P` puts
-# libkodama-runtime.so (C = runtime), libkodama.so (library), headers and package files for CMake and pkg-config into P; `cpack` makes a Debian package of that, the command, host/ and python/.
+# libkodama-runtime.so (C = runtime), libkodama.so (library), headers, package files for CMake and pkg-config,
+# and the man pages into P; `cpack` makes a Debian package of that, the command, host/ and python/.
 if(KODAMA_SANITIZE)
   return()
 endif()
@@ -78,6 +79,7 @@ set(CPACK_STRIP_FILES ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS gnuplot-nox)  # plots of sweeps
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CMAKE_BINARY_DIR} ${CMAKE_BINARY_DIR}/host)
 include(CPack)
 

@@ -13,6 +13,7 @@
 #include <iostream>
 #include <memory>
 #include <set>
+#include <streambuf>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -21,11 +22,20 @@
 #include "isa/output.h"
 #include "isa/temporary.h"
 #include "isa/terminal.h"
+#include "isa/verbosity.h"
 
 namespace kodama::isa {
 namespace {
 
 namespace fs = std::filesystem;
+
+Verbosity chosen_verbosity = Verbosity::kNormal;
+
+/// Takes what is written, and keeps nothing.
+class NowhereBuffer : public std::streambuf {
+  int_type overflow(int_type character) override { return traits_type::not_eof(character); }
+  std::streamsize xsputn(const char* /*text*/, std::streamsize count) override { return count; }
+};
 
 [[noreturn]] void refuse(const std::string& path, int error) {
   throw UserError(fmt::format("{}: can't be written ({})", path, std::strerror(error)));
@@ -190,8 +200,27 @@ void write_output(const std::string& path, const std::string& text) {
   write_output(path, [&](const Output& output) { output(text); });
 }
 
+void set_verbosity(Verbosity verbosity) {
+  chosen_verbosity = verbosity;
+}
+
+Verbosity verbosity() {
+  return chosen_verbosity;
+}
+
+std::ostream& unless_quiet(std::ostream& out) {
+  static NowhereBuffer buffer;
+  static std::ostream nowhere(&buffer);
+  return chosen_verbosity == Verbosity::kQuiet ? nowhere : out;
+}
+
+std::ostream& failure_stream(std::ostream& out) {
+  return chosen_verbosity == Verbosity::kQuiet ? std::cerr : out;
+}
+
 void say_wrote(const std::string& path, const std::string& what) {
-  std::cerr << fmt::format("wrote {}{}\n", path, what.empty() ? "" : fmt::format(" ({})", what));
+  unless_quiet(std::cerr) << fmt::format("wrote {}{}\n", path,
+                                         what.empty() ? "" : fmt::format(" ({})", what));
 }
 
 bool check_outputs(std::span<const std::string> paths) {

@@ -5,9 +5,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
+#include <cstdlib>
+#include <mutex>
 #include <utility>
+
+#include "isa/status_line.h"
+#include "isa/style.h"
 
 namespace kodama::isa {
 namespace {
@@ -68,6 +75,76 @@ std::optional<size_t> terminal_width() {
   return size.ws_col;
 }
 
+bool has_colours(int descriptor) {
+  const char* none = std::getenv("NO_COLOR");  // https://no-color.org
+  const char* terminal = std::getenv("TERM");
+  return ::isatty(descriptor) != 0 && (none == nullptr || *none == '\0') && terminal != nullptr &&
+         std::string_view(terminal) != "dumb";
+}
+
+namespace {
+
+struct Status {
+  std::atomic<bool> was_drawn = false;  ///< once, in this process
+  bool is_drawn = false;
+  std::timed_mutex mutex;  ///< of the terminal's lines, if anything was drawn
+};
+Status status;
+
+/// Of a process that was forked while another thread drew, nobody opens the lock: it goes on without.
+std::unique_lock<std::timed_mutex> lock_terminal() {
+  using namespace std::chrono_literals;
+  return {status.mutex, 100ms};
+}
+
+/// Empty: nothing. One write, past all streams.
+void write_status(const std::string& text) {
+  if (text.empty() && !status.is_drawn) return;
+  const std::string all = "\r\033[K" + text;
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, all.data(), all.size());
+  status.is_drawn = !text.empty();
+  status.was_drawn = true;
+}
+
+/// Where a stream keeps the buffer that takes codes.
+int style_slot() {
+  static const int slot = std::ios_base::xalloc();
+  return slot;
+}
+
+void set_style(std::ostream& out, Style style) {
+  auto* buffer = static_cast<std::streambuf*>(out.pword(style_slot()));
+  if (buffer == nullptr) return;
+  constexpr std::string_view kCodes[] = {"\033[0m", "\033[1m", "\033[32m", "\033[1;31m"};
+  const std::string_view code = kCodes[static_cast<size_t>(style)];
+  out.flush();
+  buffer->sputn(code.data(), static_cast<std::streamsize>(code.size()));
+}
+
+}  // namespace
+
+void draw_status(const std::string& text) {
+  const auto lock = lock_terminal();
+  write_status(text);
+}
+
+void erase_status() {
+  const auto lock = lock_terminal();
+  write_status("");
+}
+
+void allow_styles(std::ostream& out) {
+  out.pword(style_slot()) = out.rdbuf();
+}
+
+Styled::Styled(std::ostream& out, Style style) : out_(out) {
+  set_style(out_, style);
+}
+
+Styled::~Styled() {
+  set_style(out_, Style::kPlain);
+}
+
 std::string printable(std::string_view text) {
   std::string out;
   append_printable(out, text);
@@ -101,6 +178,11 @@ bool PrintableStream::note(bool done) {
 }
 
 bool PrintableStream::put(std::string_view text) {
+  std::unique_lock<std::timed_mutex> lock;
+  if (status.was_drawn) {
+    lock = lock_terminal();
+    write_status("");
+  }
   const auto size = static_cast<std::streamsize>(text.size());
   return note(buffer_->sputn(text.data(), size) == size);
 }

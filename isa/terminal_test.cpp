@@ -4,6 +4,8 @@
 
 #include <sstream>
 
+#include "isa/style.h"
+
 namespace kodama::isa {
 namespace {
 
@@ -31,6 +33,25 @@ TEST(Terminal, StreamsKeepCharactersThatComeInPieces) {
   EXPECT_EQ(out.str(), "€\\u001b[0mx12\\xe2");
   out << '\x1b';
   EXPECT_EQ(out.str().back(), '\x1b');
+}
+
+TEST(Terminal, StylesPassWhereTheyAreAllowed) {
+  std::stringbuf buffer;
+  std::ostream out(&buffer);
+  const auto print = [&] {
+    const PrintableStream printable(out);
+    {
+      const Styled style(out, Style::kBad);
+      out << "red\033[32m";
+    }
+    out << " plain";
+  };
+  print();
+  EXPECT_EQ(buffer.str(), "red\\u001b[32m plain");
+  buffer.str("");
+  allow_styles(out);
+  print();
+  EXPECT_EQ(buffer.str(), "\033[1;31mred\\u001b[32m\033[0m plain");
 }
 
 }  // namespace

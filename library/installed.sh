@@ -7,6 +7,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 for component in runtime library; do "$cmake" --install "$build" --component $component --prefix "$folder/first" >"$folder/log"; done
 mv "$folder/first" "$folder/moved"
+[ -s "$folder/moved/share/man/man1/kodama-run.1" ] || { echo "there are no man pages"; exit 1; }
 export PKG_CONFIG_PATH=$(dirname "$(find "$folder/moved" -name kodama.pc)") KODAMA_CACHE=off
 cd "$folder"
 echo "--- pkg-config"

@@ -8,6 +8,9 @@
 /// What a command of `kodama` is, and how its group's file makes it known.
 namespace kodama::tools {
 
+/// The group of options that every command has, in every mode.
+inline constexpr const char* kEveryCommand = "Options of every command";
+
 /// A subcommand. Its options and arguments are its members, its function is `run`.
 class Command {
  public:
@@ -37,6 +40,7 @@ class CommandLine {
   int run(std::vector<std::string> arguments);
 
  private:
+  static void add_verbosity(CLI::App& app);
   void add(std::unique_ptr<Command> command, const std::string& name, const std::string& description,
            CLI::App* family);
 

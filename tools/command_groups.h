@@ -15,5 +15,6 @@ void add_reference_commands(CommandLine& line);  ///< isa (in list_commands.cpp)
 void add_layout_commands(CommandLine& line);     ///< layout show, bound, convert, primitives, fuzz, bench
 void add_schedule_commands(CommandLine& line);   ///< bench ..., pack, recompute, schedule
 void add_list_commands(CommandLine& line);       ///< passes, chips
+void add_help_commands(CommandLine& line);       ///< help, completion
 
 }  // namespace kodama::tools

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <fmt/ostream.h>
 #include <kodama/kodama.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include "compiler/driver/session.h"
 #include "compiler/report/table.h"
 #include "isa/output.h"
+#include "isa/style.h"
 #include "isa/temporary.h"
 #include "isa/terminal.h"
 #include "isa/user_errors.h"
@@ -28,10 +28,18 @@ int run(int argc, char** argv) {
   for (const auto add_group :
        {add_model_commands, add_training_commands, add_program_commands, add_test_commands,
         add_optimizer_commands, add_fuzz_commands, add_reference_commands, add_layout_commands,
-        add_schedule_commands, add_list_commands})
+        add_schedule_commands, add_list_commands, add_help_commands})
     add_group(line);
-  compiler::fit_tables(isa::terminal_width().value_or(0));
+  compiler::table_view().width = isa::terminal_width().value_or(0);
   return line.run(with_joined_forms({argv + 1, argv + argc}));
+}
+
+void print_error(const char* kind, const std::string& message) {
+  {
+    const isa::Styled style(std::cerr, isa::Style::kBad);
+    std::cerr << "kodama: " << kind;
+  }
+  std::cerr << message << '\n';
 }
 
 }  // namespace
@@ -42,6 +50,8 @@ int run_command_line(int argc, char** argv) {
     if (::fcntl(descriptor, F_GETFD) < 0)
       ::open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY);
   }
+  if (isa::has_colours(STDOUT_FILENO)) isa::allow_styles(std::cout);
+  if (isa::has_colours(STDERR_FILENO)) isa::allow_styles(std::cerr);
   const isa::PrintableStream out(std::cout);
   const isa::PrintableStream errors(std::cerr);
   try {
@@ -50,29 +60,29 @@ int run_command_line(int argc, char** argv) {
     isa::flush_standard_output();
     return code;
   } catch (const isa::UserErrors& all) {
-    for (const std::string& error : all.messages()) std::cerr << "kodama: error: " << error << '\n';
+    for (const std::string& error : all.messages()) print_error("error: ", error);
     return compiler::kExitUserError;
   } catch (const isa::UserError& error) {
-    std::cerr << "kodama: error: " << error.what() << '\n';
+    print_error("error: ", error.what());
     return compiler::kExitUserError;
   } catch (const isa::UnsupportedError& error) {
-    std::cerr << "kodama: not supported: " << error.what() << '\n';
+    print_error("not supported: ", error.what());
     return compiler::kExitUnsupported;
   } catch (const isa::PassError& error) {
-    std::cerr << "kodama: " << error.what() << '\n';
+    print_error("", error.what());
     return compiler::kExitInternalError;
   } catch (const std::filesystem::filesystem_error& error) {
     // Whatever we ask the file system, the answer is the user's: no permission, say.
-    fmt::print(std::cerr, "kodama: error: {}: {}\n", error.path1().string(), error.code().message());
+    print_error("error: ", error.path1().string() + ": " + error.code().message());
     return compiler::kExitUserError;
   } catch (const std::bad_alloc&) {
-    std::cerr << "kodama: not supported: this needs more memory than the process may have\n";
+    print_error("not supported: ", "this needs more memory than the process may have");
     return compiler::kExitUnsupported;
   } catch (const std::exception& error) {
     std::string command;
     for (int k = 0; k < argc; ++k) command += std::string(k > 0 ? " " : "") + argv[k];
-    std::cerr << "kodama: " << error.what() << "\nThis is a bug in kodama; it is reproduced by: " << command
-              << '\n';
+    print_error("",
+                fmt::format("{}\nThis is a bug in kodama; it is reproduced by: {}", error.what(), command));
     return compiler::kExitInternalError;
   }
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iostream>
 #include <limits>
 #include <map>
@@ -10,6 +11,7 @@
 #include "compiler/report/table.h"
 #include "isa/error.h"
 #include "isa/output.h"
+#include "isa/verbosity.h"
 #include "passes/plugin_loading.h"
 #include "simulator/hazard_modes.h"
 #include "tools/options.h"
@@ -98,6 +100,14 @@ void add_input_options(CLI::App& app, SessionOptions& options) {
   app.add_option("--json", options.json_file, "write the layer table and totals as JSON");
 }
 
+void add_test_data_options(CLI::App& app, std::string& test_data, std::optional<double>& tolerance) {
+  app.add_option("--test-data", test_data,
+                 "directory with test_data_set_N: run each set, compare with its outputs");
+  add_number(app, "--tolerance", tolerance,
+             "largest error over largest magnitude; default by precision: gfloat 1e-3, float 1e-5, half 5e-2",
+             0, 1e9);
+}
+
 void add_host_option(CLI::App& app, std::string& host) {
   app.add_option("--host", host,
                  "overlap: a compiled model's data pass the host link beside programs as far as they can; "
@@ -142,8 +152,11 @@ void add_hazards_option(CLI::App& app, simulator::Hazards& hazards) {
       ->default_str("ignore");
 }
 
-void check_report_options(const CLI::App& app, const simulator::ReportOptions& report, bool timing,
+void check_report_options(const CLI::App& app, simulator::ReportOptions& report, bool timing,
                           simulator::Hazards hazards) {
+  const bool is_alone =
+      report.statistics == "json" || report.statistics == "csv" || isa::verbosity() == isa::Verbosity::kQuiet;
+  if (!report.statistics.empty() && report.statistics_file.empty() && is_alone) report.statistics_file = "-";
   if (!timing && hazards == simulator::Hazards::kStall)
     throw isa::UserError("--no-timing: allowed only without --hazards=stall, which shows in the time");
   if (!timing && report.keeps_timeline)
@@ -192,7 +205,7 @@ void add_model_options(CLI::App& app, SessionOptions& options, RawOptions& raw) 
       ->excludes(cache);
   app.add_flag("!--no-fuse", options.fuse, "keep every operator a layer of its own");
   add_plugin_option(app, raw.plugins);
-  add_wide_option(app);
+  add_table_options(app);
 }
 
 void add_compile_options(CLI::App& app, SessionOptions& options, RawOptions& raw) {
@@ -208,14 +221,27 @@ void finish_options(const RawOptions& raw, SessionOptions& options) {
   options.passes.options = parse_pass_options(raw.pass_options);
 }
 
-void add_wide_option(CLI::App& app) {
+void add_table_options(CLI::App& app) {
   app.add_flag_callback(
-      "--wide", [] { compiler::fit_tables(0); },
+      "--wide", [] { compiler::table_view().width = 0; },
       "tables with all columns, also where they are wider than the terminal");
+  app.add_flag("--legend", compiler::table_view().legend, "below tables what their columns say");
+}
+
+void add_run_view_options(CLI::App& app) {
+  app.add_flag("--brief", compiler::table_view().brief, "totals and comparisons, no table of layers");
+  app.add_flag("--moves", compiler::table_view().moves,
+               "the table of Moves, the changes of layout between layers");
 }
 
 std::ostream& report_stream(const std::vector<std::string>& outputs) {
   return isa::check_outputs(outputs) ? std::cerr : std::cout;
+}
+
+std::ostream& result_stream(const std::vector<std::string>& outputs) {
+  std::ostream& out = report_stream(outputs);
+  const bool any = std::ranges::any_of(outputs, [](const std::string& path) { return !path.empty(); });
+  return any ? isa::unless_quiet(out) : out;
 }
 
 std::ostream& session_stream(const SessionOptions& options) {
@@ -225,6 +251,10 @@ std::ostream& session_stream(const SessionOptions& options) {
   outputs.push_back(options.json_file);
   outputs.push_back(options.html_file);
   return report_stream(outputs);
+}
+
+std::ostream& run_stream(const SessionOptions& options) {
+  return isa::unless_quiet(session_stream(options));
 }
 
 }  // namespace kodama::tools

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -35,13 +36,16 @@ void add_threads(CLI::App& app, int& threads);
 // ---- runs on the simulated chip
 
 void add_input_options(CLI::App& app, compiler::SessionOptions& options);
+/// --test-data and --tolerance.
+void add_test_data_options(CLI::App& app, std::string& test_data, std::optional<double>& tolerance);
 void add_host_option(CLI::App& app, std::string& host);
 void add_report_options(CLI::App& app, simulator::ReportOptions& report, bool& timing);
 /// `--stats` takes its form as the next word, if that is one; CLI11's flags take it after '=' only.
 std::vector<std::string> with_joined_forms(std::vector<std::string> arguments);
 void add_hazards_option(CLI::App& app, simulator::Hazards& hazards);
-/// UserError for options of reports and hazards that can't be given together.
-void check_report_options(const CLI::App& app, const simulator::ReportOptions& report, bool timing,
+/// UserError for options of reports and hazards that can't be given together. Statistics that programs read
+/// get standard output for themselves, unless they have a file.
+void check_report_options(const CLI::App& app, simulator::ReportOptions& report, bool timing,
                           simulator::Hazards hazards);
 
 // ---- models
@@ -62,13 +66,19 @@ void finish_options(const RawOptions& raw, compiler::SessionOptions& options);
 
 // ---- output
 
-/// --wide; without it tables fit the terminal.
-void add_wide_option(CLI::App& app);
+/// --wide and --legend, of commands that print tables.
+void add_table_options(CLI::App& app);
+/// --brief and --moves, of commands that run models.
+void add_run_view_options(CLI::App& app);
 
 /// Tries the files that a command will write, before the work. Returns where everything else that it prints
 /// goes: standard error when one of the files is standard output.
 std::ostream& report_stream(const std::vector<std::string>& outputs);
-/// The same for all that a session writes.
+/// The same, but nothing with --quiet if there is a file: what is printed is for those who have none.
+std::ostream& result_stream(const std::vector<std::string>& outputs);
+/// The same as report_stream for all that a session writes.
 std::ostream& session_stream(const compiler::SessionOptions& options);
+/// The same where what is printed is not all that the command is for: nothing with --quiet.
+std::ostream& run_stream(const compiler::SessionOptions& options);
 
 }  // namespace kodama::tools

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "isa/error.h"
+#include "tools/command.h"
 
 namespace kodama::tools {
 
@@ -26,7 +27,7 @@ Assignment parse_assignment(const std::string& option, const std::string& text, 
 void check_mode(const CLI::App& command, std::string_view mode, const std::set<std::string>& used) {
   for (const CLI::Option* option : command.get_options()) {
     const std::string name = option->get_name();
-    if (option->count() == 0 || used.contains(name)) continue;
+    if (option->count() == 0 || used.contains(name) || option->get_group() == kEveryCommand) continue;
     throw isa::UserError(fmt::format(
         "{} {}: no effect {}; {}", command.get_name(), name, mode,
         used.empty() ? "no option has one" : fmt::format("what has one: {}", fmt::join(used, ", "))));

@@ -81,7 +81,7 @@ bool print_comparison(const ValueMap& outputs, const ValueMap& expected, const s
     } else if (each.rows_found >= 0) {
       text += fmt::format("; in another order {} of {} rows are right", each.rows_found, row_count());
     }
-    fmt::print(out, "{} against {}: {}\n", each.name, beside, text);
+    print_verdict(fmt::format("{} against {}: {}", each.name, beside, text), ok, out);
     json.push_back({{"output", each.name},
                     {"against", beside},
                     {"max_absolute", each.worst.max_absolute},
@@ -116,9 +116,8 @@ int run_dynamic_command(const RunRequest& request, ImportedModel imported, WallT
   dynamic.runner = runner_options(options);
   dynamic.cache_limit = options.cache_limit;
   for (const std::string& bucket : options.buckets) dynamic.buckets.push_back(parse_bucket(bucket));
-  ProgressBar bar("running");
-  int64_t steps = 0;
-  dynamic.progress = [&](const std::string& what) { bar.update(steps, steps + 1, what), ++steps; };
+  ProgressBar bar("reading inputs");
+  dynamic.progress = [&](const std::string& what) { bar.update(0, 0, what); };
   DynamicExecutor executor(std::move(imported.model), isa::find_chip(options.chip), dynamic);
   const onnx::GraphProto& graph = executor.model().graph();
   simulator::RunReport report(isa::find_chip(options.chip), options.report);
@@ -146,6 +145,7 @@ int run_dynamic_command(const RunRequest& request, ImportedModel imported, WallT
     const auto run = [&](int64_t number) {
       return executor.run(set.inputs, number == request.repeat && options.report.any() ? &report : nullptr);
     };
+    bar.phase("running");
     DynamicOutcome outcome = run(1);
     nlohmann::ordered_json entry;
     entry["data_set"] = set.name;
@@ -175,7 +175,7 @@ int run_dynamic_command(const RunRequest& request, ImportedModel imported, WallT
       fmt::print(out, "of {} runs, the last: the first compiled {} programs, this one {}\n", request.repeat,
                  first_compiles, outcome.total.compiles);
     print_outputs(outcome.outputs, request.show_classes, out);
-    for (const std::string& difference : differences) fmt::print(out, "{}\n", difference);
+    for (const std::string& difference : differences) print_verdict(difference, false, out);
     passed &= differences.empty();
     if (request.repeat > 1 && differences.empty())
       fmt::print(out, "outputs of all {} runs: the same bits\n", request.repeat);

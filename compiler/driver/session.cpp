@@ -23,6 +23,7 @@
 #include "compiler/runtime/comparison.h"
 #include "isa/file.h"
 #include "isa/output.h"
+#include "isa/verbosity.h"
 
 namespace kodama::compiler {
 namespace {
@@ -34,9 +35,9 @@ struct Compiled {
   CompiledModel model;
 };
 
-/// `model` is imported, and `times` ends that.
+/// `model` is imported, and `times` ends that; `bar` gets the phase.
 Compiled compile_imported(const SessionOptions& options, onnx::ModelProto model, bool keeps_references,
-                          WallTimes& times) {
+                          WallTimes& times, ProgressBar& bar) {
   CompileOptions compile = compile_options(options, dump_points(&options.passes), options.planner);
   const isa::Chip chip = isa::find_chip(options.chip);
   Compiled result;
@@ -44,7 +45,7 @@ Compiled compile_imported(const SessionOptions& options, onnx::ModelProto model,
   times.end("import");
   layout::SolutionCache cache(options.cache);
   if (!options.cache.empty()) compile.cache = &cache;
-  ProgressBar bar("compiling");
+  bar.phase("compiling");
   compile.progress = [&](int64_t done, int64_t total, const std::string& what) {
     bar.update(done, total, what);
   };
@@ -88,6 +89,48 @@ void print_wrong_kernels(const CompiledModel& model, const Comparisons& layers, 
   }
 }
 
+/// Inputs, and what is recorded of their outputs.
+struct DataSet {
+  std::string name;
+  TensorMap inputs;
+  TensorMap expected;
+
+  OutputFiles files(const CompiledModel& model, const std::string& directory) const {
+    return {output_names(model), name.empty() || directory.empty() ? directory : directory + "/" + name};
+  }
+};
+
+/// Those of a directory of test data; without one, one of --input and random inputs.
+std::vector<DataSet> read_data_sets(const std::string& test_data, const CompiledModel& model,
+                                    const SessionOptions& options) {
+  if (test_data.empty()) return {{"", read_inputs(model, options.inputs, options.seed), {}}};
+  std::vector<DataSet> sets;
+  BackendTestCase test = load_backend_test(test_data);
+  for (BackendTestData& data : test.data_sets) {
+    for (const std::string& name : test.random_outputs) data.outputs.erase(name);
+    sets.push_back({data.name, to_tensors(std::move(data.inputs), "input"),
+                    to_tensors(std::move(data.outputs), "output")});
+    check_inputs(model, sets.back().inputs);
+  }
+  return sets;
+}
+
+/// Whether a run's outputs are those of its data set.
+bool print_recorded(const DataSet& set, const RunOutcome& outcome, double tolerance, std::ostream& out) {
+  bool passed = true;
+  for (const auto& [name, tensor] : set.expected) {
+    const auto found = outcome.outputs.find(name);
+    if (found == outcome.outputs.end())
+      throw isa::UserError(
+          fmt::format("{}: found an output '{}', which the model doesn't have", set.name, name));
+    const Comparison comparison = compare_tensors(found->second, tensor);
+    print_verdict(fmt::format("{} against the recorded output: {}", name, verdict(comparison, tolerance)),
+                  within(comparison, tolerance), out);
+    passed &= within(comparison, tolerance);
+  }
+  return passed;
+}
+
 }  // namespace
 
 TensorMap read_inputs(const CompiledModel& model, const std::vector<std::string>& specifications,
@@ -106,6 +149,7 @@ int run_command(const RunRequest& request, std::ostream& out) {
   const SessionOptions& options = request.common;
   if (request.pipeline) check_pipeline_options(request);
   WallTimes times;
+  ProgressBar bar("importing");
   ImportedModel imported =
       import_any_model(request.model_file, {options.dims, read_named_tensors("--bind", options.bind)});
   expand_gradient_nodes(imported, request.model_file);
@@ -113,35 +157,23 @@ int run_command(const RunRequest& request, std::ostream& out) {
     throw isa::UnsupportedError(fmt::format(
         "--pipeline: {}, so the model is compiled in parts while it runs; --dim and --bind fix its shapes",
         imported.open_reason));
-  if (!imported.open_reason.empty()) return run_dynamic_command(request, std::move(imported), times, out);
+  if (!imported.open_reason.empty()) {
+    bar.finish();
+    return run_dynamic_command(request, std::move(imported), times, out);
+  }
   if (!options.buckets.empty())
     throw isa::UserError(fmt::format("--bucket {}: all shapes of this model are known before it runs",
                                      options.buckets.front()));
-  const Compiled compiled = compile_imported(options, std::move(imported.model), request.compare, times);
+  const Compiled compiled = compile_imported(options, std::move(imported.model), request.compare, times, bar);
   const CompiledModel& model = compiled.model;
+  bar.finish();
   if (request.pipeline) return run_pipeline(request, model, compiled.imported, times, out);
   const double tolerance = request.tolerance.value_or(default_tolerance(model.precision));
 
-  struct DataSet {
-    std::string name;
-    TensorMap inputs;
-    TensorMap expected;
-  };
-  std::vector<DataSet> sets;
-  if (!request.test_data.empty()) {
-    BackendTestCase test = load_backend_test(request.test_data);
-    for (BackendTestData& data : test.data_sets) {
-      for (const std::string& name : test.random_outputs) data.outputs.erase(name);
-      sets.push_back({data.name, to_tensors(std::move(data.inputs), "input"),
-                      to_tensors(std::move(data.outputs), "output")});
-      check_inputs(model, sets.back().inputs);
-    }
-  } else {
-    sets.push_back({"", read_inputs(model, options.inputs, options.seed), {}});
-  }
+  bar.phase("reading inputs");
+  const std::vector<DataSet> sets = read_data_sets(request.test_data, model, options);
 
   TensorMap observed;
-  ProgressBar bar("running");
   RunnerOptions runner_options = compiler::runner_options(options);
   runner_options.progress = [&](int64_t done, int64_t total, const std::string& what) {
     bar.update(done, total, what);
@@ -151,14 +183,13 @@ int run_command(const RunRequest& request, std::ostream& out) {
   }
   simulator::RunReport report(model.chip, options.report);
   times.end("inputs");
+  bar.phase("loading the chip");
   ModelRunner runner(model, runner_options);
   times.end("load chip");
   bool passed = true;
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
   for (const DataSet& set : sets) {
-    const OutputFiles files(output_names(model), set.name.empty() || options.output_directory.empty()
-                                                     ? options.output_directory
-                                                     : options.output_directory + "/" + set.name);
+    const OutputFiles files = set.files(model, options.output_directory);
     // Statistics and traces are of the last, as the table.
     size_t programs_before = 0;
     const auto run = [&](int64_t number) {
@@ -168,6 +199,7 @@ int run_command(const RunRequest& request, std::ostream& out) {
       // Of several runs the last one is shown as one in a row of many.
       return runner.run(set.inputs, is_last && options.report.any() ? &report : nullptr, request.repeat > 1);
     };
+    bar.phase("running");
     RunOutcome outcome = run(1);
     Runs runs{request.repeat, outcome.first_cycles(),
               outcome.preparation.dram_bytes + outcome.total.dram_bytes, outcome};
@@ -183,16 +215,13 @@ int run_command(const RunRequest& request, std::ostream& out) {
     }
     bar.finish();
     times.end("run");
-
-    if (!set.name.empty()) fmt::print(out, "=== {} ===\n", set.name);
-    if (request.show_images) {
-      for (const auto& [name, tensor] : set.inputs) print_text_art(name, tensor, out);
-    }
     Comparisons layers;
     Comparisons outputs;
     if (request.compare) {
+      bar.phase("computing the CPU reference");
       const TensorMap reference = run_graph(compiled.prepared, set.inputs, {.keep_intermediates = true});
       const TensorMap expected = run_graph(compiled.imported, set.inputs);
+      bar.finish();
       times.end("reference");
       for (const auto& [name, tensor] : observed) {
         const auto found = reference.find(name);
@@ -201,19 +230,25 @@ int run_command(const RunRequest& request, std::ostream& out) {
       for (const auto& [name, tensor] : outcome.outputs)
         outputs[name] = compare_tensors(tensor, expected.at(name));
     }
+
+    if (!set.name.empty()) fmt::print(out, "=== {} ===\n", set.name);
+    if (request.show_images) {
+      for (const auto& [name, tensor] : set.inputs) print_text_art(name, tensor, out);
+    }
     print_layer_table(model, runs, layers, out);
     print_relayouts(model, outcome, out);
     print_schedules_given_up(model, out);
     print_host_layers(model, out);
     print_host_share(host_shares(model, outcome), outcome.total.chip.cycles(), out);
     print_outputs(borrow_values(outcome.outputs), request.show_classes, out);
-    for (const std::string& difference : differences) fmt::print(out, "{}\n", difference);
+    for (const std::string& difference : differences) print_verdict(difference, false, out);
     passed &= differences.empty();
     if (request.repeat > 1 && differences.empty())
       fmt::print(out, "outputs of all {} runs: the same bits\n", request.repeat);
     bool is_right = true;
     for (const auto& [name, comparison] : outputs) {
-      fmt::print(out, "{} against the CPU reference: {}\n", name, verdict(comparison, tolerance));
+      print_verdict(fmt::format("{} against the CPU reference: {}", name, verdict(comparison, tolerance)),
+                    within(comparison, tolerance), out);
       is_right &= within(comparison, tolerance);
     }
     nlohmann::ordered_json on_operands = nlohmann::ordered_json::array();
@@ -223,10 +258,14 @@ int run_command(const RunRequest& request, std::ostream& out) {
         WallTimes ignored;
         SessionOptions own = options;
         own.dump_after.clear();
-        const Compiled other = compile_imported(own, std::move(again.model), false, ignored);
+        const Compiled other = compile_imported(own, std::move(again.model), false, ignored, bar);
+        bar.phase("running with the chip's operands");
         RunnerOptions plain = compiler::runner_options(options);
         plain.timing = false;
-        return to_values(ModelRunner(other.model, plain).run(to_tensors(shown.inputs, "input")).outputs);
+        auto values =
+            to_values(ModelRunner(other.model, plain).run(to_tensors(shown.inputs, "input")).outputs);
+        bar.finish();
+        return values;
       };
       is_right =
           print_with_chip_operands(compare_with_chip_operands({compiled.imported, borrow_values(set.inputs)},
@@ -234,14 +273,10 @@ int run_command(const RunRequest& request, std::ostream& out) {
                                    tolerance, out, on_operands);
       times.end("reference on the chip's operands");
     }
-    if (!is_right) print_first_wrong_layer(model, layers, tolerance, out);
+    if (!is_right) print_first_wrong_layer(model, layers, tolerance, isa::failure_stream(out));
     passed &= is_right;
     print_wrong_kernels(model, layers, tolerance, out);
-    for (const auto& [name, tensor] : set.expected) {
-      const Comparison comparison = compare_tensors(outcome.outputs.at(name), tensor);
-      fmt::print(out, "{} against the recorded output: {}\n", name, verdict(comparison, tolerance));
-      passed &= within(comparison, tolerance);
-    }
+    passed &= print_recorded(set, outcome, tolerance, out);
     files.write(borrow_values(outcome.outputs));
     if (!options.json_file.empty() || !options.html_file.empty()) {
       const std::optional<TracedRun> traced = traced_run(model, report, programs_before);
@@ -280,11 +315,12 @@ int compile_command(const CompileRequest& request, std::ostream& out) {
   check_package_directory(request.directory);
   WallTimes times;
   const SessionOptions& options = request.common;
+  ProgressBar bar("importing");
   onnx::ModelProto imported =
       import_model(request.model_file, {options.dims, read_named_tensors("--bind", options.bind)});
   expand_gradient_nodes(imported, request.model_file);
-  const Compiled compiled = compile_imported(options, std::move(imported), false, times);
-  ProgressBar bar("writing");
+  const Compiled compiled = compile_imported(options, std::move(imported), false, times, bar);
+  bar.phase("writing");
   save_package(compiled.model, request.directory,
                [&](int64_t done, int64_t total, const std::string& what) { bar.update(done, total, what); });
   bar.finish();
@@ -349,30 +385,38 @@ int simulate_package_command(const SimulateRequest& request, std::ostream& out) 
       request.directory, request.common.chip,
       [&](int64_t done, int64_t total, const std::string& what) { bar.update(done, total, what); });
   bar.finish();
-  const TensorMap inputs = read_inputs(model, request.common.inputs, request.common.seed);
-  const OutputFiles files(output_names(model), request.common.output_directory);
-  ProgressBar run_bar("running");
+  const double tolerance = request.tolerance.value_or(default_tolerance(model.precision));
+  const std::vector<DataSet> sets = read_data_sets(request.test_data, model, request.common);
   RunnerOptions options = runner_options(request.common);
   options.progress = [&](int64_t done, int64_t total, const std::string& what) {
-    run_bar.update(done, total, what);
+    bar.update(done, total, what);
   };
   simulator::RunReport report(model.chip, request.common.report);
   ModelRunner runner(model, options);
-  const RunOutcome outcome = runner.run(inputs, request.common.report.any() ? &report : nullptr);
-  const Runs runs{1, outcome.first_cycles(), outcome.preparation.dram_bytes + outcome.total.dram_bytes,
-                  outcome};
-  run_bar.finish();
-  print_layer_table(model, runs, {}, out);
-  print_relayouts(model, outcome, out);
-  print_host_layers(model, out);
-  print_host_share(host_shares(model, outcome), outcome.total.chip.cycles(), out);
-  print_outputs(borrow_values(outcome.outputs), false, out);
-  report.finish(out);
-  files.write(borrow_values(outcome.outputs));
-  if (!request.common.json_file.empty()) {
-    isa::write_output(request.common.json_file, run_to_json(model, runs, {}, {}).dump(1) + "\n");
+  bool passed = true;
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (const DataSet& set : sets) {
+    const OutputFiles files = set.files(model, request.common.output_directory);
+    bar.phase("running");
+    const RunOutcome outcome = runner.run(set.inputs, request.common.report.any() ? &report : nullptr);
+    const Runs runs{1, outcome.first_cycles(), outcome.preparation.dram_bytes + outcome.total.dram_bytes,
+                    outcome};
+    bar.finish();
+    if (!set.name.empty()) fmt::print(out, "=== {} ===\n", set.name);
+    print_layer_table(model, runs, {}, out);
+    print_relayouts(model, outcome, out);
+    print_host_layers(model, out);
+    print_host_share(host_shares(model, outcome), outcome.total.chip.cycles(), out);
+    print_outputs(borrow_values(outcome.outputs), false, out);
+    passed &= print_recorded(set, outcome, tolerance, out);
+    files.write(borrow_values(outcome.outputs));
+    json.push_back(run_to_json(model, runs, {}, {}));
+    if (!set.name.empty()) json.back()["data_set"] = set.name;
   }
-  return kExitOk;
+  report.finish(out);
+  if (!request.common.json_file.empty())
+    isa::write_output(request.common.json_file, (json.size() == 1 ? json[0] : json).dump(1) + "\n");
+  return passed ? kExitOk : kExitOutOfTolerance;
 }
 
 }  // namespace kodama::compiler

@@ -106,7 +106,10 @@ int plan_command(const PlanRequest& request, std::ostream& out);
 struct SimulateRequest {
   SessionOptions common;  ///< chip empty = the manifest's
   std::string directory;
+  std::string test_data;            ///< as in RunRequest
+  std::optional<double> tolerance;  ///< likewise
 };
+/// Exit code as run_command's, for the outputs of test data.
 int simulate_package_command(const SimulateRequest& request, std::ostream& out);
 
 /// Tensors for all inputs of a model: from "NAME=FILE[:MEMBER]", else random. UserError for a wrong name,

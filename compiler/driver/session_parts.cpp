@@ -17,6 +17,8 @@
 #include "compiler/tensor/numpy_file.h"
 #include "isa/file.h"
 #include "isa/output.h"
+#include "isa/style.h"
+#include "isa/verbosity.h"
 
 namespace kodama::compiler {
 
@@ -203,6 +205,12 @@ std::string verdict(const Comparison& comparison, double tolerance) {
       tolerance, passes ? "ok" : "FAILED", place);
 }
 
+void print_verdict(const std::string& sentence, bool is_right, std::ostream& out) {
+  std::ostream& to = is_right ? out : isa::failure_stream(out);
+  const isa::Styled style(to, is_right ? isa::Style::kGood : isa::Style::kBad);
+  fmt::print(to, "{}\n", sentence);
+}
+
 bool print_with_chip_operands(const std::optional<OperandsComparison>& comparison, double tolerance,
                               std::ostream& out, nlohmann::ordered_json& json) {
   if (!comparison) return false;
@@ -211,19 +219,22 @@ bool print_with_chip_operands(const std::optional<OperandsComparison>& compariso
       "run once more with what operators read that choose, compare or round to integers as outputs: {}\n",
       comparison->operands.size());
   for (const std::string& name : comparison->changed)
-    fmt::print(out, "{} has other bits than in the run before, of which this shows nothing: FAILED\n", name);
+    print_verdict(name + " has other bits than in the run before, of which this shows nothing: FAILED", false,
+                  out);
   Comparison worst;
   for (const ValueComparison& each : comparison->operands) {
     if (!within(each.worst, tolerance))
-      fmt::print(out, "operand {} against the CPU reference: {}\n", each.name,
-                 verdict(each.worst, tolerance));
+      print_verdict(
+          fmt::format("operand {} against the CPU reference: {}", each.name, verdict(each.worst, tolerance)),
+          false, out);
     include(worst, each.worst);
   }
   fmt::print(out, "operands against the CPU reference, each on those before it: {}\n",
              verdict(worst, tolerance));
   for (const ValueComparison& each : comparison->outputs) {
-    fmt::print(out, "{} against the CPU reference on the chip's operands: {}\n", each.name,
-               verdict(each.worst, tolerance));
+    print_verdict(fmt::format("{} against the CPU reference on the chip's operands: {}", each.name,
+                              verdict(each.worst, tolerance)),
+                  within(each.worst, tolerance), out);
     json.push_back({{"output", each.name},
                     {"against", "the CPU reference on the chip's operands"},
                     {"max_absolute", each.worst.max_absolute},

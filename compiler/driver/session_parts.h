@@ -56,6 +56,8 @@ std::vector<std::string> output_names(const CompiledModel& model);
 void print_outputs(const ValueMap& outputs, bool classes, std::ostream& out);
 /// One comparison as a sentence.
 std::string verdict(const Comparison& comparison, double tolerance);
+/// A sentence about what is right or wrong; what is wrong is said with --quiet, too.
+void print_verdict(const std::string& sentence, bool is_right, std::ostream& out);
 
 /// What a comparison with the CPU reference leaves open where a model decides by numbers that it has
 /// computed, as sentences and entries of `json`: whether everything is right for the chip's operands.

@@ -14,6 +14,7 @@
 #include "compiler/driver/child_process.h"
 #include "compiler/driver/session_options.h"
 #include "compiler/driver/session_parts.h"
+#include "compiler/driver/sweep_plot.h"
 #include "compiler/graph/gradient/gradient_nodes.h"
 #include "compiler/plan/problem_bound.h"
 #include "compiler/report/progress.h"
@@ -177,6 +178,11 @@ void print_sweep(const SweepRequest& request, const std::vector<Values>& all,
     table.add(std::move(cells));
   }
   table.leave_out_first({"bound", "ms", "chip cycles", "of peak"});
+  table.explain({{"cycles", "of a run, the host link included, constants on the chip"},
+                 {"chip cycles", "of them the programs'"},
+                 {"ms", "of a run, at the chip's clock"},
+                 {"bound", "cycles that the problem takes at the peaks of this chip, whatever the plan"},
+                 {"of peak", "products over what the matrix unit could do in the chip cycles"}});
   table.print(out, request.axes.size(), request.axes.size() + 5);
   const auto best = std::ranges::min_element(rows, {}, [](const SweepRow& row) {
     return row.problem.empty() ? row.cycles : std::numeric_limits<int64_t>::max();
@@ -189,11 +195,32 @@ void print_sweep(const SweepRequest& request, const std::vector<Values>& all,
   fmt::print(out, "fewest cycles: {}, with {}\n", best->cycles, fmt::join(words, ", "));
 }
 
+/// `all` is in the order of combinations(): what belongs to one value of the first axis is together.
+SweepPlot plot_of(const SweepRequest& request, const std::vector<Values>& all,
+                  const std::vector<SweepRow>& rows) {
+  const SweepAxis& first = request.axes.front();
+  SweepPlot plot{request.model_file, first.key, first.values, {}};
+  const size_t lines = all.size() / first.values.size();
+  for (size_t line = 0; line < lines; ++line) {
+    std::vector<std::string> words;
+    for (size_t axis = 1; axis < request.axes.size(); ++axis)
+      words.push_back(fmt::format("{}={}", request.axes[axis].key, all[line][axis]));
+    SweepPlot::Line& drawn = plot.lines.emplace_back();
+    drawn.name = words.empty() ? "cycles of a run" : fmt::format("{}", fmt::join(words, ", "));
+    for (size_t value = 0; value < first.values.size(); ++value) {
+      const SweepRow& row = rows[value * lines + line];
+      drawn.cycles.push_back(row.problem.empty() ? std::optional(row.cycles) : std::nullopt);
+    }
+  }
+  return plot;
+}
+
 }  // namespace
 
 int sweep_command(const SweepRequest& request, std::ostream& out) {
   const SessionOptions& options = request.common;
   check_axes(request);
+  if (!request.plot_file.empty()) check_gnuplot();
   const std::vector<Values> all = combinations(request.axes);
   onnx::ModelProto model =
       import_model(request.model_file, {options.dims, read_named_tensors("--bind", options.bind)});
@@ -216,6 +243,7 @@ int sweep_command(const SweepRequest& request, std::ostream& out) {
   bar.finish();
   print_sweep(request, all, rows, out);
   if (!request.csv_file.empty()) isa::write_output(request.csv_file, to_csv(request, all, rows));
+  if (!request.plot_file.empty()) isa::write_output(request.plot_file, plot_svg(plot_of(request, all, rows)));
   const bool any = std::ranges::any_of(rows, [](const SweepRow& row) { return row.problem.empty(); });
   return any ? kExitOk : kExitUnsupported;
 }

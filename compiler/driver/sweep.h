@@ -23,6 +23,7 @@ struct SweepRequest {
   std::vector<SweepAxis> axes;  ///< every value of one with every value of the others, the last one fastest
   int jobs = 1;                 ///< processes at a time
   std::string csv_file;         ///< empty: none
+  std::string plot_file;        ///< SVG: cycles over the values of the first axis; empty: none
 };
 
 /// Compiles and runs the model once for each combination, in processes of their own, and prints a row for

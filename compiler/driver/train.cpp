@@ -132,6 +132,7 @@ class Training {
       if (done % per_epoch == 0) {
         bar.finish();
         print_epoch(epoch + 1, per_epoch);
+        bar.phase("training");
       }
       // All chips end behind the same step.
       if (chips_ != nullptr) is_interrupted = chips_->any(is_interrupted);

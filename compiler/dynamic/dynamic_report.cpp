@@ -111,9 +111,19 @@ void print_dynamic_report(const DynamicOutcome& outcome, std::ostream& out) {
     add(region, operators_text(region.operators), place_name(region));
   table.leave_out_first(
       {"from disk", "link bytes", "hits", "compiles", "operators", "link cycles", "host cycles"});
+  table.explain({{"region", "a part of the model that is compiled, or that the host computes"},
+                 {"operators", "of ONNX, in it"},
+                 {"runs", "times that it was run"},
+                 {"compiles", "programs that were made for it"},
+                 {"from disk", "programs that another process had made"},
+                 {"hits", "runs of programs that were in memory"},
+                 {"chip cycles", "of all its runs"},
+                 {"link cycles", "data and instructions on the host link"},
+                 {"host cycles", "of what the host computes"},
+                 {"link bytes", "data on the host link"}});
   table.rule();
   add(outcome.total, "", "");
-  table.print(out, 3);
+  if (!table_view().brief) table.print(out, 3);
   const RegionRuns& total = outcome.total;
   fmt::print(out, "all regions: {} cycles", total.stats.chip.cycles());
   if (total.preload_bytes > 0) {

@@ -25,13 +25,17 @@ std::string shorten(const std::string& text, size_t width) {
 struct Cause {
   const char* name;
   int64_t isa::CycleCauses::*cycles;
+  const char* meaning;
 };
-constexpr std::array<Cause, 6> kCauses{{{"step cycles", &isa::CycleCauses::steps},
-                                        {"wait", &isa::CycleCauses::wait},
-                                        {"MV queue", &isa::CycleCauses::mv_queue},
-                                        {"fetch", &isa::CycleCauses::host_link},
-                                        {"hazard", &isa::CycleCauses::hazard},
-                                        {"drain", &isa::CycleCauses::drain}}};
+constexpr std::array<Cause, 6> kCauses{
+    {{"step cycles", &isa::CycleCauses::steps, "of the cycles: steps that issue, 4 each"},
+     {"wait", &isa::CycleCauses::wait, "of the cycles: held by `wait`, for transfers"},
+     {"MV queue", &isa::CycleCauses::mv_queue,
+      "of the cycles: held by a transfer for which there is no room"},
+     {"fetch", &isa::CycleCauses::host_link,
+      "of the cycles: until an instruction has come over the host link"},
+     {"hazard", &isa::CycleCauses::hazard, "of the cycles: held for hazards (--hazards=stall)"},
+     {"drain", &isa::CycleCauses::drain, "of the cycles: behind the last step, until transfers are done"}}};
 
 std::string error_text(double value) {
   return value == 0 ? "0" : fmt::format("{:.1e}", value);
@@ -110,12 +114,30 @@ void print_layer_table(const CompiledModel& model, const Runs& runs, const Compa
   table.leave_out_first({"host relayouts", "link cycles", "hazard", "drain", "fetch", "MV queue",
                          "step cycles", "max abs", "steps", "where", "wait", "operators", "output", "kind",
                          "max rel"});
+  std::vector<std::pair<std::string, std::string>> legend{
+      {"#", "place in the run"},
+      {"layer", "name of its first operator"},
+      {"operators", "what it is made of, in ONNX"},
+      {"kind", "kind of layer (docs/overview.md); Relayout: a Move between two layers"},
+      {"output", "shape of its first result"},
+      {"where", "on the chip, or on the host by the CPU reference"},
+      {"steps", "how many instructions issue"},
+      {"cycles", "of the chip, waiting included"}};
+  for (const Cause& cause : kCauses) legend.emplace_back(cause.name, cause.meaning);
+  legend.insert(legend.end(),
+                {{"of peak", "products over what the matrix unit could do in these cycles"},
+                 {"times bound", "cycles over what the problem takes at the peaks, whatever the plan"},
+                 {"link cycles", "data and instructions on the host link"},
+                 {"host relayouts", "tensors that the host brings into another layout"},
+                 {"max abs", "largest difference to the CPU reference"},
+                 {"max rel", "the same, over the largest magnitude"}});
+  table.explain(std::move(legend));
   table.rule();
   std::vector<std::string> total{"", "total", "", "", "", ""};
   for (std::string& cell : numbers(outcome.total, model.work, true)) total.push_back(std::move(cell));
   total.insert(total.end(), {"", ""});
   table.add(std::move(total));
-  table.print(out, 6);
+  if (!table_view().brief) table.print(out, 6);
   const auto is_unstored = [](const Stage& stage) {
     const auto* chip = std::get_if<ChipStage>(&stage.body);
     return chip != nullptr && !chip->stored;
@@ -133,9 +155,6 @@ void print_layer_table(const CompiledModel& model, const Runs& runs, const Compa
   };
   const ProblemBound bound = problem_bound(model.work, model.chip, model.precision);
   fmt::print(out,
-             "of peak: products over what the matrix unit could do in these cycles; times bound: cycles over "
-             "what the "
-             "problem takes at the peaks, whatever the plan\n"
              "the problem's bound: {:.0f} cycles (products {:.0f}, vector operations {:.0f}, DRAM {:.0f} for "
              "{}, inputs and outputs)\n",
              std::ceil(bound.cycles()), std::ceil(bound.product_cycles), std::ceil(bound.vector_cycles),
@@ -201,15 +220,22 @@ void print_relayouts(const CompiledModel& model, const RunOutcome& outcome, std:
     ++relayouts;
   }
   table.leave_out_first({"from", "to", "ratio", "DRAM"});
-  if (relayouts > 0) table.print(out, 1, 4);
+  table.explain({{"move", "the layer, and which of its operands"},
+                 {"cycles", "of the chip, waiting included"},
+                 {"DRAM", "cycles that its data take of the DRAMs alone"},
+                 {"ratio", "of both"},
+                 {"from", "layout before (docs/layouts.md)"},
+                 {"to", "layout behind"}});
+  if (relayouts > 0 && table_view().moves) table.print(out, 1, 4);
   const std::string planner =
       model.plan.planner.empty() ? "" : fmt::format("planner {}: ", model.plan.planner);
   const int64_t all = outcome.total.chip_cycles();
   fmt::print(
-      out, "{}{} relayouts on the chip take {} of {} chip cycles ({:.0f} %), {} layout changes by the host\n",
+      out,
+      "{}{} relayouts on the chip take {} of {} chip cycles ({:.0f} %), {} layout changes by the host{}\n",
       planner, relayouts, cycles, all,
       all > 0 ? 100.0 * static_cast<double>(cycles) / static_cast<double>(all) : 0.0,
-      outcome.total.host_relayouts);
+      outcome.total.host_relayouts, relayouts > 0 && !table_view().moves ? "; --moves lists them" : "");
 }
 
 void print_planned_relayouts(const ModelPlan& plan, const LayerGraph& graph, std::ostream& out) {
@@ -245,11 +271,16 @@ void print_plans(const std::vector<PlanSummary>& plans, std::ostream& out) {
                std::to_string(plan.constant_cycles), std::to_string(plan.total() + plan.constant_cycles)});
   }
   table.leave_out_first({"with constants", "constant link cycles", "relayouts", "link cycles"});
+  table.explain({{"planner", "who chose kernels and layouts"},
+                 {"relayouts", "changes of layout between layers, on the chip"},
+                 {"relayout cycles", "what they take, estimated"},
+                 {"kernel cycles", "of the layers, estimated"},
+                 {"link cycles", "inputs and outputs on the host link"},
+                 {"total", "of a run, which planners make least; layers on the host take none here"},
+                 {"bound", "no plan of these candidates has a smaller total"},
+                 {"constant link cycles", "weights and tables of relayouts: sent once, before the first run"},
+                 {"with constants", "of the first run"}});
   table.print(out, 1);
-  fmt::print(
-      out,
-      "total: of a run, which planners make least; constants (weights and the tables of relayouts) are "
-      "sent once, before the first; layers on the host take no cycles here\n");
   for (const PlanSummary& plan : plans) {
     if (!plan.problem.empty()) fmt::print(out, "{}: not possible: {}\n", plan.planner, plan.problem);
   }

@@ -7,21 +7,18 @@
 #include <algorithm>
 #include <iostream>
 
+#include "isa/style.h"
+
 namespace kodama::compiler {
 
-namespace {
-
-size_t standard_width = 0;
-
-}  // namespace
-
-void fit_tables(size_t width) {
-  standard_width = width;
+TableView& table_view() {
+  static TableView view;
+  return view;
 }
 
 void Table::print(std::ostream& out, size_t left_columns, size_t numbers_end) const {
-  const bool fits = standard_width > 0 && &out == &std::cout;
-  print_within(fits ? standard_width : SIZE_MAX, out, left_columns, numbers_end);
+  const size_t width = table_view().width;
+  print_within(width > 0 && &out == &std::cout ? width : SIZE_MAX, out, left_columns, numbers_end);
 }
 
 void Table::print_within(size_t width, std::ostream& out, size_t left_columns, size_t numbers_end) const {
@@ -54,10 +51,16 @@ void Table::print_within(size_t width, std::ostream& out, size_t left_columns, s
                                                    : fmt::format("{:>{}}", rows_[r][c], widths[c]);
     }
     text.erase(text.find_last_not_of(' ') + 1);
+    const isa::Styled style(out, r == 0 ? isa::Style::kHeading : isa::Style::kPlain);
     fmt::print(out, "{}\n", text);
   }
   if (!left_out.empty())
     fmt::print(out, "left out, for {} columns: {} (--wide)\n", width, fmt::join(left_out, ", "));
+  if (!table_view().legend) return;
+  for (size_t c = 0; c < widths.size(); ++c) {
+    const auto said = std::ranges::find(legend_, rows_[0][c], &std::pair<std::string, std::string>::first);
+    if (is_shown[c] && said != legend_.end()) fmt::print(out, "  {:<20} {}\n", said->first, said->second);
+  }
 }
 
 std::string bytes_text(int64_t bytes) {

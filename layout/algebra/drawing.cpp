@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 
 #include "isa/error.h"
@@ -25,22 +26,33 @@ class Drawing {
     // Words that no factor reaches are left out.
     words_ = std::min<int64_t>(words_, layout.level_extent(Level::kWord));
     columns_ = std::min(size_.long_words, limits.long_words);
+    for (const Level level : kTree) {
+      if (layout_.coordinates(level).size() > 1) shown_.push_back(level);
+    }
+    add_rows(0, Coordinates{});
   }
 
-  std::string text() {
-    std::string fixed;
-    for (const Level level : kTree) {
-      const std::set<int64_t> used = layout_.coordinates(level);
-      if (used.size() > 1) shown_.push_back(level);
+  std::string text() const {
+    std::vector<std::vector<std::string>> table{{""}};
+    for (int64_t address = 0; address < columns_; ++address)
+      table[0].push_back(address == 0 ? "LW 0" : std::to_string(address));
+    for (const Row& row : rows_) {
+      table.push_back({std::string(2 * row.depth, ' ') + row.name});
+      if (!row.place) continue;
+      for (int64_t address = 0; address < columns_; ++address) {
+        std::string cell;
+        for (int64_t word = 0; word < words_; ++word)
+          cell += (word > 0 ? "|" : "") + element_text(*row.place, address, word);
+        table.back().push_back(std::move(cell));
+      }
     }
-    rows(0, Coordinates{}, 0);
     // Columns as wide as what is in them.
     std::vector<size_t> widths(static_cast<size_t>(columns_) + 1);
-    for (const auto& row : table_) {
+    for (const auto& row : table) {
       for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
     }
     std::string out;
-    for (const auto& row : table_) {
+    for (const auto& row : table) {
       std::string line = fmt::format("{:<{}}", row[0], widths[0]);
       for (size_t c = 1; c < row.size(); ++c) line += fmt::format("  {:<{}}", row[c], widths[c]);
       line.erase(line.find_last_not_of(' ') + 1);
@@ -51,17 +63,59 @@ class Drawing {
     return out;
   }
 
- private:
-  void rows(size_t depth, Coordinates at, int indent) {
-    if (depth == 0) {
-      std::vector<std::string> header{""};
-      for (int64_t address = 0; address < columns_; ++address)
-        header.push_back(address == 0 ? "LW 0" : std::to_string(address));
-      table_.push_back(std::move(header));
+  std::string svg(const std::string& title) const {
+    constexpr int64_t kHeight = 20, kMargin = 6, kLetter = 7, kIndent = 14;
+    size_t letters = 4;
+    int64_t left = kMargin;
+    for (const Row& row : rows_) {
+      left = std::max(left, kMargin + static_cast<int64_t>(row.name.size()) * kLetter +
+                                static_cast<int64_t>(row.depth) * kIndent + kMargin);
+      for (int64_t k = 0; row.place && k < columns_ * words_; ++k)
+        letters = std::max(letters, element_text(*row.place, k / words_, k % words_).size());
     }
-    const std::string blanks(static_cast<size_t>(2 * indent), ' ');
+    const int64_t width = static_cast<int64_t>(letters) * kLetter + kMargin;
+    const auto x = [&](int64_t address, int64_t word) { return left + (address * words_ + word) * width; };
+    std::string body;
+    const auto add_text = [&](int64_t at_x, int64_t at_y, const std::string& text) {
+      body += fmt::format("<text x=\"{}\" y=\"{}\">{}</text>\n", at_x, at_y, text);
+    };
+    for (int64_t address = 0; address < columns_; ++address)
+      add_text(x(address, 0) + kMargin / 2, kHeight - kMargin, fmt::format("LW {}", address));
+    int64_t top = kHeight;
+    for (const Row& row : rows_) {
+      add_text(kMargin + static_cast<int64_t>(row.depth) * kIndent, top + kHeight - kMargin, row.name);
+      for (int64_t k = 0; row.place && k < columns_ * words_; ++k) {
+        const int64_t at = x(k / words_, k % words_);
+        body +=
+            fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\" stroke=\"#888\"/>\n",
+                        at, top, width - 2, kHeight - 2, colour(*row.place, k / words_, k % words_));
+        add_text(at + kMargin / 2, top + kHeight - kMargin, element_text(*row.place, k / words_, k % words_));
+      }
+      top += kHeight;
+    }
+    if (columns_ < size_.long_words) {
+      add_text(kMargin, top + kHeight - kMargin,
+               fmt::format("and {} more long words", size_.long_words - columns_));
+      top += kHeight;
+    }
+    return fmt::format(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" width=\"{0}\" height=\"{1}\" "
+        "font-family=\"sans-serif\" font-size=\"11\">\n<title>{2}</title>\n"
+        "<rect width=\"{0}\" height=\"{1}\" fill=\"#fff\"/>\n{3}</svg>\n",
+        std::max<int64_t>(x(columns_, 0) + kMargin, 260), top + kMargin, title, body);
+  }
+
+ private:
+  /// A memory, or a level of the tree above some.
+  struct Row {
+    std::string name;
+    size_t depth = 0;
+    std::optional<Coordinates> place;
+  };
+
+  void add_rows(size_t depth, Coordinates at) {
     if (depth == shown_.size()) {
-      if (shown_.empty()) table_.push_back(row_of("", at));
+      if (shown_.empty()) rows_.push_back({"", 0, at});
       return;
     }
     const Level level = shown_[depth];
@@ -69,43 +123,42 @@ class Drawing {
     int64_t done = 0;
     for (const int64_t coordinate : used) {
       if (done == limits_.instances) {
-        table_.push_back({blanks + fmt::format("... {} more", static_cast<int64_t>(used.size()) - done)});
+        rows_.push_back(
+            {fmt::format("... {} more", static_cast<int64_t>(used.size()) - done), depth, std::nullopt});
         break;
       }
       ++done;
       at[level] = coordinate;
-      const std::string name = blanks + fmt::format("{} {}", level_name(level), coordinate);
-      if (depth + 1 == shown_.size()) {
-        table_.push_back(row_of(name, at));
-      } else {
-        table_.push_back({name});
-        rows(depth + 1, at, indent + 1);
-      }
+      const bool is_memory = depth + 1 == shown_.size();
+      rows_.push_back({fmt::format("{} {}", level_name(level), coordinate), depth,
+                       is_memory ? std::optional(at) : std::nullopt});
+      if (!is_memory) add_rows(depth + 1, at);
     }
   }
 
-  std::vector<std::string> row_of(const std::string& name, Coordinates at) const {
-    std::vector<std::string> row{name};
-    for (int64_t address = 0; address < columns_; ++address) {
-      at[Level::kAddress] = address;
-      std::string cell;
-      for (int64_t word = 0; word < words_; ++word) {
-        at[Level::kWord] = word;
-        if (word > 0) cell += '|';
-        cell += element_text(at);
-      }
-      row.push_back(std::move(cell));
-    }
-    return row;
+  std::optional<std::vector<int64_t>> element(Coordinates place, int64_t address, int64_t word) const {
+    place[Level::kAddress] = address;
+    place[Level::kWord] = word;
+    return layout_.element(place);
   }
-
-  std::string element_text(const Coordinates& place) const {
-    const auto index = layout_.element(place);
+  bool is_padding(const std::vector<int64_t>& index) const {
+    for (size_t axis = 0; axis < index.size(); ++axis) {
+      if (index[axis] >= lengths_[axis]) return true;
+    }
+    return false;
+  }
+  std::string element_text(const Coordinates& place, int64_t address, int64_t word) const {
+    const auto index = element(place, address, word);
     if (!index) return "-";
-    for (size_t axis = 0; axis < index->size(); ++axis) {
-      if ((*index)[axis] >= lengths_[axis]) return ".";
-    }
+    if (is_padding(*index)) return ".";
     return index->empty() ? "()" : fmt::format("{}", fmt::join(*index, ","));
+  }
+  std::string colour(const Coordinates& place, int64_t address, int64_t word) const {
+    const auto index = element(place, address, word);
+    if (!index || is_padding(*index)) return "none";
+    const int64_t first = index->empty() ? 0 : index->front();
+    const int64_t length = lengths_.empty() ? 1 : std::max<int64_t>(lengths_.front(), 1);
+    return fmt::format("hsl({}, 60%, 85%)", first * 360 / length);
   }
 
   const Layout& layout_;
@@ -115,7 +168,7 @@ class Drawing {
   Footprint size_;
   int64_t columns_ = 0;
   std::vector<Level> shown_;
-  std::vector<std::vector<std::string>> table_;
+  std::vector<Row> rows_;
 };
 
 void check(const Layout& layout, const Lengths& lengths, int element_bits) {
@@ -146,6 +199,12 @@ std::string draw(const Layout& layout, const Lengths& lengths, int element_bits,
                       size.long_words == 1 ? "" : "s", memory_name(layout.memory()),
                       where.empty() ? "" : " in each of " + where, 100 * size.density);
   return text + Drawing(layout, lengths, element_bits, limits).text();
+}
+
+std::string draw_svg(const Layout& layout, const Lengths& lengths, int element_bits,
+                     const DrawingLimits& limits) {
+  check(layout, lengths, element_bits);
+  return Drawing(layout, lengths, element_bits, limits).svg(layout.to_string());
 }
 
 nlohmann::ordered_json places_json(const Layout& layout, const Lengths& lengths, int element_bits) {

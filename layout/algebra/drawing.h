@@ -6,7 +6,7 @@
 #include "layout/algebra/algebra.h"
 #include "layout/algebra/layout.h"
 
-/// Layouts as pictures: `kodama layout show`.
+/// Layouts as pictures: `kodama layout show`, in Python `Layout.draw` and `Layout.svg`.
 ///
 /// The tree of memories that hold something, and in each the elements by address; a long word with several
 /// elements shows them from the upper word on. Shape (4, 6) on 4 PEs by rows and as 2 x 2 blocks, 64-bit
@@ -28,6 +28,11 @@ struct DrawingLimits {
 /// UserError when the shape doesn't fit the layout.
 std::string draw(const Layout& layout, const Lengths& lengths, int element_bits,
                  const DrawingLimits& limits = {});
+
+/// The same picture as SVG: a row for each memory, a cell for each element, whose colour goes with its first
+/// index.
+std::string draw_svg(const Layout& layout, const Lengths& lengths, int element_bits,
+                     const DrawingLimits& limits = {});
 
 /// Layout, shape, footprint, and every place with its element (null for padding). UserError above a million
 /// places.

@@ -26,6 +26,7 @@ from .passes import (bench_schedule, graph_pass, load_plugin, pack, packer, plan
 from .problems import (Candidate, Dependence, Node, Operation, PlanProblem, PlanTensor, Resource, Schedule,
                        ScheduleProblem, Separation, TransferSchedule, Use)
 from .programs import Machine, SimulationResult, VsmProgram, asm, chip, chips, dis, simulate
+from .sweeps import sweep
 from .tensors import Description, Tensor
 from .training import StepOutcome, TrainStep, train_step
 

@@ -118,7 +118,7 @@ class Layout:
     def svg(self, shape: Optional[Sequence[int]] = None, element: ElementType = "float", *, instances: int = 8,
             long_words: int = 16) -> str:
         """The same picture as SVG: a row for each memory, a cell for each element, coloured by its first index."""
-        return _svg(self, self.places(shape, element), instances, long_words)
+        return self._layout.svg(list(shape or self.shape), _bits(element), instances, long_words)
 
     def __str__(self) -> str:
         return str(self._layout)
@@ -134,45 +134,9 @@ class Layout:
 
     def _repr_html_(self) -> str:
         try:
-            return f"<div><code>{html.escape(str(self))}</code>{self.svg()}</div>"
-        except UserError:  # more places than a picture can show
+            return f"<div><code>{html.escape(str(self))}</code>{self.svg(instances=4)}</div>"
+        except UserError:  # its elements aren't of 32 bits
             return f"<code>{html.escape(str(self))}</code>"
-
-
-def _svg(layout: Layout, places: list[dict[str, Any]], instances: int, long_words: int) -> str:
-    tree = ["l2b", "l1b", "mab", "pe"]
-    rows: dict[tuple[int, ...], dict[tuple[int, int], Optional[list[int]]]] = {}
-    for place in places:
-        row = rows.setdefault(tuple(place[level] for level in tree), {})
-        if place["address"] < long_words:
-            row[(place["address"], place["word"])] = place["element"]
-    used = [level for level, position in zip(tree, range(4)) if len({key[position] for key in rows}) > 1]
-    shown = sorted(rows)[:instances * instances]
-    columns = sorted({column for key in shown for column in rows[key]})
-    first = max([element[0] for place in places if (element := place["element"])] or [0]) + 1
-    width, height, left = 44, 20, 30 + 52 * max(len(used), 1)
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{left + width * len(columns) + 4}" '
-             f'height="{height * (len(shown) + 1) + 24}" font-family="sans-serif" font-size="11">'
-             f"<title>{html.escape(str(layout))}</title>"]
-    for number, (address, word) in enumerate(columns):
-        label = f"LW {address}" if word == 0 else f".{word}"
-        parts.append(f'<text x="{left + width * number + 4}" y="14">{label}</text>')
-    for line, key in enumerate(shown):
-        top = height * (line + 1)
-        name = " ".join(f"{level.upper()} {key[tree.index(level)]}" for level in used)
-        parts.append(f'<text x="2" y="{top + 14}">{name or layout.memory}</text>')
-        for number, column in enumerate(columns):
-            if column not in rows[key]:
-                continue
-            element = rows[key][column]
-            fill = "none" if element is None else f"hsl({360 * (element or [0])[0] / first:.0f}, 60%, 85%)"
-            text = "." if element is None else ",".join(map(str, element))
-            parts.append(f'<rect x="{left + width * number}" y="{top}" width="{width - 2}" height="{height - 2}" '
-                         f'fill="{fill}" stroke="#888"/>'
-                         f'<text x="{left + width * number + 4}" y="{top + 13}">{text}</text>')
-    if len(rows) > len(shown):
-        parts.append(f'<text x="2" y="{height * (len(shown) + 1) + 16}">and {len(rows) - len(shown)} more memories</text>')
-    return "".join(parts) + "</svg>"
 
 
 @dataclass(frozen=True)

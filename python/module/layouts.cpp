@@ -116,6 +116,10 @@ void define_layouts(py::module_& module) {
            [](const Layout& self, const Lengths& lengths, int bits, int64_t instances, int64_t long_words) {
              return layout::draw(self, lengths, bits, {instances, long_words});
            })
+      .def("svg",
+           [](const Layout& self, const Lengths& lengths, int bits, int64_t instances, int64_t long_words) {
+             return layout::draw_svg(self, lengths, bits, {instances, long_words});
+           })
       .def("places_json", [](const Layout& self, const Lengths& lengths,
                              int bits) { return layout::places_json(self, lengths, bits).dump(); })
       .def("transposed", &layout::transposed)

@@ -221,6 +221,11 @@ void define_programs(py::module_& module) {
       .def("size", &PyMachine::size);
 
   module.def("chip_names", &isa::chip_names);
+  module.def("chip_keys", [] {
+    std::vector<std::string> paths;
+    for (const isa::ChipKey& key : isa::describe_chip_keys()) paths.push_back(key.path);
+    return paths;
+  });
   module.def("chip", [](const std::string& name) {
     const isa::Chip chip = isa::find_chip(name);
     py::dict facts;

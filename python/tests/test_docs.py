@@ -1,4 +1,4 @@
-"""The blocks of docs/python.md run, one after the other."""
+"""The blocks of docs/python.md and of tutorials run, one after the other."""
 
 import re
 
@@ -7,13 +7,11 @@ import pytest
 from conftest import ROOT
 
 
-def test_tutorial(tmp_path, monkeypatch, capsys):
-    pytest.importorskip("onnx")
-    monkeypatch.chdir(tmp_path)
-    page = (ROOT / "docs" / "python.md").read_text()
-    blocks = [(page[:found.start()].count("\n") + 2, found.group(1))
-              for found in re.finditer(r"^```python\n(.*?)^```$", page, re.M | re.S)]
-    assert len(blocks) >= 9
+def run_blocks(page):
+    """Runs the blocks of a page under docs/; from one that imports torch on, only where torch is."""
+    text = (ROOT / "docs" / page).read_text()
+    blocks = [(text[:found.start()].count("\n") + 2, found.group(1))
+              for found in re.finditer(r"^```python\n(.*?)^```$", text, re.M | re.S)]
     names = {"__name__": "tutorial"}
     for line, block in blocks:
         if re.search(r"^import torch$", block, re.M):
@@ -22,9 +20,24 @@ def test_tutorial(tmp_path, monkeypatch, capsys):
             except ImportError:
                 print("torch isn't installed: the rest of the page is not run")
                 break
-        exec(compile("\n" * (line - 1) + block, "docs/python.md", "exec"), names)
+        exec(compile("\n" * (line - 1) + block, f"docs/{page}", "exec"), names)
+    return len(blocks)
+
+
+def test_page(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("onnx")
+    monkeypatch.chdir(tmp_path)
+    assert run_blocks("python.md") >= 9
     printed = capsys.readouterr().out
     assert "is at fault" in printed and "a.vsm:2" in printed and "epoch 2" in printed
+
+
+def test_tutorial(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("onnx")
+    monkeypatch.chdir(tmp_path)
+    assert run_blocks("tutorials/pass.md") >= 5
+    printed = capsys.readouterr().out
+    assert "is at fault" in printed and "longest-path" in printed
 
 
 def test_docstrings():
@@ -32,14 +45,14 @@ def test_docstrings():
     import doctest
 
     import kodama
-    from kodama import context, errors, layouts, models, passes, problems, programs, tensors, training
+    from kodama import context, errors, layouts, models, passes, problems, programs, sweeps, tensors, training
 
     for module in (layouts, programs):
         found = doctest.testmod(module)
         assert found.failed == 0 and found.attempted > 0
     for name in kodama.__all__:
         assert getattr(kodama, name).__doc__, name
-    for module in (context, errors, layouts, models, passes, problems, programs, tensors, training):
+    for module in (context, errors, layouts, models, passes, problems, programs, sweeps, tensors, training):
         assert module.__doc__
 
 

@@ -134,10 +134,13 @@ ProgramProblems program_problems(const isa::Program& program, const std::string&
     std::vector<MachineOperation> ordered;
     for (const int k : *order) ordered.push_back(std::move(operations[static_cast<size_t>(k)]));
     ScheduleProblem problem = block_problem(fmt::format("{} {}", name, number), ordered, distances, read);
+    Schedule schedule;
     for (size_t k = 0; k < ordered.size(); ++k) {
       const StreamOperation& operation = stream.operations[static_cast<size_t>(segment.begin + (*order)[k])];
       problem.operations[k].earliest = delay_behind(before, {{0, operation.is_mv, operation.accesses}}, chip);
+      schedule.issue.push_back(operation.time);
     }
+    result.schedules.push_back(std::move(schedule));
     result.problems.push_back(std::move(problem));
   }
   return result;

@@ -16,6 +16,7 @@ namespace kodama::scheduler {
 
 struct ProgramProblems {
   std::vector<ScheduleProblem> problems;  ///< "NAME 1", "NAME 2", … by the place of the segment
+  std::vector<Schedule> schedules;        ///< by problem: when its operations issue in the program
   int skipped = 0;                        ///< segments that are no such problem
 };
 

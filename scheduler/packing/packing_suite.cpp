@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <ostream>
 
 #include "isa/error.h"
@@ -89,6 +91,26 @@ PackingBenchResult run_packing_bench(const PackingBenchRequest& request, std::os
   return result;
 }
 
+namespace {
+
+/// What was found, lowest first, for whom no file was asked for.
+void print_offsets(const PackingProblem& problem, const PackingSolution& solution, std::ostream& out) {
+  constexpr size_t kMostShown = 40;
+  std::vector<size_t> order(solution.offsets.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, {}, [&](size_t k) { return solution.offsets[k]; });
+  if (!order.empty()) out << "offset      buffer\n";
+  for (size_t k = 0; k < std::min(order.size(), kMostShown); ++k) {
+    const PackingBuffer& buffer = problem.buffers[order[k]];
+    out << fmt::format("{:<11} {}, {} from moment {} to {}\n", solution.offsets[order[k]], buffer.name,
+                       buffer.size, buffer.lower, buffer.upper);
+  }
+  if (order.size() > kMostShown)
+    out << fmt::format("... and {} more; -o FILE has all\n", order.size() - kMostShown);
+}
+
+}  // namespace
+
 int pack_file(const PackFileRequest& request, std::ostream& out) {
   const std::string ending = std::filesystem::path(request.output).extension().string();
   if (!ending.empty() && ending != ".csv" && ending != ".json") {
@@ -108,6 +130,7 @@ int pack_file(const PackFileRequest& request, std::ostream& out) {
   if (!request.lowest) out << fmt::format("capacity    {}\n", problem.capacity);
   out << fmt::format("height      {}\nlower bound {}\nnodes       {}\n", solution.height,
                      solution.lower_bound, solution.nodes);
+  if (request.output.empty()) print_offsets(problem, solution, out);
   if (ending == ".csv") {
     if (!solution.offsets.empty()) isa::write_output(request.output, packing_csv(problem, &solution));
   } else if (!request.output.empty()) {

@@ -10,6 +10,12 @@ Commands and options in bash.
   kernels
   $ try bench schedule --sch
   --scheduler
+  $ try help prec
+  precision
+  $ try help chi
+  chips
+  $ try run --qui
+  --quiet
   $ try run --pre
   --precision
   $ try run model.onnx --chip tiny --host

@@ -290,3 +290,22 @@ The suite, its file, and random ones:
   | --- | --- | --- | --- |
   | `copy` | addresses in any order; LM0, LM1, GRF0, GRF1 | two different memories | n/4; n/8 where neighbours stay neighbours |
   | `matrix` | PE bits <-> two address bits, through the matrix registers |  | n/4 |
+
+As SVG:
+
+  $ kodama layout show '((2_PE:1), (3:1))@LM0' --shape 2,2 --type double --svg l.svg
+  wrote l.svg
+  $ /usr/bin/python3 -c 'import xml.dom.minidom; svg = xml.dom.minidom.parse("l.svg"); print([node.firstChild.data for node in svg.getElementsByTagName("text")])'
+  ['LW 0', 'LW 1', 'LW 2', 'PE 0', '0,0', '0,1', '.', 'PE 1', '1,0', '1,1', '.']
+  $ kodama layout show '((16_MAB:1, 4_PE:1), (300:1))@LM0' --svg - --instances 2 --long-words 2 2> /dev/null | grep -c "<rect"
+  9
+  $ kodama layout show '((2_PE:1), (3:1))@LM0' --svg l.svg --json
+  kodama: error: --json excludes --svg
+  Run with --help for more information.
+  [2]
+  $ kodama layout show '((2_PE:1), (3:1))@LM0' --svg missing/l.svg
+  kodama: error: missing/l.svg: can't be written (No such file or directory)
+  [2]
+  $ kodama layout show '((2_PE:1), (3:1))@LM0' --shape 4 --svg l.svg
+  kodama: error: layout ((2_PE:1), (3:1))@LM0 has 2 axes, found shape (4)
+  [2]

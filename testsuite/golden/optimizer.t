@@ -127,7 +127,67 @@ A program with hazards:
   ls: cannot access 'out.vsm': No such file or directory
   [2]
   $ kodama opt in.vsm
-  kodama: error: opt: allowed are FILE -o OUTPUT, FILE --problems DIR, --judge-dir DIR, or --fuzz N
+  6 steps before, 3 after: 2.00 times fewer
+  24 cycles before, 12 after: 2.00 times fewer
+  bounds: longest path 3, busiest unit 2 (alu), busiest port 1 (writes of $n (LM1)); 3 steps are 1.00 times the bound of 3
+  3 reads forwarded, 0 operations removed, 0 values renamed
+
+Without a file it says what it found; a drawing shows both programs:
+
+  $ kodama opt in.vsm
+  6 steps before, 3 after: 2.00 times fewer
+  24 cycles before, 12 after: 2.00 times fewer
+  bounds: longest path 3, busiest unit 2 (alu), busiest port 1 (writes of $n (LM1)); 3 steps are 1.00 times the bound of 3
+  3 reads forwarded, 0 operations removed, 0 values renamed
+  $ kodama opt in.vsm --quiet
+  6 steps before, 3 after: 2.00 times fewer
+  24 cycles before, 12 after: 2.00 times fewer
+  bounds: longest path 3, busiest unit 2 (alu), busiest port 1 (writes of $n (LM1)); 3 steps are 1.00 times the bound of 3
+  3 reads forwarded, 0 operations removed, 0 values renamed
+  $ kodama opt in.vsm --draw both.svg > /dev/null
+  wrote both.svg
+  $ texts() { /usr/bin/python3 -c 'import sys, xml.dom.minidom; print([node.firstChild.data for node in xml.dom.minidom.parse(sys.argv[1]).getElementsByTagName("text")])' "$1"; }
+  $ texts both.svg
+  ['Dependences before 1', 'imm 0x00000001 -> $ls[0]', '0 in step 0', 'iadd $lm[0]v $ls[0] -> $lr[0]v', '1 in step 3', 'fvadd $lr[0]v $lr[0]v -> $ln[0]v', '2 in step 5', 'before 1: 6 steps', '0', '1', '2', '3', '4', '5', 'unit alu', '0', '1', 'unit mau-calc', '2', 'Dependences after 1', 'imm 0x00000001 -> $ls[0]', '0 in step 0', 'iadd $lm[0]v $aluf -> $lr[0]v', '1 in step 1', 'fvadd $aluf $aluf -> $ln[0]v', '2 in step 2', 'after 1: 3 steps', '0', '1', '2', 'unit alu', '0', '1', 'unit mau-calc', '2']
+  $ kodama opt in.vsm -o out.vsm --draw both.dot > /dev/null; cat both.dot
+  wrote out.vsm
+  wrote both.dot
+  digraph "before 1" {
+    node [shape=box]
+    0 [label="0: imm 0x00000001 -> $ls[0] in step 0"]
+    1 [label="1: iadd $lm[0]v $ls[0] -> $lr[0]v in step 3"]
+    2 [label="2: fvadd $lr[0]v $lr[0]v -> $ln[0]v in step 5"]
+    0 -> 1 [label="3"]
+    1 -> 2 [label="2"]
+  }
+  digraph "after 1" {
+    node [shape=box]
+    0 [label="0: imm 0x00000001 -> $ls[0] in step 0"]
+    1 [label="1: iadd $lm[0]v $aluf -> $lr[0]v in step 1"]
+    2 [label="2: fvadd $aluf $aluf -> $ln[0]v in step 2"]
+    0 -> 1 [label="1"]
+    1 -> 2 [label="1"]
+  }
+  $ kodama opt in.vsm --draw - 2> /dev/null | head -c 4
+  <svg (no-eol)
+  $ kodama opt in.vsm --draw - -o -
+  kodama: error: standard output: two outputs would go there; each needs a file of its own
+  [2]
+  $ kodama opt in.vsm --draw missing/x.svg
+  kodama: error: missing/x.svg: can't be written (No such file or directory)
+  [2]
+  $ printf 'd get $lm0n0c0b0m0p0 1\n' > nothing.vsm; kodama opt nothing.vsm --draw none.svg; texts none.svg
+  0 steps before, 0 after: 1.00 times fewer
+  0 cycles before, 0 after: 1.00 times fewer
+  bounds: longest path 0; 0 steps are 1.00 times the bound of 0
+  nothing better was found: the program is left as it is
+  wrote none.svg
+  []
+  $ printf 'nop/20000\nlinc $lr0v $lr0v\n' > long.vsm; kodama opt long.vsm --draw long.svg | tail -1
+  kodama: not supported: before 1: 20001 steps are too many for a picture, which may have 10000; a name that ends in .dot gets the dependences alone
+  0 reads forwarded, 0 operations removed, 0 values renamed
+  $ kodama opt in.vsm --problems problems --draw x.svg
+  kodama: error: opt --draw: no effect with --problems; what has one: --chip, --problems, file
   [2]
 
 The scheduling problems of its segments:

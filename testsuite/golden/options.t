@@ -72,12 +72,12 @@ Options that have no effect in a mode:
   $ kodama compile model.onnx --chip tiny -o package > /dev/null
   $ for option in --step "--break 1" "--watch x" --check-uninitialized "-d f" "--memory dirty"; do
   >   kodama sim package $option; done
-  kodama: error: sim --step: no effect on the directory of a compiled model; what has one: --chip, --hazards, --host, --input, --json, --no-timing, --output-dir, --plugin, --seed, --stats, --stats-file, --threads, --trace, --trace-from, --trace-limit, --trace-to, --vcd, --wide, program
-  kodama: error: sim --break: no effect on the directory of a compiled model; what has one: --chip, --hazards, --host, --input, --json, --no-timing, --output-dir, --plugin, --seed, --stats, --stats-file, --threads, --trace, --trace-from, --trace-limit, --trace-to, --vcd, --wide, program
-  kodama: error: sim --watch: no effect on the directory of a compiled model; what has one: --chip, --hazards, --host, --input, --json, --no-timing, --output-dir, --plugin, --seed, --stats, --stats-file, --threads, --trace, --trace-from, --trace-limit, --trace-to, --vcd, --wide, program
-  kodama: error: sim --check-uninitialized: no effect on the directory of a compiled model; what has one: --chip, --hazards, --host, --input, --json, --no-timing, --output-dir, --plugin, --seed, --stats, --stats-file, --threads, --trace, --trace-from, --trace-limit, --trace-to, --vcd, --wide, program
-  kodama: error: sim --dump: no effect on the directory of a compiled model; what has one: --chip, --hazards, --host, --input, --json, --no-timing, --output-dir, --plugin, --seed, --stats, --stats-file, --threads, --trace, --trace-from, --trace-limit, --trace-to, --vcd, --wide, program
-  kodama: error: sim --memory: no effect on the directory of a compiled model; what has one: --chip, --hazards, --host, --input, --json, --no-timing, --output-dir, --plugin, --seed, --stats, --stats-file, --threads, --trace, --trace-from, --trace-limit, --trace-to, --vcd, --wide, program
+  kodama: error: sim --step: no effect on the directory of a compiled model; what has one: --brief, --chip, --hazards, --host, --input, --json, --legend, --moves, --no-timing, --output-dir, --plugin, --seed, --stats, --stats-file, --test-data, --threads, --tolerance, --trace, --trace-from, --trace-limit, --trace-to, --vcd, --wide, program
+  kodama: error: sim --break: no effect on the directory of a compiled model; what has one: --brief, --chip, --hazards, --host, --input, --json, --legend, --moves, --no-timing, --output-dir, --plugin, --seed, --stats, --stats-file, --test-data, --threads, --tolerance, --trace, --trace-from, --trace-limit, --trace-to, --vcd, --wide, program
+  kodama: error: sim --watch: no effect on the directory of a compiled model; what has one: --brief, --chip, --hazards, --host, --input, --json, --legend, --moves, --no-timing, --output-dir, --plugin, --seed, --stats, --stats-file, --test-data, --threads, --tolerance, --trace, --trace-from, --trace-limit, --trace-to, --vcd, --wide, program
+  kodama: error: sim --check-uninitialized: no effect on the directory of a compiled model; what has one: --brief, --chip, --hazards, --host, --input, --json, --legend, --moves, --no-timing, --output-dir, --plugin, --seed, --stats, --stats-file, --test-data, --threads, --tolerance, --trace, --trace-from, --trace-limit, --trace-to, --vcd, --wide, program
+  kodama: error: sim --dump: no effect on the directory of a compiled model; what has one: --brief, --chip, --hazards, --host, --input, --json, --legend, --moves, --no-timing, --output-dir, --plugin, --seed, --stats, --stats-file, --test-data, --threads, --tolerance, --trace, --trace-from, --trace-limit, --trace-to, --vcd, --wide, program
+  kodama: error: sim --memory: no effect on the directory of a compiled model; what has one: --brief, --chip, --hazards, --host, --input, --json, --legend, --moves, --no-timing, --output-dir, --plugin, --seed, --stats, --stats-file, --test-data, --threads, --tolerance, --trace, --trace-from, --trace-limit, --trace-to, --vcd, --wide, program
   [2]
   $ for option in "--input x=y" "--output-dir d" "--json f" "--seed 2"; do kodama sim p.vsm $option; done
   kodama: error: sim --input: no effect on a program; what has one: --check-uninitialized, --chip, --dump, --hazards, --memory, --no-timing, --plugin, --seed, --stats, --stats-file, --threads, --trace, --trace-from, --trace-limit, --trace-to, --vcd, program
@@ -97,10 +97,10 @@ Options that have no effect in a mode:
   kodama: error: judge testcase: no effect with --dir; what has one: --chip, --dir, --hazards, --max-memory, --max-seconds, --max-steps, --threads
   [2]
   $ kodama opt p.vsm -o q.vsm --seed 3
-  kodama: error: opt --seed: no effect without --fuzz; what has one: --allow-rename, --chip, --effort, --live-out, --objective, --output, --pass-option, --plugin, --scheduler, file
+  kodama: error: opt --seed: no effect without --fuzz; what has one: --allow-rename, --chip, --draw, --effort, --live-out, --objective, --output, --pass-option, --plugin, --scheduler, file
   [2]
   $ kodama opt p.vsm -o q.vsm --plain --effort 3
-  kodama: error: opt --effort: no effect with --plain; what has one: --chip, --output, --plain, file
+  kodama: error: opt --effort: no effect with --plain; what has one: --chip, --draw, --output, --plain, file
   [2]
   $ kodama run model.onnx --no-compare --tolerance 1
   kodama: error: --tolerance: no effect with --no-compare

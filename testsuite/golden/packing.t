@@ -38,3 +38,17 @@ Answers are checked, whoever made them:
   $ kodama pack three.12.csv --check three.12.csv
   kodama: error: three.12: buffer 'a': found no offset, allowed: one for every buffer
   [2]
+
+Without a file the offsets are printed:
+
+  $ kodama pack three.12.csv
+  three.12: 3 buffers, solved (first fit by size)
+  capacity    12
+  height      12
+  lower bound 12
+  nodes       3
+  offset      buffer
+  0           a, 8 from moment 0 to 4
+  0           c, 8 from moment 4 to 8
+  8           b, 4 from moment 2 to 6
+  $ kodama pack three.12.csv --quiet -o quiet.csv

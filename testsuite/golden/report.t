@@ -97,7 +97,7 @@ What can't be had is said before the work:
   $ kodama schedule block.json --draw block.svg > /dev/null
   wrote block.svg
   $ /usr/bin/python3 -c 'import xml.dom.minidom; svg = xml.dom.minidom.parse("block.svg"); print([node.firstChild.data for node in svg.getElementsByTagName("text")], len(svg.getElementsByTagName("script")))'
-  ['Dependences: </title><script> "&', 'a <i> & "b"', '0 in step 0', 'c', '1 in step 3', 'Steps: 4', '0', '1', '2', '3', 'unit <b>', '0', '1'] 0
+  ['Dependences: </title><script> "&', 'a <i> & "b"', '0 in step 0', 'c', '1 in step 3', 'Before, one operation per step: 4 steps', '0', '1', '2', '3', 'unit <b>', '0', '1', 'After: 4 steps', '0', '1', '2', '3', 'unit <b>', '0', '1'] 0
   $ kodama schedule block.json --draw block.dot > /dev/null; cat block.dot
   wrote block.dot
   digraph "</title><script> \"&" {

@@ -9,7 +9,6 @@ A small network on the small chip: inputs from files, a table, JSON, dumps.
   0  product  MatMul+Relu  Contract  [2, 4]  chip      22     264           88   176    0.0 %  8448.0x MAU         1602               -  5.0e-05  3.9e-05
   -------------------------------------------------------------------------------------------------------------------------------------------------------
      total                                             22     264           88   176    0.0 %  750.9x DRAM         1602               -
-  of peak: products over what the matrix unit could do in these cycles; times bound: cycles over what the problem takes at the peaks, whatever the plan
   the problem's bound: 1 cycles (products 1, vector operations 1, DRAM 1 for weights that don't stay in the PEs, inputs and outputs)
   chip tiny, gfloat precision: 22 steps, 264 chip cycles of which 176 wait for transfers, 1602 host link cycles
   a run, constants on the chip:   2616 cycles, 0.003 ms at 750 MHz, 1024 B of DRAM traffic
@@ -141,7 +140,7 @@ The plan says which images of tensors there are, and which stages make and read 
 
 Between kernels, tensors stay on the chip. Relayouts change their layouts there; the host sends and fetches:
 
-  $ kodama run models/moves.onnx --chip tiny --no-compare | grep -v 'wall time'
+  $ kodama run models/moves.onnx --chip tiny --moves --no-compare | grep -v 'wall time'
   #  layer      operators     kind      output        where  steps  cycles  step cycles  wait  of peak    times bound  link cycles  host relayouts  max abs  max rel
   ------------------------------------------------------------------------------------------------------------------------------------------------------------------
   0  conv       Conv          Contract  [1, 4, 6, 6]  chip      26     194          104    90    0.7 %     153.3x MAU         1057               -        -        -
@@ -152,7 +151,6 @@ Between kernels, tensors stay on the chip. Relayouts change their layouts there;
   5  part       Concat+Slice  Relayout  [1, 2, 3, 8]  chip      34     321          136   185        -              -          267               -        -        -
   ------------------------------------------------------------------------------------------------------------------------------------------------------------------
      total                                                     174    1359          696   663    0.1 %    631.1x DRAM         1857               -
-  of peak: products over what the matrix unit could do in these cycles; times bound: cycles over what the problem takes at the peaks, whatever the plan
   the problem's bound: 3 cycles (products 2, vector operations 1, DRAM 3 for weights that don't stay in the PEs, inputs and outputs)
   chip tiny, gfloat precision: 174 steps, 1359 chip cycles of which 663 wait for transfers, 1857 host link cycles
   a run, constants on the chip:   3966 cycles, 0.005 ms at 750 MHz, 17.4 kB of DRAM traffic
@@ -183,13 +181,12 @@ Between kernels, tensors stay on the chip. Relayouts change their layouts there;
   greedy           3              981           1024         2482   4487        -                  1058            5545
   first            4             1314           1024         2313   4651        -                  1211            5862
   host             0                0           1024         4840   5864        -                   781            6645
-  total: of a run, which planners make least; constants (weights and the tables of relayouts) are sent once, before the first; layers on the host take no cycles here
   $ kodama run models/moves.onnx --chip tiny --planner best
   kodama: error: there is no planner 'best'; allowed are pbqp, greedy, first, host
   [2]
   $ kodama compile models/moves.onnx --chip tiny -o moved
   moved: 6 stages, 174 steps, 23 MV transfers, for chip tiny at gfloat precision
-  $ kodama sim moved --json sim.json > sim.txt; grep -E 'relayouts on|^y|^part' sim.txt
+  $ kodama sim moved --moves --json sim.json > sim.txt; grep -E 'relayouts on|^y|^part' sim.txt
   wrote sim.json
   part          321     4   80.2  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
   3 relayouts on the chip take 837 of 1359 chip cycles (62 %), 0 layout changes by the host
@@ -231,7 +228,6 @@ Constants may stay in the PEs, where a program brings them before the first run.
   0  product  MatMul+Relu  Contract  [2, 4]  chip      22     256           88   166      2    0.0 %  8192.0x MAU          614               -        -        -
   --------------------------------------------------------------------------------------------------------------------------------------------------------------
      total                                             22     256           88   166      2    0.0 %  728.2x DRAM          614               -
-  of peak: products over what the matrix unit could do in these cycles; times bound: cycles over what the problem takes at the peaks, whatever the plan
   the problem's bound: 1 cycles (products 1, vector operations 1, DRAM 1 for weights that don't stay in the PEs, inputs and outputs)
   chip tiny, gfloat precision: 22 steps, 256 chip cycles of which 166 wait for transfers, 614 host link cycles
   a run, constants on the chip:   870 cycles, 0.001 ms at 750 MHz, 1024 B of DRAM traffic (run 3 of 3)
@@ -279,7 +275,7 @@ But not for others:
 
 On a terminal a table fits: columns that matter least are left out, and named. --wide has them all.
 
-  $ on_terminal() { script -qec "stty cols 80; kodama run models/linear.onnx --chip tiny --no-compare $*" /dev/null </dev/null | tr -d '\r' | grep -E '^(#|left out)'; }
+  $ on_terminal() { script -qec "stty cols 80; NO_COLOR=1 kodama run models/linear.onnx --chip tiny --no-compare $*" /dev/null </dev/null | tr -d '\r' | grep -E '^(#|left out)'; }
   $ on_terminal
   #  layer    operators    kind      output  cycles  of peak  times bound  max rel
   left out, for 80 columns: host relayouts, link cycles, step cycles, max abs, steps, where, wait (--wide)

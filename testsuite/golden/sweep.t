@@ -49,3 +49,19 @@ Wrong ones are named before anything runs.
   $ kodama sweep models/loop.onnx --chip tiny --set planner=first
   kodama: not supported: models/loop.onnx: node 'steps' (Loop): control flow (operators with graphs inside) can't be compiled ahead; kodama run decides it while the model runs, or export the model with its branches and loops resolved
   [3]
+
+A plot, by gnuplot.
+
+  $ kodama sweep models/linear.onnx --chip tiny --set memory.l2bm_lw=16384,32768 --set planner=greedy,first --plot plot.svg | tail -1
+  wrote plot.svg
+  fewest cycles: 2616, with memory.l2bm_lw=16384, planner=greedy
+  $ /usr/bin/python3 -c 'import xml.dom.minidom; svg = xml.dom.minidom.parse("plot.svg"); print([node.firstChild.data.strip() for node in svg.getElementsByTagName("text") if node.firstChild and not node.firstChild.data.strip().isdigit()])'
+  ['cycles', 'memory.l2bm_lw', 'planner=greedy', 'planner=first', 'models/linear.onnx']
+  $ kodama sweep models/linear.onnx --chip tiny --set counts.groups=2,3 --plot - 2> /dev/null | grep -c "</svg>"
+  1
+  $ mkdir bin; ln -s "$(command -v kodama)" bin; PATH="$PWD/bin" kodama sweep models/linear.onnx --chip tiny --set planner=first --plot plot.svg
+  kodama: not supported: --plot: gnuplot can't be started; install it (Debian: gnuplot-nox), or use --csv
+  [3]
+  $ kodama sweep models/linear.onnx --set planner=first --plot missing/plot.svg
+  kodama: error: missing/plot.svg: can't be written (No such file or directory)
+  [2]

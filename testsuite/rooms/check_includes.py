@@ -68,8 +68,9 @@ library/include/kodama: isa
 library/runtime: isa simulator compiler/tensor compiler/package compiler/runtime
 library: isa passes compiler/tensor compiler/reference compiler/graph compiler/graph/gradient compiler/compile compiler/runtime compiler/report compiler/dynamic compiler/driver compiler/package compiler/proto library/runtime
 library/example:
-tools: isa passes simulator compiler/report compiler/driver
-tools/commands: isa assembler simulator simulator/golden simulator/debug layout/algebra layout/bound layout/primitives layout/search layout/plan scheduler/problem scheduler/packing scheduler/recompute scheduler/machine scheduler/optimizer checks compiler/graph compiler/report compiler/driver tools compiler/package
+tools/help: isa
+tools: isa passes simulator compiler/report compiler/driver tools/help
+tools/commands: isa assembler simulator simulator/golden simulator/debug layout/algebra layout/bound layout/primitives layout/search layout/plan scheduler/problem scheduler/packing scheduler/recompute scheduler/machine scheduler/optimizer checks compiler/graph compiler/package compiler/report compiler/driver tools/help tools
 python/module: isa passes assembler simulator layout/algebra layout/bound layout/search layout/plan scheduler/problem scheduler/packing scheduler/recompute checks compiler/graph compiler/graph/gradient compiler/driver library tools
 docs/examples: isa passes simulator/timing layout/plan scheduler/problem scheduler/packing scheduler/optimizer compiler/graph compiler/kernels
 testsuite/fuzz: isa assembler simulator simulator/debug scheduler/problem scheduler/packing compiler/graph compiler/package

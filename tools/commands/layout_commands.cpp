@@ -36,6 +36,7 @@ struct LayoutRequest {
   std::string chip = "mncore2";
   layout::DrawingLimits limits;
   bool json = false;
+  std::string svg;
   std::string emit;
   bool run = true;
   uint64_t seed = 1;
@@ -73,7 +74,9 @@ void show_layout(const LayoutRequest& request) {
   } else {
     lengths = parse_shape(request.shape);
   }
-  if (request.json) {
+  if (!request.svg.empty()) {
+    isa::write_output(request.svg, layout::draw_svg(layout, lengths, bits, request.limits));
+  } else if (request.json) {
     std::cout << layout::places_json(layout, lengths, bits).dump(1) << '\n';
   } else {
     std::cout << layout::draw(layout, lengths, bits, request.limits);
@@ -154,10 +157,12 @@ class ShowCommand : public Command {
         ->capture_default_str();
     add_number(app, "--long-words", request_.limits.long_words, "largest number of long words drawn", 1)
         ->capture_default_str();
-    app.add_flag("--json", request_.json, "every place with its element, as JSON");
+    CLI::Option* json = app.add_flag("--json", request_.json, "every place with its element, as JSON");
+    app.add_option("--svg", request_.svg, "write the picture as SVG")->excludes(json);
   }
   int run(const CLI::App& app) override {
     if (request_.json) check_mode(app, "with --json", {"layout", "--shape", "--type", "--chip", "--json"});
+    report_stream({request_.svg});
     show_layout(request_);
     return compiler::kExitOk;
   }

@@ -7,6 +7,7 @@
 
 #include "compiler/driver/session.h"
 #include "compiler/graph/passes.h"
+#include "compiler/report/table.h"
 #include "isa/chip.h"
 #include "isa/dram_model.h"
 #include "isa/output.h"
@@ -101,8 +102,19 @@ class PassesCommand : public Command {
 
 class ChipsCommand : public Command {
  public:
-  void declare(CLI::App& /*app*/) override {}
+  void declare(CLI::App& app) override {
+    app.add_flag("--keys", keys_,
+                 "list the keys of chip files: unit, what is allowed, meaning (docs/chips.md)");
+  }
   int run(const CLI::App& /*app*/) override {
+    if (keys_) {
+      compiler::Table table({"key", "unit", "allowed", "meaning"});
+      for (const isa::ChipKey& key : isa::describe_chip_keys())
+        table.add({key.path, key.unit, key.allowed, key.meaning});
+      table.leave_out_first({"unit", "allowed"});
+      table.print(std::cout, 4);
+      return compiler::kExitOk;
+    }
     for (const std::string& name : isa::chip_names()) {
       const isa::Chip chip = isa::find_chip(name);
       fmt::print(std::cout, "{:<10} {} groups x {} L2B x {} L1B x {} MAB x {} PE = {} PEs, {:.0f} MHz: {}\n",
@@ -111,49 +123,9 @@ class ChipsCommand : public Command {
     }
     return compiler::kExitOk;
   }
-};
 
-/// Words that may stand behind a command: its options, and the commands of a family.
-std::vector<std::string> completions_of(const CLI::App& command) {
-  std::vector<std::string> words;
-  for (const CLI::App* part : command.get_subcommands({})) words.push_back(part->get_name());
-  for (const CLI::Option* option : command.get_options({})) {
-    for (const std::string& name : option->get_lnames()) words.push_back("--" + name);
-  }
-  return words;
-}
-
-/// A case of the script for a command, and those of a family's commands before it.
-void print_completions(const CLI::App& command, const std::string& path, std::ostream& out) {
-  for (const CLI::App* part : command.get_subcommands({}))
-    print_completions(*part, path + " " + part->get_name(), out);
-  // Of a family the second word is a command, of others anything.
-  const bool is_of_family = path.find(' ') != std::string::npos;
-  fmt::print(out, "    '{}'{}) words='{}' ;;\n", path, is_of_family ? "" : "\\ *",
-             fmt::join(completions_of(command), " "));
-}
-
-class CompletionCommand : public Command {
- public:
-  void declare(CLI::App& /*app*/) override {}
-  int run(const CLI::App& app) override {
-    const CLI::App& program = *app.get_parent();
-    fmt::print(std::cout,
-               "# Completion of kodama's commands and options in bash:  source <(kodama completion)\n"
-               "_kodama() {{\n"
-               "  local words\n"
-               "  case \"${{COMP_WORDS[1]}} ${{COMP_WORDS[2]}}\" in\n");
-    for (const CLI::App* command : program.get_subcommands({}))
-      print_completions(*command, command->get_name(), std::cout);
-    fmt::print(std::cout,
-               "  esac\n"
-               "  [ \"$COMP_CWORD\" -gt 1 ] || words='{}'\n"
-               "  COMPREPLY=($(compgen -W \"$words\" -- \"${{COMP_WORDS[COMP_CWORD]}}\"))\n"
-               "}}\n"
-               "complete -o default -F _kodama kodama\n",
-               fmt::join(completions_of(program), " "));
-    return compiler::kExitOk;
-  }
+ private:
+  bool keys_ = false;
 };
 
 }  // namespace
@@ -165,7 +137,6 @@ void add_reference_commands(CommandLine& line) {
 void add_list_commands(CommandLine& line) {
   line.add<PassesCommand>("passes", "list passes, kernels and dump points");
   line.add<ChipsCommand>("chips", "list the known chips");
-  line.add<CompletionCommand>("completion", "print what lets bash complete commands and options");
 }
 
 }  // namespace kodama::tools

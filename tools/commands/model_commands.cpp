@@ -26,6 +26,7 @@ class RunCommand : public Command {
     add_report_options(app, request_.common.report, request_.common.timing);
     app.add_option("--report", request_.common.html_file,
                    "write a page of HTML: network, timeline, memories, layouts (docs/report.md)");
+    add_run_view_options(app);
     add_host_option(app, request_.common.host);
     add_hazards_option(app, request_.common.hazards);
     add_number(app, "--repeat", request_.repeat,
@@ -48,12 +49,7 @@ class RunCommand : public Command {
            "DIM=16,32,64: a dimension that is found at run time is padded to the next of these, with the "
            "same results; DIM is its name, or VALUE:AXIS; may be repeated")
         ->allow_extra_args(false);
-    app.add_option("--test-data", request_.test_data,
-                   "directory with test_data_set_N: run each set, compare with its outputs");
-    add_number(
-        app, "--tolerance", request_.tolerance,
-        "largest error over largest magnitude; default by precision: gfloat 1e-3, float 1e-5, half 5e-2", 0,
-        1e9);
+    add_test_data_options(app, request_.test_data, request_.tolerance);
     app.add_flag("--show-images", request_.show_images, "print picture-like inputs as text art");
     app.add_flag("--classes", request_.show_classes, "print the index of the largest output of each row");
     app.add_flag("!--no-compare", request_.compare, "don't run the CPU reference");
@@ -71,7 +67,7 @@ class RunCommand : public Command {
     }
     if (!request_.compare && request_.test_data.empty() && is_given(app, "--tolerance"))
       throw isa::UserError("--tolerance: no effect with --no-compare");
-    return compiler::run_command(request_, session_stream(request_.common));
+    return compiler::run_command(request_, run_stream(request_.common));
   }
 
  private:
@@ -105,7 +101,7 @@ class CompileCommand : public Command {
   }
   int run(const CLI::App& /*app*/) override {
     finish_options(raw_, request_.common);
-    return compiler::compile_command(request_, session_stream(request_.common));
+    return compiler::compile_command(request_, run_stream(request_.common));
   }
 
  private:
@@ -142,6 +138,10 @@ class SweepCommand : public Command {
         ->required()
         ->allow_extra_args(false);
     app.add_option("--csv", request_.csv_file, "write the rows as CSV");
+    app.add_option(
+        "--plot", request_.plot_file,
+        "write a plot as SVG: cycles over the values of the first --set, a line for each combination "
+        "of the others");
     add_compile_options(app, request_.common, raw_);
     add_host_option(app, request_.common.host);
     add_seed(app, request_.common.seed, "seed of random inputs");
@@ -165,7 +165,7 @@ class SweepCommand : public Command {
       request_.axes.push_back(std::move(axis));
     }
     request_.jobs = jobs_ > 0 ? jobs_ : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-    return compiler::sweep_command(request_, report_stream({request_.csv_file}));
+    return compiler::sweep_command(request_, report_stream({request_.csv_file, request_.plot_file}));
   }
 
  private:

@@ -12,8 +12,10 @@
 #include "isa/chip.h"
 #include "isa/error.h"
 #include "isa/output.h"
+#include "scheduler/optimizer/program_problems.h"
 #include "simulator/golden/differential.h"
 #include "tools/command_groups.h"
+#include "tools/commands/schedule_drawing.h"
 #include "tools/common_options.h"
 #include "tools/options.h"
 
@@ -24,6 +26,7 @@ struct OptimizeRequest {
   std::string objective = "cycles";
   std::string file;
   std::string output;
+  std::string drawing;
   std::string chip;
   std::string live_outs;
   bool has_live_outs = false;
@@ -55,6 +58,23 @@ int fuzz_optimizer(const OptimizeRequest& request) {
              result.failed_seed, chip);
   return compiler::kExitInternalError;
 }
+
+/// The segments of a program, with the steps in which it issues them.
+std::vector<DrawnBlock> drawn_blocks(const std::string& when, const isa::Program& program,
+                                     const isa::Chip& chip, std::ostream& out) {
+  scheduler::ProgramProblems found = scheduler::program_problems(program, when, chip);
+  std::vector<DrawnBlock> blocks;
+  for (size_t k = 0; k < found.problems.size(); ++k) {
+    const std::string name = found.problems[k].name;
+    blocks.push_back(
+        {fmt::format("Dependences {}", name), std::move(found.problems[k]), {{name, found.schedules[k]}}});
+  }
+  if (found.skipped > 0)
+    fmt::print(out, "{}: {} segments can't be drawn, whose meaning is not in dependences alone\n", when,
+               found.skipped);
+  return blocks;
+}
+
 int optimize_program(OptimizeRequest request) {
   if (request.fuzz > 0) return fuzz_optimizer(request);
   const std::string chip_name = request.chip.empty() ? "mncore2" : request.chip;
@@ -64,15 +84,14 @@ int optimize_program(OptimizeRequest request) {
   request.options.objective =
       request.objective == "cycles" ? scheduler::Objective::kCycles : scheduler::Objective::kSteps;
   if (!request.judge_directory.empty()) {
+    const compiler::ProgressBar bar("optimizing");
     const auto result = checks::optimize_judge_tree(request.judge_directory, chip_name, request.options);
     std::cout << result.table;
     return result.failures == 0 ? compiler::kExitOk : compiler::kExitOutOfTolerance;
   }
-  if (request.file.empty() || request.output.empty() == request.problems.empty()) {
-    throw isa::UserError(
-        "opt: allowed are FILE -o OUTPUT, FILE --problems DIR, --judge-dir DIR, or --fuzz N");
-  }
-  std::ostream& out = report_stream({request.output});
+  if (request.file.empty())
+    throw isa::UserError("opt: allowed are FILE, FILE --problems DIR, --judge-dir DIR, or --fuzz N");
+  std::ostream& out = result_stream({request.output, request.drawing});
   isa::check_output_directory(request.problems);
   const isa::Chip chip = isa::find_chip(chip_name);
   const isa::Program program = assembler::read_program(request.file, chip);
@@ -81,6 +100,7 @@ int optimize_program(OptimizeRequest request) {
     return compiler::kExitOk;
   }
   isa::Program result;
+  compiler::ProgressBar bar("optimizing");
   if (request.plain) {
     result = checks::plain_checked(program, chip, "kodama opt --plain " + request.file);
     fmt::print(out, "{} steps before, {} in the plain form\n", isa::count(program).steps,
@@ -90,9 +110,17 @@ int optimize_program(OptimizeRequest request) {
     fmt::print(out, "{}", checks::optimizer_report(optimized));
     result = std::move(optimized.program);
   }
-  isa::write_output(request.output, [&](const isa::Output& output) {
-    assembler::print(result, [&](std::string_view piece) { output(piece); });
-  });
+  if (!request.output.empty()) {
+    isa::write_output(request.output, [&](const isa::Output& output) {
+      assembler::print(result, [&](std::string_view piece) { output(piece); });
+    });
+  }
+  if (!request.drawing.empty()) {
+    bar.phase("drawing");
+    std::vector<DrawnBlock> blocks = drawn_blocks("before", program, chip, out);
+    for (DrawnBlock& block : drawn_blocks("after", result, chip, out)) blocks.push_back(std::move(block));
+    write_drawing(request.drawing, "kodama opt " + request.file, blocks);
+  }
   return compiler::kExitOk;
 }
 
@@ -100,7 +128,10 @@ class OptimizeCommand : public Command {
  public:
   void declare(CLI::App& app) override {
     app.add_option("file", request_.file, "VSM file");
-    app.add_option("-o,--output", request_.output, "file to write");
+    app.add_option("-o,--output", request_.output, "file to write; without it only what was found is said");
+    app.add_option("--draw", request_.drawing,
+                   "draw dependences and steps of every segment, before and after: an SVG, or if the name "
+                   "ends in .dot the dependences for Graphviz");
     app.add_option("--chip", request_.chip,
                    "name of a chip, or a chip file; default mncore2, with --fuzz tiny");
     app.add_option("--scheduler", request_.options.scheduler,
@@ -143,9 +174,9 @@ class OptimizeCommand : public Command {
     } else if (!request_.problems.empty()) {
       check_mode(app, "with --problems", {"file", "--problems", "--chip"});
     } else if (request_.plain) {
-      check_mode(app, "with --plain", {"file", "--output", "--plain", "--chip"});
+      check_mode(app, "with --plain", {"file", "--output", "--draw", "--plain", "--chip"});
     } else {
-      check_mode(app, "without --fuzz", with(search, {"file", "--output", "--objective"}));
+      check_mode(app, "without --fuzz", with(search, {"file", "--output", "--draw", "--objective"}));
     }
     return optimize_program(request_);
   }

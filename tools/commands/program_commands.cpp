@@ -21,6 +21,7 @@
 #include "isa/file.h"
 #include "isa/hazards.h"
 #include "isa/output.h"
+#include "isa/verbosity.h"
 #include "simulator/debug/debugger.h"
 #include "simulator/debug/uninitialized.h"
 #include "simulator/machine.h"
@@ -65,6 +66,20 @@ std::string summary_of(const simulator::RunStats& stats, bool timing) {
                             : "");
 }
 
+/// What ran is what the hardware does only where no result is read before it is there.
+void hint_at_hazards(const isa::Program& program, const std::string& file, const isa::Chip& chip,
+                     const isa::ProgramCounts& counts) {
+  constexpr int64_t kMostSteps = 100'000;  // of a program for which nobody would notice the check
+  if (isa::verbosity() == isa::Verbosity::kQuiet || counts.steps + counts.mvs > kMostSteps) return;
+  const size_t found = isa::find_hazards(program, chip).size();
+  if (found == 0) return;
+  fmt::print(
+      std::cerr,
+      "{}: {} hazard{}, which this run ignored; 'kodama check' lists them, --hazards=stale runs as the "
+      "hardware\n",
+      file, found, found == 1 ? "" : "s");
+}
+
 int simulate_program(const SimulateRequest& request) {
   const std::string& file = request.file;
   const std::string& dump_file = request.dump_file;
@@ -85,9 +100,11 @@ int simulate_program(const SimulateRequest& request) {
   simulator::RunReport report(chip, request.report);
   if (request.report.any()) report.attach("", options);
   std::string dump;
+  // Beside statistics that have standard output for themselves, it is part of the rest.
+  std::ostream& dumped = dump_file.empty() ? out : std::cout;
   options.dump = [&](const std::string& line) {
     if (dump_file.empty() || dump_file == "-") {
-      std::cout << line << '\n';
+      dumped << line << '\n';
     } else {
       dump += line + '\n';
     }
@@ -103,8 +120,9 @@ int simulate_program(const SimulateRequest& request) {
   }
   const simulator::RunStats stats = machine.run(program, options);
   bar.finish();
+  if (request.hazards == simulator::Hazards::kIgnore) hint_at_hazards(program, file, chip, counts);
   if (!dump_file.empty() && dump_file != "-") isa::write_output(dump_file, dump);
-  fmt::print(std::cerr, "{}\n", summary_of(stats, request.timing));
+  fmt::print(isa::unless_quiet(std::cerr), "{}\n", summary_of(stats, request.timing));
   report.finish(out);
   const std::vector<std::string> reports = tracker.reports();
   for (const std::string& report : reports) fmt::print(std::cerr, "{}: {}\n", file, report);
@@ -146,7 +164,7 @@ int simulate_programs(const SimulateManyRequest& request) {
   });
   for (const Outcome& outcome : outcomes) {
     std::cout << outcome.dump << std::flush;
-    fmt::print(std::cerr, "{}", outcome.summary);
+    fmt::print(isa::unless_quiet(std::cerr), "{}", outcome.summary);
   }
   for (const Outcome& outcome : outcomes) {
     if (outcome.error) std::rethrow_exception(outcome.error);
@@ -181,12 +199,14 @@ class SimCommand : public Command {
     add_host_option(app, package_.common.host);
     add_hazards_option(app, package_.common.hazards);
     add_plugin_option(app, plugins_);
-    add_wide_option(app);
+    add_table_options(app);
+    add_run_view_options(app);
+    add_test_data_options(app, package_.test_data, package_.tolerance);
   }
 
   int run(const CLI::App& app) override {
     load_plugins(plugins_);
-    const compiler::SessionOptions& common = package_.common;
+    compiler::SessionOptions& common = package_.common;
     check_report_options(app, common.report, common.timing, common.hazards);
     if (programs_.size() > 1) return run_programs(app);
     if (is_given(app, "--jobs")) throw isa::UserError("--jobs: no effect on one program");
@@ -208,8 +228,16 @@ class SimCommand : public Command {
 
   int run_package(const CLI::App& app) {
     check_mode(app, "on the directory of a compiled model",
-               used({"--input", "--seed", "--output-dir", "--json", "--host", "--wide"}, true));
-    return compiler::simulate_package_command(package_, session_stream(package_.common));
+               used({"--input", "--seed", "--output-dir", "--json", "--host", "--wide", "--legend", "--brief",
+                     "--test-data", "--tolerance", "--moves"},
+                    true));
+    for (const char* option : {"--input", "--seed"}) {
+      if (!package_.test_data.empty() && is_given(app, option))
+        throw isa::UserError(fmt::format("{}: no effect with --test-data, which has the inputs", option));
+    }
+    if (package_.test_data.empty() && is_given(app, "--tolerance"))
+      throw isa::UserError("--tolerance: no effect without --test-data");
+    return compiler::simulate_package_command(package_, run_stream(package_.common));
   }
 
   simulator::MachineOptions machine_options(const CLI::App& app) const {

@@ -2,6 +2,7 @@
 
 #include "compiler/driver/kernel_suite.h"
 #include "compiler/driver/session.h"
+#include "compiler/report/progress.h"
 #include "isa/chip.h"
 #include "isa/file.h"
 #include "isa/output.h"
@@ -124,7 +125,8 @@ class PackCommand : public Command {
     }
     load_plugins(plugins_);
     request_.options = parse_pass_options(pass_options_);
-    return scheduler::pack_file(request_, report_stream({request_.output}));
+    const compiler::ProgressBar bar("packing");
+    return scheduler::pack_file(request_, result_stream({request_.output}));
   }
 
  private:
@@ -174,7 +176,8 @@ class RecomputeCommand : public Command {
     if (!request_.schedule.empty()) check_mode(app, "with --check", {"problem", "--limit", "--check"});
     load_plugins(plugins_);
     request_.options = parse_pass_options(pass_options_);
-    return scheduler::recompute_file(request_, report_stream({request_.output}));
+    const compiler::ProgressBar bar("ordering");
+    return scheduler::recompute_file(request_, result_stream({request_.output}));
   }
 
  private:
@@ -203,11 +206,16 @@ class ScheduleCommand : public Command {
     request_.options = parse_pass_options(pass_options_);
     if (!drawing_.empty()) {
       request_.draw = [&](const scheduler::ScheduleProblem& problem, const scheduler::Schedule& schedule) {
-        isa::write_output(drawing_, drawing_.ends_with(".dot") ? schedule_dot(problem, schedule)
-                                                               : schedule_svg(problem, schedule));
+        DrawnBlock block{"Dependences: " + problem.name, problem, {}};
+        if (!problem.is_loop)
+          block.charts.push_back({"Before, one operation per step",
+                                  scheduler::find_block_scheduler("sequential", false).run(problem, {})});
+        block.charts.push_back({problem.is_loop ? "An iteration" : "After", schedule});
+        write_drawing(drawing_, problem.name, {block});
       };
     }
-    return scheduler::schedule_file(request_, report_stream({request_.output, drawing_}));
+    const compiler::ProgressBar bar("scheduling");
+    return scheduler::schedule_file(request_, result_stream({request_.output, drawing_}));
   }
 
  private:

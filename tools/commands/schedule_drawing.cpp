@@ -7,6 +7,7 @@
 
 #include "compiler/report/graph_drawing.h"
 #include "isa/error.h"
+#include "isa/output.h"
 
 namespace kodama::tools {
 namespace {
@@ -63,11 +64,25 @@ std::vector<int> rows_of(const ScheduleProblem& problem) {
 
 class Svg {
  public:
-  Svg(const ScheduleProblem& problem, const Schedule& schedule) : problem_(problem), schedule_(schedule) {}
+  void add(const DrawnBlock& block) {
+    draw_dependences(block.title, block.problem, block.charts.back().schedule);
+    for (const DrawnBlock::Chart& chart : block.charts) {
+      const int64_t steps = scheduler::schedule_steps(block.problem, chart.schedule);
+      if (steps <= kMostSteps) {
+        draw_steps(chart.title, block.problem, chart.schedule);
+      } else if (&chart != &block.charts.back()) {
+        end_ += 2 * kMargin;
+        add_text(kMargin, end_, fmt::format("{}: {} steps, too many for a picture", chart.title, steps));
+      } else {
+        throw isa::UnsupportedError(
+            fmt::format("{}: {} steps are too many for a picture, which may have {}; a name that ends "
+                        "in .dot gets the dependences alone",
+                        block.problem.name, steps, kMostSteps));
+      }
+    }
+  }
 
-  std::string text() {
-    const double graph_end = draw_dependences();
-    const double end = draw_steps(graph_end + kMargin);
+  std::string text(const std::string& title) const {
     return fmt::format(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 "
         "{0:.0f} "
@@ -82,7 +97,7 @@ class Svg {
         "<defs><marker id=\"a\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"7\" "
         "markerHeight=\"7\" "
         "orient=\"auto\"><path d=\"M0 0L8 4L0 8\"/></marker></defs>\n{3}</svg>\n",
-        width_ + kMargin, end + kMargin, escaped(problem_.name), body_);
+        width_ + kMargin, end_ + kMargin, escaped(title), body_);
   }
 
  private:
@@ -91,16 +106,16 @@ class Svg {
     width_ = std::max(width_, x);
   }
 
-  double draw_dependences() {
-    compiler::GraphToDraw graph{kNodeWidth, kNodeHeight, problem_.operations.size(), {}};
-    for (const auto& dependence : problem_.dependences)
+  void draw_dependences(const std::string& title, const ScheduleProblem& problem, const Schedule& schedule) {
+    compiler::GraphToDraw graph{kNodeWidth, kNodeHeight, problem.operations.size(), {}};
+    for (const auto& dependence : problem.dependences)
       graph.edges.push_back({static_cast<size_t>(dependence.from), static_cast<size_t>(dependence.to)});
     const compiler::DrawnGraph drawn = compiler::draw_graph(graph);
-    const double top = 2 * kMargin + 10;
-    add_text(kMargin, kMargin + 5, "Dependences: " + problem_.name, "font-weight=\"bold\"");
+    const double top = end_ + 2 * kMargin + 10;
+    add_text(kMargin, end_ + kMargin + 5, title, "font-weight=\"bold\"");
     body_ += fmt::format("<g transform=\"translate({} {})\">\n", kMargin, top);
     for (size_t k = 0; k < drawn.edges.size(); ++k) {
-      const auto& dependence = problem_.dependences[k];
+      const auto& dependence = problem.dependences[k];
       body_ +=
           fmt::format("<path d=\"{}\" marker-end=\"url(#a)\"{}><title>{} to {}: {} steps</title></path>\n",
                       drawn.edges[k].path, dependence.iterations > 0 ? " class=\"around\"" : "",
@@ -108,7 +123,7 @@ class Svg {
     }
     for (size_t k = 0; k < drawn.nodes.size(); ++k) {
       const auto& node = drawn.nodes[k];
-      const std::string& operation = problem_.operations[k].text;
+      const std::string& operation = problem.operations[k].text;
       body_ += fmt::format(
           "<g><title>{}</title><rect x=\"{:.0f}\" y=\"{:.0f}\" width=\"{}\" height=\"{}\" rx=\"4\"/>",
           escaped(operation), node.x - kNodeWidth / 2, node.y - kNodeHeight / 2, kNodeWidth, kNodeHeight);
@@ -116,26 +131,27 @@ class Svg {
                            node.y - 3, escaped(shortened(operation, 34)));
       body_ += fmt::format(
           "<text class=\"small\" x=\"{:.0f}\" y=\"{:.0f}\" text-anchor=\"middle\">{} in step {}</text></g>\n",
-          node.x, node.y + 12, k, schedule_.issue[k]);
+          node.x, node.y + 12, k, schedule.issue[k]);
     }
     body_ += "</g>\n";
     width_ = std::max(width_, drawn.width + kMargin);
-    return top + drawn.height;
+    end_ = top + drawn.height;
   }
 
-  double draw_steps(double top) {
-    const std::vector<int> rows = rows_of(problem_);
-    const int64_t steps = std::max<int64_t>(scheduler::schedule_steps(problem_, schedule_), 1);
+  void draw_steps(const std::string& title, const ScheduleProblem& problem, const Schedule& schedule) {
+    const double top = end_ + kMargin;
+    const std::vector<int> rows = rows_of(problem);
+    const int64_t steps = std::max<int64_t>(scheduler::schedule_steps(problem, schedule), 1);
     add_text(kMargin, top + 15,
-             fmt::format("Steps: {}{}", steps,
-                         problem_.is_loop ? fmt::format(", interval {}", schedule_.interval) : ""),
+             fmt::format("{}: {} steps{}", title, steps,
+                         problem.is_loop ? fmt::format(", interval {}", schedule.interval) : ""),
              "font-weight=\"bold\"");
     const double left = kMargin + kName;
     const double first = top + 45;
     const auto x = [&](int64_t step) { return left + kStep * static_cast<double>(step); };
     const double bottom = first + kRow * static_cast<double>(std::max<size_t>(rows.size(), 1));
     for (int64_t step = 0; step <= steps; ++step) {
-      const bool is_interval = problem_.is_loop && schedule_.interval > 0 && step % schedule_.interval == 0;
+      const bool is_interval = problem.is_loop && schedule.interval > 0 && step % schedule.interval == 0;
       body_ +=
           fmt::format("<line x1=\"{0:.0f}\" x2=\"{0:.0f}\" y1=\"{1:.0f}\" y2=\"{2:.0f}\"{3}/>\n", x(step),
                       first - 4, bottom, is_interval ? " class=\"interval\"" : " stroke-opacity=\"0.25\"");
@@ -144,15 +160,15 @@ class Svg {
                  "class=\"small\" text-anchor=\"middle\"");
     }
     for (size_t row = 0; row < rows.size(); ++row) {
-      const auto& resource = problem_.resources[static_cast<size_t>(rows[row])];
+      const auto& resource = problem.resources[static_cast<size_t>(rows[row])];
       const double y = first + kRow * static_cast<double>(row);
       add_text(kMargin, y + 17, shortened(resource.name, 26));
       // Several may share a place: they stand side by side.
       std::vector<std::vector<size_t>> at(static_cast<size_t>(steps) + 1);
-      for (size_t k = 0; k < problem_.operations.size(); ++k) {
-        const auto& uses = problem_.operations[k].uses;
+      for (size_t k = 0; k < problem.operations.size(); ++k) {
+        const auto& uses = problem.operations[k].uses;
         if (std::ranges::any_of(uses, [&](const auto& use) { return use.resource == rows[row]; }))
-          at[static_cast<size_t>(std::clamp<int64_t>(schedule_.issue[k], 0, steps))].push_back(k);
+          at[static_cast<size_t>(std::clamp<int64_t>(schedule.issue[k], 0, steps))].push_back(k);
       }
       for (size_t step = 0; step < at.size(); ++step) {
         const double wide = (kStep - 2) / static_cast<double>(std::max<size_t>(at[step].size(), 1));
@@ -162,35 +178,29 @@ class Svg {
           body_ += fmt::format(
               "<g><title>{}</title><rect x=\"{:.1f}\" y=\"{:.0f}\" width=\"{:.1f}\" height=\"{}\" rx=\"3\"/>"
               "<text class=\"small\" x=\"{:.1f}\" y=\"{:.0f}\" text-anchor=\"middle\">{}</text></g>\n",
-              escaped(problem_.operations[operation].text), begin, y + 2, wide, kRow - 4, begin + wide / 2,
+              escaped(problem.operations[operation].text), begin, y + 2, wide, kRow - 4, begin + wide / 2,
               y + 17, operation);
         }
       }
     }
     width_ = std::max(width_, x(steps));
-    return bottom;
+    end_ = bottom;
   }
 
-  const ScheduleProblem& problem_;
-  const Schedule& schedule_;
   std::string body_;
   double width_ = 0;
+  double end_ = 0;  ///< of what is drawn
 };
 
 }  // namespace
 
-std::string schedule_svg(const ScheduleProblem& problem, const Schedule& schedule) {
-  const int64_t steps = scheduler::schedule_steps(problem, schedule);
-  if (steps > kMostSteps) {
-    throw isa::UnsupportedError(
-        fmt::format("{}: {} steps are too many for a picture, which may have {}; a name that ends "
-                    "in .dot gets the dependences alone",
-                    problem.name, steps, kMostSteps));
-  }
-  return Svg(problem, schedule).text();
+std::string schedules_svg(const std::string& title, const std::vector<DrawnBlock>& blocks) {
+  Svg svg;
+  for (const DrawnBlock& block : blocks) svg.add(block);
+  return svg.text(title);
 }
 
-std::string schedule_dot(const ScheduleProblem& problem, const Schedule& schedule) {
+std::string schedules_dot(const std::vector<DrawnBlock>& blocks) {
   const auto quoted = [](const std::string& text) {
     std::string result = "\"";
     for (const char c : text) {
@@ -199,15 +209,26 @@ std::string schedule_dot(const ScheduleProblem& problem, const Schedule& schedul
     }
     return result + "\"";
   };
-  std::string dot = fmt::format("digraph {} {{\n  node [shape=box]\n", quoted(problem.name));
-  for (size_t k = 0; k < problem.operations.size(); ++k)
-    dot += fmt::format(
-        "  {} [label={}]\n", k,
-        quoted(fmt::format("{}: {} in step {}", k, problem.operations[k].text, schedule.issue[k])));
-  for (const auto& dependence : problem.dependences)
-    dot += fmt::format("  {} -> {} [label={}{}]\n", dependence.from, dependence.to,
-                       quoted(distance_text(dependence)), dependence.iterations > 0 ? ", style=dashed" : "");
-  return dot + "}\n";
+  std::string dot;
+  for (const DrawnBlock& block : blocks) {
+    const ScheduleProblem& problem = block.problem;
+    const Schedule& schedule = block.charts.back().schedule;
+    dot += fmt::format("digraph {} {{\n  node [shape=box]\n", quoted(problem.name));
+    for (size_t k = 0; k < problem.operations.size(); ++k)
+      dot += fmt::format(
+          "  {} [label={}]\n", k,
+          quoted(fmt::format("{}: {} in step {}", k, problem.operations[k].text, schedule.issue[k])));
+    for (const auto& dependence : problem.dependences)
+      dot +=
+          fmt::format("  {} -> {} [label={}{}]\n", dependence.from, dependence.to,
+                      quoted(distance_text(dependence)), dependence.iterations > 0 ? ", style=dashed" : "");
+    dot += "}\n";
+  }
+  return dot;
+}
+
+void write_drawing(const std::string& file, const std::string& title, const std::vector<DrawnBlock>& blocks) {
+  isa::write_output(file, file.ends_with(".dot") ? schedules_dot(blocks) : schedules_svg(title, blocks));
 }
 
 }  // namespace kodama::tools

@@ -8,6 +8,7 @@
 #include "compiler/driver/session.h"
 #include "isa/error.h"
 #include "isa/output.h"
+#include "isa/verbosity.h"
 #include "simulator/debug/judge.h"
 #include "tools/command_groups.h"
 #include "tools/common_options.h"
@@ -29,11 +30,11 @@ class NodeTestsCommand : public Command {
     app.add_option("--directory", request_.directory, "where the tests are (default: libonnx-testdata's)")
         ->excludes(sets);
     app.add_option("--filter", request_.filter, "regular expression on the test's name");
-    app.add_flag("--verbose", request_.verbose, "a line for tests that passed, too");
     add_threads(app, request_.threads);
     app.add_option("--json", request_.json_file, "write all results as JSON");
   }
   int run(const CLI::App& /*app*/) override {
+    request_.verbose = isa::verbosity() == isa::Verbosity::kVerbose;  // tests that passed, too
     return compiler::node_tests_command(request_, report_stream({request_.json_file}));
   }
 
@@ -58,7 +59,6 @@ class GraphFuzzCommand : public Command {
     add_number(app, "--time-limit", request_.seconds, "seconds of processor time for a run", 1, 100'000)
         ->capture_default_str();
     app.add_flag("!--no-shrink", request_.shrink, "print failing graphs as they are");
-    app.add_flag("--verbose", request_.verbose, "a line for every run");
     app.add_option("--write", request_.directory, "directory for models that fail, and their inputs");
     app.add_flag("--only-write", request_.only_write, "write all graphs, run none");
   }
@@ -66,6 +66,7 @@ class GraphFuzzCommand : public Command {
     isa::check_output_directory(request_.directory);
     if (request_.only_write && request_.directory.empty())
       throw isa::UserError("--only-write: allowed only with --write");
+    request_.verbose = isa::verbosity() == isa::Verbosity::kVerbose;  // a line for every run
     return compiler::graph_fuzz_command(request_, std::cout);
   }
 

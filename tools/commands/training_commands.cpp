@@ -4,8 +4,10 @@
 #include <sstream>
 
 #include "compiler/driver/training.h"
+#include "compiler/report/table.h"
 #include "isa/error.h"
 #include "isa/file.h"
+#include "isa/verbosity.h"
 #include "tools/command_groups.h"
 #include "tools/common_options.h"
 #include "tools/options.h"
@@ -31,7 +33,7 @@ class GradCommand : public Command {
   }
   int run(const CLI::App& /*app*/) override {
     finish_options(raw_, request_.common);
-    return compiler::grad_command(request_, report_stream({request_.output_file}));
+    return compiler::grad_command(request_, isa::unless_quiet(report_stream({request_.output_file})));
   }
 
  private:
@@ -122,8 +124,8 @@ class TrainStepCommand : public Command {
       if (request_.memory.limit.empty() && is_given(app, option))
         throw isa::UserError(fmt::format("{}: no effect without --memory LIMIT", option));
     }
-    return compiler::train_step_command(request_,
-                                        report_stream({request_.output_file, request_.memory.problem_file}));
+    return compiler::train_step_command(
+        request_, isa::unless_quiet(report_stream({request_.output_file, request_.memory.problem_file})));
   }
 
  private:
@@ -171,6 +173,7 @@ class TrainCommand : public Command {
     add_memory_options(app, request_.memory);
   }
   int run(const CLI::App& app) override {
+    if (request_.show_layers) compiler::table_view().moves = true;
     finish_options(raw_, request_.common);
     check_memory_options(app, request_.memory);
     if (is_given(app, "--checkpoint-every") && request_.checkpoint_file.empty())
@@ -179,8 +182,8 @@ class TrainCommand : public Command {
       throw isa::UserError("--interconnect: no effect without --chips N");
     request_.command = own_command();
     return compiler::train_command(
-        request_, report_stream({request_.checkpoint_file, request_.output_file, request_.csv_file,
-                                 request_.memory.problem_file}));
+        request_, isa::unless_quiet(report_stream({request_.checkpoint_file, request_.output_file,
+                                                   request_.csv_file, request_.memory.problem_file})));
   }
 
  private:
