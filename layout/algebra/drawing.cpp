@@ -13,6 +13,7 @@
 namespace kodama::layout {
 namespace {
 
+constexpr int64_t kMostPlaces = 1000000;  ///< of a picture, or as JSON
 constexpr std::array<Level, 4> kTree{Level::kL2b, Level::kL1b, Level::kMab, Level::kPe};
 
 class Drawing {
@@ -65,6 +66,13 @@ class Drawing {
 
   std::string svg(const std::string& title) const {
     constexpr int64_t kHeight = 20, kMargin = 6, kLetter = 7, kIndent = 14;
+    const auto memories = std::ranges::count_if(rows_, [](const Row& row) { return row.place.has_value(); });
+    if (memories > kMostPlaces / std::max<int64_t>(columns_ * words_, 1)) {
+      throw isa::UserError(fmt::format(
+          "layout {}: a picture of {} memories with {} long words each; allowed: up to {} places, which "
+          "--instances and --long-words choose",
+          title, memories, columns_, kMostPlaces));
+    }
     size_t letters = 4;
     int64_t left = kMargin;
     for (const Row& row : rows_) {
@@ -208,7 +216,6 @@ std::string draw_svg(const Layout& layout, const Lengths& lengths, int element_b
 }
 
 nlohmann::ordered_json places_json(const Layout& layout, const Lengths& lengths, int element_bits) {
-  constexpr int64_t kMostPlaces = 1000000;
   check(layout, lengths, element_bits);
   const Footprint size = footprint(layout, element_bits);
   if (size.elements > kMostPlaces) {

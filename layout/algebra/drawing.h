@@ -30,7 +30,7 @@ std::string draw(const Layout& layout, const Lengths& lengths, int element_bits,
                  const DrawingLimits& limits = {});
 
 /// The same picture as SVG: a row for each memory, a cell for each element, whose colour goes with its first
-/// index.
+/// index. UserError above a million cells.
 std::string draw_svg(const Layout& layout, const Lengths& lengths, int element_bits,
                      const DrawingLimits& limits = {});
 

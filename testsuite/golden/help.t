@@ -105,3 +105,6 @@ Man pages, one for each command:
   $ touch file; kodama help --man file/no
   kodama: error: file/no: can't be written (Not a directory)
   [2]
+  $ kodama help --man ""
+  kodama: error: --man: name a directory
+  [2]

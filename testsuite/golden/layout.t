@@ -299,6 +299,9 @@ As SVG:
   ['LW 0', 'LW 1', 'LW 2', 'PE 0', '0,0', '0,1', '.', 'PE 1', '1,0', '1,1', '.']
   $ kodama layout show '((16_MAB:1, 4_PE:1), (300:1))@LM0' --svg - --instances 2 --long-words 2 2> /dev/null | grep -c "<rect"
   9
+  $ kodama layout show '((8_L2B:1, 8_L1B:1, 16_MAB:1, 4_PE:1), (1000:1))@LM0' --svg l.svg --instances 99 --long-words 9999
+  kodama: error: layout ((8_L2B:1, 8_L1B:1, 16_MAB:1, 4_PE:1), (1000:1))@LM0: a picture of 4096 memories with 1000 long words each; allowed: up to 1000000 places, which --instances and --long-words choose
+  [2]
   $ kodama layout show '((2_PE:1), (3:1))@LM0' --svg l.svg --json
   kodama: error: --json excludes --svg
   Run with --help for more information.

@@ -61,7 +61,8 @@ class HelpCommand : public Command {
 
   int run(const CLI::App& app) override {
     const CLI::App& program = *app.get_parent();
-    if (!man_directory_.empty()) {
+    if (is_given(app, "--man")) {
+      if (man_directory_.empty()) throw isa::UserError("--man: name a directory");
       check_mode(app, "with --man", {"--man"});
       isa::check_output_directory(man_directory_);
       std::filesystem::create_directories(man_directory_);
