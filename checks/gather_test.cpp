@@ -8,6 +8,7 @@
 
 #include "isa/arithmetic.h"
 #include "isa/hazards.h"
+#include "scheduler/verify/verify.h"
 #include "simulator/machine.h"
 
 namespace kodama::checks {
@@ -62,6 +63,7 @@ std::string difference(const Case& each, const isa::Chip& chip, uint64_t seed) {
   const Gather gather(problem, chip);
   const int64_t tables_at = problem.address + problem.size_lw;
   const GatherCode code = gather.emit(tables_at);
+  verify::verify_rules(code.program, chip);
   simulator::Machine machine(chip);
   std::mt19937_64 engine(seed);
   std::vector<std::vector<uint64_t>> before(static_cast<size_t>(chip.groups));
@@ -216,6 +218,85 @@ TEST(Gather, ShortImagesHaveShortTables) {
   EXPECT_EQ(tables_lw(64), tables_lw(line));
   EXPECT_EQ(tables_lw(2 * line) - tables_lw(line), line * chip.l2b_per_group);
   EXPECT_EQ(tables_lw(4 * line), tables_lw(3 * line + 64));
+}
+
+/// How often a gather's program has an opcode.
+int64_t count(const isa::Program& program, isa::Opcode opcode) {
+  int64_t found = 0;
+  std::vector<int64_t> counters;
+  isa::for_each_executed(program.statements, counters, [&](const isa::Statement& statement, const auto&) {
+    if (const auto* mv = std::get_if<isa::Mv>(&statement.kind)) found += mv->instruction.opcode == opcode;
+    if (const auto* step = std::get_if<isa::Step>(&statement.kind)) {
+      for (const isa::Instruction& each : step->instructions) found += each.opcode == opcode;
+    }
+    return true;
+  });
+  return found;
+}
+
+/// An image of which every LW is a LW of the source in the same group.
+template <typename SourceLw>
+Case lw_by_lw(int64_t size_lw, const isa::Chip& chip, SourceLw&& source_lw) {
+  Case each;
+  each.source_lw = each.problem.size_lw = size_lw;
+  each.problem.address = kSourceAt + size_lw;
+  for (int g = 0; g < chip.groups; ++g) {
+    each.problem.words.emplace_back();
+    for (int64_t lw = 0; lw < size_lw; ++lw) {
+      for (int64_t half = 0; half < 2; ++half)
+        each.problem.words.back().push_back(GatherSource::dram(g, 2 * (kSourceAt + source_lw(lw)) + half));
+    }
+  }
+  return each;
+}
+
+/// L1Bs that want other parts of the source share broadcasts, and groups that want the same of their own DRAM
+/// share transfers.
+TEST(Gather, L1bsWithPartsOfTheirOwnShareBroadcasts) {
+  const isa::Chip chip = small_dram("mncore2");
+  const int64_t size = 16384, line = isa::kL2bmdRunLw * chip.l1b_per_l2b;
+  const Case each = lw_by_lw(size, chip, [&](int64_t lw) {
+    const int64_t l1b = lw / isa::kL2bmdRunLw % chip.l1b_per_l2b;
+    return l1b * (size / chip.l1b_per_l2b) + lw / line * isa::kL2bmdRunLw + lw % isa::kL2bmdRunLw;
+  });
+  EXPECT_EQ(difference(each, chip, 1), "");
+  const isa::Program program =
+      Gather(each.problem, chip).emit(each.problem.address + each.problem.size_lw).program;
+  const int64_t octets = size / chip.l2b_per_group / chip.l1b_per_l2b / 8;
+  EXPECT_EQ(count(program, isa::Opcode::kL1bmp), octets + 1);  // and the constant
+  EXPECT_EQ(count(program, isa::Opcode::kL2bmb), size / chip.l2b_per_group / 64 + 1);
+  int64_t of_one_group = 0;
+  std::vector<int64_t> counters;
+  isa::for_each_executed(program.statements, counters, [&](const isa::Statement& statement, const auto&) {
+    const auto* mv = std::get_if<isa::Mv>(&statement.kind);
+    if (mv != nullptr && mv->instruction.opcode == isa::Opcode::kMvp)
+      of_one_group += mv->instruction.sources[0].group >= 0;
+    return true;
+  });
+  EXPECT_EQ(of_one_group, 0);
+}
+
+/// Of blocks that every L1B wants another octet of, no PE gets more than two octets: copies begin at even
+/// ones.
+TEST(Gather, L1bsTakeTheirOctetsOfABlock) {
+  const isa::Chip chip = small_dram("mncore2");
+  const int64_t size = 16384;
+  const Case each = lw_by_lw(size, chip, [](int64_t lw) { return lw; });
+  EXPECT_EQ(difference(each, chip, 1), "");
+  const isa::Program program =
+      Gather(each.problem, chip).emit(each.problem.address + each.problem.size_lw).program;
+  EXPECT_EQ(count(program, isa::Opcode::kL1bmp), 2 * size / chip.l2b_per_group / 64 + 1);
+}
+
+/// Both L2Bs of each group want the same: one transfer for all of them.
+TEST(Gather, L2bsOfEachGroupShareTransfers) {
+  const isa::Chip chip = small_dram("mncore2");
+  const int64_t size = 16384;
+  const Case each = lw_by_lw(size, chip, [&](int64_t lw) { return lw % (size / chip.l2b_per_group); });
+  EXPECT_EQ(difference(each, chip, 1), "");
+  const isa::Program program =
+      Gather(each.problem, chip).emit(each.problem.address + each.problem.size_lw).program;
+  EXPECT_GT(count(program, isa::Opcode::kMvb2), 0);
 }
 
 /// What only one L2B of each group needs isn't brought to all.

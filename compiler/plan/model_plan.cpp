@@ -302,23 +302,27 @@ class ModelPlanner::Impl {
     return std::max(words(image), element_count(shape_of(image))) > kLargeWords;
   }
   /// Whether a relayout is counted by sizes alone: what is large; from or to images of rows, whose kernels
-  /// are to agree anyway; and what the host sends as it is, where there are many ways to take it.
+  /// are to agree anyway; and what the host sends as it is, where there are many ways to take it. What it
+  /// sends otherwise is counted so, too, but for states: these stay, and their place is worth the time.
   bool is_rough(int from, int to) const {
     if (is_large(from) || is_large(to)) return true;
     const int64_t most = std::max(words(placement(from)), words(placement(to)));
-    if (!placement(from).is_output) return !placement(to).is_rows && most > kManyWords;
-    return (placement(from).is_rows || placement(to).is_rows) && most > kSomeWords;
+    if (placement(from).is_output)
+      return (placement(from).is_rows || placement(to).is_rows) && most > kSomeWords;
+    if (placement(to).is_rows || most <= kManyWords) return false;
+    return is_natural(from) || !is_state(graph_.storage(placement(from).access.tensor));
+  }
+  /// All of a tensor as it is.
+  bool is_natural(int id) const {
+    const StreamPlacement& image = placement(id);
+    return key_of(image) == key_of(natural_placement(image.access.tensor, shape_of(image), chip_));
   }
   static int64_t words(const StreamPlacement& image) {
     return isa::kWordsPerLong * stream_group_lw(image) * image.transport.groups_used();
   }
   /// Whether an image surely has them: it is a kernel's result, or all of the tensor as it is. What an
   /// operand is sent as may leave some out.
-  bool has_all_elements(int id) const {
-    const StreamPlacement& image = placement(id);
-    return image.is_output ||
-           key_of(image) == key_of(natural_placement(image.access.tensor, shape_of(image), chip_));
-  }
+  bool has_all_elements(int id) const { return placement(id).is_output || is_natural(id); }
   /// What a gather takes that has little locality, as those between layouts of matrices: DRAM passes the
   /// source, the image and tables of half its size, and every L2B broadcasts its share of both, 2 LW per
   /// cycle, of which those that receive them use one in four. Too much rather than too little: what the host
@@ -327,9 +331,12 @@ class ModelPlanner::Impl {
     const auto lw = [](int64_t of_words) { return static_cast<double>(of_words) / isa::kWordsPerLong; };
     const double source = lw(words(placement(from)));
     const double image = lw(words(placement(to)));
-    const double dram = (source + 1.5 * image) / (chip_.transfer.dram_lw_per_cycle * chip_.groups);
-    // A tensor as it is has its elements close together: measured, 1.6 to 1.8 times what DRAM passes.
-    if (!placement(from).is_output) return static_cast<int64_t>(2 * dram);
+    const auto dram_rate = [&](int id) {
+      return chip_.transfer.dram_lw_per_cycle * placement(id).transport.groups_used();
+    };
+    const double dram = source / dram_rate(from) + 1.5 * image / dram_rate(to);
+    // A tensor as it is has its elements close together: measured, 1.1 to 1.4 times what DRAM passes.
+    if (!placement(from).is_output) return static_cast<int64_t>(1.25 * dram);
     constexpr double kUsed = 1.0 / 4;
     return static_cast<int64_t>(std::max(dram, (source + image) / 2 / kUsed / chip_.l2b_count()));
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -29,18 +30,18 @@
 ///
 ///     sub $n… $r… $s0v;  umin $s0v 4096 $t $s8v;  passa $mt $n0 …;  lsr $s8v 16 $t;  passa $mt $n1 …;  …
 ///
-/// Everything is in lock step, so L1Bs and L2Bs take turns without losing time: block number k of one L2B
-/// comes with block k of the others, and blocks that different L1Bs want share a *slot*, one after the other
-/// from L2BM, but with one broadcast and one place in LM0.
+/// Everything is in lock step: an instruction serves all L1Bs and L2Bs, each with data of its own. A *slot*
+/// has a block for every L1B, the n-th that it wants, or the n-th of all if cheaper. Copies bring them
+/// to L1BM such that the octets of 8 LW that are wanted begin at one address; a broadcast for each octet
+/// follows. A *load* is what slots one behind the other take from L2BM. One transfer starts in 16 cycles, so
+/// what groups want of their own DRAM at one address, for one L2B or both, comes by one.
 ///
 /// The image consists of rows of `4 * PEs per L1B * L1Bs` LW; a row is one *vector* of four LW in every PE,
 /// what l1bmd and l2bmd bring up in the order of DRAM. An image in parts, of which each L2B of a group will
-/// read its own, is made by those L2Bs, so that it may stay in their L2BM; the rows of others are dealt to
-/// the L2Bs of their group in turn.
+/// read its own, is made by those L2Bs, so that it may stay in their L2BM; of others each makes its share.
 ///
-/// What it costs: the broadcast of 2 LW per cycle and the tables take longest, so a gather is as fast as its
-/// image is local: where an L1B makes a part of the image that comes from a part of the source, only that
-/// part is broadcast to it.
+/// What it costs: DRAM passes what is wanted, tables of half the image, and the image; broadcasts bring 2 LW
+/// per cycle. So a gather is as fast as its image is local: where an L1B makes what comes from few blocks.
 namespace kodama::layout {
 
 /// Where a word of an image comes from: a 32-bit word of a group's DRAM, or a constant of the problem.
@@ -122,24 +123,35 @@ class Gather {
  private:
   class Emitter;
 
-  /// A block of 64 LW in every L2B, the k-th that it wants.
-  struct Block {
-    uint8_t octets = 0;  ///< bit k: some L2B wants LW 8 k .. 8 k + 7
-    uint32_t l1bs = 0;   ///< bit b: L1B b of some L2B wants it
-    int32_t slot = -1;   ///< -1: it only came along
+  /// A block of 64 LW of DRAM that an L1B wants words of.
+  struct Wanted {
+    int64_t address = 0;  ///< GatherSource::block
+    uint8_t octets = 0;   ///< bit k: LW 8 k .. 8 k + 7
+    int8_t shift = 0;     ///< octets before the first that its slot has
+    int32_t slot = -1;
   };
-  /// Blocks of different L1Bs at one place of LM0.
-  struct Slot {
-    uint8_t octets = 0;
+  /// One l2bmb: a block of L2BM to some L1Bs, so many octets before the slot's place in L1BM.
+  struct Copy {
+    int32_t place = 0;  ///< in the half of L2BM whose turn it is
+    int32_t shift = 0;
     uint32_t l1bs = 0;
+  };
+  /// Octets that one broadcast each brings to all PEs, of another block in every L1B.
+  struct Slot {
+    uint8_t octets = 0;  ///< counted from `shift` of the blocks
     int32_t window = 0;
     int64_t in_window = 0;  ///< its first octet in LM0
-    std::vector<int32_t> blocks;
+    std::vector<Copy> copies;
   };
+  /// What half of L2BM holds at a time.
+  struct Load {
+    int32_t first_slot = 0;
+    std::vector<std::vector<int64_t>> places;  ///< by place and L2B: the block there; kNoBlock: any
+  };
+  static constexpr int64_t kNoBlock = -1;
   /// What LM0 holds at a time.
   struct Window {
-    int64_t first_block = 0, block_count = 0;  ///< that the transfers bring
-    int64_t first_slot = 0, slot_count = 0;
+    int32_t first_slot = 0;
     std::vector<int32_t> vectors;  ///< that find words here, in order
   };
   /// As many windows as an entry of a table can tell apart. Two vectors share a table, which is brought when
@@ -152,9 +164,9 @@ class Gather {
   struct Tile {
     int32_t first_vector = 0;
     int32_t vector_count = 0;
-    std::vector<std::vector<int64_t>> addresses;  ///< by L2B, sorted: where its block k is, in blocks
-    std::vector<Block> blocks;
+    std::vector<std::vector<Wanted>> wanted;  ///< by L1B of the chip, by address
     std::vector<Slot> slots;
+    std::vector<Load> loads;
     std::vector<Window> windows;
     std::vector<Round> rounds;
     std::vector<int32_t> first_window, last_window;  ///< of each vector
@@ -166,27 +178,55 @@ class Gather {
   };
   Row row(int64_t vector, int l2b_of_group) const;
 
-  /// Where a word of DRAM is when an L2B has it in LM0.
+  /// Where a word of DRAM is when an L1B has it in LM0.
   struct Home {
     int32_t window = 0;
     int64_t word = 0;
   };
-  static Home home(const Tile& tile, int l2b, const GatherSource& source);
+  Home home(const Tile& tile, size_t l1b, const GatherSource& source) const;
+  /// Of the chip, of the one that makes a LW of a row.
+  size_t l1b_of(int l2b, int64_t lw) const {
+    return static_cast<size_t>(l2b * chip_.l1b_per_l2b + lw / isa::kL2bmdRunLw % chip_.l1b_per_l2b);
+  }
 
-  /// Consecutive blocks of a group's DRAM that one transfer brings to an L2B; -1: to all.
+  /// Consecutive blocks of DRAM that one transfer brings.
   struct Run {
-    int l2b = 0;
-    int64_t first_block = 0;
+    enum class To : uint8_t {
+      kL2b,         ///< one L2B
+      kAll,         ///< all, from one group
+      kGroups,      ///< one L2B of every group, each from its own group
+      kAllOfGroup,  ///< all, each from its own group
+    };
+    To to = To::kL2b;
+    int l2b = 0;  ///< kGroups: of the group
+    int64_t first_place = 0;
     int64_t address = 0;
     int64_t blocks = 0;
+    bool operator==(const Run&) const = default;
   };
-  /// The transfers of a window.
-  std::vector<Run> runs(const Tile& tile, const Window& window) const;
+  std::vector<Run> runs(const Load& load) const;
 
+  /// The order in which blocks come.
+  enum class Order : uint8_t {
+    kByRank,     ///< the n-th block of every L1B together
+    kByAddress,  ///< the n-th block of all that an L2B's L1Bs want
+  };
+  /// A slot while it is being made: of each L1B (of an L2B) and L2B a Wanted, or null.
+  using Candidates = std::vector<std::vector<Wanted*>>;
   void cut(Tile& tile);
-  void cut_windows(Tile& tile);
+  void make_slots(Tile& tile, Order order) const;
+  /// Of the load and the window that are being filled.
+  struct Cut {
+    std::map<std::vector<int64_t>, int32_t> places;
+    int64_t octets = 0;
+  };
+  void add_slot(Tile& tile, const Candidates& candidates, Cut& cut) const;
+  void finish_load(Tile& tile) const;
   void number_tables(Tile& tile);
-  int64_t octets() const;  ///< of all windows
+  /// Steps that bring the slots of a tile, and cycles of the transfers before them.
+  static int64_t slot_steps(const Tile& tile);
+  double load_cycles(const Load& load) const;
+  double tile_cycles(const Tile& tile) const;
   template <typename Visit>
   void for_each_word(const Tile& tile, Visit&& visit) const;
   std::vector<std::vector<uint64_t>> make_tables() const;

@@ -38,21 +38,29 @@ class Gather::Emitter {
     code_.load(twice(int64_t{1} << kAddressBits), elsewhere_);
     spare_ = scratch_.take(Memory::kGrf1, 2 * kSpares * kLineGroup);
     const int8_t constants = bring_constants();
-    bring_window(gather_.tiles_[0], gather_.tiles_[0].windows[0]);
+    for (const Tile& tile : gather_.tiles_) {
+      for (const Load& load : tile.loads) loads_.push_back(&load);
+    }
+    bring_load(0);
     bring_tables(0);
     load_constants(constants);
     image_tags_.assign(static_cast<size_t>(rooms_.image_slots), {});
-    for (size_t t = 0; t < gather_.tiles_.size(); ++t) {
-      const Tile& tile = gather_.tiles_[t];
+    for (const Tile& tile : gather_.tiles_) {
+      size_t load = 0;
       for (size_t w = 0; w < tile.windows.size(); ++w) {
-        const int64_t half = window_number_++ % 2;
-        // The next window comes while this one is used.
-        if (w + 1 < tile.windows.size()) {
-          bring_window(tile, tile.windows[w + 1]);
-        } else if (t + 1 < gather_.tiles_.size()) {
-          bring_window(gather_.tiles_[t + 1], gather_.tiles_[t + 1].windows[0]);
+        const auto begin = static_cast<size_t>(tile.windows[w].first_slot);
+        const size_t end = w + 1 < tile.windows.size() ? static_cast<size_t>(tile.windows[w + 1].first_slot)
+                                                       : tile.slots.size();
+        for (size_t slot = begin; slot < end; ++slot) {
+          if (load < tile.loads.size() && tile.loads[load].first_slot == static_cast<int32_t>(slot)) {
+            // The next load comes while this one is used.
+            ++load;
+            const auto number = loads_begun_++;
+            bring_load(number + 1);
+            for (const int8_t tag : std::exchange(load_tags_[number % 2], {})) code_.wait(tag);
+          }
+          bring_slot(tile.slots[slot]);
         }
-        load_window(tile, tile.windows[w], half);
         pick(tile, w);
         for (int32_t v = 0; v < tile.vector_count; ++v) {
           if (tile.last_window[static_cast<size_t>(v)] == static_cast<int32_t>(w))
@@ -98,8 +106,11 @@ class Gather::Emitter {
         make_instruction(Opcode::kL1bmp, Precision::kNone, Code::l1bm(l1bm, true),
                          Code::pe(Memory::kLm0, {lw, lw + 2, lw + 4, lw + 6}, Width::kDoubleLong, chip_)));
   }
-  /// The place in L1BM where the next block goes.
-  int64_t next_block() { return blocks_brought_++ * kBlockLw % rooms_.l1bm_ring; }
+  /// The place in L1BM where the next slot's first octet goes: blocks may begin before it.
+  int64_t next_area() {
+    const int64_t areas = rooms_.l1bm_ring / (2 * kBlockLw);
+    return slots_brought_++ % areas * 2 * kBlockLw + kBlockLw;
+  }
 
   int64_t constants_lw() const { return isa::round_up(gather_.constant_octets_ * kOctetLw, kBlockLw); }
   /// To where the image will be later.
@@ -111,7 +122,7 @@ class Gather::Emitter {
   void load_constants(int8_t tag) {
     code_.wait(tag);
     for (int64_t at = 0; at < constants_lw(); at += kBlockLw) {
-      const int64_t l1bm = next_block();
+      const int64_t l1bm = next_area();
       block_to_l1bm(rooms_.image_base + at, l1bm, all_l1bs());
       for (int64_t octet = 0; octet < kOctetsPerBlock; ++octet) {
         const int64_t slot = at / kOctetLw + octet;
@@ -120,35 +131,48 @@ class Gather::Emitter {
     }
   }
 
-  /// Transfers of a window to the half of L2BM whose turn it is.
-  void bring_window(const Tile& tile, const Window& window) {
-    const int64_t half = windows_brought_++ % 2;
-    std::vector<int8_t>& tags = window_tags_[static_cast<size_t>(half)];
-    for (const Gather::Run& run : gather_.runs(tile, window)) {
-      const int64_t to = half * rooms_.source_half + (run.first_block - window.first_block) * kBlockLw;
+  /// Transfers of a load to the half of L2BM whose turn it is.
+  void bring_load(size_t number) {
+    if (number >= loads_.size()) return;
+    std::vector<int8_t>& tags = load_tags_[number % 2];
+    for (const Gather::Run& run : gather_.runs(*loads_[number])) {
+      const int64_t to = half_of(number) + run.first_place * kBlockLw;
       const int64_t from = run.address % kBlocksPerGroup * kBlockLw;
-      const bool to_all = run.l2b < 0;
-      tags.push_back(code_.transfer(
-          mv(to_all ? Opcode::kMvb : Opcode::kMvp, run.blocks * kBlockLw,
-             Code::outside(Memory::kDram, from, run.address / kBlocksPerGroup),
-             to_all ? Code::l2bm(to)
-                    : Code::l2bm(to, run.l2b / chip_.l2b_per_group, run.l2b % chip_.l2b_per_group))));
+      const int64_t group = run.address / kBlocksPerGroup;
+      const int unit = run.l2b % chip_.l2b_per_group;
+      const auto move = [&](Opcode opcode, int64_t from_group, int to_group, int to_unit) {
+        tags.push_back(
+            code_.transfer(mv(opcode, run.blocks * kBlockLw, Code::outside(Memory::kDram, from, from_group),
+                              Code::l2bm(to, to_group, to_unit))));
+      };
+      switch (run.to) {
+        case Run::To::kL2b:
+          move(Opcode::kMvp, group, run.l2b / chip_.l2b_per_group, unit);
+          break;
+        case Run::To::kAll:
+          move(Opcode::kMvb, group, -1, -1);
+          break;
+        case Run::To::kGroups:
+          move(Opcode::kMvp, -1, -1, unit);
+          break;
+        case Run::To::kAllOfGroup:
+          move(Opcode::kMvb2, -1, -1, -1);
+          break;
+      }
     }
   }
+  int64_t half_of(size_t load) const { return static_cast<int64_t>(load % 2) * rooms_.source_half; }
 
-  void load_window(const Tile& tile, const Window& window, int64_t half) {
-    for (const int8_t tag : std::exchange(window_tags_[static_cast<size_t>(half)], {})) code_.wait(tag);
-    for (int64_t k = 0; k < window.slot_count; ++k) {
-      const Slot& slot = tile.slots[static_cast<size_t>(window.first_slot + k)];
-      const int64_t l1bm = next_block();
-      for (const int32_t block : slot.blocks) {
-        const int64_t l2bm = half * rooms_.source_half + (block - window.first_block) * kBlockLw;
-        block_to_l1bm(l2bm, l1bm, tile.blocks[static_cast<size_t>(block)].l1bs);
-      }
-      int64_t to = slot.in_window;
-      for (int64_t octet = 0; octet < kOctetsPerBlock; ++octet) {
-        if ((slot.octets >> octet & 1) != 0) octet_to_pes(l1bm + octet * kOctetLw, to++);
-      }
+  /// Of the load that was begun last.
+  void bring_slot(const Slot& slot) {
+    const int64_t l1bm = next_area();
+    for (const Copy& copy : slot.copies) {
+      block_to_l1bm(half_of(loads_begun_ - 1) + copy.place * kBlockLw, l1bm - copy.shift * kOctetLw,
+                    copy.l1bs);
+    }
+    int64_t to = slot.in_window;
+    for (int64_t octet = 0; octet < kOctetsPerBlock; ++octet) {
+      if ((slot.octets >> octet & 1) != 0) octet_to_pes(l1bm + octet * kOctetLw, to++);
     }
   }
 
@@ -281,10 +305,10 @@ class Gather::Emitter {
   Operand window_;     ///< its number, where the entries have it
   Operand elsewhere_;  ///< what T reads as 0
   Region spare_;
-  std::array<std::vector<int8_t>, 2> window_tags_;
-  int64_t windows_brought_ = 0;
-  int64_t window_number_ = 0;
-  int64_t blocks_brought_ = 0;
+  std::vector<const Load*> loads_;  ///< of all tiles
+  std::array<std::vector<int8_t>, 2> load_tags_;
+  size_t loads_begun_ = 0;
+  int64_t slots_brought_ = 0;
   int64_t tables_used_ = 0;
   int64_t picked_ = 0;
   int64_t stored_ = 0;

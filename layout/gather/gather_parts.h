@@ -81,4 +81,23 @@ struct GatherShape {
   }
 };
 
+/// Calls visit(L2B, vector of the tile, LW of the row, half, source).
+template <typename Visit>
+void Gather::for_each_word(const Tile& tile, Visit&& visit) const {
+  for (size_t group = 0; group < problem_.words.size(); ++group) {
+    const std::vector<GatherSource>& words = problem_.words[group];
+    if (words.empty()) continue;
+    for (int32_t vector = 0; vector < tile.vector_count; ++vector) {
+      for (int l = 0; l < chip_.l2b_per_group; ++l) {
+        const auto l2b = static_cast<int>(group) * chip_.l2b_per_group + l;
+        const Row own = row(tile.first_vector + vector, l);
+        for (int64_t lw = 0; lw < own.size; ++lw) {
+          for (int half = 0; half < 2; ++half)
+            visit(l2b, vector, lw, half, words[static_cast<size_t>(2 * (own.begin + lw) + half)]);
+        }
+      }
+    }
+  }
+}
+
 }  // namespace kodama::layout

@@ -146,9 +146,9 @@ Between kernels, tensors stay on the chip. Relayouts change their layouts there;
   0  conv       Conv          Contract  [1, 4, 6, 6]  chip      26     194          104    90    0.7 %     153.3x MAU         1057               -        -        -
   1  pool.x0                  Relayout  -             chip      41     336          164   172        -              -            0               -        -        -
   2  pool       MaxPool       Reduce    [1, 4, 3, 3]  chip      24     176           96    80        -  417.2x vector            0               -        -        -
-  3  product.a  Concat        Relayout  -             chip      31     180          124    56        -              -            0               -        -        -
+  3  product.a  Concat        Relayout  -             chip      31     124          124     0        -              -            0               -        -        -
   4  product    MatMul        Contract  [1, 3, 3, 3]  chip      18     152           72    80    0.1 %    1441.2x MAU          533               -        -        -
-  5  part       Concat+Slice  Relayout  [1, 2, 3, 8]  chip      34     321          136   185        -              -          267               -        -        -
+  5  part       Concat+Slice  Relayout  [1, 2, 3, 8]  chip      34     377          136   241        -              -          267               -        -        -
   ------------------------------------------------------------------------------------------------------------------------------------------------------------------
      total                                                     174    1359          696   663    0.1 %    631.1x DRAM         1857               -
   the problem's bound: 3 cycles (products 2, vector operations 1, DRAM 3 for weights that don't stay in the PEs, inputs and outputs)
@@ -160,8 +160,8 @@ Between kernels, tensors stay on the chip. Relayouts change their layouts there;
   move       cycles  DRAM  ratio  from                                                                                                      to
   -------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------
   pool.x0       336     7   48.0  ((1:4), (2_L2B:2, 4_MAB:1, 1:4, 1:4, 4_PE:1, 2_W:1), (1:4, 4:1)) x [2_L2B:1, 2_L1B:1]@GRF0 pad undefined  ((2_L2B:2, 4_PE:1, 1:16, 4:1, 2_W:1), (4:4))@LM0 pad undefined
-  product.a     180     4   45.0  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((1:16), (2_L2B:2, 1:16, 1:16, 1:8, 8:1), (1:16, 1:8, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1]@LM0
-  part          321     4   80.2  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
+  product.a     124     4   31.0  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((1:16), (2_L2B:2, 1:16, 1:16, 1:8, 8:1), (1:16, 1:8, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1]@LM0
+  part          377     4   94.2  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
   planner pbqp: 3 relayouts on the chip take 837 of 1359 chip cycles (62 %), 0 layout changes by the host
   part float32 [1, 2, 3, 8]: 5.28688 10.2241 3.66886 0.445417 5.28688 10.2241 3.66886 0.445417 6.84871 2.59294 ...
   y float32 [1, 3, 3, 3]: -10.68 8.02538 -4.40544 -9.2224 5.69597 3.00346 -8.00294 3.27275 -0.443362 -12.9553 ...
@@ -173,22 +173,22 @@ Between kernels, tensors stay on the chip. Relayouts change their layouts there;
   move          estimated cycles  from                                                                                                      to
   -------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------
   pool.x0                    351  ((1:4), (2_L2B:2, 4_MAB:1, 1:4, 1:4, 4_PE:1, 2_W:1), (1:4, 4:1)) x [2_L2B:1, 2_L1B:1]@GRF0 pad undefined  ((2_L2B:2, 4_PE:1, 1:16, 4:1, 2_W:1), (4:4))@LM0 pad undefined
-  product.a                  311  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((1:16), (2_L2B:2, 1:16, 1:16, 1:8, 8:1), (1:16, 1:8, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1]@LM0
+  product.a                  295  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((1:16), (2_L2B:2, 1:16, 1:16, 1:8, 8:1), (1:16, 1:8, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1]@LM0
   part.natural               315  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
   planner  relayouts  relayout cycles  kernel cycles  link cycles  total    bound  constant link cycles  with constants
   ---------------------------------------------------------------------------------------------------------------------
-  pbqp             3              977           1024         2482   4483  optimal                  1058            5541
-  greedy           3              981           1024         2482   4487        -                  1058            5545
+  pbqp             3              961           1024         2482   4467  optimal                  1058            5525
+  greedy           3              973           1024         2482   4479        -                  1058            5537
   first            4             1314           1024         2313   4651        -                  1211            5862
   host             0                0           1024         4840   5864        -                   781            6645
   $ kodama run models/moves.onnx --chip tiny --planner best
   kodama: error: there is no planner 'best'; allowed are pbqp, greedy, first, host
   [2]
   $ kodama compile models/moves.onnx --chip tiny -o moved
-  moved: 6 stages, 174 steps, 23 MV transfers, for chip tiny at gfloat precision
+  moved: 6 stages, 174 steps, 21 MV transfers, for chip tiny at gfloat precision
   $ kodama sim moved --moves --json sim.json > sim.txt; grep -E 'relayouts on|^y|^part' sim.txt
   wrote sim.json
-  part          321     4   80.2  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
+  part          377     4   94.2  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
   3 relayouts on the chip take 837 of 1359 chip cycles (62 %), 0 layout changes by the host
   part float32 [1, 2, 3, 8]: 5.28688 10.2241 3.66886 0.445417 5.28688 10.2241 3.66886 0.445417 6.84871 2.59294 ...
   y float32 [1, 3, 3, 3]: -10.68 8.02538 -4.40544 -9.2224 5.69597 3.00346 -8.00294 3.27275 -0.443362 -12.9553 ...

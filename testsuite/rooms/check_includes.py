@@ -40,7 +40,7 @@ scheduler/segment: isa passes scheduler/problem | assembler scheduler/verify
 scheduler/optimizer: isa passes scheduler/problem scheduler/machine | assembler
 scheduler/verify: isa scheduler/machine scheduler/segment
 scheduler/pipeline: isa passes scheduler/problem scheduler/machine scheduler/verify
-checks: isa passes assembler layout/moves layout/search scheduler/problem scheduler/optimizer simulator simulator/debug | layout/gather simulator/golden
+checks: isa passes assembler layout/moves layout/search scheduler/problem scheduler/optimizer simulator simulator/debug | layout/gather scheduler/verify simulator/golden
 compiler/tensor: isa
 compiler/reference/kernels: compiler/tensor
 compiler/proto: isa compiler/tensor
