@@ -32,7 +32,7 @@ target_link_libraries(kodama_shared PRIVATE kodama_options onnx onnx_proto PkgCo
 if(MPI_CXX_FOUND)
   target_link_libraries(kodama_shared PRIVATE MPI::MPI_CXX)
 endif()
-set_target_properties(kodama_shared PROPERTIES EXPORT_NAME kodama)
+set_target_properties(kodama_shared PROPERTIES EXPORT_NAME kodama INSTALL_RPATH "$ORIGIN")  # libkodama-runtime is beside it
 set(installed kodama_shared)
 # Parts by name, whose headers are "FOLDER/..."; those of the compiler see ONNX.
 foreach(part isa assembler simulator layout scheduler compiler builder)

@@ -214,6 +214,42 @@ TEST(RunNode, CastsAtTheEdges) {
   EXPECT_EQ(run_one("y = Cast <to = 10> (x)", {close}).data<uint16_t>()[0], 0x3c01);
 }
 
+/// Seed 2001733 of graphs of operators: a mean that isn't the elements' own left a millionth.
+TEST(RunNode, NothingIsLeftOfEqualElements) {
+  for (const float value : {1.0f, 0.1f, -3e20f})
+    EXPECT_EQ(run_one("y = MeanVarianceNormalization<axes = [0, 1]>(x)",
+                      {floats({9, 8}, std::vector<float>(72, value))}),
+              floats({9, 8}, std::vector<float>(72, 0)))
+        << value;
+}
+
+/// A statistic in another type than the elements, outputs that are left out, a scale for all.
+TEST(RunNode, LayerNormalization) {
+  const Tensor x = floats({2, 2}, {1, 3, -2, 2});
+  const auto run = [&](const std::string& text, const std::vector<Tensor>& inputs) {
+    std::vector<const Tensor*> pointers;
+    for (const Tensor& input : inputs) pointers.push_back(&input);
+    return run_node(parse_node(text), pointers, OperatorSets(17));
+  };
+  const auto all = run("y, m, d = LayerNormalization<epsilon = 0.0>(x, s, b)",
+                       {x, floats({2}, {1, 2}), floats({2}, {0, 10})});
+  EXPECT_EQ(all.at(0), floats({2, 2}, {-1, 12, -1, 12}));
+  EXPECT_EQ(all.at(1), floats({2, 1}, {2, 0}));
+  EXPECT_EQ(all.at(2), floats({2, 1}, {1, 0.5f}));
+  EXPECT_EQ(run("y = LayerNormalization<axis = 0, epsilon = 0.0>(x, s)", {x, floats({}, {0})}).at(0),
+            floats({2, 2}, {0, 0, -0.0f, 0}));
+  EXPECT_THAT(
+      [&] {
+        run("y = LayerNormalization(x, s)", {x, floats({3}, {1, 2, 3})});
+      },
+      ThrowsMessage<UserError>(HasSubstr("allowed is 2 elements")));
+  EXPECT_THAT(
+      [&] {
+        run("y = LayerNormalization<stash_type = 7>(x, s)", {x, floats({2}, {1, 2})});
+      },
+      ThrowsMessage<UserError>(HasSubstr("stash_type is 7")));
+}
+
 TEST(RunNode, OldOpsets) {
   const Tensor x = floats({2, 3, 2}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
   EXPECT_EQ(run_one("y = Add <axis = 1, broadcast = 1> (a, b)", {x, floats({3}, {10, 20, 30})}, 6),

@@ -41,7 +41,7 @@ A damaged package is refused, whatever the damage is:
 
   $ cp -r package right; damage() { rm -rf package; cp -r right package; sed -i "$@"; kodama sim package; }
   $ damage 's/"operation": "/&a/' package/manifest.json
-  kodama: error: package/manifest.json: the package is damaged: found 3914 bytes with checksum 74e12000, written were 3913 with 9e639904
+  kodama: error: package/manifest.json: the package is damaged: found 3889 bytes with checksum a4c7652f, written were 3888 with d83041e1
   [2]
   $ damage 1d package/programs/0*.vsm
   kodama: error: package/programs/0000_product.vsm: the package is damaged: found 367 bytes with checksum 6518a29d, written were 384 with 28f6f3ad
@@ -67,7 +67,7 @@ Behind the checksums every value is looked at:
   >   data = open(name, "rb").read(); print(f"{zlib.crc32(data):08x} {len(data)} {name}")' > checksums); }
   $ damage() { rm -rf package; cp -r right package; sed -i "$@"; sums; kodama sim package; }
   $ damage 's/"version": [0-9]*/"version": 4/' package/manifest.json
-  kodama: error: package/manifest.json: found package version 4, allowed is 12; compile the model again
+  kodama: error: package/manifest.json: found package version 4, allowed is 13; compile the model again
   [2]
   $ damage 's/"first_stage": 0/"first_stage": 1/' package/manifest.json
   kodama: error: package/manifest.json: segments[0]: found stages 1 to 1, allowed: 0 to 0

@@ -126,25 +126,6 @@ std::vector<Value> run_function(const Node& call, const std::vector<const Value*
   return outputs;
 }
 
-void collect_names(const Node& node, std::set<std::string>& names) {
-  for (const std::string& input : node.inputs) {
-    if (!input.empty()) names.insert(input);
-  }
-  for (const auto& [name, attribute] : node.attributes) {
-    const auto* const graph = std::get_if<std::shared_ptr<const Graph>>(&attribute);
-    if (graph == nullptr) continue;
-    std::set<std::string> read;
-    for (const Node& inner : (*graph)->nodes) collect_names(inner, read);
-    for (const Declared& output : (*graph)->outputs) read.insert(output.name);
-    for (const Node& inner : (*graph)->nodes) {
-      for (const std::string& output : inner.outputs) read.erase(output);
-    }
-    for (const Declared& input : (*graph)->inputs) read.erase(input.name);
-    for (const auto& [initializer, value] : (*graph)->initializers) read.erase(initializer);
-    names.merge(read);
-  }
-}
-
 }  // namespace
 
 std::vector<Value> run_node(const Node& node, const std::vector<const Value*>& inputs,
@@ -222,12 +203,6 @@ void run_node_in(const Node& node, Scope& scope) {
       throw UserError(fmt::format("{}: output '{}' has been computed already", place_of(node), name));
     scope.set(name, std::move(outputs[i]));
   }
-}
-
-std::vector<std::string> names_read(const Node& node) {
-  std::set<std::string> names;
-  collect_names(node, names);
-  return {names.begin(), names.end()};
 }
 
 }  // namespace kodama::compiler::reference

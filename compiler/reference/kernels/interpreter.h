@@ -46,7 +46,4 @@ std::vector<Tensor> run_node(const Node& node, const std::vector<const Tensor*>&
 /// With values of `scope`, which receives the outputs.
 void run_node_in(const Node& node, Scope& scope);
 
-/// Names that a node reads, also inside its graphs; of these not what they make themselves.
-std::vector<std::string> names_read(const Node& node);
-
 }  // namespace kodama::compiler::reference
