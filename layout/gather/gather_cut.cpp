@@ -342,7 +342,8 @@ std::vector<Gather::Run> Gather::runs(const Load& load) const {
   const auto per_group = static_cast<size_t>(chip_.l2b_per_group);
   const auto groups = static_cast<size_t>(chip_.groups);
   std::vector<Run> all;
-  for (auto& [key, those] : alike) {
+  for (auto& group_of_runs : alike) {
+    std::vector<Run>& those = group_of_runs.second;
     if (those.size() == takers && takers > 1 &&
         std::ranges::all_of(those, [&](const Run& run) { return run.address == those[0].address; })) {
       // L2Bs that take nothing may get what the others get. For one alone a broadcast is a detour.
