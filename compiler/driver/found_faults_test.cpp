@@ -152,5 +152,30 @@ TEST_P(FoundFault, IsGone) {
 INSTANTIATE_TEST_SUITE_P(Fuzz, FoundFault, ::testing::ValuesIn(faults()),
                          [](const auto& each) { return each.param.name; });
 
+/// Seed 2106523 of graphs of operators: an output of one number, the mean of a row that was normalized, is
+/// what the rounding of the first mean leaves. The judge made too few errors to see how large it can be.
+TEST(FoundFaults, MeanOfARowThatWasNormalized) {
+  const std::string bits =
+      "000100000100010000000001010000010000000010000010000010100000001000010000001000010000000100100000001000"
+      "010000";
+  std::vector<float> pixels;
+  for (const char bit : bits) pixels.push_back(bit == '1' ? 1.0f : 0.0f);
+  // What the judge draws depends on the elements before: with so many its first errors were all small.
+  constexpr int64_t kBefore = 73;
+  const GraphProblem problem{testing::parse_model(fmt::format(
+                                 "agraph (float[{0}] q, float[3,1,6,6] x) => "
+                                 "(float[{0}] t, float[1,1,1,1] mean, float[1,1,6,6] whole) "
+                                 "<int64[3] extents = {{1, 6, 6}}> {{ t = Tanh(q) "
+                                 "v = ReduceLogSumExp<axes = [-4, 1]>(x) n = MeanVarianceNormalization(v) "
+                                 "scale = ConstantOfShape(extents) bias = ConstantOfShape(extents) "
+                                 "y, mean = LayerNormalization<axis = 1>(n, scale, bias) "
+                                 "whole = Round(v) }}",
+                                 kBefore)),
+                             {{"q", Tensor(DataType::kFloat32, {kBefore})},
+                              {"x", Tensor::from_values<float>(DataType::kFloat32, {3, 1, 6, 6}, pixels)}}};
+  const Verdict verdict = judge(problem, {.chip = "tiny", .precision = "half", .planner = "pbqp"});
+  EXPECT_TRUE(verdict.outcome == Outcome::kRounding) << verdict.reason;
+}
+
 }  // namespace
 }  // namespace kodama::compiler
