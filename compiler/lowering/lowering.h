@@ -11,9 +11,6 @@
 /// ONNX models to layers.
 namespace kodama::compiler {
 
-/// ONNX model (after the graph passes) to layers. `options.force_host` sends everything to the host. `dump`
-/// is called after each pass (layer_pass_names) with its name and to_json of the verified graph.
-/// UnsupportedError naming node and operator where neither the chip nor the CPU reference has an operator.
 /// "lower", "fuse-maps", "fuse-epilogues", "fold-rearranges": in the order in which they run.
 const std::vector<std::string>& layer_pass_names();
 struct LoweringOptions {
@@ -23,7 +20,9 @@ struct LoweringOptions {
   /// UnsupportedError at the first; the node becomes a Host layer, which can't be run.
   std::function<void(const onnx::NodeProto& node, const std::string& why)> refused = {};
 };
-/// `observe` gets the graph behind every pass, by its name.
+/// ONNX model (after the graph passes) to layers. `options.force_host` sends everything to the host.
+/// `observe` gets the verified graph behind every pass (layer_pass_names), by its name. UnsupportedError
+/// naming node and operator where neither the chip nor the CPU reference has an operator.
 LayerGraph lower_to_layers(const onnx::ModelProto& model, const LoweringOptions& options = {},
                            const std::function<void(const std::string&, const LayerGraph&)>& observe = {});
 /// Operators with a decomposition into layers: expand-functions leaves them alone.

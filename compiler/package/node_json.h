@@ -14,8 +14,7 @@ namespace kodama::compiler {
 /// `write(contents)` gives the name of the file.
 using WriteTensor = std::function<std::string(const std::string& contents)>;
 isa::Json tensor_to_json(const Tensor& tensor, const WriteTensor& write);
-/// UserError where the file isn't what type and shape say. `contents(name)`: of a file; `where(name)`: what
-/// messages call it.
+/// UserError where the file isn't what type and shape say. `contents(name)`: of that file.
 using TensorFile = std::function<std::string(const isa::JsonValue& name)>;
 Tensor read_tensor(const isa::JsonValue& json, const TensorFile& contents);
 

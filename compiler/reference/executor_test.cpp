@@ -214,6 +214,13 @@ TEST(RunNode, CastsAtTheEdges) {
   EXPECT_EQ(run_one("y = Cast <to = 10> (x)", {close}).data<uint16_t>()[0], 0x3c01);
 }
 
+TEST(RunNode, OperatorsThatAreFunctionsCheckTheirTypes) {
+  EXPECT_THAT([] { run_one("y = HardSwish(x)", {ints({1}, {1})}); },
+              ThrowsMessage<UserError>(
+                  AllOf(HasSubstr("node 'n1' (HardSwish): input 0 'X' is tensor(int64); allowed are"),
+                        HasSubstr("tensor(float)"))));
+}
+
 /// Seed 2001733 of graphs of operators: a mean that isn't the elements' own left a millionth.
 TEST(RunNode, NothingIsLeftOfEqualElements) {
   for (const float value : {1.0f, 0.1f, -3e20f})

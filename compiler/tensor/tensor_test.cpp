@@ -2,23 +2,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
-#include <zip.h>
 
 #include <bit>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <limits>
-
-#include "isa/file.h"
 
 namespace kodama::compiler {
 namespace {
 
 using isa::UserError;
-using ::testing::HasSubstr;
-using ::testing::ThrowsMessage;
 
 TEST(Shape, CountsElementsAndRefusesWhatCannotBe) {
   EXPECT_EQ(element_count({}), 1);

@@ -13,6 +13,24 @@ using kodama::InternalError;
 using kodama::UnsupportedError;
 using kodama::UserError;
 
+// The same types in C.
+static_assert(KODAMA_FLOAT32 == static_cast<int>(kodama::ElementType::kFloat32));
+static_assert(KODAMA_UINT8 == static_cast<int>(kodama::ElementType::kUint8));
+static_assert(KODAMA_INT8 == static_cast<int>(kodama::ElementType::kInt8));
+static_assert(KODAMA_UINT16 == static_cast<int>(kodama::ElementType::kUint16));
+static_assert(KODAMA_INT16 == static_cast<int>(kodama::ElementType::kInt16));
+static_assert(KODAMA_INT32 == static_cast<int>(kodama::ElementType::kInt32));
+static_assert(KODAMA_INT64 == static_cast<int>(kodama::ElementType::kInt64));
+static_assert(KODAMA_STRING == static_cast<int>(kodama::ElementType::kString));
+static_assert(KODAMA_BOOL == static_cast<int>(kodama::ElementType::kBool));
+static_assert(KODAMA_FLOAT16 == static_cast<int>(kodama::ElementType::kFloat16));
+static_assert(KODAMA_FLOAT64 == static_cast<int>(kodama::ElementType::kFloat64));
+static_assert(KODAMA_UINT32 == static_cast<int>(kodama::ElementType::kUint32));
+static_assert(KODAMA_UINT64 == static_cast<int>(kodama::ElementType::kUint64));
+static_assert(KODAMA_COMPLEX64 == static_cast<int>(kodama::ElementType::kComplex64));
+static_assert(KODAMA_COMPLEX128 == static_cast<int>(kodama::ElementType::kComplex128));
+static_assert(KODAMA_BFLOAT16 == static_cast<int>(kodama::ElementType::kBfloat16));
+
 struct kodama_package {
   kodama::Package package;
   std::vector<kodama::ValueInfo> inputs, outputs;

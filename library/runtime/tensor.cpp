@@ -9,10 +9,23 @@ namespace kodama {
 
 using compiler::DataType;
 
-static_assert(static_cast<int>(ElementType::kFloat32) == DataType::kFloat32 &&
-              static_cast<int>(ElementType::kString) == DataType::kString &&
-              static_cast<int>(ElementType::kFloat64) == DataType::kFloat64 &&
-              static_cast<int>(ElementType::kBfloat16) == DataType::kBfloat16);
+// The public header has the types once more, for programs that don't see the compiler's.
+static_assert(static_cast<int>(ElementType::kFloat32) == DataType::kFloat32);
+static_assert(static_cast<int>(ElementType::kUint8) == DataType::kUint8);
+static_assert(static_cast<int>(ElementType::kInt8) == DataType::kInt8);
+static_assert(static_cast<int>(ElementType::kUint16) == DataType::kUint16);
+static_assert(static_cast<int>(ElementType::kInt16) == DataType::kInt16);
+static_assert(static_cast<int>(ElementType::kInt32) == DataType::kInt32);
+static_assert(static_cast<int>(ElementType::kInt64) == DataType::kInt64);
+static_assert(static_cast<int>(ElementType::kString) == DataType::kString);
+static_assert(static_cast<int>(ElementType::kBool) == DataType::kBool);
+static_assert(static_cast<int>(ElementType::kFloat16) == DataType::kFloat16);
+static_assert(static_cast<int>(ElementType::kFloat64) == DataType::kFloat64);
+static_assert(static_cast<int>(ElementType::kUint32) == DataType::kUint32);
+static_assert(static_cast<int>(ElementType::kUint64) == DataType::kUint64);
+static_assert(static_cast<int>(ElementType::kComplex64) == DataType::kComplex64);
+static_assert(static_cast<int>(ElementType::kComplex128) == DataType::kComplex128);
+static_assert(static_cast<int>(ElementType::kBfloat16) == DataType::kBfloat16);
 
 namespace {
 

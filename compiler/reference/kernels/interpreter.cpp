@@ -139,8 +139,8 @@ std::vector<Value> run_node(const Node& node, const std::vector<const Value*>& i
       if (node.refusal->is_unsupported) throw UnsupportedError(node.refusal->message);
       throw UserError(node.refusal->message);
     }
-    if (node.function != nullptr) return run_function(node, inputs);
     check_types(node, inputs);
+    if (node.function != nullptr) return run_function(node, inputs);
     const ValueKernel* const kernel = KernelRegistry::instance().find(node.domain, node.op_type);
     if (kernel == nullptr)
       throw UnsupportedError(fmt::format("{}: operator {} of domain '{}', version {}, has no CPU reference",

@@ -53,7 +53,7 @@ struct Node {
   /// Version of the operator's definition: the opset in which it last changed, as far as `opset` goes.
   int64_t since_version = 0;
   int64_t opset = 0;
-  std::shared_ptr<const Signature> signature;  ///< of what has a kernel
+  std::shared_ptr<const Signature> signature;  ///< of operators; functions of a model have none
   /// Of a node that calls a function: its body, with the call's attributes in it.
   std::shared_ptr<const Graph> function;
   /// Why it can't be executed; thrown when it is to be.
