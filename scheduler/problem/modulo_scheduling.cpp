@@ -11,7 +11,9 @@
 /// from the bound on, operations are placed by falling height, each at the first step of its window of one
 /// interval that is free. Where none is, it takes a step by force, and what is in the way, or now too early,
 /// is placed again; a step that was forced before is not tried again. When `modulo-budget` placements per
-/// operation didn't do, the same interval is tried with other orders, then the next one.
+/// operation didn't do, the next interval is tried. From the first that has a schedule other orders go back
+/// to shorter ones, until `modulo-patience` intervals in a row have none: every order for every interval from
+/// the bound on would be thousands of tries of large bodies, nearly all of them in vain.
 ///
 /// "acyclic" schedules the body as a block and starts the next iteration as soon as dependences and resources
 /// let all of it: what there is to compare with.
@@ -23,6 +25,8 @@ using Dependence = ScheduleProblem::Dependence;
 const passes::PassOptionInfo kBudget{"modulo-budget", "20",
                                      "placements per operation before an interval is given up"};
 const passes::PassOptionInfo kOrders{"modulo-orders", "32", "orders tried per interval"};
+const passes::PassOptionInfo kPatience{
+    "modulo-patience", "3", "intervals in a row without a schedule before shorter ones are given up"};
 
 class ModuloScheduler {
  public:
@@ -159,23 +163,33 @@ Schedule acyclic_schedule(const ScheduleProblem& problem, const passes::PassOpti
 Schedule modulo_schedule(const ScheduleProblem& problem, const passes::PassOptions& options) {
   const int64_t budget = passes::positive_option(options, kBudget);
   const int64_t orders = passes::positive_option(options, kOrders);
-  Schedule acyclic = acyclic_schedule(problem, {});
+  const int64_t patience = passes::positive_option(options, kPatience);
   const int64_t bound = interval_bound(problem).interval();
-  acyclic.is_optimal = acyclic.interval <= bound;
   const ModuloScheduler scheduler(problem);
+  Schedule best = acyclic_schedule(problem, {});
+  const auto try_order = [&](int64_t interval, int64_t order) {
+    std::optional<Schedule> found = scheduler.run(interval, budget, static_cast<uint32_t>(order));
+    if (found) best = *std::move(found);
+    return found.has_value();
+  };
   // Every interval, and with growing strides where there are very many of them.
-  constexpr int64_t kDense = 512;
-  for (int64_t interval = bound; interval < acyclic.interval;
+  constexpr int64_t kDense = 64;
+  for (int64_t interval = bound; interval < best.interval;
        interval += 1 + std::max<int64_t>(interval - bound - kDense, 0) / 64) {
+    if (try_order(interval, 0)) break;
+  }
+  for (int64_t interval = best.interval - 1, in_vain = 0; interval >= bound && in_vain < patience;
+       --interval) {
+    ++in_vain;
     for (int64_t order = 0; order < orders; ++order) {
-      std::optional<Schedule> found = scheduler.run(interval, budget, static_cast<uint32_t>(order));
-      if (!found) continue;
-      start_at_zero(*found);
-      found->is_optimal = interval == bound;
-      return *found;
+      if (!try_order(interval, order)) continue;
+      in_vain = 0;
+      break;
     }
   }
-  return acyclic;
+  start_at_zero(best);
+  best.is_optimal = best.interval <= bound;
+  return best;
 }
 
 }  // namespace
@@ -183,7 +197,7 @@ Schedule modulo_schedule(const ScheduleProblem& problem, const passes::PassOptio
 BlockScheduler modulo_scheduler() {
   return {"modulo",
           "iterative modulo scheduling: iterations overlap",
-          {kBudget, kOrders},
+          {kBudget, kOrders, kPatience},
           false,
           true,
           true,

@@ -146,7 +146,7 @@ Names and filters that match nothing:
   kodama: error: empty: no .json file, and no random problems are asked for
   [2]
   $ kodama bench schedule --random 1 --pass-option no=1
-  kodama: error: found pass option 'no', allowed for the chosen passes: exact-nodes, list-priority, list-tries, modulo-budget, modulo-orders
+  kodama: error: found pass option 'no', allowed for the chosen passes: exact-nodes, list-priority, list-tries, modulo-budget, modulo-orders, modulo-patience
   [2]
   $ kodama bench kernels --filter foo
   kodama: error: --filter foo: no shape has such a name
