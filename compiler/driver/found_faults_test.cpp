@@ -98,6 +98,12 @@ std::vector<Fault> faults() {
        "agraph (float[1,15,4] x) => (float[1,21,6] y) <int64[3] sizes = {1, 21, 6}> { y = Resize<mode = "
        "\"nearest\", coordinate_transformation_mode = \"half_pixel\", nearest_mode = \"ceil\">(x, , , sizes) "
        "}"},
+      // Four weights of one element, whose sum the reference rounded to less than one.
+      {"ResizesASingleInteger",
+       "agraph (int8[2,4,1,1] x) => (int8[2,4,3,2] y) <int64[4] sizes = {2, 4, 3, 2}> { y = Resize<mode = "
+       "\"cubic\", coordinate_transformation_mode = \"pytorch_half_pixel\", cubic_coeff_a = -0.5>(x, , , "
+       "sizes) "
+       "}"},
       // Its state stayed on the chip though the host changes its layout for another layer.
       {"AStateThatTheHostSends",
        "agraph (int64 n, bool c, float[4,5,3] x, float[4,5,3] s) => (float[4,5,3] y, float[m,4,5,3] z) { y, "

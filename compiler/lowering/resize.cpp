@@ -103,6 +103,8 @@ Taps taps_at(const ResizeAttributes& attributes, double coordinate, int64_t inpu
     by_position[static_cast<int64_t>(inside)] += weights[k];
     total += weights[k];
   }
+  // Those of one position are one in all, but for their rounding.
+  if (by_position.size() == 1 && total != 0) by_position.begin()->second = total = 1;
   for (const auto& [position, weight] : by_position) {
     if (weight != 0)
       taps.weights.emplace_back(position, attributes.exclude_outside ? weight / total : weight);

@@ -113,6 +113,21 @@ TEST(Resize, AnyTypeIsTakenNearestAndIntegersAreInterpolated) {
             Tensor::from_values<uint8_t>(DataType::kUint8, {4}, {0, 65, 199, 255}));
 }
 
+TEST(Resize, OneElementIsRepeatedAsItIs) {
+  const Tensor x = Tensor::from_values(DataType::kInt8, {1, 3, 1, 1}, std::vector<int8_t>{127, -128, 3});
+  for (const char* coordinates : {"half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"}) {
+    for (const char* a : {"-0.5", "-0.75", "-0.3"}) {
+      const std::string attributes = fmt::format(
+          "mode=\"cubic\", coordinate_transformation_mode=\"{}\", cubic_coeff_a={}", coordinates, a);
+      SCOPED_TRACE(attributes);
+      const Tensor y = resize_to(attributes, x, {1, 3, 7, 5});
+      for (int64_t k = 0; k < y.size(); ++k) {
+        ASSERT_EQ(y.data<int8_t>()[static_cast<size_t>(k)], x.data<int8_t>()[static_cast<size_t>(k / 35)])
+            << k;
+      }
+    }
+  }
+}
 TEST(Resize, ExcludeOutside) {
   const char* const attributes =
       "mode=\"cubic\", coordinate_transformation_mode=\"asymmetric\", cubic_coeff_a=-0.5, exclude_outside=";

@@ -281,6 +281,11 @@ std::vector<ResizeSource> resize_sources(const ResizedAxis& axis, const ResizeOp
     if (options.exclude_outside && sum != 0) {
       for (ResizeTap& tap : source.taps) tap.weight /= sum;
     }
+    // What comes from one element alone is that element: its weights are one in all, but for their rounding.
+    const ResizeTap first = source.taps.front();
+    if (sum != 0 &&
+        std::ranges::all_of(source.taps, [&](const ResizeTap& tap) { return tap.index == first.index; }))
+      source.taps = {{first.index, 1}};
     sources.push_back(std::move(source));
   }
   return sources;
