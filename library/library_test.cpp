@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
 
@@ -23,6 +24,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
@@ -448,6 +450,28 @@ TEST(Library, ModelsThatAreCompiledWhileTheyRunAreComparedAndKeepSequences) {
               HasSubstr("--bucket N=8"));
   EXPECT_THAT(error_of<UnsupportedError>([&] { Model::from_bytes(bytes, {.allows_open = false}); }),
               HasSubstr("sequence"));
+}
+
+TEST(Library, AModelThatIsCompiledWhileItRunsHasAReport) {
+  const Folder folder("library_open_report");
+  Session session(compiled(open_rows()));
+  const std::vector<float> elements(24, 0.5F);
+  const Tensors inputs{{"x", Tensor::copy_of(ElementType::kFloat32, {3, 8}, elements.data())}};
+  const RunFiles files{.report = folder / "html", .json = folder / "json"};
+  const Result result = session.run(inputs, {.files = files, .repeat = 2, .compare = true});
+  const auto json = nlohmann::json::parse(text_of(files.json));
+  ASSERT_THAT(json["programs"], SizeIs(1));
+  const auto& program = json["programs"][0];
+  EXPECT_EQ(program["runs"], 1);  // of the last run
+  EXPECT_EQ(program["source"], "compiled");
+  EXPECT_EQ(program["inputs"][0]["shape"], nlohmann::json({3, 8}));
+  EXPECT_EQ(program["cycles"], result.cycles);
+  EXPECT_EQ(program["run"]["total"]["total_cycles"], result.cycles);
+  EXPECT_FALSE(program["run"]["timeline"]["layers"].empty());
+  EXPECT_EQ(json["open_reason"], Model::from_bytes(open_rows()).open_reason());
+  EXPECT_THAT(text_of(files.report), StartsWith("<!DOCTYPE html>"));
+  // Without one the JSON has no programs.
+  EXPECT_THAT(session.run(inputs).json(), Not(HasSubstr("\"programs\": [")));
 }
 
 TEST(LibraryValue, IsATensorASequenceOrAnOptional) {

@@ -87,18 +87,28 @@ simulator::ReportOptions report_options(const RunFiles& files, bool statistics) 
   return options;
 }
 
-nlohmann::ordered_json ResultState::json(const compiler::TracedRun* run) const {
+nlohmann::ordered_json ResultState::json(const simulator::RunReport* report, size_t programs_before) const {
   if (!traced.is_null()) return traced;
   nlohmann::ordered_json json;
   if (dynamic) {
     json["data_set"] = data_set;
     if (!first_run.is_null()) json["first_run"] = first_run;
-    json.update(compiler::dynamic_to_json(*dynamic));
+    const simulator::Timeline* timeline = report != nullptr ? report->timeline() : nullptr;
+    json.update(compiler::dynamic_to_json(*dynamic, timeline));
     json["comparisons"] = comparisons;
+    if (timeline == nullptr) return json;
+    json["model"] = program->name;
+    json["chip"] = program->chip.name;
+    json["precision"] = compiler::matrix_precision_name(program->precision());
+    json["open_reason"] = program->open_reason;
+    json["milliseconds"] =
+        static_cast<double>(dynamic->total.stats.chip.cycles()) / program->chip.clock_hz * 1e3;
     return json;
   }
   const compiler::Runs all{runs, first_cycles, first_dram_bytes, outcome};
-  json = compiler::run_to_json(*program->compiled, all, layers, outputs, run);
+  const std::optional<compiler::TracedRun> run =
+      report != nullptr ? compiler::traced_run(*program->compiled, *report, programs_before) : std::nullopt;
+  json = compiler::run_to_json(*program->compiled, all, layers, outputs, run ? &*run : nullptr);
   json["data_set"] = data_set;
   if (!comparisons.empty()) json["on_the_chips_operands"] = comparisons;
   return json;

@@ -24,15 +24,9 @@ using nlohmann::ordered_json;
 
 namespace {
 
-simulator::ReportOptions checked_report(const RunSettings& settings, const ProgramState& program,
-                                        bool timing) {
+simulator::ReportOptions checked_report(const RunSettings& settings, bool timing) {
   simulator::ReportOptions options = library::report_options(settings.files, settings.statistics);
   options.keeps_timeline = options.timeline.keeps_transfers = !settings.files.report.empty();
-  if (options.keeps_timeline && !program.compiled)
-    throw UnsupportedError(
-        fmt::format("--report: not for a model that is compiled in parts while it runs ({}); --json has its "
-                    "regions",
-                    program.open_reason));
   if (options.any() && !timing)
     throw UserError("RunFiles: allowed only in a session with timing, which they show");
   return options;
@@ -181,10 +175,9 @@ ValueMap library::SessionState::run_static(Job& job, const Call& call, ResultSta
   if (call.settings.compare) compare_static(inputs, outputs, call, state, result);
   compare_recorded(job, outputs, {}, call, result);
   const RunFiles& files = call.settings.files;
-  if (call.report != nullptr && (!files.json.empty() || !files.report.empty())) {
-    const auto traced = compiler::traced_run(*program->compiled, *call.report, programs_before);
-    if (traced) state.traced = state.json(&*traced);
-  }
+  const bool has_timeline = call.report != nullptr && call.report->timeline() != nullptr;
+  if (has_timeline && (!files.json.empty() || !files.report.empty()))
+    state.traced = state.json(call.report, programs_before);
   return outputs;
 }
 
@@ -271,6 +264,7 @@ ValueMap library::SessionState::run_open(const Job& job, const Call& call, Resul
   if (call.settings.compare) compare_open(job, outputs, rows, call, state, result);
   compare_recorded(job, outputs, rows, call, result);
   add_json(result.recorded, "the recorded output", true, state.comparisons);
+  if (!call.settings.files.report.empty()) state.traced = state.json(call.report);
   return outputs;
 }
 
@@ -338,7 +332,7 @@ std::vector<Result> library::SessionState::run_all(std::vector<Job> jobs, const 
   if (settings.repeat < 1) throw UserError(fmt::format("repeat {}: allowed from 1 on", settings.repeat));
   if (settings.compare && runner && !program->prepared)
     throw UserError(library::without_reference(program->name));
-  const simulator::ReportOptions wanted = checked_report(settings, *program, options.timing);
+  const simulator::ReportOptions wanted = checked_report(settings, options.timing);
   simulator::RunReport report(program->chip, wanted);
   const Call call{settings, settings.tolerance.value_or(compiler::default_tolerance(program->precision())),
                   wanted.any() ? &report : nullptr};

@@ -113,7 +113,8 @@ struct ResultState {
   /// With a timeline, made while there was one.
   nlohmann::ordered_json traced;
 
-  nlohmann::ordered_json json(const compiler::TracedRun* run = nullptr) const;
+  /// `report`: with its timeline, if it has one, which had `programs_before` before the run.
+  nlohmann::ordered_json json(const simulator::RunReport* report = nullptr, size_t programs_before = 0) const;
   void print(std::ostream& out) const;
 };
 
