@@ -46,7 +46,7 @@ parts.push({
             "tr",
             { class: index === state.program ? "chosen" : null },
             el("th", { scope: "row" }, programLink(index)),
-            el("td", {}, program.inputs.map((input) => `${input.name} ${shapeText(input.shape)}`).join(", ") || "–"),
+            el("td", {}, program.inputs.map((input) => `${input.name} ${shapeText(input.shape)}`).join(", ") || "\u2013"),
             el("td", {}, program.source),
             el("td", { class: "n" }, numOfWhole(["programs", index, "runs"])),
             el("td", { class: "n" }, numOfWhole(["programs", index, "cycles"])),
