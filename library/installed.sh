@@ -20,7 +20,10 @@ cmake_minimum_required(VERSION 3.16)
 project(user LANGUAGES CXX)
 find_package(kodama REQUIRED)
 add_executable(run_model $example/run_model.cpp)
-target_link_libraries(run_model PRIVATE kodama::kodama)
+add_executable(run_program $example/run_program.cpp)
+foreach(program run_model run_program)
+  target_link_libraries(\${program} PRIVATE kodama::kodama)
+endforeach()
 foreach(part isa assembler simulator layout scheduler)
   add_executable(use_\${part} use_\${part}.cpp)
   target_link_libraries(use_\${part} PRIVATE kodama::\${part})
@@ -51,6 +54,8 @@ P
 "$cmake" -S project -B project/build -DCMAKE_PREFIX_PATH="$folder/moved" -DCMAKE_CXX_COMPILER="$cxx" >"$folder/log"
 "$cmake" --build project/build >"$folder/log" || { cat "$folder/log"; exit 1; }
 project/build/run_model "$model" tiny
+printf 'imm i"7" $lr0v\nnop/3\nd get $lr0n0c0b0m0p0 1\n' >program.vsm
+project/build/run_program program.vsm tiny
 for part in isa assembler simulator layout scheduler; do project/build/use_$part; done
 echo "--- the runtime alone"
 "$build/tools/kodama" compile "$model" --chip tiny -o chip.package >"$folder/log"

@@ -2,13 +2,19 @@
 #include <gtest/gtest.h>
 #include <kodama/c_runtime.h>
 #include <kodama/kodama.h>
+#include <kodama/pipeline.h>
+#include <kodama/simulate.h>
 
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
 #include <thread>
 
 #include "compiler/graph/test_models.h"
+#include "isa/file.h"
 
 namespace kodama {
 namespace {
@@ -17,6 +23,10 @@ using compiler::testing::error_of;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
 
 std::string bytes_of(const std::string& graph) {
   return compiler::testing::parse_model(graph).SerializeAsString();
@@ -60,8 +70,13 @@ TEST(Library, CompilesAndRuns) {
   EXPECT_GT(result.cycles, 0);
   EXPECT_GE(result.first_cycles, result.cycles);
   EXPECT_GT(result.seconds, 0);
-  EXPECT_THAT(result.json, HasSubstr("\"stages\""));
-  EXPECT_THAT(result.table, HasSubstr("MatMul"));
+  EXPECT_THAT(result.json(), HasSubstr("\"stages\""));
+  EXPECT_THAT(result.table(), HasSubstr("MatMul"));
+  EXPECT_TRUE(result.ok);
+  EXPECT_THAT(result.comparisons, IsEmpty());
+  EXPECT_EQ(program.precision(), "float");
+  EXPECT_EQ(program.default_tolerance(), 1e-5);
+  EXPECT_THAT(program.summary(), AllOf(HasSubstr("1 stages"), HasSubstr("chip tiny at float precision")));
   const Result again = session.run(inputs);
   EXPECT_EQ(again.cycles, result.cycles);
   EXPECT_EQ(difference(again.outputs, result.outputs), 0);
@@ -220,21 +235,399 @@ TEST(Library, RunsPackagesForC) {
   std::filesystem::remove_all(directory);
 }
 
-TEST(Library, WritesFilesAboutARun) {
-  Session session(
-      Program::compile(Model::from_bytes(product()), {.chip = "tiny", .options = {{"cache", ""}}}));
-  const std::string folder = ::testing::TempDir();
-  const RunFiles files{folder + "library.trace", folder + "library.vcd", folder + "library.json",
-                       folder + "library.html"};
-  session.run(Model::from_bytes(product()).random_inputs(), files);
-  for (const std::string& file : {files.trace, files.vcd, files.statistics, files.report}) {
-    EXPECT_GT(std::filesystem::file_size(file), 100U) << file;
-    std::filesystem::remove(file);
+/// For the small chip, without a cache.
+Program compiled(const std::string& bytes, bool keeps_reference = false) {
+  return Program::compile(Model::from_bytes(bytes),
+                          {.chip = "tiny", .options = {{"cache", ""}}, .keeps_reference = keeps_reference});
+}
+/// A folder of its own, empty, and gone with this.
+class Folder {
+ public:
+  explicit Folder(const std::string& name) : path_(::testing::TempDir() + name) {
+    std::filesystem::remove_all(path_);
+    std::filesystem::create_directories(path_);
   }
-  Session untimed(
-      Program::compile(Model::from_bytes(product()), {.chip = "tiny", .options = {{"cache", ""}}}),
-      {.timing = false});
-  EXPECT_THAT(error_of<UserError>([&] { untimed.run({}, files); }), HasSubstr("timing"));
+  ~Folder() { std::filesystem::remove_all(path_); }
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+std::string text_of(const std::string& file) {
+  std::ostringstream text;
+  text << std::ifstream(file).rdbuf();
+  return text.str();
+}
+
+TEST(Library, WritesFilesAboutARun) {
+  Session session(compiled(product()));
+  const Folder folder("library_files");
+  const RunFiles files{.trace = folder / "trace",
+                       .vcd = folder / "vcd",
+                       .statistics = folder / "statistics",
+                       .report = folder / "html",
+                       .json = folder / "json",
+                       .outputs = folder / "outputs"};
+  const Tensors inputs = Model::from_bytes(product()).random_inputs();
+  WallTimes times;
+  const Result result = session.run(inputs, {.files = files, .times = &times});
+  for (const std::string& file : {files.trace, files.vcd, files.statistics, files.report, files.json})
+    EXPECT_GT(std::filesystem::file_size(file), 100U) << file;
+  EXPECT_THAT(text_of(files.json), AllOf(HasSubstr("\"wall_seconds\""), HasSubstr("\"timeline\"")));
+  EXPECT_THAT(text_of(files.statistics), StartsWith("{"));
+  EXPECT_EQ(difference({{"y", Tensor::read(files.outputs + "/y.npy")}}, result.outputs), 0);
+  EXPECT_EQ(difference({{"y", read_tensor(files.outputs + "/y.pb")}}, result.outputs), 0);
+  EXPECT_THAT(times.text(), AllOf(HasSubstr("run "), HasSubstr("in all ")));
+  EXPECT_EQ(times.parts().front().first, "run");
+
+  const Result told = session.run(inputs, {.statistics = true});
+  EXPECT_THAT(told.statistics, HasSubstr("roofline"));
+  EXPECT_THAT(error_of<UserError>([&] { session.run(inputs, {.files = files, .statistics = true}); }),
+              HasSubstr("not both"));
+  EXPECT_THAT(error_of<UserError>([&] { session.run(inputs, {.files = {.statistics_form = "pdf"}}); }),
+              HasSubstr("csv"));
+  EXPECT_THAT(error_of<UserError>([&] { session.run(inputs, {.files = {.trace_from = 5, .trace_to = 5}}); }),
+              HasSubstr("trace_from 5"));
+  Session untimed(compiled(product()), {.timing = false});
+  EXPECT_THAT(error_of<UserError>([&] { untimed.run({}, {.files = files}); }), HasSubstr("timing"));
+}
+
+TEST(Library, ComparesOutputsAndLayersWithTheReference) {
+  const Program program = compiled(product(), true);
+  Session session(program);
+  const Tensors inputs = Model::from_bytes(product()).random_inputs();
+  const Result right = session.run(inputs, {.repeat = 2, .compare = true});
+  EXPECT_TRUE(right.ok);
+  ASSERT_THAT(right.comparisons, SizeIs(1));
+  const Comparison& found = right.comparisons[0];
+  EXPECT_EQ(found.name, "y");
+  EXPECT_TRUE(found.ok);
+  EXPECT_EQ(found.tolerance, program.default_tolerance());
+  EXPECT_GT(found.max_absolute, 0);
+  EXPECT_EQ(found.max_absolute, difference(right.outputs, Model::from_bytes(product()).reference(inputs)));
+  EXPECT_THAT(found.text(), AllOf(StartsWith("max abs "), HasSubstr(": ok")));
+  ASSERT_THAT(right.layers, SizeIs(1));
+  EXPECT_THAT(right.layers[0].operators, ElementsAre("MatMul", "Relu"));
+  EXPECT_EQ(right.layers[0].name, "y");
+  EXPECT_EQ(right.layers[0].plugin, "");
+  EXPECT_NE(right.layers[0].kernel, "");
+  EXPECT_THAT(right.differences, IsEmpty());
+
+  const Result wrong = session.run(inputs, {.compare = true, .tolerance = 1e-12});
+  EXPECT_FALSE(wrong.ok);
+  EXPECT_FALSE(wrong.comparisons[0].ok);
+  EXPECT_FALSE(wrong.layers[0].ok);
+  ASSERT_TRUE(wrong.comparisons[0].place);
+  EXPECT_THAT(*wrong.comparisons[0].place, SizeIs(2));
+  EXPECT_THAT(wrong.comparisons[0].text(), AllOf(HasSubstr("FAILED; at ["), HasSubstr("expected ")));
+  EXPECT_FALSE(wrong.on_operands);  // nothing is chosen by what was computed
+
+  Session without(compiled(product()));
+  EXPECT_THAT(error_of<UserError>([&] { without.run(inputs, {.compare = true}); }),
+              HasSubstr("keeps_reference"));
+  EXPECT_THAT(error_of<UserError>([&] { session.run(inputs, {.repeat = 0}); }), HasSubstr("repeat 0"));
+}
+
+TEST(Library, ARunThatDecidesByItsNumbersIsComparedOnThem) {
+  const std::string bytes = bytes_of(
+      R"(g (float[4,8] x, float[8,8] w) => (int64[4] y) { p = MatMul(x, w) y = ArgMax<axis = 1, keepdims = 0>(p) })");
+  Session session(compiled(bytes, true));
+  // Columns whose sums differ by less than rounding does.
+  Tensors inputs = Model::from_bytes(bytes).random_inputs();
+  const std::span<float> w = inputs.at("w").data<float>();
+  for (size_t k = 0; k < w.size(); ++k) w[k] = w[k / 8 * 8] + 1e-6F * static_cast<float>(k % 8);
+  const Result result = session.run(inputs, {.compare = true});
+  EXPECT_TRUE(result.ok);
+  if (result.comparisons[0].ok) GTEST_SKIP() << "rounding decided as the reference did";
+  ASSERT_TRUE(result.on_operands);
+  EXPECT_TRUE(result.on_operands->ok);
+  EXPECT_THAT(result.on_operands->operands, SizeIs(1));
+  EXPECT_TRUE(result.on_operands->worst.ok);
+  EXPECT_THAT(result.on_operands->changed, IsEmpty());
+  EXPECT_THAT(result.json(), HasSubstr("on_the_chips_operands"));
+}
+
+TEST(Library, RunsDataSetsAndTellsWhatIsRecorded) {
+  const Program program = compiled(product());
+  const Model model = Model::from_bytes(product());
+  const Folder folder("library_sets");
+  std::vector<DataSet> sets;
+  for (const uint64_t seed : {1, 2}) {
+    const Tensors inputs = model.random_inputs(seed);
+    const Tensors outputs = model.reference(inputs);
+    sets.push_back(
+        {"set_" + std::to_string(seed), {inputs.begin(), inputs.end()}, {outputs.begin(), outputs.end()}});
+  }
+  const Tensor zeros(ElementType::kFloat32, {4, 8});
+  sets[1].outputs.at("y") = zeros;
+  Session session(program);
+  std::vector<std::string> names;
+  const std::vector<Result> results = session.run_all(
+      sets, {.files = {.json = folder / "json", .outputs = folder / "out"}, .statistics = true},
+      [&](const Result& result) { names.push_back(result.data_set); });
+  EXPECT_THAT(names, ElementsAre("set_1", "set_2"));
+  ASSERT_THAT(results, SizeIs(2));
+  EXPECT_TRUE(results[0].ok);
+  EXPECT_TRUE(results[0].recorded.at(0).ok);
+  EXPECT_FALSE(results[1].ok);
+  EXPECT_EQ(results[0].statistics, "");
+  EXPECT_THAT(results[1].statistics, HasSubstr("roofline"));
+  EXPECT_THAT(text_of(folder / "json"), StartsWith("[\n"));
+  EXPECT_EQ(difference({{"y", Tensor::read(folder / "out/set_2/y.npy")}}, results[1].outputs), 0);
+  sets[1].outputs = {{"q", zeros}};
+  EXPECT_THAT(error_of<UserError>([&] { session.run_all(sets); }),
+              AllOf(HasSubstr("set_2"), HasSubstr("'q'")));
+  // Before the first of them runs:
+  sets[1].inputs.at("x") = Tensor(ElementType::kFloat32, {4, 9});
+  names.clear();
+  const auto run = [&] { session.run_all(sets, {}, [&](const Result& r) { names.push_back(r.data_set); }); };
+  EXPECT_THAT(error_of<UserError>(run), HasSubstr("'x'"));
+  EXPECT_THAT(names, IsEmpty());
+  EXPECT_THAT(error_of<UserError>([&] { read_data_sets(folder / "none"); }), HasSubstr("none"));
+  EXPECT_THAT(session.run_all({}), IsEmpty());
+}
+
+TEST(Library, ReadsDataSetsOfOnnxTests) {
+  const std::vector<DataSet> sets = read_data_sets(isa::source_path("testsuite/models/mnist8"));
+  ASSERT_THAT(sets, SizeIs(3));
+  EXPECT_EQ(sets[2].name, "test_data_set_2");
+  EXPECT_THAT(sets[0].inputs.at("Input3").tensor().shape(), ElementsAre(1, 1, 28, 28));
+  EXPECT_THAT(sets[0].outputs.at("Plus214_Output_0").tensor().largest_per_row(), SizeIs(1));
+}
+
+TEST(Library, InputsThatAreNotGivenAreRandom) {
+  const Program program = compiled(product());
+  const Folder folder("library_inputs");
+  const Tensor x(ElementType::kFloat32, {4, 8});
+  x.write(folder / "x.npy");
+  const Values inputs = program.complete_inputs({{"x", program.read_input("x", folder / "x.npy")}}, 7);
+  EXPECT_EQ(inputs.at("x").tensor().number(3), 0);
+  EXPECT_EQ(inputs.at("w").tensor().number(3),
+            Model::from_bytes(product()).random_inputs(7).at("w").number(3));
+  EXPECT_THROW(program.read_input("x", folder / "none.npy"), UserError);
+  const Program open = compiled(open_rows());
+  EXPECT_THAT(error_of<UserError>([&] { open.complete_inputs({}); }),
+              AllOf(HasSubstr("'x'"), HasSubstr("--dim N=4")));
+}
+
+TEST(Library, ModelsThatAreCompiledWhileTheyRunAreComparedAndKeepSequences) {
+  onnx::ModelProto proto = compiler::testing::parse_model(
+      R"(g (float[N] s, float[N] x) => (float[N] r, float[N] y) { y = Tanh(x) r = SequenceInsert(s, y) })");
+  for (auto* value : {proto.mutable_graph()->mutable_input(0), proto.mutable_graph()->mutable_output(0)}) {
+    const onnx::TypeProto tensor = value->type();  // which the parser has no sequences of
+    *value->mutable_type()->mutable_sequence_type()->mutable_elem_type() = tensor;
+  }
+  const std::string bytes = proto.SerializeAsString();
+  const Program program = compiled(bytes);
+  EXPECT_THAT(program.open_reason(), HasSubstr("sequence"));
+  EXPECT_THAT(program.summary(), HasSubstr("while it runs"));
+  Session session(program);
+  const float elements[] = {0.5F, -1, 2};
+  const Tensor x = Tensor::copy_of(ElementType::kFloat32, {3}, elements);
+  const Value s = Value::sequence(ElementType::kFloat32, {x});
+  const std::vector<Result> results =
+      session.run_all({{.inputs = {{"s", s}, {"x", x}}}}, {.repeat = 2, .compare = true});
+  const Result& result = results.at(0);
+  EXPECT_TRUE(result.ok);
+  EXPECT_THAT(result.comparisons, SizeIs(2));
+  EXPECT_EQ(result.outputs.count("r"), 0U);
+  const Value& r = result.others.at("r");
+  EXPECT_TRUE(r.is_sequence());
+  EXPECT_THAT(r.elements(), SizeIs(2));
+  EXPECT_EQ(r.elements()[1].number(0), result.outputs.at("y").number(0));
+  EXPECT_EQ(r.describe(), "a sequence of 2 float32 tensors");
+  EXPECT_THAT(result.table(), AllOf(HasSubstr("compiled in parts while it runs"), HasSubstr("of 2 runs")));
+  EXPECT_THAT(result.json(), AllOf(HasSubstr("\"regions\""), HasSubstr("\"first_run\"")));
+  EXPECT_THAT(error_of<UnsupportedError>([&] { run_pipeline(program, [](int64_t) { return Tensors(); }); }),
+              HasSubstr("--pipeline"));
+  EXPECT_THAT(error_of<UserError>([&] {
+                Program::compile(Model::from_bytes(bytes), {.chip = "tiny", .buckets = {"N=8,4"}});
+              }),
+              HasSubstr("N=8,4"));
+  EXPECT_THAT(error_of<UserError>([&] {
+                Program::compile(Model::from_bytes(product()), {.chip = "tiny", .buckets = {"N=8"}});
+              }),
+              HasSubstr("--bucket N=8"));
+  EXPECT_THAT(error_of<UnsupportedError>([&] { Model::from_bytes(bytes, {.allows_open = false}); }),
+              HasSubstr("sequence"));
+}
+
+TEST(Library, AModelThatIsCompiledWhileItRunsHasAReport) {
+  const Folder folder("library_open_report");
+  Session session(compiled(open_rows()));
+  const std::vector<float> elements(24, 0.5F);
+  const Tensors inputs{{"x", Tensor::copy_of(ElementType::kFloat32, {3, 8}, elements.data())}};
+  const RunFiles files{.report = folder / "html", .json = folder / "json"};
+  const Result result = session.run(inputs, {.files = files, .repeat = 2, .compare = true});
+  const auto json = nlohmann::json::parse(text_of(files.json));
+  ASSERT_THAT(json["programs"], SizeIs(1));
+  const auto& program = json["programs"][0];
+  EXPECT_EQ(program["runs"], 1);  // of the last run
+  EXPECT_EQ(program["source"], "compiled");
+  EXPECT_EQ(program["inputs"][0]["shape"], nlohmann::json({3, 8}));
+  EXPECT_EQ(program["cycles"], result.cycles);
+  EXPECT_EQ(program["run"]["total"]["total_cycles"], result.cycles);
+  EXPECT_FALSE(program["run"]["timeline"]["layers"].empty());
+  EXPECT_EQ(json["open_reason"], Model::from_bytes(open_rows()).open_reason());
+  EXPECT_THAT(text_of(files.report), StartsWith("<!DOCTYPE html>"));
+  // Without one the JSON has no programs.
+  EXPECT_THAT(session.run(inputs).json(), Not(HasSubstr("\"programs\": [")));
+}
+
+TEST(LibraryValue, IsATensorASequenceOrAnOptional) {
+  const Tensor tensor(ElementType::kInt32, {2});
+  EXPECT_TRUE(Value(tensor).is_tensor());
+  EXPECT_THAT(Value(tensor).elements(), SizeIs(1));
+  const Value sequence = Value::sequence(ElementType::kInt32, {tensor, tensor});
+  EXPECT_THAT(error_of<UserError>([&] { sequence.tensor(); }), HasSubstr("a sequence of 2 int32"));
+  EXPECT_THAT(error_of<UserError>([&] { Value::sequence(ElementType::kInt64, {tensor}); }),
+              HasSubstr("int32"));
+  const Value optional = Value::optional(sequence);
+  EXPECT_FALSE(optional.is_sequence());
+  EXPECT_THAT(optional.elements(), SizeIs(2));
+  EXPECT_THAT(Value::optional(tensor).elements(), SizeIs(1));
+  EXPECT_THROW(Value::optional(optional), UserError);
+}
+
+TEST(Library, RunsInferencesInARow) {
+  const Program program = compiled(product(), true);
+  const Model model = Model::from_bytes(product());
+  const auto inputs = [&](int64_t run) { return model.random_inputs(static_cast<uint64_t>(run) + 1); };
+  const Folder folder("library_row");
+  bool was_ready = false;
+  WallTimes times;
+  const PipelineResult row = run_pipeline(program, inputs,
+                                          {.runs = 5,
+                                           .in_flight = 2,
+                                           .compare = true,
+                                           .files = {.json = folder / "json", .outputs = folder / "out"},
+                                           .times = &times},
+                                          [&](const PipelineResult& result) {
+                                            was_ready =
+                                                result.ok && !std::filesystem::exists(folder / "json");
+                                          });
+  EXPECT_TRUE(was_ready);
+  EXPECT_TRUE(row.ok);
+  EXPECT_THAT(row.differences, IsEmpty());
+  EXPECT_EQ(row.runs, 5);
+  EXPECT_GE(row.latency, row.latency_alone);
+  EXPECT_LT(row.interval, static_cast<double>(row.latency_alone));
+  EXPECT_GT(row.per_second(), 0);
+  EXPECT_LE(row.share(), 1 + 1e-9);
+  ASSERT_THAT(row.comparisons, SizeIs(1));
+  EXPECT_EQ(difference(row.outputs, Session(program).run(inputs(0)).outputs), 0);
+  EXPECT_THAT(text_of(folder / "json"), AllOf(HasSubstr("\"share_of_slower\""), HasSubstr("wall_seconds")));
+  EXPECT_THAT(row.json(), HasSubstr("\"same_bits\": true"));
+  const auto wrong = [&](const PipelineSettings& settings) {
+    return error_of<UserError>([&] { run_pipeline(program, inputs, settings); });
+  };
+  EXPECT_THAT(wrong({.runs = 2}), HasSubstr("2 in flight"));
+  EXPECT_THAT(wrong({.in_flight = 0}), HasSubstr("0 in flight"));
+  EXPECT_THAT(wrong({.files = {.trace = "t"}}), HasSubstr("'t'"));
+  EXPECT_THAT(wrong({.session = {.timing = false}}), HasSubstr("timing"));
+  EXPECT_THAT(error_of<UserError>([&] { run_pipeline(compiled(product()), inputs, {.compare = true}); }),
+              HasSubstr("keeps_reference"));
+  EXPECT_THROW(run_pipeline(program, [](int64_t) { return Tensors(); }), UserError);
+}
+
+TEST(LibrarySimulate, RunsPrograms) {
+  const VsmProgram program =
+      VsmProgram::from_text("imm i\"7\" $lr0v\nnop/3\nd get $lr0n0c0b0m0p0 1\n", "tiny");
+  EXPECT_EQ(program.chip(), "tiny");
+  EXPECT_EQ(program.steps(), 4);
+  EXPECT_EQ(program.transfers(), 0);
+  EXPECT_THAT(program.hazards(), IsEmpty());
+  const Folder folder("library_simulate");
+  bool was_ready = false;
+  const Simulation run = simulate(
+      program, {.files = {.trace = folder / "trace", .statistics = folder / "csv", .statistics_form = "csv"}},
+      [&](const Simulation& done) { was_ready = done.steps == 4; });
+  EXPECT_TRUE(was_ready);
+  EXPECT_EQ(run.steps, 4);
+  EXPECT_EQ(run.nops, 3);
+  EXPECT_EQ(run.cycles, 16);
+  ASSERT_THAT(run.dump, SizeIs(1));
+  EXPECT_THAT(run.summary(), StartsWith("4 steps (3 nop), 0 MV transfers, 16 cycles"));
+  EXPECT_GT(std::filesystem::file_size(folder / "trace"), 10U);
+  EXPECT_THAT(text_of(folder / "csv"), HasSubstr(","));
+  EXPECT_THAT(simulate(program, {.statistics = true}).statistics, HasSubstr("roofline"));
+  const Simulation untimed = simulate(program, {.timing = false});
+  EXPECT_EQ(untimed.cycles, 0);
+  EXPECT_EQ(untimed.summary(), "4 steps (3 nop), 0 MV transfers");
+  std::vector<std::string> lines;
+  EXPECT_THAT(simulate(program, {.dump = [&](const std::string& line) { lines.push_back(line); }}).dump,
+              IsEmpty());
+  EXPECT_EQ(lines, run.dump);
+
+  const auto wrong = [&](const SimulationSettings& settings) {
+    return error_of<UserError>([&] { simulate(program, settings); });
+  };
+  EXPECT_THAT(wrong({.memory = "full"}), HasSubstr("dirty"));
+  EXPECT_THAT(wrong({.hazards = "some"}), HasSubstr("stale"));
+  EXPECT_THAT(wrong({.timing = false, .statistics = true}), HasSubstr("timing"));
+  EXPECT_THAT(wrong({.check_uninitialized = true, .statistics = true}), HasSubstr("--check-uninitialized"));
+  EXPECT_THAT(wrong({.files = {.report = "r"}}), HasSubstr("'r'"));
+  EXPECT_THAT(error_of<UserError>([] { VsmProgram::from_text("nonsense\n", "tiny", "mine.vsm"); }),
+              HasSubstr("mine.vsm:1"));
+  EXPECT_THROW(VsmProgram::read("/no/such.vsm"), UserError);
+}
+
+TEST(LibrarySimulate, FindsWhatAProgramDoesWrong) {
+  const VsmProgram early = VsmProgram::from_text("linc $lr0v $lr0v\nlpassa $lr0v $ln0v\n", "tiny");
+  EXPECT_THAT(early.hazards(), ElementsAre(StartsWith("line 2: ")));
+  const Simulation run = simulate(early, {.check_uninitialized = true});
+  EXPECT_THAT(run.uninitialized, ElementsAre(HasSubstr("nothing has written")));
+  EXPECT_THAT(simulate(early, {.memory = "dirty", .seed = 3}).uninitialized, IsEmpty());
+}
+
+TEST(LibrarySimulate, SeveralProgramsAndTheDebugger) {
+  const Folder folder("library_many");
+  std::ofstream(folder / "good.vsm") << "nop/2\n";
+  std::ofstream(folder / "bad.vsm") << "nonsense\n";
+  const auto all = simulate_many({folder / "good.vsm", folder / "bad.vsm"}, "tiny", 2);
+  ASSERT_THAT(all, SizeIs(2));
+  EXPECT_EQ(all[0].simulation.steps, 2);
+  EXPECT_FALSE(all[0].error);
+  EXPECT_THROW(std::rethrow_exception(all[1].error), UserError);
+  EXPECT_THROW(simulate_many({}, "tiny", 0), UserError);
+  EXPECT_THROW(simulate_many({}, "tiny", 1, {.statistics = true}), UserError);
+  EXPECT_THROW(simulate_many({}, "huge"), UserError);
+
+  std::istringstream commands("step\nlist\n");
+  std::ostringstream out;
+  debug(VsmProgram::read(folder / "good.vsm", "tiny"), commands, out);
+  EXPECT_THAT(out.str(), HasSubstr("nop"));
+  EXPECT_THROW(debug(VsmProgram::read(folder / "good.vsm", "tiny"), commands, out, {.breakpoints = {99}}),
+               UserError);
+}
+
+TEST(Library, KnowsPackagesAndWhereTheyMayGo) {
+  const Folder folder("library_directory");
+  EXPECT_FALSE(is_package(folder / "package"));
+  Program::check_directory(folder / "package");
+  double most = 0;
+  compiled(product()).save(folder / "package",
+                           [&](double part, const std::string&) { most = std::max(most, part); });
+  EXPECT_GT(most, 0);
+  EXPECT_TRUE(is_package(folder / "package"));
+  EXPECT_EQ(Program::load(folder / "package", "", [](double, const std::string&) {}).open_reason(), "");
+  Program::check_directory(folder / "package");
+  std::ofstream(folder / "package/mine.txt") << "mine";
+  EXPECT_THAT(error_of<UserError>([&] { Program::check_directory(folder / "package"); }),
+              HasSubstr("mine.txt"));
+}
+
+TEST(Library, DumpsWhatPassesMake) {
+  const Folder folder("library_dumps");
+  Program::compile(Model::from_bytes(product()), {.chip = "tiny",
+                                                  .options = {{"cache", ""}},
+                                                  .dump_after = {"lower"},
+                                                  .dump_directory = folder / "dumps"});
+  EXPECT_TRUE(std::filesystem::exists(folder / "dumps/000.lower.product.json"));
+  EXPECT_THAT(error_of<UserError>([&] {
+                Program::compile(Model::from_bytes(product()), {.chip = "tiny", .dump_after = {"nothing"}});
+              }),
+              HasSubstr("--dump-after nothing"));
 }
 
 TEST(Library, SeveralSessionsRunAtOnce) {
@@ -304,6 +697,12 @@ TEST(LibraryTensor, HasElementsAndFiles) {
   write_tensor(proto, tensor, "t");
   EXPECT_THAT(read_tensor(proto).data<int64_t>(), ElementsAre(1, 2, 3, 4, 5, 6));
   std::filesystem::remove(proto);
+  EXPECT_EQ(tensor.number(4), 5);
+  EXPECT_THAT(tensor.largest_per_row(), ElementsAre(2, 2));
+  EXPECT_THROW(tensor.number(6), UserError);
+  EXPECT_THROW(tensor.number(-1), UserError);
+  EXPECT_THAT(error_of<UserError>([] { Tensor::of_strings({1}, {"a"}).number(0); }), HasSubstr("string"));
+  EXPECT_THROW(Tensor(ElementType::kComplex64, {1}).largest_per_row(), UserError);
   EXPECT_EQ(Tensor(ElementType::kFloat32, {0, 3}).size(), 0);
   EXPECT_EQ(Tensor::copy_of(ElementType::kFloat32, {0}, nullptr).bytes().size(), 0U);
   EXPECT_THROW(Tensor(ElementType::kFloat32, {-1}), UserError);

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "compiler/graph/gradient/gradient_nodes.h"
+#include "compiler/graph/onnx_model.h"
 #include "compiler/reference/executor.h"
 #include "compiler/tensor/comparison.h"
 #include "library/states.h"
@@ -43,15 +44,23 @@ std::vector<ValueInfo> describe(const google::protobuf::RepeatedPtrField<onnx::V
 
 Model Model::from_file(const std::string& file, const ImportSettings& settings) {
   Model model;
-  model.state_ = make_state(compiler::import_any_model(file, import_options(settings)), file);
+  const compiler::ImportOptions options = import_options(settings);
+  model.state_ =
+      make_state(settings.allows_open ? compiler::import_any_model(file, options)
+                                      : compiler::ImportedModel{compiler::import_model(file, options), ""},
+                 file);
   return model;
 }
 
 Model Model::from_bytes(std::string_view bytes, const ImportSettings& settings, const std::string& name) {
   Model model;
-  model.state_ = make_state(compiler::import_any_model(compiler::parse_model(std::string(bytes), name),
-                                                       import_options(settings), name),
-                            name);
+  const compiler::ImportOptions options = import_options(settings);
+  onnx::ModelProto parsed = compiler::parse_model(std::string(bytes), name);
+  model.state_ =
+      make_state(settings.allows_open
+                     ? compiler::import_any_model(std::move(parsed), options, name)
+                     : compiler::ImportedModel{compiler::import_model(std::move(parsed), options, name), ""},
+                 name);
   return model;
 }
 
@@ -70,15 +79,14 @@ const std::string& Model::open_reason() const {
 
 Tensors Model::random_inputs(uint64_t seed) const {
   Tensors tensors;
-  for (const ValueInfo& input : inputs()) {
-    const bool is_open =
-        !input.type || std::ranges::any_of(input.shape, [](int64_t extent) { return extent < 0; });
-    if (is_open)
+  for (const auto& input : state_->imported.model.graph().input()) {
+    const auto shape = compiler::static_shape(input.type());
+    if (!shape)
       throw UserError(fmt::format("{}: input '{}' has no fixed shape, so that no values can be made for it",
-                                  state_->where, input.name));
-    tensors.emplace(input.name,
-                    library::TensorAccess::wrap(compiler::random_input(
-                        input.name, static_cast<compiler::DataType>(*input.type), input.shape, seed)));
+                                  state_->where, input.name()));
+    const auto type = static_cast<compiler::DataType>(input.type().tensor_type().elem_type());
+    tensors.emplace(input.name(),
+                    library::TensorAccess::wrap(compiler::random_input(input.name(), type, *shape, seed)));
   }
   return tensors;
 }

@@ -1,83 +1,137 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "compiler/compile/plan_slices.h"
 #include "compiler/driver/session_options.h"
-#include "compiler/dynamic/dynamic_report.h"
+#include "compiler/graph/onnx_model.h"
 #include "compiler/package/package.h"
 #include "compiler/proto/tensor_file.h"
-#include "compiler/report/html_report.h"
-#include "compiler/report/report.h"
-#include "compiler/report/traced_run.h"
-#include "isa/output.h"
+#include "compiler/proto/tensor_proto.h"
+#include "isa/file.h"
 #include "library/states.h"
 #include "passes/plugin_loading.h"
-#include "passes/registry.h"
 
 namespace kodama {
 
 using compiler::CompiledModel;
 using library::describe;
 using library::ProgramState;
+using library::TensorAccess;
 using library::to_counts;
+
+namespace library {
+
+compiler::MatrixPrecision ProgramState::precision() const {
+  return compiled ? compiled->precision : compiler::parse_matrix_precision(options.precision);
+}
+
+CompiledModel compile_static(onnx::ModelProto model, const compiler::SessionOptions& options,
+                             const Progress& progress, onnx::ModelProto* prepared) {
+  compiler::CompileOptions compile =
+      compiler::compile_options(options, compiler::dump_points(&options.passes), options.planner);
+  const isa::Chip chip = isa::find_chip(options.chip);
+  layout::SolutionCache cache(options.cache);
+  if (!options.cache.empty()) compile.cache = &cache;
+  compile.progress = to_counts(progress);
+  return compiler::compile_model(std::move(model), chip, compile, prepared);
+}
+
+}  // namespace library
 
 namespace {
 
-std::shared_ptr<ProgramState> state_of(CompiledModel compiled) {
-  auto state = std::make_shared<ProgramState>();
-  state->name = compiled.name;
-  state->chip = compiled.chip;
-  state->inputs = describe(compiled, compiled.inputs);
-  state->outputs = describe(compiled, compiled.outputs);
-  state->compiled = std::move(compiled);
-  return state;
+void set_compiled(ProgramState& state, CompiledModel compiled) {
+  state.name = compiled.name;
+  state.chip = compiled.chip;
+  state.inputs = describe(compiled, compiled.inputs);
+  state.outputs = describe(compiled, compiled.outputs);
+  state.compiled = std::move(compiled);
+}
+
+/// The model's graph; moved out if nobody else has it.
+onnx::ModelProto take(std::shared_ptr<const library::ModelState> model) {
+  // States are not made const.
+  if (model.use_count() == 1) return std::move(const_cast<library::ModelState&>(*model).imported.model);
+  return model->imported.model;
+}
+
+/// `where` begins the message, as of errors about the model.
+[[noreturn]] void throw_not_given(const onnx::ValueInfoProto& input, const std::string& where) {
+  std::string flags;
+  if (input.type().has_tensor_type()) {
+    const auto& dims = input.type().tensor_type().shape().dim();
+    for (int axis = 0; axis < dims.size(); ++axis) {
+      const std::string& name = dims.Get(axis).dim_param();
+      if (!dims.Get(axis).has_dim_value())
+        flags += " --dim " + (name.empty() ? fmt::format("{}:{}", input.name(), axis) : name) + "=4";
+    }
+  }
+  throw UserError(
+      fmt::format("{}: input '{}' is {}: give it with --input {}=FILE{}", where, input.name(),
+                  compiler::type_to_string(input.type()), input.name(),
+                  flags.empty() ? "" : fmt::format(", or the size of a random one, for example:{}", flags)));
 }
 
 }  // namespace
 
-Program Program::compile(const Model& model, const CompileSettings& settings) {
-  compiler::SessionOptions options;
+Program Program::compile(Model model, const CompileSettings& settings) {
+  auto state = std::make_shared<ProgramState>();
+  compiler::SessionOptions& options = state->options;
   options.chip = settings.chip;
   options.precision = settings.precision;
   for (const auto& [name, value] : settings.options) compiler::set_option(options, name, value);
-  compiler::CompileOptions compile =
-      compiler::compile_options(options, compiler::dump_points(&options.passes), options.planner);
-  const isa::Chip chip = isa::find_chip(options.chip);
+  options.dump_after = settings.dump_after;
+  options.dump_directory = settings.dump_directory;
+  state->open_reason = model.open_reason();
   Program program;
-  const compiler::ImportedModel& imported = model.state_->imported;
-  if (!imported.open_reason.empty()) {
-    compiler::check_slices_of_parts(options, imported.open_reason);
-    auto state = std::make_shared<ProgramState>();
+  if (!state->open_reason.empty()) {
+    compiler::check_slices_of_parts(options, state->open_reason);
+    compiler::compile_options(options, compiler::dump_points(&options.passes), options.planner);
+    for (const std::string& bucket : settings.buckets)
+      state->buckets.push_back(compiler::parse_bucket(bucket));
+    if (settings.cache_limit < 1)
+      throw UserError(fmt::format("cache_limit {}: allowed from 1 on", settings.cache_limit));
+    state->cache_limit = settings.cache_limit;
+    state->chip = isa::find_chip(options.chip);
     state->name = model.name();
-    state->chip = chip;
     state->inputs = model.inputs();
     state->outputs = model.outputs();
-    state->open = library::OpenProgram{model.state_, std::move(options)};
-    program.state_ = std::move(state);
-    return program;
+    state->model = std::move(model.state_);
+  } else {
+    if (!settings.buckets.empty())
+      throw UserError(fmt::format("--bucket {}: all shapes of this model are known before it runs",
+                                  settings.buckets.front()));
+    if (settings.keeps_reference) state->model = model.state_;
+    set_compiled(*state,
+                 library::compile_static(take(std::move(model.state_)), options, settings.progress,
+                                         settings.keeps_reference ? &state->prepared.emplace() : nullptr));
   }
-  layout::SolutionCache cache(options.cache);
-  if (!options.cache.empty()) compile.cache = &cache;
-  compile.progress = to_counts(settings.progress);
-  program.state_ = state_of(compiler::compile_model(imported.model, chip, compile));
+  program.state_ = std::move(state);
   return program;
 }
 
-Program Program::load(const std::string& directory, const std::string& chip) {
+Program Program::load(const std::string& directory, const std::string& chip, const Progress& progress) {
+  auto state = std::make_shared<ProgramState>();
+  set_compiled(*state, compiler::load_package(directory, chip, to_counts(progress)));
   Program program;
-  program.state_ = state_of(compiler::load_package(directory, chip));
+  program.state_ = std::move(state);
   return program;
 }
 
-void Program::save(const std::string& directory) const {
+void Program::check_directory(const std::string& directory) {
+  compiler::check_package_directory(directory);
+}
+
+void Program::save(const std::string& directory, const Progress& progress) const {
   if (!state_->compiled)
     throw UnsupportedError(
         fmt::format("model '{}' is compiled while it runs ({}): it has no package; fix its "
                     "shapes (ImportSettings::dims), or keep programs in a cache",
-                    state_->name, state_->open->model->imported.open_reason));
+                    state_->name, state_->open_reason));
   compiler::check_package_directory(directory);
-  compiler::save_package(*state_->compiled, directory);
+  compiler::save_package(*state_->compiled, directory, to_counts(progress));
 }
 
 const std::string& Program::name() const {
@@ -86,125 +140,72 @@ const std::string& Program::name() const {
 const std::string& Program::chip() const {
   return state_->chip.name;
 }
+std::string Program::precision() const {
+  return compiler::matrix_precision_name(state_->precision());
+}
+double Program::default_tolerance() const {
+  return compiler::default_tolerance(state_->precision());
+}
 std::vector<ValueInfo> Program::inputs() const {
   return state_->inputs;
 }
 std::vector<ValueInfo> Program::outputs() const {
   return state_->outputs;
 }
+const std::string& Program::open_reason() const {
+  return state_->open_reason;
+}
 
-struct library::SessionState {
-  std::shared_ptr<const ProgramState> program;
-  compiler::RunnerOptions options;
-  std::optional<compiler::ModelRunner> runner;
-  // Of a program that is compiled while it runs:
-  std::optional<layout::SolutionCache> cache;
-  std::optional<compiler::StoredPrograms> stored;
-  std::optional<compiler::DynamicExecutor> executor;
-
-  Result run_static(Tensors inputs, simulator::RunReport* report, const std::string& page);
-  Result run_open(const Tensors& inputs, simulator::RunReport* report);
-};
-
-Session::Session(const Program& program, const SessionSettings& settings)
-    : state_(std::make_unique<library::SessionState>()) {
-  state_->program = program.state_;
-  state_->options = library::runner_options(settings);
-  compiler::RunnerOptions& run = state_->options;
-  if (program.state_->compiled) {
-    state_->runner.emplace(*program.state_->compiled, run);
-    return;
+std::string Program::summary() const {
+  if (!state_->compiled) return fmt::format("compiled in parts while it runs: {}\n", state_->open_reason);
+  const CompiledModel& model = *state_->compiled;
+  int64_t steps = 0;
+  int64_t mvs = 0;
+  for (const compiler::Segment& segment : model.segments) {
+    const isa::ProgramCounts counts = isa::count(segment.parts.program);
+    steps += counts.steps * model.slices;
+    mvs += counts.mvs * model.slices;
   }
-  const library::OpenProgram& open = *program.state_->open;
-  compiler::DynamicOptions dynamic;
-  dynamic.compile = compiler::compile_options(open.options, compiler::dump_points(&open.options.passes),
-                                              open.options.planner);
-  if (!open.options.cache.empty()) {
-    dynamic.compile.cache = &state_->cache.emplace(open.options.cache);
-    if (!passes::RegisteringPlugin::any())
-      dynamic.programs = &state_->stored.emplace(compiler::StoredPrograms::directory_in(open.options.cache));
+  std::ostringstream text;
+  text << fmt::format("{} stages, {} steps, {} MV transfers, for chip {} at {} precision\n",
+                      model.stages.size(), steps, mvs, model.chip.name,
+                      compiler::matrix_precision_name(model.precision));
+  compiler::print_slices(model, text);
+  compiler::print_schedules_given_up(model, text);
+  compiler::print_host_layers(model, text);
+  return std::move(text).str();
+}
+
+Values Program::complete_inputs(Values given, uint64_t seed) const {
+  const auto add = [&](const std::string& name, auto type, const std::vector<int64_t>& shape) {
+    given.emplace(name, TensorAccess::wrap(compiler::random_input(name, static_cast<compiler::DataType>(type),
+                                                                  shape, seed)));
+  };
+  if (state_->compiled) {
+    for (const ValueInfo& input : state_->inputs) {
+      if (!given.contains(input.name)) add(input.name, *input.type, input.shape);
+    }
+    return given;
   }
-  dynamic.runner = run;
-  if (settings.progress)
-    dynamic.progress = [progress = settings.progress](const std::string& what) { progress(0, what); };
-  state_->executor.emplace(open.model->imported.model, program.state_->chip, std::move(dynamic));
-}
-Session::~Session() = default;
-Session::Session(Session&&) noexcept = default;
-Session& Session::operator=(Session&&) noexcept = default;
-
-Result library::SessionState::run_static(Tensors inputs, simulator::RunReport* report,
-                                         const std::string& page) {
-  compiler::RunOutcome outcome = runner->run(to_map(std::move(inputs)), report);
-  const CompiledModel& model = *program->compiled;
-  Result result;
-  result.cycles = outcome.total.chip.cycles();
-  result.first_cycles = outcome.first_cycles();
-  compiler::Comparisons none;
-  const compiler::Runs runs{1, result.first_cycles, outcome.preparation.dram_bytes + outcome.total.dram_bytes,
-                            outcome};
-  const auto traced =
-      page.empty() ? std::optional<compiler::TracedRun>() : compiler::traced_run(model, *report, 0);
-  const nlohmann::ordered_json json =
-      compiler::run_to_json(model, runs, none, none, traced ? &*traced : nullptr);
-  result.json = json.dump(1);
-  if (!page.empty()) isa::write_output(page, compiler::html_report({{model.name, json}}));
-  std::ostringstream table;
-  compiler::print_layer_table(model, runs, none, table);
-  compiler::print_relayouts(model, outcome, table);
-  compiler::print_host_layers(model, table);
-  compiler::print_host_share(compiler::host_shares(model, outcome), result.cycles, table);
-  result.table = std::move(table).str();
-  result.outputs = from_map(std::move(outcome.outputs));
-  return result;
+  for (const auto& input : state_->model->imported.model.graph().input()) {
+    if (given.contains(input.name())) continue;
+    const auto shape = compiler::static_shape(input.type());
+    if (!shape) throw_not_given(input, state_->model->where);
+    add(input.name(), input.type().tensor_type().elem_type(), *shape);
+  }
+  return given;
 }
 
-Result library::SessionState::run_open(const Tensors& inputs, simulator::RunReport* report) {
-  compiler::ValueMap values;
-  for (const auto& [name, tensor] : inputs)
-    values.emplace(name, compiler::Value::borrowed(TensorAccess::get(tensor)));
-  compiler::DynamicOutcome outcome = executor->run(values, report);
-  Result result;
-  result.cycles = outcome.total.stats.chip.cycles();
-  result.first_cycles = result.cycles + outcome.total.preload_cycles;
-  result.json = compiler::dynamic_to_json(outcome).dump(1);
-  std::ostringstream table;
-  compiler::print_dynamic_report(outcome, table);
-  result.table = std::move(table).str();
-  result.outputs = from_map(compiler::to_tensors(std::move(outcome.outputs), "output"));
-  return result;
+Value Program::read_input(const std::string& name, const std::string& file, const std::string& member) const {
+  const auto input = std::ranges::find(state_->inputs, name, &ValueInfo::name);
+  // Of a wrong name the run says so.
+  if (input == state_->inputs.end() || input->type)
+    return TensorAccess::wrap(compiler::read_tensor_file(file, member));
+  const auto& declared = state_->model->imported.model.graph().input();
+  const auto own = std::ranges::find_if(declared, [&](const auto& each) { return each.name() == name; });
+  return library::ValueAccess::wrap(compiler::value_from_bytes(isa::read_file(file), own->type(), file));
 }
 
-Result Session::run(Tensors inputs, const RunFiles& files) {
-  simulator::ReportOptions options;
-  options.trace_file = files.trace;
-  options.vcd_file = files.vcd;
-  if (!files.statistics.empty()) options.statistics = "json";
-  options.statistics_file = files.statistics;
-  options.keeps_timeline = options.timeline.keeps_transfers = !files.report.empty();
-  if (!files.report.empty() && !state_->runner)
-    throw UnsupportedError(
-        fmt::format("RunFiles: a report of model '{}', which is compiled while it runs; Result::json "
-                    "has its parts",
-                    state_->program->name));
-  if (options.any() && !state_->options.timing)
-    throw UserError("RunFiles: allowed only in a session with timing, which they show");
-  simulator::RunReport report(state_->program->chip, options);
-  simulator::RunReport* const wanted = options.any() ? &report : nullptr;
-  Result result = state_->runner ? state_->run_static(std::move(inputs), wanted, files.report)
-                                 : state_->run_open(inputs, wanted);
-  result.seconds = static_cast<double>(result.cycles) / state_->program->chip.clock_hz;
-  std::ostream nowhere(nullptr);
-  report.finish(nowhere);
-  return result;
-}
-
-Tensor read_tensor(const std::string& file, const std::string& member) {
-  return library::TensorAccess::wrap(compiler::read_tensor_file(file, member));
-}
-void write_tensor(const std::string& file, const Tensor& tensor, const std::string& name) {
-  compiler::write_tensor_file(file, library::TensorAccess::get(tensor), name);
-}
 void load_plugin(const std::string& file) {
   passes::load_plugin(file);
 }

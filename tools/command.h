@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "isa/exit_codes.h"
+
 /// What a command of `kodama` is, and how its group's file makes it known.
 namespace kodama::tools {
 
@@ -17,7 +19,7 @@ class Command {
   virtual ~Command() = default;
   /// Declares options and arguments; reading the command line writes the members.
   virtual void declare(CLI::App& app) = 0;
-  /// Called once the command line has been read. Returns the exit code (compiler::ExitCode); errors are
+  /// Called once the command line has been read. Returns the exit code (isa::ExitCode); errors are
   /// exceptions of isa/error.h.
   virtual int run(const CLI::App& app) = 0;
 };

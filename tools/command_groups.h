@@ -17,4 +17,9 @@ void add_schedule_commands(CommandLine& line);   ///< bench ..., pack, recompute
 void add_list_commands(CommandLine& line);       ///< passes, chips
 void add_help_commands(CommandLine& line);       ///< help, completion
 
+// Of these, the commands that use nothing but the library (kodama/kodama.h), one file each.
+void add_run_command(CommandLine& line);
+void add_compile_command(CommandLine& line);
+void add_sim_command(CommandLine& line);
+
 }  // namespace kodama::tools

@@ -61,29 +61,29 @@ int run_command_line(int argc, char** argv) {
     return code;
   } catch (const isa::UserErrors& all) {
     for (const std::string& error : all.messages()) print_error("error: ", error);
-    return compiler::kExitUserError;
+    return isa::kExitUserError;
   } catch (const isa::UserError& error) {
     print_error("error: ", error.what());
-    return compiler::kExitUserError;
+    return isa::kExitUserError;
   } catch (const isa::UnsupportedError& error) {
     print_error("not supported: ", error.what());
-    return compiler::kExitUnsupported;
+    return isa::kExitUnsupported;
   } catch (const isa::PassError& error) {
     print_error("", error.what());
-    return compiler::kExitInternalError;
+    return isa::kExitInternalError;
   } catch (const std::filesystem::filesystem_error& error) {
     // Whatever we ask the file system, the answer is the user's: no permission, say.
     print_error("error: ", error.path1().string() + ": " + error.code().message());
-    return compiler::kExitUserError;
+    return isa::kExitUserError;
   } catch (const std::bad_alloc&) {
     print_error("not supported: ", "this needs more memory than the process may have");
-    return compiler::kExitUnsupported;
+    return isa::kExitUnsupported;
   } catch (const std::exception& error) {
     std::string command;
     for (int k = 0; k < argc; ++k) command += std::string(k > 0 ? " " : "") + argv[k];
     print_error("",
                 fmt::format("{}\nThis is a bug in kodama; it is reproduced by: {}", error.what(), command));
-    return compiler::kExitInternalError;
+    return isa::kExitInternalError;
   }
 }
 

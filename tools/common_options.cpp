@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iostream>
 #include <limits>
 #include <map>
 
 #include "compiler/driver/session_options.h"
+#include "compiler/driver/session_parts.h"
 #include "compiler/report/table.h"
 #include "isa/error.h"
 #include "isa/output.h"
@@ -19,26 +21,12 @@
 namespace kodama::tools {
 namespace {
 
-using compiler::SessionOptions;
-
-/// `--dim NAME=N`.
-void parse_dims(const std::vector<std::string>& specifications, SessionOptions& options) {
-  constexpr const char* kAllowed = "NAME=N with N at least 1, for example --dim batch=4";
-  for (const std::string& specification : specifications) {
-    const Assignment dim = parse_assignment("--dim", specification, kAllowed);
-    const auto value = parse_number<int64_t>(dim.value, 1, std::numeric_limits<int64_t>::max());
-    if (!value) throw isa::UserError(fmt::format("--dim {}: allowed is {}", specification, kAllowed));
-    if (!options.dims.emplace(dim.name, *value).second)
-      throw isa::UserError(fmt::format("--dim {}: '{}' is given twice", specification, dim.name));
-  }
-}
-
-void add_word_options(CLI::App& app, SessionOptions& options, bool of_plan) {
+void add_word_options(CLI::App& app, ModelOptions& options, bool of_plan) {
   for (const compiler::WordOption& word : compiler::word_options()) {
     if (word.of_plan != of_plan) continue;
-    CLI::Option* option =
-        app.add_option(fmt::format("--{}", word.name), word.value(options), word.description);
-    if (!word.value(options).empty()) option->capture_default_str();
+    std::string& value = options.word(word.name);
+    CLI::Option* option = app.add_option(fmt::format("--{}", word.name), value, word.description);
+    if (!value.empty()) option->capture_default_str();
   }
 }
 
@@ -91,21 +79,39 @@ void add_threads(CLI::App& app, int& threads) {
   add_thread_count(app, "--threads", threads, "threads of the simulator; 0 = all cores", 0);
 }
 
-void add_input_options(CLI::App& app, SessionOptions& options) {
-  app.add_option("--input", options.inputs,
+void add_input_options(CLI::App& app, InputOptions& inputs, int& threads, RunFiles& files) {
+  app.add_option("--input", inputs.files,
                  "NAME=FILE: .pb (TensorProto), .npy, or .npz[:MEMBER]; inputs not given are random");
-  add_seed(app, options.seed, "seed of random inputs");
-  add_threads(app, options.threads);
-  app.add_option("--output-dir", options.output_directory, "write every output as DIR/NAME.pb, and NAME.npy");
-  app.add_option("--json", options.json_file, "write the layer table and totals as JSON");
+  add_seed(app, inputs.seed, "seed of random inputs");
+  add_threads(app, threads);
+  app.add_option("--output-dir", files.outputs, "write every output as DIR/NAME.pb, and NAME.npy");
+  app.add_option("--json", files.json, "write the layer table and totals as JSON");
 }
 
-void add_test_data_options(CLI::App& app, std::string& test_data, std::optional<double>& tolerance) {
-  app.add_option("--test-data", test_data,
+void add_test_data_options(CLI::App& app, InputOptions& inputs, std::optional<double>& tolerance) {
+  app.add_option("--test-data", inputs.test_data,
                  "directory with test_data_set_N: run each set, compare with its outputs");
   add_number(app, "--tolerance", tolerance,
              "largest error over largest magnitude; default by precision: gfloat 1e-3, float 1e-5, half 5e-2",
              0, 1e9);
+}
+
+void check_input_options(const CLI::App& app, const InputOptions& inputs) {
+  for (const char* option : {"--input", "--seed"}) {
+    if (!inputs.test_data.empty() && is_given(app, option))
+      throw isa::UserError(fmt::format("{}: no effect with --test-data, which has the inputs", option));
+  }
+}
+
+std::vector<DataSet> read_inputs(const InputOptions& inputs, const Program& program) {
+  if (!inputs.test_data.empty()) return read_data_sets(inputs.test_data);
+  Values values;
+  for (const std::string& specification : inputs.files) {
+    const auto [name, file, member] = compiler::parse_named_file("--input", specification);
+    if (values.contains(name)) throw isa::UserError(fmt::format("--input {}: given twice", name));
+    values.emplace(name, program.read_input(name, file, member));
+  }
+  return {{.inputs = program.complete_inputs(std::move(values), inputs.seed)}};
 }
 
 void add_host_option(CLI::App& app, std::string& host) {
@@ -116,21 +122,21 @@ void add_host_option(CLI::App& app, std::string& host) {
       ->capture_default_str();
 }
 
-void add_report_options(CLI::App& app, simulator::ReportOptions& report, bool& timing) {
+void add_report_options(CLI::App& app, ReportOptions& report) {
+  RunFiles& files = report.files;
   app.add_flag("--stats{text}", report.statistics,
                "print where every cycle and byte went: text, json or csv (per region and source line)")
       ->check(one_of({"text", "json", "csv"}));
-  app.add_option("--stats-file", report.statistics_file, "write the statistics to a file");
-  app.add_option("--trace", report.trace_file, "write a Chrome trace (opens in Perfetto)");
-  app.add_option("--vcd", report.vcd_file, "write a VCD (opens in GTKWave)");
-  add_number(app, "--trace-from", report.timeline.from, "first cycle of trace and VCD", 0)
-      ->capture_default_str();
-  add_number(app, "--trace-to", report.timeline.to, "cycle before which trace and VCD end", 1)
+  app.add_option("--stats-file", files.statistics, "write the statistics to a file");
+  app.add_option("--trace", files.trace, "write a Chrome trace (opens in Perfetto)");
+  app.add_option("--vcd", files.vcd, "write a VCD (opens in GTKWave)");
+  add_number(app, "--trace-from", files.trace_from, "first cycle of trace and VCD", 0)->capture_default_str();
+  add_number(app, "--trace-to", files.trace_to, "cycle before which trace and VCD end", 1)
       ->default_str("the end");
-  add_number(app, "--trace-limit", report.timeline.limit, "largest number of spans in trace, VCD and report",
-             1, int64_t{1} << 40)
+  add_number(app, "--trace-limit", files.trace_limit, "largest number of spans in trace, VCD and report", 1,
+             int64_t{1} << 40)
       ->capture_default_str();
-  app.add_flag("!--no-timing", timing, "don't count cycles");
+  app.add_flag("!--no-timing", report.timing, "don't count cycles");
 }
 
 std::vector<std::string> with_joined_forms(std::vector<std::string> arguments) {
@@ -143,55 +149,69 @@ std::vector<std::string> with_joined_forms(std::vector<std::string> arguments) {
   return arguments;
 }
 
-void add_hazards_option(CLI::App& app, simulator::Hazards& hazards) {
-  app.add_option_function<std::string>(
-         "--hazards", [&hazards](const std::string& mode) { hazards = simulator::parse_hazards(mode); },
+void add_hazards_option(CLI::App& app, std::string& hazards) {
+  app.add_option(
+         "--hazards", hazards,
          "reads too soon after a write: ignore (as the vendor's emulator, written at once), error (refuse "
          "the program), stale (as the hardware: the old value), or stall (as a chip that waits: the cycles)")
       ->check(one_of(simulator::hazard_modes()))
       ->default_str("ignore");
 }
 
-void check_report_options(const CLI::App& app, simulator::ReportOptions& report, bool timing,
-                          simulator::Hazards hazards) {
+void finish_report_options(const CLI::App& app, ReportOptions& report, const std::string& hazards) {
+  RunFiles& files = report.files;
+  const bool has_page = !files.report.empty();
   const bool is_alone =
       report.statistics == "json" || report.statistics == "csv" || isa::verbosity() == isa::Verbosity::kQuiet;
-  if (!report.statistics.empty() && report.statistics_file.empty() && is_alone) report.statistics_file = "-";
-  if (!timing && hazards == simulator::Hazards::kStall)
+  if (!report.statistics.empty() && files.statistics.empty() && is_alone) files.statistics = "-";
+  if (!report.timing && hazards == "stall")
     throw isa::UserError("--no-timing: allowed only without --hazards=stall, which shows in the time");
-  if (!timing && report.keeps_timeline)
+  if (!report.timing && has_page)
     throw isa::UserError("--no-timing: allowed only without --report, which shows time");
-  if (!timing && report.any())
+  if (!report.timing && report.any())
     throw isa::UserError("--no-timing: allowed only without --stats, --trace and --vcd, which show time");
-  if (report.statistics.empty() && !report.statistics_file.empty())
+  if (report.statistics.empty() && !files.statistics.empty())
     throw isa::UserError("--stats-file: allowed only with --stats");
   for (const char* option : {"--trace-from", "--trace-to"}) {
-    if (report.keeps_timeline && is_given(app, option))
+    if (has_page && is_given(app, option))
       throw isa::UserError(
           fmt::format("{}: allowed only without --report, which shows the whole run", option));
   }
-  if (report.trace_file.empty() && report.vcd_file.empty()) {
+  if (files.trace.empty() && files.vcd.empty()) {
     for (const char* option : {"--trace-from", "--trace-to", "--trace-limit"}) {
-      if (is_given(app, option) && !report.keeps_timeline)
+      if (is_given(app, option) && !has_page)
         throw isa::UserError(fmt::format("{}: no effect without --trace or --vcd", option));
     }
   }
-  if (report.timeline.to <= report.timeline.from) {
+  if (files.trace_to <= files.trace_from) {
     throw isa::UserError(fmt::format(
         "--trace-from {} --trace-to {}: allowed are cycles from 0 on, the first before the second",
-        report.timeline.from, report.timeline.to));
+        files.trace_from, files.trace_to));
   }
+  if (!report.statistics.empty()) files.statistics_form = report.statistics;
 }
 
-void add_model_options(CLI::App& app, SessionOptions& options, RawOptions& raw) {
+std::string& ModelOptions::word(const std::string& name) {
+  const auto [value, is_new] = words.try_emplace(name);
+  if (is_new) {
+    compiler::SessionOptions defaults;
+    const auto all = compiler::word_options();
+    const auto known = std::ranges::find(all, name, &compiler::WordOption::name);
+    isa::check_internal(known != all.end(), "ModelOptions::word", "no option '{}'", name);
+    value->second = known->value(defaults);
+  }
+  return value->second;
+}
+
+void add_model_options(CLI::App& app, ModelOptions& options) {
   app.add_option("--chip", options.chip,
                  "name of a chip, or a chip file; behind it ,KEY=VALUE for keys of the file")
       ->capture_default_str();
   add_word_options(app, options, true);
-  app.add_option("--dim", raw.dims, "NAME=N: extent of a symbolic dimension; INPUT:AXIS=N by position");
+  app.add_option("--dim", options.dims, "NAME=N: extent of a symbolic dimension; INPUT:AXIS=N by position");
   app.add_option("--bind", options.bind, "NAME=FILE: fix an input (axes, pads, shapes) before compilation");
   CLI::Option* dump_after =
-      app.add_option("--dump-after", raw.dump_after,
+      app.add_option("--dump-after", options.dump_after,
                      "write the result of a pass (or all) to the dump directory; 'kodama passes' lists them");
   app.add_option("--dump-dir", options.dump_directory, "directory of dumps")
       ->capture_default_str()
@@ -201,24 +221,66 @@ void add_model_options(CLI::App& app, SessionOptions& options, RawOptions& raw) 
                      "directory that keeps what conversions cost, and programs of models that are compiled "
                      "in parts; default KODAMA_CACHE, or kodama in ~/.cache");
   app.add_flag_callback(
-         "--no-cache", [&options] { options.cache.clear(); }, "keep nothing between runs")
+         "--no-cache", [&options] { options.cache = ""; }, "keep nothing between runs")
       ->excludes(cache);
   app.add_flag("!--no-fuse", options.fuse, "keep every operator a layer of its own");
-  add_plugin_option(app, raw.plugins);
+  add_plugin_option(app, options.plugins);
   add_table_options(app);
 }
 
-void add_compile_options(CLI::App& app, SessionOptions& options, RawOptions& raw) {
-  add_model_options(app, options, raw);
+void add_compile_options(CLI::App& app, ModelOptions& options) {
+  add_model_options(app, options);
   add_word_options(app, options, false);
-  add_pass_options(app, raw.pass_options);
+  add_pass_options(app, options.pass_options);
 }
 
-void finish_options(const RawOptions& raw, SessionOptions& options) {
-  for (const std::string& plugin : raw.plugins) passes::load_plugin(plugin);
-  parse_dims(raw.dims, options);
-  options.dump_after.insert(raw.dump_after.begin(), raw.dump_after.end());
-  options.passes.options = parse_pass_options(raw.pass_options);
+std::map<std::string, int64_t> parse_dims(const std::vector<std::string>& specifications) {
+  constexpr const char* kAllowed = "NAME=N with N at least 1, for example --dim batch=4";
+  std::map<std::string, int64_t> dims;
+  for (const std::string& specification : specifications) {
+    const Assignment dim = parse_assignment("--dim", specification, kAllowed);
+    const auto value = parse_number<int64_t>(dim.value, 1, std::numeric_limits<int64_t>::max());
+    if (!value) throw isa::UserError(fmt::format("--dim {}: allowed is {}", specification, kAllowed));
+    if (!dims.emplace(dim.name, *value).second)
+      throw isa::UserError(fmt::format("--dim {}: '{}' is given twice", specification, dim.name));
+  }
+  return dims;
+}
+
+Tensors read_bound(const std::vector<std::string>& specifications) {
+  Tensors tensors;
+  for (const std::string& specification : specifications) {
+    const auto [name, file, member] = compiler::parse_named_file("--bind", specification);
+    if (tensors.contains(name)) throw isa::UserError(fmt::format("--bind {}: given twice", name));
+    tensors.emplace(name, read_tensor(file, member));
+  }
+  return tensors;
+}
+
+CompileSettings compile_settings(const ModelOptions& options) {
+  CompileSettings settings;
+  settings.chip = options.chip;
+  settings.options = options.words;
+  settings.options["fuse"] = options.fuse ? "yes" : "no";
+  settings.options["check-layers"] = options.check_layers ? "yes" : "no";
+  if (options.cache) settings.options["cache"] = *options.cache;
+  for (const auto& [name, value] : parse_pass_options(options.pass_options)) {
+    // The library has all options in one list.
+    if (!settings.options.emplace(name, value).second || name == "cache")
+      throw isa::UserError(
+          fmt::format("--pass-option {}={}: an option of the compiler, not of a pass", name, value));
+  }
+  settings.dump_after.insert(options.dump_after.begin(), options.dump_after.end());
+  settings.dump_directory = options.dump_directory;
+  return settings;
+}
+
+Progress to_bar(isa::ProgressBar& bar) {
+  return [&bar](double part, const std::string& what) {
+    constexpr int64_t kParts = 100;
+    const int64_t done = std::llround(part * static_cast<double>(kParts));
+    bar.update(done, done > 0 ? kParts : 0, what);  // at first nobody knows how long it takes
+  };
 }
 
 void add_table_options(CLI::App& app) {
@@ -244,17 +306,10 @@ std::ostream& result_stream(const std::vector<std::string>& outputs) {
   return any ? isa::unless_quiet(out) : out;
 }
 
-std::ostream& session_stream(const SessionOptions& options) {
-  isa::check_output_directory(options.output_directory);
-  if (!options.dump_after.empty()) isa::check_output_directory(options.dump_directory);
-  std::vector<std::string> outputs = options.report.files();
-  outputs.push_back(options.json_file);
-  outputs.push_back(options.html_file);
-  return report_stream(outputs);
-}
-
-std::ostream& run_stream(const SessionOptions& options) {
-  return isa::unless_quiet(session_stream(options));
+std::ostream& run_stream(const std::vector<std::string>& directories,
+                         const std::vector<std::string>& outputs) {
+  for (const std::string& directory : directories) isa::check_output_directory(directory);
+  return isa::unless_quiet(report_stream(outputs));
 }
 
 }  // namespace kodama::tools

@@ -1,16 +1,17 @@
 #pragma once
 
+#include <kodama/kodama.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
 
-#include "compiler/driver/session.h"
+#include "isa/progress.h"
 #include "passes/pass_options.h"
-#include "simulator/machine.h"
-#include "simulator/run_report.h"
 
 /// Options that several commands have, with their meaning; tools/options.h has the kinds of options.
 namespace kodama::tools {
@@ -35,36 +36,70 @@ void add_threads(CLI::App& app, int& threads);
 
 // ---- runs on the simulated chip
 
-void add_input_options(CLI::App& app, compiler::SessionOptions& options);
+/// Where a model's inputs come from.
+struct InputOptions {
+  std::vector<std::string> files;  ///< NAME=FILE[:MEMBER]
+  std::string test_data;           ///< a directory
+  uint64_t seed = 1;
+};
+/// --input and --seed, --threads, --output-dir and --json.
+void add_input_options(CLI::App& app, InputOptions& inputs, int& threads, RunFiles& files);
 /// --test-data and --tolerance.
-void add_test_data_options(CLI::App& app, std::string& test_data, std::optional<double>& tolerance);
+void add_test_data_options(CLI::App& app, InputOptions& inputs, std::optional<double>& tolerance);
+/// UserError for options of inputs that can't be given together.
+void check_input_options(const CLI::App& app, const InputOptions& inputs);
+/// A data set for each of --test-data, else one by --input and --seed.
+std::vector<DataSet> read_inputs(const InputOptions& inputs, const Program& program);
+
 void add_host_option(CLI::App& app, std::string& host);
-void add_report_options(CLI::App& app, simulator::ReportOptions& report, bool& timing);
+void add_hazards_option(CLI::App& app, std::string& hazards);
+
+/// What is told of timed runs.
+struct ReportOptions {
+  std::string statistics;  ///< their form: text, json, csv; empty: none
+  RunFiles files;
+  bool timing = true;
+  /// They are text that the command prints.
+  bool prints_statistics() const { return !statistics.empty() && files.statistics.empty(); }
+  bool any() const { return !statistics.empty() || !files.trace.empty() || !files.vcd.empty(); }
+};
+void add_report_options(CLI::App& app, ReportOptions& report);
 /// `--stats` takes its form as the next word, if that is one; CLI11's flags take it after '=' only.
 std::vector<std::string> with_joined_forms(std::vector<std::string> arguments);
-void add_hazards_option(CLI::App& app, simulator::Hazards& hazards);
 /// UserError for options of reports and hazards that can't be given together. Statistics that programs read
 /// get standard output for themselves, unless they have a file.
-void check_report_options(const CLI::App& app, simulator::ReportOptions& report, bool timing,
-                          simulator::Hazards hazards);
+void finish_report_options(const CLI::App& app, ReportOptions& report, const std::string& hazards);
 
 // ---- models
 
-/// Options of every command that compiles models which need more parsing.
-struct RawOptions {
-  std::vector<std::string> dims;
-  std::vector<std::string> dump_after;
-  std::vector<std::string> pass_options;
-  std::vector<std::string> plugins;
+/// How a model is imported and compiled, as the command line says it.
+struct ModelOptions {
+  std::string chip = "mncore2";
+  std::map<std::string, std::string> words;  ///< values of options that are words (planner, weights, ...)
+  std::vector<std::string> dims, bind, dump_after, pass_options, plugins;
+  std::string dump_directory = "kodama-dump";
+  std::optional<std::string> cache;  ///< nothing: where it is by default; empty: none
+  bool fuse = true;
+  bool check_layers = false;
+
+  /// The value of such an option; at first its default.
+  std::string& word(const std::string& name);
 };
 /// What says which model, and how its layers get kernels and layouts.
-void add_model_options(CLI::App& app, compiler::SessionOptions& options, RawOptions& raw);
+void add_model_options(CLI::App& app, ModelOptions& options);
 /// The same, and how the layers become programs.
-void add_compile_options(CLI::App& app, compiler::SessionOptions& options, RawOptions& raw);
-/// Loads the plugins and parses the rest.
-void finish_options(const RawOptions& raw, compiler::SessionOptions& options);
+void add_compile_options(CLI::App& app, ModelOptions& options);
+/// NAME=N each. UserError for others, and for a name that comes twice.
+std::map<std::string, int64_t> parse_dims(const std::vector<std::string>& specifications);
+/// The same for NAME=FILE[:MEMBER], whose files are read.
+Tensors read_bound(const std::vector<std::string>& specifications);
+/// For the library.
+CompileSettings compile_settings(const ModelOptions& options);
 
 // ---- output
+
+/// Shows what the library tells of its work.
+Progress to_bar(isa::ProgressBar& bar);
 
 /// --wide and --legend, of commands that print tables.
 void add_table_options(CLI::App& app);
@@ -76,9 +111,9 @@ void add_run_view_options(CLI::App& app);
 std::ostream& report_stream(const std::vector<std::string>& outputs);
 /// The same, but nothing with --quiet if there is a file: what is printed is for those who have none.
 std::ostream& result_stream(const std::vector<std::string>& outputs);
-/// The same as report_stream for all that a session writes.
-std::ostream& session_stream(const compiler::SessionOptions& options);
-/// The same where what is printed is not all that the command is for: nothing with --quiet.
-std::ostream& run_stream(const compiler::SessionOptions& options);
+/// Likewise for commands that write into directories, too; nothing with --quiet, since what is printed is not
+/// all that they are for.
+std::ostream& run_stream(const std::vector<std::string>& directories,
+                         const std::vector<std::string>& outputs);
 
 }  // namespace kodama::tools

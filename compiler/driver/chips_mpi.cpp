@@ -170,10 +170,11 @@ int start_on_chips(int count, const std::vector<std::string>& command) {
     throw isa::UnsupportedError(
         "--chips: there is no mpirun; install the Debian package mpich (or that of the MPI that Kodama was "
         "built with)");
-  if (was_asked != 0) return kExitInterrupted;
+  if (was_asked != 0) return isa::kExitInterrupted;
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
   // What the chips' processes have said themselves needs no more words.
-  for (const int known : {kExitOk, kExitUserError, kExitUnsupported, kExitInternalError}) {
+  for (const int known :
+       {isa::kExitOk, isa::kExitUserError, isa::kExitUnsupported, isa::kExitInternalError}) {
     if (WIFEXITED(status) && code == known) return code;
   }
   throw isa::UserError(fmt::format(

@@ -18,9 +18,9 @@
 #include "compiler/driver/shrink_graph.h"
 #include "compiler/package/file_names.h"
 #include "compiler/proto/tensor_proto.h"
-#include "compiler/report/progress.h"
 #include "compiler/tensor/value.h"
 #include "isa/output.h"
+#include "isa/progress.h"
 
 namespace kodama::compiler {
 namespace {
@@ -68,7 +68,7 @@ class GraphFuzzer {
   int run() {
     if (request_.only_write) return write_all();
     const int64_t runs = request_.count * runs_per_graph();
-    ProgressBar bar("random graphs");
+    isa::ProgressBar bar("random graphs");
     run_in_children(
         runs, request_.jobs, request_.seconds,
         [&](int64_t k) { return to_text(judge_run(seed_of(k), setting_of(k))); },
@@ -78,7 +78,7 @@ class GraphFuzzer {
         });
     bar.finish();
     print_totals(runs);
-    return failures_ == 0 ? kExitOk : kExitInternalError;
+    return failures_ == 0 ? isa::kExitOk : isa::kExitInternalError;
   }
 
  private:
@@ -111,7 +111,7 @@ class GraphFuzzer {
       isa::write_output(fmt::format("{}/{}.onnx", request_.directory, seed),
                         random_problem(seed, kind()).model.SerializeAsString());
     }
-    return kExitOk;
+    return isa::kExitOk;
   }
   /// In a process.
   Verdict judge_apart(const GraphProblem& problem, const Setting& setting) const {

@@ -492,7 +492,7 @@ int inspect_command(const InspectRequest& request, std::ostream& out) {
   print(result, out);
   if (!request.common.json_file.empty())
     isa::write_output(request.common.json_file, to_json(result).dump(1) + "\n");
-  return kExitOk;
+  return isa::kExitOk;
 }
 
 }  // namespace kodama::compiler

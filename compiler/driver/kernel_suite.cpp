@@ -42,7 +42,7 @@ void set_ints(onnx::NodeProto& node, const char* name, const std::vector<int64_t
 /// The cycles of all stages.
 std::vector<int64_t> run(const CompiledModel& model, const onnx::ModelProto& imported, int threads,
                          Comparison& comparison) {
-  const TensorMap inputs = read_inputs(model, {}, 1);
+  const TensorMap inputs = random_inputs(model, 1);
   RunnerOptions options;
   options.machine.threads = threads;
   ModelRunner runner(model, options);
@@ -263,7 +263,7 @@ int bench_kernels(const KernelBenchRequest& request, std::ostream& out) {
   for (const KernelResult& result : refused)
     fmt::print(out, "{}: not supported: {}\n", result.name, result.problem);
   if (!request.json_file.empty()) isa::write_output(request.json_file, json.dump(1) + "\n");
-  return passed ? kExitOk : kExitOutOfTolerance;
+  return passed ? isa::kExitOk : isa::kExitOutOfTolerance;
 }
 
 }  // namespace kodama::compiler

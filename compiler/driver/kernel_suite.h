@@ -1,5 +1,7 @@
 #pragma once
 
+#include <onnx/onnx_pb.h>
+
 #include <cstdint>
 #include <iosfwd>
 #include <string>

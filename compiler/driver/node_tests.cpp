@@ -15,9 +15,9 @@
 #include "compiler/dynamic/dynamic_executor.h"
 #include "compiler/graph/gradient/gradient_nodes.h"
 #include "compiler/reference/onnx_backend_test.h"
-#include "compiler/report/progress.h"
 #include "compiler/runtime/comparison.h"
 #include "isa/output.h"
+#include "isa/progress.h"
 
 namespace kodama::compiler {
 namespace {
@@ -258,7 +258,7 @@ std::vector<NodeTestResult> run_node_tests(const NodeTestRequest& request) {
     throw isa::UserError("--filter " + request.filter + ": is not a regular expression: " + error.what());
   }
   const isa::Chip chip = isa::find_chip(request.chip);
-  ProgressBar bar("node tests");
+  isa::ProgressBar bar("node tests");
   std::vector<NodeTestResult> results;
   for (size_t k = 0; k < directories.size(); ++k) {
     NodeTestResult result;
@@ -312,7 +312,7 @@ int node_tests_command(const NodeTestRequest& request, std::ostream& out) {
   print_totals(fmt::format("chip path ({}, {})", request.chip, request.precision).c_str(), chip);
   print_totals("reference path", reference);
   if (!request.json_file.empty()) isa::write_output(request.json_file, json.dump(1) + "\n");
-  return chip[3] + reference[3] == 0 ? kExitOk : kExitOutOfTolerance;
+  return chip[3] + reference[3] == 0 ? isa::kExitOk : isa::kExitOutOfTolerance;
 }
 
 }  // namespace kodama::compiler

@@ -9,9 +9,9 @@
 #include "compiler/dynamic/dynamic_executor.h"
 #include "compiler/dynamic/dynamic_report.h"
 #include "compiler/graph/inner_graphs.h"
-#include "compiler/report/progress.h"
 #include "compiler/report/report.h"
 #include "isa/error.h"
+#include "isa/progress.h"
 
 namespace kodama::compiler {
 namespace {
@@ -28,7 +28,7 @@ class ResidentModel : public RepeatedModel {
     for (const auto& each : ties) compile.ties.push_back({each.output, each.input, false});
     layout::SolutionCache cache(options.cache);
     if (!options.cache.empty()) compile.cache = &cache;
-    ProgressBar bar("compiling " + what);
+    isa::ProgressBar bar("compiling " + what);
     compile.progress = [&](int64_t done, int64_t total, const std::string& name) {
       bar.update(done, total, name);
     };

@@ -17,9 +17,9 @@
 #include "compiler/driver/sweep_plot.h"
 #include "compiler/graph/gradient/gradient_nodes.h"
 #include "compiler/plan/problem_bound.h"
-#include "compiler/report/progress.h"
 #include "compiler/report/table.h"
 #include "isa/output.h"
+#include "isa/progress.h"
 
 namespace kodama::compiler {
 namespace {
@@ -106,7 +106,7 @@ SweepRow measure(const SessionOptions& options, const onnx::ModelProto& model) {
   if (!options.cache.empty()) compile.cache = &cache;
   const CompiledModel compiled = compile_model(model, isa::find_chip(options.chip), compile);
   const RunOutcome outcome =
-      ModelRunner(compiled, runner_options(options)).run(read_inputs(compiled, {}, options.seed));
+      ModelRunner(compiled, runner_options(options)).run(random_inputs(compiled, options.seed));
   row.cycles = outcome.total.chip.cycles();
   row.chip_cycles = outcome.total.chip_cycles();
   row.first_cycles = outcome.first_cycles();
@@ -226,7 +226,7 @@ int sweep_command(const SweepRequest& request, std::ostream& out) {
       import_model(request.model_file, {options.dims, read_named_tensors("--bind", options.bind)});
   expand_gradient_nodes(model, request.model_file);
   std::vector<SweepRow> rows(all.size());
-  ProgressBar bar("sweep");
+  isa::ProgressBar bar("sweep");
   const auto work = [&](int64_t k) {
     return nlohmann::json(measure_or_reason(with_values(request, all[static_cast<size_t>(k)]), model)).dump();
   };
@@ -245,7 +245,7 @@ int sweep_command(const SweepRequest& request, std::ostream& out) {
   if (!request.csv_file.empty()) isa::write_output(request.csv_file, to_csv(request, all, rows));
   if (!request.plot_file.empty()) isa::write_output(request.plot_file, plot_svg(plot_of(request, all, rows)));
   const bool any = std::ranges::any_of(rows, [](const SweepRow& row) { return row.problem.empty(); });
-  return any ? kExitOk : kExitUnsupported;
+  return any ? isa::kExitOk : isa::kExitUnsupported;
 }
 
 }  // namespace kodama::compiler

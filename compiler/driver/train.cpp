@@ -20,9 +20,9 @@
 #include "compiler/graph/onnx_model.h"
 #include "compiler/graph/shares.h"
 #include "compiler/proto/tensor_proto.h"
-#include "compiler/report/progress.h"
 #include "isa/error.h"
 #include "isa/output.h"
+#include "isa/progress.h"
 
 /// `kodama train`.
 namespace kodama::compiler {
@@ -116,7 +116,7 @@ class Training {
     say_what_travels();
     const Interruption interruption;
     const int64_t per_epoch = (data_->size() - request_.held_out) / request_.batch;
-    ProgressBar bar("training");
+    isa::ProgressBar bar("training");
     while (chip_->done() < per_epoch * request_.epochs && !is_over()) {
       const int64_t epoch = chip_->done() / per_epoch;
       const std::vector<int64_t> order =
@@ -141,7 +141,7 @@ class Training {
     if (request_.show_layers && !rows_.empty()) chip_->model().print_layers(out_);
     finish(per_epoch);
     // mpirun takes another code for a failure; who has started it knows of the signal.
-    return is_interrupted && chips_ == nullptr ? kExitInterrupted : kExitOk;
+    return is_interrupted && chips_ == nullptr ? isa::kExitInterrupted : isa::kExitOk;
   }
 
  private:

@@ -80,7 +80,7 @@ int grad_command(const GradRequest& request, std::ostream& out) {
   for (const auto& [value, gradient] : names)
     fmt::print(out, "{:<{}}  {:<20}  {}\n", value, width, shape_to_string(view.shape(value)), gradient);
   fmt::print(out, "nodes: {} of the model, {} with the gradients\n", before, model.graph().node_size());
-  return kExitOk;
+  return isa::kExitOk;
 }
 
 int train_step_command(const TrainStepCommand& request, std::ostream& out) {
@@ -113,7 +113,7 @@ int train_step_command(const TrainStepCommand& request, std::ostream& out) {
                 fmt::format("{}, then output '{}'", each.is_parameter ? "parameter" : "state", each.output));
   fmt::print(out, "outputs: '{}', '{}' (learning rate), and the state of the next step\n", step.loss,
              step.rate);
-  return kExitOk;
+  return isa::kExitOk;
 }
 
 }  // namespace kodama::compiler

@@ -113,7 +113,7 @@ class TrainingFiles : public ::testing::Test {
   }
   std::string train(const TrainRequest& request) const {
     std::ostringstream out;
-    EXPECT_EQ(train_command(request, out), kExitOk);
+    EXPECT_EQ(train_command(request, out), isa::kExitOk);
     return out.str();
   }
 
@@ -125,7 +125,7 @@ class TrainingFiles : public ::testing::Test {
     command.output_file = file("step.onnx");
     command.batch = trained.batch;
     command.step = trained.step;
-    EXPECT_EQ(train_step_command(command, ignored), kExitOk);
+    EXPECT_EQ(train_step_command(command, ignored), isa::kExitOk);
     const StepModel step = read_train_step(file("step.onnx"));
     TrainingData data(trained.data);
     TensorMap state = step.initial;

@@ -473,6 +473,8 @@ class DynamicExecutor::Walk {
     if (program.padding) inputs.insert(program.padding->given.begin(), program.padding->given.end());
     code.run_number = executor_.runs_;
     code.observed.clear();
+    const simulator::Timeline* timeline = report_ != nullptr ? report_->timeline() : nullptr;
+    const size_t programs_before = programs_in(timeline);
     RunOutcome outcome =
         keeps_inputs ? code.runner->run_again(inputs, report_) : code.runner->run(inputs, report_);
     if (executor_.options_.compile.store_layers) compare_layers(code, inputs, row);
@@ -511,6 +513,39 @@ class DynamicExecutor::Walk {
       const auto made = outcome.outputs.find(output.name);
       if (made != outcome.outputs.end()) set_output(output, std::move(made->second));
     }
+    if (timeline != nullptr)
+      keep_run(graph, program, std::move(outcome), programs_before, programs_in(timeline) - programs_before);
+  }
+
+  static size_t programs_in(const simulator::Timeline* timeline) {
+    return timeline != nullptr ? timeline->program_begins().size() - 1 : 0;
+  }
+
+  /// For the page of a report; `programs` of the timeline are the run's, from `first_program` on.
+  void keep_run(const GraphInfo& graph, const Program& program, RunOutcome outcome, size_t first_program,
+                size_t programs) {
+    const auto region = rows_.at({&graph, program.region.nodes});
+    const auto [found, is_new] =
+        programs_.try_emplace({region, program.code.get()}, outcome_.programs.size());
+    if (is_new) {
+      ProgramRuns& added = outcome_.programs.emplace_back();
+      added.region = region;
+      added.code = program.code;
+      added.source = program.source;
+      for (const TensorId id : program.code->compiled.inputs) {
+        const LayerTensor& input = program.code->compiled.tensors[static_cast<size_t>(id)];
+        added.inputs[input.name] = input.shape;
+      }
+      added.first_cycles = outcome.first_cycles();
+      added.first_dram_bytes = outcome.preparation.dram_bytes + outcome.total.dram_bytes;
+    }
+    ProgramRuns& kept = outcome_.programs[found->second];
+    ++kept.runs;
+    kept.stats += outcome.total;
+    outcome.outputs.clear();
+    kept.last = std::move(outcome);
+    kept.first_program = first_program;
+    kept.programs = programs;
   }
 
   /// What the program's layers made, beside the reference's.
@@ -729,6 +764,7 @@ class DynamicExecutor::Walk {
   std::map<std::string, int> regions_of_;
   std::map<RowKey, size_t> rows_;
   std::map<RowKey, size_t> host_rows_;
+  std::map<std::pair<size_t, const Code*>, size_t> programs_;  ///< by region
 };
 
 DynamicExecutor::DynamicExecutor(onnx::ModelProto imported, isa::Chip chip, DynamicOptions options)

@@ -70,12 +70,30 @@ struct RegionRuns {
   int64_t link_bytes() const { return stats.bytes_to_chip + stats.bytes_from_chip; }
 };
 
+/// What was run of a program: of a region, for the types and bound values of its inputs.
+struct ProgramRuns {
+  size_t region = 0;  ///< of DynamicOutcome::regions
+  std::shared_ptr<const Code> code;
+  std::map<std::string, Shape> inputs;                  ///< their shapes, those of a bucket if it has one
+  Program::Source source = Program::Source::kCompiled;  ///< of its code, in this run or one before
+  int64_t runs = 0;
+  StageStats stats;  ///< of all runs together, without what is sent once
+  // Of the first run:
+  int64_t first_cycles = 0;
+  double first_dram_bytes = 0;
+  RunOutcome last;  ///< of the last run, without outputs
+  // The last run in the report's timeline: its programs, from this one on.
+  size_t first_program = 0;
+  size_t programs = 0;
+};
+
 struct DynamicOutcome {
   ValueMap outputs;
-  std::vector<RegionRuns> regions;  ///< in the order in which they first ran
-  RegionRuns total;                 ///< sums
-  int64_t cached_programs = 0;      ///< behind the run
-  int64_t dropped_programs = 0;     ///< for the limit, ever
+  std::vector<RegionRuns> regions;    ///< in the order in which they first ran
+  std::vector<ProgramRuns> programs;  ///< likewise; none unless the run's report has a timeline
+  RegionRuns total;                   ///< sums
+  int64_t cached_programs = 0;        ///< behind the run
+  int64_t dropped_programs = 0;       ///< for the limit, ever
   /// Whether all but control flow and sequences is on the chip, or folded.
   bool all_on_chip() const;
 };

@@ -8,9 +8,11 @@
 #include <array>
 #include <limits>
 #include <map>
+#include <optional>
 #include <ostream>
 
 #include "compiler/report/table.h"
+#include "compiler/report/traced_run.h"
 
 namespace kodama::compiler {
 
@@ -79,6 +81,35 @@ nlohmann::ordered_json layers_to_json(const Comparisons& layers) {
                     {"problem", found.problem}});
   }
   return list;
+}
+
+const char* source_name(Program::Source source) {
+  switch (source) {
+    case Program::Source::kCompiled:
+      return "compiled";
+    case Program::Source::kDisk:
+      return "disk";
+    default:
+      return "memory";
+  }
+}
+
+nlohmann::ordered_json program_to_json(const ProgramRuns& program, const RegionRuns& region,
+                                       const simulator::Timeline& timeline) {
+  const CompiledModel& model = program.code->compiled;
+  std::optional<TracedRun> traced;
+  if (program.programs > 0)
+    traced.emplace(model, timeline, program.first_program, program.programs, region.name);
+  auto inputs = nlohmann::ordered_json::array();
+  for (const auto& [name, shape] : program.inputs) inputs.push_back({{"name", name}, {"shape", shape}});
+  const Runs runs{program.runs, program.first_cycles, program.first_dram_bytes, program.last};
+  return {{"region", program.region},
+          {"source", source_name(program.source)},
+          {"inputs", std::move(inputs)},
+          {"runs", program.runs},
+          {"cycles", program.stats.chip.cycles()},
+          {"chip_cycles", program.stats.chip_cycles()},
+          {"run", run_to_json(model, runs, region.layers, {}, traced ? &*traced : nullptr)}};
 }
 
 void print_layers(const DynamicOutcome& outcome, std::ostream& out) {
@@ -173,7 +204,7 @@ void print_dynamic_report(const DynamicOutcome& outcome, std::ostream& out) {
   print_layers(outcome, out);
 }
 
-nlohmann::ordered_json dynamic_to_json(const DynamicOutcome& outcome) {
+nlohmann::ordered_json dynamic_to_json(const DynamicOutcome& outcome, const simulator::Timeline* timeline) {
   const auto row = [](const RegionRuns& region) {
     return nlohmann::ordered_json{{"name", region.name},
                                   {"operators", region.operators},
@@ -203,6 +234,10 @@ nlohmann::ordered_json dynamic_to_json(const DynamicOutcome& outcome) {
   json["total"].erase("where");
   json["cached_programs"] = outcome.cached_programs;
   json["dropped_programs"] = outcome.dropped_programs;
+  if (timeline == nullptr) return json;
+  json["programs"] = nlohmann::ordered_json::array();
+  for (const ProgramRuns& program : outcome.programs)
+    json["programs"].push_back(program_to_json(program, outcome.regions[program.region], *timeline));
   return json;
 }
 

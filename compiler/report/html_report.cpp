@@ -23,6 +23,7 @@ class RunCheck {
 
   void check(const ordered_json& run, const std::string& at) const {
     object(run, at);
+    if (is_open(run)) return check_open(run, at);
     for (const char* key : {"model", "chip", "precision"}) text(run, key, at);
     for (const char* key : {"runs", "milliseconds", "milliseconds_with_constants", "total_with_constants",
                             "constant_bytes", "constant_link_cycles", "slices"})
@@ -92,7 +93,47 @@ class RunCheck {
     if (run.contains("memory")) memory(run.at("memory"), at + ".memory");
   }
 
+  /// Of a model that is compiled while it runs: it has parts, and programs that are runs of their own.
+  static bool is_open(const ordered_json& run) { return run.is_object() && run.contains("regions"); }
+
  private:
+  void check_open(const ordered_json& run, const std::string& at) const {
+    if (!run.contains("programs"))
+      fail(at, "a model that is compiled while it runs, without its programs",
+           "what `kodama run --report FILE --json FILE` writes");
+    for (const char* key : {"model", "chip", "precision", "open_reason"}) text(run, key, at);
+    for (const char* key : {"milliseconds", "cached_programs", "dropped_programs"}) number(run, key, at);
+    const auto numbers_of_runs = [&](const ordered_json& row, const std::string& here) {
+      numbers(row,
+              {"runs", "compiles", "disk_hits", "hits", "cycles", "chip_cycles", "host_cycles", "link_bytes",
+               "bytes_to_chip", "bytes_from_chip", "preload_bytes", "preload_cycles"},
+              here);
+    };
+    numbers_of_runs(member(run, "total", at), at + ".total");
+    const size_t regions = each(run, "regions", at, [&](const ordered_json& region, const std::string& here) {
+      for (const char* key : {"name", "where"}) text(region, key, here);
+      for (const char* key : {"operators", "reasons"}) texts(region, key, here);
+      numbers_of_runs(region, here);
+    });
+    each(run, "programs", at, [&](const ordered_json& program, const std::string& here) {
+      index(program, "region", regions, here);
+      text(program, "source", here);
+      numbers(program, {"runs", "cycles", "chip_cycles"}, here);
+      each(program, "inputs", here, [&](const ordered_json& input, const std::string& inner) {
+        text(input, "name", inner);
+        integers(input, "shape", inner);
+      });
+      const ordered_json& own = member(program, "run", here);
+      if (is_open(own)) fail(here + ".run", own, "a run of one program");
+      check(own, here + ".run");
+    });
+    each(run, "comparisons", at, [&](const ordered_json& comparison, const std::string& here) {
+      for (const char* key : {"output", "against"}) text(comparison, key, here);
+      numbers(comparison, {"max_absolute", "max_relative"}, here);
+      if (!member(comparison, "ok", here).is_boolean()) fail(here + ".ok", comparison["ok"], "true or false");
+    });
+  }
+
   static constexpr size_t kMostInstances = 1 << 16;
   static constexpr size_t kMostBins = 1 << 20;
 
@@ -377,14 +418,28 @@ std::string html_report(const std::vector<ReportSource>& sources) {
     ordered_json graphs = ordered_json::array();
     for (size_t k = 0; k < runs.size(); ++k) {
       check.check(runs[k], source.runs.is_array() ? fmt::format("[{}]", k) : "");
+      if (RunCheck::is_open(runs[k])) {
+        ordered_json of_programs = ordered_json::array();
+        for (const ordered_json& program : runs[k]["programs"])
+          of_programs.push_back(draw_network(program["run"]));
+        graphs.push_back(std::move(of_programs));
+        continue;
+      }
       // Runs of one model with other data have one network.
-      const bool is_same = k > 0 && runs[k]["moves"] == runs[0]["moves"] &&
+      const bool is_same = k > 0 && !RunCheck::is_open(runs[0]) && runs[k]["moves"] == runs[0]["moves"] &&
                            runs[k]["stages"].size() == runs[0]["stages"].size();
       graphs.push_back(is_same ? ordered_json(0) : draw_network(runs[k]));
     }
     files.push_back({{"name", source.name}, {"runs", std::move(runs)}, {"graphs", std::move(graphs)}});
   }
   ordered_json all = {{"files", std::move(files)}};
+  for (const ReportSource& source : sources) {
+    const ordered_json& first = source.runs.is_array() ? source.runs[0] : source.runs;
+    if (sources.size() == 2 && RunCheck::is_open(first))
+      throw isa::UserError(fmt::format(
+          "{}: a model that is compiled while it runs; allowed beside another run are models that aren't",
+          source.name));
+  }
   if (sources.size() == 2)
     all["comparison"] = compare_runs(all["files"][0]["runs"][0], all["files"][1]["runs"][0]);
   // Inside a script element nothing ends the text but "</script": "<" is written in another way.

@@ -14,8 +14,10 @@
 namespace kodama::compiler {
 
 struct ReportSource {
-  std::string name;             ///< of the file, or of the run
-  nlohmann::ordered_json runs;  ///< what run_to_json makes, or an array of it
+  std::string name;  ///< of the file, or of the run
+  /// What run_to_json makes, or dynamic_to_json of a run with a timeline (then `model`, `chip`, `precision`,
+  /// `open_reason`, `milliseconds` and `comparisons` are beside it), or an array of it.
+  nlohmann::ordered_json runs;
 };
 
 /// One run, or two to be compared, layer by layer. UserError, with the place in the JSON, if a source isn't

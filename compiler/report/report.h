@@ -57,12 +57,6 @@ std::vector<HostShare> host_shares(const CompiledModel& model, const RunOutcome&
 /// One line if the search of a scheduler of blocks gave up somewhere: where nothing shorter is known, but
 /// might exist. Nothing otherwise.
 void print_schedules_given_up(const CompiledModel& model, std::ostream& out);
-/// The first `limit` elements, or all of a small tensor.
-void print_tensor(const std::string& name, const Tensor& tensor, int64_t limit, std::ostream& out);
-/// A picture of a [1, 1, H, W], [1, H, W] or [H, W] tensor, dark to light as characters; false if it is none.
-bool print_text_art(const std::string& name, const Tensor& tensor, std::ostream& out);
-/// Index of the largest element of each row (all elements of a row: the last axis).
-std::vector<int64_t> largest_per_row(const Tensor& tensor);
 
 class TracedRun;
 /// All of it, which `kodama report` makes a page of: per stage and in total the numbers of the layer table;

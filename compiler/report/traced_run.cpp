@@ -94,8 +94,8 @@ int DramImages::maker(int stage, size_t operand) const {
 }
 
 TracedRun::TracedRun(const CompiledModel& model, const Timeline& timeline, size_t first_program,
-                     size_t programs)
-    : model_(model), timeline_(timeline) {
+                     size_t programs, std::string around)
+    : model_(model), timeline_(timeline), around_(around.empty() ? "" : around + "/") {
   const std::vector<int64_t> begins = timeline.program_begins();
   isa::check_internal(first_program + programs < begins.size() && !model.segments.empty(), "TracedRun",
                       "{} programs from {} on, of {}", programs, first_program, begins.size() - 1);
@@ -141,10 +141,11 @@ const Segment& TracedRun::segment(size_t program) const {
 int TracedRun::stage_of(const std::string& region) const {
   const auto [known, is_new] = stage_by_region_.try_emplace(region, -1);
   if (!is_new) return known->second;
+  const std::string path = region.starts_with(around_) ? region.substr(around_.size()) : region;
   // Names of layers have slashes of their own.
-  for (size_t length = region.size(); length != std::string::npos && length > 0;
-       length = region.rfind('/', length - 1)) {
-    const auto stage = stage_by_name_.find(region.substr(0, length));
+  for (size_t length = path.size(); length != std::string::npos && length > 0;
+       length = path.rfind('/', length - 1)) {
+    const auto stage = stage_by_name_.find(path.substr(0, length));
     if (stage != stage_by_name_.end()) {
       known->second = stage->second;
       break;

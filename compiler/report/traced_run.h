@@ -55,8 +55,9 @@ class TracedRun {
   };
 
   /// `first_program`: how many programs the timeline had before the run, `programs` of which are its own.
+  /// `around`: the region around them (RunnerOptions::name); empty: none.
   TracedRun(const CompiledModel& model, const simulator::Timeline& timeline, size_t first_program,
-            size_t programs);
+            size_t programs, std::string around = "");
 
   const CompiledModel& model() const { return model_; }
   const simulator::Timeline& timeline() const { return timeline_; }
@@ -74,6 +75,7 @@ class TracedRun {
  private:
   const CompiledModel& model_;
   const simulator::Timeline& timeline_;
+  std::string around_;
   std::vector<int64_t> begins_;  ///< of the programs, and the end
   int64_t begin_ = 0;
   int64_t end_ = 0;

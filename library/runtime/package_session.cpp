@@ -91,6 +91,9 @@ Outcome PackageSession::run(Tensors inputs) {
   return result;
 }
 
+bool is_package(const std::string& directory) {
+  return compiler::is_package(directory);
+}
 std::string version() {
   return KODAMA_VERSION;
 }

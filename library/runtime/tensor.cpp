@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "compiler/tensor/largest.h"
 #include "compiler/tensor/numpy_file.h"
 #include "library/runtime/states.h"
 
@@ -96,6 +97,22 @@ std::span<const std::string> Tensor::strings() const {
   return state_->tensor.strings();
 }
 
+double Tensor::number(int64_t index) const {
+  check_numbers("Tensor::number");
+  if (index < 0 || index >= size())
+    throw UserError(fmt::format("Tensor::number: index {} of {} elements", index, size()));
+  return compiler::element_as_double(state_->tensor, index);
+}
+std::vector<int64_t> Tensor::largest_per_row() const {
+  check_numbers("Tensor::largest_per_row");
+  return compiler::largest_per_row(state_->tensor);
+}
+
+void Tensor::check_numbers(const char* where) const {
+  if (type() == ElementType::kString || type() == ElementType::kComplex64 ||
+      type() == ElementType::kComplex128)
+    throw UserError(fmt::format("{}: elements of {} are no real numbers", where, element_type_name(type())));
+}
 const std::byte* Tensor::checked_bytes(size_t element_size) const {
   const size_t own = compiler::element_size(state_->tensor.type());
   if (own != element_size)

@@ -104,7 +104,12 @@ class PySession {
     is_busy_ = true;
     const std::unique_ptr<bool, void (*)(bool*)> end(&is_busy_, [](bool* busy) { *busy = false; });
     std::optional<Result> result;
-    run_long([&] { result = session_->run(std::move(tensors), {trace, vcd, statistics, report}); });
+    RunSettings settings;
+    settings.files.trace = trace;
+    settings.files.vcd = vcd;
+    settings.files.statistics = statistics;
+    settings.files.report = report;
+    run_long([&] { result = session_->run(std::move(tensors), settings); });
     return std::move(*result);
   }
 
@@ -189,7 +194,7 @@ void define_models(py::module_& module) {
       .def_static("compile",
                   [](const Model& model, const std::string& chip, const std::string& precision,
                      const std::map<std::string, std::string>& options, const py::object& progress) {
-                    CompileSettings settings{chip, precision, options, {}};
+                    CompileSettings settings{.chip = chip, .precision = precision, .options = options};
                     if (!progress.is_none())
                       settings.progress = [&](double part, const std::string& what) {
                         call_python([&] {
@@ -215,8 +220,8 @@ void define_models(py::module_& module) {
       .def_readonly("cycles", &Result::cycles)
       .def_readonly("first_cycles", &Result::first_cycles)
       .def_readonly("seconds", &Result::seconds)
-      .def_readonly("json", &Result::json)
-      .def_readonly("table", &Result::table);
+      .def_property_readonly("json", &Result::json)
+      .def_property_readonly("table", &Result::table);
   py::class_<PySession>(module, "Session")
       .def(py::init<const Program&, int, bool, const std::string&, bool>())
       .def("run", &PySession::run);

@@ -15,6 +15,7 @@
 #include "compiler/report/report.h"
 #include "compiler/runtime/comparison.h"
 #include "compiler/runtime/runner.h"
+#include "compiler/tensor/largest.h"
 #include "isa/file.h"
 
 namespace kodama::compiler {

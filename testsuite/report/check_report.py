@@ -2,7 +2,7 @@
 """check_report.py KODAMA DIRECTORY CASE [MODEL]: opens the report of a run in headless Chromium.
 
 Cases: `run MODEL` (a file, or the name of a network of tools/zoo.py), `names` (hostile names), `compare MODEL`, `large`
-(10,000 layers). Checked: nothing on the console, no request, every number equal to the JSON's, a click and Enter on a
+(10,000 layers), `open` (a model that is compiled while it runs). Checked: nothing on the console, no request, every number equal to the JSON's, a click and Enter on a
 layer show its Moves, keys, no sideways scrolling at 390 pixels. Screenshots stay in DIRECTORY. Exit code 77: Chromium,
 its driver or python3-selenium is missing.
 """
@@ -459,7 +459,71 @@ def case_large(command, directory, model):
         chrome.quit()
 
 
-CASES = {"run": case_run, "names": case_names, "damage": case_damage, "compare": case_compare, "large": case_large}
+def case_open(command, directory, model):
+    """A model whose loop and whose number of rows only the data know: its parts, and a page for each program."""
+    models = ROOT / "testsuite/golden/models"
+    for name, inputs in (("loop", ["x=x.npy", "m=three.npy"]), ("positive", ["x=x.npy"])):
+        page, report = directory / f"{name}.html", directory / f"{name}.json"
+        arguments = [part for text in inputs for part in ("--input", text.replace("=", f"={models}/"))]
+        kodama(command, "run", models / f"{name}.onnx", "--chip", "tiny", "--check-layers", *arguments, "--report", page, "--json", report)
+        run = json.loads(report.read_text())
+        assert embedded(page)["files"][0]["runs"] == [run], "the page's data are not the JSON's"
+        again = directory / "again.html"
+        kodama(command, "report", report, "-o", again)
+        assert embedded(again)["files"][0]["runs"] == [run]
+        # What the programs took is what the parts took on the chip.
+        for number, region in enumerate(run["regions"]):
+            own = [program for program in run["programs"] if program["region"] == number]
+            if own:
+                assert sum(program["runs"] for program in own) == region["runs"]
+                assert sum(program["cycles"] for program in own) == region["cycles"]
+            else:
+                assert region["chip_cycles"] == 0, region["name"]
+        assert run["programs"] and all("timeline" in program["run"] for program in run["programs"])
+        for program in run["programs"]:
+            bands = program["run"]["timeline"]["layers"]
+            assert bands and any(stage["transfers"] for stage in program["run"]["stages"]), program["region"]
+            if program["runs"] == 1:
+                assert program["cycles"] == program["run"]["total"]["total_cycles"]
+        # Names are anybody's here, too.
+        run["open_reason"] = run["regions"][0]["name"] = HOSTILE[0]
+        run["regions"][0]["operators"] = run["regions"][0]["reasons"] = HOSTILE
+        run["programs"][0]["inputs"].append({"name": HOSTILE[1], "shape": [2, 0]})
+        source, hostile = directory / "hostile.json", directory / f"{name}.hostile.html"
+        source.write_text(json.dumps(run))
+        kodama(command, "report", source, "-o", hostile)
+        damages = (({"programs": None}, "programs"), ({"programs": [dict(run["programs"][0], region=99)]}, "programs[0].region"),
+                   ({"programs": [dict(run["programs"][0], run=run)]}, "programs[0].run"),
+                   ({"regions": [dict(run["regions"][0], hits="x")]}, "regions[0].hits"))
+        for change, named in damages:
+            source.write_text(json.dumps({**run, **change}))
+            found = subprocess.run([command, "report", source, "-o", directory / "damaged.html"], capture_output=True, text=True)
+            assert found.returncode == 2 and named in found.stderr, f"{named}: {found.stderr}"
+        beside = subprocess.run([command, "report", report, report, "-o", directory / "two.html"], capture_output=True, text=True)
+        assert beside.returncode == 2 and "compiled while it runs" in beside.stderr, beside.stderr
+        chrome = open_browser()
+        try:
+            for shown, documents in ((page, documents_of(json.loads(report.read_text()))), (hostile, documents_of(run))):
+                load(chrome, shown)
+                count = check_numbers(chrome, documents)
+                for number, program in enumerate(documents["files"][0]["runs"][0]["programs"]):
+                    chrome.find_element(By.CSS_SELECTOR, f"#programs [data-program='{number}']").click()
+                    count += check_numbers(chrome, documents)
+                    for _ in check_layers(chrome, program["run"]):
+                        count += check_numbers(chrome, documents)
+                    chrome.find_element(By.TAG_NAME, "body").send_keys(Keys.ESCAPE)
+                    assert chrome.find_element(By.CSS_SELECTOR, "#timeline canvas").is_displayed()
+                screenshots(chrome, shown, shown.stem)
+                for width in (NARROW, WIDE):
+                    resize(chrome, width)
+                    check_no_sideways(chrome, f"{width[0]} pixels")
+                check_quiet(chrome, shown)
+                print(f"{shown.stem}: {count} numbers are those of the JSON")
+        finally:
+            chrome.quit()
+
+
+CASES = {"run": case_run, "open": case_open, "names": case_names, "damage": case_damage, "compare": case_compare, "large": case_large}
 
 
 def main():

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""check_includes.py ROOT: holds the direction of #include between the folders, the map of docs/overview.md, and the length of sources.
+"""check_includes.py ROOT: holds the direction of #include between the folders, what the commands on the library see, the map of docs/overview.md,
+and the length of sources.
 
 Fails on an include that the table doesn't allow, on one that names no file from the root, on a folder with sources
 that is not in the table, on a permission that nobody uses, and on a source that is too long.
@@ -60,13 +61,13 @@ compiler/runtime: isa simulator compiler/tensor compiler/reference/kernels compi
 compiler/report/page:
 compiler/report: isa simulator layout/algebra compiler/kernels compiler/plan compiler/runtime compiler/report/page compiler/streams compiler/package
 compiler/dynamic: isa layout/search compiler/tensor compiler/graph compiler/reference compiler/compile compiler/runtime compiler/report compiler/proto compiler/package
-compiler/driver: isa passes scheduler/problem scheduler/machine compiler/tensor compiler/graph compiler/graph/gradient compiler/layers compiler/reference compiler/plan compiler/compile compiler/recompute compiler/runtime compiler/report compiler/dynamic compiler/proto compiler/package compiler/lowering
+compiler/driver: isa scheduler/problem scheduler/machine compiler/tensor compiler/graph compiler/graph/gradient compiler/layers compiler/reference compiler/plan compiler/compile compiler/recompute compiler/runtime compiler/report compiler/dynamic compiler/proto compiler/package compiler/lowering
 builder: isa compiler/tensor compiler/reference compiler/graph compiler/graph/gradient compiler/proto compiler/reference/kernels | compiler/driver
 builder/generate:
 builder/example: builder
 library/include/kodama: isa
 library/runtime: isa simulator compiler/tensor compiler/package compiler/runtime
-library: isa passes compiler/tensor compiler/reference compiler/graph compiler/graph/gradient compiler/compile compiler/runtime compiler/report compiler/dynamic compiler/driver compiler/package compiler/proto library/runtime
+library: isa passes assembler simulator simulator/debug compiler/tensor compiler/reference compiler/graph compiler/graph/gradient compiler/kernels compiler/compile compiler/runtime compiler/report compiler/dynamic compiler/driver compiler/package compiler/proto library/runtime
 library/example:
 tools/help: isa
 tools: isa passes simulator compiler/report compiler/driver tools/help
@@ -75,9 +76,12 @@ python/module: isa passes assembler simulator layout/algebra layout/bound layout
 docs/examples: isa passes simulator/timing layout/plan scheduler/problem scheduler/packing scheduler/optimizer compiler/graph compiler/kernels
 testsuite/fuzz: isa assembler simulator simulator/debug scheduler/problem scheduler/packing compiler/graph compiler/package
 testsuite/plugin: passes layout/moves layout/primitives layout/plan scheduler/problem scheduler/packing scheduler/machine scheduler/optimizer compiler/graph compiler/kernels
-testsuite/real: | isa compiler/graph compiler/compile compiler/runtime compiler/report compiler/proto compiler/reference
+testsuite/real: | isa compiler/tensor compiler/graph compiler/compile compiler/runtime compiler/report compiler/proto compiler/reference
 testsuite/robustness:
 """
+# Commands that use the library alone, as programs outside of the project do: of the compiler they see nothing, nor do the headers that they include.
+ON_LIBRARY = ["tools/commands/run_command.cpp", "tools/commands/sim_command.cpp", "tools/commands/result_text.cpp", "tools/commands/result_text.h"]
+HIDDEN = ("compiler/", "scheduler/", "layout/", "simulator/", "assembler/", "library/")
 MOST_LINES = 1000
 GENERATED = {"passes/plugin_abi.h", "builder/operators.h"}  # by the build, from public headers and ONNX's schemas
 
@@ -107,6 +111,19 @@ def sources(root):
         for name in files:
             if name.endswith((".h", ".cpp")):
                 yield (relative / name).as_posix()
+
+
+def all_includes(root, name, seen):
+    """(file, line, included): of the file and all headers that it includes."""
+    if name in seen:
+        return
+    seen.add(name)
+    text = (root / name).read_text()
+    for match in INCLUDE.finditer(text):
+        included = match.group(1)
+        yield name, text.count("\n", 0, match.start()) + 1, included
+        if (root / included).is_file():
+            yield from all_includes(root, included, seen)
 
 
 def main():
@@ -141,6 +158,13 @@ def main():
             else:
                 may = sorted(always | (in_tests if is_test(name) else set()))
                 errors.append(f"{name}:{line}: {folder} may not include {target}; it may: {', '.join(may) or 'nothing'}")
+    for command in ON_LIBRARY:
+        if not (root / command).is_file():
+            errors.append(f"table: there is no {command}")
+            continue
+        for name, line, included in all_includes(root, command, set()):
+            if included.startswith(HIDDEN):
+                errors.append(f"{name}:{line}: {command} may use only the library; it sees {included}")
     for folder, permissions in allowed.items():
         if not (root / folder).is_dir():
             errors.append(f"table: there is no folder {folder}")

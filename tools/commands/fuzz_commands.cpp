@@ -4,8 +4,8 @@
 #include <iostream>
 
 #include "compiler/driver/session.h"
-#include "compiler/report/progress.h"
 #include "isa/chip.h"
+#include "isa/progress.h"
 #include "simulator/golden/differential.h"
 #include "simulator/machine.h"
 #include "tools/command_groups.h"
@@ -17,7 +17,7 @@ namespace {
 
 int fuzz_simulator(const std::string& chip, simulator::golden::FuzzOptions options) {
   options.chip = simulator::golden::small_memories(isa::find_chip(chip));
-  compiler::ProgressBar bar("fuzzing");
+  isa::ProgressBar bar("fuzzing");
   options.progress = [&](int64_t steps) { bar.update(steps, options.steps, ""); };
   const simulator::golden::FuzzResult result = simulator::golden::fuzz(options);
   bar.finish();
@@ -27,7 +27,7 @@ int fuzz_simulator(const std::string& chip, simulator::golden::FuzzOptions optio
   }
   fmt::print(std::cout, "{} steps on {} from seed {}: {} differences\n", result.steps, chip, options.seed,
              result.failures.size());
-  return result.failures.empty() ? compiler::kExitOk : compiler::kExitInternalError;
+  return result.failures.empty() ? isa::kExitOk : isa::kExitInternalError;
 }
 
 class FuzzCommand : public Command {

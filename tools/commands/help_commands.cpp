@@ -67,11 +67,11 @@ class HelpCommand : public Command {
       isa::check_output_directory(man_directory_);
       std::filesystem::create_directories(man_directory_);
       write_man_pages(program, man_directory_);
-      return compiler::kExitOk;
+      return isa::kExitOk;
     }
     if (topic_.empty()) {
       print_topics(program);
-      return compiler::kExitOk;
+      return isa::kExitOk;
     }
     const CLI::App* command = find_command(program, topic_);
     const Page* page = topic_.size() == 1 ? find_page(topic_.front()) : nullptr;
@@ -82,7 +82,7 @@ class HelpCommand : public Command {
     // Of some names there is both.
     if (command != nullptr) std::cout << command->help() << std::flush;
     if (page != nullptr) std::cout << markdown_text(page->text, text_width());
-    return compiler::kExitOk;
+    return isa::kExitOk;
   }
 
  private:
@@ -137,7 +137,7 @@ class CompletionCommand : public Command {
                "}}\n"
                "complete -o default -F _kodama kodama\n",
                fmt::join(completions_of(program), " "));
-    return compiler::kExitOk;
+    return isa::kExitOk;
   }
 };
 

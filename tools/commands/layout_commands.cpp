@@ -133,11 +133,11 @@ int convert_layout(const LayoutRequest& request) {
                range.end - 1);
   }
   if (!request.emit.empty()) isa::write_output(request.emit, assembler::print(conversion.program));
-  if (!request.run && conversion.from_plugins.empty()) return compiler::kExitOk;
+  if (!request.run && conversion.from_plugins.empty()) return isa::kExitOk;
   const std::string difference = checks::conversion_difference(problem, conversion, chip, request.seed);
   fmt::print(out, "simulated: {}\n",
              difference.empty() ? "every element is in its place, nothing else has changed" : difference);
-  return difference.empty() ? compiler::kExitOk : compiler::kExitInternalError;
+  return difference.empty() ? isa::kExitOk : isa::kExitInternalError;
 }
 
 void add_element_type(CLI::App& app, LayoutRequest& request) {
@@ -164,7 +164,7 @@ class ShowCommand : public Command {
     if (request_.json) check_mode(app, "with --json", {"layout", "--shape", "--type", "--chip", "--json"});
     report_stream({request_.svg});
     show_layout(request_);
-    return compiler::kExitOk;
+    return isa::kExitOk;
   }
 
  private:
@@ -190,7 +190,7 @@ class BoundCommand : public ConversionCommand {
  public:
   int run(const CLI::App& /*app*/) override {
     print_conversion_bound(request_);
-    return compiler::kExitOk;
+    return isa::kExitOk;
   }
 };
 
@@ -224,7 +224,7 @@ class PrimitivesCommand : public Command {
     for (const layout::MovePrimitive& each : layout::move_primitives())
       fmt::print(std::cout, "| `{}` | {} | {} | {} |\n", each.name, each.description, each.precondition,
                  each.cost);
-    return compiler::kExitOk;
+    return isa::kExitOk;
   }
 
  private:
@@ -263,14 +263,14 @@ int fuzz_layouts(const LayoutFuzzRequest& request) {
                : problem.element_bits == 32 ? "float"
                                             : "half",
                request.chip);
-    return compiler::kExitInternalError;
+    return isa::kExitInternalError;
   }
   fmt::print(std::cout,
              "{} random conversions on {}, seeds {} to {}: every element is right; {} element by element, {} "
              "refused for want of room\n",
              request.count, chip.name, request.seed, request.seed + static_cast<uint64_t>(request.count) - 1,
              by_elements, no_room);
-  return compiler::kExitOk;
+  return isa::kExitOk;
 }
 
 class LayoutFuzzCommand : public Command {
@@ -308,7 +308,7 @@ class LayoutBenchCommand : public Command {
     load_plugins(plugins_);
     const auto result = checks::run_layout_bench(options_, isa::find_chip(chip_));
     std::cout << result.table;
-    return result.failures > 0 ? compiler::kExitInternalError : compiler::kExitOk;
+    return result.failures > 0 ? isa::kExitInternalError : isa::kExitOk;
   }
 
  private:

@@ -34,7 +34,7 @@ class IsaCommand : public Command {
     std::filesystem::create_directories(directory_);
     for (const auto& [name, text] : isa::reference_pages(isa::find_chip("mncore2")))
       isa::write_output(fmt::format("{}/{}", directory_, name), text);
-    return compiler::kExitOk;
+    return isa::kExitOk;
   }
 
  private:
@@ -93,7 +93,7 @@ class PassesCommand : public Command {
   int run(const CLI::App& /*app*/) override {
     load_plugins(plugins_);
     print_passes();
-    return compiler::kExitOk;
+    return isa::kExitOk;
   }
 
  private:
@@ -113,7 +113,7 @@ class ChipsCommand : public Command {
         table.add({key.path, key.unit, key.allowed, key.meaning});
       table.leave_out_first({"unit", "allowed"});
       table.print(std::cout, 4);
-      return compiler::kExitOk;
+      return isa::kExitOk;
     }
     for (const std::string& name : isa::chip_names()) {
       const isa::Chip chip = isa::find_chip(name);
@@ -121,7 +121,7 @@ class ChipsCommand : public Command {
                  name, chip.groups, chip.l2b_per_group, chip.l1b_per_l2b, chip.mab_per_l1b, isa::kPePerMab,
                  chip.pe_count(), chip.clock_hz / 1e6, chip.description);
     }
-    return compiler::kExitOk;
+    return isa::kExitOk;
   }
 
  private:

@@ -8,10 +8,10 @@
 #include "assembler/program_file.h"
 #include "checks/optimizer_suite.h"
 #include "compiler/driver/session.h"
-#include "compiler/report/progress.h"
 #include "isa/chip.h"
 #include "isa/error.h"
 #include "isa/output.h"
+#include "isa/progress.h"
 #include "scheduler/optimizer/program_problems.h"
 #include "simulator/golden/differential.h"
 #include "tools/command_groups.h"
@@ -43,7 +43,7 @@ int fuzz_optimizer(const OptimizeRequest& request) {
   options.chip = simulator::golden::small_memories(isa::find_chip(chip));
   options.seed = request.seed;
   options.programs = request.fuzz;
-  compiler::ProgressBar bar("optimizing");
+  isa::ProgressBar bar("optimizing");
   options.progress = [&](int64_t done) { bar.update(done, request.fuzz, ""); };
   const auto result = checks::fuzz_optimizer(options);
   bar.finish();
@@ -53,10 +53,10 @@ int fuzz_optimizer(const OptimizeRequest& request) {
       "{} values renamed; {} programs refused at run time\n",
       result.programs, request.seed, chip, result.steps_before, result.steps_after, result.forwarded,
       result.removed, result.renamed, result.refused);
-  if (result.failure.empty()) return compiler::kExitOk;
+  if (result.failure.empty()) return isa::kExitOk;
   fmt::print(std::cout, "{}\nreproduced by: kodama opt --fuzz 1 --seed {} --chip {}\n", result.failure,
              result.failed_seed, chip);
-  return compiler::kExitInternalError;
+  return isa::kExitInternalError;
 }
 
 /// The segments of a program, with the steps in which it issues them.
@@ -84,10 +84,10 @@ int optimize_program(OptimizeRequest request) {
   request.options.objective =
       request.objective == "cycles" ? scheduler::Objective::kCycles : scheduler::Objective::kSteps;
   if (!request.judge_directory.empty()) {
-    const compiler::ProgressBar bar("optimizing");
+    const isa::ProgressBar bar("optimizing");
     const auto result = checks::optimize_judge_tree(request.judge_directory, chip_name, request.options);
     std::cout << result.table;
-    return result.failures == 0 ? compiler::kExitOk : compiler::kExitOutOfTolerance;
+    return result.failures == 0 ? isa::kExitOk : isa::kExitOutOfTolerance;
   }
   if (request.file.empty())
     throw isa::UserError("opt: allowed are FILE, FILE --problems DIR, --judge-dir DIR, or --fuzz N");
@@ -97,10 +97,10 @@ int optimize_program(OptimizeRequest request) {
   const isa::Program program = assembler::read_program(request.file, chip);
   if (!request.problems.empty()) {
     fmt::print(std::cout, "{}", checks::write_plain_problems(program, request.file, request.problems, chip));
-    return compiler::kExitOk;
+    return isa::kExitOk;
   }
   isa::Program result;
-  compiler::ProgressBar bar("optimizing");
+  isa::ProgressBar bar("optimizing");
   if (request.plain) {
     result = checks::plain_checked(program, chip, "kodama opt --plain " + request.file);
     fmt::print(out, "{} steps before, {} in the plain form\n", isa::count(program).steps,
@@ -121,7 +121,7 @@ int optimize_program(OptimizeRequest request) {
     for (DrawnBlock& block : drawn_blocks("after", result, chip, out)) blocks.push_back(std::move(block));
     write_drawing(request.drawing, "kodama opt " + request.file, blocks);
   }
-  return compiler::kExitOk;
+  return isa::kExitOk;
 }
 
 class OptimizeCommand : public Command {

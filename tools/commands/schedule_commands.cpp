@@ -2,10 +2,10 @@
 
 #include "compiler/driver/kernel_suite.h"
 #include "compiler/driver/session.h"
-#include "compiler/report/progress.h"
 #include "isa/chip.h"
 #include "isa/file.h"
 #include "isa/output.h"
+#include "isa/progress.h"
 #include "scheduler/packing/packing_suite.h"
 #include "scheduler/problem/schedule_suite.h"
 #include "scheduler/recompute/recompute_suite.h"
@@ -23,7 +23,7 @@ class BandwidthCommand : public Command {
   void declare(CLI::App& app) override { add_chip(app, chip_); }
   int run(const CLI::App& /*app*/) override {
     std::cout << simulator::bandwidth_table(simulator::measure_bandwidths(isa::find_chip(chip_)));
-    return compiler::kExitOk;
+    return isa::kExitOk;
   }
 
  private:
@@ -96,7 +96,7 @@ class BenchPackingCommand : public Command {
     load_plugins(plugins_);
     request_.options = parse_pass_options(pass_options_);
     scheduler::run_packing_bench(request_, std::cout);
-    return compiler::kExitOk;
+    return isa::kExitOk;
   }
 
  private:
@@ -125,7 +125,7 @@ class PackCommand : public Command {
     }
     load_plugins(plugins_);
     request_.options = parse_pass_options(pass_options_);
-    const compiler::ProgressBar bar("packing");
+    const isa::ProgressBar bar("packing");
     return scheduler::pack_file(request_, result_stream({request_.output}));
   }
 
@@ -152,7 +152,7 @@ class BenchRecomputeCommand : public Command {
     load_plugins(plugins_);
     request_.options = parse_pass_options(pass_options_);
     scheduler::run_recompute_bench(request_, std::cout);
-    return compiler::kExitOk;
+    return isa::kExitOk;
   }
 
  private:
@@ -176,7 +176,7 @@ class RecomputeCommand : public Command {
     if (!request_.schedule.empty()) check_mode(app, "with --check", {"problem", "--limit", "--check"});
     load_plugins(plugins_);
     request_.options = parse_pass_options(pass_options_);
-    const compiler::ProgressBar bar("ordering");
+    const isa::ProgressBar bar("ordering");
     return scheduler::recompute_file(request_, result_stream({request_.output}));
   }
 
@@ -214,7 +214,7 @@ class ScheduleCommand : public Command {
         write_drawing(drawing_, problem.name, {block});
       };
     }
-    const compiler::ProgressBar bar("scheduling");
+    const isa::ProgressBar bar("scheduling");
     return scheduler::schedule_file(request_, result_stream({request_.output, drawing_}));
   }
 

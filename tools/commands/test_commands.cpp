@@ -10,6 +10,7 @@
 #include "isa/output.h"
 #include "isa/verbosity.h"
 #include "simulator/debug/judge.h"
+#include "simulator/hazard_modes.h"
 #include "tools/command_groups.h"
 #include "tools/common_options.h"
 #include "tools/options.h"
@@ -92,7 +93,7 @@ class JudgeCommand : public Command {
     add_number(app, "--max-memory", megabytes_, "MB of DRAM that an answer may write, at most; 0 = no limit",
                0, 1 << 30)
         ->capture_default_str();
-    add_hazards_option(app, options_.hazards);
+    add_hazards_option(app, hazards_);
   }
   int run(const CLI::App& app) override {
     if (!directory_.empty()) {
@@ -100,6 +101,7 @@ class JudgeCommand : public Command {
           app, "with --dir",
           {"--dir", "--chip", "--threads", "--hazards", "--max-steps", "--max-seconds", "--max-memory"});
     }
+    options_.hazards = simulator::parse_hazards(hazards_);
     options_.most_bytes = megabytes_ * kMegabyte;
     return judge();
   }
@@ -112,19 +114,20 @@ class JudgeCommand : public Command {
       if (answer_.empty()) throw isa::UserError("judge: allowed are TESTCASE ANSWER, or --dir DIR");
       const auto verdict = simulator::judge_files(test_case_, answer_, options_);
       std::cout << simulator::verdict_text(verdict);
-      return verdict.accepted ? compiler::kExitOk : compiler::kExitOutOfTolerance;
+      return verdict.accepted ? isa::kExitOk : isa::kExitOutOfTolerance;
     }
     const auto results = simulator::judge_tree(directory_, options_);
     std::cout << simulator::judge_table(results);
     const bool passed = std::ranges::all_of(
         results, [](const auto& result) { return !result.error && result.passed == result.tests; });
-    return passed ? compiler::kExitOk : compiler::kExitOutOfTolerance;
+    return passed ? isa::kExitOk : isa::kExitOutOfTolerance;
   }
 
   std::string test_case_;
   std::string answer_;
   std::string directory_;
   simulator::JudgeOptions options_;
+  std::string hazards_ = "ignore";
   int64_t megabytes_ = options_.most_bytes / kMegabyte;
 };
 

@@ -11,6 +11,7 @@
 #include "tools/command_groups.h"
 #include "tools/common_options.h"
 #include "tools/options.h"
+#include "tools/session_options.h"
 
 namespace kodama::tools {
 namespace {
@@ -28,17 +29,17 @@ class GradCommand : public Command {
     app.add_option("--stop", request_.gradient.stop, "values that no gradient passes");
     app.add_option("-o,--output", request_.output_file, "model to write, gradients among its outputs")
         ->required();
-    app.add_option("--dim", raw_.dims, "NAME=N: extent of a symbolic dimension; INPUT:AXIS=N by position");
-    app.add_option("--bind", request_.common.bind, "NAME=FILE: fix an input (axes, pads, shapes)");
+    app.add_option("--dim", model_.dims, "NAME=N: extent of a symbolic dimension; INPUT:AXIS=N by position");
+    app.add_option("--bind", model_.bind, "NAME=FILE: fix an input (axes, pads, shapes)");
   }
   int run(const CLI::App& /*app*/) override {
-    finish_options(raw_, request_.common);
+    finish_options(model_, request_.common);
     return compiler::grad_command(request_, isa::unless_quiet(report_stream({request_.output_file})));
   }
 
  private:
   compiler::GradRequest request_;
-  RawOptions raw_;
+  ModelOptions model_;
 };
 
 /// The program that runs, and its arguments.
@@ -109,16 +110,16 @@ class TrainStepCommand : public Command {
     add_step_options(app, request_.step);
     add_number(app, "--batch", request_.batch, "extent of the first axis of every input", 1, 1'000'000);
     app.add_option("-o,--output", request_.output_file, "model to write: a training step")->required();
-    app.add_option("--dim", raw_.dims, "NAME=N: extent of a symbolic dimension; INPUT:AXIS=N by position");
-    app.add_option("--bind", request_.common.bind, "NAME=FILE: fix an input (axes, pads, shapes)");
+    app.add_option("--dim", model_.dims, "NAME=N: extent of a symbolic dimension; INPUT:AXIS=N by position");
+    app.add_option("--bind", model_.bind, "NAME=FILE: fix an input (axes, pads, shapes)");
     add_memory_options(app, request_.memory);
-    add_chip(app, request_.common.chip);
-    app.add_option("--precision", request_.common.precision, "of matrix products")->capture_default_str();
-    add_pass_options(app, raw_.pass_options);
-    add_plugin_option(app, raw_.plugins);
+    add_chip(app, model_.chip);
+    app.add_option("--precision", model_.word("precision"), "of matrix products")->capture_default_str();
+    add_pass_options(app, model_.pass_options);
+    add_plugin_option(app, model_.plugins);
   }
   int run(const CLI::App& app) override {
-    finish_options(raw_, request_.common);
+    finish_options(model_, request_.common);
     check_memory_options(app, request_.memory);
     for (const char* option : {"--chip", "--precision", "--pass-option"}) {
       if (request_.memory.limit.empty() && is_given(app, option))
@@ -130,7 +131,7 @@ class TrainStepCommand : public Command {
 
  private:
   compiler::TrainStepCommand request_;
-  RawOptions raw_;
+  ModelOptions model_;
 };
 
 class TrainCommand : public Command {
@@ -168,13 +169,13 @@ class TrainCommand : public Command {
     app.add_option("--csv", request_.csv_file,
                    "write step, epoch, loss, learning rate and cycles of every step");
     app.add_flag("--layers", request_.show_layers, "say where the last step's cycles went: layers and moves");
-    add_compile_options(app, request_.common, raw_);
+    add_compile_options(app, model_);
     add_threads(app, request_.common.threads);
     add_memory_options(app, request_.memory);
   }
   int run(const CLI::App& app) override {
     if (request_.show_layers) compiler::table_view().moves = true;
-    finish_options(raw_, request_.common);
+    finish_options(model_, request_.common);
     check_memory_options(app, request_.memory);
     if (is_given(app, "--checkpoint-every") && request_.checkpoint_file.empty())
       throw isa::UserError("--checkpoint-every: no effect without --checkpoint FILE");
@@ -188,7 +189,7 @@ class TrainCommand : public Command {
 
  private:
   compiler::TrainRequest request_;
-  RawOptions raw_;
+  ModelOptions model_;
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
 cmake_minimum_required(VERSION 3.25)
 # -DFOLDER=page -DD3=d3.min.js -DOUTPUT=page.cpp: puts the sources of the report's page together, as two texts of C++,
 # what comes before the data and what comes behind. The policy (CSP) in it names the hashes of script and style.
-set(scripts core numbers overview details network timeline roofline memory layouts layers comparison main)
+set(scripts core numbers details programs overview network timeline roofline memory layouts layers comparison main)
 
 # Digits of base 64 for a hash in hexadecimal: three of those are two of these.
 set(base64 "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")

@@ -1,14 +1,19 @@
 // The data, which file and run of it are shown, which layer is chosen, and how elements are made. Names from the
 // data are always text: nothing here reads HTML.
 const data = JSON.parse(document.getElementById("data").textContent);
-const state = { file: 0, run: 0, stage: null, layout: 0 };
-const parts = []; // of the page: {id, title, draw(section), chosen(stage)}
+const state = { file: 0, run: 0, program: 0, stage: null, layout: 0 };
+const parts = []; // of the page: {id, title, applies(), draw(section), chosen(stage)}
 
 const runs = () => data.files[state.file].runs;
-const run = () => runs()[state.run];
+/// What was run as a whole; if it was compiled while it ran, it has programs, of which run() is one.
+const wholeRun = () => runs()[state.run];
+const run = () => (wholeRun().programs ? wholeRun().programs[state.program].run : wholeRun());
+const hasRun = () => !wholeRun().programs || wholeRun().programs.length > 0;
+const runPath = () => ["files", state.file, "runs", state.run].concat(wholeRun().programs ? ["programs", state.program, "run"] : []);
 const graphOfRun = () => {
   const graphs = data.files[state.file].graphs;
   const graph = graphs[state.run];
+  if (wholeRun().programs) return graph[state.program];
   return typeof graph === "number" ? graphs[graph] : graph;
 };
 

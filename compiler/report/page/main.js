@@ -4,6 +4,9 @@ const sections = new Map();
 function drawPart(part) {
   const section = sections.get(part.id);
   const body = clear(section.querySelector(".part-body"));
+  const applies = part.applies ? part.applies() : hasRun();
+  section.hidden = by("nav").querySelector(`a[href="#${part.id}"]`).parentElement.hidden = !applies;
+  if (!applies) return;
   performance.mark("begin");
   part.draw(body);
   performance.measure(part.id, "begin");
@@ -11,7 +14,7 @@ function drawPart(part) {
 function drawAll() {
   state.stage = null;
   closeDetails();
-  const r = run();
+  const r = wholeRun();
   by("title").textContent = r.model || "Kodama report";
   document.title = `${r.model || "run"} \u2013 Kodama report`;
   by("subtitle").textContent = `${r.chip}, ${r.precision} precision` + (r.data_set ? `, ${r.data_set}` : "");
@@ -29,7 +32,7 @@ function drawChoices() {
   if (data.files.length > 1) {
     box.append(choice("shown", data.files.map((file, index) => `${"AB"[index]}: ${file.name}`), state.file, (index) => {
       state.file = index;
-      state.run = 0;
+      state.run = state.program = 0;
       drawChoices();
       drawAll();
     }));
@@ -37,6 +40,7 @@ function drawChoices() {
   if (runs().length > 1) {
     box.append(choice("data set", runs().map((each, index) => each.data_set || String(index)), state.run, (index) => {
       state.run = index;
+      state.program = 0;
       drawAll();
     }));
   }
@@ -70,8 +74,8 @@ window.addEventListener("resize", () => {
   clearTimeout(waiting);
   waiting = setTimeout(() => {
     known = window.innerWidth;
-    for (const part of parts) if (part.resized) part.resized();
-    fitNetwork();
+    for (const part of parts) if (part.resized && !sections.get(part.id).hidden) part.resized();
+    if (hasRun()) fitNetwork();
   }, 120);
 });
 window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {

@@ -43,5 +43,5 @@ function numOf(prefix, root, path, format = "count") {
     formats[format](value),
   );
 }
-const num = (path, format) => numOf(["files", state.file, "runs", state.run], run(), path, format);
+const num = (path, format) => numOf(runPath(), run(), path, format);
 const plain = (value, format = "count") => (typeof value === "number" ? formats[format](value) : "\u2013");

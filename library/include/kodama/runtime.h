@@ -79,6 +79,11 @@ class Tensor {
   std::span<const std::byte> bytes() const;
   std::span<std::byte> bytes();
   std::span<const std::string> strings() const;
+  /// An element, row major, of any type of real numbers. UserError for others, and beyond the end.
+  double number(int64_t index) const;
+  /// The index of the largest element of each row (a row: the last axis): of scores, the class that was
+  /// found.
+  std::vector<int64_t> largest_per_row() const;
   /// UserError if T is of another size than the elements.
   template <typename T>
   std::span<const T> data() const {
@@ -94,6 +99,7 @@ class Tensor {
   friend struct library::TensorAccess;
   struct State;
   explicit Tensor(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  void check_numbers(const char* where) const;
   const std::byte* checked_bytes(size_t element_size) const;
 
   std::shared_ptr<State> state_;
@@ -107,14 +113,17 @@ struct ValueInfo {
   std::vector<int64_t> shape;       ///< -1 where only the data say it
 };
 
+/// Called now and then with what part is done, 0 to 1, and what comes next, in the thread that works. What it
+/// throws ends the work.
+using Progress = std::function<void(double, const std::string&)>;
+
 struct SessionSettings {
   int threads = 0;  ///< of the simulator; 0: all cores
   bool timing = true;
   std::string hazards = "ignore";  ///< error, stale, stall: as `kodama run --hazards`
   /// A run's data pass the host link beside programs as far as they can; else one thing after the other.
   bool host_overlaps = true;
-  /// Called now and then with what part of a run is done, and what comes next; what it throws ends the run.
-  std::function<void(double, const std::string&)> progress = {};
+  Progress progress = {};  ///< of every run
 };
 
 /// A compiled model, as `kodama compile` or Program::save wrote it.
@@ -155,6 +164,9 @@ class PackageSession {
  private:
   std::unique_ptr<library::PackageSessionState> state_;
 };
+
+/// Whether this is the directory of a package.
+bool is_package(const std::string& directory);
 
 /// "0.1.0".
 std::string version();

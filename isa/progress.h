@@ -8,7 +8,7 @@
 #include <string>
 #include <thread>
 
-namespace kodama::compiler {
+namespace kodama::isa {
 
 /// Shows what takes long, on standard error: the phase, how far it is, and the time left. Only on a terminal,
 /// and only a phase that takes longer than a second; none with --quiet. With --verbose a phase that ends
@@ -53,4 +53,4 @@ class ProgressBar {
 std::string progress_line(const std::string& label, int64_t done, int64_t total, const std::string& what,
                           double elapsed, double rate, size_t width);
 
-}  // namespace kodama::compiler
+}  // namespace kodama::isa

@@ -1,8 +1,8 @@
-#include "compiler/report/progress.h"
+#include "isa/progress.h"
 
 #include <gtest/gtest.h>
 
-namespace kodama::compiler {
+namespace kodama::isa {
 namespace {
 
 TEST(Progress, HasPhaseAndTimeLeft) {
@@ -32,4 +32,4 @@ TEST(Progress, BarsEnd) {
 }
 
 }  // namespace
-}  // namespace kodama::compiler
+}  // namespace kodama::isa

@@ -1,4 +1,4 @@
-#include "compiler/report/progress.h"
+#include "isa/progress.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -12,7 +12,7 @@
 #include "isa/terminal.h"
 #include "isa/verbosity.h"
 
-namespace kodama::compiler {
+namespace kodama::isa {
 namespace {
 
 using namespace std::chrono_literals;
@@ -116,4 +116,4 @@ void ProgressBar::draw_until_over() {
   if (is_drawn) isa::erase_status();
 }
 
-}  // namespace kodama::compiler
+}  // namespace kodama::isa
