@@ -26,7 +26,7 @@ endif()
 # Most of the time of a build is reading the same headers again. Precompiled sets: for the parts below the
 # compiler and for those that see ONNX, each for libraries and for tests (which are not optimized: they
 # check, the libraries compute).
-file(WRITE ${CMAKE_BINARY_DIR}/precompiled.cpp "// Carries precompiled headers.\n")
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/precompiled.cpp CONTENT "// Carries precompiled headers.\n")  # written only once
 set(kodama_test_options $<$<CONFIG:Release>:-O0>)
 # Nobody replaces a function of a library from outside: it is inlined and called directly, as in an executable.
 set(kodama_library_options $<$<CXX_COMPILER_ID:GNU>:-fno-semantic-interposition>)
