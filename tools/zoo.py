@@ -4,12 +4,16 @@
 usage: tools/zoo.py NAME... -o DIR         DIR/NAME.onnx each
        tools/zoo.py NAME -o FILE.onnx
        tools/zoo.py --list                 names, inputs, parameters and multiply-adds
+       tools/zoo.py mask_rcnn -o DIR --examples 2
 
 Layers have the published shapes, and graphs look as exporters write them in inference mode: no dropout, and a
 BatchNormalization that follows a convolution is folded into it (--keep-batchnorm: it stays a node). Weights are scaled as
 He and others do, so that values keep their size through the whole depth: every Value carries an estimate of the mean and
 variance of its elements, and a layer's weights are drawn so that its output has variance 1. A weight depends on its name,
 shape and the seed only, so that the folded and the kept form are the same function.
+
+mask_rcnn, a detector with the losses it is trained by, is made of torchvision's parts instead (mask_rcnn.py; Debian:
+python3-torch python3-torchvision). --examples writes what it reads, DIR/mask_rcnn.INPUT.npy each.
 """
 import argparse
 import contextlib
@@ -603,6 +607,36 @@ class Network:
     any_size: bool = False
 
 
+class Exported:
+    """What PyTorch exports, with the parts of a Graph that writing and listing want."""
+
+    def __init__(self, module, batch):
+        self.module = module
+        self.values = module.example(batch)
+        self.inputs = [Value(name, tuple(value.shape)) for name, value in self.values.items()]
+
+    @property
+    def parameters(self):
+        return sum(p.numel() for p in self.module.parameters())
+
+    @property
+    def multiply_adds(self):
+        return self.module.multiply_adds(self.values)
+
+    def model(self, _):
+        return self.module.export(self.values)
+
+
+def mask_rcnn(batch, size, seed):
+    try:
+        import mask_rcnn as detector
+    except ImportError as error:
+        raise ZooError(f"{error} (packages python3-torch and python3-torchvision)") from None
+    if size % 32 or not 64 <= size <= 512:
+        raise ZooError("the pyramid takes pictures of 64, 96, ... 512 pixels")
+    return Exported(detector.make(seed, size=size), batch)
+
+
 def picture(build, side=224):
     return Network(build, (1, 3, side, side), True)
 
@@ -628,10 +662,20 @@ NETWORKS = {
 }
 
 
+# Networks that are written in PyTorch: functions of batch, size and seed, and the usual size.
+EXPORTED = {"mask_rcnn": (mask_rcnn, 128)}
+
+
 def build(name, batch=None, size=None, seed=0, fold=True):
     """The graph of a network. Weights aren't drawn before they are written."""
+    if name in EXPORTED:
+        make, usual = EXPORTED[name]
+        try:
+            return make(batch or 1, size or usual, seed)
+        except ZooError as error:
+            raise ZooError(f"{name}: {error}") from None
     if name not in NETWORKS:
-        raise ZooError(f"there is no network {name}; there are {', '.join(NETWORKS)}")
+        raise ZooError(f"there is no network {name}; there are {', '.join([*NETWORKS, *EXPORTED])}")
     network = NETWORKS[name]
     shape = (batch or network.input[0], *network.input[1:])
     if size is not None:
@@ -654,9 +698,18 @@ def write(model, path):
     print("wrote", path, file=sys.stderr)
 
 
+def write_examples(graph, count, seed, path):
+    """Values of every input, as PATH.INPUT.npy."""
+    for name, value in graph.module.example(count, seed).items():
+        with open(f"{path}.{name}.npy.new", "wb") as file:
+            np.save(file, value.numpy())
+        os.replace(f"{path}.{name}.npy.new", f"{path}.{name}.npy")
+        print(f"wrote {path}.{name}.npy", file=sys.stderr)
+
+
 def show_list(options):
     print(f"{'name':16}{'input':>18}{'parameters':>14}{'multiply-adds':>16}")
-    for name in options.names or NETWORKS:
+    for name in options.names or [*NETWORKS, *EXPORTED]:
         graph = build(name, options.batch, options.size, fold=False)
         shape = "x".join(map(str, graph.inputs[0].shape))
         print(f"{name:16}{shape:>18}{graph.parameters:14,}{graph.multiply_adds:16,}")
@@ -676,12 +729,15 @@ def seed_number(text):
 
 def main():
     parser = argparse.ArgumentParser(prog="zoo.py", description="Writes well-known networks as ONNX models with seeded "
-                                     f"random weights. Networks: {', '.join(NETWORKS)}.")
+                                     f"random weights. Networks: {', '.join([*NETWORKS, *EXPORTED])}.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="a network")
     parser.add_argument("-o", dest="out", metavar="PATH", help="a directory, or for one network a file with the ending .onnx")
     parser.add_argument("--list", action="store_true", help="print inputs, parameters and multiply-adds, write nothing")
     parser.add_argument("--batch", type=positive, help="default 1, for encoder 2")
-    parser.add_argument("--size", type=positive, help="height and width of pictures; default 224, for unet 64")
+    parser.add_argument("--size", type=positive, help="height and width of pictures; default 224, for unet 64, mask_rcnn 128")
+    parser.add_argument("--examples", type=positive, metavar="N",
+                        help=f"also write N examples of every input, DIR/NAME.INPUT.npy: of {', '.join(EXPORTED)}, whose inputs "
+                        "aren't just pictures")
     parser.add_argument("--seed", type=seed_number, default=0, help="of the weights; default 0")
     norm = parser.add_mutually_exclusive_group()
     norm.add_argument("--fold-batchnorm", dest="fold", action="store_true", default=True,
@@ -690,6 +746,8 @@ def main():
     options = parser.parse_args()
     if not options.list and not (options.names and options.out):
         parser.error("NAME... and -o are required, or --list")
+    if options.examples and not set(options.names) <= set(EXPORTED):
+        parser.error(f"--examples: of {', '.join(EXPORTED)} only")
     to_file = bool(options.out) and options.out.endswith(".onnx")
     if to_file and len(options.names) != 1:
         parser.error(f"-o {options.out}: a file for one network; for several give a directory")
@@ -700,7 +758,10 @@ def main():
         if not to_file:
             os.makedirs(options.out, exist_ok=True)
         for name, graph in graphs.items():
-            write(graph.model(name), options.out if to_file else os.path.join(options.out, name + ".onnx"))
+            path = options.out if to_file else os.path.join(options.out, name + ".onnx")
+            write(graph.model(name), path)
+            if options.examples:
+                write_examples(graph, options.examples, options.seed, path.removesuffix(".onnx"))
     except (ZooError, OSError) as error:
         print(f"zoo.py: {error}", file=sys.stderr)
         return 2

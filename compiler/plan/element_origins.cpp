@@ -37,14 +37,21 @@ int64_t ElementOrigins::constant(uint32_t bits) {
   return found->second;
 }
 
+ElementOrigins::ElementOrigins(const LayerGraph& graph, std::set<TensorId> through)
+    : graph_(graph), through_(std::move(through)) {
+  for (size_t k = 0; k < graph.layers.size(); ++k) {
+    const Layer& layer = graph.layers[k];
+    if (layer.kind() != LayerKind::kRearrange) continue;
+    const TensorId storage = graph.storage(layer.outputs[0]);
+    if (through_.contains(storage)) makers_.try_emplace(storage, k);
+  }
+}
+
 size_t ElementOrigins::maker(TensorId storage) const {
-  const auto makes_it = [&](const Layer& layer) {
-    return layer.kind() == LayerKind::kRearrange && graph_.storage(layer.outputs[0]) == storage;
-  };
-  const auto layer = std::ranges::find_if(graph_.layers, makes_it);
-  isa::check_internal(layer != graph_.layers.end(), kElementOriginsPart, "no Rearrange makes tensor '{}'",
+  const auto found = makers_.find(storage);
+  isa::check_internal(found != makers_.end(), kElementOriginsPart, "no Rearrange makes tensor '{}'",
                       graph_.tensors[static_cast<size_t>(storage)].name);
-  return static_cast<size_t>(layer - graph_.layers.begin());
+  return found->second;
 }
 
 const RearrangeLayer& ElementOrigins::rearrange_of(TensorId storage) const {

@@ -41,8 +41,7 @@ struct ElementOrigin {
 class ElementOrigins {
  public:
   /// `through`: outputs (storage) of the Rearrange layers that are read through.
-  ElementOrigins(const LayerGraph& graph, std::set<TensorId> through)
-      : graph_(graph), through_(std::move(through)) {}
+  ElementOrigins(const LayerGraph& graph, std::set<TensorId> through);
 
   bool reads_through(TensorId tensor) const { return through_.contains(graph_.storage(tensor)); }
   /// Roots of a tensor, in ascending order: itself, or those of the Rearrange that makes it.
@@ -79,6 +78,7 @@ class ElementOrigins {
 
   const LayerGraph& graph_;
   std::set<TensorId> through_;
+  std::map<TensorId, size_t> makers_;  ///< of what is read through: the layer
   std::map<TensorId, Tensor> codes_;
   std::map<TensorId, std::vector<TensorId>> roots_;
   std::map<std::pair<TensorId, TensorId>, int64_t> different_;

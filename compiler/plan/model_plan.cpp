@@ -46,6 +46,8 @@ constexpr int64_t kPriceBranches = 10;
 constexpr int64_t kLargeWords = int64_t{1} << 22;
 constexpr int64_t kManyWords = int64_t{1} << 20;
 constexpr int64_t kSomeWords = int64_t{1} << 17;
+/// Elements whose places in images are kept, for the next conversion from there.
+constexpr size_t kMostPlaces = size_t{1} << 25;
 
 }  // namespace
 
@@ -105,6 +107,7 @@ class ModelPlanner::Impl {
     const StreamPlacement& target = plan.images[static_cast<size_t>(stage.result)].placement;
     check_movable(std::max(words(target), element_count(shape_of(target))),
                   graph_.tensors[static_cast<size_t>(target.access.tensor)].name);
+    forget_places();
     std::map<TensorId, RootImage> images;
     for (size_t k = 0; k < stage.operands.size(); ++k) {
       const int image = stage.operands[k];
@@ -182,10 +185,20 @@ class ModelPlanner::Impl {
   const Shape& shape_of(const StreamPlacement& placement) const {
     return graph_.tensors[static_cast<size_t>(placement.access.tensor)].shape;
   }
+  /// Valid until forget_places().
   const std::vector<StreamWord>& places(int id) {
     const auto [found, is_new] = places_.try_emplace(id);
-    if (is_new) found->second = stream_places(placement(id), shape_of(placement(id)), chip_);
+    if (is_new) {
+      found->second = stream_places(placement(id), shape_of(placement(id)), chip_);
+      known_places_ += found->second.size();
+    }
     return found->second;
+  }
+  /// Those of large networks' images together would take gigabytes.
+  void forget_places() {
+    if (known_places_ <= kMostPlaces) return;
+    places_.clear();
+    known_places_ = 0;
   }
   int natural(TensorId storage) {
     return layout_id(natural_placement(storage, graph_.tensors[static_cast<size_t>(storage)].shape, chip_));
@@ -246,6 +259,7 @@ class ModelPlanner::Impl {
       } else if (is_rough(from, to)) {
         cost = rough_conversion(from, to);
       } else {
+        forget_places();
         const auto problem =
             gather_problem(placement(to), 0, {{root, {&places(from), 0}}}, origins_, graph_, chip_);
         cost = problem ? static_cast<double>(layout::Gather(*problem, chip_).estimated_cycles()) : kNever;
@@ -816,6 +830,7 @@ class ModelPlanner::Impl {
   std::map<std::pair<TensorId, std::string>, int> ids_;
   std::deque<StreamPlacement> placements_;  // references stay valid
   std::map<int, std::vector<StreamWord>> places_;
+  size_t known_places_ = 0;
   std::map<std::tuple<TensorId, int, int>, double> conversions_;
   std::map<std::tuple<TensorId, int, int>, double> at_least_;
   std::map<std::tuple<TensorId, int, int>, bool> same_;

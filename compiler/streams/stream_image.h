@@ -43,10 +43,10 @@ std::vector<std::vector<StreamLw>> stream_elements(const StreamPlacement& placem
                                                    const Shape& tensor_shape, const isa::Chip& chip);
 
 /// A word of a stream: `word` = 2 * LW from the stream's base address, plus 1 for the lower half; of a stream
-/// of halves, 4 * LW plus which quarter.
+/// of halves, 4 * LW plus which quarter. As small as can be, for there are as many as elements.
 struct StreamWord {
-  int group = -1;  ///< -1: the stream doesn't have the element
-  int64_t word = 0;
+  int64_t group : 16 = -1;  ///< -1: the stream doesn't have the element
+  int64_t word : 48 = 0;
   bool operator==(const StreamWord&) const = default;
 };
 /// Where a stream has each element of its tensor, by offset; one of its places if there are several.

@@ -50,9 +50,20 @@ int octet_count(uint32_t octets) {
 
 void Gather::cut(Tile& tile) {
   struct Use {
-    int64_t address;
+    int64_t block;  ///< its address, until all are known; then its number among those that the L1B wants
     int32_t vector;
     bool operator==(const Use&) const = default;
+  };
+  const auto number_blocks = [](const std::vector<Wanted>& list, std::vector<Use>& of) {
+    size_t at = 0;
+    for (Use& use : of) {
+      // Most are the block of the use before, or the next one.
+      if (list[at].address != use.block && at + 1 < list.size()) ++at;
+      if (list[at].address != use.block)
+        at = static_cast<size_t>(std::ranges::lower_bound(list, use.block, std::less<>(), &Wanted::address) -
+                                 list.begin());
+      use.block = static_cast<int64_t>(at);
+    }
   };
   const auto l1bs = static_cast<size_t>(chip_.l2b_count()) * static_cast<size_t>(chip_.l1b_per_l2b);
   std::vector<BlockTable> wanted(l1bs);
@@ -61,8 +72,7 @@ void Gather::cut(Tile& tile) {
     if (source.is_constant()) return;
     const size_t l1b = l1b_of(l2b, lw);
     const Use use{source.block(), vector};
-    wanted[l1b][use.address] |=
-        static_cast<uint8_t>(1U << (source.word() / kWordsPerOctet % kOctetsPerBlock));
+    wanted[l1b][use.block] |= static_cast<uint8_t>(1U << (source.word() / kWordsPerOctet % kOctetsPerBlock));
     std::vector<Use>& list = uses[l1b];
     if (list.empty() || !(list.back() == use)) list.push_back(use);
   });
@@ -71,6 +81,7 @@ void Gather::cut(Tile& tile) {
     wanted[l1b].for_each([&](int64_t address, uint8_t octets) {
       if (octets != 0) tile.wanted[l1b].push_back({address, octets});
     });
+    number_blocks(tile.wanted[l1b], uses[l1b]);
   }
   wanted.clear();
 
@@ -80,9 +91,8 @@ void Gather::cut(Tile& tile) {
                                            std::vector<bool>(static_cast<size_t>(made.vector_count)));
     for (size_t l1b = 0; l1b < l1bs; ++l1b) {
       for (const Use& use : uses[l1b]) {
-        const auto found =
-            std::ranges::lower_bound(made.wanted[l1b], use.address, std::less<>(), &Wanted::address);
-        const Slot& slot = made.slots[static_cast<size_t>(found->slot)];
+        const Wanted& block = made.wanted[l1b][static_cast<size_t>(use.block)];
+        const Slot& slot = made.slots[static_cast<size_t>(block.slot)];
         present[static_cast<size_t>(slot.window)][static_cast<size_t>(use.vector)] = true;
       }
     }

@@ -6,7 +6,7 @@
 #include <map>
 #include <numeric>
 #include <set>
-#include <unordered_set>
+#include <unordered_map>
 #include <utility>
 
 #include "isa/error.h"
@@ -22,7 +22,11 @@ constexpr double kMuch = 1e15;
 class Beam {
  public:
   Beam(const PlanProblem& problem, const ConversionCost& cost, const BeamOptions& options)
-      : problem_(problem), cost_(cost), width_(at(options.width)), uses_(problem.nodes.size()) {
+      : problem_(problem),
+        cost_(cost),
+        width_(at(options.width)),
+        uses_(problem.nodes.size()),
+        slots_(problem.tensors.size(), -1) {
     for (size_t t = 0; t < problem.tensors.size(); ++t) {
       const PlanProblem::Tensor& tensor = problem.tensors[t];
       uses_[at(tensor.maker.node)].made.push_back({static_cast<int>(t), tensor.maker.operand});
@@ -65,19 +69,35 @@ class Beam {
   /// What is held of every tensor of live_: numbers of `helds_`. A long recurrence has hundreds of tensors
   /// that are still read, and states are copied and compared for every candidate.
   using AllHeld = std::vector<int>;
-  struct HashOfAll {
-    size_t operator()(const AllHeld& all) const {
-      uint64_t hash = 0;
-      for (const int number : all)
-        hash = (hash ^ static_cast<uint64_t>(number)) * 0x9e3779b97f4a7c15ULL + (hash >> 32);
-      return hash ^ (hash >> 29);
-    }
-  };
-  using Seen = std::unordered_set<AllHeld, HashOfAll>;
   struct State {
     double cost = 0;
     int step = -1;
-    AllHeld held;  ///< as live_
+    AllHeld held;       ///< as live_
+    uint64_t hash = 0;  ///< the sum of hash_of(tensor, held) over all of live_
+  };
+  static uint64_t hash_of(int tensor, int number) {
+    uint64_t bits =
+        (static_cast<uint64_t>(tensor) << 32 | static_cast<uint32_t>(number)) * 0x9e3779b97f4a7c15ULL;
+    bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    bits = (bits ^ (bits >> 27)) * 0x94d049bb133111ebULL;
+    return bits ^ (bits >> 31);
+  }
+  /// Different states, in the order in which they come.
+  class States {
+   public:
+    std::vector<State> list;
+    /// Not of what is held already.
+    bool add(State&& state) {
+      const auto [first, last] = by_hash_.equal_range(state.hash);
+      if (std::any_of(first, last, [&](const auto& known) { return list[known.second].held == state.held; }))
+        return false;
+      by_hash_.emplace(state.hash, list.size());
+      list.push_back(std::move(state));
+      return true;
+    }
+
+   private:
+    std::unordered_multimap<uint64_t, size_t> by_hash_;
   };
   struct Step {
     int before, candidate;
@@ -138,8 +158,11 @@ class Beam {
     return known->second;
   }
 
-  size_t slot(int tensor) const {
-    return static_cast<size_t>(std::ranges::find(live_, tensor) - live_.begin());
+  size_t slot(int tensor) const { return at(slots_[at(tensor)]); }
+  void change(State& state, int tensor, int number) const {
+    int& held = state.held[slot(tensor)];
+    state.hash += hash_of(tensor, number) - hash_of(tensor, held);
+    held = number;
   }
 
   void extend(int node) {
@@ -176,34 +199,47 @@ class Beam {
     std::ranges::stable_partition(extensions, [&](const Extension& extension) {
       return layouts.size() < width_ && layouts.insert(extension.newest).second;
     });
-    for (const TensorUse& made : uses.made) live_.push_back(made.tensor);
-    std::vector<State> next;
-    Seen seen;
+    for (const TensorUse& made : uses.made) {
+      slots_[at(made.tensor)] = static_cast<int>(live_.size());
+      live_.push_back(made.tensor);
+    }
+    States next;
     for (const Extension& extension : extensions) {
-      if (next.size() == width_) break;
-      State state{extension.cost, static_cast<int>(steps_.size()), states_[extension.state].held};
+      if (next.list.size() == width_) break;
+      const State& before = states_[extension.state];
+      State state{extension.cost, static_cast<int>(steps_.size()), {}, before.hash};
+      state.held.reserve(live_.size());
+      state.held = before.held;
       for (size_t k = 0; k < uses.read.size(); ++k) {
         const int to = layout_of(node, extension.candidate, uses.read[k].operand);
-        int& held = state.held[read_at[k]];
-        if (to != PlanProblem::kUnread) held = with_layout(held, to);
+        if (to != PlanProblem::kUnread)
+          change(state, uses.read[k].tensor, with_layout(state.held[read_at[k]], to));
       }
-      for (const TensorUse& made : uses.made)
-        state.held.push_back(number_of({layout_of(node, extension.candidate, made.operand)}));
-      if (!seen.insert(state.held).second) continue;
-      steps_.push_back({states_[extension.state].step, extension.candidate});
-      next.push_back(std::move(state));
+      for (const TensorUse& made : uses.made) {
+        const int number = number_of({layout_of(node, extension.candidate, made.operand)});
+        state.held.push_back(number);
+        state.hash += hash_of(made.tensor, number);
+      }
+      if (next.add(std::move(state))) steps_.push_back({before.step, extension.candidate});
     }
-    states_ = std::move(next);
+    states_ = std::move(next.list);
   }
 
   /// Nobody reads a tensor any more: partial plans that differ in it alone are the same.
   void forget(int tensor) {
-    const auto index = static_cast<ptrdiff_t>(slot(tensor));
-    live_.erase(live_.begin() + index);
-    for (State& state : states_) state.held.erase(state.held.begin() + index);
+    const size_t index = slot(tensor);
+    slots_[at(live_.back())] = static_cast<int>(index);
+    live_[index] = live_.back();
+    live_.pop_back();
+    for (State& state : states_) {
+      state.hash -= hash_of(tensor, state.held[index]);
+      state.held[index] = state.held.back();
+      state.held.pop_back();
+    }
     std::ranges::stable_sort(states_, {}, &State::cost);
-    Seen seen;
-    std::erase_if(states_, [&](const State& state) { return !seen.insert(state.held).second; });
+    States different;
+    for (State& state : states_) different.add(std::move(state));
+    states_ = std::move(different.list);
   }
 
   /// Nodes choose anew, one by one, with all others as they are.
@@ -253,6 +289,7 @@ class Beam {
   size_t width_;
   std::vector<NodeUses> uses_;
   std::vector<int> live_;             ///< tensors that are still read
+  std::vector<int> slots_;            ///< by tensor: its place in live_
   std::vector<State> states_ = {{}};  ///< before the first node: nothing
   std::vector<Step> steps_;
   std::map<Held, int> numbers_;

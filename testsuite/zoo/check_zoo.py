@@ -61,6 +61,24 @@ def fails(*arguments):
     return run.stderr
 
 
+def check_exported():
+    """What is made with PyTorch, where it is there."""
+    check("--examples: of mask_rcnn only" in fails("mlp", "--examples", "2", "-o", "x"), "examples of an mlp")
+    try:
+        import torchvision  # noqa: F401
+    except ImportError as error:
+        check("mask_rcnn: " in fails("mask_rcnn", "-o", "x.onnx"), "mask_rcnn without PyTorch")
+        return print(f"skipped mask_rcnn: {error}")
+    check("mask_rcnn: the pyramid takes" in fails("mask_rcnn", "--size", "100", "-o", "x.onnx"), "pictures of 100 x 100")
+    graph = zoo.build("mask_rcnn", batch=2)
+    check(graph.parameters == 44401393, f"mask_rcnn: {graph.parameters} parameters")
+    check({v.name: v.shape for v in graph.inputs}["boxes"] == (2, 4, 4), "mask_rcnn: its inputs")
+    with tempfile.TemporaryDirectory() as folder:
+        zoo.write_examples(graph, 3, 1, os.path.join(folder, "m"))
+        boxes, masks = (np.load(os.path.join(folder, f"m.{name}.npy")) for name in ("boxes", "masks"))
+    check(masks.shape == (3, 4, 128, 128) and (boxes[..., 2:] > boxes[..., :2]).all() and boxes.max() <= 128, "examples")
+
+
 def check_graphs():
     check(set(PUBLISHED) == set(zoo.NETWORKS), "the published sizes are not of the networks that there are")
     for name, (parameters, multiply_adds) in PUBLISHED.items():
@@ -83,6 +101,7 @@ def check_graphs():
     check("mlp: --size" in fails("mlp", "--size", "9", "-o", "x.onnx"), "mlp with a size")
     check("a file for one network" in fails("mlp", "lenet", "-o", "x.onnx"), "two networks in one file")
     check("'0' is not a number" in fails("mlp", "--batch", "0", "-o", "x.onnx"), "batch 0")
+    check_exported()
     print(f"{len(PUBLISHED)} networks of the published sizes")
 
 

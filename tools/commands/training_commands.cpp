@@ -69,9 +69,11 @@ void add_step_options(CLI::App& app, compiler::TrainStepRequest& step) {
   app.add_option("--loss-scale", step.loss_scale,
                  choices("against underflow", compiler::loss_scale_choices()))
       ->capture_default_str();
-  app.add_option("--train", step.train,
-                 "parameters to train; default: initializers of floats with more than one element");
-  app.add_option("--freeze", step.freeze, "parameters that stay as they are");
+  app.add_option(
+      "--train", step.train,
+      "parameters to train, by names or patterns ('layer1.*'); default: initializers of floats with "
+      "more than one element");
+  app.add_option("--freeze", step.freeze, "parameters that stay as they are; names or patterns");
   app.add_option("--stop", step.stop, "values that no gradient passes");
   app.add_flag("!--no-batch-statistics", step.trains_normalization,
                "BatchNormalization as in inference: running statistics stay as they are");

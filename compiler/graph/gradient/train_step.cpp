@@ -1,6 +1,7 @@
 #include "compiler/graph/gradient/train_step.h"
 
 #include <fmt/format.h>
+#include <fnmatch.h>
 
 #include <algorithm>
 #include <map>
@@ -259,6 +260,29 @@ class StepMaker {
     if (GraphView::has_output(node, 1)) finish_as(mask, node.output(1));
   }
 
+  /// The names of a list in which there may be patterns of a shell, for the model's initializers of floats.
+  /// Running statistics match none: a pattern means parameters.
+  std::vector<std::string> matching(const std::vector<std::string>& list, const char* option) const {
+    std::vector<std::string> names;
+    std::set<std::string> seen;
+    for (const std::string& entry : list) {
+      const bool is_name =
+          entry.find_first_of("*?[") == std::string::npos || std::ranges::find(own_, entry) != own_.end();
+      if (is_name) {
+        if (seen.insert(entry).second) names.push_back(entry);
+        continue;
+      }
+      bool has_any = false;
+      for (const std::string& name : own_) {
+        if (running_.contains(name) || fnmatch(entry.c_str(), name.c_str(), 0) != 0) continue;
+        has_any = true;
+        if (seen.insert(name).second) names.push_back(name);
+      }
+      if (!has_any) user_error(fmt::format("{}: no initializer of floats is like '{}'", option, entry));
+    }
+    return names;
+  }
+
   void choose_parameters() {
     const GraphView view(step_.model);
     const auto check = [&](const std::string& name, const char* option) {
@@ -267,14 +291,15 @@ class StepMaker {
       if (running_.contains(name))
         user_error(fmt::format("{}: '{}' are running statistics, which no optimizer changes", option, name));
     };
-    std::set<std::string> frozen(request_.freeze.begin(), request_.freeze.end());
-    for (const std::string& name : request_.freeze) check(name, "--freeze");
+    const std::vector<std::string> freeze = matching(request_.freeze, "--freeze");
+    const std::set<std::string> frozen(freeze.begin(), freeze.end());
+    for (const std::string& name : freeze) check(name, "--freeze");
     if (!request_.train.empty()) {
-      for (const std::string& name : request_.train) {
+      parameters_ = matching(request_.train, "--train");
+      for (const std::string& name : parameters_) {
         check(name, "--train");
         if (frozen.contains(name)) user_error(fmt::format("'{}' is to be trained and to stay", name));
       }
-      parameters_ = request_.train;
       return;
     }
     std::set<std::string> settings;

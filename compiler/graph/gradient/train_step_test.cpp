@@ -20,7 +20,9 @@ namespace kodama::compiler::testing {
 
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
 
 using gradient::kFloat;
 using gradient::kInt64;
@@ -362,6 +364,35 @@ TEST(TrainStep, SaysWhatIsWrong) {
   EXPECT_THAT(message([](auto& r) { r.freeze = {"w", "b"}; }), HasSubstr("no parameter"));
   EXPECT_THAT(message([](auto& r) { r.train = {"w"}, r.freeze = {"w"}; }),
               HasSubstr("to be trained and to stay"));
+  EXPECT_THAT(message([](auto& r) {
+                r.freeze = {"w*", "q[0-9]"};
+              }),
+              HasSubstr("--freeze: no initializer of floats is like 'q[0-9]'"));
+}
+
+TEST(TrainStep, ParametersAreNamedByPatterns) {
+  const auto parameters = [](const std::function<void(TrainStepRequest&)>& change) {
+    onnx::ModelProto model = parse_model(R"(agraph (float[4,2] x) => (float[4,2] y) {
+      a = Mul (x, layer_bn1_weight) b = Add (a, layer_bn1_bias) c = MatMul (b, layer_fc) y = Add (c, last) })");
+    model.mutable_graph()->mutable_node(3)->set_input(1, "*");
+    for (const char* name : {"layer_bn1_weight", "layer_bn1_bias", "*"}) add_random(model, name, {2}, -1, 1);
+    add_random(model, "layer_fc", {2, 2}, -1, 1);
+    TrainStepRequest request;
+    request.loss = "mse";
+    change(request);
+    std::vector<std::string> names;
+    for (const auto& tie : make_train_step(import_model(model, {}, "m"), request, "m").state) {
+      if (tie.is_parameter) names.push_back(tie.input);
+    }
+    return names;
+  };
+  EXPECT_THAT(parameters([](auto& r) { r.freeze = {"*_bn?_*"}; }), UnorderedElementsAre("layer_fc", "*"));
+  EXPECT_THAT(parameters([](auto& r) {
+                r.train = {"layer_fc", "layer_*_w*", "*_fc"};
+              }),
+              ElementsAre("layer_fc", "layer_bn1_weight"));
+  // What is there by this name is meant itself.
+  EXPECT_THAT(parameters([](auto& r) { r.train = {"*"}; }), ElementsAre("*"));
 }
 
 }  // namespace
