@@ -190,6 +190,7 @@ TEST_F(Files, ThatAreNotFinishedGoWithASignal) {
     ASSERT_EQ(::pipe(ready.data()), 0);
     const pid_t child = ::fork();
     if (child == 0) {
+      std::signal(number, SIG_DFL);  // a job in the background may have been told to ignore it
       remove_temporaries_on_signals();
       std::error_code error;
       const auto folder = Temporary::make(Temporary::Kind::kFolder, folder_, error);
