@@ -132,26 +132,20 @@ ordered_json to_json(const PipelineResult& figures) {
           {"passed", figures.ok}};
 }
 
-void check(const library::ProgramState& program, const PipelineSettings& settings) {
-  if (!program.compiled)
-    throw UnsupportedError(fmt::format(
-        "--pipeline: {}, so the model is compiled in parts while it runs; --dim and --bind fix its shapes",
-        program.open_reason));
-  if (settings.in_flight < 1 || settings.runs <= settings.in_flight)
-    throw UserError(fmt::format("--repeat {}: --pipeline needs more inferences than the {} in flight",
-                                settings.runs, settings.in_flight));
-  if (!settings.session.timing || !settings.session.host_overlaps)
+}  // namespace
+
+void PipelineSettings::check() const {
+  if (in_flight < 1 || runs <= in_flight)
+    throw UserError(
+        fmt::format("--repeat {}: --pipeline needs more inferences than the {} in flight", runs, in_flight));
+  if (!session.timing || !session.host_overlaps)
     throw UserError(
         "PipelineSettings::session: allowed are sessions with timing and with the host's overlaps");
-  const RunFiles& files = settings.files;
   for (const std::string& file : {files.trace, files.vcd, files.statistics, files.report}) {
     if (!file.empty())
       throw UserError(fmt::format("PipelineSettings::files: found '{}', allowed are json and outputs", file));
   }
-  if (settings.compare && program.model == nullptr) throw UserError(library::without_reference(program.name));
 }
-
-}  // namespace
 
 std::string PipelineResult::json() const {
   return to_json(*this).dump(1);
@@ -161,7 +155,12 @@ PipelineResult run_pipeline(const Program& program, const std::function<Tensors(
                             const PipelineSettings& settings,
                             const std::function<void(const PipelineResult&)>& ready) {
   const library::ProgramState& state = *library::ProgramAccess::get(program);
-  check(state, settings);
+  settings.check();
+  if (!state.compiled)
+    throw UnsupportedError(fmt::format(
+        "--pipeline: {}, so the model is compiled in parts while it runs; --dim and --bind fix its shapes",
+        state.open_reason));
+  if (settings.compare && state.model == nullptr) throw UserError(library::without_reference(state.name));
   const auto end = [&](const char* part) {
     if (settings.times != nullptr) settings.times->end(part);
   };

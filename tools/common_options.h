@@ -74,7 +74,7 @@ void finish_report_options(const CLI::App& app, ReportOptions& report, const std
 
 /// How a model is imported and compiled, as the command line says it.
 struct ModelOptions {
-  std::string chip = "mncore2";
+  std::string chip = kDefaultChip;
   std::map<std::string, std::string> words;  ///< values of options that are words (planner, weights, ...)
   std::vector<std::string> dims, bind, dump_after, pass_options, plugins;
   std::string dump_directory = "kodama-dump";

@@ -50,6 +50,16 @@ TEST(LowerResize, NearestMovesOnly) {
   EXPECT_EQ(odd.values, (std::vector<float>{1, 2, 4, 1, 2, 4, 5, 6, 8}));
 }
 
+/// Weights of one position are one in all, whatever their rounding.
+TEST(LowerResize, OneElementIsMovedOnly) {
+  for (const char* a : {"-0.5", "-0.75", "-0.3", "-0.1"}) {
+    const Resized many =
+        resize(fmt::format("mode = \"cubic\", cubic_coeff_a = {}", a), {1, 1, 1, 1}, {3}, {}, {1, 1, 7, 5});
+    EXPECT_EQ(many.kinds, "Rearrange") << a;
+    EXPECT_EQ(many.values, std::vector<float>(35, 3)) << a;
+  }
+}
+
 TEST(LowerResize, LinearTwiceIsAConvolutionOfEveryChannel) {
   const Resized twice = resize("mode = \"linear\"", {1, 1, 2, 2}, {1, 2, 3, 4}, {1, 1, 2, 2});
   EXPECT_EQ(twice.kinds, "Contract Rearrange");

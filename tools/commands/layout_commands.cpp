@@ -33,7 +33,7 @@ struct LayoutRequest {
   std::string to;
   std::string shape;
   std::string type = "float";
-  std::string chip = "mncore2";
+  std::string chip = kDefaultChip;
   layout::DrawingLimits limits;
   bool json = false;
   std::string svg;
@@ -313,7 +313,7 @@ class LayoutBenchCommand : public Command {
 
  private:
   checks::LayoutBenchOptions options_;
-  std::string chip_ = "mncore2";
+  std::string chip_ = kDefaultChip;
   std::vector<std::string> plugins_;
 };
 

@@ -77,7 +77,7 @@ std::vector<DrawnBlock> drawn_blocks(const std::string& when, const isa::Program
 
 int optimize_program(OptimizeRequest request) {
   if (request.fuzz > 0) return fuzz_optimizer(request);
-  const std::string chip_name = request.chip.empty() ? "mncore2" : request.chip;
+  const std::string chip_name = request.chip.empty() ? kDefaultChip : request.chip;
   if (request.has_live_outs) request.options.live_outs = scheduler::parse_live_outs(request.live_outs);
   if (request.objective != "cycles" && request.objective != "steps")
     throw isa::UserError(fmt::format("--objective: found '{}', allowed: cycles, steps", request.objective));

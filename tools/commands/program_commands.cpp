@@ -22,9 +22,6 @@
 namespace kodama::tools {
 namespace {
 
-/// Of a program that names none.
-constexpr const char* kDefaultChip = "mncore2";
-
 // ---- check
 
 /// Prints the hazards of one program; whether there are any.

@@ -117,7 +117,7 @@ class RunCommand : public Command {
   }
 
   /// Refuses options that say nothing in a pipeline.
-  void check_pipeline_options() const {
+  void check_pipeline_options() {
     const auto refuse = [](const std::string& option, const std::string& why) {
       throw isa::UserError(fmt::format("{}: not with --pipeline, {}", option, why));
     };
@@ -127,9 +127,16 @@ class RunCommand : public Command {
       refuse("--stats, --trace, --vcd", "which is about many runs; use --repeat alone");
     if (model_.check_layers) refuse("--check-layers", "which compares outputs");
     if (!inputs_.test_data.empty()) refuse("--test-data", "which has inputs by --input or --seed");
-    if (repeat_ <= in_flight_)
-      throw isa::UserError(fmt::format("--repeat {}: --pipeline needs more inferences than the {} in flight",
-                                       repeat_, in_flight_));
+    pipeline_settings().check();
+  }
+  PipelineSettings pipeline_settings() {
+    return {.runs = repeat_,
+            .in_flight = in_flight_,
+            .compare = compare_,
+            .tolerance = tolerance_,
+            .files = report_.files,
+            .times = &times_,
+            .session = session_};
   }
 
   bool run_in_a_row(const Program& program, isa::ProgressBar& bar, std::ostream& out) {
@@ -153,16 +160,7 @@ class RunCommand : public Command {
       for (const Comparison& each : result.comparisons)
         fmt::print(out, "{} against the CPU reference: {}\n", each.name, each.text());
     };
-    return run_pipeline(program, inputs_of,
-                        {.runs = repeat_,
-                         .in_flight = in_flight_,
-                         .compare = compare_,
-                         .tolerance = tolerance_,
-                         .files = report_.files,
-                         .times = &times_,
-                         .session = session_},
-                        ready)
-        .ok;
+    return run_pipeline(program, inputs_of, pipeline_settings(), ready).ok;
   }
 
   static void print_pipeline(const PipelineResult& figures, std::ostream& out) {

@@ -27,7 +27,7 @@ class BandwidthCommand : public Command {
   }
 
  private:
-  std::string chip_ = "mncore2";
+  std::string chip_ = kDefaultChip;
 };
 
 class BenchKernelsCommand : public Command {

@@ -203,8 +203,6 @@ class SimCommand : public Command {
     return result.uninitialized.empty() ? isa::kExitOk : isa::kExitOutOfTolerance;
   }
 
-  static constexpr const char* kDefaultChip = "mncore2";  ///< of a program
-
   std::vector<std::string> programs_;
   std::vector<std::string> plugins_;
   int jobs_ = 1;

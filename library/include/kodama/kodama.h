@@ -124,7 +124,7 @@ class Model {
 };
 
 struct CompileSettings {
-  std::string chip = "mncore2";      ///< a name or a file; behind it ",KEY=VALUE" for keys of the file
+  std::string chip = kDefaultChip;   ///< a name or a file; behind it ",KEY=VALUE" for keys of the file
   std::string precision = "gfloat";  ///< of products: gfloat, float, half
   /// More options, by the names that `kodama run --help` has: {"planner", "greedy"}, {"weights", "resident"};
   /// "fuse" and "check-layers" are yes or no; "cache" is a directory. Others are options of passes

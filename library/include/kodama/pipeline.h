@@ -17,6 +17,9 @@ struct PipelineSettings {
   RunFiles files = {};           ///< json and outputs, of the first; no others
   WallTimes* times = nullptr;    ///< gets the parts of the call; they are in the JSON file, too
   SessionSettings session = {};  ///< with timing, and the host's overlaps; its progress has the phase, too
+
+  /// UserError if run_pipeline can't take them; it calls this itself.
+  void check() const;
 };
 
 /// What a row of inferences took, in cycles.

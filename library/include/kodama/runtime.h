@@ -170,6 +170,8 @@ bool is_package(const std::string& directory);
 
 /// "0.1.0".
 std::string version();
+/// The chip where none is named.
+inline constexpr const char* kDefaultChip = "mncore2";
 /// Names of chips that come with Kodama.
 std::vector<std::string> chip_names();
 

@@ -24,9 +24,9 @@ struct VsmState;
 class VsmProgram {
  public:
   /// A file in any form that `kodama asm` writes. UserError with file, line and column.
-  static VsmProgram read(const std::string& file, const std::string& chip = "mncore2");
+  static VsmProgram read(const std::string& file, const std::string& chip = kDefaultChip);
   /// `name` begins messages.
-  static VsmProgram from_text(const std::string& text, const std::string& chip = "mncore2",
+  static VsmProgram from_text(const std::string& text, const std::string& chip = kDefaultChip,
                               const std::string& name = "program.vsm");
 
   const std::string& name() const;
