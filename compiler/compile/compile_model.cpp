@@ -24,6 +24,7 @@
 #include "compiler/kernels/pad_channels.h"
 #include "compiler/kernels/split_axes.h"
 #include "compiler/kernels/split_gathers.h"
+#include "compiler/kernels/split_columns.h"
 #include "compiler/kernels/split_products.h"
 #include "compiler/kernels/split_reductions.h"
 #include "compiler/layers/batch.h"
@@ -826,6 +827,10 @@ void finish_layers(LayerGraph& layers, const isa::Chip& chip, const CompileOptio
     verify_layer_graph(layers, pass);
     if (options.wants_dump(pass)) options.dump(pass, layers.name, "json", to_json(layers));
   };
+  if (options.precision == MatrixPrecision::kGFloat) {
+    split_columns(layers, chip);
+    check("split-columns");
+  }
   if (options.lowering.fuse) {
     split_products(layers, chip);
     check("split-products");
@@ -882,7 +887,7 @@ std::vector<std::string> planning_dump_points() {
     if (std::find(points.begin(), points.end(), name) == points.end()) points.push_back(name);
   }
   for (const char* name :
-       {"lower", "fold-rearranges", "fuse-maps", "fuse-epilogues", "split-products", "pad-channels",
+       {"lower", "fold-rearranges", "fuse-maps", "fuse-epilogues", "split-columns", "split-products", "pad-channels",
         "fuse-normalizations", "split-axes", "split-gathers", "split-reductions", "plan"})
     points.emplace_back(name);
   return points;

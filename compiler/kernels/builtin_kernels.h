@@ -8,6 +8,7 @@ namespace kodama::compiler {
 Kernel contract_mau_kernel();    ///< contract_kernel.cpp: "contract-mau"
 Kernel contract_rows_kernel();   ///< rows_kernel.cpp: "contract-rows"
 Kernel matmul_rows_kernel();     ///< rows_matmul_kernel.cpp: "matmul-rows"
+Kernel contract_columns_kernel();  ///< columns_kernel.cpp: "contract-columns"
 Kernel depthwise_rows_kernel();  ///< rows_depthwise_kernel.cpp: "depthwise-rows"
 Kernel reduce_rows_kernel();     ///< rows_pool_kernel.cpp: "reduce-rows"
 Kernel map_rows_kernel();        ///< rows_map_kernel.cpp: "map-rows"

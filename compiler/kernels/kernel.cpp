@@ -20,9 +20,9 @@ constexpr const char* kPart = "verify kernel";
 passes::Registry<Kernel>& registry() {
   static passes::Registry<Kernel> all(
       "kernel",
-      {contract_mau_kernel(), contract_rows_kernel(), depthwise_rows_kernel(), gather_kernel(), map_kernel(),
-       map_rows_kernel(), matmul_rows_kernel(), normalize_rows_kernel(), reduce_kernel(),
-       reduce_rows_kernel(), reduce_shared_kernel()},
+      {contract_columns_kernel(), contract_mau_kernel(), contract_rows_kernel(), depthwise_rows_kernel(),
+       gather_kernel(), map_kernel(), map_rows_kernel(), matmul_rows_kernel(), normalize_rows_kernel(),
+       reduce_kernel(), reduce_rows_kernel(), reduce_shared_kernel()},
       [](const Kernel& kernel) -> std::pair<std::string, std::string> {
         if (kernel.kind != LayerKind::kRearrange && kernel.kind != LayerKind::kHost) return {};
         return {fmt::format("for {} layers", layer_kind_name(kernel.kind)),

@@ -50,6 +50,12 @@ void lower_node(TileLoweringContext& context, const TileNode& node) {
           lower_load_lines(context, op);
         } else if constexpr (std::is_same_v<Op, ReduceLines>) {
           lower_reduce_lines(context, op);
+        } else if constexpr (std::is_same_v<Op, LoadColumns>) {
+          lower_load_columns(context, op);
+        } else if constexpr (std::is_same_v<Op, TransposeColumns>) {
+          lower_transpose_columns(context, op);
+        } else if constexpr (std::is_same_v<Op, ColumnProduct>) {
+          lower_column_product(context, op);
         } else if constexpr (std::is_same_v<Op, SumRows>) {
           lower_sum_rows(context, op);
         } else if constexpr (std::is_same_v<Op, StoreRows>) {

@@ -149,6 +149,10 @@ void lower_load_places(TileLoweringContext& context, const LoadPlaces& op);    /
 void lower_finish_lanes(TileLoweringContext& context, const FinishLanes& op);  // rows_lanes.cpp
 void lower_load_lines(TileLoweringContext& context, const LoadLines& op);      // rows_lines.cpp
 void lower_reduce_lines(TileLoweringContext& context, const ReduceLines& op);  // rows_lines.cpp
+void lower_load_columns(TileLoweringContext& context, const LoadColumns& op);  // columns_lowering.cpp
+void lower_transpose_columns(TileLoweringContext& context,
+                             const TransposeColumns& op);                          // columns_lowering.cpp
+void lower_column_product(TileLoweringContext& context, const ColumnProduct& op);  // columns_lowering.cpp
 void lower_sum_rows(TileLoweringContext& context, const SumRows& op);
 void lower_store_rows(TileLoweringContext& context, const StoreRows& op);
 

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
@@ -121,9 +122,11 @@ class RowsImage {
 
   const Picture& picture() const { return picture_; }
   int64_t channel_ways() const { return channel_ways_; }
-  int64_t images() const { return images_; }  ///< of an L2B
-  int64_t rows() const { return rows_; }      ///< of an image in an L2B
-  int64_t chunks() const { return chunks_; }  ///< of an L2B
+  int64_t image_ways() const { return image_ways_; }  ///< L2Bs that differ in their images
+  int64_t row_ways() const { return row_ways_; }      ///< and in their rows of an image
+  int64_t images() const { return images_; }          ///< of an L2B
+  int64_t rows() const { return rows_; }              ///< of an image in an L2B
+  int64_t chunks() const { return chunks_; }          ///< of an L2B
   RowOrder order() const { return {isa::ceil_div(picture_.columns, isa::kCyclesPerStep), chunks_}; }
   int64_t row_lw() const { return order().lw(); }
   /// Whether rows have all entries: Picture::Tokens::inside.
@@ -183,6 +186,13 @@ std::vector<RowsTransfer> window_transfers(const RowsImage& in, const RowsImage&
                                            const RowsWindow& window, const RowsPass& pass,
                                            const std::optional<RowsTransfer>& outside, const isa::Chip& chip,
                                            bool own_channels = false);
+/// What brings to each L2B the row of `in` that it wants, `wanted(l2b)`: an image and a row. It goes to LW
+/// `l2bm`: the part of those L2Bs whose channels are `channels`, or of -1, those that the L2B has itself.
+/// Where there is no such row, or none is wanted, what comes is `outside`.
+std::vector<RowsTransfer> row_transfers(
+    const RowsImage& in, int64_t channels, int64_t l2bm,
+    const std::function<std::optional<std::pair<int64_t, int64_t>>(int l2b)>& wanted,
+    const RowsTransfer& outside, const isa::Chip& chip);
 /// Of the rows under an L2B's results in a pass, the first that is inside the tensor for any L2B, and the one
 /// behind the last.
 std::pair<int64_t, int64_t> rows_inside(const RowsImage& in, const RowsImage& out, const RowsWindow& window,

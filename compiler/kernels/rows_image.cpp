@@ -454,6 +454,32 @@ std::vector<RowsTransfer> window_transfers(const RowsImage& in, const RowsImage&
   return in_rounds(with_own(with_broadcasts(list, chip), chip, part), part);
 }
 
+std::vector<RowsTransfer> row_transfers(
+    const RowsImage& in, int64_t channels, int64_t l2bm,
+    const std::function<std::optional<std::pair<int64_t, int64_t>>(int l2b)>& wanted,
+    const RowsTransfer& outside, const isa::Chip& chip) {
+  const int64_t part = round_up(in.part_lw(), isa::kMvUnitLw);
+  std::vector<RowsTransfer> list;
+  for (int l2b = 0; l2b < chip.l2b_count(); ++l2b) {
+    const auto place = wanted(l2b);
+    const bool is_there = place && place->first < in.picture().images && place->second >= 0 &&
+                          place->second < in.picture().rows;
+    RowsTransfer transfer = outside;
+    if (is_there) {
+      const int source =
+          in.l2b_of(channels < 0 ? in.channels_of(l2b) : channels, place->first, place->second);
+      transfer = {};
+      transfer.group = source / chip.l2b_per_group;
+      transfer.dram = source % chip.l2b_per_group * part + in.offset(place->first, place->second);
+    }
+    transfer.l2b = l2b;
+    transfer.l2bm = l2bm;
+    transfer.count = in.row_lw();
+    list.push_back(transfer);
+  }
+  return in_rounds(with_own(with_broadcasts(list, chip), chip, part), part);
+}
+
 std::pair<int64_t, int64_t> rows_inside(const RowsImage& in, const RowsImage& out, const RowsWindow& window,
                                         const RowsPass& pass, const isa::Chip& chip) {
   std::pair<int64_t, int64_t> inside(window.rows_under(pass.rows), 0);

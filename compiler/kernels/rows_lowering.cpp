@@ -757,7 +757,7 @@ void finish_spread_rows(TileLoweringContext& context, const FinishRows& op) {
       reduce.opcode = Opcode::kL1bmr4;
       reduce.precision = Precision::kFloat;
       reduce.reduce_op = isa::ReduceOp::kFadd;
-      reduce.sources = {sums_of_vector(sums, op.of_sums, row)};
+      reduce.sources = {sums_of_vector(sums, op.of_sums, op.first_vector + row)};
       reduce.destinations = {space_operand(Space::kL1bm, chunk_at + row * kUnitLw)};
       builder.emit(std::move(reduce), "sum of quads");
     }
@@ -791,7 +791,7 @@ void lower_finish_rows(TileLoweringContext& context, const FinishRows& op) {
   const std::string origin = "sum of quads";
   const int sums = op.sums < 0 ? -1 : context.buffer_values[static_cast<size_t>(op.sums)];
   const bool direct = sums >= 0 && is_identity(op.epilogue);
-  int64_t number = 0;
+  int64_t number = op.first_vector;
   for (int64_t row = 0; row < op.rows; ++row) {
     for (int64_t group = 0; group < op.order.groups; ++group) {
       const int64_t to = staging.results + row * op.order.lw() + op.order.at(op.chunk, group);

@@ -53,6 +53,11 @@ struct BufferUseOf {
     return use;
   }
   BufferUse operator()(const LoadLines& op) const { return {{}, {op.buffer}}; }
+  BufferUse operator()(const LoadColumns& op) const { return {{}, {op.buffer}}; }
+  BufferUse operator()(const TransposeColumns& op) const { return {{op.raw}, {op.out}}; }
+  BufferUse operator()(const ColumnProduct& op) const {
+    return {{op.matrices, op.windows, op.sums}, {op.sums, op.work}};
+  }
   BufferUse operator()(const ReduceLines& op) const { return windows(op); }
   BufferUse operator()(const StoreRows&) const { return {}; }
   BufferUse operator()(const TileLoop& loop) const {
@@ -129,6 +134,11 @@ struct ReadsOf {
   }
   std::vector<BufferRead> operator()(SumRows&) const { return {}; }
   std::vector<BufferRead> operator()(LoadLines&) const { return {}; }
+  std::vector<BufferRead> operator()(LoadColumns&) const { return {}; }
+  std::vector<BufferRead> operator()(TransposeColumns& op) const { return {{&op.raw}}; }
+  std::vector<BufferRead> operator()(ColumnProduct& op) const {
+    return {{&op.matrices}, {&op.windows}, {&op.sums}};
+  }
   std::vector<BufferRead> operator()(ReduceLines& op) const { return windows(op); }
   std::vector<BufferRead> operator()(StoreRows&) const { return {}; }
   std::vector<BufferRead> operator()(TileLoop&) const { return {}; }

@@ -395,7 +395,9 @@ class Verifier {
     const int64_t columns = groups * isa::kCyclesPerStep;
     require(op.chunk >= 0 && op.chunk < chunks && groups > 0 && (!op.spread || (op.sums >= 0 && groups == 1)),
             "finish rows: chunk {} of {}, {} groups", op.chunk, chunks, groups);
-    if (op.sums >= 0) sums("finish rows", op.sums, op.of_sums, op.rows * columns);
+    require(op.first_vector >= 0, "finish rows: from vector {} on", op.first_vector);
+    if (op.sums >= 0)
+      sums("finish rows", op.sums, op.of_sums, op.first_vector * isa::kCyclesPerStep + op.rows * columns);
     for (const RowsInput& input : op.inputs) {
       const int64_t all_rows =
           op.spread ? spread_buffer_lw(op.buffer_rows, chunks) : op.buffer_rows * chunks * columns;
@@ -428,6 +430,50 @@ class Verifier {
             "load lanes: {} chunks of sides in {}, shifted by {}", op.side_chunks, stacks, op.shift);
     buffer_range("load lanes", op.buffer, {}, stacks / (op.side_chunks > 0 ? 2 : 1) * op.stack_lw);
     require(op.stack_lw >= op.buffer_rows * op.pitch, "load lanes: stacks of {} LW", op.stack_lw);
+  }
+  void node(const LoadColumns& op) const {
+    transfers("load columns", op.stream, op.transfers);
+    const auto& [groups, chunks] = op.order;
+    require(groups > 0 && chunks > 0 && op.columns > 0 && op.columns <= groups * isa::kCyclesPerStep &&
+                op.mab >= 0 && op.mab < kBlocksPerChunk,
+            "load columns: {} columns in {} groups of {} chunks, for MABs {}", op.columns, groups, chunks,
+            op.mab);
+    require(op.count > 0 && op.left() <= groups && op.right() <= groups && op.pitch >= op.count,
+            "load columns: {} columns from {} on of {} groups, {} apart", op.count, op.first, groups,
+            op.pitch);
+    require(op.first_chunk >= 0 && op.first_chunk + op.chunks <= chunks &&
+                (op.all_blocks ||
+                 (op.first_chunk == 0 && op.chunks == chunks && op.first == 0 && op.count == groups)),
+            "load columns: chunks {} to {} of {}", op.first_chunk, op.first_chunk + op.chunks, chunks);
+    for (const int64_t l2bm : op.l2bm) {
+      const int64_t last = l2bm + op.order.lw() + isa::kCyclesPerStep * kUnitLw;
+      require(l2bm >= 0 && last <= chip_.memory.l2bm_lw, "load columns: up to {} of L2BM", last);
+    }
+    buffer_range("load columns", op.buffer, {op.at, {}},
+                 op.chunks * op.pitch * (op.all_blocks ? kBlocksPerChunk : 1));
+  }
+  void node(const TransposeColumns& op) const {
+    for (const auto& [from, to] : op.runs) {
+      buffer_range("transpose columns", op.raw, {from, {}}, op.step[0] + 3 * op.step[1] + 1);
+      buffer_range("transpose columns", op.out, {to, {}}, matrix_form(op.precision).rows);
+    }
+    require(op.step[0] >= 0 && op.step[1] >= 0, "transpose columns: {} LW apart",
+            fmt::join(op.step, " and "));
+  }
+  void node(const ColumnProduct& op) const {
+    require(op.vectors > 0 && op.step > 0, "column product: {} vectors, {} apart", op.vectors, op.step);
+    const int64_t count = op.vectors * isa::kCyclesPerStep;
+    for (const auto& [sums, uses] : op.groups) {
+      buffer_range("column product", op.work, {}, std::ssize(sums) * count);
+      for (const int64_t sum : sums)
+        buffer_range("column product", op.sums, {sum, {}}, (count - 1) * op.step + 1);
+      for (const auto& [matrix, windows] : uses) {
+        require(windows.size() == sums.size(), "column product: {} windows for {} sums", windows.size(),
+                sums.size());
+        buffer_range("column product", op.matrices, {matrix, {}}, matrix_form(op.precision).rows);
+        for (const int64_t window : windows) buffer_range("column product", op.windows, {window, {}}, count);
+      }
+    }
   }
   void places(std::string_view what, const LanePlaces& at, int64_t l2bm) const {
     const auto& [groups, chunks] = at.order;
@@ -750,6 +796,29 @@ class Printer {
             (op.shift > 0 ? fmt::format(", shifted by {}", op.shift) : "") +
             (op.side_chunks > 0 ? fmt::format(", sides of {} chunks", op.side_chunks) : ""));
     transfers(op.transfers);
+  }
+  void node(const LoadColumns& op) {
+    line("load columns {} <- {}: MABs {}, {} columns from {} of every lane on, {} chunks from {} on{}",
+         buffer(op.buffer, {op.at, {}}), stream(op.stream, {}), op.mab, op.count, op.first, op.chunks,
+         op.first_chunk, op.all_blocks ? ", all blocks" : "");
+    transfers(op.transfers);
+  }
+  void node(const TransposeColumns& op) {
+    std::string list;
+    for (const auto& [from, to] : op.runs) list += fmt::format(" {}:{}", from, to);
+    line("transpose columns {} <- {} ({} LW apart, {}):{}", buffer(op.out, {}), buffer(op.raw, {}),
+         fmt::join(op.step, " and "), matrix_precision_name(op.precision), list);
+  }
+  void node(const ColumnProduct& op) {
+    line("column product {} += {} * {} ({}: {} vectors, sums {} apart, by way of {})", buffer(op.sums, {}),
+         buffer(op.matrices, {}), buffer(op.windows, {}), matrix_precision_name(op.precision), op.vectors,
+         op.step, buffer(op.work, {}));
+    for (const auto& [sums, uses] : op.groups) {
+      std::string list;
+      for (const auto& [matrix, windows] : uses)
+        list += fmt::format(", {} * {}", matrix, fmt::join(windows, " "));
+      line("  {}{}", fmt::join(sums, " "), list);
+    }
   }
   void node(const LoadPlaces& op) {
     line("load places {} <- {}: {} rows of {} columns, {} chunks", buffer(op.buffer, {}),

@@ -420,6 +420,7 @@ struct StackedSums {
 struct FinishRows {
   int sums = -1;
   StackedSums of_sums = {};
+  int64_t first_vector = 0;  ///< of the sums, that of the first row's first columns
   int64_t rows = 1;
   ScalarExpr epilogue;
   int64_t first_row = 0, buffer_rows = 1;  ///< where the rows are among those of an input's buffer
@@ -606,6 +607,74 @@ struct ReduceLines {
   bool operator==(const ReduceLines&) const = default;
 };
 
+// Sums over columns: products of two pictures that are summed over their rows and columns, as gradients of
+// weights are. Every pair of an L2B's L1Bs has a lane of columns, and its MABs have rows of their own: those
+// of even L1Bs and those of odd ones, four of each, one for the MABs k of all quads. A vector of the matrix
+// unit has eight places of one channel.
+
+/// buffer[at ...) = of a row of an image, lane by lane, the columns from `first` of a lane on, of which
+/// there are `count`; even L1Bs have the row at l2bm[0], odd ones that at l2bm[1]. Only MABs whose number is
+/// `mab` modulo 4 take it. What is outside the tensor isn't written; `columns` are those of the tensor.
+///
+/// With `all_blocks` a MAB takes all channels of `chunks` chunks from `first_chunk` on:
+///
+///     [chunk][pitch columns][4 blocks]                               LW
+///
+/// else the block of its quad, of all chunks of the row, as they stand in it (RowOrder):
+///
+///     [chunks / width][pitch columns][width chunks]                  LW
+struct LoadColumns {
+  int stream = -1;
+  std::vector<RowsTransfer> transfers;
+  std::array<int64_t, 2> l2bm = {};
+  RowOrder order = {};
+  int64_t columns = 1;
+  int64_t first = 0, count = 1;  ///< of a lane's columns; `first` may be negative: in the lane before
+  int64_t first_chunk = 0, chunks = 1;
+  int64_t mab = 0;
+  bool all_blocks = false;
+  int buffer = -1;
+  int64_t at = 0, pitch = 1;
+  /// Columns of a chunk's lane that come from the lanes beside it.
+  int64_t left() const { return std::max<int64_t>(0, -first); }
+  int64_t right() const { return std::max<int64_t>(0, first + count - order.groups); }
+  bool operator==(const LoadColumns&) const = default;
+};
+/// out[to ... to + 8) = eight channels, each a block float vector of the eight places from
+/// raw[from + u * step[0] + v * step[1]], u = 0, 1, v = 0 ... 3, whose LW have these channels.
+struct TransposeColumns {
+  MatrixPrecision precision = MatrixPrecision::kGFloat;
+  int raw = -1, out = -1;
+  std::array<int64_t, 2> step = {};
+  struct Run {
+    int64_t from = 0, to = 0;
+    bool operator==(const Run&) const = default;
+  };
+  std::vector<Run> runs;
+  bool operator==(const TransposeColumns&) const = default;
+};
+/// For every group, for all of its uses and t: sums[group.sums[t] + step * i] += the matrix at
+/// matrices[use.matrix ... + 8) * windows[use.windows[t] + i], for i from 0 to 4 * vectors - 1. A local
+/// memory that is written isn't read for some steps: so a group's sums come from `sums` with its first use,
+/// go there with the last one, and are in `work` between, which has room for those of any group.
+struct ColumnProduct {
+  MatrixPrecision precision = MatrixPrecision::kGFloat;
+  int matrices = -1, windows = -1, sums = -1, work = -1;
+  int64_t vectors = 1, step = 1;
+  struct Use {
+    int64_t matrix = 0;
+    std::vector<int64_t> windows;
+    bool operator==(const Use&) const = default;
+  };
+  struct Group {
+    std::vector<int64_t> sums;
+    std::vector<Use> uses;
+    bool operator==(const Group&) const = default;
+  };
+  std::vector<Group> groups;
+  bool operator==(const ColumnProduct&) const = default;
+};
+
 /// Rows of sums that every L1B has a part of: what they add up to, in L2BM.
 struct SumRows {
   int64_t rows = 1;
@@ -637,7 +706,8 @@ struct TileLoop {
 struct TileNode {
   std::variant<LoadTile, StoreTile, FillTile, ProductTile, StreamProduct, MapTile, ReduceTile, GatherTile,
                LoadRows, WindowProduct, ReduceWindows, NormalizeRows, FinishRows, LoadLanes, LoadPlaces,
-               FinishLanes, LoadLines, ReduceLines, SumRows, StoreRows, TileLoop>
+               FinishLanes, LoadLines, ReduceLines, LoadColumns, TransposeColumns, ColumnProduct, SumRows,
+               StoreRows, TileLoop>
       kind;
 };
 

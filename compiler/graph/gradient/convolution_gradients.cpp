@@ -59,16 +59,21 @@ Term weight_gradient(const Term& data, const Term& results, const Windows& windo
   const Term x = fit(data, w);
   const int64_t batch = x.extent(0);
   const int64_t channels = x.extent(1) / group;
-  // [N, group, C, ...] as pictures [C, group N, ...]: the batch is what is summed over.
-  Shape apart = {batch, group, channels};
-  apart.insert(apart.end(), x.shape.begin() + 2, x.shape.end());
-  Ints order = {2, 1, 0};
-  for (int64_t axis = 3; axis <= x.rank(); ++axis) order.push_back(axis);
-  Shape pictures = {channels, group * batch};
-  pictures.insert(pictures.end(), x.shape.begin() + 2, x.shape.end());
-  const Term turned_x = reshape(transpose(reshape(x, apart), order), pictures);
   Ints exchange = {1, 0};
   for (int64_t axis = 2; axis < x.rank(); ++axis) exchange.push_back(axis);
+  // [N, group, C, ...] as pictures [C, group N, ...]: the batch is what is summed over.
+  Term turned_x = x;
+  if (group == 1) {
+    turned_x = transpose(x, exchange);
+  } else {
+    Shape apart = {batch, group, channels};
+    apart.insert(apart.end(), x.shape.begin() + 2, x.shape.end());
+    Ints order = {2, 1, 0};
+    for (int64_t axis = 3; axis <= x.rank(); ++axis) order.push_back(axis);
+    Shape pictures = {channels, group * batch};
+    pictures.insert(pictures.end(), x.shape.begin() + 2, x.shape.end());
+    turned_x = reshape(transpose(reshape(x, apart), order), pictures);
+  }
   const Term turned_dy = transpose(results, exchange);
 
   Windows over = w;
@@ -123,12 +128,12 @@ WeightsAndBias gradients_by_windows(const Term& data, const Term& results, const
   return found;
 }
 
-/// Sums over batch and space.
+/// Sums over space, as pooling makes them, and then over the batch.
 void give_bias(NodeGradient& n) {
   if (!n.wants(2)) return;
-  Ints axes = {0};
+  Ints axes;
   for (int64_t axis = 2; axis < n.dy().rank(); ++axis) axes.push_back(axis);
-  n.give(2, reduce_sum(n.dy(), axes, false));
+  n.give(2, reduce_sum(reduce_sum(n.dy(), axes, false), {0}, false));
 }
 
 void convolution(NodeGradient& n) {

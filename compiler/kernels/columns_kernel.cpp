@@ -1,0 +1,703 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <memory>
+#include <optional>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "compiler/kernels/builtin_kernels.h"
+#include "compiler/kernels/columns_problem.h"
+#include "compiler/kernels/rows.h"
+#include "compiler/kernels/rows_division.h"
+#include "isa/arithmetic.h"
+#include "isa/error.h"
+
+/// "contract-columns": products of two pictures, summed over images, rows and columns (columns_problem.h), as
+/// gradients of a convolution's weights are. Neither picture is expanded: a position of the kernel is an
+/// offset of addresses, as in "contract-rows".
+///
+/// What is summed over stands in the vectors of the matrix unit, eight places of one channel. Images have
+/// channels there, so places are turned on the way: written to the matrix registers as rows and read as
+/// columns. Places are divided:
+///
+///   - every L2B has images and rows of results of its own, or else channels of results (RowsSplit);
+///   - a pair of L1Bs has a lane of columns (RowOrder), which comes to it at the full rate of L2BM;
+///   - even and odd L1Bs, and the four MABs of a quad, have images or rows of their own: eight *slots*.
+///
+/// The quads make sums for eight channels of results each, a MAB those with all channels of the operand: the
+/// MABs of a quad are added up in l1bmr4, L1Bs in l2bmr, and sums leave as an image of tokens. So the program
+/// is
+///
+///     for tiles of the operand's channels: sums = 0
+///       for images of a slot, for its rows: load rows of both pictures, turn them, sums += products
+///       add up, store
+///
+/// A block of eight places has cells of `across` columns and `down` rows: eight columns, or where a lane has
+/// fewer, rows too. Rows of the operand that stay in the vectors (one row down) serve all rows of the kernel;
+/// else every position of the kernel has vectors of its own.
+namespace kodama::compiler {
+
+using isa::ceil_div;
+using isa::round_up;
+using isa::Space;
+
+namespace {
+
+constexpr const char* kColumnsKernel = "contract-columns";
+constexpr int64_t kPlaces = 8;  ///< of a vector
+constexpr int64_t kSlots = 8;
+/// Turns whose products are made together: sums are fetched and put back once for them.
+constexpr int64_t kTurns = 2;
+/// Vectors of sums that are worked on at a time.
+constexpr int64_t kWorkVectors = 24;
+/// L2BM ahead of rows: what is read before a row's first lane.
+constexpr int64_t kAheadLw = kUnitLw;
+/// Steps of a program at most: the compiler's time grows with them.
+constexpr int64_t kMostSteps = 120000;
+
+struct ColumnsTiling {
+  RowsSplit operand, results;
+  int64_t slot_images = 1;  ///< slots that have images of their own; the others have rows
+  int64_t tile_chunks = 1;  ///< of the operand's channels, whose sums are made at a time
+  int64_t cycles = 0;
+};
+
+class ColumnsTiler {
+ public:
+  ColumnsTiler(ColumnsProblem problem, const isa::Chip& chip, MatrixPrecision precision)
+      : problem_(std::move(problem)), chip_(chip), precision_(precision) {}
+
+  struct Sizes {
+    RowsImage operand, results, sums;
+    int64_t across = 1, down = 1;  ///< places of a block
+    int64_t blocks = 1;            ///< of a lane's columns
+    int64_t slot_rows = 1;         ///< slots that have rows of an image
+    int64_t rows = 1;              ///< of results, of a slot and image
+    int64_t images = 1;            ///< one after the other
+    int64_t columns = 1;           ///< of the operand, of a lane
+    int64_t raw_rows = 1;          ///< of the operand that are in the PEs as they come
+    int64_t tile_blocks = 1;       ///< blocks of eight channels that are taken of a chunk
+    int64_t shifts = 1;            ///< positions that have vectors of their own
+    int64_t ring = 1;              ///< rows of results that are in the PEs
+    int64_t raw_operand_lw = 0, raw_results_lw = 0, windows_lw = 0, matrices_lw = 0, sums_lw = 0;
+    int64_t region_lw = 0, regions = 0;  ///< of L2BM, for a row each
+
+    int64_t channels() const { return tile_blocks * 8; }  ///< of a chunk
+  };
+
+  Sizes sizes(const ColumnsTiling& tiling) const {
+    Sizes s{{problem_.operand, tiling.operand, chip_},
+            {problem_.results, tiling.results, chip_},
+            {problem_.sums, tiling.results, chip_}};
+    const RowsWindow& window = problem_.window;
+    const int64_t groups = s.results.order().groups;
+    s.across = groups > 4 ? kPlaces : groups > 2 ? 4 : groups;
+    s.down = kPlaces / s.across;
+    s.blocks = ceil_div(groups, s.across);
+    s.slot_rows = kSlots / tiling.slot_images;
+    s.rows = round_up(ceil_div(s.results.rows(), s.slot_rows), s.down);
+    s.images = ceil_div(s.results.images(), tiling.slot_images);
+    s.columns =
+        (s.blocks * s.across - 1) * window.stride[1] + (window.kernel[1] - 1) * window.dilation[1] + 1;
+    s.raw_rows = s.down == 1 ? 1 : window.rows_under(s.down);
+    s.tile_blocks = std::min(kBlocksPerChunk, ceil_div(problem_.operand.channels, int64_t{8}));
+    s.shifts = window.kernel[1] * (s.down == 1 ? 1 : window.kernel[0]);
+    s.ring = s.down == 1 ? ((window.kernel[0] - 1) * window.dilation[0] + kTurns - 1) / window.stride[0] + 1
+                         : kTurns;
+    s.raw_operand_lw = s.raw_rows * s.columns * kBlocksPerChunk;
+    s.raw_results_lw = s.down * s.results.chunks() * s.blocks * s.across;
+    s.windows_lw = s.shifts * s.blocks * tiling.tile_chunks * s.channels();
+    s.matrices_lw = s.blocks * s.results.chunks() * 8;
+    s.sums_lw = problem_.positions() * vectors(tiling, s, 0) * isa::kCyclesPerStep * s.results.chunks();
+    s.region_lw = round_up(std::max(s.operand.row_lw(), s.results.row_lw()), isa::kMvUnitLw);
+    s.regions = (chip_.memory.l2bm_lw - kAheadLw - isa::kCyclesPerStep * kUnitLw) / s.region_lw;
+    return s;
+  }
+  /// Vectors of four channels of a tile from chunk `first` on.
+  int64_t vectors(const ColumnsTiling& tiling, const Sizes& s, int64_t first) const {
+    return std::min(
+        tiling.tile_chunks * s.channels() / isa::kCyclesPerStep,
+        ceil_div(problem_.operand.channels - first * kChunkChannels, int64_t{isa::kCyclesPerStep}));
+  }
+  int64_t all_chunks() const { return ceil_div(problem_.operand.channels, kChunkChannels); }
+
+  /// Where what products don't read, or read seldom, is.
+  struct Homes {
+    std::array<Space, 2> raw_operand = {Space::kLm1, Space::kLm1};
+    Space raw_results = Space::kLm1, matrices = Space::kLm1;
+    /// LW of a memory that they take.
+    int64_t lw(Space memory, const Sizes& s) const {
+      return std::ranges::count(raw_operand, memory) * s.raw_operand_lw +
+             (raw_results == memory ? s.raw_results_lw : 0) +
+             (matrices == memory ? s.ring * s.matrices_lw : 0);
+    }
+  };
+  Homes homes(const Sizes& s) const {
+    // The rest is for temporaries.
+    const int64_t room = chip_.memory.grf_words / isa::kWordsPerLong * 7 / 8;
+    Homes homes;
+    int64_t left = room - s.ring * s.matrices_lw;
+    if (left >= 0) {
+      homes.matrices = Space::kGrf1;
+    } else {
+      left = room;
+    }
+    if (s.raw_operand_lw <= left) {
+      homes.raw_operand[1] = Space::kGrf1;
+      left -= s.raw_operand_lw;
+    }
+    if (s.raw_results_lw <= left) homes.raw_results = Space::kGrf1;
+    if (s.raw_operand_lw + kWorkVectors * isa::kCyclesPerStep <= room) homes.raw_operand[0] = Space::kGrf0;
+    return homes;
+  }
+
+  /// Rows of the operand that a slot's rows have under them, or blocks of rows of results.
+  int64_t turns(const Sizes& s) const {
+    return s.down == 1 ? problem_.window.rows_under(s.rows) : s.rows / s.down;
+  }
+
+  bool fits(const ColumnsTiling& tiling, const Sizes& s) const {
+    const RowsWindow& window = problem_.window;
+    const int64_t local = chip_.memory.lm_words / isa::kWordsPerLong - kRowsReserveLw;
+    const int64_t groups = s.operand.order().groups;
+    const int64_t wanted = (s.results.order().groups - 1) * window.stride[1] +
+                           (window.kernel[1] - 1) * window.dilation[1] + 1 - window.pad[1];
+    // Lanes of both are the same columns, and nothing of a lane is beyond the next one.
+    if (groups != window.stride[1] * s.results.order().groups || window.pad[1] > groups ||
+        wanted - groups > groups)
+      return false;
+    const int64_t ways = chip_.l2b_count() / s.results.channel_ways();
+    const bool has_parts =
+        s.results.image_ways() == problem_.parts[0] && s.results.row_ways() == problem_.parts[1] &&
+        s.results.images() == problem_.part_size[0] && s.results.rows() == problem_.part_size[1];
+    const bool has_sums = s.sums.image_ways() == ways && s.sums.images() == problem_.positions();
+    const Homes homes = this->homes(s);
+    const int64_t width = s.operand.order().width();
+    const int64_t staged =
+        ceil_div(tiling.tile_chunks + width - 1, width) *
+        (round_up(groups * width, isa::kCyclesPerStep) +
+         2 * round_up(std::max(window.pad[1], wanted - groups) * width, int64_t{isa::kCyclesPerStep}));
+    return has_parts && has_sums && s.results.is_nearly_even() && s.operand.is_nearly_even() &&
+           staged * kColumnLw <= rows_staging(chip_).windows_lw &&
+           s.results.row_lw() <= rows_staging(chip_).windows_lw &&
+           s.sums_lw + homes.lw(Space::kLm1, s) <= local && kTurns * s.windows_lw <= local &&
+           vectors(tiling, s, 0) <= kWorkVectors && s.regions >= 4 &&
+           s.sums.row_lw() <= rows_staging(chip_).results_lw;
+  }
+
+  std::optional<ColumnsTiling> best(RowsSplit operand, RowsSplit results) const {
+    std::optional<ColumnsTiling> found;
+    for (int64_t slot_images = 1; slot_images <= kSlots; slot_images *= 2) {
+      for (int64_t tiles = 1; tiles <= all_chunks(); ++tiles) {
+        ColumnsTiling tiling{operand, results, slot_images, ceil_div(all_chunks(), tiles)};
+        const Sizes s = sizes(tiling);
+        if (!fits(tiling, s)) continue;
+        tiling.cycles = cost(tiling, s);
+        if (steps(tiling, s) <= kMostSteps && (!found || tiling.cycles < found->cycles)) found = tiling;
+        break;
+      }
+    }
+    return found;
+  }
+
+  int64_t tiles(const ColumnsTiling& tiling) const { return ceil_div(all_chunks(), tiling.tile_chunks); }
+  /// Steps that load and turn the operand in a turn, and those of its products.
+  std::pair<int64_t, int64_t> turn_steps(const ColumnsTiling& tiling, const Sizes& s) const {
+    const RowsWindow& window = problem_.window;
+    const int64_t chunks = tiling.tile_chunks;
+    const int64_t rows = s.down == 1 ? 1 : s.raw_rows;
+    const int64_t load = kBlocksPerChunk * rows * chunks * s.columns +
+                         kBlocksPerChunk * s.down * s.results.chunks() *
+                             ceil_div(s.results.order().groups, int64_t{isa::kCyclesPerStep});
+    const int64_t turned =
+        2 * s.shifts * s.blocks * chunks * s.tile_blocks + 2 * s.blocks * s.results.chunks();
+    const int64_t down =
+        s.down == 1 ? ceil_div(window.kernel[0], window.stride[0]) * window.kernel[1] : s.shifts;
+    const int64_t products = s.blocks * s.results.chunks() * (down * vectors(tiling, s, 0) + 2);
+    return {load, products + 2 * turned};
+  }
+  int64_t steps(const ColumnsTiling& tiling, const Sizes& s) const {
+    const auto [load, products] = turn_steps(tiling, s);
+    return tiles(tiling) * s.images * turns(s) * (load + products);
+  }
+  int64_t cost(const ColumnsTiling& tiling, const Sizes& s) const {
+    const auto [load, products] = turn_steps(tiling, s);
+    const int64_t rows_lw = (s.down == 1 ? 1 : s.raw_rows) * tiling.tile_chunks / s.operand.chunks() + 1;
+    const int64_t lw = kSlots * (rows_lw * s.operand.row_lw() + s.down * s.results.row_lw());
+    const int64_t turn =
+        std::max((std::max(load, products) + std::min(load, products) / 4) * isa::kCyclesPerStep,
+                 own_rows_cycles(lw, chip_) - chip_.transfer.startup_cycles);
+    const int64_t sums_lw = problem_.positions() * s.sums.rows() * s.sums.row_lw();
+    return tiles(tiling) * s.images * turns(s) * turn + 2 * sums_lw / kUnitLw * isa::kCyclesPerStep +
+           own_rows_cycles(sums_lw, chip_);
+  }
+
+  std::vector<StreamPlacement> placements(const ColumnsTiling& tiling, const ContractLayer& contract) const;
+  std::string describe(const ColumnsTiling& tiling) const {
+    const Sizes s = sizes(tiling);
+    return fmt::format(
+        "{}: sums of {} x {} places, {} slots with images, {} rows of each of {}, tiles of {} of {} chunks "
+        "for {} chunks",
+        matrix_precision_name(precision_), s.across, s.down, tiling.slot_images, s.rows, s.images,
+        tiling.tile_chunks, all_chunks(), s.results.chunks());
+  }
+  TileProgram program(const ColumnsTiling& tiling, const std::string& name,
+                      const std::vector<StreamPlacement>& placements,
+                      const std::vector<int64_t>& dram_addresses) const;
+
+ private:
+  friend class ColumnsProgram;
+  ColumnsProblem problem_;
+  isa::Chip chip_;
+  MatrixPrecision precision_;
+};
+
+/// In the order contract a, contract b, zeros, sums.
+std::vector<StreamPlacement> ColumnsTiler::placements(const ColumnsTiling& tiling,
+                                                      const ContractLayer& contract) const {
+  const Sizes s = sizes(tiling);
+  std::vector<StreamPlacement> list = {s.operand.placement(problem_.operand_first ? "a" : "b"),
+                                       s.results.placement(problem_.operand_first ? "b" : "a")};
+  if (!problem_.operand_first) std::swap(list[0], list[1]);
+  // What is read of them is this, however the sums' places are counted.
+  StreamPlacement zeros;
+  zeros.name = "x0";
+  zeros.access = contract.epilogue_inputs.at(0);
+  zeros.extents = contract_extents(contract);
+  zeros.transport = list[0].transport;
+  const int64_t first = zeros.extents.front();
+  zeros.axis_dims = {{0}};
+  zeros.layout = layout::Layout({{{first, layout::Level::kAddress, 1}}}, layout::Memory::kLm1, {});
+  zeros.length_lw = round_up(std::max(first, s.region_lw / isa::kPePerMab), zeros.transport.granule());
+  place_single(zeros);
+  list.push_back(std::move(zeros));
+  StreamPlacement sums = s.sums.placement("y");
+  sums.is_output = true;
+  // Channels that fill a chunk up are sums of anything.
+  sums.layout.set_padding(layout::Padding::kUndefined);
+  list.push_back(std::move(sums));
+  return list;
+}
+
+/// What a program of a tiling does, operation by operation.
+class ColumnsProgram {
+ public:
+  ColumnsProgram(const ColumnsTiler& tiler, const ColumnsTiling& tiling)
+      : tiler_(tiler),
+        tiling_(tiling),
+        s_(tiler.sizes(tiling)),
+        window_(tiler.problem_.window),
+        operand_stream_(tiler.problem_.operand_first ? 0 : 1) {}
+
+  TileProgram run(const std::string& name, const std::vector<StreamPlacement>& placements,
+                  const std::vector<int64_t>& dram_addresses) {
+    program_.name = name;
+    for (size_t k = 0; k < placements.size(); ++k) {
+      program_.streams.push_back(
+          {placements[k].name, placements[k].transport, placements[k].length_lw, dram_addresses[k]});
+    }
+    // A local memory is either read or written in a step: what comes while products read vectors from one and
+    // sums from the other stands in registers, if there is room.
+    const ColumnsTiler::Homes homes = tiler_.homes(s_);
+    raw_operand_[0] = buffer("raw operand 0", s_.raw_operand_lw, homes.raw_operand[0]);
+    raw_operand_[1] = buffer("raw operand 1", s_.raw_operand_lw, homes.raw_operand[1]);
+    raw_results_ = buffer("raw results", s_.raw_results_lw, homes.raw_results);
+    windows_ = buffer("windows", kTurns * s_.windows_lw, Space::kLm0);
+    matrices_ = buffer("matrices", s_.ring * s_.matrices_lw, homes.matrices);
+    sums_ = buffer("sums", s_.sums_lw, Space::kLm1);
+    work_ = buffer("work", kWorkVectors * isa::kCyclesPerStep, Space::kGrf0);
+    // Places outside the tensors stay so.
+    for (const int raw : raw_operand_) fill(raw);
+    fill(raw_results_);
+    for (int64_t chunk = 0; chunk < tiler_.all_chunks(); chunk += tiling_.tile_chunks) tile(chunk);
+    return std::move(program_);
+  }
+
+ private:
+  int buffer(std::string name, int64_t lw, Space home) {
+    program_.buffers.push_back({std::move(name), round_up(lw, isa::kCyclesPerStep), isa::space_bit(home)});
+    return static_cast<int>(program_.buffers.size()) - 1;
+  }
+  template <typename Op>
+  void add(Op op) {
+    program_.body.push_back({std::move(op)});
+  }
+  void fill(int number) {
+    add(FillTile{number, {}, program_.buffers[static_cast<size_t>(number)].size_lw, 0});
+  }
+
+  void tile(int64_t chunk) {
+    first_chunk_ = chunk;
+    chunks_ = std::min(tiling_.tile_chunks, tiler_.all_chunks() - chunk);
+    fill(sums_);
+    for (int64_t image = 0; image < s_.images; ++image) {
+      image_ = image;
+      if (s_.down == 1) {
+        const int64_t turns = tiler_.turns(s_);
+        for (int64_t row = 0; row < turns; ++row) turn(row);
+      } else {
+        for (int64_t row = 0; row < s_.rows; row += s_.down) turn_down(row);
+      }
+      multiply();
+    }
+    finish();
+  }
+
+  /// The place of row `row` of an L2B's slot, in the results.
+  std::optional<std::pair<int64_t, int64_t>> result_of(int l2b, int64_t slot, int64_t row) const {
+    const auto [first_image, first_row] = s_.results.first_of(l2b);
+    const int64_t image = image_ * tiling_.slot_images + slot / s_.slot_rows;
+    const int64_t own = slot % s_.slot_rows * s_.rows + row;
+    if (row >= s_.rows || image >= s_.results.images() || own >= s_.results.rows()) return std::nullopt;
+    return std::pair(first_image + image, first_row + own);
+  }
+  /// And the row of the operand that is `row` rows under the slot's first one.
+  std::optional<std::pair<int64_t, int64_t>> operand_of(int l2b, int64_t slot, int64_t row) const {
+    const auto [first_image, first_row] = s_.results.first_of(l2b);
+    const int64_t image = image_ * tiling_.slot_images + slot / s_.slot_rows;
+    const int64_t own = first_row + slot % s_.slot_rows * s_.rows;
+    if (image >= s_.results.images()) return std::nullopt;
+    return std::pair(first_image + image, own * window_.stride[0] - window_.pad[0] + row);
+  }
+
+  int64_t next_region() { return kAheadLw + next_region_++ % s_.regions * s_.region_lw; }
+  RowsTransfer zeros() const {
+    RowsTransfer outside;
+    outside.stream = 2;
+    outside.group = 0;
+    return outside;
+  }
+  /// The slot of a MAB in even or odd L1Bs.
+  static int64_t slot_of(int64_t mab, int64_t odd) { return 2 * mab + odd; }
+
+  /// The operand's `rows` rows from `row` on under a slot's first one become vectors of the next turn.
+  void load_operand(int64_t row, int64_t rows) {
+    const int64_t own = s_.operand.chunks();
+    // Of a row of an L2B's channels, in L2BM: for the slots.
+    std::vector<LoadColumns> loads;
+    int64_t last_channels = -1;
+    for (int64_t chunk = 0; chunk < chunks_; ++chunk) {
+      const int64_t channels = (first_chunk_ + chunk) / own;
+      const bool is_new = channels != last_channels;
+      last_channels = channels;
+      if (is_new) loads = row_loads(row, rows, channels);
+      const int raw = raw_operand_.at(static_cast<size_t>(next_raw_++ % 2));
+      for (LoadColumns& load : loads) {
+        load.first_chunk = first_chunk_ + chunk - channels * own;
+        load.buffer = raw;
+        add(LoadColumns(load));
+        // The next chunk finds them there.
+        load.transfers.clear();
+      }
+      make_windows(raw, chunk);
+    }
+    ++turns_;
+  }
+  std::vector<LoadColumns> row_loads(int64_t row, int64_t rows, int64_t channels) {
+    std::vector<LoadColumns> loads;
+    for (int64_t number = 0; number < rows; ++number) {
+      for (int64_t mab = 0; mab < kBlocksPerChunk; ++mab) {
+        LoadColumns load;
+        load.stream = operand_stream_;
+        for (int64_t odd = 0; odd < 2; ++odd) {
+          const int64_t l2bm = next_region();
+          load.l2bm.at(static_cast<size_t>(odd)) = l2bm;
+          const auto list = row_transfers(
+              s_.operand, channels, l2bm,
+              [&](int l2b) { return operand_of(l2b, slot_of(mab, odd), row + number); }, zeros(),
+              tiler_.chip_);
+          load.transfers.insert(load.transfers.end(), list.begin(), list.end());
+        }
+        load.order = s_.operand.order();
+        load.columns = tiler_.problem_.operand_columns;
+        load.first = -window_.pad[1];
+        load.count = (s_.results.order().groups - 1) * window_.stride[1] +
+                     (window_.kernel[1] - 1) * window_.dilation[1] + 1;
+        load.mab = mab;
+        load.all_blocks = true;
+        load.at = number * s_.columns * kBlocksPerChunk;
+        load.pitch = s_.columns;
+        loads.push_back(std::move(load));
+      }
+    }
+    return loads;
+  }
+
+  /// Rows of results from `row` on become matrices, in their place of the ring.
+  void load_results(int64_t row) {
+    const int64_t row_lw = s_.results.chunks() * s_.blocks * s_.across;
+    const int64_t width = s_.results.order().width();
+    for (int64_t down = 0; down < s_.down; ++down) {
+      for (int64_t mab = 0; mab < kBlocksPerChunk; ++mab) {
+        LoadColumns load;
+        load.stream = 1 - operand_stream_;
+        for (int64_t odd = 0; odd < 2; ++odd) {
+          const int64_t l2bm = next_region();
+          load.l2bm.at(static_cast<size_t>(odd)) = l2bm;
+          const auto list = row_transfers(
+              s_.results, -1, l2bm, [&](int l2b) { return result_of(l2b, slot_of(mab, odd), row + down); },
+              zeros(), tiler_.chip_);
+          load.transfers.insert(load.transfers.end(), list.begin(), list.end());
+        }
+        load.order = s_.results.order();
+        load.columns = tiler_.problem_.result_columns;
+        load.count = s_.results.order().groups;
+        load.chunks = s_.results.chunks();
+        load.mab = mab;
+        load.buffer = raw_results_;
+        load.at = down * row_lw;
+        load.pitch = s_.blocks * s_.across;
+        add(std::move(load));
+      }
+    }
+    TransposeColumns turn;
+    turn.precision = tiler_.precision_;
+    turn.raw = raw_results_;
+    turn.out = matrices_;
+    turn.step = steps(width, row_lw);
+    for (int64_t block = 0; block < s_.blocks; ++block) {
+      for (int64_t chunk = 0; chunk < s_.results.chunks(); ++chunk) {
+        turn.runs.push_back({(chunk / width * load_pitch() + block * s_.across) * width + chunk % width,
+                             matrix_at(row / s_.down, block, chunk)});
+      }
+    }
+    add(std::move(turn));
+  }
+  int64_t load_pitch() const { return s_.blocks * s_.across; }
+  int64_t matrix_at(int64_t row, int64_t block, int64_t chunk) const {
+    return row % s_.ring * s_.matrices_lw + (block * s_.results.chunks() + chunk) * 8;
+  }
+  /// From a place of a block to the next, of two halves of four places: LW from a column to the next, and
+  /// from a row to the next.
+  std::array<int64_t, 2> steps(int64_t column, int64_t row) const {
+    if (s_.across == 8) return {4 * column, column};
+    if (s_.across == 4) return {row, column};
+    if (s_.across == 2) return {column, row};
+    return {4 * row, row};
+  }
+
+  /// Raw rows of a chunk become vectors.
+  void make_windows(int raw, int64_t chunk) {
+    const int64_t row_lw = s_.columns * kBlocksPerChunk;
+    TransposeColumns turn;
+    turn.precision = tiler_.precision_;
+    turn.raw = raw;
+    turn.out = windows_;
+    turn.step = steps(window_.stride[1] * kBlocksPerChunk, window_.stride[0] * row_lw);
+    for (int64_t shift = 0; shift < s_.shifts; ++shift) {
+      const int64_t kh = shift / window_.kernel[1], kw = shift % window_.kernel[1];
+      for (int64_t block = 0; block < s_.blocks; ++block) {
+        for (int64_t part = 0; part < s_.tile_blocks; ++part) {
+          const int64_t column = block * s_.across * window_.stride[1] + kw * window_.dilation[1];
+          turn.runs.push_back({kh * window_.dilation[0] * row_lw + column * kBlocksPerChunk + part,
+                               window_at(turns_, shift, block) + (chunk * s_.tile_blocks + part) * 8});
+        }
+      }
+    }
+    add(std::move(turn));
+  }
+  int64_t window_at(int64_t turn, int64_t shift, int64_t block) const {
+    return ((turn * s_.shifts + shift) * s_.blocks + block) * tiling_.tile_chunks * s_.channels();
+  }
+
+  /// Products of row `row` of results with vectors of a shift in a turn, for a position of the kernel.
+  struct Use {
+    int64_t position = 0, row = 0, turn = 0, shift = 0;
+  };
+  /// Those of the turns whose windows are there.
+  void multiply() {
+    ColumnProduct product;
+    product.precision = tiler_.precision_;
+    product.matrices = matrices_;
+    product.windows = windows_;
+    product.sums = sums_;
+    product.work = work_;
+    product.vectors = tiler_.vectors(tiling_, s_, first_chunk_);
+    product.step = s_.results.chunks();
+    // Positions that are used with the same rows of results are worked on together.
+    std::map<std::vector<std::pair<int64_t, int64_t>>, std::map<int64_t, std::vector<Use>>> alike;
+    std::map<int64_t, std::vector<Use>> by_position;
+    for (const Use& use : uses_) by_position[use.position].push_back(use);
+    for (const auto& [position, uses] : by_position) {
+      std::vector<std::pair<int64_t, int64_t>> rows;
+      for (const Use& use : uses) rows.emplace_back(use.row, use.turn);
+      alike[rows].emplace(position, uses);
+    }
+    for (const auto& [rows, positions] : alike) {
+      const int64_t most = kWorkVectors / product.vectors;
+      for (auto first = positions.begin(); first != positions.end();) {
+        auto last = first;
+        for (int64_t k = 0; k < most && last != positions.end(); ++k) ++last;
+        for (int64_t chunk = 0; chunk < product.step; ++chunk) {
+          ColumnProduct::Group group;
+          for (auto at = first; at != last; ++at)
+            group.sums.push_back(at->first * product.vectors * isa::kCyclesPerStep * product.step + chunk);
+          for (size_t k = 0; k < rows.size(); ++k) {
+            for (int64_t block = 0; block < s_.blocks; ++block) {
+              ColumnProduct::Use use;
+              use.matrix = matrix_at(rows[k].first / s_.down, block, chunk);
+              for (auto at = first; at != last; ++at)
+                use.windows.push_back(window_at(rows[k].second, at->second[k].shift, block));
+              group.uses.push_back(std::move(use));
+            }
+          }
+          product.groups.push_back(std::move(group));
+        }
+        first = last;
+      }
+    }
+    if (!product.groups.empty()) add(std::move(product));
+    uses_.clear();
+    turns_ = 0;
+  }
+
+  /// The operand's row `row` under a slot's first one, with all rows of results that have it under them.
+  void turn(int64_t row) {
+    std::vector<Use> uses;
+    for (int64_t kh = 0; kh < window_.kernel[0]; ++kh) {
+      const int64_t under = row - kh * window_.dilation[0];
+      if (under < 0 || under % window_.stride[0] != 0 || under / window_.stride[0] >= s_.rows) continue;
+      for (int64_t kw = 0; kw < window_.kernel[1]; ++kw)
+        uses.push_back({kh * window_.kernel[1] + kw, under / window_.stride[0], turns_, kw});
+    }
+    if (row % window_.stride[0] == 0 && row / window_.stride[0] < s_.rows)
+      load_results(row / window_.stride[0]);
+    if (uses.empty()) return;
+    uses_.insert(uses_.end(), uses.begin(), uses.end());
+    load_operand(row, 1);
+    if (turns_ == kTurns) multiply();
+  }
+
+  /// Rows of results from `row` on, of one block.
+  void turn_down(int64_t row) {
+    load_results(row);
+    for (int64_t shift = 0; shift < s_.shifts; ++shift) uses_.push_back({shift, row, turns_, shift});
+    load_operand(row * window_.stride[0], s_.raw_rows);
+    if (turns_ == kTurns) multiply();
+  }
+
+  /// What all L1Bs' sums add up to becomes rows of the image.
+  void finish() {
+    const int64_t chunks = s_.results.chunks(), row_lw = s_.sums.row_lw();
+    const int64_t vectors = tiler_.vectors(tiling_, s_, first_chunk_);
+    const int64_t first = first_chunk_ * kChunkChannels / isa::kCyclesPerStep;
+    const int64_t l2bm_rows = (tiler_.chip_.memory.l2bm_lw - kAheadLw) / 2 / row_lw;
+    const int64_t most = std::min(rows_staging(tiler_.chip_).results_lw / row_lw, l2bm_rows);
+    int64_t number = 0;
+    for (int64_t position = 0; position < tiler_.problem_.positions(); ++position) {
+      for (int64_t row = 0; row < vectors; row += most) {
+        const int64_t rows = std::min(most, vectors - row);
+        for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+          FinishRows finish;
+          finish.sums = sums_;
+          finish.of_sums = {chunk, chunks};
+          finish.first_vector = position * vectors + row;
+          finish.rows = finish.buffer_rows = rows;
+          finish.epilogue = ScalarExpr::identity();
+          finish.chunk = chunk;
+          finish.order = {1, chunks};
+          add(std::move(finish));
+        }
+        const int64_t l2bm = number++ % 2 * round_up(most * row_lw, isa::kMvUnitLw);
+        add(SumRows{rows, row_lw, l2bm, row_lw});
+        StoreRows store;
+        store.stream = 3;
+        store.l2bm = l2bm;
+        store.rows = rows;
+        RowsTransfer own;
+        own.dram = s_.sums.offset(position, first + row);
+        own.l2bm = l2bm;
+        own.count = rows * row_lw;
+        store.transfers = {own};
+        add(std::move(store));
+      }
+    }
+  }
+
+  const ColumnsTiler& tiler_;
+  const ColumnsTiling& tiling_;
+  const ColumnsTiler::Sizes s_;
+  const RowsWindow& window_;
+  int operand_stream_;
+  TileProgram program_;
+  std::array<int, 2> raw_operand_{-1, -1};
+  int raw_results_ = -1, windows_ = -1, matrices_ = -1, sums_ = -1, work_ = -1;
+  int64_t first_chunk_ = 0, chunks_ = 1, image_ = 0;
+  int64_t next_region_ = 0, next_raw_ = 0;
+  int64_t turns_ = 0;      ///< whose windows are there
+  std::vector<Use> uses_;  ///< of them
+};
+
+TileProgram ColumnsTiler::program(const ColumnsTiling& tiling, const std::string& name,
+                                  const std::vector<StreamPlacement>& placements,
+                                  const std::vector<int64_t>& dram_addresses) const {
+  isa::check_internal(placements.size() == dram_addresses.size(), kColumnsKernel,
+                      "{} addresses for {} streams", dram_addresses.size(), placements.size());
+  return ColumnsProgram(*this, tiling).run(name, placements, dram_addresses);
+}
+
+/// A lane for every pair of L1Bs, a row for every MAB of a quad.
+bool has_columns(const isa::Chip& chip) {
+  return chip.mab_per_l1b == kBlocksPerChunk * kBlocksPerChunk && chip.l1b_per_l2b == 2 * isa::kCyclesPerStep;
+}
+
+std::vector<Candidate> columns_candidates(const Layer& layer, const LayerGraph& graph, const isa::Chip& chip,
+                                          const KernelOptions& options) {
+  const auto& contract = std::get<ContractLayer>(layer.body);
+  if (!has_columns(chip) || options.precision != MatrixPrecision::kGFloat ||
+      contract.epilogue_inputs.size() != 1)
+    return {};
+  auto problem = columns_problem(contract, layer.outputs.at(0), graph);
+  if (!problem) return {};
+  const auto tiler = std::make_shared<const ColumnsTiler>(std::move(*problem), chip, options.precision);
+  std::vector<Candidate> candidates;
+  for (const RowsSplit operand : kRowsSplits) {
+    for (const RowsSplit results : kRowsSplits) {
+      const auto tiling = tiler->best(operand, results);
+      if (!tiling) continue;
+      Candidate candidate;
+      candidate.placements = tiler->placements(*tiling, contract);
+      candidate.description = tiler->describe(*tiling);
+      candidate.predicted_cycles = tiling->cycles;
+      candidate.emit = [tiler, tiling = *tiling, name = layer.name,
+                        placements = candidate.placements](const std::vector<int64_t>& dram_addresses) {
+        return tiler->program(tiling, name, placements, dram_addresses);
+      };
+      candidates.push_back(std::move(candidate));
+    }
+  }
+  return candidates;
+}
+
+}  // namespace
+
+std::optional<int64_t> columns_cycles(const ColumnsProblem& whole, RowsSplit results, const isa::Chip& chip) {
+  if (!has_columns(chip)) return std::nullopt;
+  ColumnsProblem problem = whole;
+  const RowsImage image(problem.results, results, chip);
+  problem.parts = {image.image_ways(), image.row_ways()};
+  problem.part_size = {image.images(), image.rows()};
+  problem.sums.images = problem.parts[0] * problem.parts[1] * problem.positions();
+  const ColumnsTiler tiler(problem, chip, MatrixPrecision::kGFloat);
+  std::optional<int64_t> least;
+  for (const RowsSplit operand : kRowsSplits) {
+    if (const auto tiling = tiler.best(operand, results))
+      least = std::min(least.value_or(tiling->cycles), tiling->cycles);
+  }
+  return least;
+}
+
+Kernel contract_columns_kernel() {
+  Kernel kernel;
+  kernel.name = kColumnsKernel;
+  kernel.description = "products of two pictures summed over their places, as gradients of weights are";
+  kernel.kind = LayerKind::kContract;
+  kernel.run = columns_candidates;
+  return kernel;
+}
+
+}  // namespace kodama::compiler
